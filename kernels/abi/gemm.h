@@ -1,0 +1,39 @@
+#ifndef PRECAST_GEMM_H
+#define PRECAST_GEMM_H
+#include "step.h"
+
+/* A linear layer has weights w [n, k] (out features, in features), inputs x [m, k] and outputs y [m, n]. */
+typedef struct gemm_fwd_params {
+    address x;        /* [m, k] */
+    address w;        /* [n, k] */
+    address bias;     /* [n], with bias */
+    address residual; /* [m, n], with residual */
+    address y;        /* [m, n] */
+    uint32_t m;
+    uint32_t n;
+    uint32_t k;
+    uint32_t reserved;
+} gemm_fwd_params;
+
+typedef struct gemm_dgrad_params {
+    address dy; /* [m, n] */
+    address w;  /* [n, k] */
+    address dx; /* [m, k] */
+    uint32_t m;
+    uint32_t n;
+    uint32_t k;
+    uint32_t reserved;
+} gemm_dgrad_params;
+
+typedef struct gemm_wgrad_params {
+    address dy;    /* [m, n] */
+    address x;     /* [m, k] */
+    address micro; /* micro_scalars */
+    address dw;    /* [n, k] f32 */
+    uint32_t m;
+    uint32_t n;
+    uint32_t k;
+    uint32_t accumulate; /* 1: add to dw whatever micro says (a later chunk of the same micro-batch) */
+} gemm_wgrad_params;
+
+#endif

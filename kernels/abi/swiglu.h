@@ -1,0 +1,20 @@
+#ifndef PRECAST_SWIGLU_H
+#define PRECAST_SWIGLU_H
+#include "types.h"
+
+typedef struct swiglu_fwd_params {
+    address gate_up; /* [tokens, 2 * n]: gate, then up */
+    address y;       /* [tokens, n] */
+    uint32_t tokens;
+    uint32_t n;
+} swiglu_fwd_params;
+
+typedef struct swiglu_bwd_params {
+    address gate_up;  /* [tokens, 2 * n] */
+    address dy;       /* [tokens, n] */
+    address dgate_up; /* [tokens, 2 * n] */
+    uint32_t tokens;
+    uint32_t n;
+} swiglu_bwd_params;
+
+#endif

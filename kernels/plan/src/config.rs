@@ -1,0 +1,323 @@
+//! A model's shape, read from a Hugging Face `config.json`.
+
+use std::fmt;
+
+use precast_kernels::attention;
+use serde::Deserialize;
+
+/// Model families whose layers the plan knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Architecture {
+    /// `Qwen2ForCausalLM`: biases on q, k and v.
+    Qwen2,
+    /// `LlamaForCausalLM`: biases as the file says, usually none.
+    Llama,
+}
+
+impl fmt::Display for Architecture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Architecture::Qwen2 => "Qwen2ForCausalLM",
+            Architecture::Llama => "LlamaForCausalLM",
+        })
+    }
+}
+
+/// Everything about a model that its plan follows from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModelConfig {
+    /// Model family.
+    pub architecture: Architecture,
+    /// Width of the residual stream.
+    pub hidden: u32,
+    /// Width of the MLP.
+    pub intermediate: u32,
+    /// Transformer blocks.
+    pub layers: u32,
+    /// Query heads.
+    pub heads: u32,
+    /// Key/value heads.
+    pub kv_heads: u32,
+    /// Elements of a head.
+    pub head_dim: u32,
+    /// Rows of the embedding table.
+    pub vocab: u32,
+    /// Longest sequence the model was made for.
+    pub max_positions: u32,
+    /// Epsilon of the norms.
+    pub rms_norm_eps: f32,
+    /// Base of the rotary embedding.
+    pub rope_theta: f32,
+    /// Whether the head is the embedding table.
+    pub tied: bool,
+    /// Biases on q, k and v.
+    pub qkv_bias: bool,
+    /// Bias on the attention output.
+    pub o_bias: bool,
+    /// Biases on gate, up and down.
+    pub mlp_bias: bool,
+}
+
+/// A configuration the plan cannot follow.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// Not JSON, or a field is missing or of the wrong type.
+    #[error("config.json does not read as a model configuration: {0}")]
+    Json(#[from] serde_json::Error),
+    /// A model family without lowering.
+    #[error("unsupported architecture `{0}`: supported are Qwen2ForCausalLM and LlamaForCausalLM")]
+    Architecture(String),
+    /// A feature that would change the mathematics.
+    #[error("unsupported {field} = {value}: {reason}")]
+    Unsupported {
+        /// Field of config.json.
+        field: &'static str,
+        /// What it says.
+        value: String,
+        /// Why that stops here.
+        reason: &'static str,
+    },
+    /// Numbers that contradict each other.
+    #[error("inconsistent config.json: {0}")]
+    Inconsistent(String),
+}
+
+/// The fields of `config.json` that matter, as they are spelled there.
+#[derive(Deserialize)]
+struct Raw {
+    #[serde(default)]
+    architectures: Option<Vec<String>>,
+    #[serde(default)]
+    model_type: Option<String>,
+    hidden_size: u32,
+    intermediate_size: u32,
+    num_hidden_layers: u32,
+    num_attention_heads: u32,
+    num_key_value_heads: Option<u32>,
+    head_dim: Option<u32>,
+    vocab_size: u32,
+    max_position_embeddings: Option<u32>,
+    rms_norm_eps: Option<f64>,
+    rope_theta: Option<f64>,
+    rope_parameters: Option<serde_json::Value>,
+    rope_scaling: Option<serde_json::Value>,
+    partial_rotary_factor: Option<f64>,
+    hidden_act: Option<String>,
+    tie_word_embeddings: Option<bool>,
+    attention_bias: Option<bool>,
+    mlp_bias: Option<bool>,
+    attention_dropout: Option<f64>,
+    use_sliding_window: Option<bool>,
+    layer_types: Option<Vec<String>>,
+    quantization_config: Option<serde_json::Value>,
+}
+
+impl ModelConfig {
+    /// Reads a Hugging Face `config.json`.
+    ///
+    /// The rotary base is read from `rope_parameters.rope_theta` (newer files) or `rope_theta`.
+    ///
+    /// # Errors
+    /// [`ConfigError`] for another architecture, anything that would change the mathematics (rope scaling,
+    /// sliding windows, dropout, another activation, quantised weights), or numbers that do not fit together.
+    pub fn from_json(text: &str) -> Result<Self, ConfigError> {
+        let raw: Raw = serde_json::from_str(text)?;
+        let architecture = architecture(&raw)?;
+        refuse_unsupported(&raw)?;
+        let is_llama = architecture == Architecture::Llama;
+        let config = Self {
+            architecture,
+            hidden: raw.hidden_size,
+            intermediate: raw.intermediate_size,
+            layers: raw.num_hidden_layers,
+            heads: raw.num_attention_heads,
+            kv_heads: raw.num_key_value_heads.unwrap_or(raw.num_attention_heads),
+            head_dim: match raw.head_dim {
+                Some(head_dim) => head_dim,
+                None => raw.hidden_size.checked_div(raw.num_attention_heads).unwrap_or(0),
+            },
+            vocab: raw.vocab_size,
+            max_positions: raw.max_position_embeddings.unwrap_or(u32::MAX),
+            rms_norm_eps: raw.rms_norm_eps.unwrap_or(1e-6) as f32,
+            rope_theta: rope_theta(&raw)?,
+            tied: raw.tie_word_embeddings.unwrap_or(false),
+            qkv_bias: !is_llama || raw.attention_bias.unwrap_or(false),
+            o_bias: is_llama && raw.attention_bias.unwrap_or(false),
+            mlp_bias: is_llama && raw.mlp_bias.unwrap_or(false),
+        };
+        config.check()?;
+        Ok(config)
+    }
+
+    /// Width of one row of the packed queries, keys and values.
+    pub fn qkv_width(&self) -> u32 {
+        (self.heads + 2 * self.kv_heads) * self.head_dim
+    }
+
+    /// Width of the attention output before its projection.
+    pub fn attention_width(&self) -> u32 {
+        self.heads * self.head_dim
+    }
+
+    fn check(&self) -> Result<(), ConfigError> {
+        let inconsistent = |what: String| Err(ConfigError::Inconsistent(what));
+        let sizes = [
+            ("hidden_size", self.hidden),
+            ("intermediate_size", self.intermediate),
+            ("num_hidden_layers", self.layers),
+            ("num_attention_heads", self.heads),
+            ("num_key_value_heads", self.kv_heads),
+            ("vocab_size", self.vocab),
+        ];
+        if let Some((name, _)) = sizes.into_iter().find(|(_, size)| *size == 0) {
+            return inconsistent(format!("{name} is 0"));
+        }
+        if let Some((name, size)) = sizes.into_iter().find(|(_, size)| *size > 1 << 20) {
+            return inconsistent(format!("{name} is {size}, larger than any model this was made for (2^20)"));
+        }
+        if !self.heads.is_multiple_of(self.kv_heads) {
+            return inconsistent(format!(
+                "{} query heads do not share {} key/value heads evenly",
+                self.heads, self.kv_heads
+            ));
+        }
+        if !attention::supports(self.head_dim) {
+            return Err(ConfigError::Unsupported {
+                field: "head_dim",
+                value: self.head_dim.to_string(),
+                reason: "the attention kernels take multiples of 16 up to 128",
+            });
+        }
+        if !(self.rms_norm_eps.is_finite() && self.rms_norm_eps > 0.0) {
+            return inconsistent(format!("rms_norm_eps is {}", self.rms_norm_eps));
+        }
+        if !(self.rope_theta.is_finite() && self.rope_theta > 1.0) {
+            return inconsistent(format!("rope_theta is {}", self.rope_theta));
+        }
+        Ok(())
+    }
+}
+
+fn architecture(raw: &Raw) -> Result<Architecture, ConfigError> {
+    let named = raw.architectures.as_ref().and_then(|names| names.first());
+    let name = named.or(raw.model_type.as_ref()).map_or("(none named)", String::as_str);
+    match name {
+        "Qwen2ForCausalLM" | "qwen2" => Ok(Architecture::Qwen2),
+        "LlamaForCausalLM" | "llama" => Ok(Architecture::Llama),
+        other => Err(ConfigError::Architecture(other.to_owned())),
+    }
+}
+
+fn refuse_unsupported(raw: &Raw) -> Result<(), ConfigError> {
+    let refuse = |field, value: String, reason| Err(ConfigError::Unsupported { field, value, reason });
+    if let Some(act) = raw.hidden_act.as_deref().filter(|act| *act != "silu") {
+        return refuse("hidden_act", act.to_owned(), "the MLP is SwiGLU: only `silu` is supported");
+    }
+    if let Some(dropout) = raw.attention_dropout.filter(|dropout| *dropout != 0.0) {
+        return refuse("attention_dropout", dropout.to_string(), "dropout is not supported; set it to 0");
+    }
+    if raw.use_sliding_window == Some(true) {
+        return refuse("use_sliding_window", "true".into(), "only full causal attention is supported");
+    }
+    if let Some(kind) = raw.layer_types.iter().flatten().find(|kind| *kind != "full_attention") {
+        return refuse("layer_types", kind.clone(), "only full_attention layers are supported");
+    }
+    if let Some(factor) = raw.partial_rotary_factor.filter(|factor| *factor != 1.0) {
+        return refuse("partial_rotary_factor", factor.to_string(), "heads are rotated whole");
+    }
+    if let Some(quantization) = raw.quantization_config.as_ref().filter(|value| !value.is_null()) {
+        let method = quantization.get("quant_method").unwrap_or(quantization).to_string();
+        return refuse("quantization_config", method, "give an unquantised checkpoint, or a GGUF file");
+    }
+    for (field, scaling) in [("rope_scaling", &raw.rope_scaling), ("rope_parameters", &raw.rope_parameters)] {
+        let kind = scaling.as_ref().and_then(|value| value.get("rope_type").or_else(|| value.get("type")));
+        if let Some(kind) = kind.filter(|kind| kind.as_str() != Some("default")) {
+            return refuse(field, kind.to_string(), "only unscaled rotary embeddings (type `default`) are supported");
+        }
+    }
+    if let Some(scaling) = raw.rope_scaling.as_ref().filter(|value| value.get("factor").is_some()) {
+        return refuse("rope_scaling", scaling.to_string(), "only unscaled rotary embeddings are supported");
+    }
+    Ok(())
+}
+
+fn rope_theta(raw: &Raw) -> Result<f32, ConfigError> {
+    let nested = raw.rope_parameters.as_ref().and_then(|value| value.get("rope_theta"));
+    match nested {
+        Some(theta) => match theta.as_f64() {
+            Some(theta) => Ok(theta as f32),
+            None => Err(ConfigError::Inconsistent(format!("rope_parameters.rope_theta is {theta}"))),
+        },
+        None => Ok(raw.rope_theta.unwrap_or(10_000.0) as f32),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn json(changes: &[(&str, serde_json::Value)]) -> String {
+        let mut value = serde_json::json!({
+            "architectures": ["LlamaForCausalLM"], "hidden_size": 64, "intermediate_size": 96,
+            "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100,
+            "rms_norm_eps": 1e-5, "hidden_act": "silu", "max_position_embeddings": 128,
+        });
+        for (name, change) in changes {
+            value[name] = change.clone();
+        }
+        value.to_string()
+    }
+
+    fn read(changes: &[(&str, serde_json::Value)]) -> Result<ModelConfig, ConfigError> {
+        ModelConfig::from_json(&json(changes))
+    }
+
+    #[test]
+    fn both_spellings_of_the_rotary_base() {
+        assert_eq!(read(&[]).unwrap().rope_theta, 10_000.0);
+        assert_eq!(read(&[("rope_theta", 5e5.into())]).unwrap().rope_theta, 5e5);
+        let nested = serde_json::json!({"rope_theta": 1e6, "rope_type": "default"});
+        assert_eq!(read(&[("rope_parameters", nested)]).unwrap().rope_theta, 1e6);
+    }
+
+    #[test]
+    fn biases_follow_the_architecture() {
+        let llama = read(&[]).unwrap();
+        assert!(!llama.qkv_bias && !llama.o_bias && !llama.mlp_bias);
+        let biased = read(&[("attention_bias", true.into()), ("mlp_bias", true.into())]).unwrap();
+        assert!(biased.qkv_bias && biased.o_bias && biased.mlp_bias);
+        let qwen2 = read(&[("architectures", serde_json::json!(["Qwen2ForCausalLM"]))]).unwrap();
+        assert!(qwen2.qkv_bias && !qwen2.o_bias && !qwen2.mlp_bias);
+    }
+
+    #[test]
+    fn head_dim_is_explicit_or_follows() {
+        assert_eq!(read(&[]).unwrap().head_dim, 16);
+        assert_eq!(read(&[("head_dim", 128.into())]).unwrap().head_dim, 128);
+    }
+
+    #[test]
+    fn what_would_change_the_mathematics_is_refused_by_name() {
+        let refused = [
+            ("architectures", serde_json::json!(["MixtralForCausalLM"])),
+            ("hidden_act", "gelu".into()),
+            ("attention_dropout", 0.1.into()),
+            ("use_sliding_window", true.into()),
+            ("layer_types", serde_json::json!(["full_attention", "sliding_attention"])),
+            ("rope_scaling", serde_json::json!({"rope_type": "llama3", "factor": 8.0})),
+            ("rope_scaling", serde_json::json!({"type": "linear", "factor": 2.0})),
+            ("rope_parameters", serde_json::json!({"rope_type": "yarn", "rope_theta": 1e6})),
+            ("partial_rotary_factor", 0.5.into()),
+            ("quantization_config", serde_json::json!({"quant_method": "gptq"})),
+            ("head_dim", 20.into()),
+            ("head_dim", 256.into()),
+            ("num_key_value_heads", 3.into()),
+            ("num_attention_heads", 0.into()),
+            ("hidden_size", "wide".into()),
+            ("rms_norm_eps", 0.0.into()),
+        ];
+        let messages: Vec<String> =
+            refused.into_iter().map(|(field, value)| read(&[(field, value)]).unwrap_err().to_string()).collect();
+        insta::assert_snapshot!(messages.join("\n"));
+    }
+}

@@ -1,0 +1,69 @@
+//! The one list: which kernels a plan launches, and which plans a model can have.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use precast_kernels::gemm::TOKEN_BUCKETS;
+use precast_kernels::{Arch, Key, Variant};
+
+use crate::config::ModelConfig;
+use crate::evaluation::EvaluationPlan;
+use crate::plan::Plan;
+use crate::recipe::{Precision, Recipe};
+use crate::training::TrainingPlan;
+
+/// What one module holds: a key built as a variant.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KeyVariant {
+    /// What is computed.
+    pub key: Key,
+    /// How it is built.
+    pub variant: Variant,
+}
+
+impl fmt::Display for KeyVariant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}[{}]", self.key, self.variant)
+    }
+}
+
+/// Every (key, variant) a plan launches. The only enumeration: the build compiles it, start-up checks it,
+/// the step executes that same plan.
+pub fn keys(plan: &Plan) -> BTreeSet<KeyVariant> {
+    plan.launches().map(|launch| KeyVariant { key: launch.key.clone(), variant: launch.variant }).collect()
+}
+
+/// Every (key, variant) that any run over these models can launch: training with each pair whose
+/// vocabularies fit and evaluation of each model, in both precisions and every bucket of the token count.
+///
+/// Two blocks stand for all of a model's: blocks are alike, so more of them add launches but no keys.
+pub fn build_keys(models: &[ModelConfig], arch: Arch) -> BTreeSet<KeyVariant> {
+    let models: Vec<ModelConfig> = models
+        .iter()
+        .map(|config| ModelConfig { layers: config.layers.min(2), max_positions: u32::MAX, ..config.clone() })
+        .collect();
+    let mut all = BTreeSet::new();
+    for (precision, tokens) in Precision::ALL.iter().flat_map(|p| TOKEN_BUCKETS.map(|tokens| (*p, tokens))) {
+        let recipe = Recipe {
+            batch: 1,
+            seq_len: tokens,
+            precision,
+            alpha: 0.5,
+            temperature: 1.0,
+            weight_decay: 0.0,
+            clip: 0.0,
+        };
+        for student in &models {
+            for teacher in &models {
+                // A narrower teacher cannot train this student: no run, no keys.
+                if let Ok(training) = TrainingPlan::new(teacher, student, &recipe, arch) {
+                    all.extend(keys(&training.plan));
+                }
+            }
+            if let Ok(evaluation) = EvaluationPlan::new(student, (1, tokens), precision, arch) {
+                all.extend(keys(&evaluation.plan));
+            }
+        }
+    }
+    all
+}

@@ -1,0 +1,112 @@
+//! What device memory is used for: the table people read before a run starts.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::plan::Plan;
+
+/// What a buffer is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Category {
+    /// Frozen teacher weights.
+    TeacherWeights,
+    /// The student's weights in the precision of the run.
+    StudentWeights,
+    /// fp32 master weights, where they are not the weights themselves.
+    MasterWeights,
+    /// First and second moments.
+    Moments,
+    /// Gradients of the parameters.
+    Gradients,
+    /// Rotary tables, inputs, scalars and metrics.
+    Inputs,
+    /// Activations, their gradients, logits and workspaces, which share memory as their lifetimes allow.
+    Activations,
+}
+
+impl Category {
+    /// Every category, in table order.
+    pub const ALL: [Category; 7] = [
+        Category::TeacherWeights,
+        Category::StudentWeights,
+        Category::MasterWeights,
+        Category::Moments,
+        Category::Gradients,
+        Category::Inputs,
+        Category::Activations,
+    ];
+
+    /// The name people read.
+    pub fn name(self) -> &'static str {
+        match self {
+            Category::TeacherWeights => "teacher weights",
+            Category::StudentWeights => "student weights",
+            Category::MasterWeights => "master weights",
+            Category::Moments => "moments",
+            Category::Gradients => "gradients",
+            Category::Inputs => "inputs and tables",
+            Category::Activations => "activations",
+        }
+    }
+}
+
+/// Bytes of a plan by category.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct MemoryTable {
+    /// Rows with bytes.
+    pub rows: Vec<MemoryRow>,
+    /// Everything: the size of the arena.
+    pub total_bytes: u64,
+}
+
+/// One row of a [`MemoryTable`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct MemoryRow {
+    /// What for.
+    pub category: Category,
+    /// How much.
+    pub bytes: u64,
+}
+
+impl MemoryTable {
+    /// The table of a plan. Activations are what the arena holds besides the persistent buffers.
+    pub fn of(plan: &Plan) -> Self {
+        let persistent = |category| {
+            let of_category = plan.buffers.iter().filter(|b| b.persistent && b.category == category);
+            of_category.map(|b| b.reserved_bytes()).sum::<u64>()
+        };
+        let mut rows: Vec<MemoryRow> =
+            Category::ALL.into_iter().map(|category| MemoryRow { category, bytes: persistent(category) }).collect();
+        let held: u64 = rows.iter().map(|row| row.bytes).sum();
+        for row in &mut rows {
+            if row.category == Category::Activations {
+                row.bytes += plan.arena_bytes - held;
+            }
+        }
+        rows.retain(|row| row.bytes > 0);
+        Self { rows, total_bytes: plan.arena_bytes }
+    }
+}
+
+/// A byte count as people read it.
+pub fn human_bytes(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 { format!("{bytes} B") } else { format!("{value:.2} {}", UNITS[unit]) }
+}
+
+impl fmt::Display for MemoryTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for row in &self.rows {
+            writeln!(f, "  {:<18} {:>12}  {:>16} bytes", row.category.name(), human_bytes(row.bytes), row.bytes)?;
+        }
+        write!(f, "  {:<18} {:>12}  {:>16} bytes", "total", human_bytes(self.total_bytes), self.total_bytes)
+    }
+}

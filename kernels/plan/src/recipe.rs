@@ -1,0 +1,136 @@
+//! How a run trains: the part of its configuration that shapes the plan.
+
+use std::fmt;
+use std::str::FromStr;
+
+use precast_kernels::Dtype;
+
+use crate::config::ModelConfig;
+
+/// Arithmetic of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Precision {
+    /// f32 throughout, no TF32.
+    Fp32,
+    /// bf16 weights and activations; fp32 master weights, sums, statistics and moments.
+    Bf16,
+}
+
+impl Precision {
+    /// Both precisions.
+    pub const ALL: [Precision; 2] = [Precision::Fp32, Precision::Bf16];
+
+    /// Element type of weights and activations.
+    pub fn dtype(self) -> Dtype {
+        match self {
+            Precision::Fp32 => Dtype::F32,
+            Precision::Bf16 => Dtype::Bf16,
+        }
+    }
+}
+
+impl fmt::Display for Precision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Precision::Fp32 => "fp32",
+            Precision::Bf16 => "bf16",
+        })
+    }
+}
+
+impl FromStr for Precision {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Self::ALL
+            .into_iter()
+            .find(|precision| precision.to_string() == text)
+            .ok_or_else(|| format!("unknown precision `{text}`: fp32 or bf16"))
+    }
+}
+
+/// What of a training run its plan follows from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recipe {
+    /// Sequences in a micro-batch.
+    pub batch: u32,
+    /// Tokens in a sequence.
+    pub seq_len: u32,
+    /// Arithmetic.
+    pub precision: Precision,
+    /// Weight of the teacher's term in the loss.
+    pub alpha: f32,
+    /// Distillation temperature.
+    pub temperature: f32,
+    /// AdamW's decay of matrices.
+    pub weight_decay: f32,
+    /// Largest gradient norm; 0 for none.
+    pub clip: f32,
+}
+
+impl Recipe {
+    /// AdamW's decay of the first moment.
+    pub const BETA1: f32 = 0.9;
+    /// AdamW's decay of the second moment.
+    pub const BETA2: f32 = 0.999;
+    /// AdamW's epsilon.
+    pub const EPS: f32 = 1e-8;
+
+    /// Tokens in a micro-batch.
+    pub fn tokens(&self) -> u32 {
+        self.batch * self.seq_len
+    }
+}
+
+/// A model and a run that do not go together.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// More positions than the model was made for.
+    #[error(
+        "seq_len {seq_len} is longer than the {role}'s max_position_embeddings {max_positions}: \
+         use --seq-len {max_positions} or less"
+    )]
+    SequenceTooLong {
+        /// teacher or student, or model.
+        role: &'static str,
+        /// The run's.
+        seq_len: u32,
+        /// The model's.
+        max_positions: u32,
+    },
+    /// The student could predict tokens the teacher knows nothing about.
+    #[error(
+        "the teacher's vocabulary ({teacher}) is narrower than the student's ({student}): \
+         choose a teacher that knows every token of the student"
+    )]
+    TeacherNarrower {
+        /// Rows of the teacher's embedding.
+        teacher: u32,
+        /// Rows of the student's.
+        student: u32,
+    },
+    /// No tokens, or more than an index can count.
+    #[error("batch_size {batch} x seq_len {seq_len} is not between 1 and 2^22 tokens: change --batch-size or --seq-len")]
+    Tokens {
+        /// Sequences.
+        batch: u32,
+        /// Tokens in each.
+        seq_len: u32,
+    },
+}
+
+/// Checks the sequence length and token count of a run against a model.
+pub(crate) fn check_tokens(
+    config: &ModelConfig,
+    role: &'static str,
+    batch: u32,
+    seq_len: u32,
+) -> Result<(), PlanError> {
+    if seq_len > config.max_positions {
+        return Err(PlanError::SequenceTooLong { role, seq_len, max_positions: config.max_positions });
+    }
+    match u64::from(batch) * u64::from(seq_len) {
+        1..=0x40_0000 => Ok(()),
+        _ => Err(PlanError::Tokens { batch, seq_len }),
+    }
+}

@@ -1,0 +1,606 @@
+//! Parameter blocks: the Rust twins of the C structs in `kernels/abi`, made by bindgen.
+//!
+//! Not edited by hand: `PRECAST_BLESS=1 cargo test -p precast-kernels --test abi` writes it anew.
+#![allow(non_camel_case_types, missing_docs, clippy::unreadable_literal)]
+
+pub const MASKED_TOKEN: u32 = 4294967295;
+pub type address = u64;
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+pub struct micro_scalars {
+    pub loss_scale: f32,
+    pub accumulate: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of micro_scalars"][::std::mem::size_of::<micro_scalars>() - 8usize];
+    ["Alignment of micro_scalars"][::std::mem::align_of::<micro_scalars>() - 4usize];
+    ["Offset of field: micro_scalars::loss_scale"][::std::mem::offset_of!(micro_scalars, loss_scale) - 0usize];
+    ["Offset of field: micro_scalars::accumulate"][::std::mem::offset_of!(micro_scalars, accumulate) - 4usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+pub struct update_scalars {
+    pub lr: f32,
+    pub bias_correction1: f32,
+    pub bias_correction2: f32,
+    pub reserved: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of update_scalars"][::std::mem::size_of::<update_scalars>() - 16usize];
+    ["Alignment of update_scalars"][::std::mem::align_of::<update_scalars>() - 4usize];
+    ["Offset of field: update_scalars::lr"][::std::mem::offset_of!(update_scalars, lr) - 0usize];
+    ["Offset of field: update_scalars::bias_correction1"]
+        [::std::mem::offset_of!(update_scalars, bias_correction1) - 4usize];
+    ["Offset of field: update_scalars::bias_correction2"]
+        [::std::mem::offset_of!(update_scalars, bias_correction2) - 8usize];
+    ["Offset of field: update_scalars::reserved"][::std::mem::offset_of!(update_scalars, reserved) - 12usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+pub struct step_metrics {
+    pub kd_loss: f32,
+    pub ce_loss: f32,
+    pub grad_norm: f32,
+    pub clip_scale: f32,
+    pub skipped: u32,
+    pub reserved: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of step_metrics"][::std::mem::size_of::<step_metrics>() - 24usize];
+    ["Alignment of step_metrics"][::std::mem::align_of::<step_metrics>() - 4usize];
+    ["Offset of field: step_metrics::kd_loss"][::std::mem::offset_of!(step_metrics, kd_loss) - 0usize];
+    ["Offset of field: step_metrics::ce_loss"][::std::mem::offset_of!(step_metrics, ce_loss) - 4usize];
+    ["Offset of field: step_metrics::grad_norm"][::std::mem::offset_of!(step_metrics, grad_norm) - 8usize];
+    ["Offset of field: step_metrics::clip_scale"][::std::mem::offset_of!(step_metrics, clip_scale) - 12usize];
+    ["Offset of field: step_metrics::skipped"][::std::mem::offset_of!(step_metrics, skipped) - 16usize];
+    ["Offset of field: step_metrics::reserved"][::std::mem::offset_of!(step_metrics, reserved) - 20usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+pub struct adamw_params {
+    pub grad: address,
+    pub update: address,
+    pub metrics: address,
+    pub master: address,
+    pub m: address,
+    pub v: address,
+    pub weights: address,
+    pub n: u64,
+    pub decayed: u64,
+    pub beta1: f32,
+    pub beta2: f32,
+    pub eps: f32,
+    pub weight_decay: f32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of adamw_params"][::std::mem::size_of::<adamw_params>() - 88usize];
+    ["Alignment of adamw_params"][::std::mem::align_of::<adamw_params>() - 8usize];
+    ["Offset of field: adamw_params::grad"][::std::mem::offset_of!(adamw_params, grad) - 0usize];
+    ["Offset of field: adamw_params::update"][::std::mem::offset_of!(adamw_params, update) - 8usize];
+    ["Offset of field: adamw_params::metrics"][::std::mem::offset_of!(adamw_params, metrics) - 16usize];
+    ["Offset of field: adamw_params::master"][::std::mem::offset_of!(adamw_params, master) - 24usize];
+    ["Offset of field: adamw_params::m"][::std::mem::offset_of!(adamw_params, m) - 32usize];
+    ["Offset of field: adamw_params::v"][::std::mem::offset_of!(adamw_params, v) - 40usize];
+    ["Offset of field: adamw_params::weights"][::std::mem::offset_of!(adamw_params, weights) - 48usize];
+    ["Offset of field: adamw_params::n"][::std::mem::offset_of!(adamw_params, n) - 56usize];
+    ["Offset of field: adamw_params::decayed"][::std::mem::offset_of!(adamw_params, decayed) - 64usize];
+    ["Offset of field: adamw_params::beta1"][::std::mem::offset_of!(adamw_params, beta1) - 72usize];
+    ["Offset of field: adamw_params::beta2"][::std::mem::offset_of!(adamw_params, beta2) - 76usize];
+    ["Offset of field: adamw_params::eps"][::std::mem::offset_of!(adamw_params, eps) - 80usize];
+    ["Offset of field: adamw_params::weight_decay"][::std::mem::offset_of!(adamw_params, weight_decay) - 84usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+pub struct attention_fwd_params {
+    pub qkv: address,
+    pub o: address,
+    pub lse: address,
+    pub batch: u32,
+    pub seq_len: u32,
+    pub heads: u32,
+    pub kv_heads: u32,
+    pub scale: f32,
+    pub reserved: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of attention_fwd_params"][::std::mem::size_of::<attention_fwd_params>() - 48usize];
+    ["Alignment of attention_fwd_params"][::std::mem::align_of::<attention_fwd_params>() - 8usize];
+    ["Offset of field: attention_fwd_params::qkv"][::std::mem::offset_of!(attention_fwd_params, qkv) - 0usize];
+    ["Offset of field: attention_fwd_params::o"][::std::mem::offset_of!(attention_fwd_params, o) - 8usize];
+    ["Offset of field: attention_fwd_params::lse"][::std::mem::offset_of!(attention_fwd_params, lse) - 16usize];
+    ["Offset of field: attention_fwd_params::batch"][::std::mem::offset_of!(attention_fwd_params, batch) - 24usize];
+    ["Offset of field: attention_fwd_params::seq_len"][::std::mem::offset_of!(attention_fwd_params, seq_len) - 28usize];
+    ["Offset of field: attention_fwd_params::heads"][::std::mem::offset_of!(attention_fwd_params, heads) - 32usize];
+    ["Offset of field: attention_fwd_params::kv_heads"]
+        [::std::mem::offset_of!(attention_fwd_params, kv_heads) - 36usize];
+    ["Offset of field: attention_fwd_params::scale"][::std::mem::offset_of!(attention_fwd_params, scale) - 40usize];
+    ["Offset of field: attention_fwd_params::reserved"]
+        [::std::mem::offset_of!(attention_fwd_params, reserved) - 44usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+pub struct attention_delta_params {
+    pub o: address,
+    pub d_o: address,
+    pub delta: address,
+    pub batch: u32,
+    pub seq_len: u32,
+    pub heads: u32,
+    pub reserved: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of attention_delta_params"][::std::mem::size_of::<attention_delta_params>() - 40usize];
+    ["Alignment of attention_delta_params"][::std::mem::align_of::<attention_delta_params>() - 8usize];
+    ["Offset of field: attention_delta_params::o"][::std::mem::offset_of!(attention_delta_params, o) - 0usize];
+    ["Offset of field: attention_delta_params::d_o"][::std::mem::offset_of!(attention_delta_params, d_o) - 8usize];
+    ["Offset of field: attention_delta_params::delta"][::std::mem::offset_of!(attention_delta_params, delta) - 16usize];
+    ["Offset of field: attention_delta_params::batch"][::std::mem::offset_of!(attention_delta_params, batch) - 24usize];
+    ["Offset of field: attention_delta_params::seq_len"]
+        [::std::mem::offset_of!(attention_delta_params, seq_len) - 28usize];
+    ["Offset of field: attention_delta_params::heads"][::std::mem::offset_of!(attention_delta_params, heads) - 32usize];
+    ["Offset of field: attention_delta_params::reserved"]
+        [::std::mem::offset_of!(attention_delta_params, reserved) - 36usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+pub struct attention_bwd_params {
+    pub qkv: address,
+    pub d_o: address,
+    pub lse: address,
+    pub delta: address,
+    pub dqkv: address,
+    pub batch: u32,
+    pub seq_len: u32,
+    pub heads: u32,
+    pub kv_heads: u32,
+    pub scale: f32,
+    pub reserved: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of attention_bwd_params"][::std::mem::size_of::<attention_bwd_params>() - 64usize];
+    ["Alignment of attention_bwd_params"][::std::mem::align_of::<attention_bwd_params>() - 8usize];
+    ["Offset of field: attention_bwd_params::qkv"][::std::mem::offset_of!(attention_bwd_params, qkv) - 0usize];
+    ["Offset of field: attention_bwd_params::d_o"][::std::mem::offset_of!(attention_bwd_params, d_o) - 8usize];
+    ["Offset of field: attention_bwd_params::lse"][::std::mem::offset_of!(attention_bwd_params, lse) - 16usize];
+    ["Offset of field: attention_bwd_params::delta"][::std::mem::offset_of!(attention_bwd_params, delta) - 24usize];
+    ["Offset of field: attention_bwd_params::dqkv"][::std::mem::offset_of!(attention_bwd_params, dqkv) - 32usize];
+    ["Offset of field: attention_bwd_params::batch"][::std::mem::offset_of!(attention_bwd_params, batch) - 40usize];
+    ["Offset of field: attention_bwd_params::seq_len"][::std::mem::offset_of!(attention_bwd_params, seq_len) - 44usize];
+    ["Offset of field: attention_bwd_params::heads"][::std::mem::offset_of!(attention_bwd_params, heads) - 48usize];
+    ["Offset of field: attention_bwd_params::kv_heads"]
+        [::std::mem::offset_of!(attention_bwd_params, kv_heads) - 52usize];
+    ["Offset of field: attention_bwd_params::scale"][::std::mem::offset_of!(attention_bwd_params, scale) - 56usize];
+    ["Offset of field: attention_bwd_params::reserved"]
+        [::std::mem::offset_of!(attention_bwd_params, reserved) - 60usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+pub struct cast_params {
+    pub x: address,
+    pub y: address,
+    pub n: u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of cast_params"][::std::mem::size_of::<cast_params>() - 24usize];
+    ["Alignment of cast_params"][::std::mem::align_of::<cast_params>() - 8usize];
+    ["Offset of field: cast_params::x"][::std::mem::offset_of!(cast_params, x) - 0usize];
+    ["Offset of field: cast_params::y"][::std::mem::offset_of!(cast_params, y) - 8usize];
+    ["Offset of field: cast_params::n"][::std::mem::offset_of!(cast_params, n) - 16usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+pub struct column_sum_partial_params {
+    pub x: address,
+    pub partial: address,
+    pub rows: u32,
+    pub n: u32,
+    pub group: u32,
+    pub reserved: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of column_sum_partial_params"][::std::mem::size_of::<column_sum_partial_params>() - 32usize];
+    ["Alignment of column_sum_partial_params"][::std::mem::align_of::<column_sum_partial_params>() - 8usize];
+    ["Offset of field: column_sum_partial_params::x"][::std::mem::offset_of!(column_sum_partial_params, x) - 0usize];
+    ["Offset of field: column_sum_partial_params::partial"]
+        [::std::mem::offset_of!(column_sum_partial_params, partial) - 8usize];
+    ["Offset of field: column_sum_partial_params::rows"]
+        [::std::mem::offset_of!(column_sum_partial_params, rows) - 16usize];
+    ["Offset of field: column_sum_partial_params::n"][::std::mem::offset_of!(column_sum_partial_params, n) - 20usize];
+    ["Offset of field: column_sum_partial_params::group"]
+        [::std::mem::offset_of!(column_sum_partial_params, group) - 24usize];
+    ["Offset of field: column_sum_partial_params::reserved"]
+        [::std::mem::offset_of!(column_sum_partial_params, reserved) - 28usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+pub struct column_sum_finish_params {
+    pub partial: address,
+    pub micro: address,
+    pub grad: address,
+    pub rows: u32,
+    pub n: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of column_sum_finish_params"][::std::mem::size_of::<column_sum_finish_params>() - 32usize];
+    ["Alignment of column_sum_finish_params"][::std::mem::align_of::<column_sum_finish_params>() - 8usize];
+    ["Offset of field: column_sum_finish_params::partial"]
+        [::std::mem::offset_of!(column_sum_finish_params, partial) - 0usize];
+    ["Offset of field: column_sum_finish_params::micro"]
+        [::std::mem::offset_of!(column_sum_finish_params, micro) - 8usize];
+    ["Offset of field: column_sum_finish_params::grad"]
+        [::std::mem::offset_of!(column_sum_finish_params, grad) - 16usize];
+    ["Offset of field: column_sum_finish_params::rows"]
+        [::std::mem::offset_of!(column_sum_finish_params, rows) - 24usize];
+    ["Offset of field: column_sum_finish_params::n"][::std::mem::offset_of!(column_sum_finish_params, n) - 28usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+pub struct embedding_fwd_params {
+    pub ids: address,
+    pub table: address,
+    pub y: address,
+    pub tokens: u32,
+    pub vocab: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of embedding_fwd_params"][::std::mem::size_of::<embedding_fwd_params>() - 32usize];
+    ["Alignment of embedding_fwd_params"][::std::mem::align_of::<embedding_fwd_params>() - 8usize];
+    ["Offset of field: embedding_fwd_params::ids"][::std::mem::offset_of!(embedding_fwd_params, ids) - 0usize];
+    ["Offset of field: embedding_fwd_params::table"][::std::mem::offset_of!(embedding_fwd_params, table) - 8usize];
+    ["Offset of field: embedding_fwd_params::y"][::std::mem::offset_of!(embedding_fwd_params, y) - 16usize];
+    ["Offset of field: embedding_fwd_params::tokens"][::std::mem::offset_of!(embedding_fwd_params, tokens) - 24usize];
+    ["Offset of field: embedding_fwd_params::vocab"][::std::mem::offset_of!(embedding_fwd_params, vocab) - 28usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+pub struct embedding_bwd_params {
+    pub sorted_ids: address,
+    pub sorted_positions: address,
+    pub dy: address,
+    pub dtable: address,
+    pub tokens: u32,
+    pub vocab: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of embedding_bwd_params"][::std::mem::size_of::<embedding_bwd_params>() - 40usize];
+    ["Alignment of embedding_bwd_params"][::std::mem::align_of::<embedding_bwd_params>() - 8usize];
+    ["Offset of field: embedding_bwd_params::sorted_ids"]
+        [::std::mem::offset_of!(embedding_bwd_params, sorted_ids) - 0usize];
+    ["Offset of field: embedding_bwd_params::sorted_positions"]
+        [::std::mem::offset_of!(embedding_bwd_params, sorted_positions) - 8usize];
+    ["Offset of field: embedding_bwd_params::dy"][::std::mem::offset_of!(embedding_bwd_params, dy) - 16usize];
+    ["Offset of field: embedding_bwd_params::dtable"][::std::mem::offset_of!(embedding_bwd_params, dtable) - 24usize];
+    ["Offset of field: embedding_bwd_params::tokens"][::std::mem::offset_of!(embedding_bwd_params, tokens) - 32usize];
+    ["Offset of field: embedding_bwd_params::vocab"][::std::mem::offset_of!(embedding_bwd_params, vocab) - 36usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+pub struct fill_params {
+    pub micro: address,
+    pub y: address,
+    pub n: u64,
+    pub value: f32,
+    pub reserved: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of fill_params"][::std::mem::size_of::<fill_params>() - 32usize];
+    ["Alignment of fill_params"][::std::mem::align_of::<fill_params>() - 8usize];
+    ["Offset of field: fill_params::micro"][::std::mem::offset_of!(fill_params, micro) - 0usize];
+    ["Offset of field: fill_params::y"][::std::mem::offset_of!(fill_params, y) - 8usize];
+    ["Offset of field: fill_params::n"][::std::mem::offset_of!(fill_params, n) - 16usize];
+    ["Offset of field: fill_params::value"][::std::mem::offset_of!(fill_params, value) - 24usize];
+    ["Offset of field: fill_params::reserved"][::std::mem::offset_of!(fill_params, reserved) - 28usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+pub struct gemm_fwd_params {
+    pub x: address,
+    pub w: address,
+    pub bias: address,
+    pub residual: address,
+    pub y: address,
+    pub m: u32,
+    pub n: u32,
+    pub k: u32,
+    pub reserved: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of gemm_fwd_params"][::std::mem::size_of::<gemm_fwd_params>() - 56usize];
+    ["Alignment of gemm_fwd_params"][::std::mem::align_of::<gemm_fwd_params>() - 8usize];
+    ["Offset of field: gemm_fwd_params::x"][::std::mem::offset_of!(gemm_fwd_params, x) - 0usize];
+    ["Offset of field: gemm_fwd_params::w"][::std::mem::offset_of!(gemm_fwd_params, w) - 8usize];
+    ["Offset of field: gemm_fwd_params::bias"][::std::mem::offset_of!(gemm_fwd_params, bias) - 16usize];
+    ["Offset of field: gemm_fwd_params::residual"][::std::mem::offset_of!(gemm_fwd_params, residual) - 24usize];
+    ["Offset of field: gemm_fwd_params::y"][::std::mem::offset_of!(gemm_fwd_params, y) - 32usize];
+    ["Offset of field: gemm_fwd_params::m"][::std::mem::offset_of!(gemm_fwd_params, m) - 40usize];
+    ["Offset of field: gemm_fwd_params::n"][::std::mem::offset_of!(gemm_fwd_params, n) - 44usize];
+    ["Offset of field: gemm_fwd_params::k"][::std::mem::offset_of!(gemm_fwd_params, k) - 48usize];
+    ["Offset of field: gemm_fwd_params::reserved"][::std::mem::offset_of!(gemm_fwd_params, reserved) - 52usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+pub struct gemm_dgrad_params {
+    pub dy: address,
+    pub w: address,
+    pub dx: address,
+    pub m: u32,
+    pub n: u32,
+    pub k: u32,
+    pub reserved: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of gemm_dgrad_params"][::std::mem::size_of::<gemm_dgrad_params>() - 40usize];
+    ["Alignment of gemm_dgrad_params"][::std::mem::align_of::<gemm_dgrad_params>() - 8usize];
+    ["Offset of field: gemm_dgrad_params::dy"][::std::mem::offset_of!(gemm_dgrad_params, dy) - 0usize];
+    ["Offset of field: gemm_dgrad_params::w"][::std::mem::offset_of!(gemm_dgrad_params, w) - 8usize];
+    ["Offset of field: gemm_dgrad_params::dx"][::std::mem::offset_of!(gemm_dgrad_params, dx) - 16usize];
+    ["Offset of field: gemm_dgrad_params::m"][::std::mem::offset_of!(gemm_dgrad_params, m) - 24usize];
+    ["Offset of field: gemm_dgrad_params::n"][::std::mem::offset_of!(gemm_dgrad_params, n) - 28usize];
+    ["Offset of field: gemm_dgrad_params::k"][::std::mem::offset_of!(gemm_dgrad_params, k) - 32usize];
+    ["Offset of field: gemm_dgrad_params::reserved"][::std::mem::offset_of!(gemm_dgrad_params, reserved) - 36usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+pub struct gemm_wgrad_params {
+    pub dy: address,
+    pub x: address,
+    pub micro: address,
+    pub dw: address,
+    pub m: u32,
+    pub n: u32,
+    pub k: u32,
+    pub accumulate: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of gemm_wgrad_params"][::std::mem::size_of::<gemm_wgrad_params>() - 48usize];
+    ["Alignment of gemm_wgrad_params"][::std::mem::align_of::<gemm_wgrad_params>() - 8usize];
+    ["Offset of field: gemm_wgrad_params::dy"][::std::mem::offset_of!(gemm_wgrad_params, dy) - 0usize];
+    ["Offset of field: gemm_wgrad_params::x"][::std::mem::offset_of!(gemm_wgrad_params, x) - 8usize];
+    ["Offset of field: gemm_wgrad_params::micro"][::std::mem::offset_of!(gemm_wgrad_params, micro) - 16usize];
+    ["Offset of field: gemm_wgrad_params::dw"][::std::mem::offset_of!(gemm_wgrad_params, dw) - 24usize];
+    ["Offset of field: gemm_wgrad_params::m"][::std::mem::offset_of!(gemm_wgrad_params, m) - 32usize];
+    ["Offset of field: gemm_wgrad_params::n"][::std::mem::offset_of!(gemm_wgrad_params, n) - 36usize];
+    ["Offset of field: gemm_wgrad_params::k"][::std::mem::offset_of!(gemm_wgrad_params, k) - 40usize];
+    ["Offset of field: gemm_wgrad_params::accumulate"][::std::mem::offset_of!(gemm_wgrad_params, accumulate) - 44usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+pub struct grad_norm_partial_params {
+    pub grad: address,
+    pub partial: address,
+    pub n: u64,
+    pub group: u32,
+    pub reserved: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of grad_norm_partial_params"][::std::mem::size_of::<grad_norm_partial_params>() - 32usize];
+    ["Alignment of grad_norm_partial_params"][::std::mem::align_of::<grad_norm_partial_params>() - 8usize];
+    ["Offset of field: grad_norm_partial_params::grad"]
+        [::std::mem::offset_of!(grad_norm_partial_params, grad) - 0usize];
+    ["Offset of field: grad_norm_partial_params::partial"]
+        [::std::mem::offset_of!(grad_norm_partial_params, partial) - 8usize];
+    ["Offset of field: grad_norm_partial_params::n"][::std::mem::offset_of!(grad_norm_partial_params, n) - 16usize];
+    ["Offset of field: grad_norm_partial_params::group"]
+        [::std::mem::offset_of!(grad_norm_partial_params, group) - 24usize];
+    ["Offset of field: grad_norm_partial_params::reserved"]
+        [::std::mem::offset_of!(grad_norm_partial_params, reserved) - 28usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+pub struct grad_norm_finish_params {
+    pub partial: address,
+    pub metrics: address,
+    pub count: u32,
+    pub clip: f32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of grad_norm_finish_params"][::std::mem::size_of::<grad_norm_finish_params>() - 24usize];
+    ["Alignment of grad_norm_finish_params"][::std::mem::align_of::<grad_norm_finish_params>() - 8usize];
+    ["Offset of field: grad_norm_finish_params::partial"]
+        [::std::mem::offset_of!(grad_norm_finish_params, partial) - 0usize];
+    ["Offset of field: grad_norm_finish_params::metrics"]
+        [::std::mem::offset_of!(grad_norm_finish_params, metrics) - 8usize];
+    ["Offset of field: grad_norm_finish_params::count"]
+        [::std::mem::offset_of!(grad_norm_finish_params, count) - 16usize];
+    ["Offset of field: grad_norm_finish_params::clip"][::std::mem::offset_of!(grad_norm_finish_params, clip) - 20usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+pub struct head_distill_params {
+    pub teacher: address,
+    pub student: address,
+    pub targets: address,
+    pub micro: address,
+    pub kd: address,
+    pub ce: address,
+    pub tokens: u32,
+    pub vocab: u32,
+    pub alpha: f32,
+    pub temperature: f32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of head_distill_params"][::std::mem::size_of::<head_distill_params>() - 64usize];
+    ["Alignment of head_distill_params"][::std::mem::align_of::<head_distill_params>() - 8usize];
+    ["Offset of field: head_distill_params::teacher"][::std::mem::offset_of!(head_distill_params, teacher) - 0usize];
+    ["Offset of field: head_distill_params::student"][::std::mem::offset_of!(head_distill_params, student) - 8usize];
+    ["Offset of field: head_distill_params::targets"][::std::mem::offset_of!(head_distill_params, targets) - 16usize];
+    ["Offset of field: head_distill_params::micro"][::std::mem::offset_of!(head_distill_params, micro) - 24usize];
+    ["Offset of field: head_distill_params::kd"][::std::mem::offset_of!(head_distill_params, kd) - 32usize];
+    ["Offset of field: head_distill_params::ce"][::std::mem::offset_of!(head_distill_params, ce) - 40usize];
+    ["Offset of field: head_distill_params::tokens"][::std::mem::offset_of!(head_distill_params, tokens) - 48usize];
+    ["Offset of field: head_distill_params::vocab"][::std::mem::offset_of!(head_distill_params, vocab) - 52usize];
+    ["Offset of field: head_distill_params::alpha"][::std::mem::offset_of!(head_distill_params, alpha) - 56usize];
+    ["Offset of field: head_distill_params::temperature"]
+        [::std::mem::offset_of!(head_distill_params, temperature) - 60usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+pub struct head_nll_params {
+    pub logits: address,
+    pub targets: address,
+    pub nll: address,
+    pub tokens: u32,
+    pub vocab: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of head_nll_params"][::std::mem::size_of::<head_nll_params>() - 32usize];
+    ["Alignment of head_nll_params"][::std::mem::align_of::<head_nll_params>() - 8usize];
+    ["Offset of field: head_nll_params::logits"][::std::mem::offset_of!(head_nll_params, logits) - 0usize];
+    ["Offset of field: head_nll_params::targets"][::std::mem::offset_of!(head_nll_params, targets) - 8usize];
+    ["Offset of field: head_nll_params::nll"][::std::mem::offset_of!(head_nll_params, nll) - 16usize];
+    ["Offset of field: head_nll_params::tokens"][::std::mem::offset_of!(head_nll_params, tokens) - 24usize];
+    ["Offset of field: head_nll_params::vocab"][::std::mem::offset_of!(head_nll_params, vocab) - 28usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+pub struct head_metrics_params {
+    pub kd: address,
+    pub ce: address,
+    pub micro: address,
+    pub metrics: address,
+    pub tokens: u32,
+    pub reserved: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of head_metrics_params"][::std::mem::size_of::<head_metrics_params>() - 40usize];
+    ["Alignment of head_metrics_params"][::std::mem::align_of::<head_metrics_params>() - 8usize];
+    ["Offset of field: head_metrics_params::kd"][::std::mem::offset_of!(head_metrics_params, kd) - 0usize];
+    ["Offset of field: head_metrics_params::ce"][::std::mem::offset_of!(head_metrics_params, ce) - 8usize];
+    ["Offset of field: head_metrics_params::micro"][::std::mem::offset_of!(head_metrics_params, micro) - 16usize];
+    ["Offset of field: head_metrics_params::metrics"][::std::mem::offset_of!(head_metrics_params, metrics) - 24usize];
+    ["Offset of field: head_metrics_params::tokens"][::std::mem::offset_of!(head_metrics_params, tokens) - 32usize];
+    ["Offset of field: head_metrics_params::reserved"][::std::mem::offset_of!(head_metrics_params, reserved) - 36usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+pub struct rmsnorm_fwd_params {
+    pub x: address,
+    pub delta: address,
+    pub sum: address,
+    pub gamma: address,
+    pub y: address,
+    pub rstd: address,
+    pub eps: f32,
+    pub tokens: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of rmsnorm_fwd_params"][::std::mem::size_of::<rmsnorm_fwd_params>() - 56usize];
+    ["Alignment of rmsnorm_fwd_params"][::std::mem::align_of::<rmsnorm_fwd_params>() - 8usize];
+    ["Offset of field: rmsnorm_fwd_params::x"][::std::mem::offset_of!(rmsnorm_fwd_params, x) - 0usize];
+    ["Offset of field: rmsnorm_fwd_params::delta"][::std::mem::offset_of!(rmsnorm_fwd_params, delta) - 8usize];
+    ["Offset of field: rmsnorm_fwd_params::sum"][::std::mem::offset_of!(rmsnorm_fwd_params, sum) - 16usize];
+    ["Offset of field: rmsnorm_fwd_params::gamma"][::std::mem::offset_of!(rmsnorm_fwd_params, gamma) - 24usize];
+    ["Offset of field: rmsnorm_fwd_params::y"][::std::mem::offset_of!(rmsnorm_fwd_params, y) - 32usize];
+    ["Offset of field: rmsnorm_fwd_params::rstd"][::std::mem::offset_of!(rmsnorm_fwd_params, rstd) - 40usize];
+    ["Offset of field: rmsnorm_fwd_params::eps"][::std::mem::offset_of!(rmsnorm_fwd_params, eps) - 48usize];
+    ["Offset of field: rmsnorm_fwd_params::tokens"][::std::mem::offset_of!(rmsnorm_fwd_params, tokens) - 52usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+pub struct rmsnorm_bwd_params {
+    pub dy: address,
+    pub x: address,
+    pub gamma: address,
+    pub rstd: address,
+    pub dresidual: address,
+    pub dx: address,
+    pub dgamma_partial: address,
+    pub tokens: u32,
+    pub rows: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of rmsnorm_bwd_params"][::std::mem::size_of::<rmsnorm_bwd_params>() - 64usize];
+    ["Alignment of rmsnorm_bwd_params"][::std::mem::align_of::<rmsnorm_bwd_params>() - 8usize];
+    ["Offset of field: rmsnorm_bwd_params::dy"][::std::mem::offset_of!(rmsnorm_bwd_params, dy) - 0usize];
+    ["Offset of field: rmsnorm_bwd_params::x"][::std::mem::offset_of!(rmsnorm_bwd_params, x) - 8usize];
+    ["Offset of field: rmsnorm_bwd_params::gamma"][::std::mem::offset_of!(rmsnorm_bwd_params, gamma) - 16usize];
+    ["Offset of field: rmsnorm_bwd_params::rstd"][::std::mem::offset_of!(rmsnorm_bwd_params, rstd) - 24usize];
+    ["Offset of field: rmsnorm_bwd_params::dresidual"][::std::mem::offset_of!(rmsnorm_bwd_params, dresidual) - 32usize];
+    ["Offset of field: rmsnorm_bwd_params::dx"][::std::mem::offset_of!(rmsnorm_bwd_params, dx) - 40usize];
+    ["Offset of field: rmsnorm_bwd_params::dgamma_partial"]
+        [::std::mem::offset_of!(rmsnorm_bwd_params, dgamma_partial) - 48usize];
+    ["Offset of field: rmsnorm_bwd_params::tokens"][::std::mem::offset_of!(rmsnorm_bwd_params, tokens) - 56usize];
+    ["Offset of field: rmsnorm_bwd_params::rows"][::std::mem::offset_of!(rmsnorm_bwd_params, rows) - 60usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+pub struct rope_params {
+    pub x: address,
+    pub cos: address,
+    pub sin: address,
+    pub tokens: u32,
+    pub seq_len: u32,
+    pub heads: u32,
+    pub row_stride: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of rope_params"][::std::mem::size_of::<rope_params>() - 40usize];
+    ["Alignment of rope_params"][::std::mem::align_of::<rope_params>() - 8usize];
+    ["Offset of field: rope_params::x"][::std::mem::offset_of!(rope_params, x) - 0usize];
+    ["Offset of field: rope_params::cos"][::std::mem::offset_of!(rope_params, cos) - 8usize];
+    ["Offset of field: rope_params::sin"][::std::mem::offset_of!(rope_params, sin) - 16usize];
+    ["Offset of field: rope_params::tokens"][::std::mem::offset_of!(rope_params, tokens) - 24usize];
+    ["Offset of field: rope_params::seq_len"][::std::mem::offset_of!(rope_params, seq_len) - 28usize];
+    ["Offset of field: rope_params::heads"][::std::mem::offset_of!(rope_params, heads) - 32usize];
+    ["Offset of field: rope_params::row_stride"][::std::mem::offset_of!(rope_params, row_stride) - 36usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+pub struct swiglu_fwd_params {
+    pub gate_up: address,
+    pub y: address,
+    pub tokens: u32,
+    pub n: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of swiglu_fwd_params"][::std::mem::size_of::<swiglu_fwd_params>() - 24usize];
+    ["Alignment of swiglu_fwd_params"][::std::mem::align_of::<swiglu_fwd_params>() - 8usize];
+    ["Offset of field: swiglu_fwd_params::gate_up"][::std::mem::offset_of!(swiglu_fwd_params, gate_up) - 0usize];
+    ["Offset of field: swiglu_fwd_params::y"][::std::mem::offset_of!(swiglu_fwd_params, y) - 8usize];
+    ["Offset of field: swiglu_fwd_params::tokens"][::std::mem::offset_of!(swiglu_fwd_params, tokens) - 16usize];
+    ["Offset of field: swiglu_fwd_params::n"][::std::mem::offset_of!(swiglu_fwd_params, n) - 20usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+pub struct swiglu_bwd_params {
+    pub gate_up: address,
+    pub dy: address,
+    pub dgate_up: address,
+    pub tokens: u32,
+    pub n: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of swiglu_bwd_params"][::std::mem::size_of::<swiglu_bwd_params>() - 32usize];
+    ["Alignment of swiglu_bwd_params"][::std::mem::align_of::<swiglu_bwd_params>() - 8usize];
+    ["Offset of field: swiglu_bwd_params::gate_up"][::std::mem::offset_of!(swiglu_bwd_params, gate_up) - 0usize];
+    ["Offset of field: swiglu_bwd_params::dy"][::std::mem::offset_of!(swiglu_bwd_params, dy) - 8usize];
+    ["Offset of field: swiglu_bwd_params::dgate_up"][::std::mem::offset_of!(swiglu_bwd_params, dgate_up) - 16usize];
+    ["Offset of field: swiglu_bwd_params::tokens"][::std::mem::offset_of!(swiglu_bwd_params, tokens) - 24usize];
+    ["Offset of field: swiglu_bwd_params::n"][::std::mem::offset_of!(swiglu_bwd_params, n) - 28usize];
+};

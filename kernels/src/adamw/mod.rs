@@ -1,0 +1,75 @@
+//! AdamW on fp32 master weights, every parameter of the model in one launch.
+//!
+//! With `g = clip_scale * grad`, for element i of a flat buffer:
+//! `m = beta1 m + (1 - beta1) g`, `v = beta2 v + (1 - beta2) g^2`,
+//! `w -= lr * (decay * w + (m / c1) / (sqrt(v / c2) + eps))`, with `decay = weight_decay` for the first
+//! `decayed` elements and 0 after them, and `c1 = 1 - beta1^step`, `c2 = 1 - beta2^step`. With `w=bf16` the
+//! rounded master goes to `weights` too. Nothing changes while `metrics.skipped` is set.
+//!
+//! | operand | shape | dtype |
+//! | --- | --- | --- |
+//! | `grad`, `master`, `m`, `v` | n | f32 |
+//! | `weights` | n | bf16 |
+//! | `update`, `metrics` | one `update_scalars`, one `step_metrics` | |
+//!
+//! Source: Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019.
+
+mod host;
+
+use crate::abi::adamw_params;
+use crate::host::Views;
+use crate::kernel::{Content, Geometry, Kernel, Operand, Source};
+use crate::{Arch, Dtype, Variant, key, operand, source};
+
+key! {
+    /// Update; with `w=bf16` also write the working copy.
+    pub struct AdamwUpdate = "adamw.update" { w: Dtype }
+}
+
+const VARIANTS: &[Variant] = &[Variant(&[("threads", 256)])];
+
+impl Kernel for AdamwUpdate {
+    type Params = adamw_params;
+    const SOURCE: Source = source!("adamw", "update.cu");
+
+    fn variants(&self, _arch: Arch) -> &'static [Variant] {
+        VARIANTS
+    }
+
+    fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
+        Geometry::strided(p.n, variant)
+    }
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let mut operands = vec![
+            operand!(Read Self::Params, grad: Dtype::F32, p.n),
+            operand!(Read Self::Params, update: Dtype::U32, 4).with(Content::Update),
+            operand!(Read Self::Params, metrics: Dtype::F32, 6).with(Content::Metrics),
+            operand!(ReadWrite Self::Params, master: Dtype::F32, p.n),
+            operand!(ReadWrite Self::Params, m: Dtype::F32, p.n),
+            operand!(ReadWrite Self::Params, v: Dtype::F32, p.n).with(Content::Uniform(0.0, 1.0)),
+        ];
+        if self.w == Dtype::Bf16 {
+            operands.push(operand!(ReadWrite Self::Params, weights: Dtype::Bf16, p.n));
+        }
+        operands
+    }
+
+    fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
+        host::update(*self, p, views);
+    }
+
+    fn samples(&self) -> Vec<Self::Params> {
+        [(1, 0), (5003, 1234)]
+            .map(|(n, decayed)| Self::Params {
+                n,
+                decayed,
+                beta1: 0.9,
+                beta2: 0.999,
+                eps: 1e-8,
+                weight_decay: 0.1,
+                ..Default::default()
+            })
+            .into()
+    }
+}

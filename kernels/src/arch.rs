@@ -1,0 +1,127 @@
+//! GPU architectures a bundle can hold code for.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// An architecture row of a bundle.
+///
+/// [`Arch::Sim`] is the simulated GPU: it has keys and parameter sizes but no machine code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Arch {
+    /// Ada: RTX 4090 class.
+    Sm89,
+    /// Hopper: H100, H200. The `a` suffix unlocks `wgmma` and `setmaxnreg` and pins the code to 9.0.
+    Sm90a,
+    /// GB10 / DGX Spark.
+    Sm121,
+    /// The simulated GPU.
+    Sim,
+}
+
+impl Arch {
+    /// Architectures that have machine code.
+    pub const GPUS: [Arch; 3] = [Arch::Sm89, Arch::Sm90a, Arch::Sm121];
+
+    /// The name used in files and messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Arch::Sm89 => "sm_89",
+            Arch::Sm90a => "sm_90a",
+            Arch::Sm121 => "sm_121",
+            Arch::Sim => "sim",
+        }
+    }
+
+    /// The cargo feature that embeds this architecture in the trainer.
+    pub fn feature(self) -> Option<&'static str> {
+        match self {
+            Arch::Sm89 => Some("sm_89"),
+            Arch::Sm90a => Some("sm_90"),
+            Arch::Sm121 => Some("sm_121"),
+            Arch::Sim => None,
+        }
+    }
+
+    /// Compute capability as (major, minor).
+    pub fn compute_capability(self) -> Option<(u32, u32)> {
+        match self {
+            Arch::Sm89 => Some((8, 9)),
+            Arch::Sm90a => Some((9, 0)),
+            Arch::Sm121 => Some((12, 1)),
+            Arch::Sim => None,
+        }
+    }
+
+    /// Whether the code only runs on exactly this compute capability (the `a` suffix).
+    pub fn is_exact(self) -> bool {
+        self == Arch::Sm90a
+    }
+
+    /// Whether code for this architecture runs on a device of this compute capability: same major and
+    /// an equal or higher minor, or exactly equal for an `a` architecture (CUDA C++ Programming Guide,
+    /// "Binary Compatibility").
+    pub fn runs_on(self, major: u32, minor: u32) -> bool {
+        match self.compute_capability() {
+            None => false,
+            Some(own) if self.is_exact() => own == (major, minor),
+            Some((own_major, own_minor)) => own_major == major && own_minor <= minor,
+        }
+    }
+
+    /// Shared memory one block may use, bytes. The sim takes the smallest of them.
+    pub fn shared_bytes_per_block(self) -> u32 {
+        match self {
+            Arch::Sm90a => 227 * 1024,
+            Arch::Sm89 | Arch::Sm121 | Arch::Sim => 99 * 1024,
+        }
+    }
+}
+
+impl fmt::Display for Arch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The text names no architecture.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("unknown architecture `{0}`: known are sm_89, sm_90 (= sm_90a), sm_121 and sim")]
+pub struct UnknownArch(pub String);
+
+impl FromStr for Arch {
+    type Err = UnknownArch;
+
+    /// Reads an architecture name or the cargo feature that stands for it.
+    fn from_str(text: &str) -> Result<Self, UnknownArch> {
+        Self::GPUS
+            .into_iter()
+            .chain([Arch::Sim])
+            .find(|arch| arch.name() == text || arch.feature() == Some(text))
+            .ok_or_else(|| UnknownArch(text.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_parse_back() {
+        for arch in Arch::GPUS.into_iter().chain([Arch::Sim]) {
+            assert_eq!(arch.name().parse(), Ok(arch));
+        }
+        assert_eq!("sm_90".parse(), Ok(Arch::Sm90a));
+        assert!("sm_75".parse::<Arch>().is_err());
+    }
+
+    #[test]
+    fn binary_compatibility_follows_major_minor_and_suffix() {
+        assert!(Arch::Sm89.runs_on(8, 9));
+        assert!(!Arch::Sm89.runs_on(8, 6));
+        assert!(!Arch::Sm89.runs_on(9, 0));
+        assert!(Arch::Sm90a.runs_on(9, 0));
+        assert!(Arch::Sm121.runs_on(12, 1));
+        assert!(!Arch::Sm121.runs_on(12, 0));
+        assert!(!Arch::Sim.runs_on(9, 0));
+    }
+}

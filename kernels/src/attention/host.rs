@@ -1,0 +1,180 @@
+//! Tiles of queries against all visible keys, with the same roundings as the kernels: `p` before `p v` and
+//! `p^T do`, `ds` before both of its products. The row maximum is taken over the whole row at once.
+
+use rayon::prelude::*;
+
+use super::{AttentionBwd, AttentionDelta, AttentionFwd};
+use crate::Dtype;
+use crate::abi::{attention_bwd_params, attention_delta_params, attention_fwd_params};
+use crate::host::{Matrix, Views, exp, matmul, round_to, vectorized};
+
+/// Queries handled at a time.
+const TILE: usize = 64;
+
+/// Where one head's vectors lie in a packed buffer.
+#[derive(Clone, Copy)]
+struct Layout {
+    seq_len: usize,
+    d: usize,
+    /// Elements between consecutive positions.
+    stride: usize,
+}
+
+impl Layout {
+    /// Positions `first..first + count` of the head at column `column` of batch row `batch`.
+    fn rows(self, data: &[f32], batch: usize, column: usize, first: usize, count: usize) -> Matrix<'_> {
+        let start = (batch * self.seq_len + first) * self.stride + column * self.d;
+        Matrix::rows(&data[start..], count, self.d, self.stride)
+    }
+}
+
+/// `exp(scale * score - shift)` of a causal tile of rows starting at query `first`; 0 above the diagonal.
+fn probabilities(scores: &mut [f32], keys: usize, first: usize, scale: f32, shift: impl Fn(usize) -> f32) {
+    for (row, scores) in scores.chunks_mut(keys).enumerate() {
+        let shift = shift(row);
+        let (visible, hidden) = scores.split_at_mut(first + row + 1);
+        vectorized(|| visible.iter_mut().for_each(|s| *s = exp(*s * scale - shift)));
+        hidden.fill(0.0);
+    }
+}
+
+fn round_all(dtype: Dtype, values: &mut [f32]) {
+    if dtype != Dtype::F32 {
+        values.iter_mut().for_each(|value| *value = round_to(dtype, *value));
+    }
+}
+
+pub(super) fn fwd(key: AttentionFwd, p: &attention_fwd_params, views: &mut Views<'_>) {
+    let (seq_len, d) = (p.seq_len as usize, key.d as usize);
+    let (heads, kv_heads) = (p.heads as usize, p.kv_heads as usize);
+    let packed = Layout { seq_len, d, stride: (heads + 2 * kv_heads) * d };
+    let qkv = views.load("qkv");
+    let lse = views.write::<f32>("lse");
+    let mut o = views.store("o");
+
+    // Heads interleave within a row of o, so each head writes its own copy first.
+    let outputs: Vec<Vec<f32>> = lse
+        .par_chunks_mut(seq_len)
+        .enumerate()
+        .map(|(index, lse)| {
+            let (batch, head) = (index / heads, index % heads);
+            let kv_head = head / (heads / kv_heads);
+            let mut out = vec![0.0; seq_len * d];
+            for first in (0..seq_len).step_by(TILE) {
+                let rows = TILE.min(seq_len - first);
+                let keys = first + rows;
+                let q = packed.rows(&qkv, batch, head, first, rows);
+                let k = packed.rows(&qkv, batch, heads + kv_head, 0, keys);
+                let v = packed.rows(&qkv, batch, heads + kv_heads + kv_head, 0, keys);
+                let mut scores = vec![0.0; rows * keys];
+                matmul(&mut scores, keys, q, k.t(), false, false);
+                let largest: Vec<f32> = scores
+                    .chunks(keys)
+                    .enumerate()
+                    .map(|(row, s)| p.scale * s[..first + row + 1].iter().copied().fold(f32::NEG_INFINITY, f32::max))
+                    .collect();
+                probabilities(&mut scores, keys, first, p.scale, |row| largest[row]);
+                let sums: Vec<f32> =
+                    scores.chunks(keys).map(|s| s.iter().map(|s| f64::from(*s)).sum::<f64>() as f32).collect();
+                round_all(key.x, &mut scores);
+                let tile = &mut out[first * d..(first + rows) * d];
+                matmul(tile, d, Matrix::rows(&scores, rows, keys, keys), v, false, false);
+                for row in 0..rows {
+                    tile[row * d..(row + 1) * d].iter_mut().for_each(|o| *o /= sums[row]);
+                    lse[first + row] = largest[row] + sums[row].ln();
+                }
+            }
+            out
+        })
+        .collect();
+    o.par_chunks_mut(heads * d).enumerate().for_each(|(token, row)| {
+        let (batch, position) = (token / seq_len, token % seq_len);
+        for (head, slot) in row.chunks_mut(d).enumerate() {
+            slot.copy_from_slice(&outputs[batch * heads + head][position * d..][..d]);
+        }
+    });
+}
+
+pub(super) fn delta(key: AttentionDelta, p: &attention_delta_params, views: &mut Views<'_>) {
+    let (seq_len, heads, d) = (p.seq_len as usize, p.heads as usize, key.d as usize);
+    let o = views.load("o");
+    let d_o = views.load("d_o");
+    let delta = views.write::<f32>("delta");
+    delta.par_chunks_mut(seq_len).enumerate().for_each(|(index, delta)| {
+        let (batch, head) = (index / heads, index % heads);
+        for (position, delta) in delta.iter_mut().enumerate() {
+            let start = ((batch * seq_len + position) * heads + head) * d;
+            let pairs = o[start..start + d].iter().zip(&d_o[start..start + d]);
+            *delta = pairs.map(|(o, d_o)| f64::from(o * d_o)).sum::<f64>() as f32;
+        }
+    });
+}
+
+pub(super) fn bwd(key: AttentionBwd, p: &attention_bwd_params, views: &mut Views<'_>) {
+    let (seq_len, d) = (p.seq_len as usize, key.d as usize);
+    let (heads, kv_heads) = (p.heads as usize, p.kv_heads as usize);
+    let group = heads / kv_heads;
+    let packed = Layout { seq_len, d, stride: (heads + 2 * kv_heads) * d };
+    let outputs = Layout { seq_len, d, stride: heads * d };
+    let qkv = views.load("qkv");
+    let d_o = views.load("d_o");
+    let lse = views.read::<f32>("lse");
+    let delta = views.read::<f32>("delta");
+    let mut dqkv = views.store("dqkv");
+
+    // One task a key/value head; it owns the gradients of its queries, its keys and its values.
+    let gradients: Vec<[Vec<f32>; 3]> = (0..p.batch as usize * kv_heads)
+        .into_par_iter()
+        .map(|index| {
+            let (batch, kv_head) = (index / kv_heads, index % kv_heads);
+            let mut dq = vec![0.0; group * seq_len * d];
+            let (mut dk, mut dv) = (vec![0.0; seq_len * d], vec![0.0; seq_len * d]);
+            for (member, dq) in dq.chunks_mut(seq_len * d).enumerate() {
+                let head = kv_head * group + member;
+                let statistics = (batch * heads + head) * seq_len;
+                for first in (0..seq_len).step_by(TILE) {
+                    let rows = TILE.min(seq_len - first);
+                    let keys = first + rows;
+                    let (lse, delta) = (&lse[statistics + first..][..rows], &delta[statistics + first..][..rows]);
+                    let q = packed.rows(&qkv, batch, head, first, rows);
+                    let k = packed.rows(&qkv, batch, heads + kv_head, 0, keys);
+                    let v = packed.rows(&qkv, batch, heads + kv_heads + kv_head, 0, keys);
+                    let d_o = outputs.rows(&d_o, batch, head, first, rows);
+                    let mut probability = vec![0.0; rows * keys];
+                    matmul(&mut probability, keys, q, k.t(), false, false);
+                    probabilities(&mut probability, keys, first, p.scale, |row| lse[row]);
+                    let mut dscore = vec![0.0; rows * keys];
+                    matmul(&mut dscore, keys, d_o, v.t(), false, false);
+                    for row in 0..rows {
+                        let of_row = row * keys..(row + 1) * keys;
+                        for (ds, p) in dscore[of_row.clone()].iter_mut().zip(&probability[of_row]) {
+                            *ds = p * (*ds - delta[row]);
+                        }
+                    }
+                    round_all(key.x, &mut probability);
+                    round_all(key.x, &mut dscore);
+                    let probability = Matrix::rows(&probability, rows, keys, keys);
+                    let dscore = Matrix::rows(&dscore, rows, keys, keys);
+                    matmul(&mut dv, d, probability.t(), d_o, true, false);
+                    matmul(&mut dk, d, dscore.t(), q, true, false);
+                    matmul(&mut dq[first * d..], d, dscore, k, false, false);
+                }
+            }
+            dq.iter_mut().chain(&mut dk).for_each(|gradient| *gradient *= p.scale);
+            [dq, dk, dv]
+        })
+        .collect();
+    dqkv.par_chunks_mut(packed.stride).enumerate().for_each(|(token, row)| {
+        let (batch, position) = (token / seq_len, token % seq_len);
+        for (column, slot) in row.chunks_mut(d).enumerate() {
+            let (kv_head, part, member) = if column < heads {
+                (column / group, 0, column % group)
+            } else {
+                let column = column - heads;
+                (column % kv_heads, 1 + column / kv_heads, 0)
+            };
+            let source = &gradients[batch * kv_heads + kv_head][part];
+            slot.copy_from_slice(&source[(member * seq_len + position) * d..][..d]);
+        }
+    });
+}

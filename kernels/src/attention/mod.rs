@@ -1,0 +1,223 @@
+//! Causal grouped-query attention, forward and backward, without an S x S buffer in device memory.
+//!
+//! With query head h reading key/value head `h / (heads / kv_heads)`, scores `s = scale * q k^T` over the
+//! keys up to the query's own position:
+//! forward `p = softmax(s)`, `o = p v`, `lse = log sum exp s`;
+//! backward `delta = rowsum(o * do)`, `dv = p^T do`, `ds = p * (do v^T - delta)`,
+//! `dq = scale * ds k`, `dk = scale * ds^T q`, keys and values summed over the query heads of their group.
+//!
+//! | operand | shape | dtype |
+//! | --- | --- | --- |
+//! | `qkv`, `dqkv` | batch x seq_len x (heads + 2 kv_heads) * d | x |
+//! | `o`, `d_o` | batch x seq_len x heads * d | x |
+//! | `lse`, `delta` | batch x heads x seq_len | f32 |
+//!
+//! d is a multiple of 16 up to 128. Roundings inside: `p` before `p v` and before `p^T do`, and `ds` before
+//! both of its products, each to dtype x, as tensor cores need them.
+//! Sources: Dao et al., "FlashAttention-2", 2023; Ainslie et al., "GQA", 2023.
+
+mod host;
+
+use crate::abi::{attention_bwd_params, attention_delta_params, attention_fwd_params};
+use crate::host::Views;
+use crate::kernel::{Content, Geometry, Kernel, Operand, Source, Tolerance};
+use crate::{Arch, Dtype, Variant, key, operand, source};
+
+key! {
+    /// Attention and its log-sum-exp.
+    pub struct AttentionFwd = "attention.fwd" { d: u32, x: Dtype }
+}
+
+key! {
+    /// Row sums of output times output gradient.
+    pub struct AttentionDelta = "attention.delta" { d: u32, x: Dtype }
+}
+
+key! {
+    /// Gradients of queries, keys and values.
+    pub struct AttentionBwd = "attention.bwd" { d: u32, x: Dtype }
+}
+
+/// Whether the kernels take this head dimension.
+pub fn supports(d: u32) -> bool {
+    d > 0 && d <= 128 && d.is_multiple_of(16)
+}
+
+/// 128 threads, four to a row of a 32 x 32 tile of scores.
+const TILED: &[Variant] = &[Variant(&[("threads", 128), ("tile", 32)])];
+const DELTA: &[Variant] = &[Variant(&[("threads", 128)])];
+
+/// Small and ragged (batch, seq_len, heads, kv_heads): grouped, ungrouped, a single position.
+const SAMPLES: [(u32, u32, u32, u32); 4] = [(1, 1, 1, 1), (2, 33, 2, 1), (1, 70, 3, 3), (1, 97, 6, 2)];
+
+fn rows(batch: u32, seq_len: u32, heads: u32) -> u64 {
+    u64::from(batch) * u64::from(seq_len) * u64::from(heads)
+}
+
+/// Products of a causal triangle: `per_score` multiply-adds of length d for each visible score.
+fn flops(batch: u32, seq_len: u32, heads: u32, d: u32, per_score: u64) -> u64 {
+    let visible = u64::from(seq_len) * (u64::from(seq_len) + 1) / 2;
+    2 * per_score * u64::from(d) * visible * u64::from(batch) * u64::from(heads)
+}
+
+/// Bytes of shared memory for `tiles` tiles of tile x d and one of tile x tile, rows padded by one float.
+fn shared_bytes(variant: Variant, d: u32, tiles: u32) -> u32 {
+    let tile = variant.get("tile");
+    4 * tile * (tiles * (d + 1) + tile + 1)
+}
+
+impl Kernel for AttentionFwd {
+    type Params = attention_fwd_params;
+    const SOURCE: Source = source!("attention", "fwd.cu", "tile.cuh");
+
+    fn variants(&self, _arch: Arch) -> &'static [Variant] {
+        TILED
+    }
+
+    fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
+        Geometry {
+            grid: [p.seq_len.div_ceil(variant.get("tile")), p.heads, p.batch],
+            block: [variant.threads(), 1, 1],
+            shared_bytes: shared_bytes(variant, self.d, 3),
+        }
+    }
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let d = u64::from(self.d);
+        vec![
+            operand!(Read Self::Params, qkv: self.x, rows(p.batch, p.seq_len, p.heads + 2 * p.kv_heads) * d),
+            operand!(Write Self::Params, o: self.x, rows(p.batch, p.seq_len, p.heads) * d),
+            operand!(Write Self::Params, lse: Dtype::F32, rows(p.batch, p.seq_len, p.heads)),
+        ]
+    }
+
+    fn flops(&self, p: &Self::Params) -> u64 {
+        flops(p.batch, p.seq_len, p.heads, self.d, 2)
+    }
+
+    fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
+        host::fwd(*self, p, views);
+    }
+
+    fn samples(&self) -> Vec<Self::Params> {
+        let scale = 1.0 / (self.d as f32).sqrt();
+        SAMPLES
+            .map(|(batch, seq_len, heads, kv_heads)| Self::Params {
+                batch,
+                seq_len,
+                heads,
+                kv_heads,
+                scale,
+                ..Default::default()
+            })
+            .into()
+    }
+
+    fn tolerance(&self, operand: &Operand) -> Tolerance {
+        tolerance(operand)
+    }
+}
+
+impl Kernel for AttentionDelta {
+    type Params = attention_delta_params;
+    const SOURCE: Source = source!("attention", "delta.cu");
+
+    fn variants(&self, _arch: Arch) -> &'static [Variant] {
+        DELTA
+    }
+
+    fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
+        // One warp a row.
+        let rows = rows(p.batch, p.seq_len, p.heads) as u32;
+        Geometry::linear(rows.div_ceil(variant.threads() / 32), variant.threads())
+    }
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let rows = rows(p.batch, p.seq_len, p.heads);
+        vec![
+            operand!(Read Self::Params, o: self.x, rows * u64::from(self.d)),
+            operand!(Read Self::Params, d_o: self.x, rows * u64::from(self.d)),
+            operand!(Write Self::Params, delta: Dtype::F32, rows),
+        ]
+    }
+
+    fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
+        host::delta(*self, p, views);
+    }
+
+    fn samples(&self) -> Vec<Self::Params> {
+        SAMPLES
+            .map(|(batch, seq_len, heads, _)| Self::Params { batch, seq_len, heads, ..Default::default() })
+            .into()
+    }
+
+    fn tolerance(&self, operand: &Operand) -> Tolerance {
+        tolerance(operand)
+    }
+}
+
+impl Kernel for AttentionBwd {
+    type Params = attention_bwd_params;
+    const SOURCE: Source = source!("attention", "bwd.cu", "tile.cuh");
+
+    fn variants(&self, _arch: Arch) -> &'static [Variant] {
+        TILED
+    }
+
+    fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
+        // A block owns a tile of queries of one head, or a tile of keys of one key/value head.
+        Geometry {
+            grid: [p.seq_len.div_ceil(variant.get("tile")), p.heads + p.kv_heads, p.batch],
+            block: [variant.threads(), 1, 1],
+            shared_bytes: shared_bytes(variant, self.d, 4),
+        }
+    }
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let d = u64::from(self.d);
+        let qkv = rows(p.batch, p.seq_len, p.heads + 2 * p.kv_heads) * d;
+        let rows = rows(p.batch, p.seq_len, p.heads);
+        vec![
+            operand!(Read Self::Params, qkv: self.x, qkv),
+            operand!(Read Self::Params, d_o: self.x, rows * d),
+            // Larger than any score here, so that probabilities stay below one as in a real backward.
+            operand!(Read Self::Params, lse: Dtype::F32, rows).with(Content::Uniform(4.0, 6.0)),
+            operand!(Read Self::Params, delta: Dtype::F32, rows),
+            operand!(Write Self::Params, dqkv: self.x, qkv),
+        ]
+    }
+
+    fn flops(&self, p: &Self::Params) -> u64 {
+        flops(p.batch, p.seq_len, p.heads, self.d, 5)
+    }
+
+    fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
+        host::bwd(*self, p, views);
+    }
+
+    fn samples(&self) -> Vec<Self::Params> {
+        let scale = 1.0 / (self.d as f32).sqrt();
+        SAMPLES
+            .map(|(batch, seq_len, heads, kv_heads)| Self::Params {
+                batch,
+                seq_len,
+                heads,
+                kv_heads,
+                scale,
+                ..Default::default()
+            })
+            .into()
+    }
+
+    fn tolerance(&self, operand: &Operand) -> Tolerance {
+        tolerance(operand)
+    }
+}
+
+/// Long f32 sums with an exponential between them.
+fn tolerance(operand: &Operand) -> Tolerance {
+    match operand.dtype {
+        Dtype::F32 => Tolerance { norm: 1e-5, element: 4e-5 },
+        dtype => Tolerance::of(dtype),
+    }
+}

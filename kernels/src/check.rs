@@ -1,0 +1,239 @@
+//! Checked launches: fresh random inputs, poisoned outputs, and the distance from the host reference.
+
+use bytemuck::Pod;
+use half::bf16;
+use rand::{RngExt, SeedableRng};
+use rand_distr::StandardNormal;
+use rand_pcg::Pcg64Mcg;
+
+use crate::abi::{MASKED_TOKEN, micro_scalars, step_metrics, update_scalars};
+use crate::dtype::Dtype;
+use crate::host::{Buffer, Views};
+use crate::kernel::{Access, Content, Operand, Tolerance};
+use crate::key::Key;
+
+/// A byte no kernel leaves behind by itself: four of them are a NaN in f32, two in bf16.
+pub const POISON: u8 = 0xFF;
+
+/// One launch to check: a key, a parameter block with addresses left 0, and the content of its operands.
+pub struct Case {
+    /// The kernel.
+    pub key: Key,
+    /// Its parameter block.
+    pub params: Vec<u8>,
+    /// Its operands.
+    pub operands: Vec<Operand>,
+    /// What each operand holds before the launch.
+    pub before: Vec<Buffer>,
+}
+
+impl Case {
+    /// Random content for every operand that is read, poison for every one that is only written.
+    pub fn new(key: &Key, params: &[u8], seed: u64) -> Self {
+        let mut rng = Pcg64Mcg::seed_from_u64(seed);
+        let operands = key.kernel().operands(params);
+        let mut before: Vec<Buffer> = Vec::new();
+        for operand in &operands {
+            let content = match (operand.access, operand.content) {
+                (Access::Write, _) => vec![POISON; operand.bytes() as usize],
+                (_, Content::PositionsOf(name)) => {
+                    let ids = operands.iter().position(|other| other.name == name);
+                    let ids = ids.expect("positions come after the ids they belong to");
+                    positions(&before[ids], &mut rng)
+                }
+                (_, content) => random(operand, content, &mut rng),
+            };
+            before.push(Buffer::from(&content[..]));
+        }
+        Self { key: key.clone(), params: params.to_vec(), operands, before }
+    }
+
+    /// What each operand holds after the launch, by the host reference.
+    pub fn reference(&self) -> Vec<Buffer> {
+        let mut after = self.before.clone();
+        let mut views = Views::new();
+        for (operand, bytes) in self.operands.iter().zip(&mut after) {
+            if operand.access.writes() {
+                views.push_write(operand, bytes);
+            } else {
+                views.push_read(operand, bytes);
+            }
+        }
+        self.key.kernel().host(&self.params, &mut views);
+        drop(views);
+        after
+    }
+
+    /// Compares what a launch left in an operand with the reference.
+    ///
+    /// # Errors
+    /// [`Mismatch`] beyond the kernel's tolerance, or where one of them is not finite and the other is.
+    pub fn compare(&self, operand: &Operand, out: &[u8], reference: &[u8]) -> Result<Distance, Mismatch> {
+        let tolerance = self.key.kernel().tolerance(operand);
+        let distance = distance(operand.dtype, out, reference);
+        if distance.norm <= tolerance.norm && distance.element <= tolerance.element {
+            Ok(distance)
+        } else {
+            Err(Mismatch { key: self.key.to_string(), operand: operand.name, distance, tolerance })
+        }
+    }
+}
+
+/// How far an output is from its reference.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Distance {
+    /// ‖out − ref‖ / ‖ref‖.
+    pub norm: f64,
+    /// Largest |out − ref|, as a share of the largest |ref|.
+    pub element: f64,
+    /// Where the largest difference is.
+    pub index: usize,
+}
+
+/// An output is too far from its reference.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error(
+    "{key}: operand `{operand}` differs from the host reference: ‖out − ref‖ / ‖ref‖ = {:.3e} (allowed {:.1e}), \
+     worst element {} by {:.3e} of the largest (allowed {:.1e})",
+    distance.norm, tolerance.norm, distance.index, distance.element, tolerance.element
+)]
+pub struct Mismatch {
+    /// Canonical key text.
+    pub key: String,
+    /// Operand name.
+    pub operand: &'static str,
+    /// What was found.
+    pub distance: Distance,
+    /// What is allowed.
+    pub tolerance: Tolerance,
+}
+
+fn distance(dtype: Dtype, out: &[u8], reference: &[u8]) -> Distance {
+    assert_eq!(out.len(), reference.len());
+    let (out, reference) = (floats(dtype, out), floats(dtype, reference));
+    let mut result = Distance { norm: 0.0, element: 0.0, index: 0 };
+    let (mut square, mut reference_square, mut largest, mut worst) = (0.0, 0.0, 0.0f64, 0.0f64);
+    for (index, (a, b)) in out.iter().zip(&reference).enumerate() {
+        // NaN where the reference has NaN is agreement; anything else that is not finite is not.
+        if a.is_nan() && b.is_nan() || a == b {
+            largest = if b.is_finite() { largest.max(b.abs()) } else { largest };
+            reference_square += if b.is_finite() { b * b } else { 0.0 };
+            continue;
+        }
+        let difference = (a - b).abs();
+        if !difference.is_finite() {
+            return Distance { norm: f64::INFINITY, element: f64::INFINITY, index };
+        }
+        square += difference * difference;
+        reference_square += b * b;
+        largest = largest.max(b.abs());
+        if difference > worst {
+            (worst, result.index) = (difference, index);
+        }
+    }
+    let relative = |difference: f64, size: f64| if difference == 0.0 { 0.0 } else { difference / size };
+    result.norm = relative(square.sqrt(), reference_square.sqrt());
+    result.element = relative(worst, largest);
+    result
+}
+
+fn floats(dtype: Dtype, bytes: &[u8]) -> Vec<f64> {
+    match dtype {
+        Dtype::F32 => elements::<f32>(bytes).map(f64::from).collect(),
+        Dtype::Bf16 => elements::<bf16>(bytes).map(f64::from).collect(),
+        Dtype::U32 => elements::<u32>(bytes).map(f64::from).collect(),
+    }
+}
+
+fn elements<T: Pod>(bytes: &[u8]) -> impl Iterator<Item = T> {
+    bytes.chunks_exact(size_of::<T>()).map(bytemuck::pod_read_unaligned)
+}
+
+fn random(operand: &Operand, content: Content, rng: &mut Pcg64Mcg) -> Vec<u8> {
+    let count = operand.elems as usize;
+    let words = |values: Vec<u32>| bytemuck::cast_slice(&values).to_vec();
+    match content {
+        Content::Normal(factor) => store(operand.dtype, count, || factor * rng.sample::<f32, _>(StandardNormal)),
+        Content::Uniform(low, high) => store(operand.dtype, count, || rng.random_range(low..high)),
+        Content::Ids(bound) => words((0..count).map(|_| rng.random_range(0..bound)).collect()),
+        Content::Targets(bound) => {
+            let mut target = || if rng.random_range(0..4) == 0 { MASKED_TOKEN } else { rng.random_range(0..bound) };
+            words((0..count).map(|_| target()).collect())
+        }
+        Content::SortedIds(bound) => {
+            let mut ids: Vec<u32> = (0..count).map(|_| rng.random_range(0..bound)).collect();
+            ids.sort_unstable();
+            words(ids)
+        }
+        Content::PositionsOf(_) => unreachable!("handled where the ids are at hand"),
+        Content::Micro => {
+            let accumulate = rng.random_range(0..2);
+            bytemuck::bytes_of(&micro_scalars { loss_scale: rng.random_range(0.1..1.0), accumulate }).to_vec()
+        }
+        Content::Update => bytemuck::bytes_of(&update_scalars {
+            lr: 1e-3,
+            bias_correction1: rng.random_range(0.1..1.0),
+            bias_correction2: rng.random_range(0.1..1.0),
+            reserved: 0,
+        })
+        .to_vec(),
+        Content::Metrics => bytemuck::bytes_of(&step_metrics {
+            kd_loss: 1.0,
+            ce_loss: 2.0,
+            grad_norm: 3.0,
+            clip_scale: rng.random_range(0.1..1.0),
+            skipped: 0,
+            reserved: 0,
+        })
+        .to_vec(),
+    }
+}
+
+fn store(dtype: Dtype, count: usize, mut value: impl FnMut() -> f32) -> Vec<u8> {
+    match dtype {
+        Dtype::F32 => (0..count).flat_map(|_| value().to_le_bytes()).collect(),
+        Dtype::Bf16 => (0..count).flat_map(|_| bf16::from_f32(value()).to_le_bytes()).collect(),
+        Dtype::U32 => panic!("u32 operands name their content"),
+    }
+}
+
+/// A random assignment of rows to sorted ids, ascending within a run of equal ids.
+fn positions(ids: &[u8], rng: &mut Pcg64Mcg) -> Vec<u8> {
+    let ids: Vec<u32> = elements(ids).collect();
+    let mut rows: Vec<u32> = (0..ids.len() as u32).collect();
+    for last in (1..rows.len()).rev() {
+        rows.swap(last, rng.random_range(0..=last));
+    }
+    let mut start = 0;
+    for run in ids.chunk_by(|a, b| a == b) {
+        rows[start..start + run.len()].sort_unstable();
+        start += run.len();
+    }
+    bytemuck::cast_slice(&rows).to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(values: &[f32]) -> Vec<u8> {
+        bytemuck::cast_slice(values).to_vec()
+    }
+
+    #[test]
+    fn distance_sees_poison_left_behind() {
+        let poisoned = f32::from_bits(0xFFFF_FFFF);
+        let far = distance(Dtype::F32, &bytes(&[1.0, poisoned]), &bytes(&[1.0, 2.0]));
+        assert_eq!(far, Distance { norm: f64::INFINITY, element: f64::INFINITY, index: 1 });
+        let same = distance(Dtype::F32, &bytes(&[1.0, poisoned]), &bytes(&[1.0, poisoned]));
+        assert_eq!((same.norm, same.element), (0.0, 0.0));
+    }
+
+    #[test]
+    fn distance_is_relative_to_the_reference() {
+        let off = distance(Dtype::F32, &bytes(&[3.0, 4.5]), &bytes(&[3.0, 4.0]));
+        assert_eq!((off.norm, off.element, off.index), (0.1, 0.125, 1));
+        let from_zero = distance(Dtype::F32, &bytes(&[1.0]), &bytes(&[0.0]));
+        assert_eq!(from_zero.norm, f64::INFINITY);
+    }
+}

@@ -1,0 +1,23 @@
+// Adds partial column sums into a gradient: the second step of bias and gamma gradients.
+// A block takes 32 columns; its 8 warps each add every eighth partial, then meet in shared memory.
+// The first micro-batch of a step overwrites the gradient, so nothing has to clear it.
+#include "device.cuh"
+#include "column_sum.h"
+
+KERNEL(column_sum_finish_params) {
+    constexpr uint32_t depth = VARIANT_THREADS / WARP;
+    __shared__ float sums[depth][WARP];
+    const uint32_t lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+    const uint32_t column = blockIdx.x * WARP + lane;
+    const float* partial = (const float*)p.partial;
+    float sum = 0.0f;
+    if (column < p.n)
+        for (uint32_t row = warp; row < p.rows; row += depth) sum += partial[uint64_t(row) * p.n + column];
+    sums[warp][lane] = sum;
+    sync_block();
+    if (warp > 0 || column >= p.n) return;
+    float total = ((const micro_scalars*)p.micro)->accumulate ? ((const float*)p.grad)[column] : 0.0f;
+#pragma unroll
+    for (uint32_t w = 0; w < depth; w++) total += sums[w][lane];
+    ((float*)p.grad)[column] = total;
+}

@@ -1,0 +1,95 @@
+//! Column sums in two fixed steps: bias gradients, and the gamma gradients of the norms.
+//!
+//! `partial[g] = sum of x[r] over the rows r of group g`; `grad (+)= sum of partial[g] over all groups`.
+//!
+//! | operand | shape | dtype |
+//! | --- | --- | --- |
+//! | `x` | rows x n | x |
+//! | `partial` | ceil(rows / group) x n | f32 |
+//! | `grad` | n | f32 |
+//!
+//! `finish` overwrites in the first micro-batch of a step and adds in later ones.
+//! Source: the gradient of `y = x W^T + b` with respect to `b`.
+
+mod host;
+
+use crate::abi::{column_sum_finish_params, column_sum_partial_params};
+use crate::host::Views;
+use crate::kernel::{Content, Geometry, Kernel, Operand, Source};
+use crate::{Arch, Dtype, Variant, key, operand, source};
+
+key! {
+    /// Sum groups of rows.
+    pub struct ColumnSumPartial = "column_sum.partial" { x: Dtype }
+}
+
+key! {
+    /// Add the groups up into a gradient.
+    pub struct ColumnSumFinish = "column_sum.finish" {}
+}
+
+const PARTIAL: &[Variant] = &[Variant(&[("threads", 128)])];
+/// 32 columns wide, 8 rows deep.
+const FINISH: &[Variant] = &[Variant(&[("threads", 256)])];
+
+impl Kernel for ColumnSumPartial {
+    type Params = column_sum_partial_params;
+    const SOURCE: Source = source!("column_sum", "partial.cu");
+
+    fn variants(&self, _arch: Arch) -> &'static [Variant] {
+        PARTIAL
+    }
+
+    fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
+        let threads = variant.threads();
+        Geometry { grid: [p.n.div_ceil(threads), p.rows.div_ceil(p.group), 1], ..Geometry::linear(1, threads) }
+    }
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let (rows, n) = (u64::from(p.rows), u64::from(p.n));
+        vec![
+            operand!(Read Self::Params, x: self.x, rows * n),
+            operand!(Write Self::Params, partial: Dtype::F32, u64::from(p.rows.div_ceil(p.group)) * n),
+        ]
+    }
+
+    fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
+        host::partial(p, views);
+    }
+
+    fn samples(&self) -> Vec<Self::Params> {
+        [(1, 3, 4), (29, 131, 8)]
+            .map(|(rows, n, group)| Self::Params { rows, n, group, ..Default::default() })
+            .into()
+    }
+}
+
+impl Kernel for ColumnSumFinish {
+    type Params = column_sum_finish_params;
+    const SOURCE: Source = source!("column_sum", "finish.cu");
+
+    fn variants(&self, _arch: Arch) -> &'static [Variant] {
+        FINISH
+    }
+
+    fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
+        Geometry::linear(p.n.div_ceil(32), variant.threads())
+    }
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let (rows, n) = (u64::from(p.rows), u64::from(p.n));
+        vec![
+            operand!(Read Self::Params, partial: Dtype::F32, rows * n),
+            operand!(Read Self::Params, micro: Dtype::U32, 2).with(Content::Micro),
+            operand!(ReadWrite Self::Params, grad: Dtype::F32, n),
+        ]
+    }
+
+    fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
+        host::finish(p, views);
+    }
+
+    fn samples(&self) -> Vec<Self::Params> {
+        [(1, 3), (29, 131)].map(|(rows, n)| Self::Params { rows, n, ..Default::default() }).into()
+    }
+}

@@ -1,0 +1,48 @@
+//! Element types of device buffers.
+
+use std::fmt;
+
+/// Element type of a device buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Dtype {
+    /// Brain float: the upper half of an IEEE single.
+    Bf16,
+    /// IEEE single.
+    F32,
+    /// Token ids, positions and the words of scalar blocks.
+    U32,
+}
+
+impl Dtype {
+    /// Size of one element.
+    pub fn bytes(self) -> u64 {
+        match self {
+            Dtype::Bf16 => 2,
+            Dtype::F32 | Dtype::U32 => 4,
+        }
+    }
+
+    /// The name used in keys and messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Dtype::Bf16 => "bf16",
+            Dtype::F32 => "f32",
+            Dtype::U32 => "u32",
+        }
+    }
+
+    /// The type's name in the CUDA sources.
+    pub fn c_name(self) -> &'static str {
+        match self {
+            Dtype::Bf16 => "bf16",
+            Dtype::F32 => "float",
+            Dtype::U32 => "uint32_t",
+        }
+    }
+}
+
+impl fmt::Display for Dtype {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

@@ -1,0 +1,94 @@
+//! Embedding: a row of the table for each token, and the gradient scattered back.
+//!
+//! Forward: `y[t] = table[ids[t]]`. Backward: `dtable[id] += sum of dy[t] over the tokens t with that id`.
+//!
+//! | operand | shape | dtype |
+//! | --- | --- | --- |
+//! | `ids`, `sorted_ids`, `sorted_positions` | tokens | u32 |
+//! | `table` | vocab x h | x |
+//! | `y`, `dy` | tokens x h | x |
+//! | `dtable` | vocab x h | f32 |
+//!
+//! The scatter is deterministic: the host uploads the token ids sorted, so that one block owns each
+//! distinct id and adds its rows in order. Nothing sorts or adds atomically on the device.
+//! Source: `torch.nn.Embedding`.
+
+mod host;
+
+use crate::abi::{embedding_bwd_params, embedding_fwd_params};
+use crate::host::Views;
+use crate::kernel::{Content, Geometry, Kernel, Operand, Source};
+use crate::{Arch, Dtype, Variant, key, operand, source};
+
+key! {
+    /// Gather rows of an embedding table.
+    pub struct EmbeddingFwd = "embedding.fwd" { h: u32, x: Dtype }
+}
+
+key! {
+    /// Add gradients into the rows they came from.
+    pub struct EmbeddingBwd = "embedding.bwd" { h: u32, x: Dtype }
+}
+
+const VARIANTS: &[Variant] = &[Variant(&[("threads", 128)])];
+
+impl Kernel for EmbeddingFwd {
+    type Params = embedding_fwd_params;
+    const SOURCE: Source = source!("embedding", "fwd.cu");
+
+    fn variants(&self, _arch: Arch) -> &'static [Variant] {
+        VARIANTS
+    }
+
+    fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
+        Geometry::linear(p.tokens, variant.threads())
+    }
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let (tokens, vocab, h) = (u64::from(p.tokens), u64::from(p.vocab), u64::from(self.h));
+        vec![
+            operand!(Read Self::Params, ids: Dtype::U32, tokens).with(Content::Ids(p.vocab)),
+            operand!(Read Self::Params, table: self.x, vocab * h),
+            operand!(Write Self::Params, y: self.x, tokens * h),
+        ]
+    }
+
+    fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
+        host::fwd(*self, p, views);
+    }
+
+    fn samples(&self) -> Vec<Self::Params> {
+        [(1, 2), (37, 11)].map(|(tokens, vocab)| Self::Params { tokens, vocab, ..Default::default() }).into()
+    }
+}
+
+impl Kernel for EmbeddingBwd {
+    type Params = embedding_bwd_params;
+    const SOURCE: Source = source!("embedding", "bwd.cu");
+
+    fn variants(&self, _arch: Arch) -> &'static [Variant] {
+        VARIANTS
+    }
+
+    fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
+        Geometry::linear(p.tokens, variant.threads())
+    }
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let (tokens, vocab, h) = (u64::from(p.tokens), u64::from(p.vocab), u64::from(self.h));
+        vec![
+            operand!(Read Self::Params, sorted_ids: Dtype::U32, tokens).with(Content::SortedIds(p.vocab)),
+            operand!(Read Self::Params, sorted_positions: Dtype::U32, tokens).with(Content::PositionsOf("sorted_ids")),
+            operand!(Read Self::Params, dy: self.x, tokens * h),
+            operand!(ReadWrite Self::Params, dtable: Dtype::F32, vocab * h),
+        ]
+    }
+
+    fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
+        host::bwd(*self, p, views);
+    }
+
+    fn samples(&self) -> Vec<Self::Params> {
+        [(1, 2), (37, 11)].map(|(tokens, vocab)| Self::Params { tokens, vocab, ..Default::default() }).into()
+    }
+}

@@ -1,0 +1,50 @@
+//! Fill: set a float buffer to one value, always or in the first micro-batch of a step only.
+//!
+//! `y[i] = value`; with `first`, only while `micro.accumulate` is 0. `y` holds n elements, f32.
+//! Source: none needed.
+
+mod host;
+
+use crate::abi::fill_params;
+use crate::host::Views;
+use crate::kernel::{Content, Geometry, Kernel, Operand, Source};
+use crate::{Arch, Dtype, Variant, key, operand, source};
+
+key! {
+    /// Set elements; with `first`, in the first micro-batch only.
+    pub struct Fill = "fill" { first: bool }
+}
+
+const VARIANTS: &[Variant] = &[Variant(&[("threads", 256)])];
+
+impl Kernel for Fill {
+    type Params = fill_params;
+    const SOURCE: Source = source!("fill", "fill.cu");
+
+    fn variants(&self, _arch: Arch) -> &'static [Variant] {
+        VARIANTS
+    }
+
+    fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
+        Geometry::strided(p.n, variant)
+    }
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        if self.first {
+            vec![
+                operand!(Read Self::Params, micro: Dtype::U32, 2).with(Content::Micro),
+                operand!(ReadWrite Self::Params, y: Dtype::F32, p.n),
+            ]
+        } else {
+            vec![operand!(Write Self::Params, y: Dtype::F32, p.n)]
+        }
+    }
+
+    fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
+        host::fill(*self, p, views);
+    }
+
+    fn samples(&self) -> Vec<Self::Params> {
+        [(1, 2.5), (5001, 0.0)].map(|(n, value)| Self::Params { n, value, ..Default::default() }).into()
+    }
+}

@@ -1,0 +1,194 @@
+//! The three matrix products of a linear layer with weights `w` [n, k] (out features x in features).
+//!
+//! | op | result | reads |
+//! | --- | --- | --- |
+//! | `gemm.fwd` | `y = x w^T (+ bias) (+ residual)`, m x n, dtype x | x m x k, w n x k, bias n, residual m x n |
+//! | `gemm.dgrad` | `dx = dy w`, m x k, dtype x | dy m x n, w n x k |
+//! | `gemm.wgrad` | `dw (+)= dy^T x`, n x k, f32 | dy m x n, x m x k |
+//!
+//! Inputs have dtype x, sums are f32 and are rounded once, at the store. m, n and k are run-time arguments:
+//! one module serves every layer, batch and sequence length. `wgrad` overwrites in the first micro-batch of
+//! a step and adds in later ones, or always with `accumulate` (later chunks of the head).
+//! Source: Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008 (tiling).
+
+mod host;
+mod select;
+
+use crate::abi::{gemm_dgrad_params, gemm_fwd_params, gemm_wgrad_params};
+use crate::host::Views;
+use crate::kernel::{Content, Geometry, Kernel, Operand, Source, Tolerance};
+use crate::{Arch, Dtype, Variant, key, operand, source};
+
+pub use select::TOKEN_BUCKETS;
+
+key! {
+    /// Inputs to outputs.
+    pub struct GemmFwd = "gemm.fwd" { bias: bool, residual: bool, x: Dtype }
+}
+
+key! {
+    /// Gradient of the inputs.
+    pub struct GemmDgrad = "gemm.dgrad" { x: Dtype }
+}
+
+key! {
+    /// Gradient of the weights.
+    pub struct GemmWgrad = "gemm.wgrad" { x: Dtype }
+}
+
+/// Small, ragged and tile-crossing shapes (m, n, k).
+const SAMPLES: [(u32, u32, u32); 4] = [(1, 1, 1), (33, 65, 17), (130, 70, 140), (5, 200, 64)];
+
+fn flops(m: u32, n: u32, k: u32) -> u64 {
+    2 * u64::from(m) * u64::from(n) * u64::from(k)
+}
+
+fn area(rows: u32, columns: u32) -> u64 {
+    u64::from(rows) * u64::from(columns)
+}
+
+fn tiles(variant: Variant, rows: u32, columns: u32) -> Geometry {
+    let tile = variant.get("tile");
+    Geometry { grid: [columns.div_ceil(tile), rows.div_ceil(tile), 1], ..Geometry::linear(1, variant.threads()) }
+}
+
+/// f32 sums of k products in another order: the distance grows with sqrt(k), and cancellation makes single
+/// elements worse than the norm.
+fn tolerance(operand: &Operand) -> Tolerance {
+    match operand.dtype {
+        Dtype::F32 => Tolerance { norm: 4e-6, element: 2e-5 },
+        dtype => Tolerance::of(dtype),
+    }
+}
+
+impl Kernel for GemmFwd {
+    type Params = gemm_fwd_params;
+    const SOURCE: Source = source!("gemm", "fwd.cu", "tile.cuh");
+
+    fn variants(&self, _arch: Arch) -> &'static [Variant] {
+        select::VARIANTS
+    }
+
+    fn select(&self, p: &Self::Params, arch: Arch) -> Variant {
+        select::select(p.m, p.n, arch)
+    }
+
+    fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
+        tiles(variant, p.m, p.n)
+    }
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let mut operands = vec![
+            operand!(Read Self::Params, x: self.x, area(p.m, p.k)),
+            operand!(Read Self::Params, w: self.x, area(p.n, p.k)),
+            operand!(Write Self::Params, y: self.x, area(p.m, p.n)),
+        ];
+        if self.bias {
+            operands.push(operand!(Read Self::Params, bias: self.x, p.n));
+        }
+        if self.residual {
+            operands.push(operand!(Read Self::Params, residual: self.x, area(p.m, p.n)));
+        }
+        operands
+    }
+
+    fn flops(&self, p: &Self::Params) -> u64 {
+        flops(p.m, p.n, p.k)
+    }
+
+    fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
+        host::fwd(*self, p, views);
+    }
+
+    fn samples(&self) -> Vec<Self::Params> {
+        SAMPLES.map(|(m, n, k)| Self::Params { m, n, k, ..Default::default() }).into()
+    }
+
+    fn tolerance(&self, operand: &Operand) -> Tolerance {
+        tolerance(operand)
+    }
+}
+
+impl Kernel for GemmDgrad {
+    type Params = gemm_dgrad_params;
+    const SOURCE: Source = source!("gemm", "dgrad.cu", "tile.cuh");
+
+    fn variants(&self, _arch: Arch) -> &'static [Variant] {
+        select::VARIANTS
+    }
+
+    fn select(&self, p: &Self::Params, arch: Arch) -> Variant {
+        select::select(p.m, p.k, arch)
+    }
+
+    fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
+        tiles(variant, p.m, p.k)
+    }
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        vec![
+            operand!(Read Self::Params, dy: self.x, area(p.m, p.n)),
+            operand!(Read Self::Params, w: self.x, area(p.n, p.k)),
+            operand!(Write Self::Params, dx: self.x, area(p.m, p.k)),
+        ]
+    }
+
+    fn flops(&self, p: &Self::Params) -> u64 {
+        flops(p.m, p.n, p.k)
+    }
+
+    fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
+        host::dgrad(p, views);
+    }
+
+    fn samples(&self) -> Vec<Self::Params> {
+        SAMPLES.map(|(m, n, k)| Self::Params { m, n, k, ..Default::default() }).into()
+    }
+
+    fn tolerance(&self, operand: &Operand) -> Tolerance {
+        tolerance(operand)
+    }
+}
+
+impl Kernel for GemmWgrad {
+    type Params = gemm_wgrad_params;
+    const SOURCE: Source = source!("gemm", "wgrad.cu", "tile.cuh");
+
+    fn variants(&self, _arch: Arch) -> &'static [Variant] {
+        select::VARIANTS
+    }
+
+    fn select(&self, p: &Self::Params, arch: Arch) -> Variant {
+        select::select(p.n, p.k, arch)
+    }
+
+    fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
+        tiles(variant, p.n, p.k)
+    }
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        vec![
+            operand!(Read Self::Params, dy: self.x, area(p.m, p.n)),
+            operand!(Read Self::Params, x: self.x, area(p.m, p.k)),
+            operand!(Read Self::Params, micro: Dtype::U32, 2).with(Content::Micro),
+            operand!(ReadWrite Self::Params, dw: Dtype::F32, area(p.n, p.k)),
+        ]
+    }
+
+    fn flops(&self, p: &Self::Params) -> u64 {
+        flops(p.m, p.n, p.k)
+    }
+
+    fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
+        host::wgrad(p, views);
+    }
+
+    fn samples(&self) -> Vec<Self::Params> {
+        let sample = |(m, n, k), accumulate| Self::Params { m, n, k, accumulate, ..Default::default() };
+        SAMPLES.into_iter().flat_map(|shape| [0, 1].map(|accumulate| sample(shape, accumulate))).collect()
+    }
+
+    fn tolerance(&self, operand: &Operand) -> Tolerance {
+        tolerance(operand)
+    }
+}

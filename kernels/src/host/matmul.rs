@@ -1,0 +1,105 @@
+//! The matrix product of the host references: the `gemm` crate behind a safe signature.
+
+use rayon::prelude::*;
+
+/// A matrix inside a slice: `data[i * row_stride + j * column_stride]`.
+#[derive(Clone, Copy)]
+pub struct Matrix<'a> {
+    data: &'a [f32],
+    rows: usize,
+    columns: usize,
+    row_stride: usize,
+    column_stride: usize,
+}
+
+impl<'a> Matrix<'a> {
+    /// Rows lie `stride` elements apart.
+    ///
+    /// # Panics
+    /// If the slice is too short.
+    pub fn rows(data: &'a [f32], rows: usize, columns: usize, stride: usize) -> Self {
+        assert!(columns <= stride, "rows overlap");
+        assert!(rows == 0 || (rows - 1) * stride + columns <= data.len(), "matrix reaches past its buffer");
+        Self { data, rows, columns, row_stride: stride, column_stride: 1 }
+    }
+
+    /// The transpose.
+    pub fn t(self) -> Self {
+        Self {
+            rows: self.columns,
+            columns: self.rows,
+            row_stride: self.column_stride,
+            column_stride: self.row_stride,
+            ..self
+        }
+    }
+}
+
+/// `out = a b`, or `out += a b`; `out` is [a.rows, b.columns] with rows `out_stride` apart. Uses all
+/// threads of the pool if `parallel`.
+///
+/// # Panics
+/// If the shapes do not fit.
+pub fn matmul(out: &mut [f32], out_stride: usize, a: Matrix<'_>, b: Matrix<'_>, accumulate: bool, parallel: bool) {
+    let (m, n, k) = (a.rows, b.columns, a.columns);
+    assert_eq!(k, b.rows, "inner dimensions differ");
+    if m == 0 || n == 0 {
+        return;
+    }
+    assert!(n <= out_stride && (m - 1) * out_stride + n <= out.len(), "product reaches past its buffer");
+    if k == 0 {
+        if !accumulate {
+            out.par_chunks_mut(out_stride).take(m).for_each(|row| row[..n].fill(0.0));
+        }
+        return;
+    }
+    let parallelism = if parallel { gemm::Parallelism::Rayon(0) } else { gemm::Parallelism::None };
+    // SAFETY: both constructors of `Matrix` and the assertions above keep every index of a, b and out
+    // inside its slice, and `out` is borrowed mutably, so it overlaps neither input.
+    unsafe {
+        gemm::gemm(
+            m,
+            n,
+            k,
+            out.as_mut_ptr(),
+            1,
+            out_stride as isize,
+            accumulate,
+            a.data.as_ptr(),
+            a.column_stride as isize,
+            a.row_stride as isize,
+            b.data.as_ptr(),
+            b.column_stride as isize,
+            b.row_stride as isize,
+            1.0,
+            1.0,
+            false,
+            false,
+            false,
+            parallelism,
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn products_transposes_and_accumulation() {
+        let a = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]; // 2 x 3
+        let b = [1.0, 0.0, 0.0, 1.0, 1.0, 1.0]; // 3 x 2
+        let (a, b) = (Matrix::rows(&a, 2, 3, 3), Matrix::rows(&b, 3, 2, 2));
+        let mut out = [0.0; 4];
+        matmul(&mut out, 2, a, b, false, false);
+        assert_eq!(out, [4.0, 5.0, 10.0, 11.0]);
+        matmul(&mut out, 2, b.t(), a.t(), true, true);
+        assert_eq!(out, [8.0, 15.0, 15.0, 22.0]);
+    }
+
+    #[test]
+    #[should_panic(expected = "past its buffer")]
+    fn short_slices_are_refused() {
+        Matrix::rows(&[0.0; 5], 2, 3, 3);
+    }
+}

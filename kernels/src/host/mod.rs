@@ -1,0 +1,12 @@
+//! What host references are written with: typed views of a launch's buffers, a matrix
+//! product, `exp`.
+
+mod buffer;
+mod math;
+mod matmul;
+mod views;
+
+pub use buffer::Buffer;
+pub use math::{exp, sigmoid, vectorized};
+pub use matmul::{Matrix, matmul};
+pub use views::{Store, Views, round_to};

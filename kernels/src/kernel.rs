@@ -1,0 +1,370 @@
+//! What a kernel family implements, once, and what every other room derives from it.
+
+use bytemuck::{Pod, Zeroable};
+
+use crate::arch::Arch;
+use crate::dtype::Dtype;
+use crate::host::Views;
+use crate::key::{Fields, Key};
+use crate::variant::Variant;
+
+/// A CUDA source and the headers of its family. The common headers are always there.
+#[derive(Clone, Copy, Debug)]
+pub struct Source {
+    /// Path below `kernels/src`.
+    pub path: &'static str,
+    /// The text.
+    pub text: &'static str,
+    /// Headers of the family, as (include name, text).
+    pub headers: &'static [Header],
+}
+
+/// A header as (include name, text).
+pub type Header = (&'static str, &'static str);
+
+/// Headers any CUDA source may include.
+static COMMON_HEADERS: &[Header] = &[
+    ("device.cuh", include_str!("../cuda/device.cuh")),
+    ("step.h", include_str!("../abi/step.h")),
+    ("types.h", include_str!("../abi/types.h")),
+];
+
+impl Source {
+    /// The headers this source includes, directly or through others, in name order: what a compiler needs
+    /// and what a cubin depends on.
+    ///
+    /// # Panics
+    /// If a header that is included is not there.
+    pub fn includes(&self) -> Vec<Header> {
+        let mut found: Vec<Header> = Vec::new();
+        let mut texts = vec![self.text];
+        while let Some(text) = texts.pop() {
+            let names = text.lines().filter_map(|line| line.strip_prefix("#include \"")?.strip_suffix('"'));
+            for name in names {
+                if found.iter().any(|header| header.0 == name) {
+                    continue;
+                }
+                match self.headers.iter().chain(COMMON_HEADERS).find(|header| header.0 == name) {
+                    Some(header) => {
+                        found.push(*header);
+                        texts.push(header.1);
+                    }
+                    None => panic!("{} includes {name}, which is not among its headers", self.path),
+                }
+            }
+        }
+        found.sort_unstable();
+        found
+    }
+}
+
+/// A CUDA source of a family's folder, with the family's parameter blocks and any further headers beside it.
+#[macro_export]
+macro_rules! source {
+    ($family:literal, $file:literal $(, $header:literal)*) => {
+        $crate::kernel::Source {
+            path: concat!($family, "/", $file),
+            text: include_str!($file),
+            headers: &[
+                (concat!($family, ".h"), include_str!(concat!("../../abi/", $family, ".h"))),
+                $((concat!($family, "/", $header), include_str!($header)),)*
+            ],
+        }
+    };
+}
+
+/// Grid, block and dynamic shared memory of a launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Blocks.
+    pub grid: [u32; 3],
+    /// Threads in a block.
+    pub block: [u32; 3],
+    /// Dynamic shared memory, bytes.
+    pub shared_bytes: u32,
+}
+
+impl Geometry {
+    /// A one-dimensional launch without dynamic shared memory.
+    pub fn linear(blocks: u32, threads: u32) -> Self {
+        Self { grid: [blocks, 1, 1], block: [threads, 1, 1], shared_bytes: 0 }
+    }
+
+    /// Blocks that stride over n elements: four elements a thread, at most 4096 blocks (enough to fill any
+    /// GPU several times over).
+    pub fn strided(n: u64, variant: Variant) -> Self {
+        let blocks = n.div_ceil(4 * u64::from(variant.threads())).clamp(1, 4096);
+        Self::linear(blocks as u32, variant.threads())
+    }
+}
+
+/// What a launch does with an operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Reads it.
+    Read,
+    /// Writes every element and reads none.
+    Write,
+    /// Reads and writes, or writes only some elements.
+    ReadWrite,
+}
+
+impl Access {
+    /// Whether the old content matters.
+    pub fn reads(self) -> bool {
+        self != Access::Write
+    }
+
+    /// Whether the content changes.
+    pub fn writes(self) -> bool {
+        self != Access::Read
+    }
+}
+
+/// What a checked launch puts into an operand: fresh random values.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Content {
+    /// Standard normal times a factor.
+    Normal(f32),
+    /// Uniform in a range.
+    Uniform(f32, f32),
+    /// Token ids below a bound.
+    Ids(u32),
+    /// Token ids below a bound, about one in four masked.
+    Targets(u32),
+    /// Token ids below a bound, ascending, with runs.
+    SortedIds(u32),
+    /// A permutation that ascends within each run of the operand named.
+    PositionsOf(&'static str),
+    /// A `micro_scalars` block: a loss scale, and accumulation on or off.
+    Micro,
+    /// An `update_scalars` block.
+    Update,
+    /// A `step_metrics` block that does not skip.
+    Metrics,
+}
+
+/// A buffer a launch touches, and the field of the parameter block that points at it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Operand {
+    /// Field name.
+    pub name: &'static str,
+    /// Byte offset of the address in the parameter block.
+    pub offset: usize,
+    /// What the launch does with it.
+    pub access: Access,
+    /// Element type.
+    pub dtype: Dtype,
+    /// Number of elements.
+    pub elems: u64,
+    /// Random content for a checked launch.
+    pub content: Content,
+}
+
+impl Operand {
+    /// Size in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.elems * self.dtype.bytes()
+    }
+
+    /// The same operand with other random content in checks.
+    pub fn with(mut self, content: Content) -> Self {
+        self.content = content;
+        self
+    }
+}
+
+/// Builds an [`Operand`] from a field of a parameter block.
+#[macro_export]
+macro_rules! operand {
+    ($access:ident $params:ty, $field:ident: $dtype:expr, $elems:expr) => {
+        $crate::kernel::Operand {
+            name: stringify!($field),
+            offset: std::mem::offset_of!($params, $field),
+            access: $crate::kernel::Access::$access,
+            dtype: $dtype,
+            elems: $elems as u64,
+            content: $crate::kernel::Content::Normal(1.0),
+        }
+    };
+}
+
+/// How far a kernel may be from its host reference.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tolerance {
+    /// Largest ‖out − ref‖ / ‖ref‖.
+    pub norm: f64,
+    /// Largest |out − ref| of one element, as a share of the largest |ref|.
+    pub element: f64,
+}
+
+impl Tolerance {
+    /// What rounding explains for outputs of this dtype computed in f32.
+    pub fn of(dtype: Dtype) -> Self {
+        match dtype {
+            Dtype::Bf16 => Self { norm: 4e-3, element: 1e-2 },
+            Dtype::F32 => Self { norm: 2e-6, element: 1e-5 },
+            Dtype::U32 => Self { norm: 0.0, element: 0.0 },
+        }
+    }
+}
+
+/// One kernel: its key type, and everything that follows from a key.
+///
+/// The plan, the compiler, the runtime, the simulated GPU, the checks and the benchmarks all derive what
+/// they need from this one implementation.
+pub trait Kernel: Fields {
+    /// The parameter block: the Rust twin of the C struct in `kernels/abi`.
+    type Params: Pod;
+
+    /// The CUDA source.
+    const SOURCE: Source;
+
+    /// The variants this key may be built as on an architecture.
+    fn variants(&self, arch: Arch) -> &'static [Variant];
+
+    /// The variant for a launch: a pure function over a committed table.
+    fn select(&self, _params: &Self::Params, arch: Arch) -> Variant {
+        self.variants(arch)[0]
+    }
+
+    /// Grid, block and dynamic shared memory.
+    fn geometry(&self, variant: Variant, params: &Self::Params) -> Geometry;
+
+    /// Every buffer the launch touches. No two overlap unless both are only read.
+    fn operands(&self, params: &Self::Params) -> Vec<Operand>;
+
+    /// Floating-point operations of the launch, where they bound its time.
+    fn flops(&self, _params: &Self::Params) -> u64 {
+        0
+    }
+
+    /// The reference: what the launch must do, on the host.
+    fn host(&self, params: &Self::Params, views: &mut Views<'_>);
+
+    /// Parameter blocks (addresses left 0) of small, ragged launches that check the kernel.
+    fn samples(&self) -> Vec<Self::Params>;
+
+    /// Allowed distance between kernel and reference for an operand.
+    fn tolerance(&self, operand: &Operand) -> Tolerance {
+        Tolerance::of(operand.dtype)
+    }
+}
+
+/// A [`Kernel`] with its types erased: parameter blocks are bytes.
+pub trait AnyKernel: Send + Sync {
+    /// Operation name.
+    fn op(&self) -> &'static str;
+    /// Size of the parameter block.
+    fn params_size(&self) -> usize;
+    /// CUDA source.
+    fn source(&self) -> Source;
+    /// Macro definitions: `KEY_<FIELD>` and `VARIANT_<NAME>`.
+    fn defines(&self, variant: Variant) -> Vec<(String, String)>;
+    /// Entry symbol: unique to (key, variant).
+    fn entry(&self, variant: Variant) -> String;
+    /// See [`Kernel::variants`].
+    fn variants(&self, arch: Arch) -> &'static [Variant];
+    /// See [`Kernel::select`].
+    fn select(&self, params: &[u8], arch: Arch) -> Variant;
+    /// See [`Kernel::geometry`].
+    fn geometry(&self, variant: Variant, params: &[u8]) -> Geometry;
+    /// See [`Kernel::operands`].
+    fn operands(&self, params: &[u8]) -> Vec<Operand>;
+    /// See [`Kernel::flops`].
+    fn flops(&self, params: &[u8]) -> u64;
+    /// See [`Kernel::host`].
+    fn host(&self, params: &[u8], views: &mut Views<'_>);
+    /// See [`Kernel::samples`].
+    fn samples(&self) -> Vec<Vec<u8>>;
+    /// See [`Kernel::tolerance`].
+    fn tolerance(&self, operand: &Operand) -> Tolerance;
+}
+
+impl<K: Kernel> AnyKernel for K {
+    fn op(&self) -> &'static str {
+        K::OP
+    }
+
+    fn params_size(&self) -> usize {
+        size_of::<K::Params>()
+    }
+
+    fn source(&self) -> Source {
+        K::SOURCE
+    }
+
+    fn defines(&self, variant: Variant) -> Vec<(String, String)> {
+        let key = self.fields().into_iter().map(|field| (format!("KEY_{}", field.name.to_uppercase()), field.define));
+        let built = variant.0.iter().map(|(name, value)| (format!("VARIANT_{}", name.to_uppercase()), value.to_string()));
+        let entry = ("ENTRY".to_owned(), AnyKernel::entry(self, variant));
+        key.chain(built).chain([entry]).collect()
+    }
+
+    fn entry(&self, variant: Variant) -> String {
+        let mut symbol = K::OP.replace('.', "_");
+        for field in self.fields() {
+            symbol.push_str(&format!("__{}_{}", field.name, field.value));
+        }
+        for (name, value) in variant.0 {
+            symbol.push_str(&format!("__{name}_{value}"));
+        }
+        symbol
+    }
+
+    fn variants(&self, arch: Arch) -> &'static [Variant] {
+        Kernel::variants(self, arch)
+    }
+
+    fn select(&self, params: &[u8], arch: Arch) -> Variant {
+        Kernel::select(self, &block(params), arch)
+    }
+
+    fn geometry(&self, variant: Variant, params: &[u8]) -> Geometry {
+        Kernel::geometry(self, variant, &block(params))
+    }
+
+    fn operands(&self, params: &[u8]) -> Vec<Operand> {
+        Kernel::operands(self, &block(params))
+    }
+
+    fn flops(&self, params: &[u8]) -> u64 {
+        Kernel::flops(self, &block(params))
+    }
+
+    fn host(&self, params: &[u8], views: &mut Views<'_>) {
+        Kernel::host(self, &block(params), views);
+    }
+
+    fn samples(&self) -> Vec<Vec<u8>> {
+        Kernel::samples(self).iter().map(|params| bytemuck::bytes_of(params).to_vec()).collect()
+    }
+
+    fn tolerance(&self, operand: &Operand) -> Tolerance {
+        Kernel::tolerance(self, operand)
+    }
+}
+
+/// Reads a parameter block.
+///
+/// # Panics
+/// If the size differs: whoever holds a key and a block of another kernel's size has a bug.
+fn block<P: Pod + Zeroable>(params: &[u8]) -> P {
+    bytemuck::pod_read_unaligned(params)
+}
+
+/// An operation the registry knows.
+#[derive(Clone, Copy)]
+pub struct Op {
+    /// `family.operation`.
+    pub name: &'static str,
+    /// Reads the key's fields.
+    pub parse: fn(&[(&str, &str)]) -> Option<Key>,
+}
+
+impl Op {
+    /// The registry's row of a kernel.
+    pub const fn of<K: Kernel>() -> Self {
+        Self { name: K::OP, parse: |pairs| K::from_pairs(pairs).map(Key::new) }
+    }
+}

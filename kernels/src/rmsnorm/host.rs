@@ -1,0 +1,57 @@
+use rayon::prelude::*;
+
+use super::{RmsnormBwd, RmsnormFwd};
+use crate::abi::{rmsnorm_bwd_params, rmsnorm_fwd_params};
+use crate::host::{Views, round_to};
+
+pub(super) fn fwd(key: RmsnormFwd, p: &rmsnorm_fwd_params, views: &mut Views<'_>) {
+    let h = key.h as usize;
+    let gamma = views.load("gamma");
+    let mut y = views.store("y");
+    let rstd = views.write::<f32>("rstd");
+    let x = views.load("x");
+    // What is normalised is what is stored: the sum is rounded first.
+    let mut sum = key.residual.then(|| views.store("sum"));
+    if let Some(sum) = &mut sum {
+        let delta = views.load("delta");
+        sum.par_iter_mut().zip(&x[..]).zip(&delta[..]).for_each(|((sum, x), delta)| *sum = round_to(key.x, x + delta));
+    }
+    let rows: &[f32] = match &sum {
+        Some(sum) => sum,
+        None => &x,
+    };
+    y.par_chunks_mut(h).zip(rows.par_chunks(h)).zip(rstd).for_each(|((y, x), rstd)| {
+        let square: f64 = x.iter().map(|x| f64::from(x * x)).sum();
+        *rstd = 1.0 / ((square / h as f64) as f32 + p.eps).sqrt();
+        for ((y, x), gamma) in y.iter_mut().zip(x).zip(&gamma[..]) {
+            *y = gamma * (x * *rstd);
+        }
+    });
+}
+
+pub(super) fn bwd(key: RmsnormBwd, p: &rmsnorm_bwd_params, views: &mut Views<'_>) {
+    let (h, group) = (key.h as usize, p.rows as usize * key.h as usize);
+    let gamma = views.load("gamma");
+    let dy = views.load("dy");
+    let x = views.load("x");
+    let rstd = views.read::<f32>("rstd");
+    let dresidual = key.residual.then(|| views.load("dresidual"));
+    let mut dx = views.store("dx");
+    let partial = views.write::<f32>("dgamma_partial");
+    dx.par_chunks_mut(group).zip(partial.par_chunks_mut(h)).enumerate().for_each(|(index, (dx, partial))| {
+        partial.fill(0.0);
+        for (row, dx) in dx.chunks_mut(h).enumerate() {
+            let row = index * p.rows as usize + row;
+            let (dy, x) = (&dy[row * h..][..h], &x[row * h..][..h]);
+            let rstd = rstd[row];
+            let dot: f64 = (0..h).map(|i| f64::from(gamma[i] * dy[i] * (x[i] * rstd))).sum();
+            let mean = (dot / h as f64) as f32;
+            for i in 0..h {
+                let n = x[i] * rstd;
+                partial[i] += dy[i] * n;
+                let own = rstd * (gamma[i] * dy[i] - n * mean);
+                dx[i] = dresidual.as_ref().map_or(own, |d| d[row * h + i] + own);
+            }
+        }
+    });
+}

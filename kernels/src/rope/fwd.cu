@@ -1,0 +1,4 @@
+// Rotary embedding forward: see rotate.cuh.
+#include "rope/rotate.cuh"
+
+KERNEL(rope_params) { rotate(p, 1.0f); }

@@ -1,0 +1,85 @@
+//! Rotary position embedding, half-split pairing: element i of a head turns with element i + d/2.
+//!
+//! With position `t = token mod seq_len` and `c = cos[t, i]`, `s = sin[t, i]`:
+//! `(a, b) -> (a c - b s, b c + a s)`. Backward turns the gradient the other way.
+//!
+//! | operand | shape | dtype |
+//! | --- | --- | --- |
+//! | `x` | tokens x row_stride, the first heads * d of a row rotated in place | x |
+//! | `cos`, `sin` | seq_len x d/2 | f32 |
+//!
+//! The tables come from the host: theta and any scaling of it stay out of the key, and no thread needs a
+//! trigonometric function (whose large-argument path would spill).
+//! Source: Su et al., "RoFormer", 2021; the pairing is that of Hugging Face `rotate_half`.
+
+mod host;
+
+use crate::abi::rope_params;
+use crate::host::Views;
+use crate::kernel::{Content, Geometry, Kernel, Operand, Source};
+use crate::{Arch, Dtype, Variant, key, operand, source};
+
+key! {
+    /// Rotate query and key heads.
+    pub struct RopeFwd = "rope.fwd" { d: u32, x: Dtype }
+}
+
+key! {
+    /// Rotate their gradients back.
+    pub struct RopeBwd = "rope.bwd" { d: u32, x: Dtype }
+}
+
+const VARIANTS: &[Variant] = &[Variant(&[("threads", 128)])];
+
+fn operands(d: u32, x: Dtype, p: &rope_params) -> Vec<Operand> {
+    let table = u64::from(p.seq_len) * u64::from(d / 2);
+    vec![
+        operand!(ReadWrite rope_params, x: x, u64::from(p.tokens) * u64::from(p.row_stride)),
+        operand!(Read rope_params, cos: Dtype::F32, table).with(Content::Uniform(-1.0, 1.0)),
+        operand!(Read rope_params, sin: Dtype::F32, table).with(Content::Uniform(-1.0, 1.0)),
+    ]
+}
+
+fn samples(d: u32) -> Vec<rope_params> {
+    [(1, 1, 1, 0), (15, 5, 3, 2)]
+        .map(|(tokens, seq_len, heads, rest)| rope_params {
+            tokens,
+            seq_len,
+            heads,
+            row_stride: (heads + rest) * d,
+            ..Default::default()
+        })
+        .into()
+}
+
+macro_rules! rotation {
+    ($key:ty, $file:literal, $direction:expr) => {
+        impl Kernel for $key {
+            type Params = rope_params;
+            const SOURCE: Source = source!("rope", $file, "rotate.cuh");
+
+            fn variants(&self, _arch: Arch) -> &'static [Variant] {
+                VARIANTS
+            }
+
+            fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
+                Geometry::linear(p.tokens, variant.threads())
+            }
+
+            fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+                operands(self.d, self.x, p)
+            }
+
+            fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
+                host::rotate(self.d, $direction, p, views);
+            }
+
+            fn samples(&self) -> Vec<Self::Params> {
+                samples(self.d)
+            }
+        }
+    };
+}
+
+rotation!(RopeFwd, "fwd.cu", 1.0);
+rotation!(RopeBwd, "bwd.cu", -1.0);

@@ -1,0 +1,38 @@
+use rayon::prelude::*;
+
+use crate::abi::{swiglu_bwd_params, swiglu_fwd_params};
+use crate::host::{Views, sigmoid, vectorized};
+
+pub(super) fn fwd(p: &swiglu_fwd_params, views: &mut Views<'_>) {
+    let n = p.n as usize;
+    let gate_up = views.load("gate_up");
+    let mut y = views.store("y");
+    y.par_chunks_mut(n).zip(gate_up.par_chunks(2 * n)).for_each(|(y, gate_up)| {
+        let (gate, up) = gate_up.split_at(n);
+        vectorized(|| {
+            for ((y, gate), up) in y.iter_mut().zip(gate).zip(up) {
+                *y = gate * sigmoid(*gate) * up;
+            }
+        });
+    });
+}
+
+pub(super) fn bwd(p: &swiglu_bwd_params, views: &mut Views<'_>) {
+    let n = p.n as usize;
+    let gate_up = views.load("gate_up");
+    let dy = views.load("dy");
+    let mut dgate_up = views.store("dgate_up");
+    dgate_up.par_chunks_mut(2 * n).zip(gate_up.par_chunks(2 * n)).zip(dy.par_chunks(n)).for_each(
+        |((dgate_up, gate_up), dy)| {
+            let (gate, up) = gate_up.split_at(n);
+            let (dgate, dup) = dgate_up.split_at_mut(n);
+            vectorized(|| {
+                for i in 0..n {
+                    let s = sigmoid(gate[i]);
+                    dgate[i] = dy[i] * up[i] * s * (1.0 + gate[i] * (1.0 - s));
+                    dup[i] = dy[i] * gate[i] * s;
+                }
+            });
+        },
+    );
+}

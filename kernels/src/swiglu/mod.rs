@@ -1,0 +1,89 @@
+//! SwiGLU: the gated activation of the MLP.
+//!
+//! Forward: `y = gate * sigmoid(gate) * up`. Backward, with `s = sigmoid(gate)`:
+//! `dgate = dy * up * s * (1 + gate * (1 - s))`, `dup = dy * gate * s`.
+//!
+//! | operand | shape | dtype |
+//! | --- | --- | --- |
+//! | `gate_up`, `dgate_up` | tokens x 2n: gate, then up | x |
+//! | `y`, `dy` | tokens x n | x |
+//!
+//! Source: Shazeer, "GLU Variants Improve Transformer", 2020.
+
+mod host;
+
+use crate::abi::{swiglu_bwd_params, swiglu_fwd_params};
+use crate::host::Views;
+use crate::kernel::{Geometry, Kernel, Operand, Source};
+use crate::{Arch, Dtype, Variant, key, operand, source};
+
+key! {
+    /// Gate the up projection.
+    pub struct SwigluFwd = "swiglu.fwd" { x: Dtype }
+}
+
+key! {
+    /// Gradients of gate and up.
+    pub struct SwigluBwd = "swiglu.bwd" { x: Dtype }
+}
+
+const VARIANTS: &[Variant] = &[Variant(&[("threads", 256)])];
+
+impl Kernel for SwigluFwd {
+    type Params = swiglu_fwd_params;
+    const SOURCE: Source = source!("swiglu", "fwd.cu");
+
+    fn variants(&self, _arch: Arch) -> &'static [Variant] {
+        VARIANTS
+    }
+
+    fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
+        Geometry::linear(p.tokens, variant.threads())
+    }
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let (tokens, n) = (u64::from(p.tokens), u64::from(p.n));
+        vec![
+            operand!(Read Self::Params, gate_up: self.x, tokens * 2 * n),
+            operand!(Write Self::Params, y: self.x, tokens * n),
+        ]
+    }
+
+    fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
+        host::fwd(p, views);
+    }
+
+    fn samples(&self) -> Vec<Self::Params> {
+        [(1, 1), (5, 259), (3, 128)].map(|(tokens, n)| Self::Params { tokens, n, ..Default::default() }).into()
+    }
+}
+
+impl Kernel for SwigluBwd {
+    type Params = swiglu_bwd_params;
+    const SOURCE: Source = source!("swiglu", "bwd.cu");
+
+    fn variants(&self, _arch: Arch) -> &'static [Variant] {
+        VARIANTS
+    }
+
+    fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
+        Geometry::linear(p.tokens, variant.threads())
+    }
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let (tokens, n) = (u64::from(p.tokens), u64::from(p.n));
+        vec![
+            operand!(Read Self::Params, gate_up: self.x, tokens * 2 * n),
+            operand!(Read Self::Params, dy: self.x, tokens * n),
+            operand!(Write Self::Params, dgate_up: self.x, tokens * 2 * n),
+        ]
+    }
+
+    fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
+        host::bwd(p, views);
+    }
+
+    fn samples(&self) -> Vec<Self::Params> {
+        [(1, 1), (5, 259), (3, 128)].map(|(tokens, n)| Self::Params { tokens, n, ..Default::default() }).into()
+    }
+}
