@@ -55,7 +55,8 @@ __device__ __forceinline__ void store4(bf16* p, float4_t value) {
 
 // ---- warps and blocks ----------------------------------------------------------------------------------
 
-constexpr uint32_t WARP = 32;
+// Enumerators: a constant would be an object with internal linkage, whose symbol no bundle takes.
+enum : uint32_t { WARP = 32 };
 #define NEGATIVE_INFINITY __uint_as_float(0xff800000u)
 
 __device__ __forceinline__ void sync_block() { __syncthreads(); }

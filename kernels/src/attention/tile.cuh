@@ -5,12 +5,15 @@
 #include "device.cuh"
 #include "attention.h"
 
-constexpr uint32_t TILE = VARIANT_TILE;
-constexpr uint32_t LANES = VARIANT_THREADS / TILE; // threads that share a row
-constexpr uint32_t PITCH = KEY_D + 1;
-constexpr uint32_t SCORE_PITCH = TILE + 1;
-constexpr uint32_t OWN_D = KEY_D / LANES; // head elements one thread sums
-constexpr uint32_t OWN_SCORES = TILE / LANES;
+// Enumerators for the reason device.cuh gives.
+enum : uint32_t {
+    TILE = VARIANT_TILE,
+    LANES = VARIANT_THREADS / TILE, // threads that share a row
+    PITCH = KEY_D + 1,
+    SCORE_PITCH = TILE + 1,
+    OWN_D = KEY_D / LANES, // head elements one thread sums
+    OWN_SCORES = TILE / LANES,
+};
 
 // One head of a packed [batch, seq_len, stride] buffer.
 struct Head {

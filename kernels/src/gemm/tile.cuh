@@ -13,11 +13,14 @@ struct Panel {
     uint32_t depth;  // valid r
 };
 
-constexpr uint32_t TILE = VARIANT_TILE;
-constexpr uint32_t SLICE = 16;
-constexpr uint32_t SIDE = 16;             // threads along each side of the tile
-constexpr uint32_t PER_SIDE = TILE / SIDE; // sums of one thread along each side
-constexpr uint32_t FETCH = TILE * SLICE / VARIANT_THREADS;
+// Enumerators for the reason device.cuh gives.
+enum : uint32_t {
+    TILE = VARIANT_TILE,
+    SLICE = 16,
+    SIDE = 16, // threads along each side of the tile
+    PER_SIDE = TILE / SIDE, // sums of one thread along each side
+    FETCH = TILE * SLICE / VARIANT_THREADS,
+};
 
 // Element `n` of a thread's share of a slice: consecutive threads read consecutive addresses.
 template <bool transposed> __device__ __forceinline__ void share(uint32_t n, uint32_t& i, uint32_t& r) {

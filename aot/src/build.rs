@@ -1,0 +1,167 @@
+//! Models to a bundle.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use precast_fatbins::{Code, CubinError, CubinFacts, Digest, Manifest, ModuleEntry};
+use precast_kernels::Arch;
+use precast_plan::{KeyVariant, ModelConfig, build_keys};
+use rayon::prelude::*;
+
+use crate::cache::Cache;
+use crate::compile::{CompileError, OPTIONS, Task};
+use crate::models::Model;
+use crate::nvrtc::Nvrtc;
+
+/// What to build.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// For which models.
+    pub models: Vec<Model>,
+    /// For which GPUs; the simulated one is always there.
+    pub archs: Vec<Arch>,
+}
+
+/// A bundle in the making: a manifest and the cubins it names.
+#[derive(Debug)]
+pub struct Built {
+    /// What it holds.
+    pub manifest: Manifest,
+    /// Cubins by digest.
+    pub cubins: BTreeMap<Digest, Vec<u8>>,
+    /// How many were compiled, and not found in the cache.
+    pub compiled: usize,
+}
+
+/// A bundle that cannot be built.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// Kernels that do not compile: all of them.
+    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n\n"))]
+    Compile(Vec<CompileError>),
+    /// The compiler made something else than it was asked for.
+    #[error("{task}: {error}")]
+    Cubin {
+        /// Key, variant and architecture.
+        task: String,
+        /// Why.
+        error: CubinError,
+    },
+}
+
+impl Request {
+    /// Every (key, variant) for an architecture: the one list.
+    pub fn keys(&self, arch: Arch) -> BTreeSet<KeyVariant> {
+        let configs: Vec<ModelConfig> = self.models.iter().map(|model| model.config.clone()).collect();
+        build_keys(&configs, arch)
+    }
+
+    /// Every compilation, sorted.
+    pub fn tasks(&self) -> Vec<Task> {
+        let mut tasks: Vec<Task> = self
+            .archs
+            .iter()
+            .filter(|arch| **arch != Arch::Sim)
+            .flat_map(|arch| self.keys(*arch).into_iter().map(|pair| Task { pair, arch: *arch }))
+            .collect();
+        tasks.sort();
+        tasks.dedup();
+        tasks
+    }
+}
+
+/// Compiles every key and variant of every model, in parallel, through the cache. `progress` is told how many
+/// of how many are done.
+///
+/// # Errors
+/// [`BuildError`] with every kernel that does not compile.
+pub fn build(
+    request: &Request,
+    nvrtc: &Nvrtc,
+    cache: &Cache,
+    progress: &(dyn Fn(usize, usize) + Sync),
+) -> Result<Built, BuildError> {
+    let tasks = request.tasks();
+    let (done, compiled) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let cubins: Vec<Result<Vec<u8>, CompileError>> = tasks
+        .par_iter()
+        .map(|task| {
+            let key = task.cache_key(nvrtc.compiler());
+            let cubin = match cache.get(&key) {
+                Some(cubin) => Ok(cubin),
+                None => task.compile(nvrtc).inspect(|cubin| {
+                    compiled.fetch_add(1, Ordering::Relaxed);
+                    cache.put(&key, cubin);
+                }),
+            };
+            progress(done.fetch_add(1, Ordering::Relaxed) + 1, tasks.len());
+            cubin
+        })
+        .collect();
+    let (cubins, failed): (Vec<_>, Vec<_>) = cubins.into_iter().partition(Result::is_ok);
+    if !failed.is_empty() {
+        return Err(BuildError::Compile(failed.into_iter().filter_map(Result::err).collect()));
+    }
+    let mut modules = Vec::new();
+    let mut by_digest = BTreeMap::new();
+    for (task, cubin) in tasks.iter().zip(cubins.into_iter().flatten()) {
+        let module = module(task, &cubin).map_err(|error| BuildError::Cubin { task: task.to_string(), error })?;
+        by_digest.insert(Digest::of(&cubin), cubin);
+        modules.push(module);
+    }
+    modules.extend(request.keys(Arch::Sim).iter().map(ModuleEntry::simulated));
+    Ok(Built {
+        manifest: manifest(request, nvrtc.compiler(), modules),
+        cubins: by_digest,
+        compiled: compiled.into_inner(),
+    })
+}
+
+/// A manifest over modules, sorted.
+fn manifest(request: &Request, compiler: &str, mut modules: Vec<ModuleEntry>) -> Manifest {
+    modules.sort_by(|a, b| a.order().cmp(&b.order()));
+    let models: BTreeSet<String> = request.models.iter().map(|model| model.name.clone()).collect();
+    Manifest {
+        compiler: compiler.to_owned(),
+        options: OPTIONS.iter().map(|option| (*option).to_owned()).collect(),
+        models: models.into_iter().collect(),
+        modules,
+    }
+}
+
+/// The row of a cubin, read back from the cubin itself.
+fn module(task: &Task, cubin: &[u8]) -> Result<ModuleEntry, CubinError> {
+    let facts = CubinFacts::read(cubin)?;
+    Ok(ModuleEntry {
+        key: task.pair.key.to_string(),
+        variant: task.pair.variant.to_string(),
+        arch: task.arch.to_string(),
+        params_bytes: facts.params_bytes,
+        source: task.source_digest(),
+        code: Some(Code {
+            entry: facts.entry,
+            digest: Digest::of(cubin),
+            bytes: cubin.len() as u64,
+            registers: facts.registers,
+            static_shared_bytes: facts.static_shared_bytes,
+            stack_bytes: facts.stack_bytes,
+            max_threads: facts.max_threads,
+        }),
+    })
+}
+
+impl Built {
+    /// The bundle file.
+    pub fn encode(&self) -> Vec<u8> {
+        precast_fatbins::encode(&self.manifest, |module| self.cubin(module))
+    }
+
+    /// The two sections of the bundle: (fatbin containers, manifest).
+    pub fn parts(&self) -> (Vec<u8>, Vec<u8>) {
+        precast_fatbins::parts(&self.manifest, |module| self.cubin(module))
+    }
+
+    fn cubin(&self, module: &ModuleEntry) -> &[u8] {
+        module.code.as_ref().and_then(|code| self.cubins.get(&code.digest)).map_or(&[], Vec::as_slice)
+    }
+}

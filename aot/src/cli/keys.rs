@@ -1,0 +1,40 @@
+//! `precast-aot keys`
+
+use clap::Args;
+use precast_aot::Request;
+
+use super::{Archs, Failure, Models, print_json};
+
+#[derive(Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    models: Models,
+    #[command(flatten)]
+    archs: Archs,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let request = Request { models: arguments.models.find()?, archs: arguments.archs.arch.clone() };
+    let rows: Vec<(String, String, String)> = request
+        .archs
+        .iter()
+        .flat_map(|arch| {
+            let pairs = request.keys(*arch).into_iter();
+            pairs.map(|pair| (pair.key.to_string(), pair.variant.to_string(), arch.to_string()))
+        })
+        .collect();
+    if arguments.json {
+        let objects = rows.iter().map(|(key, variant, arch)| {
+            serde_json::json!({ "key": key, "variant": variant, "arch": arch })
+        });
+        print_json(&objects.collect::<Vec<_>>());
+    } else {
+        for (key, variant, arch) in &rows {
+            println!("{arch:<7} {key}[{variant}]");
+        }
+    }
+    Ok(())
+}

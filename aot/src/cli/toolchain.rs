@@ -1,0 +1,48 @@
+//! `precast-aot toolchain`
+
+use clap::{Args, Subcommand};
+use precast_aot::toolchain::{self, pins, wheels};
+use precast_aot::files;
+
+use super::Failure;
+
+#[derive(Args)]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Download the pinned compiler from PyPI, checked by SHA-256, into target/
+    Install {
+        /// Also the tools that tests use: cuobjdump, nvdisasm, libclang
+        #[arg(long)]
+        tools: bool,
+    },
+    /// Say which compiler a build would use
+    Which,
+}
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let home = files::home();
+    match arguments.command {
+        Command::Install { tools } => {
+            let pins: &[&'static pins::Pin] = if tools {
+                &[&pins::NVRTC, &pins::CUOBJDUMP, &pins::NVDISASM, &pins::LIBCLANG]
+            } else {
+                &[&pins::NVRTC]
+            };
+            for pin in pins {
+                for path in wheels::install(pin, &home)? {
+                    println!("{} {}: {} ({})", pin.package, pin.version, path.display(), pin.purpose);
+                }
+            }
+        }
+        Command::Which => {
+            let nvrtc = toolchain::nvrtc(None, &home)?;
+            println!("{} at {}", nvrtc.compiler(), nvrtc.path().display());
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,122 @@
+//! One (key, variant) for one architecture to a cubin.
+
+use precast_fatbins::Digest;
+use precast_kernels::Arch;
+use precast_plan::KeyVariant;
+
+use crate::nvrtc::{Nvrtc, NvrtcError, Unit};
+
+/// Options every kernel is compiled with, besides its architecture and macros.
+pub const OPTIONS: &[&str] = &["--std=c++17"];
+
+/// What is compiled.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Task {
+    /// Key and variant.
+    pub pair: KeyVariant,
+    /// Architecture with machine code.
+    pub arch: Arch,
+}
+
+/// A kernel that does not compile.
+#[derive(Debug, thiserror::Error)]
+pub enum CompileError {
+    /// The source is wrong.
+    #[error("{task} does not compile\n{excerpt}{log}")]
+    Source {
+        /// Key, variant and architecture.
+        task: String,
+        /// The offending line of the source, if the log names one.
+        excerpt: String,
+        /// NVRTC's log.
+        log: String,
+    },
+    /// NVRTC itself fails.
+    #[error("{task}: {error}")]
+    Nvrtc {
+        /// Key, variant and architecture.
+        task: String,
+        /// Why.
+        error: NvrtcError,
+    },
+}
+
+impl std::fmt::Display for Task {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} for {}", self.pair, self.arch)
+    }
+}
+
+impl Task {
+    /// Macro definitions as options.
+    fn defines(&self) -> Vec<String> {
+        let defines = self.pair.key.kernel().defines(self.pair.variant);
+        defines.into_iter().map(|(name, value)| format!("-D{name}={value}")).collect()
+    }
+
+    /// Digest of everything the cubin is a function of, besides compiler and common options: the source, the
+    /// headers it includes, the macros and the architecture.
+    pub fn source_digest(&self) -> Digest {
+        let source = self.pair.key.kernel().source();
+        let defines = self.defines();
+        let mut parts: Vec<&[u8]> = vec![self.arch.name().as_bytes(), source.path.as_bytes(), source.text.as_bytes()];
+        let includes = source.includes();
+        parts.extend(includes.iter().flat_map(|(name, text)| [name.as_bytes(), text.as_bytes()]));
+        parts.extend(defines.iter().map(String::as_bytes));
+        Digest::of_parts("precast.source", parts)
+    }
+
+    /// What the cache calls the cubin.
+    pub fn cache_key(&self, compiler: &str) -> Digest {
+        let source = self.source_digest();
+        let options = OPTIONS.join(" ");
+        Digest::of_parts("precast.cubin", [&source.0[..], options.as_bytes(), compiler.as_bytes()])
+    }
+
+    /// Compiles.
+    ///
+    /// # Errors
+    /// [`CompileError`] with the key, the source line and NVRTC's log.
+    pub fn compile(&self, nvrtc: &Nvrtc) -> Result<Vec<u8>, CompileError> {
+        let source = self.pair.key.kernel().source();
+        let mut options: Vec<String> = OPTIONS.iter().map(|option| (*option).to_owned()).collect();
+        options.push(format!("--gpu-architecture={}", self.arch));
+        options.extend(self.defines());
+        let headers = source.includes();
+        let unit = Unit { name: source.path, text: source.text, headers: &headers, options: &options };
+        nvrtc.compile(&unit).map_err(|error| match error {
+            NvrtcError::Compile { log } => {
+                let excerpt = excerpt(&log, source.path, source.text, &headers);
+                CompileError::Source { task: self.to_string(), excerpt, log }
+            }
+            error => CompileError::Nvrtc { task: self.to_string(), error },
+        })
+    }
+}
+
+/// The line the first error is on, as `path:line` and its text. NVRTC writes `path(line): error`.
+fn excerpt(log: &str, path: &str, text: &str, headers: &[(&str, &str)]) -> String {
+    let place = log.lines().filter(|line| line.contains("): error")).find_map(|line| {
+        let (file, rest) = line.split_once('(')?;
+        Some((file, rest.split_once(')')?.0.parse::<usize>().ok()?))
+    });
+    let Some((file, number)) = place else { return String::new() };
+    let text = if file == path { Some(text) } else { headers.iter().find(|h| h.0 == file).map(|h| h.1) };
+    match text.and_then(|text| text.lines().nth(number.checked_sub(1)?)) {
+        Some(line) => format!("  --> {file}:{number}\n{number:>5} | {line}\n"),
+        None => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_offending_line_is_shown() {
+        let log = "a/b.cu(2): error: identifier \"x\" is undefined\n\n1 error detected";
+        assert_eq!(excerpt(log, "a/b.cu", "one\ntwo x\n", &[]), "  --> a/b.cu:2\n    2 | two x\n");
+        assert_eq!(excerpt("device.cuh(1): error: no", "a/b.cu", "", &[("device.cuh", "h")]).lines().count(), 2);
+        assert_eq!(excerpt("nvrtc: error: bad option", "a/b.cu", "", &[]), "");
+    }
+}

@@ -1,0 +1,15 @@
+//! BEFORE the run: models to keys, keys to cubins, cubins to a bundle.
+//!
+//! The only crate that can compile device code. The trainer does not depend on it; its build script does.
+
+pub mod build;
+pub mod cache;
+pub mod compile;
+pub mod files;
+pub mod models;
+pub mod nvrtc;
+pub mod toolchain;
+
+pub use build::{BuildError, Built, Request, build};
+pub use models::{Model, ModelError};
+pub use nvrtc::{Nvrtc, NvrtcError};

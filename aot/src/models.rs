@@ -1,0 +1,119 @@
+//! Models whose kernels are built: the ones built in, and any the user names.
+
+use std::path::{Path, PathBuf};
+
+use precast_plan::{ConfigError, ModelConfig};
+
+/// Configurations built in, by name.
+const BUILT_IN: [(&str, &str); 4] = [
+    ("qwen2.5-0.5b", include_str!("../models/qwen2.5-0.5b.json")),
+    ("qwen2.5-1.5b", include_str!("../models/qwen2.5-1.5b.json")),
+    ("qwen2.5-7b", include_str!("../models/qwen2.5-7b.json")),
+    ("smollm2-135m", include_str!("../models/smollm2-135m.json")),
+];
+
+/// A model to build kernels for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Model {
+    /// Name, for messages and the manifest.
+    pub name: String,
+    /// Shape.
+    pub config: ModelConfig,
+}
+
+/// A model that cannot be found or read.
+#[derive(Debug, thiserror::Error)]
+pub enum ModelError {
+    /// Neither a built-in name nor a path.
+    #[error(
+        "no model `{name}`: looked for a built-in model ({}) and for a directory or config.json of that path",
+        BUILT_IN.map(|(name, _)| name).join(", ")
+    )]
+    Unknown {
+        /// What was asked for.
+        name: String,
+    },
+    /// The file cannot be read.
+    #[error("cannot read {}: {error}", path.display())]
+    Read {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// The file is no configuration this project can follow.
+    #[error("{}: {error}", path.display())]
+    Config {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        error: ConfigError,
+    },
+}
+
+impl Model {
+    /// Every built-in model.
+    pub fn built_in() -> Vec<Self> {
+        BUILT_IN.into_iter().map(|(name, json)| Self::parse(name, json)).collect()
+    }
+
+    fn parse(name: &str, json: &str) -> Self {
+        let config = ModelConfig::from_json(json).expect("built-in configurations are supported");
+        Self { name: name.to_owned(), config }
+    }
+
+    /// Finds a model: a built-in name, a directory with a `config.json`, or a `config.json`.
+    ///
+    /// # Errors
+    /// [`ModelError`] where there is none or it cannot be followed.
+    pub fn find(text: &str) -> Result<Self, ModelError> {
+        if let Some((name, json)) = BUILT_IN.into_iter().find(|(name, _)| *name == text) {
+            return Ok(Self::parse(name, json));
+        }
+        let given = Path::new(text);
+        let path = if given.is_dir() { given.join("config.json") } else { given.to_owned() };
+        if !path.exists() {
+            return Err(ModelError::Unknown { name: text.to_owned() });
+        }
+        let json =
+            std::fs::read_to_string(&path).map_err(|error| ModelError::Read { path: path.clone(), error })?;
+        let config = ModelConfig::from_json(&json).map_err(|error| ModelError::Config { path: path.clone(), error })?;
+        Ok(Self { name: name_of(&path), config })
+    }
+}
+
+/// A model's name: the directory of its `config.json`, or the stem of another file name. No more of the path,
+/// so that a bundle does not depend on where it was built.
+fn name_of(path: &Path) -> String {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    if stem != "config" {
+        return stem;
+    }
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let parent = absolute.parent().and_then(Path::file_name);
+    parent.map_or(stem, |name| name.to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn built_in_models_have_the_parameters_they_are_named_after() {
+        let count = |name: &str| precast_plan::Parameters::new(&Model::find(name).unwrap().config).count();
+        assert_eq!(count("qwen2.5-0.5b"), 494_032_768);
+        assert_eq!(count("qwen2.5-1.5b"), 1_543_714_304);
+        assert_eq!(count("qwen2.5-7b"), 7_615_616_512);
+        assert_eq!(count("smollm2-135m"), 134_515_008);
+    }
+
+    #[test]
+    fn a_models_name_is_its_directory_not_its_path() {
+        let dir = tempfile::tempdir().unwrap();
+        let model = dir.path().join("tiny");
+        std::fs::create_dir(&model).unwrap();
+        std::fs::write(model.join("config.json"), BUILT_IN[3].1).unwrap();
+        assert_eq!(Model::find(model.to_str().unwrap()).unwrap().name, "tiny");
+        assert!(matches!(Model::find("no-such-model"), Err(ModelError::Unknown { .. })));
+    }
+}

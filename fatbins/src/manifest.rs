@@ -1,0 +1,175 @@
+//! The manifest: what a bundle holds, and what each cubin must say of itself.
+
+use precast_kernels::{Arch, Key, KeyError, Variant};
+use precast_plan::KeyVariant;
+use serde::{Deserialize, Serialize};
+
+use crate::digest::Digest;
+
+/// Marks a manifest, and its version.
+const MAGIC: [u8; 8] = *b"PRECAST\x01";
+
+/// Largest manifest that is read: bounds what a hostile length can make the decoder allocate.
+const LARGEST: usize = 64 << 20;
+
+/// What a bundle holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Manifest {
+    /// The compiler and its version: `NVRTC 13.0.88`.
+    pub compiler: String,
+    /// Options every kernel was compiled with, besides its architecture and macros.
+    pub options: Vec<String>,
+    /// The models whose kernels these are, sorted.
+    pub models: Vec<String>,
+    /// Modules, sorted by key, variant and architecture.
+    pub modules: Vec<ModuleEntry>,
+}
+
+/// One key built as one variant for one architecture.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModuleEntry {
+    /// Canonical key text.
+    pub key: String,
+    /// Canonical variant text.
+    pub variant: String,
+    /// Architecture name.
+    pub arch: String,
+    /// Size of the parameter block, bytes.
+    pub params_bytes: u32,
+    /// Digest of everything the cubin is a function of, the compiler's version apart.
+    pub source: Digest,
+    /// The machine code; none for the simulated GPU.
+    pub code: Option<Code>,
+}
+
+/// What the manifest claims of a cubin.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Code {
+    /// Entry symbol.
+    pub entry: String,
+    /// SHA-256 of the cubin.
+    pub digest: Digest,
+    /// Size of the cubin.
+    pub bytes: u64,
+    /// Registers of a thread.
+    pub registers: u32,
+    /// Static shared memory of a block, bytes.
+    pub static_shared_bytes: u32,
+    /// Stack frame of a thread, bytes.
+    pub stack_bytes: u32,
+    /// Largest block, threads.
+    pub max_threads: u32,
+}
+
+/// A manifest that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ManifestError {
+    /// Not a manifest of this version.
+    #[error("no manifest of version {}: it starts with {found:02x?}, expected {MAGIC:02x?}", MAGIC[7])]
+    Magic {
+        /// First bytes.
+        found: Vec<u8>,
+    },
+    /// The bytes do not decode.
+    #[error("manifest does not decode: {0}")]
+    Decode(String),
+    /// Decoding and encoding again gives other bytes.
+    #[error("manifest is not canonical: decoding and encoding it again gives other bytes")]
+    NotCanonical,
+    /// Modules out of order or twice.
+    #[error("modules are not sorted, or one is there twice: `{0}`")]
+    Order(String),
+    /// A key that this program does not know.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// A variant or architecture this program does not know.
+    #[error("unknown {what} `{text}` of module `{key}`: this program and the bundle come from different versions")]
+    Unknown {
+        /// variant or architecture.
+        what: &'static str,
+        /// Its text.
+        text: String,
+        /// The module's key.
+        key: String,
+    },
+}
+
+impl Manifest {
+    /// The manifest of a bundle for the simulated GPU alone, which has a host reference for every key.
+    pub fn simulated<'k>(pairs: impl IntoIterator<Item = &'k KeyVariant>) -> Self {
+        let mut modules: Vec<ModuleEntry> = pairs.into_iter().map(ModuleEntry::simulated).collect();
+        modules.sort_by(|a, b| a.order().cmp(&b.order()));
+        Self { compiler: "none".to_owned(), options: Vec::new(), models: Vec::new(), modules }
+    }
+
+    /// The canonical encoding: magic, then bincode with fixed-width little-endian integers.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        let config = bincode::config::standard().with_fixed_int_encoding();
+        let encoded = bincode::serde::encode_into_std_write(self, &mut bytes, config);
+        encoded.expect("a vector takes any number of bytes");
+        bytes
+    }
+
+    /// Reads a canonical encoding.
+    ///
+    /// # Errors
+    /// [`ManifestError`] for another version, bytes that do not decode or are not canonical, or modules that
+    /// are not sorted.
+    pub fn decode(bytes: &[u8]) -> Result<Self, ManifestError> {
+        let Some(body) = bytes.strip_prefix(&MAGIC) else {
+            return Err(ManifestError::Magic { found: bytes[..bytes.len().min(8)].to_vec() });
+        };
+        let config = bincode::config::standard().with_fixed_int_encoding().with_limit::<LARGEST>();
+        let (manifest, _): (Self, usize) =
+            bincode::serde::decode_from_slice(body, config).map_err(|error| ManifestError::Decode(error.to_string()))?;
+        if manifest.encode() != bytes {
+            return Err(ManifestError::NotCanonical);
+        }
+        let unsorted = manifest.modules.windows(2).find(|pair| pair[0].order() >= pair[1].order());
+        match unsorted {
+            Some(pair) => Err(ManifestError::Order(pair[1].to_string())),
+            None => Ok(manifest),
+        }
+    }
+}
+
+impl ModuleEntry {
+    /// The simulated GPU's row of a key: no machine code, so its source is the key itself.
+    pub fn simulated(pair: &KeyVariant) -> Self {
+        let (key, variant) = (pair.key.to_string(), pair.variant.to_string());
+        Self {
+            params_bytes: pair.key.kernel().params_size() as u32,
+            source: Digest::of_parts("precast.simulated", [key.as_bytes(), variant.as_bytes()]),
+            key,
+            variant,
+            arch: Arch::Sim.to_string(),
+            code: None,
+        }
+    }
+
+    /// What modules are sorted by.
+    pub fn order(&self) -> (&str, &str, &str) {
+        (&self.key, &self.variant, &self.arch)
+    }
+
+    /// The typed key, variant and architecture.
+    ///
+    /// # Errors
+    /// [`ManifestError`] where this program knows one of them not.
+    pub fn typed(&self) -> Result<(KeyVariant, Arch), ManifestError> {
+        let key = Key::parse(&self.key)?;
+        let unknown = |what, text: &String| ManifestError::Unknown { what, text: text.clone(), key: self.key.clone() };
+        let arch: Arch = self.arch.parse().map_err(|_| unknown("architecture", &self.arch))?;
+        let variants: &[Variant] = key.kernel().variants(arch);
+        let variant = variants.iter().find(|variant| variant.to_string() == self.variant);
+        let variant = *variant.ok_or_else(|| unknown("variant", &self.variant))?;
+        Ok((KeyVariant { key, variant }, arch))
+    }
+}
+
+impl std::fmt::Display for ModuleEntry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}[{}] {}", self.key, self.variant, self.arch)
+    }
+}
