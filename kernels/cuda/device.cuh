@@ -28,6 +28,13 @@ template <> __device__ __forceinline__ bf16 from_float<bf16>(float value) {
 // What a buffer of type T would hold: the roundings inside a kernel that its host reference makes too.
 template <typename T> __device__ __forceinline__ float round_to(float value) { return to_float(from_float<T>(value)); }
 
+// 1 / value within one ulp, without the branch and call of a division. Not for subnormal values.
+__device__ __forceinline__ float reciprocal(float value) {
+    float result;
+    asm("rcp.approx.f32 %0, %1;" : "=f"(result) : "f"(value));
+    return result;
+}
+
 // ---- vectors of four: one load or store of 8 or 16 bytes ------------------------------------------------
 
 struct alignas(16) float4_t {
@@ -96,4 +103,4 @@ template <uint32_t threads> __device__ __forceinline__ float block_sum(float val
     type* name = reinterpret_cast<type*>(name##_bytes)
 
 // A kernel takes its parameter block by value, in constant memory, and is named by its key and variant.
-#define KERNEL(params_t) extern "C" __global__ void __launch_bounds__(VARIANT_THREADS) ENTRY(const __grid_constant__ params_t p)
+#define KERNEL(params_t) extern "C" __global__ void __launch_bounds__(VARIANT_THREADS, 1) ENTRY(const __grid_constant__ params_t p)

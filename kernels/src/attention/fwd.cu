@@ -52,7 +52,7 @@ KERNEL(attention_fwd_params) {
         add_weighted(sum, score, v, row, lane);
     }
     if (position >= p.seq_len) return;
-    store_row((KEY_X*)p.o, head_of(batch, p.seq_len, p.heads, head), position, lane, sum, 1.0f / total);
+    store_row((KEY_X*)p.o, head_of(batch, p.seq_len, p.heads, head), position, lane, sum, reciprocal(total));
     if (lane == 0)
         ((float*)p.lse)[(uint64_t(batch) * p.heads + head) * p.seq_len + position] = largest + logf(total);
 }

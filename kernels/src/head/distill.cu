@@ -16,7 +16,7 @@ KERNEL(head_distill_params) {
         if (threadIdx.x == 0) *kd = *ce = 0.0f;
         return;
     }
-    const float inverse = 1.0f / p.temperature;
+    const float inverse = reciprocal(p.temperature);
     const float target_logit = to_float(s[target]);
 
     float s_max = NEGATIVE_INFINITY, t_max = NEGATIVE_INFINITY;
@@ -49,14 +49,15 @@ KERNEL(head_distill_params) {
     difference = total(difference * t_shrink, scratch);
     if (threadIdx.x == 0) {
         const float s_lse = s_largest * inverse + logf(s_soft), t_lse = t_largest * inverse + logf(t_soft);
-        const float kl = difference / t_soft - (t_lse - s_lse);
+        const float kl = difference * reciprocal(t_soft) - (t_lse - s_lse);
         *kd = kl < 0.0f ? 0.0f : kl; // not fmaxf, which would hide a NaN
         *ce = logf(s_sum) - (target_logit - s_largest);
     }
 
     const float loss_scale = ((const micro_scalars*)p.micro)->loss_scale;
     const float kd_scale = loss_scale * p.alpha * p.temperature, ce_scale = loss_scale * (1.0f - p.alpha);
-    const float s_soft_inverse = 1.0f / s_soft, t_soft_inverse = 1.0f / t_soft, s_inverse = 1.0f / s_sum;
+    const float s_soft_inverse = reciprocal(s_soft), t_soft_inverse = reciprocal(t_soft);
+    const float s_inverse = reciprocal(s_sum);
     for (uint32_t i = threadIdx.x; i < p.vocab; i += VARIANT_THREADS) {
         const float a = to_float(s[i]), b = to_float(t[i]);
         const float soft =

@@ -5,7 +5,7 @@
 #include "swiglu.h"
 
 __device__ __forceinline__ void swiglu_grad(float gate, float up, float dy, float& dgate, float& dup) {
-    const float s = 1.0f / (1.0f + expf(-gate));
+    const float s = reciprocal(1.0f + expf(-gate));
     dgate = dy * up * s * (1.0f + gate * (1.0f - s));
     dup = dy * gate * s;
 }

@@ -4,7 +4,7 @@
 #include "device.cuh"
 #include "swiglu.h"
 
-__device__ __forceinline__ float swiglu(float gate, float up) { return gate / (1.0f + expf(-gate)) * up; }
+__device__ __forceinline__ float swiglu(float gate, float up) { return gate * reciprocal(1.0f + expf(-gate)) * up; }
 
 KERNEL(swiglu_fwd_params) {
     const KEY_X* gate = (const KEY_X*)p.gate_up + uint64_t(blockIdx.x) * 2 * p.n;

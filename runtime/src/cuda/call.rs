@@ -1,0 +1,30 @@
+//! Driver results as errors.
+
+use std::ffi::CStr;
+use std::fmt::Display;
+
+use cudarc::driver::sys;
+
+use crate::driver::DriverError;
+
+/// The result of a call.
+pub(super) fn check(call: &'static str, result: sys::CUresult) -> Result<(), DriverError> {
+    error(call, result, String::new)
+}
+
+/// The result of a call, with what it was made on.
+pub(super) fn check_on(call: &'static str, result: sys::CUresult, on: &dyn Display) -> Result<(), DriverError> {
+    error(call, result, || format!(" on {on}"))
+}
+
+fn error(call: &'static str, result: sys::CUresult, context: impl FnOnce() -> String) -> Result<(), DriverError> {
+    if result == sys::CUresult::CUDA_SUCCESS {
+        return Ok(());
+    }
+    let mut name = std::ptr::null();
+    // SAFETY: writes a pointer to a static string, or leaves it null for a code it does not know.
+    let known = unsafe { sys::cuGetErrorName(result, &mut name) } == sys::CUresult::CUDA_SUCCESS && !name.is_null();
+    // SAFETY: the driver's names are static C strings.
+    let name = if known { unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned() } else { "unknown".into() };
+    Err(DriverError::Call { call, code: result as u32, name, context: context() })
+}

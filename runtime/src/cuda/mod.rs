@@ -1,0 +1,265 @@
+//! The NVIDIA driver.
+//!
+//! Everything here speaks to `libcuda` through cudarc's generated bindings. Graphs are made of explicit kernel
+//! nodes and the plan's own edges; copies go through pinned slots that are reused once their event has passed.
+
+mod call;
+mod stage;
+
+use std::ffi::{CString, c_void};
+
+use cudarc::driver::sys;
+use precast_fatbins::Module;
+
+use crate::driver::{Bound, Device, Driver, DriverError, GraphId, KernelId, Ticket};
+use call::check;
+use stage::Stage;
+
+/// Makes the driver load modules whole when they are loaded, and not at a kernel's first launch.
+///
+/// # Safety
+/// Call before any other thread starts: it changes the environment.
+pub unsafe fn load_eagerly() {
+    // SAFETY: the caller has started no other thread, so nothing reads the environment meanwhile.
+    unsafe { std::env::set_var("CUDA_MODULE_LOADING", "EAGER") };
+}
+
+/// Whether there is a driver on this machine. cudarc panics without one, so ask first.
+pub fn is_present() -> bool {
+    // SAFETY: loading libcuda runs its initialisers, which have no preconditions.
+    unsafe { sys::is_culib_present() }
+}
+
+/// One device, its context, and what has been loaded and taken on it.
+pub struct Cuda {
+    device: Device,
+    handle: sys::CUdevice,
+    stream: sys::CUstream,
+    kernels: Vec<sys::CUfunction>,
+    libraries: Vec<sys::CUlibrary>,
+    memory: Vec<sys::CUdeviceptr>,
+    graphs: Vec<sys::CUgraphExec>,
+    stage: Option<Stage>,
+    loads: u64,
+}
+
+impl Cuda {
+    /// Opens a device.
+    ///
+    /// # Errors
+    /// [`DriverError::NoDriver`], [`DriverError::NoDevice`], or a failed call.
+    pub fn open(ordinal: u32) -> Result<Self, DriverError> {
+        if !is_present() {
+            return Err(DriverError::NoDriver);
+        }
+        let (mut count, mut handle, mut context, mut stream) = (0, 0, std::ptr::null_mut(), std::ptr::null_mut());
+        // SAFETY: each call writes to a variable of the type it takes; the context made current here stays
+        // current on this thread for as long as this value lives.
+        unsafe {
+            check("cuInit", sys::cuInit(0))?;
+            check("cuDeviceGetCount", sys::cuDeviceGetCount(&mut count))?;
+            if i64::from(ordinal) >= i64::from(count) {
+                return Err(DriverError::NoDevice { ordinal, count: count as u32 });
+            }
+            check("cuDeviceGet", sys::cuDeviceGet(&mut handle, ordinal as i32))?;
+            check("cuDevicePrimaryCtxRetain", sys::cuDevicePrimaryCtxRetain(&mut context, handle))?;
+            check("cuCtxSetCurrent", sys::cuCtxSetCurrent(context))?;
+            let flags = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+            check("cuStreamCreate", sys::cuStreamCreate(&mut stream, flags))?;
+        }
+        Ok(Self {
+            device: describe(ordinal, handle)?,
+            handle,
+            stream,
+            kernels: Vec::new(),
+            libraries: Vec::new(),
+            memory: Vec::new(),
+            graphs: Vec::new(),
+            stage: None,
+            loads: 0,
+        })
+    }
+
+    fn stage(&mut self) -> &mut Stage {
+        self.stage.as_mut().expect("Driver::stage comes before copies")
+    }
+}
+
+/// Asks the driver about a device. A context is current.
+fn describe(ordinal: u32, handle: sys::CUdevice) -> Result<Device, DriverError> {
+    use sys::CUdevice_attribute as Attribute;
+    let attribute = |which: Attribute| {
+        let mut value = 0;
+        // SAFETY: writes one integer.
+        check("cuDeviceGetAttribute", unsafe { sys::cuDeviceGetAttribute(&mut value, which, handle) })?;
+        Ok::<u32, DriverError>(value as u32)
+    };
+    let mut name = [0u8; 128];
+    let (mut version, mut free, mut total) = (0, 0, 0);
+    // SAFETY: each call writes to a variable, or at most 127 bytes of the name and its NUL.
+    unsafe {
+        check("cuDeviceGetName", sys::cuDeviceGetName(name.as_mut_ptr().cast(), name.len() as i32, handle))?;
+        check("cuDriverGetVersion", sys::cuDriverGetVersion(&mut version))?;
+        check("cuMemGetInfo", sys::cuMemGetInfo_v2(&mut free, &mut total))?;
+    }
+    let length = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
+    let major = attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+    let minor = attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
+    Ok(Device {
+        name: String::from_utf8_lossy(&name[..length]).into_owned(),
+        ordinal: format!("cuda:{ordinal}"),
+        compute_capability: Some((major, minor)),
+        driver_version: Some((version as u32 / 1000, version as u32 % 1000 / 10)),
+        total_bytes: total as u64,
+        free_bytes: free as u64,
+        integrated: attribute(Attribute::CU_DEVICE_ATTRIBUTE_INTEGRATED)? != 0,
+        multiprocessors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+    })
+}
+
+impl Driver for Cuda {
+    fn device(&self) -> &Device {
+        &self.device
+    }
+
+    fn load(&mut self, module: &Module<'_>) -> Result<KernelId, DriverError> {
+        let code = module.entry.code.as_ref().ok_or_else(|| DriverError::Launch {
+            label: module.pair.to_string(),
+            reason: "has no machine code".to_owned(),
+        })?;
+        let entry = CString::new(code.entry.as_str()).expect("a verified entry symbol holds no NUL");
+        let (mut library, mut kernel, mut function) =
+            (std::ptr::null_mut(), std::ptr::null_mut(), std::ptr::null_mut());
+        let none = std::ptr::null_mut();
+        // SAFETY: the image is a whole cubin whose digest and structure have been verified; the driver copies
+        // it. No options are passed.
+        unsafe {
+            let image = module.image.as_ptr().cast::<c_void>();
+            self.loads += 1;
+            let loaded = sys::cuLibraryLoadData(&mut library, image, none, none.cast(), 0, none.cast(), none.cast(), 0);
+            call::check_on("cuLibraryLoadData", loaded, &module.pair)?;
+            self.libraries.push(library);
+            let found = sys::cuLibraryGetKernel(&mut kernel, library, entry.as_ptr());
+            call::check_on("cuLibraryGetKernel", found, &module.pair)?;
+            call::check_on("cuKernelGetFunction", sys::cuKernelGetFunction(&mut function, kernel), &module.pair)?;
+            call::check_on("cuFuncLoad", sys::cuFuncLoad(function), &module.pair)?;
+        }
+        self.kernels.push(function);
+        Ok(KernelId(self.kernels.len() - 1))
+    }
+
+    fn loads(&self) -> u64 {
+        self.loads
+    }
+
+    fn allocate(&mut self, bytes: u64) -> Result<u64, DriverError> {
+        let mut address = 0;
+        // SAFETY: writes one address.
+        let result = unsafe { sys::cuMemAlloc_v2(&mut address, bytes as usize) };
+        if result == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY {
+            let (mut free, mut total) = (0, 0);
+            // SAFETY: writes two integers.
+            check("cuMemGetInfo", unsafe { sys::cuMemGetInfo_v2(&mut free, &mut total) })?;
+            return Err(DriverError::OutOfMemory { asked: bytes, free: free as u64 });
+        }
+        check("cuMemAlloc", result)?;
+        self.memory.push(address);
+        Ok(address)
+    }
+
+    fn stage(&mut self, bytes: u64) -> Result<(), DriverError> {
+        self.stage = Some(Stage::new(bytes as usize)?);
+        Ok(())
+    }
+
+    fn prepare(&mut self, launches: &[Bound]) -> Result<GraphId, DriverError> {
+        let (mut graph, mut executable) = (std::ptr::null_mut(), std::ptr::null_mut());
+        // SAFETY: writes one handle.
+        check("cuGraphCreate", unsafe { sys::cuGraphCreate(&mut graph, 0) })?;
+        let mut nodes: Vec<sys::CUgraphNode> = Vec::with_capacity(launches.len());
+        for bound in launches {
+            let function = self.kernels[bound.kernel.0];
+            // The driver copies the block when the node is added, by the size the kernel declares; the bundle's
+            // verification has compared that with this block's.
+            let mut arguments = [bound.params.as_ptr().cast::<c_void>().cast_mut()];
+            let dependencies: Vec<sys::CUgraphNode> =
+                bound.dependencies.iter().map(|earlier| nodes[*earlier as usize]).collect();
+            let [grid, block] = [bound.geometry.grid, bound.geometry.block];
+            let params = sys::CUDA_KERNEL_NODE_PARAMS {
+                func: function,
+                gridDimX: grid[0],
+                gridDimY: grid[1],
+                gridDimZ: grid[2],
+                blockDimX: block[0],
+                blockDimY: block[1],
+                blockDimZ: block[2],
+                sharedMemBytes: bound.geometry.shared_bytes,
+                kernelParams: arguments.as_mut_ptr(),
+                extra: std::ptr::null_mut(),
+                kern: std::ptr::null_mut(),
+                ctx: std::ptr::null_mut(),
+            };
+            let mut node = std::ptr::null_mut();
+            // SAFETY: the function is loaded; all pointers outlive the call; dependencies are nodes of this graph.
+            unsafe {
+                let limit = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+                let raised = sys::cuFuncSetAttribute(function, limit, bound.geometry.shared_bytes as i32);
+                call::check_on("cuFuncSetAttribute", raised, &bound.label)?;
+                let added =
+                    sys::cuGraphAddKernelNode_v2(&mut node, graph, dependencies.as_ptr(), dependencies.len(), &params);
+                call::check_on("cuGraphAddKernelNode", added, &bound.label)?;
+            }
+            nodes.push(node);
+        }
+        // SAFETY: the graph is complete; the executable keeps what it needs of it.
+        unsafe {
+            check("cuGraphInstantiate", sys::cuGraphInstantiateWithFlags(&mut executable, graph, 0))?;
+            check("cuGraphUpload", sys::cuGraphUpload(executable, self.stream))?;
+            check("cuGraphDestroy", sys::cuGraphDestroy(graph))?;
+            check("cuStreamSynchronize", sys::cuStreamSynchronize(self.stream))?;
+        }
+        self.graphs.push(executable);
+        Ok(GraphId(self.graphs.len() - 1))
+    }
+
+    fn run(&mut self, graph: GraphId) -> Result<(), DriverError> {
+        // SAFETY: the executable was instantiated by `prepare` and the memory its nodes use lives as long.
+        check("cuGraphLaunch", unsafe { sys::cuGraphLaunch(self.graphs[graph.0], self.stream) })
+    }
+
+    fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), DriverError> {
+        let stream = self.stream;
+        self.stage().write(stream, address, bytes)
+    }
+
+    fn read(&mut self, address: u64, bytes: u64) -> Result<Ticket, DriverError> {
+        let stream = self.stream;
+        self.stage().read(stream, address, bytes as usize).map(Ticket)
+    }
+
+    fn wait(&mut self, ticket: Ticket) -> Result<Vec<u8>, DriverError> {
+        self.stage().wait(ticket.0)
+    }
+}
+
+impl Drop for Cuda {
+    fn drop(&mut self) {
+        // Errors are of no use here: a context that failed is torn down with the process.
+        // SAFETY: every handle was made by this value and is not used again; the stream is idle first.
+        unsafe {
+            let _ = sys::cuStreamSynchronize(self.stream);
+            for graph in self.graphs.drain(..) {
+                let _ = sys::cuGraphExecDestroy(graph);
+            }
+            self.stage = None;
+            for address in self.memory.drain(..) {
+                let _ = sys::cuMemFree_v2(address);
+            }
+            for library in self.libraries.drain(..) {
+                let _ = sys::cuLibraryUnload(library);
+            }
+            let _ = sys::cuStreamDestroy_v2(self.stream);
+            let _ = sys::cuDevicePrimaryCtxRelease_v2(self.handle);
+        }
+    }
+}

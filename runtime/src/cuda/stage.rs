@@ -1,0 +1,98 @@
+//! Pinned host memory in slots: the host never overwrites what a copy still reads.
+
+use std::ffi::c_void;
+use std::ptr::{NonNull, null_mut};
+
+use cudarc::driver::sys;
+
+use super::call::check;
+use crate::driver::DriverError;
+
+/// Slots for copies to the device, used in turn.
+const WRITE_SLOTS: usize = 4;
+/// Slots for copies from the device, each taken until it is waited for.
+const READ_SLOTS: usize = 4;
+
+struct Slot {
+    memory: NonNull<c_void>,
+    /// Passed when the slot's last copy is done.
+    event: sys::CUevent,
+    /// Bytes of a read that has not been waited for.
+    pending: Option<usize>,
+}
+
+pub(super) struct Stage {
+    slots: Vec<Slot>,
+    slot_bytes: usize,
+    next_write: usize,
+}
+
+impl Stage {
+    pub fn new(slot_bytes: usize) -> Result<Self, DriverError> {
+        let mut stage = Self { slots: Vec::new(), slot_bytes, next_write: 0 };
+        for _ in 0..WRITE_SLOTS + READ_SLOTS {
+            let (mut memory, mut event) = (null_mut(), null_mut());
+            // SAFETY: each call writes one handle.
+            unsafe {
+                check("cuMemHostAlloc", sys::cuMemHostAlloc(&mut memory, slot_bytes, 0))?;
+                let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
+                check("cuEventCreate", sys::cuEventCreate(&mut event, flags))?;
+            }
+            let memory = NonNull::new(memory).expect("a successful allocation is not null");
+            stage.slots.push(Slot { memory, event, pending: None });
+        }
+        Ok(stage)
+    }
+
+    pub fn write(&mut self, stream: sys::CUstream, address: u64, bytes: &[u8]) -> Result<(), DriverError> {
+        assert!(bytes.len() <= self.slot_bytes, "a copy of {} bytes through a slot of {}", bytes.len(), self.slot_bytes);
+        let slot = &self.slots[self.next_write];
+        self.next_write = (self.next_write + 1) % WRITE_SLOTS;
+        // SAFETY: the event has passed, so nothing reads the slot; it holds at least bytes.len() bytes; the
+        // copy from it is ordered in the stream and marked by the event again.
+        unsafe {
+            check("cuEventSynchronize", sys::cuEventSynchronize(slot.event))?;
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), slot.memory.as_ptr().cast::<u8>(), bytes.len());
+            let copied = sys::cuMemcpyHtoDAsync_v2(address, slot.memory.as_ptr(), bytes.len(), stream);
+            check("cuMemcpyHtoDAsync", copied)?;
+            check("cuEventRecord", sys::cuEventRecord(slot.event, stream))
+        }
+    }
+
+    pub fn read(&mut self, stream: sys::CUstream, address: u64, bytes: usize) -> Result<usize, DriverError> {
+        assert!(bytes <= self.slot_bytes, "a copy of {bytes} bytes through a slot of {}", self.slot_bytes);
+        let free = (WRITE_SLOTS..self.slots.len()).find(|index| self.slots[*index].pending.is_none());
+        let index = free.expect("at most four reads are under way");
+        let slot = &mut self.slots[index];
+        // SAFETY: nobody waits for this slot, so nothing uses it; it holds at least `bytes` bytes.
+        unsafe {
+            let copied = sys::cuMemcpyDtoHAsync_v2(slot.memory.as_ptr(), address, bytes, stream);
+            check("cuMemcpyDtoHAsync", copied)?;
+            check("cuEventRecord", sys::cuEventRecord(slot.event, stream))?;
+        }
+        slot.pending = Some(bytes);
+        Ok(index)
+    }
+
+    pub fn wait(&mut self, index: usize) -> Result<Vec<u8>, DriverError> {
+        let slot = &mut self.slots[index];
+        let bytes = slot.pending.take().expect("a ticket is waited for once");
+        // SAFETY: once the event has passed the copy is complete, and it wrote `bytes` bytes.
+        unsafe {
+            check("cuEventSynchronize", sys::cuEventSynchronize(slot.event))?;
+            Ok(std::slice::from_raw_parts(slot.memory.as_ptr().cast::<u8>(), bytes).to_vec())
+        }
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        for slot in self.slots.drain(..) {
+            // SAFETY: the handles were made by this value; the stream that used them is idle.
+            unsafe {
+                let _ = sys::cuEventDestroy_v2(slot.event);
+                let _ = sys::cuMemFreeHost(slot.memory.as_ptr());
+            }
+        }
+    }
+}

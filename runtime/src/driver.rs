@@ -1,0 +1,200 @@
+//! What the runtime asks of a GPU, real or simulated.
+
+use precast_fatbins::Module;
+use precast_kernels::{Arch, Geometry, Key};
+
+/// A device, as people and checks see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// `NVIDIA H200`, `simulated GPU`.
+    pub name: String,
+    /// How it was asked for: `cuda:0`, `sim`.
+    pub ordinal: String,
+    /// Compute capability; none for the simulated GPU.
+    pub compute_capability: Option<(u32, u32)>,
+    /// Highest CUDA version the driver takes; none for the simulated GPU.
+    pub driver_version: Option<(u32, u32)>,
+    /// All of its memory.
+    pub total_bytes: u64,
+    /// What of it is free.
+    pub free_bytes: u64,
+    /// Whether it shares memory with the host (`CU_DEVICE_ATTRIBUTE_INTEGRATED`).
+    pub integrated: bool,
+    /// Multiprocessors, or host threads.
+    pub multiprocessors: u32,
+}
+
+impl Device {
+    /// The architecture whose code this device runs, if there is one.
+    pub fn arch(&self) -> Option<Arch> {
+        match self.compute_capability {
+            None => Some(Arch::Sim),
+            Some((major, minor)) => Arch::GPUS.into_iter().find(|arch| arch.runs_on(major, minor)),
+        }
+    }
+}
+
+/// A loaded kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KernelId(pub(crate) usize);
+
+/// A prepared sequence of launches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GraphId(pub(crate) usize);
+
+/// A read under way.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Ticket(pub(crate) usize);
+
+/// A launch with real addresses.
+#[derive(Clone, Debug)]
+pub struct Bound {
+    /// What for, in messages.
+    pub label: String,
+    /// The loaded kernel.
+    pub kernel: KernelId,
+    /// What it computes.
+    pub key: Key,
+    /// Grid, block and dynamic shared memory.
+    pub geometry: Geometry,
+    /// The parameter block, with real addresses.
+    pub params: Vec<u8>,
+    /// Earlier launches of the same sequence that must have finished.
+    pub dependencies: Vec<u32>,
+}
+
+/// A call that failed. The codes are CUDA's: the simulated GPU uses the same.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DriverError {
+    /// There is no driver on this machine.
+    #[error("no NVIDIA driver: libcuda.so is not on the library path. Install the driver, or use --device sim")]
+    NoDriver,
+    /// There is no such device.
+    #[error("no device cuda:{ordinal}: the driver sees {count}")]
+    NoDevice {
+        /// Asked for.
+        ordinal: u32,
+        /// How many there are.
+        count: u32,
+    },
+    /// Memory ran out.
+    #[error("out of device memory: {asked} bytes asked for, {free} free")]
+    OutOfMemory {
+        /// Asked for.
+        asked: u64,
+        /// Free.
+        free: u64,
+    },
+    /// A driver call failed.
+    #[error("{call} failed: {name} ({code}){context}")]
+    Call {
+        /// The call.
+        call: &'static str,
+        /// CUDA's error code.
+        code: u32,
+        /// CUDA's name for it.
+        name: String,
+        /// On what, if that helps.
+        context: String,
+    },
+    /// The simulated GPU found a launch that a real one might let pass.
+    #[error("{label}: {reason}")]
+    Launch {
+        /// The launch.
+        label: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+/// A GPU. Everything that happens after [`Driver::prepare`] is ordered: writes, launches and reads take
+/// effect in the order they are asked for.
+pub trait Driver {
+    /// The device.
+    fn device(&self) -> &Device;
+
+    /// Loads a module and makes its kernel resident.
+    ///
+    /// # Errors
+    /// [`DriverError`] of the driver.
+    fn load(&mut self, module: &Module<'_>) -> Result<KernelId, DriverError>;
+
+    /// How many modules have been loaded: counted where the driver is called.
+    fn loads(&self) -> u64;
+
+    /// Takes device memory, aligned to 256 bytes. It is given back when the driver is dropped.
+    ///
+    /// # Errors
+    /// [`DriverError::OutOfMemory`].
+    fn allocate(&mut self, bytes: u64) -> Result<u64, DriverError>;
+
+    /// Takes the pinned host memory that [`Driver::write`] and [`Driver::read`] go through; each moves at
+    /// most `bytes` at once.
+    ///
+    /// # Errors
+    /// [`DriverError`] of the driver.
+    fn stage(&mut self, bytes: u64) -> Result<(), DriverError>;
+
+    /// Prepares a sequence of launches to be run again and again.
+    ///
+    /// # Errors
+    /// [`DriverError`] of the driver.
+    fn prepare(&mut self, launches: &[Bound]) -> Result<GraphId, DriverError>;
+
+    /// Runs a prepared sequence. Does not wait for it.
+    ///
+    /// # Errors
+    /// [`DriverError`] of the driver, of this or earlier work.
+    fn run(&mut self, graph: GraphId) -> Result<(), DriverError>;
+
+    /// Copies to device memory. `bytes` may be reused at once; nothing waits.
+    ///
+    /// # Errors
+    /// [`DriverError`] of the driver, of this or earlier work.
+    fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), DriverError>;
+
+    /// Starts a copy from device memory.
+    ///
+    /// # Errors
+    /// [`DriverError`] of the driver, of this or earlier work.
+    fn read(&mut self, address: u64, bytes: u64) -> Result<Ticket, DriverError>;
+
+    /// Waits for a copy from device memory.
+    ///
+    /// # Errors
+    /// [`DriverError`] of the driver, of this or earlier work.
+    fn wait(&mut self, ticket: Ticket) -> Result<Vec<u8>, DriverError>;
+}
+
+impl<D: Driver + ?Sized> Driver for Box<D> {
+    fn device(&self) -> &Device {
+        (**self).device()
+    }
+    fn load(&mut self, module: &Module<'_>) -> Result<KernelId, DriverError> {
+        (**self).load(module)
+    }
+    fn loads(&self) -> u64 {
+        (**self).loads()
+    }
+    fn allocate(&mut self, bytes: u64) -> Result<u64, DriverError> {
+        (**self).allocate(bytes)
+    }
+    fn stage(&mut self, bytes: u64) -> Result<(), DriverError> {
+        (**self).stage(bytes)
+    }
+    fn prepare(&mut self, launches: &[Bound]) -> Result<GraphId, DriverError> {
+        (**self).prepare(launches)
+    }
+    fn run(&mut self, graph: GraphId) -> Result<(), DriverError> {
+        (**self).run(graph)
+    }
+    fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), DriverError> {
+        (**self).write(address, bytes)
+    }
+    fn read(&mut self, address: u64, bytes: u64) -> Result<Ticket, DriverError> {
+        (**self).read(address, bytes)
+    }
+    fn wait(&mut self, ticket: Ticket) -> Result<Vec<u8>, DriverError> {
+        (**self).wait(ticket)
+    }
+}

@@ -1,0 +1,15 @@
+//! DURING the run: verify, load, seal, launch.
+//!
+//! [`Loading`] can load modules and has nothing to launch on; [`Loading::seal`] turns it into [`Sealed`],
+//! which launches and cannot load. Nothing in this crate, or below it, can compile.
+
+pub mod cuda;
+mod driver;
+mod loading;
+mod sealed;
+pub mod selftest;
+pub mod sim;
+
+pub use driver::{Bound, Device, Driver, DriverError, GraphId, KernelId, Ticket};
+pub use loading::{Coverage, LoadError, Loading, Placement};
+pub use sealed::Sealed;

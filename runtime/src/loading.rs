@@ -1,0 +1,191 @@
+//! Before the seal: modules, memory and graphs. There is nothing to launch on yet.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use precast_fatbins::{Bundle, BundleError};
+use precast_kernels::Arch;
+use precast_plan::{BufferId, KeyVariant, Plan, keys};
+
+use crate::driver::{Bound, Driver, DriverError, GraphId, KernelId};
+use crate::sealed::Sealed;
+
+/// Bytes of one pinned slot that copies go through.
+const STAGE_BYTES: u64 = 16 << 20;
+
+/// How a plan's buffers get device memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// One allocation for everything.
+    Arena,
+    /// Each buffer its own, so that memory checkers see overruns. For debugging: it shares nothing.
+    Separate,
+}
+
+/// A driver that can load and has nothing to launch on.
+pub struct Loading<D: Driver> {
+    driver: D,
+    kernels: BTreeMap<KeyVariant, KernelId>,
+}
+
+/// What a plan needs of a bundle and does not find there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Coverage {
+    /// For which architecture.
+    pub arch: Arch,
+    /// How many (key, variant) pairs the plan launches.
+    pub needed: usize,
+    /// Those the bundle lacks, sorted.
+    pub missing: Vec<KeyVariant>,
+    /// Models to build them for, in the remedy.
+    pub models: Vec<String>,
+}
+
+/// A run that must not start.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The bundle must not be used.
+    #[error(transparent)]
+    Bundle(#[from] BundleError),
+    /// No architecture of the project runs on this device.
+    #[error("{device} has compute capability {major}.{minor}: supported are 8.9 (sm_89), 9.0 (sm_90) and 12.1 (sm_121)")]
+    Unsupported {
+        /// Its name.
+        device: String,
+        /// Major.
+        major: u32,
+        /// Minor.
+        minor: u32,
+    },
+    /// The bundle has no code for this device.
+    #[error(
+        "the bundle has no code for {device}, which needs {arch}; it holds {}.\n\
+         Build the trainer with: cargo build --release --features {feature}",
+        if holds.is_empty() { "nothing".to_owned() } else { holds.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ") }
+    )]
+    NoArch {
+        /// The device's name.
+        device: String,
+        /// What it needs.
+        arch: Arch,
+        /// What there is.
+        holds: Vec<Arch>,
+        /// The cargo feature that embeds it.
+        feature: &'static str,
+    },
+    /// Kernels are missing: all of them.
+    #[error("{0}")]
+    Missing(Coverage),
+    /// The driver failed.
+    #[error(transparent)]
+    Driver(#[from] DriverError),
+}
+
+impl fmt::Display for Coverage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { arch, needed, missing, models } = self;
+        writeln!(f, "{} of {needed} kernels that this run launches are not in the bundle for {arch}:", missing.len())?;
+        for pair in missing {
+            writeln!(f, "  {pair}")?;
+        }
+        let models: Vec<String> = models.iter().map(|model| format!("--model {model}")).collect();
+        let feature = arch.feature().unwrap_or("sm_89");
+        let models = models.join(" ");
+        write!(f, "Build them with: precast-aot build {models} --arch {feature} --out run.bundle\nand add to this command: --bundle run.bundle")
+    }
+}
+
+impl<D: Driver> Loading<D> {
+    /// Starts with nothing loaded.
+    pub fn new(driver: D) -> Self {
+        Self { driver, kernels: BTreeMap::new() }
+    }
+
+    /// The driver's device.
+    pub fn device(&self) -> &crate::Device {
+        self.driver.device()
+    }
+
+    /// Verifies a bundle and loads every module that a plan launches. `models` are named in the remedy if
+    /// some are missing.
+    ///
+    /// # Errors
+    /// [`LoadError`]; the first module is loaded only when everything is known to be there and whole.
+    pub fn load(&mut self, bundle: &Bundle<'_>, plan: &Plan, models: &[String]) -> Result<(), LoadError> {
+        bundle.verify()?;
+        let arch = self.arch(bundle)?;
+        let modules = bundle.modules(arch).map_err(BundleError::from)?;
+        let needed = keys(plan);
+        let missing: Vec<KeyVariant> =
+            needed.iter().filter(|pair| !modules.iter().any(|module| module.pair == **pair)).cloned().collect();
+        if !missing.is_empty() {
+            let models = models.to_vec();
+            return Err(LoadError::Missing(Coverage { arch, needed: needed.len(), missing, models }));
+        }
+        for module in modules.iter().filter(|module| needed.contains(&module.pair)) {
+            let kernel = self.driver.load(module)?;
+            self.kernels.insert(module.pair.clone(), kernel);
+        }
+        Ok(())
+    }
+
+    /// The device's architecture, if the bundle has code for it.
+    fn arch(&self, bundle: &Bundle<'_>) -> Result<Arch, LoadError> {
+        let device = self.driver.device();
+        let Some(arch) = device.arch() else {
+            let (major, minor) = device.compute_capability.unwrap_or_default();
+            return Err(LoadError::Unsupported { device: device.name.clone(), major, minor });
+        };
+        let holds: Vec<Arch> = bundle.archs();
+        if holds.contains(&arch) {
+            return Ok(arch);
+        }
+        let holds = holds.into_iter().filter(|arch| *arch != Arch::Sim).collect();
+        let feature = arch.feature().unwrap_or("sm_89");
+        Err(LoadError::NoArch { device: device.name.clone(), arch, holds, feature })
+    }
+
+    /// Takes all memory, binds and prepares every phase, and gives up the ability to load.
+    ///
+    /// # Errors
+    /// [`DriverError`], out of memory among them.
+    ///
+    /// # Panics
+    /// If the plan launches a kernel that [`Self::load`] did not load: it was another plan.
+    pub fn seal(mut self, plan: &Plan, placement: Placement) -> Result<Sealed<D>, DriverError> {
+        let driver = &mut self.driver;
+        let addresses = match placement {
+            Placement::Arena => {
+                let arena = driver.allocate(plan.arena_bytes)?;
+                plan.buffers.iter().map(|buffer| arena + buffer.offset).collect()
+            }
+            Placement::Separate => {
+                let each = plan.buffers.iter().map(|buffer| driver.allocate(buffer.bytes()));
+                each.collect::<Result<Vec<u64>, DriverError>>()?
+            }
+        };
+        driver.stage(STAGE_BYTES)?;
+        let address = |id: BufferId| addresses[id.0 as usize];
+        let mut graphs: Vec<(&'static str, GraphId)> = Vec::new();
+        for phase in &plan.phases {
+            let bound: Vec<Bound> = phase
+                .launches
+                .iter()
+                .map(|launch| {
+                    let pair = KeyVariant { key: launch.key.clone(), variant: launch.variant };
+                    let Some(kernel) = self.kernels.get(&pair) else { panic!("{pair} was not loaded") };
+                    Bound {
+                        label: launch.label.clone(),
+                        kernel: *kernel,
+                        key: pair.key,
+                        geometry: launch.geometry,
+                        params: launch.bind(address),
+                        dependencies: launch.dependencies.clone(),
+                    }
+                })
+                .collect();
+            graphs.push((phase.name, driver.prepare(&bound)?));
+        }
+        Ok(Sealed::new(self.driver, addresses, graphs, STAGE_BYTES))
+    }
+}

@@ -1,0 +1,107 @@
+//! After the seal: nothing is loaded and nothing is allocated.
+
+use precast_plan::Tensor;
+
+use crate::driver::{Device, Driver, DriverError, GraphId, Ticket};
+
+/// A bound plan that launches and cannot load.
+pub struct Sealed<D: Driver> {
+    driver: D,
+    addresses: Vec<u64>,
+    graphs: Vec<(&'static str, GraphId)>,
+    stage_bytes: u64,
+    loads: u64,
+}
+
+impl<D: Driver> Sealed<D> {
+    pub(crate) fn new(
+        driver: D,
+        addresses: Vec<u64>,
+        graphs: Vec<(&'static str, GraphId)>,
+        stage_bytes: u64,
+    ) -> Self {
+        let loads = driver.loads();
+        Self { driver, addresses, graphs, stage_bytes, loads }
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Device {
+        self.driver.device()
+    }
+
+    /// Modules loaded: all of them before the seal.
+    pub fn loads(&self) -> u64 {
+        self.loads
+    }
+
+    fn address(&self, tensor: Tensor) -> u64 {
+        self.addresses[tensor.buffer.0 as usize] + tensor.offset
+    }
+
+    /// Runs a phase. Does not wait for it.
+    ///
+    /// # Errors
+    /// [`DriverError`] of this or earlier work.
+    ///
+    /// # Panics
+    /// If the plan has no such phase, or a module has been loaded since the seal: both are bugs of this
+    /// project, and the second is the one it exists to rule out.
+    pub fn run(&mut self, phase: &str) -> Result<(), DriverError> {
+        assert_eq!(self.driver.loads(), self.loads, "a module was loaded after the seal");
+        let Some((_, graph)) = self.graphs.iter().find(|(name, _)| *name == phase) else {
+            panic!("the plan has no phase `{phase}`")
+        };
+        self.driver.run(*graph)
+    }
+
+    /// Copies to a tensor, in order with the phases run before and after.
+    ///
+    /// # Errors
+    /// [`DriverError`] of this or earlier work.
+    ///
+    /// # Panics
+    /// If the sizes differ.
+    pub fn write(&mut self, tensor: Tensor, bytes: &[u8]) -> Result<(), DriverError> {
+        assert_eq!(bytes.len() as u64, tensor.elems * tensor.dtype.bytes(), "size of a write");
+        let mut address = self.address(tensor);
+        for part in bytes.chunks(self.stage_bytes as usize) {
+            self.driver.write(address, part)?;
+            address += part.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Copies from a tensor, after everything asked for before.
+    ///
+    /// # Errors
+    /// [`DriverError`] of this or earlier work.
+    pub fn read(&mut self, tensor: Tensor) -> Result<Vec<u8>, DriverError> {
+        let (start, bytes) = (self.address(tensor), tensor.elems * tensor.dtype.bytes());
+        let mut all = Vec::with_capacity(bytes as usize);
+        let mut done = 0;
+        while done < bytes {
+            let part = (bytes - done).min(self.stage_bytes);
+            let ticket = self.driver.read(start + done, part)?;
+            all.extend(self.driver.wait(ticket)?);
+            done += part;
+        }
+        Ok(all)
+    }
+
+    /// Starts a copy from a small tensor; [`Self::wait`] gives its bytes, later.
+    ///
+    /// # Errors
+    /// [`DriverError`] of this or earlier work.
+    pub fn read_later(&mut self, tensor: Tensor) -> Result<Ticket, DriverError> {
+        let address = self.address(tensor);
+        self.driver.read(address, tensor.elems * tensor.dtype.bytes())
+    }
+
+    /// Waits for a copy that [`Self::read_later`] started.
+    ///
+    /// # Errors
+    /// [`DriverError`] of this or earlier work.
+    pub fn wait(&mut self, ticket: Ticket) -> Result<Vec<u8>, DriverError> {
+        self.driver.wait(ticket)
+    }
+}

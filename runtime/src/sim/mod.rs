@@ -1,0 +1,195 @@
+//! A simulated GPU: the same checks, plan and parameter blocks, each launch executed by its host reference.
+//!
+//! Strict where hardware is lax: every access is checked against the live allocations, fresh memory holds
+//! NaNs, operands may not overlap, and a parameter block must have the size the module declares. Faults can
+//! be asked for, the poisoning of a GB10 context by a late module load among them.
+
+mod memory;
+
+use precast_fatbins::Module;
+use precast_kernels::{Arch, Key};
+
+use crate::driver::{Bound, Device, Driver, DriverError, GraphId, KernelId, Ticket};
+use memory::Memory;
+
+/// Faults the simulated GPU models.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    /// As on GB10: a module load after the first launch fails with 300 and poisons the context; every call
+    /// after that fails with 700.
+    pub poison_on_late_load: bool,
+    /// Allocations fail once they would exceed this many bytes.
+    pub memory_bytes: Option<u64>,
+    /// The launch with this number, counted from 0, fails with 719.
+    pub fail_launch: Option<u64>,
+}
+
+/// The simulated GPU.
+pub struct Sim {
+    device: Device,
+    faults: Faults,
+    memory: Memory,
+    kernels: Vec<(Key, u32)>,
+    graphs: Vec<Vec<Bound>>,
+    reads: Vec<Option<Vec<u8>>>,
+    launches: u64,
+    poisoned: bool,
+}
+
+impl Sim {
+    /// A simulated GPU with as much memory as the host has free.
+    pub fn new(faults: Faults) -> Self {
+        let (total, free) = host_memory_bytes();
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let device = Device {
+            name: "simulated GPU".to_owned(),
+            ordinal: "sim".to_owned(),
+            compute_capability: None,
+            driver_version: None,
+            total_bytes: faults.memory_bytes.unwrap_or(total),
+            free_bytes: faults.memory_bytes.unwrap_or(free),
+            integrated: true,
+            multiprocessors: threads as u32,
+        };
+        Self {
+            device,
+            faults,
+            memory: Memory::default(),
+            kernels: Vec::new(),
+            graphs: Vec::new(),
+            reads: Vec::new(),
+            launches: 0,
+            poisoned: false,
+        }
+    }
+
+    fn check(&self, call: &'static str) -> Result<(), DriverError> {
+        if self.poisoned { Err(error(call, 700, "CUDA_ERROR_ILLEGAL_ADDRESS", "")) } else { Ok(()) }
+    }
+
+    fn launch(&mut self, bound: &Bound) -> Result<(), DriverError> {
+        let number = self.launches;
+        self.launches += 1;
+        if self.faults.fail_launch == Some(number) {
+            self.poisoned = true;
+            return Err(error("cuGraphLaunch", 719, "CUDA_ERROR_LAUNCH_FAILED", &bound.label));
+        }
+        let (key, params_bytes) = &self.kernels[bound.kernel.0];
+        let refuse = |reason: String| Err(DriverError::Launch { label: bound.label.clone(), reason });
+        if *key != bound.key {
+            return refuse(format!("kernel {key} launched as {}", bound.key));
+        }
+        if *params_bytes as usize != bound.params.len() {
+            return refuse(format!("parameter block of {} bytes, the module takes {params_bytes}", bound.params.len()));
+        }
+        let geometry = bound.geometry;
+        let threads: u32 = geometry.block.iter().product();
+        if geometry.grid.contains(&0) || geometry.grid[1].max(geometry.grid[2]) > 0xFFFF || !(1..=1024).contains(&threads) {
+            return refuse(format!("grid {:?} x block {:?} cannot be launched", geometry.grid, geometry.block));
+        }
+        if geometry.shared_bytes > Arch::Sim.shared_bytes_per_block() {
+            return refuse(format!("{} bytes of shared memory", geometry.shared_bytes));
+        }
+        let operands = bound.key.kernel().operands(&bound.params);
+        let mut views = match self.memory.views(&operands, &bound.params) {
+            Ok(views) => views,
+            Err(reason) => return refuse(reason),
+        };
+        bound.key.kernel().host(&bound.params, &mut views);
+        Ok(())
+    }
+}
+
+fn error(call: &'static str, code: u32, name: &str, on: &str) -> DriverError {
+    let context = if on.is_empty() { String::new() } else { format!(" in {on}") };
+    DriverError::Call { call, code, name: name.to_owned(), context }
+}
+
+impl Driver for Sim {
+    fn device(&self) -> &Device {
+        &self.device
+    }
+
+    fn load(&mut self, module: &Module<'_>) -> Result<KernelId, DriverError> {
+        self.check("cuLibraryLoadData")?;
+        if self.faults.poison_on_late_load && self.launches > 0 {
+            self.poisoned = true;
+            return Err(error("cuLibraryLoadData", 300, "CUDA_ERROR_INVALID_SOURCE", &module.pair.to_string()));
+        }
+        self.kernels.push((module.pair.key.clone(), module.entry.params_bytes));
+        Ok(KernelId(self.kernels.len() - 1))
+    }
+
+    fn loads(&self) -> u64 {
+        self.kernels.len() as u64
+    }
+
+    fn allocate(&mut self, bytes: u64) -> Result<u64, DriverError> {
+        self.check("cuMemAlloc")?;
+        let free = self.device.free_bytes.saturating_sub(self.memory.bytes());
+        if bytes > free {
+            return Err(DriverError::OutOfMemory { asked: bytes, free });
+        }
+        Ok(self.memory.allocate(bytes))
+    }
+
+    fn stage(&mut self, _bytes: u64) -> Result<(), DriverError> {
+        self.check("cuMemHostAlloc")
+    }
+
+    fn prepare(&mut self, launches: &[Bound]) -> Result<GraphId, DriverError> {
+        self.check("cuGraphInstantiate")?;
+        self.graphs.push(launches.to_vec());
+        Ok(GraphId(self.graphs.len() - 1))
+    }
+
+    fn run(&mut self, graph: GraphId) -> Result<(), DriverError> {
+        self.check("cuGraphLaunch")?;
+        let launches = std::mem::take(&mut self.graphs[graph.0]);
+        let result = launches.iter().try_for_each(|bound| self.launch(bound));
+        self.graphs[graph.0] = launches;
+        result
+    }
+
+    fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), DriverError> {
+        self.check("cuMemcpyHtoDAsync")?;
+        match self.memory.slice_mut(address, bytes.len() as u64) {
+            Some(target) => {
+                target.copy_from_slice(bytes);
+                Ok(())
+            }
+            None => Err(error("cuMemcpyHtoDAsync", 1, "CUDA_ERROR_INVALID_VALUE", "")),
+        }
+    }
+
+    fn read(&mut self, address: u64, bytes: u64) -> Result<Ticket, DriverError> {
+        self.check("cuMemcpyDtoHAsync")?;
+        let Some(source) = self.memory.slice_mut(address, bytes) else {
+            return Err(error("cuMemcpyDtoHAsync", 1, "CUDA_ERROR_INVALID_VALUE", ""));
+        };
+        let content = source.to_vec();
+        let slot = self.reads.iter().position(Option::is_none).unwrap_or_else(|| {
+            self.reads.push(None);
+            self.reads.len() - 1
+        });
+        self.reads[slot] = Some(content);
+        Ok(Ticket(slot))
+    }
+
+    fn wait(&mut self, ticket: Ticket) -> Result<Vec<u8>, DriverError> {
+        self.check("cuEventSynchronize")?;
+        Ok(self.reads[ticket.0].take().unwrap_or_default())
+    }
+}
+
+/// Memory of the host: all and free, bytes.
+fn host_memory_bytes() -> (u64, u64) {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let field = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+        let kib: u64 = line.trim().trim_end_matches(" kB").parse().ok()?;
+        Some(kib * 1024)
+    };
+    let total = field("MemTotal").unwrap_or(8 << 30);
+    (total, field("MemAvailable").unwrap_or(total))
+}
