@@ -2,9 +2,7 @@
 
 use std::path::PathBuf;
 
-use precast_fatbins::Digest;
-
-use crate::files;
+use precast_fatbins::{Digest, files};
 
 /// The cache, or none.
 #[derive(Clone, Debug)]

@@ -83,10 +83,11 @@ impl Task {
         options.push(format!("--gpu-architecture={}", self.arch));
         options.extend(self.defines());
         let headers = source.includes();
-        let unit = Unit { name: source.path, text: source.text, headers: &headers, options: &options };
+        let name = format!("kernels/src/{}", source.path);
+        let unit = Unit { name: &name, text: source.text, headers: &headers, options: &options };
         nvrtc.compile(&unit).map_err(|error| match error {
             NvrtcError::Compile { log } => {
-                let excerpt = excerpt(&log, source.path, source.text, &headers);
+                let excerpt = excerpt(&log, &name, source.text, &headers);
                 CompileError::Source { task: self.to_string(), excerpt, log }
             }
             error => CompileError::Nvrtc { task: self.to_string(), error },

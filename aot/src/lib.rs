@@ -5,7 +5,7 @@
 pub mod build;
 pub mod cache;
 pub mod compile;
-pub mod files;
+pub mod home;
 pub mod models;
 pub mod nvrtc;
 pub mod toolchain;
@@ -13,3 +13,4 @@ pub mod toolchain;
 pub use build::{BuildError, Built, Request, build};
 pub use models::{Model, ModelError};
 pub use nvrtc::{Nvrtc, NvrtcError};
+pub use precast_kernels::Arch;

@@ -75,8 +75,7 @@ impl Model {
         if !path.exists() {
             return Err(ModelError::Unknown { name: text.to_owned() });
         }
-        let json =
-            std::fs::read_to_string(&path).map_err(|error| ModelError::Read { path: path.clone(), error })?;
+        let json = std::fs::read_to_string(&path).map_err(|error| ModelError::Read { path: path.clone(), error })?;
         let config = ModelConfig::from_json(&json).map_err(|error| ModelError::Config { path: path.clone(), error })?;
         Ok(Self { name: name_of(&path), config })
     }

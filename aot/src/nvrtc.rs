@@ -204,13 +204,7 @@ impl Nvrtc {
         result
     }
 
-    fn bytes(
-        &self,
-        program: Program,
-        call: &'static str,
-        size: GetSize,
-        get: GetBytes,
-    ) -> Result<Vec<u8>, NvrtcError> {
+    fn bytes(&self, program: Program, call: &'static str, size: GetSize, get: GetBytes) -> Result<Vec<u8>, NvrtcError> {
         let mut bytes = 0;
         // SAFETY: the program is alive; `size` writes one usize.
         self.check(call, unsafe { size(program, &mut bytes) })?;

@@ -234,8 +234,8 @@ impl<'a> Bundle<'a> {
     /// # Errors
     /// [`BundleError`] where one of them is not canonical.
     pub fn from_parts(manifest: &[u8], fatbin: &'a [u8]) -> Result<Self, BundleError> {
-        let digest = Digest::of_parts("precast.manifest", [manifest]);
         let manifest = Manifest::decode(manifest)?;
+        let digest = manifest.digest();
         let (containers, placed, expected) = layout(&manifest);
         if fatbin.len() as u64 != expected {
             return Err(BundleError::Size { expected, found: fatbin.len() as u64 });
@@ -249,7 +249,9 @@ impl<'a> Bundle<'a> {
             }
         };
         for container in &containers {
-            let module = || manifest.modules[placed.iter().position(|p| *p == Some(container.cubins[0])).unwrap_or(0)].to_string();
+            let module = || {
+                manifest.modules[placed.iter().position(|p| *p == Some(container.cubins[0])).unwrap_or(0)].to_string()
+            };
             check(container.start, &container.header(), &module)?;
         }
         for (module, offset) in manifest.modules.iter().zip(&placed) {
@@ -268,8 +270,13 @@ impl<'a> Bundle<'a> {
     /// # Errors
     /// The first [`BundleError`] in the order of the manifest.
     pub fn verify(&self) -> Result<(), BundleError> {
-        let checks: Vec<Result<(), BundleError>> =
-            self.manifest.modules.par_iter().zip(&self.placed).map(|(module, at)| self.verify_module(module, *at)).collect();
+        let checks: Vec<Result<(), BundleError>> = self
+            .manifest
+            .modules
+            .par_iter()
+            .zip(&self.placed)
+            .map(|(module, at)| self.verify_module(module, *at))
+            .collect();
         checks.into_iter().collect()
     }
 
@@ -291,8 +298,8 @@ impl<'a> Bundle<'a> {
         if found != code.digest {
             return Err(BundleError::Digest { module: module.to_string(), offset, expected: code.digest, found });
         }
-        let facts = CubinFacts::read(image)
-            .map_err(|source| BundleError::Cubin { module: module.to_string(), source })?;
+        let facts =
+            CubinFacts::read(image).map_err(|source| BundleError::Cubin { module: module.to_string(), source })?;
         claim("architecture", &arch, &facts.arch)?;
         claim("entry symbol", &pair.key.kernel().entry(pair.variant), &facts.entry)?;
         claim("entry symbol", &code.entry, &facts.entry)?;
@@ -351,8 +358,7 @@ fn section<'a>(file: &'a [u8], name: &'static str) -> Result<&'a [u8], BundleErr
     let header = FileHeader64::<Endianness>::parse(file).map_err(elf)?;
     let endian = header.endian().map_err(elf)?;
     let sections = header.sections(endian, file).map_err(elf)?;
-    let found: Vec<_> =
-        sections.iter().filter(|s| sections.section_name(endian, s) == Ok(name.as_bytes())).collect();
+    let found: Vec<_> = sections.iter().filter(|s| sections.section_name(endian, s) == Ok(name.as_bytes())).collect();
     let [section] = found[..] else { return Err(BundleError::Section { name, found: found.len() }) };
     section.data(endian, file).map_err(elf)
 }

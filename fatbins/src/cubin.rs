@@ -131,11 +131,7 @@ impl CubinFacts {
 }
 
 /// The one global function: its name and symbol index.
-fn entry(
-    sections: &SectionTable<'_, Elf>,
-    endian: Endianness,
-    cubin: &[u8],
-) -> Result<(String, u32), CubinError> {
+fn entry(sections: &SectionTable<'_, Elf>, endian: Endianness, cubin: &[u8]) -> Result<(String, u32), CubinError> {
     let elf = |error: object::read::Error| CubinError::Elf(error.to_string());
     let symbols = sections.symbols(endian, cubin, object::elf::SHT_SYMTAB).map_err(elf)?;
     let mut entries = Vec::new();

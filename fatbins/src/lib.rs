@@ -9,6 +9,7 @@ mod bundle;
 mod cubin;
 mod digest;
 mod fatbin;
+pub mod files;
 mod manifest;
 
 pub use bundle::{Bundle, BundleError, Module, encode, parts};
@@ -20,3 +21,12 @@ pub use manifest::{Code, Manifest, ManifestError, ModuleEntry};
 pub const FATBIN_SECTION: &str = ".nv_fatbin";
 /// The section of the manifest.
 pub const MANIFEST_SECTION: &str = ".precast";
+
+/// Prints a line for people. A reader that has gone away (`| head`) is no error: work goes on.
+#[macro_export]
+macro_rules! say {
+    ($($argument:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stdout(), $($argument)*);
+    }};
+}

@@ -70,6 +70,14 @@ pub enum ManifestError {
         /// First bytes.
         found: Vec<u8>,
     },
+    /// The bytes are not those that were written.
+    #[error("manifest has SHA-256 {found}, its own header says {expected}: it was altered or cut short")]
+    Digest {
+        /// By the header.
+        expected: Digest,
+        /// Of the bytes.
+        found: Digest,
+    },
     /// The bytes do not decode.
     #[error("manifest does not decode: {0}")]
     Decode(String),
@@ -102,28 +110,41 @@ impl Manifest {
         Self { compiler: "none".to_owned(), options: Vec::new(), models: Vec::new(), modules }
     }
 
-    /// The canonical encoding: magic, then bincode with fixed-width little-endian integers.
+    /// The canonical encoding: magic, the digest of the rest, and the rest: bincode with fixed-width
+    /// little-endian integers.
     pub fn encode(&self) -> Vec<u8> {
-        let mut bytes = MAGIC.to_vec();
+        let body = self.body();
+        [&MAGIC[..], &body_digest(&body).0, &body].concat()
+    }
+
+    fn body(&self) -> Vec<u8> {
         let config = bincode::config::standard().with_fixed_int_encoding();
-        let encoded = bincode::serde::encode_into_std_write(self, &mut bytes, config);
-        encoded.expect("a vector takes any number of bytes");
-        bytes
+        bincode::serde::encode_to_vec(self, config).expect("a vector takes any number of bytes")
+    }
+
+    /// Digest of everything the bundle holds: that in the header of the encoding.
+    pub fn digest(&self) -> Digest {
+        body_digest(&self.body())
     }
 
     /// Reads a canonical encoding.
     ///
     /// # Errors
-    /// [`ManifestError`] for another version, bytes that do not decode or are not canonical, or modules that
-    /// are not sorted.
+    /// [`ManifestError`] for another version, bytes that were altered, do not decode or are not canonical, or
+    /// modules that are not sorted.
     pub fn decode(bytes: &[u8]) -> Result<Self, ManifestError> {
-        let Some(body) = bytes.strip_prefix(&MAGIC) else {
+        let header = bytes.strip_prefix(&MAGIC).and_then(|rest| rest.split_first_chunk::<32>());
+        let Some((expected, body)) = header else {
             return Err(ManifestError::Magic { found: bytes[..bytes.len().min(8)].to_vec() });
         };
+        let (expected, found) = (Digest(*expected), body_digest(body));
+        if expected != found {
+            return Err(ManifestError::Digest { expected, found });
+        }
         let config = bincode::config::standard().with_fixed_int_encoding().with_limit::<LARGEST>();
-        let (manifest, _): (Self, usize) =
-            bincode::serde::decode_from_slice(body, config).map_err(|error| ManifestError::Decode(error.to_string()))?;
-        if manifest.encode() != bytes {
+        let (manifest, _): (Self, usize) = bincode::serde::decode_from_slice(body, config)
+            .map_err(|error| ManifestError::Decode(error.to_string()))?;
+        if manifest.body() != body {
             return Err(ManifestError::NotCanonical);
         }
         let unsorted = manifest.modules.windows(2).find(|pair| pair[0].order() >= pair[1].order());
@@ -132,6 +153,10 @@ impl Manifest {
             None => Ok(manifest),
         }
     }
+}
+
+fn body_digest(body: &[u8]) -> Digest {
+    Digest::of_parts("precast.manifest", [body])
 }
 
 impl ModuleEntry {

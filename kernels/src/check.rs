@@ -70,7 +70,7 @@ impl Case {
     /// [`Mismatch`] beyond the kernel's tolerance, or where one of them is not finite and the other is.
     pub fn compare(&self, operand: &Operand, out: &[u8], reference: &[u8]) -> Result<Distance, Mismatch> {
         let tolerance = self.key.kernel().tolerance(operand);
-        let distance = distance(operand.dtype, out, reference);
+        let distance = distance(operand.dtype, out, reference, tolerance.absolute);
         if distance.norm <= tolerance.norm && distance.element <= tolerance.element {
             Ok(distance)
         } else {
@@ -108,14 +108,14 @@ pub struct Mismatch {
     pub tolerance: Tolerance,
 }
 
-fn distance(dtype: Dtype, out: &[u8], reference: &[u8]) -> Distance {
+fn distance(dtype: Dtype, out: &[u8], reference: &[u8], absolute: f64) -> Distance {
     assert_eq!(out.len(), reference.len());
     let (out, reference) = (floats(dtype, out), floats(dtype, reference));
     let mut result = Distance { norm: 0.0, element: 0.0, index: 0 };
     let (mut square, mut reference_square, mut largest, mut worst) = (0.0, 0.0, 0.0f64, 0.0f64);
     for (index, (a, b)) in out.iter().zip(&reference).enumerate() {
         // NaN where the reference has NaN is agreement; anything else that is not finite is not.
-        if a.is_nan() && b.is_nan() || a == b {
+        if a.is_nan() && b.is_nan() || a == b || (a - b).abs() <= absolute {
             largest = if b.is_finite() { largest.max(b.abs()) } else { largest };
             reference_square += if b.is_finite() { b * b } else { 0.0 };
             continue;
@@ -223,17 +223,19 @@ mod tests {
     #[test]
     fn distance_sees_poison_left_behind() {
         let poisoned = f32::from_bits(0xFFFF_FFFF);
-        let far = distance(Dtype::F32, &bytes(&[1.0, poisoned]), &bytes(&[1.0, 2.0]));
+        let far = distance(Dtype::F32, &bytes(&[1.0, poisoned]), &bytes(&[1.0, 2.0]), 0.0);
         assert_eq!(far, Distance { norm: f64::INFINITY, element: f64::INFINITY, index: 1 });
-        let same = distance(Dtype::F32, &bytes(&[1.0, poisoned]), &bytes(&[1.0, poisoned]));
+        let same = distance(Dtype::F32, &bytes(&[1.0, poisoned]), &bytes(&[1.0, poisoned]), 0.0);
         assert_eq!((same.norm, same.element), (0.0, 0.0));
     }
 
     #[test]
     fn distance_is_relative_to_the_reference() {
-        let off = distance(Dtype::F32, &bytes(&[3.0, 4.5]), &bytes(&[3.0, 4.0]));
+        let off = distance(Dtype::F32, &bytes(&[3.0, 4.5]), &bytes(&[3.0, 4.0]), 0.0);
         assert_eq!((off.norm, off.element, off.index), (0.1, 0.125, 1));
-        let from_zero = distance(Dtype::F32, &bytes(&[1.0]), &bytes(&[0.0]));
+        let from_zero = distance(Dtype::F32, &bytes(&[1.0]), &bytes(&[0.0]), 0.0);
         assert_eq!(from_zero.norm, f64::INFINITY);
+        let within = distance(Dtype::F32, &bytes(&[1e-7]), &bytes(&[0.0]), 1e-6);
+        assert_eq!(within.norm, 0.0);
     }
 }

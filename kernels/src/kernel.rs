@@ -196,15 +196,17 @@ pub struct Tolerance {
     pub norm: f64,
     /// Largest |out − ref| of one element, as a share of the largest |ref|.
     pub element: f64,
+    /// Differences up to this are none: for values that are themselves differences of larger ones.
+    pub absolute: f64,
 }
 
 impl Tolerance {
     /// What rounding explains for outputs of this dtype computed in f32.
     pub fn of(dtype: Dtype) -> Self {
         match dtype {
-            Dtype::Bf16 => Self { norm: 4e-3, element: 1e-2 },
-            Dtype::F32 => Self { norm: 2e-6, element: 1e-5 },
-            Dtype::U32 => Self { norm: 0.0, element: 0.0 },
+            Dtype::Bf16 => Self { norm: 4e-3, element: 1e-2, absolute: 0.0 },
+            Dtype::F32 => Self { norm: 2e-6, element: 1e-5, absolute: 0.0 },
+            Dtype::U32 => Self { norm: 0.0, element: 0.0, absolute: 0.0 },
         }
     }
 }
@@ -296,7 +298,8 @@ impl<K: Kernel> AnyKernel for K {
 
     fn defines(&self, variant: Variant) -> Vec<(String, String)> {
         let key = self.fields().into_iter().map(|field| (format!("KEY_{}", field.name.to_uppercase()), field.define));
-        let built = variant.0.iter().map(|(name, value)| (format!("VARIANT_{}", name.to_uppercase()), value.to_string()));
+        let built =
+            variant.0.iter().map(|(name, value)| (format!("VARIANT_{}", name.to_uppercase()), value.to_string()));
         let entry = ("ENTRY".to_owned(), AnyKernel::entry(self, variant));
         key.chain(built).chain([entry]).collect()
     }

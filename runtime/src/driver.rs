@@ -1,5 +1,7 @@
 //! What the runtime asks of a GPU, real or simulated.
 
+use std::time::Instant;
+
 use precast_fatbins::Module;
 use precast_kernels::{Arch, Geometry, Key};
 
@@ -45,6 +47,16 @@ pub struct GraphId(pub(crate) usize);
 /// A read under way.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Ticket(pub(crate) usize);
+
+/// Bytes read from the device.
+#[derive(Clone, Debug)]
+pub struct Arrived {
+    /// The bytes.
+    pub bytes: Vec<u8>,
+    /// When they were there, as far as the host knows: a device that works alongside the host is known to
+    /// be done when it is waited for, one that works inside the call that asked was done then.
+    pub at: Instant,
+}
 
 /// A launch with real addresses.
 #[derive(Clone, Debug)]
@@ -128,6 +140,12 @@ pub trait Driver {
     /// [`DriverError::OutOfMemory`].
     fn allocate(&mut self, bytes: u64) -> Result<u64, DriverError>;
 
+    /// Device memory free now, bytes.
+    ///
+    /// # Errors
+    /// [`DriverError`] of the driver.
+    fn free_bytes(&self) -> Result<u64, DriverError>;
+
     /// Takes the pinned host memory that [`Driver::write`] and [`Driver::read`] go through; each moves at
     /// most `bytes` at once.
     ///
@@ -163,7 +181,7 @@ pub trait Driver {
     ///
     /// # Errors
     /// [`DriverError`] of the driver, of this or earlier work.
-    fn wait(&mut self, ticket: Ticket) -> Result<Vec<u8>, DriverError>;
+    fn wait(&mut self, ticket: Ticket) -> Result<Arrived, DriverError>;
 }
 
 impl<D: Driver + ?Sized> Driver for Box<D> {
@@ -178,6 +196,9 @@ impl<D: Driver + ?Sized> Driver for Box<D> {
     }
     fn allocate(&mut self, bytes: u64) -> Result<u64, DriverError> {
         (**self).allocate(bytes)
+    }
+    fn free_bytes(&self) -> Result<u64, DriverError> {
+        (**self).free_bytes()
     }
     fn stage(&mut self, bytes: u64) -> Result<(), DriverError> {
         (**self).stage(bytes)
@@ -194,7 +215,7 @@ impl<D: Driver + ?Sized> Driver for Box<D> {
     fn read(&mut self, address: u64, bytes: u64) -> Result<Ticket, DriverError> {
         (**self).read(address, bytes)
     }
-    fn wait(&mut self, ticket: Ticket) -> Result<Vec<u8>, DriverError> {
+    fn wait(&mut self, ticket: Ticket) -> Result<Arrived, DriverError> {
         (**self).wait(ticket)
     }
 }

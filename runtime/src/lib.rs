@@ -10,6 +10,6 @@ mod sealed;
 pub mod selftest;
 pub mod sim;
 
-pub use driver::{Bound, Device, Driver, DriverError, GraphId, KernelId, Ticket};
+pub use driver::{Arrived, Bound, Device, Driver, DriverError, GraphId, KernelId, Ticket};
 pub use loading::{Coverage, LoadError, Loading, Placement};
 pub use sealed::Sealed;

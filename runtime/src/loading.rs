@@ -48,7 +48,9 @@ pub enum LoadError {
     #[error(transparent)]
     Bundle(#[from] BundleError),
     /// No architecture of the project runs on this device.
-    #[error("{device} has compute capability {major}.{minor}: supported are 8.9 (sm_89), 9.0 (sm_90) and 12.1 (sm_121)")]
+    #[error(
+        "{device} has compute capability {major}.{minor}: supported are 8.9 (sm_89), 9.0 (sm_90) and 12.1 (sm_121)"
+    )]
     Unsupported {
         /// Its name.
         device: String,
@@ -91,7 +93,10 @@ impl fmt::Display for Coverage {
         let models: Vec<String> = models.iter().map(|model| format!("--model {model}")).collect();
         let feature = arch.feature().unwrap_or("sm_89");
         let models = models.join(" ");
-        write!(f, "Build them with: precast-aot build {models} --arch {feature} --out run.bundle\nand add to this command: --bundle run.bundle")
+        write!(
+            f,
+            "Build them with: precast-aot build {models} --arch {feature} --out run.bundle\nand add to this command: --bundle run.bundle"
+        )
     }
 }
 
@@ -119,7 +124,8 @@ impl<D: Driver> Loading<D> {
         let missing: Vec<KeyVariant> =
             needed.iter().filter(|pair| !modules.iter().any(|module| module.pair == **pair)).cloned().collect();
         if !missing.is_empty() {
-            let models = models.to_vec();
+            let mut models = models.to_vec();
+            models.dedup();
             return Err(LoadError::Missing(Coverage { arch, needed: needed.len(), missing, models }));
         }
         for module in modules.iter().filter(|module| needed.contains(&module.pair)) {

@@ -2,7 +2,7 @@
 
 use precast_plan::Tensor;
 
-use crate::driver::{Device, Driver, DriverError, GraphId, Ticket};
+use crate::driver::{Arrived, Device, Driver, DriverError, GraphId, Ticket};
 
 /// A bound plan that launches and cannot load.
 pub struct Sealed<D: Driver> {
@@ -14,12 +14,7 @@ pub struct Sealed<D: Driver> {
 }
 
 impl<D: Driver> Sealed<D> {
-    pub(crate) fn new(
-        driver: D,
-        addresses: Vec<u64>,
-        graphs: Vec<(&'static str, GraphId)>,
-        stage_bytes: u64,
-    ) -> Self {
+    pub(crate) fn new(driver: D, addresses: Vec<u64>, graphs: Vec<(&'static str, GraphId)>, stage_bytes: u64) -> Self {
         let loads = driver.loads();
         Self { driver, addresses, graphs, stage_bytes, loads }
     }
@@ -32,6 +27,14 @@ impl<D: Driver> Sealed<D> {
     /// Modules loaded: all of them before the seal.
     pub fn loads(&self) -> u64 {
         self.loads
+    }
+
+    /// Device memory free now, bytes.
+    ///
+    /// # Errors
+    /// [`DriverError`] of the driver.
+    pub fn free_bytes(&self) -> Result<u64, DriverError> {
+        self.driver.free_bytes()
     }
 
     fn address(&self, tensor: Tensor) -> u64 {
@@ -82,7 +85,7 @@ impl<D: Driver> Sealed<D> {
         while done < bytes {
             let part = (bytes - done).min(self.stage_bytes);
             let ticket = self.driver.read(start + done, part)?;
-            all.extend(self.driver.wait(ticket)?);
+            all.extend(self.driver.wait(ticket)?.bytes);
             done += part;
         }
         Ok(all)
@@ -101,7 +104,7 @@ impl<D: Driver> Sealed<D> {
     ///
     /// # Errors
     /// [`DriverError`] of this or earlier work.
-    pub fn wait(&mut self, ticket: Ticket) -> Result<Vec<u8>, DriverError> {
+    pub fn wait(&mut self, ticket: Ticket) -> Result<Arrived, DriverError> {
         self.driver.wait(ticket)
     }
 }

@@ -131,7 +131,7 @@ pub fn selftest<D: Driver>(
         while (after.len() as u64) < layout.bytes {
             let done = after.len() as u64;
             let ticket = driver.read(base + done, (layout.bytes - done).min(STAGE_BYTES))?;
-            after.extend(driver.wait(ticket)?);
+            after.extend(driver.wait(ticket)?.bytes);
         }
         let result = examine(&pair, &case, &layout, &after);
         report(Outcome { pair, sample, result });

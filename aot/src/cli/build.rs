@@ -6,8 +6,8 @@ use std::time::Instant;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use precast_aot::cache::Cache;
-use precast_aot::{Request, files, toolchain};
-use precast_fatbins::Digest;
+use precast_aot::{Request, home, toolchain};
+use precast_fatbins::{Digest, say};
 use precast_kernels::Arch;
 
 use super::{Archs, Failure, Models, write};
@@ -34,7 +34,7 @@ pub struct Arguments {
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let started = Instant::now();
-    let home = files::home();
+    let home = home::directory();
     let request = Request { models: arguments.models.find()?, archs: arguments.archs.arch.clone() };
     // The simulated GPU's rows need no compiler, but a bundle of them alone is still a bundle.
     let nvrtc = toolchain::nvrtc(arguments.nvrtc.as_deref(), &home)?;
@@ -54,7 +54,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     write(&arguments.out, &bundle)?;
     let count = |arch: &Arch| built.manifest.modules.iter().filter(|module| module.arch == arch.name()).count();
     let archs: Vec<String> = request.archs.iter().map(|arch| format!("{} {arch}", count(arch))).collect();
-    println!(
+    say!(
         "{}: {} kernels for {}, {} bytes, {}; compiled {} in {:.1} s with {}",
         arguments.out.display(),
         archs.join(" + "),

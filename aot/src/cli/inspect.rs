@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use precast_fatbins::{Bundle, Manifest};
+use precast_fatbins::{Bundle, Manifest, say};
 
 use super::{Failure, print_json, read};
 
@@ -24,12 +24,12 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         print_json(&json(&bundle));
     } else {
         let archs: Vec<String> = bundle.archs().iter().map(ToString::to_string).collect();
-        println!("manifest   {}", bundle.digest());
-        println!("compiler   {}", bundle.manifest().compiler);
-        println!("options    {}", bundle.manifest().options.join(" "));
-        println!("models     {}", bundle.manifest().models.join(", "));
-        println!("archs      {}", archs.join(", "));
-        print!("{}", table(bundle.manifest()));
+        say!("manifest   {}", bundle.digest());
+        say!("compiler   {}", bundle.manifest().compiler);
+        say!("options    {}", bundle.manifest().options.join(" "));
+        say!("models     {}", bundle.manifest().models.join(", "));
+        say!("archs      {}", archs.join(", "));
+        say!("{}", table(bundle.manifest()));
     }
     Ok(())
 }

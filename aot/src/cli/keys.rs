@@ -4,6 +4,7 @@ use clap::Args;
 use precast_aot::Request;
 
 use super::{Archs, Failure, Models, print_json};
+use precast_fatbins::say;
 
 #[derive(Args)]
 pub struct Arguments {
@@ -27,13 +28,12 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         })
         .collect();
     if arguments.json {
-        let objects = rows.iter().map(|(key, variant, arch)| {
-            serde_json::json!({ "key": key, "variant": variant, "arch": arch })
-        });
+        let objects =
+            rows.iter().map(|(key, variant, arch)| serde_json::json!({ "key": key, "variant": variant, "arch": arch }));
         print_json(&objects.collect::<Vec<_>>());
     } else {
         for (key, variant, arch) in &rows {
-            println!("{arch:<7} {key}[{variant}]");
+            say!("{arch:<7} {key}[{variant}]");
         }
     }
     Ok(())

@@ -9,10 +9,9 @@ mod verify;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
-use precast_aot::files;
 use precast_aot::models::{Model, ModelError};
 use precast_aot::toolchain::LocateError;
-use precast_fatbins::BundleError;
+use precast_fatbins::{BundleError, files, say};
 use precast_kernels::Arch;
 
 /// Compile every kernel a model needs, ahead of time, into one bundle.
@@ -129,5 +128,5 @@ fn write(path: &std::path::Path, bytes: &[u8]) -> Result<(), Failure> {
 
 /// Prints JSON for programs.
 fn print_json(value: &impl serde::Serialize) {
-    println!("{}", serde_json::to_string_pretty(value).expect("plain data serialises"));
+    say!("{}", serde_json::to_string_pretty(value).expect("plain data serialises"));
 }

@@ -1,10 +1,11 @@
 //! `precast-aot toolchain`
 
 use clap::{Args, Subcommand};
+use precast_aot::home;
 use precast_aot::toolchain::{self, pins, wheels};
-use precast_aot::files;
 
 use super::Failure;
+use precast_fatbins::say;
 
 #[derive(Args)]
 pub struct Arguments {
@@ -25,7 +26,7 @@ enum Command {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let home = files::home();
+    let home = home::directory();
     match arguments.command {
         Command::Install { tools } => {
             let pins: &[&'static pins::Pin] = if tools {
@@ -35,13 +36,13 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             };
             for pin in pins {
                 for path in wheels::install(pin, &home)? {
-                    println!("{} {}: {} ({})", pin.package, pin.version, path.display(), pin.purpose);
+                    say!("{} {}: {} ({})", pin.package, pin.version, path.display(), pin.purpose);
                 }
             }
         }
         Command::Which => {
             let nvrtc = toolchain::nvrtc(None, &home)?;
-            println!("{} at {}", nvrtc.compiler(), nvrtc.path().display());
+            say!("{} at {}", nvrtc.compiler(), nvrtc.path().display());
         }
     }
     Ok(())

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use precast_fatbins::Bundle;
+use precast_fatbins::{Bundle, say};
 
 use super::{Failure, read};
 
@@ -19,7 +19,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let failure = |error| Failure::Bundle { path: path.clone(), error };
     let bundle = Bundle::read(&bytes).map_err(failure)?;
     bundle.verify().map_err(failure)?;
-    println!(
+    say!(
         "{}: {} modules verified, manifest {}, {}",
         path.display(),
         bundle.manifest().modules.len(),

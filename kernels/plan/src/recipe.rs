@@ -110,7 +110,9 @@ pub enum PlanError {
         student: u32,
     },
     /// No tokens, or more than an index can count.
-    #[error("batch_size {batch} x seq_len {seq_len} is not between 1 and 2^22 tokens: change --batch-size or --seq-len")]
+    #[error(
+        "batch_size {batch} x seq_len {seq_len} is not between 1 and 2^22 tokens: change --batch-size or --seq-len"
+    )]
     Tokens {
         /// Sequences.
         batch: u32,

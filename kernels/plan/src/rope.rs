@@ -13,8 +13,7 @@ pub struct RopeTables {
 /// as Hugging Face computes them, cosine and sine exact to their last bit.
 pub fn tables(theta: f32, head_dim: u32, seq_len: u32) -> RopeTables {
     let half = head_dim / 2;
-    let frequencies: Vec<f32> =
-        (0..half).map(|i| 1.0 / theta.powf((2 * i) as f32 / head_dim as f32)).collect();
+    let frequencies: Vec<f32> = (0..half).map(|i| 1.0 / theta.powf((2 * i) as f32 / head_dim as f32)).collect();
     let angles = (0..seq_len).flat_map(|position| frequencies.iter().map(move |f| f64::from(position as f32 * f)));
     let (cos, sin) = angles.map(|angle| (angle.cos() as f32, angle.sin() as f32)).unzip();
     RopeTables { cos, sin }

@@ -19,8 +19,10 @@ use crate::parameters::Parameters;
 use crate::plan::{Builder, Plan, Tensor};
 use crate::recipe::{PlanError, Precision, Recipe, check_tokens};
 
-/// Once, after the weights are there: clear the optimizer's state, make the working copy.
-pub const SETUP: &str = "setup";
+/// Once, before the weights come: zeros in everything the optimizer keeps, padding included.
+pub const CLEAR: &str = "clear";
+/// Once, after the weights have come: the student's weights in the precision of the run.
+pub const CAST: &str = "cast";
 /// Forward and backward of one micro-batch.
 pub const MICRO: &str = "micro";
 /// Norm, clip and AdamW.
@@ -32,7 +34,7 @@ const BLOCK_WORDS: u64 = 16;
 /// A plan for distillation, and the buffers its host side writes and reads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrainingPlan {
-    /// The plan, with the phases [`SETUP`], [`MICRO`] and [`UPDATE`].
+    /// The plan, with the phases [`CLEAR`], [`CAST`], [`MICRO`] and [`UPDATE`].
     pub plan: Plan,
     /// Layout of the teacher's weights.
     pub teacher_parameters: Parameters,
@@ -117,27 +119,24 @@ impl TrainingPlan {
             Precision::Bf16 => (Category::MasterWeights, true),
         };
         let master = b.persistent("student.master", master_category, Dtype::F32, elems);
-        let weights = if working_copy {
-            b.persistent("student.weights", Category::StudentWeights, dtype, elems)
-        } else {
-            master
-        };
+        let weights =
+            if working_copy { b.persistent("student.weights", Category::StudentWeights, dtype, elems) } else { master };
         let grad = b.persistent("student.grad", Category::Gradients, Dtype::F32, elems);
         let m = b.persistent("student.m", Category::Moments, Dtype::F32, elems);
         let v = b.persistent("student.v", Category::Moments, Dtype::F32, elems);
         let inputs = MicroInputs::new(b, recipe.tokens());
         let update = b.persistent("update", Category::Inputs, Dtype::U32, size_of::<update_scalars>() as u64 / 4);
         let metrics = b.persistent("metrics", Category::Inputs, Dtype::F32, size_of::<step_metrics>() as u64 / 4);
-        let teacher =
-            Model::new(b, "teacher", (teacher_config, &teacher_parameters), teacher_weights, shape);
+        let teacher = Model::new(b, "teacher", (teacher_config, &teacher_parameters), teacher_weights, shape);
         let student = Model::new(b, "student", (student_config, &student_parameters), weights, shape);
         let rope = [(teacher.cos, teacher.sin), (student.cos, student.sin)];
 
-        b.phase(SETUP);
-        for (label, state) in [("clear.grad", grad), ("clear.m", m), ("clear.v", v)] {
+        b.phase(CLEAR);
+        for (label, state) in [("clear.master", master), ("clear.grad", grad), ("clear.m", m), ("clear.v", v)] {
             let params = fill_params { micro: 0, y: state.address(), n: elems, value: 0.0, reserved: 0 };
             b.launch(label, Fill { first: false }, &params);
         }
+        b.phase(CAST);
         if working_copy {
             let params = cast_params { x: master.address(), y: weights.address(), n: elems };
             b.launch("student.weights", Cast { from: Dtype::F32, to: dtype }, &params);
@@ -160,7 +159,13 @@ impl TrainingPlan {
         student.backward(b, &gradients, &student_activations, dhidden, sorted);
 
         b.phase(UPDATE);
-        optimizer(b, &student_parameters, recipe, [grad, master, m, v, update, metrics], working_copy.then_some(weights));
+        optimizer(
+            b,
+            &student_parameters,
+            recipe,
+            [grad, master, m, v, update, metrics],
+            working_copy.then_some(weights),
+        );
         Ok(Self {
             plan: std::mem::replace(b, Builder::new(arch)).finish(),
             teacher_parameters,

@@ -145,11 +145,9 @@ pub(super) fn bwd(key: AttentionBwd, p: &attention_bwd_params, views: &mut Views
                     probabilities(&mut probability, keys, first, p.scale, |row| lse[row]);
                     let mut dscore = vec![0.0; rows * keys];
                     matmul(&mut dscore, keys, d_o, v.t(), false, false);
-                    for row in 0..rows {
-                        let of_row = row * keys..(row + 1) * keys;
-                        for (ds, p) in dscore[of_row.clone()].iter_mut().zip(&probability[of_row]) {
-                            *ds = p * (*ds - delta[row]);
-                        }
+                    let by_row = dscore.chunks_mut(keys).zip(probability.chunks(keys)).zip(delta);
+                    for ((dscore, probability), delta) in by_row {
+                        dscore.iter_mut().zip(probability).for_each(|(ds, p)| *ds = p * (*ds - delta));
                     }
                     round_all(key.x, &mut probability);
                     round_all(key.x, &mut dscore);

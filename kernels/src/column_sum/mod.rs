@@ -58,9 +58,7 @@ impl Kernel for ColumnSumPartial {
     }
 
     fn samples(&self) -> Vec<Self::Params> {
-        [(1, 3, 4), (29, 131, 8)]
-            .map(|(rows, n, group)| Self::Params { rows, n, group, ..Default::default() })
-            .into()
+        [(1, 3, 4), (29, 131, 8)].map(|(rows, n, group)| Self::Params { rows, n, group, ..Default::default() }).into()
     }
 }
 

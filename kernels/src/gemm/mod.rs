@@ -56,7 +56,7 @@ fn tiles(variant: Variant, rows: u32, columns: u32) -> Geometry {
 /// elements worse than the norm.
 fn tolerance(operand: &Operand) -> Tolerance {
     match operand.dtype {
-        Dtype::F32 => Tolerance { norm: 4e-6, element: 2e-5 },
+        Dtype::F32 => Tolerance { norm: 4e-6, element: 2e-5, absolute: 0.0 },
         dtype => Tolerance::of(dtype),
     }
 }

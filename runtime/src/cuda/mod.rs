@@ -11,7 +11,7 @@ use std::ffi::{CString, c_void};
 use cudarc::driver::sys;
 use precast_fatbins::Module;
 
-use crate::driver::{Bound, Device, Driver, DriverError, GraphId, KernelId, Ticket};
+use crate::driver::{Arrived, Bound, Device, Driver, DriverError, GraphId, KernelId, Ticket};
 use call::check;
 use stage::Stage;
 
@@ -157,14 +157,18 @@ impl Driver for Cuda {
         // SAFETY: writes one address.
         let result = unsafe { sys::cuMemAlloc_v2(&mut address, bytes as usize) };
         if result == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY {
-            let (mut free, mut total) = (0, 0);
-            // SAFETY: writes two integers.
-            check("cuMemGetInfo", unsafe { sys::cuMemGetInfo_v2(&mut free, &mut total) })?;
-            return Err(DriverError::OutOfMemory { asked: bytes, free: free as u64 });
+            return Err(DriverError::OutOfMemory { asked: bytes, free: self.free_bytes()? });
         }
         check("cuMemAlloc", result)?;
         self.memory.push(address);
         Ok(address)
+    }
+
+    fn free_bytes(&self) -> Result<u64, DriverError> {
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: writes two integers.
+        check("cuMemGetInfo", unsafe { sys::cuMemGetInfo_v2(&mut free, &mut total) })?;
+        Ok(free as u64)
     }
 
     fn stage(&mut self, bytes: u64) -> Result<(), DriverError> {
@@ -237,7 +241,7 @@ impl Driver for Cuda {
         self.stage().read(stream, address, bytes as usize).map(Ticket)
     }
 
-    fn wait(&mut self, ticket: Ticket) -> Result<Vec<u8>, DriverError> {
+    fn wait(&mut self, ticket: Ticket) -> Result<Arrived, DriverError> {
         self.stage().wait(ticket.0)
     }
 }

@@ -2,11 +2,12 @@
 
 use std::ffi::c_void;
 use std::ptr::{NonNull, null_mut};
+use std::time::Instant;
 
 use cudarc::driver::sys;
 
 use super::call::check;
-use crate::driver::DriverError;
+use crate::driver::{Arrived, DriverError};
 
 /// Slots for copies to the device, used in turn.
 const WRITE_SLOTS: usize = 4;
@@ -45,7 +46,12 @@ impl Stage {
     }
 
     pub fn write(&mut self, stream: sys::CUstream, address: u64, bytes: &[u8]) -> Result<(), DriverError> {
-        assert!(bytes.len() <= self.slot_bytes, "a copy of {} bytes through a slot of {}", bytes.len(), self.slot_bytes);
+        assert!(
+            bytes.len() <= self.slot_bytes,
+            "a copy of {} bytes through a slot of {}",
+            bytes.len(),
+            self.slot_bytes
+        );
         let slot = &self.slots[self.next_write];
         self.next_write = (self.next_write + 1) % WRITE_SLOTS;
         // SAFETY: the event has passed, so nothing reads the slot; it holds at least bytes.len() bytes; the
@@ -74,13 +80,14 @@ impl Stage {
         Ok(index)
     }
 
-    pub fn wait(&mut self, index: usize) -> Result<Vec<u8>, DriverError> {
+    pub fn wait(&mut self, index: usize) -> Result<Arrived, DriverError> {
         let slot = &mut self.slots[index];
         let bytes = slot.pending.take().expect("a ticket is waited for once");
         // SAFETY: once the event has passed the copy is complete, and it wrote `bytes` bytes.
         unsafe {
             check("cuEventSynchronize", sys::cuEventSynchronize(slot.event))?;
-            Ok(std::slice::from_raw_parts(slot.memory.as_ptr().cast::<u8>(), bytes).to_vec())
+            let bytes = std::slice::from_raw_parts(slot.memory.as_ptr().cast::<u8>(), bytes).to_vec();
+            Ok(Arrived { bytes, at: Instant::now() })
         }
     }
 }

@@ -132,7 +132,8 @@ mod tests {
         let write = operand("y", 8, Access::Write, 8);
         let result = |memory: &mut Memory, addresses| {
             memory.views(&[read, write], &params(addresses)).map(|_| ()).map_err(|reason| {
-                reason.split("0x").next().unwrap_or_default().to_owned() + reason.rsplit(", ").next().unwrap_or_default()
+                reason.split("0x").next().unwrap_or_default().to_owned()
+                    + reason.rsplit(", ").next().unwrap_or_default()
             })
         };
         assert_eq!(result(&mut memory, [a, b]), Ok(()));
@@ -148,7 +149,10 @@ mod tests {
     fn reads_may_overlap() {
         let mut memory = Memory::default();
         let a = memory.allocate(64);
-        memory.slice_mut(a, 64).unwrap().copy_from_slice(bytemuck::cast_slice(&std::array::from_fn::<f32, 16, _>(|i| i as f32)));
+        memory
+            .slice_mut(a, 64)
+            .unwrap()
+            .copy_from_slice(bytemuck::cast_slice(&std::array::from_fn::<f32, 16, _>(|i| i as f32)));
         let operands = [operand("x", 0, Access::Read, 8), operand("y", 8, Access::Read, 8)];
         let mut views = memory.views(&operands, &params([a, a + 16])).unwrap();
         assert_eq!(views.read::<f32>("x")[7], 7.0);

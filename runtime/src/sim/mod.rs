@@ -6,10 +6,12 @@
 
 mod memory;
 
+use std::time::Instant;
+
 use precast_fatbins::Module;
 use precast_kernels::{Arch, Key};
 
-use crate::driver::{Bound, Device, Driver, DriverError, GraphId, KernelId, Ticket};
+use crate::driver::{Arrived, Bound, Device, Driver, DriverError, GraphId, KernelId, Ticket};
 use memory::Memory;
 
 /// Faults the simulated GPU models.
@@ -31,7 +33,7 @@ pub struct Sim {
     memory: Memory,
     kernels: Vec<(Key, u32)>,
     graphs: Vec<Vec<Bound>>,
-    reads: Vec<Option<Vec<u8>>>,
+    reads: Vec<Option<Arrived>>,
     launches: u64,
     poisoned: bool,
 }
@@ -84,7 +86,10 @@ impl Sim {
         }
         let geometry = bound.geometry;
         let threads: u32 = geometry.block.iter().product();
-        if geometry.grid.contains(&0) || geometry.grid[1].max(geometry.grid[2]) > 0xFFFF || !(1..=1024).contains(&threads) {
+        if geometry.grid.contains(&0)
+            || geometry.grid[1].max(geometry.grid[2]) > 0xFFFF
+            || !(1..=1024).contains(&threads)
+        {
             return refuse(format!("grid {:?} x block {:?} cannot be launched", geometry.grid, geometry.block));
         }
         if geometry.shared_bytes > Arch::Sim.shared_bytes_per_block() {
@@ -126,11 +131,15 @@ impl Driver for Sim {
 
     fn allocate(&mut self, bytes: u64) -> Result<u64, DriverError> {
         self.check("cuMemAlloc")?;
-        let free = self.device.free_bytes.saturating_sub(self.memory.bytes());
+        let free = self.free_bytes()?;
         if bytes > free {
             return Err(DriverError::OutOfMemory { asked: bytes, free });
         }
         Ok(self.memory.allocate(bytes))
+    }
+
+    fn free_bytes(&self) -> Result<u64, DriverError> {
+        Ok(self.device.free_bytes.saturating_sub(self.memory.bytes()))
     }
 
     fn stage(&mut self, _bytes: u64) -> Result<(), DriverError> {
@@ -167,18 +176,18 @@ impl Driver for Sim {
         let Some(source) = self.memory.slice_mut(address, bytes) else {
             return Err(error("cuMemcpyDtoHAsync", 1, "CUDA_ERROR_INVALID_VALUE", ""));
         };
-        let content = source.to_vec();
+        let arrived = Arrived { bytes: source.to_vec(), at: Instant::now() };
         let slot = self.reads.iter().position(Option::is_none).unwrap_or_else(|| {
             self.reads.push(None);
             self.reads.len() - 1
         });
-        self.reads[slot] = Some(content);
+        self.reads[slot] = Some(arrived);
         Ok(Ticket(slot))
     }
 
-    fn wait(&mut self, ticket: Ticket) -> Result<Vec<u8>, DriverError> {
+    fn wait(&mut self, ticket: Ticket) -> Result<Arrived, DriverError> {
         self.check("cuEventSynchronize")?;
-        Ok(self.reads[ticket.0].take().unwrap_or_default())
+        Ok(self.reads[ticket.0].take().expect("a ticket is waited for once"))
     }
 }
 

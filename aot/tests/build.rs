@@ -1,0 +1,163 @@
+//! Models to bundles with the real compiler: `cargo xtask test` installs it.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::process::Command;
+
+use precast_aot::build::module_budget;
+use precast_aot::cache::Cache;
+use precast_aot::compile::{CompileError, Task};
+use precast_aot::{Arch, BuildError, Built, Model, Nvrtc, Request, build, home, toolchain};
+use precast_fatbins::Bundle;
+use precast_kernels::host::Views;
+use precast_kernels::kernel::{Geometry, Kernel, Operand, Source};
+use precast_kernels::{Key, Variant, key};
+use precast_plan::KeyVariant;
+
+fn nvrtc() -> Nvrtc {
+    toolchain::nvrtc(None, &home::directory()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// The shared cache: what `cargo build --features ...` has compiled is not compiled again.
+fn cache() -> Cache {
+    Cache::at(home::directory().join("cache"))
+}
+
+fn tiny() -> Model {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/models/tiny.json");
+    Model::find(path.to_str().unwrap()).unwrap()
+}
+
+fn request(archs: &[Arch]) -> Request {
+    Request { models: vec![tiny()], archs: archs.to_vec() }
+}
+
+fn built(request: &Request, cache: &Cache) -> Built {
+    build(request, &nvrtc(), cache, &|_, _| {}).unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn a_bundle_verifies_and_a_second_build_compiles_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = Cache::at(dir.path().to_owned());
+    let request = request(&[Arch::Sm89, Arch::Sm121]);
+    let first = built(&request, &cache);
+    assert_eq!(first.compiled, request.tasks().len());
+    let bytes = first.encode();
+    Bundle::read(&bytes).unwrap().verify().unwrap();
+    let second = built(&request, &cache);
+    assert_eq!(second.compiled, 0);
+    assert!(second.encode() == bytes);
+    // Neither cache nor threads show in the bytes.
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
+    let alone = pool.install(|| built(&request, &Cache::none()));
+    assert!(alone.encode() == bytes);
+}
+
+#[test]
+fn every_kernel_of_every_built_in_model_stays_within_its_budget() {
+    let request = Request { models: Model::built_in(), archs: Arch::GPUS.to_vec() };
+    let built = built(&request, &cache());
+    let over: Vec<String> = built.manifest.modules.iter().filter_map(|module| module_budget(module).err()).collect();
+    assert!(over.is_empty(), "{}", over.join("\n"));
+    // A key that one architecture has and another lacks is a kernel missing somewhere.
+    let of = |arch: Arch| -> BTreeSet<&str> {
+        let modules = built.manifest.modules.iter().filter(|module| module.arch == arch.name());
+        modules.map(|module| module.key.as_str()).collect()
+    };
+    for arch in [Arch::Sm89, Arch::Sm90a, Arch::Sm121] {
+        assert_eq!(of(arch), of(Arch::Sim), "{arch}");
+    }
+}
+
+key! {
+    /// A kernel whose source is wrong.
+    pub struct Broken = "test.broken" { h: u32 }
+}
+
+impl Kernel for Broken {
+    type Params = precast_kernels::abi::cast_params;
+    const SOURCE: Source = Source {
+        path: "broken/broken.cu",
+        text: "#include \"device.cuh\"\n\nextern \"C\" __global__ void ENTRY() {\n    undefined_name = KEY_H;\n}\n",
+        headers: &[],
+    };
+    fn variants(&self, _arch: Arch) -> &'static [Variant] {
+        &[Variant(&[("threads", 32)])]
+    }
+    fn geometry(&self, variant: Variant, _params: &Self::Params) -> Geometry {
+        Geometry::linear(1, variant.threads())
+    }
+    fn operands(&self, _params: &Self::Params) -> Vec<Operand> {
+        Vec::new()
+    }
+    fn host(&self, _params: &Self::Params, _views: &mut Views<'_>) {}
+    fn samples(&self) -> Vec<Self::Params> {
+        Vec::new()
+    }
+}
+
+#[test]
+fn a_compile_error_shows_the_key_the_line_and_the_log() {
+    let key = Key::new(Broken { h: 7 });
+    let variant = key.kernel().variants(Arch::Sm89)[0];
+    let task = Task { pair: KeyVariant { key, variant }, arch: Arch::Sm89 };
+    let error = task.compile(&nvrtc()).unwrap_err();
+    assert!(matches!(error, CompileError::Source { .. }));
+    insta::assert_snapshot!(BuildError::Compile(vec![error]));
+}
+
+#[test]
+fn one_changed_source_is_another_cubin_and_no_other() {
+    let tasks = request(&[Arch::Sm89]).tasks();
+    let digests: BTreeSet<String> = tasks.iter().map(|task| task.source_digest().to_string()).collect();
+    assert_eq!(digests.len(), tasks.len(), "two tasks share a digest");
+    let compilers = ["NVRTC 13.0 (V13.0.88)", "NVRTC 13.0 (V13.0.89)"];
+    assert_ne!(tasks[0].cache_key(compilers[0]), tasks[0].cache_key(compilers[1]));
+}
+
+fn program() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_precast-aot"))
+}
+
+#[test]
+fn the_program_builds_verifies_and_inspects() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("tiny.bundle");
+    let model = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/models/tiny.json");
+    let run = |command: &mut Command| {
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let printed =
+        run(program().args(["build", "--arch", "sm_90,sm_121", "--out"]).arg(&out).arg("--model").arg(&model));
+    assert!(printed.contains("sm_90a") && printed.contains("for tiny"), "{printed}");
+    assert!(run(program().arg("verify").arg(&out)).contains("modules verified"));
+    let json: serde_json::Value = serde_json::from_str(&run(program().args(["inspect", "--json"]).arg(&out))).unwrap();
+    let keys = run(program().args(["keys", "--arch", "sm_90,sm_121", "--model"]).arg(&model));
+    let with_code = json["modules"].as_array().unwrap().iter().filter(|module| !module["code"].is_null()).count();
+    assert_eq!(with_code, keys.lines().count());
+    // A damaged file ends with exit code 3 and says what is wrong with it.
+    let mut bytes = std::fs::read(&out).unwrap();
+    bytes[2000] ^= 1;
+    std::fs::write(&out, bytes).unwrap();
+    let output = program().arg("verify").arg(&out).output().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(message.starts_with("error: ") && message.contains("SHA-256"), "{message}");
+}
+
+#[test]
+fn what_cannot_be_found_is_named_with_what_was_tried() {
+    let fail = |command: &mut Command, code: i32| {
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(code));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let message = fail(program().args(["keys", "--model", "gpt-5"]), 5);
+    assert!(message.contains("qwen2.5-0.5b") && message.contains("config.json"), "{message}");
+    let nowhere = ["build", "--model", "smollm2-135m", "--out", "/dev/null", "--nvrtc", "/no/nvrtc"];
+    let message = fail(program().args(nowhere), 1);
+    assert!(message.contains("/no/nvrtc") && message.contains("toolchain install"), "{message}");
+}

@@ -1,0 +1,208 @@
+//! Bundles of real cubins: what they say, that they read back, and that nothing damaged is used.
+
+use precast_fatbins::{
+    Bundle, BundleError, Code, CubinError, CubinFacts, Digest, Manifest, ManifestError, ModuleEntry, encode, parts,
+};
+use precast_kernels::{Arch, Key};
+use precast_plan::KeyVariant;
+
+const CUBINS: [(&str, &str, &[u8]); 6] = [
+    ("cast{from=f32,to=bf16}", "sm_121", include_bytes!("fixtures/cast.sm_121.cubin")),
+    ("cast{from=f32,to=bf16}", "sm_89", include_bytes!("fixtures/cast.sm_89.cubin")),
+    ("cast{from=f32,to=bf16}", "sm_90a", include_bytes!("fixtures/cast.sm_90a.cubin")),
+    ("fill{first=false}", "sm_121", include_bytes!("fixtures/fill.sm_121.cubin")),
+    ("fill{first=false}", "sm_89", include_bytes!("fixtures/fill.sm_89.cubin")),
+    ("fill{first=false}", "sm_90a", include_bytes!("fixtures/fill.sm_90a.cubin")),
+];
+
+fn cubin(key: &str, arch: &str) -> &'static [u8] {
+    CUBINS.iter().find(|(k, a, _)| *k == key && *a == arch).map_or(&[], |(_, _, cubin)| *cubin)
+}
+
+fn entry(key: &str, arch: &str, cubin: &[u8]) -> ModuleEntry {
+    let facts = CubinFacts::read(cubin).unwrap();
+    ModuleEntry {
+        key: key.to_owned(),
+        variant: "threads=256".to_owned(),
+        arch: arch.to_owned(),
+        params_bytes: facts.params_bytes,
+        source: Digest::of(key.as_bytes()),
+        code: Some(Code {
+            entry: facts.entry,
+            digest: Digest::of(cubin),
+            bytes: cubin.len() as u64,
+            registers: facts.registers,
+            static_shared_bytes: facts.static_shared_bytes,
+            stack_bytes: facts.stack_bytes,
+            max_threads: facts.max_threads,
+        }),
+    }
+}
+
+fn simulated(key: &str) -> ModuleEntry {
+    let key = Key::parse(key).unwrap();
+    let variant = key.kernel().variants(Arch::Sim)[0];
+    ModuleEntry::simulated(&KeyVariant { key, variant })
+}
+
+fn manifest() -> Manifest {
+    let mut modules: Vec<ModuleEntry> = CUBINS.iter().map(|(key, arch, cubin)| entry(key, arch, cubin)).collect();
+    modules.extend(["cast{from=f32,to=bf16}", "fill{first=false}"].map(simulated));
+    modules.sort_by(|a, b| a.order().cmp(&b.order()));
+    Manifest {
+        compiler: "NVRTC 13.0 (V13.0.88)".into(),
+        options: vec!["--std=c++17".into()],
+        models: vec!["tiny".into()],
+        modules,
+    }
+}
+
+fn file(manifest: &Manifest) -> Vec<u8> {
+    encode(manifest, |module| cubin(&module.key, &module.arch))
+}
+
+fn check(file: &[u8]) -> Result<(), BundleError> {
+    Bundle::read(file)?.verify()
+}
+
+#[test]
+fn cubins_say_what_they_are() {
+    let facts: Vec<String> =
+        CUBINS.iter().map(|(_, _, cubin)| format!("{:?}", CubinFacts::read(cubin).unwrap())).collect();
+    insta::assert_snapshot!(facts.join("\n"));
+}
+
+#[test]
+fn a_bundle_reads_back_whole() {
+    let manifest = manifest();
+    let file = file(&manifest);
+    let bundle = Bundle::read(&file).unwrap();
+    bundle.verify().unwrap();
+    assert_eq!(bundle.manifest(), &manifest);
+    assert_eq!(bundle.archs(), [Arch::Sm89, Arch::Sm90a, Arch::Sm121, Arch::Sim]);
+    for (key, arch, cubin) in CUBINS {
+        let modules = bundle.modules(arch.parse().unwrap()).unwrap();
+        let module = modules.iter().find(|module| module.pair.key.text() == key).unwrap();
+        assert_eq!(module.image, cubin);
+    }
+    assert!(bundle.modules(Arch::Sim).unwrap().iter().all(|module| module.image.is_empty()));
+    let (fatbin, encoded) = parts(&manifest, |module| cubin(&module.key, &module.arch));
+    assert_eq!(Bundle::from_parts(&encoded, &fatbin).unwrap().digest(), bundle.digest());
+}
+
+/// The fill kernel alone: small enough to damage everywhere.
+fn small() -> Vec<u8> {
+    let mut manifest = manifest();
+    manifest.modules.retain(|module| module.key.starts_with("fill") && module.arch != "sm_121");
+    file(&manifest)
+}
+
+#[test]
+fn every_flipped_byte_is_noticed() {
+    let whole = small();
+    check(&whole).unwrap();
+    for offset in 0..whole.len() {
+        let mut damaged = whole.clone();
+        damaged[offset] ^= 1 << (offset % 8);
+        assert!(check(&damaged).is_err(), "byte {offset} of {}", whole.len());
+    }
+}
+
+#[test]
+fn every_truncation_is_noticed() {
+    let whole = small();
+    for length in 0..whole.len() {
+        assert!(check(&whole[..length]).is_err(), "{length} of {} bytes", whole.len());
+    }
+    assert!(matches!(check(&[&whole[..], &[0]].concat()), Err(BundleError::NotCanonical { .. })));
+}
+
+fn damage(change: impl FnOnce(&mut Manifest)) -> BundleError {
+    let mut manifest = manifest();
+    change(&mut manifest);
+    // Some changes leave a module without a cubin of its own: any of the right size will do.
+    let file = encode(&manifest, |module| {
+        let bytes = module.code.as_ref().map_or(0, |code| code.bytes);
+        let fits = |cubin: &&[u8]| cubin.len() as u64 == bytes;
+        let own = Some(cubin(&module.key, &module.arch)).filter(fits);
+        own.or_else(|| CUBINS.iter().map(|(_, _, cubin)| *cubin).find(fits)).unwrap_or(&[])
+    });
+    check(&file).unwrap_err()
+}
+
+fn code(manifest: &mut Manifest, index: usize) -> &mut Code {
+    manifest.modules.iter_mut().filter_map(|module| module.code.as_mut()).nth(index).unwrap()
+}
+
+#[test]
+fn claims_that_are_not_true_are_named() {
+    let errors = [
+        damage(|manifest| code(manifest, 0).digest = Digest::of(b"")),
+        damage(|manifest| code(manifest, 1).registers += 1),
+        damage(|manifest| code(manifest, 1).stack_bytes = 8),
+        damage(|manifest| code(manifest, 1).static_shared_bytes = 8),
+        damage(|manifest| code(manifest, 1).max_threads = 128),
+        damage(|manifest| code(manifest, 1).entry = "other".into()),
+        damage(|manifest| manifest.modules[1].params_bytes = 32),
+        damage(|manifest| manifest.modules[0].code = manifest.modules[1].code.clone()),
+        damage(|manifest| manifest.modules[1].code = None),
+        damage(|manifest| manifest.modules.swap(0, 1)),
+        damage(|manifest| manifest.modules[1] = manifest.modules[0].clone()),
+        damage(|manifest| manifest.modules[0].key = "cast{from=f32,to=f16}".into()),
+        damage(|manifest| manifest.modules[0].key = "absent{}".into()),
+        damage(|manifest| manifest.modules[0].variant = "threads=257".into()),
+        damage(|manifest| manifest.modules[0].arch = "sm_12".into()),
+    ];
+    let messages: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    insta::assert_snapshot!(messages.join("\n"));
+}
+
+#[test]
+fn a_cubin_under_another_architectures_name_is_refused() {
+    let mut manifest = manifest();
+    let cast_89 = cubin("cast{from=f32,to=bf16}", "sm_89");
+    for module in manifest.modules.iter_mut().filter(|module| module.key.starts_with("cast")) {
+        if module.arch == "sm_121" {
+            module.code = entry(&module.key.clone(), "sm_89", cast_89).code;
+        }
+    }
+    let file = encode(&manifest, |module| match (module.key.as_str(), module.arch.as_str()) {
+        ("cast{from=f32,to=bf16}", "sm_121") => cast_89,
+        (key, arch) => cubin(key, arch),
+    });
+    match check(&file).unwrap_err() {
+        BundleError::Claim { what: "architecture", expected, found, .. } => {
+            assert_eq!((expected.as_str(), found.as_str()), ("sm_121", "sm_89"));
+        }
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn a_hostile_length_allocates_nothing() {
+    // A module count of 2^60 behind a digest that fits it.
+    let mut body = Vec::new();
+    body.extend(0u64.to_le_bytes()); // compiler
+    body.extend(0u64.to_le_bytes()); // options
+    body.extend(0u64.to_le_bytes()); // models
+    body.extend((1u64 << 60).to_le_bytes()); // modules
+    let digest = Digest::of_parts("precast.manifest", [&body[..]]);
+    let bytes = [&b"PRECAST\x01"[..], &digest.0, &body].concat();
+    assert!(matches!(Manifest::decode(&bytes), Err(ManifestError::Decode(_))));
+    let mut large = manifest();
+    code(&mut large, 0).bytes = u64::MAX - 3;
+    let encoded = large.encode();
+    assert!(matches!(Bundle::from_parts(&encoded, &[]), Err(BundleError::Size { .. })));
+}
+
+#[test]
+fn what_is_no_cubin_is_refused_with_a_reason() {
+    assert!(matches!(CubinFacts::read(b""), Err(CubinError::Elf(_))));
+    let mut other = CUBINS[1].2.to_vec();
+    other[18] = 62;
+    assert_eq!(CubinFacts::read(&other), Err(CubinError::Machine { found: 62 }));
+    let whole = CUBINS[1].2;
+    for length in 0..whole.len() {
+        assert!(CubinFacts::read(&whole[..length]).is_err() || length > whole.len() - 300, "{length}");
+    }
+}

@@ -1,0 +1,81 @@
+//! The trainer as it is shipped: what it needs at run time, what it holds, what it cannot do.
+
+#![cfg(feature = "sm_121")]
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::support::{precast, root, succeed};
+
+fn program() -> PathBuf {
+    precast().get_program().into()
+}
+
+#[test]
+fn it_needs_libc_and_libgcc_alone() {
+    let listed = succeed(Command::new("ldd").arg(program()));
+    let libraries: Vec<&str> = listed.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    let known = ["linux-vdso.so", "libgcc_s.so", "libc.so", "libm.so", "/lib/ld-linux", "/lib64/ld-linux"];
+    for library in libraries {
+        assert!(known.iter().any(|name| library.starts_with(name)), "{library} is needed too:\n{listed}");
+    }
+}
+
+#[test]
+fn it_starts_in_an_empty_directory_without_environment_or_network() {
+    let dir = tempfile::tempdir().unwrap();
+    let listed = succeed(Command::new(program()).arg("kernels").env_clear().current_dir(dir.path()));
+    assert!(listed.contains("sm_121"), "{listed}");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+    // A network namespace of its own needs rights that not every machine gives.
+    let mut unshared = Command::new("unshare");
+    unshared.args(["-rn"]).arg(program()).arg("kernels").env_clear().current_dir(dir.path());
+    if Command::new("unshare").args(["-rn", "true"]).status().is_ok_and(|status| status.success()) {
+        assert_eq!(succeed(&mut unshared), listed);
+    }
+}
+
+#[test]
+fn nothing_it_depends_on_can_compile_device_code() {
+    let tree = succeed(
+        Command::new(env!("CARGO"))
+            .args(["tree", "--edges", "normal", "--prefix", "none", "--package", "precast"])
+            .args(["--features", "sm_89,sm_90,sm_121", "--offline"])
+            .current_dir(root()),
+    );
+    let names: Vec<&str> = tree.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    assert!(names.contains(&"cudarc"));
+    for compiler in ["precast-aot", "bindgen", "cc", "nvptx", "cranelift-codegen", "inkwell"] {
+        assert!(!names.contains(&compiler), "{compiler} is in the dependency tree");
+    }
+    let features = succeed(
+        Command::new(env!("CARGO"))
+            .args(["tree", "--edges", "normal,features", "--prefix", "none"])
+            .args(["--package", "precast", "--features", "sm_121", "--offline"])
+            .current_dir(root()),
+    );
+    assert!(!features.contains("cudarc feature \"nvrtc\""));
+    // Neither is there a name by which a compiler or linker of device code could be found, nor PTX.
+    let binary = std::fs::read(program()).unwrap();
+    let contains = |text: &str| binary.windows(text.len()).any(|window| window == text.as_bytes());
+    assert!(contains("cuLibraryLoadData"));
+    for name in ["nvrtc", "nvJitLink", "nvPTXCompiler", "cuLinkCreate", "cuLinkAddData", ".target sm_", "libnvvm"] {
+        assert!(!contains(name), "the binary holds `{name}`");
+    }
+}
+
+#[test]
+fn cuobjdump_lists_its_cubins() {
+    let tool = root().join("target/precast/toolchain/nvidia-cuda-cuobjdump-13.4.92/cuobjdump");
+    assert!(tool.exists(), "cargo run --release -p precast-aot -- toolchain install --tools");
+    let listed = succeed(Command::new(tool).arg("--list-elf").arg(program()));
+    let printed = succeed(precast().args(["kernels", "--json"]));
+    let kernels: serde_json::Value = serde_json::from_str(&printed).unwrap();
+    let of_arch =
+        |arch: &str| kernels["kernels"].as_array().unwrap().iter().filter(|kernel| kernel["arch"] == arch).count();
+    let listed_of = |arch: &str| listed.lines().filter(|line| line.ends_with(&format!(".{arch}.cubin"))).count();
+    assert!(of_arch("sm_121") > 100);
+    for arch in ["sm_89", "sm_90a", "sm_121"] {
+        assert_eq!(listed_of(arch), of_arch(arch), "{arch}");
+    }
+}

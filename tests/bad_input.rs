@@ -1,0 +1,229 @@
+//! Bad input: a typed error with location and remedy, the right exit code, no panic, nothing half-written.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use proptest::prelude::*;
+
+use crate::support::{distill, fail, precast, random_model, succeed, tiny_config, token_file};
+
+struct Case {
+    dir: tempfile::TempDir,
+    student: PathBuf,
+    data: PathBuf,
+}
+
+fn case() -> Case {
+    let dir = tempfile::tempdir().unwrap();
+    let student = random_model(dir.path(), "student", 1, &tiny_config(&[]));
+    let data = token_file(dir.path(), "data.bin", 17 * 4, 96);
+    Case { dir, student, data }
+}
+
+impl Case {
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// A short run, changed, that must fail; its message without the scratch directory's name.
+    fn fails(&self, exit_code: i32, change: impl FnOnce(&mut Run)) -> String {
+        let mut run = Run {
+            teacher: self.student.clone(),
+            student: self.student.clone(),
+            data: self.data.clone(),
+            arguments: Vec::new(),
+        };
+        change(&mut run);
+        let out = self.path("out");
+        let mut command = distill(&run.teacher, &run.student, &run.data, &out);
+        command.args(["--steps", "2", "--batch-size", "2", "--precision", "fp32", "--checkpoint-every", "0"]);
+        if !run.arguments.iter().any(|argument| argument == "--seq-len") {
+            command.args(["--seq-len", "16"]);
+        }
+        command.args(&run.arguments);
+        let message = fail(&mut command, exit_code);
+        assert!(!out.join("student").exists(), "a failed run wrote a student");
+        message.replace(&self.dir.path().display().to_string(), "DIR")
+    }
+}
+
+struct Run {
+    teacher: PathBuf,
+    student: PathBuf,
+    data: PathBuf,
+    arguments: Vec<String>,
+}
+
+fn copy_model(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+    }
+}
+
+/// A copy of the student with one file changed.
+fn damaged(case: &Case, name: &str, file: &str, change: impl FnOnce(Vec<u8>) -> Vec<u8>) -> PathBuf {
+    let model = case.path(name);
+    copy_model(&case.student, &model);
+    let path = model.join(file);
+    let bytes = fs::read(&path).unwrap_or_default();
+    fs::write(path, change(bytes)).unwrap();
+    model
+}
+
+fn rewritten_config(case: &Case, name: &str, field: &str, value: serde_json::Value) -> PathBuf {
+    damaged(case, name, "config.json", |bytes| {
+        let mut config: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+        config[field] = value;
+        config.to_string().into_bytes()
+    })
+}
+
+#[test]
+fn what_people_read_when_input_is_bad() {
+    let case = case();
+    let file = |name: &str, bytes: &[u8]| {
+        let path = case.path(name);
+        fs::write(&path, bytes).unwrap();
+        path
+    };
+    let mut messages = Vec::new();
+    let mut check = |exit_code: i32, change: &dyn Fn(&mut Run)| messages.push(case.fails(exit_code, |run| change(run)));
+
+    check(5, &|run| run.teacher = "/no/such/model".into());
+    let cut = damaged(&case, "cut", "model.safetensors", |bytes| bytes[..bytes.len() / 2].to_vec());
+    check(5, &|run| run.student = cut.clone());
+    let garbled = damaged(&case, "garbled", "model.safetensors", |mut bytes| {
+        bytes[..8].fill(0xff);
+        bytes
+    });
+    check(5, &|run| run.student = garbled.clone());
+    let wrong_shape = rewritten_config(&case, "wrong-shape", "intermediate_size", 64.into());
+    check(5, &|run| run.student = wrong_shape.clone());
+    let mixtral = rewritten_config(&case, "mixtral", "architectures", serde_json::json!(["MixtralForCausalLM"]));
+    check(5, &|run| run.teacher = mixtral.clone());
+    let scaled =
+        rewritten_config(&case, "scaled", "rope_scaling", serde_json::json!({"rope_type": "llama3", "factor": 8.0}));
+    check(5, &|run| run.teacher = scaled.clone());
+    let narrow = random_model(case.dir.path(), "narrow", 2, &tiny_config(&[("vocab_size", 64.into())]));
+    check(5, &|run| run.teacher = narrow.clone());
+    let gguf = file("cut.gguf", b"GGUF\x03\x00\x00\x00\x10\x00");
+    check(5, &|run| run.teacher = gguf.clone());
+    let tokenizer = damaged(&case, "tokenizer", "tokenizer.json", |_| b"{\"version\": \"1.0\", ".to_vec());
+    let text = file("text.txt", b"Some text.");
+    check(5, &|run| {
+        run.student = tokenizer.clone();
+        run.data = text.clone();
+    });
+    check(5, &|run| run.data = text.clone());
+    let beyond =
+        file("beyond.bin", &[[1u8, 0, 0, 0]; 33].concat().into_iter().chain([96, 0, 0, 0]).collect::<Vec<u8>>());
+    check(5, &|run| run.data = beyond.clone());
+    let empty = file("empty.bin", b"");
+    check(5, &|run| run.data = empty.clone());
+    let ragged = file("ragged.bin", &[0; 70]);
+    check(5, &|run| run.data = ragged.clone());
+    let lines = file("lines.jsonl", b"{\"text\": 1}\n");
+    check(5, &|run| run.data = lines.clone());
+    check(2, &|run| run.arguments = vec!["--seq-len".into(), "65".into()]);
+    check(2, &|run| run.arguments = vec!["--alpha".into(), "1.5".into()]);
+    let toml = file("run.toml", b"learning_rate = 1e-3\n");
+    check(2, &|run| run.arguments = vec!["--config".into(), toml.display().to_string()]);
+    let bundle = file("cut.bundle", b"\x7fELF");
+    check(3, &|run| run.arguments = vec!["--bundle".into(), bundle.display().to_string()]);
+    insta::assert_snapshot!(messages.join("\n"));
+}
+
+#[test]
+fn a_missing_driver_is_a_device_error() {
+    if crate::support::is_sim() && !precast_runtime::cuda::is_present() {
+        let case = case();
+        let message = case.fails(4, |run| run.arguments = vec!["--device".into(), "cuda:0".into()]);
+        assert!(message.contains("no NVIDIA driver") && message.contains("--device sim"), "{message}");
+    }
+}
+
+#[test]
+fn a_damaged_bundle_is_refused_by_name() {
+    let case = case();
+    let model = precast_plan::ModelConfig::from_json(&tiny_config(&[]).to_string()).unwrap();
+    let manifest =
+        precast_fatbins::Manifest::simulated(&precast_plan::build_keys(&[model], precast_kernels::Arch::Sim));
+    let whole = precast_fatbins::encode(&manifest, |_| &[]);
+    for (name, change) in [("flipped", 700usize), ("tail", whole.len() - 1)] {
+        let mut bytes = whole.clone();
+        bytes[change] ^= 1;
+        let path = case.path(name);
+        fs::write(&path, bytes).unwrap();
+        let message = case.fails(3, |run| run.arguments = vec!["--bundle".into(), path.display().to_string()]);
+        assert!(message.contains(&format!("DIR/{name}")), "{message}");
+    }
+}
+
+#[test]
+fn a_full_disk_leaves_nothing_half_written() {
+    let case = case();
+    let out = case.path("out");
+    // Files of this process cannot grow past 8 KiB: the student's weights do not fit, metrics and run.json do.
+    let mut command = std::process::Command::new("sh");
+    let program = crate::support::precast();
+    command.args(["-c", "trap '' XFSZ; ulimit -f 8; exec \"$0\" \"$@\""]).arg(program.get_program());
+    command.args(["distill", "--device", "sim", "--steps", "2", "--batch-size", "2", "--seq-len", "16"]);
+    command.args(["--precision", "fp32", "--checkpoint-every", "0", "--teacher"]).arg(&case.student);
+    command.arg("--student").arg(&case.student).arg("--data").arg(&case.data).arg("--out").arg(&out);
+    let message = fail(&mut command, 5);
+    assert!(message.contains("student") && message.contains("cannot write"), "{message}");
+    let mut left: Vec<String> =
+        fs::read_dir(&out).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    left.sort();
+    assert_eq!(left, ["metrics.jsonl", "run.json"]);
+}
+
+#[test]
+fn usage_errors_exit_with_two() {
+    for arguments in [&["distill", "--precision", "fp16"][..], &["distill", "--nonsense"], &["init", "--out", "x"]] {
+        let status = precast().args(arguments).output().unwrap().status;
+        assert_eq!(status.code(), Some(2), "{arguments:?}");
+    }
+    let message = fail(precast().args(["distill", "--teacher", "x"]), 2);
+    assert!(message.contains("--student is missing"), "{message}");
+}
+
+#[test]
+fn layers_that_are_not_there_are_refused() {
+    let case = case();
+    let out = case.path("new");
+    let mut command = precast();
+    command.arg("init").arg("--from").arg(&case.student).args(["--layers", "0,5", "--out"]).arg(&out);
+    let message = fail(&mut command, 2);
+    assert!(message.contains("layers 0 to 1"), "{message}");
+    assert!(!out.exists());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Whatever one byte of a safetensors file is changed to, and wherever it is cut: opened or refused.
+    #[test]
+    fn damaged_safetensors_never_panic(offset in 0usize..4000, value in any::<u8>(), cut in any::<bool>()) {
+        let case = case();
+        let model = damaged(&case, "damaged", "model.safetensors", |mut bytes| {
+            let offset = offset % bytes.len();
+            if cut { bytes.truncate(offset) } else { bytes[offset] = value }
+            bytes
+        });
+        let _ = precast::checkpoint::Checkpoint::open(&model);
+    }
+}
+
+#[test]
+fn init_and_report_replace_what_was_there() {
+    let case = case();
+    let config = case.path("student.json");
+    let out = case.path("again");
+    for _ in 0..2 {
+        succeed(precast().arg("init").arg("--config").arg(&config).arg("--out").arg(&out));
+    }
+    assert!(out.join("model.safetensors").exists());
+}

@@ -1,0 +1,198 @@
+//! One list: what a run launches is what the build enumerated, and a bundle that lacks any of it is refused
+//! before the first launch.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use precast_fatbins::{Bundle, Manifest, Module};
+use precast_kernels::{Arch, Key};
+use precast_plan::training::{CAST, CLEAR, MICRO, UPDATE};
+use precast_plan::{EvaluationPlan, KeyVariant, ModelConfig, Precision, Recipe, TrainingPlan, build_keys, keys};
+use precast_runtime::sim::{Faults, Sim};
+use precast_runtime::{Arrived, Bound, Device, Driver, DriverError, GraphId, KernelId, LoadError, Loading};
+use precast_runtime::{Placement, Ticket};
+use proptest::prelude::*;
+
+use crate::support::{distill, fail, random_model, tiny_config, token_file};
+
+/// What a driver was asked to do.
+#[derive(Default)]
+struct Log {
+    loaded: BTreeSet<KeyVariant>,
+    launched: BTreeSet<Key>,
+    launches_before_last_load: usize,
+    launches: usize,
+}
+
+/// A driver that writes down what it is asked to do.
+struct Recorder {
+    inner: Sim,
+    graphs: Vec<(GraphId, Vec<Key>)>,
+    log: Rc<RefCell<Log>>,
+}
+
+impl Recorder {
+    fn new() -> (Self, Rc<RefCell<Log>>) {
+        let log = Rc::new(RefCell::new(Log::default()));
+        (Self { inner: Sim::new(Faults::default()), graphs: Vec::new(), log: log.clone() }, log)
+    }
+}
+
+impl Driver for Recorder {
+    fn device(&self) -> &Device {
+        self.inner.device()
+    }
+    fn load(&mut self, module: &Module<'_>) -> Result<KernelId, DriverError> {
+        let mut log = self.log.borrow_mut();
+        log.loaded.insert(module.pair.clone());
+        log.launches_before_last_load = log.launches;
+        drop(log);
+        self.inner.load(module)
+    }
+    fn loads(&self) -> u64 {
+        self.inner.loads()
+    }
+    fn allocate(&mut self, bytes: u64) -> Result<u64, DriverError> {
+        self.inner.allocate(bytes)
+    }
+    fn free_bytes(&self) -> Result<u64, DriverError> {
+        self.inner.free_bytes()
+    }
+    fn stage(&mut self, bytes: u64) -> Result<(), DriverError> {
+        self.inner.stage(bytes)
+    }
+    fn prepare(&mut self, launches: &[Bound]) -> Result<GraphId, DriverError> {
+        let graph = self.inner.prepare(launches)?;
+        self.graphs.push((graph, launches.iter().map(|bound| bound.key.clone()).collect()));
+        Ok(graph)
+    }
+    fn run(&mut self, graph: GraphId) -> Result<(), DriverError> {
+        let (_, keys) = self.graphs.iter().find(|(prepared, _)| *prepared == graph).expect("a prepared graph");
+        let mut log = self.log.borrow_mut();
+        log.launches += keys.len();
+        log.launched.extend(keys.iter().cloned());
+        drop(log);
+        self.inner.run(graph)
+    }
+    fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), DriverError> {
+        self.inner.write(address, bytes)
+    }
+    fn read(&mut self, address: u64, bytes: u64) -> Result<Ticket, DriverError> {
+        self.inner.read(address, bytes)
+    }
+    fn wait(&mut self, ticket: Ticket) -> Result<Arrived, DriverError> {
+        self.inner.wait(ticket)
+    }
+}
+
+prop_compose! {
+    fn model()(
+        qwen2 in any::<bool>(), hidden in 1u32..4, intermediate in 1u32..40, layers in 1u32..4,
+        kv_heads in 1u32..3, group in 1u32..3, head_dim in 1u32..4, vocab in 20u32..60,
+        tied in any::<bool>(), bias in any::<bool>(), mlp_bias in any::<bool>(),
+    ) -> ModelConfig {
+        let json = tiny_config(&[
+            ("architectures", serde_json::json!([if qwen2 { "Qwen2ForCausalLM" } else { "LlamaForCausalLM" }])),
+            ("hidden_size", (8 * hidden).into()), ("intermediate_size", intermediate.into()),
+            ("num_hidden_layers", layers.into()), ("num_attention_heads", (kv_heads * group).into()),
+            ("num_key_value_heads", kv_heads.into()), ("head_dim", (16 * head_dim).into()),
+            ("vocab_size", vocab.into()), ("tie_word_embeddings", tied.into()),
+            ("attention_bias", bias.into()), ("mlp_bias", mlp_bias.into()),
+        ]);
+        ModelConfig::from_json(&json.to_string()).unwrap()
+    }
+}
+
+fn recipe(batch: u32, seq_len: u32, precision: Precision) -> Recipe {
+    Recipe { batch, seq_len, precision, alpha: 0.5, temperature: 2.0, weight_decay: 0.01, clip: 1.0 }
+}
+
+/// Runs a whole step through the recorder, from the bundle of the build's list, and returns what it launched.
+fn launched(training: &TrainingPlan, built: &BTreeSet<KeyVariant>, accum: u32) -> BTreeSet<Key> {
+    let (driver, log) = Recorder::new();
+    let manifest = Manifest::simulated(built).encode();
+    let mut loading = Loading::new(driver);
+    loading.load(&Bundle::from_parts(&manifest, &[]).unwrap(), &training.plan, &[]).unwrap();
+    let mut sealed = loading.seal(&training.plan, Placement::Arena).unwrap();
+    sealed.run(CLEAR).unwrap();
+    for tensor in [training.teacher, training.master] {
+        sealed.write(tensor, &vec![0; (tensor.elems * tensor.dtype.bytes()) as usize]).unwrap();
+    }
+    for tensor in training.rope.into_iter().flat_map(|(cos, sin)| [cos, sin]) {
+        sealed.write(tensor, &vec![0; (tensor.elems * tensor.dtype.bytes()) as usize]).unwrap();
+    }
+    sealed.run(CAST).unwrap();
+    for _ in 0..accum {
+        let all = training.inputs.all;
+        sealed.write(all, &vec![0; (all.elems * 4) as usize]).unwrap();
+        sealed.run(MICRO).unwrap();
+    }
+    sealed.write(training.update, &[0; 16]).unwrap();
+    sealed.run(UPDATE).unwrap();
+    let log = log.borrow();
+    assert_eq!(log.launches_before_last_load, 0, "a module was loaded after the first launch");
+    assert_eq!(log.loaded, keys(&training.plan), "loaded is not what the plan enumerates");
+    log.launched.clone()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn keys_requested_at_run_time_are_those_enumerated_at_build_time(
+        mut teacher in model(), student in model(), batch in 1u32..3, seq_len in 1u32..12, accum in 1u32..3,
+    ) {
+        teacher.vocab = teacher.vocab.max(student.vocab);
+        let built = build_keys(&[teacher.clone(), student.clone()], Arch::Sim);
+        let mut requested = BTreeSet::new();
+        for precision in Precision::ALL {
+            // Every way these two models can be used.
+            for (teacher, student) in [(&teacher, &student), (&teacher, &teacher), (&student, &student)] {
+                let recipe = recipe(batch, seq_len, precision);
+                let training = TrainingPlan::new(teacher, student, &recipe, Arch::Sim).unwrap();
+                requested.extend(launched(&training, &built, accum));
+                let evaluation = EvaluationPlan::new(student, (batch, seq_len), precision, Arch::Sim).unwrap();
+                requested.extend(keys(&evaluation.plan).into_iter().map(|pair| pair.key));
+            }
+        }
+        let enumerated: BTreeSet<Key> = built.into_iter().map(|pair| pair.key).collect();
+        prop_assert_eq!(requested, enumerated);
+    }
+}
+
+#[test]
+fn without_any_one_key_a_run_does_not_start() {
+    let model = ModelConfig::from_json(&tiny_config(&[]).to_string()).unwrap();
+    let training = TrainingPlan::new(&model, &model, &recipe(2, 16, Precision::Bf16), Arch::Sim).unwrap();
+    let needed = keys(&training.plan);
+    for removed in &needed {
+        let rest: Vec<&KeyVariant> = needed.iter().filter(|pair| *pair != removed).collect();
+        let manifest = Manifest::simulated(rest).encode();
+        let (driver, log) = Recorder::new();
+        let loaded = Loading::new(driver).load(&Bundle::from_parts(&manifest, &[]).unwrap(), &training.plan, &[]);
+        match loaded {
+            Err(LoadError::Missing(coverage)) => assert_eq!(coverage.missing, [removed.clone()]),
+            other => panic!("{removed}: {other:?}"),
+        }
+        assert!(log.borrow().loaded.is_empty(), "{removed}: modules were loaded all the same");
+    }
+}
+
+#[test]
+fn the_program_names_every_missing_key_and_the_command_that_builds_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let student = random_model(dir.path(), "student", 1, &tiny_config(&[]));
+    let data = token_file(dir.path(), "data.bin", 17 * 4, 96);
+    let model = ModelConfig::from_json(&tiny_config(&[]).to_string()).unwrap();
+    let plan = TrainingPlan::new(&model, &model, &recipe(2, 16, Precision::Fp32), Arch::Sim).unwrap().plan;
+    let kept: Vec<KeyVariant> =
+        keys(&plan).into_iter().filter(|pair| !pair.key.text().starts_with("rmsnorm")).collect();
+    let bundle = dir.path().join("lacking.bundle");
+    std::fs::write(&bundle, precast_fatbins::encode(&Manifest::simulated(&kept), |_| &[])).unwrap();
+    let mut command = distill(&student, &student, &data, &dir.path().join("out"));
+    command.args(["--batch-size", "2", "--seq-len", "16", "--precision", "fp32", "--device", "sim", "--bundle"]);
+    let message = fail(command.arg(&bundle), 3);
+    let message = message.replace(&dir.path().display().to_string(), "DIR");
+    insta::assert_snapshot!(message);
+}

@@ -1,0 +1,101 @@
+//! Same inputs, same bits: run to run, resumed or not, in one arena or in separate allocations.
+
+use std::path::{Path, PathBuf};
+
+use precast::data::MicroBatch;
+use precast_runtime::Placement;
+
+use crate::support::{
+    config, distill, fail, metrics_of, random_model, session_placed, succeed, tiny_config, token_file,
+};
+
+struct Case {
+    dir: tempfile::TempDir,
+    student: PathBuf,
+    teacher: PathBuf,
+    data: PathBuf,
+}
+
+fn case() -> Case {
+    let dir = tempfile::tempdir().unwrap();
+    let teacher = random_model(dir.path(), "teacher", 1, &tiny_config(&[("num_hidden_layers", 3.into())]));
+    let student = random_model(dir.path(), "student", 2, &tiny_config(&[]));
+    let data = token_file(dir.path(), "data.bin", 33 * 11, 96);
+    Case { dir, student, teacher, data }
+}
+
+impl Case {
+    fn run(&self, name: &str, arguments: &[&str]) -> PathBuf {
+        let out = self.dir.path().join(name);
+        succeed(&mut self.command(&out, arguments));
+        out
+    }
+
+    fn command(&self, out: &Path, arguments: &[&str]) -> std::process::Command {
+        let mut command = distill(&self.teacher, &self.student, &self.data, out);
+        command.args(["--batch-size", "2", "--seq-len", "32", "--lr", "1e-2", "--shuffle", "true", "--seed", "7"]);
+        command.args(arguments);
+        command
+    }
+}
+
+/// What must be the same: losses and norms to the last bit, and the weights.
+fn results(out: &Path) -> (Vec<[Option<u64>; 4]>, Vec<u8>) {
+    let bits = |value: Option<f64>| value.map(f64::to_bits);
+    let records = metrics_of(out);
+    let records = records.iter().map(|r| [bits(r.loss), bits(r.kd_loss), bits(r.ce_loss), bits(r.grad_norm)]);
+    (records.collect(), std::fs::read(out.join("student/model.safetensors")).unwrap())
+}
+
+#[test]
+fn two_runs_are_the_same_bits() {
+    let case = case();
+    for precision in ["fp32", "bf16"] {
+        let arguments = ["--steps", "6", "--grad-accum", "2", "--precision", precision];
+        let first = case.run(&format!("{precision}-1"), &arguments);
+        let second = case.run(&format!("{precision}-2"), &arguments);
+        assert!(results(&first) == results(&second), "{precision}");
+    }
+}
+
+#[test]
+fn a_resumed_run_is_an_uninterrupted_one() {
+    let case = case();
+    for precision in ["fp32", "bf16"] {
+        let whole = case.run(&format!("{precision}-whole"), &["--steps", "6", "--precision", precision]);
+        let parts = format!("{precision}-parts");
+        case.run(&parts, &["--steps", "4", "--checkpoint-every", "3", "--precision", precision]);
+        let parts = case.run(&parts, &["--steps", "6", "--resume", "--precision", precision]);
+        assert!(results(&whole) == results(&parts), "{precision}");
+    }
+}
+
+#[test]
+fn a_checkpoint_continues_its_own_run_only() {
+    let case = case();
+    let out = case.run("run", &["--steps", "2", "--precision", "fp32"]);
+    let message = fail(&mut case.command(&out, &["--steps", "4", "--resume", "--precision", "bf16"]), 2);
+    assert!(message.contains("precision was fp32, is bf16"), "{message}");
+    let message = fail(&mut case.command(&out, &["--steps", "2", "--resume", "--precision", "fp32"]), 2);
+    assert!(message.contains("raise --steps"), "{message}");
+    let nowhere = case.dir.path().join("nowhere");
+    let message = fail(&mut case.command(&nowhere, &["--steps", "2", "--resume"]), 2);
+    assert!(message.contains("no checkpoint at"), "{message}");
+}
+
+#[test]
+fn sharing_memory_changes_no_bit() {
+    let case = case();
+    let config = config(&case.teacher, &case.student, |_| {});
+    let rows: [&[u32]; 2] = [&[1; 17], &[2, 3, 4, 5, 6, 7, 8, 9]];
+    let gradients = [Placement::Arena, Placement::Separate].map(|placement| {
+        let mut session = session_placed(&config, placement);
+        // Twice: the second starts from memory that the first one left behind.
+        for _ in 0..2 {
+            session.micro(&MicroBatch::new(&rows, 16), 1.0 / 23.0, false).unwrap();
+        }
+        let parameters = session.plan().student_parameters.list.clone();
+        parameters.iter().map(|parameter| session.gradient(parameter).unwrap()).collect::<Vec<_>>()
+    });
+    assert!(gradients[0] == gradients[1]);
+}

@@ -1,0 +1,284 @@
+//! What the golden case does not reach, against formulas in f64: masks, temperature and weights of the loss,
+//! accumulation, the optimizer with clip and decay, the learning rate, steps that are not finite.
+
+use std::path::PathBuf;
+
+use precast::checkpoint::Checkpoint;
+use precast::config::RunConfig;
+use precast::data::MicroBatch;
+use precast::schedule::Schedule;
+use precast_plan::Recipe;
+
+use crate::support::{
+    config, distance, distill, fail, floats, logits, metrics_of, model_config, random_model, session, succeed,
+    tiny_config, token_file,
+};
+
+struct Models {
+    dir: tempfile::TempDir,
+    teacher: PathBuf,
+    student: PathBuf,
+}
+
+/// A teacher with a wider vocabulary and biases everywhere, an untied student without any.
+fn models() -> Models {
+    let dir = tempfile::tempdir().unwrap();
+    let wide = model_config("wide");
+    let teacher = random_model(dir.path(), "teacher", 1, &wide);
+    let untied = tiny_config(&[("tie_word_embeddings", false.into())]);
+    let student = random_model(dir.path(), "student", 2, &untied);
+    Models { dir, teacher, student }
+}
+
+/// Rows of different lengths: the rest of each is masked.
+fn ragged() -> Vec<Vec<u32>> {
+    vec![(1..=17).collect(), vec![5, 9, 2], vec![90, 91, 92, 93, 94, 95, 0, 7], vec![3]]
+}
+
+fn batch(rows: &[Vec<u32>], seq_len: usize) -> MicroBatch {
+    let rows: Vec<&[u32]> = rows.iter().map(Vec::as_slice).collect();
+    MicroBatch::new(&rows, seq_len)
+}
+
+fn log_softmax(row: &[f32], temperature: f64) -> Vec<f64> {
+    let scaled: Vec<f64> = row.iter().map(|value| f64::from(*value) / temperature).collect();
+    let largest = scaled.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let lse = largest + scaled.iter().map(|value| (value - largest).exp()).sum::<f64>().ln();
+    scaled.iter().map(|value| value - lse).collect()
+}
+
+/// (KL at temperature, cross entropy), means over the tokens that count.
+fn losses(models: &Models, rows: &[Vec<u32>], temperature: f64, vocab: usize) -> (f64, f64) {
+    let (mut kd, mut ce, mut counted) = (0.0, 0.0, 0);
+    for row in rows.iter().filter(|row| row.len() > 1) {
+        let inputs = &row[..row.len() - 1];
+        let (teacher, student) = (logits(&models.teacher, inputs), logits(&models.student, inputs));
+        let width = teacher.len() / inputs.len();
+        for (position, target) in row[1..].iter().enumerate() {
+            // The teacher's logits are cut to the student's vocabulary before the softmax.
+            let t = log_softmax(&teacher[position * width..][..vocab], temperature);
+            let s = log_softmax(&student[position * vocab..][..vocab], temperature);
+            kd += t.iter().zip(&s).map(|(t, s)| t.exp() * (t - s)).sum::<f64>();
+            ce -= log_softmax(&student[position * vocab..][..vocab], 1.0)[*target as usize];
+            counted += 1;
+        }
+    }
+    (kd / f64::from(counted), ce / f64::from(counted))
+}
+
+fn close(found: f32, expected: f64, gate: f64) {
+    let difference = (f64::from(found) - expected).abs() / expected.abs();
+    assert!(difference <= gate, "{found} is not {expected}: {difference:e}");
+}
+
+#[test]
+fn masked_losses_are_means_over_the_tokens_that_count() {
+    let models = models();
+    let rows = ragged();
+    let config = config(&models.teacher, &models.student, |options| {
+        options.batch_size = Some(4);
+        options.temperature = Some(3.0);
+        options.alpha = Some(0.3);
+    });
+    let mut session = session(&config);
+    let batch = batch(&rows, 16);
+    assert_eq!(batch.counted, 16 + 2 + 7);
+    session.micro(&batch, 1.0 / batch.counted as f32, false).unwrap();
+    let ticket = session.update(0, 1e-3).unwrap();
+    let (metrics, _) = session.metrics(ticket).unwrap();
+    let (kd, ce) = losses(&models, &rows, 3.0, 96);
+    close(metrics.kd_loss, kd, 1e-5);
+    close(metrics.ce_loss, ce, 1e-5);
+}
+
+/// The gradient of the loss along a random direction equals the loss's own change along it.
+#[test]
+fn the_gradient_is_that_of_the_loss() {
+    let models = models();
+    let rows = ragged();
+    let (temperature, alpha) = (3.0f64, 0.3f64);
+    let config = config(&models.teacher, &models.student, |options| {
+        options.batch_size = Some(4);
+        options.temperature = Some(temperature as f32);
+        options.alpha = Some(alpha as f32);
+    });
+    let mut session = session(&config);
+    let batch = batch(&rows, 16);
+    session.micro(&batch, 1.0 / batch.counted as f32, false).unwrap();
+    // The head's weight is linear in the logits: a step along its gradient, small enough for first order.
+    let parameter = session.plan().student_parameters.list.iter().find(|p| p.name == "lm_head.weight").cloned();
+    let parameter = parameter.unwrap();
+    let gradient = floats(&session.gradient(&parameter).unwrap());
+    let square: f64 = gradient.iter().map(|g| f64::from(*g) * f64::from(*g)).sum();
+    let loss = |shift: f64| {
+        let dir = tempfile::tempdir().unwrap();
+        let shifted = dir.path().join("shifted");
+        let source = Checkpoint::open(&models.student).unwrap();
+        let parameters = precast_plan::Parameters::new(source.config()).list;
+        let model = precast::checkpoint::Student {
+            config: source.json(),
+            parameters: &parameters,
+            dtype: precast_kernels::Dtype::F32,
+            tokenizer_from: &[],
+        };
+        precast::checkpoint::write_model(&shifted, &model, |p| {
+            let mut values = floats(&source.read(p, precast_kernels::Dtype::F32)?);
+            if p.name == parameter.name {
+                values.iter_mut().zip(&gradient).for_each(|(value, g)| *value += (shift * f64::from(*g)) as f32);
+            }
+            Ok::<_, precast::checkpoint::CheckpointError>(bytemuck::cast_slice(&values).to_vec())
+        })
+        .unwrap();
+        let shifted = Models { dir, teacher: models.teacher.clone(), student: shifted };
+        let (kd, ce) = losses(&shifted, &rows, temperature, 96);
+        drop(shifted.dir);
+        alpha * temperature * temperature * kd + (1.0 - alpha) * ce
+    };
+    let step = 1e-2 / square.sqrt();
+    let slope = (loss(step) - loss(-step)) / (2.0 * step);
+    assert!((slope / square - 1.0).abs() < 2e-3, "slope {slope}, gradient squared {square}");
+}
+
+#[test]
+fn accumulation_is_one_large_batch() {
+    let models = models();
+    let rows = ragged();
+    let whole = config(&models.teacher, &models.student, |options| options.batch_size = Some(4));
+    let parts = config(&models.teacher, &models.student, |options| options.batch_size = Some(1));
+    let (mut whole, mut parts) = (session(&whole), session(&parts));
+    let batch_of_all = batch(&rows, 16);
+    let scale = 1.0 / batch_of_all.counted as f32;
+    whole.micro(&batch_of_all, scale, false).unwrap();
+    // Twice, so that the second step must overwrite what the first one left.
+    for _ in 0..2 {
+        for (index, row) in rows.iter().enumerate() {
+            parts.micro(&batch(std::slice::from_ref(row), 16), scale, index > 0).unwrap();
+        }
+    }
+    for parameter in whole.plan().student_parameters.list.clone() {
+        let one = floats(&whole.gradient(&parameter).unwrap());
+        let sum = floats(&parts.gradient(&parameter).unwrap());
+        let distance = distance(&sum, &one);
+        assert!(distance < 2e-6, "{}: {distance:e}", parameter.name);
+    }
+    let (one, sum) = (whole.update(0, 1e-3).unwrap(), parts.update(0, 1e-3).unwrap());
+    let (one, sum) = (whole.metrics(one).unwrap().0, parts.metrics(sum).unwrap().0);
+    close(sum.kd_loss, f64::from(one.kd_loss), 2e-6);
+    close(sum.ce_loss, f64::from(one.ce_loss), 2e-6);
+    close(sum.grad_norm, f64::from(one.grad_norm), 2e-6);
+}
+
+#[test]
+fn the_optimizer_is_adamw_with_clip_and_decay_of_matrices() {
+    let models = models();
+    let (clip, decay) = (0.05f64, 0.1f64);
+    let config = config(&models.teacher, &models.student, |options| {
+        options.clip = Some(clip as f32);
+        options.weight_decay = Some(decay as f32);
+    });
+    let mut session = session(&config);
+    let parameters = session.plan().student_parameters.list.clone();
+    let read = |bytes: Vec<u8>| -> Vec<f64> { floats(&bytes).into_iter().map(f64::from).collect() };
+    let mut weights: Vec<Vec<f64>> = parameters.iter().map(|p| read(session.master(p).unwrap())).collect();
+    let mut m: Vec<Vec<f64>> = weights.iter().map(|w| vec![0.0; w.len()]).collect();
+    let mut v = m.clone();
+    for step in 0..4u64 {
+        let start = 5 * step as u32;
+        let rows = vec![(start..start + 17).collect(), (start + 40..start + 57).collect()];
+        session.micro(&batch(&rows, 16), 1.0 / 32.0, false).unwrap();
+        let gradients: Vec<Vec<f64>> = parameters.iter().map(|p| read(session.gradient(p).unwrap())).collect();
+        let norm = gradients.iter().flatten().map(|g| g * g).sum::<f64>().sqrt();
+        let lr = Schedule::Cosine.lr(1e-2, step, 2, 4);
+        let ticket = session.update(step, lr).unwrap();
+        let (metrics, _) = session.metrics(ticket).unwrap();
+        close(metrics.grad_norm, norm, 1e-6);
+        let scale = (clip / (norm + 1e-6)).min(1.0);
+        assert!(scale < 1.0, "the clip is not reached");
+        let correction = |beta: f64| 1.0 - beta.powi(step as i32 + 1);
+        for (index, parameter) in parameters.iter().enumerate() {
+            let decay = if parameter.shape.len() > 1 { decay } else { 0.0 };
+            for i in 0..weights[index].len() {
+                let g = scale * gradients[index][i];
+                let (m, v) = (&mut m[index][i], &mut v[index][i]);
+                *m = 0.9 * *m + 0.1 * g;
+                *v = 0.999 * *v + 0.001 * g * g;
+                let change = *m / correction(0.9) / ((*v / correction(0.999)).sqrt() + f64::from(Recipe::EPS));
+                weights[index][i] -= lr * (decay * weights[index][i] + change);
+            }
+            let found = floats(&session.master(parameter).unwrap());
+            let expected: Vec<f32> = weights[index].iter().map(|w| *w as f32).collect();
+            // A gradient of nearly zero makes Adam's quotient sensitive to its rounding.
+            let distance = distance(&found, &expected);
+            assert!(distance < 5e-6, "step {step}, {}: {distance:e}", parameter.name);
+        }
+    }
+}
+
+#[test]
+fn the_learning_rate_of_a_run_warms_up_and_falls() {
+    let models = models();
+    let data = token_file(models.dir.path(), "data.bin", 17 * 4, 96);
+    let out = models.dir.path().join("out");
+    let mut command = distill(&models.teacher, &models.student, &data, &out);
+    command.args(["--steps", "8", "--batch-size", "1", "--seq-len", "16", "--precision", "fp32"]);
+    command.args(["--lr", "2e-3", "--warmup", "3", "--schedule", "cosine", "--grad-accum", "2"]);
+    succeed(&mut command);
+    let records = metrics_of(&out);
+    for (step, record) in records.iter().enumerate() {
+        let expected = if step < 3 {
+            2e-3 * (step + 1) as f64 / 3.0
+        } else {
+            1e-3 * (1.0 + (std::f64::consts::PI * (step - 3) as f64 / 5.0).cos())
+        };
+        assert!((record.lr - expected).abs() < 1e-15, "step {step}: {} is not {expected}", record.lr);
+        assert_eq!(record.tokens, 32);
+    }
+}
+
+fn identical(change: impl FnOnce(&mut precast::config::Options)) -> (Models, RunConfig) {
+    let models = models();
+    let config = config(&models.student, &models.student, change);
+    (models, config)
+}
+
+#[test]
+fn a_teacher_equal_to_the_student_gives_exactly_zero() {
+    for precision in precast_plan::Precision::ALL {
+        let (_models, config) = identical(|options| {
+            options.alpha = Some(1.0);
+            options.weight_decay = Some(0.0);
+            options.temperature = Some(1.7);
+            options.precision = Some(precision);
+        });
+        let mut session = session(&config);
+        // Without cross entropy or decay nothing moves, so it stays zero.
+        for step in 0..3 {
+            let rows = vec![(step..step + 17).collect(), (step + 30..step + 47).collect()];
+            session.micro(&batch(&rows, 16), 1.0 / 32.0, false).unwrap();
+            let ticket = session.update(u64::from(step), 1e-3).unwrap();
+            let (metrics, _) = session.metrics(ticket).unwrap();
+            assert_eq!((metrics.kd_loss, metrics.grad_norm), (0.0, 0.0), "{precision}");
+        }
+    }
+}
+
+#[test]
+fn a_step_that_is_not_finite_leaves_the_weights_alone_and_a_run_of_them_ends_the_job() {
+    let dir = tempfile::tempdir().unwrap();
+    let student = random_model(dir.path(), "student", 1, &tiny_config(&[]));
+    let weights = student.join("model.safetensors");
+    let mut bytes = std::fs::read(&weights).unwrap();
+    let last = bytes.len() - 4;
+    bytes[last..].copy_from_slice(&f32::NAN.to_le_bytes());
+    std::fs::write(&weights, bytes).unwrap();
+    let data = token_file(dir.path(), "data.bin", 17 * 4, 96);
+    let out = dir.path().join("out");
+    let mut command = distill(&student, &student, &data, &out);
+    command.args(["--steps", "30", "--batch-size", "2", "--seq-len", "16", "--precision", "fp32"]);
+    let message = fail(&mut command, 1);
+    assert!(message.contains("10 steps in a row") && message.contains("--lr"), "{message}");
+    let records = metrics_of(&out);
+    assert_eq!(records.len(), 10);
+    assert!(records.iter().all(|record| record.skipped && record.grad_norm.is_none()));
+    assert!(!out.join("student").exists());
+}

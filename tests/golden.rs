@@ -1,0 +1,149 @@
+//! The trajectory that PyTorch computed: every step's losses and norm, every gradient, the logits, the result.
+
+use std::path::PathBuf;
+
+use precast::data::MicroBatch;
+use precast::metrics::StepRecord;
+use precast_plan::Precision;
+use safetensors::SafeTensors;
+use serde::Deserialize;
+
+use crate::support::{self, distance, distill, fixture, floats, metrics_of};
+
+/// Sequences and tokens of the case.
+const BATCH: usize = 4;
+const SEQ_LEN: usize = 64;
+
+#[derive(Deserialize)]
+struct Reference {
+    loss: f64,
+    kd_loss: f64,
+    ce_loss: f64,
+    grad_norm: f64,
+    lr: f64,
+}
+
+fn case(name: &str) -> PathBuf {
+    fixture("golden/qwen2-tied").join(name)
+}
+
+fn run(precision: &str) -> (tempfile::TempDir, Vec<StepRecord>) {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("out");
+    let mut command = distill(&case("teacher"), &case("student"), &case("tokens.bin"), &out);
+    command.args(["--steps", "20", "--batch-size", "4", "--seq-len", "64", "--grad-accum", "1", "--lr", "1e-3"]);
+    command.args(["--warmup", "0", "--schedule", "constant", "--weight-decay", "0.01", "--clip", "1"]);
+    command.args(["--alpha", "0.5", "--temperature", "2", "--checkpoint-every", "0", "--precision", precision]);
+    support::succeed(&mut command);
+    let records = metrics_of(&out);
+    (dir, records)
+}
+
+/// Largest relative differences over the trajectory: loss, kd_loss, ce_loss, grad_norm.
+fn differences(records: &[StepRecord]) -> [f64; 4] {
+    let text = std::fs::read_to_string(case("trajectory.jsonl")).unwrap();
+    let reference: Vec<Reference> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(records.len(), reference.len());
+    let mut worst = [0.0f64; 4];
+    for (record, reference) in records.iter().zip(&reference) {
+        let pairs = [
+            (record.loss, reference.loss),
+            (record.kd_loss, reference.kd_loss),
+            (record.ce_loss, reference.ce_loss),
+            (record.grad_norm, reference.grad_norm),
+        ];
+        for (worst, (found, expected)) in worst.iter_mut().zip(pairs) {
+            *worst = worst.max((found.unwrap() - expected).abs() / expected.abs());
+        }
+        assert!((record.lr - reference.lr).abs() < 1e-12);
+    }
+    worst
+}
+
+#[test]
+fn every_step_in_fp32() {
+    let (dir, records) = run("fp32");
+    let worst = differences(&records);
+    assert!(worst.iter().all(|difference| *difference <= 2e-5), "{worst:?}");
+
+    // The weights after the last step. Adam divides by the root of v, which amplifies rounding where a
+    // gradient is nearly zero: a looser gate than the losses'.
+    let bytes = std::fs::read(dir.path().join("out/student/model.safetensors")).unwrap();
+    let expected = std::fs::read(case("final/model.safetensors")).unwrap();
+    let (found, expected) = (SafeTensors::deserialize(&bytes).unwrap(), SafeTensors::deserialize(&expected).unwrap());
+    assert_eq!(found.len(), expected.len());
+    for (name, view) in expected.iter() {
+        let distance = distance(&floats(found.tensor(name).unwrap().data()), &floats(view.data()));
+        assert!(distance <= 2e-4, "{name}: {distance:e}");
+    }
+}
+
+#[test]
+fn every_step_in_bf16() {
+    let worst = differences(&run("bf16").1);
+    for (difference, (name, gate)) in
+        worst.iter().zip([("loss", 1e-3), ("kd_loss", 3e-3), ("ce_loss", 1e-3), ("grad_norm", 1e-2)])
+    {
+        assert!(*difference <= gate, "{name}: {difference:e} > {gate:e}");
+    }
+}
+
+/// The first micro-batch of the case.
+fn first_batch() -> MicroBatch {
+    let tokens = std::fs::read(case("tokens.bin")).unwrap();
+    let ids: Vec<u32> = bytemuck::pod_collect_to_vec(&tokens);
+    let rows: Vec<&[u32]> = ids.chunks_exact(SEQ_LEN + 1).take(BATCH).collect();
+    MicroBatch::new(&rows, SEQ_LEN)
+}
+
+fn gradients_are_within(precision: Precision, gate: f64) {
+    let config = support::config(&case("teacher"), &case("student"), |options| {
+        options.precision = Some(precision);
+        options.batch_size = Some(BATCH as u32);
+        options.seq_len = Some(SEQ_LEN as u32);
+    });
+    let mut session = support::session(&config);
+    let batch = first_batch();
+    session.micro(&batch, 1.0 / batch.counted as f32, false).unwrap();
+    let expected = std::fs::read(case("step0.safetensors")).unwrap();
+    let expected = SafeTensors::deserialize(&expected).unwrap();
+    for parameter in session.plan().student_parameters.list.clone() {
+        let found = floats(&session.gradient(&parameter).unwrap());
+        let view = expected.tensor(&format!("grad.{}", parameter.name)).unwrap();
+        let distance = distance(&found, &floats(view.data()));
+        assert!(distance <= gate, "{}: {distance:e} > {gate:e}", parameter.name);
+    }
+}
+
+#[test]
+fn every_gradient_in_fp32() {
+    gradients_are_within(Precision::Fp32, 2e-5);
+}
+
+#[test]
+fn every_gradient_in_bf16() {
+    gradients_are_within(Precision::Bf16, 6e-2);
+}
+
+#[test]
+fn logits_of_both_models_in_fp32() {
+    let expected = std::fs::read(case("step0.safetensors")).unwrap();
+    let expected = SafeTensors::deserialize(&expected).unwrap();
+    for role in ["student", "teacher"] {
+        let view = expected.tensor(&format!("{role}_logits")).unwrap();
+        let wanted = floats(view.data());
+        let columns = wanted.len() / SEQ_LEN;
+        let found = logits(&case(role));
+        let vocab = found.len() / SEQ_LEN;
+        // The reference holds the student's columns of the wider teacher.
+        let found: Vec<f32> = found.chunks(vocab).flat_map(|row| row[..columns].to_vec()).collect();
+        let distance = distance(&found, &wanted);
+        assert!(distance <= 2e-5, "{role}: {distance:e}");
+    }
+}
+
+/// Logits of the first sequence under a model, fp32.
+fn logits(model: &std::path::Path) -> Vec<f32> {
+    let batch = first_batch();
+    support::logits(model, &batch.ids[..SEQ_LEN])
+}

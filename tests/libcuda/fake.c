@@ -1,0 +1,105 @@
+/* A libcuda.so without a GPU that looks like a GB10: memory is host memory, kernels do nothing, and a late
+ * module load poisons the context. It shows the order in which a program calls the driver on any machine. */
+#include <string.h>
+
+#include "poison.h"
+
+typedef unsigned long long address;
+
+enum { CAPABILITY_MAJOR = 75, CAPABILITY_MINOR = 76, MULTIPROCESSORS = 16, INTEGRATED = 18 };
+enum { INVALID_VALUE = 1, OUT_OF_MEMORY = 2 };
+
+static int handles;
+
+static int give(void** handle) {
+    *handle = (void*)(size_t)++handles;
+    return 0;
+}
+
+int cuInit(unsigned flags) { return (int)flags; }
+int cuDriverGetVersion(int* version) { return *version = 13000, 0; }
+int cuDeviceGetCount(int* count) { return *count = 1, 0; }
+int cuDeviceGet(int* device, int ordinal) { return *device = ordinal, 0; }
+int cuDeviceGetName(char* name, int bytes, int device) {
+    (void)device;
+    snprintf(name, (size_t)bytes, "NVIDIA GB10 (stand-in)");
+    return 0;
+}
+int cuDeviceGetAttribute(int* value, int attribute, int device) {
+    (void)device;
+    *value = attribute == CAPABILITY_MAJOR ? 12 : attribute == CAPABILITY_MINOR || attribute == INTEGRATED ? 1 : 48;
+    return 0;
+}
+int cuDevicePrimaryCtxRetain(void** context, int device) { return (void)device, give(context); }
+int cuDevicePrimaryCtxRelease_v2(int device) { return (void)device, 0; }
+int cuCtxSetCurrent(void* context) { return context ? 0 : INVALID_VALUE; }
+int cuGetErrorName(int error, const char** name) {
+    *name = error == INVALID_SOURCE ? "CUDA_ERROR_INVALID_SOURCE" : error == ILLEGAL_ADDRESS ? "CUDA_ERROR_ILLEGAL_ADDRESS" : "unknown";
+    return 0;
+}
+
+int cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
+    *free_bytes = *total_bytes = (size_t)8 << 30;
+    return on_work();
+}
+int cuMemAlloc_v2(address* memory, size_t bytes) {
+    *memory = (address)(size_t)calloc(bytes, 1);
+    return *memory ? on_work() : OUT_OF_MEMORY;
+}
+int cuMemFree_v2(address memory) { return free((void*)(size_t)memory), 0; }
+int cuMemHostAlloc(void** memory, size_t bytes, unsigned flags) {
+    (void)flags;
+    *memory = calloc(bytes, 1);
+    return *memory ? on_work() : OUT_OF_MEMORY;
+}
+int cuMemFreeHost(void* memory) { return free(memory), 0; }
+int cuMemcpyHtoDAsync_v2(address to, const void* from, size_t bytes, void* stream) {
+    (void)stream;
+    memcpy((void*)(size_t)to, from, bytes);
+    return on_work();
+}
+int cuMemcpyDtoHAsync_v2(void* to, address from, size_t bytes, void* stream) {
+    (void)stream;
+    memcpy(to, (void*)(size_t)from, bytes);
+    return on_work();
+}
+
+int cuStreamCreate(void** stream, unsigned flags) { return (void)flags, give(stream); }
+int cuStreamSynchronize(void* stream) { return (void)stream, on_work(); }
+int cuStreamDestroy_v2(void* stream) { return (void)stream, 0; }
+int cuEventCreate(void** event, unsigned flags) { return (void)flags, give(event); }
+int cuEventRecord(void* event, void* stream) { return (void)event, (void)stream, on_work(); }
+int cuEventSynchronize(void* event) { return (void)event, on_work(); }
+int cuEventDestroy_v2(void* event) { return (void)event, 0; }
+
+int cuLibraryLoadData(void** library, const void* code, void* jit_options, void** jit_values, unsigned jit, void* options, void** values, unsigned count) {
+    (void)jit_options, (void)jit_values, (void)options, (void)values;
+    int error = on_load();
+    if (error) return error;
+    /* A cubin: an ELF file for machine 190. No options, so nothing that could compile. */
+    const unsigned char* elf = code;
+    if (memcmp(elf, "\x7f" "ELF", 4) || elf[18] != 190 || jit || count) return INVALID_VALUE;
+    return give(library);
+}
+int cuLibraryUnload(void* library) { return (void)library, 0; }
+int cuLibraryGetKernel(void** kernel, void* library, const char* name) { return (void)library, (void)name, give(kernel); }
+int cuKernelGetFunction(void** function, void* kernel) { return (void)kernel, give(function); }
+int cuFuncLoad(void* function) { return (void)function, on_work(); }
+int cuFuncSetAttribute(void* function, int attribute, int value) {
+    return (void)function, (void)attribute, value > 99 * 1024 ? INVALID_VALUE : on_work();
+}
+
+int cuGraphCreate(void** graph, unsigned flags) { return (void)flags, give(graph); }
+int cuGraphAddKernelNode_v2(void** node, void* graph, void* const* dependencies, size_t count, const void* params) {
+    (void)graph, (void)params;
+    for (size_t i = 0; i < count; i++)
+        if (!dependencies[i]) return INVALID_VALUE;
+    return give(node);
+}
+int cuGraphInstantiateWithFlags(void** executable, void* graph, unsigned long long flags) {
+    return (void)graph, (void)flags, give(executable);
+}
+int cuGraphUpload(void* executable, void* stream) { return (void)executable, (void)stream, on_work(); }
+int cuGraphLaunch(void* executable, void* stream) { return (void)executable, (void)stream, on_launch(); }
+int cuGraphDestroy(void* graph) { return (void)graph, 0; }
+int cuGraphExecDestroy(void* executable) { return (void)executable, 0; }

@@ -1,0 +1,17 @@
+//! Whole-program tests: the built binaries on real files, and the trainer's own library on a device.
+//!
+//! They run on the simulated GPU unless `PRECAST_TEST_DEVICE` names another (`cuda:0`), which needs kernels
+//! for the models used here: `PRECAST_TEST_BUNDLE`. On a machine other than the one that built them, run
+//! them from the checkout's root with `PRECAST_BIN` naming the `precast` program.
+
+mod support;
+
+mod artifact;
+mod bad_input;
+mod coverage;
+mod determinism;
+mod formulas;
+mod golden;
+mod models;
+mod poison;
+mod programs;

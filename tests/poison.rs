@@ -1,0 +1,212 @@
+//! The failure this project exists for: on GB10, a module load while kernels run fails with 300 and poisons
+//! the context; every call after it fails with 700.
+//!
+//! Reproduced on the simulated GPU, under a stand-in for `libcuda` on any machine, and under a shim around
+//! the real one on a GPU. A loader that loads on first use dies under each; Precast runs under each.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use precast::session::Session;
+use precast::startup::Startup;
+use precast_fatbins::{Bundle, Manifest};
+use precast_kernels::check::Case;
+use precast_kernels::{Arch, Key};
+use precast_plan::KeyVariant;
+use precast_runtime::cuda::Cuda;
+use precast_runtime::sim::{Faults, Sim};
+use precast_runtime::{Bound, Driver, DriverError, Placement};
+
+use crate::support::{self, config, metrics_of, random_model, tiny_config, token_file};
+
+const POISONING: Faults = Faults { poison_on_late_load: true, memory_bytes: None, fail_launch: None };
+
+/// What the defective trainers do: load a kernel when it is first launched. Returns what happened to the
+/// second kernel's load, and to the first kernel's next launch.
+fn load_on_first_use<D: Driver>(mut driver: D, bundle: &Bundle<'_>) -> [Result<(), DriverError>; 2] {
+    let arch = driver.device().arch().unwrap();
+    let modules = bundle.modules(arch).unwrap();
+    let of = |op: &str| modules.iter().find(|module| module.pair.key.kernel().op() == op).unwrap();
+    let (first, second) = (of("fill"), of("cast"));
+    let params = &first.pair.key.kernel().samples()[0];
+    let case = Case::new(&first.pair.key, params, 1);
+    let memory = driver.allocate(1 << 20).unwrap();
+    driver.stage(1 << 20).unwrap();
+    let kernel = driver.load(first).unwrap();
+    let mut bound = params.clone();
+    for (index, operand) in case.operands.iter().enumerate() {
+        let address = memory + index as u64 * 65_536;
+        bound[operand.offset..operand.offset + 8].copy_from_slice(&address.to_ne_bytes());
+    }
+    let launch = Bound {
+        label: "first".into(),
+        kernel,
+        key: first.pair.key.clone(),
+        geometry: first.pair.key.kernel().geometry(first.pair.variant, params),
+        params: bound,
+        dependencies: Vec::new(),
+    };
+    let graph = driver.prepare(&[launch]).unwrap();
+    driver.run(graph).unwrap();
+    let second = driver.load(second).map(|_| ());
+    [second, driver.run(graph)]
+}
+
+fn assert_poisoned([load, launch]: [Result<(), DriverError>; 2]) {
+    assert!(matches!(&load, Err(DriverError::Call { code: 300, .. })), "the late load: {load:?}");
+    assert!(matches!(&launch, Err(DriverError::Call { code: 700, .. })), "the launch after it: {launch:?}");
+}
+
+#[test]
+fn loading_on_first_use_dies_on_the_simulated_gpu() {
+    let pairs = ["fill{first=false}", "cast{from=f32,to=bf16}"].map(|text| {
+        let key = Key::parse(text).unwrap();
+        let variant = key.kernel().variants(Arch::Sim)[0];
+        KeyVariant { key, variant }
+    });
+    let manifest = Manifest::simulated(&pairs).encode();
+    let bundle = Bundle::from_parts(&manifest, &[]).unwrap();
+    assert_poisoned(load_on_first_use(Sim::new(POISONING), &bundle));
+    // Without the fault the same program gets away with it: that is how it came to be written.
+    let [load, launch] = load_on_first_use(Sim::new(Faults::default()), &bundle);
+    assert!(load.is_ok() && launch.is_ok());
+}
+
+#[test]
+fn a_sealed_run_never_meets_the_fault() {
+    let dir = tempfile::tempdir().unwrap();
+    let student = random_model(dir.path(), "student", 1, &tiny_config(&[]));
+    let config = config(&student, &student, |options| {
+        options.device = Some(precast::config::DeviceChoice::Sim);
+        options.bundle = None;
+    });
+    let model = precast::checkpoint::Checkpoint::open(&student).unwrap();
+    let driver: Box<dyn Driver> = Box::new(Sim::new(POISONING));
+    let mut session = Session::open(driver, &config, &model, &model, Placement::Arena, &mut Startup::new()).unwrap();
+    session.upload(&model, &model, |_| {}).unwrap();
+    let rows: [&[u32]; 2] = [&[1; 17], &[2; 17]];
+    for step in 0..3 {
+        session.micro(&precast::data::MicroBatch::new(&rows, 16), 1.0 / 32.0, false).unwrap();
+        let ticket = session.update(step, 1e-3).unwrap();
+        assert!(session.metrics(ticket).unwrap().0.ce_loss > 0.0);
+    }
+}
+
+#[test]
+fn other_faults_are_errors_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let student = random_model(dir.path(), "student", 1, &tiny_config(&[]));
+    let config = config(&student, &student, |options| options.bundle = None);
+    let model = precast::checkpoint::Checkpoint::open(&student).unwrap();
+    let open = |faults| -> Result<Session, precast::Failure> {
+        let driver: Box<dyn Driver> = Box::new(Sim::new(faults));
+        Session::open(driver, &config, &model, &model, Placement::Arena, &mut Startup::new())
+    };
+    // Too little memory is known before anything is taken, with the table that says what for.
+    let Err(failure) = open(Faults { memory_bytes: Some(1000), ..Faults::default() }) else {
+        panic!("a run in 1000 bytes")
+    };
+    assert_eq!(failure.exit_code(), 4);
+    assert!(failure.to_string().contains("has 1000 free") && failure.to_string().contains("activations"));
+    let mut session = open(Faults { fail_launch: Some(2), ..Faults::default() }).unwrap();
+    let failure = session.upload(&model, &model, |_| {}).unwrap_err();
+    assert_eq!(failure.exit_code(), 4);
+    assert!(failure.to_string().contains("CUDA_ERROR_LAUNCH_FAILED"), "{failure}");
+}
+
+/// Builds the stand-in (`fake`) or the shim around the real driver (`shim`) as a libcuda.so in a directory.
+fn build_libcuda(dir: &Path, kind: &str) -> PathBuf {
+    let source = support::root().join("tests/libcuda").join(format!("{kind}.c"));
+    let library = dir.join("libcuda.so");
+    let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+    let mut command = Command::new(compiler);
+    command.args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"]).arg(&library).arg(source);
+    if kind == "shim" {
+        // Depending on the real one, it resolves every function that the shim does not define.
+        command.args(["-Wl,--no-as-needed", "-l:libcuda.so.1", "-ldl"]);
+        command.args(library_path().split(':').filter(|dir| !dir.is_empty()).map(|dir| format!("-L{dir}")));
+    }
+    support::succeed(&mut command);
+    library
+}
+
+fn library_path() -> String {
+    std::env::var("LD_LIBRARY_PATH").unwrap_or_default()
+}
+
+/// Kernels for the architecture that a kind of libcuda has.
+fn bundle_for(kind: &str, dir: &Path, models: &[&Path]) -> PathBuf {
+    if kind == "shim" {
+        return support::bundle().expect("PRECAST_TEST_BUNDLE names kernels for this GPU");
+    }
+    let bundle = dir.join("sm_121.bundle");
+    let mut command = support::precast_aot();
+    command.args(["build", "--arch", "sm_121", "--out"]).arg(&bundle);
+    models.iter().for_each(|model| {
+        command.arg("--model").arg(model);
+    });
+    support::succeed(&mut command);
+    bundle
+}
+
+/// A sealed run and a loader on first use, each in a process of its own under a libcuda that poisons.
+fn under_a_poisoning_driver(kind: &str) {
+    let dir = tempfile::tempdir().unwrap();
+    let student = random_model(dir.path(), "student", 1, &tiny_config(&[]));
+    let data = token_file(dir.path(), "data.bin", 17 * 4, 96);
+    let library = build_libcuda(dir.path(), kind);
+    let bundle = bundle_for(kind, dir.path(), &[&student]);
+    let log = dir.path().join("log");
+    let under = |command: &mut Command| {
+        let path = format!("{}:{}", library.parent().unwrap().display(), library_path());
+        command.env("LD_LIBRARY_PATH", path).env("PRECAST_LIBCUDA_LOG", &log);
+    };
+
+    let out = dir.path().join("out");
+    let mut run = support::precast();
+    run.args(["distill", "--device", "cuda:0", "--steps", "3", "--batch-size", "2", "--seq-len", "16"]);
+    run.args(["--precision", "bf16", "--checkpoint-every", "0", "--teacher"]).arg(&student);
+    run.arg("--student").arg(&student).arg("--data").arg(&data).arg("--out").arg(&out);
+    run.arg("--bundle").arg(&bundle);
+    under(&mut run);
+    support::succeed(&mut run);
+    assert_eq!(metrics_of(&out).len(), 3);
+    // Seen from outside the program: every load before the first launch.
+    let calls = std::fs::read_to_string(&log).unwrap();
+    let calls: Vec<&str> = calls.lines().collect();
+    let first_launch = calls.iter().position(|call| *call == "launch").expect("graphs are launched");
+    let loads = calls.iter().filter(|call| **call == "load").count();
+    assert!(loads > 10, "{loads} loads");
+    assert_eq!(calls[first_launch..].iter().filter(|call| **call == "load").count(), 0);
+    assert_eq!(calls.iter().filter(|call| **call == "poison").count(), 0);
+
+    let mut lazy = Command::new(std::env::current_exe().unwrap());
+    lazy.args(["poison::lazy_child", "--exact", "--nocapture"]).env("PRECAST_LAZY_BUNDLE", &bundle);
+    under(&mut lazy);
+    let output = support::succeed(&mut lazy);
+    assert!(output.contains("the loader on first use is dead"), "{output}");
+}
+
+/// Not a test of its own: the process that loads on first use.
+#[test]
+fn lazy_child() {
+    let Some(bundle) = std::env::var_os("PRECAST_LAZY_BUNDLE") else { return };
+    let bytes = std::fs::read(bundle).unwrap();
+    let bundle = Bundle::read(&bytes).unwrap();
+    assert_poisoned(load_on_first_use(Cuda::open(0).unwrap(), &bundle));
+    println!("the loader on first use is dead");
+}
+
+#[test]
+fn under_a_stand_in_for_gb10() {
+    if std::env::var_os("PRECAST_TEST_DEVICE").is_none() {
+        under_a_poisoning_driver("fake");
+    }
+}
+
+#[test]
+fn under_a_shim_around_the_real_driver() {
+    if !support::is_sim() {
+        under_a_poisoning_driver("shim");
+    }
+}

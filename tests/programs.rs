@@ -1,0 +1,190 @@
+//! What the programs print and write.
+
+use std::path::Path;
+
+use safetensors::SafeTensors;
+
+use crate::support::{
+    bundle, device, distill, fixture, floats, is_sim, metrics_of, precast, random_model, succeed, tiny_config,
+    token_file,
+};
+
+#[test]
+fn a_run_leaves_metrics_a_record_a_report_and_a_student() {
+    let dir = tempfile::tempdir().unwrap();
+    let teacher = random_model(dir.path(), "teacher", 1, &tiny_config(&[]));
+    let student = random_model(dir.path(), "student", 2, &tiny_config(&[]));
+    // A tokenizer and what belongs to it come along.
+    for (name, content) in [("tokenizer.json", "{\"tokenizer\": 1}"), ("generation_config.json", "{}")] {
+        std::fs::write(teacher.join(name), content).unwrap();
+    }
+    let data = token_file(dir.path(), "data.bin", 17 * 8, 96);
+    let out = dir.path().join("deep/er/out");
+    let mut command = distill(&teacher, &student, &data, &out);
+    command.args(["--steps", "3", "--batch-size", "2", "--seq-len", "16", "--precision", "bf16"]);
+    // The tokenizer above is none: .bin data needs none, so nothing reads it.
+    std::fs::remove_file(teacher.join("tokenizer.json")).unwrap();
+    let printed = succeed(&mut command);
+    assert_eq!(printed.matches("tokens/s").count(), 3, "{printed}");
+
+    let records = metrics_of(&out);
+    assert_eq!(records.iter().map(|record| record.step).collect::<Vec<_>>(), [1, 2, 3]);
+    let line = std::fs::read_to_string(out.join("metrics.jsonl")).unwrap();
+    let first: serde_json::Value = serde_json::from_str(line.lines().next().unwrap()).unwrap();
+    let fields: Vec<&str> = first.as_object().unwrap().keys().map(String::as_str).collect();
+    let mut expected =
+        ["step", "loss", "kd_loss", "ce_loss", "grad_norm", "lr", "tokens", "step_ms", "tokens_per_s", "memory_bytes"];
+    expected.sort_unstable();
+    assert_eq!(fields, expected);
+
+    let run: serde_json::Value = serde_json::from_slice(&std::fs::read(out.join("run.json")).unwrap()).unwrap();
+    for pointer in ["/bundle", "/binary", "/data/sha256", "/models/teacher", "/models/student"] {
+        assert_eq!(run.pointer(pointer).and_then(|v| v.as_str()).map(str::len), Some(64), "{pointer}");
+    }
+    assert_eq!(run.pointer("/config/seq_len"), Some(&16.into()));
+    let phases: f64 = run["startup"]["phases"].as_array().unwrap().iter().map(|p| p["seconds"].as_f64().unwrap()).sum();
+    assert!((phases - run["startup"]["total_s"].as_f64().unwrap()).abs() < 1e-9);
+    // The plan is what is taken, to within 2 %.
+    let (planned, taken) =
+        (run["memory"]["planned"]["total_bytes"].as_f64().unwrap(), run["memory"]["taken_bytes"].as_f64().unwrap());
+    // A GPU hands memory out in blocks of 2 MiB, which tiny models do not fill.
+    assert!((taken - planned).abs() <= 0.02 * planned + if is_sim() { 0.0 } else { 64e6 }, "{planned} {taken}");
+
+    assert!(std::fs::read_to_string(out.join("report.html")).unwrap().contains("<svg"));
+    let weights = std::fs::read(out.join("student/model.safetensors")).unwrap();
+    let weights = SafeTensors::deserialize(&weights).unwrap();
+    assert_eq!(weights.len(), 1 + 2 * 9 + 1, "a tied student has no lm_head");
+    let config: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(out.join("student/config.json")).unwrap()).unwrap();
+    assert_eq!(config["torch_dtype"], "bfloat16");
+    assert!(out.join("deep").exists() || out.exists());
+
+    // The student is a model again: it scores, and differently than before.
+    let nll = |model: &Path| {
+        let mut command = precast();
+        command.args(["eval", "--json", "--device", &device(), "--seq-len", "16", "--model"]).arg(model);
+        if let Some(bundle) = bundle() {
+            command.arg("--bundle").arg(bundle);
+        }
+        let score: serde_json::Value = serde_json::from_str(&succeed(command.arg("--data").arg(&data))).unwrap();
+        assert_eq!(score["tokens"], 8 * 16);
+        score["nll"].as_f64().unwrap()
+    };
+    assert!(nll(&out.join("student")) < nll(&student));
+}
+
+#[test]
+fn a_student_of_chosen_layers_has_their_weights() {
+    let dir = tempfile::tempdir().unwrap();
+    let teacher = random_model(dir.path(), "teacher", 1, &tiny_config(&[("num_hidden_layers", 4.into())]));
+    let out = dir.path().join("student");
+    let mut command = precast();
+    command.arg("init").arg("--from").arg(&teacher).args(["--layers", "3,0", "--precision", "fp32", "--out"]);
+    succeed(command.arg(&out));
+    let read = |model: &Path| std::fs::read(model.join("model.safetensors")).unwrap();
+    let (from, to) = (read(&teacher), read(&out));
+    let (from, to) = (SafeTensors::deserialize(&from).unwrap(), SafeTensors::deserialize(&to).unwrap());
+    let weights = |model: &SafeTensors<'_>, name: &str| floats(model.tensor(name).unwrap().data());
+    for (mine, theirs) in [(0, 3), (1, 0)] {
+        for part in ["self_attn.q_proj.weight", "mlp.down_proj.weight", "input_layernorm.weight"] {
+            let name = |layer: i32| format!("model.layers.{layer}.{part}");
+            assert_eq!(weights(&to, &name(mine)), weights(&from, &name(theirs)));
+        }
+    }
+    assert_eq!(weights(&to, "model.norm.weight"), weights(&from, "model.norm.weight"));
+    let config: serde_json::Value = serde_json::from_slice(&std::fs::read(out.join("config.json")).unwrap()).unwrap();
+    assert_eq!(config["num_hidden_layers"], 2);
+}
+
+#[test]
+fn sharded_models_and_other_dtypes_read_the_same() {
+    use precast::checkpoint::Checkpoint;
+    use precast_kernels::Dtype;
+    let dir = tempfile::tempdir().unwrap();
+    let whole = random_model(dir.path(), "whole", 1, &tiny_config(&[]));
+    let bytes = std::fs::read(whole.join("model.safetensors")).unwrap();
+    let tensors = SafeTensors::deserialize(&bytes).unwrap();
+    let sharded = dir.path().join("sharded");
+    std::fs::create_dir(&sharded).unwrap();
+    std::fs::copy(whole.join("config.json"), sharded.join("config.json")).unwrap();
+    // f32 in one file, f16 in another; the values are made representable in f16 first.
+    let mut map = serde_json::Map::new();
+    let mut shards: [Vec<(String, Vec<u8>, Vec<usize>)>; 2] = [Vec::new(), Vec::new()];
+    for (index, (name, view)) in tensors.iter().enumerate() {
+        let values = floats(view.data()).into_iter().map(half::f16::from_f32);
+        let bytes: Vec<u8> = match index % 2 {
+            0 => values.flat_map(|v| v.to_f32().to_le_bytes()).collect(),
+            _ => values.flat_map(half::f16::to_le_bytes).collect(),
+        };
+        map.insert(name.to_owned(), format!("part-{}.safetensors", index % 2).into());
+        shards[index % 2].push((name.to_owned(), bytes, view.shape().to_vec()));
+    }
+    for (index, shard) in shards.iter().enumerate() {
+        let dtype = [safetensors::Dtype::F32, safetensors::Dtype::F16][index];
+        let views = shard.iter().map(|(name, bytes, shape)| {
+            (name.clone(), safetensors::tensor::TensorView::new(dtype, shape.clone(), bytes).unwrap())
+        });
+        safetensors::serialize_to_file(views, None, &sharded.join(format!("part-{index}.safetensors"))).unwrap();
+    }
+    let index = serde_json::json!({ "weight_map": map });
+    std::fs::write(sharded.join("model.safetensors.index.json"), index.to_string()).unwrap();
+    let (whole, sharded) = (Checkpoint::open(&whole).unwrap(), Checkpoint::open(&sharded).unwrap());
+    for parameter in precast_plan::Parameters::new(whole.config()).list {
+        let exact = floats(&whole.read(&parameter, Dtype::F32).unwrap());
+        let rounded: Vec<f32> = exact.iter().map(|v| half::f16::from_f32(*v).to_f32()).collect();
+        assert_eq!(floats(&sharded.read(&parameter, Dtype::F32).unwrap()), rounded, "{}", parameter.name);
+    }
+}
+
+#[test]
+fn a_plan_says_what_a_run_takes() {
+    let mut command = precast();
+    command.args(["plan", "--arch", "sm_121", "--batch-size", "8", "--seq-len", "1024", "--teacher"]);
+    command.arg("aot/models/qwen2.5-1.5b.json").arg("--student").arg("aot/models/qwen2.5-0.5b.json");
+    let printed = succeed(&mut command);
+    // Digests depend on whether this trainer has kernels embedded.
+    let printed = regex_free_digests(&printed);
+    insta::assert_snapshot!(printed);
+    let json: serde_json::Value = serde_json::from_str(&succeed(command.arg("--json"))).unwrap();
+    assert_eq!(json["step"]["tokens"], 8192);
+    let total: u64 = json["memory"]["rows"].as_array().unwrap().iter().map(|row| row["bytes"].as_u64().unwrap()).sum();
+    assert_eq!(json["memory"]["total_bytes"], total);
+}
+
+/// The column of digests blanked.
+fn regex_free_digests(text: &str) -> String {
+    let lines = text.lines().map(|line| match line.split_once(" x ") {
+        Some((count, rest)) if rest.contains("{") => {
+            let key = rest.rsplit("  ").next().unwrap_or(rest);
+            format!("{count} x {key}")
+        }
+        _ => line.to_owned(),
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn dry_run_touches_no_weights() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("config.json"), tiny_config(&[]).to_string()).unwrap();
+    let mut command = precast();
+    command.args(["distill", "--dry-run", "--device", "sim", "--batch-size", "2", "--seq-len", "16", "--teacher"]);
+    let printed = succeed(command.arg(dir.path()).arg("--student").arg(dir.path()));
+    assert!(printed.contains("activations") && printed.contains("phase micro"), "{printed}");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn doctor_names_a_remedy_for_everything_bad() {
+    let student = fixture("golden/qwen2-tied/student");
+    let teacher = fixture("golden/qwen2-tied/teacher");
+    let mut command = precast();
+    command.args(["doctor", "--json", "--device", "sim", "--batch-size", "2", "--seq-len", "64", "--teacher"]);
+    let printed = succeed(command.arg(teacher).arg("--student").arg(student));
+    let findings: Vec<serde_json::Value> = serde_json::from_str(&printed).unwrap();
+    for finding in &findings {
+        assert_eq!(finding["ok"].as_bool().unwrap(), finding.get("remedy").is_none(), "{finding}");
+    }
+    let what: Vec<&str> = findings.iter().map(|finding| finding["what"].as_str().unwrap()).collect();
+    assert_eq!(what, ["driver", "device", "arch", "bundle", "kernels", "memory"]);
+}

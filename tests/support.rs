@@ -1,0 +1,197 @@
+//! What the tests share: programs, fixtures, tiny models, sessions.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use precast::bundle::BundleSource;
+use precast::checkpoint::Checkpoint;
+use precast::config::{Options, RunConfig};
+use precast::metrics::{self, StepRecord};
+use precast::session::Session;
+use precast::startup::Startup;
+use precast_plan::{EvaluationPlan, Precision, evaluation, rope};
+use precast_runtime::{Loading, Placement};
+
+/// The checkout: where cargo runs tests, and where a person runs carried ones.
+pub fn root() -> PathBuf {
+    std::env::current_dir().expect("there is a current directory")
+}
+
+pub fn fixture(name: &str) -> PathBuf {
+    root().join("tests/fixtures").join(name)
+}
+
+/// The device under test.
+pub fn device() -> String {
+    std::env::var("PRECAST_TEST_DEVICE").unwrap_or_else(|_| "sim".to_owned())
+}
+
+/// Kernels for the device under test.
+pub fn bundle() -> Option<PathBuf> {
+    std::env::var_os("PRECAST_TEST_BUNDLE").map(PathBuf::from)
+}
+
+pub fn is_sim() -> bool {
+    device() == "sim"
+}
+
+/// The `precast` program.
+pub fn precast() -> Command {
+    let built = PathBuf::from(env!("CARGO_BIN_EXE_precast"));
+    Command::new(std::env::var_os("PRECAST_BIN").map_or(built, PathBuf::from))
+}
+
+/// The `precast-aot` program, built beside the other.
+pub fn precast_aot() -> Command {
+    let path = Path::new(env!("CARGO_BIN_EXE_precast")).with_file_name("precast-aot");
+    assert!(path.exists(), "{} is not built: run the tests with `cargo xtask test`", path.display());
+    Command::new(path)
+}
+
+/// Runs a program that must succeed and returns what it prints.
+pub fn succeed(command: &mut Command) -> String {
+    let output = command.output().expect("the program starts");
+    let (stdout, stderr) = texts(&output);
+    assert!(output.status.success(), "{command:?}\n{stdout}\n{stderr}");
+    stdout
+}
+
+/// Runs a program that must fail with an exit code and returns its error message.
+pub fn fail(command: &mut Command, exit_code: i32) -> String {
+    let output = command.output().expect("the program starts");
+    let (stdout, stderr) = texts(&output);
+    assert_eq!(output.status.code(), Some(exit_code), "{command:?}\n{stdout}\n{stderr}");
+    assert!(!stderr.contains("panicked"), "{stderr}");
+    assert!(stderr.starts_with("error: "), "{stderr}");
+    stderr
+}
+
+fn texts(output: &Output) -> (String, String) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (text(&output.stdout), text(&output.stderr))
+}
+
+/// A model's shape as `config.json`, small enough for any test: `tests/models/tiny.json`, changed.
+pub fn tiny_config(changes: &[(&str, serde_json::Value)]) -> serde_json::Value {
+    let mut config = model_config("tiny");
+    for (name, value) in changes {
+        config[*name] = value.clone();
+    }
+    config
+}
+
+/// A model's shape in `tests/models`: kernels for all of them are packed for machines with a GPU.
+pub fn model_config(name: &str) -> serde_json::Value {
+    let text = std::fs::read_to_string(root().join(format!("tests/models/{name}.json"))).expect("tests/models");
+    serde_json::from_str(&text).expect("a configuration is JSON")
+}
+
+/// Writes a model of random weights below `dir`.
+pub fn random_model(dir: &Path, name: &str, seed: u64, config: &serde_json::Value) -> PathBuf {
+    let json = dir.join(format!("{name}.json"));
+    std::fs::write(&json, config.to_string()).expect("a scratch directory is writable");
+    let out = dir.join(name);
+    precast::init::random(&json, None, seed, Precision::Fp32, &out).expect("a tiny model is written");
+    out
+}
+
+/// Writes token ids below a vocabulary, the same for the same count.
+pub fn token_file(dir: &Path, name: &str, count: u32, vocab: u32) -> PathBuf {
+    let path = dir.join(name);
+    let mut state = 12345u32;
+    let mut next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 8) % vocab
+    };
+    let bytes: Vec<u8> = (0..count).flat_map(|_| next().to_le_bytes()).collect();
+    std::fs::write(&path, bytes).expect("a scratch directory is writable");
+    path
+}
+
+/// A configuration for the device under test.
+pub fn config(teacher: &Path, student: &Path, change: impl FnOnce(&mut Options)) -> RunConfig {
+    let mut options = Options {
+        teacher: Some(teacher.to_owned()),
+        student: Some(student.to_owned()),
+        precision: Some(Precision::Fp32),
+        batch_size: Some(2),
+        seq_len: Some(16),
+        steps: Some(4),
+        lr: Some(1e-3),
+        device: Some(device().parse().expect("PRECAST_TEST_DEVICE names a device")),
+        bundle: bundle(),
+        checkpoint_every: Some(0),
+        ..Options::default()
+    };
+    change(&mut options);
+    options.complete(false).expect("a complete configuration")
+}
+
+/// A sealed session with its weights up.
+pub fn session(config: &RunConfig) -> Session {
+    session_placed(config, Placement::Arena)
+}
+
+pub fn session_placed(config: &RunConfig, placement: Placement) -> Session {
+    let teacher = Checkpoint::open(&config.teacher).expect("a teacher");
+    let student = Checkpoint::open(&config.student).expect("a student");
+    let driver = precast::device::open(config.device).expect("a device");
+    let mut session =
+        Session::open(driver, config, &teacher, &student, placement, &mut Startup::new()).expect("a session");
+    session.upload(&teacher, &student, |_| {}).expect("weights are sent");
+    session
+}
+
+/// Logits of one sequence under a model, fp32, tokens x vocabulary: what the evaluation plan leaves behind.
+pub fn logits(model: &Path, ids: &[u32]) -> Vec<f32> {
+    let checkpoint = Checkpoint::open(model).expect("a model");
+    let driver = precast::device::open(device().parse().expect("a device name")).expect("a device");
+    let arch = driver.device().arch().expect("an architecture");
+    let (config, seq_len) = (checkpoint.config(), ids.len() as u32);
+    let plan = EvaluationPlan::new(config, (1, seq_len), Precision::Fp32, arch).expect("a plan");
+    let source = BundleSource::find(bundle().as_deref(), arch, &plan.plan).expect("kernels");
+    let mut loading = Loading::new(driver);
+    loading.load(&source.open().expect("a bundle"), &plan.plan, &[]).expect("kernels load");
+    let mut sealed = loading.seal(&plan.plan, Placement::Arena).expect("memory");
+    let tables = rope::tables(config.rope_theta, config.head_dim, seq_len);
+    let mut write = |tensor, bytes: &[u8]| sealed.write(tensor, bytes).expect("a copy");
+    write(plan.rope.0, bytemuck::cast_slice(&tables.cos));
+    write(plan.rope.1, bytemuck::cast_slice(&tables.sin));
+    for parameter in &plan.parameters.list {
+        let bytes = checkpoint.read(parameter, plan.weights.dtype).expect("weights");
+        write(plan.weights.slice(parameter.span.start, parameter.span.elems), &bytes);
+    }
+    write(plan.ids, bytemuck::cast_slice(ids));
+    write(plan.targets, bytemuck::cast_slice(ids));
+    sealed.run(evaluation::SCORE).expect("a forward pass");
+    floats(&sealed.read(plan.plan.tensor("head.logits").expect("a buffer")).expect("a copy"))
+}
+
+/// `precast distill` with the device under test.
+pub fn distill(teacher: &Path, student: &Path, data: &Path, out: &Path) -> Command {
+    let mut command = precast();
+    command.arg("distill").arg("--teacher").arg(teacher).arg("--student").arg(student);
+    command.arg("--data").arg(data).arg("--out").arg(out).args(["--device", &device()]);
+    if let Some(bundle) = bundle() {
+        command.arg("--bundle").arg(bundle);
+    }
+    command
+}
+
+/// The metrics of a run.
+pub fn metrics_of(out: &Path) -> Vec<StepRecord> {
+    metrics::read(&out.join("metrics.jsonl")).expect("metrics.jsonl is written")
+}
+
+/// f32 values of little-endian bytes.
+pub fn floats(bytes: &[u8]) -> Vec<f32> {
+    bytemuck::pod_collect_to_vec(bytes)
+}
+
+/// ‖a − b‖ / ‖b‖.
+pub fn distance(a: &[f32], b: &[f32]) -> f64 {
+    assert_eq!(a.len(), b.len());
+    let square = |values: &mut dyn Iterator<Item = f64>| values.map(|value| value * value).sum::<f64>();
+    let difference = square(&mut a.iter().zip(b).map(|(a, b)| f64::from(*a) - f64::from(*b)));
+    (difference / square(&mut b.iter().map(|b| f64::from(*b)))).sqrt()
+}

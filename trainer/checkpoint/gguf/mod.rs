@@ -1,0 +1,195 @@
+//! GGUF files: llama.cpp's single-file models, read as if they were Hugging Face directories.
+//!
+//! [`Gguf`] maps the file and reads its header; weights are dequantised one tensor at a time. The format is
+//! described in ggml's `docs/gguf.md`. A file is not trusted: whatever is wrong with it is a [`GgufError`], and
+//! nothing is allocated on the word of a length that the file's size does not bear out.
+
+mod blocks;
+mod config;
+mod container;
+mod cursor;
+mod error;
+mod kquants;
+mod metadata;
+mod names;
+#[cfg(test)]
+mod tests;
+mod tokenizer;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use memmap2::Mmap;
+use rayon::prelude::*;
+use tokenizers::Tokenizer;
+
+use config::Architecture;
+use container::{Header, Tensor, Values};
+pub use error::{Fault, GgufError};
+use metadata::Metadata;
+use names::Heads;
+
+/// A GGUF file of a llama or qwen2 model, version 2 or 3, little-endian: header read, weights on disk.
+pub struct Gguf {
+    path: PathBuf,
+    file: Mmap,
+    metadata: Metadata,
+    architecture: Architecture,
+    /// By Hugging Face name.
+    tensors: BTreeMap<String, Weight>,
+}
+
+/// A tensor and whose heads its rows are.
+struct Weight {
+    tensor: Tensor,
+    heads: Heads,
+}
+
+impl Gguf {
+    /// Whether the file starts with the GGUF magic. False too for one that cannot be read.
+    pub fn is_gguf(path: &Path) -> bool {
+        let mut magic = [0; 4];
+        File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok() && magic == container::MAGIC
+    }
+
+    /// Maps a file, reads its header and finds every tensor's place. No weights are read. The file must not be
+    /// written to for as long as the value lives.
+    ///
+    /// Tensors of a type that is not supported are listed; [`Gguf::read`] refuses them.
+    ///
+    /// # Errors
+    /// [`GgufError`] for a file that cannot be read, is damaged, is one of several parts, or holds another
+    /// architecture or tensors that llama and qwen2 models do not have.
+    pub fn open(path: &Path) -> Result<Self, GgufError> {
+        let at_path = |fault| GgufError { path: path.to_owned(), fault };
+        let file = File::open(path).map_err(|error| at_path(Fault::Io(error)))?;
+        // SAFETY: this value never writes to the map and hands out no reference into it. What is left is another
+        // process that writes to the file meanwhile; the documentation forbids it, and nothing can prevent it.
+        let file = unsafe { Mmap::map(&file) }.map_err(|error| at_path(Fault::Io(error)))?;
+        let Header { metadata, tensors } = Header::read(&file).map_err(at_path)?;
+        let architecture = Architecture::of(&metadata).map_err(at_path)?;
+        let tensors = tensors.into_iter().map(|tensor| place(architecture, tensor));
+        let tensors = tensors.collect::<Result<_, _>>().map_err(at_path)?;
+        Ok(Self { path: path.to_owned(), file, metadata, architecture, tensors })
+    }
+
+    /// The model's shape as the value of a Hugging Face `config.json`.
+    ///
+    /// Keys: `architectures`, `model_type`, `hidden_size`, `intermediate_size`, `num_hidden_layers`,
+    /// `num_attention_heads`, `num_key_value_heads`, `head_dim`, `vocab_size` (rows of the embedding),
+    /// `rope_theta`, `rms_norm_eps`, `max_position_embeddings`, `tie_word_embeddings` (there is no output
+    /// projection), `hidden_act`, `torch_dtype` (`float32`: weights are dequantised), `bos_token_id` and
+    /// `eos_token_id` where the file has them, and for llama `attention_bias`.
+    ///
+    /// # Errors
+    /// [`GgufError`] for keys that are missing or of the wrong type, and for what this program does not compute:
+    /// scaled or partial rotary embeddings, sliding windows, values of another size than keys.
+    pub fn config(&self) -> Result<serde_json::Value, GgufError> {
+        config::config(self).map_err(|fault| self.error(fault))
+    }
+
+    /// The tokenizer, from the file's own metadata: `tokenizer.ggml.model` `gpt2` (byte-level BPE) or `llama`
+    /// (SentencePiece BPE with byte fallback), in the form that the model's own `tokenizer.json` has.
+    ///
+    /// Control tokens become special added tokens, user-defined ones plain added tokens. Padding of the vocabulary
+    /// (tokens marked unused) is left out. The begin token is added to encodings only where
+    /// `tokenizer.ggml.add_bos_token` is true, and only if the caller asks for special tokens.
+    ///
+    /// # Errors
+    /// [`GgufError`] for keys that are missing, lists that do not go together, and tokenizers that are not known.
+    pub fn tokenizer(&self) -> Result<Tokenizer, GgufError> {
+        tokenizer::tokenizer(&self.metadata, &self.file).map_err(|fault| self.error(fault))
+    }
+
+    /// Hugging Face names of the tensors, sorted.
+    pub fn names(&self) -> Vec<String> {
+        self.tensors.keys().cloned().collect()
+    }
+
+    /// Shape of a tensor by its Hugging Face name, rows first; `None` if there is no such tensor. Its product is at
+    /// most eight times the file's size in bytes, whatever the file says.
+    pub fn shape(&self, name: &str) -> Option<Vec<u64>> {
+        self.tensors.get(name).map(|weight| weight.tensor.shape.clone())
+    }
+
+    /// Dequantises a tensor, by its Hugging Face name, into `f32` on all threads. `out` has as many elements as the
+    /// tensor. The values are those of ggml's reference, bit for bit; rows of query and key heads are in Hugging
+    /// Face's order.
+    ///
+    /// # Errors
+    /// [`GgufError`] if there is no such tensor, it is of an unsupported type, `out` is of another size, or its
+    /// rows do not divide into heads.
+    pub fn read(&self, name: &str, out: &mut [f32]) -> Result<(), GgufError> {
+        self.read_tensor(name, out).map_err(|fault| self.error(fault))
+    }
+
+    fn read_tensor(&self, name: &str, out: &mut [f32]) -> Result<(), Fault> {
+        let missing = || Fault::MissingTensor { tensor: name.to_owned() };
+        let Weight { tensor, heads } = self.tensors.get(name).ok_or_else(missing)?;
+        let (kind, bytes) = match &tensor.values {
+            Values::Blocks(kind, bytes) => (kind, bytes.clone()),
+            Values::Unsupported(code) => {
+                return Err(Fault::TensorType { tensor: tensor.name.clone(), offset: tensor.offset, code: *code });
+            }
+        };
+        if out.len() != tensor.elements {
+            let (elements, buffer) = (tensor.elements, out.len());
+            return Err(Fault::Length { tensor: name.to_owned(), elements, buffer });
+        }
+        let interleaved = self.architecture == Architecture::Llama && *heads != Heads::None;
+        let head_count = if interleaved { Some(self.divide(tensor, *heads)?) } else { None };
+        kind.dequantize(&self.file[bytes], out);
+        if let Some(head_count) = head_count {
+            deinterleave(out, head_count, tensor.shape[0] as usize / head_count);
+        }
+        Ok(())
+    }
+
+    /// How many heads a tensor's rows are of; each has an even number of rows.
+    fn divide(&self, tensor: &Tensor, heads: Heads) -> Result<usize, Fault> {
+        let count = self.architecture.head_count(&self.metadata, heads)?;
+        let rows = tensor.shape[0];
+        if rows.is_multiple_of(count) && (rows / count).is_multiple_of(2) {
+            return Ok(count as usize);
+        }
+        let (tensor, offset, shape) =
+            (tensor.name.clone(), tensor.offset, tensor.shape.iter().rev().copied().collect());
+        Err(Fault::Shape { tensor, offset, shape, reason: format!("its {rows} rows are not those of {count} heads") })
+    }
+
+    fn error(&self, fault: Fault) -> GgufError {
+        GgufError { path: self.path.clone(), fault }
+    }
+}
+
+/// Finds a tensor's Hugging Face name.
+fn place(architecture: Architecture, tensor: Tensor) -> Result<(String, Weight), Fault> {
+    if let Some((name, heads)) = names::hugging_face(&tensor.name) {
+        return Ok((name, Weight { tensor, heads }));
+    }
+    let reason = if tensor.name == "rope_freqs.weight" {
+        "it scales the rotary embedding (Llama 3.1 and later), which is not supported"
+    } else {
+        "supported are dense models without adapters or normalised queries and keys"
+    };
+    let Tensor { name, offset, .. } = tensor;
+    Err(Fault::UnknownTensor { tensor: name, offset, architecture: architecture.name(), reason })
+}
+
+/// Puts the rows of each head right. llama.cpp's converter stores the two halves of a head interleaved, rows
+/// 0, n/2, 1, n/2 + 1, …, so that pairs which a rotary embedding turns are neighbours.
+fn deinterleave(out: &mut [f32], head_count: usize, head_rows: usize) {
+    let head_len = out.len() / head_count;
+    let row_len = head_len / head_rows;
+    out.par_chunks_exact_mut(head_len).for_each(|head| {
+        let interleaved = head.to_vec();
+        let (first, second) = head.split_at_mut(head_len / 2);
+        let rows = first.chunks_exact_mut(row_len).zip(second.chunks_exact_mut(row_len));
+        for ((first, second), pair) in rows.zip(interleaved.chunks_exact(2 * row_len)) {
+            first.copy_from_slice(&pair[..row_len]);
+            second.copy_from_slice(&pair[row_len..]);
+        }
+    });
+}

@@ -1,0 +1,154 @@
+//! What is wrong with a file, one thing at a time.
+
+use super::super::blocks::BlockType;
+use super::samples::shape;
+use super::writer::Writer;
+use super::{Fault, Gguf, fault, open};
+
+const UNKNOWN_KEY: &str = "general.description";
+
+fn embedding(dimensions: &[u64], code: u32, values: usize) -> Vec<u8> {
+    shape("llama").tensor_raw("token_embd.weight", dimensions, code, vec![0; values]).bytes()
+}
+
+#[test]
+fn magic() {
+    let is_gguf = |bytes: &[u8]| {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), bytes).unwrap();
+        Gguf::is_gguf(file.path())
+    };
+    assert!(is_gguf(&shape("llama").bytes()));
+    assert!(is_gguf(b"GGUF"));
+    assert!(!is_gguf(b"GGU") && !is_gguf(b"") && !is_gguf(b"{\"a\": 1}"));
+    assert!(!Gguf::is_gguf(std::path::Path::new("/nonexistent")));
+    for bytes in [&b""[..], b"GGU", b"PK\x03\x04 and more"] {
+        assert!(matches!(fault(bytes), Fault::Magic { found } if found == bytes[..bytes.len().min(4)]));
+    }
+}
+
+#[test]
+fn files_that_cannot_be_read() {
+    let error = Gguf::open(std::path::Path::new("/nonexistent/model.gguf")).err().unwrap();
+    assert!(matches!(error.fault, Fault::Io(_)));
+    assert!(error.to_string().starts_with("/nonexistent/model.gguf: cannot read: "), "{error}");
+    assert!(matches!(Gguf::open(&std::env::temp_dir()).err().unwrap().fault, Fault::Io(_)));
+}
+
+#[test]
+fn versions() {
+    for (version, remedy) in [(1, "Convert"), (4, "Convert"), (0, "Convert"), (3_u32.swap_bytes(), "big-endian")] {
+        let mut writer = shape("llama");
+        writer.version = version;
+        let fault = fault(&writer.bytes());
+        assert!(matches!(fault, Fault::Version { found } if found == version));
+        assert!(fault.to_string().contains(remedy), "{fault}");
+    }
+}
+
+#[test]
+fn absurd_counts_and_lengths() {
+    let file = shape("llama").bytes();
+    // Of tensors, of keys, of the first key's bytes.
+    for at in [8, 16, 24] {
+        for value in [u64::MAX, i64::MAX as u64, 1 << 40] {
+            let mut file = file.clone();
+            file[at..at + 8].copy_from_slice(&value.to_le_bytes());
+            // More tensors or keys than there are: what follows is read as such, until something is wrong with it.
+            let fault = fault(&file);
+            assert!(
+                matches!(fault, Fault::Truncated { .. } | Fault::ValueType { .. } | Fault::Shape { .. }),
+                "{fault}"
+            );
+        }
+    }
+    for item in [0, 4, 8, 12] {
+        let array = [&(item as u32).to_le_bytes()[..], &u64::MAX.to_le_bytes()].concat();
+        let fault = fault(&Writer::new().raw(UNKNOWN_KEY, 9, &array).bytes());
+        assert!(matches!(&fault, Fault::Truncated { what, .. } if what.contains(UNKNOWN_KEY)), "{fault}");
+        assert!(fault.to_string().ends_with("it is cut short or damaged, fetch it again"), "{fault}");
+    }
+}
+
+#[test]
+fn values() {
+    let nested = [&9_u32.to_le_bytes()[..], &1_u64.to_le_bytes()].concat();
+    for (code, value, what) in [(13, vec![], "value type 13"), (9, nested, "array item type 9")] {
+        let fault = fault(&Writer::new().raw(UNKNOWN_KEY, code, &value).bytes());
+        assert!(matches!(fault, Fault::ValueType { offset: 24, .. }));
+        assert!(fault.to_string().contains(what), "{fault}");
+    }
+    let text = [&2_u64.to_le_bytes()[..], b"\xff\xfe"].concat();
+    assert!(matches!(fault(&Writer::new().raw(UNKNOWN_KEY, 8, &text).bytes()), Fault::Utf8 { .. }));
+    // Every type of value that there is.
+    let widths = [(0, 1), (1, 1), (2, 2), (3, 2), (4, 4), (5, 4), (6, 4), (7, 1), (10, 8), (11, 8), (12, 8)];
+    let writer = widths.iter().fold(shape("llama"), |writer, (code, width)| {
+        let array = [&u32::to_le_bytes(*code)[..], &2_u64.to_le_bytes(), &vec![1; 2 * width]].concat();
+        writer.raw(&format!("a.{code}"), *code, &vec![1; *width]).raw(&format!("b.{code}"), 9, &array)
+    });
+    open(&writer.bytes()).unwrap();
+}
+
+#[test]
+fn names_that_are_there_twice() {
+    let key = fault(&shape("llama").again("general.architecture").bytes());
+    assert!(matches!(key, Fault::Duplicate { what: "metadata key", .. }), "{key}");
+    let tensor = |writer: Writer| writer.tensor("token_embd.weight", &[4, 1], BlockType::F32);
+    let tensor = fault(&tensor(tensor(shape("llama"))).bytes());
+    assert!(matches!(tensor, Fault::Duplicate { what: "tensor", .. }), "{tensor}");
+}
+
+#[test]
+fn alignments() {
+    let embedding = |alignment| {
+        let writer = shape("llama").integer("general.alignment", alignment);
+        writer.tensor("token_embd.weight", &[4, 1], BlockType::F32).bytes()
+    };
+    for alignment in [0, 3, 48, u32::MAX] {
+        assert!(matches!(fault(&embedding(alignment)), Fault::KeyValue { .. }));
+    }
+    for alignment in [1, 8, 32] {
+        open(&embedding(alignment)).unwrap();
+    }
+    assert!(matches!(fault(&embedding(1 << 31)), Fault::Truncated { .. }));
+}
+
+#[test]
+fn offsets() {
+    let file = embedding(&[4, 1], 0, 16);
+    let end = file.len() - Writer::ALIGNMENT_BYTES;
+    // The tensor's offset is the last number of the table, before padding.
+    let name = file.windows(10).position(|window| window == b"token_embd").unwrap();
+    let at = name + "token_embd.weight".len() + 4 + 16 + 4;
+    assert!(at + 8 <= end);
+    for (offset, misaligned) in [(1, true), (16, true), (32, false), (1 << 40, false), (u64::MAX - 31, false)] {
+        let mut file = file.clone();
+        file[at..at + 8].copy_from_slice(&u64::to_le_bytes(offset));
+        match fault(&file) {
+            Fault::Misaligned { tensor, data_offset, alignment: 32, .. } => {
+                assert!(misaligned && tensor == "token_embd.weight" && data_offset == offset);
+            }
+            fault @ Fault::Truncated { .. } => assert!(!misaligned && fault.to_string().contains("token_embd.weight")),
+            fault => panic!("{fault}"),
+        }
+    }
+}
+
+#[test]
+fn shapes() {
+    let (q4_0, q4_k) = (BlockType::Q4_0.code(), BlockType::Q4K.code());
+    for (dimensions, code) in [
+        (&[][..], 0),
+        (&[1, 1, 1, 1, 1], 0),
+        (&[0, 4], 0),
+        (&[u64::MAX, 2], 0),
+        (&[1 << 32, 1 << 32], 0),
+        (&[48, 1], q4_0),
+        (&[896, 1], q4_k),
+    ] {
+        let fault = fault(&embedding(dimensions, code, 16));
+        assert!(matches!(&fault, Fault::Shape { tensor, .. } if tensor == "token_embd.weight"), "{fault}");
+    }
+    let fault = fault(&embedding(&[1 << 32, 1 << 30], 0, 16));
+    assert!(matches!(fault, Fault::Truncated { .. }), "{fault}");
+}

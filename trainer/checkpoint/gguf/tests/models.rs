@@ -1,0 +1,184 @@
+//! Whole models: shape, names, values, order of rows.
+
+use serde_json::json;
+
+use super::super::blocks::BlockType;
+use super::samples::{model, shape};
+use super::writer::Writer;
+use super::{Fault, Gguf, fault, open, read};
+
+const QUERY: &str = "model.layers.0.self_attn.q_proj.weight";
+
+#[test]
+fn llama_model() {
+    let gguf = open(&model("llama").bytes()).unwrap();
+    let expected = json!({
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "hidden_size": 256,
+        "intermediate_size": 8,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "num_key_value_heads": 1,
+        "head_dim": 4,
+        "vocab_size": 6,
+        "rope_theta": 1e6,
+        "rms_norm_eps": 1e-6,
+        "max_position_embeddings": 64,
+        "tie_word_embeddings": false,
+        "hidden_act": "silu",
+        "torch_dtype": "float32",
+        "attention_bias": false,
+    });
+    assert_eq!(gguf.config().unwrap(), expected);
+    assert_eq!(gguf.config().unwrap()["rms_norm_eps"].to_string(), "1e-6");
+    let layer = |layer: u32| {
+        [
+            "input_layernorm",
+            "mlp.down_proj",
+            "mlp.gate_proj",
+            "mlp.up_proj",
+            "post_attention_layernorm",
+            "self_attn.k_proj",
+            "self_attn.o_proj",
+            "self_attn.q_proj",
+            "self_attn.v_proj",
+        ]
+        .map(|module| format!("model.layers.{layer}.{module}.weight"))
+    };
+    let first = ["lm_head.weight", "model.embed_tokens.weight"].map(str::to_owned);
+    let expected = [&first[..], &layer(0), &layer(1), &["model.norm.weight".to_owned()]].concat();
+    assert_eq!(gguf.names(), expected);
+    assert_eq!(gguf.shape("model.layers.1.mlp.gate_proj.weight"), Some(vec![8, 256]));
+    assert_eq!(gguf.shape("model.layers.2.mlp.gate_proj.weight"), None);
+    assert!(gguf.names().iter().all(|name| read(&gguf, name).iter().all(|value| value.is_finite())));
+}
+
+#[test]
+fn qwen2_model() {
+    let writer = model("qwen2").integer("tokenizer.ggml.eos_token_id", 5).without("qwen2.rope.freq_base");
+    let gguf = open(&writer.bytes()).unwrap();
+    let config = gguf.config().unwrap();
+    assert_eq!((&config["architectures"], &config["model_type"]), (&json!(["Qwen2ForCausalLM"]), &json!("qwen2")));
+    assert_eq!((&config["rope_theta"], &config["eos_token_id"]), (&json!(10000.0), &json!(5)));
+    assert_eq!((config.get("attention_bias"), config.get("bos_token_id")), (None, None));
+    assert_eq!(gguf.shape("model.layers.1.self_attn.q_proj.bias"), Some(vec![8]));
+    assert_eq!(gguf.names().len(), 3 + 2 * 12);
+    assert!(gguf.names().iter().all(|name| read(&gguf, name).iter().all(|value| value.is_finite())));
+}
+
+#[test]
+fn version_2_reads() {
+    let mut writer = model("llama");
+    writer.version = 2;
+    open(&writer.bytes()).unwrap().config().unwrap();
+}
+
+#[test]
+fn shape_follows_from_what_is_there() {
+    let writer = shape("llama").tensor("token_embd.weight", &[256, 6], BlockType::F32);
+    let writer = writer.tensor("blk.0.attn_q.bias", &[8], BlockType::F32);
+    let writer = ["attention.key_length", "attention.head_count_kv", "attention.value_length", "rope.dimension_count"]
+        .iter()
+        .fold(writer, |writer, key| writer.without(&format!("llama.{key}")));
+    let config = open(&writer.bytes()).unwrap().config().unwrap();
+    assert_eq!((&config["head_dim"], &config["num_key_value_heads"]), (&json!(128), &json!(2)));
+    assert_eq!((&config["tie_word_embeddings"], &config["attention_bias"]), (&json!(true), &json!(true)));
+}
+
+/// Rows of two query heads of 4 and one key head of 4, as Hugging Face has them: row r is filled with r.
+fn rows(count: u64, columns: u64) -> Vec<f32> {
+    (0..count).flat_map(|row| (0..columns).map(move |_| row as f32)).collect()
+}
+
+#[test]
+fn llama_rows_are_put_right() {
+    // Row 2 i + j of a head is row 2 j + i, i and j from 0 to 1.
+    let interleaved = |count: u64, columns: u64| -> Vec<f32> {
+        let source = (0..count).map(|row| row / 4 * 4 + [0, 2, 1, 3][row as usize % 4]);
+        source.flat_map(|row| (0..columns).map(move |_| row as f32)).collect()
+    };
+    let write = |architecture: &str, q: &[f32], k: &[f32], q_bias: &[f32], v: &[f32]| {
+        let writer = shape(architecture)
+            .tensor_f32("blk.0.attn_q.weight", &[3, 8], q)
+            .tensor_f32("blk.0.attn_k.weight", &[3, 4], k)
+            .tensor_f32("blk.0.attn_q.bias", &[8], q_bias)
+            .tensor_f32("blk.0.attn_v.weight", &[3, 4], v);
+        open(&writer.bytes()).unwrap()
+    };
+    let check = |gguf: &Gguf| {
+        assert_eq!(read(gguf, QUERY), rows(8, 3));
+        assert_eq!(read(gguf, "model.layers.0.self_attn.k_proj.weight"), rows(4, 3));
+        assert_eq!(read(gguf, "model.layers.0.self_attn.q_proj.bias"), rows(8, 1));
+        assert_eq!(read(gguf, "model.layers.0.self_attn.v_proj.weight"), rows(4, 3));
+    };
+    check(&write("llama", &interleaved(8, 3), &interleaved(4, 3), &interleaved(8, 1), &rows(4, 3)));
+    check(&write("qwen2", &rows(8, 3), &rows(4, 3), &rows(8, 1), &rows(4, 3)));
+}
+
+#[test]
+fn rows_that_are_no_heads() {
+    for (rows, heads) in [(8, 3), (6, 2), (8, 0)] {
+        let writer = shape("llama").integer("llama.attention.head_count", heads);
+        let gguf = open(&writer.tensor("blk.0.attn_q.weight", &[1, rows], BlockType::F32).bytes()).unwrap();
+        let fault = gguf.read(QUERY, &mut vec![0.0; rows as usize]).unwrap_err().fault;
+        assert!(matches!(fault, Fault::Shape { .. } | Fault::KeyValue { .. }), "{fault}");
+    }
+}
+
+#[test]
+fn reading_what_is_not_there() {
+    let gguf = open(&model("llama").bytes()).unwrap();
+    let error = gguf.read("model.norm.bias", &mut []).unwrap_err();
+    assert!(matches!(error.fault, Fault::MissingTensor { .. }), "{error}");
+    let error = gguf.read("model.norm.weight", &mut [0.0; 255]).unwrap_err();
+    assert!(matches!(error.fault, Fault::Length { elements: 256, buffer: 255, .. }), "{error}");
+}
+
+#[test]
+fn unsupported_type() {
+    let writer = model("llama").tensor_raw("blk.2.ffn_down.weight", &[256, 1], 16, vec![0; 66]);
+    let gguf = open(&writer.bytes()).unwrap();
+    assert_eq!(gguf.shape("model.layers.2.mlp.down_proj.weight"), Some(vec![1, 256]));
+    let error = gguf.read("model.layers.2.mlp.down_proj.weight", &mut [0.0; 256]).unwrap_err().to_string();
+    assert!(error.contains("tensor blk.2.ffn_down.weight at byte "), "{error}");
+    let types = "is of type IQ2_XXS: supported are F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K";
+    assert!(error.ends_with(types), "{error}");
+}
+
+#[test]
+fn models_that_are_refused() {
+    let refused = |writer: Writer, wanted: &str| {
+        let error = open(&writer.bytes()).and_then(|gguf| gguf.config()).unwrap_err().to_string();
+        assert!(error.contains(wanted), "{error}");
+    };
+    let llama = || model("llama");
+    refused(llama().string("general.architecture", "gemma"), "is gemma: supported are llama and qwen2");
+    refused(llama().integer("split.count", 3), "metadata key split.count at byte ");
+    refused(llama().string("llama.rope.scaling.type", "yarn"), "llama.rope.scaling.type at byte ");
+    refused(llama().float("llama.rope.scaling.factor", 4.0), "llama.rope.scaling.factor at byte ");
+    refused(llama().float("llama.rope.scale_linear", 0.5), "llama.rope.scale_linear at byte ");
+    refused(llama().integer("llama.rope.dimension_count", 2), "less than a head (4) are not supported");
+    refused(llama().integer("llama.attention.value_length", 8), "keys have 4 and values must have as many");
+    refused(llama().integer("llama.attention.sliding_window", 4096), "sliding-window attention is not supported");
+    refused(llama().integer("llama.attention.head_count", 0), "is 0: there must be a head");
+    refused(llama().without("llama.block_count"), "no metadata key llama.block_count: convert the model again");
+    refused(llama().string("llama.block_count", "2"), "is a string, expected an integer from 0 to 2^64 - 1");
+    refused(llama().float("llama.rope.freq_base", f32::NAN), "expected a finite floating-point number");
+    refused(shape("llama"), "no tensor model.embed_tokens.weight");
+    let uneven = llama().without("llama.attention.key_length").integer("llama.attention.head_count", 3);
+    refused(uneven, "is 3: 256 (embedding_length) must be a multiple of it");
+
+    let plain = llama().string("llama.rope.scaling.type", "none").float("llama.rope.scaling.factor", 1.0);
+    open(&plain.integer("llama.attention.sliding_window", 0).bytes()).unwrap().config().unwrap();
+}
+
+#[test]
+fn tensors_that_are_refused() {
+    let scaled = fault(&model("llama").tensor("rope_freqs.weight", &[2], BlockType::F32).bytes()).to_string();
+    assert!(scaled.contains("rope_freqs.weight at byte ") && scaled.contains("Llama 3.1"), "{scaled}");
+    for name in ["blk.0.attn_q_norm.weight", "blk.01.ffn_up.weight", "blk.+1.ffn_up.weight", "blk.0.ffn_up.bias", "x"] {
+        let fault = fault(&shape("llama").tensor(name, &[8], BlockType::F32).bytes());
+        assert!(matches!(&fault, Fault::UnknownTensor { tensor, .. } if tensor == name), "{fault}");
+    }
+}

@@ -1,0 +1,196 @@
+//! Tokenizers.
+
+use serde_json::{Value, json};
+use tokenizers::{OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer, Tokenizer};
+
+use super::open;
+use super::samples::{ByteLevelVocabulary, byte_level_vocabulary, shape, with_byte_level, with_sentencepiece};
+use super::writer::Writer;
+
+const TEXTS: [&str; 8] = [
+    "hello hello world",
+    "  two  spaces\n\n\nlines\t",
+    "<|im_start|>hello<tool call>12345<|im_end|>",
+    "<s>hello</s> hello",
+    "fn main() { let x = 0x1F; }",
+    "中文 and 😀 and é",
+    "",
+    " ",
+];
+
+fn build(writer: Writer) -> Tokenizer {
+    open(&writer.bytes()).unwrap().tokenizer().unwrap()
+}
+
+fn refused(writer: Writer, wanted: &str) {
+    let error = open(&writer.bytes()).unwrap().tokenizer().unwrap_err().to_string();
+    assert!(error.contains(wanted), "{error}");
+}
+
+fn byte_level(family: &str) -> Tokenizer {
+    build(with_byte_level(shape("qwen2"), family))
+}
+
+fn ids(tokenizer: &Tokenizer, text: &str) -> Vec<u32> {
+    tokenizer.encode(text, true).unwrap().get_ids().to_vec()
+}
+
+fn tokens(tokenizer: &Tokenizer, text: &str) -> Vec<String> {
+    tokenizer.encode(text, true).unwrap().get_tokens().to_vec()
+}
+
+/// The tokenizer after a way through `tokenizer.json`, which must not change it.
+fn saved(tokenizer: &Tokenizer) -> Value {
+    let json = tokenizer.to_string(true).unwrap();
+    let loaded = Tokenizer::from_bytes(&json).unwrap();
+    for text in TEXTS {
+        let found = ids(tokenizer, text);
+        assert_eq!(found, ids(&loaded, text));
+        assert_eq!(tokenizer.decode(&found, false).unwrap(), loaded.decode(&found, false).unwrap());
+    }
+    serde_json::from_str(&json).unwrap()
+}
+
+#[test]
+fn byte_level_round_trip() {
+    for family in ["qwen2", "smollm", "llama-bpe", "gpt-2", "default"] {
+        let tokenizer = byte_level(family);
+        saved(&tokenizer);
+        for text in TEXTS {
+            assert_eq!(tokenizer.decode(&ids(&tokenizer, text), false).unwrap(), text, "{family}");
+        }
+    }
+}
+
+#[test]
+fn byte_level_merges_and_added_tokens() {
+    let tokenizer = byte_level("qwen2");
+    let found = tokens(&tokenizer, "hello w12<|im_start|><tool call>é");
+    assert_eq!(found, ["hello", "Ġw", "1", "2", "<|im_start|>", "<tool call>", "Ã", "©"]);
+    // Composed first.
+    assert_eq!(ids(&tokenizer, "e\u{301}"), ids(&tokenizer, "é"));
+    assert_ne!(ids(&byte_level("gpt-2"), "e\u{301}"), ids(&byte_level("gpt-2"), "é"));
+    // Special tokens are left out of a decoded text, user-defined ones are not, padding has no text.
+    assert_eq!(tokenizer.decode(&ids(&tokenizer, "a<|im_end|><tool call>"), true).unwrap(), "a<tool call>");
+    let ByteLevelVocabulary { tokens, .. } = byte_level_vocabulary();
+    assert_eq!(tokenizer.get_vocab_size(true), tokens.len() - 2);
+    assert_eq!(tokenizer.id_to_token(tokens.len() as u32 - 1), None);
+    for (id, text) in tokens.iter().enumerate().take(tokens.len() - 2) {
+        assert_eq!(tokenizer.token_to_id(text), Some(id as u32));
+    }
+}
+
+#[test]
+fn words_that_are_tokens_need_no_merges() {
+    let writer = |family| with_byte_level(shape("llama"), family).strings("tokenizer.ggml.merges", &["l l"]);
+    assert_eq!(tokens(&build(writer("llama-bpe")), "hello"), ["hello"]);
+    assert_eq!(tokens(&build(writer("gpt-2")), "hello"), ["h", "e", "ll", "o"]);
+}
+
+#[test]
+fn families_split_words() {
+    let text = "I'M we're 12345 (x+=1)\n\n  y ";
+    let expected: [(&str, &[&str]); 5] = [
+        ("gpt-2", &["I", "'", "M", " we", "'re", " 12345", " (", "x", "+=", "1", ")", "\n\n ", " y", " "]),
+        (
+            "smollm",
+            &["I", "'", "M", " we", "'re", " ", "1", "2", "3", "4", "5", " (", "x", "+=", "1", ")", "\n\n ", " y", " "],
+        ),
+        (
+            "qwen2",
+            &["I", "'M", " we", "'re", " ", "1", "2", "3", "4", "5", " (", "x", "+=", "1", ")\n\n", " ", " y", " "],
+        ),
+        ("llama-bpe", &["I", "'M", " we", "'re", " ", "123", "45", " (", "x", "+=", "1", ")\n\n", " ", " y", " "]),
+        (
+            "default",
+            &["I", "'", "M", " we", "'", "re", " ", "123", "45", " ", "(", "x", "+=", "1", ")", "\n\n ", " y", " "],
+        ),
+    ];
+    for (family, expected) in expected {
+        let mut words = PreTokenizedString::from(text);
+        let tokenizer = byte_level(family);
+        tokenizer.get_pre_tokenizer().unwrap().pre_tokenize(&mut words).unwrap();
+        let splits = words.get_splits(OffsetReferential::Original, OffsetType::Byte);
+        let found: Vec<&str> = splits.iter().map(|(_, (start, end), _)| &text[*start..*end]).collect();
+        assert_eq!(found, expected, "{family}");
+    }
+}
+
+#[test]
+fn sentencepiece() {
+    let tokenizer = build(with_sentencepiece(shape("llama")));
+    assert_eq!(tokens(&tokenizer, "hello"), ["▁hello"]);
+    assert_eq!(tokens(&tokenizer, " hello"), ["▁", "▁hello"]);
+    assert_eq!(tokens(&tokenizer, "hello    o"), ["▁hello", "▁▁▁", "▁", "o"]);
+    // A fragment between special tokens has its own prefix; bytes stand in for what no piece is.
+    assert_eq!(tokens(&tokenizer, "<s>hello</s>é"), ["<s>", "▁hello", "</s>", "▁", "<0xC3>", "<0xA9>"]);
+    for text in ["hello", " hello", "hello    o\n中😀"] {
+        assert_eq!(tokenizer.decode(&ids(&tokenizer, text), true).unwrap(), text);
+    }
+    let json = saved(&tokenizer);
+    let merges = json!([
+        ["l", "l"],
+        ["h", "e"],
+        ["he", "ll"],
+        ["hell", "o"],
+        ["▁", "hello"],
+        ["▁▁", "▁"],
+        ["▁", "▁▁"],
+        ["▁", "▁"],
+    ]);
+    assert_eq!(json["model"]["merges"], merges);
+    assert_eq!((&json["model"]["unk_token"], &json["post_processor"]), (&json!("<unk>"), &Value::Null));
+}
+
+#[test]
+fn sentencepiece_without_prefix() {
+    let writer = with_sentencepiece(shape("llama")).flag("tokenizer.ggml.add_space_prefix", false);
+    let tokenizer = build(writer);
+    assert_eq!(tokens(&tokenizer, "hello hello"), ["hello", "▁hello"]);
+    assert_eq!(tokenizer.decode(&ids(&tokenizer, " hello"), true).unwrap(), " hello");
+    saved(&tokenizer);
+}
+
+#[test]
+fn begin_token() {
+    let writer = || with_sentencepiece(shape("llama")).flag("tokenizer.ggml.add_bos_token", true);
+    let tokenizer = build(writer());
+    assert_eq!(tokens(&tokenizer, "hello"), ["<s>", "▁hello"]);
+    assert_eq!(tokenizer.encode("hello", false).unwrap().get_tokens(), ["▁hello"]);
+    let pair = tokenizer.encode(("hello", "o"), true).unwrap();
+    assert_eq!(pair.get_tokens(), ["<s>", "▁hello", "<s>", "▁", "o"]);
+    assert_eq!(pair.get_type_ids(), [0, 0, 1, 1, 1]);
+    saved(&tokenizer);
+    refused(writer().integer("tokenizer.ggml.bos_token_id", 271), "has no such token in use");
+    refused(writer().without("tokenizer.ggml.bos_token_id"), "no metadata key tokenizer.ggml.bos_token_id");
+}
+
+#[test]
+fn tokenizers_that_are_refused() {
+    let gpt2 = || with_byte_level(shape("qwen2"), "qwen2");
+    let llama = || with_sentencepiece(shape("llama"));
+    refused(shape("llama"), "no metadata key tokenizer.ggml.model");
+    refused(gpt2().string("tokenizer.ggml.model", "t5"), "is t5: known are gpt2 and llama");
+    refused(gpt2().string("tokenizer.ggml.pre", "x"), "is x: known are gpt-2, smollm, qwen2, llama-bpe, default");
+    refused(gpt2().without("tokenizer.ggml.pre"), "no metadata key tokenizer.ggml.pre");
+    refused(gpt2().without("tokenizer.ggml.merges"), "no metadata key tokenizer.ggml.merges");
+    refused(gpt2().integers("tokenizer.ggml.token_type", &[1]), "is 1 items long: tokenizer.ggml.tokens has ");
+    refused(llama().floats("tokenizer.ggml.scores", &[0.0]), "is 1 items long");
+    refused(llama().integers("tokenizer.ggml.scores", &[0]), "is an array of numbers, expected an array of 32-bit fl");
+
+    let tokens = |tokens: &[&str], types: &[i32]| {
+        let writer = gpt2().strings("tokenizer.ggml.tokens", tokens).integers("tokenizer.ggml.token_type", types);
+        writer.strings("tokenizer.ggml.merges", &["a b"])
+    };
+    refused(tokens(&["a", "b", "a"], &[1, 1, 1]), ": item 2 is \"a\", as is item 0");
+    refused(tokens(&["a", "b", ""], &[1, 1, 1]), ": item 2 is 0 bytes, expected 1 to 1024");
+    refused(tokens(&["a", "b", &"c".repeat(1025)], &[1, 1, 1]), ": item 2 is 1025 bytes");
+    refused(tokens(&["a", "b", "ab"], &[1, 1, 7]), ": item 2 is 7: types of tokens are 1 to 6");
+    refused(tokens(&["a", "b", "c"], &[1, 1, 1]), ": item 0 is \"a b\", expected two tokens");
+    refused(tokens(&["a", "b", "ab"], &[1, 1, 5]), ": item 0 is \"a b\", expected two tokens");
+    // Together longer than any token, which the library does not look out for.
+    refused(tokens(&["a", "b"], &[1, 1]), "metadata key tokenizer.ggml.merges at byte ");
+    let long: Vec<String> = (0..270).map(|id| format!("x{id}")).chain(["y".repeat(129)]).collect();
+    refused(llama().strings("tokenizer.ggml.tokens", &long), ": item 270 is 129 bytes, expected at most 128");
+    build(tokens(&["a", "b", "ab"], &[1, 1, 1]));
+}

@@ -1,0 +1,59 @@
+//! The tokenizer that a file describes in its metadata.
+
+mod byte_level;
+mod sentencepiece;
+mod vocabulary;
+
+use serde_json::json;
+use tokenizers::{PostProcessorWrapper, Tokenizer};
+
+use super::error::Fault;
+use super::metadata::{Metadata, required};
+use vocabulary::{TOKENS_KEY, Vocabulary};
+
+const MODEL_KEY: &str = "tokenizer.ggml.model";
+const ADD_BOS_KEY: &str = "tokenizer.ggml.add_bos_token";
+const BOS_KEY: &str = "tokenizer.ggml.bos_token_id";
+
+/// See [`super::Gguf::tokenizer`].
+pub(super) fn tokenizer(metadata: &Metadata, file: &[u8]) -> Result<Tokenizer, Fault> {
+    let build = match required(MODEL_KEY, metadata.string(MODEL_KEY)?)?.as_str() {
+        "gpt2" => byte_level::tokenizer,
+        "llama" => sentencepiece::tokenizer,
+        other => return Err(metadata.refuse(MODEL_KEY, other, "known are gpt2 and llama")),
+    };
+    let vocabulary = Vocabulary::read(metadata, file)?;
+    let mut tokenizer = build(metadata, file, &vocabulary)?;
+    tokenizer.add_tokens(vocabulary.added_tokens()).map_err(refused)?;
+    if metadata.flag(ADD_BOS_KEY)?.unwrap_or(false) {
+        tokenizer.with_post_processor(Some(begin_token(metadata, &vocabulary)?));
+    }
+    Ok(tokenizer)
+}
+
+/// Puts the begin token before a sequence, and before either of a pair. Built from the form it has in a
+/// `tokenizer.json`, which takes any text of a token.
+fn begin_token(metadata: &Metadata, vocabulary: &Vocabulary<'_>) -> Result<PostProcessorWrapper, Fault> {
+    let id = required(BOS_KEY, metadata.integer(BOS_KEY)?)?;
+    let outside = || metadata.refuse(BOS_KEY, id, format!("{TOKENS_KEY} has no such token in use"));
+    let text = vocabulary.text(id).ok_or_else(outside)?;
+    let part = |sequence, type_id| {
+        [
+            json!({"SpecialToken": {"id": text, "type_id": type_id}}),
+            json!({"Sequence": {"id": sequence, "type_id": type_id}}),
+        ]
+    };
+    let pair = [part("A", 0), part("B", 1)].concat();
+    let template = json!({
+        "type": "TemplateProcessing",
+        "single": part("A", 0),
+        "pair": pair,
+        "special_tokens": {text: {"id": text, "ids": [id], "tokens": [text]}},
+    });
+    serde_json::from_value(template).map_err(|error| refused(error.into()))
+}
+
+/// What the tokenizers library says.
+fn refused(error: tokenizers::Error) -> Fault {
+    Fault::Tokenizer(error.to_string())
+}

@@ -1,0 +1,74 @@
+//! SentencePiece BPE: spaces are written `▁`, merges follow from scores, and bytes stand in for what is unknown.
+
+use std::cmp::Reverse;
+
+use tokenizers::decoders::byte_fallback::ByteFallback;
+use tokenizers::decoders::fuse::Fuse;
+use tokenizers::decoders::sequence::Sequence as Decoders;
+use tokenizers::decoders::strip::Strip;
+use tokenizers::models::bpe::{BPE, Merges};
+use tokenizers::normalizers::{Prepend, Replace, Sequence as Normalizers};
+use tokenizers::{DecoderWrapper, NormalizerWrapper, Tokenizer};
+
+use super::super::error::Fault;
+use super::super::metadata::{Metadata, required};
+use super::refused;
+use super::vocabulary::{TOKENS_KEY, Vocabulary, check_len};
+
+const SCORES_KEY: &str = "tokenizer.ggml.scores";
+const PREFIX_KEY: &str = "tokenizer.ggml.add_space_prefix";
+const SPACE: &str = "▁";
+/// Longer than any piece of a real vocabulary: SentencePiece makes them of 16 characters at most by default. Bounds
+/// the merges, of which there may be one a character.
+const LONGEST_PIECE_BYTES: usize = 128;
+
+/// The tokenizer, without its added tokens.
+pub(super) fn tokenizer(metadata: &Metadata, file: &[u8], vocabulary: &Vocabulary<'_>) -> Result<Tokenizer, Fault> {
+    let scores = required(SCORES_KEY, metadata.floats(file, SCORES_KEY)?)?;
+    check_len(metadata, SCORES_KEY, scores.len(), vocabulary.len())?;
+    let mut model = BPE::builder()
+        .vocab_and_merges(vocabulary.bpe(), merges(metadata, vocabulary, &scores)?)
+        .fuse_unk(true)
+        .byte_fallback(true);
+    if let Some(unknown) = vocabulary.unknown() {
+        model = model.unk_token(unknown.to_owned());
+    }
+    let mut tokenizer = Tokenizer::new(model.build().map_err(refused)?);
+
+    let mut normalizers: Vec<NormalizerWrapper> = vec![Replace::new(" ", SPACE).map_err(refused)?.into()];
+    let mut decoders: Vec<DecoderWrapper> =
+        vec![Replace::new(SPACE, " ").map_err(refused)?.into(), ByteFallback::new().into(), Fuse::new().into()];
+    if metadata.flag(PREFIX_KEY)?.unwrap_or(true) {
+        normalizers.insert(0, Prepend::new(SPACE.to_owned()).into());
+        decoders.push(Strip::new(' ', 1, 0).into());
+    }
+    tokenizer.with_normalizer(Some(Normalizers::new(normalizers))).map_err(refused)?;
+    tokenizer.with_decoder(Some(Decoders::new(decoders)));
+    Ok(tokenizer)
+}
+
+/// Every way to make a token of two others, those of the best token first; among those of equal scores, as Hugging
+/// Face's converter orders them: longest left part, longest right part, then by ids.
+fn merges(metadata: &Metadata, vocabulary: &Vocabulary<'_>, scores: &[f32]) -> Result<Merges, Fault> {
+    let mut merges = Vec::new();
+    for (id, text) in vocabulary.in_use() {
+        if text.len() > LONGEST_PIECE_BYTES {
+            let reason = format!("is {} bytes, expected at most {LONGEST_PIECE_BYTES}", text.len());
+            return Err(metadata.refuse_item(TOKENS_KEY, id as usize, reason));
+        }
+        let start = merges.len();
+        for (at, _) in text.char_indices().skip(1) {
+            let (left, right) = text.split_at(at);
+            if let (Some(left_id), Some(right_id)) = (vocabulary.id(left), vocabulary.id(right)) {
+                merges.push((id, (left_id, right_id), (left, right)));
+            }
+        }
+        merges[start..].sort_by_key(|(_, ids, _)| *ids);
+    }
+    merges.sort_by(|(a, _, a_parts), (b, _, b_parts)| {
+        let lens = |(left, right): &(&str, &str)| Reverse((left.chars().count(), right.chars().count()));
+        let best_first = scores[*b as usize].total_cmp(&scores[*a as usize]);
+        best_first.then_with(|| lens(a_parts).cmp(&lens(b_parts)))
+    });
+    Ok(merges.into_iter().map(|(_, _, (left, right))| (left.to_owned(), right.to_owned())).collect())
+}

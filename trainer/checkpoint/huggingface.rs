@@ -1,0 +1,130 @@
+//! Hugging Face directories: `config.json` and one or several safetensors files.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use half::{bf16, f16};
+use memmap2::Mmap;
+use precast_kernels::Dtype;
+use rayon::prelude::*;
+use safetensors::SafeTensors;
+use safetensors::tensor::Dtype as Stored;
+
+use super::{CheckpointError, encode};
+
+struct Tensor {
+    file: usize,
+    dtype: Stored,
+    shape: Vec<u64>,
+    range: Range<usize>,
+}
+
+/// The mapped files of a directory and what lies where in them.
+pub(super) struct HuggingFace {
+    files: Vec<(PathBuf, Mmap)>,
+    tensors: BTreeMap<String, Tensor>,
+}
+
+impl HuggingFace {
+    /// Maps the files and reads their headers; returns the directory's `config.json` too.
+    pub fn open(directory: &Path) -> Result<(Self, serde_json::Value), CheckpointError> {
+        let config = directory.join("config.json");
+        if !config.exists() {
+            return Err(CheckpointError::NotFound { path: directory.to_owned() });
+        }
+        let json = read_json(&config)?;
+        let index = directory.join("model.safetensors.index.json");
+        let single = directory.join("model.safetensors");
+        let names = if single.exists() || !index.exists() { vec![single] } else { shards(directory, &index)? };
+        let mut source = Self { files: Vec::new(), tensors: BTreeMap::new() };
+        for path in names {
+            source.map(path)?;
+        }
+        Ok((source, json))
+    }
+
+    fn map(&mut self, path: PathBuf) -> Result<(), CheckpointError> {
+        let io = |error| CheckpointError::Io { what: "read", path: path.clone(), error };
+        let file = File::open(&path).map_err(io)?;
+        // SAFETY: the map is only read. A file that another program cuts short meanwhile raises SIGBUS, as for
+        // every program that maps files.
+        let map = unsafe { Mmap::map(&file) }.map_err(io)?;
+        let damaged = |error| CheckpointError::Safetensors { path: path.clone(), error };
+        let parsed = SafeTensors::deserialize(&map).map_err(damaged)?;
+        let start = map.as_ptr().addr();
+        for (name, view) in parsed.iter() {
+            let offset = view.data().as_ptr().addr() - start;
+            self.tensors.insert(
+                name.to_owned(),
+                Tensor {
+                    file: self.files.len(),
+                    dtype: view.dtype(),
+                    shape: view.shape().iter().map(|dim| *dim as u64).collect(),
+                    range: offset..offset + view.data().len(),
+                },
+            );
+        }
+        self.files.push((path, map));
+        Ok(())
+    }
+
+    pub fn shape(&self, name: &str) -> Option<Vec<u64>> {
+        Some(self.tensors.get(name)?.shape.clone())
+    }
+
+    pub fn files(&self) -> Vec<&Path> {
+        self.files.iter().map(|(path, _)| path.as_path()).collect()
+    }
+
+    /// A tensor's elements in a dtype.
+    pub fn read(&self, name: &str, dtype: Dtype) -> Result<Cow<'_, [u8]>, CheckpointError> {
+        let tensor = &self.tensors[name];
+        let (path, map) = &self.files[tensor.file];
+        let bytes = &map[tensor.range.clone()];
+        match (tensor.dtype, dtype) {
+            (Stored::F32, Dtype::F32) | (Stored::BF16, Dtype::Bf16) => Ok(Cow::Borrowed(bytes)),
+            (Stored::F32, _) => Ok(Cow::Owned(convert(bytes, dtype, f32::from_le_bytes))),
+            (Stored::F16, _) => Ok(Cow::Owned(convert(bytes, dtype, |b| f16::from_le_bytes(b).to_f32()))),
+            (Stored::BF16, _) => Ok(Cow::Owned(convert(bytes, dtype, |b| bf16::from_le_bytes(b).to_f32()))),
+            (other, _) => {
+                Err(CheckpointError::Dtype { path: path.clone(), name: name.to_owned(), dtype: format!("{other:?}") })
+            }
+        }
+    }
+}
+
+fn convert<const N: usize>(bytes: &[u8], dtype: Dtype, element: impl Fn([u8; N]) -> f32 + Sync) -> Vec<u8> {
+    let values: Vec<f32> = bytes
+        .par_chunks_exact(N)
+        .map(|chunk| {
+            let mut bytes = [0; N];
+            bytes.copy_from_slice(chunk);
+            element(bytes)
+        })
+        .collect();
+    encode(&values, dtype)
+}
+
+/// The files an index names, in name order. Names with a path in them are refused: an index names neighbours.
+fn shards(directory: &Path, index: &Path) -> Result<Vec<PathBuf>, CheckpointError> {
+    let json = read_json(index)?;
+    let malformed = |reason: &str| CheckpointError::Json { path: index.to_owned(), reason: reason.to_owned() };
+    let map = json.get("weight_map").and_then(|map| map.as_object());
+    let map = map.ok_or_else(|| malformed("no weight_map: expected tensor names to file names"))?;
+    let mut names: Vec<&str> = map.values().filter_map(|name| name.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    match names.iter().find(|name| name.contains('/') || **name == "..") {
+        Some(name) => Err(malformed(&format!("weight_map names `{name}`, which is not a file beside it"))),
+        None => Ok(names.into_iter().map(|name| directory.join(name)).collect()),
+    }
+}
+
+fn read_json(path: &Path) -> Result<serde_json::Value, CheckpointError> {
+    let text = std::fs::read_to_string(path).map_err(CheckpointError::io("read", path))?;
+    serde_json::from_str(&text)
+        .map_err(|error| CheckpointError::Json { path: path.to_owned(), reason: error.to_string() })
+}

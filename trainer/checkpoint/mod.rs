@@ -1,0 +1,287 @@
+//! Models in and out: Hugging Face directories and GGUF files.
+
+pub mod gguf;
+mod huggingface;
+mod write;
+
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+
+use half::bf16;
+use precast_fatbins::Digest;
+use precast_kernels::Dtype;
+use precast_plan::{ConfigError, ModelConfig, Parameter, Parameters};
+use rayon::prelude::*;
+use tokenizers::Tokenizer;
+
+use gguf::{Gguf, GgufError};
+use huggingface::HuggingFace;
+pub(crate) use write::check_space;
+pub use write::{Student, write_model};
+
+/// A model that cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckpointError {
+    /// There is nothing at the path.
+    #[error("no model at {}: expected a Hugging Face directory (config.json, model.safetensors) or a .gguf file", path.display())]
+    NotFound {
+        /// Where.
+        path: PathBuf,
+    },
+    /// A file cannot be read or written.
+    #[error("cannot {what} {}: {error}", path.display())]
+    Io {
+        /// read, write.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// The configuration cannot be followed.
+    #[error("{}: {error}", path.display())]
+    Config {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: ConfigError,
+    },
+    /// A JSON file does not read.
+    #[error("{}: {reason}", path.display())]
+    Json {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// A safetensors file is damaged.
+    #[error("{}: damaged safetensors file ({error}): fetch it again", path.display())]
+    Safetensors {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: safetensors::SafeTensorError,
+    },
+    /// A GGUF file is damaged or unsupported.
+    #[error(transparent)]
+    Gguf(#[from] GgufError),
+    /// Tensors the configuration asks for are missing or have another shape: all of them.
+    #[error("{} does not hold the model its config.json describes:\n{}", path.display(), problems.join("\n"))]
+    Tensors {
+        /// The model.
+        path: PathBuf,
+        /// One line each.
+        problems: Vec<String>,
+    },
+    /// A tensor's dtype is not one that is read.
+    #[error("{}: tensor {name} has dtype {dtype}: supported are F32, F16 and BF16", path.display())]
+    Dtype {
+        /// The file.
+        path: PathBuf,
+        /// The tensor.
+        name: String,
+        /// What it has.
+        dtype: String,
+    },
+    /// A tokenizer does not read or write.
+    #[error("{}: {reason}", path.display())]
+    Tokenizer {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// The disk has less room than the model takes.
+    #[error("{} has {free} bytes free and {what} takes {needed}: free some, or choose another --out", path.display())]
+    Space {
+        /// Where.
+        path: PathBuf,
+        /// What is to be written.
+        what: &'static str,
+        /// Bytes needed.
+        needed: u64,
+        /// Bytes free.
+        free: u64,
+    },
+}
+
+impl CheckpointError {
+    fn io(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.to_owned();
+        move |error| Self::Io { what, path, error }
+    }
+}
+
+enum Source {
+    HuggingFace(HuggingFace),
+    Gguf(Gguf),
+}
+
+/// A model on disk: its shape, its tensors by Hugging Face name, its tokenizer.
+pub struct Checkpoint {
+    path: PathBuf,
+    source: Source,
+    config: ModelConfig,
+    json: serde_json::Value,
+}
+
+impl Checkpoint {
+    /// Opens a Hugging Face directory or a GGUF file and checks that it holds every tensor of its
+    /// configuration in the right shape. No weights are read.
+    ///
+    /// # Errors
+    /// [`CheckpointError`].
+    pub fn open(path: &Path) -> Result<Self, CheckpointError> {
+        if !path.exists() {
+            return Err(CheckpointError::NotFound { path: path.to_owned() });
+        }
+        let (source, json, config_path) = if path.is_dir() {
+            let (source, json) = HuggingFace::open(path)?;
+            (Source::HuggingFace(source), json, path.join("config.json"))
+        } else if Gguf::is_gguf(path) {
+            let source = Gguf::open(path)?;
+            let json = source.config()?;
+            (Source::Gguf(source), json, path.to_owned())
+        } else {
+            return Err(CheckpointError::NotFound { path: path.to_owned() });
+        };
+        let config = ModelConfig::from_json(&json.to_string())
+            .map_err(|error| CheckpointError::Config { path: config_path, error })?;
+        let checkpoint = Self { path: path.to_owned(), source, config, json };
+        checkpoint.check_tensors()?;
+        Ok(checkpoint)
+    }
+
+    fn check_tensors(&self) -> Result<(), CheckpointError> {
+        let problem = |parameter: &Parameter| match self.shape(&parameter.name) {
+            None => Some(format!("  {} is missing", parameter.name)),
+            Some(shape) if shape != parameter.shape => {
+                Some(format!("  {} is {shape:?}, config.json says {:?}", parameter.name, parameter.shape))
+            }
+            Some(_) => None,
+        };
+        let problems: Vec<String> = Parameters::new(&self.config).list.iter().filter_map(problem).collect();
+        if problems.is_empty() {
+            return Ok(());
+        }
+        Err(CheckpointError::Tensors { path: self.path.clone(), problems })
+    }
+
+    /// Where it was opened.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Its shape.
+    pub fn config(&self) -> &ModelConfig {
+        &self.config
+    }
+
+    /// Its `config.json`; for a GGUF file, what that would be.
+    pub fn json(&self) -> &serde_json::Value {
+        &self.json
+    }
+
+    fn shape(&self, name: &str) -> Option<Vec<u64>> {
+        match &self.source {
+            Source::HuggingFace(source) => source.shape(name),
+            Source::Gguf(source) => source.shape(name),
+        }
+    }
+
+    /// The elements of a parameter as bytes of a dtype, borrowed where the file holds just that.
+    ///
+    /// # Errors
+    /// [`CheckpointError`] where the file's dtype is not read.
+    pub fn read(&self, parameter: &Parameter, dtype: Dtype) -> Result<Cow<'_, [u8]>, CheckpointError> {
+        match &self.source {
+            Source::HuggingFace(source) => source.read(&parameter.name, dtype),
+            Source::Gguf(source) => {
+                let mut values = vec![0.0f32; parameter.span.elems as usize];
+                source.read(&parameter.name, &mut values)?;
+                Ok(Cow::Owned(encode(&values, dtype)))
+            }
+        }
+    }
+
+    /// The model's own tokenizer, if it has one.
+    ///
+    /// # Errors
+    /// [`CheckpointError`] where there is one and it does not read.
+    pub fn tokenizer(&self) -> Result<Option<Tokenizer>, CheckpointError> {
+        match &self.source {
+            Source::Gguf(source) => Ok(Some(source.tokenizer()?)),
+            Source::HuggingFace(_) => {
+                let path = self.path.join("tokenizer.json");
+                if !path.exists() {
+                    return Ok(None);
+                }
+                let read = Tokenizer::from_file(&path);
+                read.map(Some).map_err(|error| CheckpointError::Tokenizer { path, reason: error.to_string() })
+            }
+        }
+    }
+
+    /// The token that ends a document, by `eos_token_id` of the configuration.
+    pub fn eos_token(&self) -> Option<u32> {
+        let eos = self.json.get("eos_token_id")?;
+        let eos = eos.as_array().and_then(|list| list.first()).unwrap_or(eos);
+        eos.as_u64().and_then(|id| u32::try_from(id).ok())
+    }
+
+    /// SHA-256 over the weight files, in name order.
+    ///
+    /// # Errors
+    /// [`CheckpointError`] where a file cannot be read.
+    pub fn digest(&self) -> Result<Digest, CheckpointError> {
+        let files = match &self.source {
+            Source::HuggingFace(source) => source.files(),
+            Source::Gguf(_) => vec![self.path.as_path()],
+        };
+        let digests: Result<Vec<Digest>, CheckpointError> =
+            files.par_iter().map(|path| digest_file(path).map_err(CheckpointError::io("read", path))).collect();
+        let digests = digests?;
+        match &digests[..] {
+            [one] => Ok(*one),
+            many => Ok(Digest::of_parts("precast.shards", many.iter().map(|digest| &digest.0[..]))),
+        }
+    }
+}
+
+fn digest_file(path: &Path) -> std::io::Result<Digest> {
+    let file = std::fs::File::open(path)?;
+    if file.metadata()?.len() == 0 {
+        return Ok(Digest::of(&[]));
+    }
+    // SAFETY: the map is read once, here. A file that another program cuts short meanwhile raises SIGBUS, as
+    // for every program that maps files.
+    let map = unsafe { memmap2::Mmap::map(&file)? };
+    Ok(Digest::of(&map))
+}
+
+/// The `config.json` of a model without its weights: of a directory, a GGUF file, or the file itself.
+///
+/// # Errors
+/// [`CheckpointError`] where there is none.
+pub fn config_json(path: &Path) -> Result<String, CheckpointError> {
+    if path.is_file() && Gguf::is_gguf(path) {
+        return Ok(Gguf::open(path)?.config()?.to_string());
+    }
+    let file = if path.is_dir() { path.join("config.json") } else { path.to_owned() };
+    if !file.exists() {
+        return Err(CheckpointError::NotFound { path: path.to_owned() });
+    }
+    std::fs::read_to_string(&file).map_err(CheckpointError::io("read", &file))
+}
+
+/// f32 values as bytes of a dtype, rounded to nearest even.
+pub fn encode(values: &[f32], dtype: Dtype) -> Vec<u8> {
+    match dtype {
+        Dtype::Bf16 => {
+            let mut rounded = vec![bf16::ZERO; values.len()];
+            rounded.par_iter_mut().zip(values).for_each(|(rounded, value)| *rounded = bf16::from_f32(*value));
+            bytemuck::cast_slice(&rounded).to_vec()
+        }
+        Dtype::F32 | Dtype::U32 => bytemuck::cast_slice(values).to_vec(),
+    }
+}

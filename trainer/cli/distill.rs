@@ -1,0 +1,40 @@
+//! `precast distill`
+
+use std::path::PathBuf;
+
+use clap::Args;
+use precast_runtime::Placement;
+
+use super::plan;
+use crate::config::Options;
+use crate::distill::{self, Mode};
+use crate::error::Failure;
+use crate::startup::Startup;
+
+#[derive(Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    options: Options,
+    /// A run.toml with any of the options below under their names; flags override it
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Continue the run in --out from its last checkpoint
+    #[arg(long)]
+    resume: bool,
+    /// Print the plan and stop: nothing is loaded or written
+    #[arg(long)]
+    dry_run: bool,
+    /// Give each buffer its own allocation, so that memory checkers see overruns
+    #[arg(long, hide = true)]
+    separate_allocations: bool,
+}
+
+pub fn run(arguments: Arguments, startup: Startup) -> Result<(), Failure> {
+    let file = arguments.config.as_deref().map(Options::read).transpose()?.unwrap_or_default();
+    let options = arguments.options.over(file);
+    if arguments.dry_run {
+        return plan::show(&options.complete(false)?, None, false);
+    }
+    let placement = if arguments.separate_allocations { Placement::Separate } else { Placement::Arena };
+    distill::distill(&options.complete(true)?, Mode { resume: arguments.resume, placement }, startup)
+}

@@ -1,0 +1,229 @@
+//! `precast doctor`
+
+use std::path::Path;
+
+use clap::Args;
+use precast_fatbins::{Bundle, say};
+use precast_kernels::Arch;
+use precast_plan::memory::human_bytes;
+use precast_plan::{ModelConfig, TrainingPlan, keys};
+use serde::Serialize;
+
+use super::print_json;
+use crate::bundle::embedded;
+use crate::checkpoint;
+use crate::config::Options;
+use crate::device;
+use crate::error::Failure;
+
+#[derive(Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    options: Options,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// One thing looked at.
+#[derive(Serialize)]
+struct Finding {
+    what: &'static str,
+    ok: bool,
+    found: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remedy: Option<String>,
+}
+
+impl Finding {
+    fn good(what: &'static str, found: impl Into<String>) -> Self {
+        Self { what, ok: true, found: found.into(), remedy: None }
+    }
+
+    fn bad(what: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { what, ok: false, found: found.into(), remedy: Some(remedy.into()) }
+    }
+}
+
+pub fn run(arguments: Arguments) -> Result<(), Failure> {
+    let findings = examine(&arguments.options);
+    if arguments.json {
+        print_json(&findings);
+    } else {
+        for finding in &findings {
+            say!("{} {:<10} {}", if finding.ok { "ok  " } else { "BAD " }, finding.what, finding.found);
+            if let Some(remedy) = &finding.remedy {
+                say!("     {:<10} -> {remedy}", "");
+            }
+        }
+    }
+    Ok(())
+}
+
+fn examine(options: &Options) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let device = match device::open(options.device.unwrap_or(crate::config::DeviceChoice::Auto)) {
+        Ok(driver) => driver.device().clone(),
+        Err(error) => {
+            findings.push(Finding::bad("driver", error.to_string(), "install the NVIDIA driver, or use --device sim"));
+            return findings;
+        }
+    };
+    findings.push(match device.driver_version {
+        Some((major, minor)) if major >= 13 => Finding::good("driver", format!("takes CUDA up to {major}.{minor}")),
+        Some((major, minor)) => Finding::bad(
+            "driver",
+            format!("takes CUDA up to {major}.{minor}, the kernels are CUDA 13.0's"),
+            "install driver 580 or newer",
+        ),
+        None => Finding::bad(
+            "driver",
+            "no NVIDIA driver: runs use the simulated GPU",
+            "install driver 580 or newer to use a GPU",
+        ),
+    });
+    let capability = device.compute_capability.map_or(String::new(), |(a, b)| format!(", compute capability {a}.{b}"));
+    findings.push(Finding::good(
+        "device",
+        format!(
+            "{}{capability}, {} of {} free",
+            device.name,
+            human_bytes(device.free_bytes),
+            human_bytes(device.total_bytes)
+        ),
+    ));
+    let arch = device.arch();
+    findings.push(architecture(arch, device.compute_capability));
+    let bundle = match read_bundle(options.bundle.as_deref()) {
+        Ok((bundle, finding)) => {
+            findings.push(finding);
+            bundle
+        }
+        Err(finding) => {
+            findings.push(finding);
+            return findings;
+        }
+    };
+    if let (Some(teacher), Some(student), Some(arch)) = (&options.teacher, &options.student, arch) {
+        let plan = match plan(options, teacher, student, arch) {
+            Ok(plan) => plan,
+            Err(error) => {
+                findings.push(Finding::bad("run", error.to_string(), "see the message"));
+                return findings;
+            }
+        };
+        findings.push(coverage(bundle.as_ref().map(OwnedBundle::open), &plan, arch, [teacher, student]));
+        findings.push(memory(&plan, device.free_bytes));
+    }
+    findings
+}
+
+fn architecture(arch: Option<Arch>, capability: Option<(u32, u32)>) -> Finding {
+    match (arch, capability) {
+        (Some(Arch::Sim), _) => Finding::good("arch", "sim"),
+        (Some(arch), _) => Finding::good("arch", format!("runs {arch} code")),
+        (None, capability) => {
+            let (major, minor) = capability.unwrap_or_default();
+            let found = format!("no architecture of this project runs on {major}.{minor}");
+            Finding::bad("arch", found, "use a GPU of compute capability 8.9, 9.0 or 12.1, or --device sim")
+        }
+    }
+}
+
+/// The bytes of a bundle file, or the embedded one.
+enum OwnedBundle {
+    Embedded(Bundle<'static>),
+    File(Vec<u8>),
+}
+
+impl OwnedBundle {
+    /// It has been read and verified before.
+    fn open(&self) -> Option<Bundle<'_>> {
+        match self {
+            Self::Embedded(bundle) => Some(bundle.clone()),
+            Self::File(bytes) => Bundle::read(bytes).ok(),
+        }
+    }
+}
+
+fn read_bundle(file: Option<&Path>) -> Result<(Option<OwnedBundle>, Finding), Finding> {
+    let rebuild = "build it again: precast-aot build, or cargo build --release --features ...";
+    let describe = |bundle: &Bundle<'_>| match bundle.verify() {
+        Ok(()) => {
+            let archs: Vec<String> = bundle.archs().iter().map(ToString::to_string).collect();
+            let modules = bundle.manifest().modules.len();
+            Ok(Finding::good("bundle", format!("{modules} modules verified for {}", archs.join(", "))))
+        }
+        Err(error) => Err(Finding::bad("bundle", error.to_string(), rebuild)),
+    };
+    match file {
+        Some(path) => {
+            let bytes = std::fs::read(path)
+                .map_err(|error| Finding::bad("bundle", format!("{}: {error}", path.display()), rebuild))?;
+            let finding = match Bundle::read(&bytes) {
+                Ok(bundle) => describe(&bundle)?,
+                Err(error) => return Err(Finding::bad("bundle", error.to_string(), rebuild)),
+            };
+            Ok((Some(OwnedBundle::File(bytes)), finding))
+        }
+        None => match embedded() {
+            Ok(Some(bundle)) => {
+                let finding = describe(&bundle)?;
+                Ok((Some(OwnedBundle::Embedded(bundle)), finding))
+            }
+            Ok(None) => Ok((
+                None,
+                Finding::bad(
+                    "bundle",
+                    "none embedded: this trainer runs on the simulated GPU alone",
+                    "cargo build --release --features sm_89 (or sm_90, sm_121, or several)",
+                ),
+            )),
+            Err(error) => Err(Finding::bad("bundle", error.to_string(), rebuild)),
+        },
+    }
+}
+
+fn plan(options: &Options, teacher: &Path, student: &Path, arch: Arch) -> Result<TrainingPlan, Failure> {
+    let shape = |path: &Path| -> Result<ModelConfig, Failure> {
+        let text = checkpoint::config_json(path)?;
+        let error = |error| checkpoint::CheckpointError::Config { path: path.to_owned(), error };
+        Ok(ModelConfig::from_json(&text).map_err(error)?)
+    };
+    let recipe = options.clone().complete(false)?.recipe();
+    Ok(TrainingPlan::new(&shape(teacher)?, &shape(student)?, &recipe, arch)?)
+}
+
+fn coverage(bundle: Option<Option<Bundle<'_>>>, plan: &TrainingPlan, arch: Arch, models: [&Path; 2]) -> Finding {
+    let needed = keys(&plan.plan);
+    if arch == Arch::Sim {
+        return Finding::good("kernels", format!("{} of {} have a host reference", needed.len(), needed.len()));
+    }
+    let modules = bundle.flatten().map(|bundle| {
+        let modules = bundle.modules(arch).unwrap_or_default();
+        modules.into_iter().map(|module| module.pair).collect::<std::collections::BTreeSet<_>>()
+    });
+    let modules = modules.unwrap_or_default();
+    let missing: Vec<String> = needed.difference(&modules).map(ToString::to_string).collect();
+    if missing.is_empty() {
+        return Finding::good("kernels", format!("all {} that this run launches", needed.len()));
+    }
+    let found = format!("{} of {} missing: {}", missing.len(), needed.len(), missing.join(" "));
+    let models = models.map(|path| format!("--model {}", path.display())).join(" ");
+    let feature = arch.feature().unwrap_or("sm_89");
+    Finding::bad(
+        "kernels",
+        found,
+        format!("precast-aot build {models} --arch {feature} --out run.bundle, then --bundle run.bundle"),
+    )
+}
+
+fn memory(plan: &TrainingPlan, free: u64) -> Finding {
+    let needed = plan.plan.arena_bytes;
+    let found = format!("this run takes {} ({needed} bytes), {} are free", human_bytes(needed), human_bytes(free));
+    if needed <= free {
+        Finding::good("memory", found)
+    } else {
+        Finding::bad("memory", found, "a smaller --batch-size or --seq-len")
+    }
+}

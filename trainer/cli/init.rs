@@ -1,0 +1,47 @@
+//! `precast init`
+
+use std::path::PathBuf;
+
+use clap::Args;
+use precast_fatbins::say;
+use precast_plan::Precision;
+
+use crate::error::Failure;
+use crate::init;
+
+#[derive(Args)]
+#[command(group(clap::ArgGroup::new("source").required(true).args(["config", "from"])))]
+pub struct Arguments {
+    /// Random weights for this config.json, or that of this directory
+    #[arg(long, value_name = "FILE|DIR")]
+    config: Option<PathBuf>,
+    /// Seed of the random weights
+    #[arg(long, default_value_t = 0, requires = "config", value_name = "N")]
+    seed: u64,
+    /// Take the tokenizer of this model along
+    #[arg(long, requires = "config", value_name = "PATH")]
+    tokenizer: Option<PathBuf>,
+    /// Layers of this model: a Hugging Face directory or a .gguf file
+    #[arg(long, requires = "layers", value_name = "PATH")]
+    from: Option<PathBuf>,
+    /// Which layers, in order, counted from 0
+    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    layers: Vec<u32>,
+    /// Element type to write
+    #[arg(long, default_value = "bf16", value_name = "P")]
+    precision: Precision,
+    /// Where to write the model
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+}
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let (precision, out) = (arguments.precision, &arguments.out);
+    match (&arguments.config, &arguments.from) {
+        (Some(config), _) => init::random(config, arguments.tokenizer.as_deref(), arguments.seed, precision, out)?,
+        (None, Some(teacher)) => init::from_layers(teacher, &arguments.layers, precision, out)?,
+        (None, None) => unreachable!("the argument group requires one"),
+    }
+    say!("{}", out.display());
+    Ok(())
+}

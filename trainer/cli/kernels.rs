@@ -1,0 +1,64 @@
+//! `precast kernels`
+
+use std::path::PathBuf;
+
+use clap::Args;
+use precast_fatbins::{Bundle, say};
+
+use super::print_json;
+use crate::bundle::embedded;
+use crate::error::Failure;
+
+#[derive(Args)]
+pub struct Arguments {
+    /// List this bundle instead of the embedded one
+    #[arg(long, value_name = "FILE")]
+    bundle: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let Some(path) = &arguments.bundle else {
+        return match embedded()? {
+            Some(bundle) => list(&bundle, arguments.json),
+            None => {
+                say!("no kernels are embedded: this trainer runs on the simulated GPU alone.");
+                say!("Build it for a GPU with: cargo build --release --features sm_89 (or sm_90, sm_121, or several)");
+                Ok(())
+            }
+        };
+    };
+    let bytes = std::fs::read(path).map_err(Failure::io("read", path))?;
+    let bundle = Bundle::read(&bytes).map_err(|error| Failure::Bundle { path: path.clone(), error })?;
+    list(&bundle, arguments.json)
+}
+
+fn list(bundle: &Bundle<'_>, json: bool) -> Result<(), Failure> {
+    bundle.verify().map_err(Failure::Embedded)?;
+    let with_code = bundle.manifest().modules.iter().filter_map(|m| Some((m, m.code.as_ref()?)));
+    if json {
+        let rows: Vec<serde_json::Value> = with_code
+            .map(|(module, code)| {
+                serde_json::json!({
+                    "arch": module.arch, "key": module.key, "variant": module.variant,
+                    "sha256": code.digest.to_string(), "bytes": code.bytes,
+                })
+            })
+            .collect();
+        print_json(&serde_json::json!({
+            "manifest": bundle.digest().to_string(),
+            "compiler": bundle.manifest().compiler,
+            "models": bundle.manifest().models,
+            "kernels": rows,
+        }));
+        return Ok(());
+    }
+    say!("manifest {}", bundle.digest());
+    say!("{}, for {}", bundle.manifest().compiler, bundle.manifest().models.join(", "));
+    for (module, code) in with_code {
+        say!("{:<7} {}  {}[{}]", module.arch, code.digest, module.key, module.variant);
+    }
+    Ok(())
+}

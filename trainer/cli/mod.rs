@@ -1,0 +1,78 @@
+//! The commands of `precast`.
+
+mod distill;
+mod doctor;
+mod eval;
+mod init;
+mod kernels;
+mod plan;
+mod selftest;
+
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+use crate::error::Failure;
+use crate::report;
+use precast_fatbins::say;
+
+/// Distil a large Qwen2 or Llama model into a small one, every kernel compiled, verified and loaded before
+/// the first step.
+///
+/// Exit codes: 0 done, 1 failed, 2 usage, 3 bundle or kernels, 4 device, 5 data or checkpoint.
+#[derive(Parser)]
+#[command(name = "precast", version, arg_required_else_help = true, args_override_self = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Train a student on a teacher's predictions
+    Distill(Box<distill::Arguments>),
+    /// Make a new student: random weights, or chosen layers of a teacher
+    Init(init::Arguments),
+    /// Show what a run would take: memory, kernels, launches, estimated time
+    Plan(Box<plan::Arguments>),
+    /// Perplexity of text under a model
+    Eval(eval::Arguments),
+    /// Check driver, GPU, kernels and memory, each with its remedy
+    Doctor(Box<doctor::Arguments>),
+    /// List the embedded kernels
+    Kernels(kernels::Arguments),
+    /// Run every kernel on the device against its host reference
+    Selftest(selftest::Arguments),
+    /// Write a run's report.html anew
+    Report {
+        /// The run's output directory
+        run: PathBuf,
+    },
+}
+
+/// Parses the command line and runs it.
+///
+/// # Errors
+/// [`Failure`] with its exit code.
+pub fn main() -> Result<(), Failure> {
+    let startup = crate::startup::Startup::new();
+    match Arguments::parse().command {
+        Command::Distill(arguments) => distill::run(*arguments, startup),
+        Command::Init(arguments) => init::run(&arguments),
+        Command::Plan(arguments) => plan::run(*arguments),
+        Command::Eval(arguments) => eval::run(&arguments),
+        Command::Doctor(arguments) => doctor::run(*arguments),
+        Command::Kernels(arguments) => kernels::run(&arguments),
+        Command::Selftest(arguments) => selftest::run(&arguments),
+        Command::Report { run } => {
+            report::write(&run)?;
+            say!("{}", run.join("report.html").display());
+            Ok(())
+        }
+    }
+}
+
+/// Prints JSON for programs.
+fn print_json(value: &impl serde::Serialize) {
+    say!("{}", serde_json::to_string_pretty(value).expect("plain data serialises"));
+}

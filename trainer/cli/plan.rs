@@ -1,0 +1,131 @@
+//! `precast plan`, and `precast distill --dry-run`
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use clap::Args;
+use precast_fatbins::say;
+use precast_kernels::Arch;
+use precast_plan::estimate::{Peak, flops, seconds};
+use precast_plan::training::{MICRO, UPDATE};
+use precast_plan::{KeyVariant, MemoryTable, ModelConfig, TrainingPlan};
+
+use super::print_json;
+use crate::bundle::{BundleSource, embedded};
+use crate::checkpoint::{self, CheckpointError};
+use crate::config::{DeviceChoice, Options, RunConfig};
+use crate::device;
+use crate::error::Failure;
+
+#[derive(Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    options: Options,
+    /// A run.toml with any of the options under their names; flags override it
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Plan for this architecture instead of the device's
+    #[arg(long, value_name = "ARCH")]
+    arch: Option<Arch>,
+    /// Accepted for symmetry with distill: a plan runs nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(arguments: Arguments) -> Result<(), Failure> {
+    let file = arguments.config.as_deref().map(Options::read).transpose()?.unwrap_or_default();
+    show(&arguments.options.over(file).complete(false)?, arguments.arch, arguments.json)
+}
+
+/// Reads a model's shape: a directory's or GGUF file's, or a bare `config.json`'s. No weights are touched.
+fn shape(path: &std::path::Path) -> Result<ModelConfig, Failure> {
+    let text = checkpoint::config_json(path)?;
+    let error = |error| CheckpointError::Config { path: path.to_owned(), error };
+    Ok(ModelConfig::from_json(&text).map_err(error)?)
+}
+
+/// Prints what a run would take.
+pub fn show(config: &RunConfig, arch: Option<Arch>, json: bool) -> Result<(), Failure> {
+    let arch = match arch {
+        Some(arch) => arch,
+        None if config.device == DeviceChoice::Sim => Arch::Sim,
+        None => device::open(config.device)?.device().arch().unwrap_or(Arch::Sim),
+    };
+    let (teacher, student) = (shape(&config.teacher)?, shape(&config.student)?);
+    let plan = TrainingPlan::new(&teacher, &student, &config.recipe(), arch)?;
+    let memory = MemoryTable::of(&plan.plan);
+    let digests = digests(config, arch, &plan)?;
+    let mut launches: BTreeMap<KeyVariant, usize> = BTreeMap::new();
+    for launch in plan.plan.launches() {
+        *launches.entry(KeyVariant { key: launch.key.clone(), variant: launch.variant }).or_default() += 1;
+    }
+    let estimate = Peak::of(arch).map(|peak| {
+        let accum = f64::from(config.grad_accum);
+        (peak, accum * seconds(&plan.plan, MICRO, &peak) + seconds(&plan.plan, UPDATE, &peak))
+    });
+    let step_flops = u64::from(config.grad_accum) * flops(&plan.plan, MICRO) + flops(&plan.plan, UPDATE);
+    let tokens = u64::from(config.batch_size) * u64::from(config.seq_len) * u64::from(config.grad_accum);
+
+    if json {
+        let kernels: Vec<serde_json::Value> = launches
+            .iter()
+            .map(|(pair, count)| {
+                serde_json::json!({
+                    "key": pair.key.to_string(),
+                    "variant": pair.variant.to_string(),
+                    "launches": count,
+                    "sha256": digests.get(pair),
+                })
+            })
+            .collect();
+        print_json(&serde_json::json!({
+            "arch": arch.name(),
+            "memory": memory,
+            "kernels": kernels,
+            "step": {
+                "tokens": tokens,
+                "flops": step_flops,
+                "estimate": estimate.map(|(peak, seconds)| serde_json::json!({
+                    "device": peak.device, "seconds": seconds, "tokens_per_s": tokens as f64 / seconds,
+                })),
+            },
+        }));
+        return Ok(());
+    }
+    say!("memory on {arch}, batch {} x {} tokens, {}:", config.batch_size, config.seq_len, config.precision);
+    say!("{memory}\n");
+    for phase in &plan.plan.phases {
+        say!("phase {:<7} {:>5} launches", phase.name, phase.launches.len());
+    }
+    say!("\n{} kernels:", launches.len());
+    for (pair, count) in &launches {
+        let digest = digests.get(pair).map_or("not in the bundle", |digest| &digest[..12]);
+        say!("  {count:>5} x {digest:<17}  {pair}");
+    }
+    say!("\nstep: {tokens} tokens, {:.3} TFLOP of products", step_flops as f64 / 1e12);
+    match estimate {
+        Some((peak, seconds)) => say!(
+            "estimate (roofline, not measured): at least {:.1} ms a step, at most {:.0} tokens/s, by the peak figures of a {}",
+            seconds * 1e3,
+            tokens as f64 / seconds,
+            peak.device
+        ),
+        None => say!("no estimate for the simulated GPU"),
+    }
+    Ok(())
+}
+
+/// The digest of each kernel that the run's bundle holds.
+fn digests(config: &RunConfig, arch: Arch, plan: &TrainingPlan) -> Result<BTreeMap<KeyVariant, String>, Failure> {
+    if config.bundle.is_none() && (arch == Arch::Sim || embedded()?.is_none()) {
+        return Ok(BTreeMap::new());
+    }
+    let source = BundleSource::find(config.bundle.as_deref(), arch, &plan.plan)?;
+    let bundle = source.open()?;
+    let modules = bundle.modules(arch).map_err(|error| Failure::Embedded(error.into()))?;
+    let of_code = modules.into_iter().filter_map(|m| Some((m.pair, m.entry.code.as_ref()?.digest.to_string())));
+    Ok(of_code.collect())
+}

@@ -1,0 +1,58 @@
+//! `precast selftest`
+
+use std::path::PathBuf;
+
+use clap::Args;
+use precast_fatbins::say;
+use precast_plan::Plan;
+use precast_runtime::selftest::selftest;
+
+use crate::bundle::BundleSource;
+use crate::config::DeviceChoice;
+use crate::device;
+use crate::error::Failure;
+
+#[derive(Args)]
+pub struct Arguments {
+    /// auto, cuda:N or sim
+    #[arg(long, default_value = "auto", value_name = "DEVICE")]
+    device: DeviceChoice,
+    /// Kernels to check instead of the embedded ones
+    #[arg(long, value_name = "FILE")]
+    bundle: Option<PathBuf>,
+    /// Seed of the random inputs
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    seed: u64,
+    /// Print every launch, not only what fails
+    #[arg(long)]
+    verbose: bool,
+}
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let driver = device::open(arguments.device)?;
+    let device = driver.device().clone();
+    let arch = device.arch().unwrap_or(precast_kernels::Arch::Sim);
+    // The simulated GPU has no bundle of its own to check without a plan.
+    let nothing = Plan { arch, buffers: Vec::new(), phases: Vec::new(), arena_bytes: 0 };
+    let source = BundleSource::find(arguments.bundle.as_deref(), arch, &nothing)?;
+    let bundle = source.open()?;
+    let (mut checked, mut failed) = (0, 0);
+    selftest(driver, &bundle, arguments.seed, |outcome| {
+        checked += 1;
+        match outcome.result {
+            Ok(distance) if arguments.verbose => {
+                say!("ok    {:.2e}  {} #{}", distance.norm, outcome.pair, outcome.sample);
+            }
+            Ok(_) => {}
+            Err(fault) => {
+                failed += 1;
+                say!("FAIL  {} #{}: {fault}", outcome.pair, outcome.sample);
+            }
+        }
+    })?;
+    say!("{checked} launches checked on {}, {failed} failed", device.name);
+    if failed > 0 {
+        return Err(Failure::Selftest { failed, checked, device: device.name });
+    }
+    Ok(())
+}

@@ -1,0 +1,334 @@
+//! The configuration of a run: flags over `run.toml` over defaults.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use precast_plan::{Precision, Recipe};
+use serde::{Deserialize, Serialize};
+
+use crate::error::Failure;
+use crate::schedule::Schedule;
+
+/// What may be given on the command line or in `run.toml`, under the same names.
+#[derive(Args, Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Options {
+    /// The model to learn from: a Hugging Face directory or a .gguf file
+    #[arg(long, value_name = "PATH")]
+    pub teacher: Option<PathBuf>,
+    /// The model to train: a Hugging Face directory or a .gguf file (make one with `precast init`)
+    #[arg(long, value_name = "PATH")]
+    pub student: Option<PathBuf>,
+    /// Training data: .bin (u32 token ids), .jsonl ({"text": ...} a line) or .txt; repeatable
+    #[arg(long, value_name = "PATH", num_args = 1..)]
+    pub data: Vec<PathBuf>,
+    /// Where metrics, report and the trained student go
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Optimizer steps [default: 1000]
+    #[arg(long, value_name = "N")]
+    pub steps: Option<u64>,
+    /// Sequences in a micro-batch [default: 8]
+    #[arg(long, value_name = "B")]
+    pub batch_size: Option<u32>,
+    /// Tokens in a sequence [default: 1024]
+    #[arg(long, value_name = "S")]
+    pub seq_len: Option<u32>,
+    /// Micro-batches in a step [default: 1]
+    #[arg(long, value_name = "A")]
+    pub grad_accum: Option<u32>,
+    /// Peak learning rate [default: 1e-4]
+    #[arg(long, value_name = "X")]
+    pub lr: Option<f64>,
+    /// Steps over which the learning rate rises [default: 0]
+    #[arg(long, value_name = "N")]
+    pub warmup: Option<u64>,
+    /// Learning rate after warm-up: constant or cosine [default: constant]
+    #[arg(long, value_name = "SHAPE")]
+    pub schedule: Option<Schedule>,
+    /// Decoupled weight decay of matrices [default: 0.01]
+    #[arg(long, value_name = "X")]
+    pub weight_decay: Option<f32>,
+    /// Largest gradient norm; 0 for none [default: 1]
+    #[arg(long, value_name = "X")]
+    pub clip: Option<f32>,
+    /// Weight of the teacher's term in the loss, 0 to 1 [default: 0.5]
+    #[arg(long, value_name = "X")]
+    pub alpha: Option<f32>,
+    /// Distillation temperature [default: 2]
+    #[arg(long, value_name = "X")]
+    pub temperature: Option<f32>,
+    /// Arithmetic: fp32 or bf16 [default: bf16]
+    #[arg(long, value_name = "P")]
+    #[serde(with = "as_text")]
+    pub precision: Option<Precision>,
+    /// Seed of the shuffle [default: 0]
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+    /// Train on chunks in a new random order each pass [default: false]
+    #[arg(long, value_name = "BOOL")]
+    pub shuffle: Option<bool>,
+    /// auto, cuda:N or sim [default: auto: the first GPU, else sim]
+    #[arg(long, value_name = "DEVICE")]
+    #[serde(with = "as_text")]
+    pub device: Option<DeviceChoice>,
+    /// Kernels to use instead of the embedded ones
+    #[arg(long, value_name = "FILE")]
+    pub bundle: Option<PathBuf>,
+    /// Steps between checkpoints that --resume continues from; 0 for none [default: 500, and at the end]
+    #[arg(long, value_name = "N")]
+    pub checkpoint_every: Option<u64>,
+}
+
+/// Which device to run on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceChoice {
+    /// The first GPU if there is one, else the simulated one.
+    Auto,
+    /// A GPU by number.
+    Cuda(u32),
+    /// The simulated GPU.
+    Sim,
+}
+
+impl std::fmt::Display for DeviceChoice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            DeviceChoice::Auto => f.write_str("auto"),
+            DeviceChoice::Cuda(ordinal) => write!(f, "cuda:{ordinal}"),
+            DeviceChoice::Sim => f.write_str("sim"),
+        }
+    }
+}
+
+impl std::str::FromStr for DeviceChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "auto" => Ok(DeviceChoice::Auto),
+            "sim" => Ok(DeviceChoice::Sim),
+            "cuda" => Ok(DeviceChoice::Cuda(0)),
+            other => match other.strip_prefix("cuda:").map(str::parse) {
+                Some(Ok(ordinal)) => Ok(DeviceChoice::Cuda(ordinal)),
+                _ => Err(format!("unknown device `{text}`: auto, cuda:N or sim")),
+            },
+        }
+    }
+}
+
+/// Values that run.toml holds as the text the command line takes.
+mod as_text {
+    use std::str::FromStr;
+
+    use serde::{Deserialize, Deserializer};
+
+    pub fn deserialize<'de, T: FromStr<Err = String>, D: Deserializer<'de>>(from: D) -> Result<Option<T>, D::Error> {
+        let text = Option::<String>::deserialize(from)?;
+        text.map(|text| text.parse().map_err(serde::de::Error::custom)).transpose()
+    }
+}
+
+/// A run's configuration, complete.
+#[derive(Clone, Debug, Serialize)]
+pub struct RunConfig {
+    /// The model to learn from.
+    pub teacher: PathBuf,
+    /// The model to train.
+    pub student: PathBuf,
+    /// Training data.
+    pub data: Vec<PathBuf>,
+    /// Where results go.
+    pub out: PathBuf,
+    /// Optimizer steps.
+    pub steps: u64,
+    /// Sequences in a micro-batch.
+    pub batch_size: u32,
+    /// Tokens in a sequence.
+    pub seq_len: u32,
+    /// Micro-batches in a step.
+    pub grad_accum: u32,
+    /// Peak learning rate.
+    pub lr: f64,
+    /// Steps of warm-up.
+    pub warmup: u64,
+    /// Learning rate after it.
+    pub schedule: Schedule,
+    /// Weight decay of matrices.
+    pub weight_decay: f32,
+    /// Largest gradient norm; 0 for none.
+    pub clip: f32,
+    /// Weight of the teacher's term.
+    pub alpha: f32,
+    /// Distillation temperature.
+    pub temperature: f32,
+    /// Arithmetic.
+    #[serde(serialize_with = "display")]
+    pub precision: Precision,
+    /// Seed of the shuffle.
+    pub seed: u64,
+    /// Whether chunks are shuffled.
+    pub shuffle: bool,
+    /// Which device.
+    #[serde(serialize_with = "display")]
+    pub device: DeviceChoice,
+    /// Kernels to use instead of the embedded ones.
+    pub bundle: Option<PathBuf>,
+    /// Steps between checkpoints.
+    pub checkpoint_every: u64,
+}
+
+fn display<S: serde::Serializer>(value: &impl std::fmt::Display, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(value)
+}
+
+impl Options {
+    /// Reads `run.toml`.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`] that names the line.
+    pub fn read(path: &Path) -> Result<Self, Failure> {
+        let text = std::fs::read_to_string(path).map_err(Failure::io("read", path))?;
+        toml::from_str(&text).map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))
+    }
+
+    /// These options where they are given, and those of `file` elsewhere.
+    #[must_use]
+    pub fn over(self, file: Self) -> Self {
+        Self {
+            teacher: self.teacher.or(file.teacher),
+            student: self.student.or(file.student),
+            data: if self.data.is_empty() { file.data } else { self.data },
+            out: self.out.or(file.out),
+            steps: self.steps.or(file.steps),
+            batch_size: self.batch_size.or(file.batch_size),
+            seq_len: self.seq_len.or(file.seq_len),
+            grad_accum: self.grad_accum.or(file.grad_accum),
+            lr: self.lr.or(file.lr),
+            warmup: self.warmup.or(file.warmup),
+            schedule: self.schedule.or(file.schedule),
+            weight_decay: self.weight_decay.or(file.weight_decay),
+            clip: self.clip.or(file.clip),
+            alpha: self.alpha.or(file.alpha),
+            temperature: self.temperature.or(file.temperature),
+            precision: self.precision.or(file.precision),
+            seed: self.seed.or(file.seed),
+            shuffle: self.shuffle.or(file.shuffle),
+            device: self.device.or(file.device),
+            bundle: self.bundle.or(file.bundle),
+            checkpoint_every: self.checkpoint_every.or(file.checkpoint_every),
+        }
+    }
+
+    /// The complete configuration, checked. `needs_run` asks for data and an output directory too.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`] for what is missing or out of range.
+    pub fn complete(self, needs_run: bool) -> Result<RunConfig, Failure> {
+        let missing =
+            |flag: &str| Failure::Usage(format!("{flag} is missing: give it as a flag or in --config run.toml"));
+        let config = RunConfig {
+            teacher: self.teacher.ok_or_else(|| missing("--teacher"))?,
+            student: self.student.ok_or_else(|| missing("--student"))?,
+            data: self.data,
+            out: match self.out {
+                Some(out) => out,
+                None if needs_run => return Err(missing("--out")),
+                None => PathBuf::new(),
+            },
+            steps: self.steps.unwrap_or(1000),
+            batch_size: self.batch_size.unwrap_or(8),
+            seq_len: self.seq_len.unwrap_or(1024),
+            grad_accum: self.grad_accum.unwrap_or(1),
+            lr: self.lr.unwrap_or(1e-4),
+            warmup: self.warmup.unwrap_or(0),
+            schedule: self.schedule.unwrap_or(Schedule::Constant),
+            weight_decay: self.weight_decay.unwrap_or(0.01),
+            clip: self.clip.unwrap_or(1.0),
+            alpha: self.alpha.unwrap_or(0.5),
+            temperature: self.temperature.unwrap_or(2.0),
+            precision: self.precision.unwrap_or(Precision::Bf16),
+            seed: self.seed.unwrap_or(0),
+            shuffle: self.shuffle.unwrap_or(false),
+            device: self.device.unwrap_or(DeviceChoice::Auto),
+            bundle: self.bundle,
+            checkpoint_every: self.checkpoint_every.unwrap_or(500),
+        };
+        if needs_run && config.data.is_empty() {
+            return Err(missing("--data"));
+        }
+        config.check()?;
+        Ok(config)
+    }
+}
+
+impl RunConfig {
+    fn check(&self) -> Result<(), Failure> {
+        let wrong = |what: String| Err(Failure::Usage(what));
+        let positive = |value: f64| value.is_finite() && value > 0.0;
+        let not_negative = |value: f32| value.is_finite() && value >= 0.0;
+        if self.steps == 0 || self.grad_accum == 0 {
+            return wrong("--steps and --grad-accum are at least 1".into());
+        }
+        if !positive(self.lr) || !positive(f64::from(self.temperature)) {
+            return wrong(format!("--lr {} and --temperature {} must be above 0", self.lr, self.temperature));
+        }
+        if !(0.0..=1.0).contains(&self.alpha) {
+            return wrong(format!("--alpha {} is not between 0 and 1", self.alpha));
+        }
+        if !not_negative(self.weight_decay) || !not_negative(self.clip) {
+            return wrong(format!(
+                "--weight-decay {} and --clip {} must not be negative",
+                self.weight_decay, self.clip
+            ));
+        }
+        Ok(())
+    }
+
+    /// What the plan follows from.
+    pub fn recipe(&self) -> Recipe {
+        Recipe {
+            batch: self.batch_size,
+            seq_len: self.seq_len,
+            precision: self.precision,
+            alpha: self.alpha,
+            temperature: self.temperature,
+            weight_decay: self.weight_decay,
+            clip: self.clip,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn toml(text: &str) -> Result<Options, toml::de::Error> {
+        toml::from_str(text)
+    }
+
+    #[test]
+    fn flags_override_the_file() {
+        let file = toml("teacher = 't'\nstudent = 's'\nlr = 1e-3\nprecision = 'fp32'\ndevice = 'cuda:1'").unwrap();
+        let flags = Options { lr: Some(2e-3), ..Options::default() };
+        let config = flags.over(file).complete(false).unwrap();
+        assert_eq!((config.lr, config.precision), (2e-3, Precision::Fp32));
+        assert_eq!(config.device, DeviceChoice::Cuda(1));
+    }
+
+    #[test]
+    fn unknown_and_impossible_values_are_refused() {
+        assert!(toml("learning_rate = 1").is_err());
+        assert!(toml("precision = 'fp16'").is_err());
+        let options = |change: fn(&mut Options)| {
+            let mut options = Options { teacher: Some("t".into()), student: Some("s".into()), ..Options::default() };
+            change(&mut options);
+            options.complete(false)
+        };
+        assert!(options(|_| {}).is_ok());
+        assert!(options(|o| o.alpha = Some(1.5)).is_err());
+        assert!(options(|o| o.lr = Some(f64::NAN)).is_err());
+        assert!(options(|o| o.steps = Some(0)).is_err());
+        assert!(options(|o| o.teacher = None).is_err());
+    }
+}

@@ -1,0 +1,253 @@
+//! Training and evaluation data: token chunks of a fixed length.
+
+mod batch;
+mod text;
+
+use std::path::{Path, PathBuf};
+
+use precast_fatbins::Digest;
+use tokenizers::Tokenizer;
+
+pub use batch::{Batches, MicroBatch};
+use text::Documents;
+
+/// Data that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum DataError {
+    /// A file cannot be read.
+    #[error("cannot read {}: {error}", path.display())]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// The file's name does not say what it holds.
+    #[error("{}: unknown kind of data: expected .bin (u32 token ids), .jsonl or .txt", path.display())]
+    Kind {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A `.bin` file is not whole ids.
+    #[error("{}: {bytes} bytes are not a whole number of u32 token ids", path.display())]
+    Ragged {
+        /// The file.
+        path: PathBuf,
+        /// Its size.
+        bytes: u64,
+    },
+    /// Nothing to learn from.
+    #[error("{}: {tokens} tokens do not fill one chunk of seq_len + 1 = {chunk}: give more data or a smaller --seq-len", path.display())]
+    TooShort {
+        /// The file.
+        path: PathBuf,
+        /// Tokens in it.
+        tokens: usize,
+        /// Tokens needed.
+        chunk: usize,
+    },
+    /// A token the student does not know.
+    #[error("{}: token {index} has id {id}, the student's vocabulary ends at {vocab}: tokenize for this model", path.display())]
+    Vocabulary {
+        /// The file.
+        path: PathBuf,
+        /// Which token.
+        index: usize,
+        /// Its id.
+        id: u32,
+        /// Size of the vocabulary.
+        vocab: u32,
+    },
+    /// A line of a JSONL file is not `{"text": ...}`.
+    #[error("{}:{line}: {reason}: expected one {{\"text\": \"...\"}} object a line", path.display())]
+    Jsonl {
+        /// The file.
+        path: PathBuf,
+        /// Which line, from 1.
+        line: usize,
+        /// Why.
+        reason: String,
+    },
+    /// A text file is not UTF-8.
+    #[error("{}: not UTF-8 text: {error}", path.display())]
+    Utf8 {
+        /// The file.
+        path: PathBuf,
+        /// Where.
+        error: std::str::Utf8Error,
+    },
+    /// Text, and no tokenizer to read it with.
+    #[error("{} is text and the model has no tokenizer.json: put one beside its config.json, or give .bin token ids", path.display())]
+    NoTokenizer {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The tokenizer fails.
+    #[error("{}: the tokenizer fails: {reason}", path.display())]
+    Tokenizer {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// Every token of a step is masked.
+    #[error("step {step} has no token to predict: every target of its batches is masked")]
+    NothingCounted {
+        /// Which step, from 1.
+        step: u64,
+    },
+}
+
+/// How documents become chunks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Packing {
+    /// For training: documents follow each other, each ended by the end-of-text token; the last chunk is
+    /// padded with masked tokens.
+    Stream,
+    /// For evaluation: every document by itself and nothing added to it; its last chunk is padded.
+    PerDocument,
+}
+
+/// What reads text.
+#[derive(Clone, Copy)]
+pub struct Reader<'a> {
+    /// Turns text into ids.
+    pub tokenizer: Option<&'a Tokenizer>,
+    /// Ends a document.
+    pub eos: Option<u32>,
+    /// Ids below this are the student's.
+    pub vocab: u32,
+}
+
+/// Chunks of at most seq_len + 1 tokens.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dataset {
+    chunks: Vec<Vec<u32>>,
+    digest: Digest,
+}
+
+impl Dataset {
+    /// Reads files, in order. `.bin` files are u32 little-endian ids, cut in order into whole chunks of
+    /// seq_len + 1; `.txt` is one document; `.jsonl` one `{"text": ...}` a line.
+    ///
+    /// # Errors
+    /// [`DataError`].
+    pub fn read(paths: &[PathBuf], seq_len: u32, packing: Packing, reader: Reader<'_>) -> Result<Self, DataError> {
+        let chunk = seq_len as usize + 1;
+        let mut chunks = Vec::new();
+        let mut digests = Vec::new();
+        for path in paths {
+            let bytes = std::fs::read(path).map_err(|error| DataError::Io { path: path.clone(), error })?;
+            digests.push(Digest::of(&bytes));
+            let of_file = match path.extension().and_then(|extension| extension.to_str()) {
+                Some("bin") => cut_ids(path, &bytes, chunk)?,
+                Some("jsonl" | "json") => {
+                    let documents = Documents::jsonl(path, &bytes)?;
+                    pack(documents.tokenize(path, reader)?, chunk, packing)
+                }
+                Some("txt" | "md") => {
+                    let documents = Documents::text(path, &bytes)?;
+                    pack(documents.tokenize(path, reader)?, chunk, packing)
+                }
+                _ => return Err(DataError::Kind { path: path.clone() }),
+            };
+            if of_file.is_empty() {
+                let tokens = if path.extension().is_some_and(|e| e == "bin") { bytes.len() / 4 } else { 0 };
+                return Err(DataError::TooShort { path: path.clone(), tokens, chunk });
+            }
+            check_vocabulary(path, &of_file, reader.vocab)?;
+            chunks.extend(of_file);
+        }
+        let digest = Digest::of_parts("precast.data", digests.iter().map(|digest| &digest.0[..]));
+        Ok(Self { chunks, digest })
+    }
+
+    /// The chunks.
+    pub fn chunks(&self) -> &[Vec<u32>] {
+        &self.chunks
+    }
+
+    /// Digest of the files.
+    pub fn digest(&self) -> Digest {
+        self.digest
+    }
+}
+
+fn cut_ids(path: &Path, bytes: &[u8], chunk: usize) -> Result<Vec<Vec<u32>>, DataError> {
+    if !bytes.len().is_multiple_of(4) {
+        return Err(DataError::Ragged { path: path.to_owned(), bytes: bytes.len() as u64 });
+    }
+    let whole = bytes.chunks_exact(4 * chunk);
+    let id = |bytes: &[u8]| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+    Ok(whole.map(|bytes| bytes.chunks_exact(4).map(id).collect()).collect())
+}
+
+/// Cuts tokenized documents into chunks. Consecutive chunks of a stream share no token: the first token of a
+/// chunk is predicted by nothing, as in `.bin` files. A chunk of one token has nothing to predict.
+fn pack(documents: Vec<Vec<u32>>, chunk: usize, packing: Packing) -> Vec<Vec<u32>> {
+    let streams = match packing {
+        Packing::Stream => vec![documents.concat()],
+        Packing::PerDocument => documents,
+    };
+    let chunks = streams.iter().flat_map(|stream| stream.chunks(chunk));
+    chunks.filter(|chunk| chunk.len() > 1).map(<[u32]>::to_vec).collect()
+}
+
+fn check_vocabulary(path: &Path, chunks: &[Vec<u32>], vocab: u32) -> Result<(), DataError> {
+    match chunks.iter().flatten().enumerate().find(|(_, id)| **id >= vocab) {
+        Some((index, id)) => Err(DataError::Vocabulary { path: path.to_owned(), index, id: *id, vocab }),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NO_TEXT: Reader<'static> = Reader { tokenizer: None, eos: None, vocab: 100 };
+
+    fn file(name: &str, bytes: &[u8]) -> (tempfile::TempDir, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        (dir, path)
+    }
+
+    fn ids(ids: &[u32]) -> Vec<u8> {
+        ids.iter().flat_map(|id| id.to_le_bytes()).collect()
+    }
+
+    fn read(path: PathBuf, seq_len: u32) -> Result<Dataset, DataError> {
+        Dataset::read(&[path], seq_len, Packing::Stream, NO_TEXT)
+    }
+
+    #[test]
+    fn bin_files_are_cut_into_whole_chunks_in_order() {
+        let (_dir, path) = file("a.bin", &ids(&[1, 2, 3, 4, 5, 6, 7]));
+        assert_eq!(read(path, 2).unwrap().chunks(), [[1, 2, 3], [4, 5, 6]]);
+    }
+
+    #[test]
+    fn bad_files_are_named() {
+        let (_a, ragged) = file("a.bin", &[1, 2, 3, 4, 5]);
+        assert!(matches!(read(ragged, 2), Err(DataError::Ragged { bytes: 5, .. })));
+        let (_b, empty) = file("b.bin", &[]);
+        assert!(matches!(read(empty, 2), Err(DataError::TooShort { tokens: 0, chunk: 3, .. })));
+        let (_c, wide) = file("c.bin", &ids(&[1, 2, 100]));
+        assert!(matches!(read(wide, 2), Err(DataError::Vocabulary { index: 2, id: 100, vocab: 100, .. })));
+        let (_d, kind) = file("d.csv", b"1,2");
+        assert!(matches!(read(kind, 2), Err(DataError::Kind { .. })));
+        let (_e, text) = file("e.txt", b"text");
+        assert!(matches!(read(text, 2), Err(DataError::NoTokenizer { .. })));
+        let (_f, line) = file("f.jsonl", b"{\"text\": \"one\"}\n{\"no\": 1}\n");
+        assert!(matches!(read(line, 2), Err(DataError::Jsonl { line: 2, .. })));
+        assert!(matches!(read("/no/such.bin".into(), 2), Err(DataError::Io { .. })));
+    }
+
+    #[test]
+    fn streams_run_on_and_documents_stand_alone() {
+        let documents = || vec![vec![1, 2, 3, 9], vec![4, 5, 9]];
+        assert_eq!(pack(documents(), 3, Packing::Stream), [vec![1, 2, 3], vec![9, 4, 5]]);
+        assert_eq!(pack(documents(), 3, Packing::PerDocument), [vec![1, 2, 3], vec![4, 5, 9]]);
+    }
+}

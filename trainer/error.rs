@@ -1,0 +1,118 @@
+//! Why a command fails, and with which exit code.
+
+use std::path::PathBuf;
+
+use precast_fatbins::BundleError;
+use precast_plan::PlanError;
+use precast_runtime::selftest::SelftestError;
+use precast_runtime::{DriverError, LoadError};
+
+use crate::checkpoint::CheckpointError;
+use crate::data::DataError;
+
+/// Why a command failed. [`Failure::exit_code`] is part of the command-line contract.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The command line or run.toml asks for something that cannot be.
+    #[error("{0}")]
+    Usage(String),
+    /// Kernels are missing or a bundle must not be used.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// A bundle file must not be used.
+    #[error("{}: {error}", path.display())]
+    Bundle {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: BundleError,
+    },
+    /// The embedded bundle is not the one this binary was built with.
+    #[error("the embedded bundle must not be used: {0}")]
+    Embedded(BundleError),
+    /// Kernels compute something else than their references.
+    #[error("{failed} of {checked} kernel checks failed on {device}")]
+    Selftest {
+        /// How many failed.
+        failed: usize,
+        /// Of how many.
+        checked: usize,
+        /// Where.
+        device: String,
+    },
+    /// The device or its driver failed.
+    #[error(transparent)]
+    Driver(#[from] DriverError),
+    /// The run needs more memory than there is.
+    #[error(
+        "this run needs {needed} bytes of device memory and {device} has {free} free.\n{table}\n\
+         Use a smaller --batch-size or --seq-len (and --grad-accum to keep the step's tokens)"
+    )]
+    Memory {
+        /// By the plan.
+        needed: u64,
+        /// On the device.
+        free: u64,
+        /// Its name.
+        device: String,
+        /// What needs it.
+        table: String,
+    },
+    /// Model and run do not go together.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// A model cannot be read or written.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// Training data cannot be used.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// A file of the run cannot be read or written.
+    #[error("cannot {what} {}: {error}", path.display())]
+    Io {
+        /// read, write, create.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// Losses stopped being numbers.
+    #[error(
+        "{steps} steps in a row had a gradient norm that is not finite; the weights are those before them. \
+         Lower --lr, lengthen --warmup, or use --precision fp32"
+    )]
+    Diverged {
+        /// How many.
+        steps: u32,
+    },
+}
+
+impl Failure {
+    /// 1 failed, 2 usage, 3 bundle or kernels, 4 device, 5 data or checkpoint.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Failure::Usage(_) | Failure::Plan(PlanError::SequenceTooLong { .. } | PlanError::Tokens { .. }) => 2,
+            Failure::Load(LoadError::Driver(_) | LoadError::Unsupported { .. }) => 4,
+            Failure::Load(_) | Failure::Bundle { .. } | Failure::Embedded(_) | Failure::Selftest { .. } => 3,
+            Failure::Driver(_) | Failure::Memory { .. } => 4,
+            Failure::Plan(PlanError::TeacherNarrower { .. }) | Failure::Checkpoint(_) | Failure::Data(_) => 5,
+            Failure::Io { .. } | Failure::Diverged { .. } => 1,
+        }
+    }
+
+    /// Wraps an I/O error of a file of the run.
+    pub fn io(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.into();
+        move |error| Self::Io { what, path, error }
+    }
+}
+
+impl From<SelftestError> for Failure {
+    fn from(error: SelftestError) -> Self {
+        match error {
+            SelftestError::Bundle(error) => Failure::Embedded(error),
+            SelftestError::Driver(error) => Failure::Driver(error),
+        }
+    }
+}

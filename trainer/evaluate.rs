@@ -1,0 +1,108 @@
+//! `precast eval`: negative log likelihood and perplexity of text under a model.
+
+use std::path::{Path, PathBuf};
+
+use precast_kernels::Arch;
+use precast_plan::{EvaluationPlan, Precision, evaluation, rope};
+use precast_runtime::Placement;
+use serde::Serialize;
+
+use crate::checkpoint::Checkpoint;
+use crate::config::DeviceChoice;
+use crate::data::{Dataset, MicroBatch, Packing, Reader};
+use crate::device;
+use crate::error::Failure;
+use crate::session::{seal, upload_parameters};
+use crate::startup::Startup;
+
+/// What to score.
+#[derive(Clone, Debug)]
+pub struct Evaluation {
+    /// The model.
+    pub model: PathBuf,
+    /// The text.
+    pub data: Vec<PathBuf>,
+    /// Sequences at a time.
+    pub batch_size: u32,
+    /// Longest context.
+    pub seq_len: u32,
+    /// Arithmetic.
+    pub precision: Precision,
+    /// Where.
+    pub device: DeviceChoice,
+    /// Kernels to use instead of the embedded ones.
+    pub bundle: Option<PathBuf>,
+}
+
+/// How well a model predicts a text.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Score {
+    /// Mean negative log likelihood of a token, nats.
+    pub nll: f64,
+    /// `e^nll`.
+    pub perplexity: f64,
+    /// Tokens that were predicted.
+    pub tokens: u64,
+}
+
+/// Scores documents by themselves: every token after the first of a chunk, given those before it in the chunk.
+///
+/// # Errors
+/// [`Failure`]. `progress` is told how many of how many batches are done.
+pub fn evaluate(request: &Evaluation, mut progress: impl FnMut(usize, usize)) -> Result<Score, Failure> {
+    let mut startup = Startup::new();
+    let model = Checkpoint::open(&request.model)?;
+    let config = model.config();
+    let tokenizer = model.tokenizer()?;
+    let reader = Reader { tokenizer: tokenizer.as_ref(), eos: None, vocab: config.vocab };
+    let seq_len = request.seq_len.min(config.max_positions);
+    let dataset = Dataset::read(&request.data, seq_len, Packing::PerDocument, reader)?;
+    let chunks = dataset.chunks();
+    // No larger than the text asks for.
+    let longest = chunks.iter().map(|chunk| chunk.len() - 1).max().unwrap_or(1) as u32;
+    let batch = request.batch_size.min(chunks.len() as u32);
+
+    let driver = device::open(request.device)?;
+    let arch = driver.device().arch().unwrap_or(Arch::Sim);
+    let plan = EvaluationPlan::new(config, (batch, longest), request.precision, arch)?;
+    let models = [request.model.display().to_string()];
+    let (mut sealed, _, _) =
+        seal(driver, &plan.plan, request.bundle.as_deref(), &models, Placement::Arena, &mut startup)?;
+    let tables = rope::tables(config.rope_theta, config.head_dim, longest);
+    sealed.write(plan.rope.0, bytemuck::cast_slice(&tables.cos))?;
+    sealed.write(plan.rope.1, bytemuck::cast_slice(&tables.sin))?;
+    upload_parameters(&mut sealed, plan.weights, &plan.parameters.list, &model, &mut |_| {})?;
+
+    let (mut total, mut tokens) = (0.0f64, 0u64);
+    let batches = chunks.len().div_ceil(batch as usize);
+    for (index, rows) in chunks.chunks(batch as usize).enumerate() {
+        let mut rows: Vec<&[u32]> = rows.iter().map(Vec::as_slice).collect();
+        rows.resize(batch as usize, &[]);
+        let micro = MicroBatch::new(&rows, longest as usize);
+        sealed.write(plan.ids, bytemuck::cast_slice(&micro.ids))?;
+        sealed.write(plan.targets, bytemuck::cast_slice(&micro.targets))?;
+        sealed.run(evaluation::SCORE)?;
+        let nll: Vec<f32> = bytemuck::pod_collect_to_vec(&sealed.read(plan.nll)?);
+        total += nll.iter().map(|nll| f64::from(*nll)).sum::<f64>();
+        tokens += u64::from(micro.counted);
+        progress(index + 1, batches);
+    }
+    let nll = total / tokens as f64;
+    Ok(Score { nll, perplexity: nll.exp(), tokens })
+}
+
+/// Scores with the defaults of the command line; for the tests and the demo.
+impl Evaluation {
+    /// A model and its text, in fp32 wherever there is a device.
+    pub fn new(model: &Path, data: &[PathBuf]) -> Self {
+        Self {
+            model: model.to_owned(),
+            data: data.to_vec(),
+            batch_size: 8,
+            seq_len: 1024,
+            precision: Precision::Fp32,
+            device: DeviceChoice::Auto,
+            bundle: None,
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! `precast init`: a new student, of random weights or of chosen layers of a teacher.
+
+use std::path::Path;
+
+use precast_kernels::Dtype;
+use precast_plan::{ConfigError, ModelConfig, Parameter, Parameters, Precision};
+use rand::{RngExt, SeedableRng};
+use rand_distr::StandardNormal;
+use rand_pcg::Pcg64Mcg;
+use rayon::prelude::*;
+
+use crate::checkpoint::{Checkpoint, CheckpointError, Student, encode, write_model};
+use crate::error::Failure;
+
+/// Elements drawn from one random stream.
+const BLOCK: usize = 1 << 16;
+
+/// Writes a model of random weights: matrices normal with the configuration's `initializer_range`, norms one,
+/// biases zero. The same seed gives the same bytes on any machine.
+///
+/// # Errors
+/// [`Failure`] where the configuration cannot be followed or the directory cannot be written.
+pub fn random(
+    config: &Path,
+    tokenizer: Option<&Path>,
+    seed: u64,
+    precision: Precision,
+    out: &Path,
+) -> Result<(), Failure> {
+    let path = if config.is_dir() { config.join("config.json") } else { config.to_owned() };
+    let text = std::fs::read_to_string(&path).map_err(Failure::io("read", &path))?;
+    let error = |error: ConfigError| CheckpointError::Config { path: path.clone(), error };
+    let model = ModelConfig::from_json(&text).map_err(error)?;
+    let json: serde_json::Value = serde_json::from_str(&text).map_err(|e| error(e.into()))?;
+    let range = json.get("initializer_range").and_then(serde_json::Value::as_f64).unwrap_or(0.02) as f32;
+    let tokenizer = tokenizer.map(Checkpoint::open).transpose()?;
+    let from: Vec<&Checkpoint> = tokenizer.iter().collect();
+    let parameters = Parameters::new(&model).list;
+    let dtype = precision.dtype();
+    let student = Student { config: &json, parameters: &parameters, dtype, tokenizer_from: &from };
+    write_model(out, &student, |parameter| Ok::<_, Failure>(initial(parameter, seed, range, dtype)))
+}
+
+fn initial(parameter: &Parameter, seed: u64, range: f32, dtype: Dtype) -> Vec<u8> {
+    let count = parameter.span.elems as usize;
+    let values = match parameter.shape.len() {
+        1 if parameter.name.ends_with("bias") => vec![0.0; count],
+        1 => vec![1.0; count],
+        _ => {
+            let mut values = vec![0.0; count];
+            let stream = seed ^ name_hash(&parameter.name);
+            values.par_chunks_mut(BLOCK).enumerate().for_each(|(block, values)| {
+                let mut rng = Pcg64Mcg::seed_from_u64(stream.wrapping_add(block as u64));
+                values.iter_mut().for_each(|value| *value = range * rng.sample::<f32, _>(StandardNormal));
+            });
+            values
+        }
+    };
+    encode(&values, dtype)
+}
+
+/// FNV-1a: each parameter draws from streams of its own.
+fn name_hash(name: &str) -> u64 {
+    name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// Writes a model made of chosen layers of another, in the order given, and everything else of it.
+///
+/// # Errors
+/// [`Failure`] for a layer the teacher does not have, or where a file cannot be read or written.
+pub fn from_layers(teacher: &Path, layers: &[u32], precision: Precision, out: &Path) -> Result<(), Failure> {
+    let teacher = Checkpoint::open(teacher)?;
+    let depth = teacher.config().layers;
+    if layers.is_empty() {
+        return Err(Failure::Usage("--layers is empty: name at least one, as in --layers 0,3,6".into()));
+    }
+    if let Some(layer) = layers.iter().find(|layer| **layer >= depth) {
+        let last = depth - 1;
+        return Err(Failure::Usage(format!("--layers {layer}: {} has layers 0 to {last}", teacher.path().display())));
+    }
+    let mut json = teacher.json().clone();
+    json["num_hidden_layers"] = layers.len().into();
+    // Newer files list a kind for each layer.
+    if json.get("layer_types").is_some() {
+        json["layer_types"] = vec!["full_attention"; layers.len()].into();
+    }
+    let config = ModelConfig { layers: layers.len() as u32, ..teacher.config().clone() };
+    let parameters = Parameters::new(&config).list;
+    let dtype = precision.dtype();
+    let student = Student { config: &json, parameters: &parameters, dtype, tokenizer_from: &[&teacher] };
+    write_model(out, &student, |parameter| {
+        let source = Parameter { name: source_name(&parameter.name, layers), ..parameter.clone() };
+        Ok::<_, Failure>(teacher.read(&source, dtype)?.into_owned())
+    })
+}
+
+/// The teacher's name of a student's parameter: its layer replaced by the chosen one.
+fn source_name(name: &str, layers: &[u32]) -> String {
+    let Some(rest) = name.strip_prefix("model.layers.") else { return name.to_owned() };
+    let chosen = rest.split_once('.').and_then(|(layer, part)| {
+        let layer: usize = layer.parse().ok()?;
+        Some(format!("model.layers.{}.{part}", layers.get(layer)?))
+    });
+    chosen.unwrap_or_else(|| name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layers_are_renamed_and_the_rest_is_not() {
+        assert_eq!(source_name("model.layers.1.mlp.up_proj.weight", &[0, 7]), "model.layers.7.mlp.up_proj.weight");
+        assert_eq!(source_name("model.norm.weight", &[0, 7]), "model.norm.weight");
+    }
+
+    #[test]
+    fn weights_depend_on_seed_and_name_alone() {
+        let span = precast_plan::parameters::Span { start: 0, elems: 100_000 };
+        let parameter = |name: &str| Parameter { name: name.into(), shape: vec![100, 1000], span };
+        let values = |name, seed| initial(&parameter(name), seed, 0.02, Dtype::F32);
+        assert_eq!(values("a.weight", 1), values("a.weight", 1));
+        assert_ne!(values("a.weight", 1), values("a.weight", 2));
+        assert_ne!(values("a.weight", 1), values("b.weight", 1));
+        let values: Vec<f32> = bytemuck::pod_collect_to_vec(&values("a.weight", 1));
+        let deviation = (values.iter().map(|v| f64::from(v * v)).sum::<f64>() / values.len() as f64).sqrt();
+        assert!((deviation - 0.02).abs() < 2e-4, "{deviation}");
+    }
+}

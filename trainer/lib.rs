@@ -1,0 +1,21 @@
+//! WHY: data, checkpoints, the distillation loop, reports, and the `precast` program.
+
+pub mod bundle;
+pub mod checkpoint;
+pub mod cli;
+pub mod config;
+pub mod data;
+pub mod device;
+pub mod distill;
+pub mod error;
+pub mod evaluate;
+pub mod init;
+pub mod metrics;
+pub mod record;
+pub mod report;
+pub mod resume;
+pub mod schedule;
+pub mod session;
+pub mod startup;
+
+pub use error::Failure;

@@ -1,0 +1,151 @@
+//! `report.html`: one file, no network, with the curves of a run and what it was.
+
+mod chart;
+
+use std::path::Path;
+
+use precast_fatbins::files;
+use serde_json::Value;
+
+use crate::error::Failure;
+use crate::metrics::{self, StepRecord};
+use chart::{Chart, Series};
+
+/// Writes `report.html` from `metrics.jsonl` and `run.json`.
+///
+/// # Errors
+/// [`Failure::Io`] where they cannot be read or it cannot be written.
+pub fn write(out: &Path) -> Result<(), Failure> {
+    let records = metrics::read(&out.join("metrics.jsonl"))?;
+    let path = out.join("run.json");
+    let text = std::fs::read_to_string(&path).map_err(Failure::io("read", &path))?;
+    let run: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
+    let path = out.join("report.html");
+    files::write_whole(&path, html(&records, &run).as_bytes()).map_err(Failure::io("write", path))
+}
+
+const STYLE: &str = "
+:root { color-scheme: light dark; --ink: #1c2024; --faint: #8b9198; --line: #dfe3e7; --paper: #fff; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6e8ea; --faint: #8b9198; --line: #33383d; --paper: #15181b; } }
+body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.4rem; } h2 { font-size: 1rem; margin: 2rem 0 .3rem; }
+svg { width: 100%; height: auto; } svg text { fill: var(--faint); font-size: 11px; }
+.grid { stroke: var(--line); } table { border-collapse: collapse; } td { padding: .1rem 1.2rem .1rem 0; vertical-align: top; }
+td:first-child { color: var(--faint); } td { font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
+";
+
+fn html(records: &[StepRecord], run: &Value) -> String {
+    let points = |value: fn(&StepRecord) -> Option<f64>| -> Vec<(f64, f64)> {
+        records.iter().filter_map(|record| Some((record.step as f64, value(record)?))).collect()
+    };
+    let charts = [
+        Chart {
+            title: "Loss, nats a token",
+            series: vec![
+                Series { name: "loss", color: "#2f6fde", points: points(|r| r.loss) },
+                Series { name: "ce_loss", color: "#d9822b", points: points(|r| r.ce_loss) },
+            ],
+        },
+        Chart {
+            title: "kd_loss: KL(teacher || student), nats a token",
+            series: vec![Series { name: "kd_loss", color: "#2a9d5c", points: points(|r| r.kd_loss) }],
+        },
+        Chart {
+            title: "Gradient norm, before clipping",
+            series: vec![Series { name: "grad_norm", color: "#a04bc9", points: points(|r| r.grad_norm) }],
+        },
+        Chart {
+            title: "Learning rate",
+            series: vec![Series { name: "lr", color: "#6b7480", points: points(|r| Some(r.lr)) }],
+        },
+        Chart {
+            title: "Tokens a second",
+            series: vec![Series { name: "tokens_per_s", color: "#c0392b", points: points(|r| Some(r.tokens_per_s)) }],
+        },
+    ];
+    let charts: String = charts.iter().map(Chart::svg).collect();
+    format!(
+        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" \
+         content=\"width=device-width\"><title>precast distill</title><style>{STYLE}</style></head><body>\
+         <h1>precast distill</h1>{}{charts}<h2>Run</h2>{}</body></html>\n",
+        summary(records, run),
+        table(&flatten("", run)),
+    )
+}
+
+/// The few numbers people look for first.
+fn summary(records: &[StepRecord], run: &Value) -> String {
+    let (Some(first), Some(last)) = (records.first(), records.last()) else { return String::new() };
+    let change = |value: fn(&StepRecord) -> Option<f64>| match (value(first), value(last)) {
+        (Some(first), Some(last)) => format!("{first:.4} → {last:.4}"),
+        _ => "not finite".to_owned(),
+    };
+    let mut speeds: Vec<f64> = records.iter().skip(1).map(|record| record.tokens_per_s).collect();
+    speeds.sort_by(f64::total_cmp);
+    let text = |pointer: &str| run.pointer(pointer).and_then(Value::as_str).unwrap_or("?").to_owned();
+    let rows = [
+        ("teacher", text("/config/teacher")),
+        ("student", text("/config/student")),
+        ("device", text("/device/name")),
+        ("steps", last.step.to_string()),
+        ("tokens", records.iter().map(|record| record.tokens).sum::<u64>().to_string()),
+        ("loss", change(|r| r.loss)),
+        ("kd_loss", change(|r| r.kd_loss)),
+        ("ce_loss", change(|r| r.ce_loss)),
+        ("median tokens/s", speeds.get(speeds.len() / 2).map_or("?".to_owned(), |speed| format!("{speed:.0}"))),
+        ("device memory, bytes", last.memory_bytes.to_string()),
+    ];
+    table(&rows.map(|(name, value)| (name.to_owned(), value)))
+}
+
+fn table(rows: &[(String, String)]) -> String {
+    let cell = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;");
+    let rows: String =
+        rows.iter().map(|(name, value)| format!("<tr><td>{}</td><td>{}</td></tr>", cell(name), cell(value))).collect();
+    format!("<table>{rows}</table>")
+}
+
+/// A JSON tree as rows of dotted names.
+fn flatten(prefix: &str, value: &Value) -> Vec<(String, String)> {
+    let below = |name: &str| if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") };
+    match value {
+        Value::Object(map) => map.iter().flat_map(|(name, value)| flatten(&below(name), value)).collect(),
+        Value::Array(list) => {
+            list.iter().enumerate().flat_map(|(index, value)| flatten(&below(&index.to_string()), value)).collect()
+        }
+        Value::String(text) => vec![(prefix.to_owned(), text.clone())],
+        other => vec![(prefix.to_owned(), other.to_string())],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(step: u64, loss: Option<f64>) -> StepRecord {
+        StepRecord {
+            step,
+            loss,
+            kd_loss: loss,
+            ce_loss: loss,
+            grad_norm: loss,
+            lr: 1e-3,
+            tokens: 64,
+            step_ms: 10.0,
+            tokens_per_s: 6400.0,
+            memory_bytes: 1 << 20,
+            skipped: loss.is_none(),
+        }
+    }
+
+    #[test]
+    fn a_report_is_self_contained_and_survives_gaps() {
+        let records = [record(1, Some(3.0)), record(2, None), record(3, Some(1.5))];
+        let run = serde_json::json!({ "config": { "teacher": "a<b", "student": "s" }, "device": { "name": "sim" } });
+        let html = html(&records, &run);
+        assert!(html.contains("3.0000 → 1.5000") && html.contains("a&lt;b"));
+        assert!(!html.contains("http") && !html.contains("NaN") && !html.contains("<script"));
+        assert_eq!(html.matches("<svg").count(), 5);
+        let _ = super::html(&[], &Value::Null);
+    }
+}

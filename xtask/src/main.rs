@@ -1,0 +1,33 @@
+//! The commands a person or CI types: `cargo xtask demo`, `cargo xtask test`, ...
+
+mod demo;
+mod gpu;
+mod run;
+mod setup;
+mod test;
+mod truth;
+
+use anyhow::{Result, bail};
+
+const HELP: &str = "\
+cargo xtask demo        everything a newcomer needs, then a real distillation with a report
+cargo xtask test        everything a newcomer needs, then every check: format, clippy, tests
+cargo xtask truth       likelihoods of real models against exact ones (fetches 1.2 GB)
+cargo xtask gpu DIR     pack programs, tests and data for a machine with a GPU and no Rust";
+
+fn main() -> Result<()> {
+    std::env::set_current_dir(run::root())?;
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    match arguments[..] {
+        ["demo"] => demo::demo(),
+        ["test"] => test::test(),
+        ["truth"] => truth::truth(),
+        ["gpu", directory] => gpu::pack(directory.as_ref()),
+        [] | ["help" | "--help" | "-h"] => {
+            println!("{HELP}");
+            Ok(())
+        }
+        _ => bail!("unknown command {arguments:?}\n{HELP}"),
+    }
+}

@@ -1,0 +1,55 @@
+//! Running programs.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+
+/// Kernels for every architecture are embedded in what these commands build.
+pub const FEATURES: &str = "sm_89,sm_90,sm_121";
+
+/// The checkout.
+pub fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// cargo, as it was called.
+pub fn cargo(arguments: &[&str]) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(arguments);
+    command
+}
+
+/// The trainer.
+pub fn precast(arguments: &[&str]) -> Command {
+    let mut command = Command::new("target/release/precast");
+    command.args(arguments);
+    command
+}
+
+/// Builds the trainer with every architecture.
+pub fn build_trainer() -> Result<()> {
+    step(
+        "build the trainer with kernels for sm_89, sm_90 and sm_121",
+        &mut cargo(&["build", "--release", "--features", FEATURES]),
+    )
+}
+
+/// Runs a command that must succeed, with what it is for and how long it took.
+pub fn step(what: &str, command: &mut Command) -> Result<()> {
+    println!("\n== {what}");
+    let started = Instant::now();
+    let status = command.status().with_context(|| format!("cannot start {:?}", command.get_program()))?;
+    ensure!(status.success(), "{what}: {:?} ended with {status}", command.get_program());
+    println!("== done in {:.0} s", started.elapsed().as_secs_f64());
+    Ok(())
+}
+
+/// Runs a command that must succeed and returns what it prints.
+pub fn output(command: &mut Command) -> Result<String> {
+    let output = command.output().with_context(|| format!("cannot start {:?}", command.get_program()))?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{:?} ended with {}\n{errors}", command.get_program(), output.status);
+    Ok(String::from_utf8(output.stdout)?)
+}

