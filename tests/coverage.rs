@@ -172,7 +172,7 @@ fn without_any_one_key_a_run_does_not_start() {
         let (driver, log) = Recorder::new();
         let loaded = Loading::new(driver).load(&Bundle::from_parts(&manifest, &[]).unwrap(), &training.plan, &[]);
         match loaded {
-            Err(LoadError::Missing(coverage)) => assert_eq!(coverage.missing, [removed.clone()]),
+            Err(LoadError::Missing(coverage)) => assert_eq!(coverage.missing, std::slice::from_ref(removed)),
             other => panic!("{removed}: {other:?}"),
         }
         assert!(log.borrow().loaded.is_empty(), "{removed}: modules were loaded all the same");

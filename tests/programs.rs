@@ -96,6 +96,9 @@ fn a_student_of_chosen_layers_has_their_weights() {
     assert_eq!(config["num_hidden_layers"], 2);
 }
 
+/// Name, bytes and shape.
+type Tensor = (String, Vec<u8>, Vec<usize>);
+
 #[test]
 fn sharded_models_and_other_dtypes_read_the_same() {
     use precast::checkpoint::Checkpoint;
@@ -109,7 +112,7 @@ fn sharded_models_and_other_dtypes_read_the_same() {
     std::fs::copy(whole.join("config.json"), sharded.join("config.json")).unwrap();
     // f32 in one file, f16 in another; the values are made representable in f16 first.
     let mut map = serde_json::Map::new();
-    let mut shards: [Vec<(String, Vec<u8>, Vec<usize>)>; 2] = [Vec::new(), Vec::new()];
+    let mut shards: [Vec<Tensor>; 2] = [Vec::new(), Vec::new()];
     for (index, (name, view)) in tensors.iter().enumerate() {
         let values = floats(view.data()).into_iter().map(half::f16::from_f32);
         let bytes: Vec<u8> = match index % 2 {

@@ -94,8 +94,9 @@ impl Gguf {
     /// (SentencePiece BPE with byte fallback), in the form that the model's own `tokenizer.json` has.
     ///
     /// Control tokens become special added tokens, user-defined ones plain added tokens. Padding of the vocabulary
-    /// (tokens marked unused) is left out. The begin token is added to encodings only where
-    /// `tokenizer.ggml.add_bos_token` is true, and only if the caller asks for special tokens.
+    /// (tokens marked unused) is left out. The begin token is added to encodings where
+    /// `tokenizer.ggml.add_bos_token` says so, or says nothing and the model is `llama`; and only if the caller asks
+    /// for special tokens.
     ///
     /// # Errors
     /// [`GgufError`] for keys that are missing, lists that do not go together, and tokenizers that are not known.

@@ -118,7 +118,7 @@ fn families_split_words() {
 
 #[test]
 fn sentencepiece() {
-    let tokenizer = build(with_sentencepiece(shape("llama")));
+    let tokenizer = build(with_sentencepiece(shape("llama")).flag("tokenizer.ggml.add_bos_token", false));
     assert_eq!(tokens(&tokenizer, "hello"), ["▁hello"]);
     assert_eq!(tokens(&tokenizer, " hello"), ["▁", "▁hello"]);
     assert_eq!(tokens(&tokenizer, "hello    o"), ["▁hello", "▁▁▁", "▁", "o"]);
@@ -145,7 +145,7 @@ fn sentencepiece() {
 #[test]
 fn sentencepiece_without_prefix() {
     let writer = with_sentencepiece(shape("llama")).flag("tokenizer.ggml.add_space_prefix", false);
-    let tokenizer = build(writer);
+    let tokenizer = build(writer.flag("tokenizer.ggml.add_bos_token", false));
     assert_eq!(tokens(&tokenizer, "hello hello"), ["hello", "▁hello"]);
     assert_eq!(tokenizer.decode(&ids(&tokenizer, " hello"), true).unwrap(), " hello");
     saved(&tokenizer);
@@ -153,6 +153,8 @@ fn sentencepiece_without_prefix() {
 
 #[test]
 fn begin_token() {
+    // A file that says nothing means it.
+    assert_eq!(tokens(&build(with_sentencepiece(shape("llama"))), "hello"), ["<s>", "▁hello"]);
     let writer = || with_sentencepiece(shape("llama")).flag("tokenizer.ggml.add_bos_token", true);
     let tokenizer = build(writer());
     assert_eq!(tokens(&tokenizer, "hello"), ["<s>", "▁hello"]);

@@ -15,17 +15,20 @@ const MODEL_KEY: &str = "tokenizer.ggml.model";
 const ADD_BOS_KEY: &str = "tokenizer.ggml.add_bos_token";
 const BOS_KEY: &str = "tokenizer.ggml.bos_token_id";
 
+type Build = fn(&Metadata, &[u8], &Vocabulary<'_>) -> Result<Tokenizer, Fault>;
+
 /// See [`super::Gguf::tokenizer`].
 pub(super) fn tokenizer(metadata: &Metadata, file: &[u8]) -> Result<Tokenizer, Fault> {
-    let build = match required(MODEL_KEY, metadata.string(MODEL_KEY)?)?.as_str() {
-        "gpt2" => byte_level::tokenizer,
-        "llama" => sentencepiece::tokenizer,
+    // SentencePiece models begin every text with a token unless the file says otherwise; byte-level ones do not.
+    let (build, begins): (Build, bool) = match required(MODEL_KEY, metadata.string(MODEL_KEY)?)?.as_str() {
+        "gpt2" => (byte_level::tokenizer, false),
+        "llama" => (sentencepiece::tokenizer, metadata.integer(BOS_KEY)?.is_some()),
         other => return Err(metadata.refuse(MODEL_KEY, other, "known are gpt2 and llama")),
     };
     let vocabulary = Vocabulary::read(metadata, file)?;
     let mut tokenizer = build(metadata, file, &vocabulary)?;
     tokenizer.add_tokens(vocabulary.added_tokens()).map_err(refused)?;
-    if metadata.flag(ADD_BOS_KEY)?.unwrap_or(false) {
+    if metadata.flag(ADD_BOS_KEY)?.unwrap_or(begins) {
         tokenizer.with_post_processor(Some(begin_token(metadata, &vocabulary)?));
     }
     Ok(tokenizer)
