@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use precast::checkpoint::Checkpoint;
+use precast::checkpoint::{Checkpoint, Scratch};
 use precast::config::RunConfig;
 use precast::data::MicroBatch;
 use precast::schedule::Schedule;
@@ -122,7 +122,7 @@ fn the_gradient_is_that_of_the_loss() {
             tokenizer_from: &[],
         };
         precast::checkpoint::write_model(&shifted, &model, |p| {
-            let mut values = floats(&source.read(p, precast_kernels::Dtype::F32)?);
+            let mut values = floats(source.read(p, precast_kernels::Dtype::F32, &mut Scratch::new())?);
             if p.name == parameter.name {
                 values.iter_mut().zip(&gradient).for_each(|(value, g)| *value += (shift * f64::from(*g)) as f32);
             }

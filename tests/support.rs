@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use precast::bundle::BundleSource;
-use precast::checkpoint::Checkpoint;
+use precast::checkpoint::{Checkpoint, Scratch};
 use precast::config::{Options, RunConfig};
 use precast::metrics::{self, StepRecord};
 use precast::session::Session;
@@ -158,8 +158,9 @@ pub fn logits(model: &Path, ids: &[u32]) -> Vec<f32> {
     write(plan.rope.0, bytemuck::cast_slice(&tables.cos));
     write(plan.rope.1, bytemuck::cast_slice(&tables.sin));
     for parameter in &plan.parameters.list {
-        let bytes = checkpoint.read(parameter, plan.weights.dtype).expect("weights");
-        write(plan.weights.slice(parameter.span.start, parameter.span.elems), &bytes);
+        let mut scratch = Scratch::new();
+        let bytes = checkpoint.read(parameter, plan.weights.dtype, &mut scratch).expect("weights");
+        write(plan.weights.slice(parameter.span.start, parameter.span.elems), bytes);
     }
     write(plan.ids, bytemuck::cast_slice(ids));
     write(plan.targets, bytemuck::cast_slice(ids));

@@ -9,7 +9,7 @@ use precast_kernels::abi::step_metrics;
 use precast_plan::MemoryTable;
 use precast_runtime::{Placement, Ticket};
 
-use crate::checkpoint::{self, Checkpoint, Student, write_model};
+use crate::checkpoint::{self, Checkpoint, Scratch, Student, write_model};
 use crate::config::RunConfig;
 use crate::data::{Batches, DataError, Dataset, MicroBatch, Packing, Reader};
 use crate::device;
@@ -119,10 +119,12 @@ fn write_student(
     let model = Student { config: student.json(), parameters: &parameters, dtype, tokenizer_from: &[student, teacher] };
     write_model(&config.out.join("student"), &model, |parameter| {
         let master = session.master(parameter)?;
-        Ok::<_, Failure>(match dtype {
-            Dtype::F32 => master,
-            _ => checkpoint::encode(&bytemuck::pod_collect_to_vec(&master), dtype),
-        })
+        if dtype == Dtype::F32 {
+            return Ok::<_, Failure>(master);
+        }
+        let mut scratch = Scratch::new();
+        bytemuck::cast_slice_mut(scratch.values(master.len() / 4)).copy_from_slice(&master);
+        Ok(scratch.encode(dtype).to_vec())
     })
 }
 

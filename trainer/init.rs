@@ -9,7 +9,7 @@ use rand_distr::StandardNormal;
 use rand_pcg::Pcg64Mcg;
 use rayon::prelude::*;
 
-use crate::checkpoint::{Checkpoint, CheckpointError, Student, encode, write_model};
+use crate::checkpoint::{Checkpoint, CheckpointError, Scratch, Student, write_model};
 use crate::error::Failure;
 
 /// Elements drawn from one random stream.
@@ -42,21 +42,20 @@ pub fn random(
 }
 
 fn initial(parameter: &Parameter, seed: u64, range: f32, dtype: Dtype) -> Vec<u8> {
-    let count = parameter.span.elems as usize;
-    let values = match parameter.shape.len() {
-        1 if parameter.name.ends_with("bias") => vec![0.0; count],
-        1 => vec![1.0; count],
+    let mut scratch = Scratch::new();
+    let values = scratch.values(parameter.span.elems as usize);
+    match parameter.shape.len() {
+        1 if parameter.name.ends_with("bias") => values.fill(0.0),
+        1 => values.fill(1.0),
         _ => {
-            let mut values = vec![0.0; count];
             let stream = seed ^ name_hash(&parameter.name);
             values.par_chunks_mut(BLOCK).enumerate().for_each(|(block, values)| {
                 let mut rng = Pcg64Mcg::seed_from_u64(stream.wrapping_add(block as u64));
                 values.iter_mut().for_each(|value| *value = range * rng.sample::<f32, _>(StandardNormal));
             });
-            values
         }
-    };
-    encode(&values, dtype)
+    }
+    scratch.encode(dtype).to_vec()
 }
 
 /// FNV-1a: each parameter draws from streams of its own.
@@ -90,7 +89,7 @@ pub fn from_layers(teacher: &Path, layers: &[u32], precision: Precision, out: &P
     let student = Student { config: &json, parameters: &parameters, dtype, tokenizer_from: &[&teacher] };
     write_model(out, &student, |parameter| {
         let source = Parameter { name: source_name(&parameter.name, layers), ..parameter.clone() };
-        Ok::<_, Failure>(teacher.read(&source, dtype)?.into_owned())
+        Ok::<_, Failure>(teacher.read(&source, dtype, &mut Scratch::new())?.to_vec())
     })
 }
 

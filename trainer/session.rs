@@ -1,6 +1,5 @@
 //! A sealed training run on a device: weights up, steps, weights down.
 
-use std::borrow::Cow;
 use std::time::Instant;
 
 use precast_fatbins::Digest;
@@ -11,7 +10,7 @@ use precast_plan::{MemoryTable, Parameter, Recipe, Tensor, TrainingPlan, rope};
 use precast_runtime::{Device, Loading, Placement, Sealed, Ticket};
 
 use crate::bundle::BundleSource;
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Checkpoint, Scratch};
 use crate::config::RunConfig;
 use crate::data::MicroBatch;
 use crate::device::AnyDriver;
@@ -226,9 +225,10 @@ pub(crate) fn upload_parameters(
     checkpoint: &Checkpoint,
     progress: &mut impl FnMut(u64),
 ) -> Result<(), Failure> {
+    let mut scratch = Scratch::new();
     for parameter in parameters {
-        let bytes: Cow<'_, [u8]> = checkpoint.read(parameter, flat.dtype)?;
-        sealed.write(flat.slice(parameter.span.start, parameter.span.elems), &bytes)?;
+        let bytes = checkpoint.read(parameter, flat.dtype, &mut scratch)?;
+        sealed.write(flat.slice(parameter.span.start, parameter.span.elems), bytes)?;
         progress(bytes.len() as u64);
     }
     Ok(())

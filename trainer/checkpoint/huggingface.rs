@@ -1,6 +1,5 @@
 //! Hugging Face directories: `config.json` and one or several safetensors files.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::ops::Range;
@@ -13,7 +12,7 @@ use rayon::prelude::*;
 use safetensors::SafeTensors;
 use safetensors::tensor::Dtype as Stored;
 
-use super::{CheckpointError, encode};
+use super::{CheckpointError, Scratch};
 
 struct Tensor {
     file: usize,
@@ -80,32 +79,31 @@ impl HuggingFace {
     }
 
     /// A tensor's elements in a dtype.
-    pub fn read(&self, name: &str, dtype: Dtype) -> Result<Cow<'_, [u8]>, CheckpointError> {
+    pub fn read<'a>(&'a self, name: &str, dtype: Dtype, scratch: &'a mut Scratch) -> Result<&'a [u8], CheckpointError> {
         let tensor = &self.tensors[name];
         let (path, map) = &self.files[tensor.file];
         let bytes = &map[tensor.range.clone()];
         match (tensor.dtype, dtype) {
-            (Stored::F32, Dtype::F32) | (Stored::BF16, Dtype::Bf16) => Ok(Cow::Borrowed(bytes)),
-            (Stored::F32, _) => Ok(Cow::Owned(convert(bytes, dtype, f32::from_le_bytes))),
-            (Stored::F16, _) => Ok(Cow::Owned(convert(bytes, dtype, |b| f16::from_le_bytes(b).to_f32()))),
-            (Stored::BF16, _) => Ok(Cow::Owned(convert(bytes, dtype, |b| bf16::from_le_bytes(b).to_f32()))),
+            (Stored::F32, Dtype::F32) | (Stored::BF16, Dtype::Bf16) => return Ok(bytes),
+            (Stored::F32, _) => widen(bytes, scratch, f32::from_le_bytes),
+            (Stored::F16, _) => widen(bytes, scratch, |element| f16::from_le_bytes(element).to_f32()),
+            (Stored::BF16, _) => widen(bytes, scratch, |element| bf16::from_le_bytes(element).to_f32()),
             (other, _) => {
-                Err(CheckpointError::Dtype { path: path.clone(), name: name.to_owned(), dtype: format!("{other:?}") })
+                let (name, dtype) = (name.to_owned(), format!("{other:?}"));
+                return Err(CheckpointError::Dtype { path: path.clone(), name, dtype });
             }
         }
+        Ok(scratch.encode(dtype))
     }
 }
 
-fn convert<const N: usize>(bytes: &[u8], dtype: Dtype, element: impl Fn([u8; N]) -> f32 + Sync) -> Vec<u8> {
-    let values: Vec<f32> = bytes
-        .par_chunks_exact(N)
-        .map(|chunk| {
-            let mut bytes = [0; N];
-            bytes.copy_from_slice(chunk);
-            element(bytes)
-        })
-        .collect();
-    encode(&values, dtype)
+fn widen<const N: usize>(bytes: &[u8], scratch: &mut Scratch, element: impl Fn([u8; N]) -> f32 + Sync) {
+    let values = scratch.values(bytes.len() / N);
+    values.par_iter_mut().zip(bytes.par_chunks_exact(N)).for_each(|(value, chunk)| {
+        let mut bytes = [0; N];
+        bytes.copy_from_slice(chunk);
+        *value = element(bytes);
+    });
 }
 
 /// The files an index names, in name order. Names with a path in them are refused: an index names neighbours.

@@ -4,7 +4,6 @@ pub mod gguf;
 mod huggingface;
 mod write;
 
-use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use half::bf16;
@@ -189,17 +188,22 @@ impl Checkpoint {
         }
     }
 
-    /// The elements of a parameter as bytes of a dtype, borrowed where the file holds just that.
+    /// The elements of a parameter as bytes of a dtype: from the file where it holds just that, else from
+    /// `scratch`, which grows to the largest parameter once.
     ///
     /// # Errors
     /// [`CheckpointError`] where the file's dtype is not read.
-    pub fn read(&self, parameter: &Parameter, dtype: Dtype) -> Result<Cow<'_, [u8]>, CheckpointError> {
+    pub fn read<'a>(
+        &'a self,
+        parameter: &Parameter,
+        dtype: Dtype,
+        scratch: &'a mut Scratch,
+    ) -> Result<&'a [u8], CheckpointError> {
         match &self.source {
-            Source::HuggingFace(source) => source.read(&parameter.name, dtype),
+            Source::HuggingFace(source) => source.read(&parameter.name, dtype, scratch),
             Source::Gguf(source) => {
-                let mut values = vec![0.0f32; parameter.span.elems as usize];
-                source.read(&parameter.name, &mut values)?;
-                Ok(Cow::Owned(encode(&values, dtype)))
+                source.read(&parameter.name, scratch.values(parameter.span.elems as usize))?;
+                Ok(scratch.encode(dtype))
             }
         }
     }
@@ -274,14 +278,34 @@ pub fn config_json(path: &Path) -> Result<String, CheckpointError> {
     std::fs::read_to_string(&file).map_err(CheckpointError::io("read", &file))
 }
 
-/// f32 values as bytes of a dtype, rounded to nearest even.
-pub fn encode(values: &[f32], dtype: Dtype) -> Vec<u8> {
-    match dtype {
-        Dtype::Bf16 => {
-            let mut rounded = vec![bf16::ZERO; values.len()];
-            rounded.par_iter_mut().zip(values).for_each(|(rounded, value)| *rounded = bf16::from_f32(*value));
-            bytemuck::cast_slice(&rounded).to_vec()
+/// Buffers that conversions reuse: fresh memory for every tensor of a large model costs more than its arithmetic.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    values: Vec<f32>,
+    rounded: Vec<bf16>,
+}
+
+impl Scratch {
+    /// Empty buffers.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// `count` values to be written whole.
+    pub fn values(&mut self, count: usize) -> &mut [f32] {
+        self.values.resize(count, 0.0);
+        &mut self.values
+    }
+
+    /// The values as bytes of a dtype, rounded to nearest even.
+    pub fn encode(&mut self, dtype: Dtype) -> &[u8] {
+        match dtype {
+            Dtype::Bf16 => {
+                self.rounded.resize(self.values.len(), bf16::ZERO);
+                self.rounded.par_iter_mut().zip(&self.values).for_each(|(r, value)| *r = bf16::from_f32(*value));
+                bytemuck::cast_slice(&self.rounded)
+            }
+            Dtype::F32 | Dtype::U32 => bytemuck::cast_slice(&self.values),
         }
-        Dtype::F32 | Dtype::U32 => bytemuck::cast_slice(values).to_vec(),
     }
 }

@@ -1,8 +1,11 @@
 //! The simulated GPU's memory.
 
+use std::io;
+
+use memmap2::MmapMut;
 use precast_kernels::Operand;
 use precast_kernels::check::POISON;
-use precast_kernels::host::{Buffer, Views};
+use precast_kernels::host::Views;
 
 /// Where device addresses start: high enough that no offset looks like one.
 const BASE: u64 = 0x7f00_0000_0000;
@@ -13,7 +16,7 @@ const ALIGN: u64 = 256;
 /// Allocations at increasing addresses with gaps between them.
 #[derive(Default)]
 pub(super) struct Memory {
-    allocations: Vec<(u64, Buffer)>,
+    allocations: Vec<(u64, MmapMut)>,
 }
 
 impl Memory {
@@ -22,11 +25,16 @@ impl Memory {
     }
 
     /// Fresh memory is poisoned.
-    pub fn allocate(&mut self, bytes: u64) -> u64 {
+    pub fn allocate(&mut self, bytes: u64) -> io::Result<u64> {
         let end = self.allocations.last().map_or(BASE, |(address, buffer)| address + buffer.len() as u64 + GAP);
         let address = end.next_multiple_of(ALIGN);
-        self.allocations.push((address, Buffer::filled(bytes as usize, POISON)));
-        address
+        let mut memory = MmapMut::map_anon(bytes as usize)?;
+        // Fewer, larger pages: an arena of gigabytes is touched whole at every step. Only a hint.
+        #[cfg(target_os = "linux")]
+        let _ = memory.advise(memmap2::Advice::HugePage);
+        memory.fill(POISON);
+        self.allocations.push((address, memory));
+        Ok(address)
     }
 
     /// The allocation that holds a range, and the range's offset in it.
@@ -119,7 +127,7 @@ mod tests {
     #[test]
     fn fresh_memory_is_nan() {
         let mut memory = Memory::default();
-        let address = memory.allocate(8);
+        let address = memory.allocate(8).unwrap();
         let bytes = memory.slice_mut(address, 8).unwrap();
         assert!(bytemuck::cast_slice::<u8, f32>(bytes).iter().all(|value| value.is_nan()));
     }
@@ -127,7 +135,7 @@ mod tests {
     #[test]
     fn accesses_are_checked() {
         let mut memory = Memory::default();
-        let (a, b) = (memory.allocate(64), memory.allocate(64));
+        let (a, b) = (memory.allocate(64).unwrap(), memory.allocate(64).unwrap());
         let read = operand("x", 0, Access::Read, 8);
         let write = operand("y", 8, Access::Write, 8);
         let result = |memory: &mut Memory, addresses| {
@@ -148,7 +156,7 @@ mod tests {
     #[test]
     fn reads_may_overlap() {
         let mut memory = Memory::default();
-        let a = memory.allocate(64);
+        let a = memory.allocate(64).unwrap();
         memory
             .slice_mut(a, 64)
             .unwrap()

@@ -135,7 +135,7 @@ impl Driver for Sim {
         if bytes > free {
             return Err(DriverError::OutOfMemory { asked: bytes, free });
         }
-        Ok(self.memory.allocate(bytes))
+        self.memory.allocate(bytes).map_err(|_| DriverError::OutOfMemory { asked: bytes, free })
     }
 
     fn free_bytes(&self) -> Result<u64, DriverError> {
