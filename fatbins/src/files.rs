@@ -39,7 +39,9 @@ pub fn write_directory<E: From<io::Error>>(path: &Path, fill: impl FnOnce(&Path)
     let aside = tempfile::Builder::new().prefix(".partial-").tempdir_in(parent(path))?;
     fill(aside.path())?;
     for entry in fs::read_dir(aside.path())? {
-        File::open(entry?.path())?.sync_all()?;
+        let file = entry?.path();
+        readable(&file, 0o644)?;
+        File::open(file)?.sync_all()?;
     }
     File::open(aside.path())?.sync_all()?;
     readable(aside.path(), 0o755)?;

@@ -130,9 +130,9 @@ fn write_tokenizer(directory: &Path, from: &[&Checkpoint]) -> Result<(), Checkpo
                 gguf.tokenizer()?
                     .save(&path, false)
                     .map_err(|error| CheckpointError::Tokenizer { path: path.clone(), reason: error.to_string() })?;
-                let class = serde_json::json!({ "tokenizer_class": "PreTrainedTokenizerFast" });
+                let config = gguf.tokenizer_config()?;
                 let path = directory.join("tokenizer_config.json");
-                fs::write(&path, format!("{class:#}\n")).map_err(CheckpointError::io("write", &path))?;
+                fs::write(&path, format!("{config:#}\n")).map_err(CheckpointError::io("write", &path))?;
             }
         }
         return Ok(());

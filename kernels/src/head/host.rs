@@ -6,29 +6,41 @@ use crate::host::{Views, exp, vectorized};
 /// Independent partial sums, so that the loops over a vocabulary vectorise.
 const LANES: usize = 16;
 
-/// Sum of `term(i)` over `0..n`, in f32 lanes and an f64 total.
+/// Terms a lane adds up in f32 before it spills into an f64 total.
+const BLOCK: usize = 64 * LANES;
+
+/// Sums over a row of `N` terms of each pair of logits, in f32 lanes and f64 totals.
 #[inline(always)]
-fn sum(n: usize, term: impl Fn(usize) -> f32) -> f64 {
-    /// Terms a lane adds up in f32 before it spills into the f64 total.
-    const BLOCK: usize = 64 * LANES;
-    let mut total = 0.0;
-    for start in (0..n).step_by(BLOCK) {
-        let end = (start + BLOCK).min(n);
-        let mut lanes = [0.0f32; LANES];
-        let whole = start + (end - start) / LANES * LANES;
-        for i in (start..whole).step_by(LANES) {
-            for (lane, slot) in lanes.iter_mut().enumerate() {
-                *slot += term(i + lane);
+fn sums<const N: usize>(s: &[f32], t: &[f32], terms: impl Fn(f32, f32) -> [f32; N]) -> [f64; N] {
+    let mut totals = [0.0f64; N];
+    for (s, t) in s.chunks(BLOCK).zip(t.chunks(BLOCK)) {
+        let mut lanes = [[0.0f32; LANES]; N];
+        let (s_lanes, t_lanes) = (s.chunks_exact(LANES), t.chunks_exact(LANES));
+        let rest = s_lanes.remainder().iter().zip(t_lanes.remainder());
+        for (s, t) in s_lanes.zip(t_lanes) {
+            for lane in 0..LANES {
+                let values = terms(s[lane], t[lane]);
+                (0..N).for_each(|n| lanes[n][lane] += values[n]);
             }
         }
-        total += lanes.iter().map(|lane| f64::from(*lane)).sum::<f64>();
-        total += (whole..end).map(|i| f64::from(term(i))).sum::<f64>();
+        for (s, t) in rest {
+            let values = terms(*s, *t);
+            (0..N).for_each(|n| totals[n] += f64::from(values[n]));
+        }
+        (0..N).for_each(|n| totals[n] += lanes[n].iter().map(|lane| f64::from(*lane)).sum::<f64>());
     }
-    total
+    totals
 }
 
+/// The largest element, or NaN if there is one.
+#[inline(always)]
 fn largest(row: &[f32]) -> f32 {
-    row.iter().copied().fold(f32::NEG_INFINITY, |a, b| if b > a || b.is_nan() { b } else { a })
+    let mut lanes = [f32::NEG_INFINITY; LANES];
+    let larger = |a: f32, b: f32| if b > a || b.is_nan() { b } else { a };
+    for chunk in row.chunks(LANES) {
+        lanes.iter_mut().zip(chunk).for_each(|(lane, value)| *lane = larger(*lane, *value));
+    }
+    lanes.into_iter().fold(f32::NEG_INFINITY, larger)
 }
 
 pub(super) fn distill(p: &head_distill_params, views: &mut Views<'_>) {
@@ -48,12 +60,12 @@ pub(super) fn distill(p: &head_distill_params, views: &mut Views<'_>) {
             (*kd, *ce) = (0.0, 0.0);
             return;
         }
-        let (s_max, t_max) = (largest(s), largest(t));
         vectorized(|| {
-            let s_sum = sum(vocab, |i| exp(s[i] - s_max));
-            let s_soft = sum(vocab, |i| exp((s[i] - s_max) * inverse));
-            let t_soft = sum(vocab, |i| exp((t[i] - t_max) * inverse));
-            let difference = sum(vocab, |i| exp((t[i] - t_max) * inverse) * ((t[i] - s[i]) * inverse));
+            let (s_max, t_max) = (largest(s), largest(t));
+            let [s_sum, s_soft, t_soft, difference] = sums(s, t, |s, t| {
+                let weight = exp((t - t_max) * inverse);
+                [exp(s - s_max), exp((s - s_max) * inverse), weight, weight * ((t - s) * inverse)]
+            });
             let s_lse = f64::from(s_max * inverse) + s_soft.ln();
             let t_lse = f64::from(t_max * inverse) + t_soft.ln();
             let kl = difference / t_soft - (t_lse - s_lse);
@@ -82,8 +94,8 @@ pub(super) fn nll(p: &head_nll_params, views: &mut Views<'_>) {
         *nll = if *target == MASKED_TOKEN {
             0.0
         } else {
-            let max = largest(row);
-            let total = vectorized(|| sum(vocab, |i| exp(row[i] - max)));
+            let max = vectorized(|| largest(row));
+            let [total] = vectorized(|| sums(row, row, |logit, _| [exp(logit - max)]));
             (total.ln() - f64::from(row[*target as usize] - max)) as f32
         };
     });

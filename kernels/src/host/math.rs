@@ -13,8 +13,11 @@ pub fn vectorized<R>(work: impl FnOnce() -> R) -> R {
 pub fn exp(x: f32) -> f32 {
     const LN2_HI: f32 = 0.693_359_4;
     const LN2_LO: f32 = -2.121_944_4e-4;
+    // Adding 1.5 * 2^23 rounds to an integer and leaves it in the lowest bits.
+    const ROUND: f32 = 12_582_912.0;
     let clamped = x.clamp(-104.0, 89.0);
-    let n = (clamped * std::f32::consts::LOG2_E).round_ties_even();
+    let rounded = clamped * std::f32::consts::LOG2_E + ROUND;
+    let n = rounded - ROUND;
     let r = (clamped - n * LN2_HI) - n * LN2_LO;
     let mut p = 1.987_569_1e-4;
     p = p * r + 1.398_2e-3;
@@ -24,7 +27,7 @@ pub fn exp(x: f32) -> f32 {
     p = p * r + 0.5;
     let e = p * r * r + r + 1.0;
     // Two factors, so that results down to the smallest subnormal keep their exponent in range.
-    let n = n as i32;
+    let n = rounded.to_bits() as i32 - ROUND.to_bits() as i32;
     let half = n >> 1;
     let scale = |n: i32| f32::from_bits(((n + 127) as u32) << 23);
     let result = e * scale(half) * scale(n - half);

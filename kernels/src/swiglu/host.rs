@@ -27,10 +27,11 @@ pub(super) fn bwd(p: &swiglu_bwd_params, views: &mut Views<'_>) {
             let (gate, up) = gate_up.split_at(n);
             let (dgate, dup) = dgate_up.split_at_mut(n);
             vectorized(|| {
-                for i in 0..n {
-                    let s = sigmoid(gate[i]);
-                    dgate[i] = dy[i] * up[i] * s * (1.0 + gate[i] * (1.0 - s));
-                    dup[i] = dy[i] * gate[i] * s;
+                let inputs = gate.iter().zip(up).zip(dy);
+                for ((dgate, dup), ((gate, up), dy)) in dgate.iter_mut().zip(dup).zip(inputs) {
+                    let s = sigmoid(*gate);
+                    *dgate = dy * up * s * (1.0 + gate * (1.0 - s));
+                    *dup = dy * gate * s;
                 }
             });
         },

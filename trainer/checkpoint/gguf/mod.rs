@@ -104,6 +104,28 @@ impl Gguf {
         tokenizer::tokenizer(&self.metadata, &self.file).map_err(|fault| self.error(fault))
     }
 
+    /// What belongs beside the tokenizer, as the value of a `tokenizer_config.json`: its class, the begin and end
+    /// tokens and the chat template, where the file has them.
+    ///
+    /// # Errors
+    /// [`GgufError`] as [`Gguf::tokenizer`].
+    pub fn tokenizer_config(&self) -> Result<serde_json::Value, GgufError> {
+        let tokenizer = self.tokenizer()?;
+        let mut config = serde_json::json!({ "tokenizer_class": "PreTrainedTokenizerFast" });
+        for (name, key) in [("bos_token", "bos_token_id"), ("eos_token", "eos_token_id")] {
+            let id = self.metadata.integer(&format!("tokenizer.ggml.{key}")).map_err(|fault| self.error(fault))?;
+            let id = id.and_then(|id| u32::try_from(id).ok());
+            if let Some(token) = id.and_then(|id| tokenizer.id_to_token(id)) {
+                config[name] = token.into();
+            }
+        }
+        let template = self.metadata.string("tokenizer.chat_template").map_err(|fault| self.error(fault))?;
+        if let Some(template) = template {
+            config["chat_template"] = template.into();
+        }
+        Ok(config)
+    }
+
     /// Hugging Face names of the tensors, sorted.
     pub fn names(&self) -> Vec<String> {
         self.tensors.keys().cloned().collect()

@@ -196,3 +196,14 @@ fn tokenizers_that_are_refused() {
     refused(llama().strings("tokenizer.ggml.tokens", &long), ": item 270 is 129 bytes, expected at most 128");
     build(tokens(&["a", "b", "ab"], &[1, 1, 1]));
 }
+
+#[test]
+fn what_belongs_beside_a_tokenizer() {
+    let config = |writer: Writer| open(&writer.bytes()).unwrap().tokenizer_config().unwrap();
+    let plain = config(with_byte_level(shape("qwen2"), "qwen2"));
+    assert_eq!(plain, json!({"tokenizer_class": "PreTrainedTokenizerFast"}));
+    let told = with_sentencepiece(shape("llama")).integer("tokenizer.ggml.eos_token_id", 2);
+    let told = config(told.string("tokenizer.chat_template", "{{ messages }}"));
+    assert_eq!((&told["bos_token"], &told["eos_token"]), (&json!("<s>"), &json!("</s>")));
+    assert_eq!(told["chat_template"], "{{ messages }}");
+}
