@@ -35,6 +35,10 @@ __device__ __forceinline__ float reciprocal(float value) {
     return result;
 }
 
+// A product that is rounded by itself: the compiler may not fuse it into a sum. `a * b - c * d` with equal factors is
+// 0 only so; fused, it is the rounding error of one product.
+__device__ __forceinline__ float product(float a, float b) { return __fmul_rn(a, b); }
+
 // ---- vectors of four: one load or store of 8 or 16 bytes ------------------------------------------------
 
 struct alignas(16) float4_t {

@@ -16,8 +16,8 @@ static void* real(const char* name) {
     int name params {                                \
         int error = guard();                         \
         if (error) return error;                     \
-        int (*function) params = real(#name);        \
-        return function arguments;                   \
+        int (*forward) params = real(#name);         \
+        return forward arguments;                    \
     }
 
 FORWARD(cuLibraryLoadData, on_load, (void** library, const void* code, void* jit_options, void** jit_values, unsigned jit, void* options, void** values, unsigned count), (library, code, jit_options, jit_values, jit, options, values, count))

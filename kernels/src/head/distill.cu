@@ -60,8 +60,8 @@ KERNEL(head_distill_params) {
     const float s_inverse = reciprocal(s_sum);
     for (uint32_t i = threadIdx.x; i < p.vocab; i += VARIANT_THREADS) {
         const float a = to_float(s[i]), b = to_float(t[i]);
-        const float soft =
-            expf((a - s_largest) * inverse) * s_soft_inverse - expf((b - t_largest) * inverse) * t_soft_inverse;
+        const float soft = product(expf((a - s_largest) * inverse), s_soft_inverse) -
+                           product(expf((b - t_largest) * inverse), t_soft_inverse);
         float gradient = kd_scale * soft + ce_scale * (expf(a - s_largest) * s_inverse);
         if (i == target) gradient -= ce_scale;
         s[i] = from_float<KEY_X>(gradient);
