@@ -34,7 +34,9 @@ pub fn pack(directory: &Path) -> Result<()> {
         build.arg("--model").arg(model?.path());
     }
     step("kernels for the tests' models", &mut build)?;
-    fs::copy("xtask/gpu/run.sh", directory.join("run.sh"))?;
+    for script in ["run.sh", "qwen.sh"] {
+        fs::copy(Path::new("xtask/gpu").join(script), directory.join(script)).with_context(|| script.to_owned())?;
+    }
     Ok(())
 }
 
