@@ -25,6 +25,7 @@ pub type Header = (&'static str, &'static str);
 /// Headers any CUDA source may include.
 static COMMON_HEADERS: &[Header] = &[
     ("device.cuh", include_str!("../cuda/device.cuh")),
+    ("mma.cuh", include_str!("../cuda/mma.cuh")),
     ("step.h", include_str!("../abi/step.h")),
     ("types.h", include_str!("../abi/types.h")),
 ];
