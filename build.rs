@@ -25,23 +25,66 @@ mod embed {
     use std::path::{Path, PathBuf};
 
     use precast_aot::cache::Cache;
-    use precast_aot::{Model, Request, toolchain};
+    use precast_aot::lock::{self, Comparison, NotLocked};
+    use precast_aot::{Built, Model, Request, prebuilt, toolchain};
+    use precast_fatbins::TrustedKey;
 
-    /// Compiles through the cache and writes the two sections and the statics that hold them.
+    /// Compiles through the cache, or takes what was published; compares with the locks; writes the two sections and
+    /// the statics that hold them.
     pub fn write(out: &Path) -> Result<(), Box<dyn Error>> {
-        for name in ["PRECAST_MODELS", "PRECAST_NVRTC", "PRECAST_HOME", "CUDA_HOME"] {
-            println!("cargo::rerun-if-env-changed={name}");
-        }
         let root = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets CARGO_MANIFEST_DIR"));
-        let home = std::env::var_os("PRECAST_HOME").map_or_else(|| root.join("target/precast"), PathBuf::from);
         let request = Request { models: models()?, archs: archs() };
-        let nvrtc = toolchain::nvrtc(None, &home)?;
-        println!("cargo::rerun-if-changed={}", nvrtc.path().display());
-        let built = precast_aot::build(&request, &nvrtc, &Cache::at(home.join("cache")), &|_, _| {})?;
+        let built = match variable("PRECAST_FATBINS") {
+            Some(directory) => published(&root.join(directory), &request)?,
+            None => compiled(&root, &request)?,
+        };
+        check(&built, &request, &root.join("fatbins"))?;
         let (fatbin, manifest) = built.parts();
         std::fs::write(out.join("bundle.fatbin"), &fatbin)?;
         std::fs::write(out.join("bundle.manifest"), &manifest)?;
         std::fs::write(out.join("embedded.rs"), statics(fatbin.len(), manifest.len(), &built.digest().to_string()))?;
+        Ok(())
+    }
+
+    /// An environment variable that this build depends on.
+    fn variable(name: &str) -> Option<String> {
+        println!("cargo::rerun-if-env-changed={name}");
+        std::env::var(name).ok().filter(|value| !value.is_empty())
+    }
+
+    fn compiled(root: &Path, request: &Request) -> Result<Built, Box<dyn Error>> {
+        for name in ["PRECAST_NVRTC", "CUDA_HOME"] {
+            println!("cargo::rerun-if-env-changed={name}");
+        }
+        let home = variable("PRECAST_HOME").map_or_else(|| root.join("target/precast"), PathBuf::from);
+        let nvrtc = toolchain::nvrtc(None, &home)?;
+        println!("cargo::rerun-if-changed={}", nvrtc.path().display());
+        Ok(precast_aot::build(request, &nvrtc, &Cache::at(home.join("cache")), &|_, _| {})?)
+    }
+
+    fn published(directory: &Path, request: &Request) -> Result<Built, Box<dyn Error>> {
+        println!("cargo::rerun-if-changed={}", directory.display());
+        let keys = variable("PRECAST_TRUSTED_KEY").unwrap_or_default();
+        let keys: Result<Vec<TrustedKey>, _> = keys.split_whitespace().map(TrustedKey::find).collect();
+        Ok(prebuilt::select(directory, &keys?, request)?)
+    }
+
+    /// A kernel that is not the locked one is an error in a release build and a warning in any other.
+    fn check(built: &Built, request: &Request, locks: &Path) -> Result<(), Box<dyn Error>> {
+        for model in &request.models {
+            println!("cargo::rerun-if-changed={}", lock::path(locks, &model.name).display());
+        }
+        let Comparison { changes, unlocked } = lock::compare(&built.manifest, request, locks)?;
+        for model in unlocked {
+            println!("cargo::warning=model {model} has no lock: precast-aot lock --model {model} writes it");
+        }
+        if changes.is_empty() {
+            return Ok(());
+        }
+        if std::env::var("PROFILE").is_ok_and(|profile| profile == "release") {
+            return Err(NotLocked { directory: locks.to_owned(), changes }.into());
+        }
+        changes.iter().for_each(|change| println!("cargo::warning=not as locked: {change}"));
         Ok(())
     }
 
@@ -56,7 +99,7 @@ mod embed {
     /// The built-in models, and those that PRECAST_MODELS names, separated by colons.
     fn models() -> Result<Vec<Model>, Box<dyn Error>> {
         let mut models = Model::built_in();
-        let named = std::env::var("PRECAST_MODELS").unwrap_or_default();
+        let named = variable("PRECAST_MODELS").unwrap_or_default();
         for name in named.split(':').filter(|name| !name.is_empty()) {
             let path = Path::new(name);
             if path.exists() {

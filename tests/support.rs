@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use precast::bundle::BundleSource;
+use precast::bundle::Kernels;
 use precast::checkpoint::{Checkpoint, Scratch};
 use precast::config::{Options, RunConfig};
 use precast::metrics::{self, StepRecord};
@@ -149,7 +149,7 @@ pub fn logits(model: &Path, ids: &[u32]) -> Vec<f32> {
     let arch = driver.device().arch().expect("an architecture");
     let (config, seq_len) = (checkpoint.config(), ids.len() as u32);
     let plan = EvaluationPlan::new(config, (1, seq_len), Precision::Fp32, arch).expect("a plan");
-    let source = BundleSource::find(bundle().as_deref(), arch, &plan.plan).expect("kernels");
+    let source = Kernels { bundle: bundle(), ..Kernels::default() }.find(arch, &plan.plan).expect("kernels");
     let mut loading = Loading::new(driver);
     loading.load(&source.open().expect("a bundle"), &plan.plan, &[]).expect("kernels load");
     let mut sealed = loading.seal(&plan.plan, Placement::Arena).expect("memory");

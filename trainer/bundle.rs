@@ -1,8 +1,9 @@
 //! The kernels a run uses: embedded, from a file, or the simulated GPU's own.
 
-use std::path::Path;
+use std::path::PathBuf;
 
-use precast_fatbins::{Bundle, Manifest};
+use clap::Args;
+use precast_fatbins::{Bundle, BundleFile, Manifest, TrustedKey};
 use precast_kernels::Arch;
 use precast_plan::{Plan, keys};
 
@@ -35,47 +36,96 @@ pub fn embedded() -> Result<Option<Bundle<'static>>, Failure> {
     }))
 }
 
+/// The kernels a run may use: a bundle file, and whose signature it must carry.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Kernels {
+    /// Kernels to use instead of the embedded ones
+    #[arg(long, value_name = "FILE")]
+    pub bundle: Option<PathBuf>,
+    /// Refuse a --bundle that this minisign key did not sign: base64 or a .pub file; repeatable [default: the keys in
+    /// $PRECAST_TRUSTED_KEY, separated by blanks]
+    #[arg(long, value_name = "KEY")]
+    pub trusted_key: Vec<String>,
+}
+
 /// Where the bytes of a run's bundle come from.
 pub enum BundleSource {
     /// This binary.
     Embedded(Bundle<'static>),
     /// A file, read whole.
-    File(std::path::PathBuf, Vec<u8>),
+    File(BundleFile, Vec<TrustedKey>),
     /// The simulated GPU has a host reference for every key, so its bundle is made for the plan.
     Simulated(Vec<u8>),
 }
 
-impl BundleSource {
-    /// The file if one is given; else for the simulated GPU its own; else the embedded one.
+impl Kernels {
+    /// The trusted keys.
     ///
     /// # Errors
-    /// [`Failure`] where the file cannot be read or nothing is embedded.
-    pub fn find(file: Option<&Path>, arch: Arch, plan: &Plan) -> Result<Self, Failure> {
-        if let Some(path) = file {
-            let bytes = std::fs::read(path).map_err(Failure::io("read", path))?;
-            return Ok(Self::File(path.to_owned(), bytes));
-        }
-        if arch == Arch::Sim {
-            return Ok(Self::Simulated(Manifest::simulated(&keys(plan)).encode()));
-        }
-        match embedded()? {
-            Some(bundle) => Ok(Self::Embedded(bundle)),
-            // An empty bundle: the start-up check says which feature to build with.
-            None => Ok(Self::Simulated(Manifest::simulated([]).encode())),
-        }
+    /// [`Failure::Usage`] for text that is no key.
+    pub fn keys(&self) -> Result<Vec<TrustedKey>, Failure> {
+        let environment = std::env::var("PRECAST_TRUSTED_KEY").unwrap_or_default();
+        let texts = match self.trusted_key.is_empty() {
+            true => environment.split_whitespace().map(str::to_owned).collect(),
+            false => self.trusted_key.clone(),
+        };
+        let find = |text: &String| TrustedKey::find(text).map_err(|error| Failure::Usage(error.to_string()));
+        texts.iter().map(find).collect()
     }
 
-    /// The bundle, its structure checked.
+    /// The bundle file, if one is named.
+    ///
+    /// # Errors
+    /// [`Failure`] where it cannot be read.
+    pub fn file(&self) -> Result<Option<BundleSource>, Failure> {
+        let Some(path) = &self.bundle else { return Ok(None) };
+        let file = BundleFile::read(path).map_err(Failure::io("read", path))?;
+        Ok(Some(BundleSource::File(file, self.keys()?)))
+    }
+
+    /// The file if one is named; else for the simulated GPU its own; else the embedded one.
+    ///
+    /// # Errors
+    /// [`Failure`] where the file cannot be read or the embedded one must not be used.
+    pub fn find(&self, arch: Arch, plan: &Plan) -> Result<BundleSource, Failure> {
+        if let Some(file) = self.file()? {
+            return Ok(file);
+        }
+        if arch == Arch::Sim {
+            return Ok(BundleSource::Simulated(Manifest::simulated(&keys(plan)).encode()));
+        }
+        match embedded()? {
+            Some(bundle) => Ok(BundleSource::Embedded(bundle)),
+            // An empty bundle: the start-up check says which feature to build with.
+            None => Ok(BundleSource::Simulated(Manifest::simulated([]).encode())),
+        }
+    }
+}
+
+impl BundleSource {
+    /// The bundle: its signature checked where keys are trusted, then its structure.
     ///
     /// # Errors
     /// [`Failure::Bundle`] where the file must not be used.
     pub fn open(&self) -> Result<Bundle<'_>, Failure> {
         match self {
             Self::Embedded(bundle) => Ok(bundle.clone()),
-            Self::File(path, bytes) => {
-                Bundle::read(bytes).map_err(|error| Failure::Bundle { path: path.clone(), error })
+            Self::File(file, keys) => {
+                file.open(keys).map_err(|error| Failure::Bundle { path: file.path.clone(), error })
             }
             Self::Simulated(manifest) => Bundle::from_parts(manifest, &[]).map_err(Failure::Embedded),
+        }
+    }
+
+    /// What people should know of a bundle that nobody vouched for.
+    pub fn note(&self) -> Option<String> {
+        match self {
+            Self::File(file, keys) if keys.is_empty() => Some(format!(
+                "{}: no trusted key is configured, so whoever wrote this file is trusted \
+                 (--trusted-key KEY refuses what KEY did not sign)",
+                file.path.display()
+            )),
+            _ => None,
         }
     }
 }

@@ -6,6 +6,7 @@ use clap::Args;
 use precast_plan::{Precision, Recipe};
 use serde::{Deserialize, Serialize};
 
+use crate::bundle::Kernels;
 use crate::error::Failure;
 use crate::schedule::Schedule;
 
@@ -75,6 +76,10 @@ pub struct Options {
     /// Kernels to use instead of the embedded ones
     #[arg(long, value_name = "FILE")]
     pub bundle: Option<PathBuf>,
+    /// Refuse a --bundle that this minisign key did not sign: base64 or a .pub file; repeatable [default: the keys in
+    /// $PRECAST_TRUSTED_KEY, separated by blanks]
+    #[arg(long, value_name = "KEY")]
+    pub trusted_key: Vec<String>,
     /// Steps between checkpoints that --resume continues from; 0 for none [default: 500, and at the end]
     #[arg(long, value_name = "N")]
     pub checkpoint_every: Option<u64>,
@@ -174,6 +179,8 @@ pub struct RunConfig {
     pub device: DeviceChoice,
     /// Kernels to use instead of the embedded ones.
     pub bundle: Option<PathBuf>,
+    /// Whose bundles may be used.
+    pub trusted_key: Vec<String>,
     /// Steps between checkpoints.
     pub checkpoint_every: u64,
 }
@@ -216,6 +223,7 @@ impl Options {
             shuffle: self.shuffle.or(file.shuffle),
             device: self.device.or(file.device),
             bundle: self.bundle.or(file.bundle),
+            trusted_key: if self.trusted_key.is_empty() { file.trusted_key } else { self.trusted_key },
             checkpoint_every: self.checkpoint_every.or(file.checkpoint_every),
         }
     }
@@ -252,6 +260,7 @@ impl Options {
             shuffle: self.shuffle.unwrap_or(false),
             device: self.device.unwrap_or(DeviceChoice::Auto),
             bundle: self.bundle,
+            trusted_key: self.trusted_key,
             checkpoint_every: self.checkpoint_every.unwrap_or(500),
         };
         if needs_run && config.data.is_empty() {
@@ -283,6 +292,11 @@ impl RunConfig {
             ));
         }
         Ok(())
+    }
+
+    /// The kernels to use.
+    pub fn kernels(&self) -> Kernels {
+        Kernels { bundle: self.bundle.clone(), trusted_key: self.trusted_key.clone() }
     }
 
     /// What the plan follows from.

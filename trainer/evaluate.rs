@@ -7,6 +7,7 @@ use precast_plan::{EvaluationPlan, Precision, evaluation, rope};
 use precast_runtime::Placement;
 use serde::Serialize;
 
+use crate::bundle::Kernels;
 use crate::checkpoint::Checkpoint;
 use crate::config::DeviceChoice;
 use crate::data::{Dataset, MicroBatch, Packing, Reader};
@@ -30,8 +31,8 @@ pub struct Evaluation {
     pub precision: Precision,
     /// Where.
     pub device: DeviceChoice,
-    /// Kernels to use instead of the embedded ones.
-    pub bundle: Option<PathBuf>,
+    /// The kernels to use.
+    pub kernels: Kernels,
 }
 
 /// How well a model predicts a text.
@@ -66,8 +67,7 @@ pub fn evaluate(request: &Evaluation, mut progress: impl FnMut(usize, usize)) ->
     let arch = driver.device().arch().unwrap_or(Arch::Sim);
     let plan = EvaluationPlan::new(config, (batch, longest), request.precision, arch)?;
     let models = [request.model.display().to_string()];
-    let (mut sealed, _, _) =
-        seal(driver, &plan.plan, request.bundle.as_deref(), &models, Placement::Arena, &mut startup)?;
+    let (mut sealed, _, _) = seal(driver, &plan.plan, &request.kernels, &models, Placement::Arena, &mut startup)?;
     let tables = rope::tables(config.rope_theta, config.head_dim, longest);
     sealed.write(plan.rope.0, bytemuck::cast_slice(&tables.cos))?;
     sealed.write(plan.rope.1, bytemuck::cast_slice(&tables.sin))?;
@@ -102,7 +102,7 @@ impl Evaluation {
             seq_len: 1024,
             precision: Precision::Fp32,
             device: DeviceChoice::Auto,
-            bundle: None,
+            kernels: Kernels::default(),
         }
     }
 }

@@ -9,7 +9,7 @@ use precast_plan::training::{CAST, CLEAR, MICRO, UPDATE};
 use precast_plan::{MemoryTable, Parameter, Recipe, Tensor, TrainingPlan, rope};
 use precast_runtime::{Device, Loading, Placement, Sealed, Ticket};
 
-use crate::bundle::BundleSource;
+use crate::bundle::Kernels;
 use crate::checkpoint::{Checkpoint, Scratch};
 use crate::config::RunConfig;
 use crate::data::MicroBatch;
@@ -43,8 +43,7 @@ impl Session {
         let plan = TrainingPlan::new(teacher.config(), student.config(), &config.recipe(), arch)?;
         startup.end("plan");
         let models = [&config.teacher, &config.student].map(|path| path.display().to_string());
-        let (sealed, bundle, taken_bytes) =
-            seal(driver, &plan.plan, config.bundle.as_deref(), &models, placement, startup)?;
+        let (sealed, bundle, taken_bytes) = seal(driver, &plan.plan, &config.kernels(), &models, placement, startup)?;
         Ok(Self { plan, sealed, bundle, taken_bytes })
     }
 
@@ -191,13 +190,16 @@ impl Session {
 pub(crate) fn seal(
     driver: AnyDriver,
     plan: &precast_plan::Plan,
-    file: Option<&std::path::Path>,
+    kernels: &Kernels,
     models: &[String],
     placement: Placement,
     startup: &mut Startup,
 ) -> Result<(Sealed<AnyDriver>, Digest, u64), Failure> {
     let device = driver.device();
-    let source = BundleSource::find(file, device.arch().unwrap_or(Arch::Sim), plan)?;
+    let source = kernels.find(device.arch().unwrap_or(Arch::Sim), plan)?;
+    if let Some(note) = source.note() {
+        eprintln!("note: {note}");
+    }
     let bundle = source.open()?;
     if plan.arena_bytes > device.free_bytes {
         return Err(Failure::Memory {

@@ -118,7 +118,7 @@ pub fn build(
 }
 
 /// A manifest over modules, sorted.
-fn manifest(request: &Request, compiler: &str, mut modules: Vec<ModuleEntry>) -> Manifest {
+pub(crate) fn manifest(request: &Request, compiler: &str, mut modules: Vec<ModuleEntry>) -> Manifest {
     modules.sort_by(|a, b| a.order().cmp(&b.order()));
     let models: BTreeSet<String> = request.models.iter().map(|model| model.name.clone()).collect();
     Manifest {

@@ -2,6 +2,7 @@
 
 use precast_fatbins::Digest;
 use precast_kernels::Arch;
+use precast_kernels::kernel::Source;
 use precast_plan::KeyVariant;
 
 use crate::nvrtc::{Nvrtc, NvrtcError, Unit};
@@ -48,6 +49,11 @@ impl std::fmt::Display for Task {
 }
 
 impl Task {
+    /// The source it is compiled from.
+    pub fn source(&self) -> Source {
+        self.pair.key.kernel().source()
+    }
+
     /// Macro definitions as options.
     fn defines(&self) -> Vec<String> {
         let defines = self.pair.key.kernel().defines(self.pair.variant);
@@ -57,7 +63,7 @@ impl Task {
     /// Digest of everything the cubin is a function of, besides compiler and common options: the source, the
     /// headers it includes, the macros and the architecture.
     pub fn source_digest(&self) -> Digest {
-        let source = self.pair.key.kernel().source();
+        let source = self.source();
         let defines = self.defines();
         let mut parts: Vec<&[u8]> = vec![self.arch.name().as_bytes(), source.path.as_bytes(), source.text.as_bytes()];
         let includes = source.includes();
@@ -78,7 +84,7 @@ impl Task {
     /// # Errors
     /// [`CompileError`] with the key, the source line and NVRTC's log.
     pub fn compile(&self, nvrtc: &Nvrtc) -> Result<Vec<u8>, CompileError> {
-        let source = self.pair.key.kernel().source();
+        let source = self.source();
         let mut options: Vec<String> = OPTIONS.iter().map(|option| (*option).to_owned()).collect();
         options.push(format!("--gpu-architecture={}", self.arch));
         options.extend(self.defines());

@@ -6,8 +6,12 @@ pub mod build;
 pub mod cache;
 pub mod compile;
 pub mod home;
+pub mod lock;
 pub mod models;
 pub mod nvrtc;
+pub mod prebuilt;
+#[cfg(feature = "cli")]
+pub mod publish;
 pub mod toolchain;
 
 pub use build::{BuildError, Built, Request, build};

@@ -62,7 +62,7 @@ pub enum NvrtcError {
         /// What it says.
         reason: String,
     },
-    /// The source does not compile: NVRTC's log.
+    /// The source does not compile, or not without a warning: NVRTC's log.
     #[error("{log}")]
     Compile {
         /// NVRTC's log.
@@ -189,16 +189,16 @@ impl Nvrtc {
         self.check("nvrtcCreateProgram", created)?;
         // SAFETY: the program was created above; the options outlive the call.
         let compiled = unsafe { (self.compile)(program, options.len() as c_int, options.as_ptr()) };
-        let result = match compiled {
-            0 => self.bytes(program, "nvrtcGetCUBIN", self.cubin_size, self.cubin),
-            _ => self.bytes(program, "nvrtcGetProgramLog", self.log_size, self.log).and_then(|log| {
-                let log = String::from_utf8_lossy(&log).trim_end_matches('\0').trim_end().to_owned();
-                if log.is_empty() {
-                    self.check("nvrtcCompileProgram", compiled)?;
-                }
-                Err(NvrtcError::Compile { log })
-            }),
-        };
+        let log = self.bytes(program, "nvrtcGetProgramLog", self.log_size, self.log);
+        let result = log.and_then(|log| {
+            let log = String::from_utf8_lossy(&log).trim_end_matches('\0').trim_end().to_owned();
+            // A compiler that succeeds says something only to warn: of spills, of serialised tensor-core work.
+            if !log.is_empty() {
+                return Err(NvrtcError::Compile { log });
+            }
+            self.check("nvrtcCompileProgram", compiled)?;
+            self.bytes(program, "nvrtcGetCUBIN", self.cubin_size, self.cubin)
+        });
         // SAFETY: the program was created above and is not used again.
         unsafe { (self.destroy)(&mut program) };
         result

@@ -12,6 +12,7 @@ use crate::cubin::{CubinError, CubinFacts};
 use crate::digest::Digest;
 use crate::fatbin::{self, Container};
 use crate::manifest::{Code, Manifest, ManifestError, ModuleEntry};
+use crate::trust::SignatureError;
 use crate::{FATBIN_SECTION, MANIFEST_SECTION};
 
 /// A bundle whose structure has been checked. Its digests and cubins have not until [`Bundle::verify`].
@@ -40,6 +41,9 @@ pub struct Module<'a> {
 /// A bundle that must not be used.
 #[derive(Debug, thiserror::Error)]
 pub enum BundleError {
+    /// No trusted key signed the file.
+    #[error(transparent)]
+    Signature(#[from] SignatureError),
     /// The file is no bundle, or is cut short.
     #[error("not a bundle: {0}")]
     Elf(String),

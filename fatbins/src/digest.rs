@@ -38,6 +38,24 @@ impl fmt::Display for Digest {
     }
 }
 
+impl std::str::FromStr for Digest {
+    type Err = NotADigest;
+
+    fn from_str(text: &str) -> Result<Self, NotADigest> {
+        let canonical = text.len() == 64 && text.bytes().all(|c| matches!(c, b'0'..=b'9' | b'a'..=b'f'));
+        if !canonical {
+            return Err(NotADigest(text.to_owned()));
+        }
+        let byte = |at: usize| u8::from_str_radix(&text[2 * at..2 * at + 2], 16).unwrap_or_default();
+        Ok(Self(std::array::from_fn(byte)))
+    }
+}
+
+/// The text is not 64 lower-case hex digits.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a SHA-256: 64 lower-case hex digits")]
+pub struct NotADigest(pub String);
+
 impl fmt::Debug for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self}")
@@ -52,6 +70,8 @@ mod tests {
     fn digests_are_sha256_and_parts_do_not_run_together() {
         let abc = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(Digest::of(b"abc").to_string(), abc);
+        assert_eq!(abc.parse(), Ok(Digest::of(b"abc")));
+        assert!(abc.to_uppercase().parse::<Digest>().is_err());
         let split = |parts: [&[u8]; 2]| Digest::of_parts("d", parts);
         assert_ne!(split([b"ab", b"c"]), split([b"a", b"bc"]));
         assert_ne!(split([b"a", b"b"]), Digest::of_parts("e", [&b"a"[..], b"b"]));

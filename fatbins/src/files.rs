@@ -38,13 +38,7 @@ pub fn write_directory<E: From<io::Error>>(path: &Path, fill: impl FnOnce(&Path)
     fs::create_dir_all(parent(path))?;
     let aside = tempfile::Builder::new().prefix(".partial-").tempdir_in(parent(path))?;
     fill(aside.path())?;
-    for entry in fs::read_dir(aside.path())? {
-        let file = entry?.path();
-        readable(&file, 0o644)?;
-        File::open(file)?.sync_all()?;
-    }
-    File::open(aside.path())?.sync_all()?;
-    readable(aside.path(), 0o755)?;
+    flush(aside.path())?;
     if path.exists() {
         // The old one moves out of the way whole; it is deleted with its temporary name.
         let old = tempfile::Builder::new().prefix(".replaced-").tempdir_in(parent(path))?;
@@ -55,6 +49,21 @@ pub fn write_directory<E: From<io::Error>>(path: &Path, fill: impl FnOnce(&Path)
     }
     File::open(parent(path))?.sync_all()?;
     Ok(())
+}
+
+/// Flushes a directory and all it holds to disk, readable for everybody.
+fn flush(directory: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            flush(&path)?;
+        } else {
+            readable(&path, 0o644)?;
+            File::open(path)?.sync_all()?;
+        }
+    }
+    readable(directory, 0o755)?;
+    File::open(directory)?.sync_all()
 }
 
 /// Temporary files are private; what they become is not.

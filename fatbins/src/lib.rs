@@ -10,12 +10,16 @@ mod cubin;
 mod digest;
 mod fatbin;
 pub mod files;
+pub mod lock;
 mod manifest;
+mod trust;
 
 pub use bundle::{Bundle, BundleError, Module, encode, parts};
 pub use cubin::{CubinError, CubinFacts};
-pub use digest::Digest;
+pub use digest::{Digest, NotADigest};
+pub use lock::{Change, Lock, LockError};
 pub use manifest::{Code, Manifest, ManifestError, ModuleEntry};
+pub use trust::{BundleFile, SignatureError, TrustedKey, signature_path};
 
 /// The section of the fatbin containers.
 pub const FATBIN_SECTION: &str = ".nv_fatbin";

@@ -8,6 +8,7 @@ use precast_fatbins::say;
 use precast_plan::Precision;
 
 use super::print_json;
+use crate::bundle::Kernels;
 use crate::config::DeviceChoice;
 use crate::error::Failure;
 use crate::evaluate::{Evaluation, evaluate};
@@ -32,9 +33,8 @@ pub struct Arguments {
     /// auto, cuda:N or sim
     #[arg(long, default_value = "auto", value_name = "DEVICE")]
     device: DeviceChoice,
-    /// Kernels to use instead of the embedded ones
-    #[arg(long, value_name = "FILE")]
-    bundle: Option<PathBuf>,
+    #[command(flatten)]
+    kernels: Kernels,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -48,7 +48,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         seq_len: arguments.seq_len,
         precision: arguments.precision,
         device: arguments.device,
-        bundle: arguments.bundle.clone(),
+        kernels: arguments.kernels.clone(),
     };
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} batches  {elapsed}").expect("a valid template");
     let bar = ProgressBar::new(0).with_style(style);

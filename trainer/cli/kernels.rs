@@ -1,26 +1,23 @@
 //! `precast kernels`
 
-use std::path::PathBuf;
-
 use clap::Args;
 use precast_fatbins::{Bundle, say};
 
 use super::print_json;
-use crate::bundle::embedded;
+use crate::bundle::{Kernels, embedded};
 use crate::error::Failure;
 
 #[derive(Args)]
 pub struct Arguments {
-    /// List this bundle instead of the embedded one
-    #[arg(long, value_name = "FILE")]
-    bundle: Option<PathBuf>,
+    #[command(flatten)]
+    kernels: Kernels,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let Some(path) = &arguments.bundle else {
+    let Some(source) = arguments.kernels.file()? else {
         return match embedded()? {
             Some(bundle) => list(&bundle, arguments.json),
             None => {
@@ -30,9 +27,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             }
         };
     };
-    let bytes = std::fs::read(path).map_err(Failure::io("read", path))?;
-    let bundle = Bundle::read(&bytes).map_err(|error| Failure::Bundle { path: path.clone(), error })?;
-    list(&bundle, arguments.json)
+    list(&source.open()?, arguments.json)
 }
 
 fn list(bundle: &Bundle<'_>, json: bool) -> Result<(), Failure> {

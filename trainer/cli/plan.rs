@@ -11,7 +11,7 @@ use precast_plan::training::{MICRO, UPDATE};
 use precast_plan::{KeyVariant, MemoryTable, ModelConfig, TrainingPlan};
 
 use super::print_json;
-use crate::bundle::{BundleSource, embedded};
+use crate::bundle::embedded;
 use crate::checkpoint::{self, CheckpointError};
 use crate::config::{DeviceChoice, Options, RunConfig};
 use crate::device;
@@ -123,7 +123,7 @@ fn digests(config: &RunConfig, arch: Arch, plan: &TrainingPlan) -> Result<BTreeM
     if config.bundle.is_none() && (arch == Arch::Sim || embedded()?.is_none()) {
         return Ok(BTreeMap::new());
     }
-    let source = BundleSource::find(config.bundle.as_deref(), arch, &plan.plan)?;
+    let source = config.kernels().find(arch, &plan.plan)?;
     let bundle = source.open()?;
     let modules = bundle.modules(arch).map_err(|error| Failure::Embedded(error.into()))?;
     let of_code = modules.into_iter().filter_map(|m| Some((m.pair, m.entry.code.as_ref()?.digest.to_string())));

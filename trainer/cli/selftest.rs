@@ -1,13 +1,11 @@
 //! `precast selftest`
 
-use std::path::PathBuf;
-
 use clap::Args;
 use precast_fatbins::say;
 use precast_plan::Plan;
 use precast_runtime::selftest::selftest;
 
-use crate::bundle::BundleSource;
+use crate::bundle::Kernels;
 use crate::config::DeviceChoice;
 use crate::device;
 use crate::error::Failure;
@@ -17,9 +15,8 @@ pub struct Arguments {
     /// auto, cuda:N or sim
     #[arg(long, default_value = "auto", value_name = "DEVICE")]
     device: DeviceChoice,
-    /// Kernels to check instead of the embedded ones
-    #[arg(long, value_name = "FILE")]
-    bundle: Option<PathBuf>,
+    #[command(flatten)]
+    kernels: Kernels,
     /// Seed of the random inputs
     #[arg(long, default_value_t = 0, value_name = "N")]
     seed: u64,
@@ -34,7 +31,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let arch = device.arch().unwrap_or(precast_kernels::Arch::Sim);
     // The simulated GPU has no bundle of its own to check without a plan.
     let nothing = Plan { arch, buffers: Vec::new(), phases: Vec::new(), arena_bytes: 0 };
-    let source = BundleSource::find(arguments.bundle.as_deref(), arch, &nothing)?;
+    let source = arguments.kernels.find(arch, &nothing)?;
     let bundle = source.open()?;
     let (mut checked, mut failed) = (0, 0);
     selftest(driver, &bundle, arguments.seed, |outcome| {

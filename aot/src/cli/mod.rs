@@ -1,17 +1,24 @@
 //! The commands of `precast-aot`.
 
 mod build;
+mod compile;
+mod diff;
 mod inspect;
 mod keys;
+mod lock;
+mod publish;
+mod sign;
 mod toolchain;
 mod verify;
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use precast_aot::lock::{LockFileError, NotLocked};
 use precast_aot::models::{Model, ModelError};
+use precast_aot::publish::{LayoutError, PublishError};
 use precast_aot::toolchain::LocateError;
-use precast_fatbins::{BundleError, files, say};
+use precast_fatbins::{BundleError, SignatureError, TrustedKey, files, say};
 use precast_kernels::Arch;
 
 /// Compile every kernel a model needs, ahead of time, into one bundle.
@@ -28,7 +35,17 @@ enum Command {
     Keys(keys::Arguments),
     /// Compile them and write a bundle
     Build(build::Arguments),
-    /// Check a bundle: encoding, digests, and what each cubin says of itself
+    /// Write the lock files: the digests every build must give
+    Lock(lock::Arguments),
+    /// What differs between two bundles, and whether source, options or compiler moved
+    Diff(diff::Arguments),
+    /// Sign a file so that `minisign -V` and a trainer with the trusted key take it
+    Sign(sign::Arguments),
+    /// Write bundle, locks, signatures, bill of materials and provenance as an OCI image layout; needs no network
+    Publish(publish::Publish),
+    /// Verify what was published and install it for builds without a compiler
+    Fetch(publish::Fetch),
+    /// Check a bundle: signature, encoding, digests, and what each cubin says of itself
     Verify(verify::Arguments),
     /// Show what a bundle holds
     Inspect(inspect::Arguments),
@@ -61,6 +78,20 @@ struct Archs {
     arch: Vec<Arch>,
 }
 
+/// Whose bundles may be used.
+#[derive(Args)]
+struct Trusted {
+    /// Refuse what this minisign key did not sign: base64 or a .pub file; repeatable
+    #[arg(long = "trusted-key", value_name = "KEY")]
+    keys: Vec<String>,
+}
+
+impl Trusted {
+    fn keys(&self) -> Result<Vec<TrustedKey>, SignatureError> {
+        self.keys.iter().map(|key| TrustedKey::find(key)).collect()
+    }
+}
+
 /// Why a command failed, and with which exit code.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
@@ -76,6 +107,32 @@ pub enum Failure {
     /// A wheel cannot be installed.
     #[error(transparent)]
     Wheel(#[from] precast_aot::toolchain::wheels::WheelError),
+    /// A lock file cannot be used.
+    #[error(transparent)]
+    Lock(#[from] LockFileError),
+    /// Kernels are not the locked ones.
+    #[error(transparent)]
+    NotLocked(#[from] NotLocked),
+    /// A model has no lock.
+    #[error("no lock for model {model}: {} is not there\nprecast-aot lock --model {model} writes it", path.display())]
+    NoLock {
+        /// Its name.
+        model: String,
+        /// Where it was looked for.
+        path: PathBuf,
+    },
+    /// A bundle cannot be published, or what was published must not be used.
+    #[error(transparent)]
+    Publish(#[from] PublishError),
+    /// A secret key cannot be used.
+    #[error("cannot sign: {0}")]
+    Key(String),
+    /// A trusted key is none.
+    #[error(transparent)]
+    TrustedKey(#[from] SignatureError),
+    /// Threads cannot be started.
+    #[error("cannot start compiler threads: {0}")]
+    Threads(String),
     /// A bundle must not be used.
     #[error("{}: {error}", path.display())]
     Bundle {
@@ -100,9 +157,12 @@ impl Failure {
     /// 3 for bundles and kernels, 5 for models, 1 for the rest.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Failure::Bundle { .. } | Failure::Build(_) => 3,
+            Failure::Bundle { .. } | Failure::Build(_) | Failure::NotLocked(_) | Failure::NoLock { .. } => 3,
+            Failure::Publish(PublishError::Layout(LayoutError::Io { .. })) => 1,
+            Failure::Lock(_) | Failure::Publish(_) => 3,
+            Failure::TrustedKey(_) => 2,
             Failure::Model(_) => 5,
-            Failure::Locate(_) | Failure::Wheel(_) | Failure::Io { .. } => 1,
+            Failure::Locate(_) | Failure::Wheel(_) | Failure::Threads(_) | Failure::Key(_) | Failure::Io { .. } => 1,
         }
     }
 }
@@ -112,6 +172,11 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
     match arguments.command {
         Command::Keys(arguments) => keys::run(&arguments),
         Command::Build(arguments) => build::run(&arguments),
+        Command::Lock(arguments) => lock::run(&arguments),
+        Command::Diff(arguments) => diff::run(&arguments),
+        Command::Sign(arguments) => sign::run(&arguments),
+        Command::Publish(arguments) => publish::publish(&arguments),
+        Command::Fetch(arguments) => publish::fetch(&arguments),
         Command::Verify(arguments) => verify::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Toolchain(arguments) => toolchain::run(&arguments),

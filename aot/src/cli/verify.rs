@@ -3,21 +3,24 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use precast_fatbins::{Bundle, say};
+use precast_fatbins::{BundleFile, say};
 
-use super::{Failure, read};
+use super::{Failure, Trusted};
 
 #[derive(Args)]
 pub struct Arguments {
     /// The bundle
     file: PathBuf,
+    #[command(flatten)]
+    trusted: Trusted,
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let path = &arguments.file;
-    let bytes = read(path)?;
+    let keys = arguments.trusted.keys()?;
     let failure = |error| Failure::Bundle { path: path.clone(), error };
-    let bundle = Bundle::read(&bytes).map_err(failure)?;
+    let file = BundleFile::read(path).map_err(|error| Failure::Io { what: "read", path: path.clone(), error })?;
+    let bundle = file.open(&keys).map_err(failure)?;
     bundle.verify().map_err(failure)?;
     say!(
         "{}: {} modules verified, manifest {}, {}",
@@ -26,5 +29,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         bundle.digest(),
         bundle.manifest().compiler
     );
+    match file.signer(&keys).map_err(|error| failure(error.into()))? {
+        Some(key) => say!("signed by {key}"),
+        None => say!("signature not checked: no --trusted-key"),
+    }
     Ok(())
 }

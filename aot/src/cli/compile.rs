@@ -1,0 +1,41 @@
+//! What commands that compile share: the compiler, the cache, the progress bar.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use precast_aot::cache::Cache;
+use precast_aot::{Built, Request, home, toolchain};
+
+use super::Failure;
+
+/// How to compile.
+#[derive(Args)]
+pub struct Compiler {
+    /// NVRTC to use: a library or its directory [default: $PRECAST_NVRTC, $CUDA_HOME, the pinned wheel, the system]
+    #[arg(long, value_name = "PATH")]
+    nvrtc: Option<PathBuf>,
+    /// Compile everything, even what the cache holds
+    #[arg(long)]
+    no_cache: bool,
+    /// Compiler threads [default: one a core]
+    #[arg(long, value_name = "N")]
+    jobs: Option<usize>,
+}
+
+impl Compiler {
+    /// Compiles what is asked for, with a progress bar.
+    pub fn build(&self, request: &Request) -> Result<Built, Failure> {
+        let home = home::directory();
+        let nvrtc = toolchain::nvrtc(self.nvrtc.as_deref(), &home)?;
+        let cache = if self.no_cache { Cache::none() } else { Cache::at(home.join("cache")) };
+        let style = ProgressStyle::with_template("{bar:30} {pos}/{len} kernels  {elapsed}").expect("a valid template");
+        let bar = ProgressBar::new(request.tasks().len() as u64).with_style(style);
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(self.jobs.unwrap_or(0)).build();
+        let pool = pool.map_err(|error| Failure::Threads(error.to_string()))?;
+        let built =
+            pool.install(|| precast_aot::build(request, &nvrtc, &cache, &|done, _| bar.set_position(done as u64)))?;
+        bar.finish_and_clear();
+        Ok(built)
+    }
+}

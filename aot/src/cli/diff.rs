@@ -1,0 +1,91 @@
+//! `precast-aot diff`
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use precast_fatbins::{Bundle, Change, Code, Lock, Manifest, lock, say};
+
+use super::{Failure, print_json, read};
+
+#[derive(Args)]
+pub struct Arguments {
+    /// The bundle before
+    before: PathBuf,
+    /// The bundle after
+    after: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Prints what differs; two different bundles are no error.
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let (before, after) = (manifest(&arguments.before)?, manifest(&arguments.after)?);
+    let changes = Lock::of(&before).compare(&Lock::of(&after));
+    let (before, after) = (codes(&before), codes(&after));
+    if arguments.json {
+        let rows = changes.iter().map(|change| {
+            let (module, kind) = split(change);
+            serde_json::json!({
+                "module": module,
+                "change": kind,
+                "moved": if let Change::Changed { moved, .. } = change { moved.clone() } else { Vec::new() },
+                "before": before.get(module).map(|code| json(code)),
+                "after": after.get(module).map(|code| json(code)),
+            })
+        });
+        print_json(&rows.collect::<Vec<_>>());
+        return Ok(());
+    }
+    for change in &changes {
+        let (module, _) = split(change);
+        say!("{change}");
+        let pair = [before.get(module), after.get(module)];
+        let side = |of: fn(&Code) -> u64| {
+            pair.map(|code| code.map_or("-".to_owned(), |code| of(code).to_string())).join(" -> ")
+        };
+        say!(
+            "        bytes {}  registers {}  static shared {}  stack (spills) {}",
+            side(|code| code.bytes),
+            side(|code| code.registers.into()),
+            side(|code| code.static_shared_bytes.into()),
+            side(|code| code.stack_bytes.into())
+        );
+    }
+    say!("{} modules differ, of {} before and {} after", changes.len(), before.len(), after.len());
+    Ok(())
+}
+
+fn manifest(path: &Path) -> Result<Manifest, Failure> {
+    let bytes = read(path)?;
+    let bundle = Bundle::read(&bytes).map_err(|error| Failure::Bundle { path: path.to_owned(), error })?;
+    Ok(bundle.manifest().clone())
+}
+
+fn codes(manifest: &Manifest) -> BTreeMap<String, &Code> {
+    let of = |module| -> (String, Option<&Code>) { name_of(module) };
+    manifest.modules.iter().map(of).filter_map(|(name, code)| Some((name, code?))).collect()
+}
+
+fn name_of(module: &precast_fatbins::ModuleEntry) -> (String, Option<&Code>) {
+    (format!("{} {}", module.arch, lock::name(module)), module.code.as_ref())
+}
+
+fn split(change: &Change) -> (&str, &'static str) {
+    match change {
+        Change::Missing(module) => (module, "missing"),
+        Change::Added(module) => (module, "added"),
+        Change::Changed { module, .. } => (module, "changed"),
+    }
+}
+
+fn json(code: &Code) -> serde_json::Value {
+    serde_json::json!({
+        "sha256": code.digest.to_string(),
+        "bytes": code.bytes,
+        "registers": code.registers,
+        "static_shared_bytes": code.static_shared_bytes,
+        "stack_bytes": code.stack_bytes,
+    })
+}

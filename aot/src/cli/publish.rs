@@ -1,0 +1,86 @@
+//! `precast-aot publish` and `precast-aot fetch`
+
+use std::path::PathBuf;
+
+use clap::Args;
+use precast_aot::publish::{self, title};
+use precast_aot::{Request, home, lock};
+use precast_fatbins::{Bundle, Digest, say};
+
+use super::compile::Compiler;
+use super::sign::Key;
+use super::{Archs, Failure, Models, Trusted, read};
+
+#[derive(Args)]
+pub struct Publish {
+    /// Where to: a directory, or a file that ends in .tar
+    #[arg(long, value_name = "DIR|FILE.tar")]
+    to: PathBuf,
+    /// Publish this bundle instead of building one
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["models", "arch"])]
+    bundle: Option<PathBuf>,
+    #[command(flatten)]
+    models: Models,
+    #[command(flatten)]
+    archs: Archs,
+    #[command(flatten)]
+    compiler: Compiler,
+    /// Where the models' lock files lie [default: fatbins/ of the checkout]
+    #[arg(long, value_name = "DIR")]
+    locks: Option<PathBuf>,
+    #[command(flatten)]
+    key: Key,
+}
+
+pub fn publish(arguments: &Publish) -> Result<(), Failure> {
+    let bundle = match &arguments.bundle {
+        Some(path) => read(path)?,
+        None => {
+            let request = Request { models: arguments.models.find()?, archs: arguments.archs.arch.clone() };
+            arguments.compiler.build(&request)?.encode()
+        }
+    };
+    let directory = arguments.locks.clone().unwrap_or_else(home::locks);
+    let models = Bundle::read(&bundle).map_err(publish::PublishError::from)?.manifest().models.clone();
+    let mut locks = Vec::new();
+    for model in models {
+        let lock = lock::read(&directory, &model)?;
+        let lock =
+            lock.ok_or_else(|| Failure::NoLock { path: lock::path(&directory, &model), model: model.clone() })?;
+        locks.push((model, lock));
+    }
+    let sign = |bytes: &[u8]| arguments.key.sign(bytes).map_err(|error| error.to_string());
+    let signer: Option<publish::Signer<'_>> = if arguments.key.is_given() { Some(&sign) } else { None };
+    let layout = publish::publish(&bundle, &locks, signer)?;
+    layout.write(&arguments.to).map_err(publish::PublishError::from)?;
+    let signed = if arguments.key.is_given() { "signed" } else { "not signed: no --key" };
+    say!("{}: bundle {}, {} locks, {signed}", arguments.to.display(), Digest::of(&bundle), locks.len());
+    Ok(())
+}
+
+#[derive(Args)]
+pub struct Fetch {
+    /// What was published: a directory or a tar file
+    #[arg(long, value_name = "DIR|FILE.tar")]
+    from: PathBuf,
+    /// Where to install [default: fatbins/published of the checkout]
+    #[arg(long, value_name = "DIR")]
+    to: Option<PathBuf>,
+    #[command(flatten)]
+    trusted: Trusted,
+}
+
+pub fn fetch(arguments: &Fetch) -> Result<(), Failure> {
+    let keys = arguments.trusted.keys()?;
+    let fetched = publish::fetch(&arguments.from, &keys)?;
+    let to = arguments.to.clone().unwrap_or_else(|| home::locks().join("published"));
+    fetched.install(&to).map_err(publish::PublishError::from)?;
+    say!("{}: {}", to.display(), fetched.files.keys().cloned().collect::<Vec<_>>().join(", "));
+    say!("bundle {}", Digest::of(&fetched.files[title::BUNDLE]));
+    match &fetched.signed_by {
+        Some(key) => say!("signed by {key}"),
+        None => say!("signature not checked: no --trusted-key"),
+    }
+    say!("build with it: PRECAST_FATBINS={} cargo build --release --features sm_89 (sm_90, sm_121)", to.display());
+    Ok(())
+}

@@ -1,0 +1,103 @@
+//! `precast-aot sign`
+
+use std::fs;
+use std::io::Cursor;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use minisign::{KeyPair, PublicKey, SecretKey, SecretKeyBox};
+use precast_fatbins::{Digest, say, signature_path};
+
+use super::{Failure, read, write};
+
+#[derive(Args)]
+pub struct Arguments {
+    /// What to sign; the signature goes beside it as FILE.minisig
+    #[arg(value_name = "FILE", required_unless_present = "new_key")]
+    file: Option<PathBuf>,
+    #[command(flatten)]
+    key: Key,
+    /// Make a key first: KEY, unencrypted, and KEY.pub (`minisign -G` makes encrypted ones)
+    #[arg(long, requires = "key")]
+    new_key: bool,
+}
+
+/// A secret key.
+#[derive(Args)]
+pub struct Key {
+    /// Secret key, as minisign writes it; an encrypted one is opened with $PRECAST_KEY_PASSWORD
+    #[arg(long, value_name = "KEY")]
+    key: Option<PathBuf>,
+}
+
+impl Key {
+    /// Whether one was named.
+    pub fn is_given(&self) -> bool {
+        self.key.is_some()
+    }
+
+    fn path(&self) -> Result<&Path, Failure> {
+        self.key.as_deref().ok_or_else(|| Failure::Key("no --key".to_owned()))
+    }
+
+    /// Signs bytes; the result is the text of a `.minisig`. Without a time stamp: the same bytes and key give the
+    /// same signature.
+    pub fn sign(&self, bytes: &[u8]) -> Result<String, Failure> {
+        let path = self.path()?;
+        let wrong = |error: minisign::PError| Failure::Key(format!("{}: {error}", path.display()));
+        let text = String::from_utf8_lossy(&read(path)?).into_owned();
+        let boxed = SecretKeyBox::from_string(&text).map_err(wrong)?;
+        let secret = match std::env::var("PRECAST_KEY_PASSWORD") {
+            Ok(password) => boxed.into_secret_key(Some(password)),
+            Err(_) => boxed.into_unencrypted_secret_key(),
+        };
+        let secret: SecretKey = secret.map_err(|error| {
+            Failure::Key(format!(
+                "{}: {error}\nan encrypted key needs its password in PRECAST_KEY_PASSWORD",
+                path.display()
+            ))
+        })?;
+        let public = PublicKey::from_secret_key(&secret).map_err(wrong)?;
+        let trusted = format!("sha256:{}", Digest::of(bytes));
+        let signature = minisign::sign(
+            Some(&public),
+            &secret,
+            Cursor::new(bytes),
+            Some(&trusted),
+            Some("signature from precast-aot"),
+        );
+        signature.map(|signature| signature.into_string()).map_err(wrong)
+    }
+}
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    if arguments.new_key {
+        new_key(arguments.key.path()?)?;
+    }
+    if let Some(file) = &arguments.file {
+        let signature = arguments.key.sign(&read(file)?)?;
+        let path = signature_path(file);
+        write(&path, signature.as_bytes())?;
+        say!("{}", path.display());
+    }
+    Ok(())
+}
+
+/// Writes a new pair of keys, and refuses to replace one.
+fn new_key(path: &Path) -> Result<(), Failure> {
+    use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
+    let wrong = |error: minisign::PError| Failure::Key(error.to_string());
+    let pair = KeyPair::generate_unencrypted_keypair().map_err(wrong)?;
+    let io = |error| Failure::Io { what: "write", path: path.to_owned(), error };
+    let secret = pair.sk.to_box(Some("precast secret key, unencrypted")).map_err(wrong)?.into_string();
+    // For its owner alone, and never over an older key.
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(io)?;
+    file.write_all(secret.as_bytes()).and_then(|()| file.sync_all()).map_err(io)?;
+    let mut public = path.as_os_str().to_owned();
+    public.push(".pub");
+    let text = pair.pk.to_box().map_err(wrong)?.into_string();
+    write(Path::new(&public), text.as_bytes())?;
+    say!("{}: keep it secret; trust {}: {}", path.display(), Path::new(&public).display(), pair.pk.to_base64());
+    Ok(())
+}

@@ -1,0 +1,95 @@
+//! Building without a compiler: the kernels of a request out of a published bundle.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use precast_fatbins::{BundleError, BundleFile, Digest, ModuleEntry, TrustedKey};
+use precast_kernels::Arch;
+
+use crate::build::{Built, Request, manifest};
+
+/// The bundle's name in a directory that `precast-aot fetch` installed.
+const BUNDLE: &str = "precast.bundle";
+
+/// A published bundle that does not serve.
+#[derive(Debug, thiserror::Error)]
+pub enum PrebuiltError {
+    /// There is none.
+    #[error(
+        "no {BUNDLE} in {} nor in its folder `published`\nprecast-aot fetch --from DIR|FILE.tar installs one",
+        .0.display()
+    )]
+    NotThere(PathBuf),
+    /// It cannot be read.
+    #[error("cannot read {}: {error}", path.display())]
+    Read {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+    /// It must not be used.
+    #[error("{}: {error}", path.display())]
+    Bundle {
+        /// Where.
+        path: PathBuf,
+        /// Why.
+        error: BundleError,
+    },
+    /// It lacks kernels, or has them of other sources.
+    #[error(
+        "{} lacks what this build embeds:\n  {}\nWhere there is a compiler: precast-aot publish --arch {archs}{models} --to FILE.tar, \
+         then precast-aot fetch --from FILE.tar here",
+        path.display(),
+        lacking.join("\n  ")
+    )]
+    Lacking {
+        /// The bundle.
+        path: PathBuf,
+        /// `MISSING` and `STALE` modules.
+        lacking: Vec<String>,
+        /// Architectures to publish.
+        archs: String,
+        /// Models to publish, as options.
+        models: String,
+    },
+}
+
+/// Takes the kernels a request needs out of the bundle in a directory, every one verified and built from this
+/// program's sources. The result is what compiling would have given.
+///
+/// # Errors
+/// [`PrebuiltError`] with all kernels that are missing or stale.
+pub fn select(directory: &Path, keys: &[TrustedKey], request: &Request) -> Result<Built, PrebuiltError> {
+    let candidates = [directory.join(BUNDLE), directory.join("published").join(BUNDLE)];
+    let path = candidates.into_iter().find(|path| path.is_file());
+    let path = path.ok_or_else(|| PrebuiltError::NotThere(directory.to_owned()))?;
+    let file = BundleFile::read(&path).map_err(|error| PrebuiltError::Read { path: path.clone(), error })?;
+    let failure = |error| PrebuiltError::Bundle { path: path.clone(), error };
+    let bundle = file.open(keys).map_err(failure)?;
+    bundle.verify().map_err(failure)?;
+    let mut held = BTreeMap::new();
+    for arch in Arch::GPUS {
+        for module in bundle.modules(arch).map_err(|error| failure(error.into()))? {
+            held.insert((module.pair, module.arch), (module.entry, module.image));
+        }
+    }
+    let (mut modules, mut cubins, mut lacking) = (Vec::new(), BTreeMap::new(), Vec::new());
+    for task in request.tasks() {
+        match held.get(&(task.pair.clone(), task.arch)) {
+            None => lacking.push(format!("MISSING {task}")),
+            Some((entry, _)) if entry.source != task.source_digest() => lacking.push(format!("STALE   {task}")),
+            Some((entry, image)) => {
+                modules.push(ModuleEntry::clone(entry));
+                cubins.insert(Digest::of(image), image.to_vec());
+            }
+        }
+    }
+    if !lacking.is_empty() {
+        let archs: Vec<&str> = request.archs.iter().filter_map(|arch| arch.feature()).collect();
+        let models = request.models.iter().map(|model| format!(" --model {}", model.name)).collect();
+        return Err(PrebuiltError::Lacking { path, lacking, archs: archs.join(","), models });
+    }
+    modules.extend(request.keys(Arch::Sim).iter().map(ModuleEntry::simulated));
+    Ok(Built { manifest: manifest(request, &bundle.manifest().compiler, modules), cubins, compiled: 0 })
+}

@@ -1,0 +1,197 @@
+//! A bundle as something to hand on: an OCI image layout with bundle, locks, bill of materials, provenance and
+//! signatures, written without a network and checked in full before anything of it is installed.
+//!
+//! The layout holds one artifact manifest whose layers are the files, each named by its title, and, where it is
+//! signed, a second manifest that refers to the first and carries the signature over its bytes: whoever trusts
+//! the key trusts every file. `fatbins/README.md` lists media types and annotations.
+
+mod fetch;
+mod layout;
+mod provenance;
+mod sbom;
+
+use precast_fatbins::{Bundle, BundleError, Digest, Lock, ManifestError, SignatureError};
+use precast_kernels::Arch;
+use serde_json::{Value, json};
+
+use crate::compile::Task;
+
+pub use fetch::{Fetched, fetch};
+pub use layout::{Layout, LayoutError};
+
+/// Names of the published files; a lock file is `<model>.lock`.
+pub mod title {
+    /// The bundle.
+    pub const BUNDLE: &str = "precast.bundle";
+    /// The signature over the bundle.
+    pub const SIGNATURE: &str = "precast.bundle.minisig";
+    /// CycloneDX.
+    pub const SBOM: &str = "precast.cdx.json";
+    /// In-toto statement with SLSA provenance.
+    pub const PROVENANCE: &str = "precast.provenance.json";
+    /// The signature over the OCI manifest.
+    pub const MANIFEST_SIGNATURE: &str = "manifest.minisig";
+}
+
+/// Media types.
+pub mod media {
+    /// An OCI manifest.
+    pub const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+    /// The two bytes `{}`.
+    pub const EMPTY: &str = "application/vnd.oci.empty.v1+json";
+    /// Artifact type of a published bundle.
+    pub const ARTIFACT: &str = "application/vnd.precast.artifact.v1";
+    /// Artifact type of a signature over a manifest.
+    pub const ARTIFACT_SIGNATURE: &str = "application/vnd.precast.signature.v1";
+    /// A bundle.
+    pub const BUNDLE: &str = "application/vnd.precast.bundle.v1";
+    /// A lock file.
+    pub const LOCK: &str = "application/vnd.precast.lock.v1";
+    /// A detached minisign signature.
+    pub const MINISIGN: &str = "application/vnd.precast.minisign.v1";
+    /// CycloneDX.
+    pub const SBOM: &str = "application/vnd.cyclonedx+json";
+    /// An in-toto statement.
+    pub const PROVENANCE: &str = "application/vnd.in-toto+json";
+}
+
+/// A bundle that cannot be published, or a layout that must not be used.
+#[derive(Debug, thiserror::Error)]
+pub enum PublishError {
+    /// The layout is not one, or not whole.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// The bundle must not be used.
+    #[error("precast.bundle: {0}")]
+    Bundle(#[from] BundleError),
+    /// No trusted key signed it.
+    #[error(transparent)]
+    Signature(#[from] SignatureError),
+    /// Kernels were built from other sources than this program's.
+    #[error(
+        "the bundle was built from other sources than this program's: {}\nbuild it again: precast-aot build",
+        .0.join(", ")
+    )]
+    Stale(Vec<String>),
+    /// A lock says something else than the bundle.
+    #[error("{lock} is not the bundle's: {changes}")]
+    Lock {
+        /// The lock file.
+        lock: String,
+        /// What differs.
+        changes: String,
+    },
+    /// Provenance or bill of materials is of another bundle.
+    #[error("{file} is about SHA-256 {found}, the bundle has {expected}")]
+    About {
+        /// The file.
+        file: &'static str,
+        /// The bundle's digest.
+        expected: Digest,
+        /// What the file says.
+        found: String,
+    },
+    /// A secret key cannot be used.
+    #[error("cannot sign: {0}")]
+    Sign(String),
+}
+
+impl From<ManifestError> for PublishError {
+    fn from(error: ManifestError) -> Self {
+        Self::Bundle(error.into())
+    }
+}
+
+/// Signs bytes: the text of a `.minisig`.
+pub type Signer<'s> = &'s dyn Fn(&[u8]) -> Result<String, String>;
+
+/// Puts a verified bundle and its locks, as (model, lock), into a layout.
+///
+/// # Errors
+/// [`PublishError`] where the bundle must not be used, was built from other sources, or is not as locked.
+pub fn publish(file: &[u8], locks: &[(String, Lock)], sign: Option<Signer<'_>>) -> Result<Layout, PublishError> {
+    let bundle = Bundle::read(file)?;
+    bundle.verify()?;
+    current(&bundle)?;
+    check_locks(&bundle, locks)?;
+    let digest = Digest::of(file);
+    let sign = |bytes: &[u8]| sign.map(|sign| sign(bytes).map_err(PublishError::Sign)).transpose();
+
+    let mut layout = Layout::new();
+    let mut layers = vec![layout.add(media::BUNDLE, title::BUNDLE, file)];
+    if let Some(signature) = sign(file)? {
+        layers.push(layout.add(media::MINISIGN, title::SIGNATURE, signature.as_bytes()));
+    }
+    for (model, lock) in locks {
+        layers.push(layout.add(media::LOCK, &format!("{model}.lock"), lock.to_string().as_bytes()));
+    }
+    layers.push(layout.add(media::SBOM, title::SBOM, &pretty(&sbom::sbom(&bundle, digest))));
+    layers.push(layout.add(media::PROVENANCE, title::PROVENANCE, &pretty(&provenance::statement(&bundle, digest)?)));
+
+    let version = env!("CARGO_PKG_VERSION");
+    let annotations = json!({
+        "org.opencontainers.image.title": "precast kernels",
+        "org.opencontainers.image.version": version,
+        "org.opencontainers.image.licenses": "MIT OR Apache-2.0",
+        "dev.precast.manifest": bundle.digest().to_string(),
+        "dev.precast.compiler": bundle.manifest().compiler,
+        "dev.precast.archs": gpus(&bundle).iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
+        "dev.precast.models": bundle.manifest().models.join(","),
+    });
+    let manifest = layout.manifest(media::ARTIFACT, &layers, None, annotations);
+    let bytes = manifest.to_string().into_bytes();
+    let descriptor = layout.index(media::ARTIFACT, &bytes, version);
+    if let Some(signature) = sign(&bytes)? {
+        let layer = layout.add(media::MINISIGN, title::MANIFEST_SIGNATURE, signature.as_bytes());
+        let signature = layout.manifest(media::ARTIFACT_SIGNATURE, &[layer], Some(&descriptor), json!({}));
+        let tag = format!("sha256-{}.sig", Digest::of(&bytes));
+        layout.index(media::ARTIFACT_SIGNATURE, signature.to_string().as_bytes(), &tag);
+    }
+    Ok(layout)
+}
+
+fn pretty(value: &Value) -> Vec<u8> {
+    let mut text = serde_json::to_vec_pretty(value).expect("plain data serialises");
+    text.push(b'\n');
+    text
+}
+
+/// The architectures of a bundle that have machine code.
+fn gpus(bundle: &Bundle<'_>) -> Vec<Arch> {
+    bundle.archs().into_iter().filter(|arch| *arch != Arch::Sim).collect()
+}
+
+/// Every compilation behind a bundle.
+fn tasks(bundle: &Bundle<'_>) -> Result<Vec<(Task, Digest)>, ManifestError> {
+    let with_code = bundle.manifest().modules.iter().filter(|module| module.code.is_some());
+    with_code.map(|module| module.typed().map(|(pair, arch)| (Task { pair, arch }, module.source))).collect()
+}
+
+/// Provenance names this program's sources, so they have to be the bundle's.
+fn current(bundle: &Bundle<'_>) -> Result<(), PublishError> {
+    let stale: Vec<String> = tasks(bundle)?
+        .into_iter()
+        .filter(|(task, source)| task.source_digest() != *source)
+        .map(|(task, _)| task.to_string())
+        .collect();
+    if stale.is_empty() { Ok(()) } else { Err(PublishError::Stale(stale)) }
+}
+
+/// Every line of every lock, on the bundle's architectures, is what the bundle holds.
+fn check_locks(bundle: &Bundle<'_>, locks: &[(String, Lock)]) -> Result<(), PublishError> {
+    let (archs, held) = (gpus(bundle), Lock::of(bundle.manifest()));
+    for (model, lock) in locks {
+        let lock = lock.filtered(|arch, _| archs.iter().any(|held| held.name() == arch));
+        // What the bundle holds besides is another model's.
+        let changes: Vec<String> = lock
+            .compare(&held)
+            .iter()
+            .filter(|change| !matches!(change, precast_fatbins::Change::Added(_)))
+            .map(ToString::to_string)
+            .collect();
+        if !changes.is_empty() {
+            return Err(PublishError::Lock { lock: format!("{model}.lock"), changes: changes.join(", ") });
+        }
+    }
+    Ok(())
+}

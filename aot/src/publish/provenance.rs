@@ -1,0 +1,64 @@
+//! Where a bundle comes from: an in-toto statement with SLSA v1 provenance. It names sources, compiler, options and
+//! digests, and nothing of the machine or the moment: the same build gives the same statement.
+
+use std::collections::BTreeMap;
+
+use precast_fatbins::{Bundle, Digest, ManifestError};
+use serde_json::{Value, json};
+
+use super::{gpus, tasks};
+use crate::toolchain::pins::NVRTC;
+
+/// The statement about a bundle of this digest.
+pub fn statement(bundle: &Bundle<'_>, digest: Digest) -> Result<Value, ManifestError> {
+    let manifest = bundle.manifest();
+    let archs: Vec<String> = gpus(bundle).iter().map(ToString::to_string).collect();
+    let sources: Vec<Value> = sources(bundle)?
+        .into_iter()
+        .map(|(name, digest)| json!({ "name": name, "digest": { "sha256": digest.to_string() } }))
+        .collect();
+    let wheels: Vec<Value> = NVRTC
+        .wheels
+        .iter()
+        .map(|(machine, sha256)| {
+            json!({
+                "name": format!("{} for {machine}", NVRTC.package),
+                "uri": format!("pkg:pypi/{}@{}", NVRTC.package, NVRTC.version),
+                "digest": { "sha256": sha256 },
+            })
+        })
+        .collect();
+    Ok(json!({
+        "_type": "https://in-toto.io/Statement/v1",
+        "subject": [{ "name": super::title::BUNDLE, "digest": { "sha256": digest.to_string() } }],
+        "predicateType": "https://slsa.dev/provenance/v1",
+        "predicate": {
+            "buildDefinition": {
+                "buildType": "https://precast.dev/aot/v1",
+                "externalParameters": { "models": manifest.models, "archs": archs },
+                "internalParameters": {
+                    "compiler": manifest.compiler,
+                    "options": manifest.options,
+                    "pinned": wheels,
+                },
+                "resolvedDependencies": sources,
+            },
+            "runDetails": {
+                "builder": { "id": "https://precast.dev/precast-aot", "version": { "precast-aot": env!("CARGO_PKG_VERSION") } },
+            },
+        },
+    }))
+}
+
+/// Every source and header that went into the bundle, by name.
+fn sources(bundle: &Bundle<'_>) -> Result<BTreeMap<String, Digest>, ManifestError> {
+    let mut found = BTreeMap::new();
+    for (task, _) in tasks(bundle)? {
+        let source = task.source();
+        found.insert(format!("kernels/src/{}", source.path), Digest::of(source.text.as_bytes()));
+        for (name, text) in source.includes() {
+            found.insert(format!("include {name}"), Digest::of(text.as_bytes()));
+        }
+    }
+    Ok(found)
+}

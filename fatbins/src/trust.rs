@@ -1,0 +1,142 @@
+//! Trusted keys and detached signatures: Ed25519 in minisign's format, prehashed, in `FILE.minisig`.
+
+use std::fmt;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use minisign_verify::{Error, PublicKey, Signature};
+
+use crate::bundle::{Bundle, BundleError};
+
+/// A key whose holder's bundles may be used.
+#[derive(Clone, Debug)]
+pub struct TrustedKey {
+    key: PublicKey,
+    text: String,
+}
+
+/// A file that trusted keys do not vouch for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SignatureError {
+    /// The text is neither a public key nor a file with one.
+    #[error("`{0}` is not a minisign public key (56 characters of base64), nor a file that holds one")]
+    NotAKey(String),
+    /// A trusted key is configured and the file has no signature.
+    #[error("not signed: no {}, and a trusted key is configured\nprecast-aot sign FILE --key KEY signs it", .0.display())]
+    Missing(PathBuf),
+    /// The signature file is not one.
+    #[error("{} is not a minisign signature of a prehashed file", .0.display())]
+    Malformed(PathBuf),
+    /// Signed by somebody else.
+    #[error("{} was made with another key than the trusted {}", path.display(), keys.join(", "))]
+    OtherKey {
+        /// The signature.
+        path: PathBuf,
+        /// The keys that are trusted.
+        keys: Vec<String>,
+    },
+    /// Signed by a trusted key, but not these bytes.
+    #[error("{} does not sign these bytes: the file or the signature was altered", .0.display())]
+    Altered(PathBuf),
+}
+
+/// Where the signature of a file lies: beside it, as `minisign` puts it.
+pub fn signature_path(file: &Path) -> PathBuf {
+    let mut name = file.as_os_str().to_owned();
+    name.push(".minisig");
+    name.into()
+}
+
+impl TrustedKey {
+    /// Reads a public key: minisign's base64, or a file as `minisign -G` writes it.
+    ///
+    /// # Errors
+    /// [`SignatureError::NotAKey`].
+    pub fn find(text: &str) -> Result<Self, SignatureError> {
+        let file = fs::read_to_string(text).unwrap_or_default();
+        let line = file.lines().nth(1).unwrap_or(text).trim();
+        let key = PublicKey::from_base64(line).map_err(|_| SignatureError::NotAKey(text.to_owned()))?;
+        Ok(Self { key, text: line.to_owned() })
+    }
+
+    /// Checks a signature of `bytes`; `path` is where it lies, for messages. Returns the key that signed.
+    ///
+    /// # Errors
+    /// [`SignatureError`] where none of the keys signed these bytes.
+    pub fn check<'k>(
+        keys: &'k [Self],
+        bytes: &[u8],
+        signature: Option<&str>,
+        path: &Path,
+    ) -> Result<&'k Self, SignatureError> {
+        let signature = signature.ok_or_else(|| SignatureError::Missing(path.to_owned()))?;
+        let signature = Signature::decode(signature).map_err(|_| SignatureError::Malformed(path.to_owned()))?;
+        let mut error =
+            SignatureError::OtherKey { path: path.to_owned(), keys: keys.iter().map(ToString::to_string).collect() };
+        for key in keys {
+            match key.key.verify(bytes, &signature, false) {
+                Ok(()) => return Ok(key),
+                Err(Error::UnexpectedKeyId) => {}
+                Err(Error::InvalidSignature) => error = SignatureError::Altered(path.to_owned()),
+                Err(_) => error = SignatureError::Malformed(path.to_owned()),
+            }
+        }
+        Err(error)
+    }
+}
+
+impl fmt::Display for TrustedKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// A bundle file in memory, and the signature beside it.
+#[derive(Clone, Debug)]
+pub struct BundleFile {
+    /// Where it was read from.
+    pub path: PathBuf,
+    /// The bundle.
+    pub bytes: Vec<u8>,
+    /// The text of `FILE.minisig`, if there is one.
+    pub signature: Option<String>,
+}
+
+impl BundleFile {
+    /// Reads a bundle and its signature.
+    ///
+    /// # Errors
+    /// Any I/O error but a missing signature.
+    pub fn read(path: &Path) -> io::Result<Self> {
+        let bytes = fs::read(path)?;
+        let signature = match fs::read(signature_path(path)) {
+            // What is no text is no signature either: it stays, to be refused.
+            Ok(signature) => Some(String::from_utf8_lossy(&signature).into_owned()),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        Ok(Self { path: path.to_owned(), bytes, signature })
+    }
+
+    /// Checks the signature over the whole file where a key is trusted, then reads the bundle.
+    ///
+    /// # Errors
+    /// [`BundleError`]: nothing of the file is to be used.
+    pub fn open(&self, keys: &[TrustedKey]) -> Result<Bundle<'_>, BundleError> {
+        self.signer(keys)?;
+        Bundle::read(&self.bytes)
+    }
+
+    /// Which trusted key signed the file; none if none is trusted.
+    ///
+    /// # Errors
+    /// [`SignatureError`] where keys are trusted and none signed it.
+    pub fn signer<'k>(&self, keys: &'k [TrustedKey]) -> Result<Option<&'k TrustedKey>, SignatureError> {
+        if keys.is_empty() {
+            return Ok(None);
+        }
+        let path = signature_path(&self.path);
+        TrustedKey::check(keys, &self.bytes, self.signature.as_deref(), &path).map(Some)
+    }
+}
