@@ -13,6 +13,7 @@ pub mod files;
 pub mod lock;
 mod manifest;
 mod trust;
+mod wire;
 
 pub use bundle::{Bundle, BundleError, Module, encode, parts};
 pub use cubin::{CubinError, CubinFacts};

@@ -2,18 +2,16 @@
 
 use precast_kernels::{Arch, Key, KeyError, Variant};
 use precast_plan::KeyVariant;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::digest::Digest;
+use crate::wire;
 
 /// Marks a manifest, and its version.
 const MAGIC: [u8; 8] = *b"PRECAST\x01";
 
-/// Largest manifest that is read: bounds what a hostile length can make the decoder allocate.
-const LARGEST: usize = 64 << 20;
-
 /// What a bundle holds.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Manifest {
     /// The compiler and its version: `NVRTC 13.0.88`.
     pub compiler: String,
@@ -26,7 +24,7 @@ pub struct Manifest {
 }
 
 /// One key built as one variant for one architecture.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ModuleEntry {
     /// Canonical key text.
     pub key: String,
@@ -43,7 +41,7 @@ pub struct ModuleEntry {
 }
 
 /// What the manifest claims of a cubin.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Code {
     /// Entry symbol.
     pub entry: String,
@@ -141,9 +139,7 @@ impl Manifest {
         if expected != found {
             return Err(ManifestError::Digest { expected, found });
         }
-        let config = bincode::config::standard().with_fixed_int_encoding().with_limit::<LARGEST>();
-        let (manifest, _): (Self, usize) = bincode::serde::decode_from_slice(body, config)
-            .map_err(|error| ManifestError::Decode(error.to_string()))?;
+        let manifest = Self::from(wire::decode(body)?);
         if manifest.body() != body {
             return Err(ManifestError::NotCanonical);
         }

@@ -1,7 +1,9 @@
 //! Bundles of real cubins: what they say, that they read back, and that nothing damaged is used.
 
+use minisign::KeyPair;
 use precast_fatbins::{
-    Bundle, BundleError, Code, CubinError, CubinFacts, Digest, Manifest, ManifestError, ModuleEntry, encode, parts,
+    Bundle, BundleError, BundleFile, Code, CubinError, CubinFacts, Digest, Manifest, ManifestError, ModuleEntry,
+    TrustedKey, encode, parts, signature_path,
 };
 use precast_kernels::{Arch, Key};
 use precast_plan::KeyVariant;
@@ -205,4 +207,105 @@ fn what_is_no_cubin_is_refused_with_a_reason() {
     for length in 0..whole.len() {
         assert!(CubinFacts::read(&whole[..length]).is_err() || length > whole.len() - 300, "{length}");
     }
+}
+
+/// Offsets of the section headers of a bundle: null, .nv_fatbin, .precast, .shstrtab; 64 bytes each.
+fn section_headers(file: &[u8]) -> usize {
+    u64::from_le_bytes(file[40..48].try_into().unwrap()) as usize
+}
+
+/// A bundle with one change to its section headers.
+fn with_headers(change: impl FnOnce(&mut [[u8; 64]])) -> Result<(), BundleError> {
+    let mut file = small();
+    let start = section_headers(&file);
+    let mut headers: Vec<[u8; 64]> = file[start..].chunks_exact(64).map(|header| header.try_into().unwrap()).collect();
+    change(&mut headers);
+    file.truncate(start);
+    file.extend(headers.concat());
+    file[60..62].copy_from_slice(&(headers.len() as u16).to_le_bytes());
+    check(&file)
+}
+
+/// Sets a 64-bit field of a section header.
+fn set(header: &mut [u8; 64], offset: usize, value: u64) {
+    header[offset..offset + 8].copy_from_slice(&value.to_le_bytes());
+}
+
+#[test]
+fn sections_that_are_not_as_they_should_be_are_refused() {
+    const OFFSET: usize = 24;
+    const SIZE: usize = 32;
+    let get = |header: &[u8; 64], offset: usize| u64::from_le_bytes(header[offset..offset + 8].try_into().unwrap());
+    let results = [
+        ("swapped", with_headers(|headers| headers.swap(1, 2))),
+        ("duplicated", with_headers(|headers| headers[3] = headers[2])),
+        ("missing", with_headers(|headers| headers[1] = [0; 64])),
+        (
+            "overlapping",
+            with_headers(|headers| {
+                let at = get(&headers[1], OFFSET);
+                set(&mut headers[2], OFFSET, at);
+            }),
+        ),
+        ("oversized", with_headers(|headers| set(&mut headers[1], SIZE, u64::MAX))),
+        ("beyond the file", with_headers(|headers| set(&mut headers[2], OFFSET, u64::MAX - 8))),
+        ("one more", {
+            let mut file = small();
+            let extra = file[section_headers(&file) + 64..][..64].to_vec();
+            file.extend(extra);
+            file[60] += 1;
+            check(&file)
+        }),
+        ("flags", with_headers(|headers| headers[1][8] ^= 4)),
+    ];
+    let errors = results.map(|(what, result)| format!("{what}: {}", result.unwrap_err()));
+    insta::assert_snapshot!(errors.join("\n"));
+}
+
+#[test]
+fn ptx_is_refused_wherever_it_is_put() {
+    // In place of a cubin, its digest and all.
+    let ptx = b".version 8.8\n.target sm_121\n.entry fill() { ret; }\n";
+    let mut with_ptx = manifest();
+    with_ptx.modules.retain(|module| module.key.starts_with("fill") && module.arch == "sm_121");
+    *code(&mut with_ptx, 0) =
+        Code { digest: Digest::of(ptx), bytes: ptx.len() as u64, ..code(&mut with_ptx, 0).clone() };
+    let error = check(&encode(&with_ptx, |_| ptx)).unwrap_err();
+    assert!(matches!(error, BundleError::Cubin { .. }), "{error}");
+    // As the kind of a fatbin entry: 1 is PTX.
+    let whole = small();
+    let entry = whole.windows(4).position(|window| window == [2, 0, 1, 1]).unwrap();
+    let mut kind = whole.clone();
+    kind[entry] = 1;
+    assert!(matches!(check(&kind), Err(BundleError::Layout { .. })));
+}
+
+#[test]
+fn only_a_trusted_key_opens_a_signed_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("fill.bundle");
+    let pairs = [(); 2].map(|()| KeyPair::generate_unencrypted_keypair().unwrap());
+    let [good, other] = pairs.each_ref().map(|pair| TrustedKey::find(&pair.pk.to_base64()).unwrap());
+    let text = minisign::sign(None, &pairs[0].sk, &small()[..], None, None).unwrap().into_string();
+    std::fs::write(&path, small()).unwrap();
+    let signature = signature_path(&path);
+    let open = |keys: &[TrustedKey]| BundleFile::read(&path).unwrap().open(keys).map(drop);
+    let mut errors = vec![open(std::slice::from_ref(&good)).unwrap_err()];
+    open(&[]).unwrap();
+    std::fs::write(&signature, &text).unwrap();
+    open(std::slice::from_ref(&good)).unwrap();
+    open(&[other.clone(), good.clone()]).unwrap();
+    errors.push(open(&[other]).unwrap_err());
+    // The signature is looked at first: a file that is no bundle fails by its signature.
+    std::fs::write(&path, b"something else").unwrap();
+    errors.push(open(std::slice::from_ref(&good)).unwrap_err());
+    std::fs::write(&signature, "not a signature").unwrap();
+    errors.push(open(std::slice::from_ref(&good)).unwrap_err());
+    errors.push(TrustedKey::find("no key").unwrap_err().into());
+    let base = dir.path().display().to_string();
+    let messages: Vec<String> = errors
+        .iter()
+        .map(|error| error.to_string().replace(&base, "DIR").replace(&pairs[1].pk.to_base64(), "KEY"))
+        .collect();
+    insta::assert_snapshot!(messages.join("\n"));
 }

@@ -40,7 +40,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         let changes = old.compare(&new);
         say!("{}: {} modules, {} changed", path.display(), new.len(), changes.len());
         if !arguments.check {
-            changes.iter().for_each(|change| say!("  {change}"));
+            if !old.is_empty() {
+                changes.iter().for_each(|change| say!("  {change}"));
+            }
             write(&path, new.to_string().as_bytes())?;
         }
         all.extend(changes);

@@ -1,0 +1,52 @@
+//! A hostile file makes a reader allocate no more than a few times its size: lengths are not believed.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use precast_fatbins::{Bundle, Digest, Manifest};
+
+/// The system's allocator, which remembers the largest request.
+struct Watched;
+
+static LARGEST: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: every request is passed on unchanged.
+unsafe impl GlobalAlloc for Watched {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        LARGEST.fetch_max(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise is passed on.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Watched = Watched;
+
+/// A manifest with this body, its digest right.
+fn sealed(body: &[u8]) -> Vec<u8> {
+    let digest = Digest::of_parts("precast.manifest", [body]);
+    [&b"PRECAST\x01"[..], &digest.0, body].concat()
+}
+
+#[test]
+fn lengths_are_not_believed() {
+    // Each of the manifest's lengths in turn, in the place of the first bytes that could hold it.
+    let whole = Manifest::simulated([]).encode();
+    let body = &whole[40..];
+    for at in 0..body.len().saturating_sub(8) {
+        for length in [1u64 << 20, 1 << 32, 1 << 60, u64::MAX] {
+            let mut body = body.to_vec();
+            body[at..at + 8].copy_from_slice(&length.to_le_bytes());
+            let bytes = sealed(&body);
+            LARGEST.store(0, Ordering::Relaxed);
+            let _ = Bundle::from_parts(&bytes, &[]);
+            let largest = LARGEST.load(Ordering::Relaxed);
+            assert!(largest <= 4 * bytes.len() + 4096, "length {length} at {at}: {largest} bytes");
+        }
+    }
+}
