@@ -57,7 +57,7 @@ impl Task {
     /// Digest of everything the cubin is a function of, besides compiler and common options: the source, the
     /// headers it includes, the macros and the architecture.
     pub fn source_digest(&self) -> Digest {
-        let source = self.pair.key.kernel().source();
+        let source = self.pair.key.kernel().source(self.pair.variant);
         let defines = self.defines();
         let mut parts: Vec<&[u8]> = vec![self.arch.name().as_bytes(), source.path.as_bytes(), source.text.as_bytes()];
         let includes = source.includes();
@@ -78,7 +78,7 @@ impl Task {
     /// # Errors
     /// [`CompileError`] with the key, the source line and NVRTC's log.
     pub fn compile(&self, nvrtc: &Nvrtc) -> Result<Vec<u8>, CompileError> {
-        let source = self.pair.key.kernel().source();
+        let source = self.pair.key.kernel().source(self.pair.variant);
         let mut options: Vec<String> = OPTIONS.iter().map(|option| (*option).to_owned()).collect();
         options.push(format!("--gpu-architecture={}", self.arch));
         options.extend(self.defines());
