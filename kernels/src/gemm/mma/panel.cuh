@@ -20,13 +20,15 @@ enum : uint32_t {
 enum class Side { a, b };
 
 template <uint32_t tile, bool transposed, Side side> struct Panel {
-    static constexpr uint32_t BYTES = tile * TILE_K * sizeof(bf16);
-    static constexpr uint32_t ROW_CHUNKS = transposed ? 8 : TILE_K / CHUNK;
-    static constexpr uint32_t ROW_BYTES = ROW_CHUNKS * 16;
-    static constexpr uint32_t STEP = THREADS / ROW_CHUNKS; // rows that one round of copies covers
-    static constexpr uint32_t ROUNDS = (transposed ? TILE_K : tile) / STEP;
-    static constexpr uint32_t PANELS = transposed ? tile / 64 : 1;
-    static constexpr uint32_t PANEL_BYTES = TILE_K * ROW_BYTES; // transposed
+    enum : uint32_t {
+        BYTES = tile * TILE_K * sizeof(bf16),
+        ROW_CHUNKS = transposed ? 8 : TILE_K / CHUNK,
+        ROW_BYTES = ROW_CHUNKS * 16,
+        STEP = THREADS / ROW_CHUNKS, // rows that one round of copies covers
+        ROUNDS = (transposed ? TILE_K : tile) / STEP,
+        PANELS = transposed ? tile / 64 : 1,
+        PANEL_BYTES = TILE_K * ROW_BYTES, // transposed
+    };
     static_assert((transposed ? TILE_K : tile) % STEP == 0 && STEP % 8 == 0, "whole rounds of copies");
     static_assert(!transposed || tile % 64 == 0, "whole panels");
 
