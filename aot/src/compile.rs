@@ -51,7 +51,7 @@ impl std::fmt::Display for Task {
 impl Task {
     /// The source it is compiled from.
     pub fn source(&self) -> Source {
-        self.pair.key.kernel().source()
+        self.pair.key.kernel().source(self.pair.variant)
     }
 
     /// Macro definitions as options.

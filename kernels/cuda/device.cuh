@@ -75,6 +75,9 @@ __device__ __forceinline__ void sync_warp() { __syncwarp(); }
 __device__ __forceinline__ float shuffle_xor(float value, uint32_t lanes) {
     return __shfl_xor_sync(0xffffffffu, value, lanes);
 }
+__device__ __forceinline__ uint32_t shuffle_xor(uint32_t value, uint32_t lanes) {
+    return __shfl_xor_sync(0xffffffffu, value, lanes);
+}
 
 // Sum and maximum over the `width` neighbouring lanes of an aligned group; every lane gets the result.
 // Butterflies: the order of the additions is fixed.

@@ -220,8 +220,13 @@ pub trait Kernel: Fields {
     /// The parameter block: the Rust twin of the C struct in `kernels/abi`.
     type Params: Pod;
 
-    /// The CUDA source.
+    /// The CUDA source: of the plainest variants, where others have their own.
     const SOURCE: Source;
+
+    /// The CUDA source a variant is built from.
+    fn source(&self, _variant: Variant) -> Source {
+        Self::SOURCE
+    }
 
     /// The variants this key may be built as on an architecture.
     fn variants(&self, arch: Arch) -> &'static [Variant];
@@ -229,6 +234,12 @@ pub trait Kernel: Fields {
     /// The variant for a launch: a pure function over a committed table.
     fn select(&self, _params: &Self::Params, arch: Arch) -> Variant {
         self.variants(arch)[0]
+    }
+
+    /// Whether a variant can run a launch: some need rows of whole vectors. `select` returns only such, and the
+    /// self-test runs only such.
+    fn admits(&self, _variant: Variant, _params: &Self::Params) -> bool {
+        true
     }
 
     /// Grid, block and dynamic shared memory.
@@ -260,8 +271,8 @@ pub trait AnyKernel: Send + Sync {
     fn op(&self) -> &'static str;
     /// Size of the parameter block.
     fn params_size(&self) -> usize;
-    /// CUDA source.
-    fn source(&self) -> Source;
+    /// See [`Kernel::source`].
+    fn source(&self, variant: Variant) -> Source;
     /// Macro definitions: `KEY_<FIELD>` and `VARIANT_<NAME>`.
     fn defines(&self, variant: Variant) -> Vec<(String, String)>;
     /// Entry symbol: unique to (key, variant).
@@ -270,6 +281,8 @@ pub trait AnyKernel: Send + Sync {
     fn variants(&self, arch: Arch) -> &'static [Variant];
     /// See [`Kernel::select`].
     fn select(&self, params: &[u8], arch: Arch) -> Variant;
+    /// See [`Kernel::admits`].
+    fn admits(&self, variant: Variant, params: &[u8]) -> bool;
     /// See [`Kernel::geometry`].
     fn geometry(&self, variant: Variant, params: &[u8]) -> Geometry;
     /// See [`Kernel::operands`].
@@ -293,8 +306,8 @@ impl<K: Kernel> AnyKernel for K {
         size_of::<K::Params>()
     }
 
-    fn source(&self) -> Source {
-        K::SOURCE
+    fn source(&self, variant: Variant) -> Source {
+        Kernel::source(self, variant)
     }
 
     fn defines(&self, variant: Variant) -> Vec<(String, String)> {
@@ -322,6 +335,10 @@ impl<K: Kernel> AnyKernel for K {
 
     fn select(&self, params: &[u8], arch: Arch) -> Variant {
         Kernel::select(self, &block(params), arch)
+    }
+
+    fn admits(&self, variant: Variant, params: &[u8]) -> bool {
+        Kernel::admits(self, variant, &block(params))
     }
 
     fn geometry(&self, variant: Variant, params: &[u8]) -> Geometry {

@@ -9,6 +9,11 @@ use std::fmt;
 pub struct Variant(pub &'static [(&'static str, u32)]);
 
 impl Variant {
+    /// Whether the variant has such a number.
+    pub fn has(self, name: &str) -> bool {
+        self.0.iter().any(|(field, _)| *field == name)
+    }
+
     /// A named number.
     ///
     /// # Panics

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use precast_kernels::check::{Case, POISON};
-use precast_kernels::{Access, Arch, Dtype, Key, KeyError, OPS};
+use precast_kernels::{Access, Arch, Dtype, Key, KeyError, OPS, Variant};
 use proptest::prelude::*;
 
 /// A key of every operation, both dtypes and every flag where there are some.
@@ -97,8 +97,11 @@ fn what_is_not_exactly_a_key_is_refused() {
 
 #[test]
 fn sources_say_what_is_special_in_three_lines_and_include_what_they_need() {
-    for key in keys() {
-        let source = key.kernel().source();
+    let variants = |key: &Key| -> BTreeSet<Variant> {
+        Arch::GPUS.iter().flat_map(|arch| key.kernel().variants(*arch)).copied().collect()
+    };
+    for (key, variant) in keys().into_iter().flat_map(|key| variants(&key).into_iter().map(move |v| (key.clone(), v))) {
+        let source = key.kernel().source(variant);
         let header = source.text.lines().take_while(|line| line.starts_with("//")).count();
         // A source that is one line of another file's code points there.
         let pointer = source.text.contains("See rotate.cuh") || source.text.contains("see rotate.cuh");
@@ -126,11 +129,24 @@ fn operands_are_addresses_of_the_parameter_block() {
 }
 
 #[test]
+fn what_is_selected_is_a_variant_that_admits_the_launch() {
+    for key in keys() {
+        let kernel = key.kernel();
+        for (arch, params) in Arch::GPUS.iter().flat_map(|arch| kernel.samples().into_iter().map(move |p| (*arch, p))) {
+            let variant = kernel.select(&params, arch);
+            assert!(kernel.variants(arch).contains(&variant) && kernel.admits(variant, &params), "{key}[{variant}]");
+        }
+    }
+}
+
+#[test]
 fn geometry_fits_every_architecture() {
     for key in keys() {
         let kernel = key.kernel();
         for arch in Arch::GPUS {
-            for (params, variant) in kernel.samples().iter().zip(kernel.variants(arch).iter().cycle()) {
+            let launches = kernel.samples();
+            let pairs = launches.iter().flat_map(|params| kernel.variants(arch).iter().map(move |v| (params, v)));
+            for (params, variant) in pairs.filter(|(params, variant)| kernel.admits(**variant, params)) {
                 let geometry = kernel.geometry(*variant, params);
                 assert_eq!(geometry.block.iter().product::<u32>(), variant.threads(), "{key}");
                 assert!(geometry.grid.iter().all(|blocks| *blocks > 0), "{key}");

@@ -98,7 +98,9 @@ pub fn selftest<D: Driver>(
     let mut cases = Vec::new();
     for module in &modules {
         let kernel = driver.load(module)?;
-        for (sample, params) in module.pair.key.kernel().samples().iter().enumerate() {
+        let launches = module.pair.key.kernel().samples();
+        let admitted = |(_, params): &(usize, &Vec<u8>)| module.pair.key.kernel().admits(module.pair.variant, params);
+        for (sample, params) in launches.iter().enumerate().filter(admitted) {
             let case = Case::new(&module.pair.key, params, seed + sample as u64);
             cases.push((module.pair.clone(), kernel, sample, Layout::new(&case), params.clone()));
         }

@@ -33,8 +33,17 @@ pub fn keys(plan: &Plan) -> BTreeSet<KeyVariant> {
     plan.launches().map(|launch| KeyVariant { key: launch.key.clone(), variant: launch.variant }).collect()
 }
 
+/// A plan's keys as every variant that admits the launch: which one is selected may depend on the token count.
+fn admitted(plan: &Plan, arch: Arch) -> impl Iterator<Item = KeyVariant> {
+    plan.launches().flat_map(move |launch| {
+        let kernel = launch.key.kernel();
+        let variants = kernel.variants(arch).iter().filter(|variant| kernel.admits(**variant, &launch.params));
+        variants.map(|variant| KeyVariant { key: launch.key.clone(), variant: *variant })
+    })
+}
+
 /// Every (key, variant) that any run over these models can launch: training with each pair whose
-/// vocabularies fit and evaluation of each model, in both precisions and every bucket of the token count.
+/// vocabularies fit and evaluation of each model, in both precisions, whatever the token count.
 ///
 /// Two blocks stand for all of a model's: blocks are alike, so more of them add launches but no keys.
 pub fn build_keys(models: &[ModelConfig], arch: Arch) -> BTreeSet<KeyVariant> {
@@ -50,11 +59,11 @@ pub fn build_keys(models: &[ModelConfig], arch: Arch) -> BTreeSet<KeyVariant> {
             for teacher in &models {
                 // A narrower teacher cannot train this student: no run, no keys.
                 if let Ok(training) = TrainingPlan::new(teacher, student, &recipe, arch) {
-                    all.extend(keys(&training.plan));
+                    all.extend(admitted(&training.plan, arch));
                 }
             }
             if let Ok(evaluation) = EvaluationPlan::new(student, (1, tokens), precision, arch) {
-                all.extend(keys(&evaluation.plan));
+                all.extend(admitted(&evaluation.plan, arch));
             }
         }
     }

@@ -9,7 +9,11 @@
 //! Inputs have dtype x, sums are f32 and are rounded once, at the store. m, n and k are run-time arguments:
 //! one module serves every layer, batch and sequence length. `wgrad` overwrites in the first micro-batch of
 //! a step and adds in later ones, or always with `accumulate` (later chunks of the head).
-//! Source: Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008 (tiling).
+//! bf16 runs on tensor cores (`mma/`), where the rows of all operands are whole vectors of 16 bytes; all else on CUDA
+//! cores (`tile.cuh`).
+//!
+//! Sources: Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008 (tiling); NVIDIA,
+//! CUTLASS, "Efficient GEMM in CUDA" (pipelines on tensor cores).
 
 mod host;
 mod select;
@@ -18,6 +22,8 @@ use crate::abi::{gemm_dgrad_params, gemm_fwd_params, gemm_wgrad_params};
 use crate::host::Views;
 use crate::kernel::{Content, Geometry, Kernel, Operand, Source, Tolerance};
 use crate::{Arch, Dtype, Variant, key, operand, source};
+
+use select::Product;
 
 pub use select::TOKEN_BUCKETS;
 
@@ -36,8 +42,9 @@ key! {
     pub struct GemmWgrad = "gemm.wgrad" { x: Dtype }
 }
 
-/// Small, ragged and tile-crossing shapes (m, n, k).
-const SAMPLES: [(u32, u32, u32); 4] = [(1, 1, 1), (33, 65, 17), (130, 70, 140), (5, 200, 64)];
+/// Small, ragged and tile-crossing shapes (m, n, k): for CUDA cores, then for whole vectors.
+const SAMPLES: [(u32, u32, u32); 8] =
+    [(1, 1, 1), (33, 65, 17), (130, 70, 140), (5, 200, 65), (1, 8, 8), (33, 72, 24), (130, 264, 136), (300, 136, 520)];
 
 fn flops(m: u32, n: u32, k: u32) -> u64 {
     2 * u64::from(m) * u64::from(n) * u64::from(k)
@@ -47,9 +54,72 @@ fn area(rows: u32, columns: u32) -> u64 {
     u64::from(rows) * u64::from(columns)
 }
 
-fn tiles(variant: Variant, rows: u32, columns: u32) -> Geometry {
-    let tile = variant.get("tile");
-    Geometry { grid: [columns.div_ceil(tile), rows.div_ceil(tile), 1], ..Geometry::linear(1, variant.threads()) }
+/// Whether rows of these lengths, in bf16, are whole 16-byte vectors, and these addresses too.
+fn vectors(rows: &[u32], addresses: &[u64]) -> bool {
+    rows.iter().all(|elems| elems.is_multiple_of(8)) && addresses.iter().all(|address| address.is_multiple_of(16))
+}
+
+fn geometry(variant: Variant, rows: u32, columns: u32) -> Geometry {
+    let (m, n) = select::tile(variant);
+    let (tiles_m, tiles_n) = (rows.div_ceil(m), columns.div_ceil(n));
+    if variant.has("mma") {
+        let slice_bytes = (m + n) * variant.get("tile_k") * 2;
+        let linear = Geometry::linear(tiles_m * tiles_n, variant.threads());
+        Geometry { shared_bytes: slice_bytes * variant.get("stages"), ..linear }
+    } else {
+        Geometry { grid: [tiles_n, tiles_m, 1], ..Geometry::linear(1, variant.threads()) }
+    }
+}
+
+/// Every kernel of the family has its source for CUDA cores and one for tensor cores.
+macro_rules! variants_of_product {
+    ($cuda_cores:literal, $mma:literal) => {
+        const SOURCE: Source = source!("gemm", $cuda_cores, "tile.cuh");
+
+        fn source(&self, variant: Variant) -> Source {
+            if variant.has("mma") {
+                source!("gemm", $mma, "mma/panel.cuh", "mma/multiply.cuh", "mma/store.cuh")
+            } else {
+                Self::SOURCE
+            }
+        }
+
+        fn variants(&self, arch: Arch) -> &'static [Variant] {
+            select::variants(self.x, arch)
+        }
+
+        fn select(&self, p: &Self::Params, arch: Arch) -> Variant {
+            select::select(&self.product(p), arch)
+        }
+
+        fn admits(&self, variant: Variant, p: &Self::Params) -> bool {
+            select::admits(&self.product(p), variant)
+        }
+
+        fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
+            let product = self.product(p);
+            geometry(variant, product.rows, product.columns)
+        }
+    };
+}
+
+impl GemmFwd {
+    fn product(&self, p: &gemm_fwd_params) -> Product {
+        let vectors = vectors(&[p.n, p.k], &[p.x, p.w, p.y, p.bias, p.residual]);
+        Product { rows: p.m, columns: p.n, dtype: self.x, vectors }
+    }
+}
+
+impl GemmDgrad {
+    fn product(&self, p: &gemm_dgrad_params) -> Product {
+        Product { rows: p.m, columns: p.k, dtype: self.x, vectors: vectors(&[p.n, p.k], &[p.dy, p.w, p.dx]) }
+    }
+}
+
+impl GemmWgrad {
+    fn product(&self, p: &gemm_wgrad_params) -> Product {
+        Product { rows: p.n, columns: p.k, dtype: self.x, vectors: vectors(&[p.n, p.k], &[p.dy, p.x, p.dw]) }
+    }
 }
 
 /// f32 sums of k products in another order: the distance grows with sqrt(k), and cancellation makes single
@@ -63,19 +133,7 @@ fn tolerance(operand: &Operand) -> Tolerance {
 
 impl Kernel for GemmFwd {
     type Params = gemm_fwd_params;
-    const SOURCE: Source = source!("gemm", "fwd.cu", "tile.cuh");
-
-    fn variants(&self, _arch: Arch) -> &'static [Variant] {
-        select::VARIANTS
-    }
-
-    fn select(&self, p: &Self::Params, arch: Arch) -> Variant {
-        select::select(p.m, p.n, arch)
-    }
-
-    fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
-        tiles(variant, p.m, p.n)
-    }
+    variants_of_product!("fwd.cu", "mma/fwd.cu");
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
         let mut operands = vec![
@@ -111,19 +169,7 @@ impl Kernel for GemmFwd {
 
 impl Kernel for GemmDgrad {
     type Params = gemm_dgrad_params;
-    const SOURCE: Source = source!("gemm", "dgrad.cu", "tile.cuh");
-
-    fn variants(&self, _arch: Arch) -> &'static [Variant] {
-        select::VARIANTS
-    }
-
-    fn select(&self, p: &Self::Params, arch: Arch) -> Variant {
-        select::select(p.m, p.k, arch)
-    }
-
-    fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
-        tiles(variant, p.m, p.k)
-    }
+    variants_of_product!("dgrad.cu", "mma/dgrad.cu");
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
         vec![
@@ -152,19 +198,7 @@ impl Kernel for GemmDgrad {
 
 impl Kernel for GemmWgrad {
     type Params = gemm_wgrad_params;
-    const SOURCE: Source = source!("gemm", "wgrad.cu", "tile.cuh");
-
-    fn variants(&self, _arch: Arch) -> &'static [Variant] {
-        select::VARIANTS
-    }
-
-    fn select(&self, p: &Self::Params, arch: Arch) -> Variant {
-        select::select(p.n, p.k, arch)
-    }
-
-    fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
-        tiles(variant, p.n, p.k)
-    }
+    variants_of_product!("wgrad.cu", "mma/wgrad.cu");
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
         vec![

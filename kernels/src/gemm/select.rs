@@ -1,17 +1,104 @@
-//! Which tile a product is built with.
+//! Which variant a product is built as: a table of tiles for each architecture, and the time each would take.
 
-use crate::{Arch, Variant};
+use crate::{Arch, Dtype, Variant};
 
-/// 256 threads in a 16 x 16 grid, each with `tile / 16` squared sums.
-pub(super) const VARIANTS: &[Variant] =
-    &[Variant(&[("threads", 256), ("tile", 64)]), Variant(&[("threads", 256), ("tile", 128)])];
-
-/// Token counts that between them reach every variant a key can be launched with: a result grows with m,
-/// and the choice below changes once as it does. The build enumerates a plan for each.
+/// Token counts a plan is enumerated for. Which kernels a step launches does not depend on it, and the build takes
+/// every variant that admits a launch, so two of them are plenty.
 pub const TOKEN_BUCKETS: [u32; 2] = [1, 1 << 16];
 
-/// The variant for a result of `rows` x `columns`: the large tile once there are 64 of it.
-pub(super) fn select(rows: u32, columns: u32, _arch: Arch) -> Variant {
-    let large = u64::from(rows / 128) * u64::from(columns / 128);
-    if large >= 64 { VARIANTS[1] } else { VARIANTS[0] }
+/// A result that one launch computes.
+#[derive(Clone, Copy)]
+pub(super) struct Product {
+    pub rows: u32,
+    pub columns: u32,
+    /// Dtype of the inputs.
+    pub dtype: Dtype,
+    /// Whether all rows of all operands are whole 16-byte vectors on 16-byte addresses.
+    pub vectors: bool,
+}
+
+/// CUDA cores, any shape: 256 threads in a 16 x 16 grid, each with `tile / 16` squared sums.
+macro_rules! cuda_cores {
+    ($tile:literal) => {
+        Variant(&[("threads", 256), ("tile", $tile)])
+    };
+}
+
+/// Tensor cores by `mma.sync`: warps of 64 x `warp_n`, `stages` slices of `tile_k` in shared memory.
+macro_rules! mma {
+    ($tile_m:literal x $tile_n:literal x $tile_k:literal, warp_n $warp_n:literal, stages $stages:literal) => {
+        Variant(&[
+            ("mma", 1),
+            ("stages", $stages),
+            ("threads", $tile_m / 64 * ($tile_n / $warp_n) * 32),
+            ("tile_k", $tile_k),
+            ("tile_m", $tile_m),
+            ("tile_n", $tile_n),
+            ("warp_n", $warp_n),
+        ])
+    };
+}
+
+/// The variants an architecture has for inputs of a dtype, and how fast each multiplies when every multiprocessor is
+/// full: a share of the fastest, in percent.
+struct Table {
+    multiprocessors: u32,
+    variants: &'static [Variant],
+    rates: &'static [u32],
+}
+
+static F32: &[Variant] = &[cuda_cores!(128), cuda_cores!(64)];
+
+/// 96 and 48 KiB of shared memory a block: one or two of them on a multiprocessor that has 100 KiB.
+static BF16: &[Variant] = &[
+    mma!(128 x 256 x 32, warp_n 64, stages 4),
+    mma!(128 x 128 x 32, warp_n 64, stages 3),
+    mma!(128 x 64 x 32, warp_n 32, stages 4),
+    cuda_cores!(64),
+];
+
+/// Rates on an H200 are measured. The others have a quarter of its tensor throughput a multiprocessor: neither shared
+/// memory nor L2 holds back their smaller tiles as much.
+fn table(dtype: Dtype, arch: Arch) -> Table {
+    let multiprocessors = match arch {
+        Arch::Sm89 | Arch::Sim => 128,
+        Arch::Sm90a => 132,
+        Arch::Sm121 => 48,
+    };
+    let (variants, rates): (_, &[u32]) = match (dtype, arch) {
+        (Dtype::Bf16, Arch::Sm90a) => (BF16, &[100, 95, 80, 3]),
+        (Dtype::Bf16, _) => (BF16, &[100, 100, 90, 3]),
+        _ => (F32, &[100, 70]),
+    };
+    Table { multiprocessors, variants, rates }
+}
+
+pub(super) fn variants(dtype: Dtype, arch: Arch) -> &'static [Variant] {
+    table(dtype, arch).variants
+}
+
+/// bf16 runs on tensor cores wherever it can be copied in vectors.
+pub(super) fn admits(product: &Product, variant: Variant) -> bool {
+    product.dtype != Dtype::Bf16 || variant.has("mma") == product.vectors
+}
+
+/// Rows and columns of a variant's tile of the result.
+pub(super) fn tile(variant: Variant) -> (u32, u32) {
+    if variant.has("tile") {
+        (variant.get("tile"), variant.get("tile"))
+    } else {
+        (variant.get("tile_m"), variant.get("tile_n"))
+    }
+}
+
+/// The variant that takes the least time, if every multiprocessor computes as many tiles as the busiest.
+pub(super) fn select(product: &Product, arch: Arch) -> Variant {
+    let Table { multiprocessors, variants, rates } = table(product.dtype, arch);
+    let time = |(variant, rate): &(&Variant, &u32)| {
+        let (m, n) = tile(**variant);
+        let tiles = u64::from(product.rows.div_ceil(m)) * u64::from(product.columns.div_ceil(n));
+        tiles.div_ceil(u64::from(multiprocessors)) * u64::from(m * n) * 1000 / u64::from(**rate)
+    };
+    let admitted = variants.iter().zip(rates).filter(|(variant, _)| admits(product, **variant));
+    *admitted.min_by_key(time).expect("every product has a variant that admits it").0
 }
