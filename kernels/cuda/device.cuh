@@ -79,6 +79,11 @@ __device__ __forceinline__ uint32_t shuffle_xor(uint32_t value, uint32_t lanes) 
     return __shfl_xor_sync(0xffffffffu, value, lanes);
 }
 
+// The first lane's value, in a form the compiler knows to be the same in all lanes.
+__device__ __forceinline__ uint32_t broadcast(uint32_t value) { return __shfl_sync(0xffffffffu, value, 0); }
+// Whether it holds in any lane.
+__device__ __forceinline__ bool any_lane(bool value) { return __any_sync(0xffffffffu, value); }
+
 // Sum and maximum over the `width` neighbouring lanes of an aligned group; every lane gets the result.
 // Butterflies: the order of the additions is fixed.
 template <uint32_t width = WARP> __device__ __forceinline__ float group_sum(float value) {
@@ -109,5 +114,9 @@ template <uint32_t threads> __device__ __forceinline__ float block_sum(float val
 #define DYNAMIC_SHARED(type, name) extern __shared__ __align__(16) unsigned char name##_bytes[]; \
     type* name = reinterpret_cast<type*>(name##_bytes)
 
-// A kernel takes its parameter block by value, in constant memory, and is named by its key and variant.
-#define KERNEL(params_t) extern "C" __global__ void __launch_bounds__(VARIANT_THREADS, 1) ENTRY(const __grid_constant__ params_t p)
+// A kernel takes its parameter block by value, in constant memory, and is named by its key and variant. A variant
+// may say how many of its blocks a multiprocessor must be able to hold, which bounds the registers.
+#ifndef VARIANT_BLOCKS
+#define VARIANT_BLOCKS 1
+#endif
+#define KERNEL(params_t) extern "C" __global__ void __launch_bounds__(VARIANT_THREADS, VARIANT_BLOCKS) ENTRY(const __grid_constant__ params_t p)
