@@ -41,7 +41,7 @@ impl Kernel for EmbeddingFwd {
     }
 
     fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
-        Geometry::linear(p.tokens, variant.threads())
+        Geometry::linear(p.tokens.div_ceil(variant.threads() / 32), variant.threads())
     }
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
@@ -58,7 +58,7 @@ impl Kernel for EmbeddingFwd {
     }
 
     fn samples(&self) -> Vec<Self::Params> {
-        [(1, 2), (37, 11)].map(|(tokens, vocab)| Self::Params { tokens, vocab, ..Default::default() }).into()
+        [(1, 2), (37, 11), (300, 3)].map(|(tokens, vocab)| Self::Params { tokens, vocab, ..Default::default() }).into()
     }
 }
 
@@ -89,6 +89,6 @@ impl Kernel for EmbeddingBwd {
     }
 
     fn samples(&self) -> Vec<Self::Params> {
-        [(1, 2), (37, 11)].map(|(tokens, vocab)| Self::Params { tokens, vocab, ..Default::default() }).into()
+        [(1, 2), (37, 11), (300, 3)].map(|(tokens, vocab)| Self::Params { tokens, vocab, ..Default::default() }).into()
     }
 }

@@ -39,6 +39,13 @@ key! {
 }
 
 const ROW: &[Variant] = &[Variant(&[("threads", 512)])];
+
+/// A block a row, which reads it twice.
+const BLOCK: Variant = Variant(&[("cluster", 1), ("keep", 0), ("threads", 512)]);
+/// A cluster a row, which keeps it in shared memory between the walks.
+const CLUSTER: Variant = Variant(&[("cluster", 8), ("keep", 1), ("threads", 512)]);
+/// Shared memory for the rows of a block in a cluster, so that another block finds room beside it.
+const KEPT_BYTES: u32 = 100 * 1024;
 const METRICS: &[Variant] = &[Variant(&[("threads", 1024)])];
 
 /// Small and ragged (tokens, vocab).
@@ -56,16 +63,31 @@ fn tolerance(operand: &Operand) -> Tolerance {
     }
 }
 
+impl HeadDistill {
+    /// Shared memory of a block that keeps its share of both rows: whole vectors.
+    fn kept_bytes(&self, variant: Variant, vocab: u32) -> u32 {
+        let width = self.x.vector_width(vocab);
+        2 * (vocab / width).div_ceil(variant.get("cluster")) * width * self.x.bytes() as u32
+    }
+}
+
 impl Kernel for HeadDistill {
     type Params = head_distill_params;
-    const SOURCE: Source = source!("head", "distill.cu", "statistics.cuh");
+    const SOURCE: Source = source!("head", "distill.cu", "cluster.cuh", "statistics.cuh");
 
-    fn variants(&self, _arch: Arch) -> &'static [Variant] {
-        ROW
+    fn variants(&self, arch: Arch) -> &'static [Variant] {
+        if arch == Arch::Sm90a { &[CLUSTER, BLOCK] } else { &[BLOCK] }
+    }
+
+    fn select(&self, p: &Self::Params, arch: Arch) -> Variant {
+        let fits = arch == Arch::Sm90a && self.kept_bytes(CLUSTER, p.vocab) <= KEPT_BYTES;
+        if fits { CLUSTER } else { BLOCK }
     }
 
     fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
-        Geometry::linear(p.tokens, variant.threads())
+        let blocks = p.tokens * variant.get("cluster");
+        let shared_bytes = if variant.get("keep") == 1 { self.kept_bytes(variant, p.vocab) } else { 0 };
+        Geometry { shared_bytes, ..Geometry::linear(blocks, variant.threads()) }
     }
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
