@@ -53,9 +53,9 @@ KERNEL(adamw_params) {
     if (metrics.skipped) return;
     const update_scalars scalars = *(const update_scalars*)p.update;
     const Step step = {metrics.clip_scale, scalars.lr, 1.0f / scalars.bias_correction1, 1.0f / scalars.bias_correction2};
+    // A thread has one vector: more blocks than fit at once are faster than a loop.
     const uint64_t stride = uint64_t(gridDim.x) * VARIANT_THREADS;
     const uint64_t thread = uint64_t(blockIdx.x) * VARIANT_THREADS + threadIdx.x;
-#pragma unroll VARIANT_UNROLL
     for (uint64_t n = thread; n < p.n / 4; n += stride) update<4>(p, step, n);
     for (uint64_t n = p.n / 4 * 4 + thread; n < p.n; n += stride) update<1>(p, step, n);
 }

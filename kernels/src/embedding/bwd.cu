@@ -1,6 +1,7 @@
 // Embedding scatter-add without atomics: dtable[id] += sum of dy over the tokens with that id.
-// One block a sorted token; the block at the head of a run of equal ids owns that row of the table, others leave at
-// once. Its warps add every DEPTH-th row of the run and meet in shared memory: the same bits every time.
+// One block a sorted token and 32 vectors of columns; the one at the head of a run of equal ids owns that part of the
+// table's row, others leave at once. Its warps add every DEPTH-th row of the run and meet in shared memory: the same
+// bits every time, and a frequent token is no long chain.
 #include "embedding.h"
 #include "vector.cuh"
 
@@ -37,10 +38,10 @@ KERNEL(embedding_bwd_params) {
     const uint32_t end = run_end(ids, first, p.tokens);
     const uint32_t lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
     float* dtable = (float*)p.dtable + uint64_t(id) * KEY_H;
-    for (uint32_t start = 0; start < COLUMNS; start += WARP) {
+    for (uint32_t start = blockIdx.y * WARP; start < COLUMNS; start += gridDim.y * WARP) {
         float sum[WIDTH] = {};
         if (start + lane < COLUMNS) {
-#pragma unroll 4
+#pragma unroll 8
             for (uint32_t t = first + warp; t < end; t += DEPTH) {
                 const vector<KEY_X, WIDTH> values = load_vector<WIDTH>(dy + uint64_t(positions[t]) * KEY_H, start + lane);
 #pragma unroll

@@ -40,12 +40,12 @@ key! {
 
 const ROW: &[Variant] = &[Variant(&[("threads", 512)])];
 
-/// A block a row, which reads it twice.
-const BLOCK: Variant = Variant(&[("cluster", 1), ("keep", 0), ("threads", 512)]);
-/// A cluster a row, which keeps it in shared memory between the walks.
-const CLUSTER: Variant = Variant(&[("cluster", 8), ("keep", 1), ("threads", 512)]);
-/// Shared memory for the rows of a block in a cluster, so that another block finds room beside it.
-const KEPT_BYTES: u32 = 100 * 1024;
+/// A block reads both rows of a token twice.
+const BLOCK: Variant = Variant(&[("cluster", 1), ("threads", 512)]);
+/// A cluster keeps them in shared memory between the walks, `blocks` of its blocks beside each other.
+const CLUSTER: Variant = Variant(&[("blocks", 2), ("cluster", 8), ("threads", 512)]);
+/// Most shared memory for a block's share of the rows: two blocks find room beside each other.
+const KEPT_BYTES: u32 = 108 * 1024;
 const METRICS: &[Variant] = &[Variant(&[("threads", 1024)])];
 
 /// Small and ragged (tokens, vocab).
@@ -64,10 +64,12 @@ fn tolerance(operand: &Operand) -> Tolerance {
 }
 
 impl HeadDistill {
-    /// Shared memory of a block that keeps its share of both rows: whole vectors.
+    /// Shared memory of a block that keeps its share of both rows, in whole vectors of 16 bytes; 0 if none does.
     fn kept_bytes(&self, variant: Variant, vocab: u32) -> u32 {
-        let width = self.x.vector_width(vocab);
-        2 * (vocab / width).div_ceil(variant.get("cluster")) * width * self.x.bytes() as u32
+        match (variant.get("cluster"), self.x.vector_width(vocab)) {
+            (1, _) | (_, 1) => 0,
+            (cluster, width) => 2 * 16 * (vocab / width).div_ceil(cluster),
+        }
     }
 }
 
@@ -80,14 +82,14 @@ impl Kernel for HeadDistill {
     }
 
     fn select(&self, p: &Self::Params, arch: Arch) -> Variant {
-        let fits = arch == Arch::Sm90a && self.kept_bytes(CLUSTER, p.vocab) <= KEPT_BYTES;
-        if fits { CLUSTER } else { BLOCK }
+        // Rows that are not aligned cannot be copied in bulk.
+        let fits = 1..=KEPT_BYTES;
+        if arch == Arch::Sm90a && fits.contains(&self.kept_bytes(CLUSTER, p.vocab)) { CLUSTER } else { BLOCK }
     }
 
     fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
         let blocks = p.tokens * variant.get("cluster");
-        let shared_bytes = if variant.get("keep") == 1 { self.kept_bytes(variant, p.vocab) } else { 0 };
-        Geometry { shared_bytes, ..Geometry::linear(blocks, variant.threads()) }
+        Geometry { shared_bytes: self.kept_bytes(variant, p.vocab), ..Geometry::linear(blocks, variant.threads()) }
     }
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {

@@ -35,3 +35,10 @@ template <typename T, uint32_t n> __device__ __forceinline__ float largest(const
     for (uint32_t i = 1; i < n; i++) result = fmaxf(result, values[i]);
     return result;
 }
+// In pairs: a quarter of the instructions.
+__device__ __forceinline__ float largest(const vector<bf16, 8>& values) {
+    uint32_t pair = values.pairs[0];
+#pragma unroll
+    for (uint32_t i = 1; i < 4; i++) asm("max.bf16x2 %0, %0, %1;" : "+r"(pair) : "r"(values.pairs[i]));
+    return fmaxf(__uint_as_float(pair << 16), __uint_as_float(pair & 0xffff0000u));
+}

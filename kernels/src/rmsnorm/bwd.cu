@@ -12,8 +12,29 @@ enum : uint32_t {
     SLOTS = ROWS == 1 ? 1 : FIT >= 8 && ROWS >= 8 ? 8 : FIT >= 4 && ROWS >= 4 ? 4 : FIT >= 2 ? 2 : 1,
 };
 
+// A thread's share of a row of every operand. The next row's is on its way while one is worked on.
+struct Loaded {
+    Vector x[PER_THREAD], dy[PER_THREAD];
+#if KEY_RESIDUAL
+    Vector dresidual[PER_THREAD];
+#endif
+    float rstd;
+
+    // Zeros from row `end` on.
+    __device__ __forceinline__ void load(const rmsnorm_bwd_params& p, uint32_t token, uint32_t end) {
+        const bool valid = token < end;
+        const uint64_t row = uint64_t(token) * KEY_H;
+        load_row(x, (const KEY_X*)p.x + row, valid);
+        load_row(dy, (const KEY_X*)p.dy + row, valid);
+#if KEY_RESIDUAL
+        load_row(dresidual, (const KEY_X*)p.dresidual + row, valid);
+#endif
+        rstd = valid ? ((const float*)p.rstd)[token] : 0.0f;
+    }
+};
+
 KERNEL(rmsnorm_bwd_params) {
-    __shared__ float scratch[VARIANT_THREADS / WARP];
+    __shared__ float scratch[2][VARIANT_THREADS / WARP]; // one for a row, the other for the next
     const uint32_t group = threadIdx.x / VARIANT_ROW_THREADS;
     Vector gamma[PER_THREAD];
     load_row(gamma, (const KEY_X*)p.gamma, true);
@@ -21,42 +42,37 @@ KERNEL(rmsnorm_bwd_params) {
 
     const uint32_t first = blockIdx.x * p.rows;
     const uint32_t end = min(first + p.rows, p.tokens);
-    for (uint32_t start = first; start < end; start += ROWS) { // the same for the whole block
+    Loaded next;
+    next.load(p, first + group, end);
+    uint32_t turn = 0;
+    for (uint32_t start = first; start < end; start += ROWS, turn ^= 1) { // the same for the whole block
         const uint32_t token = start + group;
-        const bool valid = token < end;
-        const uint64_t row = uint64_t(token) * KEY_H;
-        Vector x[PER_THREAD], dy[PER_THREAD];
-        load_row(x, (const KEY_X*)p.x + row, valid);
-        load_row(dy, (const KEY_X*)p.dy + row, valid);
-#if KEY_RESIDUAL
-        Vector dresidual[PER_THREAD];
-        load_row(dresidual, (const KEY_X*)p.dresidual + row, valid);
-#endif
-        const float rstd = valid ? ((const float*)p.rstd)[token] : 0.0f;
+        Loaded row = next;
+        next.load(p, token + ROWS, end);
+        const float rstd = row.rstd;
         float dot = 0.0f;
 #pragma unroll
         for (uint32_t j = 0; j < PER_THREAD; j++) {
             keep_packed(gamma[j]);
 #pragma unroll
             for (uint32_t i = 0; i < WIDTH; i++) {
-                const float dyn = dy[j][i] * (x[j][i] * rstd);
+                const float dyn = row.dy[j][i] * (row.x[j][i] * rstd);
                 dgamma[j][i] += dyn;
                 dot += gamma[j][i] * dyn;
             }
         }
-        const float mean = row_sum(dot, scratch) / KEY_H;
-        if (VARIANT_ROW_THREADS > WARP) sync_block(); // scratch is used again for the next row
-        if (!valid) continue;
-        KEY_X* dx = (KEY_X*)p.dx + row;
+        const float mean = row_sum(dot, scratch[turn]) / KEY_H;
+        if (token >= end) continue;
+        KEY_X* dx = (KEY_X*)p.dx + uint64_t(token) * KEY_H;
 #pragma unroll
         for (uint32_t j = 0; j < PER_THREAD; j++) {
-            keep_packed(x[j]), keep_packed(dy[j]), keep_packed(gamma[j]);
+            keep_packed(row.x[j]), keep_packed(row.dy[j]), keep_packed(gamma[j]);
             float out[WIDTH];
 #pragma unroll
             for (uint32_t i = 0; i < WIDTH; i++) {
-                out[i] = rstd * (gamma[j][i] * dy[j][i] - (x[j][i] * rstd) * mean);
+                out[i] = rstd * (gamma[j][i] * row.dy[j][i] - (row.x[j][i] * rstd) * mean);
 #if KEY_RESIDUAL
-                out[i] += dresidual[j][i];
+                out[i] += row.dresidual[j][i];
 #endif
             }
             if (column_of(j) < COLUMNS) store_vector(dx, column_of(j), out);
@@ -72,15 +88,15 @@ KERNEL(rmsnorm_bwd_params) {
                 if (column_of(j) < COLUMNS) partial[column_of(j) * WIDTH + i] = dgamma[j][i];
     } else {
         __shared__ float slots[SLOTS][PER_THREAD * WIDTH * STRIDE];
-        for (uint32_t turn = 0; turn < ROWS / SLOTS; turn++) {
-            if (group / SLOTS == turn) {
+        for (uint32_t round = 0; round < ROWS / SLOTS; round++) {
+            if (group / SLOTS == round) {
                 float* slot = slots[group % SLOTS] + threadIdx.x % VARIANT_ROW_THREADS;
 #pragma unroll
                 for (uint32_t j = 0; j < PER_THREAD; j++)
 #pragma unroll
                     for (uint32_t i = 0; i < WIDTH; i++) {
                         float* sum = slot + (j * WIDTH + i) * STRIDE;
-                        *sum = turn > 0 ? *sum + dgamma[j][i] : dgamma[j][i];
+                        *sum = round > 0 ? *sum + dgamma[j][i] : dgamma[j][i];
                     }
             }
             sync_block();
