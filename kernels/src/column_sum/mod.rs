@@ -28,8 +28,8 @@ key! {
     pub struct ColumnSumFinish = "column_sum.finish" {}
 }
 
-/// 32 vectors of columns wide, 8 rows deep.
-const PARTIAL: &[Variant] = &[Variant(&[("threads", 256)])];
+/// 32 vectors of columns wide, 4 rows deep.
+const PARTIAL: &[Variant] = &[Variant(&[("threads", 128)])];
 /// 32 columns wide, 32 rows deep.
 const FINISH: &[Variant] = &[Variant(&[("threads", 1024)])];
 
@@ -59,7 +59,9 @@ impl Kernel for ColumnSumPartial {
     }
 
     fn samples(&self) -> Vec<Self::Params> {
-        [(1, 3, 4), (29, 131, 8), (75, 528, 32)].map(|(rows, n, group)| Self::Params { rows, n, group, ..Default::default() }).into()
+        [(1, 3, 4), (29, 131, 8), (75, 528, 32)]
+            .map(|(rows, n, group)| Self::Params { rows, n, group, ..Default::default() })
+            .into()
     }
 }
 

@@ -1,6 +1,6 @@
 // Embedding scatter-add without atomics: dtable[id] += sum of dy over the tokens with that id.
 // One block a sorted token and 32 vectors of columns; the one at the head of a run of equal ids owns that part of the
-// table's row, others leave at once. Its warps add every DEPTH-th row of the run and meet in shared memory: the same
+// table's row, others leave at once. In a long run its warps add every DEPTH-th row and meet in shared memory: the same
 // bits every time, and a frequent token is no long chain.
 #include "embedding.h"
 #include "vector.cuh"
@@ -9,6 +9,7 @@ enum : uint32_t {
     WIDTH = KEY_H % WIDTH_OF(KEY_X) == 0 ? WIDTH_OF(KEY_X) : 1,
     COLUMNS = KEY_H / WIDTH,
     DEPTH = VARIANT_THREADS / WARP,
+    SHORT = 8, // most rows that one thread adds by itself
 };
 
 // One past the last of the ids equal to ids[first]: they are sorted.
@@ -36,8 +37,24 @@ KERNEL(embedding_bwd_params) {
     const uint32_t id = ids[first];
     if (first > 0 && ids[first - 1] == id) return;
     const uint32_t end = run_end(ids, first, p.tokens);
-    const uint32_t lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
     float* dtable = (float*)p.dtable + uint64_t(id) * KEY_H;
+    if (end - first <= SHORT) { // a thread a vector, and no one to meet
+        if (blockIdx.y > 0) return;
+        for (uint32_t column = threadIdx.x; column < COLUMNS; column += VARIANT_THREADS) {
+            float sum[WIDTH];
+#pragma unroll
+            for (uint32_t i = 0; i < WIDTH; i++) sum[i] = dtable[column * WIDTH + i];
+            for (uint32_t t = first; t < end; t++) {
+                const vector<KEY_X, WIDTH> values = load_vector<WIDTH>(dy + uint64_t(positions[t]) * KEY_H, column);
+#pragma unroll
+                for (uint32_t i = 0; i < WIDTH; i++) sum[i] += values[i];
+            }
+#pragma unroll
+            for (uint32_t i = 0; i < WIDTH; i++) dtable[column * WIDTH + i] = sum[i];
+        }
+        return;
+    }
+    const uint32_t lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
     for (uint32_t start = blockIdx.y * WARP; start < COLUMNS; start += gridDim.y * WARP) {
         float sum[WIDTH] = {};
         if (start + lane < COLUMNS) {

@@ -4,6 +4,8 @@
 #include "rmsnorm/row.cuh"
 
 enum : uint32_t {
+    // Whether the next row is on its way while one is worked on: where registers hold both.
+    AHEAD = sizeof(KEY_X) == sizeof(bf16) && PER_THREAD * WIDTH <= 16,
     // A group's dgamma in shared memory: element i of vector j of a lane at (j * WIDTH + i) * STRIDE + lane, where
     // neither lanes nor neighbouring elements share a bank.
     STRIDE = VARIANT_ROW_THREADS + 4,
@@ -12,7 +14,7 @@ enum : uint32_t {
     SLOTS = ROWS == 1 ? 1 : FIT >= 8 && ROWS >= 8 ? 8 : FIT >= 4 && ROWS >= 4 ? 4 : FIT >= 2 ? 2 : 1,
 };
 
-// A thread's share of a row of every operand. The next row's is on its way while one is worked on.
+// A thread's share of a row of every operand.
 struct Loaded {
     Vector x[PER_THREAD], dy[PER_THREAD];
 #if KEY_RESIDUAL
@@ -43,12 +45,17 @@ KERNEL(rmsnorm_bwd_params) {
     const uint32_t first = blockIdx.x * p.rows;
     const uint32_t end = min(first + p.rows, p.tokens);
     Loaded next;
-    next.load(p, first + group, end);
+    if (AHEAD) next.load(p, first + group, end);
     uint32_t turn = 0;
     for (uint32_t start = first; start < end; start += ROWS, turn ^= 1) { // the same for the whole block
         const uint32_t token = start + group;
-        Loaded row = next;
-        next.load(p, token + ROWS, end);
+        Loaded row;
+        if constexpr (AHEAD) {
+            row = next;
+            next.load(p, token + ROWS, end);
+        } else {
+            row.load(p, token, end);
+        }
         const float rstd = row.rstd;
         float dot = 0.0f;
 #pragma unroll

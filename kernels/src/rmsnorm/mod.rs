@@ -46,10 +46,9 @@ const FWD: &[Variant] = &[
 const BWD: &[Variant] = &[
     Variant(&[("row_threads", 32), ("threads", 256)]),
     Variant(&[("row_threads", 64), ("threads", 256)]),
-    Variant(&[("row_threads", 128), ("threads", 512)]),
+    Variant(&[("row_threads", 128), ("threads", 256)]),
     Variant(&[("row_threads", 256), ("threads", 512)]),
     Variant(&[("row_threads", 512), ("threads", 512)]),
-    Variant(&[("row_threads", 1024), ("threads", 1024)]),
 ];
 
 /// The variant with the fewest threads a row that leave each at most `share` elements to keep in registers.

@@ -60,7 +60,9 @@ impl Kernel for SwigluFwd {
     }
 
     fn samples(&self) -> Vec<Self::Params> {
-        [(1, 1), (5, 259), (3, 128), (2, 2056)].map(|(tokens, n)| Self::Params { tokens, n, ..Default::default() }).into()
+        [(1, 1), (5, 259), (3, 128), (2, 2056)]
+            .map(|(tokens, n)| Self::Params { tokens, n, ..Default::default() })
+            .into()
     }
 }
 
@@ -90,6 +92,8 @@ impl Kernel for SwigluBwd {
     }
 
     fn samples(&self) -> Vec<Self::Params> {
-        [(1, 1), (5, 259), (3, 128), (2, 2056)].map(|(tokens, n)| Self::Params { tokens, n, ..Default::default() }).into()
+        [(1, 1), (5, 259), (3, 128), (2, 2056)]
+            .map(|(tokens, n)| Self::Params { tokens, n, ..Default::default() })
+            .into()
     }
 }
