@@ -22,6 +22,13 @@ impl Dtype {
         }
     }
 
+    /// Elements a kernel moves at a time where rows have so many: 16 bytes of them if rows are a multiple of that,
+    /// so that each is aligned, or one.
+    pub fn vector_width(self, row: u32) -> u32 {
+        let width = 16 / self.bytes() as u32;
+        if row.is_multiple_of(width) { width } else { 1 }
+    }
+
     /// The name used in keys and messages.
     pub fn name(self) -> &'static str {
         match self {

@@ -28,6 +28,7 @@ static COMMON_HEADERS: &[Header] = &[
     ("mma.cuh", include_str!("../cuda/mma.cuh")),
     ("step.h", include_str!("../abi/step.h")),
     ("types.h", include_str!("../abi/types.h")),
+    ("vector.cuh", include_str!("../cuda/vector.cuh")),
 ];
 
 impl Source {

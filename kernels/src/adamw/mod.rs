@@ -37,7 +37,9 @@ impl Kernel for AdamwUpdate {
     }
 
     fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
-        Geometry::strided(p.n, variant)
+        // A vector of four a thread.
+        let blocks = p.n.div_ceil(4 * u64::from(variant.threads())).min(1 << 30);
+        Geometry::linear(blocks as u32, variant.threads())
     }
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {

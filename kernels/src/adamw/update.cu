@@ -1,49 +1,61 @@
 // AdamW for every parameter of the model in one launch: clip, moments, decay, update, bf16 copy.
 // Matrices lie before vectors in the flat buffers, so one index decides what decays; no table of tensors.
-// Memory bound: 28 bytes an element, in vectors of four; a non-finite step leaves everything untouched.
-#include "device.cuh"
+// Memory bound: 30 bytes an element, in vectors of 16 bytes; a non-finite step leaves everything untouched.
 #include "adamw.h"
+#include "vector.cuh"
 
 struct Element {
     float w, m, v;
 };
 
-__device__ __forceinline__ Element adamw(const adamw_params& p, const update_scalars& u, float clip_scale, uint64_t i,
-                                         float grad, Element e) {
-    const float g = clip_scale * grad;
+// What is the same for every element.
+struct Step {
+    float clip_scale, lr, correction1, correction2;
+};
+
+__device__ __forceinline__ Element adamw(const adamw_params& p, const Step& step, uint64_t i, float grad, Element e) {
+    const float g = step.clip_scale * grad;
     e.m = p.beta1 * e.m + (1.0f - p.beta1) * g;
     e.v = p.beta2 * e.v + (1.0f - p.beta2) * g * g;
-    const float denominator = sqrtf(e.v / u.bias_correction2) + p.eps;
+    float root;
+    asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(root) : "f"(e.v * step.correction2));
     const float decay = i < p.decayed ? p.weight_decay : 0.0f;
-    e.w -= u.lr * (decay * e.w + e.m / u.bias_correction1 / denominator);
+    e.w -= step.lr * (decay * e.w + e.m * step.correction1 * reciprocal_flushed(root + p.eps));
     return e;
+}
+
+template <uint32_t width> __device__ __forceinline__ void update(const adamw_params& p, const Step& step, uint64_t n) {
+    const uint64_t i = n * width;
+    const vector<float, width> g = load_vector<width>((const float*)p.grad + i, 0);
+    const vector<float, width> w = load_vector<width>((const float*)p.master + i, 0);
+    const vector<float, width> m = load_vector<width>((const float*)p.m + i, 0);
+    const vector<float, width> v = load_vector<width>((const float*)p.v + i, 0);
+    float new_w[width], new_m[width], new_v[width];
+#pragma unroll
+    for (uint32_t j = 0; j < width; j++) {
+        const Element e = adamw(p, step, i + j, g[j], {w[j], m[j], v[j]});
+        new_w[j] = e.w, new_m[j] = e.m, new_v[j] = e.v;
+    }
+    store_vector((float*)p.master + i, 0, new_w);
+    store_vector((float*)p.m + i, 0, new_m);
+    store_vector((float*)p.v + i, 0, new_v);
+    if constexpr (sizeof(KEY_W) == sizeof(bf16)) {
+        if constexpr (width == 4) {
+            store4((bf16*)p.weights + i, {new_w[0], new_w[1], new_w[2], new_w[3]});
+        } else {
+            store_vector((bf16*)p.weights + i, 0, new_w);
+        }
+    }
 }
 
 KERNEL(adamw_params) {
     const step_metrics metrics = *(const step_metrics*)p.metrics;
     if (metrics.skipped) return;
-    const update_scalars update = *(const update_scalars*)p.update;
-    const float* grad = (const float*)p.grad;
-    float *master = (float*)p.master, *m = (float*)p.m, *v = (float*)p.v;
+    const update_scalars scalars = *(const update_scalars*)p.update;
+    const Step step = {metrics.clip_scale, scalars.lr, 1.0f / scalars.bias_correction1, 1.0f / scalars.bias_correction2};
+    // A thread has one vector: more blocks than fit at once are faster than a loop.
     const uint64_t stride = uint64_t(gridDim.x) * VARIANT_THREADS;
     const uint64_t thread = uint64_t(blockIdx.x) * VARIANT_THREADS + threadIdx.x;
-    for (uint64_t n = thread; n < p.n / 4; n += stride) {
-        const uint64_t i = 4 * n;
-        const float4_t g = load4(grad + i);
-        float4_t w4 = load4(master + i), m4 = load4(m + i), v4 = load4(v + i);
-#pragma unroll
-        for (int j = 0; j < 4; j++) {
-            const Element e = adamw(p, update, metrics.clip_scale, i + j, g.v[j], {w4.v[j], m4.v[j], v4.v[j]});
-            w4.v[j] = e.w, m4.v[j] = e.m, v4.v[j] = e.v;
-        }
-        store4(master + i, w4);
-        store4(m + i, m4);
-        store4(v + i, v4);
-        if constexpr (sizeof(KEY_W) == sizeof(bf16)) store4((bf16*)p.weights + i, w4);
-    }
-    for (uint64_t i = p.n / 4 * 4 + thread; i < p.n; i += stride) {
-        const Element e = adamw(p, update, metrics.clip_scale, i, grad[i], {master[i], m[i], v[i]});
-        master[i] = e.w, m[i] = e.m, v[i] = e.v;
-        if constexpr (sizeof(KEY_W) == sizeof(bf16)) ((bf16*)p.weights)[i] = from_float<bf16>(e.w);
-    }
+    for (uint64_t n = thread; n < p.n / 4; n += stride) update<4>(p, step, n);
+    for (uint64_t n = p.n / 4 * 4 + thread; n < p.n; n += stride) update<1>(p, step, n);
 }

@@ -1,5 +1,5 @@
 // Adds partial column sums into a gradient: the second step of bias and gamma gradients.
-// A block takes 32 columns; its 8 warps each add every eighth partial, then meet in shared memory.
+// A block takes 32 columns; each of its warps adds every DEPTH-th partial, then they meet in shared memory.
 // The first micro-batch of a step overwrites the gradient, so nothing has to clear it.
 #include "device.cuh"
 #include "column_sum.h"
@@ -12,6 +12,7 @@ KERNEL(column_sum_finish_params) {
     const float* partial = (const float*)p.partial;
     float sum = 0.0f;
     if (column < p.n)
+#pragma unroll 8
         for (uint32_t row = warp; row < p.rows; row += depth) sum += partial[uint64_t(row) * p.n + column];
     sums[warp][lane] = sum;
     sync_block();

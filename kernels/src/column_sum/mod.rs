@@ -28,9 +28,10 @@ key! {
     pub struct ColumnSumFinish = "column_sum.finish" {}
 }
 
+/// 32 vectors of columns wide, 4 rows deep.
 const PARTIAL: &[Variant] = &[Variant(&[("threads", 128)])];
-/// 32 columns wide, 8 rows deep.
-const FINISH: &[Variant] = &[Variant(&[("threads", 256)])];
+/// 32 columns wide, 32 rows deep.
+const FINISH: &[Variant] = &[Variant(&[("threads", 1024)])];
 
 impl Kernel for ColumnSumPartial {
     type Params = column_sum_partial_params;
@@ -41,8 +42,8 @@ impl Kernel for ColumnSumPartial {
     }
 
     fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
-        let threads = variant.threads();
-        Geometry { grid: [p.n.div_ceil(threads), p.rows.div_ceil(p.group), 1], ..Geometry::linear(1, threads) }
+        let columns = (p.n / self.x.vector_width(p.n)).div_ceil(32).min(64);
+        Geometry { grid: [p.rows.div_ceil(p.group), columns, 1], ..Geometry::linear(1, variant.threads()) }
     }
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
@@ -58,7 +59,9 @@ impl Kernel for ColumnSumPartial {
     }
 
     fn samples(&self) -> Vec<Self::Params> {
-        [(1, 3, 4), (29, 131, 8)].map(|(rows, n, group)| Self::Params { rows, n, group, ..Default::default() }).into()
+        [(1, 3, 4), (29, 131, 8), (75, 528, 32)]
+            .map(|(rows, n, group)| Self::Params { rows, n, group, ..Default::default() })
+            .into()
     }
 }
 
@@ -88,6 +91,6 @@ impl Kernel for ColumnSumFinish {
     }
 
     fn samples(&self) -> Vec<Self::Params> {
-        [(1, 3), (29, 131)].map(|(rows, n)| Self::Params { rows, n, ..Default::default() }).into()
+        [(1, 3), (29, 131), (300, 64)].map(|(rows, n)| Self::Params { rows, n, ..Default::default() }).into()
     }
 }

@@ -1,16 +1,44 @@
 // Column sums of groups of rows: the first step of every bias gradient.
-// One thread a column, one block row a group; consecutive threads read consecutive columns.
+// A block takes a vector of columns a lane and one group; its warps add every DEPTH-th row, then meet in shared memory.
 // Which rows share a group depends on the shape alone, so the order of additions is fixed.
-#include "device.cuh"
 #include "column_sum.h"
+#include "vector.cuh"
+
+enum : uint32_t { DEPTH = VARIANT_THREADS / WARP };
+
+template <uint32_t width> __device__ __forceinline__ void partial_sums(const column_sum_partial_params& p) {
+    __shared__ float sums[DEPTH][width][WARP + 4]; // padded: neither way of walking it meets a bank twice
+    const uint32_t lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+    const KEY_X* x = (const KEY_X*)p.x;
+    const uint32_t first = blockIdx.x * p.group;
+    const uint32_t end = min(first + p.group, p.rows);
+    for (uint32_t start = blockIdx.y * WARP; start < p.n / width; start += gridDim.y * WARP) {
+        const uint32_t column = start + lane;
+        float sum[width] = {};
+        if (column < p.n / width) {
+#pragma unroll 4
+            for (uint32_t row = first + warp; row < end; row += DEPTH) {
+                const vector<KEY_X, width> values = load_vector<width>(x + uint64_t(row) * p.n, column);
+#pragma unroll
+                for (uint32_t i = 0; i < width; i++) sum[i] += values[i];
+            }
+        }
+#pragma unroll
+        for (uint32_t i = 0; i < width; i++) sums[warp][i][lane] = sum[i];
+        sync_block();
+        for (uint32_t i = threadIdx.x; i < width * WARP && start * width + i < p.n; i += VARIANT_THREADS) {
+            float total = 0.0f;
+#pragma unroll
+            for (uint32_t w = 0; w < DEPTH; w++) total += sums[w][i % width][i / width];
+            ((float*)p.partial)[uint64_t(blockIdx.x) * p.n + start * width + i] = total;
+        }
+        sync_block(); // sums are used again
+    }
+}
 
 KERNEL(column_sum_partial_params) {
-    const uint32_t column = blockIdx.x * VARIANT_THREADS + threadIdx.x;
-    if (column >= p.n) return;
-    const KEY_X* x = (const KEY_X*)p.x;
-    const uint32_t first = blockIdx.y * p.group;
-    const uint32_t end = min(first + p.group, p.rows);
-    float sum = 0.0f;
-    for (uint32_t row = first; row < end; row++) sum += to_float(x[uint64_t(row) * p.n + column]);
-    ((float*)p.partial)[uint64_t(blockIdx.y) * p.n + column] = sum;
+    if (p.n % WIDTH_OF(KEY_X) == 0)
+        partial_sums<WIDTH_OF(KEY_X)>(p);
+    else
+        partial_sums<1>(p);
 }

@@ -30,18 +30,19 @@ key! {
     pub struct EmbeddingBwd = "embedding.bwd" { h: u32, x: Dtype }
 }
 
-const VARIANTS: &[Variant] = &[Variant(&[("threads", 128)])];
+const FWD: &[Variant] = &[Variant(&[("threads", 128)])];
+const BWD: &[Variant] = &[Variant(&[("threads", 256)])];
 
 impl Kernel for EmbeddingFwd {
     type Params = embedding_fwd_params;
     const SOURCE: Source = source!("embedding", "fwd.cu");
 
     fn variants(&self, _arch: Arch) -> &'static [Variant] {
-        VARIANTS
+        FWD
     }
 
     fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
-        Geometry::linear(p.tokens, variant.threads())
+        Geometry::linear(p.tokens.div_ceil(variant.threads() / 32), variant.threads())
     }
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
@@ -58,7 +59,7 @@ impl Kernel for EmbeddingFwd {
     }
 
     fn samples(&self) -> Vec<Self::Params> {
-        [(1, 2), (37, 11)].map(|(tokens, vocab)| Self::Params { tokens, vocab, ..Default::default() }).into()
+        [(1, 2), (37, 11), (300, 3)].map(|(tokens, vocab)| Self::Params { tokens, vocab, ..Default::default() }).into()
     }
 }
 
@@ -67,11 +68,12 @@ impl Kernel for EmbeddingBwd {
     const SOURCE: Source = source!("embedding", "bwd.cu");
 
     fn variants(&self, _arch: Arch) -> &'static [Variant] {
-        VARIANTS
+        BWD
     }
 
     fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
-        Geometry::linear(p.tokens, variant.threads())
+        let columns = (self.h / self.x.vector_width(self.h)).div_ceil(32).min(64);
+        Geometry { grid: [p.tokens, columns, 1], ..Geometry::linear(1, variant.threads()) }
     }
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
@@ -89,6 +91,6 @@ impl Kernel for EmbeddingBwd {
     }
 
     fn samples(&self) -> Vec<Self::Params> {
-        [(1, 2), (37, 11)].map(|(tokens, vocab)| Self::Params { tokens, vocab, ..Default::default() }).into()
+        [(1, 2), (37, 11), (300, 3)].map(|(tokens, vocab)| Self::Params { tokens, vocab, ..Default::default() }).into()
     }
 }

@@ -8,6 +8,7 @@ KERNEL(grad_norm_finish_params) {
     __shared__ float scratch[VARIANT_THREADS / WARP];
     const float* partial = (const float*)p.partial;
     float sum = 0.0f;
+#pragma unroll 8
     for (uint32_t i = threadIdx.x; i < p.count; i += VARIANT_THREADS) sum += partial[i];
     const float norm = sqrtf(block_sum<VARIANT_THREADS>(sum, scratch));
     if (threadIdx.x > 0) return;

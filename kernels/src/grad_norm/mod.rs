@@ -31,7 +31,7 @@ key! {
 }
 
 /// Elements that share one partial sum.
-pub const GROUP: u32 = 1 << 14;
+pub const GROUP: u32 = 1 << 15;
 
 const PARTIAL: &[Variant] = &[Variant(&[("threads", 256)])];
 const FINISH: &[Variant] = &[Variant(&[("threads", 1024)])];

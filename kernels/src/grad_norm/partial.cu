@@ -1,6 +1,6 @@
 // Sums of squares of fixed groups of the flat gradient: the first step of the global norm.
 // One block a group; which elements share a sum does not depend on the GPU, so the norm is the same bits.
-// Memory bound: one read of every gradient, in vectors of four.
+// Memory bound: one read of every gradient, eight vectors of 16 bytes in flight a thread.
 #include "device.cuh"
 #include "grad_norm.h"
 
@@ -11,6 +11,7 @@ KERNEL(grad_norm_partial_params) {
     const uint64_t rest = p.n - first;
     const uint32_t count = rest < p.group ? uint32_t(rest) : p.group;
     float sum = 0.0f;
+#pragma unroll 8
     for (uint32_t i = threadIdx.x; i < count / 4; i += VARIANT_THREADS) {
         const float4_t four = load4(grad + first + 4 * i);
 #pragma unroll

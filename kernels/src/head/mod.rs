@@ -39,6 +39,15 @@ key! {
 }
 
 const ROW: &[Variant] = &[Variant(&[("threads", 512)])];
+
+/// A block reads both rows of a token twice.
+const BLOCK: Variant = Variant(&[("cluster", 1), ("threads", 1024)]);
+/// A cluster keeps them in shared memory between the walks, `blocks` of its blocks beside each other.
+const CLUSTER: Variant = Variant(&[("blocks", 2), ("cluster", 8), ("threads", 512)]);
+/// Tokens a cluster walks when there are many.
+const ROWS: u32 = 8;
+/// Most shared memory for a block's share of the rows: two blocks find room beside each other.
+const KEPT_BYTES: u32 = 108 * 1024;
 const METRICS: &[Variant] = &[Variant(&[("threads", 1024)])];
 
 /// Small and ragged (tokens, vocab).
@@ -56,16 +65,36 @@ fn tolerance(operand: &Operand) -> Tolerance {
     }
 }
 
+impl HeadDistill {
+    /// Shared memory of a block that keeps its share of both rows, in whole vectors of 16 bytes; 0 if none does.
+    fn kept_bytes(&self, variant: Variant, vocab: u32) -> u32 {
+        match (variant.get("cluster"), self.x.vector_width(vocab)) {
+            (1, _) | (_, 1) => 0,
+            (cluster, width) => 2 * 16 * (vocab / width).div_ceil(cluster),
+        }
+    }
+}
+
 impl Kernel for HeadDistill {
     type Params = head_distill_params;
-    const SOURCE: Source = source!("head", "distill.cu", "statistics.cuh");
+    const SOURCE: Source = source!("head", "distill.cu", "cluster.cuh", "statistics.cuh");
 
-    fn variants(&self, _arch: Arch) -> &'static [Variant] {
-        ROW
+    fn variants(&self, arch: Arch) -> &'static [Variant] {
+        if arch == Arch::Sm90a { &[CLUSTER, BLOCK] } else { &[BLOCK] }
+    }
+
+    fn select(&self, p: &Self::Params, arch: Arch) -> Variant {
+        // Rows that are not aligned cannot be copied in bulk.
+        let fits = 1..=KEPT_BYTES;
+        if arch == Arch::Sm90a && fits.contains(&self.kept_bytes(CLUSTER, p.vocab)) { CLUSTER } else { BLOCK }
     }
 
     fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
-        Geometry::linear(p.tokens, variant.threads())
+        let cluster = variant.get("cluster");
+        // In a cluster that walks many tokens, fetching one is behind the work on another; few tokens get one each.
+        let groups = if cluster > 1 { p.tokens.div_ceil(ROWS).max(p.tokens.min(32)) } else { p.tokens };
+        let blocks = groups * cluster;
+        Geometry { shared_bytes: self.kept_bytes(variant, p.vocab), ..Geometry::linear(blocks, variant.threads()) }
     }
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
@@ -92,7 +121,9 @@ impl Kernel for HeadDistill {
             temperature,
             ..Default::default()
         };
-        SAMPLES.into_iter().flat_map(|shape| [sample(shape, 0.5, 2.0), sample(shape, 1.0, 1.0)]).collect()
+        let small = SAMPLES.into_iter().flat_map(|shape| [sample(shape, 0.5, 2.0), sample(shape, 1.0, 1.0)]);
+        // More tokens than clusters; more than one vector a thread.
+        small.chain([sample((40, 1096), 0.0, 1.5), sample((2, 33_000), 0.3, 1.5)]).collect()
     }
 
     fn tolerance(&self, operand: &Operand) -> Tolerance {

@@ -1,25 +1,38 @@
 // Negative log likelihood of each target, for evaluation.
 // One block a token: online maximum and sum of exponentials in one walk over the row.
-// Memory bound: it reads the logits once and writes one float a token.
+// Memory bound: it reads the logits once, in vectors of 16 bytes where rows allow it, and writes one float a token.
 #include "head/statistics.cuh"
 
-KERNEL(head_nll_params) {
+template <uint32_t width> __device__ __forceinline__ void nll(const head_nll_params& p) {
     __shared__ float scratch[VARIANT_THREADS / WARP];
     const uint32_t token = blockIdx.x;
     const KEY_X* row = (const KEY_X*)p.logits + uint64_t(token) * p.vocab;
     const uint32_t target = ((const uint32_t*)p.targets)[token];
-    float largest = NEGATIVE_INFINITY, sum = 0.0f;
-    for (uint32_t i = threadIdx.x; i < p.vocab; i += VARIANT_THREADS) {
-        const float value = to_float(row[i]);
-        if (value > largest) {
-            sum *= expf(largest - value);
-            largest = value;
+    float shift = LOWEST, sum = 0.0f;
+#pragma unroll 4
+    for (uint32_t i = threadIdx.x; i < p.vocab / width; i += VARIANT_THREADS) {
+        const vector<KEY_X, width> values = load_vector<width>(row, i);
+        const float larger = largest(values) * LOG2_E;
+        if (larger > shift) {
+            sum *= exp2_flushed(shift - larger);
+            shift = larger;
         }
-        sum += expf(value - largest);
+#pragma unroll
+        for (uint32_t j = 0; j < width; j++) sum += exp2_flushed(__fmaf_rn(values[j], LOG2_E, -shift));
     }
-    const float row_largest = block_max(largest, scratch);
-    const float row_sum = total(sum * expf(largest - row_largest), scratch);
-    if (threadIdx.x == 0)
-        ((float*)p.nll)[token] =
-            target == MASKED_TOKEN ? 0.0f : logf(row_sum) - (to_float(row[target]) - row_largest);
+    const float row_shift = block_max(shift, scratch);
+    const float row_sum = total(sum * exp2_flushed(shift - row_shift), scratch);
+    if (threadIdx.x > 0) return;
+    // A masked target has no logit.
+    ((float*)p.nll)[token] =
+        target == MASKED_TOKEN
+            ? 0.0f
+            : LN_2 * (log2f(row_sum) - __fmaf_rn(to_float(row[target]), LOG2_E, -row_shift));
+}
+
+KERNEL(head_nll_params) {
+    if (p.vocab % WIDTH_OF(KEY_X) == 0)
+        nll<WIDTH_OF(KEY_X)>(p);
+    else
+        nll<1>(p);
 }

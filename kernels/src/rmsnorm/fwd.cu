@@ -1,38 +1,44 @@
 // RMSNorm forward, the residual addition fused in: one pass over memory.
-// One block a row; the row stays in registers between the sum of squares and the scaling.
+// The row stays in registers, packed, between the sum of squares and the scaling; gamma is on its way meanwhile.
 // The sum with the residual branch is rounded before it is normalised: what is normalised is what is stored.
-#include "device.cuh"
-#include "rmsnorm.h"
+#include "rmsnorm/row.cuh"
 
 KERNEL(rmsnorm_fwd_params) {
-    constexpr uint32_t per_thread = (KEY_H + VARIANT_THREADS - 1) / VARIANT_THREADS;
     __shared__ float scratch[VARIANT_THREADS / WARP];
-    const uint64_t row = uint64_t(blockIdx.x) * KEY_H;
-    const KEY_X* x = (const KEY_X*)p.x + row;
-    const KEY_X* gamma = (const KEY_X*)p.gamma;
-    KEY_X* y = (KEY_X*)p.y + row;
+    const uint32_t token = blockIdx.x * ROWS + threadIdx.x / VARIANT_ROW_THREADS;
+    const bool valid = token < p.tokens;
+    const uint64_t row = uint64_t(token) * KEY_H;
 
-    float value[per_thread];
+    Vector x[PER_THREAD], gamma[PER_THREAD];
+    load_row(x, (const KEY_X*)p.x + row, valid);
+#if KEY_RESIDUAL
+    Vector delta[PER_THREAD];
+    load_row(delta, (const KEY_X*)p.delta + row, valid);
+#endif
+    load_row(gamma, (const KEY_X*)p.gamma, valid);
     float square = 0.0f;
 #pragma unroll
-    for (uint32_t j = 0; j < per_thread; j++) {
-        const uint32_t i = j * VARIANT_THREADS + threadIdx.x;
-        value[j] = 0.0f;
-        if (i < KEY_H) {
-            value[j] = to_float(x[i]);
+    for (uint32_t j = 0; j < PER_THREAD; j++) {
 #if KEY_RESIDUAL
-            const KEY_X sum = from_float<KEY_X>(value[j] + to_float(((const KEY_X*)p.delta)[row + i]));
-            ((KEY_X*)p.sum)[row + i] = sum;
-            value[j] = to_float(sum);
-#endif
-        }
-        square += value[j] * value[j];
-    }
-    const float rstd = 1.0f / sqrtf(block_sum<VARIANT_THREADS>(square, scratch) / KEY_H + p.eps);
-    if (threadIdx.x == 0) ((float*)p.rstd)[blockIdx.x] = rstd;
+        float sum[WIDTH];
 #pragma unroll
-    for (uint32_t j = 0; j < per_thread; j++) {
-        const uint32_t i = j * VARIANT_THREADS + threadIdx.x;
-        if (i < KEY_H) y[i] = from_float<KEY_X>(to_float(gamma[i]) * (value[j] * rstd));
+        for (uint32_t i = 0; i < WIDTH; i++) sum[i] = x[j][i] + delta[j][i];
+        x[j] = Vector::of(sum);
+        if (valid && column_of(j) < COLUMNS) ((Vector*)((KEY_X*)p.sum + row))[column_of(j)] = x[j];
+#endif
+#pragma unroll
+        for (uint32_t i = 0; i < WIDTH; i++) square += x[j][i] * x[j][i];
+    }
+    const float rstd = 1.0f / sqrtf(row_sum(square, scratch) / KEY_H + p.eps);
+    if (!valid) return;
+    if (threadIdx.x % VARIANT_ROW_THREADS == 0) ((float*)p.rstd)[token] = rstd;
+    KEY_X* y = (KEY_X*)p.y + row;
+#pragma unroll
+    for (uint32_t j = 0; j < PER_THREAD; j++) {
+        keep_packed(x[j]);
+        float out[WIDTH];
+#pragma unroll
+        for (uint32_t i = 0; i < WIDTH; i++) out[i] = gamma[j][i] * (x[j][i] * rstd);
+        if (column_of(j) < COLUMNS) store_vector(y, column_of(j), out);
     }
 }

@@ -32,24 +32,47 @@ key! {
     pub struct RmsnormBwd = "rmsnorm.bwd" { h: u32, residual: bool, x: Dtype }
 }
 
-const SMALL: &[Variant] = &[Variant(&[("threads", 128)])];
-const LARGE: &[Variant] = &[Variant(&[("threads", 256)])];
+/// A warp a row, four rows a block; then a block a row.
+const FWD: &[Variant] = &[
+    Variant(&[("row_threads", 32), ("threads", 128)]),
+    Variant(&[("row_threads", 64), ("threads", 128)]),
+    Variant(&[("row_threads", 128), ("threads", 128)]),
+    Variant(&[("row_threads", 256), ("threads", 256)]),
+    Variant(&[("row_threads", 512), ("threads", 512)]),
+    Variant(&[("row_threads", 1024), ("threads", 1024)]),
+];
 
-/// A thread keeps `ceil(h / threads)` elements of a row in registers.
-fn variants(h: u32) -> &'static [Variant] {
-    if h <= 1024 { SMALL } else { LARGE }
+/// Several rows at a time, then a block a row.
+const BWD: &[Variant] = &[
+    Variant(&[("row_threads", 32), ("threads", 256)]),
+    Variant(&[("row_threads", 64), ("threads", 256)]),
+    Variant(&[("row_threads", 128), ("threads", 256)]),
+    Variant(&[("row_threads", 256), ("threads", 512)]),
+    Variant(&[("row_threads", 512), ("threads", 512)]),
+];
+
+/// The variant with the fewest threads a row that leave each at most `share` elements to keep in registers.
+fn variants(table: &'static [Variant], h: u32, share: u32) -> &'static [Variant] {
+    let fits = table.iter().position(|variant| h <= variant.get("row_threads") * share);
+    let index = fits.unwrap_or(table.len() - 1);
+    &table[index..=index]
+}
+
+/// Rows a block works on at a time.
+fn rows(variant: Variant) -> u32 {
+    variant.threads() / variant.get("row_threads")
 }
 
 impl Kernel for RmsnormFwd {
     type Params = rmsnorm_fwd_params;
-    const SOURCE: Source = source!("rmsnorm", "fwd.cu");
+    const SOURCE: Source = source!("rmsnorm", "fwd.cu", "row.cuh");
 
     fn variants(&self, _arch: Arch) -> &'static [Variant] {
-        variants(self.h)
+        variants(FWD, self.h, 32)
     }
 
     fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
-        Geometry::linear(p.tokens, variant.threads())
+        Geometry::linear(p.tokens.div_ceil(rows(variant)), variant.threads())
     }
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
@@ -78,10 +101,10 @@ impl Kernel for RmsnormFwd {
 
 impl Kernel for RmsnormBwd {
     type Params = rmsnorm_bwd_params;
-    const SOURCE: Source = source!("rmsnorm", "bwd.cu");
+    const SOURCE: Source = source!("rmsnorm", "bwd.cu", "row.cuh");
 
     fn variants(&self, _arch: Arch) -> &'static [Variant] {
-        variants(self.h)
+        variants(BWD, self.h, 16)
     }
 
     fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
@@ -109,6 +132,6 @@ impl Kernel for RmsnormBwd {
     }
 
     fn samples(&self) -> Vec<Self::Params> {
-        [(1, 8), (19, 8)].map(|(tokens, rows)| Self::Params { tokens, rows, ..Default::default() }).into()
+        [(1, 8), (19, 8), (45, 32)].map(|(tokens, rows)| Self::Params { tokens, rows, ..Default::default() }).into()
     }
 }

@@ -29,7 +29,15 @@ key! {
     pub struct RopeBwd = "rope.bwd" { d: u32, x: Dtype }
 }
 
-const VARIANTS: &[Variant] = &[Variant(&[("threads", 128)])];
+/// A thread turns one vector of positions in `heads` neighbouring heads.
+const VARIANTS: &[Variant] = &[Variant(&[("heads", 4), ("threads", 128)])];
+
+/// A thread an item, up to a grid that strides.
+fn geometry(d: u32, x: Dtype, variant: Variant, p: &rope_params) -> Geometry {
+    let width = x.vector_width(d / 2).min(x.vector_width(p.row_stride));
+    let items = u64::from(p.tokens) * u64::from(p.heads.div_ceil(variant.get("heads")) * (d / 2 / width));
+    Geometry::linear(items.div_ceil(u64::from(variant.threads())).min(1 << 20) as u32, variant.threads())
+}
 
 fn operands(d: u32, x: Dtype, p: &rope_params) -> Vec<Operand> {
     let table = u64::from(p.seq_len) * u64::from(d / 2);
@@ -41,12 +49,12 @@ fn operands(d: u32, x: Dtype, p: &rope_params) -> Vec<Operand> {
 }
 
 fn samples(d: u32) -> Vec<rope_params> {
-    [(1, 1, 1, 0), (15, 5, 3, 2)]
-        .map(|(tokens, seq_len, heads, rest)| rope_params {
+    [(1, 1, 1, 0, 0), (15, 5, 3, 2, 0), (9, 4, 6, 1, 0), (6, 3, 5, 0, 1)]
+        .map(|(tokens, seq_len, heads, rest, ragged)| rope_params {
             tokens,
             seq_len,
             heads,
-            row_stride: (heads + rest) * d,
+            row_stride: (heads + rest) * d + ragged,
             ..Default::default()
         })
         .into()
@@ -63,7 +71,7 @@ macro_rules! rotation {
             }
 
             fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
-                Geometry::linear(p.tokens, variant.threads())
+                geometry(self.d, self.x, variant, p)
             }
 
             fn operands(&self, p: &Self::Params) -> Vec<Operand> {

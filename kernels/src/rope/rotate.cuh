@@ -1,23 +1,64 @@
 // Rotary embedding in place, half-split pairing: element i of a head turns with element i + d / 2.
-// One block a token; threads walk the pairs of all its heads, query and key heads being adjacent.
-// Cosines and sines come from a table the host made: no trigonometric function, no local memory.
+// A thread takes one vector of positions in the head and turns it in HEADS neighbouring heads, query and key heads
+// being adjacent: one load of cosines and sines, which come from a table the host made, for all of them.
 #pragma once
-#include "device.cuh"
 #include "rope.h"
+#include "vector.cuh"
+
+enum : uint32_t { HALF = KEY_D / 2, HEADS = VARIANT_HEADS };
 
 // `direction` is 1 forward, -1 backward.
-__device__ __forceinline__ void rotate(const rope_params& p, float direction) {
-    constexpr uint32_t half = KEY_D / 2;
-    const uint32_t position = blockIdx.x % p.seq_len;
-    const float* cos = (const float*)p.cos + uint64_t(position) * half;
-    const float* sin = (const float*)p.sin + uint64_t(position) * half;
-    KEY_X* row = (KEY_X*)p.x + uint64_t(blockIdx.x) * p.row_stride;
-    for (uint32_t pair = threadIdx.x; pair < p.heads * half; pair += VARIANT_THREADS) {
-        const uint32_t head = pair / half, i = pair % half;
-        KEY_X* first = row + head * KEY_D + i;
-        KEY_X* second = first + half;
-        const float a = to_float(*first), b = to_float(*second), c = cos[i], s = direction * sin[i];
-        *first = from_float<KEY_X>(a * c - b * s);
-        *second = from_float<KEY_X>(b * c + a * s);
+template <uint32_t width> __device__ __forceinline__ void rotate(const rope_params& p, float direction) {
+    constexpr uint32_t columns = HALF / width;
+    const uint32_t groups = (p.heads + HEADS - 1) / HEADS; // of heads
+    const uint32_t items = groups * columns;               // of a token
+    const uint64_t stride = uint64_t(gridDim.x) * VARIANT_THREADS;
+    for (uint64_t item = uint64_t(blockIdx.x) * VARIANT_THREADS + threadIdx.x; item < uint64_t(p.tokens) * items;
+         item += stride) {
+        const uint32_t token = item <= 0xffffffffu ? uint32_t(item) / items : uint32_t(item / items);
+        const uint32_t within = uint32_t(item - uint64_t(token) * items);
+        const uint32_t column = within % columns, first = within / columns * HEADS;
+        const uint64_t position = uint64_t(token % p.seq_len) * HALF;
+        KEY_X* row = (KEY_X*)p.x + uint64_t(token) * p.row_stride;
+
+        float cos[width], sin[width];
+#pragma unroll
+        for (uint32_t i = 0; i < width; i += width < 4 ? 1 : 4) {
+            constexpr uint32_t four = width < 4 ? 1 : 4;
+            const vector<float, four> c = load_vector<four>((const float*)p.cos + position + column * width + i, 0);
+            const vector<float, four> s = load_vector<four>((const float*)p.sin + position + column * width + i, 0);
+#pragma unroll
+            for (uint32_t j = 0; j < four; j++) cos[i + j] = c[j], sin[i + j] = direction * s[j];
+        }
+        vector<KEY_X, width> a[HEADS], b[HEADS];
+#pragma unroll
+        for (uint32_t h = 0; h < HEADS; h++) {
+            const KEY_X* head = row + (first + h) * KEY_D;
+            if (first + h < p.heads) {
+                a[h] = load_vector<width>(head, column);
+                b[h] = load_vector<width>(head + HALF, column);
+            }
+        }
+#pragma unroll
+        for (uint32_t h = 0; h < HEADS; h++) {
+            KEY_X* head = row + (first + h) * KEY_D;
+            if (first + h >= p.heads) break;
+            float turned_a[width], turned_b[width];
+#pragma unroll
+            for (uint32_t i = 0; i < width; i++) {
+                turned_a[i] = a[h][i] * cos[i] - b[h][i] * sin[i];
+                turned_b[i] = b[h][i] * cos[i] + a[h][i] * sin[i];
+            }
+            store_vector(head, column, turned_a);
+            store_vector(head + HALF, column, turned_b);
+        }
     }
+}
+
+__device__ __forceinline__ void rotate(const rope_params& p, float direction) {
+    constexpr uint32_t width = HALF % WIDTH_OF(KEY_X) == 0 ? WIDTH_OF(KEY_X) : 1;
+    if (p.row_stride % width == 0)
+        rotate<width>(p, direction);
+    else
+        rotate<1>(p, direction);
 }

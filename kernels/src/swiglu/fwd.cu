@@ -1,23 +1,25 @@
 // SwiGLU forward: y = gate * sigmoid(gate) * up.
-// Gate and up are the halves of one row, as one projection wrote them. One block a token.
-// Memory bound: vectors of four where the row length allows it.
-#include "device.cuh"
-#include "swiglu.h"
+// Gate and up are the halves of one row, as one projection wrote them. A few blocks a token, a vector a thread.
+// Memory bound: vectors of 16 bytes where the row length allows it.
+#include "swiglu/segment.cuh"
 
-__device__ __forceinline__ float swiglu(float gate, float up) { return gate * reciprocal(1.0f + expf(-gate)) * up; }
+template <uint32_t width> __device__ __forceinline__ void forward(const swiglu_fwd_params& p) {
+    const Segment segment = segment_of(p.tokens);
+    const KEY_X* gate = (const KEY_X*)p.gate_up + uint64_t(segment.token) * 2 * p.n;
+    const KEY_X* up = gate + p.n;
+    KEY_X* y = (KEY_X*)p.y + uint64_t(segment.token) * p.n;
+    for (uint32_t i = segment.first; i < p.n / width; i += segment.stride) {
+        const vector<KEY_X, width> g = load_vector<width>(gate, i), u = load_vector<width>(up, i);
+        float out[width];
+#pragma unroll
+        for (uint32_t j = 0; j < width; j++) out[j] = g[j] * sigmoid(g[j]) * u[j];
+        store_vector(y, i, out);
+    }
+}
 
 KERNEL(swiglu_fwd_params) {
-    const KEY_X* gate = (const KEY_X*)p.gate_up + uint64_t(blockIdx.x) * 2 * p.n;
-    const KEY_X* up = gate + p.n;
-    KEY_X* y = (KEY_X*)p.y + uint64_t(blockIdx.x) * p.n;
-    const uint32_t vectors = p.n % 4 == 0 ? p.n / 4 : 0;
-    for (uint32_t i = threadIdx.x; i < vectors; i += VARIANT_THREADS) {
-        const float4_t g = load4(gate + 4 * i), u = load4(up + 4 * i);
-        float4_t out;
-#pragma unroll
-        for (int j = 0; j < 4; j++) out.v[j] = swiglu(g.v[j], u.v[j]);
-        store4(y + 4 * i, out);
-    }
-    for (uint32_t i = 4 * vectors + threadIdx.x; i < p.n; i += VARIANT_THREADS)
-        y[i] = from_float<KEY_X>(swiglu(to_float(gate[i]), to_float(up[i])));
+    if (p.n % WIDTH_OF(KEY_X) == 0)
+        forward<WIDTH_OF(KEY_X)>(p);
+    else
+        forward<1>(p);
 }

@@ -27,18 +27,24 @@ key! {
     pub struct SwigluBwd = "swiglu.bwd" { x: Dtype }
 }
 
-const VARIANTS: &[Variant] = &[Variant(&[("threads", 256)])];
+const VARIANTS: &[Variant] = &[Variant(&[("threads", 128)])];
+
+/// As many blocks a token as give each thread one vector, up to 64.
+fn geometry(x: Dtype, variant: Variant, tokens: u32, n: u32) -> Geometry {
+    let segments = (n / x.vector_width(n)).div_ceil(variant.threads()).min(64);
+    Geometry::linear(tokens * segments, variant.threads())
+}
 
 impl Kernel for SwigluFwd {
     type Params = swiglu_fwd_params;
-    const SOURCE: Source = source!("swiglu", "fwd.cu");
+    const SOURCE: Source = source!("swiglu", "fwd.cu", "segment.cuh");
 
     fn variants(&self, _arch: Arch) -> &'static [Variant] {
         VARIANTS
     }
 
     fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
-        Geometry::linear(p.tokens, variant.threads())
+        geometry(self.x, variant, p.tokens, p.n)
     }
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
@@ -54,20 +60,22 @@ impl Kernel for SwigluFwd {
     }
 
     fn samples(&self) -> Vec<Self::Params> {
-        [(1, 1), (5, 259), (3, 128)].map(|(tokens, n)| Self::Params { tokens, n, ..Default::default() }).into()
+        [(1, 1), (5, 259), (3, 128), (2, 2056)]
+            .map(|(tokens, n)| Self::Params { tokens, n, ..Default::default() })
+            .into()
     }
 }
 
 impl Kernel for SwigluBwd {
     type Params = swiglu_bwd_params;
-    const SOURCE: Source = source!("swiglu", "bwd.cu");
+    const SOURCE: Source = source!("swiglu", "bwd.cu", "segment.cuh");
 
     fn variants(&self, _arch: Arch) -> &'static [Variant] {
         VARIANTS
     }
 
     fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
-        Geometry::linear(p.tokens, variant.threads())
+        geometry(self.x, variant, p.tokens, p.n)
     }
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
@@ -84,6 +92,8 @@ impl Kernel for SwigluBwd {
     }
 
     fn samples(&self) -> Vec<Self::Params> {
-        [(1, 1), (5, 259), (3, 128)].map(|(tokens, n)| Self::Params { tokens, n, ..Default::default() }).into()
+        [(1, 1), (5, 259), (3, 128), (2, 2056)]
+            .map(|(tokens, n)| Self::Params { tokens, n, ..Default::default() })
+            .into()
     }
 }

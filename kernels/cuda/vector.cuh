@@ -1,0 +1,70 @@
+// What kernels bound by memory share: vectors of 16 bytes, kept packed until they are used, and the
+// exponential and reciprocal as the single instructions they are.
+#pragma once
+#include "device.cuh"
+
+// Elements of T in 16 bytes.
+#define WIDTH_OF(T) uint32_t(16 / sizeof(T))
+
+// `n` neighbouring elements of T, moved by one load or store: as many as 16 bytes hold, or one where rows are not
+// aligned to 16 bytes.
+template <typename T, uint32_t n> struct vector;
+
+template <typename T> struct vector<T, 1> {
+    T value;
+    __device__ __forceinline__ float operator[](uint32_t) const { return to_float(value); }
+    static __device__ __forceinline__ vector of(const float (&v)[1]) { return {from_float<T>(v[0])}; }
+};
+
+template <> struct alignas(16) vector<float, 4> {
+    float v[4];
+    __device__ __forceinline__ float operator[](uint32_t i) const { return v[i]; }
+    static __device__ __forceinline__ vector of(const float (&v)[4]) { return {v[0], v[1], v[2], v[3]}; }
+};
+
+template <> struct alignas(16) vector<bf16, 8> {
+    uint32_t pairs[4];
+    __device__ __forceinline__ float operator[](uint32_t i) const {
+        return __uint_as_float(i % 2 == 0 ? pairs[i / 2] << 16 : pairs[i / 2] & 0xffff0000u);
+    }
+    static __device__ __forceinline__ vector of(const float (&v)[8]) {
+        vector result;
+#pragma unroll
+        for (uint32_t i = 0; i < 4; i++)
+            asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(result.pairs[i]) : "f"(v[2 * i + 1]), "f"(v[2 * i]));
+        return result;
+    }
+};
+
+// Makes the compiler unpack again what it has unpacked before: a packed vector takes half the registers.
+template <typename T, uint32_t n> __device__ __forceinline__ void keep_packed(vector<T, n>&) {}
+__device__ __forceinline__ void keep_packed(vector<bf16, 8>& packed) {
+    asm volatile("" : "+r"(packed.pairs[0]), "+r"(packed.pairs[1]), "+r"(packed.pairs[2]), "+r"(packed.pairs[3]));
+}
+
+// Vector `i` of a row of vectors.
+template <uint32_t n, typename T> __device__ __forceinline__ vector<T, n> load_vector(const T* row, uint32_t i) {
+    return reinterpret_cast<const vector<T, n>*>(row)[i];
+}
+template <uint32_t n, typename T>
+__device__ __forceinline__ void store_vector(T* row, uint32_t i, const float (&values)[n]) {
+    reinterpret_cast<vector<T, n>*>(row)[i] = vector<T, n>::of(values);
+}
+
+// 2^x within two ulp; results below 2^-126 are 0.
+__device__ __forceinline__ float exp2_flushed(float x) {
+    float result;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+    return result;
+}
+// 1 / x within one ulp; subnormals count as 0.
+__device__ __forceinline__ float reciprocal_flushed(float x) {
+    float result;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+    return result;
+}
+// log2(e): e^x is 2^(x * LOG2_E).
+#define LOG2_E 1.4426950408889634f
+#define LN_2 0.6931471805599453f
+
+__device__ __forceinline__ float sigmoid(float x) { return reciprocal_flushed(1.0f + exp2_flushed(-LOG2_E * x)); }

@@ -1,0 +1,44 @@
+// How a row of KEY_H elements lies over VARIANT_ROW_THREADS threads: vectors of 16 bytes, or single elements where
+// rows are not aligned, kept packed in registers from the one load to the last use.
+// A warp a row, several rows a block, as long as a thread's share stays small; else a block a row.
+#pragma once
+#include "rmsnorm.h"
+#include "vector.cuh"
+
+enum : uint32_t {
+    WIDTH = KEY_H % WIDTH_OF(KEY_X) == 0 ? WIDTH_OF(KEY_X) : 1,
+    COLUMNS = KEY_H / WIDTH, // vectors in a row
+    PER_THREAD = (COLUMNS + VARIANT_ROW_THREADS - 1) / VARIANT_ROW_THREADS,
+    ROWS = VARIANT_THREADS / VARIANT_ROW_THREADS, // rows a block works on at a time
+};
+typedef vector<KEY_X, WIDTH> Vector;
+
+// The thread's vector j is vector j * VARIANT_ROW_THREADS + lane of the row, where there is such.
+__device__ __forceinline__ uint32_t column_of(uint32_t j) {
+    return j * VARIANT_ROW_THREADS + threadIdx.x % VARIANT_ROW_THREADS;
+}
+
+// Loads this thread's share of a row; zeros beyond its end or if not `valid`.
+__device__ __forceinline__ void load_row(Vector (&out)[PER_THREAD], const KEY_X* row, bool valid) {
+#pragma unroll
+    for (uint32_t j = 0; j < PER_THREAD; j++) {
+        out[j] = {};
+        if (valid && column_of(j) < COLUMNS) out[j] = load_vector<WIDTH>(row, column_of(j));
+    }
+}
+
+// Sum over the threads of a row; all threads of the block call it. `scratch` holds one float a warp and may be used
+// again after the next sync_block.
+__device__ __forceinline__ float row_sum(float value, float* scratch) {
+    value = group_sum(value);
+    constexpr uint32_t warps = VARIANT_ROW_THREADS / WARP;
+    if constexpr (warps > 1) {
+        const uint32_t warp = threadIdx.x / WARP;
+        if (threadIdx.x % WARP == 0) scratch[warp] = value;
+        sync_block();
+        value = 0.0f;
+#pragma unroll
+        for (uint32_t w = 0; w < warps; w++) value += scratch[warp / warps * warps + w];
+    }
+    return value;
+}

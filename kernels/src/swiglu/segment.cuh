@@ -1,0 +1,17 @@
+// Which vectors of which row a thread takes: the same number of neighbouring blocks for each token.
+// As many blocks as give each thread one vector of 16 bytes: many loads in flight and no loop to wait for.
+// Rows go from the last to the first: what the product before has written last is still in the L2 cache, and what is
+// written last is what the product behind reads first. Rows that are not aligned are walked by single elements.
+#pragma once
+#include "swiglu.h"
+#include "vector.cuh"
+
+struct Segment {
+    uint32_t token, first, stride;
+};
+
+__device__ __forceinline__ Segment segment_of(uint32_t tokens) {
+    const uint32_t segments = gridDim.x / tokens;
+    const uint32_t token = blockIdx.x / segments, segment = blockIdx.x % segments;
+    return {tokens - 1 - token, segment * VARIANT_THREADS + threadIdx.x, segments * VARIANT_THREADS};
+}
