@@ -82,9 +82,12 @@ pub enum ManifestError {
     /// Decoding and encoding again gives other bytes.
     #[error("manifest is not canonical: decoding and encoding it again gives other bytes")]
     NotCanonical,
-    /// Modules out of order or twice.
-    #[error("modules are not sorted, or one is there twice: `{0}`")]
+    /// Models or modules out of order or twice.
+    #[error("models or modules are not sorted, or one is there twice: `{0}`")]
     Order(String),
+    /// Machine code for the simulated GPU, or none for another.
+    #[error("`{0}`: every architecture but sim has machine code, and sim has none")]
+    Code(String),
     /// A key that this program does not know.
     #[error(transparent)]
     Key(#[from] KeyError),
@@ -143,11 +146,19 @@ impl Manifest {
         if manifest.body() != body {
             return Err(ManifestError::NotCanonical);
         }
-        let unsorted = manifest.modules.windows(2).find(|pair| pair[0].order() >= pair[1].order());
-        match unsorted {
-            Some(pair) => Err(ManifestError::Order(pair[1].to_string())),
-            None => Ok(manifest),
+        if let Some(pair) = manifest.models.windows(2).find(|pair| pair[0] >= pair[1]) {
+            return Err(ManifestError::Order(pair[1].clone()));
         }
+        if let Some(pair) = manifest.modules.windows(2).find(|pair| pair[0].order() >= pair[1].order()) {
+            return Err(ManifestError::Order(pair[1].to_string()));
+        }
+        for module in &manifest.modules {
+            let arch = module.arch()?;
+            if module.code.is_some() != (arch != Arch::Sim) {
+                return Err(ManifestError::Code(module.to_string()));
+            }
+        }
+        Ok(manifest)
     }
 }
 
@@ -174,17 +185,29 @@ impl ModuleEntry {
         (&self.key, &self.variant, &self.arch)
     }
 
+    /// The architecture, by its own name and no other spelling.
+    ///
+    /// # Errors
+    /// [`ManifestError::Unknown`].
+    pub fn arch(&self) -> Result<Arch, ManifestError> {
+        let arch = self.arch.parse().ok().filter(|arch: &Arch| arch.name() == self.arch);
+        arch.ok_or_else(|| self.unknown("architecture", &self.arch))
+    }
+
+    fn unknown(&self, what: &'static str, text: &str) -> ManifestError {
+        ManifestError::Unknown { what, text: text.to_owned(), key: self.key.clone() }
+    }
+
     /// The typed key, variant and architecture.
     ///
     /// # Errors
     /// [`ManifestError`] where this program knows one of them not.
     pub fn typed(&self) -> Result<(KeyVariant, Arch), ManifestError> {
         let key = Key::parse(&self.key)?;
-        let unknown = |what, text: &String| ManifestError::Unknown { what, text: text.clone(), key: self.key.clone() };
-        let arch: Arch = self.arch.parse().map_err(|_| unknown("architecture", &self.arch))?;
+        let arch = self.arch()?;
         let variants: &[Variant] = key.kernel().variants(arch);
         let variant = variants.iter().find(|variant| variant.to_string() == self.variant);
-        let variant = *variant.ok_or_else(|| unknown("variant", &self.variant))?;
+        let variant = *variant.ok_or_else(|| self.unknown("variant", &self.variant))?;
         Ok((KeyVariant { key, variant }, arch))
     }
 }
