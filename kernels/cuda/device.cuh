@@ -109,5 +109,9 @@ template <uint32_t threads> __device__ __forceinline__ float block_sum(float val
 #define DYNAMIC_SHARED(type, name) extern __shared__ __align__(16) unsigned char name##_bytes[]; \
     type* name = reinterpret_cast<type*>(name##_bytes)
 
-// A kernel takes its parameter block by value, in constant memory, and is named by its key and variant.
-#define KERNEL(params_t) extern "C" __global__ void __launch_bounds__(VARIANT_THREADS, 1) ENTRY(const __grid_constant__ params_t p)
+// A kernel takes its parameter block by value, in constant memory, and is named by its key and variant. A variant
+// may say how many of its blocks a multiprocessor must be able to hold, which bounds the registers.
+#ifndef VARIANT_BLOCKS
+#define VARIANT_BLOCKS 1
+#endif
+#define KERNEL(params_t) extern "C" __global__ void __launch_bounds__(VARIANT_THREADS, VARIANT_BLOCKS) ENTRY(const __grid_constant__ params_t p)

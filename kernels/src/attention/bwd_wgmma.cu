@@ -1,0 +1,209 @@
+// Causal grouped-query attention backward on Hopper's warpgroup products, deterministic: every gradient has one owner.
+// Each warpgroup walks by itself: 64 own rows (k, v or q, do) against tiles of the others that only it copies, so the
+// warpgroups of a block drift apart and one multiplies while another takes exponentials; p and ds stay in registers.
+#include "attention/warpgroup.cuh"
+
+enum : uint32_t {
+    WARPGROUPS = VARIANT_THREADS / WARPGROUP,
+    TILE = 64, // rows
+    N = TILE / 8,
+    STAGES = VARIANT_STAGES,
+    TILE_BYTES = TILE * KEY_D * 2,
+    STAGE_BYTES = 2 * TILE_BYTES,             // two tiles
+    WALK_BYTES = (1 + STAGES) * STAGE_BYTES,  // own rows and stages, of one warpgroup
+    STATISTICS_BYTES = STAGES * TILE * 2 * 4, // log-sum-exp and delta of each stage's rows, of one warpgroup
+};
+
+// Starts copying log-sum-exp and delta of TILE packed rows.
+__device__ __forceinline__ void copy_statistics(const attention_bwd_params& p, uint32_t shared, Rows queries,
+                                                uint64_t statistics, uint32_t first, uint32_t end) {
+    const uint32_t thread = threadIdx.x % WARPGROUP, row = first + thread % TILE;
+    const bool valid = row < end;
+    const uint32_t position = queries.position(row), head = row - position * queries.group;
+    const uint64_t element = valid ? statistics + uint64_t(head) * p.seq_len + position : 0;
+    copy_async_word(shared + thread * 4, (const float*)(thread < TILE ? p.lse : p.delta) + element, valid);
+}
+
+// Adds up the warpgroups' results, in their order, through their stages; the first one holds the sum.
+__device__ __forceinline__ void add_results(uint32_t walks, float (&sum)[CHUNKS][4], uint32_t offset) {
+    const uint32_t warpgroup = threadIdx.x / WARPGROUP, at = offset + threadIdx.x % WARPGROUP * 16;
+    if (warpgroup > 0) {
+#pragma unroll
+        for (uint32_t n = 0; n < CHUNKS; n++)
+            store_shared(walks + warpgroup * WALK_BYTES + at + n * WARPGROUP * 16, sum[n]);
+    }
+    sync_block();
+    if (warpgroup > 0) return;
+#pragma unroll
+    for (uint32_t other = 1; other < WARPGROUPS; other++)
+#pragma unroll
+        for (uint32_t n = 0; n < CHUNKS; n++) {
+            float value[4];
+            load_shared(value, walks + other * WALK_BYTES + at + n * WARPGROUP * 16);
+#pragma unroll
+            for (uint32_t e = 0; e < 4; e++) sum[n][e] += value[e];
+        }
+}
+
+template <bool own_keys>
+__device__ __forceinline__ void walk(const attention_bwd_params& p, uint32_t walks, uint32_t kv_head, uint32_t batch,
+                                     uint32_t tile) {
+    const uint32_t lane = threadIdx.x % WARP, warpgroup = threadIdx.x / WARPGROUP;
+    const uint32_t group = p.heads / p.kv_heads, columns = p.heads + 2 * p.kv_heads, total_rows = p.seq_len * group;
+    const Rows queries = rows_of(p.qkv, batch, p.seq_len, columns, kv_head * group, group);
+    const Rows gradients = rows_of(p.d_o, batch, p.seq_len, p.heads, kv_head * group, group);
+    const Rows keys = rows_of(p.qkv, batch, p.seq_len, columns, p.heads + kv_head, 1);
+    const Rows values = rows_of(p.qkv, batch, p.seq_len, columns, p.heads + p.kv_heads + kv_head, 1);
+    const uint64_t statistics = (uint64_t(batch) * p.heads + kv_head * group) * p.seq_len;
+    const uint32_t own_a = walks + warpgroup * WALK_BYTES, own_b = own_a + TILE_BYTES, stages = own_a + STAGE_BYTES;
+    const uint32_t stage_statistics = walks + WARPGROUPS * WALK_BYTES + warpgroup * STATISTICS_BYTES;
+    const float scale = p.scale * LOG2_E;
+
+    // A block's warpgroups share 64 keys and take every WARPGROUPS-th tile of rows, or own 64 rows each and take all
+    // tiles of keys.
+    const uint32_t own = own_keys ? tile * TILE : (tile * WARPGROUPS + warpgroup) * TILE;
+    const uint32_t own_end = own_keys ? p.seq_len : total_rows;
+    const uint32_t begin = own_keys ? own * group + warpgroup * TILE : 0, stride = own_keys ? WARPGROUPS * TILE : TILE;
+    const uint32_t last_row = own + TILE < total_rows ? own + TILE - 1 : total_rows - 1;
+    const uint32_t end = own_keys ? total_rows : own < total_rows ? queries.position(last_row) + 1 : 0;
+
+    copy_rows<TILE, WARPGROUP>(own_a, own_keys ? keys : queries, own, own_end);
+    copy_rows<TILE, WARPGROUP>(own_b, own_keys ? values : gradients, own, own_end);
+    const auto copy_stage = [&](uint32_t first, uint32_t stage) {
+        if (first < end) {
+            const uint32_t at = stages + stage * STAGE_BYTES, limit = own_keys ? total_rows : p.seq_len;
+            copy_rows<TILE, WARPGROUP>(at, own_keys ? queries : keys, first, limit);
+            copy_rows<TILE, WARPGROUP>(at + TILE_BYTES, own_keys ? gradients : values, first, limit);
+            if (own_keys)
+                copy_statistics(p, stage_statistics + stage * TILE * 8, queries, statistics, first, total_rows);
+        }
+        copy_async_commit();
+    };
+    copy_stage(begin, 0);
+
+    // This thread's two own rows: as keys the first packed row that sees them, as rows the last key they see.
+    uint32_t bound[2];
+    float shift[2], delta[2];
+#pragma unroll
+    for (uint32_t half = 0; half < 2; half++) {
+        const uint32_t row = own + threadIdx.x % WARPGROUP / WARP * 16 + lane / 4 + half * 8;
+        const uint32_t position = queries.position(row), head = row - position * group;
+        bound[half] = own_keys ? row * group : position;
+        const uint64_t element = statistics + uint64_t(head) * p.seq_len + position;
+        const bool valid = !own_keys && row < total_rows;
+        shift[half] = valid ? LOG2_E * ((const float*)p.lse)[element] : 0.0f;
+        delta[half] = valid ? ((const float*)p.delta)[element] : 0.0f;
+    }
+    const uint32_t first_position = own_keys ? 0 : queries.position(own);
+
+    float sum_a[CHUNKS][4] = {}, sum_b[CHUNKS][4] = {}; // ds^T q or ds k, and p^T do
+    uint32_t stage = 0;
+    for (uint32_t other = begin; other < end; other += stride) {
+        const uint32_t next = stage + 1 == STAGES ? 0 : stage + 1;
+        if (STAGES == 2) {
+            products_wait<0>();
+            sync_warpgroup(); // the other stage has been read
+        }
+        copy_stage(other + stride, next);
+        copy_async_wait<1>();
+        products_see_shared();
+        sync_warpgroup(); // this stage is there; with three, the products before the last have ended
+        const uint32_t a = stages + stage * STAGE_BYTES, b = a + TILE_BYTES;
+        const uint32_t column_statistics = stage_statistics + stage * TILE * 8 + lane % 4 * 8;
+        stage = next;
+
+        float s[N][4], dp[N][4];
+        products_begin();
+#pragma unroll
+        for (uint32_t step = 0; step < STEPS; step++)
+            product(s, along_head<TILE>(own_a, step), along_head<TILE>(a, step), step > 0);
+        products_commit();
+#pragma unroll
+        for (uint32_t step = 0; step < STEPS; step++)
+            product(dp, along_head<TILE>(own_b, step), along_head<TILE>(b, step), step > 0);
+        products_commit();
+        products_wait<1>();
+        settle(s);
+
+        const bool diagonal = own_keys ? other < (own + TILE - 1) * group : other + TILE > first_position + 1;
+#pragma unroll
+        for (uint32_t n = 0; n < N; n++) {
+            float column_shift[2];
+            if (own_keys) {
+                load_shared(column_shift[0], column_shift[1], column_statistics + n * 32);
+                column_shift[0] *= LOG2_E, column_shift[1] *= LOG2_E;
+            }
+#pragma unroll
+            for (uint32_t e = 0; e < 4; e++)
+                s[n][e] = exp2(fmaf(s[n][e], scale, -(own_keys ? column_shift[e % 2] : shift[e / 2])));
+        }
+        if (diagonal) {
+#pragma unroll
+            for (uint32_t n = 0; n < N; n++)
+#pragma unroll
+                for (uint32_t e = 0; e < 4; e++) {
+                    const uint32_t column = other + n * 8 + lane % 4 * 2 + e % 2;
+                    if (own_keys ? column < bound[e / 2] : column > bound[e / 2]) s[n][e] = 0.0f;
+                }
+        }
+        uint32_t probability[own_keys ? TILE / 16 : 1][4];
+        if (own_keys) {
+#pragma unroll
+            for (uint32_t step = 0; step < TILE / 16; step++) pack_a(probability[own_keys ? step : 0], s, step);
+            products_begin();
+#pragma unroll
+            for (uint32_t step = 0; step < TILE / 16; step++)
+                product(sum_b, probability[own_keys ? step : 0], along_rows<TILE>(b, step));
+            products_commit();
+            products_wait<1>();
+        } else {
+            products_wait<0>();
+        }
+        settle(dp);
+#pragma unroll
+        for (uint32_t n = 0; n < N; n++) {
+            float column_delta[2];
+            if (own_keys) load_shared(column_delta[0], column_delta[1], column_statistics + TILE * 4 + n * 32);
+#pragma unroll
+            for (uint32_t e = 0; e < 4; e++)
+                dp[n][e] = s[n][e] * (dp[n][e] - (own_keys ? column_delta[e % 2] : delta[e / 2]));
+        }
+        uint32_t ds[TILE / 16][4];
+#pragma unroll
+        for (uint32_t step = 0; step < TILE / 16; step++) pack_a(ds[step], dp, step);
+        products_begin();
+#pragma unroll
+        for (uint32_t step = 0; step < TILE / 16; step++) product(sum_a, ds[step], along_rows<TILE>(a, step));
+        products_commit();
+    }
+    products_wait<0>();
+    settle(sum_a);
+    settle(sum_b);
+
+    if (own_keys) {
+        copy_async_wait<0>();
+        sync_warpgroup(); // the stages are free
+        add_results(walks, sum_a, STAGE_BYTES);
+        add_results(walks, sum_b, STAGE_BYTES + TILE * KEY_D * 4);
+        if (warpgroup > 0) return;
+        store_rows(rows_of(p.dqkv, batch, p.seq_len, columns, p.heads + kv_head, 1), own, own_end, own_a, sum_a, p.scale);
+        store_rows(rows_of(p.dqkv, batch, p.seq_len, columns, p.heads + p.kv_heads + kv_head, 1), own, own_end, own_b,
+                   sum_b, 1.0f);
+    } else {
+        copy_async_wait<0>();
+        sync_warpgroup(); // own rows are there even if there was nothing to walk
+        store_rows(rows_of(p.dqkv, batch, p.seq_len, columns, kv_head * group, group), own, own_end, own_a, sum_a, p.scale);
+    }
+}
+
+// Blocks in the order of their work: keys before queries, early keys and late queries first.
+KERNEL(attention_bwd_params) {
+    DYNAMIC_SHARED(unsigned char, memory);
+    const uint32_t walks = (shared_address(memory) + 1023) / 1024 * 1024;
+    const uint32_t lists = p.batch * p.kv_heads, of_keys = (p.seq_len + TILE - 1) / TILE * lists;
+    const uint32_t list = blockIdx.x % lists, kv_head = list % p.kv_heads, batch = list / p.kv_heads;
+    if (blockIdx.x < of_keys)
+        walk<true>(p, walks, kv_head, batch, blockIdx.x / lists);
+    else
+        walk<false>(p, walks, kv_head, batch, (gridDim.x - 1 - blockIdx.x) / lists);
+}

@@ -1,0 +1,145 @@
+// Causal grouped-query attention forward on tensor cores, as FlashAttention-2: a block owns a tile of queries of one
+// head, each warp its own rows, and walks tiles of keys that are copied one tile ahead. Scores become probabilities
+// in registers, where they are the next product's operand. Tiles with most keys start first.
+#include "attention/rows.cuh"
+
+enum : uint32_t {
+    QUERIES = VARIANT_QUERIES,
+    KEYS = VARIANT_KEYS,                       // of a tile
+    ROWS = QUERIES / (VARIANT_THREADS / WARP), // of a warp
+    M = ROWS / 16,
+    N = KEYS / 8,
+    TILE_BYTES = KEYS * PITCH,
+    Q_IN_REGISTERS = KEY_D <= 64,
+};
+
+KERNEL(attention_fwd_params) {
+    DYNAMIC_SHARED(unsigned char, memory);
+    const uint32_t lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+    const uint32_t head = blockIdx.x, batch = blockIdx.y;
+    const uint32_t kv_head = head / (p.heads / p.kv_heads), columns = p.heads + 2 * p.kv_heads;
+    const uint32_t first = (gridDim.z - 1 - blockIdx.z) * QUERIES, own = first + warp * ROWS;
+    const Head keys = head_of(p.qkv, batch, p.seq_len, columns, p.heads + kv_head);
+    const Head values = head_of(p.qkv, batch, p.seq_len, columns, p.heads + p.kv_heads + kv_head);
+    const uint32_t q = shared_address(memory), stages = q + QUERIES * PITCH; // two stages of k and v
+    const uint32_t own_q = q + warp * ROWS * PITCH;
+    const uint32_t end = first + QUERIES < p.seq_len ? first + QUERIES : p.seq_len; // of the visible keys
+    const float scale = p.scale * LOG2_E;
+
+    copy_rows<QUERIES>(q, head_of(p.qkv, batch, p.seq_len, columns, head), first, p.seq_len);
+    copy_rows<KEYS>(stages, keys, 0, p.seq_len);
+    copy_rows<KEYS>(stages + TILE_BYTES, values, 0, p.seq_len);
+    copy_async_commit();
+
+    float sum[M][CHUNKS][4] = {}, largest[M][2], total[M][2] = {};
+#pragma unroll
+    for (uint32_t i = 0; i < M; i++) largest[i][0] = largest[i][1] = NEGATIVE_INFINITY;
+    uint32_t q_all[Q_IN_REGISTERS ? STEPS : 1][M][4];
+
+    for (uint32_t k0 = 0, stage = 0; k0 < end; k0 += KEYS, stage ^= 1) {
+        copy_async_wait<0>();
+        sync_block(); // this tile is there, and the other stage has been read
+        if (k0 + KEYS < end) {
+            const uint32_t next = stages + (stage ^ 1) * 2 * TILE_BYTES;
+            copy_rows<KEYS>(next, keys, k0 + KEYS, p.seq_len);
+            copy_rows<KEYS>(next + TILE_BYTES, values, k0 + KEYS, p.seq_len);
+        }
+        copy_async_commit();
+        if (Q_IN_REGISTERS && k0 == 0) {
+#pragma unroll
+            for (uint32_t step = 0; step < STEPS; step++)
+#pragma unroll
+                for (uint32_t i = 0; i < M; i++) load_a(q_all[Q_IN_REGISTERS ? step : 0][i], own_q + i * 16 * PITCH, step);
+        }
+        if (k0 >= own + ROWS) continue; // nothing visible to this warp
+        const uint32_t k = stages + stage * 2 * TILE_BYTES, v = k + TILE_BYTES;
+
+        float s[M][N][4] = {};
+#pragma unroll
+        for (uint32_t step = 0; step < STEPS; step++) {
+            if (!Q_IN_REGISTERS) {
+#pragma unroll
+                for (uint32_t i = 0; i < M; i++) load_a(q_all[0][i], own_q + i * 16 * PITCH, step);
+            }
+#pragma unroll
+            for (uint32_t n = 0; n < N; n += 2) {
+                uint32_t b[4];
+                load_b(b, k + n * 8 * PITCH, step);
+#pragma unroll
+                for (uint32_t i = 0; i < M; i++) {
+                    const uint32_t(&a)[4] = q_all[Q_IN_REGISTERS ? step : 0][i];
+                    mma(s[i][n], a, b[0], b[1]);
+                    mma(s[i][n + 1], a, b[2], b[3]);
+                }
+            }
+        }
+
+        if (k0 + KEYS > own + 1) { // the diagonal
+#pragma unroll
+            for (uint32_t i = 0; i < M; i++)
+#pragma unroll
+                for (uint32_t n = 0; n < N; n++)
+#pragma unroll
+                    for (uint32_t e = 0; e < 4; e++) {
+                        const uint32_t key = k0 + n * 8 + lane % 4 * 2 + e % 2;
+                        const uint32_t query = own + i * 16 + lane / 4 + e / 2 * 8;
+                        if (key > query) s[i][n][e] = NEGATIVE_INFINITY;
+                    }
+        }
+
+        // Key 0 is in the first tile and visible to every row: the running maximum is never -inf.
+#pragma unroll
+        for (uint32_t i = 0; i < M; i++)
+#pragma unroll
+            for (uint32_t half = 0; half < 2; half++) {
+                float now = largest[i][half];
+#pragma unroll
+                for (uint32_t n = 0; n < N; n++) now = fmaxf(now, fmaxf(s[i][n][2 * half], s[i][n][2 * half + 1]));
+                now = group_max<4>(now);
+                const float shrink = exp2((largest[i][half] - now) * scale), shift = now * scale;
+                largest[i][half] = now;
+                float tile_total = 0.0f;
+#pragma unroll
+                for (uint32_t n = 0; n < N; n++)
+#pragma unroll
+                    for (uint32_t e = 2 * half; e < 2 * half + 2; e++) {
+                        s[i][n][e] = exp2(fmaf(s[i][n][e], scale, -shift));
+                        tile_total += s[i][n][e];
+                    }
+                total[i][half] = fmaf(total[i][half], shrink, tile_total);
+#pragma unroll
+                for (uint32_t n = 0; n < CHUNKS; n++) sum[i][n][2 * half] *= shrink, sum[i][n][2 * half + 1] *= shrink;
+            }
+
+#pragma unroll
+        for (uint32_t step = 0; step < KEYS / 16; step++) {
+            uint32_t a[M][4];
+#pragma unroll
+            for (uint32_t i = 0; i < M; i++) pack_a(a[i], s[i], step);
+#pragma unroll
+            for (uint32_t n = 0; n < CHUNKS; n += 2) {
+                uint32_t b[4];
+                load_b_transposed(b, v + step * 16 * PITCH, n / 2);
+#pragma unroll
+                for (uint32_t i = 0; i < M; i++) {
+                    mma(sum[i][n], a[i], b[0], b[1]);
+                    mma(sum[i][n + 1], a[i], b[2], b[3]);
+                }
+            }
+        }
+    }
+
+    float* lse = (float*)p.lse + (uint64_t(batch) * p.heads + head) * p.seq_len;
+#pragma unroll
+    for (uint32_t i = 0; i < M; i++)
+#pragma unroll
+        for (uint32_t half = 0; half < 2; half++) {
+            const float all = group_sum<4>(total[i][half]);
+            const uint32_t query = own + i * 16 + lane / 4 + half * 8;
+            const float inverse = reciprocal(all);
+#pragma unroll
+            for (uint32_t n = 0; n < CHUNKS; n++) sum[i][n][2 * half] *= inverse, sum[i][n][2 * half + 1] *= inverse;
+            if (lane % 4 == 0 && query < p.seq_len) lse[query] = fmaf(largest[i][half], p.scale, logf(all));
+        }
+    store_rows(head_of(p.o, batch, p.seq_len, p.heads, head), own, p.seq_len, own_q, sum);
+}

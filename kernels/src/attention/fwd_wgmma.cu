@@ -1,0 +1,122 @@
+// Causal grouped-query attention forward on Hopper's warpgroup products: a block owns a tile of rows of one key/value
+// head's group, 64 a warpgroup, and walks tiles of keys copied two tiles ahead. p v of one tile overlaps q k^T of the
+// next, and other warpgroups multiply while one takes exponentials. Tiles with most keys start first.
+#include "attention/warpgroup.cuh"
+
+enum : uint32_t {
+    ROWS = VARIANT_THREADS / WARPGROUP * 64, // of a block
+    KEYS = VARIANT_KEYS,                     // of a tile
+    N = KEYS / 8,
+    STAGES = 4,
+    Q_BYTES = 64 * KEY_D * 2, // of a warpgroup
+    TILE_BYTES = KEYS * KEY_D * 2,
+};
+
+KERNEL(attention_fwd_params) {
+    DYNAMIC_SHARED(unsigned char, memory);
+    const uint32_t lane = threadIdx.x % WARP, warpgroup = threadIdx.x / WARPGROUP;
+    const uint32_t group = p.heads / p.kv_heads, columns = p.heads + 2 * p.kv_heads, total_rows = p.seq_len * group;
+    const uint32_t kv_head = blockIdx.x % p.kv_heads, batch = blockIdx.x / p.kv_heads;
+    const uint32_t first = (gridDim.y - 1 - blockIdx.y) * ROWS, own = first + warpgroup * 64;
+    const Rows queries = rows_of(p.qkv, batch, p.seq_len, columns, kv_head * group, group);
+    const Rows keys = rows_of(p.qkv, batch, p.seq_len, columns, p.heads + kv_head, 1);
+    const Rows values = rows_of(p.qkv, batch, p.seq_len, columns, p.heads + p.kv_heads + kv_head, 1);
+    const uint32_t q = (shared_address(memory) + 1023) / 1024 * 1024 + warpgroup * Q_BYTES;
+    const uint32_t stages = (shared_address(memory) + 1023) / 1024 * 1024 + ROWS * KEY_D * 2;
+    const uint32_t last = (first + ROWS < total_rows ? first + ROWS : total_rows) - 1; // row of this block
+    const uint32_t tiles = queries.position(last) / KEYS + 1;
+    const float scale = p.scale * LOG2_E;
+
+    copy_rows<64, WARPGROUP>(q, queries, own, total_rows);
+#pragma unroll
+    for (uint32_t tile = 0; tile < 2; tile++) {
+        if (tile < tiles) {
+            copy_rows<KEYS, VARIANT_THREADS>(stages + tile * 2 * TILE_BYTES, keys, tile * KEYS, p.seq_len);
+            copy_rows<KEYS, VARIANT_THREADS>(stages + (tile * 2 + 1) * TILE_BYTES, values, tile * KEYS, p.seq_len);
+        }
+        copy_async_commit();
+    }
+
+    // This thread's two rows.
+    const uint32_t row = own + threadIdx.x % WARPGROUP / WARP * 16 + lane / 4;
+    const uint32_t position[2] = {queries.position(row), queries.position(row + 8)};
+    const uint32_t first_position = queries.position(own), last_position = queries.position(own + 63);
+    float sum[CHUNKS][4] = {}, largest[2] = {NEGATIVE_INFINITY, NEGATIVE_INFINITY}, total[2] = {};
+    for (uint32_t tile = 0; tile < tiles; tile++) {
+        copy_async_wait<1>();
+        products_see_shared();
+        sync_block(); // this tile is there, and the one before the last has been read
+        if (tile + 2 < tiles) {
+            const uint32_t next = stages + (tile + 2) % STAGES * 2 * TILE_BYTES;
+            copy_rows<KEYS, VARIANT_THREADS>(next, keys, (tile + 2) * KEYS, p.seq_len);
+            copy_rows<KEYS, VARIANT_THREADS>(next + TILE_BYTES, values, (tile + 2) * KEYS, p.seq_len);
+        }
+        copy_async_commit();
+        const uint32_t k0 = tile * KEYS;
+        if (k0 > last_position) continue; // nothing visible to this warpgroup
+        const uint32_t k = stages + tile % STAGES * 2 * TILE_BYTES, v = k + TILE_BYTES;
+
+        float s[N][4];
+        products_begin();
+#pragma unroll
+        for (uint32_t step = 0; step < STEPS; step++)
+            product(s, along_head<64>(q, step), along_head<KEYS>(k, step), step > 0);
+        products_commit();
+        products_wait<0>();
+        settle(s);
+        settle(sum);
+
+        if (k0 + KEYS > first_position + 1) { // the diagonal
+#pragma unroll
+            for (uint32_t n = 0; n < N; n++)
+#pragma unroll
+                for (uint32_t e = 0; e < 4; e++)
+                    if (k0 + n * 8 + lane % 4 * 2 + e % 2 > position[e / 2]) s[n][e] = NEGATIVE_INFINITY;
+        }
+
+        // Key 0 is in the first tile and visible to every row: the running maximum is never -inf.
+#pragma unroll
+        for (uint32_t half = 0; half < 2; half++) {
+            float now = largest[half];
+#pragma unroll
+            for (uint32_t n = 0; n < N; n++) now = fmaxf(now, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
+            now = group_max<4>(now);
+            const float shrink = exp2((largest[half] - now) * scale), shift = now * scale;
+            largest[half] = now;
+            float tile_total = 0.0f;
+#pragma unroll
+            for (uint32_t n = 0; n < N; n++)
+#pragma unroll
+                for (uint32_t e = 2 * half; e < 2 * half + 2; e++) {
+                    s[n][e] = exp2(fmaf(s[n][e], scale, -shift));
+                    tile_total += s[n][e];
+                }
+            total[half] = fmaf(total[half], shrink, tile_total);
+#pragma unroll
+            for (uint32_t n = 0; n < CHUNKS; n++) sum[n][2 * half] *= shrink, sum[n][2 * half + 1] *= shrink;
+        }
+
+        uint32_t a[KEYS / 16][4];
+#pragma unroll
+        for (uint32_t step = 0; step < KEYS / 16; step++) pack_a(a[step], s, step);
+        settle(sum);
+        products_begin();
+#pragma unroll
+        for (uint32_t step = 0; step < KEYS / 16; step++) product(sum, a[step], along_rows<KEYS>(v, step));
+        products_commit();
+    }
+    products_wait<0>();
+    settle(sum);
+
+    float* lse = (float*)p.lse + (uint64_t(batch) * p.heads + kv_head * group) * p.seq_len;
+#pragma unroll
+    for (uint32_t half = 0; half < 2; half++) {
+        const float all = group_sum<4>(total[half]), inverse = reciprocal(all);
+#pragma unroll
+        for (uint32_t n = 0; n < CHUNKS; n++) sum[n][2 * half] *= inverse, sum[n][2 * half + 1] *= inverse;
+        const uint32_t head = row + half * 8 - position[half] * group;
+        if (lane % 4 == 0 && row + half * 8 < total_rows)
+            lse[uint64_t(head) * p.seq_len + position[half]] = fmaf(largest[half], p.scale, logf(all));
+    }
+    store_rows(rows_of(p.o, batch, p.seq_len, p.heads, kv_head * group, group), own, total_rows, q, sum, 1.0f);
+}

@@ -1,0 +1,158 @@
+// What the warpgroup (wgmma) attention kernels share. Rows of a head lie in shared memory as panels of 64 elements: 128
+// bytes a row, their 16-byte chunks swizzled by the row, so that a tile is an operand either way round. Query heads of
+// one key/value head are packed: row r of a group stands for position r / group of head r % group, so that a tile
+// of keys or of rows serves the whole group and the diagonal is met once.
+#pragma once
+#include "mma.cuh"
+#include "attention.h"
+#include "attention/exp2.cuh"
+
+enum : uint32_t {
+    WARPGROUP = 128,
+    CHUNKS = KEY_D / 8, // 16-byte chunks of a row
+    STEPS = KEY_D / 16, // products of depth 16 along a head
+    PANELS = KEY_D / 64,
+};
+
+// ---- rows --------------------------------------------------------------------------------------------
+
+struct Rows {
+    bf16* data;
+    uint32_t stride;  // elements from position to position
+    uint32_t group;   // heads packed
+    uint32_t inverse; // 2^32 / group, rounded up
+    __device__ __forceinline__ uint32_t position(uint32_t row) const {
+        return group == 1 ? row : __umulhi(row, inverse); // exact while row * group < 2^32
+    }
+    __device__ __forceinline__ bf16* at(uint32_t row) const {
+        const uint32_t p = position(row);
+        return data + uint64_t(p) * stride + (row - p * group) * KEY_D;
+    }
+};
+
+// `group` heads from `column` on of a packed [batch, seq_len, columns * d] buffer.
+__device__ __forceinline__ Rows rows_of(address data, uint32_t batch, uint32_t seq_len, uint32_t columns, uint32_t column,
+                                        uint32_t group) {
+    const uint32_t stride = columns * KEY_D;
+    return {(bf16*)data + uint64_t(batch) * seq_len * stride + column * KEY_D, stride, group, 0xffffffffu / group + 1};
+}
+
+// Address of a chunk of a row of a tile.
+template <uint32_t rows> __device__ __forceinline__ uint32_t chunk_at(uint32_t tile, uint32_t row, uint32_t chunk) {
+    return tile + chunk / 8 * rows * 128 + row * 128 + (chunk % 8 ^ row % 8) * 16;
+}
+
+// `threads` threads start copying `rows` rows from `first`; rows from `end` on become zeros.
+template <uint32_t rows, uint32_t threads>
+__device__ __forceinline__ void copy_rows(uint32_t tile, Rows source, uint32_t first, uint32_t end) {
+    const uint32_t thread = threadIdx.x % threads, chunk = thread % CHUNKS;
+#pragma unroll
+    for (uint32_t row = thread / CHUNKS; row < rows; row += threads / CHUNKS) {
+        const bool valid = first + row < end;
+        copy_async(chunk_at<rows>(tile, row, chunk), source.at(valid ? first + row : 0) + chunk * 8, valid);
+    }
+}
+
+// ---- warpgroups --------------------------------------------------------------------------------------
+
+__device__ __forceinline__ void sync_warpgroup() {
+    asm volatile("bar.sync %0, 128;" ::"r"(1 + threadIdx.x / WARPGROUP) : "memory");
+}
+// Makes this thread's finished copies visible to products.
+__device__ __forceinline__ void products_see_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+__device__ __forceinline__ void products_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void products_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int pending> __device__ __forceinline__ void products_wait() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
+}
+// A result that a wait has completed: the compiler may not read it earlier, nor write it later than it is begun.
+template <uint32_t n> __device__ __forceinline__ void settle(float (&d)[n][4]) {
+#pragma unroll
+    for (uint32_t i = 0; i < n; i++) asm volatile("" : "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3])::"memory");
+}
+
+// A tile of `rows` rows as an operand: step of depth 16 along the head, or (transposed) along the rows.
+template <uint32_t rows> __device__ __forceinline__ uint64_t along_head(uint32_t tile, uint32_t step) {
+    const uint32_t start = tile + step / 4 * rows * 128 + step % 4 * 32;
+    return uint64_t(start >> 4 & 0x3fff) | 1ull << 16 | 64ull << 32 | 1ull << 62;
+}
+template <uint32_t rows> __device__ __forceinline__ uint64_t along_rows(uint32_t tile, uint32_t step) {
+    const uint32_t start = tile + step * 2048;
+    return uint64_t(start >> 4 & 0x3fff) | uint64_t(rows * 8) << 16 | 64ull << 32 | 1ull << 62;
+}
+
+#define RESULT(i) "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3])
+
+// d (64 x 64) = or += a b, a in shared memory along the head, b along the head.
+__device__ __forceinline__ void product(float (&d)[8][4], uint64_t a, uint64_t b, bool add) {
+    asm volatile("{.reg .pred add; setp.ne.b32 add, %34, 0; wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+                 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+                 "%32, %33, add, 1, 1, 0, 0;}"
+                 : RESULT(0), RESULT(1), RESULT(2), RESULT(3), RESULT(4), RESULT(5), RESULT(6), RESULT(7)
+                 : "l"(a), "l"(b), "r"(uint32_t(add)));
+}
+// d (64 x 64) += a b, a in registers, b along the rows.
+__device__ __forceinline__ void product(float (&d)[8][4], const uint32_t (&a)[4], uint64_t b) {
+    asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+                 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+                 "{%32, %33, %34, %35}, %36, 1, 1, 1, 1;"
+                 : RESULT(0), RESULT(1), RESULT(2), RESULT(3), RESULT(4), RESULT(5), RESULT(6), RESULT(7)
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
+
+// d (64 x 128) = or += a b, a in shared memory along the head, b along the head.
+__device__ __forceinline__ void product(float (&d)[16][4], uint64_t a, uint64_t b, bool add) {
+    asm volatile("{.reg .pred add; setp.ne.b32 add, %66, 0; wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
+                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+                 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+                 "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+                 "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
+                 "%64, %65, add, 1, 1, 0, 0;}"
+                 : RESULT(0), RESULT(1), RESULT(2), RESULT(3), RESULT(4), RESULT(5), RESULT(6), RESULT(7),
+                   RESULT(8), RESULT(9), RESULT(10), RESULT(11), RESULT(12), RESULT(13), RESULT(14), RESULT(15)
+                 : "l"(a), "l"(b), "r"(uint32_t(add)));
+}
+// d (64 x 128) += a b, a in registers, b along the rows.
+__device__ __forceinline__ void product(float (&d)[16][4], const uint32_t (&a)[4], uint64_t b) {
+    asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
+                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
+                 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+                 "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
+                 "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
+                 "{%64, %65, %66, %67}, %68, 1, 1, 1, 1;"
+                 : RESULT(0), RESULT(1), RESULT(2), RESULT(3), RESULT(4), RESULT(5), RESULT(6), RESULT(7),
+                   RESULT(8), RESULT(9), RESULT(10), RESULT(11), RESULT(12), RESULT(13), RESULT(14), RESULT(15)
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+}
+#undef RESULT
+
+// Operand a, step `step`, of a result: columns 16 * step.. of it rounded to bf16.
+template <uint32_t n>
+__device__ __forceinline__ void pack_a(uint32_t (&a)[4], const float (&d)[n][4], uint32_t step) {
+    a[0] = pack(d[2 * step][0], d[2 * step][1]);
+    a[1] = pack(d[2 * step][2], d[2 * step][3]);
+    a[2] = pack(d[2 * step + 1][0], d[2 * step + 1][1]);
+    a[3] = pack(d[2 * step + 1][2], d[2 * step + 1][3]);
+}
+
+// Writes a warpgroup's 64 result rows, times `scale`, through a tile of shared memory that nobody reads any more.
+__device__ __forceinline__ void store_rows(Rows target, uint32_t first, uint32_t end, uint32_t tile,
+                                           const float (&sum)[CHUNKS][4], float scale) {
+    const uint32_t thread = threadIdx.x % WARPGROUP, lane = thread % WARP;
+#pragma unroll
+    for (uint32_t n = 0; n < CHUNKS; n++)
+#pragma unroll
+        for (uint32_t half = 0; half < 2; half++)
+            store_shared(chunk_at<64>(tile, thread / WARP * 16 + lane / 4 + 8 * half, n) + lane % 4 * 4,
+                         pack(sum[n][2 * half] * scale, sum[n][2 * half + 1] * scale));
+    sync_warp(); // a warp writes and reads its own 16 rows
+    const uint32_t chunk = lane % CHUNKS;
+#pragma unroll
+    for (uint32_t r = lane / CHUNKS; r < 16; r += WARP / CHUNKS) {
+        const uint32_t row = thread / WARP * 16 + r;
+        if (first + row < end)
+            store_vector(target.at(first + row) + chunk * 8, load_vector(chunk_at<64>(tile, row, chunk)));
+    }
+}
