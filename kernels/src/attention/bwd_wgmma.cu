@@ -100,14 +100,11 @@ __device__ __forceinline__ void walk(const attention_bwd_params& p, uint32_t wal
     uint32_t stage = 0;
     for (uint32_t other = begin; other < end; other += stride) {
         const uint32_t next = stage + 1 == STAGES ? 0 : stage + 1;
-        if (STAGES == 2) {
-            products_wait<0>();
-            sync_warpgroup(); // the other stage has been read
-        }
+        if (STAGES == 2) sync_warpgroup(); // the other stage has been read
         copy_stage(other + stride, next);
         copy_async_wait<1>();
         products_see_shared();
-        sync_warpgroup(); // this stage is there; with three, the products before the last have ended
+        sync_warpgroup(); // this stage is there, and with three the one before has been read
         const uint32_t a = stages + stage * STAGE_BYTES, b = a + TILE_BYTES;
         const uint32_t column_statistics = stage_statistics + stage * TILE * 8 + lane % 4 * 8;
         stage = next;
@@ -117,68 +114,48 @@ __device__ __forceinline__ void walk(const attention_bwd_params& p, uint32_t wal
 #pragma unroll
         for (uint32_t step = 0; step < STEPS; step++)
             product(s, along_head<TILE>(own_a, step), along_head<TILE>(a, step), step > 0);
-        products_commit();
 #pragma unroll
         for (uint32_t step = 0; step < STEPS; step++)
             product(dp, along_head<TILE>(own_b, step), along_head<TILE>(b, step), step > 0);
         products_commit();
-        products_wait<1>();
+        products_wait<0>();
         settle(s);
+        settle(dp);
 
         const bool diagonal = own_keys ? other < (own + TILE - 1) * group : other + TILE > first_position + 1;
+        uint32_t probability[TILE / 16][4], ds[TILE / 16][4];
 #pragma unroll
-        for (uint32_t n = 0; n < N; n++) {
-            float column_shift[2];
-            if (own_keys) {
-                load_shared(column_shift[0], column_shift[1], column_statistics + n * 32);
-                column_shift[0] *= LOG2_E, column_shift[1] *= LOG2_E;
-            }
+        for (uint32_t step = 0; step < TILE / 16; step++) {
 #pragma unroll
-            for (uint32_t e = 0; e < 4; e++)
-                s[n][e] = exp2(fmaf(s[n][e], scale, -(own_keys ? column_shift[e % 2] : shift[e / 2])));
-        }
-        if (diagonal) {
-#pragma unroll
-            for (uint32_t n = 0; n < N; n++)
+            for (uint32_t n = 2 * step; n < 2 * step + 2; n++) {
+                float column_shift[2], column_delta[2];
+                if (own_keys) {
+                    load_shared(column_shift[0], column_shift[1], column_statistics + n * 32);
+                    load_shared(column_delta[0], column_delta[1], column_statistics + TILE * 4 + n * 32);
+                }
 #pragma unroll
                 for (uint32_t e = 0; e < 4; e++) {
                     const uint32_t column = other + n * 8 + lane % 4 * 2 + e % 2;
-                    if (own_keys ? column < bound[e / 2] : column > bound[e / 2]) s[n][e] = 0.0f;
+                    const float lse = own_keys ? LOG2_E * column_shift[e % 2] : shift[e / 2];
+                    s[n][e] = exp2(fmaf(s[n][e], scale, -lse));
+                    if (diagonal && (own_keys ? column < bound[e / 2] : column > bound[e / 2])) s[n][e] = 0.0f;
+                    dp[n][e] = s[n][e] * (dp[n][e] - (own_keys ? column_delta[e % 2] : delta[e / 2]));
                 }
+            }
+            pack_a(probability[step], s, step);
+            pack_a(ds[step], dp, step);
         }
-        uint32_t probability[own_keys ? TILE / 16 : 1][4];
-        if (own_keys) {
-#pragma unroll
-            for (uint32_t step = 0; step < TILE / 16; step++) pack_a(probability[own_keys ? step : 0], s, step);
-            products_begin();
-#pragma unroll
-            for (uint32_t step = 0; step < TILE / 16; step++)
-                product(sum_b, probability[own_keys ? step : 0], along_rows<TILE>(b, step));
-            products_commit();
-            products_wait<1>();
-        } else {
-            products_wait<0>();
-        }
-        settle(dp);
-#pragma unroll
-        for (uint32_t n = 0; n < N; n++) {
-            float column_delta[2];
-            if (own_keys) load_shared(column_delta[0], column_delta[1], column_statistics + TILE * 4 + n * 32);
-#pragma unroll
-            for (uint32_t e = 0; e < 4; e++)
-                dp[n][e] = s[n][e] * (dp[n][e] - (own_keys ? column_delta[e % 2] : delta[e / 2]));
-        }
-        uint32_t ds[TILE / 16][4];
-#pragma unroll
-        for (uint32_t step = 0; step < TILE / 16; step++) pack_a(ds[step], dp, step);
         products_begin();
 #pragma unroll
-        for (uint32_t step = 0; step < TILE / 16; step++) product(sum_a, ds[step], along_rows<TILE>(a, step));
+        for (uint32_t step = 0; step < TILE / 16; step++) {
+            if (own_keys) product(sum_b, probability[step], along_rows<TILE>(b, step));
+            product(sum_a, ds[step], along_rows<TILE>(a, step));
+        }
         products_commit();
+        products_wait<0>();
+        settle(sum_a);
+        settle(sum_b);
     }
-    products_wait<0>();
-    settle(sum_a);
-    settle(sum_b);
 
     if (own_keys) {
         copy_async_wait<0>();

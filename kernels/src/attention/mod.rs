@@ -17,6 +17,7 @@
 //! Sources: Dao et al., "FlashAttention-2", 2023; Ainslie et al., "GQA", 2023.
 
 mod host;
+mod variants;
 
 use crate::abi::{attention_bwd_params, attention_delta_params, attention_fwd_params};
 use crate::host::Views;
@@ -43,12 +44,11 @@ pub fn supports(d: u32) -> bool {
     d > 0 && d <= 128 && d.is_multiple_of(16)
 }
 
-/// 128 threads, four to a row of a 32 x 32 tile of scores.
-const TILED: &[Variant] = &[Variant(&[("threads", 128), ("tile", 32)])];
 const DELTA: &[Variant] = &[Variant(&[("threads", 128)])];
 
-/// Small and ragged (batch, seq_len, heads, kv_heads): grouped, ungrouped, a single position.
-const SAMPLES: [(u32, u32, u32, u32); 4] = [(1, 1, 1, 1), (2, 33, 2, 1), (1, 70, 3, 3), (1, 97, 6, 2)];
+/// Small and ragged (batch, seq_len, heads, kv_heads): a single position, grouped, ungrouped, more tiles than stages.
+const SAMPLES: [(u32, u32, u32, u32); 5] =
+    [(1, 1, 1, 1), (2, 33, 2, 1), (1, 70, 3, 3), (1, 97, 6, 2), (1, 395, 7, 1)];
 
 fn rows(batch: u32, seq_len: u32, heads: u32) -> u64 {
     u64::from(batch) * u64::from(seq_len) * u64::from(heads)
@@ -60,26 +60,20 @@ fn flops(batch: u32, seq_len: u32, heads: u32, d: u32, per_score: u64) -> u64 {
     2 * per_score * u64::from(d) * visible * u64::from(batch) * u64::from(heads)
 }
 
-/// Bytes of shared memory for `tiles` tiles of tile x d and one of tile x tile, rows padded by one float.
-fn shared_bytes(variant: Variant, d: u32, tiles: u32) -> u32 {
-    let tile = variant.get("tile");
-    4 * tile * (tiles * (d + 1) + tile + 1)
-}
-
 impl Kernel for AttentionFwd {
     type Params = attention_fwd_params;
     const SOURCE: Source = source!("attention", "fwd.cu", "tile.cuh");
 
-    fn variants(&self, _arch: Arch) -> &'static [Variant] {
-        TILED
+    fn source(&self, variant: Variant) -> Source {
+        variants::fwd_source(variant)
+    }
+
+    fn variants(&self, arch: Arch) -> &'static [Variant] {
+        variants::fwd(*self, arch)
     }
 
     fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
-        Geometry {
-            grid: [p.seq_len.div_ceil(variant.get("tile")), p.heads, p.batch],
-            block: [variant.threads(), 1, 1],
-            shared_bytes: shared_bytes(variant, self.d, 3),
-        }
+        variants::fwd_geometry(*self, variant, p)
     }
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
@@ -127,9 +121,10 @@ impl Kernel for AttentionDelta {
     }
 
     fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
-        // One warp a row.
+        // A lane takes four elements of a row, and a row a power of two of them.
+        let lanes = (self.d / 4).next_power_of_two();
         let rows = rows(p.batch, p.seq_len, p.heads) as u32;
-        Geometry::linear(rows.div_ceil(variant.threads() / 32), variant.threads())
+        Geometry::linear(rows.div_ceil(variant.threads() / lanes), variant.threads())
     }
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
@@ -158,17 +153,16 @@ impl Kernel for AttentionBwd {
     type Params = attention_bwd_params;
     const SOURCE: Source = source!("attention", "bwd.cu", "tile.cuh");
 
-    fn variants(&self, _arch: Arch) -> &'static [Variant] {
-        TILED
+    fn source(&self, variant: Variant) -> Source {
+        variants::bwd_source(variant)
+    }
+
+    fn variants(&self, arch: Arch) -> &'static [Variant] {
+        variants::bwd(*self, arch)
     }
 
     fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
-        // A block owns a tile of queries of one head, or a tile of keys of one key/value head.
-        Geometry {
-            grid: [p.seq_len.div_ceil(variant.get("tile")), p.heads + p.kv_heads, p.batch],
-            block: [variant.threads(), 1, 1],
-            shared_bytes: shared_bytes(variant, self.d, 4),
-        }
+        variants::bwd_geometry(*self, variant, p)
     }
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
