@@ -79,6 +79,11 @@ __device__ __forceinline__ uint32_t shuffle_xor(uint32_t value, uint32_t lanes) 
     return __shfl_xor_sync(0xffffffffu, value, lanes);
 }
 
+// The first lane's value, in a form the compiler knows to be the same in all lanes.
+__device__ __forceinline__ uint32_t broadcast(uint32_t value) { return __shfl_sync(0xffffffffu, value, 0); }
+// Whether it holds in any lane.
+__device__ __forceinline__ bool any_lane(bool value) { return __any_sync(0xffffffffu, value); }
+
 // Sum and maximum over the `width` neighbouring lanes of an aligned group; every lane gets the result.
 // Butterflies: the order of the additions is fixed.
 template <uint32_t width = WARP> __device__ __forceinline__ float group_sum(float value) {

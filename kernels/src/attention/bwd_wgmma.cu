@@ -7,7 +7,7 @@ enum : uint32_t {
     WARPGROUPS = VARIANT_THREADS / WARPGROUP,
     TILE = 64, // rows
     N = TILE / 8,
-    STAGES = VARIANT_STAGES,
+    STAGES = 2,
     TILE_BYTES = TILE * KEY_D * 2,
     STAGE_BYTES = 2 * TILE_BYTES,             // two tiles
     WALK_BYTES = (1 + STAGES) * STAGE_BYTES,  // own rows and stages, of one warpgroup
@@ -15,7 +15,7 @@ enum : uint32_t {
 };
 
 // Starts copying log-sum-exp and delta of TILE packed rows.
-__device__ __forceinline__ void copy_statistics(const attention_bwd_params& p, uint32_t shared, Rows queries,
+__device__ __forceinline__ void copy_statistics(const attention_bwd_params& p, uint32_t shared, Rows<true> queries,
                                                 uint64_t statistics, uint32_t first, uint32_t end) {
     const uint32_t thread = threadIdx.x % WARPGROUP, row = first + thread % TILE;
     const bool valid = row < end;
@@ -48,12 +48,12 @@ __device__ __forceinline__ void add_results(uint32_t walks, float (&sum)[CHUNKS]
 template <bool own_keys>
 __device__ __forceinline__ void walk(const attention_bwd_params& p, uint32_t walks, uint32_t kv_head, uint32_t batch,
                                      uint32_t tile) {
-    const uint32_t lane = threadIdx.x % WARP, warpgroup = threadIdx.x / WARPGROUP;
+    const uint32_t lane = threadIdx.x % WARP, warpgroup = warpgroup_index();
     const uint32_t group = p.heads / p.kv_heads, columns = p.heads + 2 * p.kv_heads, total_rows = p.seq_len * group;
-    const Rows queries = rows_of(p.qkv, batch, p.seq_len, columns, kv_head * group, group);
-    const Rows gradients = rows_of(p.d_o, batch, p.seq_len, p.heads, kv_head * group, group);
-    const Rows keys = rows_of(p.qkv, batch, p.seq_len, columns, p.heads + kv_head, 1);
-    const Rows values = rows_of(p.qkv, batch, p.seq_len, columns, p.heads + p.kv_heads + kv_head, 1);
+    const Rows<true> queries = rows_of<true>(p.qkv, batch, p.seq_len, columns, kv_head * group, group);
+    const Rows<true> gradients = rows_of<true>(p.d_o, batch, p.seq_len, p.heads, kv_head * group, group);
+    const Rows<false> keys = rows_of<false>(p.qkv, batch, p.seq_len, columns, p.heads + kv_head, 1);
+    const Rows<false> values = rows_of<false>(p.qkv, batch, p.seq_len, columns, p.heads + p.kv_heads + kv_head, 1);
     const uint64_t statistics = (uint64_t(batch) * p.heads + kv_head * group) * p.seq_len;
     const uint32_t own_a = walks + warpgroup * WALK_BYTES, own_b = own_a + TILE_BYTES, stages = own_a + STAGE_BYTES;
     const uint32_t stage_statistics = walks + WARPGROUPS * WALK_BYTES + warpgroup * STATISTICS_BYTES;
@@ -67,13 +67,19 @@ __device__ __forceinline__ void walk(const attention_bwd_params& p, uint32_t wal
     const uint32_t last_row = own + TILE < total_rows ? own + TILE - 1 : total_rows - 1;
     const uint32_t end = own_keys ? total_rows : own < total_rows ? queries.position(last_row) + 1 : 0;
 
-    copy_rows<TILE, WARPGROUP>(own_a, own_keys ? keys : queries, own, own_end);
-    copy_rows<TILE, WARPGROUP>(own_b, own_keys ? values : gradients, own, own_end);
+    const auto copy_pair = [&](bool of_keys, uint32_t tile_a, uint32_t first) {
+        if (of_keys) {
+            copy_rows<TILE, WARPGROUP>(tile_a, keys, first, p.seq_len);
+            copy_rows<TILE, WARPGROUP>(tile_a + TILE_BYTES, values, first, p.seq_len);
+        } else {
+            copy_rows<TILE, WARPGROUP>(tile_a, queries, first, total_rows);
+            copy_rows<TILE, WARPGROUP>(tile_a + TILE_BYTES, gradients, first, total_rows);
+        }
+    };
+    copy_pair(own_keys, own_a, own);
     const auto copy_stage = [&](uint32_t first, uint32_t stage) {
         if (first < end) {
-            const uint32_t at = stages + stage * STAGE_BYTES, limit = own_keys ? total_rows : p.seq_len;
-            copy_rows<TILE, WARPGROUP>(at, own_keys ? queries : keys, first, limit);
-            copy_rows<TILE, WARPGROUP>(at + TILE_BYTES, own_keys ? gradients : values, first, limit);
+            copy_pair(!own_keys, stages + stage * STAGE_BYTES, first);
             if (own_keys)
                 copy_statistics(p, stage_statistics + stage * TILE * 8, queries, statistics, first, total_rows);
         }
@@ -99,15 +105,13 @@ __device__ __forceinline__ void walk(const attention_bwd_params& p, uint32_t wal
     float sum_a[CHUNKS][4] = {}, sum_b[CHUNKS][4] = {}; // ds^T q or ds k, and p^T do
     uint32_t stage = 0;
     for (uint32_t other = begin; other < end; other += stride) {
-        const uint32_t next = stage + 1 == STAGES ? 0 : stage + 1;
-        if (STAGES == 2) sync_warpgroup(); // the other stage has been read
-        copy_stage(other + stride, next);
-        copy_async_wait<1>();
+        copy_async_wait<0>();
         products_see_shared();
-        sync_warpgroup(); // this stage is there, and with three the one before has been read
+        sync_warpgroup(); // this stage is there, and the other has been read
+        copy_stage(other + stride, stage ^ 1);
         const uint32_t a = stages + stage * STAGE_BYTES, b = a + TILE_BYTES;
         const uint32_t column_statistics = stage_statistics + stage * TILE * 8 + lane % 4 * 8;
-        stage = next;
+        stage ^= 1;
 
         float s[N][4], dp[N][4];
         products_begin();
@@ -122,7 +126,15 @@ __device__ __forceinline__ void walk(const attention_bwd_params& p, uint32_t wal
         settle(s);
         settle(dp);
 
-        const bool diagonal = own_keys ? other < (own + TILE - 1) * group : other + TILE > first_position + 1;
+        if (own_keys ? other < (own + TILE - 1) * group : other + TILE > first_position + 1) { // the diagonal
+#pragma unroll
+            for (uint32_t n = 0; n < N; n++)
+#pragma unroll
+                for (uint32_t e = 0; e < 4; e++) {
+                    const uint32_t column = other + n * 8 + lane % 4 * 2 + e % 2;
+                    if (own_keys ? column < bound[e / 2] : column > bound[e / 2]) s[n][e] = NEGATIVE_INFINITY;
+                }
+        }
         uint32_t probability[TILE / 16][4], ds[TILE / 16][4];
 #pragma unroll
         for (uint32_t step = 0; step < TILE / 16; step++) {
@@ -135,10 +147,8 @@ __device__ __forceinline__ void walk(const attention_bwd_params& p, uint32_t wal
                 }
 #pragma unroll
                 for (uint32_t e = 0; e < 4; e++) {
-                    const uint32_t column = other + n * 8 + lane % 4 * 2 + e % 2;
                     const float lse = own_keys ? LOG2_E * column_shift[e % 2] : shift[e / 2];
                     s[n][e] = exp2(fmaf(s[n][e], scale, -lse));
-                    if (diagonal && (own_keys ? column < bound[e / 2] : column > bound[e / 2])) s[n][e] = 0.0f;
                     dp[n][e] = s[n][e] * (dp[n][e] - (own_keys ? column_delta[e % 2] : delta[e / 2]));
                 }
             }
@@ -163,13 +173,13 @@ __device__ __forceinline__ void walk(const attention_bwd_params& p, uint32_t wal
         add_results(walks, sum_a, STAGE_BYTES);
         add_results(walks, sum_b, STAGE_BYTES + TILE * KEY_D * 4);
         if (warpgroup > 0) return;
-        store_rows(rows_of(p.dqkv, batch, p.seq_len, columns, p.heads + kv_head, 1), own, own_end, own_a, sum_a, p.scale);
-        store_rows(rows_of(p.dqkv, batch, p.seq_len, columns, p.heads + p.kv_heads + kv_head, 1), own, own_end, own_b,
+        store_rows(rows_of<false>(p.dqkv, batch, p.seq_len, columns, p.heads + kv_head, 1), own, own_end, own_a, sum_a, p.scale);
+        store_rows(rows_of<false>(p.dqkv, batch, p.seq_len, columns, p.heads + p.kv_heads + kv_head, 1), own, own_end, own_b,
                    sum_b, 1.0f);
     } else {
         copy_async_wait<0>();
         sync_warpgroup(); // own rows are there even if there was nothing to walk
-        store_rows(rows_of(p.dqkv, batch, p.seq_len, columns, kv_head * group, group), own, own_end, own_a, sum_a, p.scale);
+        store_rows(rows_of<true>(p.dqkv, batch, p.seq_len, columns, kv_head * group, group), own, own_end, own_a, sum_a, p.scale);
     }
 }
 

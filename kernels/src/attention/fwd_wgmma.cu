@@ -1,5 +1,5 @@
 // Causal grouped-query attention forward on Hopper's warpgroup products: a block owns a tile of rows of one key/value
-// head's group, 64 a warpgroup, and walks tiles of keys copied two tiles ahead. p v of one tile overlaps q k^T of the
+// head's group, 64 a warpgroup, and walks tiles of keys copied one tile ahead. p v of one tile overlaps q k^T of the
 // next, and other warpgroups multiply while one takes exponentials. Tiles with most keys start first.
 #include "attention/warpgroup.cuh"
 
@@ -7,20 +7,20 @@ enum : uint32_t {
     ROWS = VARIANT_THREADS / WARPGROUP * 64, // of a block
     KEYS = VARIANT_KEYS,                     // of a tile
     N = KEYS / 8,
-    STAGES = 4,
+    STAGES = 3,
     Q_BYTES = 64 * KEY_D * 2, // of a warpgroup
     TILE_BYTES = KEYS * KEY_D * 2,
 };
 
 KERNEL(attention_fwd_params) {
     DYNAMIC_SHARED(unsigned char, memory);
-    const uint32_t lane = threadIdx.x % WARP, warpgroup = threadIdx.x / WARPGROUP;
+    const uint32_t lane = threadIdx.x % WARP, warpgroup = warpgroup_index();
     const uint32_t group = p.heads / p.kv_heads, columns = p.heads + 2 * p.kv_heads, total_rows = p.seq_len * group;
     const uint32_t kv_head = blockIdx.x % p.kv_heads, batch = blockIdx.x / p.kv_heads;
     const uint32_t first = (gridDim.y - 1 - blockIdx.y) * ROWS, own = first + warpgroup * 64;
-    const Rows queries = rows_of(p.qkv, batch, p.seq_len, columns, kv_head * group, group);
-    const Rows keys = rows_of(p.qkv, batch, p.seq_len, columns, p.heads + kv_head, 1);
-    const Rows values = rows_of(p.qkv, batch, p.seq_len, columns, p.heads + p.kv_heads + kv_head, 1);
+    const Rows<true> queries = rows_of<true>(p.qkv, batch, p.seq_len, columns, kv_head * group, group);
+    const Rows<false> keys = rows_of<false>(p.qkv, batch, p.seq_len, columns, p.heads + kv_head, 1);
+    const Rows<false> values = rows_of<false>(p.qkv, batch, p.seq_len, columns, p.heads + p.kv_heads + kv_head, 1);
     const uint32_t q = (shared_address(memory) + 1023) / 1024 * 1024 + warpgroup * Q_BYTES;
     const uint32_t stages = (shared_address(memory) + 1023) / 1024 * 1024 + ROWS * KEY_D * 2;
     const uint32_t last = (first + ROWS < total_rows ? first + ROWS : total_rows) - 1; // row of this block
@@ -28,33 +28,29 @@ KERNEL(attention_fwd_params) {
     const float scale = p.scale * LOG2_E;
 
     copy_rows<64, WARPGROUP>(q, queries, own, total_rows);
-#pragma unroll
-    for (uint32_t tile = 0; tile < 2; tile++) {
+    const auto copy_stage = [&](uint32_t tile, uint32_t stage) {
         if (tile < tiles) {
-            copy_rows<KEYS, VARIANT_THREADS>(stages + tile * 2 * TILE_BYTES, keys, tile * KEYS, p.seq_len);
-            copy_rows<KEYS, VARIANT_THREADS>(stages + (tile * 2 + 1) * TILE_BYTES, values, tile * KEYS, p.seq_len);
+            copy_rows<KEYS, VARIANT_THREADS>(stage, keys, tile * KEYS, p.seq_len);
+            copy_rows<KEYS, VARIANT_THREADS>(stage + TILE_BYTES, values, tile * KEYS, p.seq_len);
         }
         copy_async_commit();
-    }
+    };
+    copy_stage(0, stages);
 
     // This thread's two rows.
     const uint32_t row = own + threadIdx.x % WARPGROUP / WARP * 16 + lane / 4;
     const uint32_t position[2] = {queries.position(row), queries.position(row + 8)};
     const uint32_t first_position = queries.position(own), last_position = queries.position(own + 63);
     float sum[CHUNKS][4] = {}, largest[2] = {NEGATIVE_INFINITY, NEGATIVE_INFINITY}, total[2] = {};
+    uint32_t k = stages;
     for (uint32_t tile = 0; tile < tiles; tile++) {
-        copy_async_wait<1>();
+        copy_async_wait<0>();
         products_see_shared();
         sync_block(); // this tile is there, and the one before the last has been read
-        if (tile + 2 < tiles) {
-            const uint32_t next = stages + (tile + 2) % STAGES * 2 * TILE_BYTES;
-            copy_rows<KEYS, VARIANT_THREADS>(next, keys, (tile + 2) * KEYS, p.seq_len);
-            copy_rows<KEYS, VARIANT_THREADS>(next + TILE_BYTES, values, (tile + 2) * KEYS, p.seq_len);
-        }
-        copy_async_commit();
-        const uint32_t k0 = tile * KEYS;
-        if (k0 > last_position) continue; // nothing visible to this warpgroup
-        const uint32_t k = stages + tile % STAGES * 2 * TILE_BYTES, v = k + TILE_BYTES;
+        const uint32_t k0 = tile * KEYS, v = k + TILE_BYTES;
+        const uint32_t next = k == stages + (STAGES - 1) * 2 * TILE_BYTES ? stages : k + 2 * TILE_BYTES;
+        copy_stage(tile + 1, next);
+        if (k0 > last_position) continue; // nothing visible to this warpgroup, nor later
 
         float s[N][4];
         products_begin();
@@ -75,14 +71,16 @@ KERNEL(attention_fwd_params) {
         }
 
         // Key 0 is in the first tile and visible to every row: the running maximum is never -inf.
+        float shrink[2];
 #pragma unroll
         for (uint32_t half = 0; half < 2; half++) {
             float now = largest[half];
 #pragma unroll
             for (uint32_t n = 0; n < N; n++) now = fmaxf(now, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
             now = group_max<4>(now);
-            const float shrink = exp2((largest[half] - now) * scale), shift = now * scale;
+            shrink[half] = exp2((largest[half] - now) * scale);
             largest[half] = now;
+            const float shift = now * scale;
             float tile_total = 0.0f;
 #pragma unroll
             for (uint32_t n = 0; n < N; n++)
@@ -91,9 +89,13 @@ KERNEL(attention_fwd_params) {
                     s[n][e] = exp2(fmaf(s[n][e], scale, -shift));
                     tile_total += s[n][e];
                 }
-            total[half] = fmaf(total[half], shrink, tile_total);
+            total[half] = fmaf(total[half], shrink[half], tile_total);
+        }
+        if (any_lane(shrink[0] != 1.0f || shrink[1] != 1.0f)) { // seldom, once the largest has been seen
 #pragma unroll
-            for (uint32_t n = 0; n < CHUNKS; n++) sum[n][2 * half] *= shrink, sum[n][2 * half + 1] *= shrink;
+            for (uint32_t n = 0; n < CHUNKS; n++)
+#pragma unroll
+                for (uint32_t e = 0; e < 4; e++) sum[n][e] *= shrink[e / 2];
         }
 
         uint32_t a[KEYS / 16][4];
@@ -104,6 +106,7 @@ KERNEL(attention_fwd_params) {
 #pragma unroll
         for (uint32_t step = 0; step < KEYS / 16; step++) product(sum, a[step], along_rows<KEYS>(v, step));
         products_commit();
+        k = next;
     }
     products_wait<0>();
     settle(sum);
@@ -118,5 +121,5 @@ KERNEL(attention_fwd_params) {
         if (lane % 4 == 0 && row + half * 8 < total_rows)
             lse[uint64_t(head) * p.seq_len + position[half]] = fmaf(largest[half], p.scale, logf(all));
     }
-    store_rows(rows_of(p.o, batch, p.seq_len, p.heads, kv_head * group, group), own, total_rows, q, sum, 1.0f);
+    store_rows(rows_of<true>(p.o, batch, p.seq_len, p.heads, kv_head * group, group), own, total_rows, q, sum, 1.0f);
 }

@@ -16,25 +16,26 @@ enum : uint32_t {
 
 // ---- rows --------------------------------------------------------------------------------------------
 
-struct Rows {
-    bf16* data;
-    uint32_t stride;  // elements from position to position
+template <bool packed> struct Rows {
+    unsigned char* data;
     uint32_t group;   // heads packed
-    uint32_t inverse; // 2^32 / group, rounded up
+    uint32_t inverse; // 2^31 / group, rounded up
+    uint32_t stride;  // bytes from position to position, less a packed group's
     __device__ __forceinline__ uint32_t position(uint32_t row) const {
-        return group == 1 ? row : __umulhi(row, inverse); // exact while row * group < 2^32
+        return packed ? __umulhi(2 * row, inverse) : row; // exact while row * group < 2^31
     }
-    __device__ __forceinline__ bf16* at(uint32_t row) const {
-        const uint32_t p = position(row);
-        return data + uint64_t(p) * stride + (row - p * group) * KEY_D;
+    __device__ __forceinline__ unsigned char* at(uint32_t row) const {
+        unsigned char* start = data + uint64_t(position(row)) * stride;
+        return packed ? start + uint64_t(row) * (KEY_D * 2) : start;
     }
 };
 
-// `group` heads from `column` on of a packed [batch, seq_len, columns * d] buffer.
-__device__ __forceinline__ Rows rows_of(address data, uint32_t batch, uint32_t seq_len, uint32_t columns, uint32_t column,
-                                        uint32_t group) {
-    const uint32_t stride = columns * KEY_D;
-    return {(bf16*)data + uint64_t(batch) * seq_len * stride + column * KEY_D, stride, group, 0xffffffffu / group + 1};
+// A head, or a group of heads, from `column` on of a packed [batch, seq_len, columns * d] buffer.
+template <bool packed>
+__device__ __forceinline__ Rows<packed> rows_of(address data, uint32_t batch, uint32_t seq_len, uint32_t columns,
+                                                uint32_t column, uint32_t group) {
+    unsigned char* start = (unsigned char*)data + (uint64_t(batch) * seq_len * columns + column) * (KEY_D * 2);
+    return {start, group, 0x7fffffffu / group + 1, (columns - (packed ? group : 0)) * KEY_D * 2};
 }
 
 // Address of a chunk of a row of a tile.
@@ -43,13 +44,14 @@ template <uint32_t rows> __device__ __forceinline__ uint32_t chunk_at(uint32_t t
 }
 
 // `threads` threads start copying `rows` rows from `first`; rows from `end` on become zeros.
-template <uint32_t rows, uint32_t threads>
-__device__ __forceinline__ void copy_rows(uint32_t tile, Rows source, uint32_t first, uint32_t end) {
+template <uint32_t rows, uint32_t threads, bool packed>
+__device__ __forceinline__ void copy_rows(uint32_t tile, Rows<packed> source, uint32_t first, uint32_t end) {
     const uint32_t thread = threadIdx.x % threads, chunk = thread % CHUNKS;
 #pragma unroll
-    for (uint32_t row = thread / CHUNKS; row < rows; row += threads / CHUNKS) {
-        const bool valid = first + row < end;
-        copy_async(chunk_at<rows>(tile, row, chunk), source.at(valid ? first + row : 0) + chunk * 8, valid);
+    for (uint32_t i = 0; i < rows; i += threads / CHUNKS) {
+        const uint32_t row = thread / CHUNKS + i;
+        if (rows % (threads / CHUNKS) != 0 && row >= rows) break;
+        copy_async(chunk_at<rows>(tile, row, chunk), source.at(first + row) + chunk * 16, first + row < end);
     }
 }
 
@@ -71,60 +73,64 @@ template <uint32_t n> __device__ __forceinline__ void settle(float (&d)[n][4]) {
     for (uint32_t i = 0; i < n; i++) asm volatile("" : "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3])::"memory");
 }
 
-// A tile of `rows` rows as an operand: step of depth 16 along the head, or (transposed) along the rows.
-template <uint32_t rows> __device__ __forceinline__ uint64_t along_head(uint32_t tile, uint32_t step) {
-    const uint32_t start = tile + step / 4 * rows * 128 + step % 4 * 32;
-    return uint64_t(start >> 4 & 0x3fff) | 1ull << 16 | 64ull << 32 | 1ull << 62;
+// The same number in all lanes of a warp, and known to be: addresses made from it need no vector registers.
+__device__ __forceinline__ uint32_t warpgroup_index() { return broadcast(threadIdx.x / WARPGROUP); }
+
+// A tile of `rows` rows as an operand: step of depth 16 along the head, or along the rows. The lower half of a matrix
+// descriptor; the upper one says 1024 bytes from eight rows to the next eight, swizzle of 128 bytes.
+template <uint32_t rows> __device__ __forceinline__ uint32_t along_head(uint32_t tile, uint32_t step) {
+    return (tile / 16 | 1 << 16) + step / 4 * rows * 8 + step % 4 * 2;
 }
-template <uint32_t rows> __device__ __forceinline__ uint64_t along_rows(uint32_t tile, uint32_t step) {
-    const uint32_t start = tile + step * 2048;
-    return uint64_t(start >> 4 & 0x3fff) | uint64_t(rows * 8) << 16 | 64ull << 32 | 1ull << 62;
+template <uint32_t rows> __device__ __forceinline__ uint32_t along_rows(uint32_t tile, uint32_t step) {
+    return (tile / 16 | rows * 8 << 16) + step * 128;
 }
 
 #define RESULT(i) "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3])
 
 // d (64 x 64) = or += a b, a in shared memory along the head, b along the head.
-__device__ __forceinline__ void product(float (&d)[8][4], uint64_t a, uint64_t b, bool add) {
-    asm volatile("{.reg .pred add; setp.ne.b32 add, %34, 0; wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+__device__ __forceinline__ void product(float (&d)[8][4], uint32_t a, uint32_t b, bool add) {
+    asm volatile("{.reg .pred add; .reg .b64 a, b; setp.ne.b32 add, %34, 0; mov.b64 a, {%32, 0x40000040}; "
+                 "mov.b64 b, {%33, 0x40000040}; wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
                  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
                  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
-                 "%32, %33, add, 1, 1, 0, 0;}"
+                 "a, b, add, 1, 1, 0, 0;}"
                  : RESULT(0), RESULT(1), RESULT(2), RESULT(3), RESULT(4), RESULT(5), RESULT(6), RESULT(7)
-                 : "l"(a), "l"(b), "r"(uint32_t(add)));
+                 : "r"(a), "r"(b), "r"(uint32_t(add)));
 }
 // d (64 x 64) += a b, a in registers, b along the rows.
-__device__ __forceinline__ void product(float (&d)[8][4], const uint32_t (&a)[4], uint64_t b) {
-    asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
+__device__ __forceinline__ void product(float (&d)[8][4], const uint32_t (&a)[4], uint32_t b) {
+    asm volatile("{.reg .b64 b; mov.b64 b, {%36, 0x40000040}; wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {"
                  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
                  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
-                 "{%32, %33, %34, %35}, %36, 1, 1, 1, 1;"
+                 "{%32, %33, %34, %35}, b, 1, 1, 1, 1;}"
                  : RESULT(0), RESULT(1), RESULT(2), RESULT(3), RESULT(4), RESULT(5), RESULT(6), RESULT(7)
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b));
 }
 
 // d (64 x 128) = or += a b, a in shared memory along the head, b along the head.
-__device__ __forceinline__ void product(float (&d)[16][4], uint64_t a, uint64_t b, bool add) {
-    asm volatile("{.reg .pred add; setp.ne.b32 add, %66, 0; wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
+__device__ __forceinline__ void product(float (&d)[16][4], uint32_t a, uint32_t b, bool add) {
+    asm volatile("{.reg .pred add; .reg .b64 a, b; setp.ne.b32 add, %66, 0; mov.b64 a, {%64, 0x40000040}; "
+                 "mov.b64 b, {%65, 0x40000040}; wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
                  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
                  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
                  "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
                  "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
-                 "%64, %65, add, 1, 1, 0, 0;}"
+                 "a, b, add, 1, 1, 0, 0;}"
                  : RESULT(0), RESULT(1), RESULT(2), RESULT(3), RESULT(4), RESULT(5), RESULT(6), RESULT(7),
                    RESULT(8), RESULT(9), RESULT(10), RESULT(11), RESULT(12), RESULT(13), RESULT(14), RESULT(15)
-                 : "l"(a), "l"(b), "r"(uint32_t(add)));
+                 : "r"(a), "r"(b), "r"(uint32_t(add)));
 }
 // d (64 x 128) += a b, a in registers, b along the rows.
-__device__ __forceinline__ void product(float (&d)[16][4], const uint32_t (&a)[4], uint64_t b) {
-    asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
+__device__ __forceinline__ void product(float (&d)[16][4], const uint32_t (&a)[4], uint32_t b) {
+    asm volatile("{.reg .b64 b; mov.b64 b, {%68, 0x40000040}; wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
                  "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "
                  "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
                  "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "
                  "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
-                 "{%64, %65, %66, %67}, %68, 1, 1, 1, 1;"
+                 "{%64, %65, %66, %67}, b, 1, 1, 1, 1;}"
                  : RESULT(0), RESULT(1), RESULT(2), RESULT(3), RESULT(4), RESULT(5), RESULT(6), RESULT(7),
                    RESULT(8), RESULT(9), RESULT(10), RESULT(11), RESULT(12), RESULT(13), RESULT(14), RESULT(15)
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b));
 }
 #undef RESULT
 
@@ -138,7 +144,8 @@ __device__ __forceinline__ void pack_a(uint32_t (&a)[4], const float (&d)[n][4],
 }
 
 // Writes a warpgroup's 64 result rows, times `scale`, through a tile of shared memory that nobody reads any more.
-__device__ __forceinline__ void store_rows(Rows target, uint32_t first, uint32_t end, uint32_t tile,
+template <bool packed>
+__device__ __forceinline__ void store_rows(Rows<packed> target, uint32_t first, uint32_t end, uint32_t tile,
                                            const float (&sum)[CHUNKS][4], float scale) {
     const uint32_t thread = threadIdx.x % WARPGROUP, lane = thread % WARP;
 #pragma unroll
@@ -153,6 +160,6 @@ __device__ __forceinline__ void store_rows(Rows target, uint32_t first, uint32_t
     for (uint32_t r = lane / CHUNKS; r < 16; r += WARP / CHUNKS) {
         const uint32_t row = thread / WARP * 16 + r;
         if (first + row < end)
-            store_vector(target.at(first + row) + chunk * 8, load_vector(chunk_at<64>(tile, row, chunk)));
+            store_vector(target.at(first + row) + chunk * 16, load_vector(chunk_at<64>(tile, row, chunk)));
     }
 }
