@@ -1,23 +1,24 @@
 // delta = row sums of o * do: what the softmax backward subtracts.
-// A group of lanes takes a row, four elements each: neighbouring lanes read neighbouring vectors.
+// A group of lanes takes a row, eight elements each: neighbouring lanes read neighbouring vectors.
 // Memory bound.
 #include "device.cuh"
 #include "attention.h"
 
 enum : uint32_t {
-    LANES = KEY_D <= 16 ? 4 : KEY_D <= 32 ? 8 : KEY_D <= 64 ? 16 : 32, // of a row: KEY_D / 4, to a power of two
+    LANES = KEY_D <= 16 ? 2 : KEY_D <= 32 ? 4 : KEY_D <= 64 ? 8 : 16, // of a row: KEY_D / 8, to a power of two
 };
 
 KERNEL(attention_delta_params) {
     const uint32_t row = (blockIdx.x * VARIANT_THREADS + threadIdx.x) / LANES; // (batch, position, head)
-    const uint32_t first = threadIdx.x % LANES * 4;
+    const uint32_t first = threadIdx.x % LANES * 8;
     const bool valid = row < p.batch * p.seq_len * p.heads;
     float sum = 0.0f;
     if (valid && first < KEY_D) {
-        const uint64_t element = uint64_t(row) * KEY_D + first;
-        const float4_t o = load4((const KEY_X*)p.o + element), d_o = load4((const KEY_X*)p.d_o + element);
+        const KEY_X* o = (const KEY_X*)p.o + uint64_t(row) * KEY_D + first;
+        const KEY_X* d_o = (const KEY_X*)p.d_o + uint64_t(row) * KEY_D + first;
+        const float4_t a[2] = {load4(o), load4(o + 4)}, b[2] = {load4(d_o), load4(d_o + 4)};
 #pragma unroll
-        for (uint32_t i = 0; i < 4; i++) sum += o.v[i] * d_o.v[i];
+        for (uint32_t i = 0; i < 8; i++) sum += a[i / 4].v[i % 4] * b[i / 4].v[i % 4];
     }
     sum = group_sum<LANES>(sum);
     const uint32_t head = row % p.heads, token = row / p.heads;

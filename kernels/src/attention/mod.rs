@@ -47,8 +47,7 @@ pub fn supports(d: u32) -> bool {
 const DELTA: &[Variant] = &[Variant(&[("threads", 128)])];
 
 /// Small and ragged (batch, seq_len, heads, kv_heads): a single position, grouped, ungrouped, more tiles than stages.
-const SAMPLES: [(u32, u32, u32, u32); 5] =
-    [(1, 1, 1, 1), (2, 33, 2, 1), (1, 70, 3, 3), (1, 97, 6, 2), (1, 395, 7, 1)];
+const SAMPLES: [(u32, u32, u32, u32); 5] = [(1, 1, 1, 1), (2, 33, 2, 1), (1, 70, 3, 3), (1, 97, 6, 2), (1, 260, 3, 1)];
 
 fn rows(batch: u32, seq_len: u32, heads: u32) -> u64 {
     u64::from(batch) * u64::from(seq_len) * u64::from(heads)
@@ -121,8 +120,8 @@ impl Kernel for AttentionDelta {
     }
 
     fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
-        // A lane takes four elements of a row, and a row a power of two of them.
-        let lanes = (self.d / 4).next_power_of_two();
+        // A lane takes eight elements of a row, and a row a power of two of them.
+        let lanes = (self.d / 8).next_power_of_two();
         let rows = rows(p.batch, p.seq_len, p.heads) as u32;
         Geometry::linear(rows.div_ceil(variant.threads() / lanes), variant.threads())
     }

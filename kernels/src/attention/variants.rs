@@ -20,19 +20,17 @@ const FWD_WGMMA_128: &[Variant] = &[Variant(&[("blocks", 1), ("keys", 64), ("thr
 /// `queries` of a block, `keys` of a tile.
 const FWD_MMA_64: &[Variant] = &[Variant(&[("keys", 64), ("mma", 1), ("queries", 128), ("threads", 128)])];
 const FWD_MMA_128: &[Variant] = &[Variant(&[("keys", 32), ("mma", 1), ("queries", 128), ("threads", 128)])];
-const BWD_WGMMA_64: &[Variant] = &[Variant(&[("stages", 3), ("threads", 384), ("wgmma", 1)])];
-const BWD_WGMMA_128: &[Variant] = &[Variant(&[("stages", 2), ("threads", 256), ("wgmma", 1)])];
+const BWD_WGMMA_64: &[Variant] = &[Variant(&[("threads", 384), ("wgmma", 1)])];
+const BWD_WGMMA_128: &[Variant] = &[Variant(&[("threads", 256), ("wgmma", 1)])];
 /// `rows` of a block; the other side is copied a `tile` and multiplied a `part` at a time.
-const BWD_MMA_64: &[Variant] =
-    &[Variant(&[("mma", 1), ("part", 64), ("rows", 64), ("threads", 128), ("tile", 64)])];
-const BWD_MMA_128: &[Variant] =
-    &[Variant(&[("mma", 1), ("part", 32), ("rows", 64), ("threads", 128), ("tile", 32)])];
+const BWD_MMA_64: &[Variant] = &[Variant(&[("mma", 1), ("part", 64), ("rows", 64), ("threads", 128), ("tile", 64)])];
+const BWD_MMA_128: &[Variant] = &[Variant(&[("mma", 1), ("part", 32), ("rows", 64), ("threads", 128), ("tile", 32)])];
 
 /// Rows a warpgroup multiplies, and threads it has.
 const WARPGROUP_ROWS: u32 = 64;
 const WARPGROUP_THREADS: u32 = 128;
 /// Stages of keys and values of the Hopper forward.
-const FWD_WGMMA_STAGES: u32 = 4;
+const FWD_WGMMA_STAGES: u32 = 3;
 /// What aligning dynamic shared memory to the swizzle's period may take.
 const ALIGNMENT_BYTES: u32 = 1024;
 
@@ -110,11 +108,11 @@ pub(super) fn fwd_geometry(key: AttentionFwd, variant: Variant, p: &attention_fw
 pub(super) fn bwd_geometry(key: AttentionBwd, variant: Variant, p: &attention_bwd_params) -> Geometry {
     let (d, threads) = (key.d, variant.threads());
     let (grid, shared_bytes) = if variant.has("wgmma") {
-        let (warpgroups, stages) = (threads / WARPGROUP_THREADS, variant.get("stages"));
+        let warpgroups = threads / WARPGROUP_THREADS;
         let of_keys = p.seq_len.div_ceil(WARPGROUP_ROWS);
         let of_queries = (p.seq_len * (p.heads / p.kv_heads)).div_ceil(WARPGROUP_ROWS * warpgroups);
-        // Own rows and the stages, each two tiles; two statistics of each row of a stage.
-        let walk = (1 + stages) * 2 * WARPGROUP_ROWS * 2 * d + stages * 2 * WARPGROUP_ROWS * 4;
+        // Own rows and two stages, each two tiles; two statistics of each row of a stage.
+        let walk = WARPGROUP_ROWS * (3 * 2 * 2 * d + 2 * 2 * 4);
         ([(of_keys + of_queries) * p.batch * p.kv_heads, 1, 1], ALIGNMENT_BYTES + warpgroups * walk)
     } else if variant.has("mma") {
         let (rows, tile) = (variant.get("rows"), variant.get("tile"));
