@@ -1,6 +1,6 @@
 // Causal grouped-query attention backward on Hopper's warpgroup products, deterministic: every gradient has one owner.
-// Each warpgroup walks by itself: 64 own rows (k, v or q, do) against tiles of the others that only it copies, so the
-// warpgroups of a block drift apart and one multiplies while another takes exponentials; p and ds stay in registers.
+// A warpgroup walks with 64 own rows (k, v or q, do) along tiles of the others; p and ds stay in registers. Warpgroups of
+// keys share theirs, copy their own tiles of rows and drift apart; those of rows share the tiles of keys.
 #include "attention/warpgroup.cuh"
 
 enum : uint32_t {
@@ -9,9 +9,9 @@ enum : uint32_t {
     N = TILE / 8,
     STAGES = 2,
     TILE_BYTES = TILE * KEY_D * 2,
-    STAGE_BYTES = 2 * TILE_BYTES,             // two tiles
-    WALK_BYTES = (1 + STAGES) * STAGE_BYTES,  // own rows and stages, of one warpgroup
-    STATISTICS_BYTES = STAGES * TILE * 2 * 4, // log-sum-exp and delta of each stage's rows, of one warpgroup
+    PAIR_BYTES = 2 * TILE_BYTES,                  // own rows, or a stage
+    WALK_BYTES = (1 + STAGES) * PAIR_BYTES,       // own rows and stages
+    STATISTICS_BYTES = STAGES * TILE * 2 * 4,     // log-sum-exp and delta of each stage's rows
 };
 
 // Starts copying log-sum-exp and delta of TILE packed rows.
@@ -55,36 +55,45 @@ __device__ __forceinline__ void walk(const attention_bwd_params& p, uint32_t wal
     const Rows<false> keys = rows_of<false>(p.qkv, batch, p.seq_len, columns, p.heads + kv_head, 1);
     const Rows<false> values = rows_of<false>(p.qkv, batch, p.seq_len, columns, p.heads + p.kv_heads + kv_head, 1);
     const uint64_t statistics = (uint64_t(batch) * p.heads + kv_head * group) * p.seq_len;
-    const uint32_t own_a = walks + warpgroup * WALK_BYTES, own_b = own_a + TILE_BYTES, stages = own_a + STAGE_BYTES;
+    const uint32_t own_a = walks + warpgroup * (own_keys ? WALK_BYTES : PAIR_BYTES), own_b = own_a + TILE_BYTES;
+    const uint32_t stages = own_keys ? own_a + PAIR_BYTES : walks + WARPGROUPS * PAIR_BYTES;
     const uint32_t stage_statistics = walks + WARPGROUPS * WALK_BYTES + warpgroup * STATISTICS_BYTES;
     const float scale = p.scale * LOG2_E;
 
-    // A block's warpgroups share 64 keys and take every WARPGROUPS-th tile of rows, or own 64 rows each and take all
-    // tiles of keys.
+    // A block's warpgroups share 64 keys and take every WARPGROUPS-th tile of rows, or own 64 rows each and all take all
+    // tiles of keys up to the last that a row of the block sees.
     const uint32_t own = own_keys ? tile * TILE : (tile * WARPGROUPS + warpgroup) * TILE;
     const uint32_t own_end = own_keys ? p.seq_len : total_rows;
     const uint32_t begin = own_keys ? own * group + warpgroup * TILE : 0, stride = own_keys ? WARPGROUPS * TILE : TILE;
-    const uint32_t last_row = own + TILE < total_rows ? own + TILE - 1 : total_rows - 1;
-    const uint32_t end = own_keys ? total_rows : own < total_rows ? queries.position(last_row) + 1 : 0;
+    const auto seen_by = [&](uint32_t end) { return queries.position((end < total_rows ? end : total_rows) - 1) + 1; };
+    const uint32_t end = own_keys ? total_rows : seen_by((tile + 1) * WARPGROUPS * TILE);
+    const uint32_t visible_end = own_keys ? total_rows : own < total_rows ? seen_by(own + TILE) : 0;
 
-    const auto copy_pair = [&](bool of_keys, uint32_t tile_a, uint32_t first) {
-        if (of_keys) {
-            copy_rows<TILE, WARPGROUP>(tile_a, keys, first, p.seq_len);
-            copy_rows<TILE, WARPGROUP>(tile_a + TILE_BYTES, values, first, p.seq_len);
-        } else {
-            copy_rows<TILE, WARPGROUP>(tile_a, queries, first, total_rows);
-            copy_rows<TILE, WARPGROUP>(tile_a + TILE_BYTES, gradients, first, total_rows);
-        }
-    };
-    copy_pair(own_keys, own_a, own);
+    if (own_keys) {
+        copy_rows<TILE, WARPGROUP>(own_a, keys, own, p.seq_len);
+        copy_rows<TILE, WARPGROUP>(own_b, values, own, p.seq_len);
+    } else {
+        copy_rows<TILE, WARPGROUP>(own_a, queries, own, total_rows);
+        copy_rows<TILE, WARPGROUP>(own_b, gradients, own, total_rows);
+    }
     const auto copy_stage = [&](uint32_t first, uint32_t stage) {
-        if (first < end) {
-            copy_pair(!own_keys, stages + stage * STAGE_BYTES, first);
-            if (own_keys)
-                copy_statistics(p, stage_statistics + stage * TILE * 8, queries, statistics, first, total_rows);
+        const uint32_t a = stages + stage * PAIR_BYTES, b = a + TILE_BYTES;
+        if (first < end && own_keys) {
+            copy_rows<TILE, WARPGROUP>(a, queries, first, total_rows);
+            copy_rows<TILE, WARPGROUP>(b, gradients, first, total_rows);
+            copy_statistics(p, stage_statistics + stage * TILE * 8, queries, statistics, first, total_rows);
+        } else if (first < end) {
+            copy_rows<TILE, VARIANT_THREADS>(a, keys, first, p.seq_len);
+            copy_rows<TILE, VARIANT_THREADS>(b, values, first, p.seq_len);
         }
         copy_async_commit();
     };
+    // Waits for the copies of the stage that comes next; of others' copies only after a barrier.
+    const auto await_stage = [&] {
+        copy_async_wait<0>();
+        products_see_shared();
+    };
+    const auto sync_sharers = [&] { own_keys ? sync_warpgroup() : sync_block(); };
     copy_stage(begin, 0);
 
     // This thread's two own rows: as keys the first packed row that sees them, as rows the last key they see.
@@ -104,27 +113,31 @@ __device__ __forceinline__ void walk(const attention_bwd_params& p, uint32_t wal
 
     float sum_a[CHUNKS][4] = {}, sum_b[CHUNKS][4] = {}; // ds^T q or ds k, and p^T do
     uint32_t stage = 0;
+    await_stage();
     for (uint32_t other = begin; other < end; other += stride) {
-        copy_async_wait<0>();
-        products_see_shared();
-        sync_warpgroup(); // this stage is there, and the other has been read
-        copy_stage(other + stride, stage ^ 1);
-        const uint32_t a = stages + stage * STAGE_BYTES, b = a + TILE_BYTES;
+        sync_sharers(); // this stage is there, and the other has been read
+        const uint32_t a = stages + stage * PAIR_BYTES, b = a + TILE_BYTES;
         const uint32_t column_statistics = stage_statistics + stage * TILE * 8 + lane % 4 * 8;
         stage ^= 1;
+        if (other >= visible_end) { // to this warpgroup; nothing later is visible
+            copy_stage(other + stride, stage);
+            await_stage();
+            continue;
+        }
 
         float s[N][4], dp[N][4];
         products_begin();
 #pragma unroll
         for (uint32_t step = 0; step < STEPS; step++)
             product(s, along_head<TILE>(own_a, step), along_head<TILE>(a, step), step > 0);
+        products_commit();
 #pragma unroll
         for (uint32_t step = 0; step < STEPS; step++)
             product(dp, along_head<TILE>(own_b, step), along_head<TILE>(b, step), step > 0);
         products_commit();
-        products_wait<0>();
+        copy_stage(other + stride, stage); // while the products are under way
+        products_wait<1>();
         settle(s);
-        settle(dp);
 
         if (own_keys ? other < (own + TILE - 1) * group : other + TILE > first_position + 1) { // the diagonal
 #pragma unroll
@@ -135,22 +148,28 @@ __device__ __forceinline__ void walk(const attention_bwd_params& p, uint32_t wal
                     if (own_keys ? column < bound[e / 2] : column > bound[e / 2]) s[n][e] = NEGATIVE_INFINITY;
                 }
         }
+#pragma unroll
+        for (uint32_t n = 0; n < N; n++) {
+            float column_shift[2];
+            if (own_keys) load_shared(column_shift[0], column_shift[1], column_statistics + n * 32);
+#pragma unroll
+            for (uint32_t e = 0; e < 4; e++) {
+                const float lse = own_keys ? LOG2_E * column_shift[e % 2] : shift[e / 2];
+                s[n][e] = exp2(fmaf(s[n][e], scale, -lse));
+            }
+        }
+        products_wait<0>();
+        settle(dp);
         uint32_t probability[TILE / 16][4], ds[TILE / 16][4];
 #pragma unroll
         for (uint32_t step = 0; step < TILE / 16; step++) {
 #pragma unroll
             for (uint32_t n = 2 * step; n < 2 * step + 2; n++) {
-                float column_shift[2], column_delta[2];
-                if (own_keys) {
-                    load_shared(column_shift[0], column_shift[1], column_statistics + n * 32);
-                    load_shared(column_delta[0], column_delta[1], column_statistics + TILE * 4 + n * 32);
-                }
+                float column_delta[2];
+                if (own_keys) load_shared(column_delta[0], column_delta[1], column_statistics + TILE * 4 + n * 32);
 #pragma unroll
-                for (uint32_t e = 0; e < 4; e++) {
-                    const float lse = own_keys ? LOG2_E * column_shift[e % 2] : shift[e / 2];
-                    s[n][e] = exp2(fmaf(s[n][e], scale, -lse));
+                for (uint32_t e = 0; e < 4; e++)
                     dp[n][e] = s[n][e] * (dp[n][e] - (own_keys ? column_delta[e % 2] : delta[e / 2]));
-                }
             }
             pack_a(probability[step], s, step);
             pack_a(ds[step], dp, step);
@@ -162,23 +181,22 @@ __device__ __forceinline__ void walk(const attention_bwd_params& p, uint32_t wal
             product(sum_a, ds[step], along_rows<TILE>(a, step));
         }
         products_commit();
+        await_stage();
         products_wait<0>();
         settle(sum_a);
         settle(sum_b);
     }
 
     if (own_keys) {
-        copy_async_wait<0>();
         sync_warpgroup(); // the stages are free
-        add_results(walks, sum_a, STAGE_BYTES);
-        add_results(walks, sum_b, STAGE_BYTES + TILE * KEY_D * 4);
+        add_results(walks, sum_a, PAIR_BYTES);
+        add_results(walks, sum_b, PAIR_BYTES + TILE * KEY_D * 4);
         if (warpgroup > 0) return;
         store_rows(rows_of<false>(p.dqkv, batch, p.seq_len, columns, p.heads + kv_head, 1), own, own_end, own_a, sum_a, p.scale);
         store_rows(rows_of<false>(p.dqkv, batch, p.seq_len, columns, p.heads + p.kv_heads + kv_head, 1), own, own_end, own_b,
                    sum_b, 1.0f);
     } else {
-        copy_async_wait<0>();
-        sync_warpgroup(); // own rows are there even if there was nothing to walk
+        sync_warpgroup(); // own rows have been read
         store_rows(rows_of<true>(p.dqkv, batch, p.seq_len, columns, kv_head * group, group), own, own_end, own_a, sum_a, p.scale);
     }
 }

@@ -42,22 +42,26 @@ KERNEL(attention_fwd_params) {
     const uint32_t position[2] = {queries.position(row), queries.position(row + 8)};
     const uint32_t first_position = queries.position(own), last_position = queries.position(own + 63);
     float sum[CHUNKS][4] = {}, largest[2] = {NEGATIVE_INFINITY, NEGATIVE_INFINITY}, total[2] = {};
-    uint32_t k = stages;
-    for (uint32_t tile = 0; tile < tiles; tile++) {
+    const auto after = [&](uint32_t stage) {
+        return stage == stages + (STAGES - 1) * 2 * TILE_BYTES ? stages : stage + 2 * TILE_BYTES;
+    };
+    for (uint32_t tile = 0, k = stages; tile < tiles; tile++, k = after(k)) {
         copy_async_wait<0>();
         products_see_shared();
         sync_block(); // this tile is there, and the one before the last has been read
         const uint32_t k0 = tile * KEYS, v = k + TILE_BYTES;
-        const uint32_t next = k == stages + (STAGES - 1) * 2 * TILE_BYTES ? stages : k + 2 * TILE_BYTES;
-        copy_stage(tile + 1, next);
-        if (k0 > last_position) continue; // nothing visible to this warpgroup, nor later
+        const bool visible = k0 <= last_position; // to this warpgroup; nothing after it is if this is not
 
         float s[N][4];
-        products_begin();
+        if (visible) {
+            products_begin();
 #pragma unroll
-        for (uint32_t step = 0; step < STEPS; step++)
-            product(s, along_head<64>(q, step), along_head<KEYS>(k, step), step > 0);
-        products_commit();
+            for (uint32_t step = 0; step < STEPS; step++)
+                product(s, along_head<64>(q, step), along_head<KEYS>(k, step), step > 0);
+            products_commit();
+        }
+        copy_stage(tile + 1, after(k)); // while the products are under way
+        if (!visible) continue;
         products_wait<0>();
         settle(s);
         settle(sum);
@@ -106,7 +110,6 @@ KERNEL(attention_fwd_params) {
 #pragma unroll
         for (uint32_t step = 0; step < KEYS / 16; step++) product(sum, a[step], along_rows<KEYS>(v, step));
         products_commit();
-        k = next;
     }
     products_wait<0>();
     settle(sum);
