@@ -9,19 +9,17 @@ enum : uint32_t {
     N = TILE / 8,
     STAGES = 2,
     TILE_BYTES = TILE * KEY_D * 2,
-    PAIR_BYTES = 2 * TILE_BYTES,                  // own rows, or a stage
-    WALK_BYTES = (1 + STAGES) * PAIR_BYTES,       // own rows and stages
-    STATISTICS_BYTES = STAGES * TILE * 2 * 4,     // log-sum-exp and delta of each stage's rows
+    PAIR_BYTES = 2 * TILE_BYTES,              // own rows, or a stage
+    WALK_BYTES = (1 + STAGES) * PAIR_BYTES,   // own rows and stages
+    STATISTICS_BYTES = STAGES * TILE * 2 * 4, // log-sum-exp and delta of each stage's rows
 };
 
-// Starts copying log-sum-exp and delta of TILE packed rows.
-__device__ __forceinline__ void copy_statistics(const attention_bwd_params& p, uint32_t shared, Rows<true> queries,
-                                                uint64_t statistics, uint32_t first, uint32_t end) {
-    const uint32_t thread = threadIdx.x % WARPGROUP, row = first + thread % TILE;
-    const bool valid = row < end;
-    const uint32_t position = queries.position(row), head = row - position * queries.group;
-    const uint64_t element = valid ? statistics + uint64_t(head) * p.seq_len + position : 0;
-    copy_async_word(shared + thread * 4, (const float*)(thread < TILE ? p.lse : p.delta) + element, valid);
+// Starts copying log-sum-exp and delta of TILE positions of a head, whose first one is element `statistics`.
+__device__ __forceinline__ void copy_statistics(const attention_bwd_params& p, uint32_t shared, uint64_t statistics,
+                                                uint32_t first) {
+    const uint32_t thread = threadIdx.x % WARPGROUP, position = first + thread % TILE;
+    const float* source = (const float*)(thread < TILE ? p.lse : p.delta) + statistics + position;
+    copy_async_word(shared + thread * 4, source, position < p.seq_len);
 }
 
 // Adds up the warpgroups' results, in their order, through their stages; the first one holds the sum.
@@ -60,14 +58,20 @@ __device__ __forceinline__ void walk(const attention_bwd_params& p, uint32_t wal
     const uint32_t stage_statistics = walks + WARPGROUPS * WALK_BYTES + warpgroup * STATISTICS_BYTES;
     const float scale = p.scale * LOG2_E;
 
-    // A block's warpgroups share 64 keys and take every WARPGROUPS-th tile of rows, or own 64 rows each and all take all
-    // tiles of keys up to the last that a row of the block sees.
+    // Warpgroups of keys own the same 64 and take every WARPGROUPS-th of the tiles that see them, head after head. Those
+    // of rows own 64 each and all take all tiles of keys up to the last that a row of the block sees.
     const uint32_t own = own_keys ? tile * TILE : (tile * WARPGROUPS + warpgroup) * TILE;
     const uint32_t own_end = own_keys ? p.seq_len : total_rows;
-    const uint32_t begin = own_keys ? own * group + warpgroup * TILE : 0, stride = own_keys ? WARPGROUPS * TILE : TILE;
     const auto seen_by = [&](uint32_t end) { return queries.position((end < total_rows ? end : total_rows) - 1) + 1; };
-    const uint32_t end = own_keys ? total_rows : seen_by((tile + 1) * WARPGROUPS * TILE);
-    const uint32_t visible_end = own_keys ? total_rows : own < total_rows ? seen_by(own + TILE) : 0;
+    const uint32_t visible_end = own < total_rows ? seen_by(own + TILE) : 0; // of keys, to own rows
+    const uint32_t begin = own_keys ? own : 0, heads = own_keys ? group : 1;
+    const uint32_t end = own_keys ? (p.seq_len + TILE - 1) / TILE * TILE : seen_by((tile + 1) * WARPGROUPS * TILE);
+    uint32_t next = begin, next_head = 0;
+    const auto advance = [&](uint32_t tiles) {
+        next += tiles * TILE;
+        while (next >= end) next -= end - begin, next_head++;
+    };
+    if (own_keys) advance(warpgroup);
 
     if (own_keys) {
         copy_rows<TILE, WARPGROUP>(own_a, keys, own, p.seq_len);
@@ -76,34 +80,36 @@ __device__ __forceinline__ void walk(const attention_bwd_params& p, uint32_t wal
         copy_rows<TILE, WARPGROUP>(own_a, queries, own, total_rows);
         copy_rows<TILE, WARPGROUP>(own_b, gradients, own, total_rows);
     }
-    const auto copy_stage = [&](uint32_t first, uint32_t stage) {
+    const Rows<false> a_heads = rows_of<false>(p.qkv, batch, p.seq_len, columns, kv_head * group, 1);
+    const Rows<false> b_heads = rows_of<false>(p.d_o, batch, p.seq_len, p.heads, kv_head * group, 1);
+    const auto copy_next = [&](uint32_t stage) {
         const uint32_t a = stages + stage * PAIR_BYTES, b = a + TILE_BYTES;
-        if (first < end && own_keys) {
-            copy_rows<TILE, WARPGROUP>(a, queries, first, total_rows);
-            copy_rows<TILE, WARPGROUP>(b, gradients, first, total_rows);
-            copy_statistics(p, stage_statistics + stage * TILE * 8, queries, statistics, first, total_rows);
-        } else if (first < end) {
-            copy_rows<TILE, VARIANT_THREADS>(a, keys, first, p.seq_len);
-            copy_rows<TILE, VARIANT_THREADS>(b, values, first, p.seq_len);
+        if (next_head < heads && own_keys) {
+            copy_rows<TILE, WARPGROUP>(a, a_heads.head(next_head), next, p.seq_len);
+            copy_rows<TILE, WARPGROUP>(b, b_heads.head(next_head), next, p.seq_len);
+            copy_statistics(p, stage_statistics + stage * TILE * 8, statistics + uint64_t(next_head) * p.seq_len, next);
+        } else if (next_head < heads) {
+            copy_rows<TILE, VARIANT_THREADS>(a, keys, next, p.seq_len);
+            copy_rows<TILE, VARIANT_THREADS>(b, values, next, p.seq_len);
         }
         copy_async_commit();
     };
     // Waits for the copies of the stage that comes next; of others' copies only after a barrier.
-    const auto await_stage = [&] {
+    const auto await_next = [&] {
         copy_async_wait<0>();
         products_see_shared();
     };
     const auto sync_sharers = [&] { own_keys ? sync_warpgroup() : sync_block(); };
-    copy_stage(begin, 0);
+    copy_next(0);
 
-    // This thread's two own rows: as keys the first packed row that sees them, as rows the last key they see.
+    // This thread's two own rows: as keys the first position that sees them, as rows the last key they see.
     uint32_t bound[2];
     float shift[2], delta[2];
 #pragma unroll
     for (uint32_t half = 0; half < 2; half++) {
         const uint32_t row = own + threadIdx.x % WARPGROUP / WARP * 16 + lane / 4 + half * 8;
         const uint32_t position = queries.position(row), head = row - position * group;
-        bound[half] = own_keys ? row * group : position;
+        bound[half] = own_keys ? row : position;
         const uint64_t element = statistics + uint64_t(head) * p.seq_len + position;
         const bool valid = !own_keys && row < total_rows;
         shift[half] = valid ? LOG2_E * ((const float*)p.lse)[element] : 0.0f;
@@ -113,15 +119,16 @@ __device__ __forceinline__ void walk(const attention_bwd_params& p, uint32_t wal
 
     float sum_a[CHUNKS][4] = {}, sum_b[CHUNKS][4] = {}; // ds^T q or ds k, and p^T do
     uint32_t stage = 0;
-    await_stage();
-    for (uint32_t other = begin; other < end; other += stride) {
+    await_next();
+    while (next_head < heads) {
         sync_sharers(); // this stage is there, and the other has been read
-        const uint32_t a = stages + stage * PAIR_BYTES, b = a + TILE_BYTES;
+        const uint32_t other = next, a = stages + stage * PAIR_BYTES, b = a + TILE_BYTES;
         const uint32_t column_statistics = stage_statistics + stage * TILE * 8 + lane % 4 * 8;
         stage ^= 1;
-        if (other >= visible_end) { // to this warpgroup; nothing later is visible
-            copy_stage(other + stride, stage);
-            await_stage();
+        advance(own_keys ? WARPGROUPS : 1);
+        if (!own_keys && other >= visible_end) { // to this warpgroup; nothing later is visible
+            copy_next(stage);
+            await_next();
             continue;
         }
 
@@ -135,11 +142,11 @@ __device__ __forceinline__ void walk(const attention_bwd_params& p, uint32_t wal
         for (uint32_t step = 0; step < STEPS; step++)
             product(dp, along_head<TILE>(own_b, step), along_head<TILE>(b, step), step > 0);
         products_commit();
-        copy_stage(other + stride, stage); // while the products are under way
+        copy_next(stage); // while the products are under way
         products_wait<1>();
         settle(s);
 
-        if (own_keys ? other < (own + TILE - 1) * group : other + TILE > first_position + 1) { // the diagonal
+        if (own_keys ? other < own + TILE : other + TILE > first_position + 1) { // the diagonal
 #pragma unroll
             for (uint32_t n = 0; n < N; n++)
 #pragma unroll
@@ -181,7 +188,7 @@ __device__ __forceinline__ void walk(const attention_bwd_params& p, uint32_t wal
             product(sum_a, ds[step], along_rows<TILE>(a, step));
         }
         products_commit();
-        await_stage();
+        await_next();
         products_wait<0>();
         settle(sum_a);
         settle(sum_b);

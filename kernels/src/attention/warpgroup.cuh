@@ -28,6 +28,10 @@ template <bool packed> struct Rows {
         unsigned char* start = data + uint64_t(position(row)) * stride;
         return packed ? start + uint64_t(row) * (KEY_D * 2) : start;
     }
+    // Another head of the buffer.
+    __device__ __forceinline__ Rows head(uint32_t index) const {
+        return {data + index * (KEY_D * 2), group, inverse, stride};
+    }
 };
 
 // A head, or a group of heads, from `column` on of a packed [batch, seq_len, columns * d] buffer.
