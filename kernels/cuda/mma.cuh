@@ -49,39 +49,3 @@ __device__ __forceinline__ uint32_t pack(float low, float high) {
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(result) : "f"(high), "f"(low));
     return result;
 }
-
-// Plain accesses by shared address: 4 bytes, 8 bytes, and 16 bytes that pass through registers.
-struct alignas(16) vector_t {
-    uint32_t v[4];
-};
-__device__ __forceinline__ void store_shared(uint32_t shared, uint32_t value) {
-    asm volatile("st.shared.b32 [%0], %1;" ::"r"(shared), "r"(value) : "memory");
-}
-__device__ __forceinline__ void load_shared(float& first, float& second, uint32_t shared) {
-    asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];" : "=f"(first), "=f"(second) : "r"(shared) : "memory");
-}
-__device__ __forceinline__ void store_shared(uint32_t shared, const float (&value)[4]) {
-    asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(shared), "f"(value[0]), "f"(value[1]), "f"(value[2]),
-                 "f"(value[3])
-                 : "memory");
-}
-__device__ __forceinline__ void load_shared(float (&value)[4], uint32_t shared) {
-    asm volatile("ld.shared.v4.f32 {%0, %1, %2, %3}, [%4];"
-                 : "=f"(value[0]), "=f"(value[1]), "=f"(value[2]), "=f"(value[3])
-                 : "r"(shared)
-                 : "memory");
-}
-__device__ __forceinline__ vector_t load_vector(uint32_t shared) {
-    vector_t value;
-    asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(value.v[0]), "=r"(value.v[1]), "=r"(value.v[2]), "=r"(value.v[3])
-                 : "r"(shared)
-                 : "memory");
-    return value;
-}
-__device__ __forceinline__ void store_vector(void* global, vector_t value) { *reinterpret_cast<vector_t*>(global) = value; }
-// Starts a copy of 4 bytes from global to shared memory; with `valid` false it writes zeros and reads nothing.
-__device__ __forceinline__ void copy_async_word(uint32_t shared, const void* global, bool valid) {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared), "l"(global), "r"(valid ? 4 : 0)
-                 : "memory");
-}

@@ -13,6 +13,7 @@ fn keys() -> Vec<Key> {
         "adamw.update{w=f32}",
         "attention.bwd{d=16,x=bf16}",
         "attention.bwd{d=48,x=f32}",
+        "attention.bwd{d=64,x=bf16}",
         "attention.delta{d=80,x=bf16}",
         "attention.delta{d=16,x=f32}",
         "attention.fwd{d=128,x=bf16}",

@@ -78,24 +78,22 @@ KERNEL(attention_fwd_params) {
         float shrink[2];
 #pragma unroll
         for (uint32_t half = 0; half < 2; half++) {
-            float part[4] = {largest[half], largest[half], largest[half], largest[half]}; // four chains for speed
+            float now = largest[half];
 #pragma unroll
-            for (uint32_t n = 0; n < N; n++)
-                part[n % 4] = fmaxf(part[n % 4], fmaxf(s[n][2 * half], s[n][2 * half + 1]));
-            const float now = group_max<4>(fmaxf(fmaxf(part[0], part[1]), fmaxf(part[2], part[3])));
+            for (uint32_t n = 0; n < N; n++) now = fmaxf(now, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
+            now = group_max<4>(now);
             shrink[half] = exp2((largest[half] - now) * scale);
             largest[half] = now;
             const float shift = now * scale;
-#pragma unroll
-            for (uint32_t n = 0; n < 4; n++) part[n] = 0.0f;
+            float tile_total = 0.0f;
 #pragma unroll
             for (uint32_t n = 0; n < N; n++)
 #pragma unroll
                 for (uint32_t e = 2 * half; e < 2 * half + 2; e++) {
                     s[n][e] = exp2(fmaf(s[n][e], scale, -shift));
-                    part[n % 4] += s[n][e];
+                    tile_total += s[n][e];
                 }
-            total[half] = fmaf(total[half], shrink[half], (part[0] + part[1]) + (part[2] + part[3]));
+            total[half] = fmaf(total[half], shrink[half], tile_total);
         }
         if (any_lane(shrink[0] != 1.0f || shrink[1] != 1.0f)) { // seldom, once the largest has been seen
 #pragma unroll

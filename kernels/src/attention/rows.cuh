@@ -2,9 +2,7 @@
 // A row holds one position, padded by 16 bytes: an odd number of 16-byte chunks, so that eight rows at the same
 // element are conflict free whatever KEY_D is. A warp owns 16 * M consecutive rows and reads them as operand a.
 #pragma once
-#include "mma.cuh"
-#include "attention.h"
-#include "attention/exp2.cuh"
+#include "attention/fragments.cuh"
 
 enum : uint32_t {
     PITCH = 2 * KEY_D + 16,   // bytes from row to row
@@ -51,15 +49,6 @@ __device__ __forceinline__ void load_b(uint32_t (&b)[4], uint32_t rows, uint32_t
 __device__ __forceinline__ void load_b_transposed(uint32_t (&b)[4], uint32_t rows, uint32_t step) {
     const uint32_t lane = threadIdx.x % WARP;
     load_matrix_transposed(b, rows + lane % 16 * PITCH + lane / 16 * 16 + step * 32);
-}
-
-// Operand a, step `step`, of a result of products: columns 16 * step.. of it rounded to bf16.
-template <uint32_t n>
-__device__ __forceinline__ void pack_a(uint32_t (&a)[4], const float (&d)[n][4], uint32_t step) {
-    a[0] = pack(d[2 * step][0], d[2 * step][1]);
-    a[1] = pack(d[2 * step][2], d[2 * step][3]);
-    a[2] = pack(d[2 * step + 1][0], d[2 * step + 1][1]);
-    a[3] = pack(d[2 * step + 1][2], d[2 * step + 1][3]);
 }
 
 // Writes a warp's 16 * m result rows, times `scale`, through its own rows of shared memory.

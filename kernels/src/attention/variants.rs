@@ -67,9 +67,9 @@ pub(super) fn bwd(key: AttentionBwd, arch: Arch) -> &'static [Variant] {
 
 pub(super) fn fwd_source(variant: Variant) -> Source {
     if variant.has("wgmma") {
-        source!("attention", "fwd_wgmma.cu", "exp2.cuh", "warpgroup.cuh")
+        source!("attention", "fwd_wgmma.cu", "fragments.cuh", "warpgroup.cuh")
     } else if variant.has("mma") {
-        source!("attention", "fwd_mma.cu", "exp2.cuh", "rows.cuh")
+        source!("attention", "fwd_mma.cu", "fragments.cuh", "rows.cuh")
     } else {
         source!("attention", "fwd.cu", "tile.cuh")
     }
@@ -77,9 +77,9 @@ pub(super) fn fwd_source(variant: Variant) -> Source {
 
 pub(super) fn bwd_source(variant: Variant) -> Source {
     if variant.has("wgmma") {
-        source!("attention", "bwd_wgmma.cu", "exp2.cuh", "warpgroup.cuh")
+        source!("attention", "bwd_wgmma.cu", "fragments.cuh", "warpgroup.cuh")
     } else if variant.has("mma") {
-        source!("attention", "bwd_mma.cu", "exp2.cuh", "rows.cuh")
+        source!("attention", "bwd_mma.cu", "fragments.cuh", "rows.cuh")
     } else {
         source!("attention", "bwd.cu", "tile.cuh")
     }

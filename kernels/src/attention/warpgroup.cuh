@@ -3,9 +3,7 @@
 // one key/value head are packed: row r of a group stands for position r / group of head r % group, so that a tile
 // of keys or of rows serves the whole group and the diagonal is met once.
 #pragma once
-#include "mma.cuh"
-#include "attention.h"
-#include "attention/exp2.cuh"
+#include "attention/fragments.cuh"
 
 enum : uint32_t {
     WARPGROUP = 128,
@@ -137,15 +135,6 @@ __device__ __forceinline__ void product(float (&d)[16][4], const uint32_t (&a)[4
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b));
 }
 #undef RESULT
-
-// Operand a, step `step`, of a result: columns 16 * step.. of it rounded to bf16.
-template <uint32_t n>
-__device__ __forceinline__ void pack_a(uint32_t (&a)[4], const float (&d)[n][4], uint32_t step) {
-    a[0] = pack(d[2 * step][0], d[2 * step][1]);
-    a[1] = pack(d[2 * step][2], d[2 * step][3]);
-    a[2] = pack(d[2 * step + 1][0], d[2 * step + 1][1]);
-    a[3] = pack(d[2 * step + 1][2], d[2 * step + 1][3]);
-}
 
 // Writes a warpgroup's 64 result rows, times `scale`, through a tile of shared memory that nobody reads any more.
 template <bool packed>
