@@ -11,9 +11,8 @@ fn keys() -> Vec<Key> {
     let texts = [
         "adamw.update{w=bf16}",
         "adamw.update{w=f32}",
-        "attention.bwd{d=16,x=bf16}",
-        "attention.bwd{d=48,x=f32}",
         "attention.bwd{d=64,x=bf16}",
+        "attention.bwd{d=48,x=f32}",
         "attention.delta{d=80,x=bf16}",
         "attention.delta{d=16,x=f32}",
         "attention.fwd{d=128,x=bf16}",
