@@ -84,7 +84,7 @@ impl Kernel for HeadDistill {
     }
 
     fn select(&self, p: &Self::Params, arch: Arch) -> Variant {
-        // Rows that are not aligned cannot be copied in bulk.
+        // Rows that are not aligned cannot be copied in whole vectors.
         let fits = 1..=KEPT_BYTES;
         if arch == Arch::Sm90a && fits.contains(&self.kept_bytes(CLUSTER, p.vocab)) { CLUSTER } else { BLOCK }
     }
