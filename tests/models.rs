@@ -15,7 +15,7 @@ fn story_nll(variable: &str) -> Option<f64> {
     };
     let request = Evaluation {
         device: device().parse().unwrap(),
-        bundle: bundle(),
+        kernels: precast::bundle::Kernels { bundle: bundle(), ..Default::default() },
         ..Evaluation::new(&model, &[fixture("tinystory.txt")])
     };
     Some(evaluate(&request, |_, _| {}).unwrap().nll)

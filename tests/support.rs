@@ -62,7 +62,9 @@ pub fn fail(command: &mut Command, exit_code: i32) -> String {
     let (stdout, stderr) = texts(&output);
     assert_eq!(output.status.code(), Some(exit_code), "{command:?}\n{stdout}\n{stderr}");
     assert!(!stderr.contains("panicked"), "{stderr}");
-    assert!(stderr.starts_with("error: "), "{stderr}");
+    // Notes may come first.
+    let error = stderr.lines().find(|line| !line.starts_with("note: "));
+    assert!(error.is_some_and(|line| line.starts_with("error: ")), "{stderr}");
     stderr
 }
 
