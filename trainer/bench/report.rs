@@ -91,20 +91,20 @@ impl fmt::Display for Record {
         for (name, value) in self.summary() {
             writeln!(f, "{name:<17} {value}")?;
         }
-        writeln!(f, "\nlaunches  us/launch   ms/step   share           rate  of limit  kernel")?;
+        writeln!(f, "\nlaunches  us/launch   ms/step   share           rate  of limit  {:<44}  kernel", "for")?;
         for kernel in &self.kernels {
             let share_of_limit =
                 kernel.share_of_limit.map_or("-".to_owned(), |share| format!("{:.1} %", 100.0 * share));
             writeln!(
                 f,
-                "{:>8} {:>10.2} {:>9.3} {:>5.1} % {:>14} {share_of_limit:>9}  {}  {}",
+                "{:>8} {:>10.2} {:>9.3} {:>5.1} % {:>14} {share_of_limit:>9}  {:<44}  {}",
                 kernel.launches,
                 kernel.launch_us,
                 kernel.step_ms,
                 100.0 * kernel.share,
                 kernel.rate(),
+                shortened(&kernel.purpose, 44),
                 kernel.kernel,
-                shortened(&kernel.purpose, 60),
             )?;
         }
         writeln!(f, "\nmemory\n{}", self.memory.planned)?;

@@ -128,11 +128,9 @@ impl Launch {
         params
     }
 
-    /// Bytes its operands move: each read once and written once.
+    /// Bytes it has to move.
     pub fn bytes(&self) -> u64 {
-        let passes = |access: Access| u64::from(access.reads()) + u64::from(access.writes());
-        let operands = self.key.kernel().operands(&self.params);
-        operands.iter().map(|operand| passes(operand.access) * operand.bytes()).sum()
+        self.key.kernel().bytes(&self.params)
     }
 
     /// Its floating-point operations, where they bound its time.
