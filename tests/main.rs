@@ -15,3 +15,4 @@ mod golden;
 mod models;
 mod poison;
 mod programs;
+mod publish;

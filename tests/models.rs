@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use precast::bundle::Kernels;
 use precast::evaluate::{Evaluation, evaluate};
 
 use crate::support::{bundle, device, fixture};
@@ -15,7 +16,7 @@ fn story_nll(variable: &str) -> Option<f64> {
     };
     let request = Evaluation {
         device: device().parse().unwrap(),
-        bundle: bundle(),
+        kernels: Kernels { bundle: bundle(), ..Kernels::default() },
         ..Evaluation::new(&model, &[fixture("tinystory.txt")])
     };
     Some(evaluate(&request, |_, _| {}).unwrap().nll)

@@ -44,6 +44,7 @@ fn load_on_first_use<D: Driver>(mut driver: D, bundle: &Bundle<'_>) -> [Result<(
         key: first.pair.key.clone(),
         geometry: first.pair.key.kernel().geometry(first.pair.variant, params),
         params: bound,
+        tensor_maps: Vec::new(),
         dependencies: Vec::new(),
     };
     let graph = driver.prepare(&[launch]).unwrap();

@@ -18,7 +18,6 @@ from itertools import groupby
 
 ELF_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 SECTION_HEADER = struct.Struct("<IIQQQQIIQQ")
-# The order of these names, and the 8 that pads them, are not on the page: they were seen in a bundle.
 NAMES = b"\0.precast\0.nv_fatbin\0.shstrtab\0"
 MAGIC, DOMAIN = b"PRECAST\x01", b"precast.manifest"
 CAPABILITIES = {"sm_89": 89, "sm_90a": 90, "sm_121": 121}  # and sim, which has no machine code

@@ -12,7 +12,8 @@ typedef struct gemm_fwd_params {
     uint32_t m;
     uint32_t n;
     uint32_t k;
-    uint32_t reserved;
+    uint32_t reserved[3];
+    tensor_map maps[2]; /* x, w */
 } gemm_fwd_params;
 
 typedef struct gemm_dgrad_params {
@@ -22,7 +23,8 @@ typedef struct gemm_dgrad_params {
     uint32_t m;
     uint32_t n;
     uint32_t k;
-    uint32_t reserved;
+    uint32_t reserved[7];
+    tensor_map maps[2]; /* dy, w */
 } gemm_dgrad_params;
 
 typedef struct gemm_wgrad_params {
@@ -34,6 +36,8 @@ typedef struct gemm_wgrad_params {
     uint32_t n;
     uint32_t k;
     uint32_t accumulate; /* 1: add to dw whatever micro says (a later chunk of the same micro-batch) */
+    uint32_t reserved[4];
+    tensor_map maps[2]; /* dy, x */
 } gemm_wgrad_params;
 
 #endif

@@ -6,6 +6,27 @@
 pub const MASKED_TOKEN: u32 = 4294967295;
 pub type address = u64;
 #[repr(C)]
+#[repr(align(64))]
+#[derive(Debug, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+pub struct tensor_map {
+    pub opaque: [u64; 16usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of tensor_map"][::std::mem::size_of::<tensor_map>() - 128usize];
+    ["Alignment of tensor_map"][::std::mem::align_of::<tensor_map>() - 64usize];
+    ["Offset of field: tensor_map::opaque"][::std::mem::offset_of!(tensor_map, opaque) - 0usize];
+};
+impl Default for tensor_map {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
 #[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct micro_scalars {
     pub loss_scale: f32,
@@ -305,7 +326,8 @@ const _: () = {
     ["Offset of field: fill_params::reserved"][::std::mem::offset_of!(fill_params, reserved) - 28usize];
 };
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+#[repr(align(64))]
+#[derive(Debug, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct gemm_fwd_params {
     pub x: address,
     pub w: address,
@@ -315,12 +337,13 @@ pub struct gemm_fwd_params {
     pub m: u32,
     pub n: u32,
     pub k: u32,
-    pub reserved: u32,
+    pub reserved: [u32; 3usize],
+    pub maps: [tensor_map; 2usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of gemm_fwd_params"][::std::mem::size_of::<gemm_fwd_params>() - 56usize];
-    ["Alignment of gemm_fwd_params"][::std::mem::align_of::<gemm_fwd_params>() - 8usize];
+    ["Size of gemm_fwd_params"][::std::mem::size_of::<gemm_fwd_params>() - 320usize];
+    ["Alignment of gemm_fwd_params"][::std::mem::align_of::<gemm_fwd_params>() - 64usize];
     ["Offset of field: gemm_fwd_params::x"][::std::mem::offset_of!(gemm_fwd_params, x) - 0usize];
     ["Offset of field: gemm_fwd_params::w"][::std::mem::offset_of!(gemm_fwd_params, w) - 8usize];
     ["Offset of field: gemm_fwd_params::bias"][::std::mem::offset_of!(gemm_fwd_params, bias) - 16usize];
@@ -330,9 +353,20 @@ const _: () = {
     ["Offset of field: gemm_fwd_params::n"][::std::mem::offset_of!(gemm_fwd_params, n) - 44usize];
     ["Offset of field: gemm_fwd_params::k"][::std::mem::offset_of!(gemm_fwd_params, k) - 48usize];
     ["Offset of field: gemm_fwd_params::reserved"][::std::mem::offset_of!(gemm_fwd_params, reserved) - 52usize];
+    ["Offset of field: gemm_fwd_params::maps"][::std::mem::offset_of!(gemm_fwd_params, maps) - 64usize];
 };
+impl Default for gemm_fwd_params {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+#[repr(align(64))]
+#[derive(Debug, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct gemm_dgrad_params {
     pub dy: address,
     pub w: address,
@@ -340,12 +374,13 @@ pub struct gemm_dgrad_params {
     pub m: u32,
     pub n: u32,
     pub k: u32,
-    pub reserved: u32,
+    pub reserved: [u32; 7usize],
+    pub maps: [tensor_map; 2usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of gemm_dgrad_params"][::std::mem::size_of::<gemm_dgrad_params>() - 40usize];
-    ["Alignment of gemm_dgrad_params"][::std::mem::align_of::<gemm_dgrad_params>() - 8usize];
+    ["Size of gemm_dgrad_params"][::std::mem::size_of::<gemm_dgrad_params>() - 320usize];
+    ["Alignment of gemm_dgrad_params"][::std::mem::align_of::<gemm_dgrad_params>() - 64usize];
     ["Offset of field: gemm_dgrad_params::dy"][::std::mem::offset_of!(gemm_dgrad_params, dy) - 0usize];
     ["Offset of field: gemm_dgrad_params::w"][::std::mem::offset_of!(gemm_dgrad_params, w) - 8usize];
     ["Offset of field: gemm_dgrad_params::dx"][::std::mem::offset_of!(gemm_dgrad_params, dx) - 16usize];
@@ -353,9 +388,20 @@ const _: () = {
     ["Offset of field: gemm_dgrad_params::n"][::std::mem::offset_of!(gemm_dgrad_params, n) - 28usize];
     ["Offset of field: gemm_dgrad_params::k"][::std::mem::offset_of!(gemm_dgrad_params, k) - 32usize];
     ["Offset of field: gemm_dgrad_params::reserved"][::std::mem::offset_of!(gemm_dgrad_params, reserved) - 36usize];
+    ["Offset of field: gemm_dgrad_params::maps"][::std::mem::offset_of!(gemm_dgrad_params, maps) - 64usize];
 };
+impl Default for gemm_dgrad_params {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+#[repr(align(64))]
+#[derive(Debug, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct gemm_wgrad_params {
     pub dy: address,
     pub x: address,
@@ -365,11 +411,13 @@ pub struct gemm_wgrad_params {
     pub n: u32,
     pub k: u32,
     pub accumulate: u32,
+    pub reserved: [u32; 4usize],
+    pub maps: [tensor_map; 2usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of gemm_wgrad_params"][::std::mem::size_of::<gemm_wgrad_params>() - 48usize];
-    ["Alignment of gemm_wgrad_params"][::std::mem::align_of::<gemm_wgrad_params>() - 8usize];
+    ["Size of gemm_wgrad_params"][::std::mem::size_of::<gemm_wgrad_params>() - 320usize];
+    ["Alignment of gemm_wgrad_params"][::std::mem::align_of::<gemm_wgrad_params>() - 64usize];
     ["Offset of field: gemm_wgrad_params::dy"][::std::mem::offset_of!(gemm_wgrad_params, dy) - 0usize];
     ["Offset of field: gemm_wgrad_params::x"][::std::mem::offset_of!(gemm_wgrad_params, x) - 8usize];
     ["Offset of field: gemm_wgrad_params::micro"][::std::mem::offset_of!(gemm_wgrad_params, micro) - 16usize];
@@ -378,7 +426,18 @@ const _: () = {
     ["Offset of field: gemm_wgrad_params::n"][::std::mem::offset_of!(gemm_wgrad_params, n) - 36usize];
     ["Offset of field: gemm_wgrad_params::k"][::std::mem::offset_of!(gemm_wgrad_params, k) - 40usize];
     ["Offset of field: gemm_wgrad_params::accumulate"][::std::mem::offset_of!(gemm_wgrad_params, accumulate) - 44usize];
+    ["Offset of field: gemm_wgrad_params::reserved"][::std::mem::offset_of!(gemm_wgrad_params, reserved) - 48usize];
+    ["Offset of field: gemm_wgrad_params::maps"][::std::mem::offset_of!(gemm_wgrad_params, maps) - 64usize];
 };
+impl Default for gemm_wgrad_params {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct grad_norm_partial_params {

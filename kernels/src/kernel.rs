@@ -6,6 +6,7 @@ use crate::arch::Arch;
 use crate::dtype::Dtype;
 use crate::host::Views;
 use crate::key::{Fields, Key};
+use crate::tensor_map::TensorMap;
 use crate::variant::Variant;
 
 /// A CUDA source and the headers of its family. The common headers are always there.
@@ -25,6 +26,7 @@ pub type Header = (&'static str, &'static str);
 /// Headers any CUDA source may include.
 static COMMON_HEADERS: &[Header] = &[
     ("device.cuh", include_str!("../cuda/device.cuh")),
+    ("hopper.cuh", include_str!("../cuda/hopper.cuh")),
     ("mma.cuh", include_str!("../cuda/mma.cuh")),
     ("step.h", include_str!("../abi/step.h")),
     ("types.h", include_str!("../abi/types.h")),
@@ -249,6 +251,11 @@ pub trait Kernel: Fields {
     /// Every buffer the launch touches. No two overlap unless both are only read.
     fn operands(&self, params: &Self::Params) -> Vec<Operand>;
 
+    /// The tensor maps of the parameter block that a variant reads. They are zero where there is no CUDA driver.
+    fn tensor_maps(&self, _variant: Variant, _params: &Self::Params) -> Vec<TensorMap> {
+        Vec::new()
+    }
+
     /// Floating-point operations of the launch, where they bound its time.
     fn flops(&self, _params: &Self::Params) -> u64 {
         0
@@ -294,6 +301,8 @@ pub trait AnyKernel: Send + Sync {
     fn geometry(&self, variant: Variant, params: &[u8]) -> Geometry;
     /// See [`Kernel::operands`].
     fn operands(&self, params: &[u8]) -> Vec<Operand>;
+    /// See [`Kernel::tensor_maps`].
+    fn tensor_maps(&self, variant: Variant, params: &[u8]) -> Vec<TensorMap>;
     /// See [`Kernel::flops`].
     fn flops(&self, params: &[u8]) -> u64;
     /// See [`Kernel::bytes`].
@@ -356,6 +365,10 @@ impl<K: Kernel> AnyKernel for K {
 
     fn operands(&self, params: &[u8]) -> Vec<Operand> {
         Kernel::operands(self, &block(params))
+    }
+
+    fn tensor_maps(&self, variant: Variant, params: &[u8]) -> Vec<TensorMap> {
+        Kernel::tensor_maps(self, variant, &block(params))
     }
 
     fn flops(&self, params: &[u8]) -> u64 {

@@ -11,6 +11,7 @@ pub mod dtype;
 pub mod host;
 pub mod kernel;
 pub mod key;
+pub mod tensor_map;
 pub mod variant;
 
 pub mod adamw;
@@ -30,6 +31,7 @@ pub use arch::Arch;
 pub use dtype::Dtype;
 pub use kernel::{Access, AnyKernel, Content, Geometry, Kernel, Op, Operand, Source, Tolerance};
 pub use key::{Key, KeyError};
+pub use tensor_map::TensorMap;
 pub use variant::Variant;
 
 /// Every operation, alphabetical: the registry that key texts are read with.

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use precast_fatbins::Module;
-use precast_kernels::{Arch, Geometry, Key};
+use precast_kernels::{Arch, Geometry, Key, TensorMap};
 
 /// A device, as people and checks see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,6 +71,8 @@ pub struct Bound {
     pub geometry: Geometry,
     /// The parameter block, with real addresses.
     pub params: Vec<u8>,
+    /// Tensor maps of the parameter block that are still to be encoded.
+    pub tensor_maps: Vec<TensorMap>,
     /// Earlier launches of the same sequence that must have finished.
     pub dependencies: Vec<u32>,
 }

@@ -180,12 +180,14 @@ impl<D: Driver> Loading<D> {
                 .map(|launch| {
                     let pair = KeyVariant { key: launch.key.clone(), variant: launch.variant };
                     let Some(kernel) = self.kernels.get(&pair) else { panic!("{pair} was not loaded") };
+                    let params = launch.bind(address);
                     Bound {
                         label: launch.label.clone(),
                         kernel: *kernel,
-                        key: pair.key,
                         geometry: launch.geometry,
-                        params: launch.bind(address),
+                        tensor_maps: pair.key.kernel().tensor_maps(pair.variant, &params),
+                        key: pair.key,
+                        params,
                         dependencies: launch.dependencies.clone(),
                     }
                 })

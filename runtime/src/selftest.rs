@@ -119,6 +119,7 @@ pub fn selftest<D: Driver>(
             kernel: *kernel,
             key: pair.key.clone(),
             geometry: pair.key.kernel().geometry(pair.variant, params),
+            tensor_maps: pair.key.kernel().tensor_maps(pair.variant, params),
             params: bound,
             dependencies: Vec::new(),
         }])?);

@@ -10,7 +10,7 @@ use precast_plan::{ModelConfig, TrainingPlan, keys};
 use serde::Serialize;
 
 use super::print_json;
-use crate::bundle::embedded;
+use crate::bundle::{BundleSource, Kernels, embedded};
 use crate::checkpoint;
 use crate::config::Options;
 use crate::device;
@@ -94,16 +94,20 @@ fn examine(options: &Options) -> Vec<Finding> {
     ));
     let arch = device.arch();
     findings.push(architecture(arch, device.compute_capability));
-    let bundle = match read_bundle(options.bundle.as_deref()) {
-        Ok((bundle, finding)) => {
+    let kernels = Kernels { bundle: options.bundle.clone(), trusted_key: options.trusted_key.clone() };
+    let bundle = match read_bundle(&kernels) {
+        Ok((source, finding)) => {
             findings.push(finding);
-            bundle
+            source
         }
         Err(finding) => {
             findings.push(finding);
             return findings;
         }
     };
+    if let (Some(bundle), Some(arch)) = (bundle.as_ref().and_then(|source| source.open().ok()), arch) {
+        findings.extend(held(&bundle, arch));
+    }
     if let (Some(teacher), Some(student), Some(arch)) = (&options.teacher, &options.student, arch) {
         let plan = match plan(options, teacher, student, arch) {
             Ok(plan) => plan,
@@ -112,7 +116,8 @@ fn examine(options: &Options) -> Vec<Finding> {
                 return findings;
             }
         };
-        findings.push(coverage(bundle.as_ref().map(OwnedBundle::open), &plan, arch, [teacher, student]));
+        let bundle = bundle.as_ref().and_then(|source| source.open().ok());
+        findings.push(coverage(bundle.as_ref(), &plan, arch, [teacher, student]));
         findings.push(memory(&plan, device.free_bytes));
     }
     findings
@@ -121,67 +126,63 @@ fn examine(options: &Options) -> Vec<Finding> {
 fn architecture(arch: Option<Arch>, capability: Option<(u32, u32)>) -> Finding {
     match (arch, capability) {
         (Some(Arch::Sim), _) => Finding::good("arch", "sim"),
-        (Some(arch), _) => Finding::good("arch", format!("runs {arch} code")),
+        (Some(arch), _) => Finding::good("arch", rule(arch)),
         (None, capability) => {
             let (major, minor) = capability.unwrap_or_default();
-            let found = format!("no architecture of this project runs on {major}.{minor}");
+            let distance = |arch: &Arch| {
+                let (own_major, own_minor) = arch.compute_capability().unwrap_or_default();
+                (own_major.abs_diff(major), own_minor.abs_diff(minor))
+            };
+            let nearest = Arch::GPUS.into_iter().min_by_key(distance).map_or(String::new(), rule);
+            let found = format!("no code of this project runs on {major}.{minor}; the nearest: {nearest}");
             Finding::bad("arch", found, "use a GPU of compute capability 8.9, 9.0 or 12.1, or --device sim")
         }
     }
 }
 
-/// The bytes of a bundle file, or the embedded one.
-enum OwnedBundle {
-    Embedded(Bundle<'static>),
-    File(Vec<u8>),
-}
-
-impl OwnedBundle {
-    /// It has been read and verified before.
-    fn open(&self) -> Option<Bundle<'_>> {
-        match self {
-            Self::Embedded(bundle) => Some(bundle.clone()),
-            Self::File(bytes) => Bundle::read(bytes).ok(),
-        }
+/// On what an architecture's code runs.
+fn rule(arch: Arch) -> String {
+    let (major, minor) = arch.compute_capability().unwrap_or_default();
+    if arch.is_exact() {
+        format!("{arch} code runs on compute capability {major}.{minor} alone (suffix a)")
+    } else {
+        format!("{arch} code runs on compute capability {major}.{minor} and later {major}.x")
     }
 }
 
-fn read_bundle(file: Option<&Path>) -> Result<(Option<OwnedBundle>, Finding), Finding> {
+/// Whether a bundle has code for the device at all.
+fn held(bundle: &Bundle<'_>, arch: Arch) -> Option<Finding> {
+    if arch == Arch::Sim || bundle.archs().contains(&arch) {
+        return None;
+    }
+    let archs: Vec<String> = bundle.archs().iter().map(ToString::to_string).collect();
+    let feature = arch.feature().unwrap_or("sm_89");
+    let remedy = format!("cargo build --release --features {feature}");
+    Some(Finding::bad("bundle", format!("it holds {} and no {arch}", archs.join(", ")), remedy))
+}
+
+/// The bundle of a run, verified; none where nothing is embedded.
+fn read_bundle(kernels: &Kernels) -> Result<(Option<BundleSource>, Finding), Finding> {
     let rebuild = "build it again: precast-aot build, or cargo build --release --features ...";
-    let describe = |bundle: &Bundle<'_>| match bundle.verify() {
-        Ok(()) => {
-            let archs: Vec<String> = bundle.archs().iter().map(ToString::to_string).collect();
-            let modules = bundle.manifest().modules.len();
-            Ok(Finding::good("bundle", format!("{modules} modules verified for {}", archs.join(", "))))
-        }
-        Err(error) => Err(Finding::bad("bundle", error.to_string(), rebuild)),
-    };
-    match file {
-        Some(path) => {
-            let bytes = std::fs::read(path)
-                .map_err(|error| Finding::bad("bundle", format!("{}: {error}", path.display()), rebuild))?;
-            let finding = match Bundle::read(&bytes) {
-                Ok(bundle) => describe(&bundle)?,
-                Err(error) => return Err(Finding::bad("bundle", error.to_string(), rebuild)),
-            };
-            Ok((Some(OwnedBundle::File(bytes)), finding))
-        }
-        None => match embedded() {
-            Ok(Some(bundle)) => {
-                let finding = describe(&bundle)?;
-                Ok((Some(OwnedBundle::Embedded(bundle)), finding))
+    let bad = |failure: Failure| Finding::bad("bundle", failure.to_string(), rebuild);
+    let source = match kernels.file().map_err(bad)? {
+        Some(file) => file,
+        None => match embedded().map_err(bad)? {
+            Some(bundle) => BundleSource::Embedded(bundle),
+            None => {
+                let found = "none embedded: this trainer runs on the simulated GPU alone";
+                let remedy = "cargo build --release --features sm_89 (or sm_90, sm_121, or several)";
+                return Ok((None, Finding::bad("bundle", found, remedy)));
             }
-            Ok(None) => Ok((
-                None,
-                Finding::bad(
-                    "bundle",
-                    "none embedded: this trainer runs on the simulated GPU alone",
-                    "cargo build --release --features sm_89 (or sm_90, sm_121, or several)",
-                ),
-            )),
-            Err(error) => Err(Finding::bad("bundle", error.to_string(), rebuild)),
         },
-    }
+    };
+    let bundle = source.open().map_err(bad)?;
+    bundle.verify().map_err(|error| Finding::bad("bundle", error.to_string(), rebuild))?;
+    let archs: Vec<String> = bundle.archs().iter().map(ToString::to_string).collect();
+    let signed = source.note().map_or(String::new(), |_| ", no trusted key configured".to_owned());
+    let found = format!("{} modules verified for {}{signed}", bundle.manifest().modules.len(), archs.join(", "));
+    drop(bundle);
+    Ok((Some(source), Finding::good("bundle", found)))
 }
 
 fn plan(options: &Options, teacher: &Path, student: &Path, arch: Arch) -> Result<TrainingPlan, Failure> {
@@ -194,12 +195,12 @@ fn plan(options: &Options, teacher: &Path, student: &Path, arch: Arch) -> Result
     Ok(TrainingPlan::new(&shape(teacher)?, &shape(student)?, &recipe, arch)?)
 }
 
-fn coverage(bundle: Option<Option<Bundle<'_>>>, plan: &TrainingPlan, arch: Arch, models: [&Path; 2]) -> Finding {
+fn coverage(bundle: Option<&Bundle<'_>>, plan: &TrainingPlan, arch: Arch, models: [&Path; 2]) -> Finding {
     let needed = keys(&plan.plan);
     if arch == Arch::Sim {
         return Finding::good("kernels", format!("{} of {} have a host reference", needed.len(), needed.len()));
     }
-    let modules = bundle.flatten().map(|bundle| {
+    let modules = bundle.map(|bundle| {
         let modules = bundle.modules(arch).unwrap_or_default();
         modules.into_iter().map(|module| module.pair).collect::<std::collections::BTreeSet<_>>()
     });
@@ -225,5 +226,20 @@ fn memory(plan: &TrainingPlan, free: u64) -> Finding {
         Finding::good("memory", found)
     } else {
         Finding::bad("memory", found, "a smaller --batch-size or --seq-len")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_gpu_without_an_architecture_hears_of_the_nearest() {
+        let found = [(8, 6), (12, 0), (9, 0)].map(|capability| {
+            let (major, minor) = capability;
+            let arch = Arch::GPUS.into_iter().find(|arch| arch.runs_on(major, minor));
+            architecture(arch, Some(capability)).found
+        });
+        insta::assert_snapshot!(found.join("\n"));
     }
 }

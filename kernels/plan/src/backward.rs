@@ -57,6 +57,7 @@ impl Model<'_> {
             n: l.n,
             k: l.k,
             accumulate: u32::from(accumulate),
+            ..Default::default()
         };
         b.launch(format!("{label}.wgrad"), GemmWgrad { x: self.dtype() }, &params);
     }
@@ -70,7 +71,7 @@ impl Model<'_> {
             m: (l.dy.elems / u64::from(l.n)) as u32,
             n: l.n,
             k: l.k,
-            reserved: 0,
+            ..Default::default()
         };
         b.launch(format!("{label}.dgrad"), GemmDgrad { x: self.dtype() }, &params);
     }

@@ -114,7 +114,7 @@ impl<'a> Model<'a> {
             m,
             n: linear.n,
             k: linear.k,
-            reserved: 0,
+            ..Default::default()
         };
         b.launch(name, key, &params);
         y

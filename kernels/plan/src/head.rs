@@ -50,7 +50,7 @@ fn logits(b: &mut Builder, label: &str, model: &Model<'_>, hidden: Tensor, logit
         m: (hidden.elems / u64::from(k)) as u32,
         n: vocab,
         k,
-        reserved: 0,
+        ..Default::default()
     };
     b.launch(label, GemmFwd { bias: false, residual: false, x: model.dtype() }, &params);
 }

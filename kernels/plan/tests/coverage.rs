@@ -113,6 +113,32 @@ proptest! {
     }
 }
 
+/// What differs between architectures is how a kernel is built, never what is computed: the same launches of the same
+/// keys with the same parameter blocks.
+#[test]
+fn every_architecture_launches_the_same_keys_with_the_same_parameters() {
+    let config = |json: &str| ModelConfig::from_json(json).unwrap();
+    let teacher = config(include_str!("../../../aot/models/qwen2.5-1.5b.json"));
+    let student = config(include_str!("../../../aot/models/qwen2.5-0.5b.json"));
+    for precision in [Precision::Fp32, Precision::Bf16] {
+        for (batch, seq_len) in [(1, 33), (8, 1024)] {
+            let launches = |arch: Arch| -> Vec<(String, String, Vec<u8>)> {
+                let plan =
+                    TrainingPlan::new(&teacher, &student, &recipe(batch, seq_len, precision), arch).unwrap().plan;
+                let of_phase = |phase: precast_plan::Phase| {
+                    let name = phase.name;
+                    phase.launches.into_iter().map(move |l| (name.to_owned(), l.key.to_string(), l.params))
+                };
+                plan.phases.into_iter().flat_map(of_phase).collect()
+            };
+            let expected = launches(Arch::Sim);
+            for arch in Arch::GPUS {
+                assert!(launches(arch) == expected, "{arch}, {precision:?}, {batch} x {seq_len}");
+            }
+        }
+    }
+}
+
 #[test]
 fn the_keys_of_a_model_are_what_people_read() {
     let json = include_str!("../../../aot/models/qwen2.5-0.5b.json");

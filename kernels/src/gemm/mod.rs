@@ -9,21 +9,24 @@
 //! Inputs have dtype x, sums are f32 and are rounded once, at the store. m, n and k are run-time arguments:
 //! one module serves every layer, batch and sequence length. `wgrad` overwrites in the first micro-batch of
 //! a step and adds in later ones, or always with `accumulate` (later chunks of the head).
-//! bf16 runs on tensor cores (`mma/`), where the rows of all operands are whole vectors of 16 bytes; all else on CUDA
-//! cores (`tile.cuh`).
+//! bf16 runs on tensor cores (`hopper/` on sm_90a, `mma/` elsewhere), where the rows of all operands are whole vectors of
+//! 16 bytes; all else on CUDA cores (`tile.cuh`).
 //!
 //! Sources: Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008 (tiling); NVIDIA,
 //! CUTLASS, "Efficient GEMM in CUDA" (pipelines on tensor cores).
 
+mod hopper;
 mod host;
 mod select;
+
+use std::mem::offset_of;
 
 use crate::abi::{gemm_dgrad_params, gemm_fwd_params, gemm_wgrad_params};
 use crate::host::Views;
 use crate::kernel::{Content, Geometry, Kernel, Operand, Source, Tolerance};
-use crate::{Arch, Dtype, Variant, key, operand, source};
+use crate::{Arch, Dtype, TensorMap, Variant, key, operand, source};
 
-use select::Product;
+use select::{Form, Product};
 
 pub use select::TOKEN_BUCKETS;
 
@@ -42,9 +45,20 @@ key! {
     pub struct GemmWgrad = "gemm.wgrad" { x: Dtype }
 }
 
-/// Small, ragged and tile-crossing shapes (m, n, k): for CUDA cores, then for whole vectors.
-const SAMPLES: [(u32, u32, u32); 8] =
-    [(1, 1, 1), (33, 65, 17), (130, 70, 140), (5, 200, 65), (1, 8, 8), (33, 72, 24), (130, 264, 136), (300, 136, 520)];
+/// Small, ragged and tile-crossing shapes (m, n, k): for CUDA cores, then for whole vectors; the last two are deep enough to
+/// be divided by depth, in dgrad and wgrad.
+const SAMPLES: [(u32, u32, u32); 10] = [
+    (1, 1, 1),
+    (33, 65, 17),
+    (130, 70, 140),
+    (5, 200, 65),
+    (1, 8, 8),
+    (33, 72, 24),
+    (130, 264, 136),
+    (300, 136, 520),
+    (130, 520, 264),
+    (520, 136, 264),
+];
 
 fn flops(m: u32, n: u32, k: u32) -> u64 {
     2 * u64::from(m) * u64::from(n) * u64::from(k)
@@ -61,6 +75,9 @@ fn vectors(rows: &[u32], addresses: &[u64]) -> bool {
 
 fn geometry(variant: Variant, rows: u32, columns: u32) -> Geometry {
     let (m, n) = select::tile(variant);
+    if variant.has("wgmma") {
+        return hopper::geometry(variant, rows, columns);
+    }
     let (tiles_m, tiles_n) = (rows.div_ceil(m), columns.div_ceil(n));
     if variant.has("mma") {
         let slice_bytes = (m + n) * variant.get("tile_k") * 2;
@@ -71,13 +88,15 @@ fn geometry(variant: Variant, rows: u32, columns: u32) -> Geometry {
     }
 }
 
-/// Every kernel of the family has its source for CUDA cores and one for tensor cores.
+/// Every kernel of the family has its source for CUDA cores and two for tensor cores.
 macro_rules! variants_of_product {
-    ($cuda_cores:literal, $mma:literal) => {
+    ($form:expr, $cuda_cores:literal, $mma:literal, $hopper:literal) => {
         const SOURCE: Source = source!("gemm", $cuda_cores, "tile.cuh");
 
         fn source(&self, variant: Variant) -> Source {
-            if variant.has("mma") {
+            if variant.has("wgmma") {
+                source!("gemm", $hopper, "hopper/product.cuh", "hopper/store.cuh")
+            } else if variant.has("mma") {
                 source!("gemm", $mma, "mma/panel.cuh", "mma/multiply.cuh", "mma/store.cuh")
             } else {
                 Self::SOURCE
@@ -85,7 +104,7 @@ macro_rules! variants_of_product {
         }
 
         fn variants(&self, arch: Arch) -> &'static [Variant] {
-            select::variants(self.x, arch)
+            select::variants($form, self.x, arch)
         }
 
         fn select(&self, p: &Self::Params, arch: Arch) -> Variant {
@@ -100,25 +119,46 @@ macro_rules! variants_of_product {
             let product = self.product(p);
             geometry(variant, product.rows, product.columns)
         }
+
+        fn tensor_maps(&self, variant: Variant, p: &Self::Params) -> Vec<TensorMap> {
+            if !variant.has("wgmma") {
+                return Vec::new();
+            }
+            hopper::tensor_maps(variant, offset_of!(Self::Params, maps), self.sides(p))
+        }
     };
 }
 
 impl GemmFwd {
     fn product(&self, p: &gemm_fwd_params) -> Product {
         let vectors = vectors(&[p.n, p.k], &[p.x, p.w, p.y, p.bias, p.residual]);
-        Product { rows: p.m, columns: p.n, dtype: self.x, vectors }
+        Product { form: Form::Fwd, rows: p.m, columns: p.n, dtype: self.x, vectors }
+    }
+
+    fn sides(&self, p: &gemm_fwd_params) -> [hopper::Side; 2] {
+        [(offset_of!(gemm_fwd_params, x), [p.m, p.k], false), (offset_of!(gemm_fwd_params, w), [p.n, p.k], false)]
     }
 }
 
 impl GemmDgrad {
     fn product(&self, p: &gemm_dgrad_params) -> Product {
-        Product { rows: p.m, columns: p.k, dtype: self.x, vectors: vectors(&[p.n, p.k], &[p.dy, p.w, p.dx]) }
+        let vectors = vectors(&[p.n, p.k], &[p.dy, p.w, p.dx]);
+        Product { form: Form::Dgrad, rows: p.m, columns: p.k, dtype: self.x, vectors }
+    }
+
+    fn sides(&self, p: &gemm_dgrad_params) -> [hopper::Side; 2] {
+        [(offset_of!(gemm_dgrad_params, dy), [p.m, p.n], false), (offset_of!(gemm_dgrad_params, w), [p.n, p.k], true)]
     }
 }
 
 impl GemmWgrad {
     fn product(&self, p: &gemm_wgrad_params) -> Product {
-        Product { rows: p.n, columns: p.k, dtype: self.x, vectors: vectors(&[p.n, p.k], &[p.dy, p.x, p.dw]) }
+        let vectors = vectors(&[p.n, p.k], &[p.dy, p.x, p.dw]);
+        Product { form: Form::Wgrad, rows: p.n, columns: p.k, dtype: self.x, vectors }
+    }
+
+    fn sides(&self, p: &gemm_wgrad_params) -> [hopper::Side; 2] {
+        [(offset_of!(gemm_wgrad_params, dy), [p.m, p.n], true), (offset_of!(gemm_wgrad_params, x), [p.m, p.k], true)]
     }
 }
 
@@ -133,7 +173,7 @@ fn tolerance(operand: &Operand) -> Tolerance {
 
 impl Kernel for GemmFwd {
     type Params = gemm_fwd_params;
-    variants_of_product!("fwd.cu", "mma/fwd.cu");
+    variants_of_product!(Form::Fwd, "fwd.cu", "mma/fwd.cu", "hopper/fwd.cu");
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
         let mut operands = vec![
@@ -169,7 +209,7 @@ impl Kernel for GemmFwd {
 
 impl Kernel for GemmDgrad {
     type Params = gemm_dgrad_params;
-    variants_of_product!("dgrad.cu", "mma/dgrad.cu");
+    variants_of_product!(Form::Dgrad, "dgrad.cu", "mma/dgrad.cu", "hopper/dgrad.cu");
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
         vec![
@@ -198,7 +238,7 @@ impl Kernel for GemmDgrad {
 
 impl Kernel for GemmWgrad {
     type Params = gemm_wgrad_params;
-    variants_of_product!("wgrad.cu", "mma/wgrad.cu");
+    variants_of_product!(Form::Wgrad, "wgrad.cu", "mma/wgrad.cu", "hopper/wgrad.cu");
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
         vec![

@@ -5,6 +5,7 @@
 
 mod call;
 mod stage;
+mod tensor_map;
 mod timer;
 
 use std::ffi::{CString, c_void};
@@ -187,7 +188,11 @@ impl Driver for Cuda {
             let function = self.kernels[bound.kernel.0];
             // The driver copies the block when the node is added, by the size the kernel declares; the bundle's
             // verification has compared that with this block's.
-            let mut arguments = [bound.params.as_ptr().cast::<c_void>().cast_mut()];
+            let mut bytes = bound.params.clone();
+            for map in &bound.tensor_maps {
+                tensor_map::fill(&mut bytes, map, &bound.label)?;
+            }
+            let mut arguments = [bytes.as_ptr().cast::<c_void>().cast_mut()];
             let dependencies: Vec<sys::CUgraphNode> =
                 bound.dependencies.iter().map(|earlier| nodes[*earlier as usize]).collect();
             let [grid, block] = [bound.geometry.grid, bound.geometry.block];

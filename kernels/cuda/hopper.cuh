@@ -1,0 +1,147 @@
+// What sm_90a has and no other architecture: tensor-map copies, memory barriers that count bytes, clusters and
+// warpgroup products on shared memory. Thin wrappers, one instruction each (PTX ISA, "Asynchronous Warpgroup
+// Level Matrix Instructions", "Tensor Map").
+#pragma once
+#include "mma.cuh"
+
+// ---- memory barriers ----------------------------------------------------------------------------------
+
+__device__ __forceinline__ void barrier_init(uint32_t barrier, uint32_t arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+// Makes initialised barriers known to the cluster and to copies.
+__device__ __forceinline__ void barrier_init_fence() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+// Arrives, and lets the phase wait for this many bytes of copies as well.
+__device__ __forceinline__ void barrier_expect(uint32_t barrier, uint32_t bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+}
+__device__ __forceinline__ void barrier_arrive(uint32_t barrier) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+// Waits until the phase of this parity is over.
+__device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) {
+    uint32_t done;
+    do {
+        asm volatile("{.reg .pred over; mbarrier.try_wait.parity.shared::cta.b64 over, [%1], %2; "
+                     "selp.u32 %0, 1, 0, over;}"
+                     : "=r"(done)
+                     : "r"(barrier), "r"(parity)
+                     : "memory");
+    } while (!done);
+}
+
+// ---- copies described by a tensor map -----------------------------------------------------------------
+
+__device__ __forceinline__ void prefetch(const tensor_map* map) {
+    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+// Starts the copy of the box at (x, y), x along memory, into shared memory; what is out of bounds becomes 0.
+__device__ __forceinline__ void load_box(uint32_t shared, const tensor_map* map, uint32_t x, uint32_t y, uint32_t barrier) {
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];"
+                 ::"r"(shared), "l"(map), "r"(barrier), "r"(x), "r"(y)
+                 : "memory");
+}
+// Orders this thread's ordinary accesses of shared memory with copies that follow.
+__device__ __forceinline__ void copy_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// Four 8 x 8 matrices of 16-bit elements to shared memory; lane i gives the address of row i % 8 of matrix i / 8.
+__device__ __forceinline__ void store_matrix(uint32_t shared, uint32_t r0, uint32_t r1, uint32_t r2, uint32_t r3) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared), "r"(r0), "r"(r1),
+                 "r"(r2), "r"(r3)
+                 : "memory");
+}
+
+// 16 or 8 bytes of shared memory.
+struct alignas(16) uint4_t {
+    uint32_t v[4];
+};
+__device__ __forceinline__ void store_shared(uint32_t shared, uint4_t v) {
+    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(shared), "r"(v.v[0]), "r"(v.v[1]), "r"(v.v[2]), "r"(v.v[3])
+                 : "memory");
+}
+__device__ __forceinline__ void store_shared(uint32_t shared, float a, float b) {
+    asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(shared), "f"(a), "f"(b) : "memory");
+}
+__device__ __forceinline__ uint4_t load_shared(uint32_t shared) {
+    uint4_t v;
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.v[0]), "=r"(v.v[1]), "=r"(v.v[2]), "=r"(v.v[3])
+                 : "r"(shared)
+                 : "memory");
+    return v;
+}
+
+// ---- clusters and warpgroups --------------------------------------------------------------------------
+
+__device__ __forceinline__ uint32_t cluster_rank() {
+    uint32_t rank;
+    asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+__device__ __forceinline__ void sync_cluster() {
+    asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+}
+// Four floats to the same place of another block's shared memory.
+__device__ __forceinline__ void store_remote(uint32_t shared, uint32_t block, float a, float b, float c, float d) {
+    asm volatile("{.reg .b32 remote; mapa.shared::cluster.u32 remote, %0, %1; "
+                 "st.shared::cluster.v4.f32 [remote], {%2, %3, %4, %5};}" ::"r"(shared), "r"(block), "f"(a), "f"(b),
+                 "f"(c), "f"(d)
+                 : "memory");
+}
+// Four floats added to what is there, with no result to wait for.
+__device__ __forceinline__ void add4(float* p, uint4_t v) {
+    asm volatile("red.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(p), "f"(__uint_as_float(v.v[0])),
+                 "f"(__uint_as_float(v.v[1])), "f"(__uint_as_float(v.v[2])), "f"(__uint_as_float(v.v[3]))
+                 : "memory");
+}
+// Registers move from warpgroups that only copy to those that multiply.
+template <uint32_t registers> __device__ __forceinline__ void take_registers() {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(registers));
+}
+template <uint32_t registers> __device__ __forceinline__ void give_registers() {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers));
+}
+
+// ---- products -----------------------------------------------------------------------------------------
+
+// Where an operand lies, in the 128-byte swizzle that tensor maps write. If it runs along the depth, `leading` means
+// nothing and `stride` is the distance of eight rows; if it runs across, `leading` is the distance of 64 rows and
+// `stride` that of eight steps of depth.
+__device__ __forceinline__ uint64_t describe(uint32_t shared, uint32_t leading, uint32_t stride) {
+    return uint64_t((shared & 0x3ffff) >> 4) | uint64_t(leading >> 4) << 16 | uint64_t(stride >> 4) << 32 | 1ull << 62;
+}
+
+__device__ __forceinline__ void product_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void product_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int pending> __device__ __forceinline__ void product_wait() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
+}
+
+// d (+)= a b for a 64 x 16, b 16 x n in bf16 and d 64 x n in f32, by four warps. Thread (warp w, group g, member t) has
+// d[4 j ..] = rows 16 w + g and, from d[4 j + 2], that plus 8; columns 8 j + 2 t and the next.
+// An operand is `across` if it runs across the depth in memory.
+// Operands of the instruction are numbered: TEN(t) names registers 10 t to 10 t + 9.
+#define TEN(t) "%" #t "0, %" #t "1, %" #t "2, %" #t "3, %" #t "4, %" #t "5, %" #t "6, %" #t "7, %" #t "8, %" #t "9, "
+#define UP_TO_60 TEN() TEN(1) TEN(2) TEN(3) TEN(4) TEN(5)
+#define UP_TO_90 UP_TO_60 TEN(6) TEN(7) TEN(8)
+#define SUMS8(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), \
+    "+f"(d[i + 6]), "+f"(d[i + 7])
+#define SUMS32(i) SUMS8(i), SUMS8(i + 8), SUMS8(i + 16), SUMS8(i + 24)
+#define PRODUCT(n, registers, a_at, b_at, add_at, a_across_at, b_across_at, ...) \
+    template <bool a_across, bool b_across> \
+    __device__ __forceinline__ void multiply(float (&d)[n / 2], uint64_t a, uint64_t b, bool add) { \
+        asm volatile("{.reg .pred add; setp.ne.b32 add, " add_at ", 0; wgmma.mma_async.sync.aligned.m64n" #n \
+                     "k16.f32.bf16.bf16 {" registers "}, " a_at ", " b_at ", add, 1, 1, " a_across_at ", " b_across_at ";}" \
+                     : __VA_ARGS__ \
+                     : "l"(a), "l"(b), "r"(uint32_t(add)), "n"(a_across), "n"(b_across)); \
+    }
+PRODUCT(128, UP_TO_60 "%60, %61, %62, %63", "%64", "%65", "%66", "%67", "%68", SUMS32(0), SUMS32(32))
+PRODUCT(192, UP_TO_90 "%90, %91, %92, %93, %94, %95", "%96", "%97", "%98", "%99", "%100", SUMS32(0), SUMS32(32), SUMS32(64))
+PRODUCT(224, UP_TO_90 TEN(9) TEN(10) "%110, %111", "%112", "%113", "%114", "%115", "%116", SUMS32(0), SUMS32(32), SUMS32(64),
+        SUMS8(96), SUMS8(104))
+PRODUCT(256, UP_TO_90 TEN(9) TEN(10) TEN(11) "%120, %121, %122, %123, %124, %125, %126, %127", "%128", "%129", "%130", "%131",
+        "%132", SUMS32(0), SUMS32(32), SUMS32(64), SUMS32(96))
+
+// A kernel whose blocks come in clusters.
+#define CLUSTER_KERNEL(params_t, blocks) extern "C" __global__ void __cluster_dims__(blocks, 1, 1) \
+    __launch_bounds__(VARIANT_THREADS, 1) ENTRY(const __grid_constant__ params_t p)

@@ -1,0 +1,43 @@
+//! Products on sm_90a: tensor-map copies, warpgroup products, and a grid of as many blocks as the GPU has
+//! multiprocessors, each of which walks its own list of tiles.
+//!
+//! Where tiles are fewer than multiprocessors, or leave a part of a wave over, clusters of two blocks divide the depth of
+//! what is left and add up in a fixed order. Sources: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions" and
+//! "Tensor Map"; Osama et al., "Stream-K", 2023 (dividing only what is no whole wave).
+
+use crate::abi::tensor_map;
+use crate::{Dtype, Geometry, TensorMap, Variant};
+
+/// Multiprocessors of an H100 or H200. On a GPU with fewer or more, a launch is right but not as fast.
+const MULTIPROCESSORS: u32 = 132;
+
+/// All shared memory a block may have: as many slices as fit are under way.
+const SHARED_BYTES: u32 = 227 * 1024;
+
+/// Elements in the 128 bytes of a swizzled row: the depth of a slice, and the rows of a panel.
+const PANEL: u32 = 64;
+
+pub(super) fn geometry(variant: Variant, rows: u32, columns: u32) -> Geometry {
+    let cluster = variant.get("cluster");
+    let tiles = rows.div_ceil(variant.get("tile_m")) * columns.div_ceil(variant.get("tile_n"));
+    let blocks = (tiles * cluster).min(MULTIPROCESSORS / cluster * cluster);
+    Geometry { shared_bytes: SHARED_BYTES, ..Geometry::linear(blocks, variant.threads()) }
+}
+
+/// An operand of a product: where its address is in the parameter block, its rows and columns in memory, and whether it
+/// runs across the depth, and not along it.
+pub(super) type Side = (usize, [u32; 2], bool);
+
+/// Tensor maps of both operands, the first at `offset`. One that runs along the depth is copied a tile's rows at a time,
+/// one that runs across it in panels of 64.
+pub(super) fn tensor_maps(variant: Variant, offset: usize, sides: [Side; 2]) -> Vec<TensorMap> {
+    let tile = [variant.get("tile_m"), variant.get("tile_n")];
+    let map = |(index, (address, shape, across)): (usize, Side)| TensorMap {
+        offset: offset + index * size_of::<tensor_map>(),
+        address,
+        dtype: Dtype::Bf16,
+        shape,
+        box_shape: [if across { variant.get("tile_k") } else { tile[index] }, PANEL],
+    };
+    sides.into_iter().enumerate().map(map).collect()
+}

@@ -1,0 +1,11 @@
+// Gradient of a linear layer's weights on sm_90a: dw = dy^T x, summed over the tokens, in f32.
+// Both inputs run across the depth. There are few tiles and many tokens: what is no whole wave of tiles is divided
+// by depth among clusters, which add up in the order of their blocks.
+// Maps: dy, x.
+#include "gemm/hopper/store.cuh"
+
+CLUSTER_KERNEL(gemm_wgrad_params, CLUSTER) {
+    const bool accumulate = p.accumulate || ((const micro_scalars*)p.micro)->accumulate;
+    Summed dw = {(float*)p.dw, p.n, p.k, 0, accumulate};
+    product<true, true, true>(p.maps, p.n, p.k, p.m, dw);
+}

@@ -1,0 +1,114 @@
+//! The artifact as a user handles it: published on a full disk, signed, taken by a trainer or refused, read by others.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::support::{self, distill, fail, fixture, precast_aot, root, succeed};
+
+/// A bundle of the tiny model for sm_121, and its lock beside it. Compiling needs the toolchain, which a machine that
+/// only runs the tests lacks.
+fn bundle(dir: &Path) -> PathBuf {
+    let bundle = dir.join("tiny.bundle");
+    let model = root().join("tests/models/tiny.json");
+    let mut lock = precast_aot();
+    succeed(lock.args(["lock", "--model"]).arg(&model).arg("--locks").arg(dir));
+    let mut build = precast_aot();
+    build.args(["build", "--arch", "sm_121", "--locked", "--model"]).arg(&model);
+    succeed(build.arg("--locks").arg(dir).arg("--out").arg(&bundle));
+    bundle
+}
+
+fn is_built_here() -> bool {
+    std::env::var_os("PRECAST_BIN").is_none()
+}
+
+#[test]
+fn artifact_published_on_a_full_disk_leaves_nothing() {
+    if !is_built_here() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let bundle = bundle(dir.path());
+    for name in ["layout", "layout.tar"] {
+        // Files of this process cannot grow past 64 KiB: locks fit, the bundle does not.
+        let mut command = Command::new("sh");
+        command.args(["-c", "trap '' XFSZ; ulimit -f 64; exec \"$0\" \"$@\""]).arg(precast_aot().get_program());
+        command.args(["publish", "--bundle"]).arg(&bundle).arg("--locks").arg(dir.path());
+        let message = fail(command.arg("--to").arg(dir.path().join(name)), 1);
+        assert!(message.contains("cannot write"), "{message}");
+        let mut left: Vec<String> =
+            fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        left.sort();
+        assert_eq!(left, ["tiny.bundle", "tiny.lock"]);
+    }
+}
+
+#[test]
+fn artifact_is_read_by_a_reader_written_from_its_specification() {
+    if !is_built_here() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let bundle = bundle(dir.path());
+    let reader = || {
+        let mut command = Command::new("python3");
+        command.arg(root().join("tests/read_bundle.py"));
+        command
+    };
+    let listed = succeed(reader().arg(&bundle));
+    let locked = fs::read_to_string(dir.path().join("tiny.lock")).unwrap();
+    let mut expected: Vec<String> = locked
+        .lines()
+        .filter(|line| line.starts_with("sm_121 "))
+        .map(|line| line.split(' ').take(3).collect::<Vec<_>>().join(" "))
+        .collect();
+    let mut found: Vec<&str> = listed.lines().collect();
+    found.sort_unstable();
+    expected.sort();
+    assert_eq!(found, expected);
+    let mut bytes = fs::read(&bundle).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&bundle, bytes).unwrap();
+    let output = reader().arg(&bundle).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+}
+
+#[test]
+fn a_trainer_with_a_trusted_key_refuses_what_it_did_not_sign() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    // The simulated GPU's kernels are enough to be signed; they lack the model's, which is seen after the signature.
+    let bundle = path("empty.bundle");
+    fs::write(&bundle, precast_fatbins::encode(&precast_fatbins::Manifest::simulated([]), |_| &[])).unwrap();
+    if !is_built_here() {
+        return;
+    }
+    for key in ["good", "other"] {
+        succeed(precast_aot().args(["sign", "--new-key", "--key"]).arg(path(key)));
+    }
+    let run = |key: &str, exit_code: i32| {
+        let case = fixture("golden/qwen2-tied");
+        let mut command = distill(&case.join("teacher"), &case.join("student"), &case.join("tokens.bin"), &path("out"));
+        command.args(["--device", "sim", "--steps", "1", "--bundle"]).arg(&bundle);
+        command
+            .env("PRECAST_TRUSTED_KEY", if key.is_empty() { String::new() } else { path(key).display().to_string() });
+        fail(&mut command, exit_code).replace(&dir.path().display().to_string(), "DIR")
+    };
+    let mut messages = vec![run("good.pub", 3)];
+    succeed(precast_aot().arg("sign").arg(&bundle).arg("--key").arg(path("good")));
+    // Signed by the trusted key, it is read, and lacks every kernel.
+    let lacking = run("good.pub", 3);
+    assert!(lacking.contains("missing") && !lacking.contains("note:"), "{lacking}");
+    let refused = run("other.pub", 3);
+    assert!(refused.contains("another key"), "{refused}");
+    messages.push(run("", 3).lines().next().unwrap_or_default().to_owned());
+    let mut altered = fs::read(&bundle).unwrap();
+    altered[100] ^= 1;
+    fs::write(&bundle, altered).unwrap();
+    messages.push(run("good.pub", 3));
+    insta::assert_snapshot!(messages.join("\n"));
+    assert!(!path("out").exists() || fs::read_dir(path("out")).unwrap().count() == 0);
+    assert!(support::is_sim() || bundle.exists());
+}
