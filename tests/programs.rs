@@ -106,7 +106,7 @@ fn a_benchmark_accounts_for_the_whole_step() {
         let of = kernels.iter().filter(|kernel| kernel["purpose"] == purpose);
         of.map(|kernel| kernel["launches"].as_u64().unwrap()).sum()
     };
-    assert_eq!([launches("adamw"), launches("student.layers.*.attention")], [1, 3 * 2]);
+    assert_eq!([launches("adamw"), launches("student.layers.*.swiglu.bwd")], [1, 3 * 2]);
     let plan = precast()
         .args(["plan", "--device", &device(), "--batch-size", "2", "--seq-len", "16", "--teacher"])
         .arg(&teacher)

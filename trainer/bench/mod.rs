@@ -26,7 +26,7 @@ pub use record::{KernelRecord, Record, StepRecord};
 use steps::Steps;
 
 /// Timings of a group, of which the median counts.
-const SAMPLES: usize = 9;
+const SAMPLES: usize = 5;
 /// Runs of a group's launches in one timing.
 const REPEATS: u32 = 2;
 
