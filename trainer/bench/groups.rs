@@ -72,13 +72,14 @@ fn open_numbers(label: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use precast_kernels::Arch;
     use precast_plan::{ModelConfig, Precision, Recipe, TrainingPlan, keys};
 
     use super::*;
 
-    fn plan() -> Plan {
+    /// A small training step.
+    pub fn plan(arch: Arch) -> Plan {
         let json = include_str!("../../aot/models/smollm2-135m.json");
         let config = ModelConfig::from_json(json).unwrap();
         let recipe = Recipe {
@@ -90,12 +91,12 @@ mod tests {
             weight_decay: 0.01,
             clip: 1.0,
         };
-        TrainingPlan::new(&config, &config, &recipe, Arch::Sim).unwrap().plan
+        TrainingPlan::new(&config, &config, &recipe, arch).unwrap().plan
     }
 
     #[test]
     fn every_launch_of_a_step_is_in_one_group() {
-        let before = plan();
+        let before = plan(Arch::Sim);
         let mut plan = before.clone();
         let groups = add(&mut plan);
         for phase in [MICRO, UPDATE] {
@@ -108,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_group_is_one_kernel_one_shape_and_a_chain() {
-        let mut plan = plan();
+        let mut plan = plan(Arch::Sim);
         for group in add(&mut plan) {
             assert!(group.launches.iter().all(|launch| launch.shape() == group.launches[0].shape()));
             let timed = plan.phase(&group.timed_as);

@@ -164,3 +164,39 @@ impl KernelRecord {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use precast_kernels::Arch;
+    use precast_plan::estimate::seconds;
+
+    use super::super::groups::{add, tests::plan};
+    use super::*;
+
+    #[test]
+    fn a_kernel_at_its_limit_has_all_of_it() {
+        let limit = Peak::reached("NVIDIA H200", Arch::Sm90a).unwrap();
+        let near = |a: f64, b: f64| (a - b).abs() < 1e-9 * b;
+        for group in add(&mut plan(Arch::Sm90a)) {
+            let least = limit.seconds(&group.launches[0]);
+            let record = KernelRecord::new(&group, least, 3, 1.0, Some(limit));
+            assert!(near(record.share_of_limit.unwrap(), 1.0));
+            assert_eq!(record.launches, 3 * group.launches.len() as u64);
+            assert!(near(record.share, least * record.launches as f64));
+            match record.bound_by_arithmetic {
+                true => assert!(near(record.tflop_per_s.unwrap() * 1e12, limit.bf16_flops), "{}", record.kernel),
+                false => assert!(near(record.tb_per_s * 1e12, limit.bytes_per_s), "{}", record.kernel),
+            }
+        }
+    }
+
+    #[test]
+    fn no_step_is_faster_than_its_floor() {
+        let (plan, limit) = (plan(Arch::Sm90a), Peak::of(Arch::Sm90a).unwrap());
+        let roofline = 2.0 * seconds(&plan, MICRO, &limit) + seconds(&plan, UPDATE, &limit);
+        let floor = limit.floor_seconds(&plan, 2);
+        assert!(0.0 < floor && floor <= roofline, "{floor} {roofline}");
+        let products = (2 * flops(&plan, MICRO) + flops(&plan, UPDATE)) as f64;
+        assert!((floor - products / limit.bf16_flops).abs() < 1e-3 * floor);
+    }
+}

@@ -3,8 +3,8 @@
 use super::escaped;
 
 const WIDTH: f64 = 860.0;
-const LEFT: f64 = 430.0;
-const RIGHT: f64 = 130.0;
+const LEFT: f64 = 340.0;
+const RIGHT: f64 = 160.0;
 const ROW: f64 = 20.0;
 const BAR: f64 = 13.0;
 
@@ -47,4 +47,19 @@ pub(crate) fn bars(title: &str, legend: [&str; 2], bars: &[Bar]) -> String {
          <svg viewBox=\"0 0 {WIDTH} {:.0}\" role=\"img\" aria-label=\"{title}\">{drawing}</svg>",
         bars.len() as f64 * ROW
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_bar_fills_the_width_and_no_part_is_longer_than_its_bar() {
+        let bar = |value, part| Bar { name: "a<b".into(), value, part, note: String::new() };
+        let svg = bars("title", ["part", "whole"], &[bar(2.0, 1.0), bar(1.0, 3.0), bar(0.0, 0.0)]);
+        let widths: Vec<&str> = svg.split("width=\"").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
+        assert_eq!(widths, ["360.0", "180.0", "180.0", "180.0", "0.0", "0.0"]);
+        assert!(svg.contains("a&lt;b") && !svg.contains("NaN"));
+        assert!(!bars("nothing", ["", ""], &[]).contains("NaN"));
+    }
 }
