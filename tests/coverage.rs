@@ -75,6 +75,9 @@ impl Driver for Recorder {
         drop(log);
         self.inner.run(graph)
     }
+    fn time(&mut self, graph: GraphId, repeats: u32) -> Result<f64, DriverError> {
+        self.inner.time(graph, repeats)
+    }
     fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), DriverError> {
         self.inner.write(address, bytes)
     }

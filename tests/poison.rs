@@ -162,6 +162,17 @@ fn under_a_poisoning_driver(kind: &str) {
         let path = format!("{}:{}", library.parent().unwrap().display(), library_path());
         command.env("LD_LIBRARY_PATH", path).env("PRECAST_LIBCUDA_LOG", &log);
     };
+    // Seen from outside the program: every load before the first launch.
+    let assert_sealed = || {
+        let calls = std::fs::read_to_string(&log).unwrap();
+        let calls: Vec<&str> = calls.lines().collect();
+        let first_launch = calls.iter().position(|call| *call == "launch").expect("graphs are launched");
+        let loads = calls.iter().filter(|call| **call == "load").count();
+        assert!(loads > 10, "{loads} loads");
+        assert_eq!(calls[first_launch..].iter().filter(|call| **call == "load").count(), 0);
+        assert_eq!(calls.iter().filter(|call| **call == "poison").count(), 0);
+        std::fs::remove_file(&log).unwrap();
+    };
 
     let out = dir.path().join("out");
     let mut run = support::precast();
@@ -172,14 +183,15 @@ fn under_a_poisoning_driver(kind: &str) {
     under(&mut run);
     support::succeed(&mut run);
     assert_eq!(metrics_of(&out).len(), 3);
-    // Seen from outside the program: every load before the first launch.
-    let calls = std::fs::read_to_string(&log).unwrap();
-    let calls: Vec<&str> = calls.lines().collect();
-    let first_launch = calls.iter().position(|call| *call == "launch").expect("graphs are launched");
-    let loads = calls.iter().filter(|call| **call == "load").count();
-    assert!(loads > 10, "{loads} loads");
-    assert_eq!(calls[first_launch..].iter().filter(|call| **call == "load").count(), 0);
-    assert_eq!(calls.iter().filter(|call| **call == "poison").count(), 0);
+    assert_sealed();
+
+    let mut bench = support::precast();
+    bench.args(["bench", "--device", "cuda:0", "--steps", "3", "--batch-size", "2", "--seq-len", "16", "--teacher"]);
+    bench.arg(&student).arg("--student").arg(&student).arg("--bundle").arg(&bundle);
+    under(&mut bench);
+    let printed = support::succeed(&mut bench);
+    assert!(printed.contains("% of floor"), "{printed}");
+    assert_sealed();
 
     let mut lazy = Command::new(std::env::current_exe().unwrap());
     lazy.args(["poison::lazy_child", "--exact", "--nocapture"]).env("PRECAST_LAZY_BUNDLE", &bundle);

@@ -74,6 +74,69 @@ fn a_run_leaves_metrics_a_record_a_report_and_a_student() {
 }
 
 #[test]
+fn a_benchmark_accounts_for_the_whole_step() {
+    let dir = tempfile::tempdir().unwrap();
+    let teacher = random_model(dir.path(), "teacher", 1, &tiny_config(&[("num_hidden_layers", 3.into())]));
+    // A shape is enough.
+    let student = dir.path().join("student.json");
+    std::fs::write(&student, tiny_config(&[]).to_string()).unwrap();
+    let mut command = precast();
+    command.args(["bench", "--device", &device(), "--batch-size", "2", "--seq-len", "16", "--grad-accum", "3"]);
+    command.args(["--steps", "5", "--teacher"]).arg(&teacher).arg("--student").arg(&student);
+    if let Some(bundle) = bundle() {
+        command.arg("--bundle").arg(bundle);
+    }
+    let out = dir.path().join("out");
+    let printed = succeed(command.arg("--json").arg("--out").arg(&out));
+    let record: serde_json::Value = serde_json::from_str(&printed).unwrap();
+    let written: serde_json::Value = serde_json::from_slice(&std::fs::read(out.join("bench.json")).unwrap()).unwrap();
+    assert_eq!(record, written);
+
+    let number = |value: &serde_json::Value| value.as_f64().unwrap();
+    let (step, kernels) = (&record["step"], record["kernels"].as_array().unwrap());
+    assert_eq!(step["tokens"], 3 * 2 * 16);
+    let near = |a: f64, b: f64| (a - b).abs() <= 1e-9 * b.abs().max(1.0);
+    assert!(near(number(&step["tokens_per_s"]) * number(&step["step_ms"]), 1e3 * 96.0));
+    let sum = |field: &str| kernels.iter().map(|kernel| number(&kernel[field])).sum::<f64>();
+    assert!(near(sum("step_ms"), number(&step["kernels_ms"])));
+    assert!(near(sum("step_ms") + number(&step["between_ms"]), number(&step["step_ms"])));
+    assert!(near(sum("share") + number(&step["between_ms"]) / number(&step["step_ms"]), 1.0));
+    // Every launch of the plan is in one row: those of a micro-batch three times, those of the update once.
+    let launches = |purpose: &str| -> u64 {
+        let of = kernels.iter().filter(|kernel| kernel["purpose"] == purpose);
+        of.map(|kernel| kernel["launches"].as_u64().unwrap()).sum()
+    };
+    assert_eq!([launches("adamw"), launches("student.layers.*.swiglu.bwd")], [1, 3 * 2]);
+    let plan = precast()
+        .args(["plan", "--device", &device(), "--batch-size", "2", "--seq-len", "16", "--teacher"])
+        .arg(&teacher)
+        .arg("--student")
+        .arg(&student)
+        .output()
+        .unwrap();
+    let plan = String::from_utf8(plan.stdout).unwrap();
+    let of_phase = |name: &str| -> u64 {
+        let line = plan.lines().find(|line| line.starts_with(&format!("phase {name} "))).unwrap();
+        line.split_whitespace().nth(2).unwrap().parse().unwrap()
+    };
+    assert_eq!(step["launches"], 3 * of_phase("micro") + of_phase("update"));
+    assert!(kernels.windows(2).all(|pair| number(&pair[0]["step_ms"]) >= number(&pair[1]["step_ms"])));
+    assert!(kernels.iter().all(|kernel| kernel["share_of_limit"].is_null() == is_sim()));
+    assert!(step["share_of_floor"].is_null() == is_sim() && record["limit"].is_null() == is_sim());
+    let rows = record["memory"]["planned"]["rows"].as_array().unwrap();
+    let bytes: u64 = rows.iter().map(|row| row["bytes"].as_u64().unwrap()).sum();
+    assert_eq!(record["memory"]["planned"]["total_bytes"], bytes);
+    let phases: Vec<&str> =
+        record["startup"]["phases"].as_array().unwrap().iter().map(|p| p["name"].as_str().unwrap()).collect();
+    let expected =
+        ["process", "arguments", "models", "device", "plan", "verify and load", "seal", "upload", "first step"];
+    assert_eq!(phases, expected);
+    let html = std::fs::read_to_string(out.join("report.html")).unwrap();
+    assert_eq!(html.matches("<rect").count(), 2 * (kernels.len() + 1));
+    assert!(!html.contains("http") && !html.contains("NaN") && !html.contains("<script"));
+}
+
+#[test]
 fn a_student_of_chosen_layers_has_their_weights() {
     let dir = tempfile::tempdir().unwrap();
     let teacher = random_model(dir.path(), "teacher", 1, &tiny_config(&[("num_hidden_layers", 4.into())]));

@@ -68,7 +68,8 @@ pub fn distill(config: &RunConfig, mode: Mode, mut startup: Startup) -> Result<(
         let mut record = RunRecord::new(config, &session, &dataset);
         record.write(&config.out)?;
         let metrics = MetricsFile::create(&config.out.join("metrics.jsonl"), done)?;
-        let mut run = Run { config, session: &mut session, startup, metrics, skipped: 0 };
+        let floor_s = session.limit().map(|limit| limit.floor_seconds(&session.plan().plan, config.grad_accum));
+        let mut run = Run { config, session: &mut session, startup, metrics, floor_s, skipped: 0 };
         run.steps(done, &dataset, &state)?;
         record.startup(&run.startup);
         let digests = digests.join().expect("hashing does not panic")?;
@@ -141,6 +142,8 @@ struct Run<'a> {
     session: &'a mut Session,
     startup: Startup,
     metrics: MetricsFile,
+    /// The least time a step's arithmetic can take on this device, seconds; none on the simulated GPU.
+    floor_s: Option<f64>,
     /// Skipped steps in a row.
     skipped: u32,
 }
@@ -217,7 +220,7 @@ impl Run<'_> {
             skipped: metrics.skipped != 0,
         };
         self.metrics.push(&record)?;
-        print_step(&record, self.config.steps);
+        print_step(&record, self.config.steps, self.floor_s);
         self.skipped = if record.skipped { self.skipped + 1 } else { 0 };
         if self.skipped >= MOST_SKIPPED {
             return Err(Failure::Diverged { steps: self.skipped });
@@ -231,10 +234,10 @@ impl Run<'_> {
     }
 }
 
-fn print_step(record: &StepRecord, steps: u64) {
+fn print_step(record: &StepRecord, steps: u64, floor_s: Option<f64>) {
     let number = |value: Option<f64>| value.map_or("not finite".to_owned(), |value| format!("{value:.4}"));
     say!(
-        "step {}/{steps}  loss {}  kd {}  ce {}  norm {}  lr {:.2e}  {:.0} tokens/s  {:.0} ms{}",
+        "step {}/{steps}  loss {}  kd {}  ce {}  norm {}  lr {:.2e}  {:.0} tokens/s  {:.0} ms{}{}",
         record.step,
         number(record.loss),
         number(record.kd_loss),
@@ -243,6 +246,7 @@ fn print_step(record: &StepRecord, steps: u64) {
         record.lr,
         record.tokens_per_s,
         record.step_ms,
+        floor_s.map(|floor_s| format!("  {:.0} % of floor", 1e5 * floor_s / record.step_ms)).unwrap_or_default(),
         if record.skipped { "  skipped: gradient not finite" } else { "" },
     );
 }

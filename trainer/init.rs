@@ -9,7 +9,7 @@ use rand_distr::StandardNormal;
 use rand_pcg::Pcg64Mcg;
 use rayon::prelude::*;
 
-use crate::checkpoint::{Checkpoint, CheckpointError, Scratch, Student, write_model};
+use crate::checkpoint::{Checkpoint, CheckpointError, Scratch, Student, Weights, write_model};
 use crate::error::Failure;
 
 /// Elements drawn from one random stream.
@@ -29,20 +29,54 @@ pub fn random(
 ) -> Result<(), Failure> {
     let path = if config.is_dir() { config.join("config.json") } else { config.to_owned() };
     let text = std::fs::read_to_string(&path).map_err(Failure::io("read", &path))?;
-    let error = |error: ConfigError| CheckpointError::Config { path: path.clone(), error };
-    let model = ModelConfig::from_json(&text).map_err(error)?;
-    let json: serde_json::Value = serde_json::from_str(&text).map_err(|e| error(e.into()))?;
-    let range = json.get("initializer_range").and_then(serde_json::Value::as_f64).unwrap_or(0.02) as f32;
+    let (weights, json) = Random::new(&text, seed).map_err(|error| CheckpointError::Config { path, error })?;
     let tokenizer = tokenizer.map(Checkpoint::open).transpose()?;
     let from: Vec<&Checkpoint> = tokenizer.iter().collect();
-    let parameters = Parameters::new(&model).list;
+    let parameters = Parameters::new(&weights.config).list;
     let dtype = precision.dtype();
     let student = Student { config: &json, parameters: &parameters, dtype, tokenizer_from: &from };
-    write_model(out, &student, |parameter| Ok::<_, Failure>(initial(parameter, seed, range, dtype)))
+    write_model(out, &student, |parameter| {
+        Ok::<_, Failure>(weights.read(parameter, dtype, &mut Scratch::new())?.to_vec())
+    })
 }
 
-fn initial(parameter: &Parameter, seed: u64, range: f32, dtype: Dtype) -> Vec<u8> {
-    let mut scratch = Scratch::new();
+/// The weights that [`random`] writes.
+pub struct Random {
+    config: ModelConfig,
+    seed: u64,
+    range: f32,
+}
+
+impl Random {
+    /// Weights for a `config.json`, and that as JSON.
+    ///
+    /// # Errors
+    /// [`ConfigError`].
+    pub fn new(text: &str, seed: u64) -> Result<(Self, serde_json::Value), ConfigError> {
+        let config = ModelConfig::from_json(text)?;
+        let json: serde_json::Value = serde_json::from_str(text)?;
+        let range = json.get("initializer_range").and_then(serde_json::Value::as_f64).unwrap_or(0.02) as f32;
+        Ok((Self { config, seed, range }, json))
+    }
+}
+
+impl Weights for Random {
+    fn config(&self) -> &ModelConfig {
+        &self.config
+    }
+
+    fn read<'a>(
+        &'a self,
+        parameter: &Parameter,
+        dtype: Dtype,
+        scratch: &'a mut Scratch,
+    ) -> Result<&'a [u8], CheckpointError> {
+        initial(parameter, self.seed, self.range, scratch);
+        Ok(scratch.encode(dtype))
+    }
+}
+
+fn initial(parameter: &Parameter, seed: u64, range: f32, scratch: &mut Scratch) {
     let values = scratch.values(parameter.span.elems as usize);
     match parameter.shape.len() {
         1 if parameter.name.ends_with("bias") => values.fill(0.0),
@@ -55,7 +89,6 @@ fn initial(parameter: &Parameter, seed: u64, range: f32, dtype: Dtype) -> Vec<u8
             });
         }
     }
-    scratch.encode(dtype).to_vec()
 }
 
 /// FNV-1a: each parameter draws from streams of its own.
@@ -117,7 +150,11 @@ mod tests {
     fn weights_depend_on_seed_and_name_alone() {
         let span = precast_plan::parameters::Span { start: 0, elems: 100_000 };
         let parameter = |name: &str| Parameter { name: name.into(), shape: vec![100, 1000], span };
-        let values = |name, seed| initial(&parameter(name), seed, 0.02, Dtype::F32);
+        let values = |name, seed| {
+            let mut scratch = Scratch::new();
+            initial(&parameter(name), seed, 0.02, &mut scratch);
+            scratch.encode(Dtype::F32).to_vec()
+        };
         assert_eq!(values("a.weight", 1), values("a.weight", 1));
         assert_ne!(values("a.weight", 1), values("a.weight", 2));
         assert_ne!(values("a.weight", 1), values("b.weight", 1));

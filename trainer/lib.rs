@@ -1,5 +1,6 @@
 //! WHY: data, checkpoints, the distillation loop, reports, and the `precast` program.
 
+pub mod bench;
 pub mod bundle;
 pub mod checkpoint;
 pub mod cli;

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use precast_fatbins::{Digest, files};
 use precast_plan::MemoryTable;
+use precast_runtime::Device;
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -21,26 +22,15 @@ pub struct RunRecord(Value);
 impl RunRecord {
     /// What is known when the run is sealed.
     pub fn new(config: &RunConfig, session: &Session, dataset: &Dataset) -> Self {
-        let device = session.device();
         Self(json!({
             "version": env!("CARGO_PKG_VERSION"),
             "config": config,
-            "device": {
-                "name": device.name,
-                "ordinal": device.ordinal,
-                "arch": device.arch().map(|arch| arch.name()),
-                "compute_capability": device.compute_capability.map(|(major, minor)| format!("{major}.{minor}")),
-                "driver": device.driver_version.map(|(major, minor)| format!("{major}.{minor}")),
-                "total_bytes": device.total_bytes,
-            },
+            "device": of_device(session.device()),
             "bundle": session.bundle().to_string(),
             "binary": binary_digest().map(|digest| digest.to_string()),
             "data": { "sha256": dataset.digest().to_string(), "chunks": dataset.chunks().len() },
             "modules_loaded": session.loads(),
-            "memory": {
-                "planned": MemoryTable::of(&session.plan().plan),
-                "taken_bytes": session.taken_bytes(),
-            },
+            "memory": MemoryRecord::of(session),
         }))
     }
 
@@ -51,7 +41,7 @@ impl RunRecord {
 
     /// Adds where the time to the end of the first step went.
     pub fn startup(&mut self, startup: &Startup) {
-        self.0["startup"] = json!({ "total_s": startup.total_s(), "phases": startup.phases() });
+        self.0["startup"] = json!(startup.record());
     }
 
     /// Writes `run.json`.
@@ -62,6 +52,34 @@ impl RunRecord {
         let path = out.join("run.json");
         let text = serde_json::to_string_pretty(self).expect("plain data serialises") + "\n";
         files::write_whole(&path, text.as_bytes()).map_err(Failure::io("write", path))
+    }
+}
+
+/// A device, in a record.
+pub(crate) fn of_device(device: &Device) -> Value {
+    json!({
+        "name": device.name,
+        "ordinal": device.ordinal,
+        "arch": device.arch().map(|arch| arch.name()),
+        "compute_capability": device.compute_capability.map(|(major, minor)| format!("{major}.{minor}")),
+        "driver": device.driver_version.map(|(major, minor)| format!("{major}.{minor}")),
+        "total_bytes": device.total_bytes,
+    })
+}
+
+/// Device memory of a run.
+#[derive(Clone, Debug, Serialize)]
+pub struct MemoryRecord {
+    /// By the plan.
+    pub planned: MemoryTable,
+    /// By the driver's own count.
+    pub taken_bytes: u64,
+}
+
+impl MemoryRecord {
+    /// Of a sealed session.
+    pub fn of(session: &Session) -> Self {
+        Self { planned: MemoryTable::of(&session.plan().plan), taken_bytes: session.taken_bytes() }
     }
 }
 

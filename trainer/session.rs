@@ -5,12 +5,13 @@ use std::time::Instant;
 use precast_fatbins::Digest;
 use precast_kernels::Arch;
 use precast_kernels::abi::{micro_scalars, step_metrics, update_scalars};
+use precast_plan::estimate::Peak;
 use precast_plan::training::{CAST, CLEAR, MICRO, UPDATE};
 use precast_plan::{MemoryTable, Parameter, Recipe, Tensor, TrainingPlan, rope};
 use precast_runtime::{Device, Loading, Placement, Sealed, Ticket};
 
 use crate::bundle::Kernels;
-use crate::checkpoint::{Checkpoint, Scratch};
+use crate::checkpoint::{Scratch, Weights};
 use crate::config::RunConfig;
 use crate::data::MicroBatch;
 use crate::device::AnyDriver;
@@ -33,8 +34,8 @@ impl Session {
     pub fn open(
         driver: AnyDriver,
         config: &RunConfig,
-        teacher: &Checkpoint,
-        student: &Checkpoint,
+        teacher: &dyn Weights,
+        student: &dyn Weights,
         placement: Placement,
         startup: &mut Startup,
     ) -> Result<Self, Failure> {
@@ -42,6 +43,20 @@ impl Session {
         let arch = driver.device().arch().unwrap_or(Arch::Sim);
         let plan = TrainingPlan::new(teacher.config(), student.config(), &config.recipe(), arch)?;
         startup.end("plan");
+        Self::seal(driver, plan, config, placement, startup)
+    }
+
+    /// Checks memory, verifies and loads the kernels of a plan for the driver's device, seals.
+    ///
+    /// # Errors
+    /// [`Failure`]: nothing has been launched.
+    pub fn seal(
+        driver: AnyDriver,
+        plan: TrainingPlan,
+        config: &RunConfig,
+        placement: Placement,
+        startup: &mut Startup,
+    ) -> Result<Self, Failure> {
         let models = [&config.teacher, &config.student].map(|path| path.display().to_string());
         let (sealed, bundle, taken_bytes) = seal(driver, &plan.plan, &config.kernels(), &models, placement, startup)?;
         Ok(Self { plan, sealed, bundle, taken_bytes })
@@ -53,8 +68,8 @@ impl Session {
     /// [`Failure`] of the files or the device. `progress` is told the bytes sent.
     pub fn upload(
         &mut self,
-        teacher: &Checkpoint,
-        student: &Checkpoint,
+        teacher: &dyn Weights,
+        student: &dyn Weights,
         mut progress: impl FnMut(u64),
     ) -> Result<(), Failure> {
         self.sealed.run(CLEAR)?;
@@ -111,6 +126,14 @@ impl Session {
         Ok(self.sealed.read_later(self.plan.metrics)?)
     }
 
+    /// Seconds that each of `repeats` runs of a phase takes, warm, by the device's own clock.
+    ///
+    /// # Errors
+    /// [`Failure`] of the device.
+    pub fn time(&mut self, phase: &str, repeats: u32) -> Result<f64, Failure> {
+        Ok(self.sealed.time(phase, repeats)?)
+    }
+
     /// Waits for the metrics of a step, and says when it was done.
     ///
     /// # Errors
@@ -128,6 +151,11 @@ impl Session {
     /// The device.
     pub fn device(&self) -> &Device {
         self.sealed.device()
+    }
+
+    /// What the device reaches at most; none for the simulated GPU.
+    pub fn limit(&self) -> Option<Peak> {
+        Peak::reached(&self.device().name, self.plan.plan.arch)
     }
 
     /// Digest of the bundle whose kernels run.
@@ -224,12 +252,12 @@ pub(crate) fn upload_parameters(
     sealed: &mut Sealed<AnyDriver>,
     flat: Tensor,
     parameters: &[Parameter],
-    checkpoint: &Checkpoint,
+    weights: &dyn Weights,
     progress: &mut impl FnMut(u64),
 ) -> Result<(), Failure> {
     let mut scratch = Scratch::new();
     for parameter in parameters {
-        let bytes = checkpoint.read(parameter, flat.dtype, &mut scratch)?;
+        let bytes = weights.read(parameter, flat.dtype, &mut scratch)?;
         sealed.write(flat.slice(parameter.span.start, parameter.span.elems), bytes)?;
         progress(bytes.len() as u64);
     }

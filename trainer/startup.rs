@@ -21,6 +21,15 @@ pub struct Phase {
     pub seconds: f64,
 }
 
+/// Where the time went, in a record.
+#[derive(Clone, Debug, Serialize)]
+pub struct StartupRecord {
+    /// All of it.
+    pub total_s: f64,
+    /// By phase.
+    pub phases: Vec<Phase>,
+}
+
 impl Startup {
     /// Starts counting.
     pub fn new() -> Self {
@@ -38,6 +47,11 @@ impl Startup {
     pub fn phases(&self) -> Vec<Phase> {
         let first = Phase { name: "process", seconds: self.before_main_s };
         std::iter::once(first).chain(self.phases.iter().cloned()).collect()
+    }
+
+    /// What has been counted so far.
+    pub fn record(&self) -> StartupRecord {
+        StartupRecord { total_s: self.total_s(), phases: self.phases() }
     }
 
     /// All of it.

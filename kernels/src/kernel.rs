@@ -261,6 +261,12 @@ pub trait Kernel: Fields {
         0
     }
 
+    /// Bytes the launch has to move: each operand read once and written once, unless it touches only a part of one.
+    fn bytes(&self, params: &Self::Params) -> u64 {
+        let passes = |access: Access| u64::from(access.reads()) + u64::from(access.writes());
+        self.operands(params).iter().map(|operand| passes(operand.access) * operand.bytes()).sum()
+    }
+
     /// The reference: what the launch must do, on the host.
     fn host(&self, params: &Self::Params, views: &mut Views<'_>);
 
@@ -299,6 +305,8 @@ pub trait AnyKernel: Send + Sync {
     fn tensor_maps(&self, variant: Variant, params: &[u8]) -> Vec<TensorMap>;
     /// See [`Kernel::flops`].
     fn flops(&self, params: &[u8]) -> u64;
+    /// See [`Kernel::bytes`].
+    fn bytes(&self, params: &[u8]) -> u64;
     /// See [`Kernel::host`].
     fn host(&self, params: &[u8], views: &mut Views<'_>);
     /// See [`Kernel::samples`].
@@ -365,6 +373,10 @@ impl<K: Kernel> AnyKernel for K {
 
     fn flops(&self, params: &[u8]) -> u64 {
         Kernel::flops(self, &block(params))
+    }
+
+    fn bytes(&self, params: &[u8]) -> u64 {
+        Kernel::bytes(self, &block(params))
     }
 
     fn host(&self, params: &[u8], views: &mut Views<'_>) {

@@ -167,6 +167,13 @@ pub trait Driver {
     /// [`DriverError`] of the driver, of this or earlier work.
     fn run(&mut self, graph: GraphId) -> Result<(), DriverError>;
 
+    /// Runs a prepared sequence once to warm up and then `repeats` times, and waits. Returns the seconds that
+    /// each of the latter took, by the device's own clock.
+    ///
+    /// # Errors
+    /// [`DriverError`] of the driver, of this or earlier work.
+    fn time(&mut self, graph: GraphId, repeats: u32) -> Result<f64, DriverError>;
+
     /// Copies to device memory. `bytes` may be reused at once; nothing waits.
     ///
     /// # Errors
@@ -210,6 +217,9 @@ impl<D: Driver + ?Sized> Driver for Box<D> {
     }
     fn run(&mut self, graph: GraphId) -> Result<(), DriverError> {
         (**self).run(graph)
+    }
+    fn time(&mut self, graph: GraphId, repeats: u32) -> Result<f64, DriverError> {
+        (**self).time(graph, repeats)
     }
     fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), DriverError> {
         (**self).write(address, bytes)

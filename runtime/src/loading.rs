@@ -172,7 +172,7 @@ impl<D: Driver> Loading<D> {
         };
         driver.stage(STAGE_BYTES)?;
         let address = |id: BufferId| addresses[id.0 as usize];
-        let mut graphs: Vec<(&'static str, GraphId)> = Vec::new();
+        let mut graphs: Vec<(String, GraphId)> = Vec::new();
         for phase in &plan.phases {
             let bound: Vec<Bound> = phase
                 .launches
@@ -192,7 +192,7 @@ impl<D: Driver> Loading<D> {
                     }
                 })
                 .collect();
-            graphs.push((phase.name, driver.prepare(&bound)?));
+            graphs.push((phase.name.clone(), driver.prepare(&bound)?));
         }
         Ok(Sealed::new(self.driver, addresses, graphs, STAGE_BYTES))
     }

@@ -8,13 +8,13 @@ use crate::driver::{Arrived, Device, Driver, DriverError, GraphId, Ticket};
 pub struct Sealed<D: Driver> {
     driver: D,
     addresses: Vec<u64>,
-    graphs: Vec<(&'static str, GraphId)>,
+    graphs: Vec<(String, GraphId)>,
     stage_bytes: u64,
     loads: u64,
 }
 
 impl<D: Driver> Sealed<D> {
-    pub(crate) fn new(driver: D, addresses: Vec<u64>, graphs: Vec<(&'static str, GraphId)>, stage_bytes: u64) -> Self {
+    pub(crate) fn new(driver: D, addresses: Vec<u64>, graphs: Vec<(String, GraphId)>, stage_bytes: u64) -> Self {
         let loads = driver.loads();
         Self { driver, addresses, graphs, stage_bytes, loads }
     }
@@ -50,11 +50,28 @@ impl<D: Driver> Sealed<D> {
     /// If the plan has no such phase, or a module has been loaded since the seal: both are bugs of this
     /// project, and the second is the one it exists to rule out.
     pub fn run(&mut self, phase: &str) -> Result<(), DriverError> {
+        let graph = self.graph(phase);
+        self.driver.run(graph)
+    }
+
+    /// Seconds that each of `repeats` runs of a phase takes, one after the other, warm. Waits for them.
+    ///
+    /// # Errors
+    /// [`DriverError`] of this or earlier work.
+    ///
+    /// # Panics
+    /// As [`Self::run`].
+    pub fn time(&mut self, phase: &str, repeats: u32) -> Result<f64, DriverError> {
+        let graph = self.graph(phase);
+        self.driver.time(graph, repeats)
+    }
+
+    fn graph(&self, phase: &str) -> GraphId {
         assert_eq!(self.driver.loads(), self.loads, "a module was loaded after the seal");
-        let Some((_, graph)) = self.graphs.iter().find(|(name, _)| *name == phase) else {
-            panic!("the plan has no phase `{phase}`")
-        };
-        self.driver.run(*graph)
+        match self.graphs.iter().find(|(name, _)| name == phase) {
+            Some((_, graph)) => *graph,
+            None => panic!("the plan has no phase `{phase}`"),
+        }
     }
 
     /// Copies to a tensor, in order with the phases run before and after.

@@ -111,6 +111,23 @@ impl CheckpointError {
     }
 }
 
+/// Where a model's weights come from.
+pub trait Weights {
+    /// Its shape.
+    fn config(&self) -> &ModelConfig;
+
+    /// The elements of a parameter as bytes of a dtype, in `scratch` unless they are in memory as they are.
+    ///
+    /// # Errors
+    /// [`CheckpointError`] where they cannot be read.
+    fn read<'a>(
+        &'a self,
+        parameter: &Parameter,
+        dtype: Dtype,
+        scratch: &'a mut Scratch,
+    ) -> Result<&'a [u8], CheckpointError>;
+}
+
 enum Source {
     HuggingFace(HuggingFace),
     Gguf(Gguf),
@@ -249,6 +266,21 @@ impl Checkpoint {
             [one] => Ok(*one),
             many => Ok(Digest::of_parts("precast.shards", many.iter().map(|digest| &digest.0[..]))),
         }
+    }
+}
+
+impl Weights for Checkpoint {
+    fn config(&self) -> &ModelConfig {
+        self.config()
+    }
+
+    fn read<'a>(
+        &'a self,
+        parameter: &Parameter,
+        dtype: Dtype,
+        scratch: &'a mut Scratch,
+    ) -> Result<&'a [u8], CheckpointError> {
+        self.read(parameter, dtype, scratch)
     }
 }
 

@@ -1,5 +1,6 @@
 //! The commands of `precast`.
 
+mod bench;
 mod distill;
 mod doctor;
 mod eval;
@@ -35,6 +36,8 @@ enum Command {
     Init(init::Arguments),
     /// Show what a run would take: memory, kernels, launches, estimated time
     Plan(Box<plan::Arguments>),
+    /// Measure a step and each of its kernels: random tokens, and random weights for a bare config.json
+    Bench(bench::Arguments),
     /// Perplexity of text under a model
     Eval(eval::Arguments),
     /// Check driver, GPU, kernels and memory, each with its remedy
@@ -60,6 +63,7 @@ pub fn main() -> Result<(), Failure> {
         Command::Distill(arguments) => distill::run(*arguments, startup),
         Command::Init(arguments) => init::run(&arguments),
         Command::Plan(arguments) => plan::run(*arguments),
+        Command::Bench(arguments) => bench::run(arguments, startup),
         Command::Eval(arguments) => eval::run(&arguments),
         Command::Doctor(arguments) => doctor::run(*arguments),
         Command::Kernels(arguments) => kernels::run(&arguments),

@@ -1,5 +1,6 @@
 //! `report.html`: one file, no network, with the curves of a run and what it was.
 
+mod bars;
 mod chart;
 
 use std::path::Path;
@@ -9,6 +10,7 @@ use serde_json::Value;
 
 use crate::error::Failure;
 use crate::metrics::{self, StepRecord};
+pub(crate) use bars::{Bar, bars};
 use chart::{Chart, Series};
 
 /// Writes `report.html` from `metrics.jsonl` and `run.json`.
@@ -64,12 +66,16 @@ fn html(records: &[StepRecord], run: &Value) -> String {
         },
     ];
     let charts: String = charts.iter().map(Chart::svg).collect();
+    let body = format!("{}{charts}<h2>Run</h2>{}", summary(records, run), table(&flatten("", run)));
+    page("precast distill", &body)
+}
+
+/// A whole page: it needs no other file.
+pub(crate) fn page(title: &str, body: &str) -> String {
     format!(
         "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" \
-         content=\"width=device-width\"><title>precast distill</title><style>{STYLE}</style></head><body>\
-         <h1>precast distill</h1>{}{charts}<h2>Run</h2>{}</body></html>\n",
-        summary(records, run),
-        table(&flatten("", run)),
+         content=\"width=device-width\"><title>{title}</title><style>{STYLE}</style></head><body>\
+         <h1>{title}</h1>{body}</body></html>\n"
     )
 }
 
@@ -98,15 +104,21 @@ fn summary(records: &[StepRecord], run: &Value) -> String {
     table(&rows.map(|(name, value)| (name.to_owned(), value)))
 }
 
-fn table(rows: &[(String, String)]) -> String {
-    let cell = |text: &str| text.replace('&', "&amp;").replace('<', "&lt;");
-    let rows: String =
-        rows.iter().map(|(name, value)| format!("<tr><td>{}</td><td>{}</td></tr>", cell(name), cell(value))).collect();
+/// Text as it stands in HTML.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;")
+}
+
+/// Rows of a name and a value.
+pub(crate) fn table(rows: &[(String, String)]) -> String {
+    let row =
+        |(name, value): &(String, String)| format!("<tr><td>{}</td><td>{}</td></tr>", escaped(name), escaped(value));
+    let rows: String = rows.iter().map(row).collect();
     format!("<table>{rows}</table>")
 }
 
 /// A JSON tree as rows of dotted names.
-fn flatten(prefix: &str, value: &Value) -> Vec<(String, String)> {
+pub(crate) fn flatten(prefix: &str, value: &Value) -> Vec<(String, String)> {
     let below = |name: &str| if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") };
     match value {
         Value::Object(map) => map.iter().flat_map(|(name, value)| flatten(&below(name), value)).collect(),

@@ -119,6 +119,25 @@ impl Launch {
             .collect()
     }
 
+    /// The parameter block with each address 0: what is left is the launch's shape.
+    pub fn shape(&self) -> Vec<u8> {
+        let mut params = self.params.clone();
+        for operand in self.key.kernel().operands(&self.params) {
+            params[operand.offset..operand.offset + 8].fill(0);
+        }
+        params
+    }
+
+    /// Bytes it has to move.
+    pub fn bytes(&self) -> u64 {
+        self.key.kernel().bytes(&self.params)
+    }
+
+    /// Its floating-point operations, where they bound its time.
+    pub fn flops(&self) -> u64 {
+        self.key.kernel().flops(&self.params)
+    }
+
     /// The parameter block with each virtual address replaced by a real one.
     pub fn bind(&self, address: impl Fn(BufferId) -> u64) -> Vec<u8> {
         let mut params = self.params.clone();
@@ -139,7 +158,7 @@ fn address_at(params: &[u8], offset: usize) -> u64 {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Phase {
     /// Its name.
-    pub name: &'static str,
+    pub name: String,
     /// In an order that respects the dependencies.
     pub launches: Vec<Launch>,
 }
@@ -167,6 +186,17 @@ impl Plan {
     pub fn tensor(&self, name: &str) -> Option<Tensor> {
         let (buffer, id) = self.buffers.iter().zip(0..).find(|(buffer, _)| buffer.name == name)?;
         Some(Tensor { buffer: BufferId(id), offset: 0, dtype: buffer.dtype, elems: buffer.elems })
+    }
+
+    /// A phase's launches.
+    ///
+    /// # Panics
+    /// If there is no such phase.
+    pub fn phase(&self, name: &str) -> &[Launch] {
+        match self.phases.iter().find(|phase| phase.name == name) {
+            Some(phase) => &phase.launches,
+            None => panic!("the plan has no phase `{name}`"),
+        }
     }
 
     /// Every launch of every phase.
@@ -208,8 +238,8 @@ impl Builder {
     }
 
     /// Starts a phase; launches go to the phase started last.
-    pub fn phase(&mut self, name: &'static str) {
-        self.phases.push(Phase { name, launches: Vec::new() });
+    pub fn phase(&mut self, name: &str) {
+        self.phases.push(Phase { name: name.to_owned(), launches: Vec::new() });
     }
 
     /// Adds a launch.

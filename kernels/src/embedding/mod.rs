@@ -54,6 +54,11 @@ impl Kernel for EmbeddingFwd {
         ]
     }
 
+    fn bytes(&self, p: &Self::Params) -> u64 {
+        // A row of the table for each token.
+        u64::from(p.tokens) * (Dtype::U32.bytes() + 2 * u64::from(self.h) * self.x.bytes())
+    }
+
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
         host::fwd(*self, p, views);
     }
@@ -84,6 +89,13 @@ impl Kernel for EmbeddingBwd {
             operand!(Read Self::Params, dy: self.x, tokens * h),
             operand!(ReadWrite Self::Params, dtable: Dtype::F32, vocab * h),
         ]
+    }
+
+    fn bytes(&self, p: &Self::Params) -> u64 {
+        let (tokens, h) = (u64::from(p.tokens), u64::from(self.h));
+        // Rows of tokens that do not occur stay as they are.
+        let rows = u64::from(p.tokens.min(p.vocab));
+        tokens * (2 * Dtype::U32.bytes() + h * self.x.bytes()) + 2 * rows * h * Dtype::F32.bytes()
     }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {

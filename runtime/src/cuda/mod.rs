@@ -6,6 +6,7 @@
 mod call;
 mod stage;
 mod tensor_map;
+mod timer;
 
 use std::ffi::{CString, c_void};
 
@@ -15,6 +16,7 @@ use precast_fatbins::Module;
 use crate::driver::{Arrived, Bound, Device, Driver, DriverError, GraphId, KernelId, Ticket};
 use call::check;
 use stage::Stage;
+use timer::Timer;
 
 /// Makes the driver load modules whole when they are loaded, and not at a kernel's first launch.
 ///
@@ -234,6 +236,15 @@ impl Driver for Cuda {
     fn run(&mut self, graph: GraphId) -> Result<(), DriverError> {
         // SAFETY: the executable was instantiated by `prepare` and the memory its nodes use lives as long.
         check("cuGraphLaunch", unsafe { sys::cuGraphLaunch(self.graphs[graph.0], self.stream) })
+    }
+
+    fn time(&mut self, graph: GraphId, repeats: u32) -> Result<f64, DriverError> {
+        let timer = Timer::new()?;
+        // The device is busy with the first run while the host asks for the others, so that none waits for it.
+        self.run(graph)?;
+        timer.start(self.stream)?;
+        (0..repeats).try_for_each(|_| self.run(graph))?;
+        Ok(timer.stop(self.stream)? / f64::from(repeats))
     }
 
     fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), DriverError> {

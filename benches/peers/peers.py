@@ -1,0 +1,207 @@
+"""PyTorch on the work of a distillation step: peers.py eager|compile|ops --teacher CONFIG --student CONFIG."""
+
+import argparse
+import itertools
+import json
+import os
+import statistics
+import time
+
+import torch
+import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+ALPHA, TEMPERATURE, CLIP = 0.5, 2.0, 1.0
+WARM_STEPS = 3
+
+
+def seconds_since_process_start():
+    with open("/proc/self/stat") as file:
+        ticks = int(file.read().rsplit(")", 1)[1].split()[19])
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
+
+
+def model(config):
+    """Random bf16 weights of a shape."""
+    from transformers import Qwen2Config, Qwen2ForCausalLM
+
+    config = Qwen2Config(**{**config, "use_cache": False}, attn_implementation="sdpa")
+    torch.set_default_dtype(torch.bfloat16)
+    with torch.device("cuda"):
+        made = Qwen2ForCausalLM(config)
+    torch.set_default_dtype(torch.float32)
+    return made
+
+
+def kd_loss(student, teacher, targets):
+    student, teacher = student.float().flatten(0, 1), teacher.float().flatten(0, 1)
+    ce = F.cross_entropy(student, targets.flatten())
+    student, teacher = F.log_softmax(student / TEMPERATURE, -1), F.log_softmax(teacher / TEMPERATURE, -1)
+    kl = F.kl_div(student, teacher, log_target=True, reduction="batchmean")
+    return ALPHA * TEMPERATURE**2 * kl + (1 - ALPHA) * ce
+
+
+class Master:
+    """AdamW on fp32 copies of bf16 parameters."""
+
+    def __init__(self, parameters):
+        self.parameters = list(parameters)
+        self.copies = [p.detach().float().requires_grad_() for p in self.parameters]
+        for copy in self.copies:
+            copy.grad = torch.zeros_like(copy)
+        self.adamw = torch.optim.AdamW(self.copies, lr=1e-4, weight_decay=0.01, fused=True)
+
+    @torch.no_grad()
+    def step(self):
+        torch._foreach_copy_([c.grad for c in self.copies], [p.grad for p in self.parameters])
+        torch.nn.utils.clip_grad_norm_(self.copies, CLIP, foreach=True)
+        self.adamw.step()
+        torch._foreach_copy_(self.parameters, self.copies)
+        for parameter in self.parameters:
+            parameter.grad = None
+
+
+def train(mode, teacher_config, student_config, batch, seq, steps):
+    torch.manual_seed(0)
+    teacher, student = model(teacher_config).eval().requires_grad_(False), model(student_config).train()
+    master = Master(student.parameters())
+    vocab, loss = student_config["vocab_size"], kd_loss
+    if mode == "compile":
+        teacher.model, student.model = torch.compile(teacher.model), torch.compile(student.model)
+        loss = torch.compile(kd_loss)
+    tokens = [torch.randint(0, vocab, (batch, seq + 1), device="cuda") for _ in range(4)]
+
+    def step(tokens):
+        ids, targets = tokens[:, :-1], tokens[:, 1:]
+        with torch.no_grad():
+            # The student knows a part of the teacher's vocabulary.
+            taught = teacher.lm_head(teacher.model(ids).last_hidden_state)[..., :vocab]
+        loss(student.lm_head(student.model(ids).last_hidden_state), taught, targets).backward()
+        master.step()
+        torch.cuda.synchronize()
+
+    step(tokens[0])
+    first_step_s = seconds_since_process_start()
+    for index in range(WARM_STEPS):
+        step(tokens[index % 4])
+    times = []
+    for index in range(steps):
+        start = time.perf_counter()
+        step(tokens[index % 4])
+        times.append(time.perf_counter() - start)
+    step_s = statistics.median(times)
+    report(
+        mode=mode,
+        first_step_s=first_step_s,
+        step_ms=1e3 * step_s,
+        tokens_per_s=batch * seq / step_s,
+        peak_gib=torch.cuda.max_memory_allocated() / 2**30,
+    )
+
+
+def seconds(call, operands, calls=20, samples=9):
+    """Median time of one call: warm, and each call on the next of several operands."""
+    operands, times = itertools.cycle(operands), []
+    for _ in range(samples + 1):
+        start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        call(next(operands))
+        start.record()
+        for _ in range(calls):
+            call(next(operands))
+        stop.record()
+        stop.synchronize()
+        times.append(start.elapsed_time(stop) / 1e3 / calls)
+    return statistics.median(times[1:])
+
+
+def measure(name, shape, flops, call, operands):
+    try:
+        took = seconds(call, operands)
+        report(mode="ops", op=name, shape=shape, us=1e6 * took, tflop_per_s=flops / took / 1e12)
+    except RuntimeError as error:
+        report(mode="ops", op=name, shape=shape, error=str(error)[:200])
+
+
+def random(*shape, grad=False):
+    return torch.randn(*shape, device="cuda", dtype=torch.bfloat16, requires_grad=grad)
+
+
+def products(role, config, tokens, backward):
+    hidden, inner = config["hidden_size"], config["intermediate_size"]
+    head_dim = config.get("head_dim") or hidden // config["num_attention_heads"]
+    width = head_dim * config["num_attention_heads"]
+    kv = head_dim * config["num_key_value_heads"]
+    # y = x w^T as (outputs, inputs).
+    layers = {
+        "qkv": (width + 2 * kv, hidden),
+        "o": (hidden, width),
+        "gate_up": (2 * inner, hidden),
+        "down": (hidden, inner),
+        "lm_head": (config["vocab_size"], hidden),
+    }
+    for name, (outputs, inputs) in layers.items():
+        flops, copies = 2 * tokens * outputs * inputs, range(2 if name == "lm_head" else 4)
+        x, w, dy = (
+            [random(*shape) for _ in copies] for shape in ((tokens, inputs), (outputs, inputs), (tokens, outputs))
+        )
+        shape = f"{tokens}x{outputs}x{inputs}"
+        measure(f"{role}.{name}.fwd", shape, flops, lambda o: o[0] @ o[1].t(), list(zip(x, w)))
+        if backward:
+            measure(f"{role}.{name}.dgrad", shape, flops, lambda o: o[0] @ o[1], list(zip(dy, w)))
+            measure(f"{role}.{name}.wgrad", shape, flops, lambda o: o[0].t() @ o[1], list(zip(dy, x)))
+
+
+def attention(role, config, batch, seq, backward):
+    heads = config["num_attention_heads"]
+    head_dim = config.get("head_dim") or config["hidden_size"] // heads
+    shape = (batch, heads, seq, head_dim)
+    # Causal: half of the scores.
+    flops = 4 * batch * heads * seq * seq * head_dim / 2
+    operands = [tuple(random(*shape, grad=True) for _ in range(3)) for _ in range(4)]
+
+    def forward(qkv):
+        return F.scaled_dot_product_attention(*qkv, is_causal=True)
+
+    def gradients(work):
+        return torch.autograd.grad(*work, retain_graph=True)
+
+    for backend in (SDPBackend.FLASH_ATTENTION, SDPBackend.CUDNN_ATTENTION):
+        name = f"{role}.attention.{backend.name.removesuffix('_ATTENTION').lower()}"
+        with sdpa_kernel(backend):
+            measure(f"{name}.fwd", "x".join(map(str, shape)), flops, forward, operands)
+            if backward:
+                try:
+                    work = [(y, qkv, torch.randn_like(y)) for qkv in operands for y in [forward(qkv)]]
+                except RuntimeError:
+                    continue  # As the line above says.
+                measure(f"{name}.bwd", "x".join(map(str, shape)), 2.5 * flops, gradients, work)
+
+
+def report(**fields):
+    device = {"device": torch.cuda.get_device_name(), "torch": torch.__version__}
+    print(json.dumps({**fields, **device}), flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("mode", choices=["eager", "compile", "ops"])
+    parser.add_argument("--teacher", required=True, help="a config.json")
+    parser.add_argument("--student", required=True, help="a config.json")
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--seq", type=int, default=1024)
+    parser.add_argument("--steps", type=int, default=20)
+    arguments = parser.parse_args()
+    configs = {}
+    for role in ("teacher", "student"):
+        with open(getattr(arguments, role)) as file:
+            configs[role] = json.load(file)
+    if arguments.mode != "ops":
+        train(arguments.mode, configs["teacher"], configs["student"], arguments.batch, arguments.seq, arguments.steps)
+        return
+    for role, config in configs.items():
+        products(role, config, arguments.batch * arguments.seq, backward=role == "student")
+        attention(role, config, arguments.batch, arguments.seq, backward=role == "student")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,11 @@
+#!/bin/sh
+# Measures PyTorch on the work of a distillation step: one JSON object a line. See README.md.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+models=$here/../../aot/models
+for mode in eager compile ops; do
+    # A process each: start-up is part of what is measured.
+    "${PYTHON:-python3}" "$here/peers.py" "$mode" \
+        --teacher "${TEACHER:-$models/qwen2.5-1.5b.json}" --student "${STUDENT:-$models/qwen2.5-0.5b.json}" \
+        --batch "${BATCH:-8}" --seq "${SEQ:-1024}" --steps "${STEPS:-20}"
+done

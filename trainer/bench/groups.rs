@@ -1,0 +1,126 @@
+//! Launches of a step that do the same work, as phases that can be timed.
+
+use std::collections::BTreeMap;
+
+use precast_plan::training::{MICRO, UPDATE};
+use precast_plan::{KeyVariant, Launch, Phase, Plan};
+
+/// A timed sequence has at least this many launches: what starting it costs is then no part of the result.
+const LEAST_LAUNCHES: usize = 16;
+
+/// Launches of one phase with one kernel and one shape.
+pub struct Group {
+    /// The plan's phase that times it.
+    pub timed_as: String,
+    /// The phase they are from.
+    pub phase: &'static str,
+    /// All of them.
+    pub launches: Vec<Launch>,
+}
+
+impl Group {
+    /// The kernel.
+    pub fn pair(&self) -> KeyVariant {
+        KeyVariant { key: self.launches[0].key.clone(), variant: self.launches[0].variant }
+    }
+
+    /// What the launches are for, each once, layers and chunks left open: `student.layers.*.qkv`.
+    pub fn purpose(&self) -> String {
+        let mut purposes: Vec<String> = self.launches.iter().map(|launch| open_numbers(&launch.label)).collect();
+        purposes.sort_unstable();
+        purposes.dedup();
+        purposes.join(", ")
+    }
+
+    /// Launches that are timed as one sequence.
+    pub fn timed_launches(&self) -> usize {
+        self.launches.len() * LEAST_LAUNCHES.div_ceil(self.launches.len())
+    }
+
+    /// The launches in the plan's order, round and round, each after the one before: they go from layer to layer as a
+    /// step does, so that none finds its operands where the last one left its own.
+    fn sequence(&self) -> Vec<Launch> {
+        let round = self.launches.iter().cycle().take(self.timed_launches());
+        let after = |index: u32| index.checked_sub(1).into_iter().collect();
+        round.zip(0..).map(|(launch, index)| Launch { dependencies: after(index), ..launch.clone() }).collect()
+    }
+}
+
+/// Groups the launches of a training step, and adds to the plan a phase for each group. The plan needs no other
+/// kernels and no more memory than before.
+pub fn add(plan: &mut Plan) -> Vec<Group> {
+    let mut groups = Vec::new();
+    for phase in [MICRO, UPDATE] {
+        let mut alike: BTreeMap<(KeyVariant, Vec<u8>), Vec<Launch>> = BTreeMap::new();
+        for launch in plan.phase(phase) {
+            let pair = KeyVariant { key: launch.key.clone(), variant: launch.variant };
+            alike.entry((pair, launch.shape())).or_default().push(launch.clone());
+        }
+        for launches in alike.into_values() {
+            groups.push(Group { timed_as: format!("bench.{}", groups.len()), phase, launches });
+        }
+    }
+    let phases = groups.iter().map(|group| Phase { name: group.timed_as.clone(), launches: group.sequence() });
+    plan.phases.extend(phases);
+    groups
+}
+
+/// A label with `*` for each part that is a number.
+fn open_numbers(label: &str) -> String {
+    let number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    label.split('.').map(|part| if number(part) { "*" } else { part }).collect::<Vec<_>>().join(".")
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use precast_kernels::Arch;
+    use precast_plan::{ModelConfig, Precision, Recipe, TrainingPlan, keys};
+
+    use super::*;
+
+    /// A small training step.
+    pub fn plan(arch: Arch) -> Plan {
+        let json = include_str!("../../aot/models/smollm2-135m.json");
+        let config = ModelConfig::from_json(json).unwrap();
+        let recipe = Recipe {
+            batch: 2,
+            seq_len: 64,
+            precision: Precision::Bf16,
+            alpha: 0.5,
+            temperature: 2.0,
+            weight_decay: 0.01,
+            clip: 1.0,
+        };
+        TrainingPlan::new(&config, &config, &recipe, arch).unwrap().plan
+    }
+
+    #[test]
+    fn every_launch_of_a_step_is_in_one_group() {
+        let before = plan(Arch::Sim);
+        let mut plan = before.clone();
+        let groups = add(&mut plan);
+        for phase in [MICRO, UPDATE] {
+            let of_phase = groups.iter().filter(|group| group.phase == phase);
+            assert_eq!(of_phase.map(|group| group.launches.len()).sum::<usize>(), before.phase(phase).len());
+        }
+        assert_eq!(keys(&plan), keys(&before));
+        assert_eq!(plan.phases.len(), before.phases.len() + groups.len());
+    }
+
+    #[test]
+    fn a_group_is_one_kernel_one_shape_and_a_chain() {
+        let mut plan = plan(Arch::Sim);
+        for group in add(&mut plan) {
+            assert!(group.launches.iter().all(|launch| launch.shape() == group.launches[0].shape()));
+            let timed = plan.phase(&group.timed_as);
+            assert!(timed.len() >= LEAST_LAUNCHES && timed.len() == group.timed_launches());
+            assert!(timed.iter().skip(1).zip(0..).all(|(launch, before)| launch.dependencies == [before]));
+        }
+    }
+
+    #[test]
+    fn labels_stand_for_all_layers() {
+        assert_eq!(open_numbers("student.layers.12.qkv"), "student.layers.*.qkv");
+        assert_eq!(open_numbers("adamw"), "adamw");
+    }
+}

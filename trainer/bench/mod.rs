@@ -1,0 +1,87 @@
+//! `precast bench`: what a step and each of its kernels take on a device.
+//!
+//! The plan is that of a run, with a phase more for each group of launches that do the same work. Nothing else differs:
+//! the same kernels, memory, graphs and seal.
+
+mod groups;
+mod record;
+mod report;
+mod steps;
+
+use std::path::Path;
+
+use precast_kernels::Arch;
+use precast_plan::TrainingPlan;
+use precast_runtime::Placement;
+
+use crate::checkpoint::{Checkpoint, CheckpointError, Weights, config_json};
+use crate::config::RunConfig;
+use crate::device;
+use crate::error::Failure;
+use crate::init::Random;
+use crate::session::Session;
+use crate::startup::Startup;
+use groups::Group;
+pub use record::{KernelRecord, Record, StepRecord};
+use steps::Steps;
+
+/// Timings of a group, of which the median counts.
+const SAMPLES: usize = 5;
+/// Runs of a group's launches in one timing.
+const REPEATS: u32 = 2;
+
+/// Measures start-up, steps, and every kernel of a step.
+///
+/// # Errors
+/// [`Failure`] of the models or the device.
+pub fn bench(config: &RunConfig, mut startup: Startup) -> Result<Record, Failure> {
+    startup.end("arguments");
+    let (teacher, student) = (weights(&config.teacher, 1)?, weights(&config.student, 2)?);
+    startup.end("models");
+    let driver = device::open(config.device)?;
+    startup.end("device");
+    let arch = driver.device().arch().unwrap_or(Arch::Sim);
+    let mut plan = TrainingPlan::new(teacher.config(), student.config(), &config.recipe(), arch)?;
+    let groups = groups::add(&mut plan.plan);
+    startup.end("plan");
+    let mut session = Session::seal(driver, plan, config, Placement::Arena, &mut startup)?;
+    session.upload(&*teacher, &*student, |_| {})?;
+    startup.end("upload");
+    let mut steps = Steps::new(config, student.config().vocab);
+    steps.one(&mut session)?;
+    startup.end("first step");
+
+    let step_s = median(steps.time(&mut session, config.steps)?);
+    let launch_s = groups.iter().map(|group| {
+        // Each group works on what a step leaves behind, not on what the group before it made of that.
+        steps.one(&mut session)?;
+        launch_seconds(&mut session, group)
+    });
+    let launch_s = launch_s.collect::<Result<Vec<f64>, Failure>>()?;
+    Ok(Record::new(config, &session, &startup, step_s, &groups, &launch_s))
+}
+
+/// Seconds of one launch of a group: in a sequence of such launches, the handing over from one to the next included.
+fn launch_seconds(session: &mut Session, group: &Group) -> Result<f64, Failure> {
+    let samples: Result<Vec<f64>, Failure> = (0..SAMPLES).map(|_| session.time(&group.timed_as, REPEATS)).collect();
+    Ok(median(samples?) / group.timed_launches() as f64)
+}
+
+/// A model's weights; for a bare `config.json` random ones.
+fn weights(path: &Path, seed: u64) -> Result<Box<dyn Weights>, Failure> {
+    if path.extension().is_none_or(|extension| extension != "json") {
+        return Ok(Box::new(Checkpoint::open(path)?));
+    }
+    let random = Random::new(&config_json(path)?, seed);
+    let (random, _) = random.map_err(|error| CheckpointError::Config { path: path.to_owned(), error })?;
+    Ok(Box::new(random))
+}
+
+/// The middle value; of an even number the upper one.
+///
+/// # Panics
+/// If there is none.
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}

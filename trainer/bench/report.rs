@@ -1,0 +1,114 @@
+//! What a benchmark finds, as people read it: a table, and `report.html` with a picture.
+
+use std::fmt;
+use std::path::Path;
+
+use precast_fatbins::files;
+
+use super::record::{Record, StepRecord};
+use crate::error::Failure;
+use crate::report::{Bar, bars, flatten, page, table};
+
+impl Record {
+    /// Writes `bench.json` and `report.html`.
+    ///
+    /// # Errors
+    /// [`Failure::Io`].
+    pub fn write(&self, out: &Path) -> Result<(), Failure> {
+        std::fs::create_dir_all(out).map_err(Failure::io("create", out))?;
+        let json = serde_json::to_string_pretty(self).expect("plain data serialises") + "\n";
+        for (name, text) in [("bench.json", json), ("report.html", self.html())] {
+            let path = out.join(name);
+            files::write_whole(&path, text.as_bytes()).map_err(Failure::io("write", path))?;
+        }
+        Ok(())
+    }
+
+    fn html(&self) -> String {
+        let mut rows: Vec<Bar> = self
+            .kernels
+            .iter()
+            .map(|kernel| Bar {
+                name: format!("{}  {}", shortened(&kernel.purpose, 34), kernel.kernel.split('{').next().unwrap_or("")),
+                value: kernel.step_ms,
+                part: kernel.share_of_limit.unwrap_or(0.0) * kernel.step_ms,
+                note: format!("{:.2} ms, {}", kernel.step_ms, kernel.rate()),
+            })
+            .collect();
+        let idle = self.step.between_ms;
+        let note = format!("{idle:.2} ms");
+        rows.push(Bar { name: "between launches".to_owned(), value: idle.max(0.0), part: 0.0, note });
+        let parts = ["the least by the device's limits", "measured"];
+        let run = serde_json::to_value(self).expect("plain data serialises");
+        // The kernels are in the picture.
+        let rest: Vec<(String, String)> =
+            flatten("", &run).into_iter().filter(|(name, _)| !name.starts_with("kernels.")).collect();
+        let body = format!(
+            "{}{}<h2>Run</h2>{}",
+            table(&self.summary()),
+            bars("Kernels of a step, ms", parts, &rows),
+            table(&rest)
+        );
+        page("precast bench", &body)
+    }
+
+    /// The few numbers people look for first.
+    fn summary(&self) -> Vec<(String, String)> {
+        let StepRecord { step_ms, tokens, tokens_per_s, kernels_ms, launches, .. } = self.step;
+        let config = &self.config;
+        let shape = format!("{} x {} x {} tokens", config.grad_accum, config.batch_size, config.seq_len);
+        let mut rows = vec![
+            ("device", self.device["name"].as_str().unwrap_or("?").to_owned()),
+            ("teacher", config.teacher.display().to_string()),
+            ("student", config.student.display().to_string()),
+            ("step", format!("{step_ms:.2} ms, median of {}", config.steps)),
+            ("tokens", format!("{tokens} ({shape}, {}), {tokens_per_s:.0} a second", config.precision)),
+        ];
+        if let (Some(floor_ms), Some(share), Some(limit)) = (self.step.floor_ms, self.step.share_of_floor, self.limit) {
+            let flops = self.step.flops as f64 / 1e12;
+            let floor = format!("{:.1} % of floor: {flops:.2} TFLOP take {floor_ms:.2} ms", 100.0 * share);
+            rows.push(("speed of light", format!("{floor} by the figures of {}", limit.device)));
+        }
+        rows.push(("kernels", format!("{kernels_ms:.2} ms in {launches} launches, one after the other")));
+        rows.push(match self.step.between_ms {
+            idle if idle >= 0.0 => ("between launches", format!("{idle:.2} ms")),
+            overlap => ("launches overlap", format!("by {:.2} ms", -overlap)),
+        });
+        rows.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    }
+}
+
+/// At most so many characters of a text.
+fn shortened(text: &str, most: usize) -> String {
+    if text.chars().count() <= most {
+        return text.to_owned();
+    }
+    text.chars().take(most - 1).chain(['…']).collect()
+}
+
+impl fmt::Display for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (name, value) in self.summary() {
+            writeln!(f, "{name:<17} {value}")?;
+        }
+        writeln!(f, "\nlaunches  us/launch   ms/step   share           rate  of limit  {:<44}  kernel", "for")?;
+        for kernel in &self.kernels {
+            let share_of_limit =
+                kernel.share_of_limit.map_or("-".to_owned(), |share| format!("{:.1} %", 100.0 * share));
+            writeln!(
+                f,
+                "{:>8} {:>10.2} {:>9.3} {:>5.1} % {:>14} {share_of_limit:>9}  {:<44}  {}",
+                kernel.launches,
+                kernel.launch_us,
+                kernel.step_ms,
+                100.0 * kernel.share,
+                kernel.rate(),
+                shortened(&kernel.purpose, 44),
+                kernel.kernel,
+            )?;
+        }
+        writeln!(f, "\nmemory\n{}", self.memory.planned)?;
+        write!(f, "\nstart-up {:.3} s", self.startup.total_s)?;
+        self.startup.phases.iter().try_for_each(|phase| write!(f, "\n  {:<18} {:>8.3}", phase.name, phase.seconds))
+    }
+}

@@ -1,0 +1,76 @@
+//! `precast bench`
+
+use std::path::PathBuf;
+
+use clap::Args;
+use precast_fatbins::say;
+use precast_plan::Precision;
+
+use super::print_json;
+use crate::bench;
+use crate::bundle::Kernels;
+use crate::config::{DeviceChoice, Options};
+use crate::error::Failure;
+use crate::startup::Startup;
+
+#[derive(Args)]
+pub struct Arguments {
+    /// The model to learn from: as for distill, or a config.json alone
+    #[arg(long, value_name = "PATH")]
+    teacher: PathBuf,
+    /// The model to train: as for distill, or a config.json alone
+    #[arg(long, value_name = "PATH")]
+    student: PathBuf,
+    /// Sequences in a micro-batch
+    #[arg(long, default_value_t = 8, value_name = "B")]
+    batch_size: u32,
+    /// Tokens in a sequence
+    #[arg(long, default_value_t = 1024, value_name = "S")]
+    seq_len: u32,
+    /// Micro-batches in a step
+    #[arg(long, default_value_t = 1, value_name = "A")]
+    grad_accum: u32,
+    /// Arithmetic: fp32 or bf16
+    #[arg(long, default_value_t = Precision::Bf16, value_name = "P")]
+    precision: Precision,
+    /// Steps to time
+    #[arg(long, default_value_t = 20, value_name = "N")]
+    steps: u64,
+    /// auto, cuda:N or sim
+    #[arg(long, default_value_t = DeviceChoice::Auto, value_name = "DEVICE")]
+    device: DeviceChoice,
+    #[command(flatten)]
+    kernels: Kernels,
+    /// Write bench.json and report.html there
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(arguments: Arguments, startup: Startup) -> Result<(), Failure> {
+    let options = Options {
+        teacher: Some(arguments.teacher),
+        student: Some(arguments.student),
+        batch_size: Some(arguments.batch_size),
+        seq_len: Some(arguments.seq_len),
+        grad_accum: Some(arguments.grad_accum),
+        precision: Some(arguments.precision),
+        steps: Some(arguments.steps),
+        device: Some(arguments.device),
+        bundle: arguments.kernels.bundle,
+        trusted_key: arguments.kernels.trusted_key,
+        ..Options::default()
+    };
+    let record = bench::bench(&options.complete(false)?, startup)?;
+    if let Some(out) = &arguments.out {
+        record.write(out)?;
+    }
+    if arguments.json {
+        print_json(&record);
+    } else {
+        say!("{record}");
+    }
+    Ok(())
+}

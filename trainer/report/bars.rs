@@ -1,0 +1,65 @@
+//! A horizontal bar chart as inline SVG.
+
+use super::escaped;
+
+const WIDTH: f64 = 860.0;
+const LEFT: f64 = 340.0;
+const RIGHT: f64 = 160.0;
+const ROW: f64 = 20.0;
+const BAR: f64 = 13.0;
+
+/// One bar.
+pub(crate) struct Bar {
+    pub name: String,
+    /// Its length.
+    pub value: f64,
+    /// How much of it could not be less.
+    pub part: f64,
+    /// What stands at its end.
+    pub note: String,
+}
+
+/// A heading, a legend and the drawing. A bar's length is its value, and the dark part of it `part`.
+pub(crate) fn bars(title: &str, legend: [&str; 2], bars: &[Bar]) -> String {
+    let longest = bars.iter().map(|bar| bar.value).fold(f64::MIN_POSITIVE, f64::max);
+    let length = |value: f64| (value / longest).clamp(0.0, 1.0) * (WIDTH - LEFT - RIGHT);
+    let mut drawing = String::new();
+    for (row, bar) in bars.iter().enumerate() {
+        let top = row as f64 * ROW;
+        let (whole, part) = (length(bar.value), length(bar.part.min(bar.value)));
+        drawing.push_str(&format!(
+            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>\
+             <rect fill=\"#9dbdf2\" x=\"{LEFT}\" y=\"{top:.1}\" width=\"{whole:.1}\" height=\"{BAR}\"/>\
+             <rect fill=\"#2f6fde\" x=\"{LEFT}\" y=\"{top:.1}\" width=\"{part:.1}\" height=\"{BAR}\"/>\
+             <text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+            LEFT - 6.0,
+            top + 11.0,
+            escaped(&bar.name),
+            LEFT + whole + 6.0,
+            top + 11.0,
+            escaped(&bar.note),
+        ));
+    }
+    let [part, whole] = legend;
+    format!(
+        "<h2>{title}</h2><div><span style=\"color:#2f6fde\">■</span> {part} &nbsp; \
+         <span style=\"color:#9dbdf2\">■</span> {whole}</div>\
+         <svg viewBox=\"0 0 {WIDTH} {:.0}\" role=\"img\" aria-label=\"{title}\">{drawing}</svg>",
+        bars.len() as f64 * ROW
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_bar_fills_the_width_and_no_part_is_longer_than_its_bar() {
+        let bar = |value, part| Bar { name: "a<b".into(), value, part, note: String::new() };
+        let svg = bars("title", ["part", "whole"], &[bar(2.0, 1.0), bar(1.0, 3.0), bar(0.0, 0.0)]);
+        let widths: Vec<&str> = svg.split("width=\"").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
+        assert_eq!(widths, ["360.0", "180.0", "180.0", "180.0", "0.0", "0.0"]);
+        assert!(svg.contains("a&lt;b") && !svg.contains("NaN"));
+        assert!(!bars("nothing", ["", ""], &[]).contains("NaN"));
+    }
+}
