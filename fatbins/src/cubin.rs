@@ -68,6 +68,9 @@ pub enum CubinError {
     },
 }
 
+/// Shared memory of a block that the system keeps, from compute capability 9.0 on.
+const SHARED_RESERVED_BYTES: u32 = 1024;
+
 /// Attributes of `.nv.info` sections (names as `cuobjdump -elf` prints them).
 mod attribute {
     pub const MAX_THREADS: u8 = 0x05;
@@ -100,6 +103,8 @@ impl CubinFacts {
         };
         let shared = sections.section_by_name(endian, format!(".nv.shared.{entry}").as_bytes());
         let shared = shared.filter(|(_, section)| section.sh_type(endian) == SHT_NOBITS);
+        // Where the system keeps shared memory of every block for itself, the compiler counts it in.
+        let reserved = sections.section_by_name(endian, b".nv.shared.reserved.0").map_or(0, |_| SHARED_RESERVED_BYTES);
         let global = section(".nv.info")?.ok_or(CubinError::Missing(".nv.info section"))?;
         let own = section(&format!(".nv.info.{entry}"))?.ok_or(CubinError::Missing(".nv.info of its entry"))?;
         let note = section(".note.nv.tkinfo")?.ok_or(CubinError::Missing(".note.nv.tkinfo section"))?;
@@ -121,7 +126,8 @@ impl CubinFacts {
             arch: arch(header.e_flags(endian).0, &note.arch)?,
             params_bytes,
             registers: of_symbol(attribute::REGCOUNT).ok_or(CubinError::Missing("register count"))?,
-            static_shared_bytes: shared.map_or(0, |(_, section)| section.sh_size(endian) as u32),
+            static_shared_bytes: shared
+                .map_or(0, |(_, section)| (section.sh_size(endian) as u32).saturating_sub(reserved)),
             stack_bytes: of_symbol(attribute::FRAME_SIZE).ok_or(CubinError::Missing("frame size"))?,
             max_threads: max_threads.ok_or(CubinError::Missing("launch bounds"))?,
             compiler: note.compiler,
