@@ -17,6 +17,7 @@ cargo xtask test        everything a newcomer needs, then every check: format, c
 cargo xtask build       the trainer as releases are built: its bytes do not depend on where
 cargo xtask ci [DIR]    test, then prove the artifact: locked, reproducible, published, built offline;
                         DIR (target/ci) receives what to upload
+cargo xtask prove [DIR] the second half of ci
 cargo xtask truth       likelihoods of real models against exact ones (fetches 1.2 GB)
 cargo xtask gpu DIR     pack programs, tests and data for a machine with a GPU and no Rust";
 
@@ -30,6 +31,8 @@ fn main() -> Result<()> {
         ["build"] => build::build().map(drop),
         ["ci"] => ci::ci("target/ci".as_ref()),
         ["ci", directory] => ci::ci(directory.as_ref()),
+        ["prove"] => ci::prove("target/ci".as_ref()),
+        ["prove", directory] => ci::prove(directory.as_ref()),
         ["truth"] => truth::truth(),
         ["gpu", directory] => gpu::pack(directory.as_ref()),
         [] | ["help" | "--help" | "-h"] => {

@@ -81,6 +81,7 @@ pub fn fetch(from: &Path, keys: &[TrustedKey]) -> Result<Fetched, PublishError> 
 fn titled(layout: &Layout, manifest: &Manifest) -> Result<BTreeMap<String, Vec<u8>>, PublishError> {
     let name = manifest.digest.to_string();
     let layers = manifest.content["layers"].as_array().ok_or_else(|| malformed(&name, "it has no layers"))?;
+    layout.get(&manifest.content["config"])?;
     let mut files = BTreeMap::new();
     for layer in layers {
         let title = layer.pointer("/annotations/org.opencontainers.image.title").and_then(Value::as_str);
