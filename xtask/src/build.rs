@@ -8,11 +8,14 @@ use anyhow::{Context, Result};
 use crate::run::{FEATURES, cargo, root, step};
 use crate::setup;
 
+/// What a release holds: the trainer with every architecture, and `precast-aot`.
+pub const WHOLE: [&str; 5] = ["--workspace", "--exclude", "xtask", "--features", FEATURES];
+
 /// Builds the trainer and `precast-aot` with every architecture, as releases are built; returns the trainer.
 pub fn build() -> Result<PathBuf> {
     setup::compiler()?;
     let checkout = root().canonicalize().context("the checkout")?;
-    step("build, reproducibly", &mut reproducible(&checkout, FEATURES)?)?;
+    step("build, reproducibly", &mut reproducible(&checkout, &WHOLE)?)?;
     let trainer = checkout.join("target/reproducible/release/precast");
     println!("{}  {}", precast_fatbins::Digest::of(&std::fs::read(&trainer)?), trainer.display());
     Ok(trainer)
@@ -20,13 +23,13 @@ pub fn build() -> Result<PathBuf> {
 
 /// cargo for a build of a checkout in which no path of this machine is left: what `cargo build` alone cannot do. It has a
 /// target folder of its own, since other flags are other artifacts.
-pub fn reproducible(checkout: &Path, features: &str) -> Result<Command> {
+pub fn reproducible(checkout: &Path, what: &[&str]) -> Result<Command> {
     let cargo_home = match std::env::var_os("CARGO_HOME") {
         Some(home) => PathBuf::from(home),
         None => PathBuf::from(std::env::var_os("HOME").context("HOME is not set")?).join(".cargo"),
     };
-    let mut command =
-        cargo(&["build", "--release", "--locked", "--workspace", "--exclude", "xtask", "--features", features]);
+    let mut command = cargo(&["build", "--release", "--locked"]);
+    command.args(what);
     flags(&mut command, checkout, &cargo_home);
     command.current_dir(checkout).arg("--target-dir").arg(checkout.join("target/reproducible"));
     Ok(command)

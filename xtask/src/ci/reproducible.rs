@@ -10,8 +10,8 @@ use anyhow::{Context, Result, ensure};
 use precast_aot::home;
 
 use super::copy_checkout;
-use crate::build::{flags, reproducible};
-use crate::run::{FEATURES, output, step};
+use crate::build::{WHOLE, flags, reproducible};
+use crate::run::{output, step};
 
 /// Builds twice and compares; then changes a source.
 pub fn check() -> Result<()> {
@@ -21,8 +21,8 @@ pub fn check() -> Result<()> {
         copy_checkout(checkout)?;
         toolchain(checkout)?;
     }
-    step("build in one directory", &mut reproducible(&plain, FEATURES)?)?;
-    let mut second = reproducible(&noisy, FEATURES)?;
+    step("build in one directory", &mut reproducible(&plain, &WHOLE)?)?;
+    let mut second = reproducible(&noisy, &WHOLE)?;
     let cargo_home = another_cargo_home(dir.path())?;
     flags(&mut second, &noisy, &cargo_home);
     noise(second.env("CARGO_HOME", &cargo_home));
@@ -98,8 +98,8 @@ fn one_changed_character(checkout: &Path) -> Result<()> {
     let path = checkout.join(SOURCE);
     let text = fs::read_to_string(&path)?;
     fs::write(&path, format!("{text}\n"))?;
-    let mut build = reproducible(checkout, "")?;
-    step("build with one more character in a source", build.args(["--package", "precast-aot"]))?;
+    let mut build = reproducible(checkout, &["--package", "precast-aot"])?;
+    step("build with one more character in a source", &mut build)?;
     let program = checkout.join("target/reproducible/release/precast-aot");
     let check = Command::new(&program).current_dir(checkout).args(["lock", "--check"]).output()?;
     ensure!(check.status.code() == Some(3), "lock --check ends with {} where a source changed", check.status);
