@@ -206,7 +206,7 @@ fn lazy_child() {
     let Some(bundle) = std::env::var_os("PRECAST_LAZY_BUNDLE") else { return };
     let bytes = std::fs::read(bundle).unwrap();
     let bundle = Bundle::read(&bytes).unwrap();
-    assert_poisoned(load_on_first_use(Cuda::open(0).unwrap(), &bundle));
+    assert_poisoned(load_on_first_use(Cuda::open(0, false).unwrap(), &bundle));
     println!("the loader on first use is dead");
 }
 

@@ -92,6 +92,8 @@ pub enum DeviceChoice {
     Auto,
     /// A GPU by number.
     Cuda(u32),
+    /// A GPU by number, with the kernels that every architecture has and none of its own.
+    Generic(u32),
     /// The simulated GPU.
     Sim,
 }
@@ -101,6 +103,7 @@ impl std::fmt::Display for DeviceChoice {
         match self {
             DeviceChoice::Auto => f.write_str("auto"),
             DeviceChoice::Cuda(ordinal) => write!(f, "cuda:{ordinal}"),
+            DeviceChoice::Generic(ordinal) => write!(f, "generic:{ordinal}"),
             DeviceChoice::Sim => f.write_str("sim"),
         }
     }
@@ -114,9 +117,10 @@ impl std::str::FromStr for DeviceChoice {
             "auto" => Ok(DeviceChoice::Auto),
             "sim" => Ok(DeviceChoice::Sim),
             "cuda" => Ok(DeviceChoice::Cuda(0)),
-            other => match other.strip_prefix("cuda:").map(str::parse) {
-                Some(Ok(ordinal)) => Ok(DeviceChoice::Cuda(ordinal)),
-                _ => Err(format!("unknown device `{text}`: auto, cuda:N or sim")),
+            other => match other.split_once(':').map(|(kind, ordinal)| (kind, ordinal.parse())) {
+                Some(("cuda", Ok(ordinal))) => Ok(DeviceChoice::Cuda(ordinal)),
+                Some(("generic", Ok(ordinal))) => Ok(DeviceChoice::Generic(ordinal)),
+                _ => Err(format!("unknown device `{text}`: auto, cuda:N, generic:N or sim")),
             },
         }
     }

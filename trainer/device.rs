@@ -16,9 +16,10 @@ pub type AnyDriver = Box<dyn Driver>;
 pub fn open(choice: DeviceChoice) -> Result<AnyDriver, DriverError> {
     match choice {
         DeviceChoice::Sim => Ok(Box::new(Sim::new(Faults::default()))),
-        DeviceChoice::Cuda(ordinal) => Ok(Box::new(Cuda::open(ordinal)?)),
+        DeviceChoice::Cuda(ordinal) => Ok(Box::new(Cuda::open(ordinal, false)?)),
+        DeviceChoice::Generic(ordinal) => Ok(Box::new(Cuda::open(ordinal, true)?)),
         DeviceChoice::Auto if !cuda::is_present() => open(DeviceChoice::Sim),
-        DeviceChoice::Auto => match Cuda::open(0) {
+        DeviceChoice::Auto => match Cuda::open(0, false) {
             Err(DriverError::NoDevice { .. }) => open(DeviceChoice::Sim),
             // A driver without a usable GPU (error 100 is CUDA_ERROR_NO_DEVICE).
             Err(DriverError::Call { call: "cuInit", code: 100, .. }) => open(DeviceChoice::Sim),

@@ -27,7 +27,7 @@ impl Multiprocessor {
     pub fn of(arch: Arch) -> Option<Self> {
         let (threads, blocks, shared_kib) = match arch {
             Arch::Sm89 => (1536, 24, 100),
-            Arch::Sm90a => (2048, 32, 228),
+            Arch::Sm90a | Arch::Sm90 => (2048, 32, 228),
             Arch::Sm121 => (1536, 24, 100),
             Arch::Sim => return None,
         };
@@ -81,7 +81,7 @@ impl Usage {
 /// What is over, with the module's name.
 pub fn check(module: &ModuleEntry) -> Result<(), String> {
     let Some(usage) = Usage::of(module) else { return Ok(()) };
-    let arch: Arch = module.arch.parse().map_err(|error| format!("{module}: {error}"))?;
+    let arch = module.arch().map_err(|error| format!("{module}: {error}"))?;
     if usage.stack_bytes > 0 {
         return Err(format!("{module}: stack frame of {} bytes", usage.stack_bytes));
     }

@@ -157,7 +157,7 @@ pub fn parts<'c>(manifest: &Manifest, cubin: impl Fn(&ModuleEntry) -> &'c [u8]) 
 
 /// An unknown architecture has no header; decoding a manifest refuses it before anyone looks.
 fn arch_of(module: &ModuleEntry) -> Arch {
-    module.arch.parse().unwrap_or(Arch::Sim)
+    Arch::of_name(&module.arch).unwrap_or(Arch::Sim)
 }
 
 /// Wraps the two sections in an ELF object.

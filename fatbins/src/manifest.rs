@@ -190,7 +190,7 @@ impl ModuleEntry {
     /// # Errors
     /// [`ManifestError::Unknown`].
     pub fn arch(&self) -> Result<Arch, ManifestError> {
-        let arch = self.arch.parse().ok().filter(|arch: &Arch| arch.name() == self.arch);
+        let arch = Arch::of_name(&self.arch);
         arch.ok_or_else(|| self.unknown("architecture", &self.arch))
     }
 

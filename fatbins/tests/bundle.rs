@@ -83,7 +83,7 @@ fn a_bundle_reads_back_whole() {
     assert_eq!(bundle.manifest(), &manifest);
     assert_eq!(bundle.archs(), [Arch::Sm89, Arch::Sm90a, Arch::Sm121, Arch::Sim]);
     for (key, arch, cubin) in CUBINS {
-        let modules = bundle.modules(arch.parse().unwrap()).unwrap();
+        let modules = bundle.modules(Arch::of_name(arch).unwrap()).unwrap();
         let module = modules.iter().find(|module| module.pair.key.text() == key).unwrap();
         assert_eq!(module.image, cubin);
     }

@@ -12,6 +12,9 @@ pub enum Arch {
     Sm89,
     /// Hopper: H100, H200. The `a` suffix unlocks `wgmma` and `setmaxnreg` and pins the code to 9.0.
     Sm90a,
+    /// Hopper without the suffix: it gets the kernels that every architecture has, so that those can be measured on one.
+    /// No trainer embeds it.
+    Sm90,
     /// GB10 / DGX Spark.
     Sm121,
     /// The simulated GPU.
@@ -19,14 +22,17 @@ pub enum Arch {
 }
 
 impl Arch {
-    /// Architectures that have machine code.
+    /// Architectures a trainer is built for.
     pub const GPUS: [Arch; 3] = [Arch::Sm89, Arch::Sm90a, Arch::Sm121];
+
+    const ALL: [Arch; 5] = [Arch::Sm89, Arch::Sm90a, Arch::Sm90, Arch::Sm121, Arch::Sim];
 
     /// The name used in files and messages.
     pub fn name(self) -> &'static str {
         match self {
             Arch::Sm89 => "sm_89",
             Arch::Sm90a => "sm_90a",
+            Arch::Sm90 => "sm_90",
             Arch::Sm121 => "sm_121",
             Arch::Sim => "sim",
         }
@@ -38,15 +44,33 @@ impl Arch {
             Arch::Sm89 => Some("sm_89"),
             Arch::Sm90a => Some("sm_90"),
             Arch::Sm121 => Some("sm_121"),
-            Arch::Sim => None,
+            Arch::Sm90 | Arch::Sim => None,
         }
+    }
+
+    /// What `--arch` takes: the cargo feature, where there is one.
+    pub fn argument(self) -> &'static str {
+        match self {
+            Arch::Sm90 => "sm_90_generic",
+            arch => arch.feature().unwrap_or(arch.name()),
+        }
+    }
+
+    /// The architecture of this name.
+    pub fn of_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|arch| arch.name() == name)
+    }
+
+    /// The architecture whose code a device of this compute capability runs; `generic` passes over those with a suffix.
+    pub fn of_device(major: u32, minor: u32, generic: bool) -> Option<Self> {
+        Self::ALL.into_iter().find(|arch| arch.runs_on(major, minor) && !(generic && arch.is_exact()))
     }
 
     /// Compute capability as (major, minor).
     pub fn compute_capability(self) -> Option<(u32, u32)> {
         match self {
             Arch::Sm89 => Some((8, 9)),
-            Arch::Sm90a => Some((9, 0)),
+            Arch::Sm90a | Arch::Sm90 => Some((9, 0)),
             Arch::Sm121 => Some((12, 1)),
             Arch::Sim => None,
         }
@@ -68,11 +92,11 @@ impl Arch {
         }
     }
 
-    /// Shared memory one block may use, bytes. The sim takes the smallest of them.
+    /// Shared memory one block may use, bytes. Generic kernels and the sim take the smallest of them.
     pub fn shared_bytes_per_block(self) -> u32 {
         match self {
             Arch::Sm90a => 227 * 1024,
-            Arch::Sm89 | Arch::Sm121 | Arch::Sim => 99 * 1024,
+            Arch::Sm89 | Arch::Sm90 | Arch::Sm121 | Arch::Sim => 99 * 1024,
         }
     }
 }
@@ -85,19 +109,16 @@ impl fmt::Display for Arch {
 
 /// The text names no architecture.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown architecture `{0}`: known are sm_89, sm_90 (= sm_90a), sm_121 and sim")]
+#[error("unknown architecture `{0}`: known are sm_89, sm_90 (= sm_90a), sm_90_generic, sm_121 and sim")]
 pub struct UnknownArch(pub String);
 
 impl FromStr for Arch {
     type Err = UnknownArch;
 
-    /// Reads an architecture name or the cargo feature that stands for it.
+    /// Reads what `--arch` takes, or the name.
     fn from_str(text: &str) -> Result<Self, UnknownArch> {
-        Self::GPUS
-            .into_iter()
-            .chain([Arch::Sim])
-            .find(|arch| arch.name() == text || arch.feature() == Some(text))
-            .ok_or_else(|| UnknownArch(text.to_owned()))
+        let argument = Self::ALL.into_iter().find(|arch| arch.argument() == text);
+        argument.or_else(|| Self::of_name(text)).ok_or_else(|| UnknownArch(text.to_owned()))
     }
 }
 
@@ -107,8 +128,9 @@ mod tests {
 
     #[test]
     fn names_parse_back() {
-        for arch in Arch::GPUS.into_iter().chain([Arch::Sim]) {
-            assert_eq!(arch.name().parse(), Ok(arch));
+        for arch in Arch::ALL {
+            assert_eq!(Arch::of_name(arch.name()), Some(arch));
+            assert_eq!(arch.argument().parse(), Ok(arch));
         }
         assert_eq!("sm_90".parse(), Ok(Arch::Sm90a));
         assert!("sm_75".parse::<Arch>().is_err());
@@ -123,5 +145,13 @@ mod tests {
         assert!(Arch::Sm121.runs_on(12, 1));
         assert!(!Arch::Sm121.runs_on(12, 0));
         assert!(!Arch::Sim.runs_on(9, 0));
+    }
+
+    #[test]
+    fn a_device_gets_its_own_kernels_or_the_generic_ones() {
+        assert_eq!(Arch::of_device(9, 0, false), Some(Arch::Sm90a));
+        assert_eq!(Arch::of_device(9, 0, true), Some(Arch::Sm90));
+        assert_eq!(Arch::of_device(8, 9, true), Some(Arch::Sm89));
+        assert_eq!(Arch::of_device(7, 5, false), None);
     }
 }

@@ -24,6 +24,8 @@ pub struct Device {
     pub integrated: bool,
     /// Multiprocessors, or host threads.
     pub multiprocessors: u32,
+    /// Whether it runs the kernels that every architecture has, and none of its own.
+    pub generic: bool,
 }
 
 impl Device {
@@ -31,7 +33,7 @@ impl Device {
     pub fn arch(&self) -> Option<Arch> {
         match self.compute_capability {
             None => Some(Arch::Sim),
-            Some((major, minor)) => Arch::GPUS.into_iter().find(|arch| arch.runs_on(major, minor)),
+            Some((major, minor)) => Arch::of_device(major, minor, self.generic),
         }
     }
 }

@@ -62,7 +62,7 @@ pub enum LoadError {
     /// The bundle has no code for this device.
     #[error(
         "the bundle has no code for {device}, which needs {arch}; it holds {}.\n\
-         Build the trainer with: cargo build --release --features {feature}",
+         {remedy}",
         if holds.is_empty() { "nothing".to_owned() } else { holds.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ") }
     )]
     NoArch {
@@ -72,8 +72,8 @@ pub enum LoadError {
         arch: Arch,
         /// What there is.
         holds: Vec<Arch>,
-        /// The cargo feature that embeds it.
-        feature: &'static str,
+        /// What gives it.
+        remedy: String,
     },
     /// Kernels are missing: all of them.
     #[error("{0}")]
@@ -91,11 +91,10 @@ impl fmt::Display for Coverage {
             writeln!(f, "  {pair}")?;
         }
         let models: Vec<String> = models.iter().map(|model| format!("--model {model}")).collect();
-        let feature = arch.feature().unwrap_or("sm_89");
-        let models = models.join(" ");
+        let (models, argument) = (models.join(" "), arch.argument());
         write!(
             f,
-            "Build them with: precast-aot build {models} --arch {feature} --out run.bundle\nand add to this command: --bundle run.bundle"
+            "Build them with: precast-aot build {models} --arch {argument} --out run.bundle\nand add to this command: --bundle run.bundle"
         )
     }
 }
@@ -147,8 +146,14 @@ impl<D: Driver> Loading<D> {
             return Ok(arch);
         }
         let holds = holds.into_iter().filter(|arch| *arch != Arch::Sim).collect();
-        let feature = arch.feature().unwrap_or("sm_89");
-        Err(LoadError::NoArch { device: device.name.clone(), arch, holds, feature })
+        let remedy = match arch.feature() {
+            Some(feature) => format!("Build the trainer with: cargo build --release --features {feature}"),
+            None => format!(
+                "Build them with: precast-aot build --arch {} --out run.bundle\nand add to this command: --bundle run.bundle",
+                arch.argument()
+            ),
+        };
+        Err(LoadError::NoArch { device: device.name.clone(), arch, holds, remedy })
     }
 
     /// Takes all memory, binds and prepares every phase, and gives up the ability to load.

@@ -156,8 +156,10 @@ fn held(bundle: &Bundle<'_>, arch: Arch) -> Option<Finding> {
         return None;
     }
     let archs: Vec<String> = bundle.archs().iter().map(ToString::to_string).collect();
-    let feature = arch.feature().unwrap_or("sm_89");
-    let remedy = format!("cargo build --release --features {feature}");
+    let remedy = match arch.feature() {
+        Some(feature) => format!("cargo build --release --features {feature}"),
+        None => format!("precast-aot build --arch {} --out run.bundle, then --bundle run.bundle", arch.argument()),
+    };
     Some(Finding::bad("bundle", format!("it holds {} and no {arch}", archs.join(", ")), remedy))
 }
 
@@ -211,11 +213,11 @@ fn coverage(bundle: Option<&Bundle<'_>>, plan: &TrainingPlan, arch: Arch, models
     }
     let found = format!("{} of {} missing: {}", missing.len(), needed.len(), missing.join(" "));
     let models = models.map(|path| format!("--model {}", path.display())).join(" ");
-    let feature = arch.feature().unwrap_or("sm_89");
+    let argument = arch.argument();
     Finding::bad(
         "kernels",
         found,
-        format!("precast-aot build {models} --arch {feature} --out run.bundle, then --bundle run.bundle"),
+        format!("precast-aot build {models} --arch {argument} --out run.bundle, then --bundle run.bundle"),
     )
 }
 
@@ -237,7 +239,7 @@ mod tests {
     fn a_gpu_without_an_architecture_hears_of_the_nearest() {
         let found = [(8, 6), (12, 0), (9, 0)].map(|capability| {
             let (major, minor) = capability;
-            let arch = Arch::GPUS.into_iter().find(|arch| arch.runs_on(major, minor));
+            let arch = Arch::of_device(major, minor, false);
             architecture(arch, Some(capability)).found
         });
         insta::assert_snapshot!(found.join("\n"));

@@ -109,7 +109,7 @@ static HOPPER_WGRAD: &[Variant] = &[
 fn table(form: Form, dtype: Dtype, arch: Arch) -> Table {
     let multiprocessors = match arch {
         Arch::Sm89 | Arch::Sim => 128,
-        Arch::Sm90a => 132,
+        Arch::Sm90a | Arch::Sm90 => 132,
         Arch::Sm121 => 48,
     };
     let (variants, rates): (_, &[u32]) = match (dtype, arch) {

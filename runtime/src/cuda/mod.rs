@@ -47,11 +47,11 @@ pub struct Cuda {
 }
 
 impl Cuda {
-    /// Opens a device.
+    /// Opens a device, to run its own kernels or the `generic` ones that every architecture has.
     ///
     /// # Errors
     /// [`DriverError::NoDriver`], [`DriverError::NoDevice`], or a failed call.
-    pub fn open(ordinal: u32) -> Result<Self, DriverError> {
+    pub fn open(ordinal: u32, generic: bool) -> Result<Self, DriverError> {
         if !is_present() {
             return Err(DriverError::NoDriver);
         }
@@ -71,7 +71,7 @@ impl Cuda {
             check("cuStreamCreate", sys::cuStreamCreate(&mut stream, flags))?;
         }
         Ok(Self {
-            device: describe(ordinal, handle)?,
+            device: describe(ordinal, handle, generic)?,
             handle,
             stream,
             kernels: Vec::new(),
@@ -89,7 +89,7 @@ impl Cuda {
 }
 
 /// Asks the driver about a device. A context is current.
-fn describe(ordinal: u32, handle: sys::CUdevice) -> Result<Device, DriverError> {
+fn describe(ordinal: u32, handle: sys::CUdevice, generic: bool) -> Result<Device, DriverError> {
     use sys::CUdevice_attribute as Attribute;
     let attribute = |which: Attribute| {
         let mut value = 0;
@@ -117,6 +117,7 @@ fn describe(ordinal: u32, handle: sys::CUdevice) -> Result<Device, DriverError> 
         free_bytes: free as u64,
         integrated: attribute(Attribute::CU_DEVICE_ATTRIBUTE_INTEGRATED)? != 0,
         multiprocessors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+        generic,
     })
 }
 
