@@ -108,7 +108,7 @@ prop_compose! {
 }
 
 fn recipe(batch: u32, seq_len: u32, precision: Precision) -> Recipe {
-    Recipe { batch, seq_len, precision, alpha: 0.5, temperature: 2.0, weight_decay: 0.01, clip: 1.0 }
+    Recipe { batch, seq_len, precision, alpha: 0.5, temperature: 2.0, weight_decay: 0.01, clip: 1.0, recompute: false }
 }
 
 /// Runs a whole step through the recorder, from the bundle of the build's list, and returns what it launched.

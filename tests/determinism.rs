@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use precast::config::RunConfig;
 use precast::data::MicroBatch;
 use precast_runtime::Placement;
 
@@ -59,6 +60,22 @@ fn two_runs_are_the_same_bits() {
 }
 
 #[test]
+fn recomputing_activations_changes_no_bit_and_takes_less_memory() {
+    let case = case();
+    let bytes = |out: &Path| metrics_of(out)[0].memory_bytes;
+    for precision in ["fp32", "bf16"] {
+        let arguments = ["--steps", "4", "--grad-accum", "2", "--precision", precision];
+        let kept = case.run(&format!("{precision}-kept"), &arguments);
+        let toml = case.dir.path().join("run.toml");
+        std::fs::write(&toml, "recompute = true\n").unwrap();
+        let arguments = [&arguments[..], &["--config", toml.to_str().unwrap()]].concat();
+        let recomputed = case.run(&format!("{precision}-recomputed"), &arguments);
+        assert!(results(&kept) == results(&recomputed), "{precision}");
+        assert!(bytes(&recomputed) < bytes(&kept), "{precision}: {} {}", bytes(&recomputed), bytes(&kept));
+    }
+}
+
+#[test]
 fn a_resumed_run_is_an_uninterrupted_one() {
     let case = case();
     for precision in ["fp32", "bf16"] {
@@ -84,12 +101,14 @@ fn a_checkpoint_continues_its_own_run_only() {
 }
 
 #[test]
-fn sharing_memory_changes_no_bit() {
+fn sharing_and_saving_memory_change_no_bit() {
     let case = case();
     let config = config(&case.teacher, &case.student, |_| {});
     let rows: [&[u32]; 2] = [&[1; 17], &[2, 3, 4, 5, 6, 7, 8, 9]];
-    let gradients = [Placement::Arena, Placement::Separate].map(|placement| {
-        let mut session = session_placed(&config, placement);
+    let recomputing = RunConfig { recompute: true, ..config.clone() };
+    let ways = [(&config, Placement::Arena), (&config, Placement::Separate), (&recomputing, Placement::Arena)];
+    let gradients = ways.map(|(config, placement)| {
+        let mut session = session_placed(config, placement);
         // Twice: the second starts from memory that the first one left behind.
         for _ in 0..2 {
             session.micro(&MicroBatch::new(&rows, 16), 1.0 / 23.0, false).unwrap();
@@ -97,5 +116,5 @@ fn sharing_memory_changes_no_bit() {
         let parameters = session.plan().student_parameters.list.clone();
         parameters.iter().map(|parameter| session.gradient(parameter).unwrap()).collect::<Vec<_>>()
     });
-    assert!(gradients[0] == gradients[1]);
+    assert!(gradients[0] == gradients[1] && gradients[0] == gradients[2]);
 }

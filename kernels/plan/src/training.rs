@@ -144,13 +144,16 @@ impl TrainingPlan {
 
         b.phase(MICRO);
         let teacher_activations = teacher.forward(b, inputs.ids);
-        let student_activations = student.forward(b, inputs.ids);
+        let mut student_activations = student.forward(b, inputs.ids);
+        if recipe.recompute {
+            student_activations.forget_cheap();
+        }
         let gradients = Gradients { flat: grad, micro: inputs.micro };
         let io = HeadBuffers { targets: inputs.targets, metrics };
         let dhidden = head::distill(
             b,
-            (&student, student_activations.hidden),
-            (&teacher, teacher_activations.hidden),
+            (&student, student_activations.norm.y),
+            (&teacher, teacher_activations.norm.y),
             &gradients,
             &io,
             recipe,
