@@ -2,8 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use precast::checkpoint::Checkpoint;
 use precast::config::RunConfig;
 use precast::data::MicroBatch;
+use precast_plan::Precision;
 use precast_runtime::Placement;
 
 use crate::support::{
@@ -98,6 +100,25 @@ fn a_checkpoint_continues_its_own_run_only() {
     let nowhere = case.dir.path().join("nowhere");
     let message = fail(&mut case.command(&nowhere, &["--steps", "2", "--resume"]), 2);
     assert!(message.contains("no checkpoint at"), "{message}");
+}
+
+/// Weights that a file holds in the precision of the run are sent as they are, and widened on the device.
+#[test]
+fn weights_sent_narrow_are_those_sent_wide() {
+    let case = case();
+    let [narrow, wide] = ["narrow", "wide"].map(|name| case.dir.path().join(name));
+    let json = case.dir.path().join("student.json");
+    precast::init::random(&json, None, 3, Precision::Bf16, &narrow).unwrap();
+    precast::init::from_layers(&narrow, &[0, 1], Precision::Fp32, &wide).unwrap();
+    let sent = [&narrow, &wide].map(|student| {
+        let config = config(&case.teacher, student, |options| options.precision = Some(Precision::Bf16));
+        let mut session = session_placed(&config, Placement::Arena);
+        let destination = session.destination(&Checkpoint::open(student).unwrap());
+        let (master, weights) = (session.plan().master, session.plan().weights);
+        (destination == weights, session.read(master).unwrap(), session.read(weights).unwrap())
+    });
+    assert!(sent[0].0 && !sent[1].0, "where they are sent");
+    assert!(sent[0].1 == sent[1].1 && sent[0].2 == sent[1].2);
 }
 
 #[test]
