@@ -7,11 +7,12 @@ mod groups;
 mod record;
 mod report;
 mod steps;
+mod sweep;
 
 use std::path::Path;
 
 use precast_kernels::Arch;
-use precast_plan::TrainingPlan;
+use precast_plan::{Plan, TrainingPlan};
 use precast_runtime::Placement;
 
 use crate::checkpoint::{Checkpoint, CheckpointError, Weights, config_json};
@@ -24,11 +25,41 @@ use crate::startup::Startup;
 use groups::Group;
 pub use record::{KernelRecord, Record, StepRecord};
 use steps::Steps;
+pub use sweep::{Sweep, sweep};
 
 /// Timings of a group, of which the median counts.
 const SAMPLES: usize = 5;
 /// Runs of a group's launches in one timing.
 const REPEATS: u32 = 2;
+
+/// A run that steps on random tokens.
+struct Bench<T> {
+    session: Session,
+    steps: Steps,
+    /// What [`Bench::open`]'s caller made of the plan.
+    of_plan: T,
+}
+
+impl<T> Bench<T> {
+    /// Seals a configuration's plan, after `extend` has added what it wants to measure, and makes the first step.
+    fn open(config: &RunConfig, startup: &mut Startup, extend: impl FnOnce(&mut Plan) -> T) -> Result<Self, Failure> {
+        let (teacher, student) = (weights(&config.teacher, 1)?, weights(&config.student, 2)?);
+        startup.end("models");
+        let driver = device::open(config.device)?;
+        startup.end("device");
+        let arch = driver.device().arch().unwrap_or(Arch::Sim);
+        let mut plan = TrainingPlan::new(teacher.config(), student.config(), &config.recipe(), arch)?;
+        let of_plan = extend(&mut plan.plan);
+        startup.end("plan");
+        let mut session = Session::seal(driver, plan, config, Placement::Arena, startup)?;
+        session.upload(&*teacher, &*student, |_| {})?;
+        startup.end("upload");
+        let mut steps = Steps::new(config, student.config().vocab);
+        steps.one(&mut session)?;
+        startup.end("first step");
+        Ok(Self { session, steps, of_plan })
+    }
+}
 
 /// Measures start-up, steps, and every kernel of a step.
 ///
@@ -36,21 +67,7 @@ const REPEATS: u32 = 2;
 /// [`Failure`] of the models or the device.
 pub fn bench(config: &RunConfig, mut startup: Startup) -> Result<Record, Failure> {
     startup.end("arguments");
-    let (teacher, student) = (weights(&config.teacher, 1)?, weights(&config.student, 2)?);
-    startup.end("models");
-    let driver = device::open(config.device)?;
-    startup.end("device");
-    let arch = driver.device().arch().unwrap_or(Arch::Sim);
-    let mut plan = TrainingPlan::new(teacher.config(), student.config(), &config.recipe(), arch)?;
-    let groups = groups::add(&mut plan.plan);
-    startup.end("plan");
-    let mut session = Session::seal(driver, plan, config, Placement::Arena, &mut startup)?;
-    session.upload(&*teacher, &*student, |_| {})?;
-    startup.end("upload");
-    let mut steps = Steps::new(config, student.config().vocab);
-    steps.one(&mut session)?;
-    startup.end("first step");
-
+    let Bench { mut session, mut steps, of_plan: groups } = Bench::open(config, &mut startup, groups::add)?;
     let step_s = median(steps.time(&mut session, config.steps)?);
     let launch_s = groups.iter().map(|group| {
         // Each group works on what a step leaves behind, not on what the group before it made of that.
