@@ -7,11 +7,12 @@ mod groups;
 mod record;
 mod report;
 mod steps;
+mod tune;
 
 use std::path::Path;
 
 use precast_kernels::Arch;
-use precast_plan::TrainingPlan;
+use precast_plan::{Plan, TrainingPlan};
 use precast_runtime::Placement;
 
 use crate::checkpoint::{Checkpoint, CheckpointError, Weights, config_json};
@@ -24,6 +25,7 @@ use crate::startup::Startup;
 use groups::Group;
 pub use record::{KernelRecord, Record, StepRecord};
 use steps::Steps;
+pub use tune::tune;
 
 /// Timings of a group, of which the median counts.
 const SAMPLES: usize = 5;
@@ -35,22 +37,8 @@ const REPEATS: u32 = 2;
 /// # Errors
 /// [`Failure`] of the models or the device.
 pub fn bench(config: &RunConfig, mut startup: Startup) -> Result<Record, Failure> {
-    startup.end("arguments");
-    let (teacher, student) = (weights(&config.teacher, 1)?, weights(&config.student, 2)?);
-    startup.end("models");
-    let driver = device::open(config.device)?;
-    startup.end("device");
-    let arch = driver.device().arch().unwrap_or(Arch::Sim);
-    let mut plan = TrainingPlan::new(teacher.config(), student.config(), &config.recipe(), arch)?;
-    let groups = groups::add(&mut plan.plan);
-    startup.end("plan");
-    let mut session = Session::seal(driver, plan, config, Placement::Arena, &mut startup)?;
-    session.upload(&*teacher, &*student, |_| {})?;
-    startup.end("upload");
-    let mut steps = Steps::new(config, student.config().vocab);
-    steps.one(&mut session)?;
-    startup.end("first step");
-
+    let mut groups = Vec::new();
+    let (mut session, mut steps) = open(config, &mut startup, |plan| groups = groups::add(plan))?;
     let step_s = median(steps.time(&mut session, config.steps)?);
     let launch_s = groups.iter().map(|group| {
         // Each group works on what a step leaves behind, not on what the group before it made of that.
@@ -61,10 +49,35 @@ pub fn bench(config: &RunConfig, mut startup: Startup) -> Result<Record, Failure
     Ok(Record::new(config, &session, &startup, step_s, &groups, &launch_s))
 }
 
+/// A session whose plan has phases more, after its first step.
+fn open(config: &RunConfig, startup: &mut Startup, add: impl FnOnce(&mut Plan)) -> Result<(Session, Steps), Failure> {
+    startup.end("arguments");
+    let (teacher, student) = (weights(&config.teacher, 1)?, weights(&config.student, 2)?);
+    startup.end("models");
+    let driver = device::open(config.device)?;
+    startup.end("device");
+    let arch = driver.device().arch().unwrap_or(Arch::Sim);
+    let mut plan = TrainingPlan::new(teacher.config(), student.config(), &config.recipe(), arch)?;
+    add(&mut plan.plan);
+    startup.end("plan");
+    let mut session = Session::seal(driver, plan, config, Placement::Arena, startup)?;
+    session.upload(&*teacher, &*student, |_| {})?;
+    startup.end("upload");
+    let mut steps = Steps::new(config, student.config().vocab);
+    steps.one(&mut session)?;
+    startup.end("first step");
+    Ok((session, steps))
+}
+
 /// Seconds of one launch of a group: in a sequence of such launches, the handing over from one to the next included.
 fn launch_seconds(session: &mut Session, group: &Group) -> Result<f64, Failure> {
-    let samples: Result<Vec<f64>, Failure> = (0..SAMPLES).map(|_| session.time(&group.timed_as, REPEATS)).collect();
-    Ok(median(samples?) / group.timed_launches() as f64)
+    let samples: Result<Vec<f64>, Failure> = (0..SAMPLES).map(|_| sample(session, group)).collect();
+    Ok(median(samples?))
+}
+
+/// The same, measured once.
+fn sample(session: &mut Session, group: &Group) -> Result<f64, Failure> {
+    Ok(session.time(&group.timed_as, REPEATS)? / group.timed_launches() as f64)
 }
 
 /// A model's weights; for a bare `config.json` random ones.

@@ -44,6 +44,10 @@ pub struct Arguments {
     /// Write bench.json and report.html there
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Measure every variant of every launch that has a choice and write what each took into the table FILE; that
+    /// which is built in is kernels/src/tuned.txt
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["out", "json"])]
+    tune: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -63,7 +67,13 @@ pub fn run(arguments: Arguments, startup: Startup) -> Result<(), Failure> {
         trusted_key: arguments.kernels.trusted_key,
         ..Options::default()
     };
-    let record = bench::bench(&options.complete(false)?, startup)?;
+    let config = options.complete(false)?;
+    if let Some(file) = &arguments.tune {
+        let launches = bench::tune(&config, file, startup)?;
+        say!("{launches} launches measured: {}", file.display());
+        return Ok(());
+    }
+    let record = bench::bench(&config, startup)?;
     if let Some(out) = &arguments.out {
         record.write(out)?;
     }
