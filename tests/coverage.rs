@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use precast_fatbins::{Bundle, Manifest, Module};
 use precast_kernels::{Arch, Key};
-use precast_plan::training::{CAST, CLEAR, MICRO, UPDATE};
+use precast_plan::training::{CAST, CLEAR, MICRO, UPDATE, WIDEN};
 use precast_plan::{EvaluationPlan, KeyVariant, ModelConfig, Precision, Recipe, TrainingPlan, build_keys, keys};
 use precast_runtime::sim::{Faults, Sim};
 use precast_runtime::{Arrived, Bound, Device, Driver, DriverError, GraphId, KernelId, LoadError, Loading};
@@ -108,7 +108,7 @@ prop_compose! {
 }
 
 fn recipe(batch: u32, seq_len: u32, precision: Precision) -> Recipe {
-    Recipe { batch, seq_len, precision, alpha: 0.5, temperature: 2.0, weight_decay: 0.01, clip: 1.0 }
+    Recipe { batch, seq_len, precision, alpha: 0.5, temperature: 2.0, weight_decay: 0.01, clip: 1.0, recompute: false }
 }
 
 /// Runs a whole step through the recorder, from the bundle of the build's list, and returns what it launched.
@@ -126,6 +126,7 @@ fn launched(training: &TrainingPlan, built: &BTreeSet<KeyVariant>, accum: u32) -
         sealed.write(tensor, &vec![0; (tensor.elems * tensor.dtype.bytes()) as usize]).unwrap();
     }
     sealed.run(CAST).unwrap();
+    sealed.run(WIDEN).unwrap();
     for _ in 0..accum {
         let all = training.inputs.all;
         sealed.write(all, &vec![0; (all.elems * 4) as usize]).unwrap();

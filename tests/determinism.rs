@@ -2,7 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use precast::checkpoint::Checkpoint;
+use precast::config::RunConfig;
 use precast::data::MicroBatch;
+use precast_plan::Precision;
 use precast_runtime::Placement;
 
 use crate::support::{
@@ -59,6 +62,22 @@ fn two_runs_are_the_same_bits() {
 }
 
 #[test]
+fn recomputing_activations_changes_no_bit_and_takes_less_memory() {
+    let case = case();
+    let bytes = |out: &Path| metrics_of(out)[0].memory_bytes;
+    for precision in ["fp32", "bf16"] {
+        let arguments = ["--steps", "4", "--grad-accum", "2", "--precision", precision];
+        let kept = case.run(&format!("{precision}-kept"), &arguments);
+        let toml = case.dir.path().join("run.toml");
+        std::fs::write(&toml, "recompute = true\n").unwrap();
+        let arguments = [&arguments[..], &["--config", toml.to_str().unwrap()]].concat();
+        let recomputed = case.run(&format!("{precision}-recomputed"), &arguments);
+        assert!(results(&kept) == results(&recomputed), "{precision}");
+        assert!(bytes(&recomputed) < bytes(&kept), "{precision}: {} {}", bytes(&recomputed), bytes(&kept));
+    }
+}
+
+#[test]
 fn a_resumed_run_is_an_uninterrupted_one() {
     let case = case();
     for precision in ["fp32", "bf16"] {
@@ -83,13 +102,34 @@ fn a_checkpoint_continues_its_own_run_only() {
     assert!(message.contains("no checkpoint at"), "{message}");
 }
 
+/// Weights that a file holds in the precision of the run are sent as they are, and widened on the device.
 #[test]
-fn sharing_memory_changes_no_bit() {
+fn weights_sent_narrow_are_those_sent_wide() {
+    let case = case();
+    let [narrow, wide] = ["narrow", "wide"].map(|name| case.dir.path().join(name));
+    let json = case.dir.path().join("student.json");
+    precast::init::random(&json, None, 3, Precision::Bf16, &narrow).unwrap();
+    precast::init::from_layers(&narrow, &[0, 1], Precision::Fp32, &wide).unwrap();
+    let sent = [&narrow, &wide].map(|student| {
+        let config = config(&case.teacher, student, |options| options.precision = Some(Precision::Bf16));
+        let mut session = session_placed(&config, Placement::Arena);
+        let destination = session.destination(&Checkpoint::open(student).unwrap());
+        let (master, weights) = (session.plan().master, session.plan().weights);
+        (destination == weights, session.read(master).unwrap(), session.read(weights).unwrap())
+    });
+    assert!(sent[0].0 && !sent[1].0, "where they are sent");
+    assert!(sent[0].1 == sent[1].1 && sent[0].2 == sent[1].2);
+}
+
+#[test]
+fn sharing_and_saving_memory_change_no_bit() {
     let case = case();
     let config = config(&case.teacher, &case.student, |_| {});
     let rows: [&[u32]; 2] = [&[1; 17], &[2, 3, 4, 5, 6, 7, 8, 9]];
-    let gradients = [Placement::Arena, Placement::Separate].map(|placement| {
-        let mut session = session_placed(&config, placement);
+    let recomputing = RunConfig { recompute: true, ..config.clone() };
+    let ways = [(&config, Placement::Arena), (&config, Placement::Separate), (&recomputing, Placement::Arena)];
+    let gradients = ways.map(|(config, placement)| {
+        let mut session = session_placed(config, placement);
         // Twice: the second starts from memory that the first one left behind.
         for _ in 0..2 {
             session.micro(&MicroBatch::new(&rows, 16), 1.0 / 23.0, false).unwrap();
@@ -97,5 +137,5 @@ fn sharing_memory_changes_no_bit() {
         let parameters = session.plan().student_parameters.list.clone();
         parameters.iter().map(|parameter| session.gradient(parameter).unwrap()).collect::<Vec<_>>()
     });
-    assert!(gradients[0] == gradients[1]);
+    assert!(gradients[0] == gradients[1] && gradients[0] == gradients[2]);
 }

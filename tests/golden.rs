@@ -27,13 +27,14 @@ fn case(name: &str) -> PathBuf {
     fixture("golden/qwen2-tied").join(name)
 }
 
-fn run(precision: &str) -> (tempfile::TempDir, Vec<StepRecord>) {
+fn run(precision: &str, recompute: bool) -> (tempfile::TempDir, Vec<StepRecord>) {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
     let mut command = distill(&case("teacher"), &case("student"), &case("tokens.bin"), &out);
     command.args(["--steps", "20", "--batch-size", "4", "--seq-len", "64", "--grad-accum", "1", "--lr", "1e-3"]);
     command.args(["--warmup", "0", "--schedule", "constant", "--weight-decay", "0.01", "--clip", "1"]);
     command.args(["--alpha", "0.5", "--temperature", "2", "--checkpoint-every", "0", "--precision", precision]);
+    command.args(recompute.then_some("--recompute"));
     support::succeed(&mut command);
     let records = metrics_of(&out);
     (dir, records)
@@ -62,7 +63,11 @@ fn differences(records: &[StepRecord]) -> [f64; 4] {
 
 #[test]
 fn every_step_in_fp32() {
-    let (dir, records) = run("fp32");
+    [false, true].into_iter().for_each(every_step_in_fp32_with);
+}
+
+fn every_step_in_fp32_with(recompute: bool) {
+    let (dir, records) = run("fp32", recompute);
     let worst = differences(&records);
     assert!(worst.iter().all(|difference| *difference <= 2e-5), "{worst:?}");
 
@@ -80,11 +85,13 @@ fn every_step_in_fp32() {
 
 #[test]
 fn every_step_in_bf16() {
-    let worst = differences(&run("bf16").1);
-    for (difference, (name, gate)) in
-        worst.iter().zip([("loss", 1e-3), ("kd_loss", 3e-3), ("ce_loss", 1e-3), ("grad_norm", 1e-2)])
-    {
-        assert!(*difference <= gate, "{name}: {difference:e} > {gate:e}");
+    for recompute in [false, true] {
+        let worst = differences(&run("bf16", recompute).1);
+        for (difference, (name, gate)) in
+            worst.iter().zip([("loss", 1e-3), ("kd_loss", 3e-3), ("ce_loss", 1e-3), ("grad_norm", 1e-2)])
+        {
+            assert!(*difference <= gate, "{name}: {difference:e} > {gate:e}");
+        }
     }
 }
 
@@ -97,8 +104,13 @@ fn first_batch() -> MicroBatch {
 }
 
 fn gradients_are_within(precision: Precision, gate: f64) {
+    [false, true].into_iter().for_each(|recompute| gradients_are_within_with(precision, gate, recompute));
+}
+
+fn gradients_are_within_with(precision: Precision, gate: f64, recompute: bool) {
     let config = support::config(&case("teacher"), &case("student"), |options| {
         options.precision = Some(precision);
+        options.recompute = Some(recompute);
         options.batch_size = Some(BATCH as u32);
         options.seq_len = Some(SEQ_LEN as u32);
     });

@@ -137,6 +137,36 @@ fn a_benchmark_accounts_for_the_whole_step() {
 }
 
 #[test]
+fn a_sweep_measures_what_fits_and_names_what_does_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let student = dir.path().join("student.json");
+    let config = tiny_config(&[("max_position_embeddings", 512.into()), ("num_hidden_layers", 1.into())]);
+    std::fs::write(&student, config.to_string()).unwrap();
+    let mut command = precast();
+    command.args(["bench", "--sweep", "--device", &device(), "--batch-size", "1", "--seq-len", "16", "--steps", "1"]);
+    command.arg("--teacher").arg(&student).arg("--student").arg(&student);
+    if let Some(bundle) = bundle() {
+        command.arg("--bundle").arg(bundle);
+    }
+    let out = dir.path().join("out");
+    let printed = succeed(command.arg("--out").arg(&out));
+    assert!(printed.contains("batch x sequence") && printed.contains("left out: the teacher takes"), "{printed}");
+    let record: serde_json::Value = serde_json::from_slice(&std::fs::read(out.join("bench.json")).unwrap()).unwrap();
+    let shapes = |list: &str| -> Vec<(u64, u64)> {
+        let rows = record["sweep"][list].as_array().unwrap();
+        rows.iter().map(|row| (row["batch_size"].as_u64().unwrap(), row["seq_len"].as_u64().unwrap())).collect()
+    };
+    assert_eq!(shapes("points"), [1, 2, 4, 8, 16, 32].map(|batch_size| (batch_size, 512)));
+    assert_eq!(shapes("left_out").len(), 4 * 6);
+    let planned: Vec<u64> =
+        record["sweep"]["points"].as_array().unwrap().iter().map(|p| p["planned_bytes"].as_u64().unwrap()).collect();
+    assert!(planned.is_sorted() && planned[0] < planned[5], "{planned:?}");
+    let html = std::fs::read_to_string(out.join("report.html")).unwrap();
+    assert_eq!(html.matches("<circle").count(), 2 * 6);
+    assert!(!html.contains("NaN"));
+}
+
+#[test]
 fn a_student_of_chosen_layers_has_their_weights() {
     let dir = tempfile::tempdir().unwrap();
     let teacher = random_model(dir.path(), "teacher", 1, &tiny_config(&[("num_hidden_layers", 4.into())]));

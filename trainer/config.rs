@@ -59,6 +59,10 @@ pub struct Options {
     /// Distillation temperature [default: 2]
     #[arg(long, value_name = "X")]
     pub temperature: Option<f32>,
+    /// Compute cheap activations again in the backward pass instead of keeping them: less memory, the same bits
+    /// [default: false]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    pub recompute: Option<bool>,
     /// Arithmetic: fp32 or bf16 [default: bf16]
     #[arg(long, value_name = "P")]
     #[serde(with = "as_text")]
@@ -171,6 +175,8 @@ pub struct RunConfig {
     pub alpha: f32,
     /// Distillation temperature.
     pub temperature: f32,
+    /// Whether the backward pass computes cheap activations again.
+    pub recompute: bool,
     /// Arithmetic.
     #[serde(serialize_with = "display")]
     pub precision: Precision,
@@ -222,6 +228,7 @@ impl Options {
             clip: self.clip.or(file.clip),
             alpha: self.alpha.or(file.alpha),
             temperature: self.temperature.or(file.temperature),
+            recompute: self.recompute.or(file.recompute),
             precision: self.precision.or(file.precision),
             seed: self.seed.or(file.seed),
             shuffle: self.shuffle.or(file.shuffle),
@@ -259,6 +266,7 @@ impl Options {
             clip: self.clip.unwrap_or(1.0),
             alpha: self.alpha.unwrap_or(0.5),
             temperature: self.temperature.unwrap_or(2.0),
+            recompute: self.recompute.unwrap_or(false),
             precision: self.precision.unwrap_or(Precision::Bf16),
             seed: self.seed.unwrap_or(0),
             shuffle: self.shuffle.unwrap_or(false),
@@ -313,6 +321,7 @@ impl RunConfig {
             temperature: self.temperature,
             weight_decay: self.weight_decay,
             clip: self.clip,
+            recompute: self.recompute,
         }
     }
 }

@@ -101,7 +101,7 @@ fn upload(session: &mut Session, teacher: &Checkpoint, student: &Checkpoint) -> 
         list.iter().map(|parameter| parameter.span.elems * dtype.bytes()).sum()
     };
     let total = bytes(&plan.teacher_parameters.list, plan.teacher.dtype)
-        + bytes(&plan.student_parameters.list, plan.master.dtype);
+        + bytes(&plan.student_parameters.list, session.destination(student).dtype);
     let style = ProgressStyle::with_template("weights {bar:30} {bytes}/{total_bytes} {bytes_per_sec}");
     let bar = ProgressBar::new(total).with_style(style.expect("a valid template"));
     session.upload(teacher, student, |sent| bar.inc(sent))?;

@@ -65,6 +65,10 @@ impl Weights for Random {
         &self.config
     }
 
+    fn dtype(&self) -> Option<Dtype> {
+        None
+    }
+
     fn read<'a>(
         &'a self,
         parameter: &Parameter,

@@ -6,7 +6,7 @@ use precast_fatbins::Digest;
 use precast_kernels::Arch;
 use precast_kernels::abi::{micro_scalars, step_metrics, update_scalars};
 use precast_plan::estimate::Peak;
-use precast_plan::training::{CAST, CLEAR, MICRO, UPDATE};
+use precast_plan::training::{CAST, CLEAR, MICRO, UPDATE, WIDEN};
 use precast_plan::{MemoryTable, Parameter, Recipe, Tensor, TrainingPlan, rope};
 use precast_runtime::{Device, Loading, Placement, Sealed, Ticket};
 
@@ -62,6 +62,15 @@ impl Session {
         Ok(Self { plan, sealed, bundle, taken_bytes })
     }
 
+    /// Where a student's weights are sent: as they are stored where the run computes in that dtype, which halves the
+    /// bytes, else as master weights.
+    pub fn destination(&self, student: &dyn Weights) -> Tensor {
+        match student.dtype() == Some(self.plan.weights.dtype) {
+            true => self.plan.weights,
+            false => self.plan.master,
+        }
+    }
+
     /// Sends the weights of both models and what follows from them. The optimizer starts from zero.
     ///
     /// # Errors
@@ -81,9 +90,11 @@ impl Session {
         }
         let (teacher_list, student_list) = (&self.plan.teacher_parameters.list, &self.plan.student_parameters.list);
         upload_parameters(&mut self.sealed, self.plan.teacher, teacher_list, teacher, &mut progress)?;
-        upload_parameters(&mut self.sealed, self.plan.master, student_list, student, &mut progress)?;
+        // Weights that come narrow are widened on the device; the padding between them is that of the master weights.
+        let student_weights = self.destination(student);
         self.sealed.run(CAST)?;
-        Ok(())
+        upload_parameters(&mut self.sealed, student_weights, student_list, student, &mut progress)?;
+        Ok(self.sealed.run(if student_weights == self.plan.master { CAST } else { WIDEN })?)
     }
 
     /// Forward and backward of one micro-batch. The first of a step overwrites gradients, others add.

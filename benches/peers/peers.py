@@ -1,4 +1,4 @@
-"""PyTorch on the work of a distillation step: peers.py eager|compile|ops --teacher CONFIG --student CONFIG."""
+"""PyTorch on the work of a distillation step: peers.py eager|compile|liger|ops --teacher CONFIG --student CONFIG."""
 
 import argparse
 import itertools
@@ -41,6 +41,35 @@ def kd_loss(student, teacher, targets):
     return ALPHA * TEMPERATURE**2 * kl + (1 - ALPHA) * ce
 
 
+def torch_head(mode, vocab):
+    """The loss by whole logits, from the final hidden states of both models."""
+    loss = torch.compile(kd_loss) if mode == "compile" else kd_loss
+
+    def head(student, hidden, teacher, teacher_hidden, targets):
+        with torch.no_grad():
+            # The student knows a part of the teacher's vocabulary.
+            taught = teacher.lm_head(teacher_hidden)[..., :vocab]
+        return loss(student.lm_head(hidden), taught, targets)
+
+    return head
+
+
+def liger_head(student, teacher, vocab):
+    """Liger's kernels in both models, and its loss in chunks of tokens: beta 0 is KL(teacher || student)."""
+    from liger_kernel.chunked_loss import LigerFusedLinearJSDLoss
+    from liger_kernel.transformers import apply_liger_kernel_to_qwen2
+
+    for patched in (student, teacher):
+        apply_liger_kernel_to_qwen2(model=patched)
+    loss = LigerFusedLinearJSDLoss(1 - ALPHA, ALPHA * TEMPERATURE**2, beta=0.0, temperature=TEMPERATURE)
+
+    def head(student, hidden, teacher, teacher_hidden, targets):
+        hidden, teacher_hidden = hidden.flatten(0, 1), teacher_hidden.flatten(0, 1)
+        return loss(hidden, student.lm_head.weight, teacher_hidden, teacher.lm_head.weight[:vocab], targets.flatten())
+
+    return head
+
+
 class Master:
     """AdamW on fp32 copies of bf16 parameters."""
 
@@ -65,18 +94,17 @@ def train(mode, teacher_config, student_config, batch, seq, steps):
     torch.manual_seed(0)
     teacher, student = model(teacher_config).eval().requires_grad_(False), model(student_config).train()
     master = Master(student.parameters())
-    vocab, loss = student_config["vocab_size"], kd_loss
+    vocab = student_config["vocab_size"]
+    head = liger_head(student, teacher, vocab) if mode == "liger" else torch_head(mode, vocab)
     if mode == "compile":
         teacher.model, student.model = torch.compile(teacher.model), torch.compile(student.model)
-        loss = torch.compile(kd_loss)
     tokens = [torch.randint(0, vocab, (batch, seq + 1), device="cuda") for _ in range(4)]
 
     def step(tokens):
         ids, targets = tokens[:, :-1], tokens[:, 1:]
         with torch.no_grad():
-            # The student knows a part of the teacher's vocabulary.
-            taught = teacher.lm_head(teacher.model(ids).last_hidden_state)[..., :vocab]
-        loss(student.lm_head(student.model(ids).last_hidden_state), taught, targets).backward()
+            taught = teacher.model(ids).last_hidden_state
+        head(student, student.model(ids).last_hidden_state, teacher, taught, targets).backward()
         master.step()
         torch.cuda.synchronize()
 
@@ -124,6 +152,17 @@ def measure(name, shape, flops, call, operands):
 
 def random(*shape, grad=False):
     return torch.randn(*shape, device="cuda", dtype=torch.bfloat16, requires_grad=grad)
+
+
+def limits():
+    """What the device reaches: a large product, and a copy that reads and writes 4 GiB."""
+    side, count = 8192, 2**31
+    squares = [(random(side, side), random(side, side)) for _ in range(3)]
+    measure("limit.product", f"{side}x{side}x{side}", 2 * side**3, lambda o: o[0] @ o[1].t(), squares)
+    x = torch.empty(count, device="cuda", dtype=torch.bfloat16)
+    y = torch.empty_like(x)
+    took = seconds(lambda o: o[1].copy_(o[0]), [(x, y)])
+    report(mode="ops", op="limit.copy", shape=str(count), us=1e6 * took, tb_per_s=4 * count / took / 1e12)
 
 
 def products(role, config, tokens, backward):
@@ -184,7 +223,7 @@ def report(**fields):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("mode", choices=["eager", "compile", "ops"])
+    parser.add_argument("mode", choices=["eager", "compile", "liger", "ops"])
     parser.add_argument("--teacher", required=True, help="a config.json")
     parser.add_argument("--student", required=True, help="a config.json")
     parser.add_argument("--batch", type=int, default=8)
@@ -196,8 +235,12 @@ def main():
         with open(getattr(arguments, role)) as file:
             configs[role] = json.load(file)
     if arguments.mode != "ops":
-        train(arguments.mode, configs["teacher"], configs["student"], arguments.batch, arguments.seq, arguments.steps)
+        try:
+            train(arguments.mode, *configs.values(), arguments.batch, arguments.seq, arguments.steps)
+        except ModuleNotFoundError as error:
+            report(mode=arguments.mode, error=f"not measured: {error}")
         return
+    limits()
     for role, config in configs.items():
         products(role, config, arguments.batch * arguments.seq, backward=role == "student")
         attention(role, config, arguments.batch, arguments.seq, backward=role == "student")

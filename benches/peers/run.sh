@@ -3,7 +3,7 @@
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 models=$here/../../aot/models
-for mode in eager compile ops; do
+for mode in ${MODES:-eager compile liger ops}; do
     # A process each: start-up is part of what is measured.
     "${PYTHON:-python3}" "$here/peers.py" "$mode" \
         --teacher "${TEACHER:-$models/qwen2.5-1.5b.json}" --student "${STUDENT:-$models/qwen2.5-0.5b.json}" \

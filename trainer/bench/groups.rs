@@ -95,6 +95,7 @@ pub(super) mod tests {
             temperature: 2.0,
             weight_decay: 0.01,
             clip: 1.0,
+            recompute: false,
         };
         TrainingPlan::new(&config, &config, &recipe, arch).unwrap().plan
     }

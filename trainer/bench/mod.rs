@@ -7,6 +7,7 @@ mod groups;
 mod record;
 mod report;
 mod steps;
+mod sweep;
 mod tune;
 
 use std::path::Path;
@@ -25,6 +26,7 @@ use crate::startup::Startup;
 use groups::Group;
 pub use record::{KernelRecord, Record, StepRecord};
 use steps::Steps;
+pub use sweep::{Sweep, sweep};
 pub use tune::tune;
 
 /// Timings of a group, of which the median counts.
@@ -32,13 +34,42 @@ const SAMPLES: usize = 5;
 /// Runs of a group's launches in one timing.
 const REPEATS: u32 = 2;
 
+/// A run that steps on random tokens.
+struct Bench<T> {
+    session: Session,
+    steps: Steps,
+    /// What [`Bench::open`]'s caller made of the plan.
+    of_plan: T,
+}
+
+impl<T> Bench<T> {
+    /// Seals a configuration's plan, after `extend` has added what it wants to measure, and makes the first step.
+    fn open(config: &RunConfig, startup: &mut Startup, extend: impl FnOnce(&mut Plan) -> T) -> Result<Self, Failure> {
+        let (teacher, student) = (weights(&config.teacher, 1)?, weights(&config.student, 2)?);
+        startup.end("models");
+        let driver = device::open(config.device)?;
+        startup.end("device");
+        let arch = driver.device().arch().unwrap_or(Arch::Sim);
+        let mut plan = TrainingPlan::new(teacher.config(), student.config(), &config.recipe(), arch)?;
+        let of_plan = extend(&mut plan.plan);
+        startup.end("plan");
+        let mut session = Session::seal(driver, plan, config, Placement::Arena, startup)?;
+        session.upload(&*teacher, &*student, |_| {})?;
+        startup.end("upload");
+        let mut steps = Steps::new(config, student.config().vocab);
+        steps.one(&mut session)?;
+        startup.end("first step");
+        Ok(Self { session, steps, of_plan })
+    }
+}
+
 /// Measures start-up, steps, and every kernel of a step.
 ///
 /// # Errors
 /// [`Failure`] of the models or the device.
 pub fn bench(config: &RunConfig, mut startup: Startup) -> Result<Record, Failure> {
-    let mut groups = Vec::new();
-    let (mut session, mut steps) = open(config, &mut startup, |plan| groups = groups::add(plan))?;
+    startup.end("arguments");
+    let Bench { mut session, mut steps, of_plan: groups } = Bench::open(config, &mut startup, groups::add)?;
     let step_s = median(steps.time(&mut session, config.steps)?);
     let launch_s = groups.iter().map(|group| {
         // Each group works on what a step leaves behind, not on what the group before it made of that.
@@ -47,26 +78,6 @@ pub fn bench(config: &RunConfig, mut startup: Startup) -> Result<Record, Failure
     });
     let launch_s = launch_s.collect::<Result<Vec<f64>, Failure>>()?;
     Ok(Record::new(config, &session, &startup, step_s, &groups, &launch_s))
-}
-
-/// A session whose plan has phases more, after its first step.
-fn open(config: &RunConfig, startup: &mut Startup, add: impl FnOnce(&mut Plan)) -> Result<(Session, Steps), Failure> {
-    startup.end("arguments");
-    let (teacher, student) = (weights(&config.teacher, 1)?, weights(&config.student, 2)?);
-    startup.end("models");
-    let driver = device::open(config.device)?;
-    startup.end("device");
-    let arch = driver.device().arch().unwrap_or(Arch::Sim);
-    let mut plan = TrainingPlan::new(teacher.config(), student.config(), &config.recipe(), arch)?;
-    add(&mut plan.plan);
-    startup.end("plan");
-    let mut session = Session::seal(driver, plan, config, Placement::Arena, startup)?;
-    session.upload(&*teacher, &*student, |_| {})?;
-    startup.end("upload");
-    let mut steps = Steps::new(config, student.config().vocab);
-    steps.one(&mut session)?;
-    startup.end("first step");
-    Ok((session, steps))
 }
 
 /// Seconds of one launch of a group: in a sequence of such launches, the handing over from one to the next included.

@@ -6,6 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::groups::Group;
+use super::sweep::Sweep;
 use crate::config::RunConfig;
 use crate::record::{MemoryRecord, of_device};
 use crate::session::Session;
@@ -22,6 +23,8 @@ pub struct Record {
     pub device: Value,
     /// Digest of the bundle whose kernels ran.
     pub bundle: String,
+    /// Modules loaded of it.
+    pub modules_loaded: u64,
     /// What the device reaches at most; none for the simulated GPU.
     pub limit: Option<Peak>,
     /// A step.
@@ -32,6 +35,9 @@ pub struct Record {
     pub memory: MemoryRecord,
     /// Process start to the end of the first step, by phase.
     pub startup: StartupRecord,
+    /// Steps of other shapes, if asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sweep: Option<Sweep>,
 }
 
 /// A step: the median of many.
@@ -122,11 +128,13 @@ impl Record {
             config: config.clone(),
             device: of_device(session.device()),
             bundle: session.bundle().to_string(),
+            modules_loaded: session.loads(),
             limit,
             step,
             kernels,
             memory: MemoryRecord::of(session),
             startup: startup.record(),
+            sweep: None,
         }
     }
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use precast_fatbins::files;
 
 use super::record::{Record, StepRecord};
+use super::sweep::Sweep;
 use crate::error::Failure;
 use crate::report::{Bar, bars, flatten, page, table};
 
@@ -40,13 +41,14 @@ impl Record {
         rows.push(Bar { name: "between launches".to_owned(), value: idle.max(0.0), part: 0.0, note });
         let parts = ["the least by the device's limits", "measured"];
         let run = serde_json::to_value(self).expect("plain data serialises");
-        // The kernels are in the picture.
-        let rest: Vec<(String, String)> =
-            flatten("", &run).into_iter().filter(|(name, _)| !name.starts_with("kernels.")).collect();
+        // What is in the pictures is not told again.
+        let drawn = |name: &str| name.starts_with("kernels.") || name.starts_with("sweep.points.");
+        let rest: Vec<(String, String)> = flatten("", &run).into_iter().filter(|(name, _)| !drawn(name)).collect();
         let body = format!(
-            "{}{}<h2>Run</h2>{}",
+            "{}{}{}<h2>Run</h2>{}",
             table(&self.summary()),
             bars("Kernels of a step, ms", parts, &rows),
+            self.sweep.as_ref().map(Sweep::svg).unwrap_or_default(),
             table(&rest)
         );
         page("precast bench", &body)
@@ -109,6 +111,7 @@ impl fmt::Display for Record {
         }
         writeln!(f, "\nmemory\n{}", self.memory.planned)?;
         write!(f, "\nstart-up {:.3} s", self.startup.total_s)?;
-        self.startup.phases.iter().try_for_each(|phase| write!(f, "\n  {:<18} {:>8.3}", phase.name, phase.seconds))
+        self.startup.phases.iter().try_for_each(|phase| write!(f, "\n  {:<18} {:>8.3}", phase.name, phase.seconds))?;
+        self.sweep.iter().try_for_each(|sweep| write!(f, "\n\n{sweep}"))
     }
 }

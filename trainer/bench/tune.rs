@@ -8,7 +8,7 @@ use precast_kernels::{Arch, Variant};
 use precast_plan::{Launch, Plan};
 
 use super::groups::{self, Group};
-use super::{SAMPLES, median, open, sample};
+use super::{Bench, SAMPLES, median, sample};
 use crate::config::RunConfig;
 use crate::error::Failure;
 use crate::startup::Startup;
@@ -27,8 +27,8 @@ struct Candidates {
 /// [`Failure`] of the models, the device or the file.
 pub fn tune(config: &RunConfig, file: &Path, mut startup: Startup) -> Result<usize, Failure> {
     let (mut table, comments) = read(file)?;
-    let mut candidates = Vec::new();
-    let (mut session, mut steps) = open(config, &mut startup, |plan| candidates = add(plan))?;
+    startup.end("arguments");
+    let Bench { mut session, mut steps, of_plan: candidates } = Bench::open(config, &mut startup, add)?;
     let arch = session.device().arch().unwrap_or(Arch::Sim);
     for Candidates { key, problem, groups } in &candidates {
         steps.one(&mut session)?;

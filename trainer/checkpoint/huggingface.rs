@@ -78,6 +78,15 @@ impl HuggingFace {
         self.files.iter().map(|(path, _)| path.as_path()).collect()
     }
 
+    /// The dtype of every tensor, where all have the same and a run can compute in it.
+    pub fn dtype(&self) -> Option<Dtype> {
+        let all = |dtype| self.tensors.values().all(|tensor| tensor.dtype == dtype);
+        [(Stored::F32, Dtype::F32), (Stored::BF16, Dtype::Bf16)]
+            .into_iter()
+            .find(|(stored, _)| all(*stored))
+            .map(|(_, d)| d)
+    }
+
     /// A tensor's elements in a dtype.
     pub fn read<'a>(&'a self, name: &str, dtype: Dtype, scratch: &'a mut Scratch) -> Result<&'a [u8], CheckpointError> {
         let tensor = &self.tensors[name];

@@ -116,6 +116,9 @@ pub trait Weights {
     /// Its shape.
     fn config(&self) -> &ModelConfig;
 
+    /// The dtype in which all of its parameters are in memory as they are, if there is one.
+    fn dtype(&self) -> Option<Dtype>;
+
     /// The elements of a parameter as bytes of a dtype, in `scratch` unless they are in memory as they are.
     ///
     /// # Errors
@@ -272,6 +275,13 @@ impl Checkpoint {
 impl Weights for Checkpoint {
     fn config(&self) -> &ModelConfig {
         self.config()
+    }
+
+    fn dtype(&self) -> Option<Dtype> {
+        match &self.source {
+            Source::HuggingFace(source) => source.dtype(),
+            Source::Gguf(_) => None,
+        }
     }
 
     fn read<'a>(

@@ -30,12 +30,18 @@ pub struct Arguments {
     /// Micro-batches in a step
     #[arg(long, default_value_t = 1, value_name = "A")]
     grad_accum: u32,
+    /// Compute cheap activations again in the backward pass
+    #[arg(long)]
+    recompute: bool,
     /// Arithmetic: fp32 or bf16
     #[arg(long, default_value_t = Precision::Bf16, value_name = "P")]
     precision: Precision,
     /// Steps to time
     #[arg(long, default_value_t = 20, value_name = "N")]
     steps: u64,
+    /// Measure steps of 1 to 32 sequences of 512 to 8192 tokens too, those that fit
+    #[arg(long)]
+    sweep: bool,
     /// auto, cuda:N or sim
     #[arg(long, default_value_t = DeviceChoice::Auto, value_name = "DEVICE")]
     device: DeviceChoice,
@@ -46,7 +52,7 @@ pub struct Arguments {
     out: Option<PathBuf>,
     /// Measure every variant of every launch that has a choice and write what each took into the table FILE; that
     /// which is built in is kernels/src/tuned.txt
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["out", "json"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["out", "json", "sweep"])]
     tune: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
@@ -60,6 +66,7 @@ pub fn run(arguments: Arguments, startup: Startup) -> Result<(), Failure> {
         batch_size: Some(arguments.batch_size),
         seq_len: Some(arguments.seq_len),
         grad_accum: Some(arguments.grad_accum),
+        recompute: Some(arguments.recompute),
         precision: Some(arguments.precision),
         steps: Some(arguments.steps),
         device: Some(arguments.device),
@@ -73,7 +80,10 @@ pub fn run(arguments: Arguments, startup: Startup) -> Result<(), Failure> {
         say!("{launches} launches measured: {}", file.display());
         return Ok(());
     }
-    let record = bench::bench(&config, startup)?;
+    let mut record = bench::bench(&config, startup)?;
+    if arguments.sweep {
+        record.sweep = Some(bench::sweep(&config)?);
+    }
     if let Some(out) = &arguments.out {
         record.write(out)?;
     }

@@ -7,8 +7,9 @@ use clap::Args;
 use precast_fatbins::say;
 use precast_kernels::Arch;
 use precast_plan::estimate::{Peak, flops, seconds};
+use precast_plan::memory::human_bytes;
 use precast_plan::training::{MICRO, UPDATE};
-use precast_plan::{KeyVariant, MemoryTable, ModelConfig, TrainingPlan};
+use precast_plan::{KeyVariant, MemoryTable, ModelConfig, Recipe, TrainingPlan};
 
 use super::print_json;
 use crate::bundle::embedded;
@@ -55,8 +56,12 @@ pub fn show(config: &RunConfig, arch: Option<Arch>, json: bool) -> Result<(), Fa
         None => device::open(config.device)?.device().arch().unwrap_or(Arch::Sim),
     };
     let (teacher, student) = (shape(&config.teacher)?, shape(&config.student)?);
-    let plan = TrainingPlan::new(&teacher, &student, &config.recipe(), arch)?;
+    let recipe = config.recipe();
+    let plan = TrainingPlan::new(&teacher, &student, &recipe, arch)?;
+    let other = TrainingPlan::new(&teacher, &student, &Recipe { recompute: !recipe.recompute, ..recipe }, arch)?;
     let memory = MemoryTable::of(&plan.plan);
+    let saved_bytes = plan.plan.arena_bytes.abs_diff(other.plan.arena_bytes);
+    let launched_again = plan.plan.launches().count().abs_diff(other.plan.launches().count());
     let digests = digests(config, arch, &plan)?;
     let mut launches: BTreeMap<KeyVariant, usize> = BTreeMap::new();
     for launch in plan.plan.launches() {
@@ -84,6 +89,7 @@ pub fn show(config: &RunConfig, arch: Option<Arch>, json: bool) -> Result<(), Fa
         print_json(&serde_json::json!({
             "arch": arch.name(),
             "memory": memory,
+            "recompute": { "on": config.recompute, "saves_bytes": saved_bytes, "launches": launched_again },
             "kernels": kernels,
             "step": {
                 "tokens": tokens,
@@ -96,7 +102,10 @@ pub fn show(config: &RunConfig, arch: Option<Arch>, json: bool) -> Result<(), Fa
         return Ok(());
     }
     say!("memory on {arch}, batch {} x {} tokens, {}:", config.batch_size, config.seq_len, config.precision);
-    say!("{memory}\n");
+    say!("{memory}");
+    let saves = if config.recompute { "saves" } else { "would save" };
+    let human = human_bytes(saved_bytes);
+    say!("--recompute {saves} {human} ({saved_bytes} bytes) for {launched_again} launches more in each micro-batch\n");
     for phase in &plan.plan.phases {
         say!("phase {:<7} {:>5} launches", phase.name, phase.launches.len());
     }

@@ -1,8 +1,7 @@
 //! A horizontal bar chart as inline SVG.
 
-use super::escaped;
+use super::svg::{BLUE, PALE_BLUE, WIDTH, figure, text};
 
-const WIDTH: f64 = 860.0;
 const LEFT: f64 = 340.0;
 const RIGHT: f64 = 160.0;
 const ROW: f64 = 20.0;
@@ -27,26 +26,16 @@ pub(crate) fn bars(title: &str, legend: [&str; 2], bars: &[Bar]) -> String {
     for (row, bar) in bars.iter().enumerate() {
         let top = row as f64 * ROW;
         let (whole, part) = (length(bar.value), length(bar.part.min(bar.value)));
-        drawing.push_str(&format!(
-            "<text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>\
-             <rect fill=\"#9dbdf2\" x=\"{LEFT}\" y=\"{top:.1}\" width=\"{whole:.1}\" height=\"{BAR}\"/>\
-             <rect fill=\"#2f6fde\" x=\"{LEFT}\" y=\"{top:.1}\" width=\"{part:.1}\" height=\"{BAR}\"/>\
-             <text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-            LEFT - 6.0,
-            top + 11.0,
-            escaped(&bar.name),
-            LEFT + whole + 6.0,
-            top + 11.0,
-            escaped(&bar.note),
-        ));
+        drawing.push_str(&text(LEFT - 6.0, top + 11.0, "end", &bar.name));
+        for (color, length) in [(PALE_BLUE, whole), (BLUE, part)] {
+            drawing.push_str(&format!(
+                "<rect fill=\"{color}\" x=\"{LEFT}\" y=\"{top:.1}\" width=\"{length:.1}\" height=\"{BAR}\"/>"
+            ));
+        }
+        drawing.push_str(&text(LEFT + whole + 6.0, top + 11.0, "start", &bar.note));
     }
     let [part, whole] = legend;
-    format!(
-        "<h2>{title}</h2><div><span style=\"color:#2f6fde\">■</span> {part} &nbsp; \
-         <span style=\"color:#9dbdf2\">■</span> {whole}</div>\
-         <svg viewBox=\"0 0 {WIDTH} {:.0}\" role=\"img\" aria-label=\"{title}\">{drawing}</svg>",
-        bars.len() as f64 * ROW
-    )
+    figure(title, &[(BLUE, part), (PALE_BLUE, whole)], bars.len() as f64 * ROW, &drawing)
 }
 
 #[cfg(test)]

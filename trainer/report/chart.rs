@@ -1,6 +1,7 @@
 //! A line chart as inline SVG.
 
-const WIDTH: f64 = 860.0;
+use super::svg::{WIDTH, figure, text};
+
 const HEIGHT: f64 = 220.0;
 const LEFT: f64 = 64.0;
 const BOTTOM: f64 = 24.0;
@@ -8,15 +9,25 @@ const TOP: f64 = 10.0;
 const RIGHT: f64 = 10.0;
 
 /// One line of a chart.
-pub(super) struct Series {
-    pub name: &'static str,
+pub(crate) struct Series {
+    pub name: String,
     pub color: &'static str,
     pub points: Vec<(f64, f64)>,
 }
 
-/// A titled chart over steps.
-pub(super) struct Chart {
+/// How a chart's horizontal axis counts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Axis {
+    /// Evenly.
+    Linear,
+    /// In doublings, each with its tick, and every point with its mark.
+    Doublings,
+}
+
+/// A titled chart.
+pub(crate) struct Chart {
     pub title: &'static str,
+    pub axis: Axis,
     pub series: Vec<Series>,
 }
 
@@ -33,9 +44,27 @@ fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
 fn label(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),
-        size if !(1e-2..1e5).contains(&size) => format!("{value:.1e}"),
+        size if !(1e-2..1e6).contains(&size) => format!("{value:.1e}"),
         size if size < 10.0 => format!("{value:.2}"),
         _ => format!("{value:.0}"),
+    }
+}
+
+impl Axis {
+    /// Where a value lies, before scaling.
+    fn position(self, value: f64) -> f64 {
+        match self {
+            Axis::Linear => value,
+            Axis::Doublings => value.log2(),
+        }
+    }
+
+    /// Values that are written, over a range of positions.
+    fn ticks(self, (low, high): (f64, f64)) -> Vec<f64> {
+        match self {
+            Axis::Linear => (0..=4).map(|tick| low + f64::from(tick) / 4.0 * (high - low)).collect(),
+            Axis::Doublings => (low.ceil() as i32..=high.floor() as i32).map(|tick| f64::from(tick).exp2()).collect(),
+        }
     }
 }
 
@@ -43,47 +72,55 @@ impl Chart {
     /// A heading, a legend and the drawing.
     pub fn svg(&self) -> String {
         let points = || self.series.iter().flat_map(|series| &series.points);
-        let (x0, x1) = range(points().map(|point| point.0));
+        let (x0, x1) = range(points().map(|point| self.axis.position(point.0)));
         let (y0, y1) = range(points().map(|point| point.1));
-        let x = |value: f64| LEFT + (value - x0) / (x1 - x0) * (WIDTH - LEFT - RIGHT);
+        let x = |value: f64| LEFT + (self.axis.position(value) - x0) / (x1 - x0) * (WIDTH - LEFT - RIGHT);
         let y = |value: f64| HEIGHT - BOTTOM - (value - y0) / (y1 - y0) * (HEIGHT - BOTTOM - TOP);
         let mut drawing = String::new();
         for tick in 0..=4 {
-            let share = f64::from(tick) / 4.0;
-            let (value, step) = (y0 + share * (y1 - y0), x0 + share * (x1 - x0));
+            let value = y0 + f64::from(tick) / 4.0 * (y1 - y0);
+            let (left, right, height) = (LEFT, WIDTH - RIGHT, y(value));
             drawing.push_str(&format!(
-                "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{:.1}\" y1=\"{:.1}\" y2=\"{:.1}\"/>\
-                 <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>\
-                 <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{:.0}</text>",
-                WIDTH - RIGHT,
-                y(value),
-                y(value),
-                LEFT - 6.0,
-                y(value) + 4.0,
-                label(value),
-                x(step),
-                HEIGHT - 6.0,
-                step
+                "<line class=\"grid\" x1=\"{left}\" x2=\"{right:.1}\" y1=\"{height:.1}\" y2=\"{height:.1}\"/>"
             ));
+            drawing.push_str(&text(LEFT - 6.0, height + 4.0, "end", &label(value)));
         }
-        for series in &self.series {
-            let path: Vec<String> = series.points.iter().map(|(a, b)| format!("{:.1},{:.1}", x(*a), y(*b))).collect();
+        for tick in self.axis.ticks((x0, x1)) {
+            drawing.push_str(&text(x(tick), HEIGHT - 6.0, "middle", &format!("{tick:.0}")));
+        }
+        for Series { color, points, .. } in &self.series {
+            let path: Vec<String> = points.iter().map(|(a, b)| format!("{:.1},{:.1}", x(*a), y(*b))).collect();
             drawing.push_str(&format!(
-                "<polyline fill=\"none\" stroke=\"{}\" stroke-width=\"1.6\" points=\"{}\"/>",
-                series.color,
+                "<polyline fill=\"none\" stroke=\"{color}\" stroke-width=\"1.6\" points=\"{}\"/>",
                 path.join(" ")
             ));
+            for (a, b) in points.iter().filter(|_| self.axis == Axis::Doublings) {
+                drawing.push_str(&format!(
+                    "<circle fill=\"{color}\" cx=\"{:.1}\" cy=\"{:.1}\" r=\"3\"/>",
+                    x(*a),
+                    y(*b)
+                ));
+            }
         }
-        let legend: Vec<String> = self
-            .series
-            .iter()
-            .map(|series| format!("<span style=\"color:{}\">■</span> {}", series.color, series.name))
-            .collect();
-        format!(
-            "<h2>{}</h2><div>{}</div><svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"{}\">{drawing}</svg>",
-            self.title,
-            legend.join(" &nbsp; "),
-            self.title
-        )
+        let legend: Vec<(&str, &str)> = self.series.iter().map(|series| (series.color, &series.name[..])).collect();
+        figure(self.title, &legend, HEIGHT, &drawing)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn doublings_are_as_far_apart_and_every_point_has_its_mark() {
+        let points = vec![(1.0, 10.0), (2.0, 20.0), (8.0, 30.0)];
+        let series = vec![Series { name: "a<b".into(), color: "#000", points }];
+        let svg = Chart { title: "t", axis: Axis::Doublings, series }.svg();
+        let marks: Vec<&str> = svg.split("cx=\"").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
+        assert_eq!(marks, ["64.0", "326.0", "850.0"]);
+        let ticks = ["1", "2", "4", "8"].map(|tick| format!(">{tick}</text>"));
+        assert!(ticks.iter().all(|tick| svg.contains(tick)) && svg.contains("a&lt;b"), "{svg}");
+        let nothing = |axis| Chart { title: "t", axis, series: Vec::new() }.svg();
+        assert!(!nothing(Axis::Linear).contains("NaN") && !nothing(Axis::Doublings).contains("NaN"));
     }
 }

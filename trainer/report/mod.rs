@@ -2,6 +2,7 @@
 
 mod bars;
 mod chart;
+pub(crate) mod svg;
 
 use std::path::Path;
 
@@ -11,7 +12,8 @@ use serde_json::Value;
 use crate::error::Failure;
 use crate::metrics::{self, StepRecord};
 pub(crate) use bars::{Bar, bars};
-use chart::{Chart, Series};
+pub(crate) use chart::{Axis, Chart, Series};
+use svg::{BLUE, GREEN, GREY, ORANGE, PURPLE, RED};
 
 /// Writes `report.html` from `metrics.jsonl` and `run.json`.
 ///
@@ -37,33 +39,18 @@ td:first-child { color: var(--faint); } td { font-variant-numeric: tabular-nums;
 ";
 
 fn html(records: &[StepRecord], run: &Value) -> String {
-    let points = |value: fn(&StepRecord) -> Option<f64>| -> Vec<(f64, f64)> {
-        records.iter().filter_map(|record| Some((record.step as f64, value(record)?))).collect()
+    let line = |name: &str, color, value: fn(&StepRecord) -> Option<f64>| {
+        let points = records.iter().filter_map(|record| Some((record.step as f64, value(record)?))).collect();
+        Series { name: name.to_owned(), color, points }
     };
+    let chart = |title, series| Chart { title, axis: Axis::Linear, series };
+    let loss = vec![line("loss", BLUE, |r| r.loss), line("ce_loss", ORANGE, |r| r.ce_loss)];
     let charts = [
-        Chart {
-            title: "Loss, nats a token",
-            series: vec![
-                Series { name: "loss", color: "#2f6fde", points: points(|r| r.loss) },
-                Series { name: "ce_loss", color: "#d9822b", points: points(|r| r.ce_loss) },
-            ],
-        },
-        Chart {
-            title: "kd_loss: KL(teacher || student), nats a token",
-            series: vec![Series { name: "kd_loss", color: "#2a9d5c", points: points(|r| r.kd_loss) }],
-        },
-        Chart {
-            title: "Gradient norm, before clipping",
-            series: vec![Series { name: "grad_norm", color: "#a04bc9", points: points(|r| r.grad_norm) }],
-        },
-        Chart {
-            title: "Learning rate",
-            series: vec![Series { name: "lr", color: "#6b7480", points: points(|r| Some(r.lr)) }],
-        },
-        Chart {
-            title: "Tokens a second",
-            series: vec![Series { name: "tokens_per_s", color: "#c0392b", points: points(|r| Some(r.tokens_per_s)) }],
-        },
+        chart("Loss, nats a token", loss),
+        chart("kd_loss: KL(teacher || student), nats a token", vec![line("kd_loss", GREEN, |r| r.kd_loss)]),
+        chart("Gradient norm, before clipping", vec![line("grad_norm", PURPLE, |r| r.grad_norm)]),
+        chart("Learning rate", vec![line("lr", GREY, |r| Some(r.lr))]),
+        chart("Tokens a second", vec![line("tokens_per_s", RED, |r| Some(r.tokens_per_s))]),
     ];
     let charts: String = charts.iter().map(Chart::svg).collect();
     let body = format!("{}{charts}<h2>Run</h2>{}", summary(records, run), table(&flatten("", run)));

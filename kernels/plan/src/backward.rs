@@ -192,9 +192,10 @@ impl Model<'_> {
         let spans = self.parameters.layers[layer];
         let name = |part: &str| format!("{}.layers.{layer}.{part}", self.role);
 
+        let activated = a.activated.unwrap_or_else(|| self.swiglu(b, &name("swiglu.recompute"), a.gate_up));
         let down = LinearGrad {
             dy: doutput,
-            x: a.activated,
+            x: activated,
             weight: spans.down,
             bias: spans.down_bias,
             n: c.hidden,
@@ -210,16 +211,18 @@ impl Model<'_> {
             n: c.intermediate,
         };
         b.launch(name("swiglu.bwd"), SwigluBwd { x: self.dtype() }, &params);
+        let middle_norm =
+            a.middle_norm.unwrap_or_else(|| self.norm(b, &name("post_norm.recompute"), spans.post_norm, a.middle));
         let gate_up = LinearGrad {
             dy: dgate_up,
-            x: a.middle_normed,
+            x: middle_norm.y,
             weight: spans.gate_up,
             bias: spans.gate_up_bias,
             n: 2 * c.intermediate,
             k: c.hidden,
         };
         let dnormed = self.linear_backward(b, &name("gate_up"), g, &gate_up);
-        let saved = (a.middle, a.middle_rstd);
+        let saved = (a.middle, middle_norm.rstd);
         let dmiddle = self.norm_backward(b, &name("post_norm"), g, spans.post_norm, dnormed, saved, Some(doutput));
 
         let o = LinearGrad {
@@ -232,16 +235,18 @@ impl Model<'_> {
         };
         let d_o = self.linear_backward(b, &name("o"), g, &o);
         let dqkv = self.attention_backward(b, &name("attention"), a, d_o);
+        let input_norm =
+            a.input_norm.unwrap_or_else(|| self.norm(b, &name("input_norm.recompute"), spans.input_norm, a.input));
         let qkv = LinearGrad {
             dy: dqkv,
-            x: a.input_normed,
+            x: input_norm.y,
             weight: spans.qkv,
             bias: spans.qkv_bias,
             n: c.qkv_width(),
             k: c.hidden,
         };
         let dnormed = self.linear_backward(b, &name("qkv"), g, &qkv);
-        let saved = (a.input, a.input_rstd);
+        let saved = (a.input, input_norm.rstd);
         self.norm_backward(b, &name("input_norm"), g, spans.input_norm, dnormed, saved, Some(dmiddle))
     }
 
@@ -255,7 +260,7 @@ impl Model<'_> {
         (sorted_ids, sorted_positions): (Tensor, Tensor),
     ) {
         let norm = format!("{}.norm", self.role);
-        let saved = (a.last, a.last_rstd);
+        let saved = (a.last, a.norm.rstd);
         let mut dstream = self.norm_backward(b, &norm, g, self.parameters.norm, dhidden, saved, None);
         for (layer, block) in a.blocks.iter().enumerate().rev() {
             dstream = self.block_backward(b, layer, g, block, dstream);

@@ -53,8 +53,17 @@ pub fn build_keys(models: &[ModelConfig], arch: Arch) -> BTreeSet<KeyVariant> {
         .collect();
     let mut all = BTreeSet::new();
     for (precision, tokens) in Precision::ALL.iter().flat_map(|p| TOKEN_BUCKETS.map(|tokens| (*p, tokens))) {
-        let recipe =
-            Recipe { batch: 1, seq_len: tokens, precision, alpha: 0.5, temperature: 1.0, weight_decay: 0.0, clip: 0.0 };
+        let recipe = Recipe {
+            batch: 1,
+            seq_len: tokens,
+            precision,
+            alpha: 0.5,
+            temperature: 1.0,
+            weight_decay: 0.0,
+            clip: 0.0,
+            // It launches all that a run without it does, and more.
+            recompute: true,
+        };
         for student in &models {
             for teacher in &models {
                 // A narrower teacher cannot train this student: no run, no keys.

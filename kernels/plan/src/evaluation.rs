@@ -54,7 +54,7 @@ impl EvaluationPlan {
         let model = Model::new(&mut b, "model", (config, &parameters), weights, (batch, seq_len));
         b.phase(SCORE);
         let activations = model.forward(&mut b, ids);
-        head::score(&mut b, &model, activations.hidden, targets, nll);
+        head::score(&mut b, &model, activations.norm.y, targets, nll);
         let rope = (model.cos, model.sin);
         Ok(Self { plan: b.finish(), parameters, weights, ids, targets, nll, rope })
     }

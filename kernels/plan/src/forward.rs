@@ -30,22 +30,28 @@ pub(crate) struct Model<'a> {
     pub sin: Tensor,
 }
 
-/// What a block's backward needs of its forward.
+/// What a norm gives: the normalised rows, and the scale of each, which its backward needs.
+#[derive(Clone, Copy)]
+pub(crate) struct Normed {
+    pub y: Tensor,
+    pub rstd: Tensor,
+}
+
+/// What a block's backward needs of its forward; none where it computes that again.
 pub(crate) struct BlockActivations {
     /// Residual stream into the block.
     pub input: Tensor,
-    pub input_rstd: Tensor,
-    pub input_normed: Tensor,
+    pub input_norm: Option<Normed>,
     /// Queries and keys rotated.
     pub qkv: Tensor,
     pub attention: Tensor,
     pub lse: Tensor,
     /// Residual stream between attention and MLP.
     pub middle: Tensor,
-    pub middle_rstd: Tensor,
-    pub middle_normed: Tensor,
+    pub middle_norm: Option<Normed>,
     pub gate_up: Tensor,
-    pub activated: Tensor,
+    /// Output of SwiGLU.
+    pub activated: Option<Tensor>,
 }
 
 /// What a forward pass leaves behind.
@@ -53,9 +59,17 @@ pub(crate) struct Activations {
     pub blocks: Vec<BlockActivations>,
     /// Residual stream after the last block.
     pub last: Tensor,
-    pub last_rstd: Tensor,
     /// What the head reads.
-    pub hidden: Tensor,
+    pub norm: Normed,
+}
+
+impl Activations {
+    /// Leaves to the backward pass what takes one pass over memory to compute again from what is kept.
+    pub fn forget_cheap(&mut self) {
+        for block in &mut self.blocks {
+            (block.input_norm, block.middle_norm, block.activated) = (None, None, None);
+        }
+    }
 }
 
 /// A product `y = x w^T` of a linear layer.
@@ -120,8 +134,8 @@ impl<'a> Model<'a> {
         y
     }
 
-    /// Normalises `x`, after adding `delta` to it if there is one: (residual stream, rstd, normed).
-    fn norm(&self, b: &mut Builder, name: &str, gamma: Span, x: Tensor, delta: Option<Tensor>) -> [Tensor; 3] {
+    /// Normalises `x`, after adding `delta` to it if there is one, and returns the residual stream too.
+    fn add_norm(&self, b: &mut Builder, name: &str, gamma: Span, x: Tensor, delta: Option<Tensor>) -> (Tensor, Normed) {
         let h = self.config.hidden;
         let stream = delta.map_or(x, |_| self.rows(b, &format!("{name}.sum"), h));
         let rstd = b.transient(format!("{name}.rstd"), Dtype::F32, u64::from(self.tokens()));
@@ -137,7 +151,21 @@ impl<'a> Model<'a> {
             tokens: self.tokens(),
         };
         b.launch(name, RmsnormFwd { h, residual: delta.is_some(), x: self.dtype() }, &params);
-        [stream, rstd, y]
+        (stream, Normed { y, rstd })
+    }
+
+    /// Normalises `x`.
+    pub fn norm(&self, b: &mut Builder, name: &str, gamma: Span, x: Tensor) -> Normed {
+        self.add_norm(b, name, gamma, x, None).1
+    }
+
+    /// Gates the up projection.
+    pub fn swiglu(&self, b: &mut Builder, name: &str, gate_up: Tensor) -> Tensor {
+        let n = self.config.intermediate;
+        let y = self.rows(b, name, n);
+        let params = swiglu_fwd_params { gate_up: gate_up.address(), y: y.address(), tokens: self.tokens(), n };
+        b.launch(name, SwigluFwd { x: self.dtype() }, &params);
+        y
     }
 
     /// The parameter block of the rotary embedding over a packed qkv buffer.
@@ -163,9 +191,9 @@ impl<'a> Model<'a> {
         let spans = self.parameters.layers[layer];
         let name = |part: &str| format!("{}.layers.{layer}.{part}", self.role);
 
-        let [_, input_rstd, input_normed] = self.norm(b, &name("input_norm"), spans.input_norm, input, None);
+        let input_norm = self.norm(b, &name("input_norm"), spans.input_norm, input);
         let qkv = Linear {
-            x: input_normed,
+            x: input_norm.y,
             weight: spans.qkv,
             bias: spans.qkv_bias,
             residual: None,
@@ -200,10 +228,9 @@ impl<'a> Model<'a> {
             k: c.attention_width(),
         };
         let delta = self.linear(b, &name("o"), &o);
-        let [middle, middle_rstd, middle_normed] =
-            self.norm(b, &name("post_norm"), spans.post_norm, input, Some(delta));
+        let (middle, middle_norm) = self.add_norm(b, &name("post_norm"), spans.post_norm, input, Some(delta));
         let gate_up = Linear {
-            x: middle_normed,
+            x: middle_norm.y,
             weight: spans.gate_up,
             bias: spans.gate_up_bias,
             residual: None,
@@ -211,14 +238,7 @@ impl<'a> Model<'a> {
             k: c.hidden,
         };
         let gate_up = self.linear(b, &name("gate_up"), &gate_up);
-        let activated = self.rows(b, &name("swiglu"), c.intermediate);
-        let params = swiglu_fwd_params {
-            gate_up: gate_up.address(),
-            y: activated.address(),
-            tokens: self.tokens(),
-            n: c.intermediate,
-        };
-        b.launch(name("swiglu"), SwigluFwd { x: self.dtype() }, &params);
+        let activated = self.swiglu(b, &name("swiglu"), gate_up);
         let down = Linear {
             x: activated,
             weight: spans.down,
@@ -230,16 +250,14 @@ impl<'a> Model<'a> {
         let output = self.linear(b, &name("down"), &down);
         let activations = BlockActivations {
             input,
-            input_rstd,
-            input_normed,
+            input_norm: Some(input_norm),
             qkv,
             attention,
             lse,
             middle,
-            middle_rstd,
-            middle_normed,
+            middle_norm: Some(middle_norm),
             gate_up,
-            activated,
+            activated: Some(activated),
         };
         (activations, output)
     }
@@ -262,7 +280,7 @@ impl<'a> Model<'a> {
             blocks.push(block);
             stream = output;
         }
-        let [_, last_rstd, hidden] = self.norm(b, &format!("{}.norm", self.role), self.parameters.norm, stream, None);
-        Activations { blocks, last: stream, last_rstd, hidden }
+        let norm = self.norm(b, &format!("{}.norm", self.role), self.parameters.norm, stream);
+        Activations { blocks, last: stream, norm }
     }
 }

@@ -66,6 +66,9 @@ pub struct Recipe {
     pub weight_decay: f32,
     /// Largest gradient norm; 0 for none.
     pub clip: f32,
+    /// Whether the backward pass computes the student's cheap activations again instead of keeping them: outputs of
+    /// norms and of SwiGLU. The same bits in less memory.
+    pub recompute: bool,
 }
 
 impl Recipe {

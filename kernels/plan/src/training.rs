@@ -21,8 +21,10 @@ use crate::recipe::{PlanError, Precision, Recipe, check_tokens};
 
 /// Once, before the weights come: zeros in everything the optimizer keeps, padding included.
 pub const CLEAR: &str = "clear";
-/// Once, after the weights have come: the student's weights in the precision of the run.
+/// After master weights have come: the student's weights in the precision of the run.
 pub const CAST: &str = "cast";
+/// Instead, where those have come as a file holds them: the master weights from them.
+pub const WIDEN: &str = "widen";
 /// Forward and backward of one micro-batch.
 pub const MICRO: &str = "micro";
 /// Norm, clip and AdamW.
@@ -34,7 +36,7 @@ const BLOCK_WORDS: u64 = 16;
 /// A plan for distillation, and the buffers its host side writes and reads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrainingPlan {
-    /// The plan, with the phases [`CLEAR`], [`CAST`], [`MICRO`] and [`UPDATE`].
+    /// The plan, with the phases [`CLEAR`], [`CAST`], [`WIDEN`], [`MICRO`] and [`UPDATE`].
     pub plan: Plan,
     /// Layout of the teacher's weights.
     pub teacher_parameters: Parameters,
@@ -42,6 +44,8 @@ pub struct TrainingPlan {
     pub student_parameters: Parameters,
     /// The teacher's weights in the precision of the run.
     pub teacher: Tensor,
+    /// The student's weights in the precision of the run: in fp32 the master weights themselves.
+    pub weights: Tensor,
     /// The student's fp32 master weights.
     pub master: Tensor,
     /// First moments.
@@ -141,16 +145,24 @@ impl TrainingPlan {
             let params = cast_params { x: master.address(), y: weights.address(), n: elems };
             b.launch("student.weights", Cast { from: Dtype::F32, to: dtype }, &params);
         }
+        b.phase(WIDEN);
+        if working_copy {
+            let params = cast_params { x: weights.address(), y: master.address(), n: elems };
+            b.launch("student.master", Cast { from: dtype, to: Dtype::F32 }, &params);
+        }
 
         b.phase(MICRO);
         let teacher_activations = teacher.forward(b, inputs.ids);
-        let student_activations = student.forward(b, inputs.ids);
+        let mut student_activations = student.forward(b, inputs.ids);
+        if recipe.recompute {
+            student_activations.forget_cheap();
+        }
         let gradients = Gradients { flat: grad, micro: inputs.micro };
         let io = HeadBuffers { targets: inputs.targets, metrics };
         let dhidden = head::distill(
             b,
-            (&student, student_activations.hidden),
-            (&teacher, teacher_activations.hidden),
+            (&student, student_activations.norm.y),
+            (&teacher, teacher_activations.norm.y),
             &gradients,
             &io,
             recipe,
@@ -171,6 +183,7 @@ impl TrainingPlan {
             teacher_parameters,
             student_parameters,
             teacher: teacher_weights,
+            weights,
             master,
             m,
             v,

@@ -41,7 +41,7 @@ prop_compose! {
 }
 
 fn recipe(batch: u32, seq_len: u32, precision: Precision) -> Recipe {
-    Recipe { batch, seq_len, precision, alpha: 0.5, temperature: 2.0, weight_decay: 0.01, clip: 1.0 }
+    Recipe { batch, seq_len, precision, alpha: 0.5, temperature: 2.0, weight_decay: 0.01, clip: 1.0, recompute: false }
 }
 
 fn archs() -> impl Strategy<Value = Arch> {
@@ -58,12 +58,14 @@ proptest! {
         batch in 1u32..40,
         seq_len in 1u32..700,
         bf16 in any::<bool>(),
+        recompute in any::<bool>(),
         arch in archs(),
     ) {
         teacher.vocab = teacher.vocab.max(student.vocab);
         let precision = if bf16 { Precision::Bf16 } else { Precision::Fp32 };
         let built = build_keys(&[teacher.clone(), student.clone()], arch);
-        let training = TrainingPlan::new(&teacher, &student, &recipe(batch, seq_len, precision), arch).unwrap();
+        let recipe = Recipe { recompute, ..recipe(batch, seq_len, precision) };
+        let training = TrainingPlan::new(&teacher, &student, &recipe, arch).unwrap();
         let missing: BTreeSet<_> = keys(&training.plan).difference(&built).cloned().collect();
         prop_assert!(missing.is_empty(), "{missing:?}");
         let evaluation = EvaluationPlan::new(&teacher, (batch, seq_len), precision, arch).unwrap();
@@ -85,10 +87,14 @@ proptest! {
 
     #[test]
     fn no_two_live_buffers_share_memory(
-        mut teacher in model(), student in model(), batch in 1u32..5, seq_len in 1u32..50,
+        mut teacher in model(),
+        student in model(),
+        batch in 1u32..5,
+        seq_len in 1u32..50,
+        recompute in any::<bool>(),
     ) {
         teacher.vocab = teacher.vocab.max(student.vocab);
-        let recipe = recipe(batch, seq_len, Precision::Bf16);
+        let recipe = Recipe { recompute, ..recipe(batch, seq_len, Precision::Bf16) };
         let plan = TrainingPlan::new(&teacher, &student, &recipe, Arch::Sim).unwrap().plan;
         // Replay the plan with each byte range owned by whoever wrote it last: every read must find its own.
         for phase in &plan.phases {
@@ -136,6 +142,29 @@ fn every_architecture_launches_the_same_keys_with_the_same_parameters() {
                 assert!(launches(arch) == expected, "{arch}, {precision:?}, {batch} x {seq_len}");
             }
         }
+    }
+}
+
+/// What is kept of a block, per token: the outputs of two norms with their scales, and that of SwiGLU.
+#[test]
+fn recomputing_takes_the_same_kernels_and_less_memory() {
+    let config = |json: &str| ModelConfig::from_json(json).unwrap();
+    let teacher = config(include_str!("../../../aot/models/qwen2.5-1.5b.json"));
+    let student = config(include_str!("../../../aot/models/qwen2.5-0.5b.json"));
+    for precision in [Precision::Fp32, Precision::Bf16] {
+        let [kept, recomputed] = [false, true].map(|recompute| {
+            let recipe = Recipe { recompute, ..recipe(8, 1024, precision) };
+            TrainingPlan::new(&teacher, &student, &recipe, Arch::Sm90a).unwrap().plan
+        });
+        assert_eq!(keys(&kept), keys(&recomputed));
+        let layers = student.layers as usize;
+        assert_eq!(recomputed.launches().count() - kept.launches().count(), 3 * layers);
+        let width = u64::from(2 * student.hidden + student.intermediate);
+        let of_block = 8192 * (width * precision.dtype().bytes() + 2 * 4);
+        let saved = kept.arena_bytes - recomputed.arena_bytes;
+        // All blocks' but that of the block whose backward runs.
+        assert!(saved >= of_block * (u64::from(student.layers) - 1), "{saved} {of_block}");
+        assert!(saved <= of_block * u64::from(student.layers), "{saved} {of_block}");
     }
 }
 

@@ -5,12 +5,16 @@ use std::ptr::{NonNull, null_mut};
 use std::time::Instant;
 
 use cudarc::driver::sys;
+use rayon::prelude::*;
 
 use super::call::check;
 use crate::driver::{Arrived, DriverError};
 
 /// Slots for copies to the device, used in turn.
 const WRITE_SLOTS: usize = 4;
+/// Bytes that one thread copies into a slot: more are spread over threads, which wait for a mapped file's pages side by
+/// side.
+const COPY_BYTES: usize = 1 << 20;
 /// Slots for copies from the device, each taken until it is waited for.
 const READ_SLOTS: usize = 4;
 
@@ -58,7 +62,7 @@ impl Stage {
         // copy from it is ordered in the stream and marked by the event again.
         unsafe {
             check("cuEventSynchronize", sys::cuEventSynchronize(slot.event))?;
-            std::ptr::copy_nonoverlapping(bytes.as_ptr(), slot.memory.as_ptr().cast::<u8>(), bytes.len());
+            copy(bytes, std::slice::from_raw_parts_mut(slot.memory.as_ptr().cast::<u8>(), bytes.len()));
             let copied = sys::cuMemcpyHtoDAsync_v2(address, slot.memory.as_ptr(), bytes.len(), stream);
             check("cuMemcpyHtoDAsync", copied)?;
             check("cuEventRecord", sys::cuEventRecord(slot.event, stream))
@@ -90,6 +94,15 @@ impl Stage {
             Ok(Arrived { bytes, at: Instant::now() })
         }
     }
+}
+
+/// Copies, with as many threads as that is worth.
+fn copy(from: &[u8], to: &mut [u8]) {
+    if from.len() <= COPY_BYTES {
+        return to.copy_from_slice(from);
+    }
+    let parts = to.par_chunks_mut(COPY_BYTES).zip(from.par_chunks(COPY_BYTES));
+    parts.for_each(|(to, from)| to.copy_from_slice(from));
 }
 
 impl Drop for Stage {
