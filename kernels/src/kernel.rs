@@ -234,7 +234,12 @@ pub trait Kernel: Fields {
     /// The variants this key may be built as on an architecture.
     fn variants(&self, arch: Arch) -> &'static [Variant];
 
-    /// The variant for a launch: a pure function over a committed table.
+    /// What the table of measured launches calls this one's shape, where one variant may be faster than another.
+    fn problem(&self, _params: &Self::Params) -> Option<String> {
+        None
+    }
+
+    /// The variant for a launch that was not measured: a pure function.
     fn select(&self, _params: &Self::Params, arch: Arch) -> Variant {
         self.variants(arch)[0]
     }
@@ -293,6 +298,8 @@ pub trait AnyKernel: Send + Sync {
     fn entry(&self, variant: Variant) -> String;
     /// See [`Kernel::variants`].
     fn variants(&self, arch: Arch) -> &'static [Variant];
+    /// See [`Kernel::problem`].
+    fn problem(&self, params: &[u8]) -> Option<String>;
     /// See [`Kernel::select`].
     fn select(&self, params: &[u8], arch: Arch) -> Variant;
     /// See [`Kernel::admits`].
@@ -349,6 +356,10 @@ impl<K: Kernel> AnyKernel for K {
 
     fn variants(&self, arch: Arch) -> &'static [Variant] {
         Kernel::variants(self, arch)
+    }
+
+    fn problem(&self, params: &[u8]) -> Option<String> {
+        Kernel::problem(self, &block(params))
     }
 
     fn select(&self, params: &[u8], arch: Arch) -> Variant {

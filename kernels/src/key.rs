@@ -7,8 +7,11 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+use crate::arch::Arch;
 use crate::dtype::Dtype;
 use crate::kernel::{AnyKernel, Kernel};
+use crate::tuned;
+use crate::variant::Variant;
 
 /// A value baked into a key.
 pub trait FieldValue: Copy {
@@ -131,6 +134,11 @@ impl Key {
     /// What the key computes.
     pub fn kernel(&self) -> &dyn AnyKernel {
         &*self.kernel
+    }
+
+    /// The variant for a launch: what was measured fastest, else by the family's rule.
+    pub fn select(&self, params: &[u8], arch: Arch) -> Variant {
+        tuned::select(self, params, arch).unwrap_or_else(|| self.kernel.select(params, arch))
     }
 
     /// Reads a canonical text.

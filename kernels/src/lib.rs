@@ -12,6 +12,7 @@ pub mod host;
 pub mod kernel;
 pub mod key;
 pub mod tensor_map;
+pub mod tuned;
 pub mod variant;
 
 pub mod adamw;

@@ -37,18 +37,25 @@ impl Group {
         self.launches.len() * LEAST_LAUNCHES.div_ceil(self.launches.len())
     }
 
-    /// The launches in the plan's order, round and round, each after the one before: they go from layer to layer as a
+    /// The phase that times it: the launches in the plan's order, round and round, each after the one before: they go from layer to layer as a
     /// step does, so that none finds its operands where the last one left its own.
-    fn sequence(&self) -> Vec<Launch> {
+    pub fn timed(&self) -> Phase {
         let round = self.launches.iter().cycle().take(self.timed_launches());
         let after = |index: u32| index.checked_sub(1).into_iter().collect();
-        round.zip(0..).map(|(launch, index)| Launch { dependencies: after(index), ..launch.clone() }).collect()
+        let launches = round.zip(0..).map(|(launch, index)| Launch { dependencies: after(index), ..launch.clone() });
+        Phase { name: self.timed_as.clone(), launches: launches.collect() }
     }
 }
 
-/// Groups the launches of a training step, and adds to the plan a phase for each group. The plan needs no other
-/// kernels and no more memory than before.
+/// Adds to the plan a phase for each group of its launches. It needs no other kernels and no more memory than before.
 pub fn add(plan: &mut Plan) -> Vec<Group> {
+    let groups = of(plan);
+    plan.phases.extend(groups.iter().map(Group::timed));
+    groups
+}
+
+/// The launches of a training step, in groups.
+pub fn of(plan: &Plan) -> Vec<Group> {
     let mut groups = Vec::new();
     for phase in [MICRO, UPDATE] {
         let mut alike: BTreeMap<(KeyVariant, Vec<u8>), Vec<Launch>> = BTreeMap::new();
@@ -60,8 +67,6 @@ pub fn add(plan: &mut Plan) -> Vec<Group> {
             groups.push(Group { timed_as: format!("bench.{}", groups.len()), phase, launches });
         }
     }
-    let phases = groups.iter().map(|group| Phase { name: group.timed_as.clone(), launches: group.sequence() });
-    plan.phases.extend(phases);
     groups
 }
 

@@ -8,6 +8,7 @@ mod record;
 mod report;
 mod steps;
 mod sweep;
+mod tune;
 
 use std::path::Path;
 
@@ -26,6 +27,7 @@ use groups::Group;
 pub use record::{KernelRecord, Record, StepRecord};
 use steps::Steps;
 pub use sweep::{Sweep, sweep};
+pub use tune::tune;
 
 /// Timings of a group, of which the median counts.
 const SAMPLES: usize = 5;
@@ -80,8 +82,13 @@ pub fn bench(config: &RunConfig, mut startup: Startup) -> Result<Record, Failure
 
 /// Seconds of one launch of a group: in a sequence of such launches, the handing over from one to the next included.
 fn launch_seconds(session: &mut Session, group: &Group) -> Result<f64, Failure> {
-    let samples: Result<Vec<f64>, Failure> = (0..SAMPLES).map(|_| session.time(&group.timed_as, REPEATS)).collect();
-    Ok(median(samples?) / group.timed_launches() as f64)
+    let samples: Result<Vec<f64>, Failure> = (0..SAMPLES).map(|_| sample(session, group)).collect();
+    Ok(median(samples?))
+}
+
+/// The same, measured once.
+fn sample(session: &mut Session, group: &Group) -> Result<f64, Failure> {
+    Ok(session.time(&group.timed_as, REPEATS)? / group.timed_launches() as f64)
 }
 
 /// A model's weights; for a bare `config.json` random ones.

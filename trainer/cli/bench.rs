@@ -50,6 +50,10 @@ pub struct Arguments {
     /// Write bench.json and report.html there
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Measure every variant of every launch that has a choice and write what each took into the table FILE; that
+    /// which is built in is kernels/src/tuned.txt
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["out", "json", "sweep"])]
+    tune: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -71,6 +75,11 @@ pub fn run(arguments: Arguments, startup: Startup) -> Result<(), Failure> {
         ..Options::default()
     };
     let config = options.complete(false)?;
+    if let Some(file) = &arguments.tune {
+        let launches = bench::tune(&config, file, startup)?;
+        say!("{launches} launches measured: {}", file.display());
+        return Ok(());
+    }
     let mut record = bench::bench(&config, startup)?;
     if arguments.sweep {
         record.sweep = Some(bench::sweep(&config)?);

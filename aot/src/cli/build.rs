@@ -4,27 +4,24 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
-use precast_aot::{Request, home, lock};
+use precast_aot::lock;
 use precast_fatbins::{Digest, say};
 use precast_kernels::Arch;
 
 use super::compile::Compiler;
-use super::{Archs, Failure, Models, write};
+use super::{Failure, Locks, Targets, write};
 
 #[derive(Args)]
 pub struct Arguments {
     #[command(flatten)]
-    models: Models,
-    #[command(flatten)]
-    archs: Archs,
+    targets: Targets,
     #[command(flatten)]
     compiler: Compiler,
     /// Where to write the bundle
     #[arg(long, short, value_name = "FILE")]
     out: PathBuf,
-    /// Where the models' lock files lie [default: fatbins/ of the checkout]
-    #[arg(long, value_name = "DIR")]
-    locks: Option<PathBuf>,
+    #[command(flatten)]
+    locks: Locks,
     /// Fail, and write nothing, where a kernel is not the locked one or a model has no lock
     #[arg(long)]
     locked: bool,
@@ -32,9 +29,9 @@ pub struct Arguments {
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let started = Instant::now();
-    let request = Request { models: arguments.models.find()?, archs: arguments.archs.arch.clone() };
+    let request = arguments.targets.request()?;
     let built = arguments.compiler.build(&request)?;
-    let directory = arguments.locks.clone().unwrap_or_else(home::locks);
+    let directory = arguments.locks.directory();
     let lock::Comparison { changes, unlocked } = lock::compare(&built.manifest, &request, &directory)?;
     if arguments.locked {
         if let Some(model) = unlocked.into_iter().next() {

@@ -1,24 +1,21 @@
 //! `precast-aot keys`
 
 use clap::Args;
-use precast_aot::Request;
-
-use super::{Archs, Failure, Models, print_json};
 use precast_fatbins::say;
+
+use super::{Failure, Targets, print_json};
 
 #[derive(Args)]
 pub struct Arguments {
     #[command(flatten)]
-    models: Models,
-    #[command(flatten)]
-    archs: Archs,
+    targets: Targets,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let request = Request { models: arguments.models.find()?, archs: arguments.archs.arch.clone() };
+    let request = arguments.targets.request()?;
     let rows: Vec<(String, String, String)> = request
         .archs
         .iter()

@@ -1,14 +1,12 @@
 //! `precast-aot lock`
 
-use std::path::PathBuf;
-
 use clap::Args;
-use precast_aot::{Request, home, lock};
+use precast_aot::{Request, lock};
 use precast_fatbins::{Lock, say};
 use precast_kernels::Arch;
 
 use super::compile::Compiler;
-use super::{Failure, Models, write};
+use super::{Failure, Locks, Models, write};
 
 #[derive(Args)]
 pub struct Arguments {
@@ -16,16 +14,15 @@ pub struct Arguments {
     models: Models,
     #[command(flatten)]
     compiler: Compiler,
-    /// Where the lock files lie [default: fatbins/ of the checkout]
-    #[arg(long, value_name = "DIR")]
-    locks: Option<PathBuf>,
+    #[command(flatten)]
+    locks: Locks,
     /// Write nothing: fail where a lock file would change
     #[arg(long)]
     check: bool,
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let directory = arguments.locks.clone().unwrap_or_else(home::locks);
+    let directory = arguments.locks.directory();
     let request = Request { models: arguments.models.find()?, archs: Arch::GPUS.to_vec() };
     let built = arguments.compiler.build(&request)?;
     let mut all = Vec::new();

@@ -18,6 +18,7 @@ use precast_aot::lock::{LockFileError, NotLocked};
 use precast_aot::models::{Model, ModelError};
 use precast_aot::publish::{LayoutError, PublishError};
 use precast_aot::toolchain::LocateError;
+use precast_aot::{Request, home};
 use precast_fatbins::{BundleError, SignatureError, TrustedKey, files, say};
 use precast_kernels::Arch;
 
@@ -76,6 +77,35 @@ struct Archs {
     /// Architectures, separated by commas
     #[arg(long, value_delimiter = ',', default_value = "sm_89,sm_90,sm_121", value_name = "ARCH")]
     arch: Vec<Arch>,
+}
+
+/// What to compile for.
+#[derive(Args)]
+struct Targets {
+    #[command(flatten)]
+    models: Models,
+    #[command(flatten)]
+    archs: Archs,
+}
+
+impl Targets {
+    fn request(&self) -> Result<Request, ModelError> {
+        Ok(Request { models: self.models.find()?, archs: self.archs.arch.clone() })
+    }
+}
+
+/// Where the locks are.
+#[derive(Args)]
+struct Locks {
+    /// Where the models' lock files lie [default: fatbins/ of the checkout]
+    #[arg(long, value_name = "DIR")]
+    locks: Option<PathBuf>,
+}
+
+impl Locks {
+    fn directory(&self) -> PathBuf {
+        self.locks.clone().unwrap_or_else(home::locks)
+    }
 }
 
 /// Whose bundles may be used.

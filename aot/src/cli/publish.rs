@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 use precast_aot::publish::{self, title};
-use precast_aot::{Request, home, lock};
+use precast_aot::{home, lock};
 use precast_fatbins::{Bundle, Digest, say};
 
 use super::compile::Compiler;
 use super::sign::Key;
-use super::{Archs, Failure, Models, Trusted, read};
+use super::{Failure, Locks, Targets, Trusted, read};
 
 #[derive(Args)]
 pub struct Publish {
@@ -20,14 +20,11 @@ pub struct Publish {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["models", "arch"])]
     bundle: Option<PathBuf>,
     #[command(flatten)]
-    models: Models,
-    #[command(flatten)]
-    archs: Archs,
+    targets: Targets,
     #[command(flatten)]
     compiler: Compiler,
-    /// Where the models' lock files lie [default: fatbins/ of the checkout]
-    #[arg(long, value_name = "DIR")]
-    locks: Option<PathBuf>,
+    #[command(flatten)]
+    locks: Locks,
     #[command(flatten)]
     key: Key,
 }
@@ -35,12 +32,9 @@ pub struct Publish {
 pub fn publish(arguments: &Publish) -> Result<(), Failure> {
     let bundle = match &arguments.bundle {
         Some(path) => read(path)?,
-        None => {
-            let request = Request { models: arguments.models.find()?, archs: arguments.archs.arch.clone() };
-            arguments.compiler.build(&request)?.encode()
-        }
+        None => arguments.compiler.build(&arguments.targets.request()?)?.encode(),
     };
-    let directory = arguments.locks.clone().unwrap_or_else(home::locks);
+    let directory = arguments.locks.directory();
     let models = Bundle::read(&bundle).map_err(publish::PublishError::from)?.manifest().models.clone();
     let mut locks = Vec::new();
     for model in models {

@@ -248,11 +248,10 @@ impl Builder {
     /// If an operand has no buffer, another dtype than its buffer, or reaches past it: a lowering that does
     /// that is wrong.
     pub fn launch<K: Kernel>(&mut self, label: impl Into<String>, kernel: K, params: &K::Params) {
-        let variant = kernel.select(params, self.arch);
-        let geometry = kernel.geometry(variant, params);
-        let params = bytemuck::bytes_of(params).to_vec();
-        let launch =
-            Launch { label: label.into(), key: Key::new(kernel), variant, geometry, params, dependencies: Vec::new() };
+        let (key, params) = (Key::new(kernel), bytemuck::bytes_of(params).to_vec());
+        let variant = key.select(&params, self.arch);
+        let geometry = key.kernel().geometry(variant, &params);
+        let launch = Launch { label: label.into(), key, variant, geometry, params, dependencies: Vec::new() };
         for touch in launch.touches() {
             let buffer = &self.buffers[touch.buffer.0 as usize];
             let (label, name) = (&launch.label, touch.operand.name);

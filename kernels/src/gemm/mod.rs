@@ -107,6 +107,10 @@ macro_rules! variants_of_product {
             select::variants($form, self.x, arch)
         }
 
+        fn problem(&self, p: &Self::Params) -> Option<String> {
+            Some(format!("{}x{}x{}", p.m, p.n, p.k))
+        }
+
         fn select(&self, p: &Self::Params, arch: Arch) -> Variant {
             select::select(&self.product(p), arch)
         }
