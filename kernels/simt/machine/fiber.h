@@ -1,0 +1,56 @@
+// Fibers: a stack each, entered once through ucontext, switched by setjmp and longjmp, which make no system call.
+#pragma once
+#include <setjmp.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+
+#include <vector>
+
+namespace simt {
+
+class Fiber {
+public:
+    static constexpr size_t STACK_BYTES = 256 << 10;
+
+    Fiber() {
+        void* memory = mmap(nullptr, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (memory == MAP_FAILED) abort();
+        stack = static_cast<char*>(memory);
+    }
+    Fiber(const Fiber&) = delete;
+    ~Fiber() { munmap(stack, STACK_BYTES); }
+
+    // The next switch to it calls `body`, which must not return.
+    void start(void (*body)()) {
+        getcontext(&context);
+        context.uc_stack.ss_sp = stack;
+        context.uc_stack.ss_size = STACK_BYTES;
+        context.uc_link = nullptr;
+        makecontext(&context, body, 0);
+        entered = false;
+    }
+
+    // From the scheduler to the fiber; returns when it leaves.
+    void enter(jmp_buf& scheduler) {
+        if (_setjmp(scheduler)) return;
+        if (entered) _longjmp(place, 1);
+        entered = true;
+        setcontext(&context);
+    }
+
+    // From the fiber to the scheduler; returns when it is entered again.
+    void leave(jmp_buf& scheduler) {
+        if (!_setjmp(place)) _longjmp(scheduler, 1);
+    }
+
+    bool owns(const char* p) const { return p >= stack && p < stack + STACK_BYTES; }
+
+private:
+    char* stack;
+    ucontext_t context;
+    jmp_buf place;
+    bool entered = false;
+};
+
+} // namespace simt

@@ -1,0 +1,513 @@
+// The machine: blocks one after the other, the threads of a block as fibers in an order that the seed decides, and
+// every access looked at before it happens. The first thing that is wrong ends the launch.
+// Compiled without instrumentation; kernels are compiled with it and call what is defined here.
+#include <stdint.h>
+#include <string.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "fiber.h"
+#include "memory.h"
+
+namespace simt {
+namespace {
+
+constexpr uint32_t WARP = 32, ALL_LANES = 0xffffffffu;
+// What `ldmatrix` makes of elements nobody wrote; `mma` may not multiply them.
+constexpr uint16_t POISON = 0xffff;
+// Shared addresses: dynamic memory from here on, and static variables by their distance from the first one.
+constexpr uint32_t DYNAMIC_BASE = 1 << 10, STATIC_BASE = 1 << 24;
+
+struct uint3 {
+    uint32_t x, y, z;
+};
+
+// A cp.async that no wait has covered.
+struct Copy {
+    char* to;
+    const char* from;
+    uint32_t bytes, valid_bytes, group;
+    const void* pc;
+};
+
+struct Thread {
+    Fiber fiber;
+    uint32_t index = 0;
+    bool done = false;
+    const void* waits_at = nullptr; // in an operation of its warp or block
+    std::vector<Copy> copies;
+    uint32_t groups = 0; // committed
+
+    uint32_t lane() const { return index % WARP; }
+};
+
+// Threads that wait for each other.
+struct Meeting {
+    std::vector<Thread*> here;
+    void* operands[WARP];
+};
+
+struct Warp {
+    Meeting meeting;
+    uint32_t round = 0;
+};
+
+class Machine {
+public:
+    Report report = {};
+    Launch launch;
+    Thread* current = nullptr;
+    uint32_t block = 0; // linear
+
+    Machine(const Launch& launch) : launch(launch), random(launch.seed * 2 + 1) {
+        const size_t bytes = launch.dynamic_shared_bytes;
+        dynamic.reset(static_cast<char*>(aligned_alloc(1024, (bytes + 1023) / 1024 * 1024 + 1024)));
+        for (uint64_t i = 0; i < launch.operand_count; i++) memories.emplace_back(Space::Operand, i, launch.operands[i]);
+        shared_from = memories.size();
+        for (uint64_t i = 0; i < launch.shared_count; i++) memories.emplace_back(Space::Static, i, launch.shared[i]);
+        memories.emplace_back(Space::Dynamic, 0, Region{dynamic.get(), bytes, 1, 0});
+    }
+
+    void run() {
+        const uint32_t blocks = launch.grid[0] * launch.grid[1] * launch.grid[2];
+        std::vector<uint32_t> order(blocks);
+        for (uint32_t i = 0; i < blocks; i++) order[i] = i;
+        for (uint32_t i = blocks; i > 1; i--) std::swap(order[i - 1], order[next_random() % i]);
+        for (uint32_t i = 0; i < blocks && report.kind == Kind::Nothing; i++) run_block(order[i]);
+    }
+
+    uint3 block_index() const {
+        const uint32_t *grid = launch.grid;
+        return {block % grid[0], block / grid[0] % grid[1], block / grid[0] / grid[1]};
+    }
+    uint3 thread_index() const {
+        const uint32_t *size = launch.block, i = current->index;
+        return {i % size[0], i / size[0] % size[1], i / size[0] / size[1]};
+    }
+    char* dynamic_shared() const { return dynamic.get(); }
+
+    // ---- memory ---------------------------------------------------------------------------------------------------
+
+    Event event(const Thread& thread, Action action, const void* pc) const {
+        return {pc, action, block, thread.index, round, warps[thread.index / WARP].round};
+    }
+
+    // Looks at an access of a kernel before it happens.
+    void access(const void* at, uint64_t bytes, Action action, const void* pc) {
+        const char* p = static_cast<const char*>(at);
+        if (current->fiber.owns(p)) return;
+        if (action == Action::Read && p >= launch.constants.base &&
+            p + bytes <= launch.constants.base + launch.constants.bytes)
+            return;
+        access(*current, p, bytes, action, pc);
+    }
+
+    void access(const Thread& thread, const char* p, uint64_t bytes, Action action, const void* pc) {
+        const Event now = event(thread, action, pc);
+        Memory* memory = find(p);
+        if (!memory || uint64_t(p - memory->region.base) + bytes > memory->region.bytes)
+            fail(Kind::OutOfBounds, p, bytes, now);
+        if (action != Action::Read && !memory->region.writable) fail(Kind::ReadOnly, p, bytes, now);
+        memory->each(p, bytes, [&](Cell& cell) {
+            Event before;
+            const Kind kind = action == Action::Read ? read(cell, now, before) : write(cell, now, before);
+            if (kind != Kind::Nothing) fail(kind, p, bytes, now, before);
+        });
+    }
+
+    void aligned(const char* p, uint64_t bytes, Action action, const void* pc) {
+        if (uintptr_t(p) % bytes != 0) fail(Kind::Misaligned, p, bytes, event(*current, action, pc));
+    }
+
+    [[noreturn]] void fail(Kind kind, const char* p, uint64_t bytes, const Event& now, const Event& before = {}) {
+        report = {kind, Space::None, 0, 0, bytes, as_access(now), as_access(before)};
+        if (const Memory* memory = nearest(p)) {
+            report.space = memory->space, report.index = memory->index;
+            report.offset = p - memory->region.base;
+        }
+        leave_for_good();
+    }
+
+    // The current thread runs no further.
+    [[noreturn]] void leave_for_good() {
+        for (;;) current->fiber.leave(scheduler);
+    }
+
+    // A row of `ldmatrix`. Reading what nobody wrote is no fault before it is used.
+    void read_row(const Thread& thread, const char* row, uint16_t (&elements)[8], const void* pc) {
+        for (uint32_t e = 0; e < 8; e++) {
+            const char* p = row + 2 * e;
+            Memory* memory = find(p);
+            const Cell* cell = memory ? &memory->cell(p) : nullptr;
+            if (cell && !cell->written && !cell->under_way) {
+                elements[e] = POISON;
+                continue;
+            }
+            access(thread, p, 2, Action::Read, pc);
+            memcpy(&elements[e], p, 2);
+        }
+    }
+
+    // A shared address, and back.
+    uint32_t shared_address(const char* p) const {
+        const char* base = dynamic.get();
+        if (p >= base && p <= base + launch.dynamic_shared_bytes) return DYNAMIC_BASE + (p - base);
+        return STATIC_BASE + (p - launch.shared[0].base);
+    }
+    char* shared_pointer(uint32_t address) const {
+        if (address < STATIC_BASE) return dynamic.get() + int64_t(address) - DYNAMIC_BASE;
+        return launch.shared[0].base + (address - STATIC_BASE);
+    }
+
+    // ---- threads that meet ------------------------------------------------------------------------------------------
+
+    void sync_block(const void* pc) {
+        wait(block_meeting, threads.size(), pc, [&](Meeting&) { round++; });
+    }
+
+    // All lanes of the warp meet at one instruction, give their operands, and one of them does the work of all.
+    template <typename Operands, typename Work>
+    void with_warp(uint32_t mask, Operands& operands, const void* pc, Work work) {
+        if (mask != ALL_LANES) fail(Kind::PartialWarp, nullptr, 0, event(*current, Action::Barrier, pc));
+        Meeting& meeting = warps[current->index / WARP].meeting;
+        meeting.operands[current->lane()] = &operands;
+        wait(meeting, WARP, pc, [&](Meeting& all) {
+            Operands* of_lanes[WARP];
+            for (uint32_t i = 0; i < WARP; i++) of_lanes[i] = static_cast<Operands*>(all.operands[i]);
+            work(of_lanes);
+        });
+    }
+
+    Warp& warp() { return warps[current->index / WARP]; }
+    Thread& lane(uint32_t i) { return *threads[current->index / WARP * WARP + i]; }
+
+    // ---- asynchronous copies ----------------------------------------------------------------------------------------
+
+    void copy(uint32_t shared, const char* from, uint32_t bytes, uint32_t valid_bytes, const void* pc) {
+        char* to = shared_pointer(shared);
+        aligned(to, bytes, Action::Copy, pc);
+        if (valid_bytes > 0) {
+            aligned(from, bytes, Action::Read, pc);
+            access(*current, from, valid_bytes, Action::Read, pc);
+        }
+        access(*current, to, bytes, Action::Copy, pc);
+        find(to)->each(to, bytes, [](Cell& cell) { cell.under_way = true; });
+        current->copies.push_back({to, from, bytes, valid_bytes, current->groups, pc});
+    }
+
+    // Data arrives as late as it may: now.
+    void wait_copies(uint32_t pending) {
+        std::vector<Copy>& copies = current->copies;
+        const auto covered = [&](const Copy& copy) { return copy.group + pending < current->groups; };
+        for (const Copy& copy : copies) {
+            if (!covered(copy)) continue;
+            memcpy(copy.to, copy.from, copy.valid_bytes);
+            memset(copy.to + copy.valid_bytes, 0, copy.bytes - copy.valid_bytes);
+            const Event now = event(*current, Action::Copy, copy.pc);
+            find(copy.to)->each(copy.to, copy.bytes, [&](Cell& cell) { cell.under_way = false, cell.write = now; });
+        }
+        copies.erase(std::remove_if(copies.begin(), copies.end(), covered), copies.end());
+    }
+
+private:
+    struct Free {
+        void operator()(char* p) const { free(p); }
+    };
+    std::unique_ptr<char, Free> dynamic;
+    std::vector<Memory> memories;
+    size_t shared_from;
+    std::vector<Thread*> threads, ready;
+    std::vector<Warp> warps;
+    Meeting block_meeting;
+    uint32_t round = 0;
+    jmp_buf scheduler;
+    uint64_t random;
+
+    // Marsaglia's xorshift64*.
+    uint32_t next_random() {
+        random ^= random >> 12, random ^= random << 25, random ^= random >> 27;
+        return random * 0x2545f4914f6cdd1dull >> 32;
+    }
+
+    void run_block(uint32_t index);
+
+    static Access as_access(const Event& event) { return {event.pc, event.action, event.block, event.thread, 0}; }
+
+    Memory* find(const char* p) {
+        for (Memory& memory : memories)
+            if (memory.holds(p)) return &memory;
+        return nullptr;
+    }
+
+    // The memory an address was probably meant for: none that is further than a page away.
+    const Memory* nearest(const char* p) const {
+        const Memory* best = nullptr;
+        int64_t least = 4096;
+        for (const Memory& memory : memories) {
+            const int64_t below = memory.region.base - p, above = p - memory.region.base - int64_t(memory.region.bytes) + 1;
+            const int64_t distance = std::max<int64_t>(0, std::max(below, above));
+            if (distance < least) least = distance, best = &memory;
+        }
+        return best;
+    }
+
+    template <typename Work> void wait(Meeting& meeting, size_t count, const void* pc, Work work) {
+        if (!meeting.here.empty() && meeting.here[0]->waits_at != pc) diverge(*current, pc, *meeting.here[0]);
+        current->waits_at = pc;
+        meeting.here.push_back(current);
+        if (meeting.here.size() == count) {
+            work(meeting);
+            for (Thread* thread : meeting.here) thread->waits_at = nullptr;
+            ready.insert(ready.end(), meeting.here.begin(), meeting.here.end());
+            meeting.here.clear();
+        }
+        current->fiber.leave(scheduler);
+    }
+
+    // One thread waits where another, which it waits for, does not.
+    void divergence(const Thread& waits, const void* pc, const Thread& other) {
+        const Action action = other.done ? Action::Exit : Action::Barrier;
+        report = {Kind::Divergence, Space::None, 0, 0, 0, as_access(event(waits, Action::Barrier, pc)),
+                  as_access(event(other, action, other.waits_at))};
+    }
+    [[noreturn]] void diverge(const Thread& waits, const void* pc, const Thread& other) {
+        divergence(waits, pc, other);
+        leave_for_good();
+    }
+
+};
+
+thread_local Machine* machine = nullptr;
+
+// The fibers of this system thread, kept from launch to launch.
+std::vector<std::unique_ptr<Thread>>& pool() {
+    thread_local std::vector<std::unique_ptr<Thread>> all;
+    return all;
+}
+
+void thread_body() {
+    machine->launch.entry(machine->launch.params);
+    machine->current->done = true;
+    machine->leave_for_good();
+}
+
+void Machine::run_block(uint32_t index) {
+    block = index;
+    round = 0;
+    for (size_t i = shared_from; i < memories.size(); i++) {
+        memories[i].reset();
+        memset(memories[i].region.base, POISON & 0xff, memories[i].region.bytes);
+    }
+    const uint32_t count = launch.block[0] * launch.block[1] * launch.block[2];
+    while (pool().size() < count) pool().push_back(std::make_unique<Thread>());
+    threads.clear();
+    warps.assign((count + WARP - 1) / WARP, Warp());
+    block_meeting.here.clear();
+    for (uint32_t i = 0; i < count; i++) {
+        Thread& thread = *pool()[i];
+        thread.index = i, thread.done = false, thread.waits_at = nullptr, thread.groups = 0;
+        thread.copies.clear();
+        thread.fiber.start(thread_body);
+        threads.push_back(&thread);
+    }
+    ready = threads;
+    while (!ready.empty()) {
+        std::swap(ready[next_random() % ready.size()], ready.back());
+        current = ready.back();
+        ready.pop_back();
+        current->fiber.enter(scheduler);
+        if (report.kind != Kind::Nothing) return;
+    }
+    // Nobody can go on: all are done, or some wait for one that is not coming.
+    const auto waits = [](Thread* thread) { return !thread->done; };
+    const auto waiting = std::find_if(threads.begin(), threads.end(), waits);
+    if (waiting == threads.end()) return;
+    const auto elsewhere = [&](Thread* thread) { return thread->done || thread->waits_at != (*waiting)->waits_at; };
+    const auto other = std::find_if(threads.begin(), threads.end(), elsewhere);
+    divergence(**waiting, (*waiting)->waits_at, other == threads.end() ? **waiting : **other);
+}
+
+// ---- tensor cores -----------------------------------------------------------------------------------------------
+
+struct MatrixRow {
+    uint32_t* r;
+    const char* row;
+};
+
+struct Fragments {
+    float* d;
+    const uint32_t *a, *b;
+    const float* c;
+};
+
+float from_bf16(uint32_t bits) {
+    bits <<= 16;
+    float value;
+    memcpy(&value, &bits, 4);
+    return value;
+}
+
+uint16_t half_of(uint32_t pair, uint32_t upper) { return pair >> 16 * upper; }
+
+} // namespace
+} // namespace simt
+
+using namespace simt;
+
+#define HERE __builtin_return_address(0)
+
+extern "C" {
+
+// ---- launches -----------------------------------------------------------------------------------------------------
+
+void simt_launch(const Launch* launch, Report* report) {
+    Machine own(*launch);
+    machine = &own;
+    own.run();
+    machine = nullptr;
+    *report = own.report;
+}
+
+uint3 simt_thread() { return machine->thread_index(); }
+uint3 simt_block() { return machine->block_index(); }
+uint3 simt_block_size() { return {machine->launch.block[0], machine->launch.block[1], machine->launch.block[2]}; }
+uint3 simt_grid_size() { return {machine->launch.grid[0], machine->launch.grid[1], machine->launch.grid[2]}; }
+char* simt_dynamic_shared() { return machine->dynamic_shared(); }
+uint64_t __cvta_generic_to_shared(const void* p) { return machine->shared_address(static_cast<const char*>(p)); }
+
+// ---- warps and blocks -----------------------------------------------------------------------------------------------
+
+void __syncthreads() { machine->sync_block(HERE); }
+
+void simt_sync_warp(uint32_t mask) {
+    int nothing = 0;
+    machine->with_warp(mask, nothing, HERE, [](int**) { machine->warp().round++; });
+}
+
+static uint32_t shuffle(uint32_t mask, uint32_t value, uint32_t source, const void* pc) {
+    struct Operands {
+        uint32_t value, source, result;
+    } own = {value, source % WARP, 0};
+    machine->with_warp(mask, own, pc, [](Operands** lanes) {
+        for (uint32_t i = 0; i < WARP; i++) lanes[i]->result = lanes[lanes[i]->source]->value;
+    });
+    return own.result;
+}
+uint32_t simt_shuffle(uint32_t mask, uint32_t value, uint32_t lane) { return shuffle(mask, value, lane, HERE); }
+uint32_t simt_shuffle_xor(uint32_t mask, uint32_t value, uint32_t lanes) {
+    return shuffle(mask, value, machine->current->lane() ^ lanes, HERE);
+}
+
+uint32_t simt_ballot(uint32_t mask, bool value) {
+    struct Operands {
+        bool value;
+        uint32_t result;
+    } own = {value, 0};
+    machine->with_warp(mask, own, HERE, [](Operands** lanes) {
+        uint32_t all = 0;
+        for (uint32_t i = 0; i < WARP; i++) all |= uint32_t(lanes[i]->value) << i;
+        for (uint32_t i = 0; i < WARP; i++) lanes[i]->result = all;
+    });
+    return own.result;
+}
+
+// ---- shared memory by address, asynchronous copies ----------------------------------------------------------------
+
+void simt_load_shared(uint32_t* words, uint32_t count, uint32_t shared) {
+    const char* p = machine->shared_pointer(shared);
+    machine->aligned(p, 4 * count, Action::Read, HERE);
+    machine->access(p, 4 * count, Action::Read, HERE);
+    memcpy(words, p, 4 * count);
+}
+void simt_store_shared(const uint32_t* words, uint32_t count, uint32_t shared) {
+    char* p = machine->shared_pointer(shared);
+    machine->aligned(p, 4 * count, Action::Write, HERE);
+    machine->access(p, 4 * count, Action::Write, HERE);
+    memcpy(p, words, 4 * count);
+}
+
+void simt_copy_async(uint32_t shared, const void* global, uint32_t bytes, uint32_t valid_bytes) {
+    machine->copy(shared, static_cast<const char*>(global), bytes, valid_bytes, HERE);
+}
+void simt_copy_async_commit() { machine->current->groups++; }
+void simt_copy_async_wait(uint32_t pending) { machine->wait_copies(pending); }
+
+// ---- tensor cores: fragments as in the PTX ISA, "Matrix Fragments for mma.m16n8k16" -----------------------------------
+
+void simt_load_matrix(uint32_t* r, uint32_t shared, bool transposed) {
+    const void* pc = HERE;
+    MatrixRow own = {r, machine->shared_pointer(shared)};
+    machine->aligned(own.row, 16, Action::Read, pc);
+    machine->with_warp(ALL_LANES, own, pc, [&](MatrixRow** lanes) {
+        uint16_t elements[32][8];
+        for (uint32_t i = 0; i < WARP; i++) machine->read_row(machine->lane(i), lanes[i]->row, elements[i], pc);
+        for (uint32_t i = 0; i < WARP; i++)
+            for (uint32_t matrix = 0; matrix < 4; matrix++) {
+                const uint32_t group = i / 4, first = i % 4 * 2;
+                const auto at = [&](uint32_t e) {
+                    return uint32_t(transposed ? elements[matrix * 8 + first + e][group] : elements[matrix * 8 + group][first + e]);
+                };
+                lanes[i]->r[matrix] = at(0) | at(1) << 16;
+            }
+    });
+}
+
+void simt_mma(float* d, const uint32_t* a, const uint32_t* b, const float* c) {
+    const void* pc = HERE;
+    for (uint32_t i = 0; i < 6; i++) {
+        const uint32_t pair = i < 4 ? a[i] : b[i - 4];
+        if (half_of(pair, 0) == POISON || half_of(pair, 1) == POISON)
+            machine->fail(Kind::Unwritten, nullptr, 2, machine->event(*machine->current, Action::Read, pc));
+    }
+    Fragments own = {d, a, b, c};
+    machine->with_warp(ALL_LANES, own, pc, [](Fragments** lanes) {
+        float left[16][16], right[16][8];
+        for (uint32_t i = 0; i < WARP; i++)
+            for (uint32_t e = 0; e < 2; e++) {
+                const uint32_t group = i / 4, k = i % 4 * 2 + e;
+                for (uint32_t r = 0; r < 4; r++)
+                    left[group + r % 2 * 8][k + r / 2 * 8] = from_bf16(half_of(lanes[i]->a[r], e));
+                for (uint32_t r = 0; r < 2; r++) right[k + r * 8][group] = from_bf16(half_of(lanes[i]->b[r], e));
+            }
+        float sums[16][8] = {};
+        for (uint32_t row = 0; row < 16; row++)
+            for (uint32_t k = 0; k < 16; k++)
+                for (uint32_t column = 0; column < 8; column++) sums[row][column] += left[row][k] * right[k][column];
+        for (uint32_t i = 0; i < WARP; i++)
+            for (uint32_t e = 0; e < 4; e++)
+                lanes[i]->d[e] = lanes[i]->c[e] + sums[i / 4 + e / 2 * 8][i % 4 * 2 + e % 2];
+    });
+}
+
+// ---- what the compiler's instrumentation calls ------------------------------------------------------------------------
+
+#define INSTRUMENTED(bytes) \
+    void __tsan_read##bytes(void* p) { machine->access(p, bytes, Action::Read, HERE); } \
+    void __tsan_write##bytes(void* p) { machine->access(p, bytes, Action::Write, HERE); } \
+    void __tsan_unaligned_read##bytes(void* p) { machine->access(p, bytes, Action::Read, HERE); } \
+    void __tsan_unaligned_write##bytes(void* p) { machine->access(p, bytes, Action::Write, HERE); }
+INSTRUMENTED(1)
+INSTRUMENTED(2)
+INSTRUMENTED(4)
+INSTRUMENTED(8)
+INSTRUMENTED(16)
+void __tsan_read_range(void* p, uint64_t bytes) { machine->access(p, bytes, Action::Read, HERE); }
+void __tsan_write_range(void* p, uint64_t bytes) { machine->access(p, bytes, Action::Write, HERE); }
+void __tsan_init() {}
+void __tsan_func_entry(void*) {}
+void __tsan_func_exit() {}
+
+// A pointer that is not aligned to its type, before it is used.
+struct TypeMismatch {
+    const char* file;
+    uint32_t line, column;
+    const void* type;
+    uint8_t log_alignment, use;
+};
+void __ubsan_handle_type_mismatch_v1(const TypeMismatch* mismatch, const char* p) {
+    const Action action = mismatch->use == 1 ? Action::Write : Action::Read;
+    machine->fail(Kind::Misaligned, p, 1u << mismatch->log_alignment, machine->event(*machine->current, action, HERE));
+}
+
+} // extern "C"

@@ -1,0 +1,89 @@
+// What is known of memory: who touched it last, whether it was written, whether a copy to it is under way.
+// The unit is two bytes, the smallest element there is.
+#pragma once
+#include <vector>
+
+#include "launch.h"
+
+namespace simt {
+
+// An access and its place in the order that barriers make.
+struct Event {
+    const void* pc = nullptr;
+    Action action = Action::None;
+    uint32_t block = 0, thread = 0;
+    uint32_t round = 0;      // barriers of the block before it
+    uint32_t warp_round = 0; // barriers of the warp before it
+
+    uint32_t warp() const { return thread / 32; }
+    bool same_warp(const Event& other) const { return block == other.block && warp() == other.warp(); }
+
+    // Whether this one happened before `later` on every schedule.
+    bool before(const Event& later) const {
+        if (action == Action::None) return true;
+        if (block != later.block) return false;
+        return thread == later.thread || round != later.round || (same_warp(later) && warp_round != later.warp_round);
+    }
+};
+
+struct Cell {
+    Event write;
+    Event reads[2]; // the last one, and the last one of another warp
+    bool written = false;
+    bool under_way = false;
+};
+
+class Memory {
+public:
+    Space space;
+    uint64_t index;
+    Region region;
+
+    Memory(Space space, uint64_t index, Region region) : space(space), index(index), region(region) { reset(); }
+
+    // Nothing is known but what was there before the launch.
+    void reset() {
+        Cell cell;
+        cell.written = region.written;
+        cells.assign((region.bytes + 1) / 2, cell);
+    }
+
+    bool holds(const char* p) const { return p >= region.base && p < region.base + region.bytes; }
+    Cell& cell(const char* p) { return cells[(p - region.base) / 2]; }
+
+    // Each cell of a range.
+    template <typename F> void each(const char* p, uint64_t bytes, F f) {
+        const uint64_t first = (p - region.base) / 2, end = (p - region.base + bytes + 1) / 2;
+        for (uint64_t i = first; i < end; i++) f(cells[i]);
+    }
+
+private:
+    std::vector<Cell> cells;
+};
+
+// What `cell` and a read of it disagree about.
+inline Kind read(Cell& cell, const Event& now, Event& before) {
+    before = cell.write;
+    if (cell.under_way) return Kind::UnderWay;
+    if (!cell.write.before(now)) return Kind::Race;
+    if (!cell.written) return Kind::Unwritten;
+    if (cell.reads[0].action != Action::None && !cell.reads[0].same_warp(now)) cell.reads[1] = cell.reads[0];
+    cell.reads[0] = now;
+    return Kind::Nothing;
+}
+
+// The same of a write.
+inline Kind write(Cell& cell, const Event& now, Event& before) {
+    before = cell.write;
+    if (cell.under_way) return Kind::UnderWay;
+    for (const Event& other : {cell.write, cell.reads[0], cell.reads[1]}) {
+        before = other;
+        if (!other.before(now)) return Kind::Race;
+    }
+    cell.write = now;
+    cell.reads[0] = cell.reads[1] = Event();
+    cell.written = true;
+    return Kind::Nothing;
+}
+
+} // namespace simt

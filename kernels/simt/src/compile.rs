@@ -1,0 +1,282 @@
+//! A kernel's source, its headers and macros to a shared object: g++, with instrumentation that calls the machine.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+
+use libloading::Library;
+use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
+use precast_kernels::{Arch, Geometry, Source};
+
+use crate::launch::{self, Image, Operand, Region, Run};
+use crate::report::Report;
+use crate::translate::translate;
+
+/// The machine's sources.
+const MACHINE: [(&str, &str); 6] = [
+    ("cuda.h", include_str!("../machine/cuda.h")),
+    ("fiber.h", include_str!("../machine/fiber.h")),
+    ("launch.h", include_str!("../machine/launch.h")),
+    ("machine.cc", include_str!("../machine/machine.cc")),
+    ("memory.h", include_str!("../machine/memory.h")),
+    ("ptx.h", include_str!("../machine/ptx.h")),
+];
+
+/// Options of both.
+const COMMON: &[&str] =
+    &["-std=c++20", "-gdwarf-4", "-fPIC", "-fno-strict-aliasing", "-ffp-contract=off", "-U_FORTIFY_SOURCE"];
+
+/// Options of kernels. Accesses stay the ones that are written: nothing is vectorized, copied in bulk or merged with
+/// what another path does. Shared variables of two programs are two, whatever their names.
+const KERNEL: &[&str] = &[
+    "-O1",
+    "-w",
+    "-fsanitize=thread",
+    "-fsanitize=alignment",
+    "-fno-tree-vectorize",
+    "-fno-tree-loop-distribute-patterns",
+    "-fno-thread-jumps",
+    "-fno-exceptions",
+    "-fno-gnu-unique",
+    "-fvisibility=hidden",
+];
+
+/// A kernel that cannot be prepared.
+#[derive(Debug, thiserror::Error)]
+pub enum CompileError {
+    /// There is no compiler.
+    #[error("g++ is not installed: it compiles kernels for the host (Debian: apt-get install g++)")]
+    NoCompiler,
+    /// The compiler refuses.
+    #[error("{what} does not compile for the host\n{log}")]
+    Refused {
+        /// What was compiled.
+        what: String,
+        /// What the compiler says.
+        log: String,
+    },
+    /// Files cannot be written or read.
+    #[error("{what}: {error}")]
+    Io {
+        /// What was done.
+        what: String,
+        /// Why it failed.
+        error: std::io::Error,
+    },
+    /// What was compiled cannot be loaded.
+    #[error("{what} cannot be loaded: {why}")]
+    Load {
+        /// What was compiled.
+        what: String,
+        /// Why not.
+        why: String,
+    },
+    /// More static shared memory than an architecture allows.
+    #[error("{what}: {bytes} bytes of static shared memory; {} are allowed", STATIC_SHARED_BYTES)]
+    StaticShared {
+        /// What was compiled.
+        what: String,
+        /// Bytes of all static variables.
+        bytes: u64,
+    },
+}
+
+/// Static shared memory a block may have (PTX ISA, "State Spaces").
+const STATIC_SHARED_BYTES: u64 = 48 << 10;
+
+/// The machine, compiled, and a directory for kernels.
+pub struct Simt {
+    directory: PathBuf,
+    machine: PathBuf,
+    next: Mutex<usize>,
+}
+
+/// A kernel in memory.
+pub struct Program {
+    image: Image,
+    /// Names of static shared variables.
+    shared_names: Vec<String>,
+    /// Static shared memory in bytes.
+    static_shared_bytes: u64,
+    /// The shared object, and where it is loaded.
+    file: PathBuf,
+    base: u64,
+    /// Static shared memory is the program's own: one launch at a time.
+    busy: Mutex<()>,
+    _library: Library,
+}
+
+fn io(what: impl AsRef<Path>) -> impl FnOnce(std::io::Error) -> CompileError {
+    move |error| CompileError::Io { what: what.as_ref().display().to_string(), error }
+}
+
+fn write(path: &Path, text: &str) -> Result<(), CompileError> {
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent).map_err(io(parent))?;
+    }
+    std::fs::write(path, text).map_err(io(path))
+}
+
+/// Runs g++, as the `cc` crate finds it.
+fn compile(what: &str, directory: &Path, arguments: &[&str]) -> Result<(), CompileError> {
+    let target = concat!(env!("SIMT_TARGET"));
+    let mut build = cc::Build::new();
+    build
+        .cpp(true)
+        .compiler("g++")
+        .cpp_link_stdlib(None)
+        .target(target)
+        .host(target)
+        .opt_level(2)
+        .no_default_flags(true);
+    build.out_dir(directory).cargo_metadata(false).cargo_warnings(false);
+    let mut command: Command = build.get_compiler().to_command();
+    let output = command.current_dir(directory).args(COMMON).args(arguments).output();
+    match output {
+        Err(error) if error.kind() == ErrorKind::NotFound => Err(CompileError::NoCompiler),
+        Err(error) => Err(CompileError::Io { what: "g++".to_owned(), error }),
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) => {
+            let log = String::from_utf8_lossy(&output.stderr).into_owned();
+            Err(CompileError::Refused { what: what.to_owned(), log })
+        }
+    }
+}
+
+impl Simt {
+    /// Compiles the machine into a directory that no other process uses. Kernels are left there for a debugger.
+    ///
+    /// # Errors
+    /// [`CompileError`], above all where there is no g++.
+    pub fn new(directory: &Path) -> Result<Self, CompileError> {
+        for (name, text) in MACHINE {
+            write(&directory.join(name), text)?;
+        }
+        let directory = directory.canonicalize().map_err(io(directory))?;
+        let machine = directory.join("libsimt.so");
+        let arguments = ["-O2", "-Wall", "-Wextra", "-Werror", "-shared", "machine.cc", "-o", "libsimt.so"];
+        compile("the machine", &directory, &arguments)?;
+        Ok(Self { directory, machine, next: Mutex::new(0) })
+    }
+
+    /// Compiles and loads a kernel for an architecture.
+    ///
+    /// # Errors
+    /// [`CompileError`] where it does not compile, or declares too much shared memory.
+    pub fn compile(&self, source: &Source, defines: &[(String, String)], arch: Arch) -> Result<Program, CompileError> {
+        let what = source.path;
+        let number = {
+            let mut next = self.next.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            *next += 1;
+            *next
+        };
+        let directory = self.directory.join(format!("{arch}-{number}"));
+        let headers = source.includes();
+        for (name, text) in headers.iter().chain([&(source.path, source.text)]) {
+            write(&directory.join(name), &translate(text))?;
+        }
+        let enter = "extern \"C\" __attribute__((visibility(\"default\"))) void simt_enter(const void* params)";
+        let unit = format!("#include \"{}\"\n{enter} {{ simt::enter(ENTRY, params); }}\n", source.path);
+        write(&directory.join("kernel.cc"), &unit)?;
+
+        let defines = defines.iter().map(|(name, value)| format!("-D{name}={value}"));
+        let (major, minor) = arch.compute_capability().unwrap_or_default();
+        let options: Vec<String> = defines.chain([format!("-D__CUDA_ARCH__={}", major * 100 + minor * 10)]).collect();
+        let mut arguments: Vec<&str> = KERNEL.to_vec();
+        arguments.extend(options.iter().map(String::as_str));
+        arguments.extend(["-include", "../cuda.h", "-I.", "-c", "kernel.cc", "-o", "kernel.o"]);
+        compile(what, &directory, &arguments)?;
+        let machine = self.machine.to_string_lossy();
+        compile(what, &directory, &["-shared", "kernel.o", &machine, "-o", "kernel.so"])?;
+        Program::load(what, directory.join("kernel.so"))
+    }
+}
+
+impl Program {
+    fn load(what: &str, file: PathBuf) -> Result<Self, CompileError> {
+        let failed = |why: String| CompileError::Load { what: what.to_owned(), why };
+        let bytes = std::fs::read(&file).map_err(io(&file))?;
+        let parsed = object::File::parse(&*bytes).map_err(|error| failed(error.to_string()))?;
+        let enter = parsed.dynamic_symbols().find(|symbol| symbol.name() == Ok("simt_enter"));
+        let enter = enter.ok_or_else(|| failed("it has no simt_enter".to_owned()))?.address();
+
+        // SAFETY: the library's initializers call `__tsan_init`, which does nothing.
+        let library = unsafe { Library::new(&file) }.map_err(|error| failed(error.to_string()))?;
+        let symbol = |name: &str| {
+            // SAFETY: only the address is taken.
+            let symbol = unsafe { library.get::<*const ()>(name) };
+            symbol.map(|symbol| *symbol as u64).map_err(|error| failed(error.to_string()))
+        };
+        let entry = symbol("simt_enter")?;
+        // SAFETY: machine.cc defines it with this signature.
+        let run = *unsafe { library.get::<Run>("simt_launch") }.map_err(|error| failed(error.to_string()))?;
+        let base = entry - enter;
+
+        let bss = parsed.section_by_name(".bss").map(|section| section.index());
+        let mut shared: Vec<(String, Region)> = parsed
+            .symbols()
+            .filter(|symbol| symbol.kind() == SymbolKind::Data && symbol.section_index() == bss && symbol.size() > 1)
+            .map(|symbol| {
+                let region = Region { base: base + symbol.address(), bytes: symbol.size(), writable: 1, written: 0 };
+                (demangled(symbol.name().unwrap_or_default()), region)
+            })
+            .collect();
+        shared.sort_by_key(|(_, region)| region.base);
+        let static_shared_bytes = shared.iter().map(|(_, region)| region.bytes).sum();
+        if static_shared_bytes > STATIC_SHARED_BYTES {
+            return Err(CompileError::StaticShared { what: what.to_owned(), bytes: static_shared_bytes });
+        }
+        let constants =
+            parsed.section_by_name(".rodata").map_or((0, 0), |section| (base + section.address(), section.size()));
+        let constants = Region { base: constants.0, bytes: constants.1, writable: 0, written: 1 };
+        let (shared_names, shared) = shared.into_iter().unzip();
+        let image = Image { run, entry, constants, shared };
+        Ok(Self { image, shared_names, static_shared_bytes, file, base, busy: Mutex::new(()), _library: library })
+    }
+
+    /// Static shared memory in bytes.
+    pub fn static_shared_bytes(&self) -> u64 {
+        self.static_shared_bytes
+    }
+
+    /// Executes a launch whose parameter block holds the operands' addresses.
+    ///
+    /// # Errors
+    /// A [`Report`] of the first thing that is wrong; the launch ends there.
+    pub fn launch(
+        &self,
+        geometry: &Geometry,
+        params: &[u8],
+        operands: &mut [Operand<'_>],
+        seed: u64,
+    ) -> Result<(), Box<Report>> {
+        let _alone = self.busy.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let raw = launch::run(&self.image, geometry, params, operands, seed);
+        if raw.kind == 0 {
+            return Ok(());
+        }
+        let names = operands.iter().map(|operand| (operand.name, operand.bytes.len() as u64)).collect::<Vec<_>>();
+        let sizes = self.shared_names.iter().zip(&self.image.shared);
+        let shared = sizes.map(|(name, region)| (name.as_str(), region.bytes)).collect::<Vec<_>>();
+        Err(Box::new(Report::new(&raw, &names, &shared, geometry, &self.file, self.base)))
+    }
+}
+
+/// The variable's own name in a mangled one: the last word that its length stands before.
+fn demangled(symbol: &str) -> String {
+    let mut best = symbol.split('.').next().unwrap_or(symbol);
+    for (index, _) in symbol.char_indices().filter(|(_, c)| c.is_ascii_digit()) {
+        let digits = symbol[index..].bytes().take_while(u8::is_ascii_digit).count();
+        let before = index > 0 && symbol.as_bytes()[index - 1].is_ascii_digit();
+        let Ok(length) = symbol[index..index + digits].parse::<usize>() else { continue };
+        if let Some(name) = symbol.get(index + digits..index + digits + length)
+            && !before
+            && symbol.starts_with("_Z")
+            && !name.is_empty()
+        {
+            best = name;
+        }
+    }
+    best.to_owned()
+}

@@ -1,0 +1,116 @@
+//! What passes between Rust and the machine: the twins of `machine/launch.h`, and the one call across.
+
+use std::ffi::c_void;
+
+use precast_kernels::Geometry;
+
+/// Memory an operand of a launch lives in.
+#[derive(Debug)]
+pub struct Operand<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its bytes.
+    pub bytes: &'a mut [u8],
+    /// Whether the launch may write it.
+    pub writable: bool,
+    /// Whether it holds something before the launch.
+    pub written: bool,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Region {
+    pub base: u64,
+    pub bytes: u64,
+    pub writable: u32,
+    pub written: u32,
+}
+
+#[repr(C)]
+pub(crate) struct Launch {
+    pub entry: *const c_void,
+    pub params: *const c_void,
+    pub grid: [u32; 3],
+    pub block: [u32; 3],
+    pub dynamic_shared_bytes: u64,
+    pub seed: u64,
+    pub constants: Region,
+    pub operands: *const Region,
+    pub operand_count: u64,
+    pub shared: *const Region,
+    pub shared_count: u64,
+}
+
+/// `Access` of the machine.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RawAccess {
+    pub pc: u64,
+    pub action: u32,
+    pub block: u32,
+    pub thread: u32,
+    pub reserved: u32,
+}
+
+/// `Report` of the machine.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RawReport {
+    pub kind: u32,
+    pub space: u32,
+    pub index: u64,
+    pub offset: i64,
+    pub bytes: u64,
+    pub now: RawAccess,
+    pub before: RawAccess,
+}
+
+/// `simt_launch`.
+pub(crate) type Run = unsafe extern "C" fn(*const Launch, *mut RawReport);
+
+/// Where a program's parts are in memory.
+#[derive(Clone)]
+pub(crate) struct Image {
+    pub run: Run,
+    pub entry: u64,
+    pub constants: Region,
+    pub shared: Vec<Region>,
+}
+
+/// Runs a launch whose parameter block holds the operands' addresses.
+pub(crate) fn run(
+    image: &Image,
+    geometry: &Geometry,
+    params: &[u8],
+    operands: &mut [Operand<'_>],
+    seed: u64,
+) -> RawReport {
+    // The blocks are aligned to 64 bytes, as CUDA passes them.
+    let mut block = precast_kernels::host::Buffer::filled(params.len(), 0);
+    block.copy_from_slice(params);
+    let region = |operand: &mut Operand<'_>| Region {
+        base: operand.bytes.as_mut_ptr() as u64,
+        bytes: operand.bytes.len() as u64,
+        writable: operand.writable.into(),
+        written: operand.written.into(),
+    };
+    let regions: Vec<Region> = operands.iter_mut().map(region).collect();
+    let launch = Launch {
+        entry: image.entry as *const c_void,
+        params: block.as_ptr().cast(),
+        grid: geometry.grid,
+        block: geometry.block,
+        dynamic_shared_bytes: geometry.shared_bytes.into(),
+        seed,
+        constants: image.constants,
+        operands: regions.as_ptr(),
+        operand_count: regions.len() as u64,
+        shared: image.shared.as_ptr(),
+        shared_count: image.shared.len() as u64,
+    };
+    let mut report = RawReport::default();
+    // SAFETY: `launch` has the machine's layout and what it points at outlives the call; the machine lets the kernel
+    // touch the operands, which are borrowed exclusively, and its own memory alone.
+    unsafe { (image.run)(&raw const launch, &raw mut report) };
+    report
+}

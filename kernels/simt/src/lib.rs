@@ -1,0 +1,14 @@
+//! The CUDA sources that ship, compiled for the host and executed under a checker. See `README.md`.
+//!
+//! Nothing that ships depends on this package; g++ is called when kernels are checked, not when this is built.
+
+mod check;
+mod compile;
+mod launch;
+mod report;
+mod translate;
+
+pub use check::{Fault, Outcome, check, check_source};
+pub use compile::{CompileError, Program, Simt};
+pub use launch::Operand;
+pub use report::Report;

@@ -1,0 +1,102 @@
+//! What is wrong with a launch, as people read it: which rule, where in memory, and both accesses with their lines.
+
+use std::fmt;
+use std::path::Path;
+use std::process::Command;
+
+use precast_kernels::Geometry;
+
+use crate::launch::{RawAccess, RawReport};
+
+/// The first thing that is wrong with a launch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// The rule that is broken.
+    pub rule: &'static str,
+    /// Where in memory, if anywhere.
+    pub place: Option<String>,
+    /// What breaks it.
+    pub now: String,
+    /// What it conflicts with.
+    pub before: Option<String>,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.rule)?;
+        if let Some(place) = &self.place {
+            write!(f, ": {place}")?;
+        }
+        write!(f, "\n  {}", self.now)?;
+        match &self.before {
+            Some(before) => write!(f, "\n  {before}"),
+            None => Ok(()),
+        }
+    }
+}
+
+const RULES: [&str; 9] = [
+    "nothing",
+    "access out of bounds",
+    "write to an operand that is only read",
+    "misaligned access",
+    "read of memory nobody wrote",
+    "data race",
+    "access to memory that cp.async has not finished with",
+    "divergent barrier",
+    "warp operation without all lanes",
+];
+
+impl Report {
+    /// From the machine's. `operands` and `shared` are names and sizes in bytes.
+    pub(crate) fn new(
+        raw: &RawReport,
+        operands: &[(&str, u64)],
+        shared: &[(&str, u64)],
+        geometry: &Geometry,
+        file: &Path,
+        base: u64,
+    ) -> Self {
+        let memory = match raw.space {
+            1 => operands.get(raw.index as usize).map(|(name, size)| (format!("operand `{name}`"), *size)),
+            2 => shared.get(raw.index as usize).map(|(name, size)| (format!("shared `{name}`"), *size)),
+            3 => Some(("dynamic shared memory".to_owned(), geometry.shared_bytes.into())),
+            _ => None,
+        };
+        let place =
+            memory.map(|(name, size)| format!("{} bytes at byte {} of {name} ({size} bytes)", raw.bytes, raw.offset));
+        let access = |access: &RawAccess| {
+            let action = ["", "read", "write", "asynchronous copy", "waits", "ended"][access.action as usize % 6];
+            let (block, thread) = (index(access.block, geometry.grid), index(access.thread, geometry.block));
+            let at = if access.pc == 0 { String::new() } else { format!(" at {}", lines(access.pc - base, file)) };
+            format!("block {block} thread {thread}: {action}{at}")
+        };
+        Self {
+            rule: RULES.get(raw.kind as usize).copied().unwrap_or("unknown"),
+            place,
+            now: access(&raw.now),
+            before: (raw.before.action != 0).then(|| access(&raw.before)),
+        }
+    }
+}
+
+/// A linear index as (x, y, z).
+fn index(linear: u32, size: [u32; 3]) -> String {
+    format!("({}, {}, {})", linear % size[0], linear / size[0] % size[1], linear / size[0] / size[1])
+}
+
+/// Source lines of the call that returns to `address`: where it is written, and where what was inlined is used.
+fn lines(address: u64, file: &Path) -> String {
+    let call = format!("{:#x}", address - 1);
+    let output = Command::new("addr2line").args(["--inlines", "--exe"]).arg(file).arg(call).output();
+    let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
+    let directory = file.parent().unwrap_or(file).to_string_lossy().into_owned();
+    let frames = text.lines().filter_map(|line| {
+        let line = line.split(" (discriminator").next()?;
+        let line = line.strip_prefix(&*directory)?.strip_prefix('/')?.trim_start_matches("./");
+        // The machine's own headers are not what a person looks for.
+        (!line.starts_with("../") && !line.starts_with("kernel.cc")).then(|| line.to_owned())
+    });
+    let frames: Vec<String> = frames.collect();
+    if frames.is_empty() { "an unknown line".to_owned() } else { frames.join(", from ") }
+}

@@ -1,0 +1,142 @@
+//! What of CUDA C++ a host compiler cannot read, rewritten in place: `asm` statements become calls of functions named
+//! after the instruction (`machine/ptx.h`), and dynamic shared memory becomes a pointer. Lines stay where they are.
+
+/// Rewrites a source.
+pub fn translate(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(character) = rest.chars().next() {
+        if rest.starts_with("//") {
+            let (comment, after) = rest.split_at(rest.find('\n').unwrap_or(rest.len()));
+            out.push_str(comment);
+            rest = after;
+        } else if let Some((length, replaced)) = asm(rest).or_else(|| dynamic_shared(rest)).filter(|_| !in_word(&out)) {
+            let (original, after) = rest.split_at(length);
+            out.push_str(&replaced);
+            out.extend(original.chars().filter(|c| *c == '\n'));
+            rest = after;
+        } else {
+            out.push(character);
+            rest = &rest[character.len_utf8()..];
+        }
+    }
+    out
+}
+
+fn in_word(before: &str) -> bool {
+    before.ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_')
+}
+
+/// `extern __shared__ ... name[]` at the start of `text`: its length, and a pointer of that name.
+fn dynamic_shared(text: &str) -> Option<(usize, String)> {
+    let declaration = text.strip_prefix("extern __shared__ ")?;
+    let end = declaration.find("[]")?;
+    let name = declaration[..end].split_whitespace().next_back()?;
+    Some((text.len() - declaration.len() + end + 2, format!("unsigned char* {name} = simt_dynamic_shared()")))
+}
+
+/// An `asm` statement, without its semicolon, at the start of `text`: its length, and the call.
+fn asm(text: &str) -> Option<(usize, String)> {
+    let start = text.strip_prefix("asm")?.trim_start();
+    let start = start.strip_prefix("volatile").unwrap_or(start).trim_start().strip_prefix('(')?;
+    let end = closing(start)?;
+    let (template, operands) = operands(&start[..end]);
+    Some((text.len() - start.len() + end + 1, call(&template, &operands)))
+}
+
+/// Where the parenthesis that is open at the start of `text` closes.
+fn closing(text: &str) -> Option<usize> {
+    let (mut depth, mut quoted) = (0, false);
+    for (index, byte) in text.bytes().enumerate() {
+        match byte {
+            b'"' => quoted = !quoted,
+            b'(' if !quoted => depth += 1,
+            b')' if !quoted && depth == 0 => return Some(index),
+            b')' if !quoted => depth -= 1,
+            _ => {}
+        }
+    }
+    None
+}
+
+/// The template of a statement's body, and the expressions of its operands: `"template" : "=f"(out) : "f"(in) : ...`.
+fn operands(body: &str) -> (String, Vec<&str>) {
+    let (mut template, mut expressions) = (String::new(), Vec::new());
+    let mut rest = body;
+    while let Some(open) = rest.find(['"', '(', ':']) {
+        let after = &rest[open + 1..];
+        match rest.as_bytes()[open] {
+            b'"' => {
+                let close = after.find('"').unwrap_or(after.len());
+                if !template.ends_with('\0') {
+                    template.push_str(&after[..close]);
+                }
+                rest = after.get(close + 1..).unwrap_or_default();
+            }
+            b'(' => {
+                let close = closing(after).unwrap_or(after.len());
+                expressions.push(&after[..close]);
+                rest = after.get(close + 1..).unwrap_or_default();
+            }
+            _ => {
+                // The first colon ends the template.
+                if !template.ends_with('\0') {
+                    template.push('\0');
+                }
+                rest = after;
+            }
+        }
+    }
+    (template.trim_end_matches('\0').to_owned(), expressions)
+}
+
+/// The call an instruction becomes.
+fn call(template: &str, operands: &[&str]) -> String {
+    let instruction = template.trim().trim_end_matches(';');
+    if instruction.is_empty() {
+        return "(void)0".to_owned();
+    }
+    if instruction.contains([';', '\\']) {
+        return "ptx::several_instructions()".to_owned(); // no such function
+    }
+    let (opcode, written) = instruction.split_once(' ').unwrap_or((instruction, ""));
+    let arguments = written.split(|c: char| !c.is_ascii_alphanumeric() && c != '%').filter(|word| !word.is_empty());
+    let arguments = arguments.map(|word| match word.strip_prefix('%').map(str::parse::<usize>) {
+        Some(Ok(index)) => operands.get(index).map_or("ptx::no_such_operand", |expression| expression.trim()),
+        _ => word,
+    });
+    format!("ptx::{}({})", opcode.replace("::", "_").replace('.', "_"), arguments.collect::<Vec<_>>().join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn instructions_become_calls() {
+        let statement = "asm(\"cvt.rn.bf16x2.f32 %0, %1, %2;\" : \"=r\"(r.v[i]) : \"f\"(f(v, 1)), \"f\"(v[0]));";
+        assert_eq!(translate(statement), "ptx::cvt_rn_bf16x2_f32(r.v[i], f(v, 1), v[0]);");
+        let copy = "asm volatile(\"cp.async.cg.shared.global [%0], [%1], 16, %2;\" ::\"r\"(s), \"l\"(g), \"r\"(v ? 16 : 0)\n: \"memory\");";
+        assert_eq!(translate(copy), "ptx::cp_async_cg_shared_global(s, g, 16, v ? 16 : 0)\n;");
+        assert_eq!(
+            translate("asm volatile(\"cp.async.commit_group;\" ::: \"memory\");"),
+            "ptx::cp_async_commit_group();"
+        );
+        assert_eq!(translate("asm volatile(\"\" : \"+r\"(x));"), "(void)0;");
+        let parts = "asm(\"max.bf16x2 %0, \"\n    \"%0, %1;\" : \"+r\"(a) : \"r\"(b));";
+        assert_eq!(translate(parts), "ptx::max_bf16x2(a, a, b)\n;");
+    }
+
+    #[test]
+    fn dynamic_shared_memory_becomes_a_pointer() {
+        let declaration = "extern __shared__ __align__(128) unsigned char slices[];";
+        assert_eq!(translate(declaration), "unsigned char* slices = simt_dynamic_shared();");
+    }
+
+    #[test]
+    fn comments_and_other_words_stay() {
+        for text in ["// asm(\"x\")\n", "plasm(\"x\")", "extern \"C\" void f();"] {
+            assert_eq!(translate(text), text);
+        }
+    }
+}

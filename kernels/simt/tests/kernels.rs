@@ -1,0 +1,107 @@
+//! A key of every operation, as its first variant, on both architectures' own code: equal to the host reference, and
+//! nothing for the checker to say. `cargo xtask simt` runs all keys, variants and more seeds. And defects planted in
+//! what ships: the checker has to see them through everything else a real kernel does.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::LazyLock;
+
+use precast_kernels::{Arch, Key, OPS};
+use precast_simt::{Fault, Simt, check, check_source};
+use rayon::prelude::*;
+
+static SIMT: LazyLock<Simt> =
+    LazyLock::new(|| Simt::new(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("kernels")).unwrap());
+
+const KEYS: [&str; 28] = [
+    "adamw.update{w=bf16}",
+    "attention.bwd{d=16,x=f32}",
+    "attention.bwd{d=64,x=bf16}",
+    "attention.delta{d=80,x=bf16}",
+    "attention.fwd{d=32,x=f32}",
+    "attention.fwd{d=64,x=bf16}",
+    "cast{from=f32,to=bf16}",
+    "column_sum.finish{}",
+    "column_sum.partial{x=bf16}",
+    "embedding.bwd{h=40,x=bf16}",
+    "embedding.fwd{h=33,x=bf16}",
+    "fill{first=true}",
+    "gemm.dgrad{x=bf16}",
+    "gemm.fwd{bias=true,residual=false,x=f32}",
+    "gemm.fwd{bias=true,residual=true,x=bf16}",
+    "gemm.wgrad{x=bf16}",
+    "grad_norm.finish{}",
+    "grad_norm.partial{}",
+    "head.distill{x=bf16}",
+    "head.metrics{}",
+    "head.nll{x=bf16}",
+    "rmsnorm.bwd{h=40,residual=true,x=bf16}",
+    "rmsnorm.bwd{h=300,residual=false,x=f32}",
+    "rmsnorm.fwd{h=33,residual=true,x=bf16}",
+    "rope.bwd{d=16,x=bf16}",
+    "rope.fwd{d=48,x=bf16}",
+    "swiglu.bwd{x=bf16}",
+    "swiglu.fwd{x=bf16}",
+];
+
+#[test]
+fn every_operation_is_here() {
+    let listed: BTreeSet<&str> = KEYS.iter().map(|text| text.split_once('{').unwrap().0).collect();
+    assert_eq!(listed, OPS.iter().map(|op| op.name).collect());
+}
+
+#[test]
+fn kernels_are_their_references_and_break_no_rule() {
+    // The architectures' sources are the same today: half of the keys on each.
+    let faults: Vec<String> = KEYS
+        .par_iter()
+        .enumerate()
+        .filter_map(|(index, text)| {
+            let arch = [Arch::Sm89, Arch::Sm121][index % 2];
+            let key = Key::parse(text).unwrap();
+            let variant = key.kernel().variants(arch)[0];
+            check(&SIMT, &key, variant, arch, &[1]).err().map(|fault| fault.to_string())
+        })
+        .collect();
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+/// What is found where `from`, the first time it stands in a kernel's source or headers, is `to`.
+fn found(key: &str, from: &str, to: &str) -> String {
+    let key = Key::parse(key).unwrap();
+    let variant = key.kernel().variants(Arch::Sm121)[0];
+    let mut source = key.kernel().source(variant);
+    let change = |text: &'static str| -> &'static str {
+        let changed = text.replacen(from, to, 1);
+        if changed == text { text } else { changed.leak() }
+    };
+    let headers: Vec<_> = source.headers.iter().map(|(name, text)| (*name, change(text))).collect();
+    assert!(source.text.contains(from) || headers.iter().any(|(_, text)| text.contains(to)), "{from} is not there");
+    (source.text, source.headers) = (change(source.text), headers.leak());
+    match check_source(&SIMT, &source, &key, variant, Arch::Sm121, &[1]) {
+        Err(Fault::Broken { report, .. }) => report.to_string(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_tile_that_is_replaced_while_others_read_it_is_a_race() {
+    let first = "sync_block();\n        place";
+    insta::assert_snapshot!(found("gemm.fwd{bias=true,residual=false,x=f32}", first, "place"));
+}
+
+#[test]
+fn a_tile_that_has_not_arrived_is_not_multiplied() {
+    insta::assert_snapshot!(found("attention.fwd{d=64,x=bf16}", "copy_async_wait<0>();", ""));
+}
+
+#[test]
+fn a_stage_that_others_still_read_is_not_overwritten() {
+    let barrier = "sync_block(); // this stage is there, and the other has been read";
+    insta::assert_snapshot!(found("attention.bwd{d=64,x=bf16}", barrier, "sync_warp();"));
+}
+
+#[test]
+fn a_row_past_the_end_is_out_of_bounds() {
+    insta::assert_snapshot!(found("embedding.fwd{h=33,x=bf16}", "token >= p.tokens", "token > p.tokens"));
+}

@@ -1,0 +1,126 @@
+//! Defects planted in small kernels: each is found and explained, and the same kernel without it is not complained of.
+
+use std::path::Path;
+use std::sync::LazyLock;
+
+use precast_kernels::host::Buffer;
+use precast_kernels::{Arch, Geometry, Source};
+use precast_simt::{Operand, Program, Report, Simt};
+
+/// One or two warps, or as many blocks as a kernel likes.
+struct Planted {
+    source: Source,
+    elems: usize,
+    geometry: Geometry,
+}
+
+macro_rules! planted {
+    ($name:literal, $elems:expr, $blocks:expr, $threads:expr, $shared:expr) => {
+        Planted {
+            source: Source {
+                path: concat!($name, ".cu"),
+                text: include_str!(concat!("planted/", $name, ".cu")),
+                headers: &[("planted.h", include_str!("planted/planted.h"))],
+            },
+            elems: $elems,
+            geometry: Geometry { grid: [$blocks, 1, 1], block: [$threads, 1, 1], shared_bytes: $shared },
+        }
+    };
+}
+
+static SIMT: LazyLock<Simt> =
+    LazyLock::new(|| Simt::new(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("planted")).unwrap());
+
+impl Planted {
+    fn program(&self, arch: Arch, defect: bool) -> Program {
+        let threads = self.geometry.block[0].to_string();
+        let mut defines = vec![("VARIANT_THREADS".to_owned(), threads), ("ENTRY".to_owned(), "planted".to_owned())];
+        defines.extend(defect.then(|| ("DEFECT".to_owned(), "1".to_owned())));
+        SIMT.compile(&self.source, &defines, arch).unwrap()
+    }
+
+    fn run(&self, program: &Program, seed: u64) -> Result<(), Box<Report>> {
+        let bytes = 4 * self.elems;
+        let mut memory = [0x3f, 0xff].map(|value| Buffer::filled(bytes + 512, value));
+        let [x, y] = &mut memory;
+        let (x, y) = (&mut x[256..][..bytes], &mut y[256..][..bytes]);
+        let params = [x.as_ptr() as u64, y.as_ptr() as u64, self.elems as u64].map(u64::to_ne_bytes).concat();
+        let mut operands = [
+            Operand { name: "x", bytes: x, writable: false, written: true },
+            Operand { name: "y", bytes: y, writable: true, written: false },
+        ];
+        program.launch(&self.geometry, &params, &mut operands, seed)
+    }
+
+    /// The report of the first seed; the others' break the same rule. Without the defect there is none.
+    fn found(&self) -> String {
+        for arch in [Arch::Sm89, Arch::Sm121] {
+            let sound = self.program(arch, false);
+            for seed in 0..4 {
+                let result = self.run(&sound, seed);
+                assert!(result.is_ok(), "{} without its defect, on {arch}: {}", self.source.path, result.unwrap_err());
+            }
+        }
+        let program = self.program(Arch::Sm121, true);
+        let reports: Vec<Report> = (0..4).map(|seed| *self.run(&program, seed).unwrap_err()).collect();
+        assert!(reports.iter().all(|report| report.rule == reports[0].rule), "{reports:?}");
+        reports[0].to_string()
+    }
+}
+
+#[test]
+fn a_removed_barrier_is_a_race() {
+    insta::assert_snapshot!(planted!("removed_barrier", 64, 1, 64, 0).found());
+}
+
+#[test]
+fn an_off_by_one_row_is_out_of_bounds() {
+    insta::assert_snapshot!(planted!("off_by_one_row", 6 * 16, 2, 64, 0).found());
+}
+
+#[test]
+fn an_unaligned_vector_is_misaligned() {
+    insta::assert_snapshot!(planted!("unaligned_vector", 64, 1, 32, 0).found());
+}
+
+#[test]
+fn a_missing_wait_reads_what_is_under_way() {
+    insta::assert_snapshot!(planted!("missing_wait", 4 * 64, 1, 64, 16 * 64).found());
+}
+
+#[test]
+fn threads_that_left_make_a_barrier_divergent() {
+    insta::assert_snapshot!(planted!("divergent_barrier", 64, 1, 64, 0).found());
+}
+
+#[test]
+fn an_uninitialised_sum_is_a_read_of_memory_nobody_wrote() {
+    insta::assert_snapshot!(planted!("uninitialised_read", 64, 1, 32, 0).found());
+}
+
+#[test]
+fn a_fragment_nobody_wrote_may_be_loaded_but_not_multiplied() {
+    insta::assert_snapshot!(planted!("uninitialised_fragment", 128, 1, 32, 0).found());
+}
+
+#[test]
+fn a_shared_buffer_one_short_is_overrun() {
+    insta::assert_snapshot!(planted!("short_buffer", 64, 1, 64, 0).found());
+}
+
+#[test]
+fn two_blocks_that_write_the_same_element_race() {
+    insta::assert_snapshot!(planted!("cross_block_race", 128, 4, 32, 0).found());
+}
+
+#[test]
+fn a_shuffle_from_a_lane_that_is_gone_is_divergent() {
+    insta::assert_snapshot!(planted!("lane_is_gone", 64, 1, 64, 0).found());
+}
+
+#[test]
+fn each_architecture_is_judged_by_its_own_code() {
+    let planted = planted!("right_under_890", 64, 1, 64, 0);
+    assert_eq!(planted.run(&planted.program(Arch::Sm89, true), 1), Ok(()));
+    insta::assert_snapshot!(planted.found());
+}

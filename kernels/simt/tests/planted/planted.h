@@ -1,0 +1,9 @@
+/* The parameter block of every planted kernel. */
+#include "types.h"
+
+typedef struct planted_params {
+    address x; /* in: f32[n] */
+    address y; /* out: f32[n] */
+    uint32_t n;
+    uint32_t reserved;
+} planted_params;
