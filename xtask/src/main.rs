@@ -6,6 +6,7 @@ mod demo;
 mod gpu;
 mod run;
 mod setup;
+mod simt;
 mod test;
 mod truth;
 
@@ -18,6 +19,7 @@ cargo xtask build       the trainer as releases are built: its bytes do not depe
 cargo xtask ci [DIR]    test, then prove the artifact: locked, reproducible, published, built offline;
                         DIR (target/ci) receives what to upload
 cargo xtask prove [DIR] the second half of ci
+cargo xtask simt [TEXT] run the CUDA sources of every generic key whose name has TEXT on the CPU, under a checker
 cargo xtask truth       likelihoods of real models against exact ones (fetches 1.2 GB)
 cargo xtask gpu DIR     pack programs, tests and data for a machine with a GPU and no Rust";
 
@@ -33,6 +35,8 @@ fn main() -> Result<()> {
         ["ci", directory] => ci::ci(directory.as_ref()),
         ["prove"] => ci::prove("target/ci".as_ref()),
         ["prove", directory] => ci::prove(directory.as_ref()),
+        ["simt"] => simt::simt(""),
+        ["simt", text] => simt::simt(text),
         ["truth"] => truth::truth(),
         ["gpu", directory] => gpu::pack(directory.as_ref()),
         [] | ["help" | "--help" | "-h"] => {

@@ -11,6 +11,8 @@ pub fn test() -> Result<()> {
     setup::compiler()?;
     let libclang = setup::tools()?;
     let smollm2 = setup::smollm2()?;
+    // The kernels' sources are executed on the host.
+    setup::debian(&["g++"])?;
     step("format", &mut cargo(&["fmt", "--all", "--check"]))?;
     let clippy =
         ["clippy", "--release", "--workspace", "--all-targets", "--features", FEATURES, "--", "-D", "warnings"];

@@ -1,0 +1,47 @@
+//! `cargo xtask simt`: the CUDA sources of every generic key and variant, for sm_89 and sm_121, executed on the CPU.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+use precast_aot::build::Request;
+use precast_aot::compile::Task;
+use precast_aot::models::Model;
+use precast_kernels::Arch;
+use precast_simt::{Simt, check};
+use rayon::prelude::*;
+
+use crate::setup;
+
+/// Of the scheduler and of the random inputs.
+const SEEDS: [u64; 3] = [1, 2, 3];
+
+/// Checks every (key, variant) of every built-in model whose name has `text`.
+pub fn simt(text: &str) -> Result<()> {
+    setup::debian(&["g++"])?;
+    let simt = Simt::new(Path::new("target/simt"))?;
+    let request = Request { models: Model::built_in(), archs: vec![Arch::Sm89, Arch::Sm121] };
+    let tasks: Vec<Task> = request.tasks().into_iter().filter(|task| task.to_string().contains(text)).collect();
+    let (started, launches) = (Instant::now(), AtomicUsize::new(0));
+    let faults: Vec<String> = tasks
+        .par_iter()
+        .filter_map(|task| {
+            let started = Instant::now();
+            let result = check(&simt, &task.pair.key, task.pair.variant, task.arch, &SEEDS);
+            match result {
+                Ok(outcome) => {
+                    launches.fetch_add(outcome.launches, Ordering::Relaxed);
+                    let (seconds, worst) = (started.elapsed().as_secs_f64(), outcome.worst);
+                    println!("{task}: {} launches, distance {worst:.1e}, {seconds:.1} s", outcome.launches);
+                    None
+                }
+                Err(fault) => Some(format!("{task}: {fault}")),
+            }
+        })
+        .collect();
+    ensure!(faults.is_empty(), "{} of {} kernels\n{}", faults.len(), tasks.len(), faults.join("\n"));
+    let (launches, seconds) = (launches.into_inner(), started.elapsed().as_secs_f64());
+    println!("== {} kernels, {launches} launches: as their references, no rule broken; {seconds:.0} s", tasks.len());
+    Ok(())
+}
