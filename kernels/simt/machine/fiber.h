@@ -21,14 +21,13 @@ public:
     Fiber(const Fiber&) = delete;
     ~Fiber() { munmap(stack, STACK_BYTES); }
 
-    // The next switch to it calls `body`, which must not return.
+    // The first switch to it calls `body`, which must not return.
     void start(void (*body)()) {
         getcontext(&context);
         context.uc_stack.ss_sp = stack;
         context.uc_stack.ss_size = STACK_BYTES;
         context.uc_link = nullptr;
         makecontext(&context, body, 0);
-        entered = false;
     }
 
     // From the scheduler to the fiber; returns when it leaves.

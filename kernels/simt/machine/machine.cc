@@ -129,23 +129,28 @@ public:
         leave_for_good();
     }
 
-    // The current thread runs no further.
+    // The current thread gives way to others.
+    void leave() { current->fiber.leave(scheduler); }
+
+    // It runs no further.
     [[noreturn]] void leave_for_good() {
-        for (;;) current->fiber.leave(scheduler);
+        for (;;) leave();
     }
 
     // A row of `ldmatrix`. Reading what nobody wrote is no fault before it is used.
     void read_row(const Thread& thread, const char* row, uint16_t (&elements)[8], const void* pc) {
-        for (uint32_t e = 0; e < 8; e++) {
-            const char* p = row + 2 * e;
-            Memory* memory = find(p);
-            const Cell* cell = memory ? &memory->cell(p) : nullptr;
-            if (cell && !cell->written && !cell->under_way) {
-                elements[e] = POISON;
-                continue;
+        bool unwritten[8] = {}, any = false;
+        if (Memory* memory = find(row); memory && memory->holds(row + sizeof(elements) - 1))
+            for (uint32_t e = 0; e < 8; e++) {
+                const Cell& cell = memory->cell(row + 2 * e);
+                unwritten[e] = !cell.written && !cell.under_way;
+                any |= unwritten[e];
             }
-            access(thread, p, 2, Action::Read, pc);
-            memcpy(&elements[e], p, 2);
+        if (!any) access(thread, row, sizeof(elements), Action::Read, pc);
+        for (uint32_t e = 0; e < 8; e++) {
+            if (any && !unwritten[e]) access(thread, row + 2 * e, 2, Action::Read, pc);
+            elements[e] = POISON;
+            if (!unwritten[e]) memcpy(&elements[e], row + 2 * e, 2);
         }
     }
 
@@ -216,6 +221,7 @@ private:
     };
     std::unique_ptr<char, Free> dynamic;
     std::vector<Memory> memories;
+    Memory* recent = nullptr; // where an access was last
     size_t shared_from;
     std::vector<Thread*> threads, ready;
     std::vector<Warp> warps;
@@ -235,8 +241,9 @@ private:
     static Access as_access(const Event& event) { return {event.pc, event.action, event.block, event.thread, 0}; }
 
     Memory* find(const char* p) {
+        if (recent && recent->holds(p)) return recent;
         for (Memory& memory : memories)
-            if (memory.holds(p)) return &memory;
+            if (memory.holds(p)) return recent = &memory;
         return nullptr;
     }
 
@@ -262,7 +269,7 @@ private:
             ready.insert(ready.end(), meeting.here.begin(), meeting.here.end());
             meeting.here.clear();
         }
-        current->fiber.leave(scheduler);
+        leave();
     }
 
     // One thread waits where another, which it waits for, does not.
@@ -280,16 +287,19 @@ private:
 
 thread_local Machine* machine = nullptr;
 
-// The fibers of this system thread, kept from launch to launch.
+// The fibers of this system thread. One that has run a thread to its end runs another, of this launch or the next;
+// a fault leaves some in the middle, and ends them all.
 std::vector<std::unique_ptr<Thread>>& pool() {
     thread_local std::vector<std::unique_ptr<Thread>> all;
     return all;
 }
 
 void thread_body() {
-    machine->launch.entry(machine->launch.params);
-    machine->current->done = true;
-    machine->leave_for_good();
+    for (;;) {
+        machine->launch.entry(machine->launch.params);
+        machine->current->done = true;
+        machine->leave();
+    }
 }
 
 void Machine::run_block(uint32_t index) {
@@ -300,7 +310,10 @@ void Machine::run_block(uint32_t index) {
         memset(memories[i].region.base, POISON & 0xff, memories[i].region.bytes);
     }
     const uint32_t count = launch.block[0] * launch.block[1] * launch.block[2];
-    while (pool().size() < count) pool().push_back(std::make_unique<Thread>());
+    while (pool().size() < count) {
+        pool().push_back(std::make_unique<Thread>());
+        pool().back()->fiber.start(thread_body);
+    }
     threads.clear();
     warps.assign((count + WARP - 1) / WARP, Warp());
     block_meeting.here.clear();
@@ -308,7 +321,6 @@ void Machine::run_block(uint32_t index) {
         Thread& thread = *pool()[i];
         thread.index = i, thread.done = false, thread.waits_at = nullptr, thread.groups = 0;
         thread.copies.clear();
-        thread.fiber.start(thread_body);
         threads.push_back(&thread);
     }
     ready = threads;
@@ -365,6 +377,7 @@ void simt_launch(const Launch* launch, Report* report) {
     Machine own(*launch);
     machine = &own;
     own.run();
+    if (own.report.kind != Kind::Nothing) pool().clear();
     machine = nullptr;
     *report = own.report;
 }

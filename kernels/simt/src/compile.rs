@@ -155,7 +155,7 @@ impl Simt {
         }
         let directory = directory.canonicalize().map_err(io(directory))?;
         let machine = directory.join("libsimt.so");
-        let arguments = ["-O2", "-Wall", "-Wextra", "-Werror", "-shared", "machine.cc", "-o", "libsimt.so"];
+        let arguments = ["-O3", "-Wall", "-Wextra", "-Werror", "-shared", "machine.cc", "-o", "libsimt.so"];
         compile("the machine", &directory, &arguments)?;
         Ok(Self { directory, machine, next: Mutex::new(0) })
     }
