@@ -23,6 +23,9 @@ struct uint3 {
     uint32_t x, y, z;
 };
 
+// What threads wait for each other in. Where it stands in the source does not matter: not to the hardware either.
+enum class Operation { Nothing, Barrier, WarpBarrier, Shuffle, ShuffleXor, Vote, LoadMatrix, LoadTransposed, Mma };
+
 // A cp.async that no wait has covered.
 struct Copy {
     char* to;
@@ -35,7 +38,8 @@ struct Thread {
     Fiber fiber;
     uint32_t index = 0;
     bool done = false;
-    const void* waits_at = nullptr; // in an operation of its warp or block
+    Operation waits_in = Operation::Nothing;
+    const void* waits_at = nullptr;
     std::vector<Copy> copies;
     uint32_t groups = 0; // committed
 
@@ -90,7 +94,7 @@ public:
     // ---- memory ---------------------------------------------------------------------------------------------------
 
     Event event(const Thread& thread, Action action, const void* pc) const {
-        return {pc, action, block, thread.index, round, warps[thread.index / WARP].round};
+        return {pc, block, uint16_t(thread.index), uint8_t(action), 0, round, warps[thread.index / WARP].round};
     }
 
     // Looks at an access of a kernel before it happens.
@@ -168,16 +172,16 @@ public:
     // ---- threads that meet ------------------------------------------------------------------------------------------
 
     void sync_block(const void* pc) {
-        wait(block_meeting, threads.size(), pc, [&](Meeting&) { round++; });
+        wait(block_meeting, threads.size(), Operation::Barrier, pc, [&](Meeting&) { round++; });
     }
 
     // All lanes of the warp meet at one instruction, give their operands, and one of them does the work of all.
     template <typename Operands, typename Work>
-    void with_warp(uint32_t mask, Operands& operands, const void* pc, Work work) {
+    void with_warp(Operation operation, uint32_t mask, Operands& operands, const void* pc, Work work) {
         if (mask != ALL_LANES) fail(Kind::PartialWarp, nullptr, 0, event(*current, Action::Barrier, pc));
         Meeting& meeting = warps[current->index / WARP].meeting;
         meeting.operands[current->lane()] = &operands;
-        wait(meeting, WARP, pc, [&](Meeting& all) {
+        wait(meeting, WARP, operation, pc, [&](Meeting& all) {
             Operands* of_lanes[WARP];
             for (uint32_t i = 0; i < WARP; i++) of_lanes[i] = static_cast<Operands*>(all.operands[i]);
             work(of_lanes);
@@ -238,7 +242,7 @@ private:
 
     void run_block(uint32_t index);
 
-    static Access as_access(const Event& event) { return {event.pc, event.action, event.block, event.thread, 0}; }
+    static Access as_access(const Event& event) { return {event.pc, Action(event.action), event.block, event.thread, 0}; }
 
     Memory* find(const char* p) {
         if (recent && recent->holds(p)) return recent;
@@ -259,13 +263,15 @@ private:
         return best;
     }
 
-    template <typename Work> void wait(Meeting& meeting, size_t count, const void* pc, Work work) {
-        if (!meeting.here.empty() && meeting.here[0]->waits_at != pc) diverge(*current, pc, *meeting.here[0]);
+    template <typename Work>
+    void wait(Meeting& meeting, size_t count, Operation operation, const void* pc, Work work) {
+        if (!meeting.here.empty() && meeting.here[0]->waits_in != operation) diverge(*current, pc, *meeting.here[0]);
+        current->waits_in = operation;
         current->waits_at = pc;
         meeting.here.push_back(current);
         if (meeting.here.size() == count) {
             work(meeting);
-            for (Thread* thread : meeting.here) thread->waits_at = nullptr;
+            for (Thread* thread : meeting.here) thread->waits_in = Operation::Nothing;
             ready.insert(ready.end(), meeting.here.begin(), meeting.here.end());
             meeting.here.clear();
         }
@@ -276,7 +282,7 @@ private:
     void divergence(const Thread& waits, const void* pc, const Thread& other) {
         const Action action = other.done ? Action::Exit : Action::Barrier;
         report = {Kind::Divergence, Space::None, 0, 0, 0, as_access(event(waits, Action::Barrier, pc)),
-                  as_access(event(other, action, other.waits_at))};
+                  as_access(event(other, action, other.done ? nullptr : other.waits_at))};
     }
     [[noreturn]] void diverge(const Thread& waits, const void* pc, const Thread& other) {
         divergence(waits, pc, other);
@@ -319,7 +325,7 @@ void Machine::run_block(uint32_t index) {
     block_meeting.here.clear();
     for (uint32_t i = 0; i < count; i++) {
         Thread& thread = *pool()[i];
-        thread.index = i, thread.done = false, thread.waits_at = nullptr, thread.groups = 0;
+        thread.index = i, thread.done = false, thread.waits_in = Operation::Nothing, thread.groups = 0;
         thread.copies.clear();
         threads.push_back(&thread);
     }
@@ -335,7 +341,7 @@ void Machine::run_block(uint32_t index) {
     const auto waits = [](Thread* thread) { return !thread->done; };
     const auto waiting = std::find_if(threads.begin(), threads.end(), waits);
     if (waiting == threads.end()) return;
-    const auto elsewhere = [&](Thread* thread) { return thread->done || thread->waits_at != (*waiting)->waits_at; };
+    const auto elsewhere = [&](Thread* thread) { return thread->done || thread->waits_in != (*waiting)->waits_in; };
     const auto other = std::find_if(threads.begin(), threads.end(), elsewhere);
     divergence(**waiting, (*waiting)->waits_at, other == threads.end() ? **waiting : **other);
 }
@@ -395,21 +401,23 @@ void __syncthreads() { machine->sync_block(HERE); }
 
 void simt_sync_warp(uint32_t mask) {
     int nothing = 0;
-    machine->with_warp(mask, nothing, HERE, [](int**) { machine->warp().round++; });
+    machine->with_warp(Operation::WarpBarrier, mask, nothing, HERE, [](int**) { machine->warp().round++; });
 }
 
-static uint32_t shuffle(uint32_t mask, uint32_t value, uint32_t source, const void* pc) {
+static uint32_t shuffle(Operation operation, uint32_t mask, uint32_t value, uint32_t source, const void* pc) {
     struct Operands {
         uint32_t value, source, result;
     } own = {value, source % WARP, 0};
-    machine->with_warp(mask, own, pc, [](Operands** lanes) {
+    machine->with_warp(operation, mask, own, pc, [](Operands** lanes) {
         for (uint32_t i = 0; i < WARP; i++) lanes[i]->result = lanes[lanes[i]->source]->value;
     });
     return own.result;
 }
-uint32_t simt_shuffle(uint32_t mask, uint32_t value, uint32_t lane) { return shuffle(mask, value, lane, HERE); }
+uint32_t simt_shuffle(uint32_t mask, uint32_t value, uint32_t lane) {
+    return shuffle(Operation::Shuffle, mask, value, lane, HERE);
+}
 uint32_t simt_shuffle_xor(uint32_t mask, uint32_t value, uint32_t lanes) {
-    return shuffle(mask, value, machine->current->lane() ^ lanes, HERE);
+    return shuffle(Operation::ShuffleXor, mask, value, machine->current->lane() ^ lanes, HERE);
 }
 
 uint32_t simt_ballot(uint32_t mask, bool value) {
@@ -417,7 +425,7 @@ uint32_t simt_ballot(uint32_t mask, bool value) {
         bool value;
         uint32_t result;
     } own = {value, 0};
-    machine->with_warp(mask, own, HERE, [](Operands** lanes) {
+    machine->with_warp(Operation::Vote, mask, own, HERE, [](Operands** lanes) {
         uint32_t all = 0;
         for (uint32_t i = 0; i < WARP; i++) all |= uint32_t(lanes[i]->value) << i;
         for (uint32_t i = 0; i < WARP; i++) lanes[i]->result = all;
@@ -452,7 +460,8 @@ void simt_load_matrix(uint32_t* r, uint32_t shared, bool transposed) {
     const void* pc = HERE;
     MatrixRow own = {r, machine->shared_pointer(shared)};
     machine->aligned(own.row, 16, Action::Read, pc);
-    machine->with_warp(ALL_LANES, own, pc, [&](MatrixRow** lanes) {
+    const Operation operation = transposed ? Operation::LoadTransposed : Operation::LoadMatrix;
+    machine->with_warp(operation, ALL_LANES, own, pc, [&](MatrixRow** lanes) {
         uint16_t elements[32][8];
         for (uint32_t i = 0; i < WARP; i++) machine->read_row(machine->lane(i), lanes[i]->row, elements[i], pc);
         for (uint32_t i = 0; i < WARP; i++)
@@ -474,7 +483,7 @@ void simt_mma(float* d, const uint32_t* a, const uint32_t* b, const float* c) {
             machine->fail(Kind::Unwritten, nullptr, 2, machine->event(*machine->current, Action::Read, pc));
     }
     Fragments own = {d, a, b, c};
-    machine->with_warp(ALL_LANES, own, pc, [](Fragments** lanes) {
+    machine->with_warp(Operation::Mma, ALL_LANES, own, pc, [](Fragments** lanes) {
         float left[16][16], right[16][8];
         for (uint32_t i = 0; i < WARP; i++)
             for (uint32_t e = 0; e < 2; e++) {

@@ -10,19 +10,21 @@ namespace simt {
 // An access and its place in the order that barriers make.
 struct Event {
     const void* pc = nullptr;
-    Action action = Action::None;
-    uint32_t block = 0, thread = 0;
+    uint32_t block = 0;
+    uint16_t thread = 0; // a block has at most 1024
+    uint8_t action = 0;  // an `Action`
+    uint8_t reserved = 0;
     uint32_t round = 0;      // barriers of the block before it
     uint32_t warp_round = 0; // barriers of the warp before it
 
-    uint32_t warp() const { return thread / 32; }
-    bool same_warp(const Event& other) const { return block == other.block && warp() == other.warp(); }
+    bool happened() const { return action != uint8_t(Action::None); }
+    bool same_warp(const Event& other) const { return block == other.block && thread / 32 == other.thread / 32; }
 
     // Whether this one happened before `later` on every schedule.
     bool before(const Event& later) const {
-        if (action == Action::None) return true;
+        if (!happened()) return true;
         if (block != later.block) return false;
-        return thread == later.thread || round != later.round || (same_warp(later) && warp_round != later.warp_round);
+        return round != later.round || thread == later.thread || (same_warp(later) && warp_round != later.warp_round);
     }
 };
 
@@ -61,25 +63,28 @@ private:
     std::vector<Cell> cells;
 };
 
-// What `cell` and a read of it disagree about.
+// What is wrong with a read of `cell`, and what it conflicts with.
 inline Kind read(Cell& cell, const Event& now, Event& before) {
-    before = cell.write;
-    if (cell.under_way) return Kind::UnderWay;
-    if (!cell.write.before(now)) return Kind::Race;
-    if (!cell.written) return Kind::Unwritten;
-    if (cell.reads[0].action != Action::None && !cell.reads[0].same_warp(now)) cell.reads[1] = cell.reads[0];
+    if (cell.under_way || !cell.written || !cell.write.before(now)) {
+        before = cell.write;
+        return cell.under_way ? Kind::UnderWay : !before.before(now) ? Kind::Race : Kind::Unwritten;
+    }
+    if (cell.reads[0].happened() && !cell.reads[0].same_warp(now)) cell.reads[1] = cell.reads[0];
     cell.reads[0] = now;
     return Kind::Nothing;
 }
 
 // The same of a write.
 inline Kind write(Cell& cell, const Event& now, Event& before) {
-    before = cell.write;
-    if (cell.under_way) return Kind::UnderWay;
-    for (const Event& other : {cell.write, cell.reads[0], cell.reads[1]}) {
-        before = other;
-        if (!other.before(now)) return Kind::Race;
+    if (cell.under_way) {
+        before = cell.write;
+        return Kind::UnderWay;
     }
+    for (const Event* other : {&cell.write, &cell.reads[0], &cell.reads[1]})
+        if (!other->before(now)) {
+            before = *other;
+            return Kind::Race;
+        }
     cell.write = now;
     cell.reads[0] = cell.reads[1] = Event();
     cell.written = true;

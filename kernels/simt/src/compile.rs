@@ -2,9 +2,9 @@
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Mutex;
 
+use cc::Tool;
 use libloading::Library;
 use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
 use precast_kernels::{Arch, Geometry, Source};
@@ -27,8 +27,8 @@ const MACHINE: [(&str, &str); 6] = [
 const COMMON: &[&str] =
     &["-std=c++20", "-gdwarf-4", "-fPIC", "-fno-strict-aliasing", "-ffp-contract=off", "-U_FORTIFY_SOURCE"];
 
-/// Options of kernels. Accesses stay the ones that are written: nothing is vectorized, copied in bulk or merged with
-/// what another path does. Shared variables of two programs are two, whatever their names.
+/// Options of kernels. Accesses stay the ones that are written: nothing is vectorized or copied in bulk. Shared
+/// variables of two programs are two, whatever their names.
 const KERNEL: &[&str] = &[
     "-O1",
     "-w",
@@ -36,7 +36,6 @@ const KERNEL: &[&str] = &[
     "-fsanitize=alignment",
     "-fno-tree-vectorize",
     "-fno-tree-loop-distribute-patterns",
-    "-fno-thread-jumps",
     "-fno-exceptions",
     "-fno-gnu-unique",
     "-fvisibility=hidden",
@@ -87,6 +86,7 @@ const STATIC_SHARED_BYTES: u64 = 48 << 10;
 
 /// The machine, compiled, and a directory for kernels.
 pub struct Simt {
+    compiler: Tool,
     directory: PathBuf,
     machine: PathBuf,
     next: Mutex<usize>,
@@ -118,20 +118,18 @@ fn write(path: &Path, text: &str) -> Result<(), CompileError> {
     std::fs::write(path, text).map_err(io(path))
 }
 
-/// Runs g++, as the `cc` crate finds it.
-fn compile(what: &str, directory: &Path, arguments: &[&str]) -> Result<(), CompileError> {
-    let target = concat!(env!("SIMT_TARGET"));
+/// g++, as the `cc` crate finds it.
+fn gxx(directory: &Path) -> Result<Tool, CompileError> {
+    let target = env!("SIMT_TARGET");
     let mut build = cc::Build::new();
-    build
-        .cpp(true)
-        .compiler("g++")
-        .cpp_link_stdlib(None)
-        .target(target)
-        .host(target)
-        .opt_level(2)
-        .no_default_flags(true);
-    build.out_dir(directory).cargo_metadata(false).cargo_warnings(false);
-    let mut command: Command = build.get_compiler().to_command();
+    build.cpp(true).compiler("g++").no_default_flags(true).target(target).host(target).opt_level(0).out_dir(directory);
+    build.cargo_metadata(false).cargo_warnings(false);
+    build.try_get_compiler().map_err(|_| CompileError::NoCompiler)
+}
+
+/// Runs the compiler in a directory.
+fn compile(compiler: &Tool, what: &str, directory: &Path, arguments: &[&str]) -> Result<(), CompileError> {
+    let mut command = compiler.to_command();
     let output = command.current_dir(directory).args(COMMON).args(arguments).output();
     match output {
         Err(error) if error.kind() == ErrorKind::NotFound => Err(CompileError::NoCompiler),
@@ -154,10 +152,11 @@ impl Simt {
             write(&directory.join(name), text)?;
         }
         let directory = directory.canonicalize().map_err(io(directory))?;
+        let compiler = gxx(&directory)?;
         let machine = directory.join("libsimt.so");
         let arguments = ["-O3", "-Wall", "-Wextra", "-Werror", "-shared", "machine.cc", "-o", "libsimt.so"];
-        compile("the machine", &directory, &arguments)?;
-        Ok(Self { directory, machine, next: Mutex::new(0) })
+        compile(&compiler, "the machine", &directory, &arguments)?;
+        Ok(Self { compiler, directory, machine, next: Mutex::new(0) })
     }
 
     /// Compiles and loads a kernel for an architecture.
@@ -186,9 +185,9 @@ impl Simt {
         let mut arguments: Vec<&str> = KERNEL.to_vec();
         arguments.extend(options.iter().map(String::as_str));
         arguments.extend(["-include", "../cuda.h", "-I.", "-c", "kernel.cc", "-o", "kernel.o"]);
-        compile(what, &directory, &arguments)?;
+        compile(&self.compiler, what, &directory, &arguments)?;
         let machine = self.machine.to_string_lossy();
-        compile(what, &directory, &["-shared", "kernel.o", &machine, "-o", "kernel.so"])?;
+        compile(&self.compiler, what, &directory, &["-shared", "kernel.o", &machine, "-o", "kernel.so"])?;
         Program::load(what, directory.join("kernel.so"))
     }
 }

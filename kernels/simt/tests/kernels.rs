@@ -10,8 +10,10 @@ use precast_kernels::{Arch, Key, OPS};
 use precast_simt::{Fault, Simt, check, check_source};
 use rayon::prelude::*;
 
-static SIMT: LazyLock<Simt> =
-    LazyLock::new(|| Simt::new(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("kernels")).unwrap());
+static SIMT: LazyLock<Simt> = LazyLock::new(|| {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kernels");
+    Simt::new(&directory).unwrap_or_else(|error| panic!("{error}"))
+});
 
 const KEYS: [&str; 28] = [
     "adamw.update{w=bf16}",

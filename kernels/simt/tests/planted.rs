@@ -28,8 +28,10 @@ macro_rules! planted {
     };
 }
 
-static SIMT: LazyLock<Simt> =
-    LazyLock::new(|| Simt::new(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("planted")).unwrap());
+static SIMT: LazyLock<Simt> = LazyLock::new(|| {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("planted");
+    Simt::new(&directory).unwrap_or_else(|error| panic!("{error}"))
+});
 
 impl Planted {
     fn program(&self, arch: Arch, defect: bool) -> Program {
