@@ -1,11 +1,10 @@
 // Fibers: a stack each, entered once through ucontext, switched by setjmp and longjmp, which make no system call.
 #pragma once
 #include <setjmp.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <ucontext.h>
-
-#include <vector>
 
 namespace simt {
 
@@ -14,7 +13,8 @@ public:
     static constexpr size_t STACK_BYTES = 256 << 10;
 
     Fiber() {
-        void* memory = mmap(nullptr, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        const int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+        void* memory = mmap(nullptr, STACK_BYTES, PROT_READ | PROT_WRITE, flags, -1, 0);
         if (memory == MAP_FAILED) abort();
         stack = static_cast<char*>(memory);
     }

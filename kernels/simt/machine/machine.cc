@@ -67,7 +67,8 @@ public:
     Machine(const Launch& launch) : launch(launch), random(launch.seed * 2 + 1) {
         const size_t bytes = launch.dynamic_shared_bytes;
         dynamic.reset(static_cast<char*>(aligned_alloc(1024, (bytes + 1023) / 1024 * 1024 + 1024)));
-        for (uint64_t i = 0; i < launch.operand_count; i++) memories.emplace_back(Space::Operand, i, launch.operands[i]);
+        for (uint64_t i = 0; i < launch.operand_count; i++)
+            memories.emplace_back(Space::Operand, i, launch.operands[i]);
         shared_from = memories.size();
         for (uint64_t i = 0; i < launch.shared_count; i++) memories.emplace_back(Space::Static, i, launch.shared[i]);
         memories.emplace_back(Space::Dynamic, 0, Region{dynamic.get(), bytes, 1, 0});
@@ -242,7 +243,9 @@ private:
 
     void run_block(uint32_t index);
 
-    static Access as_access(const Event& event) { return {event.pc, Action(event.action), event.block, event.thread, 0}; }
+    static Access as_access(const Event& event) {
+        return {event.pc, Action(event.action), event.block, event.thread, 0};
+    }
 
     Memory* find(const char* p) {
         if (recent && recent->holds(p)) return recent;
@@ -256,7 +259,7 @@ private:
         const Memory* best = nullptr;
         int64_t least = 4096;
         for (const Memory& memory : memories) {
-            const int64_t below = memory.region.base - p, above = p - memory.region.base - int64_t(memory.region.bytes) + 1;
+            const int64_t below = memory.region.base - p, above = 1 - below - int64_t(memory.region.bytes);
             const int64_t distance = std::max<int64_t>(0, std::max(below, above));
             if (distance < least) least = distance, best = &memory;
         }
@@ -454,7 +457,7 @@ void simt_copy_async(uint32_t shared, const void* global, uint32_t bytes, uint32
 void simt_copy_async_commit() { machine->current->groups++; }
 void simt_copy_async_wait(uint32_t pending) { machine->wait_copies(pending); }
 
-// ---- tensor cores: fragments as in the PTX ISA, "Matrix Fragments for mma.m16n8k16" -----------------------------------
+// ---- tensor cores: fragments as in the PTX ISA, "Matrix Fragments for mma.m16n8k16" --------------------------
 
 void simt_load_matrix(uint32_t* r, uint32_t shared, bool transposed) {
     const void* pc = HERE;
@@ -462,13 +465,14 @@ void simt_load_matrix(uint32_t* r, uint32_t shared, bool transposed) {
     machine->aligned(own.row, 16, Action::Read, pc);
     const Operation operation = transposed ? Operation::LoadTransposed : Operation::LoadMatrix;
     machine->with_warp(operation, ALL_LANES, own, pc, [&](MatrixRow** lanes) {
-        uint16_t elements[32][8];
-        for (uint32_t i = 0; i < WARP; i++) machine->read_row(machine->lane(i), lanes[i]->row, elements[i], pc);
+        uint16_t elements[4][8][8];
+        for (uint32_t i = 0; i < WARP; i++) machine->read_row(machine->lane(i), lanes[i]->row, elements[i / 8][i % 8], pc);
         for (uint32_t i = 0; i < WARP; i++)
             for (uint32_t matrix = 0; matrix < 4; matrix++) {
                 const uint32_t group = i / 4, first = i % 4 * 2;
                 const auto at = [&](uint32_t e) {
-                    return uint32_t(transposed ? elements[matrix * 8 + first + e][group] : elements[matrix * 8 + group][first + e]);
+                    const uint16_t(&rows)[8][8] = elements[matrix];
+                    return uint32_t(transposed ? rows[first + e][group] : rows[group][first + e]);
                 };
                 lanes[i]->r[matrix] = at(0) | at(1) << 16;
             }
@@ -502,7 +506,7 @@ void simt_mma(float* d, const uint32_t* a, const uint32_t* b, const float* c) {
     });
 }
 
-// ---- what the compiler's instrumentation calls ------------------------------------------------------------------------
+// ---- what the compiler's instrumentation calls ------------------------------------------------------
 
 #define INSTRUMENTED(bytes) \
     void __tsan_read##bytes(void* p) { machine->access(p, bytes, Action::Read, HERE); } \

@@ -116,8 +116,9 @@ mod tests {
     fn instructions_become_calls() {
         let statement = "asm(\"cvt.rn.bf16x2.f32 %0, %1, %2;\" : \"=r\"(r.v[i]) : \"f\"(f(v, 1)), \"f\"(v[0]));";
         assert_eq!(translate(statement), "ptx::cvt_rn_bf16x2_f32(r.v[i], f(v, 1), v[0]);");
-        let copy = "asm volatile(\"cp.async.cg.shared.global [%0], [%1], 16, %2;\" ::\"r\"(s), \"l\"(g), \"r\"(v ? 16 : 0)\n: \"memory\");";
-        assert_eq!(translate(copy), "ptx::cp_async_cg_shared_global(s, g, 16, v ? 16 : 0)\n;");
+        let operands = "::\"r\"(s), \"l\"(g), \"r\"(v ? 16 : 0)\n: \"memory\"";
+        let copy = format!("asm volatile(\"cp.async.cg.shared.global [%0], [%1], 16, %2;\" {operands});");
+        assert_eq!(translate(&copy), "ptx::cp_async_cg_shared_global(s, g, 16, v ? 16 : 0)\n;");
         assert_eq!(
             translate("asm volatile(\"cp.async.commit_group;\" ::: \"memory\");"),
             "ptx::cp_async_commit_group();"

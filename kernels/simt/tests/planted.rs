@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use precast_kernels::host::Buffer;
 use precast_kernels::{Arch, Geometry, Source};
-use precast_simt::{Operand, Program, Report, Simt};
+use precast_simt::{CompileError, Operand, Program, Report, Simt};
 
 /// One or two warps, or as many blocks as a kernel likes.
 struct Planted {
@@ -35,10 +35,14 @@ static SIMT: LazyLock<Simt> = LazyLock::new(|| {
 
 impl Planted {
     fn program(&self, arch: Arch, defect: bool) -> Program {
+        self.compile(arch, defect).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    fn compile(&self, arch: Arch, defect: bool) -> Result<Program, CompileError> {
         let threads = self.geometry.block[0].to_string();
         let mut defines = vec![("VARIANT_THREADS".to_owned(), threads), ("ENTRY".to_owned(), "planted".to_owned())];
         defines.extend(defect.then(|| ("DEFECT".to_owned(), "1".to_owned())));
-        SIMT.compile(&self.source, &defines, arch).unwrap()
+        SIMT.compile(&self.source, &defines, arch)
     }
 
     fn run(&self, program: &Program, seed: u64) -> Result<(), Box<Report>> {
@@ -125,4 +129,10 @@ fn each_architecture_is_judged_by_its_own_code() {
     let planted = planted!("right_under_890", 64, 1, 64, 0);
     assert_eq!(planted.run(&planted.program(Arch::Sm89, true), 1), Ok(()));
     insta::assert_snapshot!(planted.found());
+}
+
+#[test]
+fn more_static_shared_memory_than_a_block_may_have_is_refused() {
+    let error = planted!("too_much_shared", 64, 1, 64, 0).compile(Arch::Sm121, false).err().unwrap();
+    insta::assert_snapshot!(error);
 }
