@@ -14,13 +14,15 @@ use crate::report::Report;
 use crate::translate::translate;
 
 /// The machine's sources.
-const MACHINE: [(&str, &str); 6] = [
+const MACHINE: [(&str, &str); 8] = [
     ("cuda.h", include_str!("../machine/cuda.h")),
     ("fiber.h", include_str!("../machine/fiber.h")),
+    ("intrinsics.cc", include_str!("../machine/intrinsics.cc")),
     ("launch.h", include_str!("../machine/launch.h")),
-    ("machine.cc", include_str!("../machine/machine.cc")),
+    ("machine.h", include_str!("../machine/machine.h")),
     ("memory.h", include_str!("../machine/memory.h")),
     ("ptx.h", include_str!("../machine/ptx.h")),
+    ("tensor.cc", include_str!("../machine/tensor.cc")),
 ];
 
 /// Options of both.
@@ -154,7 +156,8 @@ impl Simt {
         let directory = directory.canonicalize().map_err(io(directory))?;
         let compiler = gxx(&directory)?;
         let machine = directory.join("libsimt.so");
-        let arguments = ["-O3", "-Wall", "-Wextra", "-Werror", "-shared", "machine.cc", "-o", "libsimt.so"];
+        let arguments =
+            ["-O3", "-Wall", "-Wextra", "-Werror", "-shared", "intrinsics.cc", "tensor.cc", "-o", "libsimt.so"];
         compile(&compiler, "the machine", &directory, &arguments)?;
         Ok(Self { compiler, directory, machine, next: Mutex::new(0) })
     }
@@ -208,7 +211,7 @@ impl Program {
             symbol.map(|symbol| *symbol as u64).map_err(|error| failed(error.to_string()))
         };
         let entry = symbol("simt_enter")?;
-        // SAFETY: machine.cc defines it with this signature.
+        // SAFETY: intrinsics.cc defines it with this signature.
         let run = *unsafe { library.get::<Run>("simt_launch") }.map_err(|error| failed(error.to_string()))?;
         let base = entry - enter;
 

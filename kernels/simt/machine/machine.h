@@ -1,7 +1,8 @@
 // The machine: blocks one after the other, the threads of a block as fibers in an order that the seed decides, and
 // every access looked at before it happens. The first thing that is wrong ends the launch.
-// Compiled without instrumentation; kernels are compiled with it and call what is defined here.
+#pragma once
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <algorithm>
@@ -11,13 +12,12 @@
 #include "memory.h"
 
 namespace simt {
-namespace {
 
-constexpr uint32_t WARP = 32, ALL_LANES = 0xffffffffu;
+inline constexpr uint32_t WARP = 32, ALL_LANES = 0xffffffffu;
 // What `ldmatrix` makes of elements nobody wrote; `mma` may not multiply them.
-constexpr uint16_t POISON = 0xffff;
+inline constexpr uint16_t POISON = 0xffff;
 // Shared addresses: dynamic memory from here on, and static variables by their distance from the first one.
-constexpr uint32_t DYNAMIC_BASE = 1 << 10, STATIC_BASE = 1 << 24;
+inline constexpr uint32_t DYNAMIC_BASE = 1 << 10, STATIC_BASE = 1 << 24;
 
 struct uint3 {
     uint32_t x, y, z;
@@ -294,16 +294,17 @@ private:
 
 };
 
-thread_local Machine* machine = nullptr;
+// The one that runs on this system thread.
+inline thread_local Machine* machine = nullptr;
 
 // The fibers of this system thread. One that has run a thread to its end runs another, of this launch or the next;
 // a fault leaves some in the middle, and ends them all.
-std::vector<std::unique_ptr<Thread>>& pool() {
+inline std::vector<std::unique_ptr<Thread>>& pool() {
     thread_local std::vector<std::unique_ptr<Thread>> all;
     return all;
 }
 
-void thread_body() {
+inline void thread_body() {
     for (;;) {
         machine->launch.entry(machine->launch.params);
         machine->current->done = true;
@@ -311,7 +312,7 @@ void thread_body() {
     }
 }
 
-void Machine::run_block(uint32_t index) {
+inline void Machine::run_block(uint32_t index) {
     block = index;
     round = 0;
     for (size_t i = shared_from; i < memories.size(); i++) {
@@ -349,191 +350,4 @@ void Machine::run_block(uint32_t index) {
     divergence(**waiting, (*waiting)->waits_at, other == threads.end() ? **waiting : **other);
 }
 
-// ---- tensor cores -----------------------------------------------------------------------------------------------
-
-struct MatrixRow {
-    uint32_t* r;
-    const char* row;
-};
-
-struct Fragments {
-    float* d;
-    const uint32_t *a, *b;
-    const float* c;
-};
-
-float from_bf16(uint32_t bits) {
-    bits <<= 16;
-    float value;
-    memcpy(&value, &bits, 4);
-    return value;
-}
-
-uint16_t half_of(uint32_t pair, uint32_t upper) { return pair >> 16 * upper; }
-
-} // namespace
 } // namespace simt
-
-using namespace simt;
-
-#define HERE __builtin_return_address(0)
-
-extern "C" {
-
-// ---- launches -----------------------------------------------------------------------------------------------------
-
-void simt_launch(const Launch* launch, Report* report) {
-    Machine own(*launch);
-    machine = &own;
-    own.run();
-    if (own.report.kind != Kind::Nothing) pool().clear();
-    machine = nullptr;
-    *report = own.report;
-}
-
-uint3 simt_thread() { return machine->thread_index(); }
-uint3 simt_block() { return machine->block_index(); }
-uint3 simt_block_size() { return {machine->launch.block[0], machine->launch.block[1], machine->launch.block[2]}; }
-uint3 simt_grid_size() { return {machine->launch.grid[0], machine->launch.grid[1], machine->launch.grid[2]}; }
-char* simt_dynamic_shared() { return machine->dynamic_shared(); }
-uint64_t __cvta_generic_to_shared(const void* p) { return machine->shared_address(static_cast<const char*>(p)); }
-
-// ---- warps and blocks -----------------------------------------------------------------------------------------------
-
-void __syncthreads() { machine->sync_block(HERE); }
-
-void simt_sync_warp(uint32_t mask) {
-    int nothing = 0;
-    machine->with_warp(Operation::WarpBarrier, mask, nothing, HERE, [](int**) { machine->warp().round++; });
-}
-
-static uint32_t shuffle(Operation operation, uint32_t mask, uint32_t value, uint32_t source, const void* pc) {
-    struct Operands {
-        uint32_t value, source, result;
-    } own = {value, source % WARP, 0};
-    machine->with_warp(operation, mask, own, pc, [](Operands** lanes) {
-        for (uint32_t i = 0; i < WARP; i++) lanes[i]->result = lanes[lanes[i]->source]->value;
-    });
-    return own.result;
-}
-uint32_t simt_shuffle(uint32_t mask, uint32_t value, uint32_t lane) {
-    return shuffle(Operation::Shuffle, mask, value, lane, HERE);
-}
-uint32_t simt_shuffle_xor(uint32_t mask, uint32_t value, uint32_t lanes) {
-    return shuffle(Operation::ShuffleXor, mask, value, machine->current->lane() ^ lanes, HERE);
-}
-
-uint32_t simt_ballot(uint32_t mask, bool value) {
-    struct Operands {
-        bool value;
-        uint32_t result;
-    } own = {value, 0};
-    machine->with_warp(Operation::Vote, mask, own, HERE, [](Operands** lanes) {
-        uint32_t all = 0;
-        for (uint32_t i = 0; i < WARP; i++) all |= uint32_t(lanes[i]->value) << i;
-        for (uint32_t i = 0; i < WARP; i++) lanes[i]->result = all;
-    });
-    return own.result;
-}
-
-// ---- shared memory by address, asynchronous copies ----------------------------------------------------------------
-
-void simt_load_shared(uint32_t* words, uint32_t count, uint32_t shared) {
-    const char* p = machine->shared_pointer(shared);
-    machine->aligned(p, 4 * count, Action::Read, HERE);
-    machine->access(p, 4 * count, Action::Read, HERE);
-    memcpy(words, p, 4 * count);
-}
-void simt_store_shared(const uint32_t* words, uint32_t count, uint32_t shared) {
-    char* p = machine->shared_pointer(shared);
-    machine->aligned(p, 4 * count, Action::Write, HERE);
-    machine->access(p, 4 * count, Action::Write, HERE);
-    memcpy(p, words, 4 * count);
-}
-
-void simt_copy_async(uint32_t shared, const void* global, uint32_t bytes, uint32_t valid_bytes) {
-    machine->copy(shared, static_cast<const char*>(global), bytes, valid_bytes, HERE);
-}
-void simt_copy_async_commit() { machine->current->groups++; }
-void simt_copy_async_wait(uint32_t pending) { machine->wait_copies(pending); }
-
-// ---- tensor cores: fragments as in the PTX ISA, "Matrix Fragments for mma.m16n8k16" --------------------------
-
-void simt_load_matrix(uint32_t* r, uint32_t shared, bool transposed) {
-    const void* pc = HERE;
-    MatrixRow own = {r, machine->shared_pointer(shared)};
-    machine->aligned(own.row, 16, Action::Read, pc);
-    const Operation operation = transposed ? Operation::LoadTransposed : Operation::LoadMatrix;
-    machine->with_warp(operation, ALL_LANES, own, pc, [&](MatrixRow** lanes) {
-        uint16_t elements[4][8][8];
-        for (uint32_t i = 0; i < WARP; i++) machine->read_row(machine->lane(i), lanes[i]->row, elements[i / 8][i % 8], pc);
-        for (uint32_t i = 0; i < WARP; i++)
-            for (uint32_t matrix = 0; matrix < 4; matrix++) {
-                const uint32_t group = i / 4, first = i % 4 * 2;
-                const auto at = [&](uint32_t e) {
-                    const uint16_t(&rows)[8][8] = elements[matrix];
-                    return uint32_t(transposed ? rows[first + e][group] : rows[group][first + e]);
-                };
-                lanes[i]->r[matrix] = at(0) | at(1) << 16;
-            }
-    });
-}
-
-void simt_mma(float* d, const uint32_t* a, const uint32_t* b, const float* c) {
-    const void* pc = HERE;
-    for (uint32_t i = 0; i < 6; i++) {
-        const uint32_t pair = i < 4 ? a[i] : b[i - 4];
-        if (half_of(pair, 0) == POISON || half_of(pair, 1) == POISON)
-            machine->fail(Kind::Unwritten, nullptr, 2, machine->event(*machine->current, Action::Read, pc));
-    }
-    Fragments own = {d, a, b, c};
-    machine->with_warp(Operation::Mma, ALL_LANES, own, pc, [](Fragments** lanes) {
-        float left[16][16], right[16][8];
-        for (uint32_t i = 0; i < WARP; i++)
-            for (uint32_t e = 0; e < 2; e++) {
-                const uint32_t group = i / 4, k = i % 4 * 2 + e;
-                for (uint32_t r = 0; r < 4; r++)
-                    left[group + r % 2 * 8][k + r / 2 * 8] = from_bf16(half_of(lanes[i]->a[r], e));
-                for (uint32_t r = 0; r < 2; r++) right[k + r * 8][group] = from_bf16(half_of(lanes[i]->b[r], e));
-            }
-        float sums[16][8] = {};
-        for (uint32_t row = 0; row < 16; row++)
-            for (uint32_t k = 0; k < 16; k++)
-                for (uint32_t column = 0; column < 8; column++) sums[row][column] += left[row][k] * right[k][column];
-        for (uint32_t i = 0; i < WARP; i++)
-            for (uint32_t e = 0; e < 4; e++)
-                lanes[i]->d[e] = lanes[i]->c[e] + sums[i / 4 + e / 2 * 8][i % 4 * 2 + e % 2];
-    });
-}
-
-// ---- what the compiler's instrumentation calls ------------------------------------------------------
-
-#define INSTRUMENTED(bytes) \
-    void __tsan_read##bytes(void* p) { machine->access(p, bytes, Action::Read, HERE); } \
-    void __tsan_write##bytes(void* p) { machine->access(p, bytes, Action::Write, HERE); } \
-    void __tsan_unaligned_read##bytes(void* p) { machine->access(p, bytes, Action::Read, HERE); } \
-    void __tsan_unaligned_write##bytes(void* p) { machine->access(p, bytes, Action::Write, HERE); }
-INSTRUMENTED(1)
-INSTRUMENTED(2)
-INSTRUMENTED(4)
-INSTRUMENTED(8)
-INSTRUMENTED(16)
-void __tsan_read_range(void* p, uint64_t bytes) { machine->access(p, bytes, Action::Read, HERE); }
-void __tsan_write_range(void* p, uint64_t bytes) { machine->access(p, bytes, Action::Write, HERE); }
-void __tsan_init() {}
-void __tsan_func_entry(void*) {}
-void __tsan_func_exit() {}
-
-// A pointer that is not aligned to its type, before it is used.
-struct TypeMismatch {
-    const char* file;
-    uint32_t line, column;
-    const void* type;
-    uint8_t log_alignment, use;
-};
-void __ubsan_handle_type_mismatch_v1(const TypeMismatch* mismatch, const char* p) {
-    const Action action = mismatch->use == 1 ? Action::Write : Action::Read;
-    machine->fail(Kind::Misaligned, p, 1u << mismatch->log_alignment, machine->event(*machine->current, action, HERE));
-}
-
-} // extern "C"

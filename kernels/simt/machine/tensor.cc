@@ -1,0 +1,84 @@
+// Tensor cores: `ldmatrix` and `mma.sync`. Fragments are laid out as in the PTX ISA, "Matrix Fragments for mma.m16n8k16".
+#include "machine.h"
+
+namespace simt {
+namespace {
+
+// What a lane brings to `ldmatrix`: where its registers go, and the row it gives the address of.
+struct MatrixRow {
+    uint32_t* r;
+    const char* row;
+};
+
+// And to `mma`.
+struct Fragments {
+    float* d;
+    const uint32_t *a, *b;
+    const float* c;
+};
+
+float from_bf16(uint32_t bits) {
+    bits <<= 16;
+    float value;
+    memcpy(&value, &bits, 4);
+    return value;
+}
+
+uint16_t half_of(uint32_t pair, uint32_t upper) { return pair >> 16 * upper; }
+
+} // namespace
+} // namespace simt
+
+using namespace simt;
+
+extern "C" {
+
+void simt_load_matrix(uint32_t* r, uint32_t shared, bool transposed) {
+    const void* pc = __builtin_return_address(0);
+    MatrixRow own = {r, machine->shared_pointer(shared)};
+    machine->aligned(own.row, 16, Action::Read, pc);
+    const Operation operation = transposed ? Operation::LoadTransposed : Operation::LoadMatrix;
+    machine->with_warp(operation, ALL_LANES, own, pc, [&](MatrixRow** lanes) {
+        uint16_t elements[4][8][8];
+        for (uint32_t i = 0; i < WARP; i++)
+            machine->read_row(machine->lane(i), lanes[i]->row, elements[i / 8][i % 8], pc);
+        for (uint32_t i = 0; i < WARP; i++)
+            for (uint32_t matrix = 0; matrix < 4; matrix++) {
+                const uint32_t group = i / 4, first = i % 4 * 2;
+                const auto at = [&](uint32_t e) {
+                    const uint16_t(&rows)[8][8] = elements[matrix];
+                    return uint32_t(transposed ? rows[first + e][group] : rows[group][first + e]);
+                };
+                lanes[i]->r[matrix] = at(0) | at(1) << 16;
+            }
+    });
+}
+
+void simt_mma(float* d, const uint32_t* a, const uint32_t* b, const float* c) {
+    const void* pc = __builtin_return_address(0);
+    for (uint32_t i = 0; i < 6; i++) {
+        const uint32_t pair = i < 4 ? a[i] : b[i - 4];
+        if (half_of(pair, 0) == POISON || half_of(pair, 1) == POISON)
+            machine->fail(Kind::Unwritten, nullptr, 2, machine->event(*machine->current, Action::Read, pc));
+    }
+    Fragments own = {d, a, b, c};
+    machine->with_warp(Operation::Mma, ALL_LANES, own, pc, [](Fragments** lanes) {
+        float left[16][16], right[16][8];
+        for (uint32_t i = 0; i < WARP; i++)
+            for (uint32_t e = 0; e < 2; e++) {
+                const uint32_t group = i / 4, k = i % 4 * 2 + e;
+                for (uint32_t r = 0; r < 4; r++)
+                    left[group + r % 2 * 8][k + r / 2 * 8] = from_bf16(half_of(lanes[i]->a[r], e));
+                for (uint32_t r = 0; r < 2; r++) right[k + r * 8][group] = from_bf16(half_of(lanes[i]->b[r], e));
+            }
+        float sums[16][8] = {};
+        for (uint32_t row = 0; row < 16; row++)
+            for (uint32_t k = 0; k < 16; k++)
+                for (uint32_t column = 0; column < 8; column++) sums[row][column] += left[row][k] * right[k][column];
+        for (uint32_t i = 0; i < WARP; i++)
+            for (uint32_t e = 0; e < 4; e++)
+                lanes[i]->d[e] = lanes[i]->c[e] + sums[i / 4 + e / 2 * 8][i % 4 * 2 + e % 2];
+    });
+}
+
+} // extern "C"
