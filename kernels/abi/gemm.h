@@ -16,6 +16,19 @@ typedef struct gemm_fwd_params {
     tensor_map maps[2]; /* x, w */
 } gemm_fwd_params;
 
+/* The gated half of an MLP: w [2 n, k] holds the n gate features and then the n up features. */
+typedef struct gemm_swiglu_params {
+    address x;    /* [m, k] */
+    address w;    /* [2 n, k] */
+    address bias; /* [2 n], with bias */
+    address y;    /* [m, n] */
+    uint32_t m;
+    uint32_t n;
+    uint32_t k;
+    uint32_t reserved[5];
+    tensor_map maps[2]; /* x, w */
+} gemm_swiglu_params;
+
 typedef struct gemm_dgrad_params {
     address dy; /* [m, n] */
     address w;  /* [n, k] */

@@ -367,6 +367,43 @@ impl Default for gemm_fwd_params {
 #[repr(C)]
 #[repr(align(64))]
 #[derive(Debug, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+pub struct gemm_swiglu_params {
+    pub x: address,
+    pub w: address,
+    pub bias: address,
+    pub y: address,
+    pub m: u32,
+    pub n: u32,
+    pub k: u32,
+    pub reserved: [u32; 5usize],
+    pub maps: [tensor_map; 2usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of gemm_swiglu_params"][::std::mem::size_of::<gemm_swiglu_params>() - 320usize];
+    ["Alignment of gemm_swiglu_params"][::std::mem::align_of::<gemm_swiglu_params>() - 64usize];
+    ["Offset of field: gemm_swiglu_params::x"][::std::mem::offset_of!(gemm_swiglu_params, x) - 0usize];
+    ["Offset of field: gemm_swiglu_params::w"][::std::mem::offset_of!(gemm_swiglu_params, w) - 8usize];
+    ["Offset of field: gemm_swiglu_params::bias"][::std::mem::offset_of!(gemm_swiglu_params, bias) - 16usize];
+    ["Offset of field: gemm_swiglu_params::y"][::std::mem::offset_of!(gemm_swiglu_params, y) - 24usize];
+    ["Offset of field: gemm_swiglu_params::m"][::std::mem::offset_of!(gemm_swiglu_params, m) - 32usize];
+    ["Offset of field: gemm_swiglu_params::n"][::std::mem::offset_of!(gemm_swiglu_params, n) - 36usize];
+    ["Offset of field: gemm_swiglu_params::k"][::std::mem::offset_of!(gemm_swiglu_params, k) - 40usize];
+    ["Offset of field: gemm_swiglu_params::reserved"][::std::mem::offset_of!(gemm_swiglu_params, reserved) - 44usize];
+    ["Offset of field: gemm_swiglu_params::maps"][::std::mem::offset_of!(gemm_swiglu_params, maps) - 64usize];
+};
+impl Default for gemm_swiglu_params {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[repr(align(64))]
+#[derive(Debug, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct gemm_dgrad_params {
     pub dy: address,
     pub w: address,

@@ -192,7 +192,8 @@ impl Model<'_> {
         let spans = self.parameters.layers[layer];
         let name = |part: &str| format!("{}.layers.{layer}.{part}", self.role);
 
-        let activated = a.activated.unwrap_or_else(|| self.swiglu(b, &name("swiglu.recompute"), a.gate_up));
+        let gate_up = a.gate_up.expect("a trained model keeps it");
+        let activated = a.activated.unwrap_or_else(|| self.swiglu(b, &name("swiglu.recompute"), gate_up));
         let down = LinearGrad {
             dy: doutput,
             x: activated,
@@ -204,7 +205,7 @@ impl Model<'_> {
         let dactivated = self.linear_backward(b, &name("down"), g, &down);
         let dgate_up = self.rows(b, &name("swiglu.dgate_up"), 2 * c.intermediate);
         let params = swiglu_bwd_params {
-            gate_up: a.gate_up.address(),
+            gate_up: gate_up.address(),
             dy: dactivated.address(),
             dgate_up: dgate_up.address(),
             tokens: self.tokens(),

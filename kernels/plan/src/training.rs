@@ -133,6 +133,7 @@ impl TrainingPlan {
         let metrics = b.persistent("metrics", Category::Inputs, Dtype::F32, size_of::<step_metrics>() as u64 / 4);
         let teacher = Model::new(b, "teacher", (teacher_config, &teacher_parameters), teacher_weights, shape);
         let student = Model::new(b, "student", (student_config, &student_parameters), weights, shape);
+        let student = Model { trained: true, ..student };
         let rope = [(teacher.cos, teacher.sin), (student.cos, student.sin)];
 
         b.phase(CLEAR);

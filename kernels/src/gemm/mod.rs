@@ -3,12 +3,15 @@
 //! | op | result | reads |
 //! | --- | --- | --- |
 //! | `gemm.fwd` | `y = x w^T (+ bias) (+ residual)`, m x n, dtype x | x m x k, w n x k, bias n, residual m x n |
+//! | `gemm.swiglu` | `y = silu(gate) up` with `(gate, up) = x w^T (+ bias)`, m x n, dtype x | x m x k, w 2n x k, bias 2n |
 //! | `gemm.dgrad` | `dx = dy w`, m x k, dtype x | dy m x n, w n x k |
 //! | `gemm.wgrad` | `dw (+)= dy^T x`, n x k, f32 | dy m x n, x m x k |
 //!
 //! Inputs have dtype x, sums are f32 and are rounded once, at the store. m, n and k are run-time arguments:
 //! one module serves every layer, batch and sequence length. `wgrad` overwrites in the first micro-batch of
-//! a step and adds in later ones, or always with `accumulate` (later chunks of the head).
+//! a step and adds in later ones, or always with `accumulate` (later chunks of the head). `swiglu` is the gate and up
+//! projection of a model that is not trained: nobody asks for gate and up themselves. It rounds both to x first, so that its
+//! bits are those of `gemm.fwd` and `swiglu.fwd`.
 //! bf16 runs on tensor cores (`hopper/` on sm_90a, `mma/` elsewhere), where the rows of all operands are whole vectors of
 //! 16 bytes; all else on CUDA cores (`tile.cuh`).
 //!
@@ -21,7 +24,7 @@ mod select;
 
 use std::mem::offset_of;
 
-use crate::abi::{gemm_dgrad_params, gemm_fwd_params, gemm_wgrad_params};
+use crate::abi::{gemm_dgrad_params, gemm_fwd_params, gemm_swiglu_params, gemm_wgrad_params};
 use crate::host::Views;
 use crate::kernel::{Content, Geometry, Kernel, Operand, Source, Tolerance};
 use crate::{Arch, Dtype, TensorMap, Variant, key, operand, source};
@@ -33,6 +36,11 @@ pub use select::TOKEN_BUCKETS;
 key! {
     /// Inputs to outputs.
     pub struct GemmFwd = "gemm.fwd" { bias: bool, residual: bool, x: Dtype }
+}
+
+key! {
+    /// Inputs to gated outputs.
+    pub struct GemmSwiglu = "gemm.swiglu" { bias: bool, x: Dtype }
 }
 
 key! {
@@ -90,14 +98,14 @@ fn geometry(variant: Variant, rows: u32, columns: u32) -> Geometry {
 
 /// Every kernel of the family has its source for CUDA cores and two for tensor cores.
 macro_rules! variants_of_product {
-    ($form:expr, $cuda_cores:literal, $mma:literal, $hopper:literal) => {
-        const SOURCE: Source = source!("gemm", $cuda_cores, "tile.cuh");
+    ($form:expr, $cuda_cores:literal, $mma:literal, $hopper:literal $(, $header:literal)?) => {
+        const SOURCE: Source = source!("gemm", $cuda_cores, "tile.cuh" $(, $header)?);
 
         fn source(&self, variant: Variant) -> Source {
             if variant.has("wgmma") {
-                source!("gemm", $hopper, "hopper/product.cuh", "hopper/store.cuh")
+                source!("gemm", $hopper, "hopper/product.cuh", "hopper/store.cuh" $(, $header)?)
             } else if variant.has("mma") {
-                source!("gemm", $mma, "mma/panel.cuh", "mma/multiply.cuh", "mma/store.cuh")
+                source!("gemm", $mma, "mma/panel.cuh", "mma/multiply.cuh", "mma/store.cuh" $(, $header)?)
             } else {
                 Self::SOURCE
             }
@@ -128,7 +136,7 @@ macro_rules! variants_of_product {
             if !variant.has("wgmma") {
                 return Vec::new();
             }
-            hopper::tensor_maps(variant, offset_of!(Self::Params, maps), self.sides(p))
+            hopper::tensor_maps($form, variant, offset_of!(Self::Params, maps), self.sides(p))
         }
     };
 }
@@ -141,6 +149,19 @@ impl GemmFwd {
 
     fn sides(&self, p: &gemm_fwd_params) -> [hopper::Side; 2] {
         [(offset_of!(gemm_fwd_params, x), [p.m, p.k], false), (offset_of!(gemm_fwd_params, w), [p.n, p.k], false)]
+    }
+}
+
+impl GemmSwiglu {
+    /// A tile is as many columns of the gate as of the up projection.
+    fn product(&self, p: &gemm_swiglu_params) -> Product {
+        let vectors = vectors(&[p.n, p.k], &[p.x, p.w, p.y, p.bias]);
+        Product { form: Form::Swiglu, rows: p.m, columns: 2 * p.n, dtype: self.x, vectors }
+    }
+
+    fn sides(&self, p: &gemm_swiglu_params) -> [hopper::Side; 2] {
+        let w = offset_of!(gemm_swiglu_params, w);
+        [(offset_of!(gemm_swiglu_params, x), [p.m, p.k], false), (w, [2 * p.n, p.k], false)]
     }
 }
 
@@ -200,6 +221,39 @@ impl Kernel for GemmFwd {
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
         host::fwd(*self, p, views);
+    }
+
+    fn samples(&self) -> Vec<Self::Params> {
+        SAMPLES.map(|(m, n, k)| Self::Params { m, n, k, ..Default::default() }).into()
+    }
+
+    fn tolerance(&self, operand: &Operand) -> Tolerance {
+        tolerance(operand)
+    }
+}
+
+impl Kernel for GemmSwiglu {
+    type Params = gemm_swiglu_params;
+    variants_of_product!(Form::Swiglu, "swiglu.cu", "mma/swiglu.cu", "hopper/swiglu.cu", "gated.cuh");
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let mut operands = vec![
+            operand!(Read Self::Params, x: self.x, area(p.m, p.k)),
+            operand!(Read Self::Params, w: self.x, 2 * area(p.n, p.k)),
+            operand!(Write Self::Params, y: self.x, area(p.m, p.n)),
+        ];
+        if self.bias {
+            operands.push(operand!(Read Self::Params, bias: self.x, 2 * p.n));
+        }
+        operands
+    }
+
+    fn flops(&self, p: &Self::Params) -> u64 {
+        flops(p.m, 2 * p.n, p.k)
+    }
+
+    fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
+        host::swiglu(*self, p, views);
     }
 
     fn samples(&self) -> Vec<Self::Params> {

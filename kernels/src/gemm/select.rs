@@ -6,10 +6,11 @@ use crate::{Arch, Dtype, Variant};
 /// every variant that admits a launch, so two of them are plenty.
 pub const TOKEN_BUCKETS: [u32; 2] = [1, 1 << 16];
 
-/// Which of the three products: their operands lie differently, so different tiles suit them.
-#[derive(Clone, Copy)]
+/// Which of the products: their operands lie differently, so different tiles suit them.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     Fwd,
+    Swiglu,
     Dgrad,
     Wgrad,
 }
@@ -88,6 +89,10 @@ static HOPPER_FWD: &[Variant] = &[
     cuda_cores!(64),
 ];
 
+/// The same, in halves of whole chunks of 32 columns.
+static HOPPER_SWIGLU: &[Variant] =
+    &[wgmma!(128 x 256 x 64, cluster 1), wgmma!(128 x 192 x 64, cluster 1), cuda_cores!(64)];
+
 /// The same; the head's is few tiles, deep in the vocabulary.
 static HOPPER_DGRAD: &[Variant] = &[
     wgmma!(128 x 256 x 64, cluster 2),
@@ -115,6 +120,7 @@ fn table(form: Form, dtype: Dtype, arch: Arch) -> Table {
     let (variants, rates): (_, &[u32]) = match (dtype, arch) {
         (Dtype::Bf16, Arch::Sm90a) => match form {
             Form::Fwd => (HOPPER_FWD, &[100, 100, 100, 3]),
+            Form::Swiglu => (HOPPER_SWIGLU, &[100, 100, 3]),
             Form::Dgrad => (HOPPER_DGRAD, &[100, 100, 100, 3]),
             Form::Wgrad => (HOPPER_WGRAD, &[100, 100, 100, 3]),
         },

@@ -25,13 +25,13 @@ struct Work {
 
 // Every block walks its own list of whole tiles. If `splits`, what is no whole wave of tiles goes to clusters instead,
 // whose blocks divide the depth, where that is faster.
-template <bool splits> struct Schedule {
+template <bool splits, uint32_t tile_columns> struct Schedule {
     uint32_t rows, columns, slices, rank, tiles, whole, index; // rows and columns of tiles
     bool split;
 
     __device__ __forceinline__ Schedule(uint32_t height, uint32_t width, uint32_t depth) {
         rows = (height + TILE_ROWS - 1) / TILE_ROWS;
-        columns = (width + TILE_COLUMNS - 1) / TILE_COLUMNS;
+        columns = (width + tile_columns - 1) / tile_columns;
         slices = (depth + SLICE - 1) / SLICE;
         rank = CLUSTER > 1 ? cluster_rank() : 0;
         tiles = rows * columns;
@@ -62,7 +62,7 @@ template <bool splits> struct Schedule {
         const uint32_t height = min(uint32_t(BAND), rows - first);
         const uint32_t within = index - first * columns;
         work.row = (first + within % height) * TILE_ROWS;
-        work.column = within / height * TILE_COLUMNS;
+        work.column = within / height * tile_columns;
         index += work.split ? gridDim.x / CLUSTER : gridDim.x;
         return true;
     }
@@ -132,12 +132,15 @@ __device__ __forceinline__ void gather(Sums& sum, uint32_t shared, uint32_t rank
 
 // maps: A and B. C is rows x columns, the sum runs over depth. `store` takes the sums: begin(row, column), the thread's
 // first, while the last products are under way, then chunk(c, sums) for each chunk of CHUNK columns; it may use SCRATCH
-// bytes of shared memory a warp.
+// bytes of shared memory a warp. If the store is PAIRED, B has twice the columns: half of a tile's are those `columns` behind
+// the other half, and chunks come as pairs.
 template <bool a_across, bool b_across, bool splits, typename Store>
 __device__ __forceinline__ void product(const tensor_map* maps, uint32_t rows, uint32_t columns, uint32_t depth, Store& store) {
     typedef Slice<TILE_ROWS, a_across> A;
     typedef Slice<TILE_COLUMNS, b_across> B;
+    typedef Slice<Store::PAIRED ? TILE_COLUMNS / 2 : TILE_COLUMNS, b_across> Part; // what one copy brings of B
     enum : uint32_t {
+        PARTS = Store::PAIRED ? 2 : 1,
         STAGE = A::BYTES + B::BYTES,
         OUT = MULTIPLIERS * 4 * Store::SCRATCH,
         FIT = (SHARED_BYTES - OUT - 1024) / STAGE,
@@ -160,7 +163,7 @@ __device__ __forceinline__ void product(const tensor_map* maps, uint32_t rows, u
     }
     sync_block();
 
-    Schedule<splits> schedule(rows, columns, depth);
+    Schedule<splits, TILE_COLUMNS / PARTS> schedule(rows, columns, depth);
     Work work;
     uint32_t stage = 0, parity = 0;
     const auto advance = [&] {
@@ -180,7 +183,9 @@ __device__ __forceinline__ void product(const tensor_map* maps, uint32_t rows, u
                     barrier_wait(freed + stage * 8, parity ^ 1);
                     barrier_expect(barrier, STAGE);
                     A::load(a_slices + stage * A::BYTES, maps, work.row, slice * SLICE, barrier);
-                    B::load(b_slices + stage * B::BYTES, maps + 1, work.column, slice * SLICE, barrier);
+                    for (uint32_t part = 0; part < PARTS; part++)
+                        Part::load(b_slices + stage * B::BYTES + part * Part::BYTES, maps + 1, work.column + part * columns,
+                                   slice * SLICE, barrier);
                 }
             if (splits && CLUSTER > 1 && work.split) { // with the other warps below
                 sync_warp();
@@ -223,12 +228,16 @@ __device__ __forceinline__ void product(const tensor_map* maps, uint32_t rows, u
                 sync_block(); // every warp has read what the block was sent
             }
 #pragma unroll
-            for (uint32_t c = 0; c < TILE_COLUMNS / Store::CHUNK; c++) {
+            for (uint32_t c = 0; c < TILE_COLUMNS / Store::CHUNK / PARTS; c++) {
                 if (splits && CLUSTER > 1 && work.split && c % CLUSTER != schedule.rank) continue;
-                float value[Store::CHUNK / 2];
+                float value[PARTS][Store::CHUNK / 2];
 #pragma unroll
-                for (uint32_t e = 0; e < Store::CHUNK / 2; e++) value[e] = sum[c * (Store::CHUNK / 2) + e];
-                store.chunk(c, value);
+                for (uint32_t part = 0; part < PARTS; part++)
+#pragma unroll
+                    for (uint32_t e = 0; e < Store::CHUNK / 2; e++)
+                        value[part][e] = sum[(part * (TILE_COLUMNS / 2 / Store::CHUNK) + c) * (Store::CHUNK / 2) + e];
+                if constexpr (Store::PAIRED) store.chunk(c, value[0], value[1]);
+                else store.chunk(c, value[0]);
             }
         }
     }
