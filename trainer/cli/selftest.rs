@@ -12,7 +12,7 @@ use crate::error::Failure;
 
 #[derive(Args)]
 pub struct Arguments {
-    /// auto, cuda:N or sim
+    /// auto, cuda:N, sim, or generic:N for cuda:N with the kernels that every architecture has
     #[arg(long, default_value = "auto", value_name = "DEVICE")]
     device: DeviceChoice,
     #[command(flatten)]
