@@ -49,3 +49,30 @@ __device__ __forceinline__ uint32_t pack(float low, float high) {
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(result) : "f"(high), "f"(low));
     return result;
 }
+
+// What blocks of one launch tell each other: a release makes what its block has stored before (and met at a barrier)
+// visible to those that acquire the value.
+__device__ __forceinline__ uint32_t load_acquire(const uint32_t* p) {
+    uint32_t value;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(p) : "memory");
+    return value;
+}
+__device__ __forceinline__ void store_release(uint32_t* p, uint32_t value) {
+    asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(p), "r"(value) : "memory");
+}
+
+__device__ __forceinline__ void store2(float* p, float first, float second) {
+    struct alignas(8) {
+        float v[2];
+    } pair = {{first, second}};
+    *reinterpret_cast<decltype(pair)*>(p) = pair;
+}
+// Past L1, which may hold what was there before another block stored.
+__device__ __forceinline__ float4_t load4_fresh(const float* p) {
+    float4_t result;
+    asm volatile("ld.global.cg.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(result.v[0]), "=f"(result.v[1]), "=f"(result.v[2]), "=f"(result.v[3])
+                 : "l"(p)
+                 : "memory");
+    return result;
+}

@@ -128,6 +128,8 @@ impl Access {
 /// What a checked launch puts into an operand: fresh random values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Content {
+    /// Zeros.
+    Zeros,
     /// Standard normal times a factor.
     Normal(f32),
     /// Uniform in a range.
