@@ -3,6 +3,7 @@
 // Level Matrix Instructions", "Tensor Map").
 #pragma once
 #include "mma.cuh"
+#include "shared.cuh"
 
 // ---- memory barriers ----------------------------------------------------------------------------------
 
@@ -30,6 +31,12 @@ __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) 
     } while (!done);
 }
 
+// The threads that come to barrier `number` meet when they are `threads`; they may come from different places. Barrier 0
+// is the block's own.
+__device__ __forceinline__ void sync_threads(uint32_t number, uint32_t threads) {
+    asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
+}
+
 // ---- copies described by a tensor map -----------------------------------------------------------------
 
 __device__ __forceinline__ void prefetch(const tensor_map* map) {
@@ -49,26 +56,6 @@ __device__ __forceinline__ void store_matrix(uint32_t shared, uint32_t r0, uint3
     asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(shared), "r"(r0), "r"(r1),
                  "r"(r2), "r"(r3)
                  : "memory");
-}
-
-// 16 or 8 bytes of shared memory.
-struct alignas(16) uint4_t {
-    uint32_t v[4];
-};
-__device__ __forceinline__ void store_shared(uint32_t shared, uint4_t v) {
-    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(shared), "r"(v.v[0]), "r"(v.v[1]), "r"(v.v[2]), "r"(v.v[3])
-                 : "memory");
-}
-__device__ __forceinline__ void store_shared(uint32_t shared, float a, float b) {
-    asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(shared), "f"(a), "f"(b) : "memory");
-}
-__device__ __forceinline__ uint4_t load_shared(uint32_t shared) {
-    uint4_t v;
-    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(v.v[0]), "=r"(v.v[1]), "=r"(v.v[2]), "=r"(v.v[3])
-                 : "r"(shared)
-                 : "memory");
-    return v;
 }
 
 // ---- clusters and warpgroups --------------------------------------------------------------------------
