@@ -186,7 +186,7 @@ __device__ __forceinline__ void product(const tensor_map* maps, uint32_t rows, u
                 sync_warp();
                 sync_cluster();
                 sync_cluster();
-                sync_block();
+                sync_threads(1, VARIANT_THREADS);
             }
         }
     } else {
@@ -220,7 +220,7 @@ __device__ __forceinline__ void product(const tensor_map* maps, uint32_t rows, u
             if (splits && CLUSTER > 1 && work.split) {
                 sync_cluster(); // every block has multiplied: the slices' memory is free
                 gather<Store::CHUNK>(sum, a_slices, schedule.rank, threadIdx.x);
-                sync_block(); // every warp has read what the block was sent
+                sync_threads(1, VARIANT_THREADS); // every warp has read what the block was sent
             }
 #pragma unroll
             for (uint32_t c = 0; c < TILE_COLUMNS / Store::CHUNK; c++) {
