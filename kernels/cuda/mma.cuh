@@ -13,6 +13,11 @@ __device__ __forceinline__ void copy_async(uint32_t shared, const void* global, 
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global), "r"(valid ? 16 : 0)
                  : "memory");
 }
+// The same of 4 bytes.
+__device__ __forceinline__ void copy_async_word(uint32_t shared, const void* global, bool valid) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared), "l"(global), "r"(valid ? 4 : 0)
+                 : "memory");
+}
 // Ends a group of copies.
 __device__ __forceinline__ void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 // Waits until at most `pending` of this thread's groups are under way. Others' copies are visible after a barrier.
@@ -41,13 +46,6 @@ __device__ __forceinline__ void mma(float (&d)[4], const uint32_t (&a)[4], uint3
                  "{%0, %1, %2, %3};"
                  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
-// Two floats rounded to bf16, the first in the lower half.
-__device__ __forceinline__ uint32_t pack(float low, float high) {
-    uint32_t result;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(result) : "f"(high), "f"(low));
-    return result;
 }
 
 // What blocks of one launch tell each other: a release makes what its block has stored before (and met at a barrier)
