@@ -112,6 +112,8 @@ def train(mode, teacher_config, student_config, batch, seq, steps):
     first_step_s = seconds_since_process_start()
     for index in range(WARM_STEPS):
         step(tokens[index % 4])
+    # What a step takes, without what compiling took.
+    torch.cuda.reset_peak_memory_stats()
     times = []
     for index in range(steps):
         start = time.perf_counter()

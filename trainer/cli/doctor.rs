@@ -227,7 +227,7 @@ fn memory(plan: &TrainingPlan, free: u64) -> Finding {
     if needed <= free {
         Finding::good("memory", found)
     } else {
-        Finding::bad("memory", found, "a smaller --batch-size or --seq-len")
+        Finding::bad("memory", found, "--recompute, or a smaller --batch-size or --seq-len")
     }
 }
 
