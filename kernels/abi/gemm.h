@@ -33,7 +33,7 @@ typedef struct gemm_dgrad_params {
     address dy;       /* [m, n] */
     address w;        /* [n, k] */
     address dx;       /* [m, k] */
-    address partials; /* [m, k] f32, with splits: what the parts have summed so far */
+    address partials; /* f32, whole tiles, with splits: what the parts have summed so far */
     address turns;    /* with splits, for each tile: whose turn it is to add; 0 before a launch and after it */
     uint32_t m;
     uint32_t n;

@@ -59,12 +59,6 @@ __device__ __forceinline__ void store_release(uint32_t* p, uint32_t value) {
     asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(p), "r"(value) : "memory");
 }
 
-__device__ __forceinline__ void store2(float* p, float first, float second) {
-    struct alignas(8) {
-        float v[2];
-    } pair = {{first, second}};
-    *reinterpret_cast<decltype(pair)*>(p) = pair;
-}
 // Past L1, which may hold what was there before another block stored.
 __device__ __forceinline__ float4_t load4_fresh(const float* p) {
     float4_t result;

@@ -112,7 +112,8 @@ impl Model<'_> {
         if let Some((splits, turns)) = kernel.division(&params)
             && let Some(turns) = g.turns.take(turns)
         {
-            params.partials = b.transient(format!("{label}.dgrad_partials"), Dtype::F32, dx.elems).address();
+            let elems = GemmDgrad::partials(&params);
+            params.partials = b.transient(format!("{label}.dgrad_partials"), Dtype::F32, elems).address();
             (params.splits, params.turns) = (splits, turns.address());
         }
         b.launch(format!("{label}.dgrad"), kernel, &params);

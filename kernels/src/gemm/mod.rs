@@ -73,6 +73,9 @@ const SAMPLES: [(u32, u32, u32); 10] = [
 /// Not divided, and into more parts than a shallow product has slices.
 const SPLITS: [u32; 2] = [1, 3];
 
+/// What rows and columns of every tile divide.
+const LARGEST_TILE: u32 = 256;
+
 fn flops(m: u32, n: u32, k: u32) -> u64 {
     2 * u64::from(m) * u64::from(n) * u64::from(k)
 }
@@ -183,6 +186,11 @@ impl GemmDgrad {
         let vectors = vectors(&[p.n, p.k], &[p.dy, p.w, p.dx]);
         let splits = p.splits.max(1);
         Product { form: Form::Dgrad, rows: p.m, columns: p.k, depth: p.n, splits, dtype: self.x, vectors }
+    }
+
+    /// Elements of `partials`: whole tiles, however large they are.
+    pub fn partials(p: &gemm_dgrad_params) -> u64 {
+        area(p.m.next_multiple_of(LARGEST_TILE), p.k.next_multiple_of(LARGEST_TILE))
     }
 
     /// Into how many parts to divide the depth, if that is faster, and how many `turns` that takes.
@@ -304,7 +312,7 @@ impl Kernel for GemmDgrad {
             operand!(Write Self::Params, dx: self.x, area(p.m, p.k)),
         ];
         if p.splits > 1 {
-            operands.push(operand!(Write Self::Params, partials: Dtype::F32, area(p.m, p.k)));
+            operands.push(operand!(Write Self::Params, partials: Dtype::F32, Self::partials(p)));
             operands.push(
                 operand!(ReadWrite Self::Params, turns: Dtype::U32, select::turns(&self.product(p)))
                     .with(Content::Zeros),

@@ -150,9 +150,11 @@ pub(super) fn variants(form: Form, dtype: Dtype, arch: Arch) -> &'static [Varian
     table(form, dtype, arch).variants
 }
 
-/// bf16 runs on tensor cores wherever it can be copied in vectors.
+/// bf16 runs on tensor cores wherever it can be copied in vectors. A warp stores 32 columns at a time, and of a gated
+/// product half of what it has summed.
 pub(super) fn admits(product: &Product, variant: Variant) -> bool {
-    product.dtype != Dtype::Bf16 || (variant.has("mma") || variant.has("wgmma")) == product.vectors
+    let narrow = product.form == Form::Swiglu && variant.has("mma") && variant.get("warp_n") < 64;
+    product.dtype != Dtype::Bf16 || !narrow && (variant.has("mma") || variant.has("wgmma")) == product.vectors
 }
 
 /// Rows and columns of a variant's tile of the result.

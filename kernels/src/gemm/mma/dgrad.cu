@@ -9,10 +9,9 @@ KERNEL(gemm_dgrad_params) {
     const Part part = part_of_block(p.splits);
     multiply<false, true>({(const void*)p.dy, p.n, p.m, p.n}, {(const void*)p.w, p.k, p.k, p.n}, part, sums);
     uint32_t* turn = (uint32_t*)p.turns + part.tile;
-    float* partials = (float*)p.partials;
-    const Added added = {nullptr, nullptr, part.index > 0 ? partials : nullptr};
     if (part.count > 1) wait_turn(turn, part);
-    if (part.last()) store(sums, (bf16*)p.dx, p.m, p.k, added);
-    else store(sums, partials, p.m, p.k, added);
+    if (part.index > 0) add_partials(sums, p.partials, part);
+    if (part.last()) store<false, false>(sums, p.dx, 0, 0, p.m, p.k);
+    else store_partials(sums, p.partials, part);
     if (part.count > 1) pass_turn(turn, part);
 }

@@ -6,6 +6,5 @@
 KERNEL(gemm_fwd_params) {
     Sums sums;
     multiply<false, false>({(const void*)p.x, p.k, p.m, p.k}, {(const void*)p.w, p.k, p.n, p.k}, {blockIdx.x, 0, 1}, sums);
-    const Added added = {KEY_BIAS ? (const bf16*)p.bias : nullptr, KEY_RESIDUAL ? (const bf16*)p.residual : nullptr, nullptr};
-    store(sums, (bf16*)p.y, p.m, p.n, added);
+    store<KEY_BIAS, KEY_RESIDUAL>(sums, p.y, p.bias, p.residual, p.m, p.n);
 }

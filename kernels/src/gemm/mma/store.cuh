@@ -1,81 +1,104 @@
-// Sums to global memory. mma leaves two neighbouring columns to a lane: each warp passes 32 rows at a time through shared
-// memory, so that a lane gets four neighbouring columns and a warp reads and writes whole lines.
-// Rows are whole vectors (n a multiple of 8), so four columns are inside the matrix or outside, never across its edge.
+// Sums to global memory in stores of 16 bytes. mma leaves two neighbouring columns to a lane; the four lanes of a row
+// exchange theirs, so that each stores eight neighbouring columns of bf16, or four of f32.
+// Rows are whole vectors (n a multiple of 8), so a vector is inside the matrix or outside, never across its edge.
 #pragma once
+#include "shared.cuh"
 #include "gemm/mma/multiply.cuh"
 
-enum : uint32_t {
-    STRIP = 32,                    // rows that pass at one time
-    QUADS = WARP_N / 4,            // of a row
-    ROUNDS = STRIP * QUADS / WARP, // in which a warp reads a strip
-    PITCH = WARP_N + 8,            // floats from row to row: the rows of an access share no bank
-};
-
-static_assert(THREADS / WARP * STRIP * PITCH * 4 <= STAGES * (TILE_M + TILE_N) * TILE_K * 2, "the slices' memory is enough");
-
-// What is added to the sums before the one rounding: a row of bf16, a matrix of bf16, and one of f32 that other blocks may
-// have written. Each may be absent.
-struct Added {
-    const bf16 *bias, *residual;
-    const float* sum;
-};
-
-__device__ __forceinline__ void add(float4_t& to, const float4_t& other) {
+// Element e of lane l becomes element l of lane e, within groups of four lanes.
+__device__ __forceinline__ void transpose4(uint32_t (&v)[4]) {
 #pragma unroll
-    for (uint32_t e = 0; e < 4; e++) to.v[e] += other.v[e];
+    for (uint32_t bit = 1; bit <= 2; bit *= 2) {
+        const bool upper = threadIdx.x & bit;
+#pragma unroll
+        for (uint32_t e = 0; e < 4; e++)
+            if (!(e & bit)) {
+                const uint32_t other = shuffle_xor(upper ? v[e] : v[e + bit], bit);
+                v[e] = upper ? other : v[e];
+                v[e + bit] = upper ? v[e + bit] : other;
+            }
+    }
 }
 
-// Where a warp's strips pass.
-__device__ __forceinline__ float* own_strip() {
-    extern __shared__ __align__(128) unsigned char slices[];
-    return reinterpret_cast<float*>(slices) + threadIdx.x / WARP * (STRIP * PITCH);
-}
+// bf16 pairs as the two floats they stand for.
+__device__ __forceinline__ float low(uint32_t pair) { return __uint_as_float(pair << 16); }
+__device__ __forceinline__ float high(uint32_t pair) { return __uint_as_float(pair & 0xFFFF0000u); }
 
-// A strip of the warp's sums: row by row, for all its lanes to read.
-__device__ __forceinline__ void put_strip(const Sums& sums, uint32_t strip, float* own) {
-    const uint32_t lane = threadIdx.x % WARP;
+// y = sums (+ bias) (+ residual), rounded once; y and residual are rows x columns. Of the warp's blocks, the first `blocks`.
+template <bool has_bias, bool has_residual, uint32_t blocks = BLOCKS_N>
+__device__ __forceinline__ void store(const Sums& sums, address y, address bias, address residual, uint32_t rows,
+                                      uint32_t columns) {
+    const uint32_t lane = threadIdx.x % WARP, member = lane % 4;
 #pragma unroll
-    for (uint32_t eight = 0; eight < STRIP / 8; eight++)
+    for (uint32_t four = 0; four < blocks / 4; four++) {
+        const uint32_t j0 = sums.j0 + four * 32, j = j0 + member * 8;
+        uint32_t added[4] = {};
+        if (has_bias && j < columns) {
+            const uint4_t loaded = *reinterpret_cast<const uint4_t*>((const bf16*)bias + j);
 #pragma unroll
-        for (uint32_t n = 0; n < BLOCKS_N; n++) {
-            const float (&block)[4] = sums.v[strip * (STRIP / 16) + eight / 2][n];
-            store2(own + (eight * 8 + lane / 4) * PITCH + n * 8 + lane % 4 * 2, block[eight % 2 * 2],
-                   block[eight % 2 * 2 + 1]);
+            for (uint32_t e = 0; e < 4; e++) added[e] = loaded.v[e];
         }
-    sync_warp();
+        if (has_bias) transpose4(added);
+#pragma unroll
+        for (uint32_t m = 0; m < BLOCKS_M; m++)
+#pragma unroll
+            for (uint32_t half = 0; half < 2; half++) {
+                const uint32_t i = sums.i0 + m * 16 + half * 8 + lane / 4;
+                const uint64_t at = uint64_t(i) * columns + j;
+                const bool inside = i < rows && j < columns;
+                uint32_t out[4] = {};
+                if (has_residual && inside) {
+                    const uint4_t loaded = *reinterpret_cast<const uint4_t*>((const bf16*)residual + at);
+#pragma unroll
+                    for (uint32_t e = 0; e < 4; e++) out[e] = loaded.v[e];
+                }
+                if (has_residual) transpose4(out);
+#pragma unroll
+                for (uint32_t e = 0; e < 4; e++) {
+                    const float (&v)[4] = sums.v[m][four * 4 + e];
+                    float first = v[half * 2], second = v[half * 2 + 1];
+                    if (has_bias) first += low(added[e]), second += high(added[e]);
+                    if (has_residual) first += low(out[e]), second += high(out[e]);
+                    out[e] = pack(first, second);
+                }
+                transpose4(out);
+                if (inside) *reinterpret_cast<uint4_t*>((bf16*)y + at) = {{out[0], out[1], out[2], out[3]}};
+            }
+    }
 }
 
-// y = sums + what is added; y is rows x columns.
-template <typename T>
-__device__ __forceinline__ void store(const Sums& sums, T* y, uint32_t rows, uint32_t columns, const Added& added) {
+// y = sums, or y += sums, in f32; other blocks may have written y.
+__device__ __forceinline__ void store(const Sums& sums, address y, bool add, uint32_t rows, uint32_t columns) {
     const uint32_t lane = threadIdx.x % WARP;
-    float* own = own_strip();
-    const uint32_t j = sums.j0 + lane % QUADS * 4;
-    float4_t bias = {};
-    if (added.bias && j < columns) bias = load4(added.bias + j);
-    sync_block(); // all fragments have been read
+    const bool odd = lane % 2;
+    // Even lanes take four columns of the first block of eight, odd ones of the second.
+    const uint32_t j = sums.j0 + odd * 8 + lane % 4 / 2 * 4;
 #pragma unroll
-    for (uint32_t strip = 0; strip < WARP_M / STRIP; strip++) {
-        const uint32_t first = sums.i0 + strip * STRIP + lane / QUADS;
-        const auto inside = [&](uint32_t round) { return first + round * (WARP / QUADS) < rows && j < columns; };
-        const uint64_t at = uint64_t(first) * columns + j, stride = uint64_t(WARP / QUADS) * columns;
-        float4_t before[ROUNDS] = {}; // all on their way at one time
-        if (added.sum)
+    for (uint32_t m = 0; m < BLOCKS_M; m++) {
+        float4_t before[2][BLOCKS_N / 2] = {}; // all loads of these rows are under way at one time
 #pragma unroll
-            for (uint32_t round = 0; round < ROUNDS; round++)
-                if (inside(round)) before[round] = load4_fresh(added.sum + at + round * stride);
-        if (added.residual)
+        for (uint32_t half = 0; half < 2; half++)
 #pragma unroll
-            for (uint32_t round = 0; round < ROUNDS; round++)
-                if (inside(round)) before[round] = load4(added.residual + at + round * stride);
-        put_strip(sums, strip, own);
+            for (uint32_t n = 0; n < BLOCKS_N; n += 2) {
+                const uint32_t i = sums.i0 + m * 16 + half * 8 + lane / 4;
+                if (add && i < rows && j + n * 8 < columns)
+                    before[half][n / 2] = load4_fresh((float*)y + uint64_t(i) * columns + j + n * 8);
+            }
 #pragma unroll
-        for (uint32_t round = 0; round < ROUNDS; round++) {
-            float4_t out = load4(own + (lane / QUADS + round * (WARP / QUADS)) * PITCH + lane % QUADS * 4);
-            add(out, bias);
-            add(out, before[round]);
-            if (inside(round)) store4(y + at + round * stride, out);
-        }
-        sync_warp();
+        for (uint32_t half = 0; half < 2; half++)
+#pragma unroll
+            for (uint32_t n = 0; n < BLOCKS_N; n += 2) {
+                const float (&even_block)[4] = sums.v[m][n], (&odd_block)[4] = sums.v[m][n + 1];
+                float4_t out = before[half][n / 2];
+#pragma unroll
+                for (uint32_t e = 0; e < 2; e++) {
+                    const float own = odd ? odd_block[half * 2 + e] : even_block[half * 2 + e];
+                    const float other = shuffle_xor(odd ? even_block[half * 2 + e] : odd_block[half * 2 + e], 1);
+                    out.v[e] += odd ? other : own;
+                    out.v[e + 2] += odd ? own : other;
+                }
+                const uint32_t i = sums.i0 + m * 16 + half * 8 + lane / 4;
+                if (i < rows && j + n * 8 < columns) store4((float*)y + uint64_t(i) * columns + j + n * 8, out);
+            }
     }
 }

@@ -4,40 +4,36 @@
 #include "gemm/gated.cuh"
 #include "gemm/mma/store.cuh"
 
-enum : uint32_t {
-    GATED_N = WARP_N / 2,
-    GATED_QUADS = GATED_N / 4, // of a row of y
-};
+enum : uint32_t { GATED_N = BLOCKS_N / 2 }; // blocks of y, whose up sums are as many blocks further
 
-// Four gated columns from where a strip has their gates; bias lies as w's rows do.
-__device__ __forceinline__ float4_t gate_four(const float* strip, const bf16* bias, uint32_t n) {
-    float4_t gate = load4(strip), up = load4(strip + GATED_N);
-    if (KEY_BIAS) {
-        add(gate, load4(bias));
-        add(up, load4(bias + n));
-    }
-#pragma unroll
-    for (uint32_t e = 0; e < 4; e++) gate.v[e] = gated<bf16>(gate.v[e], up.v[e]);
-    return gate;
+// The bias of two neighbouring columns.
+__device__ __forceinline__ uint32_t pair_at(const bf16* bias, uint32_t j, uint32_t columns) {
+    return j < columns ? *reinterpret_cast<const uint32_t*>(bias + j) : 0;
 }
 
 KERNEL(gemm_swiglu_params) {
     Sums sums;
     const Matrix a = {(const void*)p.x, p.k, p.m, p.k}, b = {(const void*)p.w, p.k, p.n, p.k};
     multiply<false, false, true>(a, b, {blockIdx.x, 0, 1}, sums);
-    const uint32_t lane = threadIdx.x % WARP, row = lane / GATED_QUADS, column = lane % GATED_QUADS * 4;
-    const uint32_t j = sums.j0 + column;
-    float* own = own_strip();
-    sync_block(); // all fragments have been read
 #pragma unroll
-    for (uint32_t strip = 0; strip < WARP_M / STRIP; strip++) {
-        put_strip(sums, strip, own);
-#pragma unroll
-        for (uint32_t r = row; r < STRIP; r += WARP / GATED_QUADS) {
-            const uint32_t i = sums.i0 + strip * STRIP + r;
-            if (i < p.m && j < p.n)
-                store4((bf16*)p.y + uint64_t(i) * p.n + j, gate_four(own + r * PITCH + column, (const bf16*)p.bias + j, p.n));
+    for (uint32_t n = 0; n < GATED_N; n++) {
+        uint32_t gate_bias = 0, up_bias = 0;
+        if (KEY_BIAS) {
+            const uint32_t j = sums.j0 + n * 8 + threadIdx.x % 4 * 2;
+            gate_bias = pair_at((const bf16*)p.bias, j, p.n);
+            up_bias = pair_at((const bf16*)p.bias + p.n, j, p.n);
         }
-        sync_warp();
+#pragma unroll
+        for (uint32_t m = 0; m < BLOCKS_M; m++)
+#pragma unroll
+            for (uint32_t e = 0; e < 4; e++) {
+                float &gate = sums.v[m][n][e], up = sums.v[m][n + GATED_N][e];
+                if (KEY_BIAS) {
+                    gate += e % 2 ? high(gate_bias) : low(gate_bias);
+                    up += e % 2 ? high(up_bias) : low(up_bias);
+                }
+                gate = gated<bf16>(gate, up);
+            }
     }
+    store<false, false, GATED_N>(sums, p.y, 0, 0, p.m, p.n);
 }

@@ -9,8 +9,7 @@ KERNEL(gemm_wgrad_params) {
     const bool accumulate = p.accumulate || ((const micro_scalars*)p.micro)->accumulate;
     multiply<true, true>({(const void*)p.dy, p.n, p.n, p.m}, {(const void*)p.x, p.k, p.k, p.m}, part, sums);
     uint32_t* turn = (uint32_t*)p.turns + part.tile;
-    float* dw = (float*)p.dw;
     if (part.count > 1) wait_turn(turn, part);
-    store(sums, dw, p.n, p.k, {nullptr, nullptr, part.index > 0 || accumulate ? dw : nullptr});
+    store(sums, p.dw, part.index > 0 || accumulate, p.n, p.k);
     if (part.count > 1) pass_turn(turn, part);
 }
