@@ -95,7 +95,14 @@ macro_rules! variants_of_product {
 
         fn source(&self, variant: Variant) -> Source {
             if variant.has("wgmma") {
-                source!("gemm", $hopper, "hopper/product.cuh", "hopper/store.cuh")
+                source!(
+                    "gemm",
+                    $hopper,
+                    "hopper/schedule.cuh",
+                    "hopper/gather.cuh",
+                    "hopper/product.cuh",
+                    "hopper/store.cuh"
+                )
             } else if variant.has("mma") {
                 source!("gemm", $mma, "mma/panel.cuh", "mma/multiply.cuh", "mma/store.cuh")
             } else {

@@ -2,71 +2,7 @@
 // One warp keeps slices of A and B coming by tensor-map copies, across tiles; two warpgroups multiply them, 64 rows of a
 // tile each, and store what they have summed.
 #pragma once
-#include "hopper.cuh"
-#include "gemm.h"
-
-enum : uint32_t {
-    CLUSTER = VARIANT_CLUSTER,
-    TILE_ROWS = VARIANT_TILE_M,
-    TILE_COLUMNS = VARIANT_TILE_N,
-    SLICE = VARIANT_TILE_K, // depth of a slice: 128 bytes, the widest swizzle
-    PANEL = SLICE * 128, // bytes of 64 rows of a slice
-    MULTIPLIERS = TILE_ROWS / 64, // warpgroups that multiply, 64 rows of a tile each
-    LANES = 128, // threads of a warpgroup
-    BAND = 16, // rows of tiles that are walked column by column, so that a wave's inputs stay in L2
-    SHARED_BYTES = 227 * 1024,
-};
-
-// Which part of C a block computes next, and over which slices.
-struct Work {
-    uint32_t row, column, begin, end;
-    bool split; // the blocks of the cluster share one tile, each over its part of the depth
-};
-
-// Every block walks its own list of whole tiles. If `splits`, what is no whole wave of tiles goes to clusters instead,
-// whose blocks divide the depth, where that is faster.
-template <bool splits> struct Schedule {
-    uint32_t rows, columns, slices, rank, tiles, whole, index; // rows and columns of tiles
-    bool split;
-
-    __device__ __forceinline__ Schedule(uint32_t height, uint32_t width, uint32_t depth) {
-        rows = (height + TILE_ROWS - 1) / TILE_ROWS;
-        columns = (width + TILE_COLUMNS - 1) / TILE_COLUMNS;
-        slices = (depth + SLICE - 1) / SLICE;
-        rank = CLUSTER > 1 ? cluster_rank() : 0;
-        tiles = rows * columns;
-        whole = tiles;
-        index = blockIdx.x;
-        split = false;
-        if (splits && CLUSTER > 1) {
-            const uint32_t clusters = gridDim.x / CLUSTER, rest = tiles % gridDim.x;
-            const uint32_t rounds = (rest + clusters - 1) / clusters; // each takes 1 / CLUSTER of a tile's time
-            if (rounds < CLUSTER && slices >= 4 * CLUSTER) whole = tiles - rest;
-        }
-    }
-
-    __device__ __forceinline__ bool next(Work& work) {
-        if (splits && CLUSTER > 1 && !split && index >= whole) {
-            split = true;
-            index = whole + blockIdx.x / CLUSTER;
-        }
-        if (index >= tiles) return false;
-        work.begin = 0;
-        work.end = slices;
-        work.split = splits && split;
-        if (work.split) {
-            work.begin = slices * rank / CLUSTER;
-            work.end = slices * (rank + 1) / CLUSTER;
-        }
-        const uint32_t first = index / (BAND * columns) * BAND;
-        const uint32_t height = min(uint32_t(BAND), rows - first);
-        const uint32_t within = index - first * columns;
-        work.row = (first + within % height) * TILE_ROWS;
-        work.column = within / height * TILE_COLUMNS;
-        index += work.split ? gridDim.x / CLUSTER : gridDim.x;
-        return true;
-    }
-};
+#include "gemm/hopper/gather.cuh"
 
 // An operand in shared memory: `rows` rows of a slice. If it runs along the depth it is a row of 128 bytes after the
 // other; if across, panels of 64 rows, each a step of depth after the other.
@@ -92,44 +28,6 @@ template <uint32_t rows, bool across> struct Slice {
     }
 };
 
-// Adds up the parts of a tile that the blocks of a cluster have summed. Block c % CLUSTER gets chunk c of `width` columns,
-// and adds in the order of the blocks.
-template <uint32_t width, typename Sums>
-__device__ __forceinline__ void gather(Sums& sum, uint32_t shared, uint32_t rank, uint32_t thread) {
-    enum : uint32_t { CHUNKS = TILE_COLUMNS / width, QUADS = width / 8, BYTES = MULTIPLIERS * LANES * 16 };
-    // Where block `from` puts quad q of chunk c for this thread.
-    const auto slot = [&](uint32_t c, uint32_t from, uint32_t q) {
-        return shared + (((c / CLUSTER) * CLUSTER + from) * QUADS + q) * BYTES + thread * 16;
-    };
-#pragma unroll
-    for (uint32_t c = 0; c < CHUNKS; c++)
-        if (c % CLUSTER != rank)
-#pragma unroll
-            for (uint32_t q = 0; q < QUADS; q++) {
-                const uint32_t at = (c * QUADS + q) * 4;
-                store_remote(slot(c, rank, q), c % CLUSTER, sum[at], sum[at + 1], sum[at + 2], sum[at + 3]);
-            }
-    sync_cluster();
-#pragma unroll
-    for (uint32_t c = 0; c < CHUNKS; c++)
-        if (c % CLUSTER == rank)
-#pragma unroll
-            for (uint32_t q = 0; q < QUADS; q++) {
-                const uint32_t at = (c * QUADS + q) * 4;
-                float total[4] = {};
-#pragma unroll
-                for (uint32_t from = 0; from < CLUSTER; from++) {
-                    uint4_t part = {};
-                    if (from != rank) part = load_shared(slot(c, from, q));
-#pragma unroll
-                    for (uint32_t e = 0; e < 4; e++) total[e] += from == rank ? sum[at + e] : __uint_as_float(part.v[e]);
-                }
-#pragma unroll
-                for (uint32_t e = 0; e < 4; e++) sum[at + e] = total[e];
-            }
-    copy_fence(); // copies will write here again
-}
-
 // maps: A and B. C is rows x columns, the sum runs over depth. `store` takes the sums: begin(row, column), the thread's
 // first, while the last products are under way, then chunk(c, sums) for each chunk of CHUNK columns; it may use SCRATCH
 // bytes of shared memory a warp.
@@ -146,6 +44,7 @@ __device__ __forceinline__ void product(const tensor_map* maps, uint32_t rows, u
     extern __shared__ __align__(1024) unsigned char shared[];
     const uint32_t a_slices = shared_address(shared), b_slices = a_slices + STAGES * A::BYTES;
     const uint32_t out = a_slices + STAGES * STAGE, filled = out + OUT, freed = filled + STAGES * 8;
+    Gather gather(a_slices, freed + STAGES * 8);
 
     // Uniform in a warp, and the compiler should know.
     const uint32_t warp = __shfl_sync(0xffffffffu, threadIdx.x / WARP, 0), lane = threadIdx.x % WARP;
@@ -156,9 +55,10 @@ __device__ __forceinline__ void product(const tensor_map* maps, uint32_t rows, u
             barrier_init(filled + stage * 8, 1);
             barrier_init(freed + stage * 8, MULTIPLIERS * 4);
         }
+        if (splits) gather.init();
         barrier_init_fence();
     }
-    sync_block();
+    splits ? sync_cluster() : sync_block();
 
     Schedule<splits> schedule(rows, columns, depth);
     Work work;
@@ -182,12 +82,7 @@ __device__ __forceinline__ void product(const tensor_map* maps, uint32_t rows, u
                     A::load(a_slices + stage * A::BYTES, maps, work.row, slice * SLICE, barrier);
                     B::load(b_slices + stage * B::BYTES, maps + 1, work.column, slice * SLICE, barrier);
                 }
-            if (splits && CLUSTER > 1 && work.split) { // with the other warps below
-                sync_warp();
-                sync_cluster();
-                sync_cluster();
-                sync_threads(1, VARIANT_THREADS);
-            }
+            if (copies && work.split) gather.await_read();
         }
     } else {
         take_registers<232>();
@@ -217,14 +112,10 @@ __device__ __forceinline__ void product(const tensor_map* maps, uint32_t rows, u
             store.begin(work.row + warp * 16, work.column);
             product_wait<0>();
             free(before);
-            if (splits && CLUSTER > 1 && work.split) {
-                sync_cluster(); // every block has multiplied: the slices' memory is free
-                gather<Store::CHUNK>(sum, a_slices, schedule.rank, threadIdx.x);
-                sync_threads(1, VARIANT_THREADS); // every warp has read what the block was sent
-            }
+            if (work.split) gather.add<Store::CHUNK>(sum, schedule.rank);
 #pragma unroll
             for (uint32_t c = 0; c < TILE_COLUMNS / Store::CHUNK; c++) {
-                if (splits && CLUSTER > 1 && work.split && c % CLUSTER != schedule.rank) continue;
+                if (work.split && c % CLUSTER != schedule.rank) continue;
                 float value[Store::CHUNK / 2];
 #pragma unroll
                 for (uint32_t e = 0; e < Store::CHUNK / 2; e++) value[e] = sum[c * (Store::CHUNK / 2) + e];
