@@ -56,12 +56,11 @@ template <uint32_t ONE, uint32_t lanes> __device__ __forceinline__ Sums combine_
 }
 
 // Where the warps of a block and the blocks of a cluster put their sums, in turns: no one writes what another may still
-// read. A barrier counts the bytes that come from the blocks: nobody waits for his own stores to global memory.
+// read.
 struct Meeting {
     enum : uint32_t { WARPS = VARIANT_THREADS / WARP, TURNS = VARIANT_CLUSTER == 1 ? 2 : 1 };
-    Sums of_warps[TURNS][WARPS]; // of a cluster, all have been read before any block's arrive
+    Sums of_warps[TURNS][WARPS]; // in a cluster all have been read before its blocks meet
     Sums of_blocks[2][VARIANT_CLUSTER];
-    uint64_t arrived[2];
 };
 
 // Over the lanes, then the warps, then the blocks that share the row; all threads get the result. `turn` counts the calls.
@@ -76,15 +75,13 @@ template <uint32_t ONE> __device__ __forceinline__ Sums combine(Sums sums, float
         sums = combine_lanes<ONE, WARP>(sums, temperature);
     }
     if (VARIANT_CLUSTER == 1) return sums;
-    const uint32_t barrier = shared_address(&meeting.arrived[place]);
-    if (threadIdx.x == 0) barrier_expect(barrier, sizeof(meeting.of_blocks[place]));
     if (threadIdx.x < VARIANT_CLUSTER) {
         const uint32_t own = shared_address(&meeting.of_blocks[place][cluster_rank()]);
-        send(own, lane, barrier, sums.s_shift, sums.t_shift);
-        send(own + 8, lane, barrier, sums.s_one, sums.s_soft);
-        send(own + 16, lane, barrier, sums.t_soft, sums.difference);
+        store_remote(own, lane, sums.s_shift, sums.t_shift);
+        store_remote(own + 8, lane, sums.s_one, sums.s_soft);
+        store_remote(own + 16, lane, sums.t_soft, sums.difference);
     }
-    barrier_wait(barrier, turn / 2 % 2);
+    sync_cluster();
     return combine_lanes<ONE, VARIANT_CLUSTER>(meeting.of_blocks[place][lane % VARIANT_CLUSTER], temperature);
 }
 
@@ -106,13 +103,7 @@ __device__ __forceinline__ void distill(const head_distill_params& p, Meeting& m
     Vector* s = (Vector*)p.student + start;
     const Vector* t = (const Vector*)p.teacher + start;
 
-    if (VARIANT_CLUSTER > 1) {
-        if (threadIdx.x == 0) {
-            for (uint32_t place = 0; place < 2; place++) barrier_init(shared_address(&meeting.arrived[place]), 1);
-            barrier_init_fence();
-        }
-        sync_cluster(); // all blocks run and can be sent to
-    }
+    if (VARIANT_CLUSTER > 1) sync_cluster(); // all blocks run: they can be written to
 
     // What a thread reads twice it keeps for itself alone: it waits for its own copies and for no one else's.
     DYNAMIC_SHARED(Vector, kept);

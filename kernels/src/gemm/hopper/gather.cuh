@@ -11,7 +11,6 @@ struct Gather {
     uint32_t ready, arrived, read; // barriers: every block has multiplied; its parts are there; they have been read
     uint32_t turn; // parity of the next tile's phases
 
-    enum : uint32_t { BARRIERS = 3 };
     __device__ __forceinline__ Gather(uint32_t slices, uint32_t barriers)
         : shared(slices), ready(barriers), arrived(barriers + 8), read(barriers + 16), turn(0) {}
     __device__ __forceinline__ void init() const {
