@@ -74,13 +74,14 @@ __device__ __forceinline__ void barrier_arrive(uint32_t barrier, uint32_t block)
                  "mbarrier.arrive.shared::cluster.b64 _, [remote];}" ::"r"(barrier), "r"(block)
                  : "memory");
 }
-// Two floats to the same place of another block's shared memory.
-__device__ __forceinline__ void store_remote(uint32_t shared, uint32_t block, float first, float second) {
-    asm volatile("{.reg .b32 remote; mapa.shared::cluster.u32 remote, %0, %1; "
-                 "st.shared::cluster.v2.f32 [remote], {%2, %3};}" ::"r"(shared), "r"(block), "f"(first), "f"(second)
+// Two or four floats to the same place of another block's shared memory, whose barrier in the same place waits for their
+// bytes.
+__device__ __forceinline__ void send(uint32_t shared, uint32_t block, uint32_t barrier, float first, float second) {
+    asm volatile("{.reg .b32 remote, told; mapa.shared::cluster.u32 remote, %0, %1; mapa.shared::cluster.u32 told, %2, %1; "
+                 "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [remote], {%3, %4}, [told];}" ::"r"(shared),
+                 "r"(block), "r"(barrier), "f"(first), "f"(second)
                  : "memory");
 }
-// Four floats to the same place of another block's shared memory, whose barrier in the same place waits for their bytes.
 __device__ __forceinline__ void send(uint32_t shared, uint32_t block, uint32_t barrier, float a, float b, float c, float d) {
     asm volatile("{.reg .b32 remote, told; mapa.shared::cluster.u32 remote, %0, %1; mapa.shared::cluster.u32 told, %2, %1; "
                  "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [remote], {%3, %4, %5, %6}, [told];}"

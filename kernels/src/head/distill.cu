@@ -56,11 +56,12 @@ template <uint32_t ONE, uint32_t lanes> __device__ __forceinline__ Sums combine_
 }
 
 // Where the warps of a block and the blocks of a cluster put their sums, in turns: no one writes what another may still
-// read.
+// read. A barrier counts the bytes that other blocks send: meeting them would wait for all earlier stores to global memory.
 struct Meeting {
     enum : uint32_t { WARPS = VARIANT_THREADS / WARP, TURNS = VARIANT_CLUSTER == 1 ? 2 : 1 };
-    Sums of_warps[TURNS][WARPS]; // in a cluster all have been read before its blocks meet
+    Sums of_warps[TURNS][WARPS]; // in a cluster all have been read before the block's own arrive
     Sums of_blocks[2][VARIANT_CLUSTER];
+    uint64_t arrived[2];
 };
 
 // Over the lanes, then the warps, then the blocks that share the row; all threads get the result. `turn` counts the calls.
@@ -75,13 +76,19 @@ template <uint32_t ONE> __device__ __forceinline__ Sums combine(Sums sums, float
         sums = combine_lanes<ONE, WARP>(sums, temperature);
     }
     if (VARIANT_CLUSTER == 1) return sums;
-    if (threadIdx.x < VARIANT_CLUSTER) {
-        const uint32_t own = shared_address(&meeting.of_blocks[place][cluster_rank()]);
-        store_remote(own, lane, sums.s_shift, sums.t_shift);
-        store_remote(own + 8, lane, sums.s_one, sums.s_soft);
-        store_remote(own + 16, lane, sums.t_soft, sums.difference);
+    const uint32_t rank = cluster_rank(), barrier = shared_address(&meeting.arrived[place]);
+    Sums* own = &meeting.of_blocks[place][rank];
+    if (threadIdx.x == 0) {
+        *own = sums;
+        barrier_expect(barrier, (VARIANT_CLUSTER - 1) * sizeof(Sums));
     }
-    sync_cluster();
+    if (threadIdx.x < VARIANT_CLUSTER && lane != rank) {
+        const uint32_t there = shared_address(own);
+        send(there, lane, barrier, sums.s_shift, sums.t_shift);
+        send(there + 8, lane, barrier, sums.s_one, sums.s_soft);
+        send(there + 16, lane, barrier, sums.t_soft, sums.difference);
+    }
+    barrier_wait(barrier, turn / 2 % 2);
     return combine_lanes<ONE, VARIANT_CLUSTER>(meeting.of_blocks[place][lane % VARIANT_CLUSTER], temperature);
 }
 
@@ -103,7 +110,13 @@ __device__ __forceinline__ void distill(const head_distill_params& p, Meeting& m
     Vector* s = (Vector*)p.student + start;
     const Vector* t = (const Vector*)p.teacher + start;
 
-    if (VARIANT_CLUSTER > 1) sync_cluster(); // all blocks run: they can be written to
+    if (VARIANT_CLUSTER > 1) {
+        if (threadIdx.x == 0) {
+            for (uint32_t place = 0; place < 2; place++) barrier_init(shared_address(&meeting.arrived[place]), 1);
+            barrier_init_fence();
+        }
+        sync_cluster(); // all blocks run and can be sent to
+    }
 
     // What a thread reads twice it keeps for itself alone: it waits for its own copies and for no one else's.
     DYNAMIC_SHARED(Vector, kept);
