@@ -76,6 +76,7 @@ template <uint32_t ONE> __device__ __forceinline__ Sums combine(Sums sums, float
         sums = combine_lanes<ONE, WARP>(sums, temperature);
     }
     if (VARIANT_CLUSTER == 1) return sums;
+    if (threadIdx.x < WARP) sync_warp(); // all its lanes have read before the first of them arrives
     const uint32_t rank = cluster_rank(), barrier = shared_address(&meeting.arrived[place]);
     Sums* own = &meeting.of_blocks[place][rank];
     if (threadIdx.x == 0) {
