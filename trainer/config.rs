@@ -73,7 +73,7 @@ pub struct Options {
     /// Train on chunks in a new random order each pass [default: false]
     #[arg(long, value_name = "BOOL")]
     pub shuffle: Option<bool>,
-    /// auto, cuda:N or sim [default: auto: the first GPU, else sim]
+    /// auto, cuda:N, sim, or generic:N for cuda:N with the kernels that every architecture has [default: auto: the first GPU, else sim]
     #[arg(long, value_name = "DEVICE")]
     #[serde(with = "as_text")]
     pub device: Option<DeviceChoice>,
@@ -332,6 +332,15 @@ mod tests {
 
     fn toml(text: &str) -> Result<Options, toml::de::Error> {
         toml::from_str(text)
+    }
+
+    #[test]
+    fn devices_read_back() {
+        for text in ["auto", "sim", "cuda:1", "generic:0"] {
+            assert_eq!(text.parse::<DeviceChoice>().unwrap().to_string(), text);
+        }
+        assert_eq!("cuda".parse(), Ok(DeviceChoice::Cuda(0)));
+        assert!("generic".parse::<DeviceChoice>().is_err());
     }
 
     #[test]

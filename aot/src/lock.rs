@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use precast_fatbins::{Change, Lock, LockError, Manifest};
+use precast_kernels::Arch;
 
 use crate::build::Request;
 use crate::models::Model;
@@ -82,7 +83,7 @@ pub fn of_model(manifest: &Manifest, request: &Request, model: &Model) -> Lock {
     Lock::of(manifest).filtered(|arch, name| keys.contains(&(arch.to_owned(), name.to_owned())))
 }
 
-/// Compares a build with the locks of its models, on the architectures it is for.
+/// Compares a build with the locks of its models, on the architectures it is for. What no trainer embeds is not locked.
 ///
 /// # Errors
 /// [`LockFileError`] where a lock file cannot be used.
@@ -94,7 +95,9 @@ pub fn compare(manifest: &Manifest, request: &Request, directory: &Path) -> Resu
             continue;
         };
         let lock = lock.filtered(|arch, _| request.archs.iter().any(|wanted| wanted.name() == arch));
-        comparison.changes.extend(lock.compare(&of_model(manifest, request, model)));
+        let locked = |arch: &str| Arch::GPUS.iter().any(|target| target.name() == arch);
+        let built = of_model(manifest, request, model).filtered(|arch, _| locked(arch));
+        comparison.changes.extend(lock.compare(&built));
     }
     comparison.changes.sort_by_key(ToString::to_string);
     comparison.changes.dedup();

@@ -25,6 +25,13 @@ template <> __device__ __forceinline__ bf16 from_float<bf16>(float value) {
     return result;
 }
 
+// Two floats rounded to bf16, the first in the lower half.
+__device__ __forceinline__ uint32_t pack(float low, float high) {
+    uint32_t result;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(result) : "f"(high), "f"(low));
+    return result;
+}
+
 // What a buffer of type T would hold: the roundings inside a kernel that its host reference makes too.
 template <typename T> __device__ __forceinline__ float round_to(float value) { return to_float(from_float<T>(value)); }
 

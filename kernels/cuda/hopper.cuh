@@ -3,6 +3,7 @@
 // Level Matrix Instructions", "Tensor Map").
 #pragma once
 #include "mma.cuh"
+#include "shared.cuh"
 
 // ---- memory barriers ----------------------------------------------------------------------------------
 
@@ -30,6 +31,12 @@ __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) 
     } while (!done);
 }
 
+// The threads that come to barrier `number` meet when they are `threads`; they may come from different places. Barrier 0
+// is the block's own.
+__device__ __forceinline__ void sync_threads(uint32_t number, uint32_t threads) {
+    asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(threads) : "memory");
+}
+
 // ---- copies described by a tensor map -----------------------------------------------------------------
 
 __device__ __forceinline__ void prefetch(const tensor_map* map) {
@@ -51,26 +58,6 @@ __device__ __forceinline__ void store_matrix(uint32_t shared, uint32_t r0, uint3
                  : "memory");
 }
 
-// 16 or 8 bytes of shared memory.
-struct alignas(16) uint4_t {
-    uint32_t v[4];
-};
-__device__ __forceinline__ void store_shared(uint32_t shared, uint4_t v) {
-    asm volatile("st.shared.v4.u32 [%0], {%1, %2, %3, %4};" ::"r"(shared), "r"(v.v[0]), "r"(v.v[1]), "r"(v.v[2]), "r"(v.v[3])
-                 : "memory");
-}
-__device__ __forceinline__ void store_shared(uint32_t shared, float a, float b) {
-    asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(shared), "f"(a), "f"(b) : "memory");
-}
-__device__ __forceinline__ uint4_t load_shared(uint32_t shared) {
-    uint4_t v;
-    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(v.v[0]), "=r"(v.v[1]), "=r"(v.v[2]), "=r"(v.v[3])
-                 : "r"(shared)
-                 : "memory");
-    return v;
-}
-
 // ---- clusters and warpgroups --------------------------------------------------------------------------
 
 __device__ __forceinline__ uint32_t cluster_rank() {
@@ -81,11 +68,24 @@ __device__ __forceinline__ uint32_t cluster_rank() {
 __device__ __forceinline__ void sync_cluster() {
     asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
 }
-// Four floats to the same place of another block's shared memory.
-__device__ __forceinline__ void store_remote(uint32_t shared, uint32_t block, float a, float b, float c, float d) {
+// Arrives at the barrier in the same place of another block.
+__device__ __forceinline__ void barrier_arrive(uint32_t barrier, uint32_t block) {
     asm volatile("{.reg .b32 remote; mapa.shared::cluster.u32 remote, %0, %1; "
-                 "st.shared::cluster.v4.f32 [remote], {%2, %3, %4, %5};}" ::"r"(shared), "r"(block), "f"(a), "f"(b),
-                 "f"(c), "f"(d)
+                 "mbarrier.arrive.shared::cluster.b64 _, [remote];}" ::"r"(barrier), "r"(block)
+                 : "memory");
+}
+// Two or four floats to the same place of another block's shared memory, whose barrier in the same place waits for their
+// bytes.
+__device__ __forceinline__ void send(uint32_t shared, uint32_t block, uint32_t barrier, float first, float second) {
+    asm volatile("{.reg .b32 remote, told; mapa.shared::cluster.u32 remote, %0, %1; mapa.shared::cluster.u32 told, %2, %1; "
+                 "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [remote], {%3, %4}, [told];}" ::"r"(shared),
+                 "r"(block), "r"(barrier), "f"(first), "f"(second)
+                 : "memory");
+}
+__device__ __forceinline__ void send(uint32_t shared, uint32_t block, uint32_t barrier, float a, float b, float c, float d) {
+    asm volatile("{.reg .b32 remote, told; mapa.shared::cluster.u32 remote, %0, %1; mapa.shared::cluster.u32 told, %2, %1; "
+                 "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [remote], {%3, %4, %5, %6}, [told];}"
+                 ::"r"(shared), "r"(block), "r"(barrier), "f"(a), "f"(b), "f"(c), "f"(d)
                  : "memory");
 }
 // Four floats added to what is there, with no result to wait for.
@@ -144,4 +144,4 @@ PRODUCT(256, UP_TO_90 TEN(9) TEN(10) TEN(11) "%120, %121, %122, %123, %124, %125
 
 // A kernel whose blocks come in clusters.
 #define CLUSTER_KERNEL(params_t, blocks) extern "C" __global__ void __cluster_dims__(blocks, 1, 1) \
-    __launch_bounds__(VARIANT_THREADS, 1) ENTRY(const __grid_constant__ params_t p)
+    __launch_bounds__(VARIANT_THREADS, VARIANT_BLOCKS) ENTRY(const __grid_constant__ params_t p)

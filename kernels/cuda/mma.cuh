@@ -13,6 +13,11 @@ __device__ __forceinline__ void copy_async(uint32_t shared, const void* global, 
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global), "r"(valid ? 16 : 0)
                  : "memory");
 }
+// The same of 4 bytes.
+__device__ __forceinline__ void copy_async_word(uint32_t shared, const void* global, bool valid) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(shared), "l"(global), "r"(valid ? 4 : 0)
+                 : "memory");
+}
 // Ends a group of copies.
 __device__ __forceinline__ void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 // Waits until at most `pending` of this thread's groups are under way. Others' copies are visible after a barrier.
@@ -43,9 +48,23 @@ __device__ __forceinline__ void mma(float (&d)[4], const uint32_t (&a)[4], uint3
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// Two floats rounded to bf16, the first in the lower half.
-__device__ __forceinline__ uint32_t pack(float low, float high) {
-    uint32_t result;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(result) : "f"(high), "f"(low));
+// What blocks of one launch tell each other: a release makes what its block has stored before (and met at a barrier)
+// visible to those that acquire the value.
+__device__ __forceinline__ uint32_t load_acquire(const uint32_t* p) {
+    uint32_t value;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(p) : "memory");
+    return value;
+}
+__device__ __forceinline__ void store_release(uint32_t* p, uint32_t value) {
+    asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(p), "r"(value) : "memory");
+}
+
+// Past L1, which may hold what was there before another block stored.
+__device__ __forceinline__ float4_t load4_fresh(const float* p) {
+    float4_t result;
+    asm volatile("ld.global.cg.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(result.v[0]), "=f"(result.v[1]), "=f"(result.v[2]), "=f"(result.v[3])
+                 : "l"(p)
+                 : "memory");
     return result;
 }

@@ -30,8 +30,7 @@ template <> struct alignas(16) vector<bf16, 8> {
     static __device__ __forceinline__ vector of(const float (&v)[8]) {
         vector result;
 #pragma unroll
-        for (uint32_t i = 0; i < 4; i++)
-            asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(result.pairs[i]) : "f"(v[2 * i + 1]), "f"(v[2 * i]));
+        for (uint32_t i = 0; i < 4; i++) result.pairs[i] = pack(v[2 * i], v[2 * i + 1]);
         return result;
     }
 };

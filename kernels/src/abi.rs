@@ -367,14 +367,54 @@ impl Default for gemm_fwd_params {
 #[repr(C)]
 #[repr(align(64))]
 #[derive(Debug, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+pub struct gemm_swiglu_params {
+    pub x: address,
+    pub w: address,
+    pub bias: address,
+    pub y: address,
+    pub m: u32,
+    pub n: u32,
+    pub k: u32,
+    pub reserved: [u32; 5usize],
+    pub maps: [tensor_map; 2usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of gemm_swiglu_params"][::std::mem::size_of::<gemm_swiglu_params>() - 320usize];
+    ["Alignment of gemm_swiglu_params"][::std::mem::align_of::<gemm_swiglu_params>() - 64usize];
+    ["Offset of field: gemm_swiglu_params::x"][::std::mem::offset_of!(gemm_swiglu_params, x) - 0usize];
+    ["Offset of field: gemm_swiglu_params::w"][::std::mem::offset_of!(gemm_swiglu_params, w) - 8usize];
+    ["Offset of field: gemm_swiglu_params::bias"][::std::mem::offset_of!(gemm_swiglu_params, bias) - 16usize];
+    ["Offset of field: gemm_swiglu_params::y"][::std::mem::offset_of!(gemm_swiglu_params, y) - 24usize];
+    ["Offset of field: gemm_swiglu_params::m"][::std::mem::offset_of!(gemm_swiglu_params, m) - 32usize];
+    ["Offset of field: gemm_swiglu_params::n"][::std::mem::offset_of!(gemm_swiglu_params, n) - 36usize];
+    ["Offset of field: gemm_swiglu_params::k"][::std::mem::offset_of!(gemm_swiglu_params, k) - 40usize];
+    ["Offset of field: gemm_swiglu_params::reserved"][::std::mem::offset_of!(gemm_swiglu_params, reserved) - 44usize];
+    ["Offset of field: gemm_swiglu_params::maps"][::std::mem::offset_of!(gemm_swiglu_params, maps) - 64usize];
+};
+impl Default for gemm_swiglu_params {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[repr(align(64))]
+#[derive(Debug, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct gemm_dgrad_params {
     pub dy: address,
     pub w: address,
     pub dx: address,
+    pub partials: address,
+    pub turns: address,
     pub m: u32,
     pub n: u32,
     pub k: u32,
-    pub reserved: [u32; 7usize],
+    pub splits: u32,
+    pub reserved: [u32; 2usize],
     pub maps: [tensor_map; 2usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
@@ -384,10 +424,13 @@ const _: () = {
     ["Offset of field: gemm_dgrad_params::dy"][::std::mem::offset_of!(gemm_dgrad_params, dy) - 0usize];
     ["Offset of field: gemm_dgrad_params::w"][::std::mem::offset_of!(gemm_dgrad_params, w) - 8usize];
     ["Offset of field: gemm_dgrad_params::dx"][::std::mem::offset_of!(gemm_dgrad_params, dx) - 16usize];
-    ["Offset of field: gemm_dgrad_params::m"][::std::mem::offset_of!(gemm_dgrad_params, m) - 24usize];
-    ["Offset of field: gemm_dgrad_params::n"][::std::mem::offset_of!(gemm_dgrad_params, n) - 28usize];
-    ["Offset of field: gemm_dgrad_params::k"][::std::mem::offset_of!(gemm_dgrad_params, k) - 32usize];
-    ["Offset of field: gemm_dgrad_params::reserved"][::std::mem::offset_of!(gemm_dgrad_params, reserved) - 36usize];
+    ["Offset of field: gemm_dgrad_params::partials"][::std::mem::offset_of!(gemm_dgrad_params, partials) - 24usize];
+    ["Offset of field: gemm_dgrad_params::turns"][::std::mem::offset_of!(gemm_dgrad_params, turns) - 32usize];
+    ["Offset of field: gemm_dgrad_params::m"][::std::mem::offset_of!(gemm_dgrad_params, m) - 40usize];
+    ["Offset of field: gemm_dgrad_params::n"][::std::mem::offset_of!(gemm_dgrad_params, n) - 44usize];
+    ["Offset of field: gemm_dgrad_params::k"][::std::mem::offset_of!(gemm_dgrad_params, k) - 48usize];
+    ["Offset of field: gemm_dgrad_params::splits"][::std::mem::offset_of!(gemm_dgrad_params, splits) - 52usize];
+    ["Offset of field: gemm_dgrad_params::reserved"][::std::mem::offset_of!(gemm_dgrad_params, reserved) - 56usize];
     ["Offset of field: gemm_dgrad_params::maps"][::std::mem::offset_of!(gemm_dgrad_params, maps) - 64usize];
 };
 impl Default for gemm_dgrad_params {
@@ -407,11 +450,13 @@ pub struct gemm_wgrad_params {
     pub x: address,
     pub micro: address,
     pub dw: address,
+    pub turns: address,
     pub m: u32,
     pub n: u32,
     pub k: u32,
     pub accumulate: u32,
-    pub reserved: [u32; 4usize],
+    pub splits: u32,
+    pub reserved: u32,
     pub maps: [tensor_map; 2usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
@@ -422,11 +467,13 @@ const _: () = {
     ["Offset of field: gemm_wgrad_params::x"][::std::mem::offset_of!(gemm_wgrad_params, x) - 8usize];
     ["Offset of field: gemm_wgrad_params::micro"][::std::mem::offset_of!(gemm_wgrad_params, micro) - 16usize];
     ["Offset of field: gemm_wgrad_params::dw"][::std::mem::offset_of!(gemm_wgrad_params, dw) - 24usize];
-    ["Offset of field: gemm_wgrad_params::m"][::std::mem::offset_of!(gemm_wgrad_params, m) - 32usize];
-    ["Offset of field: gemm_wgrad_params::n"][::std::mem::offset_of!(gemm_wgrad_params, n) - 36usize];
-    ["Offset of field: gemm_wgrad_params::k"][::std::mem::offset_of!(gemm_wgrad_params, k) - 40usize];
-    ["Offset of field: gemm_wgrad_params::accumulate"][::std::mem::offset_of!(gemm_wgrad_params, accumulate) - 44usize];
-    ["Offset of field: gemm_wgrad_params::reserved"][::std::mem::offset_of!(gemm_wgrad_params, reserved) - 48usize];
+    ["Offset of field: gemm_wgrad_params::turns"][::std::mem::offset_of!(gemm_wgrad_params, turns) - 32usize];
+    ["Offset of field: gemm_wgrad_params::m"][::std::mem::offset_of!(gemm_wgrad_params, m) - 40usize];
+    ["Offset of field: gemm_wgrad_params::n"][::std::mem::offset_of!(gemm_wgrad_params, n) - 44usize];
+    ["Offset of field: gemm_wgrad_params::k"][::std::mem::offset_of!(gemm_wgrad_params, k) - 48usize];
+    ["Offset of field: gemm_wgrad_params::accumulate"][::std::mem::offset_of!(gemm_wgrad_params, accumulate) - 52usize];
+    ["Offset of field: gemm_wgrad_params::splits"][::std::mem::offset_of!(gemm_wgrad_params, splits) - 56usize];
+    ["Offset of field: gemm_wgrad_params::reserved"][::std::mem::offset_of!(gemm_wgrad_params, reserved) - 60usize];
     ["Offset of field: gemm_wgrad_params::maps"][::std::mem::offset_of!(gemm_wgrad_params, maps) - 64usize];
 };
 impl Default for gemm_wgrad_params {

@@ -153,6 +153,7 @@ fn random(operand: &Operand, content: Content, rng: &mut Pcg64Mcg) -> Vec<u8> {
     let count = operand.elems as usize;
     let words = |values: Vec<u32>| bytemuck::cast_slice(&values).to_vec();
     match content {
+        Content::Zeros => vec![0; operand.bytes() as usize],
         Content::Normal(factor) => store(operand.dtype, count, || factor * rng.sample::<f32, _>(StandardNormal)),
         Content::Uniform(low, high) => store(operand.dtype, count, || rng.random_range(low..high)),
         Content::Ids(bound) => words((0..count).map(|_| rng.random_range(0..bound)).collect()),

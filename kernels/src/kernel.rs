@@ -28,6 +28,7 @@ static COMMON_HEADERS: &[Header] = &[
     ("device.cuh", include_str!("../cuda/device.cuh")),
     ("hopper.cuh", include_str!("../cuda/hopper.cuh")),
     ("mma.cuh", include_str!("../cuda/mma.cuh")),
+    ("shared.cuh", include_str!("../cuda/shared.cuh")),
     ("step.h", include_str!("../abi/step.h")),
     ("types.h", include_str!("../abi/types.h")),
     ("vector.cuh", include_str!("../cuda/vector.cuh")),
@@ -128,6 +129,8 @@ impl Access {
 /// What a checked launch puts into an operand: fresh random values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Content {
+    /// Zeros.
+    Zeros,
     /// Standard normal times a factor.
     Normal(f32),
     /// Uniform in a range.

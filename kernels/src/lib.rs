@@ -49,6 +49,7 @@ pub static OPS: &[Op] = &[
     Op::of::<fill::Fill>(),
     Op::of::<gemm::GemmDgrad>(),
     Op::of::<gemm::GemmFwd>(),
+    Op::of::<gemm::GemmSwiglu>(),
     Op::of::<gemm::GemmWgrad>(),
     Op::of::<grad_norm::GradNormFinish>(),
     Op::of::<grad_norm::GradNormPartial>(),

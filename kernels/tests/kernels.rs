@@ -33,6 +33,8 @@ fn keys() -> Vec<Key> {
         "gemm.fwd{bias=false,residual=true,x=bf16}",
         "gemm.fwd{bias=true,residual=false,x=f32}",
         "gemm.fwd{bias=true,residual=true,x=bf16}",
+        "gemm.swiglu{bias=false,x=bf16}",
+        "gemm.swiglu{bias=true,x=f32}",
         "gemm.wgrad{x=bf16}",
         "gemm.wgrad{x=f32}",
         "grad_norm.finish{}",

@@ -81,14 +81,15 @@ impl Layout {
     }
 }
 
-/// Checks every kernel of a bundle that runs on the driver's device; `report` hears of each launch.
-/// Everything is loaded before the first launch.
+/// Checks every kernel of a bundle that runs on the driver's device and whose key starts with `prefix`; `report` hears of
+/// each launch. Everything is loaded before the first launch.
 ///
 /// # Errors
 /// [`SelftestError`] where the checks themselves cannot be made; what they find goes to `report`.
 pub fn selftest<D: Driver>(
     mut driver: D,
     bundle: &Bundle<'_>,
+    prefix: &str,
     seed: u64,
     mut report: impl FnMut(Outcome),
 ) -> Result<(), SelftestError> {
@@ -96,7 +97,7 @@ pub fn selftest<D: Driver>(
     let Some(arch) = driver.device().arch() else { return Ok(()) };
     let modules = bundle.modules(arch).map_err(BundleError::from)?;
     let mut cases = Vec::new();
-    for module in &modules {
+    for module in modules.iter().filter(|module| module.pair.key.to_string().starts_with(prefix)) {
         let kernel = driver.load(module)?;
         let launches = module.pair.key.kernel().samples();
         let admitted = |(_, params): &(usize, &Vec<u8>)| module.pair.key.kernel().admits(module.pair.variant, params);
@@ -105,7 +106,7 @@ pub fn selftest<D: Driver>(
             cases.push((module.pair.clone(), kernel, sample, Layout::new(&case), params.clone()));
         }
     }
-    let largest = cases.iter().map(|(_, _, _, layout, _)| layout.bytes).max().unwrap_or(0);
+    let Some(largest) = cases.iter().map(|(_, _, _, layout, _)| layout.bytes).max() else { return Ok(()) };
     let base = driver.allocate(largest)?;
     driver.stage(STAGE_BYTES)?;
     let mut graphs = Vec::new();

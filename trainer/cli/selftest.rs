@@ -12,11 +12,14 @@ use crate::error::Failure;
 
 #[derive(Args)]
 pub struct Arguments {
-    /// auto, cuda:N or sim
+    /// auto, cuda:N, sim, or generic:N for cuda:N with the kernels that every architecture has
     #[arg(long, default_value = "auto", value_name = "DEVICE")]
     device: DeviceChoice,
     #[command(flatten)]
     kernels: Kernels,
+    /// Only kernels whose key starts so: `gemm.`, `attention.fwd`
+    #[arg(long, default_value = "", value_name = "PREFIX")]
+    kernel: String,
     /// Seed of the random inputs
     #[arg(long, default_value_t = 0, value_name = "N")]
     seed: u64,
@@ -34,7 +37,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let source = arguments.kernels.find(arch, &nothing)?;
     let bundle = source.open()?;
     let (mut checked, mut failed) = (0, 0);
-    selftest(driver, &bundle, arguments.seed, |outcome| {
+    selftest(driver, &bundle, &arguments.kernel, arguments.seed, |outcome| {
         checked += 1;
         match outcome.result {
             Ok(distance) if arguments.verbose => {
@@ -47,6 +50,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             }
         }
     })?;
+    if checked == 0 && !arguments.kernel.is_empty() {
+        let message = format!("no kernel starts with `{}`: `precast kernels` lists them", arguments.kernel);
+        return Err(Failure::Usage(message));
+    }
     say!("{checked} launches checked on {}, {failed} failed", device.name);
     if failed > 0 {
         return Err(Failure::Selftest { failed, checked, device: device.name });

@@ -1,5 +1,7 @@
 //! The backward pass of the student.
 
+use std::cell::Cell;
+
 use precast_kernels::Dtype;
 use precast_kernels::abi::{
     attention_bwd_params, attention_delta_params, column_sum_finish_params, column_sum_partial_params,
@@ -27,6 +29,33 @@ pub(crate) struct Gradients {
     pub flat: Tensor,
     /// `micro_scalars` of the micro-batch.
     pub micro: Tensor,
+    /// Zeros for the launches that divide their sums.
+    pub turns: Turns,
+}
+
+/// Words that are 0 between launches. Each launch has its own, so that none waits for another.
+pub(crate) struct Turns {
+    all: Tensor,
+    taken: Cell<u64>,
+}
+
+impl Turns {
+    /// Enough for the layers of any model that one GPU trains.
+    pub const WORDS: u64 = 1 << 19;
+
+    pub fn new(all: Tensor) -> Self {
+        Self { all, taken: Cell::new(0) }
+    }
+
+    /// The next `count`, if there are so many left.
+    fn take(&self, count: u64) -> Option<Tensor> {
+        let start = self.taken.get();
+        let end = start + count.next_multiple_of(4); // 16 bytes
+        (end <= self.all.elems).then(|| {
+            self.taken.set(end);
+            self.all.slice(start, count)
+        })
+    }
 }
 
 impl Gradients {
@@ -48,7 +77,8 @@ pub(crate) struct LinearGrad {
 impl Model<'_> {
     /// Weight gradient. `accumulate` adds whatever the micro-batch.
     pub fn wgrad(&self, b: &mut Builder, label: &str, g: &Gradients, l: &LinearGrad, accumulate: bool) {
-        let params = gemm_wgrad_params {
+        let kernel = GemmWgrad { x: self.dtype() };
+        let mut params = gemm_wgrad_params {
             dy: l.dy.address(),
             x: l.x.address(),
             micro: g.micro.address(),
@@ -59,12 +89,18 @@ impl Model<'_> {
             accumulate: u32::from(accumulate),
             ..Default::default()
         };
-        b.launch(format!("{label}.wgrad"), GemmWgrad { x: self.dtype() }, &params);
+        if let Some((splits, turns)) = kernel.division(&params)
+            && let Some(turns) = g.turns.take(turns)
+        {
+            (params.splits, params.turns) = (splits, turns.address());
+        }
+        b.launch(format!("{label}.wgrad"), kernel, &params);
     }
 
     /// Input gradient into `dx`.
-    pub fn dgrad_into(&self, b: &mut Builder, label: &str, l: &LinearGrad, dx: Tensor) {
-        let params = gemm_dgrad_params {
+    pub fn dgrad_into(&self, b: &mut Builder, label: &str, g: &Gradients, l: &LinearGrad, dx: Tensor) {
+        let kernel = GemmDgrad { x: self.dtype() };
+        let mut params = gemm_dgrad_params {
             dy: l.dy.address(),
             w: self.weight(l.weight).address(),
             dx: dx.address(),
@@ -73,7 +109,14 @@ impl Model<'_> {
             k: l.k,
             ..Default::default()
         };
-        b.launch(format!("{label}.dgrad"), GemmDgrad { x: self.dtype() }, &params);
+        if let Some((splits, turns)) = kernel.division(&params)
+            && let Some(turns) = g.turns.take(turns)
+        {
+            let elems = GemmDgrad::partials(&params);
+            params.partials = b.transient(format!("{label}.dgrad_partials"), Dtype::F32, elems).address();
+            (params.splits, params.turns) = (splits, turns.address());
+        }
+        b.launch(format!("{label}.dgrad"), kernel, &params);
     }
 
     /// Gradients of weights, bias and input of a linear layer; returns the input's.
@@ -83,7 +126,7 @@ impl Model<'_> {
             self.bias_backward(b, label, g, l.dy, l.n, bias);
         }
         let dx = b.transient(format!("{label}.dx"), self.dtype(), l.x.elems);
-        self.dgrad_into(b, label, l, dx);
+        self.dgrad_into(b, label, g, l, dx);
         dx
     }
 
@@ -192,7 +235,8 @@ impl Model<'_> {
         let spans = self.parameters.layers[layer];
         let name = |part: &str| format!("{}.layers.{layer}.{part}", self.role);
 
-        let activated = a.activated.unwrap_or_else(|| self.swiglu(b, &name("swiglu.recompute"), a.gate_up));
+        let gate_up = a.gate_up.expect("a trained model keeps it");
+        let activated = a.activated.unwrap_or_else(|| self.swiglu(b, &name("swiglu.recompute"), gate_up));
         let down = LinearGrad {
             dy: doutput,
             x: activated,
@@ -204,7 +248,7 @@ impl Model<'_> {
         let dactivated = self.linear_backward(b, &name("down"), g, &down);
         let dgate_up = self.rows(b, &name("swiglu.dgate_up"), 2 * c.intermediate);
         let params = swiglu_bwd_params {
-            gate_up: a.gate_up.address(),
+            gate_up: gate_up.address(),
             dy: dactivated.address(),
             dgate_up: dgate_up.address(),
             tokens: self.tokens(),

@@ -2,11 +2,12 @@
 
 use precast_kernels::Dtype;
 use precast_kernels::abi::{
-    attention_fwd_params, embedding_fwd_params, gemm_fwd_params, rmsnorm_fwd_params, rope_params, swiglu_fwd_params,
+    attention_fwd_params, embedding_fwd_params, gemm_fwd_params, gemm_swiglu_params, rmsnorm_fwd_params, rope_params,
+    swiglu_fwd_params,
 };
 use precast_kernels::attention::AttentionFwd;
 use precast_kernels::embedding::EmbeddingFwd;
-use precast_kernels::gemm::GemmFwd;
+use precast_kernels::gemm::{GemmFwd, GemmSwiglu};
 use precast_kernels::rmsnorm::RmsnormFwd;
 use precast_kernels::rope::RopeFwd;
 use precast_kernels::swiglu::SwigluFwd;
@@ -20,6 +21,8 @@ use crate::plan::{Builder, Tensor};
 pub(crate) struct Model<'a> {
     /// `teacher`, `student` or `model`: the first part of every label and buffer name.
     pub role: &'static str,
+    /// Whether a backward pass follows.
+    pub trained: bool,
     pub config: &'a ModelConfig,
     pub parameters: &'a Parameters,
     /// The flat weights in the precision of the run.
@@ -49,7 +52,8 @@ pub(crate) struct BlockActivations {
     /// Residual stream between attention and MLP.
     pub middle: Tensor,
     pub middle_norm: Option<Normed>,
-    pub gate_up: Tensor,
+    /// None in a model that is not trained.
+    pub gate_up: Option<Tensor>,
     /// Output of SwiGLU.
     pub activated: Option<Tensor>,
 }
@@ -83,7 +87,7 @@ pub(crate) struct Linear {
 }
 
 impl<'a> Model<'a> {
-    /// Declares the rotary tables and gathers what describes a model in a plan.
+    /// Declares the rotary tables and gathers what describes a model in a plan: one that is not trained.
     pub fn new(
         b: &mut Builder,
         role: &'static str,
@@ -94,7 +98,7 @@ impl<'a> Model<'a> {
         let elems = u64::from(seq_len) * u64::from(config.head_dim / 2);
         let cos = b.persistent(format!("{role}.rope.cos"), Category::Inputs, Dtype::F32, elems);
         let sin = b.persistent(format!("{role}.rope.sin"), Category::Inputs, Dtype::F32, elems);
-        Self { role, config, parameters, weights, batch, seq_len, cos, sin }
+        Self { role, trained: false, config, parameters, weights, batch, seq_len, cos, sin }
     }
 
     pub fn tokens(&self) -> u32 {
@@ -168,6 +172,24 @@ impl<'a> Model<'a> {
         y
     }
 
+    /// The gate and up projection of a model that is not trained: its gated output alone.
+    fn gated(&self, b: &mut Builder, name: &str, x: Tensor, (weight, bias): (Span, Option<Span>)) -> Tensor {
+        let n = self.config.intermediate;
+        let y = self.rows(b, name, n);
+        let params = gemm_swiglu_params {
+            x: x.address(),
+            w: self.weight(weight).address(),
+            bias: bias.map_or(0, |bias| self.weight(bias).address()),
+            y: y.address(),
+            m: self.tokens(),
+            n,
+            k: self.config.hidden,
+            ..Default::default()
+        };
+        b.launch(name, GemmSwiglu { bias: bias.is_some(), x: self.dtype() }, &params);
+        y
+    }
+
     /// The parameter block of the rotary embedding over a packed qkv buffer.
     pub fn rope(&self, qkv: Tensor) -> rope_params {
         rope_params {
@@ -229,16 +251,20 @@ impl<'a> Model<'a> {
         };
         let delta = self.linear(b, &name("o"), &o);
         let (middle, middle_norm) = self.add_norm(b, &name("post_norm"), spans.post_norm, input, Some(delta));
-        let gate_up = Linear {
-            x: middle_norm.y,
-            weight: spans.gate_up,
-            bias: spans.gate_up_bias,
-            residual: None,
-            n: 2 * c.intermediate,
-            k: c.hidden,
+        let (gate_up, activated) = if self.trained {
+            let gate_up = Linear {
+                x: middle_norm.y,
+                weight: spans.gate_up,
+                bias: spans.gate_up_bias,
+                residual: None,
+                n: 2 * c.intermediate,
+                k: c.hidden,
+            };
+            let gate_up = self.linear(b, &name("gate_up"), &gate_up);
+            (Some(gate_up), self.swiglu(b, &name("swiglu"), gate_up))
+        } else {
+            (None, self.gated(b, &name("gate_up"), middle_norm.y, (spans.gate_up, spans.gate_up_bias)))
         };
-        let gate_up = self.linear(b, &name("gate_up"), &gate_up);
-        let activated = self.swiglu(b, &name("swiglu"), gate_up);
         let down = Linear {
             x: activated,
             weight: spans.down,

@@ -103,7 +103,7 @@ pub(crate) fn distill(
         let linear = LinearGrad { dy: s, x: hidden, weight: student.parameters.head, bias: None, n: vocab, k: h };
         let label = format!("head.{index}");
         student.wgrad(b, &label, g, &linear, index > 0);
-        student.dgrad_into(b, &label, &linear, rows(dhidden, h, first, count));
+        student.dgrad_into(b, &label, g, &linear, rows(dhidden, h, first, count));
     }
     let params = head_metrics_params {
         kd: kd.address(),

@@ -10,7 +10,7 @@ use precast_kernels::fill::Fill;
 use precast_kernels::grad_norm::{self, GradNormFinish, GradNormPartial};
 use precast_kernels::{Arch, Dtype};
 
-use crate::backward::Gradients;
+use crate::backward::{Gradients, Turns};
 use crate::config::ModelConfig;
 use crate::forward::Model;
 use crate::head::{self, HeadBuffers};
@@ -128,16 +128,20 @@ impl TrainingPlan {
         let grad = b.persistent("student.grad", Category::Gradients, Dtype::F32, elems);
         let m = b.persistent("student.m", Category::Moments, Dtype::F32, elems);
         let v = b.persistent("student.v", Category::Moments, Dtype::F32, elems);
+        let turns = b.persistent("student.turns", Category::Gradients, Dtype::U32, Turns::WORDS);
         let inputs = MicroInputs::new(b, recipe.tokens());
         let update = b.persistent("update", Category::Inputs, Dtype::U32, size_of::<update_scalars>() as u64 / 4);
         let metrics = b.persistent("metrics", Category::Inputs, Dtype::F32, size_of::<step_metrics>() as u64 / 4);
         let teacher = Model::new(b, "teacher", (teacher_config, &teacher_parameters), teacher_weights, shape);
         let student = Model::new(b, "student", (student_config, &student_parameters), weights, shape);
+        let student = Model { trained: true, ..student };
         let rope = [(teacher.cos, teacher.sin), (student.cos, student.sin)];
 
         b.phase(CLEAR);
-        for (label, state) in [("clear.master", master), ("clear.grad", grad), ("clear.m", m), ("clear.v", v)] {
-            let params = fill_params { micro: 0, y: state.address(), n: elems, value: 0.0, reserved: 0 };
+        let cleared =
+            [("clear.master", master), ("clear.grad", grad), ("clear.m", m), ("clear.v", v), ("clear.turns", turns)];
+        for (label, state) in cleared {
+            let params = fill_params { micro: 0, y: state.address(), n: state.elems, value: 0.0, reserved: 0 };
             b.launch(label, Fill { first: false }, &params);
         }
         b.phase(CAST);
@@ -157,7 +161,7 @@ impl TrainingPlan {
         if recipe.recompute {
             student_activations.forget_cheap();
         }
-        let gradients = Gradients { flat: grad, micro: inputs.micro };
+        let gradients = Gradients { flat: grad, micro: inputs.micro, turns: Turns::new(turns) };
         let io = HeadBuffers { targets: inputs.targets, metrics };
         let dhidden = head::distill(
             b,

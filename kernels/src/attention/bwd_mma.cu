@@ -140,7 +140,7 @@ __device__ __forceinline__ void walk(const attention_bwd_params& p, uint32_t sha
 #pragma unroll
                     for (uint32_t e = 0; e < 4; e++) {
                         const float lse = own_keys ? column_shift[e % 2] : shift[i][e / 2];
-                        float probability = exp2(fmaf(s[i][n][e], scale, -lse));
+                        float probability = exp2_flushed(fmaf(s[i][n][e], scale, -lse));
                         if (diagonal) {
                             const uint32_t column = other + n * 8 + lane % 4 * 2 + e % 2;
                             const uint32_t row = own + i * 16 + lane / 4 + e / 2 * 8;

@@ -97,7 +97,7 @@ __device__ __forceinline__ void walk(const attention_bwd_params& p, uint32_t wal
     // Waits for the copies of the stage that comes next; of others' copies only after a barrier.
     const auto await_next = [&] {
         copy_async_wait<0>();
-        products_see_shared();
+        copy_fence();
     };
     const auto sync_sharers = [&] { own_keys ? sync_warpgroup() : sync_block(); };
     copy_next(0);
@@ -133,17 +133,17 @@ __device__ __forceinline__ void walk(const attention_bwd_params& p, uint32_t wal
         }
 
         float s[N][4], dp[N][4];
-        products_begin();
+        product_fence();
 #pragma unroll
         for (uint32_t step = 0; step < STEPS; step++)
             product(s, along_head<TILE>(own_a, step), along_head<TILE>(a, step), step > 0);
-        products_commit();
+        product_commit();
 #pragma unroll
         for (uint32_t step = 0; step < STEPS; step++)
             product(dp, along_head<TILE>(own_b, step), along_head<TILE>(b, step), step > 0);
-        products_commit();
+        product_commit();
         copy_next(stage); // while the products are under way
-        products_wait<1>();
+        product_wait<1>();
         settle(s);
 
         if (own_keys ? other < own + TILE : other + TILE > first_position + 1) { // the diagonal
@@ -162,10 +162,10 @@ __device__ __forceinline__ void walk(const attention_bwd_params& p, uint32_t wal
 #pragma unroll
             for (uint32_t e = 0; e < 4; e++) {
                 const float lse = own_keys ? LOG2_E * column_shift[e % 2] : shift[e / 2];
-                s[n][e] = exp2(fmaf(s[n][e], scale, -lse));
+                s[n][e] = exp2_flushed(fmaf(s[n][e], scale, -lse));
             }
         }
-        products_wait<0>();
+        product_wait<0>();
         settle(dp);
         uint32_t probability[TILE / 16][4], ds[TILE / 16][4];
 #pragma unroll
@@ -181,15 +181,15 @@ __device__ __forceinline__ void walk(const attention_bwd_params& p, uint32_t wal
             pack_a(probability[step], s, step);
             pack_a(ds[step], dp, step);
         }
-        products_begin();
+        product_fence();
 #pragma unroll
         for (uint32_t step = 0; step < TILE / 16; step++) {
             if (own_keys) product(sum_b, probability[step], along_rows<TILE>(b, step));
             product(sum_a, ds[step], along_rows<TILE>(a, step));
         }
-        products_commit();
+        product_commit();
         await_next();
-        products_wait<0>();
+        product_wait<0>();
         settle(sum_a);
         settle(sum_b);
     }

@@ -96,14 +96,14 @@ KERNEL(attention_fwd_params) {
 #pragma unroll
                 for (uint32_t n = 0; n < N; n++) now = fmaxf(now, fmaxf(s[i][n][2 * half], s[i][n][2 * half + 1]));
                 now = group_max<4>(now);
-                const float shrink = exp2((largest[i][half] - now) * scale), shift = now * scale;
+                const float shrink = exp2_flushed((largest[i][half] - now) * scale), shift = now * scale;
                 largest[i][half] = now;
                 float tile_total = 0.0f;
 #pragma unroll
                 for (uint32_t n = 0; n < N; n++)
 #pragma unroll
                     for (uint32_t e = 2 * half; e < 2 * half + 2; e++) {
-                        s[i][n][e] = exp2(fmaf(s[i][n][e], scale, -shift));
+                        s[i][n][e] = exp2_flushed(fmaf(s[i][n][e], scale, -shift));
                         tile_total += s[i][n][e];
                     }
                 total[i][half] = fmaf(total[i][half], shrink, tile_total);

@@ -69,8 +69,8 @@ __device__ __forceinline__ void store_rows(Head head, uint32_t first, uint32_t s
 #pragma unroll
     for (uint32_t n = lane; n < 16 * m * CHUNKS; n += WARP) {
         const uint32_t row = n / CHUNKS, chunk = n % CHUNKS;
-        if (first + row < seq_len)
-            store_vector(head.data + uint64_t(first + row) * head.stride + chunk * 8,
-                         load_vector(shared + row * PITCH + chunk * 16));
+        if (first + row >= seq_len) continue;
+        uint4_t* to = (uint4_t*)(head.data + uint64_t(first + row) * head.stride + chunk * 8);
+        *to = load_shared(shared + row * PITCH + chunk * 16);
     }
 }

@@ -4,6 +4,7 @@
 // of keys or of rows serves the whole group and the diagonal is met once.
 #pragma once
 #include "attention/fragments.cuh"
+#include "hopper.cuh"
 
 enum : uint32_t {
     WARPGROUP = 128,
@@ -60,14 +61,7 @@ __device__ __forceinline__ void copy_rows(uint32_t tile, Rows<packed> source, ui
 // ---- warpgroups --------------------------------------------------------------------------------------
 
 __device__ __forceinline__ void sync_warpgroup() {
-    asm volatile("bar.sync %0, 128;" ::"r"(1 + threadIdx.x / WARPGROUP) : "memory");
-}
-// Makes this thread's finished copies visible to products.
-__device__ __forceinline__ void products_see_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-__device__ __forceinline__ void products_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ __forceinline__ void products_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-template <int pending> __device__ __forceinline__ void products_wait() {
-    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
+    sync_threads(1 + threadIdx.x / WARPGROUP, WARPGROUP);
 }
 // A result that a wait has completed: the compiler may not read it earlier, nor write it later than it is begun.
 template <uint32_t n> __device__ __forceinline__ void settle(float (&d)[n][4]) {
@@ -152,7 +146,8 @@ __device__ __forceinline__ void store_rows(Rows<packed> target, uint32_t first, 
 #pragma unroll
     for (uint32_t r = lane / CHUNKS; r < 16; r += WARP / CHUNKS) {
         const uint32_t row = thread / WARP * 16 + r;
-        if (first + row < end)
-            store_vector(target.at(first + row) + chunk * 16, load_vector(chunk_at<64>(tile, row, chunk)));
+        if (first + row >= end) continue;
+        uint4_t* to = (uint4_t*)(target.at(first + row) + chunk * 16);
+        *to = load_shared(chunk_at<64>(tile, row, chunk));
     }
 }

@@ -3,12 +3,17 @@
 //! | op | result | reads |
 //! | --- | --- | --- |
 //! | `gemm.fwd` | `y = x w^T (+ bias) (+ residual)`, m x n, dtype x | x m x k, w n x k, bias n, residual m x n |
+//! | `gemm.swiglu` | `y = silu(gate) up` with `(gate, up) = x w^T (+ bias)`, m x n, dtype x | x m x k, w 2n x k, bias 2n |
 //! | `gemm.dgrad` | `dx = dy w`, m x k, dtype x | dy m x n, w n x k |
 //! | `gemm.wgrad` | `dw (+)= dy^T x`, n x k, f32 | dy m x n, x m x k |
 //!
 //! Inputs have dtype x, sums are f32 and are rounded once, at the store. m, n and k are run-time arguments:
 //! one module serves every layer, batch and sequence length. `wgrad` overwrites in the first micro-batch of
 //! a step and adds in later ones, or always with `accumulate` (later chunks of the head).
+//! `swiglu` is the gate and up projection of a model that is not trained: nobody asks for gate and up themselves. It rounds
+//! both to x first, so that its bits are those of `gemm.fwd` and `swiglu.fwd`.
+//! Where tiles are few and sums long, `mma/` divides the depth into `splits` parts, whose blocks add to a tile in turn;
+//! the fewer products a sum has, the less tensor cores round off, too.
 //! bf16 runs on tensor cores (`hopper/` on sm_90a, `mma/` elsewhere), where the rows of all operands are whole vectors of
 //! 16 bytes; all else on CUDA cores (`tile.cuh`).
 //!
@@ -21,7 +26,7 @@ mod select;
 
 use std::mem::offset_of;
 
-use crate::abi::{gemm_dgrad_params, gemm_fwd_params, gemm_wgrad_params};
+use crate::abi::{gemm_dgrad_params, gemm_fwd_params, gemm_swiglu_params, gemm_wgrad_params};
 use crate::host::Views;
 use crate::kernel::{Content, Geometry, Kernel, Operand, Source, Tolerance};
 use crate::{Arch, Dtype, TensorMap, Variant, key, operand, source};
@@ -33,6 +38,11 @@ pub use select::TOKEN_BUCKETS;
 key! {
     /// Inputs to outputs.
     pub struct GemmFwd = "gemm.fwd" { bias: bool, residual: bool, x: Dtype }
+}
+
+key! {
+    /// Inputs to gated outputs.
+    pub struct GemmSwiglu = "gemm.swiglu" { bias: bool, x: Dtype }
 }
 
 key! {
@@ -60,6 +70,12 @@ const SAMPLES: [(u32, u32, u32); 10] = [
     (520, 136, 264),
 ];
 
+/// Not divided, and into more parts than a shallow product has slices.
+const SPLITS: [u32; 2] = [1, 3];
+
+/// What rows and columns of every tile divide.
+const LARGEST_TILE: u32 = 256;
+
 fn flops(m: u32, n: u32, k: u32) -> u64 {
     2 * u64::from(m) * u64::from(n) * u64::from(k)
 }
@@ -73,7 +89,7 @@ fn vectors(rows: &[u32], addresses: &[u64]) -> bool {
     rows.iter().all(|elems| elems.is_multiple_of(8)) && addresses.iter().all(|address| address.is_multiple_of(16))
 }
 
-fn geometry(variant: Variant, rows: u32, columns: u32) -> Geometry {
+fn geometry(variant: Variant, rows: u32, columns: u32, splits: u32) -> Geometry {
     let (m, n) = select::tile(variant);
     if variant.has("wgmma") {
         return hopper::geometry(variant, rows, columns);
@@ -81,7 +97,7 @@ fn geometry(variant: Variant, rows: u32, columns: u32) -> Geometry {
     let (tiles_m, tiles_n) = (rows.div_ceil(m), columns.div_ceil(n));
     if variant.has("mma") {
         let slice_bytes = (m + n) * variant.get("tile_k") * 2;
-        let linear = Geometry::linear(tiles_m * tiles_n, variant.threads());
+        let linear = Geometry::linear(tiles_m * tiles_n * splits, variant.threads());
         Geometry { shared_bytes: slice_bytes * variant.get("stages"), ..linear }
     } else {
         Geometry { grid: [tiles_n, tiles_m, 1], ..Geometry::linear(1, variant.threads()) }
@@ -90,14 +106,22 @@ fn geometry(variant: Variant, rows: u32, columns: u32) -> Geometry {
 
 /// Every kernel of the family has its source for CUDA cores and two for tensor cores.
 macro_rules! variants_of_product {
-    ($form:expr, $cuda_cores:literal, $mma:literal, $hopper:literal) => {
-        const SOURCE: Source = source!("gemm", $cuda_cores, "tile.cuh");
+    ($form:expr, $cuda_cores:literal, $mma:literal, $hopper:literal $(, $header:literal)?) => {
+        const SOURCE: Source = source!("gemm", $cuda_cores, "tile.cuh" $(, $header)?);
 
         fn source(&self, variant: Variant) -> Source {
             if variant.has("wgmma") {
-                source!("gemm", $hopper, "hopper/product.cuh", "hopper/store.cuh")
+                source!(
+                    "gemm",
+                    $hopper,
+                    "hopper/schedule.cuh",
+                    "hopper/gather.cuh",
+                    "hopper/product.cuh",
+                    "hopper/store.cuh"
+                    $(, $header)?
+                )
             } else if variant.has("mma") {
-                source!("gemm", $mma, "mma/panel.cuh", "mma/multiply.cuh", "mma/store.cuh")
+                source!("gemm", $mma, "mma/panel.cuh", "mma/multiply.cuh", "mma/split.cuh", "mma/store.cuh" $(, $header)?)
             } else {
                 Self::SOURCE
             }
@@ -121,14 +145,14 @@ macro_rules! variants_of_product {
 
         fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
             let product = self.product(p);
-            geometry(variant, product.rows, product.columns)
+            geometry(variant, product.rows, product.columns, product.splits)
         }
 
         fn tensor_maps(&self, variant: Variant, p: &Self::Params) -> Vec<TensorMap> {
             if !variant.has("wgmma") {
                 return Vec::new();
             }
-            hopper::tensor_maps(variant, offset_of!(Self::Params, maps), self.sides(p))
+            hopper::tensor_maps($form, variant, offset_of!(Self::Params, maps), self.sides(p))
         }
     };
 }
@@ -136,7 +160,7 @@ macro_rules! variants_of_product {
 impl GemmFwd {
     fn product(&self, p: &gemm_fwd_params) -> Product {
         let vectors = vectors(&[p.n, p.k], &[p.x, p.w, p.y, p.bias, p.residual]);
-        Product { form: Form::Fwd, rows: p.m, columns: p.n, dtype: self.x, vectors }
+        Product { form: Form::Fwd, rows: p.m, columns: p.n, depth: p.k, splits: 1, dtype: self.x, vectors }
     }
 
     fn sides(&self, p: &gemm_fwd_params) -> [hopper::Side; 2] {
@@ -144,10 +168,35 @@ impl GemmFwd {
     }
 }
 
+impl GemmSwiglu {
+    /// A tile is as many columns of the gate as of the up projection.
+    fn product(&self, p: &gemm_swiglu_params) -> Product {
+        let vectors = vectors(&[p.n, p.k], &[p.x, p.w, p.y, p.bias]);
+        Product { form: Form::Swiglu, rows: p.m, columns: 2 * p.n, depth: p.k, splits: 1, dtype: self.x, vectors }
+    }
+
+    fn sides(&self, p: &gemm_swiglu_params) -> [hopper::Side; 2] {
+        let w = offset_of!(gemm_swiglu_params, w);
+        [(offset_of!(gemm_swiglu_params, x), [p.m, p.k], false), (w, [2 * p.n, p.k], false)]
+    }
+}
+
 impl GemmDgrad {
     fn product(&self, p: &gemm_dgrad_params) -> Product {
         let vectors = vectors(&[p.n, p.k], &[p.dy, p.w, p.dx]);
-        Product { form: Form::Dgrad, rows: p.m, columns: p.k, dtype: self.x, vectors }
+        let splits = p.splits.max(1);
+        Product { form: Form::Dgrad, rows: p.m, columns: p.k, depth: p.n, splits, dtype: self.x, vectors }
+    }
+
+    /// Elements of `partials`: whole tiles, however large they are.
+    pub fn partials(p: &gemm_dgrad_params) -> u64 {
+        area(p.m.next_multiple_of(LARGEST_TILE), p.k.next_multiple_of(LARGEST_TILE))
+    }
+
+    /// Into how many parts to divide the depth, if that is faster, and how many `turns` that takes.
+    pub fn division(&self, p: &gemm_dgrad_params) -> Option<(u32, u64)> {
+        let product = self.product(p);
+        select::splits(&product).map(|splits| (splits, select::turns(&product)))
     }
 
     fn sides(&self, p: &gemm_dgrad_params) -> [hopper::Side; 2] {
@@ -158,7 +207,14 @@ impl GemmDgrad {
 impl GemmWgrad {
     fn product(&self, p: &gemm_wgrad_params) -> Product {
         let vectors = vectors(&[p.n, p.k], &[p.dy, p.x, p.dw]);
-        Product { form: Form::Wgrad, rows: p.n, columns: p.k, dtype: self.x, vectors }
+        let splits = p.splits.max(1);
+        Product { form: Form::Wgrad, rows: p.n, columns: p.k, depth: p.m, splits, dtype: self.x, vectors }
+    }
+
+    /// Into how many parts to divide the depth, if that is faster, and how many `turns` that takes.
+    pub fn division(&self, p: &gemm_wgrad_params) -> Option<(u32, u64)> {
+        let product = self.product(p);
+        select::splits(&product).map(|splits| (splits, select::turns(&product)))
     }
 
     fn sides(&self, p: &gemm_wgrad_params) -> [hopper::Side; 2] {
@@ -170,6 +226,7 @@ impl GemmWgrad {
 /// elements worse than the norm.
 fn tolerance(operand: &Operand) -> Tolerance {
     match operand.dtype {
+        _ if operand.name == "partials" => Tolerance { norm: f64::INFINITY, element: f64::INFINITY, absolute: 0.0 },
         Dtype::F32 => Tolerance { norm: 4e-6, element: 2e-5, absolute: 0.0 },
         dtype => Tolerance::of(dtype),
     }
@@ -211,16 +268,57 @@ impl Kernel for GemmFwd {
     }
 }
 
+impl Kernel for GemmSwiglu {
+    type Params = gemm_swiglu_params;
+    variants_of_product!(Form::Swiglu, "swiglu.cu", "mma/swiglu.cu", "hopper/swiglu.cu", "gated.cuh");
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let mut operands = vec![
+            operand!(Read Self::Params, x: self.x, area(p.m, p.k)),
+            operand!(Read Self::Params, w: self.x, 2 * area(p.n, p.k)),
+            operand!(Write Self::Params, y: self.x, area(p.m, p.n)),
+        ];
+        if self.bias {
+            operands.push(operand!(Read Self::Params, bias: self.x, 2 * p.n));
+        }
+        operands
+    }
+
+    fn flops(&self, p: &Self::Params) -> u64 {
+        flops(p.m, 2 * p.n, p.k)
+    }
+
+    fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
+        host::swiglu(*self, p, views);
+    }
+
+    fn samples(&self) -> Vec<Self::Params> {
+        SAMPLES.map(|(m, n, k)| Self::Params { m, n, k, ..Default::default() }).into()
+    }
+
+    fn tolerance(&self, operand: &Operand) -> Tolerance {
+        tolerance(operand)
+    }
+}
+
 impl Kernel for GemmDgrad {
     type Params = gemm_dgrad_params;
     variants_of_product!(Form::Dgrad, "dgrad.cu", "mma/dgrad.cu", "hopper/dgrad.cu");
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
-        vec![
+        let mut operands = vec![
             operand!(Read Self::Params, dy: self.x, area(p.m, p.n)),
             operand!(Read Self::Params, w: self.x, area(p.n, p.k)),
             operand!(Write Self::Params, dx: self.x, area(p.m, p.k)),
-        ]
+        ];
+        if p.splits > 1 {
+            operands.push(operand!(Write Self::Params, partials: Dtype::F32, Self::partials(p)));
+            operands.push(
+                operand!(ReadWrite Self::Params, turns: Dtype::U32, select::turns(&self.product(p)))
+                    .with(Content::Zeros),
+            );
+        }
+        operands
     }
 
     fn flops(&self, p: &Self::Params) -> u64 {
@@ -232,7 +330,8 @@ impl Kernel for GemmDgrad {
     }
 
     fn samples(&self) -> Vec<Self::Params> {
-        SAMPLES.map(|(m, n, k)| Self::Params { m, n, k, ..Default::default() }).into()
+        let sample = |(m, n, k), splits| Self::Params { m, n, k, splits, ..Default::default() };
+        SPLITS.into_iter().flat_map(|splits| SAMPLES.map(|shape| sample(shape, splits))).collect()
     }
 
     fn tolerance(&self, operand: &Operand) -> Tolerance {
@@ -245,12 +344,19 @@ impl Kernel for GemmWgrad {
     variants_of_product!(Form::Wgrad, "wgrad.cu", "mma/wgrad.cu", "hopper/wgrad.cu");
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
-        vec![
+        let mut operands = vec![
             operand!(Read Self::Params, dy: self.x, area(p.m, p.n)),
             operand!(Read Self::Params, x: self.x, area(p.m, p.k)),
             operand!(Read Self::Params, micro: Dtype::U32, 2).with(Content::Micro),
             operand!(ReadWrite Self::Params, dw: Dtype::F32, area(p.n, p.k)),
-        ]
+        ];
+        if p.splits > 1 {
+            operands.push(
+                operand!(ReadWrite Self::Params, turns: Dtype::U32, select::turns(&self.product(p)))
+                    .with(Content::Zeros),
+            );
+        }
+        operands
     }
 
     fn flops(&self, p: &Self::Params) -> u64 {
@@ -262,8 +368,9 @@ impl Kernel for GemmWgrad {
     }
 
     fn samples(&self) -> Vec<Self::Params> {
-        let sample = |(m, n, k), accumulate| Self::Params { m, n, k, accumulate, ..Default::default() };
-        SAMPLES.into_iter().flat_map(|shape| [0, 1].map(|accumulate| sample(shape, accumulate))).collect()
+        let sample = |(m, n, k), accumulate, splits| Self::Params { m, n, k, accumulate, splits, ..Default::default() };
+        let variations = [0, 1].into_iter().flat_map(|accumulate| SPLITS.map(|splits| (accumulate, splits)));
+        variations.flat_map(|(accumulate, splits)| SAMPLES.map(|shape| sample(shape, accumulate, splits))).collect()
     }
 
     fn tolerance(&self, operand: &Operand) -> Tolerance {

@@ -6,10 +6,11 @@ use crate::{Arch, Dtype, Variant};
 /// every variant that admits a launch, so two of them are plenty.
 pub const TOKEN_BUCKETS: [u32; 2] = [1, 1 << 16];
 
-/// Which of the three products: their operands lie differently, so different tiles suit them.
-#[derive(Clone, Copy)]
+/// Which of the products: their operands lie differently, so different tiles suit them.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     Fwd,
+    Swiglu,
     Dgrad,
     Wgrad,
 }
@@ -20,6 +21,10 @@ pub(super) struct Product {
     pub form: Form,
     pub rows: u32,
     pub columns: u32,
+    /// Length of the sums.
+    pub depth: u32,
+    /// Parts of the depth, each a block's.
+    pub splits: u32,
     /// Dtype of the inputs.
     pub dtype: Dtype,
     /// Whether all rows of all operands are whole 16-byte vectors on 16-byte addresses.
@@ -72,11 +77,22 @@ struct Table {
 
 static F32: &[Variant] = &[cuda_cores!(128), cuda_cores!(64)];
 
-/// 96 and 48 KiB of shared memory a block: one or two of them on a multiprocessor that has 100 KiB.
+/// 96 and 48 KiB of shared memory a block: one or two of them on a multiprocessor that has 100 KiB. Not measured.
 static BF16: &[Variant] = &[
     mma!(128 x 256 x 32, warp_n 64, stages 4),
     mma!(128 x 128 x 32, warp_n 64, stages 3),
     mma!(128 x 64 x 32, warp_n 32, stages 4),
+    cuda_cores!(64),
+];
+
+/// An H200 has room for two blocks of 96 KiB: deeper slices meet at a barrier less often. The others' variants are here so
+/// that they are checked on hardware.
+static BF16_H200: &[Variant] = &[
+    mma!(256 x 128 x 32, warp_n 64, stages 4),
+    mma!(128 x 128 x 64, warp_n 64, stages 3),
+    mma!(128 x 64 x 32, warp_n 32, stages 4),
+    mma!(128 x 256 x 32, warp_n 64, stages 4),
+    mma!(128 x 128 x 32, warp_n 64, stages 3),
     cuda_cores!(64),
 ];
 
@@ -87,6 +103,10 @@ static HOPPER_FWD: &[Variant] = &[
     wgmma!(128 x 192 x 64, cluster 1),
     cuda_cores!(64),
 ];
+
+/// The same, in halves of whole chunks of 32 columns.
+static HOPPER_SWIGLU: &[Variant] =
+    &[wgmma!(128 x 256 x 64, cluster 1), wgmma!(128 x 192 x 64, cluster 1), cuda_cores!(64)];
 
 /// The same; the head's is few tiles, deep in the vocabulary.
 static HOPPER_DGRAD: &[Variant] = &[
@@ -115,9 +135,11 @@ fn table(form: Form, dtype: Dtype, arch: Arch) -> Table {
     let (variants, rates): (_, &[u32]) = match (dtype, arch) {
         (Dtype::Bf16, Arch::Sm90a) => match form {
             Form::Fwd => (HOPPER_FWD, &[100, 100, 100, 3]),
+            Form::Swiglu => (HOPPER_SWIGLU, &[100, 100, 3]),
             Form::Dgrad => (HOPPER_DGRAD, &[100, 100, 100, 3]),
             Form::Wgrad => (HOPPER_WGRAD, &[100, 100, 100, 3]),
         },
+        (Dtype::Bf16, Arch::Sm90) => (BF16_H200, &[108, 100, 80, 90, 85, 3]),
         (Dtype::Bf16, _) => (BF16, &[100, 100, 90, 3]),
         _ => (F32, &[100, 70]),
     };
@@ -128,9 +150,11 @@ pub(super) fn variants(form: Form, dtype: Dtype, arch: Arch) -> &'static [Varian
     table(form, dtype, arch).variants
 }
 
-/// bf16 runs on tensor cores wherever it can be copied in vectors.
+/// bf16 runs on tensor cores wherever it can be copied in vectors. A warp stores 32 columns at a time, and of a gated
+/// product half of what it has summed.
 pub(super) fn admits(product: &Product, variant: Variant) -> bool {
-    product.dtype != Dtype::Bf16 || (variant.has("mma") || variant.has("wgmma")) == product.vectors
+    let narrow = product.form == Form::Swiglu && variant.has("mma") && variant.get("warp_n") < 64;
+    product.dtype != Dtype::Bf16 || !narrow && (variant.has("mma") || variant.has("wgmma")) == product.vectors
 }
 
 /// Rows and columns of a variant's tile of the result.
@@ -142,20 +166,64 @@ pub(super) fn tile(variant: Variant) -> (u32, u32) {
     }
 }
 
-/// The variant that takes the least time, if every multiprocessor computes as many tiles as the busiest; those left over
-/// by whole waves may be divided among clusters. The first of equals.
-pub(super) fn select(product: &Product, arch: Arch) -> Variant {
+/// Depth of the sums in whose time a block fills its pipeline and stores its tile. Where two blocks share a
+/// multiprocessor, one multiplies meanwhile.
+const BLOCK_DEPTH: u64 = 256;
+/// Depth in whose time one part of a tile waits for another to add.
+const TURN_DEPTH: u64 = 160;
+/// Rounding errors of the tensor cores' sums grow with their length: sums that stay in f32 are of parts this deep.
+const EXACT_DEPTH: u32 = 3072;
+/// Most parts of a tile.
+const MOST_SPLITS: u32 = 8;
+/// Partial sums that L2 holds.
+const PARTIALS_BYTES: u64 = 8 << 20;
+
+/// Time of a product, if every multiprocessor computes as many tiles as the busiest; those left over by whole waves may
+/// be divided among clusters.
+fn time(product: &Product, variant: Variant, rate: u32, multiprocessors: u64) -> u64 {
+    let (m, n) = tile(variant);
+    let splits = if variant.has("mma") { u64::from(product.splits) } else { 1 };
+    let tiles = u64::from(product.rows.div_ceil(m)) * u64::from(product.columns.div_ceil(n));
+    let cluster = if variant.has("cluster") { u64::from(variant.get("cluster")) } else { 1 };
+    let (waves, rest) = (tiles * splits / multiprocessors, tiles * splits % multiprocessors);
+    let rounds = rest.div_ceil(multiprocessors / cluster).min(cluster); // each a part of a wave
+    let pairs = variant.has("mma") && variant.threads() == 128;
+    let depth = u64::from(product.depth).div_ceil(splits) + if pairs { BLOCK_DEPTH / 2 } else { BLOCK_DEPTH };
+    let turns = (splits - 1) * TURN_DEPTH;
+    // One of a pair alone takes three quarters of the time of both.
+    let halves = 2 * (waves * cluster + rounds) + u64::from(pairs && (waves + rounds) % 2 == 1);
+    (halves * depth / (2 * cluster) + turns) * u64::from(m * n) * 100 / u64::from(rate)
+}
+
+/// The variant that takes the least time, and that time. The first of equals.
+fn fastest(product: &Product, arch: Arch) -> (Variant, u64) {
     let Table { multiprocessors, variants, rates } = table(product.form, product.dtype, arch);
-    let time = |(variant, rate): &(&Variant, &u32)| {
-        let (m, n) = tile(**variant);
-        let tiles = u64::from(product.rows.div_ceil(m)) * u64::from(product.columns.div_ceil(n));
-        let cluster = if variant.has("cluster") { u64::from(variant.get("cluster")) } else { 1 };
-        let (waves, rest) = (tiles / multiprocessors, tiles % multiprocessors);
-        let rounds = rest.div_ceil(multiprocessors / cluster).min(cluster); // each a part of a wave
-        (waves * cluster + rounds) * u64::from(m * n) * 1000 / cluster / u64::from(**rate)
-    };
     let admitted = variants.iter().zip(rates).filter(|(variant, _)| admits(product, **variant));
-    *admitted.min_by_key(time).expect("every product has a variant that admits it").0
+    let timed = admitted.map(|(variant, rate)| (*variant, time(product, *variant, *rate, multiprocessors)));
+    timed.min_by_key(|(_, time)| *time).expect("every product has a variant that admits it")
+}
+
+/// The variant that takes the least time.
+pub(super) fn select(product: &Product, arch: Arch) -> Variant {
+    fastest(product, arch).0
+}
+
+/// Into how many parts to divide the depth, each a block's, if that is faster on tensor cores of an H200 without `wgmma`.
+/// It is the same on every architecture, as all of a parameter block; variants with other means pass over it.
+pub(super) fn splits(product: &Product) -> Option<u32> {
+    let exact = matches!(product.form, Form::Wgrad);
+    let sums_bytes = 4 * u64::from(product.rows) * u64::from(product.columns);
+    if product.dtype != Dtype::Bf16 || !product.vectors || (!exact && sums_bytes > PARTIALS_BYTES) {
+        return None;
+    }
+    let least = if exact { product.depth.div_ceil(EXACT_DEPTH).min(MOST_SPLITS) } else { 1 };
+    let time = |splits: &u32| fastest(&Product { splits: *splits, ..*product }, Arch::Sm90).1;
+    (least.max(1)..=MOST_SPLITS).min_by_key(time).filter(|splits| *splits > 1)
+}
+
+/// Elements of `turns`: tiles, where they are smallest.
+pub(super) fn turns(product: &Product) -> u64 {
+    u64::from(product.rows.div_ceil(128)) * u64::from(product.columns.div_ceil(64))
 }
 
 #[cfg(test)]
@@ -165,7 +233,7 @@ mod tests {
     #[test]
     fn tiles_fit_the_waves_of_an_h200() {
         let width = |form, (rows, columns)| {
-            let product = Product { form, rows, columns, dtype: Dtype::Bf16, vectors: true };
+            let product = Product { form, rows, columns, depth: 8192, splits: 1, dtype: Dtype::Bf16, vectors: true };
             select(&product, Arch::Sm90a).get("tile_n")
         };
         // Outputs of 8192 tokens: student's qkv, o and down, gate and up; teacher's qkv.
@@ -173,5 +241,18 @@ mod tests {
         // Weights: student's qkv, o, gate and up, down, head.
         let weights = [(1152, 896), (896, 896), (9728, 896), (896, 4864), (151_936, 896)];
         assert_eq!(weights.map(|shape| width(Form::Wgrad, shape)), [128, 128, 224, 192, 224]);
+    }
+
+    #[test]
+    fn few_tiles_of_long_sums_are_divided() {
+        let parts = |form, (rows, columns, depth)| {
+            splits(&Product { form, rows, columns, depth, splits: 1, dtype: Dtype::Bf16, vectors: true })
+        };
+        // Weights: student's o, gate and up; the head's from 2048 tokens.
+        let weights = [(896, 896, 8192), (9728, 896, 8192), (151_936, 896, 2048)];
+        assert_eq!(weights.map(|shape| parts(Form::Wgrad, shape)), [Some(5), Some(4), None]);
+        // Inputs of the head, and of gate and up: too many sums to keep.
+        let inputs = [(2048, 896, 151_936), (8192, 896, 9728)];
+        assert_eq!(inputs.map(|shape| parts(Form::Dgrad, shape)), [Some(7), None]);
     }
 }

@@ -2,12 +2,12 @@
 // Two walks over both rows of a token: the first keeps online statistics (sums at temperature T and at 1; the KL's
 // cross term), the second writes the gradient. A cluster keeps the rows in shared memory between them and fetches the next
 // token's during the second; else a block reads them twice. Rows of equal bits give a KL and its gradient of exactly 0.
-#include "head/cluster.cuh"
 #include "head/statistics.cuh"
+#include "hopper.cuh"
 
 // Sums over a part of the row of 2^(logit * scale - shift), at temperature T unless they say otherwise. A shift is near
 // the part's largest logit * scale; that of an empty part is the lowest.
-struct Sums {
+struct alignas(8) Sums {
     float s_shift, t_shift, s_one, s_soft, t_soft, difference;
 };
 
@@ -55,34 +55,46 @@ template <uint32_t ONE, uint32_t lanes> __device__ __forceinline__ Sums combine_
     return sums;
 }
 
-// Over the lanes, then the warps, then the blocks that share the row; all threads get the result. `turn` is 0 and 1 for
-// one call and the next: no one writes what another may still read.
-template <uint32_t ONE> __device__ __forceinline__ Sums combine(Sums sums, float temperature, uint32_t turn) {
-    enum : uint32_t { WARPS = VARIANT_THREADS / WARP };
-    __shared__ Sums of_warps[2][WARPS];
-    const uint32_t lane = threadIdx.x % WARP;
+// Where the warps of a block and the blocks of a cluster put their sums, in turns: no one writes what another may still
+// read. A barrier counts the bytes that other blocks send: meeting them would wait for all earlier stores to global memory.
+struct Meeting {
+    enum : uint32_t { WARPS = VARIANT_THREADS / WARP, TURNS = VARIANT_CLUSTER == 1 ? 2 : 1 };
+    Sums of_warps[TURNS][WARPS]; // in a cluster all have been read before the block's own arrive
+    Sums of_blocks[2][VARIANT_CLUSTER];
+    uint64_t arrived[2];
+};
+
+// Over the lanes, then the warps, then the blocks that share the row; all threads get the result. `turn` counts the calls.
+template <uint32_t ONE> __device__ __forceinline__ Sums combine(Sums sums, float temperature, Meeting& meeting, uint32_t turn) {
+    const uint32_t lane = threadIdx.x % WARP, place = turn % 2;
+    Sums* of_warps = meeting.of_warps[turn % Meeting::TURNS];
     sums = combine_lanes<ONE, WARP>(sums, temperature);
-    if (lane == 0) of_warps[turn][threadIdx.x / WARP] = sums;
+    if (lane == 0) of_warps[threadIdx.x / WARP] = sums;
     sync_block();
-#if VARIANT_CLUSTER == 1
-    return combine_lanes<ONE, WARPS>(of_warps[turn][lane % WARPS], temperature);
-#else
-    __shared__ Sums of_blocks[2][VARIANT_CLUSTER];
-    if (threadIdx.x < WARP) {
-        sums = combine_lanes<ONE, WARPS>(of_warps[turn][lane % WARPS], temperature);
-        Sums* own = &of_blocks[turn][blockIdx.x % VARIANT_CLUSTER];
-        if (lane < VARIANT_CLUSTER) {
-            store_cluster(&own->s_shift, lane, sums.s_shift), store_cluster(&own->t_shift, lane, sums.t_shift);
-            store_cluster(&own->s_one, lane, sums.s_one), store_cluster(&own->s_soft, lane, sums.s_soft);
-            store_cluster(&own->t_soft, lane, sums.t_soft), store_cluster(&own->difference, lane, sums.difference);
-        }
+    if (VARIANT_CLUSTER == 1 || threadIdx.x < WARP) {
+        sums = lane < Meeting::WARPS ? of_warps[lane] : Sums{LOWEST, LOWEST, 0.0f, 0.0f, 0.0f, 0.0f};
+        sums = combine_lanes<ONE, WARP>(sums, temperature);
     }
-    sync_cluster();
-    return combine_lanes<ONE, VARIANT_CLUSTER>(of_blocks[turn][lane % VARIANT_CLUSTER], temperature);
-#endif
+    if (VARIANT_CLUSTER == 1) return sums;
+    if (threadIdx.x < WARP) sync_warp(); // all its lanes have read before the first of them arrives
+    const uint32_t rank = cluster_rank(), barrier = shared_address(&meeting.arrived[place]);
+    Sums* own = &meeting.of_blocks[place][rank];
+    if (threadIdx.x == 0) {
+        *own = sums;
+        barrier_expect(barrier, (VARIANT_CLUSTER - 1) * sizeof(Sums));
+    }
+    if (threadIdx.x < VARIANT_CLUSTER && lane != rank) {
+        const uint32_t there = shared_address(own);
+        send(there, lane, barrier, sums.s_shift, sums.t_shift);
+        send(there + 8, lane, barrier, sums.s_one, sums.s_soft);
+        send(there + 16, lane, barrier, sums.t_soft, sums.difference);
+    }
+    barrier_wait(barrier, turn / 2 % 2);
+    return combine_lanes<ONE, VARIANT_CLUSTER>(meeting.of_blocks[place][lane % VARIANT_CLUSTER], temperature);
 }
 
-template <uint32_t ONE, uint32_t width> __device__ __forceinline__ void distill(const head_distill_params& p) {
+template <uint32_t ONE, uint32_t width>
+__device__ __forceinline__ void distill(const head_distill_params& p, Meeting& meeting) {
     typedef vector<KEY_X, width> Vector;
     constexpr bool keep = VARIANT_CLUSTER > 1 && width > 1;
     const float temperature = p.temperature, inverse = reciprocal(temperature), scale = LOG2_E * inverse;
@@ -99,6 +111,14 @@ template <uint32_t ONE, uint32_t width> __device__ __forceinline__ void distill(
     Vector* s = (Vector*)p.student + start;
     const Vector* t = (const Vector*)p.teacher + start;
 
+    if (VARIANT_CLUSTER > 1) {
+        if (threadIdx.x == 0) {
+            for (uint32_t place = 0; place < 2; place++) barrier_init(shared_address(&meeting.arrived[place]), 1);
+            barrier_init_fence();
+        }
+        sync_cluster(); // all blocks run and can be sent to
+    }
+
     // What a thread reads twice it keeps for itself alone: it waits for its own copies and for no one else's.
     DYNAMIC_SHARED(Vector, kept);
     auto fetch = [&](uint32_t i, uint64_t ahead) {
@@ -106,18 +126,17 @@ template <uint32_t ONE, uint32_t width> __device__ __forceinline__ void distill(
         copy_async(shared_address(kept + share + i), t + ahead + i);
         copy_async_commit();
     };
-#if VARIANT_CLUSTER > 1
     if constexpr (keep)
         if (token < p.tokens)
             for (uint32_t i = threadIdx.x; i < count; i += VARIANT_THREADS) fetch(i, 0);
-    sync_cluster(); // all blocks run: they can be written to
-#endif
 
     for (; token < p.tokens; token += clusters, s += step, t += step) { // the same tokens for the whole cluster
         const Vector *s_row = keep ? kept : s, *t_row = keep ? kept + share : t;
         const bool more = token + clusters < p.tokens;
         const uint32_t target = ((const uint32_t*)p.targets)[token];
         const uint64_t place = uint64_t(token) * p.vocab + target; // of the target's logit
+        const uint32_t vector_of_target = target / width - first; // wraps where another block has it
+        const bool has_target = vector_of_target < count && vector_of_target % VARIANT_THREADS == threadIdx.x;
         const bool reports = rank == 0 && threadIdx.x == VARIANT_THREADS - 1;
         if (target == MASKED_TOKEN) {
             if constexpr (keep) copy_async_wait<0>();
@@ -128,8 +147,8 @@ template <uint32_t ONE, uint32_t width> __device__ __forceinline__ void distill(
             if (reports) ((float*)p.kd)[token] = ((float*)p.ce)[token] = 0.0f;
             continue;
         }
-        // Read before anyone replaces it, and on its way during the first walk.
-        const float target_logit = to_float(((const KEY_X*)p.student)[place]);
+        // On its way during the first walk. No one else replaces it.
+        const float target_logit = has_target ? to_float(((const KEY_X*)p.student)[place]) : 0.0f;
         Sums sums = {LOWEST, LOWEST, 0.0f, 0.0f, 0.0f, 0.0f};
 #pragma unroll VARIANT_CLUSTER > 1 ? 1 : 4
         for (uint32_t i = threadIdx.x; i < count; i += VARIANT_THREADS) {
@@ -143,8 +162,7 @@ template <uint32_t ONE, uint32_t width> __device__ __forceinline__ void distill(
             }
             add<ONE, width>(sums, s_row[i], t_row[i], scale, temperature, slack);
         }
-        sums = combine<ONE>(sums, temperature, turn);
-        turn ^= 1;
+        sums = combine<ONE>(sums, temperature, meeting, turn++);
 
         const float s_factor = kd_scale * reciprocal(sums.s_soft), t_factor = kd_scale * reciprocal(sums.t_soft);
         const float one_factor = ce_scale * reciprocal(sums.s_one);
@@ -163,34 +181,39 @@ template <uint32_t ONE, uint32_t width> __device__ __forceinline__ void distill(
             for (uint32_t j = 0; j < width; j++) gradients[j] = gradient(a[j], b[j]);
             s[i] = Vector::of(gradients);
         }
-        // The target's, once more and whole: by the thread that has just stored it without the one-hot term.
-        const uint32_t vector_of_target = target / width - first; // wraps where another block has it
-        if (vector_of_target < count && vector_of_target % VARIANT_THREADS == threadIdx.x) {
+        // The target's, once more and whole: it has just been stored without the one-hot term.
+        if (has_target) {
             const float whole = gradient(target_logit, to_float(((const KEY_X*)p.teacher)[place])) - ce_scale;
             ((KEY_X*)p.student)[place] = from_float<KEY_X>(whole);
+            const float exponent = __fmaf_rn(target_logit, scale, -sums.s_shift) * temperature;
+            ((float*)p.ce)[token] = LN_2 * (log2f(sums.s_one) - exponent);
         }
         if (reports) {
             const float kl = sums.difference * inverse * reciprocal(sums.t_soft) -
                              LN_2 * ((sums.t_shift - sums.s_shift) + (log2f(sums.t_soft) - log2f(sums.s_soft)));
-            const float exponent = __fmaf_rn(target_logit, scale, -sums.s_shift) * temperature;
             ((float*)p.kd)[token] = kl < 0.0f ? 0.0f : kl; // not fmaxf, which would hide a NaN
-            ((float*)p.ce)[token] = LN_2 * (log2f(sums.s_one) - exponent);
         }
     }
 }
 
-template <uint32_t width> __device__ __forceinline__ void distill(const head_distill_params& p) {
+template <uint32_t width> __device__ __forceinline__ void distill(const head_distill_params& p, Meeting& meeting) {
     if (p.temperature == 1.0f)
-        distill<1, width>(p);
+        distill<1, width>(p, meeting);
     else if (p.temperature == 2.0f)
-        distill<2, width>(p);
+        distill<2, width>(p, meeting);
     else
-        distill<0, width>(p);
+        distill<0, width>(p, meeting);
 }
 
-CLUSTER_KERNEL(head_distill_params) {
+// Clusters need sm_90.
+#if VARIANT_CLUSTER == 1
+KERNEL(head_distill_params) {
+#else
+CLUSTER_KERNEL(head_distill_params, VARIANT_CLUSTER) {
+#endif
+    __shared__ Meeting meeting;
     if (p.vocab % WIDTH_OF(KEY_X) == 0)
-        distill<WIDTH_OF(KEY_X)>(p);
+        distill<WIDTH_OF(KEY_X)>(p, meeting);
     else
-        distill<1>(p);
+        distill<1>(p, meeting);
 }

@@ -5,6 +5,7 @@
 //! what is left and add up in a fixed order. Sources: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions" and
 //! "Tensor Map"; Osama et al., "Stream-K", 2023 (dividing only what is no whole wave).
 
+use super::select::Form;
 use crate::abi::tensor_map;
 use crate::{Dtype, Geometry, TensorMap, Variant};
 
@@ -30,8 +31,10 @@ pub(super) type Side = (usize, [u32; 2], bool);
 
 /// Tensor maps of both operands, the first at `offset`. One that runs along the depth is copied a tile's rows at a time,
 /// one that runs across it in panels of 64.
-pub(super) fn tensor_maps(variant: Variant, offset: usize, sides: [Side; 2]) -> Vec<TensorMap> {
-    let tile = [variant.get("tile_m"), variant.get("tile_n")];
+pub(super) fn tensor_maps(form: Form, variant: Variant, offset: usize, sides: [Side; 2]) -> Vec<TensorMap> {
+    // A gated tile's columns come from two places.
+    let parts = if form == Form::Swiglu { 2 } else { 1 };
+    let tile = [variant.get("tile_m"), variant.get("tile_n") / parts];
     let map = |(index, (address, shape, across)): (usize, Side)| TensorMap {
         offset: offset + index * size_of::<tensor_map>(),
         address,

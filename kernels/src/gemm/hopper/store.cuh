@@ -8,6 +8,7 @@
 // bf16, with a bias of each column and a residual of C's shape added before the one rounding.
 template <bool has_bias, bool has_residual> struct Rounded {
     enum : uint32_t { CHUNK = 32, SLOT = 16 * CHUNK * 2, SCRATCH = 2 * SLOT, CHUNKS = TILE_COLUMNS / CHUNK };
+    enum : bool { PAIRED = false };
     const bf16 *bias, *residual;
     bf16* out;
     uint32_t rows, columns, scratch;
@@ -17,9 +18,9 @@ template <bool has_bias, bool has_residual> struct Rounded {
     uint4_t added[has_residual ? 2 * CHUNKS : 1];
     uint32_t biases[has_bias && !has_residual ? 4 * CHUNKS : 1]; // with a residual there are no registers for them
 
-    __device__ __forceinline__ uint32_t pair_of_bias(uint32_t quad) const {
+    __device__ __forceinline__ uint32_t pair_of(const bf16* biases, uint32_t quad) const {
         const uint32_t j = column - lane() % 4 * 6 + quad * 8; // the lane's pair starts at 2 t, its 16 bytes at 8 t
-        return j < columns ? reinterpret_cast<const uint32_t*>(bias)[j / 2] : 0;
+        return j < columns ? reinterpret_cast<const uint32_t*>(biases)[j / 2] : 0;
     }
     static __device__ __forceinline__ uint32_t lane() { return threadIdx.x % WARP; }
 
@@ -39,7 +40,7 @@ template <bool has_bias, bool has_residual> struct Rounded {
             }
         if (has_bias && !has_residual)
 #pragma unroll
-            for (uint32_t quad = 0; quad < 4 * CHUNKS; quad++) biases[quad] = pair_of_bias(quad);
+            for (uint32_t quad = 0; quad < 4 * CHUNKS; quad++) biases[quad] = pair_of(bias, quad);
     }
 
     __device__ __forceinline__ void chunk(uint32_t c, float (&v)[16]) const {
@@ -58,7 +59,7 @@ template <bool has_bias, bool has_residual> struct Rounded {
             if (has_bias)
 #pragma unroll
                 for (uint32_t q = 0; q < 2; q++) {
-                    const uint32_t quad = c * 4 + half * 2 + q, pair = has_residual ? pair_of_bias(quad) : biases[quad];
+                    const uint32_t quad = c * 4 + half * 2 + q, pair = has_residual ? pair_of(bias, quad) : biases[quad];
 #pragma unroll
                     for (uint32_t e = 0; e < 4; e++) s[q * 4 + e] += half_of(pair, e);
                 }
@@ -85,6 +86,7 @@ template <bool has_bias, bool has_residual> struct Rounded {
 // f32, added to what is there or instead of it. Each element is added to once: no order to depend on.
 struct Summed {
     enum : uint32_t { CHUNK = 32, SLOT = 16 * CHUNK * 4, SCRATCH = 2 * SLOT };
+    enum : bool { PAIRED = false };
     float* out;
     uint32_t rows, columns, scratch;
     bool accumulate;

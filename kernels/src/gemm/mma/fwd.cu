@@ -5,6 +5,6 @@
 
 KERNEL(gemm_fwd_params) {
     Sums sums;
-    multiply<false, false>({(const void*)p.x, p.k, p.m, p.k}, {(const void*)p.w, p.k, p.n, p.k}, sums);
+    multiply<false, false>({(const void*)p.x, p.k, p.m, p.k}, {(const void*)p.w, p.k, p.n, p.k}, {blockIdx.x, 0, 1}, sums);
     store<KEY_BIAS, KEY_RESIDUAL>(sums, p.y, p.bias, p.residual, p.m, p.n);
 }

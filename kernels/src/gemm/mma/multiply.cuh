@@ -1,6 +1,6 @@
 // The product behind all three forms: C[i, j] = sum over r of A(i, r) B(r, j), bf16 in, f32 sums, on tensor cores.
 // A block owns a tile of C, a warp a part of it; several slices of A and B are on their way while one is multiplied,
-// and fragments are loaded one step ahead. Every sum runs over r in order: no split, no atomics.
+// and fragments are loaded one step ahead. Every sum runs over r in order; parts of the depth may go to several blocks.
 // Source: NVIDIA, CUTLASS, "Efficient GEMM in CUDA" (multistage pipeline, swizzled shared memory).
 #pragma once
 #include "gemm.h"
@@ -25,27 +25,49 @@ struct Sums {
     float v[BLOCKS_M][BLOCKS_N][4];
 };
 
+// What a block computes: a tile, or one of `count` parts of its depth. Earlier parts come first in the grid.
+struct Part {
+    uint32_t tile, index, count;
+    __device__ __forceinline__ bool last() const { return index + 1 == count; }
+};
+__device__ __forceinline__ Part part_of_block(uint32_t splits) {
+    const uint32_t count = splits > 1 ? splits : 1, tiles = gridDim.x / count;
+    return {blockIdx.x % tiles, blockIdx.x / tiles, count};
+}
+
 // A matrix M(i, r), `extent` x `depth`: at data[i * row + r], or transposed at data[r * row + i].
 struct Matrix {
     const void* data;
     uint32_t row, extent, depth;
+
+    // Without the first `count` r.
+    template <bool transposed> __device__ __forceinline__ Matrix after(uint32_t count) const {
+        return {(const bf16*)data + uint64_t(count) * (transposed ? row : 1), row, extent, depth - count};
+    }
 };
 
-template <bool a_transposed, bool b_transposed>
-__device__ __forceinline__ void multiply(const Matrix& ma, const Matrix& mb, Sums& sums) {
+// If `paired`, the upper half of a warp's columns are those that lie b.extent behind the lower half's.
+template <bool a_transposed, bool b_transposed, bool paired = false>
+__device__ __forceinline__ void multiply(const Matrix& whole_a, const Matrix& whole_b, const Part& part, Sums& sums) {
     static_assert(TILE_M / WARP_M * (TILE_N / WARP_N) * WARP == THREADS, "every warp has a part of the tile");
     static_assert(STEPS % 2 == 0, "fragments alternate between two sets of registers");
     extern __shared__ __align__(128) unsigned char slices[];
     typedef Panel<TILE_M, a_transposed, Side::a> PanelA;
-    typedef Panel<TILE_N, b_transposed, Side::b> PanelB;
+    enum : uint32_t { PARTS = paired ? 2 : 1, COLUMNS = TILE_N / PARTS };
+    typedef Panel<COLUMNS, b_transposed, Side::b> PanelB;
+    enum : uint32_t { STAGE = PanelA::BYTES + PARTS * PanelB::BYTES };
+
+    const uint32_t total = (whole_a.depth + TILE_K - 1) / TILE_K, begin = total * part.index / part.count;
+    const uint32_t count = total * (part.index + 1) / part.count - begin;
+    const Matrix ma = whole_a.after<a_transposed>(begin * TILE_K), mb = whole_b.after<b_transposed>(begin * TILE_K);
 
     // Blocks go down GROUP rows of tiles, then right.
-    const uint32_t tiles_m = (ma.extent + TILE_M - 1) / TILE_M, tiles_n = (mb.extent + TILE_N - 1) / TILE_N;
-    const uint32_t first = blockIdx.x / (GROUP * tiles_n) * GROUP, within = blockIdx.x % (GROUP * tiles_n);
+    const uint32_t tiles_m = (ma.extent + TILE_M - 1) / TILE_M, tiles_n = (mb.extent + COLUMNS - 1) / COLUMNS;
+    const uint32_t first = part.tile / (GROUP * tiles_n) * GROUP, within = part.tile % (GROUP * tiles_n);
     const uint32_t height = tiles_m - first < GROUP ? tiles_m - first : GROUP;
-    const uint32_t i0 = (first + within % height) * TILE_M, j0 = within / height * TILE_N;
+    const uint32_t i0 = (first + within % height) * TILE_M, j0 = within / height * COLUMNS;
     const uint32_t warp = threadIdx.x / WARP;
-    const uint32_t warp_i = warp % (TILE_M / WARP_M) * WARP_M, warp_j = warp / (TILE_M / WARP_M) * WARP_N;
+    const uint32_t warp_i = warp % (TILE_M / WARP_M) * WARP_M, warp_j = warp / (TILE_M / WARP_M) * (WARP_N / PARTS);
     sums.i0 = i0 + warp_i;
     sums.j0 = j0 + warp_j;
 #pragma unroll
@@ -57,26 +79,30 @@ __device__ __forceinline__ void multiply(const Matrix& ma, const Matrix& mb, Sum
 
     PanelA a(ma.data, ma.row, ma.extent, ma.depth, i0, warp_i);
     PanelB b(mb.data, mb.row, mb.extent, mb.depth, j0, warp_j);
+    PanelB behind((const bf16*)mb.data + uint64_t(mb.extent) * mb.row, mb.row, mb.extent, mb.depth, j0, warp_j); // if paired
     uint32_t a_fragments[2][BLOCKS_M][4], b_fragments[2][BLOCKS_N / 2][4];
     const uint32_t base = shared_address(slices);
-    const uint32_t end = base + STAGES * (PanelA::BYTES + PanelB::BYTES);
-    const uint32_t count = (ma.depth + TILE_K - 1) / TILE_K;
+    const uint32_t end = base + STAGES * STAGE;
     uint32_t writing = base, reading = base; // stages in turn
 
     const auto fetch = [&](uint32_t slice) {
         if (slice < count) {
             a.fetch(writing);
             b.fetch(writing + PanelA::BYTES);
+            if (paired) behind.fetch(writing + PanelA::BYTES + PanelB::BYTES);
         }
         copy_async_commit();
-        writing += PanelA::BYTES + PanelB::BYTES;
+        writing += STAGE;
         if (writing == end) writing = base;
     };
     const auto load = [&](uint32_t set, uint32_t step) {
 #pragma unroll
         for (uint32_t m = 0; m < BLOCKS_M; m++) a.load(a_fragments[set][m], reading, m, step);
 #pragma unroll
-        for (uint32_t n = 0; n < BLOCKS_N / 2; n++) b.load(b_fragments[set][n], reading + PanelA::BYTES, n, step);
+        for (uint32_t n = 0; n < BLOCKS_N / 2; n++) {
+            const uint32_t part = n / (BLOCKS_N / 2 / PARTS), block = n % (BLOCKS_N / 2 / PARTS);
+            (part == 0 ? b : behind).load(b_fragments[set][n], reading + PanelA::BYTES + part * PanelB::BYTES, block, step);
+        }
     };
 
 #pragma unroll
@@ -92,7 +118,7 @@ __device__ __forceinline__ void multiply(const Matrix& ma, const Matrix& mb, Sum
                 // All have read this stage, and the next one has arrived.
                 copy_async_wait<STAGES - 2>();
                 sync_block();
-                reading += PanelA::BYTES + PanelB::BYTES;
+                reading += STAGE;
                 if (reading == end) reading = base;
             }
             load((step + 1) % 2, (step + 1) % STEPS);

@@ -2,11 +2,8 @@
 // exchange theirs, so that each stores eight neighbouring columns of bf16, or four of f32.
 // Rows are whole vectors (n a multiple of 8), so a vector is inside the matrix or outside, never across its edge.
 #pragma once
+#include "shared.cuh"
 #include "gemm/mma/multiply.cuh"
-
-struct alignas(16) uint4_t {
-    uint32_t v[4];
-};
 
 // Element e of lane l becomes element l of lane e, within groups of four lanes.
 __device__ __forceinline__ void transpose4(uint32_t (&v)[4]) {
@@ -27,13 +24,13 @@ __device__ __forceinline__ void transpose4(uint32_t (&v)[4]) {
 __device__ __forceinline__ float low(uint32_t pair) { return __uint_as_float(pair << 16); }
 __device__ __forceinline__ float high(uint32_t pair) { return __uint_as_float(pair & 0xFFFF0000u); }
 
-// y = sums (+ bias) (+ residual), rounded once; y and residual are rows x columns.
-template <bool has_bias, bool has_residual>
+// y = sums (+ bias) (+ residual), rounded once; y and residual are rows x columns. Of the warp's blocks, the first `blocks`.
+template <bool has_bias, bool has_residual, uint32_t blocks = BLOCKS_N>
 __device__ __forceinline__ void store(const Sums& sums, address y, address bias, address residual, uint32_t rows,
                                       uint32_t columns) {
     const uint32_t lane = threadIdx.x % WARP, member = lane % 4;
 #pragma unroll
-    for (uint32_t four = 0; four < BLOCKS_N / 4; four++) {
+    for (uint32_t four = 0; four < blocks / 4; four++) {
         const uint32_t j0 = sums.j0 + four * 32, j = j0 + member * 8;
         uint32_t added[4] = {};
         if (has_bias && j < columns) {
@@ -70,36 +67,38 @@ __device__ __forceinline__ void store(const Sums& sums, address y, address bias,
     }
 }
 
-// y = sums, or y += sums, in f32.
+// y = sums, or y += sums, in f32; other blocks may have written y.
 __device__ __forceinline__ void store(const Sums& sums, address y, bool add, uint32_t rows, uint32_t columns) {
     const uint32_t lane = threadIdx.x % WARP;
     const bool odd = lane % 2;
+    // Even lanes take four columns of the first block of eight, odd ones of the second.
+    const uint32_t j = sums.j0 + odd * 8 + lane % 4 / 2 * 4;
 #pragma unroll
-    for (uint32_t m = 0; m < BLOCKS_M; m++)
+    for (uint32_t m = 0; m < BLOCKS_M; m++) {
+        float4_t before[2][BLOCKS_N / 2] = {}; // all loads of these rows are under way at one time
 #pragma unroll
         for (uint32_t half = 0; half < 2; half++)
 #pragma unroll
             for (uint32_t n = 0; n < BLOCKS_N; n += 2) {
-                // Even lanes take four columns of the first block of eight, odd ones of the second.
+                const uint32_t i = sums.i0 + m * 16 + half * 8 + lane / 4;
+                if (add && i < rows && j + n * 8 < columns)
+                    before[half][n / 2] = load4_fresh((float*)y + uint64_t(i) * columns + j + n * 8);
+            }
+#pragma unroll
+        for (uint32_t half = 0; half < 2; half++)
+#pragma unroll
+            for (uint32_t n = 0; n < BLOCKS_N; n += 2) {
                 const float (&even_block)[4] = sums.v[m][n], (&odd_block)[4] = sums.v[m][n + 1];
-                float4_t out;
+                float4_t out = before[half][n / 2];
 #pragma unroll
                 for (uint32_t e = 0; e < 2; e++) {
                     const float own = odd ? odd_block[half * 2 + e] : even_block[half * 2 + e];
                     const float other = shuffle_xor(odd ? even_block[half * 2 + e] : odd_block[half * 2 + e], 1);
-                    out.v[e] = odd ? other : own;
-                    out.v[e + 2] = odd ? own : other;
+                    out.v[e] += odd ? other : own;
+                    out.v[e + 2] += odd ? own : other;
                 }
                 const uint32_t i = sums.i0 + m * 16 + half * 8 + lane / 4;
-                const uint32_t j = sums.j0 + n * 8 + odd * 8 + lane % 4 / 2 * 4;
-                if (i < rows && j < columns) {
-                    float* at = (float*)y + uint64_t(i) * columns + j;
-                    if (add) {
-                        const float4_t before = load4(at);
-#pragma unroll
-                        for (uint32_t e = 0; e < 4; e++) out.v[e] += before.v[e];
-                    }
-                    store4(at, out);
-                }
+                if (i < rows && j + n * 8 < columns) store4((float*)y + uint64_t(i) * columns + j + n * 8, out);
             }
+    }
 }
