@@ -46,6 +46,14 @@ SIMT_INLINE void max_bf16x2(uint32_t& d, uint32_t a, uint32_t b) {
 // ---- shared memory by address -----------------------------------------------------------------------------------
 
 SIMT_INLINE void st_shared_b32(uint32_t shared, uint32_t a) { simt_store_shared(&a, 1, shared); }
+SIMT_INLINE void st_shared_v2_f32(uint32_t shared, float a, float b) {
+    const uint32_t words[2] = {__float_as_uint(a), __float_as_uint(b)};
+    simt_store_shared(words, 2, shared);
+}
+SIMT_INLINE void st_shared_v4_b32(uint32_t shared, uint32_t a, uint32_t b, uint32_t c, uint32_t d) {
+    const uint32_t words[4] = {a, b, c, d};
+    simt_store_shared(words, 4, shared);
+}
 SIMT_INLINE void st_shared_v4_f32(uint32_t shared, float a, float b, float c, float d) {
     const uint32_t words[4] = {__float_as_uint(a), __float_as_uint(b), __float_as_uint(c), __float_as_uint(d)};
     simt_store_shared(words, 4, shared);
@@ -65,6 +73,15 @@ SIMT_INLINE void ld_shared_v4_b32(uint32_t& a, uint32_t& b, uint32_t& c, uint32_
     uint32_t words[4];
     simt_load_shared(words, 4, shared);
     a = words[0], b = words[1], c = words[2], d = words[3];
+}
+
+// ---- global memory that other blocks write --------------------------------------------------------------------------
+
+// Launches whose blocks wait for each other are not run: these are accesses like any other.
+SIMT_INLINE void ld_acquire_gpu_global_u32(uint32_t& value, const uint32_t* p) { value = *p; }
+SIMT_INLINE void st_release_gpu_global_u32(uint32_t* p, uint32_t value) { *p = value; }
+SIMT_INLINE void ld_global_cg_v4_f32(float& a, float& b, float& c, float& d, const float* p) {
+    a = p[0], b = p[1], c = p[2], d = p[3];
 }
 
 // ---- asynchronous copies ------------------------------------------------------------------------------------------

@@ -14,9 +14,10 @@ use crate::report::Report;
 use crate::translate::translate;
 
 /// The machine's sources.
-const MACHINE: [(&str, &str); 8] = [
+const MACHINE: [(&str, &str); 9] = [
     ("cuda.h", include_str!("../machine/cuda.h")),
     ("fiber.h", include_str!("../machine/fiber.h")),
+    ("hopper.cuh", HOPPER),
     ("intrinsics.cc", include_str!("../machine/intrinsics.cc")),
     ("launch.h", include_str!("../machine/launch.h")),
     ("machine.h", include_str!("../machine/machine.h")),
@@ -24,6 +25,9 @@ const MACHINE: [(&str, &str); 8] = [
     ("ptx.h", include_str!("../machine/ptx.h")),
     ("tensor.cc", include_str!("../machine/tensor.cc")),
 ];
+
+/// What stands in for Hopper's instructions.
+const HOPPER: &str = include_str!("../machine/hopper.cuh");
 
 /// Options of both.
 const COMMON: &[&str] =
@@ -176,6 +180,7 @@ impl Simt {
         let directory = self.directory.join(format!("{arch}-{number}"));
         let headers = source.includes();
         for (name, text) in headers.iter().chain([&(source.path, source.text)]) {
+            let text = if *name == "hopper.cuh" { HOPPER } else { text };
             write(&directory.join(name), &translate(text))?;
         }
         let enter = "extern \"C\" __attribute__((visibility(\"default\"))) void simt_enter(const void* params)";

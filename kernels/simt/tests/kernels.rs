@@ -15,7 +15,7 @@ static SIMT: LazyLock<Simt> = LazyLock::new(|| {
     Simt::new(&directory).unwrap_or_else(|error| panic!("{error}"))
 });
 
-const KEYS: [&str; 28] = [
+const KEYS: [&str; 29] = [
     "adamw.update{w=bf16}",
     "attention.bwd{d=16,x=f32}",
     "attention.bwd{d=64,x=bf16}",
@@ -31,6 +31,7 @@ const KEYS: [&str; 28] = [
     "gemm.dgrad{x=bf16}",
     "gemm.fwd{bias=true,residual=false,x=f32}",
     "gemm.fwd{bias=true,residual=true,x=bf16}",
+    "gemm.swiglu{bias=true,x=bf16}",
     "gemm.wgrad{x=bf16}",
     "grad_norm.finish{}",
     "grad_norm.partial{}",
