@@ -1,4 +1,4 @@
-// Tensor cores: `ldmatrix` and `mma.sync`. Fragments are laid out as in the PTX ISA, "Matrix Fragments for mma.m16n8k16".
+// Tensor cores: `ldmatrix`, `mma.sync`. Fragments are laid out as in the PTX ISA, "Matrix Fragments for mma.m16n8k16".
 #include "machine.h"
 
 namespace simt {
