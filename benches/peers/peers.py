@@ -129,19 +129,23 @@ def train(mode, teacher_config, student_config, batch, seq, steps):
     )
 
 
-def seconds(call, operands, calls=20, samples=9):
-    """Median time of one call: warm, and each call on the next of several operands."""
-    operands, times = itertools.cycle(operands), []
-    for _ in range(samples + 1):
-        start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        call(next(operands))
-        start.record()
+def seconds(call, operands, calls=48, samples=5):
+    """Median time of one call, each on the next of several operands, as `precast bench` measures a kernel: on a device
+    that a tenth of a second of products has warmed, during which the host gets ahead of it."""
+    operands, events = itertools.cycle(operands), []
+    call(next(operands))
+    x, y = random(8192, 8192), random(8192, 8192)
+    for _ in range(64):
+        x @ y
+    for _ in range(samples):
+        events.append(torch.cuda.Event(enable_timing=True))
+        events[-1].record()
         for _ in range(calls):
             call(next(operands))
-        stop.record()
-        stop.synchronize()
-        times.append(start.elapsed_time(stop) / 1e3 / calls)
-    return statistics.median(times[1:])
+    events.append(torch.cuda.Event(enable_timing=True))
+    events[-1].record()
+    events[-1].synchronize()
+    return statistics.median(a.elapsed_time(b) / 1e3 / calls for a, b in zip(events, events[1:]))
 
 
 def measure(name, shape, flops, call, operands):

@@ -59,7 +59,7 @@ template <uint32_t ONE, uint32_t lanes> __device__ __forceinline__ Sums combine_
 // read. A barrier counts the bytes that other blocks send: meeting them would wait for all earlier stores to global memory.
 struct Meeting {
     enum : uint32_t { WARPS = VARIANT_THREADS / WARP, TURNS = VARIANT_CLUSTER == 1 ? 2 : 1 };
-    Sums of_warps[TURNS][WARPS]; // in a cluster all have been read before the block's own arrive
+    Sums of_warps[TURNS][WARPS]; // in a cluster the block meets once more after they have been read
     Sums of_blocks[2][VARIANT_CLUSTER];
     uint64_t arrived[2];
 };
@@ -76,7 +76,6 @@ template <uint32_t ONE> __device__ __forceinline__ Sums combine(Sums sums, float
         sums = combine_lanes<ONE, WARP>(sums, temperature);
     }
     if (VARIANT_CLUSTER == 1) return sums;
-    if (threadIdx.x < WARP) sync_warp(); // all its lanes have read before the first of them arrives
     const uint32_t rank = cluster_rank(), barrier = shared_address(&meeting.arrived[place]);
     Sums* own = &meeting.of_blocks[place][rank];
     if (threadIdx.x == 0) {
@@ -89,7 +88,8 @@ template <uint32_t ONE> __device__ __forceinline__ Sums combine(Sums sums, float
         send(there + 8, lane, barrier, sums.s_one, sums.s_soft);
         send(there + 16, lane, barrier, sums.t_soft, sums.difference);
     }
-    barrier_wait(barrier, turn / 2 % 2);
+    if (threadIdx.x < WARP) barrier_wait(barrier, turn / 2 % 2);
+    sync_block(); // for other warps too; and `of_warps` has been read
     return combine_lanes<ONE, VARIANT_CLUSTER>(meeting.of_blocks[place][lane % VARIANT_CLUSTER], temperature);
 }
 
