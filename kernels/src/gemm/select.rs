@@ -15,6 +15,13 @@ pub(super) enum Form {
     Wgrad,
 }
 
+impl Form {
+    /// What the blocks of a cluster are for: tiles that have columns of B in common, else parts of the depth.
+    pub fn shares(self) -> bool {
+        matches!(self, Form::Fwd | Form::Swiglu)
+    }
+}
+
 /// A result that one launch computes.
 #[derive(Clone, Copy)]
 pub(super) struct Product {
@@ -53,7 +60,7 @@ macro_rules! mma {
     };
 }
 
-/// Tensor cores by `wgmma` and copies by tensor maps, clusters of as many blocks dividing the depth of what is left over.
+/// Tensor cores by `wgmma` and copies by tensor maps, in clusters of as many blocks: see [`Form::shares`].
 macro_rules! wgmma {
     ($tile_m:literal x $tile_n:literal x $tile_k:literal, cluster $cluster:literal) => {
         Variant(&[
@@ -104,9 +111,10 @@ static HOPPER_FWD: &[Variant] = &[
     cuda_cores!(64),
 ];
 
-/// The same, in halves of whole chunks of 32 columns.
+/// The same, in halves of whole chunks of 32 columns. Most of a frozen model's arithmetic: a pair of blocks copies the
+/// weights they share once, which leaves power for multiplying.
 static HOPPER_SWIGLU: &[Variant] =
-    &[wgmma!(128 x 256 x 64, cluster 1), wgmma!(128 x 192 x 64, cluster 1), cuda_cores!(64)];
+    &[wgmma!(128 x 256 x 64, cluster 2), wgmma!(128 x 192 x 64, cluster 2), cuda_cores!(64)];
 
 /// The same; the head's is few tiles, deep in the vocabulary.
 static HOPPER_DGRAD: &[Variant] = &[
@@ -179,12 +187,13 @@ const MOST_SPLITS: u32 = 8;
 const PARTIALS_BYTES: u64 = 8 << 20;
 
 /// Time of a product, if every multiprocessor computes as many tiles as the busiest; those left over by whole waves may
-/// be divided among clusters.
+/// be divided among clusters that do not share columns.
 fn time(product: &Product, variant: Variant, rate: u32, multiprocessors: u64) -> u64 {
     let (m, n) = tile(variant);
     let splits = if variant.has("mma") { u64::from(product.splits) } else { 1 };
-    let tiles = u64::from(product.rows.div_ceil(m)) * u64::from(product.columns.div_ceil(n));
-    let cluster = if variant.has("cluster") { u64::from(variant.get("cluster")) } else { 1 };
+    let blocks = if variant.has("cluster") { variant.get("cluster") } else { 1 };
+    let (abreast, cluster) = if product.form.shares() { (blocks, 1) } else { (1, u64::from(blocks)) };
+    let tiles = u64::from(product.rows.div_ceil(m * abreast) * abreast) * u64::from(product.columns.div_ceil(n));
     let (waves, rest) = (tiles * splits / multiprocessors, tiles * splits % multiprocessors);
     let rounds = rest.div_ceil(multiprocessors / cluster).min(cluster); // each a part of a wave
     let pairs = variant.has("mma") && variant.threads() == 128;

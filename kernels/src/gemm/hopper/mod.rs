@@ -2,7 +2,8 @@
 //! multiprocessors, each of which walks its own list of tiles.
 //!
 //! Where tiles are fewer than multiprocessors, or leave a part of a wave over, clusters of two blocks divide the depth of
-//! what is left and add up in a fixed order. Sources: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions" and
+//! what is left and add up in a fixed order. Forward, clusters compute tiles below each other, and what these have in
+//! common of B is copied once. Sources: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions" and
 //! "Tensor Map"; Osama et al., "Stream-K", 2023 (dividing only what is no whole wave).
 
 use super::select::Form;
@@ -32,8 +33,8 @@ pub(super) type Side = (usize, [u32; 2], bool);
 /// Tensor maps of both operands, the first at `offset`. One that runs along the depth is copied a tile's rows at a time,
 /// one that runs across it in panels of 64.
 pub(super) fn tensor_maps(form: Form, variant: Variant, offset: usize, sides: [Side; 2]) -> Vec<TensorMap> {
-    // A gated tile's columns come from two places.
-    let parts = if form == Form::Swiglu { 2 } else { 1 };
+    // A gated tile's columns come from two places, and blocks that share columns copy a part each.
+    let parts = if form == Form::Swiglu { 2 } else { 1 } * if form.shares() { variant.get("cluster") } else { 1 };
     let tile = [variant.get("tile_m"), variant.get("tile_n") / parts];
     let map = |(index, (address, shape, across)): (usize, Side)| TensorMap {
         offset: offset + index * size_of::<tensor_map>(),

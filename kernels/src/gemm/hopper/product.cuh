@@ -23,6 +23,13 @@ template <uint32_t rows, bool across> struct Slice {
             load_box(shared, map, depth, row, barrier);
         }
     }
+    // The part that `rank` has of them, for all blocks of the cluster.
+    static __device__ __forceinline__ void share(uint32_t shared, const tensor_map* map, uint32_t row, uint32_t depth,
+                                                 uint32_t barrier, uint32_t rank) {
+        static_assert(across || rows % (8 * CLUSTER) == 0, "parts of whole swizzles");
+        enum : uint32_t { ROWS = rows / CLUSTER };
+        load_box(shared + rank * ROWS * 128, map, depth, row + rank * ROWS, barrier, (1 << CLUSTER) - 1);
+    }
     static __device__ __forceinline__ uint64_t at(uint32_t shared) {
         return across ? describe(shared, PANEL, 1024) : describe(shared, 16, 1024);
     }
@@ -44,6 +51,7 @@ __device__ __forceinline__ void product(const tensor_map* maps, uint32_t rows, u
         FIT = (SHARED_BYTES - OUT - 1024) / STAGE,
         STAGES = FIT < 8 ? FIT : 8,
     };
+    enum : bool { SHARES = CLUSTER > 1 && !splits }; // the blocks of a cluster have B in common
     extern __shared__ __align__(1024) unsigned char shared[];
     const uint32_t a_slices = shared_address(shared), b_slices = a_slices + STAGES * A::BYTES;
     const uint32_t out = a_slices + STAGES * STAGE, filled = out + OUT, freed = filled + STAGES * 8;
@@ -56,12 +64,12 @@ __device__ __forceinline__ void product(const tensor_map* maps, uint32_t rows, u
         prefetch(maps + 1);
         for (uint32_t stage = 0; stage < STAGES; stage++) {
             barrier_init(filled + stage * 8, 1);
-            barrier_init(freed + stage * 8, MULTIPLIERS * 4);
+            barrier_init(freed + stage * 8, MULTIPLIERS * 4 * (SHARES ? CLUSTER : 1));
         }
         if (splits) gather.init();
         barrier_init_fence();
     }
-    splits ? sync_cluster() : sync_block();
+    CLUSTER > 1 ? sync_cluster() : sync_block();
 
     Schedule<splits, TILE_COLUMNS / PARTS> schedule(rows, columns, depth);
     Work work;
@@ -83,9 +91,11 @@ __device__ __forceinline__ void product(const tensor_map* maps, uint32_t rows, u
                     barrier_wait(freed + stage * 8, parity ^ 1);
                     barrier_expect(barrier, STAGE);
                     A::load(a_slices + stage * A::BYTES, maps, work.row, slice * SLICE, barrier);
-                    for (uint32_t part = 0; part < PARTS; part++)
-                        Part::load(b_slices + stage * B::BYTES + part * Part::BYTES, maps + 1, work.column + part * columns,
-                                   slice * SLICE, barrier);
+                    for (uint32_t part = 0; part < PARTS; part++) {
+                        const uint32_t to = b_slices + stage * B::BYTES + part * Part::BYTES, row = work.column + part * columns;
+                        if (SHARES) Part::share(to, maps + 1, row, slice * SLICE, barrier, schedule.rank);
+                        else Part::load(to, maps + 1, row, slice * SLICE, barrier);
+                    }
                 }
             if (copies && work.split) gather.await_read();
         }
@@ -95,7 +105,11 @@ __device__ __forceinline__ void product(const tensor_map* maps, uint32_t rows, u
         float sum[TILE_COLUMNS / 2];
         store.scratch = out + warp * Store::SCRATCH;
         const auto free = [&](uint32_t which) {
-            if (lane == 0) barrier_arrive(freed + which * 8);
+            if (SHARES) {
+                if (lane < CLUSTER) barrier_arrive(freed + which * 8, lane);
+            } else if (lane == 0) {
+                barrier_arrive(freed + which * 8);
+            }
         };
         while (schedule.next(work)) {
             uint32_t before = 0;
@@ -132,4 +146,5 @@ __device__ __forceinline__ void product(const tensor_map* maps, uint32_t rows, u
             }
         }
     }
+    if (SHARES) sync_cluster(); // others may still write here
 }

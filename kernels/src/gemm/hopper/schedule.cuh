@@ -22,19 +22,20 @@ struct Work {
 };
 
 // Every block walks its own list of whole tiles. If `splits`, what is no whole wave of tiles goes to clusters instead,
-// whose blocks divide the depth, where that is faster.
+// whose blocks divide the depth, where that is faster; else the blocks of a cluster compute tiles below each other.
 template <bool splits, uint32_t tile_columns> struct Schedule {
-    uint32_t rows, columns, slices, rank, tiles, whole, index; // rows and columns of tiles
+    enum : uint32_t { ABREAST = splits ? 1 : CLUSTER, ROWS = ABREAST * TILE_ROWS, HIGH = BAND / ABREAST };
+    uint32_t rows, columns, slices, rank, tiles, whole, index; // rows and columns of tiles, or of clusters' tiles
     bool split;
 
     __device__ __forceinline__ Schedule(uint32_t height, uint32_t width, uint32_t depth) {
-        rows = (height + TILE_ROWS - 1) / TILE_ROWS;
+        rows = (height + ROWS - 1) / ROWS;
         columns = (width + tile_columns - 1) / tile_columns;
         slices = (depth + SLICE - 1) / SLICE;
         rank = CLUSTER > 1 ? cluster_rank() : 0;
         tiles = rows * columns;
         whole = tiles;
-        index = blockIdx.x;
+        index = blockIdx.x / ABREAST;
         split = false;
         if (splits && CLUSTER > 1) {
             const uint32_t clusters = gridDim.x / CLUSTER, rest = tiles % gridDim.x;
@@ -56,12 +57,12 @@ template <bool splits, uint32_t tile_columns> struct Schedule {
             work.begin = slices * rank / CLUSTER;
             work.end = slices * (rank + 1) / CLUSTER;
         }
-        const uint32_t first = index / (BAND * columns) * BAND;
-        const uint32_t height = min(uint32_t(BAND), rows - first);
+        const uint32_t first = index / (HIGH * columns) * HIGH;
+        const uint32_t height = min(uint32_t(HIGH), rows - first);
         const uint32_t within = index - first * columns;
-        work.row = (first + within % height) * TILE_ROWS;
+        work.row = (first + within % height) * ROWS + (ABREAST > 1 ? rank * TILE_ROWS : 0);
         work.column = within / height * tile_columns;
-        index += work.split ? gridDim.x / CLUSTER : gridDim.x;
+        index += work.split ? gridDim.x / CLUSTER : gridDim.x / ABREAST;
         return true;
     }
 };

@@ -1,6 +1,6 @@
 // Gate and up projection on sm_90a, gated at the store: y = silu(x wg^T) (x wu^T), nothing else leaves the registers.
 // w holds the rows of wg and then those of wu: a tile is columns of the one and the same columns of the other, which one
-// thread has sums of. Maps: x, w.
+// thread has sums of. The blocks of a cluster share the tile of w. Maps: x, w.
 #include "gemm/gated.cuh"
 #include "gemm/hopper/store.cuh"
 
