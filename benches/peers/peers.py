@@ -1,6 +1,7 @@
 """PyTorch on the work of a distillation step: peers.py eager|compile|liger|ops --teacher CONFIG --student CONFIG."""
 
 import argparse
+import functools
 import itertools
 import json
 import os
@@ -193,7 +194,8 @@ def products(role, config, tokens, backward):
         measure(f"{role}.{name}.fwd", shape, flops, lambda o: o[0] @ o[1].t(), list(zip(x, w)))
         if backward:
             measure(f"{role}.{name}.dgrad", shape, flops, lambda o: o[0] @ o[1], list(zip(dy, w)))
-            measure(f"{role}.{name}.wgrad", shape, flops, lambda o: o[0].t() @ o[1], list(zip(dy, x)))
+            wgrad = functools.partial(torch.mm, out_dtype=torch.float32)
+            measure(f"{role}.{name}.wgrad", shape, flops, lambda o: wgrad(o[0].t(), o[1]), list(zip(dy, x)))
 
 
 def attention(role, config, batch, seq, backward):
