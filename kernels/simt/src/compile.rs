@@ -14,7 +14,8 @@ use crate::report::Report;
 use crate::translate::translate;
 
 /// The machine's sources.
-const MACHINE: [(&str, &str); 9] = [
+const MACHINE: [(&str, &str); 11] = [
+    ("block.h", include_str!("../machine/block.h")),
     ("cuda.h", include_str!("../machine/cuda.h")),
     ("fiber.h", include_str!("../machine/fiber.h")),
     ("hopper.cuh", HOPPER),
@@ -23,6 +24,7 @@ const MACHINE: [(&str, &str); 9] = [
     ("machine.h", include_str!("../machine/machine.h")),
     ("memory.h", include_str!("../machine/memory.h")),
     ("ptx.h", include_str!("../machine/ptx.h")),
+    ("schedule.cc", include_str!("../machine/schedule.cc")),
     ("tensor.cc", include_str!("../machine/tensor.cc")),
 ];
 
@@ -160,9 +162,9 @@ impl Simt {
         let directory = directory.canonicalize().map_err(io(directory))?;
         let compiler = gxx(&directory)?;
         let machine = directory.join("libsimt.so");
-        let arguments =
-            ["-O3", "-Wall", "-Wextra", "-Werror", "-shared", "intrinsics.cc", "tensor.cc", "-o", "libsimt.so"];
-        compile(&compiler, "the machine", &directory, &arguments)?;
+        let options = ["-O3", "-Wall", "-Wextra", "-Werror", "-shared", "-o", "libsimt.so"];
+        let sources = MACHINE.iter().map(|(name, _)| *name).filter(|name| name.ends_with(".cc"));
+        compile(&compiler, "the machine", &directory, &options.into_iter().chain(sources).collect::<Vec<_>>())?;
         Ok(Self { compiler, directory, machine, next: Mutex::new(0) })
     }
 

@@ -108,3 +108,9 @@ fn a_stage_that_others_still_read_is_not_overwritten() {
 fn a_row_past_the_end_is_out_of_bounds() {
     insta::assert_snapshot!(found("embedding.fwd{h=33,x=bf16}", "token >= p.tokens", "token > p.tokens"));
 }
+
+#[test]
+fn a_tile_that_is_passed_on_before_it_is_stored_is_a_race() {
+    let pass = "if (threadIdx.x == 0) store_release";
+    insta::assert_snapshot!(found("gemm.dgrad{x=bf16}", &format!("sync_block();\n    {pass}"), pass));
+}
