@@ -32,6 +32,7 @@ enum class Kind : uint32_t {
     ReadOnly,
     Misaligned,
     Unwritten,
+    UnwrittenRegister,
     Race,
     UnderWay,
     Divergence,

@@ -14,6 +14,8 @@ namespace simt {
 inline constexpr uint32_t ALL_LANES = 0xffffffffu;
 // What `ldmatrix` makes of elements nobody wrote; `mma` may not multiply them.
 inline constexpr uint16_t POISON = 0xffff;
+// What registers hold that nobody wrote (-ftrivial-auto-var-init=pattern): as float or bf16, -1.7e38.
+inline constexpr uint32_t UNWRITTEN = 0xfefefefe;
 // Accesses after which a thread that has not waited for others meanwhile is taken to wait for a word in a loop.
 inline constexpr uint32_t ENDLESS = 1 << 24;
 // Shared addresses: dynamic memory from here on, and static variables by their distance from the first one.
@@ -52,7 +54,8 @@ public:
     // ---- memory ---------------------------------------------------------------------------------------------------
 
     Event event(const Thread& thread, Action action, const void* pc) const {
-        return {pc, block->index, thread.index, uint32_t(action), any.releases, block->round,
+        const int32_t place = pc ? static_cast<const char*>(pc) - entry() : 0;
+        return {place, block->index, thread.index, uint32_t(action), any.releases, block->round,
                 block->warps[thread.index / WARP].round};
     }
 
@@ -76,7 +79,7 @@ public:
         if (!reads && !memory->region.writable) fail(Kind::ReadOnly, p, bytes, now);
         memory->each(p, bytes, [&](Cell& cell) {
             Event before;
-            const Kind kind = (reads ? read : write)(cell, now, block->heard, before);
+            const Kind kind = reads ? read(cell, now, block->heard, before) : write(cell, now, block->heard, before);
             if (kind != Kind::Nothing) fail(kind, p, bytes, now, before);
         });
     }
@@ -258,8 +261,10 @@ private:
         }
     }
 
-    static Access as_access(const Event& event) {
-        return {event.pc, Action(event.action), event.block, event.thread, 0};
+    const char* entry() const { return reinterpret_cast<const char*>(launch.entry); }
+
+    Access as_access(const Event& event) const {
+        return {event.pc ? entry() + event.pc : nullptr, Action(event.action), event.block, event.thread, 0};
     }
 
     Memory* find(const char* p) {

@@ -10,7 +10,7 @@ namespace simt {
 
 // An access and its place in the order that barriers make.
 struct Event {
-    const void* pc = nullptr;
+    int32_t pc = 0; // from the kernel's entry
     uint32_t block = 0;
     uint32_t thread : 10 = 0;   // a block has at most 1024
     uint32_t action : 4 = 0;    // an `Action`
@@ -43,7 +43,8 @@ inline bool ordered(const Event& earlier, const Event& later, const std::vector<
     });
 }
 
-struct Cell {
+// One cache line.
+struct alignas(64) Cell {
     Event write;
     Event reads[2]; // the last one, and the last one of another warp
     bool written = false;

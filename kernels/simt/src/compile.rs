@@ -36,10 +36,11 @@ const COMMON: &[&str] =
     &["-std=c++20", "-gdwarf-4", "-fPIC", "-fno-strict-aliasing", "-ffp-contract=off", "-U_FORTIFY_SOURCE"];
 
 /// Options of kernels. Accesses stay the ones that are written: nothing is vectorized or copied in bulk. Shared
-/// variables of two programs are two, whatever their names.
+/// variables of two programs are two, whatever their names. Automatic variables begin with `machine.h`'s `UNWRITTEN`.
 const KERNEL: &[&str] = &[
     "-O1",
     "-w",
+    "-ftrivial-auto-var-init=pattern",
     "-fsanitize=thread",
     "-fsanitize=alignment",
     "-fno-tree-vectorize",
@@ -162,7 +163,17 @@ impl Simt {
         let directory = directory.canonicalize().map_err(io(directory))?;
         let compiler = gxx(&directory)?;
         let machine = directory.join("libsimt.so");
-        let options = ["-O3", "-Wall", "-Wextra", "-Werror", "-shared", "-o", "libsimt.so"];
+        let options = [
+            "-O3",
+            "-fno-semantic-interposition",
+            "-ftls-model=initial-exec",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-shared",
+            "-o",
+            "libsimt.so",
+        ];
         let sources = MACHINE.iter().map(|(name, _)| *name).filter(|name| name.ends_with(".cc"));
         compile(&compiler, "the machine", &directory, &options.into_iter().chain(sources).collect::<Vec<_>>())?;
         Ok(Self { compiler, directory, machine, next: Mutex::new(0) })

@@ -35,12 +35,13 @@ impl fmt::Display for Report {
     }
 }
 
-const RULES: [&str; 10] = [
+const RULES: [&str; 11] = [
     "nothing",
     "access out of bounds",
     "write to an operand that is only read",
     "misaligned access",
     "read of memory nobody wrote",
+    "product of registers nobody wrote",
     "data race",
     "access to memory that cp.async has not finished with",
     "divergent barrier",

@@ -15,7 +15,7 @@ static SIMT: LazyLock<Simt> = LazyLock::new(|| {
     Simt::new(&directory).unwrap_or_else(|error| panic!("{error}"))
 });
 
-const KEYS: [&str; 29] = [
+const KEYS: [&str; 30] = [
     "adamw.update{w=bf16}",
     "attention.bwd{d=16,x=f32}",
     "attention.bwd{d=64,x=bf16}",
@@ -26,6 +26,7 @@ const KEYS: [&str; 29] = [
     "column_sum.finish{}",
     "column_sum.partial{x=bf16}",
     "embedding.bwd{h=40,x=bf16}",
+    "embedding.bwd{h=2085,x=bf16}", // more columns than a row of blocks takes at one time
     "embedding.fwd{h=33,x=bf16}",
     "fill{first=true}",
     "gemm.dgrad{x=bf16}",
@@ -83,6 +84,7 @@ fn found(key: &str, from: &str, to: &str) -> String {
     (source.text, source.headers) = (change(source.text), headers.leak());
     match check_source(&SIMT, &source, &key, variant, Arch::Sm121, &[1]) {
         Err(Fault::Broken { report, .. }) => report.to_string(),
+        Err(Fault::Mismatch { mismatch, .. }) => mismatch.to_string(),
         other => panic!("{other:?}"),
     }
 }
@@ -102,6 +104,18 @@ fn a_tile_that_has_not_arrived_is_not_multiplied() {
 fn a_stage_that_others_still_read_is_not_overwritten() {
     let barrier = "sync_block(); // this stage is there, and the other has been read";
     insta::assert_snapshot!(found("attention.bwd{d=64,x=bf16}", barrier, "sync_warp();"));
+}
+
+#[test]
+fn sums_that_are_used_again_while_others_add_them_are_a_race() {
+    let barrier = "sync_block(); // sums are used again";
+    insta::assert_snapshot!(found("column_sum.partial{x=bf16}", barrier, ""));
+    insta::assert_snapshot!(found("embedding.bwd{h=2085,x=bf16}", barrier, ""));
+}
+
+#[test]
+fn a_sum_that_starts_from_nothing_is_not_its_reference() {
+    insta::assert_snapshot!(found("column_sum.partial{x=f32}", "float sum[width] = {};", "float sum[width];"));
 }
 
 #[test]

@@ -120,6 +120,11 @@ fn a_fragment_nobody_wrote_may_be_loaded_but_not_multiplied() {
 }
 
 #[test]
+fn an_uninitialised_accumulator_is_not_added_to() {
+    insta::assert_snapshot!(planted!("uninitialised_accumulator", 128, 1, 32, 0).found());
+}
+
+#[test]
 fn a_shared_buffer_one_short_is_overrun() {
     insta::assert_snapshot!(planted!("short_buffer", 64, 1, 64, 0).found());
 }
