@@ -14,7 +14,8 @@ use crate::report::Report;
 use crate::translate::translate;
 
 /// The machine's sources.
-const MACHINE: [(&str, &str); 9] = [
+const MACHINE: [(&str, &str); 11] = [
+    ("block.h", include_str!("../machine/block.h")),
     ("cuda.h", include_str!("../machine/cuda.h")),
     ("fiber.h", include_str!("../machine/fiber.h")),
     ("hopper.cuh", HOPPER),
@@ -23,6 +24,7 @@ const MACHINE: [(&str, &str); 9] = [
     ("machine.h", include_str!("../machine/machine.h")),
     ("memory.h", include_str!("../machine/memory.h")),
     ("ptx.h", include_str!("../machine/ptx.h")),
+    ("schedule.cc", include_str!("../machine/schedule.cc")),
     ("tensor.cc", include_str!("../machine/tensor.cc")),
 ];
 
@@ -34,10 +36,11 @@ const COMMON: &[&str] =
     &["-std=c++20", "-gdwarf-4", "-fPIC", "-fno-strict-aliasing", "-ffp-contract=off", "-U_FORTIFY_SOURCE"];
 
 /// Options of kernels. Accesses stay the ones that are written: nothing is vectorized or copied in bulk. Shared
-/// variables of two programs are two, whatever their names.
+/// variables of two programs are two, whatever their names. Automatic variables begin with `machine.h`'s `UNWRITTEN`.
 const KERNEL: &[&str] = &[
     "-O1",
     "-w",
+    "-ftrivial-auto-var-init=pattern",
     "-fsanitize=thread",
     "-fsanitize=alignment",
     "-fno-tree-vectorize",
@@ -160,8 +163,22 @@ impl Simt {
         let directory = directory.canonicalize().map_err(io(directory))?;
         let compiler = gxx(&directory)?;
         let machine = directory.join("libsimt.so");
-        let arguments =
-            ["-O3", "-Wall", "-Wextra", "-Werror", "-shared", "intrinsics.cc", "tensor.cc", "-o", "libsimt.so"];
+        // One unit: each of the sources would compile the same headers.
+        let sources = MACHINE.iter().map(|(name, _)| *name).filter(|name| name.ends_with(".cc"));
+        let unit: String = sources.map(|name| format!("#include \"{name}\"\n")).collect();
+        write(&directory.join("machine.cc"), &unit)?;
+        let arguments = [
+            "-O3",
+            "-fno-semantic-interposition",
+            "-ftls-model=initial-exec",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-shared",
+            "machine.cc",
+            "-o",
+            "libsimt.so",
+        ];
         compile(&compiler, "the machine", &directory, &arguments)?;
         Ok(Self { compiler, directory, machine, next: Mutex::new(0) })
     }
