@@ -19,6 +19,15 @@ void simt_launch(const Launch* launch, Report* report) {
     *report = own.report;
 }
 
+// The same; `receive` gets what each instruction cost.
+void simt_launch_counted(const Launch* launch, Report* report, void (*receive)(void*, const Count*), void* receiver) {
+    Counters own;
+    counters = &own;
+    simt_launch(launch, report);
+    counters = nullptr;
+    for (const Count& count : own.finish()) receive(receiver, &count);
+}
+
 uint3 simt_thread() { return machine->thread_index(); }
 uint3 simt_block() { return machine->block_index(); }
 uint3 simt_block_size() { return {machine->launch.block[0], machine->launch.block[1], machine->launch.block[2]}; }

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "counters.h"
 #include "fiber.h"
 #include "memory.h"
 
@@ -106,6 +107,8 @@ public:
             p + bytes <= launch.constants.base + launch.constants.bytes)
             return;
         access(*current, p, bytes, action, pc);
+        if (counters)
+            count(*current, traffic_of(find(p)->space == Space::Operand, action == Action::Read), p, bytes, pc);
     }
 
     void access(const Thread& thread, const char* p, uint64_t bytes, Action action, const void* pc) {
@@ -119,6 +122,11 @@ public:
             const Kind kind = action == Action::Read ? read(cell, now, before) : write(cell, now, before);
             if (kind != Kind::Nothing) fail(kind, p, bytes, now, before);
         });
+    }
+
+    // What an access costs is asked of some launches.
+    void count(const Thread& thread, Traffic traffic, const char* p, uint64_t bytes, const void* pc) {
+        if (counters) counters->access(warp_number(thread), thread.lane(), traffic, p, bytes, pc);
     }
 
     void aligned(const char* p, uint64_t bytes, Action action, const void* pc) {
@@ -173,7 +181,11 @@ public:
     // ---- threads that meet ------------------------------------------------------------------------------------------
 
     void sync_block(const void* pc) {
-        wait(block_meeting, threads.size(), Operation::Barrier, pc, [&](Meeting&) { round++; });
+        wait(block_meeting, threads.size(), Operation::Barrier, pc, [&](Meeting&) {
+            round++;
+            for (Thread* thread : threads)
+                if (counters && thread->lane() == 0) counters->meet(warp_number(*thread));
+        });
     }
 
     // All lanes of the warp meet at one instruction, give their operands, and one of them does the work of all.
@@ -186,6 +198,7 @@ public:
             Operands* of_lanes[WARP];
             for (uint32_t i = 0; i < WARP; i++) of_lanes[i] = static_cast<Operands*>(all.operands[i]);
             work(of_lanes);
+            if (counters) counters->meet(warp_number(*current));
         });
     }
 
@@ -200,8 +213,10 @@ public:
         if (valid_bytes > 0) {
             aligned(from, bytes, Action::Read, pc);
             access(*current, from, valid_bytes, Action::Read, pc);
+            count(*current, Traffic::Copy, from, valid_bytes, pc);
         }
         access(*current, to, bytes, Action::Copy, pc);
+        count(*current, Traffic::SharedCopy, to, bytes, pc);
         find(to)->each(to, bytes, [](Cell& cell) { cell.under_way = true; });
         current->copies.push_back({to, from, bytes, valid_bytes, current->groups, pc});
     }
@@ -221,6 +236,8 @@ public:
     }
 
 private:
+    uint64_t warp_number(const Thread& thread) const { return uint64_t(block) << 32 | thread.index / WARP; }
+
     struct Free {
         void operator()(char* p) const { free(p); }
     };

@@ -5,6 +5,7 @@ use precast_kernels::host::Buffer;
 use precast_kernels::{Arch, Key, Source, Variant};
 
 use crate::compile::{CompileError, Program, Simt};
+use crate::count::Count;
 use crate::launch::Operand;
 use crate::report::Report;
 
@@ -97,13 +98,10 @@ pub fn check_source(
     let kernel = key.kernel();
     let program = simt.compile(source, &kernel.defines(variant), arch)?;
     let mut outcome = Outcome { launches: 0, worst: 0.0 };
-    // Blocks that wait for each other would wait for ever: here they run one after the other.
-    let alone = |params: &[u8]| kernel.operands(params).iter().all(|operand| operand.name != "turns");
-    let runs = |params: &[u8]| kernel.admits(variant, params) && alone(params);
-    for (sample, params) in kernel.samples().iter().enumerate().filter(|(_, params)| runs(params)) {
+    for (sample, params) in runs(key, variant) {
         for &seed in seeds {
-            let case = Case::new(key, params, seed + sample as u64);
-            let distance = run(&program, &case, variant, arch, sample, seed)?;
+            let case = Case::new(key, &params, seed + sample as u64);
+            let distance = run(&program, &case, variant, arch, sample, seed, None)?;
             outcome.launches += 1;
             outcome.worst = outcome.worst.max(distance.norm);
         }
@@ -111,13 +109,24 @@ pub fn check_source(
     Ok(outcome)
 }
 
-fn run(
+/// The samples of a key that a variant runs here, with their numbers.
+pub(crate) fn runs(key: &Key, variant: Variant) -> Vec<(usize, Vec<u8>)> {
+    let kernel = key.kernel();
+    // Blocks that wait for each other would wait for ever: here they run one after the other.
+    let alone = |params: &[u8]| kernel.operands(params).iter().all(|operand| operand.name != "turns");
+    let runs = |params: &[u8]| kernel.admits(variant, params) && alone(params);
+    kernel.samples().into_iter().enumerate().filter(|(_, params)| runs(params)).collect()
+}
+
+/// One launch, and what it cost if `counts` are asked for.
+pub(crate) fn run(
     program: &Program,
     case: &Case,
     variant: Variant,
     arch: Arch,
     sample: usize,
     seed: u64,
+    counts: Option<&mut Vec<Count>>,
 ) -> Result<Distance, Fault> {
     let key = &case.key;
     let geometry = key.kernel().geometry(variant, &case.params);
@@ -144,7 +153,7 @@ fn run(
             written: operand.access.reads(),
         })
         .collect();
-    program.launch(&geometry, &params, &mut operands, seed).map_err(|report| Fault::Broken {
+    program.launch_counted(&geometry, &params, &mut operands, seed, counts).map_err(|report| Fault::Broken {
         key: key.clone(),
         variant,
         arch,

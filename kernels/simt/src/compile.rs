@@ -9,12 +9,15 @@ use libloading::Library;
 use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
 use precast_kernels::{Arch, Geometry, Source};
 
-use crate::launch::{self, Image, Operand, Region, Run};
-use crate::report::Report;
+use crate::count::Count;
+use crate::launch::{self, Image, Operand, Region, Run, RunCounted};
+use crate::report::{Report, lines};
 use crate::translate::translate;
 
 /// The machine's sources.
-const MACHINE: [(&str, &str); 9] = [
+const MACHINE: [(&str, &str); 11] = [
+    ("counters.cc", include_str!("../machine/counters.cc")),
+    ("counters.h", include_str!("../machine/counters.h")),
     ("cuda.h", include_str!("../machine/cuda.h")),
     ("fiber.h", include_str!("../machine/fiber.h")),
     ("hopper.cuh", HOPPER),
@@ -161,7 +164,7 @@ impl Simt {
         let compiler = gxx(&directory)?;
         let machine = directory.join("libsimt.so");
         let arguments =
-            ["-O3", "-Wall", "-Wextra", "-Werror", "-shared", "intrinsics.cc", "tensor.cc", "-o", "libsimt.so"];
+            ["-O3", "-Wall", "-Wextra", "-Werror", "-shared", "counters.cc", "intrinsics.cc", "tensor.cc", "-o", "libsimt.so"];
         compile(&compiler, "the machine", &directory, &arguments)?;
         Ok(Self { compiler, directory, machine, next: Mutex::new(0) })
     }
@@ -216,8 +219,11 @@ impl Program {
             symbol.map(|symbol| *symbol as u64).map_err(|error| failed(error.to_string()))
         };
         let entry = symbol("simt_enter")?;
-        // SAFETY: intrinsics.cc defines it with this signature.
+        // SAFETY: intrinsics.cc defines them with these signatures.
         let run = *unsafe { library.get::<Run>("simt_launch") }.map_err(|error| failed(error.to_string()))?;
+        // SAFETY: the same.
+        let run_counted = *unsafe { library.get::<RunCounted>("simt_launch_counted") }
+            .map_err(|error| failed(error.to_string()))?;
         let base = entry - enter;
 
         let bss = parsed.section_by_name(".bss").map(|section| section.index());
@@ -238,7 +244,7 @@ impl Program {
             parsed.section_by_name(".rodata").map_or((0, 0), |section| (base + section.address(), section.size()));
         let constants = Region { base: constants.0, bytes: constants.1, writable: 0, written: 1 };
         let (shared_names, shared) = shared.into_iter().unzip();
-        let image = Image { run, entry, constants, shared };
+        let image = Image { run, run_counted, entry, constants, shared };
         Ok(Self { image, shared_names, static_shared_bytes, file, base, busy: Mutex::new(()), _library: library })
     }
 
@@ -258,8 +264,24 @@ impl Program {
         operands: &mut [Operand<'_>],
         seed: u64,
     ) -> Result<(), Box<Report>> {
+        self.launch_counted(geometry, params, operands, seed, None)
+    }
+
+    /// The same, and what each instruction cost if `counts` are asked for.
+    pub(crate) fn launch_counted(
+        &self,
+        geometry: &Geometry,
+        params: &[u8],
+        operands: &mut [Operand<'_>],
+        seed: u64,
+        counts: Option<&mut Vec<Count>>,
+    ) -> Result<(), Box<Report>> {
         let _alone = self.busy.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let raw = launch::run(&self.image, geometry, params, operands, seed);
+        let mut raw_counts = Vec::new();
+        let raw = launch::run(&self.image, geometry, params, operands, seed, counts.is_some().then_some(&mut raw_counts));
+        if let Some(counts) = counts {
+            counts.extend(raw_counts.iter().map(|count| Count::new(count, self.base)));
+        }
         if raw.kind == 0 {
             return Ok(());
         }
@@ -267,6 +289,13 @@ impl Program {
         let sizes = self.shared_names.iter().zip(&self.image.shared);
         let shared = sizes.map(|(name, region)| (name.as_str(), region.bytes)).collect::<Vec<_>>();
         Err(Box::new(Report::new(&raw, &names, &shared, geometry, &self.file, self.base)))
+    }
+}
+
+impl Program {
+    /// The source line of an instruction.
+    pub(crate) fn line(&self, count: &Count) -> String {
+        lines(count.address, &self.file)
     }
 }
 

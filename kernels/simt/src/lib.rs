@@ -4,11 +4,13 @@
 
 mod check;
 mod compile;
+mod count;
 mod launch;
 mod report;
 mod translate;
 
 pub use check::{Fault, Outcome, check, check_source};
 pub use compile::{CompileError, Program, Simt};
+pub use count::{Cost, Count, Counted, Traffic, count};
 pub use launch::Operand;
 pub use report::Report;

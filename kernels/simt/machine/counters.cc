@@ -1,0 +1,78 @@
+// How hardware moves what a warp asks for: global memory in sectors, shared memory in wavefronts.
+#include "counters.h"
+
+#include <algorithm>
+
+namespace simt {
+namespace {
+
+constexpr uint32_t WIDEST = 16, SECTOR = 32, BANKS = 32, WORD = 4;
+
+// The units of memory that accesses touch, each once.
+template <typename Access> std::vector<uintptr_t> units(const Access* from, const Access* to, uint32_t unit) {
+    std::vector<uintptr_t> touched;
+    for (; from < to; from++)
+        for (uintptr_t i = from->address / unit; i <= (from->address + from->bytes - 1) / unit; i++)
+            touched.push_back(i);
+    std::sort(touched.begin(), touched.end());
+    touched.erase(std::unique(touched.begin(), touched.end()), touched.end());
+    return touched;
+}
+
+// Of lanes that are served together: as many as the words that one bank has to give.
+template <typename Access> uint32_t wavefronts(const Access* from, const Access* to) {
+    uint32_t of_bank[BANKS] = {};
+    for (const uintptr_t word : units(from, to, WORD)) of_bank[word % BANKS]++;
+    return *std::max_element(of_bank, of_bank + BANKS);
+}
+
+} // namespace
+
+void Counters::access(uint64_t warp, uint32_t lane, Traffic traffic, const char* p, uint64_t bytes, const void* pc) {
+    Pending& pending = warps[warp][{pc, traffic}];
+    // No instruction moves more than 16 bytes a lane.
+    for (uint64_t first = 0; first < bytes; first += WIDEST) {
+        const uint32_t n = pending.executed[lane]++;
+        if (n == pending.requests.size()) pending.requests.emplace_back();
+        const uint32_t size = std::min<uint64_t>(bytes - first, WIDEST);
+        pending.requests[n].push_back({uintptr_t(p) + first, size, lane});
+    }
+}
+
+void Counters::meet(uint64_t warp) {
+    const auto found = warps.find(warp);
+    if (found == warps.end()) return;
+    for (auto& [place, pending] : found->second)
+        for (Request& request : pending.requests) count(place, request);
+    warps.erase(found);
+}
+
+std::vector<Count> Counters::finish() {
+    while (!warps.empty()) meet(warps.begin()->first);
+    std::vector<Count> all;
+    for (const auto& [place, count] : counts) all.push_back(count);
+    return all;
+}
+
+void Counters::count(const Place& place, Request& request) {
+    std::sort(request.begin(), request.end(), [](const Access& a, const Access& b) { return a.lane < b.lane; });
+    const Access *from = request.data(), *end = from + request.size();
+    Count& count = counts.try_emplace(place, Count{place.first, place.second, 0, 0, 0, 0}).first->second;
+    count.requests++;
+    if (place.second <= Traffic::Copy) {
+        count.moved += units(from, end, SECTOR).size();
+        count.needed += units(from, end, 1).size();
+        return;
+    }
+    count.needed += (units(from, end, WORD).size() + BANKS - 1) / BANKS;
+    // As many lanes at a time as 128 bytes are enough for.
+    const uint32_t lanes = std::min(BANKS, BANKS * WORD / from->bytes);
+    while (from < end) {
+        const Access* to = from;
+        while (to < end && to->lane / lanes == from->lane / lanes) to++;
+        count.moved += wavefronts(from, to);
+        from = to;
+    }
+}
+
+} // namespace simt
