@@ -11,19 +11,19 @@ use serde::Deserialize;
 use crate::support::{self, distance, distill, fixture, floats, metrics_of};
 
 /// Sequences and tokens of the case.
-const BATCH: usize = 4;
-const SEQ_LEN: usize = 64;
+pub const BATCH: usize = 4;
+pub const SEQ_LEN: usize = 64;
 
 #[derive(Deserialize)]
-struct Reference {
-    loss: f64,
-    kd_loss: f64,
-    ce_loss: f64,
-    grad_norm: f64,
-    lr: f64,
+pub struct Reference {
+    pub loss: f64,
+    pub kd_loss: f64,
+    pub ce_loss: f64,
+    pub grad_norm: f64,
+    pub lr: f64,
 }
 
-fn case(name: &str) -> PathBuf {
+pub fn case(name: &str) -> PathBuf {
     fixture("golden/qwen2-tied").join(name)
 }
 
@@ -40,10 +40,15 @@ fn run(precision: &str, recompute: bool) -> (tempfile::TempDir, Vec<StepRecord>)
     (dir, records)
 }
 
+/// What PyTorch's run reports.
+pub fn trajectory() -> Vec<Reference> {
+    let text = std::fs::read_to_string(case("trajectory.jsonl")).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
 /// Largest relative differences over the trajectory: loss, kd_loss, ce_loss, grad_norm.
 fn differences(records: &[StepRecord]) -> [f64; 4] {
-    let text = std::fs::read_to_string(case("trajectory.jsonl")).unwrap();
-    let reference: Vec<Reference> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let reference = trajectory();
     assert_eq!(records.len(), reference.len());
     let mut worst = [0.0f64; 4];
     for (record, reference) in records.iter().zip(&reference) {
@@ -95,11 +100,11 @@ fn every_step_in_bf16() {
     }
 }
 
-/// The first micro-batch of the case.
-fn first_batch() -> MicroBatch {
+/// The micro-batch of a step of the case, from 0.
+pub fn batch(step: usize) -> MicroBatch {
     let tokens = std::fs::read(case("tokens.bin")).unwrap();
     let ids: Vec<u32> = bytemuck::pod_collect_to_vec(&tokens);
-    let rows: Vec<&[u32]> = ids.chunks_exact(SEQ_LEN + 1).take(BATCH).collect();
+    let rows: Vec<&[u32]> = ids.chunks_exact(SEQ_LEN + 1).skip(step * BATCH).take(BATCH).collect();
     MicroBatch::new(&rows, SEQ_LEN)
 }
 
@@ -115,7 +120,7 @@ fn gradients_are_within_with(precision: Precision, gate: f64, recompute: bool) {
         options.seq_len = Some(SEQ_LEN as u32);
     });
     let mut session = support::session(&config);
-    let batch = first_batch();
+    let batch = batch(0);
     session.micro(&batch, 1.0 / batch.counted as f32, false).unwrap();
     let expected = std::fs::read(case("step0.safetensors")).unwrap();
     let expected = SafeTensors::deserialize(&expected).unwrap();
@@ -156,6 +161,6 @@ fn logits_of_both_models_in_fp32() {
 
 /// Logits of the first sequence under a model, fp32.
 fn logits(model: &std::path::Path) -> Vec<f32> {
-    let batch = first_batch();
+    let batch = batch(0);
     support::logits(model, &batch.ids[..SEQ_LEN])
 }

@@ -16,3 +16,4 @@ mod models;
 mod poison;
 mod programs;
 mod publish;
+mod simt;

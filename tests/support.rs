@@ -6,6 +6,7 @@ use std::process::{Command, Output};
 use precast::bundle::Kernels;
 use precast::checkpoint::{Checkpoint, Scratch};
 use precast::config::{Options, RunConfig};
+use precast::device::AnyDriver;
 use precast::metrics::{self, StepRecord};
 use precast::session::Session;
 use precast::startup::Startup;
@@ -135,9 +136,12 @@ pub fn session(config: &RunConfig) -> Session {
 }
 
 pub fn session_placed(config: &RunConfig, placement: Placement) -> Session {
+    session_on(precast::device::open(config.device).expect("a device"), config, placement)
+}
+
+pub fn session_on(driver: AnyDriver, config: &RunConfig, placement: Placement) -> Session {
     let teacher = Checkpoint::open(&config.teacher).expect("a teacher");
     let student = Checkpoint::open(&config.student).expect("a student");
-    let driver = precast::device::open(config.device).expect("a device");
     let mut session =
         Session::open(driver, config, &teacher, &student, placement, &mut Startup::new()).expect("a session");
     session.upload(&teacher, &student, |_| {}).expect("weights are sent");

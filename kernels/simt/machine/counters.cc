@@ -6,7 +6,7 @@
 namespace simt {
 namespace {
 
-constexpr uint32_t WIDEST = 16, SECTOR = 32, BANKS = 32, WORD = 4;
+constexpr uint32_t LANES = 32, WIDEST = 16, SECTOR = 32, BANKS = 32, WORD = 4;
 
 // The units of memory that accesses touch, each once.
 template <typename Access> std::vector<uintptr_t> units(const Access* from, const Access* to, uint32_t unit) {
@@ -28,8 +28,9 @@ template <typename Access> uint32_t wavefronts(const Access* from, const Access*
 
 } // namespace
 
-void Counters::access(uint64_t warp, uint32_t lane, Traffic traffic, const char* p, uint64_t bytes, const void* pc) {
-    Pending& pending = warps[warp][{pc, traffic}];
+void Counters::access(uint32_t block, uint32_t thread, Traffic traffic, const char* p, uint64_t bytes, const void* pc) {
+    const uint32_t lane = thread % LANES;
+    Pending& pending = warps[{block, thread / LANES}][{pc, traffic}];
     // No instruction moves more than 16 bytes a lane.
     for (uint64_t first = 0; first < bytes; first += WIDEST) {
         const uint32_t n = pending.executed[lane]++;
@@ -39,8 +40,8 @@ void Counters::access(uint64_t warp, uint32_t lane, Traffic traffic, const char*
     }
 }
 
-void Counters::meet(uint64_t warp) {
-    const auto found = warps.find(warp);
+void Counters::meet(uint32_t block, uint32_t warp) {
+    const auto found = warps.find({block, warp});
     if (found == warps.end()) return;
     for (auto& [place, pending] : found->second)
         for (Request& request : pending.requests) count(place, request);
@@ -48,7 +49,7 @@ void Counters::meet(uint64_t warp) {
 }
 
 std::vector<Count> Counters::finish() {
-    while (!warps.empty()) meet(warps.begin()->first);
+    while (!warps.empty()) meet(warps.begin()->first.first, warps.begin()->first.second);
     std::vector<Count> all;
     for (const auto& [place, count] : counts) all.push_back(count);
     return all;

@@ -5,7 +5,6 @@
 #include <stdint.h>
 
 #include <map>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -31,11 +30,11 @@ struct Count {
 
 class Counters {
 public:
-    // An access by a lane of a warp.
-    void access(uint64_t warp, uint32_t lane, Traffic traffic, const char* p, uint64_t bytes, const void* pc);
+    // An access by a thread.
+    void access(uint32_t block, uint32_t thread, Traffic traffic, const char* p, uint64_t bytes, const void* pc);
 
     // All lanes of a warp have come to one place: what waits for more lanes waits no longer.
-    void meet(uint64_t warp);
+    void meet(uint32_t block, uint32_t warp);
 
     // The launch has ended: its instructions.
     std::vector<Count> finish();
@@ -55,7 +54,7 @@ private:
         std::vector<Request> requests;
     };
 
-    std::unordered_map<uint64_t, std::map<Place, Pending>> warps;
+    std::map<std::pair<uint32_t, uint32_t>, std::map<Place, Pending>> warps; // by block and warp
     std::map<Place, Count> counts;
 
     void count(const Place& place, Request& request);

@@ -14,7 +14,6 @@ void simt_launch(const Launch* launch, Report* report) {
     Machine own(*launch);
     machine = &own;
     own.run();
-    if (own.report.kind != Kind::Nothing) pool().clear();
     machine = nullptr;
     *report = own.report;
 }
@@ -93,6 +92,19 @@ void simt_copy_async(uint32_t shared, const void* global, uint32_t bytes, uint32
 }
 void simt_copy_async_commit() { machine->current->groups++; }
 void simt_copy_async_wait(uint32_t pending) { machine->wait_copies(pending); }
+
+// ---- blocks that wait for each other ----------------------------------------------------------------------------------
+
+uint32_t simt_acquire(const uint32_t* p) {
+    machine->acquire(reinterpret_cast<const char*>(p), HERE);
+    machine->count(*machine->current, Traffic::Load, reinterpret_cast<const char*>(p), sizeof(*p), HERE);
+    return *p;
+}
+void simt_release(uint32_t* p, uint32_t value) {
+    machine->release(reinterpret_cast<const char*>(p), HERE);
+    machine->count(*machine->current, Traffic::Store, reinterpret_cast<const char*>(p), sizeof(*p), HERE);
+    *p = value;
+}
 
 // ---- what the compiler's instrumentation calls ------------------------------------------------------
 

@@ -32,13 +32,15 @@ enum class Kind : uint32_t {
     ReadOnly,
     Misaligned,
     Unwritten,
+    UnwrittenRegister,
     Race,
     UnderWay,
     Divergence,
     PartialWarp,
+    Deadlock,
 };
 
-enum class Action : uint32_t { None, Read, Write, Copy, Barrier, Exit };
+enum class Action : uint32_t { None, Read, Write, Copy, Barrier, Exit, Acquire, Release };
 
 // Something a thread did.
 struct Access {

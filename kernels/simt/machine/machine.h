@@ -1,22 +1,24 @@
-// The machine: blocks one after the other, the threads of a block as fibers in an order that the seed decides, and
-// every access looked at before it happens. The first thing that is wrong ends the launch.
+// The machine: blocks that take turns where one waits for another, their threads as fibers in an order that the seed
+// decides, and every access looked at before it happens. The first thing that is wrong ends the launch.
 #pragma once
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <algorithm>
-#include <memory>
+#include <map>
 
+#include "block.h"
 #include "counters.h"
-#include "fiber.h"
-#include "memory.h"
 
 namespace simt {
 
-inline constexpr uint32_t WARP = 32, ALL_LANES = 0xffffffffu;
+inline constexpr uint32_t ALL_LANES = 0xffffffffu;
 // What `ldmatrix` makes of elements nobody wrote; `mma` may not multiply them.
 inline constexpr uint16_t POISON = 0xffff;
+// What registers hold that nobody wrote (-ftrivial-auto-var-init=pattern): as float or bf16, -1.7e38.
+inline constexpr uint32_t UNWRITTEN = 0xfefefefe;
+// Accesses after which a thread that has not waited for others meanwhile is taken to wait for a word in a loop.
+inline constexpr uint32_t ENDLESS = 1 << 24;
 // Shared addresses: dynamic memory from here on, and static variables by their distance from the first one.
 inline constexpr uint32_t DYNAMIC_BASE = 1 << 10, STATIC_BASE = 1 << 24;
 
@@ -24,68 +26,25 @@ struct uint3 {
     uint32_t x, y, z;
 };
 
-// What threads wait for each other in. Where it stands in the source does not matter: not to the hardware either.
-enum class Operation { Nothing, Barrier, WarpBarrier, Shuffle, ShuffleXor, Vote, LoadMatrix, LoadTransposed, Mma };
-
-// A cp.async that no wait has covered.
-struct Copy {
-    char* to;
-    const char* from;
-    uint32_t bytes, valid_bytes, group;
-    const void* pc;
-};
-
-struct Thread {
-    Fiber fiber;
-    uint32_t index = 0;
-    bool done = false;
-    Operation waits_in = Operation::Nothing;
-    const void* waits_at = nullptr;
-    std::vector<Copy> copies;
-    uint32_t groups = 0; // committed
-
-    uint32_t lane() const { return index % WARP; }
-};
-
-// Threads that wait for each other.
-struct Meeting {
-    std::vector<Thread*> here;
-    void* operands[WARP];
-};
-
-struct Warp {
-    Meeting meeting;
-    uint32_t round = 0;
-};
-
 class Machine {
 public:
     Report report = {};
     Launch launch;
     Thread* current = nullptr;
-    uint32_t block = 0; // linear
+    std::unique_ptr<Block> block; // that runs
 
     Machine(const Launch& launch) : launch(launch), random(launch.seed * 2 + 1) {
         const size_t bytes = launch.dynamic_shared_bytes;
         dynamic.reset(static_cast<char*>(aligned_alloc(1024, (bytes + 1023) / 1024 * 1024 + 1024)));
         for (uint64_t i = 0; i < launch.operand_count; i++)
-            memories.emplace_back(Space::Operand, i, launch.operands[i]);
-        shared_from = memories.size();
-        for (uint64_t i = 0; i < launch.shared_count; i++) memories.emplace_back(Space::Static, i, launch.shared[i]);
-        memories.emplace_back(Space::Dynamic, 0, Region{dynamic.get(), bytes, 1, 0});
+            operands.emplace_back(Space::Operand, i, launch.operands[i]);
     }
 
-    void run() {
-        const uint32_t blocks = launch.grid[0] * launch.grid[1] * launch.grid[2];
-        std::vector<uint32_t> order(blocks);
-        for (uint32_t i = 0; i < blocks; i++) order[i] = i;
-        for (uint32_t i = blocks; i > 1; i--) std::swap(order[i - 1], order[next_random() % i]);
-        for (uint32_t i = 0; i < blocks && report.kind == Kind::Nothing; i++) run_block(order[i]);
-    }
+    void run();
 
     uint3 block_index() const {
-        const uint32_t *grid = launch.grid;
-        return {block % grid[0], block / grid[0] % grid[1], block / grid[0] / grid[1]};
+        const uint32_t *grid = launch.grid, i = block->index;
+        return {i % grid[0], i / grid[0] % grid[1], i / grid[0] / grid[1]};
     }
     uint3 thread_index() const {
         const uint32_t *size = launch.block, i = current->index;
@@ -96,7 +55,9 @@ public:
     // ---- memory ---------------------------------------------------------------------------------------------------
 
     Event event(const Thread& thread, Action action, const void* pc) const {
-        return {pc, block, uint16_t(thread.index), uint8_t(action), 0, round, warps[thread.index / WARP].round};
+        const int32_t place = pc ? static_cast<const char*>(pc) - entry() : 0;
+        return {place, block->index, thread.index, uint32_t(action), any.releases, block->round,
+                block->warps[thread.index / WARP].round};
     }
 
     // Looks at an access of a kernel before it happens.
@@ -106,6 +67,7 @@ public:
         if (action == Action::Read && p >= launch.constants.base &&
             p + bytes <= launch.constants.base + launch.constants.bytes)
             return;
+        if (++current->accesses > ENDLESS) spin(p, pc);
         access(*current, p, bytes, action, pc);
         if (counters)
             count(*current, traffic_of(find(p)->space == Space::Operand, action == Action::Read), p, bytes, pc);
@@ -116,17 +78,18 @@ public:
         Memory* memory = find(p);
         if (!memory || uint64_t(p - memory->region.base) + bytes > memory->region.bytes)
             fail(Kind::OutOfBounds, p, bytes, now);
-        if (action != Action::Read && !memory->region.writable) fail(Kind::ReadOnly, p, bytes, now);
+        const bool reads = action == Action::Read || action == Action::Acquire;
+        if (!reads && !memory->region.writable) fail(Kind::ReadOnly, p, bytes, now);
         memory->each(p, bytes, [&](Cell& cell) {
             Event before;
-            const Kind kind = action == Action::Read ? read(cell, now, before) : write(cell, now, before);
+            const Kind kind = reads ? read(cell, now, block->heard, before) : write(cell, now, block->heard, before);
             if (kind != Kind::Nothing) fail(kind, p, bytes, now, before);
         });
     }
 
     // What an access costs is asked of some launches.
     void count(const Thread& thread, Traffic traffic, const char* p, uint64_t bytes, const void* pc) {
-        if (counters) counters->access(warp_number(thread), thread.lane(), traffic, p, bytes, pc);
+        if (counters) counters->access(block->index, thread.index, traffic, p, bytes, pc);
     }
 
     void aligned(const char* p, uint64_t bytes, Action action, const void* pc) {
@@ -134,11 +97,7 @@ public:
     }
 
     [[noreturn]] void fail(Kind kind, const char* p, uint64_t bytes, const Event& now, const Event& before = {}) {
-        report = {kind, Space::None, 0, 0, bytes, as_access(now), as_access(before)};
-        if (const Memory* memory = nearest(p)) {
-            report.space = memory->space, report.index = memory->index;
-            report.offset = p - memory->region.base;
-        }
+        blame(kind, p, bytes, now, before);
         leave_for_good();
     }
 
@@ -181,10 +140,9 @@ public:
     // ---- threads that meet ------------------------------------------------------------------------------------------
 
     void sync_block(const void* pc) {
-        wait(block_meeting, threads.size(), Operation::Barrier, pc, [&](Meeting&) {
-            round++;
-            for (Thread* thread : threads)
-                if (counters && thread->lane() == 0) counters->meet(warp_number(*thread));
+        wait(block->meeting, block->threads.size(), Operation::Barrier, pc, [&](Meeting&) {
+            block->round++;
+            for (uint32_t i = 0; counters && i < block->warps.size(); i++) counters->meet(block->index, i);
         });
     }
 
@@ -192,18 +150,52 @@ public:
     template <typename Operands, typename Work>
     void with_warp(Operation operation, uint32_t mask, Operands& operands, const void* pc, Work work) {
         if (mask != ALL_LANES) fail(Kind::PartialWarp, nullptr, 0, event(*current, Action::Barrier, pc));
-        Meeting& meeting = warps[current->index / WARP].meeting;
+        Meeting& meeting = warp().meeting;
         meeting.operands[current->lane()] = &operands;
         wait(meeting, WARP, operation, pc, [&](Meeting& all) {
             Operands* of_lanes[WARP];
             for (uint32_t i = 0; i < WARP; i++) of_lanes[i] = static_cast<Operands*>(all.operands[i]);
             work(of_lanes);
-            if (counters) counters->meet(warp_number(*current));
+            if (counters) counters->meet(block->index, current->index / WARP);
         });
     }
 
-    Warp& warp() { return warps[current->index / WARP]; }
-    Thread& lane(uint32_t i) { return *threads[current->index / WARP * WARP + i]; }
+    Warp& warp() { return block->warps[current->index / WARP]; }
+    Thread& lane(uint32_t i) { return *block->threads[current->index / WARP * WARP + i]; }
+
+    // ---- blocks that wait for each other ------------------------------------------------------------------------------
+
+    // Before a word is read. It says the same as before until somebody writes it: a thread that looks again waits.
+    void acquire(const char* word, const void* pc) {
+        aligned(word, 4, Action::Acquire, pc);
+        Flag& flag = flag_at(word);
+        if (current->flag == &flag && current->seen == flag.releases) wait_release(flag, pc);
+        access(*current, word, 4, Action::Acquire, pc);
+        const Event now = event(*current, Action::Acquire, pc);
+        for (const Event& told : flag.told)
+            if (!knows(told, now)) block->heard.push_back({told, now});
+        current->flag = &flag, current->seen = flag.releases;
+    }
+
+    // Before it is written.
+    void release(const char* word, const void* pc) {
+        aligned(word, 4, Action::Release, pc);
+        access(*current, word, 4, Action::Release, pc);
+        const Event now = event(*current, Action::Release, pc);
+        Flag& flag = flag_at(word);
+        flag.told = {now};
+        for (const Edge& edge : block->heard)
+            if (edge.heard.before(now)) flag.told.push_back(edge.told);
+        flag.releases++;
+        any.releases++;
+    }
+
+    // Looks at a word again and again, without a word to the machine: until anybody releases anything.
+    void spin(const char* word, const void* pc) {
+        current->accesses = 0;
+        any.word = word;
+        wait_release(any, pc);
+    }
 
     // ---- asynchronous copies ----------------------------------------------------------------------------------------
 
@@ -236,19 +228,15 @@ public:
     }
 
 private:
-    uint64_t warp_number(const Thread& thread) const { return uint64_t(block) << 32 | thread.index / WARP; }
-
     struct Free {
         void operator()(char* p) const { free(p); }
     };
     std::unique_ptr<char, Free> dynamic;
-    std::vector<Memory> memories;
+    std::vector<Memory> operands;
     Memory* recent = nullptr; // where an access was last
-    size_t shared_from;
-    std::vector<Thread*> threads, ready;
-    std::vector<Warp> warps;
-    Meeting block_meeting;
-    uint32_t round = 0;
+    std::vector<std::unique_ptr<Block>> waiting, ended;
+    std::map<const char*, Flag> flags;
+    Flag any = {nullptr}; // of all flags together
     jmp_buf scheduler;
     uint64_t random;
 
@@ -258,28 +246,59 @@ private:
         return random * 0x2545f4914f6cdd1dull >> 32;
     }
 
-    void run_block(uint32_t index);
+    void begin(uint32_t index);
+    void resume(size_t index);
+    void advance();
+    void put_aside();
+    void end();
 
-    static Access as_access(const Event& event) {
-        return {event.pc, Action(event.action), event.block, event.thread, 0};
+    Flag& flag_at(const char* word) { return flags.try_emplace(word, Flag{word}).first->second; }
+
+    // Whether an access that a release has told of came before on every schedule.
+    bool knows(const Event& told, const Event& now) const {
+        return std::any_of(block->heard.begin(), block->heard.end(), [&](const Edge& edge) {
+            return edge.told.releases == told.releases && edge.heard.before(now);
+        });
+    }
+
+    void wait_release(const Flag& flag, const void* pc) {
+        current->flag = &flag, current->seen = flag.releases;
+        current->waits_in = Operation::Turn, current->waits_at = pc;
+        leave();
+    }
+
+    void blame(Kind kind, const char* p, uint64_t bytes, const Event& now, const Event& before) {
+        report = {kind, Space::None, 0, 0, bytes, as_access(now), as_access(before)};
+        if (const Memory* memory = nearest(p)) {
+            report.space = memory->space, report.index = memory->index;
+            report.offset = p - memory->region.base;
+        }
+    }
+
+    const char* entry() const { return reinterpret_cast<const char*>(launch.entry); }
+
+    Access as_access(const Event& event) const {
+        return {event.pc ? entry() + event.pc : nullptr, Action(event.action), event.block, event.thread, 0};
     }
 
     Memory* find(const char* p) {
         if (recent && recent->holds(p)) return recent;
-        for (Memory& memory : memories)
-            if (memory.holds(p)) return recent = &memory;
+        for (std::vector<Memory>* memories : {&operands, &block->shared})
+            for (Memory& memory : *memories)
+                if (memory.holds(p)) return recent = &memory;
         return nullptr;
     }
 
     // The memory an address was probably meant for: none that is further than a page away.
-    const Memory* nearest(const char* p) const {
+    const Memory* nearest(const char* p) {
         const Memory* best = nullptr;
         int64_t least = 4096;
-        for (const Memory& memory : memories) {
-            const int64_t below = memory.region.base - p, above = 1 - below - int64_t(memory.region.bytes);
-            const int64_t distance = std::max<int64_t>(0, std::max(below, above));
-            if (distance < least) least = distance, best = &memory;
-        }
+        for (std::vector<Memory>* memories : {&operands, &block->shared})
+            for (const Memory& memory : *memories) {
+                const int64_t below = memory.region.base - p, above = 1 - below - int64_t(memory.region.bytes);
+                const int64_t distance = std::max<int64_t>(0, std::max(below, above));
+                if (distance < least) least = distance, best = &memory;
+            }
         return best;
     }
 
@@ -292,7 +311,7 @@ private:
         if (meeting.here.size() == count) {
             work(meeting);
             for (Thread* thread : meeting.here) thread->waits_in = Operation::Nothing;
-            ready.insert(ready.end(), meeting.here.begin(), meeting.here.end());
+            block->ready.insert(block->ready.end(), meeting.here.begin(), meeting.here.end());
             meeting.here.clear();
         }
         leave();
@@ -308,63 +327,9 @@ private:
         divergence(waits, pc, other);
         leave_for_good();
     }
-
 };
 
 // The one that runs on this system thread.
 inline thread_local Machine* machine = nullptr;
-
-// The fibers of this system thread. One that has run a thread to its end runs another, of this launch or the next;
-// a fault leaves some in the middle, and ends them all.
-inline std::vector<std::unique_ptr<Thread>>& pool() {
-    thread_local std::vector<std::unique_ptr<Thread>> all;
-    return all;
-}
-
-inline void thread_body() {
-    for (;;) {
-        machine->launch.entry(machine->launch.params);
-        machine->current->done = true;
-        machine->leave();
-    }
-}
-
-inline void Machine::run_block(uint32_t index) {
-    block = index;
-    round = 0;
-    for (size_t i = shared_from; i < memories.size(); i++) {
-        memories[i].reset();
-        memset(memories[i].region.base, POISON & 0xff, memories[i].region.bytes);
-    }
-    const uint32_t count = launch.block[0] * launch.block[1] * launch.block[2];
-    while (pool().size() < count) {
-        pool().push_back(std::make_unique<Thread>());
-        pool().back()->fiber.start(thread_body);
-    }
-    threads.clear();
-    warps.assign((count + WARP - 1) / WARP, Warp());
-    block_meeting.here.clear();
-    for (uint32_t i = 0; i < count; i++) {
-        Thread& thread = *pool()[i];
-        thread.index = i, thread.done = false, thread.waits_in = Operation::Nothing, thread.groups = 0;
-        thread.copies.clear();
-        threads.push_back(&thread);
-    }
-    ready = threads;
-    while (!ready.empty()) {
-        std::swap(ready[next_random() % ready.size()], ready.back());
-        current = ready.back();
-        ready.pop_back();
-        current->fiber.enter(scheduler);
-        if (report.kind != Kind::Nothing) return;
-    }
-    // Nobody can go on: all are done, or some wait for one that is not coming.
-    const auto waits = [](Thread* thread) { return !thread->done; };
-    const auto waiting = std::find_if(threads.begin(), threads.end(), waits);
-    if (waiting == threads.end()) return;
-    const auto elsewhere = [&](Thread* thread) { return thread->done || thread->waits_in != (*waiting)->waits_in; };
-    const auto other = std::find_if(threads.begin(), threads.end(), elsewhere);
-    divergence(**waiting, (*waiting)->waits_at, other == threads.end() ? **waiting : **other);
-}
 
 } // namespace simt

@@ -1,6 +1,7 @@
 // What is known of memory: who touched it last, whether it was written, whether a copy to it is under way.
 // The unit is two bytes, the smallest element there is.
 #pragma once
+#include <algorithm>
 #include <vector>
 
 #include "launch.h"
@@ -9,26 +10,41 @@ namespace simt {
 
 // An access and its place in the order that barriers make.
 struct Event {
-    const void* pc = nullptr;
+    int32_t pc = 0; // from the kernel's entry
     uint32_t block = 0;
-    uint16_t thread = 0; // a block has at most 1024
-    uint8_t action = 0;  // an `Action`
-    uint8_t reserved = 0;
-    uint32_t round = 0;      // barriers of the block before it
-    uint32_t warp_round = 0; // barriers of the warp before it
+    uint32_t thread : 10 = 0;   // a block has at most 1024
+    uint32_t action : 4 = 0;    // an `Action`
+    uint32_t releases : 18 = 0; // of the launch before it
+    uint32_t round = 0;         // barriers of the block before it
+    uint32_t warp_round = 0;    // barriers of the warp before it
 
-    bool happened() const { return action != uint8_t(Action::None); }
+    bool happened() const { return action != uint32_t(Action::None); }
+    bool synchronizes() const { return action >= uint32_t(Action::Acquire); }
     bool same_warp(const Event& other) const { return block == other.block && thread / 32 == other.thread / 32; }
 
-    // Whether this one happened before `later` on every schedule.
+    // Whether this one happened before `later`, of the same block, on every schedule.
     bool before(const Event& later) const {
-        if (!happened()) return true;
-        if (block != later.block) return false;
         return round != later.round || thread == later.thread || (same_warp(later) && warp_round != later.warp_round);
     }
 };
 
-struct Cell {
+// What one block told another: all that came before the release `told` came before all that follows `heard`.
+struct Edge {
+    Event told, heard;
+};
+
+// Whether `earlier` happened before `later` on every schedule; `heard` is what the block of `later` was told.
+inline bool ordered(const Event& earlier, const Event& later, const std::vector<Edge>& heard) {
+    if (!earlier.happened() || (earlier.synchronizes() && later.synchronizes())) return true;
+    if (earlier.block == later.block) return earlier.before(later);
+    return std::any_of(heard.begin(), heard.end(), [&](const Edge& edge) {
+        return earlier.block == edge.told.block && earlier.releases <= edge.told.releases && earlier.before(edge.told) &&
+               edge.heard.before(later);
+    });
+}
+
+// One cache line.
+struct alignas(64) Cell {
     Event write;
     Event reads[2]; // the last one, and the last one of another warp
     bool written = false;
@@ -64,10 +80,11 @@ private:
 };
 
 // What is wrong with a read of `cell`, and what it conflicts with.
-inline Kind read(Cell& cell, const Event& now, Event& before) {
-    if (cell.under_way || !cell.written || !cell.write.before(now)) {
+inline Kind read(Cell& cell, const Event& now, const std::vector<Edge>& heard, Event& before) {
+    const bool in_order = ordered(cell.write, now, heard);
+    if (cell.under_way || !cell.written || !in_order) {
         before = cell.write;
-        return cell.under_way ? Kind::UnderWay : !before.before(now) ? Kind::Race : Kind::Unwritten;
+        return cell.under_way ? Kind::UnderWay : !in_order ? Kind::Race : Kind::Unwritten;
     }
     if (cell.reads[0].happened() && !cell.reads[0].same_warp(now)) cell.reads[1] = cell.reads[0];
     cell.reads[0] = now;
@@ -75,13 +92,13 @@ inline Kind read(Cell& cell, const Event& now, Event& before) {
 }
 
 // The same of a write.
-inline Kind write(Cell& cell, const Event& now, Event& before) {
+inline Kind write(Cell& cell, const Event& now, const std::vector<Edge>& heard, Event& before) {
     if (cell.under_way) {
         before = cell.write;
         return Kind::UnderWay;
     }
     for (const Event* other : {&cell.write, &cell.reads[0], &cell.reads[1]})
-        if (!other->before(now)) {
+        if (!ordered(*other, now, heard)) {
             before = *other;
             return Kind::Race;
         }

@@ -24,6 +24,12 @@ float from_bf16(uint32_t bits) {
     return value;
 }
 
+uint32_t as_bits(float value) {
+    uint32_t bits;
+    memcpy(&bits, &value, 4);
+    return bits;
+}
+
 uint16_t half_of(uint32_t pair, uint32_t upper) { return pair >> 16 * upper; }
 
 } // namespace
@@ -58,11 +64,15 @@ void simt_load_matrix(uint32_t* r, uint32_t shared, bool transposed) {
 
 void simt_mma(float* d, const uint32_t* a, const uint32_t* b, const float* c) {
     const void* pc = __builtin_return_address(0);
+    const auto check = [&](bool written, Kind kind) {
+        if (!written) machine->fail(kind, nullptr, 0, machine->event(*machine->current, Action::Read, pc));
+    };
     for (uint32_t i = 0; i < 6; i++) {
         const uint32_t pair = i < 4 ? a[i] : b[i - 4];
-        if (half_of(pair, 0) == POISON || half_of(pair, 1) == POISON)
-            machine->fail(Kind::Unwritten, nullptr, 2, machine->event(*machine->current, Action::Read, pc));
+        check(pair != UNWRITTEN, Kind::UnwrittenRegister);
+        check(half_of(pair, 0) != POISON && half_of(pair, 1) != POISON, Kind::Unwritten);
     }
+    for (uint32_t i = 0; i < 4; i++) check(as_bits(c[i]) != UNWRITTEN, Kind::UnwrittenRegister);
     Fragments own = {d, a, b, c};
     machine->with_warp(Operation::Mma, ALL_LANES, own, pc, [](Fragments** lanes) {
         float left[16][16], right[16][8];

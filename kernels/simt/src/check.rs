@@ -1,16 +1,11 @@
 //! A key, built as a variant for an architecture, against its host reference, on every sample that the variant admits.
 
-use precast_kernels::check::{Case, Distance, Mismatch, POISON};
-use precast_kernels::host::Buffer;
+use precast_kernels::check::{Case, Distance, Mismatch};
 use precast_kernels::{Arch, Key, Source, Variant};
 
 use crate::compile::{CompileError, Program, Simt};
-use crate::count::Count;
-use crate::launch::Operand;
+use crate::execute::execute;
 use crate::report::Report;
-
-/// Bytes around each operand that belong to nothing.
-const GUARD: usize = 256;
 
 /// What is wrong with a kernel.
 #[derive(Debug, thiserror::Error)]
@@ -98,10 +93,11 @@ pub fn check_source(
     let kernel = key.kernel();
     let program = simt.compile(source, &kernel.defines(variant), arch)?;
     let mut outcome = Outcome { launches: 0, worst: 0.0 };
-    for (sample, params) in runs(key, variant) {
+    let admitted = |params: &[u8]| kernel.admits(variant, params);
+    for (sample, params) in kernel.samples().iter().enumerate().filter(|(_, params)| admitted(params)) {
         for &seed in seeds {
-            let case = Case::new(key, &params, seed + sample as u64);
-            let distance = run(&program, &case, variant, arch, sample, seed, None)?;
+            let case = Case::new(key, params, seed + sample as u64);
+            let distance = run(&program, &case, variant, arch, sample, seed)?;
             outcome.launches += 1;
             outcome.worst = outcome.worst.max(distance.norm);
         }
@@ -109,16 +105,6 @@ pub fn check_source(
     Ok(outcome)
 }
 
-/// The samples of a key that a variant runs here, with their numbers.
-pub(crate) fn runs(key: &Key, variant: Variant) -> Vec<(usize, Vec<u8>)> {
-    let kernel = key.kernel();
-    // Blocks that wait for each other would wait for ever: here they run one after the other.
-    let alone = |params: &[u8]| kernel.operands(params).iter().all(|operand| operand.name != "turns");
-    let runs = |params: &[u8]| kernel.admits(variant, params) && alone(params);
-    kernel.samples().into_iter().enumerate().filter(|(_, params)| runs(params)).collect()
-}
-
-/// One launch, and what it cost if `counts` are asked for.
 pub(crate) fn run(
     program: &Program,
     case: &Case,
@@ -126,7 +112,6 @@ pub(crate) fn run(
     arch: Arch,
     sample: usize,
     seed: u64,
-    counts: Option<&mut Vec<Count>>,
 ) -> Result<Distance, Fault> {
     let key = &case.key;
     let geometry = key.kernel().geometry(variant, &case.params);
@@ -135,25 +120,8 @@ pub(crate) fn run(
     if bytes > arch.shared_bytes_per_block().into() || threads > 1024 {
         return Err(Fault::Limit { key: key.clone(), variant, arch, bytes, threads });
     }
-    let mut params = case.params.clone();
-    let mut memory: Vec<Buffer> = Vec::new();
-    for (operand, before) in case.operands.iter().zip(&case.before) {
-        let mut buffer = Buffer::filled(before.len() + 2 * GUARD, POISON);
-        buffer[GUARD..][..before.len()].copy_from_slice(before);
-        let address = buffer.as_ptr() as u64 + GUARD as u64;
-        params[operand.offset..][..8].copy_from_slice(&address.to_ne_bytes());
-        memory.push(buffer);
-    }
-    let parts = case.operands.iter().zip(&mut memory);
-    let mut operands: Vec<Operand<'_>> = parts
-        .map(|(operand, buffer)| Operand {
-            name: operand.name,
-            bytes: &mut buffer[GUARD..][..operand.bytes() as usize],
-            writable: operand.access.writes(),
-            written: operand.access.reads(),
-        })
-        .collect();
-    program.launch_counted(&geometry, &params, &mut operands, seed, counts).map_err(|report| Fault::Broken {
+    let mut memory = case.before.clone();
+    execute(program, &geometry, &case.params, &case.operands, &mut memory, seed).map_err(|report| Fault::Broken {
         key: key.clone(),
         variant,
         arch,
@@ -162,8 +130,8 @@ pub(crate) fn run(
         report,
     })?;
     let mut worst = Distance { norm: 0.0, element: 0.0, index: 0 };
-    for ((operand, after), reference) in case.operands.iter().zip(&operands).zip(&case.reference()) {
-        let distance = case.compare(operand, after.bytes, reference);
+    for ((operand, after), reference) in case.operands.iter().zip(&memory).zip(&case.reference()) {
+        let distance = case.compare(operand, after, reference);
         let distance = distance.map_err(|mismatch| Fault::Mismatch { arch, variant, sample, seed, mismatch })?;
         if distance.norm > worst.norm {
             worst = distance;

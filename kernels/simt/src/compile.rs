@@ -10,12 +10,13 @@ use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
 use precast_kernels::{Arch, Geometry, Source};
 
 use crate::count::Count;
-use crate::launch::{self, Image, Operand, Region, Run, RunCounted};
+use crate::launch::{self, Image, Operand, RawCount, Region, Run, RunCounted};
 use crate::report::{Report, lines};
 use crate::translate::translate;
 
 /// The machine's sources.
-const MACHINE: [(&str, &str); 11] = [
+const MACHINE: [(&str, &str); 13] = [
+    ("block.h", include_str!("../machine/block.h")),
     ("counters.cc", include_str!("../machine/counters.cc")),
     ("counters.h", include_str!("../machine/counters.h")),
     ("cuda.h", include_str!("../machine/cuda.h")),
@@ -26,6 +27,7 @@ const MACHINE: [(&str, &str); 11] = [
     ("machine.h", include_str!("../machine/machine.h")),
     ("memory.h", include_str!("../machine/memory.h")),
     ("ptx.h", include_str!("../machine/ptx.h")),
+    ("schedule.cc", include_str!("../machine/schedule.cc")),
     ("tensor.cc", include_str!("../machine/tensor.cc")),
 ];
 
@@ -37,10 +39,11 @@ const COMMON: &[&str] =
     &["-std=c++20", "-gdwarf-4", "-fPIC", "-fno-strict-aliasing", "-ffp-contract=off", "-U_FORTIFY_SOURCE"];
 
 /// Options of kernels. Accesses stay the ones that are written: nothing is vectorized or copied in bulk. Shared
-/// variables of two programs are two, whatever their names.
+/// variables of two programs are two, whatever their names. Automatic variables begin with `machine.h`'s `UNWRITTEN`.
 const KERNEL: &[&str] = &[
     "-O1",
     "-w",
+    "-ftrivial-auto-var-init=pattern",
     "-fsanitize=thread",
     "-fsanitize=alignment",
     "-fno-tree-vectorize",
@@ -111,8 +114,8 @@ pub struct Program {
     /// The shared object, and where it is loaded.
     file: PathBuf,
     base: u64,
-    /// Static shared memory is the program's own: one launch at a time.
-    busy: Mutex<()>,
+    /// What launches cost, if they are counted. Held by each: static shared memory is the program's own.
+    counts: Mutex<Option<Vec<RawCount>>>,
     _library: Library,
 }
 
@@ -163,9 +166,19 @@ impl Simt {
         let directory = directory.canonicalize().map_err(io(directory))?;
         let compiler = gxx(&directory)?;
         let machine = directory.join("libsimt.so");
-        let arguments =
-            ["-O3", "-Wall", "-Wextra", "-Werror", "-shared", "counters.cc", "intrinsics.cc", "tensor.cc", "-o", "libsimt.so"];
-        compile(&compiler, "the machine", &directory, &arguments)?;
+        let options = [
+            "-O3",
+            "-fno-semantic-interposition",
+            "-ftls-model=initial-exec",
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-shared",
+            "-o",
+            "libsimt.so",
+        ];
+        let sources = MACHINE.iter().map(|(name, _)| *name).filter(|name| name.ends_with(".cc"));
+        compile(&compiler, "the machine", &directory, &options.into_iter().chain(sources).collect::<Vec<_>>())?;
         Ok(Self { compiler, directory, machine, next: Mutex::new(0) })
     }
 
@@ -245,7 +258,7 @@ impl Program {
         let constants = Region { base: constants.0, bytes: constants.1, writable: 0, written: 1 };
         let (shared_names, shared) = shared.into_iter().unzip();
         let image = Image { run, run_counted, entry, constants, shared };
-        Ok(Self { image, shared_names, static_shared_bytes, file, base, busy: Mutex::new(()), _library: library })
+        Ok(Self { image, shared_names, static_shared_bytes, file, base, counts: Mutex::new(None), _library: library })
     }
 
     /// Static shared memory in bytes.
@@ -264,24 +277,8 @@ impl Program {
         operands: &mut [Operand<'_>],
         seed: u64,
     ) -> Result<(), Box<Report>> {
-        self.launch_counted(geometry, params, operands, seed, None)
-    }
-
-    /// The same, and what each instruction cost if `counts` are asked for.
-    pub(crate) fn launch_counted(
-        &self,
-        geometry: &Geometry,
-        params: &[u8],
-        operands: &mut [Operand<'_>],
-        seed: u64,
-        counts: Option<&mut Vec<Count>>,
-    ) -> Result<(), Box<Report>> {
-        let _alone = self.busy.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let mut raw_counts = Vec::new();
-        let raw = launch::run(&self.image, geometry, params, operands, seed, counts.is_some().then_some(&mut raw_counts));
-        if let Some(counts) = counts {
-            counts.extend(raw_counts.iter().map(|count| Count::new(count, self.base)));
-        }
+        let mut counts = self.counts.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let raw = launch::run(&self.image, geometry, params, operands, seed, counts.as_mut());
         if raw.kind == 0 {
             return Ok(());
         }
@@ -293,6 +290,13 @@ impl Program {
 }
 
 impl Program {
+    /// What launches have cost since the last call. The first one makes that they are counted.
+    pub(crate) fn counts(&self) -> Vec<Count> {
+        let mut counts = self.counts.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let since = counts.replace(Vec::new()).unwrap_or_default();
+        since.iter().map(|count| Count::new(count, self.base)).collect()
+    }
+
     /// The source line of an instruction.
     pub(crate) fn line(&self, count: &Count) -> String {
         lines(count.address, &self.file)

@@ -7,7 +7,7 @@ use std::ops::Add;
 use precast_kernels::check::Case;
 use precast_kernels::{Arch, Key, Variant};
 
-use crate::check::{Fault, run, runs};
+use crate::check::{Fault, run};
 use crate::compile::{Program, Simt};
 use crate::launch::RawCount;
 
@@ -130,11 +130,10 @@ pub fn count(simt: &Simt, key: &Key, variant: Variant, arch: Arch, seed: u64) ->
     let kernel = key.kernel();
     let program = simt.compile(&kernel.source(variant), &kernel.defines(variant), arch)?;
     let mut samples = Vec::new();
-    for (sample, params) in runs(key, variant) {
-        let case = Case::new(key, &params, seed + sample as u64);
-        let mut counts = Vec::new();
-        run(&program, &case, variant, arch, sample, seed, Some(&mut counts))?;
-        samples.push((sample, counts));
+    program.counts();
+    for (sample, params) in kernel.samples().iter().enumerate().filter(|(_, params)| kernel.admits(variant, params)) {
+        run(&program, &Case::new(key, params, seed + sample as u64), variant, arch, sample, seed)?;
+        samples.push((sample, program.counts()));
     }
     Ok(Counted { program, samples })
 }

@@ -35,17 +35,21 @@ impl fmt::Display for Report {
     }
 }
 
-const RULES: [&str; 9] = [
+const RULES: [&str; 11] = [
     "nothing",
     "access out of bounds",
     "write to an operand that is only read",
     "misaligned access",
     "read of memory nobody wrote",
+    "product of registers nobody wrote",
     "data race",
     "access to memory that cp.async has not finished with",
     "divergent barrier",
     "warp operation without all lanes",
+    "wait that nobody ends",
 ];
+
+const ACTIONS: [&str; 8] = ["", "read", "write", "asynchronous copy", "waits", "ended", "acquire", "release"];
 
 impl Report {
     /// From the machine's. `operands` and `shared` are names and sizes in bytes.
@@ -66,7 +70,7 @@ impl Report {
         let place =
             memory.map(|(name, size)| format!("{} bytes at byte {} of {name} ({size} bytes)", raw.bytes, raw.offset));
         let access = |access: &RawAccess| {
-            let action = ["", "read", "write", "asynchronous copy", "waits", "ended"][access.action as usize % 6];
+            let action = ACTIONS.get(access.action as usize).copied().unwrap_or("unknown");
             let (block, thread) = (index(access.block, geometry.grid), index(access.thread, geometry.block));
             let at = if access.pc == 0 { String::new() } else { format!(" at {}", lines(access.pc - base, file)) };
             format!("block {block} thread {thread}: {action}{at}")

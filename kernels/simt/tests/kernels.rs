@@ -15,7 +15,7 @@ static SIMT: LazyLock<Simt> = LazyLock::new(|| {
     Simt::new(&directory).unwrap_or_else(|error| panic!("{error}"))
 });
 
-const KEYS: [&str; 29] = [
+const KEYS: [&str; 30] = [
     "adamw.update{w=bf16}",
     "attention.bwd{d=16,x=f32}",
     "attention.bwd{d=64,x=bf16}",
@@ -26,6 +26,7 @@ const KEYS: [&str; 29] = [
     "column_sum.finish{}",
     "column_sum.partial{x=bf16}",
     "embedding.bwd{h=40,x=bf16}",
+    "embedding.bwd{h=2085,x=bf16}", // more columns than a row of blocks takes at one time
     "embedding.fwd{h=33,x=bf16}",
     "fill{first=true}",
     "gemm.dgrad{x=bf16}",
@@ -83,6 +84,7 @@ fn found(key: &str, from: &str, to: &str) -> String {
     (source.text, source.headers) = (change(source.text), headers.leak());
     match check_source(&SIMT, &source, &key, variant, Arch::Sm121, &[1]) {
         Err(Fault::Broken { report, .. }) => report.to_string(),
+        Err(Fault::Mismatch { mismatch, .. }) => mismatch.to_string(),
         other => panic!("{other:?}"),
     }
 }
@@ -105,6 +107,24 @@ fn a_stage_that_others_still_read_is_not_overwritten() {
 }
 
 #[test]
+fn sums_that_are_used_again_while_others_add_them_are_a_race() {
+    let barrier = "sync_block(); // sums are used again";
+    insta::assert_snapshot!(found("column_sum.partial{x=bf16}", barrier, ""));
+    insta::assert_snapshot!(found("embedding.bwd{h=2085,x=bf16}", barrier, ""));
+}
+
+#[test]
+fn a_sum_that_starts_from_nothing_is_not_its_reference() {
+    insta::assert_snapshot!(found("column_sum.partial{x=f32}", "float sum[width] = {};", "float sum[width];"));
+}
+
+#[test]
 fn a_row_past_the_end_is_out_of_bounds() {
     insta::assert_snapshot!(found("embedding.fwd{h=33,x=bf16}", "token >= p.tokens", "token > p.tokens"));
+}
+
+#[test]
+fn a_tile_that_is_passed_on_before_it_is_stored_is_a_race() {
+    let pass = "if (threadIdx.x == 0) store_release";
+    insta::assert_snapshot!(found("gemm.dgrad{x=bf16}", &format!("sync_block();\n    {pass}"), pass));
 }

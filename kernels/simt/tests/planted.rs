@@ -34,14 +34,14 @@ static SIMT: LazyLock<Simt> = LazyLock::new(|| {
 });
 
 impl Planted {
-    fn program(&self, arch: Arch, defect: bool) -> Program {
+    fn program(&self, arch: Arch, defect: Option<u32>) -> Program {
         self.compile(arch, defect).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    fn compile(&self, arch: Arch, defect: bool) -> Result<Program, CompileError> {
+    fn compile(&self, arch: Arch, defect: Option<u32>) -> Result<Program, CompileError> {
         let threads = self.geometry.block[0].to_string();
         let mut defines = vec![("VARIANT_THREADS".to_owned(), threads), ("ENTRY".to_owned(), "planted".to_owned())];
-        defines.extend(defect.then(|| ("DEFECT".to_owned(), "1".to_owned())));
+        defines.extend(defect.map(|number| ("DEFECT".to_owned(), number.to_string())));
         SIMT.compile(&self.source, &defines, arch)
     }
 
@@ -50,24 +50,34 @@ impl Planted {
         let mut memory = [0x3f, 0xff].map(|value| Buffer::filled(bytes + 512, value));
         let [x, y] = &mut memory;
         let (x, y) = (&mut x[256..][..bytes], &mut y[256..][..bytes]);
-        let params = [x.as_ptr() as u64, y.as_ptr() as u64, self.elems as u64].map(u64::to_ne_bytes).concat();
+        let mut turn = Buffer::filled(4, 0);
+        let params = [x.as_ptr() as u64, y.as_ptr() as u64, turn.as_ptr() as u64, self.elems as u64];
+        let params = params.map(u64::to_ne_bytes).concat();
         let mut operands = [
             Operand { name: "x", bytes: x, writable: false, written: true },
             Operand { name: "y", bytes: y, writable: true, written: false },
+            Operand { name: "turn", bytes: &mut turn, writable: true, written: true },
         ];
-        program.launch(&self.geometry, &params, &mut operands, seed)
+        program.launch(&self.geometry, &params, &mut operands, seed)?;
+        assert_eq!(*turn, [0; 4], "the turn after {}", self.source.path);
+        Ok(())
     }
 
     /// The report of the first seed; the others' break the same rule. Without the defect there is none.
     fn found(&self) -> String {
+        self.found_of(1)
+    }
+
+    /// The same of a kernel that has several defects, one at a time.
+    fn found_of(&self, defect: u32) -> String {
         for arch in [Arch::Sm89, Arch::Sm121] {
-            let sound = self.program(arch, false);
+            let sound = self.program(arch, None);
             for seed in 0..4 {
                 let result = self.run(&sound, seed);
                 assert!(result.is_ok(), "{} without its defect, on {arch}: {}", self.source.path, result.unwrap_err());
             }
         }
-        let program = self.program(Arch::Sm121, true);
+        let program = self.program(Arch::Sm121, Some(defect));
         let reports: Vec<Report> = (0..4).map(|seed| *self.run(&program, seed).unwrap_err()).collect();
         assert!(reports.iter().all(|report| report.rule == reports[0].rule), "{reports:?}");
         reports[0].to_string()
@@ -110,6 +120,11 @@ fn a_fragment_nobody_wrote_may_be_loaded_but_not_multiplied() {
 }
 
 #[test]
+fn an_uninitialised_accumulator_is_not_added_to() {
+    insta::assert_snapshot!(planted!("uninitialised_accumulator", 128, 1, 32, 0).found());
+}
+
+#[test]
 fn a_shared_buffer_one_short_is_overrun() {
     insta::assert_snapshot!(planted!("short_buffer", 64, 1, 64, 0).found());
 }
@@ -127,12 +142,47 @@ fn a_shuffle_from_a_lane_that_is_gone_is_divergent() {
 #[test]
 fn each_architecture_is_judged_by_its_own_code() {
     let planted = planted!("right_under_890", 64, 1, 64, 0);
-    assert_eq!(planted.run(&planted.program(Arch::Sm89, true), 1), Ok(()));
+    assert_eq!(planted.run(&planted.program(Arch::Sm89, Some(1)), 1), Ok(()));
     insta::assert_snapshot!(planted.found());
 }
 
 #[test]
 fn more_static_shared_memory_than_a_block_may_have_is_refused() {
-    let error = planted!("too_much_shared", 64, 1, 64, 0).compile(Arch::Sm121, false).err().unwrap();
+    let error = planted!("too_much_shared", 64, 1, 64, 0).compile(Arch::Sm121, None).err().unwrap();
     insta::assert_snapshot!(error);
+}
+
+/// Four blocks that store to the same elements in turn.
+fn turns() -> Planted {
+    planted!("turns", 4 * 64, 4, 64, 0)
+}
+
+#[test]
+fn a_turn_that_is_not_acquired_is_a_race() {
+    insta::assert_snapshot!(turns().found_of(1));
+}
+
+#[test]
+fn a_turn_that_the_other_threads_do_not_hear_of_is_a_race() {
+    insta::assert_snapshot!(turns().found_of(2));
+}
+
+#[test]
+fn a_turn_that_is_passed_before_the_others_have_stored_is_a_race() {
+    insta::assert_snapshot!(turns().found_of(3));
+}
+
+#[test]
+fn a_turn_that_is_not_released_is_a_race() {
+    insta::assert_snapshot!(turns().found_of(4));
+}
+
+#[test]
+fn a_turn_that_never_comes_is_a_wait_that_nobody_ends() {
+    insta::assert_snapshot!(turns().found_of(5));
+}
+
+#[test]
+fn a_turn_that_passes_from_later_blocks_to_earlier_ones_may_not_end() {
+    insta::assert_snapshot!(planted!("turns", 65 * 64, 65, 64, 0).found_of(6));
 }

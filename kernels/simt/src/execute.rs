@@ -1,0 +1,52 @@
+//! A launch as a kernel's description has it: operands with nothing of their own around them.
+
+use precast_kernels::check::POISON;
+use precast_kernels::host::Buffer;
+use precast_kernels::{Geometry, Operand};
+
+use crate::compile::Program;
+use crate::launch;
+use crate::report::Report;
+
+/// Bytes before and behind each operand that belong to nothing.
+const GUARD: usize = 256;
+/// What addresses keep: no access is wider.
+const ALIGN: usize = 16;
+
+/// Executes a launch. `memory` holds what each operand holds, before and after it; of the addresses in the parameter
+/// block only their alignment counts.
+///
+/// # Errors
+/// A [`Report`] of the first thing that is wrong; the launch ends there.
+pub fn execute(
+    program: &Program,
+    geometry: &Geometry,
+    params: &[u8],
+    operands: &[Operand],
+    memory: &mut [Buffer],
+    seed: u64,
+) -> Result<(), Box<Report>> {
+    let mut params = params.to_vec();
+    let mut guarded: Vec<(usize, Buffer)> = Vec::new();
+    for (operand, bytes) in operands.iter().zip(&*memory) {
+        let address = &mut params[operand.offset..][..8];
+        let start = GUARD + usize::from(address[0]) % ALIGN;
+        let mut buffer = Buffer::filled(start + bytes.len() + GUARD, POISON);
+        buffer[start..][..bytes.len()].copy_from_slice(bytes);
+        address.copy_from_slice(&(buffer.as_ptr() as u64 + start as u64).to_le_bytes());
+        guarded.push((start, buffer));
+    }
+    let mut seen: Vec<launch::Operand<'_>> = operands
+        .iter()
+        .zip(&mut guarded)
+        .map(|(operand, (start, buffer))| launch::Operand {
+            name: operand.name,
+            bytes: &mut buffer[*start..][..operand.bytes() as usize],
+            writable: operand.access.writes(),
+            written: operand.access.reads(),
+        })
+        .collect();
+    program.launch(geometry, &params, &mut seen, seed)?;
+    seen.iter().zip(memory).for_each(|(after, bytes)| bytes.copy_from_slice(after.bytes));
+    Ok(())
+}

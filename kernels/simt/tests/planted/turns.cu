@@ -1,0 +1,33 @@
+// Blocks store to the same elements in turn: the last one's stay.
+#include "mma.cuh"
+#include "planted.h"
+
+KERNEL(planted_params) {
+    uint32_t* turn = (uint32_t*)p.turn;
+    uint32_t own = blockIdx.x;
+#if DEFECT == 6
+    own = gridDim.x - 1 - own;
+#endif
+    if (threadIdx.x == 0) {
+#if DEFECT == 1
+        while (*(volatile uint32_t*)turn != own) {}
+#elif DEFECT == 5
+        while (load_acquire(turn) != own + 1) {}
+#else
+        while (load_acquire(turn) != own) {}
+#endif
+    }
+#if DEFECT != 2
+    sync_block();
+#endif
+    ((float*)p.y)[threadIdx.x] = ((const float*)p.x)[own * VARIANT_THREADS + threadIdx.x];
+#if DEFECT != 3
+    sync_block();
+#endif
+    const uint32_t next = own + 1 == gridDim.x ? 0 : own + 1;
+#if DEFECT == 4
+    if (threadIdx.x == 0) *(volatile uint32_t*)turn = next;
+#else
+    if (threadIdx.x == 0) store_release(turn, next);
+#endif
+}

@@ -1,0 +1,161 @@
+//! Training steps whose launches execute the CUDA sources that ship, on the host and under the checker: their losses are
+//! those of the simulated GPU, whose launches execute the host references, and PyTorch's.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use precast::checkpoint::Checkpoint;
+use precast::config::RunConfig;
+use precast::session::Session;
+use precast_fatbins::Module;
+use precast_kernels::abi::step_metrics;
+use precast_kernels::host::Buffer;
+use precast_kernels::{Arch, Operand};
+use precast_plan::{KeyVariant, Precision, TrainingPlan, keys};
+use precast_runtime::sim::{Faults, Sim};
+use precast_runtime::{Arrived, Bound, Device, Driver, DriverError, GraphId, KernelId, Placement, Ticket};
+use precast_simt::{Program, Simt, execute};
+use rayon::prelude::*;
+
+use crate::golden::{self, BATCH, SEQ_LEN, case};
+use crate::support::{self, distance, floats};
+
+/// Of the scheduler.
+const SEED: u64 = 1;
+
+/// The simulated GPU, but for its launches.
+struct Executed {
+    sim: Sim,
+    programs: BTreeMap<KeyVariant, Program>,
+    loaded: Vec<(KernelId, KeyVariant)>,
+    graphs: Vec<(GraphId, Vec<Bound>)>,
+}
+
+impl Executed {
+    /// Every kernel of a run, compiled for the host as an architecture would have it.
+    fn new(config: &RunConfig, arch: Arch) -> Self {
+        let [teacher, student] = [&config.teacher, &config.student].map(|path| Checkpoint::open(path).unwrap());
+        let plan = TrainingPlan::new(teacher.config(), student.config(), &config.recipe(), Arch::Sim).unwrap().plan;
+        let simt = Simt::new(&Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("simt-{arch}"))).unwrap();
+        let compiled = keys(&plan).into_par_iter().map(|pair| {
+            let kernel = pair.key.kernel();
+            assert!(kernel.variants(arch).contains(&pair.variant), "{pair} is none of {arch}");
+            let program = simt.compile(&kernel.source(pair.variant), &kernel.defines(pair.variant), arch).unwrap();
+            (pair, program)
+        });
+        let programs = compiled.collect();
+        Self { sim: Sim::new(Faults::default()), programs, loaded: Vec::new(), graphs: Vec::new() }
+    }
+
+    fn launch(&mut self, bound: &Bound) -> Result<(), DriverError> {
+        let (_, pair) = self.loaded.iter().find(|(id, _)| *id == bound.kernel).expect("a loaded kernel");
+        let operands = bound.key.kernel().operands(&bound.params);
+        let address = |operand: &Operand| bytemuck::pod_read_unaligned(&bound.params[operand.offset..][..8]);
+        let mut memory = Vec::new();
+        for operand in &operands {
+            let ticket = self.sim.read(address(operand), operand.bytes())?;
+            memory.push(Buffer::from(&self.sim.wait(ticket)?.bytes[..]));
+        }
+        execute(&self.programs[pair], &bound.geometry, &bound.params, &operands, &mut memory, SEED)
+            .map_err(|report| DriverError::Launch { label: bound.label.clone(), reason: report.to_string() })?;
+        let written = operands.iter().zip(&memory).filter(|(operand, _)| operand.access.writes());
+        written.into_iter().try_for_each(|(operand, bytes)| self.sim.write(address(operand), bytes))
+    }
+}
+
+impl Driver for Executed {
+    fn device(&self) -> &Device {
+        self.sim.device()
+    }
+    fn load(&mut self, module: &Module<'_>) -> Result<KernelId, DriverError> {
+        let id = self.sim.load(module)?;
+        self.loaded.push((id, module.pair.clone()));
+        Ok(id)
+    }
+    fn loads(&self) -> u64 {
+        self.sim.loads()
+    }
+    fn allocate(&mut self, bytes: u64) -> Result<u64, DriverError> {
+        self.sim.allocate(bytes)
+    }
+    fn free_bytes(&self) -> Result<u64, DriverError> {
+        self.sim.free_bytes()
+    }
+    fn stage(&mut self, bytes: u64) -> Result<(), DriverError> {
+        self.sim.stage(bytes)
+    }
+    fn prepare(&mut self, launches: &[Bound]) -> Result<GraphId, DriverError> {
+        let id = self.sim.prepare(launches)?;
+        self.graphs.push((id, launches.to_vec()));
+        Ok(id)
+    }
+    fn run(&mut self, graph: GraphId) -> Result<(), DriverError> {
+        let prepared = self.graphs.iter().find(|(id, _)| *id == graph);
+        let launches = prepared.expect("a prepared graph").1.clone();
+        launches.iter().try_for_each(|bound| self.launch(bound))
+    }
+    fn time(&mut self, _graph: GraphId, _repeats: u32) -> Result<f64, DriverError> {
+        unimplemented!("nobody asks how long it takes here")
+    }
+    fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), DriverError> {
+        self.sim.write(address, bytes)
+    }
+    fn read(&mut self, address: u64, bytes: u64) -> Result<Ticket, DriverError> {
+        self.sim.read(address, bytes)
+    }
+    fn wait(&mut self, ticket: Ticket) -> Result<Arrived, DriverError> {
+        self.sim.wait(ticket)
+    }
+}
+
+/// Metrics of the golden case's first steps, and the student after them.
+fn train(mut session: Session, steps: usize, lr: f64) -> (Vec<step_metrics>, Vec<f32>) {
+    let step = |index| {
+        let batch = golden::batch(index);
+        session.micro(&batch, 1.0 / batch.counted as f32, false).unwrap();
+        let ticket = session.update(index as u64, lr).unwrap();
+        session.metrics(ticket).unwrap().0
+    };
+    let metrics = (0..steps).map(step).collect();
+    (metrics, floats(&session.read(session.plan().master).unwrap()))
+}
+
+/// Relative differences, at most: of kd_loss, ce_loss and grad_norm, and of the weights.
+struct Gates([f64; 3], f64);
+
+fn trains_as_it_should(precision: Precision, arch: Arch, steps: usize, gates: Gates) {
+    if !support::is_sim() {
+        return; // the device under test executes them itself
+    }
+    let config = support::config(&case("teacher"), &case("student"), |options| {
+        options.precision = Some(precision);
+        options.batch_size = Some(BATCH as u32);
+        options.seq_len = Some(SEQ_LEN as u32);
+        options.weight_decay = Some(0.01);
+        options.alpha = Some(0.5);
+        options.temperature = Some(2.0);
+    });
+    let executed = Box::new(Executed::new(&config, arch));
+    let (metrics, weights) = train(support::session_on(executed, &config, Placement::Arena), steps, config.lr);
+    let (simulated_metrics, simulated_weights) = train(support::session(&config), steps, config.lr);
+    for ((found, simulated), reference) in metrics.iter().zip(&simulated_metrics).zip(golden::trajectory()) {
+        let values = |metrics: &step_metrics| [metrics.kd_loss, metrics.ce_loss, metrics.grad_norm].map(f64::from);
+        for expected in [values(simulated), [reference.kd_loss, reference.ce_loss, reference.grad_norm]] {
+            let differences = values(found).into_iter().zip(expected).map(|(a, b)| (a - b).abs() / b.abs());
+            let differences: Vec<f64> = differences.collect();
+            assert!(differences.iter().zip(gates.0).all(|(difference, gate)| *difference <= gate), "{differences:?}");
+        }
+    }
+    let distance = distance(&weights, &simulated_weights);
+    assert!(distance <= gates.1, "{distance:e}");
+}
+
+#[test]
+fn the_sources_train_in_fp32() {
+    trains_as_it_should(Precision::Fp32, Arch::Sm89, 1, Gates([2e-5; 3], 1e-5));
+}
+
+#[test]
+fn the_sources_train_in_bf16() {
+    trains_as_it_should(Precision::Bf16, Arch::Sm121, 2, Gates([3e-3, 1e-3, 1e-2], 5e-3));
+}
