@@ -8,15 +8,28 @@ namespace {
 
 constexpr uint32_t LANES = 32, WIDEST = 16, SECTOR = 32, BANKS = 32, WORD = 4;
 
+template <typename T> void sort_each_once(std::vector<T>& all) {
+    std::sort(all.begin(), all.end());
+    all.erase(std::unique(all.begin(), all.end()), all.end());
+}
+
 // The units of memory that accesses touch, each once.
 template <typename Access> std::vector<uintptr_t> units(const Access* from, const Access* to, uint32_t unit) {
     std::vector<uintptr_t> touched;
     for (; from < to; from++)
         for (uintptr_t i = from->address / unit; i <= (from->address + from->bytes - 1) / unit; i++)
             touched.push_back(i);
-    std::sort(touched.begin(), touched.end());
-    touched.erase(std::unique(touched.begin(), touched.end()), touched.end());
+    sort_each_once(touched);
     return touched;
+}
+
+// Sectors that pass. One that a copy past L1 puts into two of shared memory's comes twice.
+template <typename Access> uint32_t sectors(const Access* from, const Access* to) {
+    std::vector<std::pair<uintptr_t, uintptr_t>> passing;
+    for (; from < to; from++)
+        for (const uintptr_t sector : units(from, from + 1, SECTOR)) passing.push_back({sector, from->to / SECTOR});
+    sort_each_once(passing);
+    return passing.size();
 }
 
 // Of lanes that are served together: as many as the words that one bank has to give.
@@ -28,7 +41,8 @@ template <typename Access> uint32_t wavefronts(const Access* from, const Access*
 
 } // namespace
 
-void Counters::access(uint32_t block, uint32_t thread, Traffic traffic, const char* p, uint64_t bytes, const void* pc) {
+void Counters::access(uint32_t block, uint32_t thread, Traffic traffic, const char* p, uint64_t bytes,
+                      const void* pc, const char* to) {
     const uint32_t lane = thread % LANES;
     Pending& pending = warps[{block, thread / LANES}][{pc, traffic}];
     // No instruction moves more than 16 bytes a lane.
@@ -36,7 +50,7 @@ void Counters::access(uint32_t block, uint32_t thread, Traffic traffic, const ch
         const uint32_t n = pending.executed[lane]++;
         if (n == pending.requests.size()) pending.requests.emplace_back();
         const uint32_t size = std::min<uint64_t>(bytes - first, WIDEST);
-        pending.requests[n].push_back({uintptr_t(p) + first, size, lane});
+        pending.requests[n].push_back({uintptr_t(p) + first, uintptr_t(to), size, lane});
     }
 }
 
@@ -61,7 +75,7 @@ void Counters::count(const Place& place, Request& request) {
     Count& count = counts.try_emplace(place, Count{place.first, place.second, 0, 0, 0, 0}).first->second;
     count.requests++;
     if (place.second <= Traffic::Copy) {
-        count.moved += units(from, end, SECTOR).size();
+        count.moved += sectors(from, end);
         count.needed += units(from, end, 1).size();
         return;
     }

@@ -10,8 +10,8 @@
 
 namespace simt {
 
-// What an instruction does. A cp.async is two: it reads global memory and writes shared memory.
-enum class Traffic : uint32_t { Load, Store, Copy, SharedLoad, SharedStore, SharedCopy, LoadMatrix };
+// What an instruction does: to global memory, of which cp.async copies, or to shared memory.
+enum class Traffic : uint32_t { Load, Store, Copy, SharedLoad, SharedStore, LoadMatrix };
 
 inline Traffic traffic_of(bool global, bool reads) {
     if (global) return reads ? Traffic::Load : Traffic::Store;
@@ -30,8 +30,9 @@ struct Count {
 
 class Counters {
 public:
-    // An access by a thread.
-    void access(uint32_t block, uint32_t thread, Traffic traffic, const char* p, uint64_t bytes, const void* pc);
+    // An access by a thread. A copy past L1 says where it goes.
+    void access(uint32_t block, uint32_t thread, Traffic traffic, const char* p, uint64_t bytes, const void* pc,
+                const char* to = nullptr);
 
     // All lanes of a warp have come to one place: what waits for more lanes waits no longer.
     void meet(uint32_t block, uint32_t warp);
@@ -43,7 +44,7 @@ private:
     typedef std::pair<const void*, Traffic> Place;
 
     struct Access {
-        uintptr_t address;
+        uintptr_t address, to;
         uint32_t bytes, lane;
     };
     typedef std::vector<Access> Request;

@@ -88,8 +88,9 @@ public:
     }
 
     // What an access costs is asked of some launches.
-    void count(const Thread& thread, Traffic traffic, const char* p, uint64_t bytes, const void* pc) {
-        if (counters) counters->access(block->index, thread.index, traffic, p, bytes, pc);
+    void count(const Thread& thread, Traffic traffic, const char* p, uint64_t bytes, const void* pc,
+               const char* to = nullptr) {
+        if (counters) counters->access(block->index, thread.index, traffic, p, bytes, pc, to);
     }
 
     void aligned(const char* p, uint64_t bytes, Action action, const void* pc) {
@@ -205,10 +206,10 @@ public:
         if (valid_bytes > 0) {
             aligned(from, bytes, Action::Read, pc);
             access(*current, from, valid_bytes, Action::Read, pc);
-            count(*current, Traffic::Copy, from, valid_bytes, pc);
+            const bool past_l1 = bytes == 16; // `.cg` takes no other size, and no kernel copies 16 bytes with `.ca`
+            count(*current, Traffic::Copy, from, valid_bytes, pc, past_l1 ? to : nullptr);
         }
         access(*current, to, bytes, Action::Copy, pc);
-        count(*current, Traffic::SharedCopy, to, bytes, pc);
         find(to)->each(to, bytes, [](Cell& cell) { cell.under_way = true; });
         current->copies.push_back({to, from, bytes, valid_bytes, current->groups, pc});
     }

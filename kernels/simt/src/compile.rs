@@ -48,6 +48,7 @@ const KERNEL: &[&str] = &[
     "-fsanitize=alignment",
     "-fno-tree-vectorize",
     "-fno-tree-loop-distribute-patterns",
+    "-fno-thread-jumps",
     "-fno-exceptions",
     "-fno-gnu-unique",
     "-fvisibility=hidden",
@@ -235,8 +236,8 @@ impl Program {
         // SAFETY: intrinsics.cc defines them with these signatures.
         let run = *unsafe { library.get::<Run>("simt_launch") }.map_err(|error| failed(error.to_string()))?;
         // SAFETY: the same.
-        let run_counted = *unsafe { library.get::<RunCounted>("simt_launch_counted") }
-            .map_err(|error| failed(error.to_string()))?;
+        let run_counted =
+            *unsafe { library.get::<RunCounted>("simt_launch_counted") }.map_err(|error| failed(error.to_string()))?;
         let base = entry - enter;
 
         let bss = parsed.section_by_name(".bss").map(|section| section.index());

@@ -11,36 +11,27 @@ use crate::check::{Fault, run};
 use crate::compile::{Program, Simt};
 use crate::launch::RawCount;
 
-/// What an instruction does. A `cp.async` is two: it reads global memory and writes shared memory.
+/// What an instruction does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Traffic {
     /// Reads global memory.
     Load,
     /// Writes global memory.
     Store,
-    /// `cp.async` from global memory.
+    /// `cp.async`: it reads global memory. How what arrives is written to shared memory is not counted.
     Copy,
     /// Reads shared memory.
     SharedLoad,
     /// Writes shared memory.
     SharedStore,
-    /// `cp.async` to shared memory.
-    SharedCopy,
     /// `ldmatrix`.
     LoadMatrix,
 }
 
 impl Traffic {
     /// In the machine's order.
-    pub const ALL: [Traffic; 7] = [
-        Traffic::Load,
-        Traffic::Store,
-        Traffic::Copy,
-        Traffic::SharedLoad,
-        Traffic::SharedStore,
-        Traffic::SharedCopy,
-        Traffic::LoadMatrix,
-    ];
+    pub const ALL: [Traffic; 6] =
+        [Traffic::Load, Traffic::Store, Traffic::Copy, Traffic::SharedLoad, Traffic::SharedStore, Traffic::LoadMatrix];
 
     /// Whether it is of global memory, not of shared memory.
     pub fn is_global(self) -> bool {

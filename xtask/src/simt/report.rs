@@ -72,9 +72,9 @@ impl Row {
             let vain: u64 = counts.iter().map(|count| in_vain(count)).sum();
             row.needed = row.needed.min(1000 - 1000 * vain / moved.max(1));
             for count in counts.into_iter().filter(|count| in_vain(count) * NAMED >= moved.max(1)) {
-                let share = 100 * in_vain(count) / moved;
+                let (share, line) = (100 * in_vain(count) / moved, counted.line(count));
                 let what = if global { "bytes" } else { "wavefronts" };
-                row.lines += &format!("\n{:>12}% of its {what} in vain: {}", share, counted.line(count));
+                row.lines += &format!("\n{share:>12}% of its {what} in vain: {line}");
             }
         }
         row
@@ -89,12 +89,12 @@ fn in_vain(count: &Count) -> u64 {
 /// What a kernel's instructions of one kind moved.
 fn cell(traffic: Traffic, Cost { requests, moved, needed }: Cost) -> String {
     let over = |a: u64, b: u64| a as f64 / b as f64;
-    let text = match traffic {
-        _ if requests == 0 => String::new(),
-        _ if traffic.is_global() => {
-            format!("{:.1} {:>3.0}%", over(moved, requests), 100.0 * over(needed, moved * traffic.unit()))
-        }
-        _ => format!("{:.2}", over(moved, needed)),
+    let text = if requests == 0 {
+        String::new()
+    } else if traffic.is_global() {
+        format!("{:.1} {:>3.0}%", over(moved, requests), 100.0 * over(needed, traffic.unit() * moved))
+    } else {
+        format!("{:.2}", over(moved, needed))
     };
     format!("{text:>11}")
 }
@@ -107,7 +107,6 @@ fn name(traffic: Traffic) -> &'static str {
         Traffic::Copy => "copies",
         Traffic::SharedLoad => "sh. loads",
         Traffic::SharedStore => "sh. stores",
-        Traffic::SharedCopy => "sh. copies",
         Traffic::LoadMatrix => "ldmatrix",
     }
 }
