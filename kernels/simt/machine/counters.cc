@@ -45,11 +45,11 @@ void Counters::access(uint32_t block, uint32_t thread, Traffic traffic, const ch
                       const void* pc, const char* to) {
     const uint32_t lane = thread % LANES;
     Pending& pending = warps[{block, thread / LANES}][{pc, traffic}];
-    // No instruction moves more than 16 bytes a lane.
-    for (uint64_t first = 0; first < bytes; first += WIDEST) {
+    // An instruction moves 1, 2, 4, 8 or 16 bytes a lane; a structure takes several.
+    const uint32_t size = std::min<uint64_t>(bytes & -bytes, WIDEST);
+    for (uint64_t first = 0; first < bytes; first += size) {
         const uint32_t n = pending.executed[lane]++;
         if (n == pending.requests.size()) pending.requests.emplace_back();
-        const uint32_t size = std::min<uint64_t>(bytes - first, WIDEST);
         pending.requests[n].push_back({uintptr_t(p) + first, uintptr_t(to), size, lane});
     }
 }
@@ -79,13 +79,13 @@ void Counters::count(const Place& place, Request& request) {
         count.needed += units(from, end, 1).size();
         return;
     }
-    count.needed += (units(from, end, WORD).size() + BANKS - 1) / BANKS;
     // As many lanes at a time as 128 bytes are enough for.
     const uint32_t lanes = std::min(BANKS, BANKS * WORD / from->bytes);
     while (from < end) {
         const Access* to = from;
         while (to < end && to->lane / lanes == from->lane / lanes) to++;
         count.moved += wavefronts(from, to);
+        count.needed++;
         from = to;
     }
 }

@@ -25,7 +25,7 @@ struct Count {
     uint32_t reserved;
     uint64_t requests; // warps that executed it
     uint64_t moved;    // sectors of global memory, or wavefronts of shared memory
-    uint64_t needed;   // bytes that lanes asked for, each once, or the fewest wavefronts that have room for them
+    uint64_t needed;   // bytes that lanes asked for, each once, or wavefronts without bank conflicts
 };
 
 class Counters {

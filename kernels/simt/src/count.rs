@@ -51,8 +51,8 @@ pub struct Cost {
     pub requests: u64,
     /// 32-byte sectors of global memory, or wavefronts of shared memory.
     pub moved: u64,
-    /// Bytes of global memory that the lanes of a request asked for, each once; or the fewest wavefronts that have room
-    /// for what they asked for.
+    /// Bytes of global memory that the lanes of a request asked for, each once; or the wavefronts of shared memory that
+    /// it would take without bank conflicts.
     pub needed: u64,
 }
 
