@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::LazyLock;
 
 use precast::checkpoint::Checkpoint;
 use precast::config::RunConfig;
@@ -23,6 +24,11 @@ use crate::support::{self, distance, floats};
 /// Of the scheduler.
 const SEED: u64 = 1;
 
+static SIMT: LazyLock<Simt> = LazyLock::new(|| {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("simt");
+    Simt::new(&directory).unwrap_or_else(|error| panic!("{error}"))
+});
+
 /// The simulated GPU, but for its launches.
 struct Executed {
     sim: Sim,
@@ -36,11 +42,10 @@ impl Executed {
     fn new(config: &RunConfig, arch: Arch) -> Self {
         let [teacher, student] = [&config.teacher, &config.student].map(|path| Checkpoint::open(path).unwrap());
         let plan = TrainingPlan::new(teacher.config(), student.config(), &config.recipe(), Arch::Sim).unwrap().plan;
-        let simt = Simt::new(&Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("simt-{arch}"))).unwrap();
         let compiled = keys(&plan).into_par_iter().map(|pair| {
             let kernel = pair.key.kernel();
             assert!(kernel.variants(arch).contains(&pair.variant), "{pair} is none of {arch}");
-            let program = simt.compile(&kernel.source(pair.variant), &kernel.defines(pair.variant), arch).unwrap();
+            let program = SIMT.compile(&kernel.source(pair.variant), &kernel.defines(pair.variant), arch).unwrap();
             (pair, program)
         });
         let programs = compiled.collect();

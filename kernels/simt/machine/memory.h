@@ -1,5 +1,5 @@
 // What is known of memory: who touched it last, whether it was written, whether a copy to it is under way.
-// The unit is two bytes, the smallest element there is.
+// It is known of cells, which are as large as accesses let them be: of 16 bytes down to two, the smallest element there is.
 #pragma once
 #include <algorithm>
 #include <vector>
@@ -63,20 +63,31 @@ public:
     void reset() {
         Cell cell;
         cell.written = region.written;
-        cells.assign((region.bytes + 1) / 2, cell);
+        cells.assign((region.bytes + cell_bytes - 1) / cell_bytes, cell);
     }
 
     bool holds(const char* p) const { return p >= region.base && p < region.base + region.bytes; }
-    Cell& cell(const char* p) { return cells[(p - region.base) / 2]; }
+    Cell& cell(const char* p) { return cells[(p - region.base) / cell_bytes]; }
 
     // Each cell of a range.
     template <typename F> void each(const char* p, uint64_t bytes, F f) {
-        const uint64_t first = (p - region.base) / 2, end = (p - region.base + bytes + 1) / 2;
-        for (uint64_t i = first; i < end; i++) f(cells[i]);
+        const uint64_t start = p - region.base;
+        while (cell_bytes > 2 && (start | bytes) % cell_bytes != 0) halve();
+        const uint64_t end = (start + bytes + cell_bytes - 1) / cell_bytes;
+        for (uint64_t i = start / cell_bytes; i < end; i++) f(cells[i]);
     }
 
 private:
+    uint64_t cell_bytes = 16;
     std::vector<Cell> cells;
+
+    void halve() {
+        std::vector<Cell> halves;
+        halves.reserve(2 * cells.size());
+        for (const Cell& cell : cells) halves.push_back(cell), halves.push_back(cell);
+        cells.swap(halves);
+        cell_bytes /= 2;
+    }
 };
 
 // What is wrong with a read of `cell`, and what it conflicts with.

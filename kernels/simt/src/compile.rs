@@ -167,7 +167,11 @@ impl Simt {
         let directory = directory.canonicalize().map_err(io(directory))?;
         let compiler = gxx(&directory)?;
         let machine = directory.join("libsimt.so");
-        let options = [
+        // One unit: each of the sources would compile the same headers.
+        let sources = MACHINE.iter().map(|(name, _)| *name).filter(|name| name.ends_with(".cc"));
+        let unit: String = sources.map(|name| format!("#include \"{name}\"\n")).collect();
+        write(&directory.join("machine.cc"), &unit)?;
+        let arguments = [
             "-O3",
             "-fno-semantic-interposition",
             "-ftls-model=initial-exec",
@@ -175,11 +179,11 @@ impl Simt {
             "-Wextra",
             "-Werror",
             "-shared",
+            "machine.cc",
             "-o",
             "libsimt.so",
         ];
-        let sources = MACHINE.iter().map(|(name, _)| *name).filter(|name| name.ends_with(".cc"));
-        compile(&compiler, "the machine", &directory, &options.into_iter().chain(sources).collect::<Vec<_>>())?;
+        compile(&compiler, "the machine", &directory, &arguments)?;
         Ok(Self { compiler, directory, machine, next: Mutex::new(0) })
     }
 
