@@ -69,8 +69,8 @@ public:
             return;
         if (++current->accesses > ENDLESS) spin(p, pc);
         access(*current, p, bytes, action, pc);
-        if (counters)
-            count(*current, traffic_of(find(p)->space == Space::Operand, action == Action::Read), p, bytes, pc);
+        if (counters) [[unlikely]]
+            count_plain(p, bytes, action, pc);
     }
 
     void access(const Thread& thread, const char* p, uint64_t bytes, Action action, const void* pc) {
@@ -87,7 +87,10 @@ public:
         });
     }
 
-    // What an access costs is asked of some launches.
+    // What an access costs is asked of few launches: apart, so that the others do not pay.
+    [[gnu::noinline, gnu::cold]] void count_plain(const char* p, uint64_t bytes, Action action, const void* pc) {
+        count(*current, traffic_of(find(p)->space == Space::Operand, action == Action::Read), p, bytes, pc);
+    }
     void count(const Thread& thread, Traffic traffic, const char* p, uint64_t bytes, const void* pc,
                const char* to = nullptr) {
         if (counters) counters->access(block->index, thread.index, traffic, p, bytes, pc, to);
