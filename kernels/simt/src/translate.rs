@@ -1,6 +1,6 @@
 //! What of CUDA C++ a host compiler cannot read, rewritten in place: `asm` statements become calls of functions named
-//! after the instruction (`machine/ptx.h`), and dynamic shared memory becomes a pointer. Vectors get a member that keeps
-//! them whole. Lines stay where they are.
+//! after the instruction (`machine/ptx.h`), and dynamic shared memory becomes a pointer. Vectors are kept whole. Lines
+//! stay where they are.
 
 /// Rewrites a source.
 pub fn translate(text: &str) -> String {

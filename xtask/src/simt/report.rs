@@ -21,8 +21,8 @@ const NAMED: u64 = 10;
 const HEAD: &str = "\
 Global memory: 32-byte sectors a request of a warp, and how much of them its lanes asked for. Shared memory: wavefronts
 over those that it would take without bank conflicts. All samples of a kernel together: they are small and ragged, and
-some have rows that are no whole vectors, or do not begin with a sector. Under a kernel, the lines where it moves most in
-vain.
+some have rows that are no whole vectors, or do not begin with a sector. Under a kernel, the lines where it moves most
+in vain.
 ";
 
 /// Prints what every (key, variant) whose name has `text` moves; the worst first.
