@@ -20,6 +20,8 @@ cargo xtask ci [DIR]    test, then prove the artifact: locked, reproducible, pub
                         DIR (target/ci) receives what to upload
 cargo xtask prove [DIR] the second half of ci
 cargo xtask simt [TEXT] run the CUDA sources of every generic key whose name has TEXT on the CPU, under a checker
+cargo xtask simt --report [TEXT]
+                        what they move: sectors a request, share of the bytes that was needed, bank conflicts
 cargo xtask truth       likelihoods of real models against exact ones (fetches 1.2 GB)
 cargo xtask gpu DIR     pack programs, tests and data for a machine with a GPU and no Rust";
 
@@ -36,6 +38,8 @@ fn main() -> Result<()> {
         ["prove"] => ci::prove("target/ci".as_ref()),
         ["prove", directory] => ci::prove(directory.as_ref()),
         ["simt"] => simt::simt(""),
+        ["simt", "--report"] => simt::report(""),
+        ["simt", "--report", text] => simt::report(text),
         ["simt", text] => simt::simt(text),
         ["truth"] => truth::truth(),
         ["gpu", directory] => gpu::pack(directory.as_ref()),

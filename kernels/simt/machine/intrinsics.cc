@@ -18,6 +18,15 @@ void simt_launch(const Launch* launch, Report* report) {
     *report = own.report;
 }
 
+// The same; `receive` gets what each instruction cost.
+void simt_launch_counted(const Launch* launch, Report* report, void (*receive)(void*, const Count*), void* receiver) {
+    Counters own;
+    counters = &own;
+    simt_launch(launch, report);
+    counters = nullptr;
+    for (const Count& count : own.finish()) receive(receiver, &count);
+}
+
 uint3 simt_thread() { return machine->thread_index(); }
 uint3 simt_block() { return machine->block_index(); }
 uint3 simt_block_size() { return {machine->launch.block[0], machine->launch.block[1], machine->launch.block[2]}; }
@@ -88,10 +97,12 @@ void simt_copy_async_wait(uint32_t pending) { machine->wait_copies(pending); }
 
 uint32_t simt_acquire(const uint32_t* p) {
     machine->acquire(reinterpret_cast<const char*>(p), HERE);
+    machine->count(*machine->current, Traffic::Load, reinterpret_cast<const char*>(p), sizeof(*p), HERE);
     return *p;
 }
 void simt_release(uint32_t* p, uint32_t value) {
     machine->release(reinterpret_cast<const char*>(p), HERE);
+    machine->count(*machine->current, Traffic::Store, reinterpret_cast<const char*>(p), sizeof(*p), HERE);
     *p = value;
 }
 

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "block.h"
+#include "counters.h"
 
 namespace simt {
 
@@ -68,6 +69,8 @@ public:
             return;
         if (++current->accesses > ENDLESS) spin(p, pc);
         access(*current, p, bytes, action, pc);
+        if (counters) [[unlikely]]
+            count_plain(p, bytes, action, pc);
     }
 
     void access(const Thread& thread, const char* p, uint64_t bytes, Action action, const void* pc) {
@@ -82,6 +85,15 @@ public:
             const Kind kind = reads ? read(cell, now, block->heard, before) : write(cell, now, block->heard, before);
             if (kind != Kind::Nothing) fail(kind, p, bytes, now, before);
         });
+    }
+
+    // What an access costs is asked of few launches: apart, so that the others do not pay.
+    [[gnu::noinline, gnu::cold]] void count_plain(const char* p, uint64_t bytes, Action action, const void* pc) {
+        count(*current, traffic_of(find(p)->space == Space::Operand, action == Action::Read), p, bytes, pc);
+    }
+    void count(const Thread& thread, Traffic traffic, const char* p, uint64_t bytes, const void* pc,
+               const char* to = nullptr) {
+        if (counters) counters->access(block->index, thread.index, traffic, p, bytes, pc, to);
     }
 
     void aligned(const char* p, uint64_t bytes, Action action, const void* pc) {
@@ -132,7 +144,10 @@ public:
     // ---- threads that meet ------------------------------------------------------------------------------------------
 
     void sync_block(const void* pc) {
-        wait(block->meeting, block->threads.size(), Operation::Barrier, pc, [&](Meeting&) { block->round++; });
+        wait(block->meeting, block->threads.size(), Operation::Barrier, pc, [&](Meeting&) {
+            block->round++;
+            for (uint32_t i = 0; counters && i < block->warps.size(); i++) counters->meet(block->index, i);
+        });
     }
 
     // All lanes of the warp meet at one instruction, give their operands, and one of them does the work of all.
@@ -145,6 +160,7 @@ public:
             Operands* of_lanes[WARP];
             for (uint32_t i = 0; i < WARP; i++) of_lanes[i] = static_cast<Operands*>(all.operands[i]);
             work(of_lanes);
+            if (counters) counters->meet(block->index, current->index / WARP);
         });
     }
 
@@ -193,6 +209,8 @@ public:
         if (valid_bytes > 0) {
             aligned(from, bytes, Action::Read, pc);
             access(*current, from, valid_bytes, Action::Read, pc);
+            const bool past_l1 = bytes == 16; // `.cg` takes no other size, and no kernel copies 16 bytes with `.ca`
+            count(*current, Traffic::Copy, from, valid_bytes, pc, past_l1 ? to : nullptr);
         }
         access(*current, to, bytes, Action::Copy, pc);
         find(to)->each(to, bytes, [](Cell& cell) { cell.under_way = true; });

@@ -82,7 +82,12 @@ SIMT_INLINE void ld_shared_v4_b32(uint32_t& a, uint32_t& b, uint32_t& c, uint32_
 SIMT_INLINE void ld_acquire_gpu_global_u32(uint32_t& value, const uint32_t* p) { value = simt_acquire(p); }
 SIMT_INLINE void st_release_gpu_global_u32(uint32_t* p, uint32_t value) { simt_release(p, value); }
 SIMT_INLINE void ld_global_cg_v4_f32(float& a, float& b, float& c, float& d, const float* p) {
-    a = p[0], b = p[1], c = p[2], d = p[3];
+    struct alignas(16) Words {
+        float v[4];
+        volatile char whole[0]; // one access: src/translate.rs
+    };
+    const Words words = *reinterpret_cast<const Words*>(p);
+    a = words.v[0], b = words.v[1], c = words.v[2], d = words.v[3];
 }
 
 // ---- asynchronous copies ------------------------------------------------------------------------------------------

@@ -46,8 +46,10 @@ void simt_load_matrix(uint32_t* r, uint32_t shared, bool transposed) {
     const Operation operation = transposed ? Operation::LoadTransposed : Operation::LoadMatrix;
     machine->with_warp(operation, ALL_LANES, own, pc, [&](MatrixRow** lanes) {
         uint16_t elements[4][8][8];
-        for (uint32_t i = 0; i < WARP; i++)
+        for (uint32_t i = 0; i < WARP; i++) {
             machine->read_row(machine->lane(i), lanes[i]->row, elements[i / 8][i % 8], pc);
+            machine->count(machine->lane(i), Traffic::LoadMatrix, lanes[i]->row, sizeof(elements[0][0]), pc);
+        }
         for (uint32_t i = 0; i < WARP; i++)
             for (uint32_t matrix = 0; matrix < 4; matrix++) {
                 const uint32_t group = i / 4, first = i % 4 * 2;

@@ -105,7 +105,7 @@ pub fn check_source(
     Ok(outcome)
 }
 
-fn run(
+pub(crate) fn run(
     program: &Program,
     case: &Case,
     variant: Variant,

@@ -9,13 +9,16 @@ use libloading::Library;
 use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
 use precast_kernels::{Arch, Geometry, Source};
 
-use crate::launch::{self, Image, Operand, Region, Run};
-use crate::report::Report;
+use crate::count::Count;
+use crate::launch::{self, Image, Operand, RawCount, Region, Run, RunCounted};
+use crate::report::{Report, lines};
 use crate::translate::translate;
 
 /// The machine's sources.
-const MACHINE: [(&str, &str); 11] = [
+const MACHINE: [(&str, &str); 13] = [
     ("block.h", include_str!("../machine/block.h")),
+    ("counters.cc", include_str!("../machine/counters.cc")),
+    ("counters.h", include_str!("../machine/counters.h")),
     ("cuda.h", include_str!("../machine/cuda.h")),
     ("fiber.h", include_str!("../machine/fiber.h")),
     ("hopper.cuh", HOPPER),
@@ -45,6 +48,7 @@ const KERNEL: &[&str] = &[
     "-fsanitize=alignment",
     "-fno-tree-vectorize",
     "-fno-tree-loop-distribute-patterns",
+    "-fno-thread-jumps",
     "-fno-exceptions",
     "-fno-gnu-unique",
     "-fvisibility=hidden",
@@ -111,8 +115,8 @@ pub struct Program {
     /// The shared object, and where it is loaded.
     file: PathBuf,
     base: u64,
-    /// Static shared memory is the program's own: one launch at a time.
-    busy: Mutex<()>,
+    /// What launches cost, if they are counted. Held by each: static shared memory is the program's own.
+    counts: Mutex<Option<Vec<RawCount>>>,
     _library: Library,
 }
 
@@ -233,8 +237,11 @@ impl Program {
             symbol.map(|symbol| *symbol as u64).map_err(|error| failed(error.to_string()))
         };
         let entry = symbol("simt_enter")?;
-        // SAFETY: intrinsics.cc defines it with this signature.
+        // SAFETY: intrinsics.cc defines them with these signatures.
         let run = *unsafe { library.get::<Run>("simt_launch") }.map_err(|error| failed(error.to_string()))?;
+        // SAFETY: the same.
+        let run_counted =
+            *unsafe { library.get::<RunCounted>("simt_launch_counted") }.map_err(|error| failed(error.to_string()))?;
         let base = entry - enter;
 
         let bss = parsed.section_by_name(".bss").map(|section| section.index());
@@ -255,8 +262,8 @@ impl Program {
             parsed.section_by_name(".rodata").map_or((0, 0), |section| (base + section.address(), section.size()));
         let constants = Region { base: constants.0, bytes: constants.1, writable: 0, written: 1 };
         let (shared_names, shared) = shared.into_iter().unzip();
-        let image = Image { run, entry, constants, shared };
-        Ok(Self { image, shared_names, static_shared_bytes, file, base, busy: Mutex::new(()), _library: library })
+        let image = Image { run, run_counted, entry, constants, shared };
+        Ok(Self { image, shared_names, static_shared_bytes, file, base, counts: Mutex::new(None), _library: library })
     }
 
     /// Static shared memory in bytes.
@@ -275,8 +282,8 @@ impl Program {
         operands: &mut [Operand<'_>],
         seed: u64,
     ) -> Result<(), Box<Report>> {
-        let _alone = self.busy.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let raw = launch::run(&self.image, geometry, params, operands, seed);
+        let mut counts = self.counts.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let raw = launch::run(&self.image, geometry, params, operands, seed, counts.as_mut());
         if raw.kind == 0 {
             return Ok(());
         }
@@ -284,6 +291,20 @@ impl Program {
         let sizes = self.shared_names.iter().zip(&self.image.shared);
         let shared = sizes.map(|(name, region)| (name.as_str(), region.bytes)).collect::<Vec<_>>();
         Err(Box::new(Report::new(&raw, &names, &shared, geometry, &self.file, self.base)))
+    }
+}
+
+impl Program {
+    /// What launches have cost since the last call. The first one makes that they are counted.
+    pub(crate) fn counts(&self) -> Vec<Count> {
+        let mut counts = self.counts.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let since = counts.replace(Vec::new()).unwrap_or_default();
+        since.iter().map(|count| Count::new(count, self.base)).collect()
+    }
+
+    /// The source line of an instruction.
+    pub(crate) fn line(&self, count: &Count) -> String {
+        lines(count.address, &self.file)
     }
 }
 

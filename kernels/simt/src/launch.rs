@@ -68,22 +68,49 @@ pub(crate) struct RawReport {
 /// `simt_launch`.
 pub(crate) type Run = unsafe extern "C" fn(*const Launch, *mut RawReport);
 
+/// `Count` of the machine.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RawCount {
+    pub pc: u64,
+    pub traffic: u32,
+    pub reserved: u32,
+    pub requests: u64,
+    pub moved: u64,
+    pub needed: u64,
+}
+
+/// `simt_launch_counted`.
+pub(crate) type RunCounted = unsafe extern "C" fn(
+    *const Launch,
+    *mut RawReport,
+    unsafe extern "C" fn(*mut Vec<RawCount>, *const RawCount),
+    *mut Vec<RawCount>,
+);
+
+unsafe extern "C" fn receive(counts: *mut Vec<RawCount>, count: *const RawCount) {
+    // SAFETY: the machine hands on the vector it was given by `run`, and a count of its own.
+    unsafe { (*counts).push(*count) };
+}
+
 /// Where a program's parts are in memory.
 #[derive(Clone)]
 pub(crate) struct Image {
     pub run: Run,
+    pub run_counted: RunCounted,
     pub entry: u64,
     pub constants: Region,
     pub shared: Vec<Region>,
 }
 
-/// Runs a launch whose parameter block holds the operands' addresses.
+/// Runs a launch whose parameter block holds the operands' addresses; says what it moves if `counts` are asked for.
 pub(crate) fn run(
     image: &Image,
     geometry: &Geometry,
     params: &[u8],
     operands: &mut [Operand<'_>],
     seed: u64,
+    counts: Option<&mut Vec<RawCount>>,
 ) -> RawReport {
     // The blocks are aligned to 64 bytes, as CUDA passes them.
     let mut block = precast_kernels::host::Buffer::filled(params.len(), 0);
@@ -111,6 +138,11 @@ pub(crate) fn run(
     let mut report = RawReport::default();
     // SAFETY: `launch` has the machine's layout and what it points at outlives the call; the machine lets the kernel
     // touch the operands, which are borrowed exclusively, and its own memory alone.
-    unsafe { (image.run)(&raw const launch, &raw mut report) };
+    unsafe {
+        match counts {
+            None => (image.run)(&raw const launch, &raw mut report),
+            Some(counts) => (image.run_counted)(&raw const launch, &raw mut report, receive, counts),
+        }
+    }
     report
 }

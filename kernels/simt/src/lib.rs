@@ -4,6 +4,7 @@
 
 mod check;
 mod compile;
+mod count;
 mod execute;
 mod launch;
 mod report;
@@ -11,6 +12,7 @@ mod translate;
 
 pub use check::{Fault, Outcome, check, check_source};
 pub use compile::{CompileError, Program, Simt};
+pub use count::{Cost, Count, Counted, Traffic, count};
 pub use execute::execute;
 pub use launch::Operand;
 pub use report::Report;

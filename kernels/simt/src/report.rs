@@ -90,7 +90,7 @@ fn index(linear: u32, size: [u32; 3]) -> String {
 }
 
 /// Source lines of the call that returns to `address`: where it is written, and where what was inlined is used.
-fn lines(address: u64, file: &Path) -> String {
+pub(crate) fn lines(address: u64, file: &Path) -> String {
     let call = format!("{:#x}", address - 1);
     let output = Command::new("addr2line").args(["--inlines", "--exe"]).arg(file).arg(call).output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();

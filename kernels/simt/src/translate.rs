@@ -1,11 +1,17 @@
 //! What of CUDA C++ a host compiler cannot read, rewritten in place: `asm` statements become calls of functions named
-//! after the instruction (`machine/ptx.h`), and dynamic shared memory becomes a pointer. Lines stay where they are.
+//! after the instruction (`machine/ptx.h`), and dynamic shared memory becomes a pointer. Vectors are kept whole. Lines
+//! stay where they are.
 
 /// Rewrites a source.
 pub fn translate(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
+    let mut vector_ends = None;
     while let Some(character) = rest.chars().next() {
+        vector_ends = vector_end(rest).or(vector_ends);
+        if vector_ends == Some(rest.len()) {
+            out.push_str(WHOLE);
+        }
         if rest.starts_with("//") {
             let (comment, after) = rest.split_at(rest.find('\n').unwrap_or(rest.len()));
             out.push_str(comment);
@@ -21,6 +27,16 @@ pub fn translate(text: &str) -> String {
         }
     }
     out
+}
+
+/// A member without size, but volatile: the compiler does not take such a structure apart. It loads and stores a vector
+/// as one, like a GPU's compiler, where it would load and store each element.
+const WHOLE: &str = "volatile char whole[0]; ";
+
+/// What is left of `text` at the end of the structure at its start, if that is aligned as vectors are.
+fn vector_end(text: &str) -> Option<usize> {
+    let start = text.strip_prefix("struct alignas(")?.split_once('{')?.1;
+    Some(start.len() - closing(start, '{', '}')?)
 }
 
 fn in_word(before: &str) -> bool {
@@ -39,20 +55,21 @@ fn dynamic_shared(text: &str) -> Option<(usize, String)> {
 fn asm(text: &str) -> Option<(usize, String)> {
     let start = text.strip_prefix("asm")?.trim_start();
     let start = start.strip_prefix("volatile").unwrap_or(start).trim_start().strip_prefix('(')?;
-    let end = closing(start)?;
+    let end = closing(start, '(', ')')?;
     let (template, operands) = operands(&start[..end]);
     Some((text.len() - start.len() + end + 1, call(&template, &operands)))
 }
 
-/// Where the parenthesis that is open at the start of `text` closes.
-fn closing(text: &str) -> Option<usize> {
+/// Where what is open at the start of `text` closes.
+fn closing(text: &str, open: char, close: char) -> Option<usize> {
     let (mut depth, mut quoted) = (0, false);
-    for (index, byte) in text.bytes().enumerate() {
-        match byte {
-            b'"' => quoted = !quoted,
-            b'(' if !quoted => depth += 1,
-            b')' if !quoted && depth == 0 => return Some(index),
-            b')' if !quoted => depth -= 1,
+    for (index, character) in text.char_indices() {
+        match character {
+            '"' => quoted = !quoted,
+            _ if quoted => {}
+            _ if character == open => depth += 1,
+            _ if character == close && depth == 0 => return Some(index),
+            _ if character == close => depth -= 1,
             _ => {}
         }
     }
@@ -74,7 +91,7 @@ fn operands(body: &str) -> (String, Vec<&str>) {
                 rest = after.get(close + 1..).unwrap_or_default();
             }
             b'(' => {
-                let close = closing(after).unwrap_or(after.len());
+                let close = closing(after, '(', ')').unwrap_or(after.len());
                 expressions.push(&after[..close]);
                 rest = after.get(close + 1..).unwrap_or_default();
             }
@@ -132,6 +149,13 @@ mod tests {
     fn dynamic_shared_memory_becomes_a_pointer() {
         let declaration = "extern __shared__ __align__(128) unsigned char slices[];";
         assert_eq!(translate(declaration), "unsigned char* slices = simt_dynamic_shared();");
+    }
+
+    #[test]
+    fn vectors_stay_whole() {
+        let vector = "template <> struct alignas(16) vector<float, 4> {\n    float v[4];\n};";
+        let whole = "template <> struct alignas(16) vector<float, 4> {\n    float v[4];\nvolatile char whole[0]; };";
+        assert_eq!(translate(vector), whole);
     }
 
     #[test]

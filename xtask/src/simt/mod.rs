@@ -1,5 +1,7 @@
 //! `cargo xtask simt`: the CUDA sources of every generic key and variant, for sm_89 and sm_121, executed on the CPU.
 
+mod report;
+
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -14,15 +16,22 @@ use rayon::prelude::*;
 
 use crate::setup;
 
+pub use report::report;
+
 /// Of the scheduler and of the random inputs.
 const SEEDS: [u64; 3] = [1, 2, 3];
+
+/// Every (key, variant) of every built-in model, on both architectures, whose name has `text`.
+fn tasks(text: &str) -> Vec<Task> {
+    let request = Request { models: Model::built_in(), archs: vec![Arch::Sm89, Arch::Sm121] };
+    request.tasks().into_iter().filter(|task| task.to_string().contains(text)).collect()
+}
 
 /// Checks every (key, variant) of every built-in model whose name has `text`.
 pub fn simt(text: &str) -> Result<()> {
     setup::debian(&["g++"])?;
     let simt = Simt::new(Path::new("target/simt"))?;
-    let request = Request { models: Model::built_in(), archs: vec![Arch::Sm89, Arch::Sm121] };
-    let tasks: Vec<Task> = request.tasks().into_iter().filter(|task| task.to_string().contains(text)).collect();
+    let tasks = tasks(text);
     let (started, launches) = (Instant::now(), AtomicUsize::new(0));
     let faults: Vec<String> = tasks
         .par_iter()

@@ -1,0 +1,73 @@
+//! What the machine counts is what Nsight Compute counted on an H200, for the same samples of the same variants: within
+//! 5 % or 32 events. sm_90 has the generic kernels of sm_89 and sm_121.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use precast_kernels::{Arch, Key};
+use precast_simt::{Cost, Count, Simt, Traffic, count};
+use rayon::prelude::*;
+
+/// A launch a line: kernel, sample, and the metrics that the first line names. Comments say how it was measured.
+const MEASURED: &str = include_str!("counters/h200.tsv");
+
+/// Of the random inputs, as it was measured.
+const SEED: u64 = 1;
+
+/// What a metric of ncu is here.
+fn figure(metric: &str, counts: &[Count]) -> u64 {
+    let of = |traffic: Traffic| -> Cost {
+        counts.iter().filter(|count| count.traffic == traffic).map(|count| count.cost).sum()
+    };
+    let conflicts = |traffic: Traffic| of(traffic).moved - of(traffic).needed;
+    match metric {
+        "l1tex__t_requests_pipe_lsu_mem_global_op_ld" => of(Traffic::Load).requests,
+        "l1tex__t_sectors_pipe_lsu_mem_global_op_ld" => of(Traffic::Load).moved,
+        "l1tex__t_requests_pipe_lsu_mem_global_op_st" => of(Traffic::Store).requests,
+        "l1tex__t_sectors_pipe_lsu_mem_global_op_st" => of(Traffic::Store).moved,
+        "smsp__sass_l1tex_t_requests_pipe_lsu_mem_global_op_ldgsts" => of(Traffic::Copy).requests,
+        "smsp__sass_l1tex_t_sectors_pipe_lsu_mem_global_op_ldgsts" => of(Traffic::Copy).moved,
+        "smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ld" => of(Traffic::SharedLoad).moved,
+        "smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_st" => of(Traffic::SharedStore).moved,
+        "smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldsm" => of(Traffic::LoadMatrix).moved,
+        "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld" => {
+            conflicts(Traffic::SharedLoad) + conflicts(Traffic::LoadMatrix)
+        }
+        "l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st" => conflicts(Traffic::SharedStore),
+        _ => panic!("{metric} is not counted"),
+    }
+}
+
+#[test]
+fn the_machine_counts_what_ncu_counted() {
+    let simt = Simt::new(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("counters")).unwrap();
+    let mut lines = MEASURED.lines().filter(|line| !line.starts_with('#')).map(|line| line.split('\t'));
+    let metrics: Vec<&str> = lines.next().unwrap().skip(2).collect();
+    // Sample and figures of each launch, by kernel.
+    let mut kernels: BTreeMap<&str, Vec<(usize, Vec<&str>)>> = BTreeMap::new();
+    for mut fields in lines {
+        let (kernel, sample) = (fields.next().unwrap(), fields.next().unwrap());
+        kernels.entry(kernel).or_default().push((sample.parse().unwrap(), fields.collect()));
+    }
+    let compare = |(kernel, launches): (&&str, &Vec<(usize, Vec<&str>)>)| {
+        let (key, variant) = kernel.trim_end_matches(']').split_once('[').unwrap();
+        let key = Key::parse(key).unwrap();
+        let mut variants = key.kernel().variants(Arch::Sm90).iter();
+        let variant = variants.find(|other| other.to_string() == variant).unwrap();
+        let counted = count(&simt, &key, *variant, Arch::Sm90, SEED).unwrap_or_else(|fault| panic!("{fault}"));
+        let mut wrong = Vec::new();
+        for (sample, figures) in launches {
+            let (_, counts) = counted.samples.iter().find(|(number, _)| number == sample).unwrap();
+            for (metric, ncu) in metrics.iter().zip(figures).filter(|(_, ncu)| **ncu != "-") {
+                let (own, number) = (figure(metric, counts), ncu.trim_end_matches('!').parse::<u64>().unwrap());
+                let differs = own.abs_diff(number) > 32.max(number / 20);
+                if differs != ncu.ends_with('!') {
+                    wrong.push(format!("{kernel} #{sample}: {metric} {ncu}, counted {own}"));
+                }
+            }
+        }
+        wrong
+    };
+    let wrong: Vec<String> = kernels.par_iter().flat_map(compare).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
