@@ -48,6 +48,13 @@ __device__ __forceinline__ void load_box(uint32_t shared, const tensor_map* map,
                  ::"r"(shared), "l"(map), "r"(barrier), "r"(x), "r"(y)
                  : "memory");
 }
+// The same, to the same place of every block of the cluster whose bit is set, whose barriers in the same place count the bytes.
+__device__ __forceinline__ void load_box(uint32_t shared, const tensor_map* map, uint32_t x, uint32_t y, uint32_t barrier,
+                                         uint16_t blocks) {
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], "
+                 "[%1, {%3, %4}], [%2], %5;" ::"r"(shared), "l"(map), "r"(barrier), "r"(x), "r"(y), "h"(blocks)
+                 : "memory");
+}
 // Orders this thread's ordinary accesses of shared memory with copies that follow.
 __device__ __forceinline__ void copy_fence() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 

@@ -2,7 +2,8 @@
 //! multiprocessors, each of which walks its own list of tiles.
 //!
 //! Where tiles are fewer than multiprocessors, or leave a part of a wave over, clusters of two blocks divide the depth of
-//! what is left and add up in a fixed order. Sources: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions" and
+//! what is left and add up in a fixed order. Tiles of 64 rows are many enough to be left whole: their clusters share what
+//! they copy. Sources: PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions" and
 //! "Tensor Map"; Osama et al., "Stream-K", 2023 (dividing only what is no whole wave).
 
 use super::select::Form;
@@ -18,10 +19,19 @@ const SHARED_BYTES: u32 = 227 * 1024;
 /// Elements in the 128 bytes of a swizzled row: the depth of a slice, and the rows of a panel.
 const PANEL: u32 = 64;
 
+/// Whether the blocks of a cluster copy what they have in common for each other, and not divide the depth.
+pub(super) fn shares(variant: Variant) -> bool {
+    variant.get("tile_m") == PANEL
+}
+
 pub(super) fn geometry(variant: Variant, rows: u32, columns: u32) -> Geometry {
     let cluster = variant.get("cluster");
-    let tiles = rows.div_ceil(variant.get("tile_m")) * columns.div_ceil(variant.get("tile_n"));
-    let blocks = (tiles * cluster).min(MULTIPROCESSORS / cluster * cluster);
+    let (rows, columns) = (rows.div_ceil(variant.get("tile_m")), columns.div_ceil(variant.get("tile_n")));
+    let blocks = if shares(variant) {
+        rows.next_multiple_of(cluster) * columns
+    } else {
+        (rows * columns * cluster).min(MULTIPROCESSORS / cluster * cluster)
+    };
     Geometry { shared_bytes: SHARED_BYTES, ..Geometry::linear(blocks, variant.threads()) }
 }
 
@@ -30,17 +40,19 @@ pub(super) fn geometry(variant: Variant, rows: u32, columns: u32) -> Geometry {
 pub(super) type Side = (usize, [u32; 2], bool);
 
 /// Tensor maps of both operands, the first at `offset`. One that runs along the depth is copied a tile's rows at a time,
-/// one that runs across it in panels of 64.
+/// one that runs across it in panels of 64; of the second one, if blocks share it, each copies a part of a panel.
 pub(super) fn tensor_maps(form: Form, variant: Variant, offset: usize, sides: [Side; 2]) -> Vec<TensorMap> {
     // A gated tile's columns come from two places.
     let parts = if form == Form::Swiglu { 2 } else { 1 };
     let tile = [variant.get("tile_m"), variant.get("tile_n") / parts];
+    let depth = variant.get("tile_k");
+    let share = if shares(variant) { depth * (tile[1] / PANEL) / variant.get("cluster") } else { depth };
     let map = |(index, (address, shape, across)): (usize, Side)| TensorMap {
         offset: offset + index * size_of::<tensor_map>(),
         address,
         dtype: Dtype::Bf16,
         shape,
-        box_shape: [if across { variant.get("tile_k") } else { tile[index] }, PANEL],
+        box_shape: [if across { [depth, share][index] } else { tile[index] }, PANEL],
     };
     sides.into_iter().enumerate().map(map).collect()
 }
