@@ -117,6 +117,7 @@ macro_rules! variants_of_product {
                     "hopper/schedule.cuh",
                     "hopper/gather.cuh",
                     "hopper/product.cuh",
+                    "hopper/multicast.cuh",
                     "hopper/store.cuh"
                     $(, $header)?
                 )

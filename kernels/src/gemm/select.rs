@@ -1,5 +1,6 @@
 //! Which variant a product is built as: a table of tiles for each architecture, and the time each would take.
 
+use super::hopper;
 use crate::{Arch, Dtype, Variant};
 
 /// Token counts a plan is enumerated for. Which kernels a step launches does not depend on it, and the build takes
@@ -13,13 +14,6 @@ pub(super) enum Form {
     Swiglu,
     Dgrad,
     Wgrad,
-}
-
-impl Form {
-    /// What the blocks of a cluster are for: tiles that have columns of B in common, else parts of the depth.
-    pub fn shares(self) -> bool {
-        matches!(self, Form::Fwd | Form::Swiglu)
-    }
 }
 
 /// A result that one launch computes.
@@ -60,12 +54,13 @@ macro_rules! mma {
     };
 }
 
-/// Tensor cores by `wgmma` and copies by tensor maps, in clusters of as many blocks: see [`Form::shares`].
+/// Tensor cores by `wgmma` and copies by tensor maps: two warpgroups multiply, one copies. Clusters of as many blocks divide
+/// the depth of what is left over, or copy for each other what their tiles have in common: see `hopper::shares`.
 macro_rules! wgmma {
     ($tile_m:literal x $tile_n:literal x $tile_k:literal, cluster $cluster:literal) => {
         Variant(&[
             ("cluster", $cluster),
-            ("threads", ($tile_m / 64 + 1) * 128),
+            ("threads", 384),
             ("tile_k", $tile_k),
             ("tile_m", $tile_m),
             ("tile_n", $tile_n),
@@ -129,6 +124,7 @@ static HOPPER_WGRAD: &[Variant] = &[
     wgmma!(128 x 224 x 64, cluster 2),
     wgmma!(128 x 192 x 64, cluster 2),
     wgmma!(128 x 128 x 64, cluster 2),
+    wgmma!(64 x 128 x 64, cluster 2),
     cuda_cores!(64),
 ];
 
@@ -145,7 +141,7 @@ fn table(form: Form, dtype: Dtype, arch: Arch) -> Table {
             Form::Fwd => (HOPPER_FWD, &[100, 100, 100, 3]),
             Form::Swiglu => (HOPPER_SWIGLU, &[100, 100, 3]),
             Form::Dgrad => (HOPPER_DGRAD, &[100, 100, 100, 3]),
-            Form::Wgrad => (HOPPER_WGRAD, &[100, 100, 100, 3]),
+            Form::Wgrad => (HOPPER_WGRAD, &[100, 100, 100, 90, 3]),
         },
         (Dtype::Bf16, Arch::Sm90) => (BF16_H200, &[108, 100, 80, 90, 85, 3]),
         (Dtype::Bf16, _) => (BF16, &[100, 100, 90, 3]),
@@ -177,6 +173,8 @@ pub(super) fn tile(variant: Variant) -> (u32, u32) {
 /// Depth of the sums in whose time a block fills its pipeline and stores its tile. Where two blocks share a
 /// multiprocessor, one multiplies meanwhile.
 const BLOCK_DEPTH: u64 = 256;
+/// Depth in whose time the blocks of a cluster add up what they have summed.
+const GATHER_DEPTH: u64 = 500;
 /// Depth in whose time one part of a tile waits for another to add.
 const TURN_DEPTH: u64 = 160;
 /// Rounding errors of the tensor cores' sums grow with their length: sums that stay in f32 are of parts this deep.
@@ -191,14 +189,19 @@ const PARTIALS_BYTES: u64 = 8 << 20;
 fn time(product: &Product, variant: Variant, rate: u32, multiprocessors: u64) -> u64 {
     let (m, n) = tile(variant);
     let splits = if variant.has("mma") { u64::from(product.splits) } else { 1 };
-    let blocks = if variant.has("cluster") { variant.get("cluster") } else { 1 };
-    let (abreast, cluster) = if product.form.shares() { (blocks, 1) } else { (1, u64::from(blocks)) };
-    let tiles = u64::from(product.rows.div_ceil(m * abreast) * abreast) * u64::from(product.columns.div_ceil(n));
+    // Blocks of a cluster that share copies, and those that divide the depth.
+    let (sharers, cluster) = match variant.has("wgmma").then(|| variant.get("cluster")) {
+        Some(cluster) if hopper::shares(product.form, variant) => (cluster, 1),
+        Some(cluster) => (1, u64::from(cluster)),
+        None => (1, 1),
+    };
+    let tiles = u64::from(product.rows.div_ceil(m).next_multiple_of(sharers)) * u64::from(product.columns.div_ceil(n));
     let (waves, rest) = (tiles * splits / multiprocessors, tiles * splits % multiprocessors);
     let rounds = rest.div_ceil(multiprocessors / cluster).min(cluster); // each a part of a wave
     let pairs = variant.has("mma") && variant.threads() == 128;
     let depth = u64::from(product.depth).div_ceil(splits) + if pairs { BLOCK_DEPTH / 2 } else { BLOCK_DEPTH };
-    let turns = (splits - 1) * TURN_DEPTH;
+    let gather = if rounds > 0 && rounds < cluster { GATHER_DEPTH } else { 0 };
+    let turns = (splits - 1) * TURN_DEPTH + gather;
     // One of a pair alone takes three quarters of the time of both.
     let halves = 2 * (waves * cluster + rounds) + u64::from(pairs && (waves + rounds) % 2 == 1);
     (halves * depth / (2 * cluster) + turns) * u64::from(m * n) * 100 / u64::from(rate)
@@ -250,6 +253,17 @@ mod tests {
         // Weights: student's qkv, o, gate and up, down, head.
         let weights = [(1152, 896), (896, 896), (9728, 896), (896, 4864), (151_936, 896)];
         assert_eq!(weights.map(|shape| width(Form::Wgrad, shape)), [128, 128, 224, 192, 224]);
+    }
+
+    #[test]
+    fn few_tiles_of_short_sums_are_smaller_instead() {
+        let tile = |(rows, columns, depth)| {
+            let product =
+                Product { form: Form::Wgrad, rows, columns, depth, splits: 1, dtype: Dtype::Bf16, vectors: true };
+            select(&product, Arch::Sm90a).get("tile_m")
+        };
+        // Student's qkv and o; gate and up have tiles enough.
+        assert_eq!([(1152, 896, 512), (896, 896, 512), (9728, 896, 512)].map(tile), [64, 64, 128]);
     }
 
     #[test]
