@@ -192,6 +192,9 @@ def products(role, config, tokens, backward):
         )
         shape = f"{tokens}x{outputs}x{inputs}"
         measure(f"{role}.{name}.fwd", shape, flops, lambda o: o[0] @ o[1].t(), list(zip(x, w)))
+        if name == "down":  # As Precast has it.
+            residual = [(r, a, b.t()) for r, a, b in zip(dy, x, w)]
+            measure(f"{role}.{name}.fwd.residual", shape, flops, lambda o: torch.addmm(*o), residual)
         if backward:
             measure(f"{role}.{name}.dgrad", shape, flops, lambda o: o[0] @ o[1], list(zip(dy, w)))
             wgrad = functools.partial(torch.mm, out_dtype=torch.float32)
