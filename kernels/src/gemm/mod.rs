@@ -10,8 +10,8 @@
 //! Inputs have dtype x, sums are f32 and are rounded once, at the store. m, n and k are run-time arguments:
 //! one module serves every layer, batch and sequence length. `wgrad` overwrites in the first micro-batch of
 //! a step and adds in later ones, or always with `accumulate` (later chunks of the head).
-//! `swiglu` is the gate and up projection of a model that is not trained: nobody asks for gate and up themselves. It rounds
-//! both to x first, so that its bits are those of `gemm.fwd` and `swiglu.fwd`.
+//! `swiglu` is the gate and up projection of a model that is not trained: nobody asks for gate and up themselves. It
+//! rounds both to x first, so that its bits are those of `gemm.fwd` and `swiglu.fwd`.
 //! Where tiles are few and sums long, `mma/` divides the depth into `splits` parts, whose blocks add to a tile in turn;
 //! the fewer products a sum has, the less tensor cores round off, too.
 //! bf16 runs on tensor cores (`hopper/` on sm_90a, `mma/` elsewhere), where the rows of all operands are whole vectors of
@@ -73,7 +73,7 @@ const SAMPLES: [(u32, u32, u32); 10] = [
 /// Not divided, and into more parts than a shallow product has slices.
 const SPLITS: [u32; 2] = [1, 3];
 
-/// What rows and columns of every tile divide.
+/// What rows and columns of every tile of `mma/` divide.
 const LARGEST_TILE: u32 = 256;
 
 fn flops(m: u32, n: u32, k: u32) -> u64 {
@@ -196,8 +196,7 @@ impl GemmDgrad {
 
     /// Into how many parts to divide the depth, if that is faster, and how many `turns` that takes.
     pub fn division(&self, p: &gemm_dgrad_params) -> Option<(u32, u64)> {
-        let product = self.product(p);
-        select::splits(&product).map(|splits| (splits, select::turns(&product)))
+        select::division(&self.product(p))
     }
 
     fn sides(&self, p: &gemm_dgrad_params) -> [hopper::Side; 2] {
@@ -214,8 +213,7 @@ impl GemmWgrad {
 
     /// Into how many parts to divide the depth, if that is faster, and how many `turns` that takes.
     pub fn division(&self, p: &gemm_wgrad_params) -> Option<(u32, u64)> {
-        let product = self.product(p);
-        select::splits(&product).map(|splits| (splits, select::turns(&product)))
+        select::division(&self.product(p))
     }
 
     fn sides(&self, p: &gemm_wgrad_params) -> [hopper::Side; 2] {

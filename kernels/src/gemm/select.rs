@@ -1,6 +1,5 @@
 //! Which variant a product is built as: a table of tiles for each architecture, and the time each would take.
 
-use super::hopper;
 use crate::{Arch, Dtype, Variant};
 
 /// Token counts a plan is enumerated for. Which kernels a step launches does not depend on it, and the build takes
@@ -14,6 +13,14 @@ pub(super) enum Form {
     Swiglu,
     Dgrad,
     Wgrad,
+}
+
+impl Form {
+    /// Whether the blocks of a `wgmma` cluster copy for each other what their tiles have in common, and do not divide the
+    /// depth: forward, and where tiles of 64 rows are many enough to be left whole.
+    pub fn shares(self, variant: Variant) -> bool {
+        matches!(self, Form::Fwd | Form::Swiglu) || variant.get("tile_m") == 64
+    }
 }
 
 /// A result that one launch computes.
@@ -55,7 +62,7 @@ macro_rules! mma {
 }
 
 /// Tensor cores by `wgmma` and copies by tensor maps: two warpgroups multiply, one copies. Clusters of as many blocks divide
-/// the depth of what is left over, or copy for each other what their tiles have in common: see `hopper::shares`.
+/// the depth of what is left over, or copy for each other what their tiles have in common: see [`Form::shares`].
 macro_rules! wgmma {
     ($tile_m:literal x $tile_n:literal x $tile_k:literal, cluster $cluster:literal) => {
         Variant(&[
@@ -191,7 +198,7 @@ fn time(product: &Product, variant: Variant, rate: u32, multiprocessors: u64) ->
     let splits = if variant.has("mma") { u64::from(product.splits) } else { 1 };
     // Blocks of a cluster that share copies, and those that divide the depth.
     let (sharers, cluster) = match variant.has("wgmma").then(|| variant.get("cluster")) {
-        Some(cluster) if hopper::shares(product.form, variant) => (cluster, 1),
+        Some(cluster) if product.form.shares(variant) => (cluster, 1),
         Some(cluster) => (1, u64::from(cluster)),
         None => (1, 1),
     };
@@ -220,9 +227,14 @@ pub(super) fn select(product: &Product, arch: Arch) -> Variant {
     fastest(product, arch).0
 }
 
-/// Into how many parts to divide the depth, each a block's, if that is faster on tensor cores of an H200 without `wgmma`.
-/// It is the same on every architecture, as all of a parameter block; variants with other means pass over it.
-pub(super) fn splits(product: &Product) -> Option<u32> {
+/// Into how many parts to divide the depth, each a block's, if that is faster on tensor cores of an H200 without `wgmma`;
+/// and how many `turns` that takes. It is the same on every architecture, as all of a parameter block; variants with other
+/// means pass over it.
+pub(super) fn division(product: &Product) -> Option<(u32, u64)> {
+    splits(product).map(|splits| (splits, turns(product)))
+}
+
+fn splits(product: &Product) -> Option<u32> {
     let exact = matches!(product.form, Form::Wgrad);
     let sums_bytes = 4 * u64::from(product.rows) * u64::from(product.columns);
     if product.dtype != Dtype::Bf16 || !product.vectors || (!exact && sums_bytes > PARTIALS_BYTES) {

@@ -2,8 +2,8 @@
 //! multiprocessors, each of which walks its own list of tiles.
 //!
 //! Where tiles are fewer than multiprocessors, or leave a part of a wave over, clusters of two blocks divide the depth of
-//! what is left and add up in a fixed order. In forward products, and where tiles of 64 rows are many enough to be left whole,
-//! clusters compute tiles below each other, and what these have in common of B is copied once. Sources: PTX ISA,
+//! what is left and add up in a fixed order. In forward products, and where tiles of 64 rows are many enough to be left
+//! whole, clusters compute tiles below each other, and what these have in common of B is copied once. Sources: PTX ISA,
 //! "Asynchronous Warpgroup Level Matrix Instructions" and "Tensor Map"; Osama et al., "Stream-K", 2023 (dividing only what
 //! is no whole wave).
 
@@ -23,11 +23,6 @@ const PANEL: u32 = 64;
 /// Whether a block's two warpgroups multiply half of a slice each, for a tile of 64 rows.
 fn halves(variant: Variant) -> bool {
     variant.get("tile_m") == PANEL
-}
-
-/// Whether the blocks of a cluster copy for each other what their tiles have in common, and do not divide the depth.
-pub(super) fn shares(form: Form, variant: Variant) -> bool {
-    matches!(form, Form::Fwd | Form::Swiglu) || halves(variant)
 }
 
 pub(super) fn geometry(variant: Variant, rows: u32, columns: u32) -> Geometry {
@@ -51,7 +46,7 @@ pub(super) fn tensor_maps(form: Form, variant: Variant, offset: usize, sides: [S
     // A gated tile's columns come from two places.
     let parts = if form == Form::Swiglu { 2 } else { 1 };
     let tile = [variant.get("tile_m"), variant.get("tile_n") / parts];
-    let sharers = if shares(form, variant) { variant.get("cluster") } else { 1 };
+    let sharers = if form.shares(variant) { variant.get("cluster") } else { 1 };
     let box_rows = |index, across| match (across, if index == 1 { sharers } else { 1 }) {
         (false, sharers) => tile[index] / sharers,
         (true, 1) => variant.get("tile_k"),

@@ -1,6 +1,7 @@
-// Products of few tiles and long sums on sm_90a, both operands across the depth: every block sums a tile of 64 rows over the
-// whole depth, so that no block has a sum to wait for, and its two warpgroups multiply half of a slice each. The blocks of
-// a cluster are below each other: each copies its share of B's slice to all, as small tiles would ask too much of L2.
+// Products of few tiles and long sums on sm_90a, both operands across the depth: every block sums a tile of 64 rows over
+// the whole depth, so that no block has a sum to wait for, and its two warpgroups multiply half of a slice each. The
+// blocks of a cluster are below each other: each copies its share of B's slice to all, as small tiles would ask too much
+// of L2.
 #pragma once
 #include "gemm/hopper/product.cuh"
 
@@ -55,12 +56,7 @@ __device__ __forceinline__ void product_multicast(const tensor_map* maps, uint32
     // Uniform in a warp, and the compiler should know.
     const uint32_t warp = __shfl_sync(0xffffffffu, threadIdx.x / WARP, 0), lane = threadIdx.x % WARP;
     if (threadIdx.x == 0) {
-        prefetch(maps);
-        prefetch(maps + 1);
-        for (uint32_t stage = 0; stage < STAGES; stage++) {
-            barrier_init(filled + stage * 8, 1);
-            barrier_init(freed + stage * 8, CLUSTER * WARPS);
-        }
+        prepare<STAGES>(maps, filled, freed, CLUSTER * WARPS);
         barrier_init_fence();
     }
     sync_cluster();

@@ -23,10 +23,10 @@ template <uint32_t rows, bool across> struct Slice {
             load_box(shared, map, depth, row, barrier);
         }
     }
-    // The part that `rank` has of them, for all blocks of the cluster.
+    // The part that `rank` has of them, for all blocks of the cluster: of an operand that runs along the depth.
     static __device__ __forceinline__ void share(uint32_t shared, const tensor_map* map, uint32_t row, uint32_t depth,
                                                  uint32_t barrier, uint32_t rank) {
-        static_assert(across || rows % (8 * CLUSTER) == 0, "parts of whole swizzles");
+        static_assert(!across && rows % (8 * CLUSTER) == 0, "parts of whole swizzles");
         enum : uint32_t { ROWS = rows / CLUSTER };
         load_box(shared + rank * ROWS * 128, map, depth, row + rank * ROWS, barrier, (1 << CLUSTER) - 1);
     }
@@ -34,6 +34,17 @@ template <uint32_t rows, bool across> struct Slice {
         return across ? describe(shared, PANEL, 1024) : describe(shared, 16, 1024);
     }
 };
+
+// For one thread: barriers of the stages, of which one is free again when so many warps have said so, and both maps.
+template <uint32_t stages>
+__device__ __forceinline__ void prepare(const tensor_map* maps, uint32_t filled, uint32_t freed, uint32_t warps) {
+    prefetch(maps);
+    prefetch(maps + 1);
+    for (uint32_t stage = 0; stage < stages; stage++) {
+        barrier_init(filled + stage * 8, 1);
+        barrier_init(freed + stage * 8, warps);
+    }
+}
 
 // maps: A and B. C is rows x columns, the sum runs over depth. `store` takes the sums: begin(row, column), the thread's
 // first, while the last products are under way, then chunk(c, sums) for each chunk of CHUNK columns; it may use SCRATCH
@@ -60,12 +71,7 @@ __device__ __forceinline__ void product(const tensor_map* maps, uint32_t rows, u
     // Uniform in a warp, and the compiler should know.
     const uint32_t warp = __shfl_sync(0xffffffffu, threadIdx.x / WARP, 0), lane = threadIdx.x % WARP;
     if (threadIdx.x == 0) {
-        prefetch(maps);
-        prefetch(maps + 1);
-        for (uint32_t stage = 0; stage < STAGES; stage++) {
-            barrier_init(filled + stage * 8, 1);
-            barrier_init(freed + stage * 8, MULTIPLIERS * 4 * (SHARES ? CLUSTER : 1));
-        }
+        prepare<STAGES>(maps, filled, freed, MULTIPLIERS * 4 * (SHARES ? CLUSTER : 1));
         if (splits) gather.init();
         barrier_init_fence();
     }
@@ -93,7 +99,7 @@ __device__ __forceinline__ void product(const tensor_map* maps, uint32_t rows, u
                     A::load(a_slices + stage * A::BYTES, maps, work.row, slice * SLICE, barrier);
                     for (uint32_t part = 0; part < PARTS; part++) {
                         const uint32_t to = b_slices + stage * B::BYTES + part * Part::BYTES, row = work.column + part * columns;
-                        if (SHARES) Part::share(to, maps + 1, row, slice * SLICE, barrier, schedule.rank);
+                        if constexpr (SHARES) Part::share(to, maps + 1, row, slice * SLICE, barrier, schedule.rank);
                         else Part::load(to, maps + 1, row, slice * SLICE, barrier);
                     }
                 }

@@ -22,9 +22,10 @@ struct Work {
 };
 
 // Every block walks its own list of whole tiles. If `splits`, what is no whole wave of tiles goes to clusters instead,
-// whose blocks divide the depth, where that is faster; else the blocks of a cluster compute tiles below each other.
+// whose blocks divide the depth, where that is faster; else the blocks of a cluster compute tiles below each other and
+// share their columns of B.
 template <bool splits, uint32_t tile_columns> struct Schedule {
-    enum : uint32_t { ABREAST = splits ? 1 : CLUSTER, ROWS = ABREAST * TILE_ROWS, HIGH = BAND / ABREAST };
+    enum : uint32_t { SHARERS = splits ? 1 : CLUSTER, ROWS = SHARERS * TILE_ROWS, HIGH = BAND / SHARERS };
     uint32_t rows, columns, slices, rank, tiles, whole, index; // rows and columns of tiles, or of clusters' tiles
     bool split;
 
@@ -35,7 +36,7 @@ template <bool splits, uint32_t tile_columns> struct Schedule {
         rank = CLUSTER > 1 ? cluster_rank() : 0;
         tiles = rows * columns;
         whole = tiles;
-        index = blockIdx.x / ABREAST;
+        index = blockIdx.x / SHARERS;
         split = false;
         if (splits && CLUSTER > 1) {
             const uint32_t clusters = gridDim.x / CLUSTER, rest = tiles % gridDim.x;
@@ -60,9 +61,9 @@ template <bool splits, uint32_t tile_columns> struct Schedule {
         const uint32_t first = index / (HIGH * columns) * HIGH;
         const uint32_t height = min(uint32_t(HIGH), rows - first);
         const uint32_t within = index - first * columns;
-        work.row = (first + within % height) * ROWS + (ABREAST > 1 ? rank * TILE_ROWS : 0);
+        work.row = (first + within % height) * ROWS + (SHARERS > 1 ? rank * TILE_ROWS : 0);
         work.column = within / height * tile_columns;
-        index += work.split ? gridDim.x / CLUSTER : gridDim.x / ABREAST;
+        index += work.split ? gridDim.x / CLUSTER : gridDim.x / SHARERS;
         return true;
     }
 };

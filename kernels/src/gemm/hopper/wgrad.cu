@@ -1,8 +1,7 @@
 // Gradient of a linear layer's weights on sm_90a: dw = dy^T x, summed over the tokens, in f32.
-// Both inputs run across the depth. There are few tiles and many tokens: what is no whole wave of tiles is divided
-// by depth among clusters, which add up in the order of their blocks, or tiles are of 64 rows and enough. Tensor cores round sums of f32 towards zero, as they
-// do in cuBLAS: the distance from exact sums grows with the depth that one block sums, 1.1e-9 of the norm a token.
-// Maps: dy, x.
+// Both inputs run across the depth. There are few tiles and many tokens: clusters divide by depth what is no whole wave of
+// tiles and add up in the order of their blocks, or tiles are of 64 rows, and enough. Tensor cores round sums towards zero,
+// as in cuBLAS: the distance from exact sums is 1.1e-9 of the norm a token that one block sums. Maps: dy, x.
 #include "gemm/hopper/multicast.cuh"
 #include "gemm/hopper/store.cuh"
 
