@@ -54,12 +54,20 @@ const KERNEL: &[&str] = &[
     "-fvisibility=hidden",
 ];
 
+/// The first g++ with `-ftrivial-auto-var-init`.
+const OLDEST: u32 = 12;
+
 /// A kernel that cannot be prepared.
 #[derive(Debug, thiserror::Error)]
 pub enum CompileError {
     /// There is no compiler.
     #[error("g++ is not installed: it compiles kernels for the host (Debian: apt-get install g++)")]
     NoCompiler,
+    /// There is one that lacks options of [`KERNEL`].
+    #[error(
+        "g++ {0} is too old to compile kernels for the host, which takes g++ {OLDEST} (Debian 12: apt-get install g++)"
+    )]
+    TooOld(String),
     /// The compiler refuses.
     #[error("{what} does not compile for the host\n{log}")]
     Refused {
@@ -137,7 +145,18 @@ fn gxx(directory: &Path) -> Result<Tool, CompileError> {
     let mut build = cc::Build::new();
     build.cpp(true).compiler("g++").no_default_flags(true).target(target).host(target).opt_level(0).out_dir(directory);
     build.cargo_metadata(false).cargo_warnings(false);
-    build.try_get_compiler().map_err(|_| CompileError::NoCompiler)
+    let compiler = build.try_get_compiler().map_err(|_| CompileError::NoCompiler)?;
+    let output = compiler.to_command().arg("-dumpversion").output().map_err(|_| CompileError::NoCompiler)?;
+    new_enough(&String::from_utf8_lossy(&output.stdout)).map(|()| compiler)
+}
+
+/// Whether g++ of a version, as it says it itself, knows all options.
+fn new_enough(version: &str) -> Result<(), CompileError> {
+    let major = version.trim().split('.').next().and_then(|major| major.parse::<u32>().ok());
+    match major {
+        Some(major) if major >= OLDEST => Ok(()),
+        _ => Err(CompileError::TooOld(version.trim().to_owned())),
+    }
 }
 
 /// Runs the compiler in a directory.
@@ -324,4 +343,18 @@ fn demangled(symbol: &str) -> String {
         }
     }
     best.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_old_compiler_is_named_with_its_remedy() {
+        for version in ["12\n", "12.2.0", "13\n"] {
+            assert!(new_enough(version).is_ok(), "{version}");
+        }
+        let errors = ["11\n", "9.4.0"].map(|version| new_enough(version).unwrap_err().to_string());
+        insta::assert_snapshot!(errors.join("\n"));
+    }
 }
