@@ -1,4 +1,5 @@
-//! `cargo xtask ci`: every test, every generic kernel on the host, then what is said of the artifact: locked, reproducible, published, built offline.
+//! `cargo xtask ci`: every test, every generic kernel on the host, then what is said of the artifact: locked,
+//! reproducible, published, built offline.
 
 mod offline;
 mod published;

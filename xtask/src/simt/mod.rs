@@ -21,17 +21,20 @@ pub use report::report;
 /// Of the scheduler and of the random inputs.
 const SEEDS: [u64; 3] = [1, 2, 3];
 
-/// Every (key, variant) of every built-in model, on both architectures, whose name has `text`.
-fn tasks(text: &str) -> Vec<Task> {
+/// Every (key, variant) of every built-in model, on both architectures, whose name has `text`. None is an error: what
+/// checks nothing finds nothing.
+fn tasks(text: &str) -> Result<Vec<Task>> {
     let request = Request { models: Model::built_in(), archs: vec![Arch::Sm89, Arch::Sm121] };
-    request.tasks().into_iter().filter(|task| task.to_string().contains(text)).collect()
+    let tasks: Vec<Task> = request.tasks().into_iter().filter(|task| task.to_string().contains(text)).collect();
+    ensure!(!tasks.is_empty(), "no generic kernel has `{text}` in its name: `cargo xtask simt` runs them all");
+    Ok(tasks)
 }
 
 /// Checks every (key, variant) of every built-in model whose name has `text`.
 pub fn simt(text: &str) -> Result<()> {
+    let tasks = tasks(text)?;
     setup::debian(&["g++"])?;
     let simt = Simt::new(Path::new("target/simt"))?;
-    let tasks = tasks(text);
     let (started, launches) = (Instant::now(), AtomicUsize::new(0));
     let faults: Vec<String> = tasks
         .par_iter()
@@ -53,4 +56,16 @@ pub fn simt(text: &str) -> Result<()> {
     let (launches, seconds) = (launches.into_inner(), started.elapsed().as_secs_f64());
     println!("== {} kernels, {launches} launches: as their references, no rule broken; {seconds:.0} s", tasks.len());
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_no_kernel_has_is_an_error() {
+        assert!(tasks("rmsnorm.fwd").unwrap().iter().all(|task| task.to_string().contains("rmsnorm.fwd")));
+        let error = tasks("rmsnrom").err().unwrap().to_string();
+        assert_eq!(error, "no generic kernel has `rmsnrom` in its name: `cargo xtask simt` runs them all");
+    }
 }
