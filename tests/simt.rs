@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::LazyLock;
+use std::time::Instant;
 
 use precast::checkpoint::Checkpoint;
 use precast::config::RunConfig;
@@ -99,8 +100,11 @@ impl Driver for Executed {
         let launches = prepared.expect("a prepared graph").1.clone();
         launches.iter().try_for_each(|bound| self.launch(bound))
     }
-    fn time(&mut self, _graph: GraphId, _repeats: u32) -> Result<f64, DriverError> {
-        unimplemented!("nobody asks how long it takes here")
+    fn time(&mut self, graph: GraphId, repeats: u32) -> Result<f64, DriverError> {
+        self.run(graph)?;
+        let start = Instant::now();
+        (0..repeats).try_for_each(|_| self.run(graph))?;
+        Ok(start.elapsed().as_secs_f64() / f64::from(repeats))
     }
     fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), DriverError> {
         self.sim.write(address, bytes)
