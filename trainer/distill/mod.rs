@@ -1,0 +1,109 @@
+//! `precast distill`: the run from the first file to the last.
+
+mod steps;
+mod student;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use precast_fatbins::say;
+use precast_kernels::Dtype;
+use precast_plan::MemoryTable;
+use precast_runtime::Placement;
+
+use crate::checkpoint::{self, Checkpoint};
+use crate::config::RunConfig;
+use crate::data::{Dataset, Packing, Reader};
+use crate::device;
+use crate::error::Failure;
+use crate::metrics::MetricsFile;
+use crate::record::RunRecord;
+use crate::report;
+use crate::resume::{self, State};
+use crate::session::Session;
+use crate::startup::Startup;
+use steps::Run;
+use student::write_student;
+
+/// How a run is done, besides its configuration.
+#[derive(Clone, Copy, Debug)]
+pub struct Mode {
+    /// Continue from the last checkpoint.
+    pub resume: bool,
+    /// Give each buffer its own allocation, for memory checkers.
+    pub placement: Placement,
+}
+
+/// Trains the student, writes `metrics.jsonl`, `run.json`, `report.html` and `student/` to the output
+/// directory.
+///
+/// # Errors
+/// [`Failure`]; metrics and checkpoints written before it stay.
+pub fn distill(config: &RunConfig, mode: Mode, mut startup: Startup) -> Result<(), Failure> {
+    startup.end("arguments");
+    let teacher = Checkpoint::open(&config.teacher)?;
+    let student = Checkpoint::open(&config.student)?;
+    startup.end("models");
+    let dataset = read_data(config, &teacher, &student)?;
+    startup.end("data");
+    std::fs::create_dir_all(&config.out).map_err(Failure::io("create", &config.out))?;
+    // A disk too small for the result is better known now than after the last step.
+    let parameters: u64 = precast_plan::Parameters::new(student.config()).count();
+    checkpoint::check_space(&config.out, "the student", parameters * config.precision.dtype().bytes())?;
+
+    let driver = device::open(config.device)?;
+    startup.end("device");
+    let mut session = Session::open(driver, config, &teacher, &student, mode.placement, &mut startup)?;
+    say!("{}\n{}", session.device().name, MemoryTable::of(&session.plan().plan));
+    upload(&mut session, &teacher, &student)?;
+    startup.end("upload");
+    let state = State::new(config, &dataset.digest().to_string(), 0);
+    let done = if mode.resume { resume::restore(&config.out, &mut session, &state)? } else { 0 };
+    if done >= config.steps {
+        return Err(Failure::Usage(format!("--resume: all {done} steps are done; raise --steps")));
+    }
+
+    // Hashing gigabytes of weights takes a while and nothing waits for it until the end.
+    std::thread::scope(|scope| {
+        let digests = scope.spawn(|| Ok::<_, Failure>([teacher.digest()?, student.digest()?]));
+        let mut record = RunRecord::new(config, &session, &dataset);
+        record.write(&config.out)?;
+        let metrics = MetricsFile::create(&config.out.join("metrics.jsonl"), done)?;
+        let floor_s = session.limit().map(|limit| limit.floor_seconds(&session.plan().plan, config.grad_accum));
+        let mut run = Run { config, session: &mut session, startup, metrics, floor_s, skipped: 0 };
+        run.steps(done, &dataset, &state)?;
+        record.startup(&run.startup);
+        let digests = digests.join().expect("hashing does not panic")?;
+        record.models(&digests);
+        record.write(&config.out)
+    })?;
+    write_student(config, &mut session, &teacher, &student)?;
+    report::write(&config.out)?;
+    say!("student: {}\nreport:  {}", config.out.join("student").display(), config.out.join("report.html").display());
+    Ok(())
+}
+
+fn read_data(config: &RunConfig, teacher: &Checkpoint, student: &Checkpoint) -> Result<Dataset, Failure> {
+    let tokenizer = match student.tokenizer()? {
+        Some(tokenizer) => Some(tokenizer),
+        None => teacher.tokenizer()?,
+    };
+    let reader = Reader {
+        tokenizer: tokenizer.as_ref(),
+        eos: student.eos_token().or_else(|| teacher.eos_token()),
+        vocab: student.config().vocab,
+    };
+    Ok(Dataset::read(&config.data, config.seq_len, Packing::Stream, reader)?)
+}
+
+fn upload(session: &mut Session, teacher: &Checkpoint, student: &Checkpoint) -> Result<(), Failure> {
+    let plan = session.plan();
+    let bytes = |list: &[precast_plan::Parameter], dtype: Dtype| -> u64 {
+        list.iter().map(|parameter| parameter.span.elems * dtype.bytes()).sum()
+    };
+    let total = bytes(&plan.teacher_parameters.list, plan.teacher.dtype)
+        + bytes(&plan.student_parameters.list, session.destination(student).dtype);
+    let style = ProgressStyle::with_template("weights {bar:30} {bytes}/{total_bytes} {bytes_per_sec}");
+    let bar = ProgressBar::new(total).with_style(style.expect("a valid template"));
+    session.upload(teacher, student, |sent| bar.inc(sent))?;
+    bar.finish_and_clear();
+    Ok(())
+}

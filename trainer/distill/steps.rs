@@ -1,0 +1,140 @@
+//! The steps of a run.
+
+use std::time::Instant;
+
+use precast_fatbins::say;
+use precast_kernels::abi::step_metrics;
+use precast_runtime::Ticket;
+
+use crate::config::RunConfig;
+use crate::data::{Batches, DataError, Dataset, MicroBatch};
+use crate::error::Failure;
+use crate::metrics::{MetricsFile, StepRecord, finite};
+use crate::resume::{self, State};
+use crate::session::Session;
+use crate::startup::Startup;
+
+/// Steps in a row without a finite gradient norm that end a run.
+const MOST_SKIPPED: u32 = 10;
+
+/// A step whose metrics have not been read yet.
+struct Pending {
+    step: u64,
+    lr: f64,
+    tokens: u64,
+    ticket: Ticket,
+}
+
+pub(super) struct Run<'a> {
+    pub config: &'a RunConfig,
+    pub session: &'a mut Session,
+    pub startup: Startup,
+    pub metrics: MetricsFile,
+    /// The least time a step's arithmetic can take on this device, seconds; none on the simulated GPU.
+    pub floor_s: Option<f64>,
+    /// Skipped steps in a row.
+    pub skipped: u32,
+}
+
+impl Run<'_> {
+    /// Steps `done..steps`. The metrics of a step are read while the next one runs.
+    pub fn steps(&mut self, done: u64, dataset: &Dataset, state: &State) -> Result<(), Failure> {
+        let config = self.config;
+        let shuffle = config.shuffle.then_some(config.seed);
+        let mut batches = Batches::new(dataset, config.batch_size, config.seq_len, shuffle);
+        let mut pending: Option<Pending> = None;
+        let mut last = Instant::now();
+        for step in done..config.steps {
+            let next = self.enqueue(step, &mut batches)?;
+            if let Some(previous) = pending.replace(next) {
+                self.finish(previous, &mut last)?;
+            }
+            let due = config.checkpoint_every > 0 && (step + 1) % config.checkpoint_every == 0;
+            let end = step + 1 == config.steps;
+            // The first step is waited for, so that start-up is measured to its end.
+            if due || end || step == done {
+                if let Some(current) = pending.take() {
+                    self.finish(current, &mut last)?;
+                }
+                if step == done {
+                    self.startup.end("first step");
+                    say!("start-up {:.2} s", self.startup.total_s());
+                }
+            }
+            if due || (end && config.checkpoint_every > 0) {
+                let state = State { step: step + 1, ..state.clone() };
+                resume::save(&config.out, self.session, &state)?;
+                last = Instant::now();
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks for a step: all of its micro-batches and the update. Waits for nothing.
+    fn enqueue(&mut self, step: u64, batches: &mut Batches<'_>) -> Result<Pending, Failure> {
+        let config = self.config;
+        let accum = u64::from(config.grad_accum);
+        let micros: Vec<MicroBatch> = (0..accum).map(|micro| batches.micro_batch(step * accum + micro)).collect();
+        // One mean over all tokens of the step, never a mean of means.
+        let counted: u64 = micros.iter().map(|micro| u64::from(micro.counted)).sum();
+        if counted == 0 {
+            return Err(DataError::NothingCounted { step: step + 1 }.into());
+        }
+        let loss_scale = (1.0 / counted as f64) as f32;
+        for (index, micro) in micros.iter().enumerate() {
+            self.session.micro(micro, loss_scale, index > 0)?;
+        }
+        let lr = config.schedule.lr(config.lr, step, config.warmup, config.steps);
+        let ticket = self.session.update(step, lr)?;
+        Ok(Pending { step: step + 1, lr, tokens: counted, ticket })
+    }
+
+    /// Waits for a step's metrics, writes and prints them.
+    fn finish(&mut self, pending: Pending, last: &mut Instant) -> Result<(), Failure> {
+        let (metrics, done) = self.session.metrics(pending.ticket)?;
+        let seconds = (done - *last).as_secs_f64();
+        *last = done;
+        let record = StepRecord {
+            step: pending.step,
+            loss: finite(self.loss(&metrics)),
+            kd_loss: finite(f64::from(metrics.kd_loss)),
+            ce_loss: finite(f64::from(metrics.ce_loss)),
+            grad_norm: finite(f64::from(metrics.grad_norm)),
+            lr: pending.lr,
+            tokens: pending.tokens,
+            step_ms: seconds * 1e3,
+            tokens_per_s: pending.tokens as f64 / seconds,
+            memory_bytes: self.session.plan().plan.arena_bytes,
+            skipped: metrics.skipped != 0,
+        };
+        self.metrics.push(&record)?;
+        print_step(&record, self.config.steps, self.floor_s);
+        self.skipped = if record.skipped { self.skipped + 1 } else { 0 };
+        if self.skipped >= MOST_SKIPPED {
+            return Err(Failure::Diverged { steps: self.skipped });
+        }
+        Ok(())
+    }
+
+    fn loss(&self, metrics: &step_metrics) -> f64 {
+        let (alpha, temperature) = (f64::from(self.config.alpha), f64::from(self.config.temperature));
+        alpha * temperature * temperature * f64::from(metrics.kd_loss) + (1.0 - alpha) * f64::from(metrics.ce_loss)
+    }
+}
+
+fn print_step(record: &StepRecord, steps: u64, floor_s: Option<f64>) {
+    let number = |value: Option<f64>| value.map_or("not finite".to_owned(), |value| format!("{value:.4}"));
+    say!(
+        "step {}/{steps}  loss {}  kd {}  ce {}  norm {}  lr {:.2e}  {:.0} tokens/s  {:.0} ms{}{}",
+        record.step,
+        number(record.loss),
+        number(record.kd_loss),
+        number(record.ce_loss),
+        number(record.grad_norm),
+        record.lr,
+        record.tokens_per_s,
+        record.step_ms,
+        floor_s.map(|floor_s| format!("  {:.0} % of floor", 1e5 * floor_s / record.step_ms)).unwrap_or_default(),
+        if record.skipped { "  skipped: gradient not finite" } else { "" },
+    );
+}
