@@ -1,8 +1,7 @@
 //! One (key, variant) for one architecture to a cubin.
 
 use precast_fatbins::Digest;
-use precast_kernels::Arch;
-use precast_kernels::kernel::Source;
+use precast_kernels::{Arch, Source};
 use precast_plan::KeyVariant;
 
 use crate::nvrtc::{Nvrtc, NvrtcError, Unit};

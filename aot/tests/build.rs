@@ -10,8 +10,8 @@ use precast_aot::compile::{CompileError, Task};
 use precast_aot::{Arch, BuildError, Built, Model, Nvrtc, Request, build, home, toolchain};
 use precast_fatbins::Bundle;
 use precast_kernels::host::Views;
-use precast_kernels::kernel::{Geometry, Kernel, Operand, Source};
-use precast_kernels::{Key, Variant, key};
+use precast_kernels::kernel::{Geometry, Kernel, Operand};
+use precast_kernels::{Key, Source, Variant, key};
 use precast_plan::KeyVariant;
 
 fn nvrtc() -> Nvrtc {

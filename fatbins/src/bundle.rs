@@ -8,8 +8,8 @@ use precast_kernels::Arch;
 use precast_plan::KeyVariant;
 use rayon::prelude::*;
 
+use crate::Digest;
 use crate::cubin::{CubinError, CubinFacts};
-use crate::digest::Digest;
 use crate::fatbin::{self, Container};
 use crate::manifest::{Code, Manifest, ManifestError, ModuleEntry};
 use crate::trust::SignatureError;

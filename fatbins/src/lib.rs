@@ -7,7 +7,6 @@
 
 mod bundle;
 mod cubin;
-mod digest;
 mod fatbin;
 pub mod files;
 pub mod lock;
@@ -17,9 +16,9 @@ mod wire;
 
 pub use bundle::{Bundle, BundleError, Module, encode, parts};
 pub use cubin::{CubinError, CubinFacts};
-pub use digest::{Digest, NotADigest};
 pub use lock::{Change, Lock, LockError};
 pub use manifest::{Code, Manifest, ManifestError, ModuleEntry};
+pub use precast_kernels::{Digest, NotADigest};
 pub use trust::{BundleFile, SignatureError, TrustedKey, signature_path};
 
 /// The section of the fatbin containers.

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::digest::Digest;
+use crate::Digest;
 use crate::manifest::{Manifest, ModuleEntry};
 
 /// First line of a lock file: format and version.

@@ -4,7 +4,7 @@ use precast_kernels::{Arch, Key, KeyError, Variant};
 use precast_plan::KeyVariant;
 use serde::Serialize;
 
-use crate::digest::Digest;
+use crate::Digest;
 use crate::wire;
 
 /// Marks a manifest, and its version.

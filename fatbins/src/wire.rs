@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use crate::digest::Digest;
+use crate::Digest;
 use crate::manifest::{Code, Manifest, ManifestError, ModuleEntry};
 
 /// A manifest as it lies in the file: the fields of [`Manifest`], borrowed.

@@ -7,10 +7,12 @@
 pub mod abi;
 pub mod arch;
 pub mod check;
+pub mod digest;
 pub mod dtype;
 pub mod host;
 pub mod kernel;
 pub mod key;
+pub mod source;
 pub mod tensor_map;
 pub mod tuned;
 pub mod variant;
@@ -29,9 +31,11 @@ pub mod rope;
 pub mod swiglu;
 
 pub use arch::Arch;
+pub use digest::{Digest, NotADigest};
 pub use dtype::Dtype;
-pub use kernel::{Access, AnyKernel, Content, Geometry, Kernel, Op, Operand, Source, Tolerance};
+pub use kernel::{Access, AnyKernel, Content, Geometry, Kernel, Op, Operand, Tolerance};
 pub use key::{Key, KeyError};
+pub use source::Source;
 pub use tensor_map::TensorMap;
 pub use variant::Variant;
 

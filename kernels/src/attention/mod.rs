@@ -24,7 +24,8 @@ mod variants;
 
 use crate::abi::{attention_bwd_params, attention_delta_params, attention_fwd_params};
 use crate::host::Views;
-use crate::kernel::{Content, Geometry, Kernel, Operand, Source, Tolerance};
+use crate::kernel::{Content, Geometry, Kernel, Operand, Tolerance};
+use crate::source::Source;
 use crate::{Arch, Dtype, Variant, key, operand, source};
 
 key! {

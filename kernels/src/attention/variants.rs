@@ -8,7 +8,8 @@
 
 use super::{AttentionBwd, AttentionFwd};
 use crate::abi::{attention_bwd_params, attention_fwd_params};
-use crate::kernel::{Geometry, Source};
+use crate::kernel::Geometry;
+use crate::source::Source;
 use crate::{Arch, Dtype, Variant, source};
 
 /// 128 threads, four to a row of a 32 x 32 tile of scores.

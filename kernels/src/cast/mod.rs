@@ -7,7 +7,8 @@ mod host;
 
 use crate::abi::cast_params;
 use crate::host::Views;
-use crate::kernel::{Geometry, Kernel, Operand, Source};
+use crate::kernel::{Geometry, Kernel, Operand};
+use crate::source::Source;
 use crate::{Arch, Dtype, Variant, key, operand, source};
 
 key! {

@@ -15,7 +15,8 @@ mod host;
 
 use crate::abi::{column_sum_finish_params, column_sum_partial_params};
 use crate::host::Views;
-use crate::kernel::{Content, Geometry, Kernel, Operand, Source};
+use crate::kernel::{Content, Geometry, Kernel, Operand};
+use crate::source::Source;
 use crate::{Arch, Dtype, Variant, key, operand, source};
 
 key! {

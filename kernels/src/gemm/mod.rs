@@ -28,7 +28,8 @@ use std::mem::offset_of;
 
 use crate::abi::{gemm_dgrad_params, gemm_fwd_params, gemm_swiglu_params, gemm_wgrad_params};
 use crate::host::Views;
-use crate::kernel::{Content, Geometry, Kernel, Operand, Source, Tolerance};
+use crate::kernel::{Content, Geometry, Kernel, Operand, Tolerance};
+use crate::source::Source;
 use crate::{Arch, Dtype, TensorMap, Variant, key, operand, source};
 
 use select::{Form, Product};

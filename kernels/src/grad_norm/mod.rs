@@ -17,7 +17,8 @@ mod host;
 
 use crate::abi::{grad_norm_finish_params, grad_norm_partial_params};
 use crate::host::Views;
-use crate::kernel::{Content, Geometry, Kernel, Operand, Source};
+use crate::kernel::{Content, Geometry, Kernel, Operand};
+use crate::source::Source;
 use crate::{Arch, Dtype, Variant, key, operand, source};
 
 key! {

@@ -20,7 +20,8 @@ mod host;
 
 use crate::abi::{head_distill_params, head_metrics_params, head_nll_params};
 use crate::host::Views;
-use crate::kernel::{Content, Geometry, Kernel, Operand, Source, Tolerance};
+use crate::kernel::{Content, Geometry, Kernel, Operand, Tolerance};
+use crate::source::Source;
 use crate::{Arch, Dtype, Variant, key, operand, source};
 
 key! {

@@ -19,7 +19,8 @@ mod host;
 
 use crate::abi::{rmsnorm_bwd_params, rmsnorm_fwd_params};
 use crate::host::Views;
-use crate::kernel::{Content, Geometry, Kernel, Operand, Source};
+use crate::kernel::{Content, Geometry, Kernel, Operand};
+use crate::source::Source;
 use crate::{Arch, Dtype, Variant, key, operand, source};
 
 key! {

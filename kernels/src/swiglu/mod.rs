@@ -14,7 +14,8 @@ mod host;
 
 use crate::abi::{swiglu_bwd_params, swiglu_fwd_params};
 use crate::host::Views;
-use crate::kernel::{Geometry, Kernel, Operand, Source};
+use crate::kernel::{Geometry, Kernel, Operand};
+use crate::source::Source;
 use crate::{Arch, Dtype, Variant, key, operand, source};
 
 key! {
