@@ -3,8 +3,6 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    // SAFETY: nothing has started a thread yet.
-    unsafe { precast_runtime::cuda::load_eagerly() };
     match precast::cli::main() {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

@@ -83,8 +83,51 @@ pub struct Bound {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DriverError {
     /// There is no driver on this machine.
-    #[error("no NVIDIA driver: libcuda.so is not on the library path. Install the driver, or use --device sim")]
+    #[error(
+        "no NVIDIA driver: libcuda.so is not on the library path. Install driver 580 or newer, or use --device sim"
+    )]
     NoDriver,
+    /// There is a driver and no GPU for it.
+    #[error(
+        "the NVIDIA driver sees no GPU{}. `nvidia-smi` lists those that are there; or use --device sim",
+        visible.as_ref().map(|value| format!(" (CUDA_VISIBLE_DEVICES is `{value}`)")).unwrap_or_default()
+    )]
+    NoGpu {
+        /// What CUDA_VISIBLE_DEVICES lets through, where it is set.
+        visible: Option<String>,
+    },
+    /// The driver is older than the kernels.
+    #[error(
+        "the NVIDIA driver is too old: it takes CUDA up to {}.{} and the kernels are CUDA 13.0's. \
+         Install driver 580 or newer, or use --device sim",
+        takes.0,
+        takes.1
+    )]
+    OldDriver {
+        /// The highest CUDA version it takes.
+        takes: (u32, u32),
+    },
+    /// A variable of the environment changes what would run.
+    #[error("{name}={value} is set: {effect}; {remedy}")]
+    Environment {
+        /// The variable.
+        name: &'static str,
+        /// Its value.
+        value: String,
+        /// What it would do.
+        effect: &'static str,
+        /// What to do about it.
+        remedy: String,
+    },
+    /// The driver would load kernels at their first launch.
+    #[error(
+        "the NVIDIA driver loads kernels at their first launch and not before the run, although CUDA_MODULE_LOADING \
+         is EAGER: something in this process initialized it earlier. Set CUDA_MODULE_LOADING=EAGER where the process starts"
+    )]
+    Lazy,
+    /// Another value of this process has a device.
+    #[error("this process has a GPU open already: nothing may be loaded while its kernels run. One process, one GPU")]
+    InUse,
     /// There is no such device.
     #[error("no device cuda:{ordinal}: the driver sees {count}")]
     NoDevice {

@@ -6,10 +6,12 @@
 pub mod cuda;
 mod driver;
 mod loading;
+mod loads;
 mod sealed;
 pub mod selftest;
 pub mod sim;
 
 pub use driver::{Arrived, Bound, Device, Driver, DriverError, GraphId, KernelId, Ticket};
 pub use loading::{Coverage, LoadError, Loading, Placement};
+pub use loads::Load;
 pub use sealed::Sealed;

@@ -8,6 +8,7 @@ use precast_kernels::Arch;
 use precast_plan::{BufferId, KeyVariant, Plan, keys};
 
 use crate::driver::{Bound, Driver, DriverError, GraphId, KernelId};
+use crate::loads::{self, Load};
 use crate::sealed::Sealed;
 
 /// Bytes of one pinned slot that copies go through.
@@ -26,6 +27,7 @@ pub enum Placement {
 pub struct Loading<D: Driver> {
     driver: D,
     kernels: BTreeMap<KeyVariant, KernelId>,
+    loads: Vec<Load>,
 }
 
 /// What a plan needs of a bundle and does not find there.
@@ -49,7 +51,8 @@ pub enum LoadError {
     Bundle(#[from] BundleError),
     /// No architecture of the project runs on this device.
     #[error(
-        "{device} has compute capability {major}.{minor}: supported are 8.9 (sm_89), 9.0 (sm_90) and 12.1 (sm_121)"
+        "no build of Precast has kernels for {device}, compute capability {major}.{minor}: supported are 8.9 (feature \
+         sm_89), 9.0 (sm_90) and 12.1 (sm_121). Use another GPU, or --device sim"
     )]
     Unsupported {
         /// Its name.
@@ -83,6 +86,19 @@ pub enum LoadError {
     Driver(#[from] DriverError),
 }
 
+impl LoadError {
+    /// What gives kernels for an architecture.
+    pub fn remedy(arch: Arch) -> String {
+        match arch.feature() {
+            Some(feature) => format!("Build the trainer with: cargo build --release --features {feature}"),
+            None => format!(
+                "Build them with: precast-aot build --arch {} --out run.bundle\nand add to this command: --bundle run.bundle",
+                arch.argument()
+            ),
+        }
+    }
+}
+
 impl fmt::Display for Coverage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { arch, needed, missing, models } = self;
@@ -102,7 +118,7 @@ impl fmt::Display for Coverage {
 impl<D: Driver> Loading<D> {
     /// Starts with nothing loaded.
     pub fn new(driver: D) -> Self {
-        Self { driver, kernels: BTreeMap::new() }
+        Self { driver, kernels: BTreeMap::new(), loads: Vec::new() }
     }
 
     /// The driver's device.
@@ -128,8 +144,9 @@ impl<D: Driver> Loading<D> {
             return Err(LoadError::Missing(Coverage { arch, needed: needed.len(), missing, models }));
         }
         for module in modules.iter().filter(|module| needed.contains(&module.pair)) {
-            let kernel = self.driver.load(module)?;
+            let (kernel, load) = loads::load(&mut self.driver, module)?;
             self.kernels.insert(module.pair.clone(), kernel);
+            self.loads.push(load);
         }
         Ok(())
     }
@@ -146,13 +163,7 @@ impl<D: Driver> Loading<D> {
             return Ok(arch);
         }
         let holds = holds.into_iter().filter(|arch| *arch != Arch::Sim).collect();
-        let remedy = match arch.feature() {
-            Some(feature) => format!("Build the trainer with: cargo build --release --features {feature}"),
-            None => format!(
-                "Build them with: precast-aot build --arch {} --out run.bundle\nand add to this command: --bundle run.bundle",
-                arch.argument()
-            ),
-        };
+        let remedy = LoadError::remedy(arch);
         Err(LoadError::NoArch { device: device.name.clone(), arch, holds, remedy })
     }
 
@@ -199,6 +210,6 @@ impl<D: Driver> Loading<D> {
                 .collect();
             graphs.push((phase.name.clone(), driver.prepare(&bound)?));
         }
-        Ok(Sealed::new(self.driver, addresses, graphs, STAGE_BYTES))
+        Ok(Sealed::new(self.driver, self.loads, addresses, graphs, STAGE_BYTES))
     }
 }

@@ -3,6 +3,7 @@
 use precast_plan::Tensor;
 
 use crate::driver::{Arrived, Device, Driver, DriverError, GraphId, Ticket};
+use crate::loads::Load;
 
 /// A bound plan that launches and cannot load.
 pub struct Sealed<D: Driver> {
@@ -11,12 +12,19 @@ pub struct Sealed<D: Driver> {
     graphs: Vec<(String, GraphId)>,
     stage_bytes: u64,
     loads: u64,
+    loaded: Vec<Load>,
 }
 
 impl<D: Driver> Sealed<D> {
-    pub(crate) fn new(driver: D, addresses: Vec<u64>, graphs: Vec<(String, GraphId)>, stage_bytes: u64) -> Self {
+    pub(crate) fn new(
+        driver: D,
+        loaded: Vec<Load>,
+        addresses: Vec<u64>,
+        graphs: Vec<(String, GraphId)>,
+        stage_bytes: u64,
+    ) -> Self {
         let loads = driver.loads();
-        Self { driver, addresses, graphs, stage_bytes, loads }
+        Self { driver, addresses, graphs, stage_bytes, loads, loaded }
     }
 
     /// The device.
@@ -27,6 +35,11 @@ impl<D: Driver> Sealed<D> {
     /// Modules loaded: all of them before the seal.
     pub fn loads(&self) -> u64 {
         self.loads
+    }
+
+    /// The same, in the order in which they were loaded.
+    pub fn loaded(&self) -> &[Load] {
+        &self.loaded
     }
 
     /// Device memory free now, bytes.

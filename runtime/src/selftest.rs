@@ -6,6 +6,7 @@ use precast_kernels::check::{Case, Distance, Mismatch, POISON};
 use precast_plan::KeyVariant;
 
 use crate::driver::{Bound, Driver, DriverError};
+use crate::loads;
 
 /// Bytes before and after each operand that no kernel may touch.
 const GUARD: u64 = 256;
@@ -98,7 +99,7 @@ pub fn selftest<D: Driver>(
     let modules = bundle.modules(arch).map_err(BundleError::from)?;
     let mut cases = Vec::new();
     for module in modules.iter().filter(|module| module.pair.key.to_string().starts_with(prefix)) {
-        let kernel = driver.load(module)?;
+        let (kernel, _) = loads::load(&mut driver, module)?;
         let launches = module.pair.key.kernel().samples();
         let admitted = |(_, params): &(usize, &Vec<u8>)| module.pair.key.kernel().admits(module.pair.variant, params);
         for (sample, params) in launches.iter().enumerate().filter(admitted) {

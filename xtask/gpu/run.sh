@@ -8,8 +8,10 @@ golden=tests/fixtures/golden/qwen2-tied
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-# Every kernel, and a tiny plan with separate allocations, under one tool of compute-sanitizer.
+# Every kernel, and a tiny plan with separate allocations, under one tool of compute-sanitizer, which comes as a library
+# in the driver.
 sanitize() {
+    export PRECAST_ALLOW_INJECTION=1
     compute-sanitizer --tool "$1" --error-exitcode 9 "$PRECAST_BIN" selftest --device "$PRECAST_TEST_DEVICE" \
         --bundle "$PRECAST_TEST_BUNDLE"
     for precision in fp32 bf16; do

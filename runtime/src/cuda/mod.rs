@@ -4,6 +4,8 @@
 //! nodes and the plan's own edges; copies go through pinned slots that are reused once their event has passed.
 
 mod call;
+mod environment;
+mod sole;
 mod stage;
 mod tensor_map;
 mod timer;
@@ -15,17 +17,13 @@ use precast_fatbins::Module;
 
 use crate::driver::{Arrived, Bound, Device, Driver, DriverError, GraphId, KernelId, Ticket};
 use call::check;
+use sole::Sole;
 use stage::Stage;
 use timer::Timer;
 
-/// Makes the driver load modules whole when they are loaded, and not at a kernel's first launch.
-///
-/// # Safety
-/// Call before any other thread starts: it changes the environment.
-pub unsafe fn load_eagerly() {
-    // SAFETY: the caller has started no other thread, so nothing reads the environment meanwhile.
-    unsafe { std::env::set_var("CUDA_MODULE_LOADING", "EAGER") };
-}
+/// The least CUDA version a driver must take, as `cuDriverGetVersion` counts: that of the 580 series, for whose loader
+/// the kernels are compiled.
+const LEAST_DRIVER: i32 = 13000;
 
 /// Whether there is a driver on this machine. cudarc panics without one, so ask first.
 pub fn is_present() -> bool {
@@ -44,23 +42,31 @@ pub struct Cuda {
     graphs: Vec<sys::CUgraphExec>,
     stage: Option<Stage>,
     loads: u64,
+    /// Given back last: nothing of this value is left then.
+    _sole: Sole,
 }
 
 impl Cuda {
     /// Opens a device, to run its own kernels or the `generic` ones that every architecture has.
     ///
     /// # Errors
-    /// [`DriverError::NoDriver`], [`DriverError::NoDevice`], or a failed call.
+    /// [`DriverError::InUse`], [`DriverError::Environment`], [`DriverError::NoDriver`], [`DriverError::OldDriver`],
+    /// [`DriverError::NoGpu`], [`DriverError::NoDevice`], [`DriverError::Lazy`], or a failed call.
     pub fn open(ordinal: u32, generic: bool) -> Result<Self, DriverError> {
+        let sole = Sole::take()?;
+        environment::check(|name| std::env::var_os(name))?;
         if !is_present() {
             return Err(DriverError::NoDriver);
         }
+        initialize()?;
         let (mut count, mut handle, mut context, mut stream) = (0, 0, std::ptr::null_mut(), std::ptr::null_mut());
         // SAFETY: each call writes to a variable of the type it takes; the context made current here stays
         // current on this thread for as long as this value lives.
         unsafe {
-            check("cuInit", sys::cuInit(0))?;
             check("cuDeviceGetCount", sys::cuDeviceGetCount(&mut count))?;
+            if count == 0 {
+                return Err(no_gpu());
+            }
             if i64::from(ordinal) >= i64::from(count) {
                 return Err(DriverError::NoDevice { ordinal, count: count as u32 });
             }
@@ -80,12 +86,45 @@ impl Cuda {
             graphs: Vec::new(),
             stage: None,
             loads: 0,
+            _sole: sole,
         })
     }
 
     fn stage(&mut self) -> &mut Stage {
         self.stage.as_mut().expect("Driver::stage comes before copies")
     }
+}
+
+/// Initializes a driver that is new enough and loads eagerly.
+fn initialize() -> Result<(), DriverError> {
+    let (mut version, mut mode) = (0, sys::CUmoduleLoadingMode::CU_MODULE_LAZY_LOADING);
+    // SAFETY: each call writes to a variable of the type it takes; the first one needs no initialized driver.
+    unsafe {
+        check("cuDriverGetVersion", sys::cuDriverGetVersion(&mut version))?;
+        if version < LEAST_DRIVER {
+            return Err(DriverError::OldDriver { takes: cuda_version(version) });
+        }
+        let initialized = sys::cuInit(0);
+        if initialized == sys::CUresult::CUDA_ERROR_NO_DEVICE {
+            return Err(no_gpu());
+        }
+        check("cuInit", initialized)?;
+        check("cuModuleGetLoadingMode", sys::cuModuleGetLoadingMode(&mut mode))?;
+    }
+    match mode {
+        sys::CUmoduleLoadingMode::CU_MODULE_EAGER_LOADING => Ok(()),
+        sys::CUmoduleLoadingMode::CU_MODULE_LAZY_LOADING => Err(DriverError::Lazy),
+    }
+}
+
+fn no_gpu() -> DriverError {
+    let visible = std::env::var_os("CUDA_VISIBLE_DEVICES");
+    DriverError::NoGpu { visible: visible.map(|value| value.to_string_lossy().into_owned()) }
+}
+
+/// (13, 0) of 13000.
+fn cuda_version(version: i32) -> (u32, u32) {
+    (version as u32 / 1000, version as u32 % 1000 / 10)
 }
 
 /// Asks the driver about a device. A context is current.
@@ -112,7 +151,7 @@ fn describe(ordinal: u32, handle: sys::CUdevice, generic: bool) -> Result<Device
         name: String::from_utf8_lossy(&name[..length]).into_owned(),
         ordinal: format!("cuda:{ordinal}"),
         compute_capability: Some((major, minor)),
-        driver_version: Some((version as u32 / 1000, version as u32 % 1000 / 10)),
+        driver_version: Some(cuda_version(version)),
         total_bytes: total as u64,
         free_bytes: free as u64,
         integrated: attribute(Attribute::CU_DEVICE_ATTRIBUTE_INTEGRATED)? != 0,

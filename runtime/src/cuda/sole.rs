@@ -1,0 +1,43 @@
+//! One open device a process.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::driver::DriverError;
+
+static TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// The right to have a device open, given back when dropped: while one driver value is sealed and its kernels run, a
+/// second one could load modules. Several GPUs are the work of as many processes.
+pub(super) struct Sole(());
+
+impl Sole {
+    /// # Errors
+    /// [`DriverError::InUse`] where another value has it.
+    pub fn take() -> Result<Self, DriverError> {
+        if TAKEN.swap(true, Ordering::AcqRel) {
+            return Err(DriverError::InUse);
+        }
+        Ok(Self(()))
+    }
+}
+
+impl Drop for Sole {
+    fn drop(&mut self) {
+        TAKEN.store(false, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_one_waits_for_the_first_to_be_dropped() {
+        let first = Sole::take().unwrap();
+        assert_eq!(Sole::take().err(), Some(DriverError::InUse));
+        // The refused attempt gives nothing back that it did not have.
+        assert_eq!(Sole::take().err(), Some(DriverError::InUse));
+        drop(first);
+        drop(Sole::take().unwrap());
+    }
+}

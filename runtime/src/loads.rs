@@ -1,0 +1,43 @@
+//! What has been loaded, in order, and how long each took.
+
+use std::time::Instant;
+
+use precast_fatbins::{Digest, Module};
+use precast_plan::KeyVariant;
+
+use crate::driver::{Driver, DriverError, KernelId};
+
+/// A module that was loaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// Key and variant.
+    pub pair: KeyVariant,
+    /// Digest of its cubin; none for the simulated GPU.
+    pub digest: Option<Digest>,
+    /// Bytes of its cubin.
+    pub bytes: u64,
+    /// What loading it took, by the host's clock.
+    pub microseconds: u64,
+}
+
+/// Loads a module and tells `tracing` of it: one event a load, as it happens.
+pub(crate) fn load<D: Driver>(driver: &mut D, module: &Module<'_>) -> Result<(KernelId, Load), DriverError> {
+    let started = Instant::now();
+    let kernel = driver.load(module)?;
+    let microseconds = started.elapsed().as_micros() as u64;
+    let code = module.entry.code.as_ref();
+    let load = Load {
+        pair: module.pair.clone(),
+        digest: code.map(|code| code.digest),
+        bytes: code.map_or(0, |code| code.bytes),
+        microseconds,
+    };
+    tracing::info!(
+        kernel = %load.pair,
+        sha256 = load.digest.map_or_else(|| "none".to_owned(), |digest| digest.to_string()),
+        bytes = load.bytes,
+        microseconds,
+        "load {}", driver.loads()
+    );
+    Ok((kernel, load))
+}
