@@ -10,6 +10,7 @@ mod artifact;
 mod bad_input;
 mod coverage;
 mod determinism;
+mod driver;
 mod formulas;
 mod golden;
 mod models;

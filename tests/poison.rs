@@ -115,26 +115,6 @@ fn other_faults_are_errors_too() {
     assert!(failure.to_string().contains("CUDA_ERROR_LAUNCH_FAILED"), "{failure}");
 }
 
-/// Builds the stand-in (`fake`) or the shim around the real driver (`shim`) as a libcuda.so in a directory.
-fn build_libcuda(dir: &Path, kind: &str) -> PathBuf {
-    let source = support::root().join("tests/libcuda").join(format!("{kind}.c"));
-    let library = dir.join("libcuda.so");
-    let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
-    let mut command = Command::new(compiler);
-    command.args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"]).arg(&library).arg(source);
-    if kind == "shim" {
-        // Depending on the real one, it resolves every function that the shim does not define.
-        command.args(["-Wl,--no-as-needed", "-l:libcuda.so.1", "-ldl"]);
-        command.args(library_path().split(':').filter(|dir| !dir.is_empty()).map(|dir| format!("-L{dir}")));
-    }
-    support::succeed(&mut command);
-    library
-}
-
-fn library_path() -> String {
-    std::env::var("LD_LIBRARY_PATH").unwrap_or_default()
-}
-
 /// Kernels for the architecture that a kind of libcuda has.
 fn bundle_for(kind: &str, dir: &Path, models: &[&Path]) -> PathBuf {
     if kind == "shim" {
@@ -155,11 +135,11 @@ fn under_a_poisoning_driver(kind: &str) {
     let dir = tempfile::tempdir().unwrap();
     let student = random_model(dir.path(), "student", 1, &tiny_config(&[]));
     let data = token_file(dir.path(), "data.bin", 17 * 4, 96);
-    let library = build_libcuda(dir.path(), kind);
+    let library = support::build_libcuda(dir.path(), kind);
     let bundle = bundle_for(kind, dir.path(), &[&student]);
     let log = dir.path().join("log");
     let under = |command: &mut Command| {
-        let path = format!("{}:{}", library.parent().unwrap().display(), library_path());
+        let path = format!("{}:{}", library.parent().unwrap().display(), support::library_path());
         command.env("LD_LIBRARY_PATH", path).env("PRECAST_LIBCUDA_LOG", &log);
     };
     // Seen from outside the program: every load before the first launch.

@@ -136,7 +136,7 @@ pub fn session(config: &RunConfig) -> Session {
 }
 
 pub fn session_placed(config: &RunConfig, placement: Placement) -> Session {
-    session_on(precast::device::open(config.device).expect("a device"), config, placement)
+    session_on(precast::device::open(config.device, &config.kernels()).expect("a device"), config, placement)
 }
 
 pub fn session_on(driver: AnyDriver, config: &RunConfig, placement: Placement) -> Session {
@@ -151,11 +151,12 @@ pub fn session_on(driver: AnyDriver, config: &RunConfig, placement: Placement) -
 /// Logits of one sequence under a model, fp32, tokens x vocabulary: what the evaluation plan leaves behind.
 pub fn logits(model: &Path, ids: &[u32]) -> Vec<f32> {
     let checkpoint = Checkpoint::open(model).expect("a model");
-    let driver = precast::device::open(device().parse().expect("a device name")).expect("a device");
+    let kernels = Kernels { bundle: bundle(), ..Kernels::default() };
+    let driver = precast::device::open(device().parse().expect("a device name"), &kernels).expect("a device");
     let arch = driver.device().arch().expect("an architecture");
     let (config, seq_len) = (checkpoint.config(), ids.len() as u32);
     let plan = EvaluationPlan::new(config, (1, seq_len), Precision::Fp32, arch).expect("a plan");
-    let source = Kernels { bundle: bundle(), ..Kernels::default() }.find(arch, &plan.plan).expect("kernels");
+    let source = kernels.find(arch, &plan.plan).expect("kernels");
     let mut loading = Loading::new(driver);
     loading.load(&source.open().expect("a bundle"), &plan.plan, &[]).expect("kernels load");
     let mut sealed = loading.seal(&plan.plan, Placement::Arena).expect("memory");
@@ -201,4 +202,25 @@ pub fn distance(a: &[f32], b: &[f32]) -> f64 {
     let square = |values: &mut dyn Iterator<Item = f64>| values.map(|value| value * value).sum::<f64>();
     let difference = square(&mut a.iter().zip(b).map(|(a, b)| f64::from(*a) - f64::from(*b)));
     (difference / square(&mut b.iter().map(|b| f64::from(*b)))).sqrt()
+}
+
+/// Builds the stand-in (`fake`) or the shim around the real driver (`shim`) as a libcuda.so in a directory.
+pub fn build_libcuda(dir: &Path, kind: &str) -> PathBuf {
+    let source = root().join("tests/libcuda").join(format!("{kind}.c"));
+    let library = dir.join("libcuda.so");
+    let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+    let mut command = Command::new(compiler);
+    command.args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"]).arg(&library).arg(source);
+    if kind == "shim" {
+        // Depending on the real one, it resolves every function that the shim does not define.
+        command.args(["-Wl,--no-as-needed", "-l:libcuda.so.1", "-ldl"]);
+        command.args(library_path().split(':').filter(|dir| !dir.is_empty()).map(|dir| format!("-L{dir}")));
+    }
+    succeed(&mut command);
+    library
+}
+
+/// Where libraries are looked for besides the system's places.
+pub fn library_path() -> String {
+    std::env::var("LD_LIBRARY_PATH").unwrap_or_default()
 }

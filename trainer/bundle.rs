@@ -83,6 +83,18 @@ impl Kernels {
         Ok(Some(BundleSource::File(file, self.keys()?)))
     }
 
+    /// GPUs that the bundle file, or the embedded bundle, has code for.
+    ///
+    /// # Errors
+    /// [`Failure`] where the file cannot be read or either must not be used.
+    pub fn archs(&self) -> Result<Vec<Arch>, Failure> {
+        let archs = match self.file()? {
+            Some(file) => file.open()?.archs(),
+            None => embedded()?.map_or_else(Vec::new, |bundle| bundle.archs()),
+        };
+        Ok(archs.into_iter().filter(|arch| *arch != Arch::Sim).collect())
+    }
+
     /// The file if one is named; else for the simulated GPU its own; else the embedded one.
     ///
     /// # Errors

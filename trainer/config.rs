@@ -73,7 +73,7 @@ pub struct Options {
     /// Train on chunks in a new random order each pass [default: false]
     #[arg(long, value_name = "BOOL")]
     pub shuffle: Option<bool>,
-    /// auto, cuda:N, sim, or generic:N for cuda:N with the kernels that every architecture has [default: auto: the first GPU, else sim]
+    /// auto, cuda:N, sim, or generic:N for cuda:N with the kernels that every architecture has [default: auto: the first GPU; sim where there is neither a GPU nor kernels for one]
     #[arg(long, value_name = "DEVICE")]
     #[serde(with = "as_text")]
     pub device: Option<DeviceChoice>,
@@ -92,7 +92,7 @@ pub struct Options {
 /// Which device to run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceChoice {
-    /// The first GPU if there is one, else the simulated one.
+    /// The first GPU; the simulated one where there is neither a GPU nor kernels for one.
     Auto,
     /// A GPU by number.
     Cuda(u32),

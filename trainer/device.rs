@@ -1,29 +1,48 @@
 //! Opening a device.
 
-use precast_runtime::cuda::{self, Cuda};
+use precast_kernels::Arch;
+use precast_runtime::cuda::Cuda;
 use precast_runtime::sim::{Faults, Sim};
-use precast_runtime::{Driver, DriverError};
+use precast_runtime::{Device, Driver, DriverError, LoadError};
 
+use crate::bundle::Kernels;
 use crate::config::DeviceChoice;
+use crate::error::Failure;
 
 /// A driver of either kind.
 pub type AnyDriver = Box<dyn Driver>;
 
-/// Opens a device. `auto` is the first GPU where there is one, else the simulated GPU.
+/// Opens a device. `auto` is the first GPU. Without one it is the simulated GPU, and that is said, but only where
+/// `kernels` hold no code for any GPU: whoever has such code wants it run.
 ///
 /// # Errors
-/// [`DriverError`].
-pub fn open(choice: DeviceChoice) -> Result<AnyDriver, DriverError> {
+/// [`Failure::NoGpu`], or a [`DriverError`].
+pub fn open(choice: DeviceChoice, kernels: &Kernels) -> Result<AnyDriver, Failure> {
     match choice {
         DeviceChoice::Sim => Ok(Box::new(Sim::new(Faults::default()))),
         DeviceChoice::Cuda(ordinal) => Ok(Box::new(Cuda::open(ordinal, false)?)),
         DeviceChoice::Generic(ordinal) => Ok(Box::new(Cuda::open(ordinal, true)?)),
-        DeviceChoice::Auto if !cuda::is_present() => open(DeviceChoice::Sim),
         DeviceChoice::Auto => match Cuda::open(0, false) {
-            Err(DriverError::NoDevice { .. }) => open(DeviceChoice::Sim),
-            // A driver without a usable GPU (error 100 is CUDA_ERROR_NO_DEVICE).
-            Err(DriverError::Call { call: "cuInit", code: 100, .. }) => open(DeviceChoice::Sim),
+            Err(found @ (DriverError::NoDriver | DriverError::NoGpu { .. })) => {
+                let holds = kernels.archs()?;
+                if !holds.is_empty() {
+                    return Err(Failure::NoGpu { found, holds });
+                }
+                eprintln!("note: {found}. There are no kernels for a GPU either, so this runs on the simulated GPU");
+                open(DeviceChoice::Sim, kernels)
+            }
             other => Ok(Box::new(other?)),
         },
     }
+}
+
+/// The architecture whose code a device runs.
+///
+/// # Errors
+/// [`LoadError::Unsupported`] where no build has any.
+pub fn arch(device: &Device) -> Result<Arch, Failure> {
+    device.arch().ok_or_else(|| {
+        let (major, minor) = device.compute_capability.unwrap_or_default();
+        Failure::Load(LoadError::Unsupported { device: device.name.clone(), major, minor })
+    })
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use precast_fatbins::BundleError;
+use precast_kernels::Arch;
 use precast_plan::PlanError;
 use precast_runtime::selftest::SelftestError;
 use precast_runtime::{DriverError, LoadError};
@@ -39,6 +40,27 @@ pub enum Failure {
         checked: usize,
         /// Where.
         device: String,
+    },
+    /// `--device auto` where there is no GPU and there are kernels for one.
+    #[error(
+        "--device auto: {found}.\nThere are kernels for {} here, so auto does not fall back to the simulated GPU",
+        list(holds)
+    )]
+    NoGpu {
+        /// Why there is none.
+        found: DriverError,
+        /// What the kernels are for.
+        holds: Vec<Arch>,
+    },
+    /// A check of `precast doctor` found something bad.
+    #[error("{} of {checked} checks are BAD: {}", bad.len(), bad.join(", "))]
+    Doctor {
+        /// What is bad.
+        bad: Vec<&'static str>,
+        /// Of how many.
+        checked: usize,
+        /// The exit code of the first.
+        exit_code: u8,
     },
     /// The device or its driver failed.
     #[error(transparent)]
@@ -95,7 +117,8 @@ impl Failure {
             Failure::Usage(_) | Failure::Plan(PlanError::SequenceTooLong { .. } | PlanError::Tokens { .. }) => 2,
             Failure::Load(LoadError::Driver(_) | LoadError::Unsupported { .. }) => 4,
             Failure::Load(_) | Failure::Bundle { .. } | Failure::Embedded(_) | Failure::Selftest { .. } => 3,
-            Failure::Driver(_) | Failure::Memory { .. } => 4,
+            Failure::Driver(_) | Failure::NoGpu { .. } | Failure::Memory { .. } => 4,
+            Failure::Doctor { exit_code, .. } => *exit_code,
             Failure::Plan(PlanError::TeacherNarrower { .. }) | Failure::Checkpoint(_) | Failure::Data(_) => 5,
             Failure::Io { .. } | Failure::Diverged { .. } => 1,
         }
@@ -106,6 +129,10 @@ impl Failure {
         let path = path.into();
         move |error| Self::Io { what, path, error }
     }
+}
+
+fn list(archs: &[Arch]) -> String {
+    archs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 impl From<SelftestError> for Failure {

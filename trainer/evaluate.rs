@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use precast_kernels::Arch;
 use precast_plan::{EvaluationPlan, Precision, evaluation, rope};
 use precast_runtime::Placement;
 use serde::Serialize;
@@ -63,8 +62,8 @@ pub fn evaluate(request: &Evaluation, mut progress: impl FnMut(usize, usize)) ->
     let longest = chunks.iter().map(|chunk| chunk.len() - 1).max().unwrap_or(1) as u32;
     let batch = request.batch_size.min(chunks.len() as u32);
 
-    let driver = device::open(request.device)?;
-    let arch = driver.device().arch().unwrap_or(Arch::Sim);
+    let driver = device::open(request.device, &request.kernels)?;
+    let arch = device::arch(driver.device())?;
     let plan = EvaluationPlan::new(config, (batch, longest), request.precision, arch)?;
     let models = [request.model.display().to_string()];
     let (mut sealed, _, _) = seal(driver, &plan.plan, &request.kernels, &models, Placement::Arena, &mut startup)?;

@@ -3,7 +3,6 @@
 use std::time::Instant;
 
 use precast_fatbins::Digest;
-use precast_kernels::Arch;
 use precast_kernels::abi::{micro_scalars, step_metrics, update_scalars};
 use precast_plan::estimate::Peak;
 use precast_plan::training::{CAST, CLEAR, MICRO, UPDATE, WIDEN};
@@ -14,7 +13,7 @@ use crate::bundle::Kernels;
 use crate::checkpoint::{Scratch, Weights};
 use crate::config::RunConfig;
 use crate::data::MicroBatch;
-use crate::device::AnyDriver;
+use crate::device::{self, AnyDriver};
 use crate::error::Failure;
 use crate::startup::Startup;
 
@@ -39,8 +38,7 @@ impl Session {
         placement: Placement,
         startup: &mut Startup,
     ) -> Result<Self, Failure> {
-        // A device without an architecture of its own fails at loading, with its name.
-        let arch = driver.device().arch().unwrap_or(Arch::Sim);
+        let arch = device::arch(driver.device())?;
         let plan = TrainingPlan::new(teacher.config(), student.config(), &config.recipe(), arch)?;
         startup.end("plan");
         Self::seal(driver, plan, config, placement, startup)
@@ -235,7 +233,7 @@ pub(crate) fn seal(
     startup: &mut Startup,
 ) -> Result<(Sealed<AnyDriver>, Digest, u64), Failure> {
     let device = driver.device();
-    let source = kernels.find(device.arch().unwrap_or(Arch::Sim), plan)?;
+    let source = kernels.find(device::arch(device)?, plan)?;
     if let Some(note) = source.note() {
         eprintln!("note: {note}");
     }

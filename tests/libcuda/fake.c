@@ -1,5 +1,9 @@
 /* A libcuda.so without a GPU that looks like a GB10: memory is host memory, kernels do nothing, and a late
- * module load poisons the context. It shows the order in which a program calls the driver on any machine. */
+ * module load poisons the context. It shows the order in which a program calls the driver on any machine.
+ *
+ * The environment makes another machine of it: PRECAST_FAKE_DRIVER=12080 what cuDriverGetVersion says,
+ * PRECAST_FAKE_GPUS=0 how many there are, PRECAST_FAKE_CAPABILITY=8.6 what they are, PRECAST_FAKE_LAZY=1 a driver
+ * that loads kernels at their first launch whatever CUDA_MODULE_LOADING says. */
 #include <string.h>
 
 #include "poison.h"
@@ -7,7 +11,8 @@
 typedef unsigned long long address;
 
 enum { CAPABILITY_MAJOR = 75, CAPABILITY_MINOR = 76, MULTIPROCESSORS = 16, INTEGRATED = 18 };
-enum { INVALID_VALUE = 1, OUT_OF_MEMORY = 2 };
+enum { INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100 };
+enum { EAGER = 1, LAZY = 2 };
 
 static int handles;
 
@@ -16,9 +21,21 @@ static int give(void** handle) {
     return 0;
 }
 
-int cuInit(unsigned flags) { return (int)flags; }
-int cuDriverGetVersion(int* version) { return *version = 13000, 0; }
-int cuDeviceGetCount(int* count) { return *count = 1, 0; }
+/* The number in a variable, else another. */
+static int number(const char* variable, int otherwise) {
+    const char* value = getenv(variable);
+    return value ? atoi(value) : otherwise;
+}
+static int gpus(void) { return number("PRECAST_FAKE_GPUS", 1); }
+
+int cuInit(unsigned flags) { return gpus() ? (int)flags : NO_DEVICE; }
+int cuDriverGetVersion(int* version) { return *version = number("PRECAST_FAKE_DRIVER", 13000), 0; }
+int cuDeviceGetCount(int* count) { return *count = gpus(), 0; }
+int cuModuleGetLoadingMode(int* mode) {
+    const char* asked = getenv("CUDA_MODULE_LOADING");
+    *mode = asked && !strcmp(asked, "EAGER") && !getenv("PRECAST_FAKE_LAZY") ? EAGER : LAZY;
+    return 0;
+}
 int cuDeviceGet(int* device, int ordinal) { return *device = ordinal, 0; }
 int cuDeviceGetName(char* name, int bytes, int device) {
     (void)device;
@@ -26,8 +43,11 @@ int cuDeviceGetName(char* name, int bytes, int device) {
     return 0;
 }
 int cuDeviceGetAttribute(int* value, int attribute, int device) {
+    int major = 12, minor = 1;
+    const char* capability = getenv("PRECAST_FAKE_CAPABILITY");
     (void)device;
-    *value = attribute == CAPABILITY_MAJOR ? 12 : attribute == CAPABILITY_MINOR || attribute == INTEGRATED ? 1 : 48;
+    if (capability) sscanf(capability, "%d.%d", &major, &minor);
+    *value = attribute == CAPABILITY_MAJOR ? major : attribute == CAPABILITY_MINOR ? minor : attribute == INTEGRATED ? 1 : 48;
     return 0;
 }
 int cuDevicePrimaryCtxRetain(void** context, int device) { return (void)device, give(context); }

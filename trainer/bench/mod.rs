@@ -12,7 +12,6 @@ mod tune;
 
 use std::path::Path;
 
-use precast_kernels::Arch;
 use precast_plan::{Plan, TrainingPlan};
 use precast_runtime::Placement;
 
@@ -47,9 +46,9 @@ impl<T> Bench<T> {
     fn open(config: &RunConfig, startup: &mut Startup, extend: impl FnOnce(&mut Plan) -> T) -> Result<Self, Failure> {
         let (teacher, student) = (weights(&config.teacher, 1)?, weights(&config.student, 2)?);
         startup.end("models");
-        let driver = device::open(config.device)?;
+        let driver = device::open(config.device, &config.kernels())?;
         startup.end("device");
-        let arch = driver.device().arch().unwrap_or(Arch::Sim);
+        let arch = device::arch(driver.device())?;
         let mut plan = TrainingPlan::new(teacher.config(), student.config(), &config.recipe(), arch)?;
         let of_plan = extend(&mut plan.plan);
         startup.end("plan");

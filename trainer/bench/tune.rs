@@ -3,13 +3,14 @@
 use std::path::Path;
 
 use precast_fatbins::files;
+use precast_kernels::Variant;
 use precast_kernels::tuned::Table;
-use precast_kernels::{Arch, Variant};
 use precast_plan::{Launch, Plan};
 
 use super::groups::{self, Group};
 use super::{Bench, SAMPLES, median, sample};
 use crate::config::RunConfig;
+use crate::device;
 use crate::error::Failure;
 use crate::startup::Startup;
 
@@ -29,7 +30,7 @@ pub fn tune(config: &RunConfig, file: &Path, mut startup: Startup) -> Result<usi
     let (mut table, comments) = read(file)?;
     startup.end("arguments");
     let Bench { mut session, mut steps, of_plan: candidates } = Bench::open(config, &mut startup, add)?;
-    let arch = session.device().arch().unwrap_or(Arch::Sim);
+    let arch = device::arch(session.device())?;
     for Candidates { key, problem, groups } in &candidates {
         steps.one(&mut session)?;
         // In turn, so that none is measured on a warmer device than another.
@@ -92,6 +93,7 @@ fn as_variant(launches: &[Launch], variant: Variant) -> Vec<Launch> {
 
 #[cfg(test)]
 mod tests {
+    use precast_kernels::Arch;
     use precast_plan::keys;
 
     use super::super::groups::tests::plan;

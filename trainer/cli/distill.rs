@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use precast_kernels::Arch;
 use precast_runtime::Placement;
 
 use super::plan;
@@ -24,6 +25,9 @@ pub struct Arguments {
     /// Print the plan and stop: nothing is loaded or written
     #[arg(long)]
     dry_run: bool,
+    /// With --dry-run: plan for this architecture instead of the device's
+    #[arg(long, requires = "dry_run", value_name = "ARCH")]
+    arch: Option<Arch>,
     /// Give each buffer its own allocation, so that memory checkers see overruns
     #[arg(long, hide = true)]
     separate_allocations: bool,
@@ -33,7 +37,7 @@ pub fn run(arguments: Arguments, startup: Startup) -> Result<(), Failure> {
     let file = arguments.config.as_deref().map(Options::read).transpose()?.unwrap_or_default();
     let options = arguments.options.over(file);
     if arguments.dry_run {
-        return plan::show(&options.complete(false)?, None, false);
+        return plan::show(&options.complete(false)?, arguments.arch, false);
     }
     let placement = if arguments.separate_allocations { Placement::Separate } else { Placement::Arena };
     distill::distill(&options.complete(true)?, Mode { resume: arguments.resume, placement }, startup)

@@ -7,12 +7,13 @@ use precast_fatbins::{Bundle, say};
 use precast_kernels::Arch;
 use precast_plan::memory::human_bytes;
 use precast_plan::{ModelConfig, TrainingPlan, keys};
+use precast_runtime::{Device, DriverError};
 use serde::Serialize;
 
 use super::print_json;
 use crate::bundle::{BundleSource, Kernels, embedded};
 use crate::checkpoint;
-use crate::config::Options;
+use crate::config::{DeviceChoice, Options};
 use crate::device;
 use crate::error::Failure;
 
@@ -31,17 +32,28 @@ struct Finding {
     what: &'static str,
     ok: bool,
     found: String,
+    /// What `--device` takes to run there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    device: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     remedy: Option<String>,
+    #[serde(skip)]
+    exit_code: u8,
 }
 
 impl Finding {
     fn good(what: &'static str, found: impl Into<String>) -> Self {
-        Self { what, ok: true, found: found.into(), remedy: None }
+        Self { what, ok: true, found: found.into(), device: None, remedy: None, exit_code: 0 }
     }
 
-    fn bad(what: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Self {
-        Self { what, ok: false, found: found.into(), remedy: Some(remedy.into()) }
+    /// Something bad about the machine: exit code 4.
+    fn bad_device(what: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { ok: false, remedy: Some(remedy.into()), exit_code: 4, ..Self::good(what, found) }
+    }
+
+    /// Something bad about the kernels: exit code 3.
+    fn bad_kernels(what: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Self {
+        Self { exit_code: 3, ..Self::bad_device(what, found, remedy) }
     }
 }
 
@@ -57,45 +69,45 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
             }
         }
     }
-    Ok(())
+    let bad: Vec<&Finding> = findings.iter().filter(|finding| !finding.ok).collect();
+    match bad.first() {
+        None => Ok(()),
+        Some(first) => Err(Failure::Doctor {
+            exit_code: first.exit_code,
+            bad: bad.iter().map(|finding| finding.what).collect(),
+            checked: findings.len(),
+        }),
+    }
 }
 
 fn examine(options: &Options) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let device = match device::open(options.device.unwrap_or(crate::config::DeviceChoice::Auto)) {
-        Ok(driver) => driver.device().clone(),
-        Err(error) => {
-            findings.push(Finding::bad("driver", error.to_string(), "install the NVIDIA driver, or use --device sim"));
-            return findings;
+    let kernels = Kernels { bundle: options.bundle.clone(), trusted_key: options.trusted_key.clone() };
+    // What is not asked for is no answer: a GPU is looked for, unless the simulated one is named.
+    let choice = match options.device.unwrap_or(DeviceChoice::Auto) {
+        DeviceChoice::Auto => DeviceChoice::Cuda(0),
+        choice => choice,
+    };
+    let device = match device::open(choice, &kernels) {
+        Ok(driver) => Some(driver.device().clone()),
+        Err(failure) => {
+            findings.extend(without_device(&failure));
+            None
         }
     };
-    findings.push(match device.driver_version {
-        Some((major, minor)) if major >= 13 => Finding::good("driver", format!("takes CUDA up to {major}.{minor}")),
-        Some((major, minor)) => Finding::bad(
+    if let Some(device) = &device {
+        findings.push(Finding::good(
             "driver",
-            format!("takes CUDA up to {major}.{minor}, the kernels are CUDA 13.0's"),
-            "install driver 580 or newer",
-        ),
-        None => Finding::bad(
-            "driver",
-            "no NVIDIA driver: runs use the simulated GPU",
-            "install driver 580 or newer to use a GPU",
-        ),
-    });
-    let capability = device.compute_capability.map_or(String::new(), |(a, b)| format!(", compute capability {a}.{b}"));
-    findings.push(Finding::good(
-        "device",
-        format!(
-            "{}{capability}, {} of {} free",
-            device.name,
-            human_bytes(device.free_bytes),
-            human_bytes(device.total_bytes)
-        ),
-    ));
-    let arch = device.arch();
-    findings.push(architecture(arch, device.compute_capability));
-    let kernels = Kernels { bundle: options.bundle.clone(), trusted_key: options.trusted_key.clone() };
-    let bundle = match read_bundle(&kernels) {
+            match device.driver_version {
+                Some((major, minor)) => format!("takes CUDA up to {major}.{minor}"),
+                None => "none is needed for the simulated GPU".to_owned(),
+            },
+        ));
+        findings.push(Finding { device: Some(choice.to_string()), ..Finding::good("device", describe(device)) });
+        findings.push(architecture(device.arch(), device.compute_capability));
+    }
+    let arch = device.as_ref().and_then(Device::arch);
+    let bundle = match read_bundle(&kernels, arch) {
         Ok((source, finding)) => {
             findings.push(finding);
             source
@@ -105,14 +117,16 @@ fn examine(options: &Options) -> Vec<Finding> {
             return findings;
         }
     };
-    if let (Some(bundle), Some(arch)) = (bundle.as_ref().and_then(|source| source.open().ok()), arch) {
+    let (Some(device), Some(arch)) = (device, arch) else { return findings };
+    if let Some(bundle) = bundle.as_ref().and_then(|source| source.open().ok()) {
         findings.extend(held(&bundle, arch));
     }
-    if let (Some(teacher), Some(student), Some(arch)) = (&options.teacher, &options.student, arch) {
+    if let (Some(teacher), Some(student)) = (&options.teacher, &options.student) {
         let plan = match plan(options, teacher, student, arch) {
             Ok(plan) => plan,
-            Err(error) => {
-                findings.push(Finding::bad("run", error.to_string(), "see the message"));
+            Err(failure) => {
+                let bad = Finding::bad_device("run", failure.to_string(), "see the message");
+                findings.push(Finding { exit_code: failure.exit_code(), ..bad });
                 return findings;
             }
         };
@@ -121,6 +135,33 @@ fn examine(options: &Options) -> Vec<Finding> {
         findings.push(memory(&plan, device.free_bytes));
     }
     findings
+}
+
+/// No driver, one that is too old, one that sees no GPU, or another reason why no device opens.
+fn without_device(failure: &Failure) -> Vec<Finding> {
+    let install = "install driver 580 or newer, or use --device sim";
+    match failure {
+        Failure::Driver(DriverError::NoDriver) => {
+            vec![Finding::bad_device("driver", "no NVIDIA driver: libcuda.so is not on the library path", install)]
+        }
+        Failure::Driver(DriverError::OldDriver { takes: (major, minor) }) => {
+            let found = format!("too old: it takes CUDA up to {major}.{minor}, the kernels are CUDA 13.0's");
+            vec![Finding::bad_device("driver", found, install)]
+        }
+        Failure::Driver(DriverError::NoGpu { visible }) => {
+            let hidden = visible.as_ref().map(|value| format!("; CUDA_VISIBLE_DEVICES is `{value}`"));
+            let found = format!("the driver sees no GPU{}", hidden.unwrap_or_default());
+            let remedy = "`nvidia-smi` lists the GPUs that are there; or use --device sim";
+            vec![Finding::good("driver", "there"), Finding::bad_device("device", found, remedy)]
+        }
+        other => vec![Finding::bad_device("device", other.to_string(), "see the message")],
+    }
+}
+
+fn describe(device: &Device) -> String {
+    let capability = device.compute_capability.map_or(String::new(), |(a, b)| format!(", compute capability {a}.{b}"));
+    let [free, total] = [device.free_bytes, device.total_bytes].map(human_bytes);
+    format!("{}{capability}, {free} of {total} free", device.name)
 }
 
 fn architecture(arch: Option<Arch>, capability: Option<(u32, u32)>) -> Finding {
@@ -135,7 +176,7 @@ fn architecture(arch: Option<Arch>, capability: Option<(u32, u32)>) -> Finding {
             };
             let nearest = Arch::GPUS.into_iter().min_by_key(distance).map_or(String::new(), rule);
             let found = format!("no code of this project runs on {major}.{minor}; the nearest: {nearest}");
-            Finding::bad("arch", found, "use a GPU of compute capability 8.9, 9.0 or 12.1, or --device sim")
+            Finding::bad_device("arch", found, "use a GPU of compute capability 8.9, 9.0 or 12.1, or --device sim")
         }
     }
 }
@@ -160,26 +201,29 @@ fn held(bundle: &Bundle<'_>, arch: Arch) -> Option<Finding> {
         Some(feature) => format!("cargo build --release --features {feature}"),
         None => format!("precast-aot build --arch {} --out run.bundle, then --bundle run.bundle", arch.argument()),
     };
-    Some(Finding::bad("bundle", format!("it holds {} and no {arch}", archs.join(", ")), remedy))
+    Some(Finding::bad_kernels("bundle", format!("it holds {} and no {arch}", archs.join(", ")), remedy))
 }
 
-/// The bundle of a run, verified; none where nothing is embedded.
-fn read_bundle(kernels: &Kernels) -> Result<(Option<BundleSource>, Finding), Finding> {
+/// The bundle of a run, verified; none where nothing is embedded, which is bad for a GPU.
+fn read_bundle(kernels: &Kernels, arch: Option<Arch>) -> Result<(Option<BundleSource>, Finding), Finding> {
     let rebuild = "build it again: precast-aot build, or cargo build --release --features ...";
-    let bad = |failure: Failure| Finding::bad("bundle", failure.to_string(), rebuild);
+    let bad = |failure: Failure| Finding::bad_kernels("bundle", failure.to_string(), rebuild);
     let source = match kernels.file().map_err(bad)? {
         Some(file) => file,
         None => match embedded().map_err(bad)? {
             Some(bundle) => BundleSource::Embedded(bundle),
             None => {
                 let found = "none embedded: this trainer runs on the simulated GPU alone";
+                if arch == Some(Arch::Sim) {
+                    return Ok((None, Finding::good("bundle", found)));
+                }
                 let remedy = "cargo build --release --features sm_89 (or sm_90, sm_121, or several)";
-                return Ok((None, Finding::bad("bundle", found, remedy)));
+                return Ok((None, Finding::bad_kernels("bundle", found, remedy)));
             }
         },
     };
     let bundle = source.open().map_err(bad)?;
-    bundle.verify().map_err(|error| Finding::bad("bundle", error.to_string(), rebuild))?;
+    bundle.verify().map_err(|error| Finding::bad_kernels("bundle", error.to_string(), rebuild))?;
     let archs: Vec<String> = bundle.archs().iter().map(ToString::to_string).collect();
     let signed = source.note().map_or(String::new(), |_| ", no trusted key configured".to_owned());
     let found = format!("{} modules verified for {}{signed}", bundle.manifest().modules.len(), archs.join(", "));
@@ -214,7 +258,7 @@ fn coverage(bundle: Option<&Bundle<'_>>, plan: &TrainingPlan, arch: Arch, models
     let found = format!("{} of {} missing: {}", missing.len(), needed.len(), missing.join(" "));
     let models = models.map(|path| format!("--model {}", path.display())).join(" ");
     let argument = arch.argument();
-    Finding::bad(
+    Finding::bad_kernels(
         "kernels",
         found,
         format!("precast-aot build {models} --arch {argument} --out run.bundle, then --bundle run.bundle"),
@@ -227,7 +271,7 @@ fn memory(plan: &TrainingPlan, free: u64) -> Finding {
     if needed <= free {
         Finding::good("memory", found)
     } else {
-        Finding::bad("memory", found, "--recompute, or a smaller --batch-size or --seq-len")
+        Finding::bad_device("memory", found, "--recompute, or a smaller --batch-size or --seq-len")
     }
 }
 

@@ -40,7 +40,8 @@ enum Command {
     Bench(bench::Arguments),
     /// Perplexity of text under a model
     Eval(eval::Arguments),
-    /// Check driver, GPU, kernels and memory, each with its remedy
+    /// Check driver, GPU, kernels and memory, each with its remedy; ends with 4 or 3 where the machine or the kernels are
+    /// bad, whichever comes first
     Doctor(Box<doctor::Arguments>),
     /// List the embedded kernels
     Kernels(kernels::Arguments),

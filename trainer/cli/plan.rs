@@ -10,6 +10,7 @@ use precast_plan::estimate::{Peak, flops, seconds};
 use precast_plan::memory::human_bytes;
 use precast_plan::training::{MICRO, UPDATE};
 use precast_plan::{KeyVariant, MemoryTable, ModelConfig, Recipe, TrainingPlan};
+use precast_runtime::{DriverError, LoadError};
 
 use super::print_json;
 use crate::bundle::embedded;
@@ -48,12 +49,29 @@ fn shape(path: &std::path::Path) -> Result<ModelConfig, Failure> {
     Ok(ModelConfig::from_json(&text).map_err(error)?)
 }
 
+/// The architecture of the device that a run would take. A plan for the simulated GPU is of use to those who ask for it.
+fn found(config: &RunConfig) -> Result<Arch, Failure> {
+    let choice = match config.device {
+        DeviceChoice::Sim => return Ok(Arch::Sim),
+        DeviceChoice::Auto => DeviceChoice::Cuda(0),
+        choice => choice,
+    };
+    match device::open(choice, &config.kernels()) {
+        Err(Failure::Driver(found @ (DriverError::NoDriver | DriverError::NoGpu { .. })))
+            if config.device == DeviceChoice::Auto =>
+        {
+            let archs = Arch::GPUS.map(|arch| format!("--arch {}", arch.argument())).join(", ");
+            Err(Failure::Usage(format!("{found}.\nSay what to plan for: {archs}")))
+        }
+        opened => device::arch(opened?.device()),
+    }
+}
+
 /// Prints what a run would take.
 pub fn show(config: &RunConfig, arch: Option<Arch>, json: bool) -> Result<(), Failure> {
     let arch = match arch {
         Some(arch) => arch,
-        None if config.device == DeviceChoice::Sim => Arch::Sim,
-        None => device::open(config.device)?.device().arch().unwrap_or(Arch::Sim),
+        None => found(config)?,
     };
     let (teacher, student) = (shape(&config.teacher)?, shape(&config.student)?);
     let recipe = config.recipe();
@@ -134,6 +152,9 @@ fn digests(config: &RunConfig, arch: Arch, plan: &TrainingPlan) -> Result<BTreeM
     }
     let source = config.kernels().find(arch, &plan.plan)?;
     let bundle = source.open()?;
+    if arch != Arch::Sim && !bundle.archs().contains(&arch) {
+        eprintln!("note: there are no kernels for {arch} here. {}", LoadError::remedy(arch));
+    }
     let modules = bundle.modules(arch).map_err(|error| Failure::Embedded(error.into()))?;
     let of_code = modules.into_iter().filter_map(|m| Some((m.pair, m.entry.code.as_ref()?.digest.to_string())));
     Ok(of_code.collect())

@@ -29,9 +29,9 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let driver = device::open(arguments.device)?;
-    let device = driver.device().clone();
-    let arch = device.arch().unwrap_or(precast_kernels::Arch::Sim);
+    let driver = device::open(arguments.device, &arguments.kernels)?;
+    let opened = driver.device().clone();
+    let arch = device::arch(&opened)?;
     // The simulated GPU has no bundle of its own to check without a plan.
     let nothing = Plan { arch, buffers: Vec::new(), phases: Vec::new(), arena_bytes: 0 };
     let source = arguments.kernels.find(arch, &nothing)?;
@@ -54,9 +54,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         let message = format!("no kernel starts with `{}`: `precast kernels` lists them", arguments.kernel);
         return Err(Failure::Usage(message));
     }
-    say!("{checked} launches checked on {}, {failed} failed", device.name);
+    say!("{checked} launches checked on {}, {failed} failed", opened.name);
     if failed > 0 {
-        return Err(Failure::Selftest { failed, checked, device: device.name });
+        return Err(Failure::Selftest { failed, checked, device: opened.name });
     }
     Ok(())
 }

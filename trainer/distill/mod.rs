@@ -49,7 +49,7 @@ pub fn distill(config: &RunConfig, mode: Mode, mut startup: Startup) -> Result<(
     let parameters: u64 = precast_plan::Parameters::new(student.config()).count();
     checkpoint::check_space(&config.out, "the student", parameters * config.precision.dtype().bytes())?;
 
-    let driver = device::open(config.device)?;
+    let driver = device::open(config.device, &config.kernels())?;
     startup.end("device");
     let mut session = Session::open(driver, config, &teacher, &student, mode.placement, &mut startup)?;
     say!("{}\n{}", session.device().name, MemoryTable::of(&session.plan().plan));

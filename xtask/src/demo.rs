@@ -23,14 +23,14 @@ pub fn demo() -> Result<()> {
     let teacher = setup::smollm2()?.display().to_string();
     let started = Instant::now();
     build_trainer()?;
-    step("look at this machine", &mut precast(&["doctor"]))?;
+    let device = device()?;
 
     let student = format!("{OUT}/new-student");
     step(
         "make a student of ten of the teacher's thirty layers",
         &mut precast(&["init", "--from", &teacher, "--layers", LAYERS, "--precision", "fp32", "--out", &student]),
     )?;
-    let before = perplexity(Path::new(&student))?;
+    let before = perplexity(Path::new(&student), &device)?;
     println!("held-out perplexity of the new student: {before:.1}");
     let arguments = [
         "distill",
@@ -64,9 +64,11 @@ pub fn demo() -> Result<()> {
         "true",
         "--checkpoint-every",
         "0",
+        "--device",
+        &device,
     ];
     step("distil", &mut precast(&arguments))?;
-    let after = perplexity(&Path::new(OUT).join("student"))?;
+    let after = perplexity(&Path::new(OUT).join("student"), &device)?;
 
     let (first, last) = kd_losses(&Path::new(OUT).join("metrics.jsonl"))?;
     println!(
@@ -84,10 +86,29 @@ pub fn demo() -> Result<()> {
     Ok(())
 }
 
+/// The GPU if the doctor finds all well with it, else the simulated one, and why.
+pub fn device() -> Result<String> {
+    println!("\n== look at this machine");
+    // With what it finds bad the doctor fails, which is no reason to: the demo runs on any machine.
+    precast(&["doctor"]).status()?;
+    let printed = precast(&["doctor", "--json"]).output()?.stdout;
+    let findings: Vec<Value> = serde_json::from_slice(&printed).context("the doctor prints JSON")?;
+    let device = gpu(&findings);
+    println!("== the demo runs with --device {}", device.unwrap_or("sim"));
+    Ok(device.unwrap_or("sim").to_owned())
+}
+
+/// What `--device` takes for the GPU of the doctor's findings, unless anything is bad.
+fn gpu(findings: &[Value]) -> Option<&str> {
+    let well = findings.iter().all(|finding| finding["ok"] == true);
+    findings.iter().find_map(|finding| finding["device"].as_str()).filter(|_| well)
+}
+
 /// Held-out perplexity under a model.
-fn perplexity(model: &Path) -> Result<f64> {
+fn perplexity(model: &Path, device: &str) -> Result<f64> {
     let model = model.display().to_string();
-    let printed = output(&mut precast(&["eval", "--json", "--seq-len", "256", "--model", &model, "--data", HELDOUT]))?;
+    let score = ["eval", "--json", "--seq-len", "256", "--device", device, "--model", &model, "--data", HELDOUT];
+    let printed = output(&mut precast(&score))?;
     let score: Value = serde_json::from_str(&printed)?;
     score["perplexity"].as_f64().context("eval prints a perplexity")
 }
@@ -101,4 +122,20 @@ fn kd_losses(metrics: &Path) -> Result<(f64, f64)> {
     ensure!(losses.len() >= 30, "{} steps", losses.len());
     let mean = |losses: &[f64]| losses.iter().sum::<f64>() / losses.len() as f64;
     Ok((mean(&losses[..5]), mean(&losses[losses.len() - 5..])))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::gpu;
+
+    #[test]
+    fn the_demo_runs_on_a_gpu_with_which_all_is_well() {
+        let good = json!([{ "what": "driver", "ok": true }, { "what": "device", "ok": true, "device": "cuda:0" }]);
+        assert_eq!(gpu(good.as_array().unwrap()), Some("cuda:0"));
+        let bad = json!([{ "what": "device", "ok": true, "device": "cuda:0" }, { "what": "arch", "ok": false }]);
+        assert_eq!(gpu(bad.as_array().unwrap()), None);
+        assert_eq!(gpu(json!([{ "what": "driver", "ok": false }]).as_array().unwrap()), None);
+    }
 }

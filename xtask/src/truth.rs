@@ -8,21 +8,23 @@ use anyhow::{Result, ensure};
 use precast_aot::home;
 
 use crate::run::{build_trainer, output, precast};
-use crate::setup;
+use crate::{demo, setup};
 
 /// Mean negative log likelihood that an exact fp32 forward pass gives, nats, and how near is near enough.
 const TRUTHS: [(&str, f64); 2] = [("SmolLM2-135M-Instruct", 1.6962), ("Qwen2.5-Coder-1.5B-Instruct", 1.2790)];
 const GATE: f64 = 0.01;
+const STORY: &str = "tests/fixtures/tinystory.txt";
 
 /// Scores a short story under SmolLM2 (Q4_1) and Qwen2.5-Coder-1.5B (Q4_K_M).
 pub fn truth() -> Result<()> {
     setup::compiler()?;
     let models = [setup::smollm2()?, qwen_coder()?];
     build_trainer()?;
+    let device = demo::device()?;
     for ((name, expected), model) in TRUTHS.into_iter().zip(models) {
         let model = model.display().to_string();
         let printed =
-            output(&mut precast(&["eval", "--json", "--model", &model, "--data", "tests/fixtures/tinystory.txt"]))?;
+            output(&mut precast(&["eval", "--json", "--device", &device, "--model", &model, "--data", STORY]))?;
         let score: serde_json::Value = serde_json::from_str(&printed)?;
         let nll = score["nll"].as_f64().unwrap_or(f64::NAN);
         println!("{name}: {nll:.4} nats a token over {} tokens, exact is {expected:.4}", score["tokens"]);
