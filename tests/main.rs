@@ -18,3 +18,4 @@ mod poison;
 mod programs;
 mod publish;
 mod simt;
+mod success;

@@ -119,6 +119,7 @@ impl Failure {
             Failure::Load(_) | Failure::Bundle { .. } | Failure::Embedded(_) | Failure::Selftest { .. } => 3,
             Failure::Driver(_) | Failure::NoGpu { .. } | Failure::Memory { .. } => 4,
             Failure::Doctor { exit_code, .. } => *exit_code,
+            Failure::Checkpoint(CheckpointError::WouldNotBeFinite { .. }) => 1,
             Failure::Plan(PlanError::TeacherNarrower { .. }) | Failure::Checkpoint(_) | Failure::Data(_) => 5,
             Failure::Io { .. } | Failure::Diverged { .. } => 1,
         }

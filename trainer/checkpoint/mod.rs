@@ -1,5 +1,6 @@
 //! Models in and out: Hugging Face directories and GGUF files.
 
+mod finite;
 pub mod gguf;
 mod huggingface;
 mod write;
@@ -13,6 +14,7 @@ use precast_plan::{ConfigError, ModelConfig, Parameter, Parameters};
 use rayon::prelude::*;
 use tokenizers::Tokenizer;
 
+pub use finite::NotFinite;
 use gguf::{Gguf, GgufError};
 use huggingface::HuggingFace;
 pub(crate) use write::check_space;
@@ -81,6 +83,22 @@ pub enum CheckpointError {
         name: String,
         /// What it has.
         dtype: String,
+    },
+    /// A weight is NaN or infinite.
+    #[error("{}: {what}: the file is damaged or its training diverged: fetch or convert the model again", path.display())]
+    NotFinite {
+        /// The model.
+        path: PathBuf,
+        /// Which.
+        what: NotFinite,
+    },
+    /// A weight to be written is NaN or infinite.
+    #[error("{} is not written: {what}", path.display())]
+    WouldNotBeFinite {
+        /// The model.
+        path: PathBuf,
+        /// Which.
+        what: NotFinite,
     },
     /// A tokenizer does not read or write.
     #[error("{}: {reason}", path.display())]
@@ -212,20 +230,23 @@ impl Checkpoint {
     /// `scratch`, which grows to the largest parameter once.
     ///
     /// # Errors
-    /// [`CheckpointError`] where the file's dtype is not read.
+    /// [`CheckpointError`] where the file's dtype is not read, and where an element is not finite in `dtype`.
     pub fn read<'a>(
         &'a self,
         parameter: &Parameter,
         dtype: Dtype,
         scratch: &'a mut Scratch,
     ) -> Result<&'a [u8], CheckpointError> {
-        match &self.source {
-            Source::HuggingFace(source) => source.read(&parameter.name, dtype, scratch),
+        let bytes = match &self.source {
+            Source::HuggingFace(source) => source.read(&parameter.name, dtype, scratch)?,
             Source::Gguf(source) => {
                 source.read(&parameter.name, scratch.values(parameter.span.elems as usize))?;
-                Ok(scratch.encode(dtype))
+                scratch.encode(dtype)
             }
-        }
+        };
+        finite::check(&parameter.name, bytes, dtype)
+            .map_err(|what| CheckpointError::NotFinite { path: self.path.clone(), what })?;
+        Ok(bytes)
     }
 
     /// The model's own tokenizer, if it has one.

@@ -9,7 +9,7 @@ use precast_kernels::Dtype;
 use precast_plan::Parameter;
 use safetensors::tensor::{Dtype as Stored, TensorView};
 
-use super::{Checkpoint, CheckpointError, Source};
+use super::{Checkpoint, CheckpointError, Source, finite};
 
 /// Files copied along from the model a student came from.
 const COPIED: [&str; 8] = [
@@ -39,7 +39,7 @@ pub struct Student<'a> {
 /// tokenizer. `read` gives a parameter's bytes in the model's dtype. The directory appears whole or not at all.
 ///
 /// # Errors
-/// [`CheckpointError`] of the disk or of `read`.
+/// [`CheckpointError`] of the disk or of `read`, and where a weight is not finite: then nothing is written.
 pub fn write_model<E: From<CheckpointError>>(
     directory: &Path,
     model: &Student<'_>,
@@ -49,7 +49,10 @@ pub fn write_model<E: From<CheckpointError>>(
     check_space(directory, "the model", elements * model.dtype.bytes())?;
     let mut contents = Vec::with_capacity(model.parameters.len());
     for parameter in model.parameters {
-        contents.push((parameter, read(parameter)?));
+        let bytes = read(parameter)?;
+        let refused = |what| CheckpointError::WouldNotBeFinite { path: directory.to_owned(), what };
+        finite::check(&parameter.name, &bytes, model.dtype).map_err(refused)?;
+        contents.push((parameter, bytes));
     }
     let io = |what, path: &Path| {
         let path = path.to_owned();

@@ -1,11 +1,14 @@
 //! Whole models: shape, names, values, order of rows.
 
+use precast_kernels::Dtype;
+use precast_plan::Parameters;
 use serde_json::json;
 
 use super::super::blocks::BlockType;
 use super::samples::{model, shape};
 use super::writer::Writer;
 use super::{Fault, Gguf, fault, open, read};
+use crate::checkpoint::{Checkpoint, CheckpointError, Scratch};
 
 const QUERY: &str = "model.layers.0.self_attn.q_proj.weight";
 
@@ -180,5 +183,50 @@ fn tensors_that_are_refused() {
     for name in ["blk.0.attn_q_norm.weight", "blk.01.ffn_up.weight", "blk.+1.ffn_up.weight", "blk.0.ffn_up.bias", "x"] {
         let fault = fault(&shape("llama").tensor(name, &[8], BlockType::F32).bytes());
         assert!(matches!(&fault, Fault::UnknownTensor { tensor, .. } if tensor == name), "{fault}");
+    }
+}
+
+/// A scale that is NaN makes a block of values that are: found after dequantising, by the tensor's Hugging Face name.
+#[test]
+fn a_scale_that_is_not_finite_is_refused_where_its_tensor_is_read() {
+    use BlockType::{F32, Q8_0};
+    let key = |rest: &str| format!("qwen2.{rest}");
+    let name = |rest: &str| format!("blk.0.{rest}");
+    let mut scales = [vec![0, 0x3C], vec![1; 32]].concat().repeat(16);
+    scales[3 * 34..][..2].copy_from_slice(&[0, 0x7E]);
+    let writer = shape("qwen2")
+        .integer(&key("block_count"), 1)
+        .integer(&key("embedding_length"), 32)
+        .integer(&key("feed_forward_length"), 32)
+        .integer(&key("attention.key_length"), 16)
+        .integer(&key("attention.value_length"), 16)
+        .integer(&key("rope.dimension_count"), 16)
+        .tensor("token_embd.weight", &[32, 8], F32)
+        .tensor("output_norm.weight", &[32], F32)
+        .tensor(&name("attn_norm.weight"), &[32], F32)
+        .tensor(&name("attn_q.weight"), &[32, 32], Q8_0)
+        .tensor(&name("attn_q.bias"), &[32], F32)
+        .tensor_raw(&name("attn_k.weight"), &[32, 16], Q8_0.code(), scales)
+        .tensor(&name("attn_k.bias"), &[16], F32)
+        .tensor(&name("attn_v.weight"), &[32, 16], Q8_0)
+        .tensor(&name("attn_v.bias"), &[16], F32)
+        .tensor(&name("attn_output.weight"), &[32, 32], Q8_0)
+        .tensor(&name("ffn_norm.weight"), &[32], F32)
+        .tensor(&name("ffn_gate.weight"), &[32, 32], Q8_0)
+        .tensor(&name("ffn_up.weight"), &[32, 32], Q8_0)
+        .tensor(&name("ffn_down.weight"), &[32, 32], Q8_0);
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("model.gguf");
+    std::fs::write(&path, writer.bytes()).unwrap();
+    let model = Checkpoint::open(&path).unwrap();
+    for parameter in &Parameters::new(model.config()).list {
+        let mut scratch = Scratch::new();
+        let read = model.read(parameter, Dtype::Bf16, &mut scratch);
+        if parameter.name != "model.layers.0.self_attn.k_proj.weight" {
+            assert!(read.is_ok(), "{}", parameter.name);
+            continue;
+        }
+        let Err(CheckpointError::NotFinite { what, .. }) = read else { panic!("{}", parameter.name) };
+        assert_eq!((what.tensor, what.index, what.value.is_nan()), (parameter.name.clone(), 3 * 32, true));
     }
 }
