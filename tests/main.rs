@@ -14,6 +14,7 @@ mod driver;
 mod formulas;
 mod golden;
 mod models;
+mod other_sources;
 mod poison;
 mod programs;
 mod publish;

@@ -2,7 +2,8 @@
 """An independent reader of the bundle, the wire format of precast, written from fatbins/README.md alone.
 
 The tests run it to show that the page suffices. It makes the page's checks 1 to 5, in their order and with its own
-encoder. Check 6, what every cubin says of itself, is out of scope: the page does not describe what is in a cubin.
+encoder, then compares every entry symbol with key, variant and source digest. What else is in checks 6 and 7 is out of
+scope: it has no sources, and the page does not describe what is in a cubin.
 
 Usage: read_bundle.py FILE [--json]
 Prints `arch key[variant] sha256` for every module with machine code, in the order of the file. At the first violation
@@ -167,8 +168,15 @@ def read_cubins(containers, fatbin):
     return cubins
 
 
+def entry_symbol(module):
+    """The symbol of a module's key and variant, made from its source digest."""
+    operation, _, fields = module["key"].rstrip("}").partition("{")
+    named = [pair.replace("=", "_") for texts in (fields, module["variant"]) for pair in texts.split(",") if pair]
+    return "__".join([operation.replace(".", "_"), *named, module["source"].hex()[:16]])
+
+
 def read_bundle(file):
-    """The manifest's digest, the manifest and the modules with code of a bundle that passes checks 1 to 5."""
+    """The manifest's digest, the manifest and the modules with code of a bundle that passes the checks."""
     fatbin, precast = find_sections(file)
     manifest = read_manifest(precast)
     coded = [module for module in manifest["modules"] if module["code"]]
@@ -179,6 +187,8 @@ def read_bundle(file):
     require(file == again, "the file differs from its re-encoding")  # check 4
     for module, cubin in zip(coded, cubins):  # check 5
         require(module["code"]["sha256"] == hashlib.sha256(cubin).digest(), "a cubin's SHA-256 is another")
+    for module in coded:
+        require(module["code"]["entry"] == entry_symbol(module), f"{module['key']}: its entry symbol is another")
     return precast[8:40], manifest, coded
 
 

@@ -46,7 +46,8 @@ impl Executed {
         let compiled = keys(&plan).into_par_iter().map(|pair| {
             let kernel = pair.key.kernel();
             assert!(kernel.variants(arch).contains(&pair.variant), "{pair} is none of {arch}");
-            let program = SIMT.compile(&kernel.source(pair.variant), &kernel.defines(pair.variant), arch).unwrap();
+            let defines = kernel.defines(pair.variant, arch);
+            let program = SIMT.compile(&kernel.source(pair.variant), &defines, arch).unwrap();
             (pair, program)
         });
         let programs = compiled.collect();

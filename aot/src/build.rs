@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use precast_fatbins::{Code, CubinError, CubinFacts, Digest, Manifest, ModuleEntry};
-use precast_kernels::Arch;
+use precast_kernels::{Arch, OPTIONS};
 use precast_plan::{KeyVariant, ModelConfig, build_keys};
 use rayon::prelude::*;
 
 use crate::cache::Cache;
-use crate::compile::{CompileError, OPTIONS, Task};
+use crate::compile::{CompileError, Task};
 use crate::models::Model;
 use crate::nvrtc::Nvrtc;
 
@@ -130,7 +130,10 @@ pub(crate) fn manifest(request: &Request, compiler: &str, mut modules: Vec<Modul
 }
 
 /// The row of a cubin, read back from the cubin itself.
-fn module(task: &Task, cubin: &[u8]) -> Result<ModuleEntry, CubinError> {
+///
+/// # Errors
+/// [`CubinError`] where it is none that this project makes.
+pub fn module(task: &Task, cubin: &[u8]) -> Result<ModuleEntry, CubinError> {
     let facts = CubinFacts::read(cubin)?;
     Ok(ModuleEntry {
         key: task.pair.key.to_string(),

@@ -1,13 +1,10 @@
 //! One (key, variant) for one architecture to a cubin.
 
 use precast_fatbins::Digest;
-use precast_kernels::{Arch, Source};
+use precast_kernels::{Arch, OPTIONS, Source};
 use precast_plan::KeyVariant;
 
 use crate::nvrtc::{Nvrtc, NvrtcError, Unit};
-
-/// Options every kernel is compiled with, besides its architecture and macros.
-pub const OPTIONS: &[&str] = &["--std=c++17"];
 
 /// What is compiled.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -53,29 +50,14 @@ impl Task {
         self.pair.key.kernel().source(self.pair.variant)
     }
 
-    /// Macro definitions as options.
-    fn defines(&self) -> Vec<String> {
-        let defines = self.pair.key.kernel().defines(self.pair.variant);
-        defines.into_iter().map(|(name, value)| format!("-D{name}={value}")).collect()
-    }
-
-    /// Digest of everything the cubin is a function of, besides compiler and common options: the source, the
-    /// headers it includes, the macros and the architecture.
+    /// Digest of everything the cubin is a function of, the compiler apart.
     pub fn source_digest(&self) -> Digest {
-        let source = self.source();
-        let defines = self.defines();
-        let mut parts: Vec<&[u8]> = vec![self.arch.name().as_bytes(), source.path.as_bytes(), source.text.as_bytes()];
-        let includes = source.includes();
-        parts.extend(includes.iter().flat_map(|(name, text)| [name.as_bytes(), text.as_bytes()]));
-        parts.extend(defines.iter().map(String::as_bytes));
-        Digest::of_parts("precast.source", parts)
+        self.pair.key.kernel().source_digest(self.pair.variant, self.arch)
     }
 
     /// What the cache calls the cubin.
     pub fn cache_key(&self, compiler: &str) -> Digest {
-        let source = self.source_digest();
-        let options = OPTIONS.join(" ");
-        Digest::of_parts("precast.cubin", [&source.0[..], options.as_bytes(), compiler.as_bytes()])
+        Digest::of_parts("precast.cubin", [&self.source_digest().0[..], compiler.as_bytes()])
     }
 
     /// Compiles.
@@ -86,7 +68,8 @@ impl Task {
         let source = self.source();
         let mut options: Vec<String> = OPTIONS.iter().map(|option| (*option).to_owned()).collect();
         options.push(format!("--gpu-architecture={}", self.arch));
-        options.extend(self.defines());
+        let defines = self.pair.key.kernel().defines(self.pair.variant, self.arch);
+        options.extend(defines.into_iter().map(|(name, value)| format!("-D{name}={value}")));
         let headers = source.includes();
         let name = format!("kernels/src/{}", source.path);
         let unit = Unit { name: &name, text: source.text, headers: &headers, options: &options };

@@ -36,7 +36,7 @@ pub enum PrebuiltError {
         /// Why.
         error: BundleError,
     },
-    /// It lacks kernels, or has them of other sources.
+    /// It lacks kernels.
     #[error(
         "{} lacks what this build embeds:\n  {}\nWhere there is a compiler: precast-aot publish --arch {archs}{models} --to FILE.tar, \
          then precast-aot fetch --from FILE.tar here",
@@ -46,7 +46,7 @@ pub enum PrebuiltError {
     Lacking {
         /// The bundle.
         path: PathBuf,
-        /// `MISSING` and `STALE` modules.
+        /// Modules.
         lacking: Vec<String>,
         /// Architectures to publish.
         archs: String,
@@ -59,7 +59,7 @@ pub enum PrebuiltError {
 /// program's sources. The result is what compiling would have given.
 ///
 /// # Errors
-/// [`PrebuiltError`] with all kernels that are missing or stale.
+/// [`PrebuiltError`] with all kernels that are missing, or all that are of other sources.
 pub fn select(directory: &Path, keys: &[TrustedKey], request: &Request) -> Result<Built, PrebuiltError> {
     let candidates = [directory.join(BUNDLE), directory.join("published").join(BUNDLE)];
     let path = candidates.into_iter().find(|path| path.is_file());
@@ -78,7 +78,6 @@ pub fn select(directory: &Path, keys: &[TrustedKey], request: &Request) -> Resul
     for task in request.tasks() {
         match held.get(&(task.pair.clone(), task.arch)) {
             None => lacking.push(format!("MISSING {task}")),
-            Some((entry, _)) if entry.source != task.source_digest() => lacking.push(format!("STALE   {task}")),
             Some((entry, image)) => {
                 modules.push(ModuleEntry::clone(entry));
                 cubins.insert(Digest::of(image), image.to_vec());

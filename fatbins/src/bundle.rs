@@ -4,7 +4,7 @@ use object::Endianness;
 use object::elf::{ELFOSABI_NONE, EM_NONE, ET_REL, FileFlags, FileHeader64, SHF_ALLOC, SHT_PROGBITS};
 use object::read::elf::{FileHeader, SectionHeader};
 use object::write::elf::{FileHeader as WriteHeader, SectionHeader as WriteSection, Writer};
-use precast_kernels::Arch;
+use precast_kernels::{Arch, OPTIONS};
 use precast_plan::KeyVariant;
 use rayon::prelude::*;
 
@@ -12,6 +12,7 @@ use crate::Digest;
 use crate::cubin::{CubinError, CubinFacts};
 use crate::fatbin::{self, Container};
 use crate::manifest::{Code, Manifest, ManifestError, ModuleEntry};
+use crate::stale::{Stale, StaleModule};
 use crate::trust::SignatureError;
 use crate::{FATBIN_SECTION, MANIFEST_SECTION};
 
@@ -100,8 +101,11 @@ pub enum BundleError {
         /// Why.
         source: CubinError,
     },
+    /// Kernels are of other sources than this program's: all of them.
+    #[error(transparent)]
+    Stale(#[from] Stale),
     /// A cubin is not what the manifest, or its key, says.
-    #[error("{module}: {what} is {found} in the cubin, expected {expected}")]
+    #[error("{module}: {what} is {found}, expected {expected}")]
     Claim {
         /// Which.
         module: String,
@@ -109,9 +113,16 @@ pub enum BundleError {
         what: &'static str,
         /// By the manifest or the key.
         expected: String,
-        /// By the cubin.
+        /// By the cubin, or by the manifest.
         found: String,
     },
+}
+
+/// What verification finds wrong with a module, by what it is told before.
+enum Finding {
+    Altered(BundleError),
+    Stale(StaleModule),
+    Untrue(BundleError),
 }
 
 /// Where every cubin of a manifest lies, and the size of the section.
@@ -260,7 +271,7 @@ impl<'a> Bundle<'a> {
         }
         for (module, offset) in manifest.modules.iter().zip(&placed) {
             let (Some(offset), Some(code)) = (*offset, &module.code) else { continue };
-            let header = fatbin::entry_header(module.typed()?.1, code.bytes);
+            let header = fatbin::entry_header(module.arch()?, code.bytes);
             check(offset - header.len() as u64, &header, &|| module.to_string())?;
             let padding = [0; 8];
             let pad = code.bytes.next_multiple_of(8) - code.bytes;
@@ -269,23 +280,58 @@ impl<'a> Bundle<'a> {
         Ok(Self { manifest, digest, fatbin, placed })
     }
 
-    /// Checks every digest, then what every cubin says of itself against the manifest and its key.
+    /// Checks every digest; then that this program would make every module from the same sources; then what every cubin
+    /// says of itself against the manifest and its key.
     ///
     /// # Errors
-    /// The first [`BundleError`] in the order of the manifest.
+    /// An altered cubin before [`BundleError::Stale`] with all stale modules, before a claim that is not true.
     pub fn verify(&self) -> Result<(), BundleError> {
-        let checks: Vec<Result<(), BundleError>> = self
-            .manifest
-            .modules
-            .par_iter()
-            .zip(&self.placed)
-            .map(|(module, at)| self.verify_module(module, *at))
-            .collect();
-        checks.into_iter().collect()
+        let modules = self.manifest.modules.par_iter().zip(&self.placed);
+        let findings: Vec<Finding> = modules.filter_map(|(module, at)| self.verify_module(module, *at).err()).collect();
+        let (mut stale, mut untrue) = (Vec::new(), Vec::new());
+        for finding in findings {
+            match finding {
+                Finding::Altered(error) => return Err(error),
+                Finding::Stale(module) => stale.push(module),
+                Finding::Untrue(error) => untrue.push(error),
+            }
+        }
+        if !stale.is_empty() {
+            return Err(Stale::new(&self.manifest, stale).into());
+        }
+        untrue.into_iter().next().map_or(Ok(()), Err)?;
+        let has_code = self.manifest.modules.iter().any(|module| module.code.is_some());
+        let (expected, found) = (OPTIONS.join(" "), self.manifest.options.join(" "));
+        if has_code && expected != found {
+            return Err(BundleError::Claim { module: "manifest".to_owned(), what: "options", expected, found });
+        }
+        Ok(())
     }
 
-    fn verify_module(&self, module: &ModuleEntry, offset: Option<u64>) -> Result<(), BundleError> {
-        let (pair, arch) = module.typed()?;
+    fn verify_module(&self, module: &ModuleEntry, offset: Option<u64>) -> Result<(), Finding> {
+        if let (Some(offset), Some(code)) = (offset, &module.code) {
+            let found = Digest::of(self.image(offset, code));
+            if found != code.digest {
+                let (module, expected) = (module.to_string(), code.digest);
+                return Err(Finding::Altered(BundleError::Digest { module, offset, expected, found }));
+            }
+        }
+        let typed = module.typed().map_err(|_| Finding::Stale(StaleModule::Unknown(module.to_string())));
+        let (pair, arch) = typed?;
+        if module.source != pair.key.kernel().source_digest(pair.variant, arch) {
+            return Err(Finding::Stale(StaleModule::Source(module.to_string())));
+        }
+        self.verify_claims(module, offset, &pair, arch).map_err(Finding::Untrue)
+    }
+
+    fn verify_claims(
+        &self,
+        module: &ModuleEntry,
+        offset: Option<u64>,
+        pair: &KeyVariant,
+        arch: Arch,
+    ) -> Result<(), BundleError> {
+        let kernel = pair.key.kernel();
         let claim = |what, expected: &dyn ToString, found: &dyn ToString| {
             let (expected, found) = (expected.to_string(), found.to_string());
             if expected == found {
@@ -293,19 +339,14 @@ impl<'a> Bundle<'a> {
             }
             Err(BundleError::Claim { module: module.to_string(), what, expected, found })
         };
-        claim("parameter block size", &pair.key.kernel().params_size(), &module.params_bytes)?;
+        claim("parameter block size", &kernel.params_size(), &module.params_bytes)?;
         let (Some(offset), Some(code)) = (offset, &module.code) else {
             return claim("machine code", &(arch != Arch::Sim), &false);
         };
-        let image = self.image(offset, code);
-        let found = Digest::of(image);
-        if found != code.digest {
-            return Err(BundleError::Digest { module: module.to_string(), offset, expected: code.digest, found });
-        }
-        let facts =
-            CubinFacts::read(image).map_err(|source| BundleError::Cubin { module: module.to_string(), source })?;
+        let facts = CubinFacts::read(self.image(offset, code))
+            .map_err(|source| BundleError::Cubin { module: module.to_string(), source })?;
         claim("architecture", &arch, &facts.arch)?;
-        claim("entry symbol", &pair.key.kernel().entry(pair.variant), &facts.entry)?;
+        claim("entry symbol", &kernel.entry(pair.variant, arch), &facts.entry)?;
         claim("entry symbol", &code.entry, &facts.entry)?;
         claim("parameter block size", &module.params_bytes, &facts.params_bytes)?;
         claim("registers", &code.registers, &facts.registers)?;

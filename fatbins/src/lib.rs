@@ -11,6 +11,7 @@ mod fatbin;
 pub mod files;
 pub mod lock;
 mod manifest;
+mod stale;
 mod trust;
 mod wire;
 
@@ -19,6 +20,7 @@ pub use cubin::{CubinError, CubinFacts};
 pub use lock::{Change, Lock, LockError};
 pub use manifest::{Code, Manifest, ManifestError, ModuleEntry};
 pub use precast_kernels::{Digest, NotADigest};
+pub use stale::{Stale, StaleModule, build_command};
 pub use trust::{BundleFile, SignatureError, TrustedKey, signature_path};
 
 /// The section of the fatbin containers.

@@ -7,7 +7,7 @@
 //! sm_121 fill{first=false}[threads=256] <cubin SHA-256> <source digest> <compiler>; <options>
 //! ```
 //!
-//! The source digest covers sources, headers, macros and architecture. With compiler and options it says
+//! The source digest covers sources, headers, options, macros and architecture. With compiler and options it says
 //! which of the three moved when a cubin did.
 
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ const HEADER: &str = "# precast lock 1, written by `precast-aot lock`";
 pub struct Locked {
     /// SHA-256 of the cubin.
     pub cubin: Digest,
-    /// Digest of sources, headers, macros and architecture.
+    /// Digest of sources, headers, options, macros and architecture.
     pub source: Digest,
     /// The compiler's name, version and release.
     pub compiler: String,
@@ -73,7 +73,8 @@ pub enum Change {
     Changed {
         /// Architecture, key and variant.
         module: String,
-        /// Which of source, options and compiler moved; none of them if the bytes alone did.
+        /// Which of source, options and compiler moved; none of them if the bytes alone did. Where options moved, the
+        /// source may have, too.
         moved: Vec<&'static str>,
         /// Whether the machine code is still the same.
         same_code: bool,
@@ -112,7 +113,8 @@ impl Lock {
                 (None, Some(_)) => Some(Change::Added(module)),
                 (Some(locked), Some(found)) if locked != found => {
                     let parts = [
-                        ("source", locked.source != found.source),
+                        // The source digest covers the options: where they moved it says nothing more.
+                        ("source", locked.source != found.source && locked.options == found.options),
                         ("options", locked.options != found.options),
                         ("compiler", locked.compiler != found.compiler),
                     ];
@@ -235,6 +237,7 @@ mod tests {
         edit("d", |locked| {
             locked.cubin = Digest([9; 32]);
             locked.options.push_str(" -y");
+            locked.source = Digest([9; 32]);
             locked.compiler.push('!');
         });
         let name = |name: &str| ("sm_89".to_owned(), name.to_owned());

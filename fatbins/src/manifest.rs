@@ -34,7 +34,7 @@ pub struct ModuleEntry {
     pub arch: String,
     /// Size of the parameter block, bytes.
     pub params_bytes: u32,
-    /// Digest of everything the cubin is a function of, the compiler's version apart.
+    /// Digest of everything the cubin is a function of, the compiler apart: `AnyKernel::source_digest`.
     pub source: Digest,
     /// The machine code; none for the simulated GPU.
     pub code: Option<Code>,
@@ -167,14 +167,14 @@ fn body_digest(body: &[u8]) -> Digest {
 }
 
 impl ModuleEntry {
-    /// The simulated GPU's row of a key: no machine code, so its source is the key itself.
+    /// The simulated GPU's row of a key: no machine code.
     pub fn simulated(pair: &KeyVariant) -> Self {
-        let (key, variant) = (pair.key.to_string(), pair.variant.to_string());
+        let kernel = pair.key.kernel();
         Self {
-            params_bytes: pair.key.kernel().params_size() as u32,
-            source: Digest::of_parts("precast.simulated", [key.as_bytes(), variant.as_bytes()]),
-            key,
-            variant,
+            params_bytes: kernel.params_size() as u32,
+            source: kernel.source_digest(pair.variant, Arch::Sim),
+            key: pair.key.to_string(),
+            variant: pair.variant.to_string(),
             arch: Arch::Sim.to_string(),
             code: None,
         }

@@ -1,14 +1,17 @@
 //! Bundles of real cubins: what they say, that they read back, and that nothing damaged is used.
 
+use std::sync::LazyLock;
+
 use minisign::KeyPair;
 use precast_fatbins::{
-    Bundle, BundleError, BundleFile, Code, CubinError, CubinFacts, Digest, Manifest, ManifestError, ModuleEntry,
+    Bundle, BundleError, BundleFile, Code, CubinError, CubinFacts, Digest, Manifest, ManifestError, ModuleEntry, Stale,
     TrustedKey, encode, parts, signature_path,
 };
 use precast_kernels::{Arch, Key};
 use precast_plan::KeyVariant;
 
-const CUBINS: [(&str, &str, &[u8]); 6] = [
+/// Cubins of some day's sources.
+const COMPILED: [(&str, &str, &[u8]); 6] = [
     ("cast{from=f32,to=bf16}", "sm_121", include_bytes!("fixtures/cast.sm_121.cubin")),
     ("cast{from=f32,to=bf16}", "sm_89", include_bytes!("fixtures/cast.sm_89.cubin")),
     ("cast{from=f32,to=bf16}", "sm_90a", include_bytes!("fixtures/cast.sm_90a.cubin")),
@@ -17,8 +20,38 @@ const CUBINS: [(&str, &str, &[u8]); 6] = [
     ("fill{first=false}", "sm_90a", include_bytes!("fixtures/fill.sm_90a.cubin")),
 ];
 
+/// The same under today's symbols, which end in the digest of today's sources.
+static CUBINS: LazyLock<Vec<(&str, &str, Vec<u8>)>> =
+    LazyLock::new(|| COMPILED.map(|(key, arch, cubin)| (key, arch, renamed(cubin, &symbol(key, arch)))).into());
+
+fn pair(key: &str, arch: &str) -> (KeyVariant, Arch) {
+    let (key, arch) = (Key::parse(key).unwrap(), Arch::of_name(arch).unwrap());
+    let variant = key.kernel().variants(arch)[0];
+    (KeyVariant { key, variant }, arch)
+}
+
+/// The entry symbol that this program expects.
+fn symbol(key: &str, arch: &str) -> String {
+    let (pair, arch) = pair(key, arch);
+    pair.key.kernel().entry(pair.variant, arch)
+}
+
+/// A cubin with another symbol of the same length. Whoever writes cubins can do this: a symbol is a label, not a proof.
+fn renamed(cubin: &[u8], symbol: &str) -> Vec<u8> {
+    let old = CubinFacts::read(cubin).unwrap().entry;
+    assert_eq!(old.len(), symbol.len());
+    let mut renamed = cubin.to_vec();
+    for at in 0..=renamed.len() - old.len() {
+        if renamed[at..].starts_with(old.as_bytes()) {
+            renamed[at..at + old.len()].copy_from_slice(symbol.as_bytes());
+        }
+    }
+    assert_eq!(CubinFacts::read(&renamed).unwrap().entry, symbol);
+    renamed
+}
+
 fn cubin(key: &str, arch: &str) -> &'static [u8] {
-    CUBINS.iter().find(|(k, a, _)| *k == key && *a == arch).map_or(&[], |(_, _, cubin)| *cubin)
+    CUBINS.iter().find(|(k, a, _)| *k == key && *a == arch).map_or(&[], |(_, _, cubin)| cubin)
 }
 
 fn entry(key: &str, arch: &str, cubin: &[u8]) -> ModuleEntry {
@@ -28,7 +61,10 @@ fn entry(key: &str, arch: &str, cubin: &[u8]) -> ModuleEntry {
         variant: "threads=256".to_owned(),
         arch: arch.to_owned(),
         params_bytes: facts.params_bytes,
-        source: Digest::of(key.as_bytes()),
+        source: {
+            let (pair, arch) = pair(key, arch);
+            pair.key.kernel().source_digest(pair.variant, arch)
+        },
         code: Some(Code {
             entry: facts.entry,
             digest: Digest::of(cubin),
@@ -42,9 +78,7 @@ fn entry(key: &str, arch: &str, cubin: &[u8]) -> ModuleEntry {
 }
 
 fn simulated(key: &str) -> ModuleEntry {
-    let key = Key::parse(key).unwrap();
-    let variant = key.kernel().variants(Arch::Sim)[0];
-    ModuleEntry::simulated(&KeyVariant { key, variant })
+    ModuleEntry::simulated(&pair(key, "sim").0)
 }
 
 fn manifest() -> Manifest {
@@ -70,7 +104,7 @@ fn check(file: &[u8]) -> Result<(), BundleError> {
 #[test]
 fn cubins_say_what_they_are() {
     let facts: Vec<String> =
-        CUBINS.iter().map(|(_, _, cubin)| format!("{:?}", CubinFacts::read(cubin).unwrap())).collect();
+        COMPILED.iter().map(|(_, _, cubin)| format!("{:?}", CubinFacts::read(cubin).unwrap())).collect();
     insta::assert_snapshot!(facts.join("\n"));
 }
 
@@ -82,9 +116,9 @@ fn a_bundle_reads_back_whole() {
     bundle.verify().unwrap();
     assert_eq!(bundle.manifest(), &manifest);
     assert_eq!(bundle.archs(), [Arch::Sm89, Arch::Sm90a, Arch::Sm121, Arch::Sim]);
-    for (key, arch, cubin) in CUBINS {
+    for (key, arch, cubin) in CUBINS.iter() {
         let modules = bundle.modules(Arch::of_name(arch).unwrap()).unwrap();
-        let module = modules.iter().find(|module| module.pair.key.text() == key).unwrap();
+        let module = modules.iter().find(|module| module.pair.key.text() == *key).unwrap();
         assert_eq!(module.image, cubin);
     }
     assert!(bundle.modules(Arch::Sim).unwrap().iter().all(|module| module.image.is_empty()));
@@ -119,6 +153,81 @@ fn every_truncation_is_noticed() {
     assert!(matches!(check(&[&whole[..], &[0]].concat()), Err(BundleError::NotCanonical { .. })));
 }
 
+fn stale(file: &[u8]) -> Stale {
+    match check(file).unwrap_err() {
+        BundleError::Stale(stale) => stale,
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn all_kernels_of_other_sources_are_listed_with_the_command_that_builds_them() {
+    let mut other = manifest();
+    for module in &mut other.modules {
+        match module.key.as_str() {
+            "cast{from=f32,to=bf16}" => module.source.0[0] ^= 1,
+            _ if module.arch == "sm_121" => module.key = "fill{first=false,more=1}".to_owned(),
+            _ if module.arch == "sm_90a" => module.key = "flood{}".to_owned(),
+            _ if module.arch == "sm_89" => module.variant = "threads=512".to_owned(),
+            _ => {}
+        }
+    }
+    other.modules.sort_by(|a, b| a.order().cmp(&b.order()));
+    let file = encode(&other, |module| {
+        let name = if module.key.starts_with("cast") { "cast{from=f32,to=bf16}" } else { "fill{first=false}" };
+        cubin(name, &module.arch)
+    });
+    // It reads: `inspect` and `diff` show what it is.
+    assert_eq!(Bundle::read(&file).unwrap().manifest(), &other);
+    insta::assert_snapshot!(stale(&file));
+}
+
+#[test]
+fn a_signed_bundle_of_an_older_version_is_whole_and_stale() {
+    // Built and signed by the version before entry symbols said what they were made from.
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/older");
+    let key = TrustedKey::find(path.join("older.pub").to_str().unwrap()).unwrap();
+    let file = BundleFile::read(&path.join("older.bundle")).unwrap();
+    let bundle = file.open(&[key]).unwrap();
+    match bundle.verify().unwrap_err() {
+        BundleError::Stale(stale) => insta::assert_snapshot!(stale),
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn symbol_manifest_and_program_must_agree() {
+    // The cubin of other sources, as they name it.
+    let (key, arch) = ("fill{first=false}", "sm_89");
+    let today = symbol(key, arch);
+    let other = renamed(cubin(key, arch), &format!("{}{:016}", &today[..today.len() - 16], 0));
+    let of = |cubin: &[u8], change: &dyn Fn(&mut ModuleEntry)| {
+        let mut module = entry(key, arch, cubin);
+        change(&mut module);
+        let manifest = Manifest { modules: vec![module], ..manifest() };
+        check(&encode(&manifest, |_| cubin))
+    };
+    of(cubin(key, arch), &|_| {}).unwrap();
+    let untrue = |result: Result<(), BundleError>| match result.unwrap_err() {
+        BundleError::Claim { what: "entry symbol", .. } => {}
+        other => panic!("{other}"),
+    };
+    // The manifest says today's sources, then today's symbol too; the cubin does not.
+    untrue(of(&other, &|_| {}));
+    untrue(of(&other, &|module| module.code.as_mut().unwrap().entry.clone_from(&today)));
+    // The cubin says today's symbol; the manifest does not.
+    assert!(matches!(of(cubin(key, arch), &|module| module.source.0[9] ^= 1), Err(BundleError::Stale(_))));
+    untrue(of(cubin(key, arch), &|module| module.code.as_mut().unwrap().entry.push('0')));
+    // Options are part of the source's digest, and written beside it for people.
+    let options = Manifest { options: vec!["--std=c++17".into(), "--use_fast_math".into()], ..manifest() };
+    assert!(matches!(check(&file(&options)), Err(BundleError::Claim { what: "options", .. })));
+    // What is altered is told before what is old: nothing of an altered file is worth reading.
+    let mut altered = manifest();
+    altered.modules[0].source.0[0] ^= 1;
+    code(&mut altered, 1).digest = Digest::of(b"");
+    assert!(matches!(check(&file(&altered)), Err(BundleError::Digest { .. })));
+}
+
 fn damage(change: impl FnOnce(&mut Manifest)) -> BundleError {
     let mut manifest = manifest();
     change(&mut manifest);
@@ -127,7 +236,7 @@ fn damage(change: impl FnOnce(&mut Manifest)) -> BundleError {
         let bytes = module.code.as_ref().map_or(0, |code| code.bytes);
         let fits = |cubin: &&[u8]| cubin.len() as u64 == bytes;
         let own = Some(cubin(&module.key, &module.arch)).filter(fits);
-        own.or_else(|| CUBINS.iter().map(|(_, _, cubin)| *cubin).find(fits)).unwrap_or(&[])
+        own.or_else(|| CUBINS.iter().map(|(_, _, cubin)| &cubin[..]).find(fits)).unwrap_or(&[])
     });
     check(&file).unwrap_err()
 }
@@ -155,8 +264,13 @@ fn claims_that_are_not_true_are_named() {
         damage(|manifest| manifest.modules[0].variant = "threads=257".into()),
         damage(|manifest| manifest.modules[0].arch = "sm_12".into()),
     ];
-    let messages: Vec<String> = errors.iter().map(ToString::to_string).collect();
-    insta::assert_snapshot!(messages.join("\n"));
+    // What follows from today's sources is left out.
+    let [first, second] = [0, 1].map(|index| code(&mut manifest(), index).clone());
+    let message = |error: &BundleError| {
+        let text = error.to_string().replace(&first.digest.to_string(), "DIGEST");
+        text.replace(&second.entry, "SYMBOL")
+    };
+    insta::assert_snapshot!(errors.iter().map(message).collect::<Vec<_>>().join("\n"));
 }
 
 #[test]
@@ -200,10 +314,10 @@ fn a_hostile_length_allocates_nothing() {
 #[test]
 fn what_is_no_cubin_is_refused_with_a_reason() {
     assert!(matches!(CubinFacts::read(b""), Err(CubinError::Elf(_))));
-    let mut other = CUBINS[1].2.to_vec();
+    let mut other = COMPILED[1].2.to_vec();
     other[18] = 62;
     assert_eq!(CubinFacts::read(&other), Err(CubinError::Machine { found: 62 }));
-    let whole = CUBINS[1].2;
+    let whole = COMPILED[1].2;
     for length in 0..whole.len() {
         assert!(CubinFacts::read(&whole[..length]).is_err() || length > whole.len() - 300, "{length}");
     }

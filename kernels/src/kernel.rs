@@ -3,10 +3,11 @@
 use bytemuck::{Pod, Zeroable};
 
 use crate::arch::Arch;
+use crate::digest::Digest;
 use crate::dtype::Dtype;
 use crate::host::Views;
-use crate::key::{Fields, Key};
-use crate::source::Source;
+use crate::key::{self, Fields, Key};
+use crate::source::{OPTIONS, Source};
 use crate::tensor_map::TensorMap;
 use crate::variant::Variant;
 
@@ -227,10 +228,15 @@ pub trait AnyKernel: Send + Sync {
     fn params_size(&self) -> usize;
     /// See [`Kernel::source`].
     fn source(&self, variant: Variant) -> Source;
-    /// Macro definitions: `KEY_<FIELD>` and `VARIANT_<NAME>`.
-    fn defines(&self, variant: Variant) -> Vec<(String, String)>;
-    /// Entry symbol: unique to (key, variant).
-    fn entry(&self, variant: Variant) -> String;
+    /// Macro definitions: `KEY_<FIELD>`, `VARIANT_<NAME>` and `ENTRY`.
+    fn defines(&self, variant: Variant, arch: Arch) -> Vec<(String, String)>;
+    /// Digest of everything the machine code is a function of, the compiler apart: source, headers, options, architecture
+    /// and macros. `ENTRY` is not among them: it is made from this. The simulated GPU runs the host reference of a key,
+    /// whatever the source: its digest is of key and variant alone.
+    fn source_digest(&self, variant: Variant, arch: Arch) -> Digest;
+    /// Entry symbol: key and variant, then the first 16 digits of the source digest, so that a cubin says itself what it
+    /// was made from.
+    fn entry(&self, variant: Variant, arch: Arch) -> String;
     /// See [`Kernel::variants`].
     fn variants(&self, arch: Arch) -> &'static [Variant];
     /// See [`Kernel::problem`].
@@ -270,15 +276,24 @@ impl<K: Kernel> AnyKernel for K {
         Kernel::source(self, variant)
     }
 
-    fn defines(&self, variant: Variant) -> Vec<(String, String)> {
-        let key = self.fields().into_iter().map(|field| (format!("KEY_{}", field.name.to_uppercase()), field.define));
-        let built =
-            variant.0.iter().map(|(name, value)| (format!("VARIANT_{}", name.to_uppercase()), value.to_string()));
-        let entry = ("ENTRY".to_owned(), AnyKernel::entry(self, variant));
-        key.chain(built).chain([entry]).collect()
+    fn defines(&self, variant: Variant, arch: Arch) -> Vec<(String, String)> {
+        let entry = ("ENTRY".to_owned(), AnyKernel::entry(self, variant, arch));
+        baked(self, variant).chain([entry]).collect()
     }
 
-    fn entry(&self, variant: Variant) -> String {
+    fn source_digest(&self, variant: Variant, arch: Arch) -> Digest {
+        if arch == Arch::Sim {
+            let key = key::text(self);
+            return Digest::of_parts("precast.simulated", [key.as_bytes(), variant.to_string().as_bytes()]);
+        }
+        let text = Kernel::source(self, variant).digest();
+        let options = OPTIONS.join(" ");
+        let defines: Vec<String> = baked(self, variant).map(|(name, value)| format!("{name}={value}")).collect();
+        let parts = [&text.0[..], options.as_bytes(), arch.name().as_bytes()];
+        Digest::of_parts("precast.source", parts.into_iter().chain(defines.iter().map(String::as_bytes)))
+    }
+
+    fn entry(&self, variant: Variant, arch: Arch) -> String {
         let mut symbol = K::OP.replace('.', "_");
         for field in self.fields() {
             symbol.push_str(&format!("__{}_{}", field.name, field.value));
@@ -286,7 +301,8 @@ impl<K: Kernel> AnyKernel for K {
         for (name, value) in variant.0 {
             symbol.push_str(&format!("__{name}_{value}"));
         }
-        symbol
+        let digest = AnyKernel::source_digest(self, variant, arch).to_string();
+        symbol + "__" + &digest[..ENTRY_DIGITS]
     }
 
     fn variants(&self, arch: Arch) -> &'static [Variant] {
@@ -336,6 +352,16 @@ impl<K: Kernel> AnyKernel for K {
     fn tolerance(&self, operand: &Operand) -> Tolerance {
         Kernel::tolerance(self, operand)
     }
+}
+
+/// Hex digits of the source digest at the end of an entry symbol.
+const ENTRY_DIGITS: usize = 16;
+
+/// What key and variant define: `KEY_<FIELD>` and `VARIANT_<NAME>`.
+fn baked<K: Kernel>(kernel: &K, variant: Variant) -> impl Iterator<Item = (String, String)> {
+    let key = kernel.fields().into_iter().map(|field| (format!("KEY_{}", field.name.to_uppercase()), field.define));
+    let built = variant.0.iter().map(|(name, value)| (format!("VARIANT_{}", name.to_uppercase()), value.to_string()));
+    key.chain(built)
 }
 
 /// Reads a parameter block.

@@ -120,10 +120,7 @@ pub struct Key {
 impl Key {
     /// Erases a typed key.
     pub fn new<K: Kernel>(kernel: K) -> Self {
-        let fields: Vec<String> =
-            kernel.fields().into_iter().map(|field| format!("{}={}", field.name, field.value)).collect();
-        let text = format!("{}{{{}}}", K::OP, fields.join(","));
-        Self { text: text.into(), kernel: Arc::new(kernel) }
+        Self { text: text(&kernel).into(), kernel: Arc::new(kernel) }
     }
 
     /// The canonical text.
@@ -157,6 +154,12 @@ impl Key {
         let key = (info.parse)(&pairs).ok_or_else(malformed)?;
         if key.text() == text { Ok(key) } else { Err(malformed()) }
     }
+}
+
+/// The canonical text of a typed key.
+pub(crate) fn text<F: Fields>(key: &F) -> String {
+    let fields: Vec<String> = key.fields().into_iter().map(|field| format!("{}={}", field.name, field.value)).collect();
+    format!("{}{{{}}}", F::OP, fields.join(","))
 }
 
 /// The text is no key.

@@ -35,7 +35,7 @@ pub use digest::{Digest, NotADigest};
 pub use dtype::Dtype;
 pub use kernel::{Access, AnyKernel, Content, Geometry, Kernel, Op, Operand, Tolerance};
 pub use key::{Key, KeyError};
-pub use source::Source;
+pub use source::{OPTIONS, Source};
 pub use tensor_map::TensorMap;
 pub use variant::Variant;
 

@@ -1,4 +1,12 @@
-//! CUDA sources: their text, and the headers they include.
+//! CUDA sources: their text, the headers they include, and the digest of both.
+
+use std::collections::HashMap;
+use std::sync::{LazyLock, PoisonError, RwLock};
+
+use crate::digest::Digest;
+
+/// Options every kernel is compiled with, besides its architecture and macros.
+pub const OPTIONS: &[&str] = &["--std=c++17"];
 
 /// A CUDA source and the headers of its family. The common headers are always there.
 #[derive(Clone, Copy, Debug)]
@@ -52,6 +60,25 @@ impl Source {
         found.sort_unstable();
         found
     }
+
+    /// Digest of the path, the text and the headers it includes. Each source is read once in a process: start-up asks
+    /// for that of every module.
+    pub(crate) fn digest(&self) -> Digest {
+        static DIGESTS: LazyLock<RwLock<HashMap<[usize; 6], Digest>>> = LazyLock::new(RwLock::default);
+        // What is static never changes, so where it lies says what it is, and costs nothing to compare.
+        let place = |text: &'static str| [text.as_ptr().addr(), text.len()];
+        let [[path, path_bytes], [text, text_bytes]] = [self.path, self.text].map(place);
+        let place = [path, path_bytes, text, text_bytes, self.headers.as_ptr().addr(), self.headers.len()];
+        if let Some(digest) = DIGESTS.read().unwrap_or_else(PoisonError::into_inner).get(&place) {
+            return *digest;
+        }
+        let includes = self.includes();
+        let headers = includes.iter().flat_map(|(name, text)| [name.as_bytes(), text.as_bytes()]);
+        let digest =
+            Digest::of_parts("precast.text", [self.path, self.text].map(str::as_bytes).into_iter().chain(headers));
+        DIGESTS.write().unwrap_or_else(PoisonError::into_inner).insert(place, digest);
+        digest
+    }
 }
 
 /// A CUDA source of a family's folder, with the family's parameter blocks and any further headers beside it.
@@ -67,4 +94,29 @@ macro_rules! source {
             ],
         }
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOURCE: Source =
+        Source { path: "a/b.cu", text: "#include \"a/c.cuh\"\ncode", headers: &[("a/c.cuh", "more"), ("a/d.cuh", "")] };
+
+    #[test]
+    fn a_digest_is_of_path_text_and_what_is_included() {
+        let digest = SOURCE.digest();
+        assert_eq!(SOURCE.digest(), digest);
+        let same = Source { headers: &[("a/c.cuh", "more"), ("a/d.cuh", "not included")], ..SOURCE };
+        assert_eq!(same.digest(), digest);
+        let others = [
+            Source { path: "a/e.cu", ..SOURCE },
+            Source { text: "#include \"a/c.cuh\"\ncode ", ..SOURCE },
+            Source { headers: &[("a/c.cuh", "less")], ..SOURCE },
+            Source { text: "#include \"device.cuh\"\ncode", ..SOURCE },
+        ];
+        for other in others {
+            assert_ne!(other.digest(), digest, "{other:?}");
+        }
+    }
 }

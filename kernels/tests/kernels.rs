@@ -158,6 +158,26 @@ fn geometry_fits_every_architecture() {
     }
 }
 
+#[test]
+fn an_entry_symbol_says_what_the_code_is_made_from() {
+    let mut symbols = BTreeSet::new();
+    for key in keys() {
+        for arch in Arch::GPUS {
+            for variant in key.kernel().variants(arch) {
+                let (symbol, digest) = (key.kernel().entry(*variant, arch), key.kernel().source_digest(*variant, arch));
+                assert!(symbol.ends_with(&format!("__{}", &digest.to_string()[..16])), "{symbol}");
+                let defines = key.kernel().defines(*variant, arch);
+                assert_eq!(defines.last(), Some(&("ENTRY".to_owned(), symbol.clone())));
+                assert!(symbols.insert(symbol.clone()), "{symbol} is not unique");
+            }
+        }
+    }
+    // Nothing of the simulated GPU is made from a source.
+    let [bf16, f32] = ["bf16", "f32"].map(|x| Key::parse(&format!("swiglu.fwd{{x={x}}}")).unwrap());
+    let simulated = |key: &Key| key.kernel().source_digest(key.kernel().variants(Arch::Sim)[0], Arch::Sim);
+    assert_ne!(simulated(&bf16), simulated(&f32));
+}
+
 /// Whether an element still holds the poison.
 fn poisoned(dtype: Dtype, bytes: &[u8]) -> bool {
     bytes.chunks(dtype.bytes() as usize).any(|element| element.iter().all(|byte| *byte == POISON))

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use precast_fatbins::{Bundle, BundleError};
+use precast_fatbins::{Bundle, BundleError, Stale, build_command};
 use precast_kernels::Arch;
 use precast_plan::{BufferId, KeyVariant, Plan, keys};
 
@@ -106,12 +106,8 @@ impl fmt::Display for Coverage {
         for pair in missing {
             writeln!(f, "  {pair}")?;
         }
-        let models: Vec<String> = models.iter().map(|model| format!("--model {model}")).collect();
-        let (models, argument) = (models.join(" "), arch.argument());
-        write!(
-            f,
-            "Build them with: precast-aot build {models} --arch {argument} --out run.bundle\nand add to this command: --bundle run.bundle"
-        )
+        let command = build_command(models, &[*arch]);
+        write!(f, "Build them with: {command}\nand add to this command: --bundle run.bundle")
     }
 }
 
@@ -132,15 +128,18 @@ impl<D: Driver> Loading<D> {
     /// # Errors
     /// [`LoadError`]; the first module is loaded only when everything is known to be there and whole.
     pub fn load(&mut self, bundle: &Bundle<'_>, plan: &Plan, models: &[String]) -> Result<(), LoadError> {
-        bundle.verify()?;
+        let mut models = models.to_vec();
+        models.dedup();
+        bundle.verify().map_err(|error| match error {
+            BundleError::Stale(stale) => BundleError::Stale(Stale { models: models.clone(), ..stale }),
+            error => error,
+        })?;
         let arch = self.arch(bundle)?;
         let modules = bundle.modules(arch).map_err(BundleError::from)?;
         let needed = keys(plan);
         let missing: Vec<KeyVariant> =
             needed.iter().filter(|pair| !modules.iter().any(|module| module.pair == **pair)).cloned().collect();
         if !missing.is_empty() {
-            let mut models = models.to_vec();
-            models.dedup();
             return Err(LoadError::Missing(Coverage { arch, needed: needed.len(), missing, models }));
         }
         for module in modules.iter().filter(|module| needed.contains(&module.pair)) {

@@ -80,17 +80,19 @@ fn table(manifest: &Manifest) -> String {
     );
     for module in &manifest.modules {
         let name = lock::name(module);
-        let (Some(code), Some(usage)) = (&module.code, Usage::of(module)) else { continue };
+        let Some(code) = &module.code else { continue };
+        // What launches ask for besides is known of the keys of this version alone.
+        let usage = Usage::of(module);
+        let shared = usage.map_or("?".to_owned(), |usage| usage.shared_bytes.to_string());
+        let occupancy = usage.map_or("?".to_owned(), |usage| format!("{:.0}%", 100.0 * usage.occupancy));
         out.push_str(&format!(
-            "{:<7} {:>12} {:>8} {:>5} {:>7} {:>7} {:>7} {:>5.0}%  {name}\n",
+            "{:<7} {:>12} {:>8} {:>5} {shared:>7} {:>7} {:>7} {occupancy:>6}  {name}\n",
             module.arch,
             code.digest.short(),
             code.bytes,
-            usage.registers,
-            usage.shared_bytes,
-            usage.stack_bytes,
-            usage.threads,
-            100.0 * usage.occupancy,
+            code.registers,
+            code.stack_bytes,
+            code.max_threads,
         ));
     }
     let simulated = manifest.modules.iter().filter(|module| module.code.is_none()).count();

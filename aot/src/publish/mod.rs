@@ -67,12 +67,6 @@ pub enum PublishError {
     /// No trusted key signed it.
     #[error(transparent)]
     Signature(#[from] SignatureError),
-    /// Kernels were built from other sources than this program's.
-    #[error(
-        "the bundle was built from other sources than this program's: {}\nbuild it again: precast-aot build",
-        .0.join(", ")
-    )]
-    Stale(Vec<String>),
     /// A lock says something else than the bundle.
     #[error("{lock} is not the bundle's: {changes}")]
     Lock {
@@ -108,11 +102,10 @@ pub type Signer<'s> = &'s dyn Fn(&[u8]) -> Result<String, String>;
 /// Puts a verified bundle and its locks, as (model, lock), into a layout.
 ///
 /// # Errors
-/// [`PublishError`] where the bundle must not be used, was built from other sources, or is not as locked.
+/// [`PublishError`] where the bundle must not be used, or is not as locked.
 pub fn publish(file: &[u8], locks: &[(String, Lock)], sign: Option<Signer<'_>>) -> Result<Layout, PublishError> {
     let bundle = Bundle::read(file)?;
     bundle.verify()?;
-    current(&bundle)?;
     check_locks(&bundle, locks)?;
     let digest = Digest::of(file);
     let sign = |bytes: &[u8]| sign.map(|sign| sign(bytes).map_err(PublishError::Sign)).transpose();
@@ -162,19 +155,9 @@ fn gpus(bundle: &Bundle<'_>) -> Vec<Arch> {
 }
 
 /// Every compilation behind a bundle.
-fn tasks(bundle: &Bundle<'_>) -> Result<Vec<(Task, Digest)>, ManifestError> {
+fn tasks(bundle: &Bundle<'_>) -> Result<Vec<Task>, ManifestError> {
     let with_code = bundle.manifest().modules.iter().filter(|module| module.code.is_some());
-    with_code.map(|module| module.typed().map(|(pair, arch)| (Task { pair, arch }, module.source))).collect()
-}
-
-/// Provenance names this program's sources, so they have to be the bundle's.
-fn current(bundle: &Bundle<'_>) -> Result<(), PublishError> {
-    let stale: Vec<String> = tasks(bundle)?
-        .into_iter()
-        .filter(|(task, source)| task.source_digest() != *source)
-        .map(|(task, _)| task.to_string())
-        .collect();
-    if stale.is_empty() { Ok(()) } else { Err(PublishError::Stale(stale)) }
+    with_code.map(|module| module.typed().map(|(pair, arch)| Task { pair, arch })).collect()
 }
 
 /// Every line of every lock, on the bundle's architectures, is what the bundle holds.

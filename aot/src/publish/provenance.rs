@@ -53,7 +53,7 @@ pub fn statement(bundle: &Bundle<'_>, digest: Digest) -> Result<Value, ManifestE
 /// Every source and header that went into the bundle, by name.
 fn sources(bundle: &Bundle<'_>) -> Result<BTreeMap<String, Digest>, ManifestError> {
     let mut found = BTreeMap::new();
-    for (task, _) in tasks(bundle)? {
+    for task in tasks(bundle)? {
         let source = task.source();
         found.insert(format!("kernels/src/{}", source.path), Digest::of(source.text.as_bytes()));
         for (name, text) in source.includes() {

@@ -91,7 +91,7 @@ pub fn check_source(
     seeds: &[u64],
 ) -> Result<Outcome, Fault> {
     let kernel = key.kernel();
-    let program = simt.compile(source, &kernel.defines(variant), arch)?;
+    let program = simt.compile(source, &kernel.defines(variant, arch), arch)?;
     let mut outcome = Outcome { launches: 0, worst: 0.0 };
     let admitted = |params: &[u8]| kernel.admits(variant, params);
     for (sample, params) in kernel.samples().iter().enumerate().filter(|(_, params)| admitted(params)) {

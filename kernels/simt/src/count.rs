@@ -119,7 +119,7 @@ impl Counted {
 /// The first [`Fault`].
 pub fn count(simt: &Simt, key: &Key, variant: Variant, arch: Arch, seed: u64) -> Result<Counted, Fault> {
     let kernel = key.kernel();
-    let program = simt.compile(&kernel.source(variant), &kernel.defines(variant), arch)?;
+    let program = simt.compile(&kernel.source(variant), &kernel.defines(variant, arch), arch)?;
     let mut samples = Vec::new();
     program.counts();
     for (sample, params) in kernel.samples().iter().enumerate().filter(|(_, params)| kernel.admits(variant, params)) {

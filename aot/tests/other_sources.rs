@@ -1,0 +1,111 @@
+//! Kernels of other sources under today's names: nothing takes them.
+
+mod support {
+    pub mod louder;
+}
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use precast_aot::publish::{Layout, PublishError, fetch, media, publish, title};
+use precast_aot::{Arch, Built, Request, lock, prebuilt};
+use precast_fatbins::{Bundle, BundleError, Change, CubinFacts, Digest, Stale, StaleModule};
+use serde_json::json;
+
+const ARCH: Arch = Arch::Sm121;
+const LOUDER: [&str; 2] = ["swiglu.fwd{x=bf16}[threads=128] sm_121", "swiglu.fwd{x=f32}[threads=128] sm_121"];
+
+fn built() -> (Request, [Built; 2]) {
+    support::louder::built(&PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/models/tiny.json"), ARCH)
+}
+
+fn stale(error: BundleError) -> Stale {
+    match error {
+        BundleError::Stale(stale) => stale,
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn a_bundle_of_other_sources_is_refused_wherever_it_is_taken_in() {
+    let (request, [today, other]) = built();
+    Bundle::read(&today.encode()).unwrap().verify().unwrap();
+    let file = other.encode();
+    let refused = stale(Bundle::read(&file).unwrap().verify().unwrap_err());
+    assert_eq!(refused.modules, LOUDER.map(|module| StaleModule::Source(module.to_owned())));
+
+    // Everything but the digest of the sources is today's.
+    let named = |built: &Built| {
+        let rows = built.manifest.modules.iter().filter(|row| LOUDER.contains(&row.to_string().as_str()));
+        rows.map(|row| {
+            let entry = &row.code.as_ref().unwrap().entry;
+            (row.params_bytes, entry[..entry.len() - 16].to_owned())
+        })
+        .collect::<Vec<_>>()
+    };
+    assert_eq!(named(&today), named(&other));
+    assert_eq!(named(&today).len(), 2);
+
+    assert!(matches!(publish(&file, &[], None), Err(PublishError::Bundle(BundleError::Stale(_)))));
+    // What their program publishes, ours does not fetch.
+    let dir = tempfile::tempdir().unwrap();
+    let mut layout = Layout::new();
+    let layer = layout.add(media::BUNDLE, title::BUNDLE, &file);
+    let manifest = layout.manifest(media::ARTIFACT, &[layer], None, json!({}));
+    layout.index(media::ARTIFACT, manifest.to_string().as_bytes(), "1");
+    let from = dir.path().join("theirs.tar");
+    layout.write(&from).unwrap();
+    assert!(matches!(fetch(&from, &[]), Err(PublishError::Bundle(BundleError::Stale(_)))));
+    let to = dir.path().join("installed");
+    let mut program = Command::new(env!("CARGO_BIN_EXE_precast-aot"));
+    let output = program.arg("fetch").arg("--from").arg(&from).arg("--to").arg(&to).output().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    insta::assert_snapshot!(String::from_utf8(output.stderr).unwrap());
+    assert!(!to.exists());
+    // Nor is it embedded (PRECAST_FATBINS), however it got there.
+    std::fs::create_dir(&to).unwrap();
+    std::fs::write(to.join(title::BUNDLE), &file).unwrap();
+    let error = prebuilt::select(&to, &[], &request).unwrap_err().to_string();
+    assert!(LOUDER.iter().all(|module| error.contains(module)) && error.contains("precast-aot build"), "{error}");
+}
+
+#[test]
+fn a_forged_manifest_is_refused_and_a_forged_symbol_is_for_locks_and_signatures() {
+    let (request, [today, other]) = built();
+    let rows = |built: &Built| -> Vec<usize> {
+        let modules = built.manifest.modules.iter().enumerate();
+        modules.filter(|(_, row)| LOUDER.contains(&row.to_string().as_str())).map(|(index, _)| index).collect()
+    };
+    // The manifest says today's sources and symbol of cubins that say others.
+    let mut forged = Built { manifest: other.manifest.clone(), cubins: other.cubins.clone(), compiled: 0 };
+    for row in rows(&today) {
+        let (theirs, ours) = (&mut forged.manifest.modules[row], &today.manifest.modules[row]);
+        theirs.source = ours.source;
+        theirs.code.as_mut().unwrap().entry.clone_from(&ours.code.as_ref().unwrap().entry);
+    }
+    let file = forged.encode();
+    let error = Bundle::read(&file).unwrap().verify().unwrap_err();
+    assert!(matches!(error, BundleError::Claim { what: "entry symbol", .. }), "{error}");
+    // And now the cubins say it, too: then nothing in the bundle is untrue but the machine code.
+    for row in rows(&today) {
+        let code = forged.manifest.modules[row].code.as_mut().unwrap();
+        let cubin = &forged.cubins[&code.digest];
+        let theirs = CubinFacts::read(cubin).unwrap().entry;
+        let mut renamed = cubin.clone();
+        for at in 0..=renamed.len() - theirs.len() {
+            if renamed[at..].starts_with(theirs.as_bytes()) {
+                renamed[at..at + theirs.len()].copy_from_slice(code.entry.as_bytes());
+            }
+        }
+        code.digest = Digest::of(&renamed);
+        forged.cubins.insert(code.digest, renamed);
+    }
+    let file = forged.encode();
+    Bundle::read(&file).unwrap().verify().unwrap();
+    let model = &request.models[0];
+    let changes =
+        lock::of_model(&today.manifest, &request, model).compare(&lock::of_model(&forged.manifest, &request, model));
+    let bytes_alone =
+        |change: &Change| matches!(change, Change::Changed { moved, same_code: false, .. } if moved.is_empty());
+    assert!(changes.len() == 2 && changes.iter().all(bytes_alone), "{changes:?}");
+}
