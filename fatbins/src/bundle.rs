@@ -378,6 +378,12 @@ impl<'a> Bundle<'a> {
         archs
     }
 
+    /// Every module with machine code, whatever its key: bundles of other versions are looked at, too.
+    pub fn cubins(&self) -> impl Iterator<Item = (&ModuleEntry, &'a [u8])> {
+        let modules = self.manifest.modules.iter().zip(&self.placed);
+        modules.filter_map(|(module, at)| Some((module, self.image((*at)?, module.code.as_ref()?))))
+    }
+
     /// The modules of an architecture.
     ///
     /// # Errors

@@ -6,6 +6,7 @@
 //! is the specification.
 
 mod bundle;
+mod code;
 mod cubin;
 mod fatbin;
 pub mod files;
@@ -16,6 +17,7 @@ mod trust;
 mod wire;
 
 pub use bundle::{Bundle, BundleError, Module, encode, parts};
+pub use code::CubinCode;
 pub use cubin::{CubinError, CubinFacts};
 pub use lock::{Change, Lock, LockError};
 pub use manifest::{Code, Manifest, ManifestError, ModuleEntry};

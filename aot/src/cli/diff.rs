@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use precast_fatbins::{Bundle, Change, Code, Lock, Manifest, lock, say};
 
-use super::{Failure, print_json, read};
+use super::{Failure, diff_code, print_json, read};
 
 #[derive(Args)]
 pub struct Arguments {
@@ -14,13 +14,20 @@ pub struct Arguments {
     before: PathBuf,
     /// The bundle after
     after: PathBuf,
+    /// Compare machine code apart from names: instructions, registers, memory, parameters. Exit code 1 where a kernel of
+    /// one bundle has no kernel with the same code in the other
+    #[arg(long)]
+    code: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-/// Prints what differs; two different bundles are no error.
+/// Prints what differs; two different bundles are no error, but for `--code`, which is there to prove that they are not.
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    if arguments.code {
+        return diff_code::run(&arguments.before, &arguments.after, arguments.json);
+    }
     let (before, after) = (manifest(&arguments.before)?, manifest(&arguments.after)?);
     let changes = Lock::of(&before).compare(&Lock::of(&after));
     let (before, after) = (codes(&before), codes(&after));
@@ -80,7 +87,7 @@ fn split(change: &Change) -> (&str, &'static str) {
     }
 }
 
-fn json(code: &Code) -> serde_json::Value {
+pub(super) fn json(code: &Code) -> serde_json::Value {
     serde_json::json!({
         "sha256": code.digest.to_string(),
         "bytes": code.bytes,

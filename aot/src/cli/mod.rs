@@ -3,6 +3,7 @@
 mod build;
 mod compile;
 mod diff;
+mod diff_code;
 mod inspect;
 mod keys;
 mod lock;
@@ -171,6 +172,9 @@ pub enum Failure {
         /// Why.
         error: BundleError,
     },
+    /// Two bundles hold different machine code.
+    #[error("{0} kernels have no kernel with the same machine code in the other bundle")]
+    OtherCode(usize),
     /// The disk.
     #[error("cannot {what} {}: {error}", path.display())]
     Io {
@@ -192,7 +196,12 @@ impl Failure {
             Failure::Lock(_) | Failure::Publish(_) => 3,
             Failure::TrustedKey(_) => 2,
             Failure::Model(_) => 5,
-            Failure::Locate(_) | Failure::Wheel(_) | Failure::Threads(_) | Failure::Key(_) | Failure::Io { .. } => 1,
+            Failure::OtherCode(_)
+            | Failure::Locate(_)
+            | Failure::Wheel(_)
+            | Failure::Threads(_)
+            | Failure::Key(_)
+            | Failure::Io { .. } => 1,
         }
     }
 }

@@ -1,0 +1,111 @@
+//! `precast-aot diff --code`: whether two bundles hold the same machine code, whatever it is called.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use precast_fatbins::{Bundle, Code, CubinCode, lock, say};
+
+use super::diff::json;
+use super::{Failure, print_json, read};
+
+/// A kernel with machine code: its row, and what it is apart from names.
+struct Kernel {
+    arch: String,
+    row: Code,
+    code: CubinCode,
+}
+
+/// Kernels by architecture and `key[variant]`.
+type Kernels = BTreeMap<String, Kernel>;
+
+/// How two bundles' machine code compares.
+struct Comparison<'k> {
+    /// Kernels of one name and the same code.
+    same: usize,
+    /// Kernels whose code has another name in the other bundle: the names before and after.
+    renamed: BTreeSet<(&'k str, &'k str)>,
+    /// Kernels of one name and different code, with the sections that differ.
+    changed: Vec<(&'k str, Vec<&'k str>)>,
+    /// Kernels before without their like after.
+    missing: Vec<&'k str>,
+    /// Kernels after without their like before.
+    added: Vec<&'k str>,
+}
+
+/// Prints what differs.
+///
+/// # Errors
+/// [`Failure::OtherCode`] where a kernel of one bundle has no kernel with the same code in the other.
+pub fn run(before: &Path, after: &Path, as_json: bool) -> Result<(), Failure> {
+    let (before, after) = (kernels(before)?, kernels(after)?);
+    let found = compare(&before, &after);
+    let Comparison { same, renamed, changed, missing, added } = &found;
+    if as_json {
+        let changed = changed.iter().map(|(name, sections)| {
+            serde_json::json!({
+                "module": name,
+                "sections": sections,
+                "before": json(&before[*name].row),
+                "after": json(&after[*name].row),
+            })
+        });
+        print_json(&serde_json::json!({
+            "same": same,
+            "renamed": renamed.iter().map(|(before, after)| serde_json::json!({ "before": before, "after": after })).collect::<Vec<_>>(),
+            "changed": changed.collect::<Vec<_>>(),
+            "missing": missing,
+            "added": added,
+        }));
+    } else {
+        renamed.iter().for_each(|(before, after)| say!("RENAMED {before} -> {after}"));
+        changed.iter().for_each(|(name, sections)| say!("CHANGED {name} ({})", sections.join(", ")));
+        missing.iter().for_each(|name| say!("MISSING {name}"));
+        added.iter().for_each(|name| say!("ADDED   {name}"));
+        let (before, after) = (before.len(), after.len());
+        say!("{same} kernels have the same name and machine code, of {before} before and {after} after");
+    }
+    match changed.len() + missing.len() + added.len() {
+        0 => Ok(()),
+        different => Err(Failure::OtherCode(different)),
+    }
+}
+
+fn kernels(path: &Path) -> Result<Kernels, Failure> {
+    let bytes = read(path)?;
+    let failure = |error| Failure::Bundle { path: path.to_owned(), error };
+    let bundle = Bundle::read(&bytes).map_err(failure)?;
+    let mut kernels = Kernels::new();
+    for (module, image) in bundle.cubins() {
+        let cubin = |source| failure(precast_fatbins::BundleError::Cubin { module: module.to_string(), source });
+        let code = CubinCode::read(image).map_err(cubin)?;
+        let Some(row) = module.code.clone() else { continue };
+        let name = format!("{} {}", module.arch, lock::name(module));
+        kernels.insert(name, Kernel { arch: module.arch.clone(), row, code });
+    }
+    Ok(kernels)
+}
+
+/// Kernels of one name are compared with each other, every other one with all of its architecture.
+fn compare<'k>(before: &'k Kernels, after: &'k Kernels) -> Comparison<'k> {
+    let (found, missing) = unpaired(before, after);
+    let (found_back, added) = unpaired(after, before);
+    let renamed = found.into_iter().chain(found_back.into_iter().map(|(after, before)| (before, after))).collect();
+    let pairs = before.iter().filter_map(|(name, kernel)| Some((name.as_str(), kernel, after.get(name)?)));
+    let (same, changed): (Vec<_>, Vec<_>) = pairs.partition(|(_, before, after)| before.code == after.code);
+    let changed = changed.into_iter().map(|(name, before, after)| (name, before.code.differing(&after.code))).collect();
+    Comparison { same: same.len(), renamed, changed, missing, added }
+}
+
+/// Kernels whose names the others do not have: those whose code some other has, with its name, and the rest.
+fn unpaired<'k>(own: &'k Kernels, others: &'k Kernels) -> (Vec<(&'k str, &'k str)>, Vec<&'k str>) {
+    let named: BTreeMap<(&str, &CubinCode), &str> =
+        others.iter().map(|(name, kernel)| ((kernel.arch.as_str(), &kernel.code), name.as_str())).collect();
+    let (mut found, mut alone) = (Vec::new(), Vec::new());
+    for (name, kernel) in own.iter().filter(|(name, _)| !others.contains_key(*name)) {
+        match named.get(&(kernel.arch.as_str(), &kernel.code)) {
+            Some(other) => found.push((name.as_str(), *other)),
+            None => alone.push(name.as_str()),
+        }
+    }
+    (found, alone)
+}

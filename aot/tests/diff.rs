@@ -1,0 +1,60 @@
+//! `precast-aot diff --code`: machine code apart from names.
+
+mod support {
+    pub mod louder;
+}
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use precast_aot::{Arch, Built};
+
+const ARCH: Arch = Arch::Sm89;
+
+/// What the program prints, and whether it ends with 0; else it ends with 1.
+fn diff(before: &Path, after: &Path, more: &[&str]) -> (String, bool) {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_precast-aot"));
+    let output = program.args(["diff", "--code"]).args(more).arg(before).arg(after).output().unwrap();
+    let code = output.status.code();
+    assert!(code == Some(0) || code == Some(1), "{}", String::from_utf8_lossy(&output.stderr));
+    (String::from_utf8(output.stdout).unwrap(), code == Some(0))
+}
+
+#[test]
+fn machine_code_is_compared_apart_from_names() {
+    let model = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/models/tiny.json");
+    let (_, [today, other]) = support::louder::built(&model, ARCH);
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, built: &Built| {
+        let path = dir.path().join(name);
+        fs::write(&path, built.encode()).unwrap();
+        path
+    };
+    let count = today.cubins.len();
+    let [before, louder] = [write("before", &today), write("louder", &other)];
+    assert_eq!(
+        diff(&before, &before, &[]),
+        (format!("{count} kernels have the same name and machine code, of {count} before and {count} after\n"), true)
+    );
+    // Two kernels of other sources: one of them is kept under another key, and one is gone.
+    let mut renamed = Built { manifest: other.manifest.clone(), cubins: other.cubins.clone(), compiled: 0 };
+    renamed.manifest.modules.retain(|row| row.key != "adamw.update{w=f32}");
+    for row in &mut renamed.manifest.modules {
+        if row.key.starts_with("grad_norm.finish") {
+            row.key = "grad_norm.end{}".to_owned();
+        }
+    }
+    renamed.manifest.modules.sort_by(|a, b| a.order().cmp(&b.order()));
+    let renamed = write("renamed", &renamed);
+    let (there, back) = (diff(&before, &renamed, &[]), diff(&renamed, &before, &[]));
+    assert!(!there.1 && !back.1);
+    insta::assert_snapshot!(format!("{}\n{}", there.0, back.0));
+    let (json, same) = diff(&before, &louder, &["--json"]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert!(!same);
+    assert_eq!(json["same"], count - 2);
+    let modules: Vec<&str> =
+        json["changed"].as_array().unwrap().iter().map(|row| row["module"].as_str().unwrap()).collect();
+    assert_eq!(modules, ["sm_89 swiglu.fwd{x=bf16}[threads=128]", "sm_89 swiglu.fwd{x=f32}[threads=128]"]);
+}

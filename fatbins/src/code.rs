@@ -1,0 +1,155 @@
+//! Machine code apart from names: what of two cubins must be equal for them to compute the same with the same resources.
+//!
+//! A cubin spells its entry symbol in section names and in the string tables, and nowhere else. So its code is: the flags
+//! of the ELF header, and every section but the string tables and the compiler's notes, in their order, by header and
+//! content, with `ENTRY` for the entry symbol in the names of sections and of symbols. That is the
+//! instructions (`.text`), registers, stack, shared memory, barriers, launch bounds and parameters (`.nv.info`,
+//! `.nv.shared`, `.nv.constant0`), constants, relocations and call frames. Offsets in the file and the notes, which name
+//! compiler and options, are left out.
+
+use std::collections::BTreeSet;
+
+use object::Endianness;
+use object::SectionIndex;
+use object::elf::{FileHeader64, SHT_NOBITS, SHT_NOTE, SHT_NULL, SHT_STRTAB, SHT_SYMTAB, SectionType};
+use object::read::elf::{FileHeader, SectionHeader};
+
+use crate::Digest;
+use crate::cubin::{CubinError, CubinFacts};
+
+/// The code of a cubin: a digest for each section, by its name without the entry symbol.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CubinCode(Vec<(String, Digest)>);
+
+/// A symbol table of what the driver may translate (sm_100 and later).
+const SHT_MERCURY_SYMTAB: SectionType = SectionType(0x7000_0085);
+/// Size of a symbol. The offset of its name comes first.
+const SYMBOL_BYTES: usize = 24;
+
+impl CubinCode {
+    /// Reads a cubin.
+    ///
+    /// # Errors
+    /// [`CubinError`] for what is no cubin of this project.
+    pub fn read(cubin: &[u8]) -> Result<Self, CubinError> {
+        let elf = |error: object::read::Error| CubinError::Elf(error.to_string());
+        let entry = CubinFacts::read(cubin)?.entry;
+        let header = FileHeader64::<Endianness>::parse(cubin).map_err(elf)?;
+        let endian = header.endian().map_err(elf)?;
+        let sections = header.sections(endian, cubin).map_err(elf)?;
+        let renamed = |name: &[u8]| {
+            let name = String::from_utf8_lossy(name);
+            if *name == entry { "ENTRY".to_owned() } else { name.replace(&format!(".{entry}"), ".ENTRY") }
+        };
+        let mut parts = vec![("ELF flags".to_owned(), Digest::of(&header.e_flags(endian).0.to_le_bytes()))];
+        for section in sections.iter() {
+            let kind = section.sh_type(endian);
+            if matches!(kind, SHT_NULL | SHT_STRTAB | SHT_NOTE) {
+                continue;
+            }
+            let name = renamed(sections.section_name(endian, section).map_err(elf)?);
+            let numbers = [
+                u64::from(kind.0),
+                section.sh_flags(endian).0,
+                section.sh_size(endian),
+                section.sh_link(endian).into(),
+                section.sh_info(endian).into(),
+                section.sh_addralign(endian),
+                section.sh_entsize(endian),
+            ];
+            let content = match kind {
+                SHT_NOBITS => Vec::new(),
+                SHT_SYMTAB | SHT_MERCURY_SYMTAB => {
+                    let link = SectionIndex(section.sh_link(endian) as usize);
+                    let names = sections.strings(endian, cubin, link).map_err(elf)?;
+                    symbols(section.data(endian, cubin).map_err(elf)?, |offset| names.get(offset).map(renamed).ok())
+                        .ok_or(CubinError::Missing("readable symbol table"))?
+                }
+                _ => section.data(endian, cubin).map_err(elf)?.to_vec(),
+            };
+            let numbers = numbers.map(u64::to_le_bytes).concat();
+            parts.push((name, Digest::of_parts("precast.code", [&numbers[..], &content])));
+        }
+        Ok(Self(parts))
+    }
+
+    /// The sections that are not the same, by name, each once.
+    pub fn differing<'c>(&'c self, other: &'c Self) -> Vec<&'c str> {
+        let (own, others) = (self.0.iter().collect::<BTreeSet<_>>(), other.0.iter().collect::<BTreeSet<_>>());
+        let names: BTreeSet<&str> = own.symmetric_difference(&others).map(|(name, _)| name.as_str()).collect();
+        names.into_iter().collect()
+    }
+}
+
+/// A symbol table with names in place of where they lie in the string table.
+fn symbols(table: &[u8], name: impl Fn(u32) -> Option<String>) -> Option<Vec<u8>> {
+    let mut named = Vec::new();
+    for symbol in table.chunks(SYMBOL_BYTES) {
+        let (offset, rest) = symbol.split_first_chunk::<4>()?;
+        let name = name(u32::from_le_bytes(*offset))?;
+        named.extend((name.len() as u64).to_le_bytes());
+        named.extend(name.as_bytes());
+        named.extend(rest);
+    }
+    Some(named)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILL: &[u8] = include_bytes!("../tests/fixtures/fill.sm_121.cubin");
+    const OTHERS: [&[u8]; 2] =
+        [include_bytes!("../tests/fixtures/fill.sm_89.cubin"), include_bytes!("../tests/fixtures/cast.sm_121.cubin")];
+
+    fn read(cubin: &[u8]) -> CubinCode {
+        CubinCode::read(cubin).unwrap()
+    }
+
+    /// The fixture with something else, of the same length, wherever `from` stands.
+    fn replaced(from: &[u8], to: &[u8]) -> Vec<u8> {
+        let mut cubin = FILL.to_vec();
+        for at in 0..cubin.len() - from.len() {
+            if cubin[at..].starts_with(from) {
+                cubin[at..at + to.len()].copy_from_slice(to);
+            }
+        }
+        assert!(cubin != FILL);
+        cubin
+    }
+
+    #[test]
+    fn names_are_no_part_of_the_code() {
+        let code = read(FILL);
+        let entry = CubinFacts::read(FILL).unwrap().entry;
+        for name in [entry.replace("fill", "pour"), entry.replace("first_false", "first_wrong")] {
+            let other = replaced(entry.as_bytes(), name.as_bytes());
+            assert_eq!(CubinFacts::read(&other).unwrap().entry, name);
+            assert_eq!(read(&other), code);
+        }
+        // The compiler's release, in its note.
+        assert_eq!(read(&replaced(b"V13.0.88", b"V13.0.89")), code);
+        assert!(OTHERS.iter().all(|other| read(other) != code));
+    }
+
+    #[test]
+    fn every_byte_of_instructions_and_resources_is() {
+        let code = read(FILL);
+        let header = FileHeader64::<Endianness>::parse(FILL).unwrap();
+        let endian = header.endian().unwrap();
+        let sections = header.sections(endian, FILL).unwrap();
+        let entry = CubinFacts::read(FILL).unwrap().entry;
+        for name in [".text", ".nv.constant0", ".nv.info"] {
+            let (_, section) = sections.section_by_name(endian, format!("{name}.{entry}").as_bytes()).unwrap();
+            let (start, size) = (section.sh_offset(endian) as usize, section.sh_size(endian) as usize);
+            for at in start..start + size {
+                let mut other = FILL.to_vec();
+                other[at] ^= 1;
+                // What is no cubin of this project any more is none.
+                if let Ok(other) = CubinCode::read(&other) {
+                    assert_eq!(other.differing(&code), [format!("{name}.ENTRY")], "byte {at}");
+                }
+            }
+        }
+    }
+}
