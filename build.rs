@@ -26,7 +26,7 @@ mod embed {
 
     use precast_aot::cache::Cache;
     use precast_aot::lock::{self, Comparison, NotLocked};
-    use precast_aot::{Built, Model, Request, prebuilt, toolchain};
+    use precast_aot::{Built, Model, Request, home, prebuilt, toolchain};
     use precast_fatbins::TrustedKey;
 
     /// Compiles through the cache, or takes what was published; compares with the locks; writes the two sections and
@@ -36,9 +36,12 @@ mod embed {
         let request = Request { models: models()?, archs: archs() };
         let built = match variable("PRECAST_FATBINS") {
             Some(directory) => published(&root.join(directory), &request)?,
-            None => compiled(&root, &request)?,
+            None => compiled(out, &request)?,
         };
-        check(&built, &request, &root.join("fatbins"))?;
+        check(&built, &request, &root.join("fatbins")).map_err(|error| {
+            let compiler = &built.manifest.compiler;
+            format!("{error}\nThese are by {compiler}. PRECAST_UNLOCKED=1 embeds them all the same, with a warning")
+        })?;
         let (fatbin, manifest) = built.parts();
         std::fs::write(out.join("bundle.fatbin"), &fatbin)?;
         std::fs::write(out.join("bundle.manifest"), &manifest)?;
@@ -52,13 +55,18 @@ mod embed {
         std::env::var(name).ok().filter(|value| !value.is_empty())
     }
 
-    fn compiled(root: &Path, request: &Request) -> Result<Built, Box<dyn Error>> {
-        for name in ["PRECAST_NVRTC", "CUDA_HOME"] {
+    fn compiled(out: &Path, request: &Request) -> Result<Built, Box<dyn Error>> {
+        for name in ["PRECAST_NVRTC", "CUDA_HOME"].into_iter().chain(toolchain::OFFLINE) {
             println!("cargo::rerun-if-env-changed={name}");
         }
-        let home = variable("PRECAST_HOME").map_or_else(|| root.join("target/precast"), PathBuf::from);
-        let nvrtc = toolchain::nvrtc(None, &home)?;
+        let triple = std::env::var("TARGET").expect("cargo sets TARGET");
+        let home = variable("PRECAST_HOME").map_or_else(|| home::of_build(out, &triple), PathBuf::from);
+        let nvrtc = toolchain::provide(&home, |what| println!("cargo::warning={what}"))?;
         println!("cargo::rerun-if-changed={}", nvrtc.path().display());
+        if toolchain::is_named(&home) {
+            let (compiler, path) = (nvrtc.compiler(), nvrtc.path().display());
+            println!("cargo::warning=kernels are compiled by {compiler} at {path}, which the environment names");
+        }
         Ok(precast_aot::build(request, &nvrtc, &Cache::at(home.join("cache")), &|_, _| {})?)
     }
 
@@ -69,19 +77,22 @@ mod embed {
         Ok(prebuilt::select(directory, &keys?, request)?)
     }
 
-    /// A kernel that is not the locked one is an error in a release build and a warning in any other.
+    /// A kernel that is not the locked one is an error, and so is a built-in model without a lock; both are warnings under
+    /// PRECAST_UNLOCKED. A model of the user's need not have a lock.
     fn check(built: &Built, request: &Request, locks: &Path) -> Result<(), Box<dyn Error>> {
         for model in &request.models {
             println!("cargo::rerun-if-changed={}", lock::path(locks, &model.name).display());
         }
         let Comparison { changes, unlocked } = lock::compare(&built.manifest, request, locks)?;
+        let any_allowed = variable("PRECAST_UNLOCKED").is_some_and(|value| value != "0");
         for model in unlocked {
-            println!("cargo::warning=model {model} has no lock: precast-aot lock --model {model} writes it");
+            let lacks = format!("model {model} has no lock: precast-aot lock --model {model} writes it");
+            if !any_allowed && Model::built_in().iter().any(|built_in| built_in.name == model) {
+                return Err(lacks.into());
+            }
+            println!("cargo::warning={lacks}");
         }
-        if changes.is_empty() {
-            return Ok(());
-        }
-        if std::env::var("PROFILE").is_ok_and(|profile| profile == "release") {
+        if !changes.is_empty() && !any_allowed {
             return Err(NotLocked { directory: locks.to_owned(), changes }.into());
         }
         changes.iter().for_each(|change| println!("cargo::warning=not as locked: {change}"));

@@ -86,7 +86,7 @@ pub fn build(
     let cubins: Vec<Result<Vec<u8>, CompileError>> = tasks
         .par_iter()
         .map(|task| {
-            let key = task.cache_key(nvrtc.compiler());
+            let key = task.cache_key(nvrtc.identity());
             let cubin = match cache.get(&key) {
                 Some(cubin) => Ok(cubin),
                 None => task.compile(nvrtc).inspect(|cubin| {

@@ -55,7 +55,7 @@ impl Task {
         self.pair.key.kernel().source_digest(self.pair.variant, self.arch)
     }
 
-    /// What the cache calls the cubin.
+    /// What the cache calls the cubin. `compiler` is [`Nvrtc::identity`].
     pub fn cache_key(&self, compiler: &str) -> Digest {
         Digest::of_parts("precast.cubin", [&self.source_digest().0[..], compiler.as_bytes()])
     }

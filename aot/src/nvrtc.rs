@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::ptr;
 
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
-use precast_fatbins::{CubinError, CubinFacts};
+use precast_fatbins::{CubinError, CubinFacts, Digest};
 
 /// An opaque `nvrtcProgram`.
 type Program = *mut std::ffi::c_void;
@@ -36,9 +36,10 @@ pub struct Nvrtc {
     cubin: GetBytes,
     error_string: ErrorString,
     compiler: String,
+    identity: String,
     path: PathBuf,
     /// Keeps the functions above loaded.
-    _libraries: [Option<Library>; 2],
+    _libraries: Vec<Library>,
 }
 
 /// NVRTC cannot be used.
@@ -51,6 +52,14 @@ pub enum NvrtcError {
         path: PathBuf,
         /// Why.
         error: libloading::Error,
+    },
+    /// One of its files cannot be read.
+    #[error("cannot read {}: {error}", path.display())]
+    Read {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
     },
     /// NVRTC refuses something that is no fault of a source.
     #[error("NVRTC at {}: {call} failed: {reason}", path.display())]
@@ -109,8 +118,6 @@ impl Nvrtc {
             unsafe { Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) }
                 .map_err(|error| NvrtcError::Load { path: path.to_owned(), error })
         };
-        // NVRTC opens its builtins by name at the first compilation; open them by path before.
-        let builtins = builtins_beside(path).map(|path| load(&path)).transpose()?;
         let library = load(path)?;
         macro_rules! function {
             ($name:literal) => {
@@ -129,21 +136,31 @@ impl Nvrtc {
             cubin: function!(b"nvrtcGetCUBIN\0"),
             error_string: function!(b"nvrtcGetErrorString\0"),
             compiler: String::new(),
+            identity: String::new(),
             path: path.to_owned(),
-            _libraries: [Some(library), builtins],
+            _libraries: vec![library],
         };
         let (mut major, mut minor) = (0, 0);
         // SAFETY: both pointers are to integers that outlive the call.
         nvrtc.check("nvrtcVersion", unsafe { version(&mut major, &mut minor) })?;
+        // NVRTC opens its builtins by name at the first compilation; open them by path before.
+        let builtins = path.with_file_name(format!("libnvrtc-builtins.so.{major}.{minor}"));
+        nvrtc._libraries.push(load(&builtins)?);
         let probe = nvrtc.compile(&Unit { options: &["--gpu-architecture=sm_89".to_owned()], ..PROBE })?;
         let facts = CubinFacts::read(&probe).map_err(|error| NvrtcError::Cubin { path: path.to_owned(), error })?;
         nvrtc.compiler = format!("NVRTC {major}.{minor} ({})", facts.compiler);
+        nvrtc.identity = format!("{} {}", nvrtc.compiler, digest(&[path, &builtins])?);
         Ok(nvrtc)
     }
 
     /// The compiler and its full version: `NVRTC 13.0 (V13.0.88)`.
     pub fn compiler(&self) -> &str {
         &self.compiler
+    }
+
+    /// The compiler, its full version and the digest of its files: what a cubin is a function of.
+    pub fn identity(&self) -> &str {
+        &self.identity
     }
 
     /// Where it was loaded from.
@@ -220,13 +237,12 @@ unsafe impl Sync for Nvrtc {}
 // SAFETY: as above.
 unsafe impl Send for Nvrtc {}
 
-/// `libnvrtc-builtins.so.*` in the directory of an NVRTC library, the plain one.
-fn builtins_beside(path: &Path) -> Option<PathBuf> {
-    let mut found: Vec<PathBuf> = std::fs::read_dir(path.parent()?)
-        .ok()?
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.file_name().is_some_and(|n| n.to_string_lossy().starts_with("libnvrtc-builtins.so")))
-        .collect();
-    found.sort();
-    found.pop()
+/// The digest of several files.
+fn digest(paths: &[&Path]) -> Result<Digest, NvrtcError> {
+    let read = |path: &&Path| {
+        let bytes = std::fs::read(path).map_err(|error| NvrtcError::Read { path: path.to_path_buf(), error })?;
+        Ok(Digest::of(&bytes).0)
+    };
+    let files: Vec<[u8; 32]> = paths.iter().map(read).collect::<Result<_, NvrtcError>>()?;
+    Ok(Digest::of_parts("precast.nvrtc", files.iter().map(|file| &file[..])))
 }

@@ -116,6 +116,27 @@ fn one_changed_source_is_another_cubin_and_no_other() {
     assert_ne!(tasks[0].cache_key(compilers[0]), tasks[0].cache_key(compilers[1]));
 }
 
+/// A copy of the compiler with one byte more says the same version of itself.
+#[test]
+fn a_changed_compiler_of_the_same_version_shares_no_cubin() {
+    let dir = tempfile::tempdir().unwrap();
+    let own = nvrtc();
+    for entry in std::fs::read_dir(own.path().parent().unwrap()).unwrap() {
+        let entry = entry.unwrap();
+        let mut bytes = std::fs::read(entry.path()).unwrap();
+        bytes.push(0);
+        std::fs::write(dir.path().join(entry.file_name()), bytes).unwrap();
+    }
+    let other = Nvrtc::load(&dir.path().join(own.path().file_name().unwrap())).unwrap();
+    assert_eq!(own.compiler(), other.compiler());
+    let task = &request(&[Arch::Sm89]).tasks()[0];
+    assert_ne!(task.cache_key(own.identity()), task.cache_key(other.identity()));
+    let dir = tempfile::tempdir().unwrap();
+    let cache = Cache::at(dir.path().to_owned());
+    let build = |nvrtc: &Nvrtc| build(&request(&[Arch::Sm89]), nvrtc, &cache, &|_, _| {}).unwrap().compiled;
+    assert!(build(&own) > 0 && build(&own) == 0 && build(&other) > 0);
+}
+
 fn program() -> Command {
     Command::new(env!("CARGO_BIN_EXE_precast-aot"))
 }

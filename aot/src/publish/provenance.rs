@@ -7,7 +7,7 @@ use precast_fatbins::{Bundle, Digest, ManifestError};
 use serde_json::{Value, json};
 
 use super::{gpus, tasks};
-use crate::toolchain::pins::NVRTC;
+use crate::toolchain::pins::{NVRTC, Wheel};
 
 /// The statement about a bundle of this digest.
 pub fn statement(bundle: &Bundle<'_>, digest: Digest) -> Result<Value, ManifestError> {
@@ -20,7 +20,7 @@ pub fn statement(bundle: &Bundle<'_>, digest: Digest) -> Result<Value, ManifestE
     let wheels: Vec<Value> = NVRTC
         .wheels
         .iter()
-        .map(|(machine, sha256)| {
+        .map(|Wheel { machine, sha256, .. }| {
             json!({
                 "name": format!("{} for {machine}", NVRTC.package),
                 "uri": format!("pkg:pypi/{}@{}", NVRTC.package, NVRTC.version),

@@ -1,5 +1,7 @@
-//! Finding NVRTC: an explicit path, `CUDA_HOME`, the pinned wheel, the system.
+//! Finding NVRTC: an explicit path, `PRECAST_NVRTC`, `CUDA_HOME`, the pinned wheel. A compiler that nobody names is not
+//! used, wherever the system has one.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::pins;
@@ -25,47 +27,55 @@ pub enum LocateError {
 /// File names of NVRTC, newest first.
 const NAMES: [&str; 3] = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"];
 
-/// Loads the first NVRTC found: `explicit` (a file or a directory; else `$PRECAST_NVRTC`), `$CUDA_HOME`, the
-/// pinned wheel below `home`, the system's CUDA and library path. The pinned wheel comes before the system:
-/// whoever installed it wants its bytes.
+/// Loads the first NVRTC found: `explicit` (a file or a directory; else `$PRECAST_NVRTC`), `$CUDA_HOME`, the pinned
+/// wheel below `home`.
 ///
 /// # Errors
 /// [`LocateError`] that lists every place.
 pub fn nvrtc(explicit: Option<&Path>, home: &Path) -> Result<Nvrtc, LocateError> {
-    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
-    let mut looked = Vec::new();
-    if let Some(path) = explicit.map(Path::to_owned).or_else(|| variable("PRECAST_NVRTC")) {
+    let found = find(explicit, home, |name| std::env::var_os(name));
+    let path = found.map_err(|looked| LocateError::NotFound { looked })?;
+    Ok(Nvrtc::load(&path)?)
+}
+
+/// Whether the compiler a build would use is named by its environment, and not the pinned one.
+pub fn is_named(home: &Path) -> bool {
+    find(None, home, |name| std::env::var_os(name)).is_ok_and(|path| path != pinned(home))
+}
+
+/// Where the pinned NVRTC is once it is installed.
+pub fn pinned(home: &Path) -> PathBuf {
+    pins::NVRTC.installed(home, pins::NVRTC.files[0])
+}
+
+/// The library, or the places where it is not.
+pub(super) fn find(
+    explicit: Option<&Path>,
+    home: &Path,
+    variable: impl Fn(&str) -> Option<OsString>,
+) -> Result<PathBuf, Vec<String>> {
+    let variable = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let explicit = explicit.map(|path| (path.to_owned(), "given explicitly"));
+    let named = explicit.or_else(|| Some((variable("PRECAST_NVRTC")?, "named by $PRECAST_NVRTC")));
+    if let Some((path, by)) = named {
         // What was asked for by name is used or is an error.
         let found = if path.is_dir() { in_directory(&path) } else { Some(path.clone()).filter(|path| path.exists()) };
-        return match found {
-            Some(found) => Ok(Nvrtc::load(&found)?),
-            None => Err(LocateError::NotFound { looked: vec![format!("{} (given explicitly)", path.display())] }),
-        };
+        return found.ok_or_else(|| vec![format!("{} ({by})", path.display())]);
     }
-    let pinned = pins::NVRTC.installed(home, pins::NVRTC.files[0]);
-    let places = [
-        ("CUDA_HOME", variable("CUDA_HOME").as_deref().and_then(in_toolkit)),
-        ("the pinned wheel", Some(pinned.clone()).filter(|path| path.exists())),
-        ("/usr/local/cuda", in_toolkit(Path::new("/usr/local/cuda"))),
-    ];
-    for (place, found) in places {
-        match found {
-            Some(path) => return Ok(Nvrtc::load(&path)?),
-            None if place == "CUDA_HOME" => looked.push(match variable(place) {
-                Some(home) => format!("{} in $CUDA_HOME = {}", NAMES[0], home.display()),
-                None => "$CUDA_HOME (not set)".to_owned(),
-            }),
-            None if place == "the pinned wheel" => looked.push(format!("{} (the pinned wheel)", pinned.display())),
-            None => looked.push(format!("{} in {place}", NAMES[0])),
-        }
+    let mut looked = vec!["$PRECAST_NVRTC (not set)".to_owned()];
+    match variable("CUDA_HOME") {
+        None => looked.push("$CUDA_HOME (not set)".to_owned()),
+        Some(toolkit) => match in_toolkit(&toolkit) {
+            Some(found) => return Ok(found),
+            None => looked.push(format!("{} in $CUDA_HOME = {}", NAMES[0], toolkit.display())),
+        },
     }
-    for name in NAMES {
-        if let Ok(nvrtc) = Nvrtc::load(Path::new(name)) {
-            return Ok(nvrtc);
-        }
+    let pinned = pinned(home);
+    if pinned.exists() {
+        return Ok(pinned);
     }
-    looked.push(format!("{} on the system's library path", NAMES.join(", ")));
-    Err(LocateError::NotFound { looked })
+    looked.push(format!("{} (the pinned wheel)", pinned.display()));
+    Err(looked)
 }
 
 /// NVRTC in a toolkit's library directories.
@@ -77,4 +87,51 @@ fn in_toolkit(home: &Path) -> Option<PathBuf> {
 
 fn in_directory(directory: &Path) -> Option<PathBuf> {
     NAMES.iter().map(|name| directory.join(name)).find(|path| path.exists())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn file(path: PathBuf) -> PathBuf {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, "").unwrap();
+        path
+    }
+
+    #[test]
+    fn what_is_named_comes_first_and_the_pinned_one_last() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path().join("home");
+        let named = file(dir.path().join("named/libnvrtc.so.12"));
+        let toolkit = file(dir.path().join("toolkit/lib64/libnvrtc.so.13"));
+        let own = |name: &str| match name {
+            "PRECAST_NVRTC" => Some(dir.path().join("named").into_os_string()),
+            "CUDA_HOME" => Some(dir.path().join("toolkit").into_os_string()),
+            _ => None,
+        };
+        let only = |wanted: &'static str| move |name: &str| own(name).filter(|_| name == wanted);
+        assert_eq!(find(None, &home, own), Ok(named.clone()));
+        assert_eq!(find(Some(&toolkit), &home, own), Ok(toolkit.clone()));
+        assert_eq!(find(None, &home, only("CUDA_HOME")), Ok(toolkit.clone()));
+        let empty = |name: &str| own(name).map(|_| OsString::new());
+        assert!(find(None, &home, empty).is_err());
+        let pinned = file(pinned(&home));
+        assert_eq!(find(None, &home, only("neither")), Ok(pinned));
+        assert_eq!(find(None, &home, own), Ok(named));
+        // A toolkit without a compiler is passed over; a compiler that was asked for by name and is not there is not.
+        fs::remove_file(&toolkit).unwrap();
+        assert!(find(None, &home, only("CUDA_HOME")).unwrap().starts_with(&home));
+        assert!(find(Some(&toolkit), &home, own).is_err());
+    }
+
+    #[test]
+    fn nothing_is_searched_that_nobody_named() {
+        let home = Path::new("/no/home");
+        let looked = find(None, home, |_| None).unwrap_err();
+        let expected = "/no/home/toolchain/nvidia-cuda-nvrtc-13.0.88/libnvrtc.so.13 (the pinned wheel)";
+        assert_eq!(looked, ["$PRECAST_NVRTC (not set)", "$CUDA_HOME (not set)", expected]);
+    }
 }

@@ -2,7 +2,8 @@
 
 mod locate;
 pub mod pins;
-#[cfg(feature = "cli")]
+mod provide;
 pub mod wheels;
 
-pub use locate::{LocateError, nvrtc};
+pub use locate::{LocateError, is_named, nvrtc};
+pub use provide::{OFFLINE, ProvideError, provide};

@@ -7,12 +7,23 @@ pub struct Pin {
     pub package: &'static str,
     /// Version.
     pub version: &'static str,
-    /// SHA-256 of the wheel, by machine (`any` fits all).
-    pub wheels: &'static [(&'static str, &'static str)],
+    /// The wheel for each machine.
+    pub wheels: &'static [Wheel],
     /// Files wanted of it, by their path in the wheel.
     pub files: &'static [&'static str],
     /// What it is for.
     pub purpose: &'static str,
+}
+
+/// The file of a package for a machine.
+#[derive(Debug)]
+pub struct Wheel {
+    /// As `std::env::consts::ARCH` calls it; `any` fits all.
+    pub machine: &'static str,
+    /// SHA-256.
+    pub sha256: &'static str,
+    /// Size, bytes.
+    pub bytes: u64,
 }
 
 /// The compiler: the newest whose cubins a driver of the 580 series takes.
@@ -20,10 +31,22 @@ pub const NVRTC: Pin = Pin {
     package: "nvidia-cuda-nvrtc",
     version: "13.0.88",
     wheels: &[
-        ("x86_64", "ad9b6d2ead2435f11cbb6868809d2adeeee302e9bb94bcf0539c7a40d80e8575"),
-        ("aarch64", "d27f20a0ca67a4bb34268a5e951033496c5b74870b868bacd046b1b8e0c3267b"),
+        Wheel {
+            machine: "x86_64",
+            sha256: "ad9b6d2ead2435f11cbb6868809d2adeeee302e9bb94bcf0539c7a40d80e8575",
+            bytes: 90_215_200,
+        },
+        Wheel {
+            machine: "aarch64",
+            sha256: "d27f20a0ca67a4bb34268a5e951033496c5b74870b868bacd046b1b8e0c3267b",
+            bytes: 43_015_449,
+        },
     ],
-    files: &["nvidia/cu13/lib/libnvrtc.so.13", "nvidia/cu13/lib/libnvrtc-builtins.so.13.0"],
+    files: &[
+        "nvidia/cu13/lib/libnvrtc.so.13",
+        "nvidia/cu13/lib/libnvrtc-builtins.so.13.0",
+        "nvidia_cuda_nvrtc-13.0.88.dist-info/licenses/License.txt",
+    ],
     purpose: "compiles the kernels",
 };
 
@@ -32,8 +55,16 @@ pub const CUOBJDUMP: Pin = Pin {
     package: "nvidia-cuda-cuobjdump",
     version: "13.4.92",
     wheels: &[
-        ("x86_64", "fb72ca80d0cdd8f5e8e232ce17d3c5aa2a37c3153bb8ef4e010010ed4fdef6c5"),
-        ("aarch64", "ed9ffbe59069e7ff94631ab4e279e5af7ee88ddafdf4c23f4a94d187f1470f03"),
+        Wheel {
+            machine: "x86_64",
+            sha256: "fb72ca80d0cdd8f5e8e232ce17d3c5aa2a37c3153bb8ef4e010010ed4fdef6c5",
+            bytes: 357_171,
+        },
+        Wheel {
+            machine: "aarch64",
+            sha256: "ed9ffbe59069e7ff94631ab4e279e5af7ee88ddafdf4c23f4a94d187f1470f03",
+            bytes: 353_191,
+        },
     ],
     files: &["nvidia/cu13/bin/cuobjdump"],
     purpose: "lists cubins (tests)",
@@ -44,8 +75,16 @@ pub const NVDISASM: Pin = Pin {
     package: "nvidia-cuda-nvdisasm",
     version: "13.5.37",
     wheels: &[
-        ("x86_64", "d3fdbdd49fa53e2e4aacd3db8259d052bd2b049ececdcb69e92e083c6728e7ca"),
-        ("aarch64", "a3a8248074edb9fba63b74c38a5416b712a91ab09e70b8ab37186c3d293fc605"),
+        Wheel {
+            machine: "x86_64",
+            sha256: "d3fdbdd49fa53e2e4aacd3db8259d052bd2b049ececdcb69e92e083c6728e7ca",
+            bytes: 5_170_654,
+        },
+        Wheel {
+            machine: "aarch64",
+            sha256: "a3a8248074edb9fba63b74c38a5416b712a91ab09e70b8ab37186c3d293fc605",
+            bytes: 5_156_579,
+        },
     ],
     files: &["nvidia/cu13/bin/nvdisasm"],
     purpose: "disassembles cubins (tests)",
@@ -56,18 +95,25 @@ pub const LIBCLANG: Pin = Pin {
     package: "libclang",
     version: "18.1.1",
     wheels: &[
-        ("x86_64", "c533091d8a3bbf7460a00cb6c1a71da93bffe148f172c7d03b1c31fbf8aa2a0b"),
-        ("aarch64", "54dda940a4a0491a9d1532bf071ea3ef26e6dbaf03b5000ed94dd7174e8f9592"),
+        Wheel {
+            machine: "x86_64",
+            sha256: "c533091d8a3bbf7460a00cb6c1a71da93bffe148f172c7d03b1c31fbf8aa2a0b",
+            bytes: 24_515_943,
+        },
+        Wheel {
+            machine: "aarch64",
+            sha256: "54dda940a4a0491a9d1532bf071ea3ef26e6dbaf03b5000ed94dd7174e8f9592",
+            bytes: 23_784_972,
+        },
     ],
     files: &["libclang-18.1.1.data/platlib/clang/native/libclang.so"],
     purpose: "reads the parameter blocks (tests)",
 };
 
 impl Pin {
-    /// The digest of the wheel for this machine.
-    pub fn sha256(&self) -> Option<&'static str> {
-        let machine = std::env::consts::ARCH;
-        self.wheels.iter().find(|(on, _)| *on == "any" || *on == machine).map(|(_, sha256)| *sha256)
+    /// The wheel for this machine.
+    pub fn wheel(&self) -> Option<&'static Wheel> {
+        self.wheels.iter().find(|wheel| [std::env::consts::ARCH, "any"].contains(&wheel.machine))
     }
 
     /// Where an installed file lies below the toolchain's directory.

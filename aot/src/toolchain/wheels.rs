@@ -1,13 +1,17 @@
 //! Fetching pinned wheels with pip, checked by digest, and unpacking the files wanted.
+//!
+//! pip and not a client of our own: it knows the proxies, mirrors and certificates of the machine it is on, and every
+//! build would compile a TLS stack for one file.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, SystemTime};
 
 use precast_fatbins::{Digest, files};
 
-use super::pins::Pin;
+use super::pins::{Pin, Wheel};
 
 /// A wheel that cannot be installed.
 #[derive(Debug, thiserror::Error)]
@@ -21,7 +25,9 @@ pub enum WheelError {
         version: &'static str,
     },
     /// pip is not there or fails.
-    #[error("python3 -m pip download {package}=={version} failed: {reason}\nNeeded: Python 3 with pip, and PyPI")]
+    #[error(
+        "python3 -m pip download {package}=={version} failed: {reason}\nIt needs Python 3 with pip (Debian: python3-pip), and PyPI"
+    )]
     Pip {
         /// PyPI name.
         package: &'static str,
@@ -39,6 +45,16 @@ pub enum WheelError {
         expected: &'static str,
         /// Found.
         found: Digest,
+    },
+    /// Its pin gives another size.
+    #[error("{} has {found} bytes, pinned are {expected}: not used", path.display())]
+    Size {
+        /// The file.
+        path: PathBuf,
+        /// Pinned.
+        expected: u64,
+        /// Found.
+        found: u64,
     },
     /// The wheel lacks a file.
     #[error("{package} {version}: {error}")]
@@ -60,25 +76,62 @@ pub enum WheelError {
     },
 }
 
-/// Installs a pinned package below `home` unless it is there, and returns the paths of its files.
+/// Installs a pinned package below `home` unless it is there, and returns the paths of its files. `announce` is told of
+/// the download before it starts. Of several processes one downloads and the others wait for it.
 ///
 /// # Errors
 /// [`WheelError`]; nothing is installed in part.
-pub fn install(pin: &'static Pin, home: &Path) -> Result<Vec<PathBuf>, WheelError> {
+pub fn install(pin: &'static Pin, home: &Path, announce: impl FnOnce(&str)) -> Result<Vec<PathBuf>, WheelError> {
+    let Pin { package, version, .. } = *pin;
+    let wheel = pin.wheel().ok_or(WheelError::Machine { package, version })?;
+    install_from(pin, wheel, home, |directory| {
+        announce(&announcement(pin, wheel, home));
+        download(pin, wheel.sha256, directory)
+    })
+}
+
+/// What is said of a download: bytes, source and licence.
+fn announcement(pin: &Pin, wheel: &Wheel, home: &Path) -> String {
+    let Pin { package, version, .. } = pin;
+    let Wheel { sha256, bytes, .. } = wheel;
+    let licence = pin.files.iter().find(|file| file.ends_with("/License.txt")).map(|file| {
+        let text = pin.installed(home, file);
+        format!("; its licence is NVIDIA's: {}, https://docs.nvidia.com/cuda/eula", text.display())
+    });
+    format!("downloading {package} {version} from PyPI: {bytes} bytes, SHA-256 {sha256}{}", licence.unwrap_or_default())
+}
+
+/// The same from a wheel that `fetch` puts into a directory.
+fn install_from(
+    pin: &'static Pin,
+    wheel: &'static Wheel,
+    home: &Path,
+    fetch: impl FnOnce(&Path) -> Result<PathBuf, WheelError>,
+) -> Result<Vec<PathBuf>, WheelError> {
     let targets: Vec<PathBuf> = pin.files.iter().map(|file| pin.installed(home, file)).collect();
-    if targets.iter().all(|path| path.exists()) {
+    let there = || targets.iter().all(|path| path.exists());
+    if there() {
         return Ok(targets);
     }
     let Pin { package, version, .. } = *pin;
-    let expected = pin.sha256().ok_or(WheelError::Machine { package, version })?;
+    let expected = wheel.sha256;
     let io = |error| WheelError::Io { path: home.to_owned(), error };
     fs::create_dir_all(home).map_err(io)?;
+    // Given back by the system when this process ends, however it ends.
+    let lock = File::create(home.join("toolchain.lock")).map_err(io)?;
+    lock.lock().map_err(io)?;
+    if there() {
+        return Ok(targets);
+    }
     let scratch = tempfile::tempdir_in(home).map_err(io)?;
-    let wheel = download(pin, expected, scratch.path())?;
-    let bytes = fs::read(&wheel).map_err(io)?;
+    let fetched = fetch(scratch.path())?;
+    let bytes = fs::read(&fetched).map_err(io)?;
     let found = Digest::of(&bytes);
     if found.to_string() != expected {
-        return Err(WheelError::Digest { path: wheel, expected, found });
+        return Err(WheelError::Digest { path: fetched, expected, found });
+    }
+    if bytes.len() as u64 != wheel.bytes {
+        return Err(WheelError::Size { path: fetched, expected: wheel.bytes, found: bytes.len() as u64 });
     }
     let unpack = |error| WheelError::Unpack { package, version, error };
     let mut archive = zip::ZipArchive::new(io::Cursor::new(bytes)).map_err(|error| unpack(error.into()))?;
@@ -91,6 +144,9 @@ pub fn install(pin: &'static Pin, home: &Path) -> Result<Vec<PathBuf>, WheelErro
             use std::os::unix::fs::PermissionsExt;
             fs::set_permissions(target, fs::Permissions::from_mode(0o755)).map_err(io)?;
         }
+        // A build that installs its compiler depends on it: were that newer than the build, it would not be done.
+        let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 30);
+        File::options().write(true).open(target).and_then(|file| file.set_modified(old)).map_err(io)?;
     }
     Ok(targets)
 }
@@ -113,4 +169,77 @@ fn download(pin: &'static Pin, sha256: &str, directory: &Path) -> Result<PathBuf
     let mut wheels = entries.filter_map(|entry| Some(entry.ok()?.path()));
     let wheel = wheels.find(|path| path.extension().is_some_and(|extension| extension == "whl"));
     wheel.ok_or_else(|| failed("pip left no wheel".to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::super::pins;
+    use super::*;
+
+    /// A package of one file, and its wheel.
+    fn package(content: &[u8], bytes_more: u64) -> (&'static Pin, &'static Wheel, Vec<u8>) {
+        let mut archive = zip::ZipWriter::new(io::Cursor::new(Vec::new()));
+        archive.start_file("lib/tool.so", zip::write::SimpleFileOptions::default()).unwrap();
+        archive.write_all(content).unwrap();
+        let zipped = archive.finish().unwrap().into_inner();
+        let sha256 = Box::leak(Digest::of(&zipped).to_string().into_boxed_str());
+        let wheels: &'static [Wheel] =
+            Box::leak(Box::new([Wheel { machine: "any", sha256, bytes: zipped.len() as u64 + bytes_more }]));
+        let pin = Pin { package: "tool", version: "1.0", wheels, files: &["lib/tool.so"], purpose: "a test" };
+        (Box::leak(Box::new(pin)), &wheels[0], zipped)
+    }
+
+    fn fetched(directory: &Path, wheel: &[u8]) -> PathBuf {
+        let path = directory.join("tool.whl");
+        fs::write(&path, wheel).unwrap();
+        path
+    }
+
+    #[test]
+    fn of_several_builds_one_downloads() {
+        let home = tempfile::tempdir().unwrap();
+        let (pin, wheel, zipped) = package(b"content", 0);
+        let downloads = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| {
+                    let files = install_from(pin, wheel, home.path(), |directory| {
+                        downloads.fetch_add(1, Ordering::Relaxed);
+                        Ok(fetched(directory, &zipped))
+                    });
+                    assert_eq!(fs::read(&files.unwrap()[0]).unwrap(), b"content");
+                });
+            }
+        });
+        assert_eq!(downloads.into_inner(), 1);
+        let mut left: Vec<String> =
+            fs::read_dir(home.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        left.sort();
+        assert_eq!(left, ["toolchain", "toolchain.lock"], "nothing but the installed file and the lock is left");
+        // Older than whatever build installs it.
+        let installed = fs::metadata(pin.installed(home.path(), "lib/tool.so")).unwrap().modified().unwrap();
+        assert!(installed.elapsed().unwrap() > Duration::from_secs(1 << 28));
+    }
+
+    #[test]
+    fn another_wheel_than_the_pinned_one_installs_nothing() {
+        let home = tempfile::tempdir().unwrap();
+        let (pin, wheel, _) = package(b"content", 0);
+        let (_, _, other) = package(b"something else", 0);
+        let error = install_from(pin, wheel, home.path(), |directory| Ok(fetched(directory, &other))).unwrap_err();
+        assert!(matches!(error, WheelError::Digest { .. }), "{error}");
+        let (pin, wheel, zipped) = package(b"content", 1);
+        let error = install_from(pin, wheel, home.path(), |directory| Ok(fetched(directory, &zipped))).unwrap_err();
+        assert!(error.to_string().contains("bytes"), "{error}");
+        assert!(!home.path().join("toolchain").exists());
+    }
+
+    #[test]
+    fn a_download_is_said_with_bytes_source_and_licence() {
+        let wheel = &pins::NVRTC.wheels[0];
+        insta::assert_snapshot!(announcement(&pins::NVRTC, wheel, Path::new("target/precast")));
+    }
 }

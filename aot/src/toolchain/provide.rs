@@ -1,0 +1,98 @@
+//! The compiler of a build: what its environment names, else the pinned one, installed first where it is not there.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use super::locate::{self, LocateError};
+use super::pins;
+use super::wheels::{self, WheelError};
+use crate::nvrtc::Nvrtc;
+
+/// What a build can do that may not or cannot download its compiler.
+const REMEDIES: &str = "\
+One of these gives it kernels:
+  cargo run --release -p precast-aot -- toolchain install   on a machine with a network, and target/precast copied here
+  PRECAST_NVRTC=/path/to/libnvrtc.so.13                     a compiler that is here: the pinned kernels are NVRTC 13.0.88's
+  PRECAST_FATBINS=fatbins/published                         kernels that `precast-aot fetch` installed, and no compiler";
+
+/// A build without a compiler.
+#[derive(Debug, thiserror::Error)]
+pub enum ProvideError {
+    /// What was named is not there or does not work.
+    #[error(transparent)]
+    Locate(#[from] LocateError),
+    /// It may not be downloaded.
+    #[error("the pinned compiler is not at {} and is not downloaded: {because}\n{REMEDIES}", path.display())]
+    Offline {
+        /// Where it would be.
+        path: PathBuf,
+        /// What forbids it.
+        because: String,
+    },
+    /// It cannot be downloaded or installed.
+    #[error("{0}\n{REMEDIES}")]
+    Wheel(#[from] WheelError),
+}
+
+/// Variables that forbid a build to use the network.
+pub const OFFLINE: [&str; 3] = ["PRECAST_OFFLINE", "CARGO_NET_OFFLINE", "DOCS_RS"];
+
+/// Loads the compiler of a build. `announce` is told of the download before it starts.
+///
+/// # Errors
+/// [`ProvideError`] with what to do.
+pub fn provide(home: &Path, announce: impl FnOnce(&str)) -> Result<Nvrtc, ProvideError> {
+    match locate::find(None, home, |name| std::env::var_os(name)) {
+        Ok(path) => return Ok(Nvrtc::load(&path).map_err(LocateError::from)?),
+        Err(looked) if looked.len() == 1 => return Err(LocateError::NotFound { looked }.into()),
+        Err(_) => {}
+    }
+    let cargo = std::fs::read(format!("/proc/{}/cmdline", std::os::unix::process::parent_id())).unwrap_or_default();
+    if let Some(because) = offline(|name| std::env::var_os(name), &cargo) {
+        return Err(ProvideError::Offline { path: locate::pinned(home), because });
+    }
+    wheels::install(&pins::NVRTC, home, announce)?;
+    Ok(Nvrtc::load(&locate::pinned(home)).map_err(LocateError::from)?)
+}
+
+/// Why a build must not use the network. `cargo` is the command line, separated by NULs, of what started the build
+/// script: cargo tells nobody else of its `--offline`.
+fn offline(variable: impl Fn(&str) -> Option<OsString>, cargo: &[u8]) -> Option<String> {
+    let set = |name: &&&str| variable(name).is_some_and(|value| !["", "0", "false"].iter().any(|off| value == *off));
+    if let Some(name) = OFFLINE.iter().find(set) {
+        return Some(format!("{name} is set"));
+    }
+    let mut arguments = cargo.split(|byte| *byte == 0).take_while(|argument| *argument != b"--");
+    let flag = arguments.find(|argument| [&b"--offline"[..], b"--frozen"].contains(argument))?;
+    Some(format!("cargo was called with {}", String::from_utf8_lossy(flag)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_build_that_was_told_to_stay_offline_does() {
+        let with = |name: &'static str, value: &'static str| offline(|n| (n == name).then(|| value.into()), b"");
+        for name in OFFLINE {
+            assert_eq!(with(name, "1"), Some(format!("{name} is set")));
+            assert_eq!(with(name, "true"), Some(format!("{name} is set")));
+            for off in ["", "0", "false"] {
+                assert_eq!(with(name, off), None);
+            }
+        }
+        let called = |line: &[u8]| offline(|_| None, line);
+        assert_eq!(called(b"cargo\0build\0--features\0sm_121\0"), None);
+        assert_eq!(called(b"cargo\0build\0--offline\0").as_deref(), Some("cargo was called with --offline"));
+        assert_eq!(called(b"cargo\0--frozen\0build\0").as_deref(), Some("cargo was called with --frozen"));
+        assert_eq!(called(b"cargo\0run\0--\0--offline\0"), None);
+    }
+
+    #[test]
+    fn what_a_build_without_a_compiler_is_told() {
+        let home = Path::new("target/precast");
+        let offline = ProvideError::Offline { path: locate::pinned(home), because: "PRECAST_OFFLINE is set".into() };
+        let pip = WheelError::Pip { package: "nvidia-cuda-nvrtc", version: "13.0.88", reason: "no network".into() };
+        insta::assert_snapshot!(format!("{offline}\n\n{}", ProvideError::from(pip)));
+    }
+}
