@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use precast_fatbins::{Bundle, BundleFile, Manifest, TrustedKey};
+use precast_fatbins::{Bundle, BundleError, BundleFile, Manifest, TrustedKey};
 use precast_kernels::Arch;
 use precast_plan::{Plan, keys};
+use precast_runtime::LoadError;
 
+use crate::disguise::Disguise;
 use crate::error::Failure;
 
 include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
@@ -28,7 +30,7 @@ pub fn embedded() -> Result<Option<Bundle<'static>>, Failure> {
     if bundle.digest().to_string() == digest {
         return Ok(Some(bundle));
     }
-    Err(Failure::Embedded(precast_fatbins::BundleError::Claim {
+    Err(Failure::Embedded(BundleError::Claim {
         module: "manifest".to_owned(),
         what: "digest",
         expected: digest.to_owned(),
@@ -79,8 +81,12 @@ impl Kernels {
     /// [`Failure`] where it cannot be read.
     pub fn file(&self) -> Result<Option<BundleSource>, Failure> {
         let Some(path) = &self.bundle else { return Ok(None) };
-        let file = BundleFile::read(path).map_err(Failure::io("read", path))?;
-        Ok(Some(BundleSource::File(file, self.keys()?)))
+        let unreadable = |reason: String| Failure::NoBundle { path: path.clone(), reason };
+        let file = BundleFile::read(path).map_err(|error| unreadable(format!("cannot be read: {error}")))?;
+        match Disguise::of(&file.bytes) {
+            Some(what) => Err(unreadable(what.to_string())),
+            None => Ok(Some(BundleSource::File(file, self.keys()?))),
+        }
     }
 
     /// GPUs that the bundle file, or the embedded bundle, has code for.
@@ -122,10 +128,24 @@ impl BundleSource {
     pub fn open(&self) -> Result<Bundle<'_>, Failure> {
         match self {
             Self::Embedded(bundle) => Ok(bundle.clone()),
-            Self::File(file, keys) => {
-                file.open(keys).map_err(|error| Failure::Bundle { path: file.path.clone(), error })
-            }
-            Self::Simulated(manifest) => Bundle::from_parts(manifest, &[]).map_err(Failure::Embedded),
+            Self::File(file, keys) => file.open(keys).map_err(|error| self.refuse(error)),
+            Self::Simulated(manifest) => Bundle::from_parts(manifest, &[]).map_err(|error| self.refuse(error)),
+        }
+    }
+
+    /// Why this bundle must not be used: the file is named, if it is one.
+    pub fn refuse(&self, error: BundleError) -> Failure {
+        match self {
+            Self::File(file, _) => Failure::Bundle { path: file.path.clone(), error },
+            Self::Embedded(_) | Self::Simulated(_) => Failure::Embedded(error),
+        }
+    }
+
+    /// A run that must not start, by the name of the bundle if that is why.
+    pub fn not_loaded(&self, error: LoadError) -> Failure {
+        match error {
+            LoadError::Bundle(error) => self.refuse(error),
+            other => Failure::Load(other),
         }
     }
 

@@ -7,6 +7,7 @@ use precast_plan::{Precision, Recipe};
 use serde::{Deserialize, Serialize};
 
 use crate::bundle::Kernels;
+use crate::disguise::read_text;
 use crate::error::Failure;
 use crate::schedule::Schedule;
 
@@ -205,8 +206,9 @@ impl Options {
     /// # Errors
     /// [`Failure::Usage`] that names the line.
     pub fn read(path: &Path) -> Result<Self, Failure> {
-        let text = std::fs::read_to_string(path).map_err(Failure::io("read", path))?;
-        toml::from_str(&text).map_err(|error| Failure::Usage(format!("{}: {error}", path.display())))
+        let unreadable = |error| Failure::Usage(format!("--config {}: cannot read it: {error}", path.display()));
+        let text = read_text(path).map_err(unreadable)?;
+        toml::from_str(&text).map_err(|error| Failure::Usage(format!("--config {}: {error}", path.display())))
     }
 
     /// These options where they are given, and those of `file` elsewhere.
@@ -286,22 +288,33 @@ impl Options {
 impl RunConfig {
     fn check(&self) -> Result<(), Failure> {
         let wrong = |what: String| Err(Failure::Usage(what));
-        let positive = |value: f64| value.is_finite() && value > 0.0;
-        let not_negative = |value: f32| value.is_finite() && value >= 0.0;
-        if self.steps == 0 || self.grad_accum == 0 {
-            return wrong("--steps and --grad-accum are at least 1".into());
+        let counts = [
+            ("--steps", self.steps),
+            ("--grad-accum", self.grad_accum.into()),
+            ("--batch-size", self.batch_size.into()),
+            ("--seq-len", self.seq_len.into()),
+        ];
+        if let Some((option, _)) = counts.into_iter().find(|(_, count)| *count == 0) {
+            return wrong(format!("{option} must be at least 1"));
         }
-        if !positive(self.lr) || !positive(f64::from(self.temperature)) {
-            return wrong(format!("--lr {} and --temperature {} must be above 0", self.lr, self.temperature));
+        // The device computes in f32: what is none of its numbers above 0 is no learning rate.
+        let above_zero = [("--lr", self.lr as f32, self.lr.to_string())].into_iter().chain([(
+            "--temperature",
+            self.temperature,
+            self.temperature.to_string(),
+        )]);
+        for (option, value, given) in above_zero {
+            if !value.is_finite() || value <= 0.0 {
+                return wrong(format!("{option} {given} must be a number above 0, in the range of f32"));
+            }
         }
         if !(0.0..=1.0).contains(&self.alpha) {
             return wrong(format!("--alpha {} is not between 0 and 1", self.alpha));
         }
-        if !not_negative(self.weight_decay) || !not_negative(self.clip) {
-            return wrong(format!(
-                "--weight-decay {} and --clip {} must not be negative",
-                self.weight_decay, self.clip
-            ));
+        for (option, value) in [("--weight-decay", self.weight_decay), ("--clip", self.clip)] {
+            if !value.is_finite() || value < 0.0 {
+                return wrong(format!("{option} {value} must be a number that is not negative"));
+            }
         }
         Ok(())
     }
@@ -365,6 +378,31 @@ mod tests {
         assert!(options(|o| o.alpha = Some(1.5)).is_err());
         assert!(options(|o| o.lr = Some(f64::NAN)).is_err());
         assert!(options(|o| o.steps = Some(0)).is_err());
+        // Numbers that f32 does not hold.
+        assert!(options(|o| o.lr = Some(1e39)).is_err() && options(|o| o.lr = Some(1e-50)).is_err());
         assert!(options(|o| o.teacher = None).is_err());
+    }
+
+    #[test]
+    fn the_option_that_is_wrong_is_the_one_named() {
+        let message = |change: fn(&mut Options)| {
+            let mut options = Options { teacher: Some("t".into()), student: Some("s".into()), ..Options::default() };
+            change(&mut options);
+            options.complete(false).unwrap_err().to_string()
+        };
+        let cases: [(&str, fn(&mut Options)); 8] = [
+            ("--steps ", |o| o.steps = Some(0)),
+            ("--grad-accum ", |o| o.grad_accum = Some(0)),
+            ("--batch-size ", |o| o.batch_size = Some(0)),
+            ("--seq-len ", |o| o.seq_len = Some(0)),
+            ("--lr ", |o| o.lr = Some(-1.0)),
+            ("--temperature ", |o| o.temperature = Some(0.0)),
+            ("--weight-decay ", |o| o.weight_decay = Some(-0.5)),
+            ("--clip ", |o| o.clip = Some(f32::INFINITY)),
+        ];
+        for (option, change) in cases {
+            let message = message(change);
+            assert!(message.starts_with(option) && message.matches("--").count() == 1, "{message}");
+        }
     }
 }

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use precast_fatbins::BundleError;
 use precast_kernels::Arch;
 use precast_plan::PlanError;
-use precast_runtime::selftest::SelftestError;
 use precast_runtime::{DriverError, LoadError};
 
 use crate::checkpoint::CheckpointError;
 use crate::data::DataError;
+use crate::score::Insufficient;
 
 /// Why a command failed. [`Failure::exit_code`] is part of the command-line contract.
 #[derive(Debug, thiserror::Error)]
@@ -28,9 +28,23 @@ pub enum Failure {
         /// Why.
         error: BundleError,
     },
+    /// There is no bundle file where one is named.
+    #[error("--bundle {} {reason}\nprecast-aot build --model DIR --arch ARCH --out FILE makes a bundle", path.display())]
+    NoBundle {
+        /// Where it was looked for.
+        path: PathBuf,
+        /// Why it is none.
+        reason: String,
+    },
     /// The embedded bundle is not the one this binary was built with.
     #[error("the embedded bundle must not be used: {0}")]
     Embedded(BundleError),
+    /// There is no kernel to compare with its reference.
+    #[error(
+        "nothing to check: the simulated GPU executes the host references that kernels are compared with. \
+         Use --device cuda:0 where there is a GPU, or --bundle FILE to check the references themselves"
+    )]
+    NothingToCheck,
     /// Kernels compute something else than their references.
     #[error("{failed} of {checked} kernel checks failed on {device}")]
     Selftest {
@@ -89,6 +103,15 @@ pub enum Failure {
     /// Training data cannot be used.
     #[error(transparent)]
     Data(#[from] DataError),
+    /// A model's score is not good enough.
+    #[error(transparent)]
+    Score(#[from] Insufficient),
+    /// Lines for people or programs did not arrive.
+    #[error("cannot write to standard output: {0}")]
+    Output(String),
+    /// There is no run at a path.
+    #[error("no run at {}: expected a directory that `precast distill --out` wrote, with run.json and metrics.jsonl", .0.display())]
+    NoRun(PathBuf),
     /// A file of the run cannot be read or written.
     #[error("cannot {what} {}: {error}", path.display())]
     Io {
@@ -116,12 +139,21 @@ impl Failure {
         match self {
             Failure::Usage(_) | Failure::Plan(PlanError::SequenceTooLong { .. } | PlanError::Tokens { .. }) => 2,
             Failure::Load(LoadError::Driver(_) | LoadError::Unsupported { .. }) => 4,
-            Failure::Load(_) | Failure::Bundle { .. } | Failure::Embedded(_) | Failure::Selftest { .. } => 3,
+            Failure::NothingToCheck
+            | Failure::Load(_)
+            | Failure::Bundle { .. }
+            | Failure::NoBundle { .. }
+            | Failure::Embedded(_)
+            | Failure::Selftest { .. } => 3,
             Failure::Driver(_) | Failure::NoGpu { .. } | Failure::Memory { .. } => 4,
             Failure::Doctor { exit_code, .. } => *exit_code,
             Failure::Checkpoint(CheckpointError::WouldNotBeFinite { .. }) => 1,
-            Failure::Plan(PlanError::TeacherNarrower { .. }) | Failure::Checkpoint(_) | Failure::Data(_) => 5,
-            Failure::Io { .. } | Failure::Diverged { .. } => 1,
+            Failure::Plan(PlanError::TeacherNarrower { .. })
+            | Failure::Checkpoint(_)
+            | Failure::Data(_)
+            | Failure::NoRun(_) => 5,
+            Failure::Score(Insufficient::OtherTokens { .. }) => 5,
+            Failure::Score(_) | Failure::Io { .. } | Failure::Output(_) | Failure::Diverged { .. } => 1,
         }
     }
 
@@ -134,13 +166,4 @@ impl Failure {
 
 fn list(archs: &[Arch]) -> String {
     archs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
-}
-
-impl From<SelftestError> for Failure {
-    fn from(error: SelftestError) -> Self {
-        match error {
-            SelftestError::Bundle(error) => Failure::Embedded(error),
-            SelftestError::Driver(error) => Failure::Driver(error),
-        }
-    }
 }

@@ -9,7 +9,7 @@ use rand_distr::StandardNormal;
 use rand_pcg::Pcg64Mcg;
 use rayon::prelude::*;
 
-use crate::checkpoint::{Checkpoint, CheckpointError, Scratch, Student, Weights, write_model};
+use crate::checkpoint::{Checkpoint, CheckpointError, Scratch, Student, Weights, config_json, write_model};
 use crate::error::Failure;
 
 /// Elements drawn from one random stream.
@@ -27,9 +27,8 @@ pub fn random(
     precision: Precision,
     out: &Path,
 ) -> Result<(), Failure> {
-    let path = if config.is_dir() { config.join("config.json") } else { config.to_owned() };
-    let text = std::fs::read_to_string(&path).map_err(Failure::io("read", &path))?;
-    let (weights, json) = Random::new(&text, seed).map_err(|error| CheckpointError::Config { path, error })?;
+    let unfit = |error| CheckpointError::Config { path: config.to_owned(), error };
+    let (weights, json) = Random::new(&config_json(config)?, seed).map_err(unfit)?;
     let tokenizer = tokenizer.map(Checkpoint::open).transpose()?;
     let from: Vec<&Checkpoint> = tokenizer.iter().collect();
     let parameters = Parameters::new(&weights.config).list;

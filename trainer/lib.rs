@@ -7,6 +7,7 @@ pub mod cli;
 pub mod config;
 pub mod data;
 pub mod device;
+pub mod disguise;
 pub mod distill;
 pub mod error;
 pub mod evaluate;
@@ -16,6 +17,7 @@ pub mod record;
 pub mod report;
 pub mod resume;
 pub mod schedule;
+pub mod score;
 pub mod session;
 pub mod startup;
 

@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match precast::cli::main() {
+    // A run's own failure says more than that its output did not arrive.
+    match precast::cli::main().and_then(|()| precast::cli::finish()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("error: {failure}");

@@ -248,7 +248,7 @@ pub(crate) fn seal(
     }
     let free_before = driver.free_bytes()?;
     let mut loading = Loading::new(driver);
-    loading.load(&bundle, plan, models)?;
+    loading.load(&bundle, plan, models).map_err(|error| source.not_loaded(error))?;
     startup.end("verify and load");
     let sealed = loading.seal(plan, placement)?;
     let taken = free_before.saturating_sub(sealed.free_bytes()?);

@@ -46,7 +46,7 @@ pub enum BundleError {
     #[error(transparent)]
     Signature(#[from] SignatureError),
     /// The file is no bundle, or is cut short.
-    #[error("not a bundle: {0}")]
+    #[error("not a bundle ({0}): it is another file or cut short; precast-aot build writes one")]
     Elf(String),
     /// A section is not there exactly once.
     #[error("section {name} is there {found} times, expected once")]

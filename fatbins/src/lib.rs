@@ -13,6 +13,7 @@ pub mod files;
 pub mod lock;
 mod manifest;
 mod stale;
+pub mod stdout;
 mod trust;
 mod wire;
 
@@ -29,12 +30,3 @@ pub use trust::{BundleFile, SignatureError, TrustedKey, signature_path};
 pub const FATBIN_SECTION: &str = ".nv_fatbin";
 /// The section of the manifest.
 pub const MANIFEST_SECTION: &str = ".precast";
-
-/// Prints a line for people. A reader that has gone away (`| head`) is no error: work goes on.
-#[macro_export]
-macro_rules! say {
-    ($($argument:tt)*) => {{
-        use std::io::Write as _;
-        let _ = writeln!(std::io::stdout(), $($argument)*);
-    }};
-}

@@ -7,7 +7,7 @@ use precast_fatbins::{Bundle, BundleError, Stale, build_command};
 use precast_kernels::Arch;
 use precast_plan::{BufferId, KeyVariant, Plan, keys};
 
-use crate::driver::{Bound, Driver, DriverError, GraphId, KernelId};
+use crate::driver::{Bound, Device, Driver, DriverError, GraphId, KernelId};
 use crate::loads::{self, Load};
 use crate::sealed::Sealed;
 
@@ -118,7 +118,7 @@ impl<D: Driver> Loading<D> {
     }
 
     /// The driver's device.
-    pub fn device(&self) -> &crate::Device {
+    pub fn device(&self) -> &Device {
         self.driver.device()
     }
 
@@ -134,7 +134,7 @@ impl<D: Driver> Loading<D> {
             BundleError::Stale(stale) => BundleError::Stale(Stale { models: models.clone(), ..stale }),
             error => error,
         })?;
-        let arch = self.arch(bundle)?;
+        let arch = code_for(self.driver.device(), bundle)?;
         let modules = bundle.modules(arch).map_err(BundleError::from)?;
         let needed = keys(plan);
         let missing: Vec<KeyVariant> =
@@ -148,22 +148,6 @@ impl<D: Driver> Loading<D> {
             self.loads.push(load);
         }
         Ok(())
-    }
-
-    /// The device's architecture, if the bundle has code for it.
-    fn arch(&self, bundle: &Bundle<'_>) -> Result<Arch, LoadError> {
-        let device = self.driver.device();
-        let Some(arch) = device.arch() else {
-            let (major, minor) = device.compute_capability.unwrap_or_default();
-            return Err(LoadError::Unsupported { device: device.name.clone(), major, minor });
-        };
-        let holds: Vec<Arch> = bundle.archs();
-        if holds.contains(&arch) {
-            return Ok(arch);
-        }
-        let holds = holds.into_iter().filter(|arch| *arch != Arch::Sim).collect();
-        let remedy = LoadError::remedy(arch);
-        Err(LoadError::NoArch { device: device.name.clone(), arch, holds, remedy })
     }
 
     /// Takes all memory, binds and prepares every phase, and gives up the ability to load.
@@ -211,4 +195,19 @@ impl<D: Driver> Loading<D> {
         }
         Ok(Sealed::new(self.driver, self.loads, addresses, graphs, STAGE_BYTES))
     }
+}
+
+/// The device's architecture, if the bundle has code for it.
+pub(crate) fn code_for(device: &Device, bundle: &Bundle<'_>) -> Result<Arch, LoadError> {
+    let Some(arch) = device.arch() else {
+        let (major, minor) = device.compute_capability.unwrap_or_default();
+        return Err(LoadError::Unsupported { device: device.name.clone(), major, minor });
+    };
+    let holds: Vec<Arch> = bundle.archs();
+    if holds.contains(&arch) {
+        return Ok(arch);
+    }
+    let holds = holds.into_iter().filter(|arch| *arch != Arch::Sim).collect();
+    let remedy = LoadError::remedy(arch);
+    Err(LoadError::NoArch { device: device.name.clone(), arch, holds, remedy })
 }

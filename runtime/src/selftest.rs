@@ -5,7 +5,8 @@ use precast_fatbins::{Bundle, BundleError};
 use precast_kernels::check::{Case, Distance, Mismatch, POISON};
 use precast_plan::KeyVariant;
 
-use crate::driver::{Bound, Driver, DriverError};
+use crate::driver::{Bound, Driver};
+use crate::loading::{LoadError, code_for};
 use crate::loads;
 
 /// Bytes before and after each operand that no kernel may touch.
@@ -43,17 +44,6 @@ pub enum Fault {
     },
 }
 
-/// A check that could not be made.
-#[derive(Debug, thiserror::Error)]
-pub enum SelftestError {
-    /// The bundle must not be used.
-    #[error(transparent)]
-    Bundle(#[from] BundleError),
-    /// The driver failed.
-    #[error(transparent)]
-    Driver(#[from] DriverError),
-}
-
 /// Operands of a case, guarded, one after the other.
 struct Layout {
     starts: Vec<u64>,
@@ -86,16 +76,17 @@ impl Layout {
 /// each launch. Everything is loaded before the first launch.
 ///
 /// # Errors
-/// [`SelftestError`] where the checks themselves cannot be made; what they find goes to `report`.
+/// [`LoadError`] where the checks themselves cannot be made, for the bundle has no code for the device among them; what
+/// they find goes to `report`.
 pub fn selftest<D: Driver>(
     mut driver: D,
     bundle: &Bundle<'_>,
     prefix: &str,
     seed: u64,
     mut report: impl FnMut(Outcome),
-) -> Result<(), SelftestError> {
+) -> Result<(), LoadError> {
     bundle.verify()?;
-    let Some(arch) = driver.device().arch() else { return Ok(()) };
+    let arch = code_for(driver.device(), bundle)?;
     let modules = bundle.modules(arch).map_err(BundleError::from)?;
     let mut cases = Vec::new();
     for module in modules.iter().filter(|module| module.pair.key.to_string().starts_with(prefix)) {

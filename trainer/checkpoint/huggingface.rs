@@ -12,7 +12,8 @@ use rayon::prelude::*;
 use safetensors::SafeTensors;
 use safetensors::tensor::Dtype as Stored;
 
-use super::{CheckpointError, Scratch};
+use super::{CheckpointError, Scratch, missing};
+use crate::disguise::{Disguise, read_text};
 
 struct Tensor {
     file: usize,
@@ -32,11 +33,14 @@ impl HuggingFace {
     pub fn open(directory: &Path) -> Result<(Self, serde_json::Value), CheckpointError> {
         let config = directory.join("config.json");
         if !config.exists() {
-            return Err(CheckpointError::NotFound { path: directory.to_owned() });
+            return Err(missing::model(directory));
         }
         let json = read_json(&config)?;
         let index = directory.join("model.safetensors.index.json");
         let single = directory.join("model.safetensors");
+        if !single.exists() && !index.exists() {
+            return Err(missing::weights(directory));
+        }
         let names = if single.exists() || !index.exists() { vec![single] } else { shards(directory, &index)? };
         let mut source = Self { files: Vec::new(), tensors: BTreeMap::new() };
         for path in names {
@@ -51,7 +55,10 @@ impl HuggingFace {
         // SAFETY: the map is only read. A file that another program cuts short meanwhile raises SIGBUS, as for
         // every program that maps files.
         let map = unsafe { Mmap::map(&file) }.map_err(io)?;
-        let damaged = |error| CheckpointError::Safetensors { path: path.clone(), error };
+        let damaged = |error| match Disguise::of(&map) {
+            Some(what) => CheckpointError::Disguised { path: path.clone(), what },
+            None => CheckpointError::Safetensors { path: path.clone(), error },
+        };
         let parsed = SafeTensors::deserialize(&map).map_err(damaged)?;
         let start = map.as_ptr().addr();
         for (name, view) in parsed.iter() {
@@ -131,7 +138,9 @@ fn shards(directory: &Path, index: &Path) -> Result<Vec<PathBuf>, CheckpointErro
 }
 
 fn read_json(path: &Path) -> Result<serde_json::Value, CheckpointError> {
-    let text = std::fs::read_to_string(path).map_err(CheckpointError::io("read", path))?;
-    serde_json::from_str(&text)
-        .map_err(|error| CheckpointError::Json { path: path.to_owned(), reason: error.to_string() })
+    let text = read_text(path).map_err(CheckpointError::io("read", path))?;
+    serde_json::from_str(&text).map_err(|error| CheckpointError::Json {
+        path: path.to_owned(),
+        reason: format!("not JSON ({error}): fetch it again"),
+    })
 }

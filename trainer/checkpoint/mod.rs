@@ -3,6 +3,7 @@
 mod finite;
 pub mod gguf;
 mod huggingface;
+mod missing;
 mod write;
 
 use std::path::{Path, PathBuf};
@@ -14,6 +15,7 @@ use precast_plan::{ConfigError, ModelConfig, Parameter, Parameters};
 use rayon::prelude::*;
 use tokenizers::Tokenizer;
 
+use crate::disguise::{Disguise, read_text, without_mark};
 pub use finite::NotFinite;
 use gguf::{Gguf, GgufError};
 use huggingface::HuggingFace;
@@ -24,10 +26,32 @@ pub use write::{Student, write_model};
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
     /// There is nothing at the path.
-    #[error("no model at {}: expected a Hugging Face directory (config.json, model.safetensors) or a .gguf file", path.display())]
+    #[error(
+        "no model at {}: expected a Hugging Face directory (config.json, model.safetensors) or a .gguf file{}",
+        path.display(),
+        id.as_deref().map(missing::download).unwrap_or_default()
+    )]
     NotFound {
         /// Where.
         path: PathBuf,
+        /// The Hugging Face id that the path may be meant as.
+        id: Option<String>,
+    },
+    /// There is something else at the path.
+    #[error("{} is not a model: {reason}", path.display())]
+    NotAModel {
+        /// Where.
+        path: PathBuf,
+        /// What is there, or is not.
+        reason: String,
+    },
+    /// A file is not what its name says.
+    #[error("{} {what}", path.display())]
+    Disguised {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        what: Disguise,
     },
     /// A file cannot be read or written.
     #[error("cannot {what} {}: {error}", path.display())]
@@ -169,9 +193,6 @@ impl Checkpoint {
     /// # Errors
     /// [`CheckpointError`].
     pub fn open(path: &Path) -> Result<Self, CheckpointError> {
-        if !path.exists() {
-            return Err(CheckpointError::NotFound { path: path.to_owned() });
-        }
         let (source, json, config_path) = if path.is_dir() {
             let (source, json) = HuggingFace::open(path)?;
             (Source::HuggingFace(source), json, path.join("config.json"))
@@ -180,7 +201,7 @@ impl Checkpoint {
             let json = source.config()?;
             (Source::Gguf(source), json, path.to_owned())
         } else {
-            return Err(CheckpointError::NotFound { path: path.to_owned() });
+            return Err(missing::model(path));
         };
         let config = ModelConfig::from_json(&json.to_string())
             .map_err(|error| CheckpointError::Config { path: config_path, error })?;
@@ -261,7 +282,11 @@ impl Checkpoint {
                 if !path.exists() {
                     return Ok(None);
                 }
-                let read = Tokenizer::from_file(&path);
+                let bytes = std::fs::read(&path).map_err(CheckpointError::io("read", &path))?;
+                if let Some(what) = Disguise::of_text(&bytes) {
+                    return Err(CheckpointError::Disguised { path, what });
+                }
+                let read = Tokenizer::from_bytes(without_mark(&bytes));
                 read.map(Some).map_err(|error| CheckpointError::Tokenizer { path, reason: error.to_string() })
             }
         }
@@ -336,9 +361,9 @@ pub fn config_json(path: &Path) -> Result<String, CheckpointError> {
     }
     let file = if path.is_dir() { path.join("config.json") } else { path.to_owned() };
     if !file.exists() {
-        return Err(CheckpointError::NotFound { path: path.to_owned() });
+        return Err(missing::model(path));
     }
-    std::fs::read_to_string(&file).map_err(CheckpointError::io("read", &file))
+    read_text(&file).map_err(CheckpointError::io("read", &file))
 }
 
 /// Buffers that conversions reuse: fresh memory for every tensor of a large model costs more than its arithmetic.

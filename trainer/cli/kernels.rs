@@ -1,10 +1,10 @@
 //! `precast kernels`
 
 use clap::Args;
-use precast_fatbins::{Bundle, say};
+use precast_fatbins::say;
 
 use super::print_json;
-use crate::bundle::{Kernels, embedded};
+use crate::bundle::{BundleSource, Kernels, embedded};
 use crate::error::Failure;
 
 #[derive(Args)]
@@ -19,7 +19,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let Some(source) = arguments.kernels.file()? else {
         return match embedded()? {
-            Some(bundle) => list(&bundle, arguments.json),
+            Some(bundle) => list(&BundleSource::Embedded(bundle), arguments.json),
             None => {
                 say!("no kernels are embedded: this trainer runs on the simulated GPU alone.");
                 say!("Build it for a GPU with: cargo build --release --features sm_89 (or sm_90, sm_121, or several)");
@@ -27,11 +27,12 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             }
         };
     };
-    list(&source.open()?, arguments.json)
+    list(&source, arguments.json)
 }
 
-fn list(bundle: &Bundle<'_>, json: bool) -> Result<(), Failure> {
-    bundle.verify().map_err(Failure::Embedded)?;
+fn list(source: &BundleSource, json: bool) -> Result<(), Failure> {
+    let bundle = source.open()?;
+    bundle.verify().map_err(|error| source.refuse(error))?;
     let with_code = bundle.manifest().modules.iter().filter_map(|m| Some((m, m.code.as_ref()?)));
     if json {
         let rows: Vec<serde_json::Value> = with_code

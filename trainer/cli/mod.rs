@@ -15,7 +15,7 @@ use clap::{Parser, Subcommand};
 
 use crate::error::Failure;
 use crate::report;
-use precast_fatbins::say;
+use precast_fatbins::{say, stdout};
 
 /// Distil a large Qwen2 or Llama model into a small one, every kernel compiled, verified and loaded before
 /// the first step.
@@ -60,7 +60,15 @@ enum Command {
 /// [`Failure`] with its exit code.
 pub fn main() -> Result<(), Failure> {
     let startup = crate::startup::Startup::new();
-    match Arguments::parse().command {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(usage) if usage.use_stderr() => usage.exit(),
+        Err(help) => {
+            stdout::wrote(help.print());
+            return Ok(());
+        }
+    };
+    match arguments.command {
         Command::Distill(arguments) => distill::run(*arguments, startup),
         Command::Init(arguments) => init::run(&arguments),
         Command::Plan(arguments) => plan::run(*arguments),
@@ -75,6 +83,14 @@ pub fn main() -> Result<(), Failure> {
             Ok(())
         }
     }
+}
+
+/// Ends the program's output.
+///
+/// # Errors
+/// [`Failure`] where a line of it did not arrive.
+pub fn finish() -> Result<(), Failure> {
+    stdout::finish().map_err(|error| Failure::Output(error.to_string()))
 }
 
 /// Prints JSON for programs.

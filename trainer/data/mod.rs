@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use precast_fatbins::Digest;
 use tokenizers::Tokenizer;
 
+use crate::disguise::Disguise;
 pub use batch::{Batches, MicroBatch};
 use text::Documents;
 
@@ -22,6 +23,14 @@ pub enum DataError {
         /// Why.
         error: std::io::Error,
     },
+    /// The file is not what its name says.
+    #[error("{} {what}", path.display())]
+    Disguised {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        what: Disguise,
+    },
     /// The file's name does not say what it holds.
     #[error("{}: unknown kind of data: expected .bin (u32 token ids), .jsonl or .txt", path.display())]
     Kind {
@@ -29,7 +38,7 @@ pub enum DataError {
         path: PathBuf,
     },
     /// A `.bin` file is not whole ids.
-    #[error("{}: {bytes} bytes are not a whole number of u32 token ids", path.display())]
+    #[error("{}: {bytes} bytes are not a whole number of u32 token ids: it is cut short, or of another type; write ids as 4 bytes each", path.display())]
     Ragged {
         /// The file.
         path: PathBuf,
@@ -139,7 +148,9 @@ impl Dataset {
         for path in paths {
             let bytes = std::fs::read(path).map_err(|error| DataError::Io { path: path.clone(), error })?;
             digests.push(Digest::of(&bytes));
-            let of_file = match path.extension().and_then(|extension| extension.to_str()) {
+            let extension = path.extension().and_then(|extension| extension.to_str());
+            refuse_disguise(path, extension, &bytes)?;
+            let of_file = match extension {
                 Some("bin") => cut_ids(path, &bytes, chunk)?,
                 Some("jsonl" | "json") => {
                     let documents = Documents::jsonl(path, &bytes)?;
@@ -171,6 +182,16 @@ impl Dataset {
     pub fn digest(&self) -> Digest {
         self.digest
     }
+}
+
+/// Refuses what stands in place of the data. A web page may well be a document to learn from.
+fn refuse_disguise(path: &Path, extension: Option<&str>, bytes: &[u8]) -> Result<(), DataError> {
+    let what = match extension {
+        Some("bin") => Disguise::of(bytes),
+        Some("txt" | "md") => Disguise::of_text(bytes).filter(|what| *what != Disguise::WebPage),
+        _ => Disguise::of_text(bytes),
+    };
+    what.map_or(Ok(()), |what| Err(DataError::Disguised { path: path.to_owned(), what }))
 }
 
 fn cut_ids(path: &Path, bytes: &[u8], chunk: usize) -> Result<Vec<Vec<u32>>, DataError> {

@@ -6,6 +6,7 @@ use rayon::prelude::*;
 use serde::Deserialize;
 
 use super::{DataError, Reader};
+use crate::disguise::without_mark;
 
 /// The documents of a file.
 pub(super) struct Documents(Vec<String>);
@@ -42,6 +43,7 @@ impl Documents {
     }
 }
 
+/// Text, without a byte order mark.
 fn utf8<'a>(path: &Path, bytes: &'a [u8]) -> Result<&'a str, DataError> {
-    std::str::from_utf8(bytes).map_err(|error| DataError::Utf8 { path: path.to_owned(), error })
+    std::str::from_utf8(without_mark(bytes)).map_err(|error| DataError::Utf8 { path: path.to_owned(), error })
 }

@@ -20,8 +20,11 @@ use svg::{BLUE, GREEN, GREY, ORANGE, PURPLE, RED};
 /// # Errors
 /// [`Failure::Io`] where they cannot be read or it cannot be written.
 pub fn write(out: &Path) -> Result<(), Failure> {
-    let records = metrics::read(&out.join("metrics.jsonl"))?;
     let path = out.join("run.json");
+    if !path.exists() {
+        return Err(Failure::NoRun(out.to_owned()));
+    }
+    let records = metrics::read(&out.join("metrics.jsonl"))?;
     let text = std::fs::read_to_string(&path).map_err(Failure::io("read", &path))?;
     let run: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
     let path = out.join("report.html");

@@ -20,7 +20,7 @@ use precast_aot::models::{Model, ModelError};
 use precast_aot::publish::{LayoutError, PublishError};
 use precast_aot::toolchain::LocateError;
 use precast_aot::{Request, home};
-use precast_fatbins::{BundleError, SignatureError, TrustedKey, files, say};
+use precast_fatbins::{BundleError, SignatureError, TrustedKey, files, say, stdout};
 use precast_kernels::Arch;
 
 /// Compile every kernel a model needs, ahead of time, into one bundle.
@@ -175,6 +175,9 @@ pub enum Failure {
     /// Two bundles hold different machine code.
     #[error("{0} kernels have no kernel with the same machine code in the other bundle")]
     OtherCode(usize),
+    /// Lines for people or programs did not arrive.
+    #[error("cannot write to standard output: {0}")]
+    Output(String),
     /// The disk.
     #[error("cannot {what} {}: {error}", path.display())]
     Io {
@@ -201,6 +204,7 @@ impl Failure {
             | Failure::Wheel(_)
             | Failure::Threads(_)
             | Failure::Key(_)
+            | Failure::Output(_)
             | Failure::Io { .. } => 1,
         }
     }
@@ -220,6 +224,11 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Toolchain(arguments) => toolchain::run(&arguments),
     }
+}
+
+/// Ends the program's output.
+pub fn finish() -> Result<(), Failure> {
+    stdout::finish().map_err(|error| Failure::Output(error.to_string()))
 }
 
 fn read(path: &std::path::Path) -> Result<Vec<u8>, Failure> {

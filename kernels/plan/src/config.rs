@@ -113,7 +113,7 @@ struct Raw {
 }
 
 impl ModelConfig {
-    /// Reads a Hugging Face `config.json`.
+    /// Reads a Hugging Face `config.json`, with or without a byte order mark.
     ///
     /// The rotary base is read from `rope_parameters.rope_theta` (newer files) or `rope_theta`.
     ///
@@ -121,6 +121,7 @@ impl ModelConfig {
     /// [`ConfigError`] for another architecture, anything that would change the mathematics (rope scaling,
     /// sliding windows, dropout, another activation, quantised weights), or numbers that do not fit together.
     pub fn from_json(text: &str) -> Result<Self, ConfigError> {
+        let text = text.strip_prefix('\u{FEFF}').unwrap_or(text);
         let raw: Raw = serde_json::from_str(text)?;
         let architecture = architecture(&raw)?;
         refuse_unsupported(&raw)?;

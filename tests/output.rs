@@ -1,0 +1,59 @@
+//! Standard output: a full device is an error, a reader that has gone away is none.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
+
+use crate::support::{distill, precast, precast_aot, random_model, tiny_config, token_file};
+
+/// A plan: more lines than a pipe's reader waits for here.
+fn plan() -> Command {
+    let mut command = precast();
+    command.args(["plan", "--arch", "sm_121", "--teacher", "aot/models/qwen2.5-0.5b.json", "--student"]);
+    command.arg("aot/models/qwen2.5-0.5b.json");
+    command
+}
+
+fn full() -> File {
+    File::options().write(true).open("/dev/full").expect("/dev/full")
+}
+
+#[test]
+fn a_full_device_is_an_error() {
+    let [mut help, mut version, mut keys] = [precast(), precast(), precast_aot()];
+    help.arg("--help");
+    version.arg("--version");
+    keys.args(["keys", "--model", "tests/models/tiny.json"]);
+    for mut command in [plan(), help, version, keys] {
+        let output = command.stdout(full()).output().unwrap();
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{command:?}: {message}");
+        assert!(message.starts_with("error: cannot write to standard output: No space left"), "{message}");
+    }
+}
+
+#[test]
+fn a_run_whose_output_is_lost_ends_its_work_and_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let [teacher, student] = [1, 2].map(|seed| random_model(dir.path(), &format!("{seed}"), seed, &tiny_config(&[])));
+    let data = token_file(dir.path(), "data.bin", 17 * 4, 96);
+    let out = dir.path().join("out");
+    let mut command = distill(&teacher, &student, &data, &out);
+    command.args(["--steps", "2", "--batch-size", "2", "--seq-len", "16", "--precision", "fp32"]);
+    let output = command.stdout(full()).output().unwrap();
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(message.contains("error: cannot write to standard output"), "{message}");
+    assert!(out.join("student/model.safetensors").exists());
+}
+
+#[test]
+fn a_reader_that_has_gone_away_is_no_error() {
+    let mut child = plan().stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut first = String::new();
+    // The pipe is closed at the end of this statement.
+    BufReader::with_capacity(16, child.stdout.take().unwrap()).read_line(&mut first).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(first.starts_with("memory on sm_121"), "{first}");
+    assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));
+}

@@ -1,0 +1,182 @@
+//! How well a model predicts a text, and whether that is good enough.
+
+use std::path::{Path, PathBuf};
+
+use precast_fatbins::Digest;
+use serde::Serialize;
+
+/// How well a model predicts a text.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Score {
+    /// Mean negative log likelihood of a token, nats.
+    pub nll: f64,
+    /// `e^nll`.
+    pub perplexity: f64,
+    /// The nll of guessing among all tokens alike, `ln(vocab)`, nats.
+    pub uniform_nll: f64,
+    /// Tokens that were predicted.
+    pub tokens: u64,
+    /// Digest of the text as the model reads it: scores of the same ids in the same contexts compare.
+    #[serde(skip)]
+    pub ids: Digest,
+}
+
+/// A score that is not good enough.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Insufficient {
+    /// The arithmetic broke down.
+    #[error("{}: nll is {nll}, not a number of nats: the model is broken, or its activations overflow", model.display())]
+    NotFinite {
+        /// The model.
+        model: PathBuf,
+        /// Its score.
+        nll: f64,
+    },
+    /// The model knows nothing of the text.
+    #[error(
+        "{}: nll {nll:.4} nats a token is no better than the {uniform:.4} of guessing among all tokens alike: the model is \
+         broken, untrained, or of another language (--untrained allows it)",
+        model.display()
+    )]
+    Uniform {
+        /// The model.
+        model: PathBuf,
+        /// Its score.
+        nll: f64,
+        /// `ln(vocab)`.
+        uniform: f64,
+    },
+    /// Above `--max-perplexity`.
+    #[error("{}: perplexity {perplexity:.4} is above --max-perplexity {most}", model.display())]
+    AboveMost {
+        /// The model.
+        model: PathBuf,
+        /// Its score.
+        perplexity: f64,
+        /// What it may be.
+        most: f64,
+    },
+    /// Not below `--below`.
+    #[error("{}: nll {nll:.6} nats a token is not below the {baseline_nll:.6} of {}", model.display(), baseline.display())]
+    NotBelow {
+        /// The model.
+        model: PathBuf,
+        /// Its score.
+        nll: f64,
+        /// The model it must be better than.
+        baseline: PathBuf,
+        /// That model's score.
+        baseline_nll: f64,
+    },
+    /// Two models that read a text differently.
+    #[error(
+        "{} and {} read the text as different tokens, so that what they take a token does not compare: \
+         give models with one tokenizer, and a --seq-len that both of them reach",
+        model.display(),
+        baseline.display()
+    )]
+    OtherTokens {
+        /// The model.
+        model: PathBuf,
+        /// The one that it was to be compared with.
+        baseline: PathBuf,
+    },
+}
+
+/// What a score must be.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Demands {
+    /// It may be no better than guessing.
+    pub untrained: bool,
+    /// Its perplexity may not be above this.
+    pub max_perplexity: Option<f64>,
+}
+
+impl Score {
+    /// The score of a text by the sum of its negative log likelihoods, nats.
+    pub fn new(total: f64, tokens: u64, vocab: u32, ids: Digest) -> Self {
+        let nll = total / tokens as f64;
+        Self { nll, perplexity: nll.exp(), uniform_nll: f64::from(vocab).ln(), tokens, ids }
+    }
+
+    /// Refuses a score that is not a number, not better than guessing, or above what is allowed.
+    ///
+    /// # Errors
+    /// [`Insufficient`].
+    pub fn check(&self, model: &Path, demands: Demands) -> Result<(), Insufficient> {
+        let (model, nll) = (model.to_owned(), self.nll);
+        if !nll.is_finite() {
+            return Err(Insufficient::NotFinite { model, nll });
+        }
+        if nll >= self.uniform_nll && !demands.untrained {
+            return Err(Insufficient::Uniform { model, nll, uniform: self.uniform_nll });
+        }
+        match demands.max_perplexity {
+            Some(most) if self.perplexity > most => {
+                Err(Insufficient::AboveMost { model, perplexity: self.perplexity, most })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses a score that is not below that of a baseline on the same tokens.
+    ///
+    /// # Errors
+    /// [`Insufficient`].
+    pub fn check_below(&self, model: &Path, other: &Self, baseline: &Path) -> Result<(), Insufficient> {
+        let (model, baseline) = (model.to_owned(), baseline.to_owned());
+        if self.ids != other.ids {
+            return Err(Insufficient::OtherTokens { model, baseline });
+        }
+        if !other.nll.is_finite() {
+            return Err(Insufficient::NotFinite { model: baseline, nll: other.nll });
+        }
+        if self.nll < other.nll {
+            return Ok(());
+        }
+        Err(Insufficient::NotBelow { model, nll: self.nll, baseline, baseline_nll: other.nll })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn score(nll: f64) -> Score {
+        Score::new(nll * 10.0, 10, 100, Digest::of(b"ids"))
+    }
+
+    fn check(nll: f64, untrained: bool, max_perplexity: Option<f64>) -> Result<(), Insufficient> {
+        score(nll).check(Path::new("model"), Demands { untrained, max_perplexity })
+    }
+
+    #[test]
+    fn a_score_is_a_number_and_better_than_guessing() {
+        assert_eq!(check(3.0, false, None), Ok(()));
+        for nll in [f64::NAN, f64::INFINITY] {
+            assert!(matches!(check(nll, true, None), Err(Insufficient::NotFinite { .. })), "{nll}");
+        }
+        let uniform = 100f64.ln();
+        assert!(matches!(check(uniform, false, None), Err(Insufficient::Uniform { .. })));
+        assert_eq!(check(uniform, true, None), Ok(()));
+        let message = check(5.0, false, None).unwrap_err().to_string();
+        assert!(message.contains("5.0000") && message.contains("4.6052"), "{message}");
+    }
+
+    #[test]
+    fn a_perplexity_may_be_what_is_allowed_and_no_more() {
+        assert_eq!(check(2.0, false, Some(2f64.exp())), Ok(()));
+        let message = check(2.0, false, Some(7.0)).unwrap_err().to_string();
+        assert!(message.contains("7.3891 is above --max-perplexity 7"), "{message}");
+    }
+
+    #[test]
+    fn below_is_below_on_the_same_tokens() {
+        let below = |nll: f64, other: Score| score(nll).check_below(Path::new("a"), &other, Path::new("b"));
+        assert_eq!(below(2.0, score(2.5)), Ok(()));
+        assert!(matches!(below(2.0, score(2.0)), Err(Insufficient::NotBelow { .. })));
+        assert!(matches!(below(2.0, score(f64::NAN)), Err(Insufficient::NotFinite { .. })));
+        let other = Score { ids: Digest::of(b"other ids"), ..score(2.5) };
+        assert!(matches!(below(2.0, other), Err(Insufficient::OtherTokens { .. })));
+    }
+}
