@@ -62,7 +62,7 @@ fn a_run_leaves_metrics_a_record_a_report_and_a_student() {
     // The student is a model again: it scores, and differently than before.
     let nll = |model: &Path| {
         let mut command = precast();
-        command.args(["eval", "--json", "--device", &device(), "--seq-len", "16", "--model"]).arg(model);
+        command.args(["eval", "--untrained", "--json", "--device", &device(), "--seq-len", "16", "--model"]).arg(model);
         if let Some(bundle) = bundle() {
             command.arg("--bundle").arg(bundle);
         }

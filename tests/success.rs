@@ -9,7 +9,8 @@ use precast_kernels::Dtype;
 use precast_plan::{Parameter, Parameters};
 use safetensors::SafeTensors;
 
-use crate::support::{bundle, device, distill, fail, precast, random_model, tiny_config, token_file};
+use crate::golden;
+use crate::support::{bundle, device, distill, fail, is_sim, precast, random_model, succeed, tiny_config, token_file};
 
 /// A copy of a model with one f32 element of a tensor replaced.
 fn planted(dir: &Path, model: &Path, name: &str, tensor: &str, element: usize, value: f32) -> PathBuf {
@@ -101,4 +102,111 @@ fn no_model_is_written_from_weights_that_are_not_finite() {
     assert!(error.to_string().contains("is inf at element 5"), "{error}");
     let left = fs::read_dir(out.parent().unwrap()).map_or(0, Iterator::count);
     assert_eq!(left, 0, "something was left behind");
+}
+
+/// Perplexity of the golden case's tokens under one of its models, with more arguments.
+fn eval(model: &Path, arguments: &[&str]) -> Command {
+    let mut command = command("eval", &[("--model", model), ("--data", &golden::case("tokens.bin"))]);
+    command.args(arguments);
+    command
+}
+
+/// A model that knows the golden case's tokens better than guessing: distilled on them.
+fn trained(dir: &Path) -> PathBuf {
+    let out = dir.join("run");
+    let mut command = distill(&golden::case("teacher"), &golden::case("student"), &golden::case("tokens.bin"), &out);
+    command.args(["--steps", "12", "--batch-size", "4", "--seq-len", "64", "--lr", "1e-2", "--alpha", "0"]);
+    command.args(["--precision", "fp32", "--checkpoint-every", "0"]);
+    succeed(&mut command);
+    out.join("student")
+}
+
+#[test]
+fn a_model_that_guesses_fails_its_evaluation_unless_it_may() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = random_model(dir.path(), "model", 1, &tiny_config(&[("initializer_range", 0.5.into())]));
+    let data = token_file(dir.path(), "data.bin", 17 * 8, 96);
+    let mut guess = command("eval", &[("--model", &model), ("--data", &data)]);
+    let message = fail(&mut guess, 1);
+    // ln 96.
+    assert!(
+        message.contains("is no better than the 4.5643 of guessing") && message.contains("--untrained"),
+        "{message}"
+    );
+    let printed = succeed(guess.arg("--untrained"));
+    assert!(printed.starts_with("nll "), "{printed}");
+
+    // Finite weights, and activations that are not.
+    let broken = planted(dir.path(), &model, "broken", "model.norm.weight", 0, f32::MAX);
+    let message = fail(command("eval", &[("--model", &broken), ("--data", &data)]).arg("--untrained"), 1);
+    assert!(message.contains("not a number of nats"), "{message}");
+}
+
+#[test]
+fn a_score_is_held_against_a_number_and_against_another_model() {
+    let dir = tempfile::tempdir().unwrap();
+    let (better, worse) = (trained(dir.path()), golden::case("student"));
+    let below = |model: &Path, baseline: &Path| {
+        let mut command = eval(model, &["--untrained", "--json", "--below"]);
+        command.arg(baseline);
+        command
+    };
+    let scores: serde_json::Value = serde_json::from_str(&succeed(&mut below(&better, &worse))).unwrap();
+    let [nll, other] = [&scores["nll"], &scores["below"]["nll"]].map(|nll| nll.as_f64().unwrap());
+    assert!(nll < other && scores["below"]["model"] == worse.display().to_string(), "{scores}");
+    let message = fail(&mut below(&worse, &better), 1);
+    assert!(message.contains(&format!("nll {other:.6}")) && message.contains(&format!("{nll:.6}")), "{message}");
+    fail(&mut below(&better, &better), 1);
+
+    let perplexity = scores["perplexity"].as_f64().unwrap();
+    let (above, under) = ((perplexity + 0.01).to_string(), (perplexity - 0.01).to_string());
+    succeed(&mut eval(&better, &["--untrained", "--max-perplexity", &above]));
+    let message = fail(&mut eval(&better, &["--untrained", "--max-perplexity", &under]), 1);
+    assert!(message.contains(&format!("{perplexity:.4} is above --max-perplexity {under}")), "{message}");
+    for (option, value) in [("--max-perplexity", "nan"), ("--max-perplexity", "0"), ("--batch-size", "0")] {
+        assert_eq!(eval(&better, &[option, value]).output().unwrap().status.code(), Some(2), "{option} {value}");
+    }
+
+    // A context that only one of them reaches cuts the text elsewhere.
+    let config = std::fs::read_to_string(worse.join("config.json")).unwrap();
+    let mut config: serde_json::Value = serde_json::from_str(&config).unwrap();
+    config["max_position_embeddings"] = 8.into();
+    let short = random_model(dir.path(), "short", 3, &config);
+    let message = fail(&mut below(&better, &short), 5);
+    assert!(message.contains("different tokens"), "{message}");
+}
+
+#[test]
+fn a_selftest_that_checks_nothing_fails() {
+    let run = |arguments: &[&str]| {
+        let mut command = precast();
+        command.args(["selftest", "--device", &device()]).args(arguments);
+        command
+    };
+    if !is_sim() {
+        let bundle = bundle().expect("kernels for the device under test");
+        let message = fail(run(&["--kernel", "no-such"]).arg("--bundle").arg(bundle), 2);
+        assert!(message.contains("--kernel no-such"), "{message}");
+        return;
+    }
+    let message = fail(&mut run(&[]), 3);
+    assert!(message.contains("nothing to check"), "{message}");
+
+    let dir = tempfile::tempdir().unwrap();
+    let model = precast_plan::ModelConfig::from_json(&tiny_config(&[]).to_string()).unwrap();
+    let keys = precast_plan::build_keys(&[model], precast_kernels::Arch::Sim);
+    let write = |name: &str, manifest: &precast_fatbins::Manifest| {
+        let path = dir.path().join(name);
+        fs::write(&path, precast_fatbins::encode(manifest, |_| &[])).unwrap();
+        path.display().to_string()
+    };
+    let whole = write("whole.bundle", &precast_fatbins::Manifest::simulated(&keys));
+    let nothing = write("nothing.bundle", &precast_fatbins::Manifest::simulated([]));
+    let message = fail(&mut run(&["--bundle", &nothing]), 3);
+    assert!(message.contains("no code for simulated GPU"), "{message}");
+    let message = fail(&mut run(&["--bundle", &whole, "--kernel", "no-such"]), 2);
+    assert!(message.contains("--kernel no-such"), "{message}");
+    // What a comparison of the references with themselves is worth is said.
+    let printed = succeed(&mut run(&["--bundle", &whole, "--kernel", "rmsnorm.fwd"]));
+    assert!(!printed.starts_with("0 ") && printed.contains("no machine code"), "{printed}");
 }

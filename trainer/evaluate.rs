@@ -1,10 +1,10 @@
-//! `precast eval`: negative log likelihood and perplexity of text under a model.
+//! `precast eval`: the negative log likelihood of text under a model.
 
 use std::path::{Path, PathBuf};
 
+use precast_fatbins::Digest;
 use precast_plan::{EvaluationPlan, Precision, evaluation, rope};
 use precast_runtime::Placement;
-use serde::Serialize;
 
 use crate::bundle::Kernels;
 use crate::checkpoint::Checkpoint;
@@ -12,6 +12,7 @@ use crate::config::DeviceChoice;
 use crate::data::{Dataset, MicroBatch, Packing, Reader};
 use crate::device;
 use crate::error::Failure;
+use crate::score::Score;
 use crate::session::{seal, upload_parameters};
 use crate::startup::Startup;
 
@@ -32,17 +33,6 @@ pub struct Evaluation {
     pub device: DeviceChoice,
     /// The kernels to use.
     pub kernels: Kernels,
-}
-
-/// How well a model predicts a text.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Score {
-    /// Mean negative log likelihood of a token, nats.
-    pub nll: f64,
-    /// `e^nll`.
-    pub perplexity: f64,
-    /// Tokens that were predicted.
-    pub tokens: u64,
 }
 
 /// Scores documents by themselves: every token after the first of a chunk, given those before it in the chunk.
@@ -86,8 +76,8 @@ pub fn evaluate(request: &Evaluation, mut progress: impl FnMut(usize, usize)) ->
         tokens += u64::from(micro.counted);
         progress(index + 1, batches);
     }
-    let nll = total / tokens as f64;
-    Ok(Score { nll, perplexity: nll.exp(), tokens })
+    let ids = chunks.iter().map(|chunk| bytemuck::cast_slice(chunk));
+    Ok(Score::new(total, tokens, config.vocab, Digest::of_parts("precast.ids", ids)))
 }
 
 /// Scores with the defaults of the command line; for the tests and the demo.

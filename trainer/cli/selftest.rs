@@ -2,6 +2,7 @@
 
 use clap::Args;
 use precast_fatbins::say;
+use precast_kernels::Arch;
 use precast_plan::Plan;
 use precast_runtime::selftest::selftest;
 
@@ -32,7 +33,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let driver = device::open(arguments.device, &arguments.kernels)?;
     let opened = driver.device().clone();
     let arch = device::arch(&opened)?;
-    // The simulated GPU has no bundle of its own to check without a plan.
+    // The simulated GPU has no bundle of its own: it runs any plan with the references.
+    if arch == Arch::Sim && arguments.kernels.bundle.is_none() {
+        return Err(Failure::NothingToCheck);
+    }
     let nothing = Plan { arch, buffers: Vec::new(), phases: Vec::new(), arena_bytes: 0 };
     let source = arguments.kernels.find(arch, &nothing)?;
     let bundle = source.open()?;
@@ -49,12 +53,21 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
                 say!("FAIL  {} #{}: {fault}", outcome.pair, outcome.sample);
             }
         }
-    })?;
-    if checked == 0 && !arguments.kernel.is_empty() {
-        let message = format!("no kernel starts with `{}`: `precast kernels` lists them", arguments.kernel);
+    })
+    .map_err(|error| source.not_loaded(error))?;
+    if checked == 0 {
+        let message = format!(
+            "--kernel {}: no kernel for {arch} has a key that starts so; `precast kernels` lists them",
+            arguments.kernel
+        );
         return Err(Failure::Usage(message));
     }
     say!("{checked} launches checked on {}, {failed} failed", opened.name);
+    if arch == Arch::Sim {
+        say!(
+            "the simulated GPU executes the host references: they were compared with themselves, and no machine code was"
+        );
+    }
     if failed > 0 {
         return Err(Failure::Selftest { failed, checked, device: opened.name });
     }
