@@ -74,12 +74,26 @@ impl Usage {
     }
 }
 
+/// Kernels that take more than there is: all of them.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{} kernels are over budget:\n  {}", .0.len(), .0.join("\n  "))]
+pub struct OverBudget(pub Vec<String>);
+
+/// Checks every module.
+///
+/// # Errors
+/// [`OverBudget`] with all that are.
+pub fn check_all(modules: &[ModuleEntry]) -> Result<(), OverBudget> {
+    let over: Vec<String> = modules.iter().filter_map(|module| check(module).err()).collect();
+    if over.is_empty() { Ok(()) } else { Err(OverBudget(over)) }
+}
+
 /// Checks a module: no stack frame, and at least one block fits a multiprocessor, with no more shared memory than a
 /// block may have.
 ///
 /// # Errors
 /// What is over, with the module's name.
-pub fn check(module: &ModuleEntry) -> Result<(), String> {
+fn check(module: &ModuleEntry) -> Result<(), String> {
     let Some(usage) = Usage::of(module) else { return Ok(()) };
     let arch = module.arch().map_err(|error| format!("{module}: {error}"))?;
     if usage.stack_bytes > 0 {
@@ -129,14 +143,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_over_budget_is_named() {
-        assert_eq!(check(&module("sm_121", 255, 99 * 1024, 0)), Ok(()));
-        let errors = [
-            check(&module("sm_121", 64, 0, 16)),
-            check(&module("sm_89", 64, 99 * 1024 + 16, 0)),
-            check(&module("sm_90a", 300, 0, 0)),
-        ];
-        let errors: Vec<String> = errors.into_iter().map(Result::unwrap_err).collect();
-        insta::assert_snapshot!(errors.join("\n"));
+    fn all_that_are_over_budget_are_named() {
+        let within = module("sm_121", 255, 99 * 1024, 0);
+        assert_eq!(check_all(std::slice::from_ref(&within)), Ok(()));
+        let over = [module("sm_121", 64, 0, 16), module("sm_89", 64, 99 * 1024 + 16, 0), module("sm_90a", 300, 0, 0)];
+        let [spills, shared, registers] = over;
+        insta::assert_snapshot!(check_all(&[spills, within, shared, registers]).unwrap_err());
     }
 }

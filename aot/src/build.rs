@@ -8,6 +8,7 @@ use precast_kernels::{Arch, OPTIONS};
 use precast_plan::{KeyVariant, ModelConfig, build_keys};
 use rayon::prelude::*;
 
+use crate::budget::{self, OverBudget};
 use crate::cache::Cache;
 use crate::compile::{CompileError, Task};
 use crate::models::Model;
@@ -47,6 +48,9 @@ pub enum BuildError {
         /// Why.
         error: CubinError,
     },
+    /// Kernels that spill, or that no block of fits a multiprocessor.
+    #[error(transparent)]
+    OverBudget(#[from] OverBudget),
 }
 
 impl Request {
@@ -74,7 +78,7 @@ impl Request {
 /// of how many are done.
 ///
 /// # Errors
-/// [`BuildError`] with every kernel that does not compile.
+/// [`BuildError`] with every kernel that does not compile, or every one that is over budget.
 pub fn build(
     request: &Request,
     nvrtc: &Nvrtc,
@@ -109,6 +113,7 @@ pub fn build(
         by_digest.insert(Digest::of(&cubin), cubin);
         modules.push(module);
     }
+    budget::check_all(&modules)?;
     modules.extend(request.keys(Arch::Sim).iter().map(ModuleEntry::simulated));
     Ok(Built {
         manifest: manifest(request, nvrtc.compiler(), modules),

@@ -2,6 +2,7 @@
 
 mod cli;
 
+use std::num::NonZeroUsize;
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -16,6 +17,15 @@ fn main() -> ExitCode {
             None
         }
     };
+    // rayon starts as many threads as $RAYON_NUM_THREADS says, however many that are.
+    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+    let wanted =
+        std::env::var("RAYON_NUM_THREADS").ok().and_then(|text| text.parse().ok()).filter(|wanted| *wanted > 0);
+    let threads = wanted.unwrap_or(cores).min(cores);
+    if let Err(error) = rayon::ThreadPoolBuilder::new().num_threads(threads).build_global() {
+        eprintln!("error: cannot start threads: {error}");
+        return ExitCode::FAILURE;
+    }
     match arguments.map_or(Ok(()), cli::run).and_then(|()| cli::finish()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

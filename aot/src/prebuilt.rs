@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use precast_fatbins::{BundleError, BundleFile, Digest, ModuleEntry, TrustedKey};
 use precast_kernels::Arch;
 
+use crate::budget::{self, OverBudget};
 use crate::build::{Built, Request, manifest};
 
 /// The bundle's name in a directory that `precast-aot fetch` installed.
@@ -35,6 +36,14 @@ pub enum PrebuiltError {
         path: PathBuf,
         /// Why.
         error: BundleError,
+    },
+    /// Kernels of it take more than there is.
+    #[error("{}: {error}", path.display())]
+    OverBudget {
+        /// The bundle.
+        path: PathBuf,
+        /// Which.
+        error: OverBudget,
     },
     /// It lacks kernels.
     #[error(
@@ -89,6 +98,7 @@ pub fn select(directory: &Path, keys: &[TrustedKey], request: &Request) -> Resul
         let models = request.models.iter().map(|model| format!(" --model {}", model.name)).collect();
         return Err(PrebuiltError::Lacking { path, lacking, archs: archs.join(","), models });
     }
+    budget::check_all(&modules).map_err(|error| PrebuiltError::OverBudget { path, error })?;
     modules.extend(request.keys(Arch::Sim).iter().map(ModuleEntry::simulated));
     Ok(Built { manifest: manifest(request, &bundle.manifest().compiler, modules), cubins, compiled: 0 })
 }

@@ -2,6 +2,7 @@
 
 mod support {
     pub mod louder;
+    pub mod renamed;
 }
 
 use std::path::PathBuf;
@@ -9,8 +10,10 @@ use std::process::Command;
 
 use precast_aot::publish::{Layout, PublishError, fetch, media, publish, title};
 use precast_aot::{Arch, Built, Request, lock, prebuilt};
-use precast_fatbins::{Bundle, BundleError, Change, CubinFacts, Digest, Stale, StaleModule};
+use precast_fatbins::{Bundle, BundleError, Change, Digest, Stale, StaleModule};
 use serde_json::json;
+
+use crate::support::renamed::renamed;
 
 const ARCH: Arch = Arch::Sm121;
 const LOUDER: [&str; 2] = ["swiglu.fwd{x=bf16}[threads=128] sm_121", "swiglu.fwd{x=f32}[threads=128] sm_121"];
@@ -90,13 +93,7 @@ fn a_forged_manifest_is_refused_and_a_forged_symbol_is_for_locks_and_signatures(
     for row in rows(&today) {
         let code = forged.manifest.modules[row].code.as_mut().unwrap();
         let cubin = &forged.cubins[&code.digest];
-        let theirs = CubinFacts::read(cubin).unwrap().entry;
-        let mut renamed = cubin.clone();
-        for at in 0..=renamed.len() - theirs.len() {
-            if renamed[at..].starts_with(theirs.as_bytes()) {
-                renamed[at..at + theirs.len()].copy_from_slice(code.entry.as_bytes());
-            }
-        }
+        let renamed = renamed(cubin, &code.entry);
         code.digest = Digest::of(&renamed);
         forged.cubins.insert(code.digest, renamed);
     }

@@ -1,5 +1,6 @@
 //! What commands that compile share: the compiler, the cache, the progress bar.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -18,20 +19,25 @@ pub struct Compiler {
     /// Compile everything, even what the cache holds
     #[arg(long)]
     no_cache: bool,
-    /// Compiler threads [default: one a core]
+    /// Compiler threads, at most one a core [default: one a core]
     #[arg(long, value_name = "N")]
-    jobs: Option<usize>,
+    jobs: Option<NonZeroUsize>,
 }
 
 impl Compiler {
     /// Compiles what is asked for, with a progress bar.
     pub fn build(&self, request: &Request) -> Result<Built, Failure> {
+        let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+        let threads = self.jobs.unwrap_or(cores).min(cores).get();
+        if let Some(jobs) = self.jobs.filter(|jobs| jobs.get() > threads) {
+            eprintln!("note: --jobs {jobs}: this machine has {cores} cores, so {threads} kernels compile at a time");
+        }
         let home = home::directory();
         let nvrtc = toolchain::nvrtc(self.nvrtc.as_deref(), &home)?;
         let cache = if self.no_cache { Cache::none() } else { Cache::at(home.join("cache")) };
         let style = ProgressStyle::with_template("{bar:30} {pos}/{len} kernels  {elapsed}").expect("a valid template");
         let bar = ProgressBar::new(request.tasks().len() as u64).with_style(style);
-        let pool = rayon::ThreadPoolBuilder::new().num_threads(self.jobs.unwrap_or(0)).build();
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
         let pool = pool.map_err(|error| Failure::Threads(error.to_string()))?;
         let built =
             pool.install(|| precast_aot::build(request, &nvrtc, &cache, &|done, _| bar.set_position(done as u64)))?;

@@ -1,0 +1,145 @@
+//! What takes more than there is, is not built, by whomever.
+
+mod support {
+    pub mod renamed;
+}
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use precast_aot::build::module;
+use precast_aot::cache::Cache;
+use precast_aot::compile::Task;
+use precast_aot::prebuilt::{self, PrebuiltError};
+use precast_aot::{Arch, BuildError, Model, Nvrtc, Request, build, home, toolchain};
+use precast_fatbins::Digest;
+use precast_kernels::cast::Cast;
+use precast_kernels::host::Views;
+use precast_kernels::kernel::{Geometry, Kernel, Operand};
+use precast_kernels::{Dtype, Key, Source, Variant, key};
+use precast_plan::KeyVariant;
+
+key! {
+    /// A `cast` whose array has no room in registers.
+    pub struct Spilling = "cast" { from: Dtype, to: Dtype }
+}
+
+impl Kernel for Spilling {
+    type Params = <Cast as Kernel>::Params;
+    const SOURCE: Source = Source {
+        text: "#include \"cast.h\"\n#include \"device.cuh\"\n\nKERNEL(cast_params) {\n    uint32_t kept[64];\n    \
+               for (uint32_t i = 0; i < 64; i++) kept[(i * p.n) % 64] = i;\n    \
+               ((uint32_t*)p.y)[threadIdx.x] = kept[threadIdx.x % 64];\n}\n",
+        ..Cast::SOURCE
+    };
+
+    fn variants(&self, arch: Arch) -> &'static [Variant] {
+        Kernel::variants(&Cast { from: self.from, to: self.to }, arch)
+    }
+    fn geometry(&self, variant: Variant, params: &Self::Params) -> Geometry {
+        Kernel::geometry(&Cast { from: self.from, to: self.to }, variant, params)
+    }
+    fn operands(&self, params: &Self::Params) -> Vec<Operand> {
+        Kernel::operands(&Cast { from: self.from, to: self.to }, params)
+    }
+    fn host(&self, _params: &Self::Params, _views: &mut Views<'_>) {}
+    fn samples(&self) -> Vec<Self::Params> {
+        Vec::new()
+    }
+}
+
+const KEYS: [[Dtype; 2]; 2] = [[Dtype::F32, Dtype::Bf16], [Dtype::Bf16, Dtype::F32]];
+
+fn nvrtc() -> Nvrtc {
+    toolchain::nvrtc(None, &home::directory()).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn model() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/models/tiny.json")
+}
+
+/// What the trainer's own source gives for a key is replaced by what spills, under the same symbol.
+fn spilling(arch: Arch) -> Vec<(Task, Vec<u8>)> {
+    let compiled = KEYS.map(|[from, to]| {
+        let key = Key::new(Spilling { from, to });
+        let variant = key.kernel().variants(arch)[0];
+        let task = |key| Task { pair: KeyVariant { key, variant }, arch };
+        let cubin = task(key).compile(&nvrtc()).unwrap_or_else(|error| panic!("{error}"));
+        let own = Key::new(Cast { from, to });
+        let cubin = support::renamed::renamed(&cubin, &own.kernel().entry(variant, arch));
+        (task(own), cubin)
+    });
+    compiled.into()
+}
+
+#[test]
+fn every_build_of_any_model_is_checked_for_spills() {
+    let request = Request { models: vec![Model::find(model().to_str().unwrap()).unwrap()], archs: vec![Arch::Sm89] };
+    let (nvrtc, home) = (nvrtc(), tempfile::tempdir().unwrap());
+    let cache = Cache::at(home.path().join("cache"));
+    let within = build(&request, &nvrtc, &Cache::at(home::directory().join("cache")), &|_, _| {}).unwrap();
+    for task in request.tasks() {
+        let name = (task.pair.key.to_string(), task.pair.variant.to_string(), task.arch.to_string());
+        let row = within.manifest.modules.iter().find(|row| row.order() == (&*name.0, &*name.1, &*name.2)).unwrap();
+        cache.put(&task.cache_key(nvrtc.compiler()), &within.cubins[&row.code.as_ref().unwrap().digest]);
+    }
+    let spilling: Vec<_> =
+        spilling(Arch::Sm89).into_iter().filter(|(task, _)| request.tasks().contains(task)).collect();
+    assert!(!spilling.is_empty());
+    for (task, cubin) in &spilling {
+        cache.put(&task.cache_key(nvrtc.compiler()), cubin);
+    }
+    let over = match build(&request, &nvrtc, &cache, &|_, _| {}).unwrap_err() {
+        BuildError::OverBudget(over) => over,
+        other => panic!("{other}"),
+    };
+    assert_eq!(over.0.len(), spilling.len());
+    assert!(over.0.iter().all(|line| line.contains("cast{") && line.contains("stack frame of 256 bytes")), "{over}");
+    // The program ends with 3, and writes nothing.
+    std::os::unix::fs::symlink(home::directory().join("toolchain"), home.path().join("toolchain")).unwrap();
+    let out = home.path().join("out.bundle");
+    let mut program = Command::new(env!("CARGO_BIN_EXE_precast-aot"));
+    program.env("PRECAST_HOME", home.path()).args(["build", "--arch", "sm_89", "--model"]).arg(model());
+    let output = program.arg("--out").arg(&out).output().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(message.contains(&format!("error: {over}")), "{message}");
+    assert!(!out.exists());
+    // What somebody else built is checked like what is built here.
+    let mut published = within;
+    for (task, cubin) in &spilling {
+        let spilled = module(task, cubin).unwrap();
+        let row = published.manifest.modules.iter_mut().find(|row| row.order() == spilled.order()).unwrap();
+        *row = spilled;
+        published.cubins.insert(Digest::of(cubin), cubin.clone());
+    }
+    fs::write(home.path().join("precast.bundle"), published.encode()).unwrap();
+    let error = prebuilt::select(home.path(), &[], &request).unwrap_err();
+    assert!(matches!(&error, PrebuiltError::OverBudget { error, .. } if *error == over), "{error}");
+}
+
+#[test]
+fn compiler_threads_are_as_many_as_asked_for_up_to_the_cores() {
+    let build = |jobs: &str| {
+        let dir = tempfile::tempdir().unwrap();
+        let mut program = Command::new(env!("CARGO_BIN_EXE_precast-aot"));
+        program.args(["build", "--arch", "sm_89", "--jobs", jobs, "--model"]).arg(model());
+        let output = program.arg("--out").arg(dir.path().join("out")).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let cores = std::thread::available_parallelism().unwrap();
+    let (code, said) = build("100000");
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains(&format!("this machine has {cores} cores, so {cores} kernels")), "{said}");
+    let (code, said) = build("1");
+    assert_eq!((code, said.contains("note")), (Some(0), false), "{said}");
+    // Neither does the library that runs things in parallel start more.
+    let older = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../fatbins/tests/fixtures/older/older.bundle");
+    let mut program = Command::new(env!("CARGO_BIN_EXE_precast-aot"));
+    let output = program.env("RAYON_NUM_THREADS", "60000").arg("verify").arg(older).output().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    for wrong in ["0", "-1", "many", "99999999999999999999999"] {
+        assert_eq!(build(wrong).0, Some(2), "{wrong}");
+    }
+}
