@@ -165,10 +165,10 @@ fn a_damaged_bundle_is_refused_by_name() {
 fn a_full_disk_leaves_nothing_half_written() {
     let case = case();
     let out = case.path("out");
-    // Files of this process cannot grow past 8 KiB: the student's weights do not fit, metrics and run.json do.
+    // Files of this process cannot grow past 16 KiB: the student's weights do not fit, metrics and run.json do.
     let mut command = std::process::Command::new("sh");
     let program = crate::support::precast();
-    command.args(["-c", "trap '' XFSZ; ulimit -f 8; exec \"$0\" \"$@\""]).arg(program.get_program());
+    command.args(["-c", "trap '' XFSZ; ulimit -f 16; exec \"$0\" \"$@\""]).arg(program.get_program());
     command.args(["distill", "--device", "sim", "--steps", "2", "--batch-size", "2", "--seq-len", "16"]);
     command.args(["--precision", "fp32", "--checkpoint-every", "0", "--teacher"]).arg(&case.student);
     command.arg("--student").arg(&case.student).arg("--data").arg(&case.data).arg("--out").arg(&out);

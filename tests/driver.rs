@@ -10,20 +10,26 @@ use precast_runtime::cuda::{self, Cuda};
 use crate::support::{self, fail, fixture, precast, precast_aot, root, succeed};
 
 /// A machine whose driver is the stand-in, as the environment changes it.
-struct Machine {
+pub struct Machine {
     dir: tempfile::TempDir,
     variables: Vec<(&'static str, &'static str)>,
 }
 
 /// With a driver; not where the tests themselves run on a GPU.
-fn machine(variables: &[(&'static str, &'static str)]) -> Machine {
+pub fn machine(variables: &[(&'static str, &'static str)]) -> Machine {
     let dir = tempfile::tempdir().unwrap();
     support::build_libcuda(dir.path(), "fake");
     Machine { dir, variables: variables.to_vec() }
 }
 
 impl Machine {
-    fn run(&self, command: &mut Command) -> Command {
+    /// Where it lies; a place for files.
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// A command on it.
+    pub fn run(&self, command: &mut Command) -> Command {
         let path = format!("{}:{}", self.dir.path().display(), support::library_path());
         let mut run = Command::new(command.get_program());
         run.args(command.get_args());

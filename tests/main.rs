@@ -13,6 +13,7 @@ mod determinism;
 mod driver;
 mod formulas;
 mod golden;
+mod loads;
 mod messages;
 mod models;
 mod other_sources;

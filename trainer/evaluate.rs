@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use precast_fatbins::Digest;
+use precast_fatbins::{Digest, say};
 use precast_plan::{EvaluationPlan, Precision, evaluation, rope};
 use precast_runtime::Placement;
 
@@ -12,6 +12,7 @@ use crate::config::DeviceChoice;
 use crate::data::{Dataset, MicroBatch, Packing, Reader};
 use crate::device;
 use crate::error::Failure;
+use crate::heading::Heading;
 use crate::score::Score;
 use crate::session::{seal, upload_parameters};
 use crate::startup::Startup;
@@ -33,6 +34,8 @@ pub struct Evaluation {
     pub device: DeviceChoice,
     /// The kernels to use.
     pub kernels: Kernels,
+    /// Whether device, kernels and model are printed first.
+    pub heading: bool,
 }
 
 /// Scores documents by themselves: every token after the first of a chunk, given those before it in the chunk.
@@ -56,7 +59,11 @@ pub fn evaluate(request: &Evaluation, mut progress: impl FnMut(usize, usize)) ->
     let arch = device::arch(driver.device())?;
     let plan = EvaluationPlan::new(config, (batch, longest), request.precision, arch)?;
     let models = [request.model.display().to_string()];
-    let (mut sealed, _, _) = seal(driver, &plan.plan, &request.kernels, &models, Placement::Arena, &mut startup)?;
+    let (mut sealed, bundle, _) = seal(driver, &plan.plan, &request.kernels, &models, Placement::Arena, &mut startup)?;
+    if request.heading {
+        let heading = Heading::new(sealed.device(), bundle, sealed.loaded().len());
+        say!("{}", heading.model("model", &request.model, &model));
+    }
     let tables = rope::tables(config.rope_theta, config.head_dim, longest);
     sealed.write(plan.rope.0, bytemuck::cast_slice(&tables.cos))?;
     sealed.write(plan.rope.1, bytemuck::cast_slice(&tables.sin))?;
@@ -92,6 +99,7 @@ impl Evaluation {
             precision: Precision::Fp32,
             device: DeviceChoice::Auto,
             kernels: Kernels::default(),
+            heading: false,
         }
     }
 }

@@ -68,6 +68,10 @@ impl Weights for Random {
         None
     }
 
+    fn stored(&self) -> String {
+        "random weights".to_owned()
+    }
+
     fn read<'a>(
         &'a self,
         parameter: &Parameter,

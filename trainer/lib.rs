@@ -11,6 +11,7 @@ pub mod disguise;
 pub mod distill;
 pub mod error;
 pub mod evaluate;
+pub mod heading;
 pub mod init;
 pub mod metrics;
 pub mod record;
@@ -20,5 +21,6 @@ pub mod schedule;
 pub mod score;
 pub mod session;
 pub mod startup;
+pub mod verbose;
 
 pub use error::Failure;

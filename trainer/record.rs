@@ -4,7 +4,7 @@ use std::path::Path;
 
 use precast_fatbins::{Digest, files};
 use precast_plan::MemoryTable;
-use precast_runtime::Device;
+use precast_runtime::{Device, Load};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ impl RunRecord {
             "bundle": session.bundle().to_string(),
             "binary": binary_digest().map(|digest| digest.to_string()),
             "data": { "sha256": dataset.digest().to_string(), "chunks": dataset.chunks().len() },
-            "modules_loaded": session.loads(),
+            "loads": session.loaded().iter().map(of_load).collect::<Vec<_>>(),
             "memory": MemoryRecord::of(session),
         }))
     }
@@ -64,6 +64,17 @@ pub(crate) fn of_device(device: &Device) -> Value {
         "compute_capability": device.compute_capability.map(|(major, minor)| format!("{major}.{minor}")),
         "driver": device.driver_version.map(|(major, minor)| format!("{major}.{minor}")),
         "total_bytes": device.total_bytes,
+    })
+}
+
+/// A loaded module, in a record.
+fn of_load(load: &Load) -> Value {
+    json!({
+        "key": load.pair.key.to_string(),
+        "variant": load.pair.variant.to_string(),
+        "sha256": load.digest.map(|digest| digest.to_string()),
+        "bytes": load.bytes,
+        "microseconds": load.microseconds,
     })
 }
 

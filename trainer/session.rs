@@ -7,7 +7,7 @@ use precast_kernels::abi::{micro_scalars, step_metrics, update_scalars};
 use precast_plan::estimate::Peak;
 use precast_plan::training::{CAST, CLEAR, MICRO, UPDATE, WIDEN};
 use precast_plan::{MemoryTable, Parameter, Recipe, Tensor, TrainingPlan, rope};
-use precast_runtime::{Device, Loading, Placement, Sealed, Ticket};
+use precast_runtime::{Device, Load, Loading, Placement, Sealed, Ticket};
 
 use crate::bundle::Kernels;
 use crate::checkpoint::{Scratch, Weights};
@@ -15,6 +15,7 @@ use crate::config::RunConfig;
 use crate::data::MicroBatch;
 use crate::device::{self, AnyDriver};
 use crate::error::Failure;
+use crate::heading::Heading;
 use crate::startup::Startup;
 
 /// A training run, ready to step.
@@ -175,6 +176,16 @@ impl Session {
     /// Modules loaded, all before the seal.
     pub fn loads(&self) -> u64 {
         self.sealed.loads()
+    }
+
+    /// The same, in the order in which they were loaded.
+    pub fn loaded(&self) -> &[Load] {
+        self.sealed.loaded()
+    }
+
+    /// What a run says first.
+    pub fn heading(&self) -> Heading {
+        Heading::new(self.device(), self.bundle, self.loaded().len())
     }
 
     /// Device memory that disappeared while everything was loaded and taken, bytes.

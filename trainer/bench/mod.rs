@@ -12,6 +12,7 @@ mod tune;
 
 use std::path::Path;
 
+use precast_fatbins::say;
 use precast_plan::{Plan, TrainingPlan};
 use precast_runtime::Placement;
 
@@ -42,8 +43,14 @@ struct Bench<T> {
 }
 
 impl<T> Bench<T> {
-    /// Seals a configuration's plan, after `extend` has added what it wants to measure, and makes the first step.
-    fn open(config: &RunConfig, startup: &mut Startup, extend: impl FnOnce(&mut Plan) -> T) -> Result<Self, Failure> {
+    /// Seals a configuration's plan, after `extend` has added what it wants to measure, says what runs if `heading` asks for
+    /// it, and makes the first step.
+    fn open(
+        config: &RunConfig,
+        startup: &mut Startup,
+        heading: bool,
+        extend: impl FnOnce(&mut Plan) -> T,
+    ) -> Result<Self, Failure> {
         let (teacher, student) = (weights(&config.teacher, 1)?, weights(&config.student, 2)?);
         startup.end("models");
         let driver = device::open(config.device, &config.kernels())?;
@@ -53,6 +60,10 @@ impl<T> Bench<T> {
         let of_plan = extend(&mut plan.plan);
         startup.end("plan");
         let mut session = Session::seal(driver, plan, config, Placement::Arena, startup)?;
+        if heading {
+            let heading = session.heading().model("teacher", &config.teacher, &*teacher);
+            say!("{}\n", heading.model("student", &config.student, &*student));
+        }
         session.upload(&*teacher, &*student, |_| {})?;
         startup.end("upload");
         let mut steps = Steps::new(config, student.config().vocab);
@@ -62,13 +73,13 @@ impl<T> Bench<T> {
     }
 }
 
-/// Measures start-up, steps, and every kernel of a step.
+/// Measures start-up, steps, and every kernel of a step. `heading`: print device, kernels and models first.
 ///
 /// # Errors
 /// [`Failure`] of the models or the device.
-pub fn bench(config: &RunConfig, mut startup: Startup) -> Result<Record, Failure> {
+pub fn bench(config: &RunConfig, mut startup: Startup, heading: bool) -> Result<Record, Failure> {
     startup.end("arguments");
-    let Bench { mut session, mut steps, of_plan: groups } = Bench::open(config, &mut startup, groups::add)?;
+    let Bench { mut session, mut steps, of_plan: groups } = Bench::open(config, &mut startup, heading, groups::add)?;
     let step_s = median(steps.time(&mut session, config.steps)?);
     let launch_s = groups.iter().map(|group| {
         // Each group works on what a step leaves behind, not on what the group before it made of that.

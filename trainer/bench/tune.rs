@@ -29,7 +29,7 @@ struct Candidates {
 pub fn tune(config: &RunConfig, file: &Path, mut startup: Startup) -> Result<usize, Failure> {
     let (mut table, comments) = read(file)?;
     startup.end("arguments");
-    let Bench { mut session, mut steps, of_plan: candidates } = Bench::open(config, &mut startup, add)?;
+    let Bench { mut session, mut steps, of_plan: candidates } = Bench::open(config, &mut startup, true, add)?;
     let arch = device::arch(session.device())?;
     for Candidates { key, problem, groups } in &candidates {
         steps.one(&mut session)?;

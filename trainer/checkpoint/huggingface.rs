@@ -81,6 +81,11 @@ impl HuggingFace {
         Some(self.tensors.get(name)?.shape.clone())
     }
 
+    /// The format of each tensor.
+    pub fn formats(&self) -> impl Iterator<Item = String> {
+        self.tensors.values().map(|tensor| format!("{:?}", tensor.dtype))
+    }
+
     pub fn files(&self) -> Vec<&Path> {
         self.files.iter().map(|(path, _)| path.as_path()).collect()
     }

@@ -1,6 +1,7 @@
 //! Models in and out: Hugging Face directories and GGUF files.
 
 mod finite;
+mod formats;
 pub mod gguf;
 mod huggingface;
 mod missing;
@@ -17,6 +18,7 @@ use tokenizers::Tokenizer;
 
 use crate::disguise::{Disguise, read_text, without_mark};
 pub use finite::NotFinite;
+pub use formats::Formats;
 use gguf::{Gguf, GgufError};
 use huggingface::HuggingFace;
 pub(crate) use write::check_space;
@@ -161,6 +163,9 @@ pub trait Weights {
     /// The dtype in which all of its parameters are in memory as they are, if there is one.
     fn dtype(&self) -> Option<Dtype>;
 
+    /// How they are stored, in words: `BF16, 290 tensors`.
+    fn stored(&self) -> String;
+
     /// The elements of a parameter as bytes of a dtype, in `scratch` unless they are in memory as they are.
     ///
     /// # Errors
@@ -247,6 +252,14 @@ impl Checkpoint {
         }
     }
 
+    /// In which formats its tensors are stored.
+    pub fn formats(&self) -> Formats {
+        match &self.source {
+            Source::HuggingFace(source) => Formats::of(source.formats()),
+            Source::Gguf(source) => Formats::of(source.formats()),
+        }
+    }
+
     /// The elements of a parameter as bytes of a dtype: from the file where it holds just that, else from
     /// `scratch`, which grows to the largest parameter once.
     ///
@@ -328,6 +341,10 @@ impl Weights for Checkpoint {
             Source::HuggingFace(source) => source.dtype(),
             Source::Gguf(_) => None,
         }
+    }
+
+    fn stored(&self) -> String {
+        self.formats().to_string()
     }
 
     fn read<'a>(

@@ -12,6 +12,7 @@ use crate::bundle::Kernels;
 use crate::config::{DeviceChoice, Options};
 use crate::error::Failure;
 use crate::startup::Startup;
+use crate::verbose::Verbose;
 
 #[derive(Args)]
 pub struct Arguments {
@@ -54,12 +55,15 @@ pub struct Arguments {
     /// which is built in is kernels/src/tuned.txt
     #[arg(long, value_name = "FILE", conflicts_with_all = ["out", "json", "sweep"])]
     tune: Option<PathBuf>,
+    #[command(flatten)]
+    verbose: Verbose,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
 pub fn run(arguments: Arguments, startup: Startup) -> Result<(), Failure> {
+    arguments.verbose.start();
     let options = Options {
         teacher: Some(arguments.teacher),
         student: Some(arguments.student),
@@ -80,7 +84,7 @@ pub fn run(arguments: Arguments, startup: Startup) -> Result<(), Failure> {
         say!("{launches} launches measured: {}", file.display());
         return Ok(());
     }
-    let mut record = bench::bench(&config, startup)?;
+    let mut record = bench::bench(&config, startup, !arguments.json)?;
     if arguments.sweep {
         record.sweep = Some(bench::sweep(&config)?);
     }

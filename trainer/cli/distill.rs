@@ -11,6 +11,7 @@ use crate::config::Options;
 use crate::distill::{self, Mode};
 use crate::error::Failure;
 use crate::startup::Startup;
+use crate::verbose::Verbose;
 
 #[derive(Args)]
 pub struct Arguments {
@@ -28,12 +29,15 @@ pub struct Arguments {
     /// With --dry-run: plan for this architecture instead of the device's
     #[arg(long, requires = "dry_run", value_name = "ARCH")]
     arch: Option<Arch>,
+    #[command(flatten)]
+    verbose: Verbose,
     /// Give each buffer its own allocation, so that memory checkers see overruns
     #[arg(long, hide = true)]
     separate_allocations: bool,
 }
 
 pub fn run(arguments: Arguments, startup: Startup) -> Result<(), Failure> {
+    arguments.verbose.start();
     let file = arguments.config.as_deref().map(Options::read).transpose()?.unwrap_or_default();
     let options = arguments.options.over(file);
     if arguments.dry_run {

@@ -13,6 +13,7 @@ use crate::config::DeviceChoice;
 use crate::error::Failure;
 use crate::evaluate::{Evaluation, evaluate};
 use crate::score::{Demands, Score};
+use crate::verbose::Verbose;
 
 #[derive(Args)]
 pub struct Arguments {
@@ -45,6 +46,8 @@ pub struct Arguments {
     /// Score this model on the same data too, and fail unless --model is better
     #[arg(long, value_name = "PATH")]
     below: Option<PathBuf>,
+    #[command(flatten)]
+    verbose: Verbose,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -56,6 +59,7 @@ fn positive(text: &str) -> Result<f64, String> {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    arguments.verbose.start();
     let request = Evaluation {
         model: arguments.model.clone(),
         data: arguments.data.clone(),
@@ -64,6 +68,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         precision: arguments.precision,
         device: arguments.device,
         kernels: arguments.kernels.clone(),
+        heading: !arguments.json,
     };
     let score = scored(&request)?;
     let baseline = match &arguments.below {

@@ -10,6 +10,8 @@ use crate::bundle::Kernels;
 use crate::config::DeviceChoice;
 use crate::device;
 use crate::error::Failure;
+use crate::heading::Heading;
+use crate::verbose::Verbose;
 
 #[derive(Args)]
 pub struct Arguments {
@@ -24,12 +26,13 @@ pub struct Arguments {
     /// Seed of the random inputs
     #[arg(long, default_value_t = 0, value_name = "N")]
     seed: u64,
-    /// Print every launch, not only what fails
+    /// Print every launch, not only what fails, and each kernel that is loaded
     #[arg(long)]
     verbose: bool,
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    Verbose { verbose: arguments.verbose }.start();
     let driver = device::open(arguments.device, &arguments.kernels)?;
     let opened = driver.device().clone();
     let arch = device::arch(&opened)?;
@@ -40,6 +43,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let nothing = Plan { arch, buffers: Vec::new(), phases: Vec::new(), arena_bytes: 0 };
     let source = arguments.kernels.find(arch, &nothing)?;
     let bundle = source.open()?;
+    let kernels = bundle.modules(arch).map_or(0, |modules| modules.len());
+    say!("{}", Heading::new(&opened, bundle.digest(), kernels));
     let (mut checked, mut failed) = (0, 0);
     selftest(driver, &bundle, &arguments.kernel, arguments.seed, |outcome| {
         checked += 1;

@@ -52,7 +52,8 @@ pub fn distill(config: &RunConfig, mode: Mode, mut startup: Startup) -> Result<(
     let driver = device::open(config.device, &config.kernels())?;
     startup.end("device");
     let mut session = Session::open(driver, config, &teacher, &student, mode.placement, &mut startup)?;
-    say!("{}\n{}", session.device().name, MemoryTable::of(&session.plan().plan));
+    let heading = session.heading().model("teacher", &config.teacher, &teacher);
+    say!("{}\n\n{}", heading.model("student", &config.student, &student), MemoryTable::of(&session.plan().plan));
     upload(&mut session, &teacher, &student)?;
     startup.end("upload");
     let state = State::new(config, &dataset.digest().to_string(), 0);

@@ -131,6 +131,14 @@ impl Gguf {
         self.tensors.keys().cloned().collect()
     }
 
+    /// What ggml calls the format of each tensor.
+    pub(super) fn formats(&self) -> impl Iterator<Item = String> {
+        self.tensors.values().map(|weight| match &weight.tensor.values {
+            Values::Blocks(kind, _) => kind.name().to_owned(),
+            Values::Unsupported(code) => blocks::type_name(*code),
+        })
+    }
+
     /// Shape of a tensor by its Hugging Face name, rows first; `None` if there is no such tensor. Its product is at
     /// most eight times the file's size in bytes, whatever the file says.
     pub fn shape(&self, name: &str) -> Option<Vec<u64>> {

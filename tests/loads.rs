@@ -1,0 +1,138 @@
+//! What was loaded is on record, in order, and said as it happens; and a run first says what it runs on.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+
+use crate::driver::machine;
+use crate::support::{
+    bundle, device, distill, is_sim, precast, precast_aot, random_model, succeed, tiny_config, token_file,
+};
+
+/// (key and variant, digest, bytes) of each line that --verbose prints.
+fn said(stderr: &str) -> Vec<(String, String, u64)> {
+    let field = |line: &str, name: &str| -> String {
+        let (_, rest) = line.split_once(&format!(" {name}=")).unwrap_or_else(|| panic!("no {name} in {line}"));
+        rest.split(' ').next().unwrap().to_owned()
+    };
+    let lines = stderr.lines().filter(|line| line.trim_start().starts_with("load "));
+    let of_line = |line: &str| {
+        assert!(field(line, "microseconds").parse::<u64>().is_ok(), "{line}");
+        (field(line, "kernel"), field(line, "sha256").replace('"', ""), field(line, "bytes").parse().unwrap())
+    };
+    lines.map(of_line).collect()
+}
+
+fn small(command: &mut Command) -> &mut Command {
+    command.args([
+        "--steps",
+        "1",
+        "--batch-size",
+        "2",
+        "--seq-len",
+        "16",
+        "--precision",
+        "bf16",
+        "--checkpoint-every",
+        "0",
+    ])
+}
+
+#[test]
+fn every_load_is_in_the_record_and_said_as_it_happens() {
+    if !is_sim() || precast_runtime::cuda::is_present() {
+        return;
+    }
+    let gb10 = machine(&[]);
+    let dir = gb10.path();
+    let student = random_model(dir, "student", 1, &tiny_config(&[]));
+    let data = token_file(dir, "data.bin", 17 * 4, 96);
+    let (kernels, out, log) = (dir.join("sm_121.bundle"), dir.join("out"), dir.join("log"));
+    let mut build = precast_aot();
+    succeed(build.args(["build", "--arch", "sm_121", "--model"]).arg(&student).arg("--out").arg(&kernels));
+    let mut run = precast();
+    run.args(["distill", "--device", "cuda:0", "--verbose", "--teacher"]).arg(&student).arg("--student").arg(&student);
+    run.arg("--data").arg(&data).arg("--out").arg(&out).arg("--bundle").arg(&kernels);
+    run.env("PRECAST_LIBCUDA_LOG", &log);
+    let output = gb10.run(small(&mut run)).output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success(), "{stderr}");
+
+    let record: serde_json::Value = serde_json::from_slice(&std::fs::read(out.join("run.json")).unwrap()).unwrap();
+    let loads = record["loads"].as_array().unwrap();
+    let text = |load: &serde_json::Value, field: &str| load[field].as_str().unwrap().to_owned();
+    let recorded: Vec<(String, String, u64)> = loads
+        .iter()
+        .map(|load| {
+            assert!(load["microseconds"].is_u64());
+            let pair = format!("{}[{}]", text(load, "key"), text(load, "variant"));
+            (pair, text(load, "sha256"), load["bytes"].as_u64().unwrap())
+        })
+        .collect();
+    assert_eq!(recorded, said(&stderr));
+    // As the driver saw it.
+    let calls = std::fs::read_to_string(log).unwrap();
+    assert_eq!(calls.lines().filter(|call| *call == "load").count(), recorded.len());
+    // And with the digests that the bundle has for them.
+    let listed: serde_json::Value =
+        serde_json::from_str(&succeed(precast().args(["kernels", "--json", "--bundle"]).arg(&kernels))).unwrap();
+    let in_bundle = listed["kernels"].as_array().unwrap().iter().map(|kernel| {
+        let pair = format!("{}[{}]", text(kernel, "key"), text(kernel, "variant"));
+        (pair, text(kernel, "sha256"), kernel["bytes"].as_u64().unwrap())
+    });
+    let in_bundle: BTreeSet<(String, String, u64)> = in_bundle.collect();
+    assert!(recorded.len() > 10 && recorded.iter().all(|load| in_bundle.contains(load)));
+}
+
+#[test]
+fn a_run_first_says_what_it_runs_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = random_model(dir.path(), "model", 1, &tiny_config(&[]));
+    let narrow = dir.path().join("narrow");
+    precast::init::random(&dir.path().join("model.json"), None, 1, precast_plan::Precision::Bf16, &narrow).unwrap();
+    let data = token_file(dir.path(), "data.bin", 17 * 4, 96);
+    let out = dir.path().join("out");
+    let printed = succeed(small(&mut distill(&model, &narrow, &data, &out)));
+    let record: serde_json::Value = serde_json::from_slice(&std::fs::read(out.join("run.json")).unwrap()).unwrap();
+    let (arch, digest) = (record["device"]["arch"].as_str().unwrap(), record["bundle"].as_str().unwrap());
+    let name = record["device"]["name"].as_str().unwrap();
+    let expect = |printed: &str, model_lines: &[String]| {
+        let lines: Vec<&str> = printed.lines().collect();
+        assert!(lines[0].starts_with(&format!("device   {name} (")), "{printed}");
+        assert_eq!(lines[1], format!("arch     {arch}"), "{printed}");
+        assert!(lines[2].starts_with("bundle   ") && lines[2].ends_with(" kernels"), "{printed}");
+        assert_eq!(lines[3..3 + model_lines.len()], *model_lines, "{printed}");
+        lines[2].to_owned()
+    };
+    let tensors = [(&model, "F32, 20 tensors"), (&narrow, "BF16, 20 tensors")];
+    let [wide, narrow] = tensors.map(|(model, formats)| format!("{}: {formats}", model.display()));
+    let bundle_line = expect(&printed, &[format!("teacher  {wide}"), format!("student  {narrow}")]);
+    assert_eq!(bundle_line, format!("bundle   {digest}, {} kernels", record["loads"].as_array().unwrap().len()));
+
+    let with_bundle = |command: &mut Command| {
+        command.args(["--device", &device()]);
+        if let Some(bundle) = bundle() {
+            command.arg("--bundle").arg(bundle);
+        }
+        succeed(command)
+    };
+    let mut eval = precast();
+    eval.args(["eval", "--seq-len", "16", "--model"]).arg(&model).arg("--data").arg(&data);
+    expect(&with_bundle(&mut eval), &[format!("model    {wide}")]);
+    let json = with_bundle(eval.arg("--json"));
+    assert!(serde_json::from_str::<serde_json::Value>(&json).is_ok(), "{json}");
+    let mut bench = precast();
+    bench.args(["bench", "--steps", "1", "--batch-size", "2", "--seq-len", "16", "--student"]).arg(&model);
+    bench.arg("--teacher").arg(dir.path().join("model.json"));
+    let teacher = format!("teacher  {}: random weights", dir.path().join("model.json").display());
+    expect(&with_bundle(&mut bench), &[teacher, format!("student  {wide}")]);
+}
+
+#[test]
+fn a_quantised_model_says_its_formats() {
+    let Some(model) = std::env::var_os("PRECAST_TEST_SMOLLM2") else {
+        println!("skipped: PRECAST_TEST_SMOLLM2 names no model; cargo xtask test does");
+        return;
+    };
+    let formats = precast::checkpoint::Checkpoint::open(model.as_ref()).unwrap().formats().to_string();
+    assert_eq!(formats, "Q4_1+F32+Q8_0, 272 tensors");
+}

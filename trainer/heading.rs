@@ -1,0 +1,43 @@
+//! The first lines of a run: where it runs, with which kernels, on which models.
+
+use std::fmt;
+use std::path::Path;
+
+use precast_fatbins::Digest;
+use precast_runtime::Device;
+
+use crate::checkpoint::Weights;
+
+/// Lines of a name and what it is.
+pub struct Heading(Vec<(&'static str, String)>);
+
+impl Heading {
+    /// Of a device and as many kernels of a bundle.
+    pub fn new(device: &Device, bundle: Digest, kernels: usize) -> Self {
+        let capability = device.compute_capability.map(|(a, b)| format!(", compute capability {a}.{b}"));
+        let driver = device.driver_version.map(|(a, b)| format!(", driver for CUDA {a}.{b}"));
+        let about = [Some(format!("{} ({})", device.name, device.ordinal)), capability, driver];
+        let arch = device.arch().map_or_else(|| "none".to_owned(), |arch| arch.to_string());
+        Self(vec![
+            ("device", about.into_iter().flatten().collect()),
+            ("arch", arch),
+            ("bundle", format!("{bundle}, {kernels} kernels")),
+        ])
+    }
+
+    /// And a model: where it is and how it is stored.
+    #[must_use]
+    pub fn model(mut self, role: &'static str, path: &Path, weights: &dyn Weights) -> Self {
+        self.0.push((role, format!("{}: {}", path.display(), weights.stored())));
+        self
+    }
+}
+
+impl fmt::Display for Heading {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, (name, what)) in self.0.iter().enumerate() {
+            write!(f, "{}{name:<8} {what}", if index > 0 { "\n" } else { "" })?;
+        }
+        Ok(())
+    }
+}
