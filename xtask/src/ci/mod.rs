@@ -1,6 +1,7 @@
 //! `cargo xtask ci`: every test, every generic kernel on the host, then what is said of the artifact: locked,
-//! reproducible, published, built offline.
+//! reproducible, published, built offline, and built from a fresh clone.
 
+mod fresh;
 mod offline;
 mod published;
 mod reproducible;
@@ -28,6 +29,7 @@ pub fn prove(out: &Path) -> Result<()> {
     step("every kernel is the locked one", Command::new(aot()).args(["lock", "--check"]))?;
     published::check(out)?;
     offline::check(out)?;
+    fresh::check()?;
     reproducible::check()?;
     for feature in FEATURES.split(',') {
         let what = format!("a trainer for {feature} alone");

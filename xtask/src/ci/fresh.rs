@@ -1,0 +1,108 @@
+//! The README's own command on a fresh clone, on a machine without CUDA: it installs its compiler and embeds the locked
+//! kernels. Without a network it says what else gives it kernels, and in no profile does it embed others.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use anyhow::{Context, Result, ensure};
+
+use super::{copy_checkout, published};
+use crate::run::{cargo, output};
+
+const FEATURE: &str = "sm_121";
+/// What a download is announced with.
+const ANNOUNCED: &str = "downloading nvidia-cuda-nvrtc 13.0.88 from PyPI: ";
+
+/// Builds a copy of the checkout that has never been built, in both profiles, with and without a network.
+pub fn check() -> Result<()> {
+    let dir = tempfile::tempdir()?;
+    let checkout = dir.path().join("clone");
+    copy_checkout(&checkout)?;
+    refused(&checkout)?;
+    for (profile, arguments) in [("debug", &[][..]), ("release", &["--release"][..])] {
+        let said = succeed(&format!("a {profile} build of a fresh clone"), &mut build(&checkout, arguments))?;
+        // The first of them installs the compiler for both.
+        ensure!(said.contains(ANNOUNCED) == (profile == "debug"), "what was said of the download:\n{said}");
+        ensure!(!said.contains(ANNOUNCED) || said.contains("https://docs.nvidia.com/cuda/eula"), "no licence:\n{said}");
+        let trainer = checkout.join("target").join(profile).join("precast");
+        let listed = output(Command::new(trainer).arg("kernels"))?;
+        let found = listed.lines().filter(|line| line.starts_with("sm_"));
+        let found = found.filter_map(|line| line.split_whitespace().nth(1)).map(str::to_owned).collect();
+        ensure!(published::locked(&checkout.join("fatbins"), FEATURE)? == found, "not the locked kernels");
+        let again = succeed("the same again", &mut build(&checkout, arguments))?;
+        ensure!(!again.contains("Compiling"), "a build that has been made is made again:\n{again}");
+    }
+    let home = checkout.join("target/precast/toolchain/nvidia-cuda-nvrtc-13.0.88");
+    ensure!(home.join("License.txt").exists(), "no licence beside the compiler");
+    println!("== {FEATURE}: a fresh clone builds in both profiles, with one download");
+    unlocked(&checkout)
+}
+
+/// cargo build in a checkout, with nothing in the environment that names a compiler or kernels.
+fn build(checkout: &Path, arguments: &[&str]) -> Command {
+    let mut command = cargo(&["build", "--locked", "--features", FEATURE]);
+    command.args(arguments).current_dir(checkout);
+    for name in ["CUDA_HOME", "CARGO_TARGET_DIR", "PRECAST_NVRTC", "PRECAST_HOME", "PRECAST_FATBINS", "PRECAST_MODELS"]
+    {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// The same without a network.
+fn unshared(checkout: &Path, arguments: &[&str]) -> Command {
+    let plain = build(checkout, arguments);
+    let mut command = Command::new("unshare");
+    command.args(["-rn", "--"]).arg(plain.get_program()).args(plain.get_args()).current_dir(checkout);
+    for (name, _) in plain.get_envs().filter(|(_, value)| value.is_none()) {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// Without a network, or where it must not be used, a build says why it has no compiler and what to do.
+fn refused(checkout: &Path) -> Result<()> {
+    let mut forbidden = build(checkout, &[]);
+    forbidden.env("PRECAST_OFFLINE", "1");
+    for (what, mut command, because) in [
+        ("with PRECAST_OFFLINE", forbidden, "PRECAST_OFFLINE is set"),
+        ("with --offline", unshared(checkout, &["--offline"]), "cargo was called with --offline"),
+        ("without a network", unshared(checkout, &[]), "python3 -m pip download nvidia-cuda-nvrtc==13.0.88 failed"),
+    ] {
+        println!("\n== a fresh clone {what}");
+        let Output { status, stderr, .. } = command.output()?;
+        let said = String::from_utf8_lossy(&stderr);
+        for expected in [because, "toolchain install", "PRECAST_NVRTC=", "PRECAST_FATBINS="] {
+            ensure!(!status.success() && said.contains(expected), "{what}, `{expected}` was expected:\n{said}");
+        }
+        ensure!(!checkout.join("target/precast/toolchain").exists(), "{what} something was installed");
+    }
+    Ok(())
+}
+
+/// A kernel that is not the locked one is an error in a debug build too, unless it is asked for.
+fn unlocked(checkout: &Path) -> Result<()> {
+    let source = checkout.join("kernels/src/swiglu/fwd.cu");
+    let text = fs::read_to_string(&source)?;
+    fs::write(&source, format!("{text}\n")).context("a changed source")?;
+    println!("\n== a debug build with one more character in a source");
+    let Output { status, stderr, .. } = build(checkout, &[]).output()?;
+    let said = String::from_utf8_lossy(&stderr);
+    ensure!(!status.success() && said.contains("kernels are not the locked ones"), "it was not refused:\n{said}");
+    ensure!(said.contains("swiglu.fwd{") && said.contains("PRECAST_UNLOCKED=1"), "{said}");
+    let said = succeed("the same with PRECAST_UNLOCKED", build(checkout, &[]).env("PRECAST_UNLOCKED", "1"))?;
+    ensure!(said.contains("warning: precast@") && said.contains("not as locked: "), "no warning:\n{said}");
+    Ok(())
+}
+
+/// Runs a build that must succeed and returns what it says.
+fn succeed(what: &str, command: &mut Command) -> Result<String> {
+    println!("\n== {what}");
+    let started = std::time::Instant::now();
+    let Output { status, stderr, .. } = command.output()?;
+    let said = String::from_utf8_lossy(&stderr).into_owned();
+    ensure!(status.success(), "{what} ended with {status}:\n{said}");
+    println!("== done in {:.0} s", started.elapsed().as_secs_f64());
+    Ok(said)
+}
