@@ -22,7 +22,7 @@ pub use code::CubinCode;
 pub use cubin::{CubinError, CubinFacts};
 pub use lock::{Change, Lock, LockError};
 pub use manifest::{Code, Manifest, ManifestError, ModuleEntry};
-pub use precast_kernels::{Digest, NotADigest};
+pub use precast_kernels::{Digest, Hasher, NotADigest, hex};
 pub use stale::{Stale, StaleModule, build_command};
 pub use trust::{BundleFile, SignatureError, TrustedKey, signature_path};
 

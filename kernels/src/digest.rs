@@ -32,6 +32,22 @@ impl Digest {
     }
 }
 
+/// The digest of bytes that come in parts.
+#[derive(Clone, Default)]
+pub struct Hasher(Sha256);
+
+impl Hasher {
+    /// Adds bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The digest of all bytes so far.
+    pub fn digest(&self) -> Digest {
+        Digest(self.0.clone().finalize().into())
+    }
+}
+
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
@@ -48,6 +64,29 @@ impl std::str::FromStr for Digest {
         }
         let byte = |at: usize| u8::from_str_radix(&text[2 * at..2 * at + 2], 16).unwrap_or_default();
         Ok(Self(std::array::from_fn(byte)))
+    }
+}
+
+/// A digest that stands as hex digits in JSON: `#[serde(with = "precast_kernels::hex")]`.
+pub mod hex {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use super::Digest;
+
+    /// Writes the hex digits.
+    ///
+    /// # Errors
+    /// The serializer's.
+    pub fn serialize<S: Serializer>(digest: &Digest, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(digest)
+    }
+
+    /// Reads the hex digits.
+    ///
+    /// # Errors
+    /// The deserializer's, or that of text that is no digest.
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Digest, D::Error> {
+        String::deserialize(from)?.parse().map_err(serde::de::Error::custom)
     }
 }
 

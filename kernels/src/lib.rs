@@ -31,7 +31,7 @@ pub mod rope;
 pub mod swiglu;
 
 pub use arch::Arch;
-pub use digest::{Digest, NotADigest};
+pub use digest::{Digest, Hasher, NotADigest, hex};
 pub use dtype::Dtype;
 pub use kernel::{Access, AnyKernel, Content, Geometry, Kernel, Op, Operand, Tolerance};
 pub use key::{Key, KeyError};

@@ -1,8 +1,17 @@
 //! Files and directories that are whole or not there.
 
+mod aside;
+mod claim;
+mod fault;
+mod listing;
+
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
+
+pub use aside::{Aside, Existing, Writer, asides, is_aside, remove_directory, sweep};
+pub use claim::{Claim, ClaimError};
+pub use listing::{LISTING, Listing, ListingError, check_replaceable, walk};
 
 /// Bytes free for this user on the file system a path is on; none where the system does not say.
 pub fn free_bytes(path: &Path) -> Option<u64> {
@@ -22,12 +31,15 @@ fn parent(path: &Path) -> &Path {
 /// Any I/O error; the old file is then still there and nothing is left aside.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     fs::create_dir_all(parent(path))?;
-    let mut aside = tempfile::Builder::new().prefix(".partial-").tempfile_in(parent(path))?;
-    aside.write_all(bytes)?;
-    aside.as_file().sync_all()?;
+    fault::point();
+    let mut aside = tempfile::Builder::new().prefix(&aside::prefix(path)).tempfile_in(parent(path))?;
+    fault::write(aside.as_file_mut(), bytes)?;
     readable(aside.path(), 0o644)?;
+    fault::point();
+    aside.as_file().sync_all()?;
+    fault::point();
     aside.persist(path).map_err(|error| error.error)?;
-    File::open(parent(path))?.sync_all()
+    sync(parent(path))
 }
 
 /// Fills a directory aside, flushes it to disk and renames it into place, replacing what was there.
@@ -35,20 +47,56 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
 /// # Errors
 /// Any I/O error or the error of `fill`; the old directory is then still there and nothing is left aside.
 pub fn write_directory<E: From<io::Error>>(path: &Path, fill: impl FnOnce(&Path) -> Result<(), E>) -> Result<(), E> {
-    fs::create_dir_all(parent(path))?;
-    let aside = tempfile::Builder::new().prefix(".partial-").tempdir_in(parent(path))?;
+    let aside = Aside::new(path)?;
     fill(aside.path())?;
-    flush(aside.path())?;
-    if path.exists() {
-        // The old one moves out of the way whole; it is deleted with its temporary name.
-        let old = tempfile::Builder::new().prefix(".replaced-").tempdir_in(parent(path))?;
-        fs::rename(path, old.path().join("old"))?;
-        fs::rename(aside.keep(), path)?;
-    } else {
-        fs::rename(aside.keep(), path)?;
+    Ok(aside.publish(Existing::Replace)?)
+}
+
+/// Adds to a file that is read while it grows.
+///
+/// # Errors
+/// Any I/O error.
+pub fn append(file: &mut File, bytes: &[u8]) -> io::Result<()> {
+    fault::write(file, bytes)
+}
+
+/// Cuts a file off after so many bytes.
+///
+/// # Errors
+/// Any I/O error.
+pub fn truncate(file: &File, bytes: u64) -> io::Result<()> {
+    fault::point();
+    file.set_len(bytes)
+}
+
+/// Renames, on one file system.
+///
+/// # Errors
+/// Any I/O error.
+pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    fault::point();
+    fs::rename(from, to)
+}
+
+/// Removes a file; one that is not there is no error.
+///
+/// # Errors
+/// Any other I/O error.
+pub fn remove_file(path: &Path) -> io::Result<()> {
+    fault::point();
+    match fs::remove_file(path) {
+        Err(error) if !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => Err(error),
+        _ => Ok(()),
     }
-    File::open(parent(path))?.sync_all()?;
-    Ok(())
+}
+
+/// Flushes a file or a directory's names to disk.
+///
+/// # Errors
+/// Any I/O error.
+pub fn sync(path: &Path) -> io::Result<()> {
+    fault::point();
+    File::open(path)?.sync_all()
 }
 
 /// Flushes a directory and all it holds to disk, readable for everybody.
@@ -59,11 +107,11 @@ fn flush(directory: &Path) -> io::Result<()> {
             flush(&path)?;
         } else {
             readable(&path, 0o644)?;
-            File::open(path)?.sync_all()?;
+            sync(&path)?;
         }
     }
     readable(directory, 0o755)?;
-    File::open(directory)?.sync_all()
+    sync(directory)
 }
 
 /// Temporary files are private; what they become is not.

@@ -1,0 +1,344 @@
+//! Directories that are filled beside their place and put there whole.
+//!
+//! What is aside of `NAME` is called `.precast-NAME-` and six letters or digits, or `.precast-NAME-old` for a moment
+//! where the file system cannot exchange two directories. The process that fills it holds an `flock` on it, so what a
+//! kill leaves behind can be told from what is in use.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
+use rustix::io::Errno;
+
+use super::listing::{LISTING, Listing};
+use super::{fault, flush, parent, rename, sync};
+use crate::Digest;
+use crate::Hasher;
+
+/// What becomes of a directory that is already in the place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Existing {
+    /// It stays, and publishing fails, unless it is empty.
+    Keep,
+    /// It is replaced, in one step where the file system can, and then removed.
+    Replace,
+}
+
+/// A directory aside. Dropped before it is published, it is removed.
+#[derive(Debug)]
+pub struct Aside {
+    path: PathBuf,
+    target: PathBuf,
+    listing: Listing,
+    published: bool,
+    _lock: File,
+}
+
+/// A file that is written and hashed at once.
+pub struct Writer {
+    name: String,
+    file: File,
+    hasher: Hasher,
+}
+
+impl Write for Writer {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        fault::write(&mut self.file, bytes)?;
+        self.hasher.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Aside {
+    /// An empty directory aside of `target`, after what earlier, killed processes left of it is settled. Makes the
+    /// directory that `target` lies in.
+    ///
+    /// # Errors
+    /// Of the file system.
+    pub fn new(target: &Path) -> io::Result<Self> {
+        fs::create_dir_all(parent(target))?;
+        settle(target)?;
+        fault::point();
+        let path = tempfile::Builder::new().prefix(&prefix(target)).tempdir_in(parent(target))?.keep();
+        let lock = File::open(&path)?;
+        // Where directories cannot be locked, leftovers cannot be told from what is in use either, and stay.
+        let _ = flock(&lock, FlockOperation::NonBlockingLockExclusive);
+        let (target, listing) = (target.to_owned(), Listing::default());
+        Ok(Self { path, target, listing, published: false, _lock: lock })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where it goes.
+    pub fn target(&self) -> &Path {
+        &self.target
+    }
+
+    /// Makes a file of it, to be given to [`Self::close`] when it is written.
+    ///
+    /// # Errors
+    /// Of the file system.
+    pub fn create(&self, name: &str) -> io::Result<Writer> {
+        fault::point();
+        let file = File::create(self.path.join(name))?;
+        Ok(Writer { name: name.to_owned(), file, hasher: Hasher::default() })
+    }
+
+    /// Lists a file that is written.
+    pub fn close(&mut self, writer: Writer) {
+        self.listing.0.insert(writer.name, writer.hasher.digest());
+    }
+
+    /// Makes a file of it of these bytes.
+    ///
+    /// # Errors
+    /// Of the file system.
+    pub fn write(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let mut writer = self.create(name)?;
+        writer.write_all(bytes)?;
+        self.close(writer);
+        Ok(())
+    }
+
+    /// Writes the listing of its files into it. Returns it, with itself.
+    ///
+    /// # Errors
+    /// Of the file system.
+    pub fn list(&mut self) -> io::Result<Listing> {
+        let text = self.listing.text();
+        fault::write(&mut File::create(self.path.join(LISTING))?, text.as_bytes())?;
+        let mut all = self.listing.clone();
+        all.0.insert(LISTING.to_owned(), Digest::of(text.as_bytes()));
+        Ok(all)
+    }
+
+    /// Flushes it to disk.
+    ///
+    /// # Errors
+    /// Of the file system.
+    pub fn flush(&self) -> io::Result<()> {
+        flush(&self.path)
+    }
+
+    /// Flushes it to disk and puts it into its place.
+    ///
+    /// # Errors
+    /// Of the file system; what was there is then still there.
+    pub fn publish(self, existing: Existing) -> io::Result<()> {
+        self.publish_by(existing, exchange)
+    }
+
+    fn publish_by(mut self, existing: Existing, exchange: fn(&Path, &Path) -> io::Result<bool>) -> io::Result<()> {
+        flush(&self.path)?;
+        let there = existing == Existing::Replace && fs::symlink_metadata(&self.target).is_ok();
+        if !there {
+            // Replaces an empty directory and nothing else.
+            rename(&self.path, &self.target)?;
+        } else if exchange(&self.path, &self.target)? {
+            // Its name is now that of the old one: a kill from here on leaves that to be removed.
+            sync(parent(&self.target))?;
+            remove_all(&self.path)?;
+        } else {
+            let old = old_name(&self.target);
+            rename(&self.target, &old)?;
+            rename(&self.path, &self.target)?;
+            sync(parent(&self.target))?;
+            remove_all(&old)?;
+        }
+        self.published = true;
+        sync(parent(&self.target))
+    }
+}
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        if !self.published {
+            let _ = fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+/// Exchanges two names in one step; false where the file system cannot.
+fn exchange(a: &Path, b: &Path) -> io::Result<bool> {
+    fault::point();
+    match renameat_with(CWD, a, CWD, b, RenameFlags::EXCHANGE) {
+        Ok(()) => Ok(true),
+        Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn remove_all(path: &Path) -> io::Result<()> {
+    fault::point();
+    match fs::symlink_metadata(path)?.is_dir() {
+        true => fs::remove_dir_all(path),
+        false => fs::remove_file(path),
+    }
+}
+
+/// What names of things aside of a target begin with.
+pub(super) fn prefix(target: &Path) -> String {
+    let name = target.file_name().unwrap_or_default().to_string_lossy();
+    // Names end at 255 bytes.
+    let end = (0..=name.len().min(200)).rev().find(|end| name.is_char_boundary(*end)).unwrap_or(0);
+    format!(".precast-{}-", &name[..end])
+}
+
+fn old_name(target: &Path) -> PathBuf {
+    parent(target).join(format!("{}old", prefix(target)))
+}
+
+/// Whether a name is that of something aside.
+pub fn is_aside(name: &str) -> bool {
+    let parts = name.strip_prefix(".precast-").and_then(|rest| rest.rsplit_once('-'));
+    parts.is_some_and(|(target, end)| {
+        !target.is_empty() && (end == "old" || end.len() == 6 && end.bytes().all(|byte| byte.is_ascii_alphanumeric()))
+    })
+}
+
+/// Removes a directory that is whole at one moment and under another name at the next: a kill leaves no part of it.
+///
+/// # Errors
+/// Of the file system.
+pub fn remove_directory(path: &Path) -> io::Result<()> {
+    let aside = parent(path).join(format!("{}remove", prefix(path)));
+    rename(path, &aside)?;
+    remove_all(&aside)
+}
+
+/// What killed processes left aside of a directory, or others are about to put into its place.
+///
+/// # Errors
+/// Of the file system.
+pub fn asides(target: &Path) -> io::Result<Vec<PathBuf>> {
+    let prefix = prefix(target);
+    let mut found = Vec::new();
+    for entry in fs::read_dir(parent(target))? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let Some(name) = name.to_str() else { continue };
+        let ours = name.strip_prefix(&prefix).is_some_and(|end| end.len() == 6) && is_aside(name);
+        if ours && entry.file_type()?.is_dir() {
+            found.push(entry.path());
+        }
+    }
+    Ok(found)
+}
+
+/// Finishes or removes what killed processes left of a directory: one that was moved out of the way and never replaced
+/// goes back; what was being filled or was replaced is removed.
+fn settle(target: &Path) -> io::Result<()> {
+    let old = old_name(target);
+    if fs::symlink_metadata(&old).is_ok() {
+        match fs::symlink_metadata(target) {
+            Ok(_) => remove_all(&old)?,
+            Err(_) => rename(&old, target)?,
+        }
+    }
+    for aside in asides(target)? {
+        if unused(&aside) {
+            remove_all(&aside)?;
+        }
+    }
+    Ok(())
+}
+
+fn unused(directory: &Path) -> bool {
+    File::open(directory).is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok())
+}
+
+/// Settles what killed processes left in a directory that only this process uses: of directories and of files.
+///
+/// # Errors
+/// Of the file system.
+pub fn sweep(directory: &Path) -> io::Result<()> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        names.extend(entry?.file_name().to_str().filter(|name| is_aside(name)).map(str::to_owned));
+    }
+    for name in names {
+        let path = directory.join(&name);
+        let target = name.strip_prefix(".precast-").and_then(|rest| rest.strip_suffix("-old"));
+        match target.map(|target| directory.join(target)) {
+            Some(target) if fs::symlink_metadata(&target).is_err() => rename(&path, &target)?,
+            _ => remove_all(&path)?,
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled(target: &Path, content: &[u8]) -> Aside {
+        let mut aside = Aside::new(target).unwrap();
+        aside.write("file", content).unwrap();
+        aside.list().unwrap();
+        aside
+    }
+
+    fn names(directory: &Path) -> Vec<String> {
+        let mut names: Vec<String> =
+            fs::read_dir(directory).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn what_is_there_stays_unless_it_is_to_be_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("model");
+        fs::create_dir(&target).unwrap();
+        filled(&target, b"one").publish(Existing::Keep).unwrap();
+        assert!(filled(&target, b"two").publish(Existing::Keep).is_err());
+        assert_eq!(fs::read(target.join("file")).unwrap(), b"one");
+        filled(&target, b"two").publish(Existing::Replace).unwrap();
+        assert_eq!(fs::read(target.join("file")).unwrap(), b"two");
+        Listing::read(&target).unwrap().check(&target).unwrap();
+        assert_eq!(names(dir.path()), ["model"]);
+    }
+
+    #[test]
+    fn a_file_system_that_cannot_exchange_gets_two_renames() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("model");
+        for content in [b"one", b"two"] {
+            filled(&target, content).publish_by(Existing::Replace, |_, _| Ok(false)).unwrap();
+            assert_eq!(fs::read(target.join("file")).unwrap(), content);
+        }
+        assert_eq!(names(dir.path()), ["model"]);
+    }
+
+    #[test]
+    fn what_a_kill_left_is_settled_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("model");
+        for foreign in [".partial-x", ".precast-model", ".precast-model-notes", ".precast-other-abc123", ".replaced-1"]
+        {
+            fs::create_dir(dir.path().join(foreign)).unwrap();
+        }
+        let foreign = names(dir.path());
+        // Killed between the two renames: the old one goes back.
+        filled(&target, b"one").publish(Existing::Keep).unwrap();
+        fs::rename(&target, old_name(&target)).unwrap();
+        fs::create_dir(dir.path().join(".precast-model-abc123")).unwrap();
+        drop(Aside::new(&target).unwrap());
+        assert_eq!(fs::read(target.join("file")).unwrap(), b"one");
+        // Killed after them: the old one goes.
+        fs::create_dir(old_name(&target)).unwrap();
+        drop(Aside::new(&target).unwrap());
+        assert_eq!(names(dir.path()), [foreign, vec!["model".to_owned()]].concat());
+        // One that is being filled stays.
+        let (first, second) = (Aside::new(&target).unwrap(), Aside::new(&target).unwrap());
+        assert!(first.path().exists() && second.path().exists());
+    }
+}

@@ -1,0 +1,270 @@
+//! What a directory holds: every file with its digest, in the format of `sha256sum`.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use crate::{Digest, Hasher};
+
+/// The file in a directory that lists its others: `sha256sum -c precast.sha256` checks them.
+pub const LISTING: &str = "precast.sha256";
+
+/// Names of files, relative and separated by `/`, and their digests.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Listing(pub BTreeMap<String, Digest>);
+
+/// A directory that is not what a listing says.
+#[derive(Debug, thiserror::Error)]
+pub enum ListingError {
+    /// There is no listing, so nothing is known of the directory.
+    #[error("{} has no {LISTING}: Precast did not write it, or the file was removed", .0.display())]
+    Unlisted(PathBuf),
+    /// The listing does not read.
+    #[error("{}: line {line} is not a SHA-256, two blanks and a name", path.display())]
+    Line {
+        /// The listing.
+        path: PathBuf,
+        /// Which line, from 1.
+        line: usize,
+    },
+    /// A file, directory or link that is not listed.
+    #[error("{} is not listed: Precast did not write it", .0.display())]
+    Foreign(PathBuf),
+    /// A file's bytes are not those that were written.
+    #[error("{} is not what was written: its SHA-256 is another", .0.display())]
+    Changed(PathBuf),
+    /// A listed file is not there.
+    #[error("{} is missing", .0.display())]
+    Missing(PathBuf),
+    /// Something cannot be read.
+    #[error("cannot read {}: {error}", path.display())]
+    Io {
+        /// What.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+}
+
+impl ListingError {
+    fn io(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |error| Self::Io { path, error }
+    }
+}
+
+impl Listing {
+    /// Reads a directory's own listing.
+    ///
+    /// # Errors
+    /// [`ListingError`] where there is none or it does not read.
+    pub fn read(directory: &Path) -> Result<Self, ListingError> {
+        let path = directory.join(LISTING);
+        let bytes = match fs::read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(ListingError::Unlisted(directory.to_owned()));
+            }
+            bytes => bytes.map_err(ListingError::io(&path))?,
+        };
+        // As bytes, not lines: what is read back is what was written, to the last bit.
+        let mut files = BTreeMap::new();
+        for (index, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
+            let entry = std::str::from_utf8(line).ok().and_then(|line| {
+                let (digest, name) = line.strip_suffix('\n')?.split_once("  ")?;
+                Some((name.to_owned(), digest.parse().ok()?))
+            });
+            let (name, digest) = entry.ok_or_else(|| ListingError::Line { path: path.clone(), line: index + 1 })?;
+            files.insert(name, digest);
+        }
+        Ok(Self(files))
+    }
+
+    /// The listing as text.
+    pub fn text(&self) -> String {
+        self.0.iter().map(|(name, digest)| format!("{digest}  {name}\n")).collect()
+    }
+
+    /// Checks that a directory holds these files, byte for byte, and nothing else but its listing.
+    ///
+    /// # Errors
+    /// [`ListingError`] that names the first file that differs.
+    pub fn check(&self, directory: &Path) -> Result<(), ListingError> {
+        self.check_names(directory)?;
+        for (name, digest) in &self.0 {
+            let path = directory.join(name);
+            match digest_of(&path) {
+                Ok(found) if found == *digest => {}
+                Ok(_) => return Err(ListingError::Changed(path)),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(ListingError::Missing(path)),
+                Err(error) => return Err(ListingError::Io { path, error }),
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that a directory holds nothing but these files and its listing.
+    ///
+    /// # Errors
+    /// [`ListingError::Foreign`].
+    pub fn check_names(&self, directory: &Path) -> Result<(), ListingError> {
+        for name in walk(directory)? {
+            match name {
+                Ok(name) if name == LISTING || self.0.contains_key(&name) => {}
+                Ok(name) => return Err(ListingError::Foreign(directory.join(name))),
+                Err(foreign) => return Err(ListingError::Foreign(foreign)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes these files, then directories that are empty without them, `directory` itself last. Other files stay.
+    ///
+    /// # Errors
+    /// Of the file system; files that are not there are none.
+    pub fn remove(&self, directory: &Path) -> io::Result<()> {
+        for name in self.0.keys().map(String::as_str).chain([LISTING]) {
+            super::remove_file(&directory.join(name))?;
+        }
+        let mut directories: Vec<&Path> =
+            self.0.keys().filter_map(|name| Path::new(name).parent()).flat_map(Path::ancestors).collect();
+        directories.push(Path::new(""));
+        directories.sort_unstable();
+        directories.dedup();
+        // The empty name, which is `directory` itself, sorts first.
+        for below in directories.into_iter().rev() {
+            super::fault::point();
+            match fs::remove_dir(directory.join(below)) {
+                Err(error) if !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::DirectoryNotEmpty) => {
+                    return Err(error);
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Refuses to replace a directory that Precast did not write whole, or that was changed since. One that is missing or
+/// empty may be replaced.
+///
+/// # Errors
+/// [`ListingError`].
+pub fn check_replaceable(directory: &Path) -> Result<(), ListingError> {
+    match fs::symlink_metadata(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(ListingError::Io { path: directory.to_owned(), error }),
+        Ok(metadata) if !metadata.is_dir() => return Err(ListingError::Foreign(directory.to_owned())),
+        Ok(_) => {}
+    }
+    if walk(directory)?.is_empty() {
+        return Ok(());
+    }
+    Listing::read(directory)?.check(directory)
+}
+
+/// The files below a directory by relative name. What is no file (a link, an empty directory, a name that is not
+/// UTF-8) comes as its path.
+///
+/// # Errors
+/// [`ListingError::Io`].
+pub fn walk(directory: &Path) -> Result<Vec<Result<String, PathBuf>>, ListingError> {
+    let mut found = Vec::new();
+    walk_below(directory, "", &mut found)?;
+    Ok(found)
+}
+
+fn walk_below(directory: &Path, prefix: &str, found: &mut Vec<Result<String, PathBuf>>) -> Result<(), ListingError> {
+    let io = |error| ListingError::Io { path: directory.to_owned(), error };
+    let mut entries = fs::read_dir(directory).map_err(io)?.collect::<io::Result<Vec<_>>>().map_err(io)?;
+    entries.sort_by_key(fs::DirEntry::file_name);
+    for entry in entries {
+        let (path, kind) = (entry.path(), entry.file_type().map_err(io)?);
+        match entry.file_name().to_str() {
+            Some(name) if kind.is_file() => found.push(Ok(format!("{prefix}{name}"))),
+            Some(name) if kind.is_dir() => {
+                let before = found.len();
+                walk_below(&path, &format!("{prefix}{name}/"), found)?;
+                if found.len() == before {
+                    found.push(Err(path));
+                }
+            }
+            _ => found.push(Err(path)),
+        }
+    }
+    Ok(())
+}
+
+/// The digest of a file, read in parts.
+fn digest_of(path: &Path) -> io::Result<Digest> {
+    let (mut file, mut hasher) = (File::open(path)?, Hasher::default());
+    let mut part = vec![0; 1 << 20];
+    loop {
+        match file.read(&mut part) {
+            Ok(0) => return Ok(hasher.digest()),
+            Ok(read) => hasher.update(&part[..read]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn directory() -> (tempfile::TempDir, Listing) {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("below")).unwrap();
+        let mut listing = Listing::default();
+        for name in ["a", "below/b"] {
+            fs::write(dir.path().join(name), name).unwrap();
+            listing.0.insert(name.to_owned(), Digest::of(name.as_bytes()));
+        }
+        fs::write(dir.path().join(LISTING), listing.text()).unwrap();
+        (dir, listing)
+    }
+
+    #[test]
+    fn whatever_is_not_as_written_is_named() {
+        let (dir, listing) = directory();
+        let path = |name: &str| dir.path().join(name);
+        assert_eq!(Listing::read(dir.path()).unwrap(), listing);
+        check_replaceable(dir.path()).unwrap();
+        fs::create_dir(path("empty")).unwrap();
+        assert!(matches!(check_replaceable(dir.path()), Err(ListingError::Foreign(at)) if at == path("empty")));
+        fs::remove_dir(path("empty")).unwrap();
+        std::os::unix::fs::symlink("a", path("link")).unwrap();
+        assert!(matches!(check_replaceable(dir.path()), Err(ListingError::Foreign(at)) if at == path("link")));
+        fs::remove_file(path("link")).unwrap();
+        fs::write(path("below/b"), "x").unwrap();
+        assert!(matches!(check_replaceable(dir.path()), Err(ListingError::Changed(at)) if at == path("below/b")));
+        fs::remove_file(path("below/b")).unwrap();
+        assert!(matches!(check_replaceable(dir.path()), Err(ListingError::Foreign(at)) if at == path("below")));
+    }
+
+    #[test]
+    fn one_flipped_bit_of_a_listing_is_found() {
+        let (dir, _) = directory();
+        let path = dir.path().join(LISTING);
+        let whole = fs::read(&path).unwrap();
+        for bit in 0..8 * whole.len() {
+            let mut bytes = whole.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            fs::write(&path, bytes).unwrap();
+            assert!(check_replaceable(dir.path()).is_err(), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn only_what_is_listed_is_removed() {
+        let (dir, listing) = directory();
+        let run = dir.path().to_owned();
+        fs::write(run.join("below/notes"), "mine").unwrap();
+        listing.remove(&run).unwrap();
+        assert_eq!(walk(&run).unwrap(), [Ok("below/notes".to_owned())]);
+        fs::remove_file(run.join("below/notes")).unwrap();
+        listing.remove(&run).unwrap();
+        assert!(!run.exists());
+    }
+}
