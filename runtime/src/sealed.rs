@@ -109,16 +109,44 @@ impl<D: Driver> Sealed<D> {
     /// # Errors
     /// [`DriverError`] of this or earlier work.
     pub fn read(&mut self, tensor: Tensor) -> Result<Vec<u8>, DriverError> {
-        let (start, bytes) = (self.address(tensor), tensor.elems * tensor.dtype.bytes());
-        let mut all = Vec::with_capacity(bytes as usize);
-        let mut done = 0;
-        while done < bytes {
-            let part = (bytes - done).min(self.stage_bytes);
-            let ticket = self.driver.read(start + done, part)?;
-            all.extend(self.driver.wait(ticket)?.bytes);
-            done += part;
-        }
+        let mut all = Vec::with_capacity((tensor.elems * tensor.dtype.bytes()) as usize);
+        self.read_parts(tensor, |part| {
+            all.extend_from_slice(part);
+            Ok::<_, DriverError>(())
+        })?;
         Ok(all)
+    }
+
+    /// Copies from a tensor in parts of whole elements, each given to `take` while the next is under way: the host
+    /// holds two parts, however large the tensor is.
+    ///
+    /// # Errors
+    /// [`DriverError`] of this or earlier work, or what `take` fails with.
+    pub fn read_parts<E: From<DriverError>>(
+        &mut self,
+        tensor: Tensor,
+        mut take: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let (mut at, end) = (self.address(tensor), self.address(tensor) + tensor.elems * tensor.dtype.bytes());
+        let mut under_way = None;
+        loop {
+            let next = match (end - at).min(self.stage_bytes) {
+                0 => None,
+                bytes => Some((self.driver.read(at, bytes)?, bytes)),
+            };
+            at += next.as_ref().map_or(0, |(_, bytes)| *bytes);
+            let arrived = match under_way.take() {
+                Some(ticket) => Some(self.driver.wait(ticket)?),
+                None if next.is_none() => return Ok(()),
+                None => None,
+            };
+            under_way = next.map(|(ticket, _)| ticket);
+            if let Some(failure) = arrived.and_then(|arrived| take(&arrived.bytes).err()) {
+                // A copy that nobody waits for would keep its slot.
+                under_way.map(|ticket| self.driver.wait(ticket)).transpose()?;
+                return Err(failure);
+            }
+        }
     }
 
     /// Starts a copy from a small tensor; [`Self::wait`] gives its bytes, later.
