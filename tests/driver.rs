@@ -165,7 +165,7 @@ fn auto_does_not_fall_back_where_there_are_kernels_for_a_gpu() {
     let [model, data] = [&model, &data].map(|path| path.to_str().unwrap());
     let distill = ["distill", "--teacher", model, "--student", model, "--data", data, "--out", out.to_str().unwrap()];
     let small = ["--steps", "1", "--batch-size", "1", "--seq-len", "8"];
-    let eval = ["eval", "--model", model, "--data", data, "--seq-len", "8"];
+    let eval = ["eval", "--untrained", "--model", model, "--data", data, "--seq-len", "8"];
     let bench = [&["bench"][..], &PLAN].concat();
     for arguments in [&[&distill[..], &small].concat()[..], &eval, &bench, &["selftest"]] {
         let arguments = [arguments, &["--bundle", bundle]].concat();

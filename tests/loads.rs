@@ -116,7 +116,7 @@ fn a_run_first_says_what_it_runs_on() {
         succeed(command)
     };
     let mut eval = precast();
-    eval.args(["eval", "--seq-len", "16", "--model"]).arg(&model).arg("--data").arg(&data);
+    eval.args(["eval", "--untrained", "--seq-len", "16", "--model"]).arg(&model).arg("--data").arg(&data);
     expect(&with_bundle(&mut eval), &[format!("model    {wide}")]);
     let json = with_bundle(eval.arg("--json"));
     assert!(serde_json::from_str::<serde_json::Value>(&json).is_ok(), "{json}");

@@ -19,6 +19,7 @@ cargo xtask build       the trainer as releases are built: its bytes do not depe
 cargo xtask ci [DIR]    test, then prove the artifact: locked, reproducible, published, built offline;
                         DIR (target/ci) receives what to upload
 cargo xtask prove [DIR] the second half of ci
+cargo xtask fresh       the part of that which builds a fresh clone, with and without a network
 cargo xtask simt [TEXT] run the CUDA sources of every generic key whose name has TEXT on the CPU, under a checker
 cargo xtask simt --report [TEXT]
                         what they move: sectors a request, share of the bytes that was needed, bank conflicts
@@ -37,6 +38,7 @@ fn main() -> Result<()> {
         ["ci", directory] => ci::ci(directory.as_ref()),
         ["prove"] => ci::prove("target/ci".as_ref()),
         ["prove", directory] => ci::prove(directory.as_ref()),
+        ["fresh"] => ci::fresh(),
         ["simt"] => simt::simt(""),
         ["simt", "--report"] => simt::report(""),
         ["simt", "--report", text] => simt::report(text),

@@ -39,6 +39,11 @@ pub fn prove(out: &Path) -> Result<()> {
     Ok(())
 }
 
+/// A fresh clone, built as a newcomer builds it.
+pub fn fresh() -> Result<()> {
+    fresh::check()
+}
+
 /// The compiler's program, as tests built it.
 fn aot() -> PathBuf {
     PathBuf::from("target/release/precast-aot")
