@@ -38,6 +38,11 @@ pub fn embedded() -> Result<Option<Bundle<'static>>, Failure> {
     }))
 }
 
+/// What a report of a bug says of the kernels: the digest of those embedded.
+pub fn facts() -> String {
+    format!("bundle: {}", EMBEDDED.as_ref().map_or("none embedded", |embedded| embedded.digest))
+}
+
 /// The kernels a run may use: a bundle file, and whose signature it must carry.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Kernels {

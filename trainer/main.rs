@@ -2,13 +2,16 @@
 
 use std::process::ExitCode;
 
+use precast_fatbins::bug::{self, Program};
+
 fn main() -> ExitCode {
+    let program = Program { name: "precast", version: env!("CARGO_PKG_VERSION"), facts: precast::bundle::facts };
     // A run's own failure says more than that its output did not arrive.
-    match precast::cli::main().and_then(|()| precast::cli::finish()) {
+    bug::main(program, || match precast::cli::main().and_then(|()| precast::cli::finish()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("error: {failure}");
             ExitCode::from(failure.exit_code())
         }
-    }
+    })
 }

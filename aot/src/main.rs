@@ -6,9 +6,16 @@ use std::num::NonZeroUsize;
 use std::process::ExitCode;
 
 use clap::Parser;
+use precast_aot::toolchain::pins;
+use precast_fatbins::bug::{self, Program};
 use precast_fatbins::stdout;
 
 fn main() -> ExitCode {
+    let facts = || format!("compiler: NVRTC {} unless another is named", pins::NVRTC.version);
+    bug::main(Program { name: "precast-aot", version: env!("CARGO_PKG_VERSION"), facts }, run)
+}
+
+fn run() -> ExitCode {
     let arguments = match cli::Arguments::try_parse() {
         Ok(arguments) => Some(arguments),
         Err(usage) if usage.use_stderr() => usage.exit(),

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use precast_fatbins::input;
 use precast_plan::{ConfigError, ModelConfig};
 
 /// Configurations built in, by name.
@@ -75,7 +76,8 @@ impl Model {
         if !path.exists() {
             return Err(ModelError::Unknown { name: text.to_owned() });
         }
-        let json = std::fs::read_to_string(&path).map_err(|error| ModelError::Read { path: path.clone(), error })?;
+        let json = input::read_text(&path, input::SETTINGS_BYTES)
+            .map_err(|error| ModelError::Read { path: path.clone(), error })?;
         let config = ModelConfig::from_json(&json).map_err(|error| ModelError::Config { path: path.clone(), error })?;
         Ok(Self { name: name_of(&path), config })
     }

@@ -5,11 +5,13 @@
 //! encoding is canonical: a bundle equals its own re-encoding byte for byte. `README.md` beside this crate
 //! is the specification.
 
+pub mod bug;
 mod bundle;
 mod code;
 mod cubin;
 mod fatbin;
 pub mod files;
+pub mod input;
 pub mod lock;
 mod manifest;
 mod stale;

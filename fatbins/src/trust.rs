@@ -1,13 +1,16 @@
 //! Trusted keys and detached signatures: Ed25519 in minisign's format, prehashed, in `FILE.minisig`.
 
 use std::fmt;
-use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use minisign_verify::{Error, PublicKey, Signature};
 
 use crate::bundle::{Bundle, BundleError};
+use crate::input;
+
+/// Far more than the kernels of many models take.
+const MOST_BYTES: u64 = 4 << 30;
 
 /// A key whose holder's bundles may be used.
 #[derive(Clone, Debug)]
@@ -54,7 +57,7 @@ impl TrustedKey {
     /// # Errors
     /// [`SignatureError::NotAKey`].
     pub fn find(text: &str) -> Result<Self, SignatureError> {
-        let file = fs::read_to_string(text).unwrap_or_default();
+        let file = input::read_text(Path::new(text), input::SETTINGS_BYTES).unwrap_or_default();
         let line = file.lines().nth(1).unwrap_or(text).trim();
         let key = PublicKey::from_base64(line).map_err(|_| SignatureError::NotAKey(text.to_owned()))?;
         Ok(Self { key, text: line.to_owned() })
@@ -109,8 +112,8 @@ impl BundleFile {
     /// # Errors
     /// Any I/O error but a missing signature.
     pub fn read(path: &Path) -> io::Result<Self> {
-        let bytes = fs::read(path)?;
-        let signature = match fs::read(signature_path(path)) {
+        let bytes = input::read(path, MOST_BYTES)?;
+        let signature = match input::read(&signature_path(path), input::SETTINGS_BYTES) {
             // What is no text is no signature either: it stays, to be refused.
             Ok(signature) => Some(String::from_utf8_lossy(&signature).into_owned()),
             Err(error) if error.kind() == ErrorKind::NotFound => None,

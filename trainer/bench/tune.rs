@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use precast_fatbins::files;
+use precast_fatbins::{files, input};
 use precast_kernels::Variant;
 use precast_kernels::tuned::Table;
 use precast_plan::{Launch, Plan};
@@ -49,7 +49,7 @@ pub fn tune(config: &RunConfig, file: &Path, mut startup: Startup) -> Result<usi
 
 /// A table and the comments above it; empty where there is no file yet.
 fn read(file: &Path) -> Result<(Table, String), Failure> {
-    let text = match std::fs::read_to_string(file) {
+    let text = match input::read_text(file, input::SETTINGS_BYTES) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
         text => text.map_err(Failure::io("read", file))?,
     };

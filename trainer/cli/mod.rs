@@ -47,6 +47,9 @@ enum Command {
     Kernels(kernels::Arguments),
     /// Run every kernel on the device against its host reference
     Selftest(selftest::Arguments),
+    /// Fail as a bug would: what a report of one looks like
+    #[command(hide = true)]
+    Bug,
     /// Write a run's report.html anew
     Report {
         /// The run's output directory
@@ -77,6 +80,7 @@ pub fn main() -> Result<(), Failure> {
         Command::Doctor(arguments) => doctor::run(*arguments),
         Command::Kernels(arguments) => kernels::run(&arguments),
         Command::Selftest(arguments) => selftest::run(&arguments),
+        Command::Bug => panic!("asked for by name"),
         Command::Report { run } => {
             report::write(&run)?;
             say!("{}", run.join("report.html").display());

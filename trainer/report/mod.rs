@@ -6,7 +6,7 @@ pub(crate) mod svg;
 
 use std::path::Path;
 
-use precast_fatbins::files;
+use precast_fatbins::{files, input};
 use serde_json::Value;
 
 use crate::error::Failure;
@@ -25,7 +25,7 @@ pub fn write(out: &Path) -> Result<(), Failure> {
         return Err(Failure::NoRun(out.to_owned()));
     }
     let records = metrics::read(&out.join("metrics.jsonl"))?;
-    let text = std::fs::read_to_string(&path).map_err(Failure::io("read", &path))?;
+    let text = input::read_text(&path, input::SETTINGS_BYTES).map_err(Failure::io("read", &path))?;
     let run: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
     let path = out.join("report.html");
     files::write_whole(&path, html(&records, &run).as_bytes()).map_err(Failure::io("write", path))

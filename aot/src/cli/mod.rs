@@ -20,8 +20,11 @@ use precast_aot::models::{Model, ModelError};
 use precast_aot::publish::{LayoutError, PublishError};
 use precast_aot::toolchain::LocateError;
 use precast_aot::{Request, home};
-use precast_fatbins::{BundleError, SignatureError, TrustedKey, files, say, stdout};
+use precast_fatbins::{BundleError, SignatureError, TrustedKey, files, input, say, stdout};
 use precast_kernels::Arch;
+
+/// Most bytes of a file that is read whole.
+const MOST_BYTES: u64 = 4 << 30;
 
 /// Compile every kernel a model needs, ahead of time, into one bundle.
 #[derive(Parser)]
@@ -53,6 +56,9 @@ enum Command {
     Inspect(inspect::Arguments),
     /// Install or find the compiler
     Toolchain(toolchain::Arguments),
+    /// Fail as a bug would: what a report of one looks like
+    #[command(hide = true)]
+    Bug,
 }
 
 /// Which models.
@@ -223,6 +229,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Verify(arguments) => verify::run(&arguments),
         Command::Inspect(arguments) => inspect::run(&arguments),
         Command::Toolchain(arguments) => toolchain::run(&arguments),
+        Command::Bug => panic!("asked for by name"),
     }
 }
 
@@ -232,7 +239,7 @@ pub fn finish() -> Result<(), Failure> {
 }
 
 fn read(path: &std::path::Path) -> Result<Vec<u8>, Failure> {
-    std::fs::read(path).map_err(|error| Failure::Io { what: "read", path: path.to_owned(), error })
+    input::read(path, MOST_BYTES).map_err(|error| Failure::Io { what: "read", path: path.to_owned(), error })
 }
 
 fn write(path: &std::path::Path, bytes: &[u8]) -> Result<(), Failure> {

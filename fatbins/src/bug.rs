@@ -1,0 +1,86 @@
+//! Panics: bugs of a program, which says so and what to send; or those of a library that is known to panic on bad
+//! input, which become errors.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+thread_local! {
+    /// Whether a panic of this thread is expected and becomes an error.
+    static EXPECTED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A program, for what it says of its bugs.
+#[derive(Clone, Copy, Debug)]
+pub struct Program {
+    /// Its name.
+    pub name: &'static str,
+    /// Its version.
+    pub version: &'static str,
+    /// What else a report needs, a line each.
+    pub facts: fn() -> String,
+}
+
+/// Runs a program's main function. A panic anywhere in it is said to be a bug, once, with what to send; the exit code
+/// is then 1.
+pub fn main(program: Program, run: impl FnOnce() -> ExitCode) -> ExitCode {
+    static SAID: AtomicBool = AtomicBool::new(false);
+    panic::set_hook(Box::new(move |panic| {
+        // Other threads often panic of the first one's panic.
+        if !EXPECTED.get() && !SAID.swap(true, Ordering::SeqCst) {
+            eprintln!("{}", report(program, panic));
+        }
+    }));
+    panic::catch_unwind(AssertUnwindSafe(run)).unwrap_or(ExitCode::FAILURE)
+}
+
+fn report(Program { name, version, facts }: Program, panic: &PanicHookInfo<'_>) -> String {
+    let at = panic.location().map_or("unknown".to_owned(), ToString::to_string);
+    let command: Vec<String> = std::env::args_os().map(|argument| format!("{argument:?}")).collect();
+    format!(
+        "error: this is a bug in {name}, whatever its input was. Please report it at {}/issues with these lines:\n\
+         \x20 {name} {version}, {} {}\n\
+         \x20 panic: {}\n\
+         \x20 at: {at}\n\
+         \x20 command: {}\n\
+         \x20 {}",
+        env!("CARGO_PKG_REPOSITORY"),
+        std::env::consts::OS,
+        std::env::consts::ARCH,
+        message(panic.payload()),
+        command.join(" "),
+        facts().trim_end().replace('\n', "\n  "),
+    )
+}
+
+/// Calls a library that panics on some input; its panic is the error, and nothing is printed of it.
+///
+/// # Errors
+/// What the panic said.
+pub fn guard<T>(call: impl FnOnce() -> T) -> Result<T, String> {
+    let before = EXPECTED.replace(true);
+    let result = panic::catch_unwind(AssertUnwindSafe(call));
+    EXPECTED.set(before);
+    result.map_err(|payload| message(&*payload))
+}
+
+fn message(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guarded_panic_is_an_error() {
+        assert_eq!(guard(|| 1), Ok(1));
+        let index = std::hint::black_box(3);
+        assert_eq!(guard(|| [1, 2][index]).unwrap_err(), "index out of bounds: the len is 2 but the index is 3");
+        assert_eq!(guard(|| guard(|| panic!("inner"))), Ok(Err::<(), _>("inner".to_owned())));
+        assert!(!EXPECTED.get());
+    }
+}

@@ -1,0 +1,95 @@
+//! Files that others name: regular ones of a bounded size. What is a device, a FIFO or a directory is refused before a
+//! byte of it is read.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+
+use rustix::fs::OFlags;
+
+/// Most bytes of a file of settings: `config.json`, `run.toml`, keys, signatures.
+pub const SETTINGS_BYTES: u64 = 16 << 20;
+
+/// Opens a regular file.
+///
+/// # Errors
+/// Any I/O error; [`ErrorKind::InvalidInput`] for anything but a regular file.
+pub fn open(path: &Path) -> io::Result<File> {
+    // Opening a FIFO waits for a writer unless it is asked not to.
+    let file = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)?;
+    let kind = file.metadata()?.file_type();
+    if kind.is_file() {
+        return Ok(file);
+    }
+    let what = match kind {
+        kind if kind.is_dir() => "a directory",
+        kind if kind.is_fifo() => "a FIFO",
+        kind if kind.is_char_device() || kind.is_block_device() => "a device",
+        _ => "no file",
+    };
+    Err(refused(format!("it is {what}, expected a regular file")))
+}
+
+/// Reads a regular file of at most `most` bytes.
+///
+/// # Errors
+/// Any I/O error; [`ErrorKind::InvalidInput`] for anything but a regular file and for a longer one.
+pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let file = open(path)?;
+    let too_long = |bytes: u64| refused(format!("it is {bytes} bytes long, at most {most} are read"));
+    let bytes = file.metadata()?.len();
+    if bytes > most {
+        return Err(too_long(bytes));
+    }
+    let mut content = Vec::with_capacity(bytes as usize);
+    // It may have grown since, and files of /proc say that they are empty.
+    file.take(most + 1).read_to_end(&mut content)?;
+    if content.len() as u64 > most { Err(too_long(content.len() as u64)) } else { Ok(content) }
+}
+
+/// As [`read`], for text.
+///
+/// # Errors
+/// As [`read`]; [`ErrorKind::InvalidData`] for what is not UTF-8.
+pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
+    String::from_utf8(read(path, most)?).map_err(|error| io::Error::new(ErrorKind::InvalidData, error.utf8_error()))
+}
+
+fn refused(what: String) -> io::Error {
+    io::Error::new(ErrorKind::InvalidInput, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reason(path: &Path) -> String {
+        read(path, 16).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn regular_files_of_a_bounded_size_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        std::fs::write(&path, [b'x'; 16]).unwrap();
+        assert_eq!(read_text(&path, 16).unwrap(), "x".repeat(16));
+        std::fs::write(&path, [b'x'; 17]).unwrap();
+        assert_eq!(reason(&path), "it is 17 bytes long, at most 16 are read");
+        // What says that it is empty and is not.
+        assert_eq!(reason(Path::new("/proc/self/status")), "it is 17 bytes long, at most 16 are read");
+        std::fs::write(&path, [0xFF]).unwrap();
+        assert_eq!(read_text(&path, 16).unwrap_err().kind(), ErrorKind::InvalidData);
+    }
+
+    #[test]
+    fn nothing_else_is_waited_for_or_read() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(reason(dir.path()), "it is a directory, expected a regular file");
+        assert_eq!(reason(Path::new("/dev/zero")), "it is a device, expected a regular file");
+        let fifo = dir.path().join("fifo");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RUSR).unwrap();
+        assert_eq!(reason(&fifo), "it is a FIFO, expected a regular file");
+        assert_eq!(read(&dir.path().join("none"), 16).unwrap_err().kind(), ErrorKind::NotFound);
+    }
+}
