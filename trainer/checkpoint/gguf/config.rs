@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::Gguf;
 use super::error::Fault;
+use super::keys;
 use super::metadata::{Metadata, required};
 use super::names::{EMBEDDING, Heads, LM_HEAD};
 
@@ -46,7 +47,8 @@ impl Architecture {
         }
     }
 
-    fn key(self, rest: &str) -> String {
+    /// A key of its own.
+    pub(super) fn key(self, rest: &str) -> String {
         format!("{}.{rest}", self.name())
     }
 
@@ -63,15 +65,7 @@ impl Architecture {
 
     /// Refuses what would make the model compute something else than a plain llama or qwen2.
     fn check_supported(self, metadata: &Metadata, head_dim: u64) -> Result<(), Fault> {
-        let key = self.key("rope.scaling.type");
-        if let Some(scaling) = metadata.string(&key)?.filter(|scaling| scaling != "none") {
-            return Err(metadata.refuse(&key, scaling, "scaled rotary embeddings are not supported"));
-        }
-        for key in [self.key("rope.scaling.factor"), self.key("rope.scale_linear")] {
-            if let Some(factor) = metadata.decimal(&key)?.filter(|factor| *factor != 1.0) {
-                return Err(metadata.refuse(&key, factor, "scaled rotary embeddings are not supported"));
-            }
-        }
+        keys::check(self, metadata)?;
         let key = self.key("rope.dimension_count");
         if let Some(count) = metadata.integer(&key)?.filter(|count| *count != head_dim) {
             let expected = format!("rotary embeddings of less than a head ({head_dim}) are not supported");
@@ -80,10 +74,6 @@ impl Architecture {
         let key = self.key("attention.value_length");
         if let Some(length) = metadata.integer(&key)?.filter(|length| *length != head_dim) {
             return Err(metadata.refuse(&key, length, format!("keys have {head_dim} and values must have as many")));
-        }
-        let key = self.key("attention.sliding_window");
-        if let Some(window) = metadata.integer(&key)?.filter(|window| *window != 0) {
-            return Err(metadata.refuse(&key, window, "sliding-window attention is not supported"));
         }
         Ok(())
     }

@@ -6,13 +6,17 @@ use std::ops::Range;
 use super::blocks::BlockType;
 use super::cursor::Cursor;
 use super::error::Fault;
-use super::metadata::Metadata;
+use super::metadata::{Metadata, at_most};
 
 /// Starts every GGUF file.
 pub(super) const MAGIC: [u8; 4] = *b"GGUF";
 const VERSIONS: Range<u32> = 2..4;
 const ALIGNMENT_KEY: &str = "general.alignment";
 const DEFAULT_ALIGNMENT_BYTES: u64 = 32;
+/// Metadata and table of tensors: those of the largest vocabularies take 20 MB.
+const MOST_HEADER_BYTES: usize = 256 << 20;
+/// Tensors of a file: a dense model of 126 layers has 1137.
+const MOST_TENSORS: u64 = 1 << 16;
 /// Most dimensions a tensor of ggml has.
 const MAX_DIMENSIONS: u32 = 4;
 
@@ -47,6 +51,18 @@ pub(super) enum Values {
 impl Header {
     /// Reads the header of a file, given whole. Every byte range it hands out lies inside the file.
     pub(super) fn read(file: &[u8]) -> Result<Self, Fault> {
+        let head = &file[..file.len().min(MOST_HEADER_BYTES)];
+        let (metadata, rows, data_start, alignment_bytes) = Self::tables(head).map_err(|fault| match fault {
+            Fault::Truncated { .. } if head.len() < file.len() => Fault::LongHeader { most: MOST_HEADER_BYTES },
+            fault => fault,
+        })?;
+        let tensors =
+            rows.into_iter().map(|row| row.locate(file, data_start, alignment_bytes)).collect::<Result<_, _>>()?;
+        Ok(Self { metadata, tensors })
+    }
+
+    /// Metadata, the rows of the table, where the data starts, and the alignment in it.
+    fn tables(file: &[u8]) -> Result<(Metadata, Vec<Row<'_>>, u64, u64), Fault> {
         let mut cursor = Cursor::new(file, 0);
         if !file.starts_with(&MAGIC) {
             return Err(Fault::Magic { found: file[..file.len().min(MAGIC.len())].to_vec() });
@@ -57,6 +73,7 @@ impl Header {
             return Err(Fault::Version { found: version });
         }
         let tensor_count = cursor.u64(&"the number of tensors")?;
+        at_most(&"tensors", cursor.offset() - 8, tensor_count, MOST_TENSORS)?;
         let key_count = cursor.u64(&"the number of metadata keys")?;
         let metadata = Metadata::read(&mut cursor, key_count)?;
         let alignment_bytes = metadata.integer(ALIGNMENT_KEY)?.unwrap_or(DEFAULT_ALIGNMENT_BYTES);
@@ -74,9 +91,7 @@ impl Header {
             rows.push(row);
         }
         let data_start = cursor.offset().checked_next_multiple_of(alignment_bytes).unwrap_or(u64::MAX);
-        let tensors =
-            rows.into_iter().map(|row| row.locate(file, data_start, alignment_bytes)).collect::<Result<_, _>>()?;
-        Ok(Self { metadata, tensors })
+        Ok((metadata, rows, data_start, alignment_bytes))
     }
 }
 

@@ -54,6 +54,24 @@ pub enum Fault {
         /// Size of the file.
         file_bytes: u64,
     },
+    /// More of something than any real file has.
+    #[error("{found} {what} at byte {offset}, at most {most} are read: the file is damaged, fetch it again")]
+    TooMany {
+        /// Of what.
+        what: String,
+        /// Where it is said.
+        offset: u64,
+        /// By the file.
+        found: u64,
+        /// The most.
+        most: u64,
+    },
+    /// Metadata and table of tensors longer than any real file's.
+    #[error("metadata and table of tensors take more than {most} bytes: the file is damaged, fetch it again")]
+    LongHeader {
+        /// The most.
+        most: usize,
+    },
     /// A string that is not UTF-8.
     #[error("{what} at byte {offset} is not UTF-8: the file is damaged, fetch it again")]
     Utf8 {

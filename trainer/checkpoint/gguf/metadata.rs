@@ -1,10 +1,16 @@
 //! The file's metadata: typed values by key.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::ops::Range;
 
 use super::cursor::Cursor;
 use super::error::Fault;
+
+/// Keys of a file: real ones have fewer than a hundred.
+const MOST_KEYS: u64 = 1 << 16;
+/// Texts of an array: the largest vocabularies have a quarter of a million tokens and half a million merges.
+const MOST_TEXTS: u64 = 1 << 22;
 
 /// What GGUF calls a string, among the types of values.
 const STRING: u32 = 8;
@@ -42,6 +48,7 @@ impl Value {
                 match item_bytes(item) {
                     Some(width) => drop(cursor.take(count.saturating_mul(width), what)?),
                     None if item == STRING => {
+                        at_most(&format_args!("texts of metadata key {key}"), offset, count, MOST_TEXTS)?;
                         // A string takes eight bytes at least, so that an absurd count soon meets the end.
                         for _ in 0..count {
                             let len_bytes = cursor.u64(what)?;
@@ -98,6 +105,7 @@ pub(super) struct Metadata {
 impl Metadata {
     /// Reads `count` entries.
     pub(super) fn read(cursor: &mut Cursor<'_>, count: u64) -> Result<Self, Fault> {
+        at_most(&"metadata keys", cursor.offset(), count, MOST_KEYS)?;
         let mut entries = BTreeMap::new();
         for index in 0..count {
             let offset = cursor.offset();
@@ -121,6 +129,11 @@ impl Metadata {
         };
         let wrong = || Fault::KeyType { key: key.to_owned(), offset: *offset, expected, found: value.describe() };
         convert(value).map(Some).ok_or_else(wrong)
+    }
+
+    /// The keys that start so.
+    pub(super) fn keys_after<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = &'a str> {
+        self.entries.keys().map(String::as_str).filter(move |key| key.starts_with(prefix))
     }
 
     /// A string, if the key is there.
@@ -207,6 +220,11 @@ impl Metadata {
     fn offset(&self, key: &str) -> u64 {
         self.entries.get(key).map_or(0, |entry| entry.offset)
     }
+}
+
+/// Refuses a count that no real file has.
+pub(super) fn at_most(what: &dyn Display, offset: u64, found: u64, most: u64) -> Result<(), Fault> {
+    if found <= most { Ok(()) } else { Err(Fault::TooMany { what: what.to_string(), offset, found, most }) }
 }
 
 /// The value of a key that has to be there.

@@ -9,6 +9,7 @@ mod config;
 mod container;
 mod cursor;
 mod error;
+mod keys;
 mod kquants;
 mod metadata;
 mod names;
@@ -17,11 +18,11 @@ mod tests;
 mod tokenizer;
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use memmap2::Mmap;
+use precast_fatbins::input;
 use rayon::prelude::*;
 use tokenizers::Tokenizer;
 
@@ -51,7 +52,7 @@ impl Gguf {
     /// Whether the file starts with the GGUF magic. False too for one that cannot be read.
     pub fn is_gguf(path: &Path) -> bool {
         let mut magic = [0; 4];
-        File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok() && magic == container::MAGIC
+        input::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok() && magic == container::MAGIC
     }
 
     /// Maps a file, reads its header and finds every tensor's place. No weights are read. The file must not be
@@ -64,7 +65,7 @@ impl Gguf {
     /// architecture or tensors that llama and qwen2 models do not have.
     pub fn open(path: &Path) -> Result<Self, GgufError> {
         let at_path = |fault| GgufError { path: path.to_owned(), fault };
-        let file = File::open(path).map_err(|error| at_path(Fault::Io(error)))?;
+        let file = input::open(path).map_err(|error| at_path(Fault::Io(error)))?;
         // SAFETY: this value never writes to the map and hands out no reference into it. What is left is another
         // process that writes to the file meanwhile; the documentation forbids it, and nothing can prevent it.
         let file = unsafe { Mmap::map(&file) }.map_err(|error| at_path(Fault::Io(error)))?;

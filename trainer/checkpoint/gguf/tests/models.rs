@@ -164,6 +164,13 @@ fn models_that_are_refused() {
     refused(llama().integer("llama.rope.dimension_count", 2), "less than a head (4) are not supported");
     refused(llama().integer("llama.attention.value_length", 8), "keys have 4 and values must have as many");
     refused(llama().integer("llama.attention.sliding_window", 4096), "sliding-window attention is not supported");
+    refused(llama().float("llama.rope.freq_scale", 0.25), "scaled rotary embeddings are not supported");
+    refused(llama().float("llama.rope.scaling.attn_factor", 0.8), "scaled rotary embeddings are not supported");
+    refused(llama().float("llama.attn_logit_softcapping", 50.0), "capped logits are not supported");
+    refused(llama().float("llama.attention.scale", 0.1), "llama.attention.scale at byte ");
+    refused(llama().integer("llama.expert_count", 8), "mixtures of experts are not supported");
+    refused(llama().flag("llama.attention.causal", false), "only causal attention is supported");
+    refused(llama().float("llama.new_knob", 1.0), "is set: this program does not know what it changes in the model");
     refused(llama().integer("llama.attention.head_count", 0), "is 0: there must be a head");
     refused(llama().without("llama.block_count"), "no metadata key llama.block_count: convert the model again");
     refused(llama().string("llama.block_count", "2"), "is a string, expected an integer from 0 to 2^64 - 1");
@@ -173,7 +180,8 @@ fn models_that_are_refused() {
     refused(uneven, "is 3: 256 (embedding_length) must be a multiple of it");
 
     let plain = llama().string("llama.rope.scaling.type", "none").float("llama.rope.scaling.factor", 1.0);
-    open(&plain.integer("llama.attention.sliding_window", 0).bytes()).unwrap().config().unwrap();
+    let plain = plain.integer("llama.attention.sliding_window", 0).integer("llama.vocab_size", 6).float("qwen2.x", 2.0);
+    open(&plain.flag("llama.attention.causal", true).bytes()).unwrap().config().unwrap();
 }
 
 #[test]
