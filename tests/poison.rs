@@ -157,7 +157,7 @@ fn under_a_poisoning_driver(kind: &str) {
     let out = dir.path().join("out");
     let mut run = support::precast();
     run.args(["distill", "--device", "cuda:0", "--steps", "3", "--batch-size", "2", "--seq-len", "16"]);
-    run.args(["--precision", "bf16", "--checkpoint-every", "0", "--teacher"]).arg(&student);
+    run.args(["--allow-identical", "--precision", "bf16", "--checkpoint-every", "0", "--teacher"]).arg(&student);
     run.arg("--student").arg(&student).arg("--data").arg(&data).arg("--out").arg(&out);
     run.arg("--bundle").arg(&bundle);
     under(&mut run);

@@ -85,6 +85,9 @@ pub struct Options {
     /// $PRECAST_TRUSTED_KEY, separated by blanks]
     #[arg(long, value_name = "KEY")]
     pub trusted_key: Vec<String>,
+    /// Train a student that is its teacher, weight by weight [default: false]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
+    pub allow_identical: Option<bool>,
     /// Steps between checkpoints that --resume continues from; 0 for none [default: 500, and at the end]
     #[arg(long, value_name = "N")]
     pub checkpoint_every: Option<u64>,
@@ -147,12 +150,16 @@ mod as_text {
 #[derive(Clone, Debug, Serialize)]
 pub struct RunConfig {
     /// The model to learn from.
+    #[serde(serialize_with = "path")]
     pub teacher: PathBuf,
     /// The model to train.
+    #[serde(serialize_with = "path")]
     pub student: PathBuf,
     /// Training data.
+    #[serde(serialize_with = "paths")]
     pub data: Vec<PathBuf>,
     /// Where results go.
+    #[serde(serialize_with = "path")]
     pub out: PathBuf,
     /// Optimizer steps.
     pub steps: u64,
@@ -189,11 +196,34 @@ pub struct RunConfig {
     #[serde(serialize_with = "display")]
     pub device: DeviceChoice,
     /// Kernels to use instead of the embedded ones.
+    #[serde(serialize_with = "path_or_none")]
     pub bundle: Option<PathBuf>,
     /// Whose bundles may be used.
     pub trusted_key: Vec<String>,
+    /// Whether the student may be its teacher.
+    pub allow_identical: bool,
     /// Steps between checkpoints.
     pub checkpoint_every: u64,
+}
+
+/// Bias corrections raise to the power of the step, which has 31 bits there.
+const MOST_STEPS: u64 = i32::MAX as u64;
+/// Micro-batches of a step: far more than a step of a week has.
+const MOST_MICRO_BATCHES: u64 = 1 << 20;
+/// Temperatures whose squares and inverses an fp32 loss can hold.
+const TEMPERATURES: std::ops::RangeInclusive<f32> = 1e-3..=1e3;
+
+/// A path as people read it: one that is not UTF-8 has no other text.
+fn path<S: serde::Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(&path.display())
+}
+
+fn paths<S: serde::Serializer>(paths: &[PathBuf], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(paths.iter().map(|path| path.display().to_string()))
+}
+
+fn path_or_none<S: serde::Serializer>(path: &Option<PathBuf>, to: S) -> Result<S::Ok, S::Error> {
+    path.as_ref().map(|path| path.display().to_string()).serialize(to)
 }
 
 fn display<S: serde::Serializer>(value: &impl std::fmt::Display, to: S) -> Result<S::Ok, S::Error> {
@@ -237,6 +267,7 @@ impl Options {
             device: self.device.or(file.device),
             bundle: self.bundle.or(file.bundle),
             trusted_key: if self.trusted_key.is_empty() { file.trusted_key } else { self.trusted_key },
+            allow_identical: self.allow_identical.or(file.allow_identical),
             checkpoint_every: self.checkpoint_every.or(file.checkpoint_every),
         }
     }
@@ -275,6 +306,7 @@ impl Options {
             device: self.device.unwrap_or(DeviceChoice::Auto),
             bundle: self.bundle,
             trusted_key: self.trusted_key,
+            allow_identical: self.allow_identical.unwrap_or(false),
             checkpoint_every: self.checkpoint_every.unwrap_or(500),
         };
         if needs_run && config.data.is_empty() {
@@ -289,13 +321,18 @@ impl RunConfig {
     fn check(&self) -> Result<(), Failure> {
         let wrong = |what: String| Err(Failure::Usage(what));
         let counts = [
-            ("--steps", self.steps),
-            ("--grad-accum", self.grad_accum.into()),
-            ("--batch-size", self.batch_size.into()),
-            ("--seq-len", self.seq_len.into()),
+            ("--steps", self.steps, 1, MOST_STEPS),
+            ("--warmup", self.warmup, 0, MOST_STEPS),
+            ("--grad-accum", self.grad_accum.into(), 1, MOST_MICRO_BATCHES),
+            ("--batch-size", self.batch_size.into(), 1, Recipe::MOST_TOKENS),
+            ("--seq-len", self.seq_len.into(), 1, Recipe::MOST_TOKENS),
         ];
-        if let Some((option, _)) = counts.into_iter().find(|(_, count)| *count == 0) {
-            return wrong(format!("{option} must be at least 1"));
+        let outside = |(_, count, least, most): &(&str, u64, u64, u64)| count < least || count > most;
+        if let Some((option, count, least, most)) = counts.into_iter().find(outside) {
+            return wrong(match count < least {
+                true => format!("{option} must be at least {least}"),
+                false => format!("{option} {count} is more than {most}"),
+            });
         }
         // The device computes in f32: what is none of its numbers above 0 is no learning rate.
         let above_zero = [("--lr", self.lr as f32, self.lr.to_string())].into_iter().chain([(
@@ -307,6 +344,10 @@ impl RunConfig {
             if !value.is_finite() || value <= 0.0 {
                 return wrong(format!("{option} {given} must be a number above 0, in the range of f32"));
             }
+        }
+        if !TEMPERATURES.contains(&self.temperature) {
+            let (least, most) = (TEMPERATURES.start(), TEMPERATURES.end());
+            return wrong(format!("--temperature {} is not between {least} and {most}", self.temperature));
         }
         if !(0.0..=1.0).contains(&self.alpha) {
             return wrong(format!("--alpha {} is not between 0 and 1", self.alpha));

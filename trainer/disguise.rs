@@ -1,8 +1,9 @@
 //! Files that are not what their names say, and text as a program reads it.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
+
+use precast_fatbins::input;
 
 /// What people save or clone in place of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -25,6 +26,9 @@ const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
 
 /// Bytes at the start of a file that [`Disguise::of`] looks at.
 const LOOKED_AT_BYTES: u64 = 512;
+
+/// Most bytes of a text that is read whole: the largest indices of models have 20 MB.
+const MOST_TEXT_BYTES: u64 = 256 << 20;
 
 impl Disguise {
     /// What a file of any kind is by its first bytes, if that is known.
@@ -53,7 +57,7 @@ impl Disguise {
     /// What the file at a path is; none too where it cannot be read.
     pub fn at(path: &Path) -> Option<Self> {
         let mut start = Vec::new();
-        File::open(path).and_then(|file| file.take(LOOKED_AT_BYTES).read_to_end(&mut start)).ok()?;
+        input::open(path).and_then(|file| file.take(LOOKED_AT_BYTES).read_to_end(&mut start)).ok()?;
         Self::of(&start)
     }
 }
@@ -68,7 +72,7 @@ pub fn without_mark(bytes: &[u8]) -> &[u8] {
 /// # Errors
 /// Any I/O error; one of kind [`io::ErrorKind::InvalidData`] says what the file is instead.
 pub fn read_text(path: &Path) -> io::Result<String> {
-    let bytes = std::fs::read(path)?;
+    let bytes = input::read(path, MOST_TEXT_BYTES)?;
     let invalid = |error: &dyn std::fmt::Display| io::Error::new(io::ErrorKind::InvalidData, format!("it {error}"));
     if let Some(disguise) = Disguise::of_text(&bytes) {
         return Err(invalid(&disguise));

@@ -9,6 +9,7 @@ use precast_runtime::{DriverError, LoadError};
 
 use crate::checkpoint::CheckpointError;
 use crate::data::DataError;
+use crate::pair::PairError;
 use crate::score::Insufficient;
 
 /// Why a command failed. [`Failure::exit_code`] is part of the command-line contract.
@@ -112,6 +113,9 @@ pub enum Failure {
     /// There is no run at a path.
     #[error("no run at {}: expected a directory that `precast distill --out` wrote, with run.json and metrics.jsonl", .0.display())]
     NoRun(PathBuf),
+    /// A teacher cannot teach a student.
+    #[error(transparent)]
+    Pair(#[from] PairError),
     /// A file of the run cannot be read or written.
     #[error("cannot {what} {}: {error}", path.display())]
     Io {
@@ -137,7 +141,10 @@ impl Failure {
     /// 1 failed, 2 usage, 3 bundle or kernels, 4 device, 5 data or checkpoint.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Failure::Usage(_) | Failure::Plan(PlanError::SequenceTooLong { .. } | PlanError::Tokens { .. }) => 2,
+            Failure::Usage(_)
+            | Failure::Plan(
+                PlanError::SequenceTooLong { .. } | PlanError::Tokens { .. } | PlanError::TooLarge { .. },
+            ) => 2,
             Failure::Load(LoadError::Driver(_) | LoadError::Unsupported { .. }) => 4,
             Failure::NothingToCheck
             | Failure::Load(_)
@@ -151,6 +158,7 @@ impl Failure {
             Failure::Plan(PlanError::TeacherNarrower { .. })
             | Failure::Checkpoint(_)
             | Failure::Data(_)
+            | Failure::Pair(_)
             | Failure::NoRun(_) => 5,
             Failure::Score(Insufficient::OtherTokens { .. }) => 5,
             Failure::Score(_) | Failure::Io { .. } | Failure::Output(_) | Failure::Diverged { .. } => 1,
@@ -166,4 +174,14 @@ impl Failure {
 
 fn list(archs: &[Arch]) -> String {
     archs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// The first lines of a list, and how many more there are: no list grows with what an input says.
+pub(crate) fn bounded(mut lines: Vec<String>, most: usize) -> Vec<String> {
+    let more = lines.len().saturating_sub(most);
+    if more > 0 {
+        lines.truncate(most);
+        lines.push(format!("  and {more} more"));
+    }
+    lines
 }

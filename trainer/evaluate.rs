@@ -47,7 +47,8 @@ pub fn evaluate(request: &Evaluation, mut progress: impl FnMut(usize, usize)) ->
     let model = Checkpoint::open(&request.model)?;
     let config = model.config();
     let tokenizer = model.tokenizer()?;
-    let reader = Reader { tokenizer: tokenizer.as_ref(), eos: None, vocab: config.vocab };
+    tokenizer.iter().flat_map(|tokenizer| tokenizer.notes()).for_each(|note| eprintln!("note: {note}"));
+    let reader = Reader { tokenizer, eos: None, vocab: config.vocab };
     let seq_len = request.seq_len.min(config.max_positions);
     let dataset = Dataset::read(&request.data, seq_len, Packing::PerDocument, reader)?;
     let chunks = dataset.chunks();

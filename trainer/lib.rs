@@ -14,6 +14,7 @@ pub mod evaluate;
 pub mod heading;
 pub mod init;
 pub mod metrics;
+pub mod pair;
 pub mod record;
 pub mod report;
 pub mod resume;
@@ -21,6 +22,7 @@ pub mod schedule;
 pub mod score;
 pub mod session;
 pub mod startup;
+pub mod tokenizer;
 pub mod verbose;
 
 pub use error::Failure;

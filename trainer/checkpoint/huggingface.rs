@@ -1,19 +1,22 @@
 //! Hugging Face directories: `config.json` and one or several safetensors files.
 
-use std::collections::BTreeMap;
-use std::fs::File;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use half::{bf16, f16};
-use memmap2::Mmap;
 use precast_kernels::Dtype;
 use rayon::prelude::*;
 use safetensors::SafeTensors;
 use safetensors::tensor::Dtype as Stored;
 
 use super::{CheckpointError, Scratch, missing};
+use crate::data::{Mapped, map};
 use crate::disguise::{Disguise, read_text};
+use crate::error::bounded;
+
+/// Problems that are listed.
+const LISTED: usize = 20;
 
 struct Tensor {
     file: usize,
@@ -24,7 +27,7 @@ struct Tensor {
 
 /// The mapped files of a directory and what lies where in them.
 pub(super) struct HuggingFace {
-    files: Vec<(PathBuf, Mmap)>,
+    files: Vec<(PathBuf, Mapped)>,
     tensors: BTreeMap<String, Tensor>,
 }
 
@@ -41,27 +44,51 @@ impl HuggingFace {
         if !single.exists() && !index.exists() {
             return Err(missing::weights(directory));
         }
-        let names = if single.exists() || !index.exists() { vec![single] } else { shards(directory, &index)? };
         let mut source = Self { files: Vec::new(), tensors: BTreeMap::new() };
-        for path in names {
-            source.map(path)?;
+        // As transformers has it: an index counts only where the single file is not there.
+        if single.exists() || !index.exists() {
+            source.map(single, |_| true)?;
+        } else {
+            source.follow(directory, &index)?;
         }
         Ok((source, json))
     }
 
-    fn map(&mut self, path: PathBuf) -> Result<(), CheckpointError> {
-        let io = |error| CheckpointError::Io { what: "read", path: path.clone(), error };
-        let file = File::open(&path).map_err(io)?;
-        // SAFETY: the map is only read. A file that another program cuts short meanwhile raises SIGBUS, as for
-        // every program that maps files.
-        let map = unsafe { Mmap::map(&file) }.map_err(io)?;
+    /// Maps the files of an index and takes each tensor from the file that its `weight_map` names, and from no other.
+    fn follow(&mut self, directory: &Path, index: &Path) -> Result<(), CheckpointError> {
+        let json = read_json(index)?;
+        let map = weight_map(&json).map_err(|reason| CheckpointError::Json { path: index.to_owned(), reason })?;
+        let files: BTreeSet<&str> = map.values().copied().collect();
+        let mut problems = Vec::new();
+        for file in files {
+            self.map(directory.join(file), |name| {
+                let named = map.get(name);
+                match named {
+                    Some(named) if *named == file => {}
+                    Some(named) => problems.push(format!("  {name} is in {file}, weight_map says {named}")),
+                    None => problems.push(format!("  {name} is in {file}, weight_map does not name it")),
+                }
+                named == Some(&file)
+            })?;
+        }
+        let missing = map.iter().filter(|(name, _)| !self.tensors.contains_key(**name));
+        problems.extend(missing.map(|(name, file)| format!("  {name} is not in {file}")));
+        match problems.is_empty() {
+            true => Ok(()),
+            false => Err(CheckpointError::Index { path: index.to_owned(), problems: bounded(problems, LISTED) }),
+        }
+    }
+
+    /// Maps a file and takes the tensors whose names are `wanted`.
+    fn map(&mut self, path: PathBuf, mut wanted: impl FnMut(&str) -> bool) -> Result<(), CheckpointError> {
+        let map = map(&path).map_err(CheckpointError::io("read", &path))?;
         let damaged = |error| match Disguise::of(&map) {
             Some(what) => CheckpointError::Disguised { path: path.clone(), what },
             None => CheckpointError::Safetensors { path: path.clone(), error },
         };
         let parsed = SafeTensors::deserialize(&map).map_err(damaged)?;
         let start = map.as_ptr().addr();
-        for (name, view) in parsed.iter() {
+        for (name, view) in parsed.iter().filter(|(name, _)| wanted(name)) {
             let offset = view.data().as_ptr().addr() - start;
             self.tensors.insert(
                 name.to_owned(),
@@ -84,6 +111,19 @@ impl HuggingFace {
     /// The format of each tensor.
     pub fn formats(&self) -> impl Iterator<Item = String> {
         self.tensors.values().map(|tensor| format!("{:?}", tensor.dtype))
+    }
+
+    pub fn names(&self) -> Vec<String> {
+        self.tensors.keys().cloned().collect()
+    }
+
+    /// The dtype in which a tensor is in memory as it is.
+    pub fn stored(&self, name: &str) -> Option<Dtype> {
+        match self.tensors.get(name)?.dtype {
+            Stored::F32 => Some(Dtype::F32),
+            Stored::BF16 => Some(Dtype::Bf16),
+            _ => None,
+        }
     }
 
     pub fn files(&self) -> Vec<&Path> {
@@ -127,19 +167,16 @@ fn widen<const N: usize>(bytes: &[u8], scratch: &mut Scratch, element: impl Fn([
     });
 }
 
-/// The files an index names, in name order. Names with a path in them are refused: an index names neighbours.
-fn shards(directory: &Path, index: &Path) -> Result<Vec<PathBuf>, CheckpointError> {
-    let json = read_json(index)?;
-    let malformed = |reason: &str| CheckpointError::Json { path: index.to_owned(), reason: reason.to_owned() };
+/// Tensor names to file names. Those with a path in them are refused: an index names neighbours.
+fn weight_map(json: &serde_json::Value) -> Result<BTreeMap<&str, &str>, String> {
     let map = json.get("weight_map").and_then(|map| map.as_object());
-    let map = map.ok_or_else(|| malformed("no weight_map: expected tensor names to file names"))?;
-    let mut names: Vec<&str> = map.values().filter_map(|name| name.as_str()).collect();
-    names.sort_unstable();
-    names.dedup();
-    match names.iter().find(|name| name.contains('/') || **name == "..") {
-        Some(name) => Err(malformed(&format!("weight_map names `{name}`, which is not a file beside it"))),
-        None => Ok(names.into_iter().map(|name| directory.join(name)).collect()),
-    }
+    let map = map.ok_or("no weight_map: expected tensor names to file names")?;
+    map.iter()
+        .map(|(name, file)| match file.as_str() {
+            Some(file) if !file.contains('/') && !matches!(file, "" | "." | "..") => Ok((name.as_str(), file)),
+            _ => Err(format!("weight_map names {file} for {name}, which is not a file beside it")),
+        })
+        .collect()
 }
 
 fn read_json(path: &Path) -> Result<serde_json::Value, CheckpointError> {

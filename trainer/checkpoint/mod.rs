@@ -5,18 +5,20 @@ mod formats;
 pub mod gguf;
 mod huggingface;
 mod missing;
+mod tensors;
 mod write;
 
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use half::bf16;
-use precast_fatbins::Digest;
+use precast_fatbins::{Digest, input};
 use precast_kernels::Dtype;
-use precast_plan::{ConfigError, ModelConfig, Parameter, Parameters};
+use precast_plan::{ConfigError, ModelConfig, Parameter};
 use rayon::prelude::*;
-use tokenizers::Tokenizer;
 
 use crate::disguise::{Disguise, read_text, without_mark};
+use crate::tokenizer::{self, Tokenizer};
 pub use finite::NotFinite;
 pub use formats::Formats;
 use gguf::{Gguf, GgufError};
@@ -88,6 +90,14 @@ pub enum CheckpointError {
         path: PathBuf,
         /// Why.
         error: safetensors::SafeTensorError,
+    },
+    /// An index and the files it names contradict each other.
+    #[error("{} is not followed by the files beside it:\n{}", path.display(), problems.join("\n"))]
+    Index {
+        /// The index.
+        path: PathBuf,
+        /// One line each.
+        problems: Vec<String>,
     },
     /// A GGUF file is damaged or unsupported.
     #[error(transparent)]
@@ -189,6 +199,8 @@ pub struct Checkpoint {
     source: Source,
     config: ModelConfig,
     json: serde_json::Value,
+    /// Read when it is first asked for.
+    tokenizer: OnceLock<Option<Tokenizer>>,
 }
 
 impl Checkpoint {
@@ -210,24 +222,9 @@ impl Checkpoint {
         };
         let config = ModelConfig::from_json(&json.to_string())
             .map_err(|error| CheckpointError::Config { path: config_path, error })?;
-        let checkpoint = Self { path: path.to_owned(), source, config, json };
-        checkpoint.check_tensors()?;
+        let checkpoint = Self { path: path.to_owned(), source, config, json, tokenizer: OnceLock::new() };
+        tensors::check(&checkpoint)?;
         Ok(checkpoint)
-    }
-
-    fn check_tensors(&self) -> Result<(), CheckpointError> {
-        let problem = |parameter: &Parameter| match self.shape(&parameter.name) {
-            None => Some(format!("  {} is missing", parameter.name)),
-            Some(shape) if shape != parameter.shape => {
-                Some(format!("  {} is {shape:?}, config.json says {:?}", parameter.name, parameter.shape))
-            }
-            Some(_) => None,
-        };
-        let problems: Vec<String> = Parameters::new(&self.config).list.iter().filter_map(problem).collect();
-        if problems.is_empty() {
-            return Ok(());
-        }
-        Err(CheckpointError::Tensors { path: self.path.clone(), problems })
     }
 
     /// Where it was opened.
@@ -287,22 +284,37 @@ impl Checkpoint {
     ///
     /// # Errors
     /// [`CheckpointError`] where there is one and it does not read.
-    pub fn tokenizer(&self) -> Result<Option<Tokenizer>, CheckpointError> {
-        match &self.source {
-            Source::Gguf(source) => Ok(Some(source.tokenizer()?)),
-            Source::HuggingFace(_) => {
-                let path = self.path.join("tokenizer.json");
-                if !path.exists() {
-                    return Ok(None);
-                }
-                let bytes = std::fs::read(&path).map_err(CheckpointError::io("read", &path))?;
+    pub fn tokenizer(&self) -> Result<Option<&Tokenizer>, CheckpointError> {
+        if self.tokenizer.get().is_none() {
+            let read = self.read_tokenizer()?;
+            // Another thread that was first has read the same.
+            let _ = self.tokenizer.set(read);
+        }
+        Ok(self.tokenizer.get().and_then(Option::as_ref))
+    }
+
+    fn read_tokenizer(&self) -> Result<Option<Tokenizer>, CheckpointError> {
+        let (path, read) = match (&self.source, self.tokenizer_file()) {
+            (Source::Gguf(source), _) => {
+                (self.path.clone(), Tokenizer::new(&self.path, || source.tokenizer().map_err(|error| error.fault)))
+            }
+            (_, Some(path)) => {
+                let bytes = input::read(&path, tokenizer::MOST_BYTES).map_err(CheckpointError::io("read", &path))?;
                 if let Some(what) = Disguise::of_text(&bytes) {
                     return Err(CheckpointError::Disguised { path, what });
                 }
-                let read = Tokenizer::from_bytes(without_mark(&bytes));
-                read.map(Some).map_err(|error| CheckpointError::Tokenizer { path, reason: error.to_string() })
+                let read = Tokenizer::parse(&path, without_mark(&bytes));
+                (path, read)
             }
-        }
+            (_, None) => return Ok(None),
+        };
+        read.map(Some).map_err(|reason| CheckpointError::Tokenizer { path, reason })
+    }
+
+    /// Its `tokenizer.json`, if it has one.
+    pub fn tokenizer_file(&self) -> Option<PathBuf> {
+        let path = self.path.join("tokenizer.json");
+        (matches!(self.source, Source::HuggingFace(_)) && path.exists()).then_some(path)
     }
 
     /// The token that ends a document, by `eos_token_id` of the configuration.
@@ -358,14 +370,7 @@ impl Weights for Checkpoint {
 }
 
 fn digest_file(path: &Path) -> std::io::Result<Digest> {
-    let file = std::fs::File::open(path)?;
-    if file.metadata()?.len() == 0 {
-        return Ok(Digest::of(&[]));
-    }
-    // SAFETY: the map is read once, here. A file that another program cuts short meanwhile raises SIGBUS, as
-    // for every program that maps files.
-    let map = unsafe { memmap2::Mmap::map(&file)? };
-    Ok(Digest::of(&map))
+    Ok(Digest::of(&crate::data::map(path)?))
 }
 
 /// The `config.json` of a model without its weights: of a directory, a GGUF file, or the file itself.

@@ -60,6 +60,12 @@ impl<'d> Batches<'d> {
         MicroBatch::new(&rows, self.seq_len)
     }
 
+    /// Targets of a micro-batch that are not masked.
+    pub fn counted(&mut self, number: u64) -> u64 {
+        let rows = (0..self.batch as u64).map(|row| self.chunk(number * self.batch as u64 + row)).collect::<Vec<_>>();
+        rows.into_iter().map(|row| counted(&self.dataset.chunks()[row], self.seq_len) as u64).sum()
+    }
+
     fn chunk(&mut self, position: u64) -> usize {
         let count = self.dataset.chunks().len() as u64;
         let epoch = position / count;
@@ -68,6 +74,11 @@ impl<'d> Batches<'d> {
         }
         self.epoch.1[(position % count) as usize] as usize
     }
+}
+
+/// Tokens of a row that are predicted.
+fn counted(tokens: &[u32], seq_len: usize) -> usize {
+    tokens.len().saturating_sub(1).min(seq_len)
 }
 
 impl MicroBatch {
@@ -81,7 +92,7 @@ impl MicroBatch {
             inputs.iter_mut().zip(*tokens).for_each(|(slot, id)| *slot = *id);
             let nexts = &mut targets[row * seq_len..][..seq_len];
             nexts.iter_mut().zip(tokens.iter().skip(1)).for_each(|(slot, id)| *slot = *id);
-            counted += tokens.len().saturating_sub(1).min(seq_len) as u32;
+            counted += self::counted(tokens, seq_len) as u32;
         }
         let mut sorted_positions: Vec<u32> = (0..ids.len() as u32).collect();
         sorted_positions.sort_by_key(|position| ids[*position as usize]);
@@ -115,6 +126,7 @@ mod tests {
         let mut batches = Batches::new(&data, 2, 1, None);
         let firsts: Vec<Vec<u32>> = (0..3).map(|number| batches.micro_batch(number).ids).collect();
         assert_eq!(firsts, [[0, 1], [2, 0], [1, 2]]);
+        assert!((0..9).all(|number| batches.counted(number) == u64::from(batches.micro_batch(number).counted)));
     }
 
     #[test]

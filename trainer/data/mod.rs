@@ -1,15 +1,18 @@
 //! Training and evaluation data: token chunks of a fixed length.
 
 mod batch;
+mod file;
 mod text;
 
 use std::path::{Path, PathBuf};
 
 use precast_fatbins::Digest;
-use tokenizers::Tokenizer;
+
+use crate::tokenizer::Tokenizer;
 
 use crate::disguise::Disguise;
 pub use batch::{Batches, MicroBatch};
+pub(crate) use file::{Mapped, map};
 use text::Documents;
 
 /// Data that cannot be used.
@@ -99,6 +102,26 @@ pub enum DataError {
         /// Why.
         reason: String,
     },
+    /// A document that tokenizing would take too much memory for.
+    #[error(
+        "{}: a document of {bytes} bytes: at most {most} are tokenized at a time; \
+         make it several, a line each of a .jsonl file",
+        path.display()
+    )]
+    LongDocument {
+        /// The file.
+        path: PathBuf,
+        /// Its size.
+        bytes: usize,
+        /// The most.
+        most: usize,
+    },
+    /// There are tokens and none of them is to be predicted.
+    #[error("{}: no token to predict: a sequence needs at least two, and one that is not masked", path.display())]
+    NothingToPredict {
+        /// The file.
+        path: PathBuf,
+    },
     /// Every token of a step is masked.
     #[error("step {step} has no token to predict: every target of its batches is masked")]
     NothingCounted {
@@ -146,7 +169,7 @@ impl Dataset {
         let mut chunks = Vec::new();
         let mut digests = Vec::new();
         for path in paths {
-            let bytes = std::fs::read(path).map_err(|error| DataError::Io { path: path.clone(), error })?;
+            let bytes = map(path).map_err(|error| DataError::Io { path: path.clone(), error })?;
             digests.push(Digest::of(&bytes));
             let extension = path.extension().and_then(|extension| extension.to_str());
             refuse_disguise(path, extension, &bytes)?;
@@ -162,9 +185,12 @@ impl Dataset {
                 }
                 _ => return Err(DataError::Kind { path: path.clone() }),
             };
-            if of_file.is_empty() {
-                let tokens = if path.extension().is_some_and(|e| e == "bin") { bytes.len() / 4 } else { 0 };
-                return Err(DataError::TooShort { path: path.clone(), tokens, chunk });
+            if of_file.iter().all(|chunk| chunk.len() < 2) {
+                let is_ids = path.extension().is_some_and(|extension| extension == "bin");
+                return Err(match is_ids && chunk > 1 {
+                    true => DataError::TooShort { path: path.clone(), tokens: bytes.len() / 4, chunk },
+                    false => DataError::NothingToPredict { path: path.clone() },
+                });
             }
             check_vocabulary(path, &of_file, reader.vocab)?;
             chunks.extend(of_file);

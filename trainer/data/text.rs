@@ -1,5 +1,6 @@
 //! Documents of text, through a tokenizer.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use rayon::prelude::*;
@@ -8,24 +9,28 @@ use serde::Deserialize;
 use super::{DataError, Reader};
 use crate::disguise::without_mark;
 
-/// The documents of a file.
-pub(super) struct Documents(Vec<String>);
+/// Longest document: the tokenizers library takes about sixty times its size for a while.
+const MOST_BYTES: usize = 256 << 20;
+
+/// The documents of a file, in its bytes where they stand there as they are.
+pub(super) struct Documents<'a>(Vec<Cow<'a, str>>);
 
 #[derive(Deserialize)]
-struct Line {
-    text: String,
+struct Line<'a> {
+    #[serde(borrow)]
+    text: Cow<'a, str>,
 }
 
-impl Documents {
+impl<'a> Documents<'a> {
     /// A text file is one document.
-    pub fn text(path: &Path, bytes: &[u8]) -> Result<Self, DataError> {
-        Ok(Self(vec![utf8(path, bytes)?.to_owned()]))
+    pub fn text(path: &Path, bytes: &'a [u8]) -> Result<Self, DataError> {
+        Ok(Self(vec![utf8(path, bytes)?.into()]))
     }
 
     /// One `{"text": ...}` object a line; empty lines are passed over.
-    pub fn jsonl(path: &Path, bytes: &[u8]) -> Result<Self, DataError> {
+    pub fn jsonl(path: &Path, bytes: &'a [u8]) -> Result<Self, DataError> {
         let lines = utf8(path, bytes)?.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-        let documents = lines.map(|(index, line)| match serde_json::from_str::<Line>(line) {
+        let documents = lines.map(|(index, line)| match serde_json::from_str::<Line<'_>>(line) {
             Ok(line) => Ok(line.text),
             Err(error) => Err(DataError::Jsonl { path: path.to_owned(), line: index + 1, reason: error.to_string() }),
         });
@@ -34,13 +39,20 @@ impl Documents {
 
     /// Token ids of each document, in order.
     pub fn tokenize(self, path: &Path, reader: Reader<'_>) -> Result<Vec<Vec<u32>>, DataError> {
-        let tokenizer = reader.tokenizer.ok_or_else(|| DataError::NoTokenizer { path: path.to_owned() })?;
-        let tokenize = |text: String| match tokenizer.encode_fast(text, true) {
-            Ok(encoding) => Ok(encoding.get_ids().iter().copied().chain(reader.eos).collect()),
-            Err(error) => Err(DataError::Tokenizer { path: path.to_owned(), reason: error.to_string() }),
-        };
-        self.0.into_par_iter().map(tokenize).collect()
+        self.0.into_par_iter().map(|text| tokenize(path, &text, reader)).collect()
     }
+}
+
+/// The ids of a document, ended once: some tokenizers end it themselves.
+fn tokenize(path: &Path, text: &str, reader: Reader<'_>) -> Result<Vec<u32>, DataError> {
+    let path = || path.to_owned();
+    let tokenizer = reader.tokenizer.ok_or_else(|| DataError::NoTokenizer { path: path() })?;
+    if text.len() > MOST_BYTES {
+        return Err(DataError::LongDocument { path: path(), bytes: text.len(), most: MOST_BYTES });
+    }
+    let mut ids = tokenizer.encode(text).map_err(|reason| DataError::Tokenizer { path: path(), reason })?;
+    ids.extend(reader.eos.filter(|eos| ids.last() != Some(eos)));
+    Ok(ids)
 }
 
 /// Text, without a byte order mark.

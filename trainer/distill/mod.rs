@@ -15,6 +15,7 @@ use crate::data::{Dataset, Packing, Reader};
 use crate::device;
 use crate::error::Failure;
 use crate::metrics::MetricsFile;
+use crate::pair;
 use crate::record::RunRecord;
 use crate::report;
 use crate::resume::{self, State};
@@ -42,7 +43,9 @@ pub fn distill(config: &RunConfig, mode: Mode, mut startup: Startup) -> Result<(
     let teacher = Checkpoint::open(&config.teacher)?;
     let student = Checkpoint::open(&config.student)?;
     startup.end("models");
+    let notes = pair::check(&teacher, &student, config.allow_identical)?;
     let dataset = read_data(config, &teacher, &student)?;
+    notes.iter().for_each(|note| eprintln!("note: {note}"));
     startup.end("data");
     std::fs::create_dir_all(&config.out).map_err(Failure::io("create", &config.out))?;
     // A disk too small for the result is better known now than after the last step.
@@ -87,11 +90,9 @@ fn read_data(config: &RunConfig, teacher: &Checkpoint, student: &Checkpoint) -> 
         Some(tokenizer) => Some(tokenizer),
         None => teacher.tokenizer()?,
     };
-    let reader = Reader {
-        tokenizer: tokenizer.as_ref(),
-        eos: student.eos_token().or_else(|| teacher.eos_token()),
-        vocab: student.config().vocab,
-    };
+    tokenizer.iter().flat_map(|tokenizer| tokenizer.notes()).for_each(|note| eprintln!("note: {note}"));
+    let reader =
+        Reader { tokenizer, eos: student.eos_token().or_else(|| teacher.eos_token()), vocab: student.config().vocab };
     Ok(Dataset::read(&config.data, config.seq_len, Packing::Stream, reader)?)
 }
 

@@ -7,7 +7,7 @@ use precast_kernels::abi::step_metrics;
 use precast_runtime::Ticket;
 
 use crate::config::RunConfig;
-use crate::data::{Batches, DataError, Dataset, MicroBatch};
+use crate::data::{Batches, DataError, Dataset};
 use crate::error::Failure;
 use crate::metrics::{MetricsFile, StepRecord, finite};
 use crate::resume::{self, State};
@@ -74,15 +74,16 @@ impl Run<'_> {
     fn enqueue(&mut self, step: u64, batches: &mut Batches<'_>) -> Result<Pending, Failure> {
         let config = self.config;
         let accum = u64::from(config.grad_accum);
-        let micros: Vec<MicroBatch> = (0..accum).map(|micro| batches.micro_batch(step * accum + micro)).collect();
-        // One mean over all tokens of the step, never a mean of means.
-        let counted: u64 = micros.iter().map(|micro| u64::from(micro.counted)).sum();
+        let micros = step * accum..(step + 1) * accum;
+        // One mean over all tokens of the step, never a mean of means. Micro-batches are laid out one at a time: a step
+        // may have more of them than there is memory.
+        let counted: u64 = micros.clone().map(|micro| batches.counted(micro)).sum();
         if counted == 0 {
             return Err(DataError::NothingCounted { step: step + 1 }.into());
         }
         let loss_scale = (1.0 / counted as f64) as f32;
-        for (index, micro) in micros.iter().enumerate() {
-            self.session.micro(micro, loss_scale, index > 0)?;
+        for micro in micros.clone() {
+            self.session.micro(&batches.micro_batch(micro), loss_scale, micro > micros.start)?;
         }
         let lr = config.schedule.lr(config.lr, step, config.warmup, config.steps);
         let ticket = self.session.update(step, lr)?;

@@ -5,6 +5,8 @@ use std::fmt;
 use precast_kernels::attention;
 use serde::Deserialize;
 
+use crate::unsupported;
+
 /// Model families whose layers the plan knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Architecture {
@@ -58,6 +60,11 @@ pub struct ModelConfig {
     pub mlp_bias: bool,
 }
 
+/// Elements of a matrix: twice those of the largest vocabulary and width there are.
+const MOST_MATRIX: u64 = 1 << 33;
+/// Four times those of the deepest models there are. A plan's dependencies grow with the square of its launches.
+const MOST_LAYERS: u32 = 512;
+
 /// A configuration the plan cannot follow.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -71,7 +78,7 @@ pub enum ConfigError {
     #[error("unsupported {field} = {value}: {reason}")]
     Unsupported {
         /// Field of config.json.
-        field: &'static str,
+        field: String,
         /// What it says.
         value: String,
         /// Why that stops here.
@@ -98,18 +105,9 @@ struct Raw {
     vocab_size: u32,
     max_position_embeddings: Option<u32>,
     rms_norm_eps: Option<f64>,
-    rope_theta: Option<f64>,
-    rope_parameters: Option<serde_json::Value>,
-    rope_scaling: Option<serde_json::Value>,
-    partial_rotary_factor: Option<f64>,
-    hidden_act: Option<String>,
     tie_word_embeddings: Option<bool>,
     attention_bias: Option<bool>,
     mlp_bias: Option<bool>,
-    attention_dropout: Option<f64>,
-    use_sliding_window: Option<bool>,
-    layer_types: Option<Vec<String>>,
-    quantization_config: Option<serde_json::Value>,
 }
 
 impl ModelConfig {
@@ -124,7 +122,8 @@ impl ModelConfig {
         let text = text.strip_prefix('\u{FEFF}').unwrap_or(text);
         let raw: Raw = serde_json::from_str(text)?;
         let architecture = architecture(&raw)?;
-        refuse_unsupported(&raw)?;
+        let value: serde_json::Value = serde_json::from_str(text)?;
+        unsupported::refuse(&value)?;
         let is_llama = architecture == Architecture::Llama;
         let config = Self {
             architecture,
@@ -140,7 +139,7 @@ impl ModelConfig {
             vocab: raw.vocab_size,
             max_positions: raw.max_position_embeddings.unwrap_or(u32::MAX),
             rms_norm_eps: raw.rms_norm_eps.unwrap_or(1e-6) as f32,
-            rope_theta: rope_theta(&raw)?,
+            rope_theta: unsupported::rope_theta(&value)? as f32,
             tied: raw.tie_word_embeddings.unwrap_or(false),
             qkv_bias: !is_llama || raw.attention_bias.unwrap_or(false),
             o_bias: is_llama && raw.attention_bias.unwrap_or(false),
@@ -176,6 +175,9 @@ impl ModelConfig {
         if let Some((name, size)) = sizes.into_iter().find(|(_, size)| *size > 1 << 20) {
             return inconsistent(format!("{name} is {size}, larger than any model this was made for (2^20)"));
         }
+        if self.layers > MOST_LAYERS {
+            return inconsistent(format!("num_hidden_layers is {}, at most {MOST_LAYERS} are planned", self.layers));
+        }
         if !self.heads.is_multiple_of(self.kv_heads) {
             return inconsistent(format!(
                 "{} query heads do not share {} key/value heads evenly",
@@ -184,10 +186,17 @@ impl ModelConfig {
         }
         if !attention::supports(self.head_dim) {
             return Err(ConfigError::Unsupported {
-                field: "head_dim",
+                field: "head_dim".to_owned(),
                 value: self.head_dim.to_string(),
                 reason: "the attention kernels take multiples of 16 up to 128",
             });
+        }
+        let width = self.vocab.max(self.intermediate).max(self.qkv_width());
+        if u64::from(self.hidden) * u64::from(width) > MOST_MATRIX {
+            return inconsistent(format!(
+                "a matrix of {} x {width} is larger than any model's this was made for (2^33 elements)",
+                self.hidden
+            ));
         }
         if !(self.rms_norm_eps.is_finite() && self.rms_norm_eps > 0.0) {
             return inconsistent(format!("rms_norm_eps is {}", self.rms_norm_eps));
@@ -206,50 +215,6 @@ fn architecture(raw: &Raw) -> Result<Architecture, ConfigError> {
         "Qwen2ForCausalLM" | "qwen2" => Ok(Architecture::Qwen2),
         "LlamaForCausalLM" | "llama" => Ok(Architecture::Llama),
         other => Err(ConfigError::Architecture(other.to_owned())),
-    }
-}
-
-fn refuse_unsupported(raw: &Raw) -> Result<(), ConfigError> {
-    let refuse = |field, value: String, reason| Err(ConfigError::Unsupported { field, value, reason });
-    if let Some(act) = raw.hidden_act.as_deref().filter(|act| *act != "silu") {
-        return refuse("hidden_act", act.to_owned(), "the MLP is SwiGLU: only `silu` is supported");
-    }
-    if let Some(dropout) = raw.attention_dropout.filter(|dropout| *dropout != 0.0) {
-        return refuse("attention_dropout", dropout.to_string(), "dropout is not supported; set it to 0");
-    }
-    if raw.use_sliding_window == Some(true) {
-        return refuse("use_sliding_window", "true".into(), "only full causal attention is supported");
-    }
-    if let Some(kind) = raw.layer_types.iter().flatten().find(|kind| *kind != "full_attention") {
-        return refuse("layer_types", kind.clone(), "only full_attention layers are supported");
-    }
-    if let Some(factor) = raw.partial_rotary_factor.filter(|factor| *factor != 1.0) {
-        return refuse("partial_rotary_factor", factor.to_string(), "heads are rotated whole");
-    }
-    if let Some(quantization) = raw.quantization_config.as_ref().filter(|value| !value.is_null()) {
-        let method = quantization.get("quant_method").unwrap_or(quantization).to_string();
-        return refuse("quantization_config", method, "give an unquantised checkpoint, or a GGUF file");
-    }
-    for (field, scaling) in [("rope_scaling", &raw.rope_scaling), ("rope_parameters", &raw.rope_parameters)] {
-        let kind = scaling.as_ref().and_then(|value| value.get("rope_type").or_else(|| value.get("type")));
-        if let Some(kind) = kind.filter(|kind| kind.as_str() != Some("default")) {
-            return refuse(field, kind.to_string(), "only unscaled rotary embeddings (type `default`) are supported");
-        }
-    }
-    if let Some(scaling) = raw.rope_scaling.as_ref().filter(|value| value.get("factor").is_some()) {
-        return refuse("rope_scaling", scaling.to_string(), "only unscaled rotary embeddings are supported");
-    }
-    Ok(())
-}
-
-fn rope_theta(raw: &Raw) -> Result<f32, ConfigError> {
-    let nested = raw.rope_parameters.as_ref().and_then(|value| value.get("rope_theta"));
-    match nested {
-        Some(theta) => match theta.as_f64() {
-            Some(theta) => Ok(theta as f32),
-            None => Err(ConfigError::Inconsistent(format!("rope_parameters.rope_theta is {theta}"))),
-        },
-        None => Ok(raw.rope_theta.unwrap_or(10_000.0) as f32),
     }
 }
 

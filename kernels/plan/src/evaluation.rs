@@ -2,6 +2,7 @@
 
 use precast_kernels::{Arch, Dtype};
 
+use crate::bounds::{self, Part};
 use crate::config::ModelConfig;
 use crate::forward::Model;
 use crate::head;
@@ -44,6 +45,9 @@ impl EvaluationPlan {
         arch: Arch,
     ) -> Result<Self, PlanError> {
         check_tokens(config, "model", batch, seq_len)?;
+        let dtype = precision.dtype();
+        let part = Part { config, parameter_bytes: dtype.bytes(), kept_layers: 1 };
+        bounds::check(&[part], batch * seq_len, dtype.bytes())?;
         let tokens = u64::from(batch * seq_len);
         let parameters = Parameters::new(config);
         let mut b = Builder::new(arch);
@@ -56,6 +60,8 @@ impl EvaluationPlan {
         let activations = model.forward(&mut b, ids);
         head::score(&mut b, &model, activations.norm.y, targets, nll);
         let rope = (model.cos, model.sin);
-        Ok(Self { plan: b.finish(), parameters, weights, ids, targets, nll, rope })
+        let plan = b.finish();
+        bounds::refuse(plan.arena_bytes.into())?;
+        Ok(Self { plan, parameters, weights, ids, targets, nll, rope })
     }
 }

@@ -5,6 +5,7 @@
 
 pub mod arena;
 pub mod backward;
+mod bounds;
 pub mod config;
 pub mod enumerate;
 pub mod estimate;
@@ -17,6 +18,7 @@ pub mod plan;
 pub mod recipe;
 pub mod rope;
 pub mod training;
+mod unsupported;
 
 pub use config::{Architecture, ConfigError, ModelConfig};
 pub use enumerate::{KeyVariant, build_keys, keys};

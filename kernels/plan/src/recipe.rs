@@ -79,6 +79,9 @@ impl Recipe {
     /// AdamW's epsilon.
     pub const EPS: f32 = 1e-8;
 
+    /// Most tokens of a micro-batch.
+    pub const MOST_TOKENS: u64 = 1 << 22;
+
     /// Tokens in a micro-batch.
     pub fn tokens(&self) -> u32 {
         self.batch * self.seq_len
@@ -122,6 +125,15 @@ pub enum PlanError {
         /// Tokens in each.
         seq_len: u32,
     },
+    /// More memory than a plan can address.
+    #[error(
+        "this run would take more than {gib} GiB, and no plan takes 1024: \
+         check the models' config.json, or use a smaller --batch-size or --seq-len"
+    )]
+    TooLarge {
+        /// By its largest parts.
+        gib: u64,
+    },
 }
 
 /// Checks the sequence length and token count of a run against a model.
@@ -135,7 +147,7 @@ pub(crate) fn check_tokens(
         return Err(PlanError::SequenceTooLong { role, seq_len, max_positions: config.max_positions });
     }
     match u64::from(batch) * u64::from(seq_len) {
-        1..=0x40_0000 => Ok(()),
+        1..=Recipe::MOST_TOKENS => Ok(()),
         _ => Err(PlanError::Tokens { batch, seq_len }),
     }
 }

@@ -11,6 +11,7 @@ use precast_kernels::grad_norm::{self, GradNormFinish, GradNormPartial};
 use precast_kernels::{Arch, Dtype};
 
 use crate::backward::{Gradients, Turns};
+use crate::bounds::{self, Part};
 use crate::config::ModelConfig;
 use crate::forward::Model;
 use crate::head::{self, HeadBuffers};
@@ -110,6 +111,13 @@ impl TrainingPlan {
         }
         let dtype = recipe.precision.dtype();
         let shape = (recipe.batch, recipe.seq_len);
+        // Weights, and where they are narrow master weights; gradients and two moments.
+        let trained_bytes = dtype.bytes() + if dtype == Dtype::F32 { 12 } else { 16 };
+        let parts = [
+            Part { config: teacher_config, parameter_bytes: dtype.bytes(), kept_layers: 1 },
+            Part { config: student_config, parameter_bytes: trained_bytes, kept_layers: student_config.layers },
+        ];
+        bounds::check(&parts, recipe.tokens(), dtype.bytes())?;
         let teacher_parameters = Parameters::new(teacher_config);
         let student_parameters = Parameters::new(student_config);
         let elems = student_parameters.elems;
@@ -182,8 +190,10 @@ impl TrainingPlan {
             [grad, master, m, v, update, metrics],
             working_copy.then_some(weights),
         );
+        let plan = std::mem::replace(b, Builder::new(arch)).finish();
+        bounds::refuse(plan.arena_bytes.into())?;
         Ok(Self {
-            plan: std::mem::replace(b, Builder::new(arch)).finish(),
+            plan,
             teacher_parameters,
             student_parameters,
             teacher: teacher_weights,

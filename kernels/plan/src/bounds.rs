@@ -1,0 +1,47 @@
+//! What a plan may take at most, known before anything is lowered.
+
+use crate::config::ModelConfig;
+use crate::recipe::PlanError;
+
+/// Most bytes of a plan: an offset in a buffer has 40 bits, and no GPU has a tenth of it.
+pub(crate) const MOST_BYTES: u64 = 1 << 40;
+
+/// A model's part in a plan.
+pub(crate) struct Part<'a> {
+    pub config: &'a ModelConfig,
+    /// Bytes that each parameter takes: its weight and what the optimizer keeps.
+    pub parameter_bytes: u64,
+    /// Blocks whose activations are kept at a time.
+    pub kept_layers: u32,
+}
+
+/// Refuses a plan whose largest parts alone are too large: parameters and the activations of each kept block. No
+/// buffer of what passes reaches the end of an address.
+pub(crate) fn check(parts: &[Part<'_>], tokens: u32, activation_bytes: u64) -> Result<(), PlanError> {
+    let bytes: u128 = parts
+        .iter()
+        .map(|part| {
+            let activations = block_width(part.config) * u128::from(tokens) * u128::from(part.kept_layers);
+            parameters(part.config) * u128::from(part.parameter_bytes) + activations * u128::from(activation_bytes)
+        })
+        .sum();
+    refuse(bytes)
+}
+
+/// Refuses so many bytes if they are too many.
+pub(crate) fn refuse(bytes: u128) -> Result<(), PlanError> {
+    if bytes < u128::from(MOST_BYTES) { Ok(()) } else { Err(PlanError::TooLarge { gib: (bytes >> 30) as u64 }) }
+}
+
+/// Elements that every token leaves in a block at least: queries, keys, values, gate and up.
+fn block_width(c: &ModelConfig) -> u128 {
+    u128::from(c.qkv_width()) + 2 * u128::from(c.intermediate)
+}
+
+/// Elements of all matrices.
+fn parameters(c: &ModelConfig) -> u128 {
+    let [hidden, intermediate, vocab] = [c.hidden, c.intermediate, c.vocab].map(u128::from);
+    let attention = u128::from(c.qkv_width()) + u128::from(c.attention_width());
+    let block = hidden * (attention + 3 * intermediate);
+    u128::from(c.layers) * block + vocab * hidden * if c.tied { 1 } else { 2 }
+}

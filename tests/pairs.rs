@@ -1,0 +1,273 @@
+//! Pairs that cannot teach are refused, and tokenizers are used for what they are.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use precast::checkpoint::Checkpoint;
+use precast::data::{Dataset, Packing, Reader};
+use precast_plan::Precision;
+use serde_json::{Value, json};
+
+use crate::support::{distill, fail, metrics_of, random_model, tiny_config, token_file};
+
+struct Case {
+    dir: tempfile::TempDir,
+    teacher: PathBuf,
+    student: PathBuf,
+    data: PathBuf,
+}
+
+/// Two models of one shape and their weights, without tokenizers.
+fn case() -> Case {
+    let dir = tempfile::tempdir().unwrap();
+    let teacher = random_model(dir.path(), "teacher", 1, &tiny_config(&[]));
+    let student = random_model(dir.path(), "student", 2, &tiny_config(&[]));
+    let data = token_file(dir.path(), "data.bin", 17 * 4, 96);
+    Case { dir, teacher, student, data }
+}
+
+impl Case {
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn command(&self) -> Command {
+        let mut command = distill(&self.teacher, &self.student, &self.data, &self.path("out"));
+        command.args(["--steps", "1", "--batch-size", "2", "--seq-len", "16", "--precision", "fp32"]);
+        command.args(["--checkpoint-every", "0"]);
+        command
+    }
+
+    /// A run that must fail; its message without the scratch directory's name.
+    fn refused(&self) -> String {
+        let message = fail(&mut self.command(), 5);
+        assert!(!self.path("out").exists(), "a refused run wrote something");
+        message.replace(&self.dir.path().display().to_string(), "DIR")
+    }
+
+    /// The notes of a run that must succeed.
+    fn notes(&self) -> Vec<String> {
+        let output = self.command().output().unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{stderr}");
+        stderr.lines().filter_map(|line| line.strip_prefix("note: ")).map(str::to_owned).collect()
+    }
+
+    fn tokenizers(&self, teacher: &Value, student: &Value) {
+        for (model, tokenizer) in [(&self.teacher, teacher), (&self.student, student)] {
+            fs::write(model.join("tokenizer.json"), tokenizer.to_string()).unwrap();
+        }
+    }
+}
+
+/// A BPE of the small letters, a space, a few merges and an end, 34 tokens in all; other characters are left out.
+fn tokenizer(change: impl FnOnce(&mut Value)) -> Value {
+    let mut vocab = json!({ "<|end|>": 0, " ": 1 });
+    for (letter, id) in ('a'..='z').zip(2..) {
+        vocab[letter.to_string()] = id.into();
+    }
+    for (token, id) in ["th", "the", "in", "an", "and", " the"].into_iter().zip(28..) {
+        vocab[token] = id.into();
+    }
+    let mut tokenizer = json!({
+        "version": "1.0", "truncation": null, "padding": null, "normalizer": null, "pre_tokenizer": null,
+        "post_processor": null, "decoder": null,
+        "added_tokens": [{
+            "id": 0, "content": "<|end|>", "single_word": false, "lstrip": false, "rstrip": false,
+            "normalized": false, "special": true,
+        }],
+        "model": {
+            "type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
+            "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false, "ignore_merges": false,
+            "vocab": vocab,
+            "merges": [["t", "h"], ["th", "e"], ["i", "n"], ["a", "n"], ["an", "d"], [" ", "the"]],
+        },
+    });
+    change(&mut tokenizer);
+    tokenizer
+}
+
+fn added(id: u32, content: &str) -> Value {
+    json!({
+        "id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false,
+        "normalized": false, "special": true,
+    })
+}
+
+#[test]
+fn another_tokenizer_is_refused() {
+    let case = case();
+    let ours = tokenizer(|_| {});
+    let others = [
+        tokenizer(|t| {
+            t["model"]["vocab"]["x"] = 26.into();
+            t["model"]["vocab"]["y"] = 25.into();
+        }),
+        tokenizer(|t| t["model"]["merges"].as_array_mut().unwrap().swap(2, 3)),
+        tokenizer(|t| drop(t["model"]["merges"].as_array_mut().unwrap().remove(2))),
+        tokenizer(|t| t["pre_tokenizer"] = json!({"type": "Whitespace"})),
+        tokenizer(|t| {
+            let id = t["model"]["vocab"].as_object_mut().unwrap().remove("z").unwrap();
+            t["model"]["vocab"]["ž"] = id;
+        }),
+    ];
+    let messages = others.map(|other| {
+        case.tokenizers(&ours, &other);
+        case.refused()
+    });
+    insta::assert_snapshot!(messages.join("\n"));
+}
+
+#[test]
+fn tokens_that_one_model_has_alone_are_said() {
+    let case = case();
+    let more = tokenizer(|t| t["added_tokens"].as_array_mut().unwrap().push(added(34, "<think>")));
+    let renamed = tokenizer(|t| t["added_tokens"].as_array_mut().unwrap().push(added(34, "<|reserved|>")));
+    case.tokenizers(&more, &renamed);
+    let notes = case.notes();
+    let expected =
+        ["1 token only the teacher has: `<think>` (34)", "1 token only the student has: `<|reserved|>` (34)"];
+    assert_eq!(notes, expected);
+    // The same tokenizer in other words is none the less the same.
+    let spelled = tokenizer(|t| t["model"]["merges"] = json!(["t h", "th e", "i n", "a n", "an d", "  the"][..5]));
+    let short = tokenizer(|t| drop(t["model"]["merges"].as_array_mut().unwrap().pop()));
+    case.tokenizers(&spelled, &short);
+    assert_eq!(case.notes(), [""; 0]);
+}
+
+#[test]
+fn models_without_a_tokenizer_are_said() {
+    let case = case();
+    let unchecked = "that both models have the same ids is not checked";
+    assert_eq!(case.notes(), ["neither model has a tokenizer: that both have the same ids is not checked"]);
+    fs::write(case.teacher.join("tokenizer.json"), tokenizer(|_| {}).to_string()).unwrap();
+    assert_eq!(case.notes(), [format!("the student has no tokenizer: {unchecked}")]);
+}
+
+#[test]
+fn a_cut_vocabulary_is_said_with_both_numbers() {
+    let mut case = case();
+    case.teacher = random_model(case.dir.path(), "wide", 3, &tiny_config(&[("vocab_size", 128.into())]));
+    let said = "the teacher's vocabulary of 128 is cut to the student's 96 before the softmax: \
+                what it gives the last 32 ids does not count";
+    assert_eq!(case.notes()[1], said);
+}
+
+/// SmolLM2's GGUF file and the `tokenizer.json` that is made of it; and that GGUF against another family.
+#[test]
+fn a_gguf_file_and_its_own_tokenizer_json_go_together() {
+    let Some(teacher) = std::env::var_os("PRECAST_TEST_SMOLLM2").map(PathBuf::from) else {
+        println!("skipped: PRECAST_TEST_SMOLLM2 names no model; cargo xtask test does");
+        return;
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let student = dir.path().join("student");
+    precast::init::from_layers(&teacher, &[0], Precision::Bf16, &student).unwrap();
+    let teacher = Checkpoint::open(&teacher).unwrap();
+    let check = || precast::pair::check(&teacher, &Checkpoint::open(&student).unwrap(), false);
+    assert_eq!(check().unwrap(), [""; 0]);
+
+    let path = student.join("tokenizer.json");
+    let mut json: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    json["pre_tokenizer"]["pretokenizers"].as_array_mut().unwrap().remove(0);
+    fs::write(&path, json.to_string()).unwrap();
+    let message = check().unwrap_err().to_string();
+    assert!(message.contains("a text of") && !message.contains("other ids"), "{message}");
+    fs::write(&path, tokenizer(|_| {}).to_string()).unwrap();
+    let message = check().unwrap_err().to_string();
+    assert!(message.contains("tokens with other ids") && message.len() < 2000, "{message}");
+}
+
+#[test]
+fn a_student_that_is_its_teacher_is_refused() {
+    let mut case = case();
+    // The same file, a copy, and the same values in another dtype from the same bytes.
+    let copy = case.path("copy");
+    precast::init::from_layers(&case.student, &[0, 1], Precision::Fp32, &copy).unwrap();
+    for teacher in [case.student.clone(), copy.clone()] {
+        case.teacher = teacher;
+        let message = case.refused();
+        assert!(message.contains("hold the same weights") && message.contains("--allow-identical"), "{message}");
+    }
+    assert!(case.command().arg("--allow-identical").output().unwrap().status.success());
+    assert_eq!(metrics_of(&case.path("out"))[0].kd_loss, Some(0.0));
+    fs::remove_dir_all(case.path("out")).unwrap();
+    // One weight of one matrix is another.
+    let weights = copy.join("model.safetensors");
+    let mut bytes = fs::read(&weights).unwrap();
+    let last = bytes.len() - 4;
+    bytes[last] ^= 1;
+    fs::write(&weights, bytes).unwrap();
+    case.notes();
+}
+
+#[test]
+fn data_without_a_token_to_predict_is_refused_at_the_start() {
+    let mut case = case();
+    case.tokenizers(&tokenizer(|_| {}), &tokenizer(|_| {}));
+    case.data = case.path("one.txt");
+    fs::write(&case.data, "the").unwrap();
+    let message = case.refused();
+    assert!(message.contains("one.txt: no token to predict"), "{message}");
+}
+
+#[test]
+fn truncation_padding_and_dropout_do_not_touch_training_text() {
+    let mut case = case();
+    let changed = tokenizer(|t| {
+        t["truncation"] = json!({"direction": "Right", "max_length": 4, "strategy": "LongestFirst", "stride": 0});
+        t["padding"] = json!({
+            "strategy": {"Fixed": 64}, "direction": "Right", "pad_to_multiple_of": null,
+            "pad_id": 0, "pad_type_id": 0, "pad_token": "<|end|>",
+        });
+        t["model"]["dropout"] = 0.5.into();
+    });
+    case.tokenizers(&changed, &changed);
+    case.data = case.path("text.txt");
+    // `the`, then ` the` nine times: ten tokens, nine of them predicted.
+    fs::write(&case.data, vec!["the"; 10].join(" ")).unwrap();
+    let notes = case.notes();
+    let what = ["it truncates texts", "it pads texts", "it splits words at random (dropout)"];
+    assert!(notes.len() == 3 && notes.iter().zip(what).all(|(note, what)| note.contains(what)), "{notes:?}");
+    // Two rows of the same chunk.
+    assert_eq!(metrics_of(&case.path("out"))[0].tokens, 2 * 9);
+    // What the student takes along is the file as it was.
+    let file = |model: &Path| fs::read(model.join("tokenizer.json")).unwrap();
+    assert_eq!(file(&case.path("out/student")), file(&case.student));
+}
+
+#[test]
+fn a_tokenizer_that_makes_its_library_panic_is_an_error() {
+    let case = case();
+    let panics = tokenizer(|t| {
+        t["model"]["vocab"] = json!({"a": 0, "b": 1});
+        t["model"]["merges"] = json!([["a", "b"]]);
+    });
+    case.tokenizers(&panics, &panics);
+    let message = case.refused();
+    let wanted = "error: DIR/student/tokenizer.json: the tokenizers library panics: ";
+    assert!(message.starts_with(wanted) && message.lines().count() == 1, "{message}");
+}
+
+#[test]
+fn a_document_is_ended_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = dir.path().join("text.jsonl");
+    fs::write(&text, "{\"text\": \"the in\"}\n\n{\"text\": \"and\"}\n").unwrap();
+    let template = json!([{"Sequence": {"id": "A", "type_id": 0}}, {"SpecialToken": {"id": "<|end|>", "type_id": 0}}]);
+    let ends = tokenizer(|t| {
+        t["post_processor"] = json!({
+            "type": "TemplateProcessing", "single": template, "pair": template,
+            "special_tokens": {"<|end|>": {"id": "<|end|>", "ids": [0], "tokens": ["<|end|>"]}},
+        });
+    });
+    for file in [tokenizer(|_| {}), ends] {
+        let path = dir.path().join("tokenizer.json");
+        fs::write(&path, file.to_string()).unwrap();
+        let tokenizer = precast::tokenizer::Tokenizer::read(&path).unwrap();
+        let reader = Reader { tokenizer: Some(&tokenizer), eos: Some(0), vocab: 96 };
+        let dataset = Dataset::read(std::slice::from_ref(&text), 7, Packing::Stream, reader).unwrap();
+        assert_eq!(dataset.chunks(), [[29, 1, 30, 0, 32, 0]]);
+    }
+}

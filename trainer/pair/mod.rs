@@ -1,0 +1,126 @@
+//! Whether a teacher can teach a student: the same tokens under the same ids, and other weights.
+
+mod tokenizers;
+
+use std::path::PathBuf;
+
+use crate::checkpoint::{Checkpoint, CheckpointError, Scratch};
+use crate::error::{Failure, bounded};
+use tokenizers::{Comparison, compare};
+
+/// Differences that are listed.
+const LISTED: usize = 10;
+
+/// A pair that cannot teach.
+#[derive(Debug, thiserror::Error)]
+pub enum PairError {
+    /// The tokenizers give the same text other ids.
+    #[error(
+        "{} and {} have different tokenizers: the teacher's predictions are of other tokens than the student's.\n{}\n\
+         Choose a teacher of the student's family, or make the student of it: precast init --from TEACHER --layers ...",
+        teacher.display(), student.display(), differences.join("\n")
+    )]
+    Tokenizers {
+        /// The teacher.
+        teacher: PathBuf,
+        /// The student.
+        student: PathBuf,
+        /// One line each.
+        differences: Vec<String>,
+    },
+    /// There is nothing to learn.
+    #[error(
+        "{} and {} hold the same weights: the student has nothing to learn. \
+         Name another model, or pass --allow-identical",
+        teacher.display(), student.display()
+    )]
+    Identical {
+        /// The teacher.
+        teacher: PathBuf,
+        /// The student.
+        student: PathBuf,
+    },
+}
+
+/// Refuses a pair that cannot teach; returns what people should know of one that can.
+///
+/// # Errors
+/// [`Failure::Pair`], or that of a model that cannot be read.
+pub fn check(teacher: &Checkpoint, student: &Checkpoint, allow_identical: bool) -> Result<Vec<String>, Failure> {
+    let paths = || (teacher.path().to_owned(), student.path().to_owned());
+    if !allow_identical && identical(teacher, student)? {
+        let (teacher, student) = paths();
+        return Err(PairError::Identical { teacher, student }.into());
+    }
+    let mut notes = Vec::new();
+    let Comparison { differences, only } = match tokens(teacher, student, &mut notes)? {
+        Some(comparison) => comparison,
+        None => Comparison::default(),
+    };
+    if !differences.is_empty() {
+        let (teacher, student) = paths();
+        return Err(PairError::Tokenizers { teacher, student, differences: bounded(differences, LISTED) }.into());
+    }
+    notes.extend(only);
+    let (wide, narrow) = (teacher.config().vocab, student.config().vocab);
+    if wide > narrow {
+        let cut = wide - narrow;
+        notes.push(format!(
+            "the teacher's vocabulary of {wide} is cut to the student's {narrow} before the softmax: \
+             what it gives the last {cut} ids does not count"
+        ));
+    }
+    Ok(notes)
+}
+
+/// Compares the tokenizers where both models have one; says where not, and what they ask for in vain.
+fn tokens(teacher: &Checkpoint, student: &Checkpoint, notes: &mut Vec<String>) -> Result<Option<Comparison>, Failure> {
+    // Most pairs have one file twice: then there is nothing to compare.
+    let files = [teacher, student].map(Checkpoint::tokenizer_file);
+    if let [Some(one), Some(other)] = &files
+        && same_bytes(one, other)
+    {
+        return Ok(None);
+    }
+    let missing = |who: &str| format!("the {who} has no tokenizer: that both models have the same ids is not checked");
+    let (of_teacher, of_student) = rayon::join(|| teacher.tokenizer(), || student.tokenizer());
+    match (of_teacher?, of_student?) {
+        (Some(teacher), Some(student)) => Ok(Some(compare(teacher, student))),
+        (None, None) => {
+            notes.push("neither model has a tokenizer: that both have the same ids is not checked".to_owned());
+            Ok(None)
+        }
+        (teacher, _) => {
+            notes.push(missing(if teacher.is_none() { "teacher" } else { "student" }));
+            Ok(None)
+        }
+    }
+}
+
+fn same_bytes(one: &std::path::Path, other: &std::path::Path) -> bool {
+    let read = |path| crate::data::map(path).ok();
+    read(one).zip(read(other)).is_some_and(|(one, other)| one[..] == other[..])
+}
+
+/// Whether two models compute the same: one shape, and every weight of the same value. Small parameters are compared
+/// first: models that differ are told apart by a few of them.
+fn identical(teacher: &Checkpoint, student: &Checkpoint) -> Result<bool, CheckpointError> {
+    if teacher.config() != student.config() {
+        return Ok(false);
+    }
+    if let (Ok(one), Ok(other)) = (teacher.path().canonicalize(), student.path().canonicalize())
+        && one == other
+    {
+        return Ok(true);
+    }
+    let mut parameters = precast_plan::Parameters::new(teacher.config()).list;
+    parameters.sort_by_key(|parameter| parameter.span.elems);
+    let [mut one, mut other] = [Scratch::new(), Scratch::new()];
+    for parameter in &parameters {
+        let dtype = precast_kernels::Dtype::F32;
+        if teacher.read(parameter, dtype, &mut one)? != student.read(parameter, dtype, &mut other)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
