@@ -25,4 +25,5 @@ mod poison;
 mod programs;
 mod publish;
 mod simt;
+mod smoke;
 mod success;

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use precast_kernels::abi::step_metrics;
 use precast_plan::{Precision, Recipe};
 use serde::{Deserialize, Serialize};
 
@@ -363,6 +364,12 @@ impl RunConfig {
     /// The kernels to use.
     pub fn kernels(&self) -> Kernels {
         Kernels { bundle: self.bundle.clone(), trusted_key: self.trusted_key.clone() }
+    }
+
+    /// The loss of a step, nats: `alpha T^2 kd_loss + (1 - alpha) ce_loss`.
+    pub fn loss(&self, metrics: &step_metrics) -> f64 {
+        let (alpha, temperature) = (f64::from(self.alpha), f64::from(self.temperature));
+        alpha * temperature * temperature * f64::from(metrics.kd_loss) + (1.0 - alpha) * f64::from(metrics.ce_loss)
     }
 
     /// What the plan follows from.

@@ -104,6 +104,9 @@ pub enum Failure {
     /// Training data cannot be used.
     #[error(transparent)]
     Data(#[from] DataError),
+    /// A smoke test did not show what it must.
+    #[error("smoke: {0}")]
+    Smoke(String),
     /// A model's score is not good enough.
     #[error(transparent)]
     Score(#[from] Insufficient),
@@ -161,7 +164,12 @@ impl Failure {
             | Failure::Pair(_)
             | Failure::NoRun(_) => 5,
             Failure::Score(Insufficient::OtherTokens { .. }) => 5,
-            Failure::Score(_) | Failure::Io { .. } | Failure::Output(_) | Failure::Diverged { .. } => 1,
+            Failure::Score(_)
+            | Failure::Smoke(_)
+           
+            | Failure::Io { .. }
+            | Failure::Output(_)
+            | Failure::Diverged { .. } => 1,
         }
     }
 

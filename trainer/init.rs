@@ -59,6 +59,19 @@ impl Random {
     }
 }
 
+/// A model's weights; for a bare `config.json` random ones.
+///
+/// # Errors
+/// [`Failure`] where it cannot be read.
+pub fn read_or_random(path: &Path, seed: u64) -> Result<Box<dyn Weights>, Failure> {
+    if path.extension().is_none_or(|extension| extension != "json") {
+        return Ok(Box::new(Checkpoint::open(path)?));
+    }
+    let random = Random::new(&config_json(path)?, seed);
+    let (random, _) = random.map_err(|error| CheckpointError::Config { path: path.to_owned(), error })?;
+    Ok(Box::new(random))
+}
+
 impl Weights for Random {
     fn config(&self) -> &ModelConfig {
         &self.config

@@ -21,6 +21,7 @@ pub mod resume;
 pub mod schedule;
 pub mod score;
 pub mod session;
+pub mod smoke;
 pub mod startup;
 pub mod tokenizer;
 pub mod verbose;

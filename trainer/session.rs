@@ -188,6 +188,11 @@ impl Session {
         Heading::new(self.device(), self.bundle, self.loaded().len())
     }
 
+    /// Modules that the driver loaded after the seal: none.
+    pub fn loads_after_seal(&self) -> u64 {
+        self.sealed.loads_after_seal()
+    }
+
     /// Device memory that disappeared while everything was loaded and taken, bytes.
     pub fn taken_bytes(&self) -> u64 {
         self.taken_bytes

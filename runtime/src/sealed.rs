@@ -42,6 +42,11 @@ impl<D: Driver> Sealed<D> {
         &self.loaded
     }
 
+    /// Modules loaded since the seal, as the driver counts them: none, or the next launch panics.
+    pub fn loads_after_seal(&self) -> u64 {
+        self.driver.loads() - self.loads
+    }
+
     /// Device memory free now, bytes.
     ///
     /// # Errors

@@ -10,17 +10,14 @@ mod steps;
 mod sweep;
 mod tune;
 
-use std::path::Path;
-
 use precast_fatbins::say;
 use precast_plan::{Plan, TrainingPlan};
 use precast_runtime::Placement;
 
-use crate::checkpoint::{Checkpoint, CheckpointError, Weights, config_json};
 use crate::config::RunConfig;
 use crate::device;
 use crate::error::Failure;
-use crate::init::Random;
+use crate::init::read_or_random;
 use crate::session::Session;
 use crate::startup::Startup;
 use groups::Group;
@@ -51,7 +48,7 @@ impl<T> Bench<T> {
         heading: bool,
         extend: impl FnOnce(&mut Plan) -> T,
     ) -> Result<Self, Failure> {
-        let (teacher, student) = (weights(&config.teacher, 1)?, weights(&config.student, 2)?);
+        let (teacher, student) = (read_or_random(&config.teacher, 1)?, read_or_random(&config.student, 2)?);
         startup.end("models");
         let driver = device::open(config.device, &config.kernels())?;
         startup.end("device");
@@ -101,21 +98,11 @@ fn sample(session: &mut Session, group: &Group) -> Result<f64, Failure> {
     Ok(session.time(&group.timed_as, REPEATS)? / group.timed_launches() as f64)
 }
 
-/// A model's weights; for a bare `config.json` random ones.
-fn weights(path: &Path, seed: u64) -> Result<Box<dyn Weights>, Failure> {
-    if path.extension().is_none_or(|extension| extension != "json") {
-        return Ok(Box::new(Checkpoint::open(path)?));
-    }
-    let random = Random::new(&config_json(path)?, seed);
-    let (random, _) = random.map_err(|error| CheckpointError::Config { path: path.to_owned(), error })?;
-    Ok(Box::new(random))
-}
-
 /// The middle value; of an even number the upper one.
 ///
 /// # Panics
 /// If there is none.
-fn median(mut values: Vec<f64>) -> f64 {
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
 }

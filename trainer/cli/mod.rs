@@ -8,6 +8,7 @@ mod init;
 mod kernels;
 mod plan;
 mod selftest;
+mod smoke;
 
 use std::path::PathBuf;
 
@@ -47,6 +48,8 @@ enum Command {
     Kernels(kernels::Arguments),
     /// Run every kernel on the device against its host reference
     Selftest(selftest::Arguments),
+    /// Train twice on a batch that can be learnt and check that it was, with the same bits: one line of JSON for CI
+    Smoke(smoke::Arguments),
     /// Fail as a bug would: what a report of one looks like
     #[command(hide = true)]
     Bug,
@@ -80,6 +83,7 @@ pub fn main() -> Result<(), Failure> {
         Command::Doctor(arguments) => doctor::run(*arguments),
         Command::Kernels(arguments) => kernels::run(&arguments),
         Command::Selftest(arguments) => selftest::run(&arguments),
+        Command::Smoke(arguments) => smoke::run(arguments),
         Command::Bug => panic!("asked for by name"),
         Command::Report { run } => {
             report::write(&run)?;

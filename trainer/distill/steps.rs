@@ -3,7 +3,6 @@
 use std::time::Instant;
 
 use precast_fatbins::say;
-use precast_kernels::abi::step_metrics;
 use precast_runtime::Ticket;
 
 use crate::config::RunConfig;
@@ -97,7 +96,7 @@ impl Run<'_> {
         *last = done;
         let record = StepRecord {
             step: pending.step,
-            loss: finite(self.loss(&metrics)),
+            loss: finite(self.config.loss(&metrics)),
             kd_loss: finite(f64::from(metrics.kd_loss)),
             ce_loss: finite(f64::from(metrics.ce_loss)),
             grad_norm: finite(f64::from(metrics.grad_norm)),
@@ -115,11 +114,6 @@ impl Run<'_> {
             return Err(Failure::Diverged { steps: self.skipped });
         }
         Ok(())
-    }
-
-    fn loss(&self, metrics: &step_metrics) -> f64 {
-        let (alpha, temperature) = (f64::from(self.config.alpha), f64::from(self.config.temperature));
-        alpha * temperature * temperature * f64::from(metrics.kd_loss) + (1.0 - alpha) * f64::from(metrics.ce_loss)
     }
 }
 

@@ -1,0 +1,72 @@
+//! `precast smoke`: training works, nothing is loaded late, and the bits are the same, in one line for CI.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::support::{bundle, device, is_sim, precast, random_model, tiny_config};
+
+/// A smoke test at tiny shapes.
+fn smoke(arguments: &[&str]) -> Command {
+    let mut command = precast();
+    command.args(["smoke", "--device", &device(), "--batch-size", "2", "--seq-len", "32"]).args(arguments);
+    if let Some(bundle) = bundle() {
+        command.arg("--bundle").arg(bundle);
+    }
+    command
+}
+
+const SHAPES: [&str; 4] = ["--teacher", "tests/models/wide.json", "--student", "tests/models/tiny.json"];
+
+/// The line that it prints, its exit code and its message.
+fn run(command: &mut Command) -> (Value, Option<i32>, String) {
+    let output = command.output().unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(printed.lines().count(), 1, "{printed}");
+    (serde_json::from_str(&printed).unwrap(), output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn a_student_learns_within_fifty_steps_and_twice_the_same() {
+    for precision in ["fp32", "bf16"] {
+        for recompute in [&[][..], &["--recompute"]] {
+            let (record, code, message) = run(smoke(&SHAPES).args(["--precision", precision]).args(recompute));
+            assert_eq!(code, Some(0), "{record} {message}");
+            assert!(record["ok"] == true && record["reason"].is_null() && record["bits_equal"] == true, "{record}");
+            assert_eq!(record["loads_after_seal"], 0);
+            let losses: Vec<f64> = record["losses"].as_array().unwrap().iter().map(|l| l.as_f64().unwrap()).collect();
+            let mean = |losses: &[f64]| losses.iter().sum::<f64>() / 5.0;
+            assert_eq!(losses.len(), 50);
+            let ratio = mean(&losses[45..]) / mean(&losses[..5]);
+            assert!((ratio - record["ratio"].as_f64().unwrap()).abs() < 1e-12 && ratio <= 0.8, "{record}");
+            assert!(record["kernels"].as_u64().unwrap() > 20 && record["step_ms"].as_f64().unwrap() > 0.0, "{record}");
+            assert_eq!(record["bundle"].as_str().map(str::len), Some(64));
+            assert_eq!(record["arch"] == "sim", is_sim());
+        }
+    }
+}
+
+#[test]
+fn a_student_that_does_not_learn_is_a_failure_with_its_reason() {
+    let (record, code, message) = run(smoke(&SHAPES).args(["--lr", "1e-9", "--steps", "10"]));
+    assert_eq!(code, Some(1), "{record} {message}");
+    let reason = record["reason"].as_str().unwrap();
+    assert!(record["ok"] == false && reason.contains("of the first, at most 0.8 was expected"), "{record}");
+    assert!(message.contains(&format!("error: smoke: {reason}")), "{message}");
+    // Steps that blow up.
+    let (record, code, _) = run(smoke(&SHAPES).args(["--lr", "1e30", "--steps", "10"]));
+    assert_eq!((code, &record["ok"]), (Some(1), &Value::Bool(false)), "{record}");
+    assert!(record["reason"].as_str().unwrap().contains("not finite"), "{record}");
+}
+
+#[test]
+fn real_weights_are_trained_on_and_too_few_steps_are_a_usage_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let student = random_model(dir.path(), "student", 7, &tiny_config(&[]));
+    let mut command = smoke(&["--teacher", "tests/models/tiny.json", "--student"]);
+    let (record, code, message) = run(command.arg(&student));
+    assert_eq!((code, &record["ok"]), (Some(0), &Value::Bool(true)), "{record} {message}");
+    let other = run(&mut smoke(&["--teacher", "tests/models/tiny.json", "--student", "tests/models/tiny.json"])).0;
+    assert_ne!(record["losses"], other["losses"]);
+    assert_eq!(smoke(&SHAPES).args(["--steps", "9"]).output().unwrap().status.code(), Some(2));
+}
