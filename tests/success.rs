@@ -10,7 +10,9 @@ use precast_plan::{Parameter, Parameters};
 use safetensors::SafeTensors;
 
 use crate::golden;
-use crate::support::{bundle, device, distill, fail, is_sim, precast, random_model, succeed, tiny_config, token_file};
+use crate::support::{
+    bundle, device, distill, fail, is_sim, metrics_of, precast, random_model, succeed, tiny_config, token_file,
+};
 
 /// A copy of a model with one f32 element of a tensor replaced.
 fn planted(dir: &Path, model: &Path, name: &str, tensor: &str, element: usize, value: f32) -> PathBuf {
@@ -209,4 +211,80 @@ fn a_selftest_that_checks_nothing_fails() {
     // What a comparison of the references with themselves is worth is said.
     let printed = succeed(&mut run(&["--bundle", &whole, "--kernel", "rmsnorm.fwd"]));
     assert!(!printed.starts_with("0 ") && printed.contains("no machine code"), "{printed}");
+}
+
+/// A run of tiny models on random tokens.
+fn short_run(dir: &Path, arguments: &[&str]) -> (Command, PathBuf) {
+    let [teacher, student] = [1, 2].map(|seed| random_model(dir, &format!("model-{seed}"), seed, &tiny_config(&[])));
+    let data = token_file(dir, "data.bin", 17 * 8, 96);
+    let out = dir.join("out");
+    let mut command = distill(&teacher, &student, &data, &out);
+    command.args(["--batch-size", "2", "--seq-len", "16", "--checkpoint-every", "0"]).args(arguments);
+    (command, out)
+}
+
+fn outcome(out: &Path) -> serde_json::Value {
+    let run: serde_json::Value = serde_json::from_slice(&fs::read(out.join("run.json")).unwrap()).unwrap();
+    run["outcome"].clone()
+}
+
+#[test]
+fn a_run_says_how_it_ended() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut command, out) = short_run(dir.path(), &["--steps", "12", "--precision", "fp32"]);
+    succeed(&mut command);
+    let losses: Vec<f64> = metrics_of(&out).iter().map(|record| record.loss.unwrap()).collect();
+    let outcome = outcome(&out);
+    let near = |value: &serde_json::Value, losses: &[f64]| {
+        (value.as_f64().unwrap() - losses.iter().sum::<f64>() / 5.0).abs() < 1e-12
+    };
+    assert!(near(&outcome["first_loss"], &losses[..5]) && near(&outcome["last_loss"], &losses[7..]), "{outcome}");
+    assert_eq!((&outcome["status"], outcome.get("reason")), (&"done".into(), None));
+    assert_eq!((&outcome["steps_done"], &outcome["steps_skipped"]), (&12.into(), &0.into()));
+    assert!(outcome["wall_s"].as_f64().unwrap() > 0.0, "{outcome}");
+    assert!(fs::read_to_string(out.join("report.html")).unwrap().contains("<td>outcome</td><td>done</td>"));
+}
+
+#[test]
+fn a_run_whose_last_steps_were_skipped_fails_and_writes_no_student() {
+    let dir = tempfile::tempdir().unwrap();
+    // The first step throws the weights away; every later one is skipped.
+    let (mut command, out) = short_run(dir.path(), &["--steps", "4", "--lr", "1e30", "--precision", "fp32"]);
+    let message = fail(&mut command, 1);
+    assert!(message.contains("3 of the last 4 steps were skipped"), "{message}");
+    let outcome = outcome(&out);
+    assert_eq!((&outcome["status"], &outcome["steps_done"]), (&"failed".into(), &4.into()));
+    assert!(outcome["steps_skipped"].as_u64().unwrap() > 0, "{outcome}");
+    assert!(message.contains(outcome["reason"].as_str().unwrap()), "{outcome}");
+    assert!(!out.join("student").exists() && out.join("report.html").exists());
+
+    // More of the same end it before its last step.
+    let (mut command, out) =
+        short_run(&scratch(&dir, "diverged"), &["--steps", "40", "--lr", "1e30", "--precision", "fp32"]);
+    fail(&mut command, 1);
+    assert_eq!((outcome_status(&out), out.join("student").exists()), ("failed".to_owned(), false));
+}
+
+/// The only step's loss is finite and so are its gradients; what the update makes of the weights is not, in bf16.
+#[test]
+fn a_student_whose_last_update_overflows_is_not_written() {
+    let dir = tempfile::tempdir().unwrap();
+    let arguments = ["--steps", "1", "--lr", "3.4e38", "--weight-decay", "0", "--precision", "bf16"];
+    let (mut command, out) = short_run(dir.path(), &arguments);
+    let message = fail(&mut command, 1);
+    assert!(message.contains("student is not written: tensor ") && message.contains("inf at element"), "{message}");
+    let mut left: Vec<_> = fs::read_dir(&out).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["metrics.jsonl", "report.html", "run.json"]);
+    assert_eq!(outcome_status(&out), "failed");
+}
+
+fn outcome_status(out: &Path) -> String {
+    outcome(out)["status"].as_str().unwrap().to_owned()
+}
+
+fn scratch(dir: &tempfile::TempDir, name: &str) -> PathBuf {
+    let path = dir.path().join(name);
+    fs::create_dir(&path).unwrap();
+    path
 }

@@ -9,6 +9,7 @@ use precast_runtime::{DriverError, LoadError};
 
 use crate::checkpoint::CheckpointError;
 use crate::data::DataError;
+use crate::outcome::Fault;
 use crate::pair::PairError;
 use crate::score::Insufficient;
 
@@ -129,6 +130,9 @@ pub enum Failure {
         /// Why.
         error: std::io::Error,
     },
+    /// The run reached its last step and did not do its work.
+    #[error(transparent)]
+    Run(#[from] Fault),
     /// Losses stopped being numbers.
     #[error(
         "{steps} steps in a row had a gradient norm that is not finite; the weights are those before them. \
@@ -166,7 +170,7 @@ impl Failure {
             Failure::Score(Insufficient::OtherTokens { .. }) => 5,
             Failure::Score(_)
             | Failure::Smoke(_)
-           
+            | Failure::Run(_)
             | Failure::Io { .. }
             | Failure::Output(_)
             | Failure::Diverged { .. } => 1,

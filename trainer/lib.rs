@@ -14,6 +14,7 @@ pub mod evaluate;
 pub mod heading;
 pub mod init;
 pub mod metrics;
+pub mod outcome;
 pub mod pair;
 pub mod record;
 pub mod report;

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::config::RunConfig;
 use crate::data::Dataset;
 use crate::error::Failure;
+use crate::outcome::Outcome;
 use crate::session::Session;
 use crate::startup::Startup;
 
@@ -42,6 +43,11 @@ impl RunRecord {
     /// Adds where the time to the end of the first step went.
     pub fn startup(&mut self, startup: &Startup) {
         self.0["startup"] = json!(startup.record());
+    }
+
+    /// Adds how it ended.
+    pub fn outcome(&mut self, outcome: &Outcome) {
+        self.0["outcome"] = json!(outcome);
     }
 
     /// Writes `run.json`.

@@ -54,6 +54,11 @@ impl Startup {
         StartupRecord { total_s: self.total_s(), phases: self.phases() }
     }
 
+    /// Time since the process started, seconds.
+    pub fn elapsed_s(&self) -> f64 {
+        self.total_s() + self.last.elapsed().as_secs_f64()
+    }
+
     /// All of it.
     pub fn total_s(&self) -> f64 {
         self.phases().iter().map(|phase| phase.seconds).sum()

@@ -1,5 +1,6 @@
 //! `precast distill`: the run from the first file to the last.
 
+mod end;
 mod steps;
 mod student;
 
@@ -17,7 +18,6 @@ use crate::error::Failure;
 use crate::metrics::MetricsFile;
 use crate::pair;
 use crate::record::RunRecord;
-use crate::report;
 use crate::resume::{self, State};
 use crate::session::Session;
 use crate::startup::Startup;
@@ -66,21 +66,24 @@ pub fn distill(config: &RunConfig, mode: Mode, mut startup: Startup) -> Result<(
     }
 
     // Hashing gigabytes of weights takes a while and nothing waits for it until the end.
-    std::thread::scope(|scope| {
+    let mut record = RunRecord::new(config, &session, &dataset);
+    let (ran, startup) = std::thread::scope(|scope| {
         let digests = scope.spawn(|| Ok::<_, Failure>([teacher.digest()?, student.digest()?]));
-        let mut record = RunRecord::new(config, &session, &dataset);
         record.write(&config.out)?;
         let metrics = MetricsFile::create(&config.out.join("metrics.jsonl"), done)?;
         let floor_s = session.limit().map(|limit| limit.floor_seconds(&session.plan().plan, config.grad_accum));
         let mut run = Run { config, session: &mut session, startup, metrics, floor_s, skipped: 0 };
-        run.steps(done, &dataset, &state)?;
-        record.startup(&run.startup);
+        let ran = run.steps(done, &dataset, &state);
+        let startup = run.startup;
+        record.startup(&startup);
         let digests = digests.join().expect("hashing does not panic")?;
         record.models(&digests);
-        record.write(&config.out)
+        record.write(&config.out)?;
+        Ok::<_, Failure>((ran, startup))
     })?;
-    write_student(config, &mut session, &teacher, &student)?;
-    report::write(&config.out)?;
+    let ended =
+        ran.and_then(|()| end::check(config)).and_then(|()| write_student(config, &mut session, &teacher, &student));
+    end::tell(config, &mut record, &startup, ended)?;
     say!("student: {}\nreport:  {}", config.out.join("student").display(), config.out.join("report.html").display());
     Ok(())
 }

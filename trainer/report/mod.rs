@@ -83,6 +83,7 @@ fn summary(records: &[StepRecord], run: &Value) -> String {
         ("teacher", text("/config/teacher")),
         ("student", text("/config/student")),
         ("device", text("/device/name")),
+        ("outcome", text("/outcome/status")),
         ("steps", last.step.to_string()),
         ("tokens", records.iter().map(|record| record.tokens).sum::<u64>().to_string()),
         ("loss", change(|r| r.loss)),
