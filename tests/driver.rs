@@ -196,13 +196,16 @@ fn a_plan_without_a_gpu_asks_for_the_architecture() {
         return;
     }
     let without_gpu = machine(&[("PRECAST_FAKE_GPUS", "0")]);
-    for command in [&["plan"][..], &["distill", "--dry-run"]] {
-        let arguments = [command, &PLAN].concat();
-        for message in [without_gpu.fails(2, &arguments), fail(precast().args(&arguments), 2)] {
+    let golden = fixture("golden/qwen2-tied");
+    let [teacher, student, data] = ["teacher", "student", "tokens.bin"].map(|name| golden.join(name));
+    let [teacher, student, data] = [&teacher, &student, &data].map(|path| path.to_str().unwrap());
+    let dry_run = ["distill", "--dry-run", "--teacher", teacher, "--student", student, "--data", data, "--out", "none"];
+    for arguments in [&[&["plan"][..], &PLAN].concat(), &dry_run[..]] {
+        for message in [without_gpu.fails(2, arguments), fail(precast().args(arguments), 2)] {
             assert!(message.contains("--arch sm_89, --arch sm_90, --arch sm_121"), "{message}");
         }
         for answer in [["--arch", "sm_121"], ["--device", "sim"]] {
-            assert!(succeed(precast().args(&arguments).args(answer)).contains("phase micro"));
+            assert!(succeed(precast().args(arguments).args(answer)).contains("phase micro"));
         }
     }
 }

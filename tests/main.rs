@@ -12,6 +12,7 @@ mod bounds;
 mod coverage;
 mod determinism;
 mod driver;
+mod dry_run;
 mod formulas;
 mod golden;
 mod loads;

@@ -265,11 +265,11 @@ fn regex_free_digests(text: &str) -> String {
 }
 
 #[test]
-fn dry_run_touches_no_weights() {
+fn a_plan_touches_no_weights() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("config.json"), tiny_config(&[]).to_string()).unwrap();
     let mut command = precast();
-    command.args(["distill", "--dry-run", "--device", "sim", "--batch-size", "2", "--seq-len", "16", "--teacher"]);
+    command.args(["plan", "--device", "sim", "--batch-size", "2", "--seq-len", "16", "--teacher"]);
     let printed = succeed(command.arg(dir.path()).arg("--student").arg(dir.path()));
     assert!(printed.contains("activations") && printed.contains("phase micro"), "{printed}");
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);

@@ -70,11 +70,11 @@ pub fn save(out: &Path, session: &mut Session, state: &State) -> Result<(), Fail
     written.map_err(Failure::io("write", path))
 }
 
-/// Restores the last checkpoint of a run and returns the steps done.
+/// The steps done at a run's last checkpoint, if it is of the `expected` run. Its weights are not read.
 ///
 /// # Errors
-/// [`Failure`] where there is none, it is damaged, or it is of another run.
-pub fn restore(out: &Path, session: &mut Session, expected: &State) -> Result<u64, Failure> {
+/// [`Failure`] where there is none, its state does not read, or it is of another run.
+pub fn check(out: &Path, expected: &State) -> Result<u64, Failure> {
     let path = directory(out);
     if !path.join("state.json").exists() {
         return Err(Failure::Usage(format!(
@@ -97,8 +97,18 @@ pub fn restore(out: &Path, session: &mut Session, expected: &State) -> Result<u6
         let what = differing.join("; ");
         return Err(Failure::Usage(format!("--resume: {} is of another run: {what}", path.display())));
     }
+    Ok(state.step)
+}
+
+/// Restores the last checkpoint of a run and returns the steps done.
+///
+/// # Errors
+/// [`Failure`] where there is none, it is damaged, or it is of another run.
+pub fn restore(out: &Path, session: &mut Session, expected: &State) -> Result<u64, Failure> {
+    let done = check(out, expected)?;
+    let path = directory(out);
     let file = path.join("state.safetensors");
-    let bytes = std::fs::read(&file).map_err(io)?;
+    let bytes = std::fs::read(&file).map_err(CheckpointError::io("read", &file))?;
     let damaged = |error| CheckpointError::Safetensors { path: file.clone(), error };
     let tensors = SafeTensors::deserialize(&bytes).map_err(damaged)?;
     let mut parts: Vec<&[u8]> = Vec::new();
@@ -112,5 +122,5 @@ pub fn restore(out: &Path, session: &mut Session, expected: &State) -> Result<u6
     }
     let [master, m, v] = parts[..] else { unreachable!("a session has three state tensors") };
     session.restore([master, m, v])?;
-    Ok(state.step)
+    Ok(done)
 }

@@ -159,7 +159,7 @@ pub enum CheckpointError {
 }
 
 impl CheckpointError {
-    fn io(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+    pub(crate) fn io(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();
         move |error| Self::Io { what, path, error }
     }

@@ -23,7 +23,7 @@ pub struct Arguments {
     /// Continue the run in --out from its last checkpoint
     #[arg(long)]
     resume: bool,
-    /// Print the plan and stop: nothing is loaded or written
+    /// Check models, data and the checkpoint to resume from, print the plan and stop: nothing is loaded or written
     #[arg(long)]
     dry_run: bool,
     /// With --dry-run: plan for this architecture instead of the device's
@@ -41,7 +41,10 @@ pub fn run(arguments: Arguments, startup: Startup) -> Result<(), Failure> {
     let file = arguments.config.as_deref().map(Options::read).transpose()?.unwrap_or_default();
     let options = arguments.options.over(file);
     if arguments.dry_run {
-        return plan::show(&options.complete(false)?, arguments.arch, false);
+        let config = options.complete(true)?;
+        let arch = plan::arch(&config, arguments.arch)?;
+        distill::check(&config, arguments.resume)?;
+        return plan::show(&config, Some(arch), false);
     }
     let placement = if arguments.separate_allocations { Placement::Separate } else { Placement::Arena };
     distill::distill(&options.complete(true)?, Mode { resume: arguments.resume, placement }, startup)

@@ -49,6 +49,11 @@ fn shape(path: &std::path::Path) -> Result<ModelConfig, Failure> {
     Ok(ModelConfig::from_json(&text).map_err(error)?)
 }
 
+/// The architecture asked for, or that of the run's device.
+pub fn arch(config: &RunConfig, asked: Option<Arch>) -> Result<Arch, Failure> {
+    asked.map_or_else(|| found(config), Ok)
+}
+
 /// The architecture of the device that a run would take. A plan for the simulated GPU is of use to those who ask for it.
 fn found(config: &RunConfig) -> Result<Arch, Failure> {
     let choice = match config.device {
@@ -69,10 +74,7 @@ fn found(config: &RunConfig) -> Result<Arch, Failure> {
 
 /// Prints what a run would take.
 pub fn show(config: &RunConfig, arch: Option<Arch>, json: bool) -> Result<(), Failure> {
-    let arch = match arch {
-        Some(arch) => arch,
-        None => found(config)?,
-    };
+    let arch = self::arch(config, arch)?;
     let (teacher, student) = (shape(&config.teacher)?, shape(&config.student)?);
     let recipe = config.recipe();
     let plan = TrainingPlan::new(&teacher, &student, &recipe, arch)?;

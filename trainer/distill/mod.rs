@@ -61,9 +61,7 @@ pub fn distill(config: &RunConfig, mode: Mode, mut startup: Startup) -> Result<(
     startup.end("upload");
     let state = State::new(config, &dataset.digest().to_string(), 0);
     let done = if mode.resume { resume::restore(&config.out, &mut session, &state)? } else { 0 };
-    if done >= config.steps {
-        return Err(Failure::Usage(format!("--resume: all {done} steps are done; raise --steps")));
-    }
+    check_left(config, done)?;
 
     // Hashing gigabytes of weights takes a while and nothing waits for it until the end.
     let mut record = RunRecord::new(config, &session, &dataset);
@@ -86,6 +84,30 @@ pub fn distill(config: &RunConfig, mode: Mode, mut startup: Startup) -> Result<(
     end::tell(config, &mut record, &startup, ended)?;
     say!("student: {}\nreport:  {}", config.out.join("student").display(), config.out.join("report.html").display());
     Ok(())
+}
+
+/// Makes every check of a run that needs no device: of its models, its data and, to `resume`, its checkpoint. Writes
+/// nothing.
+///
+/// # Errors
+/// [`Failure`], as the run itself.
+pub fn check(config: &RunConfig, resume: bool) -> Result<(), Failure> {
+    let teacher = Checkpoint::open(&config.teacher)?;
+    let student = Checkpoint::open(&config.student)?;
+    let dataset = read_data(config, &teacher, &student)?;
+    if resume {
+        let state = State::new(config, &dataset.digest().to_string(), 0);
+        check_left(config, resume::check(&config.out, &state)?)?;
+    }
+    Ok(())
+}
+
+/// Refuses to continue a run after its last step.
+fn check_left(config: &RunConfig, done: u64) -> Result<(), Failure> {
+    if done < config.steps {
+        return Ok(());
+    }
+    Err(Failure::Usage(format!("--resume: all {done} steps are done; raise --steps")))
 }
 
 fn read_data(config: &RunConfig, teacher: &Checkpoint, student: &Checkpoint) -> Result<Dataset, Failure> {
