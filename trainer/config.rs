@@ -438,7 +438,8 @@ mod tests {
             change(&mut options);
             options.complete(false).unwrap_err().to_string()
         };
-        let cases: [(&str, fn(&mut Options)); 8] = [
+        type Case = (&'static str, fn(&mut Options));
+        let cases: [Case; 8] = [
             ("--steps ", |o| o.steps = Some(0)),
             ("--grad-accum ", |o| o.grad_accum = Some(0)),
             ("--batch-size ", |o| o.batch_size = Some(0)),

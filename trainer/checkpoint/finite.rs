@@ -32,15 +32,21 @@ const TASK_BYTES: usize = 1 << 20;
 /// The first element of `bytes` that is NaN or infinite: its index, and what it is. `bytes` holds whole elements of `dtype`,
 /// little-endian, at any alignment; integers are always finite.
 fn first_not_finite(bytes: &[u8], dtype: Dtype) -> Option<(usize, f32)> {
-    let (is_finite, bits): (fn(&[u8]) -> bool, fn(&[u8]) -> f32) = match dtype {
-        Dtype::F32 => (all_f32, |element| f32::from_le_bytes([element[0], element[1], element[2], element[3]])),
-        Dtype::Bf16 => (all_bf16, |element| bf16::from_le_bytes([element[0], element[1]]).to_f32()),
+    let is_finite: fn(&[u8]) -> bool = match dtype {
+        Dtype::F32 => all_f32,
+        Dtype::Bf16 => all_bf16,
         Dtype::U32 => return None,
     };
+    let value = |element: &[u8]| match *element {
+        [a, b] => bf16::from_le_bytes([a, b]).to_f32(),
+        [a, b, c, d] => f32::from_le_bytes([a, b, c, d]),
+        _ => unreachable!("elements have 2 or 4 bytes"),
+    };
     let task = bytes.par_chunks(TASK_BYTES).position_first(|task| !is_finite(task))?;
-    let elements = bytes[task * TASK_BYTES..].chunks_exact(dtype.bytes() as usize).map(bits);
-    let (index, value) = elements.enumerate().find(|(_, value)| !value.is_finite())?;
-    Some((task * TASK_BYTES / dtype.bytes() as usize + index, value))
+    let element_bytes = dtype.bytes() as usize;
+    let values = bytes[task * TASK_BYTES..].chunks_exact(element_bytes).map(value);
+    let (index, value) = values.enumerate().find(|(_, value)| !value.is_finite())?;
+    Some((task * TASK_BYTES / element_bytes + index, value))
 }
 
 // A number is not finite where all bits of its exponent are set. Adding one to the exponent of such a number, and of no
