@@ -86,6 +86,8 @@ fn masked_losses_are_means_over_the_tokens_that_count() {
     session.micro(&batch, 1.0 / batch.counted as f32, false).unwrap();
     let ticket = session.update(0, 1e-3).unwrap();
     let (metrics, _) = session.metrics(ticket).unwrap();
+    // A process has one GPU open.
+    drop(session);
     let (kd, ce) = losses(&models, &rows, 3.0, 96);
     close(metrics.kd_loss, kd, 1e-5);
     close(metrics.ce_loss, ce, 1e-5);
@@ -109,6 +111,7 @@ fn the_gradient_is_that_of_the_loss() {
     let parameter = session.plan().student_parameters.list.iter().find(|p| p.name == "lm_head.weight").cloned();
     let parameter = parameter.unwrap();
     let gradient = floats(&session.gradient(&parameter).unwrap());
+    drop(session);
     let square: f64 = gradient.iter().map(|g| f64::from(*g) * f64::from(*g)).sum();
     let loss = |shift: f64| {
         let dir = tempfile::tempdir().unwrap();
@@ -143,26 +146,31 @@ fn the_gradient_is_that_of_the_loss() {
 fn accumulation_is_one_large_batch() {
     let models = models();
     let rows = ragged();
-    let whole = config(&models.teacher, &models.student, |options| options.batch_size = Some(4));
-    let parts = config(&models.teacher, &models.student, |options| options.batch_size = Some(1));
-    let (mut whole, mut parts) = (session(&whole), session(&parts));
-    let batch_of_all = batch(&rows, 16);
-    let scale = 1.0 / batch_of_all.counted as f32;
-    whole.micro(&batch_of_all, scale, false).unwrap();
-    // Twice, so that the second step must overwrite what the first one left.
-    for _ in 0..2 {
-        for (index, row) in rows.iter().enumerate() {
-            parts.micro(&batch(std::slice::from_ref(row), 16), scale, index > 0).unwrap();
+    let scale = 1.0 / batch(&rows, 16).counted as f32;
+    // Gradients and metrics of a step whose micro-batches have so many rows.
+    let step_of = |batch_size: usize| {
+        let config = config(&models.teacher, &models.student, |options| options.batch_size = Some(batch_size as u32));
+        let mut session = session(&config);
+        // Twice, so that the second step must overwrite what the first one left.
+        for _ in 0..2 {
+            for (index, rows) in rows.chunks(batch_size).enumerate() {
+                session.micro(&batch(rows, 16), scale, index > 0).unwrap();
+            }
         }
+        let parameters = session.plan().student_parameters.list.clone();
+        let gradients = parameters.into_iter().map(|parameter| {
+            let gradient = floats(&session.gradient(&parameter).unwrap());
+            (parameter.name, gradient)
+        });
+        let gradients: Vec<(String, Vec<f32>)> = gradients.collect();
+        let ticket = session.update(0, 1e-3).unwrap();
+        (gradients, session.metrics(ticket).unwrap().0)
+    };
+    let ((whole, one), (parts, sum)) = (step_of(4), step_of(1));
+    for ((name, one), (_, sum)) in whole.iter().zip(&parts) {
+        let distance = distance(sum, one);
+        assert!(distance < 2e-6, "{name}: {distance:e}");
     }
-    for parameter in whole.plan().student_parameters.list.clone() {
-        let one = floats(&whole.gradient(&parameter).unwrap());
-        let sum = floats(&parts.gradient(&parameter).unwrap());
-        let distance = distance(&sum, &one);
-        assert!(distance < 2e-6, "{}: {distance:e}", parameter.name);
-    }
-    let (one, sum) = (whole.update(0, 1e-3).unwrap(), parts.update(0, 1e-3).unwrap());
-    let (one, sum) = (whole.metrics(one).unwrap().0, parts.metrics(sum).unwrap().0);
     close(sum.kd_loss, f64::from(one.kd_loss), 2e-6);
     close(sum.ce_loss, f64::from(one.ce_loss), 2e-6);
     close(sum.grad_norm, f64::from(one.grad_norm), 2e-6);
