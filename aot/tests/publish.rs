@@ -1,46 +1,18 @@
 //! Publishing and fetching: what is taken, what is refused, and that nothing is left half done.
 
+mod support {
+    pub mod tiny;
+}
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use minisign::KeyPair;
-use precast_aot::cache::Cache;
-use precast_aot::publish::{Layout, PublishError, Signer, fetch, publish};
-use precast_aot::{Arch, Built, Model, Request, build, home, lock, prebuilt, toolchain};
-use precast_fatbins::{Bundle, BundleError, Lock, SignatureError, TrustedKey};
-use tempfile::TempDir;
+use precast_aot::publish::{PublishError, fetch, publish};
+use precast_aot::{Arch, Model, Request, prebuilt};
+use precast_fatbins::{Bundle, BundleError, SignatureError};
 
-/// Kernels of a tiny model for one architecture, and its lock.
-fn tiny() -> (Request, Built, Vec<(String, Lock)>) {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/models/tiny.json");
-    let model = Model::find(path.to_str().unwrap()).unwrap();
-    let request = Request { models: vec![model.clone()], archs: vec![Arch::Sm121] };
-    let nvrtc = toolchain::nvrtc(None, &home::directory()).unwrap_or_else(|error| panic!("{error}"));
-    let built = build(&request, &nvrtc, &Cache::at(home::directory().join("cache")), &|_, _| {}).unwrap();
-    let lock = lock::of_model(&built.manifest, &request, &model);
-    (request, built, vec![("tiny".to_owned(), lock)])
-}
-
-/// A new key, as a signer's closure and as what others trust.
-fn key() -> (impl Fn(&[u8]) -> Result<String, String>, TrustedKey) {
-    let pair = KeyPair::generate_unencrypted_keypair().unwrap();
-    let trusted = TrustedKey::find(&pair.pk.to_base64()).unwrap();
-    let sign = move |bytes: &[u8]| {
-        let signature = minisign::sign(None, &pair.sk, bytes, Some("no time"), None);
-        signature.map(|signature| signature.into_string()).map_err(|error| error.to_string())
-    };
-    (sign, trusted)
-}
-
-/// A published layout as a directory.
-fn published(sign: Option<Signer<'_>>) -> (TempDir, PathBuf) {
-    let (_, built, locks) = tiny();
-    let dir = tempfile::tempdir().unwrap();
-    let to = dir.path().join("layout");
-    publish(&built.encode(), &locks, sign).unwrap().write(&to).unwrap();
-    (dir, to)
-}
+use crate::support::tiny::{key, published, tiny};
 
 fn files_below(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
@@ -65,8 +37,6 @@ fn what_is_published_is_fetched_and_built_from() {
     for name in ["layout", "layout.tar"] {
         let to = dir.path().join(name);
         layout.write(&to).unwrap();
-        let read = Layout::read(&to).unwrap();
-        assert!(read == layout, "{name} reads back as it was written");
         // The same content is the same bytes.
         let again = dir.path().join(format!("again-{name}"));
         layout.write(&again).unwrap();

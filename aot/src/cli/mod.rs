@@ -202,6 +202,7 @@ impl Failure {
         match self {
             Failure::Bundle { .. } | Failure::Build(_) | Failure::NotLocked(_) | Failure::NoLock { .. } => 3,
             Failure::Publish(PublishError::Layout(LayoutError::Io { .. })) => 1,
+            Failure::Publish(PublishError::Layout(LayoutError::NotOurs { .. })) => 2,
             Failure::Lock(_) | Failure::Publish(_) => 3,
             Failure::TrustedKey(_) => 2,
             Failure::Model(_) => 5,

@@ -30,6 +30,8 @@ pub struct Publish {
 }
 
 pub fn publish(arguments: &Publish) -> Result<(), Failure> {
+    // Before minutes of compiling.
+    publish::Layout::check_replaceable(&arguments.to).map_err(publish::PublishError::from)?;
     let bundle = match &arguments.bundle {
         Some(path) => read(path)?,
         None => arguments.compiler.build(&arguments.targets.request()?)?.encode(),

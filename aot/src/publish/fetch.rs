@@ -2,50 +2,72 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::{fs, io};
 
 use precast_fatbins::{Bundle, Digest, Lock, TrustedKey, files};
 use serde_json::Value;
 
-use super::layout::{Layout, LayoutError, Manifest, malformed};
+use super::archive::Archive;
+use super::layout::{Descriptor, FILES_BYTES, LayoutError, MANIFEST_BYTES, index, malformed};
 use super::{PublishError, check_locks, media, title};
+
+/// The empty blob `{}`.
+const CONFIG_BYTES: u64 = 2;
+/// The longest signature: three lines of base64 and two comments.
+const SIGNATURE_BYTES: u64 = 16 << 10;
 
 /// A published bundle, checked.
 #[derive(Clone, Debug)]
 pub struct Fetched {
-    /// Digest of the OCI manifest.
-    pub manifest: Digest,
+    /// The OCI manifest, which names the files.
+    pub manifest: Vec<u8>,
     /// Published files by title.
     pub files: BTreeMap<String, Vec<u8>>,
     /// The trusted key that signed, if any is trusted.
     pub signed_by: Option<String>,
 }
 
-/// Reads a layout and checks, in this order: the signature over the OCI manifest, sizes and digests of all files, the
-/// signature over the bundle, the bundle, its locks, what provenance and bill of materials are about.
+/// Reads a layout and checks, in this order: the signature over the OCI manifest, sizes and digests of the files it names,
+/// the signature over the bundle, the bundle, its locks, what provenance and bill of materials are about. Where a key is
+/// trusted, nothing that it has to sign is looked into before its signature is checked.
 ///
 /// # Errors
 /// [`PublishError`] at the first that is wrong: nothing of the layout is to be used.
 pub fn fetch(from: &Path, keys: &[TrustedKey]) -> Result<Fetched, PublishError> {
-    let layout = Layout::read(from)?;
-    let manifests = layout.manifests()?;
-    let of_type =
-        |wanted: &'static str| manifests.iter().filter(move |manifest| manifest.content["artifactType"] == wanted);
-    let artifacts: Vec<&Manifest> = of_type(media::ARTIFACT).collect();
+    let archive = Archive::open(from)?;
+    let index = index(&archive)?;
+    // By tags and types alone, which nobody signed: they say where to look, and nothing is believed for them.
+    let is_signature = |tag: &Option<String>| tag.as_ref().is_some_and(|tag| tag.ends_with(".sig"));
+    let is_other = |kind: &Option<String>| kind.as_ref().is_some_and(|kind| kind != media::ARTIFACT);
+    let artifacts: Vec<&Descriptor> =
+        index.iter().filter(|found| !is_signature(&found.tag) && !is_other(&found.artifact_type)).collect();
     let [artifact] = artifacts[..] else {
         let what = format!("{} manifests of type {}, expected exactly 1", artifacts.len(), media::ARTIFACT);
         return Err(malformed("index.json", what).into());
     };
+    let manifest = artifact.read(&archive, MANIFEST_BYTES)?;
     let mut signed_by = None;
     if !keys.is_empty() {
-        let subject = format!("sha256:{}", artifact.digest);
-        let signature = of_type(media::ARTIFACT_SIGNATURE).find(|m| m.content["subject"]["digest"] == *subject);
-        let mut signature = signature.map(|m| titled(&layout, m)).transpose()?.unwrap_or_default();
-        let signature = signature.remove(title::MANIFEST_SIGNATURE).map(|b| String::from_utf8_lossy(&b).into_owned());
+        let tag = format!("sha256-{}.sig", artifact.digest);
+        let signature = index.iter().find(|found| found.tag.as_ref() == Some(&tag));
+        let signature = signature.map(|found| signature_text(&archive, found)).transpose()?;
         let path = from.join(title::MANIFEST_SIGNATURE);
-        let key = TrustedKey::check(keys, &artifact.bytes, signature.as_deref(), &path)?;
-        signed_by = Some(key.to_string());
+        signed_by = Some(TrustedKey::check(keys, &manifest, signature.as_deref(), &path)?.to_string());
     }
-    let files = titled(&layout, artifact)?;
+    let name = artifact.digest.to_string();
+    let content = parsed(&name, &manifest)?;
+    if content["artifactType"] != media::ARTIFACT {
+        return Err(malformed(&name, format!("it is no manifest of type {}", media::ARTIFACT)).into());
+    }
+    Descriptor::of(&content["config"])?.read(&archive, CONFIG_BYTES)?;
+    let files = layers(&name, &content)?;
+    let mut left = FILES_BYTES;
+    let read = files.into_iter().map(|(title, layer)| -> Result<(String, Vec<u8>), LayoutError> {
+        let bytes = layer.read(&archive, left)?;
+        left -= bytes.len() as u64;
+        Ok((title, bytes))
+    });
+    let files = read.collect::<Result<BTreeMap<String, Vec<u8>>, LayoutError>>()?;
     let file = |name: &str| files.get(name).ok_or_else(|| LayoutError::Missing(name.to_owned()));
     let bytes = file(title::BUNDLE)?;
     if !keys.is_empty() {
@@ -65,7 +87,7 @@ pub fn fetch(from: &Path, keys: &[TrustedKey]) -> Result<Fetched, PublishError> 
     check_locks(&bundle, &locks)?;
     let digest = Digest::of(bytes);
     let about = |name: &'static str, pointer: &str| {
-        let value: Value = serde_json::from_slice(file(name)?).map_err(|error| malformed(name, error.to_string()))?;
+        let value = parsed(name, file(name)?)?;
         let found = value.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
         if found == digest.to_string() {
             return Ok(());
@@ -74,43 +96,97 @@ pub fn fetch(from: &Path, keys: &[TrustedKey]) -> Result<Fetched, PublishError> 
     };
     about(title::PROVENANCE, "/subject/0/digest/sha256")?;
     about(title::SBOM, "/metadata/component/hashes/0/content")?;
-    Ok(Fetched { manifest: artifact.digest, files, signed_by })
+    Ok(Fetched { manifest, files, signed_by })
 }
 
-/// The files of a manifest by title, each checked.
-fn titled(layout: &Layout, manifest: &Manifest) -> Result<BTreeMap<String, Vec<u8>>, PublishError> {
-    let name = manifest.digest.to_string();
-    let layers = manifest.content["layers"].as_array().ok_or_else(|| malformed(&name, "it has no layers"))?;
-    layout.get(&manifest.content["config"])?;
+fn parsed(name: &str, bytes: &[u8]) -> Result<Value, LayoutError> {
+    serde_json::from_slice(bytes).map_err(|error| malformed(name, error.to_string()))
+}
+
+/// The signature that the manifest of one carries. Who signed is seen by the signature, not by what carries it.
+fn signature_text(archive: &Archive, found: &Descriptor) -> Result<String, LayoutError> {
+    let name = found.digest.to_string();
+    let manifest = parsed(&name, &found.read(archive, MANIFEST_BYTES)?)?;
+    let layers = Descriptor::list(&name, &manifest["layers"])?;
+    let layer = layers.iter().find(|layer| layer.title.as_deref() == Some(title::MANIFEST_SIGNATURE));
+    let layer = layer.ok_or_else(|| malformed(&name, format!("it has no {}", title::MANIFEST_SIGNATURE)))?;
+    Ok(String::from_utf8_lossy(&layer.read(archive, SIGNATURE_BYTES)?).into_owned())
+}
+
+/// What a manifest names, by title: files that are published, each once, and nothing else.
+fn layers(name: &str, manifest: &Value) -> Result<BTreeMap<String, Descriptor>, LayoutError> {
     let mut files = BTreeMap::new();
-    for layer in layers {
-        let title = layer.pointer("/annotations/org.opencontainers.image.title").and_then(Value::as_str);
-        let title = title.ok_or_else(|| malformed(&name, "a layer has no title"))?;
+    for layer in Descriptor::list(name, &manifest["layers"])? {
+        let title = layer.title.clone().ok_or_else(|| malformed(name, "a layer has no title"))?;
         // A title becomes a file name: none that leads elsewhere.
         let plain = title.bytes().all(|c| c.is_ascii_alphanumeric() || b"._-".contains(&c)) && !title.starts_with('.');
-        if !plain {
-            return Err(malformed(&name, format!("`{title}` is no file name")).into());
+        let published = [title::BUNDLE, title::SIGNATURE, title::SBOM, title::PROVENANCE].contains(&&*title);
+        if !plain || !(published || title.ends_with(".lock")) {
+            return Err(malformed(name, format!("`{title}` is no file that precast-aot publishes")));
         }
-        let (_, bytes) = layout.get(layer)?;
-        if files.insert(title.to_owned(), bytes.to_vec()).is_some() {
-            return Err(malformed(&name, format!("{title} is there twice")).into());
+        if files.insert(title.clone(), layer).is_some() {
+            return Err(malformed(name, format!("{title} is there twice")));
         }
     }
     Ok(files)
 }
 
 impl Fetched {
-    /// Installs the files as one directory, replacing an earlier one whole.
+    /// Installs the files as one directory with the manifest that names them, replacing an earlier one whole.
     ///
     /// # Errors
-    /// [`LayoutError::Io`]; what was there before is then still there.
+    /// [`LayoutError::NotOurs`] where something else is there, and [`LayoutError::Io`]: what was there before is then still
+    /// there.
     pub fn install(&self, directory: &Path) -> Result<(), LayoutError> {
-        let fill =
-            |aside: &Path| self.files.iter().try_for_each(|(name, bytes)| std::fs::write(aside.join(name), bytes));
-        files::write_directory(directory, fill).map_err(|error: std::io::Error| LayoutError::Io {
+        check_replaceable(directory)?;
+        let fill = |aside: &Path| {
+            fs::write(aside.join(title::MANIFEST), &self.manifest)?;
+            self.files.iter().try_for_each(|(name, bytes)| fs::write(aside.join(name), bytes))
+        };
+        files::write_directory(directory, fill).map_err(|error: io::Error| LayoutError::Io {
             what: "write",
             path: directory.to_owned(),
             error,
         })
     }
+}
+
+/// Refuses to replace a directory that [`Fetched::install`] did not make, or that was changed since.
+///
+/// # Errors
+/// [`LayoutError::NotOurs`] with what is foreign.
+pub fn check_replaceable(directory: &Path) -> Result<(), LayoutError> {
+    let foreign = |what: String| LayoutError::NotOurs { path: directory.to_owned(), what };
+    let failed = |error| LayoutError::Io { what: "read", path: directory.to_owned(), error };
+    match fs::symlink_metadata(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        kind if !kind.as_ref().is_ok_and(fs::Metadata::is_dir) => {
+            kind.map_err(failed)?;
+            return Err(foreign("it is no directory".to_owned()));
+        }
+        _ => {}
+    }
+    let entries = fs::read_dir(directory).map_err(failed)?.collect::<io::Result<Vec<_>>>().map_err(failed)?;
+    if entries.is_empty() {
+        return Ok(());
+    }
+    let archive = Archive::open(directory)?;
+    let listed = archive.read(title::MANIFEST, MANIFEST_BYTES);
+    let listed = listed.and_then(|bytes| layers(title::MANIFEST, &parsed(title::MANIFEST, &bytes)?));
+    let listed = listed.map_err(|error| foreign(format!("precast-aot fetch did not write it ({error})")))?;
+    for entry in entries {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if !entry.file_type().map_err(failed)?.is_file() {
+            return Err(foreign(format!("{name} is no regular file")));
+        }
+        if name == title::MANIFEST {
+            continue;
+        }
+        let layer = listed.get(&name).ok_or_else(|| foreign(format!("{name} is not among what was fetched")))?;
+        let same = archive.read(&name, layer.bytes).is_ok_and(|bytes| Digest::of(&bytes) == layer.digest);
+        if !same {
+            return Err(foreign(format!("{name} was changed since it was fetched")));
+        }
+    }
+    Ok(())
 }

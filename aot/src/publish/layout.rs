@@ -3,18 +3,27 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use precast_fatbins::{Digest, files};
 use serde_json::{Value, json};
 
+use super::archive::Archive;
 use super::media;
 
 /// The two files that are no blobs.
 const MARKER: &str = "oci-layout";
 const INDEX: &str = "index.json";
 const BLOBS: &str = "blobs/sha256/";
+
+/// The longest `oci-layout` and `index.json`: nothing says how long they are.
+const MARKER_BYTES: u64 = 4 << 10;
+const INDEX_BYTES: u64 = 1 << 20;
+/// The longest manifest, as registries have it.
+pub const MANIFEST_BYTES: u64 = 4 << 20;
+/// The most that the files of a manifest are together: a hundred times the bundle of the built-in models.
+pub const FILES_BYTES: u64 = 1 << 30;
 
 /// A layout in memory: files by path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +56,27 @@ pub enum LayoutError {
         /// Why.
         what: String,
     },
+    /// A file is longer than it may be.
+    #[error("{file} is {found} bytes, and at most {limit} are read of it")]
+    TooLarge {
+        /// Which.
+        file: String,
+        /// In the layout.
+        found: u64,
+        /// Of such a file.
+        limit: u64,
+    },
+    /// What is there was not written by this program, or was changed since.
+    #[error(
+        "{} is not replaced: {what}\nprecast-aot replaces only what it wrote: choose another --to, or move this away",
+        path.display()
+    )]
+    NotOurs {
+        /// What would be replaced.
+        path: PathBuf,
+        /// What is foreign in it.
+        what: String,
+    },
     /// A blob was altered.
     #[error("blob {expected} has SHA-256 {found}")]
     Digest {
@@ -67,15 +97,81 @@ pub enum LayoutError {
     },
 }
 
-/// A manifest of a layout, its bytes checked by digest.
-#[derive(Clone, Debug)]
-pub struct Manifest {
+/// What a layout or a manifest says of a blob.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Descriptor {
     /// Digest of its bytes.
     pub digest: Digest,
-    /// The bytes: what a signature is over.
-    pub bytes: Vec<u8>,
-    /// The content.
-    pub content: Value,
+    /// How many there are.
+    pub bytes: u64,
+    /// Its name, where it is a file.
+    pub title: Option<String>,
+    /// Its tag, where it is a manifest of the index.
+    pub tag: Option<String>,
+    /// What it is of, where it is a manifest of the index.
+    pub artifact_type: Option<String>,
+}
+
+impl Descriptor {
+    /// Reads one.
+    ///
+    /// # Errors
+    /// [`LayoutError::Malformed`] without a digest and a size.
+    pub fn of(value: &Value) -> Result<Self, LayoutError> {
+        let text = |pointer: &str| value.pointer(pointer).and_then(Value::as_str).map(str::to_owned);
+        let digest = text("/digest").and_then(|text| text.strip_prefix("sha256:")?.parse().ok());
+        let bytes = value["size"].as_u64();
+        let (Some(digest), Some(bytes)) = (digest, bytes) else {
+            return Err(malformed("descriptor", "it has no sha256 and no size"));
+        };
+        Ok(Self {
+            digest,
+            bytes,
+            title: text("/annotations/org.opencontainers.image.title"),
+            tag: text("/annotations/org.opencontainers.image.ref.name"),
+            artifact_type: text("/artifactType"),
+        })
+    }
+
+    /// Reads a list of them.
+    ///
+    /// # Errors
+    /// [`LayoutError::Malformed`] where it is none.
+    pub fn list(file: &str, value: &Value) -> Result<Vec<Self>, LayoutError> {
+        let list = value.as_array().ok_or_else(|| malformed(file, "it lacks a list of descriptors"))?;
+        list.iter().map(Self::of).collect()
+    }
+
+    /// The blob, its size and digest checked.
+    ///
+    /// # Errors
+    /// [`LayoutError`] where it is missing, longer than `limit` or altered.
+    pub fn read(&self, archive: &Archive, limit: u64) -> Result<Vec<u8>, LayoutError> {
+        let name = format!("{BLOBS}{}", self.digest);
+        let (digest, expected, found) = (self.digest, self.bytes, archive.size(&name)?);
+        if expected != found {
+            return Err(LayoutError::Size { digest, expected, found });
+        }
+        let bytes = archive.read(&name, limit)?;
+        match Digest::of(&bytes) {
+            found if found == digest => Ok(bytes),
+            found => Err(LayoutError::Digest { expected: digest, found }),
+        }
+    }
+}
+
+/// The manifests that the index of a layout names. The index is nobody's word: it says where to look.
+///
+/// # Errors
+/// [`LayoutError`] where it is no layout.
+pub fn index(archive: &Archive) -> Result<Vec<Descriptor>, LayoutError> {
+    let read = |name: &str, limit: u64| -> Result<Value, LayoutError> {
+        serde_json::from_slice(&archive.read(name, limit)?).map_err(|error| malformed(name, error.to_string()))
+    };
+    if read(MARKER, MARKER_BYTES)?["imageLayoutVersion"] != "1.0.0" {
+        return Err(malformed(MARKER, "imageLayoutVersion is not 1.0.0"));
+    }
+    Descriptor::list(INDEX, &read(INDEX, INDEX_BYTES)?["manifests"])
 }
 
 impl Layout {
@@ -148,8 +244,10 @@ impl Layout {
     /// function of the content.
     ///
     /// # Errors
-    /// [`LayoutError::Io`]; what was there before is then still there.
+    /// [`LayoutError::NotOurs`] where something else is there, and [`LayoutError::Io`]: what was there before is then still
+    /// there.
     pub fn write(&self, path: &Path) -> Result<(), LayoutError> {
+        Self::check_replaceable(path)?;
         let io = |error| LayoutError::Io { what: "write", path: path.to_owned(), error };
         if is_tar(path) {
             return self.tar().and_then(|tar| files::write_whole(path, &tar)).map_err(io);
@@ -170,62 +268,65 @@ impl Layout {
         tar.into_inner()
     }
 
-    /// Reads a directory or a tar file.
+    /// The layout of these manifests as this program writes it: the same content in the same bytes.
     ///
     /// # Errors
-    /// [`LayoutError`] where it is no layout.
-    pub fn read(path: &Path) -> Result<Self, LayoutError> {
-        let io = |error| LayoutError::Io { what: "read", path: path.to_owned(), error };
-        let files = if path.is_dir() { read_directory(path) } else { read_tar(path) }.map_err(io)?;
-        let mut layout = Self { files, index: Vec::new() };
-        let marker = layout.json(MARKER)?;
-        if marker["imageLayoutVersion"] != "1.0.0" {
-            return Err(malformed(MARKER, "imageLayoutVersion is not 1.0.0"));
+    /// [`LayoutError`] where the archive is no layout of this program.
+    fn rewritten(archive: &Archive) -> Result<Self, LayoutError> {
+        let mut layout = Self::new();
+        let mut left = FILES_BYTES;
+        for descriptor in index(archive)? {
+            let bytes = descriptor.read(archive, MANIFEST_BYTES)?;
+            let name = descriptor.digest.to_string();
+            let content: Value = serde_json::from_slice(&bytes).map_err(|error| malformed(&name, error.to_string()))?;
+            let of_ours =
+                [media::ARTIFACT, media::ARTIFACT_SIGNATURE].into_iter().find(|t| content["artifactType"] == *t);
+            let of_ours = of_ours.ok_or_else(|| malformed(&name, "it is no manifest of precast-aot"))?;
+            let mut blobs = Descriptor::list(&name, &content["layers"])?;
+            blobs.push(Descriptor::of(&content["config"])?);
+            for blob in blobs {
+                let bytes = blob.read(archive, left)?;
+                left -= bytes.len() as u64;
+                layout.blob(&bytes);
+            }
+            layout.index(of_ours, &bytes, &descriptor.tag.unwrap_or_default());
         }
-        let index = layout.json(INDEX)?;
-        let manifests = index["manifests"].as_array();
-        layout.index = manifests.ok_or_else(|| malformed(INDEX, "it has no list of manifests"))?.clone();
         Ok(layout)
     }
 
-    fn json(&self, name: &str) -> Result<Value, LayoutError> {
-        let bytes = self.files.get(name).ok_or_else(|| LayoutError::Missing(name.to_owned()))?;
-        serde_json::from_slice(bytes).map_err(|error| malformed(name, error.to_string()))
-    }
-
-    /// The manifests of the index.
+    /// Refuses to replace what [`Self::write`] did not write, or what was changed since.
     ///
     /// # Errors
-    /// [`LayoutError`] where one is missing or altered.
-    pub fn manifests(&self) -> Result<Vec<Manifest>, LayoutError> {
-        let read = |descriptor: &Value| {
-            let (digest, bytes) = self.get(descriptor)?;
-            let content =
-                serde_json::from_slice(bytes).map_err(|error| malformed(&digest.to_string(), error.to_string()))?;
-            Ok(Manifest { digest, bytes: bytes.to_vec(), content })
+    /// [`LayoutError::NotOurs`] with what is foreign.
+    pub fn check_replaceable(path: &Path) -> Result<(), LayoutError> {
+        let foreign = |what: String| LayoutError::NotOurs { path: path.to_owned(), what };
+        let io = |error| LayoutError::Io { what: "read", path: path.to_owned(), error };
+        let kind = match fs::symlink_metadata(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            kind => kind.map_err(io)?,
         };
-        self.index.iter().map(read).collect()
-    }
-
-    /// The blob of a descriptor, its size and digest checked.
-    ///
-    /// # Errors
-    /// [`LayoutError`] where it is missing or altered.
-    pub fn get(&self, descriptor: &Value) -> Result<(Digest, &[u8]), LayoutError> {
-        let text = descriptor["digest"].as_str().and_then(|text| text.strip_prefix("sha256:"));
-        let expected: Option<Digest> = text.and_then(|text| text.parse().ok());
-        let expected = expected.ok_or_else(|| malformed("descriptor", "its digest is not a sha256"))?;
-        let name = format!("{BLOBS}{expected}");
-        let bytes = self.files.get(&name).ok_or(LayoutError::Missing(name))?;
-        let size = descriptor["size"].as_u64().unwrap_or_default();
-        if size != bytes.len() as u64 {
-            return Err(LayoutError::Size { digest: expected, expected: size, found: bytes.len() as u64 });
+        let (is_right, expected) = if is_tar(path) { (kind.is_file(), "file") } else { (kind.is_dir(), "directory") };
+        if !is_right {
+            return Err(foreign(format!("it is no {expected}")));
         }
-        let found = Digest::of(bytes);
-        if found != expected {
-            return Err(LayoutError::Digest { expected, found });
+        if kind.is_dir() && fs::read_dir(path).map_err(io)?.next().is_none() {
+            return Ok(());
         }
-        Ok((expected, bytes))
+        let archive = Archive::open(path).map_err(|error| foreign(error.to_string()))?;
+        let ours = Self::rewritten(&archive).map_err(|error| foreign(error.to_string()))?;
+        for name in archive.names()? {
+            let same = ours.files.get(&name).is_some_and(|bytes| {
+                let link = kind.is_dir() && fs::symlink_metadata(path.join(&name)).is_ok_and(|file| file.is_symlink());
+                !link && archive.read(&name, bytes.len() as u64).is_ok_and(|found| found == *bytes)
+            });
+            if !same {
+                return Err(foreign(format!("{name} is not as precast-aot publish writes it")));
+            }
+        }
+        if kind.is_file() && (kind.len() > 2 * FILES_BYTES || fs::read(path).map_err(io)? != ours.tar().map_err(io)?) {
+            return Err(foreign("it holds more than precast-aot publish writes".to_owned()));
+        }
+        Ok(())
     }
 }
 
@@ -241,38 +342,4 @@ pub(super) fn malformed(file: &str, what: impl Into<String>) -> LayoutError {
 
 fn is_tar(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "tar")
-}
-
-/// The files a layout has, whatever else lies there.
-fn read_directory(path: &Path) -> io::Result<BTreeMap<String, Vec<u8>>> {
-    let mut found = BTreeMap::new();
-    for name in [MARKER, INDEX] {
-        if path.join(name).exists() {
-            found.insert(name.to_owned(), fs::read(path.join(name))?);
-        }
-    }
-    let blobs = path.join(BLOBS);
-    if blobs.is_dir() {
-        for entry in fs::read_dir(blobs)? {
-            let entry = entry?;
-            found.insert(format!("{BLOBS}{}", entry.file_name().to_string_lossy()), fs::read(entry.path())?);
-        }
-    }
-    Ok(found)
-}
-
-/// Nothing is unpacked to disk: a name is a name in a map, wherever it points. Reading takes what the file holds,
-/// not what a header promises.
-fn read_tar(path: &Path) -> io::Result<BTreeMap<String, Vec<u8>>> {
-    let mut found = BTreeMap::new();
-    for entry in tar::Archive::new(fs::File::open(path)?).entries()? {
-        let mut entry = entry?;
-        if entry.header().entry_type().is_file() {
-            let name = String::from_utf8_lossy(&entry.path_bytes()).trim_start_matches("./").to_owned();
-            let mut bytes = Vec::new();
-            entry.read_to_end(&mut bytes)?;
-            found.insert(name, bytes);
-        }
-    }
-    Ok(found)
 }

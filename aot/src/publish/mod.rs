@@ -5,6 +5,7 @@
 //! signed, a second manifest that refers to the first and carries the signature over its bytes: whoever trusts
 //! the key trusts every file. `fatbins/README.md` lists media types and annotations.
 
+mod archive;
 mod fetch;
 mod layout;
 mod provenance;
@@ -16,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::compile::Task;
 
-pub use fetch::{Fetched, fetch};
+pub use fetch::{Fetched, check_replaceable, fetch};
 pub use layout::{Layout, LayoutError};
 
 /// Names of the published files; a lock file is `<model>.lock`.
@@ -29,6 +30,8 @@ pub mod title {
     pub const SBOM: &str = "precast.cdx.json";
     /// In-toto statement with SLSA provenance.
     pub const PROVENANCE: &str = "precast.provenance.json";
+    /// The artifact's OCI manifest, beside the files it names where they are installed.
+    pub const MANIFEST: &str = "precast.manifest.json";
     /// The signature over the OCI manifest.
     pub const MANIFEST_SIGNATURE: &str = "manifest.minisig";
 }

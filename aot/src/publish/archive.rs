@@ -1,0 +1,143 @@
+//! Published files as they lie on disk or in a tar file. Nothing is read further than it may be: how long a file is, is
+//! known before it is opened, and how long it may be, before it is read.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use super::layout::{LayoutError, malformed};
+
+/// More members than this a tar file with a layout never has.
+const MEMBERS: usize = 4096;
+
+/// A directory, or a tar file with where its members lie.
+pub struct Archive {
+    path: PathBuf,
+    members: Option<BTreeMap<String, Member>>,
+}
+
+/// A regular file in a tar file.
+struct Member {
+    offset: u64,
+    bytes: u64,
+}
+
+impl Archive {
+    /// Opens a directory or a tar file. Of a tar file the headers are read, and nothing of what they promise.
+    ///
+    /// # Errors
+    /// [`LayoutError`] where it is neither.
+    pub fn open(path: &Path) -> Result<Self, LayoutError> {
+        let kind = fs::metadata(path).map_err(|error| io_error(path, error))?;
+        let members = if kind.is_dir() { None } else { Some(members(path)?) };
+        Ok(Self { path: path.to_owned(), members })
+    }
+
+    /// How long a file is.
+    ///
+    /// # Errors
+    /// [`LayoutError::Missing`] where there is no regular file of this name.
+    pub fn size(&self, name: &str) -> Result<u64, LayoutError> {
+        let missing = || LayoutError::Missing(name.to_owned());
+        match &self.members {
+            Some(members) => Ok(members.get(name).ok_or_else(missing)?.bytes),
+            None => match fs::metadata(self.path.join(name)) {
+                Ok(file) if file.is_file() => Ok(file.len()),
+                Ok(_) => Err(malformed(name, "it is no regular file")),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Err(missing()),
+                Err(error) => Err(io_error(&self.path.join(name), error)),
+            },
+        }
+    }
+
+    /// A file of at most `limit` bytes.
+    ///
+    /// # Errors
+    /// [`LayoutError::TooLarge`], before anything of it is read.
+    pub fn read(&self, name: &str, limit: u64) -> Result<Vec<u8>, LayoutError> {
+        let bytes = self.size(name)?;
+        if bytes > limit {
+            return Err(LayoutError::TooLarge { file: name.to_owned(), found: bytes, limit });
+        }
+        let member = self.members.as_ref().and_then(|members| members.get(name));
+        let (path, offset) = match member {
+            Some(member) => (self.path.clone(), member.offset),
+            None => (self.path.join(name), 0),
+        };
+        let read = || -> io::Result<Vec<u8>> {
+            let mut file = File::open(&path)?;
+            file.seek(SeekFrom::Start(offset))?;
+            let mut content = Vec::new();
+            file.take(bytes).read_to_end(&mut content)?;
+            Ok(content)
+        };
+        read().map_err(|error| io_error(&path, error))
+    }
+
+    /// The names of a tar file's members; of a directory, every path below it, what is no regular file among them.
+    ///
+    /// # Errors
+    /// [`LayoutError::Io`].
+    pub fn names(&self) -> Result<Vec<String>, LayoutError> {
+        match &self.members {
+            Some(members) => Ok(members.keys().cloned().collect()),
+            None => {
+                let mut names = Vec::new();
+                walk(&self.path, Path::new(""), &mut names).map_err(|error| io_error(&self.path, error))?;
+                Ok(names)
+            }
+        }
+    }
+}
+
+fn io_error(path: &Path, error: io::Error) -> LayoutError {
+    LayoutError::Io { what: "read", path: path.to_owned(), error }
+}
+
+/// Links are not followed, and a directory without entries is one itself.
+fn walk(root: &Path, below: &Path, names: &mut Vec<String>) -> io::Result<()> {
+    let entries = fs::read_dir(root.join(below))?.collect::<io::Result<Vec<_>>>()?;
+    if entries.is_empty() {
+        names.push(below.to_string_lossy().into_owned());
+    }
+    for entry in entries {
+        let name = below.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            walk(root, &name, names)?;
+        } else {
+            names.push(name.to_string_lossy().into_owned());
+        }
+    }
+    Ok(())
+}
+
+/// Nothing is unpacked: a name is a name in a map, wherever it points. Headers that extend others are passed over, so no
+/// name or size is made of more than its own header.
+fn members(path: &Path) -> Result<BTreeMap<String, Member>, LayoutError> {
+    let failed = |error| io_error(path, error);
+    let wrong = |what: String| malformed(&path.display().to_string(), what);
+    let file = File::open(path).map_err(failed)?;
+    let end = file.metadata().map_err(failed)?;
+    if !end.is_file() {
+        return Err(wrong("it is neither a directory nor a regular file".to_owned()));
+    }
+    let mut archive = tar::Archive::new(file);
+    let mut members = BTreeMap::new();
+    for (count, entry) in archive.entries_with_seek().map_err(failed)?.raw(true).enumerate() {
+        let entry = entry.map_err(failed)?;
+        if count == MEMBERS {
+            return Err(wrong(format!("it has more than {MEMBERS} members, and no layout has")));
+        }
+        let bytes = entry.header().entry_size().map_err(failed)?;
+        let name = String::from_utf8_lossy(&entry.path_bytes()).trim_start_matches("./").to_owned();
+        let offset = entry.raw_file_position();
+        if offset.checked_add(bytes).is_none_or(|member_end| member_end > end.len()) {
+            return Err(wrong(format!("{name} is {bytes} bytes by its header, which the file does not hold")));
+        }
+        if entry.header().entry_type().is_file() && members.insert(name.clone(), Member { offset, bytes }).is_some() {
+            return Err(wrong(format!("{name} is there twice")));
+        }
+    }
+    Ok(members)
+}

@@ -1,0 +1,41 @@
+//! A published bundle of a tiny model.
+
+use std::path::PathBuf;
+
+use minisign::KeyPair;
+use precast_aot::cache::Cache;
+use precast_aot::publish::{Signer, publish};
+use precast_aot::{Arch, Built, Model, Request, build, home, lock, toolchain};
+use precast_fatbins::{Lock, TrustedKey};
+use tempfile::TempDir;
+
+/// Kernels of a tiny model for one architecture, and its lock.
+pub fn tiny() -> (Request, Built, Vec<(String, Lock)>) {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/models/tiny.json");
+    let model = Model::find(path.to_str().unwrap()).unwrap();
+    let request = Request { models: vec![model.clone()], archs: vec![Arch::Sm121] };
+    let nvrtc = toolchain::nvrtc(None, &home::directory()).unwrap_or_else(|error| panic!("{error}"));
+    let built = build(&request, &nvrtc, &Cache::at(home::directory().join("cache")), &|_, _| {}).unwrap();
+    let lock = lock::of_model(&built.manifest, &request, &model);
+    (request, built, vec![("tiny".to_owned(), lock)])
+}
+
+/// A new key, as a signer's closure and as what others trust.
+pub fn key() -> (impl Fn(&[u8]) -> Result<String, String>, TrustedKey) {
+    let pair = KeyPair::generate_unencrypted_keypair().unwrap();
+    let trusted = TrustedKey::find(&pair.pk.to_base64()).unwrap();
+    let sign = move |bytes: &[u8]| {
+        let signature = minisign::sign(None, &pair.sk, bytes, Some("no time"), None);
+        signature.map(|signature| signature.into_string()).map_err(|error| error.to_string())
+    };
+    (sign, trusted)
+}
+
+/// A published layout as a directory.
+pub fn published(sign: Option<Signer<'_>>) -> (TempDir, PathBuf) {
+    let (_, built, locks) = tiny();
+    let dir = tempfile::tempdir().unwrap();
+    let to = dir.path().join("layout");
+    publish(&built.encode(), &locks, sign).unwrap().write(&to).unwrap();
+    (dir, to)
+}
