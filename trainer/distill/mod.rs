@@ -43,9 +43,7 @@ pub fn distill(config: &RunConfig, mode: Mode, mut startup: Startup) -> Result<(
     let teacher = Checkpoint::open(&config.teacher)?;
     let student = Checkpoint::open(&config.student)?;
     startup.end("models");
-    let notes = pair::check(&teacher, &student, config.allow_identical)?;
     let dataset = read_data(config, &teacher, &student)?;
-    notes.iter().for_each(|note| eprintln!("note: {note}"));
     startup.end("data");
     std::fs::create_dir_all(&config.out).map_err(Failure::io("create", &config.out))?;
     // A disk too small for the result is better known now than after the last step.
@@ -110,7 +108,9 @@ fn check_left(config: &RunConfig, done: u64) -> Result<(), Failure> {
     Err(Failure::Usage(format!("--resume: all {done} steps are done; raise --steps")))
 }
 
+/// Checks that the teacher can teach the student, and reads the text that it teaches.
 fn read_data(config: &RunConfig, teacher: &Checkpoint, student: &Checkpoint) -> Result<Dataset, Failure> {
+    let notes = pair::check(teacher, student, config.allow_identical)?;
     let tokenizer = match student.tokenizer()? {
         Some(tokenizer) => Some(tokenizer),
         None => teacher.tokenizer()?,
@@ -118,7 +118,9 @@ fn read_data(config: &RunConfig, teacher: &Checkpoint, student: &Checkpoint) -> 
     tokenizer.iter().flat_map(|tokenizer| tokenizer.notes()).for_each(|note| eprintln!("note: {note}"));
     let reader =
         Reader { tokenizer, eos: student.eos_token().or_else(|| teacher.eos_token()), vocab: student.config().vocab };
-    Ok(Dataset::read(&config.data, config.seq_len, Packing::Stream, reader)?)
+    let dataset = Dataset::read(&config.data, config.seq_len, Packing::Stream, reader)?;
+    notes.iter().for_each(|note| eprintln!("note: {note}"));
+    Ok(dataset)
 }
 
 fn upload(session: &mut Session, teacher: &Checkpoint, student: &Checkpoint) -> Result<(), Failure> {
