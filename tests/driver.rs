@@ -119,7 +119,8 @@ fn every_command_names_a_gpu_that_no_build_serves() {
     let golden = fixture("golden/qwen2-tied");
     let [teacher, data, out] = [golden.join("teacher"), golden.join("tokens.bin"), ampere.dir.path().join("out")];
     let [teacher, data, out] = [&teacher, &data, &out].map(|path| path.to_str().unwrap());
-    let distill = ["distill", "--teacher", teacher, "--student", teacher, "--data", data, "--out", out];
+    let distill =
+        ["distill", "--teacher", teacher, "--student", teacher, "--allow-identical", "--data", data, "--out", out];
     for arguments in [
         &distill[..],
         &[&distill[..], &["--dry-run"]].concat(),
@@ -163,7 +164,18 @@ fn auto_does_not_fall_back_where_there_are_kernels_for_a_gpu() {
     let golden = fixture("golden/qwen2-tied");
     let (model, data, out) = (golden.join("student"), golden.join("tokens.bin"), without_gpu.dir.path().join("out"));
     let [model, data] = [&model, &data].map(|path| path.to_str().unwrap());
-    let distill = ["distill", "--teacher", model, "--student", model, "--data", data, "--out", out.to_str().unwrap()];
+    let distill = [
+        "distill",
+        "--teacher",
+        model,
+        "--student",
+        model,
+        "--data",
+        data,
+        "--out",
+        out.to_str().unwrap(),
+        "--allow-identical",
+    ];
     let small = ["--steps", "1", "--batch-size", "1", "--seq-len", "8"];
     let eval = ["eval", "--untrained", "--model", model, "--data", data, "--seq-len", "8"];
     let bench = [&["bench"][..], &PLAN].concat();

@@ -50,7 +50,10 @@ fn every_load_is_in_the_record_and_said_as_it_happens() {
     let mut build = precast_aot();
     succeed(build.args(["build", "--arch", "sm_121", "--model"]).arg(&student).arg("--out").arg(&kernels));
     let mut run = precast();
-    run.args(["distill", "--device", "cuda:0", "--verbose", "--teacher"]).arg(&student).arg("--student").arg(&student);
+    run.args(["distill", "--allow-identical", "--device", "cuda:0", "--verbose", "--teacher"])
+        .arg(&student)
+        .arg("--student")
+        .arg(&student);
     run.arg("--data").arg(&data).arg("--out").arg(&out).arg("--bundle").arg(&kernels);
     run.env("PRECAST_LIBCUDA_LOG", &log);
     let output = gb10.run(small(&mut run)).output().unwrap();
