@@ -92,7 +92,9 @@ pub fn distill(config: &RunConfig, mode: Mode, mut startup: Startup) -> Result<(
 pub fn check(config: &RunConfig, resume: bool) -> Result<(), Failure> {
     let teacher = Checkpoint::open(&config.teacher)?;
     let student = Checkpoint::open(&config.student)?;
+    let notes = pair::check(&teacher, &student, config.allow_identical)?;
     let dataset = read_data(config, &teacher, &student)?;
+    notes.iter().for_each(|note| eprintln!("note: {note}"));
     if resume {
         let state = State::new(config, &dataset.digest().to_string(), 0);
         check_left(config, resume::check(&config.out, &state)?)?;
