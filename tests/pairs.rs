@@ -226,7 +226,7 @@ fn truncation_padding_and_dropout_do_not_touch_training_text() {
     case.tokenizers(&changed, &changed);
     case.data = case.path("text.txt");
     // `the`, then ` the` nine times: ten tokens, nine of them predicted.
-    fs::write(&case.data, vec!["the"; 10].join(" ")).unwrap();
+    fs::write(&case.data, ["the"; 10].join(" ")).unwrap();
     let notes = case.notes();
     let what = ["it truncates texts", "it pads texts", "it splits words at random (dropout)"];
     assert!(notes.len() == 3 && notes.iter().zip(what).all(|(note, what)| note.contains(what)), "{notes:?}");

@@ -53,10 +53,7 @@ pub fn check(teacher: &Checkpoint, student: &Checkpoint, allow_identical: bool) 
         return Err(PairError::Identical { teacher, student }.into());
     }
     let mut notes = Vec::new();
-    let Comparison { differences, only } = match tokens(teacher, student, &mut notes)? {
-        Some(comparison) => comparison,
-        None => Comparison::default(),
-    };
+    let Comparison { differences, only } = tokens(teacher, student, &mut notes)?.unwrap_or_default();
     if !differences.is_empty() {
         let (teacher, student) = paths();
         return Err(PairError::Tokenizers { teacher, student, differences: bounded(differences, LISTED) }.into());
