@@ -13,8 +13,7 @@ use rustix::io::Errno;
 
 use super::listing::{LISTING, Listing};
 use super::{fault, flush, parent, rename, sync};
-use crate::Digest;
-use crate::Hasher;
+use crate::{Digest, Hasher};
 
 /// What becomes of a directory that is already in the place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,11 +1,11 @@
 //! What a directory holds: every file with its digest, in the format of `sha256sum`.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, Read};
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::{Digest, Hasher};
+use crate::Digest;
 
 /// The file in a directory that lists its others: `sha256sum -c precast.sha256` checks them.
 pub const LISTING: &str = "precast.sha256";
@@ -93,7 +93,7 @@ impl Listing {
         self.check_names(directory)?;
         for (name, digest) in &self.0 {
             let path = directory.join(name);
-            match digest_of(&path) {
+            match super::digest(&path) {
                 Ok(found) if found == *digest => {}
                 Ok(_) => return Err(ListingError::Changed(path)),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(ListingError::Missing(path)),
@@ -193,20 +193,6 @@ fn walk_below(directory: &Path, prefix: &str, found: &mut Vec<Result<String, Pat
         }
     }
     Ok(())
-}
-
-/// The digest of a file, read in parts.
-fn digest_of(path: &Path) -> io::Result<Digest> {
-    let (mut file, mut hasher) = (File::open(path)?, Hasher::default());
-    let mut part = vec![0; 1 << 20];
-    loop {
-        match file.read(&mut part) {
-            Ok(0) => return Ok(hasher.digest()),
-            Ok(read) => hasher.update(&part[..read]),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -6,8 +6,10 @@ mod fault;
 mod listing;
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read};
 use std::path::Path;
+
+use crate::{Digest, Hasher};
 
 pub use aside::{Aside, Existing, Writer, asides, is_aside, remove_directory, sweep};
 pub use claim::{Claim, ClaimError};
@@ -50,6 +52,23 @@ pub fn write_directory<E: From<io::Error>>(path: &Path, fill: impl FnOnce(&Path)
     let aside = Aside::new(path)?;
     fill(aside.path())?;
     Ok(aside.publish(Existing::Replace)?)
+}
+
+/// The digest of a file, read in parts.
+///
+/// # Errors
+/// Any I/O error.
+pub fn digest(path: &Path) -> io::Result<Digest> {
+    let (mut file, mut hasher) = (File::open(path)?, Hasher::default());
+    let mut part = vec![0; 1 << 20];
+    loop {
+        match file.read(&mut part) {
+            Ok(0) => return Ok(hasher.digest()),
+            Ok(read) => hasher.update(&part[..read]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// Adds to a file that is read while it grows.
