@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 
-use crate::support::{distill, fail, precast, random_model, succeed, tiny_config, token_file};
+use crate::support::{distill, fail, precast, random_model, tiny_config, token_file};
 
 struct Case {
     dir: tempfile::TempDir,
@@ -218,15 +218,4 @@ proptest! {
         });
         let _ = precast::checkpoint::Checkpoint::open(&model);
     }
-}
-
-#[test]
-fn init_and_report_replace_what_was_there() {
-    let case = case();
-    let config = case.path("student.json");
-    let out = case.path("again");
-    for _ in 0..2 {
-        succeed(precast().arg("init").arg("--config").arg(&config).arg("--out").arg(&out));
-    }
-    assert!(out.join("model.safetensors").exists());
 }

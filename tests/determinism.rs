@@ -108,8 +108,8 @@ fn weights_sent_narrow_are_those_sent_wide() {
     let case = case();
     let [narrow, wide] = ["narrow", "wide"].map(|name| case.dir.path().join(name));
     let json = case.dir.path().join("student.json");
-    precast::init::random(&json, None, 3, Precision::Bf16, &narrow).unwrap();
-    precast::init::from_layers(&narrow, &[0, 1], Precision::Fp32, &wide).unwrap();
+    precast::init::random(&json, None, 3, Precision::Bf16, &narrow, false).unwrap();
+    precast::init::from_layers(&narrow, &[0, 1], Precision::Fp32, &wide, false).unwrap();
     let sent = [&narrow, &wide].map(|student| {
         let config = config(&case.teacher, student, |options| options.precision = Some(Precision::Bf16));
         let mut session = session_placed(&config, Placement::Arena);

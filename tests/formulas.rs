@@ -3,10 +3,11 @@
 
 use std::path::PathBuf;
 
-use precast::checkpoint::{Checkpoint, Scratch};
+use precast::checkpoint::{Checkpoint, CheckpointError, Scratch};
 use precast::config::RunConfig;
 use precast::data::MicroBatch;
 use precast::schedule::Schedule;
+use precast_fatbins::files::Existing;
 use precast_plan::Recipe;
 
 use crate::support::{
@@ -124,12 +125,12 @@ fn the_gradient_is_that_of_the_loss() {
             dtype: precast_kernels::Dtype::F32,
             tokenizer_from: &[],
         };
-        precast::checkpoint::write_model(&shifted, &model, |p| {
+        precast::checkpoint::write_model(&shifted, Existing::Keep, &model, |p, write| -> Result<(), CheckpointError> {
             let mut values = floats(source.read(p, precast_kernels::Dtype::F32, &mut Scratch::new())?);
             if p.name == parameter.name {
                 values.iter_mut().zip(&gradient).for_each(|(value, g)| *value += (shift * f64::from(*g)) as f32);
             }
-            Ok::<_, precast::checkpoint::CheckpointError>(bytemuck::cast_slice(&values).to_vec())
+            write(bytemuck::cast_slice(&values))
         })
         .unwrap();
         let shifted = Models { dir, teacher: models.teacher.clone(), student: shifted };

@@ -91,7 +91,8 @@ fn a_run_first_says_what_it_runs_on() {
     let dir = tempfile::tempdir().unwrap();
     let model = random_model(dir.path(), "model", 1, &tiny_config(&[]));
     let narrow = dir.path().join("narrow");
-    precast::init::random(&dir.path().join("model.json"), None, 1, precast_plan::Precision::Bf16, &narrow).unwrap();
+    precast::init::random(&dir.path().join("model.json"), None, 1, precast_plan::Precision::Bf16, &narrow, false)
+        .unwrap();
     let data = token_file(dir.path(), "data.bin", 17 * 4, 96);
     let out = dir.path().join("out");
     let printed = succeed(small(&mut distill(&model, &narrow, &data, &out)));

@@ -35,7 +35,7 @@ impl Case {
     fn command(&self) -> Command {
         let mut command = distill(&self.teacher, &self.student, &self.data, &self.path("out"));
         command.args(["--steps", "1", "--batch-size", "2", "--seq-len", "16", "--precision", "fp32"]);
-        command.args(["--checkpoint-every", "0"]);
+        command.args(["--checkpoint-every", "0", "--overwrite"]);
         command
     }
 
@@ -163,7 +163,7 @@ fn a_gguf_file_and_its_own_tokenizer_json_go_together() {
     };
     let dir = tempfile::tempdir().unwrap();
     let student = dir.path().join("student");
-    precast::init::from_layers(&teacher, &[0], Precision::Bf16, &student).unwrap();
+    precast::init::from_layers(&teacher, &[0], Precision::Bf16, &student, false).unwrap();
     let teacher = Checkpoint::open(&teacher).unwrap();
     let check = || precast::pair::check(&teacher, &Checkpoint::open(&student).unwrap(), false);
     assert_eq!(check().unwrap(), [""; 0]);
@@ -184,7 +184,7 @@ fn a_student_that_is_its_teacher_is_refused() {
     let mut case = case();
     // The same file, a copy, and the same values in another dtype from the same bytes.
     let copy = case.path("copy");
-    precast::init::from_layers(&case.student, &[0, 1], Precision::Fp32, &copy).unwrap();
+    precast::init::from_layers(&case.student, &[0, 1], Precision::Fp32, &copy, false).unwrap();
     for teacher in [case.student.clone(), copy.clone()] {
         case.teacher = teacher;
         let message = case.refused();

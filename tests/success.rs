@@ -4,7 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use precast::checkpoint::{Checkpoint, CheckpointError, Student, write_model};
+use precast::checkpoint::{Checkpoint, CheckpointError, Student, Write, write_model};
+use precast_fatbins::files::Existing;
 use precast_kernels::Dtype;
 use precast_plan::{Parameter, Parameters};
 use safetensors::SafeTensors;
@@ -92,14 +93,14 @@ fn no_model_is_written_from_weights_that_are_not_finite() {
         Student { config: model.json(), parameters: &parameters, dtype: Dtype::F32, tokenizer_from: &[&model] };
     let out = dir.path().join("below/out");
     let last = &parameters[parameters.len() - 1];
-    let read = |parameter: &Parameter| {
+    let read = |parameter: &Parameter, write: &mut Write<'_>| {
         let mut values = vec![1.0f32; parameter.span.elems as usize];
         if parameter.name == last.name {
             values[5] = f32::INFINITY;
         }
-        Ok::<_, CheckpointError>(bytemuck::cast_slice(&values).to_vec())
+        write(bytemuck::cast_slice(&values))
     };
-    let error = write_model(&out, &student, read).unwrap_err();
+    let error: CheckpointError = write_model(&out, Existing::Keep, &student, read).unwrap_err();
     assert!(matches!(&error, CheckpointError::WouldNotBeFinite { what, .. } if what.tensor == last.name), "{error}");
     assert!(error.to_string().contains("is inf at element 5"), "{error}");
     let left = fs::read_dir(out.parent().unwrap()).map_or(0, Iterator::count);

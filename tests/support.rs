@@ -7,7 +7,7 @@ use precast::bundle::Kernels;
 use precast::checkpoint::{Checkpoint, Scratch};
 use precast::config::{Options, RunConfig};
 use precast::device::AnyDriver;
-use precast::metrics::{self, StepRecord};
+use precast::metrics::{Metrics, StepRecord};
 use precast::session::Session;
 use precast::startup::Startup;
 use precast_plan::{EvaluationPlan, Precision, evaluation, rope};
@@ -94,7 +94,7 @@ pub fn random_model(dir: &Path, name: &str, seed: u64, config: &serde_json::Valu
     let json = dir.join(format!("{name}.json"));
     std::fs::write(&json, config.to_string()).expect("a scratch directory is writable");
     let out = dir.join(name);
-    precast::init::random(&json, None, seed, Precision::Fp32, &out).expect("a tiny model is written");
+    precast::init::random(&json, None, seed, Precision::Fp32, &out, false).expect("a tiny model is written");
     out
 }
 
@@ -144,7 +144,7 @@ pub fn session_on(driver: AnyDriver, config: &RunConfig, placement: Placement) -
     let student = Checkpoint::open(&config.student).expect("a student");
     let mut session =
         Session::open(driver, config, &teacher, &student, placement, &mut Startup::new()).expect("a session");
-    session.upload(&teacher, &student, |_| {}).expect("weights are sent");
+    session.upload(&teacher, &student, |_| Ok(())).expect("weights are sent");
     session
 }
 
@@ -188,7 +188,22 @@ pub fn distill(teacher: &Path, student: &Path, data: &Path, out: &Path) -> Comma
 
 /// The metrics of a run.
 pub fn metrics_of(out: &Path) -> Vec<StepRecord> {
-    metrics::read(&out.join("metrics.jsonl")).expect("metrics.jsonl is written")
+    Metrics::read(&out.join("metrics.jsonl")).expect("metrics.jsonl is written").records
+}
+
+/// The `run.json` of a run.
+pub fn run_record(out: &Path) -> serde_json::Value {
+    serde_json::from_slice(&std::fs::read(out.join("run.json")).expect("run.json is written"))
+        .expect("run.json is JSON")
+}
+
+/// What is in a directory, by name.
+pub fn names_in(dir: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(dir).expect("a directory");
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("UTF-8")).collect();
+    names.sort();
+    names
 }
 
 /// f32 values of little-endian bytes.

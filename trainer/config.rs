@@ -92,6 +92,9 @@ pub struct Options {
     /// Steps between checkpoints that --resume continues from; 0 for none [default: 500, and at the end]
     #[arg(long, value_name = "N")]
     pub checkpoint_every: Option<u64>,
+    /// Checkpoints to keep: the latest [default: 1]
+    #[arg(long, value_name = "N")]
+    pub keep: Option<u64>,
 }
 
 /// Which device to run on.
@@ -205,6 +208,8 @@ pub struct RunConfig {
     pub allow_identical: bool,
     /// Steps between checkpoints.
     pub checkpoint_every: u64,
+    /// Checkpoints to keep.
+    pub keep: u64,
 }
 
 /// Bias corrections raise to the power of the step, which has 31 bits there.
@@ -270,6 +275,7 @@ impl Options {
             trusted_key: if self.trusted_key.is_empty() { file.trusted_key } else { self.trusted_key },
             allow_identical: self.allow_identical.or(file.allow_identical),
             checkpoint_every: self.checkpoint_every.or(file.checkpoint_every),
+            keep: self.keep.or(file.keep),
         }
     }
 
@@ -309,6 +315,7 @@ impl Options {
             trusted_key: self.trusted_key,
             allow_identical: self.allow_identical.unwrap_or(false),
             checkpoint_every: self.checkpoint_every.unwrap_or(500),
+            keep: self.keep.unwrap_or(1),
         };
         if needs_run && config.data.is_empty() {
             return Err(missing("--data"));
@@ -335,6 +342,9 @@ impl RunConfig {
                 false => format!("{option} {count} is more than {most}"),
             });
         }
+        if self.keep == 0 {
+            return wrong("--keep must be at least 1; --checkpoint-every 0 writes no checkpoints".into());
+        }
         // The device computes in f32: what is none of its numbers above 0 is no learning rate.
         let above_zero = [("--lr", self.lr as f32, self.lr.to_string())].into_iter().chain([(
             "--temperature",
@@ -359,6 +369,13 @@ impl RunConfig {
             }
         }
         Ok(())
+    }
+
+    /// The files and directories that a run reads.
+    pub fn inputs(&self) -> Vec<&Path> {
+        let models = [&self.teacher, &self.student].into_iter().chain(&self.data).chain(&self.bundle);
+        let keys = self.trusted_key.iter().map(Path::new).filter(|key| key.exists());
+        models.map(PathBuf::as_path).chain(keys).collect()
     }
 
     /// The kernels to use.

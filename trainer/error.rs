@@ -3,14 +3,19 @@
 use std::path::PathBuf;
 
 use precast_fatbins::BundleError;
+use precast_fatbins::files::ListingError;
 use precast_kernels::Arch;
 use precast_plan::PlanError;
 use precast_runtime::{DriverError, LoadError};
 
 use crate::checkpoint::CheckpointError;
 use crate::data::DataError;
+use crate::metrics::MetricsError;
 use crate::outcome::Fault;
 use crate::pair::PairError;
+use crate::run::identity::Difference;
+use crate::run::out::OutError;
+use crate::run::stop::Signal;
 use crate::score::Insufficient;
 
 /// Why a command failed. [`Failure::exit_code`] is part of the command-line contract.
@@ -130,6 +135,60 @@ pub enum Failure {
         /// Why.
         error: std::io::Error,
     },
+    /// An output directory must not be used so.
+    #[error(transparent)]
+    Out(#[from] OutError),
+    /// The run in the output directory is another one.
+    #[error(
+        "--resume: {} is another run:\n{}\nGive what it was begun with, or choose another --out",
+        path.display(),
+        differences.iter().map(|difference| format!("  {difference}")).collect::<Vec<_>>().join("\n")
+    )]
+    OtherRun {
+        /// The directory.
+        path: PathBuf,
+        /// Each value that is not the same.
+        differences: Vec<Difference>,
+    },
+    /// A checkpoint is not as it was written.
+    #[error(
+        "{} is damaged: {error}\n{}",
+        path.display(),
+        match before {
+            Some(before) => format!("Remove it to continue from {before}"),
+            None => "There is no earlier checkpoint: start the run anew with --overwrite".to_owned(),
+        }
+    )]
+    Damaged {
+        /// The checkpoint.
+        path: PathBuf,
+        /// The one before it, if there is one.
+        before: Option<String>,
+        /// What is wrong with it.
+        error: ListingError,
+    },
+    /// A line of `metrics.jsonl` is not what a run wrote.
+    #[error(transparent)]
+    Metrics(#[from] MetricsError),
+    /// A resumed run would not have trained on the tokens that the run has seen.
+    #[error(
+        "{}: the tokens of its {step} steps are not those that this program would have trained on. The data are the same, \
+         so another version of Precast began the run: continue with that one", path.display()
+    )]
+    Tokens {
+        /// The checkpoint.
+        path: PathBuf,
+        /// Its steps.
+        step: u64,
+    },
+    /// A signal asked the run to stop, and it did.
+    #[error("stopped by {} {done}", signal.name())]
+    Stopped {
+        /// Which.
+        signal: Signal,
+        /// Where it stopped, and how to go on.
+        done: String,
+    },
     /// The run reached its last step and did not do its work.
     #[error(transparent)]
     Run(#[from] Fault),
@@ -145,7 +204,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// 1 failed, 2 usage, 3 bundle or kernels, 4 device, 5 data or checkpoint.
+    /// 1 failed, 2 usage, 3 bundle or kernels, 4 device, 5 data or checkpoint, 130 and 143 stopped by a signal.
     pub fn exit_code(&self) -> u8 {
         match self {
             Failure::Usage(_)
@@ -168,12 +227,16 @@ impl Failure {
             | Failure::Pair(_)
             | Failure::NoRun(_) => 5,
             Failure::Score(Insufficient::OtherTokens { .. }) => 5,
-            Failure::Score(_)
+            Failure::Out(OutError::Io { .. })
+            | Failure::Score(_)
             | Failure::Smoke(_)
             | Failure::Run(_)
             | Failure::Io { .. }
             | Failure::Output(_)
             | Failure::Diverged { .. } => 1,
+            Failure::Out(_) | Failure::OtherRun { .. } => 2,
+            Failure::Damaged { .. } | Failure::Metrics(_) | Failure::Tokens { .. } => 5,
+            Failure::Stopped { signal, .. } => signal.exit_code(),
         }
     }
 

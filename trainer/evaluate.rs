@@ -68,7 +68,7 @@ pub fn evaluate(request: &Evaluation, mut progress: impl FnMut(usize, usize)) ->
     let tables = rope::tables(config.rope_theta, config.head_dim, longest);
     sealed.write(plan.rope.0, bytemuck::cast_slice(&tables.cos))?;
     sealed.write(plan.rope.1, bytemuck::cast_slice(&tables.sin))?;
-    upload_parameters(&mut sealed, plan.weights, &plan.parameters.list, &model, &mut |_| {})?;
+    upload_parameters(&mut sealed, plan.weights, &plan.parameters.list, &model, &mut |_| Ok(()))?;
 
     let (mut total, mut tokens) = (0.0f64, 0u64);
     let batches = chunks.len().div_ceil(batch as usize);

@@ -1,7 +1,8 @@
 //! `precast init`: a new student, of random weights or of chosen layers of a teacher.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use precast_fatbins::files::Existing;
 use precast_kernels::Dtype;
 use precast_plan::{ConfigError, ModelConfig, Parameter, Parameters, Precision};
 use rand::{RngExt, SeedableRng};
@@ -11,12 +12,13 @@ use rayon::prelude::*;
 
 use crate::checkpoint::{Checkpoint, CheckpointError, Scratch, Student, Weights, config_json, write_model};
 use crate::error::Failure;
+use crate::run::out::{check_directory, refuse_inputs};
 
 /// Elements drawn from one random stream.
 const BLOCK: usize = 1 << 16;
 
 /// Writes a model of random weights: matrices normal with the configuration's `initializer_range`, norms one,
-/// biases zero. The same seed gives the same bytes on any machine.
+/// biases zero. The same seed gives the same bytes on any machine. `overwrite` replaces a model that Precast wrote.
 ///
 /// # Errors
 /// [`Failure`] where the configuration cannot be followed or the directory cannot be written.
@@ -26,7 +28,10 @@ pub fn random(
     seed: u64,
     precision: Precision,
     out: &Path,
+    overwrite: bool,
 ) -> Result<(), Failure> {
+    let inputs: Vec<&Path> = std::iter::once(config).chain(tokenizer).collect();
+    let (out, existing) = place(out, overwrite, &inputs)?;
     let unfit = |error| CheckpointError::Config { path: config.to_owned(), error };
     let (weights, json) = Random::new(&config_json(config)?, seed).map_err(unfit)?;
     let tokenizer = tokenizer.map(Checkpoint::open).transpose()?;
@@ -34,8 +39,9 @@ pub fn random(
     let parameters = Parameters::new(&weights.config).list;
     let dtype = precision.dtype();
     let student = Student { config: &json, parameters: &parameters, dtype, tokenizer_from: &from };
-    write_model(out, &student, |parameter| {
-        Ok::<_, Failure>(weights.read(parameter, dtype, &mut Scratch::new())?.to_vec())
+    let mut scratch = Scratch::new();
+    write_model(&out, existing, &student, |parameter, write| {
+        Ok::<_, Failure>(write(weights.read(parameter, dtype, &mut scratch)?)?)
     })
 }
 
@@ -120,7 +126,14 @@ fn name_hash(name: &str) -> u64 {
 ///
 /// # Errors
 /// [`Failure`] for a layer the teacher does not have, or where a file cannot be read or written.
-pub fn from_layers(teacher: &Path, layers: &[u32], precision: Precision, out: &Path) -> Result<(), Failure> {
+pub fn from_layers(
+    teacher: &Path,
+    layers: &[u32],
+    precision: Precision,
+    out: &Path,
+    overwrite: bool,
+) -> Result<(), Failure> {
+    let (out, existing) = place(out, overwrite, &[teacher])?;
     let teacher = Checkpoint::open(teacher)?;
     let depth = teacher.config().layers;
     if layers.is_empty() {
@@ -140,10 +153,18 @@ pub fn from_layers(teacher: &Path, layers: &[u32], precision: Precision, out: &P
     let parameters = Parameters::new(&config).list;
     let dtype = precision.dtype();
     let student = Student { config: &json, parameters: &parameters, dtype, tokenizer_from: &[&teacher] };
-    write_model(out, &student, |parameter| {
+    let mut scratch = Scratch::new();
+    write_model(&out, existing, &student, |parameter, write| {
         let source = Parameter { name: source_name(&parameter.name, layers), ..parameter.clone() };
-        Ok::<_, Failure>(teacher.read(&source, dtype, &mut Scratch::new())?.to_vec())
+        Ok::<_, Failure>(write(teacher.read(&source, dtype, &mut scratch)?)?)
     })
+}
+
+/// Where a model goes: not where an input lies, and not over what Precast did not write.
+fn place(out: &Path, overwrite: bool, inputs: &[&Path]) -> Result<(PathBuf, Existing), Failure> {
+    refuse_inputs(out, inputs)?;
+    let existing = if overwrite { Existing::Replace } else { Existing::Keep };
+    Ok((check_directory(out, overwrite)?, existing))
 }
 
 /// The teacher's name of a student's parameter: its layer replaced by the chosen one.

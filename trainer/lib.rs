@@ -18,7 +18,7 @@ pub mod outcome;
 pub mod pair;
 pub mod record;
 pub mod report;
-pub mod resume;
+pub mod run;
 pub mod schedule;
 pub mod score;
 pub mod session;

@@ -10,7 +10,8 @@ fn main() -> ExitCode {
     bug::main(program, || match precast::cli::main().and_then(|()| precast::cli::finish()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("error: {failure}");
+            let what = if matches!(failure, precast::Failure::Stopped { .. }) { "" } else { "error: " };
+            eprintln!("{what}{failure}");
             ExitCode::from(failure.exit_code())
         }
     })

@@ -1,9 +1,9 @@
-//! `metrics.jsonl`: one object a step, flushed as it is written.
+//! `metrics.jsonl`: one object a step, written as the step is done.
 
 use std::fs::{File, OpenOptions};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use precast_fatbins::{Digest, Hasher, files};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Failure;
@@ -41,24 +41,109 @@ pub fn finite(value: f64) -> Option<f64> {
     value.is_finite().then_some(value)
 }
 
-/// The file.
+/// A line that is not what a run wrote.
+#[derive(Debug, thiserror::Error)]
+#[error("{}:{line}: {reason}", path.display())]
+pub struct MetricsError {
+    /// The file.
+    path: PathBuf,
+    /// Which line, from 1.
+    line: u64,
+    /// Why.
+    reason: String,
+}
+
+/// The lines of a run so far.
+pub struct Metrics {
+    path: PathBuf,
+    bytes: Vec<u8>,
+    /// Where each line ends.
+    ends: Vec<usize>,
+    /// What each line says.
+    pub records: Vec<StepRecord>,
+}
+
+impl Metrics {
+    /// Reads the file. A last line without its end was being written when the run was killed, and is passed over.
+    ///
+    /// # Errors
+    /// [`MetricsError`] for the first line that does not read, or is not that of the step after the one before.
+    pub fn read(path: &Path) -> Result<Self, Failure> {
+        let bytes = std::fs::read(path).map_err(Failure::io("read", path))?;
+        let (mut ends, mut records, mut end) = (Vec::new(), Vec::new(), 0);
+        for line in bytes.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n")) {
+            let step = records.len() as u64 + 1;
+            let wrong = |reason| MetricsError { path: path.to_owned(), line: step, reason };
+            let record: StepRecord = serde_json::from_slice(line).map_err(|error| wrong(error.to_string()))?;
+            if record.step != step {
+                let found = record.step;
+                return Err(wrong(format!("the line of step {found} stands where that of step {step} belongs")).into());
+            }
+            end += line.len();
+            ends.push(end);
+            records.push(record);
+        }
+        Ok(Self { path: path.to_owned(), bytes, ends, records })
+    }
+
+    /// The bytes of the first lines; none where there are fewer.
+    fn lines(&self, count: u64) -> Option<&[u8]> {
+        match count {
+            0 => Some(&[]),
+            count => self.ends.get(count as usize - 1).map(|end| &self.bytes[..*end]),
+        }
+    }
+
+    /// Digest of the first lines; none where there are fewer.
+    pub fn digest(&self, lines: u64) -> Option<Digest> {
+        self.lines(lines).map(Digest::of)
+    }
+
+    /// Checks that the first lines are those that were written.
+    ///
+    /// # Errors
+    /// [`MetricsError`].
+    pub fn check(&self, lines: u64, digest: Digest) -> Result<(), Failure> {
+        let wrong = |line, reason: &str| MetricsError { path: self.path.clone(), line, reason: reason.to_owned() };
+        match self.digest(lines) {
+            Some(found) if found == digest => Ok(()),
+            Some(_) => Err(wrong(lines, "this line or one before it was changed after it was written").into()),
+            None => Err(wrong(self.records.len() as u64 + 1, "the line is missing").into()),
+        }
+    }
+}
+
+/// The file, as it is written.
 pub struct MetricsFile {
     path: PathBuf,
     file: File,
+    lines: u64,
+    hasher: Hasher,
 }
 
 impl MetricsFile {
-    /// Starts anew, or keeps the first `keep` lines of a run that continues.
+    /// An empty file.
     ///
     /// # Errors
     /// [`Failure::Io`].
-    pub fn create(path: &Path, keep: u64) -> Result<Self, Failure> {
-        let kept: Vec<StepRecord> =
-            if keep > 0 { read(path)?.into_iter().filter(|r| r.step <= keep).collect() } else { Vec::new() };
-        let text: String = kept.iter().map(line).collect();
-        precast_fatbins::files::write_whole(path, text.as_bytes()).map_err(Failure::io("write", path))?;
-        let file = OpenOptions::new().append(true).open(path).map_err(Failure::io("write", path))?;
-        Ok(Self { path: path.to_owned(), file })
+    pub fn create(path: &Path) -> Result<Self, Failure> {
+        let file = OpenOptions::new().append(true).create_new(true).open(path).map_err(Failure::io("create", path))?;
+        Ok(Self { path: path.to_owned(), file, lines: 0, hasher: Hasher::default() })
+    }
+
+    /// The first `keep` lines of a run that continues, as they are; later ones are cut off.
+    ///
+    /// # Errors
+    /// [`Failure::Io`].
+    pub fn resume(metrics: &Metrics, keep: u64) -> Result<Self, Failure> {
+        let path = metrics.path.clone();
+        let kept = metrics.lines(keep).expect("a checkpoint's lines have been checked");
+        let mut hasher = Hasher::default();
+        hasher.update(kept);
+        let file = OpenOptions::new().append(true).open(&path);
+        let file = file.and_then(|file| files::truncate(&file, kept.len() as u64).map(|()| file));
+        let file = file.map_err(Failure::io("write", &path))?;
+        Ok(Self { path, file, lines: keep, hasher })
     }
 
     /// Adds a line.
@@ -66,19 +151,69 @@ impl MetricsFile {
     /// # Errors
     /// [`Failure::Io`].
     pub fn push(&mut self, record: &StepRecord) -> Result<(), Failure> {
-        self.file.write_all(line(record).as_bytes()).map_err(Failure::io("write", &self.path))
+        let line = serde_json::to_string(record).expect("a record serialises") + "\n";
+        files::append(&mut self.file, line.as_bytes()).map_err(Failure::io("write", &self.path))?;
+        self.hasher.update(line.as_bytes());
+        self.lines += 1;
+        Ok(())
+    }
+
+    /// Flushes the lines to disk. Returns how many there are, and their digest.
+    ///
+    /// # Errors
+    /// [`Failure::Io`].
+    pub fn sync(&mut self) -> Result<(u64, Digest), Failure> {
+        self.file.sync_data().map_err(Failure::io("write", &self.path))?;
+        Ok((self.lines, self.hasher.digest()))
     }
 }
 
-fn line(record: &StepRecord) -> String {
-    serde_json::to_string(record).expect("a record serialises") + "\n"
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Reads `metrics.jsonl`. A last line cut short by a crash is passed over.
-///
-/// # Errors
-/// [`Failure::Io`].
-pub fn read(path: &Path) -> Result<Vec<StepRecord>, Failure> {
-    let text = std::fs::read_to_string(path).map_err(Failure::io("read", path))?;
-    Ok(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+    fn line(step: u64) -> String {
+        // More digits than a float keeps: only the bytes themselves stay what they are.
+        format!(
+            "{{\"step\":{step},\"loss\":2.2250738585072011e-308,\"kd_loss\":1.0,\"ce_loss\":null,\"grad_norm\":1.0,\"lr\":1.0,\
+             \"tokens\":4,\"step_ms\":1.00000000000000000001,\"tokens_per_s\":1.0,\"memory_bytes\":8}}\n"
+        )
+    }
+
+    fn file(text: &str) -> (tempfile::TempDir, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("metrics.jsonl");
+        std::fs::write(&path, text).unwrap();
+        (dir, path)
+    }
+
+    #[test]
+    fn kept_lines_keep_their_bytes_and_a_torn_one_goes() {
+        let whole: String = (1..=3).map(line).collect();
+        let (_dir, path) = file(&format!("{whole}{}", &line(4)[..20]));
+        let metrics = Metrics::read(&path).unwrap();
+        assert_eq!(metrics.records.len(), 3);
+        metrics.check(2, Digest::of((line(1) + &line(2)).as_bytes())).unwrap();
+        let mut resumed = MetricsFile::resume(&metrics, 2).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), line(1) + &line(2));
+        resumed.push(&metrics.records[2]).unwrap();
+        let (lines, digest) = resumed.sync().unwrap();
+        assert_eq!((lines, digest), (3, Digest::of(&std::fs::read(&path).unwrap())));
+    }
+
+    #[test]
+    fn a_line_that_no_run_wrote_is_named() {
+        let wrong = |lines: &[String]| {
+            let (_dir, path) = file(&lines.concat());
+            Metrics::read(&path).map(|_| ()).unwrap_err().to_string()
+        };
+        assert!(wrong(&[line(1), "nonsense\n".into(), line(2)]).contains("metrics.jsonl:2: "));
+        assert!(wrong(&[line(1), line(1)]).contains("metrics.jsonl:2: the line of step 1 stands"));
+        assert!(wrong(&[line(1), line(3)]).contains("metrics.jsonl:2: the line of step 3 stands"));
+        assert!(wrong(&[line(2)]).contains("metrics.jsonl:1: "));
+        let (_dir, path) = file(&(line(1) + &line(2)));
+        let metrics = Metrics::read(&path).unwrap();
+        assert!(metrics.check(3, Digest::of(b"")).unwrap_err().to_string().contains(":3: the line is missing"));
+        assert!(metrics.check(2, Digest::of(b"")).unwrap_err().to_string().contains(":2: this line or one before"));
+    }
 }

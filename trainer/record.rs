@@ -1,13 +1,16 @@
 //! `run.json`: what ran, on what, with which bytes.
 
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use precast_fatbins::{Digest, files};
+use precast_fatbins::files::Listing;
+use precast_fatbins::{Digest, files, input};
 use precast_plan::MemoryTable;
 use precast_runtime::{Device, Load};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::checkpoint::CheckpointError;
 use crate::config::RunConfig;
 use crate::data::Dataset;
 use crate::error::Failure;
@@ -50,6 +53,67 @@ impl RunRecord {
         self.0["outcome"] = json!(outcome);
     }
 
+    /// A record that was read.
+    pub fn of(value: Value) -> Self {
+        Self(value)
+    }
+
+    /// The record.
+    pub fn value(&self) -> &Value {
+        &self.0
+    }
+
+    /// Begins a part of the run at a step, after the parts of the record of the run so far. `changed` says what is not as
+    /// it was in the part before.
+    pub fn part(&mut self, step: u64, before: Option<&Value>, changed: &[String]) {
+        let mut parts = before.and_then(|before| before.get("parts")?.as_array().cloned()).unwrap_or_default();
+        if let Some(last) = parts.last_mut() {
+            last["ended_step"] = step.into();
+        }
+        parts.push(json!({
+            "started_step": step,
+            "ended_step": step,
+            "started_unix_s": unix_s(),
+            "ended_unix_s": null,
+            "device": self.0["device"],
+            "binary": self.0["binary"],
+            "bundle": self.0["bundle"],
+            "changed": changed,
+        }));
+        self.0["parts"] = parts.into();
+        if let Some(student) = before.and_then(|before| before.get("student")) {
+            self.0["student"] = student.clone();
+        }
+    }
+
+    /// The part has come to a step from which it can be continued.
+    pub fn reached(&mut self, step: u64) {
+        if let Some(part) = self.0["parts"].as_array_mut().and_then(|parts| parts.last_mut()) {
+            part["ended_step"] = step.into();
+            part["ended_unix_s"] = unix_s().into();
+        }
+    }
+
+    /// Lines of `metrics.jsonl`, and their digest.
+    pub fn metrics(&mut self, (lines, digest): (u64, Digest)) {
+        self.0["metrics"] = json!({ "lines": lines, "sha256": digest.to_string() });
+    }
+
+    /// The student is written as it is after a step.
+    pub fn student(&mut self, step: u64) {
+        self.0["student"] = json!({ "step": step });
+    }
+
+    /// What the run writes: files, what they replace for a moment, and the runs that it replaces.
+    pub fn files(&mut self, files: &Listing, replacing: &Listing, replaces: &[std::path::PathBuf]) {
+        let listed = |listing: &Listing| -> Value {
+            listing.0.iter().map(|(name, digest)| (name.clone(), Value::from(digest.to_string()))).collect()
+        };
+        self.0["files"] = listed(files);
+        self.0["replacing"] = listed(replacing);
+        self.0["replaces"] = replaces.iter().map(|path| path.display().to_string()).collect();
+    }
+
     /// Writes `run.json`.
     ///
     /// # Errors
@@ -59,6 +123,30 @@ impl RunRecord {
         let text = serde_json::to_string_pretty(self).expect("plain data serialises") + "\n";
         files::write_whole(&path, text.as_bytes()).map_err(Failure::io("write", path))
     }
+}
+
+/// Reads a run's `run.json`.
+///
+/// # Errors
+/// [`Failure`] where it cannot be read.
+pub fn read(out: &Path) -> Result<Value, Failure> {
+    let path = out.join("run.json");
+    let text = input::read_text(&path, input::SETTINGS_BYTES).map_err(Failure::io("read", &path))?;
+    let json = |error: serde_json::Error| CheckpointError::Json { path, reason: error.to_string() };
+    Ok(serde_json::from_str(&text).map_err(json)?)
+}
+
+/// What of a configuration is not as it was, a line each.
+pub fn changes(before: &Value, config: &RunConfig) -> Vec<String> {
+    let now = serde_json::to_value(config).expect("plain data serialises");
+    let was = |name: &str| before.pointer(&format!("/config/{name}")).unwrap_or(&Value::Null);
+    let values = now.as_object().into_iter().flatten();
+    let changed = values.filter(|(name, value)| was(name) != *value);
+    changed.map(|(name, value)| format!("{name} was {}, is {value}", was(name))).collect()
+}
+
+fn unix_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 /// A device, in a record.

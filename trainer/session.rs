@@ -73,12 +73,12 @@ impl Session {
     /// Sends the weights of both models and what follows from them. The optimizer starts from zero.
     ///
     /// # Errors
-    /// [`Failure`] of the files or the device. `progress` is told the bytes sent.
+    /// [`Failure`] of the files or the device. `progress` is told the bytes sent, and may end it.
     pub fn upload(
         &mut self,
         teacher: &dyn Weights,
         student: &dyn Weights,
-        mut progress: impl FnMut(u64),
+        mut progress: impl FnMut(u64) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         self.sealed.run(CLEAR)?;
         for (config, (cos, sin)) in [teacher.config(), student.config()].into_iter().zip(self.plan.rope) {
@@ -227,14 +227,31 @@ impl Session {
         Ok(self.sealed.read(tensor)?)
     }
 
-    /// Replaces what the optimizer keeps, and the working copy with it.
+    /// The bytes of a tensor, part by part: the host holds two parts, however large it is.
+    ///
+    /// # Errors
+    /// [`Failure`] of the device, or of `take`.
+    pub fn read_parts(
+        &mut self,
+        tensor: Tensor,
+        take: impl FnMut(&[u8]) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        self.sealed.read_parts(tensor, take)
+    }
+
+    /// Replaces what a tensor holds.
     ///
     /// # Errors
     /// [`Failure`] of the device.
-    pub fn restore(&mut self, state: [&[u8]; 3]) -> Result<(), Failure> {
-        for ((_, tensor), bytes) in self.state().into_iter().zip(state) {
-            self.sealed.write(tensor, bytes)?;
-        }
+    pub fn write(&mut self, tensor: Tensor, bytes: &[u8]) -> Result<(), Failure> {
+        Ok(self.sealed.write(tensor, bytes)?)
+    }
+
+    /// Makes the working copy of what [`Self::write`] has put into the tensors of [`Self::state`].
+    ///
+    /// # Errors
+    /// [`Failure`] of the device.
+    pub fn restored(&mut self) -> Result<(), Failure> {
         Ok(self.sealed.run(CAST)?)
     }
 }
@@ -278,13 +295,13 @@ pub(crate) fn upload_parameters(
     flat: Tensor,
     parameters: &[Parameter],
     weights: &dyn Weights,
-    progress: &mut impl FnMut(u64),
+    progress: &mut impl FnMut(u64) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let mut scratch = Scratch::new();
     for parameter in parameters {
         let bytes = weights.read(parameter, flat.dtype, &mut scratch)?;
         sealed.write(flat.slice(parameter.span.start, parameter.span.elems), bytes)?;
-        progress(bytes.len() as u64);
+        progress(bytes.len() as u64)?;
     }
     Ok(())
 }

@@ -120,7 +120,7 @@ pub fn smoke(mut config: RunConfig, lr: Option<f64>) -> Result<Record, Failure> 
 fn open(config: &RunConfig, teacher: &dyn Weights, student: &dyn Weights) -> Result<Session, Failure> {
     let driver = device::open(config.device, &config.kernels())?;
     let mut session = Session::open(driver, config, teacher, student, Placement::Arena, &mut Startup::new())?;
-    session.upload(teacher, student, |_| {})?;
+    session.upload(teacher, student, |_| Ok(()))?;
     Ok(session)
 }
 

@@ -18,6 +18,14 @@ pub struct Tokenizer {
 }
 
 impl Tokenizer {
+    /// The tokenizer as it is used, as text.
+    ///
+    /// # Errors
+    /// Why it cannot be written.
+    pub fn text(&self) -> Result<String, String> {
+        self.inner.to_string(false).map_err(|error| error.to_string())
+    }
+
     /// Reads a `tokenizer.json`.
     ///
     /// # Errors

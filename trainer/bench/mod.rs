@@ -61,7 +61,7 @@ impl<T> Bench<T> {
             let heading = session.heading().model("teacher", &config.teacher, &*teacher);
             say!("{}\n", heading.model("student", &config.student, &*student));
         }
-        session.upload(&*teacher, &*student, |_| {})?;
+        session.upload(&*teacher, &*student, |_| Ok(()))?;
         startup.end("upload");
         let mut steps = Steps::new(config, student.config().vocab);
         steps.one(&mut session)?;

@@ -3,26 +3,30 @@
 use std::fmt;
 use std::path::Path;
 
-use precast_fatbins::files;
+use precast_fatbins::files::{Aside, Existing};
 
 use super::record::{Record, StepRecord};
 use super::sweep::Sweep;
 use crate::error::Failure;
 use crate::report::{Bar, bars, flatten, page, table};
+use crate::run::out::check_directory;
 
 impl Record {
-    /// Writes `bench.json` and `report.html`.
+    /// Writes `bench.json` and `report.html`, in place of those of an earlier benchmark.
     ///
     /// # Errors
-    /// [`Failure::Io`].
+    /// [`Failure::Out`] where something else is there, [`Failure::Io`].
     pub fn write(&self, out: &Path) -> Result<(), Failure> {
-        std::fs::create_dir_all(out).map_err(Failure::io("create", out))?;
+        let out = check_directory(out, true)?;
         let json = serde_json::to_string_pretty(self).expect("plain data serialises") + "\n";
-        for (name, text) in [("bench.json", json), ("report.html", self.html())] {
-            let path = out.join(name);
-            files::write_whole(&path, text.as_bytes()).map_err(Failure::io("write", path))?;
-        }
-        Ok(())
+        let write = || {
+            let mut aside = Aside::new(&out)?;
+            aside.write("bench.json", json.as_bytes())?;
+            aside.write("report.html", self.html().as_bytes())?;
+            aside.list()?;
+            aside.publish(Existing::Replace)
+        };
+        write().map_err(Failure::io("write", &out))
     }
 
     fn html(&self) -> String {

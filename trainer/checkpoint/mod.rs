@@ -5,6 +5,7 @@ mod formats;
 pub mod gguf;
 mod huggingface;
 mod missing;
+mod stream;
 mod tensors;
 mod write;
 
@@ -12,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use half::bf16;
-use precast_fatbins::{Digest, input};
+use precast_fatbins::{Digest, files, input};
 use precast_kernels::Dtype;
 use precast_plan::{ConfigError, ModelConfig, Parameter};
 use rayon::prelude::*;
@@ -23,8 +24,9 @@ pub use finite::NotFinite;
 pub use formats::Formats;
 use gguf::{Gguf, GgufError};
 use huggingface::HuggingFace;
+pub(crate) use stream::safetensors_header;
 pub(crate) use write::check_space;
-pub use write::{Student, write_model};
+pub use write::{Student, Write, fill_model, write_model};
 
 /// A model that cannot be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -159,8 +161,8 @@ pub enum CheckpointError {
 }
 
 impl CheckpointError {
-    pub(crate) fn io(what: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self {
-        let path = path.to_owned();
+    pub(crate) fn io(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.into();
         move |error| Self::Io { what, path, error }
     }
 }
@@ -324,22 +326,26 @@ impl Checkpoint {
         eos.as_u64().and_then(|id| u32::try_from(id).ok())
     }
 
-    /// SHA-256 over the weight files, in name order.
-    ///
-    /// # Errors
-    /// [`CheckpointError`] where a file cannot be read.
-    pub fn digest(&self) -> Result<Digest, CheckpointError> {
-        let files = match &self.source {
-            Source::HuggingFace(source) => source.files(),
-            Source::Gguf(_) => vec![self.path.as_path()],
-        };
-        let digests: Result<Vec<Digest>, CheckpointError> =
-            files.par_iter().map(|path| digest_file(path).map_err(CheckpointError::io("read", path))).collect();
-        let digests = digests?;
-        match &digests[..] {
-            [one] => Ok(*one),
-            many => Ok(Digest::of_parts("precast.shards", many.iter().map(|digest| &digest.0[..]))),
+    /// The files that hold its weights, in name order.
+    pub fn weight_files(&self) -> Vec<PathBuf> {
+        match &self.source {
+            Source::HuggingFace(source) => source.files().into_iter().map(Path::to_owned).collect(),
+            Source::Gguf(_) => vec![self.path.clone()],
         }
+    }
+}
+
+/// SHA-256 over the weight files of a model.
+///
+/// # Errors
+/// [`CheckpointError`] where a file cannot be read.
+pub fn digest(paths: &[PathBuf]) -> Result<Digest, CheckpointError> {
+    let digests: Result<Vec<Digest>, CheckpointError> =
+        paths.par_iter().map(|path| files::digest(path).map_err(CheckpointError::io("read", path))).collect();
+    let digests = digests?;
+    match &digests[..] {
+        [one] => Ok(*one),
+        many => Ok(Digest::of_parts("precast.shards", many.iter().map(|digest| &digest.0[..]))),
     }
 }
 
@@ -367,10 +373,6 @@ impl Weights for Checkpoint {
     ) -> Result<&'a [u8], CheckpointError> {
         self.read(parameter, dtype, scratch)
     }
-}
-
-fn digest_file(path: &Path) -> std::io::Result<Digest> {
-    Ok(Digest::of(&crate::data::map(path)?))
 }
 
 /// The `config.json` of a model without its weights: of a directory, a GGUF file, or the file itself.

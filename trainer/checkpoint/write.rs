@@ -2,14 +2,15 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
 
-use precast_fatbins::files::{free_bytes, write_directory};
+use precast_fatbins::files::{Aside, Existing, free_bytes};
 use precast_kernels::Dtype;
 use precast_plan::Parameter;
-use safetensors::tensor::{Dtype as Stored, TensorView};
+use safetensors::tensor::Dtype as Stored;
 
-use super::{Checkpoint, CheckpointError, Source, finite};
+use super::{Checkpoint, CheckpointError, NotFinite, Source, finite, safetensors_header};
 
 /// Files copied along from the model a student came from.
 const COPIED: [&str; 8] = [
@@ -35,58 +36,75 @@ pub struct Student<'a> {
     pub tokenizer_from: &'a [&'a Checkpoint],
 }
 
-/// Writes a Hugging Face directory that `transformers` loads: `config.json`, `model.safetensors`, the
-/// tokenizer. `read` gives a parameter's bytes in the model's dtype. The directory appears whole or not at all.
+impl Student<'_> {
+    /// Bytes of its weights.
+    pub fn bytes(&self) -> u64 {
+        self.parameters.iter().map(|parameter| parameter.span.elems).sum::<u64>() * self.dtype.bytes()
+    }
+}
+
+/// Takes a part of a tensor's bytes.
+pub type Write<'w> = dyn FnMut(&[u8]) -> Result<(), CheckpointError> + 'w;
+
+/// Writes a Hugging Face directory that `transformers` loads, as [`fill_model`] does. It appears whole or not at all,
+/// with a listing by which Precast knows it again.
 ///
 /// # Errors
-/// [`CheckpointError`] of the disk or of `read`, and where a weight is not finite: then nothing is written.
+/// [`CheckpointError`] of the disk or of `read`; a directory that is there stays, unless it is to be replaced.
 pub fn write_model<E: From<CheckpointError>>(
     directory: &Path,
+    existing: Existing,
     model: &Student<'_>,
-    mut read: impl FnMut(&Parameter) -> Result<Vec<u8>, E>,
+    read: impl FnMut(&Parameter, &mut Write<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
-    let elements: u64 = model.parameters.iter().map(|parameter| parameter.span.elems).sum();
-    check_space(directory, "the model", elements * model.dtype.bytes())?;
-    let mut contents = Vec::with_capacity(model.parameters.len());
-    for parameter in model.parameters {
-        let bytes = read(parameter)?;
-        let refused = |what| CheckpointError::WouldNotBeFinite { path: directory.to_owned(), what };
-        finite::check(&parameter.name, &bytes, model.dtype).map_err(refused)?;
-        contents.push((parameter, bytes));
-    }
-    let io = |what, path: &Path| {
-        let path = path.to_owned();
-        move |error| CheckpointError::Io { what, path, error }
-    };
-    let written = write_directory::<Wrapped>(directory, |aside| {
-        let config = serde_json::to_string_pretty(&config(model)).expect("a JSON value serialises");
-        fs::write(aside.join("config.json"), config + "\n").map_err(io("write", &directory.join("config.json")))?;
-        write_weights(&aside.join("model.safetensors"), &contents, model.dtype)
-            .map_err(io("write", &directory.join("model.safetensors")))?;
-        write_tokenizer(aside, model.tokenizer_from)?;
-        Ok(())
-    });
-    written.map_err(|Wrapped(error)| match error {
-        CheckpointError::Io { what, path, error } if path.as_os_str().is_empty() => {
-            E::from(CheckpointError::Io { what, path: directory.to_owned(), error })
-        }
-        error => E::from(error),
-    })
+    let io = |error| CheckpointError::Io { what: "write", path: directory.to_owned(), error };
+    check_space(directory, "the model", model.bytes())?;
+    let mut aside = Aside::new(directory).map_err(io)?;
+    fill_model(&mut aside, model, read)?;
+    aside.list().map_err(io)?;
+    Ok(aside.publish(existing).map_err(io)?)
 }
 
-/// Lets [`write_directory`] report its own I/O errors.
-struct Wrapped(CheckpointError);
+/// Writes `config.json`, `model.safetensors` and the tokenizer of a model. `read` gives a parameter's bytes in the
+/// model's dtype, in parts: no more of the model than a part is in memory.
+///
+/// # Errors
+/// [`CheckpointError`] of the disk or of `read`, and where a weight is not finite.
+pub fn fill_model<E: From<CheckpointError>>(
+    aside: &mut Aside,
+    model: &Student<'_>,
+    mut read: impl FnMut(&Parameter, &mut Write<'_>) -> Result<(), E>,
+) -> Result<(), E> {
+    let target = aside.target().to_owned();
+    let io = |name: &str| CheckpointError::io("write", target.join(name));
+    let config = serde_json::to_string_pretty(&config(model)).expect("a JSON value serialises") + "\n";
+    aside.write("config.json", config.as_bytes()).map_err(io("config.json"))?;
 
-impl From<std::io::Error> for Wrapped {
-    fn from(error: std::io::Error) -> Self {
-        Self(CheckpointError::Io { what: "write", path: Default::default(), error })
+    const WEIGHTS: &str = "model.safetensors";
+    let mut parameters: Vec<&Parameter> = model.parameters.iter().collect();
+    parameters.sort_by(|a, b| a.name.cmp(&b.name));
+    let shape = |parameter: &&Parameter| parameter.shape.iter().map(|dim| *dim as usize).collect();
+    let shapes = parameters.iter().map(|parameter| (parameter.name.clone(), shape(parameter)));
+    let stored = if model.dtype == Dtype::Bf16 { Stored::BF16 } else { Stored::F32 };
+    let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
+    let header = safetensors_header(shapes, stored, Some(metadata));
+    let mut file = aside.create(WEIGHTS).map_err(io(WEIGHTS))?;
+    let mut write = |part: &[u8]| file.write_all(part).map_err(io(WEIGHTS));
+    write(&header)?;
+    for parameter in parameters {
+        let mut done = 0;
+        read(parameter, &mut |part| {
+            finite::check(&parameter.name, part, model.dtype).map_err(|found| {
+                let what = NotFinite { index: found.index + done, ..found };
+                CheckpointError::WouldNotBeFinite { path: target.clone(), what }
+            })?;
+            done += part.len() / model.dtype.bytes() as usize;
+            write(part)
+        })?;
+        assert_eq!(done as u64, parameter.span.elems, "elements of {}", parameter.name);
     }
-}
-
-impl From<CheckpointError> for Wrapped {
-    fn from(error: CheckpointError) -> Self {
-        Self(error)
-    }
+    aside.close(file);
+    Ok(write_tokenizer(aside, model.tokenizer_from)?)
 }
 
 /// The configuration with the dtype of what is written, in both spellings.
@@ -98,25 +116,8 @@ fn config(model: &Student<'_>) -> serde_json::Value {
     config
 }
 
-fn write_weights(path: &Path, contents: &[(&Parameter, Vec<u8>)], dtype: Dtype) -> std::io::Result<()> {
-    let stored = if dtype == Dtype::Bf16 { Stored::BF16 } else { Stored::F32 };
-    let views: Result<Vec<_>, _> = contents
-        .iter()
-        .map(|(parameter, bytes)| {
-            let shape = parameter.shape.iter().map(|dim| *dim as usize).collect();
-            TensorView::new(stored, shape, bytes).map(|view| (parameter.name.as_str(), view))
-        })
-        .collect();
-    let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
-    match views.and_then(|views| safetensors::serialize_to_file(views, Some(metadata), path)) {
-        Ok(()) => Ok(()),
-        Err(safetensors::SafeTensorError::IoError(error)) => Err(error),
-        Err(error) => Err(std::io::Error::other(error)),
-    }
-}
-
 /// The tokenizer of the first model that has one.
-fn write_tokenizer(directory: &Path, from: &[&Checkpoint]) -> Result<(), CheckpointError> {
+fn write_tokenizer(aside: &mut Aside, from: &[&Checkpoint]) -> Result<(), CheckpointError> {
     for checkpoint in from {
         match &checkpoint.source {
             Source::HuggingFace(_) if !checkpoint.path.join("tokenizer.json").exists() => continue,
@@ -124,18 +125,21 @@ fn write_tokenizer(directory: &Path, from: &[&Checkpoint]) -> Result<(), Checkpo
                 for name in COPIED {
                     let source = checkpoint.path.join(name);
                     if source.exists() {
-                        fs::copy(&source, directory.join(name)).map_err(CheckpointError::io("copy", &source))?;
+                        let bytes = fs::read(&source).map_err(CheckpointError::io("read", &source))?;
+                        aside.write(name, &bytes).map_err(CheckpointError::io("copy", &source))?;
                     }
                 }
             }
             Source::Gguf(gguf) => {
-                let path = directory.join("tokenizer.json");
-                gguf.tokenizer()?
-                    .save(&path, false)
-                    .map_err(|error| CheckpointError::Tokenizer { path: path.clone(), reason: error.to_string() })?;
+                let io = |name: &str| CheckpointError::io("write", aside.target().join(name));
+                let (io_tokenizer, io_config) = (io("tokenizer.json"), io("tokenizer_config.json"));
+                let tokenizer = gguf.tokenizer()?.to_string(false).map_err(|error| CheckpointError::Tokenizer {
+                    path: checkpoint.path.clone(),
+                    reason: error.to_string(),
+                })?;
+                aside.write("tokenizer.json", tokenizer.as_bytes()).map_err(io_tokenizer)?;
                 let config = gguf.tokenizer_config()?;
-                let path = directory.join("tokenizer_config.json");
-                fs::write(&path, format!("{config:#}\n")).map_err(CheckpointError::io("write", &path))?;
+                aside.write("tokenizer_config.json", format!("{config:#}\n").as_bytes()).map_err(io_config)?;
             }
         }
         return Ok(());

@@ -11,6 +11,7 @@ use crate::bench;
 use crate::bundle::Kernels;
 use crate::config::{DeviceChoice, Options};
 use crate::error::Failure;
+use crate::run::out::{check_directory, refuse_inputs};
 use crate::startup::Startup;
 use crate::verbose::Verbose;
 
@@ -83,6 +84,11 @@ pub fn run(arguments: Arguments, startup: Startup) -> Result<(), Failure> {
         let launches = bench::tune(&config, file, startup)?;
         say!("{launches} launches measured: {}", file.display());
         return Ok(());
+    }
+    if let Some(out) = &arguments.out {
+        // Better known now than when all is measured.
+        refuse_inputs(out, &config.inputs())?;
+        check_directory(out, true)?;
     }
     let mut record = bench::bench(&config, startup, !arguments.json)?;
     if arguments.sweep {

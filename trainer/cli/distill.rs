@@ -8,8 +8,9 @@ use precast_runtime::Placement;
 
 use super::plan;
 use crate::config::Options;
-use crate::distill::{self, Mode};
+use crate::distill::{self, Mode, Steps};
 use crate::error::Failure;
+use crate::run::out::Start;
 use crate::startup::Startup;
 use crate::verbose::Verbose;
 
@@ -21,8 +22,11 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Continue the run in --out from its last checkpoint
-    #[arg(long)]
+    #[arg(long, conflicts_with = "overwrite")]
     resume: bool,
+    /// Replace the run in --out: it is moved away when this one starts, and deleted at its first checkpoint
+    #[arg(long)]
+    overwrite: bool,
     /// Check models, data and the checkpoint to resume from, print the plan and stop: nothing is loaded or written
     #[arg(long)]
     dry_run: bool,
@@ -39,13 +43,23 @@ pub struct Arguments {
 pub fn run(arguments: Arguments, startup: Startup) -> Result<(), Failure> {
     arguments.verbose.start();
     let file = arguments.config.as_deref().map(Options::read).transpose()?.unwrap_or_default();
-    let options = arguments.options.over(file);
+    let steps = match (arguments.options.steps, file.steps) {
+        (Some(_), _) => Steps::Argument,
+        (None, Some(_)) => Steps::File,
+        (None, None) => Steps::Default,
+    };
+    let start = match (arguments.resume, arguments.overwrite) {
+        (true, _) => Start::Resume,
+        (_, true) => Start::Overwrite,
+        _ => Start::Fresh,
+    };
+    let placement = if arguments.separate_allocations { Placement::Separate } else { Placement::Arena };
+    let config = arguments.options.over(file).complete(true)?;
+    let mode = Mode { start, steps, config_file: arguments.config, placement };
     if arguments.dry_run {
-        let config = options.complete(true)?;
         let arch = plan::arch(&config, arguments.arch)?;
-        distill::check(&config, arguments.resume)?;
+        distill::check(&config, &mode)?;
         return plan::show(&config, Some(arch), false);
     }
-    let placement = if arguments.separate_allocations { Placement::Separate } else { Placement::Arena };
-    distill::distill(&options.complete(true)?, Mode { resume: arguments.resume, placement }, startup)
+    distill::distill(&config, &mode, startup)
 }

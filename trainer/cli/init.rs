@@ -33,13 +33,18 @@ pub struct Arguments {
     /// Where to write the model
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
+    /// Replace the model in --out, if Precast wrote it and it has not been changed since
+    #[arg(long)]
+    overwrite: bool,
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let (precision, out) = (arguments.precision, &arguments.out);
+    let (precision, out, overwrite) = (arguments.precision, &arguments.out, arguments.overwrite);
     match (&arguments.config, &arguments.from) {
-        (Some(config), _) => init::random(config, arguments.tokenizer.as_deref(), arguments.seed, precision, out)?,
-        (None, Some(teacher)) => init::from_layers(teacher, &arguments.layers, precision, out)?,
+        (Some(config), _) => {
+            init::random(config, arguments.tokenizer.as_deref(), arguments.seed, precision, out, overwrite)?
+        }
+        (None, Some(teacher)) => init::from_layers(teacher, &arguments.layers, precision, out, overwrite)?,
         (None, None) => unreachable!("the argument group requires one"),
     }
     say!("{}", out.display());

@@ -54,16 +54,25 @@ impl<'d> Batches<'d> {
 
     /// The micro-batch with this number, counted from 0 over the whole run.
     pub fn micro_batch(&mut self, number: u64) -> MicroBatch {
-        let chunks: Vec<usize> =
-            (0..self.batch as u64).map(|row| self.chunk(number * self.batch as u64 + row)).collect();
-        let rows: Vec<&[u32]> = chunks.iter().map(|chunk| self.dataset.chunks()[*chunk].as_slice()).collect();
+        let chunks = self.chunks_of(number);
+        let rows: Vec<&[u32]> = chunks.iter().map(|chunk| self.row(*chunk)).collect();
         MicroBatch::new(&rows, self.seq_len)
     }
 
     /// Targets of a micro-batch that are not masked.
     pub fn counted(&mut self, number: u64) -> u64 {
-        let rows = (0..self.batch as u64).map(|row| self.chunk(number * self.batch as u64 + row)).collect::<Vec<_>>();
-        rows.into_iter().map(|row| counted(&self.dataset.chunks()[row], self.seq_len) as u64).sum()
+        let rows = self.chunks_of(number);
+        rows.into_iter().map(|row| counted(self.row(row), self.seq_len) as u64).sum()
+    }
+
+    /// Which chunks are the rows of a micro-batch.
+    pub fn chunks_of(&mut self, number: u64) -> Vec<usize> {
+        (0..self.batch as u64).map(|row| self.chunk(number * self.batch as u64 + row)).collect()
+    }
+
+    /// The tokens of a chunk.
+    pub fn row(&self, chunk: usize) -> &'d [u32] {
+        &self.dataset.chunks()[chunk]
     }
 
     fn chunk(&mut self, position: u64) -> usize {

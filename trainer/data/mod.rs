@@ -130,6 +130,9 @@ pub enum DataError {
     },
 }
 
+/// How training data becomes chunks, as [`Packing::Stream`] does it: a run that was begun by another rule is another run.
+pub const PACKING_RULE: &str = "stream 1";
+
 /// How documents become chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packing {

@@ -2,30 +2,46 @@
 
 use crate::config::RunConfig;
 use crate::error::Failure;
-use crate::metrics;
+use crate::metrics::Metrics;
 use crate::outcome::{self, Outcome, Status};
 use crate::record::RunRecord;
 use crate::report;
+use crate::run::out::Out;
 use crate::startup::Startup;
 
+fn metrics(out: &Out) -> Result<Metrics, Failure> {
+    Metrics::read(&out.path().join("metrics.jsonl"))
+}
+
 /// Refuses a run whose steps do not show that it worked.
-pub(super) fn check(config: &RunConfig) -> Result<(), Failure> {
-    Ok(outcome::check(&metrics::read(&config.out.join("metrics.jsonl"))?)?)
+pub(super) fn check(out: &Out) -> Result<(), Failure> {
+    Ok(outcome::check(&metrics(out)?.records)?)
 }
 
 /// Writes into `run.json` and `report.html` how a run ended. Its own failure says more than one of writing that.
 pub(super) fn tell(
     config: &RunConfig,
+    out: &mut Out,
     record: &mut RunRecord,
     startup: &Startup,
     ended: Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let status = if ended.is_ok() { Status::Done } else { Status::Failed };
-    let reason = ended.as_ref().err().map(ToString::to_string);
-    let told = metrics::read(&config.out.join("metrics.jsonl")).and_then(|steps| {
-        record.outcome(&Outcome::new(status, reason, &steps, startup.elapsed_s()));
-        record.write(&config.out)?;
-        report::write(&config.out)
-    });
+    let (status, reason) = match &ended {
+        Ok(()) => (Status::Done, None),
+        Err(Failure::Stopped { .. }) => (Status::Stopped, None),
+        Err(failure) => (Status::Failed, Some(failure.to_string())),
+    };
+    let write = || {
+        record.outcome(&Outcome::new(status, reason, &metrics(out)?.records, startup.elapsed_s()));
+        let html = report::of_run(out.path(), record.value())?;
+        out.publish_file(report::REPORT, html.as_bytes(), record)?;
+        // Last of all: a run without it writes its student and its report again.
+        if status == Status::Done {
+            record.reached(config.steps);
+            record.student(config.steps);
+        }
+        out.record(record)
+    };
+    let told = write();
     ended.and(told)
 }

@@ -1,131 +1,216 @@
 //! `precast distill`: the run from the first file to the last.
 
 mod end;
+mod inputs;
+mod resume;
 mod steps;
 mod student;
 
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
 use indicatif::{ProgressBar, ProgressStyle};
-use precast_fatbins::say;
+use precast_fatbins::{Digest, say};
 use precast_kernels::Dtype;
 use precast_plan::MemoryTable;
 use precast_runtime::Placement;
 
-use crate::checkpoint::{self, Checkpoint};
+use crate::checkpoint::Checkpoint;
 use crate::config::RunConfig;
-use crate::data::{Dataset, Packing, Reader};
+use crate::data::{Batches, Dataset};
 use crate::device;
 use crate::error::Failure;
 use crate::metrics::MetricsFile;
-use crate::pair;
 use crate::record::RunRecord;
-use crate::resume::{self, State};
+use crate::report::REPORT;
+use crate::run::checkpoint;
+use crate::run::identity::Identity;
+use crate::run::out::{Out, Start, refuse_inputs};
+use crate::run::room::Room;
+use crate::run::stop::{Stop, resume_command};
+use crate::run::tokens;
 use crate::session::Session;
 use crate::startup::Startup;
+use inputs::{ModelDigests, read_data};
+use resume::Resumed;
 use steps::Run;
 use student::write_student;
 
 /// How a run is done, besides its configuration.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Mode {
-    /// Continue from the last checkpoint.
-    pub resume: bool,
+    /// What becomes of a run that is in the output directory.
+    pub start: Start,
+    /// Where the number of steps comes from.
+    pub steps: Steps,
+    /// The file that options were read from.
+    pub config_file: Option<PathBuf>,
     /// Give each buffer its own allocation, for memory checkers.
     pub placement: Placement,
+}
+
+/// Where a number of steps comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Steps {
+    /// `--steps`.
+    Argument,
+    /// `run.toml`.
+    File,
+    /// Nobody gave it: a run that continues takes as many as it was to.
+    Default,
 }
 
 /// Trains the student, writes `metrics.jsonl`, `run.json`, `report.html` and `student/` to the output
 /// directory.
 ///
 /// # Errors
-/// [`Failure`]; metrics and checkpoints written before it stay.
-pub fn distill(config: &RunConfig, mode: Mode, mut startup: Startup) -> Result<(), Failure> {
+/// [`Failure`]; metrics and checkpoints written before it stay. [`Failure::Stopped`] after a signal, with a checkpoint.
+pub fn distill(config: &RunConfig, mode: &Mode, mut startup: Startup) -> Result<(), Failure> {
+    let stop = Stop::install()?;
+    let mut config = config.clone();
     startup.end("arguments");
+    let inputs: Vec<&Path> = mode.config_file.as_deref().into_iter().collect();
+    let mut out = Out::claim(&config.out, mode.start, &[inputs, config.inputs()].concat())?;
+    let resumed = match mode.start {
+        Start::Resume => Some(Resumed::open(&out, &mut config, mode.steps)?),
+        Start::Fresh | Start::Overwrite => None,
+    };
+    let config = &config;
     let teacher = Checkpoint::open(&config.teacher)?;
     let student = Checkpoint::open(&config.student)?;
+    let mut digests = ModelDigests::start(&teacher, &student);
     startup.end("models");
-    let dataset = read_data(config, &teacher, &student)?;
+    let data = read_data(config, &teacher, &student)?;
     startup.end("data");
-    std::fs::create_dir_all(&config.out).map_err(Failure::io("create", &config.out))?;
-    // A disk too small for the result is better known now than after the last step.
-    let parameters: u64 = precast_plan::Parameters::new(student.config()).count();
-    checkpoint::check_space(&config.out, "the student", parameters * config.precision.dtype().bytes())?;
+    let mut identity = Identity::new(config, &data, &teacher, &student);
+    if let Some(resumed) = &resumed {
+        if resumed.compare(&identity).is_err() {
+            identity.models(digests.get()?);
+            resumed.compare(&identity)?;
+        }
+        resumed.check_left(config)?;
+    }
+    let done = resumed.as_ref().map_or(0, |resumed| resumed.saved.state.step);
+    let seen = seen(Arc::clone(&data.dataset), config, done);
+    stop.check()?;
 
     let driver = device::open(config.device, &config.kernels())?;
     startup.end("device");
     let mut session = Session::open(driver, config, &teacher, &student, mode.placement, &mut startup)?;
     let heading = session.heading().model("teacher", &config.teacher, &teacher);
     say!("{}\n\n{}", heading.model("student", &config.student, &student), MemoryTable::of(&session.plan().plan));
-    upload(&mut session, &teacher, &student)?;
+    room(config, &session, &student, &out)?.check(out.path())?;
+    upload(&mut session, &teacher, &student, &stop)?;
     startup.end("upload");
-    let state = State::new(config, &dataset.digest().to_string(), 0);
-    let done = if mode.resume { resume::restore(&config.out, &mut session, &state)? } else { 0 };
-    check_left(config, done)?;
+    let tokens = seen.join().expect("hashing does not panic");
+    if let Some(resumed) = &resumed {
+        identity.models(digests.get()?);
+        resumed.compare(&identity)?;
+        resumed.check_tokens(tokens)?;
+        resumed.saved.restore(&mut session)?;
+        startup.end("checkpoint");
+    }
+    stop.check()?;
 
-    // Hashing gigabytes of weights takes a while and nothing waits for it until the end.
-    let mut record = RunRecord::new(config, &session, &dataset);
-    let (ran, startup) = std::thread::scope(|scope| {
-        let digests = scope.spawn(|| Ok::<_, Failure>([teacher.digest()?, student.digest()?]));
-        record.write(&config.out)?;
-        let metrics = MetricsFile::create(&config.out.join("metrics.jsonl"), done)?;
-        let floor_s = session.limit().map(|limit| limit.floor_seconds(&session.plan().plan, config.grad_accum));
-        let mut run = Run { config, session: &mut session, startup, metrics, floor_s, skipped: 0 };
-        let ran = run.steps(done, &dataset, &state);
-        let startup = run.startup;
-        record.startup(&startup);
-        let digests = digests.join().expect("hashing does not panic")?;
-        record.models(&digests);
-        record.write(&config.out)?;
-        Ok::<_, Failure>((ran, startup))
-    })?;
-    let ended =
-        ran.and_then(|()| end::check(config)).and_then(|()| write_student(config, &mut session, &teacher, &student));
-    end::tell(config, &mut record, &startup, ended)?;
-    say!("student: {}\nreport:  {}", config.out.join("student").display(), config.out.join("report.html").display());
+    // Every check has passed: from here on the directory is this run's.
+    let mut record = RunRecord::new(config, &session, &data.dataset);
+    let changes = resumed.as_ref().map(|resumed| resumed.changes(config)).unwrap_or_default();
+    record.part(done, resumed.as_ref().map(|resumed| &resumed.record), &changes);
+    record.metrics(resumed.as_ref().map_or((0, Digest::of(b"")), |r| (done, r.saved.state.metrics_sha256)));
+    out.begin(&mut record)?;
+    // A kill may have come before the oldest ones went.
+    checkpoint::prune(&mut out, config.keep)?;
+    let metrics = match &resumed {
+        Some(resumed) => MetricsFile::resume(&resumed.metrics, done)?,
+        None => MetricsFile::create(&out.path().join("metrics.jsonl"))?,
+    };
+    let floor_s = session.limit().map(|limit| limit.floor_seconds(&session.plan().plan, config.grad_accum));
+    let mut run = Run {
+        config,
+        session: &mut session,
+        startup,
+        metrics,
+        floor_s,
+        skipped: 0,
+        out: &mut out,
+        record: &mut record,
+        identity,
+        digests: &mut digests,
+        tokens,
+        stop: &stop,
+    };
+    let ran = run.steps(done, &data.dataset);
+    let startup = run.startup;
+    record.startup(&startup);
+    record.models(digests.get()?);
+    out.record(&mut record)?;
+    let ended = match ran {
+        Err(failure) => Err(failure),
+        Ok(Some((signal, step))) => {
+            let steps = config.steps;
+            let done = format!("after step {step} of {steps}. Continue with:\n  {}", resume_command());
+            Err(Failure::Stopped { signal, done })
+        }
+        Ok(None) => end::check(&out)
+            .and_then(|()| write_student(config, &mut session, [&teacher, &student], &mut out, &mut record))
+            .and_then(|()| out.remove_replaced()),
+    };
+    end::tell(config, &mut out, &mut record, &startup, ended)?;
+    let path = |name| config.out.join(name);
+    say!("student: {}\nreport:  {}", path("student").display(), path(REPORT).display());
     Ok(())
 }
 
-/// Makes every check of a run that needs no device: of its models, its data and, to `resume`, its checkpoint. Writes
-/// nothing.
+/// Makes every check of a run that needs no device: of its output directory, its models, its data and, to resume, its
+/// checkpoint. Writes nothing.
 ///
 /// # Errors
 /// [`Failure`], as the run itself.
-pub fn check(config: &RunConfig, resume: bool) -> Result<(), Failure> {
+pub fn check(config: &RunConfig, mode: &Mode) -> Result<(), Failure> {
+    let mut config = config.clone();
+    let inputs: Vec<&Path> = mode.config_file.as_deref().into_iter().collect();
+    let inputs = [inputs, config.inputs()].concat();
+    refuse_inputs(&config.out, &inputs)?;
+    let out = match mode.start == Start::Resume || config.out.exists() {
+        true => Some(Out::claim(&config.out, mode.start, &inputs)?),
+        false => None,
+    };
+    let resumed = match (&out, mode.start) {
+        (Some(out), Start::Resume) => Some(Resumed::open(out, &mut config, mode.steps)?),
+        _ => None,
+    };
     let teacher = Checkpoint::open(&config.teacher)?;
     let student = Checkpoint::open(&config.student)?;
-    let notes = pair::check(&teacher, &student, config.allow_identical)?;
-    let dataset = read_data(config, &teacher, &student)?;
-    notes.iter().for_each(|note| eprintln!("note: {note}"));
-    if resume {
-        let state = State::new(config, &dataset.digest().to_string(), 0);
-        check_left(config, resume::check(&config.out, &state)?)?;
-    }
-    Ok(())
+    let data = read_data(&config, &teacher, &student)?;
+    let Some(resumed) = resumed else { return Ok(()) };
+    let mut identity = Identity::new(&config, &data, &teacher, &student);
+    identity.models(ModelDigests::start(&teacher, &student).get()?);
+    resumed.compare(&identity)?;
+    resumed.check_left(&config)
 }
 
-/// Refuses to continue a run after its last step.
-fn check_left(config: &RunConfig, done: u64) -> Result<(), Failure> {
-    if done < config.steps {
-        return Ok(());
-    }
-    Err(Failure::Usage(format!("--resume: all {done} steps are done; raise --steps")))
+/// Starts hashing the tokens of the steps that are done.
+fn seen(dataset: Arc<Dataset>, config: &RunConfig, done: u64) -> std::thread::JoinHandle<Digest> {
+    let (batch, seq_len, accum) = (config.batch_size, config.seq_len, u64::from(config.grad_accum));
+    let shuffle = config.shuffle.then_some(config.seed);
+    std::thread::spawn(move || tokens::seen(&mut Batches::new(&dataset, batch, seq_len, shuffle), done, accum))
 }
 
-/// Checks that the teacher can teach the student, and reads the text that it teaches.
-fn read_data(config: &RunConfig, teacher: &Checkpoint, student: &Checkpoint) -> Result<Dataset, Failure> {
-    let notes = pair::check(teacher, student, config.allow_identical)?;
-    let tokenizer = match student.tokenizer()? {
-        Some(tokenizer) => Some(tokenizer),
-        None => teacher.tokenizer()?,
-    };
-    tokenizer.iter().flat_map(|tokenizer| tokenizer.notes()).for_each(|note| eprintln!("note: {note}"));
-    let reader =
-        Reader { tokenizer, eos: student.eos_token().or_else(|| teacher.eos_token()), vocab: student.config().vocab };
-    let dataset = Dataset::read(&config.data, config.seq_len, Packing::Stream, reader)?;
-    notes.iter().for_each(|note| eprintln!("note: {note}"));
-    Ok(dataset)
+/// What the run is going to write.
+fn room(config: &RunConfig, session: &Session, student: &Checkpoint, out: &Out) -> Result<Room, Failure> {
+    let parameters = &session.plan().student_parameters.list;
+    Ok(Room {
+        checkpoint_bytes: checkpoint::bytes(&session.state()),
+        student_bytes: student::model(config, parameters, &[student]).bytes(),
+        keep: if config.checkpoint_every > 0 { config.keep } else { 0 },
+        kept: match config.checkpoint_every {
+            0 => 0,
+            _ => checkpoint::steps(out.path())?.len() as u64,
+        },
+    })
 }
 
-fn upload(session: &mut Session, teacher: &Checkpoint, student: &Checkpoint) -> Result<(), Failure> {
+fn upload(session: &mut Session, teacher: &Checkpoint, student: &Checkpoint, stop: &Stop) -> Result<(), Failure> {
     let plan = session.plan();
     let bytes = |list: &[precast_plan::Parameter], dtype: Dtype| -> u64 {
         list.iter().map(|parameter| parameter.span.elems * dtype.bytes()).sum()
@@ -134,7 +219,10 @@ fn upload(session: &mut Session, teacher: &Checkpoint, student: &Checkpoint) -> 
         + bytes(&plan.student_parameters.list, session.destination(student).dtype);
     let style = ProgressStyle::with_template("weights {bar:30} {bytes}/{total_bytes} {bytes_per_sec}");
     let bar = ProgressBar::new(total).with_style(style.expect("a valid template"));
-    session.upload(teacher, student, |sent| bar.inc(sent))?;
+    session.upload(teacher, student, |sent| {
+        bar.inc(sent);
+        stop.check()
+    })?;
     bar.finish_and_clear();
     Ok(())
 }

@@ -2,16 +2,23 @@
 
 use std::time::Instant;
 
-use precast_fatbins::say;
+use precast_fatbins::{Digest, say};
 use precast_runtime::Ticket;
 
 use crate::config::RunConfig;
 use crate::data::{Batches, DataError, Dataset};
 use crate::error::Failure;
 use crate::metrics::{MetricsFile, StepRecord, finite};
-use crate::resume::{self, State};
+use crate::record::RunRecord;
+use crate::run::checkpoint::{self, State};
+use crate::run::identity::Identity;
+use crate::run::out::Out;
+use crate::run::stop::{Signal, Stop};
+use crate::run::tokens;
 use crate::session::Session;
 use crate::startup::Startup;
+
+use super::inputs::ModelDigests;
 
 /// Steps in a row without a finite gradient norm that end a run.
 const MOST_SKIPPED: u32 = 10;
@@ -33,11 +40,20 @@ pub(super) struct Run<'a> {
     pub floor_s: Option<f64>,
     /// Skipped steps in a row.
     pub skipped: u32,
+    pub out: &'a mut Out,
+    pub record: &'a mut RunRecord,
+    /// What the run is; the digests of its models come later.
+    pub identity: Identity,
+    pub digests: &'a mut ModelDigests,
+    /// Running digest of the tokens of the steps asked for.
+    pub tokens: Digest,
+    pub stop: &'a Stop,
 }
 
 impl Run<'_> {
-    /// Steps `done..steps`. The metrics of a step are read while the next one runs.
-    pub fn steps(&mut self, done: u64, dataset: &Dataset, state: &State) -> Result<(), Failure> {
+    /// Steps `done..steps`. The metrics of a step are read while the next one runs. A signal ends them with a checkpoint:
+    /// it and the steps done are returned.
+    pub fn steps(&mut self, done: u64, dataset: &Dataset) -> Result<Option<(Signal, u64)>, Failure> {
         let config = self.config;
         let shuffle = config.shuffle.then_some(config.seed);
         let mut batches = Batches::new(dataset, config.batch_size, config.seq_len, shuffle);
@@ -48,8 +64,11 @@ impl Run<'_> {
             if let Some(previous) = pending.replace(next) {
                 self.finish(previous, &mut last)?;
             }
-            let due = config.checkpoint_every > 0 && (step + 1) % config.checkpoint_every == 0;
+            let every = config.checkpoint_every;
             let end = step + 1 == config.steps;
+            // After the last step all is done but the student.
+            let stopped = self.stop.requested().filter(|_| !end);
+            let due = stopped.is_some() || every > 0 && (end || (step + 1) % every == 0);
             // The first step is waited for, so that start-up is measured to its end.
             if due || end || step == done {
                 if let Some(current) = pending.take() {
@@ -60,13 +79,34 @@ impl Run<'_> {
                     say!("start-up {:.2} s", self.startup.total_s());
                 }
             }
-            if due || (end && config.checkpoint_every > 0) {
-                let state = State { step: step + 1, ..state.clone() };
-                resume::save(&config.out, self.session, &state)?;
+            if due {
+                self.save(step + 1)?;
                 last = Instant::now();
             }
+            if let Some(signal) = stopped {
+                return Ok(Some((signal, step + 1)));
+            }
         }
-        Ok(())
+        Ok(None)
+    }
+
+    /// Writes a checkpoint; then the oldest ones go, and with the first one what this run replaces.
+    fn save(&mut self, step: u64) -> Result<(), Failure> {
+        self.identity.models(self.digests.get()?);
+        let (lines, metrics_sha256) = self.metrics.sync()?;
+        let state = State {
+            step,
+            steps: self.config.steps,
+            run: self.identity.clone(),
+            tokens_sha256: self.tokens,
+            metrics_sha256,
+        };
+        let aside = checkpoint::fill(self.out.path(), self.session, &state)?;
+        self.record.metrics((lines, metrics_sha256));
+        self.record.reached(step);
+        self.out.publish(aside, self.record)?;
+        checkpoint::prune(self.out, self.config.keep)?;
+        self.out.remove_replaced()
     }
 
     /// Asks for a step: all of its micro-batches and the update. Waits for nothing.
@@ -86,6 +126,7 @@ impl Run<'_> {
         }
         let lr = config.schedule.lr(config.lr, step, config.warmup, config.steps);
         let ticket = self.session.update(step, lr)?;
+        self.tokens = tokens::after(self.tokens, batches, step, accum);
         Ok(Pending { step: step + 1, lr, tokens: counted, ticket })
     }
 

@@ -1,29 +1,49 @@
 //! The trained student, as a model.
 
+use precast_fatbins::files::Aside;
 use precast_kernels::Dtype;
+use precast_plan::Parameter;
 
-use crate::checkpoint::{Checkpoint, Scratch, Student, write_model};
+use crate::checkpoint::{Checkpoint, Scratch, Student, fill_model};
 use crate::config::RunConfig;
 use crate::error::Failure;
+use crate::record::RunRecord;
+use crate::run::out::Out;
 use crate::session::Session;
 
 /// Writes the student to the output directory, with the tokenizer of the first model that has one.
 pub(super) fn write_student(
     config: &RunConfig,
     session: &mut Session,
-    teacher: &Checkpoint,
-    student: &Checkpoint,
+    [teacher, student]: [&Checkpoint; 2],
+    out: &mut Out,
+    record: &mut RunRecord,
 ) -> Result<(), Failure> {
     let parameters = session.plan().student_parameters.list.clone();
+    let tokenizer_from = [student, teacher];
+    let model = model(config, &parameters, &tokenizer_from);
+    let path = out.path().join("student");
+    let mut aside = Aside::new(&path).map_err(Failure::io("write", path))?;
+    let mut scratch = Scratch::new();
+    fill_model(&mut aside, &model, |parameter, write| {
+        let master = session.plan().master.slice(parameter.span.start, parameter.span.elems);
+        session.read_parts(master, |part| {
+            if model.dtype == Dtype::F32 {
+                return Ok(write(part)?);
+            }
+            bytemuck::cast_slice_mut(scratch.values(part.len() / 4)).copy_from_slice(part);
+            Ok(write(scratch.encode(model.dtype))?)
+        })
+    })?;
+    out.publish(aside, record)
+}
+
+/// What is written of a student.
+pub(super) fn model<'a>(
+    config: &RunConfig,
+    parameters: &'a [Parameter],
+    tokenizer_from: &'a [&'a Checkpoint],
+) -> Student<'a> {
     let dtype = config.precision.dtype();
-    let model = Student { config: student.json(), parameters: &parameters, dtype, tokenizer_from: &[student, teacher] };
-    write_model(&config.out.join("student"), &model, |parameter| {
-        let master = session.master(parameter)?;
-        if dtype == Dtype::F32 {
-            return Ok::<_, Failure>(master);
-        }
-        let mut scratch = Scratch::new();
-        bytemuck::cast_slice_mut(scratch.values(master.len() / 4)).copy_from_slice(&master);
-        Ok(scratch.encode(dtype).to_vec())
-    })
+    Student { config: tokenizer_from[0].json(), parameters, dtype, tokenizer_from }
 }

@@ -6,29 +6,50 @@ pub(crate) mod svg;
 
 use std::path::Path;
 
-use precast_fatbins::{files, input};
+use precast_fatbins::files;
 use serde_json::Value;
 
 use crate::error::Failure;
-use crate::metrics::{self, StepRecord};
+use crate::metrics::{Metrics, StepRecord};
+use crate::record::{self, RunRecord};
+use crate::run::out::{Out, OutError, Start};
 pub(crate) use bars::{Bar, bars};
 pub(crate) use chart::{Axis, Chart, Series};
 use svg::{BLUE, GREEN, GREY, ORANGE, PURPLE, RED};
 
-/// Writes `report.html` from `metrics.jsonl` and `run.json`.
+/// The name of a run's report.
+pub const REPORT: &str = "report.html";
+
+/// Writes `report.html` anew. Of a run that is under way, too: that one writes it once more when it ends.
 ///
 /// # Errors
-/// [`Failure::Io`] where they cannot be read or it cannot be written.
+/// [`Failure`] where the run cannot be read or the file cannot be written.
 pub fn write(out: &Path) -> Result<(), Failure> {
-    let path = out.join("run.json");
-    if !path.exists() {
+    if !out.join("run.json").exists() {
         return Err(Failure::NoRun(out.to_owned()));
     }
-    let records = metrics::read(&out.join("metrics.jsonl"))?;
-    let text = input::read_text(&path, input::SETTINGS_BYTES).map_err(Failure::io("read", &path))?;
-    let run: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
-    let path = out.join("report.html");
-    files::write_whole(&path, html(&records, &run).as_bytes()).map_err(Failure::io("write", path))
+    let run = record::read(out)?;
+    let html = of_run(out, &run)?;
+    match Out::claim(out, Start::Resume, &[]) {
+        Ok(mut out) => {
+            let mut record = RunRecord::of(run);
+            out.publish_file(REPORT, html.as_bytes(), &mut record)?;
+            out.record(&mut record)
+        }
+        Err(Failure::Out(OutError::Busy { .. })) => {
+            let path = out.join(REPORT);
+            files::write_whole(&path, html.as_bytes()).map_err(Failure::io("write", path))
+        }
+        Err(failure) => Err(failure),
+    }
+}
+
+/// The report of a run, from its `metrics.jsonl` and its record.
+///
+/// # Errors
+/// [`Failure`] where the metrics cannot be read.
+pub fn of_run(out: &Path, run: &Value) -> Result<String, Failure> {
+    Ok(html(&Metrics::read(&out.join("metrics.jsonl"))?.records, run))
 }
 
 const STYLE: &str = "

@@ -25,10 +25,22 @@ pub fn demo() -> Result<()> {
     build_trainer()?;
     let device = device()?;
 
-    let student = format!("{OUT}/new-student");
+    // Beside the run, which is replaced whole: no input of it lies in it.
+    let student = format!("{OUT}-student");
     step(
         "make a student of ten of the teacher's thirty layers",
-        &mut precast(&["init", "--from", &teacher, "--layers", LAYERS, "--precision", "fp32", "--out", &student]),
+        &mut precast(&[
+            "init",
+            "--from",
+            &teacher,
+            "--layers",
+            LAYERS,
+            "--precision",
+            "fp32",
+            "--overwrite",
+            "--out",
+            &student,
+        ]),
     )?;
     // Layers without those that stood between them guess worse than at random.
     let before = perplexity(Path::new(&student), &device, &["--untrained"])?;
@@ -43,6 +55,7 @@ pub fn demo() -> Result<()> {
         TRAIN,
         "--out",
         OUT,
+        "--overwrite",
         "--steps",
         "40",
         "--batch-size",

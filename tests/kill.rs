@@ -1,0 +1,275 @@
+//! A run that is killed anywhere continues as if it had not been: the same weights, the same metrics, and nothing left
+//! behind.
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use serde_json::Value;
+
+use crate::support::{distill, names_in, precast, random_model, run_record, succeed, tiny_config, token_file};
+
+const SIGKILL: i32 = 9;
+
+struct Case {
+    dir: tempfile::TempDir,
+    teacher: PathBuf,
+    student: PathBuf,
+    data: PathBuf,
+}
+
+fn case() -> Case {
+    let dir = tempfile::tempdir().unwrap();
+    let config = tiny_config(&[("num_hidden_layers", 1.into())]);
+    let teacher = random_model(dir.path(), "teacher", 1, &config);
+    let student = random_model(dir.path(), "student", 2, &config);
+    let data = token_file(dir.path(), "data.bin", 17 * 9, 96);
+    Case { dir, teacher, student, data }
+}
+
+impl Case {
+    fn out(&self) -> PathBuf {
+        self.dir.path().join("out")
+    }
+
+    fn command(&self, out: &Path, steps: u32, every: u32, more: &[&str]) -> Command {
+        let mut command = distill(&self.teacher, &self.student, &self.data, out);
+        command.args(["--batch-size", "2", "--seq-len", "16", "--lr", "1e-2", "--shuffle", "true", "--seed", "3"]);
+        command.args(["--steps", &steps.to_string(), "--checkpoint-every", &every.to_string()]).args(more);
+        command.stdout(Stdio::null());
+        command
+    }
+
+    /// The results of a run that nothing disturbs.
+    fn whole(&self, steps: u32) -> Results {
+        let out = self.dir.path().join(format!("whole-{steps}"));
+        succeed(&mut self.command(&out, steps, 0, &[]));
+        Results::of(&out)
+    }
+
+    /// How a run in `out` is continued: from its checkpoint if it has one, else anew.
+    fn again(&self, out: &Path) -> &'static [&'static str] {
+        let entries = || fs::read_dir(out).into_iter().flatten().flatten();
+        let any = |prefix: &str| entries().any(|entry| entry.file_name().to_string_lossy().starts_with(prefix));
+        match (any("checkpoint-"), any("run.json")) {
+            (true, _) => &["--resume"],
+            (false, true) => &["--overwrite"],
+            // Killed while it replaced another: there is nothing at its place for a moment.
+            (false, false) => &[],
+        }
+    }
+}
+
+/// What must be the same.
+#[derive(PartialEq)]
+struct Results {
+    weights: Vec<u8>,
+    /// Lines of metrics.jsonl without their times.
+    lines: Vec<Value>,
+}
+
+impl Results {
+    fn of(out: &Path) -> Self {
+        let text = fs::read_to_string(out.join("metrics.jsonl")).unwrap();
+        let lines = text.lines().map(|line| {
+            let mut line: Value = serde_json::from_str(line).unwrap();
+            for time in ["step_ms", "tokens_per_s"] {
+                assert!(line.as_object_mut().unwrap().remove(time).is_some());
+            }
+            line
+        });
+        Self { lines: lines.collect(), weights: fs::read(out.join("student/model.safetensors")).unwrap() }
+    }
+}
+
+/// The lines that a resumed run keeps: those of the steps of its last checkpoint.
+fn kept(out: &Path) -> Vec<u8> {
+    let steps = names_in_or_none(out).iter().filter_map(|name| name.strip_prefix("checkpoint-")?.parse().ok()).max();
+    let text = fs::read(out.join("metrics.jsonl")).unwrap_or_default();
+    text.split_inclusive(|byte| *byte == b'\n').take(steps.unwrap_or(0)).flatten().copied().collect()
+}
+
+/// A finished run is as one that nothing disturbed, and nothing else is there.
+fn check(case: &Case, whole: &Results, kept: &[u8], what: &str) {
+    let out = case.out();
+    assert!(Results::of(&out) == *whole, "{what}: other results");
+    assert!(fs::read(out.join("metrics.jsonl")).unwrap().starts_with(kept), "{what}: kept lines changed");
+    let steps = whole.lines.len();
+    let expected = [&format!("checkpoint-{steps}"), "metrics.jsonl", "report.html", "run.json", "student"];
+    assert_eq!(names_in(&out), expected, "{what}");
+    let mut around = names_in(case.dir.path());
+    around.retain(|name| name.starts_with(".precast") || name.starts_with("out"));
+    assert_eq!(around, ["out"], "{what}");
+    let record = run_record(&out);
+    let parts: Vec<[u64; 2]> = record["parts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|part| [part["started_step"].as_u64().unwrap(), part["ended_step"].as_u64().unwrap()])
+        .collect();
+    assert!(parts[0][0] == 0 && parts.windows(2).all(|pair| pair[0][1] == pair[1][0]), "{what}: {parts:?}");
+    assert_eq!(parts.last().unwrap()[1], steps as u64, "{what}");
+    // The run owns all that is there: another may replace it.
+    let listed = record["files"].as_object().unwrap();
+    assert!(listed.contains_key("student/model.safetensors") && record["replacing"] == serde_json::json!({}), "{what}");
+}
+
+/// Kills a run at each change it makes to the disk, from the first to the last, and continues it.
+fn kill_at_every_change(case: &Case, steps: u32, every: u32, prepare: impl Fn(&Path), start: &[&str]) -> u32 {
+    let (whole, out) = (case.whole(steps), case.out());
+    for at in 1.. {
+        let _ = fs::remove_dir_all(&out);
+        prepare(&out);
+        let mut command = case.command(&out, steps, every, start);
+        let status = command.env("PRECAST_KILL_AT", at.to_string()).status().unwrap();
+        if status.success() {
+            return at - 1;
+        }
+        assert_eq!(status.signal(), Some(SIGKILL), "change {at}: {status}");
+        let kept = kept(&out);
+        let mut again = case.command(&out, steps, every, case.again(&out));
+        let output = again.stderr(Stdio::piped()).output().unwrap();
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        // Killed after its last change: nothing is left to do.
+        if !message.contains("steps are done") {
+            assert!(output.status.success(), "change {at}: {message}");
+        }
+        check(case, &whole, &kept, &format!("change {at}"));
+    }
+    unreachable!("a run makes finitely many changes")
+}
+
+#[test]
+fn a_run_killed_at_any_change_to_the_disk_continues() {
+    let case = case();
+    let changes = kill_at_every_change(&case, 2, 1, |_| {}, &[]);
+    // Two checkpoints of five files, two lines, a student, a report, and the record again and again.
+    assert!(changes > 80, "{changes}");
+}
+
+#[test]
+fn a_resumed_run_killed_at_any_change_to_the_disk_continues() {
+    let case = case();
+    // A finished run of one step, continued: its student and its report are replaced.
+    let first = case.dir.path().join("first");
+    succeed(&mut case.command(&first, 1, 1, &[]));
+    let prepare = |out: &Path| copy(&first, out);
+    let changes = kill_at_every_change(&case, 2, 1, prepare, &["--resume"]);
+    assert!(changes > 50, "{changes}");
+}
+
+#[test]
+fn a_run_killed_at_any_change_while_it_replaces_another_loses_neither() {
+    let case = case();
+    let first = case.dir.path().join("first");
+    succeed(&mut case.command(&first, 1, 1, &[]));
+    let (old, new) = (Results::of(&first), case.whole(2));
+    let out = case.out();
+    for at in 1.. {
+        let _ = fs::remove_dir_all(&out);
+        copy(&first, &out);
+        let mut command = case.command(&out, 2, 2, &["--overwrite"]);
+        let status = command.env("PRECAST_KILL_AT", at.to_string()).status().unwrap();
+        if status.success() {
+            return assert!(at > 40, "{at}");
+        }
+        assert_eq!(status.signal(), Some(SIGKILL), "change {at}: {status}");
+        let checkpoint = names_in_or_none(&out).contains(&"checkpoint-2".to_owned());
+        let moved = case.dir.path().join("out.replaced-1");
+        let kept = || [&out, &moved].into_iter().any(|dir| dir.join("report.html").exists() && Results::of(dir) == old);
+        assert!(checkpoint || kept(), "change {at}: the old run is gone and the new one has no checkpoint");
+        let start = if checkpoint { "--resume" } else { "--overwrite" };
+        let output = case.command(&out, 2, 2, &[start]).stderr(Stdio::piped()).output().unwrap();
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success() || message.contains("steps are done"), "change {at}: {message}");
+        check(&case, &new, &[], &format!("change {at}"));
+    }
+}
+
+fn names_in_or_none(dir: &Path) -> Vec<String> {
+    if dir.exists() { names_in(dir) } else { Vec::new() }
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        match entry.file_type().unwrap().is_dir() {
+            true => copy(&entry.path(), &to.join(entry.file_name())),
+            false => fs::copy(entry.path(), to.join(entry.file_name())).map(|_| ()).unwrap(),
+        }
+    }
+}
+
+/// `PRECAST_TEST_KILLS` kills at random moments, up to three a run.
+#[test]
+fn runs_killed_at_random_moments_continue() {
+    let kills: u32 = std::env::var("PRECAST_TEST_KILLS").map_or(12, |kills| kills.parse().unwrap());
+    let case = case();
+    let (steps, out) = (8, case.out());
+    let whole = case.whole(steps);
+    // The time a run takes here says where the moments lie.
+    let started = std::time::Instant::now();
+    succeed(&mut case.command(&case.dir.path().join("timed"), steps, 1, &[]));
+    let run_us = started.elapsed().as_micros() as u64;
+    let mut rng = Pcg64Mcg::seed_from_u64(7);
+    let mut done = 0;
+    while done < kills {
+        let _ = fs::remove_dir_all(&out);
+        let every = rng.random_range(1..=3);
+        let mut bytes = Vec::new();
+        for _ in 0..3 {
+            let mut child = case.command(&out, steps, every, case.again(&out)).stderr(Stdio::null()).spawn().unwrap();
+            std::thread::sleep(Duration::from_micros(rng.random_range(0..run_us)));
+            child.kill().unwrap();
+            let killed = child.wait().unwrap().signal() == Some(SIGKILL);
+            let now = fs::read(out.join("metrics.jsonl")).unwrap_or_default();
+            assert!(
+                !killed || now.starts_with(&bytes) || !case.again(&out).contains(&"--resume"),
+                "kept lines changed"
+            );
+            bytes = kept(&out);
+            done += u32::from(killed);
+            if !killed || done >= kills {
+                break;
+            }
+        }
+        let output = case.command(&out, steps, every, case.again(&out)).stderr(Stdio::piped()).output().unwrap();
+        let message = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success() || message.contains("steps are done"), "{message}");
+        check(&case, &whole, &bytes, &format!("kill {done}"));
+    }
+}
+
+#[test]
+fn a_new_model_killed_at_any_change_is_whole_or_not_there() {
+    let case = case();
+    let out = case.out();
+    let init = |seed: &str, more: &[&str]| {
+        let mut command = precast();
+        command.arg("init").arg("--config").arg(case.dir.path().join("student.json")).args(["--seed", seed]);
+        command.arg("--out").arg(&out).args(more).stdout(Stdio::null());
+        command
+    };
+    let weights = || fs::read(out.join("model.safetensors")).ok();
+    let made = |seed| {
+        let _ = fs::remove_dir_all(&out);
+        succeed(&mut init(seed, &[]));
+        weights()
+    };
+    let (new, old) = (made("2"), made("1"));
+    for at in 1.. {
+        let status = init("2", &["--overwrite"]).env("PRECAST_KILL_AT", at.to_string()).status().unwrap();
+        if status.success() {
+            return assert!(at > 8, "{at}");
+        }
+        assert!(weights() == new || weights() == old, "change {at}");
+        succeed(&mut init("1", &["--overwrite"]));
+        assert!(weights() == old, "change {at}");
+        let around: Vec<String> = names_in(case.dir.path()).into_iter().filter(|name| name.starts_with(".")).collect();
+        assert!(around.is_empty(), "change {at}: {around:?}");
+    }
+}

@@ -1,0 +1,118 @@
+//! SIGINT and SIGTERM: the step is finished, a checkpoint is written, and the message says how to go on.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use crate::support::{distill, names_in, random_model, run_record, succeed, tiny_config, token_file};
+
+struct Case {
+    dir: tempfile::TempDir,
+    teacher: PathBuf,
+    student: PathBuf,
+    data: PathBuf,
+}
+
+fn case() -> Case {
+    let dir = tempfile::tempdir().unwrap();
+    let teacher = random_model(dir.path(), "teacher", 1, &tiny_config(&[]));
+    let student = random_model(dir.path(), "student", 2, &tiny_config(&[]));
+    let data = token_file(dir.path(), "data.bin", 17 * 9, 96);
+    Case { dir, teacher, student, data }
+}
+
+impl Case {
+    fn command(&self, out: &Path, arguments: &[&str]) -> Command {
+        let mut command = distill(&self.teacher, &self.student, &self.data, out);
+        command.args(["--batch-size", "2", "--seq-len", "16", "--lr", "1e-3"]).args(arguments);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+}
+
+fn signal(child: &Child, name: &str) {
+    succeed(Command::new("kill").args(["-s", name, &child.id().to_string()]));
+}
+
+/// Waits until the program has printed a line with a text.
+fn wait_for(child: &mut Child, text: &str) {
+    let mut lines = BufReader::new(child.stdout.as_mut().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains(text)), "no `{text}` was printed");
+}
+
+fn end(mut child: Child) -> (Option<i32>, String) {
+    // What is not read would stop a program that prints.
+    let mut stdout = child.stdout.take().unwrap();
+    let drain = std::thread::spawn(move || stdout.read_to_end(&mut Vec::new()));
+    let output = child.wait_with_output().unwrap();
+    drain.join().unwrap().unwrap();
+    // Notes may come first.
+    let message = String::from_utf8(output.stderr).unwrap();
+    let told = message.split_inclusive('\n').filter(|line| !line.starts_with("note: "));
+    (output.status.code(), told.collect())
+}
+
+#[test]
+fn a_stopped_run_says_how_to_go_on_and_loses_nothing() {
+    let case = case();
+    for (name, code, every) in [("INT", 130, "500"), ("TERM", 143, "0")] {
+        let out = case.dir.path().join(format!("it's {name}"));
+        let run = ["--steps", "1000000", "--checkpoint-every", every];
+        let mut child = case.command(&out, &run).spawn().unwrap();
+        wait_for(&mut child, "step 3/");
+        signal(&child, name);
+        let (status, message) = end(child);
+        assert_eq!(status, Some(code), "{message}");
+        let after = message.strip_prefix(&format!("stopped by SIG{name} after step ")).expect(&message);
+        let step: u64 = after.split(' ').next().unwrap().parse().unwrap();
+        assert!(step >= 3 && names_in(&out).contains(&format!("checkpoint-{step}")), "{message}");
+        assert_eq!(run_record(&out)["parts"][0]["ended_step"], step);
+        assert_eq!(fs::read_to_string(out.join("metrics.jsonl")).unwrap().lines().count() as u64, step);
+        // The command that was said, with fewer steps.
+        let said = message.lines().nth(1).unwrap().trim();
+        assert!(said.ends_with(" --resume"), "{message}");
+        let steps = format!("{said} --steps {}", step + 1);
+        succeed(Command::new("sh").arg("-c").arg(&steps));
+        let whole = case.dir.path().join(format!("whole {name}"));
+        succeed(&mut case.command(&whole, &["--steps", &(step + 1).to_string(), "--checkpoint-every", "0"]));
+        let weights = |out: &Path| fs::read(out.join("student/model.safetensors")).unwrap();
+        assert!(weights(&out) == weights(&whole));
+    }
+}
+
+#[test]
+fn a_start_that_is_stopped_leaves_nothing() {
+    let case = case();
+    // The directory is there once signals are taken over; a busy machine may have come to the first step by then.
+    let stopped = (0..50).any(|attempt| {
+        let out = case.dir.path().join(format!("out-{attempt}"));
+        let mut child = case.command(&out, &["--steps", "1000000"]).spawn().unwrap();
+        while !out.exists() && child.try_wait().unwrap().is_none() {
+            std::thread::yield_now();
+        }
+        signal(&child, "TERM");
+        let (status, message) = end(child);
+        assert_eq!(status, Some(143), "{message}");
+        let early = message == "stopped by SIGTERM before the first step\n";
+        assert_eq!(early, !out.exists(), "{message}");
+        early
+    });
+    assert!(stopped, "no start was stopped");
+}
+
+#[test]
+fn a_second_signal_ends_at_once() {
+    let case = case();
+    let out = case.dir.path().join("out");
+    // One step takes longer than anybody waits.
+    let mut child = case.command(&out, &["--steps", "2", "--grad-accum", "100000"]).spawn().unwrap();
+    while !out.join("metrics.jsonl").exists() {
+        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+    }
+    signal(&child, "TERM");
+    signal(&child, "INT");
+    let (status, message) = end(child);
+    assert!(matches!(status, Some(130 | 143)), "{status:?} {message}");
+    assert!(!names_in(&out).iter().any(|name| name.starts_with("checkpoint")));
+}

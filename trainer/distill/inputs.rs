@@ -1,0 +1,62 @@
+//! What a run reads besides the weights that it trains, and their digests.
+
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use precast_fatbins::Digest;
+
+use crate::checkpoint::{self, Checkpoint, CheckpointError};
+use crate::config::RunConfig;
+use crate::data::{Dataset, Packing, Reader};
+use crate::error::Failure;
+use crate::pair;
+use crate::run::identity::Data;
+
+/// Checks that the teacher can teach the student, and reads the training data with the tokenizer of the student, or of the
+/// teacher where the student has none.
+pub fn read_data(config: &RunConfig, teacher: &Checkpoint, student: &Checkpoint) -> Result<Data, Failure> {
+    let notes = pair::check(teacher, student, config.allow_identical)?;
+    let tokenizer = match student.tokenizer()? {
+        Some(tokenizer) => Some(tokenizer),
+        None => teacher.tokenizer()?,
+    };
+    tokenizer.iter().flat_map(|tokenizer| tokenizer.notes()).for_each(|note| eprintln!("note: {note}"));
+    let eos = student.eos_token().or_else(|| teacher.eos_token());
+    let dataset = Dataset::read(
+        &config.data,
+        config.seq_len,
+        Packing::Stream,
+        Reader { tokenizer, eos, vocab: student.config().vocab },
+    )?;
+    notes.iter().for_each(|note| eprintln!("note: {note}"));
+    // Ids need neither.
+    let is_text = config.data.iter().any(|path| path.extension().is_none_or(|extension| extension != "bin"));
+    let used = tokenizer.filter(|_| is_text).map(|tokenizer| tokenizer.text());
+    let used =
+        used.transpose().map_err(|reason| CheckpointError::Tokenizer { path: student.path().to_owned(), reason })?;
+    let eos = eos.filter(|_| is_text);
+    Ok(Data { dataset: Arc::new(dataset), tokenizer: used.map(|text| Digest::of(text.as_bytes())), eos })
+}
+
+/// The digests of both models' weights: hashing gigabytes takes a while, and nothing waits for it until they are needed.
+pub struct ModelDigests {
+    under_way: Option<JoinHandle<Result<[Digest; 2], CheckpointError>>>,
+    done: [Digest; 2],
+}
+
+impl ModelDigests {
+    /// Starts hashing. A process that ends does not wait for it.
+    pub fn start(teacher: &Checkpoint, student: &Checkpoint) -> Self {
+        let files = [teacher.weight_files(), student.weight_files()];
+        let work = move || Ok([checkpoint::digest(&files[0])?, checkpoint::digest(&files[1])?]);
+        Self { under_way: Some(std::thread::spawn(work)), done: [Digest::of(b""); 2] }
+    }
+
+    /// Waits for them.
+    pub fn get(&mut self) -> Result<&[Digest; 2], Failure> {
+        if let Some(thread) = self.under_way.take() {
+            self.done = thread.join().expect("hashing does not panic")?;
+        }
+        Ok(&self.done)
+    }
+}

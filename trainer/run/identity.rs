@@ -1,0 +1,119 @@
+//! What a run is: everything that decides its weights.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+use precast_fatbins::Digest;
+use precast_plan::Recipe;
+use serde::{Deserialize, Serialize};
+
+use crate::checkpoint::Checkpoint;
+use crate::config::RunConfig;
+use crate::data::{Dataset, PACKING_RULE};
+
+/// Named values that a run and one that continues it have in common. How many steps it takes is not among them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Identity(BTreeMap<String, String>);
+
+/// A value that is not the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// What.
+    pub name: String,
+    /// In the run so far.
+    pub was: String,
+    /// As it is asked for now.
+    pub is: String,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} was {}, is {}", self.name, self.was, self.is)
+    }
+}
+
+impl Identity {
+    /// All of it but the digests of the weights, which take a while: [`Self::models`] adds them.
+    pub fn new(config: &RunConfig, data: &Data, teacher: &Checkpoint, student: &Checkpoint) -> Self {
+        let json = |model: &Checkpoint| Digest::of(model.json().to_string().as_bytes()).to_string();
+        let optional = |value: Option<String>| value.unwrap_or_else(|| "none".to_owned());
+        let values = [
+            ("teacher config", json(teacher)),
+            ("student config", json(student)),
+            ("tokenizer", optional(data.tokenizer.map(|digest| digest.to_string()))),
+            ("end of text", optional(data.eos.map(|id| id.to_string()))),
+            ("data", data.dataset.digest().to_string()),
+            ("packing", PACKING_RULE.to_owned()),
+            ("alpha", config.alpha.to_string()),
+            ("temperature", config.temperature.to_string()),
+            ("lr", config.lr.to_string()),
+            ("warmup", config.warmup.to_string()),
+            ("schedule", config.schedule.to_string()),
+            ("betas", format!("{} {}", Recipe::BETA1, Recipe::BETA2)),
+            ("eps", Recipe::EPS.to_string()),
+            ("weight_decay", config.weight_decay.to_string()),
+            ("clip", config.clip.to_string()),
+            ("precision", config.precision.to_string()),
+            ("batch_size", config.batch_size.to_string()),
+            ("seq_len", config.seq_len.to_string()),
+            ("grad_accum", config.grad_accum.to_string()),
+            ("shuffle", config.shuffle.to_string()),
+            ("seed", config.seed.to_string()),
+        ];
+        Self(values.map(|(name, value)| (name.to_owned(), value)).into())
+    }
+
+    /// Adds the digests of the weights of teacher and student.
+    pub fn models(&mut self, [teacher, student]: &[Digest; 2]) {
+        self.0.insert("teacher".to_owned(), teacher.to_string());
+        self.0.insert("student".to_owned(), student.to_string());
+    }
+
+    /// What is not as it was, by name. Before [`Self::models`] the weights count as the same.
+    pub fn differences(&self, was: &Self) -> Vec<Difference> {
+        let complete = self.0.contains_key("teacher");
+        let names = was.0.keys().filter(|name| complete || !["teacher", "student"].contains(&name.as_str()));
+        let mut names: Vec<&String> = names.chain(self.0.keys()).collect();
+        names.sort_unstable();
+        names.dedup();
+        let value = |of: &Self, name: &String| of.0.get(name).cloned().unwrap_or_else(|| "not known".to_owned());
+        let differences = names.into_iter().map(|name| Difference {
+            name: name.clone(),
+            was: value(was, name),
+            is: value(self, name),
+        });
+        differences.filter(|difference| difference.was != difference.is).collect()
+    }
+}
+
+/// Training data, and how text became tokens.
+pub struct Data {
+    /// The chunks.
+    pub dataset: Arc<Dataset>,
+    /// Digest of the tokenizer as it is used; none where no data is text.
+    pub tokenizer: Option<Digest>,
+    /// The token that ends a document.
+    pub eos: Option<u32>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn identity(values: &[(&str, &str)]) -> Identity {
+        Identity(values.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
+    }
+
+    #[test]
+    fn every_difference_is_named_with_both_values() {
+        let was = identity(&[("lr", "0.1"), ("seed", "1"), ("teacher", "a"), ("student", "b")]);
+        let early = identity(&[("lr", "0.2"), ("seed", "1")]);
+        let texts =
+            |identity: &Identity| identity.differences(&was).iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(texts(&early), ["lr was 0.1, is 0.2"]);
+        let whole = identity(&[("lr", "0.1"), ("seed", "1"), ("teacher", "a"), ("student", "c"), ("new", "x")]);
+        assert_eq!(texts(&whole), ["new was not known, is x", "student was b, is c"]);
+    }
+}

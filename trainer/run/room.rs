@@ -1,0 +1,47 @@
+//! What a run writes, at most at one moment.
+
+use std::path::Path;
+
+use crate::checkpoint::{CheckpointError, check_space};
+
+/// Sizes of what a run keeps.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    /// One checkpoint.
+    pub checkpoint_bytes: u64,
+    /// The student.
+    pub student_bytes: u64,
+    /// Checkpoints that are kept; 0 where none is written.
+    pub keep: u64,
+    /// Checkpoints that are there already.
+    pub kept: u64,
+}
+
+impl Room {
+    /// What is added to the disk: before the oldest checkpoint goes there is one more than are kept, and before the old
+    /// student goes there are two.
+    pub fn needed(&self) -> u64 {
+        let most = if self.keep == 0 { 0 } else { self.keep + 1 };
+        self.checkpoint_bytes * most.saturating_sub(self.kept) + self.student_bytes
+    }
+
+    /// Refuses a disk that is too small for the run: better now than after hours.
+    ///
+    /// # Errors
+    /// [`CheckpointError::Space`].
+    pub fn check(&self, out: &Path) -> Result<(), CheckpointError> {
+        check_space(out, "the run (checkpoints and student)", self.needed())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_and_new_are_there_at_once() {
+        let room = |keep, kept| Room { checkpoint_bytes: 100, student_bytes: 7, keep, kept }.needed();
+        assert_eq!([room(0, 0), room(1, 0), room(1, 1), room(3, 0), room(3, 3)], [7, 207, 107, 407, 107]);
+        assert_eq!(room(1, 5), 7);
+    }
+}

@@ -1,0 +1,110 @@
+//! SIGINT and SIGTERM: the first is a request, the second ends the process at once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
+
+use crate::error::Failure;
+
+/// A signal that asks a run to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    /// SIGINT: Ctrl-C.
+    Interrupt,
+    /// SIGTERM: what a job scheduler sends.
+    Terminate,
+}
+
+impl Signal {
+    const ALL: [Self; 2] = [Self::Interrupt, Self::Terminate];
+
+    fn number(self) -> i32 {
+        match self {
+            Self::Interrupt => SIGINT,
+            Self::Terminate => SIGTERM,
+        }
+    }
+
+    /// 128 and the signal's number, as shells have it.
+    pub fn exit_code(self) -> u8 {
+        128 + self.number() as u8
+    }
+
+    /// SIGINT, SIGTERM.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Interrupt => "SIGINT",
+            Self::Terminate => "SIGTERM",
+        }
+    }
+}
+
+/// Whether the run has been asked to stop.
+#[derive(Clone, Debug, Default)]
+pub struct Stop(Arc<AtomicUsize>);
+
+impl Stop {
+    /// Takes the two signals over.
+    ///
+    /// # Errors
+    /// [`Failure::Io`] where the system refuses.
+    pub fn install() -> Result<Self, Failure> {
+        let (stop, again) = (Self::default(), Arc::new(AtomicBool::new(false)));
+        for signal in Signal::ALL {
+            let number = signal.number();
+            // In this order: the handler that ends the process sees what an earlier signal has set.
+            flag::register_conditional_shutdown(number, signal.exit_code().into(), Arc::clone(&again))
+                .and_then(|_| flag::register(number, Arc::clone(&again)))
+                .and_then(|_| flag::register_usize(number, Arc::clone(&stop.0), number as usize))
+                .map_err(Failure::io("take over", signal.name()))?;
+        }
+        Ok(stop)
+    }
+
+    /// The signal that came.
+    pub fn requested(&self) -> Option<Signal> {
+        let number = self.0.load(Ordering::Relaxed);
+        Signal::ALL.into_iter().find(|signal| signal.number() as usize == number)
+    }
+
+    /// Ends a start-up that was asked to stop: nothing is written yet.
+    ///
+    /// # Errors
+    /// [`Failure::Stopped`].
+    pub fn check(&self) -> Result<(), Failure> {
+        match self.requested() {
+            None => Ok(()),
+            Some(signal) => Err(Failure::Stopped { signal, done: "before the first step".to_owned() }),
+        }
+    }
+}
+
+/// The command that continues this process's run, to be pasted into a shell.
+pub fn resume_command() -> String {
+    let arguments = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned());
+    let kept = arguments.filter(|argument| argument != "--overwrite" && argument != "--resume");
+    kept.chain(["--resume".to_owned()]).map(|argument| quoted(&argument)).collect::<Vec<_>>().join(" ")
+}
+
+fn quoted(argument: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
+    if !argument.is_empty() && argument.chars().all(plain) {
+        return argument.to_owned();
+    }
+    format!("'{}'", argument.replace('\'', r"'\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shell_reads_arguments_back() {
+        assert_eq!(quoted("run/a-1.bin"), "run/a-1.bin");
+        assert_eq!(quoted("it's here"), r"'it'\''s here'");
+        assert_eq!(quoted(""), "''");
+        assert_eq!([Signal::Interrupt, Signal::Terminate].map(Signal::exit_code), [130, 143]);
+    }
+}
