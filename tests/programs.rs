@@ -252,6 +252,21 @@ fn a_plan_says_what_a_run_takes() {
     assert_eq!(json["memory"]["total_bytes"], total);
 }
 
+#[test]
+fn a_plan_says_what_a_run_takes_of_the_host() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = token_file(dir.path(), "data.bin", 1000, 96);
+    let mut command = precast();
+    command.args(["plan", "--json", "--arch", "sm_121", "--teacher", "aot/models/qwen2.5-1.5b.json", "--student"]);
+    command.arg("aot/models/qwen2.5-0.5b.json").arg("--data").arg(&data);
+    let json: serde_json::Value = serde_json::from_str(&succeed(&mut command)).unwrap();
+    let rows = json["host_memory"]["rows"].as_array().unwrap();
+    let bytes: Vec<u64> = rows.iter().map(|row| row["bytes"].as_u64().unwrap()).collect();
+    // Eight slots; the teacher's embedding, 151936 x 1536, as f32 and bf16; three parts; ids twice.
+    assert_eq!(bytes, [8 << 24, 151_936 * 1536 * 6, 3 << 24, 2 * 4000]);
+    assert_eq!(json["host_memory"]["total_bytes"], bytes.iter().sum::<u64>());
+}
+
 /// The column of digests blanked.
 fn regex_free_digests(text: &str) -> String {
     let lines = text.lines().map(|line| match line.split_once(" x ") {

@@ -12,6 +12,7 @@ pub mod distill;
 pub mod error;
 pub mod evaluate;
 pub mod heading;
+pub mod host_memory;
 pub mod init;
 pub mod metrics;
 pub mod outcome;

@@ -12,7 +12,7 @@ use crate::loads::{self, Load};
 use crate::sealed::Sealed;
 
 /// Bytes of one pinned slot that copies go through.
-const STAGE_BYTES: u64 = 16 << 20;
+pub const STAGE_BYTES: u64 = 16 << 20;
 
 /// How a plan's buffers get device memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

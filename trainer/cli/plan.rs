@@ -18,6 +18,7 @@ use crate::checkpoint::{self, CheckpointError};
 use crate::config::{DeviceChoice, Options, RunConfig};
 use crate::device;
 use crate::error::Failure;
+use crate::host_memory::HostMemory;
 
 #[derive(Args)]
 pub struct Arguments {
@@ -80,6 +81,7 @@ pub fn show(config: &RunConfig, arch: Option<Arch>, json: bool) -> Result<(), Fa
     let plan = TrainingPlan::new(&teacher, &student, &recipe, arch)?;
     let other = TrainingPlan::new(&teacher, &student, &Recipe { recompute: !recipe.recompute, ..recipe }, arch)?;
     let memory = MemoryTable::of(&plan.plan);
+    let host = HostMemory::of(&plan, &config.data);
     let saved_bytes = plan.plan.arena_bytes.abs_diff(other.plan.arena_bytes);
     let launched_again = plan.plan.launches().count().abs_diff(other.plan.launches().count());
     let digests = digests(config, arch, &plan)?;
@@ -109,6 +111,7 @@ pub fn show(config: &RunConfig, arch: Option<Arch>, json: bool) -> Result<(), Fa
         print_json(&serde_json::json!({
             "arch": arch.name(),
             "memory": memory,
+            "host_memory": host,
             "recompute": { "on": config.recompute, "saves_bytes": saved_bytes, "launches": launched_again },
             "kernels": kernels,
             "step": {
@@ -123,6 +126,7 @@ pub fn show(config: &RunConfig, arch: Option<Arch>, json: bool) -> Result<(), Fa
     }
     say!("memory on {arch}, batch {} x {} tokens, {}:", config.batch_size, config.seq_len, config.precision);
     say!("{memory}");
+    say!("host memory, at most:\n{host}");
     let saves = if config.recompute { "saves" } else { "would save" };
     let human = human_bytes(saved_bytes);
     say!("--recompute {saves} {human} ({saved_bytes} bytes) for {launched_again} launches more in each micro-batch\n");

@@ -10,6 +10,8 @@ mod stage;
 mod tensor_map;
 mod timer;
 
+pub use stage::SLOTS as STAGE_SLOTS;
+
 use std::ffi::{CString, c_void};
 
 use cudarc::driver::sys;

@@ -18,6 +18,9 @@ const COPY_BYTES: usize = 1 << 20;
 /// Slots for copies from the device, each taken until it is waited for.
 const READ_SLOTS: usize = 4;
 
+/// All slots.
+pub const SLOTS: usize = WRITE_SLOTS + READ_SLOTS;
+
 struct Slot {
     memory: NonNull<c_void>,
     /// Passed when the slot's last copy is done.
@@ -35,7 +38,7 @@ pub(super) struct Stage {
 impl Stage {
     pub fn new(slot_bytes: usize) -> Result<Self, DriverError> {
         let mut stage = Self { slots: Vec::new(), slot_bytes, next_write: 0 };
-        for _ in 0..WRITE_SLOTS + READ_SLOTS {
+        for _ in 0..SLOTS {
             let (mut memory, mut event) = (null_mut(), null_mut());
             // SAFETY: each call writes one handle.
             unsafe {
