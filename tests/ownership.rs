@@ -118,7 +118,8 @@ fn overwriting_replaces_a_run_and_nothing_else() {
     fail(failing.arg("--bundle").arg(&case.data), 3);
     assert_eq!(contents(&out), old);
     // So do files of somebody else, and changed ones: each is named.
-    let foreign: [(&str, fn(&Path)); 5] = [
+    type Make = fn(&Path);
+    let foreign: [(&str, Make); 5] = [
         ("notes.txt", |path| fs::write(path, "mine").unwrap()),
         ("student/notes.txt", |path| fs::write(path, "mine").unwrap()),
         ("folder", |path| fs::create_dir(path).unwrap()),

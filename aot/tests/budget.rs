@@ -82,13 +82,13 @@ fn every_build_of_any_model_is_checked_for_spills() {
     for task in request.tasks() {
         let name = (task.pair.key.to_string(), task.pair.variant.to_string(), task.arch.to_string());
         let row = within.manifest.modules.iter().find(|row| row.order() == (&*name.0, &*name.1, &*name.2)).unwrap();
-        cache.put(&task.cache_key(nvrtc.compiler()), &within.cubins[&row.code.as_ref().unwrap().digest]);
+        cache.put(&task.cache_key(nvrtc.identity()), &within.cubins[&row.code.as_ref().unwrap().digest]);
     }
     let spilling: Vec<_> =
         spilling(Arch::Sm89).into_iter().filter(|(task, _)| request.tasks().contains(task)).collect();
     assert!(!spilling.is_empty());
     for (task, cubin) in &spilling {
-        cache.put(&task.cache_key(nvrtc.compiler()), cubin);
+        cache.put(&task.cache_key(nvrtc.identity()), cubin);
     }
     let over = match build(&request, &nvrtc, &cache, &|_, _| {}).unwrap_err() {
         BuildError::OverBudget(over) => over,
