@@ -8,6 +8,7 @@ use rand_pcg::Pcg64Mcg;
 
 use crate::abi::{MASKED_TOKEN, micro_scalars, step_metrics, update_scalars};
 use crate::dtype::Dtype;
+use crate::format::Format;
 use crate::host::{Buffer, Views};
 use crate::kernel::{Access, Content, Operand, Tolerance};
 use crate::key::Key;
@@ -28,14 +29,14 @@ pub struct Case {
 }
 
 impl Case {
-    /// Random content for every operand that is read, poison for every one that is only written.
+    /// Random content for every operand that is read, poison for every other one.
     pub fn new(key: &Key, params: &[u8], seed: u64) -> Self {
         let mut rng = Pcg64Mcg::seed_from_u64(seed);
         let operands = key.kernel().operands(params);
         let mut before: Vec<Buffer> = Vec::new();
         for operand in &operands {
             let content = match (operand.access, operand.content) {
-                (Access::Write, _) => vec![POISON; operand.bytes() as usize],
+                (Access::Write | Access::Scratch, _) => vec![POISON; operand.bytes() as usize],
                 (_, Content::PositionsOf(name)) => {
                     let ids = operands.iter().position(|other| other.name == name);
                     let ids = ids.expect("positions come after the ids they belong to");
@@ -64,13 +65,16 @@ impl Case {
         after
     }
 
-    /// Compares what a launch left in an operand with the reference.
+    /// Compares what a launch left in an operand with the reference. What it worked in may hold anything.
     ///
     /// # Errors
     /// [`Mismatch`] beyond the kernel's tolerance, or where one of them is not finite and the other is.
     pub fn compare(&self, operand: &Operand, out: &[u8], reference: &[u8]) -> Result<Distance, Mismatch> {
+        if operand.access == Access::Scratch {
+            return Ok(Distance::NONE);
+        }
         let tolerance = self.key.kernel().tolerance(operand);
-        let distance = distance(operand.dtype, out, reference, tolerance.absolute);
+        let distance = distance(operand.format, out, reference, tolerance.absolute);
         if distance.norm <= tolerance.norm && distance.element <= tolerance.element {
             Ok(distance)
         } else {
@@ -88,6 +92,11 @@ pub struct Distance {
     pub element: f64,
     /// Where the largest difference is.
     pub index: usize,
+}
+
+impl Distance {
+    /// Of what is the same.
+    pub const NONE: Self = Self { norm: 0.0, element: 0.0, index: 0 };
 }
 
 /// An output is too far from its reference.
@@ -108,10 +117,10 @@ pub struct Mismatch {
     pub tolerance: Tolerance,
 }
 
-fn distance(dtype: Dtype, out: &[u8], reference: &[u8], absolute: f64) -> Distance {
+fn distance(format: Format, out: &[u8], reference: &[u8], absolute: f64) -> Distance {
     assert_eq!(out.len(), reference.len());
-    let (out, reference) = (floats(dtype, out), floats(dtype, reference));
-    let mut result = Distance { norm: 0.0, element: 0.0, index: 0 };
+    let (out, reference) = (floats(format, out), floats(format, reference));
+    let mut result = Distance::NONE;
     let (mut square, mut reference_square, mut largest, mut worst) = (0.0, 0.0, 0.0f64, 0.0f64);
     for (index, (a, b)) in out.iter().zip(&reference).enumerate() {
         // NaN where the reference has NaN is agreement; anything else that is not finite is not.
@@ -137,11 +146,13 @@ fn distance(dtype: Dtype, out: &[u8], reference: &[u8], absolute: f64) -> Distan
     result
 }
 
-fn floats(dtype: Dtype, bytes: &[u8]) -> Vec<f64> {
-    match dtype {
-        Dtype::F32 => elements::<f32>(bytes).map(f64::from).collect(),
-        Dtype::Bf16 => elements::<bf16>(bytes).map(f64::from).collect(),
-        Dtype::U32 => elements::<u32>(bytes).map(f64::from).collect(),
+/// The elements; of blocks, which are only read, their bytes.
+fn floats(format: Format, bytes: &[u8]) -> Vec<f64> {
+    match format {
+        Format::Dense(Dtype::F32) => elements::<f32>(bytes).map(f64::from).collect(),
+        Format::Dense(Dtype::Bf16) => elements::<bf16>(bytes).map(f64::from).collect(),
+        Format::Dense(Dtype::U32) => elements::<u32>(bytes).map(f64::from).collect(),
+        Format::Block(_) => elements::<u8>(bytes).map(f64::from).collect(),
     }
 }
 
@@ -154,8 +165,8 @@ fn random(operand: &Operand, content: Content, rng: &mut Pcg64Mcg) -> Vec<u8> {
     let words = |values: Vec<u32>| bytemuck::cast_slice(&values).to_vec();
     match content {
         Content::Zeros => vec![0; operand.bytes() as usize],
-        Content::Normal(factor) => store(operand.dtype, count, || factor * rng.sample::<f32, _>(StandardNormal)),
-        Content::Uniform(low, high) => store(operand.dtype, count, || rng.random_range(low..high)),
+        Content::Normal(factor) => store(operand.format, count, || factor * rng.sample::<f32, _>(StandardNormal)),
+        Content::Uniform(low, high) => store(operand.format, count, || rng.random_range(low..high)),
         Content::Ids(bound) => words((0..count).map(|_| rng.random_range(0..bound)).collect()),
         Content::Targets(bound) => {
             let mut target = || if rng.random_range(0..4) == 0 { MASKED_TOKEN } else { rng.random_range(0..bound) };
@@ -190,11 +201,11 @@ fn random(operand: &Operand, content: Content, rng: &mut Pcg64Mcg) -> Vec<u8> {
     }
 }
 
-fn store(dtype: Dtype, count: usize, mut value: impl FnMut() -> f32) -> Vec<u8> {
-    match dtype {
-        Dtype::F32 => (0..count).flat_map(|_| value().to_le_bytes()).collect(),
-        Dtype::Bf16 => (0..count).flat_map(|_| bf16::from_f32(value()).to_le_bytes()).collect(),
-        Dtype::U32 => panic!("u32 operands name their content"),
+fn store(format: Format, count: usize, mut value: impl FnMut() -> f32) -> Vec<u8> {
+    match format {
+        Format::Dense(Dtype::F32) => (0..count).flat_map(|_| value().to_le_bytes()).collect(),
+        Format::Dense(Dtype::Bf16) => (0..count).flat_map(|_| bf16::from_f32(value()).to_le_bytes()).collect(),
+        other => panic!("operands of {other} name their content"),
     }
 }
 
@@ -224,19 +235,19 @@ mod tests {
     #[test]
     fn distance_sees_poison_left_behind() {
         let poisoned = f32::from_bits(0xFFFF_FFFF);
-        let far = distance(Dtype::F32, &bytes(&[1.0, poisoned]), &bytes(&[1.0, 2.0]), 0.0);
+        let far = distance(Format::Dense(Dtype::F32), &bytes(&[1.0, poisoned]), &bytes(&[1.0, 2.0]), 0.0);
         assert_eq!(far, Distance { norm: f64::INFINITY, element: f64::INFINITY, index: 1 });
-        let same = distance(Dtype::F32, &bytes(&[1.0, poisoned]), &bytes(&[1.0, poisoned]), 0.0);
+        let same = distance(Format::Dense(Dtype::F32), &bytes(&[1.0, poisoned]), &bytes(&[1.0, poisoned]), 0.0);
         assert_eq!((same.norm, same.element), (0.0, 0.0));
     }
 
     #[test]
     fn distance_is_relative_to_the_reference() {
-        let off = distance(Dtype::F32, &bytes(&[3.0, 4.5]), &bytes(&[3.0, 4.0]), 0.0);
+        let off = distance(Format::Dense(Dtype::F32), &bytes(&[3.0, 4.5]), &bytes(&[3.0, 4.0]), 0.0);
         assert_eq!((off.norm, off.element, off.index), (0.1, 0.125, 1));
-        let from_zero = distance(Dtype::F32, &bytes(&[1.0]), &bytes(&[0.0]), 0.0);
+        let from_zero = distance(Format::Dense(Dtype::F32), &bytes(&[1.0]), &bytes(&[0.0]), 0.0);
         assert_eq!(from_zero.norm, f64::INFINITY);
-        let within = distance(Dtype::F32, &bytes(&[1e-7]), &bytes(&[0.0]), 1e-6);
+        let within = distance(Format::Dense(Dtype::F32), &bytes(&[1e-7]), &bytes(&[0.0]), 1e-6);
         assert_eq!(within.norm, 0.0);
     }
 }

@@ -5,6 +5,7 @@ use bytemuck::{Pod, Zeroable};
 use crate::arch::Arch;
 use crate::digest::Digest;
 use crate::dtype::Dtype;
+use crate::format::Format;
 use crate::host::Views;
 use crate::key::{self, Fields, Key};
 use crate::source::{OPTIONS, Source};
@@ -45,17 +46,24 @@ pub enum Access {
     Write,
     /// Reads and writes, or writes only some elements.
     ReadWrite,
+    /// Works in it: what is there before means nothing to the launch, and what it leaves means nothing to others.
+    Scratch,
 }
 
 impl Access {
     /// Whether the old content matters.
     pub fn reads(self) -> bool {
-        self != Access::Write
+        matches!(self, Access::Read | Access::ReadWrite)
     }
 
     /// Whether the content changes.
     pub fn writes(self) -> bool {
         self != Access::Read
+    }
+
+    /// Whether what is there afterwards is a result.
+    pub fn is_output(self) -> bool {
+        matches!(self, Access::Write | Access::ReadWrite)
     }
 }
 
@@ -93,8 +101,8 @@ pub struct Operand {
     pub offset: usize,
     /// What the launch does with it.
     pub access: Access,
-    /// Element type.
-    pub dtype: Dtype,
+    /// How its elements are stored.
+    pub format: Format,
     /// Number of elements.
     pub elems: u64,
     /// Random content for a checked launch.
@@ -104,7 +112,7 @@ pub struct Operand {
 impl Operand {
     /// Size in bytes.
     pub fn bytes(&self) -> u64 {
-        self.elems * self.dtype.bytes()
+        self.format.bytes(self.elems)
     }
 
     /// The same operand with other random content in checks.
@@ -117,12 +125,12 @@ impl Operand {
 /// Builds an [`Operand`] from a field of a parameter block.
 #[macro_export]
 macro_rules! operand {
-    ($access:ident $params:ty, $field:ident: $dtype:expr, $elems:expr) => {
+    ($access:ident $params:ty, $field:ident: $format:expr, $elems:expr) => {
         $crate::kernel::Operand {
             name: stringify!($field),
             offset: std::mem::offset_of!($params, $field),
             access: $crate::kernel::Access::$access,
-            dtype: $dtype,
+            format: $crate::Format::from($format),
             elems: $elems as u64,
             content: $crate::kernel::Content::Normal(1.0),
         }
@@ -141,12 +149,12 @@ pub struct Tolerance {
 }
 
 impl Tolerance {
-    /// What rounding explains for outputs of this dtype computed in f32.
-    pub fn of(dtype: Dtype) -> Self {
-        match dtype {
-            Dtype::Bf16 => Self { norm: 4e-3, element: 1e-2, absolute: 0.0 },
-            Dtype::F32 => Self { norm: 2e-6, element: 1e-5, absolute: 0.0 },
-            Dtype::U32 => Self { norm: 0.0, element: 0.0, absolute: 0.0 },
+    /// What rounding explains for outputs of this format computed in f32.
+    pub fn of(format: Format) -> Self {
+        match format {
+            Format::Dense(Dtype::Bf16) => Self { norm: 4e-3, element: 1e-2, absolute: 0.0 },
+            Format::Dense(Dtype::F32) => Self { norm: 2e-6, element: 1e-5, absolute: 0.0 },
+            Format::Dense(Dtype::U32) | Format::Block(_) => Self { norm: 0.0, element: 0.0, absolute: 0.0 },
         }
     }
 }
@@ -202,9 +210,10 @@ pub trait Kernel: Fields {
         0
     }
 
-    /// Bytes the launch has to move: each operand read once and written once, unless it touches only a part of one.
+    /// Bytes the launch has to move: each input read once and each output written once, unless it touches only a part of
+    /// one. What it works in is its own affair.
     fn bytes(&self, params: &Self::Params) -> u64 {
-        let passes = |access: Access| u64::from(access.reads()) + u64::from(access.writes());
+        let passes = |access: Access| u64::from(access.reads()) + u64::from(access.is_output());
         self.operands(params).iter().map(|operand| passes(operand.access) * operand.bytes()).sum()
     }
 
@@ -216,7 +225,7 @@ pub trait Kernel: Fields {
 
     /// Allowed distance between kernel and reference for an operand.
     fn tolerance(&self, operand: &Operand) -> Tolerance {
-        Tolerance::of(operand.dtype)
+        Tolerance::of(operand.format)
     }
 }
 

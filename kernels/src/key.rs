@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use crate::arch::Arch;
 use crate::dtype::Dtype;
+use crate::format::Format;
 use crate::kernel::{AnyKernel, Kernel};
 use crate::tuned;
 use crate::variant::Variant;
@@ -57,6 +58,19 @@ impl FieldValue for Dtype {
     }
     fn define(self) -> String {
         self.c_name().to_owned()
+    }
+}
+
+impl FieldValue for Format {
+    fn text(self) -> String {
+        self.to_string()
+    }
+    fn parse(text: &str) -> Option<Self> {
+        // No kernel computes with blocks: they are made dense before.
+        Dtype::parse(text).map(Format::Dense)
+    }
+    fn define(self) -> String {
+        self.dtype().map_or_else(|| self.to_string(), Dtype::define)
     }
 }
 

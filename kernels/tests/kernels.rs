@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use precast_kernels::check::{Case, POISON};
-use precast_kernels::{Access, Arch, Dtype, Key, KeyError, OPS, Variant};
+use precast_kernels::{Access, Arch, Dtype, Format, Key, KeyError, OPS, Variant};
 use proptest::prelude::*;
 
 /// A key of every operation, both dtypes and every flag where there are some.
@@ -28,13 +28,13 @@ fn keys() -> Vec<Key> {
         "embedding.fwd{h=4,x=f32}",
         "fill{first=false}",
         "fill{first=true}",
-        "gemm.dgrad{x=bf16}",
-        "gemm.dgrad{x=f32}",
-        "gemm.fwd{bias=false,residual=true,x=bf16}",
-        "gemm.fwd{bias=true,residual=false,x=f32}",
-        "gemm.fwd{bias=true,residual=true,x=bf16}",
-        "gemm.swiglu{bias=false,x=bf16}",
-        "gemm.swiglu{bias=true,x=f32}",
+        "gemm.dgrad{w=bf16,x=bf16}",
+        "gemm.dgrad{w=f32,x=f32}",
+        "gemm.fwd{bias=false,residual=true,w=bf16,x=bf16}",
+        "gemm.fwd{bias=true,residual=false,w=f32,x=f32}",
+        "gemm.fwd{bias=true,residual=true,w=bf16,x=bf16}",
+        "gemm.swiglu{bias=false,w=bf16,x=bf16}",
+        "gemm.swiglu{bias=true,w=f32,x=f32}",
         "gemm.wgrad{x=bf16}",
         "gemm.wgrad{x=f32}",
         "grad_norm.finish{}",
@@ -130,6 +130,19 @@ fn operands_are_addresses_of_the_parameter_block() {
     }
 }
 
+/// What a launch works in is declared as that: no output is excused from its check.
+#[test]
+fn every_output_is_compared_with_its_reference() {
+    for key in keys() {
+        let kernel = key.kernel();
+        for operand in kernel.samples().iter().flat_map(|params| kernel.operands(params)) {
+            let tolerance = kernel.tolerance(&operand);
+            let finite = tolerance.norm.is_finite() && tolerance.element.is_finite();
+            assert!(finite || !operand.access.is_output(), "{key}: `{}` may be anything", operand.name);
+        }
+    }
+}
+
 #[test]
 fn what_is_selected_is_a_variant_that_admits_the_launch() {
     for key in keys() {
@@ -179,8 +192,8 @@ fn an_entry_symbol_says_what_the_code_is_made_from() {
 }
 
 /// Whether an element still holds the poison.
-fn poisoned(dtype: Dtype, bytes: &[u8]) -> bool {
-    bytes.chunks(dtype.bytes() as usize).any(|element| element.iter().all(|byte| *byte == POISON))
+fn poisoned(format: Format, bytes: &[u8]) -> bool {
+    bytes.chunks(format.bytes(1) as usize).any(|element| element.iter().all(|byte| *byte == POISON))
 }
 
 proptest! {
@@ -194,9 +207,9 @@ proptest! {
                 let after = case.reference();
                 for ((operand, before), after) in case.operands.iter().zip(&case.before).zip(&after) {
                     match operand.access {
-                        Access::Read => prop_assert!(before[..] == after[..], "{}: {} changed", key, operand.name),
+                        Access::Read | Access::Scratch => prop_assert!(before[..] == after[..], "{}: {} changed", key, operand.name),
                         Access::Write | Access::ReadWrite => {
-                            prop_assert!(!poisoned(operand.dtype, after), "{}: {} is not whole", key, operand.name);
+                            prop_assert!(!poisoned(operand.format, after), "{}: {} is not whole", key, operand.name);
                         }
                     }
                     let whole = case.compare(operand, after, after);
@@ -214,12 +227,12 @@ proptest! {
             let case = Case::new(&key, &params, seed);
             let after = case.reference();
             for (operand, after) in case.operands.iter().zip(&after) {
-                if operand.access == Access::Read || operand.dtype == Dtype::U32 {
+                if !operand.access.is_output() || operand.format == Dtype::U32 {
                     continue;
                 }
-                let width = operand.dtype.bytes() as usize;
-                let value = |element: &[u8]| match operand.dtype {
-                    Dtype::Bf16 => half::bf16::from_le_bytes([element[0], element[1]]).to_f32(),
+                let width = operand.format.bytes(1) as usize;
+                let value = |element: &[u8]| match operand.format {
+                    Format::Dense(Dtype::Bf16) => half::bf16::from_le_bytes([element[0], element[1]]).to_f32(),
                     _ => f32::from_le_bytes([element[0], element[1], element[2], element[3]]),
                 };
                 let largest = after.chunks(width).enumerate().max_by(|a, b| value(a.1).abs().total_cmp(&value(b.1).abs()));
@@ -229,7 +242,7 @@ proptest! {
                 }
                 let mut wrong = after.clone();
                 // The exponent's lowest bit: the value doubles or halves.
-                let byte = if operand.dtype == Dtype::Bf16 { 0 } else { 2 };
+                let byte = if operand.format == Dtype::Bf16 { 0 } else { 2 };
                 wrong[index * width + byte] ^= 0x80;
                 prop_assert!(case.compare(operand, &wrong, after).is_err(), "{}: {}", key, operand.name);
             }

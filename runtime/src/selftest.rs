@@ -137,7 +137,7 @@ pub fn selftest<D: Driver>(
 
 /// Compares every operand with the reference, and every guard with the poison.
 fn examine(pair: &KeyVariant, case: &Case, layout: &Layout, after: &[u8]) -> Result<Distance, Fault> {
-    let mut worst = Distance { norm: 0.0, element: 0.0, index: 0 };
+    let mut worst = Distance::NONE;
     let mut guard_from = 0;
     let reference = case.reference();
     for ((operand, start), reference) in case.operands.iter().zip(&layout.starts).zip(&reference) {

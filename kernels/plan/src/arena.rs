@@ -74,8 +74,8 @@ fn lives(plan: &Plan, touches: &[Vec<Vec<Touch>>]) -> Vec<Option<Life>> {
                         life.last = index;
                     }
                     none => {
-                        let writes = touch.operand.access == precast_kernels::Access::Write;
-                        assert!(writes, "transient buffer {} is read before it is written", buffer.name);
+                        let reads = touch.operand.access.reads();
+                        assert!(!reads, "transient buffer {} is read before it is written", buffer.name);
                         *none = Some(Life { phase, first: index, last: index });
                     }
                 }

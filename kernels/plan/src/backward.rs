@@ -99,7 +99,7 @@ impl Model<'_> {
 
     /// Input gradient into `dx`.
     pub fn dgrad_into(&self, b: &mut Builder, label: &str, g: &Gradients, l: &LinearGrad, dx: Tensor) {
-        let kernel = GemmDgrad { x: self.dtype() };
+        let kernel = GemmDgrad { w: self.dtype().into(), x: self.dtype() };
         let mut params = gemm_dgrad_params {
             dy: l.dy.address(),
             w: self.weight(l.weight).address(),

@@ -64,7 +64,7 @@ impl Peak {
     /// The least time a launch's arithmetic can take.
     pub fn arithmetic_seconds(&self, launch: &Launch) -> f64 {
         let operands = launch.key.kernel().operands(&launch.params);
-        let tensor = operands.iter().any(|operand| operand.dtype == Dtype::Bf16);
+        let tensor = operands.iter().any(|operand| operand.format == Dtype::Bf16);
         launch.flops() as f64 / if tensor { self.bf16_flops } else { self.fp32_flops }
     }
 

@@ -122,7 +122,7 @@ impl<'a> Model<'a> {
     pub fn linear(&self, b: &mut Builder, name: &str, linear: &Linear) -> Tensor {
         let m = (linear.x.elems / u64::from(linear.k)) as u32;
         let y = b.transient(name, self.dtype(), u64::from(m) * u64::from(linear.n));
-        let key = GemmFwd { bias: linear.bias.is_some(), residual: linear.residual.is_some(), x: self.dtype() };
+        let key = GemmFwd { bias: linear.bias.is_some(), residual: linear.residual.is_some(), w: self.dtype().into(), x: self.dtype() };
         let params = gemm_fwd_params {
             x: linear.x.address(),
             w: self.weight(linear.weight).address(),
@@ -186,7 +186,7 @@ impl<'a> Model<'a> {
             k: self.config.hidden,
             ..Default::default()
         };
-        b.launch(name, GemmSwiglu { bias: bias.is_some(), x: self.dtype() }, &params);
+        b.launch(name, GemmSwiglu { bias: bias.is_some(), w: self.dtype().into(), x: self.dtype() }, &params);
         y
     }
 

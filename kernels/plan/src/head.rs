@@ -52,7 +52,7 @@ fn logits(b: &mut Builder, label: &str, model: &Model<'_>, hidden: Tensor, logit
         k,
         ..Default::default()
     };
-    b.launch(label, GemmFwd { bias: false, residual: false, x: model.dtype() }, &params);
+    b.launch(label, GemmFwd { bias: false, residual: false, w: model.dtype().into(), x: model.dtype() }, &params);
 }
 
 /// Inputs and outputs of the head that outlive it.

@@ -257,8 +257,8 @@ impl Builder {
             let (label, name) = (&launch.label, touch.operand.name);
             let fits = touch.offset + touch.operand.bytes() <= buffer.bytes();
             assert!(fits, "{label}: operand `{name}` reaches past buffer {}", buffer.name);
-            let words = buffer.dtype == Dtype::U32 || touch.operand.dtype == buffer.dtype;
-            assert!(words, "{label}: operand `{name}` is {}, {} is {}", touch.operand.dtype, buffer.name, buffer.dtype);
+            let words = buffer.dtype == Dtype::U32 || touch.operand.format == buffer.dtype;
+            assert!(words, "{label}: operand `{name}` is {}, {} is {}", touch.operand.format, buffer.name, buffer.dtype);
             assert!(touch.offset.is_multiple_of(16), "{label}: operand `{name}` is not aligned to 16 bytes");
         }
         let phase = self.phases.last_mut().expect("a phase has been started");

@@ -29,10 +29,10 @@ const KEYS: [&str; 30] = [
     "embedding.bwd{h=2085,x=bf16}", // more columns than a row of blocks takes at one time
     "embedding.fwd{h=33,x=bf16}",
     "fill{first=true}",
-    "gemm.dgrad{x=bf16}",
-    "gemm.fwd{bias=true,residual=false,x=f32}",
-    "gemm.fwd{bias=true,residual=true,x=bf16}",
-    "gemm.swiglu{bias=true,x=bf16}",
+    "gemm.dgrad{w=bf16,x=bf16}",
+    "gemm.fwd{bias=true,residual=false,w=f32,x=f32}",
+    "gemm.fwd{bias=true,residual=true,w=bf16,x=bf16}",
+    "gemm.swiglu{bias=true,w=bf16,x=bf16}",
     "gemm.wgrad{x=bf16}",
     "grad_norm.finish{}",
     "grad_norm.partial{}",
@@ -92,7 +92,7 @@ fn found(key: &str, from: &str, to: &str) -> String {
 #[test]
 fn a_tile_that_is_replaced_while_others_read_it_is_a_race() {
     let first = "sync_block();\n        place";
-    insta::assert_snapshot!(found("gemm.fwd{bias=true,residual=false,x=f32}", first, "place"));
+    insta::assert_snapshot!(found("gemm.fwd{bias=true,residual=false,w=f32,x=f32}", first, "place"));
 }
 
 #[test]
@@ -126,5 +126,5 @@ fn a_row_past_the_end_is_out_of_bounds() {
 #[test]
 fn a_tile_that_is_passed_on_before_it_is_stored_is_a_race() {
     let pass = "if (threadIdx.x == 0) store_release";
-    insta::assert_snapshot!(found("gemm.dgrad{x=bf16}", &format!("sync_block();\n    {pass}"), pass));
+    insta::assert_snapshot!(found("gemm.dgrad{w=bf16,x=bf16}", &format!("sync_block();\n    {pass}"), pass));
 }

@@ -26,7 +26,7 @@ use crate::abi::{attention_bwd_params, attention_delta_params, attention_fwd_par
 use crate::host::Views;
 use crate::kernel::{Content, Geometry, Kernel, Operand, Tolerance};
 use crate::source::Source;
-use crate::{Arch, Dtype, Variant, key, operand, source};
+use crate::{Arch, Dtype, Format, Variant, key, operand, source};
 
 key! {
     /// Attention and its log-sum-exp.
@@ -211,8 +211,8 @@ impl Kernel for AttentionBwd {
 
 /// Long f32 sums with an exponential between them.
 fn tolerance(operand: &Operand) -> Tolerance {
-    match operand.dtype {
-        Dtype::F32 => Tolerance { norm: 1e-5, element: 4e-5, absolute: 0.0 },
-        dtype => Tolerance::of(dtype),
+    match operand.format {
+        Format::Dense(Dtype::F32) => Tolerance { norm: 1e-5, element: 4e-5, absolute: 0.0 },
+        format => Tolerance::of(format),
     }
 }

@@ -47,9 +47,6 @@ pub(super) fn dgrad(p: &gemm_dgrad_params, views: &mut Views<'_>) {
     let dy = views.load("dy");
     let w = views.load("w");
     let mut dx = views.store("dx");
-    if p.splits > 1 {
-        views.write::<f32>("partials").fill(0.0); // of no interest
-    }
     matmul(&mut dx, k, Matrix::rows(&dy, m, n, n), Matrix::rows(&w, n, k, k), false, true);
 }
 

@@ -7,7 +7,7 @@
 //! | `gemm.dgrad` | `dx = dy w`, m x k, dtype x | dy m x n, w n x k |
 //! | `gemm.wgrad` | `dw (+)= dy^T x`, n x k, f32 | dy m x n, x m x k |
 //!
-//! Inputs have dtype x, sums are f32 and are rounded once, at the store. m, n and k are run-time arguments:
+//! Inputs have dtype x and weights format w, sums are f32 and are rounded once, at the store. m, n and k are run-time arguments:
 //! one module serves every layer, batch and sequence length. `wgrad` overwrites in the first micro-batch of
 //! a step and adds in later ones, or always with `accumulate` (later chunks of the head).
 //! `swiglu` is the gate and up projection of a model that is not trained: nobody asks for gate and up themselves. It
@@ -30,7 +30,7 @@ use crate::abi::{gemm_dgrad_params, gemm_fwd_params, gemm_swiglu_params, gemm_wg
 use crate::host::Views;
 use crate::kernel::{Content, Geometry, Kernel, Operand, Tolerance};
 use crate::source::Source;
-use crate::{Arch, Dtype, TensorMap, Variant, key, operand, source};
+use crate::{Arch, Dtype, Format, TensorMap, Variant, key, operand, source};
 
 use select::{Form, Product};
 
@@ -38,17 +38,17 @@ pub use select::TOKEN_BUCKETS;
 
 key! {
     /// Inputs to outputs.
-    pub struct GemmFwd = "gemm.fwd" { bias: bool, residual: bool, x: Dtype }
+    pub struct GemmFwd = "gemm.fwd" { bias: bool, residual: bool, w: Format, x: Dtype }
 }
 
 key! {
     /// Inputs to gated outputs.
-    pub struct GemmSwiglu = "gemm.swiglu" { bias: bool, x: Dtype }
+    pub struct GemmSwiglu = "gemm.swiglu" { bias: bool, w: Format, x: Dtype }
 }
 
 key! {
     /// Gradient of the inputs.
-    pub struct GemmDgrad = "gemm.dgrad" { x: Dtype }
+    pub struct GemmDgrad = "gemm.dgrad" { w: Format, x: Dtype }
 }
 
 key! {
@@ -130,7 +130,10 @@ macro_rules! variants_of_product {
         }
 
         fn variants(&self, arch: Arch) -> &'static [Variant] {
-            select::variants($form, self.x, arch)
+            match self.inputs() {
+                Some(dtype) => select::variants($form, dtype, arch),
+                None => &[],
+            }
         }
 
         fn problem(&self, p: &Self::Params) -> Option<String> {
@@ -159,7 +162,16 @@ macro_rules! variants_of_product {
     };
 }
 
+/// The dtype of activations and weights alike; none where they differ: no kernel is built for that.
+fn common(w: Format, x: Dtype) -> Option<Dtype> {
+    w.dtype().filter(|w| *w == x)
+}
+
 impl GemmFwd {
+    fn inputs(&self) -> Option<Dtype> {
+        common(self.w, self.x)
+    }
+
     fn product(&self, p: &gemm_fwd_params) -> Product {
         let vectors = vectors(&[p.n, p.k], &[p.x, p.w, p.y, p.bias, p.residual]);
         Product { form: Form::Fwd, rows: p.m, columns: p.n, depth: p.k, splits: 1, dtype: self.x, vectors }
@@ -171,6 +183,10 @@ impl GemmFwd {
 }
 
 impl GemmSwiglu {
+    fn inputs(&self) -> Option<Dtype> {
+        common(self.w, self.x)
+    }
+
     /// A tile is as many columns of the gate as of the up projection.
     fn product(&self, p: &gemm_swiglu_params) -> Product {
         let vectors = vectors(&[p.n, p.k], &[p.x, p.w, p.y, p.bias]);
@@ -184,6 +200,10 @@ impl GemmSwiglu {
 }
 
 impl GemmDgrad {
+    fn inputs(&self) -> Option<Dtype> {
+        common(self.w, self.x)
+    }
+
     fn product(&self, p: &gemm_dgrad_params) -> Product {
         let vectors = vectors(&[p.n, p.k], &[p.dy, p.w, p.dx]);
         let splits = p.splits.max(1);
@@ -206,6 +226,10 @@ impl GemmDgrad {
 }
 
 impl GemmWgrad {
+    fn inputs(&self) -> Option<Dtype> {
+        Some(self.x)
+    }
+
     fn product(&self, p: &gemm_wgrad_params) -> Product {
         let vectors = vectors(&[p.n, p.k], &[p.dy, p.x, p.dw]);
         let splits = p.splits.max(1);
@@ -225,10 +249,9 @@ impl GemmWgrad {
 /// f32 sums of k products in another order: the distance grows with sqrt(k), and cancellation makes single
 /// elements worse than the norm.
 fn tolerance(operand: &Operand) -> Tolerance {
-    match operand.dtype {
-        _ if operand.name == "partials" => Tolerance { norm: f64::INFINITY, element: f64::INFINITY, absolute: 0.0 },
-        Dtype::F32 => Tolerance { norm: 4e-6, element: 2e-5, absolute: 0.0 },
-        dtype => Tolerance::of(dtype),
+    match operand.format {
+        Format::Dense(Dtype::F32) => Tolerance { norm: 4e-6, element: 2e-5, absolute: 0.0 },
+        format => Tolerance::of(format),
     }
 }
 
@@ -239,7 +262,7 @@ impl Kernel for GemmFwd {
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
         let mut operands = vec![
             operand!(Read Self::Params, x: self.x, area(p.m, p.k)),
-            operand!(Read Self::Params, w: self.x, area(p.n, p.k)),
+            operand!(Read Self::Params, w: self.w, area(p.n, p.k)),
             operand!(Write Self::Params, y: self.x, area(p.m, p.n)),
         ];
         if self.bias {
@@ -275,7 +298,7 @@ impl Kernel for GemmSwiglu {
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
         let mut operands = vec![
             operand!(Read Self::Params, x: self.x, area(p.m, p.k)),
-            operand!(Read Self::Params, w: self.x, 2 * area(p.n, p.k)),
+            operand!(Read Self::Params, w: self.w, 2 * area(p.n, p.k)),
             operand!(Write Self::Params, y: self.x, area(p.m, p.n)),
         ];
         if self.bias {
@@ -308,11 +331,11 @@ impl Kernel for GemmDgrad {
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
         let mut operands = vec![
             operand!(Read Self::Params, dy: self.x, area(p.m, p.n)),
-            operand!(Read Self::Params, w: self.x, area(p.n, p.k)),
+            operand!(Read Self::Params, w: self.w, area(p.n, p.k)),
             operand!(Write Self::Params, dx: self.x, area(p.m, p.k)),
         ];
         if p.splits > 1 {
-            operands.push(operand!(Write Self::Params, partials: Dtype::F32, Self::partials(p)));
+            operands.push(operand!(Scratch Self::Params, partials: Dtype::F32, Self::partials(p)));
             operands.push(
                 operand!(ReadWrite Self::Params, turns: Dtype::U32, select::turns(&self.product(p)))
                     .with(Content::Zeros),

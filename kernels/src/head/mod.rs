@@ -22,7 +22,7 @@ use crate::abi::{head_distill_params, head_metrics_params, head_nll_params};
 use crate::host::Views;
 use crate::kernel::{Content, Geometry, Kernel, Operand, Tolerance};
 use crate::source::Source;
-use crate::{Arch, Dtype, Variant, key, operand, source};
+use crate::{Arch, Dtype, Format, Variant, key, operand, source};
 
 key! {
     /// Losses of a chunk, and the gradient of its student logits in place.
@@ -61,9 +61,9 @@ fn area(tokens: u32, vocab: u32) -> u64 {
 
 /// Losses are differences of log-sum-exps: their rounding follows the logits, not the loss.
 fn tolerance(operand: &Operand) -> Tolerance {
-    match operand.dtype {
-        Dtype::F32 => Tolerance { norm: 1e-5, element: 2e-5, absolute: 1e-6 },
-        dtype => Tolerance::of(dtype),
+    match operand.format {
+        Format::Dense(Dtype::F32) => Tolerance { norm: 1e-5, element: 2e-5, absolute: 1e-6 },
+        format => Tolerance::of(format),
     }
 }
 

@@ -8,6 +8,7 @@ use half::bf16;
 use rayon::prelude::*;
 
 use crate::dtype::Dtype;
+use crate::format::Format;
 use crate::kernel::Operand;
 
 /// The bytes of one operand.
@@ -17,7 +18,7 @@ enum Bytes<'a> {
 }
 
 /// The buffers of one launch, by field name. Each is taken once.
-pub struct Views<'a>(Vec<(&'static str, Dtype, Bytes<'a>)>);
+pub struct Views<'a>(Vec<(&'static str, Format, Bytes<'a>)>);
 
 impl<'a> Views<'a> {
     /// Starts with no buffers.
@@ -27,19 +28,19 @@ impl<'a> Views<'a> {
 
     /// Adds a buffer that is only read.
     pub fn push_read(&mut self, operand: &Operand, bytes: &'a [u8]) {
-        self.0.push((operand.name, operand.dtype, Bytes::Read(bytes)));
+        self.0.push((operand.name, operand.format, Bytes::Read(bytes)));
     }
 
     /// Adds a buffer that is written.
     pub fn push_write(&mut self, operand: &Operand, bytes: &'a mut [u8]) {
-        self.0.push((operand.name, operand.dtype, Bytes::Write(bytes)));
+        self.0.push((operand.name, operand.format, Bytes::Write(bytes)));
     }
 
-    fn take(&mut self, name: &str) -> (Dtype, Bytes<'a>) {
+    fn take(&mut self, name: &str) -> (Format, Bytes<'a>) {
         match self.0.iter().position(|view| view.0 == name) {
             Some(index) => {
-                let (_, dtype, bytes) = self.0.swap_remove(index);
-                (dtype, bytes)
+                let (_, format, bytes) = self.0.swap_remove(index);
+                (format, bytes)
             }
             None => panic!("operand `{name}` is not declared by its kernel, or is taken twice"),
         }
@@ -63,29 +64,29 @@ impl<'a> Views<'a> {
 
     /// Takes a float buffer to read in f32.
     pub fn load(&mut self, name: &str) -> Cow<'a, [f32]> {
-        let (dtype, bytes) = self.take(name);
+        let (format, bytes) = self.take(name);
         let bytes: &'a [u8] = match bytes {
             Bytes::Read(bytes) => bytes,
             Bytes::Write(bytes) => bytes,
         };
-        match dtype {
-            Dtype::F32 => Cow::Borrowed(bytemuck::cast_slice(bytes)),
-            Dtype::Bf16 => Cow::Owned(widen(bytemuck::cast_slice(bytes))),
-            Dtype::U32 => panic!("operand `{name}` holds no floats"),
+        match format {
+            Format::Dense(Dtype::F32) => Cow::Borrowed(bytemuck::cast_slice(bytes)),
+            Format::Dense(Dtype::Bf16) => Cow::Owned(widen(bytemuck::cast_slice(bytes))),
+            other => panic!("operand `{name}` is {other}: it holds no floats"),
         }
     }
 
     /// Takes a float buffer to write, or read and write, in f32; rounded to its dtype when dropped.
     pub fn store(&mut self, name: &str) -> Store<'a> {
-        let (dtype, bytes) = self.take(name);
+        let (format, bytes) = self.take(name);
         let Bytes::Write(bytes) = bytes else { panic!("operand `{name}` is declared as read only") };
-        match dtype {
-            Dtype::F32 => Store::Direct(bytemuck::cast_slice_mut(bytes)),
-            Dtype::Bf16 => {
+        match format {
+            Format::Dense(Dtype::F32) => Store::Direct(bytemuck::cast_slice_mut(bytes)),
+            Format::Dense(Dtype::Bf16) => {
                 let stored: &mut [bf16] = bytemuck::cast_slice_mut(bytes);
                 Store::Rounded { values: widen(stored), stored }
             }
-            Dtype::U32 => panic!("operand `{name}` holds no floats"),
+            other => panic!("operand `{name}` is {other}: it holds no floats"),
         }
     }
 }

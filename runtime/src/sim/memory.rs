@@ -63,8 +63,8 @@ impl Memory {
         for operand in operands {
             let address: u64 = bytemuck::pod_read_unaligned(&params[operand.offset..operand.offset + 8]);
             let name = operand.name;
-            if !address.is_multiple_of(operand.dtype.bytes()) {
-                return Err(format!("operand `{name}` at {address:#x} is not aligned to its dtype {}", operand.dtype));
+            if !address.is_multiple_of(operand.format.align()) {
+                return Err(format!("operand `{name}` at {address:#x} is not aligned to its format {}", operand.format));
             }
             let Some((allocation, start)) = self.find(address, operand.bytes()) else {
                 let bytes = operand.bytes();
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     fn operand(name: &'static str, offset: usize, access: Access, elems: u64) -> Operand {
-        Operand { name, offset, access, dtype: Dtype::F32, elems, content: Content::Normal(1.0) }
+        Operand { name, offset, access, format: Dtype::F32.into(), elems, content: Content::Normal(1.0) }
     }
 
     fn params(addresses: [u64; 2]) -> Vec<u8> {

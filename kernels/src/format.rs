@@ -1,0 +1,116 @@
+//! How the elements of a tensor are stored, and so what it takes: sizes in bytes come from here and nowhere else.
+
+use std::fmt;
+
+use crate::dtype::Dtype;
+
+/// How elements are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Format {
+    /// One after the other, each of a dtype.
+    Dense(Dtype),
+    /// In blocks that share scales, as ggml packs them.
+    Block(Block),
+}
+
+/// A block format of ggml (`ggml-common.h`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Block {
+    /// What ggml calls it.
+    pub name: &'static str,
+    /// Elements of a block.
+    pub elems: u64,
+    /// Bytes of a block.
+    pub bytes: u64,
+}
+
+impl Block {
+    /// A scale and 32 numbers of 4 bits.
+    pub const Q4_0: Self = Self { name: "Q4_0", elems: 32, bytes: 18 };
+    /// A scale, a minimum and 32 numbers of 4 bits.
+    pub const Q4_1: Self = Self { name: "Q4_1", elems: 32, bytes: 20 };
+    /// A scale and 32 numbers of 5 bits.
+    pub const Q5_0: Self = Self { name: "Q5_0", elems: 32, bytes: 22 };
+    /// A scale, a minimum and 32 numbers of 5 bits.
+    pub const Q5_1: Self = Self { name: "Q5_1", elems: 32, bytes: 24 };
+    /// A scale and 32 numbers of 8 bits.
+    pub const Q8_0: Self = Self { name: "Q8_0", elems: 32, bytes: 34 };
+    /// 256 numbers of 4 bits, scales and minimums for each 32.
+    pub const Q4_K: Self = Self { name: "Q4_K", elems: 256, bytes: 144 };
+    /// 256 numbers of 5 bits, scales and minimums for each 32.
+    pub const Q5_K: Self = Self { name: "Q5_K", elems: 256, bytes: 176 };
+    /// 256 numbers of 6 bits, scales for each 16.
+    pub const Q6_K: Self = Self { name: "Q6_K", elems: 256, bytes: 210 };
+}
+
+impl Format {
+    /// Bytes of so many elements.
+    ///
+    /// # Panics
+    /// If they are no whole number of blocks.
+    pub fn bytes(self, elems: u64) -> u64 {
+        match self {
+            Format::Dense(dtype) => elems * dtype.bytes(),
+            Format::Block(block) => {
+                assert!(elems.is_multiple_of(block.elems), "{elems} elements are no whole blocks of {}", block.name);
+                elems / block.elems * block.bytes
+            }
+        }
+    }
+
+    /// What the address of a tensor is a multiple of, bytes.
+    pub fn align(self) -> u64 {
+        match self {
+            Format::Dense(dtype) => dtype.bytes(),
+            Format::Block(_) => 2, // they begin with or hold half-precision scales
+        }
+    }
+
+    /// The dtype of dense elements.
+    pub fn dtype(self) -> Option<Dtype> {
+        match self {
+            Format::Dense(dtype) => Some(dtype),
+            Format::Block(_) => None,
+        }
+    }
+}
+
+impl From<Dtype> for Format {
+    fn from(dtype: Dtype) -> Self {
+        Format::Dense(dtype)
+    }
+}
+
+impl PartialEq<Dtype> for Format {
+    fn eq(&self, dtype: &Dtype) -> bool {
+        *self == Format::Dense(*dtype)
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Format::Dense(dtype) => dtype.fmt(f),
+            Format::Block(block) => f.write_str(block.name),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_follow_the_format() {
+        assert_eq!(Format::Dense(Dtype::Bf16).bytes(512), 1024);
+        assert_eq!(Format::Dense(Dtype::F32).bytes(512), 2048);
+        assert_eq!(Format::Block(Block::Q4_K).bytes(512), 288);
+        assert_eq!(Format::Block(Block::Q8_0).bytes(512), 544);
+    }
+
+    #[test]
+    #[should_panic(expected = "no whole blocks of Q6_K")]
+    fn a_part_of_a_block_has_no_size() {
+        Format::Block(Block::Q6_K).bytes(128);
+    }
+}
