@@ -8,7 +8,7 @@ use std::process::Command;
 
 use precast::checkpoint::Checkpoint;
 use precast_kernels::Arch;
-use precast_plan::{EvaluationPlan, ModelConfig, Precision, Recipe, TrainingPlan};
+use precast_plan::{EvaluationPlan, ModelConfig, Objective, Precision, Recipe, Recompute, TrainingPlan};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -215,8 +215,9 @@ fn a_panic_says_that_it_is_a_bug_and_what_to_send() {
     }
 }
 
-fn recipe(batch: u32, seq_len: u32, precision: Precision, recompute: bool) -> Recipe {
-    Recipe { batch, seq_len, precision, alpha: 0.5, temperature: 2.0, weight_decay: 0.0, clip: 1.0, recompute }
+fn recipe(batch: u32, seq_len: u32, precision: Precision, recompute: Recompute) -> Recipe {
+    let objective = Objective::Distill { alpha: 0.5, temperature: 2.0 };
+    Recipe { batch, seq_len, precision, objective, weight_decay: 0.0, clip: 1.0, recompute }
 }
 
 /// Sizes near every edge that a configuration has.
@@ -280,7 +281,7 @@ proptest! {
         fields in prop::collection::vec((prop::sample::select(&FIELDS[..]), anything()), 0..2),
         llama in any::<bool>(),
         (batch, seq_len) in (0..5u32, prop_oneof![0..70u32, Just(1 << 12), Just(u32::MAX)]),
-        recompute in any::<bool>(),
+        recompute in prop::sample::select(&Recompute::ALL[..]),
     ) {
         let mut config = tiny_config(&[]);
         if llama {
@@ -296,8 +297,8 @@ proptest! {
         let tiny = ModelConfig::from_json(&tiny_config(&[]).to_string()).unwrap();
         for (precision, arch) in [(Precision::Fp32, Arch::Sim), (Precision::Bf16, Arch::GPUS[1])] {
             let recipe = recipe(batch, seq_len, precision, recompute);
-            let _ = TrainingPlan::new(&model, &tiny, &recipe, arch);
-            let _ = TrainingPlan::new(&tiny, &model, &recipe, arch);
+            let _ = TrainingPlan::new(Some(&model), &tiny, &recipe, arch);
+            let _ = TrainingPlan::new(Some(&tiny), &model, &recipe, arch);
             let _ = EvaluationPlan::new(&model, (batch, seq_len), precision, arch);
         }
     }

@@ -8,7 +8,10 @@ use std::rc::Rc;
 use precast_fatbins::{Bundle, Manifest, Module};
 use precast_kernels::{Arch, Key};
 use precast_plan::training::{CAST, CLEAR, MICRO, UPDATE, WIDEN};
-use precast_plan::{EvaluationPlan, KeyVariant, ModelConfig, Precision, Recipe, TrainingPlan, build_keys, keys};
+use precast_plan::{
+    EvaluationPlan, KeyVariant, ModelConfig, Objective, Precision, Recipe, Recompute, Resident, TrainingPlan,
+    build_keys, keys,
+};
 use precast_runtime::sim::{Faults, Sim};
 use precast_runtime::{Arrived, Bound, Device, Driver, DriverError, GraphId, KernelId, LoadError, Loading};
 use precast_runtime::{Placement, Ticket};
@@ -108,7 +111,8 @@ prop_compose! {
 }
 
 fn recipe(batch: u32, seq_len: u32, precision: Precision) -> Recipe {
-    Recipe { batch, seq_len, precision, alpha: 0.5, temperature: 2.0, weight_decay: 0.01, clip: 1.0, recompute: false }
+    let objective = Objective::Distill { alpha: 0.5, temperature: 2.0 };
+    Recipe { batch, seq_len, precision, objective, weight_decay: 0.01, clip: 1.0, recompute: Recompute::None }
 }
 
 /// Runs a whole step through the recorder, from the bundle of the build's list, and returns what it launched.
@@ -119,11 +123,12 @@ fn launched(training: &TrainingPlan, built: &BTreeSet<KeyVariant>, accum: u32) -
     loading.load(&Bundle::from_parts(&manifest, &[]).unwrap(), &training.plan, &[]).unwrap();
     let mut sealed = loading.seal(&training.plan, Placement::Arena).unwrap();
     sealed.run(CLEAR).unwrap();
-    for tensor in [training.teacher, training.master] {
-        sealed.write(tensor, &vec![0; (tensor.elems * tensor.dtype.bytes()) as usize]).unwrap();
-    }
-    for tensor in training.rope.into_iter().flat_map(|(cos, sin)| [cos, sin]) {
-        sealed.write(tensor, &vec![0; (tensor.elems * tensor.dtype.bytes()) as usize]).unwrap();
+    let sent = |model: &Resident| {
+        let all = model.weights.all;
+        [all.trained().map_or(all.tensor, |trained| trained.master), model.rope.cos, model.rope.sin]
+    };
+    for tensor in training.teacher.iter().chain([&training.student]).flat_map(sent) {
+        sealed.write(tensor, &vec![0; tensor.bytes() as usize]).unwrap();
     }
     sealed.run(CAST).unwrap();
     sealed.run(WIDEN).unwrap();
@@ -150,13 +155,12 @@ proptest! {
         teacher.vocab = teacher.vocab.max(student.vocab);
         let built = build_keys(&[teacher.clone(), student.clone()], Arch::Sim);
         let mut requested = BTreeSet::new();
-        for precision in Precision::ALL {
+        for recipe in Recipe::every(seq_len).map(|recipe| Recipe { batch, ..recipe }) {
             // Every way these two models can be used.
             for (teacher, student) in [(&teacher, &student), (&teacher, &teacher), (&student, &student)] {
-                let recipe = recipe(batch, seq_len, precision);
-                let training = TrainingPlan::new(teacher, student, &recipe, Arch::Sim).unwrap();
+                let training = TrainingPlan::new(Some(teacher), student, &recipe, Arch::Sim).unwrap();
                 requested.extend(launched(&training, &built, accum));
-                let evaluation = EvaluationPlan::new(student, (batch, seq_len), precision, Arch::Sim).unwrap();
+                let evaluation = EvaluationPlan::new(student, (batch, seq_len), recipe.precision, Arch::Sim).unwrap();
                 requested.extend(keys(&evaluation.plan).into_iter().map(|pair| pair.key));
             }
         }
@@ -168,7 +172,7 @@ proptest! {
 #[test]
 fn without_any_one_key_a_run_does_not_start() {
     let model = ModelConfig::from_json(&tiny_config(&[]).to_string()).unwrap();
-    let training = TrainingPlan::new(&model, &model, &recipe(2, 16, Precision::Bf16), Arch::Sim).unwrap();
+    let training = TrainingPlan::new(Some(&model), &model, &recipe(2, 16, Precision::Bf16), Arch::Sim).unwrap();
     let needed = keys(&training.plan);
     for removed in &needed {
         let rest: Vec<&KeyVariant> = needed.iter().filter(|pair| *pair != removed).collect();
@@ -189,7 +193,7 @@ fn the_program_names_every_missing_key_and_the_command_that_builds_them() {
     let student = random_model(dir.path(), "student", 1, &tiny_config(&[]));
     let data = token_file(dir.path(), "data.bin", 17 * 4, 96);
     let model = ModelConfig::from_json(&tiny_config(&[]).to_string()).unwrap();
-    let plan = TrainingPlan::new(&model, &model, &recipe(2, 16, Precision::Fp32), Arch::Sim).unwrap().plan;
+    let plan = TrainingPlan::new(Some(&model), &model, &recipe(2, 16, Precision::Fp32), Arch::Sim).unwrap().plan;
     let kept: Vec<KeyVariant> =
         keys(&plan).into_iter().filter(|pair| !pair.key.text().starts_with("rmsnorm")).collect();
     let bundle = dir.path().join("lacking.bundle");

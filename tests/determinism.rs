@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use precast::checkpoint::Checkpoint;
 use precast::config::RunConfig;
 use precast::data::MicroBatch;
-use precast_plan::Precision;
+use precast_plan::{Precision, Recompute};
 use precast_runtime::Placement;
 
 use crate::support::{
@@ -70,11 +70,25 @@ fn recomputing_activations_changes_no_bit_and_takes_less_memory() {
         let kept = case.run(&format!("{precision}-kept"), &arguments);
         let toml = case.dir.path().join("run.toml");
         std::fs::write(&toml, "recompute = true\n").unwrap();
-        let arguments = [&arguments[..], &["--config", toml.to_str().unwrap()]].concat();
-        let recomputed = case.run(&format!("{precision}-recomputed"), &arguments);
-        assert!(results(&kept) == results(&recomputed), "{precision}");
-        assert!(bytes(&recomputed) < bytes(&kept), "{precision}: {} {}", bytes(&recomputed), bytes(&kept));
+        let mut least = bytes(&kept);
+        for (name, how) in [("norms", ["--config", toml.to_str().unwrap()]), ("blocks", ["--recompute", "blocks"])] {
+            let recomputed = case.run(&format!("{precision}-{name}"), &[&arguments[..], &how].concat());
+            assert!(results(&kept) == results(&recomputed), "{precision} {name}");
+            assert!(bytes(&recomputed) < least, "{precision} {name}: {} {least}", bytes(&recomputed));
+            least = bytes(&recomputed);
+        }
     }
+}
+
+/// What is recomputed is no part of what a run is.
+#[test]
+fn a_resumed_run_may_recompute_something_else() {
+    let case = case();
+    let whole = case.run("whole", &["--steps", "6", "--precision", "bf16"]);
+    let arguments = ["--steps", "3", "--precision", "bf16", "--recompute", "blocks"];
+    case.run("parts", &arguments);
+    let parts = case.run("parts", &["--steps", "6", "--resume", "--precision", "bf16", "--recompute"]);
+    assert!(results(&whole) == results(&parts));
 }
 
 #[test]
@@ -114,7 +128,8 @@ fn weights_sent_narrow_are_those_sent_wide() {
         let config = config(&case.teacher, student, |options| options.precision = Some(Precision::Bf16));
         let mut session = session_placed(&config, Placement::Arena);
         let destination = session.destination(&Checkpoint::open(student).unwrap());
-        let (master, weights) = (session.plan().master, session.plan().weights);
+        let all = session.plan().student.weights.all;
+        let (master, weights) = (all.trained().unwrap().master, all.tensor);
         (destination == weights, session.read(master).unwrap(), session.read(weights).unwrap())
     });
     assert!(sent[0].0 && !sent[1].0, "where they are sent");
@@ -126,16 +141,23 @@ fn sharing_and_saving_memory_change_no_bit() {
     let case = case();
     let config = config(&case.teacher, &case.student, |_| {});
     let rows: [&[u32]; 2] = [&[1; 17], &[2, 3, 4, 5, 6, 7, 8, 9]];
-    let recomputing = RunConfig { recompute: true, ..config.clone() };
-    let ways = [(&config, Placement::Arena), (&config, Placement::Separate), (&recomputing, Placement::Arena)];
+    let recomputing = |recompute| RunConfig { recompute, ..config.clone() };
+    let (norms, blocks) = (recomputing(Recompute::Norms), recomputing(Recompute::Blocks));
+    let ways = [
+        (&config, Placement::Arena),
+        (&config, Placement::Separate),
+        (&norms, Placement::Arena),
+        (&blocks, Placement::Arena),
+        (&blocks, Placement::Separate),
+    ];
     let gradients = ways.map(|(config, placement)| {
         let mut session = session_placed(config, placement);
         // Twice: the second starts from memory that the first one left behind.
         for _ in 0..2 {
             session.micro(&MicroBatch::new(&rows, 16), 1.0 / 23.0, false).unwrap();
         }
-        let parameters = session.plan().student_parameters.list.clone();
+        let parameters = session.plan().student.weights.parameters.list.clone();
         parameters.iter().map(|parameter| session.gradient(parameter).unwrap()).collect::<Vec<_>>()
     });
-    assert!(gradients[0] == gradients[1] && gradients[0] == gradients[2]);
+    assert!(gradients.iter().all(|of_way| *of_way == gradients[0]));
 }

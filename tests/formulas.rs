@@ -109,7 +109,7 @@ fn the_gradient_is_that_of_the_loss() {
     let batch = batch(&rows, 16);
     session.micro(&batch, 1.0 / batch.counted as f32, false).unwrap();
     // The head's weight is linear in the logits: a step along its gradient, small enough for first order.
-    let parameter = session.plan().student_parameters.list.iter().find(|p| p.name == "lm_head.weight").cloned();
+    let parameter = session.plan().student.weights.parameters.list.iter().find(|p| p.name == "lm_head.weight").cloned();
     let parameter = parameter.unwrap();
     let gradient = floats(&session.gradient(&parameter).unwrap());
     drop(session);
@@ -158,7 +158,7 @@ fn accumulation_is_one_large_batch() {
                 session.micro(&batch(rows, 16), scale, index > 0).unwrap();
             }
         }
-        let parameters = session.plan().student_parameters.list.clone();
+        let parameters = session.plan().student.weights.parameters.list.clone();
         let gradients = parameters.into_iter().map(|parameter| {
             let gradient = floats(&session.gradient(&parameter).unwrap());
             (parameter.name, gradient)
@@ -186,7 +186,7 @@ fn the_optimizer_is_adamw_with_clip_and_decay_of_matrices() {
         options.weight_decay = Some(decay as f32);
     });
     let mut session = session(&config);
-    let parameters = session.plan().student_parameters.list.clone();
+    let parameters = session.plan().student.weights.parameters.list.clone();
     let read = |bytes: Vec<u8>| -> Vec<f64> { floats(&bytes).into_iter().map(f64::from).collect() };
     let mut weights: Vec<Vec<f64>> = parameters.iter().map(|p| read(session.master(p).unwrap())).collect();
     let mut m: Vec<Vec<f64>> = weights.iter().map(|w| vec![0.0; w.len()]).collect();

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use precast::data::MicroBatch;
 use precast::metrics::StepRecord;
-use precast_plan::Precision;
+use precast_plan::{Precision, Recompute};
 use safetensors::SafeTensors;
 use serde::Deserialize;
 
@@ -27,14 +27,14 @@ pub fn case(name: &str) -> PathBuf {
     fixture("golden/qwen2-tied").join(name)
 }
 
-fn run(precision: &str, recompute: bool) -> (tempfile::TempDir, Vec<StepRecord>) {
+fn run(precision: &str, recompute: Recompute) -> (tempfile::TempDir, Vec<StepRecord>) {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
     let mut command = distill(&case("teacher"), &case("student"), &case("tokens.bin"), &out);
     command.args(["--steps", "20", "--batch-size", "4", "--seq-len", "64", "--grad-accum", "1", "--lr", "1e-3"]);
     command.args(["--warmup", "0", "--schedule", "constant", "--weight-decay", "0.01", "--clip", "1"]);
     command.args(["--alpha", "0.5", "--temperature", "2", "--checkpoint-every", "0", "--precision", precision]);
-    command.args(recompute.then_some("--recompute"));
+    command.args(["--recompute", &recompute.to_string()]);
     support::succeed(&mut command);
     let records = metrics_of(&out);
     (dir, records)
@@ -68,10 +68,10 @@ fn differences(records: &[StepRecord]) -> [f64; 4] {
 
 #[test]
 fn every_step_in_fp32() {
-    [false, true].into_iter().for_each(every_step_in_fp32_with);
+    Recompute::ALL.into_iter().for_each(every_step_in_fp32_with);
 }
 
-fn every_step_in_fp32_with(recompute: bool) {
+fn every_step_in_fp32_with(recompute: Recompute) {
     let (dir, records) = run("fp32", recompute);
     let worst = differences(&records);
     assert!(worst.iter().all(|difference| *difference <= 2e-5), "{worst:?}");
@@ -90,7 +90,7 @@ fn every_step_in_fp32_with(recompute: bool) {
 
 #[test]
 fn every_step_in_bf16() {
-    for recompute in [false, true] {
+    for recompute in Recompute::ALL {
         let worst = differences(&run("bf16", recompute).1);
         for (difference, (name, gate)) in
             worst.iter().zip([("loss", 1e-3), ("kd_loss", 3e-3), ("ce_loss", 1e-3), ("grad_norm", 1e-2)])
@@ -109,10 +109,10 @@ pub fn batch(step: usize) -> MicroBatch {
 }
 
 fn gradients_are_within(precision: Precision, gate: f64) {
-    [false, true].into_iter().for_each(|recompute| gradients_are_within_with(precision, gate, recompute));
+    Recompute::ALL.into_iter().for_each(|recompute| gradients_are_within_with(precision, gate, recompute));
 }
 
-fn gradients_are_within_with(precision: Precision, gate: f64, recompute: bool) {
+fn gradients_are_within_with(precision: Precision, gate: f64, recompute: Recompute) {
     let config = support::config(&case("teacher"), &case("student"), |options| {
         options.precision = Some(precision);
         options.recompute = Some(recompute);
@@ -124,7 +124,7 @@ fn gradients_are_within_with(precision: Precision, gate: f64, recompute: bool) {
     session.micro(&batch, 1.0 / batch.counted as f32, false).unwrap();
     let expected = std::fs::read(case("step0.safetensors")).unwrap();
     let expected = SafeTensors::deserialize(&expected).unwrap();
-    for parameter in session.plan().student_parameters.list.clone() {
+    for parameter in session.plan().student.weights.parameters.list.clone() {
         let found = floats(&session.gradient(&parameter).unwrap());
         let view = expected.tensor(&format!("grad.{}", parameter.name)).unwrap();
         let distance = distance(&found, &floats(view.data()));

@@ -28,6 +28,7 @@ mod poison;
 mod programs;
 mod publish;
 mod resume;
+mod rooms;
 mod simt;
 mod smoke;
 mod stop;

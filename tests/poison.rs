@@ -83,8 +83,9 @@ fn a_sealed_run_never_meets_the_fault() {
     });
     let model = precast::checkpoint::Checkpoint::open(&student).unwrap();
     let driver: Box<dyn Driver> = Box::new(Sim::new(POISONING));
-    let mut session = Session::open(driver, &config, &model, &model, Placement::Arena, &mut Startup::new()).unwrap();
-    session.upload(&model, &model, |_| Ok(())).unwrap();
+    let mut session =
+        Session::open(driver, &config, Some(&model), &model, Placement::Arena, &mut Startup::new()).unwrap();
+    session.upload(Some(&model), &model, |_| Ok(())).unwrap();
     let rows: [&[u32]; 2] = [&[1; 17], &[2; 17]];
     for step in 0..3 {
         session.micro(&precast::data::MicroBatch::new(&rows, 16), 1.0 / 32.0, false).unwrap();
@@ -101,7 +102,7 @@ fn other_faults_are_errors_too() {
     let model = precast::checkpoint::Checkpoint::open(&student).unwrap();
     let open = |faults| -> Result<Session, precast::Failure> {
         let driver: Box<dyn Driver> = Box::new(Sim::new(faults));
-        Session::open(driver, &config, &model, &model, Placement::Arena, &mut Startup::new())
+        Session::open(driver, &config, Some(&model), &model, Placement::Arena, &mut Startup::new())
     };
     // Too little memory is known before anything is taken, with the table that says what for.
     let Err(failure) = open(Faults { memory_bytes: Some(1000), ..Faults::default() }) else {
@@ -110,7 +111,7 @@ fn other_faults_are_errors_too() {
     assert_eq!(failure.exit_code(), 4);
     assert!(failure.to_string().contains("has 1000 free") && failure.to_string().contains("activations"));
     let mut session = open(Faults { fail_launch: Some(2), ..Faults::default() }).unwrap();
-    let failure = session.upload(&model, &model, |_| Ok(())).unwrap_err();
+    let failure = session.upload(Some(&model), &model, |_| Ok(())).unwrap_err();
     assert_eq!(failure.exit_code(), 4);
     assert!(failure.to_string().contains("CUDA_ERROR_LAUNCH_FAILED"), "{failure}");
 }

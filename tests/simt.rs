@@ -42,7 +42,8 @@ impl Executed {
     /// Every kernel of a run, compiled for the host as an architecture would have it.
     fn new(config: &RunConfig, arch: Arch) -> Self {
         let [teacher, student] = [&config.teacher, &config.student].map(|path| Checkpoint::open(path).unwrap());
-        let plan = TrainingPlan::new(teacher.config(), student.config(), &config.recipe(), Arch::Sim).unwrap().plan;
+        let plan =
+            TrainingPlan::new(Some(teacher.config()), student.config(), &config.recipe(), Arch::Sim).unwrap().plan;
         let compiled = keys(&plan).into_par_iter().map(|pair| {
             let kernel = pair.key.kernel();
             assert!(kernel.variants(arch).contains(&pair.variant), "{pair} is none of {arch}");
@@ -127,7 +128,7 @@ fn train(mut session: Session, steps: usize, lr: f64) -> (Vec<step_metrics>, Vec
         session.metrics(ticket).unwrap().0
     };
     let metrics = (0..steps).map(step).collect();
-    (metrics, floats(&session.read(session.plan().master).unwrap()))
+    (metrics, floats(&session.read(session.state()[0].1).unwrap()))
 }
 
 /// Relative differences, at most: of kd_loss, ce_loss and grad_norm, and of the weights.

@@ -29,7 +29,7 @@ fn run(command: &mut Command) -> (Value, Option<i32>, String) {
 #[test]
 fn a_student_learns_within_fifty_steps_and_twice_the_same() {
     for precision in ["fp32", "bf16"] {
-        for recompute in [&[][..], &["--recompute"]] {
+        for recompute in [&[][..], &["--recompute"], &["--recompute", "blocks"]] {
             let (record, code, message) = run(smoke(&SHAPES).args(["--precision", precision]).args(recompute));
             assert_eq!(code, Some(0), "{record} {message}");
             assert!(record["ok"] == true && record["reason"].is_null() && record["bits_equal"] == true, "{record}");

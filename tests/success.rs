@@ -94,7 +94,7 @@ fn no_model_is_written_from_weights_that_are_not_finite() {
     let out = dir.path().join("below/out");
     let last = &parameters[parameters.len() - 1];
     let read = |parameter: &Parameter, write: &mut Write<'_>| {
-        let mut values = vec![1.0f32; parameter.span.elems as usize];
+        let mut values = vec![1.0f32; parameter.elems() as usize];
         if parameter.name == last.name {
             values[5] = f32::INFINITY;
         }

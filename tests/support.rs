@@ -10,6 +10,7 @@ use precast::device::AnyDriver;
 use precast::metrics::{Metrics, StepRecord};
 use precast::session::Session;
 use precast::startup::Startup;
+use precast_kernels::Dtype;
 use precast_plan::{EvaluationPlan, Precision, evaluation, rope};
 use precast_runtime::{Loading, Placement};
 
@@ -143,8 +144,8 @@ pub fn session_on(driver: AnyDriver, config: &RunConfig, placement: Placement) -
     let teacher = Checkpoint::open(&config.teacher).expect("a teacher");
     let student = Checkpoint::open(&config.student).expect("a student");
     let mut session =
-        Session::open(driver, config, &teacher, &student, placement, &mut Startup::new()).expect("a session");
-    session.upload(&teacher, &student, |_| Ok(())).expect("weights are sent");
+        Session::open(driver, config, Some(&teacher), &student, placement, &mut Startup::new()).expect("a session");
+    session.upload(Some(&teacher), &student, |_| Ok(())).expect("weights are sent");
     session
 }
 
@@ -162,12 +163,12 @@ pub fn logits(model: &Path, ids: &[u32]) -> Vec<f32> {
     let mut sealed = loading.seal(&plan.plan, Placement::Arena).expect("memory");
     let tables = rope::tables(config.rope_theta, config.head_dim, seq_len);
     let mut write = |tensor, bytes: &[u8]| sealed.write(tensor, bytes).expect("a copy");
-    write(plan.rope.0, bytemuck::cast_slice(&tables.cos));
-    write(plan.rope.1, bytemuck::cast_slice(&tables.sin));
-    for parameter in &plan.parameters.list {
+    write(plan.model.rope.cos, bytemuck::cast_slice(&tables.cos));
+    write(plan.model.rope.sin, bytemuck::cast_slice(&tables.sin));
+    for (parameter, weight) in plan.model.weights.list() {
         let mut scratch = Scratch::new();
-        let bytes = checkpoint.read(parameter, plan.weights.dtype, &mut scratch).expect("weights");
-        write(plan.weights.slice(parameter.span.start, parameter.span.elems), bytes);
+        let bytes = checkpoint.read(parameter, Dtype::F32, &mut scratch).expect("weights");
+        write(weight.tensor, bytes);
     }
     write(plan.ids, bytemuck::cast_slice(ids));
     write(plan.targets, bytemuck::cast_slice(ids));

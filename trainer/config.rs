@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use precast_kernels::abi::step_metrics;
-use precast_plan::{Precision, Recipe};
+use precast_plan::{Objective, Precision, Recipe, Recompute};
 use serde::{Deserialize, Serialize};
 
 use crate::bundle::Kernels;
@@ -61,10 +61,11 @@ pub struct Options {
     /// Distillation temperature [default: 2]
     #[arg(long, value_name = "X")]
     pub temperature: Option<f32>,
-    /// Compute cheap activations again in the backward pass instead of keeping them: less memory, the same bits
-    /// [default: false]
-    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
-    pub recompute: Option<bool>,
+    /// What the backward pass recomputes instead of keeping it, for less memory at the same bits: none, norms (the bare
+    /// flag; SwiGLU too) or blocks (all but the residual stream) [default: none]
+    #[arg(long, value_name = "WHAT", num_args = 0..=1, default_missing_value = "norms")]
+    #[serde(with = "as_text")]
+    pub recompute: Option<Recompute>,
     /// Arithmetic: fp32 or bf16 [default: bf16]
     #[arg(long, value_name = "P")]
     #[serde(with = "as_text")]
@@ -138,15 +139,26 @@ impl std::str::FromStr for DeviceChoice {
     }
 }
 
-/// Values that run.toml holds as the text the command line takes.
+/// Values that run.toml holds as the text the command line takes, or as true or false.
 mod as_text {
     use std::str::FromStr;
 
     use serde::{Deserialize, Deserializer};
 
     pub fn deserialize<'de, T: FromStr<Err = String>, D: Deserializer<'de>>(from: D) -> Result<Option<T>, D::Error> {
-        let text = Option::<String>::deserialize(from)?;
+        let value = Option::<Value>::deserialize(from)?;
+        let text = value.map(|value| match value {
+            Value::Bool(value) => value.to_string(),
+            Value::Text(text) => text,
+        });
         text.map(|text| text.parse().map_err(serde::de::Error::custom)).transpose()
+    }
+
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "expected text")]
+    enum Value {
+        Bool(bool),
+        Text(String),
     }
 }
 
@@ -187,8 +199,9 @@ pub struct RunConfig {
     pub alpha: f32,
     /// Distillation temperature.
     pub temperature: f32,
-    /// Whether the backward pass computes cheap activations again.
-    pub recompute: bool,
+    /// What the backward pass recomputes.
+    #[serde(serialize_with = "display")]
+    pub recompute: Recompute,
     /// Arithmetic.
     #[serde(serialize_with = "display")]
     pub precision: Precision,
@@ -306,7 +319,7 @@ impl Options {
             clip: self.clip.unwrap_or(1.0),
             alpha: self.alpha.unwrap_or(0.5),
             temperature: self.temperature.unwrap_or(2.0),
-            recompute: self.recompute.unwrap_or(false),
+            recompute: self.recompute.unwrap_or_default(),
             precision: self.precision.unwrap_or(Precision::Bf16),
             seed: self.seed.unwrap_or(0),
             shuffle: self.shuffle.unwrap_or(false),
@@ -395,8 +408,7 @@ impl RunConfig {
             batch: self.batch_size,
             seq_len: self.seq_len,
             precision: self.precision,
-            alpha: self.alpha,
-            temperature: self.temperature,
+            objective: Objective::Distill { alpha: self.alpha, temperature: self.temperature },
             weight_decay: self.weight_decay,
             clip: self.clip,
             recompute: self.recompute,
@@ -470,5 +482,49 @@ mod tests {
             let message = message(change);
             assert!(message.starts_with(option) && message.matches("--").count() == 1, "{message}");
         }
+    }
+
+    #[test]
+    fn recompute_is_a_name_or_a_flag() {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            options: Options,
+        }
+        let flag = |arguments: &[&str]| {
+            let line = <Line as clap::Parser>::try_parse_from([&["precast"], arguments].concat());
+            line.map(|line| line.options.recompute)
+        };
+        assert_eq!(flag(&[]).unwrap(), None);
+        for (text, choice) in [
+            ("none", Recompute::None),
+            ("false", Recompute::None),
+            ("norms", Recompute::Norms),
+            ("true", Recompute::Norms),
+            ("blocks", Recompute::Blocks),
+        ] {
+            assert_eq!(flag(&["--recompute", text]).unwrap(), Some(choice));
+            assert_eq!(toml(&format!("recompute = '{text}'")).unwrap().recompute, Some(choice));
+        }
+        assert_eq!(flag(&["--recompute"]).unwrap(), Some(Recompute::Norms));
+        assert!(flag(&["--recompute", "all"]).is_err());
+        assert_eq!(toml("recompute = true").unwrap().recompute, Some(Recompute::Norms));
+        assert_eq!(toml("recompute = false").unwrap().recompute, Some(Recompute::None));
+        assert!(toml("recompute = 1").is_err());
+    }
+
+    /// The build enumerates what `Recipe::every` has: a kind of recipe that flags reach and it lacks would be kernels
+    /// that nobody built.
+    #[test]
+    fn every_recipe_that_flags_can_reach_is_enumerated() {
+        for precision in ["fp32", "bf16"] {
+            for recompute in ["none", "norms", "blocks"] {
+                let text =
+                    format!("teacher = 't'\nstudent = 's'\nprecision = '{precision}'\nrecompute = '{recompute}'");
+                let recipe = toml(&text).unwrap().complete(false).unwrap().recipe();
+                assert!(Recipe::every(1).any(|one| one.is_like(&recipe)), "{precision} {recompute}");
+            }
+        }
+        assert_eq!(Recipe::every(1).count(), 2 * 3, "a choice is missing above");
     }
 }

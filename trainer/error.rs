@@ -209,7 +209,10 @@ impl Failure {
         match self {
             Failure::Usage(_)
             | Failure::Plan(
-                PlanError::SequenceTooLong { .. } | PlanError::Tokens { .. } | PlanError::TooLarge { .. },
+                PlanError::SequenceTooLong { .. }
+                | PlanError::Tokens { .. }
+                | PlanError::TooLarge { .. }
+                | PlanError::NoTeacher,
             ) => 2,
             Failure::Load(LoadError::Driver(_) | LoadError::Unsupported { .. }) => 4,
             Failure::NothingToCheck

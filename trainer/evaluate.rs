@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use precast_fatbins::{Digest, say};
-use precast_plan::{EvaluationPlan, Precision, evaluation, rope};
+use precast_plan::{EvaluationPlan, Precision, evaluation};
 use precast_runtime::Placement;
 
 use crate::bundle::Kernels;
@@ -14,7 +14,7 @@ use crate::device;
 use crate::error::Failure;
 use crate::heading::Heading;
 use crate::score::Score;
-use crate::session::{seal, upload_parameters};
+use crate::session::{seal, upload_parameters, upload_tables};
 use crate::startup::Startup;
 
 /// What to score.
@@ -65,10 +65,9 @@ pub fn evaluate(request: &Evaluation, mut progress: impl FnMut(usize, usize)) ->
         let heading = Heading::new(sealed.device(), bundle, sealed.loaded().len());
         say!("{}", heading.model("model", &request.model, &model));
     }
-    let tables = rope::tables(config.rope_theta, config.head_dim, longest);
-    sealed.write(plan.rope.0, bytemuck::cast_slice(&tables.cos))?;
-    sealed.write(plan.rope.1, bytemuck::cast_slice(&tables.sin))?;
-    upload_parameters(&mut sealed, plan.weights, &plan.parameters.list, &model, &mut |_| Ok(()))?;
+    upload_tables(&mut sealed, &plan.model, config)?;
+    let list = plan.model.weights.list().map(|(parameter, weight)| (parameter, weight.tensor));
+    upload_parameters(&mut sealed, list, &model, &mut |_| Ok(()))?;
 
     let (mut total, mut tokens) = (0.0f64, 0u64);
     let batches = chunks.len().div_ceil(batch as usize);

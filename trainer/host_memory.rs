@@ -4,8 +4,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use precast_kernels::Arch;
-use precast_plan::TrainingPlan;
 use precast_plan::memory::human_bytes;
+use precast_plan::{Parameter, TrainingPlan};
 use precast_runtime::STAGE_BYTES;
 use precast_runtime::cuda::STAGE_SLOTS;
 use serde::Serialize;
@@ -36,8 +36,9 @@ impl HostMemory {
             Arch::Sim => ("simulated device memory", plan.plan.arena_bytes),
             _ => ("pinned slots for copies", STAGE_SLOTS as u64 * STAGE_BYTES),
         };
-        let parameters = plan.teacher_parameters.list.iter().chain(&plan.student_parameters.list);
-        let largest = parameters.map(|parameter| parameter.span.elems).max().unwrap_or(0);
+        let models = plan.teacher.iter().chain([&plan.student]);
+        let parameters = models.flat_map(|model| &model.weights.parameters.list);
+        let largest = parameters.map(Parameter::elems).max().unwrap_or(0);
         let rows = [
             device,
             // As f32, and rounded to bf16: where a file holds another dtype than the run's.

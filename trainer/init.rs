@@ -103,7 +103,7 @@ impl Weights for Random {
 }
 
 fn initial(parameter: &Parameter, seed: u64, range: f32, scratch: &mut Scratch) {
-    let values = scratch.values(parameter.span.elems as usize);
+    let values = scratch.values(parameter.elems() as usize);
     match parameter.shape.len() {
         1 if parameter.name.ends_with("bias") => values.fill(0.0),
         1 => values.fill(1.0),
@@ -189,8 +189,7 @@ mod tests {
 
     #[test]
     fn weights_depend_on_seed_and_name_alone() {
-        let span = precast_plan::parameters::Span { start: 0, elems: 100_000 };
-        let parameter = |name: &str| Parameter { name: name.into(), shape: vec![100, 1000], span };
+        let parameter = |name: &str| Parameter { name: name.into(), shape: vec![100, 1000] };
         let values = |name, seed| {
             let mut scratch = Scratch::new();
             initial(&parameter(name), seed, 0.02, &mut scratch);

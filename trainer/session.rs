@@ -3,10 +3,12 @@
 use std::time::Instant;
 
 use precast_fatbins::Digest;
+use precast_kernels::Format;
 use precast_kernels::abi::{micro_scalars, step_metrics, update_scalars};
 use precast_plan::estimate::Peak;
 use precast_plan::training::{CAST, CLEAR, MICRO, UPDATE, WIDEN};
-use precast_plan::{MemoryTable, Parameter, Recipe, Tensor, TrainingPlan, rope};
+use precast_plan::weights::Trained;
+use precast_plan::{MemoryTable, ModelConfig, Parameter, Recipe, Resident, Tensor, TrainingPlan, Weight, rope};
 use precast_runtime::{Device, Load, Loading, Placement, Sealed, Ticket};
 
 use crate::bundle::Kernels;
@@ -34,13 +36,13 @@ impl Session {
     pub fn open(
         driver: AnyDriver,
         config: &RunConfig,
-        teacher: &dyn Weights,
+        teacher: Option<&dyn Weights>,
         student: &dyn Weights,
         placement: Placement,
         startup: &mut Startup,
     ) -> Result<Self, Failure> {
         let arch = device::arch(driver.device())?;
-        let plan = TrainingPlan::new(teacher.config(), student.config(), &config.recipe(), arch)?;
+        let plan = TrainingPlan::new(teacher.map(Weights::config), student.config(), &config.recipe(), arch)?;
         startup.end("plan");
         Self::seal(driver, plan, config, placement, startup)
     }
@@ -64,36 +66,38 @@ impl Session {
     /// Where a student's weights are sent: as they are stored where the run computes in that dtype, which halves the
     /// bytes, else as master weights.
     pub fn destination(&self, student: &dyn Weights) -> Tensor {
-        match student.dtype() == Some(self.plan.weights.dtype) {
-            true => self.plan.weights,
-            false => self.plan.master,
+        let weights = self.plan.student.weights.all.tensor;
+        match student.dtype().map(Format::Dense) == Some(weights.format) {
+            true => weights,
+            false => self.trained().master,
         }
     }
 
-    /// Sends the weights of both models and what follows from them. The optimizer starts from zero.
+    /// Sends the models' weights and what follows from them. The optimizer starts from zero.
     ///
     /// # Errors
     /// [`Failure`] of the files or the device. `progress` is told the bytes sent, and may end it.
     pub fn upload(
         &mut self,
-        teacher: &dyn Weights,
+        teacher: Option<&dyn Weights>,
         student: &dyn Weights,
         mut progress: impl FnMut(u64) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         self.sealed.run(CLEAR)?;
-        for (config, (cos, sin)) in [teacher.config(), student.config()].into_iter().zip(self.plan.rope) {
-            let seq_len = (cos.elems / u64::from(config.head_dim / 2)) as u32;
-            let tables = rope::tables(config.rope_theta, config.head_dim, seq_len);
-            self.sealed.write(cos, bytemuck::cast_slice(&tables.cos))?;
-            self.sealed.write(sin, bytemuck::cast_slice(&tables.sin))?;
+        if let (Some(weights), Some(teacher)) = (teacher, &self.plan.teacher) {
+            upload_tables(&mut self.sealed, teacher, weights.config())?;
+            let list = teacher.weights.list().map(|(parameter, weight)| (parameter, weight.tensor));
+            upload_parameters(&mut self.sealed, list, weights, &mut progress)?;
         }
-        let (teacher_list, student_list) = (&self.plan.teacher_parameters.list, &self.plan.student_parameters.list);
-        upload_parameters(&mut self.sealed, self.plan.teacher, teacher_list, teacher, &mut progress)?;
+        upload_tables(&mut self.sealed, &self.plan.student, student.config())?;
         // Weights that come narrow are widened on the device; the padding between them is that of the master weights.
-        let student_weights = self.destination(student);
         self.sealed.run(CAST)?;
-        upload_parameters(&mut self.sealed, student_weights, student_list, student, &mut progress)?;
-        Ok(self.sealed.run(if student_weights == self.plan.master { CAST } else { WIDEN })?)
+        let master = self.trained().master;
+        let sent_wide = self.destination(student) == master;
+        let place = |weight: Weight| weight.trained().filter(|_| sent_wide).map_or(weight.tensor, |own| own.master);
+        let list = self.plan.student.weights.list().map(|(parameter, weight)| (parameter, place(weight)));
+        upload_parameters(&mut self.sealed, list, student, &mut progress)?;
+        Ok(self.sealed.run(if sent_wide { CAST } else { WIDEN })?)
     }
 
     /// Forward and backward of one micro-batch. The first of a step overwrites gradients, others add.
@@ -203,7 +207,7 @@ impl Session {
     /// # Errors
     /// [`Failure`] of the device.
     pub fn master(&mut self, parameter: &Parameter) -> Result<Vec<u8>, Failure> {
-        self.read(self.plan.master.slice(parameter.span.start, parameter.span.elems))
+        self.read(self.trained_of(parameter).master)
     }
 
     /// A parameter's gradient, f32, before clipping.
@@ -211,12 +215,27 @@ impl Session {
     /// # Errors
     /// [`Failure`] of the device.
     pub fn gradient(&mut self, parameter: &Parameter) -> Result<Vec<u8>, Failure> {
-        self.read(self.plan.grad.slice(parameter.span.start, parameter.span.elems))
+        self.read(self.trained_of(parameter).grad)
     }
 
     /// What the optimizer keeps: master weights, first and second moments, flat, f32.
     pub fn state(&self) -> [(&'static str, Tensor); 3] {
-        [("master", self.plan.master), ("m", self.plan.m), ("v", self.plan.v)]
+        let Trained { master, m, v, .. } = self.trained();
+        [("master", master), ("m", m), ("v", v)]
+    }
+
+    /// What the optimizer has of the whole student.
+    fn trained(&self) -> Trained {
+        self.plan.student.weights.all.trained().expect("the student trains")
+    }
+
+    /// What the optimizer has of a parameter of the student.
+    ///
+    /// # Panics
+    /// If the student has no such parameter.
+    pub fn trained_of(&self, parameter: &Parameter) -> Trained {
+        let weight = self.plan.student.weights.of(parameter).and_then(Weight::trained);
+        weight.unwrap_or_else(|| panic!("{} is no parameter of the student", parameter.name))
     }
 
     /// The bytes of a tensor.
@@ -289,18 +308,33 @@ pub(crate) fn seal(
     Ok((sealed, bundle.digest(), taken))
 }
 
-/// Sends a model's parameters into its flat buffer.
-pub(crate) fn upload_parameters(
+/// Sends the tables of a model's rotary embedding.
+pub(crate) fn upload_tables(
     sealed: &mut Sealed<AnyDriver>,
-    flat: Tensor,
-    parameters: &[Parameter],
+    model: &Resident,
+    config: &ModelConfig,
+) -> Result<(), Failure> {
+    let seq_len = (model.rope.cos.elems / u64::from(config.head_dim / 2)) as u32;
+    let tables = rope::tables(config.rope_theta, config.head_dim, seq_len);
+    sealed.write(model.rope.cos, bytemuck::cast_slice(&tables.cos))?;
+    Ok(sealed.write(model.rope.sin, bytemuck::cast_slice(&tables.sin))?)
+}
+
+/// Sends parameters, each to its tensor.
+///
+/// # Panics
+/// If a tensor is not dense.
+pub(crate) fn upload_parameters<'a>(
+    sealed: &mut Sealed<AnyDriver>,
+    parameters: impl Iterator<Item = (&'a Parameter, Tensor)>,
     weights: &dyn Weights,
     progress: &mut impl FnMut(u64) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let mut scratch = Scratch::new();
-    for parameter in parameters {
-        let bytes = weights.read(parameter, flat.dtype, &mut scratch)?;
-        sealed.write(flat.slice(parameter.span.start, parameter.span.elems), bytes)?;
+    for (parameter, tensor) in parameters {
+        let dtype = tensor.format.dtype().expect("weights are sent dense");
+        let bytes = weights.read(parameter, dtype, &mut scratch)?;
+        sealed.write(tensor, bytes)?;
         progress(bytes.len() as u64)?;
     }
     Ok(())

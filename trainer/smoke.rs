@@ -7,7 +7,6 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use precast_fatbins::Digest;
-use precast_plan::TrainingPlan;
 use precast_runtime::Placement;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -119,8 +118,8 @@ pub fn smoke(mut config: RunConfig, lr: Option<f64>) -> Result<Record, Failure> 
 
 fn open(config: &RunConfig, teacher: &dyn Weights, student: &dyn Weights) -> Result<Session, Failure> {
     let driver = device::open(config.device, &config.kernels())?;
-    let mut session = Session::open(driver, config, teacher, student, Placement::Arena, &mut Startup::new())?;
-    session.upload(teacher, student, |_| Ok(()))?;
+    let mut session = Session::open(driver, config, Some(teacher), student, Placement::Arena, &mut Startup::new())?;
+    session.upload(Some(teacher), student, |_| Ok(()))?;
     Ok(session)
 }
 
@@ -168,8 +167,8 @@ fn train(config: &RunConfig, session: &mut Session, batch: &MicroBatch) -> Resul
 
 /// Digest of the master weights, a parameter at a time.
 fn weights(session: &mut Session) -> Result<Digest, Failure> {
-    let TrainingPlan { student_parameters, .. } = session.plan();
-    let digests = student_parameters.list.clone().into_iter().map(|parameter| {
+    let parameters = session.plan().student.weights.parameters.list.clone();
+    let digests = parameters.into_iter().map(|parameter| {
         let digest = Digest::of(&session.master(&parameter)?);
         Ok(digest)
     });

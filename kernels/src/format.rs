@@ -13,34 +13,57 @@ pub enum Format {
     Block(Block),
 }
 
-/// A block format of ggml (`ggml-common.h`).
+/// The block formats of ggml (`ggml-common.h`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Block {
-    /// What ggml calls it.
-    pub name: &'static str,
-    /// Elements of a block.
-    pub elems: u64,
-    /// Bytes of a block.
-    pub bytes: u64,
+#[allow(non_camel_case_types)] // ggml's own names
+pub enum Block {
+    /// A scale and 32 numbers of 4 bits.
+    Q4_0,
+    /// A scale, a minimum and 32 numbers of 4 bits.
+    Q4_1,
+    /// A scale and 32 numbers of 5 bits.
+    Q5_0,
+    /// A scale, a minimum and 32 numbers of 5 bits.
+    Q5_1,
+    /// A scale and 32 numbers of 8 bits.
+    Q8_0,
+    /// 256 numbers of 4 bits, scales and minimums for each 32.
+    Q4_K,
+    /// 256 numbers of 5 bits, scales and minimums for each 32.
+    Q5_K,
+    /// 256 numbers of 6 bits, scales for each 16.
+    Q6_K,
 }
 
 impl Block {
-    /// A scale and 32 numbers of 4 bits.
-    pub const Q4_0: Self = Self { name: "Q4_0", elems: 32, bytes: 18 };
-    /// A scale, a minimum and 32 numbers of 4 bits.
-    pub const Q4_1: Self = Self { name: "Q4_1", elems: 32, bytes: 20 };
-    /// A scale and 32 numbers of 5 bits.
-    pub const Q5_0: Self = Self { name: "Q5_0", elems: 32, bytes: 22 };
-    /// A scale, a minimum and 32 numbers of 5 bits.
-    pub const Q5_1: Self = Self { name: "Q5_1", elems: 32, bytes: 24 };
-    /// A scale and 32 numbers of 8 bits.
-    pub const Q8_0: Self = Self { name: "Q8_0", elems: 32, bytes: 34 };
-    /// 256 numbers of 4 bits, scales and minimums for each 32.
-    pub const Q4_K: Self = Self { name: "Q4_K", elems: 256, bytes: 144 };
-    /// 256 numbers of 5 bits, scales and minimums for each 32.
-    pub const Q5_K: Self = Self { name: "Q5_K", elems: 256, bytes: 176 };
-    /// 256 numbers of 6 bits, scales for each 16.
-    pub const Q6_K: Self = Self { name: "Q6_K", elems: 256, bytes: 210 };
+    /// Elements of a block.
+    pub const fn elems(self) -> u64 {
+        match self {
+            Self::Q4_0 | Self::Q4_1 | Self::Q5_0 | Self::Q5_1 | Self::Q8_0 => 32,
+            Self::Q4_K | Self::Q5_K | Self::Q6_K => 256,
+        }
+    }
+
+    /// Bytes of a block.
+    pub const fn bytes(self) -> u64 {
+        match self {
+            Self::Q4_0 => 18,
+            Self::Q4_1 => 20,
+            Self::Q5_0 => 22,
+            Self::Q5_1 => 24,
+            Self::Q8_0 => 34,
+            Self::Q4_K => 144,
+            Self::Q5_K => 176,
+            Self::Q6_K => 210,
+        }
+    }
+}
+
+impl fmt::Display for Block {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The names are those of the variants.
+        write!(f, "{self:?}")
+    }
 }
 
 impl Format {
@@ -52,8 +75,8 @@ impl Format {
         match self {
             Format::Dense(dtype) => elems * dtype.bytes(),
             Format::Block(block) => {
-                assert!(elems.is_multiple_of(block.elems), "{elems} elements are no whole blocks of {}", block.name);
-                elems / block.elems * block.bytes
+                assert!(elems.is_multiple_of(block.elems()), "{elems} elements are no whole blocks of {block}");
+                elems / block.elems() * block.bytes()
             }
         }
     }
@@ -91,7 +114,7 @@ impl fmt::Display for Format {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Format::Dense(dtype) => dtype.fmt(f),
-            Format::Block(block) => f.write_str(block.name),
+            Format::Block(block) => block.fmt(f),
         }
     }
 }

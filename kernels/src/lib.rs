@@ -34,7 +34,7 @@ pub mod swiglu;
 pub use arch::Arch;
 pub use digest::{Digest, Hasher, NotADigest, hex};
 pub use dtype::Dtype;
-pub use format::Format;
+pub use format::{Block, Format};
 pub use kernel::{Access, AnyKernel, Content, Geometry, Kernel, Op, Operand, Tolerance};
 pub use key::{Key, KeyError};
 pub use source::{OPTIONS, Source};

@@ -5,7 +5,7 @@ use std::fmt;
 
 use precast_fatbins::{Bundle, BundleError, Stale, build_command};
 use precast_kernels::Arch;
-use precast_plan::{BufferId, KeyVariant, Plan, keys};
+use precast_plan::{BufferId, KeyVariant, Plan, Work, keys};
 
 use crate::driver::{Bound, Device, Driver, DriverError, GraphId, KernelId};
 use crate::loads::{self, Load};
@@ -174,20 +174,21 @@ impl<D: Driver> Loading<D> {
         let mut graphs: Vec<(String, GraphId)> = Vec::new();
         for phase in &plan.phases {
             let bound: Vec<Bound> = phase
-                .launches
+                .nodes
                 .iter()
-                .map(|launch| {
+                .map(|node| {
+                    let Work::Launch(launch) = &node.work;
                     let pair = KeyVariant { key: launch.key.clone(), variant: launch.variant };
                     let Some(kernel) = self.kernels.get(&pair) else { panic!("{pair} was not loaded") };
                     let params = launch.bind(address);
                     Bound {
-                        label: launch.label.clone(),
+                        label: node.label.clone(),
                         kernel: *kernel,
                         geometry: launch.geometry,
                         tensor_maps: pair.key.kernel().tensor_maps(pair.variant, &params),
                         key: pair.key,
                         params,
-                        dependencies: launch.dependencies.clone(),
+                        dependencies: node.dependencies.clone(),
                     }
                 })
                 .collect();

@@ -100,7 +100,7 @@ impl<D: Driver> Sealed<D> {
     /// # Panics
     /// If the sizes differ.
     pub fn write(&mut self, tensor: Tensor, bytes: &[u8]) -> Result<(), DriverError> {
-        assert_eq!(bytes.len() as u64, tensor.elems * tensor.dtype.bytes(), "size of a write");
+        assert_eq!(bytes.len() as u64, tensor.bytes(), "size of a write");
         let mut address = self.address(tensor);
         for part in bytes.chunks(self.stage_bytes as usize) {
             self.driver.write(address, part)?;
@@ -114,7 +114,7 @@ impl<D: Driver> Sealed<D> {
     /// # Errors
     /// [`DriverError`] of this or earlier work.
     pub fn read(&mut self, tensor: Tensor) -> Result<Vec<u8>, DriverError> {
-        let mut all = Vec::with_capacity((tensor.elems * tensor.dtype.bytes()) as usize);
+        let mut all = Vec::with_capacity(tensor.bytes() as usize);
         self.read_parts(tensor, |part| {
             all.extend_from_slice(part);
             Ok::<_, DriverError>(())
@@ -132,7 +132,7 @@ impl<D: Driver> Sealed<D> {
         tensor: Tensor,
         mut take: impl FnMut(&[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
-        let (mut at, end) = (self.address(tensor), self.address(tensor) + tensor.elems * tensor.dtype.bytes());
+        let (mut at, end) = (self.address(tensor), self.address(tensor) + tensor.bytes());
         let mut under_way = None;
         loop {
             let next = match (end - at).min(self.stage_bytes) {
@@ -160,7 +160,7 @@ impl<D: Driver> Sealed<D> {
     /// [`DriverError`] of this or earlier work.
     pub fn read_later(&mut self, tensor: Tensor) -> Result<Ticket, DriverError> {
         let address = self.address(tensor);
-        self.driver.read(address, tensor.elems * tensor.dtype.bytes())
+        self.driver.read(address, tensor.bytes())
     }
 
     /// Waits for a copy that [`Self::read_later`] started.

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use precast_plan::training::{MICRO, UPDATE};
-use precast_plan::{KeyVariant, Launch, Phase, Plan};
+use precast_plan::{KeyVariant, Launch, Node, Phase, Plan, Work};
 
 /// A timed sequence has at least this many launches: what starting it costs is then no part of the result.
 const LEAST_LAUNCHES: usize = 16;
 
 /// Launches of one phase with one kernel and one shape.
+#[derive(Clone)]
 pub struct Group {
     /// The plan's phase that times it.
     pub timed_as: String,
@@ -16,6 +17,8 @@ pub struct Group {
     pub phase: &'static str,
     /// All of them.
     pub launches: Vec<Launch>,
+    /// What each is for.
+    pub labels: Vec<String>,
 }
 
 impl Group {
@@ -26,7 +29,7 @@ impl Group {
 
     /// What the launches are for, each once, layers and chunks left open: `student.layers.*.qkv`.
     pub fn purpose(&self) -> String {
-        let mut purposes: Vec<String> = self.launches.iter().map(|launch| open_numbers(&launch.label)).collect();
+        let mut purposes: Vec<String> = self.labels.iter().map(|label| open_numbers(label)).collect();
         purposes.sort_unstable();
         purposes.dedup();
         purposes.join(", ")
@@ -40,10 +43,13 @@ impl Group {
     /// The phase that times it: the launches in the plan's order, round and round, each after the one before: they go from layer to layer as a
     /// step does, so that none finds its operands where the last one left its own.
     pub fn timed(&self) -> Phase {
-        let round = self.launches.iter().cycle().take(self.timed_launches());
-        let after = |index: u32| index.checked_sub(1).into_iter().collect();
-        let launches = round.zip(0..).map(|(launch, index)| Launch { dependencies: after(index), ..launch.clone() });
-        Phase { name: self.timed_as.clone(), launches: launches.collect() }
+        let round = self.labels.iter().zip(&self.launches).cycle().take(self.timed_launches());
+        let nodes = round.zip(0u32..).map(|((label, launch), index)| Node {
+            label: label.clone(),
+            work: Work::Launch(launch.clone()),
+            dependencies: index.checked_sub(1).into_iter().collect(),
+        });
+        Phase { name: self.timed_as.clone(), nodes: nodes.collect() }
     }
 }
 
@@ -58,13 +64,16 @@ pub fn add(plan: &mut Plan) -> Vec<Group> {
 pub fn of(plan: &Plan) -> Vec<Group> {
     let mut groups = Vec::new();
     for phase in [MICRO, UPDATE] {
-        let mut alike: BTreeMap<(KeyVariant, Vec<u8>), Vec<Launch>> = BTreeMap::new();
-        for launch in plan.phase(phase) {
+        let mut alike: BTreeMap<(KeyVariant, Vec<u8>), (Vec<Launch>, Vec<String>)> = BTreeMap::new();
+        for node in &plan.phase(phase).nodes {
+            let Work::Launch(launch) = &node.work;
             let pair = KeyVariant { key: launch.key.clone(), variant: launch.variant };
-            alike.entry((pair, launch.shape())).or_default().push(launch.clone());
+            let (launches, labels) = alike.entry((pair, launch.shape())).or_default();
+            launches.push(launch.clone());
+            labels.push(node.label.clone());
         }
-        for launches in alike.into_values() {
-            groups.push(Group { timed_as: format!("bench.{}", groups.len()), phase, launches });
+        for (launches, labels) in alike.into_values() {
+            groups.push(Group { timed_as: format!("bench.{}", groups.len()), phase, launches, labels });
         }
     }
     groups
@@ -79,7 +88,7 @@ fn open_numbers(label: &str) -> String {
 #[cfg(test)]
 pub(super) mod tests {
     use precast_kernels::Arch;
-    use precast_plan::{ModelConfig, Precision, Recipe, TrainingPlan, keys};
+    use precast_plan::{ModelConfig, Objective, Precision, Recipe, Recompute, TrainingPlan, keys};
 
     use super::*;
 
@@ -91,13 +100,12 @@ pub(super) mod tests {
             batch: 2,
             seq_len: 64,
             precision: Precision::Bf16,
-            alpha: 0.5,
-            temperature: 2.0,
+            objective: Objective::Distill { alpha: 0.5, temperature: 2.0 },
             weight_decay: 0.01,
             clip: 1.0,
-            recompute: false,
+            recompute: Recompute::None,
         };
-        TrainingPlan::new(&config, &config, &recipe, arch).unwrap().plan
+        TrainingPlan::new(Some(&config), &config, &recipe, arch).unwrap().plan
     }
 
     #[test]
@@ -107,7 +115,7 @@ pub(super) mod tests {
         let groups = add(&mut plan);
         for phase in [MICRO, UPDATE] {
             let of_phase = groups.iter().filter(|group| group.phase == phase);
-            assert_eq!(of_phase.map(|group| group.launches.len()).sum::<usize>(), before.phase(phase).len());
+            assert_eq!(of_phase.map(|group| group.launches.len()).sum::<usize>(), before.phase(phase).nodes.len());
         }
         assert_eq!(keys(&plan), keys(&before));
         assert_eq!(plan.phases.len(), before.phases.len() + groups.len());
@@ -118,9 +126,9 @@ pub(super) mod tests {
         let mut plan = plan(Arch::Sim);
         for group in add(&mut plan) {
             assert!(group.launches.iter().all(|launch| launch.shape() == group.launches[0].shape()));
-            let timed = plan.phase(&group.timed_as);
+            let timed = &plan.phase(&group.timed_as).nodes;
             assert!(timed.len() >= LEAST_LAUNCHES && timed.len() == group.timed_launches());
-            assert!(timed.iter().skip(1).zip(0..).all(|(launch, before)| launch.dependencies == [before]));
+            assert!(timed.iter().skip(1).zip(0..).all(|(node, before)| node.dependencies == [before]));
         }
     }
 

@@ -53,7 +53,7 @@ impl<T> Bench<T> {
         let driver = device::open(config.device, &config.kernels())?;
         startup.end("device");
         let arch = device::arch(driver.device())?;
-        let mut plan = TrainingPlan::new(teacher.config(), student.config(), &config.recipe(), arch)?;
+        let mut plan = TrainingPlan::new(Some(teacher.config()), student.config(), &config.recipe(), arch)?;
         let of_plan = extend(&mut plan.plan);
         startup.end("plan");
         let mut session = Session::seal(driver, plan, config, Placement::Arena, startup)?;
@@ -61,7 +61,7 @@ impl<T> Bench<T> {
             let heading = session.heading().model("teacher", &config.teacher, &*teacher);
             say!("{}\n", heading.model("student", &config.student, &*student));
         }
-        session.upload(&*teacher, &*student, |_| Ok(()))?;
+        session.upload(Some(&*teacher), &*student, |_| Ok(()))?;
         startup.end("upload");
         let mut steps = Steps::new(config, student.config().vocab);
         steps.one(&mut session)?;

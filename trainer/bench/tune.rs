@@ -73,7 +73,7 @@ fn add(plan: &mut Plan) -> Vec<Candidates> {
         }
         let built = variants.into_iter().map(|variant| {
             let timed_as = format!("tune.{key}.{problem}.{variant}");
-            (variant, Group { timed_as, phase: group.phase, launches: as_variant(&group.launches, variant) })
+            (variant, Group { timed_as, launches: as_variant(&group.launches, variant), ..group.clone() })
         });
         let groups = built.collect();
         all.push(Candidates { key, problem, groups });
@@ -108,7 +108,7 @@ mod tests {
         for Candidates { key, problem, groups } in &candidates {
             assert!(key.text().starts_with("gemm.") && groups.len() >= 2, "{key} {problem}");
             for (variant, group) in groups {
-                assert!(plan.phase(&group.timed_as).iter().all(|launch| launch.variant == *variant));
+                assert!(plan.phase(&group.timed_as).launches().all(|launch| launch.variant == *variant));
             }
         }
         let products = plan.launches().filter(|launch| launch.key.text().starts_with("gemm."));

@@ -273,7 +273,7 @@ impl Checkpoint {
         let bytes = match &self.source {
             Source::HuggingFace(source) => source.read(&parameter.name, dtype, scratch)?,
             Source::Gguf(source) => {
-                source.read(&parameter.name, scratch.values(parameter.span.elems as usize))?;
+                source.read(&parameter.name, scratch.values(parameter.elems() as usize))?;
                 scratch.encode(dtype)
             }
         };

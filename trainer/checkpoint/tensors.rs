@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use precast_kernels::Dtype;
-use precast_plan::parameters::Span;
+use precast_plan::family::Bias;
 use precast_plan::{ModelConfig, Parameter, Parameters};
 
 use super::{Checkpoint, CheckpointError, Scratch, Source};
@@ -68,12 +68,15 @@ fn beyond(checkpoint: &Checkpoint, name: &str) -> Result<Option<String>, Checkpo
 }
 
 fn bias(config: &ModelConfig, name: &str) -> String {
-    let setting = if name.contains(".self_attn.") { "attention_bias" } else { "mlp_bias" };
-    match config.architecture {
-        precast_plan::Architecture::Llama if name.contains("_proj.") => {
-            format!("config.json does not say {setting}: true")
-        }
-        architecture => format!("{architecture} has no bias there"),
+    let family = config.family;
+    let bias = match name {
+        name if name.contains(".o_proj.") => family.o_bias,
+        name if name.contains(".self_attn.") => family.qkv_bias,
+        _ => family.mlp_bias,
+    };
+    match bias {
+        Bias::Configured(setting) if name.contains("_proj.") => format!("config.json does not say {setting}: true"),
+        _ => format!("{family} has no bias there"),
     }
 }
 
@@ -88,13 +91,9 @@ fn is_inv_freq(name: &str, layers: u32) -> bool {
     of_layer || name == "model.rotary_emb.inv_freq"
 }
 
-fn elements(shape: &[u64]) -> u64 {
-    shape.iter().product()
-}
-
 /// A tensor that is there, to be read whole.
 fn whole(name: &str, shape: Vec<u64>) -> Parameter {
-    Parameter { name: name.to_owned(), span: Span { start: 0, elems: elements(&shape) }, shape }
+    Parameter { name: name.to_owned(), shape }
 }
 
 fn same_as_embedding(checkpoint: &Checkpoint) -> Result<bool, CheckpointError> {

@@ -39,7 +39,7 @@ pub struct Student<'a> {
 impl Student<'_> {
     /// Bytes of its weights.
     pub fn bytes(&self) -> u64 {
-        self.parameters.iter().map(|parameter| parameter.span.elems).sum::<u64>() * self.dtype.bytes()
+        self.parameters.iter().map(|parameter| parameter.elems()).sum::<u64>() * self.dtype.bytes()
     }
 }
 
@@ -101,7 +101,7 @@ pub fn fill_model<E: From<CheckpointError>>(
             done += part.len() / model.dtype.bytes() as usize;
             write(part)
         })?;
-        assert_eq!(done as u64, parameter.span.elems, "elements of {}", parameter.name);
+        assert_eq!(done as u64, parameter.elems(), "elements of {}", parameter.name);
     }
     aside.close(file);
     Ok(write_tokenizer(aside, model.tokenizer_from)?)

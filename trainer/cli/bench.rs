@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use precast_fatbins::say;
-use precast_plan::Precision;
+use precast_plan::{Precision, Recompute};
 
 use super::print_json;
 use crate::bench;
@@ -32,9 +32,9 @@ pub struct Arguments {
     /// Micro-batches in a step
     #[arg(long, default_value_t = 1, value_name = "A")]
     grad_accum: u32,
-    /// Compute cheap activations again in the backward pass
-    #[arg(long)]
-    recompute: bool,
+    /// What the backward pass recomputes instead of keeping it: none, norms (the bare flag) or blocks
+    #[arg(long, default_value_t = Recompute::None, value_name = "WHAT", num_args = 0..=1, default_missing_value = "norms")]
+    recompute: Recompute,
     /// Arithmetic: fp32 or bf16
     #[arg(long, default_value_t = Precision::Bf16, value_name = "P")]
     precision: Precision,

@@ -238,7 +238,7 @@ fn plan(options: &Options, teacher: &Path, student: &Path, arch: Arch) -> Result
         Ok(ModelConfig::from_json(&text).map_err(error)?)
     };
     let recipe = options.clone().complete(false)?.recipe();
-    Ok(TrainingPlan::new(&shape(teacher)?, &shape(student)?, &recipe, arch)?)
+    Ok(TrainingPlan::new(Some(&shape(teacher)?), &shape(student)?, &recipe, arch)?)
 }
 
 fn coverage(bundle: Option<&Bundle<'_>>, plan: &TrainingPlan, arch: Arch, models: [&Path; 2]) -> Finding {

@@ -9,8 +9,9 @@ use precast_kernels::Arch;
 use precast_plan::estimate::{Peak, flops, seconds};
 use precast_plan::memory::human_bytes;
 use precast_plan::training::{MICRO, UPDATE};
-use precast_plan::{KeyVariant, MemoryTable, ModelConfig, Recipe, TrainingPlan};
+use precast_plan::{KeyVariant, MemoryTable, ModelConfig, Recipe, Recompute, TrainingPlan};
 use precast_runtime::{DriverError, LoadError};
+use serde::Serialize;
 
 use super::print_json;
 use crate::bundle::embedded;
@@ -78,12 +79,12 @@ pub fn show(config: &RunConfig, arch: Option<Arch>, json: bool) -> Result<(), Fa
     let arch = self::arch(config, arch)?;
     let (teacher, student) = (shape(&config.teacher)?, shape(&config.student)?);
     let recipe = config.recipe();
-    let plan = TrainingPlan::new(&teacher, &student, &recipe, arch)?;
-    let other = TrainingPlan::new(&teacher, &student, &Recipe { recompute: !recipe.recompute, ..recipe }, arch)?;
+    let lower = |recompute| TrainingPlan::new(Some(&teacher), &student, &Recipe { recompute, ..recipe }, arch);
+    let plan = lower(recipe.recompute)?;
+    let choices = Recompute::ALL.into_iter().map(|recompute| Ok(Choice::of(recompute, &lower(recompute)?)));
+    let choices = choices.collect::<Result<Vec<Choice>, Failure>>()?;
     let memory = MemoryTable::of(&plan.plan);
     let host = HostMemory::of(&plan, &config.data);
-    let saved_bytes = plan.plan.arena_bytes.abs_diff(other.plan.arena_bytes);
-    let launched_again = plan.plan.launches().count().abs_diff(other.plan.launches().count());
     let digests = digests(config, arch, &plan)?;
     let mut launches: BTreeMap<KeyVariant, usize> = BTreeMap::new();
     for launch in plan.plan.launches() {
@@ -112,7 +113,7 @@ pub fn show(config: &RunConfig, arch: Option<Arch>, json: bool) -> Result<(), Fa
             "arch": arch.name(),
             "memory": memory,
             "host_memory": host,
-            "recompute": { "on": config.recompute, "saves_bytes": saved_bytes, "launches": launched_again },
+            "recompute": { "chosen": config.recompute.to_string(), "choices": choices },
             "kernels": kernels,
             "step": {
                 "tokens": tokens,
@@ -127,11 +128,14 @@ pub fn show(config: &RunConfig, arch: Option<Arch>, json: bool) -> Result<(), Fa
     say!("memory on {arch}, batch {} x {} tokens, {}:", config.batch_size, config.seq_len, config.precision);
     say!("{memory}");
     say!("host memory, at most:\n{host}");
-    let saves = if config.recompute { "saves" } else { "would save" };
-    let human = human_bytes(saved_bytes);
-    say!("--recompute {saves} {human} ({saved_bytes} bytes) for {launched_again} launches more in each micro-batch\n");
+    say!("\n--recompute            takes                     launches in a micro-batch");
+    for Choice { recompute, bytes, launches } in &choices {
+        let chosen = if *recompute == config.recompute.to_string() { "  (chosen)" } else { "" };
+        say!("  {recompute:<14} {:>12}  {bytes:>16} bytes {launches:>6}{chosen}", human_bytes(*bytes));
+    }
+    say!("");
     for phase in &plan.plan.phases {
-        say!("phase {:<7} {:>5} launches", phase.name, phase.launches.len());
+        say!("phase {:<7} {:>5} launches", phase.name, phase.nodes.len());
     }
     say!("\n{} kernels:", launches.len());
     for (pair, count) in &launches {
@@ -149,6 +153,23 @@ pub fn show(config: &RunConfig, arch: Option<Arch>, json: bool) -> Result<(), Fa
         None => say!("no estimate for the simulated GPU"),
     }
     Ok(())
+}
+
+/// What a run would take with one choice of what is recomputed.
+#[derive(Serialize)]
+struct Choice {
+    recompute: String,
+    /// Device memory.
+    bytes: u64,
+    /// In a micro-batch.
+    launches: usize,
+}
+
+impl Choice {
+    fn of(recompute: Recompute, plan: &TrainingPlan) -> Self {
+        let launches = plan.plan.phase(MICRO).nodes.len();
+        Self { recompute: recompute.to_string(), bytes: plan.plan.arena_bytes, launches }
+    }
 }
 
 /// The digest of each kernel that the run's bundle holds.

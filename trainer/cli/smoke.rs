@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use precast_fatbins::say;
-use precast_plan::Precision;
+use precast_plan::{Precision, Recompute};
 
 use crate::bundle::Kernels;
 use crate::config::{DeviceChoice, Options};
@@ -31,9 +31,9 @@ pub struct Arguments {
     /// Peak learning rate [default: 1 / the student's hidden size]
     #[arg(long, value_name = "X")]
     lr: Option<f64>,
-    /// Recompute cheap activations in the backward pass
-    #[arg(long)]
-    recompute: bool,
+    /// What the backward pass recomputes instead of keeping it: none, norms (the bare flag) or blocks
+    #[arg(long, default_value_t = Recompute::None, value_name = "WHAT", num_args = 0..=1, default_missing_value = "norms")]
+    recompute: Recompute,
     /// Arithmetic: fp32 or bf16
     #[arg(long, default_value_t = Precision::Bf16, value_name = "P")]
     precision: Precision,

@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use precast_fatbins::{Digest, say};
-use precast_kernels::Dtype;
-use precast_plan::MemoryTable;
+use precast_kernels::Format;
+use precast_plan::{MemoryTable, Weights};
 use precast_runtime::Placement;
 
 use crate::checkpoint::Checkpoint;
@@ -96,7 +96,7 @@ pub fn distill(config: &RunConfig, mode: &Mode, mut startup: Startup) -> Result<
 
     let driver = device::open(config.device, &config.kernels())?;
     startup.end("device");
-    let mut session = Session::open(driver, config, &teacher, &student, mode.placement, &mut startup)?;
+    let mut session = Session::open(driver, config, Some(&teacher), &student, mode.placement, &mut startup)?;
     let heading = session.heading().model("teacher", &config.teacher, &teacher);
     say!("{}\n\n{}", heading.model("student", &config.student, &student), MemoryTable::of(&session.plan().plan));
     room(config, &session, &student, &out)?.check(out.path())?;
@@ -198,7 +198,7 @@ fn seen(dataset: Arc<Dataset>, config: &RunConfig, done: u64) -> std::thread::Jo
 
 /// What the run is going to write.
 fn room(config: &RunConfig, session: &Session, student: &Checkpoint, out: &Out) -> Result<Room, Failure> {
-    let parameters = &session.plan().student_parameters.list;
+    let parameters = &session.plan().student.weights.parameters.list;
     Ok(Room {
         checkpoint_bytes: checkpoint::bytes(&session.state()),
         student_bytes: student::model(config, parameters, &[student]).bytes(),
@@ -212,14 +212,12 @@ fn room(config: &RunConfig, session: &Session, student: &Checkpoint, out: &Out) 
 
 fn upload(session: &mut Session, teacher: &Checkpoint, student: &Checkpoint, stop: &Stop) -> Result<(), Failure> {
     let plan = session.plan();
-    let bytes = |list: &[precast_plan::Parameter], dtype: Dtype| -> u64 {
-        list.iter().map(|parameter| parameter.span.elems * dtype.bytes()).sum()
-    };
-    let total = bytes(&plan.teacher_parameters.list, plan.teacher.dtype)
-        + bytes(&plan.student_parameters.list, session.destination(student).dtype);
+    let bytes = |weights: &Weights, format: Format| format.bytes(weights.parameters.count());
+    let of_teacher = plan.teacher.as_ref().map_or(0, |model| bytes(&model.weights, model.weights.all.tensor.format));
+    let total = of_teacher + bytes(&plan.student.weights, session.destination(student).format);
     let style = ProgressStyle::with_template("weights {bar:30} {bytes}/{total_bytes} {bytes_per_sec}");
     let bar = ProgressBar::new(total).with_style(style.expect("a valid template"));
-    session.upload(teacher, student, |sent| {
+    session.upload(Some(teacher), student, |sent| {
         bar.inc(sent);
         stop.check()
     })?;

@@ -19,14 +19,14 @@ pub(super) fn write_student(
     out: &mut Out,
     record: &mut RunRecord,
 ) -> Result<(), Failure> {
-    let parameters = session.plan().student_parameters.list.clone();
+    let parameters = session.plan().student.weights.parameters.list.clone();
     let tokenizer_from = [student, teacher];
     let model = model(config, &parameters, &tokenizer_from);
     let path = out.path().join("student");
     let mut aside = Aside::new(&path).map_err(Failure::io("write", path))?;
     let mut scratch = Scratch::new();
     fill_model(&mut aside, &model, |parameter, write| {
-        let master = session.plan().master.slice(parameter.span.start, parameter.span.elems);
+        let master = session.trained_of(parameter).master;
         session.read_parts(master, |part| {
             if model.dtype == Dtype::F32 {
                 return Ok(write(part)?);

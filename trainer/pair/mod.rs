@@ -111,7 +111,7 @@ fn identical(teacher: &Checkpoint, student: &Checkpoint) -> Result<bool, Checkpo
         return Ok(true);
     }
     let mut parameters = precast_plan::Parameters::new(teacher.config()).list;
-    parameters.sort_by_key(|parameter| parameter.span.elems);
+    parameters.sort_by_key(|parameter| parameter.elems());
     let [mut one, mut other] = [Scratch::new(), Scratch::new()];
     for parameter in &parameters {
         let dtype = precast_kernels::Dtype::F32;

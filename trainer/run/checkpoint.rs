@@ -73,7 +73,7 @@ pub fn prune(out: &mut Out, keep: u64) -> Result<(), Failure> {
 
 /// Bytes of a checkpoint's tensors.
 pub fn bytes(tensors: &[(&str, Tensor)]) -> u64 {
-    tensors.iter().map(|(_, tensor)| tensor.elems * tensor.dtype.bytes()).sum()
+    tensors.iter().map(|(_, tensor)| tensor.bytes()).sum()
 }
 
 fn header(name: &str, tensor: Tensor) -> Vec<u8> {

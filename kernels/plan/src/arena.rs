@@ -1,11 +1,9 @@
 //! Placing buffers in one allocation.
 
-use crate::plan::{Plan, Touch};
+use crate::buffer::Buffer;
+use crate::node::Touch;
 
-/// Buffers start on multiples of this many bytes.
-pub const ALIGN: u64 = 256;
-
-/// First and last launch that touches a transient buffer, and the phase they are in.
+/// First and last node that touches a transient buffer, and the phase they are in.
 #[derive(Clone, Copy, Debug)]
 struct Life {
     phase: usize,
@@ -20,27 +18,30 @@ impl Life {
     }
 }
 
-/// Sets every buffer's offset and the arena's size: persistent buffers one after the other, then the
-/// transient ones, largest first, each at the lowest offset free over its whole life.
-pub(crate) fn place(plan: &mut Plan, touches: &[Vec<Vec<Touch>>]) {
-    let lives = lives(plan, touches);
+/// Sets every buffer's offset and returns the arena's size: persistent buffers one after the other, then the transient
+/// ones, largest first, each at the lowest offset free over its whole life. `touches` are those of each phase's nodes.
+///
+/// # Panics
+/// If a transient buffer is read before it is written, or used in two phases.
+pub(crate) fn place(buffers: &mut [Buffer], touches: &[Vec<Vec<Touch>>]) -> u64 {
+    let lives = lives(buffers, touches);
     let mut next = 0;
-    for buffer in plan.buffers.iter_mut().filter(|buffer| buffer.persistent) {
+    for buffer in buffers.iter_mut().filter(|buffer| buffer.persistent) {
         buffer.offset = next;
         next += buffer.reserved_bytes();
     }
     let base = next;
-    let mut order: Vec<usize> = (0..plan.buffers.len()).filter(|index| !plan.buffers[*index].persistent).collect();
-    order.sort_by_key(|index| (std::cmp::Reverse(plan.buffers[*index].reserved_bytes()), *index));
+    let mut order: Vec<usize> = (0..buffers.len()).filter(|index| !buffers[*index].persistent).collect();
+    order.sort_by_key(|index| (std::cmp::Reverse(buffers[*index].reserved_bytes()), *index));
     let mut placed: Vec<usize> = Vec::new();
     let mut end = base;
     for index in order {
         let Some(life) = lives[index] else { continue };
-        let bytes = plan.buffers[index].reserved_bytes();
+        let bytes = buffers[index].reserved_bytes();
         let mut taken: Vec<(u64, u64)> = placed
             .iter()
             .filter(|other| lives[**other].is_some_and(|other| other.overlaps(life)))
-            .map(|other| (plan.buffers[*other].offset, plan.buffers[*other].reserved_bytes()))
+            .map(|other| (buffers[*other].offset, buffers[*other].reserved_bytes()))
             .collect();
         taken.sort_unstable();
         let mut offset = base;
@@ -50,21 +51,19 @@ pub(crate) fn place(plan: &mut Plan, touches: &[Vec<Vec<Touch>>]) {
             }
             offset = offset.max(start + length);
         }
-        plan.buffers[index].offset = offset;
+        buffers[index].offset = offset;
         end = end.max(offset + bytes);
         placed.push(index);
     }
-    plan.arena_bytes = end;
+    end
 }
 
-/// # Panics
-/// If a transient buffer is read before it is written, or used in two phases.
-fn lives(plan: &Plan, touches: &[Vec<Vec<Touch>>]) -> Vec<Option<Life>> {
-    let mut lives: Vec<Option<Life>> = vec![None; plan.buffers.len()];
-    for (phase, launches) in touches.iter().enumerate() {
-        for (index, touches) in launches.iter().enumerate() {
+fn lives(buffers: &[Buffer], touches: &[Vec<Vec<Touch>>]) -> Vec<Option<Life>> {
+    let mut lives: Vec<Option<Life>> = vec![None; buffers.len()];
+    for (phase, nodes) in touches.iter().enumerate() {
+        for (index, touches) in nodes.iter().enumerate() {
             for touch in touches {
-                let buffer = plan.buffer(touch.buffer);
+                let buffer = &buffers[touch.buffer.0 as usize];
                 if buffer.persistent {
                     continue;
                 }
@@ -74,7 +73,7 @@ fn lives(plan: &Plan, touches: &[Vec<Vec<Touch>>]) -> Vec<Option<Life>> {
                         life.last = index;
                     }
                     none => {
-                        let reads = touch.operand.access.reads();
+                        let reads = touch.access.reads();
                         assert!(!reads, "transient buffer {} is read before it is written", buffer.name);
                         *none = Some(Life { phase, first: index, last: index });
                     }

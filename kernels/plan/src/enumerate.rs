@@ -9,7 +9,7 @@ use precast_kernels::{Arch, Key, Variant};
 use crate::config::ModelConfig;
 use crate::evaluation::EvaluationPlan;
 use crate::plan::Plan;
-use crate::recipe::{Precision, Recipe};
+use crate::recipe::Recipe;
 use crate::training::TrainingPlan;
 
 /// What one module holds: a key built as a variant.
@@ -42,8 +42,8 @@ fn admitted(plan: &Plan, arch: Arch) -> impl Iterator<Item = KeyVariant> {
     })
 }
 
-/// Every (key, variant) that any run over these models can launch: training with each pair whose
-/// vocabularies fit and evaluation of each model, in both precisions, whatever the token count.
+/// Every (key, variant) that any run over these models can launch: training by every recipe with each pair whose
+/// vocabularies fit, and evaluation of each model in every precision, whatever the token count.
 ///
 /// Two blocks stand for all of a model's: blocks are alike, so more of them add launches but no keys.
 pub fn build_keys(models: &[ModelConfig], arch: Arch) -> BTreeSet<KeyVariant> {
@@ -52,26 +52,18 @@ pub fn build_keys(models: &[ModelConfig], arch: Arch) -> BTreeSet<KeyVariant> {
         .map(|config| ModelConfig { layers: config.layers.min(2), max_positions: u32::MAX, ..config.clone() })
         .collect();
     let mut all = BTreeSet::new();
-    for (precision, tokens) in Precision::ALL.iter().flat_map(|p| TOKEN_BUCKETS.map(|tokens| (*p, tokens))) {
-        let recipe = Recipe {
-            batch: 1,
-            seq_len: tokens,
-            precision,
-            alpha: 0.5,
-            temperature: 1.0,
-            weight_decay: 0.0,
-            clip: 0.0,
-            // It launches all that a run without it does, and more.
-            recompute: true,
-        };
+    for recipe in TOKEN_BUCKETS.into_iter().flat_map(Recipe::every) {
         for student in &models {
-            for teacher in &models {
+            let teachers = models.iter().map(Some).filter(|_| recipe.objective.has_teacher());
+            let nobody = (!recipe.objective.has_teacher()).then_some(None);
+            for teacher in teachers.chain(nobody) {
                 // A narrower teacher cannot train this student: no run, no keys.
                 if let Ok(training) = TrainingPlan::new(teacher, student, &recipe, arch) {
                     all.extend(admitted(&training.plan, arch));
                 }
             }
-            if let Ok(evaluation) = EvaluationPlan::new(student, (1, tokens), precision, arch) {
+            let shape = (recipe.batch, recipe.seq_len);
+            if let Ok(evaluation) = EvaluationPlan::new(student, shape, recipe.precision, arch) {
                 all.extend(admitted(&evaluation.plan, arch));
             }
         }

@@ -3,7 +3,8 @@
 use precast_kernels::{Arch, Dtype};
 use serde::Serialize;
 
-use crate::plan::{Launch, Plan};
+use crate::node::Launch;
+use crate::plan::Plan;
 use crate::training::{MICRO, UPDATE};
 
 /// Peak figures of a device.
@@ -70,17 +71,17 @@ impl Peak {
 
     /// The speed of light of a step: the least time its arithmetic can take, all else being free.
     pub fn floor_seconds(&self, plan: &Plan, grad_accum: u32) -> f64 {
-        let phase = |name| plan.phase(name).iter().map(|launch| self.arithmetic_seconds(launch)).sum::<f64>();
+        let phase = |name| plan.phase(name).launches().map(|launch| self.arithmetic_seconds(launch)).sum::<f64>();
         f64::from(grad_accum) * phase(MICRO) + phase(UPDATE)
     }
 }
 
 /// Arithmetic of a phase, FLOP.
 pub fn flops(plan: &Plan, phase: &str) -> u64 {
-    plan.phase(phase).iter().map(Launch::flops).sum()
+    plan.phase(phase).launches().map(Launch::flops).sum()
 }
 
 /// Seconds of a phase at the roofline.
 pub fn seconds(plan: &Plan, phase: &str, peak: &Peak) -> f64 {
-    plan.phase(phase).iter().map(|launch| peak.seconds(launch)).sum()
+    plan.phase(phase).launches().map(|launch| peak.seconds(launch)).sum()
 }

@@ -3,13 +3,15 @@
 use precast_kernels::{Arch, Dtype};
 
 use crate::bounds::{self, Part};
+use crate::buffer::{Category, Tensor};
+use crate::builder::Builder;
 use crate::config::ModelConfig;
-use crate::forward::Model;
 use crate::head;
-use crate::memory::Category;
-use crate::parameters::Parameters;
-use crate::plan::{Builder, Plan, Tensor};
+use crate::model::{Model, Resident};
+use crate::ops::Ops;
+use crate::plan::Plan;
 use crate::recipe::{PlanError, Precision, check_tokens};
+use crate::weights::Weights;
 
 /// The one phase of an evaluation.
 pub const SCORE: &str = "score";
@@ -19,18 +21,14 @@ pub const SCORE: &str = "score";
 pub struct EvaluationPlan {
     /// The plan, with the phase [`SCORE`].
     pub plan: Plan,
-    /// Layout of the weights.
-    pub parameters: Parameters,
-    /// The weights in the precision of the run.
-    pub weights: Tensor,
+    /// The model, in the precision of the run.
+    pub model: Resident,
     /// Token ids.
     pub ids: Tensor,
     /// The next token of each position, or `MASKED_TOKEN`.
     pub targets: Tensor,
     /// Negative log likelihood of each target, nats; 0 where masked.
     pub nll: Tensor,
-    /// Rotary tables: cos and sin.
-    pub rope: (Tensor, Tensor),
 }
 
 impl EvaluationPlan {
@@ -45,23 +43,22 @@ impl EvaluationPlan {
         arch: Arch,
     ) -> Result<Self, PlanError> {
         check_tokens(config, "model", batch, seq_len)?;
-        let dtype = precision.dtype();
+        let (tokens, dtype) = (u64::from(batch * seq_len), precision.dtype());
         let part = Part { config, parameter_bytes: dtype.bytes(), kept_layers: 1 };
         bounds::check(&[part], batch * seq_len, dtype.bytes())?;
-        let tokens = u64::from(batch * seq_len);
-        let parameters = Parameters::new(config);
         let mut b = Builder::new(arch);
-        let weights = b.persistent("model.weights", Category::StudentWeights, precision.dtype(), parameters.elems);
+        let weights = Weights::frozen(&mut b, "model", Category::StudentWeights, config, dtype.into());
         let ids = b.persistent("ids", Category::Inputs, Dtype::U32, tokens);
         let targets = b.persistent("targets", Category::Inputs, Dtype::U32, tokens);
         let nll = b.persistent("nll", Category::Inputs, Dtype::F32, tokens);
-        let model = Model::new(&mut b, "model", (config, &parameters), weights, (batch, seq_len));
+        let resident = Resident::new(&mut b, "model", config, weights, seq_len);
         b.phase(SCORE);
-        let activations = model.forward(&mut b, ids);
-        head::score(&mut b, &model, activations.norm.y, targets, nll);
-        let rope = (model.cos, model.sin);
+        let ops = &mut Ops::new(&mut b, (batch, seq_len), dtype);
+        let last = Model { name: "model", config, resident: &resident }.forward(ops, ids);
+        ops.scope("head");
+        head::score(ops, last, targets, nll);
         let plan = b.finish();
         bounds::refuse(plan.arena_bytes.into())?;
-        Ok(Self { plan, parameters, weights, ids, targets, nll, rope })
+        Ok(Self { plan, model: resident, ids, targets, nll })
     }
 }

@@ -1,14 +1,68 @@
-//! The distillation head in chunks of tokens: never the whole tokens x vocabulary matrix.
+//! The head in chunks of tokens: never the whole tokens x vocabulary matrix.
 
 use precast_kernels::Dtype;
-use precast_kernels::abi::{gemm_fwd_params, head_distill_params, head_metrics_params, head_nll_params};
-use precast_kernels::gemm::GemmFwd;
-use precast_kernels::head::{HeadDistill, HeadMetrics, HeadNll};
 
-use crate::backward::{Gradients, LinearGrad};
-use crate::forward::Model;
-use crate::plan::{Builder, Tensor};
-use crate::recipe::Recipe;
+use crate::buffer::Tensor;
+use crate::objective::Objective;
+use crate::ops::Ops;
+use crate::weights::Linear;
+
+/// A head and the hidden states it reads.
+#[derive(Clone, Copy)]
+pub(crate) struct Head<'a> {
+    pub linear: &'a Linear,
+    /// [tokens, hidden]
+    pub hidden: Tensor,
+}
+
+/// Losses into `metrics`, the gradient of the student's head, and that of its hidden states, which is returned.
+///
+/// # Panics
+/// If there is no teacher and must be one.
+pub(crate) fn losses(
+    ops: &mut Ops<'_>,
+    objective: Objective,
+    student: Head<'_>,
+    teacher: Option<Head<'_>>,
+    (targets, metrics): (Tensor, Tensor),
+) -> Tensor {
+    let Objective::Distill { alpha, temperature } = objective;
+    let teacher = teacher.expect("a run that learns from a teacher has one");
+    let (vocab, tokens) = (student.linear.n, ops.tokens());
+    let chunk = chunk_tokens(tokens, vocab, ops.x);
+    let student_logits = ops.logits_buffer("student_logits", chunk, vocab);
+    let teacher_logits = ops.logits_buffer("teacher_logits", chunk, vocab);
+    let (kd, ce) = (ops.statistics("kd", tokens.into()), ops.statistics("ce", tokens.into()));
+    let dhidden = ops.rows("dhidden", student.linear.k);
+    for (index, first, count) in chunks(tokens, chunk) {
+        let at = |part: &str| format!("{index}.{part}");
+        let hidden = rows(student.hidden, student.linear.k, first, count);
+        let (s, t) = (rows(student_logits, vocab, 0, count), rows(teacher_logits, vocab, 0, count));
+        let [targets, kd, ce] = [targets, kd, ce].map(|column| rows(column, 1, first, count));
+        ops.logits(&at("teacher"), rows(teacher.hidden, teacher.linear.k, first, count), teacher.linear, t, vocab);
+        ops.logits(&at("student"), hidden, student.linear, s, vocab);
+        // The student's logits become their gradient.
+        ops.distill(&at("distill"), (t, s), targets, (kd, ce), (alpha, temperature));
+        ops.weight_gradient(&index.to_string(), s, hidden, student.linear, index > 0);
+        ops.input_gradient(&index.to_string(), s, student.linear, rows(dhidden, student.linear.k, first, count));
+    }
+    ops.mean_losses("metrics", kd, ce, metrics);
+    dhidden
+}
+
+/// Negative log likelihoods of the targets into `nll`.
+pub(crate) fn score(ops: &mut Ops<'_>, head: Head<'_>, targets: Tensor, nll: Tensor) {
+    let (tokens, vocab) = (ops.tokens(), head.linear.n);
+    let chunk = chunk_tokens(tokens, vocab, ops.x);
+    let buffer = ops.logits_buffer("logits", chunk, vocab);
+    for (index, first, count) in chunks(tokens, chunk) {
+        let logits = rows(buffer, vocab, 0, count);
+        let hidden = rows(head.hidden, head.linear.k, first, count);
+        let [targets, nll] = [targets, nll].map(|column| rows(column, 1, first, count));
+        ops.logits(&format!("{index}.logits"), hidden, head.linear, logits, vocab);
+        ops.nll(&format!("{index}.nll"), logits, targets, nll);
+    }
+}
 
 /// Largest buffer of logits: 2048 tokens of a vocabulary of 151936 in bf16. Each chunk reads the head's weights and
 /// reads and writes their gradient, so larger chunks move fewer bytes and give the products more tiles.
@@ -16,7 +70,7 @@ const LOGITS_BYTES: u64 = 640 << 20;
 
 /// Tokens in a chunk: as few chunks as [`LOGITS_BYTES`] allows, about equally large, in whole tiles of 128
 /// where that fits and aligned to 8 in any case.
-pub fn chunk_tokens(tokens: u32, vocab: u32, dtype: Dtype) -> u32 {
+fn chunk_tokens(tokens: u32, vocab: u32, dtype: Dtype) -> u32 {
     // No vocabulary exceeds 2^20, so at least 64 tokens fit.
     let most = LOGITS_BYTES / (u64::from(vocab) * dtype.bytes());
     let unit = if most >= 128 { 128 } else { 8 };
@@ -36,104 +90,6 @@ fn chunks(tokens: u32, chunk: u32) -> impl Iterator<Item = (u32, u32, u32)> {
 /// Rows `first..first + count` of a tokens x width tensor.
 fn rows(tensor: Tensor, width: u32, first: u32, count: u32) -> Tensor {
     tensor.slice(u64::from(first) * u64::from(width), u64::from(count) * u64::from(width))
-}
-
-/// `logits = hidden head^T`, the first `vocab` columns only: a wider teacher is cut before the softmax.
-fn logits(b: &mut Builder, label: &str, model: &Model<'_>, hidden: Tensor, logits: Tensor, vocab: u32) {
-    let k = model.config.hidden;
-    let params = gemm_fwd_params {
-        x: hidden.address(),
-        w: model.weight(model.parameters.head).address(),
-        bias: 0,
-        residual: 0,
-        y: logits.address(),
-        m: (hidden.elems / u64::from(k)) as u32,
-        n: vocab,
-        k,
-        ..Default::default()
-    };
-    b.launch(label, GemmFwd { bias: false, residual: false, w: model.dtype().into(), x: model.dtype() }, &params);
-}
-
-/// Inputs and outputs of the head that outlive it.
-pub(crate) struct HeadBuffers {
-    /// Next tokens.
-    pub targets: Tensor,
-    /// `step_metrics`.
-    pub metrics: Tensor,
-}
-
-/// Losses, and the gradient of the student's final hidden states, which is returned.
-pub(crate) fn distill(
-    b: &mut Builder,
-    (student, student_hidden): (&Model<'_>, Tensor),
-    (teacher, teacher_hidden): (&Model<'_>, Tensor),
-    g: &Gradients,
-    io: &HeadBuffers,
-    recipe: &Recipe,
-) -> Tensor {
-    let (tokens, vocab, dtype) = (student.tokens(), student.config.vocab, student.dtype());
-    let (h, teacher_h) = (student.config.hidden, teacher.config.hidden);
-    let chunk = chunk_tokens(tokens, vocab, dtype);
-    let area = u64::from(chunk) * u64::from(vocab);
-    let student_logits = b.transient("head.student_logits", dtype, area);
-    let teacher_logits = b.transient("head.teacher_logits", dtype, area);
-    let kd = b.transient("head.kd", Dtype::F32, u64::from(tokens));
-    let ce = b.transient("head.ce", Dtype::F32, u64::from(tokens));
-    let dhidden = student.rows(b, "head.dhidden", h);
-    for (index, first, count) in chunks(tokens, chunk) {
-        let hidden = rows(student_hidden, h, first, count);
-        let s = rows(student_logits, vocab, 0, count);
-        let t = rows(teacher_logits, vocab, 0, count);
-        logits(b, &format!("head.{index}.teacher"), teacher, rows(teacher_hidden, teacher_h, first, count), t, vocab);
-        logits(b, &format!("head.{index}.student"), student, hidden, s, vocab);
-        let params = head_distill_params {
-            teacher: t.address(),
-            student: s.address(),
-            targets: rows(io.targets, 1, first, count).address(),
-            micro: g.micro.address(),
-            kd: rows(kd, 1, first, count).address(),
-            ce: rows(ce, 1, first, count).address(),
-            tokens: count,
-            vocab,
-            alpha: recipe.alpha,
-            temperature: recipe.temperature,
-        };
-        b.launch(format!("head.{index}.distill"), HeadDistill { x: dtype }, &params);
-        let linear = LinearGrad { dy: s, x: hidden, weight: student.parameters.head, bias: None, n: vocab, k: h };
-        let label = format!("head.{index}");
-        student.wgrad(b, &label, g, &linear, index > 0);
-        student.dgrad_into(b, &label, g, &linear, rows(dhidden, h, first, count));
-    }
-    let params = head_metrics_params {
-        kd: kd.address(),
-        ce: ce.address(),
-        micro: g.micro.address(),
-        metrics: io.metrics.address(),
-        tokens,
-        reserved: 0,
-    };
-    b.launch("head.metrics", HeadMetrics {}, &params);
-    dhidden
-}
-
-/// Negative log likelihoods of the targets into `nll`.
-pub(crate) fn score(b: &mut Builder, model: &Model<'_>, hidden: Tensor, targets: Tensor, nll: Tensor) {
-    let (tokens, vocab, h) = (model.tokens(), model.config.vocab, model.config.hidden);
-    let chunk = chunk_tokens(tokens, vocab, model.dtype());
-    let buffer = b.transient("head.logits", model.dtype(), u64::from(chunk) * u64::from(vocab));
-    for (index, first, count) in chunks(tokens, chunk) {
-        let of_chunk = rows(buffer, vocab, 0, count);
-        logits(b, &format!("head.{index}.logits"), model, rows(hidden, h, first, count), of_chunk, vocab);
-        let params = head_nll_params {
-            logits: of_chunk.address(),
-            targets: rows(targets, 1, first, count).address(),
-            nll: rows(nll, 1, first, count).address(),
-            tokens: count,
-            vocab,
-        };
-        b.launch(format!("head.{index}.nll"), HeadNll { x: model.dtype() }, &params);
-    }
 }
 
 #[cfg(test)]

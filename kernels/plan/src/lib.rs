@@ -1,30 +1,46 @@
 //! A model configuration lowered to a plan: buffers and launches of a training step, as data.
 //!
-//! The same value is enumerated when a bundle is built, checked when a run starts, and executed step by
-//! step. Nothing here touches a GPU or a file.
+//! The way is a line: [`config`] reads a file by its [`family`]'s row, [`weights`] declares what lies on the device,
+//! `block` and `model` say what is computed in `ops`, which fill parameter blocks, and a [`plan`] is what comes out. The
+//! same value is enumerated when a bundle is built, checked when a run starts, and executed step by step. Nothing here
+//! touches a GPU or a file.
 
-pub mod arena;
-pub mod backward;
+mod arena;
+mod block;
 mod bounds;
+mod buffer;
+mod builder;
 pub mod config;
-pub mod enumerate;
+mod dependencies;
+mod enumerate;
 pub mod estimate;
 pub mod evaluation;
-pub mod forward;
-pub mod head;
+pub mod family;
+mod head;
 pub mod memory;
+mod model;
+mod node;
+pub mod objective;
+mod ops;
 pub mod parameters;
 pub mod plan;
 pub mod recipe;
 pub mod rope;
 pub mod training;
-mod unsupported;
+pub mod weights;
 
-pub use config::{Architecture, ConfigError, ModelConfig};
+pub use buffer::{Buffer, BufferId, Category, Tensor};
+pub use builder::Builder;
+pub use config::{ConfigError, ModelConfig};
 pub use enumerate::{KeyVariant, build_keys, keys};
 pub use evaluation::EvaluationPlan;
-pub use memory::{Category, MemoryTable};
+pub use family::Family;
+pub use memory::MemoryTable;
+pub use model::Resident;
+pub use node::{Launch, Node, Touch, Work};
+pub use objective::Objective;
 pub use parameters::{Parameter, Parameters};
-pub use plan::{Buffer, BufferId, Builder, Launch, Phase, Plan, Tensor};
-pub use recipe::{PlanError, Precision, Recipe};
+pub use plan::{Phase, Plan};
+pub use recipe::{PlanError, Precision, Recipe, Recompute};
 pub use training::TrainingPlan;
+pub use weights::{Weight, Weights};

@@ -4,53 +4,8 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::buffer::Category;
 use crate::plan::Plan;
-
-/// What a buffer is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Category {
-    /// Frozen teacher weights.
-    TeacherWeights,
-    /// The student's weights in the precision of the run.
-    StudentWeights,
-    /// fp32 master weights, where they are not the weights themselves.
-    MasterWeights,
-    /// First and second moments.
-    Moments,
-    /// Gradients of the parameters.
-    Gradients,
-    /// Rotary tables, inputs, scalars and metrics.
-    Inputs,
-    /// Activations, their gradients, logits and workspaces, which share memory as their lifetimes allow.
-    Activations,
-}
-
-impl Category {
-    /// Every category, in table order.
-    pub const ALL: [Category; 7] = [
-        Category::TeacherWeights,
-        Category::StudentWeights,
-        Category::MasterWeights,
-        Category::Moments,
-        Category::Gradients,
-        Category::Inputs,
-        Category::Activations,
-    ];
-
-    /// The name people read.
-    pub fn name(self) -> &'static str {
-        match self {
-            Category::TeacherWeights => "teacher weights",
-            Category::StudentWeights => "student weights",
-            Category::MasterWeights => "master weights",
-            Category::Moments => "moments",
-            Category::Gradients => "gradients",
-            Category::Inputs => "inputs and tables",
-            Category::Activations => "activations",
-        }
-    }
-}
 
 /// Bytes of a plan by category.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use precast_kernels::Dtype;
 
 use crate::config::ModelConfig;
+use crate::objective::Objective;
 
 /// Arithmetic of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -49,8 +50,52 @@ impl FromStr for Precision {
     }
 }
 
+/// What of the student's forward pass the backward pass computes again instead of keeping it: the same bits in less
+/// memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Recompute {
+    /// Nothing.
+    #[default]
+    None,
+    /// Outputs of norms and of SwiGLU: each takes one pass over memory.
+    Norms,
+    /// All of a block but its last product: only the residual stream at each block's entrance is kept.
+    Blocks,
+}
+
+impl Recompute {
+    /// Every choice, the most memory first.
+    pub const ALL: [Recompute; 3] = [Recompute::None, Recompute::Norms, Recompute::Blocks];
+}
+
+impl fmt::Display for Recompute {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Recompute::None => "none",
+            Recompute::Norms => "norms",
+            Recompute::Blocks => "blocks",
+        })
+    }
+}
+
+impl FromStr for Recompute {
+    type Err = String;
+
+    /// Reads a name; `true` is `norms` and `false` is `none`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "true" => Ok(Recompute::Norms),
+            "false" => Ok(Recompute::None),
+            name => Self::ALL
+                .into_iter()
+                .find(|choice| choice.to_string() == name)
+                .ok_or_else(|| format!("unknown recompute `{name}`: none, norms or blocks")),
+        }
+    }
+}
+
 /// What of a training run its plan follows from.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Recipe {
     /// Sequences in a micro-batch.
     pub batch: u32,
@@ -58,17 +103,14 @@ pub struct Recipe {
     pub seq_len: u32,
     /// Arithmetic.
     pub precision: Precision,
-    /// Weight of the teacher's term in the loss.
-    pub alpha: f32,
-    /// Distillation temperature.
-    pub temperature: f32,
+    /// What is minimised.
+    pub objective: Objective,
     /// AdamW's decay of matrices.
     pub weight_decay: f32,
     /// Largest gradient norm; 0 for none.
     pub clip: f32,
-    /// Whether the backward pass computes the student's cheap activations again instead of keeping them: outputs of
-    /// norms and of SwiGLU. The same bits in less memory.
-    pub recompute: bool,
+    /// What the backward pass computes again.
+    pub recompute: Recompute,
 }
 
 impl Recipe {
@@ -81,6 +123,30 @@ impl Recipe {
 
     /// Most tokens of a micro-batch.
     pub const MOST_TOKENS: u64 = 1 << 22;
+
+    /// A recipe of each kind that flags can reach, for micro-batches of one sequence. Which kernels a run launches depends
+    /// on nothing else of its recipe: numbers are arguments.
+    pub fn every(seq_len: u32) -> impl Iterator<Item = Self> {
+        let choices = Objective::EVERY.into_iter().flat_map(|objective| {
+            let precisions = Precision::ALL.into_iter();
+            precisions.flat_map(move |precision| Recompute::ALL.map(|recompute| (objective, precision, recompute)))
+        });
+        choices.map(move |(objective, precision, recompute)| Self {
+            batch: 1,
+            seq_len,
+            precision,
+            objective,
+            weight_decay: 0.0,
+            clip: 0.0,
+            recompute,
+        })
+    }
+
+    /// Whether two recipes are of one kind.
+    pub fn is_like(&self, other: &Self) -> bool {
+        let choices = |recipe: &Self| (recipe.precision, recipe.recompute);
+        choices(self) == choices(other) && self.objective.is_like(other.objective)
+    }
 
     /// Tokens in a micro-batch.
     pub fn tokens(&self) -> u32 {
@@ -115,6 +181,9 @@ pub enum PlanError {
         /// Rows of the student's.
         student: u32,
     },
+    /// Nobody to learn from.
+    #[error("the run learns from a teacher and has none: give --teacher")]
+    NoTeacher,
     /// No tokens, or more than an index can count.
     #[error(
         "batch_size {batch} x seq_len {seq_len} is not between 1 and 2^22 tokens: change --batch-size or --seq-len"

@@ -1,24 +1,18 @@
-//! The plan of a distillation step.
+//! The plan of a training step.
 
-use precast_kernels::abi::{
-    adamw_params, cast_params, fill_params, grad_norm_finish_params, grad_norm_partial_params, micro_scalars,
-    step_metrics, update_scalars,
-};
-use precast_kernels::adamw::AdamwUpdate;
-use precast_kernels::cast::Cast;
-use precast_kernels::fill::Fill;
-use precast_kernels::grad_norm::{self, GradNormFinish, GradNormPartial};
+use precast_kernels::abi::{micro_scalars, step_metrics, update_scalars};
 use precast_kernels::{Arch, Dtype};
 
-use crate::backward::{Gradients, Turns};
 use crate::bounds::{self, Part};
+use crate::buffer::{Category, Tensor};
+use crate::builder::Builder;
 use crate::config::ModelConfig;
-use crate::forward::Model;
-use crate::head::{self, HeadBuffers};
-use crate::memory::Category;
-use crate::parameters::Parameters;
-use crate::plan::{Builder, Plan, Tensor};
-use crate::recipe::{PlanError, Precision, Recipe, check_tokens};
+use crate::head;
+use crate::model::{Model, Resident};
+use crate::ops::{Gradients, Ops, Sorted, StepTensors, Turns};
+use crate::plan::Plan;
+use crate::recipe::{PlanError, Recipe, Recompute, check_tokens};
+use crate::weights::{Trained, Weights};
 
 /// Once, before the weights come: zeros in everything the optimizer keeps, padding included.
 pub const CLEAR: &str = "clear";
@@ -34,35 +28,21 @@ pub const UPDATE: &str = "update";
 /// Words of a scalar block, padded to a cache line.
 const BLOCK_WORDS: u64 = 16;
 
-/// A plan for distillation, and the buffers its host side writes and reads.
+/// A plan for training, and the buffers its host side writes and reads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrainingPlan {
     /// The plan, with the phases [`CLEAR`], [`CAST`], [`WIDEN`], [`MICRO`] and [`UPDATE`].
     pub plan: Plan,
-    /// Layout of the teacher's weights.
-    pub teacher_parameters: Parameters,
-    /// Layout of the student's weights, gradients and moments.
-    pub student_parameters: Parameters,
-    /// The teacher's weights in the precision of the run.
-    pub teacher: Tensor,
-    /// The student's weights in the precision of the run: in fp32 the master weights themselves.
-    pub weights: Tensor,
-    /// The student's fp32 master weights.
-    pub master: Tensor,
-    /// First moments.
-    pub m: Tensor,
-    /// Second moments.
-    pub v: Tensor,
-    /// Gradients.
-    pub grad: Tensor,
+    /// The model to learn from, in the precision of the run; none where nobody teaches.
+    pub teacher: Option<Resident>,
+    /// The model that trains.
+    pub student: Resident,
     /// What the host sends before each micro-batch.
     pub inputs: MicroInputs,
     /// `update_scalars`, sent before each update.
     pub update: Tensor,
     /// `step_metrics`, read after each update.
     pub metrics: Tensor,
-    /// Rotary tables: (cos, sin) of the teacher and of the student.
-    pub rope: [(Tensor, Tensor); 2],
 }
 
 /// One buffer of words that the host sends before each micro-batch.
@@ -93,163 +73,84 @@ impl MicroInputs {
 }
 
 impl TrainingPlan {
-    /// Lowers a teacher, a student and a recipe.
+    /// Lowers a student, a recipe and the teacher that its objective asks for.
     ///
     /// # Errors
-    /// [`PlanError`] for a sequence longer than either model takes, a teacher with a narrower vocabulary, or
-    /// no tokens.
+    /// [`PlanError`] for a sequence longer than either model takes, a teacher that is not there or has a narrower
+    /// vocabulary, or no tokens.
     pub fn new(
-        teacher_config: &ModelConfig,
-        student_config: &ModelConfig,
+        teacher: Option<&ModelConfig>,
+        student: &ModelConfig,
         recipe: &Recipe,
         arch: Arch,
     ) -> Result<Self, PlanError> {
-        check_tokens(teacher_config, "teacher", recipe.batch, recipe.seq_len)?;
-        check_tokens(student_config, "student", recipe.batch, recipe.seq_len)?;
-        if teacher_config.vocab < student_config.vocab {
-            return Err(PlanError::TeacherNarrower { teacher: teacher_config.vocab, student: student_config.vocab });
+        let teacher = if recipe.objective.has_teacher() { Some(teacher.ok_or(PlanError::NoTeacher)?) } else { None };
+        for (role, config) in [("teacher", teacher), ("student", Some(student))] {
+            config.map_or(Ok(()), |config| check_tokens(config, role, recipe.batch, recipe.seq_len))?;
+        }
+        if let Some(teacher) = teacher.filter(|teacher| teacher.vocab < student.vocab) {
+            return Err(PlanError::TeacherNarrower { teacher: teacher.vocab, student: student.vocab });
         }
         let dtype = recipe.precision.dtype();
-        let shape = (recipe.batch, recipe.seq_len);
         // Weights, and where they are narrow master weights; gradients and two moments.
         let trained_bytes = dtype.bytes() + if dtype == Dtype::F32 { 12 } else { 16 };
-        let parts = [
-            Part { config: teacher_config, parameter_bytes: dtype.bytes(), kept_layers: 1 },
-            Part { config: student_config, parameter_bytes: trained_bytes, kept_layers: student_config.layers },
-        ];
+        let kept_layers = if recipe.recompute == Recompute::Blocks { 1 } else { student.layers };
+        let of_teacher = teacher.map(|config| Part { config, parameter_bytes: dtype.bytes(), kept_layers: 1 });
+        let of_student = Part { config: student, parameter_bytes: trained_bytes, kept_layers };
+        let parts: Vec<Part<'_>> = of_teacher.into_iter().chain([of_student]).collect();
         bounds::check(&parts, recipe.tokens(), dtype.bytes())?;
-        let teacher_parameters = Parameters::new(teacher_config);
-        let student_parameters = Parameters::new(student_config);
-        let elems = student_parameters.elems;
+        let mut b = Builder::new(arch);
 
-        let b = &mut Builder::new(arch);
-        let teacher_weights =
-            b.persistent("teacher.weights", Category::TeacherWeights, dtype, teacher_parameters.elems);
-        // In fp32 the weights are the master weights.
-        let (master_category, working_copy) = match recipe.precision {
-            Precision::Fp32 => (Category::StudentWeights, false),
-            Precision::Bf16 => (Category::MasterWeights, true),
+        let frozen = |b: &mut Builder, config: &ModelConfig| {
+            Weights::frozen(b, "teacher", Category::TeacherWeights, config, dtype.into())
         };
-        let master = b.persistent("student.master", master_category, Dtype::F32, elems);
-        let weights =
-            if working_copy { b.persistent("student.weights", Category::StudentWeights, dtype, elems) } else { master };
-        let grad = b.persistent("student.grad", Category::Gradients, Dtype::F32, elems);
-        let m = b.persistent("student.m", Category::Moments, Dtype::F32, elems);
-        let v = b.persistent("student.v", Category::Moments, Dtype::F32, elems);
+        let teacher_weights = teacher.map(|config| frozen(&mut b, config));
+        let student_weights = Weights::trained(&mut b, "student", student, dtype);
         let turns = b.persistent("student.turns", Category::Gradients, Dtype::U32, Turns::WORDS);
-        let inputs = MicroInputs::new(b, recipe.tokens());
+        let inputs = MicroInputs::new(&mut b, recipe.tokens());
         let update = b.persistent("update", Category::Inputs, Dtype::U32, size_of::<update_scalars>() as u64 / 4);
         let metrics = b.persistent("metrics", Category::Inputs, Dtype::F32, size_of::<step_metrics>() as u64 / 4);
-        let teacher = Model::new(b, "teacher", (teacher_config, &teacher_parameters), teacher_weights, shape);
-        let student = Model::new(b, "student", (student_config, &student_parameters), weights, shape);
-        let student = Model { trained: true, ..student };
-        let rope = [(teacher.cos, teacher.sin), (student.cos, student.sin)];
+        let mut resident = |name, config, weights| Resident::new(&mut b, name, config, weights, recipe.seq_len);
+        let teacher_resident =
+            teacher.zip(teacher_weights).map(|(config, weights)| resident("teacher", config, weights));
+        let student_resident = resident("student", student, student_weights);
+        let all = student_resident.weights.all;
+        let Trained { master, grad, m, v } = all.trained().expect("the student trains");
 
-        b.phase(CLEAR);
-        let cleared =
-            [("clear.master", master), ("clear.grad", grad), ("clear.m", m), ("clear.v", v), ("clear.turns", turns)];
-        for (label, state) in cleared {
-            let params = fill_params { micro: 0, y: state.address(), n: state.elems, value: 0.0, reserved: 0 };
-            b.launch(label, Fill { first: false }, &params);
+        let ops = Ops::new(&mut b, (recipe.batch, recipe.seq_len), dtype);
+        let ops = &mut ops.training(Gradients { micro: inputs.micro, turns: Turns::new(turns) });
+        ops.phase(CLEAR);
+        ops.scope("clear");
+        for (name, state) in [("master", master), ("grad", grad), ("m", m), ("v", v), ("turns", turns)] {
+            ops.clear(name, state);
         }
-        b.phase(CAST);
-        if working_copy {
-            let params = cast_params { x: master.address(), y: weights.address(), n: elems };
-            b.launch("student.weights", Cast { from: Dtype::F32, to: dtype }, &params);
+        // In fp32 the weights are the master weights.
+        let copied = all.tensor != master;
+        ops.scope("student");
+        ops.phase(CAST);
+        if copied {
+            ops.cast("weights", master, all.tensor);
         }
-        b.phase(WIDEN);
-        if working_copy {
-            let params = cast_params { x: weights.address(), y: master.address(), n: elems };
-            b.launch("student.master", Cast { from: dtype, to: Dtype::F32 }, &params);
+        ops.phase(WIDEN);
+        if copied {
+            ops.cast("master", all.tensor, master);
         }
 
-        b.phase(MICRO);
-        let teacher_activations = teacher.forward(b, inputs.ids);
-        let mut student_activations = student.forward(b, inputs.ids);
-        if recipe.recompute {
-            student_activations.forget_cheap();
-        }
-        let gradients = Gradients { flat: grad, micro: inputs.micro, turns: Turns::new(turns) };
-        let io = HeadBuffers { targets: inputs.targets, metrics };
-        let dhidden = head::distill(
-            b,
-            (&student, student_activations.norm.y),
-            (&teacher, teacher_activations.norm.y),
-            &gradients,
-            &io,
-            recipe,
-        );
-        let sorted = (inputs.sorted_ids, inputs.sorted_positions);
-        student.backward(b, &gradients, &student_activations, dhidden, sorted);
+        ops.phase(MICRO);
+        let teacher_last = teacher
+            .zip(teacher_resident.as_ref())
+            .map(|(config, resident)| Model { name: "teacher", config, resident }.forward(ops, inputs.ids));
+        let model = Model { name: "student", config: student, resident: &student_resident };
+        let (last, saved) = model.forward_saving(ops, inputs.ids, recipe.recompute);
+        ops.scope("head");
+        let dhidden = head::losses(ops, recipe.objective, last, teacher_last, (inputs.targets, metrics));
+        let sorted = Sorted { ids: inputs.sorted_ids, positions: inputs.sorted_positions };
+        model.backward(ops, saved, dhidden, sorted);
 
-        b.phase(UPDATE);
-        optimizer(
-            b,
-            &student_parameters,
-            recipe,
-            [grad, master, m, v, update, metrics],
-            working_copy.then_some(weights),
-        );
-        let plan = std::mem::replace(b, Builder::new(arch)).finish();
+        ops.phase(UPDATE);
+        ops.adamw(&all, student_resident.weights.parameters.decayed, StepTensors { update, metrics }, recipe);
+        let plan = b.finish();
         bounds::refuse(plan.arena_bytes.into())?;
-        Ok(Self {
-            plan,
-            teacher_parameters,
-            student_parameters,
-            teacher: teacher_weights,
-            weights,
-            master,
-            m,
-            v,
-            grad,
-            inputs,
-            update,
-            metrics,
-            rope,
-        })
+        Ok(Self { plan, teacher: teacher_resident, student: student_resident, inputs, update, metrics })
     }
-}
-
-/// Global norm, clip and AdamW over the flat buffers.
-fn optimizer(
-    b: &mut Builder,
-    parameters: &Parameters,
-    recipe: &Recipe,
-    [grad, master, m, v, update, metrics]: [Tensor; 6],
-    weights: Option<Tensor>,
-) {
-    let n = parameters.elems;
-    let groups = n.div_ceil(u64::from(grad_norm::GROUP));
-    let partial = b.transient("grad_norm.partial", Dtype::F32, groups);
-    let params = grad_norm_partial_params {
-        grad: grad.address(),
-        partial: partial.address(),
-        n,
-        group: grad_norm::GROUP,
-        reserved: 0,
-    };
-    b.launch("grad_norm.partial", GradNormPartial {}, &params);
-    let params = grad_norm_finish_params {
-        partial: partial.address(),
-        metrics: metrics.address(),
-        count: groups as u32,
-        clip: recipe.clip,
-    };
-    b.launch("grad_norm.finish", GradNormFinish {}, &params);
-    let params = adamw_params {
-        grad: grad.address(),
-        update: update.address(),
-        metrics: metrics.address(),
-        master: master.address(),
-        m: m.address(),
-        v: v.address(),
-        weights: weights.map_or(0, Tensor::address),
-        n,
-        decayed: parameters.decayed,
-        beta1: Recipe::BETA1,
-        beta2: Recipe::BETA2,
-        eps: Recipe::EPS,
-        weight_decay: recipe.weight_decay,
-    };
-    b.launch("adamw", AdamwUpdate { w: weights.map_or(Dtype::F32, |weights| weights.dtype) }, &params);
 }

@@ -3,12 +3,15 @@
 use std::collections::BTreeSet;
 
 use precast_kernels::{Arch, Key};
-use precast_plan::{Architecture, EvaluationPlan, ModelConfig, Precision, Recipe, TrainingPlan, build_keys, keys};
+use precast_plan::family::{Bias, FAMILIES};
+use precast_plan::{
+    EvaluationPlan, ModelConfig, Objective, Precision, Recipe, Recompute, TrainingPlan, build_keys, keys,
+};
 use proptest::prelude::*;
 
 prop_compose! {
     fn model()(
-        qwen2 in any::<bool>(),
+        family in 0..FAMILIES.len(),
         hidden in 1u32..40,
         intermediate in 1u32..300,
         layers in 1u32..5,
@@ -21,7 +24,7 @@ prop_compose! {
         mlp_bias in any::<bool>(),
     ) -> ModelConfig {
         ModelConfig {
-            architecture: if qwen2 { Architecture::Qwen2 } else { Architecture::Llama },
+            family: &FAMILIES[family],
             hidden: hidden * 8,
             intermediate,
             layers,
@@ -33,15 +36,26 @@ prop_compose! {
             rms_norm_eps: 1e-6,
             rope_theta: 1e4,
             tied,
-            qkv_bias: qwen2 || bias,
-            o_bias: !qwen2 && bias,
-            mlp_bias: !qwen2 && mlp_bias,
+            qkv_bias: has(FAMILIES[family].qkv_bias, bias),
+            o_bias: has(FAMILIES[family].o_bias, bias),
+            mlp_bias: has(FAMILIES[family].mlp_bias, mlp_bias),
         }
     }
 }
 
+fn has(bias: Bias, configured: bool) -> bool {
+    bias == Bias::Always || configured && bias != Bias::Never
+}
+
 fn recipe(batch: u32, seq_len: u32, precision: Precision) -> Recipe {
-    Recipe { batch, seq_len, precision, alpha: 0.5, temperature: 2.0, weight_decay: 0.01, clip: 1.0, recompute: false }
+    let objective = Objective::Distill { alpha: 0.5, temperature: 2.0 };
+    Recipe { batch, seq_len, precision, objective, weight_decay: 0.01, clip: 1.0, recompute: Recompute::None }
+}
+
+/// Any recipe that flags can reach.
+fn recipes() -> impl Strategy<Value = Recipe> {
+    (proptest::sample::select(Recipe::every(1).collect::<Vec<_>>()), 1u32..40, 1u32..700)
+        .prop_map(|(recipe, batch, seq_len)| Recipe { batch, seq_len, ..recipe })
 }
 
 fn archs() -> impl Strategy<Value = Arch> {
@@ -55,20 +69,15 @@ proptest! {
     fn every_plan_is_covered_by_the_build(
         mut teacher in model(),
         student in model(),
-        batch in 1u32..40,
-        seq_len in 1u32..700,
-        bf16 in any::<bool>(),
-        recompute in any::<bool>(),
+        recipe in recipes(),
         arch in archs(),
     ) {
         teacher.vocab = teacher.vocab.max(student.vocab);
-        let precision = if bf16 { Precision::Bf16 } else { Precision::Fp32 };
         let built = build_keys(&[teacher.clone(), student.clone()], arch);
-        let recipe = Recipe { recompute, ..recipe(batch, seq_len, precision) };
-        let training = TrainingPlan::new(&teacher, &student, &recipe, arch).unwrap();
+        let training = TrainingPlan::new(Some(&teacher), &student, &recipe, arch).unwrap();
         let missing: BTreeSet<_> = keys(&training.plan).difference(&built).cloned().collect();
         prop_assert!(missing.is_empty(), "{missing:?}");
-        let evaluation = EvaluationPlan::new(&teacher, (batch, seq_len), precision, arch).unwrap();
+        let evaluation = EvaluationPlan::new(&teacher, (recipe.batch, recipe.seq_len), recipe.precision, arch).unwrap();
         let missing: BTreeSet<_> = keys(&evaluation.plan).difference(&built).cloned().collect();
         prop_assert!(missing.is_empty(), "{missing:?}");
     }
@@ -89,27 +98,24 @@ proptest! {
     fn no_two_live_buffers_share_memory(
         mut teacher in model(),
         student in model(),
-        batch in 1u32..5,
-        seq_len in 1u32..50,
-        recompute in any::<bool>(),
+        recipe in recipes(),
     ) {
         teacher.vocab = teacher.vocab.max(student.vocab);
-        let recipe = Recipe { recompute, ..recipe(batch, seq_len, Precision::Bf16) };
-        let plan = TrainingPlan::new(&teacher, &student, &recipe, Arch::Sim).unwrap().plan;
+        let plan = TrainingPlan::new(Some(&teacher), &student, &recipe, Arch::Sim).unwrap().plan;
         // Replay the plan with each byte range owned by whoever wrote it last: every read must find its own.
         for phase in &plan.phases {
             let mut owner: Vec<(u64, u64, u32)> = plan.buffers.iter().zip(0..)
                 .filter(|(buffer, _)| buffer.persistent)
                 .map(|(buffer, id)| (buffer.offset, buffer.offset + buffer.bytes(), id)).collect();
-            for launch in &phase.launches {
-                for touch in launch.touches() {
+            for node in &phase.nodes {
+                for touch in node.touches() {
                     let buffer = plan.buffer(touch.buffer);
                     let (start, end) = (buffer.offset, buffer.offset + buffer.bytes());
                     let own = |owner: &(u64, u64, u32)| owner.2 == touch.buffer.0;
-                    if touch.operand.access.reads() {
-                        prop_assert!(owner.iter().any(own), "{} reads {} after it was overwritten", launch.label, buffer.name);
+                    if touch.access.reads() {
+                        prop_assert!(owner.iter().any(own), "{} reads {} after it was overwritten", node.label, buffer.name);
                     }
-                    if touch.operand.access.writes() && !owner.iter().any(own) {
+                    if touch.access.writes() && !owner.iter().any(own) {
                         owner.retain(|(s, e, _)| *e <= start || *s >= end);
                         owner.push((start, end, touch.buffer.0));
                     }
@@ -130,10 +136,11 @@ fn every_architecture_launches_the_same_keys_with_the_same_parameters() {
         for (batch, seq_len) in [(1, 33), (8, 1024)] {
             let launches = |arch: Arch| -> Vec<(String, String, Vec<u8>)> {
                 let plan =
-                    TrainingPlan::new(&teacher, &student, &recipe(batch, seq_len, precision), arch).unwrap().plan;
+                    TrainingPlan::new(Some(&teacher), &student, &recipe(batch, seq_len, precision), arch).unwrap().plan;
                 let of_phase = |phase: precast_plan::Phase| {
-                    let name = phase.name;
-                    phase.launches.into_iter().map(move |l| (name.to_owned(), l.key.to_string(), l.params))
+                    let name = phase.name.clone();
+                    let launches: Vec<_> = phase.launches().map(|l| (l.key.to_string(), l.params.clone())).collect();
+                    launches.into_iter().map(move |(key, params)| (name.clone(), key, params))
                 };
                 plan.phases.into_iter().flat_map(of_phase).collect()
             };
@@ -145,27 +152,57 @@ fn every_architecture_launches_the_same_keys_with_the_same_parameters() {
     }
 }
 
-/// What is kept of a block, per token: the outputs of two norms with their scales, and that of SwiGLU.
-#[test]
-fn recomputing_takes_the_same_kernels_and_less_memory() {
+/// Qwen2.5-1.5B to 0.5B on an H200 by every choice of what is recomputed.
+fn qwen_by_recompute(batch: u32, seq_len: u32, precision: Precision) -> [precast_plan::Plan; 3] {
     let config = |json: &str| ModelConfig::from_json(json).unwrap();
     let teacher = config(include_str!("../../../aot/models/qwen2.5-1.5b.json"));
     let student = config(include_str!("../../../aot/models/qwen2.5-0.5b.json"));
+    Recompute::ALL.map(|recompute| {
+        let recipe = Recipe { recompute, ..recipe(batch, seq_len, precision) };
+        TrainingPlan::new(Some(&teacher), &student, &recipe, Arch::Sm90a).unwrap().plan
+    })
+}
+
+const LAYERS: u64 = 24;
+const HIDDEN: u64 = 896;
+const INTERMEDIATE: u64 = 4864;
+
+#[test]
+fn recomputing_takes_the_same_kernels_and_less_memory() {
     for precision in [Precision::Fp32, Precision::Bf16] {
-        let [kept, recomputed] = [false, true].map(|recompute| {
-            let recipe = Recipe { recompute, ..recipe(8, 1024, precision) };
-            TrainingPlan::new(&teacher, &student, &recipe, Arch::Sm90a).unwrap().plan
-        });
-        assert_eq!(keys(&kept), keys(&recomputed));
-        let layers = student.layers as usize;
-        assert_eq!(recomputed.launches().count() - kept.launches().count(), 3 * layers);
-        let width = u64::from(2 * student.hidden + student.intermediate);
-        let of_block = 8192 * (width * precision.dtype().bytes() + 2 * 4);
-        let saved = kept.arena_bytes - recomputed.arena_bytes;
+        let plans = qwen_by_recompute(8, 1024, precision);
+        let [none, norms, blocks] = &plans;
+        assert!(plans.iter().all(|plan| keys(plan) == keys(none)));
+        let launches = plans.each_ref().map(|plan| plan.launches().count() as u64);
+        // Two norms and SwiGLU; of a block all but the last product: those, the rotation, attention and three products.
+        assert_eq!([launches[1] - launches[0], launches[2] - launches[0]], [3 * LAYERS, 8 * LAYERS]);
+        // What norms and SwiGLU leave of a block, per token, and the norms' scales.
+        let of_block = 8192 * ((2 * HIDDEN + INTERMEDIATE) * precision.dtype().bytes() + 2 * 4);
+        let saved = none.arena_bytes - norms.arena_bytes;
         // All blocks' but that of the block whose backward runs.
-        assert!(saved >= of_block * (u64::from(student.layers) - 1), "{saved} {of_block}");
-        assert!(saved <= of_block * u64::from(student.layers), "{saved} {of_block}");
+        assert!(saved >= of_block * (LAYERS - 1), "{saved} {of_block}");
+        assert!(saved <= of_block * LAYERS, "{saved} {of_block}");
+        assert!(blocks.arena_bytes < norms.arena_bytes);
     }
+}
+
+#[test]
+fn recomputing_blocks_fits_small_cards() {
+    const GIB: u64 = 1 << 30;
+    let [none, norms, blocks] = qwen_by_recompute(8, 1024, Precision::Bf16).map(|plan| plan.arena_bytes);
+    assert!(blocks <= 13 * GIB && norms <= 18 * GIB && none <= 20 * GIB, "{blocks} {norms} {none}");
+    let [.., four_times] = qwen_by_recompute(32, 1024, Precision::Bf16).map(|plan| plan.arena_bytes);
+    assert!(four_times <= 16 * GIB, "{four_times}");
+}
+
+/// A block's last product is not launched again: nothing reads it.
+#[test]
+fn no_last_product_of_a_block_is_recomputed() {
+    let [.., plan] = qwen_by_recompute(1, 64, Precision::Bf16);
+    let again =
+        |name: &str| plan.phases.iter().flat_map(|phase| &phase.nodes).filter(|n| n.label.ends_with(name)).count();
+    assert_eq!(again(".gate_up.recompute") as u64, LAYERS);
+    assert_eq!(again(".down.recompute"), 0);
 }
 
 #[test]

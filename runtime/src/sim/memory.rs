@@ -64,7 +64,10 @@ impl Memory {
             let address: u64 = bytemuck::pod_read_unaligned(&params[operand.offset..operand.offset + 8]);
             let name = operand.name;
             if !address.is_multiple_of(operand.format.align()) {
-                return Err(format!("operand `{name}` at {address:#x} is not aligned to its format {}", operand.format));
+                return Err(format!(
+                    "operand `{name}` at {address:#x} is not aligned to its format {}",
+                    operand.format
+                ));
             }
             let Some((allocation, start)) = self.find(address, operand.bytes()) else {
                 let bytes = operand.bytes();

@@ -4,6 +4,7 @@
 //! the values are the same bits. Layouts are those of ggml's `ggml-common.h`.
 
 use half::f16;
+use precast_kernels::Block;
 use rayon::prelude::*;
 
 use super::kquants;
@@ -85,28 +86,32 @@ impl BlockType {
         NAMES[self.code() as usize]
     }
 
+    /// The block format; of single numbers there is none.
+    fn block(self) -> Option<Block> {
+        match self {
+            Self::F32 | Self::F16 | Self::Bf16 => None,
+            Self::Q4_0 => Some(Block::Q4_0),
+            Self::Q4_1 => Some(Block::Q4_1),
+            Self::Q5_0 => Some(Block::Q5_0),
+            Self::Q5_1 => Some(Block::Q5_1),
+            Self::Q8_0 => Some(Block::Q8_0),
+            Self::Q4K => Some(Block::Q4_K),
+            Self::Q5K => Some(Block::Q5_K),
+            Self::Q6K => Some(Block::Q6_K),
+        }
+    }
+
     /// Values of a block.
     pub(super) fn len(self) -> usize {
-        match self {
-            Self::F32 | Self::F16 | Self::Bf16 => 1,
-            Self::Q4_0 | Self::Q4_1 | Self::Q5_0 | Self::Q5_1 | Self::Q8_0 => 32,
-            Self::Q4K | Self::Q5K | Self::Q6K => kquants::LEN,
-        }
+        self.block().map_or(1, |block| block.elems() as usize)
     }
 
     /// Bytes of a block.
     pub(super) fn bytes(self) -> usize {
-        match self {
-            Self::F32 => 4,
-            Self::F16 | Self::Bf16 => 2,
-            Self::Q4_0 => 18,
-            Self::Q4_1 => 20,
-            Self::Q5_0 => 22,
-            Self::Q5_1 => 24,
-            Self::Q8_0 => 34,
-            Self::Q4K => 144,
-            Self::Q5K => 176,
-            Self::Q6K => 210,
+        match (self.block(), self) {
+            (Some(block), _) => block.bytes() as usize,
+            (None, Self::F32) => 4,
+            (None, _) => 2,
         }
     }
 

@@ -1,7 +1,9 @@
 //! Metadata keys of an architecture: those that are followed, and those that change nothing at the value they have. A
 //! key that is neither could change what the model computes.
 
-use super::config::Architecture;
+use precast_plan::Family;
+
+use super::config::key_of;
 use super::error::Fault;
 use super::metadata::Metadata;
 
@@ -76,9 +78,9 @@ const RULES: [(&str, Rule); 45] = [
     ("nextn_predict_layers", Integer(0, "layers that predict further tokens are not supported")),
 ];
 
-/// Refuses the first key of the architecture that would change what the model computes.
-pub(super) fn check(architecture: Architecture, metadata: &Metadata) -> Result<(), Fault> {
-    let prefix = architecture.key("");
+/// Refuses the first key of the family that would change what the model computes.
+pub(super) fn check(family: &Family, metadata: &Metadata) -> Result<(), Fault> {
+    let prefix = key_of(family, "");
     for key in metadata.keys_after(&prefix) {
         let rule = RULES.iter().find(|(name, _)| *name == &key[prefix.len()..]).map(|(_, rule)| rule);
         let wrong = match rule {

@@ -1,9 +1,11 @@
 //! The K-quants: blocks of 256 values with scales of their own for every 16 or 32, themselves quantised.
 
+use precast_kernels::Block;
+
 use super::blocks::half_at;
 
 /// Values of a block.
-pub(super) const LEN: usize = 256;
+pub(super) const LEN: usize = Block::Q4_K.elems() as usize;
 /// Values that share a scale and a minimum in Q4_K and Q5_K.
 const GROUP: usize = 32;
 

@@ -23,21 +23,21 @@ use std::path::{Path, PathBuf};
 
 use memmap2::Mmap;
 use precast_fatbins::input;
+use precast_plan::Family;
 use rayon::prelude::*;
 use tokenizers::Tokenizer;
 
-use config::Architecture;
 use container::{Header, Tensor, Values};
 pub use error::{Fault, GgufError};
 use metadata::Metadata;
 use names::Heads;
 
-/// A GGUF file of a llama or qwen2 model, version 2 or 3, little-endian: header read, weights on disk.
+/// A GGUF file of a model of a known family, version 2 or 3, little-endian: header read, weights on disk.
 pub struct Gguf {
     path: PathBuf,
     file: Mmap,
     metadata: Metadata,
-    architecture: Architecture,
+    family: &'static Family,
     /// By Hugging Face name.
     tensors: BTreeMap<String, Weight>,
 }
@@ -62,7 +62,7 @@ impl Gguf {
     ///
     /// # Errors
     /// [`GgufError`] for a file that cannot be read, is damaged, is one of several parts, or holds another
-    /// architecture or tensors that llama and qwen2 models do not have.
+    /// architecture or tensors that its family does not have.
     pub fn open(path: &Path) -> Result<Self, GgufError> {
         let at_path = |fault| GgufError { path: path.to_owned(), fault };
         let file = input::open(path).map_err(|error| at_path(Fault::Io(error)))?;
@@ -70,10 +70,10 @@ impl Gguf {
         // process that writes to the file meanwhile; the documentation forbids it, and nothing can prevent it.
         let file = unsafe { Mmap::map(&file) }.map_err(|error| at_path(Fault::Io(error)))?;
         let Header { metadata, tensors } = Header::read(&file).map_err(at_path)?;
-        let architecture = Architecture::of(&metadata).map_err(at_path)?;
-        let tensors = tensors.into_iter().map(|tensor| place(architecture, tensor));
+        let family = config::family(&metadata).map_err(at_path)?;
+        let tensors = tensors.into_iter().map(|tensor| place(family, tensor));
         let tensors = tensors.collect::<Result<_, _>>().map_err(at_path)?;
-        Ok(Self { path: path.to_owned(), file, metadata, architecture, tensors })
+        Ok(Self { path: path.to_owned(), file, metadata, family, tensors })
     }
 
     /// The model's shape as the value of a Hugging Face `config.json`.
@@ -170,7 +170,7 @@ impl Gguf {
             let (elements, buffer) = (tensor.elements, out.len());
             return Err(Fault::Length { tensor: name.to_owned(), elements, buffer });
         }
-        let interleaved = self.architecture == Architecture::Llama && *heads != Heads::None;
+        let interleaved = self.family.gguf_interleaves_heads && *heads != Heads::None;
         let head_count = if interleaved { Some(self.divide(tensor, *heads)?) } else { None };
         kind.dequantize(&self.file[bytes], out);
         if let Some(head_count) = head_count {
@@ -181,7 +181,7 @@ impl Gguf {
 
     /// How many heads a tensor's rows are of; each has an even number of rows.
     fn divide(&self, tensor: &Tensor, heads: Heads) -> Result<usize, Fault> {
-        let count = self.architecture.head_count(&self.metadata, heads)?;
+        let count = config::head_count(self.family, &self.metadata, heads)?;
         let rows = tensor.shape[0];
         if rows.is_multiple_of(count) && (rows / count).is_multiple_of(2) {
             return Ok(count as usize);
@@ -197,8 +197,8 @@ impl Gguf {
 }
 
 /// Finds a tensor's Hugging Face name.
-fn place(architecture: Architecture, tensor: Tensor) -> Result<(String, Weight), Fault> {
-    if let Some((name, heads)) = names::hugging_face(&tensor.name) {
+fn place(family: &Family, tensor: Tensor) -> Result<(String, Weight), Fault> {
+    if let Some((name, heads)) = names::hugging_face(family, &tensor.name) {
         return Ok((name, Weight { tensor, heads }));
     }
     let reason = if tensor.name == "rope_freqs.weight" {
@@ -207,7 +207,7 @@ fn place(architecture: Architecture, tensor: Tensor) -> Result<(String, Weight),
         "supported are dense models without adapters or normalised queries and keys"
     };
     let Tensor { name, offset, .. } = tensor;
-    Err(Fault::UnknownTensor { tensor: name, offset, architecture: architecture.name(), reason })
+    Err(Fault::UnknownTensor { tensor: name, offset, architecture: family.gguf, reason })
 }
 
 /// Puts the rows of each head right. llama.cpp's converter stores the two halves of a head interleaved, rows

@@ -1,6 +1,8 @@
 //! Names of tensors: ggml's to Hugging Face's.
 
-/// Whether rows of a tensor belong to query or key heads, which llama-architecture files interleave.
+use precast_plan::family::{Bias, Family};
+
+/// Whether rows of a tensor belong to query or key heads, which files of some families interleave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Heads {
     /// Neither.
@@ -11,38 +13,29 @@ pub(super) enum Heads {
     Key,
 }
 
-/// Tensors outside the layers.
-const MODEL: [(&str, &str); 3] =
-    [("token_embd.weight", EMBEDDING), ("output_norm.weight", "model.norm.weight"), ("output.weight", LM_HEAD)];
-
-/// Modules of a layer, whether they may have a bias, and whose heads.
-const LAYER: [(&str, &str, bool, Heads); 9] = [
-    ("attn_norm", "input_layernorm", false, Heads::None),
-    ("attn_q", "self_attn.q_proj", true, Heads::Query),
-    ("attn_k", "self_attn.k_proj", true, Heads::Key),
-    ("attn_v", "self_attn.v_proj", true, Heads::None),
-    ("attn_output", "self_attn.o_proj", true, Heads::None),
-    ("ffn_norm", "post_attention_layernorm", false, Heads::None),
-    ("ffn_gate", "mlp.gate_proj", false, Heads::None),
-    ("ffn_up", "mlp.up_proj", false, Heads::None),
-    ("ffn_down", "mlp.down_proj", false, Heads::None),
-];
-
-/// The token embedding, one row a token.
-pub(super) const EMBEDDING: &str = "model.embed_tokens.weight";
-/// The output projection; a model without one uses the embedding again.
-pub(super) const LM_HEAD: &str = "lm_head.weight";
-
-/// The Hugging Face name of a tensor of a llama or qwen2 model, and whose heads its rows are.
-pub(super) fn hugging_face(name: &str) -> Option<(String, Heads)> {
-    if let Some((_, found)) = MODEL.iter().find(|(ggml, _)| *ggml == name) {
-        return Some(((*found).to_owned(), Heads::None));
+/// The Hugging Face name of a tensor of a family, and whose heads its rows are.
+pub(super) fn hugging_face(family: &Family, name: &str) -> Option<(String, Heads)> {
+    let m = family.modules;
+    let (module, part) = name.rsplit_once('.')?;
+    if let Some(found) = [&m.embedding, &m.norm, &m.head].into_iter().find(|found| found.gguf == module) {
+        return (part == "weight").then(|| (found.parameter(part), Heads::None));
     }
-    let (layer, rest) = name.strip_prefix("blk.")?.split_once('.')?;
+    let (layer, module) = module.strip_prefix("blk.")?.split_once('.')?;
     // Only as `to_string` writes it, so that no two names of a file become one.
     let layer = layer.parse::<u32>().ok().filter(|number| number.to_string() == layer)?;
-    let (module, part) = rest.rsplit_once('.')?;
-    let (_, found, has_bias, heads) = LAYER.iter().find(|(ggml, ..)| *ggml == module)?;
-    let known = part == "weight" || part == "bias" && *has_bias;
-    known.then(|| (format!("model.layers.{layer}.{found}.{part}"), *heads))
+    // llama.cpp's files have no biases of the MLP.
+    let modules = [
+        (&m.input_norm, Bias::Never, Heads::None),
+        (&m.q, family.qkv_bias, Heads::Query),
+        (&m.k, family.qkv_bias, Heads::Key),
+        (&m.v, family.qkv_bias, Heads::None),
+        (&m.o, family.o_bias, Heads::None),
+        (&m.post_norm, Bias::Never, Heads::None),
+        (&m.gate, Bias::Never, Heads::None),
+        (&m.up, Bias::Never, Heads::None),
+        (&m.down, Bias::Never, Heads::None),
+    ];
+    let (found, bias, heads) = modules.into_iter().find(|(found, ..)| found.gguf == module)?;
+    let known = part == "weight" || part == "bias" && bias != Bias::Never;
+    known.then(|| (found.layer_parameter(layer, part), heads))
 }

@@ -156,7 +156,7 @@ fn models_that_are_refused() {
         assert!(error.contains(wanted), "{error}");
     };
     let llama = || model("llama");
-    refused(llama().string("general.architecture", "gemma"), "is gemma: supported are llama and qwen2");
+    refused(llama().string("general.architecture", "gemma"), "is gemma: supported are qwen2 and llama");
     refused(llama().integer("split.count", 3), "metadata key split.count at byte ");
     refused(llama().string("llama.rope.scaling.type", "yarn"), "llama.rope.scaling.type at byte ");
     refused(llama().float("llama.rope.scaling.factor", 4.0), "llama.rope.scaling.factor at byte ");

@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use crate::config::ConfigError;
+use super::ConfigError;
+use crate::family::Family;
 
 /// Rotary base where a file says nothing.
 const ROPE_THETA: f64 = 10_000.0;
@@ -80,7 +81,7 @@ fn refuse_at(field: impl Into<String>, value: &Value, reason: &'static str) -> C
 }
 
 /// Refuses every setting that would change the mathematics.
-pub(crate) fn refuse(config: &Value) -> Result<(), ConfigError> {
+pub(super) fn refuse(config: &Value, family: &Family) -> Result<(), ConfigError> {
     for field in ["hidden_act", "hidden_activation"] {
         if let Some(act) = given(config, field).filter(|act| act.as_str() != Some("silu")) {
             return Err(refuse_at(field, act, "the MLP is SwiGLU: only `silu` is supported"));
@@ -105,7 +106,7 @@ pub(crate) fn refuse(config: &Value) -> Result<(), ConfigError> {
     }
     for name in ROPE_OBJECTS {
         if let Some(object) = rope_object(config, name)? {
-            refuse_rope(name, object)?;
+            refuse_rope(name, object, family)?;
         }
     }
     Ok(())
@@ -122,11 +123,12 @@ fn rope_object<'a>(config: &'a Value, name: &str) -> Result<Option<&'a Map<Strin
     object.map(Some)
 }
 
-/// Refuses all but the type `default` and what means nothing there.
-fn refuse_rope(name: &'static str, object: &Map<String, Value>) -> Result<(), ConfigError> {
+/// Refuses all but the family's types and what means nothing there.
+fn refuse_rope(name: &'static str, object: &Map<String, Value>, family: &Family) -> Result<(), ConfigError> {
     // The type says most: it is what a person looks for.
     for kind in ["rope_type", "type"] {
-        if let Some(found) = object.get(kind).filter(|kind| !kind.is_null() && kind.as_str() != Some("default")) {
+        let known = |kind: &&Value| kind.as_str().is_some_and(|kind| family.rope.contains(&kind));
+        if let Some(found) = object.get(kind).filter(|kind| !kind.is_null() && !known(kind)) {
             let reason = "only unscaled rotary embeddings (type `default`) are supported";
             return Err(refuse_at(format!("{name}.{kind}"), found, reason));
         }
@@ -147,7 +149,7 @@ fn refuse_rope(name: &'static str, object: &Map<String, Value>) -> Result<(), Co
 }
 
 /// The base of the rotary embedding: every place that gives one gives the same.
-pub(crate) fn rope_theta(config: &Value) -> Result<f64, ConfigError> {
+pub(super) fn rope_theta(config: &Value) -> Result<f64, ConfigError> {
     let mut found: Option<(String, f64)> = None;
     let nested = ROPE_OBJECTS.map(|name| (format!("{name}.rope_theta"), config.get(name)));
     for (name, object) in [("rope_theta".to_owned(), Some(config))].into_iter().chain(nested) {
@@ -174,7 +176,8 @@ mod tests {
     fn refused(field: &str, value: Value) -> String {
         let mut config = json!({});
         config[field] = value;
-        match refuse(&config).and_then(|()| rope_theta(&config)) {
+        let family = Family::of_config("llama").expect("a family");
+        match refuse(&config, family).and_then(|()| rope_theta(&config)) {
             Ok(_) => String::new(),
             Err(error) => error.to_string(),
         }

@@ -1,35 +1,17 @@
 //! A model's shape, read from a Hugging Face `config.json`.
 
-use std::fmt;
+mod unsupported;
 
 use precast_kernels::attention;
 use serde::Deserialize;
 
-use crate::unsupported;
-
-/// Model families whose layers the plan knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Architecture {
-    /// `Qwen2ForCausalLM`: biases on q, k and v.
-    Qwen2,
-    /// `LlamaForCausalLM`: biases as the file says, usually none.
-    Llama,
-}
-
-impl fmt::Display for Architecture {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Architecture::Qwen2 => "Qwen2ForCausalLM",
-            Architecture::Llama => "LlamaForCausalLM",
-        })
-    }
-}
+use crate::family::{Bias, Family, HeadDim};
 
 /// Everything about a model that its plan follows from.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelConfig {
     /// Model family.
-    pub architecture: Architecture,
+    pub family: &'static Family,
     /// Width of the residual stream.
     pub hidden: u32,
     /// Width of the MLP.
@@ -72,7 +54,7 @@ pub enum ConfigError {
     #[error("config.json does not read as a model configuration: {0}")]
     Json(#[from] serde_json::Error),
     /// A model family without lowering.
-    #[error("unsupported architecture `{0}`: supported are Qwen2ForCausalLM and LlamaForCausalLM")]
+    #[error("unsupported architecture `{0}`: supported are {supported}", supported = Family::list(|family| family.class))]
     Architecture(String),
     /// A feature that would change the mathematics.
     #[error("unsupported {field} = {value}: {reason}")]
@@ -121,29 +103,29 @@ impl ModelConfig {
     pub fn from_json(text: &str) -> Result<Self, ConfigError> {
         let text = text.strip_prefix('\u{FEFF}').unwrap_or(text);
         let raw: Raw = serde_json::from_str(text)?;
-        let architecture = architecture(&raw)?;
+        let family = family(&raw)?;
         let value: serde_json::Value = serde_json::from_str(text)?;
-        unsupported::refuse(&value)?;
-        let is_llama = architecture == Architecture::Llama;
+        unsupported::refuse(&value, family)?;
+        let bias = |bias: Bias| bias.is_on(|field| raw.flag(field));
         let config = Self {
-            architecture,
+            family,
             hidden: raw.hidden_size,
             intermediate: raw.intermediate_size,
             layers: raw.num_hidden_layers,
             heads: raw.num_attention_heads,
             kv_heads: raw.num_key_value_heads.unwrap_or(raw.num_attention_heads),
-            head_dim: match raw.head_dim {
-                Some(head_dim) => head_dim,
-                None => raw.hidden_size.checked_div(raw.num_attention_heads).unwrap_or(0),
+            head_dim: match (raw.head_dim, family.head_dim) {
+                (Some(head_dim), _) => head_dim,
+                (None, HeadDim::Divided) => raw.hidden_size.checked_div(raw.num_attention_heads).unwrap_or(0),
             },
             vocab: raw.vocab_size,
             max_positions: raw.max_position_embeddings.unwrap_or(u32::MAX),
             rms_norm_eps: raw.rms_norm_eps.unwrap_or(1e-6) as f32,
             rope_theta: unsupported::rope_theta(&value)? as f32,
             tied: raw.tie_word_embeddings.unwrap_or(false),
-            qkv_bias: !is_llama || raw.attention_bias.unwrap_or(false),
-            o_bias: is_llama && raw.attention_bias.unwrap_or(false),
-            mlp_bias: is_llama && raw.mlp_bias.unwrap_or(false),
+            qkv_bias: bias(family.qkv_bias),
+            o_bias: bias(family.o_bias),
+            mlp_bias: bias(family.mlp_bias),
         };
         config.check()?;
         Ok(config)
@@ -208,14 +190,22 @@ impl ModelConfig {
     }
 }
 
-fn architecture(raw: &Raw) -> Result<Architecture, ConfigError> {
+impl Raw {
+    /// A field that is on or off; off where it is not there.
+    fn flag(&self, field: &str) -> bool {
+        let value = match field {
+            "attention_bias" => self.attention_bias,
+            "mlp_bias" => self.mlp_bias,
+            other => unreachable!("no family reads `{other}`"),
+        };
+        value.unwrap_or(false)
+    }
+}
+
+fn family(raw: &Raw) -> Result<&'static Family, ConfigError> {
     let named = raw.architectures.as_ref().and_then(|names| names.first());
     let name = named.or(raw.model_type.as_ref()).map_or("(none named)", String::as_str);
-    match name {
-        "Qwen2ForCausalLM" | "qwen2" => Ok(Architecture::Qwen2),
-        "LlamaForCausalLM" | "llama" => Ok(Architecture::Llama),
-        other => Err(ConfigError::Architecture(other.to_owned())),
-    }
+    Family::of_config(name).ok_or_else(|| ConfigError::Architecture(name.to_owned()))
 }
 
 #[cfg(test)]
@@ -247,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn biases_follow_the_architecture() {
+    fn biases_follow_the_family() {
         let llama = read(&[]).unwrap();
         assert!(!llama.qkv_bias && !llama.o_bias && !llama.mlp_bias);
         let biased = read(&[("attention_bias", true.into()), ("mlp_bias", true.into())]).unwrap();

@@ -1,0 +1,138 @@
+//! Buffers of a plan, and ranges of them.
+
+use precast_kernels::Format;
+use serde::Serialize;
+
+/// Buffers start on multiples of this many bytes.
+const ALIGN: u64 = 256;
+
+/// Offset bits of a virtual address: a buffer may be as large as 1 TiB.
+const OFFSET_BITS: u32 = 40;
+
+/// A buffer of a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BufferId(pub u32);
+
+/// What a buffer is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Category {
+    /// Frozen teacher weights.
+    TeacherWeights,
+    /// The student's weights in the precision of the run.
+    StudentWeights,
+    /// fp32 master weights, where they are not the weights themselves.
+    MasterWeights,
+    /// First and second moments.
+    Moments,
+    /// Gradients of the parameters.
+    Gradients,
+    /// Rotary tables, inputs, scalars and metrics.
+    Inputs,
+    /// Activations, their gradients, logits and workspaces, which share memory as their lifetimes allow.
+    Activations,
+}
+
+impl Category {
+    /// Every category, in table order.
+    pub const ALL: [Category; 7] = [
+        Category::TeacherWeights,
+        Category::StudentWeights,
+        Category::MasterWeights,
+        Category::Moments,
+        Category::Gradients,
+        Category::Inputs,
+        Category::Activations,
+    ];
+
+    /// The name people read.
+    pub fn name(self) -> &'static str {
+        match self {
+            Category::TeacherWeights => "teacher weights",
+            Category::StudentWeights => "student weights",
+            Category::MasterWeights => "master weights",
+            Category::Moments => "moments",
+            Category::Gradients => "gradients",
+            Category::Inputs => "inputs and tables",
+            Category::Activations => "activations",
+        }
+    }
+}
+
+/// A range of device memory with a name.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Buffer {
+    /// Name for messages and tests: `student.layers.3.qkv`.
+    pub name: String,
+    /// What it is for.
+    pub category: Category,
+    /// How its elements are stored.
+    pub format: Format,
+    /// Number of elements.
+    pub elems: u64,
+    /// Whether it keeps its content between phases. Others share memory as their lifetimes allow.
+    pub persistent: bool,
+    /// Where it starts in the arena, bytes.
+    pub offset: u64,
+}
+
+impl Buffer {
+    /// The largest buffer, bytes.
+    pub(crate) const MOST_BYTES: u64 = 1 << OFFSET_BITS;
+
+    /// Size in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.format.bytes(self.elems)
+    }
+
+    /// Bytes it takes in the arena: padded, so that the next buffer is aligned.
+    pub fn reserved_bytes(&self) -> u64 {
+        self.bytes().next_multiple_of(ALIGN)
+    }
+}
+
+/// A range of elements of a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tensor {
+    /// The buffer.
+    pub buffer: BufferId,
+    /// First byte.
+    pub offset: u64,
+    /// How its elements are stored.
+    pub format: Format,
+    /// Number of elements.
+    pub elems: u64,
+}
+
+impl Tensor {
+    /// Size in bytes.
+    pub fn bytes(self) -> u64 {
+        self.format.bytes(self.elems)
+    }
+
+    /// The virtual address of the first element: the buffer's number in the upper 24 bits, the offset in the lower 40.
+    pub fn address(self) -> u64 {
+        (u64::from(self.buffer.0) + 1) << OFFSET_BITS | self.offset
+    }
+
+    /// What a virtual address points at: a buffer and an offset in it. None for 0.
+    pub(crate) fn at(address: u64) -> Option<(BufferId, u64)> {
+        let buffer = (address >> OFFSET_BITS).checked_sub(1)?;
+        Some((BufferId(buffer as u32), address & ((1 << OFFSET_BITS) - 1)))
+    }
+
+    /// A range of its elements.
+    ///
+    /// # Panics
+    /// If the range reaches past the tensor.
+    pub fn slice(self, start: u64, elems: u64) -> Self {
+        assert!(start + elems <= self.elems, "slice {start}+{elems} of {} elements", self.elems);
+        Self { offset: self.offset + self.format.bytes(start), elems, ..self }
+    }
+
+    /// This tensor and the next as one, if that lies right behind it and is stored alike.
+    pub fn join(self, next: Self) -> Option<Self> {
+        let adjacent = self.buffer == next.buffer && self.offset + self.bytes() == next.offset;
+        (adjacent && self.format == next.format).then_some(Self { elems: self.elems + next.elems, ..self })
+    }
+}

@@ -1,0 +1,92 @@
+//! Making a plan: declare buffers, add launches, finish.
+
+use precast_kernels::{Arch, Dtype, Format, Kernel, Key};
+
+use crate::arena;
+use crate::buffer::{Buffer, BufferId, Category, Tensor};
+use crate::dependencies::dependencies;
+use crate::node::{Launch, Node, Touch, Work};
+use crate::plan::{Phase, Plan};
+
+/// A plan in the making.
+pub struct Builder {
+    arch: Arch,
+    buffers: Vec<Buffer>,
+    phases: Vec<Phase>,
+}
+
+impl Builder {
+    /// An empty plan for an architecture.
+    pub fn new(arch: Arch) -> Self {
+        Self { arch, buffers: Vec::new(), phases: Vec::new() }
+    }
+
+    fn declare(&mut self, name: String, category: Category, format: Format, elems: u64, persistent: bool) -> Tensor {
+        assert!(elems > 0, "{name} is empty");
+        let buffer = BufferId(self.buffers.len() as u32);
+        self.buffers.push(Buffer { name, category, format, elems, persistent, offset: 0 });
+        let declared = &self.buffers[buffer.0 as usize];
+        assert!(declared.bytes() < Buffer::MOST_BYTES, "{} is larger than 1 TiB", declared.name);
+        Tensor { buffer, offset: 0, format, elems }
+    }
+
+    /// A buffer that keeps its content.
+    pub fn persistent(
+        &mut self,
+        name: impl Into<String>,
+        category: Category,
+        format: impl Into<Format>,
+        elems: u64,
+    ) -> Tensor {
+        self.declare(name.into(), category, format.into(), elems, true)
+    }
+
+    /// A buffer that lives from its first node to its last, in one phase.
+    pub fn transient(&mut self, name: impl Into<String>, format: impl Into<Format>, elems: u64) -> Tensor {
+        self.declare(name.into(), Category::Activations, format.into(), elems, false)
+    }
+
+    /// Starts a phase; nodes go to the phase started last.
+    pub fn phase(&mut self, name: &str) {
+        self.phases.push(Phase { name: name.to_owned(), nodes: Vec::new() });
+    }
+
+    /// Adds a launch.
+    ///
+    /// # Panics
+    /// If an operand has no buffer, another format than its buffer, or reaches past it: a lowering that does that is
+    /// wrong.
+    pub fn launch<K: Kernel>(&mut self, label: impl Into<String>, kernel: K, params: &K::Params) {
+        let (label, key, params) = (label.into(), Key::new(kernel), bytemuck::bytes_of(params).to_vec());
+        let variant = key.select(&params, self.arch);
+        let geometry = key.kernel().geometry(variant, &params);
+        let launch = Launch { key, variant, geometry, params };
+        for (operand, buffer, offset) in launch.operands() {
+            let (name, buffer) = (operand.name, &self.buffers[buffer.0 as usize]);
+            let fits = offset + operand.bytes() <= buffer.bytes();
+            assert!(fits, "{label}: operand `{name}` reaches past buffer {}", buffer.name);
+            let words = buffer.format == Dtype::U32 || operand.format == buffer.format;
+            assert!(words, "{label}: operand `{name}` is {}, {} is {}", operand.format, buffer.name, buffer.format);
+            assert!(offset.is_multiple_of(16), "{label}: operand `{name}` is not aligned to 16 bytes");
+        }
+        let phase = self.phases.last_mut().expect("a phase has been started");
+        phase.nodes.push(Node { label, work: Work::Launch(launch), dependencies: Vec::new() });
+    }
+
+    /// Places the buffers in the arena and finds the dependencies.
+    ///
+    /// # Panics
+    /// If a transient buffer is read before it is written, or used in two phases.
+    pub fn finish(self) -> Plan {
+        let Self { arch, mut buffers, mut phases } = self;
+        let touches: Vec<Vec<Vec<Touch>>> =
+            phases.iter().map(|phase| phase.nodes.iter().map(Node::touches).collect()).collect();
+        let arena_bytes = arena::place(&mut buffers, &touches);
+        for (phase, touches) in phases.iter_mut().zip(&touches) {
+            for (node, dependencies) in phase.nodes.iter_mut().zip(dependencies(touches, &buffers)) {
+                node.dependencies = dependencies;
+            }
+        }
+        Plan { arch, buffers, phases, arena_bytes }
+    }
+}

@@ -1,0 +1,108 @@
+//! A model on the device, forward and backward, its head apart.
+
+use precast_kernels::Dtype;
+
+use crate::block::{Block, Saved};
+use crate::buffer::{Category, Tensor};
+use crate::builder::Builder;
+use crate::config::ModelConfig;
+use crate::head::Head;
+use crate::ops::{Heads, Normed, Ops, Sorted};
+use crate::recipe::Recompute;
+use crate::rope::Rope;
+use crate::weights::Weights;
+
+/// A model's weights and tables on the device.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Resident {
+    /// Its weights.
+    pub weights: Weights,
+    /// Tables of its rotary embedding.
+    pub rope: Rope,
+}
+
+impl Resident {
+    /// Declares the tables.
+    pub(crate) fn new(b: &mut Builder, name: &str, config: &ModelConfig, weights: Weights, seq_len: u32) -> Self {
+        let elems = u64::from(seq_len) * u64::from(config.head_dim / 2);
+        let mut table = |part| b.persistent(format!("{name}.rope.{part}"), Category::Inputs, Dtype::F32, elems);
+        let rope = Rope { cos: table("cos"), sin: table("sin") };
+        Self { weights, rope }
+    }
+}
+
+/// A model in a plan.
+pub(crate) struct Model<'a> {
+    /// `teacher`, `student` or `model`: the first part of every name.
+    pub name: &'static str,
+    pub config: &'a ModelConfig,
+    pub resident: &'a Resident,
+}
+
+/// What a forward pass leaves to the backward pass.
+pub(crate) struct Activations {
+    blocks: Vec<Saved>,
+    /// Residual stream after the last block.
+    last: Tensor,
+    norm: Normed,
+}
+
+impl<'a> Model<'a> {
+    fn blocks(&self) -> impl DoubleEndedIterator<Item = (String, Block<'a>)> + ExactSizeIterator {
+        let (name, heads, rope) = (self.name, Heads::of(self.config), self.resident.rope);
+        let layers = self.resident.weights.layers.iter().enumerate();
+        layers.map(move |(layer, weights)| (format!("{name}.layers.{layer}"), Block { weights, heads, rope }))
+    }
+
+    /// The last hidden states, normalised. Nothing is kept alive longer than later launches need it.
+    pub fn forward(&self, ops: &mut Ops<'_>, ids: Tensor) -> Head<'a> {
+        let mut stream = self.embedding(ops, ids);
+        for (scope, block) in self.blocks() {
+            ops.scope(scope);
+            stream = block.forward(ops, stream);
+        }
+        self.head(self.norm(ops, stream))
+    }
+
+    /// The same of a model that trains, and what its backward pass needs.
+    pub fn forward_saving(&self, ops: &mut Ops<'_>, ids: Tensor, recompute: Recompute) -> (Head<'a>, Activations) {
+        let mut stream = self.embedding(ops, ids);
+        let mut saved = Vec::new();
+        for (scope, block) in self.blocks() {
+            ops.scope(scope);
+            let (output, of_block) = block.forward_saving(ops, stream, recompute);
+            saved.push(of_block);
+            stream = output;
+        }
+        let norm = self.norm(ops, stream);
+        (self.head(norm), Activations { blocks: saved, last: stream, norm })
+    }
+
+    /// Everything below the head: from the gradient of the last hidden states to that of the embedding.
+    pub fn backward(&self, ops: &mut Ops<'_>, saved: Activations, dhidden: Tensor, sorted: Sorted) {
+        let weights = &self.resident.weights;
+        ops.scope(self.name);
+        let Activations { blocks, last, norm } = saved;
+        let mut dstream = ops.norm_backward("norm", dhidden, (last, norm), &weights.norm, None);
+        for ((scope, block), saved) in self.blocks().zip(blocks).rev() {
+            ops.scope(scope);
+            dstream = block.backward(ops, saved, dstream);
+        }
+        ops.scope(self.name);
+        ops.embedding_backward("embedding", dstream, sorted, &weights.embedding, &weights.head);
+    }
+
+    fn embedding(&self, ops: &mut Ops<'_>, ids: Tensor) -> Tensor {
+        ops.scope(self.name);
+        ops.embedding("embedding", ids, &self.resident.weights.embedding, self.config.hidden)
+    }
+
+    fn norm(&self, ops: &mut Ops<'_>, stream: Tensor) -> Normed {
+        ops.scope(self.name);
+        ops.norm("norm", stream, &self.resident.weights.norm)
+    }
+
+    fn head(&self, norm: Normed) -> Head<'a> {
+        Head { linear: &self.resident.weights.head, hidden: norm.y }
+    }
+}

@@ -1,0 +1,100 @@
+//! Causal grouped-query attention over packed q, k and v.
+
+use precast_kernels::abi::{attention_bwd_params, attention_delta_params, attention_fwd_params};
+use precast_kernels::attention::{AttentionBwd, AttentionDelta, AttentionFwd};
+
+use super::Ops;
+use crate::buffer::Tensor;
+use crate::config::ModelConfig;
+
+/// The heads of a layer.
+#[derive(Clone, Copy)]
+pub(crate) struct Heads {
+    /// Query heads.
+    pub query: u32,
+    /// Key and value heads.
+    pub key: u32,
+    /// Elements of each.
+    pub head_dim: u32,
+}
+
+impl Heads {
+    pub fn of(config: &ModelConfig) -> Self {
+        Self { query: config.heads, key: config.kv_heads, head_dim: config.head_dim }
+    }
+
+    pub fn qkv_width(self) -> u32 {
+        (self.query + 2 * self.key) * self.head_dim
+    }
+
+    fn scale(self) -> f32 {
+        1.0 / (self.head_dim as f32).sqrt()
+    }
+}
+
+/// What attention gives: the output of every query head, and the log-sum-exp of its scores, which its gradient needs.
+#[derive(Clone, Copy)]
+pub(crate) struct Attended {
+    pub o: Tensor,
+    pub lse: Tensor,
+}
+
+impl Ops<'_> {
+    /// Attention of turned queries and keys.
+    pub fn attention(&mut self, name: &str, qkv: Tensor, heads: Heads) -> Attended {
+        let o = self.rows(name, heads.query * heads.head_dim);
+        let lse = self.statistics("lse", u64::from(self.tokens()) * u64::from(heads.query));
+        let params = attention_fwd_params {
+            qkv: qkv.address(),
+            o: o.address(),
+            lse: lse.address(),
+            batch: self.batch,
+            seq_len: self.seq_len,
+            heads: heads.query,
+            kv_heads: heads.key,
+            scale: heads.scale(),
+            reserved: 0,
+        };
+        self.launch(name, AttentionFwd { d: heads.head_dim, x: self.x }, &params);
+        Attended { o, lse }
+    }
+
+    /// Gradient of the turned queries, the turned keys and the values.
+    pub fn attention_backward(
+        &mut self,
+        name: &str,
+        d_o: Tensor,
+        qkv: Tensor,
+        attended: Attended,
+        heads: Heads,
+    ) -> Tensor {
+        let delta_name = format!("{name}.delta");
+        let delta = self.statistics(&delta_name, attended.lse.elems);
+        let params = attention_delta_params {
+            o: attended.o.address(),
+            d_o: d_o.address(),
+            delta: delta.address(),
+            batch: self.batch,
+            seq_len: self.seq_len,
+            heads: heads.query,
+            reserved: 0,
+        };
+        self.launch(&delta_name, AttentionDelta { d: heads.head_dim, x: self.x }, &params);
+        let dqkv = self.rows(&format!("{name}.dqkv"), heads.qkv_width());
+        let params = attention_bwd_params {
+            qkv: qkv.address(),
+            d_o: d_o.address(),
+            lse: attended.lse.address(),
+            delta: delta.address(),
+            dqkv: dqkv.address(),
+            batch: self.batch,
+            seq_len: self.seq_len,
+            heads: heads.query,
+            kv_heads: heads.key,
+            scale: heads.scale(),
+            reserved: 0,
+        };
+        self.launch(&format!("{name}.bwd"), AttentionBwd { d: heads.head_dim, x: self.x }, &params);
+        dqkv
+    }
+}

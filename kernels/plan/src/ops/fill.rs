@@ -1,0 +1,26 @@
+//! Filling and casting flat buffers.
+
+use precast_kernels::abi::{cast_params, fill_params};
+use precast_kernels::cast::Cast;
+use precast_kernels::fill::Fill;
+
+use super::Ops;
+use crate::buffer::Tensor;
+
+impl Ops<'_> {
+    /// Zeros.
+    pub fn clear(&mut self, name: &str, y: Tensor) {
+        let params = fill_params { micro: 0, y: y.address(), n: y.elems, value: 0.0, reserved: 0 };
+        self.launch(name, Fill { first: false }, &params);
+    }
+
+    /// The elements of x in the dtype of y, rounded to nearest even.
+    ///
+    /// # Panics
+    /// If one of them is not dense.
+    pub fn cast(&mut self, name: &str, x: Tensor, y: Tensor) {
+        let [from, to] = [x, y].map(|tensor| tensor.format.dtype().expect("a cast is between dtypes"));
+        let params = cast_params { x: x.address(), y: y.address(), n: x.elems };
+        self.launch(name, Cast { from, to }, &params);
+    }
+}

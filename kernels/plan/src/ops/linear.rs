@@ -1,0 +1,131 @@
+//! Linear layers: `y = x w^T (+ bias) (+ residual)`, and the gradients of weights, bias and input.
+
+use precast_kernels::abi::{
+    column_sum_partial_params, gemm_dgrad_params, gemm_fwd_params, gemm_swiglu_params, gemm_wgrad_params,
+};
+use precast_kernels::column_sum::ColumnSumPartial;
+use precast_kernels::gemm::{GemmDgrad, GemmFwd, GemmSwiglu, GemmWgrad};
+
+use super::{GROUP, Ops};
+use crate::buffer::Tensor;
+use crate::weights::{Linear, Weight};
+
+impl Ops<'_> {
+    /// y [m, n], m the rows of x [m, k].
+    pub fn linear(&mut self, name: &str, x: Tensor, linear: &Linear) -> Tensor {
+        self.product(name, x, linear, None)
+    }
+
+    /// The same, added to the residual stream.
+    pub fn linear_add(&mut self, name: &str, x: Tensor, linear: &Linear, residual: Tensor) -> Tensor {
+        self.product(name, x, linear, Some(residual))
+    }
+
+    fn product(&mut self, name: &str, x: Tensor, linear: &Linear, residual: Option<Tensor>) -> Tensor {
+        let Linear { weight, bias, n, k } = *linear;
+        let y = self.rows(name, n);
+        let key = GemmFwd { bias: bias.is_some(), residual: residual.is_some(), w: weight.tensor.format, x: self.x };
+        let params = gemm_fwd_params {
+            x: x.address(),
+            w: weight.tensor.address(),
+            bias: bias.map_or(0, |bias| bias.tensor.address()),
+            residual: residual.map_or(0, Tensor::address),
+            y: y.address(),
+            m: self.tokens(),
+            n,
+            k,
+            ..Default::default()
+        };
+        self.launch(name, key, &params);
+        y
+    }
+
+    /// SwiGLU of a stacked gate and up projection where nobody asks for gate and up themselves: its output alone.
+    pub fn linear_swiglu(&mut self, name: &str, x: Tensor, gate_up: &Linear) -> Tensor {
+        let Linear { weight, bias, n, k } = *gate_up;
+        let y = self.rows(name, n / 2);
+        let params = gemm_swiglu_params {
+            x: x.address(),
+            w: weight.tensor.address(),
+            bias: bias.map_or(0, |bias| bias.tensor.address()),
+            y: y.address(),
+            m: self.tokens(),
+            n: n / 2,
+            k,
+            ..Default::default()
+        };
+        self.launch(name, GemmSwiglu { bias: bias.is_some(), w: weight.tensor.format, x: self.x }, &params);
+        y
+    }
+
+    /// Gradients of weight, bias and input; returns the input's.
+    pub fn linear_backward(&mut self, name: &str, dy: Tensor, x: Tensor, linear: &Linear) -> Tensor {
+        self.weight_gradient(name, dy, x, linear, false);
+        if let Some(bias) = &linear.bias {
+            self.bias_gradient(name, dy, linear.n, bias);
+        }
+        let dx = self.rows(&format!("{name}.dx"), linear.k);
+        self.input_gradient(name, dy, linear, dx);
+        dx
+    }
+
+    /// Gradient of the weight from m rows of dy and x. `accumulate` adds whatever the micro-batch.
+    pub fn weight_gradient(&mut self, name: &str, dy: Tensor, x: Tensor, linear: &Linear, accumulate: bool) {
+        let Linear { weight, n, k, .. } = *linear;
+        let kernel = GemmWgrad { x: self.x };
+        let mut params = gemm_wgrad_params {
+            dy: dy.address(),
+            x: x.address(),
+            micro: self.gradients().micro.address(),
+            dw: Self::gradient_of(&weight).address(),
+            m: (x.elems / u64::from(k)) as u32,
+            n,
+            k,
+            accumulate: u32::from(accumulate),
+            ..Default::default()
+        };
+        if let Some((splits, turns)) = kernel.division(&params)
+            && let Some(turns) = self.gradients().turns.take(turns)
+        {
+            (params.splits, params.turns) = (splits, turns.address());
+        }
+        self.launch(&format!("{name}.wgrad"), kernel, &params);
+    }
+
+    /// Gradient of the input into dx, from as many rows of dy.
+    pub fn input_gradient(&mut self, name: &str, dy: Tensor, linear: &Linear, dx: Tensor) {
+        let Linear { weight, n, k, .. } = *linear;
+        let kernel = GemmDgrad { w: weight.tensor.format, x: self.x };
+        let mut params = gemm_dgrad_params {
+            dy: dy.address(),
+            w: weight.tensor.address(),
+            dx: dx.address(),
+            m: (dy.elems / u64::from(n)) as u32,
+            n,
+            k,
+            ..Default::default()
+        };
+        if let Some((splits, turns)) = kernel.division(&params)
+            && let Some(turns) = self.gradients().turns.take(turns)
+        {
+            let partials = self.statistics(&format!("{name}.dgrad_partials"), GemmDgrad::partials(&params));
+            (params.splits, params.turns, params.partials) = (splits, turns.address(), partials.address());
+        }
+        self.launch(&format!("{name}.dgrad"), kernel, &params);
+    }
+
+    fn bias_gradient(&mut self, name: &str, dy: Tensor, n: u32, bias: &Weight) {
+        let (rows, partial) = (self.tokens(), format!("{name}.bias_partial"));
+        let partials = self.statistics(&partial, u64::from(rows.div_ceil(GROUP)) * u64::from(n));
+        let params = column_sum_partial_params {
+            x: dy.address(),
+            partial: partials.address(),
+            rows,
+            n,
+            group: GROUP,
+            reserved: 0,
+        };
+        self.launch(&partial, ColumnSumPartial { x: self.x }, &params);
+        self.add_rows(&format!("{name}.bias"), partials, n, bias);
+    }
+}

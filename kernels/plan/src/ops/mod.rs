@@ -1,0 +1,161 @@
+//! The operations of a model: the only place that fills parameter blocks.
+//!
+//! An operation and its gradient stand together, a file each. An operation declares its outputs and launches what computes
+//! them; its name is the last part of labels and of buffer names.
+
+mod attention;
+mod embedding;
+mod fill;
+mod head;
+mod linear;
+mod norm;
+mod optimizer;
+mod rope;
+mod swiglu;
+
+use std::cell::Cell;
+
+use precast_kernels::abi::column_sum_finish_params;
+use precast_kernels::column_sum::ColumnSumFinish;
+use precast_kernels::{Dtype, Kernel};
+
+pub(crate) use attention::{Attended, Heads};
+pub(crate) use embedding::Sorted;
+pub(crate) use norm::Normed;
+pub(crate) use optimizer::StepTensors;
+
+use crate::buffer::Tensor;
+use crate::builder::Builder;
+use crate::weights::Weight;
+
+/// Rows that share one partial sum of a bias or gamma gradient.
+const GROUP: u32 = 32;
+
+/// Where operations go: a plan in the making, and the shape and dtype of the activations.
+pub(crate) struct Ops<'a> {
+    b: &'a mut Builder,
+    /// Sequences.
+    pub batch: u32,
+    /// Tokens in each.
+    pub seq_len: u32,
+    /// Dtype of activations: the recipe's.
+    pub x: Dtype,
+    /// First part of every name: `student.layers.3`.
+    scope: String,
+    /// Whether what is launched has been launched before.
+    again: bool,
+    gradients: Option<Gradients>,
+}
+
+/// What gradients need besides weights and activations.
+pub(crate) struct Gradients {
+    /// `micro_scalars`: whether to overwrite or to add.
+    pub micro: Tensor,
+    /// Zeros for the launches that divide their sums.
+    pub turns: Turns,
+}
+
+/// Words that are 0 between launches. Each launch has its own, so that none waits for another.
+pub(crate) struct Turns {
+    all: Tensor,
+    taken: Cell<u64>,
+}
+
+impl Turns {
+    /// Enough for the layers of any model that one GPU trains.
+    pub const WORDS: u64 = 1 << 19;
+
+    pub fn new(all: Tensor) -> Self {
+        Self { all, taken: Cell::new(0) }
+    }
+
+    /// The next `count`, if there are so many left.
+    fn take(&self, count: u64) -> Option<Tensor> {
+        let start = self.taken.get();
+        let end = start + count.next_multiple_of(4); // 16 bytes
+        (end <= self.all.elems).then(|| {
+            self.taken.set(end);
+            self.all.slice(start, count)
+        })
+    }
+}
+
+impl<'a> Ops<'a> {
+    /// Operations without gradients.
+    pub fn new(b: &'a mut Builder, (batch, seq_len): (u32, u32), x: Dtype) -> Self {
+        Self { b, batch, seq_len, x, scope: String::new(), again: false, gradients: None }
+    }
+
+    /// The same with gradients.
+    pub fn training(self, gradients: Gradients) -> Self {
+        Self { gradients: Some(gradients), ..self }
+    }
+
+    /// Starts a phase; operations go to the phase started last.
+    pub fn phase(&mut self, name: &str) {
+        self.b.phase(name);
+    }
+
+    /// Says what the operations that follow belong to.
+    pub fn scope(&mut self, scope: impl Into<String>) {
+        self.scope = scope.into();
+    }
+
+    /// Launches again, for the backward pass, what the forward pass did not keep: the same kernels, the same bits.
+    pub fn recompute<T>(&mut self, operations: impl FnOnce(&mut Self) -> T) -> T {
+        self.again = true;
+        let result = operations(self);
+        self.again = false;
+        result
+    }
+
+    pub fn tokens(&self) -> u32 {
+        self.batch * self.seq_len
+    }
+
+    /// A transient buffer of tokens x width activations.
+    pub fn rows(&mut self, name: &str, width: u32) -> Tensor {
+        let elems = u64::from(self.tokens()) * u64::from(width);
+        self.b.transient(self.name(name), self.x, elems)
+    }
+
+    /// A transient buffer of f32.
+    pub fn statistics(&mut self, name: &str, elems: u64) -> Tensor {
+        self.b.transient(self.name(name), Dtype::F32, elems)
+    }
+
+    /// The full name of a buffer or launch; parts of an operation's name come after `recompute`.
+    fn name(&self, name: &str) -> String {
+        let scope = &self.scope;
+        match (self.again, name.split_once('.')) {
+            (false, _) => format!("{scope}.{name}"),
+            (true, None) => format!("{scope}.{name}.recompute"),
+            (true, Some((operation, part))) => format!("{scope}.{operation}.recompute.{part}"),
+        }
+    }
+
+    fn launch<K: Kernel>(&mut self, name: &str, kernel: K, params: &K::Params) {
+        self.b.launch(self.name(name), kernel, params);
+    }
+
+    fn gradients(&self) -> &Gradients {
+        self.gradients.as_ref().expect("a plan that trains")
+    }
+
+    /// Where the gradient of a weight goes.
+    fn gradient_of(weight: &Weight) -> Tensor {
+        weight.trained().expect("a weight that trains").grad
+    }
+
+    /// Adds the rows of partial sums up into the gradient of a vector of n elements.
+    fn add_rows(&mut self, name: &str, partial: Tensor, n: u32, weight: &Weight) {
+        let params = column_sum_finish_params {
+            partial: partial.address(),
+            micro: self.gradients().micro.address(),
+            grad: Self::gradient_of(weight).address(),
+            rows: (partial.elems / u64::from(n)) as u32,
+            n,
+        };
+        self.launch(name, ColumnSumFinish {}, &params);
+    }
+}

@@ -1,0 +1,82 @@
+//! RMSNorm of the residual stream.
+
+use precast_kernels::abi::{rmsnorm_bwd_params, rmsnorm_fwd_params};
+use precast_kernels::rmsnorm::{RmsnormBwd, RmsnormFwd};
+
+use super::{GROUP, Ops};
+use crate::buffer::Tensor;
+use crate::weights::Norm;
+
+/// What a norm gives: the normalised rows, and the scale of each, which its gradient needs.
+#[derive(Clone, Copy)]
+pub(crate) struct Normed {
+    pub y: Tensor,
+    pub rstd: Tensor,
+}
+
+impl Norm {
+    fn width(&self) -> u32 {
+        self.gamma.tensor.elems as u32
+    }
+}
+
+impl Ops<'_> {
+    /// Normalises x.
+    pub fn norm(&mut self, name: &str, x: Tensor, norm: &Norm) -> Normed {
+        self.normalise(name, x, None, norm)
+    }
+
+    /// Adds a branch to the residual stream, and normalises the sum; returns both.
+    pub fn add_norm(&mut self, name: &str, x: Tensor, branch: Tensor, norm: &Norm) -> (Tensor, Normed) {
+        let sum = self.rows(&format!("{name}.sum"), norm.width());
+        (sum, self.normalise(name, x, Some((branch, sum)), norm))
+    }
+
+    fn normalise(&mut self, name: &str, x: Tensor, added: Option<(Tensor, Tensor)>, norm: &Norm) -> Normed {
+        let h = norm.width();
+        let rstd = self.statistics(&format!("{name}.rstd"), self.tokens().into());
+        let y = self.rows(name, h);
+        let params = rmsnorm_fwd_params {
+            x: x.address(),
+            delta: added.map_or(0, |(branch, _)| branch.address()),
+            sum: added.map_or(0, |(_, sum)| sum.address()),
+            gamma: norm.gamma.tensor.address(),
+            y: y.address(),
+            rstd: rstd.address(),
+            eps: norm.eps,
+            tokens: self.tokens(),
+        };
+        self.launch(name, RmsnormFwd { h, residual: added.is_some(), x: self.x }, &params);
+        Normed { y, rstd }
+    }
+
+    /// Gradient through a norm of x, added to the residual stream's gradient if there is one; and gamma's.
+    pub fn norm_backward(
+        &mut self,
+        name: &str,
+        dy: Tensor,
+        (x, normed): (Tensor, Normed),
+        norm: &Norm,
+        dresidual: Option<Tensor>,
+    ) -> Tensor {
+        let (h, tokens) = (norm.width(), self.tokens());
+        let dx = self.rows(&format!("{name}.dx"), h);
+        let groups = tokens.div_ceil(GROUP);
+        let partial = self.statistics(&format!("{name}.dgamma_partial"), u64::from(groups) * u64::from(h));
+        let params = rmsnorm_bwd_params {
+            dy: dy.address(),
+            x: x.address(),
+            gamma: norm.gamma.tensor.address(),
+            rstd: normed.rstd.address(),
+            dresidual: dresidual.map_or(0, Tensor::address),
+            dx: dx.address(),
+            dgamma_partial: partial.address(),
+            tokens,
+            rows: GROUP,
+        };
+        let key = RmsnormBwd { h, residual: dresidual.is_some(), x: self.x };
+        self.launch(&format!("{name}.bwd"), key, &params);
+        self.add_rows(&format!("{name}.dgamma"), partial, h, &norm.gamma);
+        dx
+    }
+}
