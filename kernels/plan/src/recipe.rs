@@ -50,8 +50,7 @@ impl FromStr for Precision {
     }
 }
 
-/// What of the student's forward pass the backward pass computes again instead of keeping it: the same bits in less
-/// memory.
+/// What of the student's forward pass the backward pass recomputes instead of keeping it: the same bits in less memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Recompute {
     /// Nothing.
@@ -109,7 +108,7 @@ pub struct Recipe {
     pub weight_decay: f32,
     /// Largest gradient norm; 0 for none.
     pub clip: f32,
-    /// What the backward pass computes again.
+    /// What the backward pass recomputes.
     pub recompute: Recompute,
 }
 
