@@ -89,7 +89,7 @@ pub enum Failure {
     /// The run needs more memory than there is.
     #[error(
         "this run needs {needed} bytes of device memory and {device} has {free} free.\n{table}\n\
-         Use --recompute, or a smaller --batch-size or --seq-len (and --grad-accum to keep the step's tokens)"
+         Use --recompute blocks, or a smaller --batch-size or --seq-len (and --grad-accum to keep the step's tokens)"
     )]
     Memory {
         /// By the plan.

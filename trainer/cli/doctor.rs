@@ -271,7 +271,7 @@ fn memory(plan: &TrainingPlan, free: u64) -> Finding {
     if needed <= free {
         Finding::good("memory", found)
     } else {
-        Finding::bad_device("memory", found, "--recompute, or a smaller --batch-size or --seq-len")
+        Finding::bad_device("memory", found, "--recompute blocks, or a smaller --batch-size or --seq-len")
     }
 }
 

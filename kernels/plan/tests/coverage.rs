@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use precast_kernels::{Arch, Key};
 use precast_plan::family::{Bias, FAMILIES};
 use precast_plan::{
-    EvaluationPlan, ModelConfig, Objective, Precision, Recipe, Recompute, TrainingPlan, build_keys, keys,
+    EvaluationPlan, ModelConfig, Objective, PlanError, Precision, Recipe, Recompute, TrainingPlan, build_keys, keys,
 };
 use proptest::prelude::*;
 
@@ -193,6 +193,14 @@ fn recomputing_blocks_fits_small_cards() {
     assert!(blocks <= 13 * GIB && norms <= 18 * GIB && none <= 20 * GIB, "{blocks} {norms} {none}");
     let [.., four_times] = qwen_by_recompute(32, 1024, Precision::Bf16).map(|plan| plan.arena_bytes);
     assert!(four_times <= 16 * GIB, "{four_times}");
+}
+
+/// The teacher is a value that may be absent; where the objective asks for one, that is an error and no plan.
+#[test]
+fn an_objective_that_learns_from_a_teacher_needs_one() {
+    let student = ModelConfig::from_json(include_str!("../../../aot/models/qwen2.5-0.5b.json")).unwrap();
+    let recipe = recipe(1, 64, Precision::Bf16);
+    assert!(matches!(TrainingPlan::new(None, &student, &recipe, Arch::Sim), Err(PlanError::NoTeacher)));
 }
 
 /// A block's last product is not launched again: nothing reads it.

@@ -1,0 +1,219 @@
+#!/usr/bin/env python3
+"""Golden cases: tiny models trained by PyTorch, step by step, in float32 without TF32.
+
+    pip install torch==2.11.0 transformers==5.17.0 safetensors
+    tests/golden/make.py new CASE --family qwen2 --seed 1        # models, tokens and case.json of a new case, then `train`
+    tests/golden/make.py train CASE                              # what follows from them: trajectory, gradients, result
+    tests/golden/make.py check CASE                              # train again and compare with what is there
+
+CASE is a directory: tests/fixtures/golden/qwen2-tied. It holds
+
+    case.json               T, alpha, beta, lr, wd, clip, B, S, accum, steps, warmup, sched
+    teacher/ student/       Hugging Face directories; without teacher/ the loss is the cross entropy
+    tokens.bin              u32, little-endian, chunks of S + 1; micro-batch i takes chunks i B .. i B + B - 1
+    rows.jsonl              or, instead: `input_ids` and `labels` of S + 1 tokens a line; a label of -100 is not counted
+    trajectory.jsonl        loss, kd_loss, ce_loss, grad_norm before clipping, lr and tokens of each step
+    step0.safetensors       logits of the first sequence (the student's columns of both), grad.<name> before clipping
+    final/                  the student after the last step
+
+loss = alpha T^2 D + (1 - alpha) CE, mean over the tokens that count in all micro-batches of the step. D, of softmaxes at T:
+KL(t || s) where beta is 0, KL(s || t) where it is 1, between them beta KL(t || m) + (1 - beta) KL(s || m) with
+m = beta t + (1 - beta) s; a wider teacher is cut to the student's vocabulary before the softmax. AdamW: betas 0.9 and 0.999,
+eps 1e-8, decay on matrices. Learning rate at step i of N, w of warm-up: lr (i + 1) / w, then constant or
+lr / 2 (1 + cos(pi (i - w) / (N - w))).
+"""
+
+import argparse
+import json
+import math
+import pathlib
+import shutil
+import tempfile
+
+import torch
+import torch.nn.functional as F
+import transformers
+from safetensors.torch import load_file, save_file
+from transformers import AutoConfig, AutoModelForCausalLM
+
+FAMILIES = {
+    "qwen2": transformers.Qwen2Config,
+    "llama": transformers.LlamaConfig,
+    "qwen3": transformers.Qwen3Config,
+}
+# Heads of the teacher are 128 wide, of the student 64; the teacher knows more tokens and is not tied.
+TEACHER = dict(hidden_size=256, intermediate_size=704, num_hidden_layers=3, num_attention_heads=2, num_key_value_heads=1,
+               vocab_size=640, tie_word_embeddings=False)
+STUDENT = dict(hidden_size=128, intermediate_size=320, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1,
+               vocab_size=512, tie_word_embeddings=True)
+CASE = dict(T=2.0, alpha=0.5, lr=1e-3, wd=0.01, clip=1.0, B=4, S=64, accum=1, steps=20, warmup=0, sched="constant")
+
+
+def exact():
+    torch.use_deterministic_algorithms(True)
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False
+
+
+def new(case, family, seed):
+    """Models of random weights, norms and biases among them, and tokens that repeat so that there is something to learn."""
+    torch.manual_seed(seed)
+    case.mkdir(parents=True)
+    for role, shape in [("teacher", TEACHER), ("student", STUDENT)]:
+        config = FAMILIES[family](initializer_range=0.05, rms_norm_eps=1e-6, max_position_embeddings=2048,
+                                  bos_token_id=None, eos_token_id=None, use_cache=False,
+                                  rope_parameters={"rope_type": "default", "rope_theta": 1e6}, **shape)
+        model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                if parameter.dim() == 1:
+                    parameter.add_(0.05 * torch.randn_like(parameter))
+        model.save_pretrained(case / role)
+    settings = dict(arch=family, seed=seed, **CASE)
+    chunks = settings["steps"] * settings["accum"] * settings["B"]
+    # Zipf's law: a token's rank is its number.
+    ranks = 1.0 / torch.arange(1, STUDENT["vocab_size"] + 1, dtype=torch.float64)
+    tokens = torch.multinomial(ranks, chunks * (settings["S"] + 1), replacement=True)
+    (case / "tokens.bin").write_bytes(tokens.to(torch.int32).numpy().astype("<u4").tobytes())
+    settings |= dict(torch=torch.__version__, transformers=transformers.__version__)
+    (case / "case.json").write_text(json.dumps(settings, indent=1))
+
+
+def model_of(directory):
+    config = AutoConfig.from_pretrained(directory)
+    config.attn_implementation = "eager"
+    return AutoModelForCausalLM.from_pretrained(directory, config=config, dtype=torch.float32)
+
+
+def rate(c, step):
+    if step < c["warmup"]:
+        return c["lr"] * (step + 1) / c["warmup"]
+    if c["sched"] == "constant":
+        return c["lr"]
+    done = (step - c["warmup"]) / (c["steps"] - c["warmup"])
+    return c["lr"] / 2 * (1 + math.cos(math.pi * done))
+
+
+def kl(p, q):
+    """Sum of KL(p || q) over rows of log-probabilities."""
+    return F.kl_div(q, p, log_target=True, reduction="sum")
+
+
+def divergence(beta, t, s):
+    if beta in (0, 1):
+        return kl(t, s) if beta == 0 else kl(s, t)
+    m = torch.logaddexp(t + math.log(beta), s + math.log(1 - beta))
+    return beta * kl(t, m) + (1 - beta) * kl(s, m)
+
+
+def losses(c, student_logits, teacher_logits, targets):
+    """Sums over the tokens that count: (kd, ce)."""
+    vocab = student_logits.size(-1)
+    counted = targets.reshape(-1) != -100
+    student, targets = student_logits.reshape(-1, vocab)[counted], targets.reshape(-1)[counted]
+    ce = F.cross_entropy(student, targets, reduction="sum")
+    if teacher_logits is None:
+        return torch.zeros(()), ce
+    teacher = teacher_logits[..., :vocab].reshape(-1, vocab)[counted]
+    t, s = F.log_softmax(teacher / c["T"], -1), F.log_softmax(student / c["T"], -1)
+    return divergence(c.get("beta", 0), t, s), ce
+
+
+def rows_of(case, c):
+    """Inputs and targets, [rows, S] each."""
+    if (case / "rows.jsonl").exists():
+        rows = [json.loads(line) for line in (case / "rows.jsonl").read_text().splitlines()]
+        ids, labels = (torch.tensor([row[name] for row in rows]) for name in ("input_ids", "labels"))
+    else:
+        ids = torch.frombuffer(bytearray((case / "tokens.bin").read_bytes()), dtype=torch.int32).long()
+        ids = labels = ids.reshape(-1, c["S"] + 1)
+    return ids[:, :-1], labels[:, 1:]
+
+
+def train(case, out):
+    """Writes trajectory.jsonl, step0.safetensors and final/ of a case into `out`."""
+    c = json.loads((case / "case.json").read_text())
+    if "lora" in c:
+        raise SystemExit(f"{case}: adapters are not made here")
+    student = model_of(case / "student").train()
+    has_teacher = (case / "teacher").exists()
+    teacher = model_of(case / "teacher").eval().requires_grad_(False) if has_teacher else None
+    alpha = c["alpha"] if has_teacher else 0.0
+    inputs, targets = rows_of(case, c)
+    matrices = [p for p in student.parameters() if p.dim() > 1]
+    vectors = [p for p in student.parameters() if p.dim() == 1]
+    groups = [dict(params=matrices, weight_decay=c["wd"]), dict(params=vectors, weight_decay=0.0)]
+    optimizer = torch.optim.AdamW(groups, lr=c["lr"], betas=(0.9, 0.999), eps=1e-8, foreach=False)
+    lines = []
+    for step in range(c["steps"]):
+        of_step = slice(step * c["accum"] * c["B"], (step + 1) * c["accum"] * c["B"])
+        micro = list(zip(inputs[of_step].split(c["B"]), targets[of_step].split(c["B"])))
+        tokens = sum((y != -100).sum().item() for _, y in micro)
+        kd_sum = ce_sum = 0.0
+        optimizer.zero_grad(set_to_none=True)
+        for index, (x, y) in enumerate(micro):
+            student_logits = student(x).logits
+            with torch.no_grad():
+                teacher_logits = teacher(x).logits if has_teacher else None
+            kd, ce = losses(c, student_logits, teacher_logits, y)
+            scaled = alpha * c.get("T", 1.0) ** 2 * kd + (1 - alpha) * ce
+            (scaled / tokens).backward()
+            kd_sum, ce_sum = kd_sum + kd.item(), ce_sum + ce.item()
+            if step == 0 and index == 0:
+                columns = student_logits.size(-1)
+                first_logits = {"student_logits": student_logits[0].detach().clone()}
+                if has_teacher:
+                    first_logits["teacher_logits"] = teacher_logits[0, :, :columns].clone()
+        if step == 0:
+            gradients = {f"grad.{name}": p.grad.clone() for name, p in student.named_parameters()}
+            save_file(first_logits | gradients, out / "step0.safetensors")
+        norm = torch.nn.utils.clip_grad_norm_(student.parameters(), c["clip"] or math.inf, foreach=False).item()
+        for group in optimizer.param_groups:
+            group["lr"] = rate(c, step)
+        optimizer.step()
+        kd, ce = kd_sum / tokens, ce_sum / tokens
+        loss = alpha * c.get("T", 1.0) ** 2 * kd + (1 - alpha) * ce
+        lines.append(dict(step=step + 1, loss=loss, kd_loss=kd, ce_loss=ce, grad_norm=norm, lr=rate(c, step), tokens=tokens))
+    (out / "trajectory.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    student.save_pretrained(out / "final")
+
+
+def check(case):
+    """Trains again and compares. Losses move by less than 1e-6 and norms by less than 5e-6 from machine to machine."""
+    with tempfile.TemporaryDirectory() as directory:
+        out = pathlib.Path(directory)
+        train(case, out)
+        read = lambda path: [json.loads(line) for line in path.read_text().splitlines()]
+        found, expected = read(out / "trajectory.jsonl"), read(case / "trajectory.jsonl")
+        assert len(found) == len(expected), "another number of steps"
+        gates = dict(loss=2e-6, kd_loss=2e-6, ce_loss=2e-6, grad_norm=1e-5)
+        for name, gate in gates.items():
+            worst = max(abs(a[name] - b[name]) / max(abs(b[name]), 1e-12) for a, b in zip(found, expected))
+            print(f"{name}: {worst:.1e} (allowed {gate:.0e})")
+            assert worst <= gate, name
+        if (case / "step0.safetensors").exists():
+            found, expected = load_file(out / "step0.safetensors"), load_file(case / "step0.safetensors")
+            assert found.keys() == expected.keys()
+            worst = max((torch.norm(found[name] - expected[name]) / torch.norm(expected[name])).item() for name in found)
+            print(f"first step: {worst:.1e} (allowed 1e-05)")
+            assert worst <= 1e-5
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["new", "train", "check"])
+    parser.add_argument("case", type=pathlib.Path)
+    parser.add_argument("--family", choices=sorted(FAMILIES), default="qwen2")
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    exact()
+    if arguments.what == "new":
+        new(arguments.case, arguments.family, arguments.seed)
+    if arguments.what == "check":
+        return check(arguments.case)
+    shutil.rmtree(arguments.case / "final", ignore_errors=True)
+    train(arguments.case, arguments.case)
+
+
+if __name__ == "__main__":
+    main()
