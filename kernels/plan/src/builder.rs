@@ -9,7 +9,7 @@ use crate::node::{Launch, Node, Touch, Work};
 use crate::plan::{Phase, Plan};
 
 /// A plan in the making.
-pub struct Builder {
+pub(crate) struct Builder {
     arch: Arch,
     buffers: Vec<Buffer>,
     phases: Vec<Phase>,

@@ -30,7 +30,6 @@ pub mod training;
 pub mod weights;
 
 pub use buffer::{Buffer, BufferId, Category, Tensor};
-pub use builder::Builder;
 pub use config::{ConfigError, ModelConfig};
 pub use enumerate::{KeyVariant, build_keys, keys};
 pub use evaluation::EvaluationPlan;

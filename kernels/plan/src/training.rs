@@ -101,19 +101,16 @@ impl TrainingPlan {
         bounds::check(&parts, recipe.tokens(), dtype.bytes())?;
         let mut b = Builder::new(arch);
 
-        let frozen = |b: &mut Builder, config: &ModelConfig| {
-            Weights::frozen(b, "teacher", Category::TeacherWeights, config, dtype.into())
-        };
-        let teacher_weights = teacher.map(|config| frozen(&mut b, config));
-        let student_weights = Weights::trained(&mut b, "student", student, dtype);
+        let teacher_resident = teacher.map(|config| {
+            let weights = Weights::frozen(&mut b, "teacher", Category::TeacherWeights, config, dtype.into());
+            Resident::new(&mut b, "teacher", config, weights, recipe.seq_len)
+        });
+        let weights = Weights::trained(&mut b, "student", student, dtype);
+        let student_resident = Resident::new(&mut b, "student", student, weights, recipe.seq_len);
         let turns = b.persistent("student.turns", Category::Gradients, Dtype::U32, Turns::WORDS);
         let inputs = MicroInputs::new(&mut b, recipe.tokens());
         let update = b.persistent("update", Category::Inputs, Dtype::U32, size_of::<update_scalars>() as u64 / 4);
         let metrics = b.persistent("metrics", Category::Inputs, Dtype::F32, size_of::<step_metrics>() as u64 / 4);
-        let mut resident = |name, config, weights| Resident::new(&mut b, name, config, weights, recipe.seq_len);
-        let teacher_resident =
-            teacher.zip(teacher_weights).map(|(config, weights)| resident("teacher", config, weights));
-        let student_resident = resident("student", student, student_weights);
         let all = student_resident.weights.all;
         let Trained { master, grad, m, v } = all.trained().expect("the student trains");
 

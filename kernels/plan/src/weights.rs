@@ -136,14 +136,20 @@ pub struct Weights {
 
 impl Weights {
     /// Weights that stay as they are.
-    pub fn frozen(b: &mut Builder, name: &str, category: Category, config: &ModelConfig, format: Format) -> Self {
+    pub(crate) fn frozen(
+        b: &mut Builder,
+        name: &str,
+        category: Category,
+        config: &ModelConfig,
+        format: Format,
+    ) -> Self {
         let parameters = Parameters::new(config);
         let tensor = b.persistent(format!("{name}.weights"), category, format, parameters.elems);
         Self::new(config, parameters, Weight { tensor, role: Role::Frozen })
     }
 
     /// Weights that train. In fp32 what launches read are the master weights.
-    pub fn trained(b: &mut Builder, name: &str, config: &ModelConfig, dtype: Dtype) -> Self {
+    pub(crate) fn trained(b: &mut Builder, name: &str, config: &ModelConfig, dtype: Dtype) -> Self {
         let parameters = Parameters::new(config);
         let mut flat = |part: &str, category, dtype: Dtype| {
             b.persistent(format!("{name}.{part}"), category, dtype, parameters.elems)
