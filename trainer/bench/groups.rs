@@ -8,6 +8,9 @@ use precast_plan::{KeyVariant, Launch, Node, Phase, Plan, Work};
 /// A timed sequence has at least this many launches: what starting it costs is then no part of the result.
 const LEAST_LAUNCHES: usize = 16;
 
+/// What the launches of a group have in common: kernel and shape.
+type Alike = (KeyVariant, Vec<u8>);
+
 /// Launches of one phase with one kernel and one shape.
 #[derive(Clone)]
 pub struct Group {
@@ -64,15 +67,14 @@ pub fn add(plan: &mut Plan) -> Vec<Group> {
 pub fn of(plan: &Plan) -> Vec<Group> {
     let mut groups = Vec::new();
     for phase in [MICRO, UPDATE] {
-        let mut alike: BTreeMap<(KeyVariant, Vec<u8>), (Vec<Launch>, Vec<String>)> = BTreeMap::new();
+        let mut alike: BTreeMap<Alike, Vec<(String, Launch)>> = BTreeMap::new();
         for node in &plan.phase(phase).nodes {
             let Work::Launch(launch) = &node.work;
             let pair = KeyVariant { key: launch.key.clone(), variant: launch.variant };
-            let (launches, labels) = alike.entry((pair, launch.shape())).or_default();
-            launches.push(launch.clone());
-            labels.push(node.label.clone());
+            alike.entry((pair, launch.shape())).or_default().push((node.label.clone(), launch.clone()));
         }
-        for (launches, labels) in alike.into_values() {
+        for of_group in alike.into_values() {
+            let (labels, launches) = of_group.into_iter().unzip();
             groups.push(Group { timed_as: format!("bench.{}", groups.len()), phase, launches, labels });
         }
     }
