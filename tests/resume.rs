@@ -154,7 +154,7 @@ fn what_may_change_is_said_and_kept_in_the_history() {
         assert!([&part["binary"], &part["bundle"]].iter().all(|digest| digest.as_str().unwrap().len() == 64), "{part}");
     }
     assert_eq!(parts[0]["changed"], serde_json::json!([]));
-    let changed = ["checkpoint_every was 1, is 2", "recompute was none, is norms", "steps was 2, is 3"];
+    let changed = ["checkpoint_every was 1, is 2", "recompute was \"none\", is \"norms\"", "steps was 2, is 3"];
     assert_eq!(parts[1]["changed"], serde_json::json!(changed));
     // The number of steps is the run's where none is given.
     let message = fail(&mut case.command(&["--resume"]), 2);
