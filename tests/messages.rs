@@ -6,7 +6,9 @@ use std::process::Command;
 
 use precast_fatbins::{Code, Digest, Manifest, encode};
 
-use crate::support::{device, distill, fail, metrics_of, precast, random_model, succeed, tiny_config, token_file};
+use crate::support::{
+    device, distill, fail, metrics_of, precast, precast_aot, random_model, succeed, tiny_config, token_file,
+};
 
 /// What a clone without git-lfs holds in place of a file.
 const POINTER: &[u8] =
@@ -206,6 +208,24 @@ fn byte_order_marks_are_passed_over() {
             .arg("--student")
             .arg(&config),
     );
+}
+
+#[test]
+fn a_bundle_that_is_not_there_is_named_by_precast_aot() {
+    let case = case();
+    let (there, nothing) = (case.file("there", b""), case.dir.path().join("nothing"));
+    let commands: [&[&Path]; 6] = [
+        &["verify".as_ref(), &nothing],
+        &["inspect".as_ref(), &nothing],
+        &["diff".as_ref(), &nothing, &there],
+        &["diff".as_ref(), "--code".as_ref(), &nothing, &there],
+        &["publish".as_ref(), "--bundle".as_ref(), &nothing, "--to".as_ref(), "new".as_ref()],
+        &["verify".as_ref(), case.dir.path()],
+    ];
+    for arguments in commands {
+        let message = case.message(precast_aot().args(arguments), 3);
+        assert!(message.contains("cannot read the bundle DIR") && message.contains("precast-aot build"), "{message}");
+    }
 }
 
 /// A bundle that opens and does not verify: its machine code is none.

@@ -6,7 +6,7 @@ use std::path::Path;
 use precast_fatbins::{Bundle, Code, CubinCode, lock, say};
 
 use super::diff::json;
-use super::{Failure, print_json, read};
+use super::{Failure, print_json, read_bundle};
 
 /// A kernel with machine code: its row, and what it is apart from names.
 struct Kernel {
@@ -71,7 +71,7 @@ pub fn run(before: &Path, after: &Path, as_json: bool) -> Result<(), Failure> {
 }
 
 fn kernels(path: &Path) -> Result<Kernels, Failure> {
-    let bytes = read(path)?;
+    let bytes = read_bundle(path)?;
     let failure = |error| Failure::Bundle { path: path.to_owned(), error };
     let bundle = Bundle::read(&bytes).map_err(failure)?;
     let mut kernels = Kernels::new();

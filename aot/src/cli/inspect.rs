@@ -24,7 +24,7 @@ pub struct Arguments {
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let path = &arguments.file;
     let failure = |error| Failure::Bundle { path: path.clone(), error };
-    let file = BundleFile::read(path).map_err(|error| Failure::Io { what: "read", path: path.clone(), error })?;
+    let file = BundleFile::read(path).map_err(|error| Failure::NoBundle { path: path.clone(), error })?;
     let keys = arguments.trusted.keys()?;
     let bundle = file.open(&keys).map_err(failure)?;
     let signature = match (&file.signature, file.signer(&keys).map_err(|error| failure(error.into()))?) {

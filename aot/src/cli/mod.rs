@@ -178,6 +178,14 @@ pub enum Failure {
         /// Why.
         error: BundleError,
     },
+    /// There is no bundle where one is named.
+    #[error("cannot read the bundle {}: {error}\nprecast-aot build --out FILE makes one", path.display())]
+    NoBundle {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
     /// Two bundles hold different machine code.
     #[error("{0} kernels have no kernel with the same machine code in the other bundle")]
     OtherCode(usize),
@@ -200,7 +208,11 @@ impl Failure {
     /// 3 for bundles and kernels, 5 for models, 1 for the rest.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Failure::Bundle { .. } | Failure::Build(_) | Failure::NotLocked(_) | Failure::NoLock { .. } => 3,
+            Failure::Bundle { .. }
+            | Failure::NoBundle { .. }
+            | Failure::Build(_)
+            | Failure::NotLocked(_)
+            | Failure::NoLock { .. } => 3,
             Failure::Publish(PublishError::Layout(LayoutError::Io { .. })) => 1,
             Failure::Publish(PublishError::Layout(LayoutError::NotOurs { .. })) => 2,
             Failure::Lock(_) | Failure::Publish(_) => 3,
@@ -241,6 +253,11 @@ pub fn finish() -> Result<(), Failure> {
 
 fn read(path: &std::path::Path) -> Result<Vec<u8>, Failure> {
     input::read(path, MOST_BYTES).map_err(|error| Failure::Io { what: "read", path: path.to_owned(), error })
+}
+
+/// The bytes of a bundle that a person names.
+fn read_bundle(path: &std::path::Path) -> Result<Vec<u8>, Failure> {
+    input::read(path, MOST_BYTES).map_err(|error| Failure::NoBundle { path: path.to_owned(), error })
 }
 
 fn write(path: &std::path::Path, bytes: &[u8]) -> Result<(), Failure> {

@@ -9,7 +9,7 @@ use precast_fatbins::{Bundle, Digest, say};
 
 use super::compile::Compiler;
 use super::sign::Key;
-use super::{Failure, Locks, Targets, Trusted, read};
+use super::{Failure, Locks, Targets, Trusted, read_bundle};
 
 #[derive(Args)]
 pub struct Publish {
@@ -33,7 +33,7 @@ pub fn publish(arguments: &Publish) -> Result<(), Failure> {
     // Before minutes of compiling.
     publish::Layout::check_replaceable(&arguments.to).map_err(publish::PublishError::from)?;
     let bundle = match &arguments.bundle {
-        Some(path) => read(path)?,
+        Some(path) => read_bundle(path)?,
         None => arguments.compiler.build(&arguments.targets.request()?)?.encode(),
     };
     let directory = arguments.locks.directory();

@@ -19,7 +19,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let path = &arguments.file;
     let keys = arguments.trusted.keys()?;
     let failure = |error| Failure::Bundle { path: path.clone(), error };
-    let file = BundleFile::read(path).map_err(|error| Failure::Io { what: "read", path: path.clone(), error })?;
+    let file = BundleFile::read(path).map_err(|error| Failure::NoBundle { path: path.clone(), error })?;
     let bundle = file.open(&keys).map_err(failure)?;
     bundle.verify().map_err(failure)?;
     say!(
