@@ -146,11 +146,14 @@ impl BundleSource {
         }
     }
 
-    /// A run that must not start, by the name of the bundle if that is why.
+    /// Why a run must not start: the file is named where what is wrong is in one.
     pub fn not_loaded(&self, error: LoadError) -> Failure {
-        match error {
-            LoadError::Bundle(error) => self.refuse(error),
-            other => Failure::Load(other),
+        match (error, self) {
+            (LoadError::Bundle(error), _) => self.refuse(error),
+            (error @ (LoadError::NoArch { .. } | LoadError::Missing(_)), Self::File(file, _)) => {
+                Failure::NotInBundle { path: file.path.clone(), error: error.into() }
+            }
+            (other, _) => Failure::Load(other),
         }
     }
 

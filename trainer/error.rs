@@ -35,6 +35,14 @@ pub enum Failure {
         /// Why.
         error: BundleError,
     },
+    /// A bundle file does not hold the kernels of the run.
+    #[error("{}: {error}", path.display())]
+    NotInBundle {
+        /// The file.
+        path: PathBuf,
+        /// What it lacks.
+        error: Box<LoadError>,
+    },
     /// There is no bundle file where one is named.
     #[error("--bundle {} {reason}\nprecast-aot build --model DIR --arch ARCH --out FILE makes a bundle", path.display())]
     NoBundle {
@@ -218,6 +226,7 @@ impl Failure {
             Failure::NothingToCheck
             | Failure::Load(_)
             | Failure::Bundle { .. }
+            | Failure::NotInBundle { .. }
             | Failure::NoBundle { .. }
             | Failure::Embedded(_)
             | Failure::Selftest { .. } => 3,
