@@ -95,11 +95,14 @@ fn a_second_process_is_refused_and_names_the_first() {
     succeed(precast().arg("report").arg(&out));
     first.kill().unwrap();
     first.wait().unwrap();
-    // The lock died with its process; the report is not listed, because the run was not there to list it.
+    // The lock died with its process. The run does not list the report, which is recognised unless somebody changed it.
+    let report = fs::read(out.join("report.html")).unwrap();
+    fs::write(out.join("report.html"), [&report[..], b"mine"].concat()).unwrap();
     let message = fail(&mut case.distill(&out, &["--steps", "1", "--overwrite"]), 2);
     assert!(message.contains("report.html is not listed"), "{message}");
-    fs::remove_file(out.join("report.html")).unwrap();
+    fs::write(out.join("report.html"), &report).unwrap();
     succeed(&mut case.distill(&out, &["--steps", "1", "--overwrite"]));
+    assert_eq!(names_in(case.dir.path()).iter().filter(|name| name.contains("replaced")).count(), 0);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use crate::support::{distill, names_in, random_model, run_record, succeed, tiny_config, token_file};
+use crate::support::{distill, names_in, precast, random_model, run_record, succeed, tiny_config, token_file};
 
 struct Case {
     dir: tempfile::TempDir,
@@ -51,6 +51,21 @@ fn end(mut child: Child) -> (Option<i32>, String) {
     let message = String::from_utf8(output.stderr).unwrap();
     let told = message.split_inclusive('\n').filter(|line| !line.starts_with("note: "));
     (output.status.code(), told.collect())
+}
+
+#[test]
+fn a_run_replaces_the_report_that_was_written_while_it_trained() {
+    let case = case();
+    let out = case.dir.path().join("out");
+    let mut child = case.command(&out, &["--steps", "100000000"]).spawn().unwrap();
+    wait_for(&mut child, "step 1/");
+    succeed(precast().arg("report").arg(&out));
+    signal(&child, "TERM");
+    assert_eq!(end(child).0, Some(143));
+    let record = run_record(&out);
+    assert_eq!(record["outcome"]["status"], "stopped");
+    assert!(record["files"].get("report.html").is_some(), "{record}");
+    assert!(fs::read_to_string(out.join("report.html")).unwrap().contains("<td>outcome</td><td>stopped</td>"));
 }
 
 #[test]

@@ -6,7 +6,7 @@ pub(crate) mod svg;
 
 use std::path::Path;
 
-use precast_fatbins::files;
+use precast_fatbins::{Digest, files};
 use serde_json::Value;
 
 use crate::error::Failure;
@@ -20,7 +20,7 @@ use svg::{BLUE, GREEN, GREY, ORANGE, PURPLE, RED};
 /// The name of a run's report.
 pub const REPORT: &str = "report.html";
 
-/// Writes `report.html` anew. Of a run that is under way, too: that one writes it once more when it ends.
+/// Writes a run's `report.html` again, also while the run is training: the run writes it once more when it ends.
 ///
 /// # Errors
 /// [`Failure`] where the run cannot be read or the file cannot be written.
@@ -49,7 +49,22 @@ pub fn write(out: &Path) -> Result<(), Failure> {
 /// # Errors
 /// [`Failure`] where the metrics cannot be read.
 pub fn of_run(out: &Path, run: &Value) -> Result<String, Failure> {
-    Ok(html(&Metrics::read(&out.join("metrics.jsonl"))?.records, run))
+    let page = html(&Metrics::read(&out.join("metrics.jsonl"))?.records, run);
+    let last = last_line(page.as_bytes());
+    Ok(page + &last)
+}
+
+/// The digest of a page, to be its last line: a run that did not write a report knows by it that Precast did.
+fn last_line(page: &[u8]) -> String {
+    format!("<!-- precast report {} -->\n", Digest::of(page))
+}
+
+/// Whether these bytes are a report as it was written.
+pub fn is_unchanged(bytes: &[u8]) -> bool {
+    let lines = bytes.strip_suffix(b"\n").and_then(|lines| lines.iter().rposition(|byte| *byte == b'\n'));
+    let page_bytes = lines.map_or(0, |newline| newline + 1);
+    let (page, last) = bytes.split_at(page_bytes);
+    last == last_line(page).as_bytes()
 }
 
 const STYLE: &str = "
@@ -160,6 +175,19 @@ mod tests {
             memory_bytes: 1 << 20,
             skipped: loss.is_none(),
         }
+    }
+
+    #[test]
+    fn a_report_is_recognised_unless_a_byte_of_it_changed() {
+        let page = html(&[record(1, Some(3.0))], &Value::Null);
+        let report = page.clone() + &last_line(page.as_bytes());
+        assert!(is_unchanged(report.as_bytes()) && !is_unchanged(page.as_bytes()) && !is_unchanged(b""));
+        for at in [0, report.len() / 2, report.len() - 20, report.len() - 1] {
+            let mut changed = report.clone().into_bytes();
+            changed[at] ^= 1;
+            assert!(!is_unchanged(&changed), "{at}");
+        }
+        assert!(!is_unchanged((report + "mine\n").as_bytes()));
     }
 
     #[test]

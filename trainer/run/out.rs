@@ -5,15 +5,16 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use precast_fatbins::Digest;
 use precast_fatbins::files::{
     self, Aside, Claim, ClaimError, Existing, Listing, ListingError, is_aside, walk, write_whole,
 };
+use precast_fatbins::{Digest, input};
 use serde_json::Value;
 
 use crate::error::Failure;
 use crate::metrics::Metrics;
 use crate::record::{self, RunRecord};
+use crate::report;
 
 /// Held by the process that uses the directory.
 const LOCK: &str = ".precast.lock";
@@ -21,6 +22,8 @@ const LOCK: &str = ".precast.lock";
 const METRICS: &str = "metrics.jsonl";
 /// What the run is; it lists all other files.
 const RECORD: &str = "run.json";
+/// A report grows with its run: this is more than the longest one has.
+const MOST_REPORT_BYTES: u64 = 4 << 30;
 
 /// What a run does with an output directory that is not empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,6 +165,13 @@ impl Owned {
         })
     }
 
+    /// What the `run.json` in a directory says; none where it lists no files.
+    fn read(dir: &Path) -> Result<Option<Self>, Failure> {
+        let mut owned = Self::of(&record::read(dir)?);
+        owned.iter_mut().for_each(|owned| list_report(dir, &mut owned.files));
+        Ok(owned)
+    }
+
     /// The first file, link or directory that the run did not write.
     fn check_names(&self, dir: &Path) -> Result<(), ListingError> {
         for name in walk(dir)? {
@@ -273,7 +283,7 @@ impl Out {
                     });
                 }
                 let unlisted = || OutError::NotOurs(ListingError::Unlisted(dir.clone()));
-                let owned = Owned::of(&record::read(&dir)?).ok_or_else(unlisted)?;
+                let owned = Owned::read(&dir)?.ok_or_else(unlisted)?;
                 files::sweep(&dir).map_err(OutError::io("clear", &dir))?;
                 match start {
                     Start::Resume => {
@@ -370,6 +380,7 @@ impl Out {
 
     /// Lists what is about to be put under a name, beside what is there: whichever a kill leaves is this run's.
     fn announce(&mut self, name: &str, new: BTreeMap<String, Digest>, record: &mut RunRecord) -> Result<(), Failure> {
+        list_report(&self.dir, &mut self.files);
         let there = self.check_replaceable(name)?;
         for listing in [&mut self.files, &mut self.replacing] {
             take(listing, name);
@@ -440,7 +451,7 @@ impl Out {
                 continue;
             }
             let owned = match path.join(RECORD).exists() {
-                true => Owned::of(&record::read(&path)?).unwrap_or_default(),
+                true => Owned::read(&path)?.unwrap_or_default(),
                 false => Owned::default(),
             };
             owned.remove(&path).map_err(Failure::io("remove", &path))?;
@@ -469,6 +480,14 @@ fn take(listing: &mut Listing, name: &str) -> BTreeMap<String, Digest> {
     let (taken, kept) = all.partition(|(file, _)| file == name || file.starts_with(&below));
     listing.0 = kept;
     taken
+}
+
+/// Lists the report that `precast report` wrote while the run was training: that process does not write `run.json`.
+fn list_report(dir: &Path, files: &mut Listing) {
+    match input::read(&dir.join(report::REPORT), MOST_REPORT_BYTES) {
+        Ok(bytes) if report::is_unchanged(&bytes) => _ = files.0.insert(report::REPORT.to_owned(), Digest::of(&bytes)),
+        _ => {}
+    }
 }
 
 /// An absolute path without links, of which the last part may not exist yet.
