@@ -19,7 +19,7 @@ pub(super) fn check(out: &Out) -> Result<(), Failure> {
 }
 
 /// Writes into `run.json` and `report.html` how a run ended. Its own failure says more than one of writing that.
-pub(super) fn tell(
+pub(super) fn record(
     config: &RunConfig,
     out: &mut Out,
     record: &mut RunRecord,
@@ -42,6 +42,6 @@ pub(super) fn tell(
         }
         out.record(record)
     };
-    let told = write();
-    ended.and(told)
+    let written = write();
+    ended.and(written)
 }

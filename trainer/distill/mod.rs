@@ -24,9 +24,9 @@ use crate::metrics::MetricsFile;
 use crate::record::RunRecord;
 use crate::report::REPORT;
 use crate::run::checkpoint;
+use crate::run::disk_space::DiskSpace;
 use crate::run::identity::Identity;
 use crate::run::out::{Out, Start, refuse_inputs};
-use crate::run::room::Room;
 use crate::run::stop::{Stop, resume_command};
 use crate::run::tokens;
 use crate::session::Session;
@@ -99,7 +99,7 @@ pub fn distill(config: &RunConfig, mode: &Mode, mut startup: Startup) -> Result<
     let mut session = Session::open(driver, config, Some(&teacher), &student, mode.placement, &mut startup)?;
     let heading = session.heading().model("teacher", &config.teacher, &teacher);
     say!("{}\n\n{}", heading.model("student", &config.student, &student), MemoryTable::of(&session.plan().plan));
-    room(config, &session, &student, &out)?.check(out.path())?;
+    disk_space(config, &session, &student, &out)?.check(out.path())?;
     upload(&mut session, &teacher, &student, &stop)?;
     startup.end("upload");
     let tokens = seen.join().expect("hashing does not panic");
@@ -155,7 +155,7 @@ pub fn distill(config: &RunConfig, mode: &Mode, mut startup: Startup) -> Result<
             .and_then(|()| write_student(config, &mut session, [&teacher, &student], &mut out, &mut record))
             .and_then(|()| out.remove_replaced()),
     };
-    end::tell(config, &mut out, &mut record, &startup, ended)?;
+    end::record(config, &mut out, &mut record, &startup, ended)?;
     let path = |name| config.out.join(name);
     say!("student: {}\nreport:  {}", path("student").display(), path(REPORT).display());
     Ok(())
@@ -197,9 +197,9 @@ fn seen(dataset: Arc<Dataset>, config: &RunConfig, done: u64) -> std::thread::Jo
 }
 
 /// What the run is going to write.
-fn room(config: &RunConfig, session: &Session, student: &Checkpoint, out: &Out) -> Result<Room, Failure> {
+fn disk_space(config: &RunConfig, session: &Session, student: &Checkpoint, out: &Out) -> Result<DiskSpace, Failure> {
     let parameters = &session.plan().student.weights.parameters.list;
-    Ok(Room {
+    Ok(DiskSpace {
         checkpoint_bytes: checkpoint::bytes(&session.state()),
         student_bytes: student::model(config, parameters, &[student]).bytes(),
         keep: if config.checkpoint_every > 0 { config.keep } else { 0 },

@@ -1,4 +1,4 @@
-//! What a run writes, at most at one moment.
+//! The disk space that a run takes.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use crate::checkpoint::{CheckpointError, check_space};
 
 /// Sizes of what a run keeps.
 #[derive(Clone, Copy, Debug)]
-pub struct Room {
+pub struct DiskSpace {
     /// One checkpoint.
     pub checkpoint_bytes: u64,
     /// The student.
@@ -17,7 +17,7 @@ pub struct Room {
     pub kept: u64,
 }
 
-impl Room {
+impl DiskSpace {
     /// What is added to the disk: before the oldest checkpoint goes there is one more than are kept, and before the old
     /// student goes there are two.
     pub fn needed(&self) -> u64 {
@@ -40,8 +40,8 @@ mod tests {
 
     #[test]
     fn old_and_new_are_there_at_once() {
-        let room = |keep, kept| Room { checkpoint_bytes: 100, student_bytes: 7, keep, kept }.needed();
-        assert_eq!([room(0, 0), room(1, 0), room(1, 1), room(3, 0), room(3, 3)], [7, 207, 107, 407, 107]);
-        assert_eq!(room(1, 5), 7);
+        let needed = |keep, kept| DiskSpace { checkpoint_bytes: 100, student_bytes: 7, keep, kept }.needed();
+        assert_eq!([needed(0, 0), needed(1, 0), needed(1, 1), needed(3, 0), needed(3, 3)], [7, 207, 107, 407, 107]);
+        assert_eq!(needed(1, 5), 7);
     }
 }

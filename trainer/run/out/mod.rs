@@ -1,0 +1,301 @@
+//! The output directory of a run: one process uses it, one run owns it, and what is not of a run stays.
+
+mod error;
+mod owned;
+mod paths;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use precast_fatbins::Digest;
+use precast_fatbins::files::{self, Aside, Claim, ClaimError, Existing, Listing, ListingError, walk, write_whole};
+
+use crate::error::Failure;
+use crate::record::RunRecord;
+pub use error::OutError;
+use owned::{LOCK, Owned, RECORD, list_report};
+pub use paths::{check_directory, refuse_inputs};
+use paths::{is_empty, put_back, refuse_contents, resolved, suffixed};
+
+/// What a run does with an output directory that is not empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// Refuses it.
+    Fresh,
+    /// Continues the run in it.
+    Resume,
+    /// Replaces the run in it.
+    Overwrite,
+}
+
+/// The output directory of this process's run.
+#[derive(Debug)]
+pub struct Out {
+    dir: PathBuf,
+    claim: Option<Claim>,
+    /// This process made it: where it stays empty, it goes.
+    made: bool,
+    /// The run that [`Self::begin`] replaces.
+    old: Option<Owned>,
+    /// What this run is about to write or has written, `metrics.jsonl` and `run.json` apart.
+    files: Listing,
+    /// What the files of those names were until they are replaced.
+    replacing: Listing,
+    /// Moved runs that this one replaces, deleted at its first checkpoint.
+    replaces: Vec<PathBuf>,
+}
+
+impl Out {
+    /// Takes an output directory for this process: makes it, locks it, settles what killed runs left in it. `inputs` are
+    /// what must not lie in it.
+    ///
+    /// # Errors
+    /// [`OutError`], or [`Failure`] where the run in it cannot be read; nothing of it has been changed.
+    pub fn claim(dir: &Path, start: Start, inputs: &[&Path]) -> Result<Self, Failure> {
+        let dir = resolved(dir);
+        refuse_inputs(&dir, inputs)?;
+        let there = fs::symlink_metadata(&dir);
+        if there.as_ref().is_ok_and(|metadata| !metadata.is_dir()) {
+            return Err(OutError::NoDirectory { path: dir }.into());
+        }
+        let made = there.is_err() && !put_back(&dir).map_err(OutError::io("restore", &dir))?;
+        let nothing = |reason, run| OutError::Nothing { path: dir.clone(), reason, run };
+        if made {
+            if start == Start::Resume {
+                return Err(nothing("no checkpoint", false).into());
+            }
+            fs::create_dir_all(&dir).map_err(OutError::io("create", &dir))?;
+        } else if start == Start::Fresh && !dir.join(LOCK).exists() {
+            // Nothing is written to a directory of somebody else, not even a lock.
+            refuse_contents(&dir)?;
+        }
+        let claim = match Claim::take(&dir.join(LOCK)) {
+            Ok(claim) => claim,
+            Err(ClaimError::Held(pid)) => return Err(OutError::Busy { path: dir, pid }.into()),
+            Err(ClaimError::Io(error)) => return Err(OutError::Io { what: "lock", path: dir, error }.into()),
+        };
+        let mut out = Self {
+            dir: dir.clone(),
+            claim: Some(claim),
+            made,
+            old: None,
+            files: Listing::default(),
+            replacing: Listing::default(),
+            replaces: Vec::new(),
+        };
+        let empty = is_empty(&dir)?;
+        if empty {
+            files::sweep(&dir).map_err(OutError::io("clear", &dir))?;
+        }
+        match start {
+            Start::Fresh => refuse_contents(&dir)?,
+            Start::Overwrite if empty => {}
+            Start::Resume if empty => return Err(nothing("no checkpoint", false).into()),
+            Start::Resume | Start::Overwrite => {
+                if !dir.join(RECORD).exists() {
+                    return Err(match start {
+                        Start::Resume => nothing("no checkpoint", false).into(),
+                        _ => OutError::NotOurs(ListingError::Unlisted(dir.clone())).into(),
+                    });
+                }
+                let unlisted = || OutError::NotOurs(ListingError::Unlisted(dir.clone()));
+                let owned = Owned::read(&dir)?.ok_or_else(unlisted)?;
+                files::sweep(&dir).map_err(OutError::io("clear", &dir))?;
+                match start {
+                    Start::Resume => {
+                        out.files = owned.files;
+                        out.replacing = owned.replacing;
+                        out.replaces = owned.replaces;
+                    }
+                    _ => {
+                        owned.check_names(&dir).map_err(OutError::NotOurs)?;
+                        out.old = Some(owned);
+                    }
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Makes the directory this run's by writing `run.json`. Where it replaces another, that one is checked to the last
+    /// byte and moved away first.
+    ///
+    /// # Errors
+    /// [`OutError::NotOurs`] names what the other run did not write; nothing has been moved then.
+    pub fn begin(&mut self, record: &mut RunRecord) -> Result<(), Failure> {
+        let Some(old) = self.old.take() else { return self.record(record) };
+        old.check(&self.dir).map_err(OutError::NotOurs)?;
+        let moved = (1..).map(|n| suffixed(&self.dir, &format!(".replaced-{n}"))).find(|path| !path.exists());
+        let moved = moved.expect("a free number");
+        self.replaces = old.replaces;
+        self.replaces.push(moved.clone());
+        let io = |error| OutError::Io { what: "replace", path: self.dir.clone(), error };
+        // The new directory is aside until the old one has moved: where a kill comes in between, the old one goes back.
+        let aside = Aside::new(&self.dir).map_err(io)?;
+        let claim = Claim::take(&aside.path().join(LOCK));
+        let mut claim = claim.map_err(|_| io(io::Error::other("its new lock is taken")))?;
+        self.list(record);
+        record.write(aside.path())?;
+        aside.flush().map_err(io)?;
+        files::rename(&self.dir, &moved).map_err(io)?;
+        if let Err(error) = aside.publish(Existing::Keep) {
+            let _ = fs::rename(&moved, &self.dir);
+            return Err(io(error).into());
+        }
+        claim.moved(self.dir.join(LOCK));
+        if let Some(mut before) = self.claim.replace(claim) {
+            before.moved(moved.join(LOCK));
+        }
+        Ok(())
+    }
+
+    fn list(&self, record: &mut RunRecord) {
+        record.files(&self.files, &self.replacing, &self.replaces);
+    }
+
+    /// Writes `run.json`.
+    ///
+    /// # Errors
+    /// [`Failure::Io`].
+    pub fn record(&self, record: &mut RunRecord) -> Result<(), Failure> {
+        self.list(record);
+        record.write(&self.dir)
+    }
+
+    /// Puts a directory into its place, after `run.json` lists what is in it. Replaces one of this run.
+    ///
+    /// # Errors
+    /// [`OutError::NotOurs`] where what is there is not this run's.
+    pub fn publish(&mut self, mut aside: Aside, record: &mut RunRecord) -> Result<(), Failure> {
+        let target = aside.target().to_owned();
+        let name = target.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let new = aside.list().map_err(Failure::io("write", &target))?;
+        let new = new.0.into_iter().map(|(file, digest)| (format!("{name}/{file}"), digest)).collect();
+        self.announce(&name, new, record)?;
+        aside.publish(Existing::Replace).map_err(Failure::io("write", &target))?;
+        take(&mut self.replacing, &name);
+        Ok(())
+    }
+
+    /// The same for a file.
+    ///
+    /// # Errors
+    /// As [`Self::publish`].
+    pub fn publish_file(&mut self, name: &str, bytes: &[u8], record: &mut RunRecord) -> Result<(), Failure> {
+        self.announce(name, [(name.to_owned(), Digest::of(bytes))].into(), record)?;
+        let path = self.dir.join(name);
+        write_whole(&path, bytes).map_err(Failure::io("write", path))?;
+        take(&mut self.replacing, name);
+        Ok(())
+    }
+
+    /// Lists what is about to be put under a name, beside what is there: whichever a kill leaves is this run's.
+    fn announce(&mut self, name: &str, new: BTreeMap<String, Digest>, record: &mut RunRecord) -> Result<(), Failure> {
+        list_report(&self.dir, &mut self.files);
+        let there = self.check_replaceable(name)?;
+        for listing in [&mut self.files, &mut self.replacing] {
+            take(listing, name);
+        }
+        self.replacing.0.extend(there);
+        self.files.0.extend(new);
+        self.record(record)
+    }
+
+    /// Refuses to replace what this run did not write. Returns what is there.
+    ///
+    /// # Errors
+    /// [`OutError::NotOurs`].
+    pub fn check_replaceable(&self, name: &str) -> Result<BTreeMap<String, Digest>, OutError> {
+        let path = self.dir.join(name);
+        let Ok(metadata) = fs::symlink_metadata(&path) else { return Ok(BTreeMap::new()) };
+        let check = |file: String| {
+            let path = self.dir.join(&file);
+            let listed = [&self.files, &self.replacing].map(|listing| listing.0.get(&file).copied());
+            if listed == [None, None] {
+                return Err(ListingError::Foreign(path));
+            }
+            let found = files::digest(&path).map_err(|error| ListingError::Io { path: path.clone(), error })?;
+            if listed.contains(&Some(found)) { Ok((file, found)) } else { Err(ListingError::Changed(path)) }
+        };
+        let below = |file: Result<String, PathBuf>| match file {
+            Ok(file) => check(format!("{name}/{file}")),
+            Err(foreign) => Err(ListingError::Foreign(foreign)),
+        };
+        let all = || match (metadata.is_file(), metadata.is_dir()) {
+            (true, _) => check(name.to_owned()).map(|there| [there].into()),
+            (_, true) => walk(&path)?.into_iter().map(below).collect(),
+            _ => Err(ListingError::Foreign(path.clone())),
+        };
+        all().map_err(OutError::NotOurs)
+    }
+
+    /// Removes a directory of this run; one in which something else lies stays.
+    ///
+    /// # Errors
+    /// [`Failure::Io`].
+    pub fn remove(&mut self, name: &str) -> Result<(), Failure> {
+        let path = self.dir.join(name);
+        let listing = take(&mut self.files, name)
+            .into_iter()
+            .filter_map(|(file, digest)| Some((file.strip_prefix(name)?.strip_prefix('/')?.to_owned(), digest)));
+        match Listing(listing.collect()).check_names(&path) {
+            Ok(()) => files::remove_directory(&path).map_err(Failure::io("remove", path)),
+            Err(foreign) => {
+                eprintln!("note: {} stays: {foreign}", path.display());
+                Ok(())
+            }
+        }
+    }
+
+    /// Deletes the runs that this one has replaced.
+    ///
+    /// # Errors
+    /// [`Failure::Io`].
+    pub fn remove_replaced(&mut self) -> Result<(), Failure> {
+        for path in std::mem::take(&mut self.replaces) {
+            // A record names its own neighbours only.
+            let number = path
+                .to_str()
+                .zip(self.dir.to_str())
+                .and_then(|(path, dir)| path.strip_prefix(dir)?.strip_prefix(".replaced-")?.parse::<u64>().ok());
+            if number.is_none() || !path.is_dir() {
+                continue;
+            }
+            let owned = match path.join(RECORD).exists() {
+                true => Owned::read(&path)?.unwrap_or_default(),
+                false => Owned::default(),
+            };
+            owned.remove(&path).map_err(Failure::io("remove", &path))?;
+            if path.exists() {
+                eprintln!("note: {} stays: it holds what the run did not write", path.display());
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Out {
+    fn drop(&mut self) {
+        self.claim = None;
+        if self.made {
+            // Fails where there is something in it.
+            let _ = fs::remove_dir(&self.dir);
+        }
+    }
+}
+
+/// Takes what is under a name out of a listing.
+fn take(listing: &mut Listing, name: &str) -> BTreeMap<String, Digest> {
+    let below = format!("{name}/");
+    let all = std::mem::take(&mut listing.0).into_iter();
+    let (taken, kept) = all.partition(|(file, _)| file == name || file.starts_with(&below));
+    listing.0 = kept;
+    taken
+}

@@ -1,0 +1,123 @@
+//! What a run wrote, by its `run.json`: that, unchanged, is what may be replaced or deleted.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use precast_fatbins::files::{self, Listing, ListingError, walk};
+use precast_fatbins::{Digest, input};
+use serde_json::Value;
+
+use crate::error::Failure;
+use crate::metrics::Metrics;
+use crate::{record, report};
+
+/// Held by the process that uses the directory.
+pub(super) const LOCK: &str = ".precast.lock";
+/// Grows with every step, so that its digest is that of the lines so far.
+const METRICS: &str = "metrics.jsonl";
+/// What the run is; it lists all other files.
+pub(super) const RECORD: &str = "run.json";
+/// A report grows with its run: this is more than the longest one has.
+const MOST_REPORT_BYTES: u64 = 4 << 30;
+
+/// What `run.json` says a run wrote.
+#[derive(Debug, Default)]
+pub(super) struct Owned {
+    pub files: Listing,
+    pub replacing: Listing,
+    /// Lines of `metrics.jsonl` and their digest, as they were when `run.json` was last written.
+    pub metrics: Option<(u64, Digest)>,
+    pub replaces: Vec<PathBuf>,
+}
+
+impl Owned {
+    /// None where `run.json` is not of a run whose files are listed.
+    fn of(record: &Value) -> Option<Self> {
+        let listing = |name: &str| -> Option<Listing> {
+            let digest = |(name, digest): (&String, &Value)| Some((name.clone(), digest.as_str()?.parse().ok()?));
+            record.get(name)?.as_object()?.iter().map(digest).collect::<Option<_>>().map(Listing)
+        };
+        let metrics = record.get("metrics").and_then(|metrics| {
+            Some((metrics.get("lines")?.as_u64()?, metrics.get("sha256")?.as_str()?.parse().ok()?))
+        });
+        let replaces = record.get("replaces").and_then(Value::as_array);
+        Some(Self {
+            files: listing("files")?,
+            replacing: listing("replacing").unwrap_or_default(),
+            metrics,
+            replaces: replaces.into_iter().flatten().filter_map(Value::as_str).map(PathBuf::from).collect(),
+        })
+    }
+
+    /// What the `run.json` in a directory says; none where it lists no files.
+    pub fn read(dir: &Path) -> Result<Option<Self>, Failure> {
+        let mut owned = Self::of(&record::read(dir)?);
+        owned.iter_mut().for_each(|owned| list_report(dir, &mut owned.files));
+        Ok(owned)
+    }
+
+    /// The first file, link or directory that the run did not write.
+    pub fn check_names(&self, dir: &Path) -> Result<(), ListingError> {
+        for name in walk(dir)? {
+            let name = name.map_err(ListingError::Foreign)?;
+            let ours = match name.as_str() {
+                LOCK | RECORD => true,
+                METRICS => self.metrics.is_some(),
+                name => self.files.0.contains_key(name) || self.replacing.0.contains_key(name),
+            };
+            if !ours {
+                return Err(ListingError::Foreign(dir.join(name)));
+            }
+        }
+        Ok(())
+    }
+
+    /// The same, and the first file whose bytes are not those that the run wrote.
+    pub fn check(&self, dir: &Path) -> Result<(), ListingError> {
+        self.check_names(dir)?;
+        for name in walk(dir)?.into_iter().flatten() {
+            let path = dir.join(&name);
+            let same = match (name.as_str(), self.metrics) {
+                (LOCK | RECORD, _) => true,
+                (METRICS, Some((lines, digest))) => {
+                    Metrics::read(&path).is_ok_and(|metrics| metrics.digest(lines) == Some(digest))
+                }
+                _ => {
+                    let found = files::digest(&path).map_err(|error| ListingError::Io { path: path.clone(), error })?;
+                    [&self.files, &self.replacing].iter().any(|listing| listing.0.get(&name) == Some(&found))
+                }
+            };
+            if !same {
+                return Err(ListingError::Changed(path));
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes what the run wrote, its record last, and the directory if nothing else is in it.
+    pub fn remove(&self, dir: &Path) -> io::Result<()> {
+        let mut all = self.files.clone();
+        all.0.extend(self.replacing.0.clone());
+        if let Some((_, digest)) = self.metrics {
+            all.0.insert(METRICS.to_owned(), digest);
+        }
+        all.remove(dir)?;
+        // A kill may have left the lock.
+        for name in [LOCK, RECORD] {
+            files::remove_file(&dir.join(name))?;
+        }
+        match fs::remove_dir(dir) {
+            Err(error) if error.kind() != io::ErrorKind::DirectoryNotEmpty => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Lists the report that `precast report` wrote while the run was training: that process does not write `run.json`.
+pub(super) fn list_report(dir: &Path, files: &mut Listing) {
+    match input::read(&dir.join(report::REPORT), MOST_REPORT_BYTES) {
+        Ok(bytes) if report::is_unchanged(&bytes) => _ = files.0.insert(report::REPORT.to_owned(), Digest::of(&bytes)),
+        _ => {}
+    }
+}

@@ -1,0 +1,132 @@
+//! Paths of output directories: where they lead, and whether anything lies there.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use precast_fatbins::files::{self, is_aside};
+
+use super::OutError;
+use super::owned::{LOCK, RECORD};
+
+/// An absolute path without links, of which the last part may not exist yet.
+pub(super) fn resolved(path: &Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    // The deepest part that exists, and the rest as it is spelled.
+    let existing = absolute.ancestors().find_map(|part| Some((part, part.canonicalize().ok()?)));
+    match existing {
+        Some((part, real)) => match absolute.strip_prefix(part) {
+            Ok(rest) if !rest.as_os_str().is_empty() => real.join(rest),
+            _ => real,
+        },
+        None => absolute,
+    }
+}
+
+pub(super) fn suffixed(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
+}
+
+/// Refuses an output directory that an input lies in, or is.
+///
+/// # Errors
+/// [`OutError::Input`].
+pub fn refuse_inputs(dir: &Path, inputs: &[&Path]) -> Result<(), OutError> {
+    let path = resolved(dir);
+    let inside = |input: &&&Path| {
+        // As it is spelled too: a link in the directory is replaced with it, wherever it leads.
+        let spelled = std::path::absolute(input).unwrap_or_else(|_| input.to_path_buf());
+        let spelled = match (spelled.parent(), spelled.file_name()) {
+            (Some(parent), Some(name)) => resolved(parent).join(name),
+            _ => spelled,
+        };
+        resolved(input).starts_with(&path) || spelled.starts_with(&path)
+    };
+    match inputs.iter().find(inside) {
+        Some(input) => Err(OutError::Input { input: input.to_path_buf(), path: dir.to_owned() }),
+        None => Ok(()),
+    }
+}
+
+/// What is in a directory besides locks and leftovers: one name.
+fn first_name(dir: &Path) -> Result<Option<String>, OutError> {
+    let entries = fs::read_dir(dir).map_err(OutError::io("read", dir))?;
+    let mut names: Vec<String> =
+        entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    Ok(names.into_iter().find(|name| name != LOCK && !is_aside(name)))
+}
+
+pub(super) fn is_empty(dir: &Path) -> Result<bool, OutError> {
+    Ok(first_name(dir)?.is_none())
+}
+
+pub(super) fn refuse_contents(dir: &Path) -> Result<(), OutError> {
+    match first_name(dir)? {
+        Some(holds) => Err(OutError::NotEmpty { path: dir.to_owned(), holds }),
+        None => Ok(()),
+    }
+}
+
+/// Where a run was killed while it replaced another, between the two renames: the other goes back. Whether it did.
+pub(super) fn put_back(dir: &Path) -> io::Result<bool> {
+    if !dir.parent().is_some_and(Path::is_dir) || files::asides(dir)?.is_empty() {
+        return Ok(false);
+    }
+    let replaced = (1..).map(|n| suffixed(dir, &format!(".replaced-{n}"))).take_while(|path| path.is_dir());
+    match replaced.last() {
+        Some(last) if last.join(RECORD).exists() => files::rename(&last, dir).map(|()| true),
+        _ => Ok(false),
+    }
+}
+
+/// Refuses to write a directory of files over one that Precast did not write whole.
+///
+/// # Errors
+/// [`OutError`].
+pub fn check_directory(dir: &Path, overwrite: bool) -> Result<PathBuf, OutError> {
+    let dir = resolved(dir);
+    match fs::symlink_metadata(&dir) {
+        Err(_) => return Ok(dir),
+        Ok(metadata) if !metadata.is_dir() => return Err(OutError::NoDirectory { path: dir }),
+        Ok(_) => {}
+    }
+    if !overwrite {
+        refuse_everything(&dir)?;
+    }
+    files::check_replaceable(&dir).map_err(OutError::NotOurs)?;
+    Ok(dir)
+}
+
+fn refuse_everything(dir: &Path) -> Result<(), OutError> {
+    let mut entries = fs::read_dir(dir).map_err(OutError::io("read", dir))?;
+    match entries.next() {
+        Some(Ok(entry)) => {
+            let holds = entry.file_name().to_string_lossy().into_owned();
+            Err(OutError::Occupied { path: dir.to_owned(), holds })
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn inputs_inside_are_refused_however_they_are_spelled() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        for name in ["out/model", "elsewhere"] {
+            fs::create_dir_all(path(name)).unwrap();
+        }
+        std::os::unix::fs::symlink(path("out"), path("link")).unwrap();
+        std::os::unix::fs::symlink(path("elsewhere"), path("out/alias")).unwrap();
+        let refused = |out: &str, input: &str| refuse_inputs(&path(out), &[&path(input)]).is_err();
+        assert!(refused("out", "out/model") && refused("out", "out") && refused("link", "out/model"));
+        assert!(refused("out", "link/model") && refused("out/", "link/../out/model") && refused("out", "out/alias"));
+        assert!(!refused("out", "elsewhere") && !refused("out/model/run", "out/model") && !refused("out", "out2"));
+    }
+}
