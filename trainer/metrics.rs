@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Failure;
 
+/// Its name in a run's output directory.
+pub const METRICS: &str = "metrics.jsonl";
+
 /// One line of `metrics.jsonl`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StepRecord {

@@ -18,6 +18,9 @@ use crate::outcome::Outcome;
 use crate::session::Session;
 use crate::startup::Startup;
 
+/// Its name in a run's output directory.
+pub const RECORD: &str = "run.json";
+
 /// The resolved configuration, digests of everything that went in, the device, memory and start-up.
 #[derive(Serialize)]
 #[serde(transparent)]
@@ -119,7 +122,7 @@ impl RunRecord {
     /// # Errors
     /// [`Failure::Io`].
     pub fn write(&self, out: &Path) -> Result<(), Failure> {
-        let path = out.join("run.json");
+        let path = out.join(RECORD);
         let text = serde_json::to_string_pretty(self).expect("plain data serialises") + "\n";
         files::write_whole(&path, text.as_bytes()).map_err(Failure::io("write", path))
     }
@@ -130,7 +133,7 @@ impl RunRecord {
 /// # Errors
 /// [`Failure`] where it cannot be read.
 pub fn read(out: &Path) -> Result<Value, Failure> {
-    let path = out.join("run.json");
+    let path = out.join(RECORD);
     let text = input::read_text(&path, input::SETTINGS_BYTES).map_err(Failure::io("read", &path))?;
     let json = |error: serde_json::Error| CheckpointError::Json { path, reason: error.to_string() };
     Ok(serde_json::from_str(&text).map_err(json)?)
@@ -189,5 +192,5 @@ impl MemoryRecord {
 }
 
 fn binary_digest() -> Option<Digest> {
-    Some(Digest::of(&std::fs::read(std::env::current_exe().ok()?).ok()?))
+    files::digest(&std::env::current_exe().ok()?).ok()
 }

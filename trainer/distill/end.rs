@@ -2,7 +2,7 @@
 
 use crate::config::RunConfig;
 use crate::error::Failure;
-use crate::metrics::Metrics;
+use crate::metrics::{METRICS, Metrics};
 use crate::outcome::{self, Outcome, Status};
 use crate::record::RunRecord;
 use crate::report;
@@ -10,7 +10,7 @@ use crate::run::out::Out;
 use crate::startup::Startup;
 
 fn metrics(out: &Out) -> Result<Metrics, Failure> {
-    Metrics::read(&out.path().join("metrics.jsonl"))
+    Metrics::read(&out.path().join(METRICS))
 }
 
 /// Refuses a run whose steps do not show that it worked.

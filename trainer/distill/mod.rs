@@ -20,7 +20,7 @@ use crate::config::RunConfig;
 use crate::data::{Batches, Dataset};
 use crate::device;
 use crate::error::Failure;
-use crate::metrics::MetricsFile;
+use crate::metrics::{METRICS, MetricsFile};
 use crate::record::RunRecord;
 use crate::report::REPORT;
 use crate::run::checkpoint;
@@ -122,7 +122,7 @@ pub fn distill(config: &RunConfig, mode: &Mode, mut startup: Startup) -> Result<
     checkpoint::prune(&mut out, config.keep)?;
     let metrics = match &resumed {
         Some(resumed) => MetricsFile::resume(&resumed.metrics, done)?,
-        None => MetricsFile::create(&out.path().join("metrics.jsonl"))?,
+        None => MetricsFile::create(&out.path().join(METRICS))?,
     };
     let floor_s = session.limit().map(|limit| limit.floor_seconds(&session.plan().plan, config.grad_accum));
     let mut run = Run {

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::Steps;
 use crate::config::RunConfig;
 use crate::error::Failure;
-use crate::metrics::Metrics;
+use crate::metrics::{METRICS, Metrics};
 use crate::record;
 use crate::run::checkpoint::{self, Saved, State};
 use crate::run::identity::{Difference, Identity};
@@ -40,7 +40,7 @@ impl Resumed {
             return Err(OutError::Nothing { path, reason: "no checkpoint", run: true }.into());
         };
         let saved = Saved::open(&path, step)?;
-        let metrics = Metrics::read(&path.join("metrics.jsonl"))?;
+        let metrics = Metrics::read(&path.join(METRICS))?;
         metrics.check(step, saved.state.metrics_sha256)?;
         out.check_replaceable("student")?;
         if given == Steps::Default {

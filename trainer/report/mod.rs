@@ -10,7 +10,7 @@ use precast_fatbins::{Digest, files};
 use serde_json::Value;
 
 use crate::error::Failure;
-use crate::metrics::{Metrics, StepRecord};
+use crate::metrics::{METRICS, Metrics, StepRecord};
 use crate::record::{self, RunRecord};
 use crate::run::out::{Out, OutError, Start};
 pub(crate) use bars::{Bar, bars};
@@ -25,7 +25,7 @@ pub const REPORT: &str = "report.html";
 /// # Errors
 /// [`Failure`] where the run cannot be read or the file cannot be written.
 pub fn write(out: &Path) -> Result<(), Failure> {
-    if !out.join("run.json").exists() {
+    if !out.join(record::RECORD).exists() {
         return Err(Failure::NoRun(out.to_owned()));
     }
     let run = record::read(out)?;
@@ -49,7 +49,7 @@ pub fn write(out: &Path) -> Result<(), Failure> {
 /// # Errors
 /// [`Failure`] where the metrics cannot be read.
 pub fn of_run(out: &Path, run: &Value) -> Result<String, Failure> {
-    let page = html(&Metrics::read(&out.join("metrics.jsonl"))?.records, run);
+    let page = html(&Metrics::read(&out.join(METRICS))?.records, run);
     let last = last_line(page.as_bytes());
     Ok(page + &last)
 }

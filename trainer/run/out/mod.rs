@@ -13,9 +13,9 @@ use precast_fatbins::Digest;
 use precast_fatbins::files::{self, Aside, Claim, ClaimError, Existing, Listing, ListingError, walk, write_whole};
 
 use crate::error::Failure;
-use crate::record::RunRecord;
+use crate::record::{RECORD, RunRecord};
 pub use error::OutError;
-use owned::{LOCK, Owned, RECORD, list_report};
+use owned::{LOCK, Owned, list_report};
 pub use paths::{check_directory, refuse_inputs};
 use paths::{is_empty, put_back, refuse_contents, resolved, suffixed};
 

@@ -9,15 +9,12 @@ use precast_fatbins::{Digest, input};
 use serde_json::Value;
 
 use crate::error::Failure;
-use crate::metrics::Metrics;
-use crate::{record, report};
+use crate::metrics::{METRICS, Metrics};
+use crate::record::{self, RECORD};
+use crate::report;
 
 /// Held by the process that uses the directory.
 pub(super) const LOCK: &str = ".precast.lock";
-/// Grows with every step, so that its digest is that of the lines so far.
-const METRICS: &str = "metrics.jsonl";
-/// What the run is; it lists all other files.
-pub(super) const RECORD: &str = "run.json";
 /// A report grows with its run: this is more than the longest one has.
 const MOST_REPORT_BYTES: u64 = 4 << 30;
 

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use precast_fatbins::files::{self, is_aside};
 
 use super::OutError;
-use super::owned::{LOCK, RECORD};
+use super::owned::LOCK;
+use crate::record::RECORD;
 
 /// An absolute path without links, of which the last part may not exist yet.
 pub(super) fn resolved(path: &Path) -> PathBuf {
