@@ -139,8 +139,8 @@ fn tokens_that_one_model_has_alone_are_said() {
 #[test]
 fn models_without_a_tokenizer_are_said() {
     let case = case();
-    let unchecked = "that both models have the same ids is not checked";
-    assert_eq!(case.notes(), ["neither model has a tokenizer: that both have the same ids is not checked"]);
+    let unchecked = "whether both models have the same ids is not checked";
+    assert_eq!(case.notes(), ["neither model has a tokenizer: whether both have the same ids is not checked"]);
     fs::write(case.teacher.join("tokenizer.json"), tokenizer(|_| {}).to_string()).unwrap();
     assert_eq!(case.notes(), [format!("the student has no tokenizer: {unchecked}")]);
 }
@@ -150,7 +150,7 @@ fn a_cut_vocabulary_is_said_with_both_numbers() {
     let mut case = case();
     case.teacher = random_model(case.dir.path(), "wide", 3, &tiny_config(&[("vocab_size", 128.into())]));
     let said = "the teacher's vocabulary of 128 is cut to the student's 96 before the softmax: \
-                what it gives the last 32 ids does not count";
+                its predictions for the last 32 ids are ignored";
     assert_eq!(case.notes()[1], said);
 }
 

@@ -211,6 +211,22 @@ fn one_flipped_bit_of_a_checkpoint_is_found() {
 }
 
 #[test]
+fn a_run_whose_only_checkpoint_is_damaged_starts_again_as_the_message_says() {
+    let case = case();
+    let checkpoint = case.path("out").join("checkpoint-2");
+    succeed(&mut case.command(&["--steps", "2", "--keep", "1"]));
+    fs::write(checkpoint.join("m.safetensors"), "damaged").unwrap();
+    let message = fail(&mut case.command(&["--steps", "3", "--resume"]), 5);
+    assert!(message.contains("remove this one and start the run again with --overwrite"), "{message}");
+    // Until it is removed, it is what somebody changed.
+    assert!(
+        fail(&mut case.command(&["--steps", "3", "--overwrite"]), 2).contains("m.safetensors is not what was written")
+    );
+    fs::remove_dir_all(&checkpoint).unwrap();
+    succeed(&mut case.command(&["--steps", "3", "--overwrite"]));
+}
+
+#[test]
 fn lines_of_metrics_keep_their_bytes_and_wrong_ones_are_named() {
     let case = case();
     let out = case.path("out");

@@ -25,7 +25,8 @@ pub struct Options {
     /// Training data: .bin (u32 token ids), .jsonl ({"text": ...} a line) or .txt; repeatable
     #[arg(long, value_name = "PATH", num_args = 1..)]
     pub data: Vec<PathBuf>,
-    /// Where metrics, report and the trained student go
+    /// Where checkpoints, metrics, report and the trained student go: a new or empty directory, unless --resume or
+    /// --overwrite is given
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
     /// Optimizer steps [default: 1000]
@@ -76,7 +77,8 @@ pub struct Options {
     /// Train on chunks in a new random order each pass [default: false]
     #[arg(long, value_name = "BOOL")]
     pub shuffle: Option<bool>,
-    /// auto, cuda:N, sim, or generic:N for cuda:N with the kernels that every architecture has [default: auto: the first GPU; sim where there is neither a GPU nor kernels for one]
+    /// auto, cuda:N, sim, or generic:N for cuda:N with the kernels that every architecture has [default: auto: the
+    /// first GPU; sim where there is neither a GPU nor kernels for one]
     #[arg(long, value_name = "DEVICE")]
     #[serde(with = "as_text")]
     pub device: Option<DeviceChoice>,
@@ -87,13 +89,13 @@ pub struct Options {
     /// $PRECAST_TRUSTED_KEY, separated by blanks]
     #[arg(long, value_name = "KEY")]
     pub trusted_key: Vec<String>,
-    /// Train a student that is its teacher, weight by weight [default: false]
+    /// Allow a student with the same weights as its teacher [default: false]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true")]
     pub allow_identical: Option<bool>,
     /// Steps between checkpoints that --resume continues from; 0 for none [default: 500, and at the end]
     #[arg(long, value_name = "N")]
     pub checkpoint_every: Option<u64>,
-    /// Checkpoints to keep: the latest [default: 1]
+    /// How many checkpoints to keep, the latest [default: 1]
     #[arg(long, value_name = "N")]
     pub keep: Option<u64>,
 }

@@ -148,7 +148,7 @@ pub enum Failure {
     Out(#[from] OutError),
     /// The run in the output directory is another one.
     #[error(
-        "--resume: {} is another run:\n{}\nGive what it was begun with, or choose another --out",
+        "--resume: {} is another run:\n{}\nUse the values that it was started with, or choose another --out",
         path.display(),
         differences.iter().map(|difference| format!("  {difference}")).collect::<Vec<_>>().join("\n")
     )]
@@ -164,7 +164,7 @@ pub enum Failure {
         path.display(),
         match before {
             Some(before) => format!("Remove it to continue from {before}"),
-            None => "There is no earlier checkpoint: start the run anew with --overwrite".to_owned(),
+            None => "There is no earlier checkpoint: remove this one and start the run again with --overwrite".to_owned(),
         }
     )]
     Damaged {
@@ -181,7 +181,7 @@ pub enum Failure {
     /// A resumed run would not have trained on the tokens that the run has seen.
     #[error(
         "{}: the tokens of its {step} steps are not those that this program would have trained on. The data are the same, \
-         so another version of Precast began the run: continue with that one", path.display()
+         so another version of Precast started the run: continue it with that version", path.display()
     )]
     Tokens {
         /// The checkpoint.

@@ -70,8 +70,8 @@ pub enum Insufficient {
     },
     /// Two models that read a text differently.
     #[error(
-        "{} and {} read the text as different tokens, so that what they take a token does not compare: \
-         give models with one tokenizer, and a --seq-len that both of them reach",
+        "{} and {} read the text as different tokens, so their scores per token cannot be compared: \
+         use models with the same tokenizer, and a --seq-len that both support",
         model.display(),
         baseline.display()
     )]

@@ -5,7 +5,7 @@ use clap::Args;
 /// The option of every command that runs kernels.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Verbose {
-    /// Say each kernel that is loaded as it is loaded, on stderr: digest, bytes, time
+    /// Print each kernel as it is loaded, on stderr: digest, bytes, time
     #[arg(long)]
     pub verbose: bool,
 }

@@ -94,7 +94,7 @@ pub enum CheckpointError {
         error: safetensors::SafeTensorError,
     },
     /// An index and the files it names contradict each other.
-    #[error("{} is not followed by the files beside it:\n{}", path.display(), problems.join("\n"))]
+    #[error("{} does not match the files beside it:\n{}", path.display(), problems.join("\n"))]
     Index {
         /// The index.
         path: PathBuf,

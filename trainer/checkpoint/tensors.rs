@@ -64,7 +64,7 @@ fn beyond(checkpoint: &Checkpoint, name: &str) -> Result<Option<String>, Checkpo
         }
         _ => "the configuration does not name it".to_owned(),
     };
-    Ok(Some(format!("  {name} is one too many: {why}")))
+    Ok(Some(format!("  {name} is not expected: {why}")))
 }
 
 fn bias(config: &ModelConfig, name: &str) -> String {

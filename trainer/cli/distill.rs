@@ -18,13 +18,16 @@ use crate::verbose::Verbose;
 pub struct Arguments {
     #[command(flatten)]
     options: Options,
-    /// A run.toml with any of the options below under their names; flags override it
+    /// A run.toml with any of these options under their names; flags override it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Continue the run in --out from its last checkpoint
+    /// Continue the run in --out from its last checkpoint. Models, tokenizer, data, objective, optimizer, schedule, batch,
+    /// precision and shuffle must be the same; device, kernels, logging and checkpoints may change, and so may --steps: under
+    /// cosine only where it is given on the command line
     #[arg(long, conflicts_with = "overwrite")]
     resume: bool,
-    /// Replace the run in --out: it is moved away when this one starts, and deleted at its first checkpoint
+    /// Replace the run in --out: once every check has passed it is moved to DIR.replaced-N, and it is deleted at this run's
+    /// first checkpoint. Files that it did not write are refused by name
     #[arg(long)]
     overwrite: bool,
     /// Check models, data and the checkpoint to resume from, print the plan and stop: nothing is loaded or written

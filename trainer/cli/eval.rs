@@ -37,7 +37,7 @@ pub struct Arguments {
     device: DeviceChoice,
     #[command(flatten)]
     kernels: Kernels,
-    /// Succeed although the model is no better than guessing among all tokens alike
+    /// Allow a model that is no better than guessing among all tokens alike
     #[arg(long)]
     untrained: bool,
     /// Fail if the perplexity is above this

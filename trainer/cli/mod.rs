@@ -21,7 +21,8 @@ use precast_fatbins::{say, stdout};
 /// Distil a large Qwen2 or Llama model into a small one, every kernel compiled, verified and loaded before
 /// the first step.
 ///
-/// Exit codes: 0 done, 1 failed, 2 usage, 3 bundle or kernels, 4 device, 5 data or checkpoint.
+/// Exit codes: 0 done, 1 failed, 2 usage, 3 bundle or kernels, 4 device, 5 data or checkpoint, 130 and 143 stopped by SIGINT
+/// and SIGTERM.
 #[derive(Parser)]
 #[command(name = "precast", version, arg_required_else_help = true, args_override_self = true)]
 struct Arguments {
@@ -41,19 +42,19 @@ enum Command {
     Bench(bench::Arguments),
     /// Perplexity of text under a model
     Eval(eval::Arguments),
-    /// Check driver, GPU, kernels and memory, each with its remedy; ends with 4 or 3 where the machine or the kernels are
-    /// bad, whichever comes first
+    /// Check driver, GPU, kernels and memory and say how to fix what is BAD; the exit code is that of the first: 4 for the
+    /// machine, 3 for the kernels
     Doctor(Box<doctor::Arguments>),
     /// List the embedded kernels
     Kernels(kernels::Arguments),
     /// Run every kernel on the device against its host reference
     Selftest(selftest::Arguments),
-    /// Train twice on a batch that can be learnt and check that it was, with the same bits: one line of JSON for CI
+    /// Train twice on one small batch and check that the loss falls and both runs give the same bits: one line of JSON for CI
     Smoke(smoke::Arguments),
     /// Fail as a bug would: what a report of one looks like
     #[command(hide = true)]
     Bug,
-    /// Write a run's report.html anew
+    /// Write a run's report.html again, also while the run is training
     Report {
         /// The run's output directory
         run: PathBuf,
@@ -87,7 +88,7 @@ pub fn main() -> Result<(), Failure> {
         Command::Bug => panic!("asked for by name"),
         Command::Report { run } => {
             report::write(&run)?;
-            say!("{}", run.join("report.html").display());
+            say!("{}", run.join(report::REPORT).display());
             Ok(())
         }
     }

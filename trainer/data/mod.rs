@@ -105,7 +105,7 @@ pub enum DataError {
     /// A document that tokenizing would take too much memory for.
     #[error(
         "{}: a document of {bytes} bytes: at most {most} are tokenized at a time; \
-         make it several, a line each of a .jsonl file",
+         split it into several, one per line of a .jsonl file",
         path.display()
     )]
     LongDocument {

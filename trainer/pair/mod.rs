@@ -64,7 +64,7 @@ pub fn check(teacher: &Checkpoint, student: &Checkpoint, allow_identical: bool) 
         let cut = wide - narrow;
         notes.push(format!(
             "the teacher's vocabulary of {wide} is cut to the student's {narrow} before the softmax: \
-             what it gives the last {cut} ids does not count"
+             its predictions for the last {cut} ids are ignored"
         ));
     }
     Ok(notes)
@@ -79,12 +79,13 @@ fn tokens(teacher: &Checkpoint, student: &Checkpoint, notes: &mut Vec<String>) -
     {
         return Ok(None);
     }
-    let missing = |who: &str| format!("the {who} has no tokenizer: that both models have the same ids is not checked");
+    let missing =
+        |who: &str| format!("the {who} has no tokenizer: whether both models have the same ids is not checked");
     let (of_teacher, of_student) = rayon::join(|| teacher.tokenizer(), || student.tokenizer());
     match (of_teacher?, of_student?) {
         (Some(teacher), Some(student)) => Ok(Some(compare(teacher, student))),
         (None, None) => {
-            notes.push("neither model has a tokenizer: that both have the same ids is not checked".to_owned());
+            notes.push("neither model has a tokenizer: whether both have the same ids is not checked".to_owned());
             Ok(None)
         }
         (teacher, _) => {

@@ -248,7 +248,7 @@ impl Out {
         match Listing(listing.collect()).check_names(&path) {
             Ok(()) => files::remove_directory(&path).map_err(Failure::io("remove", path)),
             Err(foreign) => {
-                eprintln!("note: {} stays: {foreign}", path.display());
+                eprintln!("note: {} is not deleted: {foreign}", path.display());
                 Ok(())
             }
         }
@@ -274,7 +274,7 @@ impl Out {
             };
             owned.remove(&path).map_err(Failure::io("remove", &path))?;
             if path.exists() {
-                eprintln!("note: {} stays: it holds what the run did not write", path.display());
+                eprintln!("note: {} is not deleted: it holds files that the run did not write", path.display());
             }
         }
         Ok(())
