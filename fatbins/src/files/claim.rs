@@ -2,10 +2,10 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 
 /// A file that this process holds an `flock` on. It names the process, and is removed when the claim is given up; after
@@ -32,8 +32,15 @@ impl Claim {
     /// [`ClaimError`].
     pub fn take(path: &Path) -> Result<Self, ClaimError> {
         loop {
-            let options = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
-            let mut file = options.map_err(ClaimError::Io)?;
+            let mut options = OpenOptions::new();
+            options.read(true).write(true).create(true).truncate(false);
+            // A link leads to a file of somebody else, which would be emptied.
+            options.custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32);
+            let mut file = options.open(path).map_err(ClaimError::Io)?;
+            let kind = file.metadata().map_err(ClaimError::Io)?;
+            if !kind.is_file() || kind.nlink() > 1 {
+                return Err(ClaimError::Io(io::Error::other("it is not a lock that Precast made: remove it")));
+            }
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => {}
                 Err(Errno::WOULDBLOCK) => {
@@ -44,13 +51,20 @@ impl Claim {
                 Err(error) => return Err(ClaimError::Io(error.into())),
             }
             // Its last holder may have removed the file between the two calls: then this lock is on nothing.
-            let locked = file.metadata().map_err(ClaimError::Io)?.ino();
-            if fs::metadata(path).is_ok_and(|there| there.ino() == locked) {
-                file.set_len(0).map_err(ClaimError::Io)?;
-                writeln!(file, "{}", std::process::id()).map_err(ClaimError::Io)?;
-                return Ok(Self { file, path: path.to_owned() });
+            let mut claim = Self { file, path: path.to_owned() };
+            if claim.holds() {
+                claim.file.set_len(0).map_err(ClaimError::Io)?;
+                writeln!(claim.file, "{}", std::process::id()).map_err(ClaimError::Io)?;
+                return Ok(claim);
             }
         }
+    }
+
+    /// Whether the file is still where it was claimed: somebody may have moved or removed the directory around it.
+    pub fn holds(&self) -> bool {
+        let id = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
+        let there = fs::symlink_metadata(&self.path).map(id);
+        self.file.metadata().map(id).is_ok_and(|locked| there.is_ok_and(|there| there == locked))
     }
 
     /// The directory around the file has another name now.
@@ -62,7 +76,9 @@ impl Claim {
 impl Drop for Claim {
     fn drop(&mut self) {
         // Removed while it is still locked: whoever opens it in between finds out.
-        let _ = fs::remove_file(&self.path);
+        if self.holds() {
+            let _ = fs::remove_file(&self.path);
+        }
         let _ = flock(&self.file, FlockOperation::Unlock);
     }
 }
@@ -83,5 +99,26 @@ mod tests {
         // What a kill leaves locks nothing, whatever it holds.
         fs::write(&path, "99999999999999\nmore").unwrap();
         drop(Claim::take(&path).unwrap());
+    }
+
+    #[test]
+    fn a_link_is_not_followed_and_a_claim_ends_with_its_name() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, mine, moved) = (dir.path().join("lock"), dir.path().join("mine"), dir.path().join("moved"));
+        fs::write(&mine, "precious").unwrap();
+        std::os::unix::fs::symlink(&mine, &path).unwrap();
+        assert!(matches!(Claim::take(&path), Err(ClaimError::Io(_))));
+        fs::remove_file(&path).unwrap();
+        fs::hard_link(&mine, &path).unwrap();
+        assert!(matches!(Claim::take(&path), Err(ClaimError::Io(_))));
+        assert_eq!(fs::read(&mine).unwrap(), b"precious");
+        fs::remove_file(&path).unwrap();
+        // The lock of another process stays in the place of one that was moved away.
+        let first = Claim::take(&path).unwrap();
+        fs::rename(&path, &moved).unwrap();
+        let second = Claim::take(&path).unwrap();
+        assert!(!first.holds() && second.holds());
+        drop(first);
+        assert!(path.exists());
     }
 }

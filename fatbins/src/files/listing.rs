@@ -118,16 +118,33 @@ impl Listing {
         Ok(())
     }
 
-    /// Removes these files, then directories that are empty without them, `directory` itself last. Other files stay.
+    /// Removes these files, then directories that are empty without them, `directory` itself last. Other files stay, and
+    /// so does whatever a name leads to outside of `directory`: what is removed was found below it first.
     ///
     /// # Errors
     /// Of the file system; files that are not there are none.
     pub fn remove(&self, directory: &Path) -> io::Result<()> {
-        for name in self.0.keys().map(String::as_str).chain([LISTING]) {
+        let found = match walk(directory) {
+            Err(ListingError::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            found => found.map_err(io::Error::other)?,
+        };
+        let (mut names, mut directories) = (Vec::new(), vec![PathBuf::new()]);
+        for entry in found {
+            match entry {
+                Ok(name) if name == LISTING || self.0.contains_key(&name) => names.push(name),
+                Ok(_) => {}
+                // A directory that a kill left empty.
+                Err(other) => directories.extend(other.strip_prefix(directory).ok().map(Path::to_owned)),
+            }
+        }
+        for name in &names {
             super::remove_file(&directory.join(name))?;
         }
-        let mut directories: Vec<&Path> =
-            self.0.keys().filter_map(|name| Path::new(name).parent()).flat_map(Path::ancestors).collect();
+        directories.retain(|path| self.0.keys().any(|name| Path::new(name).starts_with(path)));
+        directories.retain(|path| !directory.join(path).is_symlink());
+        directories.extend(names.iter().map(PathBuf::from));
+        let mut directories: Vec<&Path> = directories.iter().flat_map(|path| path.ancestors()).collect();
+        directories.retain(|path| !names.iter().any(|name| Path::new(name) == *path));
         directories.push(Path::new(""));
         directories.sort_unstable();
         directories.dedup();
@@ -252,5 +269,23 @@ mod tests {
         fs::remove_file(run.join("below/notes")).unwrap();
         listing.remove(&run).unwrap();
         assert!(!run.exists());
+    }
+
+    #[test]
+    fn nothing_outside_is_removed_whatever_is_listed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (run, outside) = (dir.path().join("run"), dir.path().join("outside"));
+        for made in [&run, &outside] {
+            fs::create_dir(made).unwrap();
+            fs::write(made.join("file"), "mine").unwrap();
+        }
+        fs::create_dir(dir.path().join("empty")).unwrap();
+        std::os::unix::fs::symlink(&outside, run.join("link")).unwrap();
+        let absolute = outside.join("file").display().to_string();
+        let names = ["file", "link/file", "../outside/file", "../empty/none", absolute.as_str()];
+        let listing = Listing(names.map(|name| (name.to_owned(), Digest::of(b"mine"))).into());
+        listing.remove(&run).unwrap();
+        assert!(outside.join("file").exists() && dir.path().join("empty").exists());
+        assert!(!run.join("file").exists() && run.join("link").is_symlink());
     }
 }
