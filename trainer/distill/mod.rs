@@ -99,7 +99,7 @@ pub fn distill(config: &RunConfig, mode: &Mode, mut startup: Startup) -> Result<
     let mut session = Session::open(driver, config, Some(&teacher), &student, mode.placement, &mut startup)?;
     let heading = session.heading().model("teacher", &config.teacher, &teacher);
     say!("{}\n\n{}", heading.model("student", &config.student, &student), MemoryTable::of(&session.plan().plan));
-    disk_space(config, &session, &student, &out)?.check(out.path())?;
+    disk_space(config, &session, &student, &out, done)?.check(out.path())?;
     upload(&mut session, &teacher, &student, &stop)?;
     startup.end("upload");
     let tokens = seen.join().expect("hashing does not panic");
@@ -197,7 +197,14 @@ fn seen(dataset: Arc<Dataset>, config: &RunConfig, done: u64) -> std::thread::Jo
 }
 
 /// What the run is going to write.
-fn disk_space(config: &RunConfig, session: &Session, student: &Checkpoint, out: &Out) -> Result<DiskSpace, Failure> {
+fn disk_space(
+    config: &RunConfig,
+    session: &Session,
+    student: &Checkpoint,
+    out: &Out,
+    done: u64,
+) -> Result<DiskSpace, Failure> {
+    let (steps, every) = (config.steps, config.checkpoint_every);
     let parameters = &session.plan().student.weights.parameters.list;
     Ok(DiskSpace {
         checkpoint_bytes: checkpoint::bytes(&session.state()),
@@ -206,6 +213,10 @@ fn disk_space(config: &RunConfig, session: &Session, student: &Checkpoint, out: 
         kept: match config.checkpoint_every {
             0 => 0,
             _ => checkpoint::steps(out.path())?.len() as u64,
+        },
+        to_come: match every {
+            0 => 0,
+            _ => steps / every - done / every + u64::from(!steps.is_multiple_of(every)),
         },
     })
 }
