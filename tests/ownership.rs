@@ -270,3 +270,78 @@ fn a_benchmark_replaces_only_a_benchmark() {
     assert_eq!(contents(&out), before);
     assert_eq!([bench(&case.path("figures")), bench(&case.path("figures"))], [Some(0); 2]);
 }
+
+#[test]
+fn a_record_that_lists_files_outside_deletes_nothing_there() {
+    let case = case();
+    let out = case.path("out");
+    succeed(&mut case.distill(&out, &["--steps", "1"]));
+    let (beside, absolute) = (case.path("beside/file"), case.path("absolute"));
+    fs::create_dir(case.path("beside")).unwrap();
+    for path in [&beside, &absolute] {
+        fs::write(path, "mine").unwrap();
+    }
+    let mut record = run_record(&out);
+    for name in ["../beside/file", absolute.to_str().unwrap()] {
+        record["files"][name] = "0".repeat(64).into();
+    }
+    fs::write(out.join("run.json"), record.to_string()).unwrap();
+    succeed(&mut case.distill(&out, &["--steps", "2", "--overwrite"]));
+    assert!(beside.exists() && absolute.exists());
+    assert!(!case.path("out.replaced-1").exists());
+}
+
+#[test]
+fn a_lock_that_is_a_link_is_not_written_through() {
+    let case = case();
+    let (out, mine) = (case.path("out"), case.path("mine"));
+    fs::create_dir(&out).unwrap();
+    fs::write(&mine, "precious").unwrap();
+    symlink(&mine, out.join(".precast.lock")).unwrap();
+    let message = fail(&mut case.distill(&out, &["--steps", "1"]), 1);
+    assert!(message.contains("cannot lock"), "{message}");
+    assert_eq!(fs::read_to_string(&mine).unwrap(), "precious");
+    assert_eq!(names_in(&out), [".precast.lock"]);
+}
+
+#[test]
+fn a_run_that_was_replaced_is_no_input_of_one_that_deletes_it() {
+    let case = case();
+    let out = case.path("out");
+    succeed(&mut case.distill(&out, &["--steps", "1"]));
+    let start = ["--overwrite", "--checkpoint-every", "1000000", "--steps", "1000000"];
+    let mut new = case.distill(&out, &start).stdout(Stdio::null()).spawn().unwrap();
+    while !out.join("run.json").exists() || run_record(&out)["config"]["steps"] != 1_000_000 {
+        std::thread::yield_now();
+    }
+    new.kill().unwrap();
+    new.wait().unwrap();
+    let student = case.path("out.replaced-1/student");
+    let before = contents(&student);
+    let mut command = distill(&case.path("teacher"), &student, &case.data, &out);
+    command.args(["--steps", "1", "--batch-size", "2", "--seq-len", "16", "--overwrite"]);
+    let message = fail(&mut command, 2);
+    assert!(message.contains("deletes at its first checkpoint"), "{message}");
+    assert_eq!(contents(&student), before);
+}
+
+#[test]
+fn a_directory_moved_away_takes_its_run_and_not_the_next_ones() {
+    let case = case();
+    let (out, moved) = (case.path("out"), case.path("moved"));
+    let start = ["--steps", "1000000", "--checkpoint-every", "1000"];
+    let first = case.distill(&out, &start).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    while !out.join("metrics.jsonl").exists() {
+        std::thread::yield_now();
+    }
+    fs::rename(&out, &moved).unwrap();
+    // Another run takes the name: it has it to itself.
+    succeed(&mut case.distill(&out, &["--steps", "2"]));
+    let second = contents(&out);
+    let first = first.wait_with_output().unwrap();
+    let message = String::from_utf8(first.stderr).unwrap();
+    assert_eq!(first.status.code(), Some(1), "{message}");
+    assert!(message.contains("was moved or removed while this run was in it"), "{message}");
+    assert_eq!(contents(&out), second);
+    assert!(names_in(&moved).contains(&"run.json".to_owned()));
+}

@@ -239,7 +239,7 @@ impl Failure {
             | Failure::Pair(_)
             | Failure::NoRun(_) => 5,
             Failure::Score(Insufficient::OtherTokens { .. }) => 5,
-            Failure::Out(OutError::Io { .. })
+            Failure::Out(OutError::Io { .. } | OutError::Gone { .. })
             | Failure::Score(_)
             | Failure::Smoke(_)
             | Failure::Run(_)

@@ -92,6 +92,7 @@ impl Run<'_> {
 
     /// Writes a checkpoint; then the oldest ones go, and with the first one what this run replaces.
     fn save(&mut self, step: u64) -> Result<(), Failure> {
+        self.out.check_claim()?;
         self.identity.models(self.digests.get()?);
         let (lines, metrics_sha256) = self.metrics.sync()?;
         let state = State {

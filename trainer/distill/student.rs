@@ -19,6 +19,7 @@ pub(super) fn write_student(
     out: &mut Out,
     record: &mut RunRecord,
 ) -> Result<(), Failure> {
+    out.check_claim()?;
     let parameters = session.plan().student.weights.parameters.list.clone();
     let tokenizer_from = [student, teacher];
     let model = model(config, &parameters, &tokenizer_from);

@@ -58,6 +58,28 @@ pub enum OutError {
         /// Whether there is a run.
         run: bool,
     },
+    /// It is no longer the directory that this process has claimed.
+    #[error(
+        "{} was moved or removed while this run was in it: nothing more is written there. Its last checkpoint is where the \
+         directory is now: --resume with that as --out continues it",
+        path.display()
+    )]
+    Gone {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// An input would be deleted.
+    #[error(
+        "{} lies in {}, which this run replaces and deletes at its first checkpoint: move it away, or choose another --out",
+        input.display(),
+        path.display()
+    )]
+    Replaced {
+        /// The input.
+        input: PathBuf,
+        /// The directory.
+        path: PathBuf,
+    },
     /// An input would be among the outputs.
     #[error("{} lies in --out {}: an input is never written over; choose another --out", input.display(), path.display())]
     Input {

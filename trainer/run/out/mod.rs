@@ -17,7 +17,7 @@ use crate::record::{RECORD, RunRecord};
 pub use error::OutError;
 use owned::{LOCK, Owned, list_report};
 pub use paths::{check_directory, refuse_inputs};
-use paths::{is_empty, put_back, refuse_contents, resolved, suffixed};
+use paths::{is_empty, lies_in, put_back, refuse_contents, resolved, suffixed};
 
 /// What a run does with an output directory that is not empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,6 +102,11 @@ impl Out {
                 }
                 let unlisted = || OutError::NotOurs(ListingError::Unlisted(dir.clone()));
                 let owned = Owned::read(&dir)?.ok_or_else(unlisted)?;
+                for path in &owned.replaces {
+                    if let Some(input) = inputs.iter().find(|input| lies_in(input, path)) {
+                        return Err(OutError::Replaced { input: input.to_path_buf(), path: path.clone() }.into());
+                    }
+                }
                 files::sweep(&dir).map_err(OutError::io("clear", &dir))?;
                 match start {
                     Start::Resume => {
@@ -156,6 +161,17 @@ impl Out {
         Ok(())
     }
 
+    /// Refuses a directory that has another name now: what has this one may be another run's.
+    ///
+    /// # Errors
+    /// [`OutError::Gone`].
+    pub fn check_claim(&self) -> Result<(), OutError> {
+        match self.claim.as_ref().is_some_and(Claim::holds) {
+            true => Ok(()),
+            false => Err(OutError::Gone { path: self.dir.clone() }),
+        }
+    }
+
     fn list(&self, record: &mut RunRecord) {
         record.files(&self.files, &self.replacing, &self.replaces);
     }
@@ -163,8 +179,9 @@ impl Out {
     /// Writes `run.json`.
     ///
     /// # Errors
-    /// [`Failure::Io`].
+    /// [`Failure::Io`], [`OutError::Gone`].
     pub fn record(&self, record: &mut RunRecord) -> Result<(), Failure> {
+        self.check_claim()?;
         self.list(record);
         record.write(&self.dir)
     }
@@ -241,6 +258,7 @@ impl Out {
     /// # Errors
     /// [`Failure::Io`].
     pub fn remove(&mut self, name: &str) -> Result<(), Failure> {
+        self.check_claim()?;
         let path = self.dir.join(name);
         let listing = take(&mut self.files, name)
             .into_iter()

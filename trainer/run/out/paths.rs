@@ -35,20 +35,22 @@ pub(super) fn suffixed(path: &Path, suffix: &str) -> PathBuf {
 /// # Errors
 /// [`OutError::Input`].
 pub fn refuse_inputs(dir: &Path, inputs: &[&Path]) -> Result<(), OutError> {
-    let path = resolved(dir);
-    let inside = |input: &&&Path| {
-        // As it is spelled too: a link in the directory is replaced with it, wherever it leads.
-        let spelled = std::path::absolute(input).unwrap_or_else(|_| input.to_path_buf());
-        let spelled = match (spelled.parent(), spelled.file_name()) {
-            (Some(parent), Some(name)) => resolved(parent).join(name),
-            _ => spelled,
-        };
-        resolved(input).starts_with(&path) || spelled.starts_with(&path)
-    };
-    match inputs.iter().find(inside) {
+    match inputs.iter().find(|input| lies_in(input, dir)) {
         Some(input) => Err(OutError::Input { input: input.to_path_buf(), path: dir.to_owned() }),
         None => Ok(()),
     }
+}
+
+/// Whether a path is a directory or lies in it.
+pub(super) fn lies_in(input: &Path, dir: &Path) -> bool {
+    let path = resolved(dir);
+    // As it is spelled too: a link in the directory is replaced with it, wherever it leads.
+    let spelled = std::path::absolute(input).unwrap_or_else(|_| input.to_path_buf());
+    let spelled = match (spelled.parent(), spelled.file_name()) {
+        (Some(parent), Some(name)) => resolved(parent).join(name),
+        _ => spelled,
+    };
+    resolved(input).starts_with(&path) || spelled.starts_with(&path)
 }
 
 /// What is in a directory besides locks and leftovers: one name.
