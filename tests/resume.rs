@@ -324,3 +324,34 @@ fn a_finished_run_without_its_student_exports_it() {
     let message = fail(&mut case.command(&["--steps", "4", "--resume"]), 2);
     assert!(message.contains("student/config.json is not what was written"), "{message}");
 }
+
+#[test]
+fn what_is_no_file_is_refused_and_not_waited_for() {
+    let case = case();
+    let out = case.path("out");
+    succeed(&mut case.command(&["--steps", "2"]));
+    for name in ["metrics.jsonl", "checkpoint-2/precast.sha256", "checkpoint-2/state.json", "student/config.json"] {
+        let whole = fs::read(out.join(name)).unwrap();
+        fs::remove_file(out.join(name)).unwrap();
+        assert!(Command::new("mkfifo").arg(out.join(name)).status().unwrap().success());
+        for more in ["--resume", "--overwrite"] {
+            let output = case.command(&["--steps", "4", more]).output().unwrap();
+            let message = String::from_utf8_lossy(&output.stderr);
+            assert!(!output.status.success() && message.contains(name), "{name} {more}: {message}");
+        }
+        fs::remove_file(out.join(name)).unwrap();
+        fs::write(out.join(name), whole).unwrap();
+    }
+    succeed(&mut case.command(&["--steps", "4", "--resume"]));
+}
+
+#[test]
+fn a_directory_named_almost_like_a_checkpoint_is_none() {
+    let case = case();
+    succeed(&mut case.command(&["--steps", "2"]));
+    for name in ["checkpoint-0009", "checkpoint-+9"] {
+        fs::create_dir(case.path("out").join(name)).unwrap();
+    }
+    succeed(&mut case.command(&["--steps", "3", "--resume"]));
+    assert!(case.path("out/checkpoint-3").exists() && case.path("out/checkpoint-0009").exists());
+}

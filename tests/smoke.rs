@@ -22,7 +22,7 @@ const SHAPES: [&str; 4] = ["--teacher", "tests/models/wide.json", "--student", "
 fn run(command: &mut Command) -> (Value, Option<i32>, String) {
     let output = command.output().unwrap();
     let printed = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(printed.lines().count(), 1, "{printed}");
+    assert_eq!(printed.lines().count(), 1, "{printed}{}", String::from_utf8_lossy(&output.stderr));
     (serde_json::from_str(&printed).unwrap(), output.status.code(), String::from_utf8(output.stderr).unwrap())
 }
 
@@ -63,8 +63,8 @@ fn a_student_that_does_not_learn_is_a_failure_with_its_reason() {
 fn real_weights_are_trained_on_and_too_few_steps_are_a_usage_error() {
     let dir = tempfile::tempdir().unwrap();
     let student = random_model(dir.path(), "student", 7, &tiny_config(&[]));
-    let mut command = smoke(&["--teacher", "tests/models/tiny.json", "--student"]);
-    let (record, code, message) = run(command.arg(&student));
+    let mut command = smoke(&["--teacher", "tests/models/tiny.json", "--student", student.to_str().unwrap()]);
+    let (record, code, message) = run(&mut command);
     assert_eq!((code, &record["ok"]), (Some(0), &Value::Bool(true)), "{record} {message}");
     let other = run(&mut smoke(&["--teacher", "tests/models/tiny.json", "--student", "tests/models/tiny.json"])).0;
     assert_ne!(record["losses"], other["losses"]);

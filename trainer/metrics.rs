@@ -3,7 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
 
-use precast_fatbins::{Digest, Hasher, files};
+use precast_fatbins::{Digest, Hasher, files, input};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Failure;
@@ -56,6 +56,9 @@ pub struct MetricsError {
     reason: String,
 }
 
+/// The most that is read of `metrics.jsonl`: that of ten million steps.
+const METRICS_BYTES: u64 = 4 << 30;
+
 /// The lines of a run so far.
 pub struct Metrics {
     path: PathBuf,
@@ -72,7 +75,7 @@ impl Metrics {
     /// # Errors
     /// [`MetricsError`] for the first line that does not read, or is not that of the step after the one before.
     pub fn read(path: &Path) -> Result<Self, Failure> {
-        let bytes = std::fs::read(path).map_err(Failure::io("read", path))?;
+        let bytes = input::read(path, METRICS_BYTES).map_err(Failure::io("read", path))?;
         let (mut ends, mut records, mut end) = (Vec::new(), Vec::new(), 0);
         for line in bytes.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n")) {
             let step = records.len() as u64 + 1;

@@ -1,5 +1,6 @@
 //! What a run reads besides the weights that it trains, and their digests.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -40,23 +41,31 @@ pub fn read_data(config: &RunConfig, teacher: &Checkpoint, student: &Checkpoint)
 
 /// The digests of both models' weights: hashing gigabytes takes a while, and nothing waits for it until they are needed.
 pub struct ModelDigests {
+    files: [Vec<PathBuf>; 2],
     under_way: Option<JoinHandle<Result<[Digest; 2], CheckpointError>>>,
-    done: [Digest; 2],
+    done: Option<[Digest; 2]>,
 }
 
 impl ModelDigests {
     /// Starts hashing. A process that ends does not wait for it.
     pub fn start(teacher: &Checkpoint, student: &Checkpoint) -> Self {
         let files = [teacher.weight_files(), student.weight_files()];
-        let work = move || Ok([checkpoint::digest(&files[0])?, checkpoint::digest(&files[1])?]);
-        Self { under_way: Some(std::thread::spawn(work)), done: [Digest::of(b""); 2] }
+        let work = files.clone();
+        Self { files, under_way: Some(std::thread::spawn(move || hash(&work))), done: None }
     }
 
     /// Waits for them.
     pub fn get(&mut self) -> Result<&[Digest; 2], Failure> {
-        if let Some(thread) = self.under_way.take() {
-            self.done = thread.join().expect("hashing does not panic")?;
-        }
-        Ok(&self.done)
+        let done = match (self.done, self.under_way.take()) {
+            (Some(done), _) => done,
+            (None, Some(thread)) => thread.join().expect("hashing does not panic")?,
+            // It has failed before.
+            (None, None) => hash(&self.files)?,
+        };
+        Ok(self.done.insert(done))
     }
+}
+
+fn hash([teacher, student]: &[Vec<PathBuf>; 2]) -> Result<[Digest; 2], CheckpointError> {
+    Ok([checkpoint::digest(teacher)?, checkpoint::digest(student)?])
 }

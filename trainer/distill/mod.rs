@@ -142,9 +142,9 @@ pub fn distill(config: &RunConfig, mode: &Mode, mut startup: Startup) -> Result<
     let ran = run.steps(done, &data.dataset);
     let startup = run.startup;
     record.startup(&startup);
-    record.models(digests.get()?);
-    out.record(&mut record)?;
-    let ended = match ran {
+    // What ended the run says more than what could not be recorded of it.
+    let recorded = digests.get().map(|digests| record.models(digests)).and_then(|()| out.record(&mut record));
+    let ended = match ran.and_then(|stopped| recorded.map(|()| stopped)) {
         Err(failure) => Err(failure),
         Ok(Some((signal, step))) => {
             let steps = config.steps;

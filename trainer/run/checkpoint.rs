@@ -5,8 +5,8 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
-use precast_fatbins::Digest;
 use precast_fatbins::files::{Aside, Listing};
+use precast_fatbins::{Digest, input};
 use precast_plan::Tensor;
 use safetensors::tensor::Dtype as Stored;
 use serde::{Deserialize, Serialize};
@@ -53,7 +53,8 @@ pub fn steps(out: &Path) -> Result<Vec<u64>, Failure> {
     let mut steps = Vec::new();
     for entry in std::fs::read_dir(out).map_err(Failure::io("read", out))?.flatten() {
         let step: Option<u64> = entry.file_name().to_str().and_then(|name| name.strip_prefix(PREFIX)?.parse().ok());
-        steps.extend(step.filter(|_| entry.path().is_dir()));
+        // Other spellings of a number are names that no run writes.
+        steps.extend(step.filter(|step| entry.file_name() == *name(*step) && entry.path().is_dir()));
     }
     steps.sort_unstable();
     Ok(steps)
@@ -121,7 +122,7 @@ impl Saved {
         listing.check(&path).map_err(damaged)?;
         let file = path.join(STATE);
         let json = |reason: String| CheckpointError::Json { path: file.clone(), reason };
-        let text = std::fs::read_to_string(&file).map_err(Failure::io("read", &file))?;
+        let text = input::read_text(&file, input::SETTINGS_BYTES).map_err(Failure::io("read", &file))?;
         let state: State = serde_json::from_str(&text).map_err(|error| json(error.to_string()))?;
         if state.step != step {
             return Err(json(format!("it is of step {}: the directory was renamed", state.step)).into());

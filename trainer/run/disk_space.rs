@@ -43,7 +43,8 @@ mod tests {
 
     #[test]
     fn old_and_new_are_there_at_once() {
-        let needed = |keep, kept| DiskSpace { checkpoint_bytes: 100, student_bytes: 7, keep, kept, to_come: 9 }.needed();
+        let needed =
+            |keep, kept| DiskSpace { checkpoint_bytes: 100, student_bytes: 7, keep, kept, to_come: 9 }.needed();
         assert_eq!([needed(0, 0), needed(1, 0), needed(1, 1), needed(3, 0), needed(3, 3)], [7, 207, 107, 407, 107]);
         assert_eq!(needed(1, 5), 7);
     }

@@ -1,6 +1,6 @@
 //! Directories that are filled beside their place and put there whole.
 //!
-//! What is aside of `NAME` is called `.precast-NAME-` and six letters or digits, or `.precast-NAME-old` for a moment
+//! What is aside of `NAME` is called `.precast-aside-NAME-` and six letters or digits, or `.precast-aside-NAME-old` for a moment
 //! where the file system cannot exchange two directories. The process that fills it holds an `flock` on it, so what a
 //! kill leaves behind can be told from what is in use.
 
@@ -183,12 +183,15 @@ fn remove_all(path: &Path) -> io::Result<()> {
     }
 }
 
+/// What names of asides start with: nobody else's do.
+const PREFIX: &str = ".precast-aside-";
+
 /// What names of things aside of a target begin with.
 pub(super) fn prefix(target: &Path) -> String {
     let name = target.file_name().unwrap_or_default().to_string_lossy();
     // Names end at 255 bytes.
     let end = (0..=name.len().min(200)).rev().find(|end| name.is_char_boundary(*end)).unwrap_or(0);
-    format!(".precast-{}-", &name[..end])
+    format!("{PREFIX}{}-", &name[..end])
 }
 
 fn old_name(target: &Path) -> PathBuf {
@@ -197,7 +200,7 @@ fn old_name(target: &Path) -> PathBuf {
 
 /// Whether a name is that of something aside.
 pub fn is_aside(name: &str) -> bool {
-    let parts = name.strip_prefix(".precast-").and_then(|rest| rest.rsplit_once('-'));
+    let parts = name.strip_prefix(PREFIX).and_then(|rest| rest.rsplit_once('-'));
     parts.is_some_and(|(target, end)| {
         !target.is_empty() && (end == "old" || end.len() == 6 && end.bytes().all(|byte| byte.is_ascii_alphanumeric()))
     })
@@ -265,7 +268,7 @@ pub fn sweep(directory: &Path) -> io::Result<()> {
     }
     for name in names {
         let path = directory.join(&name);
-        let target = name.strip_prefix(".precast-").and_then(|rest| rest.strip_suffix("-old"));
+        let target = name.strip_prefix(PREFIX).and_then(|rest| rest.strip_suffix("-old"));
         match target.map(|target| directory.join(target)) {
             Some(target) if fs::symlink_metadata(&target).is_err() => rename(&path, &target)?,
             _ => remove_all(&path)?,
@@ -321,15 +324,21 @@ mod tests {
     fn what_a_kill_left_is_settled_and_nothing_else() {
         let dir = tempfile::tempdir().unwrap();
         let target = dir.path().join("model");
-        for foreign in [".partial-x", ".precast-model", ".precast-model-notes", ".precast-other-abc123", ".replaced-1"]
-        {
+        for foreign in [
+            ".partial-x",
+            ".precast-aside-model",
+            ".precast-aside-model-notes",
+            ".precast-aside-other-abc123",
+            ".precast-my-backup",
+            ".replaced-1",
+        ] {
             fs::create_dir(dir.path().join(foreign)).unwrap();
         }
         let foreign = names(dir.path());
         // Killed between the two renames: the old one goes back.
         filled(&target, b"one").publish(Existing::Keep).unwrap();
         fs::rename(&target, old_name(&target)).unwrap();
-        fs::create_dir(dir.path().join(".precast-model-abc123")).unwrap();
+        fs::create_dir(dir.path().join(".precast-aside-model-abc123")).unwrap();
         drop(Aside::new(&target).unwrap());
         assert_eq!(fs::read(target.join("file")).unwrap(), b"one");
         // Killed after them: the old one goes.

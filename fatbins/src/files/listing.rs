@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::Digest;
+use crate::{Digest, input};
 
 /// The file in a directory that lists its others: `sha256sum -c precast.sha256` checks them.
 pub const LISTING: &str = "precast.sha256";
@@ -61,7 +61,7 @@ impl Listing {
     /// [`ListingError`] where there is none or it does not read.
     pub fn read(directory: &Path) -> Result<Self, ListingError> {
         let path = directory.join(LISTING);
-        let bytes = match fs::read(&path) {
+        let bytes = match input::read(&path, input::SETTINGS_BYTES) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return Err(ListingError::Unlisted(directory.to_owned()));
             }

@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
-use crate::{Digest, Hasher};
+use crate::{Digest, Hasher, input};
 
 pub use aside::{Aside, Existing, Writer, asides, is_aside, remove_directory, sweep};
 pub use claim::{Claim, ClaimError};
@@ -59,7 +59,7 @@ pub fn write_directory<E: From<io::Error>>(path: &Path, fill: impl FnOnce(&Path)
 /// # Errors
 /// Any I/O error.
 pub fn digest(path: &Path) -> io::Result<Digest> {
-    let (mut file, mut hasher) = (File::open(path)?, Hasher::default());
+    let (mut file, mut hasher) = (input::open(path)?, Hasher::default());
     let mut part = vec![0; 1 << 20];
     loop {
         match file.read(&mut part) {
