@@ -39,13 +39,17 @@ pub fn is_sim() -> bool {
 
 /// The `precast` program.
 pub fn precast() -> Command {
+    Command::new(program())
+}
+
+fn program() -> PathBuf {
     let built = PathBuf::from(env!("CARGO_BIN_EXE_precast"));
-    Command::new(std::env::var_os("PRECAST_BIN").map_or(built, PathBuf::from))
+    std::env::var_os("PRECAST_BIN").map_or(built, PathBuf::from)
 }
 
 /// The `precast-aot` program, built beside the other.
 pub fn precast_aot() -> Command {
-    let path = Path::new(env!("CARGO_BIN_EXE_precast")).with_file_name("precast-aot");
+    let path = program().with_file_name("precast-aot");
     assert!(path.exists(), "{} is not built: run the tests with `cargo xtask test`", path.display());
     Command::new(path)
 }
