@@ -300,7 +300,7 @@ fn a_finished_run_without_its_student_exports_it() {
     fs::remove_dir_all(out.join("student")).unwrap();
     succeed(&mut case.command(&["--steps", "2", "--resume"]));
     assert!(weights(&out) == whole && fs::read(out.join("metrics.jsonl")).unwrap() == metrics);
-    // Killed before the export of a longer run: the student that is there is that of a shorter one.
+    // The run was extended and then killed before its export: `student/` still holds the weights of the shorter run.
     let saved = case.path("saved");
     copy(&out.join("student"), &saved);
     let record = fs::read(out.join("run.json")).unwrap();

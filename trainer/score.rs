@@ -119,7 +119,7 @@ impl Score {
         }
     }
 
-    /// Refuses a score that is not below that of a baseline on the same tokens.
+    /// Fails unless the score is below the baseline's on the same tokens.
     ///
     /// # Errors
     /// [`Insufficient`].

@@ -45,7 +45,7 @@ pub enum PairError {
 /// Refuses a pair that cannot teach; returns what people should know of one that can.
 ///
 /// # Errors
-/// [`Failure::Pair`], or that of a model that cannot be read.
+/// [`Failure::Pair`]; [`Failure::Checkpoint`] where a model cannot be read.
 pub fn check(teacher: &Checkpoint, student: &Checkpoint, allow_identical: bool) -> Result<Vec<String>, Failure> {
     let paths = || (teacher.path().to_owned(), student.path().to_owned());
     if !allow_identical && identical(teacher, student)? {
@@ -70,7 +70,7 @@ pub fn check(teacher: &Checkpoint, student: &Checkpoint, allow_identical: bool) 
     Ok(notes)
 }
 
-/// Compares the tokenizers where both models have one; says where not, and what they ask for in vain.
+/// Compares the tokenizers if both models have one, unless they are the same file. Adds a note for a model without one.
 fn tokens(teacher: &Checkpoint, student: &Checkpoint, notes: &mut Vec<String>) -> Result<Option<Comparison>, Failure> {
     // Most pairs have one file twice: then there is nothing to compare.
     let files = [teacher, student].map(Checkpoint::tokenizer_file);

@@ -20,7 +20,7 @@ pub fn tiny() -> (Request, Built, Vec<(String, Lock)>) {
     (request, built, vec![("tiny".to_owned(), lock)])
 }
 
-/// A new key, as a signer's closure and as what others trust.
+/// A fresh key pair: a closure that signs with the secret key, and the public key to trust.
 pub fn key() -> (impl Fn(&[u8]) -> Result<String, String>, TrustedKey) {
     let pair = KeyPair::generate_unencrypted_keypair().unwrap();
     let trusted = TrustedKey::find(&pair.pk.to_base64()).unwrap();
