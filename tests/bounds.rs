@@ -326,3 +326,11 @@ proptest! {
         });
     }
 }
+
+#[test]
+fn threads_are_no_more_than_cores_whatever_a_variable_says() {
+    let case = case();
+    for threads in ["60000", "0", "-1", "many"] {
+        succeed(case.command().env("RAYON_NUM_THREADS", threads).arg("--overwrite"));
+    }
+}

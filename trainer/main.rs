@@ -3,16 +3,25 @@
 use std::process::ExitCode;
 
 use precast_fatbins::bug::{self, Program};
+use precast_fatbins::threads;
 
 fn main() -> ExitCode {
     let program = Program { name: "precast", version: env!("CARGO_PKG_VERSION"), facts: precast::bundle::facts };
+    bug::main(program, run)
+}
+
+fn run() -> ExitCode {
+    if let Err(error) = threads::start() {
+        eprintln!("error: {error}");
+        return ExitCode::FAILURE;
+    }
     // A run's own failure says more than that its output did not arrive.
-    bug::main(program, || match precast::cli::main().and_then(|()| precast::cli::finish()) {
+    match precast::cli::main().and_then(|()| precast::cli::finish()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             let what = if matches!(failure, precast::Failure::Stopped { .. }) { "" } else { "error: " };
             eprintln!("{what}{failure}");
             ExitCode::from(failure.exit_code())
         }
-    })
+    }
 }

@@ -2,13 +2,12 @@
 
 mod cli;
 
-use std::num::NonZeroUsize;
 use std::process::ExitCode;
 
 use clap::Parser;
 use precast_aot::toolchain::pins;
 use precast_fatbins::bug::{self, Program};
-use precast_fatbins::stdout;
+use precast_fatbins::{stdout, threads};
 
 fn main() -> ExitCode {
     let facts = || format!("compiler: NVRTC {} unless another is named", pins::NVRTC.version);
@@ -24,13 +23,8 @@ fn run() -> ExitCode {
             None
         }
     };
-    // rayon starts as many threads as $RAYON_NUM_THREADS says, however many that are.
-    let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
-    let wanted =
-        std::env::var("RAYON_NUM_THREADS").ok().and_then(|text| text.parse().ok()).filter(|wanted| *wanted > 0);
-    let threads = wanted.unwrap_or(cores).min(cores);
-    if let Err(error) = rayon::ThreadPoolBuilder::new().num_threads(threads).build_global() {
-        eprintln!("error: cannot start threads: {error}");
+    if let Err(error) = threads::start() {
+        eprintln!("error: {error}");
         return ExitCode::FAILURE;
     }
     match arguments.map_or(Ok(()), cli::run).and_then(|()| cli::finish()) {

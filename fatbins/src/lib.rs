@@ -16,6 +16,7 @@ pub mod lock;
 mod manifest;
 mod stale;
 pub mod stdout;
+pub mod threads;
 mod trust;
 mod wire;
 
