@@ -178,6 +178,9 @@ fn paths_that_are_not_utf8_work() {
     };
     succeed(&mut run(&["--steps", "1"]));
     succeed(&mut run(&["--steps", "2", "--resume"]));
+    // The run that is replaced goes, whatever its name.
+    succeed(&mut run(&["--steps", "1", "--overwrite"]));
+    assert!(!odd(b"o\xff.replaced-1").exists());
     let record: Value = serde_json::from_slice(&fs::read(out.join("run.json")).unwrap()).unwrap();
     assert!(record["config"]["teacher"].as_str().unwrap().ends_with("t\u{fffd}"), "{record}");
     succeed(precast().arg("report").arg(&out));

@@ -174,8 +174,10 @@ fn the_old_run_stays_until_the_new_one_has_a_checkpoint() {
     assert!(case.path("out.replaced-2").exists());
     // What somebody puts there meanwhile stays.
     fs::write(kept.join("notes.txt"), "mine").unwrap();
+    fs::write(kept.join("report.html"), "mine, too").unwrap();
     succeed(&mut case.distill(&out, &["--steps", "2", "--checkpoint-every", "1", "--overwrite"]));
-    assert_eq!(names_in(&kept), ["notes.txt"]);
+    assert_eq!(names_in(&kept), ["notes.txt", "report.html"]);
+    assert_eq!(fs::read_to_string(kept.join("report.html")).unwrap(), "mine, too");
     assert!(!case.path("out.replaced-2").exists() && !case.path("out.replaced-3").exists());
 }
 

@@ -108,13 +108,13 @@ impl RunRecord {
     }
 
     /// What the run writes: files, what they replace for a moment, and the runs that it replaces.
-    pub fn files(&mut self, files: &Listing, replacing: &Listing, replaces: &[std::path::PathBuf]) {
+    pub fn files(&mut self, files: &Listing, replacing: &Listing, replaces: &[u64]) {
         let listed = |listing: &Listing| -> Value {
             listing.0.iter().map(|(name, digest)| (name.clone(), Value::from(digest.to_string()))).collect()
         };
         self.0["files"] = listed(files);
         self.0["replacing"] = listed(replacing);
-        self.0["replaces"] = replaces.iter().map(|path| path.display().to_string()).collect();
+        self.0["replaces"] = json!(replaces);
     }
 
     /// Writes `run.json`.

@@ -17,7 +17,7 @@ use crate::record::{RECORD, RunRecord};
 pub use error::OutError;
 use owned::{LOCK, Owned, list_report};
 pub use paths::{check_directory, refuse_inputs};
-use paths::{is_empty, lies_in, put_back, refuse_contents, resolved, suffixed};
+use paths::{is_empty, lies_in, put_back, refuse_contents, replaced, resolved};
 
 /// What a run does with an output directory that is not empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,8 +43,8 @@ pub struct Out {
     files: Listing,
     /// What the files of those names were until they are replaced.
     replacing: Listing,
-    /// Moved runs that this one replaces, deleted at its first checkpoint.
-    replaces: Vec<PathBuf>,
+    /// Numbers of the moved runs that this one replaces, deleted at its first checkpoint.
+    replaces: Vec<u64>,
 }
 
 impl Out {
@@ -102,9 +102,9 @@ impl Out {
                 }
                 let unlisted = || OutError::NotOurs(ListingError::Unlisted(dir.clone()));
                 let owned = Owned::read(&dir)?.ok_or_else(unlisted)?;
-                for path in &owned.replaces {
-                    if let Some(input) = inputs.iter().find(|input| lies_in(input, path)) {
-                        return Err(OutError::Replaced { input: input.to_path_buf(), path: path.clone() }.into());
+                for path in owned.replaces.iter().map(|number| replaced(&dir, *number)) {
+                    if let Some(input) = inputs.iter().find(|input| lies_in(input, &path)) {
+                        return Err(OutError::Replaced { input: input.to_path_buf(), path }.into());
                     }
                 }
                 files::sweep(&dir).map_err(OutError::io("clear", &dir))?;
@@ -137,10 +137,10 @@ impl Out {
     pub fn begin(&mut self, record: &mut RunRecord) -> Result<(), Failure> {
         let Some(old) = self.old.take() else { return self.record(record) };
         old.check(&self.dir).map_err(OutError::NotOurs)?;
-        let moved = (1..).map(|n| suffixed(&self.dir, &format!(".replaced-{n}"))).find(|path| !path.exists());
-        let moved = moved.expect("a free number");
+        let number = (1..).find(|number| !replaced(&self.dir, *number).exists()).expect("a free number");
+        let moved = replaced(&self.dir, number);
         self.replaces = old.replaces;
-        self.replaces.push(moved.clone());
+        self.replaces.push(number);
         let io = |error| OutError::Io { what: "replace", path: self.dir.clone(), error };
         // The new directory is aside until the old one has moved: where a kill comes in between, the old one goes back.
         let aside = Aside::new(&self.dir).map_err(io)?;
@@ -277,13 +277,9 @@ impl Out {
     /// # Errors
     /// [`Failure::Io`].
     pub fn remove_replaced(&mut self) -> Result<(), Failure> {
-        for path in std::mem::take(&mut self.replaces) {
-            // A record names its own neighbours only.
-            let number = path
-                .to_str()
-                .zip(self.dir.to_str())
-                .and_then(|(path, dir)| path.strip_prefix(dir)?.strip_prefix(".replaced-")?.parse::<u64>().ok());
-            if number.is_none() || !path.is_dir() {
+        for number in std::mem::take(&mut self.replaces) {
+            let path = replaced(&self.dir, number);
+            if !path.is_dir() {
                 continue;
             }
             let owned = match path.join(RECORD).exists() {
@@ -292,7 +288,7 @@ impl Out {
             };
             owned.remove(&path).map_err(Failure::io("remove", &path))?;
             if path.exists() {
-                eprintln!("note: {} is not deleted: it holds files that the run did not write", path.display());
+                eprintln!("note: {} is not deleted: it holds files that are not as the run wrote them", path.display());
             }
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use precast_fatbins::files::{self, Listing, ListingError, walk};
 use precast_fatbins::{Digest, input};
@@ -25,7 +25,8 @@ pub(super) struct Owned {
     pub replacing: Listing,
     /// Lines of `metrics.jsonl` and their digest, as they were when `run.json` was last written.
     pub metrics: Option<(u64, Digest)>,
-    pub replaces: Vec<PathBuf>,
+    /// Numbers of the runs that it replaces: N of `DIR.replaced-N`.
+    pub replaces: Vec<u64>,
 }
 
 impl Owned {
@@ -43,7 +44,7 @@ impl Owned {
             files: listing("files")?,
             replacing: listing("replacing").unwrap_or_default(),
             metrics,
-            replaces: replaces.into_iter().flatten().filter_map(Value::as_str).map(PathBuf::from).collect(),
+            replaces: replaces.into_iter().flatten().filter_map(Value::as_u64).collect(),
         })
     }
 
@@ -74,22 +75,26 @@ impl Owned {
     pub fn check(&self, dir: &Path) -> Result<(), ListingError> {
         self.check_names(dir)?;
         for name in walk(dir)?.into_iter().flatten() {
-            let path = dir.join(&name);
-            let same = match (name.as_str(), self.metrics) {
-                (LOCK | RECORD, _) => true,
-                (METRICS, Some((lines, digest))) => {
-                    Metrics::read(&path).is_ok_and(|metrics| metrics.digest(lines) == Some(digest))
-                }
-                _ => {
-                    let found = files::digest(&path).map_err(|error| ListingError::Io { path: path.clone(), error })?;
-                    [&self.files, &self.replacing].iter().any(|listing| listing.0.get(&name) == Some(&found))
-                }
-            };
-            if !same {
-                return Err(ListingError::Changed(path));
+            if !self.wrote(dir, &name)? {
+                return Err(ListingError::Changed(dir.join(name)));
             }
         }
         Ok(())
+    }
+
+    /// Whether a file holds what the run wrote under its name.
+    fn wrote(&self, dir: &Path, name: &str) -> Result<bool, ListingError> {
+        let path = dir.join(name);
+        match (name, self.metrics) {
+            (LOCK | RECORD, _) => Ok(true),
+            (METRICS, Some((lines, digest))) => {
+                Ok(Metrics::read(&path).is_ok_and(|metrics| metrics.digest(lines) == Some(digest)))
+            }
+            _ => {
+                let found = files::digest(&path).map_err(|error| ListingError::Io { path: path.clone(), error })?;
+                Ok([&self.files, &self.replacing].iter().any(|listing| listing.0.get(name) == Some(&found)))
+            }
+        }
     }
 
     /// Deletes what the run wrote, its record last, and the directory if nothing else is in it.
@@ -99,6 +104,9 @@ impl Owned {
         if let Some((_, digest)) = self.metrics {
             all.0.insert(METRICS.to_owned(), digest);
         }
+        // What was changed since is somebody's work by now. What is gone stays listed: its directory goes, too.
+        let gone = |name: &str| fs::symlink_metadata(dir.join(name)).is_err();
+        all.0.retain(|name, _| gone(name) || self.wrote(dir, name).is_ok_and(|wrote| wrote));
         all.remove(dir)?;
         // A kill may have left the lock.
         for name in [LOCK, RECORD] {

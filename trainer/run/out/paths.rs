@@ -24,9 +24,10 @@ pub(super) fn resolved(path: &Path) -> PathBuf {
     }
 }
 
-pub(super) fn suffixed(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
+/// Where a run is moved that another replaces.
+pub(super) fn replaced(dir: &Path, number: u64) -> PathBuf {
+    let mut name = dir.as_os_str().to_owned();
+    name.push(format!(".replaced-{number}"));
     name.into()
 }
 
@@ -78,7 +79,7 @@ pub(super) fn put_back(dir: &Path) -> io::Result<bool> {
     if !dir.parent().is_some_and(Path::is_dir) || files::asides(dir)?.is_empty() {
         return Ok(false);
     }
-    let replaced = (1..).map(|n| suffixed(dir, &format!(".replaced-{n}"))).take_while(|path| path.is_dir());
+    let replaced = (1..).map(|number| replaced(dir, number)).take_while(|path| path.is_dir());
     match replaced.last() {
         Some(last) if last.join(RECORD).exists() => files::rename(&last, dir).map(|()| true),
         _ => Ok(false),
