@@ -30,30 +30,30 @@ typedef struct gemm_swiglu_params {
 } gemm_swiglu_params;
 
 typedef struct gemm_dgrad_params {
-    address dy;       /* [m, n] */
-    address w;        /* [n, k] */
-    address dx;       /* [m, k] */
-    address partials; /* f32, whole tiles, with splits: what the parts have summed so far */
-    address turns;    /* with splits, for each tile: whose turn it is to add; 0 before a launch and after it */
+    address dy;         /* [m, n] */
+    address w;          /* [n, k] */
+    address dx;         /* [m, k] */
+    address workspace;  /* f32, whole tiles, with splits: the sum of the splits so far */
+    address semaphores; /* u32, with splits, per tile: the split that may add next; 0 before a launch and after it */
     uint32_t m;
     uint32_t n;
     uint32_t k;
-    uint32_t splits; /* parts of the depth, which add to a tile one after the other; 0 or 1 for none */
+    uint32_t splits; /* split-K: CTAs per tile, which add one after the other; 0 or 1 for none */
     uint32_t reserved[2];
     tensor_map maps[2]; /* dy, w */
 } gemm_dgrad_params;
 
 typedef struct gemm_wgrad_params {
-    address dy;    /* [m, n] */
-    address x;     /* [m, k] */
-    address micro; /* micro_scalars */
-    address dw;    /* [n, k] f32 */
-    address turns; /* with splits, for each tile: whose turn it is to add; 0 before a launch and after it */
+    address dy;         /* [m, n] */
+    address x;          /* [m, k] */
+    address micro;      /* micro_scalars */
+    address dw;         /* [n, k] f32 */
+    address semaphores; /* u32, with splits, per tile: the split that may add next; 0 before a launch and after it */
     uint32_t m;
     uint32_t n;
     uint32_t k;
     uint32_t accumulate; /* 1: add to dw whatever micro says (a later chunk of the same micro-batch) */
-    uint32_t splits;     /* parts of the depth, which add to a tile one after the other; 0 or 1 for none */
+    uint32_t splits;     /* split-K: CTAs per tile, which add one after the other; 0 or 1 for none */
     uint32_t reserved;
     tensor_map maps[2]; /* dy, x */
 } gemm_wgrad_params;

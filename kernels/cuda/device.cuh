@@ -1,5 +1,5 @@
-// Everything a kernel needs from the machine: types, loads and stores, warp and block reductions.
-// The one place where intrinsics are named, so that the same kernels can be compiled for another machine.
+// What every kernel needs from the machine: types, rounding, loads and stores, warp and CTA reductions.
+// Intrinsics and PTX are named in this folder and nowhere else: the kernels compile for the host too (kernels/simt).
 // No toolkit header is included: a kernel depends on these sources and the compiler alone.
 #pragma once
 #include "types.h"
@@ -16,6 +16,11 @@ struct bf16 {
 __device__ __forceinline__ float to_float(float value) { return value; }
 __device__ __forceinline__ float to_float(bf16 value) { return __uint_as_float(uint32_t(value.bits) << 16); }
 
+// Element `i` of the two in a word: the lower half is element 0.
+__device__ __forceinline__ float unpack_bf16x2(uint32_t pair, uint32_t i) {
+    return __uint_as_float(i % 2 ? pair & 0xffff0000u : pair << 16);
+}
+
 template <typename T> __device__ __forceinline__ T from_float(float value);
 template <> __device__ __forceinline__ float from_float<float>(float value) { return value; }
 // Round to nearest even.
@@ -26,7 +31,7 @@ template <> __device__ __forceinline__ bf16 from_float<bf16>(float value) {
 }
 
 // Two floats rounded to bf16, the first in the lower half.
-__device__ __forceinline__ uint32_t pack(float low, float high) {
+__device__ __forceinline__ uint32_t pack_bf16x2(float low, float high) {
     uint32_t result;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(result) : "f"(high), "f"(low));
     return result;
@@ -42,9 +47,13 @@ __device__ __forceinline__ float reciprocal(float value) {
     return result;
 }
 
-// A product that is rounded by itself: the compiler may not fuse it into a sum. `a * b - c * d` with equal factors is
-// 0 only so; fused, it is the rounding error of one product.
-__device__ __forceinline__ float product(float a, float b) { return __fmul_rn(a, b); }
+// a * b, rounded before anything is added to it: the compiler may not contract it into a fused multiply-add. Only then is
+// `a * b - c * d` 0 for equal factors; contracted, it is the rounding error of one product.
+__device__ __forceinline__ float mul_rn(float a, float b) { return __fmul_rn(a, b); }
+// a * b + c with one rounding, however the compiler is set.
+__device__ __forceinline__ float fma_rn(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+// The upper word of the 64-bit product.
+__device__ __forceinline__ uint32_t mul_hi(uint32_t a, uint32_t b) { return __umulhi(a, b); }
 
 // ---- vectors of four: one load or store of 8 or 16 bytes ------------------------------------------------
 
@@ -71,41 +80,43 @@ __device__ __forceinline__ void store4(bf16* p, float4_t value) {
     *reinterpret_cast<bf16x4_t*>(p) = packed;
 }
 
-// ---- warps and blocks ----------------------------------------------------------------------------------
+// ---- warps and CTAs ------------------------------------------------------------------------------------
 
 // Enumerators: a constant would be an object with internal linkage, whose symbol no bundle takes.
 enum : uint32_t { WARP = 32 };
 #define NEGATIVE_INFINITY __uint_as_float(0xff800000u)
+// The most negative finite float: differences of two of them are not NaN.
+#define LOWEST __uint_as_float(0xff7fffffu)
 
 __device__ __forceinline__ void sync_block() { __syncthreads(); }
 __device__ __forceinline__ void sync_warp() { __syncwarp(); }
-__device__ __forceinline__ float shuffle_xor(float value, uint32_t lanes) {
-    return __shfl_xor_sync(0xffffffffu, value, lanes);
+__device__ __forceinline__ float shuffle_xor(float value, uint32_t lane_mask) {
+    return __shfl_xor_sync(0xffffffffu, value, lane_mask);
 }
-__device__ __forceinline__ uint32_t shuffle_xor(uint32_t value, uint32_t lanes) {
-    return __shfl_xor_sync(0xffffffffu, value, lanes);
+__device__ __forceinline__ uint32_t shuffle_xor(uint32_t value, uint32_t lane_mask) {
+    return __shfl_xor_sync(0xffffffffu, value, lane_mask);
 }
 
-// The first lane's value, in a form the compiler knows to be the same in all lanes.
+// Lane 0's value, which the compiler then knows to be warp-uniform: it may live in uniform registers.
 __device__ __forceinline__ uint32_t broadcast(uint32_t value) { return __shfl_sync(0xffffffffu, value, 0); }
-// Whether it holds in any lane.
+// Whether it holds in any lane of the warp.
 __device__ __forceinline__ bool any_lane(bool value) { return __any_sync(0xffffffffu, value); }
 
-// Sum and maximum over the `width` neighbouring lanes of an aligned group; every lane gets the result.
-// Butterflies: the order of the additions is fixed.
+// Sum and maximum over aligned groups of `width` lanes; every lane gets the result. Butterfly shuffles: the order of the
+// additions is fixed.
 template <uint32_t width = WARP> __device__ __forceinline__ float group_sum(float value) {
 #pragma unroll
-    for (uint32_t lanes = width / 2; lanes > 0; lanes /= 2) value += shuffle_xor(value, lanes);
+    for (uint32_t lane_mask = width / 2; lane_mask > 0; lane_mask /= 2) value += shuffle_xor(value, lane_mask);
     return value;
 }
 template <uint32_t width = WARP> __device__ __forceinline__ float group_max(float value) {
 #pragma unroll
-    for (uint32_t lanes = width / 2; lanes > 0; lanes /= 2) value = fmaxf(value, shuffle_xor(value, lanes));
+    for (uint32_t lane_mask = width / 2; lane_mask > 0; lane_mask /= 2) value = fmaxf(value, shuffle_xor(value, lane_mask));
     return value;
 }
 
-// Sum over a block of `threads`; every thread gets it. `scratch` holds one float a warp and may be used
-// again after the next sync_block.
+// Sum over a CTA of `threads`; every thread gets it. `scratch` holds one float per warp and may be reused after the next
+// sync_block.
 template <uint32_t threads> __device__ __forceinline__ float block_sum(float value, float* scratch) {
     constexpr uint32_t warps = threads / WARP;
     value = group_sum(value);
@@ -117,12 +128,24 @@ template <uint32_t threads> __device__ __forceinline__ float block_sum(float val
     return sum;
 }
 
-// Dynamic shared memory of a block.
+// The maximum, likewise.
+template <uint32_t threads> __device__ __forceinline__ float block_max(float value, float* scratch) {
+    constexpr uint32_t warps = threads / WARP;
+    value = group_max(value);
+    if (threadIdx.x % WARP == 0) scratch[threadIdx.x / WARP] = value;
+    sync_block();
+    float largest = scratch[0];
+#pragma unroll
+    for (uint32_t w = 1; w < warps; w++) largest = fmaxf(largest, scratch[w]);
+    return largest;
+}
+
+// Dynamic shared memory of the CTA.
 #define DYNAMIC_SHARED(type, name) extern __shared__ __align__(16) unsigned char name##_bytes[]; \
     type* name = reinterpret_cast<type*>(name##_bytes)
 
-// A kernel takes its parameter block by value, in constant memory, and is named by its key and variant. A variant
-// may say how many of its blocks a multiprocessor must be able to hold, which bounds the registers.
+// A kernel takes its parameter block by value, in constant memory, and is named by its key and variant. VARIANT_BLOCKS:
+// CTAs that must fit on one SM, which bounds the registers.
 #ifndef VARIANT_BLOCKS
 #define VARIANT_BLOCKS 1
 #endif

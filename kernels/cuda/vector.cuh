@@ -1,5 +1,5 @@
-// What kernels bound by memory share: vectors of 16 bytes, kept packed until they are used, and the
-// exponential and reciprocal as the single instructions they are.
+// What memory-bound kernels share: 16-byte vectors, kept packed until they are used, and approximate transcendentals as
+// the single instructions they are.
 #pragma once
 #include "device.cuh"
 
@@ -24,18 +24,16 @@ template <> struct alignas(16) vector<float, 4> {
 
 template <> struct alignas(16) vector<bf16, 8> {
     uint32_t pairs[4];
-    __device__ __forceinline__ float operator[](uint32_t i) const {
-        return __uint_as_float(i % 2 == 0 ? pairs[i / 2] << 16 : pairs[i / 2] & 0xffff0000u);
-    }
+    __device__ __forceinline__ float operator[](uint32_t i) const { return unpack_bf16x2(pairs[i / 2], i); }
     static __device__ __forceinline__ vector of(const float (&v)[8]) {
         vector result;
 #pragma unroll
-        for (uint32_t i = 0; i < 4; i++) result.pairs[i] = pack(v[2 * i], v[2 * i + 1]);
+        for (uint32_t i = 0; i < 4; i++) result.pairs[i] = pack_bf16x2(v[2 * i], v[2 * i + 1]);
         return result;
     }
 };
 
-// Makes the compiler unpack again what it has unpacked before: a packed vector takes half the registers.
+// Makes the compiler unpack again instead of keeping both forms live: a packed vector takes half the registers.
 template <typename T, uint32_t n> __device__ __forceinline__ void keep_packed(vector<T, n>&) {}
 __device__ __forceinline__ void keep_packed(vector<bf16, 8>& packed) {
     asm volatile("" : "+r"(packed.pairs[0]), "+r"(packed.pairs[1]), "+r"(packed.pairs[2]), "+r"(packed.pairs[3]));
@@ -50,20 +48,41 @@ __device__ __forceinline__ void store_vector(T* row, uint32_t i, const float (&v
     reinterpret_cast<vector<T, n>*>(row)[i] = vector<T, n>::of(values);
 }
 
-// 2^x within two ulp; results below 2^-126 are 0.
-__device__ __forceinline__ float exp2_flushed(float x) {
+// The largest element.
+template <typename T, uint32_t n> __device__ __forceinline__ float largest(const vector<T, n>& values) {
+    float result = values[0];
+#pragma unroll
+    for (uint32_t i = 1; i < n; i++) result = fmaxf(result, values[i]);
+    return result;
+}
+// Two at a time: a quarter of the instructions.
+__device__ __forceinline__ float largest(const vector<bf16, 8>& values) {
+    uint32_t pair = values.pairs[0];
+#pragma unroll
+    for (uint32_t i = 1; i < 4; i++) asm("max.bf16x2 %0, %0, %1;" : "+r"(pair) : "r"(values.pairs[i]));
+    return fmaxf(unpack_bf16x2(pair, 0), unpack_bf16x2(pair, 1));
+}
+
+// 2^x within two ulp; subnormal results are flushed to 0.
+__device__ __forceinline__ float exp2_ftz(float x) {
     float result;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
     return result;
 }
-// 1 / x within one ulp; subnormals count as 0.
-__device__ __forceinline__ float reciprocal_flushed(float x) {
+// 1 / x within one ulp; subnormals are flushed to 0.
+__device__ __forceinline__ float reciprocal_ftz(float x) {
     float result;
     asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+    return result;
+}
+// The square root within one ulp; subnormals are flushed to 0.
+__device__ __forceinline__ float sqrt_ftz(float x) {
+    float result;
+    asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
     return result;
 }
 // log2(e): e^x is 2^(x * LOG2_E).
 #define LOG2_E 1.4426950408889634f
 #define LN_2 0.6931471805599453f
 
-__device__ __forceinline__ float sigmoid(float x) { return reciprocal_flushed(1.0f + exp2_flushed(-LOG2_E * x)); }
+__device__ __forceinline__ float sigmoid(float x) { return reciprocal_ftz(1.0f + exp2_ftz(-LOG2_E * x)); }

@@ -408,8 +408,8 @@ pub struct gemm_dgrad_params {
     pub dy: address,
     pub w: address,
     pub dx: address,
-    pub partials: address,
-    pub turns: address,
+    pub workspace: address,
+    pub semaphores: address,
     pub m: u32,
     pub n: u32,
     pub k: u32,
@@ -424,8 +424,8 @@ const _: () = {
     ["Offset of field: gemm_dgrad_params::dy"][::std::mem::offset_of!(gemm_dgrad_params, dy) - 0usize];
     ["Offset of field: gemm_dgrad_params::w"][::std::mem::offset_of!(gemm_dgrad_params, w) - 8usize];
     ["Offset of field: gemm_dgrad_params::dx"][::std::mem::offset_of!(gemm_dgrad_params, dx) - 16usize];
-    ["Offset of field: gemm_dgrad_params::partials"][::std::mem::offset_of!(gemm_dgrad_params, partials) - 24usize];
-    ["Offset of field: gemm_dgrad_params::turns"][::std::mem::offset_of!(gemm_dgrad_params, turns) - 32usize];
+    ["Offset of field: gemm_dgrad_params::workspace"][::std::mem::offset_of!(gemm_dgrad_params, workspace) - 24usize];
+    ["Offset of field: gemm_dgrad_params::semaphores"][::std::mem::offset_of!(gemm_dgrad_params, semaphores) - 32usize];
     ["Offset of field: gemm_dgrad_params::m"][::std::mem::offset_of!(gemm_dgrad_params, m) - 40usize];
     ["Offset of field: gemm_dgrad_params::n"][::std::mem::offset_of!(gemm_dgrad_params, n) - 44usize];
     ["Offset of field: gemm_dgrad_params::k"][::std::mem::offset_of!(gemm_dgrad_params, k) - 48usize];
@@ -450,7 +450,7 @@ pub struct gemm_wgrad_params {
     pub x: address,
     pub micro: address,
     pub dw: address,
-    pub turns: address,
+    pub semaphores: address,
     pub m: u32,
     pub n: u32,
     pub k: u32,
@@ -467,7 +467,7 @@ const _: () = {
     ["Offset of field: gemm_wgrad_params::x"][::std::mem::offset_of!(gemm_wgrad_params, x) - 8usize];
     ["Offset of field: gemm_wgrad_params::micro"][::std::mem::offset_of!(gemm_wgrad_params, micro) - 16usize];
     ["Offset of field: gemm_wgrad_params::dw"][::std::mem::offset_of!(gemm_wgrad_params, dw) - 24usize];
-    ["Offset of field: gemm_wgrad_params::turns"][::std::mem::offset_of!(gemm_wgrad_params, turns) - 32usize];
+    ["Offset of field: gemm_wgrad_params::semaphores"][::std::mem::offset_of!(gemm_wgrad_params, semaphores) - 32usize];
     ["Offset of field: gemm_wgrad_params::m"][::std::mem::offset_of!(gemm_wgrad_params, m) - 40usize];
     ["Offset of field: gemm_wgrad_params::n"][::std::mem::offset_of!(gemm_wgrad_params, n) - 44usize];
     ["Offset of field: gemm_wgrad_params::k"][::std::mem::offset_of!(gemm_wgrad_params, k) - 48usize];

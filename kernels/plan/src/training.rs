@@ -9,7 +9,7 @@ use crate::builder::Builder;
 use crate::config::ModelConfig;
 use crate::head;
 use crate::model::{Model, Resident};
-use crate::ops::{Gradients, Ops, Sorted, StepTensors, Turns};
+use crate::ops::{Gradients, Ops, Semaphores, Sorted, StepTensors};
 use crate::plan::Plan;
 use crate::recipe::{PlanError, Recipe, Recompute, check_tokens};
 use crate::weights::{Trained, Weights};
@@ -107,7 +107,7 @@ impl TrainingPlan {
         });
         let weights = Weights::trained(&mut b, "student", student, dtype);
         let student_resident = Resident::new(&mut b, "student", student, weights, recipe.seq_len);
-        let turns = b.persistent("student.turns", Category::Gradients, Dtype::U32, Turns::WORDS);
+        let semaphores = b.persistent("student.semaphores", Category::Gradients, Dtype::U32, Semaphores::WORDS);
         let inputs = MicroInputs::new(&mut b, recipe.tokens());
         let update = b.persistent("update", Category::Inputs, Dtype::U32, size_of::<update_scalars>() as u64 / 4);
         let metrics = b.persistent("metrics", Category::Inputs, Dtype::F32, size_of::<step_metrics>() as u64 / 4);
@@ -115,10 +115,10 @@ impl TrainingPlan {
         let Trained { master, grad, m, v } = all.trained().expect("the student trains");
 
         let ops = Ops::new(&mut b, (recipe.batch, recipe.seq_len), dtype);
-        let ops = &mut ops.training(Gradients { micro: inputs.micro, turns: Turns::new(turns) });
+        let ops = &mut ops.training(Gradients { micro: inputs.micro, semaphores: Semaphores::new(semaphores) });
         ops.phase(CLEAR);
         ops.scope("clear");
-        for (name, state) in [("master", master), ("grad", grad), ("m", m), ("v", v), ("turns", turns)] {
+        for (name, state) in [("master", master), ("grad", grad), ("m", m), ("v", v), ("semaphores", semaphores)] {
             ops.clear(name, state);
         }
         // In fp32 the weights are the master weights.

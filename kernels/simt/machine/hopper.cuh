@@ -3,10 +3,10 @@
 #include "mma.cuh"
 #include "shared.cuh"
 
-inline uint32_t cluster_rank() { __builtin_trap(); }
-inline void sync_cluster() { __builtin_trap(); }
-inline void barrier_init(uint32_t, uint32_t) { __builtin_trap(); }
-inline void barrier_init_fence() { __builtin_trap(); }
-inline void barrier_expect(uint32_t, uint32_t) { __builtin_trap(); }
-inline void barrier_wait(uint32_t, uint32_t) { __builtin_trap(); }
-inline void send(uint32_t, uint32_t, uint32_t, float, float) { __builtin_trap(); }
+inline uint32_t cluster_cta_rank() { __builtin_trap(); }
+inline void cluster_sync() { __builtin_trap(); }
+inline void mbarrier_init(uint32_t, uint32_t) { __builtin_trap(); }
+inline void fence_mbarrier_init() { __builtin_trap(); }
+inline void mbarrier_arrive_expect_tx(uint32_t, uint32_t) { __builtin_trap(); }
+inline void mbarrier_wait(uint32_t, uint32_t) { __builtin_trap(); }
+inline void st_async(uint32_t, uint32_t, uint32_t, float, float) { __builtin_trap(); }

@@ -97,7 +97,7 @@ fn a_tile_that_is_replaced_while_others_read_it_is_a_race() {
 
 #[test]
 fn a_tile_that_has_not_arrived_is_not_multiplied() {
-    insta::assert_snapshot!(found("attention.fwd{d=64,x=bf16}", "copy_async_wait<0>();", ""));
+    insta::assert_snapshot!(found("attention.fwd{d=64,x=bf16}", "cp_async_wait<0>();", ""));
 }
 
 #[test]

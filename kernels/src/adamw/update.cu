@@ -17,10 +17,9 @@ __device__ __forceinline__ Element adamw(const adamw_params& p, const Step& step
     const float g = step.clip_scale * grad;
     e.m = p.beta1 * e.m + (1.0f - p.beta1) * g;
     e.v = p.beta2 * e.v + (1.0f - p.beta2) * g * g;
-    float root;
-    asm("sqrt.approx.ftz.f32 %0, %1;" : "=f"(root) : "f"(e.v * step.correction2));
+    const float root = sqrt_ftz(e.v * step.correction2);
     const float decay = i < p.decayed ? p.weight_decay : 0.0f;
-    e.w -= step.lr * (decay * e.w + e.m * step.correction1 * reciprocal_flushed(root + p.eps));
+    e.w -= step.lr * (decay * e.w + e.m * step.correction1 * reciprocal_ftz(root + p.eps));
     return e;
 }
 

@@ -26,11 +26,11 @@ __device__ __forceinline__ void copy_stage(const attention_bwd_params& p, uint32
         const uint32_t row = threadIdx.x % TILE, position = first + row;
         const bool valid = position < p.seq_len;
         const uint64_t element = statistics + (valid ? position : 0);
-        if (threadIdx.x < TILE) copy_async_word(stage + 2 * TILE_BYTES + row * 4, (float*)p.lse + element, valid);
+        if (threadIdx.x < TILE) cp_async4(stage + 2 * TILE_BYTES + row * 4, (float*)p.lse + element, valid);
         else if (threadIdx.x < 2 * TILE)
-            copy_async_word(stage + 2 * TILE_BYTES + TILE * 4 + row * 4, (float*)p.delta + element, valid);
+            cp_async4(stage + 2 * TILE_BYTES + TILE * 4 + row * 4, (float*)p.delta + element, valid);
     }
-    copy_async_commit();
+    cp_async_commit();
 }
 
 template <bool own_keys>
@@ -82,7 +82,7 @@ __device__ __forceinline__ void walk(const attention_bwd_params& p, uint32_t sha
             heads_left--;
             a.data += KEY_D, b.data += KEY_D, next_statistics += p.seq_len;
         }
-        copy_async_wait<0>();
+        cp_async_wait<0>();
         sync_block(); // this stage is there, and the other has been read
         if (heads_left > 0) copy_stage<own_keys>(p, next, a, b, next_statistics, next_position);
         if (OWN_IN_REGISTERS && start) {
@@ -140,7 +140,7 @@ __device__ __forceinline__ void walk(const attention_bwd_params& p, uint32_t sha
 #pragma unroll
                     for (uint32_t e = 0; e < 4; e++) {
                         const float lse = own_keys ? column_shift[e % 2] : shift[i][e / 2];
-                        float probability = exp2_flushed(fmaf(s[i][n][e], scale, -lse));
+                        float probability = exp2_ftz(fmaf(s[i][n][e], scale, -lse));
                         if (diagonal) {
                             const uint32_t column = other + n * 8 + lane % 4 * 2 + e % 2;
                             const uint32_t row = own + i * 16 + lane / 4 + e / 2 * 8;

@@ -19,7 +19,7 @@ __device__ __forceinline__ void copy_statistics(const attention_bwd_params& p, u
                                                 uint32_t first) {
     const uint32_t thread = threadIdx.x % WARPGROUP, position = first + thread % TILE;
     const float* source = (const float*)(thread < TILE ? p.lse : p.delta) + statistics + position;
-    copy_async_word(shared + thread * 4, source, position < p.seq_len);
+    cp_async4(shared + thread * 4, source, position < p.seq_len);
 }
 
 // Adds up the warpgroups' results, in their order, through their stages; the first one holds the sum.
@@ -92,12 +92,12 @@ __device__ __forceinline__ void walk(const attention_bwd_params& p, uint32_t wal
             copy_rows<TILE, VARIANT_THREADS>(a, keys, next, p.seq_len);
             copy_rows<TILE, VARIANT_THREADS>(b, values, next, p.seq_len);
         }
-        copy_async_commit();
+        cp_async_commit();
     };
     // Waits for the copies of the stage that comes next; of others' copies only after a barrier.
     const auto await_next = [&] {
-        copy_async_wait<0>();
-        copy_fence();
+        cp_async_wait<0>();
+        fence_proxy_async();
     };
     const auto sync_sharers = [&] { own_keys ? sync_warpgroup() : sync_block(); };
     copy_next(0);
@@ -133,17 +133,17 @@ __device__ __forceinline__ void walk(const attention_bwd_params& p, uint32_t wal
         }
 
         float s[N][4], dp[N][4];
-        product_fence();
+        wgmma_fence();
 #pragma unroll
         for (uint32_t step = 0; step < STEPS; step++)
             product(s, along_head<TILE>(own_a, step), along_head<TILE>(a, step), step > 0);
-        product_commit();
+        wgmma_commit();
 #pragma unroll
         for (uint32_t step = 0; step < STEPS; step++)
             product(dp, along_head<TILE>(own_b, step), along_head<TILE>(b, step), step > 0);
-        product_commit();
+        wgmma_commit();
         copy_next(stage); // while the products are under way
-        product_wait<1>();
+        wgmma_wait<1>();
         settle(s);
 
         if (own_keys ? other < own + TILE : other + TILE > first_position + 1) { // the diagonal
@@ -162,10 +162,10 @@ __device__ __forceinline__ void walk(const attention_bwd_params& p, uint32_t wal
 #pragma unroll
             for (uint32_t e = 0; e < 4; e++) {
                 const float lse = own_keys ? LOG2_E * column_shift[e % 2] : shift[e / 2];
-                s[n][e] = exp2_flushed(fmaf(s[n][e], scale, -lse));
+                s[n][e] = exp2_ftz(fmaf(s[n][e], scale, -lse));
             }
         }
-        product_wait<0>();
+        wgmma_wait<0>();
         settle(dp);
         uint32_t probability[TILE / 16][4], ds[TILE / 16][4];
 #pragma unroll
@@ -181,15 +181,15 @@ __device__ __forceinline__ void walk(const attention_bwd_params& p, uint32_t wal
             pack_a(probability[step], s, step);
             pack_a(ds[step], dp, step);
         }
-        product_fence();
+        wgmma_fence();
 #pragma unroll
         for (uint32_t step = 0; step < TILE / 16; step++) {
             if (own_keys) product(sum_b, probability[step], along_rows<TILE>(b, step));
             product(sum_a, ds[step], along_rows<TILE>(a, step));
         }
-        product_commit();
+        wgmma_commit();
         await_next();
-        product_wait<0>();
+        wgmma_wait<0>();
         settle(sum_a);
         settle(sum_b);
     }

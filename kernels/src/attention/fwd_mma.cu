@@ -29,7 +29,7 @@ KERNEL(attention_fwd_params) {
     copy_rows<QUERIES>(q, head_of(p.qkv, batch, p.seq_len, columns, head), first, p.seq_len);
     copy_rows<KEYS>(stages, keys, 0, p.seq_len);
     copy_rows<KEYS>(stages + TILE_BYTES, values, 0, p.seq_len);
-    copy_async_commit();
+    cp_async_commit();
 
     float sum[M][CHUNKS][4] = {}, largest[M][2], total[M][2] = {};
 #pragma unroll
@@ -37,14 +37,14 @@ KERNEL(attention_fwd_params) {
     uint32_t q_all[Q_IN_REGISTERS ? STEPS : 1][M][4];
 
     for (uint32_t k0 = 0, stage = 0; k0 < end; k0 += KEYS, stage ^= 1) {
-        copy_async_wait<0>();
+        cp_async_wait<0>();
         sync_block(); // this tile is there, and the other stage has been read
         if (k0 + KEYS < end) {
             const uint32_t next = stages + (stage ^ 1) * 2 * TILE_BYTES;
             copy_rows<KEYS>(next, keys, k0 + KEYS, p.seq_len);
             copy_rows<KEYS>(next + TILE_BYTES, values, k0 + KEYS, p.seq_len);
         }
-        copy_async_commit();
+        cp_async_commit();
         if (Q_IN_REGISTERS && k0 == 0) {
 #pragma unroll
             for (uint32_t step = 0; step < STEPS; step++)
@@ -96,14 +96,14 @@ KERNEL(attention_fwd_params) {
 #pragma unroll
                 for (uint32_t n = 0; n < N; n++) now = fmaxf(now, fmaxf(s[i][n][2 * half], s[i][n][2 * half + 1]));
                 now = group_max<4>(now);
-                const float shrink = exp2_flushed((largest[i][half] - now) * scale), shift = now * scale;
+                const float shrink = exp2_ftz((largest[i][half] - now) * scale), shift = now * scale;
                 largest[i][half] = now;
                 float tile_total = 0.0f;
 #pragma unroll
                 for (uint32_t n = 0; n < N; n++)
 #pragma unroll
                     for (uint32_t e = 2 * half; e < 2 * half + 2; e++) {
-                        s[i][n][e] = exp2_flushed(fmaf(s[i][n][e], scale, -shift));
+                        s[i][n][e] = exp2_ftz(fmaf(s[i][n][e], scale, -shift));
                         tile_total += s[i][n][e];
                     }
                 total[i][half] = fmaf(total[i][half], shrink, tile_total);

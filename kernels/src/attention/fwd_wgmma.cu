@@ -33,7 +33,7 @@ KERNEL(attention_fwd_params) {
             copy_rows<KEYS, VARIANT_THREADS>(stage, keys, tile * KEYS, p.seq_len);
             copy_rows<KEYS, VARIANT_THREADS>(stage + TILE_BYTES, values, tile * KEYS, p.seq_len);
         }
-        copy_async_commit();
+        cp_async_commit();
     };
     copy_stage(0, stages);
 
@@ -46,23 +46,23 @@ KERNEL(attention_fwd_params) {
         return stage == stages + (STAGES - 1) * 2 * TILE_BYTES ? stages : stage + 2 * TILE_BYTES;
     };
     for (uint32_t tile = 0, k = stages; tile < tiles; tile++, k = after(k)) {
-        copy_async_wait<0>();
-        copy_fence();
+        cp_async_wait<0>();
+        fence_proxy_async();
         sync_block(); // this tile is there, and the one before the last has been read
         const uint32_t k0 = tile * KEYS, v = k + TILE_BYTES;
         const bool visible = k0 <= last_position; // to this warpgroup; nothing after it is if this is not
 
         float s[N][4];
         if (visible) {
-            product_fence();
+            wgmma_fence();
 #pragma unroll
             for (uint32_t step = 0; step < STEPS; step++)
                 product(s, along_head<64>(q, step), along_head<KEYS>(k, step), step > 0);
-            product_commit();
+            wgmma_commit();
         }
         copy_stage(tile + 1, after(k)); // while the products are under way
         if (!visible) continue;
-        product_wait<0>();
+        wgmma_wait<0>();
         settle(s);
         settle(sum);
 
@@ -82,7 +82,7 @@ KERNEL(attention_fwd_params) {
 #pragma unroll
             for (uint32_t n = 0; n < N; n++) now = fmaxf(now, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
             now = group_max<4>(now);
-            shrink[half] = exp2_flushed((largest[half] - now) * scale);
+            shrink[half] = exp2_ftz((largest[half] - now) * scale);
             largest[half] = now;
             const float shift = now * scale;
             float tile_total = 0.0f;
@@ -90,7 +90,7 @@ KERNEL(attention_fwd_params) {
             for (uint32_t n = 0; n < N; n++)
 #pragma unroll
                 for (uint32_t e = 2 * half; e < 2 * half + 2; e++) {
-                    s[n][e] = exp2_flushed(fmaf(s[n][e], scale, -shift));
+                    s[n][e] = exp2_ftz(fmaf(s[n][e], scale, -shift));
                     tile_total += s[n][e];
                 }
             total[half] = fmaf(total[half], shrink[half], tile_total);
@@ -106,12 +106,12 @@ KERNEL(attention_fwd_params) {
 #pragma unroll
         for (uint32_t step = 0; step < KEYS / 16; step++) pack_a(a[step], s, step);
         settle(sum);
-        product_fence();
+        wgmma_fence();
 #pragma unroll
         for (uint32_t step = 0; step < KEYS / 16; step++) product(sum, a[step], along_rows<KEYS>(v, step));
-        product_commit();
+        wgmma_commit();
     }
-    product_wait<0>();
+    wgmma_wait<0>();
     settle(sum);
 
     float* lse = (float*)p.lse + (uint64_t(batch) * p.heads + kv_head * group) * p.seq_len;

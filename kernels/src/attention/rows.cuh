@@ -30,7 +30,7 @@ __device__ __forceinline__ void copy_rows(uint32_t shared, Head head, uint32_t f
         if (rows * CHUNKS % VARIANT_THREADS != 0 && n >= rows * CHUNKS) break;
         const uint32_t row = n / CHUNKS, chunk = n % CHUNKS, position = first + row;
         const bool valid = position < seq_len;
-        copy_async(shared + row * PITCH + chunk * 16,
+        cp_async(shared + row * PITCH + chunk * 16,
                    head.data + uint64_t(valid ? position : 0) * head.stride + chunk * 8, valid);
     }
 }
@@ -38,17 +38,17 @@ __device__ __forceinline__ void copy_rows(uint32_t shared, Head head, uint32_t f
 // Operand a: 16 rows, step `step` of depth 16.
 __device__ __forceinline__ void load_a(uint32_t (&a)[4], uint32_t rows, uint32_t step) {
     const uint32_t lane = threadIdx.x % WARP;
-    load_matrix(a, rows + lane % 16 * PITCH + lane / 16 * 16 + step * 32);
+    ldmatrix_x4(a, rows + lane % 16 * PITCH + lane / 16 * 16 + step * 32);
 }
 // Operand b of rows^T: columns are 16 rows ({b[0], b[1]} the first 8), depth is step `step` of the head.
 __device__ __forceinline__ void load_b(uint32_t (&b)[4], uint32_t rows, uint32_t step) {
     const uint32_t lane = threadIdx.x % WARP;
-    load_matrix(b, rows + (lane % 8 + lane / 16 * 8) * PITCH + lane / 8 % 2 * 16 + step * 32);
+    ldmatrix_x4(b, rows + (lane % 8 + lane / 16 * 8) * PITCH + lane / 8 % 2 * 16 + step * 32);
 }
 // Operand b of rows: depth is 16 rows, columns are elements 16 * step.. of the head ({b[0], b[1]} the first 8).
 __device__ __forceinline__ void load_b_transposed(uint32_t (&b)[4], uint32_t rows, uint32_t step) {
     const uint32_t lane = threadIdx.x % WARP;
-    load_matrix_transposed(b, rows + lane % 16 * PITCH + lane / 16 * 16 + step * 32);
+    ldmatrix_x4_trans(b, rows + lane % 16 * PITCH + lane / 16 * 16 + step * 32);
 }
 
 // Writes a warp's 16 * m result rows, times `scale`, through its own rows of shared memory.
@@ -64,7 +64,7 @@ __device__ __forceinline__ void store_rows(Head head, uint32_t first, uint32_t s
 #pragma unroll
             for (uint32_t half = 0; half < 2; half++)
                 store_shared(shared + (16 * i + lane / 4 + 8 * half) * PITCH + n * 16 + lane % 4 * 4,
-                             pack(sum[i][n][2 * half] * scale, sum[i][n][2 * half + 1] * scale));
+                             pack_bf16x2(sum[i][n][2 * half] * scale, sum[i][n][2 * half + 1] * scale));
     sync_warp();
 #pragma unroll
     for (uint32_t n = lane; n < 16 * m * CHUNKS; n += WARP) {

@@ -21,7 +21,7 @@ template <bool packed> struct Rows {
     uint32_t inverse; // 2^31 / group, rounded up
     uint32_t stride;  // bytes from position to position, less a packed group's
     __device__ __forceinline__ uint32_t position(uint32_t row) const {
-        return packed ? __umulhi(2 * row, inverse) : row; // exact while row * group < 2^31
+        return packed ? mul_hi(2 * row, inverse) : row; // exact while row * group < 2^31
     }
     __device__ __forceinline__ unsigned char* at(uint32_t row) const {
         unsigned char* start = data + uint64_t(position(row)) * stride;
@@ -54,14 +54,14 @@ __device__ __forceinline__ void copy_rows(uint32_t tile, Rows<packed> source, ui
     for (uint32_t i = 0; i < rows; i += threads / CHUNKS) {
         const uint32_t row = thread / CHUNKS + i;
         if (rows % (threads / CHUNKS) != 0 && row >= rows) break;
-        copy_async(chunk_at<rows>(tile, row, chunk), source.at(first + row) + chunk * 16, first + row < end);
+        cp_async(chunk_at<rows>(tile, row, chunk), source.at(first + row) + chunk * 16, first + row < end);
     }
 }
 
 // ---- warpgroups --------------------------------------------------------------------------------------
 
 __device__ __forceinline__ void sync_warpgroup() {
-    sync_threads(1 + threadIdx.x / WARPGROUP, WARPGROUP);
+    named_barrier_sync(1 + threadIdx.x / WARPGROUP, WARPGROUP);
 }
 // A result that a wait has completed: the compiler may not read it earlier, nor write it later than it is begun.
 template <uint32_t n> __device__ __forceinline__ void settle(float (&d)[n][4]) {
@@ -140,7 +140,7 @@ __device__ __forceinline__ void store_rows(Rows<packed> target, uint32_t first, 
 #pragma unroll
         for (uint32_t half = 0; half < 2; half++)
             store_shared(chunk_at<64>(tile, thread / WARP * 16 + lane / 4 + 8 * half, n) + lane % 4 * 4,
-                         pack(sum[n][2 * half] * scale, sum[n][2 * half + 1] * scale));
+                         pack_bf16x2(sum[n][2 * half] * scale, sum[n][2 * half + 1] * scale));
     sync_warp(); // a warp writes and reads its own 16 rows
     const uint32_t chunk = lane % CHUNKS;
 #pragma unroll

@@ -12,7 +12,7 @@
 //! a step and adds in later ones, or always with `accumulate` (later chunks of the head).
 //! `swiglu` is the gate and up projection of a model that is not trained: nobody asks for gate and up themselves. It
 //! rounds both to x first, so that its bits are those of `gemm.fwd` and `swiglu.fwd`.
-//! Where tiles are few and sums long, `mma/` divides the depth into `splits` parts, whose blocks add to a tile in turn;
+//! Where tiles are few and sums long, `mma/` divides the depth (split-K) into `splits` parts, whose CTAs add to a tile one after the other;
 //! the fewer products a sum has, the less tensor cores round off, too.
 //! bf16 runs on tensor cores (`hopper/` on sm_90a, `mma/` elsewhere), where the rows of all operands are whole vectors of
 //! 16 bytes; all else on CUDA cores (`tile.cuh`).
@@ -210,12 +210,12 @@ impl GemmDgrad {
         Product { form: Form::Dgrad, rows: p.m, columns: p.k, depth: p.n, splits, dtype: self.x, vectors }
     }
 
-    /// Elements of `partials`: whole tiles, however large they are.
-    pub fn partials(p: &gemm_dgrad_params) -> u64 {
+    /// Elements of `workspace`: whole tiles, however large they are.
+    pub fn workspace(p: &gemm_dgrad_params) -> u64 {
         area(p.m.next_multiple_of(LARGEST_TILE), p.k.next_multiple_of(LARGEST_TILE))
     }
 
-    /// Into how many parts to divide the depth, if that is faster, and how many `turns` that takes.
+    /// Split-K: into how many parts to divide the depth, if that is faster, and how many `semaphores` that takes.
     pub fn division(&self, p: &gemm_dgrad_params) -> Option<(u32, u64)> {
         select::division(&self.product(p))
     }
@@ -236,7 +236,7 @@ impl GemmWgrad {
         Product { form: Form::Wgrad, rows: p.n, columns: p.k, depth: p.m, splits, dtype: self.x, vectors }
     }
 
-    /// Into how many parts to divide the depth, if that is faster, and how many `turns` that takes.
+    /// Split-K: into how many parts to divide the depth, if that is faster, and how many `semaphores` that takes.
     pub fn division(&self, p: &gemm_wgrad_params) -> Option<(u32, u64)> {
         select::division(&self.product(p))
     }
@@ -335,9 +335,9 @@ impl Kernel for GemmDgrad {
             operand!(Write Self::Params, dx: self.x, area(p.m, p.k)),
         ];
         if p.splits > 1 {
-            operands.push(operand!(Scratch Self::Params, partials: Dtype::F32, Self::partials(p)));
+            operands.push(operand!(Scratch Self::Params, workspace: Dtype::F32, Self::workspace(p)));
             operands.push(
-                operand!(ReadWrite Self::Params, turns: Dtype::U32, select::turns(&self.product(p)))
+                operand!(ReadWrite Self::Params, semaphores: Dtype::U32, select::semaphores(&self.product(p)))
                     .with(Content::Zeros),
             );
         }
@@ -375,7 +375,7 @@ impl Kernel for GemmWgrad {
         ];
         if p.splits > 1 {
             operands.push(
-                operand!(ReadWrite Self::Params, turns: Dtype::U32, select::turns(&self.product(p)))
+                operand!(ReadWrite Self::Params, semaphores: Dtype::U32, select::semaphores(&self.product(p)))
                     .with(Content::Zeros),
             );
         }

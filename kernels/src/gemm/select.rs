@@ -228,10 +228,10 @@ pub(super) fn select(product: &Product, arch: Arch) -> Variant {
 }
 
 /// Into how many parts to divide the depth, each a block's, if that is faster on tensor cores of an H200 without `wgmma`;
-/// and how many `turns` that takes. It is the same on every architecture, as all of a parameter block; variants with other
+/// and how many `semaphores` that takes. It is the same on every architecture, as all of a parameter block; variants with other
 /// means pass over it.
 pub(super) fn division(product: &Product) -> Option<(u32, u64)> {
-    splits(product).map(|splits| (splits, turns(product)))
+    splits(product).map(|splits| (splits, semaphores(product)))
 }
 
 fn splits(product: &Product) -> Option<u32> {
@@ -245,8 +245,8 @@ fn splits(product: &Product) -> Option<u32> {
     (least.max(1)..=MOST_SPLITS).min_by_key(time).filter(|splits| *splits > 1)
 }
 
-/// Elements of `turns`: tiles, where they are smallest.
-pub(super) fn turns(product: &Product) -> u64 {
+/// Elements of `semaphores`: tiles, where they are smallest.
+pub(super) fn semaphores(product: &Product) -> u64 {
     u64::from(product.rows.div_ceil(128)) * u64::from(product.columns.div_ceil(64))
 }
 

@@ -1,7 +1,8 @@
-// Mean losses of a micro-batch: sums of the tokens' losses times the loss scale, set or added to.
-// One block; each thread adds every 1024th token, then the block meets: a fixed order.
-// Runs once a micro-batch over a few thousand floats.
-#include "head/statistics.cuh"
+// Mean losses of a micro-batch: the sum of the tokens' losses times the loss scale, set or added to.
+// One CTA, so the order of the additions is fixed: each thread adds every VARIANT_THREADS-th token, then the CTA reduces.
+// Bound: latency. It runs once per micro-batch over a few thousand floats.
+#include "device.cuh"
+#include "head.h"
 
 KERNEL(head_metrics_params) {
     __shared__ float scratch[VARIANT_THREADS / WARP];
@@ -11,8 +12,9 @@ KERNEL(head_metrics_params) {
         kd_sum += kd[i];
         ce_sum += ce[i];
     }
-    kd_sum = total(kd_sum, scratch);
-    ce_sum = total(ce_sum, scratch);
+    kd_sum = block_sum<VARIANT_THREADS>(kd_sum, scratch);
+    sync_block(); // scratch is reused
+    ce_sum = block_sum<VARIANT_THREADS>(ce_sum, scratch);
     if (threadIdx.x > 0) return;
     const micro_scalars micro = *(const micro_scalars*)p.micro;
     step_metrics* metrics = (step_metrics*)p.metrics;

@@ -79,7 +79,7 @@ impl HeadDistill {
 
 impl Kernel for HeadDistill {
     type Params = head_distill_params;
-    const SOURCE: Source = source!("head", "distill.cu", "statistics.cuh");
+    const SOURCE: Source = source!("head", "distill.cu");
 
     fn variants(&self, arch: Arch) -> &'static [Variant] {
         if arch == Arch::Sm90a { &[CLUSTER, BLOCK] } else { &[BLOCK] }
@@ -135,7 +135,7 @@ impl Kernel for HeadDistill {
 
 impl Kernel for HeadNll {
     type Params = head_nll_params;
-    const SOURCE: Source = source!("head", "nll.cu", "statistics.cuh");
+    const SOURCE: Source = source!("head", "nll.cu");
 
     fn variants(&self, _arch: Arch) -> &'static [Variant] {
         ROW
@@ -168,7 +168,7 @@ impl Kernel for HeadNll {
 
 impl Kernel for HeadMetrics {
     type Params = head_metrics_params;
-    const SOURCE: Source = source!("head", "metrics.cu", "statistics.cuh");
+    const SOURCE: Source = source!("head", "metrics.cu");
 
     fn variants(&self, _arch: Arch) -> &'static [Variant] {
         METRICS

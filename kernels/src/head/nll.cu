@@ -1,7 +1,10 @@
-// Negative log likelihood of each target, for evaluation.
-// One block a token: online maximum and sum of exponentials in one walk over the row.
-// Memory bound: it reads the logits once, in vectors of 16 bytes where rows allow it, and writes one float a token.
-#include "head/statistics.cuh"
+// Negative log likelihood of each target, for evaluation: log-sum-exp of the row minus the target's logit.
+// One CTA per token. Each thread keeps an online softmax of its share of the row, so the row is read once; exponentials are
+// powers of two of logits scaled by log2(e).
+// Bound: memory. Reads the logits once, in 16-byte vectors where rows are aligned, and writes one float per token.
+// Source: Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018.
+#include "head.h"
+#include "vector.cuh"
 
 template <uint32_t width> __device__ __forceinline__ void nll(const head_nll_params& p) {
     __shared__ float scratch[VARIANT_THREADS / WARP];
@@ -14,20 +17,21 @@ template <uint32_t width> __device__ __forceinline__ void nll(const head_nll_par
         const vector<KEY_X, width> values = load_vector<width>(row, i);
         const float larger = largest(values) * LOG2_E;
         if (larger > shift) {
-            sum *= exp2_flushed(shift - larger);
+            sum *= exp2_ftz(shift - larger);
             shift = larger;
         }
 #pragma unroll
-        for (uint32_t j = 0; j < width; j++) sum += exp2_flushed(__fmaf_rn(values[j], LOG2_E, -shift));
+        for (uint32_t j = 0; j < width; j++) sum += exp2_ftz(fma_rn(values[j], LOG2_E, -shift));
     }
-    const float row_shift = block_max(shift, scratch);
-    const float row_sum = total(sum * exp2_flushed(shift - row_shift), scratch);
+    const float row_shift = block_max<VARIANT_THREADS>(shift, scratch);
+    sync_block(); // scratch is reused
+    const float row_sum = block_sum<VARIANT_THREADS>(sum * exp2_ftz(shift - row_shift), scratch);
     if (threadIdx.x > 0) return;
     // A masked target has no logit.
     ((float*)p.nll)[token] =
         target == MASKED_TOKEN
             ? 0.0f
-            : LN_2 * (log2f(row_sum) - __fmaf_rn(to_float(row[target]), LOG2_E, -row_shift));
+            : LN_2 * (log2f(row_sum) - fma_rn(to_float(row[target]), LOG2_E, -row_shift));
 }
 
 KERNEL(head_nll_params) {

@@ -84,10 +84,10 @@ impl Ops<'_> {
             accumulate: u32::from(accumulate),
             ..Default::default()
         };
-        if let Some((splits, turns)) = kernel.division(&params)
-            && let Some(turns) = self.gradients().turns.take(turns)
+        if let Some((splits, semaphores)) = kernel.division(&params)
+            && let Some(semaphores) = self.gradients().semaphores.take(semaphores)
         {
-            (params.splits, params.turns) = (splits, turns.address());
+            (params.splits, params.semaphores) = (splits, semaphores.address());
         }
         self.launch(&format!("{name}.wgrad"), kernel, &params);
     }
@@ -105,11 +105,11 @@ impl Ops<'_> {
             k,
             ..Default::default()
         };
-        if let Some((splits, turns)) = kernel.division(&params)
-            && let Some(turns) = self.gradients().turns.take(turns)
+        if let Some((splits, semaphores)) = kernel.division(&params)
+            && let Some(semaphores) = self.gradients().semaphores.take(semaphores)
         {
-            let partials = self.statistics(&format!("{name}.dgrad_partials"), GemmDgrad::partials(&params));
-            (params.splits, params.turns, params.partials) = (splits, turns.address(), partials.address());
+            let workspace = self.statistics(&format!("{name}.dgrad_workspace"), GemmDgrad::workspace(&params));
+            (params.splits, params.semaphores, params.workspace) = (splits, semaphores.address(), workspace.address());
         }
         self.launch(&format!("{name}.dgrad"), kernel, &params);
     }

@@ -51,17 +51,17 @@ pub(crate) struct Ops<'a> {
 pub(crate) struct Gradients {
     /// `micro_scalars`: whether to overwrite or to add.
     pub micro: Tensor,
-    /// Zeros for the launches that divide their sums.
-    pub turns: Turns,
+    /// For the launches that split K.
+    pub semaphores: Semaphores,
 }
 
 /// Words that are 0 between launches. Each launch has its own, so that none waits for another.
-pub(crate) struct Turns {
+pub(crate) struct Semaphores {
     all: Tensor,
     taken: Cell<u64>,
 }
 
-impl Turns {
+impl Semaphores {
     /// Enough for the layers of any model that one GPU trains.
     pub const WORDS: u64 = 1 << 19;
 

@@ -4,10 +4,10 @@
 
 KERNEL(planted_params) {
     DYNAMIC_SHARED(float4_t, tile);
-    copy_async(shared_address(tile + threadIdx.x), (const float4_t*)p.x + threadIdx.x);
-    copy_async_commit();
+    cp_async(shared_address(tile + threadIdx.x), (const float4_t*)p.x + threadIdx.x);
+    cp_async_commit();
 #ifndef DEFECT
-    copy_async_wait<0>();
+    cp_async_wait<0>();
 #endif
     sync_block();
     const uint32_t other = VARIANT_THREADS - 1 - threadIdx.x;

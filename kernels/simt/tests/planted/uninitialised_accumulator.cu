@@ -9,7 +9,7 @@ KERNEL(planted_params) {
     for (uint32_t i = 0; i < 4; i++) tile[lane + i * WARP] = ((const uint32_t*)p.x)[lane + i * WARP];
     sync_warp();
     uint32_t a[4];
-    load_matrix(a, shared_address(tile + lane * 4));
+    ldmatrix_x4(a, shared_address(tile + lane * 4));
 #ifdef DEFECT
     float d[4];
 #else

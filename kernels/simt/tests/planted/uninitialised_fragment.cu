@@ -11,7 +11,7 @@ KERNEL(planted_params) {
 #endif
     sync_warp();
     uint32_t a[4];
-    load_matrix(a, shared_address(tile + lane * 4));
+    ldmatrix_x4(a, shared_address(tile + lane * 4));
     float d[4] = {};
     mma(d, a, a[0], a[1]);
     for (uint32_t e = 0; e < 4; e++) ((float*)p.y)[lane * 4 + e] = d[e];

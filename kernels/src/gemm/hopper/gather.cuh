@@ -14,14 +14,14 @@ struct Gather {
     __device__ __forceinline__ Gather(uint32_t slices, uint32_t barriers)
         : shared(slices), ready(barriers), arrived(barriers + 8), read(barriers + 16), turn(0) {}
     __device__ __forceinline__ void init() const {
-        barrier_init(ready, CLUSTER * MULTIPLIERS * 4);
-        barrier_init(arrived, 1);
-        barrier_init(read, MULTIPLIERS * 4);
+        mbarrier_init(ready, CLUSTER * MULTIPLIERS * 4);
+        mbarrier_init(arrived, 1);
+        mbarrier_init(read, MULTIPLIERS * 4);
     }
 
     // For the warp that copies: waits until the slices' memory is its own again.
     __device__ __forceinline__ void await_read() {
-        barrier_wait(read, turn);
+        mbarrier_wait(read, turn);
         turn ^= 1;
     }
 
@@ -34,18 +34,18 @@ struct Gather {
             return shared + (((c / CLUSTER) * CLUSTER + from) * QUADS + q) * BYTES + threadIdx.x * 16;
         };
         if (threadIdx.x == 0) // (CLUSTER - 1) parts of each of its chunks
-            barrier_expect(arrived, (CHUNKS - rank + CLUSTER - 1) / CLUSTER * QUADS * BYTES * (CLUSTER - 1));
-        if (lane < CLUSTER) barrier_arrive(ready, lane);
-        barrier_wait(ready, turn);
+            mbarrier_arrive_expect_tx(arrived, (CHUNKS - rank + CLUSTER - 1) / CLUSTER * QUADS * BYTES * (CLUSTER - 1));
+        if (lane < CLUSTER) mbarrier_arrive(ready, lane);
+        mbarrier_wait(ready, turn);
 #pragma unroll
         for (uint32_t c = 0; c < CHUNKS; c++)
             if (c % CLUSTER != rank)
 #pragma unroll
                 for (uint32_t q = 0; q < QUADS; q++) {
                     const float* part = &sum[(c * QUADS + q) * 4];
-                    send(slot(c, rank, q), c % CLUSTER, arrived, part[0], part[1], part[2], part[3]);
+                    st_async(slot(c, rank, q), c % CLUSTER, arrived, part[0], part[1], part[2], part[3]);
                 }
-        barrier_wait(arrived, turn);
+        mbarrier_wait(arrived, turn);
 #pragma unroll
         for (uint32_t c = 0; c < CHUNKS; c++)
             if (c % CLUSTER == rank)
@@ -63,9 +63,9 @@ struct Gather {
 #pragma unroll
                     for (uint32_t e = 0; e < 4; e++) own[e] = total[e];
                 }
-        copy_fence(); // copies will write here again
+        fence_proxy_async(); // copies will write here again
         sync_warp();
-        if (lane == 0) barrier_arrive(read);
+        if (lane == 0) mbarrier_arrive(read);
         turn ^= 1;
     }
 };

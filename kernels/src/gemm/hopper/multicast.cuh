@@ -23,7 +23,7 @@ __device__ __forceinline__ void add_halves(float (&half)[count], const float (&s
         }
         store_shared(mine + q * WARP * 16, other);
     }
-    sync_threads(1, 2 * LANES);
+    named_barrier_sync(1, 2 * LANES);
 #pragma unroll
     for (uint32_t q = 0; q < QUADS; q++) {
         float other[4];
@@ -31,7 +31,7 @@ __device__ __forceinline__ void add_halves(float (&half)[count], const float (&s
 #pragma unroll
         for (uint32_t e = 0; e < 4; e++) half[q * 4 + e] += other[e];
     }
-    sync_threads(1, 2 * LANES); // the scratch is the store's now
+    named_barrier_sync(1, 2 * LANES); // the scratch is the store's now
 }
 
 // maps: A and B. C has `rows`, the sum runs over depth. For `store` see product().
@@ -54,14 +54,14 @@ __device__ __forceinline__ void product_multicast(const tensor_map* maps, uint32
     const uint32_t out = a_slices + STAGES * STAGE, filled = out + WARPS * Store::SCRATCH, freed = filled + STAGES * 8;
 
     // Uniform in a warp, and the compiler should know.
-    const uint32_t warp = __shfl_sync(0xffffffffu, threadIdx.x / WARP, 0), lane = threadIdx.x % WARP;
+    const uint32_t warp = broadcast(threadIdx.x / WARP), lane = threadIdx.x % WARP;
     if (threadIdx.x == 0) {
         prepare<STAGES>(maps, filled, freed, CLUSTER * WARPS);
-        barrier_init_fence();
+        fence_mbarrier_init();
     }
-    sync_cluster();
+    cluster_sync();
 
-    const uint32_t rank = cluster_rank(), cluster = blockIdx.x / CLUSTER;
+    const uint32_t rank = cluster_cta_rank(), cluster = blockIdx.x / CLUSTER;
     const uint32_t clusters = (rows + CLUSTER * TILE_ROWS - 1) / (CLUSTER * TILE_ROWS); // below each other
     const uint32_t row = (cluster % clusters * CLUSTER + rank) * TILE_ROWS, column = cluster / clusters * TILE_COLUMNS;
     const uint32_t slices = (depth + SLICE - 1) / SLICE;
@@ -69,10 +69,10 @@ __device__ __forceinline__ void product_multicast(const tensor_map* maps, uint32
         const uint32_t share = rank * SHARE, panel = share / SLICE;
         for (uint32_t slice = 0; lane == 0 && slice < slices; slice++) {
             const uint32_t stage = slice % STAGES, barrier = filled + stage * 8;
-            barrier_wait(freed + stage * 8, slice / STAGES % 2 ^ 1);
-            barrier_expect(barrier, STAGE);
+            mbarrier_wait(freed + stage * 8, slice / STAGES % 2 ^ 1);
+            mbarrier_arrive_expect_tx(barrier, STAGE);
             A::load(a_slices + stage * A::BYTES, maps, row, slice * SLICE, barrier);
-            load_box(b_slices + stage * B::BYTES + share * 128, maps + 1, column + panel * 64, slice * SLICE + share % SLICE,
+            tma_load_2d_multicast(b_slices + stage * B::BYTES + share * 128, maps + 1, column + panel * 64, slice * SLICE + share % SLICE,
                      barrier, (1 << CLUSTER) - 1);
         }
     } else if (warp < WARPS) {
@@ -80,25 +80,25 @@ __device__ __forceinline__ void product_multicast(const tensor_map* maps, uint32
         float sum[TILE_COLUMNS / 2] = {};
         // Nobody waits for the last slices to be free: the other blocks may be gone.
         const auto free = [&](uint32_t slice) {
-            if (slice + STAGES < slices && lane < CLUSTER) barrier_arrive(freed + slice % STAGES * 8, lane);
+            if (slice + STAGES < slices && lane < CLUSTER) mbarrier_arrive(freed + slice % STAGES * 8, lane);
         };
         for (uint32_t slice = 0; slice < slices; slice++) {
             const uint32_t stage = slice % STAGES;
-            barrier_wait(filled + stage * 8, slice / STAGES % 2);
+            mbarrier_wait(filled + stage * 8, slice / STAGES % 2);
             const uint64_t a = A::at(a_slices + stage * A::BYTES), b = B::at(b_slices + stage * B::BYTES);
-            product_fence();
+            wgmma_fence();
 #pragma unroll
             for (uint32_t step = 0; step < STEPS; step++) {
                 const uint32_t at = group * STEPS + step;
-                multiply<true, true>(sum, a + at * (A::STEP >> 4), b + at * (B::STEP >> 4), true);
+                wgmma<true, true>(sum, a + at * (A::STEP >> 4), b + at * (B::STEP >> 4), true);
             }
-            product_commit();
+            wgmma_commit();
             if (slice > 0) {
-                product_wait<1>();
+                wgmma_wait<1>();
                 free(slice - 1);
             }
         }
-        product_wait<0>();
+        wgmma_wait<0>();
         float half[HALF / 2];
         add_halves(half, sum, out);
         store.scratch = out + warp * Store::SCRATCH;

@@ -18,9 +18,9 @@ template <uint32_t rows, bool across> struct Slice {
         if (across) {
 #pragma unroll
             for (uint32_t panel = 0; panel < PANELS; panel++)
-                load_box(shared + panel * PANEL, map, row + panel * 64, depth, barrier);
+                tma_load_2d(shared + panel * PANEL, map, row + panel * 64, depth, barrier);
         } else {
-            load_box(shared, map, depth, row, barrier);
+            tma_load_2d(shared, map, depth, row, barrier);
         }
     }
     // The part that `rank` has of them, for all blocks of the cluster: of an operand that runs along the depth.
@@ -28,21 +28,21 @@ template <uint32_t rows, bool across> struct Slice {
                                                  uint32_t barrier, uint32_t rank) {
         static_assert(!across && rows % (8 * CLUSTER) == 0, "parts of whole swizzles");
         enum : uint32_t { ROWS = rows / CLUSTER };
-        load_box(shared + rank * ROWS * 128, map, depth, row + rank * ROWS, barrier, (1 << CLUSTER) - 1);
+        tma_load_2d_multicast(shared + rank * ROWS * 128, map, depth, row + rank * ROWS, barrier, (1 << CLUSTER) - 1);
     }
     static __device__ __forceinline__ uint64_t at(uint32_t shared) {
-        return across ? describe(shared, PANEL, 1024) : describe(shared, 16, 1024);
+        return across ? smem_descriptor(shared, PANEL, 1024) : smem_descriptor(shared, 16, 1024);
     }
 };
 
 // For one thread: barriers of the stages, of which one is free again when so many warps have said so, and both maps.
 template <uint32_t stages>
 __device__ __forceinline__ void prepare(const tensor_map* maps, uint32_t filled, uint32_t freed, uint32_t warps) {
-    prefetch(maps);
-    prefetch(maps + 1);
+    prefetch_tensor_map(maps);
+    prefetch_tensor_map(maps + 1);
     for (uint32_t stage = 0; stage < stages; stage++) {
-        barrier_init(filled + stage * 8, 1);
-        barrier_init(freed + stage * 8, warps);
+        mbarrier_init(filled + stage * 8, 1);
+        mbarrier_init(freed + stage * 8, warps);
     }
 }
 
@@ -69,13 +69,13 @@ __device__ __forceinline__ void product(const tensor_map* maps, uint32_t rows, u
     Gather gather(a_slices, freed + STAGES * 8);
 
     // Uniform in a warp, and the compiler should know.
-    const uint32_t warp = __shfl_sync(0xffffffffu, threadIdx.x / WARP, 0), lane = threadIdx.x % WARP;
+    const uint32_t warp = broadcast(threadIdx.x / WARP), lane = threadIdx.x % WARP;
     if (threadIdx.x == 0) {
         prepare<STAGES>(maps, filled, freed, MULTIPLIERS * 4 * (SHARES ? CLUSTER : 1));
         if (splits) gather.init();
-        barrier_init_fence();
+        fence_mbarrier_init();
     }
-    CLUSTER > 1 ? sync_cluster() : sync_block();
+    CLUSTER > 1 ? cluster_sync() : sync_block();
 
     Schedule<splits, TILE_COLUMNS / PARTS> schedule(rows, columns, depth);
     Work work;
@@ -88,14 +88,14 @@ __device__ __forceinline__ void product(const tensor_map* maps, uint32_t rows, u
     };
 
     if (warp >= MULTIPLIERS * 4) {
-        give_registers<40>();
+        setmaxnreg_dec<40>();
         const bool copies = warp == MULTIPLIERS * 4 && lane == 0;
         while (schedule.next(work)) {
             if (copies)
                 for (uint32_t slice = work.begin; slice < work.end; slice++, advance()) {
                     const uint32_t barrier = filled + stage * 8;
-                    barrier_wait(freed + stage * 8, parity ^ 1);
-                    barrier_expect(barrier, STAGE);
+                    mbarrier_wait(freed + stage * 8, parity ^ 1);
+                    mbarrier_arrive_expect_tx(barrier, STAGE);
                     A::load(a_slices + stage * A::BYTES, maps, work.row, slice * SLICE, barrier);
                     for (uint32_t part = 0; part < PARTS; part++) {
                         const uint32_t to = b_slices + stage * B::BYTES + part * Part::BYTES, row = work.column + part * columns;
@@ -106,36 +106,36 @@ __device__ __forceinline__ void product(const tensor_map* maps, uint32_t rows, u
             if (copies && work.split) gather.await_read();
         }
     } else {
-        take_registers<232>();
+        setmaxnreg_inc<232>();
         const uint32_t group = warp / 4;
         float sum[TILE_COLUMNS / 2];
         store.scratch = out + warp * Store::SCRATCH;
         const auto free = [&](uint32_t which) {
             if (SHARES) {
-                if (lane < CLUSTER) barrier_arrive(freed + which * 8, lane);
+                if (lane < CLUSTER) mbarrier_arrive(freed + which * 8, lane);
             } else if (lane == 0) {
-                barrier_arrive(freed + which * 8);
+                mbarrier_arrive(freed + which * 8);
             }
         };
         while (schedule.next(work)) {
             uint32_t before = 0;
             for (uint32_t slice = work.begin; slice < work.end; slice++, advance()) {
-                barrier_wait(filled + stage * 8, parity);
+                mbarrier_wait(filled + stage * 8, parity);
                 const uint64_t a = A::at(a_slices + stage * A::BYTES + group * PANEL), b = B::at(b_slices + stage * B::BYTES);
-                product_fence();
+                wgmma_fence();
 #pragma unroll
                 for (uint32_t step = 0; step < SLICE / 16; step++)
-                    multiply<a_across, b_across>(sum, a + step * (A::STEP >> 4), b + step * (B::STEP >> 4),
+                    wgmma<a_across, b_across>(sum, a + step * (A::STEP >> 4), b + step * (B::STEP >> 4),
                                                  slice != work.begin || step != 0);
-                product_commit();
+                wgmma_commit();
                 if (slice != work.begin) {
-                    product_wait<1>();
+                    wgmma_wait<1>();
                     free(before);
                 }
                 before = stage;
             }
             store.begin(work.row + warp * 16, work.column);
-            product_wait<0>();
+            wgmma_wait<0>();
             free(before);
             if (work.split) gather.add<Store::CHUNK>(sum, schedule.rank);
 #pragma unroll
@@ -152,5 +152,5 @@ __device__ __forceinline__ void product(const tensor_map* maps, uint32_t rows, u
             }
         }
     }
-    if (SHARES) sync_cluster(); // others may still write here
+    if (SHARES) cluster_sync(); // others may still write here
 }

@@ -33,7 +33,7 @@ template <bool splits, uint32_t tile_columns> struct Schedule {
         rows = (height + ROWS - 1) / ROWS;
         columns = (width + tile_columns - 1) / tile_columns;
         slices = (depth + SLICE - 1) / SLICE;
-        rank = CLUSTER > 1 ? cluster_rank() : 0;
+        rank = CLUSTER > 1 ? cluster_cta_rank() : 0;
         tiles = rows * columns;
         whole = tiles;
         index = blockIdx.x / SHARERS;

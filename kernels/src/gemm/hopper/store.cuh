@@ -61,15 +61,15 @@ template <bool has_bias, bool has_residual> struct Rounded {
                 for (uint32_t q = 0; q < 2; q++) {
                     const uint32_t quad = c * 4 + half * 2 + q, pair = has_residual ? pair_of(bias, quad) : biases[quad];
 #pragma unroll
-                    for (uint32_t e = 0; e < 4; e++) s[q * 4 + e] += half_of(pair, e);
+                    for (uint32_t e = 0; e < 4; e++) s[q * 4 + e] += unpack_bf16x2(pair, e);
                 }
             if (has_residual) {
                 uint32_t r[4];
-                load_matrix(r, matrix);
+                ldmatrix_x4(r, matrix);
 #pragma unroll
-                for (uint32_t e = 0; e < 8; e++) s[e] += half_of(r[e / 2], e);
+                for (uint32_t e = 0; e < 8; e++) s[e] += unpack_bf16x2(r[e / 2], e);
             }
-            store_matrix(matrix, pack(s[0], s[1]), pack(s[2], s[3]), pack(s[4], s[5]), pack(s[6], s[7]));
+            stmatrix_x4(matrix, pack_bf16x2(s[0], s[1]), pack_bf16x2(s[2], s[3]), pack_bf16x2(s[4], s[5]), pack_bf16x2(s[6], s[7]));
         }
         sync_warp();
         if (column + c * CHUNK < columns) {
@@ -77,9 +77,6 @@ template <bool has_bias, bool has_residual> struct Rounded {
             if (upper) *to = load_shared(mine);
             if (lower) to[columns] = load_shared(mine + 8 * 64);
         }
-    }
-    static __device__ __forceinline__ float half_of(uint32_t pair, uint32_t e) {
-        return __uint_as_float(e % 2 ? pair & 0xffff0000u : pair << 16);
     }
 };
 
@@ -114,7 +111,7 @@ struct Summed {
             const uint4_t sums = load_shared(slot + within * 128 + (lane ^ within) % 8 * 16);
             if (i >= rows || j >= columns) continue;
             float* to = out + uint64_t(i) * columns + j;
-            if (accumulate) add4(to, sums);
+            if (accumulate) red_add4(to, sums);
             else *reinterpret_cast<uint4_t*>(to) = sums;
         }
     }

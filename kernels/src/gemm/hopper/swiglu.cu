@@ -15,8 +15,8 @@ template <bool has_bias> struct Gated : Rounded<false, false> {
             float first = gate[e], second = up[e];
             if (has_bias) {
                 const uint32_t quad = c * 4 + e / 4;
-                first += half_of(pair_of(gate_up_bias, quad), e);
-                second += half_of(pair_of(gate_up_bias + columns, quad), e);
+                first += unpack_bf16x2(pair_of(gate_up_bias, quad), e);
+                second += unpack_bf16x2(pair_of(gate_up_bias + columns, quad), e);
             }
             gate[e] = gated<bf16>(first, second);
         }

@@ -8,10 +8,10 @@ KERNEL(gemm_dgrad_params) {
     Sums sums;
     const Part part = part_of_block(p.splits);
     multiply<false, true>({(const void*)p.dy, p.n, p.m, p.n}, {(const void*)p.w, p.k, p.k, p.n}, part, sums);
-    uint32_t* turn = (uint32_t*)p.turns + part.tile;
-    if (part.count > 1) wait_turn(turn, part);
-    if (part.index > 0) add_partials(sums, p.partials, part);
+    uint32_t* semaphore = (uint32_t*)p.semaphores + part.tile;
+    if (part.count > 1) semaphore_wait(semaphore, part);
+    if (part.index > 0) add_workspace(sums, p.workspace, part);
     if (part.last()) store<false, false>(sums, p.dx, 0, 0, p.m, p.k);
-    else store_partials(sums, p.partials, part);
-    if (part.count > 1) pass_turn(turn, part);
+    else store_workspace(sums, p.workspace, part);
+    if (part.count > 1) semaphore_release(semaphore, part);
 }

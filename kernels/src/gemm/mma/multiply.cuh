@@ -91,7 +91,7 @@ __device__ __forceinline__ void multiply(const Matrix& whole_a, const Matrix& wh
             b.fetch(writing + PanelA::BYTES);
             if (paired) behind.fetch(writing + PanelA::BYTES + PanelB::BYTES);
         }
-        copy_async_commit();
+        cp_async_commit();
         writing += STAGE;
         if (writing == end) writing = base;
     };
@@ -107,7 +107,7 @@ __device__ __forceinline__ void multiply(const Matrix& whole_a, const Matrix& wh
 
 #pragma unroll
     for (uint32_t slice = 0; slice < STAGES - 1; slice++) fetch(slice);
-    copy_async_wait<STAGES - 2>();
+    cp_async_wait<STAGES - 2>();
     sync_block();
     load(0, 0);
 #pragma unroll 1
@@ -116,7 +116,7 @@ __device__ __forceinline__ void multiply(const Matrix& whole_a, const Matrix& wh
         for (uint32_t step = 0; step < STEPS; step++) {
             if (step == STEPS - 1) {
                 // All have read this stage, and the next one has arrived.
-                copy_async_wait<STAGES - 2>();
+                cp_async_wait<STAGES - 2>();
                 sync_block();
                 reading += STAGE;
                 if (reading == end) reading = base;

@@ -70,7 +70,7 @@ template <uint32_t tile, bool transposed, Side side> struct Panel {
 #pragma unroll
             for (uint32_t round = 0; round < ROUNDS; round++) {
                 const uint32_t i = transposed ? panel * 64 : round * STEP, r = transposed ? round * STEP : 0;
-                copy_async(slice + write + panel * PANEL_BYTES + round * STEP * ROW_BYTES,
+                cp_async(slice + write + panel * PANEL_BYTES + round * STEP * ROW_BYTES,
                            next + round * STEP * row + panel * 64, i < edge && r < left);
             }
         next += transposed ? TILE_K * row : TILE_K;
@@ -81,9 +81,9 @@ template <uint32_t tile, bool transposed, Side side> struct Panel {
     __device__ __forceinline__ void load(uint32_t (&fragment)[4], uint32_t slice, uint32_t block, uint32_t step) const {
         if (transposed) {
             const uint32_t at = (slice + read) ^ (block % 4 * 32);
-            load_matrix_transposed(fragment, at + block / 4 * PANEL_BYTES + step * 16 * ROW_BYTES);
+            ldmatrix_x4_trans(fragment, at + block / 4 * PANEL_BYTES + step * 16 * ROW_BYTES);
         } else {
-            load_matrix(fragment, ((slice + read) ^ (step * 32)) + block * 16 * ROW_BYTES);
+            ldmatrix_x4(fragment, ((slice + read) ^ (step * 32)) + block * 16 * ROW_BYTES);
         }
     }
 };

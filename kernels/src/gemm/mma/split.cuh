@@ -1,35 +1,35 @@
-// Parts of the depth that share a tile, each in a block of its own, add what they have summed one after the other: an
-// order that does not depend on timing. Blocks of earlier parts come first in the grid, so nobody waits for a block that
-// has not started.
+// Split-K: the CTAs that share a tile, each with its part of the depth, add their accumulators one after the other under a
+// semaphore: an order that does not depend on timing. CTAs of earlier splits come first in the grid, so none waits for a
+// CTA that has not started. (CUTLASS: "serial split-K".)
 #pragma once
 #include "gemm/mma/store.cuh"
 
-// Until it is this part's turn. What the parts before it have stored is visible then.
-__device__ __forceinline__ void wait_turn(const uint32_t* turn, const Part& part) {
+// Waits for the splits before this one; what they have stored is then visible.
+__device__ __forceinline__ void semaphore_wait(const uint32_t* semaphore, const Part& part) {
     if (threadIdx.x == 0)
-        while (load_acquire(turn) != part.index) {}
+        while (load_acquire(semaphore) != part.index) {}
     sync_block();
 }
 
-// The next part's turn; after the last one the turn is 0 again.
-__device__ __forceinline__ void pass_turn(uint32_t* turn, const Part& part) {
+// Lets the next split add. The last one leaves 0 for the next launch.
+__device__ __forceinline__ void semaphore_release(uint32_t* semaphore, const Part& part) {
     sync_block();
-    if (threadIdx.x == 0) store_release(turn, part.last() ? 0 : part.index + 1);
+    if (threadIdx.x == 0) store_release(semaphore, part.last() ? 0 : part.index + 1);
 }
 
-// Where a thread keeps its sums of a block of 16 x 8: those of a tile lie together, as mma leaves them.
-__device__ __forceinline__ float* partial(address partials, const Part& part, uint32_t m, uint32_t n) {
+// A thread's accumulators of one 16 x 8 mma in the workspace, where a tile is contiguous in the layout of mma.
+__device__ __forceinline__ float* workspace_at(address workspace, const Part& part, uint32_t m, uint32_t n) {
     const uint64_t block = (uint64_t(part.tile) * BLOCKS_M + m) * BLOCKS_N + n;
-    return (float*)partials + (block * THREADS + threadIdx.x) * 4;
+    return (float*)workspace + (block * THREADS + threadIdx.x) * 4;
 }
 
-// Adds what the parts before this one have summed.
-__device__ __forceinline__ void add_partials(Sums& sums, address partials, const Part& part) {
+// Adds the sum of the splits before this one.
+__device__ __forceinline__ void add_workspace(Sums& sums, address workspace, const Part& part) {
 #pragma unroll
     for (uint32_t m = 0; m < BLOCKS_M; m++) {
-        float4_t before[BLOCKS_N]; // under way at one time
+        float4_t before[BLOCKS_N]; // in flight together
 #pragma unroll
-        for (uint32_t n = 0; n < BLOCKS_N; n++) before[n] = load4_fresh(partial(partials, part, m, n));
+        for (uint32_t n = 0; n < BLOCKS_N; n++) before[n] = load4_cg(workspace_at(workspace, part, m, n));
 #pragma unroll
         for (uint32_t n = 0; n < BLOCKS_N; n++)
 #pragma unroll
@@ -37,12 +37,12 @@ __device__ __forceinline__ void add_partials(Sums& sums, address partials, const
     }
 }
 
-__device__ __forceinline__ void store_partials(const Sums& sums, address partials, const Part& part) {
+__device__ __forceinline__ void store_workspace(const Sums& sums, address workspace, const Part& part) {
 #pragma unroll
     for (uint32_t m = 0; m < BLOCKS_M; m++)
 #pragma unroll
         for (uint32_t n = 0; n < BLOCKS_N; n++) {
             const float (&v)[4] = sums.v[m][n];
-            store4(partial(partials, part, m, n), {{v[0], v[1], v[2], v[3]}});
+            store4(workspace_at(workspace, part, m, n), {{v[0], v[1], v[2], v[3]}});
         }
 }

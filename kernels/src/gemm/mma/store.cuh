@@ -20,10 +20,6 @@ __device__ __forceinline__ void transpose4(uint32_t (&v)[4]) {
     }
 }
 
-// bf16 pairs as the two floats they stand for.
-__device__ __forceinline__ float low(uint32_t pair) { return __uint_as_float(pair << 16); }
-__device__ __forceinline__ float high(uint32_t pair) { return __uint_as_float(pair & 0xFFFF0000u); }
-
 // y = sums (+ bias) (+ residual), rounded once; y and residual are rows x columns. Of the warp's blocks, the first `blocks`.
 template <bool has_bias, bool has_residual, uint32_t blocks = BLOCKS_N>
 __device__ __forceinline__ void store(const Sums& sums, address y, address bias, address residual, uint32_t rows,
@@ -57,9 +53,9 @@ __device__ __forceinline__ void store(const Sums& sums, address y, address bias,
                 for (uint32_t e = 0; e < 4; e++) {
                     const float (&v)[4] = sums.v[m][four * 4 + e];
                     float first = v[half * 2], second = v[half * 2 + 1];
-                    if (has_bias) first += low(added[e]), second += high(added[e]);
-                    if (has_residual) first += low(out[e]), second += high(out[e]);
-                    out[e] = pack(first, second);
+                    if (has_bias) first += unpack_bf16x2(added[e], 0), second += unpack_bf16x2(added[e], 1);
+                    if (has_residual) first += unpack_bf16x2(out[e], 0), second += unpack_bf16x2(out[e], 1);
+                    out[e] = pack_bf16x2(first, second);
                 }
                 transpose4(out);
                 if (inside) *reinterpret_cast<uint4_t*>((bf16*)y + at) = {{out[0], out[1], out[2], out[3]}};
@@ -82,7 +78,7 @@ __device__ __forceinline__ void store(const Sums& sums, address y, bool add, uin
             for (uint32_t n = 0; n < BLOCKS_N; n += 2) {
                 const uint32_t i = sums.i0 + m * 16 + half * 8 + lane / 4;
                 if (add && i < rows && j + n * 8 < columns)
-                    before[half][n / 2] = load4_fresh((float*)y + uint64_t(i) * columns + j + n * 8);
+                    before[half][n / 2] = load4_cg((float*)y + uint64_t(i) * columns + j + n * 8);
             }
 #pragma unroll
         for (uint32_t half = 0; half < 2; half++)

@@ -29,8 +29,8 @@ KERNEL(gemm_swiglu_params) {
             for (uint32_t e = 0; e < 4; e++) {
                 float &gate = sums.v[m][n][e], up = sums.v[m][n + GATED_N][e];
                 if (KEY_BIAS) {
-                    gate += e % 2 ? high(gate_bias) : low(gate_bias);
-                    up += e % 2 ? high(up_bias) : low(up_bias);
+                    gate += unpack_bf16x2(gate_bias, e);
+                    up += unpack_bf16x2(up_bias, e);
                 }
                 gate = gated<bf16>(gate, up);
             }

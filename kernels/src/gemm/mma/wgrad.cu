@@ -8,8 +8,8 @@ KERNEL(gemm_wgrad_params) {
     const Part part = part_of_block(p.splits);
     const bool accumulate = p.accumulate || ((const micro_scalars*)p.micro)->accumulate;
     multiply<true, true>({(const void*)p.dy, p.n, p.n, p.m}, {(const void*)p.x, p.k, p.k, p.m}, part, sums);
-    uint32_t* turn = (uint32_t*)p.turns + part.tile;
-    if (part.count > 1) wait_turn(turn, part);
+    uint32_t* semaphore = (uint32_t*)p.semaphores + part.tile;
+    if (part.count > 1) semaphore_wait(semaphore, part);
     store(sums, p.dw, part.index > 0 || accumulate, p.n, p.k);
-    if (part.count > 1) pass_turn(turn, part);
+    if (part.count > 1) semaphore_release(semaphore, part);
 }
