@@ -6,11 +6,10 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use precast_fatbins::{Bundle, Manifest, Module};
-use precast_kernels::{Arch, Key};
+use precast_kernels::{Arch, Key, KeyVariant};
 use precast_plan::training::{CAST, CLEAR, MICRO, UPDATE, WIDEN};
 use precast_plan::{
-    EvaluationPlan, KeyVariant, ModelConfig, Objective, Precision, Recipe, Recompute, Resident, TrainingPlan,
-    build_keys, keys,
+    EvaluationPlan, ModelConfig, Objective, Precision, Recipe, Recompute, Resident, TrainingPlan, build_keys, keys,
 };
 use precast_runtime::sim::{Faults, Sim};
 use precast_runtime::{Arrived, Bound, Device, Driver, DriverError, GraphId, KernelId, LoadError, Loading};

@@ -11,8 +11,7 @@ use precast::session::Session;
 use precast::startup::Startup;
 use precast_fatbins::{Bundle, Manifest};
 use precast_kernels::check::Case;
-use precast_kernels::{Arch, Key};
-use precast_plan::KeyVariant;
+use precast_kernels::{Arch, Key, KeyVariant};
 use precast_runtime::cuda::Cuda;
 use precast_runtime::sim::{Faults, Sim};
 use precast_runtime::{Bound, Driver, DriverError, Placement};
@@ -26,7 +25,7 @@ const POISONING: Faults = Faults { poison_on_late_load: true, memory_bytes: None
 fn load_on_first_use<D: Driver>(mut driver: D, bundle: &Bundle<'_>) -> [Result<(), DriverError>; 2] {
     let arch = driver.device().arch().unwrap();
     let modules = bundle.modules(arch).unwrap();
-    let of = |op: &str| modules.iter().find(|module| module.pair.key.kernel().op() == op).unwrap();
+    let of = |op: &str| modules.iter().find(|module| module.pair.key.op() == op).unwrap();
     let (first, second) = (of("fill"), of("cast"));
     let params = &first.pair.key.kernel().samples()[0];
     let case = Case::new(&first.pair.key, params, 1);

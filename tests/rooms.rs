@@ -10,7 +10,7 @@ const ROOMS: [(&str, &str, &[&str]); 8] = [
     ("kernels", "precast-kernels", &[]),
     ("kernels/plan", "precast-plan", &["precast-kernels"]),
     ("kernels/simt", "precast-simt", &["precast-kernels"]),
-    ("fatbins", "precast-fatbins", &["precast-kernels", "precast-plan"]),
+    ("fatbins", "precast-fatbins", &["precast-kernels"]),
     ("aot", "precast-aot", &["precast-kernels", "precast-plan", "precast-fatbins"]),
     // It cannot compile.
     ("runtime", "precast-runtime", &["precast-kernels", "precast-plan", "precast-fatbins"]),

@@ -12,8 +12,8 @@ use precast::session::Session;
 use precast_fatbins::Module;
 use precast_kernels::abi::step_metrics;
 use precast_kernels::host::Buffer;
-use precast_kernels::{Arch, Operand};
-use precast_plan::{KeyVariant, Precision, TrainingPlan, keys};
+use precast_kernels::{Arch, KeyVariant, Operand};
+use precast_plan::{Precision, TrainingPlan, keys};
 use precast_runtime::sim::{Faults, Sim};
 use precast_runtime::{Arrived, Bound, Device, Driver, DriverError, GraphId, KernelId, Placement, Ticket};
 use precast_simt::{Program, Simt, execute};
@@ -45,10 +45,9 @@ impl Executed {
         let plan =
             TrainingPlan::new(Some(teacher.config()), student.config(), &config.recipe(), Arch::Sim).unwrap().plan;
         let compiled = keys(&plan).into_par_iter().map(|pair| {
-            let kernel = pair.key.kernel();
-            assert!(kernel.variants(arch).contains(&pair.variant), "{pair} is none of {arch}");
-            let defines = kernel.defines(pair.variant, arch);
-            let program = SIMT.compile(&kernel.source(pair.variant), &defines, arch).unwrap();
+            assert!(pair.key.kernel().variants(arch).contains(&pair.variant), "{pair} is none of {arch}");
+            let defines = pair.defines(arch);
+            let program = SIMT.compile(&pair.source(), &defines, arch).unwrap();
             (pair, program)
         });
         let programs = compiled.collect();

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use precast_fatbins::{Code, CubinError, CubinFacts, Digest, Manifest, ModuleEntry};
-use precast_kernels::{Arch, OPTIONS};
-use precast_plan::{KeyVariant, ModelConfig, build_keys};
+use precast_kernels::{Arch, KeyVariant, OPTIONS};
+use precast_plan::{ModelConfig, build_keys};
 use rayon::prelude::*;
 
 use crate::budget::{self, OverBudget};

@@ -1,8 +1,7 @@
 //! One (key, variant) for one architecture to a cubin.
 
 use precast_fatbins::Digest;
-use precast_kernels::{Arch, OPTIONS, Source};
-use precast_plan::KeyVariant;
+use precast_kernels::{Arch, KeyVariant, OPTIONS, Source};
 
 use crate::nvrtc::{Nvrtc, NvrtcError, Unit};
 
@@ -47,12 +46,12 @@ impl std::fmt::Display for Task {
 impl Task {
     /// The source it is compiled from.
     pub fn source(&self) -> Source {
-        self.pair.key.kernel().source(self.pair.variant)
+        self.pair.source()
     }
 
     /// Digest of everything the cubin is a function of, the compiler apart.
     pub fn source_digest(&self) -> Digest {
-        self.pair.key.kernel().source_digest(self.pair.variant, self.arch)
+        self.pair.source_digest(self.arch)
     }
 
     /// What the cache calls the cubin. `compiler` is [`Nvrtc::identity`].
@@ -68,7 +67,7 @@ impl Task {
         let source = self.source();
         let mut options: Vec<String> = OPTIONS.iter().map(|option| (*option).to_owned()).collect();
         options.push(format!("--gpu-architecture={}", self.arch));
-        let defines = self.pair.key.kernel().defines(self.pair.variant, self.arch);
+        let defines = self.pair.defines(self.arch);
         options.extend(defines.into_iter().map(|(name, value)| format!("-D{name}={value}")));
         let headers = source.includes();
         let name = format!("kernels/src/{}", source.path);

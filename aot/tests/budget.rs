@@ -16,32 +16,47 @@ use precast_aot::{Arch, BuildError, Model, Nvrtc, Request, build, home, toolchai
 use precast_fatbins::Digest;
 use precast_kernels::cast::Cast;
 use precast_kernels::host::Views;
-use precast_kernels::kernel::{Geometry, Kernel, Operand};
-use precast_kernels::{Dtype, Key, Source, Variant, key};
-use precast_plan::KeyVariant;
+use precast_kernels::{Build, Dtype, Geometry, Kernel, Key, KeyVariant, Operand, Reference, Source, key};
 
 key! {
     /// A `cast` whose array has no room in registers.
     pub struct Spilling = "cast" { from: Dtype, to: Dtype }
 }
 
+impl Spilling {
+    fn cast(&self) -> Cast {
+        Cast { from: self.from, to: self.to }
+    }
+}
+
 impl Kernel for Spilling {
     type Params = <Cast as Kernel>::Params;
-    const SOURCE: Source = Source {
-        text: "#include \"cast.h\"\n#include \"device.cuh\"\n\nKERNEL(cast_params) {\n    uint32_t kept[64];\n    \
-               for (uint32_t i = 0; i < 64; i++) kept[(i * p.n) % 64] = i;\n    \
-               ((uint32_t*)p.y)[threadIdx.x] = kept[threadIdx.x % 64];\n}\n",
-        ..Cast::SOURCE
-    };
 
-    fn variants(&self, arch: Arch) -> &'static [Variant] {
-        Kernel::variants(&Cast { from: self.from, to: self.to }, arch)
-    }
-    fn geometry(&self, variant: Variant, params: &Self::Params) -> Geometry {
-        Kernel::geometry(&Cast { from: self.from, to: self.to }, variant, params)
-    }
     fn operands(&self, params: &Self::Params) -> Vec<Operand> {
-        Kernel::operands(&Cast { from: self.from, to: self.to }, params)
+        self.cast().operands(params)
+    }
+}
+
+impl Build for Spilling {
+    type Variant = <Cast as Build>::Variant;
+
+    fn variants(&self, arch: Arch) -> Vec<Self::Variant> {
+        self.cast().variants(arch)
+    }
+    fn source(&self, variant: Self::Variant) -> Source {
+        let text = "#include \"cast.h\"\n#include \"device.cuh\"\n\nKERNEL(cast_params) {\n    uint32_t kept[64];\n    \
+                    for (uint32_t i = 0; i < 64; i++) kept[(i * p.n) % 64] = i;\n    \
+                    ((uint32_t*)p.y)[threadIdx.x] = kept[threadIdx.x % 64];\n}\n";
+        Source { text, ..self.cast().source(variant) }
+    }
+    fn geometry(&self, variant: Self::Variant, params: &Self::Params) -> Geometry {
+        self.cast().geometry(variant, params)
+    }
+}
+
+impl Reference for Spilling {
+    fn examples() -> Vec<Self> {
+        Vec::new()
     }
     fn host(&self, _params: &Self::Params, _views: &mut Views<'_>) {}
     fn samples(&self) -> Vec<Self::Params> {
@@ -67,7 +82,7 @@ fn spilling(arch: Arch) -> Vec<(Task, Vec<u8>)> {
         let task = |key| Task { pair: KeyVariant { key, variant }, arch };
         let cubin = task(key).compile(&nvrtc()).unwrap_or_else(|error| panic!("{error}"));
         let own = Key::new(Cast { from, to });
-        let cubin = support::renamed::renamed(&cubin, &own.kernel().entry(variant, arch));
+        let cubin = support::renamed::renamed(&cubin, &task(own.clone()).pair.entry(arch));
         (task(own), cubin)
     });
     compiled.into()

@@ -9,9 +9,7 @@ use precast_aot::compile::{CompileError, Task};
 use precast_aot::{Arch, BuildError, Built, Model, Nvrtc, Request, build, home, toolchain};
 use precast_fatbins::Bundle;
 use precast_kernels::host::Views;
-use precast_kernels::kernel::{Geometry, Kernel, Operand};
-use precast_kernels::{Key, Source, Variant, key};
-use precast_plan::KeyVariant;
+use precast_kernels::{Build, Geometry, Kernel, Key, KeyVariant, Operand, Reference, Source, Threads, key};
 
 fn nvrtc() -> Nvrtc {
     toolchain::nvrtc(None, &home::directory()).unwrap_or_else(|error| panic!("{error}"))
@@ -74,18 +72,32 @@ key! {
 
 impl Kernel for Broken {
     type Params = precast_kernels::abi::cast_params;
-    const SOURCE: Source = Source {
-        path: "broken/broken.cu",
-        text: "#include \"device.cuh\"\n\nextern \"C\" __global__ void ENTRY() {\n    undefined_name = KEY_H;\n}\n",
-        headers: &[],
-    };
-    fn variants(&self, _arch: Arch) -> &'static [Variant] {
-        &[Variant(&[("threads", 32)])]
-    }
-    fn geometry(&self, variant: Variant, _params: &Self::Params) -> Geometry {
-        Geometry::linear(1, variant.threads())
-    }
+
     fn operands(&self, _params: &Self::Params) -> Vec<Operand> {
+        Vec::new()
+    }
+}
+
+impl Build for Broken {
+    type Variant = Threads;
+
+    fn variants(&self, _arch: Arch) -> Vec<Threads> {
+        vec![Threads { threads: 32 }]
+    }
+    fn source(&self, _variant: Threads) -> Source {
+        Source {
+            path: "broken/broken.cu",
+            text: "#include \"device.cuh\"\n\nextern \"C\" __global__ void ENTRY() {\n    undefined_name = KEY_H;\n}\n",
+            headers: &[],
+        }
+    }
+    fn geometry(&self, variant: Threads, _params: &Self::Params) -> Geometry {
+        Geometry::linear(1, variant.threads)
+    }
+}
+
+impl Reference for Broken {
+    fn examples() -> Vec<Self> {
         Vec::new()
     }
     fn host(&self, _params: &Self::Params, _views: &mut Views<'_>) {}

@@ -4,8 +4,7 @@ use object::Endianness;
 use object::elf::{ELFOSABI_NONE, EM_NONE, ET_REL, FileFlags, FileHeader64, SHF_ALLOC, SHT_PROGBITS};
 use object::read::elf::{FileHeader, SectionHeader};
 use object::write::elf::{FileHeader as WriteHeader, SectionHeader as WriteSection, Writer};
-use precast_kernels::{Arch, OPTIONS};
-use precast_plan::KeyVariant;
+use precast_kernels::{Arch, KeyVariant, OPTIONS};
 use rayon::prelude::*;
 
 use crate::Digest;
@@ -318,7 +317,7 @@ impl<'a> Bundle<'a> {
         }
         let typed = module.typed().map_err(|_| Finding::Stale(StaleModule::Unknown(module.to_string())));
         let (pair, arch) = typed?;
-        if module.source != pair.key.kernel().source_digest(pair.variant, arch) {
+        if module.source != pair.source_digest(arch) {
             return Err(Finding::Stale(StaleModule::Source(module.to_string())));
         }
         self.verify_claims(module, offset, &pair, arch).map_err(Finding::Untrue)
@@ -331,7 +330,6 @@ impl<'a> Bundle<'a> {
         pair: &KeyVariant,
         arch: Arch,
     ) -> Result<(), BundleError> {
-        let kernel = pair.key.kernel();
         let claim = |what, expected: &dyn ToString, found: &dyn ToString| {
             let (expected, found) = (expected.to_string(), found.to_string());
             if expected == found {
@@ -339,14 +337,14 @@ impl<'a> Bundle<'a> {
             }
             Err(BundleError::Claim { module: module.to_string(), what, expected, found })
         };
-        claim("parameter block size", &kernel.params_size(), &module.params_bytes)?;
+        claim("parameter block size", &pair.key.params_bytes(), &module.params_bytes)?;
         let (Some(offset), Some(code)) = (offset, &module.code) else {
             return claim("machine code", &(arch != Arch::Sim), &false);
         };
         let facts = CubinFacts::read(self.image(offset, code))
             .map_err(|source| BundleError::Cubin { module: module.to_string(), source })?;
         claim("architecture", &arch, &facts.arch)?;
-        claim("entry symbol", &kernel.entry(pair.variant, arch), &facts.entry)?;
+        claim("entry symbol", &pair.entry(arch), &facts.entry)?;
         claim("entry symbol", &code.entry, &facts.entry)?;
         claim("parameter block size", &module.params_bytes, &facts.params_bytes)?;
         claim("registers", &code.registers, &facts.registers)?;

@@ -1,7 +1,6 @@
 //! The manifest: what a bundle holds, and what each cubin must say of itself.
 
-use precast_kernels::{Arch, Key, KeyError, Variant};
-use precast_plan::KeyVariant;
+use precast_kernels::{Arch, Key, KeyError, KeyVariant};
 use serde::Serialize;
 
 use crate::Digest;
@@ -34,7 +33,7 @@ pub struct ModuleEntry {
     pub arch: String,
     /// Size of the parameter block, bytes.
     pub params_bytes: u32,
-    /// Digest of everything the cubin is a function of, the compiler apart: `AnyKernel::source_digest`.
+    /// Digest of everything the cubin is a function of, the compiler apart: `KeyVariant::source_digest`.
     pub source: Digest,
     /// The machine code; none for the simulated GPU.
     pub code: Option<Code>,
@@ -169,10 +168,9 @@ fn body_digest(body: &[u8]) -> Digest {
 impl ModuleEntry {
     /// The simulated GPU's row of a key: no machine code.
     pub fn simulated(pair: &KeyVariant) -> Self {
-        let kernel = pair.key.kernel();
         Self {
-            params_bytes: kernel.params_size() as u32,
-            source: kernel.source_digest(pair.variant, Arch::Sim),
+            params_bytes: pair.key.params_bytes() as u32,
+            source: pair.source_digest(Arch::Sim),
             key: pair.key.to_string(),
             variant: pair.variant.to_string(),
             arch: Arch::Sim.to_string(),
@@ -205,10 +203,8 @@ impl ModuleEntry {
     pub fn typed(&self) -> Result<(KeyVariant, Arch), ManifestError> {
         let key = Key::parse(&self.key)?;
         let arch = self.arch()?;
-        let variants: &[Variant] = key.kernel().variants(arch);
-        let variant = variants.iter().find(|variant| variant.to_string() == self.variant);
-        let variant = *variant.ok_or_else(|| self.unknown("variant", &self.variant))?;
-        Ok((KeyVariant { key, variant }, arch))
+        let pair = key.built(arch).find(|pair| pair.variant.to_string() == self.variant);
+        Ok((pair.ok_or_else(|| self.unknown("variant", &self.variant))?, arch))
     }
 }
 

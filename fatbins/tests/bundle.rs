@@ -7,8 +7,7 @@ use precast_fatbins::{
     Bundle, BundleError, BundleFile, Code, CubinError, CubinFacts, Digest, Manifest, ManifestError, ModuleEntry, Stale,
     TrustedKey, encode, parts, signature_path,
 };
-use precast_kernels::{Arch, Key};
-use precast_plan::KeyVariant;
+use precast_kernels::{Arch, Key, KeyVariant};
 
 /// Cubins of some day's sources.
 const COMPILED: [(&str, &str, &[u8]); 6] = [
@@ -33,7 +32,7 @@ fn pair(key: &str, arch: &str) -> (KeyVariant, Arch) {
 /// The entry symbol that this program expects.
 fn symbol(key: &str, arch: &str) -> String {
     let (pair, arch) = pair(key, arch);
-    pair.key.kernel().entry(pair.variant, arch)
+    pair.entry(arch)
 }
 
 /// A cubin with another symbol of the same length. Whoever writes cubins can do this: a symbol is a label, not a proof.
@@ -63,7 +62,7 @@ fn entry(key: &str, arch: &str, cubin: &[u8]) -> ModuleEntry {
         params_bytes: facts.params_bytes,
         source: {
             let (pair, arch) = pair(key, arch);
-            pair.key.kernel().source_digest(pair.variant, arch)
+            pair.source_digest(arch)
         },
         code: Some(Code {
             entry: facts.entry,

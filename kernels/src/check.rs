@@ -10,8 +10,9 @@ use crate::abi::{MASKED_TOKEN, micro_scalars, step_metrics, update_scalars};
 use crate::dtype::Dtype;
 use crate::format::Format;
 use crate::host::{Buffer, Views};
-use crate::kernel::{Access, Content, Operand, Tolerance};
 use crate::key::Key;
+use crate::operand::{Access, Content, Operand};
+use crate::reference::Tolerance;
 
 /// A byte no kernel leaves behind by itself: four of them are a NaN in f32, two in bf16.
 pub const POISON: u8 = 0xFF;

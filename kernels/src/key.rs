@@ -8,133 +8,32 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use crate::arch::Arch;
-use crate::dtype::Dtype;
-use crate::format::Format;
-use crate::kernel::{AnyKernel, Kernel};
-use crate::tuned;
+use crate::digest::Digest;
+use crate::erased::{AnyKernel, Erased, Registered};
+use crate::fields::{self, Field};
+use crate::source::{OPTIONS, Source};
 use crate::variant::Variant;
-
-/// A value baked into a key.
-pub trait FieldValue: Copy {
-    /// Canonical text.
-    fn text(self) -> String;
-    /// Reads the canonical text.
-    fn parse(text: &str) -> Option<Self>;
-    /// The macro value the CUDA source sees.
-    fn define(self) -> String;
-}
-
-impl FieldValue for u32 {
-    fn text(self) -> String {
-        self.to_string()
-    }
-    fn parse(text: &str) -> Option<Self> {
-        text.parse().ok()
-    }
-    fn define(self) -> String {
-        self.to_string()
-    }
-}
-
-impl FieldValue for bool {
-    fn text(self) -> String {
-        self.to_string()
-    }
-    fn parse(text: &str) -> Option<Self> {
-        text.parse().ok()
-    }
-    fn define(self) -> String {
-        u32::from(self).to_string()
-    }
-}
-
-impl FieldValue for Dtype {
-    fn text(self) -> String {
-        self.name().to_owned()
-    }
-    fn parse(text: &str) -> Option<Self> {
-        // Token ids are not something to compute with, so `u32` is no key field.
-        [Dtype::Bf16, Dtype::F32].into_iter().find(|dtype| dtype.name() == text)
-    }
-    fn define(self) -> String {
-        self.c_name().to_owned()
-    }
-}
-
-impl FieldValue for Format {
-    fn text(self) -> String {
-        self.to_string()
-    }
-    fn parse(text: &str) -> Option<Self> {
-        // No kernel computes with blocks: they are made dense before.
-        Dtype::parse(text).map(Format::Dense)
-    }
-    fn define(self) -> String {
-        self.dtype().map_or_else(|| self.to_string(), Dtype::define)
-    }
-}
-
-/// One field of a key, erased to text.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Field {
-    /// Field name.
-    pub name: &'static str,
-    /// Canonical value.
-    pub value: String,
-    /// What the macro `KEY_<NAME>` is defined as.
-    pub define: String,
-}
-
-/// The typed fields of a key. Implemented by [`key!`](crate::key).
-pub trait Fields: Clone + PartialEq + fmt::Debug + Send + Sync + 'static {
-    /// Operation name: `family.operation`.
-    const OP: &'static str;
-    /// The fields in alphabetical order.
-    fn fields(&self) -> Vec<Field>;
-    /// Reads the fields from `name=value` pairs in canonical order.
-    fn from_pairs(pairs: &[(&str, &str)]) -> Option<Self>;
-}
-
-/// Declares a kernel's key type: its operation name and baked fields, alphabetical.
-#[macro_export]
-macro_rules! key {
-    ($(#[$meta:meta])* pub struct $name:ident = $op:literal { $($field:ident: $type:ty),* $(,)? }) => {
-        $(#[$meta])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub struct $name { $(#[doc = concat!("Baked field `", stringify!($field), "`.")] pub $field: $type),* }
-
-        impl $crate::key::Fields for $name {
-            const OP: &'static str = $op;
-            fn fields(&self) -> Vec<$crate::key::Field> {
-                vec![$($crate::key::Field {
-                    name: stringify!($field),
-                    value: $crate::key::FieldValue::text(self.$field),
-                    define: $crate::key::FieldValue::define(self.$field),
-                }),*]
-            }
-            fn from_pairs(pairs: &[(&str, &str)]) -> Option<Self> {
-                let mut pairs = pairs.iter();
-                let key = Self { $($field: match pairs.next() {
-                    Some((stringify!($field), value)) => $crate::key::FieldValue::parse(value)?,
-                    _ => return None,
-                }),* };
-                pairs.next().is_none().then_some(key)
-            }
-        }
-    };
-}
 
 /// A key of any operation. Compares, orders and hashes by its canonical text.
 #[derive(Clone)]
 pub struct Key {
     text: Arc<str>,
+    op: &'static str,
+    params_bytes: usize,
+    fields: Arc<[Field]>,
     kernel: Arc<dyn AnyKernel>,
 }
 
 impl Key {
     /// Erases a typed key.
-    pub fn new<K: Kernel>(kernel: K) -> Self {
-        Self { text: text(&kernel).into(), kernel: Arc::new(kernel) }
+    pub fn new<K: Registered>(kernel: K) -> Self {
+        Self {
+            text: fields::text(&kernel).into(),
+            op: K::OP,
+            params_bytes: size_of::<K::Params>(),
+            fields: kernel.fields().into(),
+            kernel: Arc::new(Erased(kernel)),
+        }
     }
 
     /// The canonical text.
@@ -142,54 +41,91 @@ impl Key {
         &self.text
     }
 
+    /// Operation name: `family.operation`.
+    pub fn op(&self) -> &'static str {
+        self.op
+    }
+
+    /// Size of the parameter block.
+    pub fn params_bytes(&self) -> usize {
+        self.params_bytes
+    }
+
     /// What the key computes.
     pub fn kernel(&self) -> &dyn AnyKernel {
         &*self.kernel
     }
 
-    /// The variant for a launch: what was measured fastest, else by the family's rule.
-    pub fn select(&self, params: &[u8], arch: Arch) -> Variant {
-        tuned::select(self, params, arch).unwrap_or_else(|| self.kernel.select(params, arch))
-    }
-
-    /// Reads a canonical text.
-    ///
-    /// # Errors
-    /// [`KeyError`] where the operation is unknown or the text is not exactly what a key prints.
-    pub fn parse(text: &str) -> Result<Self, KeyError> {
-        let malformed = || KeyError::Malformed(text.to_owned());
-        let (op, rest) = text.split_once('{').ok_or_else(malformed)?;
-        let body = rest.strip_suffix('}').ok_or_else(malformed)?;
-        let info = crate::op(op).ok_or_else(|| KeyError::UnknownOp { op: op.to_owned(), text: text.to_owned() })?;
-        let pairs: Vec<(&str, &str)> = match body {
-            "" => Vec::new(),
-            body => body.split(',').map(|pair| pair.split_once('=')).collect::<Option<_>>().ok_or_else(malformed)?,
-        };
-        let key = (info.parse)(&pairs).ok_or_else(malformed)?;
-        if key.text() == text { Ok(key) } else { Err(malformed()) }
+    /// The key built as each of an architecture's variants.
+    pub fn built(&self, arch: Arch) -> impl Iterator<Item = KeyVariant> {
+        self.kernel.variants(arch).into_iter().map(|variant| KeyVariant { key: self.clone(), variant })
     }
 }
 
-/// The canonical text of a typed key.
-pub(crate) fn text<F: Fields>(key: &F) -> String {
-    let fields: Vec<String> = key.fields().into_iter().map(|field| format!("{}={}", field.name, field.value)).collect();
-    format!("{}{{{}}}", F::OP, fields.join(","))
+/// What one module holds: a key built as a variant.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KeyVariant {
+    /// What is computed.
+    pub key: Key,
+    /// How it is built.
+    pub variant: Variant,
 }
 
-/// The text is no key.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum KeyError {
-    /// No kernel family has this operation.
-    #[error("unknown operation `{op}` in key `{text}`: this program and the bundle come from different versions")]
-    UnknownOp {
-        /// Operation looked for.
-        op: String,
-        /// The whole text.
-        text: String,
-    },
-    /// The text is not canonical.
-    #[error("malformed key `{0}`: expected `op{{field=value,...}}` exactly as a key prints itself")]
-    Malformed(String),
+/// Hex digits of the source digest at the end of an entry symbol.
+const ENTRY_DIGITS: usize = 16;
+
+impl KeyVariant {
+    /// The CUDA source.
+    pub fn source(&self) -> Source {
+        self.key.kernel.source(self.variant)
+    }
+
+    /// What key and variant define: `KEY_<FIELD>` and `VARIANT_<NAME>`.
+    fn baked(&self) -> impl Iterator<Item = (String, String)> {
+        let fields = self.key.fields.iter();
+        let key = fields.map(|field| (format!("KEY_{}", field.name.to_uppercase()), field.define.clone()));
+        let numbers = self.variant.numbers();
+        key.chain(numbers.map(|(name, value)| (format!("VARIANT_{}", name.to_uppercase()), value.to_string())))
+    }
+
+    /// Macro definitions: `KEY_<FIELD>`, `VARIANT_<NAME>` and `ENTRY`.
+    pub fn defines(&self, arch: Arch) -> Vec<(String, String)> {
+        self.baked().chain([("ENTRY".to_owned(), self.entry(arch))]).collect()
+    }
+
+    /// Digest of everything the machine code is a function of, the compiler apart: source, headers, options, architecture
+    /// and macros. `ENTRY` is not among them: it is made from this. The simulated GPU runs the host reference of a key,
+    /// whatever the source: its digest is of key and variant alone.
+    pub fn source_digest(&self, arch: Arch) -> Digest {
+        if arch == Arch::Sim {
+            let variant = self.variant.to_string();
+            return Digest::of_parts("precast.simulated", [self.key.text.as_bytes(), variant.as_bytes()]);
+        }
+        let text = self.source().digest();
+        let options = OPTIONS.join(" ");
+        let defines: Vec<String> = self.baked().map(|(name, value)| format!("{name}={value}")).collect();
+        let parts = [&text.0[..], options.as_bytes(), arch.name().as_bytes()];
+        Digest::of_parts("precast.source", parts.into_iter().chain(defines.iter().map(String::as_bytes)))
+    }
+
+    /// Entry symbol: key and variant, then the first 16 digits of the source digest, so that a cubin says itself what it
+    /// was made from.
+    pub fn entry(&self, arch: Arch) -> String {
+        let mut symbol = self.key.op.replace('.', "_");
+        for field in &*self.key.fields {
+            symbol.push_str(&format!("__{}_{}", field.name, field.value));
+        }
+        for (name, value) in self.variant.numbers() {
+            symbol.push_str(&format!("__{name}_{value}"));
+        }
+        symbol + "__" + &self.source_digest(arch).to_string()[..ENTRY_DIGITS]
+    }
+}
+
+impl fmt::Display for KeyVariant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}[{}]", self.key, self.variant)
+    }
 }
 
 impl fmt::Display for Key {

@@ -45,12 +45,19 @@ impl Table {
 }
 
 /// The variant the committed table has for a launch.
-pub(crate) fn select(key: &Key, params: &[u8], arch: Arch) -> Option<Variant> {
+fn measured(key: &Key, params: &[u8], arch: Arch) -> Option<Variant> {
     let kernel = key.kernel();
     let problem = kernel.problem(params)?;
     let admits = |variant: &Variant| kernel.admits(*variant, params);
-    let admitted: Vec<Variant> = kernel.variants(arch).iter().copied().filter(admits).collect();
+    let admitted: Vec<Variant> = kernel.variants(arch).into_iter().filter(admits).collect();
     COMMITTED.fastest(arch, key, &problem, &admitted)
+}
+
+impl Key {
+    /// The variant for a launch: what was measured fastest, else by the family's rule.
+    pub fn select(&self, params: &[u8], arch: Arch) -> Variant {
+        measured(self, params, arch).unwrap_or_else(|| self.kernel().select(params, arch))
+    }
 }
 
 impl fmt::Display for Table {
@@ -108,17 +115,17 @@ mod tests {
         let variants = key.kernel().variants(Arch::Sm90a);
         let times = variants.iter().copied().zip([3.0, 1.0, 2.0, 9.0]);
         table.insert(Arch::Sm90a, &key, "8x8x8", times);
-        let fastest = |variants| table.fastest(Arch::Sm90a, &key, "8x8x8", variants);
-        assert_eq!(fastest(variants), Some(variants[1]));
+        let fastest = |variants: &[Variant]| table.fastest(Arch::Sm90a, &key, "8x8x8", variants);
+        assert_eq!(fastest(&variants), Some(variants[1]));
         assert_eq!(fastest(&variants[2..]), Some(variants[2]));
         assert_eq!(fastest(&[]), None);
-        assert_eq!(table.fastest(Arch::Sm89, &key, "8x8x8", variants), None);
+        assert_eq!(table.fastest(Arch::Sm89, &key, "8x8x8", &variants), None);
     }
 
     #[test]
     fn tables_read_back() {
         let mut table = Table::default();
-        table.insert(Arch::Sm90a, &key(), "8x8x8", [(Variant(&[("threads", 64)]), 1.25)]);
+        table.insert(Arch::Sm90a, &key(), "8x8x8", [(Variant::new(&[("threads", 64)]), 1.25)]);
         assert_eq!(table.to_string().parse(), Ok(table.clone()));
         let error = "# a comment\n\nsm_90a gemm.fwd 8x8x8 threads=64".parse::<Table>().unwrap_err();
         assert_eq!(error.line, 3);

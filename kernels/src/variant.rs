@@ -1,4 +1,7 @@
 //! Variants: how a key is built. Kept apart from keys, which say what is computed.
+//!
+//! A kernel declares its own as a type, with [`variant!`](crate::variant!); outside of its family a variant is a
+//! [`Variant`], the same numbers with their names.
 
 use std::fmt;
 
@@ -6,12 +9,44 @@ use std::fmt;
 ///
 /// Each becomes the macro `VARIANT_<NAME>`. Every variant names `threads`, the block size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Variant(pub &'static [(&'static str, u32)]);
+pub struct Variant([(&'static str, u32); Self::MOST]);
 
 impl Variant {
+    /// Most numbers of a variant.
+    const MOST: usize = 8;
+
+    /// These numbers.
+    ///
+    /// # Panics
+    /// If they are too many.
+    pub const fn new(numbers: &[(&'static str, u32)]) -> Self {
+        let mut all = [("", 0); Self::MOST];
+        let mut index = 0;
+        while index < numbers.len() {
+            all[index] = numbers[index];
+            index += 1;
+        }
+        Self(all)
+    }
+
+    /// The numbers and their names.
+    pub fn numbers(&self) -> impl Iterator<Item = (&'static str, u32)> {
+        self.0.into_iter().take_while(|(name, _)| !name.is_empty())
+    }
+
+    /// The number of this name.
+    pub fn number(self, name: &str) -> Option<u32> {
+        self.numbers().find(|(other, _)| *other == name).map(|(_, value)| value)
+    }
+
+    /// Threads in a block.
+    pub fn threads(self) -> u32 {
+        self.number("threads").unwrap_or_else(|| panic!("variant `{self}` has no `threads`"))
+    }
+
     /// Whether the variant has such a number.
     pub fn has(self, name: &str) -> bool {
-        self.0.iter().any(|(field, _)| *field == name)
+        self.number(name).is_some()
     }
 
     /// A named number.
@@ -19,24 +54,110 @@ impl Variant {
     /// # Panics
     /// If the variant has no such number: a kernel asks its own variants only.
     pub fn get(self, name: &str) -> u32 {
-        match self.0.iter().find(|(field, _)| *field == name) {
-            Some((_, value)) => *value,
-            None => panic!("variant `{self}` has no `{name}`"),
-        }
-    }
-
-    /// Threads in a block.
-    pub fn threads(self) -> u32 {
-        self.get("threads")
+        self.number(name).unwrap_or_else(|| panic!("variant `{self}` has no `{name}`"))
     }
 }
 
 impl fmt::Display for Variant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, (name, value)) in self.0.iter().enumerate() {
+        for (index, (name, value)) in self.numbers().enumerate() {
             let comma = if index == 0 { "" } else { "," };
             write!(f, "{comma}{name}={value}")?;
         }
         Ok(())
+    }
+}
+
+/// A kernel's own variant type. Implemented by [`variant!`](crate::variant!).
+pub trait Numbers: Copy + Send + Sync + 'static {
+    /// The numbers and their names.
+    fn erase(self) -> Variant;
+    /// The typed value of these numbers, if they are one of its.
+    fn of(variant: Variant) -> Option<Self>;
+}
+
+impl Numbers for Variant {
+    fn erase(self) -> Variant {
+        self
+    }
+    fn of(variant: Variant) -> Option<Self> {
+        Some(variant)
+    }
+}
+
+/// A value that a variant's field may have.
+pub trait Number: Copy {
+    /// The number.
+    fn number(self) -> u32;
+    /// The value of a number, if it is one.
+    fn of(number: u32) -> Option<Self>;
+}
+
+impl Number for u32 {
+    fn number(self) -> u32 {
+        self
+    }
+    fn of(number: u32) -> Option<Self> {
+        Some(number)
+    }
+}
+
+/// A field with one value: what tells a source that it is built as this kind of variant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fixed<const N: u32>;
+
+impl<const N: u32> Number for Fixed<N> {
+    fn number(self) -> u32 {
+        N
+    }
+    fn of(number: u32) -> Option<Self> {
+        (number == N).then_some(Self)
+    }
+}
+
+/// Declares a kernel's variant type: a struct of numbers, alphabetical, `threads` among them, or an enum of such structs,
+/// each in a variant of its own name.
+#[macro_export]
+macro_rules! variant {
+    ($(#[$meta:meta])* $vis:vis struct $name:ident { $($(#[$doc:meta])* $field:ident: $type:ty),* $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        $vis struct $name { $($(#[$doc])* pub $field: $type),* }
+
+        impl $crate::variant::Numbers for $name {
+            fn erase(self) -> $crate::Variant {
+                $crate::Variant::new(&[$((stringify!($field), $crate::variant::Number::number(self.$field))),*])
+            }
+            fn of(variant: $crate::Variant) -> Option<Self> {
+                let mut numbers = variant.numbers();
+                let typed = Self { $($field: match numbers.next() {
+                    Some((stringify!($field), number)) => $crate::variant::Number::of(number)?,
+                    _ => return None,
+                }),* };
+                numbers.next().is_none().then_some(typed)
+            }
+        }
+    };
+    ($(#[$meta:meta])* $vis:vis enum $name:ident { $($(#[$doc:meta])* $row:ident),* $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        $vis enum $name { $($(#[$doc])* $row($row)),* }
+
+        impl $crate::variant::Numbers for $name {
+            fn erase(self) -> $crate::Variant {
+                match self { $(Self::$row(row) => $crate::variant::Numbers::erase(row)),* }
+            }
+            fn of(variant: $crate::Variant) -> Option<Self> {
+                None$(.or_else(|| <$row as $crate::variant::Numbers>::of(variant).map(Self::$row)))*
+            }
+        }
+    };
+}
+
+variant! {
+    /// Blocks of so many threads, and nothing else to choose.
+    pub struct Threads {
+        /// Threads of a block.
+        threads: u32,
     }
 }

@@ -3,74 +3,42 @@
 use std::collections::BTreeSet;
 
 use precast_kernels::check::{Case, POISON};
-use precast_kernels::{Access, Arch, Dtype, Format, Key, KeyError, OPS, Variant};
+use precast_kernels::{Access, Arch, Dtype, Format, Key, KeyError, KeyVariant, OPS, Variant, examples};
 use proptest::prelude::*;
 
-/// A key of every operation, both dtypes and every flag where there are some.
-fn keys() -> Vec<Key> {
-    let texts = [
-        "adamw.update{w=bf16}",
-        "adamw.update{w=f32}",
-        "attention.bwd{d=64,x=bf16}",
-        "attention.bwd{d=48,x=f32}",
-        "attention.delta{d=80,x=bf16}",
-        "attention.delta{d=16,x=f32}",
-        "attention.fwd{d=128,x=bf16}",
-        "attention.fwd{d=32,x=f32}",
-        "cast{from=bf16,to=f32}",
-        "cast{from=f32,to=bf16}",
-        "column_sum.finish{}",
-        "column_sum.partial{x=bf16}",
-        "column_sum.partial{x=f32}",
-        "embedding.bwd{h=7,x=bf16}",
-        "embedding.bwd{h=40,x=f32}",
-        "embedding.fwd{h=33,x=bf16}",
-        "embedding.fwd{h=4,x=f32}",
-        "fill{first=false}",
-        "fill{first=true}",
-        "gemm.dgrad{w=bf16,x=bf16}",
-        "gemm.dgrad{w=f32,x=f32}",
-        "gemm.fwd{bias=false,residual=true,w=bf16,x=bf16}",
-        "gemm.fwd{bias=true,residual=false,w=f32,x=f32}",
-        "gemm.fwd{bias=true,residual=true,w=bf16,x=bf16}",
-        "gemm.swiglu{bias=false,w=bf16,x=bf16}",
-        "gemm.swiglu{bias=true,w=f32,x=f32}",
-        "gemm.wgrad{x=bf16}",
-        "gemm.wgrad{x=f32}",
-        "grad_norm.finish{}",
-        "grad_norm.partial{}",
-        "head.distill{x=bf16}",
-        "head.distill{x=f32}",
-        "head.metrics{}",
-        "head.nll{x=bf16}",
-        "head.nll{x=f32}",
-        "rmsnorm.bwd{h=40,residual=false,x=bf16}",
-        "rmsnorm.bwd{h=300,residual=true,x=f32}",
-        "rmsnorm.fwd{h=33,residual=true,x=bf16}",
-        "rmsnorm.fwd{h=1100,residual=false,x=f32}",
-        "rope.bwd{d=16,x=bf16}",
-        "rope.bwd{d=32,x=f32}",
-        "rope.fwd{d=48,x=bf16}",
-        "rope.fwd{d=64,x=f32}",
-        "swiglu.bwd{x=bf16}",
-        "swiglu.bwd{x=f32}",
-        "swiglu.fwd{x=bf16}",
-        "swiglu.fwd{x=f32}",
-    ];
-    texts.map(|text| Key::parse(text).unwrap()).into()
-}
-
 #[test]
-fn the_list_above_has_every_operation() {
-    let listed: BTreeSet<&str> = keys().iter().map(|key| key.kernel().op()).collect();
-    let all: BTreeSet<&str> = OPS.iter().map(|op| op.name).collect();
-    assert_eq!(listed, all);
+fn every_operation_has_examples_of_its_own() {
+    for op in OPS {
+        let examples = (op.examples)();
+        assert!(!examples.is_empty(), "{} has no examples", op.name);
+        assert!(examples.iter().all(|key| key.op() == op.name));
+        let distinct: BTreeSet<&Key> = examples.iter().collect();
+        assert_eq!(distinct.len(), examples.len(), "{} has an example twice", op.name);
+    }
     assert!(OPS.windows(2).all(|pair| pair[0].name < pair[1].name), "the registry is not alphabetical");
 }
 
 #[test]
+fn a_variant_reads_back_and_names_its_threads() {
+    for key in examples() {
+        for (arch, sample) in
+            Arch::GPUS.into_iter().flat_map(|arch| key.kernel().samples().into_iter().map(move |p| (arch, p)))
+        {
+            for variant in key.kernel().variants(arch) {
+                let numbers: Vec<_> = variant.numbers().collect();
+                assert!(numbers.windows(2).all(|pair| pair[0].0 < pair[1].0), "{key}[{variant}] is not alphabetical");
+                assert_eq!(Variant::new(&numbers), variant);
+                // The typed value is read back here.
+                let geometry = key.kernel().geometry(variant, &sample);
+                assert_eq!(geometry.block[0], variant.threads(), "{key}[{variant}]");
+            }
+        }
+    }
+}
+
+#[test]
 fn keys_print_as_they_parse_with_their_fields_in_order() {
-    for key in keys() {
+    for key in examples() {
         let body = key.text().split_once('{').unwrap().1.trim_end_matches('}');
         let names: Vec<&str> = body.split(',').filter_map(|pair| Some(pair.split_once('=')?.0)).collect();
         assert!(names.windows(2).all(|pair| pair[0] < pair[1]), "{key}");
@@ -99,11 +67,10 @@ fn what_is_not_exactly_a_key_is_refused() {
 
 #[test]
 fn sources_say_what_is_special_in_three_lines_and_include_what_they_need() {
-    let variants = |key: &Key| -> BTreeSet<Variant> {
-        Arch::GPUS.iter().flat_map(|arch| key.kernel().variants(*arch)).copied().collect()
-    };
-    for (key, variant) in keys().into_iter().flat_map(|key| variants(&key).into_iter().map(move |v| (key.clone(), v))) {
-        let source = key.kernel().source(variant);
+    let built = |key: Key| Arch::GPUS.into_iter().flat_map(move |arch| key.built(arch).collect::<Vec<_>>());
+    let pairs: BTreeSet<KeyVariant> = examples().into_iter().flat_map(built).collect();
+    for pair in pairs {
+        let source = pair.source();
         let header = source.text.lines().take_while(|line| line.starts_with("//")).count();
         // A source that is one line of another file's code points there.
         let pointer = source.text.contains("See rotate.cuh") || source.text.contains("see rotate.cuh");
@@ -115,10 +82,10 @@ fn sources_say_what_is_special_in_three_lines_and_include_what_they_need() {
 
 #[test]
 fn operands_are_addresses_of_the_parameter_block() {
-    for key in keys() {
+    for key in examples() {
         let kernel = key.kernel();
         for params in kernel.samples() {
-            assert_eq!(params.len(), kernel.params_size(), "{key}");
+            assert_eq!(params.len(), key.params_bytes(), "{key}");
             let operands = kernel.operands(&params);
             let offsets: BTreeSet<usize> = operands.iter().map(|operand| operand.offset).collect();
             assert_eq!(offsets.len(), operands.len(), "{key}: two operands share a field");
@@ -133,7 +100,7 @@ fn operands_are_addresses_of_the_parameter_block() {
 /// What a launch works in is declared as that: no output is excused from its check.
 #[test]
 fn every_output_is_compared_with_its_reference() {
-    for key in keys() {
+    for key in examples() {
         let kernel = key.kernel();
         for operand in kernel.samples().iter().flat_map(|params| kernel.operands(params)) {
             let tolerance = kernel.tolerance(&operand);
@@ -145,7 +112,7 @@ fn every_output_is_compared_with_its_reference() {
 
 #[test]
 fn what_is_selected_is_a_variant_that_admits_the_launch() {
-    for key in keys() {
+    for key in examples() {
         let kernel = key.kernel();
         for (arch, params) in Arch::GPUS.iter().flat_map(|arch| kernel.samples().into_iter().map(move |p| (*arch, p))) {
             let variant = key.select(&params, arch);
@@ -156,13 +123,13 @@ fn what_is_selected_is_a_variant_that_admits_the_launch() {
 
 #[test]
 fn geometry_fits_every_architecture() {
-    for key in keys() {
+    for key in examples() {
         let kernel = key.kernel();
         for arch in Arch::GPUS {
             let launches = kernel.samples();
-            let pairs = launches.iter().flat_map(|params| kernel.variants(arch).iter().map(move |v| (params, v)));
-            for (params, variant) in pairs.filter(|(params, variant)| kernel.admits(**variant, params)) {
-                let geometry = kernel.geometry(*variant, params);
+            let pairs = launches.iter().flat_map(|params| kernel.variants(arch).into_iter().map(move |v| (params, v)));
+            for (params, variant) in pairs.filter(|(params, variant)| kernel.admits(*variant, params)) {
+                let geometry = kernel.geometry(variant, params);
                 assert_eq!(geometry.block.iter().product::<u32>(), variant.threads(), "{key}");
                 assert!(geometry.grid.iter().all(|blocks| *blocks > 0), "{key}");
                 assert!(geometry.shared_bytes <= arch.shared_bytes_per_block(), "{key}[{variant}] on {arch}");
@@ -174,12 +141,12 @@ fn geometry_fits_every_architecture() {
 #[test]
 fn an_entry_symbol_says_what_the_code_is_made_from() {
     let mut symbols = BTreeSet::new();
-    for key in keys() {
+    for key in examples() {
         for arch in Arch::GPUS {
-            for variant in key.kernel().variants(arch) {
-                let (symbol, digest) = (key.kernel().entry(*variant, arch), key.kernel().source_digest(*variant, arch));
+            for pair in key.built(arch) {
+                let (symbol, digest) = (pair.entry(arch), pair.source_digest(arch));
                 assert!(symbol.ends_with(&format!("__{}", &digest.to_string()[..16])), "{symbol}");
-                let defines = key.kernel().defines(*variant, arch);
+                let defines = pair.defines(arch);
                 assert_eq!(defines.last(), Some(&("ENTRY".to_owned(), symbol.clone())));
                 assert!(symbols.insert(symbol.clone()), "{symbol} is not unique");
             }
@@ -187,7 +154,7 @@ fn an_entry_symbol_says_what_the_code_is_made_from() {
     }
     // Nothing of the simulated GPU is made from a source.
     let [bf16, f32] = ["bf16", "f32"].map(|x| Key::parse(&format!("swiglu.fwd{{x={x}}}")).unwrap());
-    let simulated = |key: &Key| key.kernel().source_digest(key.kernel().variants(Arch::Sim)[0], Arch::Sim);
+    let simulated = |key: &Key| key.built(Arch::Sim).next().unwrap().source_digest(Arch::Sim);
     assert_ne!(simulated(&bf16), simulated(&f32));
 }
 
@@ -201,7 +168,7 @@ proptest! {
 
     #[test]
     fn references_write_every_element_of_what_they_write_and_nothing_else(seed in any::<u64>()) {
-        for key in keys() {
+        for key in examples() {
             for params in key.kernel().samples() {
                 let case = Case::new(&key, &params, seed);
                 let after = case.reference();
@@ -222,7 +189,7 @@ proptest! {
     /// A reference must notice a wrong kernel: changing its largest output by a few percent is a mismatch.
     #[test]
     fn a_wrong_output_is_a_mismatch(seed in any::<u64>()) {
-        for key in keys() {
+        for key in examples() {
             let params = key.kernel().samples().pop().unwrap();
             let case = Case::new(&key, &params, seed);
             let after = case.reference();

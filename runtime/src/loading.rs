@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use precast_fatbins::{Bundle, BundleError, Stale, build_command};
-use precast_kernels::Arch;
-use precast_plan::{BufferId, KeyVariant, Plan, Work, keys};
+use precast_kernels::{Arch, KeyVariant};
+use precast_plan::{BufferId, Plan, Work, keys};
 
 use crate::driver::{Bound, Device, Driver, DriverError, GraphId, KernelId};
 use crate::loads::{self, Load};

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use precast_fatbins::{Digest, Module};
-use precast_plan::KeyVariant;
+use precast_kernels::KeyVariant;
 
 use crate::driver::{Driver, DriverError, KernelId};
 

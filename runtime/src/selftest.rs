@@ -2,8 +2,8 @@
 //! poisoned outputs, guarded operands.
 
 use precast_fatbins::{Bundle, BundleError};
+use precast_kernels::KeyVariant;
 use precast_kernels::check::{Case, Distance, Mismatch, POISON};
-use precast_plan::KeyVariant;
 
 use crate::driver::{Bound, Driver};
 use crate::loading::{LoadError, code_for};

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use precast_kernels::KeyVariant;
 use precast_plan::training::{MICRO, UPDATE};
-use precast_plan::{KeyVariant, Launch, Node, Phase, Plan, Work};
+use precast_plan::{Launch, Node, Phase, Plan, Work};
 
 /// A timed sequence has at least this many launches: what starting it costs is then no part of the result.
 const LEAST_LAUNCHES: usize = 16;

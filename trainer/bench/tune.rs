@@ -65,7 +65,7 @@ fn add(plan: &mut Plan) -> Vec<Candidates> {
         let launch = &group.launches[0];
         let (key, kernel) = (launch.key.clone(), launch.key.kernel());
         let Some(problem) = kernel.problem(&launch.params) else { continue };
-        let variants = kernel.variants(plan.arch).iter().copied();
+        let variants = kernel.variants(plan.arch).into_iter();
         let variants: Vec<Variant> = variants.filter(|variant| kernel.admits(*variant, &launch.params)).collect();
         // Launches that add to what is there take as long as those that do not.
         if variants.len() < 2 || all.iter().any(|known| known.key == key && known.problem == problem) {

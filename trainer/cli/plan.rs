@@ -5,11 +5,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use precast_fatbins::say;
-use precast_kernels::Arch;
+use precast_kernels::{Arch, KeyVariant};
 use precast_plan::estimate::{Peak, flops, seconds};
 use precast_plan::memory::human_bytes;
 use precast_plan::training::{MICRO, UPDATE};
-use precast_plan::{KeyVariant, MemoryTable, ModelConfig, Recipe, Recompute, TrainingPlan};
+use precast_plan::{MemoryTable, ModelConfig, Recipe, Recompute, TrainingPlan};
 use precast_runtime::{DriverError, LoadError};
 use serde::Serialize;
 

@@ -8,36 +8,51 @@ use precast_aot::compile::Task;
 use precast_aot::{Arch, Built, Model, Request, build, home, toolchain};
 use precast_fatbins::Digest;
 use precast_kernels::host::Views;
-use precast_kernels::kernel::{Geometry, Kernel, Operand};
 use precast_kernels::swiglu::SwigluFwd;
-use precast_kernels::{Dtype, Key, Source, Variant, key};
-use precast_plan::KeyVariant;
+use precast_kernels::{Build, Dtype, Geometry, Kernel, Key, KeyVariant, Operand, Reference, Source, key};
 
 key! {
     /// What a copy of the sources calls `swiglu.fwd` when its `fwd.cu` multiplies by 1.25.
     pub struct Louder = "swiglu.fwd" { x: Dtype }
 }
 
+impl Louder {
+    fn own(&self) -> SwigluFwd {
+        SwigluFwd { x: self.x }
+    }
+}
+
 impl Kernel for Louder {
     type Params = <SwigluFwd as Kernel>::Params;
-    const SOURCE: Source = SwigluFwd::SOURCE;
 
-    fn source(&self, _variant: Variant) -> Source {
-        let [before, after] = ["* u[j];", "* u[j] * 1.25f;"];
-        assert!(SwigluFwd::SOURCE.text.contains(before), "swiglu/fwd.cu is no longer what this test changes");
-        Source { text: SwigluFwd::SOURCE.text.replace(before, after).leak(), ..SwigluFwd::SOURCE }
-    }
-    fn variants(&self, arch: Arch) -> &'static [Variant] {
-        Kernel::variants(&SwigluFwd { x: self.x }, arch)
-    }
-    fn geometry(&self, variant: Variant, params: &Self::Params) -> Geometry {
-        Kernel::geometry(&SwigluFwd { x: self.x }, variant, params)
-    }
     fn operands(&self, params: &Self::Params) -> Vec<Operand> {
-        Kernel::operands(&SwigluFwd { x: self.x }, params)
+        self.own().operands(params)
+    }
+}
+
+impl Build for Louder {
+    type Variant = <SwigluFwd as Build>::Variant;
+
+    fn variants(&self, arch: Arch) -> Vec<Self::Variant> {
+        self.own().variants(arch)
+    }
+    fn source(&self, variant: Self::Variant) -> Source {
+        let [before, after] = ["* u[j];", "* u[j] * 1.25f;"];
+        let source = self.own().source(variant);
+        assert!(source.text.contains(before), "swiglu/fwd.cu is no longer what this test changes");
+        Source { text: source.text.replace(before, after).leak(), ..source }
+    }
+    fn geometry(&self, variant: Self::Variant, params: &Self::Params) -> Geometry {
+        self.own().geometry(variant, params)
+    }
+}
+
+impl Reference for Louder {
+    fn examples() -> Vec<Self> {
+        Vec::new()
     }
     fn host(&self, params: &Self::Params, views: &mut Views<'_>) {
-        Kernel::host(&SwigluFwd { x: self.x }, params, views);
+        self.own().host(params, views);
     }
     fn samples(&self) -> Vec<Self::Params> {
         Vec::new()

@@ -1,6 +1,6 @@
 //! Making a plan: declare buffers, add launches, finish.
 
-use precast_kernels::{Arch, Dtype, Format, Kernel, Key};
+use precast_kernels::{Arch, Dtype, Format, Key, Registered};
 
 use crate::arena;
 use crate::buffer::{Buffer, BufferId, Category, Tensor};
@@ -56,7 +56,7 @@ impl Builder {
     /// # Panics
     /// If an operand has no buffer, another format than its buffer, or reaches past it: a lowering that does that is
     /// wrong.
-    pub fn launch<K: Kernel>(&mut self, label: impl Into<String>, kernel: K, params: &K::Params) {
+    pub fn launch<K: Registered>(&mut self, label: impl Into<String>, kernel: K, params: &K::Params) {
         let (label, key, params) = (label.into(), Key::new(kernel), bytemuck::bytes_of(params).to_vec());
         let variant = key.select(&params, self.arch);
         let geometry = key.kernel().geometry(variant, &params);

@@ -1,31 +1,15 @@
 //! The one list: which kernels a plan launches, and which plans a model can have.
 
 use std::collections::BTreeSet;
-use std::fmt;
 
 use precast_kernels::gemm::TOKEN_BUCKETS;
-use precast_kernels::{Arch, Key, Variant};
+use precast_kernels::{Arch, KeyVariant};
 
 use crate::config::ModelConfig;
 use crate::evaluation::EvaluationPlan;
 use crate::plan::Plan;
 use crate::recipe::Recipe;
 use crate::training::TrainingPlan;
-
-/// What one module holds: a key built as a variant.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct KeyVariant {
-    /// What is computed.
-    pub key: Key,
-    /// How it is built.
-    pub variant: Variant,
-}
-
-impl fmt::Display for KeyVariant {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}[{}]", self.key, self.variant)
-    }
-}
 
 /// Every (key, variant) a plan launches. The only enumeration: the build compiles it, start-up checks it,
 /// the step executes that same plan.
@@ -36,9 +20,8 @@ pub fn keys(plan: &Plan) -> BTreeSet<KeyVariant> {
 /// A plan's keys as every variant that admits the launch: which one is selected may depend on the token count.
 fn admitted(plan: &Plan, arch: Arch) -> impl Iterator<Item = KeyVariant> {
     plan.launches().flat_map(move |launch| {
-        let kernel = launch.key.kernel();
-        let variants = kernel.variants(arch).iter().filter(|variant| kernel.admits(**variant, &launch.params));
-        variants.map(|variant| KeyVariant { key: launch.key.clone(), variant: *variant })
+        let admits = |pair: &KeyVariant| pair.key.kernel().admits(pair.variant, &launch.params);
+        launch.key.built(arch).filter(admits)
     })
 }
 

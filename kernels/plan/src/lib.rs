@@ -31,7 +31,7 @@ pub mod weights;
 
 pub use buffer::{Buffer, BufferId, Category, Tensor};
 pub use config::{ConfigError, ModelConfig};
-pub use enumerate::{KeyVariant, build_keys, keys};
+pub use enumerate::{build_keys, keys};
 pub use evaluation::EvaluationPlan;
 pub use family::Family;
 pub use memory::MemoryTable;

@@ -90,7 +90,7 @@ proptest! {
             let parsed = Key::parse(pair.key.text()).unwrap();
             prop_assert_eq!(&parsed, &pair.key);
             prop_assert!(pair.key.kernel().variants(arch).contains(&pair.variant));
-            prop_assert!(entries.insert(pair.key.kernel().entry(pair.variant, arch)), "{} is not unique", pair);
+            prop_assert!(entries.insert(pair.entry(arch)), "{} is not unique", pair);
         }
     }
 

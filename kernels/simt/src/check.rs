@@ -1,7 +1,7 @@
 //! A key, built as a variant for an architecture, against its host reference, on every sample that the variant admits.
 
 use precast_kernels::check::{Case, Distance, Mismatch};
-use precast_kernels::{Arch, Key, Source, Variant};
+use precast_kernels::{Arch, Key, KeyVariant, Source, Variant};
 
 use crate::compile::{CompileError, Program, Simt};
 use crate::execute::execute;
@@ -91,7 +91,8 @@ pub fn check_source(
     seeds: &[u64],
 ) -> Result<Outcome, Fault> {
     let kernel = key.kernel();
-    let program = simt.compile(source, &kernel.defines(variant, arch), arch)?;
+    let defines = KeyVariant { key: key.clone(), variant }.defines(arch);
+    let program = simt.compile(source, &defines, arch)?;
     let mut outcome = Outcome { launches: 0, worst: 0.0 };
     let admitted = |params: &[u8]| kernel.admits(variant, params);
     for (sample, params) in kernel.samples().iter().enumerate().filter(|(_, params)| admitted(params)) {

@@ -5,7 +5,7 @@ use std::iter::Sum;
 use std::ops::Add;
 
 use precast_kernels::check::Case;
-use precast_kernels::{Arch, Key, Variant};
+use precast_kernels::{Arch, Key, KeyVariant, Variant};
 
 use crate::check::{Fault, run};
 use crate::compile::{Program, Simt};
@@ -119,7 +119,8 @@ impl Counted {
 /// The first [`Fault`].
 pub fn count(simt: &Simt, key: &Key, variant: Variant, arch: Arch, seed: u64) -> Result<Counted, Fault> {
     let kernel = key.kernel();
-    let program = simt.compile(&kernel.source(variant), &kernel.defines(variant, arch), arch)?;
+    let pair = KeyVariant { key: key.clone(), variant };
+    let program = simt.compile(&pair.source(), &pair.defines(arch), arch)?;
     let mut samples = Vec::new();
     program.counts();
     for (sample, params) in kernel.samples().iter().enumerate().filter(|(_, params)| kernel.admits(variant, params)) {

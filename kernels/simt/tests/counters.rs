@@ -52,9 +52,9 @@ fn the_machine_counts_what_ncu_counted() {
     let compare = |(kernel, launches): (&&str, &Vec<(usize, Vec<&str>)>)| {
         let (key, variant) = kernel.trim_end_matches(']').split_once('[').unwrap();
         let key = Key::parse(key).unwrap();
-        let mut variants = key.kernel().variants(Arch::Sm90).iter();
+        let mut variants = key.kernel().variants(Arch::Sm90).into_iter();
         let variant = variants.find(|other| other.to_string() == variant).unwrap();
-        let counted = count(&simt, &key, *variant, Arch::Sm90, SEED).unwrap_or_else(|fault| panic!("{fault}"));
+        let counted = count(&simt, &key, variant, Arch::Sm90, SEED).unwrap_or_else(|fault| panic!("{fault}"));
         let mut wrong = Vec::new();
         for (sample, figures) in launches {
             let (_, counts) = counted.samples.iter().find(|(number, _)| number == sample).unwrap();

@@ -18,30 +18,15 @@ mod host;
 
 use crate::abi::adamw_params;
 use crate::host::Views;
-use crate::kernel::{Content, Geometry, Kernel, Operand};
-use crate::source::Source;
-use crate::{Arch, Dtype, Variant, key, operand, source};
+use crate::{Arch, Build, Content, Dtype, Geometry, Kernel, Operand, Reference, Source, Threads, key, operand, source};
 
 key! {
     /// Update; with `w=bf16` also write the working copy.
     pub struct AdamwUpdate = "adamw.update" { w: Dtype }
 }
 
-const VARIANTS: &[Variant] = &[Variant(&[("threads", 256)])];
-
 impl Kernel for AdamwUpdate {
     type Params = adamw_params;
-    const SOURCE: Source = source!("adamw", "update.cu");
-
-    fn variants(&self, _arch: Arch) -> &'static [Variant] {
-        VARIANTS
-    }
-
-    fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
-        // A vector of four a thread.
-        let blocks = p.n.div_ceil(4 * u64::from(variant.threads())).min(1 << 30);
-        Geometry::linear(blocks as u32, variant.threads())
-    }
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
         let mut operands = vec![
@@ -56,6 +41,30 @@ impl Kernel for AdamwUpdate {
             operands.push(operand!(ReadWrite Self::Params, weights: Dtype::Bf16, p.n));
         }
         operands
+    }
+}
+
+impl Build for AdamwUpdate {
+    type Variant = Threads;
+
+    fn variants(&self, _arch: Arch) -> Vec<Threads> {
+        vec![Threads { threads: 256 }]
+    }
+
+    fn source(&self, _variant: Threads) -> Source {
+        source!("adamw", "update.cu")
+    }
+
+    fn geometry(&self, variant: Threads, p: &Self::Params) -> Geometry {
+        // A vector of four a thread.
+        let blocks = p.n.div_ceil(4 * u64::from(variant.threads)).min(1 << 30);
+        Geometry::linear(blocks as u32, variant.threads)
+    }
+}
+
+impl Reference for AdamwUpdate {
+    fn examples() -> Vec<Self> {
+        [Dtype::Bf16, Dtype::F32].map(|w| Self { w }).into()
     }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {

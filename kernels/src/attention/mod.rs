@@ -24,9 +24,10 @@ mod variants;
 
 use crate::abi::{attention_bwd_params, attention_delta_params, attention_fwd_params};
 use crate::host::Views;
-use crate::kernel::{Content, Geometry, Kernel, Operand, Tolerance};
-use crate::source::Source;
-use crate::{Arch, Dtype, Format, Variant, key, operand, source};
+use crate::{
+    Arch, Build, Content, Dtype, Format, Geometry, Kernel, Operand, Reference, Source, Threads, Tolerance, Variant,
+    key, operand, source,
+};
 
 key! {
     /// Attention and its log-sum-exp.
@@ -48,8 +49,6 @@ pub fn supports(d: u32) -> bool {
     d > 0 && d <= 128 && d.is_multiple_of(16)
 }
 
-const DELTA: &[Variant] = &[Variant(&[("threads", 128)])];
-
 /// Small and ragged (batch, seq_len, heads, kv_heads): a single position, grouped, ungrouped, more tiles than stages.
 const SAMPLES: [(u32, u32, u32, u32); 5] = [(1, 1, 1, 1), (2, 33, 2, 1), (1, 70, 3, 3), (1, 97, 6, 2), (1, 260, 3, 1)];
 
@@ -63,21 +62,24 @@ fn flops(batch: u32, seq_len: u32, heads: u32, d: u32, per_score: u64) -> u64 {
     2 * per_score * u64::from(d) * visible * u64::from(batch) * u64::from(heads)
 }
 
-impl Kernel for AttentionFwd {
-    type Params = attention_fwd_params;
-    const SOURCE: Source = source!("attention", "fwd.cu", "tile.cuh");
+impl Build for AttentionFwd {
+    type Variant = Variant;
 
     fn source(&self, variant: Variant) -> Source {
         variants::fwd_source(variant)
     }
 
-    fn variants(&self, arch: Arch) -> &'static [Variant] {
+    fn variants(&self, arch: Arch) -> Vec<Variant> {
         variants::fwd(*self, arch)
     }
 
     fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
         variants::fwd_geometry(*self, variant, p)
     }
+}
+
+impl Kernel for AttentionFwd {
+    type Params = attention_fwd_params;
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
         let d = u64::from(self.d);
@@ -90,6 +92,13 @@ impl Kernel for AttentionFwd {
 
     fn flops(&self, p: &Self::Params) -> u64 {
         flops(p.batch, p.seq_len, p.heads, self.d, 2)
+    }
+}
+
+impl Reference for AttentionFwd {
+    fn examples() -> Vec<Self> {
+        let keys = [(64, Dtype::Bf16), (128, Dtype::Bf16), (32, Dtype::F32)];
+        keys.map(|(d, x)| Self { d, x }).into()
     }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
@@ -115,20 +124,27 @@ impl Kernel for AttentionFwd {
     }
 }
 
-impl Kernel for AttentionDelta {
-    type Params = attention_delta_params;
-    const SOURCE: Source = source!("attention", "delta.cu");
+impl Build for AttentionDelta {
+    type Variant = Threads;
 
-    fn variants(&self, _arch: Arch) -> &'static [Variant] {
-        DELTA
+    fn source(&self, _variant: Threads) -> Source {
+        source!("attention", "delta.cu")
     }
 
-    fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
+    fn variants(&self, _arch: Arch) -> Vec<Threads> {
+        vec![Threads { threads: 128 }]
+    }
+
+    fn geometry(&self, variant: Threads, p: &Self::Params) -> Geometry {
         // A lane takes eight elements of a row, and a row a power of two of them.
         let lanes = (self.d / 8).next_power_of_two();
         let rows = rows(p.batch, p.seq_len, p.heads) as u32;
-        Geometry::linear(rows.div_ceil(variant.threads() / lanes), variant.threads())
+        Geometry::linear(rows.div_ceil(variant.threads / lanes), variant.threads)
     }
+}
+
+impl Kernel for AttentionDelta {
+    type Params = attention_delta_params;
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
         let rows = rows(p.batch, p.seq_len, p.heads);
@@ -137,6 +153,12 @@ impl Kernel for AttentionDelta {
             operand!(Read Self::Params, d_o: self.x, rows * u64::from(self.d)),
             operand!(Write Self::Params, delta: Dtype::F32, rows),
         ]
+    }
+}
+
+impl Reference for AttentionDelta {
+    fn examples() -> Vec<Self> {
+        [(80, Dtype::Bf16), (16, Dtype::F32)].map(|(d, x)| Self { d, x }).into()
     }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
@@ -152,21 +174,24 @@ impl Kernel for AttentionDelta {
     }
 }
 
-impl Kernel for AttentionBwd {
-    type Params = attention_bwd_params;
-    const SOURCE: Source = source!("attention", "bwd.cu", "tile.cuh");
+impl Build for AttentionBwd {
+    type Variant = Variant;
 
     fn source(&self, variant: Variant) -> Source {
         variants::bwd_source(variant)
     }
 
-    fn variants(&self, arch: Arch) -> &'static [Variant] {
+    fn variants(&self, arch: Arch) -> Vec<Variant> {
         variants::bwd(*self, arch)
     }
 
     fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
         variants::bwd_geometry(*self, variant, p)
     }
+}
+
+impl Kernel for AttentionBwd {
+    type Params = attention_bwd_params;
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
         let d = u64::from(self.d);
@@ -184,6 +209,13 @@ impl Kernel for AttentionBwd {
 
     fn flops(&self, p: &Self::Params) -> u64 {
         flops(p.batch, p.seq_len, p.heads, self.d, 5)
+    }
+}
+
+impl Reference for AttentionBwd {
+    fn examples() -> Vec<Self> {
+        let keys = [(64, Dtype::Bf16), (16, Dtype::F32), (48, Dtype::F32)];
+        keys.map(|(d, x)| Self { d, x }).into()
     }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {

@@ -8,24 +8,26 @@
 
 use super::{AttentionBwd, AttentionFwd};
 use crate::abi::{attention_bwd_params, attention_fwd_params};
-use crate::kernel::Geometry;
+use crate::build::Geometry;
 use crate::source::Source;
 use crate::{Arch, Dtype, Variant, source};
 
 /// 128 threads, four to a row of a 32 x 32 tile of scores.
-const TILED: &[Variant] = &[Variant(&[("threads", 128), ("tile", 32)])];
+const TILED: &[Variant] = &[Variant::new(&[("threads", 128), ("tile", 32)])];
 
 /// `blocks` of a multiprocessor share its registers; `keys` of a tile.
-const FWD_WGMMA_64: &[Variant] = &[Variant(&[("blocks", 2), ("keys", 64), ("threads", 256), ("wgmma", 1)])];
-const FWD_WGMMA_128: &[Variant] = &[Variant(&[("blocks", 1), ("keys", 64), ("threads", 384), ("wgmma", 1)])];
+const FWD_WGMMA_64: &[Variant] = &[Variant::new(&[("blocks", 2), ("keys", 64), ("threads", 256), ("wgmma", 1)])];
+const FWD_WGMMA_128: &[Variant] = &[Variant::new(&[("blocks", 1), ("keys", 64), ("threads", 384), ("wgmma", 1)])];
 /// `queries` of a block, `keys` of a tile.
-const FWD_MMA_64: &[Variant] = &[Variant(&[("keys", 64), ("mma", 1), ("queries", 128), ("threads", 128)])];
-const FWD_MMA_128: &[Variant] = &[Variant(&[("keys", 32), ("mma", 1), ("queries", 128), ("threads", 128)])];
-const BWD_WGMMA_64: &[Variant] = &[Variant(&[("threads", 384), ("wgmma", 1)])];
-const BWD_WGMMA_128: &[Variant] = &[Variant(&[("threads", 256), ("wgmma", 1)])];
+const FWD_MMA_64: &[Variant] = &[Variant::new(&[("keys", 64), ("mma", 1), ("queries", 128), ("threads", 128)])];
+const FWD_MMA_128: &[Variant] = &[Variant::new(&[("keys", 32), ("mma", 1), ("queries", 128), ("threads", 128)])];
+const BWD_WGMMA_64: &[Variant] = &[Variant::new(&[("threads", 384), ("wgmma", 1)])];
+const BWD_WGMMA_128: &[Variant] = &[Variant::new(&[("threads", 256), ("wgmma", 1)])];
 /// `rows` of a block; the other side is copied a `tile` and multiplied a `part` at a time.
-const BWD_MMA_64: &[Variant] = &[Variant(&[("mma", 1), ("part", 64), ("rows", 64), ("threads", 128), ("tile", 64)])];
-const BWD_MMA_128: &[Variant] = &[Variant(&[("mma", 1), ("part", 32), ("rows", 64), ("threads", 128), ("tile", 32)])];
+const BWD_MMA_64: &[Variant] =
+    &[Variant::new(&[("mma", 1), ("part", 64), ("rows", 64), ("threads", 128), ("tile", 64)])];
+const BWD_MMA_128: &[Variant] =
+    &[Variant::new(&[("mma", 1), ("part", 32), ("rows", 64), ("threads", 128), ("tile", 32)])];
 
 /// Rows a warpgroup multiplies, and threads it has.
 const WARPGROUP_ROWS: u32 = 64;
@@ -46,24 +48,26 @@ fn tiled_bytes(variant: Variant, d: u32, tiles: u32) -> u32 {
     4 * tile * (tiles * (d + 1) + tile + 1)
 }
 
-pub(super) fn fwd(key: AttentionFwd, arch: Arch) -> &'static [Variant] {
-    match (key.x, arch, key.d) {
+pub(super) fn fwd(key: AttentionFwd, arch: Arch) -> Vec<Variant> {
+    let rows = match (key.x, arch, key.d) {
         (Dtype::Bf16, Arch::Sm90a, 64) => FWD_WGMMA_64,
         (Dtype::Bf16, Arch::Sm90a, 128) => FWD_WGMMA_128,
         (Dtype::Bf16, _, ..=64) => FWD_MMA_64,
         (Dtype::Bf16, ..) => FWD_MMA_128,
         _ => TILED,
-    }
+    };
+    rows.to_vec()
 }
 
-pub(super) fn bwd(key: AttentionBwd, arch: Arch) -> &'static [Variant] {
-    match (key.x, arch, key.d) {
+pub(super) fn bwd(key: AttentionBwd, arch: Arch) -> Vec<Variant> {
+    let rows = match (key.x, arch, key.d) {
         (Dtype::Bf16, Arch::Sm90a, 64) => BWD_WGMMA_64,
         (Dtype::Bf16, Arch::Sm90a, 128) => BWD_WGMMA_128,
         (Dtype::Bf16, _, ..=64) => BWD_MMA_64,
         (Dtype::Bf16, ..) => BWD_MMA_128,
         _ => TILED,
-    }
+    };
+    rows.to_vec()
 }
 
 pub(super) fn fwd_source(variant: Variant) -> Source {

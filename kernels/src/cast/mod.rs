@@ -7,31 +7,40 @@ mod host;
 
 use crate::abi::cast_params;
 use crate::host::Views;
-use crate::kernel::{Geometry, Kernel, Operand};
-use crate::source::Source;
-use crate::{Arch, Dtype, Variant, key, operand, source};
+use crate::{Arch, Build, Dtype, Geometry, Kernel, Operand, Reference, Source, Threads, key, operand, source};
 
 key! {
     /// Convert elements.
     pub struct Cast = "cast" { from: Dtype, to: Dtype }
 }
 
-const VARIANTS: &[Variant] = &[Variant(&[("threads", 256)])];
-
 impl Kernel for Cast {
     type Params = cast_params;
-    const SOURCE: Source = source!("cast", "cast.cu");
-
-    fn variants(&self, _arch: Arch) -> &'static [Variant] {
-        VARIANTS
-    }
-
-    fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
-        Geometry::strided(p.n, variant)
-    }
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
         vec![operand!(Read Self::Params, x: self.from, p.n), operand!(Write Self::Params, y: self.to, p.n)]
+    }
+}
+
+impl Build for Cast {
+    type Variant = Threads;
+
+    fn variants(&self, _arch: Arch) -> Vec<Threads> {
+        vec![Threads { threads: 256 }]
+    }
+
+    fn source(&self, _variant: Threads) -> Source {
+        source!("cast", "cast.cu")
+    }
+
+    fn geometry(&self, variant: Threads, p: &Self::Params) -> Geometry {
+        Geometry::strided(p.n, variant.threads)
+    }
+}
+
+impl Reference for Cast {
+    fn examples() -> Vec<Self> {
+        vec![Self { from: Dtype::Bf16, to: Dtype::F32 }, Self { from: Dtype::F32, to: Dtype::Bf16 }]
     }
 
     fn host(&self, _p: &Self::Params, views: &mut Views<'_>) {

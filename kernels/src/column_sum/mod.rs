@@ -15,9 +15,7 @@ mod host;
 
 use crate::abi::{column_sum_finish_params, column_sum_partial_params};
 use crate::host::Views;
-use crate::kernel::{Content, Geometry, Kernel, Operand};
-use crate::source::Source;
-use crate::{Arch, Dtype, Variant, key, operand, source};
+use crate::{Arch, Build, Content, Dtype, Geometry, Kernel, Operand, Reference, Source, Threads, key, operand, source};
 
 key! {
     /// Sum groups of rows.
@@ -29,23 +27,8 @@ key! {
     pub struct ColumnSumFinish = "column_sum.finish" {}
 }
 
-/// 32 vectors of columns wide, 4 rows deep.
-const PARTIAL: &[Variant] = &[Variant(&[("threads", 128)])];
-/// 32 columns wide, 32 rows deep.
-const FINISH: &[Variant] = &[Variant(&[("threads", 1024)])];
-
 impl Kernel for ColumnSumPartial {
     type Params = column_sum_partial_params;
-    const SOURCE: Source = source!("column_sum", "partial.cu");
-
-    fn variants(&self, _arch: Arch) -> &'static [Variant] {
-        PARTIAL
-    }
-
-    fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
-        let columns = (p.n / self.x.vector_width(p.n)).div_ceil(32).min(64);
-        Geometry { grid: [p.rows.div_ceil(p.group), columns, 1], ..Geometry::linear(1, variant.threads()) }
-    }
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
         let (rows, n) = (u64::from(p.rows), u64::from(p.n));
@@ -53,6 +36,30 @@ impl Kernel for ColumnSumPartial {
             operand!(Read Self::Params, x: self.x, rows * n),
             operand!(Write Self::Params, partial: Dtype::F32, u64::from(p.rows.div_ceil(p.group)) * n),
         ]
+    }
+}
+
+impl Build for ColumnSumPartial {
+    type Variant = Threads;
+
+    fn variants(&self, _arch: Arch) -> Vec<Threads> {
+        // 32 vectors of columns wide, 4 rows deep.
+        vec![Threads { threads: 128 }]
+    }
+
+    fn source(&self, _variant: Threads) -> Source {
+        source!("column_sum", "partial.cu")
+    }
+
+    fn geometry(&self, variant: Threads, p: &Self::Params) -> Geometry {
+        let columns = (p.n / self.x.vector_width(p.n)).div_ceil(32).min(64);
+        Geometry { grid: [p.rows.div_ceil(p.group), columns, 1], ..Geometry::linear(1, variant.threads) }
+    }
+}
+
+impl Reference for ColumnSumPartial {
+    fn examples() -> Vec<Self> {
+        [Dtype::Bf16, Dtype::F32].map(|x| Self { x }).into()
     }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
@@ -69,15 +76,6 @@ impl Kernel for ColumnSumPartial {
 
 impl Kernel for ColumnSumFinish {
     type Params = column_sum_finish_params;
-    const SOURCE: Source = source!("column_sum", "finish.cu");
-
-    fn variants(&self, _arch: Arch) -> &'static [Variant] {
-        FINISH
-    }
-
-    fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
-        Geometry::linear(p.n.div_ceil(32), variant.threads())
-    }
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
         let (rows, n) = (u64::from(p.rows), u64::from(p.n));
@@ -86,6 +84,29 @@ impl Kernel for ColumnSumFinish {
             operand!(Read Self::Params, micro: Dtype::U32, 2).with(Content::Micro),
             operand!(ReadWrite Self::Params, grad: Dtype::F32, n),
         ]
+    }
+}
+
+impl Build for ColumnSumFinish {
+    type Variant = Threads;
+
+    fn variants(&self, _arch: Arch) -> Vec<Threads> {
+        // 32 columns wide, 32 rows deep.
+        vec![Threads { threads: 1024 }]
+    }
+
+    fn source(&self, _variant: Threads) -> Source {
+        source!("column_sum", "finish.cu")
+    }
+
+    fn geometry(&self, variant: Threads, p: &Self::Params) -> Geometry {
+        Geometry::linear(p.n.div_ceil(32), variant.threads)
+    }
+}
+
+impl Reference for ColumnSumFinish {
+    fn examples() -> Vec<Self> {
+        vec![Self {}]
     }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {

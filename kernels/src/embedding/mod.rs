@@ -17,9 +17,7 @@ mod host;
 
 use crate::abi::{embedding_bwd_params, embedding_fwd_params};
 use crate::host::Views;
-use crate::kernel::{Content, Geometry, Kernel, Operand};
-use crate::source::Source;
-use crate::{Arch, Dtype, Variant, key, operand, source};
+use crate::{Arch, Build, Content, Dtype, Geometry, Kernel, Operand, Reference, Source, Threads, key, operand, source};
 
 key! {
     /// Gather rows of an embedding table.
@@ -31,20 +29,8 @@ key! {
     pub struct EmbeddingBwd = "embedding.bwd" { h: u32, x: Dtype }
 }
 
-const FWD: &[Variant] = &[Variant(&[("threads", 128)])];
-const BWD: &[Variant] = &[Variant(&[("threads", 256)])];
-
 impl Kernel for EmbeddingFwd {
     type Params = embedding_fwd_params;
-    const SOURCE: Source = source!("embedding", "fwd.cu");
-
-    fn variants(&self, _arch: Arch) -> &'static [Variant] {
-        FWD
-    }
-
-    fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
-        Geometry::linear(p.tokens.div_ceil(variant.threads() / 32), variant.threads())
-    }
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
         let (tokens, vocab, h) = (u64::from(p.tokens), u64::from(p.vocab), u64::from(self.h));
@@ -59,6 +45,28 @@ impl Kernel for EmbeddingFwd {
         // A row of the table for each token.
         u64::from(p.tokens) * (Dtype::U32.bytes() + 2 * u64::from(self.h) * self.x.bytes())
     }
+}
+
+impl Build for EmbeddingFwd {
+    type Variant = Threads;
+
+    fn variants(&self, _arch: Arch) -> Vec<Threads> {
+        vec![Threads { threads: 128 }]
+    }
+
+    fn source(&self, _variant: Threads) -> Source {
+        source!("embedding", "fwd.cu")
+    }
+
+    fn geometry(&self, variant: Threads, p: &Self::Params) -> Geometry {
+        Geometry::linear(p.tokens.div_ceil(variant.threads / 32), variant.threads)
+    }
+}
+
+impl Reference for EmbeddingFwd {
+    fn examples() -> Vec<Self> {
+        vec![Self { h: 33, x: Dtype::Bf16 }, Self { h: 4, x: Dtype::F32 }]
+    }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
         host::fwd(*self, p, views);
@@ -71,16 +79,6 @@ impl Kernel for EmbeddingFwd {
 
 impl Kernel for EmbeddingBwd {
     type Params = embedding_bwd_params;
-    const SOURCE: Source = source!("embedding", "bwd.cu");
-
-    fn variants(&self, _arch: Arch) -> &'static [Variant] {
-        BWD
-    }
-
-    fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
-        let columns = (self.h / self.x.vector_width(self.h)).div_ceil(32).min(64);
-        Geometry { grid: [p.tokens, columns, 1], ..Geometry::linear(1, variant.threads()) }
-    }
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
         let (tokens, vocab, h) = (u64::from(p.tokens), u64::from(p.vocab), u64::from(self.h));
@@ -97,6 +95,31 @@ impl Kernel for EmbeddingBwd {
         // Rows of tokens that do not occur stay as they are.
         let rows = u64::from(p.tokens.min(p.vocab));
         tokens * (2 * Dtype::U32.bytes() + h * self.x.bytes()) + 2 * rows * h * Dtype::F32.bytes()
+    }
+}
+
+impl Build for EmbeddingBwd {
+    type Variant = Threads;
+
+    fn variants(&self, _arch: Arch) -> Vec<Threads> {
+        vec![Threads { threads: 256 }]
+    }
+
+    fn source(&self, _variant: Threads) -> Source {
+        source!("embedding", "bwd.cu")
+    }
+
+    fn geometry(&self, variant: Threads, p: &Self::Params) -> Geometry {
+        let columns = (self.h / self.x.vector_width(self.h)).div_ceil(32).min(64);
+        Geometry { grid: [p.tokens, columns, 1], ..Geometry::linear(1, variant.threads) }
+    }
+}
+
+impl Reference for EmbeddingBwd {
+    fn examples() -> Vec<Self> {
+        // The last has more columns than a row of blocks takes at one time.
+        let keys = [(7, Dtype::Bf16), (40, Dtype::Bf16), (40, Dtype::F32), (2085, Dtype::Bf16)];
+        keys.map(|(h, x)| Self { h, x }).into()
     }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {

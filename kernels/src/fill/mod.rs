@@ -7,28 +7,15 @@ mod host;
 
 use crate::abi::fill_params;
 use crate::host::Views;
-use crate::kernel::{Content, Geometry, Kernel, Operand};
-use crate::source::Source;
-use crate::{Arch, Dtype, Variant, key, operand, source};
+use crate::{Arch, Build, Content, Dtype, Geometry, Kernel, Operand, Reference, Source, Threads, key, operand, source};
 
 key! {
     /// Set elements; with `first`, in the first micro-batch only.
     pub struct Fill = "fill" { first: bool }
 }
 
-const VARIANTS: &[Variant] = &[Variant(&[("threads", 256)])];
-
 impl Kernel for Fill {
     type Params = fill_params;
-    const SOURCE: Source = source!("fill", "fill.cu");
-
-    fn variants(&self, _arch: Arch) -> &'static [Variant] {
-        VARIANTS
-    }
-
-    fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
-        Geometry::strided(p.n, variant)
-    }
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
         if self.first {
@@ -39,6 +26,28 @@ impl Kernel for Fill {
         } else {
             vec![operand!(Write Self::Params, y: Dtype::F32, p.n)]
         }
+    }
+}
+
+impl Build for Fill {
+    type Variant = Threads;
+
+    fn variants(&self, _arch: Arch) -> Vec<Threads> {
+        vec![Threads { threads: 256 }]
+    }
+
+    fn source(&self, _variant: Threads) -> Source {
+        source!("fill", "fill.cu")
+    }
+
+    fn geometry(&self, variant: Threads, p: &Self::Params) -> Geometry {
+        Geometry::strided(p.n, variant.threads)
+    }
+}
+
+impl Reference for Fill {
+    fn examples() -> Vec<Self> {
+        [false, true].map(|first| Self { first }).into()
     }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {

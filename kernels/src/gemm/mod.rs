@@ -28,9 +28,10 @@ use std::mem::offset_of;
 
 use crate::abi::{gemm_dgrad_params, gemm_fwd_params, gemm_swiglu_params, gemm_wgrad_params};
 use crate::host::Views;
-use crate::kernel::{Content, Geometry, Kernel, Operand, Tolerance};
-use crate::source::Source;
-use crate::{Arch, Dtype, Format, TensorMap, Variant, key, operand, source};
+use crate::{
+    Arch, Build, Content, Dtype, Format, Geometry, Kernel, Operand, Reference, Source, TensorMap, Tolerance, Variant,
+    key, operand, source,
+};
 
 use select::{Form, Product};
 
@@ -108,7 +109,7 @@ fn geometry(variant: Variant, rows: u32, columns: u32, splits: u32) -> Geometry 
 /// Every kernel of the family has its source for CUDA cores and two for tensor cores.
 macro_rules! variants_of_product {
     ($form:expr, $cuda_cores:literal, $mma:literal, $hopper:literal $(, $header:literal)?) => {
-        const SOURCE: Source = source!("gemm", $cuda_cores, "tile.cuh" $(, $header)?);
+        type Variant = Variant;
 
         fn source(&self, variant: Variant) -> Source {
             if variant.has("wgmma") {
@@ -125,14 +126,14 @@ macro_rules! variants_of_product {
             } else if variant.has("mma") {
                 source!("gemm", $mma, "mma/panel.cuh", "mma/multiply.cuh", "mma/split.cuh", "mma/store.cuh" $(, $header)?)
             } else {
-                Self::SOURCE
+                source!("gemm", $cuda_cores, "tile.cuh" $(, $header)?)
             }
         }
 
-        fn variants(&self, arch: Arch) -> &'static [Variant] {
+        fn variants(&self, arch: Arch) -> Vec<Variant> {
             match self.inputs() {
-                Some(dtype) => select::variants($form, dtype, arch),
-                None => &[],
+                Some(dtype) => select::variants($form, dtype, arch).to_vec(),
+                None => Vec::new(),
             }
         }
 
@@ -255,9 +256,12 @@ fn tolerance(operand: &Operand) -> Tolerance {
     }
 }
 
+impl Build for GemmFwd {
+    variants_of_product!(Form::Fwd, "fwd.cu", "mma/fwd.cu", "hopper/fwd.cu");
+}
+
 impl Kernel for GemmFwd {
     type Params = gemm_fwd_params;
-    variants_of_product!(Form::Fwd, "fwd.cu", "mma/fwd.cu", "hopper/fwd.cu");
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
         let mut operands = vec![
@@ -277,6 +281,13 @@ impl Kernel for GemmFwd {
     fn flops(&self, p: &Self::Params) -> u64 {
         flops(p.m, p.n, p.k)
     }
+}
+
+impl Reference for GemmFwd {
+    fn examples() -> Vec<Self> {
+        let keys = [(true, false, Dtype::F32), (true, true, Dtype::Bf16), (false, true, Dtype::Bf16)];
+        keys.map(|(bias, residual, x)| Self { bias, residual, w: x.into(), x }).into()
+    }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
         host::fwd(*self, p, views);
@@ -291,9 +302,12 @@ impl Kernel for GemmFwd {
     }
 }
 
+impl Build for GemmSwiglu {
+    variants_of_product!(Form::Swiglu, "swiglu.cu", "mma/swiglu.cu", "hopper/swiglu.cu", "gated.cuh");
+}
+
 impl Kernel for GemmSwiglu {
     type Params = gemm_swiglu_params;
-    variants_of_product!(Form::Swiglu, "swiglu.cu", "mma/swiglu.cu", "hopper/swiglu.cu", "gated.cuh");
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
         let mut operands = vec![
@@ -310,6 +324,14 @@ impl Kernel for GemmSwiglu {
     fn flops(&self, p: &Self::Params) -> u64 {
         flops(p.m, 2 * p.n, p.k)
     }
+}
+
+impl Reference for GemmSwiglu {
+    fn examples() -> Vec<Self> {
+        [(true, Dtype::F32), (true, Dtype::Bf16), (false, Dtype::Bf16)]
+            .map(|(bias, x)| Self { bias, w: x.into(), x })
+            .into()
+    }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
         host::swiglu(*self, p, views);
@@ -324,9 +346,12 @@ impl Kernel for GemmSwiglu {
     }
 }
 
+impl Build for GemmDgrad {
+    variants_of_product!(Form::Dgrad, "dgrad.cu", "mma/dgrad.cu", "hopper/dgrad.cu");
+}
+
 impl Kernel for GemmDgrad {
     type Params = gemm_dgrad_params;
-    variants_of_product!(Form::Dgrad, "dgrad.cu", "mma/dgrad.cu", "hopper/dgrad.cu");
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
         let mut operands = vec![
@@ -347,6 +372,12 @@ impl Kernel for GemmDgrad {
     fn flops(&self, p: &Self::Params) -> u64 {
         flops(p.m, p.n, p.k)
     }
+}
+
+impl Reference for GemmDgrad {
+    fn examples() -> Vec<Self> {
+        [Dtype::Bf16, Dtype::F32].map(|x| Self { w: x.into(), x }).into()
+    }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
         host::dgrad(p, views);
@@ -362,9 +393,12 @@ impl Kernel for GemmDgrad {
     }
 }
 
+impl Build for GemmWgrad {
+    variants_of_product!(Form::Wgrad, "wgrad.cu", "mma/wgrad.cu", "hopper/wgrad.cu");
+}
+
 impl Kernel for GemmWgrad {
     type Params = gemm_wgrad_params;
-    variants_of_product!(Form::Wgrad, "wgrad.cu", "mma/wgrad.cu", "hopper/wgrad.cu");
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
         let mut operands = vec![
@@ -384,6 +418,12 @@ impl Kernel for GemmWgrad {
 
     fn flops(&self, p: &Self::Params) -> u64 {
         flops(p.m, p.n, p.k)
+    }
+}
+
+impl Reference for GemmWgrad {
+    fn examples() -> Vec<Self> {
+        [Dtype::Bf16, Dtype::F32].map(|x| Self { x }).into()
     }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {

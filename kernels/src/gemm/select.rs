@@ -42,14 +42,14 @@ pub(super) struct Product {
 /// CUDA cores, any shape: 256 threads in a 16 x 16 grid, each with `tile / 16` squared sums.
 macro_rules! cuda_cores {
     ($tile:literal) => {
-        Variant(&[("threads", 256), ("tile", $tile)])
+        Variant::new(&[("threads", 256), ("tile", $tile)])
     };
 }
 
 /// Tensor cores by `mma.sync`: warps of 64 x `warp_n`, `stages` slices of `tile_k` in shared memory.
 macro_rules! mma {
     ($tile_m:literal x $tile_n:literal x $tile_k:literal, warp_n $warp_n:literal, stages $stages:literal) => {
-        Variant(&[
+        Variant::new(&[
             ("mma", 1),
             ("stages", $stages),
             ("threads", $tile_m / 64 * ($tile_n / $warp_n) * 32),
@@ -65,7 +65,7 @@ macro_rules! mma {
 /// the depth of what is left over, or copy for each other what their tiles have in common: see [`Form::shares`].
 macro_rules! wgmma {
     ($tile_m:literal x $tile_n:literal x $tile_k:literal, cluster $cluster:literal) => {
-        Variant(&[
+        Variant::new(&[
             ("cluster", $cluster),
             ("threads", 384),
             ("tile_k", $tile_k),

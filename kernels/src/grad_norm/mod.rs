@@ -17,9 +17,7 @@ mod host;
 
 use crate::abi::{grad_norm_finish_params, grad_norm_partial_params};
 use crate::host::Views;
-use crate::kernel::{Content, Geometry, Kernel, Operand};
-use crate::source::Source;
-use crate::{Arch, Dtype, Variant, key, operand, source};
+use crate::{Arch, Build, Content, Dtype, Geometry, Kernel, Operand, Reference, Source, Threads, key, operand, source};
 
 key! {
     /// Sums of squares of groups of elements.
@@ -34,26 +32,36 @@ key! {
 /// Elements that share one partial sum.
 pub const GROUP: u32 = 1 << 15;
 
-const PARTIAL: &[Variant] = &[Variant(&[("threads", 256)])];
-const FINISH: &[Variant] = &[Variant(&[("threads", 1024)])];
-
 impl Kernel for GradNormPartial {
     type Params = grad_norm_partial_params;
-    const SOURCE: Source = source!("grad_norm", "partial.cu");
-
-    fn variants(&self, _arch: Arch) -> &'static [Variant] {
-        PARTIAL
-    }
-
-    fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
-        Geometry::linear(p.n.div_ceil(u64::from(p.group)) as u32, variant.threads())
-    }
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
         vec![
             operand!(Read Self::Params, grad: Dtype::F32, p.n),
             operand!(Write Self::Params, partial: Dtype::F32, p.n.div_ceil(u64::from(p.group))),
         ]
+    }
+}
+
+impl Build for GradNormPartial {
+    type Variant = Threads;
+
+    fn variants(&self, _arch: Arch) -> Vec<Threads> {
+        vec![Threads { threads: 256 }]
+    }
+
+    fn source(&self, _variant: Threads) -> Source {
+        source!("grad_norm", "partial.cu")
+    }
+
+    fn geometry(&self, variant: Threads, p: &Self::Params) -> Geometry {
+        Geometry::linear(p.n.div_ceil(u64::from(p.group)) as u32, variant.threads)
+    }
+}
+
+impl Reference for GradNormPartial {
+    fn examples() -> Vec<Self> {
+        vec![Self {}]
     }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
@@ -69,21 +77,34 @@ impl Kernel for GradNormPartial {
 
 impl Kernel for GradNormFinish {
     type Params = grad_norm_finish_params;
-    const SOURCE: Source = source!("grad_norm", "finish.cu");
-
-    fn variants(&self, _arch: Arch) -> &'static [Variant] {
-        FINISH
-    }
-
-    fn geometry(&self, variant: Variant, _p: &Self::Params) -> Geometry {
-        Geometry::linear(1, variant.threads())
-    }
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
         vec![
             operand!(Read Self::Params, partial: Dtype::F32, p.count).with(Content::Uniform(0.0, 1.0)),
             operand!(ReadWrite Self::Params, metrics: Dtype::F32, 6).with(Content::Metrics),
         ]
+    }
+}
+
+impl Build for GradNormFinish {
+    type Variant = Threads;
+
+    fn variants(&self, _arch: Arch) -> Vec<Threads> {
+        vec![Threads { threads: 1024 }]
+    }
+
+    fn source(&self, _variant: Threads) -> Source {
+        source!("grad_norm", "finish.cu")
+    }
+
+    fn geometry(&self, variant: Threads, _p: &Self::Params) -> Geometry {
+        Geometry::linear(1, variant.threads)
+    }
+}
+
+impl Reference for GradNormFinish {
+    fn examples() -> Vec<Self> {
+        vec![Self {}]
     }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {

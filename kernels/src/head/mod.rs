@@ -20,9 +20,10 @@ mod host;
 
 use crate::abi::{head_distill_params, head_metrics_params, head_nll_params};
 use crate::host::Views;
-use crate::kernel::{Content, Geometry, Kernel, Operand, Tolerance};
-use crate::source::Source;
-use crate::{Arch, Dtype, Format, Variant, key, operand, source};
+use crate::{
+    Arch, Build, Content, Dtype, Fixed, Format, Geometry, Kernel, Operand, Reference, Source, Threads, Tolerance, key,
+    operand, source, variant,
+};
 
 key! {
     /// Losses of a chunk, and the gradient of its student logits in place.
@@ -39,18 +40,45 @@ key! {
     pub struct HeadMetrics = "head.metrics" {}
 }
 
-const ROW: &[Variant] = &[Variant(&[("threads", 512)])];
+variant! {
+    /// A block reads both rows of a token twice.
+    pub struct Block {
+        /// Blocks of a cluster.
+        cluster: Fixed<1>,
+        /// Threads of a block.
+        threads: u32,
+    }
+}
 
-/// A block reads both rows of a token twice.
-const BLOCK: Variant = Variant(&[("cluster", 1), ("threads", 1024)]);
-/// A cluster keeps them in shared memory between the walks, `blocks` of its blocks beside each other.
-const CLUSTER: Variant = Variant(&[("blocks", 3), ("cluster", 8), ("threads", 352)]);
+variant! {
+    /// A cluster keeps both rows in shared memory between the walks.
+    pub struct Cluster {
+        /// Blocks of a multiprocessor, beside each other.
+        blocks: u32,
+        /// Blocks of a cluster.
+        cluster: u32,
+        /// Threads of a block.
+        threads: u32,
+    }
+}
+
+variant! {
+    /// Who walks the rows of a token.
+    pub enum Walkers {
+        /// One block.
+        Block,
+        /// The blocks of a cluster.
+        Cluster,
+    }
+}
+
+const BLOCK: Block = Block { cluster: Fixed, threads: 1024 };
+const CLUSTER: Cluster = Cluster { blocks: 3, cluster: 8, threads: 352 };
 /// Tokens a cluster walks when there are many.
 const ROWS: u32 = 4;
 /// Most shared memory for a block's share of the rows: two blocks find room beside each other. With Qwen2.5's vocabulary
 /// three do, and one's exponentials are behind another's copies.
 const KEPT_BYTES: u32 = 108 * 1024;
-const METRICS: &[Variant] = &[Variant(&[("threads", 1024)])];
 
 /// Small and ragged (tokens, vocab).
 const SAMPLES: [(u32, u32); 3] = [(1, 1), (7, 701), (3, 2048)];
@@ -69,35 +97,16 @@ fn tolerance(operand: &Operand) -> Tolerance {
 
 impl HeadDistill {
     /// Shared memory of a block that keeps its share of both rows, in whole vectors of 16 bytes; 0 if none does.
-    fn kept_bytes(&self, variant: Variant, vocab: u32) -> u32 {
-        match (variant.get("cluster"), self.x.vector_width(vocab)) {
-            (1, _) | (_, 1) => 0,
-            (cluster, width) => 2 * 16 * (vocab / width).div_ceil(cluster),
+    fn kept_bytes(&self, cluster: Cluster, vocab: u32) -> u32 {
+        match self.x.vector_width(vocab) {
+            1 => 0,
+            width => 2 * 16 * (vocab / width).div_ceil(cluster.cluster),
         }
     }
 }
 
 impl Kernel for HeadDistill {
     type Params = head_distill_params;
-    const SOURCE: Source = source!("head", "distill.cu");
-
-    fn variants(&self, arch: Arch) -> &'static [Variant] {
-        if arch == Arch::Sm90a { &[CLUSTER, BLOCK] } else { &[BLOCK] }
-    }
-
-    fn select(&self, p: &Self::Params, arch: Arch) -> Variant {
-        // Rows that are not aligned cannot be copied in whole vectors.
-        let fits = 1..=KEPT_BYTES;
-        if arch == Arch::Sm90a && fits.contains(&self.kept_bytes(CLUSTER, p.vocab)) { CLUSTER } else { BLOCK }
-    }
-
-    fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
-        let cluster = variant.get("cluster");
-        // In a cluster that walks many tokens, fetching one is behind the work on another; few tokens get one each.
-        let groups = if cluster > 1 { p.tokens.div_ceil(ROWS).max(p.tokens.min(32)) } else { p.tokens };
-        let blocks = groups * cluster;
-        Geometry { shared_bytes: self.kept_bytes(variant, p.vocab), ..Geometry::linear(blocks, variant.threads()) }
-    }
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
         let logits = area(p.tokens, p.vocab);
@@ -109,6 +118,43 @@ impl Kernel for HeadDistill {
             operand!(Write Self::Params, kd: Dtype::F32, p.tokens),
             operand!(Write Self::Params, ce: Dtype::F32, p.tokens),
         ]
+    }
+}
+
+impl Build for HeadDistill {
+    type Variant = Walkers;
+
+    fn variants(&self, arch: Arch) -> Vec<Walkers> {
+        let block = Walkers::Block(BLOCK);
+        if arch == Arch::Sm90a { vec![Walkers::Cluster(CLUSTER), block] } else { vec![block] }
+    }
+
+    fn source(&self, _variant: Walkers) -> Source {
+        source!("head", "distill.cu")
+    }
+
+    fn select(&self, p: &Self::Params, arch: Arch) -> Walkers {
+        // Rows that are not aligned cannot be copied in whole vectors.
+        let fits = (1..=KEPT_BYTES).contains(&self.kept_bytes(CLUSTER, p.vocab));
+        if arch == Arch::Sm90a && fits { Walkers::Cluster(CLUSTER) } else { Walkers::Block(BLOCK) }
+    }
+
+    fn geometry(&self, variant: Walkers, p: &Self::Params) -> Geometry {
+        match variant {
+            Walkers::Block(block) => Geometry::linear(p.tokens, block.threads),
+            Walkers::Cluster(cluster) => {
+                // In a cluster that walks many tokens, fetching one is behind the work on another; few get one each.
+                let groups = p.tokens.div_ceil(ROWS).max(p.tokens.min(32));
+                let linear = Geometry::linear(groups * cluster.cluster, cluster.threads);
+                Geometry { shared_bytes: self.kept_bytes(cluster, p.vocab), ..linear }
+            }
+        }
+    }
+}
+
+impl Reference for HeadDistill {
+    fn examples() -> Vec<Self> {
+        [Dtype::Bf16, Dtype::F32].map(|x| Self { x }).into()
     }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
@@ -135,15 +181,6 @@ impl Kernel for HeadDistill {
 
 impl Kernel for HeadNll {
     type Params = head_nll_params;
-    const SOURCE: Source = source!("head", "nll.cu");
-
-    fn variants(&self, _arch: Arch) -> &'static [Variant] {
-        ROW
-    }
-
-    fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
-        Geometry::linear(p.tokens, variant.threads())
-    }
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
         vec![
@@ -151,6 +188,28 @@ impl Kernel for HeadNll {
             operand!(Read Self::Params, targets: Dtype::U32, p.tokens).with(Content::Targets(p.vocab)),
             operand!(Write Self::Params, nll: Dtype::F32, p.tokens),
         ]
+    }
+}
+
+impl Build for HeadNll {
+    type Variant = Threads;
+
+    fn variants(&self, _arch: Arch) -> Vec<Threads> {
+        vec![Threads { threads: 512 }]
+    }
+
+    fn source(&self, _variant: Threads) -> Source {
+        source!("head", "nll.cu")
+    }
+
+    fn geometry(&self, variant: Threads, p: &Self::Params) -> Geometry {
+        Geometry::linear(p.tokens, variant.threads)
+    }
+}
+
+impl Reference for HeadNll {
+    fn examples() -> Vec<Self> {
+        [Dtype::Bf16, Dtype::F32].map(|x| Self { x }).into()
     }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
@@ -168,15 +227,6 @@ impl Kernel for HeadNll {
 
 impl Kernel for HeadMetrics {
     type Params = head_metrics_params;
-    const SOURCE: Source = source!("head", "metrics.cu");
-
-    fn variants(&self, _arch: Arch) -> &'static [Variant] {
-        METRICS
-    }
-
-    fn geometry(&self, variant: Variant, _p: &Self::Params) -> Geometry {
-        Geometry::linear(1, variant.threads())
-    }
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
         vec![
@@ -185,6 +235,28 @@ impl Kernel for HeadMetrics {
             operand!(Read Self::Params, micro: Dtype::U32, 2).with(Content::Micro),
             operand!(ReadWrite Self::Params, metrics: Dtype::F32, 6).with(Content::Metrics),
         ]
+    }
+}
+
+impl Build for HeadMetrics {
+    type Variant = Threads;
+
+    fn variants(&self, _arch: Arch) -> Vec<Threads> {
+        vec![Threads { threads: 1024 }]
+    }
+
+    fn source(&self, _variant: Threads) -> Source {
+        source!("head", "metrics.cu")
+    }
+
+    fn geometry(&self, variant: Threads, _p: &Self::Params) -> Geometry {
+        Geometry::linear(1, variant.threads)
+    }
+}
+
+impl Reference for HeadMetrics {
+    fn examples() -> Vec<Self> {
+        vec![Self {}]
     }
 
     fn host(&self, _p: &Self::Params, views: &mut Views<'_>) {

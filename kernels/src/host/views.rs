@@ -9,7 +9,7 @@ use rayon::prelude::*;
 
 use crate::dtype::Dtype;
 use crate::format::Format;
-use crate::kernel::Operand;
+use crate::operand::Operand;
 
 /// The bytes of one operand.
 enum Bytes<'a> {

@@ -19,9 +19,7 @@ mod host;
 
 use crate::abi::{rmsnorm_bwd_params, rmsnorm_fwd_params};
 use crate::host::Views;
-use crate::kernel::{Content, Geometry, Kernel, Operand};
-use crate::source::Source;
-use crate::{Arch, Dtype, Variant, key, operand, source};
+use crate::{Arch, Build, Content, Dtype, Geometry, Kernel, Operand, Reference, Source, key, operand, source, variant};
 
 key! {
     /// Normalise rows, after adding a residual branch if `residual`.
@@ -33,48 +31,38 @@ key! {
     pub struct RmsnormBwd = "rmsnorm.bwd" { h: u32, residual: bool, x: Dtype }
 }
 
-/// A warp a row, four rows a block; then a block a row.
-const FWD: &[Variant] = &[
-    Variant(&[("row_threads", 32), ("threads", 128)]),
-    Variant(&[("row_threads", 64), ("threads", 128)]),
-    Variant(&[("row_threads", 128), ("threads", 128)]),
-    Variant(&[("row_threads", 256), ("threads", 256)]),
-    Variant(&[("row_threads", 512), ("threads", 512)]),
-    Variant(&[("row_threads", 1024), ("threads", 1024)]),
-];
-
-/// Several rows at a time, then a block a row.
-const BWD: &[Variant] = &[
-    Variant(&[("row_threads", 32), ("threads", 256)]),
-    Variant(&[("row_threads", 64), ("threads", 256)]),
-    Variant(&[("row_threads", 128), ("threads", 256)]),
-    Variant(&[("row_threads", 256), ("threads", 512)]),
-    Variant(&[("row_threads", 512), ("threads", 512)]),
-];
-
-/// The variant with the fewest threads a row that leave each at most `share` elements to keep in registers.
-fn variants(table: &'static [Variant], h: u32, share: u32) -> &'static [Variant] {
-    let fits = table.iter().position(|variant| h <= variant.get("row_threads") * share);
-    let index = fits.unwrap_or(table.len() - 1);
-    &table[index..=index]
+variant! {
+    /// Several rows at a time, or a block a row.
+    pub struct Rows {
+        /// Threads that work on a row.
+        row_threads: u32,
+        /// Threads of a block.
+        threads: u32,
+    }
 }
 
-/// Rows a block works on at a time.
-fn rows(variant: Variant) -> u32 {
-    variant.threads() / variant.get("row_threads")
+impl Rows {
+    /// Rows a block works on at a time.
+    fn at_a_time(self) -> u32 {
+        self.threads / self.row_threads
+    }
+}
+
+/// (`row_threads`, `threads`): a warp a row, four rows a block; then a block a row.
+const FWD: [(u32, u32); 6] = [(32, 128), (64, 128), (128, 128), (256, 256), (512, 512), (1024, 1024)];
+
+/// Several rows at a time, then a block a row.
+const BWD: [(u32, u32); 5] = [(32, 256), (64, 256), (128, 256), (256, 512), (512, 512)];
+
+/// The variant with the fewest threads a row that leave each at most `share` elements to keep in registers; else the last.
+fn fewest(table: &[(u32, u32)], h: u32, share: u32) -> Vec<Rows> {
+    let fits = table.iter().find(|(row_threads, _)| h <= row_threads * share);
+    let row = fits.or(table.last());
+    row.map(|(row_threads, threads)| Rows { row_threads: *row_threads, threads: *threads }).into_iter().collect()
 }
 
 impl Kernel for RmsnormFwd {
     type Params = rmsnorm_fwd_params;
-    const SOURCE: Source = source!("rmsnorm", "fwd.cu", "row.cuh");
-
-    fn variants(&self, _arch: Arch) -> &'static [Variant] {
-        variants(FWD, self.h, 32)
-    }
-
-    fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
-        Geometry::linear(p.tokens.div_ceil(rows(variant)), variant.threads())
-    }
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
         let (tokens, h) = (u64::from(p.tokens), u64::from(self.h));
@@ -90,6 +78,28 @@ impl Kernel for RmsnormFwd {
         }
         operands
     }
+}
+
+impl Build for RmsnormFwd {
+    type Variant = Rows;
+
+    fn variants(&self, _arch: Arch) -> Vec<Rows> {
+        fewest(&FWD, self.h, 32)
+    }
+
+    fn source(&self, _variant: Rows) -> Source {
+        source!("rmsnorm", "fwd.cu", "row.cuh")
+    }
+
+    fn geometry(&self, variant: Rows, p: &Self::Params) -> Geometry {
+        Geometry::linear(p.tokens.div_ceil(variant.at_a_time()), variant.threads)
+    }
+}
+
+impl Reference for RmsnormFwd {
+    fn examples() -> Vec<Self> {
+        vec![Self { h: 33, residual: true, x: Dtype::Bf16 }, Self { h: 1100, residual: false, x: Dtype::F32 }]
+    }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
         host::fwd(*self, p, views);
@@ -102,15 +112,6 @@ impl Kernel for RmsnormFwd {
 
 impl Kernel for RmsnormBwd {
     type Params = rmsnorm_bwd_params;
-    const SOURCE: Source = source!("rmsnorm", "bwd.cu", "row.cuh");
-
-    fn variants(&self, _arch: Arch) -> &'static [Variant] {
-        variants(BWD, self.h, 16)
-    }
-
-    fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
-        Geometry::linear(p.tokens.div_ceil(p.rows), variant.threads())
-    }
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
         let (tokens, h) = (u64::from(p.tokens), u64::from(self.h));
@@ -126,6 +127,30 @@ impl Kernel for RmsnormBwd {
             operands.push(operand!(Read Self::Params, dresidual: self.x, tokens * h));
         }
         operands
+    }
+}
+
+impl Build for RmsnormBwd {
+    type Variant = Rows;
+
+    fn variants(&self, _arch: Arch) -> Vec<Rows> {
+        fewest(&BWD, self.h, 16)
+    }
+
+    fn source(&self, _variant: Rows) -> Source {
+        source!("rmsnorm", "bwd.cu", "row.cuh")
+    }
+
+    fn geometry(&self, variant: Rows, p: &Self::Params) -> Geometry {
+        Geometry::linear(p.tokens.div_ceil(p.rows), variant.threads)
+    }
+}
+
+impl Reference for RmsnormBwd {
+    fn examples() -> Vec<Self> {
+        let keys =
+            [(40, false, Dtype::Bf16), (40, true, Dtype::Bf16), (300, false, Dtype::F32), (300, true, Dtype::F32)];
+        keys.map(|(h, residual, x)| Self { h, residual, x }).into()
     }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {

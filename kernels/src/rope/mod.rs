@@ -16,9 +16,7 @@ mod host;
 
 use crate::abi::rope_params;
 use crate::host::Views;
-use crate::kernel::{Content, Geometry, Kernel, Operand};
-use crate::source::Source;
-use crate::{Arch, Dtype, Variant, key, operand, source};
+use crate::{Arch, Build, Content, Dtype, Geometry, Kernel, Operand, Reference, Source, key, operand, source, variant};
 
 key! {
     /// Rotate query and key heads.
@@ -30,14 +28,21 @@ key! {
     pub struct RopeBwd = "rope.bwd" { d: u32, x: Dtype }
 }
 
-/// A thread turns one vector of positions in `heads` neighbouring heads.
-const VARIANTS: &[Variant] = &[Variant(&[("heads", 4), ("threads", 128)])];
+variant! {
+    /// A thread turns one vector of positions in `heads` neighbouring heads.
+    pub struct Heads {
+        /// Heads that a thread turns.
+        heads: u32,
+        /// Threads of a block.
+        threads: u32,
+    }
+}
 
 /// A thread an item, up to a grid that strides.
-fn geometry(d: u32, x: Dtype, variant: Variant, p: &rope_params) -> Geometry {
+fn geometry(d: u32, x: Dtype, variant: Heads, p: &rope_params) -> Geometry {
     let width = x.vector_width(d / 2).min(x.vector_width(p.row_stride));
-    let items = u64::from(p.tokens) * u64::from(p.heads.div_ceil(variant.get("heads")) * (d / 2 / width));
-    Geometry::linear(items.div_ceil(u64::from(variant.threads())).min(1 << 20) as u32, variant.threads())
+    let items = u64::from(p.tokens) * u64::from(p.heads.div_ceil(variant.heads) * (d / 2 / width));
+    Geometry::linear(items.div_ceil(u64::from(variant.threads)).min(1 << 20) as u32, variant.threads)
 }
 
 fn operands(d: u32, x: Dtype, p: &rope_params) -> Vec<Operand> {
@@ -62,21 +67,34 @@ fn samples(d: u32) -> Vec<rope_params> {
 }
 
 macro_rules! rotation {
-    ($key:ty, $file:literal, $direction:expr) => {
+    ($key:ty, $file:literal, $direction:expr, $examples:expr) => {
         impl Kernel for $key {
             type Params = rope_params;
-            const SOURCE: Source = source!("rope", $file, "rotate.cuh");
-
-            fn variants(&self, _arch: Arch) -> &'static [Variant] {
-                VARIANTS
-            }
-
-            fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
-                geometry(self.d, self.x, variant, p)
-            }
 
             fn operands(&self, p: &Self::Params) -> Vec<Operand> {
                 operands(self.d, self.x, p)
+            }
+        }
+
+        impl Build for $key {
+            type Variant = Heads;
+
+            fn variants(&self, _arch: Arch) -> Vec<Heads> {
+                vec![Heads { heads: 4, threads: 128 }]
+            }
+
+            fn source(&self, _variant: Heads) -> Source {
+                source!("rope", $file, "rotate.cuh")
+            }
+
+            fn geometry(&self, variant: Heads, p: &Self::Params) -> Geometry {
+                geometry(self.d, self.x, variant, p)
+            }
+        }
+
+        impl Reference for $key {
+            fn examples() -> Vec<Self> {
+                $examples.map(|(d, x)| Self { d, x }).into()
             }
 
             fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
@@ -90,5 +108,5 @@ macro_rules! rotation {
     };
 }
 
-rotation!(RopeFwd, "fwd.cu", 1.0);
-rotation!(RopeBwd, "bwd.cu", -1.0);
+rotation!(RopeFwd, "fwd.cu", 1.0, [(48, Dtype::Bf16), (64, Dtype::F32)]);
+rotation!(RopeBwd, "bwd.cu", -1.0, [(16, Dtype::Bf16), (32, Dtype::F32)]);

@@ -14,9 +14,7 @@ mod host;
 
 use crate::abi::{swiglu_bwd_params, swiglu_fwd_params};
 use crate::host::Views;
-use crate::kernel::{Geometry, Kernel, Operand};
-use crate::source::Source;
-use crate::{Arch, Dtype, Variant, key, operand, source};
+use crate::{Arch, Build, Dtype, Geometry, Kernel, Operand, Reference, Source, Threads, key, operand, source};
 
 key! {
     /// Gate the up projection.
@@ -28,25 +26,14 @@ key! {
     pub struct SwigluBwd = "swiglu.bwd" { x: Dtype }
 }
 
-const VARIANTS: &[Variant] = &[Variant(&[("threads", 128)])];
-
 /// As many blocks a token as give each thread one vector, up to 64.
-fn geometry(x: Dtype, variant: Variant, tokens: u32, n: u32) -> Geometry {
-    let segments = (n / x.vector_width(n)).div_ceil(variant.threads()).min(64);
-    Geometry::linear(tokens * segments, variant.threads())
+fn geometry(x: Dtype, threads: u32, tokens: u32, n: u32) -> Geometry {
+    let segments = (n / x.vector_width(n)).div_ceil(threads).min(64);
+    Geometry::linear(tokens * segments, threads)
 }
 
 impl Kernel for SwigluFwd {
     type Params = swiglu_fwd_params;
-    const SOURCE: Source = source!("swiglu", "fwd.cu", "segment.cuh");
-
-    fn variants(&self, _arch: Arch) -> &'static [Variant] {
-        VARIANTS
-    }
-
-    fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
-        geometry(self.x, variant, p.tokens, p.n)
-    }
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
         let (tokens, n) = (u64::from(p.tokens), u64::from(p.n));
@@ -54,6 +41,28 @@ impl Kernel for SwigluFwd {
             operand!(Read Self::Params, gate_up: self.x, tokens * 2 * n),
             operand!(Write Self::Params, y: self.x, tokens * n),
         ]
+    }
+}
+
+impl Build for SwigluFwd {
+    type Variant = Threads;
+
+    fn variants(&self, _arch: Arch) -> Vec<Threads> {
+        vec![Threads { threads: 128 }]
+    }
+
+    fn source(&self, _variant: Threads) -> Source {
+        source!("swiglu", "fwd.cu", "segment.cuh")
+    }
+
+    fn geometry(&self, variant: Threads, p: &Self::Params) -> Geometry {
+        geometry(self.x, variant.threads, p.tokens, p.n)
+    }
+}
+
+impl Reference for SwigluFwd {
+    fn examples() -> Vec<Self> {
+        [Dtype::Bf16, Dtype::F32].map(|x| Self { x }).into()
     }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
@@ -69,15 +78,6 @@ impl Kernel for SwigluFwd {
 
 impl Kernel for SwigluBwd {
     type Params = swiglu_bwd_params;
-    const SOURCE: Source = source!("swiglu", "bwd.cu", "segment.cuh");
-
-    fn variants(&self, _arch: Arch) -> &'static [Variant] {
-        VARIANTS
-    }
-
-    fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
-        geometry(self.x, variant, p.tokens, p.n)
-    }
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
         let (tokens, n) = (u64::from(p.tokens), u64::from(p.n));
@@ -86,6 +86,28 @@ impl Kernel for SwigluBwd {
             operand!(Read Self::Params, dy: self.x, tokens * n),
             operand!(Write Self::Params, dgate_up: self.x, tokens * 2 * n),
         ]
+    }
+}
+
+impl Build for SwigluBwd {
+    type Variant = Threads;
+
+    fn variants(&self, _arch: Arch) -> Vec<Threads> {
+        vec![Threads { threads: 128 }]
+    }
+
+    fn source(&self, _variant: Threads) -> Source {
+        source!("swiglu", "bwd.cu", "segment.cuh")
+    }
+
+    fn geometry(&self, variant: Threads, p: &Self::Params) -> Geometry {
+        geometry(self.x, variant.threads, p.tokens, p.n)
+    }
+}
+
+impl Reference for SwigluBwd {
+    fn examples() -> Vec<Self> {
+        [Dtype::Bf16, Dtype::F32].map(|x| Self { x }).into()
     }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {

@@ -17,7 +17,7 @@ use std::cell::Cell;
 
 use precast_kernels::abi::column_sum_finish_params;
 use precast_kernels::column_sum::ColumnSumFinish;
-use precast_kernels::{Dtype, Kernel};
+use precast_kernels::{Dtype, Registered};
 
 pub(crate) use attention::{Attended, Heads};
 pub(crate) use embedding::Sorted;
@@ -134,7 +134,7 @@ impl<'a> Ops<'a> {
         }
     }
 
-    fn launch<K: Kernel>(&mut self, name: &str, kernel: K, params: &K::Params) {
+    fn launch<K: Registered>(&mut self, name: &str, kernel: K, params: &K::Params) {
         self.b.launch(self.name(name), kernel, params);
     }
 

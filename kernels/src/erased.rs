@@ -1,0 +1,101 @@
+//! A kernel without its types: parameter blocks are bytes and variants numbers, the traits are the same.
+
+use std::borrow::Borrow;
+
+use bytemuck::Pod;
+
+use crate::arch::Arch;
+use crate::build::{Build, Geometry};
+use crate::fields::Fields;
+use crate::host::Views;
+use crate::kernel::Kernel;
+use crate::operand::Operand;
+use crate::reference::{Reference, Tolerance};
+use crate::source::Source;
+use crate::tensor_map::TensorMap;
+use crate::variant::{Numbers, Variant};
+
+/// A kernel with all that the registry asks of one.
+pub trait Registered: Fields + Kernel<Params: Pod> + Build<Variant: Numbers> + Reference {}
+
+impl<K: Fields + Kernel<Params: Pod> + Build<Variant: Numbers> + Reference> Registered for K {}
+
+/// Any kernel.
+pub trait AnyKernel: Kernel<Params = [u8]> + Build<Variant = Variant> + Reference + Send + Sync {}
+
+/// A kernel as [`AnyKernel`].
+#[derive(Clone)]
+pub(crate) struct Erased<K>(pub K);
+
+impl<K: Registered> AnyKernel for Erased<K> {}
+
+/// Reads a parameter block.
+///
+/// # Panics
+/// If the size differs: whoever holds a key and a block of another kernel's size has a bug.
+fn block<P: Pod>(params: &[u8]) -> P {
+    bytemuck::pod_read_unaligned(params)
+}
+
+/// The typed variant.
+///
+/// # Panics
+/// If it is another kernel's: whoever holds a key and a variant that it does not have has a bug.
+fn typed<V: Numbers>(variant: Variant) -> V {
+    V::of(variant).unwrap_or_else(|| panic!("`{variant}` is no variant of this kernel"))
+}
+
+impl<K: Registered> Kernel for Erased<K> {
+    type Params = [u8];
+
+    fn operands(&self, params: &[u8]) -> Vec<Operand> {
+        self.0.operands(&block(params))
+    }
+    fn flops(&self, params: &[u8]) -> u64 {
+        self.0.flops(&block(params))
+    }
+    fn bytes(&self, params: &[u8]) -> u64 {
+        self.0.bytes(&block(params))
+    }
+}
+
+impl<K: Registered> Build for Erased<K> {
+    type Variant = Variant;
+
+    fn variants(&self, arch: Arch) -> Vec<Variant> {
+        self.0.variants(arch).into_iter().map(Numbers::erase).collect()
+    }
+    fn source(&self, variant: Variant) -> Source {
+        self.0.source(typed(variant))
+    }
+    fn admits(&self, variant: Variant, params: &[u8]) -> bool {
+        self.0.admits(typed(variant), &block(params))
+    }
+    fn geometry(&self, variant: Variant, params: &[u8]) -> Geometry {
+        self.0.geometry(typed(variant), &block(params))
+    }
+    fn tensor_maps(&self, variant: Variant, params: &[u8]) -> Vec<TensorMap> {
+        self.0.tensor_maps(typed(variant), &block(params))
+    }
+    fn problem(&self, params: &[u8]) -> Option<String> {
+        self.0.problem(&block(params))
+    }
+    fn select(&self, params: &[u8], arch: Arch) -> Variant {
+        self.0.select(&block(params), arch).erase()
+    }
+}
+
+impl<K: Registered> Reference for Erased<K> {
+    fn examples() -> Vec<Self> {
+        K::examples().into_iter().map(Self).collect()
+    }
+    fn host(&self, params: &[u8], views: &mut Views<'_>) {
+        self.0.host(&block(params), views);
+    }
+    fn samples(&self) -> Vec<Vec<u8>> {
+        self.0.samples().iter().map(|params| bytemuck::bytes_of::<K::Params>(params.borrow()).to_vec()).collect()
+    }
+    fn tolerance(&self, operand: &Operand) -> Tolerance {
+        self.0.tolerance(operand)
+    }
+}

@@ -1,0 +1,93 @@
+//! What holds of the sources of this package: modules go one way, and what is above the families stays there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+fn sources(directory: &Path) -> Vec<(PathBuf, String)> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            found.extend(sources(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            found.push((path, text));
+        }
+    }
+    found
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty())
+}
+
+/// The names in `{a, b::{c}, d}` or the one name, after `crate::`.
+fn named(rest: &str) -> Vec<&str> {
+    match rest.strip_prefix('{') {
+        Some(list) => words(list.split('}').next().unwrap()).collect(),
+        None => words(rest).take(1).collect(),
+    }
+}
+
+/// Module x uses module y: by `crate::y`, or by a name that `lib.rs` re-exports from y.
+fn arrows() -> BTreeMap<String, BTreeSet<String>> {
+    let src = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src");
+    let lib = std::fs::read_to_string(src.join("lib.rs")).unwrap();
+    let modules: BTreeSet<&str> =
+        lib.lines().filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';')).collect();
+    let mut home: BTreeMap<&str, &str> = modules.iter().map(|module| (*module, *module)).collect();
+    for line in lib.lines().filter_map(|line| line.strip_prefix("pub use ")) {
+        let (module, names) = line.split_once("::").unwrap();
+        home.extend(named(names).into_iter().map(|name| (name, module)));
+    }
+    // Macros stand at the root of the crate.
+    home.extend([("key", "fields"), ("operand", "operand"), ("source", "source"), ("variant", "variant")]);
+    let mut arrows: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for (path, text) in sources(&src) {
+        let inside = path.strip_prefix(&src).unwrap().with_extension("");
+        let module = inside.iter().next().unwrap().to_str().unwrap().to_owned();
+        let code: String = text
+            .split("#[cfg(test)]")
+            .next()
+            .unwrap()
+            .lines()
+            .filter(|line| !line.trim_start().starts_with("//"))
+            .map(|line| format!("{line}\n"))
+            .collect();
+        let used = code.split("crate::").skip(1).flat_map(named);
+        // In a path, `key` is the module; in a list, the macro.
+        let used = used.filter_map(|name| home.get(name).map(|module| (*module).to_owned()));
+        let paths = code.split("crate::").skip(1).filter(|rest| rest.starts_with("key::"));
+        let used = used.chain(paths.map(|_| "key".to_owned()));
+        arrows.entry(module.clone()).or_default().extend(used.filter(|other| *other != module));
+    }
+    arrows.remove("lib");
+    arrows
+}
+
+#[test]
+fn modules_depend_on_each_other_one_way() {
+    let mut arrows = arrows();
+    assert!(arrows["registry"].contains("gemm") && arrows["gemm"].contains("build"), "{arrows:?}");
+    // Take away what depends on nothing that is left, until nothing is left.
+    while let Some(module) = arrows.iter().find(|(_, used)| used.is_empty()).map(|(module, _)| module.clone()) {
+        arrows.remove(&module);
+        for used in arrows.values_mut() {
+            used.remove(&module);
+        }
+    }
+    assert!(arrows.is_empty(), "in a circle: {arrows:?}");
+}
+
+#[test]
+fn families_know_neither_keys_nor_the_registry() {
+    let arrows = arrows();
+    let families = arrows["registry"].iter().filter(|module| arrows[*module].contains("kernel"));
+    let families: Vec<&String> = families.filter(|module| arrows[*module].contains("abi")).collect();
+    assert!(families.len() >= 12, "{families:?}");
+    for family in families {
+        let above = ["key", "registry", "tuned", "erased", "check"];
+        let wrong: Vec<&&str> = above.iter().filter(|module| arrows[family].contains(**module)).collect();
+        assert!(wrong.is_empty(), "{family} uses {wrong:?}");
+    }
+}
