@@ -38,15 +38,15 @@ pub fn main(program: Program, run: impl FnOnce() -> ExitCode) -> ExitCode {
 
 fn report(Program { name, version, facts }: Program, panic: &PanicHookInfo<'_>) -> String {
     let at = panic.location().map_or("unknown".to_owned(), ToString::to_string);
-    let command: Vec<String> = std::env::args_os().map(|argument| format!("{argument:?}")).collect();
+    let command: Vec<String> =
+        std::env::args_os().map(|argument| format!("{:?}", argument.to_string_lossy())).collect();
     format!(
-        "error: this is a bug in {name}, whatever its input was. Please report it at {}/issues with these lines:\n\
+        "error: this is a bug in {name}, whatever its input was. Please report these lines where you got it from:\n\
          \x20 {name} {version}, {} {}\n\
          \x20 panic: {}\n\
          \x20 at: {at}\n\
          \x20 command: {}\n\
          \x20 {}",
-        env!("CARGO_PKG_REPOSITORY"),
         std::env::consts::OS,
         std::env::consts::ARCH,
         message(panic.payload()),
