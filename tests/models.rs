@@ -10,7 +10,7 @@ use crate::support::{bundle, device, fixture};
 /// `cargo xtask test` fetches SmolLM2 and `cargo xtask truth` the larger one too.
 fn story_nll(variable: &str) -> Option<f64> {
     let Some(model) = std::env::var_os(variable).map(PathBuf::from) else {
-        println!("skipped: {variable} names no model; cargo xtask test does");
+        eprintln!("skipped: {variable} names no model; cargo xtask test does");
         return None;
     };
     let request = Evaluation {

@@ -46,7 +46,7 @@ fn contents(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
         match entry.file_type().unwrap() {
             kind if kind.is_dir() => all.extend(contents(&entry.path())),
             kind if kind.is_symlink() => {
-                all.push((entry.path(), fs::read_link(entry.path()).unwrap().into_os_string().into_encoded_bytes()))
+                all.push((entry.path(), fs::read_link(entry.path()).unwrap().into_os_string().into_encoded_bytes()));
             }
             _ => all.push((entry.path(), fs::read(entry.path()).unwrap())),
         }

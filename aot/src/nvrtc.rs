@@ -39,7 +39,7 @@ pub struct Nvrtc {
     identity: String,
     path: PathBuf,
     /// Keeps the functions above loaded.
-    _libraries: Vec<Library>,
+    libraries: Vec<Library>,
 }
 
 /// NVRTC cannot be used.
@@ -138,14 +138,14 @@ impl Nvrtc {
             compiler: String::new(),
             identity: String::new(),
             path: path.to_owned(),
-            _libraries: vec![library],
+            libraries: vec![library],
         };
         let (mut major, mut minor) = (0, 0);
         // SAFETY: both pointers are to integers that outlive the call.
         nvrtc.check("nvrtcVersion", unsafe { version(&mut major, &mut minor) })?;
         // NVRTC opens its builtins by name at the first compilation; open them by path before.
         let builtins = path.with_file_name(format!("libnvrtc-builtins.so.{major}.{minor}"));
-        nvrtc._libraries.push(load(&builtins)?);
+        nvrtc.libraries.push(load(&builtins)?);
         let probe = nvrtc.compile(&Unit { options: &["--gpu-architecture=sm_89".to_owned()], ..PROBE })?;
         let facts = CubinFacts::read(&probe).map_err(|error| NvrtcError::Cubin { path: path.to_owned(), error })?;
         nvrtc.compiler = format!("NVRTC {major}.{minor} ({})", facts.compiler);

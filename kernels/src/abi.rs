@@ -1,7 +1,7 @@
 //! Parameter blocks: the Rust twins of the C structs in `kernels/abi`, made by bindgen.
 //!
 //! Not edited by hand: `PRECAST_BLESS=1 cargo test -p precast-kernels --test abi` writes it anew.
-#![allow(non_camel_case_types, missing_docs, clippy::unreadable_literal)]
+#![allow(non_camel_case_types, missing_docs, clippy::undocumented_unsafe_blocks, clippy::unreadable_literal)]
 
 pub const MASKED_TOKEN: u32 = 4294967295;
 pub type address = u64;

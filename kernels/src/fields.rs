@@ -76,7 +76,7 @@ pub struct Field {
     pub define: String,
 }
 
-/// The typed fields of a key. Implemented by [`key!`](crate::key).
+/// The typed fields of a key. Implemented by [`key!`](macro@crate::key).
 pub trait Fields: Clone + PartialEq + fmt::Debug + Send + Sync + 'static {
     /// Operation name: `family.operation`.
     const OP: &'static str;

@@ -32,7 +32,7 @@ fn committed_blocks_are_what_bindgen_makes_of_the_headers() {
         .raw_line("//! Parameter blocks: the Rust twins of the C structs in `kernels/abi`, made by bindgen.")
         .raw_line("//!")
         .raw_line("//! Not edited by hand: `PRECAST_BLESS=1 cargo test -p precast-kernels --test abi` writes it anew.")
-        .raw_line("#![allow(non_camel_case_types, missing_docs, clippy::unreadable_literal)]")
+        .raw_line("#![allow(non_camel_case_types, missing_docs, clippy::undocumented_unsafe_blocks, clippy::unreadable_literal)]")
         .generate()
         .expect("abi.h parses")
         .to_string();

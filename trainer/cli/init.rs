@@ -42,7 +42,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let (precision, out, overwrite) = (arguments.precision, &arguments.out, arguments.overwrite);
     match (&arguments.config, &arguments.from) {
         (Some(config), _) => {
-            init::random(config, arguments.tokenizer.as_deref(), arguments.seed, precision, out, overwrite)?
+            init::random(config, arguments.tokenizer.as_deref(), arguments.seed, precision, out, overwrite)?;
         }
         (None, Some(teacher)) => init::from_layers(teacher, &arguments.layers, precision, out, overwrite)?,
         (None, None) => unreachable!("the argument group requires one"),

@@ -90,9 +90,9 @@ pub struct Norm {
 /// A linear layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Linear {
-    /// [n, k]
+    /// `[n, k]`, row-major
     pub weight: Weight,
-    /// [n]
+    /// `[n]`
     pub bias: Option<Weight>,
     /// Out features.
     pub n: u32,
