@@ -63,7 +63,7 @@ pub enum CompileError {
     /// There is no compiler.
     #[error("g++ is not installed: it compiles kernels for the host (Debian: apt-get install g++)")]
     NoCompiler,
-    /// There is one that lacks options of [`KERNEL`].
+    /// The g++ that is installed is older than 12: it lacks `-ftrivial-auto-var-init`.
     #[error(
         "g++ {0} is too old to compile kernels for the host, which takes g++ {OLDEST} (Debian 12: apt-get install g++)"
     )]
@@ -327,27 +327,28 @@ impl Program {
     }
 }
 
-/// The variable's own name in a mangled one: the last word that its length stands before.
+/// A variable's own name, without the function and namespaces around it; the symbol itself where it is not mangled.
 fn demangled(symbol: &str) -> String {
-    let mut best = symbol.split('.').next().unwrap_or(symbol);
-    for (index, _) in symbol.char_indices().filter(|(_, c)| c.is_ascii_digit()) {
-        let digits = symbol[index..].bytes().take_while(u8::is_ascii_digit).count();
-        let before = index > 0 && symbol.as_bytes()[index - 1].is_ascii_digit();
-        let Ok(length) = symbol[index..index + digits].parse::<usize>() else { continue };
-        if let Some(name) = symbol.get(index + digits..index + digits + length)
-            && !before
-            && symbol.starts_with("_Z")
-            && !name.is_empty()
-        {
-            best = name;
-        }
-    }
-    best.to_owned()
+    let whole = cpp_demangle::Symbol::new(symbol).ok().and_then(|symbol| symbol.demangle().ok());
+    whole.as_deref().and_then(|name| name.rsplit("::").next()).unwrap_or(symbol).to_owned()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_shared_variable_is_called_by_its_own_name() {
+        // `static` in a function template, in an anonymous namespace, and with a clone's suffix.
+        for (symbol, name) in [
+            ("_ZZ4loadILi64EEvPKfE4tile", "tile"),
+            ("_ZN12_GLOBAL__N_13sumE", "sum"),
+            ("_ZZN4simt6kernelEvE6shared", "shared"),
+            ("tile", "tile"),
+        ] {
+            assert_eq!(demangled(symbol), name);
+        }
+    }
 
     #[test]
     fn an_old_compiler_is_named_with_its_remedy() {
