@@ -1,8 +1,11 @@
 //! The commands a person or CI types: `cargo xtask demo`, `cargo xtask test`, ...
 
+#![allow(clippy::print_stdout)]
+
 mod build;
 mod ci;
 mod demo;
+mod deny;
 mod gpu;
 mod run;
 mod setup;
@@ -14,7 +17,7 @@ use anyhow::{Result, bail};
 
 const HELP: &str = "\
 cargo xtask demo        everything a newcomer needs, then a real distillation with a report
-cargo xtask test        everything a newcomer needs, then every check: format, clippy, tests
+cargo xtask test        everything a newcomer needs, then every check: format, lints, documentation, dependencies, tests
 cargo xtask build       the trainer as releases are built: its bytes do not depend on where
 cargo xtask ci [DIR]    test, then prove the artifact: locked, reproducible, published, built offline;
                         DIR (target/ci) receives what to upload

@@ -40,16 +40,16 @@ pub fn build_trainer() -> Result<()> {
 pub fn step(what: &str, command: &mut Command) -> Result<()> {
     println!("\n== {what}");
     let started = Instant::now();
-    let status = command.status().with_context(|| format!("cannot start {:?}", command.get_program()))?;
-    ensure!(status.success(), "{what}: {:?} ended with {status}", command.get_program());
+    let status = command.status().with_context(|| format!("cannot start {}", command.get_program().display()))?;
+    ensure!(status.success(), "{what}: {} ended with {status}", command.get_program().display());
     println!("== done in {:.0} s", started.elapsed().as_secs_f64());
     Ok(())
 }
 
 /// Runs a command that must succeed and returns what it prints.
 pub fn output(command: &mut Command) -> Result<String> {
-    let output = command.output().with_context(|| format!("cannot start {:?}", command.get_program()))?;
+    let output = command.output().with_context(|| format!("cannot start {}", command.get_program().display()))?;
     let errors = String::from_utf8_lossy(&output.stderr);
-    ensure!(output.status.success(), "{:?} ended with {}\n{errors}", command.get_program(), output.status);
+    ensure!(output.status.success(), "{} ended with {}\n{errors}", command.get_program().display(), output.status);
     Ok(String::from_utf8(output.stdout)?)
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use precast_aot::home;
 use precast_aot::toolchain::pins::{self, Pin, Wheel};
 use precast_aot::toolchain::wheels;
@@ -46,7 +46,7 @@ pub fn binary_tools() -> Result<[PathBuf; 2]> {
     Ok([install(&pins::CUOBJDUMP)?, install(&pins::NVDISASM)?])
 }
 
-/// Installs Debian packages whose programs, named alike, are not there.
+/// Installs Debian packages whose programs, named alike, are not there, as root; anyone else is told the command.
 pub fn debian(packages: &[&str]) -> Result<()> {
     let there = |name: &&&str| {
         std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(name).exists()))
@@ -55,12 +55,12 @@ pub fn debian(packages: &[&str]) -> Result<()> {
     if missing.is_empty() {
         return Ok(());
     }
-    let root = rustix::process::getuid().is_root();
-    let mut command = Command::new(if root { "apt-get" } else { "sudo" });
-    if !root {
-        command.arg("apt-get");
+    let mut install = vec!["install", "-y", "--no-install-recommends"];
+    install.extend(missing.into_iter().copied());
+    if !rustix::process::getuid().is_root() {
+        bail!("programs are missing; install them, then run this again:\n  sudo apt-get {}", install.join(" "));
     }
-    step("install Debian packages", command.args(["install", "-y", "--no-install-recommends"]).args(missing))
+    step("install Debian packages", Command::new("apt-get").args(install))
 }
 
 /// Fetches SmolLM2; returns its GGUF file.

