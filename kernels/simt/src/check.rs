@@ -19,7 +19,7 @@ pub enum Fault {
         /// Architecture.
         arch: Arch,
         /// How it was built.
-        variant: Variant,
+        variant: Box<Variant>,
         /// Which of the key's samples.
         sample: usize,
         /// The scheduler's.
@@ -33,7 +33,7 @@ pub enum Fault {
         /// The kernel.
         key: Key,
         /// How it was built.
-        variant: Variant,
+        variant: Box<Variant>,
         /// Architecture.
         arch: Arch,
         /// Which of the key's samples.
@@ -51,7 +51,7 @@ pub enum Fault {
         /// The kernel.
         key: Key,
         /// How it was built.
-        variant: Variant,
+        variant: Box<Variant>,
         /// Architecture.
         arch: Arch,
         /// Shared memory, static and dynamic.
@@ -119,12 +119,12 @@ pub(crate) fn run(
     let bytes = program.static_shared_bytes() + u64::from(geometry.shared_bytes);
     let threads = geometry.block.iter().product();
     if bytes > arch.shared_bytes_per_block().into() || threads > 1024 {
-        return Err(Fault::Limit { key: key.clone(), variant, arch, bytes, threads });
+        return Err(Fault::Limit { key: key.clone(), variant: Box::new(variant), arch, bytes, threads });
     }
     let mut memory = case.before.clone();
     execute(program, &geometry, &case.params, &case.operands, &mut memory, seed).map_err(|report| Fault::Broken {
         key: key.clone(),
-        variant,
+        variant: Box::new(variant),
         arch,
         sample,
         seed,
@@ -133,7 +133,13 @@ pub(crate) fn run(
     let mut worst = Distance::NONE;
     for ((operand, after), reference) in case.operands.iter().zip(&memory).zip(&case.reference()) {
         let distance = case.compare(operand, after, reference);
-        let distance = distance.map_err(|mismatch| Fault::Mismatch { arch, variant, sample, seed, mismatch })?;
+        let distance = distance.map_err(|mismatch| Fault::Mismatch {
+            arch,
+            variant: Box::new(variant),
+            sample,
+            seed,
+            mismatch,
+        })?;
         if distance.norm > worst.norm {
             worst = distance;
         }
