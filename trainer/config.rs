@@ -77,7 +77,7 @@ pub struct Options {
     /// Train on chunks in a new random order each pass [default: false]
     #[arg(long, value_name = "BOOL")]
     pub shuffle: Option<bool>,
-    /// auto, cuda:N, sim, or generic:N for cuda:N with the kernels that every architecture has [default: auto: the
+    /// auto, cuda:N, sim, or portable:N for cuda:N with the kernels that every architecture has [default: auto: the
     /// first GPU; sim where there is neither a GPU nor kernels for one]
     #[arg(long, value_name = "DEVICE")]
     #[serde(with = "as_text")]
@@ -107,8 +107,8 @@ pub enum DeviceChoice {
     Auto,
     /// A GPU by number.
     Cuda(u32),
-    /// A GPU by number, with the kernels that every architecture has and none of its own.
-    Generic(u32),
+    /// A GPU by number, with the portable kernels, those that every architecture has, and none of its own.
+    Portable(u32),
     /// The simulated GPU.
     Sim,
 }
@@ -118,7 +118,7 @@ impl std::fmt::Display for DeviceChoice {
         match self {
             DeviceChoice::Auto => f.write_str("auto"),
             DeviceChoice::Cuda(ordinal) => write!(f, "cuda:{ordinal}"),
-            DeviceChoice::Generic(ordinal) => write!(f, "generic:{ordinal}"),
+            DeviceChoice::Portable(ordinal) => write!(f, "portable:{ordinal}"),
             DeviceChoice::Sim => f.write_str("sim"),
         }
     }
@@ -134,8 +134,8 @@ impl std::str::FromStr for DeviceChoice {
             "cuda" => Ok(DeviceChoice::Cuda(0)),
             other => match other.split_once(':').map(|(kind, ordinal)| (kind, ordinal.parse())) {
                 Some(("cuda", Ok(ordinal))) => Ok(DeviceChoice::Cuda(ordinal)),
-                Some(("generic", Ok(ordinal))) => Ok(DeviceChoice::Generic(ordinal)),
-                _ => Err(format!("unknown device `{text}`: auto, cuda:N, generic:N or sim")),
+                Some(("portable" | "generic", Ok(ordinal))) => Ok(DeviceChoice::Portable(ordinal)),
+                _ => Err(format!("unknown device `{text}`: auto, cuda:N, portable:N or sim")),
             },
         }
     }
@@ -428,11 +428,13 @@ mod tests {
 
     #[test]
     fn devices_read_back() {
-        for text in ["auto", "sim", "cuda:1", "generic:0"] {
+        for text in ["auto", "sim", "cuda:1", "portable:0"] {
             assert_eq!(text.parse::<DeviceChoice>().unwrap().to_string(), text);
         }
         assert_eq!("cuda".parse(), Ok(DeviceChoice::Cuda(0)));
-        assert!("generic".parse::<DeviceChoice>().is_err());
+        // What `portable` was called.
+        assert_eq!("generic:2".parse(), Ok(DeviceChoice::Portable(2)));
+        assert!("portable".parse::<DeviceChoice>().is_err());
     }
 
     #[test]

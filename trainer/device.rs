@@ -21,7 +21,7 @@ pub fn open(choice: DeviceChoice, kernels: &Kernels) -> Result<AnyDriver, Failur
     match choice {
         DeviceChoice::Sim => Ok(Box::new(Sim::new(Faults::default()))),
         DeviceChoice::Cuda(ordinal) => Ok(Box::new(Cuda::open(ordinal, false)?)),
-        DeviceChoice::Generic(ordinal) => Ok(Box::new(Cuda::open(ordinal, true)?)),
+        DeviceChoice::Portable(ordinal) => Ok(Box::new(Cuda::open(ordinal, true)?)),
         DeviceChoice::Auto => match Cuda::open(0, false) {
             Err(found @ (DriverError::NoDriver | DriverError::NoGpu { .. })) => {
                 let holds = kernels.archs()?;

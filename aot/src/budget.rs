@@ -27,7 +27,7 @@ impl Multiprocessor {
     pub fn of(arch: Arch) -> Option<Self> {
         let (threads, blocks, shared_kib) = match arch {
             Arch::Sm89 => (1536, 24, 100),
-            Arch::Sm90a | Arch::Sm90 => (2048, 32, 228),
+            Arch::Sm90a | Arch::Sm90Portable => (2048, 32, 228),
             Arch::Sm121 => (1536, 24, 100),
             Arch::Sim => return None,
         };

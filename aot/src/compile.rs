@@ -66,7 +66,7 @@ impl Task {
     pub fn compile(&self, nvrtc: &Nvrtc) -> Result<Vec<u8>, CompileError> {
         let source = self.source();
         let mut options: Vec<String> = OPTIONS.iter().map(|option| (*option).to_owned()).collect();
-        options.push(format!("--gpu-architecture={}", self.arch));
+        options.push(format!("--gpu-architecture={}", self.arch.target()));
         let defines = self.pair.defines(self.arch);
         options.extend(defines.into_iter().map(|(name, value)| format!("-D{name}={value}")));
         let headers = source.includes();

@@ -12,9 +12,9 @@ pub enum Arch {
     Sm89,
     /// Hopper: H100, H200. The `a` suffix unlocks `wgmma` and `setmaxnreg` and pins the code to 9.0.
     Sm90a,
-    /// Hopper without the suffix: it gets the kernels that every architecture has, so that those can be measured on one.
-    /// No trainer embeds it.
-    Sm90,
+    /// The portable kernels, those that every architecture has, built for Hopper (sm_90 without the suffix), so that they
+    /// can be measured on one. No trainer embeds it.
+    Sm90Portable,
     /// GB10 / DGX Spark.
     Sm121,
     /// The simulated GPU.
@@ -25,16 +25,24 @@ impl Arch {
     /// Architectures a trainer is built for.
     pub const GPUS: [Arch; 3] = [Arch::Sm89, Arch::Sm90a, Arch::Sm121];
 
-    const ALL: [Arch; 5] = [Arch::Sm89, Arch::Sm90a, Arch::Sm90, Arch::Sm121, Arch::Sim];
+    const ALL: [Arch; 5] = [Arch::Sm89, Arch::Sm90a, Arch::Sm90Portable, Arch::Sm121, Arch::Sim];
 
     /// The name used in files and messages.
     pub fn name(self) -> &'static str {
         match self {
             Arch::Sm89 => "sm_89",
             Arch::Sm90a => "sm_90a",
-            Arch::Sm90 => "sm_90",
+            Arch::Sm90Portable => "sm_90_portable",
             Arch::Sm121 => "sm_121",
             Arch::Sim => "sim",
+        }
+    }
+
+    /// What the compiler calls it: the name, but for the portable kernels of an architecture.
+    pub fn target(self) -> &'static str {
+        match self {
+            Arch::Sm90Portable => "sm_90",
+            arch => arch.name(),
         }
     }
 
@@ -44,16 +52,13 @@ impl Arch {
             Arch::Sm89 => Some("sm_89"),
             Arch::Sm90a => Some("sm_90"),
             Arch::Sm121 => Some("sm_121"),
-            Arch::Sm90 | Arch::Sim => None,
+            Arch::Sm90Portable | Arch::Sim => None,
         }
     }
 
     /// What `--arch` takes: the cargo feature, where there is one.
     pub fn argument(self) -> &'static str {
-        match self {
-            Arch::Sm90 => "sm_90_generic",
-            arch => arch.feature().unwrap_or(arch.name()),
-        }
+        self.feature().unwrap_or(self.name())
     }
 
     /// The architecture of this name.
@@ -61,16 +66,16 @@ impl Arch {
         Self::ALL.into_iter().find(|arch| arch.name() == name)
     }
 
-    /// The architecture whose code a device of this compute capability runs; `generic` passes over those with a suffix.
-    pub fn of_device(major: u32, minor: u32, generic: bool) -> Option<Self> {
-        Self::ALL.into_iter().find(|arch| arch.runs_on(major, minor) && !(generic && arch.is_exact()))
+    /// The architecture whose code a device of this compute capability runs; `portable` passes over those with a suffix.
+    pub fn of_device(major: u32, minor: u32, portable: bool) -> Option<Self> {
+        Self::ALL.into_iter().find(|arch| arch.runs_on(major, minor) && !(portable && arch.is_exact()))
     }
 
     /// Compute capability as (major, minor).
     pub fn compute_capability(self) -> Option<(u32, u32)> {
         match self {
             Arch::Sm89 => Some((8, 9)),
-            Arch::Sm90a | Arch::Sm90 => Some((9, 0)),
+            Arch::Sm90a | Arch::Sm90Portable => Some((9, 0)),
             Arch::Sm121 => Some((12, 1)),
             Arch::Sim => None,
         }
@@ -92,11 +97,11 @@ impl Arch {
         }
     }
 
-    /// Shared memory one block may use, bytes. Generic kernels and the sim take the smallest of them.
+    /// Shared memory one block may use, bytes. Portable kernels and the sim take the smallest of them.
     pub fn shared_bytes_per_block(self) -> u32 {
         match self {
             Arch::Sm90a => 227 * 1024,
-            Arch::Sm89 | Arch::Sm90 | Arch::Sm121 | Arch::Sim => 99 * 1024,
+            Arch::Sm89 | Arch::Sm90Portable | Arch::Sm121 | Arch::Sim => 99 * 1024,
         }
     }
 }
@@ -109,7 +114,7 @@ impl fmt::Display for Arch {
 
 /// The text names no architecture.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("unknown architecture `{0}`: known are sm_89, sm_90 (= sm_90a), sm_90_generic, sm_121 and sim")]
+#[error("unknown architecture `{0}`: known are sm_89, sm_90 (= sm_90a), sm_90_portable, sm_121 and sim")]
 pub struct UnknownArch(pub String);
 
 impl FromStr for Arch {
@@ -133,6 +138,8 @@ mod tests {
             assert_eq!(arch.argument().parse(), Ok(arch));
         }
         assert_eq!("sm_90".parse(), Ok(Arch::Sm90a));
+        assert_eq!("sm_90_portable".parse(), Ok(Arch::Sm90Portable));
+        assert_eq!(Arch::Sm90Portable.target(), "sm_90");
         assert!("sm_75".parse::<Arch>().is_err());
     }
 
@@ -148,9 +155,9 @@ mod tests {
     }
 
     #[test]
-    fn a_device_gets_its_own_kernels_or_the_generic_ones() {
+    fn a_device_gets_its_own_kernels_or_the_portable_ones() {
         assert_eq!(Arch::of_device(9, 0, false), Some(Arch::Sm90a));
-        assert_eq!(Arch::of_device(9, 0, true), Some(Arch::Sm90));
+        assert_eq!(Arch::of_device(9, 0, true), Some(Arch::Sm90Portable));
         assert_eq!(Arch::of_device(8, 9, true), Some(Arch::Sm89));
         assert_eq!(Arch::of_device(7, 5, false), None);
     }

@@ -25,7 +25,7 @@ pub struct Device {
     /// Multiprocessors, or host threads.
     pub multiprocessors: u32,
     /// Whether it runs the kernels that every architecture has, and none of its own.
-    pub generic: bool,
+    pub portable: bool,
 }
 
 impl Device {
@@ -33,7 +33,7 @@ impl Device {
     pub fn arch(&self) -> Option<Arch> {
         match self.compute_capability {
             None => Some(Arch::Sim),
-            Some((major, minor)) => Arch::of_device(major, minor, self.generic),
+            Some((major, minor)) => Arch::of_device(major, minor, self.portable),
         }
     }
 }

@@ -44,7 +44,7 @@ pub struct Arguments {
     /// Measure steps of 1 to 32 sequences of 512 to 8192 tokens too, those that fit
     #[arg(long)]
     sweep: bool,
-    /// auto, cuda:N, sim, or generic:N for cuda:N with the kernels that every architecture has
+    /// auto, cuda:N, sim, or portable:N for cuda:N with the kernels that every architecture has
     #[arg(long, default_value_t = DeviceChoice::Auto, value_name = "DEVICE")]
     device: DeviceChoice,
     #[command(flatten)]

@@ -32,7 +32,7 @@ pub struct Arguments {
     /// Arithmetic: fp32 or bf16
     #[arg(long, default_value = "fp32", value_name = "P")]
     precision: Precision,
-    /// auto, cuda:N, sim, or generic:N for cuda:N with the kernels that every architecture has
+    /// auto, cuda:N, sim, or portable:N for cuda:N with the kernels that every architecture has
     #[arg(long, default_value = "auto", value_name = "DEVICE")]
     device: DeviceChoice,
     #[command(flatten)]

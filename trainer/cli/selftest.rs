@@ -15,7 +15,7 @@ use crate::verbose::Verbose;
 
 #[derive(Args)]
 pub struct Arguments {
-    /// auto, cuda:N, sim, or generic:N for cuda:N with the kernels that every architecture has
+    /// auto, cuda:N, sim, or portable:N for cuda:N with the kernels that every architecture has
     #[arg(long, default_value = "auto", value_name = "DEVICE")]
     device: DeviceChoice,
     #[command(flatten)]

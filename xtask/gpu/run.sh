@@ -28,13 +28,13 @@ echo "== every kernel of the built-in models, and of the tests' models, against 
 "$PRECAST_BIN" selftest --device "$PRECAST_TEST_DEVICE"
 "$PRECAST_BIN" selftest --device "$PRECAST_TEST_DEVICE" --bundle "$PRECAST_TEST_BUNDLE" --seed 7
 echo "== the same of the kernels that every architecture has"
-"$PRECAST_BIN" selftest --device generic:0 --bundle "$here/generic.bundle"
-"$PRECAST_BIN" selftest --device generic:0 --bundle "$PRECAST_TEST_BUNDLE" --seed 7
+"$PRECAST_BIN" selftest --device portable:0 --bundle "$here/portable.bundle"
+"$PRECAST_BIN" selftest --device portable:0 --bundle "$PRECAST_TEST_BUNDLE" --seed 7
 echo "== whole-program tests; what they say of the artifact itself needs cargo and is CI's"
 # One at a time: a test compares what its run took with what the device has left. What a kill leaves on disk is the same on
 # every device.
 "$here/programs" --test-threads 1 --skip artifact --skip kill
-PRECAST_TEST_DEVICE=generic:0 "$here/programs" --test-threads 1 golden determinism
+PRECAST_TEST_DEVICE=portable:0 "$here/programs" --test-threads 1 golden determinism
 if command -v compute-sanitizer > /dev/null; then
     tools="memcheck initcheck racecheck synccheck"
     for tool in $tools; do

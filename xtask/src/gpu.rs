@@ -26,7 +26,7 @@ pub fn pack(directory: &Path) -> Result<()> {
     }
     let bundle = directory.join("tests.bundle");
     let mut build = std::process::Command::new("target/release/precast-aot");
-    build.args(["build", "--arch", "sm_89,sm_90,sm_90_generic,sm_121", "--out"]).arg(bundle);
+    build.args(["build", "--arch", "sm_89,sm_90,sm_90_portable,sm_121", "--out"]).arg(bundle);
     for model in ["tests/fixtures/golden/qwen2-tied/teacher", "tests/fixtures/golden/qwen2-tied/student"] {
         build.args(["--model", model]);
     }
@@ -35,8 +35,8 @@ pub fn pack(directory: &Path) -> Result<()> {
     }
     step("kernels for the tests' models", &mut build)?;
     let mut build = std::process::Command::new("target/release/precast-aot");
-    build.args(["build", "--arch", "sm_90_generic", "--out"]).arg(directory.join("generic.bundle"));
-    step("the generic kernels of the built-in models for a Hopper", &mut build)?;
+    build.args(["build", "--arch", "sm_90_portable", "--out"]).arg(directory.join("portable.bundle"));
+    step("the portable kernels of the built-in models for a Hopper", &mut build)?;
     for script in ["run.sh", "qwen.sh"] {
         fs::copy(Path::new("xtask/gpu").join(script), directory.join(script)).with_context(|| script.to_owned())?;
     }

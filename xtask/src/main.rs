@@ -23,7 +23,7 @@ cargo xtask ci [DIR]    test, then prove the artifact: locked, reproducible, pub
                         DIR (target/ci) receives what to upload
 cargo xtask prove [DIR] the second half of ci
 cargo xtask fresh       the part of that which builds a fresh clone, with and without a network
-cargo xtask simt [TEXT] run the CUDA sources of every generic key whose name has TEXT on the CPU, under a checker
+cargo xtask simt [TEXT] run the CUDA sources of every portable key whose name has TEXT on the CPU, under a checker
 cargo xtask simt --report [TEXT]
                         what they move: sectors a request, share of the bytes that was needed, bank conflicts
 cargo xtask truth       likelihoods of real models against exact ones (fetches 1.2 GB)

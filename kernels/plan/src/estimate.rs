@@ -31,7 +31,7 @@ impl Peak {
                 fp32_flops: 82.6e12,
                 bytes_per_s: 1.008e12,
             }),
-            Arch::Sm90a | Arch::Sm90 => Some(Self {
+            Arch::Sm90a | Arch::Sm90Portable => Some(Self {
                 device: "H200 SXM (NVIDIA data sheet)",
                 bf16_flops: 989e12,
                 fp32_flops: 67e12,

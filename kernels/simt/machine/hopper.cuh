@@ -1,4 +1,4 @@
-// In place of kernels/cuda/hopper.cuh: what head.distill calls in a cluster alone. A generic kernel never gets there.
+// In place of kernels/cuda/hopper.cuh: what head.distill calls in a cluster alone. A portable kernel never gets there.
 #pragma once
 #include "mma.cuh"
 #include "shared.cuh"

@@ -1,5 +1,5 @@
 //! What the machine counts is what Nsight Compute counted on an H200, for the same samples of the same variants: within
-//! 5 % or 32 events. sm_90 has the generic kernels of sm_89 and sm_121.
+//! 5 % or 32 events. sm_90_portable has the kernels of sm_89 and sm_121.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -52,9 +52,9 @@ fn the_machine_counts_what_ncu_counted() {
     let compare = |(kernel, launches): (&&str, &Vec<(usize, Vec<&str>)>)| {
         let (key, variant) = kernel.trim_end_matches(']').split_once('[').unwrap();
         let key = Key::parse(key).unwrap();
-        let mut variants = key.kernel().variants(Arch::Sm90).into_iter();
+        let mut variants = key.kernel().variants(Arch::Sm90Portable).into_iter();
         let variant = variants.find(|other| other.to_string() == variant).unwrap();
-        let counted = count(&simt, &key, variant, Arch::Sm90, SEED).unwrap_or_else(|fault| panic!("{fault}"));
+        let counted = count(&simt, &key, variant, Arch::Sm90Portable, SEED).unwrap_or_else(|fault| panic!("{fault}"));
         let mut wrong = Vec::new();
         for (sample, figures) in launches {
             let (_, counts) = counted.samples.iter().find(|(number, _)| number == sample).unwrap();

@@ -140,7 +140,7 @@ static HOPPER_WGRAD: &[Variant] = &[
 fn table(form: Form, dtype: Dtype, arch: Arch) -> Table {
     let multiprocessors = match arch {
         Arch::Sm89 | Arch::Sim => 128,
-        Arch::Sm90a | Arch::Sm90 => 132,
+        Arch::Sm90a | Arch::Sm90Portable => 132,
         Arch::Sm121 => 48,
     };
     let (variants, rates): (_, &[u32]) = match (dtype, arch) {
@@ -150,7 +150,7 @@ fn table(form: Form, dtype: Dtype, arch: Arch) -> Table {
             Form::Dgrad => (HOPPER_DGRAD, &[100, 100, 100, 3]),
             Form::Wgrad => (HOPPER_WGRAD, &[100, 100, 100, 90, 3]),
         },
-        (Dtype::Bf16, Arch::Sm90) => (BF16_H200, &[108, 100, 80, 90, 85, 3]),
+        (Dtype::Bf16, Arch::Sm90Portable) => (BF16_H200, &[108, 100, 80, 90, 85, 3]),
         (Dtype::Bf16, _) => (BF16, &[100, 100, 90, 3]),
         _ => (F32, &[100, 70]),
     };
@@ -241,7 +241,7 @@ fn splits(product: &Product) -> Option<u32> {
         return None;
     }
     let least = if exact { product.depth.div_ceil(EXACT_DEPTH).min(MOST_SPLITS) } else { 1 };
-    let time = |splits: &u32| fastest(&Product { splits: *splits, ..*product }, Arch::Sm90).1;
+    let time = |splits: &u32| fastest(&Product { splits: *splits, ..*product }, Arch::Sm90Portable).1;
     (least.max(1)..=MOST_SPLITS).min_by_key(time).filter(|splits| *splits > 1)
 }
 

@@ -49,12 +49,12 @@ pub struct Cuda {
 }
 
 impl Cuda {
-    /// Opens a device, to run its own kernels or the `generic` ones that every architecture has.
+    /// Opens a device, to run its own kernels or the `portable` ones that every architecture has.
     ///
     /// # Errors
     /// [`DriverError::InUse`], [`DriverError::Environment`], [`DriverError::NoDriver`], [`DriverError::OldDriver`],
     /// [`DriverError::NoGpu`], [`DriverError::NoDevice`], [`DriverError::Lazy`], or a failed call.
-    pub fn open(ordinal: u32, generic: bool) -> Result<Self, DriverError> {
+    pub fn open(ordinal: u32, portable: bool) -> Result<Self, DriverError> {
         let sole = Sole::take()?;
         environment::check(|name| std::env::var_os(name))?;
         if !is_present() {
@@ -79,7 +79,7 @@ impl Cuda {
             check("cuStreamCreate", sys::cuStreamCreate(&mut stream, flags))?;
         }
         Ok(Self {
-            device: describe(ordinal, handle, generic)?,
+            device: describe(ordinal, handle, portable)?,
             handle,
             stream,
             kernels: Vec::new(),
@@ -130,7 +130,7 @@ fn cuda_version(version: i32) -> (u32, u32) {
 }
 
 /// Asks the driver about a device. A context is current.
-fn describe(ordinal: u32, handle: sys::CUdevice, generic: bool) -> Result<Device, DriverError> {
+fn describe(ordinal: u32, handle: sys::CUdevice, portable: bool) -> Result<Device, DriverError> {
     use sys::CUdevice_attribute as Attribute;
     let attribute = |which: Attribute| {
         let mut value = 0;
@@ -158,7 +158,7 @@ fn describe(ordinal: u32, handle: sys::CUdevice, generic: bool) -> Result<Device
         free_bytes: free as u64,
         integrated: attribute(Attribute::CU_DEVICE_ATTRIBUTE_INTEGRATED)? != 0,
         multiprocessors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
-        generic,
+        portable,
     })
 }
 

@@ -52,7 +52,7 @@ impl Sim {
             free_bytes: faults.memory_bytes.unwrap_or(free),
             integrated: true,
             multiprocessors: threads as u32,
-            generic: false,
+            portable: false,
         };
         Self {
             device,

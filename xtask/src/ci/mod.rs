@@ -1,4 +1,4 @@
-//! `cargo xtask ci`: every test, every generic kernel on the host, then what is said of the artifact: locked,
+//! `cargo xtask ci`: every test, every portable kernel on the host, then what is said of the artifact: locked,
 //! reproducible, published, built offline, and built from a fresh clone.
 
 mod fresh;

@@ -1,4 +1,4 @@
-//! `cargo xtask simt`: the CUDA sources of every generic key and variant, for sm_89 and sm_121, executed on the CPU.
+//! `cargo xtask simt`: the CUDA sources of every portable key and variant, for sm_89 and sm_121, executed on the CPU.
 
 mod report;
 
@@ -26,7 +26,7 @@ const SEEDS: [u64; 3] = [1, 2, 3];
 fn tasks(text: &str) -> Result<Vec<Task>> {
     let request = Request { models: Model::built_in(), archs: vec![Arch::Sm89, Arch::Sm121] };
     let tasks: Vec<Task> = request.tasks().into_iter().filter(|task| task.to_string().contains(text)).collect();
-    ensure!(!tasks.is_empty(), "no generic kernel has `{text}` in its name: `cargo xtask simt` runs them all");
+    ensure!(!tasks.is_empty(), "no portable kernel has `{text}` in its name: `cargo xtask simt` runs them all");
     Ok(tasks)
 }
 
@@ -66,6 +66,6 @@ mod tests {
     fn a_name_that_no_kernel_has_is_an_error() {
         assert!(tasks("rmsnorm.fwd").unwrap().iter().all(|task| task.to_string().contains("rmsnorm.fwd")));
         let error = tasks("rmsnrom").err().unwrap().to_string();
-        assert_eq!(error, "no generic kernel has `rmsnrom` in its name: `cargo xtask simt` runs them all");
+        assert_eq!(error, "no portable kernel has `rmsnrom` in its name: `cargo xtask simt` runs them all");
     }
 }
