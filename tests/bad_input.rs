@@ -1,30 +1,13 @@
 //! Bad input: a typed error with location and remedy, the right exit code, no panic, nothing half-written.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use proptest::prelude::*;
 
-use crate::support::{distill, fail, precast, random_model, tiny_config, token_file};
-
-struct Case {
-    dir: tempfile::TempDir,
-    student: PathBuf,
-    data: PathBuf,
-}
-
-fn case() -> Case {
-    let dir = tempfile::tempdir().unwrap();
-    let student = random_model(dir.path(), "student", 1, &tiny_config(&[]));
-    let data = token_file(dir.path(), "data.bin", 17 * 4, 96);
-    Case { dir, student, data }
-}
+use crate::support::{Case, copy, distill, fail, precast, random_model, tiny_config};
 
 impl Case {
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
     /// A short run, changed, that must fail; its message without the scratch directory's name.
     fn fails(&self, exit_code: i32, change: impl FnOnce(&mut Run)) -> String {
         let mut run = Run {
@@ -56,18 +39,10 @@ struct Run {
     arguments: Vec<String>,
 }
 
-fn copy_model(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
-    }
-}
-
 /// A copy of the student with one file changed.
 fn damaged(case: &Case, name: &str, file: &str, change: impl FnOnce(Vec<u8>) -> Vec<u8>) -> PathBuf {
     let model = case.path(name);
-    copy_model(&case.student, &model);
+    copy(&case.student, &model);
     let path = model.join(file);
     let bytes = fs::read(&path).unwrap_or_default();
     fs::write(path, change(bytes)).unwrap();
@@ -84,7 +59,7 @@ fn rewritten_config(case: &Case, name: &str, field: &str, value: serde_json::Val
 
 #[test]
 fn what_people_read_when_input_is_bad() {
-    let case = case();
+    let case = Case::new(17 * 4);
     let file = |name: &str, bytes: &[u8]| {
         let path = case.path(name);
         fs::write(&path, bytes).unwrap();
@@ -140,7 +115,7 @@ fn what_people_read_when_input_is_bad() {
 #[test]
 fn a_missing_driver_is_a_device_error() {
     if crate::support::is_sim() && !precast_runtime::cuda::is_present() {
-        let case = case();
+        let case = Case::new(17 * 4);
         let message = case.fails(4, |run| run.arguments = vec!["--device".into(), "cuda:0".into()]);
         assert!(message.contains("no NVIDIA driver") && message.contains("--device sim"), "{message}");
     }
@@ -148,7 +123,7 @@ fn a_missing_driver_is_a_device_error() {
 
 #[test]
 fn a_damaged_bundle_is_refused_by_name() {
-    let case = case();
+    let case = Case::new(17 * 4);
     let model = precast_plan::ModelConfig::from_json(&tiny_config(&[]).to_string()).unwrap();
     let manifest =
         precast_fatbins::Manifest::simulated(&precast_plan::build_keys(&[model], precast_kernels::Arch::Sim));
@@ -165,7 +140,7 @@ fn a_damaged_bundle_is_refused_by_name() {
 
 #[test]
 fn a_full_disk_leaves_nothing_half_written() {
-    let case = case();
+    let case = Case::new(17 * 4);
     let out = case.path("out");
     // Files of this process cannot grow past 16 KiB: the student's weights do not fit, metrics and run.json do.
     let mut command = std::process::Command::new("sh");
@@ -195,7 +170,7 @@ fn usage_errors_exit_with_two() {
 
 #[test]
 fn layers_that_are_not_there_are_refused() {
-    let case = case();
+    let case = Case::new(17 * 4);
     let out = case.path("new");
     let mut command = precast();
     command.arg("init").arg("--from").arg(&case.student).args(["--layers", "0,5", "--out"]).arg(&out);
@@ -210,7 +185,7 @@ proptest! {
     /// Whatever one byte of a safetensors file is changed to, and wherever it is cut: opened or refused.
     #[test]
     fn damaged_safetensors_never_panic(offset in 0usize..4000, value in any::<u8>(), cut in any::<bool>()) {
-        let case = case();
+        let case = Case::new(17 * 4);
         let model = damaged(&case, "damaged", "model.safetensors", |mut bytes| {
             let offset = offset % bytes.len();
             if cut { bytes.truncate(offset) } else { bytes[offset] = value }

@@ -12,36 +12,14 @@ use precast_plan::{EvaluationPlan, ModelConfig, Objective, Precision, Recipe, Re
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::support::{distill, fail, metrics_of, precast, precast_aot, random_model, succeed, tiny_config, token_file};
-
-struct Case {
-    dir: tempfile::TempDir,
-    teacher: PathBuf,
-    student: PathBuf,
-    data: PathBuf,
-}
-
-fn case() -> Case {
-    let dir = tempfile::tempdir().unwrap();
-    let teacher = random_model(dir.path(), "teacher", 1, &tiny_config(&[]));
-    let student = random_model(dir.path(), "student", 2, &tiny_config(&[]));
-    let data = token_file(dir.path(), "data.bin", 17 * 4, 96);
-    Case { dir, teacher, student, data }
-}
+use crate::support::{Case, distill, fail, metrics_of, precast, precast_aot, succeed, tiny_config};
 
 impl Case {
-    fn path(&self, name: impl AsRef<Path>) -> PathBuf {
-        self.dir.path().join(name)
+    fn bounded_run(&self) -> Command {
+        self.distill(&self.out(), &["--steps", "1", "--precision", "fp32", "--checkpoint-every", "0"])
     }
 
-    fn command(&self) -> Command {
-        let mut command = distill(&self.teacher, &self.student, &self.data, &self.path("out"));
-        command.args(["--steps", "1", "--batch-size", "2", "--seq-len", "16", "--precision", "fp32"]);
-        command.args(["--checkpoint-every", "0"]);
-        command
-    }
-
-    fn config(&self, name: &str, changes: &[(&str, Value)]) -> PathBuf {
+    fn config_file(&self, name: &str, changes: &[(&str, Value)]) -> PathBuf {
         let path = self.path(name);
         fs::write(&path, tiny_config(changes).to_string()).unwrap();
         path
@@ -50,8 +28,8 @@ impl Case {
 
 #[test]
 fn layers_are_bounded_and_so_are_lists() {
-    let mut case = case();
-    let deep = case.config("deep.json", &[("num_hidden_layers", (1u32 << 20).into())]);
+    let mut case = Case::new(17 * 4);
+    let deep = case.config_file("deep.json", &[("num_hidden_layers", (1u32 << 20).into())]);
     let wanted = "num_hidden_layers is 1048576";
     let mut plan = precast();
     plan.args(["plan", "--arch", "sm_90", "--teacher"]).arg(&deep).arg("--student").arg(&deep);
@@ -69,14 +47,14 @@ fn layers_are_bounded_and_so_are_lists() {
     json["num_hidden_layers"] = 512.into();
     fs::write(config, json.to_string()).unwrap();
     case.teacher = case.student.clone();
-    let message = fail(&mut case.command(), 5);
+    let message = fail(&mut case.bounded_run(), 5);
     assert!(message.contains("model.layers.2.self_attn.q_proj.weight is missing"), "{message}");
     assert!(message.lines().count() == 22 && message.contains(" more"), "{message}");
 }
 
 #[test]
 fn numbers_of_a_run_are_bounded() {
-    let case = case();
+    let case = Case::new(17 * 4);
     for (flag, value) in [
         ("--grad-accum", "4294967295"),
         ("--grad-accum", "0"),
@@ -90,22 +68,22 @@ fn numbers_of_a_run_are_bounded() {
         ("--temperature", "1e30"),
         ("--temperature", "1e-30"),
     ] {
-        let message = fail(case.command().args([flag, value]), 2);
+        let message = fail(case.bounded_run().args([flag, value]), 2);
         assert!(message.starts_with(&format!("error: {flag} ")) || message.contains(&format!(" {flag} ")), "{message}");
     }
     // A step is laid out one micro-batch at a time, whatever their number.
-    succeed(case.command().args(["--grad-accum", "300"]));
+    succeed(case.bounded_run().args(["--grad-accum", "300"]));
     assert_eq!(metrics_of(&case.path("out"))[0].tokens, 300 * 2 * 16);
 }
 
 #[test]
 fn plans_beyond_all_memory_are_refused_before_they_are_made() {
-    let case = case();
+    let case = Case::new(17 * 4);
     let deep = ("num_hidden_layers", 512.into());
-    let huge =
-        case.config("huge.json", &[("intermediate_size", (1 << 17).into()), ("hidden_size", (1 << 16).into()), deep]);
-    let wide = case.config("wide.json", &[("intermediate_size", (1 << 20).into())]);
-    let small = case.config("small.json", &[]);
+    let huge = case
+        .config_file("huge.json", &[("intermediate_size", (1 << 17).into()), ("hidden_size", (1 << 16).into()), deep]);
+    let wide = case.config_file("wide.json", &[("intermediate_size", (1 << 20).into())]);
+    let small = case.config_file("small.json", &[]);
     for (teacher, student, tokens) in
         [(&huge, &small, "16"), (&huge, &huge, "16"), (&wide, &wide, "4194304"), (&wide, &small, "4194304")]
     {
@@ -121,7 +99,7 @@ fn plans_beyond_all_memory_are_refused_before_they_are_made() {
 /// Devices, FIFOs and directories in the place of every file that a command takes: refused before a byte is read.
 #[test]
 fn what_is_no_file_is_not_read() {
-    let case = case();
+    let case = Case::new(17 * 4);
     let fifo = case.path("fifo");
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
     let directory = case.path("directory");
@@ -153,7 +131,7 @@ fn what_is_no_file_is_not_read() {
             assert!(message.contains("expected a regular file") || message.contains("no model at"), "{message}");
         }
         for flag in ["--bundle", "--config"] {
-            let output = case.command().arg(flag).arg(target).output().unwrap();
+            let output = case.bounded_run().arg(flag).arg(target).output().unwrap();
             let message = String::from_utf8(output.stderr).unwrap();
             assert!(!output.status.success() && message.contains("expected a regular file"), "{message}");
         }
@@ -165,7 +143,7 @@ fn what_is_no_file_is_not_read() {
 /// A path that is no text is one none the less.
 #[test]
 fn paths_that_are_not_utf8_work() {
-    let case = case();
+    let case = Case::new(17 * 4);
     let odd = |name: &[u8]| case.path(OsStr::from_bytes(name));
     let (teacher, student, data, out) = (odd(b"t\xff"), odd(b"s\xff"), odd(b"d\xff.bin"), odd(b"o\xff"));
     fs::rename(&case.teacher, &teacher).unwrap();
@@ -312,7 +290,7 @@ proptest! {
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
         header_only in any::<bool>(),
     ) {
-        thread_local! { static CASE: Case = case(); }
+        thread_local! { static CASE: Case = Case::new(17 * 4); }
         CASE.with(|case| {
             let file = case.student.join("model.safetensors");
             let whole = fs::read(&file).unwrap();
@@ -332,8 +310,8 @@ proptest! {
 
 #[test]
 fn threads_are_no_more_than_cores_whatever_a_variable_says() {
-    let case = case();
+    let case = Case::new(17 * 4);
     for threads in ["60000", "0", "-1", "many"] {
-        succeed(case.command().env("RAYON_NUM_THREADS", threads).arg("--overwrite"));
+        succeed(case.bounded_run().env("RAYON_NUM_THREADS", threads).arg("--overwrite"));
     }
 }

@@ -8,33 +8,21 @@ use precast::data::MicroBatch;
 use precast_plan::{Precision, Recompute};
 use precast_runtime::Placement;
 
-use crate::support::{
-    config, distill, fail, metrics_of, random_model, session_placed, succeed, tiny_config, token_file,
-};
-
-struct Case {
-    dir: tempfile::TempDir,
-    student: PathBuf,
-    teacher: PathBuf,
-    data: PathBuf,
-}
+use crate::support::{Case, config, distill, fail, metrics_of, session_placed, succeed, tiny_config};
 
 fn case() -> Case {
-    let dir = tempfile::tempdir().unwrap();
-    let teacher = random_model(dir.path(), "teacher", 1, &tiny_config(&[("num_hidden_layers", 3.into())]));
-    let student = random_model(dir.path(), "student", 2, &tiny_config(&[]));
-    let data = token_file(dir.path(), "data.bin", 33 * 11, 96);
-    Case { dir, student, teacher, data }
+    let teacher = tiny_config(&[("num_hidden_layers", 3.into())]);
+    Case::of([&teacher, &tiny_config(&[])], 33 * 11)
 }
 
 impl Case {
-    fn run(&self, name: &str, arguments: &[&str]) -> PathBuf {
+    fn shuffled_run(&self, name: &str, arguments: &[&str]) -> PathBuf {
         let out = self.dir.path().join(name);
-        succeed(&mut self.command(&out, arguments));
+        succeed(&mut self.shuffled_command(&out, arguments));
         out
     }
 
-    fn command(&self, out: &Path, arguments: &[&str]) -> std::process::Command {
+    fn shuffled_command(&self, out: &Path, arguments: &[&str]) -> std::process::Command {
         let mut command = distill(&self.teacher, &self.student, &self.data, out);
         command.args(["--batch-size", "2", "--seq-len", "32", "--lr", "1e-2", "--shuffle", "true", "--seed", "7"]);
         command.args(arguments);
@@ -55,8 +43,8 @@ fn two_runs_are_the_same_bits() {
     let case = case();
     for precision in ["fp32", "bf16"] {
         let arguments = ["--steps", "6", "--grad-accum", "2", "--precision", precision];
-        let first = case.run(&format!("{precision}-1"), &arguments);
-        let second = case.run(&format!("{precision}-2"), &arguments);
+        let first = case.shuffled_run(&format!("{precision}-1"), &arguments);
+        let second = case.shuffled_run(&format!("{precision}-2"), &arguments);
         assert!(results(&first) == results(&second), "{precision}");
     }
 }
@@ -67,12 +55,12 @@ fn recomputing_activations_changes_no_bit_and_takes_less_memory() {
     let bytes = |out: &Path| metrics_of(out)[0].memory_bytes;
     for precision in ["fp32", "bf16"] {
         let arguments = ["--steps", "4", "--grad-accum", "2", "--precision", precision];
-        let kept = case.run(&format!("{precision}-kept"), &arguments);
+        let kept = case.shuffled_run(&format!("{precision}-kept"), &arguments);
         let toml = case.dir.path().join("run.toml");
         std::fs::write(&toml, "recompute = true\n").unwrap();
         let mut least = bytes(&kept);
         for (name, how) in [("norms", ["--config", toml.to_str().unwrap()]), ("blocks", ["--recompute", "blocks"])] {
-            let recomputed = case.run(&format!("{precision}-{name}"), &[&arguments[..], &how].concat());
+            let recomputed = case.shuffled_run(&format!("{precision}-{name}"), &[&arguments[..], &how].concat());
             assert!(results(&kept) == results(&recomputed), "{precision} {name}");
             assert!(bytes(&recomputed) < least, "{precision} {name}: {} {least}", bytes(&recomputed));
             least = bytes(&recomputed);
@@ -84,10 +72,10 @@ fn recomputing_activations_changes_no_bit_and_takes_less_memory() {
 #[test]
 fn a_resumed_run_may_recompute_something_else() {
     let case = case();
-    let whole = case.run("whole", &["--steps", "6", "--precision", "bf16"]);
+    let whole = case.shuffled_run("whole", &["--steps", "6", "--precision", "bf16"]);
     let arguments = ["--steps", "3", "--precision", "bf16", "--recompute", "blocks"];
-    case.run("parts", &arguments);
-    let parts = case.run("parts", &["--steps", "6", "--resume", "--precision", "bf16", "--recompute"]);
+    case.shuffled_run("parts", &arguments);
+    let parts = case.shuffled_run("parts", &["--steps", "6", "--resume", "--precision", "bf16", "--recompute"]);
     assert!(results(&whole) == results(&parts));
 }
 
@@ -95,10 +83,10 @@ fn a_resumed_run_may_recompute_something_else() {
 fn a_resumed_run_is_an_uninterrupted_one() {
     let case = case();
     for precision in ["fp32", "bf16"] {
-        let whole = case.run(&format!("{precision}-whole"), &["--steps", "6", "--precision", precision]);
+        let whole = case.shuffled_run(&format!("{precision}-whole"), &["--steps", "6", "--precision", precision]);
         let parts = format!("{precision}-parts");
-        case.run(&parts, &["--steps", "4", "--checkpoint-every", "3", "--precision", precision]);
-        let parts = case.run(&parts, &["--steps", "6", "--resume", "--precision", precision]);
+        case.shuffled_run(&parts, &["--steps", "4", "--checkpoint-every", "3", "--precision", precision]);
+        let parts = case.shuffled_run(&parts, &["--steps", "6", "--resume", "--precision", precision]);
         assert!(results(&whole) == results(&parts), "{precision}");
     }
 }
@@ -106,13 +94,13 @@ fn a_resumed_run_is_an_uninterrupted_one() {
 #[test]
 fn a_checkpoint_continues_its_own_run_only() {
     let case = case();
-    let out = case.run("run", &["--steps", "2", "--precision", "fp32"]);
-    let message = fail(&mut case.command(&out, &["--steps", "4", "--resume", "--precision", "bf16"]), 2);
+    let out = case.shuffled_run("run", &["--steps", "2", "--precision", "fp32"]);
+    let message = fail(&mut case.shuffled_command(&out, &["--steps", "4", "--resume", "--precision", "bf16"]), 2);
     assert!(message.contains("precision was fp32, is bf16"), "{message}");
-    let message = fail(&mut case.command(&out, &["--steps", "2", "--resume", "--precision", "fp32"]), 2);
+    let message = fail(&mut case.shuffled_command(&out, &["--steps", "2", "--resume", "--precision", "fp32"]), 2);
     assert!(message.contains("raise --steps"), "{message}");
     let nowhere = case.dir.path().join("nowhere");
-    let message = fail(&mut case.command(&nowhere, &["--steps", "2", "--resume"]), 2);
+    let message = fail(&mut case.shuffled_command(&nowhere, &["--steps", "2", "--resume"]), 2);
     assert!(message.contains("no checkpoint at"), "{message}");
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use precast_runtime::DriverError;
-use precast_runtime::cuda::{self, Cuda};
+use precast_runtime::cuda::Cuda;
 
 use crate::support::{self, fail, fixture, precast, precast_aot, root, succeed};
 
@@ -53,11 +53,6 @@ fn sm_121(dir: &Path) -> PathBuf {
     bundle
 }
 
-/// Tests that bring a driver of their own are not for machines that have one to test.
-fn has_its_own() -> bool {
-    !support::is_sim() || cuda::is_present()
-}
-
 const PLAN: [&str; 8] = [
     "--teacher",
     "tests/models/tiny.json",
@@ -71,7 +66,7 @@ const PLAN: [&str; 8] = [
 
 #[test]
 fn a_driver_that_cannot_be_used_ends_the_start_by_name() {
-    if has_its_own() {
+    if support::has_driver() {
         return;
     }
     let machines = [
@@ -90,7 +85,7 @@ fn a_driver_that_cannot_be_used_ends_the_start_by_name() {
 
 #[test]
 fn an_injected_library_that_is_wanted_is_allowed() {
-    if has_its_own() {
+    if support::has_driver() {
         return;
     }
     let wanted = [("CUDA_INJECTION64_PATH", "/opt/tool.so"), ("PRECAST_ALLOW_INJECTION", "1")];
@@ -101,7 +96,7 @@ fn an_injected_library_that_is_wanted_is_allowed() {
 
 #[test]
 fn a_user_who_asks_for_lazy_loading_does_not_get_it() {
-    if has_its_own() {
+    if support::has_driver() {
         return;
     }
     let lazy = machine(&[("CUDA_MODULE_LOADING", "LAZY"), ("CUDA_MODULE_DATA_LOADING", "LAZY")]);
@@ -112,7 +107,7 @@ fn a_user_who_asks_for_lazy_loading_does_not_get_it() {
 
 #[test]
 fn every_command_names_a_gpu_that_no_build_serves() {
-    if has_its_own() {
+    if support::has_driver() {
         return;
     }
     let ampere = machine(&[("PRECAST_FAKE_CAPABILITY", "8.6")]);
@@ -137,7 +132,7 @@ fn every_command_names_a_gpu_that_no_build_serves() {
 
 #[test]
 fn kernels_of_another_gpu_name_the_build_that_serves_this_one() {
-    if has_its_own() {
+    if support::has_driver() {
         return;
     }
     let hopper = machine(&[("PRECAST_FAKE_CAPABILITY", "9.0")]);
@@ -155,7 +150,7 @@ fn kernels_of_another_gpu_name_the_build_that_serves_this_one() {
 
 #[test]
 fn auto_does_not_fall_back_where_there_are_kernels_for_a_gpu() {
-    if has_its_own() {
+    if support::has_driver() {
         return;
     }
     let without_gpu = machine(&[("PRECAST_FAKE_GPUS", "0")]);
@@ -204,7 +199,7 @@ fn auto_does_not_fall_back_where_there_are_kernels_for_a_gpu() {
 
 #[test]
 fn a_plan_without_a_gpu_asks_for_the_architecture() {
-    if has_its_own() {
+    if support::has_driver() {
         return;
     }
     let without_gpu = machine(&[("PRECAST_FAKE_GPUS", "0")]);
@@ -224,7 +219,7 @@ fn a_plan_without_a_gpu_asks_for_the_architecture() {
 
 #[test]
 fn doctor_tells_no_driver_from_no_gpu_from_an_old_one() {
-    if has_its_own() {
+    if support::has_driver() {
         return;
     }
     let mut seen = Vec::new();
@@ -249,7 +244,7 @@ fn doctor_tells_no_driver_from_no_gpu_from_an_old_one() {
 
 #[test]
 fn doctor_ends_with_3_for_kernels_and_with_0_where_all_is_well() {
-    if has_its_own() {
+    if support::has_driver() {
         return;
     }
     let gb10 = machine(&[]);
@@ -274,21 +269,18 @@ fn doctor_ends_with_3_for_kernels_and_with_0_where_all_is_well() {
 
 #[test]
 fn a_second_device_waits_for_the_first() {
-    if has_its_own() {
+    if support::has_driver() {
         return;
     }
     let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args(["driver::second_child", "--exact", "--nocapture"]).env("PRECAST_SECOND_CHILD", "1");
+    child.args(["driver::second_child", "--exact", "--ignored", "--nocapture"]);
     let printed = succeed(&mut machine(&[]).run(&mut child));
     assert!(printed.contains("one at a time"), "{printed}");
 }
 
-/// Not a test of its own: the process that opens twice.
 #[test]
+#[ignore = "the process that opens twice: a_second_device_waits_for_the_first starts it"]
 fn second_child() {
-    if std::env::var_os("PRECAST_SECOND_CHILD").is_none() {
-        return;
-    }
     let first = Cuda::open(0, false).unwrap();
     assert_eq!(Cuda::open(0, false).err(), Some(DriverError::InUse));
     assert_eq!(Cuda::open(0, true).err(), Some(DriverError::InUse));

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -11,56 +11,41 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use serde_json::Value;
 
-use crate::support::{distill, names_in, precast, random_model, run_record, succeed, tiny_config, token_file};
+use crate::support::{Case, copy, names_in, precast, run_record, succeed, tiny_config};
 
 const SIGKILL: i32 = 9;
 
-struct Case {
-    dir: tempfile::TempDir,
-    teacher: PathBuf,
-    student: PathBuf,
-    data: PathBuf,
-}
-
+/// One layer: a run is short, for it is repeated for each of its changes to the disk.
 fn case() -> Case {
-    let dir = tempfile::tempdir().unwrap();
     let config = tiny_config(&[("num_hidden_layers", 1.into())]);
-    let teacher = random_model(dir.path(), "teacher", 1, &config);
-    let student = random_model(dir.path(), "student", 2, &config);
-    let data = token_file(dir.path(), "data.bin", 17 * 9, 96);
-    Case { dir, teacher, student, data }
+    Case::of([&config, &config], 17 * 9)
 }
 
 impl Case {
-    fn out(&self) -> PathBuf {
-        self.dir.path().join("out")
-    }
-
-    fn command(&self, out: &Path, steps: u32, every: u32, more: &[&str]) -> Command {
-        let mut command = distill(&self.teacher, &self.student, &self.data, out);
-        command.args(["--batch-size", "2", "--seq-len", "16", "--lr", "1e-2", "--shuffle", "true", "--seed", "3"]);
+    fn killable_run(&self, out: &Path, steps: u32, every: u32, more: &[&str]) -> Command {
+        let mut command = self.distill(out, &["--lr", "1e-2", "--shuffle", "true", "--seed", "3"]);
         command.args(["--steps", &steps.to_string(), "--checkpoint-every", &every.to_string()]).args(more);
         command.stdout(Stdio::null());
         command
     }
 
     /// The results of a run that nothing disturbs.
-    fn whole(&self, steps: u32) -> Results {
+    fn undisturbed(&self, steps: u32) -> Results {
         let out = self.dir.path().join(format!("whole-{steps}"));
-        succeed(&mut self.command(&out, steps, 0, &[]));
+        succeed(&mut self.killable_run(&out, steps, 0, &[]));
         Results::of(&out)
     }
+}
 
-    /// How a run in `out` is continued: from its checkpoint if it has one, else anew.
-    fn again(&self, out: &Path) -> &'static [&'static str] {
-        let entries = || fs::read_dir(out).into_iter().flatten().flatten();
-        let any = |prefix: &str| entries().any(|entry| entry.file_name().to_string_lossy().starts_with(prefix));
-        match (any("checkpoint-"), any("run.json")) {
-            (true, _) => &["--resume"],
-            (false, true) => &["--overwrite"],
-            // Killed while it replaced another: there is nothing at its place for a moment.
-            (false, false) => &[],
-        }
+/// How a run in `out` is continued: from its checkpoint if it has one, else anew.
+fn continuation(out: &Path) -> &'static [&'static str] {
+    let entries = || fs::read_dir(out).into_iter().flatten().flatten();
+    let any = |prefix: &str| entries().any(|entry| entry.file_name().to_string_lossy().starts_with(prefix));
+    match (any("checkpoint-"), any("run.json")) {
+        (true, _) => &["--resume"],
+        (false, true) => &["--overwrite"],
+        // Killed while it replaced another: there is nothing at its place for a moment.
+        (false, false) => &[],
     }
 }
 
@@ -120,18 +105,18 @@ fn check(case: &Case, whole: &Results, kept: &[u8], what: &str) {
 
 /// Kills a run at each change it makes to the disk, from the first to the last, and continues it.
 fn kill_at_every_change(case: &Case, steps: u32, every: u32, prepare: impl Fn(&Path), start: &[&str]) -> u32 {
-    let (whole, out) = (case.whole(steps), case.out());
+    let (whole, out) = (case.undisturbed(steps), case.out());
     for at in 1.. {
         let _ = fs::remove_dir_all(&out);
         prepare(&out);
-        let mut command = case.command(&out, steps, every, start);
+        let mut command = case.killable_run(&out, steps, every, start);
         let status = command.env("PRECAST_KILL_AT", at.to_string()).status().unwrap();
         if status.success() {
             return at - 1;
         }
         assert_eq!(status.signal(), Some(SIGKILL), "change {at}: {status}");
         let kept = kept(&out);
-        let mut again = case.command(&out, steps, every, case.again(&out));
+        let mut again = case.killable_run(&out, steps, every, continuation(&out));
         let output = again.stderr(Stdio::piped()).output().unwrap();
         let message = String::from_utf8_lossy(&output.stderr).into_owned();
         // Killed after its last change: nothing is left to do.
@@ -156,7 +141,7 @@ fn a_resumed_run_killed_at_any_change_to_the_disk_continues() {
     let case = case();
     // A finished run of one step, continued: its student and its report are replaced.
     let first = case.dir.path().join("first");
-    succeed(&mut case.command(&first, 1, 1, &[]));
+    succeed(&mut case.killable_run(&first, 1, 1, &[]));
     let prepare = |out: &Path| copy(&first, out);
     let changes = kill_at_every_change(&case, 2, 1, prepare, &["--resume"]);
     assert!(changes > 50, "{changes}");
@@ -166,13 +151,13 @@ fn a_resumed_run_killed_at_any_change_to_the_disk_continues() {
 fn a_run_killed_at_any_change_while_it_replaces_another_loses_neither() {
     let case = case();
     let first = case.dir.path().join("first");
-    succeed(&mut case.command(&first, 1, 1, &[]));
-    let (old, new) = (Results::of(&first), case.whole(2));
+    succeed(&mut case.killable_run(&first, 1, 1, &[]));
+    let (old, new) = (Results::of(&first), case.undisturbed(2));
     let out = case.out();
     for at in 1.. {
         let _ = fs::remove_dir_all(&out);
         copy(&first, &out);
-        let mut command = case.command(&out, 2, 2, &["--overwrite"]);
+        let mut command = case.killable_run(&out, 2, 2, &["--overwrite"]);
         let status = command.env("PRECAST_KILL_AT", at.to_string()).status().unwrap();
         if status.success() {
             return assert!(at > 40, "{at}");
@@ -183,7 +168,7 @@ fn a_run_killed_at_any_change_while_it_replaces_another_loses_neither() {
         let kept = || [&out, &moved].into_iter().any(|dir| dir.join("report.html").exists() && Results::of(dir) == old);
         assert!(checkpoint || kept(), "change {at}: the old run is gone and the new one has no checkpoint");
         let start = if checkpoint { "--resume" } else { "--overwrite" };
-        let output = case.command(&out, 2, 2, &[start]).stderr(Stdio::piped()).output().unwrap();
+        let output = case.killable_run(&out, 2, 2, &[start]).stderr(Stdio::piped()).output().unwrap();
         let message = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success() || message.contains("steps are done"), "change {at}: {message}");
         check(&case, &new, &[], &format!("change {at}"));
@@ -194,26 +179,16 @@ fn names_in_or_none(dir: &Path) -> Vec<String> {
     if dir.exists() { names_in(dir) } else { Vec::new() }
 }
 
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
-        match entry.file_type().unwrap().is_dir() {
-            true => copy(&entry.path(), &to.join(entry.file_name())),
-            false => fs::copy(entry.path(), to.join(entry.file_name())).map(|_| ()).unwrap(),
-        }
-    }
-}
-
 /// `PRECAST_TEST_KILLS` kills at random moments, up to three a run.
 #[test]
 fn runs_killed_at_random_moments_continue() {
     let kills: u32 = std::env::var("PRECAST_TEST_KILLS").map_or(12, |kills| kills.parse().unwrap());
     let case = case();
     let (steps, out) = (8, case.out());
-    let whole = case.whole(steps);
+    let whole = case.undisturbed(steps);
     // The time a run takes here says where the moments lie.
     let started = std::time::Instant::now();
-    succeed(&mut case.command(&case.dir.path().join("timed"), steps, 1, &[]));
+    succeed(&mut case.killable_run(&case.dir.path().join("timed"), steps, 1, &[]));
     let run_us = started.elapsed().as_micros() as u64;
     let mut rng = Pcg64Mcg::seed_from_u64(7);
     let mut done = 0;
@@ -222,13 +197,14 @@ fn runs_killed_at_random_moments_continue() {
         let every = rng.random_range(1..=3);
         let mut bytes = Vec::new();
         for _ in 0..3 {
-            let mut child = case.command(&out, steps, every, case.again(&out)).stderr(Stdio::null()).spawn().unwrap();
+            let mut child =
+                case.killable_run(&out, steps, every, continuation(&out)).stderr(Stdio::null()).spawn().unwrap();
             std::thread::sleep(Duration::from_micros(rng.random_range(0..run_us)));
             child.kill().unwrap();
             let killed = child.wait().unwrap().signal() == Some(SIGKILL);
             let now = fs::read(out.join("metrics.jsonl")).unwrap_or_default();
             assert!(
-                !killed || now.starts_with(&bytes) || !case.again(&out).contains(&"--resume"),
+                !killed || now.starts_with(&bytes) || !continuation(&out).contains(&"--resume"),
                 "kept lines changed"
             );
             bytes = kept(&out);
@@ -237,7 +213,7 @@ fn runs_killed_at_random_moments_continue() {
                 break;
             }
         }
-        let output = case.command(&out, steps, every, case.again(&out)).stderr(Stdio::piped()).output().unwrap();
+        let output = case.killable_run(&out, steps, every, continuation(&out)).stderr(Stdio::piped()).output().unwrap();
         let message = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success() || message.contains("steps are done"), "{message}");
         check(&case, &whole, &bytes, &format!("kill {done}"));

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::driver::machine;
 use crate::support::{
-    bundle, device, distill, is_sim, precast, precast_aot, random_model, succeed, tiny_config, token_file,
+    bundle, device, distill, has_driver, precast, precast_aot, random_model, smollm2, succeed, tiny_config, token_file,
 };
 
 /// (key and variant, digest, bytes) of each line that --verbose prints.
@@ -39,7 +39,7 @@ fn small(command: &mut Command) -> &mut Command {
 
 #[test]
 fn every_load_is_in_the_record_and_said_as_it_happens() {
-    if !is_sim() || precast_runtime::cuda::is_present() {
+    if has_driver() {
         return;
     }
     let gb10 = machine(&[]);
@@ -133,10 +133,7 @@ fn a_run_first_says_what_it_runs_on() {
 
 #[test]
 fn a_quantised_model_says_its_formats() {
-    let Some(model) = std::env::var_os("PRECAST_TEST_SMOLLM2") else {
-        println!("skipped: PRECAST_TEST_SMOLLM2 names no model; cargo xtask test does");
-        return;
-    };
+    let Some(model) = smollm2() else { return };
     let formats = precast::checkpoint::Checkpoint::open(model.as_ref()).unwrap().formats().to_string();
     assert_eq!(formats, "Q4_1+F32+Q8_0, 272 tensors");
 }

@@ -7,7 +7,7 @@ use std::process::Command;
 use precast_fatbins::{Code, Digest, Manifest, encode};
 
 use crate::support::{
-    device, distill, fail, metrics_of, precast, precast_aot, random_model, succeed, tiny_config, token_file,
+    Case, device, distill, fail, metrics_of, precast, precast_aot, succeed, tiny_config, token_file, tokenizer,
 };
 
 /// What a clone without git-lfs holds in place of a file.
@@ -17,35 +17,13 @@ const PAGE: &[u8] = b"<!DOCTYPE html>\n<html><head><title>Sign in</title></head>
 const MARK: &[u8] = b"\xEF\xBB\xBF";
 const TEXT: &str = "the cat sat on the mat and the cat sat on the mat and the cat sat on the mat again";
 
-struct Case {
-    dir: tempfile::TempDir,
-    teacher: PathBuf,
-    student: PathBuf,
-}
-
+/// Two models with one tokenizer.
 fn case() -> Case {
-    let dir = tempfile::tempdir().unwrap();
-    let [teacher, student] = ["teacher", "student"].map(|name| {
-        let model = random_model(dir.path(), name, name.len() as u64 + u64::from(name == "student"), &tiny_config(&[]));
-        fs::write(model.join("tokenizer.json"), tokenizer()).unwrap();
-        model
-    });
-    Case { dir, teacher, student }
-}
-
-/// Words of [`TEXT`] to ids.
-fn tokenizer() -> String {
-    let mut words: Vec<&str> = TEXT.split(' ').collect();
-    words.sort_unstable();
-    words.dedup();
-    let vocab: serde_json::Map<String, serde_json::Value> =
-        words.iter().enumerate().map(|(id, word)| ((*word).to_owned(), id.into())).collect();
-    serde_json::json!({
-        "version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
-        "pre_tokenizer": {"type": "Whitespace"}, "post_processor": null, "decoder": null,
-        "model": {"type": "WordLevel", "vocab": vocab, "unk_token": "the"},
-    })
-    .to_string()
+    let case = Case::new(0);
+    for model in [&case.teacher, &case.student] {
+        fs::write(model.join("tokenizer.json"), tokenizer(TEXT).to_string()).unwrap();
+    }
+    case
 }
 
 /// Text as UTF-16 with its byte order mark.
@@ -58,18 +36,6 @@ impl Case {
         let path = self.dir.path().join(name);
         fs::write(&path, bytes).unwrap();
         path
-    }
-
-    /// A copy of the student with one file replaced.
-    fn student_with(&self, name: &str, file: &str, bytes: &[u8]) -> PathBuf {
-        let model = self.dir.path().join(name);
-        fs::create_dir(&model).unwrap();
-        for entry in fs::read_dir(&self.student).unwrap() {
-            let entry = entry.unwrap();
-            fs::copy(entry.path(), model.join(entry.file_name())).unwrap();
-        }
-        fs::write(model.join(file), bytes).unwrap();
-        model
     }
 
     /// A short run.

@@ -5,34 +5,10 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::support::{distill, fail, names_in, precast, random_model, run_record, succeed, tiny_config, token_file};
-
-struct Case {
-    dir: tempfile::TempDir,
-    student: PathBuf,
-    data: PathBuf,
-}
-
-fn case() -> Case {
-    let dir = tempfile::tempdir().unwrap();
-    let student = random_model(dir.path(), "student", 1, &tiny_config(&[]));
-    random_model(dir.path(), "teacher", 2, &tiny_config(&[]));
-    let data = token_file(dir.path(), "data.bin", 17 * 4, 96);
-    Case { dir, student, data }
-}
+use crate::support::{Case, distill, fail, names_in, precast, run_record, succeed};
 
 impl Case {
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    fn distill(&self, out: &Path, arguments: &[&str]) -> Command {
-        let mut command = distill(&self.path("teacher"), &self.student, &self.data, out);
-        command.args(["--batch-size", "2", "--seq-len", "16", "--precision", "fp32"]).args(arguments);
-        command
-    }
-
-    fn init(&self, out: &Path, arguments: &[&str]) -> Command {
+    fn init_run(&self, out: &Path, arguments: &[&str]) -> Command {
         let mut command = precast();
         command.arg("init").arg("--config").arg(self.path("student.json")).arg("--out").arg(out).args(arguments);
         command
@@ -57,23 +33,23 @@ fn contents(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 
 #[test]
 fn a_directory_with_files_needs_resume_or_overwrite() {
-    let case = case();
+    let case = Case::new(17 * 4);
     let out = case.path("out");
     fs::create_dir(&out).unwrap();
     // An empty one is fine.
-    succeed(&mut case.distill(&out, &["--steps", "1"]));
+    succeed(&mut case.distill(&out, &["--precision", "fp32", "--steps", "1"]));
     let before = contents(&out);
-    let message = fail(&mut case.distill(&out, &["--steps", "1"]), 2);
+    let message = fail(&mut case.distill(&out, &["--precision", "fp32", "--steps", "1"]), 2);
     assert!(
         message.contains("is not empty") && message.contains("--resume") && message.contains("--overwrite"),
         "{message}"
     );
-    fail(&mut case.distill(&out, &["--steps", "1", "--resume", "--overwrite"]), 2);
+    fail(&mut case.distill(&out, &["--precision", "fp32", "--steps", "1", "--resume", "--overwrite"]), 2);
     let project = case.path("project");
     fs::create_dir(&project).unwrap();
     fs::write(project.join("main.rs"), "fn main() {}").unwrap();
     for arguments in [&[][..], &["--overwrite"], &["--resume"]] {
-        fail(&mut case.distill(&project, &[&["--steps", "1"], arguments].concat()), 2);
+        fail(&mut case.distill(&project, &[&["--precision", "fp32", "--steps", "1"], arguments].concat()), 2);
     }
     assert_eq!(names_in(&project), ["main.rs"]);
     assert_eq!(contents(&out), before);
@@ -81,14 +57,15 @@ fn a_directory_with_files_needs_resume_or_overwrite() {
 
 #[test]
 fn a_second_process_is_refused_and_names_the_first() {
-    let case = case();
+    let case = Case::new(17 * 4);
     let out = case.path("out");
-    let mut first = case.distill(&out, &["--steps", "1000000"]).stdout(Stdio::null()).spawn().unwrap();
+    let mut first =
+        case.distill(&out, &["--precision", "fp32", "--steps", "1000000"]).stdout(Stdio::null()).spawn().unwrap();
     while !out.join("metrics.jsonl").exists() {
         std::thread::yield_now();
     }
     for arguments in [&[][..], &["--overwrite"], &["--resume"]] {
-        let message = fail(&mut case.distill(&out, &[&["--steps", "1"], arguments].concat()), 2);
+        let message = fail(&mut case.distill(&out, &[&["--precision", "fp32", "--steps", "1"], arguments].concat()), 2);
         assert!(message.contains(&format!("in use by another run, process {}", first.id())), "{message}");
     }
     // A report of a run under way is written, and breaks nothing.
@@ -98,26 +75,26 @@ fn a_second_process_is_refused_and_names_the_first() {
     // The lock died with its process. The run does not list the report, which is recognised unless somebody changed it.
     let report = fs::read(out.join("report.html")).unwrap();
     fs::write(out.join("report.html"), [&report[..], b"mine"].concat()).unwrap();
-    let message = fail(&mut case.distill(&out, &["--steps", "1", "--overwrite"]), 2);
+    let message = fail(&mut case.distill(&out, &["--precision", "fp32", "--steps", "1", "--overwrite"]), 2);
     assert!(message.contains("report.html is not listed"), "{message}");
     fs::write(out.join("report.html"), &report).unwrap();
-    succeed(&mut case.distill(&out, &["--steps", "1", "--overwrite"]));
+    succeed(&mut case.distill(&out, &["--precision", "fp32", "--steps", "1", "--overwrite"]));
     assert_eq!(names_in(case.dir.path()).iter().filter(|name| name.contains("replaced")).count(), 0);
 }
 
 #[test]
 fn overwriting_replaces_a_run_and_nothing_else() {
-    let case = case();
+    let case = Case::new(17 * 4);
     let out = case.path("out");
-    succeed(&mut case.distill(&out, &["--steps", "2"]));
+    succeed(&mut case.distill(&out, &["--precision", "fp32", "--steps", "2"]));
     let old = contents(&out);
     // A start-up that fails leaves the old run where it is.
     let empty = case.path("empty.bin");
     fs::write(&empty, b"").unwrap();
-    let mut failing = case.distill(&out, &["--steps", "1", "--overwrite"]);
+    let mut failing = case.distill(&out, &["--precision", "fp32", "--steps", "1", "--overwrite"]);
     failing.arg("--data").arg(&empty);
     fail(&mut failing, 5);
-    let mut failing = case.distill(&out, &["--steps", "1", "--overwrite"]);
+    let mut failing = case.distill(&out, &["--precision", "fp32", "--steps", "1", "--overwrite"]);
     fail(failing.arg("--bundle").arg(&case.data), 3);
     assert_eq!(contents(&out), old);
     // So do files of somebody else, and changed ones: each is named.
@@ -131,7 +108,7 @@ fn overwriting_replaces_a_run_and_nothing_else() {
     ];
     for (name, make) in foreign {
         make(&out.join(name));
-        let message = fail(&mut case.distill(&out, &["--steps", "1", "--overwrite"]), 2);
+        let message = fail(&mut case.distill(&out, &["--precision", "fp32", "--steps", "1", "--overwrite"]), 2);
         assert!(message.contains(&format!("out/{name} is not listed")), "{message}");
         let _ = fs::remove_file(out.join(name)).or_else(|_| fs::remove_dir(out.join(name)));
         assert_eq!(contents(&out), old);
@@ -141,22 +118,24 @@ fn overwriting_replaces_a_run_and_nothing_else() {
         let mut changed = whole.clone();
         changed[whole.len() / 2] ^= 1;
         fs::write(out.join(name), changed).unwrap();
-        let message = fail(&mut case.distill(&out, &["--steps", "1", "--overwrite"]), 2);
+        let message = fail(&mut case.distill(&out, &["--precision", "fp32", "--steps", "1", "--overwrite"]), 2);
         assert!(message.contains(&format!("out/{name} is not what was written")), "{message}");
         fs::write(out.join(name), whole).unwrap();
     }
     assert_eq!(names_in(case.dir.path()).iter().filter(|name| name.contains("replaced")).count(), 0);
     // Without a checkpoint the old run goes at the end.
-    succeed(&mut case.distill(&out, &["--steps", "1", "--overwrite", "--checkpoint-every", "0"]));
+    succeed(
+        &mut case.distill(&out, &["--precision", "fp32", "--steps", "1", "--overwrite", "--checkpoint-every", "0"]),
+    );
     assert_eq!(names_in(&out), ["metrics.jsonl", "report.html", "run.json", "student"]);
     assert_eq!(names_in(case.dir.path()).iter().filter(|name| name.contains("replaced")).count(), 0);
 }
 
 #[test]
 fn the_old_run_stays_until_the_new_one_has_a_checkpoint() {
-    let case = case();
+    let case = Case::new(17 * 4);
     let out = case.path("out");
-    succeed(&mut case.distill(&out, &["--steps", "2"]));
+    succeed(&mut case.distill(&out, &["--precision", "fp32", "--steps", "2"]));
     let weights = fs::read(out.join("student/model.safetensors")).unwrap();
     // Killed before its first checkpoint, twice: both runs so far are still there, and go with the first checkpoint.
     for steps in [1_000_000, 1_000_001] {
@@ -175,7 +154,9 @@ fn the_old_run_stays_until_the_new_one_has_a_checkpoint() {
     // What somebody puts there meanwhile stays.
     fs::write(kept.join("notes.txt"), "mine").unwrap();
     fs::write(kept.join("report.html"), "mine, too").unwrap();
-    succeed(&mut case.distill(&out, &["--steps", "2", "--checkpoint-every", "1", "--overwrite"]));
+    succeed(
+        &mut case.distill(&out, &["--precision", "fp32", "--steps", "2", "--checkpoint-every", "1", "--overwrite"]),
+    );
     assert_eq!(names_in(&kept), ["notes.txt", "report.html"]);
     assert_eq!(fs::read_to_string(kept.join("report.html")).unwrap(), "mine, too");
     assert!(!case.path("out.replaced-2").exists() && !case.path("out.replaced-3").exists());
@@ -183,7 +164,7 @@ fn the_old_run_stays_until_the_new_one_has_a_checkpoint() {
 
 #[test]
 fn an_input_is_never_written_over() {
-    let case = case();
+    let case = Case::new(17 * 4);
     let models = contents(&case.student);
     let below = case.path("s/student");
     fs::create_dir(case.path("s")).unwrap();
@@ -209,7 +190,7 @@ fn an_input_is_never_written_over() {
     refused(&case.student, &case.data, &case.path("s"), &["--config", toml.to_str().unwrap()]);
     // A student that the last run wrote is an input, too.
     let out = case.path("out");
-    succeed(&mut case.distill(&out, &["--steps", "1"]));
+    succeed(&mut case.distill(&out, &["--precision", "fp32", "--steps", "1"]));
     refused(&out.join("student"), &case.data, &out, &[]);
     for (from, out) in [(&case.student, &case.student), (&below, &case.path("link"))] {
         for more in [&[][..], &["--overwrite"]] {
@@ -223,33 +204,33 @@ fn an_input_is_never_written_over() {
 
 #[test]
 fn init_replaces_only_a_model_that_precast_wrote() {
-    let case = case();
+    let case = Case::new(17 * 4);
     let project = case.path("project");
     fs::create_dir(&project).unwrap();
     fs::write(project.join("main.rs"), "fn main() {}").unwrap();
     symlink(&project, case.path("link")).unwrap();
     for out in [&project, &case.path("link"), &project.join("main.rs")] {
         for arguments in [&[][..], &["--overwrite"]] {
-            fail(&mut case.init(out, arguments), 2);
+            fail(&mut case.init_run(out, arguments), 2);
         }
     }
     assert_eq!(names_in(&project), ["main.rs"]);
     let out = case.path("new");
-    succeed(&mut case.init(&out, &[]));
-    let message = fail(&mut case.init(&out, &[]), 2);
+    succeed(&mut case.init_run(&out, &[]));
+    let message = fail(&mut case.init_run(&out, &[]), 2);
     assert!(message.contains("--overwrite replaces what Precast wrote"), "{message}");
-    succeed(&mut case.init(&out, &["--overwrite", "--seed", "3"]));
+    succeed(&mut case.init_run(&out, &["--overwrite", "--seed", "3"]));
     let written = contents(&out);
     fs::write(out.join("notes.txt"), "mine").unwrap();
-    assert!(fail(&mut case.init(&out, &["--overwrite"]), 2).contains("new/notes.txt is not listed"));
+    assert!(fail(&mut case.init_run(&out, &["--overwrite"]), 2).contains("new/notes.txt is not listed"));
     fs::remove_file(out.join("notes.txt")).unwrap();
     fs::write(out.join("config.json"), "{}").unwrap();
-    assert!(fail(&mut case.init(&out, &["--overwrite"]), 2).contains("new/config.json is not what was written"));
+    assert!(fail(&mut case.init_run(&out, &["--overwrite"]), 2).contains("new/config.json is not what was written"));
     // Where it is a link to an empty directory, that one is filled.
     let empty = case.path("empty");
     fs::create_dir(&empty).unwrap();
     symlink(&empty, case.path("to-empty")).unwrap();
-    succeed(&mut case.init(&case.path("to-empty"), &["--seed", "3"]));
+    succeed(&mut case.init_run(&case.path("to-empty"), &["--seed", "3"]));
     assert!(case.path("to-empty").is_symlink());
     let bytes = |files: Vec<(PathBuf, Vec<u8>)>| files.into_iter().map(|(_, bytes)| bytes).collect::<Vec<_>>();
     assert_eq!(bytes(contents(&empty)), bytes(written));
@@ -257,9 +238,9 @@ fn init_replaces_only_a_model_that_precast_wrote() {
 
 #[test]
 fn a_benchmark_replaces_only_a_benchmark() {
-    let case = case();
+    let case = Case::new(17 * 4);
     let out = case.path("out");
-    succeed(&mut case.distill(&out, &["--steps", "1"]));
+    succeed(&mut case.distill(&out, &["--precision", "fp32", "--steps", "1"]));
     let before = contents(&out);
     let mut bench = precast();
     bench.args(["bench", "--device", "sim", "--batch-size", "1", "--seq-len", "16", "--steps", "1", "--teacher"]);
@@ -275,9 +256,9 @@ fn a_benchmark_replaces_only_a_benchmark() {
 
 #[test]
 fn a_record_that_lists_files_outside_deletes_nothing_there() {
-    let case = case();
+    let case = Case::new(17 * 4);
     let out = case.path("out");
-    succeed(&mut case.distill(&out, &["--steps", "1"]));
+    succeed(&mut case.distill(&out, &["--precision", "fp32", "--steps", "1"]));
     let (beside, absolute) = (case.path("beside/file"), case.path("absolute"));
     fs::create_dir(case.path("beside")).unwrap();
     for path in [&beside, &absolute] {
@@ -288,19 +269,19 @@ fn a_record_that_lists_files_outside_deletes_nothing_there() {
         record["files"][name] = "0".repeat(64).into();
     }
     fs::write(out.join("run.json"), record.to_string()).unwrap();
-    succeed(&mut case.distill(&out, &["--steps", "2", "--overwrite"]));
+    succeed(&mut case.distill(&out, &["--precision", "fp32", "--steps", "2", "--overwrite"]));
     assert!(beside.exists() && absolute.exists());
     assert!(!case.path("out.replaced-1").exists());
 }
 
 #[test]
 fn a_lock_that_is_a_link_is_not_written_through() {
-    let case = case();
+    let case = Case::new(17 * 4);
     let (out, mine) = (case.path("out"), case.path("mine"));
     fs::create_dir(&out).unwrap();
     fs::write(&mine, "precious").unwrap();
     symlink(&mine, out.join(".precast.lock")).unwrap();
-    let message = fail(&mut case.distill(&out, &["--steps", "1"]), 1);
+    let message = fail(&mut case.distill(&out, &["--precision", "fp32", "--steps", "1"]), 1);
     assert!(message.contains("cannot lock"), "{message}");
     assert_eq!(fs::read_to_string(&mine).unwrap(), "precious");
     assert_eq!(names_in(&out), [".precast.lock"]);
@@ -308,9 +289,9 @@ fn a_lock_that_is_a_link_is_not_written_through() {
 
 #[test]
 fn a_run_that_was_replaced_is_no_input_of_one_that_deletes_it() {
-    let case = case();
+    let case = Case::new(17 * 4);
     let out = case.path("out");
-    succeed(&mut case.distill(&out, &["--steps", "1"]));
+    succeed(&mut case.distill(&out, &["--precision", "fp32", "--steps", "1"]));
     let start = ["--overwrite", "--checkpoint-every", "1000000", "--steps", "1000000"];
     let mut new = case.distill(&out, &start).stdout(Stdio::null()).spawn().unwrap();
     while !out.join("run.json").exists() || run_record(&out)["config"]["steps"] != 1_000_000 {
@@ -329,7 +310,7 @@ fn a_run_that_was_replaced_is_no_input_of_one_that_deletes_it() {
 
 #[test]
 fn a_directory_moved_away_takes_its_run_and_not_the_next_ones() {
-    let case = case();
+    let case = Case::new(17 * 4);
     let (out, moved) = (case.path("out"), case.path("moved"));
     let start = ["--steps", "1000000", "--checkpoint-every", "1000"];
     let first = case.distill(&out, &start).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
@@ -338,7 +319,7 @@ fn a_directory_moved_away_takes_its_run_and_not_the_next_ones() {
     }
     fs::rename(&out, &moved).unwrap();
     // Another run takes the name: it has it to itself.
-    succeed(&mut case.distill(&out, &["--steps", "2"]));
+    succeed(&mut case.distill(&out, &["--precision", "fp32", "--steps", "2"]));
     let second = contents(&out);
     let first = first.wait_with_output().unwrap();
     let message = String::from_utf8(first.stderr).unwrap();

@@ -1,7 +1,7 @@
 //! Pairs that cannot teach are refused, and tokenizers are used for what they are.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use precast::checkpoint::Checkpoint;
@@ -9,46 +9,24 @@ use precast::data::{Dataset, Packing, Reader};
 use precast_plan::Precision;
 use serde_json::{Value, json};
 
-use crate::support::{distill, fail, metrics_of, random_model, tiny_config, token_file};
-
-struct Case {
-    dir: tempfile::TempDir,
-    teacher: PathBuf,
-    student: PathBuf,
-    data: PathBuf,
-}
-
-/// Two models of one shape and their weights, without tokenizers.
-fn case() -> Case {
-    let dir = tempfile::tempdir().unwrap();
-    let teacher = random_model(dir.path(), "teacher", 1, &tiny_config(&[]));
-    let student = random_model(dir.path(), "student", 2, &tiny_config(&[]));
-    let data = token_file(dir.path(), "data.bin", 17 * 4, 96);
-    Case { dir, teacher, student, data }
-}
+use crate::support::{Case, fail, metrics_of, random_model, smollm2, tiny_config};
 
 impl Case {
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    fn command(&self) -> Command {
-        let mut command = distill(&self.teacher, &self.student, &self.data, &self.path("out"));
-        command.args(["--steps", "1", "--batch-size", "2", "--seq-len", "16", "--precision", "fp32"]);
-        command.args(["--checkpoint-every", "0", "--overwrite"]);
-        command
+    fn paired_run(&self) -> Command {
+        let arguments = ["--steps", "1", "--precision", "fp32", "--checkpoint-every", "0", "--overwrite"];
+        self.distill(&self.out(), &arguments)
     }
 
     /// A run that must fail; its message without the scratch directory's name.
     fn refused(&self) -> String {
-        let message = fail(&mut self.command(), 5);
+        let message = fail(&mut self.paired_run(), 5);
         assert!(!self.path("out").exists(), "a refused run wrote something");
         message.replace(&self.dir.path().display().to_string(), "DIR")
     }
 
     /// The notes of a run that must succeed.
     fn notes(&self) -> Vec<String> {
-        let output = self.command().output().unwrap();
+        let output = self.paired_run().output().unwrap();
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert!(output.status.success(), "{stderr}");
         stderr.lines().filter_map(|line| line.strip_prefix("note: ")).map(str::to_owned).collect()
@@ -97,7 +75,7 @@ fn added(id: u32, content: &str) -> Value {
 
 #[test]
 fn another_tokenizer_is_refused() {
-    let case = case();
+    let case = Case::new(17 * 4);
     let ours = tokenizer(|_| {});
     let others = [
         tokenizer(|t| {
@@ -121,7 +99,7 @@ fn another_tokenizer_is_refused() {
 
 #[test]
 fn tokens_that_one_model_has_alone_are_said() {
-    let case = case();
+    let case = Case::new(17 * 4);
     let more = tokenizer(|t| t["added_tokens"].as_array_mut().unwrap().push(added(34, "<think>")));
     let renamed = tokenizer(|t| t["added_tokens"].as_array_mut().unwrap().push(added(34, "<|reserved|>")));
     case.tokenizers(&more, &renamed);
@@ -138,7 +116,7 @@ fn tokens_that_one_model_has_alone_are_said() {
 
 #[test]
 fn models_without_a_tokenizer_are_said() {
-    let case = case();
+    let case = Case::new(17 * 4);
     let unchecked = "whether both models have the same ids is not checked";
     assert_eq!(case.notes(), ["neither model has a tokenizer: whether both have the same ids is not checked"]);
     fs::write(case.teacher.join("tokenizer.json"), tokenizer(|_| {}).to_string()).unwrap();
@@ -147,7 +125,7 @@ fn models_without_a_tokenizer_are_said() {
 
 #[test]
 fn a_cut_vocabulary_is_said_with_both_numbers() {
-    let mut case = case();
+    let mut case = Case::new(17 * 4);
     case.teacher = random_model(case.dir.path(), "wide", 3, &tiny_config(&[("vocab_size", 128.into())]));
     let said = "the teacher's vocabulary of 128 is cut to the student's 96 before the softmax: \
                 its predictions for the last 32 ids are ignored";
@@ -157,10 +135,7 @@ fn a_cut_vocabulary_is_said_with_both_numbers() {
 /// SmolLM2's GGUF file and the `tokenizer.json` that is made of it; and that GGUF against another family.
 #[test]
 fn a_gguf_file_and_its_own_tokenizer_json_go_together() {
-    let Some(teacher) = std::env::var_os("PRECAST_TEST_SMOLLM2").map(PathBuf::from) else {
-        println!("skipped: PRECAST_TEST_SMOLLM2 names no model; cargo xtask test does");
-        return;
-    };
+    let Some(teacher) = smollm2() else { return };
     let dir = tempfile::tempdir().unwrap();
     let student = dir.path().join("student");
     precast::init::from_layers(&teacher, &[0], Precision::Bf16, &student, false).unwrap();
@@ -181,7 +156,7 @@ fn a_gguf_file_and_its_own_tokenizer_json_go_together() {
 
 #[test]
 fn a_student_that_is_its_teacher_is_refused() {
-    let mut case = case();
+    let mut case = Case::new(17 * 4);
     // The same file, a copy, and the same values in another dtype from the same bytes.
     let copy = case.path("copy");
     precast::init::from_layers(&case.student, &[0, 1], Precision::Fp32, &copy, false).unwrap();
@@ -190,7 +165,7 @@ fn a_student_that_is_its_teacher_is_refused() {
         let message = case.refused();
         assert!(message.contains("hold the same weights") && message.contains("--allow-identical"), "{message}");
     }
-    assert!(case.command().arg("--allow-identical").output().unwrap().status.success());
+    assert!(case.paired_run().arg("--allow-identical").output().unwrap().status.success());
     assert_eq!(metrics_of(&case.path("out"))[0].kd_loss, Some(0.0));
     fs::remove_dir_all(case.path("out")).unwrap();
     // One weight of one matrix is another.
@@ -204,7 +179,7 @@ fn a_student_that_is_its_teacher_is_refused() {
 
 #[test]
 fn data_without_a_token_to_predict_is_refused_at_the_start() {
-    let mut case = case();
+    let mut case = Case::new(17 * 4);
     case.tokenizers(&tokenizer(|_| {}), &tokenizer(|_| {}));
     case.data = case.path("one.txt");
     fs::write(&case.data, "the").unwrap();
@@ -214,7 +189,7 @@ fn data_without_a_token_to_predict_is_refused_at_the_start() {
 
 #[test]
 fn truncation_padding_and_dropout_do_not_touch_training_text() {
-    let mut case = case();
+    let mut case = Case::new(17 * 4);
     let changed = tokenizer(|t| {
         t["truncation"] = json!({"direction": "Right", "max_length": 4, "strategy": "LongestFirst", "stride": 0});
         t["padding"] = json!({
@@ -239,7 +214,7 @@ fn truncation_padding_and_dropout_do_not_touch_training_text() {
 
 #[test]
 fn a_tokenizer_that_makes_its_library_panic_is_an_error() {
-    let case = case();
+    let case = Case::new(17 * 4);
     let panics = tokenizer(|t| {
         t["model"]["vocab"] = json!({"a": 0, "b": 1});
         t["model"]["merges"] = json!([["a", "b"]]);

@@ -6,7 +6,7 @@ use safetensors::SafeTensors;
 
 use crate::support::{
     bundle, device, distill, fixture, floats, is_sim, metrics_of, precast, random_model, succeed, tiny_config,
-    token_file,
+    token_file, tokenizer,
 };
 
 #[test]
@@ -14,16 +14,17 @@ fn a_run_leaves_metrics_a_record_a_report_and_a_student() {
     let dir = tempfile::tempdir().unwrap();
     let teacher = random_model(dir.path(), "teacher", 1, &tiny_config(&[]));
     let student = random_model(dir.path(), "student", 2, &tiny_config(&[]));
-    // A tokenizer and what belongs to it come along.
-    for (name, content) in [("tokenizer.json", "{\"tokenizer\": 1}"), ("generation_config.json", "{}")] {
-        std::fs::write(teacher.join(name), content).unwrap();
+    // One tokenizer in two texts: the student's own comes along, with what belongs to it.
+    let tokenizer = tokenizer("one tokenizer of two models");
+    let texts = [(&teacher, tokenizer.to_string()), (&student, serde_json::to_string_pretty(&tokenizer).unwrap())];
+    for (model, text) in &texts {
+        std::fs::write(model.join("tokenizer.json"), text).unwrap();
+        std::fs::write(model.join("generation_config.json"), format!("{{\"max_length\": {}}}", text.len())).unwrap();
     }
     let data = token_file(dir.path(), "data.bin", 17 * 8, 96);
     let out = dir.path().join("deep/er/out");
     let mut command = distill(&teacher, &student, &data, &out);
     command.args(["--steps", "3", "--batch-size", "2", "--seq-len", "16", "--precision", "bf16"]);
-    // The tokenizer above is none: .bin data needs none, so nothing reads it.
-    std::fs::remove_file(teacher.join("tokenizer.json")).unwrap();
     let printed = succeed(&mut command);
     assert_eq!(printed.matches("tokens/s").count(), 3, "{printed}");
 
@@ -57,7 +58,10 @@ fn a_run_leaves_metrics_a_record_a_report_and_a_student() {
     let config: serde_json::Value =
         serde_json::from_slice(&std::fs::read(out.join("student/config.json")).unwrap()).unwrap();
     assert_eq!(config["torch_dtype"], "bfloat16");
-    assert!(out.join("deep").exists() || out.exists());
+    for name in ["tokenizer.json", "generation_config.json"] {
+        let read = |model: &Path| std::fs::read_to_string(model.join(name)).unwrap();
+        assert_eq!(read(&out.join("student")), read(&student), "{name}");
+    }
 
     // The student is a model again: it scores, and differently than before.
     let nll = |model: &Path| {
@@ -291,16 +295,33 @@ fn a_plan_touches_no_weights() {
 }
 
 #[test]
-fn doctor_names_a_remedy_for_everything_bad() {
-    let student = fixture("golden/qwen2-tied/student");
-    let teacher = fixture("golden/qwen2-tied/teacher");
-    let mut command = precast();
-    command.args(["doctor", "--json", "--device", "sim", "--batch-size", "2", "--seq-len", "64", "--teacher"]);
-    let printed = succeed(command.arg(teacher).arg("--student").arg(student));
-    let findings: Vec<serde_json::Value> = serde_json::from_str(&printed).unwrap();
-    for finding in &findings {
-        assert_eq!(finding["ok"].as_bool().unwrap(), finding.get("remedy").is_none(), "{finding}");
-    }
-    let what: Vec<&str> = findings.iter().map(|finding| finding["what"].as_str().unwrap()).collect();
-    assert_eq!(what, ["driver", "device", "arch", "bundle", "kernels", "memory"]);
+fn doctor_names_a_remedy_for_everything_bad_and_for_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let damaged = dir.path().join("damaged.bundle");
+    std::fs::write(&damaged, b"\x7fELF and nothing else").unwrap();
+    let damaged = damaged.to_str().unwrap();
+    let bad = |device: &str, more: &[&str]| -> Vec<String> {
+        let mut command = precast();
+        command.args(["doctor", "--json", "--device", device, "--batch-size", "2", "--seq-len", "64", "--teacher"]);
+        command.arg(fixture("golden/qwen2-tied/teacher")).arg("--student").arg(fixture("golden/qwen2-tied/student"));
+        let output = command.args(more).output().unwrap();
+        let findings: Vec<serde_json::Value> = serde_json::from_slice(&output.stdout).unwrap();
+        let what: Vec<&str> = findings.iter().map(|finding| finding["what"].as_str().unwrap()).collect();
+        assert!(what.starts_with(&["driver"]), "{what:?}");
+        if device == "sim" {
+            assert_eq!(what, ["driver", "device", "arch", "bundle", "kernels", "memory"]);
+        }
+        let is_bad = |finding: &&serde_json::Value| {
+            let remedy = finding["remedy"].as_str();
+            assert_eq!(finding["ok"].as_bool().unwrap(), remedy.is_none(), "{finding}");
+            assert!(remedy.is_none_or(|remedy| !remedy.is_empty()), "{finding}");
+            remedy.is_some()
+        };
+        let bad: Vec<String> = findings.iter().filter(is_bad).map(|finding| finding["what"].to_string()).collect();
+        assert_eq!(output.status.success(), bad.is_empty(), "{findings:?}");
+        bad
+    };
+    assert_eq!(bad("sim", &[]), [""; 0]);
+    assert!(bad("sim", &["--bundle", damaged]).contains(&"\"bundle\"".to_owned()));
+    assert!(!bad("cuda:99", &[]).is_empty());
 }

@@ -1,38 +1,19 @@
 //! `--resume` continues the same run, from a checkpoint that is what was written, or says why not.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use precast_fatbins::Digest;
 
-use crate::support::{distill, fail, names_in, random_model, run_record, succeed, tiny_config, token_file};
-
-struct Case {
-    dir: tempfile::TempDir,
-    teacher: PathBuf,
-    student: PathBuf,
-    data: PathBuf,
-}
-
-fn case() -> Case {
-    let dir = tempfile::tempdir().unwrap();
-    let teacher = random_model(dir.path(), "teacher", 1, &tiny_config(&[]));
-    let student = random_model(dir.path(), "student", 2, &tiny_config(&[]));
-    let data = token_file(dir.path(), "data.bin", 17 * 9, 96);
-    Case { dir, teacher, student, data }
-}
+use crate::support::{Case, copy, fail, names_in, random_model, run_record, succeed, tiny_config, token_file};
 
 impl Case {
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
     /// A run of two steps with a checkpoint after each, changed by later arguments.
-    fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = distill(&self.teacher, &self.student, &self.data, &self.path("out"));
-        command.args(["--batch-size", "2", "--seq-len", "16", "--precision", "fp32", "--lr", "1e-2"]);
-        command.args(["--checkpoint-every", "1"]).args(arguments);
+    fn resumable_run(&self, arguments: &[&str]) -> Command {
+        let mut command =
+            self.distill(&self.out(), &["--precision", "fp32", "--lr", "1e-2", "--checkpoint-every", "1"]);
+        command.args(arguments);
         command
     }
 }
@@ -46,20 +27,10 @@ fn told(message: &str) -> usize {
     message.lines().filter(|line| !line.starts_with("note: ")).count()
 }
 
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
-        match entry.file_type().unwrap().is_dir() {
-            true => copy(&entry.path(), &to.join(entry.file_name())),
-            false => fs::copy(entry.path(), to.join(entry.file_name())).map(|_| ()).unwrap(),
-        }
-    }
-}
-
 #[test]
 fn every_difference_from_the_run_is_listed() {
-    let case = case();
-    succeed(&mut case.command(&["--steps", "2", "--seed", "5"]));
+    let case = Case::new(17 * 9);
+    succeed(&mut case.resumable_run(&["--steps", "2", "--seed", "5"]));
     let before = fs::read(case.path("out/run.json")).unwrap();
     let changes = [
         ("--lr", "2e-2", "lr was 0.01, is 0.02"),
@@ -85,12 +56,12 @@ fn every_difference_from_the_run_is_listed() {
             None => all.extend([name, value]),
         }
     }
-    let message = fail(&mut case.command(&all), 2);
+    let message = fail(&mut case.resumable_run(&all), 2);
     for (_, _, difference) in changes {
         assert!(message.contains(difference), "{difference}: {message}");
     }
     // Models, what they are, and data.
-    let mut other = case.command(&resume);
+    let mut other = case.resumable_run(&resume);
     let longer = token_file(case.dir.path(), "longer.bin", 17 * 10, 96);
     let teacher = random_model(case.dir.path(), "other", 3, &tiny_config(&[]));
     let student = random_model(case.dir.path(), "epsilon", 2, &tiny_config(&[("rms_norm_eps", 1e-3.into())]));
@@ -103,16 +74,21 @@ fn every_difference_from_the_run_is_listed() {
     assert_eq!(fs::read(case.path("out/run.json")).unwrap(), before, "a refused resume writes nothing");
     // Only the weights.
     let message = fail(
-        case.command(&resume).arg("--student").arg(random_model(case.dir.path(), "weights", 4, &tiny_config(&[]))),
+        case.resumable_run(&resume).arg("--student").arg(random_model(
+            case.dir.path(),
+            "weights",
+            4,
+            &tiny_config(&[]),
+        )),
         2,
     );
     assert!(message.contains("student was") && told(&message) == 3, "{message}");
-    succeed(&mut case.command(&resume));
+    succeed(&mut case.resumable_run(&resume));
 }
 
 #[test]
 fn a_tokenizer_is_part_of_a_run_on_text() {
-    let case = case();
+    let case = Case::new(17 * 9);
     let tokenizer = |normalizer: &str| {
         format!(
             r#"{{"version":"1.0","truncation":null,"padding":null,"added_tokens":[],"normalizer":{normalizer},
@@ -123,7 +99,7 @@ fn a_tokenizer_is_part_of_a_run_on_text() {
     let text = case.path("text.txt");
     fs::write(&text, "a b c c b a ".repeat(40)).unwrap();
     let run = |arguments: &[&str]| {
-        let mut command = case.command(arguments);
+        let mut command = case.resumable_run(arguments);
         command.arg("--data").arg(&text);
         command
     };
@@ -138,11 +114,11 @@ fn a_tokenizer_is_part_of_a_run_on_text() {
 
 #[test]
 fn what_may_change_is_said_and_kept_in_the_history() {
-    let case = case();
+    let case = Case::new(17 * 9);
     let out = case.path("out");
-    succeed(&mut case.command(&["--steps", "2"]));
+    succeed(&mut case.resumable_run(&["--steps", "2"]));
     let more = ["--steps", "3", "--resume", "--recompute", "--checkpoint-every", "2"];
-    let printed = succeed(&mut case.command(&more));
+    let printed = succeed(&mut case.resumable_run(&more));
     assert!(printed.contains("changed: steps was 2, is 3"), "{printed}");
     let record = run_record(&out);
     let parts = record["parts"].as_array().unwrap();
@@ -157,15 +133,15 @@ fn what_may_change_is_said_and_kept_in_the_history() {
     let changed = ["checkpoint_every was 1, is 2", "recompute was \"none\", is \"norms\"", "steps was 2, is 3"];
     assert_eq!(parts[1]["changed"], serde_json::json!(changed));
     // The number of steps is the run's where none is given.
-    let message = fail(&mut case.command(&["--resume"]), 2);
+    let message = fail(&mut case.resumable_run(&["--resume"]), 2);
     assert!(message.contains("all 3 steps are done"), "{message}");
 }
 
 #[test]
 fn a_cosine_moves_only_where_it_is_asked_to() {
-    let case = case();
+    let case = Case::new(17 * 9);
     let cosine = ["--schedule", "cosine", "--warmup", "1"];
-    let run = |more: &[&str]| case.command(&[&cosine, more].concat());
+    let run = |more: &[&str]| case.resumable_run(&[&cosine, more].concat());
     succeed(&mut run(&["--steps", "2"]));
     let toml = case.path("run.toml");
     fs::write(&toml, "steps = 4\n").unwrap();
@@ -177,9 +153,9 @@ fn a_cosine_moves_only_where_it_is_asked_to() {
 
 #[test]
 fn one_flipped_bit_of_a_checkpoint_is_found() {
-    let case = case();
+    let case = Case::new(17 * 9);
     let out = case.path("out");
-    succeed(&mut case.command(&["--steps", "2", "--keep", "2"]));
+    succeed(&mut case.resumable_run(&["--steps", "2", "--keep", "2"]));
     assert_eq!(names_in(&out), ["checkpoint-1", "checkpoint-2", "metrics.jsonl", "report.html", "run.json", "student"]);
     let checkpoint = out.join("checkpoint-2");
     let files = ["m.safetensors", "master.safetensors", "precast.sha256", "state.json", "v.safetensors"];
@@ -192,46 +168,49 @@ fn one_flipped_bit_of_a_checkpoint_is_found() {
             let mut bytes = whole.clone();
             bytes[bit / 8] ^= 1 << (bit % 8);
             fs::write(&path, bytes).unwrap();
-            let message = fail(&mut case.command(&["--steps", "3", "--resume"]), 5);
+            let message = fail(&mut case.resumable_run(&["--steps", "3", "--resume"]), 5);
             let named = message.contains("checkpoint-2 is damaged") && message.contains("continue from checkpoint-1");
             assert!(named, "{name} bit {bit}: {message}");
         }
         fs::write(&path, &whole[..whole.len() - 1]).unwrap();
-        fail(&mut case.command(&["--steps", "3", "--resume"]), 5);
+        fail(&mut case.resumable_run(&["--steps", "3", "--resume"]), 5);
         fs::remove_file(&path).unwrap();
-        fail(&mut case.command(&["--steps", "3", "--resume"]), 5);
+        fail(&mut case.resumable_run(&["--steps", "3", "--resume"]), 5);
         fs::write(&path, whole).unwrap();
     }
     fs::write(checkpoint.join("extra"), "").unwrap();
-    assert!(fail(&mut case.command(&["--steps", "3", "--resume"]), 5).contains("checkpoint-2/extra is not listed"));
+    assert!(
+        fail(&mut case.resumable_run(&["--steps", "3", "--resume"]), 5).contains("checkpoint-2/extra is not listed")
+    );
     // What the message says: without the damaged one the run continues from the one before.
     fs::remove_dir_all(&checkpoint).unwrap();
-    succeed(&mut case.command(&["--steps", "3", "--resume"]));
+    succeed(&mut case.resumable_run(&["--steps", "3", "--resume"]));
     assert_eq!(run_record(&out)["parts"][1]["started_step"], 1);
 }
 
 #[test]
 fn a_run_whose_only_checkpoint_is_damaged_starts_again_as_the_message_says() {
-    let case = case();
+    let case = Case::new(17 * 9);
     let checkpoint = case.path("out").join("checkpoint-2");
-    succeed(&mut case.command(&["--steps", "2", "--keep", "1"]));
+    succeed(&mut case.resumable_run(&["--steps", "2", "--keep", "1"]));
     fs::write(checkpoint.join("m.safetensors"), "damaged").unwrap();
-    let message = fail(&mut case.command(&["--steps", "3", "--resume"]), 5);
+    let message = fail(&mut case.resumable_run(&["--steps", "3", "--resume"]), 5);
     assert!(message.contains("remove this one and start the run again with --overwrite"), "{message}");
     // Until it is removed, it is what somebody changed.
     assert!(
-        fail(&mut case.command(&["--steps", "3", "--overwrite"]), 2).contains("m.safetensors is not what was written")
+        fail(&mut case.resumable_run(&["--steps", "3", "--overwrite"]), 2)
+            .contains("m.safetensors is not what was written")
     );
     fs::remove_dir_all(&checkpoint).unwrap();
-    succeed(&mut case.command(&["--steps", "3", "--overwrite"]));
+    succeed(&mut case.resumable_run(&["--steps", "3", "--overwrite"]));
 }
 
 #[test]
 fn lines_of_metrics_keep_their_bytes_and_wrong_ones_are_named() {
-    let case = case();
+    let case = Case::new(17 * 9);
     let out = case.path("out");
     let path = out.join("metrics.jsonl");
-    succeed(&mut case.command(&["--steps", "4", "--checkpoint-every", "3"]));
+    succeed(&mut case.resumable_run(&["--steps", "4", "--checkpoint-every", "3"]));
     // As a kill in the middle of a line of the fifth step leaves it.
     let whole = fs::read_to_string(&path).unwrap();
     let lines: Vec<&str> = whole.split_inclusive('\n').collect();
@@ -244,7 +223,7 @@ fn lines_of_metrics_keep_their_bytes_and_wrong_ones_are_named() {
     ];
     for (what, lines, expected) in spoiled {
         fs::write(&path, lines.concat()).unwrap();
-        let message = fail(&mut case.command(&["--steps", "5", "--resume"]), 5);
+        let message = fail(&mut case.resumable_run(&["--steps", "5", "--resume"]), 5);
         assert!(message.contains(expected), "{what}: {message}");
         if what != "cut" {
             let report = fail(crate::support::precast().arg("report").arg(&out), 5);
@@ -256,10 +235,10 @@ fn lines_of_metrics_keep_their_bytes_and_wrong_ones_are_named() {
     let mut changed = whole.clone().into_bytes();
     changed[digit] = if changed[digit] == b'1' { b'2' } else { b'1' };
     fs::write(&path, changed).unwrap();
-    let message = fail(&mut case.command(&["--steps", "5", "--resume"]), 5);
+    let message = fail(&mut case.resumable_run(&["--steps", "5", "--resume"]), 5);
     assert!(message.contains("was changed after it was written"), "{message}");
     fs::write(&path, format!("{whole}{}", &lines[3][..10])).unwrap();
-    succeed(&mut case.command(&["--steps", "5", "--resume"]));
+    succeed(&mut case.resumable_run(&["--steps", "5", "--resume"]));
     let resumed = fs::read_to_string(&path).unwrap();
     assert_eq!(&resumed[..whole.len()], whole);
     assert_eq!(resumed.lines().count(), 5);
@@ -267,9 +246,9 @@ fn lines_of_metrics_keep_their_bytes_and_wrong_ones_are_named() {
 
 #[test]
 fn the_tokens_of_the_steps_so_far_are_proven() {
-    let case = case();
+    let case = Case::new(17 * 9);
     let out = case.path("out");
-    succeed(&mut case.command(&["--steps", "2"]));
+    succeed(&mut case.resumable_run(&["--steps", "2"]));
     let checkpoint = out.join("checkpoint-2");
     let state = fs::read_to_string(checkpoint.join("state.json")).unwrap();
     let json: serde_json::Value = serde_json::from_str(&state).unwrap();
@@ -287,24 +266,24 @@ fn the_tokens_of_the_steps_so_far_are_proven() {
     let listing = fs::read_to_string(checkpoint.join("precast.sha256")).unwrap();
     let [was, is] = [&state, &other].map(|text| Digest::of(text.as_bytes()).to_string());
     fs::write(checkpoint.join("precast.sha256"), listing.replace(&was, &is)).unwrap();
-    let message = fail(&mut case.command(&["--steps", "3", "--resume"]), 5);
+    let message = fail(&mut case.resumable_run(&["--steps", "3", "--resume"]), 5);
     assert!(message.contains("the tokens of its 2 steps are not those"), "{message}");
 }
 
 #[test]
 fn a_finished_run_without_its_student_exports_it() {
-    let case = case();
+    let case = Case::new(17 * 9);
     let out = case.path("out");
-    succeed(&mut case.command(&["--steps", "2"]));
+    succeed(&mut case.resumable_run(&["--steps", "2"]));
     let (whole, metrics) = (weights(&out), fs::read(out.join("metrics.jsonl")).unwrap());
     fs::remove_dir_all(out.join("student")).unwrap();
-    succeed(&mut case.command(&["--steps", "2", "--resume"]));
+    succeed(&mut case.resumable_run(&["--steps", "2", "--resume"]));
     assert!(weights(&out) == whole && fs::read(out.join("metrics.jsonl")).unwrap() == metrics);
     // The run was extended and then killed before its export: `student/` still holds the weights of the shorter run.
     let saved = case.path("saved");
     copy(&out.join("student"), &saved);
     let record = fs::read(out.join("run.json")).unwrap();
-    succeed(&mut case.command(&["--steps", "3", "--resume"]));
+    succeed(&mut case.resumable_run(&["--steps", "3", "--resume"]));
     let longer = weights(&out);
     assert_ne!(longer, whole);
     fs::remove_dir_all(out.join("student")).unwrap();
@@ -317,41 +296,41 @@ fn a_finished_run_without_its_student_exports_it() {
         is["files"][name] = digest.clone();
     }
     fs::write(out.join("run.json"), is.to_string()).unwrap();
-    succeed(&mut case.command(&["--steps", "3", "--resume"]));
+    succeed(&mut case.resumable_run(&["--steps", "3", "--resume"]));
     assert!(weights(&out) == longer);
     // A student that the run did not write is not replaced.
     fs::write(out.join("student/config.json"), "{}").unwrap();
-    let message = fail(&mut case.command(&["--steps", "4", "--resume"]), 2);
+    let message = fail(&mut case.resumable_run(&["--steps", "4", "--resume"]), 2);
     assert!(message.contains("student/config.json is not what was written"), "{message}");
 }
 
 #[test]
 fn what_is_no_file_is_refused_and_not_waited_for() {
-    let case = case();
+    let case = Case::new(17 * 9);
     let out = case.path("out");
-    succeed(&mut case.command(&["--steps", "2"]));
+    succeed(&mut case.resumable_run(&["--steps", "2"]));
     for name in ["metrics.jsonl", "checkpoint-2/precast.sha256", "checkpoint-2/state.json", "student/config.json"] {
         let whole = fs::read(out.join(name)).unwrap();
         fs::remove_file(out.join(name)).unwrap();
         assert!(Command::new("mkfifo").arg(out.join(name)).status().unwrap().success());
         for more in ["--resume", "--overwrite"] {
-            let output = case.command(&["--steps", "4", more]).output().unwrap();
+            let output = case.resumable_run(&["--steps", "4", more]).output().unwrap();
             let message = String::from_utf8_lossy(&output.stderr);
             assert!(!output.status.success() && message.contains(name), "{name} {more}: {message}");
         }
         fs::remove_file(out.join(name)).unwrap();
         fs::write(out.join(name), whole).unwrap();
     }
-    succeed(&mut case.command(&["--steps", "4", "--resume"]));
+    succeed(&mut case.resumable_run(&["--steps", "4", "--resume"]));
 }
 
 #[test]
 fn a_directory_named_almost_like_a_checkpoint_is_none() {
-    let case = case();
-    succeed(&mut case.command(&["--steps", "2"]));
+    let case = Case::new(17 * 9);
+    succeed(&mut case.resumable_run(&["--steps", "2"]));
     for name in ["checkpoint-0009", "checkpoint-+9"] {
         fs::create_dir(case.path("out").join(name)).unwrap();
     }
-    succeed(&mut case.command(&["--steps", "3", "--resume"]));
+    succeed(&mut case.resumable_run(&["--steps", "3", "--resume"]));
     assert!(case.path("out/checkpoint-3").exists() && case.path("out/checkpoint-0009").exists());
 }

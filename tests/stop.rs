@@ -2,30 +2,15 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use crate::support::{distill, names_in, precast, random_model, run_record, succeed, tiny_config, token_file};
-
-struct Case {
-    dir: tempfile::TempDir,
-    teacher: PathBuf,
-    student: PathBuf,
-    data: PathBuf,
-}
-
-fn case() -> Case {
-    let dir = tempfile::tempdir().unwrap();
-    let teacher = random_model(dir.path(), "teacher", 1, &tiny_config(&[]));
-    let student = random_model(dir.path(), "student", 2, &tiny_config(&[]));
-    let data = token_file(dir.path(), "data.bin", 17 * 9, 96);
-    Case { dir, teacher, student, data }
-}
+use crate::support::{Case, names_in, precast, run_record, succeed};
 
 impl Case {
-    fn command(&self, out: &Path, arguments: &[&str]) -> Command {
-        let mut command = distill(&self.teacher, &self.student, &self.data, out);
-        command.args(["--batch-size", "2", "--seq-len", "16", "--lr", "1e-3"]).args(arguments);
+    fn stoppable_run(&self, out: &Path, arguments: &[&str]) -> Command {
+        let mut command = self.distill(out, &["--lr", "1e-3"]);
+        command.args(arguments);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
@@ -55,9 +40,9 @@ fn end(mut child: Child) -> (Option<i32>, String) {
 
 #[test]
 fn a_run_replaces_the_report_that_was_written_while_it_trained() {
-    let case = case();
+    let case = Case::new(17 * 9);
     let out = case.dir.path().join("out");
-    let mut child = case.command(&out, &["--steps", "100000000"]).spawn().unwrap();
+    let mut child = case.stoppable_run(&out, &["--steps", "100000000"]).spawn().unwrap();
     wait_for(&mut child, "step 1/");
     succeed(precast().arg("report").arg(&out));
     signal(&child, "TERM");
@@ -70,11 +55,11 @@ fn a_run_replaces_the_report_that_was_written_while_it_trained() {
 
 #[test]
 fn a_stopped_run_says_how_to_go_on_and_loses_nothing() {
-    let case = case();
+    let case = Case::new(17 * 9);
     for (name, code, every) in [("INT", 130, "500"), ("TERM", 143, "0")] {
         let out = case.dir.path().join(format!("it's {name}"));
         let run = ["--steps", "1000000", "--checkpoint-every", every];
-        let mut child = case.command(&out, &run).spawn().unwrap();
+        let mut child = case.stoppable_run(&out, &run).spawn().unwrap();
         wait_for(&mut child, "step 3/");
         signal(&child, name);
         let (status, message) = end(child);
@@ -90,7 +75,7 @@ fn a_stopped_run_says_how_to_go_on_and_loses_nothing() {
         let steps = format!("{said} --steps {}", step + 1);
         succeed(Command::new("sh").arg("-c").arg(&steps));
         let whole = case.dir.path().join(format!("whole {name}"));
-        succeed(&mut case.command(&whole, &["--steps", &(step + 1).to_string(), "--checkpoint-every", "0"]));
+        succeed(&mut case.stoppable_run(&whole, &["--steps", &(step + 1).to_string(), "--checkpoint-every", "0"]));
         let weights = |out: &Path| fs::read(out.join("student/model.safetensors")).unwrap();
         assert!(weights(&out) == weights(&whole));
     }
@@ -98,11 +83,11 @@ fn a_stopped_run_says_how_to_go_on_and_loses_nothing() {
 
 #[test]
 fn a_start_that_is_stopped_leaves_nothing() {
-    let case = case();
+    let case = Case::new(17 * 9);
     // The directory is there once signals are taken over; a busy machine may have come to the first step by then.
     let stopped = (0..50).any(|attempt| {
         let out = case.dir.path().join(format!("out-{attempt}"));
-        let mut child = case.command(&out, &["--steps", "1000000"]).spawn().unwrap();
+        let mut child = case.stoppable_run(&out, &["--steps", "1000000"]).spawn().unwrap();
         while !out.exists() && child.try_wait().unwrap().is_none() {
             std::thread::yield_now();
         }
@@ -118,10 +103,10 @@ fn a_start_that_is_stopped_leaves_nothing() {
 
 #[test]
 fn a_second_signal_ends_at_once() {
-    let case = case();
+    let case = Case::new(17 * 9);
     let out = case.dir.path().join("out");
     // One step takes longer than anybody waits.
-    let mut child = case.command(&out, &["--steps", "2", "--grad-accum", "100000"]).spawn().unwrap();
+    let mut child = case.stoppable_run(&out, &["--steps", "2", "--grad-accum", "100000"]).spawn().unwrap();
     while !out.join("metrics.jsonl").exists() {
         assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
     }

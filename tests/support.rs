@@ -1,5 +1,6 @@
 //! What the tests share: programs, fixtures, tiny models, sessions.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -54,6 +55,37 @@ pub fn precast_aot() -> Command {
     Command::new(path)
 }
 
+/// Whether a test shows nothing here; the terminal says so. The output of a test that passes is captured, this is not.
+#[track_caller]
+pub fn skipped(shows_nothing: bool, because: &str) -> bool {
+    if shows_nothing {
+        let at = std::panic::Location::caller();
+        let _ = writeln!(std::io::stderr(), "skipped: {}:{}: {because}", at.file(), at.line());
+    }
+    shows_nothing
+}
+
+/// Whether this machine only runs the tests: compiling kernels needs `precast-aot` and the toolchain.
+#[track_caller]
+pub fn lacks_compiler() -> bool {
+    skipped(std::env::var_os("PRECAST_BIN").is_some(), "this machine has programs and no compiler")
+}
+
+/// Whether a driver of the test's own would stand beside a real one.
+#[track_caller]
+pub fn has_driver() -> bool {
+    let has = !is_sim() || precast_runtime::cuda::is_present();
+    skipped(has, "it brings a driver of its own, and this machine has one")
+}
+
+/// SmolLM2-135M-Instruct as a GGUF file.
+#[track_caller]
+pub fn smollm2() -> Option<PathBuf> {
+    let model = std::env::var_os("PRECAST_TEST_SMOLLM2").map(PathBuf::from);
+    skipped(model.is_none(), "PRECAST_TEST_SMOLLM2 names no model; `cargo xtask test` fetches it");
+    model
+}
+
 /// Runs a program that must succeed and returns what it prints.
 pub fn succeed(command: &mut Command) -> String {
     let output = command.output().expect("the program starts");
@@ -103,6 +135,20 @@ pub fn random_model(dir: &Path, name: &str, seed: u64, config: &serde_json::Valu
     out
 }
 
+/// A `tokenizer.json` of the words of a text.
+pub fn tokenizer(text: &str) -> serde_json::Value {
+    let mut words: Vec<&str> = text.split(' ').collect();
+    words.sort_unstable();
+    words.dedup();
+    let vocab: serde_json::Map<String, serde_json::Value> =
+        words.iter().enumerate().map(|(id, word)| ((*word).to_owned(), id.into())).collect();
+    serde_json::json!({
+        "version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
+        "pre_tokenizer": {"type": "Whitespace"}, "post_processor": null, "decoder": null,
+        "model": {"type": "WordLevel", "vocab": vocab, "unk_token": words[0]},
+    })
+}
+
 /// Writes token ids below a vocabulary, the same for the same count.
 pub fn token_file(dir: &Path, name: &str, count: u32, vocab: u32) -> PathBuf {
     let path = dir.join(name);
@@ -114,6 +160,67 @@ pub fn token_file(dir: &Path, name: &str, count: u32, vocab: u32) -> PathBuf {
     let bytes: Vec<u8> = (0..count).flat_map(|_| next().to_le_bytes()).collect();
     std::fs::write(&path, bytes).expect("a scratch directory is writable");
     path
+}
+
+/// What a run takes, in a scratch directory of its own: two tiny models with different weights, and token ids.
+pub struct Case {
+    pub dir: tempfile::TempDir,
+    pub teacher: PathBuf,
+    pub student: PathBuf,
+    pub data: PathBuf,
+}
+
+impl Case {
+    /// Two models of one shape, and a file of `tokens` ids.
+    pub fn new(tokens: u32) -> Self {
+        Self::of([&tiny_config(&[]), &tiny_config(&[])], tokens)
+    }
+
+    /// The same of a teacher's and a student's configuration, both of 96 tokens at least.
+    pub fn of([teacher, student]: [&serde_json::Value; 2], tokens: u32) -> Self {
+        let dir = tempfile::tempdir().expect("a scratch directory");
+        let teacher = random_model(dir.path(), "teacher", 1, teacher);
+        let student = random_model(dir.path(), "student", 2, student);
+        let data = token_file(dir.path(), "data.bin", tokens, 96);
+        Self { dir, teacher, student, data }
+    }
+
+    pub fn path(&self, name: impl AsRef<Path>) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Where most runs go.
+    pub fn out(&self) -> PathBuf {
+        self.path("out")
+    }
+
+    /// `precast distill` of two rows of 16 tokens a step.
+    pub fn distill(&self, out: &Path, arguments: &[&str]) -> Command {
+        let mut command = distill(&self.teacher, &self.student, &self.data, out);
+        command.args(["--batch-size", "2", "--seq-len", "16"]).args(arguments);
+        command
+    }
+
+    /// A copy of the student in which one file is another.
+    pub fn student_with(&self, name: &str, file: &str, bytes: &[u8]) -> PathBuf {
+        let model = self.path(name);
+        copy(&self.student, &model);
+        std::fs::write(model.join(file), bytes).expect("a scratch directory is writable");
+        model
+    }
+}
+
+/// Copies a directory and all below it.
+pub fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).expect("a scratch directory is writable");
+    for entry in std::fs::read_dir(from).expect("a directory").map(|entry| entry.expect("an entry")) {
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), target).expect("a file is copied");
+        }
+    }
 }
 
 /// A configuration for the device under test.
