@@ -33,7 +33,7 @@ mod embed {
     /// the statics that hold them.
     pub fn write(out: &Path) -> Result<(), Box<dyn Error>> {
         let root = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets CARGO_MANIFEST_DIR"));
-        let request = Request { models: models()?, archs: archs() };
+        let request = Request::of_models(models()?, archs());
         let built = match variable("PRECAST_FATBINS") {
             Some(directory) => published(&root.join(directory), &request)?,
             None => compiled(out, &request)?,

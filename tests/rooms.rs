@@ -6,8 +6,10 @@ use crate::support::root;
 
 /// A package's directory and what it may depend on of this project, as ARCHITECTURE.md lists the rooms: only on those
 /// above it.
-const ROOMS: [(&str, &str, &[&str]); 8] = [
+const ROOMS: [(&str, &str, &[&str]); 9] = [
     ("kernels", "precast-kernels", &[]),
+    // What the kernels are made of: it compiles where they do not.
+    ("kernels/abi", "precast-abi", &[]),
     ("kernels/plan", "precast-plan", &["precast-kernels"]),
     ("kernels/simt", "precast-simt", &["precast-kernels"]),
     ("fatbins", "precast-fatbins", &["precast-kernels"]),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use precast_fatbins::{Code, CubinError, CubinFacts, Digest, Manifest, ModuleEntry};
-use precast_kernels::{Arch, KeyVariant, OPTIONS};
+use precast_kernels::{Arch, Key, KeyVariant, OPTIONS};
 use precast_plan::{ModelConfig, build_keys};
 use rayon::prelude::*;
 
@@ -19,6 +19,8 @@ use crate::nvrtc::Nvrtc;
 pub struct Request {
     /// For which models.
     pub models: Vec<Model>,
+    /// Kernels besides theirs.
+    pub keys: Vec<Key>,
     /// For which GPUs; the simulated one is always there.
     pub archs: Vec<Arch>,
 }
@@ -54,10 +56,18 @@ pub enum BuildError {
 }
 
 impl Request {
-    /// Every (key, variant) for an architecture: the one list.
+    /// The kernels of models and no others.
+    pub fn of_models(models: Vec<Model>, archs: Vec<Arch>) -> Self {
+        Self { models, keys: Vec::new(), archs }
+    }
+
+    /// Every (key, variant) for an architecture: the one list of what runs over the models launch, and what is asked for
+    /// by name.
     pub fn keys(&self, arch: Arch) -> BTreeSet<KeyVariant> {
         let configs: Vec<ModelConfig> = self.models.iter().map(|model| model.config.clone()).collect();
-        build_keys(&configs, arch)
+        let mut keys = build_keys(&configs, arch);
+        keys.extend(self.keys.iter().flat_map(|key| key.built(arch)));
+        keys
     }
 
     /// Every compilation, sorted.

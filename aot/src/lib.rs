@@ -7,6 +7,7 @@ pub mod build;
 pub mod cache;
 pub mod compile;
 pub mod home;
+pub mod kernels;
 pub mod lock;
 pub mod models;
 pub mod nvrtc;

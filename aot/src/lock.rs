@@ -1,12 +1,18 @@
 //! Lock files of models: where they lie, and what of a build differs from them.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use precast_fatbins::{Change, Lock, LockError, Manifest};
 use precast_kernels::Arch;
 
 use crate::build::Request;
+use crate::compile::Task;
+use crate::kernels;
 use crate::models::Model;
+
+/// What the lock of the kernels that no model launches is called, as a model's lock is by the model.
+pub const UNLAUNCHED: &str = "unlaunched";
 
 /// What of a build differs from its models' locks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -74,13 +80,21 @@ pub fn read(directory: &Path, model: &str) -> Result<Option<Lock>, LockFileError
 
 /// What a manifest holds for one model on the architectures asked for.
 pub fn of_model(manifest: &Manifest, request: &Request, model: &Model) -> Lock {
-    let alone = Request { models: vec![model.clone()], archs: request.archs.clone() };
-    let keys: std::collections::BTreeSet<(String, String)> = alone
-        .tasks()
-        .into_iter()
-        .map(|task| (task.arch.to_string(), format!("{}[{}]", task.pair.key, task.pair.variant)))
-        .collect();
-    Lock::of(manifest).filtered(|arch, name| keys.contains(&(arch.to_owned(), name.to_owned())))
+    of(manifest, &Request::of_models(vec![model.clone()], request.archs.clone()))
+}
+
+/// What a manifest holds of kernels that no run over the built-in models launches, of those asked for.
+pub fn of_unlaunched(manifest: &Manifest, request: &Request) -> Lock {
+    let unlaunched = kernels::unlaunched();
+    let keys = request.keys.iter().filter(|key| unlaunched.contains(key)).cloned().collect();
+    of(manifest, &Request { models: Vec::new(), keys, archs: request.archs.clone() })
+}
+
+/// What a manifest holds of a request.
+fn of(manifest: &Manifest, request: &Request) -> Lock {
+    let name = |task: Task| (task.arch.to_string(), task.pair.to_string());
+    let names: BTreeSet<(String, String)> = request.tasks().into_iter().map(name).collect();
+    Lock::of(manifest).filtered(|arch, name| names.contains(&(arch.to_owned(), name.to_owned())))
 }
 
 /// Compares a build with the locks of its models, on the architectures it is for. What no trainer embeds is not locked.
@@ -89,16 +103,21 @@ pub fn of_model(manifest: &Manifest, request: &Request, model: &Model) -> Lock {
 /// [`LockFileError`] where a lock file cannot be used.
 pub fn compare(manifest: &Manifest, request: &Request, directory: &Path) -> Result<Comparison, LockFileError> {
     let mut comparison = Comparison::default();
+    let wanted = |arch: &str| request.archs.iter().any(|wanted| wanted.name() == arch);
+    let locked = |arch: &str| Arch::GPUS.iter().any(|target| target.name() == arch);
     for model in &request.models {
         let Some(lock) = read(directory, &model.name)? else {
             comparison.unlocked.push(model.name.clone());
             continue;
         };
-        let lock = lock.filtered(|arch, _| request.archs.iter().any(|wanted| wanted.name() == arch));
-        let locked = |arch: &str| Arch::GPUS.iter().any(|target| target.name() == arch);
         let built = of_model(manifest, request, model).filtered(|arch, _| locked(arch));
-        comparison.changes.extend(lock.compare(&built));
+        comparison.changes.extend(lock.filtered(|arch, _| wanted(arch)).compare(&built));
     }
+    // Fewer may be asked for than are locked.
+    let built = of_unlaunched(manifest, request).filtered(|arch, _| locked(arch));
+    let lock = read(directory, UNLAUNCHED)?.unwrap_or_default();
+    let changes = lock.compare(&built).into_iter().filter(|change| !matches!(change, Change::Missing(_)));
+    comparison.changes.extend(changes);
     comparison.changes.sort_by_key(ToString::to_string);
     comparison.changes.dedup();
     Ok(comparison)

@@ -90,7 +90,7 @@ fn spilling(arch: Arch) -> Vec<(Task, Vec<u8>)> {
 
 #[test]
 fn every_build_of_any_model_is_checked_for_spills() {
-    let request = Request { models: vec![Model::find(model().to_str().unwrap()).unwrap()], archs: vec![Arch::Sm89] };
+    let request = Request::of_models(vec![Model::find(model().to_str().unwrap()).unwrap()], vec![Arch::Sm89]);
     let (nvrtc, home) = (nvrtc(), tempfile::tempdir().unwrap());
     let cache = Cache::at(home.path().join("cache"));
     let within = build(&request, &nvrtc, &Cache::at(home::directory().join("cache")), &|_, _| {}).unwrap();

@@ -26,7 +26,7 @@ fn tiny() -> Model {
 }
 
 fn request(archs: &[Arch]) -> Request {
-    Request { models: vec![tiny()], archs: archs.to_vec() }
+    Request::of_models(vec![tiny()], archs.to_vec())
 }
 
 fn built(request: &Request, cache: &Cache) -> Built {
@@ -53,7 +53,7 @@ fn a_bundle_verifies_and_a_second_build_compiles_nothing() {
 
 #[test]
 fn every_built_in_model_is_within_budget_and_has_the_same_keys_everywhere() {
-    let request = Request { models: Model::built_in(), archs: Arch::GPUS.to_vec() };
+    let request = Request::of_models(Model::built_in(), Arch::GPUS.to_vec());
     let built = built(&request, &cache());
     // A key that one architecture has and another lacks is a kernel missing somewhere.
     let of = |arch: Arch| -> BTreeSet<&str> {

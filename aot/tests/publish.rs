@@ -160,7 +160,7 @@ fn keys_of_models_together_are_those_of_each() {
     // So that a lock a model is enough.
     let models = Model::built_in();
     for arch in Arch::GPUS {
-        let keys = |models: &[Model]| Request { models: models.to_vec(), archs: vec![arch] }.keys(arch);
+        let keys = |models: &[Model]| Request::of_models(models.to_vec(), vec![arch]).keys(arch);
         let each: std::collections::BTreeSet<_> =
             models.iter().flat_map(|model| keys(std::slice::from_ref(model))).collect();
         assert!(each == keys(&models), "{arch}");

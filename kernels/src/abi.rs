@@ -1,6 +1,6 @@
 //! Parameter blocks: the Rust twins of the C structs in `kernels/abi`, made by bindgen.
 //!
-//! Not edited by hand: `PRECAST_BLESS=1 cargo test -p precast-kernels --test abi` writes it anew.
+//! Not edited by hand: `cargo xtask abi` regenerates it, and so does `cargo run -p precast-abi`.
 #![allow(non_camel_case_types, missing_docs, clippy::undocumented_unsafe_blocks, clippy::unreadable_literal)]
 
 pub const MASKED_TOKEN: u32 = 4294967295;

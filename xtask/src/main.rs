@@ -2,6 +2,7 @@
 
 #![allow(clippy::print_stdout)]
 
+mod abi;
 mod build;
 mod ci;
 mod demo;
@@ -23,6 +24,7 @@ cargo xtask ci [DIR]    test, then prove the artifact: locked, reproducible, pub
                         DIR (target/ci) receives what to upload
 cargo xtask prove [DIR] the second half of ci
 cargo xtask fresh       the part of that which builds a fresh clone, with and without a network
+cargo xtask abi         regenerate kernels/src/abi.rs from the headers of kernels/abi
 cargo xtask simt [TEXT] run the CUDA sources of every portable key whose name has TEXT on the CPU, under a checker
 cargo xtask simt --report [TEXT]
                         what they move: sectors a request, share of the bytes that was needed, bank conflicts
@@ -42,6 +44,7 @@ fn main() -> Result<()> {
         ["prove"] => ci::prove("target/ci".as_ref()),
         ["prove", directory] => ci::prove(directory.as_ref()),
         ["fresh"] => ci::fresh(),
+        ["abi"] => abi::abi(),
         ["simt"] => simt::simt(""),
         ["simt", "--report"] => simt::report(""),
         ["simt", "--report", text] => simt::report(text),

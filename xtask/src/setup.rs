@@ -37,6 +37,11 @@ pub fn compiler() -> Result<()> {
 pub fn tools() -> Result<PathBuf> {
     install(&pins::CUOBJDUMP)?;
     install(&pins::NVDISASM)?;
+    libclang()
+}
+
+/// Installs libclang; returns its directory.
+pub fn libclang() -> Result<PathBuf> {
     let libclang = install(&pins::LIBCLANG)?;
     Ok(libclang.parent().map(PathBuf::from).unwrap_or_default())
 }

@@ -47,11 +47,14 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     write(&arguments.out, &bundle)?;
     let count = |arch: &Arch| built.manifest.modules.iter().filter(|module| module.arch == arch.name()).count();
     let archs: Vec<String> = request.archs.iter().map(|arch| format!("{} {arch}", count(arch))).collect();
+    let models = match &*built.manifest.models {
+        [] => String::new(),
+        models => format!(" for {}", models.join(", ")),
+    };
     say!(
-        "{}: {} kernels for {}, {} bytes, {}; compiled {} in {:.1} s with {}",
+        "{}: {} kernels{models}, {} bytes, {}; compiled {} in {:.1} s with {}",
         arguments.out.display(),
         archs.join(" + "),
-        built.manifest.models.join(", "),
         bundle.len(),
         Digest::of(&bundle).short(),
         built.compiled,

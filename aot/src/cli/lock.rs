@@ -1,7 +1,7 @@
 //! `precast-aot lock`
 
 use clap::Args;
-use precast_aot::{Request, lock};
+use precast_aot::{Request, kernels, lock};
 use precast_fatbins::{Lock, say};
 use precast_kernels::Arch;
 
@@ -23,13 +23,21 @@ pub struct Arguments {
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let directory = arguments.locks.directory();
-    let request = Request { models: arguments.models.find()?, archs: Arch::GPUS.to_vec() };
+    let all = arguments.models.models.is_empty();
+    let keys = if all { kernels::unlaunched() } else { Vec::new() };
+    let request = Request { models: arguments.models.find()?, keys, archs: Arch::GPUS.to_vec() };
     let built = arguments.compiler.build(&request)?;
-    let mut all = Vec::new();
-    for model in &request.models {
-        let path = lock::path(&directory, &model.name);
-        let new = lock::of_model(&built.manifest, &request, model);
-        let old = match lock::read(&directory, &model.name) {
+    let models = request.models.iter().map(|model| (&*model.name, lock::of_model(&built.manifest, &request, model)));
+    let mut locks: Vec<(&str, Lock)> = models.collect();
+    let unlaunched = lock::of_unlaunched(&built.manifest, &request);
+    // Those that are launched by now leave it.
+    if all && (!unlaunched.is_empty() || lock::path(&directory, lock::UNLAUNCHED).exists()) {
+        locks.push((lock::UNLAUNCHED, unlaunched));
+    }
+    let mut changed = Vec::new();
+    for (name, new) in locks {
+        let path = lock::path(&directory, name);
+        let old = match lock::read(&directory, name) {
             // A file of an older version is replaced as a whole.
             Err(lock::LockFileError::Parse { .. }) | Ok(None) => Lock::default(),
             read => read?.unwrap_or_default(),
@@ -42,10 +50,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             }
             write(&path, new.to_string().as_bytes())?;
         }
-        all.extend(changes);
+        changed.extend(changes);
     }
-    if arguments.check && !all.is_empty() {
-        return Err(lock::NotLocked { directory, changes: all }.into());
+    if arguments.check && !changed.is_empty() {
+        return Err(lock::NotLocked { directory, changes: changed }.into());
     }
     Ok(())
 }

@@ -15,6 +15,7 @@ mod verify;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use precast_aot::kernels::{self, UnknownKernel};
 use precast_aot::lock::{LockFileError, NotLocked};
 use precast_aot::models::{Model, ModelError};
 use precast_aot::publish::{LayoutError, PublishError};
@@ -36,7 +37,7 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// List every key and variant that runs over the models can launch
+    /// List every key and variant that runs over the models can launch, and kernels that none does yet
     Keys(keys::Arguments),
     /// Compile them and write a bundle
     Build(build::Arguments),
@@ -86,18 +87,35 @@ struct Archs {
     arch: Vec<Arch>,
 }
 
+/// Which kernels besides the models'.
+#[derive(Args)]
+struct Kernels {
+    /// A kernel whatever models there are: a key, or an operation for the examples that it is checked by; repeatable, and
+    /// without --model nothing else [default: what no built-in model launches]
+    #[arg(long = "key", value_name = "KEY|OPERATION")]
+    keys: Vec<String>,
+}
+
 /// What to compile for.
 #[derive(Args)]
 struct Targets {
     #[command(flatten)]
     models: Models,
     #[command(flatten)]
+    kernels: Kernels,
+    #[command(flatten)]
     archs: Archs,
 }
 
 impl Targets {
-    fn request(&self) -> Result<Request, ModelError> {
-        Ok(Request { models: self.models.find()?, archs: self.archs.arch.clone() })
+    fn request(&self) -> Result<Request, Failure> {
+        let keys = self.kernels.keys.iter().map(|text| kernels::find(text)).collect::<Result<Vec<_>, _>>()?.concat();
+        let request = match (&*self.models.models, &*keys) {
+            ([], []) => Request { models: Model::built_in(), keys: kernels::unlaunched(), archs: Vec::new() },
+            ([], _) => Request { models: Vec::new(), keys, archs: Vec::new() },
+            _ => Request { models: self.models.find()?, keys, archs: Vec::new() },
+        };
+        Ok(Request { archs: self.archs.arch.clone(), ..request })
     }
 }
 
@@ -135,6 +153,9 @@ pub enum Failure {
     /// A model cannot be found or followed.
     #[error(transparent)]
     Model(#[from] ModelError),
+    /// A kernel cannot be found.
+    #[error(transparent)]
+    Kernel(#[from] UnknownKernel),
     /// No compiler.
     #[error(transparent)]
     Locate(#[from] LocateError),
@@ -216,7 +237,7 @@ impl Failure {
             Failure::Publish(PublishError::Layout(LayoutError::Io { .. })) => 1,
             Failure::Publish(PublishError::Layout(LayoutError::NotOurs { .. })) => 2,
             Failure::Lock(_) | Failure::Publish(_) => 3,
-            Failure::TrustedKey(_) => 2,
+            Failure::TrustedKey(_) | Failure::Kernel(_) => 2,
             Failure::Model(_) => 5,
             Failure::OtherCode(_)
             | Failure::Locate(_)

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 use precast_aot::publish::{self, title};
-use precast_aot::{home, lock};
+use precast_aot::{Request, home, lock};
 use precast_fatbins::{Bundle, Digest, say};
 
 use super::compile::Compiler;
 use super::sign::Key;
-use super::{Failure, Locks, Targets, Trusted, read_bundle};
+use super::{Archs, Failure, Locks, Models, Trusted, read_bundle};
 
 #[derive(Args)]
 pub struct Publish {
@@ -20,7 +20,9 @@ pub struct Publish {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["models", "arch"])]
     bundle: Option<PathBuf>,
     #[command(flatten)]
-    targets: Targets,
+    models: Models,
+    #[command(flatten)]
+    archs: Archs,
     #[command(flatten)]
     compiler: Compiler,
     #[command(flatten)]
@@ -34,7 +36,10 @@ pub fn publish(arguments: &Publish) -> Result<(), Failure> {
     publish::Layout::check_replaceable(&arguments.to).map_err(publish::PublishError::from)?;
     let bundle = match &arguments.bundle {
         Some(path) => read_bundle(path)?,
-        None => arguments.compiler.build(&arguments.targets.request()?)?.encode(),
+        None => {
+            let request = Request::of_models(arguments.models.find()?, arguments.archs.arch.clone());
+            arguments.compiler.build(&request)?.encode()
+        }
     };
     let directory = arguments.locks.directory();
     let models = Bundle::read(&bundle).map_err(publish::PublishError::from)?.manifest().models.clone();

@@ -62,7 +62,7 @@ impl Reference for Louder {
 /// The kernels of a model: today's, and what a copy of the sources with that change builds.
 pub fn built(model: &Path, arch: Arch) -> (Request, [Built; 2]) {
     let model = Model::find(model.to_str().expect("a UTF-8 path")).expect("a model");
-    let request = Request { models: vec![model], archs: vec![arch] };
+    let request = Request::of_models(vec![model], vec![arch]);
     let nvrtc = toolchain::nvrtc(None, &home::directory()).unwrap_or_else(|error| panic!("{error}"));
     let cache = Cache::at(home::directory().join("cache"));
     let today = || build(&request, &nvrtc, &cache, &|_, _| {}).unwrap_or_else(|error| panic!("{error}"));

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 pub fn tiny() -> (Request, Built, Vec<(String, Lock)>) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/models/tiny.json");
     let model = Model::find(path.to_str().unwrap()).unwrap();
-    let request = Request { models: vec![model.clone()], archs: vec![Arch::Sm121] };
+    let request = Request::of_models(vec![model.clone()], vec![Arch::Sm121]);
     let nvrtc = toolchain::nvrtc(None, &home::directory()).unwrap_or_else(|error| panic!("{error}"));
     let built = build(&request, &nvrtc, &Cache::at(home::directory().join("cache")), &|_, _| {}).unwrap();
     let lock = lock::of_model(&built.manifest, &request, &model);

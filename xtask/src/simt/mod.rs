@@ -9,8 +9,9 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 use precast_aot::build::Request;
 use precast_aot::compile::Task;
+use precast_aot::kernels;
 use precast_aot::models::Model;
-use precast_kernels::Arch;
+use precast_kernels::{Arch, examples};
 use precast_simt::{Simt, check};
 use rayon::prelude::*;
 
@@ -21,10 +22,11 @@ pub use report::report;
 /// Of the scheduler and of the random inputs.
 const SEEDS: [u64; 3] = [1, 2, 3];
 
-/// Every (key, variant) of every built-in model, on both architectures, whose name has `text`. None is an error: what
-/// checks nothing finds nothing.
+/// Every (key, variant) of every built-in model and of kernels that none launches yet, on both architectures, whose name has
+/// `text`; of a kernel that is named its examples too. None is an error: what checks nothing finds nothing.
 fn tasks(text: &str) -> Result<Vec<Task>> {
-    let request = Request { models: Model::built_in(), archs: vec![Arch::Sm89, Arch::Sm121] };
+    let keys = if text.is_empty() { kernels::unlaunched() } else { examples() };
+    let request = Request { models: Model::built_in(), keys, archs: vec![Arch::Sm89, Arch::Sm121] };
     let tasks: Vec<Task> = request.tasks().into_iter().filter(|task| task.to_string().contains(text)).collect();
     ensure!(!tasks.is_empty(), "no portable kernel has `{text}` in its name: `cargo xtask simt` runs them all");
     Ok(tasks)
