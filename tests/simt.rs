@@ -63,7 +63,8 @@ impl Executed {
             let ticket = self.sim.read(address(operand), operand.bytes())?;
             memory.push(Buffer::from(&self.sim.wait(ticket)?.bytes[..]));
         }
-        execute(&self.programs[pair], &bound.geometry, &bound.params, &operands, &mut memory, SEED)
+        let maps = bound.key.kernel().tensor_maps(pair.variant, &bound.params);
+        execute(&self.programs[pair], &bound.geometry, &bound.params, &operands, &maps, &mut memory, SEED)
             .map_err(|report| DriverError::Launch { label: bound.label.clone(), reason: report.to_string() })?;
         let written = operands.iter().zip(&memory).filter(|(operand, _)| operand.access.writes());
         written.into_iter().try_for_each(|(operand, bytes)| self.sim.write(address(operand), bytes))

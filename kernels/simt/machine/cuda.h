@@ -8,7 +8,9 @@
 #define __grid_constant__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __align__(bytes) __attribute__((aligned(bytes)))
+// What these two say is read from the source: src/compile.rs.
 #define __launch_bounds__(...)
+#define __cluster_dims__(...)
 // Each block starts with nothing in it, and blocks run one after the other.
 #define __shared__ static
 

@@ -40,7 +40,7 @@ void __syncthreads() { machine->sync_block(HERE); }
 
 void simt_sync_warp(uint32_t mask) {
     int nothing = 0;
-    machine->with_warp(Operation::WarpBarrier, mask, nothing, HERE, [](int**) { machine->warp().round++; });
+    machine->with_warp(Operation::WarpBarrier, mask, nothing, HERE, [](int**) { machine->sync_warp(); });
 }
 
 static uint32_t shuffle(Operation operation, uint32_t mask, uint32_t value, uint32_t source, const void* pc) {
@@ -92,6 +92,14 @@ void simt_copy_async(uint32_t shared, const void* global, uint32_t bytes, uint32
 }
 void simt_copy_async_commit() { machine->current->groups++; }
 void simt_copy_async_wait(uint32_t pending) { machine->wait_copies(pending); }
+
+// Four floats added to global memory: nobody else may, as the order of the additions would be anybody's.
+void simt_add(float* p, const float* values, uint32_t count) {
+    machine->aligned(reinterpret_cast<char*>(p), 4 * count, Action::Write, HERE);
+    machine->access(p, 4 * count, Action::Read, HERE);
+    machine->access(p, 4 * count, Action::Write, HERE);
+    for (uint32_t i = 0; i < count; i++) p[i] += values[i];
+}
 
 // ---- blocks that wait for each other ----------------------------------------------------------------------------------
 

@@ -24,7 +24,22 @@ struct Launch {
     uint64_t operand_count;
     const Region* shared; // static
     uint64_t shared_count;
+    uint32_t cluster;         // blocks
+    uint32_t resident_blocks; // that a multiprocessor must be able to hold: it bounds registers
+    uint32_t by_clocks;       // whether accesses are ordered by clocks: the kernel has Hopper's instructions
+    uint32_t reserved;
 };
+
+// What a tensor map holds here, in place of what the CUDA driver encodes: a matrix without gaps between its rows, and the
+// box that is copied at a time. The twin is in src/execute.rs.
+struct TensorMap {
+    static constexpr uint64_t MAGIC = 0x70616d20736e6574;
+    uint64_t magic;
+    const char* base;
+    uint32_t rows, columns, box_rows, box_columns, element_bytes;
+    uint32_t reserved[23];
+};
+static_assert(sizeof(TensorMap) == 128);
 
 enum class Kind : uint32_t {
     Nothing,
@@ -38,9 +53,21 @@ enum class Kind : uint32_t {
     Divergence,
     PartialWarp,
     Deadlock,
+    NotABarrier,
+    Unannounced,
+    OverArrival,
+    Transaction,
+    Unfenced,
+    Accumulator,
+    RegisterFence,
+    Description,
+    Gone,
+    RegisterLimit,
+    PartialCluster,
+    Unsupported,
 };
 
-enum class Action : uint32_t { None, Read, Write, Copy, Barrier, Exit, Acquire, Release };
+enum class Action : uint32_t { None, Read, Write, Copy, Barrier, Exit, Acquire, Release, Bulk, Wgmma, Send, Arrive };
 
 // Something a thread did.
 struct Access {
@@ -58,6 +85,7 @@ struct Report {
     uint64_t index;  // of the operand or static variable
     int64_t offset;  // from its start
     uint64_t bytes;  // of the access
+    uint64_t owner;  // the block whose shared memory it is, and one, if another block's access
     Access now, before;
 };
 

@@ -19,8 +19,11 @@ inline constexpr uint16_t POISON = 0xffff;
 inline constexpr uint32_t UNWRITTEN = 0xfefefefe;
 // Accesses after which a thread that has not waited for others meanwhile is taken to wait for a word in a loop.
 inline constexpr uint32_t ENDLESS = 1 << 24;
-// Shared addresses: dynamic memory from here on, and static variables by their distance from the first one.
-inline constexpr uint32_t DYNAMIC_BASE = 1 << 10, STATIC_BASE = 1 << 24;
+// Shared addresses: dynamic memory from here on, and static variables by their distance from the first one. In a cluster,
+// those of the block of rank r are CLUSTER_BASE * (r + 1) further.
+inline constexpr uint32_t DYNAMIC_BASE = 1 << 10, STATIC_BASE = 1 << 24, CLUSTER_BASE = 1 << 26;
+// 32-bit registers of a multiprocessor, and how many threads' shares are a multiple of.
+inline constexpr uint32_t REGISTER_FILE = 65536, REGISTER_UNIT = 8;
 
 struct uint3 {
     uint32_t x, y, z;
@@ -31,11 +34,12 @@ public:
     Report report = {};
     Launch launch;
     Thread* current = nullptr;
-    std::unique_ptr<Block> block; // that runs
+    std::unique_ptr<Cluster> cluster; // that runs
+    Block* block = nullptr;           // of it
 
-    Machine(const Launch& launch) : launch(launch), random(launch.seed * 2 + 1) {
-        const size_t bytes = launch.dynamic_shared_bytes;
-        dynamic.reset(static_cast<char*>(aligned_alloc(1024, (bytes + 1023) / 1024 * 1024 + 1024)));
+    Machine(const Launch& launch)
+        : launch(launch), random(launch.seed * 2 + 1), threads(launch.block[0] * launch.block[1] * launch.block[2]),
+          slots(threads + warps() + MEMORY_BARRIERS) {
         for (uint64_t i = 0; i < launch.operand_count; i++)
             operands.emplace_back(Space::Operand, i, launch.operands[i]);
     }
@@ -50,20 +54,31 @@ public:
         const uint32_t *size = launch.block, i = current->index;
         return {i % size[0], i / size[0] % size[1], i / size[0] / size[1]};
     }
-    char* dynamic_shared() const { return dynamic.get(); }
+    char* dynamic_shared() const { return block->dynamic.get(); }
+    uint32_t warps() const { return (threads + WARP - 1) / WARP; }
 
     // ---- memory ---------------------------------------------------------------------------------------------------
 
     Event event(const Thread& thread, Action action, const void* pc) const {
-        const int32_t place = pc ? static_cast<const char*>(pc) - entry() : 0;
+        const int32_t place = place_of(pc);
+        if (launch.by_clocks) return event(thread, action, pc, thread.slot, thread.epoch);
         return {place, block->index, thread.index, uint32_t(action), any.releases, block->round,
                 block->warps[thread.index / WARP].round};
+    }
+
+    // One that has a slot of its own.
+    Event event(const Thread& thread, Action action, const void* pc, uint32_t slot, uint32_t epoch) const {
+        return {place_of(pc), block->index, thread.index, uint32_t(action), 0, epoch, slot};
     }
 
     // Looks at an access of a kernel before it happens.
     void access(const void* at, uint64_t bytes, Action action, const void* pc) {
         const char* p = static_cast<const char*>(at);
-        if (current->fiber.owns(p)) return;
+        if (current->fiber.owns(p)) {
+            if (!current->registers.empty()) [[unlikely]]
+                touch_registers(p, bytes, action, pc);
+            return;
+        }
         if (action == Action::Read && p >= launch.constants.base &&
             p + bytes <= launch.constants.base + launch.constants.bytes)
             return;
@@ -74,17 +89,44 @@ public:
     }
 
     void access(const Thread& thread, const char* p, uint64_t bytes, Action action, const void* pc) {
-        const Event now = event(thread, action, pc);
-        Memory* memory = find(p);
+        access(*block, find(p), thread, event(thread, action, pc), p, bytes);
+    }
+
+    // The same of memory that may be another block's.
+    void access(Block& owner, Memory* memory, const Thread& thread, const Event& now, const char* p, uint64_t bytes) {
         if (!memory || uint64_t(p - memory->region.base) + bytes > memory->region.bytes)
-            fail(Kind::OutOfBounds, p, bytes, now);
-        const bool reads = action == Action::Read || action == Action::Acquire;
+            fail(Kind::OutOfBounds, p, bytes, now, {}, &owner);
+        const Action action = Action(now.action);
+        const bool reads = action == Action::Read || action == Action::Acquire || action == Action::Arrive;
         if (!reads && !memory->region.writable) fail(Kind::ReadOnly, p, bytes, now);
-        memory->each(p, bytes, [&](Cell& cell) {
-            Event before;
-            const Kind kind = reads ? read(cell, now, block->heard, before) : write(cell, now, block->heard, before);
-            if (kind != Kind::Nothing) fail(kind, p, bytes, now, before);
-        });
+        const auto look = [&](const auto& order) {
+            memory->each(p, bytes, [&](Cell& cell) {
+                Event before;
+                Event* readers = memory->readers_of(cell);
+                Event* reader = readers ? &readers[thread.index / WARP] : nullptr;
+                const Kind kind = reads ? read(cell, reader, now, order, before)
+                                        : write(cell, readers, memory->readers_count(), now, order, before);
+                if (kind != Kind::Nothing) fail(kind, p, bytes, now, before, &owner);
+            });
+        };
+        if (launch.by_clocks) {
+            look([&](const Event& earlier) { return order_of_clocks(earlier, thread, now.is_async()); });
+        } else {
+            look([&](const Event& earlier) { return ordered(earlier, now, block->heard) ? Kind::Nothing : Kind::Race; });
+        }
+    }
+
+    // What is wrong with an access by a thread after an earlier one of anybody.
+    Kind order_of_clocks(const Event& earlier, const Thread& thread, bool is_async) const {
+        if (!earlier.happened()) return Kind::Nothing;
+        if (earlier.block / launch.cluster != block->index / launch.cluster) return Kind::Race;
+        const auto knows = [&](const Clock& clock) { return clock && (*clock)[earlier.slot()] >= earlier.epoch(); };
+        if (earlier.slot() == thread.warp_slot) return thread.products_done >= earlier.epoch() ? Kind::Nothing : Kind::Race;
+        const bool own = earlier.slot() == thread.slot;
+        if (!own && !knows(thread.known.all)) return Kind::Race;
+        if (!is_async || earlier.is_async()) return Kind::Nothing;
+        const bool fenced = own ? thread.fenced_epoch >= earlier.epoch() : knows(thread.known.fenced);
+        return fenced ? Kind::Nothing : Kind::Unfenced;
     }
 
     // What an access costs is asked of few launches: apart, so that the others do not pay.
@@ -100,10 +142,12 @@ public:
         if (uintptr_t(p) % bytes != 0) fail(Kind::Misaligned, p, bytes, event(*current, action, pc));
     }
 
-    [[noreturn]] void fail(Kind kind, const char* p, uint64_t bytes, const Event& now, const Event& before = {}) {
-        blame(kind, p, bytes, now, before);
+    [[noreturn]] void fail(Kind kind, const char* p, uint64_t bytes, const Event& now, const Event& before = {},
+                           const Block* owner = nullptr) {
+        blame(kind, p, bytes, now, before, owner);
         leave_for_good();
     }
+    [[noreturn]] void fail(Kind kind, const void* pc) { fail(kind, nullptr, 0, event(*current, Action::Barrier, pc)); }
 
     // The current thread gives way to others.
     void leave() { current->fiber.leave(scheduler); }
@@ -132,12 +176,13 @@ public:
 
     // A shared address, and back.
     uint32_t shared_address(const char* p) const {
-        const char* base = dynamic.get();
+        const char* base = dynamic_shared();
         if (p >= base && p <= base + launch.dynamic_shared_bytes) return DYNAMIC_BASE + (p - base);
         return STATIC_BASE + (p - launch.shared[0].base);
     }
     char* shared_pointer(uint32_t address) const {
-        if (address < STATIC_BASE) return dynamic.get() + int64_t(address) - DYNAMIC_BASE;
+        if (address < STATIC_BASE) return dynamic_shared() + int64_t(address) - DYNAMIC_BASE;
+        if (launch.shared_count == 0 || address >= CLUSTER_BASE) return nullptr;
         return launch.shared[0].base + (address - STATIC_BASE);
     }
 
@@ -146,22 +191,30 @@ public:
     void sync_block(const void* pc) {
         wait(block->meeting, block->threads.size(), Operation::Barrier, pc, [&](Meeting&) {
             block->round++;
+            if (launch.by_clocks) share_knowledge(block->meeting.here);
             for (uint32_t i = 0; counters && i < block->warps.size(); i++) counters->meet(block->index, i);
         });
+    }
+
+    // What a barrier of a warp does once all lanes are there.
+    void sync_warp() {
+        warp().round++;
+        if (launch.by_clocks) share_knowledge(warp().meeting.here);
     }
 
     // All lanes of the warp meet at one instruction, give their operands, and one of them does the work of all.
     template <typename Operands, typename Work>
     void with_warp(Operation operation, uint32_t mask, Operands& operands, const void* pc, Work work) {
-        if (mask != ALL_LANES) fail(Kind::PartialWarp, nullptr, 0, event(*current, Action::Barrier, pc));
-        Meeting& meeting = warp().meeting;
-        meeting.operands[current->lane()] = &operands;
-        wait(meeting, WARP, operation, pc, [&](Meeting& all) {
-            Operands* of_lanes[WARP];
-            for (uint32_t i = 0; i < WARP; i++) of_lanes[i] = static_cast<Operands*>(all.operands[i]);
-            work(of_lanes);
-            if (counters) counters->meet(block->index, current->index / WARP);
-        });
+        if (mask != ALL_LANES) fail(Kind::PartialWarp, pc);
+        with<WARP>(warp().meeting, operation, operands, pc, work);
+    }
+
+    // The same of a warpgroup.
+    template <typename Operands, typename Work>
+    void with_warpgroup(Operation operation, Operands& operands, const void* pc, Work work) {
+        if (threads % WARPGROUP != 0) fail(Kind::Unsupported, pc);
+        if (block->warpgroups.empty()) block->warpgroups.resize(threads / WARPGROUP);
+        with<WARPGROUP>(block->warpgroups[current->index / WARPGROUP], operation, operands, pc, work);
     }
 
     Warp& warp() { return block->warps[current->index / WARP]; }
@@ -171,6 +224,7 @@ public:
 
     // Before a word is read. It says the same as before until somebody writes it: a thread that looks again waits.
     void acquire(const char* word, const void* pc) {
+        if (launch.by_clocks) fail(Kind::Unsupported, pc); // they order clusters, and clocks are of one
         aligned(word, 4, Action::Acquire, pc);
         Flag& flag = flag_at(word);
         if (current->flag == &flag && current->seen == flag.releases) wait_release(flag, pc);
@@ -183,6 +237,7 @@ public:
 
     // Before it is written.
     void release(const char* word, const void* pc) {
+        if (launch.by_clocks) fail(Kind::Unsupported, pc);
         aligned(word, 4, Action::Release, pc);
         access(*current, word, 4, Action::Release, pc);
         const Event now = event(*current, Action::Release, pc);
@@ -231,18 +286,41 @@ public:
         copies.erase(std::remove_if(copies.begin(), copies.end(), covered), copies.end());
     }
 
+    // ---- memory barriers, bulk copies and clusters: hopper.cc --------------------------------------------------------
+
+    void init_barrier(uint32_t shared, uint32_t arrivals, const void* pc);
+    void announce_barriers();
+    void arrive(uint32_t shared, uint32_t bytes, const void* pc);
+    bool try_wait(uint32_t shared, uint32_t parity, const void* pc);
+    void sync_named(uint32_t number, uint32_t threads, const void* pc);
+    void fence_proxy();
+    void copy_box(uint32_t shared, const TensorMap* map, int32_t x, int32_t y, uint32_t barrier, uint32_t blocks,
+                  const void* pc);
+    void send(uint32_t shared, const uint32_t* words, uint32_t count, uint32_t barrier, const void* pc);
+    void arrive_at_cluster(const void* pc);
+    void wait_for_cluster(const void* pc);
+    void set_registers(uint32_t registers, bool more, const void* pc);
+
+    // ---- wgmma: warpgroup.cc -----------------------------------------------------------------------------------------
+
+    void touch_registers(const char* p, uint64_t bytes, Action action, const void* pc);
+    void use_registers(const char* begin, const char* end, bool accumulators, const void* pc);
+    const char* read_chunk(uint32_t shared, uint32_t first_warp, uint32_t of_warps, const void* pc);
+    void wait_products(uint32_t pending);
+
 private:
-    struct Free {
-        void operator()(char* p) const { free(p); }
-    };
-    std::unique_ptr<char, Free> dynamic;
     std::vector<Memory> operands;
     Memory* recent = nullptr; // where an access was last
-    std::vector<std::unique_ptr<Block>> waiting, ended;
+    std::vector<std::unique_ptr<Cluster>> waiting, ended;
     std::map<const char*, Flag> flags;
     Flag any = {nullptr}; // of all flags together
     jmp_buf scheduler;
     uint64_t random;
+    const uint32_t threads, slots; // of a block
+    Joins joined;
+    bool in_fiber = false;
+
+    friend void thread_body();
 
     // Marsaglia's xorshift64*.
     uint32_t next_random() {
@@ -251,10 +329,66 @@ private:
     }
 
     void begin(uint32_t index);
-    void resume(size_t index);
+    void begin(Block& one, uint32_t index);
+    void activate(Block& one);
     void advance();
-    void put_aside();
+    bool run_ready();
+    bool stuck();
     void end();
+    void end(Block& one);
+    void thread_ended();
+
+    // ---- what only launches that are ordered by clocks need ----------------------------------------------------------
+
+    size_t all_slots() const { return size_t(slots) * launch.cluster; }
+    uint32_t slot_of(const Block& owner, uint32_t of_block) const { return owner.rank * slots + of_block; }
+
+    // A thread tells what it knows; what it does from now on is not among it.
+    void tell(Gathering& gathering, Thread& thread) {
+        gathering.add(thread.known, all_slots());
+        gathering.add(thread.slot, thread.epoch, thread.fenced_epoch, all_slots());
+        if (thread.products_done > 0) gathering.add(thread.warp_slot, thread.products_done, 0, all_slots());
+        thread.epoch++;
+    }
+    void hear(Thread& thread, const Knowledge& known) {
+        thread.known.all = joined(thread.known.all, known.all);
+        thread.known.fenced = joined(thread.known.fenced, known.fenced);
+    }
+    void share_knowledge(const std::vector<Thread*>& all) {
+        Gathering gathering;
+        for (Thread* thread : all) tell(gathering, *thread);
+        const Knowledge known = gathering.finish();
+        for (Thread* thread : all) thread->known = known;
+    }
+
+    // A shared address, of this block or another one of the cluster.
+    struct Place {
+        Block* owner;
+        char* p;
+    };
+    Place place_at(uint32_t shared, const void* pc) {
+        const uint32_t rank = shared / CLUSTER_BASE;
+        if (rank > launch.cluster) fail(Kind::OutOfBounds, pc);
+        Block& owner = rank == 0 ? *block : *cluster->blocks[rank - 1];
+        const uint32_t own = shared % CLUSTER_BASE;
+        if (own < STATIC_BASE) return {&owner, owner.dynamic.get() + int64_t(own) - DYNAMIC_BASE};
+        return {&owner, shared_pointer(own)};
+    }
+    // Where the bytes of a shared address are now.
+    char* bytes_at(const Place& place);
+    Memory* memory_at(const Place& place) {
+        for (Memory& memory : place.owner->shared)
+            if (memory.holds(place.p)) return &memory;
+        return nullptr;
+    }
+    MemoryBarrier& barrier_at(uint32_t shared, Action action, const void* pc);
+    void visit(Block& owner, const Event& event);
+    void try_to_pass(MemoryBarrier& barrier, const Event& by);
+    void pass_cluster_barrier();
+    void start_transfer(const Place& place, std::vector<char> data, MemoryBarrier& barrier, Action action, const void* pc);
+    void deliver();
+    void grant_registers();
+    void forget(Thread& thread);
 
     Flag& flag_at(const char* word) { return flags.try_emplace(word, Flag{word}).first->second; }
 
@@ -271,15 +405,20 @@ private:
         leave();
     }
 
-    void blame(Kind kind, const char* p, uint64_t bytes, const Event& now, const Event& before) {
-        report = {kind, Space::None, 0, 0, bytes, as_access(now), as_access(before)};
-        if (const Memory* memory = nearest(p)) {
+    void blame(Kind kind, const char* p, uint64_t bytes, const Event& now, const Event& before,
+               const Block* owner = nullptr) {
+        if (!owner) owner = block;
+        report = {kind, Space::None, 0, 0, bytes, owner == block ? 0 : owner->index + 1ull, as_access(now),
+                  as_access(before)};
+        if (const Memory* memory = nearest(p, *owner)) {
             report.space = memory->space, report.index = memory->index;
             report.offset = p - memory->region.base;
         }
     }
 
     const char* entry() const { return reinterpret_cast<const char*>(launch.entry); }
+
+    int32_t place_of(const void* pc) const { return pc ? static_cast<const char*>(pc) - entry() : 0; }
 
     Access as_access(const Event& event) const {
         return {event.pc ? entry() + event.pc : nullptr, Action(event.action), event.block, event.thread, 0};
@@ -294,16 +433,37 @@ private:
     }
 
     // The memory an address was probably meant for: none that is further than a page away.
-    const Memory* nearest(const char* p) {
+    const Memory* nearest(const char* p, const Block& owner) const {
         const Memory* best = nullptr;
         int64_t least = 4096;
-        for (std::vector<Memory>* memories : {&operands, &block->shared})
+        for (const std::vector<Memory>* memories : {&operands, &owner.shared})
             for (const Memory& memory : *memories) {
                 const int64_t below = memory.region.base - p, above = 1 - below - int64_t(memory.region.bytes);
                 const int64_t distance = std::max<int64_t>(0, std::max(below, above));
                 if (distance < least) least = distance, best = &memory;
             }
         return best;
+    }
+
+    template <uint32_t lanes, typename Operands, typename Work>
+    void with(Meeting& meeting, Operation operation, Operands& operands, const void* pc, Work work) {
+        meeting.operands[current->index % lanes] = const_cast<void*>(static_cast<const void*>(&operands));
+        wait(meeting, lanes, operation, pc, [&](Meeting& all) {
+            Operands* of_lanes[lanes];
+            for (uint32_t i = 0; i < lanes; i++) of_lanes[i] = static_cast<Operands*>(all.operands[i]);
+            work(of_lanes);
+            if (counters) counters->meet(block->index, current->index / WARP);
+        });
+    }
+
+    // It waits until another thread wakes it.
+    void sleep(Operation operation, const void* pc) {
+        current->waits_in = operation, current->waits_at = pc;
+        leave();
+    }
+    void wake(Block& owner, Thread& thread) {
+        thread.waits_in = Operation::Nothing;
+        owner.ready.push_back(&thread);
     }
 
     template <typename Work>
@@ -324,7 +484,7 @@ private:
     // One thread waits where another, which it waits for, does not.
     void divergence(const Thread& waits, const void* pc, const Thread& other) {
         const Action action = other.done ? Action::Exit : Action::Barrier;
-        report = {Kind::Divergence, Space::None, 0, 0, 0, as_access(event(waits, Action::Barrier, pc)),
+        report = {Kind::Divergence, Space::None, 0, 0, 0, 0, as_access(event(waits, Action::Barrier, pc)),
                   as_access(event(other, action, other.done ? nullptr : other.waits_at))};
     }
     [[noreturn]] void diverge(const Thread& waits, const void* pc, const Thread& other) {

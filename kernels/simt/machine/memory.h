@@ -8,7 +8,8 @@
 
 namespace simt {
 
-// An access and its place in the order that barriers make.
+// An access and its place in the order that barriers make. Where that is an order of clocks, `round` is the epoch and
+// `warp_round` the slot.
 struct Event {
     int32_t pc = 0; // from the kernel's entry
     uint32_t block = 0;
@@ -19,8 +20,14 @@ struct Event {
     uint32_t warp_round = 0;    // barriers of the warp before it
 
     bool happened() const { return action != uint32_t(Action::None); }
-    bool synchronizes() const { return action >= uint32_t(Action::Acquire); }
+    bool synchronizes() const {
+        return action == uint32_t(Action::Acquire) || action == uint32_t(Action::Release);
+    }
+    // Whether the asynchronous proxy did it: other accesses are in order with it only through a fence.
+    bool is_async() const { return action == uint32_t(Action::Bulk) || action == uint32_t(Action::Wgmma); }
     bool same_warp(const Event& other) const { return block == other.block && thread / 32 == other.thread / 32; }
+    uint32_t epoch() const { return round; }
+    uint32_t slot() const { return warp_round; }
 
     // Whether this one happened before `later`, of the same block, on every schedule.
     bool before(const Event& later) const {
@@ -64,7 +71,16 @@ public:
         Cell cell;
         cell.written = region.written;
         cells.assign((region.bytes + cell_bytes - 1) / cell_bytes, cell);
+        readers.assign(cells.size() * warps, Event());
     }
+
+    // From now on the last read of each warp is known.
+    void remember_readers(uint32_t of_warps) {
+        warps = of_warps;
+        reset();
+    }
+    Event* readers_of(const Cell& cell) { return warps == 0 ? nullptr : &readers[(&cell - cells.data()) * warps]; }
+    uint32_t readers_count() const { return warps; }
 
     bool holds(const char* p) const { return p >= region.base && p < region.base + region.bytes; }
     Cell& cell(const char* p) { return cells[(p - region.base) / cell_bytes]; }
@@ -80,22 +96,36 @@ public:
 private:
     uint64_t cell_bytes = 16;
     std::vector<Cell> cells;
+    uint32_t warps = 0;
+    std::vector<Event> readers; // of each cell by each warp
 
     void halve() {
         std::vector<Cell> halves;
         halves.reserve(2 * cells.size());
         for (const Cell& cell : cells) halves.push_back(cell), halves.push_back(cell);
+        std::vector<Event> of_halves;
+        of_halves.reserve(2 * readers.size());
+        for (size_t i = 0; i < cells.size() && warps > 0; i++)
+            for (uint32_t half = 0; half < 2; half++)
+                of_halves.insert(of_halves.end(), &readers[i * warps], &readers[i * warps] + warps);
         cells.swap(halves);
+        readers.swap(of_halves);
         cell_bytes /= 2;
     }
 };
 
-// What is wrong with a read of `cell`, and what it conflicts with.
-inline Kind read(Cell& cell, const Event& now, const std::vector<Edge>& heard, Event& before) {
-    const bool in_order = ordered(cell.write, now, heard);
-    if (cell.under_way || !cell.written || !in_order) {
+// What is wrong with a read of `cell`, and what it conflicts with. `order` says of an access what is wrong if this one
+// comes after it.
+template <typename Order>
+inline Kind read(Cell& cell, Event* reader, const Event& now, const Order& order, Event& before) {
+    const Kind wrong = order(cell.write);
+    if (cell.under_way || !cell.written || wrong != Kind::Nothing) {
         before = cell.write;
-        return cell.under_way ? Kind::UnderWay : !in_order ? Kind::Race : Kind::Unwritten;
+        return cell.under_way ? Kind::UnderWay : wrong != Kind::Nothing ? wrong : Kind::Unwritten;
+    }
+    if (reader) {
+        *reader = now;
+        return Kind::Nothing;
     }
     if (cell.reads[0].happened() && !cell.reads[0].same_warp(now)) cell.reads[1] = cell.reads[0];
     cell.reads[0] = now;
@@ -103,15 +133,23 @@ inline Kind read(Cell& cell, const Event& now, const std::vector<Edge>& heard, E
 }
 
 // The same of a write.
-inline Kind write(Cell& cell, const Event& now, const std::vector<Edge>& heard, Event& before) {
+template <typename Order>
+inline Kind write(Cell& cell, Event* readers, uint32_t warps, const Event& now, const Order& order, Event& before) {
     if (cell.under_way) {
         before = cell.write;
         return Kind::UnderWay;
     }
+    const auto conflicts = [&](const Event& other) {
+        const Kind wrong = order(other);
+        if (wrong != Kind::Nothing) before = other;
+        return wrong;
+    };
     for (const Event* other : {&cell.write, &cell.reads[0], &cell.reads[1]})
-        if (!ordered(*other, now, heard)) {
-            before = *other;
-            return Kind::Race;
+        if (const Kind wrong = conflicts(*other); wrong != Kind::Nothing) return wrong;
+    if (readers)
+        for (uint32_t i = 0; i < warps; i++) {
+            if (const Kind wrong = conflicts(readers[i]); wrong != Kind::Nothing) return wrong;
+            readers[i] = Event();
         }
     cell.write = now;
     cell.reads[0] = cell.reads[1] = Event();

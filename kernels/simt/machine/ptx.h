@@ -3,6 +3,8 @@
 #pragma once
 #include <stdint.h>
 
+#include "products.h"
+
 extern "C" {
 void simt_copy_async(uint32_t shared, const void* global, uint32_t bytes, uint32_t valid_bytes);
 void simt_copy_async_commit();
@@ -13,8 +15,31 @@ void simt_load_shared(uint32_t* words, uint32_t count, uint32_t shared);
 void simt_store_shared(const uint32_t* words, uint32_t count, uint32_t shared);
 uint32_t simt_acquire(const uint32_t* p);
 void simt_release(uint32_t* p, uint32_t value);
+void simt_store_matrix(const uint32_t* r, uint32_t shared);
+void simt_add(float* p, const float* values, uint32_t count);
 float exp2f(float);
+
+// A kernel that calls one of these is ordered by clocks.
+void simt_hopper_barrier_init(uint32_t shared, uint32_t arrivals);
+void simt_hopper_barrier_init_fence();
+void simt_hopper_barrier_arrive(uint32_t shared, uint32_t bytes);
+bool simt_hopper_barrier_try_wait(uint32_t shared, uint32_t parity);
+void simt_hopper_barrier_sync(uint32_t number, uint32_t threads);
+void simt_hopper_fence_proxy();
+void simt_hopper_copy_box(uint32_t shared, const void* map, uint32_t x, uint32_t y, uint32_t barrier, uint32_t blocks);
+void simt_hopper_send(uint32_t shared, const uint32_t* words, uint32_t count, uint32_t barrier);
+uint32_t simt_hopper_cluster_rank();
+uint32_t simt_hopper_map_shared(uint32_t shared, uint32_t rank);
+void simt_hopper_cluster_arrive();
+void simt_hopper_cluster_wait();
+void simt_hopper_set_registers(uint32_t registers, bool more);
+void simt_hopper_wgmma(const simt::Product* product, const void* pc);
+void simt_hopper_wgmma_fence();
+void simt_hopper_wgmma_commit();
+void simt_hopper_wgmma_wait(uint32_t pending);
 }
+
+#define SIMT_PLAIN __attribute__((no_sanitize("thread", "alignment")))
 
 namespace ptx {
 
@@ -125,5 +150,115 @@ SIMT_INLINE void mma_sync_aligned_m16n8k16_row_col_f32_bf16_bf16_f32(float& d0, 
     simt_mma(d, a, b, c);
     d0 = d[0], d1 = d[1], d2 = d[2], d3 = d[3];
 }
+
+SIMT_INLINE void stmatrix_sync_aligned_m8n8_x4_shared_b16(uint32_t shared, uint32_t r0, uint32_t r1, uint32_t r2,
+                                                          uint32_t r3) {
+    const uint32_t r[4] = {r0, r1, r2, r3};
+    simt_store_matrix(r, shared);
+}
+
+// ---- registers of an `asm` statement --------------------------------------------------------------------------------
+
+SIMT_INLINE void setp_ne_b32(bool& d, uint32_t a, uint32_t b) { d = a != b; }
+SIMT_INLINE void selp_u32(uint32_t& d, uint32_t a, uint32_t b, bool p) { d = p ? a : b; }
+SIMT_INLINE void mov_b64(uint64_t& d, uint32_t low, uint32_t high) { d = uint64_t(high) << 32 | low; }
+SIMT_INLINE void mov_u32(uint32_t& d, uint32_t a) { d = a; }
+
+// ---- Hopper: memory barriers and bulk copies ------------------------------------------------------------------------
+
+SIMT_INLINE void red_global_add_v4_f32(float* p, float a, float b, float c, float d) {
+    const float values[4] = {a, b, c, d};
+    simt_add(p, values, 4);
+}
+SIMT_INLINE void mbarrier_init_shared__cta_b64(uint32_t barrier, uint32_t arrivals) {
+    simt_hopper_barrier_init(barrier, arrivals);
+}
+SIMT_INLINE void fence_mbarrier_init_release_cluster() { simt_hopper_barrier_init_fence(); }
+SIMT_INLINE void mbarrier_arrive_shared__cta_b64(uint32_t barrier) { simt_hopper_barrier_arrive(barrier, 0); }
+SIMT_INLINE void mbarrier_arrive_shared__cluster_b64(uint32_t barrier) { simt_hopper_barrier_arrive(barrier, 0); }
+SIMT_INLINE void mbarrier_arrive_expect_tx_shared__cta_b64(uint32_t barrier, uint32_t bytes) {
+    simt_hopper_barrier_arrive(barrier, bytes);
+}
+SIMT_INLINE void mbarrier_try_wait_parity_shared__cta_b64(bool& over, uint32_t barrier, uint32_t parity) {
+    over = simt_hopper_barrier_try_wait(barrier, parity);
+}
+SIMT_INLINE void bar_sync(uint32_t number, uint32_t threads) { simt_hopper_barrier_sync(number, threads); }
+SIMT_INLINE void fence_proxy_async_shared__cta() { simt_hopper_fence_proxy(); }
+SIMT_INLINE void prefetch_tensormap(const void*) {}
+SIMT_INLINE void cp_async_bulk_tensor_2d_shared__cluster_global_mbarrier__complete_tx__bytes(
+    uint32_t shared, const void* map, uint32_t x, uint32_t y, uint32_t barrier) {
+    simt_hopper_copy_box(shared, map, x, y, barrier, 0);
+}
+SIMT_INLINE void cp_async_bulk_tensor_2d_shared__cluster_global_mbarrier__complete_tx__bytes_multicast__cluster(
+    uint32_t shared, const void* map, uint32_t x, uint32_t y, uint32_t barrier, uint16_t blocks) {
+    simt_hopper_copy_box(shared, map, x, y, barrier, blocks);
+}
+
+// ---- Hopper: clusters and registers ---------------------------------------------------------------------------------
+
+SIMT_INLINE uint32_t special_cluster_ctarank() { return simt_hopper_cluster_rank(); }
+SIMT_INLINE void mapa_shared__cluster_u32(uint32_t& there, uint32_t shared, uint32_t rank) {
+    there = simt_hopper_map_shared(shared, rank);
+}
+SIMT_INLINE void barrier_cluster_arrive_release() { simt_hopper_cluster_arrive(); }
+SIMT_INLINE void barrier_cluster_wait_acquire() { simt_hopper_cluster_wait(); }
+SIMT_INLINE void st_async_weak_shared__cluster_mbarrier__complete_tx__bytes_v2_f32(uint32_t shared, float a, float b,
+                                                                                   uint32_t barrier) {
+    const uint32_t words[2] = {__float_as_uint(a), __float_as_uint(b)};
+    simt_hopper_send(shared, words, 2, barrier);
+}
+SIMT_INLINE void st_async_weak_shared__cluster_mbarrier__complete_tx__bytes_v4_f32(uint32_t shared, float a, float b, float c,
+                                                                                   float d, uint32_t barrier) {
+    const uint32_t words[4] = {__float_as_uint(a), __float_as_uint(b), __float_as_uint(c), __float_as_uint(d)};
+    simt_hopper_send(shared, words, 4, barrier);
+}
+SIMT_INLINE void setmaxnreg_inc_sync_aligned_u32(uint32_t registers) { simt_hopper_set_registers(registers, true); }
+SIMT_INLINE void setmaxnreg_dec_sync_aligned_u32(uint32_t registers) { simt_hopper_set_registers(registers, false); }
+
+// ---- Hopper: wgmma --------------------------------------------------------------------------------------------------
+
+SIMT_INLINE void wgmma_fence_sync_aligned() { simt_hopper_wgmma_fence(); }
+SIMT_INLINE void wgmma_commit_group_sync_aligned() { simt_hopper_wgmma_commit(); }
+SIMT_INLINE void wgmma_wait_group_sync_aligned(uint32_t pending) { simt_hopper_wgmma_wait(pending); }
+
+// The operands of a product in the order they are written: sums, A in registers or at a descriptor, the descriptor of B,
+// whether to add, signs, and which operands in shared memory run across the depth.
+struct Operands {
+    simt::Product product = {};
+    uint32_t sums = 0, others = 0;
+    uint64_t other[8] = {};
+
+    SIMT_PLAIN void take(float& sum) { product.d[sums++] = &sum; }
+    SIMT_PLAIN void take(const uint32_t& pair) { product.a[product.a_count++] = &pair; }
+    SIMT_PLAIN void take(uint64_t value) { other[others++] = value; }
+    SIMT_PLAIN void take(bool value) { other[others++] = value; }
+    SIMT_PLAIN void take(int value) { other[others++] = value; }
+};
+// The addresses of registers are known from here on, so every access to them is looked at. This itself is none.
+template <uint32_t columns, typename... T>
+__attribute__((noinline, no_sanitize("thread", "alignment"))) void wgmma(T&&... operands) {
+    Operands all;
+    (all.take(operands), ...);
+    const bool of_registers = all.product.a_count == 4;
+    static_assert(sizeof...(T) == columns / 2 + 7 || sizeof...(T) == columns / 2 + 9);
+    const uint64_t* other = all.other;
+    all.product.columns = columns;
+    if (!of_registers) all.product.a_at = *other++;
+    all.product.b = *other++;
+    all.product.add = *other++;
+    all.product.plus_a = *other++, all.product.plus_b = *other++;
+    if (!of_registers) all.product.a_across = *other++;
+    all.product.b_across = *other++;
+    simt_hopper_wgmma(&all.product, __builtin_return_address(0));
+}
+#define SIMT_WGMMA(n) \
+    template <typename... T> SIMT_INLINE void wgmma_mma_async_sync_aligned_m64n##n##k16_f32_bf16_bf16(T&&... operands) { \
+        wgmma<n>(static_cast<T&&>(operands)...); \
+    }
+SIMT_WGMMA(64)
+SIMT_WGMMA(128)
+SIMT_WGMMA(192)
+SIMT_WGMMA(224)
+SIMT_WGMMA(256)
 
 } // namespace ptx

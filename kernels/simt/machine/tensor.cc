@@ -62,6 +62,23 @@ void simt_load_matrix(uint32_t* r, uint32_t shared, bool transposed) {
     });
 }
 
+void simt_store_matrix(const uint32_t* r, uint32_t shared) {
+    const void* pc = __builtin_return_address(0);
+    struct Lane {
+        const uint32_t* r;
+        char* row;
+    } own = {r, machine->shared_pointer(shared)};
+    machine->aligned(own.row, 16, Action::Write, pc);
+    machine->with_warp(Operation::StoreMatrix, ALL_LANES, own, pc, [&](Lane** lanes) {
+        for (uint32_t i = 0; i < WARP; i++) {
+            uint32_t words[4]; // of row i % 8 of matrix i / 8: lanes 4 * row .. hold it
+            for (uint32_t w = 0; w < 4; w++) words[w] = lanes[i % 8 * 4 + w]->r[i / 8];
+            machine->access(machine->lane(i), lanes[i]->row, sizeof(words), Action::Write, pc);
+            memcpy(lanes[i]->row, words, sizeof(words));
+        }
+    });
+}
+
 void simt_mma(float* d, const uint32_t* a, const uint32_t* b, const float* c) {
     const void* pc = __builtin_return_address(0);
     const auto check = [&](bool written, Kind kind) {

@@ -122,7 +122,8 @@ pub(crate) fn run(
         return Err(Fault::Limit { key: key.clone(), variant: Box::new(variant), arch, bytes, threads });
     }
     let mut memory = case.before.clone();
-    execute(program, &geometry, &case.params, &case.operands, &mut memory, seed).map_err(|report| Fault::Broken {
+    let maps = key.kernel().tensor_maps(variant, &case.params);
+    execute(program, &geometry, &case.params, &case.operands, &maps, &mut memory, seed).map_err(|report| Fault::Broken {
         key: key.clone(),
         variant: Box::new(variant),
         arch,

@@ -12,38 +12,43 @@ use precast_kernels::{Arch, Geometry, Source};
 use crate::count::Count;
 use crate::launch::{self, Image, Operand, RawCount, Region, Run, RunCounted};
 use crate::report::{Report, lines};
-use crate::translate::translate;
+use crate::translate::{argument, translate};
 
 /// The machine's sources.
-const MACHINE: [(&str, &str); 13] = [
+const MACHINE: [(&str, &str); 16] = [
     ("block.h", include_str!("../machine/block.h")),
+    ("clock.h", include_str!("../machine/clock.h")),
     ("counters.cc", include_str!("../machine/counters.cc")),
     ("counters.h", include_str!("../machine/counters.h")),
     ("cuda.h", include_str!("../machine/cuda.h")),
     ("fiber.h", include_str!("../machine/fiber.h")),
-    ("hopper.cuh", HOPPER),
+    ("hopper.cc", include_str!("../machine/hopper.cc")),
     ("intrinsics.cc", include_str!("../machine/intrinsics.cc")),
     ("launch.h", include_str!("../machine/launch.h")),
     ("machine.h", include_str!("../machine/machine.h")),
     ("memory.h", include_str!("../machine/memory.h")),
+    ("products.h", include_str!("../machine/products.h")),
     ("ptx.h", include_str!("../machine/ptx.h")),
     ("schedule.cc", include_str!("../machine/schedule.cc")),
     ("tensor.cc", include_str!("../machine/tensor.cc")),
+    ("warpgroup.cc", include_str!("../machine/warpgroup.cc")),
 ];
 
-/// What stands in for Hopper's instructions.
-const HOPPER: &str = include_str!("../machine/hopper.cuh");
+/// What the machine's functions are called whose callers are ordered by clocks.
+const BY_CLOCKS: &[u8] = b"simt_hopper_";
 
 /// Options of both.
 const COMMON: &[&str] =
     &["-std=c++20", "-gdwarf-4", "-fPIC", "-fno-strict-aliasing", "-ffp-contract=off", "-U_FORTIFY_SOURCE"];
 
 /// Options of kernels. Accesses stay the ones that are written: nothing is vectorized or copied in bulk. Shared
-/// variables of two programs are two, whatever their names. Automatic variables begin with `machine.h`'s `UNWRITTEN`.
+/// variables of two programs are two, whatever their names. Automatic variables begin with `machine.h`'s `UNWRITTEN`,
+/// and no two of them share a place: the machine knows registers by it.
 const KERNEL: &[&str] = &[
     "-O1",
     "-w",
     "-ftrivial-auto-var-init=pattern",
+    "-fstack-reuse=none",
     "-fsanitize=thread",
     "-fsanitize=alignment",
     "-fno-tree-vectorize",
@@ -220,19 +225,34 @@ impl Simt {
         let directory = self.directory.join(format!("{arch}-{number}"));
         let headers = source.includes();
         for (name, text) in headers.iter().chain([&(source.path, source.text)]) {
-            let text = if *name == "hopper.cuh" { HOPPER } else { text };
-            write(&directory.join(name), &translate(text))?;
+            write(&directory.join(name), text)?;
         }
-        let enter = "extern \"C\" __attribute__((visibility(\"default\"))) void simt_enter(const void* params)";
-        let unit = format!("#include \"{}\"\n{enter} {{ simt::enter(ENTRY, params); }}\n", source.path);
-        write(&directory.join("kernel.cc"), &unit)?;
-
         let defines = defines.iter().map(|(name, value)| format!("-D{name}={value}"));
         let (major, minor) = arch.compute_capability().unwrap_or_default();
-        let options: Vec<String> = defines.chain([format!("-D__CUDA_ARCH__={}", major * 100 + minor * 10)]).collect();
-        let mut arguments: Vec<&str> = KERNEL.to_vec();
-        arguments.extend(options.iter().map(String::as_str));
-        arguments.extend(["-include", "../cuda.h", "-I.", "-c", "kernel.cc", "-o", "kernel.o"]);
+        let defines: Vec<String> = defines.chain([format!("-D__CUDA_ARCH__={}", major * 100 + minor * 10)]).collect();
+        let defines: Vec<&str> = defines.iter().map(String::as_str).collect();
+        // Instructions are put together by macros: they are read once those are expanded. What the standard header has is
+        // `cuda.h`'s to include.
+        write(&directory.join("stdint.h"), "")?;
+        let expanded = directory.join("expanded.cc");
+        write(&directory.join("source.cc"), &format!("#include \"{}\"\n", source.path))?;
+        compile(&self.compiler, what, &directory, &[&defines[..], &["-I.", "-E", "source.cc", "-o", "expanded.cc"]].concat())?;
+        let text = std::fs::read_to_string(&expanded).map_err(io(&expanded))?;
+        let cluster = argument(&text, "__cluster_dims__", 0).unwrap_or("1");
+        let resident = argument(&text, "__launch_bounds__", 1).unwrap_or("1");
+        let unit = format!(
+            "{}\n# 1 \"kernel.cc\"\n\
+             #pragma GCC visibility push(default)\n\
+             extern \"C\" {{\n\
+             extern const uint32_t simt_cluster = {cluster}, simt_resident_blocks = {resident};\n\
+             void simt_enter(const void* params) {{ simt::enter(ENTRY, params); }}\n\
+             }}\n",
+            translate(&text)
+        );
+        write(&directory.join("kernel.cc"), &unit)?;
+
+        let mut arguments = [KERNEL, &defines].concat();
+        arguments.extend(["-include", "../cuda.h", "-c", "kernel.cc", "-o", "kernel.o"]);
         compile(&self.compiler, what, &directory, &arguments)?;
         let machine = self.machine.to_string_lossy();
         compile(&self.compiler, what, &directory, &["-shared", "kernel.o", &machine, "-o", "kernel.so"])?;
@@ -281,7 +301,24 @@ impl Program {
             parsed.section_by_name(".rodata").map_or((0, 0), |section| (base + section.address(), section.size()));
         let constants = Region { base: constants.0, bytes: constants.1, writable: 0, written: 1 };
         let (shared_names, shared) = shared.into_iter().unzip();
-        let image = Image { run, run_counted, entry, constants, shared };
+        let number = |name: &str| {
+            // SAFETY: `Simt::compile` defines them so.
+            let number = unsafe { library.get::<*const u32>(name) };
+            // SAFETY: the same.
+            number.map(|number| unsafe { **number }).map_err(|error| failed(error.to_string()))
+        };
+        let image = Image {
+            run,
+            run_counted,
+            entry,
+            constants,
+            shared,
+            cluster: number("simt_cluster")?,
+            resident_blocks: number("simt_resident_blocks")?,
+            by_clocks: parsed
+                .dynamic_symbols()
+                .any(|symbol| symbol.is_undefined() && symbol.name_bytes().is_ok_and(|name| name.starts_with(BY_CLOCKS))),
+        };
         Ok(Self { image, shared_names, static_shared_bytes, file, base, counts: Mutex::new(None), _library: library })
     }
 

@@ -2,7 +2,7 @@
 
 use precast_kernels::check::POISON;
 use precast_kernels::host::Buffer;
-use precast_kernels::{Geometry, Operand};
+use precast_kernels::{Geometry, Operand, TensorMap};
 
 use crate::compile::Program;
 use crate::launch;
@@ -12,6 +12,20 @@ use crate::report::Report;
 const GUARD: usize = 256;
 /// What addresses keep: no access is wider.
 const ALIGN: usize = 16;
+
+/// `TensorMap` of the machine, in place of what the CUDA driver encodes.
+const MAP: u64 = 0x7061_6d20_736e_6574;
+
+/// Puts tensor maps into a parameter block that has the operands' addresses.
+pub(crate) fn encode(maps: &[TensorMap], params: &mut [u8]) {
+    for map in maps {
+        let address: [u8; 8] = params[map.address..][..8].try_into().expect("eight bytes");
+        let numbers = [map.shape, map.box_shape].concat();
+        let numbers = numbers.into_iter().chain([map.dtype.bytes() as u32]).flat_map(u32::to_le_bytes);
+        let bytes = MAP.to_le_bytes().into_iter().chain(address).chain(numbers);
+        params[map.offset..].iter_mut().zip(bytes).for_each(|(to, byte)| *to = byte);
+    }
+}
 
 /// Executes a launch. `memory` holds what each operand holds, before and after it; of the addresses in the parameter
 /// block only their alignment counts.
@@ -23,6 +37,7 @@ pub fn execute(
     geometry: &Geometry,
     params: &[u8],
     operands: &[Operand],
+    maps: &[TensorMap],
     memory: &mut [Buffer],
     seed: u64,
 ) -> Result<(), Box<Report>> {
@@ -36,6 +51,7 @@ pub fn execute(
         address.copy_from_slice(&(buffer.as_ptr() as u64 + start as u64).to_le_bytes());
         guarded.push((start, buffer));
     }
+    encode(maps, &mut params);
     let mut seen: Vec<launch::Operand<'_>> = operands
         .iter()
         .zip(&mut guarded)

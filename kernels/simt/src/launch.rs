@@ -39,6 +39,10 @@ pub(crate) struct Launch {
     pub operand_count: u64,
     pub shared: *const Region,
     pub shared_count: u64,
+    pub cluster: u32,
+    pub resident_blocks: u32,
+    pub by_clocks: u32,
+    pub reserved: u32,
 }
 
 /// `Access` of the machine.
@@ -61,6 +65,7 @@ pub(crate) struct RawReport {
     pub index: u64,
     pub offset: i64,
     pub bytes: u64,
+    pub owner: u64,
     pub now: RawAccess,
     pub before: RawAccess,
 }
@@ -101,6 +106,12 @@ pub(crate) struct Image {
     pub entry: u64,
     pub constants: Region,
     pub shared: Vec<Region>,
+    /// Blocks of a cluster.
+    pub cluster: u32,
+    /// Blocks that a multiprocessor must be able to hold.
+    pub resident_blocks: u32,
+    /// Whether it has Hopper's instructions.
+    pub by_clocks: bool,
 }
 
 /// Runs a launch whose parameter block holds the operands' addresses; says what it moves if `counts` are asked for.
@@ -134,6 +145,10 @@ pub(crate) fn run(
         operand_count: regions.len() as u64,
         shared: image.shared.as_ptr(),
         shared_count: image.shared.len() as u64,
+        cluster: image.cluster,
+        resident_blocks: image.resident_blocks,
+        by_clocks: image.by_clocks.into(),
+        reserved: 0,
     };
     let mut report = RawReport::default();
     // SAFETY: `launch` has the machine's layout and what it points at outlives the call; the machine lets the kernel

@@ -35,7 +35,7 @@ impl fmt::Display for Report {
     }
 }
 
-const RULES: [&str; 11] = [
+const RULES: [&str; 23] = [
     "nothing",
     "access out of bounds",
     "write to an operand that is only read",
@@ -43,13 +43,38 @@ const RULES: [&str; 11] = [
     "read of memory nobody wrote",
     "product of registers nobody wrote",
     "data race",
-    "access to memory that cp.async has not finished with",
+    "access to memory that an asynchronous copy has not finished with",
     "divergent barrier",
     "warp operation without all lanes",
     "wait that nobody ends",
+    "no initialized memory barrier",
+    "memory barrier that fence.mbarrier_init has not made known",
+    "more arrivals than the memory barrier waits for",
+    "memory barrier and copies disagree on bytes",
+    "asynchronous access without fence.proxy.async before it",
+    "access to registers that wgmma has not finished with",
+    "wgmma of registers without wgmma.fence before it",
+    "tensor map or matrix descriptor that is none, or not of a 128-byte swizzle",
+    "access to shared memory of a block that may have ended",
+    "more registers than a thread may have",
+    "grid that is no whole clusters",
+    "use of an instruction that the machine does not know",
 ];
 
-const ACTIONS: [&str; 8] = ["", "read", "write", "asynchronous copy", "waits", "ended", "acquire", "release"];
+const ACTIONS: [&str; 12] = [
+    "",
+    "read",
+    "write",
+    "asynchronous copy",
+    "waits",
+    "ended",
+    "acquire",
+    "release",
+    "bulk copy",
+    "wgmma",
+    "remote store",
+    "arrives",
+];
 
 impl Report {
     /// From the machine's. `operands` and `shared` are names and sizes in bytes.
@@ -67,8 +92,13 @@ impl Report {
             3 => Some(("dynamic shared memory".to_owned(), geometry.shared_bytes.into())),
             _ => None,
         };
-        let place =
-            memory.map(|(name, size)| format!("{} bytes at byte {} of {name} ({size} bytes)", raw.bytes, raw.offset));
+        let of_block = match raw.owner {
+            0 => String::new(),
+            owner => format!(" of block {}", index(owner as u32 - 1, geometry.grid)),
+        };
+        let place = memory.map(|(name, size)| {
+            format!("{} bytes at byte {} of {name}{of_block} ({size} bytes)", raw.bytes, raw.offset)
+        });
         let access = |access: &RawAccess| {
             let action = ACTIONS.get(access.action as usize).copied().unwrap_or("unknown");
             let (block, thread) = (index(access.block, geometry.grid), index(access.thread, geometry.block));
@@ -78,7 +108,7 @@ impl Report {
         Self {
             rule: RULES.get(raw.kind as usize).copied().unwrap_or("unknown"),
             place,
-            now: access(&raw.now),
+            now: if raw.now.action == 0 { "at its launch".to_owned() } else { access(&raw.now) },
             before: (raw.before.action != 0).then(|| access(&raw.before)),
         }
     }

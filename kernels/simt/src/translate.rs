@@ -107,22 +107,68 @@ fn operands(body: &str) -> (String, Vec<&str>) {
     (template.trim_end_matches('\0').to_owned(), expressions)
 }
 
-/// The call an instruction becomes.
+/// The call an instruction becomes; of several, with registers of their own, a block of calls.
 fn call(template: &str, operands: &[&str]) -> String {
-    let instruction = template.trim().trim_end_matches(';');
-    if instruction.is_empty() {
-        return "(void)0".to_owned();
+    let text = template.replace("\\n", " ");
+    let text = text.trim();
+    let inner = text.strip_prefix('{').and_then(|text| text.strip_suffix('}')).unwrap_or(text);
+    let statements = || inner.split(';').map(str::trim).filter(|statement| !statement.is_empty());
+    let registers: Vec<(&str, &str)> = statements().filter_map(declared).flatten().collect();
+    let calls: Vec<String> = statements()
+        .filter(|statement| declared(statement).is_none())
+        .map(|instruction| one_call(instruction, operands, &registers))
+        .collect();
+    match &calls[..] {
+        [] => "(void)0".to_owned(),
+        [only] if registers.is_empty() => only.clone(),
+        _ => {
+            let registers = registers.iter().map(|(name, kind)| format!("{kind} {REGISTER}{name}; ")).collect::<String>();
+            format!("({{ {registers}{}; }})", calls.join("; "))
+        }
     }
-    if instruction.contains([';', '\\']) {
-        return "ptx::several_instructions()".to_owned(); // no such function
-    }
+}
+
+/// What names of an `asm` statement's registers begin with, so that they are no others.
+const REGISTER: &str = "ptx_";
+
+/// The registers that a statement declares, and the types they have here.
+fn declared(statement: &str) -> Option<Vec<(&str, &str)>> {
+    let (kind, names) = statement.strip_prefix(".reg .")?.split_once(' ')?;
+    let kind = match kind {
+        "pred" => "bool",
+        "b64" | "u64" => "uint64_t",
+        "b32" | "u32" => "uint32_t",
+        _ => "ptx::no_such_type",
+    };
+    Some(names.split(',').map(|name| (name.trim(), kind)).collect())
+}
+
+/// The call of one instruction.
+fn one_call(instruction: &str, operands: &[&str], registers: &[(&str, &str)]) -> String {
     let (opcode, written) = instruction.split_once(' ').unwrap_or((instruction, ""));
-    let arguments = written.split(|c: char| !c.is_ascii_alphanumeric() && c != '%').filter(|word| !word.is_empty());
-    let arguments = arguments.map(|word| match word.strip_prefix('%').map(str::parse::<usize>) {
-        Some(Ok(index)) => operands.get(index).map_or("ptx::no_such_operand", |expression| expression.trim()),
-        _ => word,
+    let arguments = written.split(|c: char| !c.is_ascii_alphanumeric() && c != '%' && c != '_');
+    let arguments = arguments.filter(|word| !word.is_empty() && *word != "_").map(|word| {
+        if let Some(special) = word.strip_prefix("%%") {
+            return format!("ptx::special_{special}()");
+        }
+        match word.strip_prefix('%').map(str::parse::<usize>) {
+            Some(Ok(index)) => operands.get(index).map_or("ptx::no_such_operand", |expression| expression.trim()).to_owned(),
+            _ if registers.iter().any(|(name, _)| *name == word) => format!("{REGISTER}{word}"),
+            _ => word.to_owned(),
+        }
     });
-    format!("ptx::{}({})", opcode.replace("::", "_").replace('.', "_"), arguments.collect::<Vec<_>>().join(", "))
+    // A predicate guards what follows it: no kernel has one, and no function is named so.
+    format!("ptx::{}({})", opcode.replace("::", "__").replace(['.', '@'], "_"), arguments.collect::<Vec<_>>().join(", "))
+}
+
+/// An argument of the last use of a macro in preprocessed text: what a kernel says of its launches.
+pub fn argument<'a>(text: &'a str, name: &str, index: usize) -> Option<&'a str> {
+    let start = text.rfind(&format!("{name}("))? + name.len() + 1;
+    let mut rest = &text[start..start + closing(&text[start..], '(', ')')?];
+    for _ in 0..index {
+        rest = rest.split_once(',')?.1;
+    }
+    Some(rest.split(',').next().unwrap_or(rest).trim())
 }
 
 #[cfg(test)]
@@ -141,8 +187,25 @@ mod tests {
             "ptx::cp_async_commit_group();"
         );
         assert_eq!(translate("asm volatile(\"\" : \"+r\"(x));"), "(void)0;");
+        let several = "asm volatile(\"{.reg .b32 there; mapa.shared::cluster.u32 there, %0, %1; \"\n\"mbarrier.arrive.shared::\
+                       cluster.b64 _, [there];}\"::\"r\"(there), \"r\"(block));";
+        assert_eq!(
+            translate(several),
+            "({ uint32_t ptx_there; ptx::mapa_shared__cluster_u32(ptx_there, there, block); \
+             ptx::mbarrier_arrive_shared__cluster_b64(ptx_there); })\n;"
+        );
+        assert_eq!(translate("asm(\"mov.u32 %0, %%cluster_ctarank;\" : \"=r\"(r));"), "ptx::mov_u32(r, ptx::special_cluster_ctarank());");
         let parts = "asm(\"max.bf16x2 %0, \"\n    \"%0, %1;\" : \"+r\"(a) : \"r\"(b));";
         assert_eq!(translate(parts), "ptx::max_bf16x2(a, a, b)\n;");
+    }
+
+    #[test]
+    fn what_a_kernel_says_of_its_launches_is_found() {
+        let text = "void __cluster_dims__(CLUSTER, 1, 1) __launch_bounds__(f(1, 2) + 1, 3) entry(p)";
+        assert_eq!(argument(text, "__cluster_dims__", 0), Some("CLUSTER"));
+        assert_eq!(argument("void __launch_bounds__(384, BLOCKS) f()", "__launch_bounds__", 1), Some("BLOCKS"));
+        assert_eq!(argument("void __launch_bounds__(384) f()", "__launch_bounds__", 1), None);
+        assert_eq!(argument("void f()", "__cluster_dims__", 0), None);
     }
 
     #[test]

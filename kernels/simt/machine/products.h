@@ -1,0 +1,17 @@
+// What a thread brings to `wgmma`: the kernel's side fills it in, the machine's reads it.
+#pragma once
+#include <stdint.h>
+
+namespace simt {
+
+struct Product {
+    uint32_t columns;
+    float* d[128];         // sums, as many as half of the columns
+    uint32_t a_count;      // registers of A, or 0
+    const uint32_t* a[4];
+    uint64_t a_at, b;      // descriptors
+    bool add, a_across, b_across;
+    int32_t plus_a, plus_b; // 1, or -1: their signs
+};
+
+} // namespace simt
