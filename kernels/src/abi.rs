@@ -266,6 +266,21 @@ const _: () = {
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+pub struct dequant_params {
+    pub w: address,
+    pub x: address,
+    pub n: u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of dequant_params"][::std::mem::size_of::<dequant_params>() - 24usize];
+    ["Alignment of dequant_params"][::std::mem::align_of::<dequant_params>() - 8usize];
+    ["Offset of field: dequant_params::w"][::std::mem::offset_of!(dequant_params, w) - 0usize];
+    ["Offset of field: dequant_params::x"][::std::mem::offset_of!(dequant_params, x) - 8usize];
+    ["Offset of field: dequant_params::n"][::std::mem::offset_of!(dequant_params, n) - 16usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct embedding_fwd_params {
     pub ids: address,
     pub table: address,

@@ -8,7 +8,7 @@ use rand_pcg::Pcg64Mcg;
 
 use crate::abi::{MASKED_TOKEN, micro_scalars, step_metrics, update_scalars};
 use crate::dtype::Dtype;
-use crate::format::Format;
+use crate::format::{Block, Format};
 use crate::host::{Buffer, Views};
 use crate::key::Key;
 use crate::operand::{Access, Content, Operand};
@@ -75,7 +75,7 @@ impl Case {
             return Ok(Distance::NONE);
         }
         let tolerance = self.key.kernel().tolerance(operand);
-        let distance = distance(operand.format, out, reference, tolerance.absolute);
+        let distance = distance(operand.format, out, reference, tolerance);
         if distance.norm <= tolerance.norm && distance.element <= tolerance.element {
             Ok(distance)
         } else {
@@ -118,20 +118,22 @@ pub struct Mismatch {
     pub tolerance: Tolerance,
 }
 
-fn distance(format: Format, out: &[u8], reference: &[u8], absolute: f64) -> Distance {
+fn distance(format: Format, out: &[u8], reference: &[u8], tolerance: Tolerance) -> Distance {
     assert_eq!(out.len(), reference.len());
     let (out, reference) = (floats(format, out), floats(format, reference));
     let mut result = Distance::NONE;
     let (mut square, mut reference_square, mut largest, mut worst) = (0.0, 0.0, 0.0f64, 0.0f64);
     for (index, (a, b)) in out.iter().zip(&reference).enumerate() {
         // NaN where the reference has NaN is agreement; anything else that is not finite is not.
-        if a.is_nan() && b.is_nan() || a == b || (a - b).abs() <= absolute {
+        let same = a == b && (tolerance != Tolerance::EXACT || a.is_sign_negative() == b.is_sign_negative());
+        if a.is_nan() && b.is_nan() || same || (a - b).abs() <= tolerance.absolute && a != b {
             largest = if b.is_finite() { largest.max(b.abs()) } else { largest };
             reference_square += if b.is_finite() { b * b } else { 0.0 };
             continue;
         }
         let difference = (a - b).abs();
-        if !difference.is_finite() {
+        // Zeros of two signs are no distance apart, and not the same bits.
+        if !difference.is_finite() || difference == 0.0 {
             return Distance { norm: f64::INFINITY, element: f64::INFINITY, index };
         }
         square += difference * difference;
@@ -166,6 +168,10 @@ fn random(operand: &Operand, content: Content, rng: &mut Pcg64Mcg) -> Vec<u8> {
     let words = |values: Vec<u32>| bytemuck::cast_slice(&values).to_vec();
     match content {
         Content::Zeros => vec![0; operand.bytes() as usize],
+        Content::Blocks => match operand.format {
+            Format::Block(block) => blocks(block, operand.bytes() as usize, rng),
+            Format::Dense(dtype) => panic!("operands of {dtype} are no blocks"),
+        },
         Content::Normal(factor) => store(operand.format, count, || factor * rng.sample::<f32, _>(StandardNormal)),
         Content::Uniform(low, high) => store(operand.format, count, || rng.random_range(low..high)),
         Content::Ids(bound) => words((0..count).map(|_| rng.random_range(0..bound)).collect()),
@@ -210,6 +216,25 @@ fn store(format: Format, count: usize, mut value: impl FnMut() -> f32) -> Vec<u8
     }
 }
 
+/// Blocks of random numbers whose scales are finite: most of a size weights have, some subnormal, some zero, of both signs.
+fn blocks(block: Block, bytes: usize, rng: &mut Pcg64Mcg) -> Vec<u8> {
+    let mut all = vec![0; bytes];
+    rng.fill(&mut all[..]);
+    for one in all.chunks_exact_mut(block.bytes() as usize) {
+        for at in block.halves() {
+            let magnitude = match rng.random_range(0..16) {
+                0 => 0,
+                1 | 2 => rng.random_range(1..0x0400), // subnormal
+                3 => rng.random_range(0x0400..0x7C00),
+                _ => rng.random_range(0x1000..0x3C00), // 2^-11 to 1
+            };
+            let half: u16 = magnitude | rng.random_range(0..2u16) << 15;
+            one[*at..at + 2].copy_from_slice(&half.to_le_bytes());
+        }
+    }
+    all
+}
+
 /// A random assignment of rows to sorted ids, ascending within a run of equal ids.
 fn positions(ids: &[u8], rng: &mut Pcg64Mcg) -> Vec<u8> {
     let ids: Vec<u32> = elements(ids).collect();
@@ -236,19 +261,32 @@ mod tests {
     #[test]
     fn distance_sees_poison_left_behind() {
         let poisoned = f32::from_bits(0xFFFF_FFFF);
-        let far = distance(Format::Dense(Dtype::F32), &bytes(&[1.0, poisoned]), &bytes(&[1.0, 2.0]), 0.0);
+        let exact = Tolerance::EXACT;
+        let far = distance(Format::Dense(Dtype::F32), &bytes(&[1.0, poisoned]), &bytes(&[1.0, 2.0]), exact);
         assert_eq!(far, Distance { norm: f64::INFINITY, element: f64::INFINITY, index: 1 });
-        let same = distance(Format::Dense(Dtype::F32), &bytes(&[1.0, poisoned]), &bytes(&[1.0, poisoned]), 0.0);
+        let same = distance(Format::Dense(Dtype::F32), &bytes(&[1.0, poisoned]), &bytes(&[1.0, poisoned]), exact);
         assert_eq!((same.norm, same.element), (0.0, 0.0));
     }
 
     #[test]
     fn distance_is_relative_to_the_reference() {
-        let off = distance(Format::Dense(Dtype::F32), &bytes(&[3.0, 4.5]), &bytes(&[3.0, 4.0]), 0.0);
+        let distance = |out: &[f32], reference: &[f32], absolute| {
+            let tolerance = Tolerance { absolute, ..Tolerance::of(Format::Dense(Dtype::F32)) };
+            super::distance(Format::Dense(Dtype::F32), &bytes(out), &bytes(reference), tolerance)
+        };
+        let off = distance(&[3.0, 4.5], &[3.0, 4.0], 0.0);
         assert_eq!((off.norm, off.element, off.index), (0.1, 0.125, 1));
-        let from_zero = distance(Format::Dense(Dtype::F32), &bytes(&[1.0]), &bytes(&[0.0]), 0.0);
+        let from_zero = distance(&[1.0], &[0.0], 0.0);
         assert_eq!(from_zero.norm, f64::INFINITY);
-        let within = distance(Format::Dense(Dtype::F32), &bytes(&[1e-7]), &bytes(&[0.0]), 1e-6);
+        let within = distance(&[1e-7], &[0.0], 1e-6);
         assert_eq!(within.norm, 0.0);
+    }
+
+    #[test]
+    fn zeros_of_two_signs_are_the_same_bits_to_no_kernel_that_is_exact() {
+        let distance =
+            |tolerance| distance(Format::Dense(Dtype::F32), &bytes(&[1.0, -0.0]), &bytes(&[1.0, 0.0]), tolerance).norm;
+        assert_eq!(distance(Tolerance::EXACT), f64::INFINITY);
+        assert_eq!(distance(Tolerance::of(Format::Dense(Dtype::F32))), 0.0);
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::dtype::Dtype;
-use crate::format::Format;
+use crate::format::{Block, Format};
 
 /// A value baked into a key.
 pub trait FieldValue: Copy {
@@ -57,11 +57,27 @@ impl FieldValue for Format {
         self.to_string()
     }
     fn parse(text: &str) -> Option<Self> {
-        // No kernel computes with blocks: they are made dense before.
-        Dtype::parse(text).map(Format::Dense)
+        let dense = Dtype::parse(text).map(Format::Dense);
+        dense.or_else(|| Block::parse(text).map(Format::Block))
     }
     fn define(self) -> String {
-        self.dtype().map_or_else(|| self.to_string(), Dtype::define)
+        match self {
+            Format::Dense(dtype) => dtype.define(),
+            Format::Block(block) => block.define(),
+        }
+    }
+}
+
+impl FieldValue for Block {
+    fn text(self) -> String {
+        self.to_string()
+    }
+    fn parse(text: &str) -> Option<Self> {
+        Block::ALL.into_iter().find(|block| block.to_string() == text)
+    }
+    fn define(self) -> String {
+        // A structure of `blocks.cuh`.
+        self.to_string()
     }
 }
 

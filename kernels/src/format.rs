@@ -36,6 +36,10 @@ pub enum Block {
 }
 
 impl Block {
+    /// Every one.
+    pub const ALL: [Self; 8] =
+        [Self::Q4_0, Self::Q4_1, Self::Q5_0, Self::Q5_1, Self::Q8_0, Self::Q4_K, Self::Q5_K, Self::Q6_K];
+
     /// Elements of a block.
     pub const fn elems(self) -> u64 {
         match self {
@@ -57,6 +61,21 @@ impl Block {
             Self::Q6_K => 210,
         }
     }
+
+    /// Where the half-precision numbers of a block are, bytes from its start: its scale, and its minimum where it has one.
+    pub const fn halves(self) -> &'static [usize] {
+        match self {
+            Self::Q4_0 | Self::Q5_0 | Self::Q8_0 => &[0],
+            Self::Q4_1 | Self::Q5_1 | Self::Q4_K | Self::Q5_K => &[0, 2],
+            Self::Q6_K => &[208],
+        }
+    }
+
+    /// What the address of a block is a multiple of, bytes: the largest vector whose multiple its size is.
+    pub const fn align(self) -> u64 {
+        let power_of_two = 1 << self.bytes().trailing_zeros();
+        if power_of_two < 16 { power_of_two } else { 16 }
+    }
 }
 
 impl fmt::Display for Block {
@@ -75,9 +94,17 @@ impl Format {
         match self {
             Format::Dense(dtype) => elems * dtype.bytes(),
             Format::Block(block) => {
-                assert!(elems.is_multiple_of(block.elems()), "{elems} elements are no whole blocks of {block}");
+                assert!(self.fits(elems), "{elems} elements are no whole blocks of {block}");
                 elems / block.elems() * block.bytes()
             }
+        }
+    }
+
+    /// Whether so many elements are whole blocks.
+    pub fn fits(self, elems: u64) -> bool {
+        match self {
+            Format::Dense(_) => true,
+            Format::Block(block) => elems.is_multiple_of(block.elems()),
         }
     }
 
@@ -85,7 +112,7 @@ impl Format {
     pub fn align(self) -> u64 {
         match self {
             Format::Dense(dtype) => dtype.bytes(),
-            Format::Block(_) => 2, // they begin with or hold half-precision scales
+            Format::Block(block) => block.align(),
         }
     }
 
@@ -129,6 +156,14 @@ mod tests {
         assert_eq!(Format::Dense(Dtype::F32).bytes(512), 2048);
         assert_eq!(Format::Block(Block::Q4_K).bytes(512), 288);
         assert_eq!(Format::Block(Block::Q8_0).bytes(512), 544);
+    }
+
+    #[test]
+    fn blocks_lie_on_what_divides_their_size() {
+        let align = Block::ALL.map(|block| (block.to_string(), Format::Block(block).align()));
+        let expected = [2, 4, 2, 8, 2, 16, 16, 2];
+        assert_eq!(align.map(|(_, bytes)| bytes), expected);
+        assert!(Block::ALL.iter().all(|block| block.bytes().is_multiple_of(block.align())));
     }
 
     #[test]

@@ -29,6 +29,7 @@ pub mod adamw;
 pub mod attention;
 pub mod cast;
 pub mod column_sum;
+pub mod dequant;
 pub mod embedding;
 pub mod fill;
 pub mod gemm;

@@ -55,6 +55,18 @@ pub enum Content {
     Update,
     /// A `step_metrics` block that does not skip.
     Metrics,
+    /// Blocks of any numbers, with finite scales: of both signs, subnormal and zero ones among them.
+    Blocks,
+}
+
+impl Content {
+    /// What an operand of this format holds unless its kernel says more.
+    pub fn of(format: Format) -> Self {
+        match format {
+            Format::Dense(_) => Content::Normal(1.0),
+            Format::Block(_) => Content::Blocks,
+        }
+    }
 }
 
 /// A buffer a launch touches, and the field of the parameter block that points at it.
@@ -90,14 +102,15 @@ impl Operand {
 /// Builds an [`Operand`] from a field of a parameter block.
 #[macro_export]
 macro_rules! operand {
-    ($access:ident $params:ty, $field:ident: $format:expr, $elems:expr) => {
+    ($access:ident $params:ty, $field:ident: $format:expr, $elems:expr) => {{
+        let format = $crate::Format::from($format);
         $crate::operand::Operand {
             name: stringify!($field),
             offset: std::mem::offset_of!($params, $field),
             access: $crate::operand::Access::$access,
-            format: $crate::Format::from($format),
+            format,
             elems: $elems as u64,
-            content: $crate::operand::Content::Normal(1.0),
+            content: $crate::operand::Content::of(format),
         }
-    };
+    }};
 }

@@ -18,12 +18,15 @@ pub struct Tolerance {
 }
 
 impl Tolerance {
+    /// The same bits, zeros' signs included.
+    pub const EXACT: Self = Self { norm: 0.0, element: 0.0, absolute: 0.0 };
+
     /// What rounding explains for outputs of this format computed in f32.
     pub fn of(format: Format) -> Self {
         match format {
             Format::Dense(Dtype::Bf16) => Self { norm: 4e-3, element: 1e-2, absolute: 0.0 },
             Format::Dense(Dtype::F32) => Self { norm: 2e-6, element: 1e-5, absolute: 0.0 },
-            Format::Dense(Dtype::U32) | Format::Block(_) => Self { norm: 0.0, element: 0.0, absolute: 0.0 },
+            Format::Dense(Dtype::U32) | Format::Block(_) => Self::EXACT,
         }
     }
 }

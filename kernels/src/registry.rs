@@ -2,7 +2,9 @@
 
 use crate::erased::Registered;
 use crate::key::Key;
-use crate::{adamw, attention, cast, column_sum, embedding, fill, gemm, grad_norm, head, rmsnorm, rope, swiglu};
+use crate::{
+    adamw, attention, cast, column_sum, dequant, embedding, fill, gemm, grad_norm, head, rmsnorm, rope, swiglu,
+};
 
 /// An operation the registry knows.
 #[derive(Clone, Copy)]
@@ -33,6 +35,7 @@ pub static OPS: &[Op] = &[
     op::<cast::Cast>(),
     op::<column_sum::ColumnSumFinish>(),
     op::<column_sum::ColumnSumPartial>(),
+    op::<dequant::Dequant>(),
     op::<embedding::EmbeddingBwd>(),
     op::<embedding::EmbeddingFwd>(),
     op::<fill::Fill>(),

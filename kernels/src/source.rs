@@ -24,6 +24,7 @@ pub type Header = (&'static str, &'static str);
 
 /// Headers any CUDA source may include.
 static COMMON_HEADERS: &[Header] = &[
+    ("blocks.cuh", include_str!("../cuda/blocks.cuh")),
     ("device.cuh", include_str!("../cuda/device.cuh")),
     ("hopper.cuh", include_str!("../cuda/hopper.cuh")),
     ("mma.cuh", include_str!("../cuda/mma.cuh")),

@@ -53,6 +53,12 @@ SIMT_INLINE float __uint_as_float(uint32_t bits) { return __builtin_bit_cast(flo
 SIMT_INLINE uint32_t __float_as_uint(float value) { return __builtin_bit_cast(uint32_t, value); }
 SIMT_INLINE float __fmul_rn(float a, float b) { return a * b; }
 SIMT_INLINE float __fmaf_rn(float a, float b, float c) { return fmaf(a, b, c); }
+SIMT_INLINE uint32_t __byte_perm(uint32_t low, uint32_t high, uint32_t selector) {
+    const uint64_t bytes = uint64_t(high) << 32 | low;
+    uint32_t result = 0;
+    for (uint32_t i = 0; i < 4; i++) result |= uint32_t(bytes >> 8 * (selector >> 4 * i & 7) & 0xff) << 8 * i;
+    return result;
+}
 SIMT_INLINE uint32_t __umulhi(uint32_t a, uint32_t b) { return uint64_t(a) * b >> 32; }
 template <typename T> SIMT_INLINE T min(T a, T b) { return b < a ? b : a; }
 template <typename T> SIMT_INLINE T max(T a, T b) { return a < b ? b : a; }

@@ -60,6 +60,12 @@ SIMT_INLINE void cvt_rn_bf16_f32(uint16_t& d, float a) { d = rounded_to_bf16(a);
 SIMT_INLINE void cvt_rn_bf16x2_f32(uint32_t& d, float high, float low) {
     d = rounded_to_bf16(high) << 16 | rounded_to_bf16(low);
 }
+SIMT_INLINE void cvt_f32_f16(float& d, uint16_t a) {
+    // The exponent's bias is 112 more; what is subnormal in 16 bits is normal afterwards.
+    const float magnitude = __uint_as_float(uint32_t(a & 0x7fff) << 13) * 0x1p112f;
+    const uint32_t special = (a & 0x7c00) == 0x7c00 ? 0x7f800000u : 0;
+    d = __uint_as_float(__float_as_uint(magnitude) | special | uint32_t(a & 0x8000) << 16);
+}
 SIMT_INLINE void rcp_approx_f32(float& d, float a) { d = 1.0f / a; }
 SIMT_INLINE void rcp_approx_ftz_f32(float& d, float a) { d = flushed(1.0f / flushed(a)); }
 SIMT_INLINE void sqrt_approx_ftz_f32(float& d, float a) { d = flushed(sqrtf(flushed(a))); }

@@ -1,16 +1,12 @@
-//! The block formats of ggml: how many values a block packs into how many bytes, and their `f32` values.
-//!
-//! Every product and sum is one `f32` operation, in the order of ggml's reference (`dequantize_row_*`), so that
-//! the values are the same bits. Layouts are those of ggml's `ggml-common.h`.
+//! The types of tensors in a GGUF file: how many values a block packs into how many bytes, and their `f32` values.
 
 use half::f16;
 use precast_kernels::Block;
+use precast_kernels::dequant::dequantize;
 use rayon::prelude::*;
 
-use super::kquants;
-
-/// Blocks that one task of the thread pool expands.
-const BLOCKS_A_TASK: usize = 4096;
+/// Numbers that one task of the thread pool widens.
+const NUMBERS_A_TASK: usize = 1 << 16;
 
 /// A type of tensor that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,93 +113,19 @@ impl BlockType {
 
     /// The values of whole blocks, on all threads. `out` has room for exactly as many.
     pub(super) fn dequantize(self, blocks: &[u8], out: &mut [f32]) {
-        let tasks = blocks.par_chunks(self.bytes() * BLOCKS_A_TASK);
-        tasks.zip(out.par_chunks_mut(self.len() * BLOCKS_A_TASK)).for_each(|(blocks, out)| match self {
-            Self::F32 => expand(blocks, out, |block, out: &mut [f32; 1]| *out = [f32::from_le_bytes(*block)]),
-            Self::F16 => expand(blocks, out, |block, out: &mut [f32; 1]| *out = [f16::from_le_bytes(*block).to_f32()]),
-            Self::Bf16 => expand(blocks, out, |&[low, high], out: &mut [f32; 1]| {
-                *out = [f32::from_le_bytes([0, 0, low, high])];
-            }),
-            Self::Q4_0 => expand(blocks, out, q4_0),
-            Self::Q4_1 => expand(blocks, out, q4_1),
-            Self::Q5_0 => expand(blocks, out, q5_0),
-            Self::Q5_1 => expand(blocks, out, q5_1),
-            Self::Q8_0 => expand(blocks, out, q8_0),
-            Self::Q4K => expand(blocks, out, kquants::q4_k),
-            Self::Q5K => expand(blocks, out, kquants::q5_k),
-            Self::Q6K => expand(blocks, out, kquants::q6_k),
-        });
+        match (self.block(), self) {
+            (Some(block), _) => dequantize(block, blocks, out),
+            (None, Self::F32) => widen(blocks, out, f32::from_le_bytes),
+            (None, Self::F16) => widen(blocks, out, |bytes| f16::from_le_bytes(bytes).to_f32()),
+            (None, _) => widen(blocks, out, |[low, high]| f32::from_le_bytes([0, 0, low, high])),
+        }
     }
 }
 
-/// Expands block by block.
-fn expand<const BYTES: usize, const LEN: usize>(
-    blocks: &[u8],
-    out: &mut [f32],
-    block: impl Fn(&[u8; BYTES], &mut [f32; LEN]),
-) {
-    let blocks = blocks.as_chunks().0;
-    blocks.iter().zip(out.as_chunks_mut().0).for_each(|(bytes, out)| block(bytes, out));
-}
-
-/// The half-precision number at a byte.
-pub(super) fn half_at(block: &[u8], at: usize) -> f32 {
-    f16::from_le_bytes([block[at], block[at + 1]]).to_f32()
-}
-
-/// The two 4-bit numbers of a byte: the low one belongs to the first half of a block.
-fn nibbles(byte: u8) -> [u8; 2] {
-    [byte & 0xF, byte >> 4]
-}
-
-/// Scale, then 32 numbers of 4 bits around 8.
-fn q4_0(block: &[u8; 18], out: &mut [f32; 32]) {
-    let scale = half_at(block, 0);
-    for (i, &byte) in block[2..].iter().enumerate() {
-        let [low, high] = nibbles(byte).map(|q| f32::from(q as i8 - 8) * scale);
-        (out[i], out[i + 16]) = (low, high);
-    }
-}
-
-/// Scale, minimum, then 32 numbers of 4 bits.
-fn q4_1(block: &[u8; 20], out: &mut [f32; 32]) {
-    let (scale, min) = (half_at(block, 0), half_at(block, 2));
-    for (i, &byte) in block[4..].iter().enumerate() {
-        let [low, high] = nibbles(byte).map(|q| f32::from(q) * scale + min);
-        (out[i], out[i + 16]) = (low, high);
-    }
-}
-
-/// The 5-bit numbers `i` and `i + 16`: a nibble each, and a bit each of four bytes.
-fn five_bits(high_bits: &[u8; 4], byte: u8, i: usize) -> [u8; 2] {
-    let high_bits = u32::from_le_bytes(*high_bits);
-    let [low, high] = nibbles(byte);
-    [low | ((high_bits >> i) as u8 & 1) << 4, high | ((high_bits >> (i + 16)) as u8 & 1) << 4]
-}
-
-/// Scale, fifth bits, then 32 numbers of 5 bits around 16.
-fn q5_0(block: &[u8; 22], out: &mut [f32; 32]) {
-    let (scale, high_bits) = (half_at(block, 0), [block[2], block[3], block[4], block[5]]);
-    for (i, &byte) in block[6..].iter().enumerate() {
-        let [low, high] = five_bits(&high_bits, byte, i).map(|q| f32::from(q as i8 - 16) * scale);
-        (out[i], out[i + 16]) = (low, high);
-    }
-}
-
-/// Scale, minimum, fifth bits, then 32 numbers of 5 bits.
-fn q5_1(block: &[u8; 24], out: &mut [f32; 32]) {
-    let (scale, min) = (half_at(block, 0), half_at(block, 2));
-    let high_bits = [block[4], block[5], block[6], block[7]];
-    for (i, &byte) in block[8..].iter().enumerate() {
-        let [low, high] = five_bits(&high_bits, byte, i).map(|q| f32::from(q) * scale + min);
-        (out[i], out[i + 16]) = (low, high);
-    }
-}
-
-/// Scale, then 32 numbers of 8 bits.
-fn q8_0(block: &[u8; 34], out: &mut [f32; 32]) {
-    let scale = half_at(block, 0);
-    for (out, &byte) in out.iter_mut().zip(&block[2..]) {
-        *out = f32::from(byte as i8) * scale;
-    }
+/// Single numbers, on all threads.
+fn widen<const BYTES: usize>(numbers: &[u8], out: &mut [f32], value: impl Fn([u8; BYTES]) -> f32 + Sync) {
+    let tasks = numbers.par_chunks(BYTES * NUMBERS_A_TASK).zip(out.par_chunks_mut(NUMBERS_A_TASK));
+    tasks.for_each(|(numbers, out)| {
+        out.iter_mut().zip(numbers.as_chunks().0).for_each(|(out, bytes)| *out = value(*bytes));
+    });
 }

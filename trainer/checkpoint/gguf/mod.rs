@@ -10,7 +10,6 @@ mod container;
 mod cursor;
 mod error;
 mod keys;
-mod kquants;
 mod metadata;
 mod names;
 #[cfg(test)]

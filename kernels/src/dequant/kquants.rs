@@ -1,8 +1,7 @@
 //! The K-quants: blocks of 256 values with scales of their own for every 16 or 32, themselves quantised.
 
-use precast_kernels::Block;
-
-use super::blocks::half_at;
+use super::host::half_at;
+use crate::format::Block;
 
 /// Values of a block.
 pub(super) const LEN: usize = Block::Q4_K.elems() as usize;

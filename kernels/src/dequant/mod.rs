@@ -1,0 +1,89 @@
+//! Dequantisation: weights in a block format of ggml, made dense.
+//!
+//! `x[i] = value(w, i)`, rounded once, to nearest even. Rows of a matrix are whole blocks and lie one after the other, in
+//! blocks as when dense, so that a matrix, a part of its rows, or its part of a stack is n elements.
+//!
+//! | operand | shape | format |
+//! | --- | --- | --- |
+//! | `w` | n | w |
+//! | `x` | n | x |
+//!
+//! The values are exact: the bits of ggml's reference (`dequantize_row_*`), on the host as on any GPU, so that weights
+//! that are dequantised when a file is read and weights that stay as they are stored give the same run.
+//! Sources: ggml-common.h, ggml-quants.c; "k-quants", llama.cpp pull request 1684.
+
+mod host;
+mod kquants;
+
+use crate::abi::dequant_params;
+use crate::host::Views;
+use crate::{
+    Arch, Block, Build, Dtype, Format, Geometry, Kernel, Operand, Reference, Source, Tolerance, key, operand, source,
+    variant,
+};
+
+pub use host::dequantize;
+
+key! {
+    /// Make blocks dense.
+    pub struct Dequant = "dequant" { w: Block, x: Dtype }
+}
+
+variant! {
+    /// Threads that take several vectors each.
+    pub struct Vectors {
+        /// Threads of a block.
+        threads: u32,
+        /// Vectors of 16 bytes of `x` that a thread takes.
+        vectors: u32,
+    }
+}
+
+impl Kernel for Dequant {
+    type Params = dequant_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        vec![operand!(Read Self::Params, w: Format::Block(self.w), p.n), operand!(Write Self::Params, x: self.x, p.n)]
+    }
+}
+
+impl Build for Dequant {
+    type Variant = Vectors;
+
+    fn variants(&self, _arch: Arch) -> Vec<Vectors> {
+        vec![Vectors { threads: 256, vectors: 2 }]
+    }
+
+    fn source(&self, _variant: Vectors) -> Source {
+        source!("dequant", "dequant.cu")
+    }
+
+    fn geometry(&self, variant: Vectors, p: &Self::Params) -> Geometry {
+        let vectors = p.n / (16 / self.x.bytes());
+        let blocks = vectors.div_ceil(u64::from(variant.threads * variant.vectors));
+        Geometry::linear(u32::try_from(blocks).expect("a matrix has less than 2^40 elements"), variant.threads)
+    }
+}
+
+impl Reference for Dequant {
+    fn examples() -> Vec<Self> {
+        let dtypes = [Dtype::Bf16, Dtype::F32].into_iter();
+        dtypes.flat_map(|x| Block::ALL.map(|w| Self { w, x })).collect()
+    }
+
+    fn host(&self, _p: &Self::Params, views: &mut Views<'_>) {
+        let w = views.read::<u8>("w");
+        dequantize(self.w, w, &mut views.store("x"));
+    }
+
+    fn samples(&self) -> Vec<Self::Params> {
+        // One block, a few, and more than a block of threads takes, from where blocks begin on no larger vector.
+        let many = 20_000 / self.w.elems() | 1;
+        let launches = [(0, 1), (0, 7), (self.w.align(), many)];
+        launches.map(|(w, blocks)| Self::Params { w, n: blocks * self.w.elems(), ..Default::default() }).into()
+    }
+
+    fn tolerance(&self, _operand: &Operand) -> Tolerance {
+        Tolerance::EXACT
+    }
+}
