@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use precast_kernels::abi::dequant_params;
 use precast_kernels::check::{Case, POISON};
 use precast_kernels::{Access, Arch, Dtype, Format, Key, KeyError, KeyVariant, OPS, Variant, examples};
 use proptest::prelude::*;
@@ -58,11 +59,47 @@ fn what_is_not_exactly_a_key_is_refused() {
         "rmsnorm.fwd{h=896,residual=false,x=u32}",
         "rmsnorm.fwd{h=896,residual=false,x=bf16} ",
         "cast{}",
+        "dequant{w=bf16,x=bf16}",
+        "dequant{w=Q4_K,x=Q4_K}",
+        "dequant{w=q4_k,x=bf16}",
+        "dequant{w=Q3_K,x=bf16}",
     ];
     for text in malformed {
         assert_eq!(Key::parse(text), Err(KeyError::Malformed(text.to_owned())));
     }
     assert!(matches!(Key::parse("softmax.fwd{}"), Err(KeyError::UnknownOp { .. })));
+}
+
+/// A key that no source can be built for has no variants: no bundle holds one, and nothing selects one.
+#[test]
+fn what_no_kernel_computes_has_no_variants() {
+    let texts = [
+        "embedding.fwd{h=40,w=bf16,x=f32}",
+        "embedding.fwd{h=288,w=Q4_K,x=bf16}",
+        "embedding.fwd{h=33,w=Q8_0,x=bf16}",
+        "gemm.fwd{bias=false,residual=false,w=Q4_K,x=bf16}",
+    ];
+    for text in texts {
+        let key = Key::parse(text).unwrap();
+        assert!(Arch::GPUS.iter().all(|arch| key.kernel().variants(*arch).is_empty()), "{key}");
+    }
+}
+
+/// Grids are 31 bits wide: matrices of more elements than 32 bits count are no trouble.
+#[test]
+fn a_matrix_of_more_elements_than_32_bits_count_has_a_grid() {
+    for text in ["dequant{w=Q4_K,x=bf16}", "dequant{w=Q8_0,x=f32}"] {
+        let key = Key::parse(text).unwrap();
+        let n = 5 << 32;
+        let params = bytemuck::bytes_of(&dequant_params { n, ..Default::default() }).to_vec();
+        for variant in key.kernel().variants(Arch::Sm89) {
+            let geometry = key.kernel().geometry(variant, &params);
+            assert!(geometry.grid[0] < 1 << 31, "{key}[{variant}]: {geometry:?}");
+            let vectors = key.kernel().operands(&params)[1].bytes() / 16;
+            let covered = u64::from(geometry.grid[0]) * u64::from(variant.threads() * variant.get("vectors"));
+            assert!(covered >= vectors, "{key}[{variant}]: {geometry:?}");
+        }
+    }
 }
 
 #[test]

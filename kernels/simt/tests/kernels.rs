@@ -79,7 +79,7 @@ fn a_sum_that_starts_from_nothing_is_not_its_reference() {
 
 #[test]
 fn a_row_past_the_end_is_out_of_bounds() {
-    insta::assert_snapshot!(found("embedding.fwd{h=33,x=bf16}", "token >= p.tokens", "token > p.tokens"));
+    insta::assert_snapshot!(found("embedding.fwd{h=33,w=bf16,x=bf16}", "token >= p.tokens", "token > p.tokens"));
 }
 
 #[test]

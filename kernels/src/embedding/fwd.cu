@@ -1,8 +1,9 @@
 // Embedding gather: y[t] = table[ids[t]].
-// A warp a token; a row is copied in vectors of 16 bytes, as bits, so no rounding happens.
+// A warp a token; a row is moved in vectors of 16 bytes: a dense one as bits, so no rounding happens, and one in a block
+// format dequantised on the way, so that the table stays as it is stored.
 // Memory bound: it reads and writes tokens * h elements.
 #include "embedding.h"
-#include "vector.cuh"
+#include "blocks.cuh"
 
 KERNEL(embedding_fwd_params) {
     constexpr uint32_t width = KEY_H % WIDTH_OF(KEY_X) == 0 ? WIDTH_OF(KEY_X) : 1;
@@ -10,8 +11,8 @@ KERNEL(embedding_fwd_params) {
     const uint32_t token = blockIdx.x * (VARIANT_THREADS / WARP) + threadIdx.x / WARP;
     if (token >= p.tokens) return;
     const uint32_t id = ((const uint32_t*)p.ids)[token];
-    const Vector* row = (const Vector*)((const KEY_X*)p.table + uint64_t(id) * KEY_H);
+    const KEY_W* row = (const KEY_W*)p.table + uint64_t(id) * (KEY_H / elems_of<KEY_W>::VALUE);
     Vector* y = (Vector*)((KEY_X*)p.y + uint64_t(token) * KEY_H);
 #pragma unroll 8
-    for (uint32_t i = threadIdx.x % WARP; i < KEY_H / width; i += WARP) y[i] = row[i];
+    for (uint32_t i = threadIdx.x % WARP; i < KEY_H / width; i += WARP) y[i] = load_weights<KEY_X, width>(row, i);
 }

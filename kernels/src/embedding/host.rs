@@ -2,18 +2,27 @@ use rayon::prelude::*;
 
 use super::{EmbeddingBwd, EmbeddingFwd};
 use crate::abi::{embedding_bwd_params, embedding_fwd_params};
+use crate::dequant::dequantize;
+use crate::format::Format;
 use crate::host::Views;
 
 pub(super) fn fwd(key: EmbeddingFwd, p: &embedding_fwd_params, views: &mut Views<'_>) {
-    let row_bytes = key.h as usize * key.x.bytes() as usize;
+    let h = key.h as usize;
+    let row_bytes = key.w.bytes(key.h.into()) as usize;
     let ids = views.read::<u32>("ids");
     let table = views.read::<u8>("table");
-    let y = views.write::<u8>("y");
     assert!(ids.iter().all(|id| *id < p.vocab), "token id beyond the vocabulary");
-    y.par_chunks_mut(row_bytes).zip(ids).for_each(|(row, id)| {
-        let start = *id as usize * row_bytes;
-        row.copy_from_slice(&table[start..start + row_bytes]);
-    });
+    let row = |id: &u32| &table[*id as usize * row_bytes..][..row_bytes];
+    match key.w {
+        Format::Dense(_) => {
+            let y = views.write::<u8>("y");
+            y.par_chunks_mut(row_bytes).zip(ids).for_each(|(y, id)| y.copy_from_slice(row(id)));
+        }
+        Format::Block(block) => {
+            let mut y = views.store("y");
+            y.par_chunks_mut(h).zip(ids).for_each(|(y, id)| dequantize(block, row(id), y));
+        }
+    }
 }
 
 pub(super) fn bwd(key: EmbeddingBwd, _p: &embedding_bwd_params, views: &mut Views<'_>) {

@@ -5,10 +5,11 @@
 //! | operand | shape | dtype |
 //! | --- | --- | --- |
 //! | `ids`, `sorted_ids`, `sorted_positions` | tokens | u32 |
-//! | `table` | vocab x h | x |
+//! | `table` | vocab x h | w |
 //! | `y`, `dy` | tokens x h | x |
 //! | `dtable` | vocab x h | f32 |
 //!
+//! A table is dense, of the activations' dtype, or in a block format whose rows are dequantised as they are gathered.
 //! The scatter is deterministic: the host uploads the token ids sorted, so that one block owns each
 //! distinct id and adds its rows in order. Nothing sorts or adds atomically on the device.
 //! Source: `torch.nn.Embedding`.
@@ -17,11 +18,14 @@ mod host;
 
 use crate::abi::{embedding_bwd_params, embedding_fwd_params};
 use crate::host::Views;
-use crate::{Arch, Build, Content, Dtype, Geometry, Kernel, Operand, Reference, Source, Threads, key, operand, source};
+use crate::{
+    Arch, Block, Build, Content, Dtype, Format, Geometry, Kernel, Operand, Reference, Source, Threads, Tolerance, key,
+    operand, source,
+};
 
 key! {
     /// Gather rows of an embedding table.
-    pub struct EmbeddingFwd = "embedding.fwd" { h: u32, x: Dtype }
+    pub struct EmbeddingFwd = "embedding.fwd" { h: u32, w: Format, x: Dtype }
 }
 
 key! {
@@ -36,14 +40,14 @@ impl Kernel for EmbeddingFwd {
         let (tokens, vocab, h) = (u64::from(p.tokens), u64::from(p.vocab), u64::from(self.h));
         vec![
             operand!(Read Self::Params, ids: Dtype::U32, tokens).with(Content::Ids(p.vocab)),
-            operand!(Read Self::Params, table: self.x, vocab * h),
+            operand!(Read Self::Params, table: self.w, vocab * h),
             operand!(Write Self::Params, y: self.x, tokens * h),
         ]
     }
 
     fn bytes(&self, p: &Self::Params) -> u64 {
         // A row of the table for each token.
-        u64::from(p.tokens) * (Dtype::U32.bytes() + 2 * u64::from(self.h) * self.x.bytes())
+        u64::from(p.tokens) * (Dtype::U32.bytes() + self.w.bytes(self.h.into()) + u64::from(self.h) * self.x.bytes())
     }
 }
 
@@ -51,7 +55,11 @@ impl Build for EmbeddingFwd {
     type Variant = Threads;
 
     fn variants(&self, _arch: Arch) -> Vec<Threads> {
-        vec![Threads { threads: 128 }]
+        let computed = match self.w {
+            Format::Dense(w) => w == self.x,
+            Format::Block(_) => self.w.fits(self.h.into()),
+        };
+        computed.then_some(Threads { threads: 128 }).into_iter().collect()
     }
 
     fn source(&self, _variant: Threads) -> Source {
@@ -65,7 +73,12 @@ impl Build for EmbeddingFwd {
 
 impl Reference for EmbeddingFwd {
     fn examples() -> Vec<Self> {
-        vec![Self { h: 33, x: Dtype::Bf16 }, Self { h: 4, x: Dtype::F32 }]
+        let dense = [(33, Dtype::Bf16), (4, Dtype::F32)].map(|(h, x)| Self { h, w: x.into(), x });
+        let of = |(index, block): (usize, Block)| {
+            let x = [Dtype::Bf16, Dtype::F32][index % 2];
+            Self { h: 3 * block.elems() as u32, w: Format::Block(block), x }
+        };
+        dense.into_iter().chain(Block::ALL.into_iter().enumerate().map(of)).collect()
     }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
@@ -74,6 +87,10 @@ impl Reference for EmbeddingFwd {
 
     fn samples(&self) -> Vec<Self::Params> {
         [(1, 2), (37, 11), (300, 3)].map(|(tokens, vocab)| Self::Params { tokens, vocab, ..Default::default() }).into()
+    }
+
+    fn tolerance(&self, _operand: &Operand) -> Tolerance {
+        Tolerance::EXACT
     }
 }
 

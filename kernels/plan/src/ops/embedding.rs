@@ -26,7 +26,7 @@ impl Ops<'_> {
             tokens: self.tokens(),
             vocab: (table.tensor.elems / u64::from(h)) as u32,
         };
-        self.launch(name, EmbeddingFwd { h, x: self.x }, &params);
+        self.launch(name, EmbeddingFwd { h, w: table.tensor.format, x: self.x }, &params);
         y
     }
 

@@ -1,0 +1,28 @@
+//! Kernels that read block formats, for every architecture: models that are built in need but a few of them.
+
+use precast_aot::budget::Usage;
+use precast_aot::build::module;
+use precast_aot::compile::Task;
+use precast_aot::{home, toolchain};
+use precast_kernels::{Arch, Block, Key, KeyVariant};
+
+/// Dequantisation is bound by memory, whose latency other warps hide: a multiprocessor is to be almost full of threads.
+#[test]
+fn every_format_compiles_for_every_architecture_without_spills() {
+    let nvrtc = toolchain::nvrtc(None, &home::directory()).unwrap_or_else(|error| panic!("{error}"));
+    for (block, x) in Block::ALL.into_iter().flat_map(|block| [(block, "bf16"), (block, "f32")]) {
+        for text in [format!("dequant{{w={block},x={x}}}"), format!("embedding.fwd{{h=1536,w={block},x={x}}}")] {
+            let key = Key::parse(&text).unwrap();
+            for arch in [Arch::Sm89, Arch::Sm90Portable, Arch::Sm90a, Arch::Sm121] {
+                for variant in key.kernel().variants(arch) {
+                    let task = Task { pair: KeyVariant { key: key.clone(), variant }, arch };
+                    let cubin = task.compile(&nvrtc).unwrap_or_else(|error| panic!("{error}"));
+                    let usage = Usage::of(&module(&task, &cubin).unwrap()).unwrap();
+                    assert_eq!(usage.stack_bytes, 0, "{task}");
+                    let full = text.starts_with("embedding") || usage.occupancy >= 0.75;
+                    assert!(full, "{task}: {} registers", usage.registers);
+                }
+            }
+        }
+    }
+}
