@@ -19,6 +19,8 @@ pub struct BufferId(pub u32);
 pub enum Category {
     /// Frozen teacher weights.
     TeacherWeights,
+    /// Where matrices that are stored in blocks are dequantised to.
+    TeacherScratch,
     /// The student's weights in the precision of the run.
     StudentWeights,
     /// fp32 master weights, where they are not the weights themselves.
@@ -35,8 +37,9 @@ pub enum Category {
 
 impl Category {
     /// Every category, in table order.
-    pub const ALL: [Category; 7] = [
+    pub const ALL: [Category; 8] = [
         Category::TeacherWeights,
+        Category::TeacherScratch,
         Category::StudentWeights,
         Category::MasterWeights,
         Category::Moments,
@@ -49,6 +52,7 @@ impl Category {
     pub fn name(self) -> &'static str {
         match self {
             Category::TeacherWeights => "teacher weights",
+            Category::TeacherScratch => "teacher scratch",
             Category::StudentWeights => "student weights",
             Category::MasterWeights => "master weights",
             Category::Moments => "moments",

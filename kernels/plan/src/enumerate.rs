@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 
 use precast_kernels::gemm::TOKEN_BUCKETS;
-use precast_kernels::{Arch, KeyVariant};
+use precast_kernels::{Arch, Block, KeyVariant};
 
 use crate::config::ModelConfig;
 use crate::evaluation::EvaluationPlan;
+use crate::formats::Formats;
 use crate::plan::Plan;
 use crate::recipe::Recipe;
 use crate::training::TrainingPlan;
@@ -25,8 +26,16 @@ fn admitted(plan: &Plan, arch: Arch) -> impl Iterator<Item = KeyVariant> {
     })
 }
 
+/// Formats in which every kernel occurs that a frozen model with any mix of them launches: all dense, and as much as can be in
+/// each block format. What else a step launches does not depend on them, be it an evaluation's or a teacher's in a run.
+fn formats(config: &ModelConfig) -> impl Iterator<Item = Formats> {
+    let in_blocks = Block::ALL.into_iter().map(|block| Formats::uniform(config, block));
+    std::iter::once(Formats::dense()).chain(in_blocks.filter(|formats| !formats.is_dense()))
+}
+
 /// Every (key, variant) that any run over these models can launch: training by every recipe with each pair whose
-/// vocabularies fit, and evaluation of each model in every precision, whatever the token count.
+/// vocabularies fit, and evaluation of each model in every precision, whatever the token count and however frozen weights are
+/// stored.
 ///
 /// Two blocks stand for all of a model's: blocks are alike, so more of them add launches but no keys.
 pub fn build_keys(models: &[ModelConfig], arch: Arch) -> BTreeSet<KeyVariant> {
@@ -45,9 +54,11 @@ pub fn build_keys(models: &[ModelConfig], arch: Arch) -> BTreeSet<KeyVariant> {
                     all.extend(admitted(&training.plan, arch));
                 }
             }
-            let shape = (recipe.batch, recipe.seq_len);
-            if let Ok(evaluation) = EvaluationPlan::new(student, shape, recipe.precision, arch) {
-                all.extend(admitted(&evaluation.plan, arch));
+            for formats in formats(student) {
+                let (shape, model) = ((recipe.batch, recipe.seq_len), (student, &formats));
+                if let Ok(evaluation) = EvaluationPlan::with_formats(model, shape, recipe.precision, arch) {
+                    all.extend(admitted(&evaluation.plan, arch));
+                }
             }
         }
     }

@@ -6,6 +6,7 @@ use crate::bounds::{self, Part};
 use crate::buffer::{Category, Tensor};
 use crate::builder::Builder;
 use crate::config::ModelConfig;
+use crate::formats::Formats;
 use crate::head;
 use crate::model::{Model, Resident};
 use crate::ops::Ops;
@@ -36,8 +37,16 @@ impl EvaluationPlan {
     ///
     /// # Errors
     /// [`PlanError`] for a sequence longer than the model takes, or no tokens.
-    pub fn new(
-        config: &ModelConfig,
+    pub fn new(config: &ModelConfig, shape: (u32, u32), precision: Precision, arch: Arch) -> Result<Self, PlanError> {
+        Self::with_formats((config, &Formats::dense()), shape, precision, arch)
+    }
+
+    /// The same of a model whose matrices stay in the formats given.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn with_formats(
+        (config, formats): (&ModelConfig, &Formats),
         (batch, seq_len): (u32, u32),
         precision: Precision,
         arch: Arch,
@@ -47,7 +56,7 @@ impl EvaluationPlan {
         let part = Part { config, parameter_bytes: dtype.bytes(), kept_layers: 1 };
         bounds::check(&[part], batch * seq_len, dtype.bytes())?;
         let mut b = Builder::new(arch);
-        let weights = Weights::frozen(&mut b, "model", Category::StudentWeights, config, dtype.into());
+        let weights = Weights::frozen(&mut b, "model", Category::StudentWeights, config, (formats, dtype));
         let ids = b.persistent("ids", Category::Inputs, Dtype::U32, tokens);
         let targets = b.persistent("targets", Category::Inputs, Dtype::U32, tokens);
         let nll = b.persistent("nll", Category::Inputs, Dtype::F32, tokens);

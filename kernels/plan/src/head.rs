@@ -34,12 +34,13 @@ pub(crate) fn losses(
     let teacher_logits = ops.logits_buffer("teacher_logits", chunk, vocab);
     let (kd, ce) = (ops.statistics("kd", tokens.into()), ops.statistics("ce", tokens.into()));
     let dhidden = ops.rows("dhidden", student.linear.k);
+    let teacher_linear = ops.dense("teacher", teacher.linear, vocab);
     for (index, first, count) in chunks(tokens, chunk) {
         let at = |part: &str| format!("{index}.{part}");
         let hidden = rows(student.hidden, student.linear.k, first, count);
         let (s, t) = (rows(student_logits, vocab, 0, count), rows(teacher_logits, vocab, 0, count));
         let [targets, kd, ce] = [targets, kd, ce].map(|column| rows(column, 1, first, count));
-        ops.logits(&at("teacher"), rows(teacher.hidden, teacher.linear.k, first, count), teacher.linear, t, vocab);
+        ops.logits(&at("teacher"), rows(teacher.hidden, teacher_linear.k, first, count), &teacher_linear, t, vocab);
         ops.logits(&at("student"), hidden, student.linear, s, vocab);
         // The student's logits become their gradient.
         ops.distill(&at("distill"), (t, s), targets, (kd, ce), (alpha, temperature));
@@ -55,11 +56,12 @@ pub(crate) fn score(ops: &mut Ops<'_>, head: Head<'_>, targets: Tensor, nll: Ten
     let (tokens, vocab) = (ops.tokens(), head.linear.n);
     let chunk = chunk_tokens(tokens, vocab, ops.x);
     let buffer = ops.logits_buffer("logits", chunk, vocab);
+    let linear = ops.dense("logits", head.linear, vocab);
     for (index, first, count) in chunks(tokens, chunk) {
         let logits = rows(buffer, vocab, 0, count);
-        let hidden = rows(head.hidden, head.linear.k, first, count);
+        let hidden = rows(head.hidden, linear.k, first, count);
         let [targets, nll] = [targets, nll].map(|column| rows(column, 1, first, count));
-        ops.logits(&format!("{index}.logits"), hidden, head.linear, logits, vocab);
+        ops.logits(&format!("{index}.logits"), hidden, &linear, logits, vocab);
         ops.nll(&format!("{index}.nll"), logits, targets, nll);
     }
 }

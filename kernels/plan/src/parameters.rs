@@ -48,6 +48,13 @@ pub(crate) struct Stack {
     pub bias: bool,
 }
 
+impl Stack {
+    /// Number of elements.
+    pub fn elems(&self) -> u64 {
+        self.parts.iter().map(|part| u64::from(part.rows)).sum::<u64>() * u64::from(self.columns)
+    }
+}
+
 /// The products of a layer: q, k and v; o; gate and up; down.
 pub(crate) fn stacks(config: &ModelConfig) -> [Stack; 4] {
     let m = config.family.modules;
@@ -67,7 +74,7 @@ pub(crate) fn stacks(config: &ModelConfig) -> [Stack; 4] {
 }
 
 /// Stacks and single parameters start on multiples of this many elements: 128 bytes in bf16.
-const ALIGN: u64 = 64;
+pub(crate) const ALIGN: u64 = 64;
 
 impl Parameters {
     /// The layout for a model.

@@ -7,6 +7,7 @@ use crate::bounds::{self, Part};
 use crate::buffer::{Category, Tensor};
 use crate::builder::Builder;
 use crate::config::ModelConfig;
+use crate::formats::Formats;
 use crate::head;
 use crate::model::{Model, Resident};
 use crate::ops::{Gradients, Ops, Semaphores, Sorted, StepTensors};
@@ -33,7 +34,7 @@ const BLOCK_WORDS: u64 = 16;
 pub struct TrainingPlan {
     /// The plan, with the phases [`CLEAR`], [`CAST`], [`WIDEN`], [`MICRO`] and [`UPDATE`].
     pub plan: Plan,
-    /// The model to learn from, in the precision of the run; none where nobody teaches.
+    /// The model to learn from, in the precision of the run or as it is stored; none where nobody teaches.
     pub teacher: Option<Resident>,
     /// The model that trains.
     pub student: Resident,
@@ -84,6 +85,22 @@ impl TrainingPlan {
         recipe: &Recipe,
         arch: Arch,
     ) -> Result<Self, PlanError> {
+        let dense = Formats::dense();
+        Self::with_formats(teacher.map(|config| (config, &dense)), student, recipe, arch)
+    }
+
+    /// The same with a teacher whose matrices stay in the formats given.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn with_formats(
+        teacher: Option<(&ModelConfig, &Formats)>,
+        student: &ModelConfig,
+        recipe: &Recipe,
+        arch: Arch,
+    ) -> Result<Self, PlanError> {
+        let formats = teacher.map_or_else(Formats::dense, |(_, formats)| formats.clone());
+        let teacher = teacher.map(|(config, _)| config);
         let teacher = if recipe.objective.has_teacher() { Some(teacher.ok_or(PlanError::NoTeacher)?) } else { None };
         for (role, config) in [("teacher", teacher), ("student", Some(student))] {
             config.map_or(Ok(()), |config| check_tokens(config, role, recipe.batch, recipe.seq_len))?;
@@ -102,7 +119,7 @@ impl TrainingPlan {
         let mut b = Builder::new(arch);
 
         let teacher_resident = teacher.map(|config| {
-            let weights = Weights::frozen(&mut b, "teacher", Category::TeacherWeights, config, dtype.into());
+            let weights = Weights::frozen(&mut b, "teacher", Category::TeacherWeights, config, (&formats, dtype));
             Resident::new(&mut b, "teacher", config, weights, recipe.seq_len)
         });
         let weights = Weights::trained(&mut b, "student", student, dtype);

@@ -1,13 +1,14 @@
 //! Weights as values: where a weight is, how it is stored, and what training does with it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use precast_kernels::{Dtype, Format};
 
 use crate::buffer::{Category, Tensor};
 use crate::builder::Builder;
 use crate::config::ModelConfig;
-use crate::parameters::{Parameter, Parameters, Stack, stacks};
+use crate::formats::Formats;
+use crate::parameters::{ALIGN, Parameter, Parameters, Stack, stacks};
 
 /// A weight.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -87,11 +88,42 @@ pub struct Norm {
     pub eps: f32,
 }
 
+/// The matrix of a linear layer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Matrix {
+    /// As products read it.
+    Dense(Weight),
+    /// In blocks, and frozen.
+    Stored(Stored),
+}
+
+/// A matrix in blocks, which is dequantised just before a product reads it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stored {
+    /// Its rows in parts, from the first on, in formats that may differ.
+    pub parts: Vec<Tensor>,
+    /// Where they are dequantised to: dense, all of its elements, and other matrices' at other times.
+    pub scratch: Tensor,
+}
+
+impl Matrix {
+    /// The weight that trains, or could.
+    ///
+    /// # Panics
+    /// If it is in blocks.
+    pub(crate) fn dense(&self) -> Weight {
+        match self {
+            Matrix::Dense(weight) => *weight,
+            Matrix::Stored(_) => panic!("weights in blocks do not train"),
+        }
+    }
+}
+
 /// A linear layer.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Linear {
     /// `[n, k]`, row-major
-    pub weight: Weight,
+    pub weight: Matrix,
     /// `[n]`
     pub bias: Option<Weight>,
     /// Out features.
@@ -101,7 +133,7 @@ pub struct Linear {
 }
 
 /// The weights of a transformer block.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Layer {
     /// Before attention.
     pub input_norm: Norm,
@@ -120,10 +152,12 @@ pub struct Layer {
 /// The weights of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Weights {
-    /// All of them in one, padding included.
+    /// All of them in one, padding included; of weights that are stored in blocks, those that are dense.
     pub all: Weight,
     /// The parameters they are read from and written to.
     pub parameters: Parameters,
+    /// Of each parameter.
+    each: Vec<Weight>,
     /// Embedding table, [vocab, hidden].
     pub embedding: Weight,
     /// Transformer blocks.
@@ -134,18 +168,50 @@ pub struct Weights {
     pub head: Linear,
 }
 
+/// Tensors in blocks start on multiples of so many blocks: of 16 bytes, whatever the format.
+const ALIGN_BLOCKS: u64 = 8;
+/// Rows that parts of a head are multiples of.
+const ALIGN_ROWS: u64 = 64;
+
 impl Weights {
-    /// Weights that stay as they are.
+    /// Weights that stay as they are: matrices in the formats given, all else of a dtype.
     pub(crate) fn frozen(
         b: &mut Builder,
         name: &str,
         category: Category,
         config: &ModelConfig,
-        format: Format,
+        (formats, dtype): (&Formats, Dtype),
     ) -> Self {
         let parameters = Parameters::new(config);
-        let tensor = b.persistent(format!("{name}.weights"), category, format, parameters.elems);
-        Self::new(config, parameters, Weight { tensor, role: Role::Frozen })
+        let formats = formats.of_products(config);
+        let mut ends: BTreeMap<Format, u64> = BTreeMap::new();
+        let mut places = Vec::new();
+        for (parameter, flat) in parameters.list.iter().zip(&parameters.starts) {
+            let format = formats.of(&parameter.name).map_or(Format::Dense(dtype), Format::Block);
+            let align = match format {
+                Format::Block(block) => ALIGN_BLOCKS * block.elems(),
+                // Only parts of a stack may start elsewhere, right behind the one before.
+                Format::Dense(_) if flat.is_multiple_of(ALIGN) => ALIGN,
+                Format::Dense(_) => 1,
+            };
+            let end = ends.entry(format).or_default();
+            let start = end.next_multiple_of(align);
+            *end = start + parameter.elems();
+            places.push((format, start, parameter.elems()));
+        }
+        let mut buffers = HashMap::new();
+        for (format, end) in ends {
+            let (name, elems) = match format {
+                Format::Dense(_) => (format!("{name}.weights"), end.next_multiple_of(ALIGN)),
+                Format::Block(block) => (format!("{name}.weights.{block}"), end),
+            };
+            let tensor = b.persistent(name, category, format, elems);
+            buffers.insert(format, Weight { tensor, role: Role::Frozen });
+        }
+        let each = places.into_iter().map(|(format, start, elems)| buffers[&format].slice(start, elems)).collect();
+        let all = buffers[&Format::Dense(dtype)];
+        let scratch = Scratch::new(b, name, config, &formats, dtype);
+        Self::new(config, parameters, (all, each), scratch)
     }
 
     /// Weights that train. In fp32 what launches read are the master weights.
@@ -163,56 +229,129 @@ impl Weights {
         };
         let grad = flat("grad", Category::Gradients, Dtype::F32);
         let (m, v) = (flat("m", Category::Moments, Dtype::F32), flat("v", Category::Moments, Dtype::F32));
-        Self::new(config, parameters, Weight { tensor, role: Role::Trained(Trained { master, grad, m, v }) })
+        let all = Weight { tensor, role: Role::Trained(Trained { master, grad, m, v }) };
+        let places = parameters.list.iter().zip(&parameters.starts);
+        let each = places.map(|(parameter, start)| all.slice(*start, parameter.elems())).collect();
+        Self::new(config, parameters, (all, each), None)
     }
 
-    fn new(config: &ModelConfig, parameters: Parameters, all: Weight) -> Self {
+    fn new(
+        config: &ModelConfig,
+        parameters: Parameters,
+        (all, each): (Weight, Vec<Weight>),
+        scratch: Option<Scratch>,
+    ) -> Self {
         let modules = config.family.modules;
-        let named = parameters.list.iter().zip(&parameters.starts);
         let named: HashMap<&str, Weight> =
-            named.map(|(one, start)| (one.name.as_str(), all.slice(*start, one.elems()))).collect();
+            parameters.list.iter().zip(&each).map(|(one, weight)| (one.name.as_str(), *weight)).collect();
         let weight = |name: String| named[name.as_str()];
         let norm = |name| Norm { gamma: weight(name), eps: config.rms_norm_eps };
-        let linear = |layer, stack: &Stack| {
-            let stacked = |part| {
-                let weights = stack.parts.iter().map(|one| weight(one.module.layer_parameter(layer, part)));
-                weights.map(Some).reduce(|a, b| a?.join(b?)).flatten().expect("they lie next to each other")
+        let linear = |layer, (index, stack): (usize, &Stack)| {
+            let parts = |part| stack.parts.iter().map(move |one| weight(one.module.layer_parameter(layer, part)));
+            let joined = |part| {
+                let weights = parts(part).map(Some).reduce(|a, b| a?.join(b?)).flatten();
+                weights.expect("they lie next to each other")
             };
-            Linear {
-                weight: stacked("weight"),
-                bias: stack.bias.then(|| stacked("bias")),
-                n: stack.parts.iter().map(|part| part.rows).sum(),
-                k: stack.columns,
-            }
+            let n = stack.parts.iter().map(|part| part.rows).sum();
+            let in_blocks = parts("weight").all(|weight| weight.tensor.format.dtype().is_none());
+            let weight = match &scratch {
+                Some(scratch) if in_blocks => scratch.stack(index, parts("weight"), (n, stack.columns)),
+                _ => Matrix::Dense(joined("weight")),
+            };
+            Linear { weight, bias: stack.bias.then(|| joined("bias")), n, k: stack.columns }
         };
         let layers = (0..config.layers).map(|layer| {
-            let [qkv, o, gate_up, down] = &stacks(config);
+            let stacks = stacks(config);
+            let mut products = stacks.iter().enumerate().map(|stack| linear(layer, stack));
+            let mut next = || products.next().expect("four products");
             Layer {
                 input_norm: norm(modules.input_norm.layer_parameter(layer, "weight")),
-                qkv: linear(layer, qkv),
-                o: linear(layer, o),
+                qkv: next(),
+                o: next(),
                 post_norm: norm(modules.post_norm.layer_parameter(layer, "weight")),
-                gate_up: linear(layer, gate_up),
-                down: linear(layer, down),
+                gate_up: next(),
+                down: next(),
             }
         });
         let layers = layers.collect();
         let embedding = weight(modules.embedding.parameter("weight"));
         let head = if config.tied { embedding } else { weight(modules.head.parameter("weight")) };
+        let head = match &scratch {
+            Some(scratch) if head.tensor.format.dtype().is_none() => scratch.head(head, config),
+            _ => Matrix::Dense(head),
+        };
         let head = Linear { weight: head, bias: None, n: config.vocab, k: config.hidden };
         let norm = norm(modules.norm.parameter("weight"));
-        Self { all, embedding, layers, norm, head, parameters }
+        Self { all, embedding, layers, norm, head, parameters, each }
     }
 
-    /// Every parameter with its weight, in the order of the buffer.
+    /// Every parameter with its weight.
     pub fn list(&self) -> impl Iterator<Item = (&Parameter, Weight)> {
-        let Parameters { list, starts, .. } = &self.parameters;
-        list.iter().zip(starts).map(|(parameter, start)| (parameter, self.all.slice(*start, parameter.elems())))
+        self.parameters.list.iter().zip(self.each.iter().copied())
     }
 
     /// The weight of a parameter; none where there is no such parameter.
     pub fn of(&self, parameter: &Parameter) -> Option<Weight> {
         self.list().find(|(one, _)| *one == parameter).map(|(_, weight)| weight)
+    }
+}
+
+/// Where a model's matrices are dequantised to. It is no transient memory: sharing it would order launches that need not wait
+/// for each other.
+///
+/// Consecutive products read two slots in turn, so that a matrix is dequantised while the product before it runs. The head,
+/// which comes last, has all of it: what of it lies in neither slot waits for nothing.
+struct Scratch {
+    all: Tensor,
+    slots: [Tensor; 2],
+}
+
+impl Scratch {
+    /// As large as the largest matrices in blocks; nothing where there are none.
+    fn new(b: &mut Builder, name: &str, config: &ModelConfig, formats: &Formats, dtype: Dtype) -> Option<Self> {
+        let modules = config.family.modules;
+        let mut slots = [0; 2];
+        for (index, stack) in stacks(config).iter().enumerate() {
+            let first = stack.parts[0].module;
+            let stored = (0..config.layers).any(|layer| formats.of(&first.layer_parameter(layer, "weight")).is_some());
+            if stored {
+                slots[index % 2] = slots[index % 2].max(stack.elems().next_multiple_of(ALIGN));
+            }
+        }
+        let head = if config.tied { &modules.embedding } else { &modules.head };
+        let of_head = formats.of(&head.parameter("weight")).map(|_| u64::from(config.vocab) * u64::from(config.hidden));
+        let elems = of_head.unwrap_or(0).max(slots[0] + slots[1]);
+        (elems > 0).then(|| {
+            let all = b.persistent(format!("{name}.scratch"), Category::TeacherScratch, dtype, elems);
+            Self { all, slots: [all.slice(0, slots[0]), all.slice(slots[0], slots[1])] }
+        })
+    }
+
+    /// The matrix [n, k] of the product with this index in a layer: its parts joined where they are stored alike, one behind
+    /// the other.
+    fn stack(&self, index: usize, weights: impl Iterator<Item = Weight>, (n, k): (u32, u32)) -> Matrix {
+        let mut parts: Vec<Tensor> = Vec::new();
+        for Weight { tensor, .. } in weights {
+            match parts.last().and_then(|last| last.join(tensor)) {
+                Some(joined) => *parts.last_mut().expect("it has been joined") = joined,
+                None => parts.push(tensor),
+            }
+        }
+        let scratch = self.slots[index % 2].slice(0, u64::from(n) * u64::from(k));
+        Matrix::Stored(Stored { parts, scratch })
+    }
+
+    /// The head [vocab, hidden], in parts that lie in one slot, in the other, and in neither.
+    fn head(&self, weight: Weight, config: &ModelConfig) -> Matrix {
+        let (vocab, hidden) = (u64::from(config.vocab), u64::from(config.hidden));
+        let [first, second] = self.slots.map(|slot| slot.elems);
+        let one = first / hidden / ALIGN_ROWS * ALIGN_ROWS;
+        let both = (first + second).div_ceil(hidden).next_multiple_of(ALIGN_ROWS);
+        let ends = [one.min(vocab), both.min(vocab), vocab];
+        let starts = [0, ends[0], ends[1]];
+        let rows = starts.into_iter().zip(ends).filter(|(start, end)| start < end);
+        let parts = rows.map(|(start, end)| weight.tensor.slice(start * hidden, (end - start) * hidden)).collect();
+        Matrix::Stored(Stored { parts, scratch: self.all.slice(0, vocab * hidden) })
     }
 }
 

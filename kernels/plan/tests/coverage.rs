@@ -2,18 +2,19 @@
 
 use std::collections::BTreeSet;
 
-use precast_kernels::{Arch, Key};
+use precast_kernels::{Arch, Block, Key};
 use precast_plan::family::{Bias, FAMILIES};
 use precast_plan::{
-    EvaluationPlan, ModelConfig, Objective, PlanError, Precision, Recipe, Recompute, TrainingPlan, build_keys, keys,
+    EvaluationPlan, Formats, ModelConfig, Objective, Parameters, PlanError, Precision, Recipe, Recompute, TrainingPlan,
+    build_keys, keys,
 };
 use proptest::prelude::*;
 
 prop_compose! {
     fn model()(
         family in 0..FAMILIES.len(),
-        hidden in 1u32..40,
-        intermediate in 1u32..300,
+        hidden in prop_oneof![1u32..40, (1u32..10).prop_map(|n| 4 * n), (1u32..3).prop_map(|n| 32 * n)],
+        intermediate in prop_oneof![1u32..300, (1u32..10).prop_map(|n| 32 * n), (1u32..3).prop_map(|n| 256 * n)],
         layers in 1u32..5,
         kv_heads in 1u32..4,
         group in 1u32..4,
@@ -58,6 +59,23 @@ fn recipes() -> impl Strategy<Value = Recipe> {
         .prop_map(|(recipe, batch, seq_len)| Recipe { batch, seq_len, ..recipe })
 }
 
+/// Any mix of formats that a file of this model may have, drawn from a seed: each matrix is dense or in blocks of its own.
+fn mix(config: &ModelConfig, seed: u64) -> Formats {
+    let mut state = seed;
+    let mut draw = |of: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % of
+    };
+    let matrices = Parameters::new(config).list.into_iter().filter(|parameter| parameter.shape.len() == 2);
+    let drawn = matrices.filter_map(|matrix| {
+        let fitting: Vec<Block> =
+            Block::ALL.into_iter().filter(|block| matrix.shape[1].is_multiple_of(block.elems())).collect();
+        // One in eight is dense.
+        (!fitting.is_empty() && draw(8) > 0).then(|| (matrix.name, fitting[draw(fitting.len())]))
+    });
+    drawn.collect()
+}
+
 fn archs() -> impl Strategy<Value = Arch> {
     prop_oneof![Just(Arch::Sm89), Just(Arch::Sm90a), Just(Arch::Sm121), Just(Arch::Sim)]
 }
@@ -71,15 +89,20 @@ proptest! {
         student in model(),
         recipe in recipes(),
         arch in archs(),
+        seed in any::<u64>(),
     ) {
         teacher.vocab = teacher.vocab.max(student.vocab);
         let built = build_keys(&[teacher.clone(), student.clone()], arch);
-        let training = TrainingPlan::new(Some(&teacher), &student, &recipe, arch).unwrap();
-        let missing: BTreeSet<_> = keys(&training.plan).difference(&built).cloned().collect();
-        prop_assert!(missing.is_empty(), "{missing:?}");
-        let evaluation = EvaluationPlan::new(&teacher, (recipe.batch, recipe.seq_len), recipe.precision, arch).unwrap();
-        let missing: BTreeSet<_> = keys(&evaluation.plan).difference(&built).cloned().collect();
-        prop_assert!(missing.is_empty(), "{missing:?}");
+        for formats in [Formats::dense(), mix(&teacher, seed)] {
+            let model = (&teacher, &formats);
+            let training = TrainingPlan::with_formats(Some(model), &student, &recipe, arch).unwrap();
+            let missing: BTreeSet<_> = keys(&training.plan).difference(&built).cloned().collect();
+            prop_assert!(missing.is_empty(), "{missing:?}");
+            let shape = (recipe.batch, recipe.seq_len);
+            let evaluation = EvaluationPlan::with_formats(model, shape, recipe.precision, arch).unwrap();
+            let missing: BTreeSet<_> = keys(&evaluation.plan).difference(&built).cloned().collect();
+            prop_assert!(missing.is_empty(), "{missing:?}");
+        }
     }
 
     #[test]
@@ -99,9 +122,11 @@ proptest! {
         mut teacher in model(),
         student in model(),
         recipe in recipes(),
+        seed in any::<u64>(),
     ) {
         teacher.vocab = teacher.vocab.max(student.vocab);
-        let plan = TrainingPlan::new(Some(&teacher), &student, &recipe, Arch::Sim).unwrap().plan;
+        let formats = mix(&teacher, seed);
+        let plan = TrainingPlan::with_formats(Some((&teacher, &formats)), &student, &recipe, Arch::Sim).unwrap().plan;
         // Replay the plan with each byte range owned by whoever wrote it last: every read must find its own.
         for phase in &plan.phases {
             let mut owner: Vec<(u64, u64, u32)> = plan.buffers.iter().zip(0..)

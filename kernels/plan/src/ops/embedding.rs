@@ -6,7 +6,7 @@ use precast_kernels::fill::Fill;
 
 use super::Ops;
 use crate::buffer::Tensor;
-use crate::weights::{Linear, Weight};
+use crate::weights::{Linear, Matrix, Weight};
 
 /// Token ids, ascending, and where each came from: the gradient's order of addition.
 #[derive(Clone, Copy)]
@@ -34,7 +34,7 @@ impl Ops<'_> {
     /// overwritten whole there; another is cleared first.
     pub fn embedding_backward(&mut self, name: &str, dy: Tensor, sorted: Sorted, table: &Weight, head: &Linear) {
         let (dtable, h) = (Self::gradient_of(table), head.k);
-        if head.weight != *table {
+        if head.weight != Matrix::Dense(*table) {
             let micro = self.gradients().micro.address();
             let params = fill_params { micro, y: dtable.address(), n: dtable.elems, value: 0.0, reserved: 0 };
             self.launch(&format!("{name}.clear"), Fill { first: true }, &params);

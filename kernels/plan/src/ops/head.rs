@@ -16,10 +16,10 @@ impl Ops<'_> {
 
     /// `logits = hidden head^T`, the first `vocab` columns only: a wider teacher is cut before the softmax.
     pub fn logits(&mut self, name: &str, hidden: Tensor, head: &Linear, logits: Tensor, vocab: u32) {
-        let Linear { weight, k, .. } = *head;
+        let (w, k) = (head.weight.dense().tensor, head.k);
         let params = gemm_fwd_params {
             x: hidden.address(),
-            w: weight.tensor.address(),
+            w: w.address(),
             bias: 0,
             residual: 0,
             y: logits.address(),
@@ -28,7 +28,7 @@ impl Ops<'_> {
             k,
             ..Default::default()
         };
-        self.launch(name, GemmFwd { bias: false, residual: false, w: weight.tensor.format, x: self.x }, &params);
+        self.launch(name, GemmFwd { bias: false, residual: false, w: w.format, x: self.x }, &params);
     }
 
     /// Losses of each token, and the gradient of the student's logits in their place.

@@ -22,12 +22,13 @@ impl Ops<'_> {
     }
 
     fn product(&mut self, name: &str, x: Tensor, linear: &Linear, residual: Option<Tensor>) -> Tensor {
-        let Linear { weight, bias, n, k } = *linear;
+        let Linear { bias, n, k, .. } = *linear;
+        let w = self.matrix(name, linear);
         let y = self.rows(name, n);
-        let key = GemmFwd { bias: bias.is_some(), residual: residual.is_some(), w: weight.tensor.format, x: self.x };
+        let key = GemmFwd { bias: bias.is_some(), residual: residual.is_some(), w: w.format, x: self.x };
         let params = gemm_fwd_params {
             x: x.address(),
-            w: weight.tensor.address(),
+            w: w.address(),
             bias: bias.map_or(0, |bias| bias.tensor.address()),
             residual: residual.map_or(0, Tensor::address),
             y: y.address(),
@@ -42,11 +43,12 @@ impl Ops<'_> {
 
     /// SwiGLU of a stacked gate and up projection where nobody asks for gate and up themselves: its output alone.
     pub fn linear_swiglu(&mut self, name: &str, x: Tensor, gate_up: &Linear) -> Tensor {
-        let Linear { weight, bias, n, k } = *gate_up;
+        let Linear { bias, n, k, .. } = *gate_up;
+        let w = self.matrix(name, gate_up);
         let y = self.rows(name, n / 2);
         let params = gemm_swiglu_params {
             x: x.address(),
-            w: weight.tensor.address(),
+            w: w.address(),
             bias: bias.map_or(0, |bias| bias.tensor.address()),
             y: y.address(),
             m: self.tokens(),
@@ -54,7 +56,7 @@ impl Ops<'_> {
             k,
             ..Default::default()
         };
-        self.launch(name, GemmSwiglu { bias: bias.is_some(), w: weight.tensor.format, x: self.x }, &params);
+        self.launch(name, GemmSwiglu { bias: bias.is_some(), w: w.format, x: self.x }, &params);
         y
     }
 
@@ -71,13 +73,13 @@ impl Ops<'_> {
 
     /// Gradient of the weight from m rows of dy and x. `accumulate` adds whatever the micro-batch.
     pub fn weight_gradient(&mut self, name: &str, dy: Tensor, x: Tensor, linear: &Linear, accumulate: bool) {
-        let Linear { weight, n, k, .. } = *linear;
+        let Linear { n, k, .. } = *linear;
         let kernel = GemmWgrad { x: self.x };
         let mut params = gemm_wgrad_params {
             dy: dy.address(),
             x: x.address(),
             micro: self.gradients().micro.address(),
-            dw: Self::gradient_of(&weight).address(),
+            dw: Self::gradient_of(&linear.weight.dense()).address(),
             m: (x.elems / u64::from(k)) as u32,
             n,
             k,
@@ -94,11 +96,12 @@ impl Ops<'_> {
 
     /// Gradient of the input into dx, from as many rows of dy.
     pub fn input_gradient(&mut self, name: &str, dy: Tensor, linear: &Linear, dx: Tensor) {
-        let Linear { weight, n, k, .. } = *linear;
-        let kernel = GemmDgrad { w: weight.tensor.format, x: self.x };
+        let Linear { n, k, .. } = *linear;
+        let w = linear.weight.dense().tensor;
+        let kernel = GemmDgrad { w: w.format, x: self.x };
         let mut params = gemm_dgrad_params {
             dy: dy.address(),
-            w: weight.tensor.address(),
+            w: w.address(),
             dx: dx.address(),
             m: (dy.elems / u64::from(n)) as u32,
             n,

@@ -4,6 +4,7 @@
 //! them; its name is the last part of labels and of buffer names.
 
 mod attention;
+mod dequant;
 mod embedding;
 mod fill;
 mod head;

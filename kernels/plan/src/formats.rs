@@ -1,0 +1,143 @@
+//! How a model's matrices are stored: what of its file, besides the configuration, a plan follows from.
+
+use std::collections::BTreeMap;
+
+use precast_kernels::Block;
+
+use crate::config::ModelConfig;
+use crate::parameters::{Parameters, Stack, stacks};
+
+/// The block format of each matrix that is in blocks, by Hugging Face name. All else is dense, in the precision of the run.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Formats(BTreeMap<String, Block>);
+
+impl Formats {
+    /// All dense.
+    pub fn dense() -> Self {
+        Self::default()
+    }
+
+    /// Whether all is dense.
+    pub fn is_dense(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The block format of a matrix; none where it is dense.
+    pub fn of(&self, name: &str) -> Option<Block> {
+        self.0.get(name).copied()
+    }
+
+    /// Each matrix in blocks, with its format.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, Block)> {
+        self.0.iter().map(|(name, block)| (name.as_str(), *block))
+    }
+
+    /// Every matrix in one format, if a row of it is whole blocks.
+    pub fn uniform(config: &ModelConfig, block: Block) -> Self {
+        let matrices = Parameters::new(config).list.into_iter().filter(|parameter| parameter.shape.len() == 2);
+        let whole = matrices.filter(|matrix| matrix.shape[1].is_multiple_of(block.elems()));
+        whole.map(|matrix| (matrix.name, block)).collect()
+    }
+
+    /// The mix that llama.cpp's `llama-quantize` calls Q4_K_M: Q4_K, and Q6_K for the head and, in half of the layers, for
+    /// values and down projections. Where a row is no whole blocks of 256, the next larger format of 32
+    /// (`llama_tensor_get_type`).
+    pub fn q4_k_m(config: &ModelConfig) -> Self {
+        let modules = config.family.modules;
+        let more = |layer: u32| {
+            let eighth = config.layers / 8;
+            layer < eighth || layer >= 7 * config.layers / 8 || (layer - eighth) % 3 == 2
+        };
+        let fitting = |block: Block, columns: u32| {
+            let fallback = if block == Block::Q6_K { Block::Q8_0 } else { Block::Q5_0 };
+            [block, fallback].into_iter().find(|block| u64::from(columns).is_multiple_of(block.elems()))
+        };
+        let embedding = modules.embedding.parameter("weight");
+        let ends = match config.tied {
+            true => vec![(embedding, Block::Q6_K)],
+            false => vec![(embedding, Block::Q4_K), (modules.head.parameter("weight"), Block::Q6_K)],
+        };
+        let ends = ends.into_iter().map(|(name, block)| (name, block, config.hidden));
+        let stacks = stacks(config);
+        let layers = (0..config.layers).flat_map(|layer| {
+            let parts = stacks.iter().flat_map(|stack| stack.parts.iter().map(|part| (part.module, stack.columns)));
+            parts.map(move |(module, columns)| {
+                let larger = (module == &modules.v || module == &modules.down) && more(layer);
+                let block = if larger { Block::Q6_K } else { Block::Q4_K };
+                (module.layer_parameter(layer, "weight"), block, columns)
+            })
+        });
+        ends.chain(layers).filter_map(|(name, block, columns)| Some((name, fitting(block, columns)?))).collect()
+    }
+}
+
+impl Formats {
+    /// Those of the embedding, the head and the products of layers. Where a part of a product is dense all of it is.
+    pub(crate) fn of_products(&self, config: &ModelConfig) -> Self {
+        let modules = config.family.modules;
+        let stacks = stacks(config);
+        let layers = (0..config.layers).flat_map(|layer| {
+            let names = |stack: &Stack| -> Vec<String> {
+                stack.parts.iter().map(|part| part.module.layer_parameter(layer, "weight")).collect()
+            };
+            let stacks = stacks.iter().map(names).filter(|names| names.iter().all(|name| self.of(name).is_some()));
+            stacks.flatten().collect::<Vec<_>>()
+        });
+        let ends = [&modules.embedding, &modules.head].map(|module| module.parameter("weight"));
+        ends.into_iter().chain(layers).filter_map(|name| Some((name.clone(), self.of(&name)?))).collect()
+    }
+}
+
+impl FromIterator<(String, Block)> for Formats {
+    fn from_iter<I: IntoIterator<Item = (String, Block)>>(formats: I) -> Self {
+        Self(formats.into_iter().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use precast_kernels::Format;
+
+    use super::*;
+
+    fn config(json: &str) -> ModelConfig {
+        ModelConfig::from_json(json).unwrap()
+    }
+
+    fn counts(formats: &Formats) -> BTreeMap<String, usize> {
+        let mut counts = BTreeMap::new();
+        formats.iter().for_each(|(_, block)| *counts.entry(block.to_string()).or_default() += 1);
+        counts
+    }
+
+    /// Qwen publishes a file of 4,683,073,536 bytes: tokenizer and norms are in it too.
+    #[test]
+    fn the_mix_of_a_7b_is_that_of_the_published_file() {
+        let config = config(include_str!("../../../aot/models/qwen2.5-7b.json"));
+        let formats = Formats::q4_k_m(&config);
+        assert_eq!(counts(&formats), [("Q4_K".to_owned(), 169), ("Q6_K".to_owned(), 29)].into());
+        let bytes = |parameter: &crate::Parameter| {
+            formats.of(&parameter.name).map_or(4 * parameter.elems(), |b| Format::Block(b).bytes(parameter.elems()))
+        };
+        let bytes: u64 = Parameters::new(&config).list.iter().map(bytes).sum();
+        assert!((4_670_000_000..4_683_073_536).contains(&bytes), "{bytes}");
+    }
+
+    #[test]
+    fn rows_that_are_no_whole_blocks_of_256_fall_back_to_32() {
+        let config = config(include_str!("../../../aot/models/smollm2-135m.json"));
+        let formats = Formats::q4_k_m(&config);
+        assert_eq!(formats.of("model.embed_tokens.weight"), Some(Block::Q8_0));
+        assert_eq!(formats.of("model.layers.1.self_attn.q_proj.weight"), Some(Block::Q5_0));
+        assert_eq!(formats.of("model.layers.0.mlp.down_proj.weight"), Some(Block::Q6_K), "1536 columns");
+        assert_eq!(formats.of("model.norm.weight"), None);
+    }
+
+    #[test]
+    fn uniform_formats_leave_out_what_does_not_divide() {
+        let config = config(include_str!("../../../aot/models/qwen2.5-0.5b.json"));
+        // Of 896 and 4864 columns.
+        assert_eq!(counts(&Formats::uniform(&config, Block::Q4_K)), [("Q4_K".to_owned(), 24)].into());
+        assert_eq!(counts(&Formats::uniform(&config, Block::Q4_0)), [("Q4_0".to_owned(), 1 + 7 * 24)].into());
+    }
+}

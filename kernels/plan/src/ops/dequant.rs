@@ -1,0 +1,47 @@
+//! Matrices in blocks, made dense just before a product reads them.
+
+use precast_kernels::Format;
+use precast_kernels::abi::dequant_params;
+use precast_kernels::dequant::Dequant;
+
+use super::Ops;
+use crate::buffer::Tensor;
+use crate::weights::{Linear, Matrix, Role, Stored, Weight};
+
+impl Ops<'_> {
+    /// The matrix of a linear layer as its product reads it: dense.
+    pub fn matrix(&mut self, name: &str, linear: &Linear) -> Tensor {
+        self.matrix_rows(name, linear, linear.n)
+    }
+
+    /// A layer that computes the first rows of another, its matrix dense.
+    pub fn dense(&mut self, name: &str, linear: &Linear, n: u32) -> Linear {
+        let tensor = self.matrix_rows(name, linear, n);
+        Linear { weight: Matrix::Dense(Weight { tensor, role: Role::Frozen }), n, ..linear.clone() }
+    }
+
+    /// The first `n` rows of a matrix, dense.
+    fn matrix_rows(&mut self, name: &str, linear: &Linear, n: u32) -> Tensor {
+        let elems = u64::from(n) * u64::from(linear.k);
+        let Stored { parts, scratch } = match &linear.weight {
+            Matrix::Dense(weight) => return weight.tensor.slice(0, elems),
+            Matrix::Stored(stored) => stored,
+        };
+        let mut start = 0;
+        for (index, part) in parts.iter().enumerate() {
+            let count = part.elems.min(elems - start);
+            if count > 0 {
+                let name = format!("{name}.dequant.{index}");
+                self.dequantise(&name, part.slice(0, count), scratch.slice(start, count));
+                start += count;
+            }
+        }
+        scratch.slice(0, elems)
+    }
+
+    fn dequantise(&mut self, name: &str, w: Tensor, x: Tensor) {
+        let Format::Block(block) = w.format else { panic!("{name} is dense") };
+        let params = dequant_params { w: w.address(), x: x.address(), n: w.elems };
+        self.launch(name, Dequant { w: block, x: self.x }, &params);
+    }
+}

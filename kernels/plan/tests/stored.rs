@@ -1,0 +1,183 @@
+//! A teacher that stays as it is stored: what its plan takes, and that its products are those of a dense one.
+
+use std::collections::BTreeSet;
+
+use precast_kernels::{Arch, Block, Key};
+use precast_plan::memory::MemoryTable;
+use precast_plan::training::MICRO;
+use precast_plan::{
+    Category, EvaluationPlan, Formats, Launch, ModelConfig, Node, Objective, Plan, Precision, Recipe, Recompute,
+    TrainingPlan, keys,
+};
+
+fn config(json: &str) -> ModelConfig {
+    ModelConfig::from_json(json).unwrap()
+}
+
+fn models() -> [ModelConfig; 3] {
+    [
+        config(include_str!("../../../aot/models/qwen2.5-7b.json")),
+        config(include_str!("../../../aot/models/qwen2.5-0.5b.json")),
+        config(include_str!("../../../aot/models/smollm2-135m.json")),
+    ]
+}
+
+fn recipe(batch: u32, seq_len: u32, precision: Precision) -> Recipe {
+    let objective = Objective::Distill { alpha: 0.5, temperature: 2.0 };
+    Recipe { batch, seq_len, precision, objective, weight_decay: 0.01, clip: 1.0, recompute: Recompute::None }
+}
+
+fn lower(teacher: &ModelConfig, formats: &Formats, student: &ModelConfig, recipe: &Recipe, arch: Arch) -> Plan {
+    TrainingPlan::with_formats(Some((teacher, formats)), student, recipe, arch).unwrap().plan
+}
+
+fn row(plan: &Plan, category: Category) -> u64 {
+    MemoryTable::of(plan).rows.iter().find(|row| row.category == category).map_or(0, |row| row.bytes)
+}
+
+#[test]
+fn a_7b_in_q4_k_m_fits_a_card_of_24_gib() {
+    let [teacher, student, _] = models();
+    let formats = Formats::q4_k_m(&teacher);
+    let plan = lower(&teacher, &formats, &student, &recipe(8, 1024, Precision::Bf16), Arch::Sm89);
+    let (weights, scratch) = (row(&plan, Category::TeacherWeights), row(&plan, Category::TeacherScratch));
+    assert!(weights + scratch <= 6_000_000_000, "{weights} {scratch}");
+    let most = 45 << 29; // 22.5 GiB
+    assert!(plan.arena_bytes <= most, "{}", plan.arena_bytes);
+    let dense = lower(&teacher, &Formats::dense(), &student, &recipe(8, 1024, Precision::Bf16), Arch::Sm89);
+    assert_eq!(row(&dense, Category::TeacherScratch), 0);
+    assert_eq!(row(&dense, Category::Activations), row(&plan, Category::Activations));
+}
+
+fn is_dequant(launch: &Launch) -> bool {
+    launch.key.op() == "dequant"
+}
+
+/// The launches of a plan but those that make matrices dense: key, variant and the block without its addresses. The gather
+/// of embeddings differs in its key alone.
+fn products(plan: &Plan) -> Vec<(String, String, Vec<u8>)> {
+    let key = |key: &Key| {
+        let text = key.to_string();
+        if text.starts_with("embedding.fwd") { "embedding.fwd".to_owned() } else { text }
+    };
+    let launches = plan.launches().filter(|launch| !is_dequant(launch));
+    launches.map(|launch| (key(&launch.key), launch.variant.to_string(), launch.shape())).collect()
+}
+
+/// Bits could depend on the variant, the shape and the order of sums: all are the same, on every architecture.
+#[test]
+fn what_is_launched_besides_dequantisation_is_what_a_dense_teacher_launches() {
+    let [large, student, small] = models();
+    for (teacher, student) in [(&large, &student), (&small, &small)] {
+        let formats = Formats::q4_k_m(teacher);
+        for precision in Precision::ALL {
+            let recipe = recipe(2, 128, precision);
+            for arch in Arch::GPUS.into_iter().chain([Arch::Sim]) {
+                let [dense, stored] =
+                    [&Formats::dense(), &formats].map(|formats| lower(teacher, formats, student, &recipe, arch));
+                assert!(products(&dense) == products(&stored), "{arch} {precision}");
+                assert!(stored.launches().any(is_dequant) && !dense.launches().any(is_dequant));
+            }
+        }
+    }
+}
+
+#[test]
+fn without_blocks_a_stored_teacher_is_the_dense_one() {
+    let [_, teacher, student] = models();
+    let (teacher, student) = (ModelConfig { vocab: student.vocab, ..teacher }, student);
+    let recipe = recipe(1, 64, Precision::Bf16);
+    let dense = TrainingPlan::new(Some(&teacher), &student, &recipe, Arch::Sm90a).unwrap();
+    let none = Formats::uniform(
+        &ModelConfig { hidden: 8, intermediate: 8, head_dim: 16, heads: 1, ..student.clone() },
+        Block::Q4_K,
+    );
+    assert!(none.is_dense());
+    let stored = TrainingPlan::with_formats(Some((&teacher, &none)), &student, &recipe, Arch::Sm90a).unwrap();
+    assert_eq!(dense, stored);
+}
+
+/// Whether node `later` has to wait for node `earlier`.
+fn waits(nodes: &[Node], later: usize, earlier: usize) -> bool {
+    let mut stack = vec![later];
+    let mut seen = BTreeSet::new();
+    while let Some(at) = stack.pop() {
+        if at == earlier {
+            return true;
+        }
+        if at > earlier && seen.insert(at) {
+            stack.extend(nodes[at].dependencies.iter().map(|index| *index as usize));
+        }
+    }
+    false
+}
+
+/// Each matrix of a layer may be dequantised while the product before it runs: nothing orders the two, neither an edge of
+/// their own nor memory that something shares.
+#[test]
+fn a_matrix_may_be_dequantised_while_the_product_before_it_runs() {
+    let [teacher, student, _] = models();
+    let plan = lower(&teacher, &Formats::q4_k_m(&teacher), &student, &recipe(8, 1024, Precision::Bf16), Arch::Sm90a);
+    let nodes = &plan.phase(MICRO).nodes;
+    let at = |label: &str| nodes.iter().position(|node| node.label == label).unwrap_or_else(|| panic!("{label}"));
+    let dequant = |layer: u32, product: &str| {
+        let prefix = format!("teacher.layers.{layer}.{product}.dequant.");
+        let found: Vec<usize> =
+            nodes.iter().enumerate().filter(|(_, node)| node.label.starts_with(&prefix)).map(|(at, _)| at).collect();
+        assert!(!found.is_empty(), "{prefix}");
+        found
+    };
+    let product = |layer: u32, name: &str| at(&format!("teacher.layers.{layer}.{name}"));
+    for layer in 1..teacher.layers {
+        let order = [(layer - 1, "down"), (layer, "qkv"), (layer, "o"), (layer, "gate_up"), (layer, "down")];
+        for pair in order.windows(2) {
+            let ((before, before_name), (of, name)) = (pair[0], pair[1]);
+            for one in dequant(of, name) {
+                assert!(!waits(nodes, one, product(before, before_name)), "{}", nodes[one].label);
+                assert!(waits(nodes, product(of, name), one), "{}", nodes[one].label);
+            }
+        }
+    }
+    // The part of the head that lies in neither slot waits for nothing at all.
+    let head: Vec<&Node> = nodes.iter().filter(|node| node.label.starts_with("head.teacher.dequant.")).collect();
+    assert!(head.len() == 3 && head[2].dependencies.is_empty(), "{head:?}");
+}
+
+/// Two launches where formats agree and parts lie next to each other, one a format where not.
+#[test]
+fn parts_of_a_product_that_are_stored_alike_are_dequantised_by_one_launch() {
+    let [teacher, _, _] = models();
+    let formats = Formats::q4_k_m(&teacher);
+    let plan = EvaluationPlan::with_formats((&teacher, &formats), (1, 64), Precision::Bf16, Arch::Sm90a).unwrap().plan;
+    let count = |prefix: &str| plan.phases[0].nodes.iter().filter(|node| node.label.starts_with(prefix)).count();
+    assert_eq!(count("model.layers.0.gate_up.dequant."), 1);
+    // v in Q6_K in the first layers, in Q4_K as q and k later on.
+    assert_eq!([count("model.layers.0.qkv.dequant."), count("model.layers.3.qkv.dequant.")], [2, 1]);
+}
+
+/// q in one format, k in another and v dense, as no converter writes them: one product still computes all three.
+#[test]
+fn a_product_with_a_dense_part_is_dense() {
+    let [_, teacher, _] = models();
+    let all = Formats::uniform(&teacher, Block::Q8_0);
+    let but = |name: &str| -> Formats {
+        all.iter().filter(|(one, _)| *one != name).map(|(name, block)| (name.to_owned(), block)).collect()
+    };
+    let formats = but("model.layers.0.self_attn.v_proj.weight");
+    let plan = EvaluationPlan::with_formats((&teacher, &formats), (1, 64), Precision::Fp32, Arch::Sim).unwrap().plan;
+    let found = |prefix: &str| plan.phases[0].nodes.iter().any(|node| node.label.starts_with(prefix));
+    assert!(!found("model.layers.0.qkv.dequant.") && found("model.layers.1.qkv.dequant."));
+    assert!(found("model.layers.0.o.dequant."));
+}
+
+#[test]
+fn a_teacher_in_one_format_takes_one_kernel_more_and_another_gather() {
+    let [_, _, model] = models();
+    for (precision, x) in [(Precision::Fp32, "f32"), (Precision::Bf16, "bf16")] {
+        let recipe = recipe(1, 64, precision);
+        let of = |formats: &Formats| keys(&lower(&model, formats, &model, &recipe, Arch::Sm121));
+        let (dense, stored) = (of(&Formats::dense()), of(&Formats::uniform(&model, Block::Q4_1)));
+        let more: Vec<String> = stored.difference(&dense).map(|pair| pair.key.to_string()).collect();
+        assert_eq!(more, [format!("dequant{{w=Q4_1,x={x}}}"), format!("embedding.fwd{{h=576,w=Q4_1,x={x}}}")]);
+    }
+}
