@@ -11,6 +11,7 @@ use crate::bundle::Kernels;
 use crate::disguise::read_text;
 use crate::error::Failure;
 use crate::schedule::Schedule;
+use crate::weight_format::WeightFormat;
 
 /// What may be given on the command line or in `run.toml`, under the same names.
 #[derive(Args, Clone, Debug, Default, Deserialize)]
@@ -62,6 +63,12 @@ pub struct Options {
     /// Distillation temperature [default: 2]
     #[arg(long, value_name = "X")]
     pub temperature: Option<f32>,
+    /// How the teacher's weights live on the device, at the same bits: bf16 (the run's precision), stored (matrices as a GGUF
+    /// file holds them, each dequantised just before its product) or auto (bf16 where that fits into the device's memory, else
+    /// stored) [default: auto]
+    #[arg(long, value_name = "FORM")]
+    #[serde(with = "as_text")]
+    pub teacher_format: Option<WeightFormat>,
     /// What the backward pass recomputes instead of keeping it, for less memory at the same bits: none, norms (the bare
     /// flag; SwiGLU too) or blocks (all but the residual stream) [default: none]
     #[arg(long, value_name = "WHAT", num_args = 0..=1, default_missing_value = "norms")]
@@ -201,6 +208,9 @@ pub struct RunConfig {
     pub alpha: f32,
     /// Distillation temperature.
     pub temperature: f32,
+    /// How the teacher's weights live on the device.
+    #[serde(serialize_with = "display")]
+    pub teacher_format: WeightFormat,
     /// What the backward pass recomputes.
     #[serde(serialize_with = "display")]
     pub recompute: Recompute,
@@ -247,7 +257,8 @@ fn path_or_none<S: serde::Serializer>(path: &Option<PathBuf>, to: S) -> Result<S
     path.as_ref().map(|path| path.display().to_string()).serialize(to)
 }
 
-fn display<S: serde::Serializer>(value: &impl std::fmt::Display, to: S) -> Result<S::Ok, S::Error> {
+/// A value as its text.
+pub(crate) fn display<S: serde::Serializer>(value: &impl std::fmt::Display, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(value)
 }
 
@@ -281,6 +292,7 @@ impl Options {
             clip: self.clip.or(file.clip),
             alpha: self.alpha.or(file.alpha),
             temperature: self.temperature.or(file.temperature),
+            teacher_format: self.teacher_format.or(file.teacher_format),
             recompute: self.recompute.or(file.recompute),
             precision: self.precision.or(file.precision),
             seed: self.seed.or(file.seed),
@@ -321,6 +333,7 @@ impl Options {
             clip: self.clip.unwrap_or(1.0),
             alpha: self.alpha.unwrap_or(0.5),
             temperature: self.temperature.unwrap_or(2.0),
+            teacher_format: self.teacher_format.unwrap_or_default(),
             recompute: self.recompute.unwrap_or_default(),
             precision: self.precision.unwrap_or(Precision::Bf16),
             seed: self.seed.unwrap_or(0),

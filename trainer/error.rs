@@ -109,6 +109,28 @@ pub enum Failure {
         /// What needs it.
         table: String,
     },
+    /// The run needs more memory than there is, however its frozen weights live there.
+    #[error(
+        "this run fits with weights in neither form: it takes {bf16} bytes of device memory with {flag} bf16, {stored} with \
+         {flag} stored, and up to {kernels} for kernels, and {device} has {free} free. With stored:\n{table}\n\
+         Use --recompute blocks, or a smaller --batch-size or --seq-len (and --grad-accum to keep the step's tokens)"
+    )]
+    NeitherFits {
+        /// What chooses the form.
+        flag: &'static str,
+        /// By the plan, with weights in the precision of the run.
+        bf16: u64,
+        /// By the plan, with weights as they are stored.
+        stored: u64,
+        /// What kernels may take besides.
+        kernels: u64,
+        /// On the device.
+        free: u64,
+        /// Its name.
+        device: String,
+        /// What needs it, with weights as they are stored.
+        table: String,
+    },
     /// Model and run do not go together.
     #[error(transparent)]
     Plan(#[from] PlanError),
@@ -230,7 +252,7 @@ impl Failure {
             | Failure::NoBundle { .. }
             | Failure::Embedded(_)
             | Failure::Selftest { .. } => 3,
-            Failure::Driver(_) | Failure::NoGpu { .. } | Failure::Memory { .. } => 4,
+            Failure::Driver(_) | Failure::NoGpu { .. } | Failure::Memory { .. } | Failure::NeitherFits { .. } => 4,
             Failure::Doctor { exit_code, .. } => *exit_code,
             Failure::Checkpoint(CheckpointError::WouldNotBeFinite { .. }) => 1,
             Failure::Plan(PlanError::TeacherNarrower { .. })

@@ -7,7 +7,7 @@ use precast_plan::{EvaluationPlan, Precision, evaluation};
 use precast_runtime::Placement;
 
 use crate::bundle::Kernels;
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Checkpoint, Weights};
 use crate::config::DeviceChoice;
 use crate::data::{Dataset, MicroBatch, Packing, Reader};
 use crate::device;
@@ -16,6 +16,7 @@ use crate::heading::Heading;
 use crate::score::Score;
 use crate::session::{seal, upload_parameters, upload_tables};
 use crate::startup::Startup;
+use crate::weight_format::{Choice, Chosen, WeightFormat};
 
 /// What to score.
 #[derive(Clone, Debug)]
@@ -30,6 +31,8 @@ pub struct Evaluation {
     pub seq_len: u32,
     /// Arithmetic.
     pub precision: Precision,
+    /// How the weights live on the device.
+    pub format: WeightFormat,
     /// Where.
     pub device: DeviceChoice,
     /// The kernels to use.
@@ -58,7 +61,12 @@ pub fn evaluate(request: &Evaluation, mut progress: impl FnMut(usize, usize)) ->
 
     let driver = device::open(request.device, &request.kernels)?;
     let arch = device::arch(driver.device())?;
-    let plan = EvaluationPlan::new(config, (batch, longest), request.precision, arch)?;
+    let formats = Weights::formats(&model);
+    let choice = Choice { flag: "--format", asked: request.format, formats: &formats };
+    let Chosen { plan, note, .. } = choice.make(driver.device(), |formats| {
+        EvaluationPlan::with_formats((config, formats), (batch, longest), request.precision, arch)
+    })?;
+    note.iter().for_each(|note| eprintln!("note: {note}"));
     let models = [request.model.display().to_string()];
     let (mut sealed, bundle, _) = seal(driver, &plan.plan, &request.kernels, &models, Placement::Arena, &mut startup)?;
     if request.heading {
@@ -97,6 +105,7 @@ impl Evaluation {
             batch_size: 8,
             seq_len: 1024,
             precision: Precision::Fp32,
+            format: WeightFormat::Auto,
             device: DeviceChoice::Auto,
             kernels: Kernels::default(),
             heading: false,

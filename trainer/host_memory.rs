@@ -3,9 +3,9 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use precast_kernels::Arch;
+use precast_kernels::{Arch, Format};
 use precast_plan::memory::human_bytes;
-use precast_plan::{Parameter, TrainingPlan};
+use precast_plan::{Tensor, TrainingPlan};
 use precast_runtime::STAGE_BYTES;
 use precast_runtime::cuda::STAGE_SLOTS;
 use serde::Serialize;
@@ -37,12 +37,16 @@ impl HostMemory {
             _ => ("pinned slots for copies", STAGE_SLOTS as u64 * STAGE_BYTES),
         };
         let models = plan.teacher.iter().chain([&plan.student]);
-        let parameters = models.flat_map(|model| &model.weights.parameters.list);
-        let largest = parameters.map(Parameter::elems).max().unwrap_or(0);
+        let conversion = |tensor: Tensor| match tensor.format {
+            // As f32, and rounded to bf16: where a file holds another dtype than the run's.
+            Format::Dense(_) => tensor.elems * (4 + 2),
+            // In another order of rows.
+            Format::Block(_) => tensor.bytes(),
+        };
+        let conversions = models.flat_map(|model| model.weights.list().map(|(_, weight)| conversion(weight.tensor)));
         let rows = [
             device,
-            // As f32, and rounded to bf16: where a file holds another dtype than the run's.
-            ("conversion of the largest tensor", largest * (4 + 2)),
+            ("conversion of the largest tensor", conversions.max().unwrap_or(0)),
             // Two arrive from the device while one is written.
             ("parts of a checkpoint", 3 * STAGE_BYTES),
             ("training data", data.iter().map(|path| of_data(path)).sum()),

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use precast_fatbins::files::Existing;
-use precast_kernels::Dtype;
-use precast_plan::{ConfigError, ModelConfig, Parameter, Parameters, Precision};
+use precast_kernels::{Dtype, Format};
+use precast_plan::{ConfigError, Formats, ModelConfig, Parameter, Parameters, Precision};
 use rand::{RngExt, SeedableRng};
 use rand_distr::StandardNormal;
 use rand_pcg::Pcg64Mcg;
@@ -41,7 +41,7 @@ pub fn random(
     let student = Student { config: &json, parameters: &parameters, dtype, tokenizer_from: &from };
     let mut scratch = Scratch::new();
     write_model(&out, existing, &student, |parameter, write| {
-        Ok::<_, Failure>(write(weights.read(parameter, dtype, &mut scratch)?)?)
+        Ok::<_, Failure>(write(weights.read(parameter, dtype.into(), &mut scratch)?)?)
     })
 }
 
@@ -91,14 +91,23 @@ impl Weights for Random {
         "random weights".to_owned()
     }
 
+    fn formats(&self) -> Formats {
+        Formats::q4_k_m(&self.config)
+    }
+
     fn read<'a>(
         &'a self,
         parameter: &Parameter,
-        dtype: Dtype,
+        format: Format,
         scratch: &'a mut Scratch,
     ) -> Result<&'a [u8], CheckpointError> {
-        initial(parameter, self.seed, self.range, scratch);
-        Ok(scratch.encode(dtype))
+        match format {
+            Format::Dense(dtype) => {
+                initial(parameter, self.seed, self.range, scratch);
+                Ok(scratch.encode(dtype))
+            }
+            Format::Block(_) => todo!("blocks"),
+        }
     }
 }
 

@@ -27,5 +27,6 @@ pub mod smoke;
 pub mod startup;
 pub mod tokenizer;
 pub mod verbose;
+pub mod weight_format;
 
 pub use error::Failure;

@@ -19,10 +19,12 @@ use crate::device::{self, AnyDriver};
 use crate::error::Failure;
 use crate::heading::Heading;
 use crate::startup::Startup;
+use crate::weight_format::{Choice, Chosen, WeightFormat};
 
 /// A training run, ready to step.
 pub struct Session {
     plan: TrainingPlan,
+    teacher_format: WeightFormat,
     sealed: Sealed<AnyDriver>,
     bundle: Digest,
     taken_bytes: u64,
@@ -41,8 +43,7 @@ impl Session {
         placement: Placement,
         startup: &mut Startup,
     ) -> Result<Self, Failure> {
-        let arch = device::arch(driver.device())?;
-        let plan = TrainingPlan::new(teacher.map(Weights::config), student.config(), &config.recipe(), arch)?;
+        let plan = plan(driver.device(), config, teacher, student)?;
         startup.end("plan");
         Self::seal(driver, plan, config, placement, startup)
     }
@@ -53,14 +54,20 @@ impl Session {
     /// [`Failure`]: nothing has been launched.
     pub fn seal(
         driver: AnyDriver,
-        plan: TrainingPlan,
+        Chosen { plan, format, note }: Chosen<TrainingPlan>,
         config: &RunConfig,
         placement: Placement,
         startup: &mut Startup,
     ) -> Result<Self, Failure> {
+        note.iter().for_each(|note| eprintln!("note: {note}"));
         let models = [&config.teacher, &config.student].map(|path| path.display().to_string());
         let (sealed, bundle, taken_bytes) = seal(driver, &plan.plan, &config.kernels(), &models, placement, startup)?;
-        Ok(Self { plan, sealed, bundle, taken_bytes })
+        Ok(Self { plan, teacher_format: format, sealed, bundle, taken_bytes })
+    }
+
+    /// How the teacher's weights live on the device.
+    pub fn teacher_format(&self) -> WeightFormat {
+        self.teacher_format
     }
 
     /// Where a student's weights are sent: as they are stored where the run computes in that dtype, which halves the
@@ -275,6 +282,22 @@ impl Session {
     }
 }
 
+/// Lowers a run, its teacher in the form that the configuration asks for.
+pub(crate) fn plan(
+    device: &Device,
+    config: &RunConfig,
+    teacher: Option<&dyn Weights>,
+    student: &dyn Weights,
+) -> Result<Chosen<TrainingPlan>, Failure> {
+    let arch = device::arch(device)?;
+    let formats = teacher.map(Weights::formats).unwrap_or_default();
+    let choice = Choice { flag: "--teacher-format", asked: config.teacher_format, formats: &formats };
+    choice.make(device, |formats| {
+        let teacher = teacher.map(|weights| (weights.config(), formats));
+        TrainingPlan::with_formats(teacher, student.config(), &config.recipe(), arch)
+    })
+}
+
 /// Checks memory, verifies and loads the bundle, seals. Returns the bundle's digest and the memory taken.
 pub(crate) fn seal(
     driver: AnyDriver,
@@ -320,10 +343,7 @@ pub(crate) fn upload_tables(
     Ok(sealed.write(model.rope.sin, bytemuck::cast_slice(&tables.sin))?)
 }
 
-/// Sends parameters, each to its tensor.
-///
-/// # Panics
-/// If a tensor is not dense.
+/// Sends parameters, each to its tensor, in that tensor's format.
 pub(crate) fn upload_parameters<'a>(
     sealed: &mut Sealed<AnyDriver>,
     parameters: impl Iterator<Item = (&'a Parameter, Tensor)>,
@@ -332,8 +352,7 @@ pub(crate) fn upload_parameters<'a>(
 ) -> Result<(), Failure> {
     let mut scratch = Scratch::new();
     for (parameter, tensor) in parameters {
-        let dtype = tensor.format.dtype().expect("weights are sent dense");
-        let bytes = weights.read(parameter, dtype, &mut scratch)?;
+        let bytes = weights.read(parameter, tensor.format, &mut scratch)?;
         sealed.write(tensor, bytes)?;
         progress(bytes.len() as u64)?;
     }

@@ -11,14 +11,14 @@ mod sweep;
 mod tune;
 
 use precast_fatbins::say;
-use precast_plan::{Plan, TrainingPlan};
+use precast_plan::Plan;
 use precast_runtime::Placement;
 
 use crate::config::RunConfig;
 use crate::device;
 use crate::error::Failure;
 use crate::init::read_or_random;
-use crate::session::Session;
+use crate::session::{Session, plan};
 use crate::startup::Startup;
 use groups::Group;
 pub use record::{KernelRecord, Record, StepRecord};
@@ -52,11 +52,10 @@ impl<T> Bench<T> {
         startup.end("models");
         let driver = device::open(config.device, &config.kernels())?;
         startup.end("device");
-        let arch = device::arch(driver.device())?;
-        let mut plan = TrainingPlan::new(Some(teacher.config()), student.config(), &config.recipe(), arch)?;
-        let of_plan = extend(&mut plan.plan);
+        let mut chosen = plan(driver.device(), config, Some(&*teacher), &*student)?;
+        let of_plan = extend(&mut chosen.plan.plan);
         startup.end("plan");
-        let mut session = Session::seal(driver, plan, config, Placement::Arena, startup)?;
+        let mut session = Session::seal(driver, chosen, config, Placement::Arena, startup)?;
         if heading {
             let heading = session.heading().model("teacher", &config.teacher, &*teacher);
             say!("{}\n", heading.model("student", &config.student, &*student));

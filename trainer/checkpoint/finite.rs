@@ -1,7 +1,8 @@
 //! Weights that are not numbers, found where weights are read or written.
 
 use half::bf16;
-use precast_kernels::Dtype;
+use precast_kernels::dequant::dequantize;
+use precast_kernels::{Block, Dtype};
 use rayon::prelude::*;
 
 /// A weight that is NaN or infinite.
@@ -24,6 +25,26 @@ pub(super) fn check(tensor: &str, bytes: &[u8], dtype: Dtype) -> Result<(), NotF
         None => Ok(()),
         Some((index, value)) => Err(NotFinite { tensor: tensor.to_owned(), index, value, dtype }),
     }
+}
+
+/// Refuses a tensor in blocks with an element that is NaN or infinite: one whose scales are, and no other, since what they
+/// multiply are integers too small to leave the range of any dtype.
+pub(super) fn check_blocks(tensor: &str, bytes: &[u8], block: Block) -> Result<(), NotFinite> {
+    let block_bytes = block.bytes() as usize;
+    let half = |one: &[u8], at: usize| u16::from_le_bytes([one[at], one[at + 1]]);
+    let is_finite = |one: &[u8]| block.halves().iter().all(|at| half(one, *at) & 0x7C00 != 0x7C00);
+    let task = TASK_BYTES / block_bytes;
+    let first = bytes.par_chunks(task * block_bytes).enumerate().find_map_first(|(index, blocks)| {
+        let at = blocks.chunks_exact(block_bytes).position(|one| !is_finite(one))?;
+        Some(index * task + at)
+    });
+    let Some(first) = first else { return Ok(()) };
+    let mut values = vec![0.0; block.elems() as usize];
+    dequantize(block, &bytes[first * block_bytes..][..block_bytes], &mut values);
+    let found = values.iter().enumerate().find(|(_, value)| !value.is_finite());
+    let (at, value) = found.expect("no product with a scale that is not finite is");
+    let index = first * values.len() + at;
+    Err(NotFinite { tensor: tensor.to_owned(), index, value: *value, dtype: Dtype::F32 })
 }
 
 /// Bytes that one task looks at: more are spread over threads.
@@ -94,6 +115,33 @@ mod tests {
             let from = (per_task + 3) * dtype.bytes() as usize;
             two[from..from + 4].copy_from_slice(&later[from..from + 4]);
             assert_eq!(first_not_finite(&two, dtype).map(|(index, _)| index), Some(per_task + 3));
+        }
+    }
+
+    #[test]
+    fn a_block_is_finite_where_its_scales_are() {
+        for block in Block::ALL {
+            let (bytes, elems) = (block.bytes() as usize, block.elems() as usize);
+            let count = 2 * TASK_BYTES / bytes + 5;
+            let whole = vec![0x11u8; count * bytes];
+            assert_eq!(check_blocks("w", &whole, block), Ok(()));
+            for half in block.halves() {
+                for at in [0, 7, TASK_BYTES / bytes, count - 1] {
+                    for bits in [0x7C00u16, 0xFC00, 0x7E00] {
+                        let mut damaged = whole.clone();
+                        damaged[at * bytes + half..][..2].copy_from_slice(&bits.to_le_bytes());
+                        let found = check_blocks("w", &damaged, block).unwrap_err();
+                        let mut values = vec![0.0; count * elems];
+                        dequantize(block, &damaged, &mut values);
+                        let dense = check("w", bytemuck::cast_slice(&values), Dtype::F32).unwrap_err();
+                        assert_eq!(
+                            (found.index, found.value.to_bits()),
+                            (dense.index, dense.value.to_bits()),
+                            "{block}"
+                        );
+                    }
+                }
+            }
         }
     }
 

@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 
 use half::bf16;
 use precast_fatbins::{Digest, files, input};
-use precast_kernels::Dtype;
+use precast_kernels::{Block, Dtype, Format};
 use precast_plan::{ConfigError, ModelConfig, Parameter};
 use rayon::prelude::*;
 
@@ -178,14 +178,18 @@ pub trait Weights {
     /// How they are stored, in words: `BF16, 290 tensors`.
     fn stored(&self) -> String;
 
-    /// The elements of a parameter as bytes of a dtype, in `scratch` unless they are in memory as they are.
+    /// In which formats its matrices are stored.
+    fn formats(&self) -> precast_plan::Formats;
+
+    /// The elements of a parameter as bytes of a dtype, or the blocks that [`Self::formats`] says it is stored in; in
+    /// `scratch` unless they are in memory as they are.
     ///
     /// # Errors
     /// [`CheckpointError`] where they cannot be read.
     fn read<'a>(
         &'a self,
         parameter: &Parameter,
-        dtype: Dtype,
+        format: Format,
         scratch: &'a mut Scratch,
     ) -> Result<&'a [u8], CheckpointError>;
 }
@@ -277,9 +281,31 @@ impl Checkpoint {
                 scratch.encode(dtype)
             }
         };
-        finite::check(&parameter.name, bytes, dtype)
-            .map_err(|what| CheckpointError::NotFinite { path: self.path.clone(), what })?;
+        finite::check(&parameter.name, bytes, dtype).map_err(|what| self.not_finite(what))?;
         Ok(bytes)
+    }
+
+    /// The blocks of a parameter as the file holds them, in the order of Hugging Face's rows: from the file where that has
+    /// the same, else from `scratch`.
+    ///
+    /// # Errors
+    /// [`CheckpointError`] where the file holds it otherwise, and where an element is not finite.
+    pub fn read_blocks<'a>(
+        &'a self,
+        parameter: &Parameter,
+        block: Block,
+        scratch: &'a mut Scratch,
+    ) -> Result<&'a [u8], CheckpointError> {
+        let bytes = match &self.source {
+            Source::HuggingFace(_) => panic!("{}: safetensors files hold no blocks of {block}", parameter.name),
+            Source::Gguf(source) => source.read_blocks(&parameter.name, block, scratch)?,
+        };
+        finite::check_blocks(&parameter.name, bytes, block).map_err(|what| self.not_finite(what))?;
+        Ok(bytes)
+    }
+
+    fn not_finite(&self, what: NotFinite) -> CheckpointError {
+        CheckpointError::NotFinite { path: self.path.clone(), what }
     }
 
     /// The model's own tokenizer, if it has one.
@@ -365,13 +391,23 @@ impl Weights for Checkpoint {
         self.formats().to_string()
     }
 
+    fn formats(&self) -> precast_plan::Formats {
+        match &self.source {
+            Source::HuggingFace(_) => precast_plan::Formats::dense(),
+            Source::Gguf(source) => source.blocks(),
+        }
+    }
+
     fn read<'a>(
         &'a self,
         parameter: &Parameter,
-        dtype: Dtype,
+        format: Format,
         scratch: &'a mut Scratch,
     ) -> Result<&'a [u8], CheckpointError> {
-        self.read(parameter, dtype, scratch)
+        match format {
+            Format::Dense(dtype) => self.read(parameter, dtype, scratch),
+            Format::Block(block) => self.read_blocks(parameter, block, scratch),
+        }
     }
 }
 
@@ -390,11 +426,28 @@ pub fn config_json(path: &Path) -> Result<String, CheckpointError> {
     read_text(&file).map_err(CheckpointError::io("read", &file))
 }
 
+/// A model without its weights: its shape, and in which formats its matrices are stored. A bare `config.json` stands for a
+/// file in the mix of Q4_K_M.
+///
+/// # Errors
+/// [`CheckpointError`] where there is none, or the configuration cannot be followed.
+pub fn shape(path: &Path) -> Result<(ModelConfig, precast_plan::Formats), CheckpointError> {
+    let config = ModelConfig::from_json(&config_json(path)?)
+        .map_err(|error| CheckpointError::Config { path: path.to_owned(), error })?;
+    let formats = match path.is_file() {
+        true if Gguf::is_gguf(path) => Gguf::open(path)?.blocks(),
+        true => precast_plan::Formats::q4_k_m(&config),
+        false => precast_plan::Formats::dense(),
+    };
+    Ok((config, formats))
+}
+
 /// Buffers that conversions reuse: fresh memory for every tensor of a large model costs more than its arithmetic.
 #[derive(Debug, Default)]
 pub struct Scratch {
     values: Vec<f32>,
     rounded: Vec<bf16>,
+    blocks: Vec<u8>,
 }
 
 impl Scratch {
@@ -407,6 +460,13 @@ impl Scratch {
     pub fn values(&mut self, count: usize) -> &mut [f32] {
         self.values.resize(count, 0.0);
         &mut self.values
+    }
+
+    /// A copy of blocks, to be put in another order.
+    pub fn blocks(&mut self, blocks: &[u8]) -> &mut [u8] {
+        self.blocks.clear();
+        self.blocks.extend_from_slice(blocks);
+        &mut self.blocks
     }
 
     /// The values as bytes of a dtype, rounded to nearest even.

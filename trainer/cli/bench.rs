@@ -14,6 +14,7 @@ use crate::error::Failure;
 use crate::run::out::{check_directory, refuse_inputs};
 use crate::startup::Startup;
 use crate::verbose::Verbose;
+use crate::weight_format::WeightFormat;
 
 #[derive(Args)]
 pub struct Arguments {
@@ -32,6 +33,10 @@ pub struct Arguments {
     /// Micro-batches in a step
     #[arg(long, default_value_t = 1, value_name = "A")]
     grad_accum: u32,
+    /// How the teacher's weights live on the device: bf16, stored (a config.json alone stands for a file in the mix of Q4_K_M)
+    /// or auto
+    #[arg(long, default_value_t = WeightFormat::Auto, value_name = "FORM")]
+    teacher_format: WeightFormat,
     /// What the backward pass recomputes instead of keeping it: none, norms (the bare flag) or blocks
     #[arg(long, default_value_t = Recompute::None, value_name = "WHAT", num_args = 0..=1, default_missing_value = "norms")]
     recompute: Recompute,
@@ -71,6 +76,7 @@ pub fn run(arguments: Arguments, startup: Startup) -> Result<(), Failure> {
         batch_size: Some(arguments.batch_size),
         seq_len: Some(arguments.seq_len),
         grad_accum: Some(arguments.grad_accum),
+        teacher_format: Some(arguments.teacher_format),
         recompute: Some(arguments.recompute),
         precision: Some(arguments.precision),
         steps: Some(arguments.steps),

@@ -60,9 +60,9 @@ pub fn run(arguments: Arguments, startup: Startup) -> Result<(), Failure> {
     let config = arguments.options.over(file).complete(true)?;
     let mode = Mode { start, steps, config_file: arguments.config, placement };
     if arguments.dry_run {
-        let arch = plan::arch(&config, arguments.arch)?;
+        let target = plan::target(&config, arguments.arch)?;
         distill::check(&config, &mode)?;
-        return plan::show(&config, Some(arch), false);
+        return plan::show(&config, &target, false);
     }
     distill::distill(&config, &mode, startup)
 }

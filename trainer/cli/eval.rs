@@ -14,6 +14,7 @@ use crate::error::Failure;
 use crate::evaluate::{Evaluation, evaluate};
 use crate::score::{Demands, Score};
 use crate::verbose::Verbose;
+use crate::weight_format::WeightFormat;
 
 #[derive(Args)]
 pub struct Arguments {
@@ -29,6 +30,10 @@ pub struct Arguments {
     /// Longest context
     #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..), value_name = "S")]
     seq_len: u32,
+    /// How the weights live on the device, at the same bits: bf16 (the precision), stored (matrices as a GGUF file holds them)
+    /// or auto (bf16 where that fits into the device's memory, else stored)
+    #[arg(long, default_value_t = WeightFormat::Auto, value_name = "FORM")]
+    format: WeightFormat,
     /// Arithmetic: fp32 or bf16
     #[arg(long, default_value = "fp32", value_name = "P")]
     precision: Precision,
@@ -66,6 +71,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         batch_size: arguments.batch_size,
         seq_len: arguments.seq_len,
         precision: arguments.precision,
+        format: arguments.format,
         device: arguments.device,
         kernels: arguments.kernels.clone(),
         heading: !arguments.json,

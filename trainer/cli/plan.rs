@@ -9,17 +9,18 @@ use precast_kernels::{Arch, KeyVariant};
 use precast_plan::estimate::{Peak, flops, seconds};
 use precast_plan::memory::human_bytes;
 use precast_plan::training::{MICRO, UPDATE};
-use precast_plan::{MemoryTable, ModelConfig, Recipe, Recompute, TrainingPlan};
-use precast_runtime::{DriverError, LoadError};
+use precast_plan::{Formats, MemoryTable, Recipe, Recompute, TrainingPlan};
+use precast_runtime::{Device, DriverError, LoadError};
 use serde::Serialize;
 
 use super::print_json;
 use crate::bundle::embedded;
-use crate::checkpoint::{self, CheckpointError};
-use crate::config::{DeviceChoice, Options, RunConfig};
+use crate::checkpoint::shape;
+use crate::config::{self, DeviceChoice, Options, RunConfig};
 use crate::device;
 use crate::error::Failure;
 use crate::host_memory::HostMemory;
+use crate::weight_format::{self, WeightFormat};
 
 #[derive(Args)]
 pub struct Arguments {
@@ -41,25 +42,26 @@ pub struct Arguments {
 
 pub fn run(arguments: Arguments) -> Result<(), Failure> {
     let file = arguments.config.as_deref().map(Options::read).transpose()?.unwrap_or_default();
-    show(&arguments.options.over(file).complete(false)?, arguments.arch, arguments.json)
+    let config = arguments.options.over(file).complete(false)?;
+    show(&config, &target(&config, arguments.arch)?, arguments.json)
 }
 
-/// Reads a model's shape: a directory's or GGUF file's, or a bare `config.json`'s. No weights are touched.
-fn shape(path: &std::path::Path) -> Result<ModelConfig, Failure> {
-    let text = checkpoint::config_json(path)?;
-    let error = |error| CheckpointError::Config { path: path.to_owned(), error };
-    Ok(ModelConfig::from_json(&text).map_err(error)?)
+/// What a plan is for.
+pub struct Target {
+    arch: Arch,
+    /// The GPU, where it is one that is there.
+    device: Option<Device>,
 }
 
-/// The architecture asked for, or that of the run's device.
-pub fn arch(config: &RunConfig, asked: Option<Arch>) -> Result<Arch, Failure> {
-    asked.map_or_else(|| found(config), Ok)
+/// The architecture asked for, or the run's device.
+pub fn target(config: &RunConfig, asked: Option<Arch>) -> Result<Target, Failure> {
+    asked.map_or_else(|| found(config), |arch| Ok(Target { arch, device: None }))
 }
 
-/// The architecture of the device that a run would take. A plan for the simulated GPU is of use to those who ask for it.
-fn found(config: &RunConfig) -> Result<Arch, Failure> {
+/// The device that a run would take. A plan for the simulated GPU is of use to those who ask for it.
+fn found(config: &RunConfig) -> Result<Target, Failure> {
     let choice = match config.device {
-        DeviceChoice::Sim => return Ok(Arch::Sim),
+        DeviceChoice::Sim => return Ok(Target { arch: Arch::Sim, device: None }),
         DeviceChoice::Auto => DeviceChoice::Cuda(0),
         choice => choice,
     };
@@ -70,16 +72,25 @@ fn found(config: &RunConfig) -> Result<Arch, Failure> {
             let archs = Arch::GPUS.map(|arch| format!("--arch {}", arch.argument())).join(", ");
             Err(Failure::Usage(format!("{found}.\nSay what to plan for: {archs}")))
         }
-        opened => device::arch(opened?.device()),
+        opened => {
+            let device = opened?.device().clone();
+            Ok(Target { arch: device::arch(&device)?, device: Some(device) })
+        }
     }
 }
 
 /// Prints what a run would take.
-pub fn show(config: &RunConfig, arch: Option<Arch>, json: bool) -> Result<(), Failure> {
-    let arch = self::arch(config, arch)?;
-    let (teacher, student) = (shape(&config.teacher)?, shape(&config.student)?);
+pub fn show(config: &RunConfig, target: &Target, json: bool) -> Result<(), Failure> {
+    let arch = target.arch;
+    let ((teacher, formats), (student, _)) = (shape(&config.teacher)?, shape(&config.student)?);
     let recipe = config.recipe();
-    let lower = |recompute| TrainingPlan::new(Some(&teacher), &student, &Recipe { recompute, ..recipe }, arch);
+    let lower_form = |formats: &Formats, recompute| {
+        TrainingPlan::with_formats(Some((&teacher, formats)), &student, &Recipe { recompute, ..recipe }, arch)
+    };
+    let forms = forms(&formats, |formats| Ok(lower_form(formats, recipe.recompute)?.plan.arena_bytes))?;
+    let form = form(config.teacher_format, &forms, target);
+    let formats = if form == WeightFormat::Stored { formats } else { Formats::dense() };
+    let lower = |recompute| lower_form(&formats, recompute);
     let plan = lower(recipe.recompute)?;
     let choices = Recompute::ALL.into_iter().map(|recompute| Ok(Choice::of(recompute, &lower(recompute)?)));
     let choices = choices.collect::<Result<Vec<Choice>, Failure>>()?;
@@ -113,6 +124,7 @@ pub fn show(config: &RunConfig, arch: Option<Arch>, json: bool) -> Result<(), Fa
             "arch": arch.name(),
             "memory": memory,
             "host_memory": host,
+            "teacher_format": { "chosen": form.to_string(), "choices": forms },
             "recompute": { "chosen": config.recompute.to_string(), "choices": choices },
             "kernels": kernels,
             "step": {
@@ -128,6 +140,7 @@ pub fn show(config: &RunConfig, arch: Option<Arch>, json: bool) -> Result<(), Fa
     say!("memory on {arch}, batch {} x {} tokens, {}:", config.batch_size, config.seq_len, config.precision);
     say!("{memory}");
     say!("host memory, at most:\n{host}");
+    print_forms(form, &forms, target);
     say!("\n--recompute            takes                     launches in a micro-batch");
     for Choice { recompute, bytes, launches } in &choices {
         let chosen = if *recompute == config.recompute.to_string() { "  (chosen)" } else { "" };
@@ -153,6 +166,54 @@ pub fn show(config: &RunConfig, arch: Option<Arch>, json: bool) -> Result<(), Fa
         None => say!("no estimate for the simulated GPU"),
     }
     Ok(())
+}
+
+/// What a run would take with the teacher's weights in one form.
+#[derive(Serialize)]
+struct Form {
+    #[serde(serialize_with = "config::display")]
+    format: WeightFormat,
+    /// Device memory.
+    bytes: u64,
+}
+
+/// The forms that the teacher's weights can have, the one that takes most first.
+fn forms(formats: &Formats, bytes: impl Fn(&Formats) -> Result<u64, Failure>) -> Result<Vec<Form>, Failure> {
+    let mut forms = vec![Form { format: WeightFormat::Bf16, bytes: bytes(&Formats::dense())? }];
+    if !formats.is_dense() {
+        forms.push(Form { format: WeightFormat::Stored, bytes: bytes(formats)? });
+    }
+    Ok(forms)
+}
+
+/// The form that is asked for. `auto` is the first that fits, or takes least, on the device that there is; without one it is
+/// the first.
+fn form(asked: WeightFormat, forms: &[Form], target: &Target) -> WeightFormat {
+    let (first, last) = (forms[0].format, forms[forms.len() - 1].format);
+    match (asked, &target.device) {
+        (WeightFormat::Auto, Some(device)) => {
+            let fitting = forms.iter().find(|form| weight_format::fits(form.bytes, device.free_bytes));
+            fitting.map_or(last, |form| form.format)
+        }
+        (WeightFormat::Auto, None) => first,
+        (WeightFormat::Stored, _) => last,
+        (WeightFormat::Bf16, _) => first,
+    }
+}
+
+fn print_forms(chosen: WeightFormat, forms: &[Form], target: &Target) {
+    if forms.len() < 2 {
+        return;
+    }
+    say!("\n--teacher-format       takes");
+    for Form { format, bytes } in forms {
+        let chosen = if *format == chosen { "  (chosen)" } else { "" };
+        say!("  {:<14} {:>12}  {bytes:>16} bytes{chosen}", format.to_string(), human_bytes(*bytes));
+    }
+    match &target.device {
+        Some(device) => say!("  auto: the first that fits; {} has {} bytes free", device.name, device.free_bytes),
+        None => say!("  auto: the first that fits into what is free on the device of a run; this plan is for none"),
+    }
 }
 
 /// What a run would take with one choice of what is recomputed.

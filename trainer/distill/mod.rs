@@ -11,8 +11,7 @@ use std::sync::Arc;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use precast_fatbins::{Digest, say};
-use precast_kernels::Format;
-use precast_plan::{MemoryTable, Weights};
+use precast_plan::MemoryTable;
 use precast_runtime::Placement;
 
 use crate::checkpoint::Checkpoint;
@@ -97,6 +96,8 @@ pub fn distill(config: &RunConfig, mode: &Mode, mut startup: Startup) -> Result<
     let driver = device::open(config.device, &config.kernels())?;
     startup.end("device");
     let mut session = Session::open(driver, config, Some(&teacher), &student, mode.placement, &mut startup)?;
+    // As it is, not as `auto` asked for it: a run that continues says what has changed.
+    let config = &RunConfig { teacher_format: session.teacher_format(), ..config.clone() };
     let heading = session.heading().model("teacher", &config.teacher, &teacher);
     say!("{}\n\n{}", heading.model("student", &config.student, &student), MemoryTable::of(&session.plan().plan));
     disk_space(config, &session, &student, &out, done)?.check(out.path())?;
@@ -223,9 +224,10 @@ fn disk_space(
 
 fn upload(session: &mut Session, teacher: &Checkpoint, student: &Checkpoint, stop: &Stop) -> Result<(), Failure> {
     let plan = session.plan();
-    let bytes = |weights: &Weights, format: Format| format.bytes(weights.parameters.count());
-    let of_teacher = plan.teacher.as_ref().map_or(0, |model| bytes(&model.weights, model.weights.all.tensor.format));
-    let total = of_teacher + bytes(&plan.student.weights, session.destination(student).format);
+    let of_teacher =
+        plan.teacher.iter().flat_map(|model| model.weights.list()).map(|(_, weight)| weight.tensor.bytes());
+    let of_student = session.destination(student).format.bytes(plan.student.weights.parameters.count());
+    let total = of_teacher.sum::<u64>() + of_student;
     let style = ProgressStyle::with_template("weights {bar:30} {bytes}/{total_bytes} {bytes_per_sec}");
     let bar = ProgressBar::new(total).with_style(style.expect("a valid template"));
     session.upload(Some(teacher), student, |sent| {

@@ -117,6 +117,7 @@ fn summary(records: &[StepRecord], run: &Value) -> String {
     let text = |pointer: &str| run.pointer(pointer).and_then(Value::as_str).unwrap_or("?").to_owned();
     let rows = [
         ("teacher", text("/config/teacher")),
+        ("teacher_format", text("/config/teacher_format")),
         ("student", text("/config/student")),
         ("device", text("/device/name")),
         ("outcome", text("/outcome/status")),

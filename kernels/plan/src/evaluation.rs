@@ -32,6 +32,12 @@ pub struct EvaluationPlan {
     pub nll: Tensor,
 }
 
+impl AsRef<Plan> for EvaluationPlan {
+    fn as_ref(&self) -> &Plan {
+        &self.plan
+    }
+}
+
 impl EvaluationPlan {
     /// Lowers a model and a shape.
     ///

@@ -73,6 +73,12 @@ impl MicroInputs {
     }
 }
 
+impl AsRef<Plan> for TrainingPlan {
+    fn as_ref(&self) -> &Plan {
+        &self.plan
+    }
+}
+
 impl TrainingPlan {
     /// Lowers a student, a recipe and the teacher that its objective asks for.
     ///

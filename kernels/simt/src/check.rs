@@ -123,14 +123,8 @@ pub(crate) fn run(
     }
     let mut memory = case.before.clone();
     let maps = key.kernel().tensor_maps(variant, &case.params);
-    execute(program, &geometry, &case.params, &case.operands, &maps, &mut memory, seed).map_err(|report| Fault::Broken {
-        key: key.clone(),
-        variant: Box::new(variant),
-        arch,
-        sample,
-        seed,
-        report,
-    })?;
+    execute(program, &geometry, &case.params, &case.operands, &maps, &mut memory, seed)
+        .map_err(|report| Fault::Broken { key: key.clone(), variant: Box::new(variant), arch, sample, seed, report })?;
     let mut worst = Distance::NONE;
     for ((operand, after), reference) in case.operands.iter().zip(&memory).zip(&case.reference()) {
         let distance = case.compare(operand, after, reference);

@@ -236,7 +236,12 @@ impl Simt {
         write(&directory.join("stdint.h"), "")?;
         let expanded = directory.join("expanded.cc");
         write(&directory.join("source.cc"), &format!("#include \"{}\"\n", source.path))?;
-        compile(&self.compiler, what, &directory, &[&defines[..], &["-I.", "-E", "source.cc", "-o", "expanded.cc"]].concat())?;
+        compile(
+            &self.compiler,
+            what,
+            &directory,
+            &[&defines[..], &["-I.", "-E", "source.cc", "-o", "expanded.cc"]].concat(),
+        )?;
         let text = std::fs::read_to_string(&expanded).map_err(io(&expanded))?;
         let cluster = argument(&text, "__cluster_dims__", 0).unwrap_or("1");
         let resident = argument(&text, "__launch_bounds__", 1).unwrap_or("1");
@@ -315,9 +320,9 @@ impl Program {
             shared,
             cluster: number("simt_cluster")?,
             resident_blocks: number("simt_resident_blocks")?,
-            by_clocks: parsed
-                .dynamic_symbols()
-                .any(|symbol| symbol.is_undefined() && symbol.name_bytes().is_ok_and(|name| name.starts_with(BY_CLOCKS))),
+            by_clocks: parsed.dynamic_symbols().any(|symbol| {
+                symbol.is_undefined() && symbol.name_bytes().is_ok_and(|name| name.starts_with(BY_CLOCKS))
+            }),
         };
         Ok(Self { image, shared_names, static_shared_bytes, file, base, counts: Mutex::new(None), _library: library })
     }

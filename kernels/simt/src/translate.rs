@@ -122,7 +122,8 @@ fn call(template: &str, operands: &[&str]) -> String {
         [] => "(void)0".to_owned(),
         [only] if registers.is_empty() => only.clone(),
         _ => {
-            let registers = registers.iter().map(|(name, kind)| format!("{kind} {REGISTER}{name}; ")).collect::<String>();
+            let registers =
+                registers.iter().map(|(name, kind)| format!("{kind} {REGISTER}{name}; ")).collect::<String>();
             format!("({{ {registers}{}; }})", calls.join("; "))
         }
     }
@@ -152,13 +153,19 @@ fn one_call(instruction: &str, operands: &[&str], registers: &[(&str, &str)]) ->
             return format!("ptx::special_{special}()");
         }
         match word.strip_prefix('%').map(str::parse::<usize>) {
-            Some(Ok(index)) => operands.get(index).map_or("ptx::no_such_operand", |expression| expression.trim()).to_owned(),
+            Some(Ok(index)) => {
+                operands.get(index).map_or("ptx::no_such_operand", |expression| expression.trim()).to_owned()
+            }
             _ if registers.iter().any(|(name, _)| *name == word) => format!("{REGISTER}{word}"),
             _ => word.to_owned(),
         }
     });
     // A predicate guards what follows it: no kernel has one, and no function is named so.
-    format!("ptx::{}({})", opcode.replace("::", "__").replace(['.', '@'], "_"), arguments.collect::<Vec<_>>().join(", "))
+    format!(
+        "ptx::{}({})",
+        opcode.replace("::", "__").replace(['.', '@'], "_"),
+        arguments.collect::<Vec<_>>().join(", ")
+    )
 }
 
 /// An argument of the last use of a macro in preprocessed text: what a kernel says of its launches.
@@ -194,7 +201,10 @@ mod tests {
             "({ uint32_t ptx_there; ptx::mapa_shared__cluster_u32(ptx_there, there, block); \
              ptx::mbarrier_arrive_shared__cluster_b64(ptx_there); })\n;"
         );
-        assert_eq!(translate("asm(\"mov.u32 %0, %%cluster_ctarank;\" : \"=r\"(r));"), "ptx::mov_u32(r, ptx::special_cluster_ctarank());");
+        assert_eq!(
+            translate("asm(\"mov.u32 %0, %%cluster_ctarank;\" : \"=r\"(r));"),
+            "ptx::mov_u32(r, ptx::special_cluster_ctarank());"
+        );
         let parts = "asm(\"max.bf16x2 %0, \"\n    \"%0, %1;\" : \"+r\"(a) : \"r\"(b));";
         assert_eq!(translate(parts), "ptx::max_bf16x2(a, a, b)\n;");
     }

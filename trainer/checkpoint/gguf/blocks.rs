@@ -83,7 +83,7 @@ impl BlockType {
     }
 
     /// The block format; of single numbers there is none.
-    fn block(self) -> Option<Block> {
+    pub(super) fn block(self) -> Option<Block> {
         match self {
             Self::F32 | Self::F16 | Self::Bf16 => None,
             Self::Q4_0 => Some(Block::Q4_0),

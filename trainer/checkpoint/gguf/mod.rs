@@ -22,10 +22,13 @@ use std::path::{Path, PathBuf};
 
 use memmap2::Mmap;
 use precast_fatbins::input;
-use precast_plan::Family;
+use precast_kernels::Block;
+use precast_plan::{Family, Formats};
 use rayon::prelude::*;
 use tokenizers::Tokenizer;
 
+use super::Scratch;
+use blocks::BlockType;
 use container::{Header, Tensor, Values};
 pub use error::{Fault, GgufError};
 use metadata::Metadata;
@@ -139,6 +142,15 @@ impl Gguf {
         })
     }
 
+    /// The block format of each tensor that is in blocks, by Hugging Face name.
+    pub fn blocks(&self) -> Formats {
+        let in_blocks = self.tensors.iter().filter_map(|(name, weight)| match &weight.tensor.values {
+            Values::Blocks(kind, _) => Some((name.clone(), kind.block()?)),
+            Values::Unsupported(_) => None,
+        });
+        in_blocks.collect()
+    }
+
     /// Shape of a tensor by its Hugging Face name, rows first; `None` if there is no such tensor. Its product is at
     /// most eight times the file's size in bytes, whatever the file says.
     pub fn shape(&self, name: &str) -> Option<Vec<u64>> {
@@ -156,22 +168,56 @@ impl Gguf {
         self.read_tensor(name, out).map_err(|fault| self.error(fault))
     }
 
-    fn read_tensor(&self, name: &str, out: &mut [f32]) -> Result<(), Fault> {
+    /// The blocks of a tensor, by its Hugging Face name, as the file holds them; in `scratch` where rows of query and key
+    /// heads have to be put in Hugging Face's order.
+    ///
+    /// # Errors
+    /// [`GgufError`] if there is no such tensor or its rows do not divide into heads.
+    ///
+    /// # Panics
+    /// If [`Gguf::blocks`] says another format.
+    pub(super) fn read_blocks<'a>(
+        &'a self,
+        name: &str,
+        block: Block,
+        scratch: &'a mut Scratch,
+    ) -> Result<&'a [u8], GgufError> {
+        let (weight, kind, bytes) = self.find(name).map_err(|fault| self.error(fault))?;
+        assert_eq!(kind.block(), Some(block), "the format of {name}");
+        let Some(head_count) = self.interleaved(weight).map_err(|fault| self.error(fault))? else { return Ok(bytes) };
+        let out = scratch.blocks(bytes);
+        deinterleave(out, head_count, weight.tensor.shape[0] as usize / head_count);
+        Ok(out)
+    }
+
+    /// A tensor by its Hugging Face name, its type and its bytes.
+    fn find(&self, name: &str) -> Result<(&Weight, BlockType, &[u8]), Fault> {
         let missing = || Fault::MissingTensor { tensor: name.to_owned() };
-        let Weight { tensor, heads } = self.tensors.get(name).ok_or_else(missing)?;
-        let (kind, bytes) = match &tensor.values {
-            Values::Blocks(kind, bytes) => (kind, bytes.clone()),
+        let weight = self.tensors.get(name).ok_or_else(missing)?;
+        let tensor = &weight.tensor;
+        match &tensor.values {
+            Values::Blocks(kind, bytes) => Ok((weight, *kind, &self.file[bytes.clone()])),
             Values::Unsupported(code) => {
-                return Err(Fault::TensorType { tensor: tensor.name.clone(), offset: tensor.offset, code: *code });
+                Err(Fault::TensorType { tensor: tensor.name.clone(), offset: tensor.offset, code: *code })
             }
-        };
+        }
+    }
+
+    /// How many heads the rows of a tensor are of, where the file has their halves interleaved.
+    fn interleaved(&self, Weight { tensor, heads }: &Weight) -> Result<Option<usize>, Fault> {
+        let interleaved = self.family.gguf_interleaves_heads && *heads != Heads::None;
+        interleaved.then(|| self.divide(tensor, *heads)).transpose()
+    }
+
+    fn read_tensor(&self, name: &str, out: &mut [f32]) -> Result<(), Fault> {
+        let (weight, kind, bytes) = self.find(name)?;
+        let tensor = &weight.tensor;
         if out.len() != tensor.elements {
             let (elements, buffer) = (tensor.elements, out.len());
             return Err(Fault::Length { tensor: name.to_owned(), elements, buffer });
         }
-        let interleaved = self.family.gguf_interleaves_heads && *heads != Heads::None;
-        let head_count = if interleaved { Some(self.divide(tensor, *heads)?) } else { None };
-        kind.dequantize(&self.file[bytes], out);
+        let head_count = self.interleaved(weight)?;
+        kind.dequantize(bytes, out);
         if let Some(head_count) = head_count {
             deinterleave(out, head_count, tensor.shape[0] as usize / head_count);
         }
@@ -211,7 +257,7 @@ fn place(family: &Family, tensor: Tensor) -> Result<(String, Weight), Fault> {
 
 /// Puts the rows of each head right. llama.cpp's converter stores the two halves of a head interleaved, rows
 /// 0, n/2, 1, n/2 + 1, …, so that pairs which a rotary embedding turns are neighbours.
-fn deinterleave(out: &mut [f32], head_count: usize, head_rows: usize) {
+fn deinterleave<T: Copy + Send + Sync>(out: &mut [T], head_count: usize, head_rows: usize) {
     let head_len = out.len() / head_count;
     let row_len = head_len / head_rows;
     out.par_chunks_exact_mut(head_len).for_each(|head| {

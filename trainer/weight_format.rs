@@ -1,0 +1,227 @@
+//! How a frozen model's weights live on the device: in the precision of the run, or as their file holds them. Both give the
+//! same bits.
+
+use std::fmt;
+use std::str::FromStr;
+
+use precast_kernels::Arch;
+use precast_plan::memory::human_bytes;
+use precast_plan::{Formats, MemoryTable, Plan, PlanError};
+use precast_runtime::Device;
+
+use crate::error::Failure;
+
+/// What `--teacher-format` and `--format` ask for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WeightFormat {
+    /// `Bf16` where that fits into the device's memory, else `Stored`.
+    #[default]
+    Auto,
+    /// In the precision of the run.
+    Bf16,
+    /// Matrices as a GGUF file holds them, all else in the precision of the run.
+    Stored,
+}
+
+impl WeightFormat {
+    /// Every choice.
+    pub const ALL: [Self; 3] = [Self::Auto, Self::Bf16, Self::Stored];
+}
+
+impl fmt::Display for WeightFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::Bf16 => "bf16",
+            Self::Stored => "stored",
+        })
+    }
+}
+
+impl FromStr for WeightFormat {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|format| format.to_string() == text);
+        found.ok_or_else(|| format!("unknown format `{text}`: auto, bf16 or stored"))
+    }
+}
+
+/// What the kernels of a run take of a device besides its plan, and more: a plan that fits by less does not.
+const KERNELS_BYTES: u64 = 64 << 20;
+
+/// Whether a plan of so many bytes fits, with its kernels, into as many that are free.
+pub fn fits(plan_bytes: u64, free_bytes: u64) -> bool {
+    plan_bytes.saturating_add(KERNELS_BYTES) <= free_bytes
+}
+
+/// What there is to choose from: a model's weights, and the flag that says how they live on the device.
+pub struct Choice<'a> {
+    /// `--teacher-format`, `--format`.
+    pub flag: &'static str,
+    /// By that flag.
+    pub asked: WeightFormat,
+    /// In which formats the model's file has its matrices.
+    pub formats: &'a Formats,
+}
+
+/// A plan, and the form of the weights that it is for.
+#[derive(Debug)]
+pub struct Chosen<P> {
+    /// The plan.
+    pub plan: P,
+    /// `Bf16` or `Stored`.
+    pub format: WeightFormat,
+    /// What is to be said of it.
+    pub note: Option<String>,
+}
+
+impl Choice<'_> {
+    /// Lowers the plan that is asked for; `auto` takes the first that fits into what is free of the device's memory.
+    ///
+    /// # Errors
+    /// [`Failure::NeitherFits`] under `auto`, and those of `lower`.
+    pub fn make<P: AsRef<Plan>>(
+        &self,
+        device: &Device,
+        lower: impl Fn(&Formats) -> Result<P, PlanError>,
+    ) -> Result<Chosen<P>, Failure> {
+        let Self { flag, asked, formats } = *self;
+        let (dense, none) = (Formats::dense(), None);
+        if formats.is_dense() {
+            let note = format!("{flag} stored: the weights are stored dense, so this is {flag} bf16");
+            let note = (asked == WeightFormat::Stored).then_some(note);
+            return Ok(Chosen { plan: lower(&dense)?, format: WeightFormat::Bf16, note });
+        }
+        match asked {
+            WeightFormat::Bf16 => return Ok(Chosen { plan: lower(&dense)?, format: asked, note: none }),
+            WeightFormat::Stored => return Ok(Chosen { plan: lower(formats)?, format: asked, note: none }),
+            WeightFormat::Auto if device.arch() == Some(Arch::Sim) => {
+                return Ok(Chosen { plan: lower(&dense)?, format: WeightFormat::Bf16, note: none });
+            }
+            WeightFormat::Auto => {}
+        }
+        let (wide, stored) = (lower(&dense)?, lower(formats)?);
+        let [of_wide, of_stored] = [&wide, &stored].map(|plan| plan.as_ref().arena_bytes);
+        let free = device.free_bytes;
+        let (plan, format) = match (fits(of_wide, free), fits(of_stored, free)) {
+            (true, _) => (wide, WeightFormat::Bf16),
+            (false, true) => (stored, WeightFormat::Stored),
+            (false, false) => {
+                return Err(Failure::NeitherFits {
+                    flag,
+                    bf16: of_wide,
+                    stored: of_stored,
+                    kernels: KERNELS_BYTES,
+                    free,
+                    device: device.name.clone(),
+                    table: MemoryTable::of(stored.as_ref()).to_string(),
+                });
+            }
+        };
+        let other = if format == WeightFormat::Bf16 { WeightFormat::Stored } else { WeightFormat::Bf16 };
+        let takes = |bytes: u64| format!("{} ({bytes} bytes)", human_bytes(bytes));
+        let note = format!(
+            "{flag} auto is {format}: this run takes {} with bf16 and {} with stored, and {} has {} free. \
+             Both give the same bits; {flag} {other} asks for the other",
+            takes(of_wide),
+            takes(of_stored),
+            device.name,
+            takes(free)
+        );
+        Ok(Chosen { plan, format, note: Some(note) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use precast_kernels::Block;
+
+    use super::*;
+
+    fn device(free_bytes: u64, capability: Option<(u32, u32)>) -> Device {
+        Device {
+            name: "a card".into(),
+            ordinal: "cuda:0".into(),
+            compute_capability: capability,
+            driver_version: None,
+            total_bytes: free_bytes,
+            free_bytes,
+            integrated: false,
+            multiprocessors: 1,
+            portable: false,
+        }
+    }
+
+    #[derive(Debug)]
+    struct Planned(Plan);
+
+    impl AsRef<Plan> for Planned {
+        fn as_ref(&self) -> &Plan {
+            &self.0
+        }
+    }
+
+    const GIB: u64 = 1 << 30;
+
+    /// Plans of 30 GiB, and of 20 where matrices are in blocks.
+    fn choose(asked: WeightFormat, formats: &Formats, device: &Device) -> Result<Chosen<Planned>, Failure> {
+        Choice { flag: "--teacher-format", asked, formats }.make(device, |formats| {
+            let arena_bytes = if formats.is_dense() { 30 * GIB } else { 20 * GIB };
+            Ok(Planned(Plan { arch: Arch::Sm89, buffers: Vec::new(), phases: Vec::new(), arena_bytes }))
+        })
+    }
+
+    fn in_blocks() -> Formats {
+        [("model.embed_tokens.weight".to_owned(), Block::Q4_K)].into_iter().collect()
+    }
+
+    #[test]
+    fn auto_takes_the_first_form_that_fits_and_says_why() {
+        let of = |free| choose(WeightFormat::Auto, &in_blocks(), &device(free, Some((8, 9)))).unwrap();
+        let [large, small] = [of(40 * GIB), of(24 * GIB)];
+        assert_eq!((large.format, large.plan.0.arena_bytes), (WeightFormat::Bf16, 30 * GIB));
+        assert_eq!((small.format, small.plan.0.arena_bytes), (WeightFormat::Stored, 20 * GIB));
+        insta::assert_snapshot!(format!("{}\n\n{}", large.note.unwrap(), small.note.unwrap()));
+        // What the kernels take is not there.
+        assert_eq!(of(30 * GIB).format, WeightFormat::Stored);
+    }
+
+    #[test]
+    fn where_neither_form_fits_auto_says_what_both_take() {
+        let failure = choose(WeightFormat::Auto, &in_blocks(), &device(16 * GIB, Some((8, 9)))).unwrap_err();
+        assert_eq!(failure.exit_code(), 4);
+        insta::assert_snapshot!(failure.to_string());
+    }
+
+    #[test]
+    fn a_form_that_is_asked_for_is_taken_whatever_fits() {
+        for (asked, bytes) in [(WeightFormat::Bf16, 30 * GIB), (WeightFormat::Stored, 20 * GIB)] {
+            let chosen = choose(asked, &in_blocks(), &device(GIB, Some((8, 9)))).unwrap();
+            assert_eq!((chosen.format, chosen.plan.0.arena_bytes, chosen.note), (asked, bytes, None));
+        }
+    }
+
+    #[test]
+    fn auto_is_bf16_on_the_simulated_gpu() {
+        let chosen = choose(WeightFormat::Auto, &in_blocks(), &device(GIB, None)).unwrap();
+        assert_eq!((chosen.format, chosen.note), (WeightFormat::Bf16, None));
+    }
+
+    #[test]
+    fn dense_weights_are_bf16_and_stored_says_so() {
+        for asked in WeightFormat::ALL {
+            let chosen = choose(asked, &Formats::dense(), &device(40 * GIB, Some((9, 0)))).unwrap();
+            assert_eq!(chosen.format, WeightFormat::Bf16);
+            assert_eq!(chosen.note.is_some(), asked == WeightFormat::Stored);
+        }
+    }
+
+    #[test]
+    fn formats_read_back() {
+        for format in WeightFormat::ALL {
+            assert_eq!(format.to_string().parse(), Ok(format));
+        }
+        assert!("int8".parse::<WeightFormat>().is_err());
+    }
+}
