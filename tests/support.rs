@@ -106,7 +106,8 @@ pub fn fail(command: &mut Command, exit_code: i32) -> String {
     stderr
 }
 
-fn texts(output: &Output) -> (String, String) {
+/// What a program wrote to standard output and standard error.
+pub fn texts(output: &Output) -> (String, String) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (text(&output.stdout), text(&output.stderr))
 }
@@ -291,11 +292,14 @@ pub fn logits(model: &Path, ids: &[u32]) -> Vec<f32> {
 pub fn distill(teacher: &Path, student: &Path, data: &Path, out: &Path) -> Command {
     let mut command = precast();
     command.arg("distill").arg("--teacher").arg(teacher).arg("--student").arg(student);
-    command.arg("--data").arg(data).arg("--out").arg(out).args(["--device", &device()]);
-    if let Some(bundle) = bundle() {
-        command.arg("--bundle").arg(bundle);
-    }
+    command.arg("--data").arg(data).arg("--out").arg(out).args(on_device());
     command
+}
+
+/// The arguments that name the device under test and its kernels.
+pub fn on_device() -> Vec<std::ffi::OsString> {
+    let bundle = bundle().map(|bundle| ["--bundle".into(), bundle.into_os_string()]);
+    ["--device".into(), device().into()].into_iter().chain(bundle.into_iter().flatten()).collect()
 }
 
 /// The metrics of a run.

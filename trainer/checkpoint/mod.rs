@@ -323,6 +323,7 @@ impl Checkpoint {
 
     fn read_tokenizer(&self) -> Result<Option<Tokenizer>, CheckpointError> {
         let (path, read) = match (&self.source, self.tokenizer_file()) {
+            (Source::Gguf(source), _) if !source.has_tokenizer() => return Ok(None),
             (Source::Gguf(source), _) => {
                 (self.path.clone(), Tokenizer::new(&self.path, || source.tokenizer().map_err(|error| error.fault)))
             }

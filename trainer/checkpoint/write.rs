@@ -121,6 +121,7 @@ fn write_tokenizer(aside: &mut Aside, from: &[&Checkpoint]) -> Result<(), Checkp
     for checkpoint in from {
         match &checkpoint.source {
             Source::HuggingFace(_) if !checkpoint.path.join("tokenizer.json").exists() => continue,
+            Source::Gguf(gguf) if !gguf.has_tokenizer() => continue,
             Source::HuggingFace(_) => {
                 for name in COPIED {
                     let source = checkpoint.path.join(name);

@@ -107,6 +107,11 @@ impl Gguf {
         tokenizer::tokenizer(&self.metadata, &self.file).map_err(|fault| self.error(fault))
     }
 
+    /// Whether the file has a tokenizer: converters may leave it out.
+    pub(super) fn has_tokenizer(&self) -> bool {
+        tokenizer::is_there(&self.metadata)
+    }
+
     /// What belongs beside the tokenizer, as the value of a `tokenizer_config.json`: its class, the begin and end
     /// tokens and the chat template, where the file has them.
     ///

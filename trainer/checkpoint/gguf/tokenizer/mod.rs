@@ -17,6 +17,14 @@ const BOS_KEY: &str = "tokenizer.ggml.bos_token_id";
 
 type Build = fn(&Metadata, &[u8], &Vocabulary<'_>) -> Result<Tokenizer, Fault>;
 
+/// Whether there is one. llama.cpp's `no_vocab` says that there is none.
+pub(super) fn is_there(metadata: &Metadata) -> bool {
+    match metadata.string(MODEL_KEY) {
+        Ok(name) => name.is_some_and(|name| name != "no_vocab"),
+        Err(_) => true,
+    }
+}
+
 /// See [`super::Gguf::tokenizer`].
 pub(super) fn tokenizer(metadata: &Metadata, file: &[u8]) -> Result<Tokenizer, Fault> {
     // SentencePiece models begin every text with a token unless the file says otherwise; byte-level ones do not.
