@@ -1,17 +1,22 @@
 //! Real models: their likelihoods are those of an exact forward pass. `cargo xtask truth` asks the same of larger ones.
 
 use precast::evaluate::{Evaluation, evaluate};
+use precast::weight_format::WeightFormat;
 
 use crate::support::{bundle, device, fixture, smollm2};
 
 #[test]
-fn smollm2_135m_scores_a_story_as_an_exact_forward_pass_does() {
+fn smollm2_135m_scores_a_story_as_an_exact_forward_pass_does_in_both_forms() {
     let Some(model) = smollm2() else { return };
-    let request = Evaluation {
-        device: device().parse().unwrap(),
-        kernels: precast::bundle::Kernels { bundle: bundle(), ..Default::default() },
-        ..Evaluation::new(&model, &[fixture("tinystory.txt")])
-    };
-    let nll = evaluate(&request, |_, _| {}).unwrap().nll;
-    assert!((nll - 1.6962).abs() <= 0.01, "{nll}");
+    let nll = [WeightFormat::Bf16, WeightFormat::Stored].map(|format| {
+        let request = Evaluation {
+            format,
+            device: device().parse().unwrap(),
+            kernels: precast::bundle::Kernels { bundle: bundle(), ..Default::default() },
+            ..Evaluation::new(&model, &[fixture("tinystory.txt")])
+        };
+        evaluate(&request, |_, _| {}).unwrap().nll
+    });
+    assert_eq!(nll[0].to_bits(), nll[1].to_bits());
+    assert!((nll[0] - 1.6962).abs() <= 0.01, "{nll:?}");
 }

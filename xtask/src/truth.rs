@@ -23,12 +23,14 @@ pub fn truth() -> Result<()> {
     let device = demo::device()?;
     for ((name, expected), model) in TRUTHS.into_iter().zip(models) {
         let model = model.display().to_string();
-        let printed =
-            output(&mut precast(&["eval", "--json", "--device", &device, "--model", &model, "--data", STORY]))?;
-        let score: serde_json::Value = serde_json::from_str(&printed)?;
-        let nll = score["nll"].as_f64().unwrap_or(f64::NAN);
-        println!("{name}: {nll:.4} nats a token over {} tokens, exact is {expected:.4}", score["tokens"]);
-        ensure!((nll - expected).abs() <= GATE, "{name} is off by more than {GATE}");
+        for format in ["bf16", "stored"] {
+            let on = ["--device", &device, "--format", format];
+            let printed = output(precast(&["eval", "--json", "--model", &model, "--data", STORY]).args(on))?;
+            let score: serde_json::Value = serde_json::from_str(&printed)?;
+            let nll = score["nll"].as_f64().unwrap_or(f64::NAN);
+            println!("{name}, {format}: {nll:.4} nats a token over {} tokens, exact is {expected:.4}", score["tokens"]);
+            ensure!((nll - expected).abs() <= GATE, "{name} is off by more than {GATE}");
+        }
     }
     Ok(())
 }
