@@ -8,7 +8,9 @@ use precast_kernels::abi::{micro_scalars, step_metrics, update_scalars};
 use precast_plan::estimate::Peak;
 use precast_plan::training::{CAST, CLEAR, MICRO, UPDATE, WIDEN};
 use precast_plan::weights::Trained;
-use precast_plan::{MemoryTable, ModelConfig, Parameter, Recipe, Resident, Tensor, TrainingPlan, Weight, rope};
+use precast_plan::{
+    Formats, MemoryTable, ModelConfig, Parameter, Recipe, Resident, Tensor, TrainingPlan, Weight, rope,
+};
 use precast_runtime::{Device, Load, Loading, Placement, Sealed, Ticket};
 
 use crate::bundle::Kernels;
@@ -43,7 +45,9 @@ impl Session {
         placement: Placement,
         startup: &mut Startup,
     ) -> Result<Self, Failure> {
-        let plan = plan(driver.device(), config, teacher, student)?;
+        let formats = teacher.map(Weights::formats).unwrap_or_default();
+        let teacher = teacher.map(|weights| (weights.config(), &formats));
+        let plan = plan(driver.device(), config, teacher, student.config())?;
         startup.end("plan");
         Self::seal(driver, plan, config, placement, startup)
     }
@@ -282,19 +286,21 @@ impl Session {
     }
 }
 
-/// Lowers a run, its teacher in the form that the configuration asks for.
+/// Lowers a run, its teacher in the form that the configuration asks for, on a device.
+///
+/// # Errors
+/// [`Failure`] where models and run do not go together, or fit in no form.
 pub(crate) fn plan(
     device: &Device,
     config: &RunConfig,
-    teacher: Option<&dyn Weights>,
-    student: &dyn Weights,
+    teacher: Option<(&ModelConfig, &Formats)>,
+    student: &ModelConfig,
 ) -> Result<Chosen<TrainingPlan>, Failure> {
     let arch = device::arch(device)?;
-    let formats = teacher.map(Weights::formats).unwrap_or_default();
-    let choice = Choice { flag: "--teacher-format", asked: config.teacher_format, formats: &formats };
-    choice.make(device, |formats| {
-        let teacher = teacher.map(|weights| (weights.config(), formats));
-        TrainingPlan::with_formats(teacher, student.config(), &config.recipe(), arch)
+    let dense = Formats::dense();
+    let formats = teacher.map_or(&dense, |(_, formats)| formats);
+    Choice { flag: "--teacher-format", asked: config.teacher_format, formats }.make(device, |formats| {
+        TrainingPlan::with_formats(teacher.map(|(config, _)| (config, formats)), student, &config.recipe(), arch)
     })
 }
 

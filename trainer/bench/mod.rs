@@ -52,7 +52,8 @@ impl<T> Bench<T> {
         startup.end("models");
         let driver = device::open(config.device, &config.kernels())?;
         startup.end("device");
-        let mut chosen = plan(driver.device(), config, Some(&*teacher), &*student)?;
+        let formats = teacher.formats();
+        let mut chosen = plan(driver.device(), config, Some((teacher.config(), &formats)), student.config())?;
         let of_plan = extend(&mut chosen.plan.plan);
         startup.end("plan");
         let mut session = Session::seal(driver, chosen, config, Placement::Arena, startup)?;

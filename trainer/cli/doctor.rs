@@ -6,7 +6,7 @@ use clap::Args;
 use precast_fatbins::{Bundle, say};
 use precast_kernels::Arch;
 use precast_plan::memory::human_bytes;
-use precast_plan::{ModelConfig, TrainingPlan, keys};
+use precast_plan::{TrainingPlan, keys};
 use precast_runtime::{Device, DriverError};
 use serde::Serialize;
 
@@ -16,6 +16,8 @@ use crate::checkpoint;
 use crate::config::{DeviceChoice, Options};
 use crate::device;
 use crate::error::Failure;
+use crate::session;
+use crate::weight_format::Chosen;
 
 #[derive(Args)]
 pub struct Arguments {
@@ -122,8 +124,8 @@ fn examine(options: &Options) -> Vec<Finding> {
         findings.extend(held(&bundle, arch));
     }
     if let (Some(teacher), Some(student)) = (&options.teacher, &options.student) {
-        let plan = match plan(options, teacher, student, arch) {
-            Ok(plan) => plan,
+        let plan = match plan(options, teacher, student, &device) {
+            Ok(chosen) => chosen.plan,
             Err(failure) => {
                 let bad = Finding::bad_device("run", failure.to_string(), "see the message");
                 findings.push(Finding { exit_code: failure.exit_code(), ..bad });
@@ -231,14 +233,9 @@ fn read_bundle(kernels: &Kernels, arch: Option<Arch>) -> Result<(Option<BundleSo
     Ok((Some(source), Finding::good("bundle", found)))
 }
 
-fn plan(options: &Options, teacher: &Path, student: &Path, arch: Arch) -> Result<TrainingPlan, Failure> {
-    let shape = |path: &Path| -> Result<ModelConfig, Failure> {
-        let text = checkpoint::config_json(path)?;
-        let error = |error| checkpoint::CheckpointError::Config { path: path.to_owned(), error };
-        Ok(ModelConfig::from_json(&text).map_err(error)?)
-    };
-    let recipe = options.clone().complete(false)?.recipe();
-    Ok(TrainingPlan::new(Some(&shape(teacher)?), &shape(student)?, &recipe, arch)?)
+fn plan(options: &Options, teacher: &Path, student: &Path, device: &Device) -> Result<Chosen<TrainingPlan>, Failure> {
+    let ((teacher, formats), (student, _)) = (checkpoint::shape(teacher)?, checkpoint::shape(student)?);
+    session::plan(device, &options.clone().complete(false)?, Some((&teacher, &formats)), &student)
 }
 
 fn coverage(bundle: Option<&Bundle<'_>>, plan: &TrainingPlan, arch: Arch, models: [&Path; 2]) -> Finding {
