@@ -34,27 +34,9 @@ impl Variant {
         self.0.into_iter().take_while(|(name, _)| !name.is_empty())
     }
 
-    /// The number of this name.
-    pub fn number(self, name: &str) -> Option<u32> {
-        self.numbers().find(|(other, _)| *other == name).map(|(_, value)| value)
-    }
-
-    /// Threads in a block.
+    /// Threads in a block: `variant!` sees to it that every variant has them.
     pub fn threads(self) -> u32 {
-        self.number("threads").unwrap_or_else(|| panic!("variant `{self}` has no `threads`"))
-    }
-
-    /// Whether the variant has such a number.
-    pub fn has(self, name: &str) -> bool {
-        self.number(name).is_some()
-    }
-
-    /// A named number.
-    ///
-    /// # Panics
-    /// If the variant has no such number: a kernel asks its own variants only.
-    pub fn get(self, name: &str) -> u32 {
-        self.number(name).unwrap_or_else(|| panic!("variant `{self}` has no `{name}`"))
+        self.numbers().find(|(name, _)| *name == "threads").map_or(0, |(_, threads)| threads)
     }
 }
 
@@ -74,15 +56,6 @@ pub trait Numbers: Copy + Send + Sync + 'static {
     fn erase(self) -> Variant;
     /// The typed value of these numbers, if they are one of its.
     fn of(variant: Variant) -> Option<Self>;
-}
-
-impl Numbers for Variant {
-    fn erase(self) -> Variant {
-        self
-    }
-    fn of(variant: Variant) -> Option<Self> {
-        Some(variant)
-    }
 }
 
 /// A value that a variant's field may have.
@@ -123,6 +96,9 @@ macro_rules! variant {
         $(#[$meta])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         $vis struct $name { $($(#[$doc])* pub $field: $type),* }
+
+        // Every variant has its threads.
+        const _: fn(&$name) -> u32 = |variant| variant.threads;
 
         impl $crate::variant::Numbers for $name {
             fn erase(self) -> $crate::Variant {

@@ -25,8 +25,8 @@ mod variants;
 use crate::abi::{attention_bwd_params, attention_delta_params, attention_fwd_params};
 use crate::host::Views;
 use crate::{
-    Arch, Build, Content, Dtype, Format, Geometry, Kernel, Operand, Reference, Source, Threads, Tolerance, Variant,
-    key, operand, source,
+    Arch, Build, Content, Dtype, Format, Geometry, Kernel, Operand, Reference, Source, Threads, Tolerance, key,
+    operand, source,
 };
 
 key! {
@@ -63,18 +63,18 @@ fn flops(batch: u32, seq_len: u32, heads: u32, d: u32, per_score: u64) -> u64 {
 }
 
 impl Build for AttentionFwd {
-    type Variant = Variant;
+    type Variant = variants::Fwd;
 
-    fn source(&self, variant: Variant) -> Source {
+    fn source(&self, variant: variants::Fwd) -> Source {
         variants::fwd_source(variant)
     }
 
-    fn variants(&self, arch: Arch) -> Vec<Variant> {
-        variants::fwd(*self, arch)
+    fn variants(&self, arch: Arch) -> Vec<variants::Fwd> {
+        vec![variants::fwd(*self, arch)]
     }
 
-    fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
-        variants::fwd_geometry(*self, variant, p)
+    fn geometry(&self, variant: variants::Fwd, p: &Self::Params) -> Geometry {
+        variants::fwd_geometry(self.d, variant, p)
     }
 }
 
@@ -175,18 +175,18 @@ impl Reference for AttentionDelta {
 }
 
 impl Build for AttentionBwd {
-    type Variant = Variant;
+    type Variant = variants::Bwd;
 
-    fn source(&self, variant: Variant) -> Source {
+    fn source(&self, variant: variants::Bwd) -> Source {
         variants::bwd_source(variant)
     }
 
-    fn variants(&self, arch: Arch) -> Vec<Variant> {
-        variants::bwd(*self, arch)
+    fn variants(&self, arch: Arch) -> Vec<variants::Bwd> {
+        vec![variants::bwd(*self, arch)]
     }
 
-    fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
-        variants::bwd_geometry(*self, variant, p)
+    fn geometry(&self, variant: variants::Bwd, p: &Self::Params) -> Geometry {
+        variants::bwd_geometry(self.d, variant, p)
     }
 }
 

@@ -8,26 +8,97 @@
 
 use super::{AttentionBwd, AttentionFwd};
 use crate::abi::{attention_bwd_params, attention_fwd_params};
-use crate::build::Geometry;
-use crate::source::Source;
-use crate::{Arch, Dtype, Variant, source};
+use crate::{Arch, Dtype, Fixed, Geometry, Source, source, variant};
 
-/// 128 threads, four to a row of a 32 x 32 tile of scores.
-const TILED: &[Variant] = &[Variant::new(&[("threads", 128), ("tile", 32)])];
+variant! {
+    /// CUDA cores: four threads to a row of a square tile of scores.
+    pub struct Tiled {
+        /// Threads of a block.
+        threads: u32,
+        /// Rows and columns of a tile of scores.
+        tile: u32,
+    }
+}
 
-/// `blocks` of a multiprocessor share its registers; `keys` of a tile.
-const FWD_WGMMA_64: &[Variant] = &[Variant::new(&[("blocks", 2), ("keys", 64), ("threads", 256), ("wgmma", 1)])];
-const FWD_WGMMA_128: &[Variant] = &[Variant::new(&[("blocks", 1), ("keys", 64), ("threads", 384), ("wgmma", 1)])];
-/// `queries` of a block, `keys` of a tile.
-const FWD_MMA_64: &[Variant] = &[Variant::new(&[("keys", 64), ("mma", 1), ("queries", 128), ("threads", 128)])];
-const FWD_MMA_128: &[Variant] = &[Variant::new(&[("keys", 32), ("mma", 1), ("queries", 128), ("threads", 128)])];
-const BWD_WGMMA_64: &[Variant] = &[Variant::new(&[("threads", 384), ("wgmma", 1)])];
-const BWD_WGMMA_128: &[Variant] = &[Variant::new(&[("threads", 256), ("wgmma", 1)])];
-/// `rows` of a block; the other side is copied a `tile` and multiplied a `part` at a time.
-const BWD_MMA_64: &[Variant] =
-    &[Variant::new(&[("mma", 1), ("part", 64), ("rows", 64), ("threads", 128), ("tile", 64)])];
-const BWD_MMA_128: &[Variant] =
-    &[Variant::new(&[("mma", 1), ("part", 32), ("rows", 64), ("threads", 128), ("tile", 32)])];
+variant! {
+    /// Forward, by `mma.sync`.
+    pub struct FwdMma {
+        /// Keys of a tile.
+        keys: u32,
+        /// Tells the source that it is built as this.
+        mma: Fixed<1>,
+        /// Queries of a block.
+        queries: u32,
+        /// Threads of a block.
+        threads: u32,
+    }
+}
+
+variant! {
+    /// Forward, by `wgmma`.
+    pub struct FwdWgmma {
+        /// Blocks of a multiprocessor, which share its registers.
+        blocks: u32,
+        /// Keys of a tile.
+        keys: u32,
+        /// Threads of a block.
+        threads: u32,
+        /// Tells the source that it is built as this.
+        wgmma: Fixed<1>,
+    }
+}
+
+variant! {
+    /// Backward, by `mma.sync`.
+    pub struct BwdMma {
+        /// Tells the source that it is built as this.
+        mma: Fixed<1>,
+        /// Rows of the other side that are multiplied at a time.
+        part: u32,
+        /// Rows of a block.
+        rows: u32,
+        /// Threads of a block.
+        threads: u32,
+        /// Rows of the other side that are copied at a time.
+        tile: u32,
+    }
+}
+
+variant! {
+    /// Backward, by `wgmma`.
+    pub struct BwdWgmma {
+        /// Threads of a block.
+        threads: u32,
+        /// Tells the source that it is built as this.
+        wgmma: Fixed<1>,
+    }
+}
+
+variant! {
+    /// How the forward is built.
+    pub enum Fwd {
+        /// On CUDA cores.
+        Tiled,
+        /// On tensor cores of every architecture.
+        FwdMma,
+        /// On tensor cores of sm_90a.
+        FwdWgmma,
+    }
+}
+
+variant! {
+    /// How the backward is built.
+    pub enum Bwd {
+        /// On CUDA cores.
+        Tiled,
+        /// On tensor cores of every architecture.
+        BwdMma,
+        /// On tensor cores of sm_90a.
+        BwdWgmma,
+    }
+}
+
+const TILED: Tiled = Tiled { threads: 128, tile: 32 };
 
 /// Rows a warpgroup multiplies, and threads it has.
 const WARPGROUP_ROWS: u32 = 64;
@@ -43,89 +114,91 @@ fn padded_row(d: u32) -> u32 {
 }
 
 /// Bytes of shared memory for `tiles` tiles of tile x d and one of tile x tile in f32, rows padded by one float.
-fn tiled_bytes(variant: Variant, d: u32, tiles: u32) -> u32 {
-    let tile = variant.get("tile");
+fn tiled_bytes(tile: u32, d: u32, tiles: u32) -> u32 {
     4 * tile * (tiles * (d + 1) + tile + 1)
 }
 
-pub(super) fn fwd(key: AttentionFwd, arch: Arch) -> Vec<Variant> {
-    let rows = match (key.x, arch, key.d) {
-        (Dtype::Bf16, Arch::Sm90a, 64) => FWD_WGMMA_64,
-        (Dtype::Bf16, Arch::Sm90a, 128) => FWD_WGMMA_128,
-        (Dtype::Bf16, _, ..=64) => FWD_MMA_64,
-        (Dtype::Bf16, ..) => FWD_MMA_128,
-        _ => TILED,
-    };
-    rows.to_vec()
-}
-
-pub(super) fn bwd(key: AttentionBwd, arch: Arch) -> Vec<Variant> {
-    let rows = match (key.x, arch, key.d) {
-        (Dtype::Bf16, Arch::Sm90a, 64) => BWD_WGMMA_64,
-        (Dtype::Bf16, Arch::Sm90a, 128) => BWD_WGMMA_128,
-        (Dtype::Bf16, _, ..=64) => BWD_MMA_64,
-        (Dtype::Bf16, ..) => BWD_MMA_128,
-        _ => TILED,
-    };
-    rows.to_vec()
-}
-
-pub(super) fn fwd_source(variant: Variant) -> Source {
-    if variant.has("wgmma") {
-        source!("attention", "fwd_wgmma.cu", "fragments.cuh", "warpgroup.cuh")
-    } else if variant.has("mma") {
-        source!("attention", "fwd_mma.cu", "fragments.cuh", "rows.cuh")
-    } else {
-        source!("attention", "fwd.cu", "tile.cuh")
+pub(super) fn fwd(key: AttentionFwd, arch: Arch) -> Fwd {
+    let wgmma = |blocks, threads| Fwd::FwdWgmma(FwdWgmma { blocks, keys: 64, threads, wgmma: Fixed });
+    let mma = |keys| Fwd::FwdMma(FwdMma { keys, mma: Fixed, queries: 128, threads: 128 });
+    match (key.x, arch, key.d) {
+        (Dtype::Bf16, Arch::Sm90a, 64) => wgmma(2, 256),
+        (Dtype::Bf16, Arch::Sm90a, 128) => wgmma(1, 384),
+        (Dtype::Bf16, _, ..=64) => mma(64),
+        (Dtype::Bf16, ..) => mma(32),
+        _ => Fwd::Tiled(TILED),
     }
 }
 
-pub(super) fn bwd_source(variant: Variant) -> Source {
-    if variant.has("wgmma") {
-        source!("attention", "bwd_wgmma.cu", "fragments.cuh", "warpgroup.cuh")
-    } else if variant.has("mma") {
-        source!("attention", "bwd_mma.cu", "fragments.cuh", "rows.cuh")
-    } else {
-        source!("attention", "bwd.cu", "tile.cuh")
+pub(super) fn bwd(key: AttentionBwd, arch: Arch) -> Bwd {
+    let wgmma = |threads| Bwd::BwdWgmma(BwdWgmma { threads, wgmma: Fixed });
+    let mma = |tile| Bwd::BwdMma(BwdMma { mma: Fixed, part: tile, rows: 64, threads: 128, tile });
+    match (key.x, arch, key.d) {
+        (Dtype::Bf16, Arch::Sm90a, 64) => wgmma(384),
+        (Dtype::Bf16, Arch::Sm90a, 128) => wgmma(256),
+        (Dtype::Bf16, _, ..=64) => mma(64),
+        (Dtype::Bf16, ..) => mma(32),
+        _ => Bwd::Tiled(TILED),
     }
 }
 
-pub(super) fn fwd_geometry(key: AttentionFwd, variant: Variant, p: &attention_fwd_params) -> Geometry {
-    let (d, threads) = (key.d, variant.threads());
-    let (grid, shared_bytes) = if variant.has("wgmma") {
-        // A block owns rows of a key/value head's group: (position, head of the group).
-        let rows = threads / WARPGROUP_THREADS * WARPGROUP_ROWS;
-        let tiles = (p.seq_len * (p.heads / p.kv_heads)).div_ceil(rows);
-        let tile_rows = rows + 2 * FWD_WGMMA_STAGES * variant.get("keys");
-        ([p.batch * p.kv_heads, tiles, 1], ALIGNMENT_BYTES + 2 * d * tile_rows)
-    } else if variant.has("mma") {
-        let queries = variant.get("queries");
-        // Two stages of keys and values.
-        let tile_rows = queries + 4 * variant.get("keys");
-        ([p.heads, p.batch, p.seq_len.div_ceil(queries)], padded_row(d) * tile_rows)
-    } else {
-        ([p.seq_len.div_ceil(variant.get("tile")), p.heads, p.batch], tiled_bytes(variant, d, 3))
+pub(super) fn fwd_source(variant: Fwd) -> Source {
+    match variant {
+        Fwd::FwdWgmma(_) => source!("attention", "fwd_wgmma.cu", "fragments.cuh", "warpgroup.cuh"),
+        Fwd::FwdMma(_) => source!("attention", "fwd_mma.cu", "fragments.cuh", "rows.cuh"),
+        Fwd::Tiled(_) => source!("attention", "fwd.cu", "tile.cuh"),
+    }
+}
+
+pub(super) fn bwd_source(variant: Bwd) -> Source {
+    match variant {
+        Bwd::BwdWgmma(_) => source!("attention", "bwd_wgmma.cu", "fragments.cuh", "warpgroup.cuh"),
+        Bwd::BwdMma(_) => source!("attention", "bwd_mma.cu", "fragments.cuh", "rows.cuh"),
+        Bwd::Tiled(_) => source!("attention", "bwd.cu", "tile.cuh"),
+    }
+}
+
+pub(super) fn fwd_geometry(d: u32, variant: Fwd, p: &attention_fwd_params) -> Geometry {
+    let (grid, threads, shared_bytes) = match variant {
+        Fwd::FwdWgmma(FwdWgmma { keys, threads, .. }) => {
+            // A block owns rows of a key/value head's group: (position, head of the group).
+            let rows = threads / WARPGROUP_THREADS * WARPGROUP_ROWS;
+            let tiles = (p.seq_len * (p.heads / p.kv_heads)).div_ceil(rows);
+            let tile_rows = rows + 2 * FWD_WGMMA_STAGES * keys;
+            ([p.batch * p.kv_heads, tiles, 1], threads, ALIGNMENT_BYTES + 2 * d * tile_rows)
+        }
+        Fwd::FwdMma(FwdMma { keys, queries, threads, .. }) => {
+            // Two stages of keys and values.
+            let tile_rows = queries + 4 * keys;
+            ([p.heads, p.batch, p.seq_len.div_ceil(queries)], threads, padded_row(d) * tile_rows)
+        }
+        Fwd::Tiled(Tiled { threads, tile }) => {
+            ([p.seq_len.div_ceil(tile), p.heads, p.batch], threads, tiled_bytes(tile, d, 3))
+        }
     };
     Geometry { grid, block: [threads, 1, 1], shared_bytes }
 }
 
 /// Blocks own keys of a key/value head, or queries.
-pub(super) fn bwd_geometry(key: AttentionBwd, variant: Variant, p: &attention_bwd_params) -> Geometry {
-    let (d, threads) = (key.d, variant.threads());
-    let (grid, shared_bytes) = if variant.has("wgmma") {
-        let warpgroups = threads / WARPGROUP_THREADS;
-        let of_keys = p.seq_len.div_ceil(WARPGROUP_ROWS);
-        let of_queries = (p.seq_len * (p.heads / p.kv_heads)).div_ceil(WARPGROUP_ROWS * warpgroups);
-        // Own rows and two stages, each two tiles; two statistics of each row of a stage.
-        let walk = WARPGROUP_ROWS * (3 * 2 * 2 * d + 2 * 2 * 4);
-        ([(of_keys + of_queries) * p.batch * p.kv_heads, 1, 1], ALIGNMENT_BYTES + warpgroups * walk)
-    } else if variant.has("mma") {
-        let (rows, tile) = (variant.get("rows"), variant.get("tile"));
-        let blocks = p.seq_len.div_ceil(rows) * (p.heads + p.kv_heads) * p.batch;
-        ([blocks, 1, 1], padded_row(d) * (2 * rows + 4 * tile) + 2 * 2 * tile * 4)
-    } else {
-        let tiles = p.seq_len.div_ceil(variant.get("tile"));
-        ([tiles, p.heads + p.kv_heads, p.batch], tiled_bytes(variant, d, 4))
+pub(super) fn bwd_geometry(d: u32, variant: Bwd, p: &attention_bwd_params) -> Geometry {
+    let (grid, threads, shared_bytes) = match variant {
+        Bwd::BwdWgmma(BwdWgmma { threads, .. }) => {
+            let warpgroups = threads / WARPGROUP_THREADS;
+            let of_keys = p.seq_len.div_ceil(WARPGROUP_ROWS);
+            let of_queries = (p.seq_len * (p.heads / p.kv_heads)).div_ceil(WARPGROUP_ROWS * warpgroups);
+            // Own rows and two stages, each two tiles; two statistics of each row of a stage.
+            let walk = WARPGROUP_ROWS * (3 * 2 * 2 * d + 2 * 2 * 4);
+            let blocks = (of_keys + of_queries) * p.batch * p.kv_heads;
+            ([blocks, 1, 1], threads, ALIGNMENT_BYTES + warpgroups * walk)
+        }
+        Bwd::BwdMma(BwdMma { rows, threads, tile, .. }) => {
+            let blocks = p.seq_len.div_ceil(rows) * (p.heads + p.kv_heads) * p.batch;
+            ([blocks, 1, 1], threads, padded_row(d) * (2 * rows + 4 * tile) + 2 * 2 * tile * 4)
+        }
+        Bwd::Tiled(Tiled { threads, tile }) => {
+            let tiles = p.seq_len.div_ceil(tile);
+            ([tiles, p.heads + p.kv_heads, p.batch], threads, tiled_bytes(tile, d, 4))
+        }
     };
     Geometry { grid, block: [threads, 1, 1], shared_bytes }
 }

@@ -23,17 +23,19 @@
 mod hopper;
 mod host;
 mod select;
+mod variants;
 
 use std::mem::offset_of;
 
 use crate::abi::{gemm_dgrad_params, gemm_fwd_params, gemm_swiglu_params, gemm_wgrad_params};
 use crate::host::Views;
 use crate::{
-    Arch, Build, Content, Dtype, Format, Geometry, Kernel, Operand, Reference, Source, TensorMap, Tolerance, Variant,
-    key, operand, source,
+    Arch, Build, Content, Dtype, Format, Geometry, Kernel, Operand, Reference, Source, TensorMap, Tolerance, key,
+    operand, source,
 };
 
 use select::{Form, Product};
+use variants::Tiling;
 
 pub use select::TOKEN_BUCKETS;
 
@@ -91,29 +93,30 @@ fn vectors(rows: &[u32], addresses: &[u64]) -> bool {
     rows.iter().all(|elems| elems.is_multiple_of(8)) && addresses.iter().all(|address| address.is_multiple_of(16))
 }
 
-fn geometry(variant: Variant, rows: u32, columns: u32, splits: u32) -> Geometry {
-    let (m, n) = select::tile(variant);
-    if variant.has("wgmma") {
-        return hopper::geometry(variant, rows, columns);
-    }
+fn geometry(variant: Tiling, rows: u32, columns: u32, splits: u32) -> Geometry {
+    let (m, n) = variant.tile();
     let (tiles_m, tiles_n) = (rows.div_ceil(m), columns.div_ceil(n));
-    if variant.has("mma") {
-        let slice_bytes = (m + n) * variant.get("tile_k") * 2;
-        let linear = Geometry::linear(tiles_m * tiles_n * splits, variant.threads());
-        Geometry { shared_bytes: slice_bytes * variant.get("stages"), ..linear }
-    } else {
-        Geometry { grid: [tiles_n, tiles_m, 1], ..Geometry::linear(1, variant.threads()) }
+    match variant {
+        Tiling::Wgmma(wgmma) => hopper::geometry(wgmma, rows, columns),
+        Tiling::Mma(mma) => {
+            let slice_bytes = (m + n) * mma.tile_k * 2;
+            let linear = Geometry::linear(tiles_m * tiles_n * splits, mma.threads);
+            Geometry { shared_bytes: slice_bytes * mma.stages, ..linear }
+        }
+        Tiling::CudaCores(cuda_cores) => {
+            Geometry { grid: [tiles_n, tiles_m, 1], ..Geometry::linear(1, cuda_cores.threads) }
+        }
     }
 }
 
 /// Every kernel of the family has its source for CUDA cores and two for tensor cores.
 macro_rules! variants_of_product {
     ($form:expr, $cuda_cores:literal, $mma:literal, $hopper:literal $(, $header:literal)?) => {
-        type Variant = Variant;
+        type Variant = Tiling;
 
-        fn source(&self, variant: Variant) -> Source {
-            if variant.has("wgmma") {
-                source!(
+        fn source(&self, variant: Tiling) -> Source {
+            match variant {
+                Tiling::Wgmma(_) => source!(
                     "gemm",
                     $hopper,
                     "hopper/schedule.cuh",
@@ -122,15 +125,13 @@ macro_rules! variants_of_product {
                     "hopper/multicast.cuh",
                     "hopper/store.cuh"
                     $(, $header)?
-                )
-            } else if variant.has("mma") {
-                source!("gemm", $mma, "mma/panel.cuh", "mma/multiply.cuh", "mma/split.cuh", "mma/store.cuh" $(, $header)?)
-            } else {
-                source!("gemm", $cuda_cores, "tile.cuh" $(, $header)?)
+                ),
+                Tiling::Mma(_) => source!("gemm", $mma, "mma/panel.cuh", "mma/multiply.cuh", "mma/split.cuh", "mma/store.cuh" $(, $header)?),
+                Tiling::CudaCores(_) => source!("gemm", $cuda_cores, "tile.cuh" $(, $header)?),
             }
         }
 
-        fn variants(&self, arch: Arch) -> Vec<Variant> {
+        fn variants(&self, arch: Arch) -> Vec<Tiling> {
             match self.inputs() {
                 Some(dtype) => select::variants($form, dtype, arch).to_vec(),
                 None => Vec::new(),
@@ -141,24 +142,26 @@ macro_rules! variants_of_product {
             Some(format!("{}x{}x{}", p.m, p.n, p.k))
         }
 
-        fn select(&self, p: &Self::Params, arch: Arch) -> Variant {
+        fn select(&self, p: &Self::Params, arch: Arch) -> Tiling {
             select::select(&self.product(p), arch)
         }
 
-        fn admits(&self, variant: Variant, p: &Self::Params) -> bool {
+        fn admits(&self, variant: Tiling, p: &Self::Params) -> bool {
             select::admits(&self.product(p), variant)
         }
 
-        fn geometry(&self, variant: Variant, p: &Self::Params) -> Geometry {
+        fn geometry(&self, variant: Tiling, p: &Self::Params) -> Geometry {
             let product = self.product(p);
             geometry(variant, product.rows, product.columns, product.splits)
         }
 
-        fn tensor_maps(&self, variant: Variant, p: &Self::Params) -> Vec<TensorMap> {
-            if !variant.has("wgmma") {
-                return Vec::new();
+        fn tensor_maps(&self, variant: Tiling, p: &Self::Params) -> Vec<TensorMap> {
+            match variant {
+                Tiling::Wgmma(wgmma) => {
+                    hopper::tensor_maps($form, wgmma, offset_of!(Self::Params, maps), self.sides(p))
+                }
+                Tiling::Mma(_) | Tiling::CudaCores(_) => Vec::new(),
             }
-            hopper::tensor_maps($form, variant, offset_of!(Self::Params, maps), self.sides(p))
         }
     };
 }

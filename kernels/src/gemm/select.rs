@@ -1,6 +1,7 @@
 //! Which variant a product is built as: a table of tiles for each architecture, and the time each would take.
 
-use crate::{Arch, Dtype, Variant};
+use super::variants::{CudaCores, Mma, Tiling, Wgmma};
+use crate::{Arch, Dtype, Fixed};
 
 /// Token counts a plan is enumerated for. Which kernels a step launches does not depend on it, and the build takes
 /// every variant that admits a launch, so two of them are plenty.
@@ -18,8 +19,8 @@ pub(super) enum Form {
 impl Form {
     /// Whether the blocks of a `wgmma` cluster copy for each other what their tiles have in common, and do not divide the
     /// depth: forward, and where tiles of 64 rows are many enough to be left whole.
-    pub fn shares(self, variant: Variant) -> bool {
-        matches!(self, Form::Fwd | Form::Swiglu) || variant.get("tile_m") == 64
+    pub fn shares(self, variant: Wgmma) -> bool {
+        matches!(self, Form::Fwd | Form::Swiglu) || variant.tile_m == 64
     }
 }
 
@@ -39,40 +40,37 @@ pub(super) struct Product {
     pub vectors: bool,
 }
 
-/// CUDA cores, any shape: 256 threads in a 16 x 16 grid, each with `tile / 16` squared sums.
+/// 256 threads in a 16 x 16 grid.
 macro_rules! cuda_cores {
     ($tile:literal) => {
-        Variant::new(&[("threads", 256), ("tile", $tile)])
+        Tiling::CudaCores(CudaCores { threads: 256, tile: $tile })
     };
 }
 
-/// Tensor cores by `mma.sync`: warps of 64 x `warp_n`, `stages` slices of `tile_k` in shared memory.
 macro_rules! mma {
     ($tile_m:literal x $tile_n:literal x $tile_k:literal, warp_n $warp_n:literal, stages $stages:literal) => {
-        Variant::new(&[
-            ("mma", 1),
-            ("stages", $stages),
-            ("threads", $tile_m / 64 * ($tile_n / $warp_n) * 32),
-            ("tile_k", $tile_k),
-            ("tile_m", $tile_m),
-            ("tile_n", $tile_n),
-            ("warp_n", $warp_n),
-        ])
+        Tiling::Mma(Mma {
+            mma: Fixed,
+            stages: $stages,
+            threads: $tile_m / 64 * ($tile_n / $warp_n) * 32,
+            tile_k: $tile_k,
+            tile_m: $tile_m,
+            tile_n: $tile_n,
+            warp_n: $warp_n,
+        })
     };
 }
 
-/// Tensor cores by `wgmma` and copies by tensor maps: two warpgroups multiply, one copies. Clusters of as many blocks divide
-/// the depth of what is left over, or copy for each other what their tiles have in common: see [`Form::shares`].
 macro_rules! wgmma {
     ($tile_m:literal x $tile_n:literal x $tile_k:literal, cluster $cluster:literal) => {
-        Variant::new(&[
-            ("cluster", $cluster),
-            ("threads", 384),
-            ("tile_k", $tile_k),
-            ("tile_m", $tile_m),
-            ("tile_n", $tile_n),
-            ("wgmma", 1),
-        ])
+        Tiling::Wgmma(Wgmma {
+            cluster: $cluster,
+            threads: 384,
+            tile_k: $tile_k,
+            tile_m: $tile_m,
+            tile_n: $tile_n,
+            wgmma: Fixed,
+        })
     };
 }
 
@@ -80,14 +78,14 @@ macro_rules! wgmma {
 /// full: a share of the fastest, in percent.
 struct Table {
     multiprocessors: u64,
-    variants: &'static [Variant],
+    variants: &'static [Tiling],
     rates: &'static [u32],
 }
 
-static F32: &[Variant] = &[cuda_cores!(128), cuda_cores!(64)];
+static F32: &[Tiling] = &[cuda_cores!(128), cuda_cores!(64)];
 
 /// 96 and 48 KiB of shared memory a block: one or two of them on a multiprocessor that has 100 KiB. Not measured.
-static BF16: &[Variant] = &[
+static BF16: &[Tiling] = &[
     mma!(128 x 256 x 32, warp_n 64, stages 4),
     mma!(128 x 128 x 32, warp_n 64, stages 3),
     mma!(128 x 64 x 32, warp_n 32, stages 4),
@@ -96,7 +94,7 @@ static BF16: &[Variant] = &[
 
 /// An H200 has room for two blocks of 96 KiB: deeper slices meet at a barrier less often. The others' variants are here so
 /// that they are checked on hardware.
-static BF16_H200: &[Variant] = &[
+static BF16_H200: &[Tiling] = &[
     mma!(256 x 128 x 32, warp_n 64, stages 4),
     mma!(128 x 128 x 64, warp_n 64, stages 3),
     mma!(128 x 64 x 32, warp_n 32, stages 4),
@@ -106,7 +104,7 @@ static BF16_H200: &[Variant] = &[
 ];
 
 /// Outputs of many tokens: no tile is faster than another of these, so that which fits the columns and the waves is.
-static HOPPER_FWD: &[Variant] = &[
+static HOPPER_FWD: &[Tiling] = &[
     wgmma!(128 x 256 x 64, cluster 1),
     wgmma!(128 x 224 x 64, cluster 1),
     wgmma!(128 x 192 x 64, cluster 1),
@@ -115,11 +113,11 @@ static HOPPER_FWD: &[Variant] = &[
 
 /// The same, in halves of whole chunks of 32 columns. Most of a frozen model's arithmetic: a pair of blocks copies the
 /// weights they share once, which leaves power for multiplying.
-static HOPPER_SWIGLU: &[Variant] =
+static HOPPER_SWIGLU: &[Tiling] =
     &[wgmma!(128 x 256 x 64, cluster 2), wgmma!(128 x 192 x 64, cluster 2), cuda_cores!(64)];
 
 /// The same; the head's is few tiles, deep in the vocabulary.
-static HOPPER_DGRAD: &[Variant] = &[
+static HOPPER_DGRAD: &[Tiling] = &[
     wgmma!(128 x 256 x 64, cluster 2),
     wgmma!(128 x 224 x 64, cluster 2),
     wgmma!(128 x 192 x 64, cluster 2),
@@ -127,7 +125,7 @@ static HOPPER_DGRAD: &[Variant] = &[
 ];
 
 /// Weights: few tiles, deep in the tokens.
-static HOPPER_WGRAD: &[Variant] = &[
+static HOPPER_WGRAD: &[Tiling] = &[
     wgmma!(128 x 224 x 64, cluster 2),
     wgmma!(128 x 192 x 64, cluster 2),
     wgmma!(128 x 128 x 64, cluster 2),
@@ -157,24 +155,16 @@ fn table(form: Form, dtype: Dtype, arch: Arch) -> Table {
     Table { multiprocessors, variants, rates }
 }
 
-pub(super) fn variants(form: Form, dtype: Dtype, arch: Arch) -> &'static [Variant] {
+pub(super) fn variants(form: Form, dtype: Dtype, arch: Arch) -> &'static [Tiling] {
     table(form, dtype, arch).variants
 }
 
 /// bf16 runs on tensor cores wherever it can be copied in vectors. A warp stores 32 columns at a time, and of a gated
 /// product half of what it has summed.
-pub(super) fn admits(product: &Product, variant: Variant) -> bool {
-    let narrow = product.form == Form::Swiglu && variant.has("mma") && variant.get("warp_n") < 64;
-    product.dtype != Dtype::Bf16 || !narrow && (variant.has("mma") || variant.has("wgmma")) == product.vectors
-}
-
-/// Rows and columns of a variant's tile of the result.
-pub(super) fn tile(variant: Variant) -> (u32, u32) {
-    if variant.has("tile") {
-        (variant.get("tile"), variant.get("tile"))
-    } else {
-        (variant.get("tile_m"), variant.get("tile_n"))
-    }
+pub(super) fn admits(product: &Product, variant: Tiling) -> bool {
+    let narrow = product.form == Form::Swiglu && matches!(variant, Tiling::Mma(mma) if mma.warp_n < 64);
+    let tensor_cores = !matches!(variant, Tiling::CudaCores(_));
+    product.dtype != Dtype::Bf16 || !narrow && tensor_cores == product.vectors
 }
 
 /// Depth of the sums in whose time a block fills its pipeline and stores its tile. Where two blocks share a
@@ -193,19 +183,19 @@ const PARTIALS_BYTES: u64 = 8 << 20;
 
 /// Time of a product, if every multiprocessor computes as many tiles as the busiest; those left over by whole waves may
 /// be divided among clusters that do not share columns.
-fn time(product: &Product, variant: Variant, rate: u32, multiprocessors: u64) -> u64 {
-    let (m, n) = tile(variant);
-    let splits = if variant.has("mma") { u64::from(product.splits) } else { 1 };
+fn time(product: &Product, variant: Tiling, rate: u32, multiprocessors: u64) -> u64 {
+    let (m, n) = variant.tile();
+    let splits = if matches!(variant, Tiling::Mma(_)) { u64::from(product.splits) } else { 1 };
     // Blocks of a cluster that share copies, and those that divide the depth.
-    let (sharers, cluster) = match variant.has("wgmma").then(|| variant.get("cluster")) {
-        Some(cluster) if product.form.shares(variant) => (cluster, 1),
-        Some(cluster) => (1, u64::from(cluster)),
-        None => (1, 1),
+    let (sharers, cluster) = match variant {
+        Tiling::Wgmma(wgmma) if product.form.shares(wgmma) => (wgmma.cluster, 1),
+        Tiling::Wgmma(wgmma) => (1, u64::from(wgmma.cluster)),
+        Tiling::Mma(_) | Tiling::CudaCores(_) => (1, 1),
     };
     let tiles = u64::from(product.rows.div_ceil(m).next_multiple_of(sharers)) * u64::from(product.columns.div_ceil(n));
     let (waves, rest) = (tiles * splits / multiprocessors, tiles * splits % multiprocessors);
     let rounds = rest.div_ceil(multiprocessors / cluster).min(cluster); // each a part of a wave
-    let pairs = variant.has("mma") && variant.threads() == 128;
+    let pairs = matches!(variant, Tiling::Mma(mma) if mma.threads == 128);
     let depth = u64::from(product.depth).div_ceil(splits) + if pairs { BLOCK_DEPTH / 2 } else { BLOCK_DEPTH };
     let gather = if rounds > 0 && rounds < cluster { GATHER_DEPTH } else { 0 };
     let turns = (splits - 1) * TURN_DEPTH + gather;
@@ -215,7 +205,7 @@ fn time(product: &Product, variant: Variant, rate: u32, multiprocessors: u64) ->
 }
 
 /// The variant that takes the least time, and that time. The first of equals.
-fn fastest(product: &Product, arch: Arch) -> (Variant, u64) {
+fn fastest(product: &Product, arch: Arch) -> (Tiling, u64) {
     let Table { multiprocessors, variants, rates } = table(product.form, product.dtype, arch);
     let admitted = variants.iter().zip(rates).filter(|(variant, _)| admits(product, **variant));
     let timed = admitted.map(|(variant, rate)| (*variant, time(product, *variant, *rate, multiprocessors)));
@@ -223,7 +213,7 @@ fn fastest(product: &Product, arch: Arch) -> (Variant, u64) {
 }
 
 /// The variant that takes the least time.
-pub(super) fn select(product: &Product, arch: Arch) -> Variant {
+pub(super) fn select(product: &Product, arch: Arch) -> Tiling {
     fastest(product, arch).0
 }
 
@@ -258,7 +248,7 @@ mod tests {
     fn tiles_fit_the_waves_of_an_h200() {
         let width = |form, (rows, columns)| {
             let product = Product { form, rows, columns, depth: 8192, splits: 1, dtype: Dtype::Bf16, vectors: true };
-            select(&product, Arch::Sm90a).get("tile_n")
+            select(&product, Arch::Sm90a).tile().1
         };
         // Outputs of 8192 tokens: student's qkv, o and down, gate and up; teacher's qkv.
         assert_eq!([1152, 896, 9728, 2048].map(|n| width(Form::Fwd, (8192, n))), [192, 224, 192, 256]);
@@ -272,7 +262,7 @@ mod tests {
         let tile = |(rows, columns, depth)| {
             let product =
                 Product { form: Form::Wgrad, rows, columns, depth, splits: 1, dtype: Dtype::Bf16, vectors: true };
-            select(&product, Arch::Sm90a).get("tile_m")
+            select(&product, Arch::Sm90a).tile().0
         };
         // Student's qkv and o; gate and up have tiles enough.
         assert_eq!([(1152, 896, 512), (896, 896, 512), (9728, 896, 512)].map(tile), [64, 64, 128]);

@@ -8,8 +8,9 @@
 //! is no whole wave).
 
 use super::select::Form;
+use super::variants::Wgmma;
 use crate::abi::tensor_map;
-use crate::{Dtype, Geometry, TensorMap, Variant};
+use crate::{Dtype, Geometry, TensorMap};
 
 /// Multiprocessors of an H100 or H200. On a GPU with fewer or more, a launch is right but not as fast.
 const MULTIPROCESSORS: u32 = 132;
@@ -21,19 +22,19 @@ const SHARED_BYTES: u32 = 227 * 1024;
 const PANEL: u32 = 64;
 
 /// Whether a block's two warpgroups multiply half of a slice each, for a tile of 64 rows.
-fn halves(variant: Variant) -> bool {
-    variant.get("tile_m") == PANEL
+fn halves(variant: Wgmma) -> bool {
+    variant.tile_m == PANEL
 }
 
-pub(super) fn geometry(variant: Variant, rows: u32, columns: u32) -> Geometry {
-    let cluster = variant.get("cluster");
-    let (rows, columns) = (rows.div_ceil(variant.get("tile_m")), columns.div_ceil(variant.get("tile_n")));
+pub(super) fn geometry(variant: Wgmma, rows: u32, columns: u32) -> Geometry {
+    let cluster = variant.cluster;
+    let (rows, columns) = (rows.div_ceil(variant.tile_m), columns.div_ceil(variant.tile_n));
     let blocks = if halves(variant) {
         rows.next_multiple_of(cluster) * columns
     } else {
         (rows * columns * cluster).min(MULTIPROCESSORS / cluster * cluster)
     };
-    Geometry { shared_bytes: SHARED_BYTES, ..Geometry::linear(blocks, variant.threads()) }
+    Geometry { shared_bytes: SHARED_BYTES, ..Geometry::linear(blocks, variant.threads) }
 }
 
 /// An operand of a product: where its address is in the parameter block, its rows and columns in memory, and whether it
@@ -42,15 +43,15 @@ pub(super) type Side = (usize, [u32; 2], bool);
 
 /// Tensor maps of both operands, the first at `offset`. One that runs along the depth is copied a tile's rows at a time,
 /// one that runs across it in panels of 64. Of the second one, if blocks share it, each copies a part.
-pub(super) fn tensor_maps(form: Form, variant: Variant, offset: usize, sides: [Side; 2]) -> Vec<TensorMap> {
+pub(super) fn tensor_maps(form: Form, variant: Wgmma, offset: usize, sides: [Side; 2]) -> Vec<TensorMap> {
     // A gated tile's columns come from two places.
     let parts = if form == Form::Swiglu { 2 } else { 1 };
-    let tile = [variant.get("tile_m"), variant.get("tile_n") / parts];
-    let sharers = if form.shares(variant) { variant.get("cluster") } else { 1 };
+    let tile = [variant.tile_m, variant.tile_n / parts];
+    let sharers = if form.shares(variant) { variant.cluster } else { 1 };
     let box_rows = |index, across| match (across, if index == 1 { sharers } else { 1 }) {
         (false, sharers) => tile[index] / sharers,
-        (true, 1) => variant.get("tile_k"),
-        (true, sharers) => variant.get("tile_k") * (tile[index] / PANEL) / sharers,
+        (true, 1) => variant.tile_k,
+        (true, sharers) => variant.tile_k * (tile[index] / PANEL) / sharers,
     };
     let map = |(index, (address, shape, across)): (usize, Side)| TensorMap {
         offset: offset + index * size_of::<tensor_map>(),
