@@ -70,6 +70,7 @@ impl Task {
         let defines = self.pair.defines(self.arch);
         options.extend(defines.into_iter().map(|(name, value)| format!("-D{name}={value}")));
         let headers = source.includes();
+        let headers: Vec<(&str, &str)> = headers.iter().map(|(name, text)| (*name, text.as_str())).collect();
         let name = format!("kernels/src/{}", source.path);
         let unit = Unit { name: &name, text: source.text, headers: &headers, options: &options };
         nvrtc.compile(&unit).map_err(|error| match error {

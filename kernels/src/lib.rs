@@ -18,6 +18,7 @@ pub mod host;
 pub mod kernel;
 pub mod key;
 pub mod operand;
+mod reach;
 pub mod reference;
 pub mod registry;
 pub mod source;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{LazyLock, PoisonError, RwLock};
 
 use crate::digest::Digest;
+use crate::reach::{self, Parsed};
 
 /// Options every kernel is compiled with, besides its architecture and macros.
 pub const OPTIONS: &[&str] = &["--std=c++17"];
@@ -34,13 +35,16 @@ static COMMON_HEADERS: &[Header] = &[
     ("vector.cuh", include_str!("../cuda/vector.cuh")),
 ];
 
+/// The same, by name, read for what of them a source uses.
+static PARSED_HEADERS: LazyLock<HashMap<&str, Parsed>> =
+    LazyLock::new(|| COMMON_HEADERS.iter().map(|(name, text)| (*name, Parsed::new(text))).collect());
+
 impl Source {
-    /// The headers this source includes, directly or through others, in name order: what a compiler needs
-    /// and what a cubin depends on.
+    /// The headers this source includes, directly or through others, in name order.
     ///
     /// # Panics
     /// If a header that is included is not there.
-    pub fn includes(&self) -> Vec<Header> {
+    pub fn headers(&self) -> Vec<Header> {
         let mut found: Vec<Header> = Vec::new();
         let mut texts = vec![self.text];
         while let Some(text) = texts.pop() {
@@ -62,7 +66,20 @@ impl Source {
         found
     }
 
-    /// Digest of the path, the text and the headers it includes. Each source is read once in a process: start-up asks
+    /// What a compiler gets of them, and what a cubin depends on: of the common ones what this source uses.
+    pub fn includes(&self) -> Vec<(&'static str, String)> {
+        let (common, own): (Vec<Header>, Vec<Header>) =
+            self.headers().into_iter().partition(|(name, _)| PARSED_HEADERS.contains_key(name));
+        let own_texts: Vec<&str> = own.iter().map(|(_, text)| *text).chain([self.text]).collect();
+        let parsed: Vec<&Parsed> = common.iter().map(|(name, _)| &PARSED_HEADERS[name]).collect();
+        let used = common.iter().map(|(name, _)| *name).zip(reach::used(&parsed, &own_texts));
+        let mut all: Vec<(&str, String)> = own.iter().map(|(name, text)| (*name, (*text).to_owned())).collect();
+        all.extend(used);
+        all.sort_unstable();
+        all
+    }
+
+    /// Digest of the path, the text and what it uses of the headers it includes. Each source is read once in a process: start-up asks
     /// for that of every module.
     pub(crate) fn digest(&self) -> Digest {
         static DIGESTS: LazyLock<RwLock<HashMap<[usize; 6], Digest>>> = LazyLock::new(RwLock::default);
@@ -74,6 +91,9 @@ impl Source {
             return *digest;
         }
         let includes = self.includes();
+        // Where a line stands is no part of what it says.
+        let lines = |text: &str| text.lines().filter(|line| !line.is_empty()).flat_map(|line| [line, "\n"]).collect();
+        let includes: Vec<(&str, String)> = includes.iter().map(|(name, text)| (*name, lines(text))).collect();
         let headers = includes.iter().flat_map(|(name, text)| [name.as_bytes(), text.as_bytes()]);
         let digest =
             Digest::of_parts("precast.text", [self.path, self.text].map(str::as_bytes).into_iter().chain(headers));

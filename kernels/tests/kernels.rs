@@ -113,7 +113,7 @@ fn sources_say_what_is_special_in_three_lines_and_include_what_they_need() {
         // A source that is one line of another file's code points there.
         let pointer = source.text.contains("See rotate.cuh") || source.text.contains("see rotate.cuh");
         assert!(header >= 3 || pointer, "{}: {header} lines", source.path);
-        let names: Vec<&str> = source.includes().iter().map(|header| header.0).collect();
+        let names: Vec<&str> = source.headers().iter().map(|header| header.0).collect();
         assert!(names.contains(&"device.cuh") && names.contains(&"types.h"), "{}: {names:?}", source.path);
     }
 }

@@ -33,8 +33,10 @@ fn named(rest: &str) -> Vec<&str> {
 fn arrows() -> BTreeMap<String, BTreeSet<String>> {
     let src = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src");
     let lib = std::fs::read_to_string(src.join("lib.rs")).unwrap();
-    let modules: BTreeSet<&str> =
-        lib.lines().filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';')).collect();
+    let modules: BTreeSet<&str> = lib
+        .lines()
+        .filter_map(|line| line.trim_start_matches("pub ").strip_prefix("mod ")?.strip_suffix(';'))
+        .collect();
     let mut home: BTreeMap<&str, &str> = modules.iter().map(|module| (*module, *module)).collect();
     for line in lib.lines().filter_map(|line| line.strip_prefix("pub use ")) {
         let (module, names) = line.split_once("::").unwrap();

@@ -56,7 +56,7 @@ fn sources(bundle: &Bundle<'_>) -> Result<BTreeMap<String, Digest>, ManifestErro
     for task in tasks(bundle)? {
         let source = task.source();
         found.insert(format!("kernels/src/{}", source.path), Digest::of(source.text.as_bytes()));
-        for (name, text) in source.includes() {
+        for (name, text) in source.headers() {
             found.insert(format!("include {name}"), Digest::of(text.as_bytes()));
         }
     }

@@ -1,5 +1,7 @@
 //! `cargo run -p precast-abi`: regenerates `kernels/src/abi.rs`. `cargo xtask abi` installs libclang before.
 
+#![allow(clippy::print_stdout)]
+
 use std::path::Path;
 
 use anyhow::{Context, Result};

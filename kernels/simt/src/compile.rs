@@ -224,7 +224,8 @@ impl Simt {
         };
         let directory = self.directory.join(format!("{arch}-{number}"));
         let headers = source.includes();
-        for (name, text) in headers.iter().chain([&(source.path, source.text)]) {
+        let headers = headers.iter().map(|(name, text)| (*name, text.as_str()));
+        for (name, text) in headers.chain([(source.path, source.text)]) {
             write(&directory.join(name), text)?;
         }
         let defines = defines.iter().map(|(name, value)| format!("-D{name}={value}"));
