@@ -48,8 +48,19 @@ fn log_softmax(row: &[f32], temperature: f64) -> Vec<f64> {
     scaled.iter().map(|value| value - lse).collect()
 }
 
-/// (KL at temperature, cross entropy), means over the tokens that count.
-fn losses(models: &Models, rows: &[Vec<u32>], temperature: f64, vocab: usize) -> (f64, f64) {
+/// The divergence of two softmaxes, by their logarithms.
+fn divergence(beta: f64, t: &[f64], s: &[f64]) -> f64 {
+    let kl = |p: &[f64], q: &[f64]| p.iter().zip(q).map(|(p, q)| p.exp() * (p - q)).sum::<f64>();
+    let m: Vec<f64> = t.iter().zip(s).map(|(t, s)| (beta * t.exp() + (1.0 - beta) * s.exp()).ln()).collect();
+    match beta {
+        0.0 => kl(t, s),
+        1.0 => kl(s, t),
+        beta => beta * kl(t, &m) + (1.0 - beta) * kl(s, &m),
+    }
+}
+
+/// (divergence at temperature, cross entropy), means over the tokens that count.
+fn losses(models: &Models, rows: &[Vec<u32>], (temperature, beta): (f64, f64), vocab: usize) -> (f64, f64) {
     let (mut kd, mut ce, mut counted) = (0.0, 0.0, 0);
     for row in rows.iter().filter(|row| row.len() > 1) {
         let inputs = &row[..row.len() - 1];
@@ -59,7 +70,7 @@ fn losses(models: &Models, rows: &[Vec<u32>], temperature: f64, vocab: usize) ->
             // The teacher's logits are cut to the student's vocabulary before the softmax.
             let t = log_softmax(&teacher[position * width..][..vocab], temperature);
             let s = log_softmax(&student[position * vocab..][..vocab], temperature);
-            kd += t.iter().zip(&s).map(|(t, s)| t.exp() * (t - s)).sum::<f64>();
+            kd += divergence(beta, &t, &s);
             ce -= log_softmax(&student[position * vocab..][..vocab], 1.0)[*target as usize];
             counted += 1;
         }
@@ -76,27 +87,37 @@ fn close(found: f32, expected: f64, gate: f64) {
 fn masked_losses_are_means_over_the_tokens_that_count() {
     let models = models();
     let rows = ragged();
-    let config = config(&models.teacher, &models.student, |options| {
-        options.batch_size = Some(4);
-        options.temperature = Some(3.0);
-        options.alpha = Some(0.3);
-    });
-    let mut session = session(&config);
-    let batch = batch(&rows, 16);
-    assert_eq!(batch.counted, 16 + 2 + 7);
-    session.micro(&batch, 1.0 / batch.counted as f32, false).unwrap();
-    let ticket = session.update(0, 1e-3).unwrap();
-    let (metrics, _) = session.metrics(ticket).unwrap();
-    // A process has one GPU open.
-    drop(session);
-    let (kd, ce) = losses(&models, &rows, 3.0, 96);
-    close(metrics.kd_loss, kd, 1e-5);
-    close(metrics.ce_loss, ce, 1e-5);
+    for beta in BETAS {
+        let config = config(&models.teacher, &models.student, |options| {
+            options.batch_size = Some(4);
+            options.temperature = Some(3.0);
+            options.alpha = Some(0.3);
+            options.beta = Some(beta);
+        });
+        let mut session = session(&config);
+        let batch = batch(&rows, 16);
+        assert_eq!(batch.counted, 16 + 2 + 7);
+        session.micro(&batch, 1.0 / batch.counted as f32, false).unwrap();
+        let ticket = session.update(0, 1e-3).unwrap();
+        let (metrics, _) = session.metrics(ticket).unwrap();
+        // A process has one GPU open.
+        drop(session);
+        let (kd, ce) = losses(&models, &rows, (3.0, beta.into()), 96);
+        close(metrics.kd_loss, kd, 1e-5);
+        close(metrics.ce_loss, ce, 1e-5);
+    }
 }
+
+/// Divergences of all three forms.
+const BETAS: [f32; 3] = [0.0, 1.0, 0.3];
 
 /// The gradient of the loss along a random direction equals the loss's own change along it.
 #[test]
 fn the_gradient_is_that_of_the_loss() {
+    BETAS.into_iter().for_each(the_gradient_is_that_of_the_loss_by);
+}
+
+fn the_gradient_is_that_of_the_loss_by(beta: f32) {
     let models = models();
     let rows = ragged();
     let (temperature, alpha) = (3.0f64, 0.3f64);
@@ -104,6 +125,7 @@ fn the_gradient_is_that_of_the_loss() {
         options.batch_size = Some(4);
         options.temperature = Some(temperature as f32);
         options.alpha = Some(alpha as f32);
+        options.beta = Some(beta);
     });
     let mut session = session(&config);
     let batch = batch(&rows, 16);
@@ -134,7 +156,7 @@ fn the_gradient_is_that_of_the_loss() {
         })
         .unwrap();
         let shifted = Models { dir, teacher: models.teacher.clone(), student: shifted };
-        let (kd, ce) = losses(&shifted, &rows, temperature, 96);
+        let (kd, ce) = losses(&shifted, &rows, (temperature, beta.into()), 96);
         drop(shifted.dir);
         alpha * temperature * temperature * kd + (1.0 - alpha) * ce
     };
@@ -252,8 +274,10 @@ fn identical(change: impl FnOnce(&mut precast::config::Options)) -> (Models, Run
 
 #[test]
 fn a_teacher_equal_to_the_student_gives_exactly_zero() {
-    for precision in precast_plan::Precision::ALL {
+    let kinds = precast_plan::Precision::ALL.into_iter().flat_map(|precision| BETAS.map(|beta| (precision, beta)));
+    for (precision, beta) in kinds {
         let (_models, config) = identical(|options| {
+            options.beta = Some(beta);
             options.alpha = Some(1.0);
             options.weight_decay = Some(0.0);
             options.temperature = Some(1.7);

@@ -35,3 +35,4 @@ mod smoke;
 mod stop;
 mod stored;
 mod success;
+mod train;

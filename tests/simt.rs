@@ -41,9 +41,9 @@ struct Executed {
 impl Executed {
     /// Every kernel of a run, compiled for the host as an architecture would have it.
     fn new(config: &RunConfig, arch: Arch) -> Self {
-        let [teacher, student] = [&config.teacher, &config.student].map(|path| Checkpoint::open(path).unwrap());
-        let plan =
-            TrainingPlan::new(Some(teacher.config()), student.config(), &config.recipe(), Arch::Sim).unwrap().plan;
+        let models = config.models().map(|path| Checkpoint::open(path).unwrap());
+        let teacher = models.teacher.as_ref().map(|model| model.config());
+        let plan = TrainingPlan::new(teacher, models.student.config(), &config.recipe(), Arch::Sim).unwrap().plan;
         let compiled = keys(&plan).into_par_iter().map(|pair| {
             assert!(pair.key.kernel().variants(arch).contains(&pair.variant), "{pair} is none of {arch}");
             let defines = pair.defines(arch);

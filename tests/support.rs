@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use precast::bundle::Kernels;
-use precast::checkpoint::{Checkpoint, Scratch};
+use precast::checkpoint::{Checkpoint, Scratch, Weights};
 use precast::config::{Options, RunConfig};
 use precast::device::AnyDriver;
 use precast::metrics::{Metrics, StepRecord};
@@ -226,9 +226,19 @@ pub fn copy(from: &Path, to: &Path) {
 
 /// A configuration for the device under test.
 pub fn config(teacher: &Path, student: &Path, change: impl FnOnce(&mut Options)) -> RunConfig {
+    complete(
+        Options { teacher: Some(teacher.to_owned()), student: Some(student.to_owned()), ..Options::default() },
+        change,
+    )
+}
+
+/// The same of a model that trains without a teacher.
+pub fn config_alone(model: &Path, change: impl FnOnce(&mut Options)) -> RunConfig {
+    complete(Options { model: Some(model.to_owned()), ..Options::default() }, change)
+}
+
+fn complete(models: Options, change: impl FnOnce(&mut Options)) -> RunConfig {
     let mut options = Options {
-        teacher: Some(teacher.to_owned()),
-        student: Some(student.to_owned()),
         precision: Some(Precision::Fp32),
         batch_size: Some(2),
         seq_len: Some(16),
@@ -237,7 +247,7 @@ pub fn config(teacher: &Path, student: &Path, change: impl FnOnce(&mut Options))
         device: Some(device().parse().expect("PRECAST_TEST_DEVICE names a device")),
         bundle: bundle(),
         checkpoint_every: Some(0),
-        ..Options::default()
+        ..models
     };
     change(&mut options);
     options.complete(false).expect("a complete configuration")
@@ -253,11 +263,12 @@ pub fn session_placed(config: &RunConfig, placement: Placement) -> Session {
 }
 
 pub fn session_on(driver: AnyDriver, config: &RunConfig, placement: Placement) -> Session {
-    let teacher = Checkpoint::open(&config.teacher).expect("a teacher");
+    let teacher = config.teacher.as_ref().map(|path| Checkpoint::open(path).expect("a teacher"));
+    let teacher = teacher.as_ref().map(|model| model as &dyn Weights);
     let student = Checkpoint::open(&config.student).expect("a student");
     let mut session =
-        Session::open(driver, config, Some(&teacher), &student, placement, &mut Startup::new()).expect("a session");
-    session.upload(Some(&teacher), &student, |_| Ok(())).expect("weights are sent");
+        Session::open(driver, config, teacher, &student, placement, &mut Startup::new()).expect("a session");
+    session.upload(teacher, &student, |_| Ok(())).expect("weights are sent");
     session
 }
 
@@ -292,6 +303,14 @@ pub fn logits(model: &Path, ids: &[u32]) -> Vec<f32> {
 pub fn distill(teacher: &Path, student: &Path, data: &Path, out: &Path) -> Command {
     let mut command = precast();
     command.arg("distill").arg("--teacher").arg(teacher).arg("--student").arg(student);
+    command.arg("--data").arg(data).arg("--out").arg(out).args(on_device());
+    command
+}
+
+/// `precast train` with the device under test.
+pub fn train(model: &Path, data: &Path, out: &Path) -> Command {
+    let mut command = precast();
+    command.arg("train").arg("--model").arg(model);
     command.arg("--data").arg(data).arg("--out").arg(out).args(on_device());
     command
 }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::bundle::Kernels;
 use crate::disguise::read_text;
 use crate::error::Failure;
+use crate::models::Models;
 use crate::schedule::Schedule;
 use crate::weight_format::WeightFormat;
 
@@ -23,6 +24,9 @@ pub struct Options {
     /// The model to train: a Hugging Face directory or a .gguf file (make one with `precast init`)
     #[arg(long, value_name = "PATH")]
     pub student: Option<PathBuf>,
+    /// The model to train without a teacher, in place of --teacher and --student: a Hugging Face directory or a .gguf file
+    #[arg(long, value_name = "PATH")]
+    pub model: Option<PathBuf>,
     /// Training data: .bin (u32 token ids), .jsonl ({"text": ...} a line) or .txt; repeatable
     #[arg(long, value_name = "PATH", num_args = 1..)]
     pub data: Vec<PathBuf>,
@@ -69,6 +73,10 @@ pub struct Options {
     #[arg(long, value_name = "FORM")]
     #[serde(with = "as_text")]
     pub teacher_format: Option<WeightFormat>,
+    /// Divergence of the teacher's term, t of teacher and s of student: 0 is KL(t || s), 1 is KL(s || t), and between them is
+    /// beta KL(t || m) + (1 - beta) KL(s || m) with m = beta t + (1 - beta) s [default: 0]
+    #[arg(long, value_name = "X")]
+    pub beta: Option<f32>,
     /// What the backward pass recomputes instead of keeping it, for less memory at the same bits: none, norms (the bare
     /// flag; SwiGLU too) or blocks (all but the residual stream) [default: none]
     #[arg(long, value_name = "WHAT", num_args = 0..=1, default_missing_value = "norms")]
@@ -174,9 +182,9 @@ mod as_text {
 /// A run's configuration, complete.
 #[derive(Clone, Debug, Serialize)]
 pub struct RunConfig {
-    /// The model to learn from.
-    #[serde(serialize_with = "path")]
-    pub teacher: PathBuf,
+    /// The model to learn from; none where nobody teaches.
+    #[serde(serialize_with = "path_or_none", skip_serializing_if = "Option::is_none")]
+    pub teacher: Option<PathBuf>,
     /// The model to train.
     #[serde(serialize_with = "path")]
     pub student: PathBuf,
@@ -204,13 +212,12 @@ pub struct RunConfig {
     pub weight_decay: f32,
     /// Largest gradient norm; 0 for none.
     pub clip: f32,
-    /// Weight of the teacher's term.
-    pub alpha: f32,
-    /// Distillation temperature.
-    pub temperature: f32,
-    /// How the teacher's weights live on the device.
-    #[serde(serialize_with = "display")]
-    pub teacher_format: WeightFormat,
+    /// What is minimised; with a teacher just where there is one.
+    #[serde(flatten)]
+    pub objective: Objective,
+    /// How the teacher's weights live on the device; none where nobody teaches.
+    #[serde(serialize_with = "display_or_none", skip_serializing_if = "Option::is_none")]
+    pub teacher_format: Option<WeightFormat>,
     /// What the backward pass recomputes.
     #[serde(serialize_with = "display")]
     pub recompute: Recompute,
@@ -262,6 +269,10 @@ pub(crate) fn display<S: serde::Serializer>(value: &impl std::fmt::Display, to: 
     to.collect_str(value)
 }
 
+fn display_or_none<S: serde::Serializer>(value: &Option<impl std::fmt::Display>, to: S) -> Result<S::Ok, S::Error> {
+    value.as_ref().map(ToString::to_string).serialize(to)
+}
+
 impl Options {
     /// Reads `run.toml`.
     ///
@@ -279,6 +290,7 @@ impl Options {
         Self {
             teacher: self.teacher.or(file.teacher),
             student: self.student.or(file.student),
+            model: self.model.or(file.model),
             data: if self.data.is_empty() { file.data } else { self.data },
             out: self.out.or(file.out),
             steps: self.steps.or(file.steps),
@@ -293,6 +305,7 @@ impl Options {
             alpha: self.alpha.or(file.alpha),
             temperature: self.temperature.or(file.temperature),
             teacher_format: self.teacher_format.or(file.teacher_format),
+            beta: self.beta.or(file.beta),
             recompute: self.recompute.or(file.recompute),
             precision: self.precision.or(file.precision),
             seed: self.seed.or(file.seed),
@@ -306,16 +319,55 @@ impl Options {
         }
     }
 
-    /// The complete configuration, checked. `needs_run` asks for data and an output directory too.
+    /// Refuses options of a teacher in a run that has none.
+    fn without_teacher(&self) -> Result<(), Failure> {
+        let options = [
+            ("--teacher", self.teacher.is_some()),
+            ("--student", self.student.is_some()),
+            ("--alpha", self.alpha.is_some()),
+            ("--temperature", self.temperature.is_some()),
+            ("--beta", self.beta.is_some()),
+            ("--teacher-format", self.teacher_format.is_some()),
+            ("--allow-identical", self.allow_identical.is_some()),
+        ];
+        match options.into_iter().find(|(_, given)| *given) {
+            None => Ok(()),
+            Some((option, _)) => Err(Failure::Usage(format!(
+                "{option} is of a run with a teacher, and --model trains without one: leave {option} out, or give --teacher \
+                 and --student in place of --model"
+            ))),
+        }
+    }
+
+    /// The complete configuration, checked: of --model alone, or of a teacher and a student. `needs_run` asks for data and an output directory too.
     ///
     /// # Errors
     /// [`Failure::Usage`] for what is missing or out of range.
     pub fn complete(self, needs_run: bool) -> Result<RunConfig, Failure> {
         let missing =
             |flag: &str| Failure::Usage(format!("{flag} is missing: give it as a flag or in --config run.toml"));
+        let objective = match self.model {
+            Some(_) => {
+                self.without_teacher()?;
+                Objective::CrossEntropy
+            }
+            None => Objective::Distill {
+                alpha: self.alpha.unwrap_or(0.5),
+                temperature: self.temperature.unwrap_or(2.0),
+                beta: self.beta.unwrap_or(0.0),
+            },
+        };
+        let teacher_format = objective.has_teacher().then(|| self.teacher_format.unwrap_or_default());
+        let (teacher, student) = match self.model {
+            Some(model) => (None, model),
+            None => (
+                Some(self.teacher.ok_or_else(|| missing("--teacher"))?),
+                self.student.ok_or_else(|| missing("--student"))?,
+            ),
+        };
         let config = RunConfig {
-            teacher: self.teacher.ok_or_else(|| missing("--teacher"))?,
-            student: self.student.ok_or_else(|| missing("--student"))?,
+            teacher,
+            student,
             data: self.data,
             out: match self.out {
                 Some(out) => out,
@@ -331,9 +383,8 @@ impl Options {
             schedule: self.schedule.unwrap_or(Schedule::Constant),
             weight_decay: self.weight_decay.unwrap_or(0.01),
             clip: self.clip.unwrap_or(1.0),
-            alpha: self.alpha.unwrap_or(0.5),
-            temperature: self.temperature.unwrap_or(2.0),
-            teacher_format: self.teacher_format.unwrap_or_default(),
+            objective,
+            teacher_format,
             recompute: self.recompute.unwrap_or_default(),
             precision: self.precision.unwrap_or(Precision::Bf16),
             seed: self.seed.unwrap_or(0),
@@ -374,22 +425,19 @@ impl RunConfig {
             return wrong("--keep must be at least 1; --checkpoint-every 0 writes no checkpoints".into());
         }
         // The device computes in f32: what is none of its numbers above 0 is no learning rate.
-        let above_zero = [("--lr", self.lr as f32, self.lr.to_string())].into_iter().chain([(
-            "--temperature",
-            self.temperature,
-            self.temperature.to_string(),
-        )]);
-        for (option, value, given) in above_zero {
-            if !value.is_finite() || value <= 0.0 {
-                return wrong(format!("{option} {given} must be a number above 0, in the range of f32"));
+        let lr = self.lr as f32;
+        if !lr.is_finite() || lr <= 0.0 {
+            return wrong(format!("--lr {} must be a number above 0, in the range of f32", self.lr));
+        }
+        if let Objective::Distill { alpha, temperature, beta } = self.objective {
+            let (least, most) = (*TEMPERATURES.start(), *TEMPERATURES.end());
+            let numbers =
+                [("--temperature", temperature, least, most), ("--alpha", alpha, 0.0, 1.0), ("--beta", beta, 0.0, 1.0)];
+            // NaN is between no two numbers.
+            let outside = |(_, value, least, most): &(&str, f32, f32, f32)| !(*least..=*most).contains(value);
+            if let Some((option, value, least, most)) = numbers.into_iter().find(outside) {
+                return wrong(format!("{option} {value} is not between {least} and {most}"));
             }
-        }
-        if !TEMPERATURES.contains(&self.temperature) {
-            let (least, most) = (TEMPERATURES.start(), TEMPERATURES.end());
-            return wrong(format!("--temperature {} is not between {least} and {most}", self.temperature));
-        }
-        if !(0.0..=1.0).contains(&self.alpha) {
-            return wrong(format!("--alpha {} is not between 0 and 1", self.alpha));
         }
         for (option, value) in [("--weight-decay", self.weight_decay), ("--clip", self.clip)] {
             if !value.is_finite() || value < 0.0 {
@@ -401,9 +449,14 @@ impl RunConfig {
 
     /// The files and directories that a run reads.
     pub fn inputs(&self) -> Vec<&Path> {
-        let models = [&self.teacher, &self.student].into_iter().chain(&self.data).chain(&self.bundle);
+        let models = self.teacher.iter().chain([&self.student]).chain(&self.data).chain(&self.bundle);
         let keys = self.trusted_key.iter().map(Path::new).filter(|key| key.exists());
         models.map(PathBuf::as_path).chain(keys).collect()
+    }
+
+    /// Where the models are.
+    pub fn models(&self) -> Models<&Path> {
+        Models { teacher: self.teacher.as_deref(), student: &self.student }
     }
 
     /// The kernels to use.
@@ -411,10 +464,9 @@ impl RunConfig {
         Kernels { bundle: self.bundle.clone(), trusted_key: self.trusted_key.clone() }
     }
 
-    /// The loss of a step, nats: `alpha T^2 kd_loss + (1 - alpha) ce_loss`.
+    /// The loss of a step, nats.
     pub fn loss(&self, metrics: &step_metrics) -> f64 {
-        let (alpha, temperature) = (f64::from(self.alpha), f64::from(self.temperature));
-        alpha * temperature * temperature * f64::from(metrics.kd_loss) + (1.0 - alpha) * f64::from(metrics.ce_loss)
+        self.objective.loss(metrics.kd_loss.into(), metrics.ce_loss.into())
     }
 
     /// What the plan follows from.
@@ -423,7 +475,7 @@ impl RunConfig {
             batch: self.batch_size,
             seq_len: self.seq_len,
             precision: self.precision,
-            objective: Objective::Distill { alpha: self.alpha, temperature: self.temperature },
+            objective: self.objective,
             weight_decay: self.weight_decay,
             clip: self.clip,
             recompute: self.recompute,
@@ -475,6 +527,7 @@ mod tests {
         // Numbers that f32 does not hold.
         assert!(options(|o| o.lr = Some(1e39)).is_err() && options(|o| o.lr = Some(1e-50)).is_err());
         assert!(options(|o| o.teacher = None).is_err());
+        assert!(options(|o| o.beta = Some(1.5)).is_err() && options(|o| o.beta = Some(f32::NAN)).is_err());
     }
 
     #[test]
@@ -485,13 +538,14 @@ mod tests {
             options.complete(false).unwrap_err().to_string()
         };
         type Case = (&'static str, fn(&mut Options));
-        let cases: [Case; 8] = [
+        let cases: [Case; 9] = [
             ("--steps ", |o| o.steps = Some(0)),
             ("--grad-accum ", |o| o.grad_accum = Some(0)),
             ("--batch-size ", |o| o.batch_size = Some(0)),
             ("--seq-len ", |o| o.seq_len = Some(0)),
             ("--lr ", |o| o.lr = Some(-1.0)),
             ("--temperature ", |o| o.temperature = Some(0.0)),
+            ("--beta ", |o| o.beta = Some(-0.1)),
             ("--weight-decay ", |o| o.weight_decay = Some(-0.5)),
             ("--clip ", |o| o.clip = Some(f32::INFINITY)),
         ];
@@ -499,6 +553,37 @@ mod tests {
             let message = message(change);
             assert!(message.starts_with(option) && message.matches("--").count() == 1, "{message}");
         }
+    }
+
+    #[test]
+    fn a_model_alone_trains_without_a_teacher_and_takes_no_option_of_one() {
+        let alone = |change: fn(&mut Options)| {
+            let mut options = Options { model: Some("m".into()), ..Options::default() };
+            change(&mut options);
+            options.complete(false)
+        };
+        let config = alone(|_| {}).unwrap();
+        assert_eq!((config.teacher.as_ref(), config.objective), (None, Objective::CrossEntropy));
+        let json = serde_json::to_value(&config).unwrap();
+        let absent = ["teacher", "alpha", "temperature", "beta"].map(|name| json.get(name));
+        assert_eq!((absent, &json["student"]), ([None; 4], &"m".into()));
+        type Case = (&'static str, fn(&mut Options));
+        let cases: [Case; 7] = [
+            ("--teacher-format ", |o| o.teacher_format = Some(WeightFormat::Stored)),
+            ("--teacher ", |o| o.teacher = Some("t".into())),
+            ("--student ", |o| o.student = Some("s".into())),
+            ("--alpha ", |o| o.alpha = Some(0.5)),
+            ("--temperature ", |o| o.temperature = Some(2.0)),
+            ("--beta ", |o| o.beta = Some(0.0)),
+            ("--allow-identical ", |o| o.allow_identical = Some(true)),
+        ];
+        for (option, change) in cases {
+            let Err(Failure::Usage(message)) = alone(change) else { panic!("{option} is taken") };
+            assert!(message.starts_with(option), "{message}");
+        }
+        let both = toml("teacher = 't'\nstudent = 's'").unwrap().complete(false).unwrap();
+        let json = serde_json::to_value(both).unwrap();
+        assert_eq!([&json["alpha"], &json["temperature"], &json["beta"]], [0.5, 2.0, 0.0]);
     }
 
     #[test]
@@ -534,14 +619,28 @@ mod tests {
     /// that nobody built.
     #[test]
     fn every_recipe_that_flags_can_reach_is_enumerated() {
-        for precision in ["fp32", "bf16"] {
-            for recompute in ["none", "norms", "blocks"] {
-                let text =
-                    format!("teacher = 't'\nstudent = 's'\nprecision = '{precision}'\nrecompute = '{recompute}'");
-                let recipe = toml(&text).unwrap().complete(false).unwrap().recipe();
-                assert!(Recipe::every(1).any(|one| one.is_like(&recipe)), "{precision} {recompute}");
+        let distill = |beta: &str| format!("teacher = 't'\nstudent = 's'\n{beta}");
+        let objectives = [
+            "model = 'm'".to_owned(),
+            distill(""),
+            distill("beta = 0.0"),
+            distill("beta = 1.0"),
+            distill("beta = 0.5"),
+            distill("beta = 1e-6"),
+        ];
+        let mut reached = Vec::new();
+        for objective in objectives {
+            for precision in ["fp32", "bf16"] {
+                for recompute in ["none", "norms", "blocks"] {
+                    let text = format!("{objective}\nprecision = '{precision}'\nrecompute = '{recompute}'");
+                    let recipe = toml(&text).unwrap().complete(false).unwrap().recipe();
+                    let kind = Recipe::every(1).position(|one| one.is_like(&recipe));
+                    reached.push(kind.unwrap_or_else(|| panic!("not enumerated: {text}")));
+                }
             }
         }
-        assert_eq!(Recipe::every(1).count(), 2 * 3, "a choice is missing above");
+        reached.sort_unstable();
+        reached.dedup();
+        assert_eq!(Recipe::every(1).count(), reached.len(), "a choice is missing above");
     }
 }

@@ -150,7 +150,7 @@ pub enum Failure {
     #[error("cannot write to standard output: {0}")]
     Output(String),
     /// There is no run at a path.
-    #[error("no run at {}: expected a directory that `precast distill --out` wrote, with run.json and metrics.jsonl", .0.display())]
+    #[error("no run at {}: expected a directory that `precast distill --out` or `precast train --out` wrote, with run.json and metrics.jsonl", .0.display())]
     NoRun(PathBuf),
     /// A teacher cannot teach a student.
     #[error(transparent)]

@@ -1,4 +1,4 @@
-//! WHY: data, checkpoints, the distillation loop, reports, and the `precast` program.
+//! WHY: data, checkpoints, the training loop, reports, and the `precast` program.
 
 pub mod bench;
 pub mod bundle;
@@ -15,6 +15,7 @@ pub mod heading;
 pub mod host_memory;
 pub mod init;
 pub mod metrics;
+pub mod models;
 pub mod outcome;
 pub mod pair;
 pub mod record;

@@ -16,9 +16,9 @@ pub const METRICS: &str = "metrics.jsonl";
 pub struct StepRecord {
     /// From 1.
     pub step: u64,
-    /// alpha T^2 kd_loss + (1 - alpha) ce_loss.
+    /// alpha T^2 kd_loss + (1 - alpha) ce_loss; without a teacher ce_loss.
     pub loss: Option<f64>,
-    /// KL(teacher || student) at temperature, mean over counted tokens, nats.
+    /// Divergence of teacher and student at temperature, mean over counted tokens, nats; 0 without a teacher.
     pub kd_loss: Option<f64>,
     /// Cross entropy at temperature 1, mean over counted tokens, nats.
     pub ce_loss: Option<f64>,

@@ -14,6 +14,7 @@ use crate::checkpoint::CheckpointError;
 use crate::config::RunConfig;
 use crate::data::Dataset;
 use crate::error::Failure;
+use crate::models::Models;
 use crate::outcome::Outcome;
 use crate::session::Session;
 use crate::startup::Startup;
@@ -42,8 +43,8 @@ impl RunRecord {
     }
 
     /// Adds the digests of the weights that went in.
-    pub fn models(&mut self, [teacher, student]: &[Digest; 2]) {
-        self.0["models"] = json!({ "teacher": teacher.to_string(), "student": student.to_string() });
+    pub fn models(&mut self, digests: &Models<Digest>) {
+        self.0["models"] = digests.iter().map(|(role, digest)| (role.name(), digest.to_string())).collect();
     }
 
     /// Adds where the time to the end of the first step went.

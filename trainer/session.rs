@@ -64,7 +64,7 @@ impl Session {
         startup: &mut Startup,
     ) -> Result<Self, Failure> {
         note.iter().for_each(|note| eprintln!("note: {note}"));
-        let models = [&config.teacher, &config.student].map(|path| path.display().to_string());
+        let models: Vec<String> = config.models().iter().map(|(_, path)| path.display().to_string()).collect();
         let (sealed, bundle, taken_bytes) = seal(driver, &plan.plan, &config.kernels(), &models, placement, startup)?;
         Ok(Self { plan, teacher_format: format, sealed, bundle, taken_bytes })
     }
@@ -299,7 +299,7 @@ pub(crate) fn plan(
     let arch = device::arch(device)?;
     let dense = Formats::dense();
     let formats = teacher.map_or(&dense, |(_, formats)| formats);
-    Choice { flag: "--teacher-format", asked: config.teacher_format, formats }.make(device, |formats| {
+    Choice { flag: "--teacher-format", asked: config.teacher_format.unwrap_or_default(), formats }.make(device, |formats| {
         TrainingPlan::with_formats(teacher.map(|(config, _)| (config, formats)), student, &config.recipe(), arch)
     })
 }

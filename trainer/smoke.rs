@@ -86,17 +86,18 @@ pub fn learning_rate(student: &dyn Weights) -> f64 {
 /// # Errors
 /// [`Failure`] where a run cannot start or the device fails; what the runs show is in the record.
 pub fn smoke(mut config: RunConfig, lr: Option<f64>) -> Result<Record, Failure> {
-    let teacher = init::read_or_random(&config.teacher, config.seed.wrapping_add(1))?;
+    let seed = config.seed.wrapping_add(1);
+    let teacher = config.teacher.as_ref().map(|path| init::read_or_random(path, seed)).transpose()?;
     let student = init::read_or_random(&config.student, config.seed.wrapping_add(2))?;
     config.lr = lr.unwrap_or_else(|| learning_rate(&*student));
     let batch = batch(&config, student.config().vocab);
-    let mut session = open(&config, &*teacher, &*student)?;
+    let mut session = open(&config, teacher.as_deref(), &*student)?;
     let (device, arch) = (session.device().name.clone(), session.plan().plan.arch.to_string());
     let (bundle, kernels) = (session.bundle().to_string(), session.loads());
     let first = train(&config, &mut session, &batch)?;
     // One driver at a time.
     drop(session);
-    let second = train(&config, &mut open(&config, &*teacher, &*student)?, &batch)?;
+    let second = train(&config, &mut open(&config, teacher.as_deref(), &*student)?, &batch)?;
     let reason = fault(&first, &second);
     Ok(Record {
         ok: reason.is_none(),
@@ -116,10 +117,10 @@ pub fn smoke(mut config: RunConfig, lr: Option<f64>) -> Result<Record, Failure> 
     })
 }
 
-fn open(config: &RunConfig, teacher: &dyn Weights, student: &dyn Weights) -> Result<Session, Failure> {
+fn open(config: &RunConfig, teacher: Option<&dyn Weights>, student: &dyn Weights) -> Result<Session, Failure> {
     let driver = device::open(config.device, &config.kernels())?;
-    let mut session = Session::open(driver, config, Some(teacher), student, Placement::Arena, &mut Startup::new())?;
-    session.upload(Some(teacher), student, |_| Ok(()))?;
+    let mut session = Session::open(driver, config, teacher, student, Placement::Arena, &mut Startup::new())?;
+    session.upload(teacher, student, |_| Ok(()))?;
     Ok(session)
 }
 

@@ -7,13 +7,37 @@ typedef struct head_distill_params {
     address student; /* [tokens, vocab] logits, replaced by their gradient */
     address targets; /* [tokens] u32, MASKED_TOKEN counts nowhere */
     address micro;   /* micro_scalars */
-    address kd;      /* [tokens] f32: KL(teacher || student) at temperature, 0 where masked */
+    address kd;      /* [tokens] f32: the divergence at temperature, 0 where masked */
     address ce;      /* [tokens] f32: cross entropy at temperature 1, 0 where masked */
     uint32_t tokens;
     uint32_t vocab;
     float alpha;
     float temperature;
 } head_distill_params;
+
+typedef struct head_jsd_params {
+    address teacher; /* [tokens, vocab] logits */
+    address student; /* [tokens, vocab] logits, replaced by their gradient */
+    address targets; /* [tokens] u32, MASKED_TOKEN counts nowhere */
+    address micro;   /* micro_scalars */
+    address kd;      /* [tokens] f32: the divergence at temperature, 0 where masked */
+    address ce;      /* [tokens] f32: cross entropy at temperature 1, 0 where masked */
+    uint32_t tokens;
+    uint32_t vocab;
+    float alpha;
+    float temperature;
+    float beta; /* weight of the teacher in the mixture, between 0 and 1 */
+    uint32_t reserved;
+} head_jsd_params;
+
+typedef struct head_ce_params {
+    address logits;  /* [tokens, vocab], replaced by their gradient */
+    address targets; /* [tokens] u32, MASKED_TOKEN counts nowhere */
+    address micro;   /* micro_scalars */
+    address ce;      /* [tokens] f32: cross entropy, 0 where masked */
+    uint32_t tokens;
+    uint32_t vocab;
+} head_ce_params;
 
 typedef struct head_nll_params {
     address logits;  /* [tokens, vocab] */
@@ -24,7 +48,7 @@ typedef struct head_nll_params {
 } head_nll_params;
 
 typedef struct head_metrics_params {
-    address kd;      /* [tokens] f32 */
+    address kd;      /* [tokens] f32; 0 where nobody teaches */
     address ce;      /* [tokens] f32 */
     address micro;   /* micro_scalars */
     address metrics; /* step_metrics: kd_loss and ce_loss, set in the first micro-batch, added to later */

@@ -575,6 +575,60 @@ const _: () = {
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+pub struct head_jsd_params {
+    pub teacher: address,
+    pub student: address,
+    pub targets: address,
+    pub micro: address,
+    pub kd: address,
+    pub ce: address,
+    pub tokens: u32,
+    pub vocab: u32,
+    pub alpha: f32,
+    pub temperature: f32,
+    pub beta: f32,
+    pub reserved: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of head_jsd_params"][::std::mem::size_of::<head_jsd_params>() - 72usize];
+    ["Alignment of head_jsd_params"][::std::mem::align_of::<head_jsd_params>() - 8usize];
+    ["Offset of field: head_jsd_params::teacher"][::std::mem::offset_of!(head_jsd_params, teacher) - 0usize];
+    ["Offset of field: head_jsd_params::student"][::std::mem::offset_of!(head_jsd_params, student) - 8usize];
+    ["Offset of field: head_jsd_params::targets"][::std::mem::offset_of!(head_jsd_params, targets) - 16usize];
+    ["Offset of field: head_jsd_params::micro"][::std::mem::offset_of!(head_jsd_params, micro) - 24usize];
+    ["Offset of field: head_jsd_params::kd"][::std::mem::offset_of!(head_jsd_params, kd) - 32usize];
+    ["Offset of field: head_jsd_params::ce"][::std::mem::offset_of!(head_jsd_params, ce) - 40usize];
+    ["Offset of field: head_jsd_params::tokens"][::std::mem::offset_of!(head_jsd_params, tokens) - 48usize];
+    ["Offset of field: head_jsd_params::vocab"][::std::mem::offset_of!(head_jsd_params, vocab) - 52usize];
+    ["Offset of field: head_jsd_params::alpha"][::std::mem::offset_of!(head_jsd_params, alpha) - 56usize];
+    ["Offset of field: head_jsd_params::temperature"][::std::mem::offset_of!(head_jsd_params, temperature) - 60usize];
+    ["Offset of field: head_jsd_params::beta"][::std::mem::offset_of!(head_jsd_params, beta) - 64usize];
+    ["Offset of field: head_jsd_params::reserved"][::std::mem::offset_of!(head_jsd_params, reserved) - 68usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+pub struct head_ce_params {
+    pub logits: address,
+    pub targets: address,
+    pub micro: address,
+    pub ce: address,
+    pub tokens: u32,
+    pub vocab: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of head_ce_params"][::std::mem::size_of::<head_ce_params>() - 40usize];
+    ["Alignment of head_ce_params"][::std::mem::align_of::<head_ce_params>() - 8usize];
+    ["Offset of field: head_ce_params::logits"][::std::mem::offset_of!(head_ce_params, logits) - 0usize];
+    ["Offset of field: head_ce_params::targets"][::std::mem::offset_of!(head_ce_params, targets) - 8usize];
+    ["Offset of field: head_ce_params::micro"][::std::mem::offset_of!(head_ce_params, micro) - 16usize];
+    ["Offset of field: head_ce_params::ce"][::std::mem::offset_of!(head_ce_params, ce) - 24usize];
+    ["Offset of field: head_ce_params::tokens"][::std::mem::offset_of!(head_ce_params, tokens) - 32usize];
+    ["Offset of field: head_ce_params::vocab"][::std::mem::offset_of!(head_ce_params, vocab) - 36usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct head_nll_params {
     pub logits: address,
     pub targets: address,

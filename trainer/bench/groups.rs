@@ -103,7 +103,7 @@ pub(super) mod tests {
             batch: 2,
             seq_len: 64,
             precision: Precision::Bf16,
-            objective: Objective::Distill { alpha: 0.5, temperature: 2.0 },
+            objective: Objective::Distill { alpha: 0.5, temperature: 2.0, beta: 0.0 },
             weight_decay: 0.01,
             clip: 1.0,
             recompute: Recompute::None,

@@ -14,6 +14,7 @@ use precast_fatbins::say;
 use precast_plan::Plan;
 use precast_runtime::Placement;
 
+use crate::checkpoint::Weights;
 use crate::config::RunConfig;
 use crate::device;
 use crate::error::Failure;
@@ -48,20 +49,25 @@ impl<T> Bench<T> {
         heading: bool,
         extend: impl FnOnce(&mut Plan) -> T,
     ) -> Result<Self, Failure> {
-        let (teacher, student) = (read_or_random(&config.teacher, 1)?, read_or_random(&config.student, 2)?);
+        let teacher = config.teacher.as_ref().map(|path| read_or_random(path, 1)).transpose()?;
+        let student = read_or_random(&config.student, 2)?;
         startup.end("models");
         let driver = device::open(config.device, &config.kernels())?;
         startup.end("device");
-        let formats = teacher.formats();
-        let mut chosen = plan(driver.device(), config, Some((teacher.config(), &formats)), student.config())?;
+        let formats = teacher.as_deref().map(Weights::formats).unwrap_or_default();
+        let of_teacher = teacher.as_deref().map(|teacher| (teacher.config(), &formats));
+        let mut chosen = plan(driver.device(), config, of_teacher, student.config())?;
         let of_plan = extend(&mut chosen.plan.plan);
         startup.end("plan");
         let mut session = Session::seal(driver, chosen, config, Placement::Arena, startup)?;
         if heading {
-            let heading = session.heading().model("teacher", &config.teacher, &*teacher);
+            let taught = config.teacher.as_deref().zip(teacher.as_deref());
+            let heading = session.heading();
+            let heading =
+                taught.into_iter().fold(heading, |heading, (path, model)| heading.model("teacher", path, model));
             say!("{}\n", heading.model("student", &config.student, &*student));
         }
-        session.upload(Some(&*teacher), &*student, |_| Ok(()))?;
+        session.upload(teacher.as_deref(), &*student, |_| Ok(()))?;
         startup.end("upload");
         let mut steps = Steps::new(config, student.config().vocab);
         steps.one(&mut session)?;

@@ -11,6 +11,7 @@ use crate::bench;
 use crate::bundle::Kernels;
 use crate::config::{DeviceChoice, Options};
 use crate::error::Failure;
+use crate::models::Paths;
 use crate::run::out::{check_directory, refuse_inputs};
 use crate::startup::Startup;
 use crate::verbose::Verbose;
@@ -18,12 +19,8 @@ use crate::weight_format::WeightFormat;
 
 #[derive(Args)]
 pub struct Arguments {
-    /// The model to learn from: as for distill, or a config.json alone
-    #[arg(long, value_name = "PATH")]
-    teacher: PathBuf,
-    /// The model to train: as for distill, or a config.json alone
-    #[arg(long, value_name = "PATH")]
-    student: PathBuf,
+    #[command(flatten)]
+    models: Paths,
     /// Sequences in a micro-batch
     #[arg(long, default_value_t = 8, value_name = "B")]
     batch_size: u32,
@@ -34,9 +31,9 @@ pub struct Arguments {
     #[arg(long, default_value_t = 1, value_name = "A")]
     grad_accum: u32,
     /// How the teacher's weights live on the device: bf16, stored (a config.json alone stands for a file in the mix of Q4_K_M)
-    /// or auto
-    #[arg(long, default_value_t = WeightFormat::Auto, value_name = "FORM")]
-    teacher_format: WeightFormat,
+    /// or auto [default: auto]
+    #[arg(long, value_name = "FORM")]
+    teacher_format: Option<WeightFormat>,
     /// What the backward pass recomputes instead of keeping it: none, norms (the bare flag) or blocks
     #[arg(long, default_value_t = Recompute::None, value_name = "WHAT", num_args = 0..=1, default_missing_value = "norms")]
     recompute: Recompute,
@@ -71,12 +68,13 @@ pub struct Arguments {
 pub fn run(arguments: Arguments, startup: Startup) -> Result<(), Failure> {
     arguments.verbose.start();
     let options = Options {
-        teacher: Some(arguments.teacher),
-        student: Some(arguments.student),
+        teacher: arguments.models.teacher,
+        student: arguments.models.student,
+        model: arguments.models.model,
         batch_size: Some(arguments.batch_size),
         seq_len: Some(arguments.seq_len),
         grad_accum: Some(arguments.grad_accum),
-        teacher_format: Some(arguments.teacher_format),
+        teacher_format: arguments.teacher_format,
         recompute: Some(arguments.recompute),
         precision: Some(arguments.precision),
         steps: Some(arguments.steps),

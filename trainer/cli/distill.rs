@@ -1,4 +1,4 @@
-//! `precast distill`
+//! `precast distill` and `precast train`
 
 use std::path::PathBuf;
 
@@ -43,7 +43,43 @@ pub struct Arguments {
     separate_allocations: bool,
 }
 
-pub fn run(arguments: Arguments, startup: Startup) -> Result<(), Failure> {
+/// `precast distill`: a student learns from a teacher.
+pub fn distill(arguments: Arguments, startup: Startup) -> Result<(), Failure> {
+    run(arguments, startup, |options| match options.model {
+        Some(_) => Err("distill takes --teacher and --student; `precast train --model` trains without a teacher"),
+        None => Ok(()),
+    })
+}
+
+/// `precast train`: a model learns from data alone.
+pub fn train(arguments: Arguments, startup: Startup) -> Result<(), Failure> {
+    run(arguments, startup, |options| match options.model {
+        Some(_) => Ok(()),
+        None if options.teacher.is_some() || options.student.is_some() => {
+            Err("train has no teacher: give --model; `precast distill` takes --teacher and --student")
+        }
+        None => Err("--model is missing: give it as a flag or in --config run.toml"),
+    })
+}
+
+/// The options of `precast distill` that are shown: all but what is of `precast train`.
+pub fn shown_by_distill(command: clap::Command) -> clap::Command {
+    command.mut_arg("model", |argument| argument.hide(true))
+}
+
+/// The options of `precast train` that are shown: none of a teacher. What is hidden is refused by its name.
+pub fn shown_by_train(command: clap::Command) -> clap::Command {
+    let of_teacher = ["teacher", "student", "alpha", "temperature", "beta", "teacher_format", "allow_identical"];
+    let hide = |command: clap::Command, name: &str| command.mut_arg(name, |argument| argument.hide(true));
+    let model = "The model to train: a Hugging Face directory or a .gguf file (make one with `precast init`)";
+    of_teacher.into_iter().fold(command, hide).mut_arg("model", |argument| argument.help(model))
+}
+
+fn run(
+    arguments: Arguments,
+    startup: Startup,
+    check: impl Fn(&Options) -> Result<(), &'static str>,
+) -> Result<(), Failure> {
     arguments.verbose.start();
     let file = arguments.config.as_deref().map(Options::read).transpose()?.unwrap_or_default();
     let steps = match (arguments.options.steps, file.steps) {
@@ -57,7 +93,9 @@ pub fn run(arguments: Arguments, startup: Startup) -> Result<(), Failure> {
         _ => Start::Fresh,
     };
     let placement = if arguments.separate_allocations { Placement::Separate } else { Placement::Arena };
-    let config = arguments.options.over(file).complete(true)?;
+    let options = arguments.options.over(file);
+    check(&options).map_err(|what| Failure::Usage(what.to_owned()))?;
+    let config = options.complete(true)?;
     let mode = Mode { start, steps, config_file: arguments.config, placement };
     if arguments.dry_run {
         let target = plan::target(&config, arguments.arch)?;

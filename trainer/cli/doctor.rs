@@ -1,6 +1,6 @@
 //! `precast doctor`
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use clap::Args;
 use precast_fatbins::{Bundle, say};
@@ -16,6 +16,7 @@ use crate::checkpoint;
 use crate::config::{DeviceChoice, Options};
 use crate::device;
 use crate::error::Failure;
+use crate::models::Models;
 use crate::session;
 use crate::weight_format::Chosen;
 
@@ -123,9 +124,9 @@ fn examine(options: &Options) -> Vec<Finding> {
     if let Some(bundle) = bundle.as_ref().and_then(|source| source.open().ok()) {
         findings.extend(held(&bundle, arch));
     }
-    if let (Some(teacher), Some(student)) = (&options.teacher, &options.student) {
-        let plan = match plan(options, teacher, student, &device) {
-            Ok(chosen) => chosen.plan,
+    if options.model.is_some() || options.teacher.is_some() && options.student.is_some() {
+        let (models, plan) = match plan(options, &device) {
+            Ok((models, chosen)) => (models, chosen.plan),
             Err(failure) => {
                 let bad = Finding::bad_device("run", failure.to_string(), "see the message");
                 findings.push(Finding { exit_code: failure.exit_code(), ..bad });
@@ -133,7 +134,7 @@ fn examine(options: &Options) -> Vec<Finding> {
             }
         };
         let bundle = bundle.as_ref().and_then(|source| source.open().ok());
-        findings.push(coverage(bundle.as_ref(), &plan, arch, [teacher, student]));
+        findings.push(coverage(bundle.as_ref(), &plan, arch, &models));
         findings.push(memory(&plan, device.free_bytes));
     }
     findings
@@ -233,12 +234,16 @@ fn read_bundle(kernels: &Kernels, arch: Option<Arch>) -> Result<(Option<BundleSo
     Ok((Some(source), Finding::good("bundle", found)))
 }
 
-fn plan(options: &Options, teacher: &Path, student: &Path, device: &Device) -> Result<Chosen<TrainingPlan>, Failure> {
-    let ((teacher, formats), (student, _)) = (checkpoint::shape(teacher)?, checkpoint::shape(student)?);
-    session::plan(device, &options.clone().complete(false)?, Some((&teacher, &formats)), &student)
+/// The paths of a run's models, and its plan.
+fn plan(options: &Options, device: &Device) -> Result<(Vec<PathBuf>, Chosen<TrainingPlan>), Failure> {
+    let config = options.clone().complete(false)?;
+    let Models { teacher, student: (student, _) } = config.models().try_map(|path| checkpoint::shape(path))?;
+    let teacher = teacher.as_ref().map(|(config, formats)| (config, formats));
+    let chosen = session::plan(device, &config, teacher, &student)?;
+    Ok((config.models().iter().map(|(_, path)| path.to_path_buf()).collect(), chosen))
 }
 
-fn coverage(bundle: Option<&Bundle<'_>>, plan: &TrainingPlan, arch: Arch, models: [&Path; 2]) -> Finding {
+fn coverage(bundle: Option<&Bundle<'_>>, plan: &TrainingPlan, arch: Arch, models: &[PathBuf]) -> Finding {
     let needed = keys(&plan.plan);
     if arch == Arch::Sim {
         return Finding::good("kernels", format!("{} of {} have a host reference", needed.len(), needed.len()));
@@ -253,7 +258,7 @@ fn coverage(bundle: Option<&Bundle<'_>>, plan: &TrainingPlan, arch: Arch, models
         return Finding::good("kernels", format!("all {} that this run launches", needed.len()));
     }
     let found = format!("{} of {} missing: {}", missing.len(), needed.len(), missing.join(" "));
-    let models = models.map(|path| format!("--model {}", path.display())).join(" ");
+    let models = models.iter().map(|path| format!("--model {}", path.display())).collect::<Vec<_>>().join(" ");
     let argument = arch.argument();
     Finding::bad_kernels(
         "kernels",

@@ -12,14 +12,14 @@ mod smoke;
 
 use std::path::PathBuf;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::error::Failure;
 use crate::report;
 use precast_fatbins::{say, stdout};
 
-/// Distil a large Qwen2 or Llama model into a small one, every kernel compiled, verified and loaded before
-/// the first step.
+/// Distil a large Qwen2 or Llama model into a small one, or train one on data alone: every kernel compiled, verified and loaded
+/// before the first step.
 ///
 /// Exit codes: 0 done, 1 failed, 2 usage, 3 bundle or kernels, 4 device, 5 data or checkpoint, 130 and 143 stopped by SIGINT
 /// and SIGTERM.
@@ -34,6 +34,8 @@ struct Arguments {
 enum Command {
     /// Train a student on a teacher's predictions
     Distill(Box<distill::Arguments>),
+    /// Train a model on data alone, without a teacher
+    Train(Box<distill::Arguments>),
     /// Make a new student: random weights, or chosen layers of a teacher
     Init(init::Arguments),
     /// Show what a run would take: memory, kernels, launches, estimated time
@@ -67,7 +69,11 @@ enum Command {
 /// [`Failure`] with its exit code.
 pub fn main() -> Result<(), Failure> {
     let startup = crate::startup::Startup::new();
-    let arguments = match Arguments::try_parse() {
+    let command = Arguments::command()
+        .mut_subcommand("distill", distill::shown_by_distill)
+        .mut_subcommand("train", distill::shown_by_train);
+    let parsed = command.try_get_matches().and_then(|matches| Arguments::from_arg_matches(&matches));
+    let arguments = match parsed {
         Ok(arguments) => arguments,
         Err(usage) if usage.use_stderr() => usage.exit(),
         Err(help) => {
@@ -76,7 +82,8 @@ pub fn main() -> Result<(), Failure> {
         }
     };
     match arguments.command {
-        Command::Distill(arguments) => distill::run(*arguments, startup),
+        Command::Distill(arguments) => distill::distill(*arguments, startup),
+        Command::Train(arguments) => distill::train(*arguments, startup),
         Command::Init(arguments) => init::run(&arguments),
         Command::Plan(arguments) => plan::run(*arguments),
         Command::Bench(arguments) => bench::run(arguments, startup),

@@ -1,4 +1,4 @@
-//! `precast plan`, and `precast distill --dry-run`
+//! `precast plan`, and `--dry-run` of `precast distill` and `precast train`
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -20,6 +20,7 @@ use crate::config::{self, DeviceChoice, Options, RunConfig};
 use crate::device;
 use crate::error::Failure;
 use crate::host_memory::HostMemory;
+use crate::models::Models;
 use crate::weight_format::{self, WeightFormat};
 
 #[derive(Args)]
@@ -82,13 +83,15 @@ fn found(config: &RunConfig) -> Result<Target, Failure> {
 /// Prints what a run would take.
 pub fn show(config: &RunConfig, target: &Target, json: bool) -> Result<(), Failure> {
     let arch = target.arch;
-    let ((teacher, formats), (student, _)) = (shape(&config.teacher)?, shape(&config.student)?);
+    let Models { teacher, student: (student, _) } = config.models().try_map(|path| shape(path))?;
+    let (teacher, formats) = teacher.map_or((None, Formats::dense()), |(config, formats)| (Some(config), formats));
     let recipe = config.recipe();
     let lower_form = |formats: &Formats, recompute| {
-        TrainingPlan::with_formats(Some((&teacher, formats)), &student, &Recipe { recompute, ..recipe }, arch)
+        let teacher = teacher.as_ref().map(|config| (config, formats));
+        TrainingPlan::with_formats(teacher, &student, &Recipe { recompute, ..recipe }, arch)
     };
     let forms = forms(&formats, |formats| Ok(lower_form(formats, recipe.recompute)?.plan.arena_bytes))?;
-    let form = form(config.teacher_format, &forms, target);
+    let form = form(config.teacher_format.unwrap_or_default(), &forms, target);
     let formats = if form == WeightFormat::Stored { formats } else { Formats::dense() };
     let lower = |recompute| lower_form(&formats, recompute);
     let plan = lower(recipe.recompute)?;
@@ -124,7 +127,7 @@ pub fn show(config: &RunConfig, target: &Target, json: bool) -> Result<(), Failu
             "arch": arch.name(),
             "memory": memory,
             "host_memory": host,
-            "teacher_format": { "chosen": form.to_string(), "choices": forms },
+            "teacher_format": teacher.is_some().then(|| serde_json::json!({ "chosen": form.to_string(), "choices": forms })),
             "recompute": { "chosen": config.recompute.to_string(), "choices": choices },
             "kernels": kernels,
             "step": {

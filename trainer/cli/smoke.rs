@@ -1,7 +1,5 @@
 //! `precast smoke`
 
-use std::path::PathBuf;
-
 use clap::Args;
 use precast_fatbins::say;
 use precast_plan::{Precision, Recompute};
@@ -9,16 +7,13 @@ use precast_plan::{Precision, Recompute};
 use crate::bundle::Kernels;
 use crate::config::{DeviceChoice, Options};
 use crate::error::Failure;
+use crate::models::Paths;
 use crate::smoke::{LEAST_STEPS, smoke};
 
 #[derive(Args)]
 pub struct Arguments {
-    /// The model to learn from: as for distill, or a config.json alone for random weights
-    #[arg(long, value_name = "PATH")]
-    teacher: PathBuf,
-    /// The model to train: as for distill, or a config.json alone for random weights
-    #[arg(long, value_name = "PATH")]
-    student: PathBuf,
+    #[command(flatten)]
+    models: Paths,
     /// Sequences in the batch
     #[arg(long, default_value_t = 8, value_name = "B")]
     batch_size: u32,
@@ -49,8 +44,9 @@ pub struct Arguments {
 
 pub fn run(arguments: Arguments) -> Result<(), Failure> {
     let options = Options {
-        teacher: Some(arguments.teacher),
-        student: Some(arguments.student),
+        teacher: arguments.models.teacher,
+        student: arguments.models.student,
+        model: arguments.models.model,
         batch_size: Some(arguments.batch_size),
         seq_len: Some(arguments.seq_len),
         steps: Some(arguments.steps),

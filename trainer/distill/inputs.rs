@@ -10,19 +10,31 @@ use crate::checkpoint::{self, Checkpoint, CheckpointError};
 use crate::config::RunConfig;
 use crate::data::{Dataset, Packing, Reader};
 use crate::error::Failure;
+use crate::models::Models;
 use crate::pair;
 use crate::run::identity::Data;
 
+/// Opens the models of a run.
+pub fn open_models(config: &RunConfig) -> Result<Models<Checkpoint>, CheckpointError> {
+    config.models().try_map(|path| Checkpoint::open(path))
+}
+
 /// Checks that the teacher can teach the student, and reads the training data with the tokenizer of the student, or of the
 /// teacher where the student has none.
-pub fn read_data(config: &RunConfig, teacher: &Checkpoint, student: &Checkpoint) -> Result<Data, Failure> {
-    let notes = pair::check(teacher, student, config.allow_identical)?;
-    let tokenizer = match student.tokenizer()? {
-        Some(tokenizer) => Some(tokenizer),
-        None => teacher.tokenizer()?,
+pub fn read_data(config: &RunConfig, models: &Models<Checkpoint>) -> Result<Data, Failure> {
+    let student = &models.student;
+    let notes = match &models.teacher {
+        Some(teacher) => pair::check(teacher, student, config.allow_identical)?,
+        None => Vec::new(),
     };
+    let mut tokenizer = None;
+    for model in models.student_first() {
+        if tokenizer.is_none() {
+            tokenizer = model.tokenizer()?;
+        }
+    }
     tokenizer.iter().flat_map(|tokenizer| tokenizer.notes()).for_each(|note| eprintln!("note: {note}"));
-    let eos = student.eos_token().or_else(|| teacher.eos_token());
+    let eos = models.student_first().find_map(Checkpoint::eos_token);
     let dataset = Dataset::read(
         &config.data,
         config.seq_len,
@@ -39,23 +51,23 @@ pub fn read_data(config: &RunConfig, teacher: &Checkpoint, student: &Checkpoint)
     Ok(Data { dataset: Arc::new(dataset), tokenizer: used.map(|text| Digest::of(text.as_bytes())), eos })
 }
 
-/// The digests of both models' weights: hashing gigabytes takes a while, and nothing waits for it until they are needed.
+/// The digests of the models' weights: hashing gigabytes takes a while, and nothing waits for it until they are needed.
 pub struct ModelDigests {
-    files: [Vec<PathBuf>; 2],
-    under_way: Option<JoinHandle<Result<[Digest; 2], CheckpointError>>>,
-    done: Option<[Digest; 2]>,
+    files: Models<Vec<PathBuf>>,
+    under_way: Option<JoinHandle<Result<Models<Digest>, CheckpointError>>>,
+    done: Option<Models<Digest>>,
 }
 
 impl ModelDigests {
     /// Starts hashing. A process that ends does not wait for it.
-    pub fn start(teacher: &Checkpoint, student: &Checkpoint) -> Self {
-        let files = [teacher.weight_files(), student.weight_files()];
+    pub fn start(models: &Models<Checkpoint>) -> Self {
+        let files = models.map(Checkpoint::weight_files);
         let work = files.clone();
         Self { files, under_way: Some(std::thread::spawn(move || hash(&work))), done: None }
     }
 
     /// Waits for them.
-    pub fn get(&mut self) -> Result<&[Digest; 2], Failure> {
+    pub fn get(&mut self) -> Result<&Models<Digest>, Failure> {
         let done = match (self.done, self.under_way.take()) {
             (Some(done), _) => done,
             (None, Some(thread)) => thread.join().expect("hashing does not panic")?,
@@ -66,6 +78,6 @@ impl ModelDigests {
     }
 }
 
-fn hash([teacher, student]: &[Vec<PathBuf>; 2]) -> Result<[Digest; 2], CheckpointError> {
-    Ok([checkpoint::digest(teacher)?, checkpoint::digest(student)?])
+fn hash(files: &Models<Vec<PathBuf>>) -> Result<Models<Digest>, CheckpointError> {
+    files.try_map(|files| checkpoint::digest(files))
 }

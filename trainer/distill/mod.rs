@@ -1,4 +1,4 @@
-//! `precast distill`: the run from the first file to the last.
+//! `precast distill` and `precast train`: the run from the first file to the last.
 
 mod end;
 mod inputs;
@@ -14,12 +14,14 @@ use precast_fatbins::{Digest, say};
 use precast_plan::MemoryTable;
 use precast_runtime::Placement;
 
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Checkpoint, Weights as ModelWeights};
 use crate::config::RunConfig;
 use crate::data::{Batches, Dataset};
 use crate::device;
 use crate::error::Failure;
+use crate::heading::Heading;
 use crate::metrics::{METRICS, MetricsFile};
+use crate::models::{Models, Role};
 use crate::record::RunRecord;
 use crate::report::REPORT;
 use crate::run::checkpoint;
@@ -30,7 +32,7 @@ use crate::run::stop::{Stop, resume_command};
 use crate::run::tokens;
 use crate::session::Session;
 use crate::startup::Startup;
-use inputs::{ModelDigests, read_data};
+use inputs::{ModelDigests, open_models, read_data};
 use resume::Resumed;
 use steps::Run;
 use student::write_student;
@@ -59,7 +61,7 @@ pub enum Steps {
     Default,
 }
 
-/// Trains the student, writes `metrics.jsonl`, `run.json`, `report.html` and `student/` to the output
+/// Trains a model, of a teacher if there is one; writes `metrics.jsonl`, `run.json`, `report.html` and `student/` to the output
 /// directory.
 ///
 /// # Errors
@@ -75,13 +77,12 @@ pub fn distill(config: &RunConfig, mode: &Mode, mut startup: Startup) -> Result<
         Start::Fresh | Start::Overwrite => None,
     };
     let config = &config;
-    let teacher = Checkpoint::open(&config.teacher)?;
-    let student = Checkpoint::open(&config.student)?;
-    let mut digests = ModelDigests::start(&teacher, &student);
+    let models = open_models(config)?;
+    let mut digests = ModelDigests::start(&models);
     startup.end("models");
-    let data = read_data(config, &teacher, &student)?;
+    let data = read_data(config, &models)?;
     startup.end("data");
-    let mut identity = Identity::new(config, &data, &teacher, &student);
+    let mut identity = Identity::new(config, &data, &models);
     if let Some(resumed) = &resumed {
         if resumed.compare(&identity).is_err() {
             identity.models(digests.get()?);
@@ -95,13 +96,16 @@ pub fn distill(config: &RunConfig, mode: &Mode, mut startup: Startup) -> Result<
 
     let driver = device::open(config.device, &config.kernels())?;
     startup.end("device");
-    let mut session = Session::open(driver, config, Some(&teacher), &student, mode.placement, &mut startup)?;
+    let teacher = models.teacher.as_ref().map(|model| model as &dyn ModelWeights);
+    let mut session = Session::open(driver, config, teacher, &models.student, mode.placement, &mut startup)?;
     // As it is, not as `auto` asked for it: a run that continues says what has changed.
-    let config = &RunConfig { teacher_format: session.teacher_format(), ..config.clone() };
-    let heading = session.heading().model("teacher", &config.teacher, &teacher);
-    say!("{}\n\n{}", heading.model("student", &config.student, &student), MemoryTable::of(&session.plan().plan));
-    disk_space(config, &session, &student, &out, done)?.check(out.path())?;
-    upload(&mut session, &teacher, &student, &stop)?;
+    let teacher_format = teacher.map(|_| session.teacher_format());
+    let config = &RunConfig { teacher_format, ..config.clone() };
+    let of_model =
+        |heading: Heading, (role, model): (Role, &Checkpoint)| heading.model(role.name(), model.path(), model);
+    say!("{}\n\n{}", models.iter().fold(session.heading(), of_model), MemoryTable::of(&session.plan().plan));
+    disk_space(config, &session, &models.student, &out, done)?.check(out.path())?;
+    upload(&mut session, &models, &stop)?;
     startup.end("upload");
     let tokens = seen.join().expect("hashing does not panic");
     if let Some(resumed) = &resumed {
@@ -153,7 +157,7 @@ pub fn distill(config: &RunConfig, mode: &Mode, mut startup: Startup) -> Result<
             Err(Failure::Stopped { signal, done })
         }
         Ok(None) => end::check(&out)
-            .and_then(|()| write_student(config, &mut session, [&teacher, &student], &mut out, &mut record))
+            .and_then(|()| write_student(config, &mut session, &models, &mut out, &mut record))
             .and_then(|()| out.remove_replaced()),
     };
     end::record(config, &mut out, &mut record, &startup, ended)?;
@@ -180,12 +184,11 @@ pub fn check(config: &RunConfig, mode: &Mode) -> Result<(), Failure> {
         (Some(out), Start::Resume) => Some(Resumed::open(out, &mut config, mode.steps)?),
         _ => None,
     };
-    let teacher = Checkpoint::open(&config.teacher)?;
-    let student = Checkpoint::open(&config.student)?;
-    let data = read_data(&config, &teacher, &student)?;
+    let models = open_models(&config)?;
+    let data = read_data(&config, &models)?;
     let Some(resumed) = resumed else { return Ok(()) };
-    let mut identity = Identity::new(&config, &data, &teacher, &student);
-    identity.models(ModelDigests::start(&teacher, &student).get()?);
+    let mut identity = Identity::new(&config, &data, &models);
+    identity.models(ModelDigests::start(&models).get()?);
     resumed.compare(&identity)?;
     resumed.check_left(&config)
 }
@@ -222,15 +225,15 @@ fn disk_space(
     })
 }
 
-fn upload(session: &mut Session, teacher: &Checkpoint, student: &Checkpoint, stop: &Stop) -> Result<(), Failure> {
+fn upload(session: &mut Session, models: &Models<Checkpoint>, stop: &Stop) -> Result<(), Failure> {
     let plan = session.plan();
     let of_teacher =
         plan.teacher.iter().flat_map(|model| model.weights.list()).map(|(_, weight)| weight.tensor.bytes());
-    let of_student = session.destination(student).format.bytes(plan.student.weights.parameters.count());
+    let of_student = session.destination(&models.student).format.bytes(plan.student.weights.parameters.count());
     let total = of_teacher.sum::<u64>() + of_student;
     let style = ProgressStyle::with_template("weights {bar:30} {bytes}/{total_bytes} {bytes_per_sec}");
     let bar = ProgressBar::new(total).with_style(style.expect("a valid template"));
-    session.upload(Some(teacher), student, |sent| {
+    session.upload(models.teacher.as_ref().map(|model| model as &dyn ModelWeights), &models.student, |sent| {
         bar.inc(sent);
         stop.check()
     })?;

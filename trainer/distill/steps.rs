@@ -150,7 +150,7 @@ impl Run<'_> {
             skipped: metrics.skipped != 0,
         };
         self.metrics.push(&record)?;
-        print_step(&record, self.config.steps, self.floor_s);
+        print_step(&record, self.config, self.floor_s);
         self.skipped = if record.skipped { self.skipped + 1 } else { 0 };
         if self.skipped >= MOST_SKIPPED {
             return Err(Failure::Diverged { steps: self.skipped });
@@ -159,14 +159,18 @@ impl Run<'_> {
     }
 }
 
-fn print_step(record: &StepRecord, steps: u64, floor_s: Option<f64>) {
+fn print_step(record: &StepRecord, config: &RunConfig, floor_s: Option<f64>) {
     let number = |value: Option<f64>| value.map_or("not finite".to_owned(), |value| format!("{value:.4}"));
+    // Without a teacher the loss is the cross entropy and nothing else.
+    let parts = match config.objective.has_teacher() {
+        true => format!("  kd {}  ce {}", number(record.kd_loss), number(record.ce_loss)),
+        false => String::new(),
+    };
     say!(
-        "step {}/{steps}  loss {}  kd {}  ce {}  norm {}  lr {:.2e}  {:.0} tokens/s  {:.0} ms{}{}",
+        "step {}/{}  loss {}{parts}  norm {}  lr {:.2e}  {:.0} tokens/s  {:.0} ms{}{}",
         record.step,
+        config.steps,
         number(record.loss),
-        number(record.kd_loss),
-        number(record.ce_loss),
         number(record.grad_norm),
         record.lr,
         record.tokens_per_s,

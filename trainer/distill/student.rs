@@ -7,6 +7,7 @@ use precast_plan::Parameter;
 use crate::checkpoint::{Checkpoint, Scratch, Student, fill_model};
 use crate::config::RunConfig;
 use crate::error::Failure;
+use crate::models::Models;
 use crate::record::RunRecord;
 use crate::run::out::Out;
 use crate::session::Session;
@@ -15,13 +16,13 @@ use crate::session::Session;
 pub(super) fn write_student(
     config: &RunConfig,
     session: &mut Session,
-    [teacher, student]: [&Checkpoint; 2],
+    models: &Models<Checkpoint>,
     out: &mut Out,
     record: &mut RunRecord,
 ) -> Result<(), Failure> {
     out.check_claim()?;
     let parameters = session.plan().student.weights.parameters.list.clone();
-    let tokenizer_from = [student, teacher];
+    let tokenizer_from: Vec<&Checkpoint> = models.student_first().collect();
     let model = model(config, &parameters, &tokenizer_from);
     let path = out.path().join("student");
     let mut aside = Aside::new(&path).map_err(Failure::io("write", path))?;

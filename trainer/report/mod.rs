@@ -83,17 +83,26 @@ fn html(records: &[StepRecord], run: &Value) -> String {
         Series { name: name.to_owned(), color, points }
     };
     let chart = |title, series| Chart { title, axis: Axis::Linear, series };
-    let loss = vec![line("loss", BLUE, |r| r.loss), line("ce_loss", ORANGE, |r| r.ce_loss)];
-    let charts = [
-        chart("Loss, nats a token", loss),
-        chart("kd_loss: KL(teacher || student), nats a token", vec![line("kd_loss", GREEN, |r| r.kd_loss)]),
+    let mut loss = vec![line("loss", BLUE, |r| r.loss)];
+    let mut kd = None;
+    if has_teacher(run) {
+        loss.push(line("ce_loss", ORANGE, |r| r.ce_loss));
+        let title = "kd_loss: divergence of teacher and student, nats a token";
+        kd = Some(chart(title, vec![line("kd_loss", GREEN, |r| r.kd_loss)]));
+    }
+    let others = [
         chart("Gradient norm, before clipping", vec![line("grad_norm", PURPLE, |r| r.grad_norm)]),
         chart("Learning rate", vec![line("lr", GREY, |r| Some(r.lr))]),
         chart("Tokens a second", vec![line("tokens_per_s", RED, |r| Some(r.tokens_per_s))]),
     ];
-    let charts: String = charts.iter().map(Chart::svg).collect();
+    let charts: String = [chart("Loss, nats a token", loss)].iter().chain(&kd).chain(&others).map(Chart::svg).collect();
     let body = format!("{}{charts}<h2>Run</h2>{}", summary(records, run), table(&flatten("", run)));
-    page("precast distill", &body)
+    page(if has_teacher(run) { "precast distill" } else { "precast train" }, &body)
+}
+
+/// Whether the record of a run names a teacher: without one the loss is the cross entropy, and nothing else.
+fn has_teacher(run: &Value) -> bool {
+    run.pointer("/config/teacher").is_some()
 }
 
 /// A whole page: it needs no other file.
@@ -129,7 +138,9 @@ fn summary(records: &[StepRecord], run: &Value) -> String {
         ("median tokens/s", speeds.get(speeds.len() / 2).map_or("?".to_owned(), |speed| format!("{speed:.0}"))),
         ("device memory, bytes", last.memory_bytes.to_string()),
     ];
-    table(&rows.map(|(name, value)| (name.to_owned(), value)))
+    let of_teacher = ["teacher", "teacher_format", "kd_loss", "ce_loss"];
+    let rows = rows.into_iter().filter(|(name, _)| has_teacher(run) || !of_teacher.contains(name));
+    table(&rows.map(|(name, value)| (name.to_owned(), value)).collect::<Vec<_>>())
 }
 
 /// Text as it stands in HTML.
@@ -199,6 +210,9 @@ mod tests {
         assert!(html.contains("3.0000 → 1.5000") && html.contains("a&lt;b"));
         assert!(!html.contains("http") && !html.contains("NaN") && !html.contains("<script"));
         assert_eq!(html.matches("<svg").count(), 5);
+        let alone = super::html(&records, &serde_json::json!({ "config": { "student": "s" } }));
+        assert!(alone.contains("<h1>precast train") && !alone.contains("kd_loss") && !alone.contains("teacher"));
+        assert_eq!(alone.matches("<svg").count(), 4);
         let _ = super::html(&[], &Value::Null);
     }
 }

@@ -5,12 +5,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use precast_fatbins::Digest;
-use precast_plan::Recipe;
+use precast_plan::{Objective, Recipe};
 use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::Checkpoint;
 use crate::config::RunConfig;
 use crate::data::{Dataset, PACKING_RULE};
+use crate::models::{Models, Role};
 
 /// Named values that a run and one that continues it have in common. How many steps it takes is not among them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,18 +37,14 @@ impl fmt::Display for Difference {
 
 impl Identity {
     /// All of it but the digests of the weights, which take a while: [`Self::models`] adds them.
-    pub fn new(config: &RunConfig, data: &Data, teacher: &Checkpoint, student: &Checkpoint) -> Self {
+    pub fn new(config: &RunConfig, data: &Data, models: &Models<Checkpoint>) -> Self {
         let json = |model: &Checkpoint| Digest::of(model.json().to_string().as_bytes()).to_string();
         let optional = |value: Option<String>| value.unwrap_or_else(|| "none".to_owned());
         let values = [
-            ("teacher config", json(teacher)),
-            ("student config", json(student)),
             ("tokenizer", optional(data.tokenizer.map(|digest| digest.to_string()))),
             ("end of text", optional(data.eos.map(|id| id.to_string()))),
             ("data", data.dataset.digest().to_string()),
             ("packing", PACKING_RULE.to_owned()),
-            ("alpha", config.alpha.to_string()),
-            ("temperature", config.temperature.to_string()),
             ("lr", config.lr.to_string()),
             ("warmup", config.warmup.to_string()),
             ("schedule", config.schedule.to_string()),
@@ -62,23 +59,31 @@ impl Identity {
             ("shuffle", config.shuffle.to_string()),
             ("seed", config.seed.to_string()),
         ];
-        Self(values.map(|(name, value)| (name.to_owned(), value)).into())
+        let values = values.map(|(name, value)| (name.to_owned(), value)).into_iter();
+        let configs = models.iter().map(|(role, model)| (format!("{role} config"), json(model)));
+        let objective = match config.objective {
+            Objective::CrossEntropy => Vec::new(),
+            Objective::Distill { alpha, temperature, beta } => {
+                vec![("alpha", alpha), ("temperature", temperature), ("beta", beta)]
+            }
+        };
+        let objective = objective.into_iter().map(|(name, value)| (name.to_owned(), value.to_string()));
+        Self(values.chain(configs).chain(objective).collect())
     }
 
-    /// Adds the digests of the weights of teacher and student.
-    pub fn models(&mut self, [teacher, student]: &[Digest; 2]) {
-        self.0.insert("teacher".to_owned(), teacher.to_string());
-        self.0.insert("student".to_owned(), student.to_string());
+    /// Adds the digests of the weights.
+    pub fn models(&mut self, digests: &Models<Digest>) {
+        self.0.extend(digests.iter().map(|(role, digest)| (role.name().to_owned(), digest.to_string())));
     }
 
     /// What is not as it was, by name. Before [`Self::models`] the weights count as the same.
     pub fn differences(&self, was: &Self) -> Vec<Difference> {
-        let complete = self.0.contains_key("teacher");
-        let names = was.0.keys().filter(|name| complete || !["teacher", "student"].contains(&name.as_str()));
+        let complete = self.0.contains_key(Role::Student.name());
+        let names = was.0.keys().filter(|name| complete || Role::ALL.iter().all(|role| role.name() != name.as_str()));
         let mut names: Vec<&String> = names.chain(self.0.keys()).collect();
         names.sort_unstable();
         names.dedup();
-        let value = |of: &Self, name: &String| of.0.get(name).cloned().unwrap_or_else(|| "not known".to_owned());
+        let value = |of: &Self, name: &String| of.0.get(name).cloned().unwrap_or_else(|| "none".to_owned());
         let differences = names.into_iter().map(|name| Difference {
             name: name.clone(),
             was: value(was, name),
@@ -114,6 +119,6 @@ mod tests {
             |identity: &Identity| identity.differences(&was).iter().map(ToString::to_string).collect::<Vec<_>>();
         assert_eq!(texts(&early), ["lr was 0.1, is 0.2"]);
         let whole = identity(&[("lr", "0.1"), ("seed", "1"), ("teacher", "a"), ("student", "c"), ("new", "x")]);
-        assert_eq!(texts(&whole), ["new was not known, is x", "student was b, is c"]);
+        assert_eq!(texts(&whole), ["new was none, is x", "student was b, is c"]);
     }
 }

@@ -26,28 +26,34 @@ pub(crate) fn losses(
     teacher: Option<Head<'_>>,
     (targets, metrics): (Tensor, Tensor),
 ) -> Tensor {
-    let Objective::Distill { alpha, temperature } = objective;
-    let teacher = teacher.expect("a run that learns from a teacher has one");
     let (vocab, tokens) = (student.linear.n, ops.tokens());
     let chunk = chunk_tokens(tokens, vocab, ops.x);
     let student_logits = ops.logits_buffer("student_logits", chunk, vocab);
-    let teacher_logits = ops.logits_buffer("teacher_logits", chunk, vocab);
-    let (kd, ce) = (ops.statistics("kd", tokens.into()), ops.statistics("ce", tokens.into()));
+    let teacher = objective.has_teacher().then(|| {
+        let head = teacher.expect("a run that learns from a teacher has one");
+        (head, ops.logits_buffer("teacher_logits", chunk, vocab), ops.statistics("kd", tokens.into()))
+    });
+    let ce = ops.statistics("ce", tokens.into());
     let dhidden = ops.rows("dhidden", student.linear.k);
-    let teacher_linear = ops.dense("teacher", teacher.linear, vocab);
+    let teacher =
+        teacher.map(|(head, logits, kd)| (head.hidden, ops.dense("teacher", head.linear, vocab), logits, kd));
     for (index, first, count) in chunks(tokens, chunk) {
         let at = |part: &str| format!("{index}.{part}");
         let hidden = rows(student.hidden, student.linear.k, first, count);
-        let (s, t) = (rows(student_logits, vocab, 0, count), rows(teacher_logits, vocab, 0, count));
-        let [targets, kd, ce] = [targets, kd, ce].map(|column| rows(column, 1, first, count));
-        ops.logits(&at("teacher"), rows(teacher.hidden, teacher_linear.k, first, count), &teacher_linear, t, vocab);
+        let s = rows(student_logits, vocab, 0, count);
+        let of_chunk = |column| rows(column, 1, first, count);
+        let teaching = teacher.as_ref().map(|(hidden, linear, logits, kd)| {
+            let t = rows(*logits, vocab, 0, count);
+            ops.logits(&at("teacher"), rows(*hidden, linear.k, first, count), linear, t, vocab);
+            (t, of_chunk(*kd))
+        });
         ops.logits(&at("student"), hidden, student.linear, s, vocab);
         // The student's logits become their gradient.
-        ops.distill(&at("distill"), (t, s), targets, (kd, ce), (alpha, temperature));
+        ops.losses(&at("loss"), objective, s, teaching, (of_chunk(targets), of_chunk(ce)));
         ops.weight_gradient(&index.to_string(), s, hidden, student.linear, index > 0);
         ops.input_gradient(&index.to_string(), s, student.linear, rows(dhidden, student.linear.k, first, count));
     }
-    ops.mean_losses("metrics", kd, ce, metrics);
+    ops.mean_losses("metrics", teacher.map(|(.., kd)| kd), ce, metrics);
     dhidden
 }
 

@@ -39,7 +39,7 @@ pub use formats::Formats;
 pub use memory::MemoryTable;
 pub use model::Resident;
 pub use node::{Launch, Node, Touch, Work};
-pub use objective::Objective;
+pub use objective::{Divergence, Objective};
 pub use parameters::{Parameter, Parameters};
 pub use plan::{Phase, Plan};
 pub use recipe::{PlanError, Precision, Recipe, Recompute};

@@ -1,30 +1,81 @@
 //! What a run minimises.
 
+use serde::Serialize;
+
 /// What a run minimises.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
 pub enum Objective {
-    /// `alpha T^2 KL(teacher || student) + (1 - alpha) CE`, both softmaxes of the first term at temperature T.
+    /// The cross entropy of the data alone.
+    CrossEntropy,
+    /// `alpha T^2 D + (1 - alpha) CE`; D is a divergence of the softmaxes of teacher and student at temperature T.
     Distill {
         /// Weight of the teacher's term, 0 to 1.
         alpha: f32,
         /// T, above 0.
         temperature: f32,
+        /// Which divergence, 0 to 1.
+        beta: f32,
     },
+}
+
+/// The forms of D, t the teacher's softmax and s the student's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Divergence {
+    /// `KL(t || s)`.
+    Forward,
+    /// `KL(s || t)`.
+    Reverse,
+    /// `beta KL(t || m) + (1 - beta) KL(s || m)` with `m = beta t + (1 - beta) s`.
+    JensenShannon,
+}
+
+impl Divergence {
+    /// 0 is forward, 1 is reverse, and what is between them is of the mixture.
+    pub fn of(beta: f32) -> Self {
+        match beta {
+            0.0 => Divergence::Forward,
+            1.0 => Divergence::Reverse,
+            _ => Divergence::JensenShannon,
+        }
+    }
 }
 
 impl Objective {
     /// One of each kind, the numbers apart.
-    pub const EVERY: [Self; 1] = [Objective::Distill { alpha: 0.5, temperature: 1.0 }];
+    pub const EVERY: [Self; 4] = [
+        Objective::CrossEntropy,
+        Objective::Distill { alpha: 0.5, temperature: 1.0, beta: 0.0 },
+        Objective::Distill { alpha: 0.5, temperature: 1.0, beta: 1.0 },
+        Objective::Distill { alpha: 0.5, temperature: 1.0, beta: 0.5 },
+    ];
 
     /// Whether two objectives launch the same kernels.
     pub fn is_like(self, other: Self) -> bool {
-        std::mem::discriminant(&self) == std::mem::discriminant(&other)
+        self.divergence() == other.divergence()
+    }
+
+    /// How far from its teacher a student is; none where nobody teaches.
+    pub fn divergence(self) -> Option<Divergence> {
+        match self {
+            Objective::CrossEntropy => None,
+            Objective::Distill { beta, .. } => Some(Divergence::of(beta)),
+        }
     }
 
     /// Whether there must be a teacher.
     pub fn has_teacher(self) -> bool {
+        self.divergence().is_some()
+    }
+
+    /// The loss from its parts, nats: without a teacher the cross entropy.
+    pub fn loss(self, kd: f64, ce: f64) -> f64 {
         match self {
-            Objective::Distill { .. } => true,
+            Objective::CrossEntropy => ce,
+            Objective::Distill { alpha, temperature, .. } => {
+                let (alpha, temperature) = (f64::from(alpha), f64::from(temperature));
+                alpha * temperature * temperature * kd + (1.0 - alpha) * ce
+            }
         }
     }
 }

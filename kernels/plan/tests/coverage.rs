@@ -49,7 +49,7 @@ fn has(bias: Bias, configured: bool) -> bool {
 }
 
 fn recipe(batch: u32, seq_len: u32, precision: Precision) -> Recipe {
-    let objective = Objective::Distill { alpha: 0.5, temperature: 2.0 };
+    let objective = Objective::Distill { alpha: 0.5, temperature: 2.0, beta: 0.0 };
     Recipe { batch, seq_len, precision, objective, weight_decay: 0.01, clip: 1.0, recompute: Recompute::None }
 }
 

@@ -70,6 +70,7 @@ SIMT_INLINE void rcp_approx_f32(float& d, float a) { d = 1.0f / a; }
 SIMT_INLINE void rcp_approx_ftz_f32(float& d, float a) { d = flushed(1.0f / flushed(a)); }
 SIMT_INLINE void sqrt_approx_ftz_f32(float& d, float a) { d = flushed(sqrtf(flushed(a))); }
 SIMT_INLINE void ex2_approx_ftz_f32(float& d, float a) { d = flushed(exp2f(flushed(a))); }
+SIMT_INLINE void lg2_approx_ftz_f32(float& d, float a) { d = flushed(log2f(flushed(a))); }
 SIMT_INLINE void max_bf16x2(uint32_t& d, uint32_t a, uint32_t b) {
     const float high = fmaxf(__uint_as_float(a & 0xffff0000u), __uint_as_float(b & 0xffff0000u));
     const float low = fmaxf(__uint_as_float(a << 16), __uint_as_float(b << 16));

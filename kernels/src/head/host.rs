@@ -1,6 +1,8 @@
 use rayon::prelude::*;
 
-use crate::abi::{MASKED_TOKEN, head_distill_params, head_nll_params, micro_scalars, step_metrics};
+use crate::abi::{
+    MASKED_TOKEN, head_ce_params, head_distill_params, head_jsd_params, head_nll_params, micro_scalars, step_metrics,
+};
 use crate::host::{Views, exp, vectorized};
 
 /// Independent partial sums, so that the loops over a vocabulary vectorise.
@@ -43,16 +45,102 @@ fn largest(row: &[f32]) -> f32 {
     lanes.into_iter().fold(f32::NEG_INFINITY, larger)
 }
 
-pub(super) fn distill(p: &head_distill_params, views: &mut Views<'_>) {
-    let (vocab, alpha, temperature) = (p.vocab as usize, p.alpha, p.temperature);
-    let inverse = 1.0 / temperature;
+pub(super) fn distill(reverse: bool, p: &head_distill_params, views: &mut Views<'_>) {
+    let (temperature, inverse) = (p.temperature, 1.0 / p.temperature);
+    rows(p.vocab, views, |s, t, loss_scale, target| {
+        let [s_max, t_max] = [largest(s), largest(t)];
+        let [s_sum, s_soft, t_soft, difference] = sums(s, t, |s, t| {
+            let (soft, weight) = (exp((s - s_max) * inverse), exp((t - t_max) * inverse));
+            let difference = if reverse { soft * ((s - t) * inverse) } else { weight * ((t - s) * inverse) };
+            [exp(s - s_max), soft, weight, difference]
+        });
+        let s_lse = f64::from(s_max * inverse) + s_soft.ln();
+        let t_lse = f64::from(t_max * inverse) + t_soft.ln();
+        let mean = difference / if reverse { s_soft } else { t_soft };
+        let kl = mean - if reverse { s_lse - t_lse } else { t_lse - s_lse };
+        let ce = s_sum.ln() - f64::from(s[target] - s_max);
+        let kd_scale = loss_scale * p.alpha * temperature;
+        let ce_scale = loss_scale * (1.0 - p.alpha);
+        let (s_soft, t_soft, s_sum) = (1.0 / s_soft as f32, 1.0 / t_soft as f32, 1.0 / s_sum as f32);
+        let mean = mean as f32;
+        for (s, t) in s.iter_mut().zip(t) {
+            let soft = exp((*s - s_max) * inverse) * s_soft;
+            let of_logit = match reverse {
+                true => soft * ((*s - t) * inverse - mean),
+                false => soft - exp((t - t_max) * inverse) * t_soft,
+            };
+            *s = kd_scale * of_logit + ce_scale * (exp(*s - s_max) * s_sum);
+        }
+        s[target] -= ce_scale;
+        (kl, ce)
+    });
+}
+
+/// Probabilities p of the teacher and q of the student beside their mixture `m = beta p + (1 - beta) q`.
+struct Mixed {
+    /// `ln(q / m)`.
+    of_student: f32,
+    /// `beta p ln(p / m) + (1 - beta) q ln(q / m)`, over the larger of the two.
+    divergence: f32,
+}
+
+impl Mixed {
+    /// From `x = ln(p / q)`, by the smaller over the larger: nothing overflows, and equal ones give exactly 0.
+    #[inline(always)]
+    fn new(x: f32, beta: f32) -> Self {
+        let (gap, of_smaller) = (x.abs(), if x > 0.0 { 1.0 - beta } else { beta });
+        let smaller = exp(-gap);
+        let share = 1.0 + of_smaller * (smaller - 1.0);
+        let log_share = share.ln();
+        Self { of_student: -log_share - x.max(0.0), divergence: -(of_smaller * smaller * gap + share * log_share) }
+    }
+}
+
+pub(super) fn jsd(p: &head_jsd_params, views: &mut Views<'_>) {
+    let (temperature, inverse, beta) = (p.temperature, 1.0 / p.temperature, p.beta);
+    rows(p.vocab, views, |s, t, loss_scale, target| {
+        let [s_max, t_max] = [largest(s), largest(t)];
+        let [s_sum, s_soft, t_soft] =
+            sums(s, t, |s, t| [exp(s - s_max), exp((s - s_max) * inverse), exp((t - t_max) * inverse)]);
+        let s_lse = f64::from(s_max * inverse) + s_soft.ln();
+        let t_lse = f64::from(t_max * inverse) + t_soft.ln();
+        let ce = s_sum.ln() - f64::from(s[target] - s_max);
+        let apart = (t_lse - s_lse) as f32;
+        let (s_log, t_log) = (s_soft.ln() as f32, t_soft.ln() as f32);
+        let ratio = |s: f32, t: f32| (t - s) * inverse - apart;
+        let [divergence, of_student] = sums(s, t, |s, t| {
+            let mixed = Mixed::new(ratio(s, t), beta);
+            let soft = exp((s - s_max) * inverse - s_log);
+            let larger = soft.max(exp((t - t_max) * inverse - t_log));
+            [larger * mixed.divergence, soft * mixed.of_student]
+        });
+        let kd_scale = loss_scale * p.alpha * temperature * (1.0 - beta);
+        let ce_scale = loss_scale * (1.0 - p.alpha);
+        let (s_sum, of_student) = (1.0 / s_sum as f32, of_student as f32);
+        for (s, t) in s.iter_mut().zip(t) {
+            let soft = exp((*s - s_max) * inverse - s_log);
+            let of_logit = soft * (Mixed::new(ratio(*s, *t), beta).of_student - of_student);
+            *s = kd_scale * of_logit + ce_scale * (exp(*s - s_max) * s_sum);
+        }
+        s[target] -= ce_scale;
+        (divergence, ce)
+    });
+}
+
+/// Runs `of_row` on every row that counts: it replaces the student's logits by their gradient, given the teacher's, the loss
+/// scale and the target, and returns the divergence and the cross entropy.
+fn rows(
+    vocab: u32,
+    views: &mut Views<'_>,
+    of_row: impl Fn(&mut [f32], &[f32], f32, usize) -> (f64, f64) + Sync + Send,
+) {
+    let vocab = vocab as usize;
     let teacher = views.load("teacher");
     let targets = views.read::<u32>("targets");
-    let micro = views.read::<micro_scalars>("micro")[0];
+    let loss_scale = views.read::<micro_scalars>("micro")[0].loss_scale;
     let kd = views.write::<f32>("kd");
     let ce = views.write::<f32>("ce");
     let mut student = views.store("student");
-
     let rows = student.par_chunks_mut(vocab).zip(teacher.par_chunks(vocab));
     rows.zip(kd).zip(ce).zip(targets).for_each(|((((s, t), kd), ce), target)| {
         if *target == MASKED_TOKEN {
@@ -60,27 +148,32 @@ pub(super) fn distill(p: &head_distill_params, views: &mut Views<'_>) {
             (*kd, *ce) = (0.0, 0.0);
             return;
         }
-        vectorized(|| {
-            let (s_max, t_max) = (largest(s), largest(t));
-            let [s_sum, s_soft, t_soft, difference] = sums(s, t, |s, t| {
-                let weight = exp((t - t_max) * inverse);
-                [exp(s - s_max), exp((s - s_max) * inverse), weight, weight * ((t - s) * inverse)]
-            });
-            let s_lse = f64::from(s_max * inverse) + s_soft.ln();
-            let t_lse = f64::from(t_max * inverse) + t_soft.ln();
-            let kl = difference / t_soft - (t_lse - s_lse);
-            *kd = if kl < 0.0 { 0.0 } else { kl as f32 };
-            *ce = (s_sum.ln() - f64::from(s[*target as usize] - s_max)) as f32;
+        let (divergence, of_target) = vectorized(|| of_row(s, t, loss_scale, *target as usize));
+        *kd = if divergence < 0.0 { 0.0 } else { divergence as f32 };
+        *ce = of_target as f32;
+    });
+}
 
-            let kd_scale = micro.loss_scale * alpha * temperature;
-            let ce_scale = micro.loss_scale * (1.0 - alpha);
-            let (s_soft, t_soft) = (1.0 / s_soft as f32, 1.0 / t_soft as f32);
-            let s_sum = 1.0 / s_sum as f32;
-            for (s, t) in s.iter_mut().zip(t) {
-                let soft = exp((*s - s_max) * inverse) * s_soft - exp((t - t_max) * inverse) * t_soft;
-                *s = kd_scale * soft + ce_scale * (exp(*s - s_max) * s_sum);
-            }
-            s[*target as usize] -= ce_scale;
+pub(super) fn ce(p: &head_ce_params, views: &mut Views<'_>) {
+    let vocab = p.vocab as usize;
+    let targets = views.read::<u32>("targets");
+    let loss_scale = views.read::<micro_scalars>("micro")[0].loss_scale;
+    let ce = views.write::<f32>("ce");
+    let mut logits = views.store("logits");
+    logits.par_chunks_mut(vocab).zip(ce).zip(targets).for_each(|((row, ce), target)| {
+        if *target == MASKED_TOKEN {
+            row.fill(0.0);
+            *ce = 0.0;
+            return;
+        }
+        let target = *target as usize;
+        vectorized(|| {
+            let max = largest(row);
+            let [sum] = sums(row, row, |logit, _| [exp(logit - max)]);
+            *ce = (sum.ln() - f64::from(row[target] - max)) as f32;
+            let factor = loss_scale / sum as f32;
+            row.iter_mut().for_each(|logit| *logit = factor * exp(*logit - max));
+            row[target] -= loss_scale;
         });
     });
 }
@@ -101,9 +194,9 @@ pub(super) fn nll(p: &head_nll_params, views: &mut Views<'_>) {
     });
 }
 
-pub(super) fn metrics(views: &mut Views<'_>) {
+pub(super) fn metrics(has_kd: bool, views: &mut Views<'_>) {
     let total = |values: &[f32]| values.iter().map(|value| f64::from(*value)).sum::<f64>() as f32;
-    let kd = total(views.read("kd"));
+    let kd = if has_kd { total(views.read("kd")) } else { 0.0 };
     let ce = total(views.read("ce"));
     let micro = views.read::<micro_scalars>("micro")[0];
     let metrics = &mut views.write::<step_metrics>("metrics")[0];

@@ -1,8 +1,16 @@
-//! The distillation head: losses and the logits' gradient, a chunk of tokens at a time.
+//! The head of a model that trains: losses and the logits' gradient, a chunk of tokens at a time.
 //!
-//! `kd = KL(softmax(t / T) || softmax(s / T))` and `ce = -log softmax(s)[target]` of each counted token.
-//! With `loss = alpha T^2 kd + (1 - alpha) ce` and a scale for the mean, the student's logits are replaced by
-//! `loss_scale * (alpha T (softmax(s / T) - softmax(t / T)) + (1 - alpha) (softmax(s) - onehot(target)))`.
+//! `ce = -log softmax(s)[target]` of each counted token, and with a teacher `kd`, a divergence of the softmaxes at
+//! temperature T, q of the student and p of the teacher. With `loss = alpha T^2 kd + (1 - alpha) ce` and a scale for the
+//! mean, the student's logits are replaced by `loss_scale * (alpha T g + (1 - alpha) (softmax(s) - onehot(target)))`:
+//!
+//! | kernel | `kd` | `g` |
+//! | --- | --- | --- |
+//! | `head.distill{reverse=false}` | `KL(p || q)` | `q - p` |
+//! | `head.distill{reverse=true}` | `KL(q || p)` | `q (log(q / p) - KL(q || p))` |
+//! | `head.jsd` | `beta KL(p || m) + (1 - beta) KL(q || m)`, `m = beta p + (1 - beta) q` | `(1 - beta) q (log(q / m) - KL(q || m))` |
+//! | `head.ce` | none: alpha is 0 | |
+//!
 //! Masked tokens get zero loss and zero gradient.
 //!
 //! | operand | shape | dtype |
@@ -11,14 +19,15 @@
 //! | `targets` | tokens | u32 |
 //! | `kd`, `ce`, `nll` | tokens | f32 |
 //!
-//! Forward KL keeps the teacher's entropy, so it is >= 0 and exactly 0 when both rows of logits are the same
-//! bits: both log-sum-exps are then the same sums in the same order. A teacher with a wider vocabulary never
-//! gets here: its head product computes the student's columns only.
-//! Source: Hinton et al., "Distilling the Knowledge in a Neural Network", 2015.
+//! Every divergence is >= 0 and, like its gradient, exactly 0 when both rows of logits are the same bits: both log-sum-exps
+//! are then the same sums in the same order. A teacher with a wider vocabulary never gets here: its head product computes
+//! the student's columns only.
+//! Sources: Hinton et al., "Distilling the Knowledge in a Neural Network", 2015; Agarwal et al., "On-Policy Distillation of
+//! Language Models" (generalized Jensen-Shannon divergence), 2024.
 
 mod host;
 
-use crate::abi::{head_distill_params, head_metrics_params, head_nll_params};
+use crate::abi::{head_ce_params, head_distill_params, head_jsd_params, head_metrics_params, head_nll_params};
 use crate::host::Views;
 use crate::{
     Arch, Build, Content, Dtype, Fixed, Format, Geometry, Kernel, Operand, Reference, Source, Threads, Tolerance, key,
@@ -26,8 +35,19 @@ use crate::{
 };
 
 key! {
-    /// Losses of a chunk, and the gradient of its student logits in place.
-    pub struct HeadDistill = "head.distill" { x: Dtype }
+    /// Cross entropies of a chunk, and the gradient of its logits in place.
+    pub struct HeadCe = "head.ce" { x: Dtype }
+}
+
+key! {
+    /// Losses of a chunk, and the gradient of its student logits in place: a Kullback-Leibler divergence, of the student from
+    /// the teacher or in reverse.
+    pub struct HeadDistill = "head.distill" { reverse: bool, x: Dtype }
+}
+
+key! {
+    /// The same by the divergences of teacher and student from their mixture.
+    pub struct HeadJsd = "head.jsd" { x: Dtype }
 }
 
 key! {
@@ -36,12 +56,12 @@ key! {
 }
 
 key! {
-    /// Mean losses of a micro-batch, added up over the step.
-    pub struct HeadMetrics = "head.metrics" {}
+    /// Mean losses of a micro-batch, added up over the step; that of the teacher if there is one.
+    pub struct HeadMetrics = "head.metrics" { kd: bool }
 }
 
 variant! {
-    /// A block reads both rows of a token twice.
+    /// A block reads the rows of a token in each pass.
     pub struct Block {
         /// Blocks of a cluster.
         cluster: Fixed<1>,
@@ -51,7 +71,7 @@ variant! {
 }
 
 variant! {
-    /// A cluster keeps both rows in shared memory between the walks.
+    /// A cluster keeps them in shared memory between the passes.
     pub struct Cluster {
         /// Blocks of a multiprocessor, beside each other.
         blocks: u32,
@@ -74,6 +94,11 @@ variant! {
 
 const BLOCK: Block = Block { cluster: Fixed, threads: 1024 };
 const CLUSTER: Cluster = Cluster { blocks: 3, cluster: 8, threads: 352 };
+/// With threads enough for the registers that the mixture takes.
+const JSD_CLUSTER: Cluster = Cluster { threads: 320, ..CLUSTER };
+/// Where there is one row to keep, more blocks find room beside each other: copies and exponentials of one are behind
+/// another's.
+const CE_CLUSTER: Cluster = Cluster { blocks: 4, cluster: 8, threads: 416 };
 /// Tokens a cluster walks when there are many.
 const ROWS: u32 = 4;
 /// Most shared memory for a block's share of the rows: two blocks find room beside each other. With Qwen2.5's vocabulary
@@ -95,13 +120,117 @@ fn tolerance(operand: &Operand) -> Tolerance {
     }
 }
 
-impl HeadDistill {
-    /// Shared memory of a block that keeps its share of both rows, in whole vectors of 16 bytes; 0 if none does.
-    fn kept_bytes(&self, cluster: Cluster, vocab: u32) -> u32 {
-        match self.x.vector_width(vocab) {
+/// Rows of a token that a cluster keeps.
+struct Rows {
+    x: Dtype,
+    rows: u32,
+    vocab: u32,
+}
+
+impl Rows {
+    /// Shared memory of a block for its share, in whole vectors of 16 bytes; 0 if the rows are not aligned: they cannot be
+    /// copied so.
+    fn kept_bytes(&self, cluster: Cluster) -> u32 {
+        match self.x.vector_width(self.vocab) {
             1 => 0,
-            width => 2 * 16 * (vocab / width).div_ceil(cluster.cluster),
+            width => self.rows * 16 * (self.vocab / width).div_ceil(cluster.cluster),
         }
+    }
+
+    /// A cluster where there are some and each of its blocks has room for its share.
+    fn select(&self, cluster: Cluster, arch: Arch) -> Walkers {
+        let fits = (1..=KEPT_BYTES).contains(&self.kept_bytes(cluster));
+        if arch == Arch::Sm90a && fits { Walkers::Cluster(cluster) } else { Walkers::Block(BLOCK) }
+    }
+
+    fn geometry(&self, variant: Walkers, tokens: u32) -> Geometry {
+        match variant {
+            Walkers::Block(block) => Geometry::linear(tokens, block.threads),
+            Walkers::Cluster(cluster) => {
+                // In a cluster that walks many tokens, fetching one is behind the work on another; few get one each.
+                let groups = tokens.div_ceil(ROWS).max(tokens.min(32));
+                let linear = Geometry::linear(groups * cluster.cluster, cluster.threads);
+                Geometry { shared_bytes: self.kept_bytes(cluster), ..linear }
+            }
+        }
+    }
+}
+
+fn walkers(cluster: Cluster, arch: Arch) -> Vec<Walkers> {
+    let block = Walkers::Block(BLOCK);
+    if arch == Arch::Sm90a { vec![Walkers::Cluster(cluster), block] } else { vec![block] }
+}
+
+/// Operands of a kernel that learns from a teacher.
+macro_rules! taught {
+    ($params:ty, $x:expr, $p:expr) => {{
+        let logits = area($p.tokens, $p.vocab);
+        vec![
+            operand!(Read $params, teacher: $x, logits),
+            operand!(ReadWrite $params, student: $x, logits),
+            operand!(Read $params, targets: Dtype::U32, $p.tokens).with(Content::Targets($p.vocab)),
+            operand!(Read $params, micro: Dtype::U32, 2).with(Content::Micro),
+            operand!(Write $params, kd: Dtype::F32, $p.tokens),
+            operand!(Write $params, ce: Dtype::F32, $p.tokens),
+        ]
+    }};
+}
+
+/// (tokens, vocab), alpha and temperature: ragged; more tokens than clusters; more than one vector a thread.
+fn taught_samples() -> impl Iterator<Item = ((u32, u32), f32, f32)> {
+    let small = SAMPLES.into_iter().flat_map(|shape| [(shape, 0.5, 2.0), (shape, 1.0, 1.0)]);
+    small.chain([((40, 1096), 0.0, 1.5), ((2, 33_000), 0.3, 1.5)])
+}
+
+impl Kernel for HeadCe {
+    type Params = head_ce_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        vec![
+            operand!(ReadWrite Self::Params, logits: self.x, area(p.tokens, p.vocab)),
+            operand!(Read Self::Params, targets: Dtype::U32, p.tokens).with(Content::Targets(p.vocab)),
+            operand!(Read Self::Params, micro: Dtype::U32, 2).with(Content::Micro),
+            operand!(Write Self::Params, ce: Dtype::F32, p.tokens),
+        ]
+    }
+}
+
+impl Build for HeadCe {
+    type Variant = Walkers;
+
+    fn variants(&self, arch: Arch) -> Vec<Walkers> {
+        walkers(CE_CLUSTER, arch)
+    }
+
+    fn source(&self, _variant: Walkers) -> Source {
+        source!("head", "ce.cu", "reduce.cuh")
+    }
+
+    fn select(&self, p: &Self::Params, arch: Arch) -> Walkers {
+        Rows { x: self.x, rows: 1, vocab: p.vocab }.select(CE_CLUSTER, arch)
+    }
+
+    fn geometry(&self, variant: Walkers, p: &Self::Params) -> Geometry {
+        Rows { x: self.x, rows: 1, vocab: p.vocab }.geometry(variant, p.tokens)
+    }
+}
+
+impl Reference for HeadCe {
+    fn examples() -> Vec<Self> {
+        [Dtype::Bf16, Dtype::F32].map(|x| Self { x }).into()
+    }
+
+    fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
+        host::ce(p, views);
+    }
+
+    fn samples(&self) -> Vec<Self::Params> {
+        let shapes = SAMPLES.into_iter().chain([(40, 1096), (2, 33_000)]);
+        shapes.map(|(tokens, vocab)| Self::Params { tokens, vocab, ..Default::default() }).collect()
+    }
+
+    fn tolerance(&self, operand: &Operand) -> Tolerance {
+        tolerance(operand)
     }
 }
 
@@ -109,15 +238,7 @@ impl Kernel for HeadDistill {
     type Params = head_distill_params;
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
-        let logits = area(p.tokens, p.vocab);
-        vec![
-            operand!(Read Self::Params, teacher: self.x, logits),
-            operand!(ReadWrite Self::Params, student: self.x, logits),
-            operand!(Read Self::Params, targets: Dtype::U32, p.tokens).with(Content::Targets(p.vocab)),
-            operand!(Read Self::Params, micro: Dtype::U32, 2).with(Content::Micro),
-            operand!(Write Self::Params, kd: Dtype::F32, p.tokens),
-            operand!(Write Self::Params, ce: Dtype::F32, p.tokens),
-        ]
+        taught!(Self::Params, self.x, p)
     }
 }
 
@@ -125,53 +246,94 @@ impl Build for HeadDistill {
     type Variant = Walkers;
 
     fn variants(&self, arch: Arch) -> Vec<Walkers> {
-        let block = Walkers::Block(BLOCK);
-        if arch == Arch::Sm90a { vec![Walkers::Cluster(CLUSTER), block] } else { vec![block] }
+        walkers(CLUSTER, arch)
     }
 
     fn source(&self, _variant: Walkers) -> Source {
-        source!("head", "distill.cu")
+        source!("head", "distill.cu", "distill.cuh", "reduce.cuh")
     }
 
     fn select(&self, p: &Self::Params, arch: Arch) -> Walkers {
-        // Rows that are not aligned cannot be copied in whole vectors.
-        let fits = (1..=KEPT_BYTES).contains(&self.kept_bytes(CLUSTER, p.vocab));
-        if arch == Arch::Sm90a && fits { Walkers::Cluster(CLUSTER) } else { Walkers::Block(BLOCK) }
+        Rows { x: self.x, rows: 2, vocab: p.vocab }.select(CLUSTER, arch)
     }
 
     fn geometry(&self, variant: Walkers, p: &Self::Params) -> Geometry {
-        match variant {
-            Walkers::Block(block) => Geometry::linear(p.tokens, block.threads),
-            Walkers::Cluster(cluster) => {
-                // In a cluster that walks many tokens, fetching one is behind the work on another; few get one each.
-                let groups = p.tokens.div_ceil(ROWS).max(p.tokens.min(32));
-                let linear = Geometry::linear(groups * cluster.cluster, cluster.threads);
-                Geometry { shared_bytes: self.kept_bytes(cluster, p.vocab), ..linear }
-            }
-        }
+        Rows { x: self.x, rows: 2, vocab: p.vocab }.geometry(variant, p.tokens)
     }
 }
 
 impl Reference for HeadDistill {
     fn examples() -> Vec<Self> {
-        [Dtype::Bf16, Dtype::F32].map(|x| Self { x }).into()
+        [Dtype::Bf16, Dtype::F32].into_iter().flat_map(|x| [false, true].map(|reverse| Self { reverse, x })).collect()
     }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
-        host::distill(p, views);
+        host::distill(self.reverse, p, views);
     }
 
     fn samples(&self) -> Vec<Self::Params> {
-        let sample = |(tokens, vocab), alpha, temperature| Self::Params {
+        let sample = |((tokens, vocab), alpha, temperature)| Self::Params {
             tokens,
             vocab,
             alpha,
             temperature,
             ..Default::default()
         };
-        let small = SAMPLES.into_iter().flat_map(|shape| [sample(shape, 0.5, 2.0), sample(shape, 1.0, 1.0)]);
-        // More tokens than clusters; more than one vector a thread.
-        small.chain([sample((40, 1096), 0.0, 1.5), sample((2, 33_000), 0.3, 1.5)]).collect()
+        taught_samples().map(sample).collect()
+    }
+
+    fn tolerance(&self, operand: &Operand) -> Tolerance {
+        tolerance(operand)
+    }
+}
+
+impl Kernel for HeadJsd {
+    type Params = head_jsd_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        taught!(Self::Params, self.x, p)
+    }
+}
+
+impl Build for HeadJsd {
+    type Variant = Walkers;
+
+    fn variants(&self, arch: Arch) -> Vec<Walkers> {
+        walkers(JSD_CLUSTER, arch)
+    }
+
+    fn source(&self, _variant: Walkers) -> Source {
+        source!("head", "jsd.cu", "distill.cuh", "reduce.cuh")
+    }
+
+    fn select(&self, p: &Self::Params, arch: Arch) -> Walkers {
+        Rows { x: self.x, rows: 2, vocab: p.vocab }.select(JSD_CLUSTER, arch)
+    }
+
+    fn geometry(&self, variant: Walkers, p: &Self::Params) -> Geometry {
+        Rows { x: self.x, rows: 2, vocab: p.vocab }.geometry(variant, p.tokens)
+    }
+}
+
+impl Reference for HeadJsd {
+    fn examples() -> Vec<Self> {
+        [Dtype::Bf16, Dtype::F32].map(|x| Self { x }).into()
+    }
+
+    fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
+        host::jsd(p, views);
+    }
+
+    fn samples(&self) -> Vec<Self::Params> {
+        let sample = |(((tokens, vocab), alpha, temperature), beta)| Self::Params {
+            tokens,
+            vocab,
+            alpha,
+            temperature,
+            beta,
+            ..Default::default()
+        };
+        taught_samples().zip([0.5, 0.1, 0.9].into_iter().cycle()).map(sample).collect()
     }
 
     fn tolerance(&self, operand: &Operand) -> Tolerance {
@@ -229,12 +391,13 @@ impl Kernel for HeadMetrics {
     type Params = head_metrics_params;
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
-        vec![
-            operand!(Read Self::Params, kd: Dtype::F32, p.tokens),
+        let mut operands = vec![
             operand!(Read Self::Params, ce: Dtype::F32, p.tokens),
             operand!(Read Self::Params, micro: Dtype::U32, 2).with(Content::Micro),
             operand!(ReadWrite Self::Params, metrics: Dtype::F32, 6).with(Content::Metrics),
-        ]
+        ];
+        operands.extend(self.kd.then(|| operand!(Read Self::Params, kd: Dtype::F32, p.tokens)));
+        operands
     }
 }
 
@@ -256,11 +419,11 @@ impl Build for HeadMetrics {
 
 impl Reference for HeadMetrics {
     fn examples() -> Vec<Self> {
-        vec![Self {}]
+        [false, true].map(|kd| Self { kd }).into()
     }
 
     fn host(&self, _p: &Self::Params, views: &mut Views<'_>) {
-        host::metrics(views);
+        host::metrics(self.kd, views);
     }
 
     fn samples(&self) -> Vec<Self::Params> {

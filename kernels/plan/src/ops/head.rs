@@ -1,11 +1,14 @@
 //! The head: logits of a chunk of tokens, and what becomes of them.
 
-use precast_kernels::abi::{gemm_fwd_params, head_distill_params, head_metrics_params, head_nll_params};
+use precast_kernels::abi::{
+    gemm_fwd_params, head_ce_params, head_distill_params, head_jsd_params, head_metrics_params, head_nll_params,
+};
 use precast_kernels::gemm::GemmFwd;
-use precast_kernels::head::{HeadDistill, HeadMetrics, HeadNll};
+use precast_kernels::head::{HeadCe, HeadDistill, HeadJsd, HeadMetrics, HeadNll};
 
 use super::Ops;
 use crate::buffer::Tensor;
+use crate::objective::{Divergence, Objective};
 use crate::weights::Linear;
 
 impl Ops<'_> {
@@ -31,41 +34,56 @@ impl Ops<'_> {
         self.launch(name, GemmFwd { bias: false, residual: false, w: w.format, x: self.x }, &params);
     }
 
-    /// Losses of each token, and the gradient of the student's logits in their place.
-    pub fn distill(
+    /// Losses of each token, and the gradient of the student's logits in their place. `teaching`: the teacher's logits, and
+    /// where the divergence of each token goes.
+    ///
+    /// # Panics
+    /// If `teaching` is not what the objective asks for.
+    pub fn losses(
         &mut self,
         name: &str,
-        (teacher, student): (Tensor, Tensor),
-        targets: Tensor,
-        (kd, ce): (Tensor, Tensor),
-        (alpha, temperature): (f32, f32),
+        objective: Objective,
+        student: Tensor,
+        teaching: Option<(Tensor, Tensor)>,
+        (targets, ce): (Tensor, Tensor),
     ) {
-        let params = head_distill_params {
-            teacher: teacher.address(),
-            student: student.address(),
-            targets: targets.address(),
-            micro: self.gradients().micro.address(),
-            kd: kd.address(),
-            ce: ce.address(),
-            tokens: targets.elems as u32,
-            vocab: (student.elems / targets.elems) as u32,
-            alpha,
-            temperature,
+        let (tokens, vocab) = (targets.elems as u32, (student.elems / targets.elems) as u32);
+        let [student, targets, ce] = [student, targets, ce].map(Tensor::address);
+        let micro = self.gradients().micro.address();
+        let (Objective::Distill { alpha, temperature, beta }, Some((teacher, kd))) = (objective, teaching) else {
+            assert!(!objective.has_teacher() && teaching.is_none(), "a teacher where nobody teaches, or none");
+            let params = head_ce_params { logits: student, targets, micro, ce, tokens, vocab };
+            return self.launch(name, HeadCe { x: self.x }, &params);
         };
-        self.launch(name, HeadDistill { x: self.x }, &params);
+        let (teacher, kd) = (teacher.address(), kd.address());
+        let reverse = match Divergence::of(beta) {
+            Divergence::Forward => false,
+            Divergence::Reverse => true,
+            Divergence::JensenShannon => {
+                let reserved = 0;
+                #[rustfmt::skip]
+                let params = head_jsd_params {
+                    teacher, student, targets, micro, kd, ce, tokens, vocab, alpha, temperature, beta, reserved,
+                };
+                return self.launch(name, HeadJsd { x: self.x }, &params);
+            }
+        };
+        let params =
+            head_distill_params { teacher, student, targets, micro, kd, ce, tokens, vocab, alpha, temperature };
+        self.launch(name, HeadDistill { reverse, x: self.x }, &params);
     }
 
-    /// Adds the mean losses of a micro-batch to `step_metrics`.
-    pub fn mean_losses(&mut self, name: &str, kd: Tensor, ce: Tensor, metrics: Tensor) {
+    /// Adds the mean losses of a micro-batch to `step_metrics`; 0 for a divergence that there is none of.
+    pub fn mean_losses(&mut self, name: &str, kd: Option<Tensor>, ce: Tensor, metrics: Tensor) {
         let params = head_metrics_params {
-            kd: kd.address(),
+            kd: kd.map_or(0, Tensor::address),
             ce: ce.address(),
             micro: self.gradients().micro.address(),
             metrics: metrics.address(),
             tokens: self.tokens(),
             reserved: 0,
         };
-        self.launch(name, HeadMetrics {}, &params);
+        self.launch(name, HeadMetrics { kd: kd.is_some() }, &params);
     }
 
     /// Negative log likelihood of each target.
