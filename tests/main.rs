@@ -30,6 +30,7 @@ mod programs;
 mod publish;
 mod resume;
 mod rooms;
+mod rows;
 mod simt;
 mod smoke;
 mod stop;

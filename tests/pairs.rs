@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use precast::checkpoint::Checkpoint;
-use precast::data::{Dataset, Packing, Reader};
+use precast::data::{Chunk, Dataset, Packing, Reader};
 use precast_plan::Precision;
 use serde_json::{Value, json};
 
@@ -243,6 +243,6 @@ fn a_document_is_ended_once() {
         let tokenizer = precast::tokenizer::Tokenizer::read(&path).unwrap();
         let reader = Reader { tokenizer: Some(&tokenizer), eos: Some(0), vocab: 96 };
         let dataset = Dataset::read(std::slice::from_ref(&text), 7, Packing::Stream, reader).unwrap();
-        assert_eq!(dataset.chunks(), [[29, 1, 30, 0, 32, 0]]);
+        assert_eq!(dataset.chunks(), [Chunk::plain([29, 1, 30, 0, 32, 0])]);
     }
 }

@@ -27,7 +27,8 @@ pub struct Options {
     /// The model to train without a teacher, in place of --teacher and --student: a Hugging Face directory or a .gguf file
     #[arg(long, value_name = "PATH")]
     pub model: Option<PathBuf>,
-    /// Training data: .bin (u32 token ids), .jsonl ({"text": ...} a line) or .txt; repeatable
+    /// Training data: .bin (u32 token ids), .txt, or .jsonl with a line each of {"text": ...} or of
+    /// {"input_ids": [...], "labels": [...]}, a sequence by itself whose labels of -100 do not count; repeatable
     #[arg(long, value_name = "PATH", num_args = 1..)]
     pub data: Vec<PathBuf>,
     /// Where checkpoints, metrics, report and the trained student go: a new or empty directory, unless --resume or

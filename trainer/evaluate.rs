@@ -9,7 +9,7 @@ use precast_runtime::Placement;
 use crate::bundle::Kernels;
 use crate::checkpoint::{Checkpoint, Weights};
 use crate::config::DeviceChoice;
-use crate::data::{Dataset, MicroBatch, Packing, Reader};
+use crate::data::{Chunk, Dataset, MicroBatch, Packing, Reader};
 use crate::device;
 use crate::error::Failure;
 use crate::heading::Heading;
@@ -54,9 +54,10 @@ pub fn evaluate(request: &Evaluation, mut progress: impl FnMut(usize, usize)) ->
     let reader = Reader { tokenizer, eos: None, vocab: config.vocab };
     let seq_len = request.seq_len.min(config.max_positions);
     let dataset = Dataset::read(&request.data, seq_len, Packing::PerDocument, reader)?;
+    dataset.notes().iter().for_each(|note| eprintln!("note: {note}"));
     let chunks = dataset.chunks();
     // No larger than the text asks for.
-    let longest = chunks.iter().map(|chunk| chunk.len() - 1).max().unwrap_or(1) as u32;
+    let longest = chunks.iter().map(|chunk| chunk.targets().len()).max().unwrap_or(1) as u32;
     let batch = request.batch_size.min(chunks.len() as u32);
 
     let driver = device::open(request.device, &request.kernels)?;
@@ -79,10 +80,11 @@ pub fn evaluate(request: &Evaluation, mut progress: impl FnMut(usize, usize)) ->
 
     let (mut total, mut tokens) = (0.0f64, 0u64);
     let batches = chunks.len().div_ceil(batch as usize);
+    let padding = Chunk::plain([]);
     for (index, rows) in chunks.chunks(batch as usize).enumerate() {
-        let mut rows: Vec<&[u32]> = rows.iter().map(Vec::as_slice).collect();
-        rows.resize(batch as usize, &[]);
-        let micro = MicroBatch::new(&rows, longest as usize);
+        let mut rows: Vec<&Chunk> = rows.iter().collect();
+        rows.resize(batch as usize, &padding);
+        let micro = MicroBatch::of(rows.into_iter(), longest as usize);
         sealed.write(plan.ids, bytemuck::cast_slice(&micro.ids))?;
         sealed.write(plan.targets, bytemuck::cast_slice(&micro.targets))?;
         sealed.run(evaluation::SCORE)?;
@@ -91,7 +93,7 @@ pub fn evaluate(request: &Evaluation, mut progress: impl FnMut(usize, usize)) ->
         tokens += u64::from(micro.counted);
         progress(index + 1, batches);
     }
-    let ids = chunks.iter().map(|chunk| bytemuck::cast_slice(chunk));
+    let ids = chunks.iter().flat_map(Chunk::parts);
     Ok(Score::new(total, tokens, config.vocab, Digest::of_parts("precast.ids", ids)))
 }
 

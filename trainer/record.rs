@@ -36,7 +36,11 @@ impl RunRecord {
             "device": of_device(session.device()),
             "bundle": session.bundle().to_string(),
             "binary": binary_digest().map(|digest| digest.to_string()),
-            "data": { "sha256": dataset.digest().to_string(), "chunks": dataset.chunks().len() },
+            "data": {
+                "sha256": dataset.digest().to_string(),
+                "chunks": dataset.chunks().len(),
+                "rows_passed_over": dataset.passed_over(),
+            },
             "loads": session.loaded().iter().map(of_load).collect::<Vec<_>>(),
             "memory": MemoryRecord::of(session),
         }))

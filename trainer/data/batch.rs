@@ -4,7 +4,7 @@ use precast_kernels::abi::MASKED_TOKEN;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use super::Dataset;
+use super::{Chunk, Dataset};
 
 /// The order in which a dataset is trained on: a function of a position, so that a resumed run continues
 /// exactly where it was.
@@ -55,14 +55,13 @@ impl<'d> Batches<'d> {
     /// The micro-batch with this number, counted from 0 over the whole run.
     pub fn micro_batch(&mut self, number: u64) -> MicroBatch {
         let chunks = self.chunks_of(number);
-        let rows: Vec<&[u32]> = chunks.iter().map(|chunk| self.row(*chunk)).collect();
-        MicroBatch::new(&rows, self.seq_len)
+        MicroBatch::of(chunks.iter().map(|chunk| self.row(*chunk)), self.seq_len)
     }
 
     /// Targets of a micro-batch that are not masked.
     pub fn counted(&mut self, number: u64) -> u64 {
         let rows = self.chunks_of(number);
-        rows.into_iter().map(|row| counted(self.row(row), self.seq_len) as u64).sum()
+        rows.into_iter().map(|row| self.row(row).counted() as u64).sum()
     }
 
     /// Which chunks are the rows of a micro-batch.
@@ -70,8 +69,8 @@ impl<'d> Batches<'d> {
         (0..self.batch as u64).map(|row| self.chunk(number * self.batch as u64 + row)).collect()
     }
 
-    /// The tokens of a chunk.
-    pub fn row(&self, chunk: usize) -> &'d [u32] {
+    /// A chunk.
+    pub fn row(&self, chunk: usize) -> &'d Chunk {
         &self.dataset.chunks()[chunk]
     }
 
@@ -85,24 +84,24 @@ impl<'d> Batches<'d> {
     }
 }
 
-/// Tokens of a row that are predicted.
-fn counted(tokens: &[u32], seq_len: usize) -> usize {
-    tokens.len().saturating_sub(1).min(seq_len)
-}
-
 impl MicroBatch {
-    /// Lays rows of at most seq_len + 1 tokens out as inputs and targets; missing tokens are masked.
+    /// Rows of tokens that are predicted as themselves.
     pub fn new(rows: &[&[u32]], seq_len: usize) -> Self {
-        let mut ids = vec![0; rows.len() * seq_len];
-        let mut targets = vec![MASKED_TOKEN; rows.len() * seq_len];
-        let mut counted = 0;
-        for (row, tokens) in rows.iter().enumerate() {
-            let inputs = &mut ids[row * seq_len..][..seq_len];
-            inputs.iter_mut().zip(*tokens).for_each(|(slot, id)| *slot = *id);
-            let nexts = &mut targets[row * seq_len..][..seq_len];
-            nexts.iter_mut().zip(tokens.iter().skip(1)).for_each(|(slot, id)| *slot = *id);
-            counted += self::counted(tokens, seq_len) as u32;
+        let chunks: Vec<Chunk> = rows.iter().map(|row| Chunk::plain(*row)).collect();
+        Self::of(chunks.iter(), seq_len)
+    }
+
+    /// Lays chunks of at most seq_len + 1 tokens out as inputs and targets. Missing tokens are 0, behind those that are there,
+    /// and masked: attention is causal, so they change no loss that counts.
+    pub fn of<'c>(chunks: impl ExactSizeIterator<Item = &'c Chunk>, seq_len: usize) -> Self {
+        let mut ids = vec![0; chunks.len() * seq_len];
+        let mut targets = vec![MASKED_TOKEN; chunks.len() * seq_len];
+        for (row, chunk) in chunks.enumerate() {
+            let place = |(slot, word): (&mut u32, &u32)| *slot = *word;
+            ids[row * seq_len..][..seq_len].iter_mut().zip(&chunk.ids).for_each(place);
+            targets[row * seq_len..][..seq_len].iter_mut().zip(chunk.targets()).for_each(place);
         }
+        let counted = targets.iter().filter(|target| **target != MASKED_TOKEN).count() as u32;
         let mut sorted_positions: Vec<u32> = (0..ids.len() as u32).collect();
         sorted_positions.sort_by_key(|position| ids[*position as usize]);
         let sorted_ids = sorted_positions.iter().map(|position| ids[*position as usize]).collect();
@@ -113,10 +112,9 @@ impl MicroBatch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use precast_fatbins::Digest;
 
     fn dataset(chunks: Vec<Vec<u32>>) -> Dataset {
-        Dataset { chunks, digest: Digest::of(b"") }
+        Dataset { chunks: chunks.into_iter().map(Chunk::plain).collect(), ..Dataset::empty() }
     }
 
     #[test]
@@ -127,6 +125,18 @@ mod tests {
         assert_eq!(batch.sorted_ids, [0, 3, 3, 5, 5, 7]);
         assert_eq!(batch.sorted_positions, [5, 1, 3, 0, 2, 4]);
         assert_eq!(batch.counted, 4);
+    }
+
+    #[test]
+    fn labels_are_the_targets_and_masked_ones_are_not_counted() {
+        let labels = Some(vec![5, MASKED_TOKEN, 7, MASKED_TOKEN]);
+        let masked = Chunk { ids: vec![5, 3, 5, 9], labels };
+        let batch = MicroBatch::of([&masked, &Chunk::plain([3, 7])].into_iter(), 3);
+        assert_eq!(batch.ids, [5, 3, 5, 3, 7, 0]);
+        assert_eq!(batch.targets, [MASKED_TOKEN, 7, MASKED_TOKEN, 7, MASKED_TOKEN, MASKED_TOKEN]);
+        assert_eq!(batch.counted, 2);
+        let data = Dataset { chunks: vec![masked, Chunk::plain([3, 7])], ..Dataset::empty() };
+        assert_eq!(Batches::new(&data, 2, 3, None).counted(0), 2);
     }
 
     #[test]

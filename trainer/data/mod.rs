@@ -2,18 +2,23 @@
 
 mod batch;
 mod file;
+mod rows;
 mod text;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use precast_fatbins::Digest;
+use precast_kernels::abi::MASKED_TOKEN;
 
 use crate::tokenizer::Tokenizer;
 
 use crate::disguise::Disguise;
 pub use batch::{Batches, MicroBatch};
 pub(crate) use file::{Mapped, map};
-use text::Documents;
+pub use rows::RowFault;
+use rows::{Columns, Rows, TEXT};
+use text::{Documents, utf8};
 
 /// Data that cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -80,6 +85,16 @@ pub enum DataError {
         /// Why.
         reason: String,
     },
+    /// A row of token ids cannot be used.
+    #[error("{}:{line}: {fault}", path.display())]
+    Row {
+        /// The file.
+        path: PathBuf,
+        /// Which line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        fault: RowFault,
+    },
     /// A text file is not UTF-8.
     #[error("{}: not UTF-8 text: {error}", path.display())]
     Utf8 {
@@ -131,7 +146,9 @@ pub enum DataError {
 }
 
 /// How training data becomes chunks, as [`Packing::Stream`] does it: a run that was begun by another rule is another run.
-pub const PACKING_RULE: &str = "stream 1";
+const STREAM_RULE: &str = "stream 1";
+/// The same of rows of token ids.
+const ROWS_RULE: &str = "rows 1";
 
 /// How documents become chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,41 +171,81 @@ pub struct Reader<'a> {
     pub vocab: u32,
 }
 
+/// A sequence of at most seq_len + 1 tokens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chunk {
+    /// Token ids.
+    pub ids: Vec<u32>,
+    /// What each token is predicted as, [`MASKED_TOKEN`] where it does not count; none where it is as itself.
+    pub labels: Option<Vec<u32>>,
+}
+
+impl Chunk {
+    /// Tokens that are predicted as themselves.
+    pub fn plain(ids: impl Into<Vec<u32>>) -> Self {
+        Self { ids: ids.into(), labels: None }
+    }
+
+    /// What each token but the first is predicted as, from the ones before it.
+    pub fn targets(&self) -> &[u32] {
+        self.labels.as_ref().unwrap_or(&self.ids).get(1..).unwrap_or_default()
+    }
+
+    /// Tokens that count.
+    pub fn counted(&self) -> usize {
+        self.targets().iter().filter(|target| **target != MASKED_TOKEN).count()
+    }
+
+    /// Everything that is learnt from it, as bytes: for digests.
+    pub fn parts(&self) -> impl Iterator<Item = &[u8]> {
+        [&self.ids].into_iter().chain(&self.labels).map(|words| bytemuck::cast_slice(words))
+    }
+}
+
 /// Chunks of at most seq_len + 1 tokens.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Dataset {
-    chunks: Vec<Vec<u32>>,
+    chunks: Vec<Chunk>,
     digest: Digest,
+    /// Rules by which files became chunks.
+    rules: BTreeSet<&'static str>,
+    has_text: bool,
+    notes: Vec<String>,
+    passed_over: usize,
 }
 
 impl Dataset {
-    /// Reads files, in order. `.bin` files are u32 little-endian ids, cut in order into whole chunks of
-    /// seq_len + 1; `.txt` is one document; `.jsonl` one `{"text": ...}` a line.
+    /// Reads files, in order. `.bin` files are u32 little-endian ids, cut in order into whole chunks of seq_len + 1; `.txt` is
+    /// one document; `.jsonl` one a line: `{"text": ...}`, or a row `{"input_ids": [...], "labels": [...]}`, which is one
+    /// chunk, cut to seq_len + 1. Rows with nothing that counts in theirs are passed over.
     ///
     /// # Errors
     /// [`DataError`].
     pub fn read(paths: &[PathBuf], seq_len: u32, packing: Packing, reader: Reader<'_>) -> Result<Self, DataError> {
         let chunk = seq_len as usize + 1;
-        let mut chunks = Vec::new();
         let mut digests = Vec::new();
+        let mut dataset = Self::empty();
         for path in paths {
             let bytes = map(path).map_err(|error| DataError::Io { path: path.clone(), error })?;
             digests.push(Digest::of(&bytes));
             let extension = path.extension().and_then(|extension| extension.to_str());
             refuse_disguise(path, extension, &bytes)?;
             let of_file = match extension {
-                Some("bin") => cut_ids(path, &bytes, chunk)?,
-                Some("jsonl" | "json") => {
-                    let documents = Documents::jsonl(path, &bytes)?;
-                    pack(documents.tokenize(path, reader)?, chunk, packing)
+                Some("bin") => {
+                    dataset.rules.insert(STREAM_RULE);
+                    cut_ids(path, &bytes, chunk)?
                 }
-                Some("txt" | "md") => {
-                    let documents = Documents::text(path, &bytes)?;
-                    pack(documents.tokenize(path, reader)?, chunk, packing)
+                Some("jsonl" | "json") if is_rows(path, &bytes)? => {
+                    let Rows { chunks, passed_over } = Rows::jsonl(path, &bytes, chunk, reader.vocab)?;
+                    dataset.rules.insert(ROWS_RULE);
+                    dataset.pass_over(path, passed_over, chunks.len() + passed_over, chunk);
+                    chunks
                 }
+                Some("jsonl" | "json") => dataset.pack(path, Documents::jsonl(path, &bytes)?, chunk, packing, reader)?,
+                Some("txt" | "md") => dataset.pack(path, Documents::text(path, &bytes)?, chunk, packing, reader)?,
                 _ => return Err(DataError::Kind { path: path.clone() }),
             };
-            if of_file.iter().all(|chunk| chunk.len() < 2) {
+            if of_file.iter().all(|chunk| chunk.counted() == 0) {
                 let is_ids = path.extension().is_some_and(|extension| extension == "bin");
                 return Err(match is_ids && chunk > 1 {
                     true => DataError::TooShort { path: path.clone(), tokens: bytes.len() / 4, chunk },
@@ -196,15 +253,71 @@ impl Dataset {
                 });
             }
             check_vocabulary(path, &of_file, reader.vocab)?;
-            chunks.extend(of_file);
+            dataset.chunks.extend(of_file);
         }
-        let digest = Digest::of_parts("precast.data", digests.iter().map(|digest| &digest.0[..]));
-        Ok(Self { chunks, digest })
+        dataset.digest = Digest::of_parts("precast.data", digests.iter().map(|digest| &digest.0[..]));
+        Ok(dataset)
+    }
+
+    fn empty() -> Self {
+        Self {
+            chunks: Vec::new(),
+            digest: Digest::of(b""),
+            rules: BTreeSet::new(),
+            has_text: false,
+            notes: Vec::new(),
+            passed_over: 0,
+        }
+    }
+
+    /// The chunks of a file of text.
+    fn pack(
+        &mut self,
+        path: &Path,
+        documents: Documents<'_>,
+        chunk: usize,
+        packing: Packing,
+        reader: Reader<'_>,
+    ) -> Result<Vec<Chunk>, DataError> {
+        self.has_text = true;
+        self.rules.insert(STREAM_RULE);
+        Ok(pack(documents.tokenize(path, reader)?, chunk, packing))
+    }
+
+    /// Counts rows that are not learnt from.
+    fn pass_over(&mut self, path: &Path, rows: usize, of: usize, chunk: usize) {
+        self.passed_over += rows;
+        if rows > 0 {
+            let path = path.display();
+            self.notes.push(format!(
+                "{path}: {rows} of {of} rows have no token that counts among their first seq_len + 1 = {chunk}: passed over"
+            ));
+        }
     }
 
     /// The chunks.
-    pub fn chunks(&self) -> &[Vec<u32>] {
+    pub fn chunks(&self) -> &[Chunk] {
         &self.chunks
+    }
+
+    /// How files became chunks: a run that was begun by another rule is another run.
+    pub fn packing(&self) -> String {
+        self.rules.iter().copied().collect::<Vec<_>>().join(", ")
+    }
+
+    /// Whether any of it came through a tokenizer.
+    pub fn has_text(&self) -> bool {
+        self.has_text
+    }
+
+    /// What people should know of it.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// Rows that are not learnt from.
+    pub fn passed_over(&self) -> usize {
+        self.passed_over
     }
 
     /// Digest of the files.
@@ -223,28 +336,34 @@ fn refuse_disguise(path: &Path, extension: Option<&str>, bytes: &[u8]) -> Result
     what.map_or(Ok(()), |what| Err(DataError::Disguised { path: path.to_owned(), what }))
 }
 
-fn cut_ids(path: &Path, bytes: &[u8], chunk: usize) -> Result<Vec<Vec<u32>>, DataError> {
+/// Whether the first row of a file is token ids.
+fn is_rows(path: &Path, bytes: &[u8]) -> Result<bool, DataError> {
+    let first = utf8(path, bytes)?.lines().find(|line| !line.trim().is_empty());
+    Ok(first.is_some_and(|line| Columns::of(line) != TEXT))
+}
+
+fn cut_ids(path: &Path, bytes: &[u8], chunk: usize) -> Result<Vec<Chunk>, DataError> {
     if !bytes.len().is_multiple_of(4) {
         return Err(DataError::Ragged { path: path.to_owned(), bytes: bytes.len() as u64 });
     }
     let whole = bytes.chunks_exact(4 * chunk);
     let id = |bytes: &[u8]| u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
-    Ok(whole.map(|bytes| bytes.chunks_exact(4).map(id).collect()).collect())
+    Ok(whole.map(|bytes| Chunk::plain(bytes.chunks_exact(4).map(id).collect::<Vec<_>>())).collect())
 }
 
 /// Cuts tokenized documents into chunks. Consecutive chunks of a stream share no token: the first token of a
 /// chunk is predicted by nothing, as in `.bin` files. A chunk of one token has nothing to predict.
-fn pack(documents: Vec<Vec<u32>>, chunk: usize, packing: Packing) -> Vec<Vec<u32>> {
+fn pack(documents: Vec<Vec<u32>>, chunk: usize, packing: Packing) -> Vec<Chunk> {
     let streams = match packing {
         Packing::Stream => vec![documents.concat()],
         Packing::PerDocument => documents,
     };
     let chunks = streams.iter().flat_map(|stream| stream.chunks(chunk));
-    chunks.filter(|chunk| chunk.len() > 1).map(<[u32]>::to_vec).collect()
+    chunks.filter(|chunk| chunk.len() > 1).map(Chunk::plain).collect()
 }
 
-fn check_vocabulary(path: &Path, chunks: &[Vec<u32>], vocab: u32) -> Result<(), DataError> {
-    match chunks.iter().flatten().enumerate().find(|(_, id)| **id >= vocab) {
+fn check_vocabulary(path: &Path, chunks: &[Chunk], vocab: u32) -> Result<(), DataError> {
+    match chunks.iter().flat_map(|chunk| &chunk.ids).enumerate().find(|(_, id)| **id >= vocab) {
         Some((index, id)) => Err(DataError::Vocabulary { path: path.to_owned(), index, id: *id, vocab }),
         None => Ok(()),
     }
@@ -274,7 +393,7 @@ mod tests {
     #[test]
     fn bin_files_are_cut_into_whole_chunks_in_order() {
         let (_dir, path) = file("a.bin", &ids(&[1, 2, 3, 4, 5, 6, 7]));
-        assert_eq!(read(path, 2).unwrap().chunks(), [[1, 2, 3], [4, 5, 6]]);
+        assert_eq!(read(path, 2).unwrap().chunks(), [[1, 2, 3], [4, 5, 6]].map(Chunk::plain));
     }
 
     #[test]
@@ -297,7 +416,7 @@ mod tests {
     #[test]
     fn streams_run_on_and_documents_stand_alone() {
         let documents = || vec![vec![1, 2, 3, 9], vec![4, 5, 9]];
-        assert_eq!(pack(documents(), 3, Packing::Stream), [vec![1, 2, 3], vec![9, 4, 5]]);
-        assert_eq!(pack(documents(), 3, Packing::PerDocument), [vec![1, 2, 3], vec![4, 5, 9]]);
+        assert_eq!(pack(documents(), 3, Packing::Stream), [[1, 2, 3], [9, 4, 5]].map(Chunk::plain));
+        assert_eq!(pack(documents(), 3, Packing::PerDocument), [[1, 2, 3], [4, 5, 9]].map(Chunk::plain));
     }
 }

@@ -5,7 +5,9 @@ use std::path::Path;
 
 use rayon::prelude::*;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
+use super::rows::{Columns, RowFault, TEXT};
 use super::{DataError, Reader};
 use crate::disguise::without_mark;
 
@@ -19,6 +21,7 @@ pub(super) struct Documents<'a>(Vec<Cow<'a, str>>);
 struct Line<'a> {
     #[serde(borrow)]
     text: Cow<'a, str>,
+    input_ids: Option<IgnoredAny>,
 }
 
 impl<'a> Documents<'a> {
@@ -30,9 +33,18 @@ impl<'a> Documents<'a> {
     /// One `{"text": ...}` object a line; empty lines are passed over.
     pub fn jsonl(path: &Path, bytes: &'a [u8]) -> Result<Self, DataError> {
         let lines = utf8(path, bytes)?.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
-        let documents = lines.map(|(index, line)| match serde_json::from_str::<Line<'_>>(line) {
-            Ok(line) => Ok(line.text),
-            Err(error) => Err(DataError::Jsonl { path: path.to_owned(), line: index + 1, reason: error.to_string() }),
+        let documents = lines.map(|(index, line)| {
+            let (path, line_number, columns) = (path.to_owned(), index + 1, || Columns::of(line));
+            match serde_json::from_str::<Line<'_>>(line) {
+                Ok(Line { text, input_ids: None }) => Ok(text),
+                Err(error) if columns() == TEXT => {
+                    Err(DataError::Jsonl { path, line: line_number, reason: error.to_string() })
+                }
+                _ => {
+                    let fault = RowFault::Mixed { expected: TEXT, found: columns() };
+                    Err(DataError::Row { path, line: line_number, fault })
+                }
+            }
         });
         documents.collect::<Result<_, _>>().map(Self)
     }
@@ -56,6 +68,6 @@ fn tokenize(path: &Path, text: &str, reader: Reader<'_>) -> Result<Vec<u32>, Dat
 }
 
 /// Text, without a byte order mark.
-fn utf8<'a>(path: &Path, bytes: &'a [u8]) -> Result<&'a str, DataError> {
+pub(super) fn utf8<'a>(path: &Path, bytes: &'a [u8]) -> Result<&'a str, DataError> {
     std::str::from_utf8(without_mark(bytes)).map_err(|error| DataError::Utf8 { path: path.to_owned(), error })
 }

@@ -41,13 +41,12 @@ pub fn read_data(config: &RunConfig, models: &Models<Checkpoint>) -> Result<Data
         Packing::Stream,
         Reader { tokenizer, eos, vocab: student.config().vocab },
     )?;
-    notes.iter().for_each(|note| eprintln!("note: {note}"));
+    notes.iter().chain(dataset.notes()).for_each(|note| eprintln!("note: {note}"));
     // Ids need neither.
-    let is_text = config.data.iter().any(|path| path.extension().is_none_or(|extension| extension != "bin"));
-    let used = tokenizer.filter(|_| is_text).map(|tokenizer| tokenizer.text());
+    let used = tokenizer.filter(|_| dataset.has_text()).map(|tokenizer| tokenizer.text());
     let used =
         used.transpose().map_err(|reason| CheckpointError::Tokenizer { path: student.path().to_owned(), reason })?;
-    let eos = eos.filter(|_| is_text);
+    let eos = eos.filter(|_| dataset.has_text());
     Ok(Data { dataset: Arc::new(dataset), tokenizer: used.map(|text| Digest::of(text.as_bytes())), eos })
 }
 

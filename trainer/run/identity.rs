@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::checkpoint::Checkpoint;
 use crate::config::RunConfig;
-use crate::data::{Dataset, PACKING_RULE};
+use crate::data::Dataset;
 use crate::models::{Models, Role};
 
 /// Named values that a run and one that continues it have in common. How many steps it takes is not among them.
@@ -44,7 +44,7 @@ impl Identity {
             ("tokenizer", optional(data.tokenizer.map(|digest| digest.to_string()))),
             ("end of text", optional(data.eos.map(|id| id.to_string()))),
             ("data", data.dataset.digest().to_string()),
-            ("packing", PACKING_RULE.to_owned()),
+            ("packing", data.dataset.packing()),
             ("lr", config.lr.to_string()),
             ("warmup", config.warmup.to_string()),
             ("schedule", config.schedule.to_string()),

@@ -1,4 +1,4 @@
-//! The running digest of the tokens that a run has seen: each step's with the one before it.
+//! The running digest of the tokens that a run has seen, and of what they count as: each step's with the one before it.
 
 use precast_fatbins::Digest;
 
@@ -12,7 +12,7 @@ pub fn none() -> Digest {
 /// After a step of `accum` micro-batches; `step` counts from 0.
 pub fn after(before: Digest, batches: &mut Batches<'_>, step: u64, accum: u64) -> Digest {
     let chunks: Vec<usize> = (0..accum).flat_map(|micro| batches.chunks_of(step * accum + micro)).collect();
-    let rows = chunks.iter().map(|chunk| bytemuck::cast_slice(batches.row(*chunk)));
+    let rows = chunks.iter().flat_map(|chunk| batches.row(*chunk).parts());
     Digest::of_parts("precast.tokens", std::iter::once(&before.0[..]).chain(rows))
 }
 
