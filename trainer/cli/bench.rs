@@ -30,6 +30,9 @@ pub struct Arguments {
     /// Micro-batches in a step
     #[arg(long, default_value_t = 1, value_name = "A")]
     grad_accum: u32,
+    /// Divergence of the teacher's term, as for distill [default: 0]
+    #[arg(long, value_name = "X")]
+    beta: Option<f32>,
     /// How the teacher's weights live on the device: bf16, stored (a config.json alone stands for a file in the mix of Q4_K_M)
     /// or auto [default: auto]
     #[arg(long, value_name = "FORM")]
@@ -74,6 +77,7 @@ pub fn run(arguments: Arguments, startup: Startup) -> Result<(), Failure> {
         batch_size: Some(arguments.batch_size),
         seq_len: Some(arguments.seq_len),
         grad_accum: Some(arguments.grad_accum),
+        beta: arguments.beta,
         teacher_format: arguments.teacher_format,
         recompute: Some(arguments.recompute),
         precision: Some(arguments.precision),
