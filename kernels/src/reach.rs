@@ -7,6 +7,10 @@
 
 use std::collections::HashSet;
 use std::ops::Range;
+use std::sync::LazyLock;
+
+use crate::dtype::Dtype;
+use crate::format::Block;
 
 /// A header, read once.
 pub struct Parsed {
@@ -23,8 +27,11 @@ struct Item {
     words: Vec<&'static str>,
 }
 
-/// What macros may stand for: a name that no source needs to mention.
-const ALWAYS: [&str; 2] = ["bf16", "float"];
+/// What the macros of a key may stand for: types that no source needs to mention by name.
+static ALWAYS: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let dense = [Dtype::Bf16, Dtype::F32].map(|dtype| dtype.c_name().to_owned());
+    dense.into_iter().chain(Block::ALL.map(|block| block.to_string())).collect()
+});
 
 /// Identifiers that come before a parenthesis and name no function.
 const NO_FUNCTION: [&str; 4] = ["alignas", "__align__", "__launch_bounds__", "__attribute__"];
@@ -60,13 +67,16 @@ fn last_identifier(text: &str) -> Option<&str> {
 /// The names that an item declares.
 fn names(lines: &[&'static str]) -> Vec<&'static str> {
     let mut lines = lines.iter().map(|line| code(line).trim()).filter(|line| !line.is_empty()).peekable();
+    if lines.peek().is_some_and(|line| line.starts_with("template") && line.ends_with('>')) {
+        lines.next();
+    }
     let Some(first) = lines.peek().copied() else { return Vec::new() };
     if let Some(define) = first.strip_prefix("#define ") {
         return identifiers(define).take(1).collect();
     }
     let shouts = |word: &str| word.bytes().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == b'_');
     let invoked = first.split_once('(').is_some_and(|(name, _)| shouts(name.trim()));
-    if first.starts_with('#') || invoked {
+    if first.starts_with('#') || invoked || identifiers(first).any(|word| word == "operator") {
         return Vec::new();
     }
     let kind = identifiers(first).find(|word| ["struct", "union", "class", "enum", "typedef", "using"].contains(word));
@@ -77,7 +87,6 @@ fn names(lines: &[&'static str]) -> Vec<&'static str> {
         }
         Some("struct" | "union" | "class") => {
             let head = first.split(['{', ';', ':']).next().unwrap_or(first);
-            let head = if head.contains("alignas") { head.rsplit(") ").next().unwrap_or(head) } else { head };
             last_identifier(head).into_iter().collect()
         }
         Some("using") => identifiers(first).nth(1).into_iter().collect(),
@@ -88,7 +97,7 @@ fn names(lines: &[&'static str]) -> Vec<&'static str> {
                 let parts = line.match_indices('(').map(|(at, _)| last_identifier(&line[..at]));
                 parts.flatten().find(|name| !NO_FUNCTION.contains(name))
             };
-            lines.find_map(before).filter(|name| *name != "operator").into_iter().collect()
+            lines.find_map(before).into_iter().collect()
         }
     }
 }
@@ -144,7 +153,7 @@ impl Parsed {
 /// Of each header the lines that texts use; the others are empty, so that a compiler counts lines as people do.
 pub fn used(headers: &[&Parsed], texts: &[&str]) -> Vec<String> {
     let mentioned = texts.iter().flat_map(|text| text.lines()).flat_map(|line| identifiers(code(line)));
-    let mut words: HashSet<&str> = mentioned.chain(ALWAYS).collect();
+    let mut words: HashSet<&str> = mentioned.chain(ALWAYS.iter().map(String::as_str)).collect();
     let mut rest: Vec<&Item> = headers.iter().flat_map(|header| &header.items).collect();
     loop {
         let before = rest.len();
