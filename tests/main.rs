@@ -37,3 +37,4 @@ mod stop;
 mod stored;
 mod success;
 mod train;
+mod unlaunched;

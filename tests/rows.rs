@@ -28,7 +28,8 @@ fn case() -> Case {
 
 /// A row as a line: labels of -100 where `counts` says no.
 fn line(ids: &[u32], counts: impl Fn(usize) -> bool) -> String {
-    let labels: Vec<i64> = ids.iter().enumerate().map(|(at, id)| if counts(at) { i64::from(*id) } else { -100 }).collect();
+    let labels: Vec<i64> =
+        ids.iter().enumerate().map(|(at, id)| if counts(at) { i64::from(*id) } else { -100 }).collect();
     format!("{{\"input_ids\": {ids:?}, \"labels\": {labels:?}}}\n")
 }
 
@@ -197,7 +198,10 @@ fn a_row_that_cannot_be_used_is_named_with_its_line_and_remedy() {
     }
     let data = case.file("rows.jsonl", &format!("{{\"text\": \"words\"}}\n{good}"));
     let message = fail(&mut case.train(&data, "out", &["--steps", "1"]), 5);
-    assert!(message.contains("rows.jsonl:2: a row of input_ids and labels in a file whose first row has text"), "{message}");
+    assert!(
+        message.contains("rows.jsonl:2: a row of input_ids and labels in a file whose first row has text"),
+        "{message}"
+    );
     assert!(!case.path("out").exists() || fs::read_dir(case.path("out")).unwrap().next().is_none());
 }
 

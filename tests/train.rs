@@ -59,13 +59,21 @@ fn a_run_without_a_teacher_writes_what_every_run_writes() {
         assert_eq!(record.pointer(absent), None, "{absent}");
     }
     assert!(record["models"]["student"].is_string(), "{record}");
-    let keys: Vec<&str> = record["loads"].as_array().unwrap().iter().map(|load| load["key"].as_str().unwrap()).collect();
+    let keys: Vec<&str> =
+        record["loads"].as_array().unwrap().iter().map(|load| load["key"].as_str().unwrap()).collect();
     let of_head: Vec<&&str> = keys.iter().filter(|key| key.starts_with("head.")).collect();
     assert_eq!(of_head, [&"head.ce{x=f32}", &"head.metrics{kd=false}"]);
     let report = fs::read_to_string(out.join("report.html")).unwrap();
     assert!(report.contains("<h1>precast train</h1>") && !report.contains("kd_loss"), "{report}");
     // A model that others read.
-    let scored = precast().args(["eval", "--untrained", "--device", &device(), "--data"]).arg(&case.data).arg("--model").arg(out.join("student")).args(["--seq-len", "16"]).output().unwrap();
+    let scored = precast()
+        .args(["eval", "--untrained", "--device", &device(), "--data"])
+        .arg(&case.data)
+        .arg("--model")
+        .arg(out.join("student"))
+        .args(["--seq-len", "16"])
+        .output()
+        .unwrap();
     assert!(scored.status.success() || !is_sim(), "{}", String::from_utf8_lossy(&scored.stderr));
 }
 
@@ -117,7 +125,9 @@ fn a_plan_without_a_teacher_has_nothing_of_one() {
     let taught = plan(&["--teacher", "tests/models/wide.json", "--student", "tests/models/tiny.json"]);
     let keys = |plan: &Value| -> Vec<(String, u64)> {
         let kernels = plan["kernels"].as_array().unwrap().iter();
-        kernels.map(|kernel| (kernel["key"].as_str().unwrap().to_owned(), kernel["launches"].as_u64().unwrap())).collect()
+        kernels
+            .map(|kernel| (kernel["key"].as_str().unwrap().to_owned(), kernel["launches"].as_u64().unwrap()))
+            .collect()
     };
     let of_head = |plan: &Value| -> Vec<String> {
         keys(plan).into_iter().map(|(key, _)| key).filter(|key| key.starts_with("head.")).collect()

@@ -5,6 +5,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use crate::config::Options;
+use crate::error::Failure;
+
 /// What a model is in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
@@ -77,8 +80,22 @@ pub struct Paths {
     #[arg(long, value_name = "PATH", requires = "teacher")]
     pub student: Option<PathBuf>,
     /// The model to train without a teacher: as for train, or a config.json alone for random weights
-    #[arg(long, value_name = "PATH", required_unless_present_any = ["teacher", "student"], conflicts_with_all = ["teacher", "student"])]
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["teacher", "student"])]
     pub model: Option<PathBuf>,
+}
+
+impl Paths {
+    /// The options that name them.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`] where none is given.
+    pub fn options(self) -> Result<Options, Failure> {
+        let Self { teacher, student, model } = self;
+        if teacher.is_none() && model.is_none() {
+            return Err(Failure::Usage("no model is named: give --teacher and --student, or --model".into()));
+        }
+        Ok(Options { teacher, student, model, ..Options::default() })
+    }
 }
 
 #[cfg(test)]

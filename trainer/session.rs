@@ -299,9 +299,12 @@ pub(crate) fn plan(
     let arch = device::arch(device)?;
     let dense = Formats::dense();
     let formats = teacher.map_or(&dense, |(_, formats)| formats);
-    Choice { flag: "--teacher-format", asked: config.teacher_format.unwrap_or_default(), formats }.make(device, |formats| {
-        TrainingPlan::with_formats(teacher.map(|(config, _)| (config, formats)), student, &config.recipe(), arch)
-    })
+    Choice { flag: "--teacher-format", asked: config.teacher_format.unwrap_or_default(), formats }.make(
+        device,
+        |formats| {
+            TrainingPlan::with_formats(teacher.map(|(config, _)| (config, formats)), student, &config.recipe(), arch)
+        },
+    )
 }
 
 /// Checks memory, verifies and loads the bundle, seals. Returns the bundle's digest and the memory taken.

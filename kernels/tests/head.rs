@@ -1,10 +1,10 @@
 //! The references of the head against the definitions of its losses in f64: divergences as sums over the vocabulary, gradients
 //! as central differences of the loss.
 
+use precast_kernels::Key;
 use precast_kernels::abi::{MASKED_TOKEN, micro_scalars};
 use precast_kernels::check::Case;
 use precast_kernels::host::Buffer;
-use precast_kernels::Key;
 
 /// What a row's loss is made of.
 #[derive(Clone, Copy)]

@@ -2,10 +2,10 @@
 //! poisoned outputs, guarded operands.
 
 use precast_fatbins::{Bundle, BundleError};
-use precast_kernels::KeyVariant;
 use precast_kernels::check::{Case, Distance, Mismatch, POISON};
+use precast_kernels::{Key, KeyVariant};
 
-use crate::driver::{Bound, Driver};
+use crate::driver::{Bound, Driver, GraphId};
 use crate::loading::{LoadError, code_for};
 use crate::loads;
 
@@ -14,6 +14,10 @@ const GUARD: u64 = 256;
 
 /// Bytes a copy moves at most.
 const STAGE_BYTES: u64 = 16 << 20;
+
+/// Timings of a launch, and launches in each.
+const TIMINGS: u32 = 5;
+const REPEATS: u32 = 20;
 
 /// What became of one checked launch.
 #[derive(Debug)]
@@ -72,8 +76,80 @@ impl Layout {
     }
 }
 
+/// A launch that is ready to run: its operands guarded, its code loaded.
+struct Ready {
+    pair: KeyVariant,
+    sample: usize,
+    params: Vec<u8>,
+    layout: Layout,
+    graph: GraphId,
+}
+
+impl Ready {
+    fn case(&self, seed: u64) -> Case {
+        Case::new(&self.pair.key, &self.params, seed + self.sample as u64)
+    }
+}
+
+/// Loads every kernel of a bundle that runs on the driver's device and whose key starts with `prefix`, and prepares the
+/// samples that `choose` takes of those that each admits, all at one address and each `repeats` times, one after the other.
+/// Everything is loaded before the first launch.
+fn prepare<D: Driver>(
+    driver: &mut D,
+    bundle: &Bundle<'_>,
+    prefix: &str,
+    seed: u64,
+    repeats: u32,
+    choose: impl Fn(&Key, Vec<(usize, Vec<u8>)>) -> Vec<(usize, Vec<u8>)>,
+) -> Result<(u64, Vec<Ready>), LoadError> {
+    bundle.verify()?;
+    let arch = code_for(driver.device(), bundle)?;
+    let modules = bundle.modules(arch).map_err(BundleError::from)?;
+    let mut cases = Vec::new();
+    for module in modules.iter().filter(|module| module.pair.key.text().starts_with(prefix)) {
+        let (kernel, _) = loads::load(driver, module)?;
+        let KeyVariant { key, variant } = &module.pair;
+        let admitted = |(_, params): &(usize, Vec<u8>)| key.kernel().admits(*variant, params);
+        let samples = key.kernel().samples().into_iter().enumerate().filter(admitted).collect();
+        for (sample, params) in choose(key, samples) {
+            let layout = Layout::new(&Case::new(key, &params, seed + sample as u64));
+            cases.push((module.pair.clone(), kernel, sample, layout, params));
+        }
+    }
+    let Some(largest) = cases.iter().map(|(_, _, _, layout, _)| layout.bytes).max() else { return Ok((0, Vec::new())) };
+    let base = driver.allocate(largest)?;
+    driver.stage(STAGE_BYTES)?;
+    let mut ready = Vec::new();
+    for (pair, kernel, sample, layout, params) in cases {
+        let mut bound = params.clone();
+        for (operand, start) in pair.key.kernel().operands(&params).iter().zip(&layout.starts) {
+            bound[operand.offset..operand.offset + 8].copy_from_slice(&(base + start).to_ne_bytes());
+        }
+        let launch = |index: u32| Bound {
+            label: pair.to_string(),
+            kernel,
+            key: pair.key.clone(),
+            geometry: pair.key.kernel().geometry(pair.variant, &params),
+            tensor_maps: pair.key.kernel().tensor_maps(pair.variant, &params),
+            params: bound.clone(),
+            dependencies: index.checked_sub(1).into_iter().collect(),
+        };
+        let graph = driver.prepare(&(0..repeats).map(launch).collect::<Vec<_>>())?;
+        ready.push(Ready { pair, sample, params, layout, graph });
+    }
+    Ok((base, ready))
+}
+
+/// Sends what a launch finds before it.
+fn send<D: Driver>(driver: &mut D, base: u64, image: &[u8]) -> Result<(), LoadError> {
+    for (index, part) in image.chunks(STAGE_BYTES as usize).enumerate() {
+        driver.write(base + index as u64 * STAGE_BYTES, part)?;
+    }
+    Ok(())
+}
+
 /// Checks every kernel of a bundle that runs on the driver's device and whose key starts with `prefix`; `report` hears of
-/// each launch. Everything is loaded before the first launch.
+/// each launch.
 ///
 /// # Errors
 /// [`LoadError`] where the checks themselves cannot be made, for the bundle has no code for the device among them; what
@@ -85,52 +161,62 @@ pub fn selftest<D: Driver>(
     seed: u64,
     mut report: impl FnMut(Outcome),
 ) -> Result<(), LoadError> {
-    bundle.verify()?;
-    let arch = code_for(driver.device(), bundle)?;
-    let modules = bundle.modules(arch).map_err(BundleError::from)?;
-    let mut cases = Vec::new();
-    for module in modules.iter().filter(|module| module.pair.key.to_string().starts_with(prefix)) {
-        let (kernel, _) = loads::load(&mut driver, module)?;
-        let launches = module.pair.key.kernel().samples();
-        let admitted = |(_, params): &(usize, &Vec<u8>)| module.pair.key.kernel().admits(module.pair.variant, params);
-        for (sample, params) in launches.iter().enumerate().filter(admitted) {
-            let case = Case::new(&module.pair.key, params, seed + sample as u64);
-            cases.push((module.pair.clone(), kernel, sample, Layout::new(&case), params.clone()));
-        }
-    }
-    let Some(largest) = cases.iter().map(|(_, _, _, layout, _)| layout.bytes).max() else { return Ok(()) };
-    let base = driver.allocate(largest)?;
-    driver.stage(STAGE_BYTES)?;
-    let mut graphs = Vec::new();
-    for (pair, kernel, _, layout, params) in &cases {
-        let mut bound = params.clone();
-        for (operand, start) in pair.key.kernel().operands(params).iter().zip(&layout.starts) {
-            bound[operand.offset..operand.offset + 8].copy_from_slice(&(base + start).to_ne_bytes());
-        }
-        graphs.push(driver.prepare(&[Bound {
-            label: pair.to_string(),
-            kernel: *kernel,
-            key: pair.key.clone(),
-            geometry: pair.key.kernel().geometry(pair.variant, params),
-            tensor_maps: pair.key.kernel().tensor_maps(pair.variant, params),
-            params: bound,
-            dependencies: Vec::new(),
-        }])?);
-    }
-    for ((pair, _, sample, layout, params), graph) in cases.into_iter().zip(graphs) {
-        let case = Case::new(&pair.key, &params, seed + sample as u64);
-        for (index, part) in layout.image(&case).chunks(STAGE_BYTES as usize).enumerate() {
-            driver.write(base + index as u64 * STAGE_BYTES, part)?;
-        }
-        driver.run(graph)?;
+    let (base, ready) = prepare(&mut driver, bundle, prefix, seed, 1, |_, samples| samples)?;
+    for launch in ready {
+        let (case, layout) = (launch.case(seed), &launch.layout);
+        send(&mut driver, base, &layout.image(&case))?;
+        driver.run(launch.graph)?;
         let mut after = Vec::with_capacity(layout.bytes as usize);
         while (after.len() as u64) < layout.bytes {
             let done = after.len() as u64;
             let ticket = driver.read(base + done, (layout.bytes - done).min(STAGE_BYTES))?;
             after.extend(driver.wait(ticket)?.bytes);
         }
-        let result = examine(&pair, &case, &layout, &after);
-        report(Outcome { pair, sample, result });
+        let result = examine(&launch.pair, &case, layout, &after);
+        report(Outcome { pair: launch.pair, sample: launch.sample, result });
+    }
+    Ok(())
+}
+
+/// What a launch takes, whatever plan has it.
+#[derive(Debug)]
+pub struct Timed {
+    /// The kernel.
+    pub pair: KeyVariant,
+    /// Which of its samples.
+    pub sample: usize,
+    /// Bytes it has to move.
+    pub bytes: u64,
+    /// Its floating-point operations, where they bound its time.
+    pub flops: u64,
+    /// The fastest of several launches, each after the one before.
+    pub seconds: f64,
+}
+
+/// Times the largest sample of every kernel of a bundle that runs on the driver's device and whose key starts with `prefix`.
+///
+/// # Errors
+/// [`LoadError`] where the bundle has no code for the device, or a launch fails.
+pub fn time<D: Driver>(
+    mut driver: D,
+    bundle: &Bundle<'_>,
+    prefix: &str,
+    seed: u64,
+    mut report: impl FnMut(Timed),
+) -> Result<(), LoadError> {
+    let largest = |key: &Key, samples: Vec<(usize, Vec<u8>)>| -> Vec<(usize, Vec<u8>)> {
+        samples.into_iter().max_by_key(|(_, params)| key.kernel().bytes(params)).into_iter().collect()
+    };
+    let (base, ready) = prepare(&mut driver, bundle, prefix, seed, REPEATS, largest)?;
+    for launch in ready {
+        send(&mut driver, base, &launch.layout.image(&launch.case(seed)))?;
+        let mut seconds = f64::INFINITY;
+        for _ in 0..TIMINGS {
+            seconds = seconds.min(driver.time(launch.graph, 1)? / f64::from(REPEATS));
+        }
+        let kernel = launch.pair.key.kernel();
+        let (bytes, flops) = (kernel.bytes(&launch.params), kernel.flops(&launch.params));
+        report(Timed { pair: launch.pair, sample: launch.sample, bytes, flops, seconds });
     }
     Ok(())
 }

@@ -4,6 +4,7 @@
 //! the same kernels, memory, graphs and seal.
 
 mod groups;
+mod kernels;
 mod record;
 mod report;
 mod steps;
@@ -22,6 +23,7 @@ use crate::init::read_or_random;
 use crate::session::{Session, plan};
 use crate::startup::Startup;
 use groups::Group;
+pub use kernels::{missing, time_kernels};
 pub use record::{KernelRecord, Record, StepRecord};
 use steps::Steps;
 pub use sweep::{Sweep, sweep};

@@ -125,7 +125,10 @@ impl Record {
         };
         Self {
             version: env!("CARGO_PKG_VERSION"),
-            config: RunConfig { teacher_format: config.teacher_format.map(|_| session.teacher_format()), ..config.clone() },
+            config: RunConfig {
+                teacher_format: config.teacher_format.map(|_| session.teacher_format()),
+                ..config.clone()
+            },
             device: of_device(session.device()),
             bundle: session.bundle().to_string(),
             modules_loaded: session.loads(),

@@ -61,6 +61,10 @@ pub struct Arguments {
     /// which is built in is kernels/src/tuned.txt
     #[arg(long, value_name = "FILE", conflicts_with_all = ["out", "json", "sweep"])]
     tune: Option<PathBuf>,
+    /// Measure no step but the kernels of the bundle whose key starts so, whatever plan has them: the largest launch that
+    /// each is checked by
+    #[arg(long, value_name = "PREFIX", conflicts_with_all = ["teacher", "student", "model", "out", "sweep", "tune"])]
+    kernel: Option<String>,
     #[command(flatten)]
     verbose: Verbose,
     /// Print JSON
@@ -70,10 +74,16 @@ pub struct Arguments {
 
 pub fn run(arguments: Arguments, startup: Startup) -> Result<(), Failure> {
     arguments.verbose.start();
+    if let Some(prefix) = &arguments.kernel {
+        let timed = bench::time_kernels(arguments.device, &arguments.kernels, prefix)?;
+        if arguments.json {
+            print_json(&timed);
+        } else {
+            timed.iter().for_each(|kernel| say!("{kernel}"));
+        }
+        return Ok(());
+    }
     let options = Options {
-        teacher: arguments.models.teacher,
-        student: arguments.models.student,
-        model: arguments.models.model,
         batch_size: Some(arguments.batch_size),
         seq_len: Some(arguments.seq_len),
         grad_accum: Some(arguments.grad_accum),
@@ -85,7 +95,7 @@ pub fn run(arguments: Arguments, startup: Startup) -> Result<(), Failure> {
         device: Some(arguments.device),
         bundle: arguments.kernels.bundle,
         trusted_key: arguments.kernels.trusted_key,
-        ..Options::default()
+        ..arguments.models.options()?
     };
     let config = options.complete(false)?;
     if let Some(file) = &arguments.tune {

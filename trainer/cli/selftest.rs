@@ -6,6 +6,7 @@ use precast_kernels::Arch;
 use precast_plan::Plan;
 use precast_runtime::selftest::selftest;
 
+use crate::bench::missing;
 use crate::bundle::Kernels;
 use crate::config::DeviceChoice;
 use crate::device;
@@ -61,11 +62,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     })
     .map_err(|error| source.not_loaded(error))?;
     if checked == 0 {
-        let message = format!(
-            "--kernel {}: no kernel for {arch} has a key that starts so; `precast kernels` lists them",
-            arguments.kernel
-        );
-        return Err(Failure::Usage(message));
+        return Err(Failure::Usage(missing(&arguments.kernel, arch)));
     }
     say!("{checked} launches checked on {}, {failed} failed", opened.name);
     if arch == Arch::Sim {

@@ -44,9 +44,6 @@ pub struct Arguments {
 
 pub fn run(arguments: Arguments) -> Result<(), Failure> {
     let options = Options {
-        teacher: arguments.models.teacher,
-        student: arguments.models.student,
-        model: arguments.models.model,
         batch_size: Some(arguments.batch_size),
         seq_len: Some(arguments.seq_len),
         steps: Some(arguments.steps),
@@ -58,7 +55,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         device: Some(arguments.device),
         bundle: arguments.kernels.bundle,
         trusted_key: arguments.kernels.trusted_key,
-        ..Options::default()
+        ..arguments.models.options()?
     };
     let record = smoke(options.complete(false)?, arguments.lr)?;
     // A line for programs: everything else goes to standard error.

@@ -241,7 +241,9 @@ impl Dataset {
                     dataset.pass_over(path, passed_over, chunks.len() + passed_over, chunk);
                     chunks
                 }
-                Some("jsonl" | "json") => dataset.pack(path, Documents::jsonl(path, &bytes)?, chunk, packing, reader)?,
+                Some("jsonl" | "json") => {
+                    dataset.pack(path, Documents::jsonl(path, &bytes)?, chunk, packing, reader)?
+                }
                 Some("txt" | "md") => dataset.pack(path, Documents::text(path, &bytes)?, chunk, packing, reader)?,
                 _ => return Err(DataError::Kind { path: path.clone() }),
             };

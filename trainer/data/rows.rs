@@ -17,7 +17,9 @@ const IGNORED: i64 = -100;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RowFault {
     /// It is not JSON, or not of integers.
-    #[error("{0}: expected {{\"input_ids\": [...], \"labels\": [...]}}, lists of integers; labels may be left out of all rows")]
+    #[error(
+        "{0}: expected {{\"input_ids\": [...], \"labels\": [...]}}, lists of integers; labels may be left out of all rows"
+    )]
     Malformed(String),
     /// A token without a label, or a label without a token.
     #[error("{ids} input_ids and {labels} labels: give each token one, {IGNORED} where it does not count")]
@@ -38,7 +40,9 @@ pub enum RowFault {
         last: u32,
     },
     /// A label that is neither a token nor the one that does not count.
-    #[error("labels[{index}] is {label}: a label is a token of the model's vocabulary, 0 to {last}, or {IGNORED} for one that does not count")]
+    #[error(
+        "labels[{index}] is {label}: a label is a token of the model's vocabulary, 0 to {last}, or {IGNORED} for one that does not count"
+    )]
     Label {
         /// Which.
         index: usize,
@@ -48,7 +52,9 @@ pub enum RowFault {
         last: u32,
     },
     /// A row of another kind than the first of its file.
-    #[error("a row of {found} in a file whose first row has {expected}: put rows of each kind into a file of their own")]
+    #[error(
+        "a row of {found} in a file whose first row has {expected}: put rows of each kind into a file of their own"
+    )]
     Mixed {
         /// In the first row.
         expected: &'static str,

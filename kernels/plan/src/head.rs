@@ -35,8 +35,7 @@ pub(crate) fn losses(
     });
     let ce = ops.statistics("ce", tokens.into());
     let dhidden = ops.rows("dhidden", student.linear.k);
-    let teacher =
-        teacher.map(|(head, logits, kd)| (head.hidden, ops.dense("teacher", head.linear, vocab), logits, kd));
+    let teacher = teacher.map(|(head, logits, kd)| (head.hidden, ops.dense("teacher", head.linear, vocab), logits, kd));
     for (index, first, count) in chunks(tokens, chunk) {
         let at = |part: &str| format!("{index}.{part}");
         let hidden = rows(student.hidden, student.linear.k, first, count);
