@@ -21,6 +21,11 @@ impl Builder {
         Self { arch, buffers: Vec::new(), phases: Vec::new() }
     }
 
+    /// The architecture that runs it.
+    pub fn arch(&self) -> Arch {
+        self.arch
+    }
+
     fn declare(&mut self, name: String, category: Category, format: Format, elems: u64, persistent: bool) -> Tensor {
         assert!(elems > 0, "{name} is empty");
         let buffer = BufferId(self.buffers.len() as u32);

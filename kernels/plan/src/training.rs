@@ -1,7 +1,7 @@
 //! The plan of a training step.
 
 use precast_kernels::abi::{micro_scalars, step_metrics, update_scalars};
-use precast_kernels::{Arch, Dtype};
+use precast_kernels::{Arch, Dtype, gemm};
 
 use crate::bounds::{self, Part};
 use crate::buffer::{Category, Tensor};
@@ -130,7 +130,8 @@ impl TrainingPlan {
         });
         let weights = Weights::trained(&mut b, "student", student, dtype);
         let student_resident = Resident::new(&mut b, "student", student, weights, recipe.seq_len);
-        let semaphores = b.persistent("student.semaphores", Category::Gradients, Dtype::U32, Semaphores::WORDS);
+        let semaphores = gemm::splits_k(dtype, arch)
+            .then(|| b.persistent("student.semaphores", Category::Gradients, Dtype::U32, Semaphores::WORDS));
         let inputs = MicroInputs::new(&mut b, recipe.tokens());
         let update = b.persistent("update", Category::Inputs, Dtype::U32, size_of::<update_scalars>() as u64 / 4);
         let metrics = b.persistent("metrics", Category::Inputs, Dtype::F32, size_of::<step_metrics>() as u64 / 4);
@@ -138,10 +139,11 @@ impl TrainingPlan {
         let Trained { master, grad, m, v } = all.trained().expect("the student trains");
 
         let ops = Ops::new(&mut b, (recipe.batch, recipe.seq_len), dtype);
-        let ops = &mut ops.training(Gradients { micro: inputs.micro, semaphores: Semaphores::new(semaphores) });
+        let ops = &mut ops.training(Gradients { micro: inputs.micro, semaphores: semaphores.map(Semaphores::new) });
         ops.phase(CLEAR);
         ops.scope("clear");
-        for (name, state) in [("master", master), ("grad", grad), ("m", m), ("v", v), ("semaphores", semaphores)] {
+        let state = [("master", master), ("grad", grad), ("m", m), ("v", v)].into_iter();
+        for (name, state) in state.chain(semaphores.map(|semaphores| ("semaphores", semaphores))) {
             ops.clear(name, state);
         }
         // In fp32 the weights are the master weights.

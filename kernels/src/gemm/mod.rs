@@ -37,7 +37,7 @@ use crate::{
 use select::{Form, Product};
 use variants::Tiling;
 
-pub use select::TOKEN_BUCKETS;
+pub use select::{TOKEN_BUCKETS, splits_k};
 
 key! {
     /// Inputs to outputs.
@@ -220,8 +220,8 @@ impl GemmDgrad {
     }
 
     /// Split-K: into how many parts to divide the depth, if that is faster, and how many `semaphores` that takes.
-    pub fn division(&self, p: &gemm_dgrad_params) -> Option<(u32, u64)> {
-        select::division(&self.product(p))
+    pub fn division(&self, p: &gemm_dgrad_params, arch: Arch) -> Option<(u32, u64)> {
+        select::division(&self.product(p), arch)
     }
 
     fn sides(&self, p: &gemm_dgrad_params) -> [hopper::Side; 2] {
@@ -241,8 +241,8 @@ impl GemmWgrad {
     }
 
     /// Split-K: into how many parts to divide the depth, if that is faster, and how many `semaphores` that takes.
-    pub fn division(&self, p: &gemm_wgrad_params) -> Option<(u32, u64)> {
-        select::division(&self.product(p))
+    pub fn division(&self, p: &gemm_wgrad_params, arch: Arch) -> Option<(u32, u64)> {
+        select::division(&self.product(p), arch)
     }
 
     fn sides(&self, p: &gemm_wgrad_params) -> [hopper::Side; 2] {

@@ -217,21 +217,28 @@ pub(super) fn select(product: &Product, arch: Arch) -> Tiling {
     fastest(product, arch).0
 }
 
-/// Into how many parts to divide the depth, each a block's, if that is faster on tensor cores of an H200 without `wgmma`;
-/// and how many `semaphores` that takes. It is the same on every architecture, as all of a parameter block; variants with other
-/// means pass over it.
-pub(super) fn division(product: &Product) -> Option<(u32, u64)> {
-    splits(product).map(|splits| (splits, semaphores(product)))
+/// Whether products of a dtype are built so on an architecture that CTAs can divide the depth. `wgmma` has means of its own,
+/// and the simulated GPU adds up at once.
+pub fn splits_k(dtype: Dtype, arch: Arch) -> bool {
+    let table = table(Form::Wgrad, dtype, arch);
+    arch != Arch::Sim && table.variants.iter().any(|variant| matches!(variant, Tiling::Mma(_)))
 }
 
-fn splits(product: &Product) -> Option<u32> {
+/// Into how many parts to divide the depth, each a CTA's, if that is faster on an architecture; and how many `semaphores` that
+/// takes.
+pub(super) fn division(product: &Product, arch: Arch) -> Option<(u32, u64)> {
+    splits(product, arch).map(|splits| (splits, semaphores(product)))
+}
+
+fn splits(product: &Product, arch: Arch) -> Option<u32> {
     let exact = matches!(product.form, Form::Wgrad);
     let sums_bytes = 4 * u64::from(product.rows) * u64::from(product.columns);
-    if product.dtype != Dtype::Bf16 || !product.vectors || (!exact && sums_bytes > PARTIALS_BYTES) {
+    let divisible = splits_k(product.dtype, arch) && product.vectors;
+    if !divisible || (!exact && sums_bytes > PARTIALS_BYTES) {
         return None;
     }
     let least = if exact { product.depth.div_ceil(EXACT_DEPTH).min(MOST_SPLITS) } else { 1 };
-    let time = |splits: &u32| fastest(&Product { splits: *splits, ..*product }, Arch::Sm90Portable).1;
+    let time = |splits: &u32| fastest(&Product { splits: *splits, ..*product }, arch).1;
     (least.max(1)..=MOST_SPLITS).min_by_key(time).filter(|splits| *splits > 1)
 }
 
@@ -269,15 +276,21 @@ mod tests {
     }
 
     #[test]
-    fn few_tiles_of_long_sums_are_divided() {
-        let parts = |form, (rows, columns, depth)| {
-            splits(&Product { form, rows, columns, depth, splits: 1, dtype: Dtype::Bf16, vectors: true })
+    fn few_tiles_of_long_sums_are_divided_for_the_architecture_that_runs() {
+        let parts = |form, (rows, columns, depth), arch| {
+            splits(&Product { form, rows, columns, depth, splits: 1, dtype: Dtype::Bf16, vectors: true }, arch)
         };
         // Weights: student's o, gate and up; the head's from 2048 tokens.
         let weights = [(896, 896, 8192), (9728, 896, 8192), (151_936, 896, 2048)];
-        assert_eq!(weights.map(|shape| parts(Form::Wgrad, shape)), [Some(5), Some(4), None]);
+        let of_weights = |arch| weights.map(|shape| parts(Form::Wgrad, shape, arch));
+        assert_eq!(of_weights(Arch::Sm90Portable), [Some(5), Some(4), None]);
         // Inputs of the head, and of gate and up: too many sums to keep.
         let inputs = [(2048, 896, 151_936), (8192, 896, 9728)];
-        assert_eq!(inputs.map(|shape| parts(Form::Dgrad, shape)), [Some(7), None]);
+        assert_eq!(inputs.map(|shape| parts(Form::Dgrad, shape, Arch::Sm90Portable)), [Some(7), None]);
+        // Fewer multiprocessors are full sooner.
+        assert_ne!(of_weights(Arch::Sm121), of_weights(Arch::Sm90Portable));
+        for arch in [Arch::Sm90a, Arch::Sim] {
+            assert_eq!((of_weights(arch), splits_k(Dtype::Bf16, arch)), ([None; 3], false));
+        }
     }
 }

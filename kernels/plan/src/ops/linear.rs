@@ -86,8 +86,8 @@ impl Ops<'_> {
             accumulate: u32::from(accumulate),
             ..Default::default()
         };
-        if let Some((splits, semaphores)) = kernel.division(&params)
-            && let Some(semaphores) = self.gradients().semaphores.take(semaphores)
+        if let Some((splits, semaphores)) = kernel.division(&params, self.b.arch())
+            && let Some(semaphores) = self.semaphores(semaphores)
         {
             (params.splits, params.semaphores) = (splits, semaphores.address());
         }
@@ -108,8 +108,8 @@ impl Ops<'_> {
             k,
             ..Default::default()
         };
-        if let Some((splits, semaphores)) = kernel.division(&params)
-            && let Some(semaphores) = self.gradients().semaphores.take(semaphores)
+        if let Some((splits, semaphores)) = kernel.division(&params, self.b.arch())
+            && let Some(semaphores) = self.semaphores(semaphores)
         {
             let workspace = self.statistics(&format!("{name}.dgrad_workspace"), GemmDgrad::workspace(&params));
             (params.splits, params.semaphores, params.workspace) = (splits, semaphores.address(), workspace.address());

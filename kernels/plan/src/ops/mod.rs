@@ -52,8 +52,8 @@ pub(crate) struct Ops<'a> {
 pub(crate) struct Gradients {
     /// `micro_scalars`: whether to overwrite or to add.
     pub micro: Tensor,
-    /// For the launches that split K.
-    pub semaphores: Semaphores,
+    /// For the launches that split K, where there are such.
+    pub semaphores: Option<Semaphores>,
 }
 
 /// Words that are 0 between launches. Each launch has its own, so that none waits for another.
@@ -137,6 +137,11 @@ impl<'a> Ops<'a> {
 
     fn launch<K: Registered>(&mut self, name: &str, kernel: K, params: &K::Params) {
         self.b.launch(self.name(name), kernel, params);
+    }
+
+    /// Semaphores of a launch's own, if there are so many left.
+    fn semaphores(&self, count: u64) -> Option<Tensor> {
+        self.gradients().semaphores.as_ref()?.take(count)
     }
 
     fn gradients(&self) -> &Gradients {
