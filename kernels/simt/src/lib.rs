@@ -10,7 +10,7 @@ mod launch;
 mod report;
 mod translate;
 
-pub use check::{Fault, Outcome, check, check_source};
+pub use check::{Fault, Outcome, check, check_all, check_source};
 pub use compile::{CompileError, Program, Simt};
 pub use count::{Cost, Count, Counted, Traffic, count};
 pub use execute::execute;

@@ -1,6 +1,6 @@
-//! Every example of every kernel, as its first variant, on both architectures' own code: equal to the host reference, and
-//! nothing for the checker to say. `cargo xtask simt` runs all keys, variants and more seeds. And defects planted in
-//! what ships: the checker has to see them through everything else a real kernel does.
+//! Every example of every kernel, as its first variant, on the portable architectures' and on Hopper's own code: equal to
+//! the host reference, and nothing for the checker to say. `cargo xtask simt` runs all keys, variants and more seeds. And
+//! defects planted in what ships: the checker has to see them through everything else a real kernel does.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -16,23 +16,32 @@ static SIMT: LazyLock<Simt> = LazyLock::new(|| {
 
 #[test]
 fn kernels_are_their_references_and_break_no_rule() {
-    // The architectures' sources are the same today: half of the keys on each.
-    let faults: Vec<String> = examples()
-        .par_iter()
-        .enumerate()
-        .filter_map(|(index, key)| {
-            let arch = [Arch::Sm89, Arch::Sm121][index % 2];
-            let variant = key.kernel().variants(arch)[0];
-            check(&SIMT, key, variant, arch, &[1]).err().map(|fault| fault.to_string())
-        })
+    // The portable architectures' sources are the same today: half of the keys on each. Hopper has some of its own.
+    let keys = examples();
+    let portable = keys.iter().enumerate().map(|(index, key)| (key, [Arch::Sm89, Arch::Sm121][index % 2]));
+    let first = |key: &Key, arch| key.kernel().variants(arch)[0];
+    let hopper = keys.iter().filter(|key| first(key, Arch::Sm90a) != first(key, Arch::Sm121));
+    let all: Vec<(&Key, Arch)> = portable.chain(hopper.map(|key| (key, Arch::Sm90a))).collect();
+    let faults: Vec<String> = all
+        .into_par_iter()
+        .filter_map(|(key, arch)| check(&SIMT, key, first(key, arch), arch, &[1]).err().map(|fault| fault.to_string()))
         .collect();
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 
 /// What is found where `from`, the first time it stands in a kernel's source or headers, is `to`.
 fn found(key: &str, from: &str, to: &str) -> String {
+    found_on(Arch::Sm121, key, from, to)
+}
+
+/// The same of Hopper's own kernels.
+fn found_on_hopper(key: &str, from: &str, to: &str) -> String {
+    found_on(Arch::Sm90a, key, from, to)
+}
+
+fn found_on(arch: Arch, key: &str, from: &str, to: &str) -> String {
     let key = Key::parse(key).unwrap();
-    let variant = key.kernel().variants(Arch::Sm121)[0];
+    let variant = key.kernel().variants(arch)[0];
     let mut source = key.kernel().source(variant);
     let change = |text: &'static str| -> &'static str {
         let changed = text.replacen(from, to, 1);
@@ -41,7 +50,7 @@ fn found(key: &str, from: &str, to: &str) -> String {
     let headers: Vec<_> = source.headers.iter().map(|(name, text)| (*name, change(text))).collect();
     assert!(source.text.contains(from) || headers.iter().any(|(_, text)| text.contains(to)), "{from} is not there");
     (source.text, source.headers) = (change(source.text), headers.leak());
-    match check_source(&SIMT, &source, &key, variant, Arch::Sm121, &[1]) {
+    match check_source(&SIMT, &source, &key, variant, arch, &[1]) {
         Err(Fault::Broken { report, .. }) => report.to_string(),
         Err(Fault::Mismatch { mismatch, .. }) => mismatch.to_string(),
         other => panic!("{other:?}"),
@@ -86,4 +95,43 @@ fn a_row_past_the_end_is_out_of_bounds() {
 fn a_tile_that_is_passed_on_before_it_is_stored_is_a_race() {
     let pass = "if (threadIdx.x == 0) store_release";
     insta::assert_snapshot!(found("gemm.dgrad{w=bf16,x=bf16}", &format!("sync_block();\n    {pass}"), pass));
+}
+
+#[test]
+fn a_stage_is_not_freed_before_its_wgmma_is_waited_for() {
+    let key = "gemm.fwd{bias=true,residual=false,w=bf16,x=bf16}";
+    insta::assert_snapshot!(found_on_hopper(key, "wgmma_wait<1>();", ""));
+}
+
+#[test]
+fn a_multicast_goes_to_every_block_of_the_cluster() {
+    let key = "gemm.swiglu{bias=true,w=bf16,x=bf16}";
+    insta::assert_snapshot!(found_on_hopper(key, "(1 << CLUSTER) - 1", "1 << rank"));
+}
+
+#[test]
+fn a_block_does_not_end_while_others_write_its_shared_memory() {
+    let key = "gemm.swiglu{bias=true,w=bf16,x=bf16}";
+    insta::assert_snapshot!(found_on_hopper(key, "if (SHARES) cluster_sync();", ""));
+}
+
+#[test]
+fn a_copied_tile_is_fenced_before_wgmma_reads_it() {
+    insta::assert_snapshot!(found_on_hopper("attention.fwd{d=64,x=bf16}", "fence_proxy_async();", ""));
+}
+
+#[test]
+fn scores_are_not_read_before_their_wgmma_is_waited_for() {
+    insta::assert_snapshot!(found_on_hopper("attention.bwd{d=64,x=bf16}", "wgmma_wait<1>();", ""));
+}
+
+#[test]
+fn a_block_that_may_not_run_is_not_sent_to() {
+    insta::assert_snapshot!(found_on_hopper("head.distill{x=bf16}", "cluster_sync();", "sync_block();"));
+}
+
+#[test]
+fn a_warp_does_not_store_where_its_lanes_still_read() {
+    let between = "sync_warp(); // those in between are skipped";
+    insta::assert_snapshot!(found_on_hopper("gemm.dgrad{w=bf16,x=bf16}", between, "// those"));
 }

@@ -9,7 +9,7 @@ use precast_kernels::Arch;
 use precast_simt::{Cost, Count, Counted, Simt, Traffic, count};
 use rayon::prelude::*;
 
-use super::tasks;
+use super::{COUNTED, tasks};
 use crate::setup;
 
 /// Of the random inputs: token ids decide what an embedding moves.
@@ -27,7 +27,7 @@ in vain.
 
 /// Prints what every (key, variant) whose name has `text` moves; the worst first.
 pub fn report(text: &str) -> Result<()> {
-    let tasks = tasks(text)?;
+    let tasks = tasks(text, &COUNTED)?;
     setup::debian(&["g++"])?;
     let simt = Simt::new(Path::new("target/simt"))?;
     let rows: Vec<Result<(Task, Row)>> = tasks

@@ -138,9 +138,13 @@ __device__ __forceinline__ void product(const tensor_map* maps, uint32_t rows, u
             wgmma_wait<0>();
             free(before);
             if (work.split) gather.add<Store::CHUNK>(sum, schedule.rank);
+            sync_warp(); // lanes may still read what they stored of the last tile
 #pragma unroll
             for (uint32_t c = 0; c < TILE_COLUMNS / Store::CHUNK / PARTS; c++) {
-                if (work.split && c % CLUSTER != schedule.rank) continue;
+                if (work.split) {
+                    if (c % CLUSTER != schedule.rank) continue;
+                    sync_warp(); // those in between are skipped: lanes may still read the slot that this one takes
+                }
                 float value[PARTS][Store::CHUNK / 2];
 #pragma unroll
                 for (uint32_t part = 0; part < PARTS; part++)

@@ -96,7 +96,6 @@ struct Summed {
     __device__ __forceinline__ void chunk(uint32_t c, const float (&v)[16]) const {
         const uint32_t lane = threadIdx.x % WARP, group = lane / 4, member = lane % 4;
         const uint32_t slot = scratch + c % 2 * SLOT; // rows of 128 bytes, 16 of them at (i ^ row) % 8
-        sync_warp(); // a block of a cluster skips chunks: lanes may still read this slot
 #pragma unroll
         for (uint32_t q = 0; q < 4; q++) {
             const uint32_t pair = slot + group * 128 + ((q * 2 + member / 2) ^ group) * 16 + member % 2 * 8;
