@@ -61,7 +61,7 @@ template <uint32_t n> __device__ __forceinline__ void nibbles(uint32_t (&words)[
 
 template <uint32_t n> __device__ __forceinline__ void scale_by(float scale, float (&values)[n]) {
 #pragma unroll
-    for (uint32_t i = 0; i < n; i++) values[i] = product(values[i], scale);
+    for (uint32_t i = 0; i < n; i++) values[i] = mul_rn(values[i], scale);
 }
 template <uint32_t n> __device__ __forceinline__ void add(float addend, float (&values)[n]) {
 #pragma unroll
@@ -156,8 +156,8 @@ struct group_scale {
         const bool late = group >= 4;
         const uint32_t s = late ? (third & 0xfu) | (first >> 2 & 0x30u) : first & 0x3fu;
         const uint32_t m = late ? (third >> 4 & 0xfu) | (second >> 2 & 0x30u) : second & 0x3fu;
-        scale = product(half_to_float(head[0] & 0xffffu), number<0>(TWO_TO_23 | s));
-        min = product(half_to_float(head[0] >> 16), number<0>(TWO_TO_23 | m));
+        scale = mul_rn(half_to_float(head[0] & 0xffffu), number<0>(TWO_TO_23 | s));
+        min = mul_rn(half_to_float(head[0] >> 16), number<0>(TWO_TO_23 | m));
     }
     template <uint32_t n> __device__ __forceinline__ void apply(const uint32_t (&words)[n / 4], float (&v)[n]) const {
         numbers<0>(words, v);
@@ -204,7 +204,7 @@ struct Q6_K : block<256, 210, 2> {
         for (uint32_t i = 0; i < n / 4; i++) words[i] |= (high[i] >> (2 * quarter) & 0x03030303u) << 4;
         numbers<32>(words, v);
         const float scale = number<128>(TWO_TO_23 | (b[192 + first / 16] ^ 0x80u));
-        scale_by(product(load_half(b + 208), scale), v);
+        scale_by(mul_rn(load_half(b + 208), scale), v);
     }
 };
 

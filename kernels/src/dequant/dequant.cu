@@ -9,7 +9,7 @@
 enum : uint32_t {
     WIDTH = WIDTH_OF(KEY_X),
     PARTS = KEY_W::ELEMS / WIDTH,    // vectors of a block of weights
-    STEP = VARIANT_THREADS / PARTS, // blocks of weights that a block of threads takes at a time
+    STEP = VARIANT_THREADS / PARTS, // blocks of weights that a CTA takes at a time
 };
 
 KERNEL(dequant_params) {

@@ -32,7 +32,7 @@ key! {
 variant! {
     /// Threads that take several vectors each.
     pub struct Vectors {
-        /// Threads of a block.
+        /// Threads of a CTA.
         threads: u32,
         /// Vectors of 16 bytes of `x` that a thread takes.
         vectors: u32,
@@ -60,8 +60,8 @@ impl Build for Dequant {
 
     fn geometry(&self, variant: Vectors, p: &Self::Params) -> Geometry {
         let vectors = p.n / (16 / self.x.bytes());
-        let blocks = vectors.div_ceil(u64::from(variant.threads * variant.vectors));
-        Geometry::linear(u32::try_from(blocks).expect("a matrix has less than 2^40 elements"), variant.threads)
+        let ctas = vectors.div_ceil(u64::from(variant.threads * variant.vectors));
+        Geometry::linear(u32::try_from(ctas).expect("a matrix has less than 2^40 elements"), variant.threads)
     }
 }
 
@@ -77,7 +77,7 @@ impl Reference for Dequant {
     }
 
     fn samples(&self) -> Vec<Self::Params> {
-        // One block, a few, and more than a block of threads takes, from where blocks begin on no larger vector.
+        // One block, a few, and more than a CTA takes, from where blocks begin on no larger vector.
         let many = 20_000 / self.w.elems() | 1;
         let launches = [(0, 1), (0, 7), (self.w.align(), many)];
         launches.map(|(w, blocks)| Self::Params { w, n: blocks * self.w.elems(), ..Default::default() }).into()
