@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use crate::gguf;
 use crate::support::{
-    distill, fail, is_sim, metrics_of, model_config, precast, random_model, root, run_record, succeed, texts,
-    tiny_config, token_file,
+    distill, fail, is_sim, metrics_of, model_config, on_device, precast, random_model, root, run_record, succeed,
+    texts, tiny_config, token_file,
 };
 
 /// Rows of every matrix are whole blocks of 256. The head is larger than what layers are dequantised to, so that all of its
@@ -193,7 +193,7 @@ fn a_model_has_the_same_likelihood_in_both_forms() {
                     precision,
                     "--model",
                 ]);
-                command.arg(&model).arg("--data").arg(&case.data).args(crate::support::on_device());
+                command.arg(&model).arg("--data").arg(&case.data).args(on_device());
                 let score: Value = serde_json::from_str(&succeed(&mut command)).unwrap();
                 score["nll"].as_f64().unwrap().to_bits()
             });
@@ -299,4 +299,19 @@ fn a_plan_says_what_either_form_takes() {
     let printed = succeed(&mut plan(&["--teacher-format", "stored"]));
     let lines = printed.lines().skip_while(|line| !line.starts_with("--teacher-format"));
     insta::assert_snapshot!(lines.take(4).collect::<Vec<_>>().join("\n"));
+}
+
+/// A configuration alone is measured in the mix of Q4_K_M.
+#[test]
+fn bench_measures_a_stored_teacher_of_random_weights() {
+    let case = case();
+    let teacher = root().join("tests/models/blocks.json");
+    let mut command = precast();
+    command.args(["bench", "--json", "--steps", "2", "--batch-size", "1", "--seq-len", "16", "--teacher"]).arg(teacher);
+    command.arg("--student").arg(&case.student).args(["--teacher-format", "stored"]).args(on_device());
+    let record: Value = serde_json::from_str(&succeed(&mut command)).unwrap();
+    assert_eq!(record["config"]["teacher_format"], "stored");
+    let kernels: Vec<&str> =
+        record["kernels"].as_array().unwrap().iter().map(|one| one["kernel"].as_str().unwrap()).collect();
+    assert!(kernels.iter().any(|kernel| kernel.starts_with("dequant{w=Q4_K")), "{kernels:?}");
 }

@@ -12,6 +12,7 @@ use rayon::prelude::*;
 
 use crate::checkpoint::{Checkpoint, CheckpointError, Scratch, Student, Weights, config_json, write_model};
 use crate::error::Failure;
+use crate::random_blocks;
 use crate::run::out::{check_directory, refuse_inputs};
 
 /// Elements drawn from one random stream.
@@ -91,6 +92,7 @@ impl Weights for Random {
         "random weights".to_owned()
     }
 
+    /// As a file in the mix of Q4_K_M has them: in blocks they are other random weights.
     fn formats(&self) -> Formats {
         Formats::q4_k_m(&self.config)
     }
@@ -106,7 +108,11 @@ impl Weights for Random {
                 initial(parameter, self.seed, self.range, scratch);
                 Ok(scratch.encode(dtype))
             }
-            Format::Block(_) => todo!("blocks"),
+            Format::Block(block) => {
+                let blocks = scratch.blocks(random_blocks::bytes(parameter, block));
+                random_blocks::fill(blocks, block, self.seed ^ name_hash(&parameter.name), self.range);
+                Ok(blocks)
+            }
         }
     }
 }

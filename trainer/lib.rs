@@ -18,6 +18,7 @@ pub mod metrics;
 pub mod models;
 pub mod outcome;
 pub mod pair;
+pub mod random_blocks;
 pub mod record;
 pub mod report;
 pub mod run;

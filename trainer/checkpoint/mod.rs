@@ -463,10 +463,9 @@ impl Scratch {
         &mut self.values
     }
 
-    /// A copy of blocks, to be put in another order.
-    pub fn blocks(&mut self, blocks: &[u8]) -> &mut [u8] {
-        self.blocks.clear();
-        self.blocks.extend_from_slice(blocks);
+    /// So many bytes of blocks to be written whole.
+    pub fn blocks(&mut self, bytes: usize) -> &mut [u8] {
+        self.blocks.resize(bytes, 0);
         &mut self.blocks
     }
 

@@ -33,8 +33,8 @@ pub struct Arguments {
     /// Divergence of the teacher's term, as for distill [default: 0]
     #[arg(long, value_name = "X")]
     beta: Option<f32>,
-    /// How the teacher's weights live on the device: bf16, stored (a config.json alone stands for a file in the mix of Q4_K_M)
-    /// or auto [default: auto]
+    /// How the teacher's weights live on the device: bf16, stored (a config.json alone stands for a file in the mix of Q4_K_M,
+    /// of other random weights) or auto [default: auto]
     #[arg(long, value_name = "FORM")]
     teacher_format: Option<WeightFormat>,
     /// What the backward pass recomputes instead of keeping it: none, norms (the bare flag) or blocks

@@ -190,7 +190,8 @@ impl Gguf {
         let (weight, kind, bytes) = self.find(name).map_err(|fault| self.error(fault))?;
         assert_eq!(kind.block(), Some(block), "the format of {name}");
         let Some(head_count) = self.interleaved(weight).map_err(|fault| self.error(fault))? else { return Ok(bytes) };
-        let out = scratch.blocks(bytes);
+        let out = scratch.blocks(bytes.len());
+        out.copy_from_slice(bytes);
         deinterleave(out, head_count, weight.tensor.shape[0] as usize / head_count);
         Ok(out)
     }
