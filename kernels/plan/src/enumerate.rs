@@ -9,7 +9,7 @@ use crate::config::ModelConfig;
 use crate::evaluation::EvaluationPlan;
 use crate::formats::Formats;
 use crate::plan::Plan;
-use crate::recipe::Recipe;
+use crate::recipe::{Precision, Recipe};
 use crate::training::TrainingPlan;
 
 /// Every (key, variant) a plan launches. The only enumeration: the build compiles it, start-up checks it,
@@ -54,9 +54,13 @@ pub fn build_keys(models: &[ModelConfig], arch: Arch) -> BTreeSet<KeyVariant> {
                     all.extend(admitted(&training.plan, arch));
                 }
             }
-            for formats in formats(student) {
-                let (shape, model) = ((recipe.batch, recipe.seq_len), (student, &formats));
-                if let Ok(evaluation) = EvaluationPlan::with_formats(model, shape, recipe.precision, arch) {
+        }
+    }
+    let shapes = TOKEN_BUCKETS.into_iter().flat_map(|tokens| Precision::ALL.map(|precision| (tokens, precision)));
+    for (tokens, precision) in shapes {
+        for model in &models {
+            for formats in formats(model) {
+                if let Ok(evaluation) = EvaluationPlan::with_formats((model, &formats), (1, tokens), precision, arch) {
                     all.extend(admitted(&evaluation.plan, arch));
                 }
             }
