@@ -669,6 +669,77 @@ const _: () = {
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+pub struct qk_norm_fwd_params {
+    pub x: address,
+    pub raw: address,
+    pub gamma: address,
+    pub cos: address,
+    pub sin: address,
+    pub eps: f32,
+    pub tokens: u32,
+    pub seq_len: u32,
+    pub query_heads: u32,
+    pub key_heads: u32,
+    pub row_heads: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of qk_norm_fwd_params"][::std::mem::size_of::<qk_norm_fwd_params>() - 64usize];
+    ["Alignment of qk_norm_fwd_params"][::std::mem::align_of::<qk_norm_fwd_params>() - 8usize];
+    ["Offset of field: qk_norm_fwd_params::x"][::std::mem::offset_of!(qk_norm_fwd_params, x) - 0usize];
+    ["Offset of field: qk_norm_fwd_params::raw"][::std::mem::offset_of!(qk_norm_fwd_params, raw) - 8usize];
+    ["Offset of field: qk_norm_fwd_params::gamma"][::std::mem::offset_of!(qk_norm_fwd_params, gamma) - 16usize];
+    ["Offset of field: qk_norm_fwd_params::cos"][::std::mem::offset_of!(qk_norm_fwd_params, cos) - 24usize];
+    ["Offset of field: qk_norm_fwd_params::sin"][::std::mem::offset_of!(qk_norm_fwd_params, sin) - 32usize];
+    ["Offset of field: qk_norm_fwd_params::eps"][::std::mem::offset_of!(qk_norm_fwd_params, eps) - 40usize];
+    ["Offset of field: qk_norm_fwd_params::tokens"][::std::mem::offset_of!(qk_norm_fwd_params, tokens) - 44usize];
+    ["Offset of field: qk_norm_fwd_params::seq_len"][::std::mem::offset_of!(qk_norm_fwd_params, seq_len) - 48usize];
+    ["Offset of field: qk_norm_fwd_params::query_heads"]
+        [::std::mem::offset_of!(qk_norm_fwd_params, query_heads) - 52usize];
+    ["Offset of field: qk_norm_fwd_params::key_heads"][::std::mem::offset_of!(qk_norm_fwd_params, key_heads) - 56usize];
+    ["Offset of field: qk_norm_fwd_params::row_heads"][::std::mem::offset_of!(qk_norm_fwd_params, row_heads) - 60usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+pub struct qk_norm_bwd_params {
+    pub dx: address,
+    pub raw: address,
+    pub gamma: address,
+    pub cos: address,
+    pub sin: address,
+    pub dgamma_partial: address,
+    pub eps: f32,
+    pub tokens: u32,
+    pub seq_len: u32,
+    pub query_heads: u32,
+    pub key_heads: u32,
+    pub row_heads: u32,
+    pub rows: u32,
+    pub reserved: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of qk_norm_bwd_params"][::std::mem::size_of::<qk_norm_bwd_params>() - 80usize];
+    ["Alignment of qk_norm_bwd_params"][::std::mem::align_of::<qk_norm_bwd_params>() - 8usize];
+    ["Offset of field: qk_norm_bwd_params::dx"][::std::mem::offset_of!(qk_norm_bwd_params, dx) - 0usize];
+    ["Offset of field: qk_norm_bwd_params::raw"][::std::mem::offset_of!(qk_norm_bwd_params, raw) - 8usize];
+    ["Offset of field: qk_norm_bwd_params::gamma"][::std::mem::offset_of!(qk_norm_bwd_params, gamma) - 16usize];
+    ["Offset of field: qk_norm_bwd_params::cos"][::std::mem::offset_of!(qk_norm_bwd_params, cos) - 24usize];
+    ["Offset of field: qk_norm_bwd_params::sin"][::std::mem::offset_of!(qk_norm_bwd_params, sin) - 32usize];
+    ["Offset of field: qk_norm_bwd_params::dgamma_partial"]
+        [::std::mem::offset_of!(qk_norm_bwd_params, dgamma_partial) - 40usize];
+    ["Offset of field: qk_norm_bwd_params::eps"][::std::mem::offset_of!(qk_norm_bwd_params, eps) - 48usize];
+    ["Offset of field: qk_norm_bwd_params::tokens"][::std::mem::offset_of!(qk_norm_bwd_params, tokens) - 52usize];
+    ["Offset of field: qk_norm_bwd_params::seq_len"][::std::mem::offset_of!(qk_norm_bwd_params, seq_len) - 56usize];
+    ["Offset of field: qk_norm_bwd_params::query_heads"]
+        [::std::mem::offset_of!(qk_norm_bwd_params, query_heads) - 60usize];
+    ["Offset of field: qk_norm_bwd_params::key_heads"][::std::mem::offset_of!(qk_norm_bwd_params, key_heads) - 64usize];
+    ["Offset of field: qk_norm_bwd_params::row_heads"][::std::mem::offset_of!(qk_norm_bwd_params, row_heads) - 68usize];
+    ["Offset of field: qk_norm_bwd_params::rows"][::std::mem::offset_of!(qk_norm_bwd_params, rows) - 72usize];
+    ["Offset of field: qk_norm_bwd_params::reserved"][::std::mem::offset_of!(qk_norm_bwd_params, reserved) - 76usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct rmsnorm_fwd_params {
     pub x: address,
     pub delta: address,

@@ -3,7 +3,7 @@
 use crate::erased::Registered;
 use crate::key::Key;
 use crate::{
-    adamw, attention, cast, column_sum, dequant, embedding, fill, gemm, grad_norm, head, rmsnorm, rope, swiglu,
+    adamw, attention, cast, column_sum, dequant, embedding, fill, gemm, grad_norm, head, qk_norm, rmsnorm, rope, swiglu,
 };
 
 /// An operation the registry knows.
@@ -50,6 +50,8 @@ pub static OPS: &[Op] = &[
     op::<head::HeadJsd>(),
     op::<head::HeadMetrics>(),
     op::<head::HeadNll>(),
+    op::<qk_norm::QkNormBwd>(),
+    op::<qk_norm::QkNormFwd>(),
     op::<rmsnorm::RmsnormBwd>(),
     op::<rmsnorm::RmsnormFwd>(),
     op::<rope::RopeBwd>(),

@@ -1,0 +1,51 @@
+// RMSNorm of each query and key head, then the rotary embedding, in place: one read and one write of queries and keys.
+// A few lanes take HEADS neighbouring heads of a token, so that cosines and sines are loaded once for all of them.
+// With KEY_KEEP the heads are written as they were too: what the backward pass normalises again.
+#include "qk_norm/head.cuh"
+
+enum : uint32_t { HEADS = VARIANT_HEADS };
+
+KERNEL(qk_norm_fwd_params) {
+    const uint32_t column = threadIdx.x % LANES;
+    const uint32_t heads = p.query_heads + p.key_heads;
+    const uint32_t per_token = (heads + HEADS - 1) / HEADS; // groups of heads
+    const uint64_t items = uint64_t(p.tokens) * per_token;
+    const uint64_t stride = uint64_t(gridDim.x) * GROUPS;
+    for (uint64_t start = uint64_t(blockIdx.x) * GROUPS; start < items; start += stride) { // the same for the whole block
+        const uint64_t item = start + threadIdx.x / LANES;
+        const bool valid = item < items && column < COLUMNS;
+        const uint32_t token = item <= 0xffffffffu ? uint32_t(item) / per_token : uint32_t(item / per_token);
+        const uint32_t first = uint32_t(item - uint64_t(token) * per_token) * HEADS;
+        KEY_X* row = (KEY_X*)p.x + uint64_t(token) * p.row_heads * KEY_D;
+
+        Pair x[HEADS];
+#pragma unroll
+        for (uint32_t h = 0; h < HEADS; h++) x[h].load(row + (first + h) * KEY_D, column, valid && first + h < heads);
+        Angles turn;
+        turn.load(p.cos, p.sin, token % p.seq_len, column, valid);
+#pragma unroll
+        for (uint32_t h = 0; h < HEADS; h++) {
+            const uint32_t head = first + h;
+            const bool there = valid && head < heads;
+            Pair gamma;
+            gamma.load((const KEY_X*)p.gamma + (head < p.query_heads ? 0 : KEY_D), column, there);
+            const float rstd = rstd_of(group_sum<LANES>(x[h].square_sum()), p.eps);
+            if (there) {
+                float a[WIDTH], b[WIDTH];
+#pragma unroll
+                for (uint32_t i = 0; i < WIDTH; i++) {
+                    const float ya = gamma.a[i] * (x[h].a[i] * rstd), yb = gamma.b[i] * (x[h].b[i] * rstd);
+                    a[i] = ya * turn.cos[i] - yb * turn.sin[i];
+                    b[i] = yb * turn.cos[i] + ya * turn.sin[i];
+                }
+                store_vector(row + head * KEY_D, column, a);
+                store_vector(row + head * KEY_D + HALF, column, b);
+#if KEY_KEEP
+                KEY_X* raw = (KEY_X*)p.raw + (uint64_t(token) * heads + head) * KEY_D;
+                ((Vector*)raw)[column] = x[h].a;
+                ((Vector*)(raw + HALF))[column] = x[h].b;
+#endif
+            }
+        }
+    }
+}

@@ -1,0 +1,76 @@
+use rayon::prelude::*;
+
+use super::{QkNormBwd, QkNormFwd};
+use crate::abi::{qk_norm_bwd_params, qk_norm_fwd_params};
+use crate::host::Views;
+
+/// One over the root of the mean square.
+fn rstd(head: &[f32], eps: f32) -> f32 {
+    let square: f64 = head.iter().map(|x| f64::from(x * x)).sum();
+    1.0 / ((square / head.len() as f64) as f32 + eps).sqrt()
+}
+
+pub(super) fn fwd(key: QkNormFwd, p: &qk_norm_fwd_params, views: &mut Views<'_>) {
+    let (d, half) = (key.d as usize, key.d as usize / 2);
+    let (query_heads, heads) = (p.query_heads as usize, (p.query_heads + p.key_heads) as usize);
+    let gamma = views.load("gamma");
+    let [cos, sin] = ["cos", "sin"].map(|table| views.read::<f32>(table));
+    let mut x = views.store("x");
+    if key.keep {
+        let mut raw = views.store("raw");
+        let rows = x.par_chunks(p.row_heads as usize * d);
+        raw.par_chunks_mut(heads * d).zip(rows).for_each(|(raw, row)| raw.copy_from_slice(&row[..heads * d]));
+    }
+    x.par_chunks_mut(p.row_heads as usize * d).enumerate().for_each(|(token, row)| {
+        let position = token % p.seq_len as usize;
+        let (cos, sin) = (&cos[position * half..][..half], &sin[position * half..][..half]);
+        for (index, head) in row.chunks_mut(d).take(heads).enumerate() {
+            let gamma = &gamma[usize::from(index >= query_heads) * d..][..d];
+            let rstd = rstd(head, p.eps);
+            for i in 0..half {
+                let (a, b) = (gamma[i] * (head[i] * rstd), gamma[half + i] * (head[half + i] * rstd));
+                head[i] = a * cos[i] - b * sin[i];
+                head[half + i] = b * cos[i] + a * sin[i];
+            }
+        }
+    });
+}
+
+pub(super) fn bwd(key: QkNormBwd, p: &qk_norm_bwd_params, views: &mut Views<'_>) {
+    let (d, half) = (key.d as usize, key.d as usize / 2);
+    let (query_heads, heads) = (p.query_heads as usize, (p.query_heads + p.key_heads) as usize);
+    let (rows, row_width) = (p.rows as usize, p.row_heads as usize * d);
+    let gamma = views.load("gamma");
+    let raw = views.load("raw");
+    let [cos, sin] = ["cos", "sin"].map(|table| views.read::<f32>(table));
+    let partial = views.write::<f32>("dgamma_partial");
+    let mut dx = views.store("dx");
+    let groups = dx.par_chunks_mut(rows * row_width).zip(partial.par_chunks_mut(2 * d)).enumerate();
+    groups.for_each(|(group, (dx, partial))| {
+        let mut dgamma = vec![0.0f64; 2 * d];
+        for (row, dx) in dx.chunks_mut(row_width).enumerate() {
+            let token = group * rows + row;
+            let position = token % p.seq_len as usize;
+            let (cos, sin) = (&cos[position * half..][..half], &sin[position * half..][..half]);
+            for (index, dx) in dx.chunks_mut(d).take(heads).enumerate() {
+                let of_keys = usize::from(index >= query_heads) * d;
+                let (gamma, dgamma) = (&gamma[of_keys..][..d], &mut dgamma[of_keys..][..d]);
+                let x = &raw[(token * heads + index) * d..][..d];
+                let rstd = rstd(x, p.eps);
+                for i in 0..half {
+                    let (a, b) = (dx[i], dx[half + i]);
+                    dx[i] = a * cos[i] + b * sin[i];
+                    dx[half + i] = b * cos[i] - a * sin[i];
+                }
+                let dot: f64 = (0..d).map(|i| f64::from(gamma[i] * dx[i] * (x[i] * rstd))).sum();
+                let mean = (dot / d as f64) as f32;
+                for i in 0..d {
+                    let n = x[i] * rstd;
+                    dgamma[i] += f64::from(dx[i] * n);
+                    dx[i] = rstd * (gamma[i] * dx[i] - n * mean);
+                }
+            }
+        }
+        partial.iter_mut().zip(&dgamma).for_each(|(partial, sum)| *partial = *sum as f32);
+    });
+}

@@ -1,0 +1,178 @@
+//! RMSNorm of each query and key head, and the rotary embedding behind it, in one pass over queries and keys.
+//!
+//! Forward, for a head `x` of d elements: `rstd = 1 / sqrt(mean(x^2) + eps)`, `y = gamma * x * rstd`, with a gamma for
+//! queries and one for keys; then `y` is rotated as by `rope.fwd`. Between the two nothing is rounded. `keep` writes the
+//! heads as they were to `raw`: the backward pass normalises them again, and so needs no more than them.
+//! Backward, with the gradient `dy` rotated back, `g = gamma * dy` and `n = x * rstd`:
+//! `dx = rstd * (g - n * mean(g * n))`, `dgamma = sum over tokens and heads of dy * n`, left as one partial sum of each
+//! gamma for each group of `rows` tokens; `column_sum.finish` adds them up.
+//!
+//! | operand | shape | dtype |
+//! | --- | --- | --- |
+//! | `x`, `dx` | tokens x row_heads x d, query heads and then key heads replaced in place | x |
+//! | `raw` | tokens x (query_heads + key_heads) x d | x |
+//! | `gamma` | 2 x d: queries, keys | x |
+//! | `cos`, `sin` | seq_len x d/2 | f32 |
+//! | `dgamma_partial` | ceil(tokens / rows) x 2 x d | f32 |
+//!
+//! Source: "Qwen3 Technical Report", 2025, as Hugging Face's `Qwen3Attention` has it.
+
+mod host;
+
+use crate::abi::{qk_norm_bwd_params, qk_norm_fwd_params};
+use crate::host::Views;
+use crate::{
+    Arch, Build, Content, Dtype, Geometry, Kernel, Operand, Reference, Source, Threads, key, operand, source, variant,
+};
+
+key! {
+    /// Normalise and rotate query and key heads, after writing them elsewhere if `keep`.
+    pub struct QkNormFwd = "qk_norm.fwd" { d: u32, keep: bool, x: Dtype }
+}
+
+key! {
+    /// Gradient of the heads as they were, and of both gammas.
+    pub struct QkNormBwd = "qk_norm.bwd" { d: u32, x: Dtype }
+}
+
+variant! {
+    /// A thread takes its elements of `heads` neighbouring heads.
+    pub struct Heads {
+        /// Heads of a token that a thread takes.
+        heads: u32,
+        /// Threads of a block.
+        threads: u32,
+    }
+}
+
+/// Lanes that share a head: one for each vector of half of it, up to a power of two.
+fn lanes(d: u32, x: Dtype) -> u32 {
+    (d / 2 / x.vector_width(d / 2)).next_power_of_two()
+}
+
+fn tables(d: u32, seq_len: u32) -> u64 {
+    u64::from(seq_len) * u64::from(d / 2)
+}
+
+impl Kernel for QkNormFwd {
+    type Params = qk_norm_fwd_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let (tokens, d) = (u64::from(p.tokens), u64::from(self.d));
+        let mut operands = vec![
+            operand!(ReadWrite Self::Params, x: self.x, tokens * u64::from(p.row_heads) * d),
+            operand!(Read Self::Params, gamma: self.x, 2 * d),
+            operand!(Read Self::Params, cos: Dtype::F32, tables(self.d, p.seq_len)).with(Content::Uniform(-1.0, 1.0)),
+            operand!(Read Self::Params, sin: Dtype::F32, tables(self.d, p.seq_len)).with(Content::Uniform(-1.0, 1.0)),
+        ];
+        if self.keep {
+            operands
+                .push(operand!(Write Self::Params, raw: self.x, tokens * u64::from(p.query_heads + p.key_heads) * d));
+        }
+        operands
+    }
+}
+
+impl Build for QkNormFwd {
+    type Variant = Heads;
+
+    fn variants(&self, _arch: Arch) -> Vec<Heads> {
+        vec![Heads { heads: 4, threads: 128 }]
+    }
+
+    fn source(&self, _variant: Heads) -> Source {
+        source!("qk_norm", "fwd.cu", "head.cuh")
+    }
+
+    /// A few lanes an item, up to a grid that strides.
+    fn geometry(&self, variant: Heads, p: &Self::Params) -> Geometry {
+        let per_token = (p.query_heads + p.key_heads).div_ceil(variant.heads);
+        let items = u64::from(p.tokens) * u64::from(per_token);
+        let groups = u64::from(variant.threads / lanes(self.d, self.x));
+        Geometry::linear(items.div_ceil(groups).min(1 << 20) as u32, variant.threads)
+    }
+}
+
+impl Reference for QkNormFwd {
+    fn examples() -> Vec<Self> {
+        [(64, true, Dtype::Bf16), (80, false, Dtype::F32)].map(|(d, keep, x)| Self { d, keep, x }).into()
+    }
+
+    fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
+        host::fwd(*self, p, views);
+    }
+
+    fn samples(&self) -> Vec<Self::Params> {
+        [(1, 1, 1, 1, 2, 1e-6), (15, 5, 3, 1, 6, 1e-2), (7, 4, 6, 2, 8, 1e-5)]
+            .map(|(tokens, seq_len, query_heads, key_heads, row_heads, eps)| Self::Params {
+                tokens,
+                seq_len,
+                query_heads,
+                key_heads,
+                row_heads,
+                eps,
+                ..Default::default()
+            })
+            .into()
+    }
+}
+
+impl Kernel for QkNormBwd {
+    type Params = qk_norm_bwd_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let (tokens, d) = (u64::from(p.tokens), u64::from(self.d));
+        let heads = u64::from(p.query_heads + p.key_heads);
+        let partials = u64::from(p.tokens.div_ceil(p.rows)) * 2 * d;
+        vec![
+            operand!(ReadWrite Self::Params, dx: self.x, tokens * u64::from(p.row_heads) * d),
+            operand!(Read Self::Params, raw: self.x, tokens * heads * d),
+            operand!(Read Self::Params, gamma: self.x, 2 * d),
+            operand!(Read Self::Params, cos: Dtype::F32, tables(self.d, p.seq_len)).with(Content::Uniform(-1.0, 1.0)),
+            operand!(Read Self::Params, sin: Dtype::F32, tables(self.d, p.seq_len)).with(Content::Uniform(-1.0, 1.0)),
+            operand!(Write Self::Params, dgamma_partial: Dtype::F32, partials),
+        ]
+    }
+}
+
+impl Build for QkNormBwd {
+    type Variant = Threads;
+
+    fn variants(&self, _arch: Arch) -> Vec<Threads> {
+        vec![Threads { threads: 256 }]
+    }
+
+    fn source(&self, _variant: Threads) -> Source {
+        source!("qk_norm", "bwd.cu", "head.cuh")
+    }
+
+    /// Queries and keys of each partial.
+    fn geometry(&self, variant: Threads, p: &Self::Params) -> Geometry {
+        Geometry { grid: [p.tokens.div_ceil(p.rows), 2, 1], ..Geometry::linear(1, variant.threads) }
+    }
+}
+
+impl Reference for QkNormBwd {
+    fn examples() -> Vec<Self> {
+        [(48, Dtype::Bf16), (128, Dtype::F32)].map(|(d, x)| Self { d, x }).into()
+    }
+
+    fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
+        host::bwd(*self, p, views);
+    }
+
+    fn samples(&self) -> Vec<Self::Params> {
+        [(1, 1, 1, 1, 2, 8, 1e-6), (19, 5, 3, 1, 6, 8, 1e-2), (45, 45, 10, 2, 14, 32, 1e-5)]
+            .map(|(tokens, seq_len, query_heads, key_heads, row_heads, rows, eps)| Self::Params {
+                tokens,
+                seq_len,
+                query_heads,
+                key_heads,
+                row_heads,
+                rows,
+                eps,
+                ..Default::default()
+            })
+            .into()
+    }
+}
