@@ -223,6 +223,8 @@ fn anything() -> impl Strategy<Value = Value> {
         ".{0,8}".prop_map(Value::from),
         Just(json!([])),
         Just(json!({"rope_type": "default", "rope_theta": 1e300})),
+        (any::<f64>(), size()).prop_map(|(factor, original)| json!({"rope_type": "llama3", "factor": factor,
+            "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": original})),
         Just(json!([["full_attention"]])),
     ]
 }
@@ -260,14 +262,12 @@ proptest! {
     fn configurations_are_planned_or_refused(
         sizes in prop::collection::vec((prop::sample::select(&SIZES[..]), size()), 0..4),
         fields in prop::collection::vec((prop::sample::select(&FIELDS[..]), anything()), 0..2),
-        llama in any::<bool>(),
+        class in prop::sample::select(vec!["LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"]),
         (batch, seq_len) in (0..5u32, prop_oneof![0..70u32, Just(1 << 12), Just(u32::MAX)]),
         recompute in prop::sample::select(&Recompute::ALL[..]),
     ) {
         let mut config = tiny_config(&[]);
-        if llama {
-            config["architectures"] = json!(["LlamaForCausalLM"]);
-        }
+        config["architectures"] = json!([class]);
         for (field, value) in sizes {
             config[field] = value.into();
         }

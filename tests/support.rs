@@ -284,7 +284,7 @@ pub fn logits(model: &Path, ids: &[u32]) -> Vec<f32> {
     let mut loading = Loading::new(driver);
     loading.load(&source.open().expect("a bundle"), &plan.plan, &[]).expect("kernels load");
     let mut sealed = loading.seal(&plan.plan, Placement::Arena).expect("memory");
-    let tables = rope::tables(config.rope_theta, config.head_dim, seq_len);
+    let tables = rope::tables(&config.rope_frequencies(), seq_len);
     let mut write = |tensor, bytes: &[u8]| sealed.write(tensor, bytes).expect("a copy");
     write(plan.model.rope.cos, bytemuck::cast_slice(&tables.cos));
     write(plan.model.rope.sin, bytemuck::cast_slice(&tables.sin));

@@ -347,7 +347,7 @@ pub(crate) fn upload_tables(
     config: &ModelConfig,
 ) -> Result<(), Failure> {
     let seq_len = (model.rope.cos.elems / u64::from(config.head_dim / 2)) as u32;
-    let tables = rope::tables(config.rope_theta, config.head_dim, seq_len);
+    let tables = rope::tables(&config.rope_frequencies(), seq_len);
     sealed.write(model.rope.cos, bytemuck::cast_slice(&tables.cos))?;
     Ok(sealed.write(model.rope.sin, bytemuck::cast_slice(&tables.sin))?)
 }

@@ -110,7 +110,7 @@ fn same_as_embedding(checkpoint: &Checkpoint) -> Result<bool, CheckpointError> {
         == checkpoint.read(&whole(EMBEDDING, embedding), dtype, &mut other)?)
 }
 
-/// Compares stored frequencies with `theta^(-2i/d)`, to the precision they are stored in.
+/// Compares stored frequencies with those of the configuration, to the precision they are stored in.
 fn inv_freq(checkpoint: &Checkpoint, name: &str) -> Result<Option<String>, CheckpointError> {
     let config = checkpoint.config();
     let shape = checkpoint.shape(name).unwrap_or_default();
@@ -121,21 +121,21 @@ fn inv_freq(checkpoint: &Checkpoint, name: &str) -> Result<Option<String>, Check
     let mut scratch = Scratch::new();
     let bytes = checkpoint.read(&whole(name, shape), Dtype::F32, &mut scratch)?;
     let stored: Vec<f32> = bytemuck::pod_collect_to_vec(bytes);
-    let expected = |i: usize| f64::from(config.rope_theta).powf(-2.0 * i as f64 / f64::from(config.head_dim));
+    let expected = config.rope_frequencies();
     // Roundings of the computation in f32; else bf16 keeps 8 bits, and f16 no less than 2^-25 of one.
     let (relative, absolute) = match checkpoint.stored(name) {
         Some(Dtype::F32) => (1e-5, 0.0),
         _ => (2f64.powi(-8), 2f64.powi(-25)),
     };
     let near = |(i, stored): (usize, &f32)| {
-        let (stored, expected) = (f64::from(*stored), expected(i));
+        let (stored, expected) = (f64::from(*stored), f64::from(expected[i]));
         (stored - expected).abs() <= expected * relative + absolute
     };
     match stored.iter().enumerate().find(|pair| !near(*pair)) {
         None => Ok(None),
         Some((i, found)) => {
             let theta = config.rope_theta;
-            Ok(Some(format!("  {name}[{i}] is {found}, rope_theta {theta} gives {}", expected(i))))
+            Ok(Some(format!("  {name}[{i}] is {found}, rope_theta {theta} gives {}", expected[i])))
         }
     }
 }

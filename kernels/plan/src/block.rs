@@ -29,8 +29,10 @@ struct Kept {
 
 /// What attention makes of the residual stream.
 struct Attention {
-    /// Queries and keys turned.
+    /// Queries and keys turned, and normalised before if the family does that.
     qkv: Tensor,
+    /// Queries and keys before that, if they were normalised and the backward pass comes.
+    raw: Option<Tensor>,
     attended: Attended,
     /// Residual stream between attention and MLP.
     middle: Tensor,
@@ -48,7 +50,7 @@ impl Block<'_> {
     /// The residual stream behind the block.
     pub fn forward(&self, ops: &mut Ops<'_>, input: Tensor) -> Tensor {
         let w = self.weights;
-        let (_, Attention { middle, .. }, post_norm) = self.attention(ops, input);
+        let (_, Attention { middle, .. }, post_norm) = self.attention(ops, input, false);
         let gated = ops.linear_swiglu("gate_up", post_norm.y, &w.gate_up);
         ops.linear_add("down", gated, &w.down, middle)
     }
@@ -67,30 +69,37 @@ impl Block<'_> {
 
     /// Everything before the last product.
     fn inner(&self, ops: &mut Ops<'_>, input: Tensor) -> (Kept, Cheap) {
-        let (input_norm, attention, post_norm) = self.attention(ops, input);
+        let (input_norm, attention, post_norm) = self.attention(ops, input, true);
         let gate_up = ops.linear("gate_up", post_norm.y, &self.weights.gate_up);
         let gated = ops.swiglu("swiglu", gate_up);
         (Kept { attention, gate_up, cheap: None }, Cheap { input_norm, post_norm, gated })
     }
 
-    /// Attention, between the norm before it and the norm of the residual stream behind it.
-    fn attention(&self, ops: &mut Ops<'_>, input: Tensor) -> (Normed, Attention, Normed) {
+    /// Attention, between the norm before it and the norm of the residual stream behind it. With `saving` what only the
+    /// backward pass needs is written too.
+    fn attention(&self, ops: &mut Ops<'_>, input: Tensor, saving: bool) -> (Normed, Attention, Normed) {
         let w = self.weights;
         let input_norm = ops.norm("input_norm", input, &w.input_norm);
         let qkv = ops.linear("qkv", input_norm.y, &w.qkv);
-        ops.rope("rope", qkv, self.heads, self.rope);
+        let raw = match &w.qk_norm {
+            Some(norm) => ops.qk_norm_rope("qk_norm", qkv, self.heads, self.rope, norm, saving),
+            None => {
+                ops.rope("rope", qkv, self.heads, self.rope);
+                None
+            }
+        };
         let attended = ops.attention("attention", qkv, self.heads);
         // The o projection sums over few elements, so its store is what it waits for: the residual is added
         // where the row is read anyway, in the norm. The down projection sums over many: there it is free.
         let branch = ops.linear("o", attended.o, &w.o);
         let (middle, post_norm) = ops.add_norm("post_norm", input, branch, &w.post_norm);
-        (input_norm, Attention { qkv, attended, middle }, post_norm)
+        (input_norm, Attention { qkv, raw, attended, middle }, post_norm)
     }
 
     /// From the gradient of the block's output to that of its input.
     pub fn backward(&self, ops: &mut Ops<'_>, Saved { input, kept }: Saved, doutput: Tensor) -> Tensor {
         let w = self.weights;
-        let Kept { attention: Attention { qkv, attended, middle }, gate_up, cheap } = kept.unwrap_or_else(|| {
+        let Kept { attention: Attention { qkv, raw, attended, middle }, gate_up, cheap } = kept.unwrap_or_else(|| {
             let (kept, cheap) = ops.recompute(|ops| self.inner(ops, input));
             Kept { cheap: Some(cheap), ..kept }
         });
@@ -107,7 +116,10 @@ impl Block<'_> {
 
         let d_o = ops.linear_backward("o", dmiddle, attended.o, &w.o);
         let dqkv = ops.attention_backward("attention", d_o, qkv, attended, self.heads);
-        ops.rope_backward("attention.rope", dqkv, self.heads, self.rope);
+        match w.qk_norm.as_ref().zip(raw) {
+            Some((norm, raw)) => ops.qk_norm_rope_backward("qk_norm", dqkv, raw, self.heads, self.rope, norm),
+            None => ops.rope_backward("attention.rope", dqkv, self.heads, self.rope),
+        }
         let input_norm =
             input_norm.unwrap_or_else(|| ops.recompute(|ops| ops.norm("input_norm", input, &w.input_norm)));
         let dnormed = ops.linear_backward("qkv", dqkv, input_norm.y, &w.qkv);

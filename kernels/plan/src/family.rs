@@ -20,6 +20,8 @@ pub struct Family {
     pub mlp_bias: Bias,
     /// Elements of a head where config.json does not say.
     pub head_dim: HeadDim,
+    /// Whether each head of q and k is normalised before it is rotated.
+    pub qk_norm: bool,
     /// Kinds of rotary embedding, as `rope_type` of config.json has them.
     pub rope: &'static [&'static str],
     /// Whether GGUF files store the two halves of each query and key head interleaved.
@@ -55,6 +57,8 @@ impl Bias {
 pub enum HeadDim {
     /// `hidden_size` over `num_attention_heads`.
     Divided,
+    /// So many.
+    Fixed(u32),
 }
 
 /// A module by its name in Hugging Face's files and in GGUF's. Those of a layer are named from the layer on.
@@ -79,6 +83,10 @@ pub struct Modules {
     pub k: Module,
     /// Values.
     pub v: Module,
+    /// Norm of each query head, in families that have one.
+    pub q_norm: Module,
+    /// Norm of each key head, in families that have one.
+    pub k_norm: Module,
     /// Attention output.
     pub o: Module,
     /// Norm before the MLP.
@@ -106,6 +114,8 @@ static LLAMA_MODULES: Modules = Modules {
     q: module("self_attn.q_proj", "attn_q"),
     k: module("self_attn.k_proj", "attn_k"),
     v: module("self_attn.v_proj", "attn_v"),
+    q_norm: module("self_attn.q_norm", "attn_q_norm"),
+    k_norm: module("self_attn.k_norm", "attn_k_norm"),
     o: module("self_attn.o_proj", "attn_output"),
     post_norm: module("post_attention_layernorm", "ffn_norm"),
     gate: module("mlp.gate_proj", "ffn_gate"),
@@ -115,8 +125,11 @@ static LLAMA_MODULES: Modules = Modules {
     head: module("lm_head", "output"),
 };
 
+/// The kind of rotary embedding whose low frequencies are divided: see [`crate::rope::Llama3`].
+pub const LLAMA3: &str = "llama3";
+
 /// Every family.
-pub static FAMILIES: [Family; 2] = [
+pub static FAMILIES: [Family; 3] = [
     Family {
         class: "Qwen2ForCausalLM",
         model_type: "qwen2",
@@ -125,6 +138,20 @@ pub static FAMILIES: [Family; 2] = [
         o_bias: Bias::Never,
         mlp_bias: Bias::Never,
         head_dim: HeadDim::Divided,
+        qk_norm: false,
+        rope: &["default"],
+        gguf_interleaves_heads: false,
+        modules: &LLAMA_MODULES,
+    },
+    Family {
+        class: "Qwen3ForCausalLM",
+        model_type: "qwen3",
+        gguf: "qwen3",
+        qkv_bias: Bias::Configured("attention_bias"),
+        o_bias: Bias::Configured("attention_bias"),
+        mlp_bias: Bias::Never,
+        head_dim: HeadDim::Fixed(128),
+        qk_norm: true,
         rope: &["default"],
         gguf_interleaves_heads: false,
         modules: &LLAMA_MODULES,
@@ -137,7 +164,8 @@ pub static FAMILIES: [Family; 2] = [
         o_bias: Bias::Configured("attention_bias"),
         mlp_bias: Bias::Configured("mlp_bias"),
         head_dim: HeadDim::Divided,
-        rope: &["default"],
+        qk_norm: false,
+        rope: &["default", LLAMA3],
         gguf_interleaves_heads: true,
         modules: &LLAMA_MODULES,
     },

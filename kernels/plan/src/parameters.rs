@@ -1,10 +1,11 @@
 //! A model's parameters, and where each lies in flat buffers of one layout.
 //!
 //! Matrices come before vectors, so that one index decides what weight decay applies to. Projections that read the same
-//! input lie next to each other (q, k, v; gate, up), so that one product computes them.
+//! input lie next to each other (q, k, v; gate, up), so that one product computes them, and so do the norms of the
+//! heads of q and k.
 
 use crate::config::ModelConfig;
-use crate::family::Module;
+use crate::family::{Module, Modules};
 
 /// One parameter, by its Hugging Face name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,6 +74,9 @@ pub(crate) fn stacks(config: &ModelConfig) -> [Stack; 4] {
     ]
 }
 
+/// Norms of the heads of q and k, which one launch reads.
+pub(crate) const QK_NORMS: [fn(&'static Modules) -> &'static Module; 2] = [|m| &m.q_norm, |m| &m.k_norm];
+
 /// Stacks and single parameters start on multiples of this many elements: 128 bytes in bf16.
 pub(crate) const ALIGN: u64 = 64;
 
@@ -94,6 +98,9 @@ impl Parameters {
         for layer in 0..config.layers {
             all.add(modules.input_norm.layer_parameter(layer, "weight"), &[hidden]);
             all.add_biases(layer, qkv);
+            if config.family.qk_norm {
+                all.add_adjacent(layer, &QK_NORMS.map(|norm| norm(modules)), &[config.head_dim.into()]);
+            }
             all.add_biases(layer, o);
             all.add(modules.post_norm.layer_parameter(layer, "weight"), &[hidden]);
             all.add_biases(layer, gate_up);
@@ -123,6 +130,14 @@ impl Parameters {
         self.starts.push(self.elems);
         self.elems += parameter.elems();
         self.list.push(parameter);
+    }
+
+    /// One right behind the other.
+    fn add_adjacent(&mut self, layer: u32, modules: &[&'static Module], shape: &[u64]) {
+        self.align();
+        for module in modules {
+            self.push(module.layer_parameter(layer, "weight"), shape.to_vec());
+        }
     }
 
     fn add_matrices(&mut self, layer: u32, stack: &Stack) {

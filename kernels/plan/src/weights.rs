@@ -8,7 +8,7 @@ use crate::buffer::{Category, Tensor};
 use crate::builder::Builder;
 use crate::config::ModelConfig;
 use crate::formats::Formats;
-use crate::parameters::{ALIGN, Parameter, Parameters, Stack, stacks};
+use crate::parameters::{ALIGN, Parameter, Parameters, QK_NORMS, Stack, stacks};
 
 /// A weight.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -139,6 +139,8 @@ pub struct Layer {
     pub input_norm: Norm,
     /// Queries, keys and values.
     pub qkv: Linear,
+    /// Of each query head and each key head, if the family has them: both scales in one, [2, head_dim].
+    pub qk_norm: Option<Norm>,
     /// Attention output.
     pub o: Linear,
     /// Before the MLP.
@@ -260,6 +262,10 @@ impl Weights {
             };
             Linear { weight, bias: stack.bias.then(|| joined("bias")), n, k: stack.columns }
         };
+        let qk_norm = |layer| {
+            let [q, k] = QK_NORMS.map(|norm| weight(norm(modules).layer_parameter(layer, "weight")));
+            Norm { gamma: q.join(k).expect("they lie next to each other"), eps: config.rms_norm_eps }
+        };
         let layers = (0..config.layers).map(|layer| {
             let stacks = stacks(config);
             let mut products = stacks.iter().enumerate().map(|stack| linear(layer, stack));
@@ -267,6 +273,7 @@ impl Weights {
             Layer {
                 input_norm: norm(modules.input_norm.layer_parameter(layer, "weight")),
                 qkv: next(),
+                qk_norm: config.family.qk_norm.then(|| qk_norm(layer)),
                 o: next(),
                 post_norm: norm(modules.post_norm.layer_parameter(layer, "weight")),
                 gate_up: next(),

@@ -36,6 +36,7 @@ prop_compose! {
             max_positions: 4096,
             rms_norm_eps: 1e-6,
             rope_theta: 1e4,
+            rope_scaling: None,
             tied,
             qkv_bias: has(FAMILIES[family].qkv_bias, bias),
             o_bias: has(FAMILIES[family].o_bias, bias),

@@ -1,11 +1,13 @@
 //! A model's shape, read from a Hugging Face `config.json`.
 
+mod rope;
 mod unsupported;
 
 use precast_kernels::attention;
 use serde::Deserialize;
 
 use crate::family::{Bias, Family, HeadDim};
+use crate::rope::{Llama3, frequencies};
 
 /// Everything about a model that its plan follows from.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,6 +34,8 @@ pub struct ModelConfig {
     pub rms_norm_eps: f32,
     /// Base of the rotary embedding.
     pub rope_theta: f32,
+    /// How its frequencies are scaled, if they are.
+    pub rope_scaling: Option<Llama3>,
     /// Whether the head is the embedding table.
     pub tied: bool,
     /// Biases on q, k and v.
@@ -95,11 +99,12 @@ struct Raw {
 impl ModelConfig {
     /// Reads a Hugging Face `config.json`, with or without a byte order mark.
     ///
-    /// The rotary base is read from `rope_parameters.rope_theta` (newer files) or `rope_theta`.
+    /// The rotary base is read from `rope_parameters.rope_theta` (newer files) or `rope_theta`, its scaling from
+    /// `rope_parameters` or `rope_scaling` (older files).
     ///
     /// # Errors
-    /// [`ConfigError`] for another architecture, anything that would change the mathematics (rope scaling,
-    /// sliding windows, dropout, another activation, quantised weights), or numbers that do not fit together.
+    /// [`ConfigError`] for another architecture, anything that would change the mathematics (rope scaling
+    /// other than Llama 3's, sliding windows, dropout, another activation, quantised weights), or numbers that do not fit together.
     pub fn from_json(text: &str) -> Result<Self, ConfigError> {
         let text = text.strip_prefix('\u{FEFF}').unwrap_or(text);
         let raw: Raw = serde_json::from_str(text)?;
@@ -116,12 +121,14 @@ impl ModelConfig {
             kv_heads: raw.num_key_value_heads.unwrap_or(raw.num_attention_heads),
             head_dim: match (raw.head_dim, family.head_dim) {
                 (Some(head_dim), _) => head_dim,
+                (None, HeadDim::Fixed(head_dim)) => head_dim,
                 (None, HeadDim::Divided) => raw.hidden_size.checked_div(raw.num_attention_heads).unwrap_or(0),
             },
             vocab: raw.vocab_size,
             max_positions: raw.max_position_embeddings.unwrap_or(u32::MAX),
             rms_norm_eps: raw.rms_norm_eps.unwrap_or(1e-6) as f32,
-            rope_theta: unsupported::rope_theta(&value)? as f32,
+            rope_theta: rope::theta(&value)? as f32,
+            rope_scaling: rope::scaling(&value)?,
             tied: raw.tie_word_embeddings.unwrap_or(false),
             qkv_bias: bias(family.qkv_bias),
             o_bias: bias(family.o_bias),
@@ -139,6 +146,11 @@ impl ModelConfig {
     /// Width of the attention output before its projection.
     pub fn attention_width(&self) -> u32 {
         self.heads * self.head_dim
+    }
+
+    /// The frequency of each pair of elements of a head, radians a position.
+    pub fn rope_frequencies(&self) -> Vec<f32> {
+        frequencies(self.rope_theta, self.rope_scaling, self.head_dim)
     }
 
     fn check(&self) -> Result<(), ConfigError> {
@@ -244,12 +256,22 @@ mod tests {
         assert!(biased.qkv_bias && biased.o_bias && biased.mlp_bias);
         let qwen2 = read(&[("architectures", serde_json::json!(["Qwen2ForCausalLM"]))]).unwrap();
         assert!(qwen2.qkv_bias && !qwen2.o_bias && !qwen2.mlp_bias);
+        let qwen3 = |bias: bool| {
+            read(&[("architectures", serde_json::json!(["Qwen3ForCausalLM"])), ("attention_bias", bias.into())])
+                .unwrap()
+        };
+        assert!(!qwen3(false).qkv_bias && !qwen3(false).o_bias);
+        assert!(qwen3(true).qkv_bias && qwen3(true).o_bias && !qwen3(true).mlp_bias);
     }
 
     #[test]
     fn head_dim_is_explicit_or_follows() {
         assert_eq!(read(&[]).unwrap().head_dim, 16);
         assert_eq!(read(&[("head_dim", 128.into())]).unwrap().head_dim, 128);
+        // As transformers has it: apart from hidden_size and num_attention_heads.
+        let qwen3 = ("architectures", serde_json::json!(["Qwen3ForCausalLM"]));
+        assert_eq!(read(&[qwen3.clone()]).unwrap().head_dim, 128);
+        assert_eq!(read(&[qwen3, ("head_dim", 64.into())]).unwrap().head_dim, 64);
     }
 
     #[test]
@@ -260,6 +282,7 @@ mod tests {
             ("attention_dropout", 0.1.into()),
             ("use_sliding_window", true.into()),
             ("layer_types", serde_json::json!(["full_attention", "sliding_attention"])),
+            ("architectures", serde_json::json!(["Qwen3MoeForCausalLM"])),
             ("rope_scaling", serde_json::json!({"rope_type": "llama3", "factor": 8.0})),
             ("rope_scaling", serde_json::json!({"type": "linear", "factor": 2.0})),
             ("rope_parameters", serde_json::json!({"rope_type": "yarn", "rope_theta": 1e6})),

@@ -1,18 +1,12 @@
 //! What a `config.json` may ask for that would change the mathematics: refused by name, never passed over.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use super::ConfigError;
+use super::{ConfigError, rope};
 use crate::family::Family;
 
-/// Rotary base where a file says nothing.
-const ROPE_THETA: f64 = 10_000.0;
-
-/// Where the settings of the rotary embedding are: newer files have `rope_parameters`, older ones `rope_scaling`.
-const ROPE_OBJECTS: [&str; 2] = ["rope_parameters", "rope_scaling"];
-
 /// A setting that this program follows at one value only.
-enum Neutral {
+pub(super) enum Neutral {
     /// A number.
     Number(f64),
     /// A flag.
@@ -22,7 +16,7 @@ enum Neutral {
 }
 
 impl Neutral {
-    fn is(&self, value: &Value) -> bool {
+    pub(super) fn is(&self, value: &Value) -> bool {
         value.is_null()
             || match self {
                 Self::Number(neutral) => value.as_f64() == Some(*neutral),
@@ -34,8 +28,8 @@ impl Neutral {
 
 use Neutral::{Absent, Flag, Number};
 
-const WHOLE: &str = "heads are rotated whole";
-const UNSCALED: &str = "only unscaled rotary embeddings are supported";
+pub(super) const WHOLE: &str = "heads are rotated whole";
+pub(super) const UNSCALED: &str = "only unscaled rotary embeddings are supported";
 const DENSE: &str = "mixtures of experts are not supported";
 const UNSCALED_VALUES: &str = "activations and logits are not scaled";
 const NOT_CAPPED: &str = "logits are not capped";
@@ -75,7 +69,8 @@ const SETTINGS: [(&str, Neutral, &str); 31] = [
     ("n_routed_experts", Number(0.0), DENSE),
 ];
 
-fn refuse_at(field: impl Into<String>, value: &Value, reason: &'static str) -> ConfigError {
+/// The error for a field at a value.
+pub(super) fn refuse_at(field: impl Into<String>, value: &Value, reason: &'static str) -> ConfigError {
     let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     ConfigError::Unsupported { field: field.into(), value, reason }
 }
@@ -104,67 +99,12 @@ pub(super) fn refuse(config: &Value, family: &Family) -> Result<(), ConfigError>
         let reason = "give an unquantised checkpoint, or a GGUF file";
         return Err(refuse_at("quantization_config", method, reason));
     }
-    for name in ROPE_OBJECTS {
-        if let Some(object) = rope_object(config, name)? {
-            refuse_rope(name, object, family)?;
-        }
-    }
-    Ok(())
+    rope::refuse(config, family)
 }
 
 /// A field that is there and not null.
-fn given<'a>(config: &'a Value, field: &str) -> Option<&'a Value> {
+pub(super) fn given<'a>(config: &'a Value, field: &str) -> Option<&'a Value> {
     config.get(field).filter(|value| !value.is_null())
-}
-
-fn rope_object<'a>(config: &'a Value, name: &str) -> Result<Option<&'a Map<String, Value>>, ConfigError> {
-    let Some(value) = given(config, name) else { return Ok(None) };
-    let object = value.as_object().ok_or_else(|| refuse_at(name, value, "expected an object or null"));
-    object.map(Some)
-}
-
-/// Refuses all but the family's types and what means nothing there.
-fn refuse_rope(name: &'static str, object: &Map<String, Value>, family: &Family) -> Result<(), ConfigError> {
-    // The type says most: it is what a person looks for.
-    for kind in ["rope_type", "type"] {
-        let known = |kind: &&Value| kind.as_str().is_some_and(|kind| family.rope.contains(&kind));
-        if let Some(found) = object.get(kind).filter(|kind| !kind.is_null() && !known(kind)) {
-            let reason = "only unscaled rotary embeddings (type `default`) are supported";
-            return Err(refuse_at(format!("{name}.{kind}"), found, reason));
-        }
-    }
-    for (key, value) in object {
-        let (neutral, reason) = match key.as_str() {
-            "rope_type" | "type" | "rope_theta" | "original_max_position_embeddings" => continue,
-            "partial_rotary_factor" => (Number(1.0), WHOLE),
-            _ => (Number(1.0), UNSCALED),
-        };
-        // Of what is not known here only a factor can be told to change nothing.
-        let known = matches!(key.as_str(), "partial_rotary_factor" | "factor" | "attention_factor");
-        if !(known && neutral.is(value) || value.is_null()) {
-            return Err(refuse_at(format!("{name}.{key}"), value, reason));
-        }
-    }
-    Ok(())
-}
-
-/// The base of the rotary embedding: every place that gives one gives the same.
-pub(super) fn rope_theta(config: &Value) -> Result<f64, ConfigError> {
-    let mut found: Option<(String, f64)> = None;
-    let nested = ROPE_OBJECTS.map(|name| (format!("{name}.rope_theta"), config.get(name)));
-    for (name, object) in [("rope_theta".to_owned(), Some(config))].into_iter().chain(nested) {
-        let Some(value) = object.and_then(|object| given(object, "rope_theta")) else { continue };
-        let theta = value.as_f64().ok_or_else(|| ConfigError::Inconsistent(format!("{name} is {value}")))?;
-        match &found {
-            Some((first, other)) if *other != theta => {
-                return Err(ConfigError::Inconsistent(format!(
-                    "{first} is {other} and {name} is {theta}: remove the wrong one"
-                )));
-            }
-            _ => found = Some((name, theta)),
-        }
-    }
-    Ok(found.map_or(ROPE_THETA, |(_, theta)| theta))
 }
 
 #[cfg(test)]
@@ -177,41 +117,12 @@ mod tests {
         let mut config = json!({});
         config[field] = value;
         let family = Family::of_config("llama").expect("a family");
-        match refuse(&config, family).and_then(|()| rope_theta(&config)) {
-            Ok(_) => String::new(),
-            Err(error) => error.to_string(),
-        }
-    }
-
-    #[test]
-    fn rotary_settings_in_any_spelling() {
-        let refused = [
-            ("rope_scaling", json!("yarn")),
-            ("rope_scaling", json!(2.0)),
-            ("rope_scaling", json!({"factor": 2.0})),
-            ("rope_scaling", json!({"type": "default", "mrope_section": [16, 24, 24]})),
-            ("rope_scaling", json!({"rope_type": "default", "type": "mrope"})),
-            ("rope_parameters", json!("default")),
-            ("rope_parameters", json!({"rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0})),
-            ("rope_parameters", json!({"rope_type": "default", "partial_rotary_factor": 0.5})),
-            ("rope_parameters", json!({"full_attention": {"rope_type": "default"}})),
-            ("rope_parameters", json!({"rope_theta": "1e6"})),
-            ("partial_rotary_factor", json!(0.25)),
-            ("rotary_pct", json!(0.25)),
-            ("rope_ratio", json!(500)),
-            ("rope_local_base_freq", json!(1e4)),
-        ]
-        .map(|(field, value)| refused(field, value));
-        insta::assert_snapshot!(refused.join("\n"));
+        refuse(&config, family).err().map(|error| error.to_string()).unwrap_or_default()
     }
 
     #[test]
     fn what_changes_nothing_is_taken() {
         let taken = [
-            ("rope_scaling", json!(null)),
-            ("rope_scaling", json!({})),
-            ("rope_scaling", json!({"type": "default", "factor": 1.0})),
-            ("rope_parameters", json!({"rope_type": "default", "rope_theta": 1e6, "partial_rotary_factor": 1})),
             ("partial_rotary_factor", json!(1.0)),
             ("attention_dropout", json!(0)),
             ("use_sliding_window", json!(false)),
@@ -223,18 +134,6 @@ mod tests {
         for (field, value) in taken {
             assert_eq!(refused(field, value), "", "{field}");
         }
-    }
-
-    #[test]
-    fn two_bases_are_one_too_many() {
-        let both = |nested: f64| {
-            rope_theta(&json!({"rope_theta": 1e6, "rope_parameters": {"rope_theta": nested}}))
-                .map_err(|e| e.to_string())
-        };
-        assert_eq!(both(1e6), Ok(1e6));
-        let wrong = "rope_theta is 1000000 and rope_parameters.rope_theta is 10000: remove the wrong one";
-        assert_eq!(both(1e4), Err(format!("inconsistent config.json: {wrong}")));
-        assert_eq!(rope_theta(&json!({})).unwrap(), ROPE_THETA);
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod head;
 mod linear;
 mod norm;
 mod optimizer;
+mod qk_norm;
 mod rope;
 mod swiglu;
 

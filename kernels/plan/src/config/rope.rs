@@ -1,0 +1,263 @@
+//! The rotary embedding of a `config.json`: its base, its scaling, and what is refused of both.
+//!
+//! Newer files have `rope_parameters`, older ones `rope_scaling` and `rope_theta` beside it. A file may have both, as long
+//! as they say the same.
+
+use serde_json::{Map, Value};
+
+use super::ConfigError;
+use super::unsupported::{Neutral, UNSCALED, WHOLE, given, refuse_at};
+use crate::family::{Family, LLAMA3};
+use crate::rope::Llama3;
+
+/// Rotary base where a file says nothing.
+const THETA: f64 = 10_000.0;
+
+/// Where the settings are.
+const OBJECTS: [&str; 2] = ["rope_parameters", "rope_scaling"];
+
+/// What a [`LLAMA3`] object has besides its type.
+const LLAMA3_FIELDS: [&str; 4] = ["factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"];
+
+fn inconsistent<T>(what: String) -> Result<T, ConfigError> {
+    Err(ConfigError::Inconsistent(what))
+}
+
+fn object<'a>(config: &'a Value, name: &str) -> Result<Option<&'a Map<String, Value>>, ConfigError> {
+    let Some(value) = given(config, name) else { return Ok(None) };
+    let object = value.as_object().ok_or_else(|| refuse_at(name, value, "expected an object or null"));
+    object.map(Some)
+}
+
+/// The type of an object, which older files call `type`.
+fn kind(object: &Map<String, Value>) -> Option<&str> {
+    ["rope_type", "type"].into_iter().find_map(|field| object.get(field)?.as_str())
+}
+
+/// Refuses what would change the mathematics in a way that the family does not have.
+pub(super) fn refuse(config: &Value, family: &Family) -> Result<(), ConfigError> {
+    for name in OBJECTS {
+        if let Some(object) = object(config, name)? {
+            refuse_in(name, object, family)?;
+        }
+    }
+    Ok(())
+}
+
+/// Refuses all but the family's types and what means nothing there.
+fn refuse_in(name: &'static str, object: &Map<String, Value>, family: &Family) -> Result<(), ConfigError> {
+    // The type says most: it is what a person looks for.
+    for field in ["rope_type", "type"] {
+        let known = |value: &&Value| value.as_str().is_some_and(|kind| family.rope.contains(&kind));
+        if let Some(found) = object.get(field).filter(|value| !value.is_null() && !known(value)) {
+            let reason = if family.rope.contains(&LLAMA3) {
+                "only rotary embeddings of type `default` and `llama3` are supported"
+            } else {
+                "only unscaled rotary embeddings (type `default`) are supported"
+            };
+            return Err(refuse_at(format!("{name}.{field}"), found, reason));
+        }
+        if let (Some(found), Some(kind)) = (object.get(field).and_then(Value::as_str), kind(object))
+            && found != kind
+        {
+            return inconsistent(format!(
+                "{name}.rope_type is {kind} and {name}.{field} is {found}: remove the wrong one"
+            ));
+        }
+    }
+    let is_llama3 = kind(object) == Some(LLAMA3);
+    for (key, value) in object {
+        let (neutral, reason) = match key.as_str() {
+            "rope_type" | "type" | "rope_theta" | "original_max_position_embeddings" => continue,
+            key if is_llama3 && LLAMA3_FIELDS.contains(&key) => continue,
+            "partial_rotary_factor" => (Neutral::Number(1.0), WHOLE),
+            _ => (Neutral::Number(1.0), UNSCALED),
+        };
+        // Of what is not known here only a factor can be told to change nothing.
+        let known = matches!(key.as_str(), "partial_rotary_factor" | "factor" | "attention_factor");
+        if !(known && neutral.is(value) || value.is_null()) {
+            return Err(refuse_at(format!("{name}.{key}"), value, reason));
+        }
+    }
+    Ok(())
+}
+
+/// The base: every place that gives one gives the same.
+pub(super) fn theta(config: &Value) -> Result<f64, ConfigError> {
+    let mut found: Option<(String, f64)> = None;
+    let nested = OBJECTS.map(|name| (format!("{name}.rope_theta"), config.get(name)));
+    for (name, object) in [("rope_theta".to_owned(), Some(config))].into_iter().chain(nested) {
+        let Some(value) = object.and_then(|object| given(object, "rope_theta")) else { continue };
+        let theta = value.as_f64().ok_or_else(|| ConfigError::Inconsistent(format!("{name} is {value}")))?;
+        match &found {
+            Some((first, other)) if *other != theta => {
+                return inconsistent(format!("{first} is {other} and {name} is {theta}: remove the wrong one"));
+            }
+            _ => found = Some((name, theta)),
+        }
+    }
+    Ok(found.map_or(THETA, |(_, theta)| theta))
+}
+
+/// How frequencies are scaled: every object that says it says the same. What [`refuse`] lets pass is taken for granted.
+pub(super) fn scaling(config: &Value) -> Result<Option<Llama3>, ConfigError> {
+    let mut found: Option<(&str, Option<Llama3>)> = None;
+    for name in OBJECTS {
+        let Some(object) = object(config, name)? else { continue };
+        let Some(kind) = kind(object) else { continue };
+        let scaling = if kind == LLAMA3 { Some(llama3(name, object)?) } else { None };
+        match found {
+            Some((first, other)) if other != scaling => {
+                return inconsistent(format!("{first} and {name} scale differently: remove the wrong one"));
+            }
+            _ => found = Some((name, scaling)),
+        }
+    }
+    Ok(found.and_then(|(_, scaling)| scaling))
+}
+
+fn llama3(name: &str, object: &Map<String, Value>) -> Result<Llama3, ConfigError> {
+    let number = |field: &str| match object.get(field) {
+        None | Some(Value::Null) => inconsistent(format!("{name}.{field} is missing: type {LLAMA3} needs it")),
+        Some(value) => match value.as_f64() {
+            Some(number) => Ok(number),
+            None => inconsistent(format!("{name}.{field} is {value}")),
+        },
+    };
+    let [factor, low, high, original] = LLAMA3_FIELDS;
+    let positions = number(original)?;
+    if !(positions >= 1.0 && positions <= f64::from(u32::MAX) && positions.fract() == 0.0) {
+        return inconsistent(format!("{name}.{original} is {positions}"));
+    }
+    let scaling = Llama3 {
+        factor: number(factor)?,
+        low_freq_factor: number(low)?,
+        high_freq_factor: number(high)?,
+        original_max_position_embeddings: positions as u32,
+    };
+    if scaling.factor < 1.0 {
+        return inconsistent(format!("{name}.{factor} is {}, at least 1 is expected", scaling.factor));
+    }
+    if !(scaling.low_freq_factor > 0.0 && scaling.low_freq_factor < scaling.high_freq_factor) {
+        return inconsistent(format!(
+            "{name}.{low} is {} and {name}.{high} is {}: the first is positive and less than the second",
+            scaling.low_freq_factor, scaling.high_freq_factor
+        ));
+    }
+    Ok(scaling)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(family: &str, config: &Value) -> Result<Option<Llama3>, String> {
+        let family = Family::of_config(family).expect("a family");
+        let read = super::super::unsupported::refuse(config, family).and_then(|()| theta(config));
+        read.and_then(|_| scaling(config)).map_err(|error| error.to_string())
+    }
+
+    fn refused(field: &str, value: Value) -> String {
+        read("llama", &json!({ field: value })).err().unwrap_or_default()
+    }
+
+    #[test]
+    fn rotary_settings_in_any_spelling() {
+        let llama3 = |field: &str, value: Value| {
+            let mut object = json!({"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
+                "high_freq_factor": 4.0, "original_max_position_embeddings": 8192});
+            object[field] = value;
+            object
+        };
+        let refused = [
+            ("rope_scaling", json!("yarn")),
+            ("rope_scaling", json!(2.0)),
+            ("rope_scaling", json!({"factor": 2.0})),
+            ("rope_scaling", json!({"type": "default", "mrope_section": [16, 24, 24]})),
+            ("rope_scaling", json!({"rope_type": "default", "type": "mrope"})),
+            ("rope_scaling", json!({"rope_type": "default", "type": "llama3"})),
+            ("rope_parameters", json!("default")),
+            ("rope_parameters", json!({"rope_type": "yarn", "rope_theta": 5e5, "factor": 8.0})),
+            ("rope_parameters", json!({"rope_type": "default", "partial_rotary_factor": 0.5})),
+            ("rope_parameters", json!({"full_attention": {"rope_type": "default"}})),
+            ("rope_parameters", json!({"rope_theta": "1e6"})),
+            ("rope_parameters", json!({"rope_type": "llama3", "rope_theta": 5e5, "factor": 8.0})),
+            ("rope_parameters", llama3("attention_factor", json!(0.5))),
+            ("rope_parameters", llama3("partial_rotary_factor", json!(0.5))),
+            ("rope_scaling", llama3("factor", json!(0.5))),
+            ("rope_scaling", llama3("factor", json!("8"))),
+            ("rope_scaling", llama3("high_freq_factor", json!(1.0))),
+            ("rope_scaling", llama3("low_freq_factor", json!(0.0))),
+            ("rope_scaling", llama3("original_max_position_embeddings", json!(0.5))),
+            ("rope_scaling", llama3("original_max_position_embeddings", json!(null))),
+            ("partial_rotary_factor", json!(0.25)),
+            ("rotary_pct", json!(0.25)),
+            ("rope_ratio", json!(500)),
+            ("rope_local_base_freq", json!(1e4)),
+        ]
+        .map(|(field, value)| refused(field, value));
+        insta::assert_snapshot!(refused.join("\n"));
+    }
+
+    #[test]
+    fn what_changes_nothing_is_taken() {
+        let taken = [
+            ("rope_scaling", json!(null)),
+            ("rope_scaling", json!({})),
+            ("rope_scaling", json!({"type": "default", "factor": 1.0})),
+            ("rope_parameters", json!({"rope_type": "default", "rope_theta": 1e6, "partial_rotary_factor": 1})),
+        ];
+        for (field, value) in taken {
+            assert_eq!(refused(field, value), "", "{field}");
+        }
+    }
+
+    #[test]
+    fn both_spellings_of_llama3_are_one() {
+        let object = json!({"factor": 32.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 8192, "rope_type": "llama3"});
+        let mut newer = object.clone();
+        newer["rope_theta"] = 5e5.into();
+        let newer = json!({ "rope_parameters": newer });
+        let older = json!({"rope_theta": 5e5, "rope_scaling": object});
+        let oldest = {
+            let mut oldest = older.clone();
+            oldest["rope_scaling"]["type"] = oldest["rope_scaling"]["rope_type"].take();
+            oldest
+        };
+        let expected = Llama3 {
+            factor: 32.0,
+            low_freq_factor: 1.0,
+            high_freq_factor: 4.0,
+            original_max_position_embeddings: 8192,
+        };
+        let mut both = older.clone();
+        both["rope_parameters"] = newer["rope_parameters"].clone();
+        for config in [&newer, &older, &oldest, &both] {
+            assert_eq!(read("llama", config), Ok(Some(expected)), "{config}");
+            assert_eq!(theta(config).unwrap(), 5e5);
+        }
+        both["rope_parameters"]["factor"] = 8.0.into();
+        let differ = "rope_parameters and rope_scaling scale differently: remove the wrong one";
+        assert_eq!(read("llama", &both), Err(format!("inconsistent config.json: {differ}")));
+        both["rope_parameters"] = json!({"rope_type": "default"});
+        assert_eq!(read("llama", &both), Err(format!("inconsistent config.json: {differ}")));
+        for family in ["qwen2", "qwen3"] {
+            let message = read(family, &older).unwrap_err();
+            assert!(message.starts_with("unsupported rope_scaling.rope_type = llama3: "), "{family}: {message}");
+        }
+    }
+
+    #[test]
+    fn two_bases_are_one_too_many() {
+        let both = |nested: f64| {
+            theta(&json!({"rope_theta": 1e6, "rope_parameters": {"rope_theta": nested}})).map_err(|e| e.to_string())
+        };
+        assert_eq!(both(1e6), Ok(1e6));
+        let wrong = "rope_theta is 1000000 and rope_parameters.rope_theta is 10000: remove the wrong one";
+        assert_eq!(both(1e4), Err(format!("inconsistent config.json: {wrong}")));
+        assert_eq!(theta(&json!({})).unwrap(), THETA);
+    }
+}
