@@ -8,6 +8,7 @@ use super::error::Fault;
 use super::keys;
 use super::metadata::{Metadata, required};
 use super::names::Heads;
+use super::rope;
 
 const ARCHITECTURE_KEY: &str = "general.architecture";
 const SPLIT_KEY: &str = "split.count";
@@ -101,6 +102,9 @@ pub(super) fn config(gguf: &Gguf) -> Result<Value, Fault> {
         if let Some(id) = metadata.integer(key)? {
             config[name] = id.into();
         }
+    }
+    if let Some(scaling) = rope::scaling(gguf, head_dim, &config)? {
+        config["rope_scaling"] = scaling;
     }
     if let Bias::Configured(field) = family.qkv_bias {
         config[field] = tensors.keys().any(|name| name.ends_with(".bias")).into();

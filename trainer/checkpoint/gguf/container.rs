@@ -48,6 +48,18 @@ pub(super) enum Values {
     Unsupported(u32),
 }
 
+impl Tensor {
+    /// The type of its values and where they are.
+    pub(super) fn blocks(&self) -> Result<(BlockType, Range<usize>), Fault> {
+        match &self.values {
+            Values::Blocks(kind, bytes) => Ok((*kind, bytes.clone())),
+            Values::Unsupported(code) => {
+                Err(Fault::TensorType { tensor: self.name.clone(), offset: self.offset, code: *code })
+            }
+        }
+    }
+}
+
 impl Header {
     /// Reads the header of a file, given whole. Every byte range it hands out lies inside the file.
     pub(super) fn read(file: &[u8]) -> Result<Self, Fault> {

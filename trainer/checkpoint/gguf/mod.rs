@@ -12,6 +12,7 @@ mod error;
 mod keys;
 mod metadata;
 mod names;
+mod rope;
 #[cfg(test)]
 mod tests;
 mod tokenizer;
@@ -42,6 +43,8 @@ pub struct Gguf {
     family: &'static Family,
     /// By Hugging Face name.
     tensors: BTreeMap<String, Weight>,
+    /// What rotary frequencies are divided by, if the file has it.
+    rope_factors: Option<Tensor>,
 }
 
 /// A tensor and whose heads its rows are.
@@ -73,9 +76,12 @@ impl Gguf {
         let file = unsafe { Mmap::map(&file) }.map_err(|error| at_path(Fault::Io(error)))?;
         let Header { metadata, tensors } = Header::read(&file).map_err(at_path)?;
         let family = config::family(&metadata).map_err(at_path)?;
+        let (factors, tensors): (Vec<_>, Vec<_>) =
+            tensors.into_iter().partition(|tensor| rope::is_factors(family, &tensor.name));
         let tensors = tensors.into_iter().map(|tensor| place(family, tensor));
         let tensors = tensors.collect::<Result<_, _>>().map_err(at_path)?;
-        Ok(Self { path: path.to_owned(), file, metadata, family, tensors })
+        let rope_factors = factors.into_iter().next();
+        Ok(Self { path: path.to_owned(), file, metadata, family, tensors, rope_factors })
     }
 
     /// The model's shape as the value of a Hugging Face `config.json`.
@@ -84,11 +90,12 @@ impl Gguf {
     /// `num_attention_heads`, `num_key_value_heads`, `head_dim`, `vocab_size` (rows of the embedding),
     /// `rope_theta`, `rms_norm_eps`, `max_position_embeddings`, `tie_word_embeddings` (there is no output
     /// projection), `hidden_act`, `torch_dtype` (`float32`: weights are dequantised), `bos_token_id` and
-    /// `eos_token_id` where the file has them, and for llama `attention_bias`.
+    /// `eos_token_id` where the file has them, for llama and qwen3 `attention_bias`, and `rope_scaling` of type `llama3`
+    /// where the file has the tensor `rope_freqs.weight` that scaling gives.
     ///
     /// # Errors
     /// [`GgufError`] for keys that are missing or of the wrong type, and for what this program does not compute:
-    /// scaled or partial rotary embeddings, sliding windows, values of another size than keys.
+    /// rotary embeddings that are scaled otherwise or partial, sliding windows, values of another size than keys.
     pub fn config(&self) -> Result<serde_json::Value, GgufError> {
         config::config(self).map_err(|fault| self.error(fault))
     }
@@ -98,8 +105,8 @@ impl Gguf {
     ///
     /// Control tokens become special added tokens, user-defined ones plain added tokens. Padding of the vocabulary
     /// (tokens marked unused) is left out. The begin token is added to encodings where
-    /// `tokenizer.ggml.add_bos_token` says so, or says nothing and the model is `llama`; and only if the caller asks
-    /// for special tokens.
+    /// `tokenizer.ggml.add_bos_token` says so, or says nothing and the model is `llama` or splits text as Llama 3 does;
+    /// and only if the caller asks for special tokens.
     ///
     /// # Errors
     /// [`GgufError`] for keys that are missing, lists that do not go together, and tokenizers that are not known.
@@ -200,13 +207,8 @@ impl Gguf {
     fn find(&self, name: &str) -> Result<(&Weight, BlockType, &[u8]), Fault> {
         let missing = || Fault::MissingTensor { tensor: name.to_owned() };
         let weight = self.tensors.get(name).ok_or_else(missing)?;
-        let tensor = &weight.tensor;
-        match &tensor.values {
-            Values::Blocks(kind, bytes) => Ok((weight, *kind, &self.file[bytes.clone()])),
-            Values::Unsupported(code) => {
-                Err(Fault::TensorType { tensor: tensor.name.clone(), offset: tensor.offset, code: *code })
-            }
-        }
+        let (kind, bytes) = weight.tensor.blocks()?;
+        Ok((weight, kind, &self.file[bytes]))
     }
 
     /// How many heads the rows of a tensor are of, where the file has their halves interleaved.
@@ -252,10 +254,9 @@ fn place(family: &Family, tensor: Tensor) -> Result<(String, Weight), Fault> {
     if let Some((name, heads)) = names::hugging_face(family, &tensor.name) {
         return Ok((name, Weight { tensor, heads }));
     }
-    let reason = if tensor.name == "rope_freqs.weight" {
-        "it scales the rotary embedding (Llama 3.1 and later), which is not supported"
-    } else {
-        "supported are dense models without adapters or normalised queries and keys"
+    let reason = match &tensor.name[..] {
+        rope::FACTORS => "it scales the rotary embedding, which is supported in llama only",
+        _ => "supported are dense models without adapters",
     };
     let Tensor { name, offset, .. } = tensor;
     Err(Fault::UnknownTensor { tensor: name, offset, architecture: family.gguf, reason })

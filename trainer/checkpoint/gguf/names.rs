@@ -24,6 +24,8 @@ pub(super) fn hugging_face(family: &Family, name: &str) -> Option<(String, Heads
     // Only as `to_string` writes it, so that no two names of a file become one.
     let layer = layer.parse::<u32>().ok().filter(|number| number.to_string() == layer)?;
     // llama.cpp's files have no biases of the MLP.
+    let norms = [&m.q_norm, &m.k_norm].into_iter().filter(|_| family.qk_norm);
+    let norms = norms.map(|norm| (norm, Bias::Never, Heads::None));
     let modules = [
         (&m.input_norm, Bias::Never, Heads::None),
         (&m.q, family.qkv_bias, Heads::Query),
@@ -35,7 +37,7 @@ pub(super) fn hugging_face(family: &Family, name: &str) -> Option<(String, Heads
         (&m.up, Bias::Never, Heads::None),
         (&m.down, Bias::Never, Heads::None),
     ];
-    let (found, bias, heads) = modules.into_iter().find(|(found, ..)| found.gguf == module)?;
+    let (found, bias, heads) = modules.into_iter().chain(norms).find(|(found, ..)| found.gguf == module)?;
     let known = part == "weight" || part == "bias" && bias != Bias::Never;
     known.then(|| (found.layer_parameter(layer, part), heads))
 }

@@ -1,7 +1,7 @@
 //! Whole models: shape, names, values, order of rows.
 
 use precast_kernels::Dtype;
-use precast_plan::Parameters;
+use precast_plan::{ModelConfig, Parameters};
 use serde_json::json;
 
 use super::super::blocks::BlockType;
@@ -71,6 +71,98 @@ fn qwen2_model() {
 }
 
 #[test]
+fn qwen3_model() {
+    let gguf = open(&model("qwen3").bytes()).unwrap();
+    let config = gguf.config().unwrap();
+    assert_eq!((&config["architectures"], &config["model_type"]), (&json!(["Qwen3ForCausalLM"]), &json!("qwen3")));
+    assert_eq!((&config["head_dim"], &config["attention_bias"]), (&json!(4), &json!(false)));
+    for norm in ["q_norm", "k_norm"] {
+        let name = format!("model.layers.1.self_attn.{norm}.weight");
+        assert_eq!(gguf.shape(&name), Some(vec![4]), "{name}");
+    }
+    assert_eq!(gguf.names().len(), 3 + 2 * 11);
+    assert!(gguf.names().iter().all(|name| read(&gguf, name).iter().all(|value| value.is_finite())));
+}
+
+/// What llama.cpp's converter writes for a Llama 3: how its `generate_extra_tensors` computes it.
+fn llama3_factors(theta: f64, head_dim: u32, factor: f64, original: f64) -> Vec<f32> {
+    let (low, high) = (1.0, 4.0);
+    let of = |i: u32| {
+        let wavelength = std::f64::consts::TAU * theta.powf(f64::from(2 * i) / f64::from(head_dim));
+        if wavelength < original / high {
+            1.0
+        } else if wavelength > original / low {
+            factor as f32
+        } else {
+            let smooth = (original / wavelength - low) / (high - low);
+            (1.0 / ((1.0 - smooth) / factor + smooth)) as f32
+        }
+    };
+    (0..head_dim / 2).map(of).collect()
+}
+
+/// A Llama of so many elements a head, with these divisors of its frequencies.
+fn scaled(head_dim: u32, theta: f32, factors: &[f32]) -> Writer {
+    ["attention.key_length", "attention.value_length", "rope.dimension_count"]
+        .iter()
+        .fold(shape("llama"), |writer, key| writer.integer(&format!("llama.{key}"), head_dim))
+        .float("llama.rope.freq_base", theta)
+        .tensor("token_embd.weight", &[256, 6], BlockType::F32)
+        .tensor_f32("rope_freqs.weight", &[factors.len() as u64], factors)
+}
+
+#[test]
+fn a_tensor_says_that_rotary_frequencies_are_scaled_as_llama3() {
+    // Llama 3.1, 3.2, and another original length, which follows from the factors.
+    for (head_dim, factor, original) in [(128, 8.0, 8192), (64, 32.0, 8192), (64, 8.0, 64)] {
+        let factors = llama3_factors(5e5, head_dim, factor, f64::from(original));
+        let gguf = open(&scaled(head_dim, 5e5, &factors).bytes()).unwrap();
+        let expected = json!({"rope_type": "llama3", "factor": factor, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+            "original_max_position_embeddings": original});
+        let config = gguf.config().unwrap();
+        assert_eq!(config["rope_scaling"], expected);
+        assert!(!gguf.names().iter().any(|name| name.contains("rope")), "it is no weight");
+        let scaling = ModelConfig::from_json(&config.to_string()).unwrap().rope_scaling.unwrap();
+        assert_eq!((scaling.factor, scaling.original_max_position_embeddings), (factor, original));
+    }
+    // Where no factor lies between, the original length is that of the key, or else Llama 3's.
+    let few = scaled(4, 1e8, &[1.0, 8.0]);
+    let original = |writer: Writer| {
+        open(&writer.bytes()).unwrap().config().unwrap()["rope_scaling"]["original_max_position_embeddings"].clone()
+    };
+    assert_eq!(original(few), 8192);
+    let few = scaled(4, 1e8, &[1.0, 8.0]).integer("llama.rope.scaling.original_context_length", 1024);
+    assert_eq!(original(few), 1024);
+    // Division by 1 is none.
+    let plain = open(&scaled(64, 5e5, &[1.0; 32]).bytes()).unwrap().config().unwrap();
+    assert_eq!(plain.get("rope_scaling"), None);
+}
+
+#[test]
+fn factors_that_are_not_llama3s_are_refused() {
+    let refused = |writer: Writer, wanted: &str| {
+        let error = open(&writer.bytes()).unwrap().config().unwrap_err().to_string();
+        assert!(error.contains("rope_freqs.weight at byte ") && error.contains(wanted), "{error}");
+    };
+    let factors = llama3_factors(5e5, 64, 8.0, 8192.0);
+    let changed = |index: usize, value: f32| {
+        let mut factors = factors.clone();
+        factors[index] = value;
+        scaled(64, 5e5, &factors)
+    };
+    let not_llama3 = "are not those of rope type llama3, the only scaling that is supported";
+    refused(changed(0, 1.01), not_llama3);
+    refused(changed(20, 7.9), not_llama3);
+    refused(changed(31, f32::NAN), not_llama3);
+    refused(changed(31, 0.0), not_llama3);
+    refused(scaled(64, 5e5, &[8.0; 32]), not_llama3);
+    refused(scaled(64, 1e4, &factors), not_llama3);
+    refused(scaled(64, 5e5, &factors[..16]), "a head of 64 elements has 32 frequencies");
+    let other = scaled(64, 5e5, &factors).integer("llama.rope.scaling.original_context_length", 4096);
+    refused(other, not_llama3);
+}
+
+#[test]
 fn version_2_reads() {
     let mut writer = model("llama");
     writer.version = 2;
@@ -116,6 +208,7 @@ fn llama_rows_are_put_right() {
         assert_eq!(read(gguf, "model.layers.0.self_attn.v_proj.weight"), rows(4, 3));
     };
     check(&write("llama", &interleaved(8, 3), &interleaved(4, 3), &interleaved(8, 1), &rows(4, 3)));
+    check(&write("qwen3", &rows(8, 3), &rows(4, 3), &rows(8, 1), &rows(4, 3)));
     check(&write("qwen2", &rows(8, 3), &rows(4, 3), &rows(8, 1), &rows(4, 3)));
 }
 
@@ -156,7 +249,7 @@ fn models_that_are_refused() {
         assert!(error.contains(wanted), "{error}");
     };
     let llama = || model("llama");
-    refused(llama().string("general.architecture", "gemma"), "is gemma: supported are qwen2 and llama");
+    refused(llama().string("general.architecture", "gemma"), "is gemma: supported are qwen2, qwen3 and llama");
     refused(llama().integer("split.count", 3), "metadata key split.count at byte ");
     refused(llama().string("llama.rope.scaling.type", "yarn"), "llama.rope.scaling.type at byte ");
     refused(llama().float("llama.rope.scaling.factor", 4.0), "llama.rope.scaling.factor at byte ");
@@ -186,8 +279,10 @@ fn models_that_are_refused() {
 
 #[test]
 fn tensors_that_are_refused() {
-    let scaled = fault(&model("llama").tensor("rope_freqs.weight", &[2], BlockType::F32).bytes()).to_string();
-    assert!(scaled.contains("rope_freqs.weight at byte ") && scaled.contains("Llama 3.1"), "{scaled}");
+    for family in ["qwen2", "qwen3"] {
+        let scaled = fault(&model(family).tensor("rope_freqs.weight", &[2], BlockType::F32).bytes()).to_string();
+        assert!(scaled.contains("rope_freqs.weight at byte ") && scaled.contains("in llama only"), "{scaled}");
+    }
     for name in ["blk.0.attn_q_norm.weight", "blk.01.ffn_up.weight", "blk.+1.ffn_up.weight", "blk.0.ffn_up.bias", "x"] {
         let fault = fault(&shape("llama").tensor(name, &[8], BlockType::F32).bytes());
         assert!(matches!(&fault, Fault::UnknownTensor { tensor, .. } if tensor == name), "{fault}");

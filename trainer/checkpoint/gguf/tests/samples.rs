@@ -48,6 +48,10 @@ pub(super) fn model(architecture: &str) -> Writer {
                 F32,
             );
         }
+        if architecture == "qwen3" {
+            writer =
+                writer.tensor(&name("attn_q_norm.weight"), &[4], F32).tensor(&name("attn_k_norm.weight"), &[4], F32);
+        }
     }
     writer
 }

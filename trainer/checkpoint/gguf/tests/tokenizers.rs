@@ -90,7 +90,7 @@ fn words_that_are_tokens_need_no_merges() {
 #[test]
 fn families_split_words() {
     let text = "I'M we're 12345 (x+=1)\n\n  y ";
-    let expected: [(&str, &[&str]); 5] = [
+    let expected: [(&str, &[&str]); 6] = [
         ("gpt-2", &["I", "'", "M", " we", "'re", " 12345", " (", "x", "+=", "1", ")", "\n\n ", " y", " "]),
         (
             "smollm",
@@ -100,6 +100,7 @@ fn families_split_words() {
             "qwen2",
             &["I", "'M", " we", "'re", " ", "1", "2", "3", "4", "5", " (", "x", "+=", "1", ")\n\n", " ", " y", " "],
         ),
+        ("llama3", &["I", "'M", " we", "'re", " ", "123", "45", " (", "x", "+=", "1", ")\n\n", " ", " y", " "]),
         ("llama-bpe", &["I", "'M", " we", "'re", " ", "123", "45", " (", "x", "+=", "1", ")\n\n", " ", " y", " "]),
         (
             "default",
@@ -165,6 +166,23 @@ fn begin_token() {
     saved(&tokenizer);
     refused(writer().integer("tokenizer.ggml.bos_token_id", 271), "has no such token in use");
     refused(writer().without("tokenizer.ggml.bos_token_id"), "no metadata key tokenizer.ggml.bos_token_id");
+}
+
+/// As llama.cpp has it: Llama 3's texts begin with a token unless the file says otherwise, Qwen's do not.
+#[test]
+fn begin_token_of_byte_level_families() {
+    let begins = |family: &str| {
+        let writer = with_byte_level(shape("llama"), family).integer("tokenizer.ggml.bos_token_id", 3);
+        let first = tokens(&build(writer), "hello");
+        let told = |flag| {
+            let writer = with_byte_level(shape("llama"), family).integer("tokenizer.ggml.bos_token_id", 3);
+            tokens(&build(writer.flag("tokenizer.ggml.add_bos_token", flag)), "hello").len() == 2
+        };
+        assert!(told(true) && !told(false), "{family}");
+        first.len() == 2
+    };
+    assert!(["llama-bpe", "llama3", "llama-v3"].into_iter().all(begins));
+    assert!(!["qwen2", "smollm", "gpt-2", "default"].into_iter().any(begins));
 }
 
 #[test]

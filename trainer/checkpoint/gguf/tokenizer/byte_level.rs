@@ -31,6 +31,8 @@ struct Family {
     splits_as_gpt2: bool,
     /// Whether a word that is a token is taken whole, whatever the merges would make of it.
     ignores_merges: bool,
+    /// Whether texts begin with a token unless the file says otherwise.
+    begins: bool,
 }
 
 const PLAIN: Family = Family {
@@ -40,6 +42,7 @@ const PLAIN: Family = Family {
     splits: &[],
     splits_as_gpt2: true,
     ignores_merges: false,
+    begins: false,
 };
 
 const FAMILIES: [Family; 5] = [
@@ -61,6 +64,7 @@ const FAMILIES: [Family; 5] = [
         ],
         splits_as_gpt2: false,
         ignores_merges: true,
+        begins: true,
         ..PLAIN
     },
     // What llama.cpp does for a model that it has no family for.
@@ -77,11 +81,20 @@ const FAMILIES: [Family; 5] = [
     },
 ];
 
+/// Other names of families in llama.cpp's `llama-vocab.cpp`.
+const ALIASES: [(&str, &str); 2] = [("llama3", "llama-bpe"), ("llama-v3", "llama-bpe")];
+
+/// Whether texts begin with a token where the file does not say.
+pub(super) fn begins(metadata: &Metadata) -> Result<bool, Fault> {
+    Ok(Family::of(metadata)?.begins)
+}
+
 impl Family {
     fn of(metadata: &Metadata) -> Result<Self, Fault> {
         let name = required(PRE_KEY, metadata.string(PRE_KEY)?)?;
         let known = || format!("known are {}", FAMILIES.map(|family| family.name).join(", "));
-        let family = FAMILIES.into_iter().find(|family| family.name == name);
+        let family_name = ALIASES.iter().find(|(alias, _)| *alias == name).map_or(&name[..], |(_, family)| family);
+        let family = FAMILIES.into_iter().find(|family| family.name == family_name);
         family.ok_or_else(|| metadata.refuse(PRE_KEY, name, known()))
     }
 

@@ -16,6 +16,7 @@ const ADD_BOS_KEY: &str = "tokenizer.ggml.add_bos_token";
 const BOS_KEY: &str = "tokenizer.ggml.bos_token_id";
 
 type Build = fn(&Metadata, &[u8], &Vocabulary<'_>) -> Result<Tokenizer, Fault>;
+type Begins = fn(&Metadata) -> Result<bool, Fault>;
 
 /// Whether there is one. llama.cpp's `no_vocab` says that there is none.
 pub(super) fn is_there(metadata: &Metadata) -> bool {
@@ -27,16 +28,20 @@ pub(super) fn is_there(metadata: &Metadata) -> bool {
 
 /// See [`super::Gguf::tokenizer`].
 pub(super) fn tokenizer(metadata: &Metadata, file: &[u8]) -> Result<Tokenizer, Fault> {
-    // SentencePiece models begin every text with a token unless the file says otherwise; byte-level ones do not.
-    let (build, begins): (Build, bool) = match required(MODEL_KEY, metadata.string(MODEL_KEY)?)?.as_str() {
-        "gpt2" => (byte_level::tokenizer, false),
-        "llama" => (sentencepiece::tokenizer, metadata.integer(BOS_KEY)?.is_some()),
+    // Whether every text begins with a token where the file does not say so.
+    let (build, begins): (Build, Begins) = match required(MODEL_KEY, metadata.string(MODEL_KEY)?)?.as_str() {
+        "gpt2" => (byte_level::tokenizer, byte_level::begins),
+        "llama" => (sentencepiece::tokenizer, |_| Ok(true)),
         other => return Err(metadata.refuse(MODEL_KEY, other, "known are gpt2 and llama")),
     };
     let vocabulary = Vocabulary::read(metadata, file)?;
     let mut tokenizer = build(metadata, file, &vocabulary)?;
     tokenizer.add_tokens(vocabulary.added_tokens()).map_err(refused)?;
-    if metadata.flag(ADD_BOS_KEY)?.unwrap_or(begins) {
+    let begins = match metadata.flag(ADD_BOS_KEY)? {
+        Some(begins) => begins,
+        None => begins(metadata)? && metadata.integer(BOS_KEY)?.is_some(),
+    };
+    if begins {
         tokenizer.with_post_processor(Some(begin_token(metadata, &vocabulary)?));
     }
     Ok(tokenizer)
