@@ -15,21 +15,21 @@ use crate::support::{self, distance, distill, fixture, floats, metrics_of, train
 pub const BATCH: usize = 4;
 pub const SEQ_LEN: usize = 64;
 
-/// Cases of other objectives than that of the first: without a teacher on masked rows, and of other divergences.
-const OBJECTIVES: [&str; 3] = ["sft-mask", "kl-reverse", "jsd-half"];
+/// Cases beside the first: without a teacher on masked rows, of other divergences, and of other families.
+const OTHERS: [&str; 5] = ["sft-mask", "kl-reverse", "jsd-half", "qwen3-tied", "llama3-rope"];
 
 /// What a case says of its run.
 #[derive(Deserialize)]
 #[allow(non_snake_case)]
-struct Settings {
-    T: Option<f32>,
-    alpha: Option<f32>,
+pub struct Settings {
+    pub T: Option<f32>,
+    pub alpha: Option<f32>,
     beta: Option<f32>,
     lr: f64,
     wd: f32,
     clip: f32,
-    B: u32,
-    S: u32,
+    pub B: u32,
+    pub S: u32,
     accum: u32,
     steps: u64,
     warmup: u64,
@@ -63,7 +63,7 @@ fn run(precision: &str, recompute: Recompute) -> (tempfile::TempDir, Vec<StepRec
     (dir, records)
 }
 
-fn settings(case: &Path) -> Settings {
+pub fn settings(case: &Path) -> Settings {
     serde_json::from_str(&std::fs::read_to_string(case.join("case.json")).unwrap()).unwrap()
 }
 
@@ -169,8 +169,8 @@ fn within_bf16(worst: [f64; 4]) {
 }
 
 #[test]
-fn every_step_of_every_objective_in_fp32() {
-    for name in OBJECTIVES {
+fn every_step_of_every_other_case_in_fp32() {
+    for name in OTHERS {
         let case = fixture("golden").join(name);
         let worst = differences(&run_case(&case, "fp32"), &trajectory_of(&case));
         assert!(worst.iter().all(|difference| *difference <= 2e-5), "{name}: {worst:?}");
@@ -178,8 +178,8 @@ fn every_step_of_every_objective_in_fp32() {
 }
 
 #[test]
-fn every_step_of_every_objective_in_bf16() {
-    for name in OBJECTIVES {
+fn every_step_of_every_other_case_in_bf16() {
+    for name in OTHERS {
         let case = fixture("golden").join(name);
         within_bf16(differences(&run_case(&case, "bf16"), &trajectory_of(&case)));
     }
@@ -235,7 +235,8 @@ fn gradients_are_within_with(precision: Precision, gate: f64, recompute: Recompu
     compare_gradients(&mut session, &case("."), gate);
 }
 
-fn compare_gradients(session: &mut Session, case: &Path, gate: f64) {
+/// Compares every gradient of the first step with PyTorch's.
+pub fn compare_gradients(session: &mut Session, case: &Path, gate: f64) {
     let expected = std::fs::read(case.join("step0.safetensors")).unwrap();
     let expected = SafeTensors::deserialize(&expected).unwrap();
     for parameter in session.plan().student.weights.parameters.list.clone() {

@@ -13,6 +13,7 @@ mod coverage;
 mod determinism;
 mod driver;
 mod dry_run;
+mod families;
 mod formulas;
 mod gguf;
 mod golden;

@@ -36,16 +36,33 @@ import transformers
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
-FAMILIES = {
-    "qwen2": transformers.Qwen2Config,
-    "llama": transformers.LlamaConfig,
-    "qwen3": transformers.Qwen3Config,
-}
 # Heads of the teacher are 128 wide, of the student 64; the teacher knows more tokens and is not tied.
 TEACHER = dict(hidden_size=256, intermediate_size=704, num_hidden_layers=3, num_attention_heads=2, num_key_value_heads=1,
                vocab_size=640, tie_word_embeddings=False)
 STUDENT = dict(hidden_size=128, intermediate_size=320, num_hidden_layers=2, num_attention_heads=2, num_key_value_heads=1,
                vocab_size=512, tie_word_embeddings=True)
+ROPE = dict(rope_type="default", rope_theta=1e6)
+# By family: the class of its configuration, and what its teachers, students, rotary embeddings and cases have of their own.
+FAMILIES = {
+    "qwen2": dict(config=transformers.Qwen2Config),
+    "llama": dict(config=transformers.LlamaConfig),
+    # head_dim is apart from hidden_size and num_attention_heads.
+    "qwen3": dict(
+        config=transformers.Qwen3Config,
+        teacher=dict(hidden_size=192, intermediate_size=448, head_dim=128, vocab_size=576),
+        student=dict(num_attention_heads=4, num_key_value_heads=2, head_dim=64),
+        case=dict(steps=16),
+    ),
+    # Positions beyond the original length, and frequencies that are low, high and between.
+    "llama3": dict(
+        config=transformers.LlamaConfig,
+        teacher=dict(intermediate_size=384, num_hidden_layers=2, num_key_value_heads=2, vocab_size=300),
+        student=dict(hidden_size=192, intermediate_size=272, num_attention_heads=3, vocab_size=300),
+        rope=dict(rope_type="llama3", rope_theta=5e5, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                  original_max_position_embeddings=64),
+        case=dict(T=1.0, alpha=0.9, lr=5e-4, wd=0.1, B=2, S=192, steps=12, warmup=2, sched="cosine"),
+    ),
+}
 CASE = dict(T=2.0, alpha=0.5, lr=1e-3, wd=0.01, clip=1.0, B=4, S=64, accum=1, steps=20, warmup=0, sched="constant")
 
 
@@ -59,20 +76,23 @@ def new(case, family, seed):
     """Models of random weights, norms and biases among them, and tokens that repeat so that there is something to learn."""
     torch.manual_seed(seed)
     case.mkdir(parents=True)
-    for role, shape in [("teacher", TEACHER), ("student", STUDENT)]:
-        config = FAMILIES[family](initializer_range=0.05, rms_norm_eps=1e-6, max_position_embeddings=2048,
-                                  bos_token_id=None, eos_token_id=None, use_cache=False,
-                                  rope_parameters={"rope_type": "default", "rope_theta": 1e6}, **shape)
+    of = FAMILIES[family]
+    rope = of.get("rope", ROPE)
+    shapes = {"teacher": TEACHER | of.get("teacher", {}), "student": STUDENT | of.get("student", {})}
+    for role, shape in shapes.items():
+        config = of["config"](initializer_range=0.05, rms_norm_eps=1e-6, max_position_embeddings=2048,
+                              bos_token_id=None, eos_token_id=None, use_cache=False,
+                              rope_parameters=dict(rope), **shape)
         model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
         with torch.no_grad():
             for name, parameter in model.named_parameters():
                 if parameter.dim() == 1:
                     parameter.add_(0.05 * torch.randn_like(parameter))
         model.save_pretrained(case / role)
-    settings = dict(arch=family, seed=seed, **CASE)
+    settings = dict(arch=family, seed=seed, rope=rope) | CASE | of.get("case", {})
     chunks = settings["steps"] * settings["accum"] * settings["B"]
     # Zipf's law: a token's rank is its number.
-    ranks = 1.0 / torch.arange(1, STUDENT["vocab_size"] + 1, dtype=torch.float64)
+    ranks = 1.0 / torch.arange(1, shapes["student"]["vocab_size"] + 1, dtype=torch.float64)
     tokens = torch.multinomial(ranks, chunks * (settings["S"] + 1), replacement=True)
     (case / "tokens.bin").write_bytes(tokens.to(torch.int32).numpy().astype("<u4").tobytes())
     settings |= dict(torch=torch.__version__, transformers=transformers.__version__)

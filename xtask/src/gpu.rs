@@ -27,8 +27,12 @@ pub fn pack(directory: &Path) -> Result<()> {
     let bundle = directory.join("tests.bundle");
     let mut build = std::process::Command::new("target/release/precast-aot");
     build.args(["build", "--arch", "sm_89,sm_90,sm_90_portable,sm_121", "--out"]).arg(bundle);
-    for model in ["tests/fixtures/golden/qwen2-tied/teacher", "tests/fixtures/golden/qwen2-tied/student"] {
-        build.args(["--model", model]);
+    for case in fs::read_dir("tests/fixtures/golden").context("tests/fixtures/golden")? {
+        let case = case?.path();
+        let models = ["teacher", "student"].map(|role| case.join(role));
+        for model in models.iter().filter(|model| model.join("config.json").exists()) {
+            build.arg("--model").arg(model);
+        }
     }
     for model in fs::read_dir("tests/models").context("tests/models")? {
         build.arg("--model").arg(model?.path());

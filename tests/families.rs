@@ -1,0 +1,124 @@
+//! Families beyond the first golden case's, Qwen3 and Llama 3's rotary embedding: first steps against PyTorch, and one model
+//! in two spellings. The trajectories are in `golden`.
+
+use std::path::{Path, PathBuf};
+
+use precast::checkpoint::Checkpoint;
+use precast::data::MicroBatch;
+use precast_plan::{Precision, Recompute};
+use safetensors::SafeTensors;
+use serde_json::Value;
+
+use crate::golden::{compare_gradients, settings};
+use crate::support::{self, distance, fixture, floats};
+
+fn cases() -> [PathBuf; 2] {
+    ["qwen3-tied", "llama3-rope"].map(|name| fixture("golden").join(name))
+}
+
+/// The first micro-batch of a case.
+fn first_batch(case: &Path) -> MicroBatch {
+    let settings = settings(case);
+    let seq_len = settings.S as usize;
+    let ids: Vec<u32> = bytemuck::pod_collect_to_vec(&std::fs::read(case.join("tokens.bin")).unwrap());
+    let rows: Vec<&[u32]> = ids.chunks_exact(seq_len + 1).take(settings.B as usize).collect();
+    MicroBatch::new(&rows, seq_len)
+}
+
+/// The first sequence of a case.
+fn first_sequence(case: &Path) -> Vec<u32> {
+    first_batch(case).ids[..settings(case).S as usize].to_vec()
+}
+
+/// Compares every gradient of the first step with PyTorch's, and those of every choice of what is recomputed, bit by bit.
+fn check_gradients(case: &Path, precision: Precision, gate: f64) {
+    let batch = first_batch(case);
+    let mut first: Option<Vec<Vec<u8>>> = None;
+    for recompute in Recompute::ALL {
+        let settings = settings(case);
+        let config = support::config(&case.join("teacher"), &case.join("student"), |options| {
+            options.precision = Some(precision);
+            options.recompute = Some(recompute);
+            options.batch_size = Some(settings.B);
+            options.seq_len = Some(settings.S);
+            options.alpha = settings.alpha;
+            options.temperature = settings.T;
+        });
+        let mut session = support::session(&config);
+        session.micro(&batch, 1.0 / batch.counted as f32, false).unwrap();
+        compare_gradients(&mut session, case, gate);
+        let parameters = session.plan().student.weights.parameters.list.clone();
+        let gradients: Vec<Vec<u8>> = parameters.iter().map(|one| session.gradient(one).unwrap()).collect();
+        let same = *first.get_or_insert_with(|| gradients.clone()) == gradients;
+        assert!(same, "{}, {precision}, {recompute}", case.display());
+    }
+}
+
+#[test]
+fn every_gradient_in_fp32_whatever_is_recomputed() {
+    cases().iter().for_each(|case| check_gradients(case, Precision::Fp32, 2e-5));
+}
+
+#[test]
+fn every_gradient_in_bf16_whatever_is_recomputed() {
+    cases().iter().for_each(|case| check_gradients(case, Precision::Bf16, 6e-2));
+}
+
+#[test]
+fn logits_of_both_models_in_fp32() {
+    for case in cases() {
+        let bytes = std::fs::read(case.join("step0.safetensors")).unwrap();
+        let expected = SafeTensors::deserialize(&bytes).unwrap();
+        let ids = first_sequence(&case);
+        for role in ["student", "teacher"] {
+            let wanted = floats(expected.tensor(&format!("{role}_logits")).unwrap().data());
+            let (found, columns) = (support::logits(&case.join(role), &ids), wanted.len() / ids.len());
+            // The reference holds the student's columns of a wider teacher.
+            let width = found.len() / ids.len();
+            let found: Vec<f32> = found.chunks(width).flat_map(|row| &row[..columns]).copied().collect();
+            let distance = distance(&found, &wanted);
+            assert!(distance <= 2e-5, "{}, {role}: {distance:e}", case.display());
+        }
+    }
+}
+
+/// A copy of a model with its config.json changed.
+fn respelled(model: &Path, dir: &Path, change: impl FnOnce(&mut Value)) -> PathBuf {
+    let copy = dir.join("respelled");
+    std::fs::create_dir(&copy).unwrap();
+    std::fs::copy(model.join("model.safetensors"), copy.join("model.safetensors")).unwrap();
+    let mut config: Value = serde_json::from_slice(&std::fs::read(model.join("config.json")).unwrap()).unwrap();
+    change(&mut config);
+    std::fs::write(copy.join("config.json"), config.to_string()).unwrap();
+    copy
+}
+
+/// Newer files have `rope_parameters`, older ones `rope_theta` and `rope_scaling`.
+#[test]
+fn both_spellings_of_a_scaled_rotary_embedding_give_the_same_bits() {
+    let [_, case] = cases();
+    let (ids, dir) = (first_sequence(&case), tempfile::tempdir().unwrap());
+    let newer = case.join("student");
+    let older = respelled(&newer, dir.path(), |config| {
+        let mut scaling = config["rope_parameters"].take();
+        config.as_object_mut().unwrap().remove("rope_parameters");
+        config["rope_theta"] = scaling["rope_theta"].take();
+        config["rope_scaling"] = scaling;
+    });
+    let logits = support::logits(&newer, &ids);
+    assert_eq!(support::logits(&older, &ids), logits);
+    // Without its scaling it is another model.
+    let other = tempfile::tempdir().unwrap();
+    let unscaled = respelled(&older, other.path(), |config| config["rope_scaling"] = Value::Null);
+    assert!(distance(&support::logits(&unscaled, &ids), &logits) > 1e-3);
+}
+
+/// Llama 3's instruct models end their turns in one of several tokens.
+#[test]
+fn a_list_of_end_tokens_is_taken() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = respelled(&cases()[1].join("student"), dir.path(), |config| {
+        config["eos_token_id"] = serde_json::json!([7, 8, 9]);
+    });
+    assert_eq!(Checkpoint::open(&model).unwrap().eos_token(), Some(7));
+}
