@@ -18,7 +18,7 @@ use crate::error::Failure;
 use crate::report;
 use precast_fatbins::{say, stdout};
 
-/// Distil a large Qwen2 or Llama model into a small one, or train one on data alone: every kernel compiled, verified and loaded
+/// Distil a large Qwen or Llama model into a small one, or train one on data alone: every kernel compiled, verified and loaded
 /// before the first step.
 ///
 /// Exit codes: 0 done, 1 failed, 2 usage, 3 bundle or kernels, 4 device, 5 data or checkpoint, 130 and 143 stopped by SIGINT
