@@ -6,11 +6,18 @@ use precast_fatbins::input;
 use precast_plan::{ConfigError, ModelConfig};
 
 /// Configurations built in, by name.
-const BUILT_IN: [(&str, &str); 4] = [
+const BUILT_IN: [(&str, &str); 11] = [
+    ("llama-3.1-8b", include_str!("../models/llama-3.1-8b.json")),
+    ("llama-3.2-1b", include_str!("../models/llama-3.2-1b.json")),
     ("qwen2.5-0.5b", include_str!("../models/qwen2.5-0.5b.json")),
     ("qwen2.5-1.5b", include_str!("../models/qwen2.5-1.5b.json")),
     ("qwen2.5-7b", include_str!("../models/qwen2.5-7b.json")),
+    ("qwen3-0.6b", include_str!("../models/qwen3-0.6b.json")),
+    ("qwen3-1.7b", include_str!("../models/qwen3-1.7b.json")),
+    ("qwen3-4b", include_str!("../models/qwen3-4b.json")),
+    ("qwen3-8b", include_str!("../models/qwen3-8b.json")),
     ("smollm2-135m", include_str!("../models/smollm2-135m.json")),
+    ("smollm2-360m", include_str!("../models/smollm2-360m.json")),
 ];
 
 /// A model to build kernels for.
@@ -102,10 +109,23 @@ mod tests {
     #[test]
     fn built_in_models_have_the_parameters_they_are_named_after() {
         let count = |name: &str| precast_plan::Parameters::new(&Model::find(name).unwrap().config).count();
-        assert_eq!(count("qwen2.5-0.5b"), 494_032_768);
-        assert_eq!(count("qwen2.5-1.5b"), 1_543_714_304);
-        assert_eq!(count("qwen2.5-7b"), 7_615_616_512);
-        assert_eq!(count("smollm2-135m"), 134_515_008);
+        let counts = [
+            ("llama-3.1-8b", 8_030_261_248),
+            ("llama-3.2-1b", 1_235_814_400),
+            ("qwen2.5-0.5b", 494_032_768),
+            ("qwen2.5-1.5b", 1_543_714_304),
+            ("qwen2.5-7b", 7_615_616_512),
+            ("qwen3-0.6b", 596_049_920),
+            ("qwen3-1.7b", 1_720_574_976),
+            ("qwen3-4b", 4_022_468_096),
+            ("qwen3-8b", 8_190_735_360),
+            ("smollm2-135m", 134_515_008),
+            ("smollm2-360m", 361_821_120),
+        ];
+        assert_eq!(counts.map(|(name, _)| name), BUILT_IN.map(|(name, _)| name));
+        for (name, expected) in counts {
+            assert_eq!(count(name), expected, "{name}");
+        }
     }
 
     #[test]
@@ -113,7 +133,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let model = dir.path().join("tiny");
         std::fs::create_dir(&model).unwrap();
-        std::fs::write(model.join("config.json"), BUILT_IN[3].1).unwrap();
+        std::fs::write(model.join("config.json"), BUILT_IN[0].1).unwrap();
         assert_eq!(Model::find(model.to_str().unwrap()).unwrap().name, "tiny");
         assert!(matches!(Model::find("no-such-model"), Err(ModelError::Unknown { .. })));
     }

@@ -221,6 +221,27 @@ fn recomputing_blocks_fits_small_cards() {
     assert!(four_times <= 16 * GIB, "{four_times}");
 }
 
+/// One launch normalises and rotates, forward and backward; what recomputing launches again has the same keys.
+#[test]
+fn queries_and_keys_that_are_normalised_are_not_rotated_again() {
+    let config = |json: &str| ModelConfig::from_json(json).unwrap();
+    let teacher = config(include_str!("../../../aot/models/qwen3-1.7b.json"));
+    let student = config(include_str!("../../../aot/models/qwen3-0.6b.json"));
+    let plans = Recompute::ALL.map(|recompute| {
+        let recipe = Recipe { recompute, ..recipe(8, 1024, Precision::Bf16) };
+        TrainingPlan::new(Some(&teacher), &student, &recipe, Arch::Sm90a).unwrap().plan
+    });
+    for (plan, again) in plans.iter().zip([0, 0, student.layers]) {
+        let count = |op: &str| plan.launches().filter(|launch| launch.key.text().starts_with(op)).count() as u32;
+        assert_eq!(keys(plan), keys(&plans[0]));
+        assert_eq!(count("rope."), 0);
+        assert_eq!(count("qk_norm.fwd{d=128,keep=false,"), teacher.layers, "the teacher keeps nothing");
+        assert_eq!(count("qk_norm.fwd{d=128,keep=true,"), student.layers + again);
+        assert_eq!(count("qk_norm.bwd{"), student.layers);
+    }
+    assert!(plans[2].arena_bytes < plans[1].arena_bytes && plans[1].arena_bytes < plans[0].arena_bytes);
+}
+
 /// The teacher is a value that may be absent; where the objective asks for one, that is an error and no plan.
 #[test]
 fn an_objective_that_learns_from_a_teacher_needs_one() {
