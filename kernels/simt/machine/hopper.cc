@@ -5,9 +5,8 @@
 namespace simt {
 namespace {
 
-// The 128-byte swizzle: of the 16-byte chunks of 128 bytes, chunk i is where chunk i ^ (address / 128 % 8) would be.
+// Bytes of a row of a box: the widest that the swizzle takes.
 constexpr uint32_t SWIZZLED_ROW = 128;
-uint32_t swizzled(uint32_t shared) { return shared ^ (shared >> 7 & 7) << 4; }
 
 // How far a barrier's bytes may be from none (PTX ISA, "Size and alignment of mbarrier object").
 constexpr int64_t MOST_BYTES = (1 << 20) - 1;

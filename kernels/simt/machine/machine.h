@@ -29,6 +29,9 @@ struct uint3 {
     uint32_t x, y, z;
 };
 
+// The 128-byte swizzle: of the 16-byte chunks of 128 bytes, chunk i is where chunk i ^ (address / 128 % 8) would be.
+inline uint32_t swizzled(uint32_t shared) { return shared ^ (shared >> 7 & 7) << 4; }
+
 class Machine {
 public:
     Report report = {};

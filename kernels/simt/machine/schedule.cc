@@ -205,6 +205,13 @@ bool Machine::stuck() {
             if (thread->awaits_release()) return false;
     for (const auto& one : cluster->blocks)
         for (const auto& thread : one->threads) {
+            if (thread->waits_in != Operation::Registers) continue;
+            block = one.get();
+            blame(Kind::RegisterLimit, nullptr, 0, event(*thread, Action::Barrier, thread->waits_at), {});
+            return true;
+        }
+    for (const auto& one : cluster->blocks)
+        for (const auto& thread : one->threads) {
             if (thread->waits_in != Operation::MemoryBarrier) continue;
             block = one.get();
             const MemoryBarrier& barrier = *thread->barrier;
@@ -221,10 +228,6 @@ bool Machine::stuck() {
         const Operation operation = (*waits)->waits_in;
         const auto other = first([&](const auto& thread) { return thread->done || thread->waits_in != operation; });
         block = one.get();
-        if (operation == Operation::Registers) {
-            blame(Kind::RegisterLimit, nullptr, 0, event(**waits, Action::Barrier, (*waits)->waits_at), {});
-            return true;
-        }
         divergence(**waits, (*waits)->waits_at, other == all.end() ? **waits : **other);
         return true;
     }

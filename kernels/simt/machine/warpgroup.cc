@@ -35,7 +35,6 @@ struct Descriptor {
         : start(uint32_t(bits & 0x3fff) << 4), leading(uint32_t(bits >> 16 & 0x3fff) << 4),
           stride(uint32_t(bits >> 32 & 0x3fff) << 4) {}
 
-    static uint32_t swizzled(uint32_t shared) { return shared ^ (shared >> 7 & 7) << 4; }
     // Eight elements: of a row, from a depth that is a multiple of eight.
     uint32_t along(uint32_t row, uint32_t depth) const {
         return swizzled(start + row / 8 * stride + row % 8 * ROW_BYTES + depth * 2);

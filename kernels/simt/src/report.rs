@@ -56,7 +56,7 @@ const RULES: [&str; 23] = [
     "wgmma of registers without wgmma.fence before it",
     "tensor map or matrix descriptor that is none, or not of a 128-byte swizzle",
     "access to shared memory of a block that may have ended",
-    "more registers than a thread may have",
+    "registers that a thread may not have or nobody gives",
     "grid that is no whole clusters",
     "use of an instruction that the machine does not know",
 ];
