@@ -117,7 +117,9 @@ impl Parsed {
                 } else {
                     names(own)
                 };
-                items.push(Item { lines: range, names, words });
+                // What is always there is there without its comments.
+                let comments = own.iter().take_while(|line| names.is_empty() && code(line).trim().is_empty()).count();
+                items.push(Item { lines: range.start + comments..range.end, names, words });
             }
         };
         let (mut open, mut continued) = (false, false);
