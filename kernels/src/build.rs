@@ -8,7 +8,7 @@ use crate::tensor_map::TensorMap;
 /// Grid, block and dynamic shared memory of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
-    /// Blocks.
+    /// Thread blocks along x, y and z.
     pub grid: [u32; 3],
     /// Threads in a block.
     pub block: [u32; 3],
@@ -22,10 +22,10 @@ impl Geometry {
         Self { grid: [blocks, 1, 1], block: [threads, 1, 1], shared_bytes: 0 }
     }
 
-    /// Blocks that stride over n elements: four elements a thread, at most 4096 blocks (enough to fill any
-    /// GPU several times over).
+    /// Blocks that stride over n elements: two vectors of four a thread, so that any launch walks its grid more than once, and
+    /// at most 4096 blocks, which fill any GPU several times over.
     pub fn strided(n: u64, threads: u32) -> Self {
-        let blocks = n.div_ceil(4 * u64::from(threads)).clamp(1, 4096);
+        let blocks = n.div_ceil(8 * u64::from(threads)).clamp(1, 4096);
         Self::linear(blocks as u32, threads)
     }
 }

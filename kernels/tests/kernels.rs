@@ -205,20 +205,19 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(8))]
 
     #[test]
-    fn references_write_every_element_of_what_they_write_and_nothing_else(seed in any::<u64>()) {
+    fn references_write_every_element_of_what_they_write_and_nothing_else_twice_the_same(seed in any::<u64>()) {
         for key in examples() {
             for params in key.kernel().samples() {
                 let case = Case::new(&key, &params, seed);
-                let after = case.reference();
-                for ((operand, before), after) in case.operands.iter().zip(&case.before).zip(&after) {
+                let (after, again) = (case.reference(), case.reference());
+                for (operand, (before, (after, again))) in case.operands.iter().zip(case.before.iter().zip(after.iter().zip(&again))) {
                     match operand.access {
                         Access::Read | Access::Scratch => prop_assert!(before[..] == after[..], "{}: {} changed", key, operand.name),
                         Access::Write | Access::ReadWrite => {
                             prop_assert!(!poisoned(operand.format, after), "{}: {} is not whole", key, operand.name);
                         }
                     }
-                    let whole = case.compare(operand, after, after);
-                    prop_assert!(whole.is_ok());
+                    prop_assert!(operand.access == Access::Scratch || after[..] == again[..], "{}: {} is other bits", key, operand.name);
                 }
             }
         }

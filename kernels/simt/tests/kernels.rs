@@ -92,6 +92,17 @@ fn a_row_past_the_end_is_out_of_bounds() {
 }
 
 #[test]
+fn a_stride_that_leaves_elements_out_is_not_its_reference() {
+    let grid = "uint64_t(gridDim.x) * VARIANT_THREADS";
+    for key in ["cast{from=f32,to=bf16}", "fill{first=false}"] {
+        let message = found(key, grid, &format!("2 * {grid}"));
+        assert!(message.contains("operand `y` differs"), "{message}");
+    }
+    let message = found("swiglu.fwd{x=bf16}", "segments * VARIANT_THREADS}", "2 * segments * VARIANT_THREADS}");
+    assert!(message.contains("operand `y` differs"), "{message}");
+}
+
+#[test]
 fn a_tile_that_is_passed_on_before_it_is_stored_is_a_race() {
     let pass = "if (threadIdx.x == 0) store_release";
     insta::assert_snapshot!(found("gemm.dgrad{w=bf16,x=bf16}", &format!("sync_block();\n    {pass}"), pass));

@@ -70,7 +70,7 @@ impl Reference for SwigluFwd {
     }
 
     fn samples(&self) -> Vec<Self::Params> {
-        [(1, 1), (5, 259), (3, 128), (2, 2056)]
+        [(1, 1), (5, 259), (3, 128), (2, 2056), (2, 8201)]
             .map(|(tokens, n)| Self::Params { tokens, n, ..Default::default() })
             .into()
     }
@@ -115,7 +115,7 @@ impl Reference for SwigluBwd {
     }
 
     fn samples(&self) -> Vec<Self::Params> {
-        [(1, 1), (5, 259), (3, 128), (2, 2056)]
+        [(1, 1), (5, 259), (3, 128), (2, 2056), (2, 8201)]
             .map(|(tokens, n)| Self::Params { tokens, n, ..Default::default() })
             .into()
     }
