@@ -185,7 +185,7 @@ fn a_panic_says_that_it_is_a_bug_and_what_to_send() {
         let output = command.arg("bug").output().unwrap();
         let message = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{message}");
-        let first = format!("error: this is a bug in {name}, whatever its input was. Please report it at http");
+        let first = format!("error: this is a bug in {name}, whatever its input was. Please report these lines");
         assert!(message.starts_with(&first), "{message}");
         for part in
             ["panic: asked for by name", "at: ", "cli/mod.rs:", "command: ", "\"bug\"", env!("CARGO_PKG_VERSION")]

@@ -8,10 +8,22 @@ use std::process::{Command, Stdio};
 use crate::support::{Case, distill, fail, names_in, precast, run_record, succeed};
 
 impl Case {
+    fn owned_run(&self, out: &Path, arguments: &[&str]) -> Command {
+        self.distill(out, &[&["--precision", "fp32"], arguments].concat())
+    }
+
     fn init_run(&self, out: &Path, arguments: &[&str]) -> Command {
         let mut command = precast();
         command.arg("init").arg("--config").arg(self.path("student.json")).arg("--out").arg(out).args(arguments);
         command
+    }
+}
+
+/// Waits until the record in a directory is that of a run of so many steps. For a moment of its start there is none.
+fn wait_for_run(out: &Path, steps: u64) {
+    let steps_of = |text: Vec<u8>| serde_json::from_slice::<serde_json::Value>(&text).ok()?["config"]["steps"].as_u64();
+    while fs::read(out.join("run.json")).ok().and_then(steps_of) != Some(steps) {
+        std::thread::yield_now();
     }
 }
 
@@ -37,19 +49,19 @@ fn a_directory_with_files_needs_resume_or_overwrite() {
     let out = case.path("out");
     fs::create_dir(&out).unwrap();
     // An empty one is fine.
-    succeed(&mut case.distill(&out, &["--precision", "fp32", "--steps", "1"]));
+    succeed(&mut case.owned_run(&out, &["--steps", "1"]));
     let before = contents(&out);
-    let message = fail(&mut case.distill(&out, &["--precision", "fp32", "--steps", "1"]), 2);
+    let message = fail(&mut case.owned_run(&out, &["--steps", "1"]), 2);
     assert!(
         message.contains("is not empty") && message.contains("--resume") && message.contains("--overwrite"),
         "{message}"
     );
-    fail(&mut case.distill(&out, &["--precision", "fp32", "--steps", "1", "--resume", "--overwrite"]), 2);
+    fail(&mut case.owned_run(&out, &["--steps", "1", "--resume", "--overwrite"]), 2);
     let project = case.path("project");
     fs::create_dir(&project).unwrap();
     fs::write(project.join("main.rs"), "fn main() {}").unwrap();
     for arguments in [&[][..], &["--overwrite"], &["--resume"]] {
-        fail(&mut case.distill(&project, &[&["--precision", "fp32", "--steps", "1"], arguments].concat()), 2);
+        fail(&mut case.owned_run(&project, &[&["--steps", "1"], arguments].concat()), 2);
     }
     assert_eq!(names_in(&project), ["main.rs"]);
     assert_eq!(contents(&out), before);
@@ -59,13 +71,12 @@ fn a_directory_with_files_needs_resume_or_overwrite() {
 fn a_second_process_is_refused_and_names_the_first() {
     let case = Case::new(17 * 4);
     let out = case.path("out");
-    let mut first =
-        case.distill(&out, &["--precision", "fp32", "--steps", "1000000"]).stdout(Stdio::null()).spawn().unwrap();
+    let mut first = case.owned_run(&out, &["--steps", "1000000"]).stdout(Stdio::null()).spawn().unwrap();
     while !out.join("metrics.jsonl").exists() {
         std::thread::yield_now();
     }
     for arguments in [&[][..], &["--overwrite"], &["--resume"]] {
-        let message = fail(&mut case.distill(&out, &[&["--precision", "fp32", "--steps", "1"], arguments].concat()), 2);
+        let message = fail(&mut case.owned_run(&out, &[&["--steps", "1"], arguments].concat()), 2);
         assert!(message.contains(&format!("in use by another run, process {}", first.id())), "{message}");
     }
     // A report of a run under way is written, and breaks nothing.
@@ -75,10 +86,10 @@ fn a_second_process_is_refused_and_names_the_first() {
     // The lock died with its process. The run does not list the report, which is recognised unless somebody changed it.
     let report = fs::read(out.join("report.html")).unwrap();
     fs::write(out.join("report.html"), [&report[..], b"mine"].concat()).unwrap();
-    let message = fail(&mut case.distill(&out, &["--precision", "fp32", "--steps", "1", "--overwrite"]), 2);
+    let message = fail(&mut case.owned_run(&out, &["--steps", "1", "--overwrite"]), 2);
     assert!(message.contains("report.html is not listed"), "{message}");
     fs::write(out.join("report.html"), &report).unwrap();
-    succeed(&mut case.distill(&out, &["--precision", "fp32", "--steps", "1", "--overwrite"]));
+    succeed(&mut case.owned_run(&out, &["--steps", "1", "--overwrite"]));
     assert_eq!(names_in(case.dir.path()).iter().filter(|name| name.contains("replaced")).count(), 0);
 }
 
@@ -86,15 +97,15 @@ fn a_second_process_is_refused_and_names_the_first() {
 fn overwriting_replaces_a_run_and_nothing_else() {
     let case = Case::new(17 * 4);
     let out = case.path("out");
-    succeed(&mut case.distill(&out, &["--precision", "fp32", "--steps", "2"]));
+    succeed(&mut case.owned_run(&out, &["--steps", "2"]));
     let old = contents(&out);
     // A start-up that fails leaves the old run where it is.
     let empty = case.path("empty.bin");
     fs::write(&empty, b"").unwrap();
-    let mut failing = case.distill(&out, &["--precision", "fp32", "--steps", "1", "--overwrite"]);
+    let mut failing = case.owned_run(&out, &["--steps", "1", "--overwrite"]);
     failing.arg("--data").arg(&empty);
     fail(&mut failing, 5);
-    let mut failing = case.distill(&out, &["--precision", "fp32", "--steps", "1", "--overwrite"]);
+    let mut failing = case.owned_run(&out, &["--steps", "1", "--overwrite"]);
     fail(failing.arg("--bundle").arg(&case.data), 3);
     assert_eq!(contents(&out), old);
     // So do files of somebody else, and changed ones: each is named.
@@ -108,7 +119,7 @@ fn overwriting_replaces_a_run_and_nothing_else() {
     ];
     for (name, make) in foreign {
         make(&out.join(name));
-        let message = fail(&mut case.distill(&out, &["--precision", "fp32", "--steps", "1", "--overwrite"]), 2);
+        let message = fail(&mut case.owned_run(&out, &["--steps", "1", "--overwrite"]), 2);
         assert!(message.contains(&format!("out/{name} is not listed")), "{message}");
         let _ = fs::remove_file(out.join(name)).or_else(|_| fs::remove_dir(out.join(name)));
         assert_eq!(contents(&out), old);
@@ -118,15 +129,13 @@ fn overwriting_replaces_a_run_and_nothing_else() {
         let mut changed = whole.clone();
         changed[whole.len() / 2] ^= 1;
         fs::write(out.join(name), changed).unwrap();
-        let message = fail(&mut case.distill(&out, &["--precision", "fp32", "--steps", "1", "--overwrite"]), 2);
+        let message = fail(&mut case.owned_run(&out, &["--steps", "1", "--overwrite"]), 2);
         assert!(message.contains(&format!("out/{name} is not what was written")), "{message}");
         fs::write(out.join(name), whole).unwrap();
     }
     assert_eq!(names_in(case.dir.path()).iter().filter(|name| name.contains("replaced")).count(), 0);
     // Without a checkpoint the old run goes at the end.
-    succeed(
-        &mut case.distill(&out, &["--precision", "fp32", "--steps", "1", "--overwrite", "--checkpoint-every", "0"]),
-    );
+    succeed(&mut case.owned_run(&out, &["--steps", "1", "--overwrite", "--checkpoint-every", "0"]));
     assert_eq!(names_in(&out), ["metrics.jsonl", "report.html", "run.json", "student"]);
     assert_eq!(names_in(case.dir.path()).iter().filter(|name| name.contains("replaced")).count(), 0);
 }
@@ -135,16 +144,14 @@ fn overwriting_replaces_a_run_and_nothing_else() {
 fn the_old_run_stays_until_the_new_one_has_a_checkpoint() {
     let case = Case::new(17 * 4);
     let out = case.path("out");
-    succeed(&mut case.distill(&out, &["--precision", "fp32", "--steps", "2"]));
+    succeed(&mut case.owned_run(&out, &["--steps", "2"]));
     let weights = fs::read(out.join("student/model.safetensors")).unwrap();
     // Killed before its first checkpoint, twice: both runs so far are still there, and go with the first checkpoint.
     for steps in [1_000_000, 1_000_001] {
         let count = steps.to_string();
         let start = ["--overwrite", "--checkpoint-every", "1000000", "--steps", &count];
-        let mut new = case.distill(&out, &start).stdout(Stdio::null()).spawn().unwrap();
-        while !out.join("run.json").exists() || run_record(&out)["config"]["steps"] != steps {
-            std::thread::yield_now();
-        }
+        let mut new = case.owned_run(&out, &start).stdout(Stdio::null()).spawn().unwrap();
+        wait_for_run(&out, steps);
         new.kill().unwrap();
         new.wait().unwrap();
     }
@@ -154,9 +161,7 @@ fn the_old_run_stays_until_the_new_one_has_a_checkpoint() {
     // What somebody puts there meanwhile stays.
     fs::write(kept.join("notes.txt"), "mine").unwrap();
     fs::write(kept.join("report.html"), "mine, too").unwrap();
-    succeed(
-        &mut case.distill(&out, &["--precision", "fp32", "--steps", "2", "--checkpoint-every", "1", "--overwrite"]),
-    );
+    succeed(&mut case.owned_run(&out, &["--steps", "2", "--checkpoint-every", "1", "--overwrite"]));
     assert_eq!(names_in(&kept), ["notes.txt", "report.html"]);
     assert_eq!(fs::read_to_string(kept.join("report.html")).unwrap(), "mine, too");
     assert!(!case.path("out.replaced-2").exists() && !case.path("out.replaced-3").exists());
@@ -190,7 +195,7 @@ fn an_input_is_never_written_over() {
     refused(&case.student, &case.data, &case.path("s"), &["--config", toml.to_str().unwrap()]);
     // A student that the last run wrote is an input, too.
     let out = case.path("out");
-    succeed(&mut case.distill(&out, &["--precision", "fp32", "--steps", "1"]));
+    succeed(&mut case.owned_run(&out, &["--steps", "1"]));
     refused(&out.join("student"), &case.data, &out, &[]);
     for (from, out) in [(&case.student, &case.student), (&below, &case.path("link"))] {
         for more in [&[][..], &["--overwrite"]] {
@@ -240,7 +245,7 @@ fn init_replaces_only_a_model_that_precast_wrote() {
 fn a_benchmark_replaces_only_a_benchmark() {
     let case = Case::new(17 * 4);
     let out = case.path("out");
-    succeed(&mut case.distill(&out, &["--precision", "fp32", "--steps", "1"]));
+    succeed(&mut case.owned_run(&out, &["--steps", "1"]));
     let before = contents(&out);
     let mut bench = precast();
     bench.args(["bench", "--device", "sim", "--batch-size", "1", "--seq-len", "16", "--steps", "1", "--teacher"]);
@@ -258,7 +263,7 @@ fn a_benchmark_replaces_only_a_benchmark() {
 fn a_record_that_lists_files_outside_deletes_nothing_there() {
     let case = Case::new(17 * 4);
     let out = case.path("out");
-    succeed(&mut case.distill(&out, &["--precision", "fp32", "--steps", "1"]));
+    succeed(&mut case.owned_run(&out, &["--steps", "1"]));
     let (beside, absolute) = (case.path("beside/file"), case.path("absolute"));
     fs::create_dir(case.path("beside")).unwrap();
     for path in [&beside, &absolute] {
@@ -269,7 +274,7 @@ fn a_record_that_lists_files_outside_deletes_nothing_there() {
         record["files"][name] = "0".repeat(64).into();
     }
     fs::write(out.join("run.json"), record.to_string()).unwrap();
-    succeed(&mut case.distill(&out, &["--precision", "fp32", "--steps", "2", "--overwrite"]));
+    succeed(&mut case.owned_run(&out, &["--steps", "2", "--overwrite"]));
     assert!(beside.exists() && absolute.exists());
     assert!(!case.path("out.replaced-1").exists());
 }
@@ -281,7 +286,7 @@ fn a_lock_that_is_a_link_is_not_written_through() {
     fs::create_dir(&out).unwrap();
     fs::write(&mine, "precious").unwrap();
     symlink(&mine, out.join(".precast.lock")).unwrap();
-    let message = fail(&mut case.distill(&out, &["--precision", "fp32", "--steps", "1"]), 1);
+    let message = fail(&mut case.owned_run(&out, &["--steps", "1"]), 1);
     assert!(message.contains("cannot lock"), "{message}");
     assert_eq!(fs::read_to_string(&mine).unwrap(), "precious");
     assert_eq!(names_in(&out), [".precast.lock"]);
@@ -291,12 +296,10 @@ fn a_lock_that_is_a_link_is_not_written_through() {
 fn a_run_that_was_replaced_is_no_input_of_one_that_deletes_it() {
     let case = Case::new(17 * 4);
     let out = case.path("out");
-    succeed(&mut case.distill(&out, &["--precision", "fp32", "--steps", "1"]));
+    succeed(&mut case.owned_run(&out, &["--steps", "1"]));
     let start = ["--overwrite", "--checkpoint-every", "1000000", "--steps", "1000000"];
-    let mut new = case.distill(&out, &start).stdout(Stdio::null()).spawn().unwrap();
-    while !out.join("run.json").exists() || run_record(&out)["config"]["steps"] != 1_000_000 {
-        std::thread::yield_now();
-    }
+    let mut new = case.owned_run(&out, &start).stdout(Stdio::null()).spawn().unwrap();
+    wait_for_run(&out, 1_000_000);
     new.kill().unwrap();
     new.wait().unwrap();
     let student = case.path("out.replaced-1/student");
@@ -313,13 +316,13 @@ fn a_directory_moved_away_takes_its_run_and_not_the_next_ones() {
     let case = Case::new(17 * 4);
     let (out, moved) = (case.path("out"), case.path("moved"));
     let start = ["--steps", "1000000", "--checkpoint-every", "1000"];
-    let first = case.distill(&out, &start).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let first = case.owned_run(&out, &start).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     while !out.join("metrics.jsonl").exists() {
         std::thread::yield_now();
     }
     fs::rename(&out, &moved).unwrap();
     // Another run takes the name: it has it to itself.
-    succeed(&mut case.distill(&out, &["--precision", "fp32", "--steps", "2"]));
+    succeed(&mut case.owned_run(&out, &["--steps", "2"]));
     let second = contents(&out);
     let first = first.wait_with_output().unwrap();
     let message = String::from_utf8(first.stderr).unwrap();

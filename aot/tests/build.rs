@@ -1,5 +1,9 @@
 //! Models to bundles with the real compiler: `cargo xtask test` installs it.
 
+mod support {
+    pub mod louder;
+}
+
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::Command;
@@ -15,7 +19,7 @@ fn nvrtc() -> Nvrtc {
     toolchain::nvrtc(None, &home::directory()).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The shared cache: what `cargo build --features ...` has compiled is not compiled again.
+/// The shared cache: what `cargo build --features ...` has compiled is not recompiled.
 fn cache() -> Cache {
     Cache::at(home::directory().join("cache"))
 }
@@ -118,6 +122,25 @@ fn a_compile_error_shows_the_key_the_line_and_the_log() {
 
 #[test]
 fn one_changed_source_is_another_cubin_and_no_other() {
+    let model = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/models/tiny.json");
+    let (_, [today, other]) = support::louder::built(&model, Arch::Sm89);
+    let changed: Vec<&str> = today
+        .manifest
+        .modules
+        .iter()
+        .zip(&other.manifest.modules)
+        .filter(|(today, other)| {
+            let digests = [today, other].map(|module| module.code.as_ref().map(|code| code.digest));
+            assert_eq!(today.source == other.source, digests[0] == digests[1], "{today}");
+            digests[0] != digests[1]
+        })
+        .map(|(today, _)| today.key.as_str())
+        .collect();
+    assert_eq!(changed, ["swiglu.fwd{x=bf16}", "swiglu.fwd{x=f32}"]);
+}
+
+#[test]
+fn no_two_tasks_or_compilers_share_a_place_in_the_cache() {
     let tasks = request(&[Arch::Sm89]).tasks();
     let digests: BTreeSet<String> = tasks.iter().map(|task| task.source_digest().to_string()).collect();
     assert_eq!(digests.len(), tasks.len(), "two tasks share a digest");

@@ -3,7 +3,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use precast_fatbins::{Bundle, Digest, Manifest};
+use precast_fatbins::{Bundle, Code, Digest, Manifest, ModuleEntry};
 
 /// The system's allocator, which remembers the largest request.
 struct Watched;
@@ -33,20 +33,47 @@ fn sealed(body: &[u8]) -> Vec<u8> {
     [&b"PRECAST\x01"[..], &digest.0, body].concat()
 }
 
+/// A manifest with one of everything that has a length.
+fn manifest() -> Manifest {
+    let module = |arch: &str, code: Option<Code>| ModuleEntry {
+        key: "fill{first=false}".to_owned(),
+        variant: "threads=256".to_owned(),
+        arch: arch.to_owned(),
+        params_bytes: 32,
+        source: Digest::of(b"source"),
+        code,
+    };
+    let code = Code {
+        entry: "fill__first_false__threads_256".to_owned(),
+        digest: Digest::of(b"cubin"),
+        bytes: 5,
+        registers: 16,
+        static_shared_bytes: 0,
+        stack_bytes: 0,
+        max_threads: 256,
+    };
+    let modules = vec![module("sim", None), module("sm_89", Some(code))];
+    let [options, models] = ["--std=c++17", "tiny"].map(|text| vec![text.to_owned()]);
+    Manifest { compiler: "NVRTC 13.0".to_owned(), options, models, modules }
+}
+
 #[test]
 fn lengths_are_not_believed() {
-    // Each of the manifest's lengths in turn, in the place of the first bytes that could hold it.
-    let whole = Manifest::simulated([]).encode();
-    let body = &whole[40..];
-    for at in 0..body.len().saturating_sub(8) {
-        for length in [1u64 << 20, 1 << 32, 1 << 60, u64::MAX] {
-            let mut body = body.to_vec();
-            body[at..at + 8].copy_from_slice(&length.to_le_bytes());
-            let bytes = sealed(&body);
-            LARGEST.store(0, Ordering::Relaxed);
-            let _ = Bundle::from_parts(&bytes, &[]);
-            let largest = LARGEST.load(Ordering::Relaxed);
-            assert!(largest <= 4 * bytes.len() + 4096, "length {length} at {at}: {largest} bytes");
+    for manifest in [Manifest::simulated([]), manifest()] {
+        let whole = manifest.encode();
+        let body = &whole[40..];
+        assert_eq!(Manifest::decode(&sealed(body)).as_ref(), Ok(&manifest));
+        // Each of the manifest's lengths in turn: all eight bytes that could be one.
+        for at in 0..=body.len() - 8 {
+            for length in [1u64 << 20, 1 << 32, 1 << 60, u64::MAX] {
+                let mut body = body.to_vec();
+                body[at..at + 8].copy_from_slice(&length.to_le_bytes());
+                let bytes = sealed(&body);
+                LARGEST.store(0, Ordering::Relaxed);
+                let _ = Bundle::from_parts(&bytes, &[]);
+                let largest = LARGEST.load(Ordering::Relaxed);
+                assert!(largest <= 4 * bytes.len() + 4096, "length {length} at {at}: {largest} bytes");
+            }
         }
     }
 }
