@@ -8,6 +8,7 @@ mod ci;
 mod demo;
 mod deny;
 mod gpu;
+mod picture;
 mod run;
 mod setup;
 mod simt;
@@ -17,20 +18,22 @@ mod truth;
 use anyhow::{Result, bail};
 
 const HELP: &str = "\
-cargo xtask demo        everything a newcomer needs, then a real distillation with a report
-cargo xtask test        everything a newcomer needs, then every check: format, lints, documentation, dependencies, tests,
-                        and the CUDA sources of every kernel on the CPU
-cargo xtask build       the trainer as releases are built: its bytes do not depend on where
-cargo xtask ci [DIR]    test, then prove the artifact: locked, reproducible, published, built offline;
-                        DIR (target/ci) receives what to upload
-cargo xtask prove [DIR] the second half of ci
-cargo xtask fresh       the part of that which builds a fresh clone, with and without a network
-cargo xtask abi         regenerate kernels/src/abi.rs from the headers of kernels/abi
-cargo xtask simt [TEXT] run the CUDA sources of every kernel whose name has TEXT on the CPU, under a checker
+cargo xtask demo           set up, then run a real distillation and write its report
+cargo xtask test           set up, then run every check: format, lints, documentation, dependencies, tests,
+                           and the CUDA sources of every kernel on the CPU
+cargo xtask build          build the trainer as releases are built: its bytes do not depend on the directory
+cargo xtask ci [DIR]       test, then prove the artifact: locked, reproducible, published, built offline;
+                           DIR (target/ci) receives what to upload
+cargo xtask prove [DIR]    the second half of ci
+cargo xtask fresh          the part of prove that builds a fresh clone, with and without a network
+cargo xtask abi            regenerate kernels/src/abi.rs from the headers of kernels/abi
+cargo xtask deny           check licences and sources of dependencies against deny.toml
+cargo xtask simt [TEXT]    run the CUDA sources of every kernel whose name contains TEXT on the CPU, under a checker
 cargo xtask simt --report [TEXT]
-                        what they move: sectors a request, share of the bytes that was needed, bank conflicts
-cargo xtask truth       likelihoods of real models against exact ones (fetches 1.2 GB)
-cargo xtask gpu DIR     pack programs, tests and data for a machine with a GPU and no Rust";
+                           print what they move: sectors per request, share of the bytes that was needed, bank conflicts
+cargo xtask picture        redraw docs/report.svg from the demo's report
+cargo xtask truth          compare likelihoods of real models with exact ones (fetches 1.2 GB)
+cargo xtask gpu DIR        pack programs, tests and data for a machine with a GPU and without Rust";
 
 fn main() -> Result<()> {
     std::env::set_current_dir(run::root())?;
@@ -50,6 +53,8 @@ fn main() -> Result<()> {
         ["simt", "--report"] => simt::report(""),
         ["simt", "--report", text] => simt::report(text),
         ["simt", text] => simt::simt(text),
+        ["picture"] => picture::picture(),
+        ["deny"] => deny::check(),
         ["truth"] => truth::truth(),
         ["gpu", directory] => gpu::pack(directory.as_ref()),
         [] | ["help" | "--help" | "-h"] => {

@@ -9,7 +9,6 @@ use anyhow::{Context, Result, ensure};
 /// Kernels for every architecture are embedded in what these commands build.
 pub const FEATURES: &str = "sm_89,sm_90,sm_121";
 
-/// The checkout.
 pub fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
 }
@@ -21,7 +20,6 @@ pub fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
-/// The trainer.
 pub fn precast(arguments: &[&str]) -> Command {
     let mut command = Command::new("target/release/precast");
     command.args(arguments);

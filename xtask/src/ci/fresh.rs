@@ -31,7 +31,7 @@ pub fn check() -> Result<()> {
         let found = found.filter_map(|line| line.split_whitespace().nth(1)).map(str::to_owned).collect();
         ensure!(published::locked(&checkout.join("fatbins"), FEATURE)? == found, "not the locked kernels");
         let again = succeed("the same again", &mut build(&checkout, arguments))?;
-        ensure!(!again.contains("Compiling"), "a build that has been made is made again:\n{again}");
+        ensure!(!again.contains("Compiling"), "a finished build is rebuilt:\n{again}");
     }
     let home = checkout.join("target/precast/toolchain/nvidia-cuda-nvrtc-13.0.88");
     ensure!(home.join("License.txt").exists(), "no licence beside the compiler");

@@ -1,4 +1,4 @@
-//! `cargo xtask simt --report`: what kernels move, on architectures that nobody here has.
+//! `cargo xtask simt --report`: what kernels move, on architectures without hardware here.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -81,7 +81,7 @@ impl Row {
     }
 }
 
-/// Bytes or wavefronts that nobody asked for.
+/// Bytes or wavefronts that were not requested.
 fn in_vain(count: &Count) -> u64 {
     count.traffic.unit() * count.cost.moved - count.cost.needed
 }
