@@ -37,7 +37,7 @@ impl Case {
     }
 }
 
-/// How a run in `out` is continued: from its checkpoint if it has one, else anew.
+/// How a run in `out` is continued: from its checkpoint if it has one, else from the start.
 fn continuation(out: &Path) -> &'static [&'static str] {
     let entries = || fs::read_dir(out).into_iter().flatten().flatten();
     let any = |prefix: &str| entries().any(|entry| entry.file_name().to_string_lossy().starts_with(prefix));

@@ -45,29 +45,40 @@ fn artifact_is_read_by_a_reader_written_from_its_specification() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let bundle = bundle(dir.path());
+    let bundle = dir.path().join("every.bundle");
+    let mut build = precast_aot();
+    build.args(["build", "--arch", "sm_89,sm_90,sm_90_portable,sm_121", "--model", "tests/models/tiny.json", "--out"]);
+    succeed(build.arg(&bundle).current_dir(root()));
     let reader = || {
         let mut command = Command::new("python3");
         command.arg(root().join("tests/read_bundle.py"));
         command
     };
     let listed = succeed(reader().arg(&bundle));
-    let locked = fs::read_to_string(dir.path().join("tiny.lock")).unwrap();
-    let mut expected: Vec<String> = locked
-        .lines()
-        .filter(|line| line.starts_with("sm_121 "))
-        .map(|line| line.split(' ').take(3).collect::<Vec<_>>().join(" "))
-        .collect();
-    let mut found: Vec<&str> = listed.lines().collect();
-    found.sort_unstable();
-    expected.sort();
-    assert_eq!(found, expected);
+    // What the program itself says of the same file.
+    let inspected = succeed(precast_aot().args(["inspect", "--json"]).arg(&bundle));
+    let inspected: serde_json::Value = serde_json::from_str(&inspected).unwrap();
+    let coded = inspected["modules"].as_array().unwrap().iter().filter(|module| !module["code"].is_null());
+    let row = |module: &serde_json::Value| {
+        let [arch, key, variant, digest] = ["/arch", "/key", "/variant", "/code/sha256"]
+            .map(|field| module.pointer(field).and_then(serde_json::Value::as_str).unwrap());
+        format!("{arch} {key}[{variant}] {digest}")
+    };
+    let expected: Vec<String> = coded.map(row).collect();
+    assert_eq!(listed.lines().collect::<Vec<_>>(), expected);
+    for arch in ["sm_89", "sm_90a", "sm_90_portable", "sm_121"] {
+        assert!(listed.lines().any(|line| line.starts_with(&format!("{arch} "))), "{arch}");
+    }
     let mut bytes = fs::read(&bundle).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     fs::write(&bundle, bytes).unwrap();
     let output = reader().arg(&bundle).output().unwrap();
     assert_eq!(output.status.code(), Some(1));
+    // To publish it is an error that names it.
+    let mut publish = precast_aot();
+    let message = fail(publish.args(["publish", "--bundle"]).arg(&bundle).arg("--to").arg(dir.path().join("to")), 3);
+    assert!(message.starts_with(&format!("error: {}: ", bundle.display())), "{message}");
 }
 
 #[test]

@@ -57,7 +57,7 @@ pub struct Kernels {
 
 /// Where the bytes of a run's bundle come from.
 pub enum BundleSource {
-    /// This binary.
+    /// Embedded in this binary.
     Embedded(Bundle<'static>),
     /// A file, read whole.
     File(BundleFile, Vec<TrustedKey>),
@@ -157,7 +157,7 @@ impl BundleSource {
         }
     }
 
-    /// What people should know of a bundle that nobody vouched for.
+    /// What people should know of a bundle that is not signed by a trusted key.
     pub fn note(&self) -> Option<String> {
         match self {
             Self::File(file, keys) if keys.is_empty() => Some(format!(

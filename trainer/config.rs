@@ -93,7 +93,7 @@ pub struct Options {
     /// Train on chunks in a new random order each pass [default: false]
     #[arg(long, value_name = "BOOL")]
     pub shuffle: Option<bool>,
-    /// auto, cuda:N, sim, or portable:N for cuda:N with the kernels that every architecture has [default: auto: the
+    /// auto, cuda:N, sim, or portable:N: cuda:N with the kernels that every architecture has [default: auto: the
     /// first GPU; sim where there is neither a GPU nor kernels for one]
     #[arg(long, value_name = "DEVICE")]
     #[serde(with = "as_text")]
@@ -189,13 +189,11 @@ pub struct RunConfig {
     /// The model to train.
     #[serde(serialize_with = "path")]
     pub student: PathBuf,
-    /// Training data.
     #[serde(serialize_with = "paths")]
     pub data: Vec<PathBuf>,
     /// Where results go.
     #[serde(serialize_with = "path")]
     pub out: PathBuf,
-    /// Optimizer steps.
     pub steps: u64,
     /// Sequences in a micro-batch.
     pub batch_size: u32,
@@ -229,7 +227,6 @@ pub struct RunConfig {
     pub seed: u64,
     /// Whether chunks are shuffled.
     pub shuffle: bool,
-    /// Which device.
     #[serde(serialize_with = "display")]
     pub device: DeviceChoice,
     /// Kernels to use instead of the embedded ones.

@@ -29,16 +29,10 @@ pub enum Failure {
     Load(#[from] LoadError),
     /// A bundle file must not be used.
     #[error("{}: {error}", path.display())]
-    Bundle {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        error: BundleError,
-    },
+    Bundle { path: PathBuf, error: BundleError },
     /// A bundle file does not hold the kernels of the run.
     #[error("{}: {error}", path.display())]
     NotInBundle {
-        /// The file.
         path: PathBuf,
         /// What it lacks.
         error: Box<LoadError>,
@@ -67,7 +61,6 @@ pub enum Failure {
         failed: usize,
         /// Of how many.
         checked: usize,
-        /// Where.
         device: String,
     },
     /// `--device auto` where there is no GPU and there are kernels for one.
@@ -104,7 +97,6 @@ pub enum Failure {
         needed: u64,
         /// On the device.
         free: u64,
-        /// Its name.
         device: String,
         /// What needs it.
         table: String,
@@ -126,7 +118,6 @@ pub enum Failure {
         kernels: u64,
         /// On the device.
         free: u64,
-        /// Its name.
         device: String,
         /// What needs it, with weights as they are stored.
         table: String,
@@ -160,9 +151,7 @@ pub enum Failure {
     Io {
         /// read, write, create.
         what: &'static str,
-        /// The file.
         path: PathBuf,
-        /// Why.
         error: std::io::Error,
     },
     /// An output directory must not be used so.
@@ -175,7 +164,6 @@ pub enum Failure {
         differences.iter().map(|difference| format!("  {difference}")).collect::<Vec<_>>().join("\n")
     )]
     OtherRun {
-        /// The directory.
         path: PathBuf,
         /// Each value that is not the same.
         differences: Vec<Difference>,
@@ -190,7 +178,6 @@ pub enum Failure {
         }
     )]
     Damaged {
-        /// The checkpoint.
         path: PathBuf,
         /// The one before it, if there is one.
         before: Option<String>,
@@ -205,16 +192,10 @@ pub enum Failure {
         "{}: the tokens of its {step} steps are not those that this program would have trained on. The data are the same, \
          so another version of Precast started the run: continue it with that version", path.display()
     )]
-    Tokens {
-        /// The checkpoint.
-        path: PathBuf,
-        /// Its steps.
-        step: u64,
-    },
+    Tokens { path: PathBuf, step: u64 },
     /// A signal asked the run to stop, and it did.
     #[error("stopped by {} {done}", signal.name())]
     Stopped {
-        /// Which.
         signal: Signal,
         /// Where it stopped, and how to go on.
         done: String,
@@ -227,14 +208,12 @@ pub enum Failure {
         "{steps} steps in a row had a gradient norm that is not finite; the weights are those before them. \
          Lower --lr, lengthen --warmup, or use --precision fp32"
     )]
-    Diverged {
-        /// How many.
-        steps: u32,
-    },
+    Diverged { steps: u32 },
 }
 
 impl Failure {
-    /// 1 failed, 2 usage, 3 bundle or kernels, 4 device, 5 data or checkpoint, 130 and 143 stopped by a signal.
+    /// 1 failed (a disk that is full for one), 2 usage, 3 bundle or kernels, 4 device, 5 data, model or checkpoint that cannot
+    /// be used, 130 and 143 stopped by a signal.
     pub fn exit_code(&self) -> u8 {
         match self {
             Failure::Usage(_)
@@ -254,7 +233,9 @@ impl Failure {
             | Failure::Selftest { .. } => 3,
             Failure::Driver(_) | Failure::NoGpu { .. } | Failure::Memory { .. } | Failure::NeitherFits { .. } => 4,
             Failure::Doctor { exit_code, .. } => *exit_code,
-            Failure::Checkpoint(CheckpointError::WouldNotBeFinite { .. }) => 1,
+            // What cannot be written, be it a checkpoint, is no fault of what was read.
+            Failure::Checkpoint(CheckpointError::WouldNotBeFinite { .. } | CheckpointError::Space { .. }) => 1,
+            Failure::Checkpoint(CheckpointError::Io { what, .. }) if *what != "read" => 1,
             Failure::Plan(PlanError::TeacherNarrower { .. })
             | Failure::Checkpoint(_)
             | Failure::Data(_)

@@ -21,19 +21,15 @@ use crate::weight_format::{Choice, Chosen, WeightFormat};
 /// What to score.
 #[derive(Clone, Debug)]
 pub struct Evaluation {
-    /// The model.
     pub model: PathBuf,
-    /// The text.
     pub data: Vec<PathBuf>,
     /// Sequences at a time.
     pub batch_size: u32,
-    /// Longest context.
     pub seq_len: u32,
     /// Arithmetic.
     pub precision: Precision,
     /// How the weights live on the device.
     pub format: WeightFormat,
-    /// Where.
     pub device: DeviceChoice,
     /// The kernels to use.
     pub kernels: Kernels,

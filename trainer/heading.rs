@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
-use precast_fatbins::Digest;
+use precast_fatbins::{Digest, count};
 use precast_runtime::Device;
 
 use crate::checkpoint::Weights;
@@ -21,7 +21,7 @@ impl Heading {
         Self(vec![
             ("device", about.into_iter().flatten().collect()),
             ("arch", arch),
-            ("bundle", format!("{bundle}, {kernels} kernels")),
+            ("bundle", format!("{bundle}, {}", count(kernels, "kernel"))),
         ])
     }
 

@@ -23,7 +23,6 @@ pub struct HostMemory {
 /// One row of [`HostMemory`].
 #[derive(Clone, Debug, Serialize)]
 pub struct HostMemoryRow {
-    /// What for.
     pub what: &'static str,
     /// How much, at most.
     pub bytes: u64,

@@ -14,7 +14,7 @@ pub const METRICS: &str = "metrics.jsonl";
 /// One line of `metrics.jsonl`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StepRecord {
-    /// From 1.
+    /// Step, counted from 1.
     pub step: u64,
     /// alpha T^2 kd_loss + (1 - alpha) ce_loss; without a teacher ce_loss.
     pub loss: Option<f64>,
@@ -48,11 +48,9 @@ pub fn finite(value: f64) -> Option<f64> {
 #[derive(Debug, thiserror::Error)]
 #[error("{}:{line}: {reason}", path.display())]
 pub struct MetricsError {
-    /// The file.
     path: PathBuf,
     /// Which line, from 1.
     line: u64,
-    /// Why.
     reason: String,
 }
 

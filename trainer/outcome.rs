@@ -15,7 +15,7 @@ const MOST_SKIPPED: u64 = 100;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// The last loss is NaN or infinite.
-    #[error("the loss of the last step, {step}, is not finite{ADVICE}")]
+    #[error("the loss of the last step ({step}) is not finite{ADVICE}")]
     LastLoss {
         /// Which step, from 1.
         step: u64,
@@ -23,7 +23,6 @@ pub enum Fault {
     /// Some of the last steps changed nothing.
     #[error("{skipped} of the last {of} steps were skipped, their gradients not finite{ADVICE}")]
     LastSkipped {
-        /// How many.
         skipped: usize,
         /// Of how many.
         of: usize,
@@ -31,7 +30,6 @@ pub enum Fault {
     /// Too many of the steps changed nothing.
     #[error("{skipped} of {steps} steps were skipped, more than 1 %, their gradients not finite{ADVICE}")]
     ManySkipped {
-        /// How many.
         skipped: u64,
         /// Of how many.
         steps: u64,

@@ -66,7 +66,6 @@ impl RunRecord {
         Self(value)
     }
 
-    /// The record.
     pub fn value(&self) -> &Value {
         &self.0
     }

@@ -26,22 +26,15 @@ pub struct Score {
 pub enum Insufficient {
     /// The arithmetic broke down.
     #[error("{}: nll is {nll}, not a number of nats: the model is broken, or its activations overflow", model.display())]
-    NotFinite {
-        /// The model.
-        model: PathBuf,
-        /// Its score.
-        nll: f64,
-    },
+    NotFinite { model: PathBuf, nll: f64 },
     /// The model knows nothing of the text.
     #[error(
-        "{}: nll {nll:.4} nats a token is no better than the {uniform:.4} of guessing among all tokens alike: the model is \
+        "{}: nll {nll:.4} nats a token is no better than the {uniform:.4} of guessing uniformly: the model is \
          broken, untrained, or of another language (--untrained allows it)",
         model.display()
     )]
     Uniform {
-        /// The model.
         model: PathBuf,
-        /// Its score.
         nll: f64,
         /// `ln(vocab)`.
         uniform: f64,
@@ -49,9 +42,7 @@ pub enum Insufficient {
     /// Above `--max-perplexity`.
     #[error("{}: perplexity {perplexity:.4} is above --max-perplexity {most}", model.display())]
     AboveMost {
-        /// The model.
         model: PathBuf,
-        /// Its score.
         perplexity: f64,
         /// What it may be.
         most: f64,
@@ -59,9 +50,7 @@ pub enum Insufficient {
     /// Not below `--below`.
     #[error("{}: nll {nll:.6} nats a token is not below the {baseline_nll:.6} of {}", model.display(), baseline.display())]
     NotBelow {
-        /// The model.
         model: PathBuf,
-        /// Its score.
         nll: f64,
         /// The model it must be better than.
         baseline: PathBuf,
@@ -76,7 +65,6 @@ pub enum Insufficient {
         baseline.display()
     )]
     OtherTokens {
-        /// The model.
         model: PathBuf,
         /// The one that it was to be compared with.
         baseline: PathBuf,

@@ -168,12 +168,10 @@ impl Session {
         Ok((bytemuck::pod_read_unaligned(&arrived.bytes), arrived.at))
     }
 
-    /// The plan.
     pub fn plan(&self) -> &TrainingPlan {
         &self.plan
     }
 
-    /// The device.
     pub fn device(&self) -> &Device {
         self.sealed.device()
     }

@@ -45,7 +45,7 @@ pub struct Record {
     pub arch: String,
     /// Digest of the bundle.
     pub bundle: String,
-    /// Modules loaded.
+    /// Number of modules loaded.
     pub kernels: u64,
     /// Arithmetic.
     pub precision: String,

@@ -12,12 +12,9 @@ pub struct Startup {
     phases: Vec<Phase>,
 }
 
-/// One phase.
 #[derive(Clone, Debug, Serialize)]
 pub struct Phase {
-    /// What.
     pub name: &'static str,
-    /// How long.
     pub seconds: f64,
 }
 
@@ -26,12 +23,11 @@ pub struct Phase {
 pub struct StartupRecord {
     /// All of it.
     pub total_s: f64,
-    /// By phase.
     pub phases: Vec<Phase>,
 }
 
 impl Startup {
-    /// Starts counting.
+    /// Starts the clock: the next phase begins now.
     pub fn new() -> Self {
         Self { last: Instant::now(), before_main_s: seconds_since_process_start().unwrap_or(0.0), phases: Vec::new() }
     }

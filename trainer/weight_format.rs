@@ -68,7 +68,6 @@ pub struct Choice<'a> {
 /// A plan, and the form of the weights that it is for.
 #[derive(Debug)]
 pub struct Chosen<P> {
-    /// The plan.
     pub plan: P,
     /// `Bf16` or `Stored`.
     pub format: WeightFormat,

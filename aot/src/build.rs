@@ -47,7 +47,6 @@ pub enum BuildError {
     Cubin {
         /// Key, variant and architecture.
         task: String,
-        /// Why.
         error: CubinError,
     },
     /// Kernels that spill, or that no block of fits a multiprocessor.

@@ -24,7 +24,6 @@ pub enum CompileError {
         task: String,
         /// The offending line of the source, if the log names one.
         excerpt: String,
-        /// NVRTC's log.
         log: String,
     },
     /// NVRTC itself fails.
@@ -32,7 +31,6 @@ pub enum CompileError {
     Nvrtc {
         /// Key, variant and architecture.
         task: String,
-        /// Why.
         error: NvrtcError,
     },
 }

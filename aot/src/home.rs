@@ -1,4 +1,4 @@
-//! Where things that can be made again are kept.
+//! Where things that can be rebuilt are kept.
 
 use std::path::{Path, PathBuf};
 

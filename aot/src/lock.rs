@@ -28,20 +28,10 @@ pub struct Comparison {
 pub enum LockFileError {
     /// The file cannot be read.
     #[error("cannot read {}: {error}", path.display())]
-    Read {
-        /// Where.
-        path: PathBuf,
-        /// Why.
-        error: std::io::Error,
-    },
+    Read { path: PathBuf, error: std::io::Error },
     /// The file is not a lock.
-    #[error("{}: {error}\nprecast-aot lock writes it anew", path.display())]
-    Parse {
-        /// Where.
-        path: PathBuf,
-        /// Why.
-        error: LockError,
-    },
+    #[error("{}: {error}\nprecast-aot lock rewrites it", path.display())]
+    Parse { path: PathBuf, error: LockError },
 }
 
 /// Kernels that are not those that are locked.
@@ -56,7 +46,6 @@ pub enum LockFileError {
 pub struct NotLocked {
     /// Where the lock files are.
     pub directory: PathBuf,
-    /// What differs.
     pub changes: Vec<Change>,
 }
 

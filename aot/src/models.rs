@@ -25,7 +25,6 @@ const BUILT_IN: [(&str, &str); 11] = [
 pub struct Model {
     /// Name, for messages and the manifest.
     pub name: String,
-    /// Shape.
     pub config: ModelConfig,
 }
 
@@ -43,20 +42,10 @@ pub enum ModelError {
     },
     /// The file cannot be read.
     #[error("cannot read {}: {error}", path.display())]
-    Read {
-        /// Where.
-        path: PathBuf,
-        /// Why.
-        error: std::io::Error,
-    },
+    Read { path: PathBuf, error: std::io::Error },
     /// The file is no configuration this project can follow.
     #[error("{}: {error}", path.display())]
-    Config {
-        /// Where.
-        path: PathBuf,
-        /// Why.
-        error: ConfigError,
-    },
+    Config { path: PathBuf, error: ConfigError },
 }
 
 impl Model {

@@ -47,55 +47,33 @@ pub struct Nvrtc {
 pub enum NvrtcError {
     /// The library does not load.
     #[error("cannot load {}: {error}", path.display())]
-    Load {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        error: libloading::Error,
-    },
+    Load { path: PathBuf, error: libloading::Error },
     /// One of its files cannot be read.
     #[error("cannot read {}: {error}", path.display())]
-    Read {
-        /// Which.
-        path: PathBuf,
-        /// Why.
-        error: std::io::Error,
-    },
+    Read { path: PathBuf, error: std::io::Error },
     /// NVRTC refuses something that is no fault of a source.
     #[error("NVRTC at {}: {call} failed: {reason}", path.display())]
     Call {
-        /// Which library.
         path: PathBuf,
-        /// Which function.
         call: &'static str,
         /// What it says.
         reason: String,
     },
     /// The source does not compile, or not without a warning: NVRTC's log.
     #[error("{log}")]
-    Compile {
-        /// NVRTC's log.
-        log: String,
-    },
+    Compile { log: String },
     /// What NVRTC made is no cubin.
     #[error("NVRTC at {}: {error}", path.display())]
-    Cubin {
-        /// Which library.
-        path: PathBuf,
-        /// Why.
-        error: CubinError,
-    },
+    Cubin { path: PathBuf, error: CubinError },
 }
 
 /// A translation unit.
 pub struct Unit<'a> {
     /// Name in messages.
     pub name: &'a str,
-    /// Text.
     pub text: &'a str,
     /// Headers as (include name, text).
     pub headers: &'a [(&'a str, &'a str)],
-    /// Options.
     pub options: &'a [String],
 }
 

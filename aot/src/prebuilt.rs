@@ -23,28 +23,13 @@ pub enum PrebuiltError {
     NotThere(PathBuf),
     /// It cannot be read.
     #[error("cannot read {}: {error}", path.display())]
-    Read {
-        /// Where.
-        path: PathBuf,
-        /// Why.
-        error: std::io::Error,
-    },
+    Read { path: PathBuf, error: std::io::Error },
     /// It must not be used.
     #[error("{}: {error}", path.display())]
-    Bundle {
-        /// Where.
-        path: PathBuf,
-        /// Why.
-        error: BundleError,
-    },
+    Bundle { path: PathBuf, error: BundleError },
     /// Kernels of it take more than there is.
     #[error("{}: {error}", path.display())]
-    OverBudget {
-        /// The bundle.
-        path: PathBuf,
-        /// Which.
-        error: OverBudget,
-    },
+    OverBudget { path: PathBuf, error: OverBudget },
     /// It lacks kernels.
     #[error(
         "{} lacks what this build embeds:\n  {}\nWhere there is a compiler: precast-aot publish --arch {archs}{models} --to FILE.tar, \
@@ -53,9 +38,7 @@ pub enum PrebuiltError {
         lacking.join("\n  ")
     )]
     Lacking {
-        /// The bundle.
         path: PathBuf,
-        /// Modules.
         lacking: Vec<String>,
         /// Architectures to publish.
         archs: String,

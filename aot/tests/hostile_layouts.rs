@@ -216,7 +216,7 @@ fn publish_replaces_only_what_it_wrote() {
         }
     }
     let again = |name: &str, what: &str| not_ours(layouts[0].write(&dir.path().join(name)), what);
-    // Directories: an empty one is nobody's.
+    // Directories: an empty one belongs to no one.
     let path = |name: &str| dir.path().join(name);
     fs::create_dir(path("empty")).unwrap();
     layouts[0].write(&path("empty")).unwrap();

@@ -15,9 +15,7 @@ thread_local! {
 /// A program, for what it says of its bugs.
 #[derive(Clone, Copy, Debug)]
 pub struct Program {
-    /// Its name.
     pub name: &'static str,
-    /// Its version.
     pub version: &'static str,
     /// What else a report needs, a line each.
     pub facts: fn() -> String,

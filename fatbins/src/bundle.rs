@@ -48,9 +48,8 @@ pub enum BundleError {
     #[error("not a bundle ({0}): it is another file or cut short; precast-aot build writes one")]
     Elf(String),
     /// A section is not there exactly once.
-    #[error("section {name} is there {found} times, expected once")]
+    #[error("section {name} occurs {found} times, expected once")]
     Section {
-        /// Its name.
         name: &'static str,
         /// How often it is there.
         found: usize,
@@ -69,21 +68,16 @@ pub enum BundleError {
     /// Bytes between the cubins are not what the manifest implies.
     #[error("section {FATBIN_SECTION} differs from its canonical encoding at offset {offset} (in {module})")]
     Layout {
-        /// Where.
         offset: u64,
         /// The module before or around it.
         module: String,
     },
     /// The file has bytes that its own re-encoding has not.
     #[error("file differs from its canonical encoding at offset {offset}")]
-    NotCanonical {
-        /// Where.
-        offset: usize,
-    },
+    NotCanonical { offset: usize },
     /// A cubin was altered.
     #[error("{module}: cubin at offset {offset} has SHA-256 {found}, the manifest says {expected}")]
     Digest {
-        /// Which.
         module: String,
         /// Its offset in the section.
         offset: u64,
@@ -94,21 +88,14 @@ pub enum BundleError {
     },
     /// A cubin is not readable.
     #[error("{module}: {source}")]
-    Cubin {
-        /// Which.
-        module: String,
-        /// Why.
-        source: CubinError,
-    },
+    Cubin { module: String, source: CubinError },
     /// Kernels are of other sources than this program's: all of them.
     #[error(transparent)]
     Stale(#[from] Stale),
     /// A cubin is not what the manifest, or its key, says.
     #[error("{module}: {what} is {found}, expected {expected}")]
     Claim {
-        /// Which.
         module: String,
-        /// Of what.
         what: &'static str,
         /// By the manifest or the key.
         expected: String,

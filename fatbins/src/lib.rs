@@ -8,6 +8,7 @@
 pub mod bug;
 mod bundle;
 mod code;
+mod count;
 mod cubin;
 mod fatbin;
 pub mod files;
@@ -22,6 +23,7 @@ mod wire;
 
 pub use bundle::{Bundle, BundleError, Module, encode, parts};
 pub use code::CubinCode;
+pub use count::count;
 pub use cubin::{CubinError, CubinFacts};
 pub use lock::{Change, Lock, LockError};
 pub use manifest::{Code, Manifest, ManifestError, ModuleEntry};

@@ -51,7 +51,6 @@ pub enum LockError {
     Line {
         /// Counted from 1.
         line: usize,
-        /// The line.
         text: String,
     },
     /// Lines out of order or twice.

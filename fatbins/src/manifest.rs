@@ -29,7 +29,6 @@ pub struct ModuleEntry {
     pub key: String,
     /// Canonical variant text.
     pub variant: String,
-    /// Architecture name.
     pub arch: String,
     /// Size of the parameter block, bytes.
     pub params_bytes: u32,
@@ -64,7 +63,7 @@ pub enum ManifestError {
     /// Not a manifest of this version.
     #[error("no manifest of version {}: it starts with {found:02x?}, expected {MAGIC:02x?}", MAGIC[7])]
     Magic {
-        /// First bytes.
+        /// The first bytes of what was read.
         found: Vec<u8>,
     },
     /// The bytes are not those that were written.
@@ -78,11 +77,11 @@ pub enum ManifestError {
     /// The bytes do not decode.
     #[error("manifest does not decode: {0}")]
     Decode(String),
-    /// Decoding and encoding again gives other bytes.
-    #[error("manifest is not canonical: decoding and encoding it again gives other bytes")]
+    /// Decoding and re-encoding gives other bytes.
+    #[error("manifest is not canonical: decoding and re-encoding it gives other bytes")]
     NotCanonical,
     /// Models or modules out of order or twice.
-    #[error("models or modules are not sorted, or one is there twice: `{0}`")]
+    #[error("models or modules are not sorted, or one occurs twice: `{0}`")]
     Order(String),
     /// Machine code for the simulated GPU, or none for another.
     #[error("`{0}`: every architecture but sim has machine code, and sim has none")]
@@ -95,7 +94,6 @@ pub enum ManifestError {
     Unknown {
         /// variant or architecture.
         what: &'static str,
-        /// Its text.
         text: String,
         /// The module's key.
         key: String,

@@ -13,7 +13,7 @@ pub struct Stale {
     pub modules: Vec<StaleModule>,
     /// How many modules the bundle holds.
     pub total: usize,
-    /// Models to build again, in the remedy: those of the bundle, unless whoever runs knows better.
+    /// Models to rebuild, in the remedy: those of the bundle, unless whoever runs knows better.
     pub models: Vec<String>,
     /// Architectures to build for, in the remedy.
     pub archs: Vec<Arch>,

@@ -32,9 +32,8 @@ pub enum SignatureError {
     #[error("{} is not a minisign signature of a prehashed file", .0.display())]
     Malformed(PathBuf),
     /// Signed by somebody else.
-    #[error("{} was made with another key than the trusted {}", path.display(), keys.join(", "))]
+    #[error("{} was made with a key other than the trusted {}", path.display(), keys.join(", "))]
     OtherKey {
-        /// The signature.
         path: PathBuf,
         /// The keys that are trusted.
         keys: Vec<String>,
@@ -100,7 +99,6 @@ impl fmt::Display for TrustedKey {
 pub struct BundleFile {
     /// Where it was read from.
     pub path: PathBuf,
-    /// The bundle.
     pub bytes: Vec<u8>,
     /// The text of `FILE.minisig`, if there is one.
     pub signature: Option<String>,

@@ -51,7 +51,7 @@ pub fn decode(body: &[u8]) -> Result<WireManifest<'_>, ManifestError> {
     decoded.map(|(manifest, _)| manifest).map_err(|error| ManifestError::Decode(error.to_string()))
 }
 
-/// A list whose length nobody reserves memory for.
+/// A list for whose length no memory is reserved.
 fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<T>, D::Error> {
     struct Items<T>(PhantomData<T>);
     impl<'de, T: Deserialize<'de>> Visitor<'de> for Items<T> {

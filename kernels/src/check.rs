@@ -19,11 +19,9 @@ pub const POISON: u8 = 0xFF;
 
 /// One launch to check: a key, a parameter block with addresses left 0, and the content of its operands.
 pub struct Case {
-    /// The kernel.
     pub key: Key,
     /// Its parameter block.
     pub params: Vec<u8>,
-    /// Its operands.
     pub operands: Vec<Operand>,
     /// What each operand holds before the launch.
     pub before: Vec<Buffer>,
@@ -110,7 +108,6 @@ impl Distance {
 pub struct Mismatch {
     /// Canonical key text.
     pub key: String,
-    /// Operand name.
     pub operand: &'static str,
     /// What was found.
     pub distance: Distance,

@@ -37,7 +37,7 @@ impl Digest {
 pub struct Hasher(Sha256);
 
 impl Hasher {
-    /// Adds bytes.
+    /// Hashes more bytes; how they are split makes no difference.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);
     }

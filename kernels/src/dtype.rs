@@ -7,7 +7,7 @@ use std::fmt;
 pub enum Dtype {
     /// Brain float: the upper half of an IEEE single.
     Bf16,
-    /// IEEE single.
+    /// IEEE 754 single precision.
     F32,
     /// Token ids, positions and the words of scalar blocks.
     U32,

@@ -20,7 +20,6 @@ pub trait Registered: Fields + Kernel<Params: Pod> + Build<Variant: Numbers> + R
 
 impl<K: Fields + Kernel<Params: Pod> + Build<Variant: Numbers> + Reference> Registered for K {}
 
-/// Any kernel.
 pub trait AnyKernel: Kernel<Params = [u8]> + Build<Variant = Variant> + Reference + Send + Sync {}
 
 /// A kernel as [`AnyKernel`].

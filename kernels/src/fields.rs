@@ -84,7 +84,6 @@ impl FieldValue for Block {
 /// One field of a key, erased to text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// Field name.
     pub name: &'static str,
     /// Canonical value.
     pub value: String,

@@ -36,7 +36,6 @@ pub enum Block {
 }
 
 impl Block {
-    /// Every one.
     pub const ALL: [Self; 8] =
         [Self::Q4_0, Self::Q4_1, Self::Q5_0, Self::Q5_1, Self::Q8_0, Self::Q4_K, Self::Q5_K, Self::Q6_K];
 

@@ -5,7 +5,7 @@ use crate::format::Format;
 /// What a launch does with an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Reads it.
+    /// Reads it and leaves it unchanged.
     Read,
     /// Writes every element and reads none.
     Write,
@@ -35,7 +35,7 @@ impl Access {
 /// What a checked launch puts into an operand: fresh random values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Content {
-    /// Zeros.
+    /// All bytes 0.
     Zeros,
     /// Standard normal times a factor.
     Normal(f32),
@@ -72,7 +72,6 @@ impl Content {
 /// A buffer a launch touches, and the field of the parameter block that points at it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Operand {
-    /// Field name.
     pub name: &'static str,
     /// Byte offset of the address in the parameter block.
     pub offset: usize,

@@ -97,6 +97,6 @@ pub enum KeyError {
         text: String,
     },
     /// The text is not canonical.
-    #[error("malformed key `{0}`: expected `op{{field=value,...}}` exactly as a key prints itself")]
+    #[error("malformed key `{0}`: expected the canonical text `op{{field=value,...}}`")]
     Malformed(String),
 }

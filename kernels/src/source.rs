@@ -14,7 +14,6 @@ pub const OPTIONS: &[&str] = &["--std=c++17"];
 pub struct Source {
     /// Path below `kernels/src`.
     pub path: &'static str,
-    /// The text.
     pub text: &'static str,
     /// Headers of the family, as (include name, text).
     pub headers: &'static [Header],

@@ -13,7 +13,6 @@ pub struct TensorMap {
     pub offset: usize,
     /// Byte offset of the matrix's address in the parameter block.
     pub address: usize,
-    /// Element type.
     pub dtype: Dtype,
     /// Rows and columns of the matrix; a row is a multiple of 16 bytes.
     pub shape: [u32; 2],

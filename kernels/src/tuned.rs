@@ -2,7 +2,7 @@
 //!
 //! A line is `arch key problem variant microseconds`, lines are sorted, and `#` starts a comment. The committed table,
 //! `tuned.txt`, decides before any rule does: what was measured fastest is selected. It holds what an H200 runs, sm_90a and
-//! sm_90_portable; for the architectures that nobody here has measured, the families' rules (waves, shared memory, occupancy) stand.
+//! sm_90_portable; for architectures that have not been measured, the families' rules (waves, shared memory, occupancy) stand.
 
 use std::collections::BTreeMap;
 use std::fmt;

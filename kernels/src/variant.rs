@@ -60,7 +60,7 @@ pub trait Numbers: Copy + Send + Sync + 'static {
 
 /// A value that a variant's field may have.
 pub trait Number: Copy {
-    /// The number.
+    /// As it is written in a variant's text and in `VARIANT_<NAME>`.
     fn number(self) -> u32;
     /// The value of a number, if it is one.
     fn of(number: u32) -> Option<Self>;

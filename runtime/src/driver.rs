@@ -53,7 +53,6 @@ pub struct Ticket(pub(crate) usize);
 /// Bytes read from the device.
 #[derive(Clone, Debug)]
 pub struct Arrived {
-    /// The bytes.
     pub bytes: Vec<u8>,
     /// When they were there, as far as the host knows: a device that works alongside the host is known to
     /// be done when it is waited for, one that works inside the call that asked was done then.
@@ -89,7 +88,7 @@ pub enum DriverError {
     NoDriver,
     /// There is a driver and no GPU for it.
     #[error(
-        "the NVIDIA driver sees no GPU{}. `nvidia-smi` lists those that are there; or use --device sim",
+        "the NVIDIA driver sees no GPU{}. `nvidia-smi` lists the GPUs of this machine; or use --device sim",
         visible.as_ref().map(|value| format!(" (CUDA_VISIBLE_DEVICES is `{value}`)")).unwrap_or_default()
     )]
     NoGpu {
@@ -98,7 +97,7 @@ pub enum DriverError {
     },
     /// The driver is older than the kernels.
     #[error(
-        "the NVIDIA driver is too old: it takes CUDA up to {}.{} and the kernels are CUDA 13.0's. \
+        "the NVIDIA driver is too old: it supports CUDA up to {}.{} and the kernels need CUDA 13.0. \
          Install driver 580 or newer, or use --device sim",
         takes.0,
         takes.1
@@ -110,9 +109,7 @@ pub enum DriverError {
     /// A variable of the environment changes what would run.
     #[error("{name}={value} is set: {effect}; {remedy}")]
     Environment {
-        /// The variable.
         name: &'static str,
-        /// Its value.
         value: String,
         /// What it would do.
         effect: &'static str,
@@ -121,33 +118,28 @@ pub enum DriverError {
     },
     /// The driver would load kernels at their first launch.
     #[error(
-        "the NVIDIA driver loads kernels at their first launch and not before the run, although CUDA_MODULE_LOADING \
+        "the NVIDIA driver loads kernels lazily, at their first launch, although CUDA_MODULE_LOADING \
          is EAGER: something in this process initialized it earlier. Set CUDA_MODULE_LOADING=EAGER where the process starts"
     )]
     Lazy,
     /// Another value of this process has a device.
-    #[error("this process has a GPU open already: nothing may be loaded while its kernels run. One process, one GPU")]
+    #[error(
+        "this process already has a GPU open, and nothing may be loaded while its kernels run: one process, one GPU"
+    )]
     InUse,
     /// There is no such device.
     #[error("no device cuda:{ordinal}: the driver sees {count}")]
     NoDevice {
-        /// Asked for.
         ordinal: u32,
         /// How many there are.
         count: u32,
     },
     /// Memory ran out.
-    #[error("out of device memory: {asked} bytes asked for, {free} free")]
-    OutOfMemory {
-        /// Asked for.
-        asked: u64,
-        /// Free.
-        free: u64,
-    },
+    #[error("out of device memory: {asked} bytes requested, {free} free")]
+    OutOfMemory { asked: u64, free: u64 },
     /// A driver call failed.
     #[error("{call} failed: {name} ({code}){context}")]
     Call {
-        /// The call.
         call: &'static str,
         /// CUDA's error code.
         code: u32,
@@ -159,7 +151,6 @@ pub enum DriverError {
     /// The simulated GPU found a launch that a real one might let pass.
     #[error("{label}: {reason}")]
     Launch {
-        /// The launch.
         label: String,
         /// What is wrong with it.
         reason: String,
@@ -169,7 +160,6 @@ pub enum DriverError {
 /// A GPU. Everything that happens after [`Driver::prepare`] is ordered: writes, launches and reads take
 /// effect in the order they are asked for.
 pub trait Driver {
-    /// The device.
     fn device(&self) -> &Device;
 
     /// Loads a module and makes its kernel resident.

@@ -54,14 +54,7 @@ pub enum LoadError {
         "no build of Precast has kernels for {device}, compute capability {major}.{minor}: supported are 8.9 (feature \
          sm_89), 9.0 (sm_90) and 12.1 (sm_121). Use another GPU, or --device sim"
     )]
-    Unsupported {
-        /// Its name.
-        device: String,
-        /// Major.
-        major: u32,
-        /// Minor.
-        minor: u32,
-    },
+    Unsupported { device: String, major: u32, minor: u32 },
     /// The bundle has no code for this device.
     #[error(
         "the bundle has no code for {device}, which needs {arch}; it holds {}.\n\
@@ -92,7 +85,7 @@ impl LoadError {
         match arch.feature() {
             Some(feature) => format!("Build the trainer with: cargo build --release --features {feature}"),
             None => format!(
-                "Build them with: precast-aot build --arch {} --out run.bundle\nand add to this command: --bundle run.bundle",
+                "Build them with: precast-aot build --arch {} --out run.bundle\nand run this command with --bundle run.bundle",
                 arch.argument()
             ),
         }
@@ -107,7 +100,7 @@ impl fmt::Display for Coverage {
             writeln!(f, "  {pair}")?;
         }
         let command = build_command(models, &[*arch]);
-        write!(f, "Build them with: {command}\nand add to this command: --bundle run.bundle")
+        write!(f, "Build them with: {command}\nand run this command with --bundle run.bundle")
     }
 }
 

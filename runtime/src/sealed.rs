@@ -27,7 +27,6 @@ impl<D: Driver> Sealed<D> {
         Self { driver, addresses, graphs, stage_bytes, loads, loaded }
     }
 
-    /// The device.
     pub fn device(&self) -> &Device {
         self.driver.device()
     }
@@ -147,7 +146,7 @@ impl<D: Driver> Sealed<D> {
             };
             under_way = next.map(|(ticket, _)| ticket);
             if let Some(failure) = arrived.and_then(|arrived| take(&arrived.bytes).err()) {
-                // A copy that nobody waits for would keep its slot.
+                // A copy that is never waited for would keep its slot.
                 under_way.map(|ticket| self.driver.wait(ticket)).transpose()?;
                 return Err(failure);
             }

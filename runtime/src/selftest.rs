@@ -22,7 +22,6 @@ const REPEATS: u32 = 20;
 /// What became of one checked launch.
 #[derive(Debug)]
 pub struct Outcome {
-    /// The kernel.
     pub pair: KeyVariant,
     /// Which of its samples.
     pub sample: usize,
@@ -39,9 +38,8 @@ pub enum Fault {
     /// A byte outside the operands changed.
     #[error("{pair}: wrote {} bytes {} operand `{operand}`", offset.unsigned_abs(), if *offset < 0 { "before" } else { "past the end of" })]
     Guard {
-        /// The kernel.
         pair: String,
-        /// Nearest operand.
+        /// The operand nearest to the byte.
         operand: &'static str,
         /// Distance from it.
         offset: i64,

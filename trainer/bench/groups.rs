@@ -26,7 +26,6 @@ pub struct Group {
 }
 
 impl Group {
-    /// The kernel.
     pub fn pair(&self) -> KeyVariant {
         KeyVariant { key: self.launches[0].key.clone(), variant: self.launches[0].variant }
     }

@@ -19,7 +19,6 @@ pub struct Record {
     pub version: &'static str,
     /// What was run.
     pub config: RunConfig,
-    /// The device.
     pub device: Value,
     /// Digest of the bundle whose kernels ran.
     pub bundle: String,
@@ -27,7 +26,6 @@ pub struct Record {
     pub modules_loaded: u64,
     /// What the device reaches at most; none for the simulated GPU.
     pub limit: Option<Peak>,
-    /// A step.
     pub step: StepRecord,
     /// Its kernels, those that take longest first.
     pub kernels: Vec<KernelRecord>,
@@ -43,7 +41,6 @@ pub struct Record {
 /// A step: the median of many.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct StepRecord {
-    /// Its time.
     pub step_ms: f64,
     /// Tokens it trains on.
     pub tokens: u64,
@@ -55,7 +52,6 @@ pub struct StepRecord {
     pub floor_ms: Option<f64>,
     /// That, as a share of the step: of the speed of light.
     pub share_of_floor: Option<f64>,
-    /// Launches.
     pub launches: u64,
     /// All of its kernels, one after the other.
     pub kernels_ms: f64,

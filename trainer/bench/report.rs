@@ -45,7 +45,7 @@ impl Record {
         rows.push(Bar { name: "between launches".to_owned(), value: idle.max(0.0), part: 0.0, note });
         let parts = ["the least by the device's limits", "measured"];
         let run = serde_json::to_value(self).expect("plain data serialises");
-        // What is in the pictures is not told again.
+        // What is in the pictures is not repeated.
         let drawn = |name: &str| name.starts_with("kernels.") || name.starts_with("sweep.points.");
         let rest: Vec<(String, String)> = flatten("", &run).into_iter().filter(|(name, _)| !drawn(name)).collect();
         let body = format!(

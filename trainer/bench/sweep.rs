@@ -53,7 +53,6 @@ pub struct LeftOut {
     pub batch_size: u32,
     /// Tokens in each.
     pub seq_len: u32,
-    /// Why.
     pub reason: String,
 }
 

@@ -22,7 +22,7 @@ struct Candidates {
 }
 
 /// Measures every launch of a step that has a choice of variants, and writes what each took into a table: that of the
-/// file, with these launches anew. Returns how many there were.
+/// file, with these launches re-measured. Returns how many there were.
 ///
 /// # Errors
 /// [`Failure`] of the models, the device or the file.

@@ -4,6 +4,8 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use precast_fatbins::count;
+
 /// How many tensors have which format. Reads `Q4_1+F32+Q6_K, 272 tensors`: that of most tensors first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Formats(BTreeMap<String, usize>);
@@ -22,7 +24,7 @@ impl fmt::Display for Formats {
         let mut names: Vec<(&str, usize)> = self.0.iter().map(|(name, count)| (name.as_str(), *count)).collect();
         names.sort_by_key(|(_, count)| Reverse(*count));
         let names: Vec<&str> = names.into_iter().map(|(name, _)| name).collect();
-        write!(f, "{}, {} tensors", names.join("+"), self.0.values().sum::<usize>())
+        write!(f, "{}, {}", names.join("+"), count(self.0.values().sum(), "tensor"))
     }
 }
 
@@ -34,6 +36,6 @@ mod tests {
     fn the_format_of_most_tensors_comes_first() {
         let formats = ["F32", "Q6_K", "Q4_1", "Q4_1", "F32", "Q4_1"].map(str::to_owned);
         assert_eq!(Formats::of(formats).to_string(), "Q4_1+F32+Q6_K, 6 tensors");
-        assert_eq!(Formats::of(["BF16".to_owned()]).to_string(), "BF16, 1 tensors");
+        assert_eq!(Formats::of(["BF16".to_owned()]).to_string(), "BF16, 1 tensor");
     }
 }

@@ -38,7 +38,6 @@ pub enum CheckpointError {
         id.as_deref().map(missing::download).unwrap_or_default()
     )]
     NotFound {
-        /// Where.
         path: PathBuf,
         /// The Hugging Face id that the path may be meant as.
         id: Option<String>,
@@ -46,7 +45,6 @@ pub enum CheckpointError {
     /// There is something else at the path.
     #[error("{} is not a model: {reason}", path.display())]
     NotAModel {
-        /// Where.
         path: PathBuf,
         /// What is there, or is not.
         reason: String,
@@ -54,49 +52,25 @@ pub enum CheckpointError {
     /// A file is not what its name says.
     #[error("{} {what}", path.display())]
     Disguised {
-        /// The file.
         path: PathBuf,
         /// What it is.
         what: Disguise,
     },
     /// A file cannot be read or written.
     #[error("cannot {what} {}: {error}", path.display())]
-    Io {
-        /// read, write.
-        what: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        error: std::io::Error,
-    },
+    Io { what: &'static str, path: PathBuf, error: std::io::Error },
     /// The configuration cannot be followed.
     #[error("{}: {error}", path.display())]
-    Config {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        error: ConfigError,
-    },
+    Config { path: PathBuf, error: ConfigError },
     /// A JSON file does not read.
     #[error("{}: {reason}", path.display())]
-    Json {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        reason: String,
-    },
+    Json { path: PathBuf, reason: String },
     /// A safetensors file is damaged.
     #[error("{}: damaged safetensors file ({error}): fetch it again", path.display())]
-    Safetensors {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        error: safetensors::SafeTensorError,
-    },
+    Safetensors { path: PathBuf, error: safetensors::SafeTensorError },
     /// An index and the files it names contradict each other.
     #[error("{} does not match the files beside it:\n{}", path.display(), problems.join("\n"))]
     Index {
-        /// The index.
         path: PathBuf,
         /// One line each.
         problems: Vec<String>,
@@ -107,7 +81,6 @@ pub enum CheckpointError {
     /// Tensors the configuration asks for are missing or have another shape: all of them.
     #[error("{} does not hold the model its config.json describes:\n{}", path.display(), problems.join("\n"))]
     Tensors {
-        /// The model.
         path: PathBuf,
         /// One line each.
         problems: Vec<String>,
@@ -115,41 +88,23 @@ pub enum CheckpointError {
     /// A tensor's dtype is not one that is read.
     #[error("{}: tensor {name} has dtype {dtype}: supported are F32, F16 and BF16", path.display())]
     Dtype {
-        /// The file.
         path: PathBuf,
-        /// The tensor.
         name: String,
         /// What it has.
         dtype: String,
     },
     /// A weight is NaN or infinite.
     #[error("{}: {what}: the file is damaged or its training diverged: fetch or convert the model again", path.display())]
-    NotFinite {
-        /// The model.
-        path: PathBuf,
-        /// Which.
-        what: NotFinite,
-    },
+    NotFinite { path: PathBuf, what: NotFinite },
     /// A weight to be written is NaN or infinite.
     #[error("{} is not written: {what}", path.display())]
-    WouldNotBeFinite {
-        /// The model.
-        path: PathBuf,
-        /// Which.
-        what: NotFinite,
-    },
+    WouldNotBeFinite { path: PathBuf, what: NotFinite },
     /// A tokenizer does not read or write.
     #[error("{}: {reason}", path.display())]
-    Tokenizer {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        reason: String,
-    },
+    Tokenizer { path: PathBuf, reason: String },
     /// The disk has less room than the model takes.
     #[error("{} has {free} bytes free and {what} takes {needed}: free some, or choose another --out", path.display())]
     Space {
-        /// Where.
         path: PathBuf,
         /// What is to be written.
         what: &'static str,
@@ -169,7 +124,6 @@ impl CheckpointError {
 
 /// Where a model's weights come from.
 pub trait Weights {
-    /// Its shape.
     fn config(&self) -> &ModelConfig;
 
     /// The dtype in which all of its parameters are in memory as they are, if there is one.
@@ -238,7 +192,6 @@ impl Checkpoint {
         &self.path
     }
 
-    /// Its shape.
     pub fn config(&self) -> &ModelConfig {
         &self.config
     }
@@ -452,7 +405,6 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Empty buffers.
     pub fn new() -> Self {
         Self::default()
     }

@@ -28,7 +28,6 @@ const COPIED: [&str; 8] = [
 pub struct Student<'a> {
     /// Its `config.json`, as it was read.
     pub config: &'a serde_json::Value,
-    /// Its parameters.
     pub parameters: &'a [Parameter],
     /// Element type to write.
     pub dtype: Dtype,

@@ -46,19 +46,19 @@ pub struct Arguments {
     /// Steps to time
     #[arg(long, default_value_t = 20, value_name = "N")]
     steps: u64,
-    /// Measure steps of 1 to 32 sequences of 512 to 8192 tokens too, those that fit
+    /// Also measure steps of 1 to 32 sequences of 512 to 8192 tokens, as far as they fit
     #[arg(long)]
     sweep: bool,
-    /// auto, cuda:N, sim, or portable:N for cuda:N with the kernels that every architecture has
+    /// auto, cuda:N, sim, or portable:N: cuda:N with the kernels that every architecture has
     #[arg(long, default_value_t = DeviceChoice::Auto, value_name = "DEVICE")]
     device: DeviceChoice,
     #[command(flatten)]
     kernels: Kernels,
-    /// Write bench.json and report.html there
+    /// Write bench.json and report.html to this directory
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Measure every variant of every launch that has a choice and write what each took into the table FILE; that
-    /// which is built in is kernels/src/tuned.txt
+    /// Measure every variant of every launch that has a choice, and write the times to the table FILE (the built-in
+    /// one is kernels/src/tuned.txt)
     #[arg(long, value_name = "FILE", conflicts_with_all = ["out", "json", "sweep"])]
     tune: Option<PathBuf>,
     /// Measure no step but the kernels of the bundle whose key starts so, whatever plan has them: the largest launch that

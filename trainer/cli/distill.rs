@@ -26,11 +26,11 @@ pub struct Arguments {
     /// cosine only where it is given on the command line
     #[arg(long, conflicts_with = "overwrite")]
     resume: bool,
-    /// Replace the run in --out: once every check has passed it is moved to DIR.replaced-N, and it is deleted at this run's
-    /// first checkpoint. Files that it did not write are refused by name
+    /// Replace the run in --out: once every check has passed, the old run is moved to DIR.replaced-N, and it is deleted at
+    /// the new run's first checkpoint. Files that it did not write are refused by name
     #[arg(long)]
     overwrite: bool,
-    /// Check models, data and the checkpoint to resume from, print the plan and stop: nothing is loaded or written
+    /// Check models, data and the checkpoint to resume from, print the plan, and stop without loading or writing anything
     #[arg(long)]
     dry_run: bool,
     /// With --dry-run: plan for this architecture instead of the device's

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use precast_fatbins::{Bundle, say};
+use precast_fatbins::{Bundle, count, say};
 use precast_kernels::Arch;
 use precast_plan::memory::human_bytes;
 use precast_plan::{TrainingPlan, keys};
@@ -102,7 +102,7 @@ fn examine(options: &Options) -> Vec<Finding> {
         findings.push(Finding::good(
             "driver",
             match device.driver_version {
-                Some((major, minor)) => format!("takes CUDA up to {major}.{minor}"),
+                Some((major, minor)) => format!("supports CUDA up to {major}.{minor}"),
                 None => "none is needed for the simulated GPU".to_owned(),
             },
         ));
@@ -148,14 +148,14 @@ fn without_device(failure: &Failure) -> Vec<Finding> {
             vec![Finding::bad_device("driver", "no NVIDIA driver: libcuda.so is not on the library path", install)]
         }
         Failure::Driver(DriverError::OldDriver { takes: (major, minor) }) => {
-            let found = format!("too old: it takes CUDA up to {major}.{minor}, the kernels are CUDA 13.0's");
+            let found = format!("too old: it supports CUDA up to {major}.{minor}, the kernels need CUDA 13.0");
             vec![Finding::bad_device("driver", found, install)]
         }
         Failure::Driver(DriverError::NoGpu { visible }) => {
             let hidden = visible.as_ref().map(|value| format!("; CUDA_VISIBLE_DEVICES is `{value}`"));
             let found = format!("the driver sees no GPU{}", hidden.unwrap_or_default());
-            let remedy = "`nvidia-smi` lists the GPUs that are there; or use --device sim";
-            vec![Finding::good("driver", "there"), Finding::bad_device("device", found, remedy)]
+            let remedy = "`nvidia-smi` lists the GPUs of this machine; or use --device sim";
+            vec![Finding::good("driver", "found"), Finding::bad_device("device", found, remedy)]
         }
         other => vec![Finding::bad_device("device", other.to_string(), "see the message")],
     }
@@ -209,7 +209,7 @@ fn held(bundle: &Bundle<'_>, arch: Arch) -> Option<Finding> {
 
 /// The bundle of a run, verified; none where nothing is embedded, which is bad for a GPU.
 fn read_bundle(kernels: &Kernels, arch: Option<Arch>) -> Result<(Option<BundleSource>, Finding), Finding> {
-    let rebuild = "build it again: precast-aot build, or cargo build --release --features ...";
+    let rebuild = "rebuild it: precast-aot build, or cargo build --release --features ...";
     let bad = |failure: Failure| Finding::bad_kernels("bundle", failure.to_string(), rebuild);
     let source = match kernels.file().map_err(bad)? {
         Some(file) => file,
@@ -229,7 +229,8 @@ fn read_bundle(kernels: &Kernels, arch: Option<Arch>) -> Result<(Option<BundleSo
     bundle.verify().map_err(|error| Finding::bad_kernels("bundle", error.to_string(), rebuild))?;
     let archs: Vec<String> = bundle.archs().iter().map(ToString::to_string).collect();
     let signed = source.note().map_or(String::new(), |_| ", no trusted key configured".to_owned());
-    let found = format!("{} modules verified for {}{signed}", bundle.manifest().modules.len(), archs.join(", "));
+    let found =
+        format!("{} verified for {}{signed}", count(bundle.manifest().modules.len(), "module"), archs.join(", "));
     drop(bundle);
     Ok((Some(source), Finding::good("bundle", found)))
 }

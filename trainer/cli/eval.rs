@@ -37,12 +37,12 @@ pub struct Arguments {
     /// Arithmetic: fp32 or bf16
     #[arg(long, default_value = "fp32", value_name = "P")]
     precision: Precision,
-    /// auto, cuda:N, sim, or portable:N for cuda:N with the kernels that every architecture has
+    /// auto, cuda:N, sim, or portable:N: cuda:N with the kernels that every architecture has
     #[arg(long, default_value = "auto", value_name = "DEVICE")]
     device: DeviceChoice,
     #[command(flatten)]
     kernels: Kernels,
-    /// Allow a model that is no better than guessing among all tokens alike
+    /// Allow a model that is no better than guessing uniformly
     #[arg(long)]
     untrained: bool,
     /// Fail if the perplexity is above this

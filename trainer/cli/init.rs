@@ -18,7 +18,7 @@ pub struct Arguments {
     /// Seed of the random weights
     #[arg(long, default_value_t = 0, requires = "config", value_name = "N")]
     seed: u64,
-    /// Take the tokenizer of this model along
+    /// Copy the tokenizer of this model
     #[arg(long, requires = "config", value_name = "PATH")]
     tokenizer: Option<PathBuf>,
     /// Layers of this model: a Hugging Face directory or a .gguf file

@@ -36,16 +36,16 @@ enum Command {
     Distill(Box<distill::Arguments>),
     /// Train a model on data alone, without a teacher
     Train(Box<distill::Arguments>),
-    /// Make a new student: random weights, or chosen layers of a teacher
+    /// Make a student from random weights or from layers of a teacher
     Init(init::Arguments),
-    /// Show what a run would take: memory, kernels, launches, estimated time
+    /// Show what a run takes: memory, kernels, launches, estimated time
     Plan(Box<plan::Arguments>),
     /// Measure a step and each of its kernels: random tokens, and random weights for a bare config.json
     Bench(bench::Arguments),
-    /// Perplexity of text under a model
+    /// Measure the perplexity of text under a model
     Eval(eval::Arguments),
-    /// Check driver, GPU, kernels and memory and say how to fix what is BAD; the exit code is that of the first: 4 for the
-    /// machine, 3 for the kernels
+    /// Check driver, GPU, kernels and memory, and say how to fix what is BAD; exits with 4 if the machine is, 3 if the
+    /// kernels are
     Doctor(Box<doctor::Arguments>),
     /// List the embedded kernels
     Kernels(kernels::Arguments),
@@ -53,10 +53,10 @@ enum Command {
     Selftest(selftest::Arguments),
     /// Train twice on one small batch and check that the loss falls and both runs give the same bits: one line of JSON for CI
     Smoke(smoke::Arguments),
-    /// Fail as a bug would: what a report of one looks like
+    /// Panic, to show what a bug report looks like
     #[command(hide = true)]
     Bug,
-    /// Write a run's report.html again, also while the run is training
+    /// Rewrite a run's report.html, also while the run is training
     Report {
         /// The run's output directory
         run: PathBuf,

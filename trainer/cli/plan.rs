@@ -33,7 +33,7 @@ pub struct Arguments {
     /// Plan for this architecture instead of the device's
     #[arg(long, value_name = "ARCH")]
     arch: Option<Arch>,
-    /// Accepted for symmetry with distill: a plan runs nothing
+    /// Ignored: a plan runs nothing
     #[arg(long)]
     dry_run: bool,
     /// Print JSON

@@ -1,7 +1,7 @@
 //! `precast selftest`
 
 use clap::Args;
-use precast_fatbins::say;
+use precast_fatbins::{count, say};
 use precast_kernels::Arch;
 use precast_plan::Plan;
 use precast_runtime::selftest::selftest;
@@ -16,18 +16,18 @@ use crate::verbose::Verbose;
 
 #[derive(Args)]
 pub struct Arguments {
-    /// auto, cuda:N, sim, or portable:N for cuda:N with the kernels that every architecture has
+    /// auto, cuda:N, sim, or portable:N: cuda:N with the kernels that every architecture has
     #[arg(long, default_value = "auto", value_name = "DEVICE")]
     device: DeviceChoice,
     #[command(flatten)]
     kernels: Kernels,
-    /// Only kernels whose key starts so: `gemm.`, `attention.fwd`
+    /// Only kernels whose key has this prefix: `gemm.`, `attention.fwd`
     #[arg(long, default_value = "", value_name = "PREFIX")]
     kernel: String,
     /// Seed of the random inputs
     #[arg(long, default_value_t = 0, value_name = "N")]
     seed: u64,
-    /// Print every launch, not only what fails, and each kernel that is loaded
+    /// Print every launch, not only failures, and each kernel that is loaded
     #[arg(long)]
     verbose: bool,
 }
@@ -64,7 +64,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     if checked == 0 {
         return Err(Failure::Usage(missing(&arguments.kernel, arch)));
     }
-    say!("{checked} launches checked on {}, {failed} failed", opened.name);
+    say!("{} checked on {}, {failed} failed", count(checked, "launch"), opened.name);
     if arch == Arch::Sim {
         say!(
             "the simulated GPU executes the host references: they were compared with themselves, and no machine code was"

@@ -35,7 +35,7 @@ pub struct Arguments {
     /// Seed of the batch and of random weights
     #[arg(long, default_value_t = 0, value_name = "N")]
     seed: u64,
-    /// auto, cuda:N, sim, or portable:N for cuda:N with the kernels that every architecture has
+    /// auto, cuda:N, sim, or portable:N: cuda:N with the kernels that every architecture has
     #[arg(long, default_value_t = DeviceChoice::Auto, value_name = "DEVICE")]
     device: DeviceChoice,
     #[command(flatten)]

@@ -25,38 +25,23 @@ use text::{Documents, utf8};
 pub enum DataError {
     /// A file cannot be read.
     #[error("cannot read {}: {error}", path.display())]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        error: std::io::Error,
-    },
+    Io { path: PathBuf, error: std::io::Error },
     /// The file is not what its name says.
     #[error("{} {what}", path.display())]
     Disguised {
-        /// The file.
         path: PathBuf,
         /// What it is.
         what: Disguise,
     },
     /// The file's name does not say what it holds.
     #[error("{}: unknown kind of data: expected .bin (u32 token ids), .jsonl or .txt", path.display())]
-    Kind {
-        /// The file.
-        path: PathBuf,
-    },
+    Kind { path: PathBuf },
     /// A `.bin` file is not whole ids.
     #[error("{}: {bytes} bytes are not a whole number of u32 token ids: it is cut short, or of another type; write ids as 4 bytes each", path.display())]
-    Ragged {
-        /// The file.
-        path: PathBuf,
-        /// Its size.
-        bytes: u64,
-    },
+    Ragged { path: PathBuf, bytes: u64 },
     /// Nothing to learn from.
     #[error("{}: {tokens} tokens do not fill one chunk of seq_len + 1 = {chunk}: give more data or a smaller --seq-len", path.display())]
     TooShort {
-        /// The file.
         path: PathBuf,
         /// Tokens in it.
         tokens: usize,
@@ -66,11 +51,8 @@ pub enum DataError {
     /// A token the student does not know.
     #[error("{}: token {index} has id {id}, the student's vocabulary ends at {vocab}: tokenize for this model", path.display())]
     Vocabulary {
-        /// The file.
         path: PathBuf,
-        /// Which token.
         index: usize,
-        /// Its id.
         id: u32,
         /// Size of the vocabulary.
         vocab: u32,
@@ -78,11 +60,9 @@ pub enum DataError {
     /// A line of a JSONL file is not `{"text": ...}`.
     #[error("{}:{line}: {reason}: expected one {{\"text\": \"...\"}} object a line", path.display())]
     Jsonl {
-        /// The file.
         path: PathBuf,
         /// Which line, from 1.
         line: usize,
-        /// Why.
         reason: String,
     },
     /// A row of token ids cannot be used.
@@ -97,46 +77,23 @@ pub enum DataError {
     },
     /// A text file is not UTF-8.
     #[error("{}: not UTF-8 text: {error}", path.display())]
-    Utf8 {
-        /// The file.
-        path: PathBuf,
-        /// Where.
-        error: std::str::Utf8Error,
-    },
+    Utf8 { path: PathBuf, error: std::str::Utf8Error },
     /// Text, and no tokenizer to read it with.
     #[error("{} is text and the model has no tokenizer.json: put one beside its config.json, or give .bin token ids", path.display())]
-    NoTokenizer {
-        /// The file.
-        path: PathBuf,
-    },
+    NoTokenizer { path: PathBuf },
     /// The tokenizer fails.
     #[error("{}: the tokenizer fails: {reason}", path.display())]
-    Tokenizer {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        reason: String,
-    },
+    Tokenizer { path: PathBuf, reason: String },
     /// A document that tokenizing would take too much memory for.
     #[error(
         "{}: a document of {bytes} bytes: at most {most} are tokenized at a time; \
          split it into several, one per line of a .jsonl file",
         path.display()
     )]
-    LongDocument {
-        /// The file.
-        path: PathBuf,
-        /// Its size.
-        bytes: usize,
-        /// The most.
-        most: usize,
-    },
+    LongDocument { path: PathBuf, bytes: usize, most: usize },
     /// There are tokens and none of them is to be predicted.
     #[error("{}: no token to predict: a sequence needs at least two, and one that is not masked", path.display())]
-    NothingToPredict {
-        /// The file.
-        path: PathBuf,
-    },
+    NothingToPredict { path: PathBuf },
     /// Every token of a step is masked.
     #[error("step {step} has no token to predict: every target of its batches is masked")]
     NothingCounted {

@@ -35,7 +35,7 @@ pub(super) fn record(
         record.outcome(&Outcome::new(status, reason, &metrics(out)?.records, startup.elapsed_s()));
         let html = report::of_run(out.path(), record.value())?;
         out.publish_file(report::REPORT, html.as_bytes(), record)?;
-        // Last of all: a run without it writes its student and its report again.
+        // Last of all: a run without it rewrites its student and its report.
         if status == Status::Done {
             record.reached(config.steps);
             record.student(config.steps);

@@ -21,7 +21,6 @@ pub struct Resumed {
     pub saved: Saved,
     /// Its lines so far.
     pub metrics: Metrics,
-    /// Its `run.json`.
     pub record: Value,
     path: PathBuf,
     /// Steps that it was to take, where they must not change.

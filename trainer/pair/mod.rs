@@ -16,14 +16,12 @@ const LISTED: usize = 10;
 pub enum PairError {
     /// The tokenizers give the same text other ids.
     #[error(
-        "{} and {} have different tokenizers: the teacher's predictions are of other tokens than the student's.\n{}\n\
-         Choose a teacher of the student's family, or make the student of it: precast init --from TEACHER --layers ...",
+        "{} and {} have different tokenizers: the teacher predicts other tokens than the student.\n{}\n\
+         Choose a teacher of the student's family, or make the student from it: precast init --from TEACHER --layers ...",
         teacher.display(), student.display(), differences.join("\n")
     )]
     Tokenizers {
-        /// The teacher.
         teacher: PathBuf,
-        /// The student.
         student: PathBuf,
         /// One line each.
         differences: Vec<String>,
@@ -34,12 +32,7 @@ pub enum PairError {
          Name another model, or pass --allow-identical",
         teacher.display(), student.display()
     )]
-    Identical {
-        /// The teacher.
-        teacher: PathBuf,
-        /// The student.
-        student: PathBuf,
-    },
+    Identical { teacher: PathBuf, student: PathBuf },
 }
 
 /// Refuses a pair that cannot teach; returns what people should know of one that can.

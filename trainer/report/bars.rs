@@ -7,10 +7,8 @@ const RIGHT: f64 = 160.0;
 const ROW: f64 = 20.0;
 const BAR: f64 = 13.0;
 
-/// One bar.
 pub(crate) struct Bar {
     pub name: String,
-    /// Its length.
     pub value: f64,
     /// How much of it could not be less.
     pub part: f64,

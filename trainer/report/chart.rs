@@ -18,7 +18,7 @@ pub(crate) struct Series {
 /// How a chart's horizontal axis counts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Axis {
-    /// Evenly.
+    /// Distances are proportional to differences.
     Linear,
     /// In doublings, each with its tick, and every point with its mark.
     Doublings,

@@ -20,7 +20,7 @@ use svg::{BLUE, GREEN, GREY, ORANGE, PURPLE, RED};
 /// The name of a run's report.
 pub const REPORT: &str = "report.html";
 
-/// Writes a run's `report.html` again, also while the run is training: the run writes it once more when it ends.
+/// Rewrites a run's `report.html`, also while the run is training: the run rewrites it when it ends.
 ///
 /// # Errors
 /// [`Failure`] where the run cannot be read or the file cannot be written.

@@ -26,7 +26,6 @@ const PART_BYTES: usize = 16 << 20;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct State {
-    /// Steps done.
     pub step: u64,
     /// Steps that the run was to take, which a cosine follows from.
     pub steps: u64,

@@ -7,9 +7,9 @@ use crate::checkpoint::{CheckpointError, check_space};
 /// Sizes of what a run keeps.
 #[derive(Clone, Copy, Debug)]
 pub struct DiskSpace {
-    /// One checkpoint.
+    /// Size of one checkpoint.
     pub checkpoint_bytes: u64,
-    /// The student.
+    /// Size of the student that is written at the end.
     pub student_bytes: u64,
     /// Checkpoints that are kept; 0 where none is written.
     pub keep: u64,

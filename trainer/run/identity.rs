@@ -21,7 +21,6 @@ pub struct Identity(BTreeMap<String, String>);
 /// A value that is not the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// What.
     pub name: String,
     /// In the run so far.
     pub was: String,
@@ -95,7 +94,6 @@ impl Identity {
 
 /// Training data, and how text became tokens.
 pub struct Data {
-    /// The chunks.
     pub dataset: Arc<Dataset>,
     /// Digest of the tokenizer as it is used; none where no data is text.
     pub tokenizer: Option<Digest>,

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use precast_aot::{Request, kernels, lock};
-use precast_fatbins::{Lock, say};
+use precast_fatbins::{Lock, count, say};
 use precast_kernels::Arch;
 
 use super::compile::Compiler;
@@ -43,7 +43,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             read => read?.unwrap_or_default(),
         };
         let changes = old.compare(&new);
-        say!("{}: {} modules, {} changed", path.display(), new.len(), changes.len());
+        say!("{}: {}, {} changed", path.display(), count(new.len(), "module"), changes.len());
         if !arguments.check {
             if !old.is_empty() {
                 changes.iter().for_each(|change| say!("  {change}"));

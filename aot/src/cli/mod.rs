@@ -57,12 +57,11 @@ enum Command {
     Inspect(inspect::Arguments),
     /// Install or find the compiler
     Toolchain(toolchain::Arguments),
-    /// Fail as a bug would: what a report of one looks like
+    /// Panic, to show what a bug report looks like
     #[command(hide = true)]
     Bug,
 }
 
-/// Which models.
 #[derive(Args)]
 struct Models {
     /// A built-in model, a model directory or a config.json; repeatable [default: every built-in model]
@@ -79,7 +78,6 @@ impl Models {
     }
 }
 
-/// Which architectures.
 #[derive(Args)]
 struct Archs {
     /// Architectures, separated by commas
@@ -156,7 +154,6 @@ pub enum Failure {
     /// A kernel cannot be found.
     #[error(transparent)]
     Kernel(#[from] UnknownKernel),
-    /// No compiler.
     #[error(transparent)]
     Locate(#[from] LocateError),
     /// Kernels do not compile.
@@ -174,7 +171,6 @@ pub enum Failure {
     /// A model has no lock.
     #[error("no lock for model {model}: {} is not there\nprecast-aot lock --model {model} writes it", path.display())]
     NoLock {
-        /// Its name.
         model: String,
         /// Where it was looked for.
         path: PathBuf,
@@ -193,36 +189,18 @@ pub enum Failure {
     Threads(String),
     /// A bundle must not be used.
     #[error("{}: {error}", path.display())]
-    Bundle {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        error: BundleError,
-    },
+    Bundle { path: PathBuf, error: BundleError },
     /// There is no bundle where one is named.
     #[error("cannot read the bundle {}: {error}\nprecast-aot build --out FILE makes one", path.display())]
-    NoBundle {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        error: std::io::Error,
-    },
+    NoBundle { path: PathBuf, error: std::io::Error },
     /// Two bundles hold different machine code.
     #[error("{0} kernels have no kernel with the same machine code in the other bundle")]
     OtherCode(usize),
     /// Lines for people or programs did not arrive.
     #[error("cannot write to standard output: {0}")]
     Output(String),
-    /// The disk.
     #[error("cannot {what} {}: {error}", path.display())]
-    Io {
-        /// read, write.
-        what: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        error: std::io::Error,
-    },
+    Io { what: &'static str, path: PathBuf, error: std::io::Error },
 }
 
 impl Failure {

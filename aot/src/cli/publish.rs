@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use precast_aot::publish::{self, title};
 use precast_aot::{Request, home, lock};
-use precast_fatbins::{Bundle, Digest, say};
+use precast_fatbins::{Bundle, Digest, count, say};
 
 use super::compile::Compiler;
 use super::sign::Key;
@@ -41,8 +41,13 @@ pub fn publish(arguments: &Publish) -> Result<(), Failure> {
             arguments.compiler.build(&request)?.encode()
         }
     };
+    // What is wrong with a bundle is said of the file that holds it.
+    let failure = |error: publish::PublishError| match (error, &arguments.bundle) {
+        (publish::PublishError::Bundle(error), Some(path)) => Failure::Bundle { path: path.clone(), error },
+        (error, _) => error.into(),
+    };
     let directory = arguments.locks.directory();
-    let models = Bundle::read(&bundle).map_err(publish::PublishError::from)?.manifest().models.clone();
+    let models = Bundle::read(&bundle).map_err(|error| failure(error.into()))?.manifest().models.clone();
     let mut locks = Vec::new();
     for model in models {
         let lock = lock::read(&directory, &model)?;
@@ -52,10 +57,10 @@ pub fn publish(arguments: &Publish) -> Result<(), Failure> {
     }
     let sign = |bytes: &[u8]| arguments.key.sign(bytes).map_err(|error| error.to_string());
     let signer: Option<publish::Signer<'_>> = if arguments.key.is_given() { Some(&sign) } else { None };
-    let layout = publish::publish(&bundle, &locks, signer)?;
+    let layout = publish::publish(&bundle, &locks, signer).map_err(failure)?;
     layout.write(&arguments.to).map_err(publish::PublishError::from)?;
     let signed = if arguments.key.is_given() { "signed" } else { "not signed: no --key" };
-    say!("{}: bundle {}, {} locks, {signed}", arguments.to.display(), Digest::of(&bundle), locks.len());
+    say!("{}: bundle {}, {}, {signed}", arguments.to.display(), Digest::of(&bundle), count(locks.len(), "lock"));
     Ok(())
 }
 

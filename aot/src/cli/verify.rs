@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use precast_fatbins::{BundleFile, say};
+use precast_fatbins::{BundleFile, count, say};
 
 use super::{Failure, Trusted};
 
@@ -23,9 +23,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let bundle = file.open(&keys).map_err(failure)?;
     bundle.verify().map_err(failure)?;
     say!(
-        "{}: {} modules verified, manifest {}, {}",
+        "{}: {} verified, manifest {}, {}",
         path.display(),
-        bundle.manifest().modules.len(),
+        count(bundle.manifest().modules.len(), "module"),
         bundle.digest(),
         bundle.manifest().compiler
     );

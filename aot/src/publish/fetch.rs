@@ -36,7 +36,7 @@ pub struct Fetched {
 pub fn fetch(from: &Path, keys: &[TrustedKey]) -> Result<Fetched, PublishError> {
     let archive = Archive::open(from)?;
     let index = index(&archive)?;
-    // By tags and types alone, which nobody signed: they say where to look, and nothing is believed for them.
+    // By tags and types, which are not signed: they say where to look, and nothing is trusted because of them.
     let is_signature = |tag: &Option<String>| tag.as_ref().is_some_and(|tag| tag.ends_with(".sig"));
     let is_other = |kind: &Option<String>| kind.as_ref().is_some_and(|kind| kind != media::ARTIFACT);
     let artifacts: Vec<&Descriptor> =

@@ -37,31 +37,17 @@ pub struct Layout {
 /// A layout that must not be used, or cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum LayoutError {
-    /// The disk.
     #[error("cannot {what} {}: {error}", path.display())]
-    Io {
-        /// read, write.
-        what: &'static str,
-        /// Where.
-        path: PathBuf,
-        /// Why.
-        error: io::Error,
-    },
+    Io { what: &'static str, path: PathBuf, error: io::Error },
     /// A file every layout has.
-    #[error("no OCI image layout: it has no {0}")]
+    #[error("not an OCI image layout: it has no {0}")]
     Missing(String),
     /// A file that is not what the specification says.
     #[error("{file}: {what}")]
-    Malformed {
-        /// Which.
-        file: String,
-        /// Why.
-        what: String,
-    },
+    Malformed { file: String, what: String },
     /// A file is longer than it may be.
-    #[error("{file} is {found} bytes, and at most {limit} are read of it")]
+    #[error("{file} is {found} bytes; at most {limit} are read")]
     TooLarge {
-        /// Which.
         file: String,
         /// In the layout.
         found: u64,
@@ -81,16 +67,10 @@ pub enum LayoutError {
     },
     /// A blob was altered.
     #[error("blob {expected} has SHA-256 {found}")]
-    Digest {
-        /// Its name.
-        expected: Digest,
-        /// Its bytes'.
-        found: Digest,
-    },
+    Digest { expected: Digest, found: Digest },
     /// A blob is not as long as its descriptor says.
     #[error("blob {digest} is {found} bytes, its descriptor says {expected}")]
     Size {
-        /// Which.
         digest: Digest,
         /// By the descriptor.
         expected: u64,
@@ -162,7 +142,7 @@ impl Descriptor {
     }
 }
 
-/// The manifests that the index of a layout names. The index is nobody's word: it says where to look.
+/// The manifests that the index of a layout names. The index is not trusted: it only says where to look.
 ///
 /// # Errors
 /// [`LayoutError`] where it is no layout.

@@ -22,11 +22,9 @@ pub use layout::{Layout, LayoutError};
 
 /// Names of the published files; a lock file is `<model>.lock`.
 pub mod title {
-    /// The bundle.
     pub const BUNDLE: &str = "precast.bundle";
     /// The signature over the bundle.
     pub const SIGNATURE: &str = "precast.bundle.minisig";
-    /// CycloneDX.
     pub const SBOM: &str = "precast.cdx.json";
     /// In-toto statement with SLSA provenance.
     pub const PROVENANCE: &str = "precast.provenance.json";
@@ -36,7 +34,6 @@ pub mod title {
     pub const MANIFEST_SIGNATURE: &str = "manifest.minisig";
 }
 
-/// Media types.
 pub mod media {
     /// An OCI manifest.
     pub const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
@@ -46,13 +43,11 @@ pub mod media {
     pub const ARTIFACT: &str = "application/vnd.precast.artifact.v1";
     /// Artifact type of a signature over a manifest.
     pub const ARTIFACT_SIGNATURE: &str = "application/vnd.precast.signature.v1";
-    /// A bundle.
     pub const BUNDLE: &str = "application/vnd.precast.bundle.v1";
     /// A lock file.
     pub const LOCK: &str = "application/vnd.precast.lock.v1";
     /// A detached minisign signature.
     pub const MINISIGN: &str = "application/vnd.precast.minisign.v1";
-    /// CycloneDX.
     pub const SBOM: &str = "application/vnd.cyclonedx+json";
     /// An in-toto statement.
     pub const PROVENANCE: &str = "application/vnd.in-toto+json";
@@ -71,17 +66,15 @@ pub enum PublishError {
     #[error(transparent)]
     Signature(#[from] SignatureError),
     /// A lock says something else than the bundle.
-    #[error("{lock} is not the bundle's: {changes}")]
+    #[error("{lock} does not match the bundle: {changes}")]
     Lock {
         /// The lock file.
         lock: String,
-        /// What differs.
         changes: String,
     },
     /// Provenance or bill of materials is of another bundle.
-    #[error("{file} is about SHA-256 {found}, the bundle has {expected}")]
+    #[error("{file} names SHA-256 {found}, the bundle has {expected}")]
     About {
-        /// The file.
         file: &'static str,
         /// The bundle's digest.
         expected: Digest,

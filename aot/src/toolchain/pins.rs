@@ -5,7 +5,6 @@
 pub struct Pin {
     /// Name on PyPI.
     pub package: &'static str,
-    /// Version.
     pub version: &'static str,
     /// The wheel for each machine.
     pub wheels: &'static [Wheel],

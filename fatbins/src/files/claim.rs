@@ -26,7 +26,7 @@ pub enum ClaimError {
 }
 
 impl Claim {
-    /// Takes the claim or says who holds it. Waits for nobody.
+    /// Takes the claim, or says who holds it; never waits.
     ///
     /// # Errors
     /// [`ClaimError`].

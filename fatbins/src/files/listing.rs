@@ -23,7 +23,6 @@ pub enum ListingError {
     /// The listing does not read.
     #[error("{}: line {line} is not a SHA-256, two blanks and a name", path.display())]
     Line {
-        /// The listing.
         path: PathBuf,
         /// Which line, from 1.
         line: usize,
@@ -32,19 +31,14 @@ pub enum ListingError {
     #[error("{} is not listed: Precast did not write it", .0.display())]
     Foreign(PathBuf),
     /// A file's bytes are not those that were written.
-    #[error("{} is not what was written: its SHA-256 is another", .0.display())]
+    #[error("{} was changed since it was written: its SHA-256 differs", .0.display())]
     Changed(PathBuf),
     /// A listed file is not there.
     #[error("{} is missing", .0.display())]
     Missing(PathBuf),
     /// Something cannot be read.
     #[error("cannot read {}: {error}", path.display())]
-    Io {
-        /// What.
-        path: PathBuf,
-        /// Why.
-        error: io::Error,
-    },
+    Io { path: PathBuf, error: io::Error },
 }
 
 impl ListingError {

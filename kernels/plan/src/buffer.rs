@@ -98,9 +98,8 @@ impl Buffer {
 /// A range of elements of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tensor {
-    /// The buffer.
     pub buffer: BufferId,
-    /// First byte.
+    /// Offset in the buffer, bytes.
     pub offset: u64,
     /// How its elements are stored.
     pub format: Format,

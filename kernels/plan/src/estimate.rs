@@ -10,7 +10,6 @@ use crate::training::{MICRO, UPDATE};
 /// Peak figures of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Peak {
-    /// The device.
     pub device: &'static str,
     /// Dense bf16 tensor throughput, FLOP/s.
     pub bf16_flops: f64,

@@ -24,7 +24,6 @@ pub struct EvaluationPlan {
     pub plan: Plan,
     /// The model, in the precision of the run.
     pub model: Resident,
-    /// Token ids.
     pub ids: Tensor,
     /// The next token of each position, or `MASKED_TOKEN`.
     pub targets: Tensor,

@@ -26,14 +26,13 @@ pub struct Family {
     pub rope: &'static [&'static str],
     /// Whether GGUF files store the two halves of each query and key head interleaved.
     pub gguf_interleaves_heads: bool,
-    /// Its modules.
     pub modules: &'static Modules,
 }
 
 /// Whether projections have a bias.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bias {
-    /// None.
+    /// No module has a bias.
     Never,
     /// Whatever config.json says.
     Always,
@@ -77,17 +76,13 @@ pub struct Modules {
     pub embedding: Module,
     /// Norm before attention, of each layer.
     pub input_norm: Module,
-    /// Queries.
     pub q: Module,
-    /// Keys.
     pub k: Module,
-    /// Values.
     pub v: Module,
     /// Norm of each query head, in families that have one.
     pub q_norm: Module,
     /// Norm of each key head, in families that have one.
     pub k_norm: Module,
-    /// Attention output.
     pub o: Module,
     /// Norm before the MLP.
     pub post_norm: Module,

@@ -11,7 +11,7 @@ use crate::weights::Linear;
 #[derive(Clone, Copy)]
 pub(crate) struct Head<'a> {
     pub linear: &'a Linear,
-    /// [tokens, hidden]
+    /// `[tokens, hidden]`, in the dtype of activations.
     pub hidden: Tensor,
 }
 

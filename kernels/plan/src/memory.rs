@@ -19,9 +19,7 @@ pub struct MemoryTable {
 /// One row of a [`MemoryTable`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct MemoryRow {
-    /// What for.
     pub category: Category,
-    /// How much.
     pub bytes: u64,
 }
 

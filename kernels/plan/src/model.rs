@@ -15,7 +15,6 @@ use crate::weights::Weights;
 /// A model's weights and tables on the device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resident {
-    /// Its weights.
     pub weights: Weights,
     /// Tables of its rotary embedding.
     pub rope: Rope,

@@ -21,7 +21,6 @@ pub struct Node {
 /// The kinds of work.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Work {
-    /// A kernel.
     Launch(Launch),
 }
 
@@ -61,7 +60,6 @@ pub struct Touch {
     pub name: &'static str,
     /// What is done with it.
     pub access: Access,
-    /// The buffer.
     pub buffer: BufferId,
     /// First byte in the buffer.
     pub offset: u64,

@@ -8,14 +8,12 @@ use crate::node::{Launch, Node};
 /// Nodes that run as one: on a GPU, one graph.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Phase {
-    /// Its name.
     pub name: String,
     /// In an order that respects the dependencies.
     pub nodes: Vec<Node>,
 }
 
 impl Phase {
-    /// Its launches.
     pub fn launches(&self) -> impl Iterator<Item = &Launch> {
         self.nodes.iter().filter_map(Node::launch)
     }
@@ -26,16 +24,13 @@ impl Phase {
 pub struct Plan {
     /// The architecture variants were selected for.
     pub arch: Arch,
-    /// Buffers.
     pub buffers: Vec<Buffer>,
-    /// Phases.
     pub phases: Vec<Phase>,
     /// Size of the one allocation that holds every buffer.
     pub arena_bytes: u64,
 }
 
 impl Plan {
-    /// A buffer.
     pub fn buffer(&self, id: BufferId) -> &Buffer {
         &self.buffers[id.0 as usize]
     }

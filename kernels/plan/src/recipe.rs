@@ -18,7 +18,6 @@ pub enum Precision {
 }
 
 impl Precision {
-    /// Both precisions.
     pub const ALL: [Precision; 2] = [Precision::Fp32, Precision::Bf16];
 
     /// Element type of weights and activations.
@@ -53,7 +52,6 @@ impl FromStr for Precision {
 /// What of the student's forward pass the backward pass recomputes instead of keeping it: the same bits in less memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Recompute {
-    /// Nothing.
     #[default]
     None,
     /// Outputs of norms and of SwiGLU: each takes one pass over memory.
@@ -164,9 +162,7 @@ pub enum PlanError {
     SequenceTooLong {
         /// teacher or student, or model.
         role: &'static str,
-        /// The run's.
         seq_len: u32,
-        /// The model's.
         max_positions: u32,
     },
     /// The student could predict tokens the teacher knows nothing about.
@@ -181,14 +177,13 @@ pub enum PlanError {
         student: u32,
     },
     /// Nobody to learn from.
-    #[error("the run learns from a teacher and has none: give --teacher")]
+    #[error("this run needs a teacher: give --teacher")]
     NoTeacher,
     /// No tokens, or more than an index can count.
     #[error(
         "batch_size {batch} x seq_len {seq_len} is not between 1 and 2^22 tokens: change --batch-size or --seq-len"
     )]
     Tokens {
-        /// Sequences.
         batch: u32,
         /// Tokens in each.
         seq_len: u32,

@@ -7,18 +7,14 @@ use crate::buffer::Tensor;
 /// Where the tables of a model are in a plan, each [seq_len, head_dim / 2], f32.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rope {
-    /// Cosines.
     pub cos: Tensor,
-    /// Sines.
     pub sin: Tensor,
 }
 
 /// Cosines and sines, each [seq_len, d / 2].
 #[derive(Clone, Debug, PartialEq)]
 pub struct RopeTables {
-    /// Cosines.
     pub cos: Vec<f32>,
-    /// Sines.
     pub sin: Vec<f32>,
 }
 

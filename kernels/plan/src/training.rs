@@ -51,7 +51,6 @@ pub struct TrainingPlan {
 pub struct MicroInputs {
     /// The whole buffer: what is sent in one copy.
     pub all: Tensor,
-    /// Token ids.
     pub ids: Tensor,
     /// The next token of each position, or `MASKED_TOKEN`.
     pub targets: Tensor,

@@ -10,7 +10,6 @@ use crate::config::ModelConfig;
 use crate::formats::Formats;
 use crate::parameters::{ALIGN, Parameter, Parameters, QK_NORMS, Stack, stacks};
 
-/// A weight.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Weight {
     /// What launches read, in its own format.
@@ -22,9 +21,8 @@ pub struct Weight {
 /// What training does with a weight.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Role {
-    /// Nothing.
     Frozen,
-    /// Updates it.
+    /// The optimizer updates it.
     Trained(Trained),
 }
 
@@ -33,11 +31,10 @@ pub enum Role {
 pub struct Trained {
     /// Master weights: what launches read too, in fp32.
     pub master: Tensor,
-    /// Gradient.
     pub grad: Tensor,
-    /// First moments.
+    /// AdamW's first moments, fp32.
     pub m: Tensor,
-    /// Second moments.
+    /// AdamW's second moments, fp32.
     pub v: Tensor,
 }
 
@@ -79,7 +76,7 @@ impl Weight {
     }
 }
 
-/// A norm.
+/// The weights of an RMSNorm.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Norm {
     /// Its scale, one element a column.
@@ -124,11 +121,11 @@ impl Matrix {
 pub struct Linear {
     /// `[n, k]`, row-major
     pub weight: Matrix,
-    /// `[n]`
+    /// `[n]`, or none.
     pub bias: Option<Weight>,
-    /// Out features.
+    /// Output features.
     pub n: u32,
-    /// In features.
+    /// Input features.
     pub k: u32,
 }
 
@@ -141,13 +138,11 @@ pub struct Layer {
     pub qkv: Linear,
     /// Of each query head and each key head, if the family has them: both scales in one, [2, head_dim].
     pub qk_norm: Option<Norm>,
-    /// Attention output.
     pub o: Linear,
     /// Before the MLP.
     pub post_norm: Norm,
     /// Gate and up projection.
     pub gate_up: Linear,
-    /// Down projection.
     pub down: Linear,
 }
 
@@ -162,7 +157,6 @@ pub struct Weights {
     each: Vec<Weight>,
     /// Embedding table, [vocab, hidden].
     pub embedding: Weight,
-    /// Transformer blocks.
     pub layers: Vec<Layer>,
     /// Before the head.
     pub norm: Norm,

@@ -250,7 +250,7 @@ fn an_objective_that_learns_from_a_teacher_needs_one() {
     assert!(matches!(TrainingPlan::new(None, &student, &recipe, Arch::Sim), Err(PlanError::NoTeacher)));
 }
 
-/// A block's last product is not launched again: nothing reads it.
+/// A block's last product is not recomputed: nothing reads it.
 #[test]
 fn no_last_product_of_a_block_is_recomputed() {
     let [.., plan] = qwen_by_recompute(1, 64, Precision::Bf16);

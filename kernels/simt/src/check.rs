@@ -16,13 +16,11 @@ pub enum Fault {
     /// An output is not what the reference says.
     #[error("{arch}, variant {variant}, sample {sample}, seed {seed}: {mismatch}")]
     Mismatch {
-        /// Architecture.
         arch: Arch,
         /// How it was built.
         variant: Box<Variant>,
         /// Which of the key's samples.
         sample: usize,
-        /// The scheduler's.
         seed: u64,
         /// How far it is from it.
         mismatch: Mismatch,
@@ -30,15 +28,12 @@ pub enum Fault {
     /// The launch breaks a rule of the machine.
     #[error("{key}[{variant}] on {arch}, sample {sample}, seed {seed}: {report}")]
     Broken {
-        /// The kernel.
         key: Key,
         /// How it was built.
         variant: Box<Variant>,
-        /// Architecture.
         arch: Arch,
         /// Which of the key's samples.
         sample: usize,
-        /// The scheduler's.
         seed: u64,
         /// Which rule, where and by whom.
         report: Box<Report>,
@@ -48,11 +43,9 @@ pub enum Fault {
         "{key}[{variant}] on {arch}: {bytes} bytes of shared memory or {threads} threads are more than a block may have"
     )]
     Limit {
-        /// The kernel.
         key: Key,
         /// How it was built.
         variant: Box<Variant>,
-        /// Architecture.
         arch: Arch,
         /// Shared memory, static and dynamic.
         bytes: u64,

@@ -94,7 +94,6 @@ pub enum CompileError {
     Load {
         /// What was compiled.
         what: String,
-        /// Why not.
         why: String,
     },
     /// More static shared memory than an architecture allows.

@@ -7,9 +7,7 @@ use precast_kernels::Geometry;
 /// Memory an operand of a launch lives in.
 #[derive(Debug)]
 pub struct Operand<'a> {
-    /// Its name.
     pub name: &'a str,
-    /// Its bytes.
     pub bytes: &'a mut [u8],
     /// Whether the launch may write it.
     pub writable: bool,

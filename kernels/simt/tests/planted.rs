@@ -110,17 +110,17 @@ fn threads_that_left_make_a_barrier_divergent() {
 }
 
 #[test]
-fn an_uninitialised_sum_is_a_read_of_memory_nobody_wrote() {
+fn an_uninitialized_sum_is_a_read_of_uninitialized_memory() {
     insta::assert_snapshot!(planted!("uninitialised_read", 64, 1, 32, 0).found());
 }
 
 #[test]
-fn a_fragment_nobody_wrote_may_be_loaded_but_not_multiplied() {
+fn an_uninitialized_fragment_may_be_loaded_but_not_multiplied() {
     insta::assert_snapshot!(planted!("uninitialised_fragment", 128, 1, 32, 0).found());
 }
 
 #[test]
-fn an_uninitialised_accumulator_is_not_added_to() {
+fn an_uninitialized_accumulator_is_not_added_to() {
     insta::assert_snapshot!(planted!("uninitialised_accumulator", 128, 1, 32, 0).found());
 }
 
@@ -178,7 +178,7 @@ fn a_turn_that_is_not_released_is_a_race() {
 }
 
 #[test]
-fn a_turn_that_never_comes_is_a_wait_that_nobody_ends() {
+fn a_turn_that_never_comes_is_a_deadlock() {
     insta::assert_snapshot!(turns().found_of(5));
 }
 

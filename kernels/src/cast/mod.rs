@@ -10,7 +10,6 @@ use crate::host::Views;
 use crate::{Arch, Build, Dtype, Geometry, Kernel, Operand, Reference, Source, Threads, key, operand, source};
 
 key! {
-    /// Convert elements.
     pub struct Cast = "cast" { from: Dtype, to: Dtype }
 }
 

@@ -10,7 +10,7 @@
 //! Inputs have dtype x and weights format w, sums are f32 and are rounded once, at the store. m, n and k are run-time arguments:
 //! one module serves every layer, batch and sequence length. `wgrad` overwrites in the first micro-batch of
 //! a step and adds in later ones, or always with `accumulate` (later chunks of the head).
-//! `swiglu` is the gate and up projection of a model that is not trained: nobody asks for gate and up themselves. It
+//! `swiglu` is the gate and up projection of a model that is not trained: gate and up themselves are not needed. It
 //! rounds both to x first, so that its bits are those of `gemm.fwd` and `swiglu.fwd`.
 //! Where tiles are few and sums long, `mma/` divides the depth (split-K) into `splits` parts, whose CTAs add to a tile one after the other;
 //! the fewer products a sum has, the less tensor cores round off, too.

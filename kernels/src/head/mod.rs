@@ -85,7 +85,6 @@ variant! {
 variant! {
     /// Who walks the rows of a token.
     pub enum Walkers {
-        /// One block.
         Block,
         /// The blocks of a cluster.
         Cluster,

@@ -23,7 +23,7 @@ impl<'a> Matrix<'a> {
         Self { data, rows, columns, row_stride: stride, column_stride: 1 }
     }
 
-    /// The transpose.
+    /// The transpose: the same elements with strides swapped.
     pub fn t(self) -> Self {
         Self {
             rows: self.columns,

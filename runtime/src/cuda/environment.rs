@@ -50,7 +50,7 @@ pub(super) fn check(variable: impl Fn(&str) -> Option<OsString>) -> Result<(), D
     }
     match set(INJECTION) {
         Some((name, value)) if set(ALLOW_INJECTION).is_none_or(|(_, allowed)| allowed == "0") => {
-            let effect = "a library of others would be loaded into the driver and could replace kernels";
+            let effect = "the driver would load a foreign library, which could replace kernels";
             let remedy = format!("unset it; for a profiler or a checker, set {ALLOW_INJECTION}=1");
             Err(DriverError::Environment { name, value, effect, remedy })
         }

@@ -18,7 +18,6 @@ const COPY_BYTES: usize = 1 << 20;
 /// Slots for copies from the device, each taken until it is waited for.
 const READ_SLOTS: usize = 4;
 
-/// All slots.
 pub const SLOTS: usize = WRITE_SLOTS + READ_SLOTS;
 
 struct Slot {
@@ -77,7 +76,7 @@ impl Stage {
         let free = (WRITE_SLOTS..self.slots.len()).find(|index| self.slots[*index].pending.is_none());
         let index = free.expect("at most four reads are under way");
         let slot = &mut self.slots[index];
-        // SAFETY: nobody waits for this slot, so nothing uses it; it holds at least `bytes` bytes.
+        // SAFETY: no copy uses this slot, for none waits for it; it holds at least `bytes` bytes.
         unsafe {
             let copied = sys::cuMemcpyDtoHAsync_v2(slot.memory.as_ptr(), address, bytes, stream);
             check("cuMemcpyDtoHAsync", copied)?;

@@ -40,7 +40,6 @@ pub(super) fn type_name(code: u32) -> String {
 }
 
 impl BlockType {
-    /// Every one.
     pub(super) const ALL: [Self; 11] = [
         Self::F32,
         Self::F16,

@@ -8,7 +8,6 @@ use super::blocks::{BlockType, type_name};
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {fault}", path.display())]
 pub struct GgufError {
-    /// The file.
     pub path: PathBuf,
     /// What is wrong with it.
     pub fault: Fault,
@@ -55,23 +54,18 @@ pub enum Fault {
         file_bytes: u64,
     },
     /// More of something than any real file has.
-    #[error("{found} {what} at byte {offset}, at most {most} are read: the file is damaged, fetch it again")]
+    #[error("{found} {what} at byte {offset}, more than {most}: the file is damaged, fetch it again")]
     TooMany {
-        /// Of what.
         what: String,
         /// Where it is said.
         offset: u64,
         /// By the file.
         found: u64,
-        /// The most.
         most: u64,
     },
     /// Metadata and table of tensors longer than any real file's.
     #[error("metadata and table of tensors take more than {most} bytes: the file is damaged, fetch it again")]
-    LongHeader {
-        /// The most.
-        most: usize,
-    },
+    LongHeader { most: usize },
     /// A string that is not UTF-8.
     #[error("{what} at byte {offset} is not UTF-8: the file is damaged, fetch it again")]
     Utf8 {
@@ -81,11 +75,10 @@ pub enum Fault {
         offset: u64,
     },
     /// A metadata key or tensor name that is there twice.
-    #[error("{what} {name} at byte {offset} is there a second time: the file is damaged, fetch it again")]
+    #[error("{what} {name} at byte {offset} occurs twice: the file is damaged, fetch it again")]
     Duplicate {
         /// metadata key, tensor.
         what: &'static str,
-        /// Its name.
         name: String,
         /// Where the second one starts.
         offset: u64,
@@ -93,7 +86,6 @@ pub enum Fault {
     /// A metadata value of a type that GGUF does not define, or an array of arrays.
     #[error("metadata key {key} at byte {offset} has {what} type {code}, which is not supported")]
     ValueType {
-        /// The key.
         key: String,
         /// Where its entry starts.
         offset: u64,
@@ -104,14 +96,10 @@ pub enum Fault {
     },
     /// A metadata key that is needed and not there.
     #[error("no metadata key {key}: convert the model again with a current llama.cpp (convert_hf_to_gguf.py)")]
-    MissingKey {
-        /// The key.
-        key: String,
-    },
+    MissingKey { key: String },
     /// A metadata value of the wrong type.
     #[error("metadata key {key} at byte {offset} is {found}, expected {expected}")]
     KeyType {
-        /// The key.
         key: String,
         /// Where its entry starts.
         offset: u64,
@@ -123,11 +111,9 @@ pub enum Fault {
     /// A metadata value that cannot be, or that this program does not follow.
     #[error("metadata key {key} at byte {offset} is {found}: {expected}")]
     KeyValue {
-        /// The key.
         key: String,
         /// Where its entry starts.
         offset: u64,
-        /// Its value.
         found: String,
         /// What it should be.
         expected: String,
@@ -188,7 +174,7 @@ pub enum Fault {
         reason: &'static str,
     },
     /// A tensor that is needed or asked for and not there.
-    #[error("there is no tensor {tensor} in the file")]
+    #[error("the file has no tensor {tensor}")]
     MissingTensor {
         /// Its Hugging Face name.
         tensor: String,

@@ -5,7 +5,6 @@ use precast_plan::family::{Bias, Family};
 /// Whether rows of a tensor belong to query or key heads, which files of some families interleave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Heads {
-    /// Neither.
     None,
     /// `attention.head_count` heads.
     Query,

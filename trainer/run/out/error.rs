@@ -14,19 +14,13 @@ pub enum OutError {
         path.display(),
         pid.map(|pid| format!(", process {pid}")).unwrap_or_default()
     )]
-    Busy {
-        /// The directory.
-        path: PathBuf,
-        /// The process.
-        pid: Option<u32>,
-    },
+    Busy { path: PathBuf, pid: Option<u32> },
     /// There are files in it.
     #[error(
         "{} is not empty (it holds {holds}): --resume continues the run in it, --overwrite replaces it; or choose another --out",
         path.display()
     )]
     NotEmpty {
-        /// The directory.
         path: PathBuf,
         /// A file in it.
         holds: String,
@@ -37,21 +31,16 @@ pub enum OutError {
         path.display()
     )]
     Occupied {
-        /// The directory.
         path: PathBuf,
         /// A file in it.
         holds: String,
     },
     /// It is no directory.
     #[error("{} is not a directory: choose another --out", path.display())]
-    NoDirectory {
-        /// What.
-        path: PathBuf,
-    },
+    NoDirectory { path: PathBuf },
     /// There is nothing to continue.
     #[error("--resume: {reason} at {}; start the run without --resume{}", path.display(), if *run { ", with --overwrite" } else { "" })]
     Nothing {
-        /// The directory.
         path: PathBuf,
         /// `no run`, `no checkpoint`.
         reason: &'static str,
@@ -64,30 +53,17 @@ pub enum OutError {
          directory is now: --resume with that as --out continues it",
         path.display()
     )]
-    Gone {
-        /// The directory.
-        path: PathBuf,
-    },
+    Gone { path: PathBuf },
     /// An input would be deleted.
     #[error(
         "{} lies in {}, which this run replaces and deletes at its first checkpoint: move it away, or choose another --out",
         input.display(),
         path.display()
     )]
-    Replaced {
-        /// The input.
-        input: PathBuf,
-        /// The directory.
-        path: PathBuf,
-    },
+    Replaced { input: PathBuf, path: PathBuf },
     /// An input would be among the outputs.
-    #[error("{} lies in --out {}: an input is never written over; choose another --out", input.display(), path.display())]
-    Input {
-        /// The input.
-        input: PathBuf,
-        /// The directory.
-        path: PathBuf,
-    },
+    #[error("{} lies in --out {}: an input is never overwritten; choose another --out", input.display(), path.display())]
+    Input { input: PathBuf, path: PathBuf },
     /// Something in it is not what a run wrote.
     #[error("{0}\nNothing was changed. Move it away, or choose another --out")]
     NotOurs(ListingError),
@@ -96,9 +72,7 @@ pub enum OutError {
     Io {
         /// make, lock, move.
         what: &'static str,
-        /// What.
         path: PathBuf,
-        /// Why.
         error: io::Error,
     },
 }

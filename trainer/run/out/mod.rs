@@ -22,7 +22,7 @@ use paths::{is_empty, lies_in, put_back, refuse_contents, replaced, resolved};
 /// What a run does with an output directory that is not empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// Refuses it.
+    /// Refuses a directory that holds a run.
     Fresh,
     /// Continues the run in it.
     Resume,

@@ -12,15 +12,12 @@ use crate::rope::{Llama3, frequencies};
 /// Everything about a model that its plan follows from.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelConfig {
-    /// Model family.
     pub family: &'static Family,
     /// Width of the residual stream.
     pub hidden: u32,
     /// Width of the MLP.
     pub intermediate: u32,
-    /// Transformer blocks.
     pub layers: u32,
-    /// Query heads.
     pub heads: u32,
     /// Key/value heads.
     pub kv_heads: u32,

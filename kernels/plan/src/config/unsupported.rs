@@ -7,9 +7,7 @@ use crate::family::Family;
 
 /// A setting that this program follows at one value only.
 pub(super) enum Neutral {
-    /// A number.
     Number(f64),
-    /// A flag.
     Flag(bool),
     /// None at all.
     Absent,

@@ -10,7 +10,6 @@ use crate::config::ModelConfig;
 /// The heads of a layer.
 #[derive(Clone, Copy)]
 pub(crate) struct Heads {
-    /// Query heads.
     pub query: u32,
     /// Key and value heads.
     pub key: u32,

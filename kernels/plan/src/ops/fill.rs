@@ -8,7 +8,7 @@ use super::Ops;
 use crate::buffer::Tensor;
 
 impl Ops<'_> {
-    /// Zeros.
+    /// Fills `y` with zeros, in every micro-batch.
     pub fn clear(&mut self, name: &str, y: Tensor) {
         let params = fill_params { micro: 0, y: y.address(), n: y.elems, value: 0.0, reserved: 0 };
         self.launch(name, Fill { first: false }, &params);

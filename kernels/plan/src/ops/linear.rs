@@ -41,7 +41,7 @@ impl Ops<'_> {
         y
     }
 
-    /// SwiGLU of a stacked gate and up projection where nobody asks for gate and up themselves: its output alone.
+    /// SwiGLU of a stacked gate and up projection where gate and up themselves are not needed: its output alone.
     pub fn linear_swiglu(&mut self, name: &str, x: Tensor, gate_up: &Linear) -> Tensor {
         let Linear { bias, n, k, .. } = *gate_up;
         let w = self.matrix(name, gate_up);

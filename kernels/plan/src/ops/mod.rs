@@ -36,7 +36,6 @@ const GROUP: u32 = 32;
 /// Where operations go: a plan in the making, and the shape and dtype of the activations.
 pub(crate) struct Ops<'a> {
     b: &'a mut Builder,
-    /// Sequences.
     pub batch: u32,
     /// Tokens in each.
     pub seq_len: u32,
@@ -103,7 +102,7 @@ impl<'a> Ops<'a> {
         self.scope = scope.into();
     }
 
-    /// Launches again, for the backward pass, what the forward pass did not keep: the same kernels, the same bits.
+    /// Recomputes for the backward pass what the forward pass did not keep: the same kernels, the same bits.
     pub fn recompute<T>(&mut self, operations: impl FnOnce(&mut Self) -> T) -> T {
         self.again = true;
         let result = operations(self);

@@ -21,7 +21,7 @@ impl Norm {
 }
 
 impl Ops<'_> {
-    /// Normalises x.
+    /// RMSNorm of `x`, `[tokens, hidden]`.
     pub fn norm(&mut self, name: &str, x: Tensor, norm: &Norm) -> Normed {
         self.normalise(name, x, None, norm)
     }

@@ -113,7 +113,6 @@ impl Writer {
         head
     }
 
-    /// The file.
     pub(super) fn bytes(&self) -> Vec<u8> {
         let (mut file, mut data) = (self.head(), Vec::new());
         for Row { name, dimensions, code, values } in &self.tensors {
