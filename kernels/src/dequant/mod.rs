@@ -78,7 +78,7 @@ impl Reference for Dequant {
 
     fn samples(&self) -> Vec<Self::Params> {
         // One block, a few, and more than a CTA takes, from where blocks begin on no larger vector.
-        let many = 20_000 / self.w.elems() | 1;
+        let many = (20_000 / self.w.elems()) | 1;
         let launches = [(0, 1), (0, 7), (self.w.align(), many)];
         launches.map(|(w, blocks)| Self::Params { w, n: blocks * self.w.elems(), ..Default::default() }).into()
     }
