@@ -158,7 +158,7 @@ fn every_command_that_takes_a_pair_takes_a_model_alone() {
     assert!(smoke.contains("\"ok\":true"), "{smoke}");
     let bench = run(&[&["bench", "--model", "tests/models/tiny.json", "--steps", "2"][..], &shape].concat());
     assert!(bench.contains("head.ce{x=bf16}") && !bench.contains("teacher"), "{bench}");
-    let doctor = run(&["doctor", "--model", "tests/models/tiny.json"]);
+    let doctor = run(&[&["doctor", "--model", "tests/models/tiny.json"][..], &shape].concat());
     assert!(doctor.contains("kernels") && doctor.contains("memory"), "{doctor}");
     for command in ["smoke", "bench"] {
         let wrong = |models: &[&str]| precast().arg(command).args(models).output().unwrap().status.code();
