@@ -36,6 +36,7 @@ uint32_t simt_shuffle_xor(uint32_t mask, uint32_t value, uint32_t lanes);
 uint32_t simt_ballot(uint32_t mask, bool value);
 
 float fmaf(float, float, float);
+float fabsf(float);
 float fmaxf(float, float);
 float fminf(float, float);
 float expf(float);
