@@ -35,6 +35,7 @@ uint32_t simt_shuffle(uint32_t mask, uint32_t value, uint32_t lane);
 uint32_t simt_shuffle_xor(uint32_t mask, uint32_t value, uint32_t lanes);
 uint32_t simt_ballot(uint32_t mask, bool value);
 
+float fabsf(float);
 float fmaf(float, float, float);
 float fabsf(float);
 float fmaxf(float, float);
