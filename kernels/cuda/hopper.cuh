@@ -1,6 +1,6 @@
-// What sm_90a has and no other architecture: mbarriers with transaction counts, TMA, clusters with distributed shared
-// memory, and wgmma. Thin wrappers, one instruction each (PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions",
-// "Tensor Map").
+// What Hopper adds to the portable instructions, wgmma apart (wgmma.cuh): mbarriers with transaction counts, TMA, clusters
+// with distributed shared memory, setmaxnreg. Thin wrappers, one instruction each (PTX ISA, "mbarrier", "Tensor Map",
+// "Cluster").
 #pragma once
 #include "mma.cuh"
 #include "shared.cuh"
@@ -110,43 +110,6 @@ template <uint32_t registers> __device__ __forceinline__ void setmaxnreg_inc() {
 template <uint32_t registers> __device__ __forceinline__ void setmaxnreg_dec() {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers));
 }
-
-// Matrix descriptor of an operand in shared memory in the 128-byte swizzle that TMA writes. K-major: `leading` means
-// nothing and `stride` is the distance of eight rows. MN-major: `leading` is the distance of 64 rows and `stride` that of
-// eight steps of K.
-__device__ __forceinline__ uint64_t smem_descriptor(uint32_t shared, uint32_t leading, uint32_t stride) {
-    return uint64_t((shared & 0x3ffff) >> 4) | uint64_t(leading >> 4) << 16 | uint64_t(stride >> 4) << 32 | 1ull << 62;
-}
-
-__device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
-__device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
-template <int pending> __device__ __forceinline__ void wgmma_wait() {
-    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
-}
-
-// d = a b or d += a b for a 64 x 16, b 16 x n in bf16 and d 64 x n in f32, by a warpgroup. Thread (warp w, group g, member
-// t) holds d[4 j ..] = rows 16 w + g and, from d[4 j + 2], that plus 8; columns 8 j + 2 t and the next.
-// `a_mn`, `b_mn`: the operand is MN-major. Asm operands are numbered: TEN(t) names registers 10 t to 10 t + 9.
-#define TEN(t) "%" #t "0, %" #t "1, %" #t "2, %" #t "3, %" #t "4, %" #t "5, %" #t "6, %" #t "7, %" #t "8, %" #t "9, "
-#define UP_TO_60 TEN() TEN(1) TEN(2) TEN(3) TEN(4) TEN(5)
-#define UP_TO_90 UP_TO_60 TEN(6) TEN(7) TEN(8)
-#define ACC8(i) "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), \
-    "+f"(d[i + 6]), "+f"(d[i + 7])
-#define ACC32(i) ACC8(i), ACC8(i + 8), ACC8(i + 16), ACC8(i + 24)
-#define WGMMA(n, registers, a_at, b_at, add_at, a_mn_at, b_mn_at, ...) \
-    template <bool a_mn, bool b_mn> \
-    __device__ __forceinline__ void wgmma(float (&d)[n / 2], uint64_t a, uint64_t b, bool add) { \
-        asm volatile("{.reg .pred add; setp.ne.b32 add, " add_at ", 0; wgmma.mma_async.sync.aligned.m64n" #n \
-                     "k16.f32.bf16.bf16 {" registers "}, " a_at ", " b_at ", add, 1, 1, " a_mn_at ", " b_mn_at ";}" \
-                     : __VA_ARGS__ \
-                     : "l"(a), "l"(b), "r"(uint32_t(add)), "n"(a_mn), "n"(b_mn)); \
-    }
-WGMMA(128, UP_TO_60 "%60, %61, %62, %63", "%64", "%65", "%66", "%67", "%68", ACC32(0), ACC32(32))
-WGMMA(192, UP_TO_90 "%90, %91, %92, %93, %94, %95", "%96", "%97", "%98", "%99", "%100", ACC32(0), ACC32(32), ACC32(64))
-WGMMA(224, UP_TO_90 TEN(9) TEN(10) "%110, %111", "%112", "%113", "%114", "%115", "%116", ACC32(0), ACC32(32), ACC32(64),
-        ACC8(96), ACC8(104))
-WGMMA(256, UP_TO_90 TEN(9) TEN(10) TEN(11) "%120, %121, %122, %123, %124, %125, %126, %127", "%128", "%129", "%130", "%131",
-        "%132", ACC32(0), ACC32(32), ACC32(64), ACC32(96))
 
 // A kernel whose CTAs come in clusters.
 #define CLUSTER_KERNEL(params_t, ctas) extern "C" __global__ void __cluster_dims__(ctas, 1, 1) \

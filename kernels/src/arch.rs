@@ -97,8 +97,8 @@ impl Arch {
         }
     }
 
-    /// Shared memory one block may use, bytes. Portable kernels and the sim take the smallest of them.
-    pub fn shared_bytes_per_block(self) -> u32 {
+    /// Shared memory one CTA may use, bytes (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"). Portable kernels and the sim take the smallest of them.
+    pub const fn shared_bytes_per_block(self) -> u32 {
         match self {
             Arch::Sm90a => 227 * 1024,
             Arch::Sm89 | Arch::Sm90Portable | Arch::Sm121 | Arch::Sim => 99 * 1024,

@@ -32,6 +32,7 @@ static COMMON_HEADERS: &[Header] = &[
     ("step.h", include_str!("../abi/step.h")),
     ("types.h", include_str!("../abi/types.h")),
     ("vector.cuh", include_str!("../cuda/vector.cuh")),
+    ("wgmma.cuh", include_str!("../cuda/wgmma.cuh")),
 ];
 
 /// The same, by name, read for what of them a source uses.

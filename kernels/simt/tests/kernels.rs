@@ -59,8 +59,8 @@ fn found_on(arch: Arch, key: &str, from: &str, to: &str) -> String {
 
 #[test]
 fn a_tile_that_is_replaced_while_others_read_it_is_a_race() {
-    let first = "sync_block();\n        place";
-    insta::assert_snapshot!(found("gemm.fwd{bias=true,residual=false,w=f32,x=f32}", first, "place"));
+    let first = "sync_block();\n        store_tile";
+    insta::assert_snapshot!(found("gemm.fwd{bias=true,residual=false,w=f32,x=f32}", first, "store_tile"));
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn a_stage_that_others_still_read_is_not_overwritten() {
 
 #[test]
 fn sums_that_are_used_again_while_others_add_them_are_a_race() {
-    let barrier = "sync_block(); // sums are used again";
+    let barrier = "sync_block(); // sums is reused";
     insta::assert_snapshot!(found("column_sum.partial{x=bf16}", barrier, ""));
     insta::assert_snapshot!(found("embedding.bwd{h=2085,x=bf16}", barrier, ""));
 }

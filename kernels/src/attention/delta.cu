@@ -1,16 +1,16 @@
 // delta = row sums of o * do: what the softmax backward subtracts.
 // A group of lanes takes a row, eight elements each: neighbouring lanes read neighbouring vectors.
-// Memory bound.
+// Bound: memory. Reads o and do once. Source: Dao, "FlashAttention-2", 2023.
 #include "device.cuh"
 #include "attention.h"
 
 enum : uint32_t {
-    LANES = KEY_D <= 16 ? 2 : KEY_D <= 32 ? 4 : KEY_D <= 64 ? 8 : 16, // of a row: KEY_D / 8, to a power of two
+    ROW_LANES = KEY_D <= 16 ? 2 : KEY_D <= 32 ? 4 : KEY_D <= 64 ? 8 : 16, // of a row: KEY_D / 8, to a power of two
 };
 
 KERNEL(attention_delta_params) {
-    const uint32_t row = (blockIdx.x * VARIANT_THREADS + threadIdx.x) / LANES; // (batch, position, head)
-    const uint32_t first = threadIdx.x % LANES * 8;
+    const uint32_t row = (blockIdx.x * VARIANT_THREADS + threadIdx.x) / ROW_LANES; // (batch, position, head)
+    const uint32_t first = threadIdx.x % ROW_LANES * 8;
     const bool valid = row < p.batch * p.seq_len * p.heads;
     float sum = 0.0f;
     if (valid && first < KEY_D) {
@@ -20,7 +20,7 @@ KERNEL(attention_delta_params) {
 #pragma unroll
         for (uint32_t i = 0; i < 8; i++) sum += a[i / 4].v[i % 4] * b[i / 4].v[i % 4];
     }
-    sum = group_sum<LANES>(sum);
+    sum = group_sum<ROW_LANES>(sum);
     const uint32_t head = row % p.heads, token = row / p.heads;
     const uint32_t batch = token / p.seq_len, position = token % p.seq_len;
     if (valid && first == 0) ((float*)p.delta)[(uint64_t(batch) * p.heads + head) * p.seq_len + position] = sum;

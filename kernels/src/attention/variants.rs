@@ -2,9 +2,9 @@
 //!
 //! | family | keys | source |
 //! | --- | --- | --- |
-//! | `wgmma` | bf16, d 64 or 128, Hopper | `fwd_wgmma.cu`, `bwd_wgmma.cu` |
-//! | `mma` | bf16 | `fwd_mma.cu`, `bwd_mma.cu` |
-//! | CUDA cores | f32 | `fwd.cu`, `bwd.cu` |
+//! | `wgmma` | bf16, d 64 or 128, sm_90a | `wgmma/` |
+//! | `mma` | bf16 | `mma/` |
+//! | CUDA cores | f32 | `simt/` |
 
 use super::{AttentionBwd, AttentionFwd};
 use crate::abi::{attention_bwd_params, attention_fwd_params};
@@ -41,6 +41,8 @@ variant! {
         blocks: u32,
         /// Keys of a tile.
         keys: u32,
+        /// Stages of keys and values.
+        stages: u32,
         /// Threads of a block.
         threads: u32,
         /// Tells the source that it is built as this.
@@ -67,6 +69,8 @@ variant! {
 variant! {
     /// Backward, by `wgmma`.
     pub struct BwdWgmma {
+        /// Stages of tiles of the other side.
+        stages: u32,
         /// Threads of a block.
         threads: u32,
         /// Tells the source that it is built as this.
@@ -103,8 +107,6 @@ const TILED: Tiled = Tiled { threads: 128, tile: 32 };
 /// Rows a warpgroup multiplies, and threads it has.
 const WARPGROUP_ROWS: u32 = 64;
 const WARPGROUP_THREADS: u32 = 128;
-/// Stages of keys and values of the Hopper forward.
-const FWD_WGMMA_STAGES: u32 = 3;
 /// What aligning dynamic shared memory to the swizzle's period may take.
 const ALIGNMENT_BYTES: u32 = 1024;
 
@@ -119,7 +121,7 @@ fn tiled_bytes(tile: u32, d: u32, tiles: u32) -> u32 {
 }
 
 pub(super) fn fwd(key: AttentionFwd, arch: Arch) -> Fwd {
-    let wgmma = |blocks, threads| Fwd::FwdWgmma(FwdWgmma { blocks, keys: 64, threads, wgmma: Fixed });
+    let wgmma = |blocks, threads| Fwd::FwdWgmma(FwdWgmma { blocks, keys: 64, stages: 3, threads, wgmma: Fixed });
     let mma = |keys| Fwd::FwdMma(FwdMma { keys, mma: Fixed, queries: 128, threads: 128 });
     match (key.x, arch, key.d) {
         (Dtype::Bf16, Arch::Sm90a, 64) => wgmma(2, 256),
@@ -131,7 +133,7 @@ pub(super) fn fwd(key: AttentionFwd, arch: Arch) -> Fwd {
 }
 
 pub(super) fn bwd(key: AttentionBwd, arch: Arch) -> Bwd {
-    let wgmma = |threads| Bwd::BwdWgmma(BwdWgmma { threads, wgmma: Fixed });
+    let wgmma = |threads| Bwd::BwdWgmma(BwdWgmma { stages: 2, threads, wgmma: Fixed });
     let mma = |tile| Bwd::BwdMma(BwdMma { mma: Fixed, part: tile, rows: 64, threads: 128, tile });
     match (key.x, arch, key.d) {
         (Dtype::Bf16, Arch::Sm90a, 64) => wgmma(384),
@@ -144,27 +146,27 @@ pub(super) fn bwd(key: AttentionBwd, arch: Arch) -> Bwd {
 
 pub(super) fn fwd_source(variant: Fwd) -> Source {
     match variant {
-        Fwd::FwdWgmma(_) => source!("attention", "fwd_wgmma.cu", "fragments.cuh", "warpgroup.cuh"),
-        Fwd::FwdMma(_) => source!("attention", "fwd_mma.cu", "fragments.cuh", "rows.cuh"),
-        Fwd::Tiled(_) => source!("attention", "fwd.cu", "tile.cuh"),
+        Fwd::FwdWgmma(_) => source!("attention", "wgmma/fwd.cu", "softmax.cuh", "wgmma/tile.cuh"),
+        Fwd::FwdMma(_) => source!("attention", "mma/fwd.cu", "softmax.cuh", "mma/tile.cuh"),
+        Fwd::Tiled(_) => source!("attention", "simt/fwd.cu", "simt/tile.cuh"),
     }
 }
 
 pub(super) fn bwd_source(variant: Bwd) -> Source {
     match variant {
-        Bwd::BwdWgmma(_) => source!("attention", "bwd_wgmma.cu", "fragments.cuh", "warpgroup.cuh"),
-        Bwd::BwdMma(_) => source!("attention", "bwd_mma.cu", "fragments.cuh", "rows.cuh"),
-        Bwd::Tiled(_) => source!("attention", "bwd.cu", "tile.cuh"),
+        Bwd::BwdWgmma(_) => source!("attention", "wgmma/bwd.cu", "softmax.cuh", "wgmma/tile.cuh"),
+        Bwd::BwdMma(_) => source!("attention", "mma/bwd.cu", "softmax.cuh", "mma/tile.cuh"),
+        Bwd::Tiled(_) => source!("attention", "simt/bwd.cu", "simt/tile.cuh"),
     }
 }
 
 pub(super) fn fwd_geometry(d: u32, variant: Fwd, p: &attention_fwd_params) -> Geometry {
     let (grid, threads, shared_bytes) = match variant {
-        Fwd::FwdWgmma(FwdWgmma { keys, threads, .. }) => {
+        Fwd::FwdWgmma(FwdWgmma { keys, stages, threads, .. }) => {
             // A block owns rows of a key/value head's group: (position, head of the group).
             let rows = threads / WARPGROUP_THREADS * WARPGROUP_ROWS;
             let tiles = (p.seq_len * (p.heads / p.kv_heads)).div_ceil(rows);
-            let tile_rows = rows + 2 * FWD_WGMMA_STAGES * keys;
+            let tile_rows = rows + 2 * stages * keys;
             ([p.batch * p.kv_heads, tiles, 1], threads, ALIGNMENT_BYTES + 2 * d * tile_rows)
         }
         Fwd::FwdMma(FwdMma { keys, queries, threads, .. }) => {
@@ -182,14 +184,14 @@ pub(super) fn fwd_geometry(d: u32, variant: Fwd, p: &attention_fwd_params) -> Ge
 /// Blocks own keys of a key/value head, or queries.
 pub(super) fn bwd_geometry(d: u32, variant: Bwd, p: &attention_bwd_params) -> Geometry {
     let (grid, threads, shared_bytes) = match variant {
-        Bwd::BwdWgmma(BwdWgmma { threads, .. }) => {
+        Bwd::BwdWgmma(BwdWgmma { stages, threads, .. }) => {
             let warpgroups = threads / WARPGROUP_THREADS;
             let of_keys = p.seq_len.div_ceil(WARPGROUP_ROWS);
             let of_queries = (p.seq_len * (p.heads / p.kv_heads)).div_ceil(WARPGROUP_ROWS * warpgroups);
-            // Own rows and two stages, each two tiles; two statistics of each row of a stage.
-            let walk = WARPGROUP_ROWS * (3 * 2 * 2 * d + 2 * 2 * 4);
+            // Own rows and the stages, each two tiles; two statistics of each row of a stage.
+            let bytes = WARPGROUP_ROWS * ((1 + stages) * 2 * 2 * d + stages * 2 * 4);
             let blocks = (of_keys + of_queries) * p.batch * p.kv_heads;
-            ([blocks, 1, 1], threads, ALIGNMENT_BYTES + warpgroups * walk)
+            ([blocks, 1, 1], threads, ALIGNMENT_BYTES + warpgroups * bytes)
         }
         Bwd::BwdMma(BwdMma { rows, threads, tile, .. }) => {
             let blocks = p.seq_len.div_ceil(rows) * (p.heads + p.kv_heads) * p.batch;

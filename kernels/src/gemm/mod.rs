@@ -14,16 +14,16 @@
 //! rounds both to x first, so that its bits are those of `gemm.fwd` and `swiglu.fwd`.
 //! Where tiles are few and sums long, `mma/` divides the depth (split-K) into `splits` parts, whose CTAs add to a tile one after the other;
 //! the fewer products a sum has, the less tensor cores round off, too.
-//! bf16 runs on tensor cores (`hopper/` on sm_90a, `mma/` elsewhere), where the rows of all operands are whole vectors of
-//! 16 bytes; all else on CUDA cores (`tile.cuh`).
+//! bf16 runs on tensor cores (`wgmma/` on sm_90a, `mma/` elsewhere), where the rows of all operands are whole vectors of
+//! 16 bytes; all else on CUDA cores (`simt/`).
 //!
 //! Sources: Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008 (tiling); NVIDIA,
 //! CUTLASS, "Efficient GEMM in CUDA" (pipelines on tensor cores).
 
-mod hopper;
 mod host;
 mod select;
 mod variants;
+mod wgmma;
 
 use std::mem::offset_of;
 
@@ -97,7 +97,7 @@ fn geometry(variant: Tiling, rows: u32, columns: u32, splits: u32) -> Geometry {
     let (m, n) = variant.tile();
     let (tiles_m, tiles_n) = (rows.div_ceil(m), columns.div_ceil(n));
     match variant {
-        Tiling::Wgmma(wgmma) => hopper::geometry(wgmma, rows, columns),
+        Tiling::Wgmma(wgmma) => wgmma::geometry(wgmma, rows, columns),
         Tiling::Mma(mma) => {
             let slice_bytes = (m + n) * mma.tile_k * 2;
             let linear = Geometry::linear(tiles_m * tiles_n * splits, mma.threads);
@@ -111,23 +111,33 @@ fn geometry(variant: Tiling, rows: u32, columns: u32, splits: u32) -> Geometry {
 
 /// Every kernel of the family has its source for CUDA cores and two for tensor cores.
 macro_rules! variants_of_product {
-    ($form:expr, $cuda_cores:literal, $mma:literal, $hopper:literal $(, $header:literal)?) => {
+    ($form:expr, $simt:literal, $mma:literal, $wgmma:literal $(, $header:literal)?) => {
         type Variant = Tiling;
 
         fn source(&self, variant: Tiling) -> Source {
             match variant {
                 Tiling::Wgmma(_) => source!(
                     "gemm",
-                    $hopper,
-                    "hopper/schedule.cuh",
-                    "hopper/gather.cuh",
-                    "hopper/product.cuh",
-                    "hopper/multicast.cuh",
-                    "hopper/store.cuh"
+                    $wgmma,
+                    "raster.cuh",
+                    "wgmma/scheduler.cuh",
+                    "wgmma/cluster_reduction.cuh",
+                    "wgmma/mainloop.cuh",
+                    "wgmma/multicast.cuh",
+                    "wgmma/epilogue.cuh"
                     $(, $header)?
                 ),
-                Tiling::Mma(_) => source!("gemm", $mma, "mma/panel.cuh", "mma/multiply.cuh", "mma/split.cuh", "mma/store.cuh" $(, $header)?),
-                Tiling::CudaCores(_) => source!("gemm", $cuda_cores, "tile.cuh" $(, $header)?),
+                Tiling::Mma(_) => source!(
+                    "gemm",
+                    $mma,
+                    "raster.cuh",
+                    "mma/operand.cuh",
+                    "mma/mainloop.cuh",
+                    "mma/split_k.cuh",
+                    "mma/epilogue.cuh"
+                    $(, $header)?
+                ),
+                Tiling::CudaCores(_) => source!("gemm", $simt, "simt/mainloop.cuh" $(, $header)?),
             }
         }
 
@@ -158,7 +168,7 @@ macro_rules! variants_of_product {
         fn tensor_maps(&self, variant: Tiling, p: &Self::Params) -> Vec<TensorMap> {
             match variant {
                 Tiling::Wgmma(wgmma) => {
-                    hopper::tensor_maps($form, wgmma, offset_of!(Self::Params, maps), self.sides(p))
+                    wgmma::tensor_maps($form, wgmma, offset_of!(Self::Params, maps), self.layouts(p))
                 }
                 Tiling::Mma(_) | Tiling::CudaCores(_) => Vec::new(),
             }
@@ -181,7 +191,7 @@ impl GemmFwd {
         Product { form: Form::Fwd, rows: p.m, columns: p.n, depth: p.k, splits: 1, dtype: self.x, vectors }
     }
 
-    fn sides(&self, p: &gemm_fwd_params) -> [hopper::Side; 2] {
+    fn layouts(&self, p: &gemm_fwd_params) -> [wgmma::MatrixLayout; 2] {
         [(offset_of!(gemm_fwd_params, x), [p.m, p.k], false), (offset_of!(gemm_fwd_params, w), [p.n, p.k], false)]
     }
 }
@@ -197,7 +207,7 @@ impl GemmSwiglu {
         Product { form: Form::Swiglu, rows: p.m, columns: 2 * p.n, depth: p.k, splits: 1, dtype: self.x, vectors }
     }
 
-    fn sides(&self, p: &gemm_swiglu_params) -> [hopper::Side; 2] {
+    fn layouts(&self, p: &gemm_swiglu_params) -> [wgmma::MatrixLayout; 2] {
         let w = offset_of!(gemm_swiglu_params, w);
         [(offset_of!(gemm_swiglu_params, x), [p.m, p.k], false), (w, [2 * p.n, p.k], false)]
     }
@@ -224,7 +234,7 @@ impl GemmDgrad {
         select::division(&self.product(p), arch)
     }
 
-    fn sides(&self, p: &gemm_dgrad_params) -> [hopper::Side; 2] {
+    fn layouts(&self, p: &gemm_dgrad_params) -> [wgmma::MatrixLayout; 2] {
         [(offset_of!(gemm_dgrad_params, dy), [p.m, p.n], false), (offset_of!(gemm_dgrad_params, w), [p.n, p.k], true)]
     }
 }
@@ -245,7 +255,7 @@ impl GemmWgrad {
         select::division(&self.product(p), arch)
     }
 
-    fn sides(&self, p: &gemm_wgrad_params) -> [hopper::Side; 2] {
+    fn layouts(&self, p: &gemm_wgrad_params) -> [wgmma::MatrixLayout; 2] {
         [(offset_of!(gemm_wgrad_params, dy), [p.m, p.n], true), (offset_of!(gemm_wgrad_params, x), [p.m, p.k], true)]
     }
 }
@@ -260,7 +270,7 @@ fn tolerance(operand: &Operand) -> Tolerance {
 }
 
 impl Build for GemmFwd {
-    variants_of_product!(Form::Fwd, "fwd.cu", "mma/fwd.cu", "hopper/fwd.cu");
+    variants_of_product!(Form::Fwd, "simt/fwd.cu", "mma/fwd.cu", "wgmma/fwd.cu");
 }
 
 impl Kernel for GemmFwd {
@@ -306,7 +316,7 @@ impl Reference for GemmFwd {
 }
 
 impl Build for GemmSwiglu {
-    variants_of_product!(Form::Swiglu, "swiglu.cu", "mma/swiglu.cu", "hopper/swiglu.cu", "gated.cuh");
+    variants_of_product!(Form::Swiglu, "simt/swiglu.cu", "mma/swiglu.cu", "wgmma/swiglu.cu", "swiglu.cuh");
 }
 
 impl Kernel for GemmSwiglu {
@@ -350,7 +360,7 @@ impl Reference for GemmSwiglu {
 }
 
 impl Build for GemmDgrad {
-    variants_of_product!(Form::Dgrad, "dgrad.cu", "mma/dgrad.cu", "hopper/dgrad.cu");
+    variants_of_product!(Form::Dgrad, "simt/dgrad.cu", "mma/dgrad.cu", "wgmma/dgrad.cu");
 }
 
 impl Kernel for GemmDgrad {
@@ -397,7 +407,7 @@ impl Reference for GemmDgrad {
 }
 
 impl Build for GemmWgrad {
-    variants_of_product!(Form::Wgrad, "wgrad.cu", "mma/wgrad.cu", "hopper/wgrad.cu");
+    variants_of_product!(Form::Wgrad, "simt/wgrad.cu", "mma/wgrad.cu", "wgmma/wgrad.cu");
 }
 
 impl Kernel for GemmWgrad {

@@ -65,6 +65,7 @@ macro_rules! wgmma {
     ($tile_m:literal x $tile_n:literal x $tile_k:literal, cluster $cluster:literal) => {
         Tiling::Wgmma(Wgmma {
             cluster: $cluster,
+            shared_bytes: Arch::Sm90a.shared_bytes_per_block(),
             threads: 384,
             tile_k: $tile_k,
             tile_m: $tile_m,
@@ -167,19 +168,20 @@ pub(super) fn admits(product: &Product, variant: Tiling) -> bool {
     product.dtype != Dtype::Bf16 || !narrow && tensor_cores == product.vectors
 }
 
-/// Depth of the sums in whose time a block fills its pipeline and stores its tile. Where two blocks share a
-/// multiprocessor, one multiplies meanwhile.
+/// Depth in whose time a CTA runs prologue and epilogue. Where two CTAs share an SM, the other's mainloop hides half of it.
+/// This and the next two are fitted to what `precast bench --tune FILE` measures on an H200 (`tuned.txt`).
 const BLOCK_DEPTH: u64 = 256;
-/// Depth in whose time the blocks of a cluster add up what they have summed.
-const GATHER_DEPTH: u64 = 500;
-/// Depth in whose time one part of a tile waits for another to add.
-const TURN_DEPTH: u64 = 160;
-/// Rounding errors of the tensor cores' sums grow with their length: sums that stay in f32 are of parts this deep.
+/// Depth in whose time the CTAs of a cluster reduce their accumulators.
+const REDUCTION_DEPTH: u64 = 500;
+/// Depth in whose time one split of a tile waits for another to add.
+const SEMAPHORE_DEPTH: u64 = 160;
+/// Tensor cores round accumulators towards zero, 1.1e-9 of the norm per step of the depth: at this many it is 3.4e-6, within
+/// the 4e-6 that a result in f32 may be off.
 const EXACT_DEPTH: u32 = 3072;
-/// Most parts of a tile.
+/// Most splits of a tile.
 const MOST_SPLITS: u32 = 8;
-/// Partial sums that L2 holds.
-const PARTIALS_BYTES: u64 = 8 << 20;
+/// Workspace that stays in L2 beside the operands: a sixth of an H200's 50 MiB.
+const WORKSPACE_BYTES: u64 = 8 << 20;
 
 /// Time of a product, if every multiprocessor computes as many tiles as the busiest; those left over by whole waves may
 /// be divided among clusters that do not share columns.
@@ -197,11 +199,11 @@ fn time(product: &Product, variant: Tiling, rate: u32, multiprocessors: u64) -> 
     let rounds = rest.div_ceil(multiprocessors / cluster).min(cluster); // each a part of a wave
     let pairs = matches!(variant, Tiling::Mma(mma) if mma.threads == 128);
     let depth = u64::from(product.depth).div_ceil(splits) + if pairs { BLOCK_DEPTH / 2 } else { BLOCK_DEPTH };
-    let gather = if rounds > 0 && rounds < cluster { GATHER_DEPTH } else { 0 };
-    let turns = (splits - 1) * TURN_DEPTH + gather;
+    let reduction = if rounds > 0 && rounds < cluster { REDUCTION_DEPTH } else { 0 };
+    let waits = (splits - 1) * SEMAPHORE_DEPTH + reduction;
     // One of a pair alone takes three quarters of the time of both.
     let halves = 2 * (waves * cluster + rounds) + u64::from(pairs && (waves + rounds) % 2 == 1);
-    (halves * depth / (2 * cluster) + turns) * u64::from(m * n) * 100 / u64::from(rate)
+    (halves * depth / (2 * cluster) + waits) * u64::from(m * n) * 100 / u64::from(rate)
 }
 
 /// The variant that takes the least time, and that time. The first of equals.
@@ -234,7 +236,7 @@ fn splits(product: &Product, arch: Arch) -> Option<u32> {
     let exact = matches!(product.form, Form::Wgrad);
     let sums_bytes = 4 * u64::from(product.rows) * u64::from(product.columns);
     let divisible = splits_k(product.dtype, arch) && product.vectors;
-    if !divisible || (!exact && sums_bytes > PARTIALS_BYTES) {
+    if !divisible || (!exact && sums_bytes > WORKSPACE_BYTES) {
         return None;
     }
     let least = if exact { product.depth.div_ceil(EXACT_DEPTH).min(MOST_SPLITS) } else { 1 };

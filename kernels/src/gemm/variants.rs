@@ -38,6 +38,8 @@ variant! {
     pub struct Wgmma {
         /// CTAs of a cluster.
         cluster: u32,
+        /// Shared memory in bytes: the pipeline has as many stages as fit.
+        shared_bytes: u32,
         /// Threads of a block.
         threads: u32,
         /// Depth of a slice.

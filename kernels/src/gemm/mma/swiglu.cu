@@ -1,10 +1,11 @@
-// Gate and up projection on tensor cores, gated at the store: y = silu(x wg^T) (x wu^T), nothing else leaves the registers.
+// Gate and up projection on tensor cores, gated in the epilogue: y = silu(x wg^T) (x wu^T), nothing else leaves the registers.
 // w holds the rows of wg and then those of wu: half of a warp's columns are of the one, half the same columns of the other.
-// n and k are multiples of 8, addresses of 16 bytes; m is any. See multiply.cuh.
-#include "gemm/gated.cuh"
-#include "gemm/mma/store.cuh"
+// n and k are multiples of 8, addresses of 16 bytes; m is any.
+// Bound: tensor cores. Source: see mainloop.cuh.
+#include "gemm/swiglu.cuh"
+#include "gemm/mma/epilogue.cuh"
 
-enum : uint32_t { GATED_N = BLOCKS_N / 2 }; // blocks of y, whose up sums are as many blocks further
+enum : uint32_t { GATED_N = BLOCKS_N / 2 }; // blocks of y, whose up accumulators are as many blocks further
 
 // The bias of two neighbouring columns.
 __device__ __forceinline__ uint32_t pair_at(const bf16* bias, uint32_t j, uint32_t columns) {
@@ -12,14 +13,14 @@ __device__ __forceinline__ uint32_t pair_at(const bf16* bias, uint32_t j, uint32
 }
 
 KERNEL(gemm_swiglu_params) {
-    Sums sums;
+    Accumulators acc;
     const Matrix a = {(const void*)p.x, p.k, p.m, p.k}, b = {(const void*)p.w, p.k, p.n, p.k};
-    multiply<false, false, true>(a, b, {blockIdx.x, 0, 1}, sums);
+    gemm<false, false, true>(a, b, {blockIdx.x, 0, 1}, acc);
 #pragma unroll
     for (uint32_t n = 0; n < GATED_N; n++) {
         uint32_t gate_bias = 0, up_bias = 0;
         if (KEY_BIAS) {
-            const uint32_t j = sums.j0 + n * 8 + threadIdx.x % 4 * 2;
+            const uint32_t j = acc.j0 + n * 8 + threadIdx.x % 4 * 2;
             gate_bias = pair_at((const bf16*)p.bias, j, p.n);
             up_bias = pair_at((const bf16*)p.bias + p.n, j, p.n);
         }
@@ -27,13 +28,13 @@ KERNEL(gemm_swiglu_params) {
         for (uint32_t m = 0; m < BLOCKS_M; m++)
 #pragma unroll
             for (uint32_t e = 0; e < 4; e++) {
-                float &gate = sums.v[m][n][e], up = sums.v[m][n + GATED_N][e];
+                float &gate = acc.v[m][n][e], up = acc.v[m][n + GATED_N][e];
                 if (KEY_BIAS) {
                     gate += unpack_bf16x2(gate_bias, e);
                     up += unpack_bf16x2(up_bias, e);
                 }
-                gate = gated<bf16>(gate, up);
+                gate = swiglu<bf16>(gate, up);
             }
     }
-    store<false, false, GATED_N>(sums, p.y, 0, 0, p.m, p.n);
+    store<false, false, GATED_N>(acc, p.y, 0, 0, p.m, p.n);
 }

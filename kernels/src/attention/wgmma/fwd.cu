@@ -1,0 +1,110 @@
+// Causal grouped-query attention forward on wgmma: a CTA owns a tile of rows of one key/value head's group, 64 per
+// warpgroup, and loops over tiles of keys and values that are copied one tile ahead. p v of one tile overlaps q k^T of the
+// next, and other warpgroups issue wgmma while one takes exponentials. Tiles with most keys start first.
+// Bound: tensor cores, and next to them the exponentials: one per 2 d multiply-adds, at 16 a clock and SM against 4096.
+// Source: Dao, "FlashAttention-2", 2023; Shah et al., "FlashAttention-3", 2024 (overlap).
+#include "attention/wgmma/tile.cuh"
+
+enum : uint32_t {
+    ROWS = VARIANT_THREADS / WARPGROUP * 64, // of a CTA
+    KEYS = VARIANT_KEYS,                     // of a tile
+    N = KEYS / 8,
+    STAGES = VARIANT_STAGES,
+    Q_BYTES = 64 * KEY_D * 2, // of a warpgroup
+    TILE_BYTES = KEYS * KEY_D * 2,
+};
+
+KERNEL(attention_fwd_params) {
+    DYNAMIC_SHARED(unsigned char, memory);
+    const uint32_t lane = threadIdx.x % WARP, warpgroup = warpgroup_index();
+    const uint32_t group = p.heads / p.kv_heads, columns = p.heads + 2 * p.kv_heads, total_rows = p.seq_len * group;
+    const uint32_t kv_head = blockIdx.x % p.kv_heads, batch = blockIdx.x / p.kv_heads;
+    const uint32_t first = (gridDim.y - 1 - blockIdx.y) * ROWS, own = first + warpgroup * 64;
+    const Rows<true> queries = rows_of<true>(p.qkv, batch, p.seq_len, columns, kv_head * group, group);
+    const Rows<false> keys = rows_of<false>(p.qkv, batch, p.seq_len, columns, p.heads + kv_head, 1);
+    const Rows<false> values = rows_of<false>(p.qkv, batch, p.seq_len, columns, p.heads + p.kv_heads + kv_head, 1);
+    const uint32_t q = (shared_address(memory) + 1023) / 1024 * 1024 + warpgroup * Q_BYTES;
+    const uint32_t stages = (shared_address(memory) + 1023) / 1024 * 1024 + ROWS * KEY_D * 2;
+    const uint32_t last = (first + ROWS < total_rows ? first + ROWS : total_rows) - 1; // row of this CTA
+    const uint32_t tiles = queries.position(last) / KEYS + 1;
+    const float scale_log2 = p.scale * LOG2_E;
+
+    copy_rows<64, WARPGROUP>(q, queries, own, total_rows);
+    const auto copy_stage = [&](uint32_t tile, uint32_t stage) {
+        if (tile < tiles) {
+            copy_rows<KEYS, VARIANT_THREADS>(stage, keys, tile * KEYS, p.seq_len);
+            copy_rows<KEYS, VARIANT_THREADS>(stage + TILE_BYTES, values, tile * KEYS, p.seq_len);
+        }
+        cp_async_commit();
+    };
+    copy_stage(0, stages);
+
+    // This thread's two rows.
+    const uint32_t row = own + threadIdx.x % WARPGROUP / WARP * 16 + lane / 4;
+    const uint32_t position[2] = {queries.position(row), queries.position(row + 8)};
+    const uint32_t first_position = queries.position(own), last_position = queries.position(own + 63);
+    float o[CHUNKS][4] = {};
+    OnlineSoftmax softmax;
+    const auto after = [&](uint32_t stage) {
+        return stage == stages + (STAGES - 1) * 2 * TILE_BYTES ? stages : stage + 2 * TILE_BYTES;
+    };
+    for (uint32_t tile = 0, k = stages; tile < tiles; tile++, k = after(k)) {
+        cp_async_wait<0>();
+        fence_proxy_async();
+        sync_block(); // this tile is there, and the one before the last has been read
+        const uint32_t k0 = tile * KEYS, v = k + TILE_BYTES;
+        const bool visible = k0 <= last_position; // to this warpgroup; nothing after it is if this is not
+
+        float s[N][4];
+        if (visible) {
+            wgmma_fence();
+#pragma unroll
+            for (uint32_t step = 0; step < STEPS; step++)
+                wgmma<false, false>(s, k_major<64>(q, step), k_major<KEYS>(k, step), step > 0);
+            wgmma_commit();
+        }
+        copy_stage(tile + 1, after(k)); // while the wgmma are in flight
+        if (!visible) continue;
+        wgmma_wait<0>();
+        wgmma_fence_operand(s);
+        wgmma_fence_operand(o);
+
+        if (k0 + KEYS > first_position + 1) { // the diagonal
+#pragma unroll
+            for (uint32_t n = 0; n < N; n++)
+#pragma unroll
+                for (uint32_t e = 0; e < 4; e++)
+                    if (k0 + n * 8 + lane % 4 * 2 + e % 2 > position[e / 2]) s[n][e] = NEGATIVE_INFINITY;
+        }
+
+#pragma unroll
+        for (uint32_t half = 0; half < 2; half++) softmax.update(s, half, scale_log2);
+        if (any_lane(softmax.rescale[0] != 1.0f || softmax.rescale[1] != 1.0f)) { // rarely, once the maximum has been seen
+#pragma unroll
+            for (uint32_t n = 0; n < CHUNKS; n++)
+#pragma unroll
+                for (uint32_t e = 0; e < 4; e++) o[n][e] *= softmax.rescale[e / 2];
+        }
+
+        uint32_t a[KEYS / 16][4];
+#pragma unroll
+        for (uint32_t step = 0; step < KEYS / 16; step++) pack_a(a[step], s, step);
+        wgmma_fence_operand(o);
+        wgmma_fence();
+#pragma unroll
+        for (uint32_t step = 0; step < KEYS / 16; step++) wgmma<true>(o, a[step], mn_major<KEYS>(v, step), true);
+        wgmma_commit();
+    }
+    wgmma_wait<0>();
+    wgmma_fence_operand(o);
+
+    float* lse = (float*)p.lse + (uint64_t(batch) * p.heads + kv_head * group) * p.seq_len;
+#pragma unroll
+    for (uint32_t half = 0; half < 2; half++) {
+        softmax.finish(o, half);
+        const uint32_t head = row + half * 8 - position[half] * group;
+        if (lane % 4 == 0 && row + half * 8 < total_rows)
+            lse[uint64_t(head) * p.seq_len + position[half]] = softmax.log_sum_exp(half, p.scale);
+    }
+    store_rows(rows_of<true>(p.o, batch, p.seq_len, p.heads, kv_head * group, group), own, total_rows, q, o, 1.0f);
+}

@@ -1,0 +1,8 @@
+// SwiGLU of accumulators: the bits of swiglu.fwd on what gemm.fwd has stored, so both are rounded first.
+#pragma once
+#include "vector.cuh"
+
+template <typename T> __device__ __forceinline__ float swiglu(float gate, float up) {
+    gate = round_to<T>(gate);
+    return gate * sigmoid(gate) * round_to<T>(up);
+}

@@ -1,0 +1,117 @@
+// Epilogues: how the accumulators of a tile leave the consumer warps' registers. Rounded to bf16 in rows of 16 bytes through
+// a warp's own shared memory, or as they are. A chunk is 16 rows of CHUNK columns: v[q] as wgmma leaves the q-th eight of
+// them. No store waits for an earlier one.
+#pragma once
+#include "gemm/wgmma/mainloop.cuh"
+
+// bf16, with a bias per column and a residual of C's shape added before the one rounding.
+template <bool has_bias, bool has_residual> struct Bf16Epilogue {
+    enum : uint32_t { CHUNK = 32, SLOT = 16 * CHUNK * 2, SCRATCH = 2 * SLOT, CHUNKS = TILE_N / CHUNK };
+    enum : bool { PAIRED = false };
+    const bf16 *bias, *residual;
+    bf16* out;
+    uint32_t rows, columns, scratch;
+    uint32_t column; // of the lane's 16 bytes in the first chunk
+    uint64_t at; // and where they are
+    bool upper, lower; // whether its two rows exist
+    uint4_t added[has_residual ? 2 * CHUNKS : 1];
+    uint32_t biases[has_bias && !has_residual ? 4 * CHUNKS : 1]; // with a residual there are no registers for them
+
+    __device__ __forceinline__ uint32_t pair_of(const bf16* biases, uint32_t quad) const {
+        const uint32_t j = column - lane() % 4 * 6 + quad * 8; // the lane's pair starts at 2 t, its 16 bytes at 8 t
+        return j < columns ? reinterpret_cast<const uint32_t*>(biases)[j / 2] : 0;
+    }
+    static __device__ __forceinline__ uint32_t lane() { return threadIdx.x % WARP; }
+
+    __device__ __forceinline__ void begin(uint32_t first_row, uint32_t first_column) {
+        const uint32_t row = first_row + lane() / 4;
+        column = first_column + lane() % 4 * 8;
+        at = uint64_t(row) * columns + column;
+        upper = row < rows;
+        lower = row + 8 < rows;
+        if (has_residual)
+#pragma unroll
+            for (uint32_t c = 0; c < CHUNKS; c++) {
+                const bool inside = column + c * CHUNK < columns;
+                const uint4_t* from = reinterpret_cast<const uint4_t*>(residual + at + c * CHUNK);
+                added[2 * c] = upper && inside ? *from : uint4_t{};
+                added[2 * c + 1] = lower && inside ? from[columns] : uint4_t{}; // eight rows are `columns` vectors
+            }
+        if (has_bias && !has_residual)
+#pragma unroll
+            for (uint32_t quad = 0; quad < 4 * CHUNKS; quad++) biases[quad] = pair_of(bias, quad);
+    }
+
+    __device__ __forceinline__ void chunk(uint32_t c, float (&v)[4][4]) const {
+        const uint32_t slot = scratch + c % 2 * SLOT;
+        const uint32_t mine = slot + lane() / 4 * 64 + ((lane() ^ lane() >> 3) % 4 << 4); // and 8 rows below
+        const uint32_t row = lane() % 16; // of a matrix
+        if (has_residual) {
+            store_shared(mine, added[2 * c]);
+            store_shared(mine + 8 * 64, added[2 * c + 1]);
+            sync_warp();
+        }
+#pragma unroll
+        for (uint32_t half = 0; half < 2; half++) {
+            const uint32_t matrix = slot + row * 64 + (((half * 2 + lane() / 16) ^ (row >> 1)) % 4 << 4);
+            if (has_bias)
+#pragma unroll
+                for (uint32_t q = 0; q < 2; q++) {
+                    const uint32_t quad = c * 4 + half * 2 + q, pair = has_residual ? pair_of(bias, quad) : biases[quad];
+#pragma unroll
+                    for (uint32_t e = 0; e < 4; e++) v[half * 2 + q][e] += unpack_bf16x2(pair, e);
+                }
+            if (has_residual) {
+                uint32_t r[4];
+                ldmatrix_x4(r, matrix);
+#pragma unroll
+                for (uint32_t e = 0; e < 8; e++) v[half * 2 + e / 4][e % 4] += unpack_bf16x2(r[e / 2], e);
+            }
+            const float(&left)[4] = v[half * 2], (&right)[4] = v[half * 2 + 1];
+            stmatrix_x4(matrix, pack_bf16x2(left[0], left[1]), pack_bf16x2(left[2], left[3]), pack_bf16x2(right[0], right[1]),
+                        pack_bf16x2(right[2], right[3]));
+        }
+        sync_warp();
+        if (column + c * CHUNK < columns) {
+            uint4_t* to = reinterpret_cast<uint4_t*>(out + at + c * CHUNK);
+            if (upper) *to = load_shared(mine);
+            if (lower) to[columns] = load_shared(mine + 8 * 64);
+        }
+    }
+};
+
+// f32, overwriting C or added to it. Each element is added to once: there is no order to depend on.
+struct F32Epilogue {
+    enum : uint32_t { CHUNK = 32, SLOT = 16 * CHUNK * 4, SCRATCH = 2 * SLOT };
+    enum : bool { PAIRED = false };
+    float* out;
+    uint32_t rows, columns, scratch;
+    bool accumulate;
+    uint32_t row, column; // of the lane's 16 bytes in the first chunk
+
+    __device__ __forceinline__ void begin(uint32_t first_row, uint32_t first_column) {
+        row = first_row + threadIdx.x % WARP / 8;
+        column = first_column + threadIdx.x % 8 * 4;
+    }
+    __device__ __forceinline__ void chunk(uint32_t c, const float (&v)[4][4]) const {
+        const uint32_t lane = threadIdx.x % WARP, group = lane / 4, member = lane % 4;
+        const uint32_t slot = scratch + c % 2 * SLOT; // rows of 128 bytes, 16 of them at (i ^ row) % 8
+#pragma unroll
+        for (uint32_t q = 0; q < 4; q++) {
+            const uint32_t pair = slot + group * 128 + ((q * 2 + member / 2) ^ group) * 16 + member % 2 * 8;
+            store_shared(pair, v[q][0], v[q][1]);
+            store_shared(pair + 8 * 128, v[q][2], v[q][3]);
+        }
+        sync_warp();
+        const uint32_t j = column + c * CHUNK;
+#pragma unroll
+        for (uint32_t four = 0; four < 4; four++) {
+            const uint32_t within = four * 4 + lane / 8, i = row + four * 4;
+            const uint4_t sums = load_shared(slot + within * 128 + (lane ^ within) % 8 * 16);
+            if (i >= rows || j >= columns) continue;
+            float* to = out + uint64_t(i) * columns + j;
+            if (accumulate) red_add4(to, sums);
+            else *reinterpret_cast<uint4_t*>(to) = sums;
+        }
+    }
+};

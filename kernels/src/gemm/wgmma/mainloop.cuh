@@ -1,0 +1,164 @@
+// The warp-specialized GEMM behind all forms on sm_90a: C[i, j] = sum over r of A(i, r) * B(r, j), bf16 in, f32 accumulators.
+// A producer warp keeps the stages of a pipeline full by TMA, across tiles; two consumer warpgroups issue wgmma, 64 rows of
+// a tile each, and run the epilogue while the producer loads the next tile.
+// Bound: tensor cores. Tiles of 128 x 192 to 256 read (128 + N) / (128 N) elements per multiply-add, which L2 can serve.
+// Sources: NVIDIA, CUTLASS 3, "Efficient GEMM in CUDA" (warp specialization, persistent kernels); DeepGEMM.
+#pragma once
+#include "gemm/wgmma/cluster_reduction.cuh"
+#include "wgmma.cuh"
+
+// An operand's tile of `rows` rows in one stage. K-major: rows of 128 bytes after each other. MN-major (`mn`): slabs of 64
+// rows, in each of them one step of K after the other.
+template <uint32_t rows, bool mn> struct OperandTile {
+    enum : uint32_t {
+        SLABS = (rows + 63) / 64,
+        BYTES = mn ? uint32_t(SLABS) * SLAB_BYTES : rows * 128,
+        K_STEP = mn ? 16 * 128 : 32, // bytes from one wgmma of depth 16 to the next
+    };
+
+    static __device__ __forceinline__ void load(uint32_t shared, const tensor_map* map, uint32_t row, uint32_t k, uint32_t full) {
+        if (mn) {
+#pragma unroll
+            for (uint32_t slab = 0; slab < SLABS; slab++)
+                tma_load_2d(shared + slab * SLAB_BYTES, map, row + slab * 64, k, full);
+        } else {
+            tma_load_2d(shared, map, k, row, full);
+        }
+    }
+    // The part of a K-major operand that CTA `rank` loads for all CTAs of the cluster.
+    static __device__ __forceinline__ void load_multicast(uint32_t shared, const tensor_map* map, uint32_t row, uint32_t k,
+                                                          uint32_t full, uint32_t rank) {
+        static_assert(!mn && rows % (8 * CLUSTER) == 0, "parts of whole swizzle atoms");
+        enum : uint32_t { ROWS = rows / CLUSTER };
+        tma_load_2d_multicast(shared + rank * ROWS * 128, map, k, row + rank * ROWS, full, (1 << CLUSTER) - 1);
+    }
+    static __device__ __forceinline__ uint64_t descriptor(uint32_t shared) {
+        return smem_descriptor(descriptor_word(shared, mn ? uint32_t(SLAB_BYTES) : 16));
+    }
+};
+
+// For one thread: the mbarriers of the pipeline, `consumer_warps` of which free a stage, and the TMA descriptors.
+template <uint32_t stages>
+__device__ __forceinline__ void init_pipeline(const tensor_map* maps, uint32_t full, uint32_t empty, uint32_t consumer_warps) {
+    prefetch_tensor_map(maps);
+    prefetch_tensor_map(maps + 1);
+    for (uint32_t stage = 0; stage < stages; stage++) {
+        mbarrier_init(full + stage * 8, 1);
+        mbarrier_init(empty + stage * 8, consumer_warps);
+    }
+}
+
+// C is m x n, the sum runs over k. maps: A and B. `epilogue` takes the accumulators: begin(row, column), the thread's first,
+// while the last wgmma are in flight, then chunk(c, values) for each chunk of CHUNK columns; it may use SCRATCH bytes of
+// shared memory per warp. If it is PAIRED, B has twice the columns: half of a tile's are those `n` behind the other half,
+// and chunks come as pairs. `a_mn`, `b_mn`: the operand is MN-major in memory, and not K-major.
+template <bool a_mn, bool b_mn, bool stream_k, typename Epilogue>
+__device__ __forceinline__ void gemm(const tensor_map* maps, uint32_t m, uint32_t n, uint32_t k, Epilogue& epilogue) {
+    typedef OperandTile<TILE_M, a_mn> A;
+    typedef OperandTile<TILE_N, b_mn> B;
+    typedef OperandTile<Epilogue::PAIRED ? TILE_N / 2 : TILE_N, b_mn> BPart; // what one load brings of B
+    enum : uint32_t {
+        B_PARTS = Epilogue::PAIRED ? 2 : 1,
+        STAGE_BYTES = A::BYTES + B::BYTES,
+        SCRATCH_BYTES = CONSUMERS * 4 * Epilogue::SCRATCH,
+        FIT = (SHARED_BYTES - SCRATCH_BYTES - 1024) / STAGE_BYTES, // 1024: mbarriers
+        STAGES = FIT < 8 ? FIT : 8,
+    };
+    enum : bool { MULTICAST = CLUSTER > 1 && !stream_k }; // the CTAs of a cluster have B in common
+    extern __shared__ __align__(1024) unsigned char shared[];
+    const uint32_t a_stages = shared_address(shared), b_stages = a_stages + STAGES * A::BYTES;
+    const uint32_t scratch = a_stages + STAGES * STAGE_BYTES, full = scratch + SCRATCH_BYTES, empty = full + STAGES * 8;
+    ClusterReduction reduction(a_stages, empty + STAGES * 8);
+
+    const uint32_t warp = broadcast(threadIdx.x / WARP), lane = threadIdx.x % WARP;
+    if (threadIdx.x == 0) {
+        init_pipeline<STAGES>(maps, full, empty, CONSUMERS * 4 * (MULTICAST ? CLUSTER : 1));
+        if (stream_k) reduction.init();
+        fence_mbarrier_init();
+    }
+    CLUSTER > 1 ? cluster_sync() : sync_block();
+
+    TileScheduler<stream_k, TILE_N / B_PARTS> scheduler(m, n, k);
+    WorkTile work;
+    uint32_t stage = 0, parity = 0;
+    const auto advance = [&] {
+        if (++stage == STAGES) {
+            stage = 0;
+            parity ^= 1;
+        }
+    };
+
+    if (warp >= CONSUMERS * 4) { // producer
+        setmaxnreg_dec<PRODUCER_REGISTERS>();
+        const bool loads = warp == CONSUMERS * 4 && lane == 0;
+        while (scheduler.next(work)) {
+            if (loads)
+                for (uint32_t k_tile = work.begin; k_tile < work.end; k_tile++, advance()) {
+                    const uint32_t barrier = full + stage * 8;
+                    mbarrier_wait(empty + stage * 8, parity ^ 1);
+                    mbarrier_arrive_expect_tx(barrier, STAGE_BYTES);
+                    A::load(a_stages + stage * A::BYTES, maps, work.row, k_tile * TILE_K, barrier);
+                    for (uint32_t part = 0; part < B_PARTS; part++) {
+                        const uint32_t to = b_stages + stage * B::BYTES + part * BPart::BYTES, row = work.column + part * n;
+                        if constexpr (MULTICAST) BPart::load_multicast(to, maps + 1, row, k_tile * TILE_K, barrier, scheduler.rank);
+                        else BPart::load(to, maps + 1, row, k_tile * TILE_K, barrier);
+                    }
+                }
+            if (loads && work.split_k) reduction.wait_empty();
+        }
+    } else { // consumers
+        setmaxnreg_inc<CONSUMER_REGISTERS>();
+        const uint32_t warpgroup = warp / 4;
+        float accumulators[TILE_N / 8][4];
+        epilogue.scratch = scratch + warp * Epilogue::SCRATCH;
+        const auto release = [&](uint32_t which) {
+            if (MULTICAST) {
+                if (lane < CLUSTER) mbarrier_arrive(empty + which * 8, lane);
+            } else if (lane == 0) {
+                mbarrier_arrive(empty + which * 8);
+            }
+        };
+        while (scheduler.next(work)) {
+            uint32_t previous = 0;
+            for (uint32_t k_tile = work.begin; k_tile < work.end; k_tile++, advance()) {
+                mbarrier_wait(full + stage * 8, parity);
+                const uint64_t a = A::descriptor(a_stages + stage * A::BYTES + warpgroup * SLAB_BYTES);
+                const uint64_t b = B::descriptor(b_stages + stage * B::BYTES);
+                wgmma_fence();
+#pragma unroll
+                for (uint32_t step = 0; step < TILE_K / 16; step++)
+                    wgmma<a_mn, b_mn>(accumulators, a + step * (A::K_STEP >> 4), b + step * (B::K_STEP >> 4),
+                                      k_tile != work.begin || step != 0);
+                wgmma_commit();
+                if (k_tile != work.begin) {
+                    wgmma_wait<1>();
+                    release(previous);
+                }
+                previous = stage;
+            }
+            epilogue.begin(work.row + warp * 16, work.column);
+            wgmma_wait<0>();
+            release(previous);
+            if (work.split_k) reduction.reduce<Epilogue::CHUNK>(accumulators, scheduler.rank);
+            sync_warp(); // lanes may still read the scratch of the previous tile
+#pragma unroll
+            for (uint32_t c = 0; c < TILE_N / Epilogue::CHUNK / B_PARTS; c++) {
+                if (work.split_k) {
+                    if (c % CLUSTER != scheduler.rank) continue;
+                    sync_warp(); // skipped chunks do not alternate the slots: lanes may still read the one this chunk takes
+                }
+                float values[B_PARTS][Epilogue::CHUNK / 8][4];
+#pragma unroll
+                for (uint32_t part = 0; part < B_PARTS; part++)
+#pragma unroll
+                    for (uint32_t q = 0; q < Epilogue::CHUNK / 8; q++)
+#pragma unroll
+                        for (uint32_t e = 0; e < 4; e++)
+                            values[part][q][e] = accumulators[(part * (TILE_N / 2 / Epilogue::CHUNK) + c) * (Epilogue::CHUNK / 8) + q][e];
+                if constexpr (Epilogue::PAIRED) epilogue.chunk(c, values[0], values[1]);
+                else epilogue.chunk(c, values[0]);
+            }
+        }
+    }
+    if (MULTICAST) cluster_sync(); // others may still write here
+}

@@ -1,0 +1,59 @@
+//! GEMM on sm_90a: TMA, wgmma, warp specialization, and persistent CTAs, one per SM, each with its own list of tiles.
+//!
+//! Where tiles are fewer than SMs, or leave a part of a wave over, clusters of two CTAs split K for what is left and reduce
+//! in a fixed order. In forward products, and where tiles of 64 rows are many enough to be left whole, clusters compute
+//! tiles below each other, and B, which these share, is multicast. Sources: PTX ISA, "Asynchronous Warpgroup Level Matrix
+//! Instructions" and "Tensor Map"; Osama et al., "Stream-K", 2023 (splitting only what is no whole wave).
+
+use super::select::Form;
+use super::variants::Wgmma;
+use crate::abi::tensor_map;
+use crate::{Dtype, Geometry, TensorMap};
+
+/// SMs of an H100 or H200. On a GPU with fewer or more, a launch is right but not as fast.
+const MULTIPROCESSORS: u32 = 132;
+
+/// Elements in the 128 bytes of a swizzled row: the depth of a k-tile, and the rows of a slab.
+const SWIZZLE_ELEMS: u32 = 64;
+
+/// Whether a CTA's two consumer warpgroups take half of each k-tile, for a tile of 64 rows.
+fn splits_k_tiles(variant: Wgmma) -> bool {
+    variant.tile_m == SWIZZLE_ELEMS
+}
+
+pub(super) fn geometry(variant: Wgmma, rows: u32, columns: u32) -> Geometry {
+    let cluster = variant.cluster;
+    let (rows, columns) = (rows.div_ceil(variant.tile_m), columns.div_ceil(variant.tile_n));
+    let blocks = if splits_k_tiles(variant) {
+        rows.next_multiple_of(cluster) * columns
+    } else {
+        (rows * columns * cluster).min(MULTIPROCESSORS / cluster * cluster)
+    };
+    Geometry { shared_bytes: variant.shared_bytes, ..Geometry::linear(blocks, variant.threads) }
+}
+
+/// An operand: where its address is in the parameter block, its rows and columns in memory, and whether it is MN-major, and
+/// not K-major.
+pub(super) type MatrixLayout = (usize, [u32; 2], bool);
+
+/// Tensor maps of both operands, the first at `offset`. A box of a K-major one is a tile's rows, of an MN-major one a slab of
+/// 64. Of the second one, if CTAs share it, each loads a part.
+pub(super) fn tensor_maps(form: Form, variant: Wgmma, offset: usize, operands: [MatrixLayout; 2]) -> Vec<TensorMap> {
+    // A gated tile's columns come from two places.
+    let parts = if form == Form::Swiglu { 2 } else { 1 };
+    let tile = [variant.tile_m, variant.tile_n / parts];
+    let sharers = if form.shares(variant) { variant.cluster } else { 1 };
+    let box_rows = |index, mn| match (mn, if index == 1 { sharers } else { 1 }) {
+        (false, sharers) => tile[index] / sharers,
+        (true, 1) => variant.tile_k,
+        (true, sharers) => variant.tile_k * (tile[index] / SWIZZLE_ELEMS) / sharers,
+    };
+    let map = |(index, (address, shape, mn)): (usize, MatrixLayout)| TensorMap {
+        offset: offset + index * size_of::<tensor_map>(),
+        address,
+        dtype: Dtype::Bf16,
+        shape,
+        box_shape: [box_rows(index, mn), SWIZZLE_ELEMS],
+    };
+    operands.into_iter().enumerate().map(map).collect()
+}

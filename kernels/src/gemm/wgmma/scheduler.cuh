@@ -1,0 +1,72 @@
+// The persistent tile scheduler: which tiles of C a CTA computes, in which order, and over which part of K.
+// Every CTA computes its own list of whole tiles. If `stream_k`, what is left over by whole waves goes to clusters instead,
+// whose CTAs split K, where that is faster (Osama et al., "Stream-K", 2023); else the CTAs of a cluster compute tiles below
+// each other and share their columns of B.
+#pragma once
+#include "gemm.h"
+#include "gemm/raster.cuh"
+#include "hopper.cuh"
+
+enum : uint32_t {
+    CLUSTER = VARIANT_CLUSTER,
+    TILE_M = VARIANT_TILE_M,
+    TILE_N = VARIANT_TILE_N,
+    TILE_K = VARIANT_TILE_K,        // 64: rows of 128 bytes, the widest swizzle
+    SLAB_BYTES = TILE_K * 128,      // 64 rows of an operand
+    CONSUMERS = TILE_M / 64,        // warpgroups that issue wgmma, 64 rows of a tile each
+    WARPGROUP = 128,                // threads
+    RASTER_BAND = 16,               // tile rows
+    SHARED_BYTES = VARIANT_SHARED_BYTES,
+    // Three warpgroups are launched with 65536 / 384 registers per thread, in units of 8: 168. The producer keeps 40, which
+    // fits its addresses; the two consumers share what it gives up: 40 + 2 x 232 = 3 x 168.
+    PRODUCER_REGISTERS = 40,
+    CONSUMER_REGISTERS = 232,
+};
+
+// One piece of work: a tile of C over k-tiles begin .. end.
+struct WorkTile {
+    uint32_t row, column, begin, end;
+    bool split_k; // the CTAs of the cluster share the tile, each over its part of K
+};
+
+template <bool stream_k, uint32_t tile_n> struct TileScheduler {
+    enum : uint32_t { SHARERS = stream_k ? 1 : CLUSTER, ROWS = SHARERS * TILE_M, BAND = RASTER_BAND / SHARERS };
+    uint32_t tiles_m, tiles_n, k_tiles, rank, tiles, whole, index; // tiles of C, or of clusters that share B
+    bool split_k;
+
+    __device__ __forceinline__ TileScheduler(uint32_t m, uint32_t n, uint32_t k) {
+        tiles_m = (m + ROWS - 1) / ROWS;
+        tiles_n = (n + tile_n - 1) / tile_n;
+        k_tiles = (k + TILE_K - 1) / TILE_K;
+        rank = CLUSTER > 1 ? cluster_cta_rank() : 0;
+        tiles = tiles_m * tiles_n;
+        whole = tiles;
+        index = blockIdx.x / SHARERS;
+        split_k = false;
+        if (stream_k && CLUSTER > 1) {
+            const uint32_t clusters = gridDim.x / CLUSTER, rest = tiles % gridDim.x;
+            const uint32_t rounds = (rest + clusters - 1) / clusters; // each takes 1 / CLUSTER of a tile's time
+            if (rounds < CLUSTER && k_tiles >= 4 * CLUSTER) whole = tiles - rest;
+        }
+    }
+
+    __device__ __forceinline__ bool next(WorkTile& work) {
+        if (stream_k && CLUSTER > 1 && !split_k && index >= whole) {
+            split_k = true;
+            index = whole + blockIdx.x / CLUSTER;
+        }
+        if (index >= tiles) return false;
+        work.begin = 0;
+        work.end = k_tiles;
+        work.split_k = stream_k && split_k;
+        if (work.split_k) {
+            work.begin = k_tiles * rank / CLUSTER;
+            work.end = k_tiles * (rank + 1) / CLUSTER;
+        }
+        const TileIndex tile = rasterize<BAND>(index, tiles_m, tiles_n);
+        work.row = tile.m * ROWS + (SHARERS > 1 ? rank * TILE_M : 0);
+        work.column = tile.n * tile_n;
+        index += work.split_k ? gridDim.x / CLUSTER : gridDim.x / SHARERS;
+        return true;
+    }
+};
