@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use precast_kernels::abi::dequant_params;
 use precast_kernels::check::{Case, POISON};
-use precast_kernels::{Access, Arch, Dtype, Format, Key, KeyError, KeyVariant, OPS, Variant, examples};
+use precast_kernels::{Access, Arch, Dtype, Format, Key, KeyError, OPS, Variant, examples};
 use proptest::prelude::*;
 
 #[test]
@@ -100,21 +100,6 @@ fn a_matrix_of_more_elements_than_32_bits_count_has_a_grid() {
             let covered = u64::from(geometry.grid[0]) * u64::from(variant.threads() * each);
             assert!(covered >= vectors, "{key}[{variant}]: {geometry:?}");
         }
-    }
-}
-
-#[test]
-fn sources_say_what_is_special_in_three_lines_and_include_what_they_need() {
-    let built = |key: Key| Arch::GPUS.into_iter().flat_map(move |arch| key.built(arch).collect::<Vec<_>>());
-    let pairs: BTreeSet<KeyVariant> = examples().into_iter().flat_map(built).collect();
-    for pair in pairs {
-        let source = pair.source();
-        let header = source.text.lines().take_while(|line| line.starts_with("//")).count();
-        // A source that is one line of another file's code points there.
-        let pointer = source.text.contains("See rotate.cuh") || source.text.contains("see rotate.cuh");
-        assert!(header >= 3 || pointer, "{}: {header} lines", source.path);
-        let names: Vec<&str> = source.headers().iter().map(|header| header.0).collect();
-        assert!(names.contains(&"device.cuh") && names.contains(&"types.h"), "{}: {names:?}", source.path);
     }
 }
 

@@ -37,7 +37,6 @@ uint32_t simt_ballot(uint32_t mask, bool value);
 
 float fabsf(float);
 float fmaf(float, float, float);
-float fabsf(float);
 float fmaxf(float, float);
 float fminf(float, float);
 float expf(float);

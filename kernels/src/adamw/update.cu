@@ -1,6 +1,8 @@
 // AdamW for every parameter of the model in one launch: clip, moments, decay, update, bf16 copy.
-// Matrices lie before vectors in the flat buffers, so one index decides what decays; no table of tensors.
-// Memory bound: 30 bytes an element, in vectors of 16 bytes; a non-finite step leaves everything untouched.
+// Matrices lie before vectors in the flat buffers, so one index decides what decays; no table of tensors. A step whose norm
+// is not finite leaves everything untouched.
+// Bound: memory, 30 bytes per element (28 in fp32), in 16-byte vectors.
+// Source: Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019.
 #include "adamw.h"
 #include "vector.cuh"
 

@@ -1,13 +1,14 @@
 // Column sums of groups of rows: the first step of every bias gradient.
-// A block takes a vector of columns a lane and one group; its warps add every DEPTH-th row, then meet in shared memory.
+// A CTA takes one group and a vector of columns per lane; its warps add every DEPTH-th row, then reduce through shared memory.
 // Which rows share a group depends on the shape alone, so the order of additions is fixed.
+// Bound: memory. Reads x once. Source: the gradient of y = x W^T + b with respect to b.
 #include "column_sum.h"
 #include "vector.cuh"
 
 enum : uint32_t { DEPTH = VARIANT_THREADS / WARP };
 
 template <uint32_t width> __device__ __forceinline__ void partial_sums(const column_sum_partial_params& p) {
-    __shared__ float sums[DEPTH][width][WARP + 4]; // padded: neither way of walking it meets a bank twice
+    __shared__ float sums[DEPTH][width][WARP + 4]; // padded: free of bank conflicts by row and by column
     const uint32_t lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
     const KEY_X* x = (const KEY_X*)p.x;
     const uint32_t first = blockIdx.x * p.group;
@@ -32,7 +33,7 @@ template <uint32_t width> __device__ __forceinline__ void partial_sums(const col
             for (uint32_t w = 0; w < DEPTH; w++) total += sums[w][i % width][i / width];
             ((float*)p.partial)[uint64_t(blockIdx.x) * p.n + start * width + i] = total;
         }
-        sync_block(); // sums are used again
+        sync_block(); // sums is reused
     }
 }
 

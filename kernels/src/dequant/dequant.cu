@@ -1,7 +1,7 @@
 // Weights in a block format of ggml, made dense: x = w, each value rounded once.
 // Rows are whole blocks, so a matrix is one run of them. A thread takes a vector of 16 bytes of x in each of a few blocks,
 // always at the same place, so that what finds its scales there is computed once; all loads come before the first store.
-// Memory bound: it reads 0.56 (Q4_K) to 1.06 (Q8_0) bytes an element and writes 2 or 4.
+// Bound: memory. Reads 0.56 (Q4_K) to 1.06 (Q8_0) bytes per element and writes 2 or 4.
 // Source: dequantize_row_* of ggml-quants.c; "k-quants", llama.cpp pull request 1684.
 #include "blocks.cuh"
 #include "dequant.h"

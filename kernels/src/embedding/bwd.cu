@@ -1,7 +1,9 @@
 // Embedding scatter-add without atomics: dtable[id] += sum of dy over the tokens with that id.
-// One block a sorted token and 32 vectors of columns; the one at the head of a run of equal ids owns that part of the
-// table's row, others leave at once. In a long run its warps add every DEPTH-th row and meet in shared memory: the same
-// bits every time, and a frequent token is no long chain.
+// One CTA per sorted token and 32 vectors of columns; the one at the head of a run of equal ids owns that part of the table's
+// row, others return at once. In a long run its warps add every DEPTH-th row and reduce through shared memory: the same bits
+// every time, and a frequent token is no long dependency chain.
+// Bound: memory. Reads dy once, reads and writes the rows of dtable that occur.
+// Source: sort-and-segment, as in PyTorch's deterministic embedding backward.
 #include "embedding.h"
 #include "vector.cuh"
 
@@ -29,7 +31,7 @@ __device__ __forceinline__ uint32_t run_end(const uint32_t* ids, uint32_t first,
 }
 
 KERNEL(embedding_bwd_params) {
-    __shared__ float sums[DEPTH][WIDTH][WARP + 4]; // padded: neither way of walking it meets a bank twice
+    __shared__ float sums[DEPTH][WIDTH][WARP + 4]; // padded: free of bank conflicts by row and by column
     const uint32_t* ids = (const uint32_t*)p.sorted_ids;
     const uint32_t* positions = (const uint32_t*)p.sorted_positions;
     const KEY_X* dy = (const KEY_X*)p.dy;
@@ -38,7 +40,7 @@ KERNEL(embedding_bwd_params) {
     if (first > 0 && ids[first - 1] == id) return;
     const uint32_t end = run_end(ids, first, p.tokens);
     float* dtable = (float*)p.dtable + uint64_t(id) * KEY_H;
-    if (end - first <= SHORT) { // a thread a vector, and no one to meet
+    if (end - first <= SHORT) { // a thread per vector, no reduction
         if (blockIdx.y > 0) return;
         for (uint32_t column = threadIdx.x; column < COLUMNS; column += VARIANT_THREADS) {
             float sum[WIDTH];
@@ -74,6 +76,6 @@ KERNEL(embedding_bwd_params) {
             for (uint32_t w = 0; w < DEPTH; w++) total += sums[w][i % WIDTH][i / WIDTH];
             dtable[start * WIDTH + i] += total;
         }
-        sync_block(); // sums are used again
+        sync_block(); // sums is reused
     }
 }

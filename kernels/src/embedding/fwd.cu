@@ -1,7 +1,7 @@
 // Embedding gather: y[t] = table[ids[t]].
-// A warp a token; a row is moved in vectors of 16 bytes: a dense one as bits, so no rounding happens, and one in a block
-// format dequantised on the way, so that the table stays as it is stored.
-// Memory bound: it reads and writes tokens * h elements.
+// A warp per token; a row is moved in 16-byte vectors: a dense one as bits, so no rounding happens, and one in a block format
+// dequantized on the way, so that the table stays as it is stored.
+// Bound: memory. Reads and writes tokens * h elements. Source: the definition of a lookup table.
 #include "embedding.h"
 #include "blocks.cuh"
 

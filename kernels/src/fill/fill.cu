@@ -1,6 +1,6 @@
 // Set a buffer to one value, always or in the first micro-batch of a step only.
-// The condition is read on the device, so that one replayed graph serves every micro-batch.
-// Memory bound: it only writes.
+// The condition is read on the device, so that one replayed CUDA graph serves every micro-batch.
+// Bound: memory, it only writes. Source: none needed.
 #include "device.cuh"
 #include "fill.h"
 

@@ -1,6 +1,6 @@
 // Sums of squares of fixed groups of the flat gradient: the first step of the global norm.
-// One block a group; which elements share a sum does not depend on the GPU, so the norm is the same bits.
-// Memory bound: one read of every gradient, eight vectors of 16 bytes in flight a thread.
+// One CTA per group; which elements share a sum does not depend on the GPU, so the norm is the same bits.
+// Bound: memory. Reads every gradient once, eight 16-byte vectors in flight per thread. Source: see finish.cu.
 #include "device.cuh"
 #include "grad_norm.h"
 

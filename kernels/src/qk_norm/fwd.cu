@@ -1,6 +1,8 @@
 // RMSNorm of each query and key head, then the rotary embedding, in place: one read and one write of queries and keys.
 // A few lanes take HEADS neighbouring heads of a token, so that cosines and sines are loaded once for all of them.
 // With KEY_KEEP the heads are written as they were too: what the backward pass normalises again.
+// Bound: memory. Reads and writes queries and keys once.
+// Source: Henry et al., "Query-Key Normalization for Transformers", 2020, as Qwen3 has it; rope/rotate.cuh.
 #include "qk_norm/head.cuh"
 
 enum : uint32_t { HEADS = VARIANT_HEADS };

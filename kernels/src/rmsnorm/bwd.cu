@@ -1,15 +1,17 @@
 // RMSNorm backward: dx with the residual stream's gradient added, and partial sums of dgamma, in one pass.
-// A block takes the `rows` rows of one partial; each of its row groups walks every ROWS-th of them with its share of
-// dgamma in registers, then the groups meet in shared memory in a fixed order: no atomics, no second pass.
+// A CTA takes the `rows` rows of one partial sum; each of its row groups takes every ROWS-th of them with its share of dgamma
+// in registers, then the groups reduce through shared memory in a fixed order: no atomics, no second pass.
+// Bound: memory. Reads x, dy (and dresidual) once, writes dx once.
+// Source: Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019.
 #include "rmsnorm/row.cuh"
 
 enum : uint32_t {
-    // Whether the next row is on its way while one is worked on: where registers hold both.
+    // Whether the next row is in flight while one is worked on: where registers hold both.
     AHEAD = sizeof(KEY_X) == sizeof(bf16) && PER_THREAD * WIDTH <= 16,
     // A group's dgamma in shared memory: element i of vector j of a lane at (j * WIDTH + i) * STRIDE + lane, where
     // neither lanes nor neighbouring elements share a bank.
     STRIDE = VARIANT_ROW_THREADS + 4,
-    // So many of them, in at most 36 KiB; groups that share one add to it one after the other.
+    // As many of them as fit 36 KiB, below the 48 KiB of static shared memory; groups that share one add one after the other.
     FIT = 9216 / (PER_THREAD * WIDTH * STRIDE),
     SLOTS = ROWS == 1 ? 1 : FIT >= 8 && ROWS >= 8 ? 8 : FIT >= 4 && ROWS >= 4 ? 4 : FIT >= 2 ? 2 : 1,
 };
@@ -46,8 +48,8 @@ KERNEL(rmsnorm_bwd_params) {
     const uint32_t end = min(first + p.rows, p.tokens);
     Loaded next;
     if (AHEAD) next.load(p, first + group, end);
-    uint32_t turn = 0;
-    for (uint32_t start = first; start < end; start += ROWS, turn ^= 1) { // the same for the whole block
+    uint32_t stage = 0;
+    for (uint32_t start = first; start < end; start += ROWS, stage ^= 1) { // the same for the whole block
         const uint32_t token = start + group;
         Loaded row;
         if constexpr (AHEAD) {
@@ -68,7 +70,7 @@ KERNEL(rmsnorm_bwd_params) {
                 dot += gamma[j][i] * dyn;
             }
         }
-        const float mean = row_sum(dot, scratch[turn]) / KEY_H;
+        const float mean = row_sum(dot, scratch[stage]) / KEY_H;
         if (token >= end) continue;
         KEY_X* dx = (KEY_X*)p.dx + uint64_t(token) * KEY_H;
 #pragma unroll

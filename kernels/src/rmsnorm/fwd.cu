@@ -1,6 +1,8 @@
 // RMSNorm forward, the residual addition fused in: one pass over memory.
-// The row stays in registers, packed, between the sum of squares and the scaling; gamma is on its way meanwhile.
-// The sum with the residual branch is rounded before it is normalised: what is normalised is what is stored.
+// The row stays in registers, packed, between the sum of squares and the scaling; gamma is in flight meanwhile. The sum with
+// the residual branch is rounded before it is normalized: what is normalized is what is stored.
+// Bound: memory. Reads x (and delta) once, writes y (and the sum) once.
+// Source: Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019.
 #include "rmsnorm/row.cuh"
 
 KERNEL(rmsnorm_fwd_params) {

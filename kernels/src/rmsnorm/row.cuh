@@ -1,6 +1,6 @@
 // How a row of KEY_H elements lies over VARIANT_ROW_THREADS threads: vectors of 16 bytes, or single elements where
 // rows are not aligned, kept packed in registers from the one load to the last use.
-// A warp a row, several rows a block, as long as a thread's share stays small; else a block a row.
+// A warp per row, several rows per CTA, as long as a thread's share stays small; else a CTA per row.
 #pragma once
 #include "rmsnorm.h"
 #include "vector.cuh"

@@ -1,4 +1,4 @@
-// Rotary embedding backward: the gradient turns the other way. See rotate.cuh.
+// Rotary embedding backward: the gradient is rotated the other way. See rotate.cuh.
 #include "rope/rotate.cuh"
 
 KERNEL(rope_params) { rotate(p, -1.0f); }

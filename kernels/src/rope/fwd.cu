@@ -1,4 +1,4 @@
-// Rotary embedding forward: see rotate.cuh.
+// Rotary embedding forward. See rotate.cuh.
 #include "rope/rotate.cuh"
 
 KERNEL(rope_params) { rotate(p, 1.0f); }

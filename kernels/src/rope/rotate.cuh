@@ -1,6 +1,8 @@
-// Rotary embedding in place, half-split pairing: element i of a head turns with element i + d / 2.
-// A thread takes one vector of positions in the head and turns it in HEADS neighbouring heads, query and key heads
-// being adjacent: one load of cosines and sines, which come from a table the host made, for all of them.
+// Rotary embedding in place, half-split pairing: element i of a head is rotated with element i + d / 2.
+// A thread takes one vector of positions in the head and rotates it in HEADS neighbouring heads, query and key heads being
+// adjacent: one load of cosines and sines, which come from a table the host made, for all of them.
+// Bound: memory. Reads and writes the rotated part of x once.
+// Source: Su et al., "RoFormer", 2021; the pairing of Hugging Face's `rotate_half`.
 #pragma once
 #include "rope.h"
 #include "vector.cuh"
@@ -43,14 +45,14 @@ template <uint32_t width> __device__ __forceinline__ void rotate(const rope_para
         for (uint32_t h = 0; h < HEADS; h++) {
             KEY_X* head = row + (first + h) * KEY_D;
             if (first + h >= p.heads) break;
-            float turned_a[width], turned_b[width];
+            float rotated_a[width], rotated_b[width];
 #pragma unroll
             for (uint32_t i = 0; i < width; i++) {
-                turned_a[i] = a[h][i] * cos[i] - b[h][i] * sin[i];
-                turned_b[i] = b[h][i] * cos[i] + a[h][i] * sin[i];
+                rotated_a[i] = a[h][i] * cos[i] - b[h][i] * sin[i];
+                rotated_b[i] = b[h][i] * cos[i] + a[h][i] * sin[i];
             }
-            store_vector(head, column, turned_a);
-            store_vector(head + HALF, column, turned_b);
+            store_vector(head, column, rotated_a);
+            store_vector(head + HALF, column, rotated_b);
         }
     }
 }

@@ -1,6 +1,7 @@
 // SwiGLU backward: dgate = dy * up * s * (1 + gate * (1 - s)), dup = dy * gate * s, s = sigmoid(gate).
-// The sigmoid is recomputed from the saved gate: cheaper than reading it back. A few blocks a token.
-// Memory bound: vectors of 16 bytes where the row length allows it.
+// The sigmoid is recomputed from the saved gate: cheaper than reading it back. A few CTAs per token.
+// Bound: memory, in 16-byte vectors where the row length allows it.
+// Source: Shazeer, "GLU Variants Improve Transformer", 2020.
 #include "swiglu/segment.cuh"
 
 template <uint32_t width> __device__ __forceinline__ void backward(const swiglu_bwd_params& p) {

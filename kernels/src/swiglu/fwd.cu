@@ -1,6 +1,7 @@
 // SwiGLU forward: y = gate * sigmoid(gate) * up.
-// Gate and up are the halves of one row, as one projection wrote them. A few blocks a token, a vector a thread.
-// Memory bound: vectors of 16 bytes where the row length allows it.
+// Gate and up are the halves of one row, as one projection wrote them. A few CTAs per token, a vector per thread.
+// Bound: memory, in 16-byte vectors where the row length allows it.
+// Source: Shazeer, "GLU Variants Improve Transformer", 2020.
 #include "swiglu/segment.cuh"
 
 template <uint32_t width> __device__ __forceinline__ void forward(const swiglu_fwd_params& p) {

@@ -1,7 +1,7 @@
-// Which vectors of which row a thread takes: the same number of neighbouring blocks for each token.
-// As many blocks as give each thread one vector of 16 bytes: many loads in flight and no loop to wait for.
-// Rows go from the last to the first: what the product before has written last is still in the L2 cache, and what is
-// written last is what the product behind reads first. Rows that are not aligned are walked by single elements.
+// Which vectors of which row a thread takes: the same number of neighbouring CTAs for each token.
+// As many CTAs as give each thread one 16-byte vector: many loads in flight and no loop to wait for.
+// Rows go from the last to the first: what the GEMM before has written last is still in L2, and what is written last is
+// what the GEMM after it reads first. Rows that are not aligned are read element by element.
 #pragma once
 #include "swiglu.h"
 #include "vector.cuh"
