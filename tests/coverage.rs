@@ -6,10 +6,11 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use precast_fatbins::{Bundle, Manifest, Module};
-use precast_kernels::{Arch, Key, KeyVariant};
+use precast_kernels::{Arch, Block, Key, KeyVariant};
 use precast_plan::training::{CAST, CLEAR, MICRO, UPDATE, WIDEN};
 use precast_plan::{
-    EvaluationPlan, ModelConfig, Objective, Precision, Recipe, Recompute, Resident, TrainingPlan, build_keys, keys,
+    EvaluationPlan, Formats, ModelConfig, Objective, Precision, Recipe, Recompute, Resident, TrainingPlan, build_keys,
+    keys,
 };
 use precast_runtime::sim::{Faults, Sim};
 use precast_runtime::{Arrived, Bound, Device, Driver, DriverError, GraphId, KernelId, LoadError, Loading};
@@ -144,6 +145,12 @@ fn launched(training: &TrainingPlan, built: &BTreeSet<KeyVariant>, accum: u32) -
     log.launched.clone()
 }
 
+/// A model's matrices in one block format, for each that its rows are whole blocks of.
+fn stored(config: &ModelConfig) -> impl Iterator<Item = Formats> {
+    let uniform = Block::ALL.into_iter().map(|block| Formats::uniform(config, block));
+    uniform.filter(|formats| !formats.is_dense())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
@@ -161,6 +168,17 @@ proptest! {
                 requested.extend(launched(&training, &built, accum));
                 let evaluation = EvaluationPlan::new(student, (batch, seq_len), recipe.precision, Arch::Sim).unwrap();
                 requested.extend(keys(&evaluation.plan).into_iter().map(|pair| pair.key));
+                // And either may stay as it is stored.
+                for formats in stored(student) {
+                    let (model, shape) = ((student, &formats), (batch, seq_len));
+                    let evaluation = EvaluationPlan::with_formats(model, shape, recipe.precision, Arch::Sim).unwrap();
+                    requested.extend(keys(&evaluation.plan).into_iter().map(|pair| pair.key));
+                }
+            }
+            for formats in stored(&teacher).filter(|_| recipe.recompute == Recompute::None) {
+                let model = Some((&teacher, &formats));
+                let training = TrainingPlan::with_formats(model, &student, &recipe, Arch::Sim).unwrap();
+                requested.extend(launched(&training, &built, accum));
             }
         }
         let enumerated: BTreeSet<Key> = built.into_iter().map(|pair| pair.key).collect();
