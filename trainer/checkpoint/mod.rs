@@ -31,6 +31,19 @@ pub use write::{Student, Write, fill_model, write_model};
 /// A model that cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
+    /// A parameter that a GGUF file has no tensor for.
+    #[error(
+        "cannot write {} as GGUF: files of architecture {family} have no tensor for {tensor}; \
+         leave out --format for a Hugging Face directory",
+        path.display()
+    )]
+    NoGgufName {
+        path: PathBuf,
+        /// Its Hugging Face name.
+        tensor: String,
+        /// As GGUF files call it.
+        family: &'static str,
+    },
     /// There is nothing at the path.
     #[error(
         "no model at {}: expected a Hugging Face directory (config.json, model.safetensors) or a .gguf file{}",

@@ -30,6 +30,9 @@ pub struct Arguments {
     /// Element type to write
     #[arg(long, default_value = "bf16", value_name = "P")]
     precision: Precision,
+    /// Write model.gguf, its matrices in this mix of block formats, with random numbers in them
+    #[arg(long, requires = "config", conflicts_with_all = ["precision", "tokenizer"], value_name = "F")]
+    format: Option<FileFormat>,
     /// Where to write the model
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
@@ -38,8 +41,20 @@ pub struct Arguments {
     overwrite: bool,
 }
 
+/// A mix of block formats, as llama.cpp names it.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum FileFormat {
+    #[value(name = "Q4_K_M")]
+    Q4KM,
+}
+
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let (precision, out, overwrite) = (arguments.precision, &arguments.out, arguments.overwrite);
+    if let (Some(config), Some(FileFormat::Q4KM)) = (&arguments.config, arguments.format) {
+        let file = init::random_gguf(config, arguments.seed, out, overwrite)?;
+        say!("{}", file.display());
+        return Ok(());
+    }
     match (&arguments.config, &arguments.from) {
         (Some(config), _) => {
             init::random(config, arguments.tokenizer.as_deref(), arguments.seed, precision, out, overwrite)?;

@@ -16,6 +16,7 @@ mod rope;
 #[cfg(test)]
 mod tests;
 mod tokenizer;
+mod write;
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -34,6 +35,7 @@ use container::{Header, Tensor, Values};
 pub use error::{Fault, GgufError};
 use metadata::Metadata;
 use names::Heads;
+pub use write::{FILE, write_model};
 
 /// A GGUF file of a model of a known family, version 2 or 3, little-endian: header read, weights on disk.
 pub struct Gguf {

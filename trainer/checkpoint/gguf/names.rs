@@ -12,6 +12,23 @@ pub(super) enum Heads {
     Key,
 }
 
+/// The name in GGUF files of a parameter, by its Hugging Face name; none where they have no such tensor.
+pub(super) fn ggml(family: &Family, parameter: &str) -> Option<String> {
+    let m = family.modules;
+    let (module, part) = parameter.rsplit_once('.')?;
+    let ends = [&m.embedding, &m.norm, &m.head].into_iter().find(|found| found.hugging_face == module);
+    let name = if let Some(found) = ends {
+        format!("{}.{part}", found.gguf)
+    } else {
+        let (layer, module) = module.strip_prefix("model.layers.")?.split_once('.')?;
+        let modules =
+            [&m.input_norm, &m.q, &m.k, &m.v, &m.q_norm, &m.k_norm, &m.o, &m.post_norm, &m.gate, &m.up, &m.down];
+        let found = modules.into_iter().find(|found| found.hugging_face == module)?;
+        format!("blk.{layer}.{}.{part}", found.gguf)
+    };
+    hugging_face(family, &name).filter(|(back, _)| back == parameter).map(|_| name)
+}
+
 /// The Hugging Face name of a tensor of a family, and whose heads its rows are.
 pub(super) fn hugging_face(family: &Family, name: &str) -> Option<(String, Heads)> {
     let m = family.modules;
