@@ -150,7 +150,7 @@ fn a_full_disk_leaves_nothing_half_written() {
     command.args(["--allow-identical", "--precision", "fp32", "--checkpoint-every", "0"]);
     command.arg("--teacher").arg(&case.student);
     command.arg("--student").arg(&case.student).arg("--data").arg(&case.data).arg("--out").arg(&out);
-    let message = fail(&mut command, 5);
+    let message = fail(&mut command, 1);
     assert!(message.contains("student") && message.contains("cannot write"), "{message}");
     let mut left: Vec<String> =
         fs::read_dir(&out).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();

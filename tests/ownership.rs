@@ -130,7 +130,7 @@ fn overwriting_replaces_a_run_and_nothing_else() {
         changed[whole.len() / 2] ^= 1;
         fs::write(out.join(name), changed).unwrap();
         let message = fail(&mut case.owned_run(&out, &["--steps", "1", "--overwrite"]), 2);
-        assert!(message.contains(&format!("out/{name} is not what was written")), "{message}");
+        assert!(message.contains(&format!("out/{name} was changed since it was written")), "{message}");
         fs::write(out.join(name), whole).unwrap();
     }
     assert_eq!(names_in(case.dir.path()).iter().filter(|name| name.contains("replaced")).count(), 0);
@@ -183,7 +183,7 @@ fn an_input_is_never_written_over() {
             let mut command = distill(&case.path("teacher"), student, data, out);
             command.args(["--steps", "1", "--batch-size", "2", "--seq-len", "16"]).args(start).args(more);
             let message = fail(&mut command, 2);
-            assert!(message.contains("an input is never written over"), "{message}");
+            assert!(message.contains("an input is never overwritten"), "{message}");
         }
     };
     refused(&below, &case.data, &case.path("s"), &[]);
@@ -201,7 +201,7 @@ fn an_input_is_never_written_over() {
         for more in [&[][..], &["--overwrite"]] {
             let mut init = precast();
             init.arg("init").arg("--from").arg(from).args(["--layers", "0", "--out"]).arg(out);
-            assert!(fail(init.args(more), 2).contains("an input is never written over"));
+            assert!(fail(init.args(more), 2).contains("an input is never overwritten"));
         }
     }
     assert_eq!(contents(&case.student), models);
@@ -230,7 +230,10 @@ fn init_replaces_only_a_model_that_precast_wrote() {
     assert!(fail(&mut case.init_run(&out, &["--overwrite"]), 2).contains("new/notes.txt is not listed"));
     fs::remove_file(out.join("notes.txt")).unwrap();
     fs::write(out.join("config.json"), "{}").unwrap();
-    assert!(fail(&mut case.init_run(&out, &["--overwrite"]), 2).contains("new/config.json is not what was written"));
+    assert!(
+        fail(&mut case.init_run(&out, &["--overwrite"]), 2)
+            .contains("new/config.json was changed since it was written")
+    );
     // Where it is a link to an empty directory, that one is filled.
     let empty = case.path("empty");
     fs::create_dir(&empty).unwrap();

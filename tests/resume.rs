@@ -199,7 +199,7 @@ fn a_run_whose_only_checkpoint_is_damaged_starts_again_as_the_message_says() {
     // Until it is removed, it is what somebody changed.
     assert!(
         fail(&mut case.resumable_run(&["--steps", "3", "--overwrite"]), 2)
-            .contains("m.safetensors is not what was written")
+            .contains("m.safetensors was changed since it was written")
     );
     fs::remove_dir_all(&checkpoint).unwrap();
     succeed(&mut case.resumable_run(&["--steps", "3", "--overwrite"]));
@@ -301,7 +301,7 @@ fn a_finished_run_without_its_student_exports_it() {
     // A student that the run did not write is not replaced.
     fs::write(out.join("student/config.json"), "{}").unwrap();
     let message = fail(&mut case.resumable_run(&["--steps", "4", "--resume"]), 2);
-    assert!(message.contains("student/config.json is not what was written"), "{message}");
+    assert!(message.contains("student/config.json was changed since it was written"), "{message}");
 }
 
 #[test]

@@ -226,7 +226,7 @@ fn publish_replaces_only_what_it_wrote() {
         ("kept", &|to| fs::create_dir(to.join("kept")).unwrap()),
         ("link", &|to| symlink("/etc", to.join("link")).unwrap()),
         ("oci-layout", &|to| fs::write(to.join("oci-layout"), "{\"imageLayoutVersion\":\"1.0.0\"} ").unwrap()),
-        ("no OCI image layout", &|to| fs::remove_file(to.join("index.json")).unwrap()),
+        ("not an OCI image layout", &|to| fs::remove_file(to.join("index.json")).unwrap()),
     ];
     for (index, (what, change)) in foreign.into_iter().enumerate() {
         let name = format!("changed-{index}");

@@ -330,7 +330,7 @@ impl<'a> Bundle<'a> {
         };
         let facts = CubinFacts::read(self.image(offset, code))
             .map_err(|source| BundleError::Cubin { module: module.to_string(), source })?;
-        claim("architecture", &arch, &facts.arch)?;
+        claim("architecture", &arch.target(), &facts.arch.as_str())?;
         claim("entry symbol", &pair.entry(arch), &facts.entry)?;
         claim("entry symbol", &code.entry, &facts.entry)?;
         claim("parameter block size", &module.params_bytes, &facts.params_bytes)?;

@@ -47,7 +47,8 @@ pub fn publish(arguments: &Publish) -> Result<(), Failure> {
         (error, _) => error.into(),
     };
     let directory = arguments.locks.directory();
-    let models = Bundle::read(&bundle).map_err(|error| failure(error.into()))?.manifest().models.clone();
+    let read = Bundle::read(&bundle).and_then(|read| read.verify().map(|()| read));
+    let models = read.map_err(|error| failure(error.into()))?.manifest().models.clone();
     let mut locks = Vec::new();
     for model in models {
         let lock = lock::read(&directory, &model)?;

@@ -152,9 +152,10 @@ proptest! {
 }
 
 /// What differs between architectures is how a kernel is built, never what is computed: the same launches of the same
-/// keys with the same parameter blocks.
+/// keys. How a product divides K is its architecture's choice, and so stands in its parameter block: the simulated GPU divides
+/// as sm_90a does.
 #[test]
-fn every_architecture_launches_the_same_keys_with_the_same_parameters() {
+fn every_architecture_launches_the_same_keys() {
     let config = |json: &str| ModelConfig::from_json(json).unwrap();
     let teacher = config(include_str!("../../../aot/models/qwen2.5-1.5b.json"));
     let student = config(include_str!("../../../aot/models/qwen2.5-0.5b.json"));
@@ -171,8 +172,13 @@ fn every_architecture_launches_the_same_keys_with_the_same_parameters() {
                 plan.phases.into_iter().flat_map(of_phase).collect()
             };
             let expected = launches(Arch::Sim);
+            let keys = |launches: &[(String, String, Vec<u8>)]| -> Vec<[String; 2]> {
+                launches.iter().map(|(phase, key, _)| [phase.clone(), key.clone()]).collect()
+            };
             for arch in Arch::GPUS {
-                assert!(launches(arch) == expected, "{arch}, {precision:?}, {batch} x {seq_len}");
+                let found = launches(arch);
+                assert!(keys(&found) == keys(&expected), "{arch}, {precision:?}, {batch} x {seq_len}");
+                assert!(arch != Arch::Sm90a || found == expected, "{precision:?}, {batch} x {seq_len}");
             }
         }
     }

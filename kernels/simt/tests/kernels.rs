@@ -123,7 +123,7 @@ fn a_multicast_goes_to_every_block_of_the_cluster() {
 #[test]
 fn a_block_does_not_end_while_others_write_its_shared_memory() {
     let key = "gemm.swiglu{bias=true,w=bf16,x=bf16}";
-    insta::assert_snapshot!(found_on_hopper(key, "if (SHARES) cluster_sync();", ""));
+    insta::assert_snapshot!(found_on_hopper(key, "if (MULTICAST) cluster_sync();", ""));
 }
 
 #[test]
@@ -138,11 +138,15 @@ fn scores_are_not_read_before_their_wgmma_is_waited_for() {
 
 #[test]
 fn a_block_that_may_not_run_is_not_sent_to() {
-    insta::assert_snapshot!(found_on_hopper("head.distill{x=bf16}", "cluster_sync();", "sync_block();"));
+    insta::assert_snapshot!(found_on_hopper("head.distill{reverse=false,x=bf16}", "cluster_sync();", "sync_block();"));
 }
 
 #[test]
 fn a_warp_does_not_store_where_its_lanes_still_read() {
-    let between = "sync_warp(); // those in between are skipped";
-    insta::assert_snapshot!(found_on_hopper("gemm.dgrad{w=bf16,x=bf16}", between, "// those"));
+    let between = "sync_warp(); // skipped chunks do not alternate";
+    insta::assert_snapshot!(found_on_hopper(
+        "gemm.dgrad{w=bf16,x=bf16}",
+        between,
+        "// skipped chunks do not alternate"
+    ));
 }
