@@ -267,7 +267,7 @@ mod tests {
         assert_eq!(read(&[("head_dim", 128.into())]).unwrap().head_dim, 128);
         // As transformers has it: apart from hidden_size and num_attention_heads.
         let qwen3 = ("architectures", serde_json::json!(["Qwen3ForCausalLM"]));
-        assert_eq!(read(&[qwen3.clone()]).unwrap().head_dim, 128);
+        assert_eq!(read(std::slice::from_ref(&qwen3)).unwrap().head_dim, 128);
         assert_eq!(read(&[qwen3, ("head_dim", 64.into())]).unwrap().head_dim, 64);
     }
 
