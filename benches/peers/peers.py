@@ -1,4 +1,4 @@
-"""PyTorch on the work of a distillation step: peers.py eager|compile|liger|ops --teacher CONFIG --student CONFIG."""
+"""PyTorch on the work of a training step: peers.py eager|compile|liger|ops [--teacher CONFIG] --student CONFIG."""
 
 import argparse
 import functools
@@ -24,12 +24,12 @@ def seconds_since_process_start():
 
 def model(config):
     """Random bf16 weights of a shape."""
-    from transformers import Qwen2Config, Qwen2ForCausalLM
+    from transformers import AutoConfig, AutoModelForCausalLM
 
-    config = Qwen2Config(**{**config, "use_cache": False}, attn_implementation="sdpa")
+    config = AutoConfig.for_model(**{**config, "use_cache": False})
     torch.set_default_dtype(torch.bfloat16)
     with torch.device("cuda"):
-        made = Qwen2ForCausalLM(config)
+        made = AutoModelForCausalLM.from_config(config, attn_implementation="sdpa")
     torch.set_default_dtype(torch.float32)
     return made
 
@@ -42,11 +42,17 @@ def kd_loss(student, teacher, targets):
     return ALPHA * TEMPERATURE**2 * kl + (1 - ALPHA) * ce
 
 
+def ce_loss(student, targets):
+    return F.cross_entropy(student.float().flatten(0, 1), targets.flatten())
+
+
 def torch_head(mode, vocab):
-    """The loss by whole logits, from the final hidden states of both models."""
-    loss = torch.compile(kd_loss) if mode == "compile" else kd_loss
+    """The loss by whole logits, from the final hidden states of both models, or of one without a teacher."""
+    loss, alone = (torch.compile(one) if mode == "compile" else one for one in (kd_loss, ce_loss))
 
     def head(student, hidden, teacher, teacher_hidden, targets):
+        if teacher is None:
+            return alone(student.lm_head(hidden), targets)
         with torch.no_grad():
             # The student knows a part of the teacher's vocabulary.
             taught = teacher.lm_head(teacher_hidden)[..., :vocab]
@@ -93,18 +99,20 @@ class Master:
 
 def train(mode, teacher_config, student_config, batch, seq, steps):
     torch.manual_seed(0)
-    teacher, student = model(teacher_config).eval().requires_grad_(False), model(student_config).train()
+    teacher = model(teacher_config).eval().requires_grad_(False) if teacher_config else None
+    student = model(student_config).train()
     master = Master(student.parameters())
     vocab = student_config["vocab_size"]
     head = liger_head(student, teacher, vocab) if mode == "liger" else torch_head(mode, vocab)
     if mode == "compile":
-        teacher.model, student.model = torch.compile(teacher.model), torch.compile(student.model)
+        for one in filter(None, (teacher, student)):
+            one.model = torch.compile(one.model)
     tokens = [torch.randint(0, vocab, (batch, seq + 1), device="cuda") for _ in range(4)]
 
     def step(tokens):
         ids, targets = tokens[:, :-1], tokens[:, 1:]
         with torch.no_grad():
-            taught = teacher.model(ids).last_hidden_state
+            taught = teacher.model(ids).last_hidden_state if teacher else None
         head(student, student.model(ids).last_hidden_state, teacher, taught, targets).backward()
         master.step()
         torch.cuda.synchronize()
@@ -235,7 +243,7 @@ def report(**fields):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("mode", choices=["eager", "compile", "liger", "ops"])
-    parser.add_argument("--teacher", required=True, help="a config.json")
+    parser.add_argument("--teacher", help="a config.json; without it the loss is the cross entropy")
     parser.add_argument("--student", required=True, help="a config.json")
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--seq", type=int, default=1024)
@@ -243,11 +251,12 @@ def main():
     arguments = parser.parse_args()
     configs = {}
     for role in ("teacher", "student"):
-        with open(getattr(arguments, role)) as file:
-            configs[role] = json.load(file)
+        if path := getattr(arguments, role):
+            with open(path) as file:
+                configs[role] = json.load(file)
     if arguments.mode != "ops":
         try:
-            train(arguments.mode, *configs.values(), arguments.batch, arguments.seq, arguments.steps)
+            train(arguments.mode, configs.get("teacher"), configs["student"], arguments.batch, arguments.seq, arguments.steps)
         except ModuleNotFoundError as error:
             report(mode=arguments.mode, error=f"not measured: {error}")
         return

@@ -5,7 +5,9 @@ here=$(cd "$(dirname "$0")" && pwd)
 models=$here/../../aot/models
 for mode in ${MODES:-eager compile liger ops}; do
     # A process each: start-up is part of what is measured.
-    "${PYTHON:-python3}" "$here/peers.py" "$mode" \
-        --teacher "${TEACHER:-$models/qwen2.5-1.5b.json}" --student "${STUDENT:-$models/qwen2.5-0.5b.json}" \
+    # TEACHER= leaves the teacher out.
+    teacher=${TEACHER-$models/qwen2.5-1.5b.json}
+    "${PYTHON:-python3}" "$here/peers.py" "$mode" ${teacher:+--teacher "$teacher"} \
+        --student "${STUDENT:-$models/qwen2.5-0.5b.json}" \
         --batch "${BATCH:-8}" --seq "${SEQ:-1024}" --steps "${STEPS:-20}"
 done
