@@ -153,7 +153,7 @@ proptest! {
 
 /// What differs between architectures is how a kernel is built, never what is computed: the same launches of the same
 /// keys. How a product divides K is its architecture's choice, and so stands in its parameter block: the simulated GPU divides
-/// as sm_90a does.
+/// as sm_90a does. Where none is divided there are no semaphores to clear.
 #[test]
 fn every_architecture_launches_the_same_keys() {
     let config = |json: &str| ModelConfig::from_json(json).unwrap();
@@ -173,7 +173,8 @@ fn every_architecture_launches_the_same_keys() {
             };
             let expected = launches(Arch::Sim);
             let keys = |launches: &[(String, String, Vec<u8>)]| -> Vec<[String; 2]> {
-                launches.iter().map(|(phase, key, _)| [phase.clone(), key.clone()]).collect()
+                let computes = launches.iter().filter(|(_, key, _)| !key.starts_with("fill{"));
+                computes.map(|(phase, key, _)| [phase.clone(), key.clone()]).collect()
             };
             for arch in Arch::GPUS {
                 let found = launches(arch);
