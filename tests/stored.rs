@@ -315,3 +315,29 @@ fn bench_measures_a_stored_teacher_of_random_weights() {
         record["kernels"].as_array().unwrap().iter().map(|one| one["kernel"].as_str().unwrap()).collect();
     assert!(kernels.iter().any(|kernel| kernel.starts_with("dequant{w=Q4_K")), "{kernels:?}");
 }
+
+/// `init` writes what `distill` reads, the same bytes for a seed, and replaces only what it wrote.
+#[test]
+fn init_writes_a_teacher_in_the_mix_of_q4_k_m() {
+    let case = case();
+    let config = root().join("tests/models/blocks.json");
+    let init = |out: &Path, arguments: &[&str]| {
+        let mut command = precast();
+        command.args(["init", "--format", "Q4_K_M", "--config"]).arg(&config).arg("--out").arg(out).args(arguments);
+        command
+    };
+    let (out, file) = (case.path("teacher"), case.path("teacher/model.gguf"));
+    succeed(&mut init(&out, &["--seed", "3"]));
+    let written = fs::read(&file).unwrap();
+    assert!(fail(&mut init(&out, &["--seed", "3"]), 2).contains("--overwrite"));
+    succeed(&mut init(&out, &["--seed", "3", "--overwrite"]));
+    assert!(fs::read(&file).unwrap() == written);
+    succeed(&mut init(&case.path("other"), &["--seed", "4"]));
+    assert!(fs::read(case.path("other/model.gguf")).unwrap() != written);
+    for format in ["bf16", "stored"] {
+        succeed(&mut case.run(&file, format, &["--teacher-format", format]));
+    }
+    assert!(bits(&case.path("bf16")) == bits(&case.path("stored")));
+    fs::write(&file, &written[..written.len() - 1]).unwrap();
+    assert!(fail(&mut init(&out, &["--seed", "3", "--overwrite"]), 2).contains("changed since it was written"));
+}
