@@ -19,7 +19,7 @@ impl Case {
     }
 }
 
-/// Waits until the record in a directory is that of a run of so many steps. For a moment of its start there is none.
+/// Waits until `run.json` in the directory belongs to a run of `steps` steps. There is briefly none while one run replaces another.
 fn wait_for_run(out: &Path, steps: u64) {
     let steps_of = |text: Vec<u8>| serde_json::from_slice::<serde_json::Value>(&text).ok()?["config"]["steps"].as_u64();
     while fs::read(out.join("run.json")).ok().and_then(steps_of) != Some(steps) {

@@ -162,7 +162,7 @@ struct Block {
     NamedBarrier named[NAMED_BARRIERS];
     std::vector<std::unique_ptr<MemoryBarrier>> barriers;
     uint32_t free_registers = 0;
-    std::vector<Event> visits; // what others did to its shared memory, the last of each slot
+    std::vector<Event> visits; // the last access to its shared memory by each other block
     Gathering ending;          // what its threads knew when they ended
     uint32_t live = 0;         // threads that have not ended
 
