@@ -97,11 +97,33 @@ class Master:
             parameter.grad = None
 
 
-def train(mode, teacher_config, student_config, batch, seq, steps):
+class Adapters:
+    """LoRA on every projection of a layer under peft, and AdamW on the adapters, which are fp32."""
+
+    def __init__(self, student, rank):
+        from peft import LoraConfig, get_peft_model
+
+        projections = "q_proj k_proj v_proj o_proj gate_proj up_proj down_proj".split()
+        # The adapters are put into the student itself.
+        get_peft_model(student, LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=projections))
+        self.parameters = [p for p in student.parameters() if p.requires_grad]
+        for parameter in self.parameters:
+            parameter.data = parameter.data.float()
+        self.adamw = torch.optim.AdamW(self.parameters, lr=1e-4, weight_decay=0.01, fused=True)
+
+    def step(self):
+        torch.nn.utils.clip_grad_norm_(self.parameters, CLIP, foreach=True)
+        self.adamw.step()
+        self.adamw.zero_grad(set_to_none=True)
+
+
+def train(mode, teacher_config, student_config, batch, seq, steps, lora_rank):
     torch.manual_seed(0)
     teacher = model(teacher_config).eval().requires_grad_(False) if teacher_config else None
     student = model(student_config).train()
-    master = Master(student.parameters())
+    master = Adapters(student, lora_rank) if lora_rank else Master(student.parameters())
+    # Adapters in fp32 compute in bf16, too.
+    precision = torch.autocast("cuda", torch.bfloat16, enabled=lora_rank > 0)
     vocab = student_config["vocab_size"]
     head = liger_head(student, teacher, vocab) if mode == "liger" else torch_head(mode, vocab)
     if mode == "compile":
@@ -113,7 +135,9 @@ def train(mode, teacher_config, student_config, batch, seq, steps):
         ids, targets = tokens[:, :-1], tokens[:, 1:]
         with torch.no_grad():
             taught = teacher.model(ids).last_hidden_state if teacher else None
-        head(student, student.model(ids).last_hidden_state, teacher, taught, targets).backward()
+        with precision:
+            loss = head(student, student.model(ids).last_hidden_state, teacher, taught, targets)
+        loss.backward()
         master.step()
         torch.cuda.synchronize()
 
@@ -248,6 +272,7 @@ def main():
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--seq", type=int, default=1024)
     parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--lora-rank", type=int, default=0, help="train adapters of this rank; 0: all weights")
     arguments = parser.parse_args()
     configs = {}
     for role in ("teacher", "student"):
@@ -256,7 +281,8 @@ def main():
                 configs[role] = json.load(file)
     if arguments.mode != "ops":
         try:
-            train(arguments.mode, configs.get("teacher"), configs["student"], arguments.batch, arguments.seq, arguments.steps)
+            shape = (arguments.batch, arguments.seq, arguments.steps)
+            train(arguments.mode, configs.get("teacher"), configs["student"], *shape, arguments.lora_rank)
         except ModuleNotFoundError as error:
             report(mode=arguments.mode, error=f"not measured: {error}")
         return

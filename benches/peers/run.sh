@@ -9,5 +9,5 @@ for mode in ${MODES:-eager compile liger ops}; do
     teacher=${TEACHER-$models/qwen2.5-1.5b.json}
     "${PYTHON:-python3}" "$here/peers.py" "$mode" ${teacher:+--teacher "$teacher"} \
         --student "${STUDENT:-$models/qwen2.5-0.5b.json}" \
-        --batch "${BATCH:-8}" --seq "${SEQ:-1024}" --steps "${STEPS:-20}"
+        --batch "${BATCH:-8}" --seq "${SEQ:-1024}" --steps "${STEPS:-20}" --lora-rank "${LORA_RANK:-0}"
 done
