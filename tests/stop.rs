@@ -4,8 +4,9 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
-use crate::support::{Case, names_in, precast, run_record, succeed};
+use crate::support::{Case, names_in, precast, run_record, succeed, tokenizer, train};
 
 impl Case {
     fn stoppable_run(&self, out: &Path, arguments: &[&str]) -> Command {
@@ -99,6 +100,42 @@ fn a_start_that_is_stopped_leaves_nothing() {
         early
     });
     assert!(stopped, "no start was stopped");
+}
+
+/// One document that the tokenizer needs the better part of an hour for: the longest known beginning of what is left of a word
+/// is looked for from its end, and there are only single letters.
+#[test]
+fn a_start_that_tokenizes_stops_at_once_and_leaves_nothing() {
+    let case = Case::new(17 * 9);
+    let mut tokenizer = tokenizer("a ##a b");
+    let model = &mut tokenizer["model"];
+    model["type"] = "WordPiece".into();
+    model["continuing_subword_prefix"] = "##".into();
+    model["max_input_chars_per_word"] = 1_000_000.into();
+    let student = case.student_with("slow", "tokenizer.json", tokenizer.to_string().as_bytes());
+    let text = case.path("long.txt");
+    fs::write(&text, "a".repeat(40_000)).unwrap();
+    for (name, code) in [("INT", 130), ("TERM", 143)] {
+        let out = case.path(name);
+        let mut command = train(&student, &text, &out);
+        command.args(["--batch-size", "2", "--seq-len", "16", "--steps", "1"]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        while !out.exists() {
+            assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+        }
+        signal(&child, name);
+        let patience = Instant::now();
+        while child.try_wait().unwrap().is_none() {
+            if patience.elapsed() > Duration::from_secs(60) {
+                child.kill().unwrap();
+                panic!("a minute after SIG{name} it tokenizes on");
+            }
+            std::thread::yield_now();
+        }
+        let (status, message) = end(child);
+        assert_eq!((status, &*message), (Some(code), &*format!("stopped by SIG{name} before the first step\n")));
+        assert!(!out.exists());
+    }
 }
 
 #[test]

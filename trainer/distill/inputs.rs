@@ -13,6 +13,7 @@ use crate::error::Failure;
 use crate::models::Models;
 use crate::pair;
 use crate::run::identity::Data;
+use crate::run::stop::Stop;
 
 /// Opens the models of a run.
 pub fn open_models(config: &RunConfig) -> Result<Models<Checkpoint>, CheckpointError> {
@@ -63,6 +64,14 @@ impl ModelDigests {
         let files = models.map(Checkpoint::weight_files);
         let work = files.clone();
         Self { files, under_way: Some(std::thread::spawn(move || hash(&work))), done: None }
+    }
+
+    /// Waits for them while a run starts, unless it is to stop.
+    pub fn wait(&mut self, stop: &Stop) -> Result<(), Failure> {
+        if let Some(thread) = self.under_way.take() {
+            self.done = Some(stop.unless_stopped(|| thread.join().expect("hashing does not panic"))??);
+        }
+        Ok(())
     }
 
     /// Waits for them.

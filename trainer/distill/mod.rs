@@ -80,11 +80,19 @@ pub fn distill(config: &RunConfig, mode: &Mode, mut startup: Startup) -> Result<
     let models = open_models(config)?;
     let mut digests = ModelDigests::start(&models);
     startup.end("models");
-    let data = read_data(config, &models)?;
+    let (models, data) = {
+        let config = config.clone();
+        stop.unless_stopped(move || {
+            let data = read_data(&config, &models);
+            (models, data)
+        })?
+    };
+    let data = data?;
     startup.end("data");
     let mut identity = Identity::new(config, &data, &models);
     if let Some(resumed) = &resumed {
         if resumed.compare(&identity).is_err() {
+            digests.wait(&stop)?;
             identity.models(digests.get()?);
             resumed.compare(&identity)?;
         }
@@ -107,8 +115,9 @@ pub fn distill(config: &RunConfig, mode: &Mode, mut startup: Startup) -> Result<
     disk_space(config, &session, &models.student, &out, done)?.check(out.path())?;
     upload(&mut session, &models, &stop)?;
     startup.end("upload");
-    let tokens = seen.join().expect("hashing does not panic");
+    let tokens = stop.unless_stopped(|| seen.join().expect("hashing does not panic"))?;
     if let Some(resumed) = &resumed {
+        digests.wait(&stop)?;
         identity.models(digests.get()?);
         resumed.compare(&identity)?;
         resumed.check_tokens(tokens)?;

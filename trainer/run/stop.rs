@@ -1,12 +1,19 @@
 //! SIGINT and SIGTERM: the first is a request, the second ends the process at once.
 
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
 use crate::error::Failure;
+
+/// How often a wait looks for a signal.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// A signal that asks a run to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +86,25 @@ impl Stop {
             Some(signal) => Err(Failure::Stopped { signal, done: "before the first step".to_owned() }),
         }
     }
+
+    /// Does a part of a start-up that may take minutes and cannot be asked to stop, tokenizing for one, on a thread of its
+    /// own. A signal ends the wait for it; the thread ends with the process. So it must write nothing.
+    ///
+    /// # Errors
+    /// [`Failure::Stopped`], or [`Failure::Io`] where the system gives no thread.
+    pub fn unless_stopped<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Failure> {
+        let (done, result) = mpsc::channel();
+        let send = move || drop(done.send(work()));
+        let thread = thread::Builder::new().spawn(send).map_err(Failure::io("start", "a thread"))?;
+        loop {
+            match result.recv_timeout(LOOK) {
+                Ok(result) => return Ok(result),
+                Err(RecvTimeoutError::Timeout) => self.check()?,
+                // It has sent nothing and never will: it panicked.
+                Err(RecvTimeoutError::Disconnected) => resume_unwind(thread.join().expect_err("it sends what it did")),
+            }
+        }
+    }
 }
 
 /// The command that continues this process's run, to be pasted into a shell.
@@ -99,6 +125,17 @@ fn quoted(argument: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn work_is_waited_for_until_a_signal_comes() {
+        let stop = Stop::default();
+        assert_eq!(stop.unless_stopped(|| 1).unwrap(), 1);
+        stop.0.store(SIGTERM as usize, Ordering::Relaxed);
+        // Nobody ever sends: without the signal this would not end.
+        let (_keep, never) = mpsc::channel::<()>();
+        let stopped = stop.unless_stopped(move || never.recv());
+        assert!(matches!(stopped, Err(Failure::Stopped { signal: Signal::Terminate, .. })));
+    }
 
     #[test]
     fn a_shell_reads_arguments_back() {
