@@ -4,35 +4,25 @@
 use std::path::{Path, PathBuf};
 
 use precast::checkpoint::Checkpoint;
-use precast::data::MicroBatch;
 use precast_plan::{Precision, Recompute};
 use safetensors::SafeTensors;
 use serde_json::Value;
 
-use crate::golden::{compare_gradients, settings};
+use crate::golden::{batch, compare_gradients, settings};
 use crate::support::{self, distance, fixture, floats};
 
 fn cases() -> [PathBuf; 2] {
     ["qwen3-tied", "llama3-rope"].map(|name| fixture("golden").join(name))
 }
 
-/// The first micro-batch of a case.
-fn first_batch(case: &Path) -> MicroBatch {
-    let settings = settings(case);
-    let seq_len = settings.S as usize;
-    let ids: Vec<u32> = bytemuck::pod_collect_to_vec(&std::fs::read(case.join("tokens.bin")).unwrap());
-    let rows: Vec<&[u32]> = ids.chunks_exact(seq_len + 1).take(settings.B as usize).collect();
-    MicroBatch::new(&rows, seq_len)
-}
-
 /// The first sequence of a case.
 fn first_sequence(case: &Path) -> Vec<u32> {
-    first_batch(case).ids[..settings(case).S as usize].to_vec()
+    batch(case, 0).ids[..settings(case).S as usize].to_vec()
 }
 
 /// Compares every gradient of the first step with PyTorch's, and those of every choice of what is recomputed, bit by bit.
 fn check_gradients(case: &Path, precision: Precision, gate: f64) {
-    let batch = first_batch(case);
+    let batch = batch(case, 0);
     let mut first: Option<Vec<Vec<u8>>> = None;
     for recompute in Recompute::ALL {
         let settings = settings(case);

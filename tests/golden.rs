@@ -12,8 +12,8 @@ use serde::Deserialize;
 use crate::support::{self, distance, distill, fixture, floats, metrics_of, train};
 
 /// Sequences and tokens of the case.
-pub const BATCH: usize = 4;
-pub const SEQ_LEN: usize = 64;
+const BATCH: usize = 4;
+const SEQ_LEN: usize = 64;
 
 /// Cases beside the first: without a teacher on masked rows, of other divergences, and of other families.
 const OTHERS: [&str; 5] = ["sft-mask", "kl-reverse", "jsd-half", "qwen3-tied", "llama3-rope"];
@@ -25,15 +25,15 @@ pub struct Settings {
     pub T: Option<f32>,
     pub alpha: Option<f32>,
     beta: Option<f32>,
-    lr: f64,
-    wd: f32,
-    clip: f32,
+    pub lr: f64,
+    pub wd: f32,
+    pub clip: f32,
     pub B: u32,
     pub S: u32,
     accum: u32,
-    steps: u64,
-    warmup: u64,
-    sched: String,
+    pub steps: u64,
+    pub warmup: u64,
+    pub sched: String,
 }
 
 #[derive(Deserialize)]
@@ -102,11 +102,7 @@ fn run_case(case: &Path, precision: &str) -> Vec<StepRecord> {
 }
 
 /// What PyTorch's run reports.
-pub fn trajectory() -> Vec<Reference> {
-    trajectory_of(&case("."))
-}
-
-fn trajectory_of(case: &Path) -> Vec<Reference> {
+pub fn trajectory_of(case: &Path) -> Vec<Reference> {
     let text = std::fs::read_to_string(case.join("trajectory.jsonl")).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
@@ -139,7 +135,7 @@ fn every_step_in_fp32() {
 
 fn every_step_in_fp32_with(recompute: Recompute) {
     let (dir, records) = run("fp32", recompute);
-    let worst = differences(&records, &trajectory());
+    let worst = differences(&records, &trajectory_of(&case(".")));
     assert!(worst.iter().all(|difference| *difference <= 2e-5), "{worst:?}");
 
     // The weights after the last step. Adam divides by the root of v, which amplifies rounding where a gradient is
@@ -157,7 +153,7 @@ fn every_step_in_fp32_with(recompute: Recompute) {
 #[test]
 fn every_step_in_bf16() {
     for recompute in Recompute::ALL {
-        within_bf16("qwen2-tied", differences(&run("bf16", recompute).1, &trajectory()));
+        within_bf16("qwen2-tied", differences(&run("bf16", recompute).1, &trajectory_of(&case("."))));
     }
 }
 
@@ -210,12 +206,13 @@ fn every_gradient_of_masked_rows_without_a_teacher() {
     }
 }
 
-/// The micro-batch of a step of the case, from 0.
-pub fn batch(step: usize) -> MicroBatch {
-    let tokens = std::fs::read(case("tokens.bin")).unwrap();
-    let ids: Vec<u32> = bytemuck::pod_collect_to_vec(&tokens);
-    let rows: Vec<&[u32]> = ids.chunks_exact(SEQ_LEN + 1).skip(step * BATCH).take(BATCH).collect();
-    MicroBatch::new(&rows, SEQ_LEN)
+/// The micro-batch of a step of a case without accumulation, from 0.
+pub fn batch(case: &Path, step: usize) -> MicroBatch {
+    let settings = settings(case);
+    let (rows, seq_len) = (settings.B as usize, settings.S as usize);
+    let ids: Vec<u32> = bytemuck::pod_collect_to_vec(&std::fs::read(case.join("tokens.bin")).unwrap());
+    let rows: Vec<&[u32]> = ids.chunks_exact(seq_len + 1).skip(step * rows).take(rows).collect();
+    MicroBatch::new(&rows, seq_len)
 }
 
 fn gradients_are_within(precision: Precision, gate: f64) {
@@ -230,7 +227,7 @@ fn gradients_are_within_with(precision: Precision, gate: f64, recompute: Recompu
         options.seq_len = Some(SEQ_LEN as u32);
     });
     let mut session = support::session(&config);
-    let batch = batch(0);
+    let batch = batch(&case("."), 0);
     session.micro(&batch, 1.0 / batch.counted as f32, false).unwrap();
     compare_gradients(&mut session, &case("."), gate);
 }
@@ -276,6 +273,6 @@ fn logits_of_both_models_in_fp32() {
 
 /// Logits of the first sequence under a model, fp32.
 fn logits(model: &std::path::Path) -> Vec<f32> {
-    let batch = batch(0);
+    let batch = batch(&case("."), 0);
     support::logits(model, &batch.ids[..SEQ_LEN])
 }

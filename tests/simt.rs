@@ -19,8 +19,8 @@ use precast_runtime::{Arrived, Bound, Device, Driver, DriverError, GraphId, Kern
 use precast_simt::{Program, Simt, execute};
 use rayon::prelude::*;
 
-use crate::golden::{self, BATCH, SEQ_LEN, case};
-use crate::support::{self, distance, floats};
+use crate::golden;
+use crate::support::{self, distance, fixture, floats};
 
 /// Of the scheduler.
 const SEED: u64 = 1;
@@ -119,12 +119,14 @@ impl Driver for Executed {
     }
 }
 
-/// Metrics of the golden case's first steps, and the student after them.
-fn train(mut session: Session, steps: usize, lr: f64) -> (Vec<step_metrics>, Vec<f32>) {
+/// Metrics of a golden case's first steps, and the student after them.
+fn train(case: &Path, mut session: Session, steps: usize, config: &RunConfig) -> (Vec<step_metrics>, Vec<f32>) {
     let step = |index| {
-        let batch = golden::batch(index);
+        let batch = golden::batch(case, index);
+        let step = index as u64;
         session.micro(&batch, 1.0 / batch.counted as f32, false).unwrap();
-        let ticket = session.update(index as u64, lr).unwrap();
+        let lr = config.schedule.lr(config.lr, step, config.warmup, config.steps);
+        let ticket = session.update(step, lr).unwrap();
         session.metrics(ticket).unwrap().0
     };
     let metrics = (0..steps).map(step).collect();
@@ -134,22 +136,32 @@ fn train(mut session: Session, steps: usize, lr: f64) -> (Vec<step_metrics>, Vec
 /// Relative differences, at most: of kd_loss, ce_loss and grad_norm, and of the weights.
 struct Gates([f64; 3], f64);
 
-fn trains_as_it_should(precision: Precision, arch: Arch, steps: usize, gates: Gates) {
+const FP32: Gates = Gates([2e-5; 3], 1e-5);
+const BF16: Gates = Gates([3e-3, 1e-3, 1e-2], 5e-3);
+
+fn trains_as_it_should(case: &str, precision: Precision, arch: Arch, steps: usize, gates: &Gates) {
     if support::skipped(!support::is_sim(), "the device under test executes the kernels itself") {
         return;
     }
-    let config = support::config(&case("teacher"), &case("student"), |options| {
+    let case = &fixture("golden").join(case);
+    let of_case = golden::settings(case);
+    let config = support::config(&case.join("teacher"), &case.join("student"), |options| {
         options.precision = Some(precision);
-        options.batch_size = Some(BATCH as u32);
-        options.seq_len = Some(SEQ_LEN as u32);
-        options.weight_decay = Some(0.01);
-        options.alpha = Some(0.5);
-        options.temperature = Some(2.0);
+        options.batch_size = Some(of_case.B);
+        options.seq_len = Some(of_case.S);
+        options.lr = Some(of_case.lr);
+        options.weight_decay = Some(of_case.wd);
+        options.clip = Some(of_case.clip);
+        options.steps = Some(of_case.steps);
+        options.warmup = Some(of_case.warmup);
+        options.schedule = Some(of_case.sched.parse().unwrap());
+        options.alpha = of_case.alpha;
+        options.temperature = of_case.T;
     });
     let executed = Box::new(Executed::new(&config, arch));
-    let (metrics, weights) = train(support::session_on(executed, &config, Placement::Arena), steps, config.lr);
-    let (simulated_metrics, simulated_weights) = train(support::session(&config), steps, config.lr);
-    for ((found, simulated), reference) in metrics.iter().zip(&simulated_metrics).zip(golden::trajectory()) {
+    let (metrics, weights) = train(case, support::session_on(executed, &config, Placement::Arena), steps, &config);
+    let (simulated_metrics, simulated_weights) = train(case, support::session(&config), steps, &config);
+    for ((found, simulated), reference) in metrics.iter().zip(&simulated_metrics).zip(golden::trajectory_of(case)) {
         let values = |metrics: &step_metrics| [metrics.kd_loss, metrics.ce_loss, metrics.grad_norm].map(f64::from);
         for expected in [values(simulated), [reference.kd_loss, reference.ce_loss, reference.grad_norm]] {
             let differences = values(found).into_iter().zip(expected).map(|(a, b)| (a - b).abs() / b.abs());
@@ -163,10 +175,22 @@ fn trains_as_it_should(precision: Precision, arch: Arch, steps: usize, gates: Ga
 
 #[test]
 fn the_sources_train_in_fp32() {
-    trains_as_it_should(Precision::Fp32, Arch::Sm89, 1, Gates([2e-5; 3], 1e-5));
+    trains_as_it_should("qwen2-tied", Precision::Fp32, Arch::Sm89, 1, &FP32);
 }
 
 #[test]
 fn the_sources_train_in_bf16() {
-    trains_as_it_should(Precision::Bf16, Arch::Sm121, 2, Gates([3e-3, 1e-3, 1e-2], 5e-3));
+    trains_as_it_should("qwen2-tied", Precision::Bf16, Arch::Sm121, 2, &BF16);
+}
+
+/// Norms of the heads of q and k, head_dim apart from the hidden size.
+#[test]
+fn the_sources_of_qwen3_train_in_fp32() {
+    trains_as_it_should("qwen3-tied", Precision::Fp32, Arch::Sm121, 1, &FP32);
+}
+
+/// A scaled rotary embedding, of a step that warms up.
+#[test]
+fn the_sources_of_llama3_train_in_bf16() {
+    trains_as_it_should("llama3-rope", Precision::Bf16, Arch::Sm89, 1, &BF16);
 }
