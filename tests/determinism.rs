@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use precast::checkpoint::Checkpoint;
-use precast::config::RunConfig;
 use precast::data::MicroBatch;
 use precast_plan::{Precision, Recompute};
 use precast_runtime::Placement;
@@ -113,7 +112,7 @@ fn weights_sent_narrow_are_those_sent_wide() {
     precast::init::random(&json, None, 3, Precision::Bf16, &narrow, false).unwrap();
     precast::init::from_layers(&narrow, &[0, 1], Precision::Fp32, &wide, false).unwrap();
     let sent = [&narrow, &wide].map(|student| {
-        let config = config(&case.teacher, student, |options| options.precision = Some(Precision::Bf16));
+        let config = config(&case.teacher, student, |options| options.settings.precision = Precision::Bf16);
         let mut session = session_placed(&config, Placement::Arena);
         let destination = session.destination(&Checkpoint::open(student).unwrap());
         let all = session.plan().student.weights.all;
@@ -129,7 +128,11 @@ fn sharing_and_saving_memory_change_no_bit() {
     let case = case();
     let config = config(&case.teacher, &case.student, |_| {});
     let rows: [&[u32]; 2] = [&[1; 17], &[2, 3, 4, 5, 6, 7, 8, 9]];
-    let recomputing = |recompute| RunConfig { recompute, ..config.clone() };
+    let recomputing = |recompute| {
+        let mut config = config.clone();
+        config.settings.recompute = recompute;
+        config
+    };
     let (norms, blocks) = (recomputing(Recompute::Norms), recomputing(Recompute::Blocks));
     let ways = [
         (&config, Placement::Arena),

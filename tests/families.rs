@@ -27,12 +27,12 @@ fn check_gradients(case: &Path, precision: Precision, gate: f64) {
     for recompute in Recompute::ALL {
         let settings = settings(case);
         let config = support::config(&case.join("teacher"), &case.join("student"), |options| {
-            options.precision = Some(precision);
-            options.recompute = Some(recompute);
-            options.batch_size = Some(settings.B);
-            options.seq_len = Some(settings.S);
-            options.alpha = settings.alpha;
-            options.temperature = settings.T;
+            options.settings.precision = precision;
+            options.settings.recompute = recompute;
+            options.settings.batch_size = settings.B;
+            options.settings.seq_len = settings.S;
+            let teaching = &mut options.teaching;
+            (teaching.alpha, teaching.temperature) = (settings.alpha.unwrap(), settings.T.unwrap());
         });
         let mut session = support::session(&config);
         session.micro(&batch, 1.0 / batch.counted as f32, false).unwrap();

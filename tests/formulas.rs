@@ -89,10 +89,10 @@ fn masked_losses_are_means_over_the_tokens_that_count() {
     let rows = ragged();
     for beta in BETAS {
         let config = config(&models.teacher, &models.student, |options| {
-            options.batch_size = Some(4);
-            options.temperature = Some(3.0);
-            options.alpha = Some(0.3);
-            options.beta = Some(beta);
+            options.settings.batch_size = 4;
+            options.teaching.temperature = 3.0;
+            options.teaching.alpha = 0.3;
+            options.teaching.beta = beta;
         });
         let mut session = session(&config);
         let batch = batch(&rows, 16);
@@ -122,10 +122,10 @@ fn the_gradient_is_that_of_the_loss_by(beta: f32) {
     let rows = ragged();
     let (temperature, alpha) = (3.0f64, 0.3f64);
     let config = config(&models.teacher, &models.student, |options| {
-        options.batch_size = Some(4);
-        options.temperature = Some(temperature as f32);
-        options.alpha = Some(alpha as f32);
-        options.beta = Some(beta);
+        options.settings.batch_size = 4;
+        options.teaching.temperature = temperature as f32;
+        options.teaching.alpha = alpha as f32;
+        options.teaching.beta = beta;
     });
     let mut session = session(&config);
     let batch = batch(&rows, 16);
@@ -172,7 +172,8 @@ fn accumulation_is_one_large_batch() {
     let scale = 1.0 / batch(&rows, 16).counted as f32;
     // Gradients and metrics of a step whose micro-batches have so many rows.
     let step_of = |batch_size: usize| {
-        let config = config(&models.teacher, &models.student, |options| options.batch_size = Some(batch_size as u32));
+        let config =
+            config(&models.teacher, &models.student, |options| options.settings.batch_size = batch_size as u32);
         let mut session = session(&config);
         // Twice, so that the second step must overwrite what the first one left.
         for _ in 0..2 {
@@ -204,8 +205,8 @@ fn the_optimizer_is_adamw_with_clip_and_decay_of_matrices() {
     let models = models();
     let (clip, decay) = (0.05f64, 0.1f64);
     let config = config(&models.teacher, &models.student, |options| {
-        options.clip = Some(clip as f32);
-        options.weight_decay = Some(decay as f32);
+        options.settings.clip = clip as f32;
+        options.settings.weight_decay = decay as f32;
     });
     let mut session = session(&config);
     let parameters = session.plan().student.weights.parameters.list.clone();
@@ -277,11 +278,11 @@ fn a_teacher_equal_to_the_student_gives_exactly_zero() {
     let kinds = precast_plan::Precision::ALL.into_iter().flat_map(|precision| BETAS.map(|beta| (precision, beta)));
     for (precision, beta) in kinds {
         let (_models, config) = identical(|options| {
-            options.beta = Some(beta);
-            options.alpha = Some(1.0);
-            options.weight_decay = Some(0.0);
-            options.temperature = Some(1.7);
-            options.precision = Some(precision);
+            options.teaching.beta = beta;
+            options.teaching.alpha = 1.0;
+            options.settings.weight_decay = 0.0;
+            options.teaching.temperature = 1.7;
+            options.settings.precision = precision;
         });
         let mut session = session(&config);
         // Without cross entropy or decay nothing moves, so it stays zero.

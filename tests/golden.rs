@@ -188,9 +188,9 @@ fn every_gradient_of_masked_rows_without_a_teacher() {
     let settings = settings(&case);
     for (precision, gate) in [(Precision::Fp32, 2e-5), (Precision::Bf16, 6e-2)] {
         let config = support::config_alone(&case.join("student"), |options| {
-            options.precision = Some(precision);
-            options.batch_size = Some(settings.B);
-            options.seq_len = Some(settings.S);
+            options.settings.precision = precision;
+            options.settings.batch_size = settings.B;
+            options.settings.seq_len = settings.S;
         });
         let reader = Reader { tokenizer: None, eos: None, vocab: 512 };
         let dataset = Dataset::read(&[data(&case)], settings.S, Packing::Stream, reader).unwrap();
@@ -221,10 +221,10 @@ fn gradients_are_within(precision: Precision, gate: f64) {
 
 fn gradients_are_within_with(precision: Precision, gate: f64, recompute: Recompute) {
     let config = support::config(&case("teacher"), &case("student"), |options| {
-        options.precision = Some(precision);
-        options.recompute = Some(recompute);
-        options.batch_size = Some(BATCH as u32);
-        options.seq_len = Some(SEQ_LEN as u32);
+        options.settings.precision = precision;
+        options.settings.recompute = recompute;
+        options.settings.batch_size = BATCH as u32;
+        options.settings.seq_len = SEQ_LEN as u32;
     });
     let mut session = support::session(&config);
     let batch = batch(&case("."), 0);

@@ -77,8 +77,8 @@ fn a_sealed_run_never_meets_the_fault() {
     let dir = tempfile::tempdir().unwrap();
     let student = random_model(dir.path(), "student", 1, &tiny_config(&[]));
     let config = config(&student, &student, |options| {
-        options.device = Some(precast::config::DeviceChoice::Sim);
-        options.bundle = None;
+        options.settings.device = precast::config::DeviceChoice::Sim;
+        options.settings.kernels.bundle = None;
     });
     let model = precast::checkpoint::Checkpoint::open(&student).unwrap();
     let driver: Box<dyn Driver> = Box::new(Sim::new(POISONING));
@@ -97,7 +97,7 @@ fn a_sealed_run_never_meets_the_fault() {
 fn other_faults_are_errors_too() {
     let dir = tempfile::tempdir().unwrap();
     let student = random_model(dir.path(), "student", 1, &tiny_config(&[]));
-    let config = config(&student, &student, |options| options.bundle = None);
+    let config = config(&student, &student, |options| options.settings.kernels.bundle = None);
     let model = precast::checkpoint::Checkpoint::open(&student).unwrap();
     let open = |faults| -> Result<Session, precast::Failure> {
         let driver: Box<dyn Driver> = Box::new(Sim::new(faults));

@@ -125,7 +125,8 @@ fn train(case: &Path, mut session: Session, steps: usize, config: &RunConfig) ->
         let batch = golden::batch(case, index);
         let step = index as u64;
         session.micro(&batch, 1.0 / batch.counted as f32, false).unwrap();
-        let lr = config.schedule.lr(config.lr, step, config.warmup, config.steps);
+        let Settings { schedule, lr, warmup, steps, .. } = config.settings;
+        let lr = schedule.lr(lr, step, warmup, steps);
         let ticket = session.update(step, lr).unwrap();
         session.metrics(ticket).unwrap().0
     };
@@ -146,17 +147,17 @@ fn trains_as_it_should(case: &str, precision: Precision, arch: Arch, steps: usiz
     let case = &fixture("golden").join(case);
     let of_case = golden::settings(case);
     let config = support::config(&case.join("teacher"), &case.join("student"), |options| {
-        options.precision = Some(precision);
-        options.batch_size = Some(of_case.B);
-        options.seq_len = Some(of_case.S);
-        options.lr = Some(of_case.lr);
-        options.weight_decay = Some(of_case.wd);
-        options.clip = Some(of_case.clip);
-        options.steps = Some(of_case.steps);
-        options.warmup = Some(of_case.warmup);
-        options.schedule = Some(of_case.sched.parse().unwrap());
-        options.alpha = of_case.alpha;
-        options.temperature = of_case.T;
+        options.settings.precision = precision;
+        options.settings.batch_size = of_case.B;
+        options.settings.seq_len = of_case.S;
+        options.settings.lr = of_case.lr;
+        options.settings.weight_decay = of_case.wd;
+        options.settings.clip = of_case.clip;
+        options.settings.steps = of_case.steps;
+        options.settings.warmup = of_case.warmup;
+        options.settings.schedule = of_case.sched.parse().unwrap();
+        options.teaching.alpha = of_case.alpha.unwrap();
+        options.teaching.temperature = of_case.T.unwrap();
     });
     let executed = Box::new(Executed::new(&config, arch));
     let (metrics, weights) = train(case, support::session_on(executed, &config, Placement::Arena), steps, &config);

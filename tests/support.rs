@@ -226,29 +226,29 @@ pub fn copy(from: &Path, to: &Path) {
 
 /// A configuration for the device under test.
 pub fn config(teacher: &Path, student: &Path, change: impl FnOnce(&mut Options)) -> RunConfig {
-    complete(
-        Options { teacher: Some(teacher.to_owned()), student: Some(student.to_owned()), ..Options::default() },
-        change,
-    )
+    complete(|options| {
+        (options.teacher, options.student) = (Some(teacher.to_owned()), Some(student.to_owned()));
+        change(options);
+    })
 }
 
 /// The same of a model that trains without a teacher.
 pub fn config_alone(model: &Path, change: impl FnOnce(&mut Options)) -> RunConfig {
-    complete(Options { model: Some(model.to_owned()), ..Options::default() }, change)
+    complete(|options| {
+        options.model = Some(model.to_owned());
+        change(options);
+    })
 }
 
-fn complete(models: Options, change: impl FnOnce(&mut Options)) -> RunConfig {
-    let mut options = Options {
-        precision: Some(Precision::Fp32),
-        batch_size: Some(2),
-        seq_len: Some(16),
-        steps: Some(4),
-        lr: Some(1e-3),
-        device: Some(device().parse().expect("PRECAST_TEST_DEVICE names a device")),
-        bundle: bundle(),
-        checkpoint_every: Some(0),
-        ..models
-    };
+fn complete(change: impl FnOnce(&mut Options)) -> RunConfig {
+    let mut options = Options::default();
+    let settings = &mut options.settings;
+    settings.precision = Precision::Fp32;
+    (settings.batch_size, settings.seq_len) = (2, 16);
+    (settings.steps, settings.lr) = (4, 1e-3);
+    settings.device = device().parse().expect("PRECAST_TEST_DEVICE names a device");
+    settings.kernels.bundle = bundle();
+    settings.checkpoint_every = 0;
     change(&mut options);
     options.complete(false).expect("a complete configuration")
 }
@@ -259,7 +259,11 @@ pub fn session(config: &RunConfig) -> Session {
 }
 
 pub fn session_placed(config: &RunConfig, placement: Placement) -> Session {
-    session_on(precast::device::open(config.device, &config.kernels()).expect("a device"), config, placement)
+    session_on(
+        precast::device::open(config.settings.device, &config.settings.kernels).expect("a device"),
+        config,
+        placement,
+    )
 }
 
 pub fn session_on(driver: AnyDriver, config: &RunConfig, placement: Placement) -> Session {

@@ -7,7 +7,9 @@ use precast_fatbins::{Bundle, BundleError, BundleFile, Manifest, TrustedKey};
 use precast_kernels::Arch;
 use precast_plan::{Plan, keys};
 use precast_runtime::LoadError;
+use serde::Serialize;
 
+use crate::config::path_or_none;
 use crate::disguise::Disguise;
 use crate::error::Failure;
 
@@ -44,10 +46,11 @@ pub fn facts() -> String {
 }
 
 /// The kernels a run may use: a bundle file, and whose signature it must carry.
-#[derive(Args, Clone, Debug, Default)]
+#[derive(Args, Clone, Debug, Default, Serialize)]
 pub struct Kernels {
     /// Kernels to use instead of the embedded ones
     #[arg(long, value_name = "FILE")]
+    #[serde(serialize_with = "path_or_none")]
     pub bundle: Option<PathBuf>,
     /// Refuse a --bundle that this minisign key did not sign: base64 or a .pub file; repeatable [default: the keys in
     /// $PRECAST_TRUSTED_KEY, separated by blanks]

@@ -1,11 +1,10 @@
 //! The models of a run, by what they are in it.
 
 use std::fmt;
-use std::path::PathBuf;
 
-use clap::Args;
+use clap::Arg;
 
-use crate::config::Options;
+use crate::config::{Options, RunConfig};
 use crate::error::Failure;
 
 /// What a model is in a run.
@@ -70,32 +69,34 @@ impl<T> Models<T> {
     }
 }
 
-/// The models of a measurement, which may be bare configurations.
-#[derive(Args, Clone, Debug)]
-pub struct Paths {
-    /// The model to learn from: as for distill, or a config.json alone for random weights
-    #[arg(long, value_name = "PATH", requires = "student")]
-    pub teacher: Option<PathBuf>,
-    /// The model to train: as for distill, or a config.json alone for random weights
-    #[arg(long, value_name = "PATH", requires = "teacher")]
-    pub student: Option<PathBuf>,
-    /// The model to train without a teacher: as for train, or a config.json alone for random weights
-    #[arg(long, value_name = "PATH", conflicts_with_all = ["teacher", "student"])]
-    pub model: Option<PathBuf>,
+/// An option of a measurement, whose models may be bare configurations.
+pub fn measured(option: Arg) -> Arg {
+    match option.get_id().as_str() {
+        "teacher" => {
+            let help = "The model to learn from: as for distill, or a config.json alone for random weights";
+            option.help(help).requires("student")
+        }
+        "student" => {
+            let help = "The model to train: as for distill, or a config.json alone for random weights";
+            option.help(help).requires("teacher")
+        }
+        "model" => {
+            let help = "The model to train without a teacher: as for train, or a config.json alone for random weights";
+            option.help(help).conflicts_with_all(["teacher", "student"])
+        }
+        _ => option,
+    }
 }
 
-impl Paths {
-    /// The options that name them.
-    ///
-    /// # Errors
-    /// [`Failure::Usage`] where none is given.
-    pub fn options(self) -> Result<Options, Failure> {
-        let Self { teacher, student, model } = self;
-        if teacher.is_none() && model.is_none() {
-            return Err(Failure::Usage("no model is named: give --teacher and --student, or --model".into()));
-        }
-        Ok(Options { teacher, student, model, ..Options::default() })
+/// The configuration of a measurement.
+///
+/// # Errors
+/// [`Failure::Usage`] where no model is named, or as a run's.
+pub fn measurement(options: Options) -> Result<RunConfig, Failure> {
+    if options.teacher.is_none() && options.model.is_none() {
+        return Err(Failure::Usage("no model is named: give --teacher and --student, or --model".into()));
     }
+    options.complete(false)
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ impl RunRecord {
     pub fn new(config: &RunConfig, session: &Session, dataset: &Dataset) -> Self {
         Self(json!({
             "version": env!("CARGO_PKG_VERSION"),
-            "config": config,
+            "config": config.to_json(),
             "device": of_device(session.device()),
             "bundle": session.bundle().to_string(),
             "binary": binary_digest().map(|digest| digest.to_string()),
@@ -145,7 +145,7 @@ pub fn read(out: &Path) -> Result<Value, Failure> {
 
 /// What of a configuration is not as it was, a line each.
 pub fn changes(before: &Value, config: &RunConfig) -> Vec<String> {
-    let now = serde_json::to_value(config).expect("plain data serialises");
+    let now = config.to_json();
     let was = |name: &str| before.pointer(&format!("/config/{name}")).unwrap_or(&Value::Null);
     let values = now.as_object().into_iter().flatten();
     let changed = values.filter(|(name, value)| was(name) != *value);

@@ -65,7 +65,8 @@ impl Session {
     ) -> Result<Self, Failure> {
         note.iter().for_each(|note| eprintln!("note: {note}"));
         let models: Vec<String> = config.models().iter().map(|(_, path)| path.display().to_string()).collect();
-        let (sealed, bundle, taken_bytes) = seal(driver, &plan.plan, &config.kernels(), &models, placement, startup)?;
+        let (sealed, bundle, taken_bytes) =
+            seal(driver, &plan.plan, &config.settings.kernels, &models, placement, startup)?;
         Ok(Self { plan, teacher_format: format, sealed, bundle, taken_bytes })
     }
 

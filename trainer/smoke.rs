@@ -86,10 +86,10 @@ pub fn learning_rate(student: &dyn Weights) -> f64 {
 /// # Errors
 /// [`Failure`] where a run cannot start or the device fails; what the runs show is in the record.
 pub fn smoke(mut config: RunConfig, lr: Option<f64>) -> Result<Record, Failure> {
-    let seed = config.seed.wrapping_add(1);
+    let seed = config.settings.seed.wrapping_add(1);
     let teacher = config.teacher.as_ref().map(|path| init::read_or_random(path, seed)).transpose()?;
-    let student = init::read_or_random(&config.student, config.seed.wrapping_add(2))?;
-    config.lr = lr.unwrap_or_else(|| learning_rate(&*student));
+    let student = init::read_or_random(&config.student, config.settings.seed.wrapping_add(2))?;
+    config.settings.lr = lr.unwrap_or_else(|| learning_rate(&*student));
     let batch = batch(&config, student.config().vocab);
     let mut session = open(&config, teacher.as_deref(), &*student)?;
     let (device, arch) = (session.device().name.clone(), session.plan().plan.arch.to_string());
@@ -106,9 +106,9 @@ pub fn smoke(mut config: RunConfig, lr: Option<f64>) -> Result<Record, Failure> 
         arch,
         bundle,
         kernels,
-        precision: config.precision.to_string(),
+        precision: config.settings.precision.to_string(),
         tokens: u64::from(batch.counted),
-        lr: config.lr,
+        lr: config.settings.lr,
         losses: first.losses.iter().map(|loss| finite(*loss)).collect(),
         ratio: finite(ratio(&first.losses)),
         loads_after_seal: first.loads_after_seal + second.loads_after_seal,
@@ -118,7 +118,7 @@ pub fn smoke(mut config: RunConfig, lr: Option<f64>) -> Result<Record, Failure> 
 }
 
 fn open(config: &RunConfig, teacher: Option<&dyn Weights>, student: &dyn Weights) -> Result<Session, Failure> {
-    let driver = device::open(config.device, &config.kernels())?;
+    let driver = device::open(config.settings.device, &config.settings.kernels)?;
     let mut session = Session::open(driver, config, teacher, student, Placement::Arena, &mut Startup::new())?;
     session.upload(teacher, student, |_| Ok(()))?;
     Ok(session)
@@ -126,18 +126,18 @@ fn open(config: &RunConfig, teacher: Option<&dyn Weights>, student: &dyn Weights
 
 /// The batch of every step: rows of one cycle, from places of their own.
 fn batch(config: &RunConfig, vocab: u32) -> MicroBatch {
-    let mut rng = Pcg64Mcg::seed_from_u64(config.seed);
+    let mut rng = Pcg64Mcg::seed_from_u64(config.settings.seed);
     let length = (vocab / 8).clamp(2, CYCLE).min(vocab) as usize;
     let mut seen = BTreeSet::new();
     let cycle: Vec<u32> =
         std::iter::repeat_with(|| rng.random_range(0..vocab)).filter(|id| seen.insert(*id)).take(length).collect();
-    let rows: Vec<Vec<u32>> = (0..config.batch_size)
+    let rows: Vec<Vec<u32>> = (0..config.settings.batch_size)
         .map(|_| {
             let start = rng.random_range(0..length);
-            cycle.iter().cycle().skip(start).take(config.seq_len as usize + 1).copied().collect()
+            cycle.iter().cycle().skip(start).take(config.settings.seq_len as usize + 1).copied().collect()
         })
         .collect();
-    MicroBatch::new(&rows.iter().map(Vec::as_slice).collect::<Vec<_>>(), config.seq_len as usize)
+    MicroBatch::new(&rows.iter().map(Vec::as_slice).collect::<Vec<_>>(), config.settings.seq_len as usize)
 }
 
 fn train(config: &RunConfig, session: &mut Session, batch: &MicroBatch) -> Result<Run, Failure> {
@@ -150,9 +150,9 @@ fn train(config: &RunConfig, session: &mut Session, batch: &MicroBatch) -> Resul
         Ok(())
     };
     let mut pending = None;
-    for step in 0..config.steps {
+    for step in 0..config.settings.steps {
         session.micro(batch, (1.0 / f64::from(batch.counted)) as f32, false)?;
-        let lr = config.schedule.lr(config.lr, step, config.warmup, config.steps);
+        let lr = config.settings.schedule.lr(config.settings.lr, step, config.settings.warmup, config.settings.steps);
         // The metrics of a step are read while the next one runs.
         if let Some(previous) = pending.replace(session.update(step, lr)?) {
             arrive(session, previous)?;
@@ -242,13 +242,8 @@ mod tests {
 
     #[test]
     fn each_token_of_the_batch_says_which_comes_next() {
-        let options = crate::config::Options {
-            teacher: Some("t".into()),
-            student: Some("s".into()),
-            batch_size: Some(4),
-            seq_len: Some(300),
-            ..Default::default()
-        };
+        let mut options = crate::config::Options { model: Some("m".into()), ..Default::default() };
+        (options.settings.batch_size, options.settings.seq_len) = (4, 300);
         let config = options.complete(false).unwrap();
         for (vocab, expected) in [(49152, 256), (96, 12), (3, 2)] {
             let batch = batch(&config, vocab);

@@ -54,7 +54,7 @@ impl<T> Bench<T> {
         let teacher = config.teacher.as_ref().map(|path| read_or_random(path, 1)).transpose()?;
         let student = read_or_random(&config.student, 2)?;
         startup.end("models");
-        let driver = device::open(config.device, &config.kernels())?;
+        let driver = device::open(config.settings.device, &config.settings.kernels)?;
         startup.end("device");
         let formats = teacher.as_deref().map(Weights::formats).unwrap_or_default();
         let of_teacher = teacher.as_deref().map(|teacher| (teacher.config(), &formats));
@@ -85,7 +85,7 @@ impl<T> Bench<T> {
 pub fn bench(config: &RunConfig, mut startup: Startup, heading: bool) -> Result<Record, Failure> {
     startup.end("arguments");
     let Bench { mut session, mut steps, of_plan: groups } = Bench::open(config, &mut startup, heading, groups::add)?;
-    let step_s = median(steps.time(&mut session, config.steps)?);
+    let step_s = median(steps.time(&mut session, config.settings.steps)?);
     let launch_s = groups.iter().map(|group| {
         // Each group works on what a step leaves behind, not on what the group before it made of that.
         steps.one(&mut session)?;

@@ -1,26 +1,21 @@
 //! `precast distill` and `precast train`
 
-use std::path::PathBuf;
-
-use clap::Args;
+use clap::{Arg, Args};
 use precast_kernels::Arch;
 use precast_runtime::Placement;
 
 use super::plan;
-use crate::config::Options;
-use crate::distill::{self, Mode, Steps};
+use crate::config::{FlagsAndFile, Options, Takes, is_of_teacher, missing};
+use crate::distill::{self, Mode};
 use crate::error::Failure;
 use crate::run::out::Start;
 use crate::startup::Startup;
 use crate::verbose::Verbose;
 
 #[derive(Args)]
-pub struct Arguments {
+pub struct Arguments<T: Takes> {
     #[command(flatten)]
-    options: Options,
-    /// A run.toml with any of these options under their names; flags override it
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
+    options: FlagsAndFile<T>,
     /// Continue the run in --out from its last checkpoint. Models, tokenizer, data, objective, optimizer, schedule, batch,
     /// precision and shuffle must be the same; device, kernels, logging and checkpoints may change, and so may --steps: under
     /// cosine only where it is given on the command line
@@ -43,60 +38,72 @@ pub struct Arguments {
     separate_allocations: bool,
 }
 
+/// The options of `precast distill`: all but what is of `precast train` are shown.
+pub struct Distill;
+
+impl Takes for Distill {
+    fn adapt(option: Arg) -> Arg {
+        if option.get_id() == "model" { option.hide(true) } else { option }
+    }
+}
+
+/// The options of `precast train`: none of a teacher is shown. What is hidden is refused by its name.
+pub struct Train;
+
+impl Takes for Train {
+    fn adapt(option: Arg) -> Arg {
+        let model = "The model to train: a Hugging Face directory or a .gguf file (make one with `precast init`)";
+        match option.get_id().as_str() {
+            "model" => option.help(model),
+            name if is_of_teacher(name) => option.hide(true),
+            _ => option,
+        }
+    }
+}
+
 /// `precast distill`: a student learns from a teacher.
-pub fn distill(arguments: Arguments, startup: Startup) -> Result<(), Failure> {
+pub fn distill(arguments: Arguments<Distill>, startup: Startup) -> Result<(), Failure> {
     run(arguments, startup, |options| match options.model {
-        Some(_) => Err("distill takes --teacher and --student; `precast train --model` trains without a teacher"),
+        Some(_) => {
+            Err(usage("distill takes --teacher and --student; `precast train --model` trains without a teacher"))
+        }
         None => Ok(()),
     })
 }
 
 /// `precast train`: a model learns from data alone.
-pub fn train(arguments: Arguments, startup: Startup) -> Result<(), Failure> {
-    run(arguments, startup, |options| match options.model {
+pub fn train(arguments: Arguments<Train>, startup: Startup) -> Result<(), Failure> {
+    run(arguments, startup, |Options { model, teacher, student, .. }| match model {
         Some(_) => Ok(()),
-        None if options.teacher.is_some() || options.student.is_some() => {
-            Err("train has no teacher: give --model; `precast distill` takes --teacher and --student")
+        None if teacher.is_some() || student.is_some() => {
+            Err(usage("train has no teacher: give --model; `precast distill` takes --teacher and --student"))
         }
-        None => Err("--model is missing: give it as a flag or in --config run.toml"),
+        None => Err(missing("model")),
     })
 }
 
-/// The options of `precast distill` that are shown: all but what is of `precast train`.
-pub fn shown_by_distill(command: clap::Command) -> clap::Command {
-    command.mut_arg("model", |argument| argument.hide(true))
+fn usage(what: &str) -> Failure {
+    Failure::Usage(what.to_owned())
 }
 
-/// The options of `precast train` that are shown: none of a teacher. What is hidden is refused by its name.
-pub fn shown_by_train(command: clap::Command) -> clap::Command {
-    let of_teacher = ["teacher", "student", "alpha", "temperature", "beta", "teacher_format", "allow_identical"];
-    let hide = |command: clap::Command, name: &str| command.mut_arg(name, |argument| argument.hide(true));
-    let model = "The model to train: a Hugging Face directory or a .gguf file (make one with `precast init`)";
-    of_teacher.into_iter().fold(command, hide).mut_arg("model", |argument| argument.help(model))
-}
-
-fn run(
-    arguments: Arguments,
+fn run<T: Takes>(
+    arguments: Arguments<T>,
     startup: Startup,
-    check: impl Fn(&Options) -> Result<(), &'static str>,
+    check: impl Fn(&Options) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     arguments.verbose.start();
-    let file = arguments.config.as_deref().map(Options::read).transpose()?.unwrap_or_default();
-    let steps = match (arguments.options.steps, file.steps) {
-        (Some(_), _) => Steps::Argument,
-        (None, Some(_)) => Steps::File,
-        (None, None) => Steps::Default,
-    };
     let start = match (arguments.resume, arguments.overwrite) {
         (true, _) => Start::Resume,
         (_, true) => Start::Overwrite,
         _ => Start::Fresh,
     };
     let placement = if arguments.separate_allocations { Placement::Separate } else { Placement::Arena };
-    let options = arguments.options.over(file);
-    check(&options).map_err(|what| Failure::Usage(what.to_owned()))?;
+    let config_file = arguments.options.config.clone();
+    let options = arguments.options.options()?;
+    check(&options)?;
+    let steps = options.given.get("steps").copied();
     let config = options.complete(true)?;
-    let mode = Mode { start, steps, config_file: arguments.config, placement };
+    let mode = Mode { start, steps, config_file, placement };
     if arguments.dry_run {
         let target = plan::target(&config, arguments.arch)?;
         distill::check(&config, &mode)?;

@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::print_json;
 use crate::bundle::{BundleSource, Kernels, embedded};
 use crate::checkpoint;
-use crate::config::{DeviceChoice, Options};
+use crate::config::{All, DeviceChoice, Flags, Options, Settings};
 use crate::device;
 use crate::error::Failure;
 use crate::models::Models;
@@ -23,7 +23,7 @@ use crate::weight_format::Chosen;
 #[derive(Args)]
 pub struct Arguments {
     #[command(flatten)]
-    options: Options,
+    flags: Flags<All>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -61,7 +61,7 @@ impl Finding {
 }
 
 pub fn run(arguments: Arguments) -> Result<(), Failure> {
-    let findings = examine(&arguments.options);
+    let findings = examine(&arguments.flags.options()?);
     if arguments.json {
         print_json(&findings);
     } else {
@@ -85,13 +85,13 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
 
 fn examine(options: &Options) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let kernels = Kernels { bundle: options.bundle.clone(), trusted_key: options.trusted_key.clone() };
+    let Settings { device, kernels, .. } = &options.settings;
     // What is not asked for is no answer: a GPU is looked for, unless the simulated one is named.
-    let choice = match options.device.unwrap_or(DeviceChoice::Auto) {
+    let choice = match *device {
         DeviceChoice::Auto => DeviceChoice::Cuda(0),
         choice => choice,
     };
-    let device = match device::open(choice, &kernels) {
+    let device = match device::open(choice, kernels) {
         Ok(driver) => Some(driver.device().clone()),
         Err(failure) => {
             findings.extend(without_device(&failure));
@@ -110,7 +110,7 @@ fn examine(options: &Options) -> Vec<Finding> {
         findings.push(architecture(device.arch(), device.compute_capability));
     }
     let arch = device.as_ref().and_then(Device::arch);
-    let bundle = match read_bundle(&kernels, arch) {
+    let bundle = match read_bundle(kernels, arch) {
         Ok((source, finding)) => {
             findings.push(finding);
             source

@@ -2,14 +2,12 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Arg, Args};
 use indicatif::{ProgressBar, ProgressStyle};
 use precast_fatbins::say;
-use precast_plan::Precision;
 
 use super::print_json;
-use crate::bundle::Kernels;
-use crate::config::DeviceChoice;
+use crate::config::{Flags, Options, Takes, missing};
 use crate::error::Failure;
 use crate::evaluate::{Evaluation, evaluate};
 use crate::score::{Demands, Score};
@@ -18,30 +16,12 @@ use crate::weight_format::WeightFormat;
 
 #[derive(Args)]
 pub struct Arguments {
-    /// The model: a Hugging Face directory or a .gguf file
-    #[arg(long, value_name = "PATH")]
-    model: PathBuf,
-    /// Text: .txt, .jsonl or .bin; repeatable
-    #[arg(long, required = true, num_args = 1.., value_name = "PATH")]
-    data: Vec<PathBuf>,
-    /// Sequences at a time
-    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..), value_name = "B")]
-    batch_size: u32,
-    /// Longest context
-    #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..), value_name = "S")]
-    seq_len: u32,
+    #[command(flatten)]
+    flags: Flags<Eval>,
     /// How the weights live on the device, at the same bits: bf16 (the precision), stored (matrices as a GGUF file holds them)
     /// or auto (bf16 where that fits into the device's memory, else stored)
     #[arg(long, default_value_t = WeightFormat::Auto, value_name = "FORM")]
     format: WeightFormat,
-    /// Arithmetic: fp32 or bf16
-    #[arg(long, default_value = "fp32", value_name = "P")]
-    precision: Precision,
-    /// auto, cuda:N, sim, or portable:N: cuda:N with the kernels that every architecture has
-    #[arg(long, default_value = "auto", value_name = "DEVICE")]
-    device: DeviceChoice,
-    #[command(flatten)]
-    kernels: Kernels,
     /// Allow a model that is no better than guessing uniformly
     #[arg(long)]
     untrained: bool,
@@ -58,22 +38,43 @@ pub struct Arguments {
     json: bool,
 }
 
+/// What of a run an evaluation has too.
+struct Eval;
+
+impl Takes for Eval {
+    const OPTIONS: Option<&'static [&'static str]> =
+        Some(&["model", "data", "batch_size", "seq_len", "precision", "device", "bundle", "trusted_key"]);
+
+    fn adapt(option: Arg) -> Arg {
+        match option.get_id().as_str() {
+            "model" => option.help("The model: a Hugging Face directory or a .gguf file").required(true),
+            "data" => option.help("Text: .txt, .jsonl or .bin; repeatable").required(true),
+            "batch_size" => option.help("Sequences at a time"),
+            "seq_len" => option.help("Longest context"),
+            "precision" => option.default_value("fp32"),
+            _ => option,
+        }
+    }
+}
+
 fn positive(text: &str) -> Result<f64, String> {
     let value = text.parse::<f64>().ok().filter(|value| value.is_finite() && *value > 0.0);
     value.ok_or_else(|| "expected a number above 0".to_owned())
 }
 
-pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+pub fn run(arguments: Arguments) -> Result<(), Failure> {
     arguments.verbose.start();
+    let Options { model, data, settings, .. } = arguments.flags.options()?;
+    let model = model.ok_or_else(|| missing("model"))?;
     let request = Evaluation {
-        model: arguments.model.clone(),
-        data: arguments.data.clone(),
-        batch_size: arguments.batch_size,
-        seq_len: arguments.seq_len,
-        precision: arguments.precision,
+        model: model.clone(),
+        data,
+        batch_size: settings.batch_size,
+        seq_len: settings.seq_len,
+        precision: settings.precision,
         format: arguments.format,
-        device: arguments.device,
-        kernels: arguments.kernels.clone(),
+        device: settings.device,
+        kernels: settings.kernels,
         heading: !arguments.json,
     };
     let score = scored(&request)?;
@@ -95,9 +96,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         }
     }
     let demands = Demands { untrained: arguments.untrained, max_perplexity: arguments.max_perplexity };
-    score.check(&arguments.model, demands)?;
-    if let Some((model, baseline)) = &baseline {
-        score.check_below(&arguments.model, baseline, model)?;
+    score.check(&model, demands)?;
+    if let Some((below, baseline)) = &baseline {
+        score.check_below(&model, baseline, below)?;
     }
     Ok(())
 }

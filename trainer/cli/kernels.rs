@@ -4,20 +4,29 @@ use clap::Args;
 use precast_fatbins::say;
 
 use super::print_json;
-use crate::bundle::{BundleSource, Kernels, embedded};
+use crate::bundle::{BundleSource, embedded};
+use crate::config::{Flags, Takes};
 use crate::error::Failure;
 
 #[derive(Args)]
 pub struct Arguments {
     #[command(flatten)]
-    kernels: Kernels,
+    flags: Flags<OfBundle>,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let Some(source) = arguments.kernels.file()? else {
+/// The options that name a bundle.
+struct OfBundle;
+
+impl Takes for OfBundle {
+    const OPTIONS: Option<&'static [&'static str]> = Some(&["bundle", "trusted_key"]);
+}
+
+pub fn run(arguments: Arguments) -> Result<(), Failure> {
+    let kernels = arguments.flags.options()?.settings.kernels;
+    let Some(source) = kernels.file()? else {
         return match embedded()? {
             Some(bundle) => list(&BundleSource::Embedded(bundle), arguments.json),
             None => {

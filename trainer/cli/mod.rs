@@ -12,7 +12,7 @@ mod smoke;
 
 use std::path::PathBuf;
 
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 
 use crate::error::Failure;
 use crate::report;
@@ -33,9 +33,9 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Train a student on a teacher's predictions
-    Distill(Box<distill::Arguments>),
+    Distill(Box<distill::Arguments<distill::Distill>>),
     /// Train a model on data alone, without a teacher
-    Train(Box<distill::Arguments>),
+    Train(Box<distill::Arguments<distill::Train>>),
     /// Make a student from random weights or from layers of a teacher
     Init(init::Arguments),
     /// Show what a run takes: memory, kernels, launches, estimated time
@@ -69,11 +69,7 @@ enum Command {
 /// [`Failure`] with its exit code.
 pub fn main() -> Result<(), Failure> {
     let startup = crate::startup::Startup::new();
-    let command = Arguments::command()
-        .mut_subcommand("distill", distill::shown_by_distill)
-        .mut_subcommand("train", distill::shown_by_train);
-    let parsed = command.try_get_matches().and_then(|matches| Arguments::from_arg_matches(&matches));
-    let arguments = match parsed {
+    let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(usage) if usage.use_stderr() => usage.exit(),
         Err(help) => {
@@ -87,10 +83,10 @@ pub fn main() -> Result<(), Failure> {
         Command::Init(arguments) => init::run(&arguments),
         Command::Plan(arguments) => plan::run(*arguments),
         Command::Bench(arguments) => bench::run(arguments, startup),
-        Command::Eval(arguments) => eval::run(&arguments),
+        Command::Eval(arguments) => eval::run(arguments),
         Command::Doctor(arguments) => doctor::run(*arguments),
-        Command::Kernels(arguments) => kernels::run(&arguments),
-        Command::Selftest(arguments) => selftest::run(&arguments),
+        Command::Kernels(arguments) => kernels::run(arguments),
+        Command::Selftest(arguments) => selftest::run(arguments),
         Command::Smoke(arguments) => smoke::run(arguments),
         Command::Bug => panic!("asked for by name"),
         Command::Report { run } => {
@@ -113,3 +109,6 @@ pub fn finish() -> Result<(), Failure> {
 fn print_json(value: &impl serde::Serialize) {
     say!("{}", serde_json::to_string_pretty(value).expect("plain data serialises"));
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,6 @@
 //! `precast plan`, and `--dry-run` of `precast distill` and `precast train`
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use clap::Args;
 use precast_fatbins::say;
@@ -16,7 +15,7 @@ use serde::Serialize;
 use super::print_json;
 use crate::bundle::embedded;
 use crate::checkpoint::shape;
-use crate::config::{self, DeviceChoice, Options, RunConfig};
+use crate::config::{self, All, DeviceChoice, FlagsAndFile, RunConfig, Settings};
 use crate::device;
 use crate::error::Failure;
 use crate::host_memory::HostMemory;
@@ -26,10 +25,7 @@ use crate::weight_format::{self, WeightFormat};
 #[derive(Args)]
 pub struct Arguments {
     #[command(flatten)]
-    options: Options,
-    /// A run.toml with any of the options under their names; flags override it
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
+    options: FlagsAndFile<All>,
     /// Plan for this architecture instead of the device's
     #[arg(long, value_name = "ARCH")]
     arch: Option<Arch>,
@@ -42,8 +38,7 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: Arguments) -> Result<(), Failure> {
-    let file = arguments.config.as_deref().map(Options::read).transpose()?.unwrap_or_default();
-    let config = arguments.options.over(file).complete(false)?;
+    let config = arguments.options.options()?.complete(false)?;
     show(&config, &target(&config, arguments.arch)?, arguments.json)
 }
 
@@ -61,14 +56,14 @@ pub fn target(config: &RunConfig, asked: Option<Arch>) -> Result<Target, Failure
 
 /// The device that a run would take. A plan for the simulated GPU is of use to those who ask for it.
 fn found(config: &RunConfig) -> Result<Target, Failure> {
-    let choice = match config.device {
+    let choice = match config.settings.device {
         DeviceChoice::Sim => return Ok(Target { arch: Arch::Sim, device: None }),
         DeviceChoice::Auto => DeviceChoice::Cuda(0),
         choice => choice,
     };
-    match device::open(choice, &config.kernels()) {
+    match device::open(choice, &config.settings.kernels) {
         Err(Failure::Driver(found @ (DriverError::NoDriver | DriverError::NoGpu { .. })))
-            if config.device == DeviceChoice::Auto =>
+            if config.settings.device == DeviceChoice::Auto =>
         {
             let archs = Arch::GPUS.map(|arch| format!("--arch {}", arch.argument())).join(", ");
             Err(Failure::Usage(format!("{found}.\nSay what to plan for: {archs}")))
@@ -83,6 +78,7 @@ fn found(config: &RunConfig) -> Result<Target, Failure> {
 /// Prints what a run would take.
 pub fn show(config: &RunConfig, target: &Target, json: bool) -> Result<(), Failure> {
     let arch = target.arch;
+    let Settings { batch_size, seq_len, grad_accum, precision, recompute, .. } = &config.settings;
     let Models { teacher, student: (student, _) } = config.models().try_map(|path| shape(path))?;
     let (teacher, formats) = teacher.map_or((None, Formats::dense()), |(config, formats)| (Some(config), formats));
     let recipe = config.recipe();
@@ -105,11 +101,11 @@ pub fn show(config: &RunConfig, target: &Target, json: bool) -> Result<(), Failu
         *launches.entry(KeyVariant { key: launch.key.clone(), variant: launch.variant }).or_default() += 1;
     }
     let estimate = Peak::of(arch).map(|peak| {
-        let accum = f64::from(config.grad_accum);
+        let accum = f64::from(*grad_accum);
         (peak, accum * seconds(&plan.plan, MICRO, &peak) + seconds(&plan.plan, UPDATE, &peak))
     });
-    let step_flops = u64::from(config.grad_accum) * flops(&plan.plan, MICRO) + flops(&plan.plan, UPDATE);
-    let tokens = u64::from(config.batch_size) * u64::from(config.seq_len) * u64::from(config.grad_accum);
+    let step_flops = u64::from(*grad_accum) * flops(&plan.plan, MICRO) + flops(&plan.plan, UPDATE);
+    let tokens = u64::from(*batch_size) * u64::from(*seq_len) * u64::from(*grad_accum);
 
     if json {
         let kernels: Vec<serde_json::Value> = launches
@@ -128,7 +124,7 @@ pub fn show(config: &RunConfig, target: &Target, json: bool) -> Result<(), Failu
             "memory": memory,
             "host_memory": host,
             "teacher_format": teacher.is_some().then(|| serde_json::json!({ "chosen": form.to_string(), "choices": forms })),
-            "recompute": { "chosen": config.recompute.to_string(), "choices": choices },
+            "recompute": { "chosen": recompute.to_string(), "choices": choices },
             "kernels": kernels,
             "step": {
                 "tokens": tokens,
@@ -140,14 +136,14 @@ pub fn show(config: &RunConfig, target: &Target, json: bool) -> Result<(), Failu
         }));
         return Ok(());
     }
-    say!("memory on {arch}, batch {} x {} tokens, {}:", config.batch_size, config.seq_len, config.precision);
+    say!("memory on {arch}, batch {} x {} tokens, {precision}:", batch_size, seq_len);
     say!("{memory}");
     say!("host memory, at most:\n{host}");
     print_forms(form, &forms, target);
     say!("\n--recompute            takes                     launches in a micro-batch");
-    for Choice { recompute, bytes, launches } in &choices {
-        let chosen = if *recompute == config.recompute.to_string() { "  (chosen)" } else { "" };
-        say!("  {recompute:<14} {:>12}  {bytes:>16} bytes {launches:>6}{chosen}", human_bytes(*bytes));
+    for Choice { recompute: name, bytes, launches } in &choices {
+        let chosen = if *name == recompute.to_string() { "  (chosen)" } else { "" };
+        say!("  {name:<14} {:>12}  {bytes:>16} bytes {launches:>6}{chosen}", human_bytes(*bytes));
     }
     say!("");
     for phase in &plan.plan.phases {
@@ -238,10 +234,11 @@ impl Choice {
 
 /// The digest of each kernel that the run's bundle holds.
 fn digests(config: &RunConfig, arch: Arch, plan: &TrainingPlan) -> Result<BTreeMap<KeyVariant, String>, Failure> {
-    if config.bundle.is_none() && (arch == Arch::Sim || embedded()?.is_none()) {
+    let kernels = &config.settings.kernels;
+    if kernels.bundle.is_none() && (arch == Arch::Sim || embedded()?.is_none()) {
         return Ok(BTreeMap::new());
     }
-    let source = config.kernels().find(arch, &plan.plan)?;
+    let source = kernels.find(arch, &plan.plan)?;
     let bundle = source.open()?;
     if arch != Arch::Sim && !bundle.archs().contains(&arch) {
         eprintln!("note: there are no kernels for {arch} here. {}", LoadError::remedy(arch));

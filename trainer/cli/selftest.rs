@@ -7,8 +7,7 @@ use precast_plan::Plan;
 use precast_runtime::selftest::selftest;
 
 use crate::bench::missing;
-use crate::bundle::Kernels;
-use crate::config::DeviceChoice;
+use crate::config::{Flags, Settings, Takes};
 use crate::device;
 use crate::error::Failure;
 use crate::heading::Heading;
@@ -16,11 +15,8 @@ use crate::verbose::Verbose;
 
 #[derive(Args)]
 pub struct Arguments {
-    /// auto, cuda:N, sim, or portable:N: cuda:N with the kernels that every architecture has
-    #[arg(long, default_value = "auto", value_name = "DEVICE")]
-    device: DeviceChoice,
     #[command(flatten)]
-    kernels: Kernels,
+    flags: Flags<OfKernels>,
     /// Only kernels whose key has this prefix: `gemm.`, `attention.fwd`
     #[arg(long, default_value = "", value_name = "PREFIX")]
     kernel: String,
@@ -32,20 +28,28 @@ pub struct Arguments {
     verbose: bool,
 }
 
-pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+/// Where kernels run, and which.
+struct OfKernels;
+
+impl Takes for OfKernels {
+    const OPTIONS: Option<&'static [&'static str]> = Some(&["device", "bundle", "trusted_key"]);
+}
+
+pub fn run(arguments: Arguments) -> Result<(), Failure> {
     Verbose { verbose: arguments.verbose }.start();
-    let driver = device::open(arguments.device, &arguments.kernels)?;
+    let Settings { device, kernels, .. } = arguments.flags.options()?.settings;
+    let driver = device::open(device, &kernels)?;
     let opened = driver.device().clone();
     let arch = device::arch(&opened)?;
     // The simulated GPU has no bundle of its own: it runs any plan with the references.
-    if arch == Arch::Sim && arguments.kernels.bundle.is_none() {
+    if arch == Arch::Sim && kernels.bundle.is_none() {
         return Err(Failure::NothingToCheck);
     }
     let nothing = Plan { arch, buffers: Vec::new(), phases: Vec::new(), arena_bytes: 0 };
-    let source = arguments.kernels.find(arch, &nothing)?;
+    let source = kernels.find(arch, &nothing)?;
     let bundle = source.open()?;
-    let kernels = bundle.modules(arch).map_or(0, |modules| modules.len());
-    say!("{}", Heading::new(&opened, bundle.digest(), kernels));
+    let modules = bundle.modules(arch).map_or(0, |modules| modules.len());
+    say!("{}", Heading::new(&opened, bundle.digest(), modules));
     let (mut checked, mut failed) = (0, 0);
     selftest(driver, &bundle, &arguments.kernel, arguments.seed, |outcome| {
         checked += 1;

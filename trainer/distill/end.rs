@@ -37,8 +37,8 @@ pub(super) fn record(
         out.publish_file(report::REPORT, html.as_bytes(), record)?;
         // Last of all: a run without it rewrites its student and its report.
         if status == Status::Done {
-            record.reached(config.steps);
-            record.student(config.steps);
+            record.reached(config.settings.steps);
+            record.student(config.settings.steps);
         }
         out.record(record)
     };

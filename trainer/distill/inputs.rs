@@ -38,7 +38,7 @@ pub fn read_data(config: &RunConfig, models: &Models<Checkpoint>) -> Result<Data
     let eos = models.student_first().find_map(Checkpoint::eos_token);
     let dataset = Dataset::read(
         &config.data,
-        config.seq_len,
+        config.settings.seq_len,
         Packing::Stream,
         Reader { tokenizer, eos, vocab: student.config().vocab },
     )?;

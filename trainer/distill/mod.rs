@@ -15,7 +15,7 @@ use precast_plan::MemoryTable;
 use precast_runtime::Placement;
 
 use crate::checkpoint::{Checkpoint, Weights as ModelWeights};
-use crate::config::RunConfig;
+use crate::config::{RunConfig, Source};
 use crate::data::{Batches, Dataset};
 use crate::device;
 use crate::error::Failure;
@@ -42,23 +42,12 @@ use student::write_student;
 pub struct Mode {
     /// What becomes of a run that is in the output directory.
     pub start: Start,
-    /// Where the number of steps comes from.
-    pub steps: Steps,
+    /// Where the number of steps is given; a run that continues takes as many as it was to where it is not.
+    pub steps: Option<Source>,
     /// The file that options were read from.
     pub config_file: Option<PathBuf>,
     /// Give each buffer its own allocation, for memory checkers.
     pub placement: Placement,
-}
-
-/// Where a number of steps comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Steps {
-    /// `--steps`.
-    Argument,
-    /// `run.toml`.
-    File,
-    /// Nobody gave it: a run that continues takes as many as it was to.
-    Default,
 }
 
 /// Trains a model, of a teacher if there is one; writes `metrics.jsonl`, `run.json`, `report.html` and `student/` to the output
@@ -102,7 +91,7 @@ pub fn distill(config: &RunConfig, mode: &Mode, mut startup: Startup) -> Result<
     let seen = seen(Arc::clone(&data.dataset), config, done);
     stop.check()?;
 
-    let driver = device::open(config.device, &config.kernels())?;
+    let driver = device::open(config.settings.device, &config.settings.kernels)?;
     startup.end("device");
     let teacher = models.teacher.as_ref().map(|model| model as &dyn ModelWeights);
     let mut session = Session::open(driver, config, teacher, &models.student, mode.placement, &mut startup)?;
@@ -133,12 +122,12 @@ pub fn distill(config: &RunConfig, mode: &Mode, mut startup: Startup) -> Result<
     record.metrics(resumed.as_ref().map_or((0, Digest::of(b"")), |r| (done, r.saved.state.metrics_sha256)));
     out.begin(&mut record)?;
     // A kill may have come before the oldest ones went.
-    checkpoint::prune(&mut out, config.keep)?;
+    checkpoint::prune(&mut out, config.settings.keep)?;
     let metrics = match &resumed {
         Some(resumed) => MetricsFile::resume(&resumed.metrics, done)?,
         None => MetricsFile::create(&out.path().join(METRICS))?,
     };
-    let floor_s = session.limit().map(|limit| limit.floor_seconds(&session.plan().plan, config.grad_accum));
+    let floor_s = session.limit().map(|limit| limit.floor_seconds(&session.plan().plan, config.settings.grad_accum));
     let mut run = Run {
         config,
         session: &mut session,
@@ -161,7 +150,7 @@ pub fn distill(config: &RunConfig, mode: &Mode, mut startup: Startup) -> Result<
     let ended = match ran.and_then(|stopped| recorded.map(|()| stopped)) {
         Err(failure) => Err(failure),
         Ok(Some((signal, step))) => {
-            let steps = config.steps;
+            let steps = config.settings.steps;
             let done = format!("after step {step} of {steps}. Continue with:\n  {}", resume_command());
             Err(Failure::Stopped { signal, done })
         }
@@ -204,8 +193,9 @@ pub fn check(config: &RunConfig, mode: &Mode) -> Result<(), Failure> {
 
 /// Starts hashing the tokens of the steps that are done.
 fn seen(dataset: Arc<Dataset>, config: &RunConfig, done: u64) -> std::thread::JoinHandle<Digest> {
-    let (batch, seq_len, accum) = (config.batch_size, config.seq_len, u64::from(config.grad_accum));
-    let shuffle = config.shuffle.then_some(config.seed);
+    let (batch, seq_len, accum) =
+        (config.settings.batch_size, config.settings.seq_len, u64::from(config.settings.grad_accum));
+    let shuffle = config.settings.shuffle.then_some(config.settings.seed);
     std::thread::spawn(move || tokens::seen(&mut Batches::new(&dataset, batch, seq_len, shuffle), done, accum))
 }
 
@@ -217,13 +207,13 @@ fn disk_space(
     out: &Out,
     done: u64,
 ) -> Result<DiskSpace, Failure> {
-    let (steps, every) = (config.steps, config.checkpoint_every);
+    let (steps, every) = (config.settings.steps, config.settings.checkpoint_every);
     let parameters = &session.plan().student.weights.parameters.list;
     Ok(DiskSpace {
         checkpoint_bytes: checkpoint::bytes(&session.state()),
         student_bytes: student::model(config, parameters, &[student]).bytes(),
-        keep: if config.checkpoint_every > 0 { config.keep } else { 0 },
-        kept: match config.checkpoint_every {
+        keep: if config.settings.checkpoint_every > 0 { config.settings.keep } else { 0 },
+        kept: match config.settings.checkpoint_every {
             0 => 0,
             _ => checkpoint::steps(out.path())?.len() as u64,
         },

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use precast_fatbins::{Digest, say};
 use serde_json::Value;
 
-use super::Steps;
-use crate::config::RunConfig;
+use crate::config::{RunConfig, Source};
 use crate::error::Failure;
 use crate::metrics::{METRICS, Metrics};
 use crate::record;
@@ -33,7 +32,7 @@ impl Resumed {
     ///
     /// # Errors
     /// [`Failure`] where there is no checkpoint, or something was changed since it was written.
-    pub fn open(out: &Out, config: &mut RunConfig, given: Steps) -> Result<Self, Failure> {
+    pub fn open(out: &Out, config: &mut RunConfig, given: Option<Source>) -> Result<Self, Failure> {
         let path = out.path().to_owned();
         let Some(step) = checkpoint::steps(&path)?.pop() else {
             return Err(OutError::Nothing { path, reason: "no checkpoint", run: true }.into());
@@ -42,16 +41,16 @@ impl Resumed {
         let metrics = Metrics::read(&path.join(METRICS))?;
         metrics.check(step, saved.state.metrics_sha256)?;
         out.check_replaceable("student")?;
-        if given == Steps::Default {
-            config.steps = saved.state.steps;
+        if given.is_none() {
+            config.settings.steps = saved.state.steps;
         }
         // The learning rates of a cosine follow from the number of steps, so a file that was edited is not enough.
-        let moved = config.steps != saved.state.steps;
-        let refused = moved && config.schedule == Schedule::Cosine && given != Steps::Argument;
+        let moved = config.settings.steps != saved.state.steps;
+        let refused = moved && config.settings.schedule == Schedule::Cosine && given != Some(Source::Flag);
         let steps = refused.then(|| Difference {
             name: "steps".to_owned(),
             was: saved.state.steps.to_string(),
-            is: format!("{}, which under cosine takes --steps {0} on the command line", config.steps),
+            is: format!("{}, which under cosine takes --steps {0} on the command line", config.settings.steps),
         });
         Ok(Self { saved, metrics, record: record::read(&path)?, path, steps })
     }
@@ -95,7 +94,9 @@ impl Resumed {
     pub fn check_left(&self, config: &RunConfig) -> Result<(), Failure> {
         let done = self.saved.state.step;
         let exported = self.record.pointer("/student/step").and_then(Value::as_u64) == Some(done);
-        if done > config.steps || done == config.steps && exported && self.path.join("student").exists() {
+        if done > config.settings.steps
+            || done == config.settings.steps && exported && self.path.join("student").exists()
+        {
             return Err(Failure::Usage(format!("--resume: all {done} steps are done; raise --steps")));
         }
         Ok(())

@@ -55,17 +55,17 @@ impl Run<'_> {
     /// it and the steps done are returned.
     pub fn steps(&mut self, done: u64, dataset: &Dataset) -> Result<Option<(Signal, u64)>, Failure> {
         let config = self.config;
-        let shuffle = config.shuffle.then_some(config.seed);
-        let mut batches = Batches::new(dataset, config.batch_size, config.seq_len, shuffle);
+        let shuffle = config.settings.shuffle.then_some(config.settings.seed);
+        let mut batches = Batches::new(dataset, config.settings.batch_size, config.settings.seq_len, shuffle);
         let mut pending: Option<Pending> = None;
         let mut last = Instant::now();
-        for step in done..config.steps {
+        for step in done..config.settings.steps {
             let next = self.enqueue(step, &mut batches)?;
             if let Some(previous) = pending.replace(next) {
                 self.finish(previous, &mut last)?;
             }
-            let every = config.checkpoint_every;
-            let end = step + 1 == config.steps;
+            let every = config.settings.checkpoint_every;
+            let end = step + 1 == config.settings.steps;
             // After the last step all is done but the student.
             let stopped = self.stop.requested().filter(|_| !end);
             let due = stopped.is_some() || every > 0 && (end || (step + 1) % every == 0);
@@ -97,7 +97,7 @@ impl Run<'_> {
         let (lines, metrics_sha256) = self.metrics.sync()?;
         let state = State {
             step,
-            steps: self.config.steps,
+            steps: self.config.settings.steps,
             run: self.identity.clone(),
             tokens_sha256: self.tokens,
             metrics_sha256,
@@ -106,14 +106,14 @@ impl Run<'_> {
         self.record.metrics((lines, metrics_sha256));
         self.record.reached(step);
         self.out.publish(aside, self.record)?;
-        checkpoint::prune(self.out, self.config.keep)?;
+        checkpoint::prune(self.out, self.config.settings.keep)?;
         self.out.remove_replaced()
     }
 
     /// Asks for a step: all of its micro-batches and the update. Waits for nothing.
     fn enqueue(&mut self, step: u64, batches: &mut Batches<'_>) -> Result<Pending, Failure> {
         let config = self.config;
-        let accum = u64::from(config.grad_accum);
+        let accum = u64::from(config.settings.grad_accum);
         let micros = step * accum..(step + 1) * accum;
         // One mean over all tokens of the step, never a mean of means. Micro-batches are laid out one at a time: a step
         // may have more of them than there is memory.
@@ -125,7 +125,7 @@ impl Run<'_> {
         for micro in micros.clone() {
             self.session.micro(&batches.micro_batch(micro), loss_scale, micro > micros.start)?;
         }
-        let lr = config.schedule.lr(config.lr, step, config.warmup, config.steps);
+        let lr = config.settings.schedule.lr(config.settings.lr, step, config.settings.warmup, config.settings.steps);
         let ticket = self.session.update(step, lr)?;
         self.tokens = tokens::after(self.tokens, batches, step, accum);
         Ok(Pending { step: step + 1, lr, tokens: counted, ticket })
@@ -169,7 +169,7 @@ fn print_step(record: &StepRecord, config: &RunConfig, floor_s: Option<f64>) {
     say!(
         "step {}/{}  loss {}{parts}  norm {}  lr {:.2e}  {:.0} tokens/s  {:.0} ms{}{}",
         record.step,
-        config.steps,
+        config.settings.steps,
         number(record.loss),
         number(record.grad_norm),
         record.lr,

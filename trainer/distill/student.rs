@@ -46,6 +46,6 @@ pub(super) fn model<'a>(
     parameters: &'a [Parameter],
     tokenizer_from: &'a [&'a Checkpoint],
 ) -> Student<'a> {
-    let dtype = config.precision.dtype();
+    let dtype = config.settings.precision.dtype();
     Student { config: tokenizer_from[0].json(), parameters, dtype, tokenizer_from }
 }

@@ -5,8 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use precast_fatbins::Digest;
-use precast_plan::{Objective, Recipe};
+use precast_plan::Recipe;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::checkpoint::Checkpoint;
 use crate::config::RunConfig;
@@ -44,30 +45,12 @@ impl Identity {
             ("end of text", optional(data.eos.map(|id| id.to_string()))),
             ("data", data.dataset.digest().to_string()),
             ("packing", data.dataset.packing()),
-            ("lr", config.lr.to_string()),
-            ("warmup", config.warmup.to_string()),
-            ("schedule", config.schedule.to_string()),
             ("betas", format!("{} {}", Recipe::BETA1, Recipe::BETA2)),
             ("eps", Recipe::EPS.to_string()),
-            ("weight_decay", config.weight_decay.to_string()),
-            ("clip", config.clip.to_string()),
-            ("precision", config.precision.to_string()),
-            ("batch_size", config.batch_size.to_string()),
-            ("seq_len", config.seq_len.to_string()),
-            ("grad_accum", config.grad_accum.to_string()),
-            ("shuffle", config.shuffle.to_string()),
-            ("seed", config.seed.to_string()),
         ];
         let values = values.map(|(name, value)| (name.to_owned(), value)).into_iter();
         let configs = models.iter().map(|(role, model)| (format!("{role} config"), json(model)));
-        let objective = match config.objective {
-            Objective::CrossEntropy => Vec::new(),
-            Objective::Distill { alpha, temperature, beta } => {
-                vec![("alpha", alpha), ("temperature", temperature), ("beta", beta)]
-            }
-        };
-        let objective = objective.into_iter().map(|(name, value)| (name.to_owned(), value.to_string()));
-        Self(values.chain(configs).chain(objective).collect())
+        Self(values.chain(configs).chain(options(config)).collect())
     }
 
     /// Adds the digests of the weights.
@@ -92,6 +75,39 @@ impl Identity {
     }
 }
 
+/// Options that may change when a run continues: where things are, which [`Identity`] has the digests of, and what changes no
+/// bit of the weights. The number of steps has rules of its own.
+const MAY_CHANGE: [&str; 13] = [
+    "teacher",
+    "student",
+    "data",
+    "out",
+    "steps",
+    "teacher_format",
+    "recompute",
+    "device",
+    "bundle",
+    "trusted_key",
+    "allow_identical",
+    "checkpoint_every",
+    "keep",
+];
+
+/// All other options: what is added to them counts, unless it is listed above.
+fn options(config: &RunConfig) -> impl Iterator<Item = (String, String)> {
+    let Value::Object(options) = config.to_json() else { unreachable!("a configuration has names") };
+    let counts = |name: &String| !MAY_CHANGE.contains(&name.as_str());
+    options.into_iter().filter(move |(name, _)| counts(name)).map(|(name, value)| (name, text(&value)))
+}
+
+fn text(value: &Value) -> String {
+    match (value, value.as_f64()) {
+        (Value::String(text), _) => text.clone(),
+        (Value::Number(number), Some(float)) if number.is_f64() => float.to_string(),
+        _ => value.to_string(),
+    }
+}
+
 /// Training data, and how text became tokens.
 pub struct Data {
     pub dataset: Arc<Dataset>,
@@ -104,6 +120,7 @@ pub struct Data {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Options;
 
     fn identity(values: &[(&str, &str)]) -> Identity {
         Identity(values.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
@@ -118,5 +135,28 @@ mod tests {
         assert_eq!(texts(&early), ["lr was 0.1, is 0.2"]);
         let whole = identity(&[("lr", "0.1"), ("seed", "1"), ("teacher", "a"), ("student", "c"), ("new", "x")]);
         assert_eq!(texts(&whole), ["new was none, is x", "student was b, is c"]);
+    }
+
+    #[test]
+    fn the_page_lists_the_options_that_a_run_is_compared_by_and_those_that_may_change() {
+        let pair = Options { teacher: Some("t".into()), student: Some("s".into()), ..Options::default() };
+        let config = pair.complete(false).unwrap();
+        let all: Vec<String> = config.to_json().as_object().unwrap().keys().cloned().collect();
+        assert!(MAY_CHANGE.iter().all(|name| all.iter().any(|one| one == name)), "no option is called so: {all:?}");
+        let page = include_str!("../../README.md").split_whitespace().collect::<Vec<_>>().join(" ");
+        let (_, compared) = page.split_once("and the options `alpha`").unwrap();
+        let compared = format!("`alpha`{}", compared.split_once(". ").unwrap().0);
+        let mut listed: Vec<&str> = compared.split('`').skip(1).step_by(2).collect();
+        listed.sort_unstable();
+        let mut compared: Vec<String> = options(&config).map(|(name, _)| name).collect();
+        compared.sort_unstable();
+        assert_eq!(listed, compared);
+    }
+
+    #[test]
+    fn numbers_are_written_as_they_were_before() {
+        let texts = ["0.1", "1e-5", "2.0", "7", "18446744073709551615", "true", "\"cosine\""];
+        let values = texts.map(|one| text(&serde_json::from_str(one).unwrap()));
+        assert_eq!(values, ["0.1", "0.00001", "2", "7", "18446744073709551615", "true", "cosine"]);
     }
 }

@@ -1,0 +1,182 @@
+//! The options of a run: the one place that spells them. Their names, values, defaults and help on the command line come from
+//! here, and so do those of run.toml, of `run.json` and of what a run that continues is compared by.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+
+use clap::Args;
+use clap::builder::RangedU64ValueParser;
+use clap::{ArgAction, value_parser};
+use precast_plan::{Precision, Recipe, Recompute};
+use serde::Serialize;
+
+use super::device::DeviceChoice;
+use super::flags::{All, Flags, Source};
+use super::text::display;
+use crate::bundle::Kernels;
+use crate::schedule::Schedule;
+use crate::weight_format::WeightFormat;
+
+/// Every option of a run, each a number or a name that it can have. [`Self::complete`] makes a run's configuration of them.
+#[derive(Args, Clone, Debug)]
+pub struct Options {
+    /// The model to learn from: a Hugging Face directory or a .gguf file
+    #[arg(long, value_name = "PATH")]
+    pub teacher: Option<PathBuf>,
+    /// The model to train: a Hugging Face directory or a .gguf file (make one with `precast init`)
+    #[arg(long, value_name = "PATH")]
+    pub student: Option<PathBuf>,
+    /// The model to train without a teacher, in place of --teacher and --student: a Hugging Face directory or a .gguf file
+    #[arg(long, value_name = "PATH")]
+    pub model: Option<PathBuf>,
+    /// Training data: .bin (u32 token ids), .txt, or .jsonl with a line each of {"text": ...} or of
+    /// {"input_ids": [...], "labels": [...]}, a sequence by itself whose labels of -100 do not count; repeatable
+    #[arg(long, value_name = "PATH", num_args = 1..)]
+    pub data: Vec<PathBuf>,
+    /// Where checkpoints, metrics, report and the trained student go: a new or empty directory, unless --resume or
+    /// --overwrite is given
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    #[command(flatten)]
+    pub teaching: Teaching,
+    #[command(flatten)]
+    pub settings: Settings,
+    /// The options that are given, and where; all others have their defaults.
+    #[arg(skip)]
+    pub given: BTreeMap<String, Source>,
+}
+
+/// How a teacher teaches: a run without one refuses these.
+#[derive(Args, Clone, Debug)]
+pub struct Teaching {
+    /// Weight of the teacher's term in the loss, 0 to 1
+    #[arg(long, value_name = "X", default_value = "0.5", value_parser = within(0.0..=1.0))]
+    pub alpha: f32,
+    /// Distillation temperature
+    #[arg(long, value_name = "X", default_value = "2", value_parser = within(TEMPERATURES))]
+    pub temperature: f32,
+    /// Divergence of the teacher's term, t of teacher and s of student: 0 is KL(t || s), 1 is KL(s || t), and between them is
+    /// beta KL(t || m) + (1 - beta) KL(s || m) with m = beta t + (1 - beta) s
+    #[arg(long, value_name = "X", default_value = "0", value_parser = within(0.0..=1.0))]
+    pub beta: f32,
+    /// How the teacher's weights live on the device, at the same bits: bf16 (the run's precision), stored (matrices as a GGUF
+    /// file holds them, each dequantised just before its product) or auto (bf16 where that fits into the device's memory, else
+    /// stored)
+    #[arg(long, value_name = "FORM", default_value_t)]
+    pub teacher_format: WeightFormat,
+    /// Allow a student with the same weights as its teacher
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = false, num_args = 0..=1,
+          default_missing_value = "true")]
+    pub allow_identical: bool,
+}
+
+/// Options that a run takes as they are.
+#[derive(Args, Clone, Debug, Serialize)]
+pub struct Settings {
+    /// Optimizer steps
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = value_parser!(u64).range(1..=MOST_STEPS))]
+    pub steps: u64,
+    /// Sequences in a micro-batch
+    #[arg(long, value_name = "B", default_value_t = 8, value_parser = count(Recipe::MOST_TOKENS))]
+    pub batch_size: u32,
+    /// Tokens in a sequence
+    #[arg(long, value_name = "S", default_value_t = 1024, value_parser = count(Recipe::MOST_TOKENS))]
+    pub seq_len: u32,
+    /// Micro-batches in a step
+    #[arg(long, value_name = "A", default_value_t = 1, value_parser = count(MOST_MICRO_BATCHES))]
+    pub grad_accum: u32,
+    /// Peak learning rate
+    #[arg(long, value_name = "X", default_value = "1e-4", value_parser = learning_rate)]
+    pub lr: f64,
+    /// Steps over which the learning rate rises
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = value_parser!(u64).range(0..=MOST_STEPS))]
+    pub warmup: u64,
+    /// Learning rate after warm-up: constant or cosine
+    #[arg(long, value_name = "SHAPE", default_value_t = Schedule::Constant)]
+    pub schedule: Schedule,
+    /// Decoupled weight decay of matrices
+    #[arg(long, value_name = "X", default_value = "0.01", value_parser = not_negative)]
+    pub weight_decay: f32,
+    /// Largest gradient norm; 0 for none
+    #[arg(long, value_name = "X", default_value = "1", value_parser = not_negative)]
+    pub clip: f32,
+    /// What the backward pass recomputes instead of keeping it, for less memory at the same bits: none, norms (the bare
+    /// flag; SwiGLU too) or blocks (all but the residual stream)
+    #[arg(long, value_name = "WHAT", default_value_t, num_args = 0..=1, default_missing_value = "norms")]
+    #[serde(serialize_with = "display")]
+    pub recompute: Recompute,
+    /// Arithmetic: fp32 or bf16
+    #[arg(long, value_name = "P", default_value_t = Precision::Bf16)]
+    #[serde(serialize_with = "display")]
+    pub precision: Precision,
+    /// Seed of the shuffle
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+    /// Train on chunks in a new random order each pass
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = false)]
+    pub shuffle: bool,
+    /// auto (the first GPU; sim where there is neither a GPU nor kernels for one), cuda:N, sim, or portable:N: cuda:N with the
+    /// kernels that every architecture has
+    #[arg(long, value_name = "DEVICE", default_value_t = DeviceChoice::Auto)]
+    #[serde(serialize_with = "display")]
+    pub device: DeviceChoice,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub kernels: Kernels,
+    /// Steps between checkpoints that --resume continues from, besides the one at the end; 0 for none at all
+    #[arg(long, value_name = "N", default_value_t = 500)]
+    pub checkpoint_every: u64,
+    /// How many checkpoints to keep, the latest
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = kept)]
+    pub keep: u64,
+}
+
+impl Default for Options {
+    /// Nothing is given.
+    fn default() -> Self {
+        Flags::<All>::default().options().expect("every option has a default or may be absent")
+    }
+}
+
+/// Bias corrections raise to the power of the step, which has 31 bits there.
+const MOST_STEPS: u64 = i32::MAX as u64;
+/// Micro-batches of a step: far more than a step of a week has.
+const MOST_MICRO_BATCHES: u64 = 1 << 20;
+/// Temperatures whose squares and inverses an fp32 loss can hold.
+const TEMPERATURES: RangeInclusive<f32> = 1e-3..=1e3;
+
+fn count(most: u64) -> RangedU64ValueParser<u32> {
+    RangedU64ValueParser::new().range(1..=most)
+}
+
+fn number<T: std::str::FromStr<Err: ToString>>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|error: T::Err| error.to_string())
+}
+
+/// NaN is in no range.
+fn within(range: RangeInclusive<f32>) -> impl Fn(&str) -> Result<f32, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        let value = number(text)?;
+        let outside = || format!("{value} is not between {} and {}", range.start(), range.end());
+        range.contains(&value).then_some(value).ok_or_else(outside)
+    }
+}
+
+fn not_negative(text: &str) -> Result<f32, String> {
+    let value: f32 = number(text)?;
+    let good = value.is_finite() && value >= 0.0;
+    good.then_some(value).ok_or_else(|| "must be a number that is not negative".to_owned())
+}
+
+/// The device computes in f32: what is none of its numbers above 0 is no learning rate.
+fn learning_rate(text: &str) -> Result<f64, String> {
+    let value: f64 = number(text)?;
+    let good = (value as f32).is_finite() && value as f32 > 0.0;
+    good.then_some(value).ok_or_else(|| "must be a number above 0, in the range of f32".to_owned())
+}
+
+fn kept(text: &str) -> Result<u64, String> {
+    let none = || "must be at least 1; --checkpoint-every 0 writes no checkpoints".to_owned();
+    number(text).and_then(|count| if count > 0 { Ok(count) } else { Err(none()) })
+}
