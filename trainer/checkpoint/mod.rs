@@ -1,8 +1,10 @@
 //! Models in and out: Hugging Face directories and GGUF files.
 
+mod cursor;
 mod finite;
 mod formats;
 pub mod gguf;
+mod heads;
 mod huggingface;
 mod missing;
 mod stream;
@@ -20,6 +22,7 @@ use rayon::prelude::*;
 
 use crate::disguise::{Disguise, read_text, without_mark};
 use crate::tokenizer::{self, Tokenizer};
+pub use cursor::Unreadable;
 pub use finite::NotFinite;
 pub use formats::Formats;
 use gguf::{Gguf, GgufError};

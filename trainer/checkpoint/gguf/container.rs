@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 use super::blocks::BlockType;
-use super::cursor::Cursor;
 use super::error::Fault;
 use super::metadata::{Metadata, at_most};
+use crate::checkpoint::cursor::{Cursor, Unreadable};
 
 /// Starts every GGUF file.
 pub(super) const MAGIC: [u8; 4] = *b"GGUF";
@@ -65,7 +65,9 @@ impl Header {
     pub(super) fn read(file: &[u8]) -> Result<Self, Fault> {
         let head = &file[..file.len().min(MOST_HEADER_BYTES)];
         let (metadata, rows, data_start, alignment_bytes) = Self::tables(head).map_err(|fault| match fault {
-            Fault::Truncated { .. } if head.len() < file.len() => Fault::LongHeader { most: MOST_HEADER_BYTES },
+            Fault::Unreadable(Unreadable::Truncated { .. }) if head.len() < file.len() => {
+                Fault::LongHeader { most: MOST_HEADER_BYTES }
+            }
             fault => fault,
         })?;
         let tensors =
@@ -182,7 +184,7 @@ impl<'a> Row<'a> {
         if end > file.len() as u64 {
             let what = format!("tensor {} (its row of the table is at byte {})", self.name, self.offset);
             let file_bytes = file.len() as u64;
-            return Err(Fault::Truncated { what, offset: start, needed_bytes: size_bytes, file_bytes });
+            return Err(Unreadable::Truncated { what, offset: start, needed_bytes: size_bytes, file_bytes }.into());
         }
         // Both are at most the file's length, which is a usize.
         Ok(start as usize..end as usize)

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::blocks::{BlockType, type_name};
+use crate::checkpoint::cursor::Unreadable;
 
 /// A GGUF file that cannot be used: which one, and why.
 #[derive(Debug, thiserror::Error)]
@@ -38,21 +39,9 @@ pub enum Fault {
         /// By the file.
         found: u32,
     },
-    /// The file ends early, or a length in it is absurd.
-    #[error(
-        "{what} at byte {offset} takes {needed_bytes} bytes and the file ends at byte {file_bytes}: \
-         it is cut short or damaged, fetch it again"
-    )]
-    Truncated {
-        /// What was being read.
-        what: String,
-        /// Where it starts.
-        offset: u64,
-        /// How long it is.
-        needed_bytes: u64,
-        /// Size of the file.
-        file_bytes: u64,
-    },
+    /// A part of the file does not read.
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
     /// More of something than any real file has.
     #[error("{found} {what} at byte {offset}, more than {most}: the file is damaged, fetch it again")]
     TooMany {
@@ -66,14 +55,6 @@ pub enum Fault {
     /// Metadata and table of tensors longer than any real file's.
     #[error("metadata and table of tensors take more than {most} bytes: the file is damaged, fetch it again")]
     LongHeader { most: usize },
-    /// A string that is not UTF-8.
-    #[error("{what} at byte {offset} is not UTF-8: the file is damaged, fetch it again")]
-    Utf8 {
-        /// What was being read.
-        what: String,
-        /// Where it starts.
-        offset: u64,
-    },
     /// A metadata key or tensor name that is there twice.
     #[error("{what} {name} at byte {offset} occurs twice: the file is damaged, fetch it again")]
     Duplicate {

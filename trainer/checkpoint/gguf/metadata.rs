@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::ops::Range;
 
-use super::cursor::Cursor;
 use super::error::Fault;
+use crate::checkpoint::cursor::Cursor;
 
 /// Keys of a file: real ones have fewer than a hundred.
 const MOST_KEYS: u64 = 1 << 16;
@@ -180,7 +180,8 @@ impl Metadata {
             return Ok(None);
         };
         let mut cursor = Cursor::new(file, start);
-        (0..count).map(|index| cursor.string(&format_args!("{key}[{index}]"))).collect::<Result<_, _>>().map(Some)
+        let texts = (0..count).map(|index| cursor.string(&format_args!("{key}[{index}]")));
+        Ok(Some(texts.collect::<Result<_, _>>()?))
     }
 
     /// An array of numbers of 32 bits (item type `item`), if the key is there. `file` is the whole file.

@@ -7,7 +7,6 @@
 mod blocks;
 mod config;
 mod container;
-mod cursor;
 mod error;
 mod keys;
 mod metadata;
@@ -26,10 +25,10 @@ use memmap2::Mmap;
 use precast_fatbins::input;
 use precast_kernels::Block;
 use precast_plan::{Family, Formats};
-use rayon::prelude::*;
 use tokenizers::Tokenizer;
 
 use super::Scratch;
+use super::heads::deinterleave;
 use blocks::BlockType;
 use container::{Header, Tensor, Values};
 pub use error::{Fault, GgufError};
@@ -262,20 +261,4 @@ fn place(family: &Family, tensor: Tensor) -> Result<(String, Weight), Fault> {
     };
     let Tensor { name, offset, .. } = tensor;
     Err(Fault::UnknownTensor { tensor: name, offset, architecture: family.gguf, reason })
-}
-
-/// Puts the rows of each head right. llama.cpp's converter stores the two halves of a head interleaved, rows
-/// 0, n/2, 1, n/2 + 1, …, so that pairs which a rotary embedding turns are neighbours.
-fn deinterleave<T: Copy + Send + Sync>(out: &mut [T], head_count: usize, head_rows: usize) {
-    let head_len = out.len() / head_count;
-    let row_len = head_len / head_rows;
-    out.par_chunks_exact_mut(head_len).for_each(|head| {
-        let interleaved = head.to_vec();
-        let (first, second) = head.split_at_mut(head_len / 2);
-        let rows = first.chunks_exact_mut(row_len).zip(second.chunks_exact_mut(row_len));
-        for ((first, second), pair) in rows.zip(interleaved.chunks_exact(2 * row_len)) {
-            first.copy_from_slice(&pair[..row_len]);
-            second.copy_from_slice(&pair[row_len..]);
-        }
-    });
 }

@@ -4,6 +4,7 @@ use super::super::blocks::BlockType;
 use super::samples::shape;
 use super::writer::Writer;
 use super::{Fault, Gguf, fault, open};
+use crate::checkpoint::cursor::Unreadable;
 
 const UNKNOWN_KEY: &str = "general.description";
 
@@ -56,7 +57,10 @@ fn absurd_counts_and_lengths() {
             file[at..at + 8].copy_from_slice(&value.to_le_bytes());
             // More tensors or keys than there are: what follows is read as such, until something is wrong with it.
             let fault = fault(&file);
-            assert!(matches!(fault, Fault::Truncated { .. } | Fault::TooMany { .. }), "{fault}");
+            assert!(
+                matches!(fault, Fault::Unreadable(Unreadable::Truncated { .. }) | Fault::TooMany { .. }),
+                "{fault}"
+            );
         }
     }
     for item in [0, 4, 8, 12] {
@@ -64,7 +68,7 @@ fn absurd_counts_and_lengths() {
         let fault = fault(&Writer::new().raw(UNKNOWN_KEY, 9, &array).bytes());
         match &fault {
             Fault::TooMany { what, .. } => assert!(item == 8 && what.contains(UNKNOWN_KEY), "{fault}"),
-            Fault::Truncated { what, .. } => assert!(what.contains(UNKNOWN_KEY), "{fault}"),
+            Fault::Unreadable(Unreadable::Truncated { what, .. }) => assert!(what.contains(UNKNOWN_KEY), "{fault}"),
             _ => panic!("{fault}"),
         }
         assert!(fault.to_string().ends_with("fetch it again"), "{fault}");
@@ -101,7 +105,10 @@ fn values() {
         assert!(fault.to_string().contains(what), "{fault}");
     }
     let text = [&2_u64.to_le_bytes()[..], b"\xff\xfe"].concat();
-    assert!(matches!(fault(&Writer::new().raw(UNKNOWN_KEY, 8, &text).bytes()), Fault::Utf8 { .. }));
+    assert!(matches!(
+        fault(&Writer::new().raw(UNKNOWN_KEY, 8, &text).bytes()),
+        Fault::Unreadable(Unreadable::Utf8 { .. })
+    ));
     // Every type of value that there is.
     let widths = [(0, 1), (1, 1), (2, 2), (3, 2), (4, 4), (5, 4), (6, 4), (7, 1), (10, 8), (11, 8), (12, 8)];
     let writer = widths.iter().fold(shape("llama"), |writer, (code, width)| {
@@ -132,7 +139,7 @@ fn alignments() {
     for alignment in [1, 8, 32] {
         open(&embedding(alignment)).unwrap();
     }
-    assert!(matches!(fault(&embedding(1 << 31)), Fault::Truncated { .. }));
+    assert!(matches!(fault(&embedding(1 << 31)), Fault::Unreadable(Unreadable::Truncated { .. })));
 }
 
 #[test]
@@ -150,7 +157,9 @@ fn offsets() {
             Fault::Misaligned { tensor, data_offset, alignment: 32, .. } => {
                 assert!(misaligned && tensor == "token_embd.weight" && data_offset == offset);
             }
-            fault @ Fault::Truncated { .. } => assert!(!misaligned && fault.to_string().contains("token_embd.weight")),
+            fault @ Fault::Unreadable(Unreadable::Truncated { .. }) => {
+                assert!(!misaligned && fault.to_string().contains("token_embd.weight"))
+            }
             fault => panic!("{fault}"),
         }
     }
@@ -172,5 +181,5 @@ fn shapes() {
         assert!(matches!(&fault, Fault::Shape { tensor, .. } if tensor == "token_embd.weight"), "{fault}");
     }
     let fault = fault(&embedding(&[1 << 32, 1 << 30], 0, 16));
-    assert!(matches!(fault, Fault::Truncated { .. }), "{fault}");
+    assert!(matches!(fault, Fault::Unreadable(Unreadable::Truncated { .. })), "{fault}");
 }
