@@ -6,6 +6,7 @@
 
 mod support;
 
+mod apr;
 mod artifact;
 mod bad_input;
 mod bounds;

@@ -76,6 +76,21 @@ pub struct Chosen<P> {
 }
 
 impl Choice<'_> {
+    /// Refuses to keep weights as they are stored where that is a format which no kernel reads.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`].
+    pub fn check(&self) -> Result<(), Failure> {
+        let Some(format) = self.formats.dequantised().filter(|_| self.asked == WeightFormat::Stored) else {
+            return Ok(());
+        };
+        let flag = self.flag;
+        Err(Failure::Usage(format!(
+            "{flag} stored: the model holds matrices in {format}, which no kernel reads: they are dequantised while they are \
+             loaded. Use {flag} bf16, or auto"
+        )))
+    }
+
     /// Lowers the plan that is asked for; `auto` takes the first that fits into what is free of the device's memory.
     ///
     /// # Errors
@@ -86,6 +101,7 @@ impl Choice<'_> {
         lower: impl Fn(&Formats) -> Result<P, PlanError>,
     ) -> Result<Chosen<P>, Failure> {
         let Self { flag, asked, formats } = *self;
+        self.check()?;
         let (dense, none) = (Formats::dense(), None);
         if formats.is_dense() {
             let note = format!("{flag} stored: the weights are stored dense, so this is {flag} bf16");
@@ -214,6 +230,18 @@ mod tests {
             assert_eq!(chosen.format, WeightFormat::Bf16);
             assert_eq!(chosen.note.is_some(), asked == WeightFormat::Stored);
         }
+    }
+
+    #[test]
+    fn a_format_that_no_kernel_reads_is_not_kept_and_stored_says_so() {
+        let formats = in_blocks().with_dequantised(Some("AprQ4"));
+        let card = device(40 * GIB, Some((9, 0)));
+        let failure = choose(WeightFormat::Stored, &formats, &card).unwrap_err();
+        assert_eq!(failure.exit_code(), 2);
+        assert!(
+            failure.to_string().starts_with("--teacher-format stored: the model holds matrices in AprQ4, which no")
+        );
+        assert_eq!(choose(WeightFormat::Auto, &formats, &card).unwrap().format, WeightFormat::Bf16);
     }
 
     #[test]

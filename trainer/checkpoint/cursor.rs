@@ -75,6 +75,16 @@ impl<'a> Cursor<'a> {
         }
     }
 
+    /// The next byte.
+    pub(super) fn u8(&mut self, what: &dyn Display) -> Result<u8, Unreadable> {
+        self.array(what).map(u8::from_le_bytes)
+    }
+
+    /// The next two bytes.
+    pub(super) fn u16(&mut self, what: &dyn Display) -> Result<u16, Unreadable> {
+        self.array(what).map(u16::from_le_bytes)
+    }
+
     /// The next four bytes.
     pub(super) fn u32(&mut self, what: &dyn Display) -> Result<u32, Unreadable> {
         self.array(what).map(u32::from_le_bytes)

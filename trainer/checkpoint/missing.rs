@@ -24,12 +24,18 @@ pub(super) fn model(path: &Path) -> CheckpointError {
         return CheckpointError::Disguised { path: path.to_owned(), what };
     }
     match extension(path) {
-        Some("safetensors" | "json") => not_a_model("it is one file of a model; give the directory that holds it"),
+        Some("safetensors") => not_a_model(
+            "a .safetensors file holds weights and does not say of what model; give the directory that holds it and its config.json",
+        ),
+        Some("json") => not_a_model("it is one file of a model; give the directory that holds it"),
         Some("gguf") => not_a_model("it does not start as a GGUF file does: it is damaged, fetch it again"),
+        Some("apr") => not_a_model(
+            "it does not start as an APR file of version 2 does: convert it with a current tool, or fetch it again",
+        ),
         Some(other) if OTHER_WEIGHTS.contains(&other) => {
             not_a_model("PyTorch files are not read; convert it to safetensors")
         }
-        _ => not_a_model("expected a Hugging Face directory (config.json, model.safetensors) or a .gguf file"),
+        _ => not_a_model("expected a Hugging Face directory (config.json, model.safetensors), a .gguf or an .apr file"),
     }
 }
 
@@ -100,7 +106,8 @@ mod tests {
             std::fs::write(&path, bytes).unwrap();
             model(&path).to_string()
         };
-        assert!(file("model.safetensors", b"").contains("give the directory that holds it"));
+        assert!(file("model.safetensors", b"").contains("give the directory that holds it and its config.json"));
+        assert!(file("model.apr", b"APR1").contains("does not start as an APR file of version 2"));
         assert!(file("pytorch_model.bin", b"PK").contains("PyTorch files are not read"));
         assert!(file("model.gguf", b"GGU").contains("does not start as a GGUF file"));
         assert!(file("lfs.gguf", b"version https://git-lfs.github.com/spec/v1\n").contains("git-lfs pointer"));

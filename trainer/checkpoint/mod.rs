@@ -1,6 +1,8 @@
-//! Models in and out: Hugging Face directories and GGUF files.
+//! Models in and out: Hugging Face directories, GGUF and APR files.
 
+pub mod apr;
 mod cursor;
+mod file;
 mod finite;
 mod formats;
 pub mod gguf;
@@ -22,7 +24,10 @@ use rayon::prelude::*;
 
 use crate::disguise::{Disguise, read_text, without_mark};
 use crate::tokenizer::{self, Tokenizer};
+use apr::{Apr, AprError};
 pub use cursor::Unreadable;
+pub use file::Access;
+use file::Raw;
 pub use finite::NotFinite;
 pub use formats::Formats;
 use gguf::{Gguf, GgufError};
@@ -49,7 +54,7 @@ pub enum CheckpointError {
     },
     /// There is nothing at the path.
     #[error(
-        "no model at {}: expected a Hugging Face directory (config.json, model.safetensors) or a .gguf file{}",
+        "no model at {}: expected a Hugging Face directory (config.json, model.safetensors), a .gguf or an .apr file{}",
         path.display(),
         id.as_deref().map(missing::download).unwrap_or_default()
     )]
@@ -94,6 +99,9 @@ pub enum CheckpointError {
     /// A GGUF file is damaged or unsupported.
     #[error(transparent)]
     Gguf(#[from] GgufError),
+    /// An APR file is damaged or unsupported.
+    #[error(transparent)]
+    Apr(#[from] AprError),
     /// Tensors the configuration asks for are missing or have another shape: all of them.
     #[error("{} does not hold the model its config.json describes:\n{}", path.display(), problems.join("\n"))]
     Tensors {
@@ -167,6 +175,7 @@ pub trait Weights {
 enum Source {
     HuggingFace(HuggingFace),
     Gguf(Gguf),
+    Apr(Apr),
 }
 
 /// A model on disk: its shape, its tensors by Hugging Face name, its tokenizer.
@@ -180,7 +189,7 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Opens a Hugging Face directory or a GGUF file and checks that it holds every tensor of its
+    /// Opens a Hugging Face directory, a GGUF or an APR file and checks that it holds every tensor of its
     /// configuration in the right shape. No weights are read.
     ///
     /// # Errors
@@ -193,6 +202,10 @@ impl Checkpoint {
             let source = Gguf::open(path)?;
             let json = source.config()?;
             (Source::Gguf(source), json, path.to_owned())
+        } else if Apr::is_apr(path) {
+            let source = Apr::open(path)?;
+            let json = source.config()?;
+            (Source::Apr(source), json, path.to_owned())
         } else {
             return Err(missing::model(path));
         };
@@ -212,7 +225,7 @@ impl Checkpoint {
         &self.config
     }
 
-    /// Its `config.json`; for a GGUF file, what that would be.
+    /// Its `config.json`; for a single file, what that would be.
     pub fn json(&self) -> &serde_json::Value {
         &self.json
     }
@@ -221,6 +234,7 @@ impl Checkpoint {
         match &self.source {
             Source::HuggingFace(source) => source.shape(name),
             Source::Gguf(source) => source.shape(name),
+            Source::Apr(source) => source.shape(name),
         }
     }
 
@@ -229,6 +243,7 @@ impl Checkpoint {
         match &self.source {
             Source::HuggingFace(source) => Formats::of(source.formats()),
             Source::Gguf(source) => Formats::of(source.formats()),
+            Source::Apr(source) => Formats::of(source.formats()),
         }
     }
 
@@ -249,6 +264,7 @@ impl Checkpoint {
                 source.read(&parameter.name, scratch.values(parameter.elems() as usize))?;
                 scratch.encode(dtype)
             }
+            Source::Apr(source) => source.read(&parameter.name, dtype, scratch)?,
         };
         finite::check(&parameter.name, bytes, dtype).map_err(|what| self.not_finite(what))?;
         Ok(bytes)
@@ -268,6 +284,7 @@ impl Checkpoint {
         let bytes = match &self.source {
             Source::HuggingFace(_) => panic!("{}: safetensors files hold no blocks of {block}", parameter.name),
             Source::Gguf(source) => source.read_blocks(&parameter.name, block, scratch)?,
+            Source::Apr(source) => source.read_blocks(&parameter.name, block, scratch)?,
         };
         finite::check_blocks(&parameter.name, bytes, block).map_err(|what| self.not_finite(what))?;
         Ok(bytes)
@@ -294,6 +311,10 @@ impl Checkpoint {
         let (path, read) = match (&self.source, self.tokenizer_file()) {
             (Source::Gguf(source), _) if !source.has_tokenizer() => return Ok(None),
             (Source::Gguf(source), _) => {
+                (self.path.clone(), Tokenizer::new(&self.path, || source.tokenizer().map_err(|error| error.fault)))
+            }
+            (Source::Apr(source), _) if !source.has_tokenizer() => return Ok(None),
+            (Source::Apr(source), _) => {
                 (self.path.clone(), Tokenizer::new(&self.path, || source.tokenizer().map_err(|error| error.fault)))
             }
             (_, Some(path)) => {
@@ -326,7 +347,7 @@ impl Checkpoint {
     pub fn weight_files(&self) -> Vec<PathBuf> {
         match &self.source {
             Source::HuggingFace(source) => source.files().into_iter().map(Path::to_owned).collect(),
-            Source::Gguf(_) => vec![self.path.clone()],
+            Source::Gguf(_) | Source::Apr(_) => vec![self.path.clone()],
         }
     }
 }
@@ -354,6 +375,7 @@ impl Weights for Checkpoint {
         match &self.source {
             Source::HuggingFace(source) => source.dtype(),
             Source::Gguf(_) => None,
+            Source::Apr(source) => source.dtype(),
         }
     }
 
@@ -365,6 +387,7 @@ impl Weights for Checkpoint {
         match &self.source {
             Source::HuggingFace(_) => precast_plan::Formats::dense(),
             Source::Gguf(source) => source.blocks(),
+            Source::Apr(source) => source.blocks(),
         }
     }
 
@@ -381,13 +404,16 @@ impl Weights for Checkpoint {
     }
 }
 
-/// The `config.json` of a model without its weights: of a directory, a GGUF file, or the file itself.
+/// The `config.json` of a model without its weights: of a directory, a GGUF or an APR file, or the file itself.
 ///
 /// # Errors
 /// [`CheckpointError`] where there is none.
 pub fn config_json(path: &Path) -> Result<String, CheckpointError> {
     if path.is_file() && Gguf::is_gguf(path) {
         return Ok(Gguf::open(path)?.config()?.to_string());
+    }
+    if path.is_file() && Apr::is_apr(path) {
+        return Ok(Apr::open(path)?.config()?.to_string());
     }
     let file = if path.is_dir() { path.join("config.json") } else { path.to_owned() };
     if !file.exists() {
@@ -406,6 +432,7 @@ pub fn shape(path: &Path) -> Result<(ModelConfig, precast_plan::Formats), Checkp
         .map_err(|error| CheckpointError::Config { path: path.to_owned(), error })?;
     let formats = match path.is_file() {
         true if Gguf::is_gguf(path) => Gguf::open(path)?.blocks(),
+        true if Apr::is_apr(path) => Apr::open(path)?.blocks(),
         true => precast_plan::Formats::q4_k_m(&config),
         false => precast_plan::Formats::dense(),
     };
@@ -415,6 +442,7 @@ pub fn shape(path: &Path) -> Result<(ModelConfig, precast_plan::Formats), Checkp
 /// Buffers that conversions reuse: fresh memory for every tensor of a large model costs more than its arithmetic.
 #[derive(Debug, Default)]
 pub struct Scratch {
+    raw: Raw,
     values: Vec<f32>,
     rounded: Vec<bf16>,
     blocks: Vec<u8>,
@@ -423,6 +451,11 @@ pub struct Scratch {
 impl Scratch {
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Of a reader that has weights in memory in one way.
+    pub fn of(access: Access) -> Self {
+        Self { raw: Raw::new(access), ..Self::default() }
     }
 
     /// `count` values to be written whole.

@@ -145,6 +145,7 @@ impl Checkpoint {
         match &self.source {
             Source::HuggingFace(source) => source.names(),
             Source::Gguf(source) => source.names(),
+            Source::Apr(source) => source.names(),
         }
     }
 
@@ -153,6 +154,7 @@ impl Checkpoint {
         match &self.source {
             Source::HuggingFace(source) => source.stored(name),
             Source::Gguf(_) => None,
+            Source::Apr(source) => source.stored(name),
         }
     }
 }

@@ -121,6 +121,7 @@ fn write_tokenizer(aside: &mut Aside, from: &[&Checkpoint]) -> Result<(), Checkp
         match &checkpoint.source {
             Source::HuggingFace(_) if !checkpoint.path.join("tokenizer.json").exists() => continue,
             Source::Gguf(gguf) if !gguf.has_tokenizer() => continue,
+            Source::Apr(apr) if !apr.has_tokenizer() => continue,
             Source::HuggingFace(_) => {
                 for name in COPIED {
                     let source = checkpoint.path.join(name);
@@ -130,21 +131,28 @@ fn write_tokenizer(aside: &mut Aside, from: &[&Checkpoint]) -> Result<(), Checkp
                     }
                 }
             }
-            Source::Gguf(gguf) => {
-                let io = |name: &str| CheckpointError::io("write", aside.target().join(name));
-                let (io_tokenizer, io_config) = (io("tokenizer.json"), io("tokenizer_config.json"));
-                let tokenizer = gguf.tokenizer()?.to_string(false).map_err(|error| CheckpointError::Tokenizer {
-                    path: checkpoint.path.clone(),
-                    reason: error.to_string(),
-                })?;
-                aside.write("tokenizer.json", tokenizer.as_bytes()).map_err(io_tokenizer)?;
-                let config = gguf.tokenizer_config()?;
-                aside.write("tokenizer_config.json", format!("{config:#}\n").as_bytes()).map_err(io_config)?;
-            }
+            Source::Gguf(gguf) => write_built(aside, checkpoint, &gguf.tokenizer()?, &gguf.tokenizer_config()?)?,
+            Source::Apr(apr) => write_built(aside, checkpoint, &apr.tokenizer()?, &apr.tokenizer_config()?)?,
         }
         return Ok(());
     }
     Ok(())
+}
+
+/// A tokenizer that was built of a file's metadata, and what belongs beside it.
+fn write_built(
+    aside: &mut Aside,
+    from: &Checkpoint,
+    tokenizer: &tokenizers::Tokenizer,
+    config: &serde_json::Value,
+) -> Result<(), CheckpointError> {
+    let io = |name: &str| CheckpointError::io("write", aside.target().join(name));
+    let (io_tokenizer, io_config) = (io("tokenizer.json"), io("tokenizer_config.json"));
+    let text = tokenizer
+        .to_string(false)
+        .map_err(|error| CheckpointError::Tokenizer { path: from.path.clone(), reason: error.to_string() })?;
+    aside.write("tokenizer.json", text.as_bytes()).map_err(io_tokenizer)?;
+    aside.write("tokenizer_config.json", format!("{config:#}\n").as_bytes()).map_err(io_config)
 }
 
 /// Refuses before anything is written when the disk has too little room.

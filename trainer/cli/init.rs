@@ -21,7 +21,7 @@ pub struct Arguments {
     /// Copy the tokenizer of this model
     #[arg(long, requires = "config", value_name = "PATH")]
     tokenizer: Option<PathBuf>,
-    /// Layers of this model: a Hugging Face directory or a .gguf file
+    /// Layers of this model: a Hugging Face directory, a .gguf or an .apr file
     #[arg(long, requires = "layers", value_name = "PATH")]
     from: Option<PathBuf>,
     /// Which layers, in order, counted from 0

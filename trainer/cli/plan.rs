@@ -20,7 +20,7 @@ use crate::device;
 use crate::error::Failure;
 use crate::host_memory::HostMemory;
 use crate::models::Models;
-use crate::weight_format::{self, WeightFormat};
+use crate::weight_format::{self, Choice as FormatChoice, WeightFormat};
 
 #[derive(Args)]
 pub struct Arguments {
@@ -81,6 +81,8 @@ pub fn show(config: &RunConfig, target: &Target, json: bool) -> Result<(), Failu
     let Settings { batch_size, seq_len, grad_accum, precision, recompute, .. } = &config.settings;
     let Models { teacher, student: (student, _) } = config.models().try_map(|path| shape(path))?;
     let (teacher, formats) = teacher.map_or((None, Formats::dense()), |(config, formats)| (Some(config), formats));
+    FormatChoice { flag: "--teacher-format", asked: config.teacher_format.unwrap_or_default(), formats: &formats }
+        .check()?;
     let recipe = config.recipe();
     let lower_form = |formats: &Formats, recompute| {
         let teacher = teacher.as_ref().map(|config| (config, formats));

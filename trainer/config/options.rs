@@ -21,13 +21,13 @@ use crate::weight_format::WeightFormat;
 /// Every option of a run, each a number or a name that it can have. [`Self::complete`] makes a run's configuration of them.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
-    /// The model to learn from: a Hugging Face directory or a .gguf file
+    /// The model to learn from: a Hugging Face directory, a .gguf or an .apr file
     #[arg(long, value_name = "PATH")]
     pub teacher: Option<PathBuf>,
-    /// The model to train: a Hugging Face directory or a .gguf file (make one with `precast init`)
+    /// The model to train: a Hugging Face directory, a .gguf or an .apr file (make one with `precast init`)
     #[arg(long, value_name = "PATH")]
     pub student: Option<PathBuf>,
-    /// The model to train without a teacher, in place of --teacher and --student: a Hugging Face directory or a .gguf file
+    /// The model to train without a teacher, in place of --teacher and --student: a Hugging Face directory, a .gguf or an .apr file
     #[arg(long, value_name = "PATH")]
     pub model: Option<PathBuf>,
     /// Training data: .bin (u32 token ids), .txt, or .jsonl with a line each of {"text": ...} or of

@@ -9,7 +9,10 @@ use crate::parameters::{Parameters, Stack, stacks};
 
 /// The block format of each matrix that is in blocks, by Hugging Face name. All else is dense, in the precision of the run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Formats(BTreeMap<String, Block>);
+pub struct Formats {
+    blocks: BTreeMap<String, Block>,
+    dequantised: Option<&'static str>,
+}
 
 impl Formats {
     /// All dense.
@@ -17,19 +20,30 @@ impl Formats {
         Self::default()
     }
 
+    /// And matrices in a format of this name that no kernel reads: they are dequantised while they are loaded, and dense.
+    #[must_use]
+    pub fn with_dequantised(self, format: Option<&'static str>) -> Self {
+        Self { dequantised: format, ..self }
+    }
+
+    /// The format that matrices are dequantised from while they are loaded, if there are such.
+    pub fn dequantised(&self) -> Option<&'static str> {
+        self.dequantised
+    }
+
     /// Whether all is dense.
     pub fn is_dense(&self) -> bool {
-        self.0.is_empty()
+        self.blocks.is_empty()
     }
 
     /// The block format of a matrix; none where it is dense.
     pub fn of(&self, name: &str) -> Option<Block> {
-        self.0.get(name).copied()
+        self.blocks.get(name).copied()
     }
 
     /// Each matrix in blocks, with its format.
     pub fn iter(&self) -> impl Iterator<Item = (&str, Block)> {
-        self.0.iter().map(|(name, block)| (name.as_str(), *block))
+        self.blocks.iter().map(|(name, block)| (name.as_str(), *block))
     }
 
     /// Every matrix in one format, if a row of it is whole blocks.
@@ -90,7 +104,7 @@ impl Formats {
 
 impl FromIterator<(String, Block)> for Formats {
     fn from_iter<I: IntoIterator<Item = (String, Block)>>(formats: I) -> Self {
-        Self(formats.into_iter().collect())
+        Self { blocks: formats.into_iter().collect(), dequantised: None }
     }
 }
 

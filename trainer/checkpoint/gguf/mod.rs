@@ -34,6 +34,7 @@ use container::{Header, Tensor, Values};
 pub use error::{Fault, GgufError};
 use metadata::Metadata;
 use names::Heads;
+pub(super) use tokenizer::splits_as_qwen2;
 pub use write::{FILE, write_model};
 
 /// A GGUF file of a model of a known family, version 2 or 3, little-endian: header read, weights on disk.

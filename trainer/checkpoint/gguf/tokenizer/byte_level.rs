@@ -1,6 +1,6 @@
 //! Byte-level BPE: bytes are written as printable characters, and merges are listed best first.
 
-use tokenizers::models::bpe::{BPE, Merges};
+use tokenizers::models::bpe::{BPE, Merges, Vocab};
 use tokenizers::normalizers::unicode::NFC;
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::pre_tokenizers::digits::Digits;
@@ -45,18 +45,20 @@ const PLAIN: Family = Family {
     begins: false,
 };
 
+const QWEN2: Family = Family {
+    name: "qwen2",
+    composes: true,
+    splits: &[
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    ],
+    splits_as_gpt2: false,
+    ..PLAIN
+};
+
 const FAMILIES: [Family; 5] = [
     PLAIN,
     Family { name: "smollm", splits_digits: true, ..PLAIN },
-    Family {
-        name: "qwen2",
-        composes: true,
-        splits: &[
-            r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
-        ],
-        splits_as_gpt2: false,
-        ..PLAIN
-    },
+    QWEN2,
     Family {
         name: "llama-bpe",
         splits: &[
@@ -98,14 +100,23 @@ impl Family {
         family.ok_or_else(|| metadata.refuse(PRE_KEY, name, known()))
     }
 
-    fn pre_tokenizer(self) -> Result<PreTokenizerWrapper, Fault> {
+    fn assemble(self, vocab: Vocab, merges: Merges) -> tokenizers::Result<Tokenizer> {
+        let model = BPE::builder().vocab_and_merges(vocab, merges).ignore_merges(self.ignores_merges).build()?;
+        let mut tokenizer = Tokenizer::new(model);
+        tokenizer.with_normalizer(self.composes.then_some(NFC))?;
+        tokenizer.with_pre_tokenizer(Some(self.pre_tokenizer()?));
+        tokenizer.with_decoder(Some(ByteLevel::default()));
+        Ok(tokenizer)
+    }
+
+    fn pre_tokenizer(self) -> tokenizers::Result<PreTokenizerWrapper> {
         let mut steps = Vec::new();
         if self.splits_digits {
             steps.push(PreTokenizerWrapper::Digits(Digits::new(true)));
         }
         for split in self.splits {
             let pattern = SplitPattern::Regex((*split).to_owned());
-            let split = Split::new(pattern, SplitDelimiterBehavior::Isolated, false).map_err(refused)?;
+            let split = Split::new(pattern, SplitDelimiterBehavior::Isolated, false)?;
             steps.push(split.into());
         }
         steps.push(ByteLevel::new(false, true, self.splits_as_gpt2).into());
@@ -116,16 +127,12 @@ impl Family {
 /// The tokenizer, without its added tokens.
 pub(super) fn tokenizer(metadata: &Metadata, file: &[u8], vocabulary: &Vocabulary<'_>) -> Result<Tokenizer, Fault> {
     let family = Family::of(metadata)?;
-    let model = BPE::builder()
-        .vocab_and_merges(vocabulary.bpe(), merges(metadata, file, vocabulary)?)
-        .ignore_merges(family.ignores_merges)
-        .build()
-        .map_err(refused)?;
-    let mut tokenizer = Tokenizer::new(model);
-    tokenizer.with_normalizer(family.composes.then_some(NFC)).map_err(refused)?;
-    tokenizer.with_pre_tokenizer(Some(family.pre_tokenizer()?));
-    tokenizer.with_decoder(Some(ByteLevel::default()));
-    Ok(tokenizer)
+    family.assemble(vocabulary.bpe(), merges(metadata, file, vocabulary)?).map_err(refused)
+}
+
+/// The tokenizer of all Qwen models since Qwen2, without its added tokens.
+pub(in crate::checkpoint) fn splits_as_qwen2(vocab: Vocab, merges: Merges) -> tokenizers::Result<Tokenizer> {
+    QWEN2.assemble(vocab, merges)
 }
 
 /// Pairs of tokens that merge, best first. Both and what they merge into are in the vocabulary, as the library

@@ -7,6 +7,8 @@ mod vocabulary;
 use serde_json::json;
 use tokenizers::{PostProcessorWrapper, Tokenizer};
 
+pub(in crate::checkpoint) use byte_level::splits_as_qwen2;
+
 use super::error::Fault;
 use super::metadata::{Metadata, required};
 use vocabulary::{TOKENS_KEY, Vocabulary};
