@@ -669,6 +669,154 @@ const _: () = {
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+pub struct lora_part {
+    pub scale: f32,
+    pub start: u32,
+    pub width: u32,
+    pub row: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of lora_part"][::std::mem::size_of::<lora_part>() - 16usize];
+    ["Alignment of lora_part"][::std::mem::align_of::<lora_part>() - 4usize];
+    ["Offset of field: lora_part::scale"][::std::mem::offset_of!(lora_part, scale) - 0usize];
+    ["Offset of field: lora_part::start"][::std::mem::offset_of!(lora_part, start) - 4usize];
+    ["Offset of field: lora_part::width"][::std::mem::offset_of!(lora_part, width) - 8usize];
+    ["Offset of field: lora_part::row"][::std::mem::offset_of!(lora_part, row) - 12usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+pub struct lora_fwd_a_params {
+    pub x: address,
+    pub a: address,
+    pub t: address,
+    pub m: u32,
+    pub k: u32,
+    pub rank: u32,
+    pub parts: u32,
+    pub part: [lora_part; 3usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of lora_fwd_a_params"][::std::mem::size_of::<lora_fwd_a_params>() - 88usize];
+    ["Alignment of lora_fwd_a_params"][::std::mem::align_of::<lora_fwd_a_params>() - 8usize];
+    ["Offset of field: lora_fwd_a_params::x"][::std::mem::offset_of!(lora_fwd_a_params, x) - 0usize];
+    ["Offset of field: lora_fwd_a_params::a"][::std::mem::offset_of!(lora_fwd_a_params, a) - 8usize];
+    ["Offset of field: lora_fwd_a_params::t"][::std::mem::offset_of!(lora_fwd_a_params, t) - 16usize];
+    ["Offset of field: lora_fwd_a_params::m"][::std::mem::offset_of!(lora_fwd_a_params, m) - 24usize];
+    ["Offset of field: lora_fwd_a_params::k"][::std::mem::offset_of!(lora_fwd_a_params, k) - 28usize];
+    ["Offset of field: lora_fwd_a_params::rank"][::std::mem::offset_of!(lora_fwd_a_params, rank) - 32usize];
+    ["Offset of field: lora_fwd_a_params::parts"][::std::mem::offset_of!(lora_fwd_a_params, parts) - 36usize];
+    ["Offset of field: lora_fwd_a_params::part"][::std::mem::offset_of!(lora_fwd_a_params, part) - 40usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+pub struct lora_fwd_b_params {
+    pub t: address,
+    pub b: address,
+    pub y: address,
+    pub m: u32,
+    pub n: u32,
+    pub rank: u32,
+    pub parts: u32,
+    pub part: [lora_part; 3usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of lora_fwd_b_params"][::std::mem::size_of::<lora_fwd_b_params>() - 88usize];
+    ["Alignment of lora_fwd_b_params"][::std::mem::align_of::<lora_fwd_b_params>() - 8usize];
+    ["Offset of field: lora_fwd_b_params::t"][::std::mem::offset_of!(lora_fwd_b_params, t) - 0usize];
+    ["Offset of field: lora_fwd_b_params::b"][::std::mem::offset_of!(lora_fwd_b_params, b) - 8usize];
+    ["Offset of field: lora_fwd_b_params::y"][::std::mem::offset_of!(lora_fwd_b_params, y) - 16usize];
+    ["Offset of field: lora_fwd_b_params::m"][::std::mem::offset_of!(lora_fwd_b_params, m) - 24usize];
+    ["Offset of field: lora_fwd_b_params::n"][::std::mem::offset_of!(lora_fwd_b_params, n) - 28usize];
+    ["Offset of field: lora_fwd_b_params::rank"][::std::mem::offset_of!(lora_fwd_b_params, rank) - 32usize];
+    ["Offset of field: lora_fwd_b_params::parts"][::std::mem::offset_of!(lora_fwd_b_params, parts) - 36usize];
+    ["Offset of field: lora_fwd_b_params::part"][::std::mem::offset_of!(lora_fwd_b_params, part) - 40usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+pub struct lora_dgrad_b_params {
+    pub dy: address,
+    pub b: address,
+    pub dt: address,
+    pub m: u32,
+    pub n: u32,
+    pub rank: u32,
+    pub parts: u32,
+    pub part: [lora_part; 3usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of lora_dgrad_b_params"][::std::mem::size_of::<lora_dgrad_b_params>() - 88usize];
+    ["Alignment of lora_dgrad_b_params"][::std::mem::align_of::<lora_dgrad_b_params>() - 8usize];
+    ["Offset of field: lora_dgrad_b_params::dy"][::std::mem::offset_of!(lora_dgrad_b_params, dy) - 0usize];
+    ["Offset of field: lora_dgrad_b_params::b"][::std::mem::offset_of!(lora_dgrad_b_params, b) - 8usize];
+    ["Offset of field: lora_dgrad_b_params::dt"][::std::mem::offset_of!(lora_dgrad_b_params, dt) - 16usize];
+    ["Offset of field: lora_dgrad_b_params::m"][::std::mem::offset_of!(lora_dgrad_b_params, m) - 24usize];
+    ["Offset of field: lora_dgrad_b_params::n"][::std::mem::offset_of!(lora_dgrad_b_params, n) - 28usize];
+    ["Offset of field: lora_dgrad_b_params::rank"][::std::mem::offset_of!(lora_dgrad_b_params, rank) - 32usize];
+    ["Offset of field: lora_dgrad_b_params::parts"][::std::mem::offset_of!(lora_dgrad_b_params, parts) - 36usize];
+    ["Offset of field: lora_dgrad_b_params::part"][::std::mem::offset_of!(lora_dgrad_b_params, part) - 40usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+pub struct lora_dgrad_a_params {
+    pub dt: address,
+    pub a: address,
+    pub dx: address,
+    pub m: u32,
+    pub k: u32,
+    pub rank: u32,
+    pub reserved: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of lora_dgrad_a_params"][::std::mem::size_of::<lora_dgrad_a_params>() - 40usize];
+    ["Alignment of lora_dgrad_a_params"][::std::mem::align_of::<lora_dgrad_a_params>() - 8usize];
+    ["Offset of field: lora_dgrad_a_params::dt"][::std::mem::offset_of!(lora_dgrad_a_params, dt) - 0usize];
+    ["Offset of field: lora_dgrad_a_params::a"][::std::mem::offset_of!(lora_dgrad_a_params, a) - 8usize];
+    ["Offset of field: lora_dgrad_a_params::dx"][::std::mem::offset_of!(lora_dgrad_a_params, dx) - 16usize];
+    ["Offset of field: lora_dgrad_a_params::m"][::std::mem::offset_of!(lora_dgrad_a_params, m) - 24usize];
+    ["Offset of field: lora_dgrad_a_params::k"][::std::mem::offset_of!(lora_dgrad_a_params, k) - 28usize];
+    ["Offset of field: lora_dgrad_a_params::rank"][::std::mem::offset_of!(lora_dgrad_a_params, rank) - 32usize];
+    ["Offset of field: lora_dgrad_a_params::reserved"][::std::mem::offset_of!(lora_dgrad_a_params, reserved) - 36usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+pub struct lora_wgrad_params {
+    pub dy: address,
+    pub x: address,
+    pub dw: address,
+    pub partial: address,
+    pub micro: address,
+    pub m: u32,
+    pub n: u32,
+    pub columns: u32,
+    pub splits: u32,
+    pub parts: u32,
+    pub reserved: u32,
+    pub part: [lora_part; 3usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of lora_wgrad_params"][::std::mem::size_of::<lora_wgrad_params>() - 112usize];
+    ["Alignment of lora_wgrad_params"][::std::mem::align_of::<lora_wgrad_params>() - 8usize];
+    ["Offset of field: lora_wgrad_params::dy"][::std::mem::offset_of!(lora_wgrad_params, dy) - 0usize];
+    ["Offset of field: lora_wgrad_params::x"][::std::mem::offset_of!(lora_wgrad_params, x) - 8usize];
+    ["Offset of field: lora_wgrad_params::dw"][::std::mem::offset_of!(lora_wgrad_params, dw) - 16usize];
+    ["Offset of field: lora_wgrad_params::partial"][::std::mem::offset_of!(lora_wgrad_params, partial) - 24usize];
+    ["Offset of field: lora_wgrad_params::micro"][::std::mem::offset_of!(lora_wgrad_params, micro) - 32usize];
+    ["Offset of field: lora_wgrad_params::m"][::std::mem::offset_of!(lora_wgrad_params, m) - 40usize];
+    ["Offset of field: lora_wgrad_params::n"][::std::mem::offset_of!(lora_wgrad_params, n) - 44usize];
+    ["Offset of field: lora_wgrad_params::columns"][::std::mem::offset_of!(lora_wgrad_params, columns) - 48usize];
+    ["Offset of field: lora_wgrad_params::splits"][::std::mem::offset_of!(lora_wgrad_params, splits) - 52usize];
+    ["Offset of field: lora_wgrad_params::parts"][::std::mem::offset_of!(lora_wgrad_params, parts) - 56usize];
+    ["Offset of field: lora_wgrad_params::reserved"][::std::mem::offset_of!(lora_wgrad_params, reserved) - 60usize];
+    ["Offset of field: lora_wgrad_params::part"][::std::mem::offset_of!(lora_wgrad_params, part) - 64usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct qk_norm_fwd_params {
     pub x: address,
     pub raw: address,
@@ -740,6 +888,40 @@ const _: () = {
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+pub struct qk_norm_dgrad_params {
+    pub dx: address,
+    pub raw: address,
+    pub gamma: address,
+    pub cos: address,
+    pub sin: address,
+    pub eps: f32,
+    pub tokens: u32,
+    pub seq_len: u32,
+    pub query_heads: u32,
+    pub key_heads: u32,
+    pub row_heads: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of qk_norm_dgrad_params"][::std::mem::size_of::<qk_norm_dgrad_params>() - 64usize];
+    ["Alignment of qk_norm_dgrad_params"][::std::mem::align_of::<qk_norm_dgrad_params>() - 8usize];
+    ["Offset of field: qk_norm_dgrad_params::dx"][::std::mem::offset_of!(qk_norm_dgrad_params, dx) - 0usize];
+    ["Offset of field: qk_norm_dgrad_params::raw"][::std::mem::offset_of!(qk_norm_dgrad_params, raw) - 8usize];
+    ["Offset of field: qk_norm_dgrad_params::gamma"][::std::mem::offset_of!(qk_norm_dgrad_params, gamma) - 16usize];
+    ["Offset of field: qk_norm_dgrad_params::cos"][::std::mem::offset_of!(qk_norm_dgrad_params, cos) - 24usize];
+    ["Offset of field: qk_norm_dgrad_params::sin"][::std::mem::offset_of!(qk_norm_dgrad_params, sin) - 32usize];
+    ["Offset of field: qk_norm_dgrad_params::eps"][::std::mem::offset_of!(qk_norm_dgrad_params, eps) - 40usize];
+    ["Offset of field: qk_norm_dgrad_params::tokens"][::std::mem::offset_of!(qk_norm_dgrad_params, tokens) - 44usize];
+    ["Offset of field: qk_norm_dgrad_params::seq_len"][::std::mem::offset_of!(qk_norm_dgrad_params, seq_len) - 48usize];
+    ["Offset of field: qk_norm_dgrad_params::query_heads"]
+        [::std::mem::offset_of!(qk_norm_dgrad_params, query_heads) - 52usize];
+    ["Offset of field: qk_norm_dgrad_params::key_heads"]
+        [::std::mem::offset_of!(qk_norm_dgrad_params, key_heads) - 56usize];
+    ["Offset of field: qk_norm_dgrad_params::row_heads"]
+        [::std::mem::offset_of!(qk_norm_dgrad_params, row_heads) - 60usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct rmsnorm_fwd_params {
     pub x: address,
     pub delta: address,
@@ -790,6 +972,33 @@ const _: () = {
         [::std::mem::offset_of!(rmsnorm_bwd_params, dgamma_partial) - 48usize];
     ["Offset of field: rmsnorm_bwd_params::tokens"][::std::mem::offset_of!(rmsnorm_bwd_params, tokens) - 56usize];
     ["Offset of field: rmsnorm_bwd_params::rows"][::std::mem::offset_of!(rmsnorm_bwd_params, rows) - 60usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+pub struct rmsnorm_dgrad_params {
+    pub dy: address,
+    pub x: address,
+    pub gamma: address,
+    pub rstd: address,
+    pub dresidual: address,
+    pub dx: address,
+    pub tokens: u32,
+    pub reserved: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of rmsnorm_dgrad_params"][::std::mem::size_of::<rmsnorm_dgrad_params>() - 56usize];
+    ["Alignment of rmsnorm_dgrad_params"][::std::mem::align_of::<rmsnorm_dgrad_params>() - 8usize];
+    ["Offset of field: rmsnorm_dgrad_params::dy"][::std::mem::offset_of!(rmsnorm_dgrad_params, dy) - 0usize];
+    ["Offset of field: rmsnorm_dgrad_params::x"][::std::mem::offset_of!(rmsnorm_dgrad_params, x) - 8usize];
+    ["Offset of field: rmsnorm_dgrad_params::gamma"][::std::mem::offset_of!(rmsnorm_dgrad_params, gamma) - 16usize];
+    ["Offset of field: rmsnorm_dgrad_params::rstd"][::std::mem::offset_of!(rmsnorm_dgrad_params, rstd) - 24usize];
+    ["Offset of field: rmsnorm_dgrad_params::dresidual"]
+        [::std::mem::offset_of!(rmsnorm_dgrad_params, dresidual) - 32usize];
+    ["Offset of field: rmsnorm_dgrad_params::dx"][::std::mem::offset_of!(rmsnorm_dgrad_params, dx) - 40usize];
+    ["Offset of field: rmsnorm_dgrad_params::tokens"][::std::mem::offset_of!(rmsnorm_dgrad_params, tokens) - 48usize];
+    ["Offset of field: rmsnorm_dgrad_params::reserved"]
+        [::std::mem::offset_of!(rmsnorm_dgrad_params, reserved) - 52usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]

@@ -3,7 +3,8 @@
 use crate::erased::Registered;
 use crate::key::Key;
 use crate::{
-    adamw, attention, cast, column_sum, dequant, embedding, fill, gemm, grad_norm, head, qk_norm, rmsnorm, rope, swiglu,
+    adamw, attention, cast, column_sum, dequant, embedding, fill, gemm, grad_norm, head, lora, qk_norm, rmsnorm, rope,
+    swiglu,
 };
 
 /// An operation the registry knows.
@@ -50,9 +51,16 @@ pub static OPS: &[Op] = &[
     op::<head::HeadJsd>(),
     op::<head::HeadMetrics>(),
     op::<head::HeadNll>(),
+    op::<lora::LoraDgradA>(),
+    op::<lora::LoraDgradB>(),
+    op::<lora::LoraFwdA>(),
+    op::<lora::LoraFwdB>(),
+    op::<lora::LoraWgrad>(),
     op::<qk_norm::QkNormBwd>(),
+    op::<qk_norm::QkNormDgrad>(),
     op::<qk_norm::QkNormFwd>(),
     op::<rmsnorm::RmsnormBwd>(),
+    op::<rmsnorm::RmsnormDgrad>(),
     op::<rmsnorm::RmsnormFwd>(),
     op::<rope::RopeBwd>(),
     op::<rope::RopeFwd>(),

@@ -9,7 +9,9 @@ use precast_kernels::abi::{
     column_sum_finish_params, column_sum_partial_params, embedding_bwd_params, embedding_fwd_params, fill_params,
     gemm_dgrad_params, gemm_fwd_params, gemm_swiglu_params, gemm_wgrad_params, grad_norm_finish_params,
     grad_norm_partial_params, head_ce_params, head_distill_params, head_jsd_params, head_metrics_params,
-    head_nll_params, rmsnorm_bwd_params, rmsnorm_fwd_params, rope_params, swiglu_bwd_params, swiglu_fwd_params,
+    head_nll_params, lora_dgrad_a_params, lora_dgrad_b_params, lora_fwd_a_params, lora_fwd_b_params, lora_part,
+    lora_wgrad_params, rmsnorm_bwd_params, rmsnorm_dgrad_params, rmsnorm_fwd_params, rope_params, swiglu_bwd_params,
+    swiglu_fwd_params,
 };
 use precast_kernels::check::Case;
 use precast_kernels::host::Buffer;
@@ -18,7 +20,7 @@ use precast_kernels::{Dtype, Format, Key, OPS, examples};
 /// An operation and its check.
 type Formula = (&'static str, fn(&Key));
 
-const FORMULAS: [Formula; 27] = [
+const FORMULAS: [Formula; 33] = [
     ("adamw.update", adamw),
     ("attention.bwd", attention_bwd),
     ("attention.delta", attention_delta),
@@ -40,7 +42,13 @@ const FORMULAS: [Formula; 27] = [
     ("head.jsd", head_jsd),
     ("head.metrics", head_metrics),
     ("head.nll", head_nll),
+    ("lora.dgrad_a", lora_dgrad_a),
+    ("lora.dgrad_b", lora_dgrad_b),
+    ("lora.fwd_a", lora_fwd_a),
+    ("lora.fwd_b", lora_fwd_b),
+    ("lora.wgrad", lora_wgrad),
     ("rmsnorm.bwd", rmsnorm_bwd),
+    ("rmsnorm.dgrad", rmsnorm_dgrad),
     ("rmsnorm.fwd", rmsnorm_fwd),
     ("rope.bwd", rope_bwd),
     ("rope.fwd", rope_fwd),
@@ -49,7 +57,7 @@ const FORMULAS: [Formula; 27] = [
 ];
 
 /// Operations with a test of their own: `tests/blocks.rs` has ggml's values, `tests/qk_norm.rs` the formula in f64.
-const ELSEWHERE: [&str; 3] = ["dequant", "qk_norm.bwd", "qk_norm.fwd"];
+const ELSEWHERE: [&str; 4] = ["dequant", "qk_norm.bwd", "qk_norm.dgrad", "qk_norm.fwd"];
 
 #[test]
 fn every_reference_is_its_formula() {
@@ -518,6 +526,92 @@ fn head_metrics(key: &Key) {
     launch.is("metrics", &expected);
 }
 
+/// An adapted part of a stack of [`LORA_N`] columns: scale, first column, columns.
+const LORA_PARTS: [(f32, u32, u32); 2] = [(0.5, 1, 4), (3.0, 6, 3)];
+const LORA_N: u32 = 11;
+const LORA_RANK: u32 = 3;
+
+/// The parts as a parameter block has them; `row` counts the columns before.
+fn lora_parts() -> [lora_part; 3] {
+    let [(a, first, columns), (b, second, rest)] = LORA_PARTS;
+    [
+        lora_part { scale: a, start: first, width: columns, row: 0 },
+        lora_part { scale: b, start: second, width: rest, row: columns },
+        lora_part::default(),
+    ]
+}
+
+/// `B r` of each part into its columns, 0 elsewhere, for rows of `r` that hold the ranks of both parts.
+fn lora_up(ranks: &[f64], b: &[f64], scaled: bool) -> Vec<f64> {
+    let rank = LORA_RANK as usize;
+    let row = |row: &[f64]| {
+        let mut y = vec![0.0; LORA_N as usize];
+        let mut rows = b.chunks(rank);
+        for ((scale, start, width), ranks) in LORA_PARTS.into_iter().zip(row.chunks(rank)) {
+            for y in &mut y[start as usize..][..width as usize] {
+                *y = dot(ranks, rows.next().unwrap()) * if scaled { f64::from(scale) } else { 1.0 };
+            }
+        }
+        y
+    };
+    ranks.chunks(2 * rank).flat_map(row).collect()
+}
+
+fn lora_fwd_a(key: &Key) {
+    let (m, k, rank, part) = (5, 9, LORA_RANK, lora_parts());
+    let launch = Launch::new(key, lora_fwd_a_params { m, k, rank, parts: 2, part, ..Default::default() });
+    let mut t = product(&launch.before("x"), &launch.before("a"), k as usize);
+    for row in t.chunks_mut(2 * rank as usize) {
+        let (first, second) = row.split_at_mut(rank as usize);
+        first.iter_mut().for_each(|t| *t *= f64::from(LORA_PARTS[0].0));
+        second.iter_mut().for_each(|t| *t *= f64::from(LORA_PARTS[1].0));
+    }
+    launch.is("t", &t);
+}
+
+fn lora_fwd_b(key: &Key) {
+    let (m, n, rank, part) = (5, LORA_N, LORA_RANK, lora_parts());
+    let launch = Launch::new(key, lora_fwd_b_params { m, n, rank, parts: 2, part, ..Default::default() });
+    let added = lora_up(&launch.before("t"), &launch.before("b"), false);
+    launch.is("y", &launch.before("y").iter().zip(added).map(|(y, added)| y + added).collect::<Vec<_>>());
+}
+
+fn lora_dgrad_b(key: &Key) {
+    let (m, n, rank, part) = (5, LORA_N, LORA_RANK, lora_parts());
+    let launch = Launch::new(key, lora_dgrad_b_params { m, n, rank, parts: 2, part, ..Default::default() });
+    let (dy, b) = (launch.before("dy"), launch.before("b"));
+    let ranks = vec![0.5; (m * 2 * rank) as usize];
+    launch.is("dt", &gradient(&ranks, |ranks| dot(&lora_up(ranks, &b, true), &dy)));
+}
+
+fn lora_dgrad_a(key: &Key) {
+    let (m, k, rank) = (5, 9, 6);
+    let launch = Launch::new(key, lora_dgrad_a_params { m, k, rank, ..Default::default() });
+    let (dt, a, before) = (launch.before("dt"), launch.before("a"), launch.before("dx"));
+    let own = gradient(&before, |x| dot(&product(x, &a, k as usize), &dt));
+    launch.is("dx", &before.iter().zip(own).map(|(before, own)| before + own).collect::<Vec<_>>());
+}
+
+fn lora_wgrad(key: &Key) {
+    let (m, n, columns, part) = (5, LORA_N, LORA_RANK, lora_parts());
+    let params = |splits| lora_wgrad_params { m, n, columns, splits, parts: 2, part, ..Default::default() };
+    let of_rows = |x: &[f64], dy: &[f64]| {
+        let widths: u32 = LORA_PARTS.iter().map(|(_, _, width)| width).sum();
+        gradient(&vec![0.5; (widths * columns) as usize], |b| dot(&lora_up(x, b, false), dy))
+    };
+    let launch = Launch::new(key, params(1));
+    let mut dw = of_rows(&launch.before("x"), &launch.before("dy"));
+    if launch.micro().1 {
+        dw.iter_mut().zip(launch.before("dw")).for_each(|(dw, old)| *dw += old);
+    }
+    launch.is("dw", &dw);
+    // Two of five rows, and three.
+    let launch = Launch::new(key, params(2));
+    let (x, dy) = (launch.before("x"), launch.before("dy"));
+    let (x, dy) = (x.split_at(2 * 2 * columns as usize), dy.split_at(2 * n as usize));
+    launch.is("partial", &[of_rows(x.0, dy.0), of_rows(x.1, dy.1)].concat());
+}
+
 /// Rows divided by their root mean square, times `gamma`; and the divisors' inverses.
 fn normalised(x: &[f64], gamma: &[f64], eps: f64) -> (Vec<f64>, Vec<f64>) {
     let h = gamma.len();
@@ -555,6 +649,21 @@ fn rmsnorm_bwd(key: &Key) {
     let groups = x.chunks(2 * h).zip(dy.chunks(2 * h));
     let dgamma = groups.flat_map(|(x, dy)| gradient(&gamma, |gamma| dot(&normalised(x, gamma, EPS).0, dy)));
     launch.is("dgamma_partial", &dgamma.collect::<Vec<_>>());
+}
+
+fn rmsnorm_dgrad(key: &Key) {
+    const EPS: f64 = 1e-3;
+    let h = size(key, "h");
+    let launch = Launch::with(key, rmsnorm_dgrad_params { tokens: 5, ..Default::default() }, |launch| {
+        vec![("rstd", normalised(&launch.before("x"), &launch.before("gamma"), EPS).1)]
+    });
+    let (x, dy, gamma) = (launch.before("x"), launch.before("dy"), launch.before("gamma"));
+    let rows = x.chunks(h).zip(dy.chunks(h));
+    let mut dx: Vec<f64> = rows.flat_map(|(x, dy)| gradient(x, |x| dot(&normalised(x, &gamma, EPS).0, dy))).collect();
+    if field(key, "residual") == "true" {
+        dx.iter_mut().zip(launch.before("dresidual")).for_each(|(dx, residual)| *dx += residual);
+    }
+    launch.is("dx", &dx);
 }
 
 /// Elements i and i + d/2 of a head are a complex number that turns by the angle of position and i, or back.
@@ -602,7 +711,7 @@ fn swiglu_bwd(key: &Key) {
 
 /// Operations without a function that could be taken for the identity: products, sums, copies, and what takes nothing
 /// normal.
-const LINEAR: [&str; 14] = [
+const LINEAR: [&str; 19] = [
     "attention.delta",
     "cast",
     "column_sum.finish",
@@ -615,6 +724,11 @@ const LINEAR: [&str; 14] = [
     "gemm.wgrad",
     "grad_norm.finish",
     "grad_norm.partial",
+    "lora.dgrad_a",
+    "lora.dgrad_b",
+    "lora.fwd_a",
+    "lora.fwd_b",
+    "lora.wgrad",
     "rope.bwd",
     "rope.fwd",
 ];

@@ -1,7 +1,7 @@
 //! The references of `qk_norm` against its formula in f64, and its gradients against differences of that.
 
 use precast_kernels::Key;
-use precast_kernels::abi::{qk_norm_bwd_params, qk_norm_fwd_params};
+use precast_kernels::abi::{qk_norm_bwd_params, qk_norm_dgrad_params, qk_norm_fwd_params};
 use precast_kernels::check::Case;
 use precast_kernels::host::Buffer;
 
@@ -143,4 +143,38 @@ fn gradients_are_differences_of_the_formula() {
         assert_eq!(found[values.clone()], dy[values], "the gradient of values is touched");
     }
     close(&partial, &dgamma, 2e-6, "dgamma");
+}
+
+/// What is tested above holds of it too.
+#[test]
+fn without_the_gammas_the_gradient_of_the_heads_is_the_same() {
+    let params = qk_norm_bwd_params {
+        eps: EPS,
+        tokens: TOKENS as u32,
+        seq_len: SEQ_LEN as u32,
+        query_heads: QUERY_HEADS as u32,
+        key_heads: (HEADS - QUERY_HEADS) as u32,
+        row_heads: ROW_HEADS as u32,
+        rows: ROWS as u32,
+        ..Default::default()
+    };
+    let alone = qk_norm_dgrad_params {
+        eps: EPS,
+        tokens: TOKENS as u32,
+        seq_len: SEQ_LEN as u32,
+        query_heads: QUERY_HEADS as u32,
+        key_heads: (HEADS - QUERY_HEADS) as u32,
+        row_heads: ROW_HEADS as u32,
+        ..Default::default()
+    };
+    let key = |op: &str| Key::parse(&format!("qk_norm.{op}{{d={D},x=f32}}")).unwrap();
+    let both = Case::new(&key("bwd"), bytemuck::bytes_of(&params), 3);
+    let mut case = Case::new(&key("dgrad"), bytemuck::bytes_of(&alone), 4);
+    for (operand, before) in case.operands.iter().zip(&mut case.before) {
+        let index = both.operands.iter().position(|other| other.name == operand.name).expect("an operand of both");
+        before.clone_from(&both.before[index]);
+    }
+    let (expected, found) = (both.reference(), case.reference());
+    let (expected, found) = (Operands(&both, &expected).get("dx"), Operands(&case, &found).get("dx"));
+    assert_eq!(found, expected);
 }

@@ -37,6 +37,8 @@ use crate::{
 use select::{Form, Product};
 use variants::Tiling;
 
+pub(crate) use variants::{CudaCores, Mma};
+
 pub use select::{TOKEN_BUCKETS, splits_k};
 
 key! {

@@ -1,7 +1,7 @@
 use rayon::prelude::*;
 
-use super::{QkNormBwd, QkNormFwd};
-use crate::abi::{qk_norm_bwd_params, qk_norm_fwd_params};
+use super::{QkNormBwd, QkNormDgrad, QkNormFwd};
+use crate::abi::{qk_norm_bwd_params, qk_norm_dgrad_params, qk_norm_fwd_params};
 use crate::host::Views;
 
 /// One over the root of the mean square.
@@ -72,5 +72,33 @@ pub(super) fn bwd(key: QkNormBwd, p: &qk_norm_bwd_params, views: &mut Views<'_>)
             }
         }
         partial.iter_mut().zip(&dgamma).for_each(|(partial, sum)| *partial = *sum as f32);
+    });
+}
+
+pub(super) fn dgrad(key: QkNormDgrad, p: &qk_norm_dgrad_params, views: &mut Views<'_>) {
+    let (d, half) = (key.d as usize, key.d as usize / 2);
+    let (query_heads, heads) = (p.query_heads as usize, (p.query_heads + p.key_heads) as usize);
+    let gamma = views.load("gamma");
+    let raw = views.load("raw");
+    let [cos, sin] = ["cos", "sin"].map(|table| views.read::<f32>(table));
+    let mut dx = views.store("dx");
+    dx.par_chunks_mut(p.row_heads as usize * d).enumerate().for_each(|(token, row)| {
+        let position = token % p.seq_len as usize;
+        let (cos, sin) = (&cos[position * half..][..half], &sin[position * half..][..half]);
+        for (index, dx) in row.chunks_mut(d).take(heads).enumerate() {
+            let gamma = &gamma[usize::from(index >= query_heads) * d..][..d];
+            let x = &raw[(token * heads + index) * d..][..d];
+            let rstd = rstd(x, p.eps);
+            for i in 0..half {
+                let (a, b) = (dx[i], dx[half + i]);
+                dx[i] = a * cos[i] + b * sin[i];
+                dx[half + i] = b * cos[i] - a * sin[i];
+            }
+            let dot: f64 = (0..d).map(|i| f64::from(gamma[i] * dx[i] * (x[i] * rstd))).sum();
+            let mean = (dot / d as f64) as f32;
+            for i in 0..d {
+                dx[i] = rstd * (gamma[i] * dx[i] - x[i] * rstd * mean);
+            }
+        }
     });
 }

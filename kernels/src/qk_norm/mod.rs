@@ -5,7 +5,8 @@
 //! heads as they were to `raw`: the backward pass normalises them again, and so needs no more than them.
 //! Backward, with the gradient `dy` rotated back, `g = gamma * dy` and `n = x * rstd`:
 //! `dx = rstd * (g - n * mean(g * n))`, `dgamma = sum over tokens and heads of dy * n`, left as one partial sum of each
-//! gamma for each group of `rows` tokens; `column_sum.finish` adds them up.
+//! gamma for each group of `rows` tokens; `column_sum.finish` adds them up. `qk_norm.dgrad` is `dx` alone, where the gammas do not
+//! train.
 //!
 //! | operand | shape | dtype |
 //! | --- | --- | --- |
@@ -19,7 +20,7 @@
 
 mod host;
 
-use crate::abi::{qk_norm_bwd_params, qk_norm_fwd_params};
+use crate::abi::{qk_norm_bwd_params, qk_norm_dgrad_params, qk_norm_fwd_params};
 use crate::host::Views;
 use crate::{
     Arch, Build, Content, Dtype, Geometry, Kernel, Operand, Reference, Source, Threads, key, operand, source, variant,
@@ -35,6 +36,11 @@ key! {
     pub struct QkNormBwd = "qk_norm.bwd" { d: u32, x: Dtype }
 }
 
+key! {
+    /// The same without the gradients of the gammas.
+    pub struct QkNormDgrad = "qk_norm.dgrad" { d: u32, x: Dtype }
+}
+
 variant! {
     /// A thread takes its elements of `heads` neighbouring heads.
     pub struct Heads {
@@ -48,6 +54,13 @@ variant! {
 /// Lanes that share a head: one for each vector of half of it, up to a power of two.
 fn lanes(d: u32, x: Dtype) -> u32 {
     (d / 2 / x.vector_width(d / 2)).next_power_of_two()
+}
+
+/// A few lanes an item, up to a grid that strides.
+fn strided(variant: Heads, lanes: u32, tokens: u32, heads: u32) -> Geometry {
+    let items = u64::from(tokens) * u64::from(heads.div_ceil(variant.heads));
+    let groups = u64::from(variant.threads / lanes);
+    Geometry::linear(items.div_ceil(groups).min(1 << 20) as u32, variant.threads)
 }
 
 fn tables(d: u32, seq_len: u32) -> u64 {
@@ -84,12 +97,8 @@ impl Build for QkNormFwd {
         source!("qk_norm", "fwd.cu", "head.cuh")
     }
 
-    /// A few lanes an item, up to a grid that strides.
     fn geometry(&self, variant: Heads, p: &Self::Params) -> Geometry {
-        let per_token = (p.query_heads + p.key_heads).div_ceil(variant.heads);
-        let items = u64::from(p.tokens) * u64::from(per_token);
-        let groups = u64::from(variant.threads / lanes(self.d, self.x));
-        Geometry::linear(items.div_ceil(groups).min(1 << 20) as u32, variant.threads)
+        strided(variant, lanes(self.d, self.x), p.tokens, p.query_heads + p.key_heads)
     }
 }
 
@@ -170,6 +179,62 @@ impl Reference for QkNormBwd {
                 key_heads,
                 row_heads,
                 rows,
+                eps,
+                ..Default::default()
+            })
+            .into()
+    }
+}
+
+impl Kernel for QkNormDgrad {
+    type Params = qk_norm_dgrad_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let (tokens, d) = (u64::from(p.tokens), u64::from(self.d));
+        let heads = u64::from(p.query_heads + p.key_heads);
+        vec![
+            operand!(ReadWrite Self::Params, dx: self.x, tokens * u64::from(p.row_heads) * d),
+            operand!(Read Self::Params, raw: self.x, tokens * heads * d),
+            operand!(Read Self::Params, gamma: self.x, 2 * d),
+            operand!(Read Self::Params, cos: Dtype::F32, tables(self.d, p.seq_len)).with(Content::Uniform(-1.0, 1.0)),
+            operand!(Read Self::Params, sin: Dtype::F32, tables(self.d, p.seq_len)).with(Content::Uniform(-1.0, 1.0)),
+        ]
+    }
+}
+
+impl Build for QkNormDgrad {
+    type Variant = Heads;
+
+    fn variants(&self, _arch: Arch) -> Vec<Heads> {
+        vec![Heads { heads: 2, threads: 128 }]
+    }
+
+    fn source(&self, _variant: Heads) -> Source {
+        source!("qk_norm", "dgrad.cu", "head.cuh")
+    }
+
+    fn geometry(&self, variant: Heads, p: &Self::Params) -> Geometry {
+        strided(variant, lanes(self.d, self.x), p.tokens, p.query_heads + p.key_heads)
+    }
+}
+
+impl Reference for QkNormDgrad {
+    fn examples() -> Vec<Self> {
+        [(48, Dtype::Bf16), (128, Dtype::F32)].map(|(d, x)| Self { d, x }).into()
+    }
+
+    fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
+        host::dgrad(*self, p, views);
+    }
+
+    fn samples(&self) -> Vec<Self::Params> {
+        [(1, 1, 1, 1, 2, 1e-6), (19, 5, 3, 1, 6, 1e-2), (45, 45, 10, 2, 14, 1e-5)]
+            .map(|(tokens, seq_len, query_heads, key_heads, row_heads, eps)| Self::Params {
+                tokens,
+                seq_len,
+                query_heads,
+                key_heads,
+                row_heads,
                 eps,
                 ..Default::default()
             })

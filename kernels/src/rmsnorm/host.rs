@@ -1,7 +1,7 @@
 use rayon::prelude::*;
 
-use super::{RmsnormBwd, RmsnormFwd};
-use crate::abi::{rmsnorm_bwd_params, rmsnorm_fwd_params};
+use super::{RmsnormBwd, RmsnormDgrad, RmsnormFwd};
+use crate::abi::{rmsnorm_bwd_params, rmsnorm_dgrad_params, rmsnorm_fwd_params};
 use crate::host::{Views, round_to};
 
 pub(super) fn fwd(key: RmsnormFwd, p: &rmsnorm_fwd_params, views: &mut Views<'_>) {
@@ -52,6 +52,26 @@ pub(super) fn bwd(key: RmsnormBwd, p: &rmsnorm_bwd_params, views: &mut Views<'_>
                 let own = rstd * (gamma[i] * dy[i] - n * mean);
                 dx[i] = dresidual.as_ref().map_or(own, |d| d[row * h + i] + own);
             }
+        }
+    });
+}
+
+pub(super) fn dgrad(key: RmsnormDgrad, _: &rmsnorm_dgrad_params, views: &mut Views<'_>) {
+    let h = key.h as usize;
+    let gamma = views.load("gamma");
+    let dy = views.load("dy");
+    let x = views.load("x");
+    let rstd = views.read::<f32>("rstd");
+    let dresidual = key.residual.then(|| views.load("dresidual"));
+    let mut dx = views.store("dx");
+    dx.par_chunks_mut(h).enumerate().for_each(|(row, dx)| {
+        let (dy, x) = (&dy[row * h..][..h], &x[row * h..][..h]);
+        let rstd = rstd[row];
+        let dot: f64 = (0..h).map(|i| f64::from(gamma[i] * dy[i] * (x[i] * rstd))).sum();
+        let mean = (dot / h as f64) as f32;
+        for i in 0..h {
+            let own = rstd * (gamma[i] * dy[i] - x[i] * rstd * mean);
+            dx[i] = dresidual.as_ref().map_or(own, |d| d[row * h + i] + own);
         }
     });
 }

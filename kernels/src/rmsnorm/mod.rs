@@ -3,7 +3,8 @@
 //! Forward: `s = x (+ delta)`, `rstd = 1 / sqrt(mean(s^2) + eps)`, `y = gamma * s * rstd`.
 //! Backward, with `g = gamma * dy` and `n = x * rstd`:
 //! `dx = (dresidual +) rstd * (g - n * mean(g * n))`, `dgamma = sum over tokens of dy * n`, left as one
-//! partial sum for each group of `rows` tokens; `column_sum.finish` adds them up.
+//! partial sum for each group of `rows` tokens; `column_sum.finish` adds them up. `rmsnorm.dgrad` is `dx` alone, where gamma does
+//! not train: one pass and no partial sums.
 //!
 //! | operand | shape | dtype |
 //! | --- | --- | --- |
@@ -17,7 +18,7 @@
 
 mod host;
 
-use crate::abi::{rmsnorm_bwd_params, rmsnorm_fwd_params};
+use crate::abi::{rmsnorm_bwd_params, rmsnorm_dgrad_params, rmsnorm_fwd_params};
 use crate::host::Views;
 use crate::{Arch, Build, Content, Dtype, Geometry, Kernel, Operand, Reference, Source, key, operand, source, variant};
 
@@ -29,6 +30,11 @@ key! {
 key! {
     /// Gradient of the rows, added to the residual stream's gradient if `residual`.
     pub struct RmsnormBwd = "rmsnorm.bwd" { h: u32, residual: bool, x: Dtype }
+}
+
+key! {
+    /// The same without gamma's gradient.
+    pub struct RmsnormDgrad = "rmsnorm.dgrad" { h: u32, residual: bool, x: Dtype }
 }
 
 variant! {
@@ -53,6 +59,9 @@ const FWD: [(u32, u32); 6] = [(32, 128), (64, 128), (128, 128), (256, 256), (512
 
 /// Several rows at a time, then a block a row.
 const BWD: [(u32, u32); 5] = [(32, 256), (64, 256), (128, 256), (256, 512), (512, 512)];
+
+/// As forward, with more to keep for each element.
+const DGRAD: [(u32, u32); 5] = [(32, 128), (64, 128), (128, 128), (256, 256), (512, 512)];
 
 /// The variant with the fewest threads a row that leave each at most `share` elements to keep in registers; else the last.
 fn fewest(table: &[(u32, u32)], h: u32, share: u32) -> Vec<Rows> {
@@ -159,5 +168,56 @@ impl Reference for RmsnormBwd {
 
     fn samples(&self) -> Vec<Self::Params> {
         [(1, 8), (19, 8), (45, 32)].map(|(tokens, rows)| Self::Params { tokens, rows, ..Default::default() }).into()
+    }
+}
+
+impl Kernel for RmsnormDgrad {
+    type Params = rmsnorm_dgrad_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let (tokens, h) = (u64::from(p.tokens), u64::from(self.h));
+        let mut operands = vec![
+            operand!(Read Self::Params, dy: self.x, tokens * h),
+            operand!(Read Self::Params, x: self.x, tokens * h),
+            operand!(Read Self::Params, gamma: self.x, h),
+            operand!(Read Self::Params, rstd: Dtype::F32, tokens).with(Content::Uniform(0.5, 1.5)),
+            operand!(Write Self::Params, dx: self.x, tokens * h),
+        ];
+        if self.residual {
+            operands.push(operand!(Read Self::Params, dresidual: self.x, tokens * h));
+        }
+        operands
+    }
+}
+
+impl Build for RmsnormDgrad {
+    type Variant = Rows;
+
+    fn variants(&self, _arch: Arch) -> Vec<Rows> {
+        fewest(&DGRAD, self.h, 16)
+    }
+
+    fn source(&self, _variant: Rows) -> Source {
+        source!("rmsnorm", "dgrad.cu", "row.cuh")
+    }
+
+    fn geometry(&self, variant: Rows, p: &Self::Params) -> Geometry {
+        Geometry::linear(p.tokens.div_ceil(variant.at_a_time()), variant.threads)
+    }
+}
+
+impl Reference for RmsnormDgrad {
+    fn examples() -> Vec<Self> {
+        let keys =
+            [(40, false, Dtype::Bf16), (40, true, Dtype::Bf16), (300, false, Dtype::F32), (1100, true, Dtype::F32)];
+        keys.map(|(h, residual, x)| Self { h, residual, x }).into()
+    }
+
+    fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
+        host::dgrad(*self, p, views);
+    }
+
+    fn samples(&self) -> Vec<Self::Params> {
+        [1, 19].map(|tokens| Self::Params { tokens, ..Default::default() }).into()
     }
 }

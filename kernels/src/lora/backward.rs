@@ -1,0 +1,232 @@
+//! Gradients of what adapters add: of their inputs, and of their matrices.
+
+use super::samples::{SAMPLES, Sample};
+use super::variants::{self, Form, Product, Tiling};
+use super::{area, build_of, host, source_of, tolerance, whole_vectors, width};
+use crate::abi::{lora_dgrad_a_params, lora_dgrad_b_params, lora_wgrad_params};
+use crate::host::Views;
+use crate::{Arch, Build, Content, Dtype, Geometry, Kernel, Operand, Reference, Source, Tolerance, key, operand};
+
+key! {
+    /// Gradient of the ranks.
+    pub struct LoraDgradB = "lora.dgrad_b" { x: Dtype }
+}
+
+key! {
+    /// Gradient of the inputs, which is added to.
+    pub struct LoraDgradA = "lora.dgrad_a" { x: Dtype }
+}
+
+key! {
+    /// Gradients of either matrix.
+    pub struct LoraWgrad = "lora.wgrad" { x: Dtype }
+}
+
+impl Kernel for LoraDgradB {
+    type Params = lora_dgrad_b_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        vec![
+            operand!(Read Self::Params, dy: self.x, area(p.m, p.n)),
+            operand!(Read Self::Params, b: self.x, area(width(&p.part), p.rank)),
+            operand!(Write Self::Params, dt: self.x, area(p.m, p.parts * p.rank)),
+        ]
+    }
+
+    fn flops(&self, p: &Self::Params) -> u64 {
+        2 * area(p.m, width(&p.part)) * u64::from(p.rank)
+    }
+
+    /// Of dy the parts alone.
+    fn bytes(&self, p: &Self::Params) -> u64 {
+        let width = width(&p.part);
+        (area(p.m, width) + area(width, p.rank) + area(p.m, p.parts * p.rank)) * self.x.bytes()
+    }
+}
+
+impl Product for LoraDgradB {
+    const FORM: Form = Form::Stream;
+
+    fn results(p: &Self::Params) -> Vec<(u32, u32)> {
+        vec![(p.m, p.rank); p.parts as usize]
+    }
+
+    fn vectors(p: &Self::Params) -> bool {
+        whole_vectors(&[p.n, p.rank], &p.part, &[p.dy, p.b, p.dt])
+    }
+}
+
+impl Build for LoraDgradB {
+    build_of!("dgrad_b.cu");
+}
+
+impl Reference for LoraDgradB {
+    fn examples() -> Vec<Self> {
+        [Dtype::Bf16, Dtype::F32].map(|x| Self { x }).into()
+    }
+
+    fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
+        host::dgrad_b(p, views);
+    }
+
+    fn samples(&self) -> Vec<Self::Params> {
+        let sample = |s: Sample| {
+            let (parts, part) = (s.parts(), s.part());
+            Self::Params { m: s.m, n: s.n, rank: s.rank, parts, part, ..Default::default() }
+        };
+        SAMPLES.map(sample).into()
+    }
+
+    fn tolerance(&self, operand: &Operand) -> Tolerance {
+        tolerance(operand)
+    }
+}
+
+impl Kernel for LoraDgradA {
+    type Params = lora_dgrad_a_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        vec![
+            operand!(Read Self::Params, dt: self.x, area(p.m, p.rank)),
+            operand!(Read Self::Params, a: self.x, area(p.rank, p.k)),
+            operand!(ReadWrite Self::Params, dx: self.x, area(p.m, p.k)),
+        ]
+    }
+
+    fn flops(&self, p: &Self::Params) -> u64 {
+        2 * area(p.m, p.k) * u64::from(p.rank)
+    }
+}
+
+impl Product for LoraDgradA {
+    const FORM: Form = Form::Add;
+
+    fn results(p: &Self::Params) -> Vec<(u32, u32)> {
+        vec![(p.m, p.k)]
+    }
+
+    fn vectors(p: &Self::Params) -> bool {
+        whole_vectors(&[p.k, p.rank], &[], &[p.dt, p.a, p.dx])
+    }
+}
+
+impl Build for LoraDgradA {
+    build_of!("dgrad_a.cu");
+}
+
+impl Reference for LoraDgradA {
+    fn examples() -> Vec<Self> {
+        [Dtype::Bf16, Dtype::F32].map(|x| Self { x }).into()
+    }
+
+    fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
+        host::dgrad_a(p, views);
+    }
+
+    fn samples(&self) -> Vec<Self::Params> {
+        let sample = |s: Sample| Self::Params { m: s.m, k: s.k, rank: s.parts() * s.rank, ..Default::default() };
+        SAMPLES.map(sample).into()
+    }
+
+    fn tolerance(&self, operand: &Operand) -> Tolerance {
+        tolerance(operand)
+    }
+}
+
+/// As many CTAs as keep an H200's 132 multiprocessors busy: two each.
+const BUSY: u64 = 264;
+/// The edges of a tile: the longer along the matrix's longer edge.
+const TILE: (u64, u64) = (128, 64);
+/// Least rows of a range that is summed apart.
+const LEAST_ROWS: u32 = 256;
+
+impl LoraWgrad {
+    /// Into how many ranges to divide the rows: as many as keep a GPU busy, as long as their sums take no more than a quarter of
+    /// the bytes of the matrix of `weights` elements that is adapted.
+    pub fn ranges(p: &lora_wgrad_params, weights: u64) -> u32 {
+        let (rows, columns) = (u64::from(width(&p.part)), u64::from(p.columns));
+        let elems = rows * columns;
+        let tiles = rows.max(columns).div_ceil(TILE.0) * rows.min(columns).div_ceil(TILE.1);
+        let busy = BUSY.div_ceil(tiles);
+        let small = weights / (8 * elems);
+        let most = u64::from(p.m / LEAST_ROWS).min(small);
+        if u32::try_from(elems).is_ok() { busy.min(most).max(1) as u32 } else { 1 }
+    }
+}
+
+impl Kernel for LoraWgrad {
+    type Params = lora_wgrad_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let elems = area(width(&p.part), p.columns);
+        let mut operands = vec![
+            operand!(Read Self::Params, dy: self.x, area(p.m, p.n)),
+            operand!(Read Self::Params, x: self.x, area(p.m, p.parts * p.columns)),
+        ];
+        if p.splits == 1 {
+            operands.push(operand!(Read Self::Params, micro: Dtype::U32, 2).with(Content::Micro));
+            operands.push(operand!(ReadWrite Self::Params, dw: Dtype::F32, elems));
+        } else {
+            operands.push(operand!(Write Self::Params, partial: Dtype::F32, u64::from(p.splits) * elems));
+        }
+        operands
+    }
+
+    fn flops(&self, p: &Self::Params) -> u64 {
+        2 * area(p.m, width(&p.part)) * u64::from(p.columns)
+    }
+
+    /// Of dy the parts alone; sums once.
+    fn bytes(&self, p: &Self::Params) -> u64 {
+        let width = width(&p.part);
+        let read = area(p.m, width) + area(p.m, p.parts * p.columns);
+        read * self.x.bytes() + u64::from(p.splits) * area(width, p.columns) * Dtype::F32.bytes()
+    }
+}
+
+impl Product for LoraWgrad {
+    const FORM: Form = Form::Wgrad;
+
+    fn results(p: &Self::Params) -> Vec<(u32, u32)> {
+        p.part[..p.parts as usize].iter().map(|part| (part.width, p.columns)).collect()
+    }
+
+    fn vectors(p: &Self::Params) -> bool {
+        whole_vectors(&[p.n, p.columns], &p.part, &[p.dy, p.x, p.dw, p.partial])
+    }
+
+    fn splits(p: &Self::Params) -> u32 {
+        p.splits
+    }
+}
+
+impl Build for LoraWgrad {
+    build_of!("wgrad.cu");
+}
+
+impl Reference for LoraWgrad {
+    fn examples() -> Vec<Self> {
+        [Dtype::Bf16, Dtype::F32].map(|x| Self { x }).into()
+    }
+
+    fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
+        host::wgrad(p, views);
+    }
+
+    /// Gradients of B, then of A, in one range and in more than a shallow sum has slices.
+    fn samples(&self) -> Vec<Self::Params> {
+        let sample = |s: Sample, splits| {
+            let (parts, part) = (s.parts(), s.part());
+            let of_b = Self::Params { m: s.m, n: s.n, columns: s.rank, splits, parts, part, ..Default::default() };
+            let rank = parts * s.rank;
+            let mut of_a = Self::Params { m: s.m, n: rank, columns: s.k, splits, parts: 1, ..Default::default() };
+            of_a.part[0].width = rank;
+            [of_b, of_a]
+        };
+        [1, 3].into_iter().flat_map(|splits| SAMPLES.into_iter().flat_map(move |s| sample(s, splits))).collect()
+    }
+
+    fn tolerance(&self, operand: &Operand) -> Tolerance {
+        tolerance(operand)
+    }
+}

@@ -1,0 +1,121 @@
+//! Low-rank adapters of the projections that one product computes: q, k and v; o; gate and up; down.
+//!
+//! Each adapted part p of a stack adds `scale_p B_p (A_p x)` to its columns of `y = x W^T`, with A `[rank, k]` and B
+//! `[width_p, rank]`. All parts have one rank, which is padded with zeros: padding stays 0 and gets gradients of exactly 0.
+//!
+//! | op | result | reads |
+//! | --- | --- | --- |
+//! | `lora.fwd_a` | `t_p = scale_p x A_p^T`, m x (parts x rank), dtype x | x m x k, a (parts x rank) x k |
+//! | `lora.fwd_b` | `y_p += t_p B_p^T`, columns of y m x n, dtype x | t, b (all widths) x rank |
+//! | `lora.dgrad_b` | `dt_p = scale_p dy_p B_p`, m x (parts x rank), dtype x | dy m x n, b |
+//! | `lora.dgrad_a` | `dx += dt A`, m x k, dtype x | dt m x rank of all parts, a |
+//! | `lora.wgrad` | `dw_p (+)= dy_p^T x_p`, f32, or partial sums of it | dy m x n, x m x (parts x columns) |
+//!
+//! `t` and `dt` carry the scale, so that `lora.wgrad` gives both gradients: `dB_p = dy_p^T t_p`, and `dA = dt^T x` as of one
+//! part. Sums are f32 and are rounded once, at the store. `lora.wgrad` sums `splits` ranges of the tokens apart, in a workspace
+//! that `column_sum.finish` adds up in a fixed order, or with one range writes the gradient itself, overwriting it in the first
+//! micro-batch of a step and adding in later ones.
+//!
+//! At the ranks that are common these are bound by memory: a product with W multiplies each element n or k times, these rank
+//! times. So each reads what is large once, for all parts together, and tiles are as narrow as t is. bf16 runs on tensor cores by
+//! `mma.sync` on every architecture (`mma/`), with the mainloop of `gemm/mma`, where all rows are whole vectors of 16 bytes; all
+//! else on CUDA cores (`simt/`).
+//!
+//! Sources: Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", 2021 (arXiv 2106.09685); Kalajdzievski, "A Rank
+//! Stabilization Scaling Factor for Fine-Tuning with LoRA", 2023 (arXiv 2312.03732).
+
+mod backward;
+mod forward;
+mod host;
+mod samples;
+mod variants;
+
+use crate::abi::lora_part;
+use crate::{Dtype, Format, Operand, Tolerance};
+
+pub use backward::{LoraDgradA, LoraDgradB, LoraWgrad};
+pub use forward::{LoraFwdA, LoraFwdB};
+
+/// The sources of a kernel: for CUDA cores, and for tensor cores with the headers of `gemm/mma`.
+macro_rules! source_of {
+    ($variant:expr, $file:literal) => {
+        match $variant {
+            Tiling::Mma(_) => Source {
+                path: concat!("lora/mma/", $file),
+                text: include_str!(concat!("mma/", $file)),
+                headers: &[
+                    ("lora.h", include_str!("../../abi/lora.h")),
+                    ("gemm.h", include_str!("../../abi/gemm.h")),
+                    ("gemm/raster.cuh", include_str!("../gemm/raster.cuh")),
+                    ("gemm/mma/operand.cuh", include_str!("../gemm/mma/operand.cuh")),
+                    ("gemm/mma/mainloop.cuh", include_str!("../gemm/mma/mainloop.cuh")),
+                    ("gemm/mma/epilogue.cuh", include_str!("../gemm/mma/epilogue.cuh")),
+                    ("lora/mma/tile.cuh", include_str!("mma/tile.cuh")),
+                    ("lora/mma/epilogue.cuh", include_str!("mma/epilogue.cuh")),
+                ],
+            },
+            Tiling::CudaCores(_) => Source {
+                path: concat!("lora/simt/", $file),
+                text: include_str!(concat!("simt/", $file)),
+                headers: &[
+                    ("lora.h", include_str!("../../abi/lora.h")),
+                    ("gemm.h", include_str!("../../abi/gemm.h")),
+                    ("gemm/simt/mainloop.cuh", include_str!("../gemm/simt/mainloop.cuh")),
+                ],
+            },
+        }
+    };
+}
+
+/// What every kernel of the family says of its builds.
+macro_rules! build_of {
+    ($file:literal) => {
+        type Variant = Tiling;
+
+        fn source(&self, variant: Tiling) -> Source {
+            source_of!(variant, $file)
+        }
+
+        fn variants(&self, _arch: Arch) -> Vec<Tiling> {
+            Self::FORM.variants(self.x).to_vec()
+        }
+
+        fn select(&self, p: &Self::Params, _arch: Arch) -> Tiling {
+            Self::FORM.select(self.x, Self::vectors(p), Self::results(p)[0])
+        }
+
+        fn admits(&self, variant: Tiling, p: &Self::Params) -> bool {
+            variants::admits(variant, self.x, Self::vectors(p))
+        }
+
+        fn geometry(&self, variant: Tiling, p: &Self::Params) -> Geometry {
+            variants::geometry(variant, &Self::results(p), Self::splits(p))
+        }
+    };
+}
+
+use {build_of, source_of};
+
+fn area(rows: u32, columns: u32) -> u64 {
+    u64::from(rows) * u64::from(columns)
+}
+
+/// Columns of all parts together.
+fn width(parts: &[lora_part]) -> u32 {
+    parts.iter().map(|part| part.width).sum()
+}
+
+/// Whether rows and parts of these lengths, in bf16, are whole 16-byte vectors, and these addresses too.
+fn whole_vectors(lengths: &[u32], parts: &[lora_part], addresses: &[u64]) -> bool {
+    let parts = parts.iter().flat_map(|part| [part.start, part.width]);
+    lengths.iter().copied().chain(parts).all(|elems| elems.is_multiple_of(8))
+        && addresses.iter().all(|address| address.is_multiple_of(16))
+}
+
+/// f32 sums of products in another order, as of `gemm`.
+fn tolerance(operand: &Operand) -> Tolerance {
+    match operand.format {
+        Format::Dense(Dtype::F32) => Tolerance { norm: 4e-6, element: 2e-5, absolute: 0.0 },
+        format => Tolerance::of(format),
+    }
+}

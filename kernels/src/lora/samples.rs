@@ -1,0 +1,42 @@
+//! Launches that check the kernels: parts of one column and of several tiles, gaps between them, and ranks of every kind.
+
+use crate::abi::lora_part;
+
+/// A stack and its adapters.
+#[derive(Clone, Copy)]
+pub(super) struct Sample {
+    pub m: u32,
+    pub n: u32,
+    pub k: u32,
+    pub rank: u32,
+    /// First column and columns of each part.
+    parts: &'static [(u32, u32)],
+}
+
+/// For CUDA cores, then for whole vectors. The last are deep in k, in the width of a part, and in m.
+pub(super) const SAMPLES: [Sample; 8] = [
+    Sample { m: 1, n: 1, k: 1, rank: 1, parts: &[(0, 1)] },
+    Sample { m: 33, n: 65, k: 17, rank: 3, parts: &[(0, 20), (31, 34)] },
+    Sample { m: 130, n: 170, k: 140, rank: 5, parts: &[(3, 10), (20, 107), (140, 30)] },
+    Sample { m: 1, n: 8, k: 8, rank: 8, parts: &[(0, 8)] },
+    Sample { m: 33, n: 72, k: 24, rank: 8, parts: &[(0, 24), (40, 32)] },
+    Sample { m: 70, n: 600, k: 520, rank: 16, parts: &[(40, 520)] },
+    Sample { m: 130, n: 264, k: 264, rank: 24, parts: &[(0, 136), (136, 64), (200, 64)] },
+    Sample { m: 520, n: 168, k: 136, rank: 72, parts: &[(8, 96), (104, 56)] },
+];
+
+impl Sample {
+    pub fn parts(&self) -> u32 {
+        self.parts.len() as u32
+    }
+
+    pub fn part(&self) -> [lora_part; 3] {
+        let mut row = 0;
+        let mut all = [lora_part::default(); 3];
+        for ((part, (start, width)), scale) in all.iter_mut().zip(self.parts).zip([0.5, 2.0, 1.25]) {
+            *part = lora_part { scale, start: *start, width: *width, row };
+            row += width;
+        }
+        all
+    }
+}
