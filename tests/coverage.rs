@@ -9,8 +9,8 @@ use precast_fatbins::{Bundle, Manifest, Module};
 use precast_kernels::{Arch, Block, Key, KeyVariant};
 use precast_plan::training::{CAST, CLEAR, MICRO, UPDATE, WIDEN};
 use precast_plan::{
-    EvaluationPlan, Formats, ModelConfig, Objective, Precision, Recipe, Recompute, Resident, TrainingPlan, build_keys,
-    keys,
+    Adapters, EvaluationPlan, Formats, ModelConfig, Objective, Precision, Recipe, Recompute, Resident, Student, Target,
+    Teacher, TrainingPlan, build_keys, keys,
 };
 use precast_runtime::sim::{Faults, Sim};
 use precast_runtime::{Arrived, Bound, Device, Driver, DriverError, GraphId, KernelId, LoadError, Loading};
@@ -174,6 +174,13 @@ proptest! {
                     let evaluation = EvaluationPlan::with_formats(model, shape, recipe.precision, Arch::Sim).unwrap();
                     requested.extend(keys(&evaluation.plan).into_iter().map(|pair| pair.key));
                 }
+            }
+            for model in [&teacher, &student] {
+                let (formats, adapters) = (Formats::dense(), Adapters::uniform(model, &Target::ALL, 3, 2.0));
+                let adapted = Student { config: model, formats: &formats, adapters: &adapters };
+                let base = recipe.objective.has_teacher().then_some(Teacher::Base);
+                let training = TrainingPlan::with(base, adapted, &recipe, Arch::Sim).unwrap();
+                requested.extend(launched(&training, &built, accum));
             }
             for formats in stored(&teacher).filter(|_| recipe.recompute == Recompute::None) {
                 let model = Some((&teacher, &formats));

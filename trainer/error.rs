@@ -221,7 +221,10 @@ impl Failure {
                 PlanError::SequenceTooLong { .. }
                 | PlanError::Tokens { .. }
                 | PlanError::TooLarge { .. }
-                | PlanError::NoTeacher,
+                | PlanError::NoTeacher
+                | PlanError::Rank { .. }
+                | PlanError::StoredWithoutAdapters
+                | PlanError::BaseWithoutAdapters,
             ) => 2,
             Failure::Load(LoadError::Driver(_) | LoadError::Unsupported { .. }) => 4,
             Failure::NothingToCheck
@@ -236,7 +239,7 @@ impl Failure {
             // What cannot be written, be it a checkpoint, is no fault of what was read.
             Failure::Checkpoint(CheckpointError::WouldNotBeFinite { .. } | CheckpointError::Space { .. }) => 1,
             Failure::Checkpoint(CheckpointError::Io { what, .. }) if *what != "read" => 1,
-            Failure::Plan(PlanError::TeacherNarrower { .. })
+            Failure::Plan(PlanError::TeacherNarrower { .. } | PlanError::UnknownProjection { .. })
             | Failure::Checkpoint(_)
             | Failure::Data(_)
             | Failure::Pair(_)

@@ -19,10 +19,14 @@ pub struct BufferId(pub u32);
 pub enum Category {
     /// Frozen teacher weights.
     TeacherWeights,
-    /// Where matrices that are stored in blocks are dequantised to.
+    /// Where its matrices that are stored in blocks are dequantised to.
     TeacherScratch,
-    /// The student's weights in the precision of the run.
+    /// The student's weights: in the precision of the run, or frozen ones as they are stored.
     StudentWeights,
+    /// Where its matrices that are stored in blocks are dequantised to.
+    StudentScratch,
+    /// The student's adapters in the precision of the run.
+    Adapters,
     /// fp32 master weights, where they are not the weights themselves.
     MasterWeights,
     /// First and second moments.
@@ -37,10 +41,12 @@ pub enum Category {
 
 impl Category {
     /// Every category, in table order.
-    pub const ALL: [Category; 8] = [
+    pub const ALL: [Category; 10] = [
         Category::TeacherWeights,
         Category::TeacherScratch,
         Category::StudentWeights,
+        Category::StudentScratch,
+        Category::Adapters,
         Category::MasterWeights,
         Category::Moments,
         Category::Gradients,
@@ -54,6 +60,8 @@ impl Category {
             Category::TeacherWeights => "teacher weights",
             Category::TeacherScratch => "teacher scratch",
             Category::StudentWeights => "student weights",
+            Category::StudentScratch => "student scratch",
+            Category::Adapters => "adapters",
             Category::MasterWeights => "master weights",
             Category::Moments => "moments",
             Category::Gradients => "gradients",

@@ -5,12 +5,13 @@ use std::collections::BTreeSet;
 use precast_kernels::gemm::TOKEN_BUCKETS;
 use precast_kernels::{Arch, Block, KeyVariant};
 
+use crate::adapters::{Adapters, Target};
 use crate::config::ModelConfig;
 use crate::evaluation::EvaluationPlan;
 use crate::formats::Formats;
 use crate::plan::Plan;
 use crate::recipe::{Precision, Recipe};
-use crate::training::TrainingPlan;
+use crate::training::{Student, Teacher, TrainingPlan};
 
 /// Every (key, variant) a plan launches. The only enumeration: the build compiles it, start-up checks it,
 /// the step executes that same plan.
@@ -34,10 +35,11 @@ fn formats(config: &ModelConfig) -> impl Iterator<Item = Formats> {
 }
 
 /// Every (key, variant) that any run over these models can launch: training by every recipe with each pair whose
-/// vocabularies fit, and evaluation of each model in every precision, whatever the token count and however frozen weights are
-/// stored.
+/// vocabularies fit, of adapters too, and evaluation of each model in every precision, whatever the token count and however
+/// frozen weights are stored.
 ///
-/// Two blocks stand for all of a model's: blocks are alike, so more of them add launches but no keys.
+/// Two blocks stand for all of a model's: blocks are alike, so more of them add launches but no keys. So do adapters of one
+/// rank on every projection for any others: ranks, scales and which projections they go with are arguments.
 pub fn build_keys(models: &[ModelConfig], arch: Arch) -> BTreeSet<KeyVariant> {
     let models: Vec<ModelConfig> = models
         .iter()
@@ -53,6 +55,13 @@ pub fn build_keys(models: &[ModelConfig], arch: Arch) -> BTreeSet<KeyVariant> {
                 if let Ok(training) = TrainingPlan::new(teacher, student, &recipe, arch) {
                     all.extend(admitted(&training.plan, arch));
                 }
+            }
+            let (formats, adapters) = (Formats::dense(), Adapters::uniform(student, &Target::ALL, 8, 1.0));
+            let adapted = Student { config: student, formats: &formats, adapters: &adapters };
+            // Whoever else teaches adapters launches what it would teach the whole model.
+            let base = recipe.objective.has_teacher().then_some(Teacher::Base);
+            if let Ok(training) = TrainingPlan::with(base, adapted, &recipe, arch) {
+                all.extend(admitted(&training.plan, arch));
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use precast_kernels::{Arch, Dtype};
 
+use crate::adapters::{AdapterParameters, Adapters};
 use crate::bounds::{self, Part};
 use crate::buffer::{Category, Tensor};
 use crate::builder::Builder;
@@ -12,7 +13,8 @@ use crate::model::{Model, Resident};
 use crate::ops::Ops;
 use crate::plan::Plan;
 use crate::recipe::{PlanError, Precision, check_tokens};
-use crate::weights::Weights;
+use crate::training::Student;
+use crate::weights::{AdapterWeights, Weights};
 
 /// The one phase of an evaluation.
 pub const SCORE: &str = "score";
@@ -24,6 +26,8 @@ pub struct EvaluationPlan {
     pub plan: Plan,
     /// The model, in the precision of the run.
     pub model: Resident,
+    /// Its adapters, if it has any.
+    pub adapters: Option<AdapterWeights>,
     pub ids: Tensor,
     /// The next token of each position, or `MASKED_TOKEN`.
     pub targets: Tensor,
@@ -52,16 +56,38 @@ impl EvaluationPlan {
     /// As [`Self::new`].
     pub fn with_formats(
         (config, formats): (&ModelConfig, &Formats),
+        shape: (u32, u32),
+        precision: Precision,
+        arch: Arch,
+    ) -> Result<Self, PlanError> {
+        Self::with(Student { config, formats, adapters: &Adapters::none() }, shape, precision, arch)
+    }
+
+    /// The same of a model with adapters.
+    ///
+    /// # Errors
+    /// As [`Self::new`], and for adapters that do not fit the model.
+    pub fn with(
+        model: Student<'_>,
         (batch, seq_len): (u32, u32),
         precision: Precision,
         arch: Arch,
     ) -> Result<Self, PlanError> {
+        let Student { config, formats, adapters } = model;
         check_tokens(config, "model", batch, seq_len)?;
         let (tokens, dtype) = (u64::from(batch * seq_len), precision.dtype());
         let part = Part { config, parameter_bytes: dtype.bytes(), kept_layers: 1 };
         bounds::check(&[part], batch * seq_len, dtype.bytes())?;
+        let adapters = if adapters.is_empty() { None } else { Some(AdapterParameters::new(config, adapters)?) };
+        let adapter_elems = adapters.as_ref().map_or(0, |adapters| adapters.elems);
+        bounds::refuse(u128::from(adapter_elems) * u128::from(dtype.bytes()))?;
         let mut b = Builder::new(arch);
         let weights = Weights::frozen(&mut b, "model", Category::StudentWeights, config, (formats, dtype));
+        let adapters = adapters.map(|parameters| AdapterWeights::frozen(&mut b, "model.adapters", parameters, dtype));
+        let weights = match &adapters {
+            Some(adapters) => weights.adapted(adapters),
+            None => weights,
+        };
         let ids = b.persistent("ids", Category::Inputs, Dtype::U32, tokens);
         let targets = b.persistent("targets", Category::Inputs, Dtype::U32, tokens);
         let nll = b.persistent("nll", Category::Inputs, Dtype::F32, tokens);
@@ -73,6 +99,6 @@ impl EvaluationPlan {
         head::score(ops, last, targets, nll);
         let plan = b.finish();
         bounds::refuse(plan.arena_bytes.into())?;
-        Ok(Self { plan, model: resident, ids, targets, nll })
+        Ok(Self { plan, model: resident, adapters, ids, targets, nll })
     }
 }

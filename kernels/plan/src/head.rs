@@ -15,7 +15,7 @@ pub(crate) struct Head<'a> {
     pub hidden: Tensor,
 }
 
-/// Losses into `metrics`, the gradient of the student's head, and that of its hidden states, which is returned.
+/// Losses into `metrics`, the gradient of the student's head if it trains, and that of its hidden states, which is returned.
 ///
 /// # Panics
 /// If there is no teacher and must be one.
@@ -35,22 +35,31 @@ pub(crate) fn losses(
     });
     let ce = ops.statistics("ce", tokens.into());
     let dhidden = ops.rows("dhidden", student.linear.k);
-    let teacher = teacher.map(|(head, logits, kd)| (head.hidden, ops.dense("teacher", head.linear, vocab), logits, kd));
+    let teacher = teacher.map(|(head, logits, kd)| (head, ops.dense("teacher", head.linear, vocab), logits, kd));
+    let trains = student.linear.trains();
+    let linear = match &teacher {
+        _ if trains => student.linear.clone(),
+        // The student's own base teaches: one matrix.
+        Some((head, linear, ..)) if head.linear == student.linear => linear.clone(),
+        _ => ops.dense("student", student.linear, vocab),
+    };
     for (index, first, count) in chunks(tokens, chunk) {
         let at = |part: &str| format!("{index}.{part}");
         let hidden = rows(student.hidden, student.linear.k, first, count);
         let s = rows(student_logits, vocab, 0, count);
         let of_chunk = |column| rows(column, 1, first, count);
-        let teaching = teacher.as_ref().map(|(hidden, linear, logits, kd)| {
+        let teaching = teacher.as_ref().map(|(head, linear, logits, kd)| {
             let t = rows(*logits, vocab, 0, count);
-            ops.logits(&at("teacher"), rows(*hidden, linear.k, first, count), linear, t, vocab);
+            ops.logits(&at("teacher"), rows(head.hidden, linear.k, first, count), linear, t, vocab);
             (t, of_chunk(*kd))
         });
-        ops.logits(&at("student"), hidden, student.linear, s, vocab);
+        ops.logits(&at("student"), hidden, &linear, s, vocab);
         // The student's logits become their gradient.
         ops.losses(&at("loss"), objective, s, teaching, (of_chunk(targets), of_chunk(ce)));
-        ops.weight_gradient(&index.to_string(), s, hidden, student.linear, index > 0);
-        ops.input_gradient(&index.to_string(), s, student.linear, rows(dhidden, student.linear.k, first, count));
+        if trains {
+            ops.weight_gradient(&index.to_string(), s, hidden, &linear, index > 0);
+        }
+        ops.input_gradient(&index.to_string(), s, &linear, rows(dhidden, linear.k, first, count));
     }
     ops.mean_losses("metrics", teacher.map(|(.., kd)| kd), ce, metrics);
     dhidden

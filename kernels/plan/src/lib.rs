@@ -5,6 +5,7 @@
 //! same value is enumerated when a bundle is built, checked when a run starts, and executed step by step. Nothing here
 //! touches a GPU or a file.
 
+pub mod adapters;
 mod arena;
 mod block;
 mod bounds;
@@ -30,6 +31,7 @@ pub mod rope;
 pub mod training;
 pub mod weights;
 
+pub use adapters::{Adapter, AdapterParameter, AdapterParameters, Adapters, Factor, Target};
 pub use buffer::{Buffer, BufferId, Category, Tensor};
 pub use config::{ConfigError, ModelConfig};
 pub use enumerate::{build_keys, keys};
@@ -43,5 +45,5 @@ pub use objective::{Divergence, Objective};
 pub use parameters::{Parameter, Parameters};
 pub use plan::{Phase, Plan};
 pub use recipe::{PlanError, Precision, Recipe, Recompute};
-pub use training::TrainingPlan;
-pub use weights::{Weight, Weights};
+pub use training::{Student, Teacher, TrainingPlan};
+pub use weights::{AdapterWeights, Weight, Weights};

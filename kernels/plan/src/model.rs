@@ -40,6 +40,7 @@ pub(crate) struct Model<'a> {
 
 /// What a forward pass leaves to the backward pass.
 pub(crate) struct Activations {
+    /// Of the lowest block that has something to learn, and of those above it.
     blocks: Vec<Saved>,
     /// Residual stream after the last block.
     last: Tensor,
@@ -69,23 +70,32 @@ impl<'a> Model<'a> {
         let mut saved = Vec::new();
         for (scope, block) in self.blocks() {
             ops.scope(scope);
-            let (output, of_block) = block.forward_saving(ops, stream, recompute);
-            saved.push(of_block);
-            stream = output;
+            stream = if saved.is_empty() && !block.weights.trains() {
+                block.forward(ops, stream)
+            } else {
+                let (output, of_block) = block.forward_saving(ops, stream, recompute);
+                saved.push(of_block);
+                output
+            };
         }
         let norm = self.norm(ops, stream);
         (self.head(norm), Activations { blocks: saved, last: stream, norm })
     }
 
-    /// Everything below the head: from the gradient of the last hidden states to that of the embedding.
+    /// Everything below the head: from the gradient of the last hidden states to the lowest weight that trains.
     pub fn backward(&self, ops: &mut Ops<'_>, saved: Activations, dhidden: Tensor, sorted: Sorted) {
         let weights = &self.resident.weights;
         ops.scope(self.name);
         let Activations { blocks, last, norm } = saved;
         let mut dstream = ops.norm_backward("norm", dhidden, (last, norm), &weights.norm, None);
-        for ((scope, block), saved) in self.blocks().zip(blocks).rev() {
+        let embedding_trains = weights.embedding.trained().is_some();
+        let lowest = weights.layers.len() - blocks.len();
+        for (index, ((scope, block), saved)) in self.blocks().skip(lowest).zip(blocks).enumerate().rev() {
             ops.scope(scope);
-            dstream = block.backward(ops, saved, dstream);
+            match block.backward(ops, saved, dstream, embedding_trains || index > 0) {
+                Some(dinput) => dstream = dinput,
+                None => return,
+            }
         }
         ops.scope(self.name);
         ops.embedding_backward("embedding", dstream, sorted, &weights.embedding, &weights.head);

@@ -176,6 +176,27 @@ pub enum PlanError {
         /// Rows of the student's.
         student: u32,
     },
+    /// An adapter whose rank no kernel computes.
+    #[error("the adapter of {name} has rank {rank}: use a rank between 1 and 256")]
+    Rank {
+        /// Hugging Face name of the matrix that it goes with.
+        name: String,
+        rank: u32,
+    },
+    /// An adapter of something else than a projection of a layer.
+    #[error("the adapter of {name} goes with no projection of this model: it was made for another one")]
+    UnknownProjection {
+        /// What it is said to go with.
+        name: String,
+    },
+    /// Weights in blocks, and no adapters that could train instead.
+    #[error(
+        "a student that is kept as it is stored does not train itself, and this one has no adapters:          give --lora-rank or --adapter, or --student-format bf16"
+    )]
+    StoredWithoutAdapters,
+    /// The student's base is to teach, and it trains.
+    #[error("a base that trains cannot teach its student: give --lora-rank or --adapter")]
+    BaseWithoutAdapters,
     /// Nobody to learn from.
     #[error("this run needs a teacher: give --teacher")]
     NoTeacher,

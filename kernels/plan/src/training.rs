@@ -3,6 +3,7 @@
 use precast_kernels::abi::{micro_scalars, step_metrics, update_scalars};
 use precast_kernels::{Arch, Dtype, gemm};
 
+use crate::adapters::{AdapterParameters, Adapters};
 use crate::bounds::{self, Part};
 use crate::buffer::{Category, Tensor};
 use crate::builder::Builder;
@@ -13,7 +14,7 @@ use crate::model::{Model, Resident};
 use crate::ops::{Gradients, Ops, Semaphores, Sorted, StepTensors};
 use crate::plan::Plan;
 use crate::recipe::{PlanError, Recipe, Recompute, check_tokens};
-use crate::weights::{Trained, Weights};
+use crate::weights::{AdapterWeights, Trained, Weight, Weights};
 
 /// Once, before the weights come: zeros in everything the optimizer keeps, padding included.
 pub const CLEAR: &str = "clear";
@@ -29,15 +30,41 @@ pub const UPDATE: &str = "update";
 /// Words of a scalar block, padded to a cache line.
 const BLOCK_WORDS: u64 = 16;
 
+/// A model that trains: all of it, or adapters of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Student<'a> {
+    pub config: &'a ModelConfig,
+    /// How its matrices are stored: all dense, if all of it trains.
+    pub formats: &'a Formats,
+    /// If there are any, they alone train, and the model is their frozen base.
+    pub adapters: &'a Adapters,
+}
+
+/// A model to learn from.
+#[derive(Clone, Copy, Debug)]
+pub enum Teacher<'a> {
+    /// One of its own.
+    Model {
+        config: &'a ModelConfig,
+        /// How its matrices stay stored.
+        formats: &'a Formats,
+    },
+    /// The student's base, without its adapters: one copy of the weights serves both.
+    Base,
+}
+
 /// A plan for training, and the buffers its host side writes and reads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrainingPlan {
     /// The plan, with the phases [`CLEAR`], [`CAST`], [`WIDEN`], [`MICRO`] and [`UPDATE`].
     pub plan: Plan,
-    /// The model to learn from, in the precision of the run or as it is stored; none where nobody teaches.
+    /// The model to learn from, in the precision of the run or as it is stored; none where nobody teaches, or the student's
+    /// base does.
     pub teacher: Option<Resident>,
-    /// The model that trains.
+    /// The model that trains, or the frozen base of adapters.
     pub student: Resident,
+    /// The adapters that train, if any do.
+    pub adapters: Option<AdapterWeights>,
     /// What the host sends before each micro-batch.
     pub inputs: MicroInputs,
     /// `update_scalars`, sent before each update.
@@ -104,37 +131,78 @@ impl TrainingPlan {
         recipe: &Recipe,
         arch: Arch,
     ) -> Result<Self, PlanError> {
-        let formats = teacher.map_or_else(Formats::dense, |(_, formats)| formats.clone());
-        let teacher = teacher.map(|(config, _)| config);
+        let teacher = teacher.map(|(config, formats)| Teacher::Model { config, formats });
+        let (formats, adapters) = (&Formats::dense(), &Adapters::none());
+        Self::with(teacher, Student { config: student, formats, adapters }, recipe, arch)
+    }
+
+    /// The same of a student that may be adapters on a frozen base, in formats of its own, which may be the teacher too.
+    ///
+    /// # Errors
+    /// As [`Self::new`]; and for adapters that do not fit the model, or what a student without adapters cannot do.
+    pub fn with(
+        teacher: Option<Teacher<'_>>,
+        student: Student<'_>,
+        recipe: &Recipe,
+        arch: Arch,
+    ) -> Result<Self, PlanError> {
+        let Student { config: student, formats, adapters } = student;
         let teacher = if recipe.objective.has_teacher() { Some(teacher.ok_or(PlanError::NoTeacher)?) } else { None };
-        for (role, config) in [("teacher", teacher), ("student", Some(student))] {
+        let base_teaches = matches!(teacher, Some(Teacher::Base));
+        if adapters.is_empty() && base_teaches {
+            return Err(PlanError::BaseWithoutAdapters);
+        }
+        if adapters.is_empty() && !formats.is_dense() {
+            return Err(PlanError::StoredWithoutAdapters);
+        }
+        let teacher = match teacher {
+            Some(Teacher::Model { config, formats }) => Some((config, formats)),
+            Some(Teacher::Base) | None => None,
+        };
+        for (role, config) in [("teacher", teacher.map(|(config, _)| config)), ("student", Some(student))] {
             config.map_or(Ok(()), |config| check_tokens(config, role, recipe.batch, recipe.seq_len))?;
         }
-        if let Some(teacher) = teacher.filter(|teacher| teacher.vocab < student.vocab) {
+        if let Some((teacher, _)) = teacher.filter(|(teacher, _)| teacher.vocab < student.vocab) {
             return Err(PlanError::TeacherNarrower { teacher: teacher.vocab, student: student.vocab });
         }
         let dtype = recipe.precision.dtype();
         // Weights, and where they are narrow master weights; gradients and two moments.
         let trained_bytes = dtype.bytes() + if dtype == Dtype::F32 { 12 } else { 16 };
+        let parameter_bytes = if adapters.is_empty() { trained_bytes } else { dtype.bytes() };
         let kept_layers = if recipe.recompute == Recompute::Blocks { 1 } else { student.layers };
-        let of_teacher = teacher.map(|config| Part { config, parameter_bytes: dtype.bytes(), kept_layers: 1 });
-        let of_student = Part { config: student, parameter_bytes: trained_bytes, kept_layers };
+        let of_teacher = teacher.map(|(config, _)| Part { config, parameter_bytes: dtype.bytes(), kept_layers: 1 });
+        let of_student = Part { config: student, parameter_bytes, kept_layers };
         let parts: Vec<Part<'_>> = of_teacher.into_iter().chain([of_student]).collect();
         bounds::check(&parts, recipe.tokens(), dtype.bytes())?;
+        let adapters = if adapters.is_empty() { None } else { Some(AdapterParameters::new(student, adapters)?) };
+        let adapter_elems = adapters.as_ref().map_or(0, |adapters| adapters.elems);
+        bounds::refuse(u128::from(adapter_elems) * u128::from(trained_bytes))?;
         let mut b = Builder::new(arch);
 
-        let teacher_resident = teacher.map(|config| {
-            let weights = Weights::frozen(&mut b, "teacher", Category::TeacherWeights, config, (&formats, dtype));
+        let teacher_resident = teacher.map(|(config, formats)| {
+            let weights = Weights::frozen(&mut b, "teacher", Category::TeacherWeights, config, (formats, dtype));
             Resident::new(&mut b, "teacher", config, weights, recipe.seq_len)
         });
-        let weights = Weights::trained(&mut b, "student", student, dtype);
-        let student_resident = Resident::new(&mut b, "student", student, weights, recipe.seq_len);
+        let base = match &adapters {
+            Some(_) => Weights::frozen(&mut b, "student", Category::StudentWeights, student, (formats, dtype)),
+            None => Weights::trained(&mut b, "student", student, dtype),
+        };
+        let adapters =
+            adapters.map(|parameters| AdapterWeights::trained(&mut b, "student.adapters", parameters, dtype));
+        let base = Resident::new(&mut b, "student", student, base, recipe.seq_len);
+        let student_resident = match &adapters {
+            Some(adapters) => Resident { weights: base.weights.clone().adapted(adapters), ..base },
+            None => base.clone(),
+        };
         let semaphores = gemm::splits_k(dtype, arch)
             .then(|| b.persistent("student.semaphores", Category::Gradients, Dtype::U32, Semaphores::WORDS));
         let inputs = MicroInputs::new(&mut b, recipe.tokens());
         let update = b.persistent("update", Category::Inputs, Dtype::U32, size_of::<update_scalars>() as u64 / 4);
         let metrics = b.persistent("metrics", Category::Inputs, Dtype::F32, size_of::<step_metrics>() as u64 / 4);
-        let all = student_resident.weights.all;
+        let (all, decayed) = match &adapters {
+            Some(adapters) => (adapters.all, adapters.parameters.elems),
+            None => (base.weights.all, base.weights.parameters.decayed),
+        };
         let Trained { master, grad, m, v } = all.trained().expect("the student trains");
 
         let ops = Ops::new(&mut b, (recipe.batch, recipe.seq_len), dtype);
@@ -158,9 +226,10 @@ impl TrainingPlan {
         }
 
         ops.phase(MICRO);
-        let teacher_last = teacher
-            .zip(teacher_resident.as_ref())
-            .map(|(config, resident)| Model { name: "teacher", config, resident }.forward(ops, inputs.ids));
+        let own = teacher.map(|(config, _)| config).zip(teacher_resident.as_ref());
+        let teaching = own.or(base_teaches.then_some((student, &base)));
+        let teacher_last =
+            teaching.map(|(config, resident)| Model { name: "teacher", config, resident }.forward(ops, inputs.ids));
         let model = Model { name: "student", config: student, resident: &student_resident };
         let (last, saved) = model.forward_saving(ops, inputs.ids, recipe.recompute);
         ops.scope("head");
@@ -169,9 +238,15 @@ impl TrainingPlan {
         model.backward(ops, saved, dhidden, sorted);
 
         ops.phase(UPDATE);
-        ops.adamw(&all, student_resident.weights.parameters.decayed, StepTensors { update, metrics }, recipe);
+        ops.adamw(&all, decayed, StepTensors { update, metrics }, recipe);
         let plan = b.finish();
         bounds::refuse(plan.arena_bytes.into())?;
-        Ok(Self { plan, teacher: teacher_resident, student: student_resident, inputs, update, metrics })
+        let (teacher, student) = (teacher_resident, student_resident);
+        Ok(Self { plan, teacher, student, adapters, inputs, update, metrics })
+    }
+
+    /// What the optimizer updates: the adapters, or all weights of the student.
+    pub fn trained(&self) -> Weight {
+        self.adapters.as_ref().map_or(self.student.weights.all, |adapters| adapters.all)
     }
 }

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use precast_kernels::{Arch, Block, Key};
 use precast_plan::family::{Bias, FAMILIES};
 use precast_plan::{
-    EvaluationPlan, Formats, ModelConfig, Objective, Parameters, PlanError, Precision, Recipe, Recompute, TrainingPlan,
-    build_keys, keys,
+    Adapter, Adapters, EvaluationPlan, Formats, ModelConfig, Objective, Parameters, PlanError, Precision, Recipe,
+    Recompute, Student, Target, Teacher, TrainingPlan, build_keys, keys,
 };
 use proptest::prelude::*;
 
@@ -77,6 +77,23 @@ fn mix(config: &ModelConfig, seed: u64) -> Formats {
     drawn.collect()
 }
 
+/// Adapters of any ranks on any projections of any layers, drawn from a seed; at least one.
+fn adapters(config: &ModelConfig, seed: u64) -> Adapters {
+    let mut state = seed;
+    let mut draw = |of: u32| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as u32 % of
+    };
+    let all = (0..config.layers).flat_map(|layer| Target::ALL.map(|target| target.parameter(config.family, layer)));
+    let all: Vec<String> = all.collect();
+    let always = draw(all.len() as u32) as usize;
+    let drawn = all.into_iter().enumerate().filter_map(|(index, name)| {
+        let rank = if draw(2) == 0 { 1 + draw(16) } else { 1 + draw(Adapter::MOST_RANK) };
+        (index == always || draw(3) == 0).then_some((name, Adapter { rank, scale: 0.5 }))
+    });
+    drawn.collect()
+}
+
 fn archs() -> impl Strategy<Value = Arch> {
     prop_oneof![Just(Arch::Sm89), Just(Arch::Sm90a), Just(Arch::Sm121), Just(Arch::Sim)]
 }
@@ -106,6 +123,32 @@ proptest! {
         }
     }
 
+    /// Any adapters, on a base in any formats, taught by another model in any formats or by the base.
+    #[test]
+    fn every_plan_with_adapters_is_covered_by_the_build(
+        mut teacher in model(),
+        student in model(),
+        recipe in recipes(),
+        arch in archs(),
+        seed in any::<u64>(),
+    ) {
+        teacher.vocab = teacher.vocab.max(student.vocab);
+        let built = build_keys(&[teacher.clone(), student.clone()], arch);
+        let adapters = &adapters(&student, seed);
+        let of_teacher = mix(&teacher, seed ^ 1);
+        for formats in &[Formats::dense(), mix(&student, seed)] {
+            let adapted = Student { config: &student, formats, adapters };
+            for teacher in [Teacher::Base, Teacher::Model { config: &teacher, formats: &of_teacher }] {
+                let training = TrainingPlan::with(Some(teacher), adapted, &recipe, arch).unwrap();
+                let missing: BTreeSet<_> = keys(&training.plan).difference(&built).cloned().collect();
+                prop_assert!(missing.is_empty(), "{missing:?}");
+            }
+            let evaluation = EvaluationPlan::with(adapted, (recipe.batch, recipe.seq_len), recipe.precision, arch).unwrap();
+            let missing: BTreeSet<_> = keys(&evaluation.plan).difference(&built).cloned().collect();
+            prop_assert!(missing.is_empty(), "{missing:?}");
+        }
+    }
+
     #[test]
     fn keys_parse_back_and_their_entries_are_unique(model in model(), arch in archs()) {
         let built = build_keys(&[model], arch);
@@ -127,9 +170,12 @@ proptest! {
     ) {
         teacher.vocab = teacher.vocab.max(student.vocab);
         let formats = mix(&teacher, seed);
-        let plan = TrainingPlan::with_formats(Some((&teacher, &formats)), &student, &recipe, Arch::Sim).unwrap().plan;
+        let whole = TrainingPlan::with_formats(Some((&teacher, &formats)), &student, &recipe, Arch::Sim).unwrap().plan;
+        let (formats, adapters) = (mix(&student, seed), adapters(&student, seed));
+        let adapted = Student { config: &student, formats: &formats, adapters: &adapters };
+        let adapted = TrainingPlan::with(Some(Teacher::Base), adapted, &recipe, Arch::Sim).unwrap().plan;
         // Replay the plan with each byte range owned by whoever wrote it last: every read must find its own.
-        for phase in &plan.phases {
+        for (plan, phase) in [&whole, &adapted].into_iter().flat_map(|plan| plan.phases.iter().map(move |phase| (plan, phase))) {
             let mut owner: Vec<(u64, u64, u32)> = plan.buffers.iter().zip(0..)
                 .filter(|(buffer, _)| buffer.persistent)
                 .map(|(buffer, id)| (buffer.offset, buffer.offset + buffer.bytes(), id)).collect();

@@ -1,4 +1,4 @@
-//! Linear layers: `y = x w^T (+ bias) (+ residual)`, and the gradients of weights, bias and input.
+//! Linear layers: `y = x w^T (+ bias) (+ residual)`, with what adapters add, and the gradients of what trains and of the input.
 
 use precast_kernels::abi::{
     column_sum_partial_params, gemm_dgrad_params, gemm_fwd_params, gemm_swiglu_params, gemm_wgrad_params,
@@ -10,18 +10,35 @@ use super::{GROUP, Ops};
 use crate::buffer::Tensor;
 use crate::weights::{Linear, Weight};
 
+/// What a linear layer gives: its output, and the ranks of its adapters, which their gradient needs.
+#[derive(Clone, Copy)]
+pub(crate) struct Projected {
+    pub y: Tensor,
+    /// None where there are no adapters.
+    pub ranks: Option<Tensor>,
+}
+
+/// What the backward pass of a linear layer has of the forward pass.
+#[derive(Clone, Copy)]
+pub(crate) struct Given {
+    /// Its input; none where nothing of the layer trains.
+    pub x: Option<Tensor>,
+    /// Of its adapters.
+    pub ranks: Option<Tensor>,
+}
+
 impl Ops<'_> {
     /// y [m, n], m the rows of x [m, k].
-    pub fn linear(&mut self, name: &str, x: Tensor, linear: &Linear) -> Tensor {
+    pub fn linear(&mut self, name: &str, x: Tensor, linear: &Linear) -> Projected {
         self.product(name, x, linear, None)
     }
 
     /// The same, added to the residual stream.
-    pub fn linear_add(&mut self, name: &str, x: Tensor, linear: &Linear, residual: Tensor) -> Tensor {
+    pub fn linear_add(&mut self, name: &str, x: Tensor, linear: &Linear, residual: Tensor) -> Projected {
         self.product(name, x, linear, Some(residual))
     }
 
-    fn product(&mut self, name: &str, x: Tensor, linear: &Linear, residual: Option<Tensor>) -> Tensor {
+    fn product(&mut self, name: &str, x: Tensor, linear: &Linear, residual: Option<Tensor>) -> Projected {
         let Linear { bias, n, k, .. } = *linear;
         let w = self.matrix(name, linear);
         let y = self.rows(name, n);
@@ -38,11 +55,20 @@ impl Ops<'_> {
             ..Default::default()
         };
         self.launch(name, key, &params);
-        y
+        let ranks = self.adapter_ranks(name, x, linear);
+        if let Some(ranks) = ranks {
+            self.adapter_add(name, ranks, y, linear);
+        }
+        Projected { y, ranks }
     }
 
-    /// SwiGLU of a stacked gate and up projection where gate and up themselves are not needed: its output alone.
+    /// SwiGLU of a stacked gate and up projection where gate and up themselves are not needed: its output alone, and in one
+    /// launch where they have no adapters.
     pub fn linear_swiglu(&mut self, name: &str, x: Tensor, gate_up: &Linear) -> Tensor {
+        if gate_up.adapter.is_some() {
+            let Projected { y, .. } = self.linear(name, x, gate_up);
+            return self.swiglu("swiglu", y);
+        }
         let Linear { bias, n, k, .. } = *gate_up;
         let w = self.matrix(name, gate_up);
         let y = self.rows(name, n / 2);
@@ -60,15 +86,35 @@ impl Ops<'_> {
         y
     }
 
-    /// Gradients of weight, bias and input; returns the input's.
-    pub fn linear_backward(&mut self, name: &str, dy: Tensor, x: Tensor, linear: &Linear) -> Tensor {
-        self.weight_gradient(name, dy, x, linear, false);
-        if let Some(bias) = &linear.bias {
+    /// Gradients of what trains of a layer, and that of its input if something `below` it trains.
+    ///
+    /// # Panics
+    /// If something of the layer trains and `given` lacks what that takes.
+    pub fn linear_backward(
+        &mut self,
+        name: &str,
+        dy: Tensor,
+        given: Given,
+        linear: &Linear,
+        below: bool,
+    ) -> Option<Tensor> {
+        let x = || given.x.expect("a layer that trains has its input");
+        if linear.weight.trains() {
+            self.weight_gradient(name, dy, x(), linear, false);
+        }
+        if let Some(bias) = linear.bias.as_ref().filter(|bias| bias.trained().is_some()) {
             self.bias_gradient(name, dy, linear.n, bias);
+        }
+        let dranks = given.ranks.map(|ranks| self.adapter_backward(name, dy, (x(), ranks), linear));
+        if !below {
+            return None;
         }
         let dx = self.rows(&format!("{name}.dx"), linear.k);
         self.input_gradient(name, dy, linear, dx);
-        dx
+        if let Some(dranks) = dranks {
+            self.adapter_input_gradient(name, dranks, dx, linear);
+        }
+        Some(dx)
     }
 
     /// Gradient of the weight from m rows of dy and x. `accumulate` adds whatever the micro-batch.
@@ -97,7 +143,7 @@ impl Ops<'_> {
     /// Gradient of the input into dx, from as many rows of dy.
     pub fn input_gradient(&mut self, name: &str, dy: Tensor, linear: &Linear, dx: Tensor) {
         let Linear { n, k, .. } = *linear;
-        let w = linear.weight.dense().tensor;
+        let w = self.matrix(&format!("{name}.dgrad"), linear);
         let kernel = GemmDgrad { w: w.format, x: self.x };
         let mut params = gemm_dgrad_params {
             dy: dy.address(),

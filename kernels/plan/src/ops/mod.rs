@@ -9,6 +9,7 @@ mod embedding;
 mod fill;
 mod head;
 mod linear;
+mod lora;
 mod norm;
 mod optimizer;
 mod qk_norm;
@@ -23,6 +24,7 @@ use precast_kernels::{Dtype, Registered};
 
 pub(crate) use attention::{Attended, Heads};
 pub(crate) use embedding::Sorted;
+pub(crate) use linear::{Given, Projected};
 pub(crate) use norm::Normed;
 pub(crate) use optimizer::StepTensors;
 

@@ -1,7 +1,7 @@
 //! RMSNorm of the residual stream.
 
-use precast_kernels::abi::{rmsnorm_bwd_params, rmsnorm_fwd_params};
-use precast_kernels::rmsnorm::{RmsnormBwd, RmsnormFwd};
+use precast_kernels::abi::{rmsnorm_bwd_params, rmsnorm_dgrad_params, rmsnorm_fwd_params};
+use precast_kernels::rmsnorm::{RmsnormBwd, RmsnormDgrad, RmsnormFwd};
 
 use super::{GROUP, Ops};
 use crate::buffer::Tensor;
@@ -50,7 +50,7 @@ impl Ops<'_> {
         Normed { y, rstd }
     }
 
-    /// Gradient through a norm of x, added to the residual stream's gradient if there is one; and gamma's.
+    /// Gradient through a norm of x, added to the residual stream's gradient if there is one; and gamma's if that trains.
     pub fn norm_backward(
         &mut self,
         name: &str,
@@ -61,6 +61,21 @@ impl Ops<'_> {
     ) -> Tensor {
         let (h, tokens) = (norm.width(), self.tokens());
         let dx = self.rows(&format!("{name}.dx"), h);
+        if norm.gamma.trained().is_none() {
+            let params = rmsnorm_dgrad_params {
+                dy: dy.address(),
+                x: x.address(),
+                gamma: norm.gamma.tensor.address(),
+                rstd: normed.rstd.address(),
+                dresidual: dresidual.map_or(0, Tensor::address),
+                dx: dx.address(),
+                tokens,
+                reserved: 0,
+            };
+            let key = RmsnormDgrad { h, residual: dresidual.is_some(), x: self.x };
+            self.launch(&format!("{name}.dgrad"), key, &params);
+            return dx;
+        }
         let groups = tokens.div_ceil(GROUP);
         let partial = self.statistics(&format!("{name}.dgamma_partial"), u64::from(groups) * u64::from(h));
         let params = rmsnorm_bwd_params {

@@ -1,5 +1,7 @@
 //! Weights as values: where a weight is, how it is stored, and what training does with it.
 
+mod adapters;
+
 use std::collections::{BTreeMap, HashMap};
 
 use precast_kernels::{Dtype, Format};
@@ -9,6 +11,8 @@ use crate::builder::Builder;
 use crate::config::ModelConfig;
 use crate::formats::Formats;
 use crate::parameters::{ALIGN, Parameter, Parameters, QK_NORMS, Stack, stacks};
+
+pub use adapters::{AdapterWeights, LinearAdapter};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Weight {
@@ -39,6 +43,22 @@ pub struct Trained {
 }
 
 impl Weight {
+    /// Declares a buffer that trains, and what the optimizer has of it. In fp32 what launches read are the master weights.
+    fn declare_trained(b: &mut Builder, name: &str, category: Category, elems: u64, dtype: Dtype) -> Self {
+        let mut flat =
+            |part: &str, category, dtype: Dtype| b.persistent(format!("{name}.{part}"), category, dtype, elems);
+        let (master, tensor) = if dtype == Dtype::F32 {
+            let master = flat("master", category, Dtype::F32);
+            (master, master)
+        } else {
+            let master = flat("master", Category::MasterWeights, Dtype::F32);
+            (master, flat("weights", category, dtype))
+        };
+        let grad = flat("grad", Category::Gradients, Dtype::F32);
+        let (m, v) = (flat("m", Category::Moments, Dtype::F32), flat("v", Category::Moments, Dtype::F32));
+        Self { tensor, role: Role::Trained(Trained { master, grad, m, v }) }
+    }
+
     /// What the optimizer has of it, if it trains.
     pub fn trained(self) -> Option<Trained> {
         match self.role {
@@ -104,6 +124,11 @@ pub struct Stored {
 }
 
 impl Matrix {
+    /// Whether the optimizer updates it.
+    pub(crate) fn trains(&self) -> bool {
+        matches!(self, Matrix::Dense(weight) if weight.trained().is_some())
+    }
+
     /// The weight that trains, or could.
     ///
     /// # Panics
@@ -127,6 +152,15 @@ pub struct Linear {
     pub n: u32,
     /// Input features.
     pub k: u32,
+    /// What is added to its output, if anything is.
+    pub adapter: Option<LinearAdapter>,
+}
+
+impl Linear {
+    /// Whether there is something to learn here: its matrix, or the adapters of it.
+    pub(crate) fn trains(&self) -> bool {
+        self.weight.trains() || self.adapter.is_some()
+    }
 }
 
 /// The weights of a transformer block.
@@ -144,6 +178,13 @@ pub struct Layer {
     /// Gate and up projection.
     pub gate_up: Linear,
     pub down: Linear,
+}
+
+impl Layer {
+    /// Whether there is something to learn here.
+    pub(crate) fn trains(&self) -> bool {
+        [&self.qkv, &self.o, &self.gate_up, &self.down].into_iter().any(Linear::trains)
+    }
 }
 
 /// The weights of a model.
@@ -206,26 +247,18 @@ impl Weights {
         }
         let each = places.into_iter().map(|(format, start, elems)| buffers[&format].slice(start, elems)).collect();
         let all = buffers[&Format::Dense(dtype)];
-        let scratch = Scratch::new(b, name, config, &formats, dtype);
+        let of_scratch = match category {
+            Category::TeacherWeights => Category::TeacherScratch,
+            _ => Category::StudentScratch,
+        };
+        let scratch = Scratch::new(b, (name, of_scratch), config, &formats, dtype);
         Self::new(config, parameters, (all, each), scratch)
     }
 
     /// Weights that train. In fp32 what launches read are the master weights.
     pub(crate) fn trained(b: &mut Builder, name: &str, config: &ModelConfig, dtype: Dtype) -> Self {
         let parameters = Parameters::new(config);
-        let mut flat = |part: &str, category, dtype: Dtype| {
-            b.persistent(format!("{name}.{part}"), category, dtype, parameters.elems)
-        };
-        let (master, tensor) = if dtype == Dtype::F32 {
-            let master = flat("master", Category::StudentWeights, Dtype::F32);
-            (master, master)
-        } else {
-            let master = flat("master", Category::MasterWeights, Dtype::F32);
-            (master, flat("weights", Category::StudentWeights, dtype))
-        };
-        let grad = flat("grad", Category::Gradients, Dtype::F32);
-        let (m, v) = (flat("m", Category::Moments, Dtype::F32), flat("v", Category::Moments, Dtype::F32));
-        let all = Weight { tensor, role: Role::Trained(Trained { master, grad, m, v }) };
+        let all = Weight::declare_trained(b, name, Category::StudentWeights, parameters.elems, dtype);
         let places = parameters.list.iter().zip(&parameters.starts);
         let each = places.map(|(parameter, start)| all.slice(*start, parameter.elems())).collect();
         Self::new(config, parameters, (all, each), None)
@@ -254,7 +287,7 @@ impl Weights {
                 Some(scratch) if in_blocks => scratch.stack(index, parts("weight"), (n, stack.columns)),
                 _ => Matrix::Dense(joined("weight")),
             };
-            Linear { weight, bias: stack.bias.then(|| joined("bias")), n, k: stack.columns }
+            Linear { weight, bias: stack.bias.then(|| joined("bias")), n, k: stack.columns, adapter: None }
         };
         let qk_norm = |layer| {
             let [q, k] = QK_NORMS.map(|norm| weight(norm(modules).layer_parameter(layer, "weight")));
@@ -281,7 +314,7 @@ impl Weights {
             Some(scratch) if head.tensor.format.dtype().is_none() => scratch.head(head, config),
             _ => Matrix::Dense(head),
         };
-        let head = Linear { weight: head, bias: None, n: config.vocab, k: config.hidden };
+        let head = Linear { weight: head, bias: None, n: config.vocab, k: config.hidden, adapter: None };
         let norm = norm(modules.norm.parameter("weight"));
         Self { all, embedding, layers, norm, head, parameters, each }
     }
@@ -309,7 +342,13 @@ struct Scratch {
 
 impl Scratch {
     /// As large as the largest matrices in blocks; nothing where there are none.
-    fn new(b: &mut Builder, name: &str, config: &ModelConfig, formats: &Formats, dtype: Dtype) -> Option<Self> {
+    fn new(
+        b: &mut Builder,
+        (name, category): (&str, Category),
+        config: &ModelConfig,
+        formats: &Formats,
+        dtype: Dtype,
+    ) -> Option<Self> {
         let modules = config.family.modules;
         let mut slots = [0; 2];
         for (index, stack) in stacks(config).iter().enumerate() {
@@ -323,7 +362,7 @@ impl Scratch {
         let of_head = formats.of(&head.parameter("weight")).map(|_| u64::from(config.vocab) * u64::from(config.hidden));
         let elems = of_head.unwrap_or(0).max(slots[0] + slots[1]);
         (elems > 0).then(|| {
-            let all = b.persistent(format!("{name}.scratch"), Category::TeacherScratch, dtype, elems);
+            let all = b.persistent(format!("{name}.scratch"), category, dtype, elems);
             Self { all, slots: [all.slice(0, slots[0]), all.slice(slots[0], slots[1])] }
         })
     }

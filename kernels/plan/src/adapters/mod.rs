@@ -1,0 +1,104 @@
+//! Low-rank adapters of projections: what of a run, besides base and recipe, a plan with adapters follows from.
+//!
+//! `y = W x + scale B (A x)`, A `[rank, in]` and B `[out, rank]`: Hu et al., "LoRA: Low-Rank Adaptation of Large Language
+//! Models", 2021 (arXiv 2106.09685). The scale is `alpha / rank`, or `alpha / sqrt(rank)` where ranks are large: Kalajdzievski,
+//! "A Rank Stabilization Scaling Factor for Fine-Tuning with LoRA", 2023 (arXiv 2312.03732).
+
+mod layout;
+
+use std::collections::BTreeMap;
+
+pub(crate) use layout::StackLayout;
+pub use layout::{AdaptedPart, AdapterParameter, AdapterParameters, Factor};
+
+use crate::config::ModelConfig;
+use crate::family::{Family, Module};
+
+/// A projection of each layer that may be adapted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Target {
+    Q,
+    K,
+    V,
+    O,
+    Gate,
+    Up,
+    Down,
+}
+
+impl Target {
+    pub const ALL: [Target; 7] = [Target::Q, Target::K, Target::V, Target::O, Target::Gate, Target::Up, Target::Down];
+
+    fn module(self, family: &Family) -> &'static Module {
+        let modules = family.modules;
+        match self {
+            Target::Q => &modules.q,
+            Target::K => &modules.k,
+            Target::V => &modules.v,
+            Target::O => &modules.o,
+            Target::Gate => &modules.gate,
+            Target::Up => &modules.up,
+            Target::Down => &modules.down,
+        }
+    }
+
+    /// What PEFT's `target_modules` call it: the last part of the module's name, `q_proj`.
+    pub fn name(self, family: &Family) -> &'static str {
+        let module = self.module(family).hugging_face;
+        module.rsplit('.').next().unwrap_or(module)
+    }
+
+    /// The Hugging Face name of its matrix in a layer.
+    pub fn parameter(self, family: &Family, layer: u32) -> String {
+        self.module(family).layer_parameter(layer, "weight")
+    }
+}
+
+/// The adapter of one projection.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Adapter {
+    /// Rows of A and columns of B, 1 to [`Self::MOST_RANK`].
+    pub rank: u32,
+    /// What `B (A x)` is multiplied by.
+    pub scale: f32,
+}
+
+impl Adapter {
+    pub const MOST_RANK: u32 = 256;
+}
+
+/// The adapters of a model, by the Hugging Face name of the matrix that each goes with. Other matrices have none.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Adapters(BTreeMap<String, Adapter>);
+
+impl Adapters {
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The adapter of a matrix, if it has one.
+    pub fn of(&self, parameter: &str) -> Option<Adapter> {
+        self.0.get(parameter).copied()
+    }
+
+    /// Each matrix that has one, with its adapter.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, Adapter)> {
+        self.0.iter().map(|(name, adapter)| (name.as_str(), *adapter))
+    }
+
+    /// The same of these projections in every layer.
+    pub fn uniform(config: &ModelConfig, targets: &[Target], rank: u32, scale: f32) -> Self {
+        let layers = (0..config.layers).flat_map(|layer| targets.iter().map(move |target| (layer, *target)));
+        layers.map(|(layer, target)| (target.parameter(config.family, layer), Adapter { rank, scale })).collect()
+    }
+}
+
+impl FromIterator<(String, Adapter)> for Adapters {
+    fn from_iter<I: IntoIterator<Item = (String, Adapter)>>(adapters: I) -> Self {
+        Self(adapters.into_iter().collect())
+    }
+}

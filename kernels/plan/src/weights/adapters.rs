@@ -1,0 +1,80 @@
+//! The weights of adapters, and a model's weights with them.
+
+use precast_kernels::Dtype;
+
+use super::{Layer, Linear, Role, Weight, Weights};
+use crate::adapters::{AdaptedPart, AdapterParameters, StackLayout};
+use crate::buffer::Category;
+use crate::builder::Builder;
+
+/// The adapters of a linear layer: `scale B (A x)`, added to each part of its output that has one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinearAdapter {
+    /// `[parts * rank, k]`
+    pub a: Weight,
+    /// `[width of all parts, rank]`
+    pub b: Weight,
+    /// Of each part.
+    pub rank: u32,
+    /// The parts of the output that are adapted.
+    pub parts: Vec<AdaptedPart>,
+}
+
+impl LinearAdapter {
+    /// Columns of all of its `A x` side by side.
+    pub(crate) fn columns(&self) -> u32 {
+        self.parts.len() as u32 * self.rank
+    }
+}
+
+/// The weights of a model's adapters.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AdapterWeights {
+    /// All of them in one, padding included, which is 0.
+    pub all: Weight,
+    /// Where in it each matrix lies.
+    pub parameters: AdapterParameters,
+    /// Of the products of each layer.
+    layers: Vec<[Option<LinearAdapter>; 4]>,
+}
+
+impl AdapterWeights {
+    /// Adapters that train.
+    pub(crate) fn trained(b: &mut Builder, name: &str, parameters: AdapterParameters, dtype: Dtype) -> Self {
+        let all = Weight::declare_trained(b, name, Category::Adapters, parameters.elems, dtype);
+        Self::new(all, parameters)
+    }
+
+    /// Adapters that stay as they are.
+    pub(crate) fn frozen(b: &mut Builder, name: &str, parameters: AdapterParameters, dtype: Dtype) -> Self {
+        let tensor = b.persistent(format!("{name}.weights"), Category::Adapters, dtype, parameters.elems);
+        Self::new(Weight { tensor, role: Role::Frozen }, parameters)
+    }
+
+    fn new(all: Weight, parameters: AdapterParameters) -> Self {
+        let of_stack = |layout: &StackLayout| LinearAdapter {
+            a: all.slice(layout.a, layout.a_elems),
+            b: all.slice(layout.b, layout.b_elems),
+            rank: layout.rank,
+            parts: layout.parts.clone(),
+        };
+        let of_layer = |stacks: &[Option<StackLayout>; 4]| stacks.each_ref().map(|one| one.as_ref().map(of_stack));
+        let layers = parameters.stacks.iter().map(of_layer).collect();
+        Self { all, parameters, layers }
+    }
+}
+
+impl Weights {
+    /// The same weights with adapters.
+    pub(crate) fn adapted(self, adapters: &AdapterWeights) -> Self {
+        let with = |linear: Linear, adapter: &Option<LinearAdapter>| Linear { adapter: adapter.clone(), ..linear };
+        let layers = self.layers.into_iter().zip(&adapters.layers).map(|(layer, [qkv, o, gate_up, down])| Layer {
+            qkv: with(layer.qkv, qkv),
+            o: with(layer.o, o),
+            gate_up: with(layer.gate_up, gate_up),
+            down: with(layer.down, down),
+            ..layer
+        });
+        Self { layers: layers.collect(), ..self }
+    }
+}

@@ -1,0 +1,528 @@
+//! What adapters learn, and what they leave alone: plans are executed by the host references, and held to what training the
+//! product `W + scale B A` itself would give.
+
+use precast_kernels::abi::micro_scalars;
+use precast_kernels::host::{Buffer, Views};
+use precast_kernels::{Arch, Block, Dtype, Format};
+use precast_plan::training::{CAST, CLEAR, MICRO, UPDATE};
+use precast_plan::{
+    Adapter, AdapterParameter, Adapters, EvaluationPlan, Factor, Formats, ModelConfig, Objective, Parameters, Plan,
+    PlanError, Precision, Recipe, Recompute, Resident, Student, Target, Teacher, Tensor, TrainingPlan, evaluation,
+    rope,
+};
+
+const BATCH: u32 = 2;
+const SEQ_LEN: u32 = 5;
+const TOKENS: usize = (BATCH * SEQ_LEN) as usize;
+
+/// A plan and its memory.
+struct Machine<'a> {
+    plan: &'a Plan,
+    arena: Vec<u8>,
+}
+
+impl<'a> Machine<'a> {
+    /// Uninitialized memory is NaN.
+    fn new(plan: &'a Plan) -> Self {
+        Self { plan, arena: vec![0xFF; plan.arena_bytes as usize] }
+    }
+
+    fn place(&self, tensor: Tensor) -> usize {
+        (self.plan.buffer(tensor.buffer).offset + tensor.offset) as usize
+    }
+
+    fn write(&mut self, tensor: Tensor, bytes: &[u8]) {
+        assert_eq!(bytes.len() as u64, tensor.bytes());
+        let place = self.place(tensor);
+        self.arena[place..place + bytes.len()].copy_from_slice(bytes);
+    }
+
+    fn bytes(&self, tensor: Tensor) -> &[u8] {
+        &self.arena[self.place(tensor)..][..tensor.bytes() as usize]
+    }
+
+    fn floats(&self, tensor: Tensor) -> Vec<f32> {
+        assert_eq!(tensor.format, Dtype::F32);
+        self.bytes(tensor).chunks_exact(4).map(|word| f32::from_le_bytes(word.try_into().unwrap())).collect()
+    }
+
+    fn run(&mut self, phase: &str) {
+        for node in &self.plan.phase(phase).nodes {
+            let launch = node.launch().unwrap();
+            let operands = launch.key.kernel().operands(&launch.params);
+            let places: Vec<usize> = node
+                .touches()
+                .iter()
+                .map(|touch| (self.plan.buffer(touch.buffer).offset + touch.offset) as usize)
+                .collect();
+            let pairs = || operands.iter().zip(&places);
+            let mut held: Vec<Buffer> =
+                pairs().map(|(one, place)| Buffer::from(&self.arena[*place..][..one.bytes() as usize])).collect();
+            let mut views = Views::new();
+            for (operand, bytes) in operands.iter().zip(&mut held) {
+                match operand.access.writes() {
+                    true => views.push_write(operand, bytes),
+                    false => views.push_read(operand, bytes),
+                }
+            }
+            launch.key.kernel().host(&launch.params, &mut views);
+            drop(views);
+            for ((operand, place), bytes) in pairs().zip(&held).filter(|((operand, _), _)| operand.access.writes()) {
+                self.arena[*place..][..operand.bytes() as usize].copy_from_slice(bytes);
+            }
+        }
+    }
+
+    fn tables(&mut self, config: &ModelConfig, model: &Resident) {
+        let tables = rope::tables(&config.rope_frequencies(), SEQ_LEN);
+        self.write(model.rope.cos, bytemuck::cast_slice(&tables.cos));
+        self.write(model.rope.sin, bytemuck::cast_slice(&tables.sin));
+    }
+
+    /// One micro-batch, the same every time; whether it adds to the one before.
+    fn micro(&mut self, training: &TrainingPlan, accumulate: bool) {
+        let ids: Vec<u32> = (0..TOKENS as u32).map(|i| i * 7 % 31).collect();
+        let mut sorted: Vec<u32> = (0..TOKENS as u32).collect();
+        sorted.sort_by_key(|position| ids[*position as usize]);
+        let sorted_ids: Vec<u32> = sorted.iter().map(|position| ids[*position as usize]).collect();
+        let targets: Vec<u32> = (0..TOKENS as u32).map(|i| i * 11 % 37).collect();
+        let inputs = training.inputs;
+        for (tensor, words) in [
+            (inputs.ids, ids),
+            (inputs.targets, targets),
+            (inputs.sorted_ids, sorted_ids),
+            (inputs.sorted_positions, sorted),
+        ] {
+            self.write(tensor, bytemuck::cast_slice(&words));
+        }
+        let scalars = micro_scalars { loss_scale: 1.0 / TOKENS as f32, accumulate: u32::from(accumulate) };
+        self.write(inputs.micro, bytemuck::bytes_of(&scalars));
+        self.run(MICRO);
+    }
+}
+
+/// Numbers that look random and follow from a name.
+fn numbers(name: &str, count: u64, size: f32) -> Vec<f32> {
+    let mut state = name
+        .bytes()
+        .fold(0xCBF2_9CE4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3));
+    (0..count)
+        .map(|_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            ((state >> 40) as f32 / (1 << 23) as f32 - 1.0) * size
+        })
+        .collect()
+}
+
+fn weights(name: &str, elems: u64) -> Vec<f32> {
+    let norm = name.contains("norm");
+    numbers(name, elems, if norm { 0.2 } else { 0.3 }).into_iter().map(|x| if norm { 1.0 + x } else { x }).collect()
+}
+
+/// Matrices of an adapter, never 0: as after some steps.
+fn factor(one: &AdapterParameter) -> Vec<f32> {
+    numbers(&format!("{}{:?}", one.projection, one.factor), one.shape.iter().product(), 0.4)
+}
+
+/// Elements of an adapter's matrix in its buffer.
+fn places(one: &AdapterParameter) -> impl Iterator<Item = usize> + use<> {
+    let ([rows, columns], start, row) = (one.shape, one.start, one.row);
+    (0..rows).flat_map(move |i| (0..columns).map(move |j| (start + i * row + j) as usize))
+}
+
+fn config(class: &str, layers: u32) -> ModelConfig {
+    let json = format!(
+        r#"{{"architectures":["{class}"],"hidden_size":32,"intermediate_size":64,"num_hidden_layers":{layers},
+        "num_attention_heads":4,"num_key_value_heads":2,"head_dim":16,"vocab_size":40,"max_position_embeddings":64,
+        "rms_norm_eps":1e-6,"rope_theta":10000.0,"tie_word_embeddings":true,"attention_bias":false,"hidden_act":"silu"}}"#
+    );
+    ModelConfig::from_json(&json).unwrap()
+}
+
+fn recipe(recompute: Recompute, objective: Objective) -> Recipe {
+    Recipe {
+        batch: BATCH,
+        seq_len: SEQ_LEN,
+        precision: Precision::Fp32,
+        objective,
+        weight_decay: 0.01,
+        clip: 1.0,
+        recompute,
+    }
+}
+
+/// Adapters of every kind: all alike; some, of unequal ranks and scales; one product alone, in the middle.
+fn cases(config: &ModelConfig) -> Vec<Adapters> {
+    let name = |target: Target, layer| target.parameter(config.family, layer);
+    let one = |target, layer, rank, scale| (name(target, layer), Adapter { rank, scale });
+    let mut all = vec![
+        Adapters::uniform(config, &Target::ALL, 3, 2.0),
+        Adapters::uniform(config, &[Target::Q, Target::V], 8, 0.5),
+        [
+            one(Target::Q, 0, 3, 0.5),
+            one(Target::V, 0, 9, 2.0),
+            one(Target::Up, 1, 17, 0.25),
+            one(Target::Gate, 2, 1, 1.0),
+            one(Target::K, 2, 5, 3.0),
+        ]
+        .into_iter()
+        .collect(),
+    ];
+    all.extend(Target::ALL.map(|target| [one(target, 1, 4, 1.5)].into_iter().collect::<Adapters>()));
+    all
+}
+
+fn training(
+    teacher: Option<Teacher<'_>>,
+    config: &ModelConfig,
+    formats: &Formats,
+    adapters: &Adapters,
+    recipe: &Recipe,
+) -> TrainingPlan {
+    TrainingPlan::with(teacher, Student { config, formats, adapters }, recipe, Arch::Sim).unwrap()
+}
+
+/// A micro-batch of adapters that hold `of`, on a base of dense weights.
+fn adapted<'a>(
+    plan: &'a TrainingPlan,
+    config: &ModelConfig,
+    of: impl Fn(&AdapterParameter) -> Vec<f32>,
+) -> Machine<'a> {
+    let mut machine = Machine::new(&plan.plan);
+    machine.run(CLEAR);
+    machine.tables(config, &plan.student);
+    for (parameter, weight) in plan.student.weights.list() {
+        assert!(weight.trained().is_none(), "{} trains", parameter.name);
+        let values = weights(&parameter.name, parameter.elems());
+        machine.write(weight.tensor, bytemuck::cast_slice(&values));
+    }
+    let adapters = plan.adapters.as_ref().unwrap();
+    let master = adapters.all.trained().unwrap().master;
+    let mut values = machine.floats(master);
+    assert!(values.iter().all(|value| value.to_bits() == 0), "padding is 0");
+    for one in &adapters.parameters.list {
+        for (place, value) in places(one).zip(of(one)) {
+            values[place] = value;
+        }
+    }
+    machine.write(master, bytemuck::cast_slice(&values));
+    machine.run(CAST);
+    machine.micro(plan, false);
+    machine
+}
+
+/// A micro-batch of all weights, with the adapters' products added to their matrices.
+fn merged<'a>(
+    plan: &'a TrainingPlan,
+    config: &ModelConfig,
+    adapters: &Adapters,
+    list: &[AdapterParameter],
+) -> Machine<'a> {
+    let mut machine = Machine::new(&plan.plan);
+    machine.run(CLEAR);
+    machine.tables(config, &plan.student);
+    for (parameter, weight) in plan.student.weights.list() {
+        let mut values = weights(&parameter.name, parameter.elems());
+        if let Some(Adapter { rank, scale }) = adapters.of(&parameter.name) {
+            let [a, b] = pair(list, &parameter.name).map(factor);
+            let (rank, columns) = (rank as usize, parameter.shape[1] as usize);
+            for (i, row) in values.chunks_mut(columns).enumerate() {
+                for (j, value) in row.iter_mut().enumerate() {
+                    let sum: f64 = (0..rank).map(|r| f64::from(b[i * rank + r]) * f64::from(a[r * columns + j])).sum();
+                    *value += (f64::from(scale) * sum) as f32;
+                }
+            }
+        }
+        machine.write(weight.trained().unwrap().master, bytemuck::cast_slice(&values));
+    }
+    machine.micro(plan, false);
+    machine
+}
+
+fn pair<'a>(list: &'a [AdapterParameter], name: &str) -> [&'a AdapterParameter; 2] {
+    [Factor::A, Factor::B]
+        .map(|factor| list.iter().find(|one| one.projection == name && one.factor == factor).expect("a pair"))
+}
+
+fn close(found: &[f32], expected: &[f64], what: &str) {
+    let norm = |values: &mut dyn Iterator<Item = f64>| values.map(|x| x * x).sum::<f64>().sqrt();
+    let difference = norm(&mut found.iter().zip(expected).map(|(a, b)| f64::from(*a) - b));
+    let size = norm(&mut expected.iter().copied());
+    assert!(size > 1e-9 && difference <= 2e-5 * size, "{what} is {:e} of {size:e} off", difference / size);
+}
+
+/// `dB = scale dW A^T` and `dA = scale B^T dW`, dW being the gradient of the product where that trains itself; in every
+/// choice of adapters, on every family's blocks, whatever is recomputed. Padding gets gradients of exactly 0, and a second
+/// micro-batch adds.
+#[test]
+fn adapters_get_the_gradient_of_their_product() {
+    let mut padded = 0;
+    for class in ["Qwen2ForCausalLM", "Qwen3ForCausalLM"] {
+        let config = config(class, 3);
+        let dense = Formats::dense();
+        let whole =
+            TrainingPlan::new(None, &config, &recipe(Recompute::None, Objective::CrossEntropy), Arch::Sim).unwrap();
+        for (case, adapters) in cases(&config).iter().enumerate() {
+            for recompute in Recompute::ALL {
+                let what = format!("{class}, case {case}, recompute {recompute}");
+                let plan = training(None, &config, &dense, adapters, &recipe(recompute, Objective::CrossEntropy));
+                let parameters = &plan.adapters.as_ref().unwrap().parameters;
+                let mut machine = adapted(&plan, &config, factor);
+                let full = merged(&whole, &config, adapters, &parameters.list);
+                let [own, of_product] = [(&machine, &plan), (&full, &whole)].map(|(m, p)| m.floats(p.metrics)[1]);
+                assert!((own - of_product).abs() <= 1e-5 * of_product.abs(), "{what}: loss {own}, {of_product}");
+                let grad = machine.floats(plan.trained().trained().unwrap().grad);
+                let mut covered = vec![false; grad.len()];
+                for (name, Adapter { rank, scale }) in adapters.iter() {
+                    let (parameter, weight) = whole.student.weights.list().find(|(one, _)| one.name == name).unwrap();
+                    let dw = full.floats(weight.trained().unwrap().grad);
+                    let (columns, rank) = (parameter.shape[1] as usize, rank as usize);
+                    let [a, b] = pair(&parameters.list, name);
+                    let (av, bv) = (factor(a), factor(b));
+                    let mut da = vec![0.0; av.len()];
+                    let mut db = vec![0.0; bv.len()];
+                    for (at, dw) in dw.iter().enumerate() {
+                        let (i, j) = (at / columns, at % columns);
+                        for r in 0..rank {
+                            let dw = f64::from(scale) * f64::from(*dw);
+                            da[r * columns + j] += dw * f64::from(bv[i * rank + r]);
+                            db[i * rank + r] += dw * f64::from(av[r * columns + j]);
+                        }
+                    }
+                    for (one, expected) in [(a, da), (b, db)] {
+                        let found: Vec<f32> = places(one).map(|place| grad[place]).collect();
+                        places(one).for_each(|place| covered[place] = true);
+                        close(&found, &expected, &format!("{what}: {name} {:?}", one.factor));
+                    }
+                }
+                let padding: Vec<f32> =
+                    grad.iter().zip(covered).filter(|(_, covered)| !covered).map(|(grad, _)| *grad).collect();
+                assert!(padding.iter().all(|grad| *grad == 0.0), "{what}: padding has a gradient");
+                padded += usize::from(!padding.is_empty());
+                machine.micro(&plan, true);
+                let twice = machine.floats(plan.trained().trained().unwrap().grad);
+                close(&twice, &grad.iter().map(|x| 2.0 * f64::from(*x)).collect::<Vec<_>>(), &what);
+            }
+        }
+    }
+    assert!(padded > 12, "only {padded} plans have padding");
+}
+
+/// A fresh adapter, whose B is 0, changes nothing: the loss is the base's, bit for bit, in training and in an evaluation; and a
+/// base that teaches has nothing to say to it.
+#[test]
+fn a_fresh_adapter_is_its_base() {
+    let config = config("Qwen3ForCausalLM", 2);
+    let adapters = Adapters::uniform(&config, &Target::ALL, 4, 2.0);
+    let (dense, none) = (Formats::dense(), Adapters::none());
+    let fresh = |one: &AdapterParameter| {
+        if one.factor == Factor::B { vec![0.0; one.shape.iter().product::<u64>() as usize] } else { factor(one) }
+    };
+    let of = |objective| recipe(Recompute::None, objective);
+    let whole = training(None, &config, &dense, &none, &of(Objective::CrossEntropy));
+    let base = merged(&whole, &config, &none, &[]).floats(whole.metrics)[1];
+    let plan = training(None, &config, &dense, &adapters, &of(Objective::CrossEntropy));
+    assert_eq!(adapted(&plan, &config, fresh).floats(plan.metrics)[1].to_bits(), base.to_bits());
+
+    let objective = Objective::Distill { alpha: 1.0, temperature: 2.0, beta: 0.0 };
+    let plan = training(Some(Teacher::Base), &config, &dense, &adapters, &of(objective));
+    let machine = adapted(&plan, &config, fresh);
+    let metrics = machine.floats(plan.metrics);
+    assert_eq!((metrics[0], metrics[1].to_bits()), (0.0, base.to_bits()));
+    let grad = machine.floats(plan.trained().trained().unwrap().grad);
+    assert!(grad.iter().all(|grad| *grad == 0.0), "the base teaches what it knows");
+    // What is no longer fresh learns from it.
+    let machine = adapted(&plan, &config, factor);
+    assert!(machine.floats(plan.metrics)[0] > 1e-3);
+
+    let mut scores = [None, Some(&adapters)].map(|adapters| {
+        let model = Student { config: &config, formats: &dense, adapters: adapters.unwrap_or(&none) };
+        let plan = EvaluationPlan::with(model, (BATCH, SEQ_LEN), Precision::Fp32, Arch::Sim).unwrap();
+        let mut machine = Machine::new(&plan.plan);
+        machine.tables(&config, &plan.model);
+        for (parameter, weight) in plan.model.weights.list() {
+            machine.write(weight.tensor, bytemuck::cast_slice(&weights(&parameter.name, parameter.elems())));
+        }
+        if let Some(adapters) = &plan.adapters {
+            let mut values = vec![0.0; adapters.parameters.elems as usize];
+            for one in &adapters.parameters.list {
+                places(one).zip(fresh(one)).for_each(|(place, value)| values[place] = value);
+            }
+            machine.write(adapters.all.tensor, bytemuck::cast_slice(&values));
+        }
+        machine.write(plan.ids, bytemuck::cast_slice(&[3u32; TOKENS]));
+        machine.write(plan.targets, bytemuck::cast_slice(&[5u32; TOKENS]));
+        machine.run(evaluation::SCORE);
+        machine.bytes(plan.nll).to_vec()
+    });
+    let [base, adapted] = &mut scores;
+    assert_eq!(base, adapted);
+}
+
+/// A base that stays as it is stored gives the gradients of the same numbers held dense, bit for bit, teaching its adapter too.
+#[test]
+fn a_stored_base_is_the_dense_one() {
+    let config = config("Qwen2ForCausalLM", 2);
+    let adapters = Adapters::uniform(&config, &Target::ALL, 4, 2.0);
+    let stored = Formats::uniform(&config, Block::Q8_0);
+    assert_eq!(stored.iter().count() as u32, 1 + 7 * config.layers);
+    // A scale and 32 numbers of a byte.
+    let block = |name: &str, elems: u64| -> (Vec<u8>, Vec<f32>) {
+        let quants: Vec<i8> = numbers(name, elems, 127.0).into_iter().map(|x| x as i8).collect();
+        let scale: u16 = 0x1800; // 2^-9
+        let blocks = quants.chunks(32).map(|block| block.iter().map(|q| *q as u8).collect::<Vec<_>>());
+        let bytes = blocks.flat_map(|block| [scale.to_le_bytes().to_vec(), block].concat()).collect();
+        (bytes, quants.iter().map(|q| f32::from(*q) / 512.0).collect())
+    };
+    let objective = Objective::Distill { alpha: 0.5, temperature: 2.0, beta: 0.0 };
+    for (objective, teacher) in [(Objective::CrossEntropy, None), (objective, Some(Teacher::Base))] {
+        for recompute in Recompute::ALL {
+            let grads = [&stored, &Formats::dense()].map(|formats| {
+                let plan = training(teacher, &config, formats, &adapters, &recipe(recompute, objective));
+                let mut machine = Machine::new(&plan.plan);
+                machine.run(CLEAR);
+                machine.tables(&config, &plan.student);
+                for (parameter, weight) in plan.student.weights.list() {
+                    let (bytes, values) = block(&parameter.name, parameter.elems());
+                    match weight.tensor.format {
+                        Format::Block(_) => machine.write(weight.tensor, &bytes),
+                        _ if stored.of(&parameter.name).is_some() => {
+                            machine.write(weight.tensor, bytemuck::cast_slice(&values));
+                        }
+                        _ => {
+                            let values = weights(&parameter.name, parameter.elems());
+                            machine.write(weight.tensor, bytemuck::cast_slice(&values));
+                        }
+                    }
+                }
+                let all = plan.adapters.as_ref().unwrap();
+                let mut values = vec![0.0; all.parameters.elems as usize];
+                for one in &all.parameters.list {
+                    places(one).zip(factor(one)).for_each(|(place, value)| values[place] = value);
+                }
+                machine.write(all.all.trained().unwrap().master, bytemuck::cast_slice(&values));
+                machine.micro(&plan, false);
+                let grad = machine.floats(all.all.trained().unwrap().grad);
+                assert!(grad.iter().any(|grad| *grad != 0.0) && grad.iter().all(|grad| grad.is_finite()));
+                grad.into_iter().map(f32::to_bits).collect::<Vec<_>>()
+            });
+            assert!(grads[0] == grads[1], "recompute {recompute}");
+        }
+    }
+}
+
+/// Nothing of the base is launched for: no gradient of a matrix, a bias, a norm or the embedding, and nothing below the lowest
+/// product that is adapted.
+#[test]
+fn the_backward_pass_stops_at_the_lowest_adapter() {
+    let json = include_str!("../../../aot/models/qwen2.5-0.5b.json");
+    let config = ModelConfig { layers: 4, ..ModelConfig::from_json(json).unwrap() };
+    let labels = |adapters: &Adapters| -> Vec<String> {
+        let plan =
+            training(None, &config, &Formats::dense(), adapters, &recipe(Recompute::None, Objective::CrossEntropy));
+        plan.plan.phase(MICRO).nodes.iter().map(|node| node.label.clone()).collect()
+    };
+    let has = |labels: &[String], part: &str| labels.iter().any(|label| label.contains(part));
+    let every = labels(&Adapters::uniform(&config, &Target::ALL, 16, 1.0));
+    for part in ["bias", "dgamma", "embedding.bwd", "embedding.clear", "down.wgrad", "head.0.wgrad", "norm.bwd"] {
+        assert!(!has(&every, part), "{part}");
+    }
+    assert!(has(&every, "layers.0.qkv.lora_a.wgrad") && has(&every, "layers.1.qkv.dgrad"));
+    for part in ["layers.0.qkv.dgrad", "layers.0.qkv.lora_a.dgrad", "layers.0.input_norm.dgrad"] {
+        assert!(!has(&every, part), "{part}");
+    }
+    let one = [(Target::O.parameter(config.family, 2), Adapter { rank: 8, scale: 1.0 })].into_iter().collect();
+    let one = labels(&one);
+    assert!(has(&one, "layers.3.qkv.dgrad") && has(&one, "layers.2.o.lora_a.wgrad"));
+    for part in
+        ["layers.2.o.dgrad", "layers.2.attention.bwd", "layers.1.down.dgrad", "layers.1.swiglu", "layers.3.down.lora"]
+    {
+        assert!(!has(&one, part), "{part}");
+    }
+}
+
+/// Without adapters a plan is what it is without the option: the same buffers, launches and blocks of parameters.
+#[test]
+fn no_adapters_are_no_change() {
+    let json = include_str!("../../../aot/models/qwen3-0.6b.json");
+    let config = ModelConfig { layers: 3, ..ModelConfig::from_json(json).unwrap() };
+    for recipe in Recipe::every(64).filter(|recipe| !recipe.objective.has_teacher()) {
+        let with = training(None, &config, &Formats::dense(), &Adapters::none(), &recipe);
+        assert_eq!(with, TrainingPlan::new(None, &config, &recipe, Arch::Sim).unwrap());
+        assert!(with.adapters.is_none());
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused_by_name() {
+    let config = config("Qwen2ForCausalLM", 2);
+    let (dense, none) = (Formats::dense(), Adapters::none());
+    let stored = Formats::uniform(&config, Block::Q8_0);
+    let of = |name: &str, rank| [(name.to_owned(), Adapter { rank, scale: 1.0 })].into_iter().collect::<Adapters>();
+    let with = |teacher, formats, adapters: &Adapters, objective| {
+        let student = Student { config: &config, formats, adapters };
+        TrainingPlan::with(teacher, student, &recipe(Recompute::None, objective), Arch::Sim).unwrap_err()
+    };
+    let ce = Objective::CrossEntropy;
+    let name = "model.layers.1.mlp.up_proj.weight";
+    for rank in [0, 257] {
+        assert_eq!(with(None, &dense, &of(name, rank), ce), PlanError::Rank { name: name.to_owned(), rank });
+    }
+    for name in ["model.layers.2.mlp.up_proj.weight", "model.embed_tokens.weight", "model.norm.weight"] {
+        assert_eq!(with(None, &dense, &of(name, 8), ce), PlanError::UnknownProjection { name: name.to_owned() });
+    }
+    assert_eq!(with(None, &stored, &none, ce), PlanError::StoredWithoutAdapters);
+    let distill = Objective::Distill { alpha: 0.5, temperature: 1.0, beta: 0.0 };
+    assert_eq!(with(Some(Teacher::Base), &dense, &none, distill), PlanError::BaseWithoutAdapters);
+}
+
+/// Elements of no parameter are padding, those of two would be one parameter's.
+#[test]
+fn matrices_lie_apart_and_rows_of_b_are_whole_vectors() {
+    let config = config("Qwen3ForCausalLM", 3);
+    for adapters in cases(&config) {
+        let plan =
+            training(None, &config, &Formats::dense(), &adapters, &recipe(Recompute::None, Objective::CrossEntropy));
+        let parameters = &plan.adapters.as_ref().unwrap().parameters;
+        assert_eq!(parameters.list.len(), 2 * adapters.iter().count());
+        let mut seen = vec![false; parameters.elems as usize];
+        for one in &parameters.list {
+            let base = Parameters::new(&config).list.into_iter().find(|base| base.name == one.projection).unwrap();
+            let rank = u64::from(adapters.of(&one.projection).unwrap().rank);
+            let shape = if one.factor == Factor::A { [rank, base.shape[1]] } else { [base.shape[0], rank] };
+            assert_eq!(one.shape, shape, "{}", one.projection);
+            assert!(one.factor == Factor::A || one.row.is_multiple_of(8) && one.row >= rank);
+            for place in places(one) {
+                assert!(!std::mem::replace(&mut seen[place], true), "two matrices share element {place}");
+            }
+        }
+        assert_eq!(seen.iter().filter(|seen| **seen).count() as u64, parameters.count());
+        assert!(plan.plan.phase(UPDATE).launches().all(|launch| !launch.params.is_empty()));
+    }
+}
+
+/// What adapters of rank 16 on every projection of a 7B take, on micro-batches of 1024 tokens.
+#[test]
+fn adapters_of_a_7b_fit_a_card() {
+    const GIB: u64 = 1 << 30;
+    let config = ModelConfig::from_json(include_str!("../../../aot/models/qwen2.5-7b.json")).unwrap();
+    let adapters = Adapters::uniform(&config, &Target::ALL, 16, 2.0);
+    let bytes = |teacher, formats: &Formats, recompute, objective| {
+        let recipe = Recipe { batch: 1, seq_len: 1024, precision: Precision::Bf16, ..recipe(recompute, objective) };
+        let student = Student { config: &config, formats, adapters: &adapters };
+        let plan = TrainingPlan::with(teacher, student, &recipe, Arch::Sm90a).unwrap().plan;
+        println!("{}", precast_plan::MemoryTable::of(&plan));
+        plan.arena_bytes
+    };
+    let stored = Formats::q4_k_m(&config);
+    let ce = Objective::CrossEntropy;
+    let none = bytes(None, &stored, Recompute::None, ce);
+    let blocks = bytes(None, &stored, Recompute::Blocks, ce);
+    assert!(none <= 12 * GIB && blocks <= 8 * GIB, "{none} {blocks}");
+    let distill = Objective::Distill { alpha: 0.5, temperature: 2.0, beta: 0.0 };
+    let taught = bytes(Some(Teacher::Base), &Formats::dense(), Recompute::None, distill);
+    assert!(taught <= 21 * GIB, "{taught}");
+    // The base that teaches is the base that is adapted: of a second copy there is nothing.
+    let alone = bytes(None, &Formats::dense(), Recompute::None, ce);
+    assert!(taught - alone <= GIB, "{taught} {alone}");
+}
