@@ -52,7 +52,8 @@ pub struct Train;
 
 impl Takes for Train {
     fn adapt(option: Arg) -> Arg {
-        let model = "The model to train: a Hugging Face directory or a .gguf file (make one with `precast init`)";
+        let model =
+            "The model to train: a Hugging Face directory, a .gguf or an .apr file (make one with `precast init`)";
         match option.get_id().as_str() {
             "model" => option.help(model),
             name if is_of_teacher(name) => option.hide(true),

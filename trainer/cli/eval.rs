@@ -47,7 +47,7 @@ impl Takes for Eval {
 
     fn adapt(option: Arg) -> Arg {
         match option.get_id().as_str() {
-            "model" => option.help("The model: a Hugging Face directory or a .gguf file").required(true),
+            "model" => option.help("The model: a Hugging Face directory, a .gguf or an .apr file").required(true),
             "data" => option.help("Text: .txt, .jsonl or .bin; repeatable").required(true),
             "batch_size" => option.help("Sequences at a time"),
             "seq_len" => option.help("Longest context"),
