@@ -144,7 +144,7 @@ fn the_gradient_is_that_of_the_loss_by(beta: f32) {
         let model = precast::checkpoint::Student {
             config: source.json(),
             parameters: &parameters,
-            dtype: precast_kernels::Dtype::F32,
+            dtype: precast::checkpoint::stored(precast_kernels::Dtype::F32),
             tokenizer_from: &[],
         };
         precast::checkpoint::write_model(&shifted, Existing::Keep, &model, |p, write| -> Result<(), CheckpointError> {

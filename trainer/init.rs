@@ -10,7 +10,9 @@ use rand_distr::StandardNormal;
 use rand_pcg::Pcg64Mcg;
 use rayon::prelude::*;
 
-use crate::checkpoint::{Checkpoint, CheckpointError, Scratch, Student, Weights, config_json, gguf, write_model};
+use crate::checkpoint::{
+    Checkpoint, CheckpointError, Scratch, Student, Weights, config_json, gguf, stored, write_model,
+};
 use crate::error::Failure;
 use crate::random_blocks;
 use crate::run::out::{check_directory, refuse_inputs};
@@ -39,7 +41,7 @@ pub fn random(
     let from: Vec<&Checkpoint> = tokenizer.iter().collect();
     let parameters = Parameters::new(&weights.config).list;
     let dtype = precision.dtype();
-    let student = Student { config: &json, parameters: &parameters, dtype, tokenizer_from: &from };
+    let student = Student { config: &json, parameters: &parameters, dtype: stored(dtype), tokenizer_from: &from };
     let mut scratch = Scratch::new();
     write_model(&out, existing, &student, |parameter, write| {
         Ok::<_, Failure>(write(weights.read(parameter, dtype.into(), &mut scratch)?)?)
@@ -169,7 +171,7 @@ fn initial(parameter: &Parameter, seed: u64, range: f32, scratch: &mut Scratch) 
 }
 
 /// FNV-1a: each parameter draws from streams of its own.
-fn name_hash(name: &str) -> u64 {
+pub(crate) fn name_hash(name: &str) -> u64 {
     name.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
@@ -203,7 +205,7 @@ pub fn from_layers(
     let config = ModelConfig { layers: layers.len() as u32, ..teacher.config().clone() };
     let parameters = Parameters::new(&config).list;
     let dtype = precision.dtype();
-    let student = Student { config: &json, parameters: &parameters, dtype, tokenizer_from: &[&teacher] };
+    let student = Student { config: &json, parameters: &parameters, dtype: stored(dtype), tokenizer_from: &[&teacher] };
     let mut scratch = Scratch::new();
     write_model(&out, existing, &student, |parameter, write| {
         let source = Parameter { name: source_name(&parameter.name, layers), ..parameter.clone() };

@@ -1,9 +1,10 @@
 //! Weights that are not numbers, found where weights are read or written.
 
-use half::bf16;
+use half::{bf16, f16};
 use precast_kernels::dequant::dequantize;
 use precast_kernels::{Block, Dtype};
 use rayon::prelude::*;
+use safetensors::tensor::Dtype as Stored;
 
 /// A weight that is NaN or infinite.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -16,14 +17,29 @@ pub struct NotFinite {
     /// What it is.
     pub value: f32,
     /// As what it is read or written: a number may be too large for that.
-    pub dtype: Dtype,
+    pub dtype: &'static str,
 }
 
 /// Refuses a tensor with an element that is NaN or infinite.
 pub(super) fn check(tensor: &str, bytes: &[u8], dtype: Dtype) -> Result<(), NotFinite> {
     match first_not_finite(bytes, dtype) {
         None => Ok(()),
-        Some((index, value)) => Err(NotFinite { tensor: tensor.to_owned(), index, value, dtype }),
+        Some((index, value)) => Err(NotFinite { tensor: tensor.to_owned(), index, value, dtype: dtype.name() }),
+    }
+}
+
+/// The same of elements of a file's dtype: F32, F16 or BF16.
+pub(super) fn check_stored(tensor: &str, bytes: &[u8], dtype: Stored) -> Result<(), NotFinite> {
+    match dtype {
+        Stored::BF16 => check(tensor, bytes, Dtype::Bf16),
+        Stored::F16 => {
+            let mut values = bytes.as_chunks().0.iter().map(|bytes| f16::from_le_bytes(*bytes).to_f32()).enumerate();
+            match values.find(|(_, value)| !value.is_finite()) {
+                None => Ok(()),
+                Some((index, value)) => Err(NotFinite { tensor: tensor.to_owned(), index, value, dtype: "f16" }),
+            }
+        }
+        _ => check(tensor, bytes, Dtype::F32),
     }
 }
 
@@ -44,7 +60,7 @@ pub(super) fn check_blocks(tensor: &str, bytes: &[u8], block: Block) -> Result<(
     let found = values.iter().enumerate().find(|(_, value)| !value.is_finite());
     let (at, value) = found.expect("no product with a scale that is not finite is");
     let index = first * values.len() + at;
-    Err(NotFinite { tensor: tensor.to_owned(), index, value: *value, dtype: Dtype::F32 })
+    Err(NotFinite { tensor: tensor.to_owned(), index, value: *value, dtype: Dtype::F32.name() })
 }
 
 /// Bytes that one task looks at: more are spread over threads.

@@ -17,6 +17,11 @@ impl Formats {
         each.into_iter().for_each(|format| *counts.entry(format).or_default() += 1);
         Self(counts)
     }
+
+    /// The formats that tensors have.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
 }
 
 impl fmt::Display for Formats {

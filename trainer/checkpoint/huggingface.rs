@@ -1,4 +1,4 @@
-//! Hugging Face directories: `config.json` and one or several safetensors files.
+//! Safetensors files, and Hugging Face directories: `config.json` and one or several of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -10,7 +10,7 @@ use rayon::prelude::*;
 use safetensors::SafeTensors;
 use safetensors::tensor::Dtype as Stored;
 
-use super::{CheckpointError, Scratch, missing};
+use super::{CheckpointError, Scratch, finite, missing};
 use crate::data::{Mapped, map};
 use crate::disguise::{Disguise, read_text};
 use crate::error::bounded;
@@ -25,14 +25,21 @@ struct Tensor {
     range: Range<usize>,
 }
 
-/// The mapped files of a directory and what lies where in them.
-pub(super) struct HuggingFace {
+/// Mapped safetensors files, and what lies where in them.
+pub(crate) struct Safetensors {
     files: Vec<(PathBuf, Mapped)>,
     tensors: BTreeMap<String, Tensor>,
 }
 
-impl HuggingFace {
-    /// Maps the files and reads their headers; returns the directory's `config.json` too.
+impl Safetensors {
+    /// Maps a file and reads its header.
+    pub fn of_file(path: PathBuf) -> Result<Self, CheckpointError> {
+        let mut source = Self { files: Vec::new(), tensors: BTreeMap::new() };
+        source.map(path, |_| true)?;
+        Ok(source)
+    }
+
+    /// Maps the files of a Hugging Face directory and reads their headers; returns its `config.json` too.
     pub fn open(directory: &Path) -> Result<(Self, serde_json::Value), CheckpointError> {
         let config = directory.join("config.json");
         if !config.exists() {
@@ -155,6 +162,19 @@ impl HuggingFace {
             }
         }
         Ok(scratch.encode(dtype))
+    }
+
+    /// The same, or why one of them is not finite in that dtype.
+    pub fn read_finite<'a>(
+        &'a self,
+        name: &str,
+        dtype: Dtype,
+        scratch: &'a mut Scratch,
+    ) -> Result<&'a [u8], CheckpointError> {
+        let bytes = self.read(name, dtype, scratch)?;
+        let (path, _) = &self.files[self.tensors[name].file];
+        finite::check(name, bytes, dtype).map_err(|what| CheckpointError::NotFinite { path: path.clone(), what })?;
+        Ok(bytes)
     }
 }
 

@@ -21,6 +21,7 @@ use precast_fatbins::{Digest, files, input};
 use precast_kernels::{Block, Dtype, Format};
 use precast_plan::{ConfigError, ModelConfig, Parameter};
 use rayon::prelude::*;
+use safetensors::tensor::Dtype as Stored;
 
 use crate::disguise::{Disguise, read_text, without_mark};
 use crate::tokenizer::{self, Tokenizer};
@@ -31,10 +32,10 @@ use file::Raw;
 pub use finite::NotFinite;
 pub use formats::Formats;
 use gguf::{Gguf, GgufError};
-use huggingface::HuggingFace;
+pub(crate) use huggingface::Safetensors;
 pub(crate) use stream::safetensors_header;
-pub(crate) use write::check_space;
-pub use write::{Student, Write, fill_model, write_model};
+pub use write::{Student, Write, fill_model, stored, write_model};
+pub(crate) use write::{check_space, check_written};
 
 /// A model that cannot be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -173,7 +174,7 @@ pub trait Weights {
 }
 
 enum Source {
-    HuggingFace(HuggingFace),
+    HuggingFace(Safetensors),
     Gguf(Gguf),
     Apr(Apr),
 }
@@ -196,7 +197,7 @@ impl Checkpoint {
     /// [`CheckpointError`].
     pub fn open(path: &Path) -> Result<Self, CheckpointError> {
         let (source, json, config_path) = if path.is_dir() {
-            let (source, json) = HuggingFace::open(path)?;
+            let (source, json) = Safetensors::open(path)?;
             (Source::HuggingFace(source), json, path.join("config.json"))
         } else if Gguf::is_gguf(path) {
             let source = Gguf::open(path)?;
@@ -244,6 +245,22 @@ impl Checkpoint {
             Source::HuggingFace(source) => Formats::of(source.formats()),
             Source::Gguf(source) => Formats::of(source.formats()),
             Source::Apr(source) => Formats::of(source.formats()),
+        }
+    }
+
+    /// The dtype of a model that is this one but for some values: that of its tensors, bf16 for those in blocks. Of a GGUF
+    /// file, whose vectors are always F32, that of its matrices; F32 where dense tensors differ.
+    pub fn element(&self) -> Stored {
+        let formats = self.formats();
+        let mut names: Vec<&str> = formats.names().collect();
+        if matches!(self.source, Source::Gguf(_)) && names.len() > 1 {
+            names.retain(|name| *name != "F32");
+        }
+        match (&names[..], &self.source) {
+            (["F32"], _) => Stored::F32,
+            (["F16"], _) => Stored::F16,
+            (["BF16"], _) | (_, Source::Gguf(_)) => Stored::BF16,
+            (_, Source::HuggingFace(_)) => Stored::F32,
         }
     }
 

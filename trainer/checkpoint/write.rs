@@ -29,8 +29,8 @@ pub struct Student<'a> {
     /// Its `config.json`, as it was read.
     pub config: &'a serde_json::Value,
     pub parameters: &'a [Parameter],
-    /// Element type to write.
-    pub dtype: Dtype,
+    /// Element type to write: F32, F16 or BF16.
+    pub dtype: Stored,
     /// Models whose tokenizer it takes: the first that has one.
     pub tokenizer_from: &'a [&'a Checkpoint],
 }
@@ -38,7 +38,7 @@ pub struct Student<'a> {
 impl Student<'_> {
     /// Bytes of its weights.
     pub fn bytes(&self) -> u64 {
-        self.parameters.iter().map(|parameter| parameter.elems()).sum::<u64>() * self.dtype.bytes()
+        self.parameters.iter().map(|parameter| parameter.elems()).sum::<u64>() * bytes_of(self.dtype) as u64
     }
 }
 
@@ -84,20 +84,16 @@ pub fn fill_model<E: From<CheckpointError>>(
     parameters.sort_by(|a, b| a.name.cmp(&b.name));
     let shape = |parameter: &&Parameter| parameter.shape.iter().map(|dim| *dim as usize).collect();
     let shapes = parameters.iter().map(|parameter| (parameter.name.clone(), shape(parameter)));
-    let stored = if model.dtype == Dtype::Bf16 { Stored::BF16 } else { Stored::F32 };
     let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
-    let header = safetensors_header(shapes, stored, Some(metadata));
+    let header = safetensors_header(shapes, model.dtype, Some(metadata));
     let mut file = aside.create(WEIGHTS).map_err(io(WEIGHTS))?;
     let mut write = |part: &[u8]| file.write_all(part).map_err(io(WEIGHTS));
     write(&header)?;
     for parameter in parameters {
         let mut done = 0;
         read(parameter, &mut |part| {
-            finite::check(&parameter.name, part, model.dtype).map_err(|found| {
-                let what = NotFinite { index: found.index + done, ..found };
-                CheckpointError::WouldNotBeFinite { path: target.clone(), what }
-            })?;
-            done += part.len() / model.dtype.bytes() as usize;
+            check_written(&target, &parameter.name, done, part, model.dtype)?;
+            done += part.len() / bytes_of(model.dtype);
             write(part)
         })?;
         assert_eq!(done as u64, parameter.elems(), "elements of {}", parameter.name);
@@ -106,10 +102,37 @@ pub fn fill_model<E: From<CheckpointError>>(
     Ok(write_tokenizer(aside, model.tokenizer_from)?)
 }
 
+fn bytes_of(dtype: Stored) -> usize {
+    dtype.bitsize() / 8
+}
+
+/// The dtype of a file whose elements are those of a run.
+pub fn stored(dtype: Dtype) -> Stored {
+    if dtype == Dtype::Bf16 { Stored::BF16 } else { Stored::F32 }
+}
+
+/// Refuses to write a part of a tensor in which an element is not finite. `done` elements of it are before the part.
+pub(crate) fn check_written(
+    target: &Path,
+    tensor: &str,
+    done: usize,
+    part: &[u8],
+    dtype: Stored,
+) -> Result<(), CheckpointError> {
+    finite::check_stored(tensor, part, dtype).map_err(|found| {
+        let what = NotFinite { index: found.index + done, ..found };
+        CheckpointError::WouldNotBeFinite { path: target.to_owned(), what }
+    })
+}
+
 /// The configuration with the dtype of what is written, in both spellings.
 fn config(model: &Student<'_>) -> serde_json::Value {
     let mut config = model.config.clone();
-    let name = if model.dtype == Dtype::Bf16 { "bfloat16" } else { "float32" };
+    let name = match model.dtype {
+        Stored::BF16 => "bfloat16",
+        Stored::F16 => "float16",
+        _ => "float32",
+    };
     let spelling = if config.get("dtype").is_some() { "dtype" } else { "torch_dtype" };
     config[spelling] = name.into();
     config

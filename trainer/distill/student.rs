@@ -4,7 +4,7 @@ use precast_fatbins::files::Aside;
 use precast_kernels::Dtype;
 use precast_plan::Parameter;
 
-use crate::checkpoint::{Checkpoint, Scratch, Student, fill_model};
+use crate::checkpoint::{Checkpoint, Scratch, Student, fill_model, stored};
 use crate::config::RunConfig;
 use crate::error::Failure;
 use crate::models::Models;
@@ -26,15 +26,15 @@ pub(super) fn write_student(
     let model = model(config, &parameters, &tokenizer_from);
     let path = out.path().join("student");
     let mut aside = Aside::new(&path).map_err(Failure::io("write", path))?;
-    let mut scratch = Scratch::new();
+    let (dtype, mut scratch) = (config.settings.precision.dtype(), Scratch::new());
     fill_model(&mut aside, &model, |parameter, write| {
         let master = session.trained_of(parameter).master;
         session.read_parts(master, |part| {
-            if model.dtype == Dtype::F32 {
+            if dtype == Dtype::F32 {
                 return Ok(write(part)?);
             }
             bytemuck::cast_slice_mut(scratch.values(part.len() / 4)).copy_from_slice(part);
-            Ok(write(scratch.encode(model.dtype))?)
+            Ok(write(scratch.encode(dtype))?)
         })
     })?;
     out.publish(aside, record)
@@ -46,6 +46,6 @@ pub(super) fn model<'a>(
     parameters: &'a [Parameter],
     tokenizer_from: &'a [&'a Checkpoint],
 ) -> Student<'a> {
-    let dtype = config.settings.precision.dtype();
+    let dtype = stored(config.settings.precision.dtype());
     Student { config: tokenizer_from[0].json(), parameters, dtype, tokenizer_from }
 }
