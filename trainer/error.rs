@@ -8,6 +8,7 @@ use precast_kernels::Arch;
 use precast_plan::PlanError;
 use precast_runtime::{DriverError, LoadError};
 
+use crate::adapter::AdapterError;
 use crate::checkpoint::CheckpointError;
 use crate::data::DataError;
 use crate::metrics::MetricsError;
@@ -128,6 +129,9 @@ pub enum Failure {
     /// A model cannot be read or written.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
+    /// An adapter cannot be read.
+    #[error(transparent)]
+    Adapter(#[from] AdapterError),
     /// Training data cannot be used.
     #[error(transparent)]
     Data(#[from] DataError),
@@ -241,6 +245,7 @@ impl Failure {
             Failure::Checkpoint(CheckpointError::Io { what, .. }) if *what != "read" => 1,
             Failure::Plan(PlanError::TeacherNarrower { .. } | PlanError::UnknownProjection { .. })
             | Failure::Checkpoint(_)
+            | Failure::Adapter(_)
             | Failure::Data(_)
             | Failure::Pair(_)
             | Failure::NoRun(_) => 5,

@@ -1,5 +1,6 @@
 //! WHY: data, checkpoints, the training loop, reports, and the `precast` program.
 
+pub mod adapter;
 pub mod bench;
 pub mod bundle;
 pub mod checkpoint;

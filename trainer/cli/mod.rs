@@ -6,6 +6,7 @@ mod doctor;
 mod eval;
 mod init;
 mod kernels;
+mod merge;
 mod plan;
 mod selftest;
 mod smoke;
@@ -38,6 +39,8 @@ enum Command {
     Train(Box<distill::Arguments<distill::Train>>),
     /// Make a student from random weights or from layers of a teacher
     Init(init::Arguments),
+    /// Add a LoRA adapter into its model, and write the model
+    Merge(merge::Arguments),
     /// Show what a run takes: memory, kernels, launches, estimated time
     Plan(Box<plan::Arguments>),
     /// Measure a step and each of its kernels: random tokens, and random weights for a bare config.json
@@ -81,6 +84,7 @@ pub fn main() -> Result<(), Failure> {
         Command::Distill(arguments) => distill::distill(*arguments, startup),
         Command::Train(arguments) => distill::train(*arguments, startup),
         Command::Init(arguments) => init::run(&arguments),
+        Command::Merge(arguments) => merge::run(&arguments),
         Command::Plan(arguments) => plan::run(*arguments),
         Command::Bench(arguments) => bench::run(arguments, startup),
         Command::Eval(arguments) => eval::run(arguments),

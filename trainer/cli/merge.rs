@@ -1,0 +1,32 @@
+//! `precast merge`
+
+use std::path::PathBuf;
+
+use clap::Args;
+use precast_fatbins::say;
+
+use crate::adapter;
+use crate::error::Failure;
+
+#[derive(Args)]
+pub struct Arguments {
+    /// The model that the adapter is of: a Hugging Face directory or a .gguf file
+    #[arg(long, value_name = "PATH")]
+    model: PathBuf,
+    /// The adapter: a PEFT directory, as `precast distill` and `precast train` write it
+    #[arg(long, value_name = "DIR")]
+    adapter: PathBuf,
+    /// Where to write the model: in the dtype of --model, in bf16 where that is in blocks
+    #[arg(long, value_name = "DIR")]
+    out: PathBuf,
+    /// Replace the model in --out, if Precast wrote it and it has not been changed since
+    #[arg(long)]
+    overwrite: bool,
+}
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let Arguments { model, adapter, out, overwrite } = arguments;
+    say!("{}", adapter::merge(model, adapter, out, *overwrite)?);
+    say!("{}", out.display());
+    Ok(())
+}
