@@ -1,20 +1,22 @@
 #!/usr/bin/env python3
 """Golden cases: tiny models trained by PyTorch, step by step, in float32 without TF32.
 
-    pip install torch==2.11.0 transformers==5.17.0 safetensors
+    pip install torch==2.11.0 transformers==5.17.0 peft==0.21.0 safetensors
     tests/golden/make.py new CASE --family qwen2 --seed 1        # models, tokens and case.json of a new case, then `train`
+    tests/golden/make.py new CASE --lora q_proj,v_proj           # the same, of an adapter of the student
     tests/golden/make.py train CASE                              # what follows from them: trajectory, gradients, result
     tests/golden/make.py check CASE                              # train again and compare with what is there
 
 CASE is a directory: tests/fixtures/golden/qwen2-tied. It holds
 
-    case.json               T, alpha, beta, lr, wd, clip, B, S, accum, steps, warmup, sched
+    case.json               T, alpha, beta, lr, wd, clip, B, S, accum, steps, warmup, sched; lora, where an adapter trains
     teacher/ student/       Hugging Face directories; without teacher/ the loss is the cross entropy
     tokens.bin              u32, little-endian, chunks of S + 1; micro-batch i takes chunks i B .. i B + B - 1
     rows.jsonl              or, instead: `input_ids` and `labels` of S + 1 tokens a line; a label of -100 is not counted
     trajectory.jsonl        loss, kd_loss, ce_loss, grad_norm before clipping, lr and tokens of each step
     step0.safetensors       logits of the first sequence (the student's columns of both), grad.<name> before clipping
     final/                  the student after the last step
+    adapter/ final-adapter/ instead, where an adapter trains: before the first step (B is not zero) and after the last one
 
 loss = alpha T^2 D + (1 - alpha) CE, mean over the tokens that count in all micro-batches of the step. D, of softmaxes at T:
 KL(t || s) where beta is 0, KL(s || t) where it is 1, between them beta KL(t || m) + (1 - beta) KL(s || m) with
@@ -33,6 +35,7 @@ import tempfile
 import torch
 import torch.nn.functional as F
 import transformers
+from peft import LoraConfig, PeftModel, get_peft_model
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -63,6 +66,9 @@ FAMILIES = {
         case=dict(T=1.0, alpha=0.9, lr=5e-4, wd=0.1, B=2, S=192, steps=12, warmup=2, sched="cosine"),
     ),
 }
+# Of an adapter.
+LORA = dict(r=8, lora_alpha=16)
+LORA_CASE = dict(lr=2e-3, steps=16)
 CASE = dict(T=2.0, alpha=0.5, lr=1e-3, wd=0.01, clip=1.0, B=4, S=64, accum=1, steps=20, warmup=0, sched="constant")
 
 
@@ -72,7 +78,7 @@ def exact():
     torch.backends.cudnn.allow_tf32 = False
 
 
-def new(case, family, seed):
+def new(case, family, seed, lora):
     """Models of random weights, norms and biases among them, and tokens that repeat so that there is something to learn."""
     torch.manual_seed(seed)
     case.mkdir(parents=True)
@@ -90,6 +96,14 @@ def new(case, family, seed):
                     parameter.add_(0.05 * torch.randn_like(parameter))
         model.save_pretrained(case / role)
     settings = dict(arch=family, seed=seed, rope=rope) | CASE | of.get("case", {})
+    if lora:
+        settings |= dict(lora=LORA | dict(target_modules=lora.split(","))) | LORA_CASE
+        model = get_peft_model(model_of(case / "student"), LoraConfig(task_type="CAUSAL_LM", **settings["lora"]))
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                if "lora_B" in name:
+                    parameter.copy_(0.05 * torch.randn_like(parameter))
+        model.save_pretrained(case / "adapter")
     chunks = settings["steps"] * settings["accum"] * settings["B"]
     # Zipf's law: a token's rank is its number.
     ranks = 1.0 / torch.arange(1, shapes["student"]["vocab_size"] + 1, dtype=torch.float64)
@@ -151,17 +165,18 @@ def rows_of(case, c):
 
 
 def train(case, out):
-    """Writes trajectory.jsonl, step0.safetensors and final/ of a case into `out`."""
+    """Writes trajectory.jsonl, step0.safetensors and final/ or final-adapter/ of a case into `out`."""
     c = json.loads((case / "case.json").read_text())
-    if "lora" in c:
-        raise SystemExit(f"{case}: adapters are not made here")
     student = model_of(case / "student").train()
+    if "lora" in c:
+        student = PeftModel.from_pretrained(student, case / "adapter", is_trainable=True)
     has_teacher = (case / "teacher").exists()
     teacher = model_of(case / "teacher").eval().requires_grad_(False) if has_teacher else None
     alpha = c["alpha"] if has_teacher else 0.0
     inputs, targets = rows_of(case, c)
-    matrices = [p for p in student.parameters() if p.dim() > 1]
-    vectors = [p for p in student.parameters() if p.dim() == 1]
+    trained = {name: p for name, p in student.named_parameters() if p.requires_grad}
+    matrices = [p for p in trained.values() if p.dim() > 1]
+    vectors = [p for p in trained.values() if p.dim() == 1]
     groups = [dict(params=matrices, weight_decay=c["wd"]), dict(params=vectors, weight_decay=0.0)]
     optimizer = torch.optim.AdamW(groups, lr=c["lr"], betas=(0.9, 0.999), eps=1e-8, foreach=False)
     lines = []
@@ -185,9 +200,9 @@ def train(case, out):
                 if has_teacher:
                     first_logits["teacher_logits"] = teacher_logits[0, :, :columns].clone()
         if step == 0:
-            gradients = {f"grad.{name}": p.grad.clone() for name, p in student.named_parameters()}
+            gradients = {f"grad.{name}": p.grad.clone() for name, p in trained.items()}
             save_file(first_logits | gradients, out / "step0.safetensors")
-        norm = torch.nn.utils.clip_grad_norm_(student.parameters(), c["clip"] or math.inf, foreach=False).item()
+        norm = torch.nn.utils.clip_grad_norm_(trained.values(), c["clip"] or math.inf, foreach=False).item()
         for group in optimizer.param_groups:
             group["lr"] = rate(c, step)
         optimizer.step()
@@ -195,7 +210,7 @@ def train(case, out):
         loss = alpha * c.get("T", 1.0) ** 2 * kd + (1 - alpha) * ce
         lines.append(dict(step=step + 1, loss=loss, kd_loss=kd, ce_loss=ce, grad_norm=norm, lr=rate(c, step), tokens=tokens))
     (out / "trajectory.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    student.save_pretrained(out / "final")
+    student.save_pretrained(out / ("final-adapter" if "lora" in c else "final"))
 
 
 def check(case):
@@ -224,14 +239,16 @@ def main():
     parser.add_argument("what", choices=["new", "train", "check"])
     parser.add_argument("case", type=pathlib.Path)
     parser.add_argument("--family", choices=sorted(FAMILIES), default="qwen2")
+    parser.add_argument("--lora", metavar="TARGETS", help="an adapter of the student trains, on these projections")
     parser.add_argument("--seed", type=int, default=1)
     arguments = parser.parse_args()
     exact()
     if arguments.what == "new":
-        new(arguments.case, arguments.family, arguments.seed)
+        new(arguments.case, arguments.family, arguments.seed, arguments.lora)
     if arguments.what == "check":
         return check(arguments.case)
-    shutil.rmtree(arguments.case / "final", ignore_errors=True)
+    for result in ("final", "final-adapter"):
+        shutil.rmtree(arguments.case / result, ignore_errors=True)
     train(arguments.case, arguments.case)
 
 
