@@ -50,8 +50,3 @@ pub fn fill_adapter<E: From<CheckpointError>>(
     aside.close(file);
     Ok(())
 }
-
-/// Bytes of an adapter's tensors.
-pub(crate) fn adapter_bytes(layout: &Layout) -> u64 {
-    4 * layout.count()
-}
