@@ -20,6 +20,7 @@ mod gguf;
 mod golden;
 mod kill;
 mod loads;
+mod lora;
 mod mathematics;
 mod messages;
 mod models;
