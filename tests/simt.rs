@@ -125,8 +125,8 @@ fn train(case: &Path, mut session: Session, steps: usize, config: &RunConfig) ->
         let batch = golden::batch(case, index);
         let step = index as u64;
         session.micro(&batch, 1.0 / batch.counted as f32, false).unwrap();
-        let Settings { schedule, lr, warmup, steps, .. } = config.settings;
-        let lr = schedule.lr(lr, step, warmup, steps);
+        let settings = &config.settings;
+        let lr = settings.schedule.lr(settings.lr, step, settings.warmup, settings.steps);
         let ticket = session.update(step, lr).unwrap();
         session.metrics(ticket).unwrap().0
     };

@@ -248,19 +248,21 @@ impl Checkpoint {
         }
     }
 
-    /// The dtype of a model that is this one but for some values: that of its tensors, bf16 for those in blocks. Of a GGUF
-    /// file, whose vectors are always F32, that of its matrices; F32 where dense tensors differ.
+    /// The dtype of a model that is this one but for some values: that of its tensors, bf16 for those in blocks. Of a single
+    /// file, whose vectors are F32 whatever its matrices are, that of its matrices; F32 where dense tensors differ.
     pub fn element(&self) -> Stored {
         let formats = self.formats();
+        let single_file = !matches!(self.source, Source::HuggingFace(_));
         let mut names: Vec<&str> = formats.names().collect();
-        if matches!(self.source, Source::Gguf(_)) && names.len() > 1 {
+        if single_file && names.len() > 1 {
             names.retain(|name| *name != "F32");
         }
-        match (&names[..], &self.source) {
-            (["F32"], _) => Stored::F32,
-            (["F16"], _) => Stored::F16,
-            (["BF16"], _) | (_, Source::Gguf(_)) => Stored::BF16,
-            (_, Source::HuggingFace(_)) => Stored::F32,
+        match names[..] {
+            ["F32"] => Stored::F32,
+            ["F16"] => Stored::F16,
+            ["BF16"] => Stored::BF16,
+            _ if single_file => Stored::BF16,
+            _ => Stored::F32,
         }
     }
 
