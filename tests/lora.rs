@@ -31,7 +31,7 @@ pub fn adapter(dir: &Path, name: &str, model: &ModelConfig, lora: &Lora, seed: u
         let bound = if factor == Factor::A { 0.2 } else { 0.05 };
         let count = adapted.shape(factor).iter().product::<u64>();
         let values: Vec<f32> = (0..count).map(|_| rng.random_range(-bound..bound)).collect();
-        Ok::<_, CheckpointError>(write(bytemuck::cast_slice(&values))?)
+        write(bytemuck::cast_slice(&values))
     })
     .unwrap();
     aside.publish(Existing::Keep).unwrap();

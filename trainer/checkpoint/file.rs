@@ -171,7 +171,7 @@ mod tests {
     fn parts_are_the_same_however_they_are_read() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
-        let content: Vec<u8> = (0..40_961_u32).map(|i| (i * 31 >> 3) as u8).collect();
+        let content: Vec<u8> = (0..40_961_u32).map(|i| ((i * 31) >> 3) as u8).collect();
         std::fs::write(&path, &content).unwrap();
         let file = WeightFile::open(&path).unwrap();
         assert_eq!((file.bytes(), file.head(10).unwrap()), (40_961, content[..10].to_vec()));

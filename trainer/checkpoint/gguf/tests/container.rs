@@ -158,7 +158,7 @@ fn offsets() {
                 assert!(misaligned && tensor == "token_embd.weight" && data_offset == offset);
             }
             fault @ Fault::Unreadable(Unreadable::Truncated { .. }) => {
-                assert!(!misaligned && fault.to_string().contains("token_embd.weight"))
+                assert!(!misaligned && fault.to_string().contains("token_embd.weight"));
             }
             fault => panic!("{fault}"),
         }
