@@ -62,7 +62,7 @@ typedef struct lora_wgrad_params {
     uint32_t m;
     uint32_t n;
     uint32_t columns; /* of each part's gradient */
-    uint32_t splits;  /* ranges of the m rows, each summed apart */
+    uint32_t splits;  /* ranges of the m rows, whole slices of 32, each summed apart */
     uint32_t parts;
     uint32_t reserved;
     lora_part part[3];

@@ -33,18 +33,4 @@ typedef struct qk_norm_bwd_params {
     uint32_t reserved;
 } qk_norm_bwd_params;
 
-typedef struct qk_norm_dgrad_params {
-    address dx;    /* [tokens, row_heads, d]: gradient of the rotated heads, replaced by that of raw */
-    address raw;   /* [tokens, query_heads + key_heads, d], what the forward normalised */
-    address gamma; /* [2, d] */
-    address cos;   /* [seq_len, d / 2] f32 */
-    address sin;   /* [seq_len, d / 2] f32 */
-    float eps;
-    uint32_t tokens;
-    uint32_t seq_len;
-    uint32_t query_heads;
-    uint32_t key_heads;
-    uint32_t row_heads;
-} qk_norm_dgrad_params;
-
 #endif

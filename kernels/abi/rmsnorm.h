@@ -25,15 +25,4 @@ typedef struct rmsnorm_bwd_params {
     uint32_t rows; /* rows of x that share one partial */
 } rmsnorm_bwd_params;
 
-typedef struct rmsnorm_dgrad_params {
-    address dy;        /* [tokens, h] */
-    address x;         /* [tokens, h], what the forward normalised */
-    address gamma;     /* [h] */
-    address rstd;      /* [tokens] f32 */
-    address dresidual; /* [tokens, h], with residual */
-    address dx;        /* [tokens, h] */
-    uint32_t tokens;
-    uint32_t reserved;
-} rmsnorm_dgrad_params;
-
 #endif

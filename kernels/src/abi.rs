@@ -817,6 +817,67 @@ const _: () = {
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+pub struct rmsnorm_dgrad_params {
+    pub dy: address,
+    pub x: address,
+    pub gamma: address,
+    pub rstd: address,
+    pub dresidual: address,
+    pub dx: address,
+    pub tokens: u32,
+    pub reserved: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of rmsnorm_dgrad_params"][::std::mem::size_of::<rmsnorm_dgrad_params>() - 56usize];
+    ["Alignment of rmsnorm_dgrad_params"][::std::mem::align_of::<rmsnorm_dgrad_params>() - 8usize];
+    ["Offset of field: rmsnorm_dgrad_params::dy"][::std::mem::offset_of!(rmsnorm_dgrad_params, dy) - 0usize];
+    ["Offset of field: rmsnorm_dgrad_params::x"][::std::mem::offset_of!(rmsnorm_dgrad_params, x) - 8usize];
+    ["Offset of field: rmsnorm_dgrad_params::gamma"][::std::mem::offset_of!(rmsnorm_dgrad_params, gamma) - 16usize];
+    ["Offset of field: rmsnorm_dgrad_params::rstd"][::std::mem::offset_of!(rmsnorm_dgrad_params, rstd) - 24usize];
+    ["Offset of field: rmsnorm_dgrad_params::dresidual"]
+        [::std::mem::offset_of!(rmsnorm_dgrad_params, dresidual) - 32usize];
+    ["Offset of field: rmsnorm_dgrad_params::dx"][::std::mem::offset_of!(rmsnorm_dgrad_params, dx) - 40usize];
+    ["Offset of field: rmsnorm_dgrad_params::tokens"][::std::mem::offset_of!(rmsnorm_dgrad_params, tokens) - 48usize];
+    ["Offset of field: rmsnorm_dgrad_params::reserved"]
+        [::std::mem::offset_of!(rmsnorm_dgrad_params, reserved) - 52usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+pub struct qk_norm_dgrad_params {
+    pub dx: address,
+    pub raw: address,
+    pub gamma: address,
+    pub cos: address,
+    pub sin: address,
+    pub eps: f32,
+    pub tokens: u32,
+    pub seq_len: u32,
+    pub query_heads: u32,
+    pub key_heads: u32,
+    pub row_heads: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of qk_norm_dgrad_params"][::std::mem::size_of::<qk_norm_dgrad_params>() - 64usize];
+    ["Alignment of qk_norm_dgrad_params"][::std::mem::align_of::<qk_norm_dgrad_params>() - 8usize];
+    ["Offset of field: qk_norm_dgrad_params::dx"][::std::mem::offset_of!(qk_norm_dgrad_params, dx) - 0usize];
+    ["Offset of field: qk_norm_dgrad_params::raw"][::std::mem::offset_of!(qk_norm_dgrad_params, raw) - 8usize];
+    ["Offset of field: qk_norm_dgrad_params::gamma"][::std::mem::offset_of!(qk_norm_dgrad_params, gamma) - 16usize];
+    ["Offset of field: qk_norm_dgrad_params::cos"][::std::mem::offset_of!(qk_norm_dgrad_params, cos) - 24usize];
+    ["Offset of field: qk_norm_dgrad_params::sin"][::std::mem::offset_of!(qk_norm_dgrad_params, sin) - 32usize];
+    ["Offset of field: qk_norm_dgrad_params::eps"][::std::mem::offset_of!(qk_norm_dgrad_params, eps) - 40usize];
+    ["Offset of field: qk_norm_dgrad_params::tokens"][::std::mem::offset_of!(qk_norm_dgrad_params, tokens) - 44usize];
+    ["Offset of field: qk_norm_dgrad_params::seq_len"][::std::mem::offset_of!(qk_norm_dgrad_params, seq_len) - 48usize];
+    ["Offset of field: qk_norm_dgrad_params::query_heads"]
+        [::std::mem::offset_of!(qk_norm_dgrad_params, query_heads) - 52usize];
+    ["Offset of field: qk_norm_dgrad_params::key_heads"]
+        [::std::mem::offset_of!(qk_norm_dgrad_params, key_heads) - 56usize];
+    ["Offset of field: qk_norm_dgrad_params::row_heads"]
+        [::std::mem::offset_of!(qk_norm_dgrad_params, row_heads) - 60usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct qk_norm_fwd_params {
     pub x: address,
     pub raw: address,
@@ -888,40 +949,6 @@ const _: () = {
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
-pub struct qk_norm_dgrad_params {
-    pub dx: address,
-    pub raw: address,
-    pub gamma: address,
-    pub cos: address,
-    pub sin: address,
-    pub eps: f32,
-    pub tokens: u32,
-    pub seq_len: u32,
-    pub query_heads: u32,
-    pub key_heads: u32,
-    pub row_heads: u32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of qk_norm_dgrad_params"][::std::mem::size_of::<qk_norm_dgrad_params>() - 64usize];
-    ["Alignment of qk_norm_dgrad_params"][::std::mem::align_of::<qk_norm_dgrad_params>() - 8usize];
-    ["Offset of field: qk_norm_dgrad_params::dx"][::std::mem::offset_of!(qk_norm_dgrad_params, dx) - 0usize];
-    ["Offset of field: qk_norm_dgrad_params::raw"][::std::mem::offset_of!(qk_norm_dgrad_params, raw) - 8usize];
-    ["Offset of field: qk_norm_dgrad_params::gamma"][::std::mem::offset_of!(qk_norm_dgrad_params, gamma) - 16usize];
-    ["Offset of field: qk_norm_dgrad_params::cos"][::std::mem::offset_of!(qk_norm_dgrad_params, cos) - 24usize];
-    ["Offset of field: qk_norm_dgrad_params::sin"][::std::mem::offset_of!(qk_norm_dgrad_params, sin) - 32usize];
-    ["Offset of field: qk_norm_dgrad_params::eps"][::std::mem::offset_of!(qk_norm_dgrad_params, eps) - 40usize];
-    ["Offset of field: qk_norm_dgrad_params::tokens"][::std::mem::offset_of!(qk_norm_dgrad_params, tokens) - 44usize];
-    ["Offset of field: qk_norm_dgrad_params::seq_len"][::std::mem::offset_of!(qk_norm_dgrad_params, seq_len) - 48usize];
-    ["Offset of field: qk_norm_dgrad_params::query_heads"]
-        [::std::mem::offset_of!(qk_norm_dgrad_params, query_heads) - 52usize];
-    ["Offset of field: qk_norm_dgrad_params::key_heads"]
-        [::std::mem::offset_of!(qk_norm_dgrad_params, key_heads) - 56usize];
-    ["Offset of field: qk_norm_dgrad_params::row_heads"]
-        [::std::mem::offset_of!(qk_norm_dgrad_params, row_heads) - 60usize];
-};
-#[repr(C)]
-#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct rmsnorm_fwd_params {
     pub x: address,
     pub delta: address,
@@ -972,33 +999,6 @@ const _: () = {
         [::std::mem::offset_of!(rmsnorm_bwd_params, dgamma_partial) - 48usize];
     ["Offset of field: rmsnorm_bwd_params::tokens"][::std::mem::offset_of!(rmsnorm_bwd_params, tokens) - 56usize];
     ["Offset of field: rmsnorm_bwd_params::rows"][::std::mem::offset_of!(rmsnorm_bwd_params, rows) - 60usize];
-};
-#[repr(C)]
-#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
-pub struct rmsnorm_dgrad_params {
-    pub dy: address,
-    pub x: address,
-    pub gamma: address,
-    pub rstd: address,
-    pub dresidual: address,
-    pub dx: address,
-    pub tokens: u32,
-    pub reserved: u32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of rmsnorm_dgrad_params"][::std::mem::size_of::<rmsnorm_dgrad_params>() - 56usize];
-    ["Alignment of rmsnorm_dgrad_params"][::std::mem::align_of::<rmsnorm_dgrad_params>() - 8usize];
-    ["Offset of field: rmsnorm_dgrad_params::dy"][::std::mem::offset_of!(rmsnorm_dgrad_params, dy) - 0usize];
-    ["Offset of field: rmsnorm_dgrad_params::x"][::std::mem::offset_of!(rmsnorm_dgrad_params, x) - 8usize];
-    ["Offset of field: rmsnorm_dgrad_params::gamma"][::std::mem::offset_of!(rmsnorm_dgrad_params, gamma) - 16usize];
-    ["Offset of field: rmsnorm_dgrad_params::rstd"][::std::mem::offset_of!(rmsnorm_dgrad_params, rstd) - 24usize];
-    ["Offset of field: rmsnorm_dgrad_params::dresidual"]
-        [::std::mem::offset_of!(rmsnorm_dgrad_params, dresidual) - 32usize];
-    ["Offset of field: rmsnorm_dgrad_params::dx"][::std::mem::offset_of!(rmsnorm_dgrad_params, dx) - 40usize];
-    ["Offset of field: rmsnorm_dgrad_params::tokens"][::std::mem::offset_of!(rmsnorm_dgrad_params, tokens) - 48usize];
-    ["Offset of field: rmsnorm_dgrad_params::reserved"]
-        [::std::mem::offset_of!(rmsnorm_dgrad_params, reserved) - 52usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]

@@ -593,7 +593,7 @@ fn lora_dgrad_a(key: &Key) {
 }
 
 fn lora_wgrad(key: &Key) {
-    let (m, n, columns, part) = (5, LORA_N, LORA_RANK, lora_parts());
+    let (m, n, columns, part) = (70, LORA_N, LORA_RANK, lora_parts());
     let params = |splits| lora_wgrad_params { m, n, columns, splits, parts: 2, part, ..Default::default() };
     let of_rows = |x: &[f64], dy: &[f64]| {
         let widths: u32 = LORA_PARTS.iter().map(|(_, _, width)| width).sum();
@@ -605,10 +605,10 @@ fn lora_wgrad(key: &Key) {
         dw.iter_mut().zip(launch.before("dw")).for_each(|(dw, old)| *dw += old);
     }
     launch.is("dw", &dw);
-    // Two of five rows, and three.
+    // Slices of 32 rows: one of three, and the other two.
     let launch = Launch::new(key, params(2));
     let (x, dy) = (launch.before("x"), launch.before("dy"));
-    let (x, dy) = (x.split_at(2 * 2 * columns as usize), dy.split_at(2 * n as usize));
+    let (x, dy) = (x.split_at(32 * 2 * columns as usize), dy.split_at(32 * n as usize));
     launch.is("partial", &[of_rows(x.0, dy.0), of_rows(x.1, dy.1)].concat());
 }
 

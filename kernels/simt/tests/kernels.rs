@@ -92,6 +92,18 @@ fn a_row_past_the_end_is_out_of_bounds() {
 }
 
 #[test]
+fn what_an_adapter_adds_to_ends_with_its_rows() {
+    let inside = "i < rows && j < columns";
+    insta::assert_snapshot!(found("lora.fwd_b{x=bf16}", inside, "i <= rows && j < columns"));
+}
+
+#[test]
+fn parts_of_a_stack_have_tiles_of_their_own() {
+    let message = found("lora.fwd_b{x=bf16}", "index -= count;", "");
+    assert!(message.contains("operand `y` differs"), "{message}");
+}
+
+#[test]
 fn a_stride_that_leaves_elements_out_is_not_its_reference() {
     let grid = "uint64_t(gridDim.x) * VARIANT_THREADS";
     for key in ["cast{from=f32,to=bf16}", "fill{first=false}"] {

@@ -65,6 +65,9 @@ pub(super) fn dgrad_a(p: &lora_dgrad_a_params, views: &mut Views<'_>) {
     matmul(&mut dx, k, Matrix::rows(&dt, m, rank, rank), Matrix::rows(&a, rank, k, k), true, true);
 }
 
+/// Ranges of tokens are whole slices of so many.
+const SLICE: usize = 32;
+
 pub(super) fn wgrad(p: &lora_wgrad_params, views: &mut Views<'_>) {
     let (m, n, columns, parts) = (p.m as usize, p.n as usize, p.columns as usize, p.parts as usize);
     let splits = p.splits as usize;
@@ -75,7 +78,7 @@ pub(super) fn wgrad(p: &lora_wgrad_params, views: &mut Views<'_>) {
     let out = views.write::<f32>(if direct { "dw" } else { "partial" });
     let rows: usize = p.part[..parts].iter().map(|part| part.width as usize).sum();
     for split in 0..splits {
-        let (begin, end) = (m * split / splits, m * (split + 1) / splits);
+        let [begin, end] = [split, split + 1].map(|at| (m.div_ceil(SLICE) * at / splits * SLICE).min(m));
         let (dy, x) = (&dy[begin * n..], &x[begin * parts * columns..]);
         let out = &mut out[split * rows * columns..][..rows * columns];
         for (index, part) in p.part[..parts].iter().enumerate() {

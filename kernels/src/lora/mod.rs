@@ -12,9 +12,9 @@
 //! | `lora.wgrad` | `dw_p (+)= dy_p^T x_p`, f32, or partial sums of it | dy m x n, x m x (parts x columns) |
 //!
 //! `t` and `dt` carry the scale, so that `lora.wgrad` gives both gradients: `dB_p = dy_p^T t_p`, and `dA = dt^T x` as of one
-//! part. Sums are f32 and are rounded once, at the store. `lora.wgrad` sums `splits` ranges of the tokens apart, in a workspace
-//! that `column_sum.finish` adds up in a fixed order, or with one range writes the gradient itself, overwriting it in the first
-//! micro-batch of a step and adding in later ones.
+//! part. Sums are f32 and are rounded once, at the store. `lora.wgrad` sums `splits` ranges of the tokens apart, whole slices of 32,
+//! in a workspace that `column_sum.finish` adds up in a fixed order, or with one range writes the gradient itself, overwriting it
+//! in the first micro-batch of a step and adding in later ones.
 //!
 //! At the ranks that are common these are bound by memory: a product with W multiplies each element n or k times, these rank
 //! times. So each reads what is large once, for all parts together, and tiles are as narrow as t is. bf16 runs on tensor cores by
@@ -52,6 +52,7 @@ macro_rules! source_of {
                     ("gemm/mma/epilogue.cuh", include_str!("../gemm/mma/epilogue.cuh")),
                     ("lora/mma/tile.cuh", include_str!("mma/tile.cuh")),
                     ("lora/mma/epilogue.cuh", include_str!("mma/epilogue.cuh")),
+                    ("lora/mma/add.cuh", include_str!("mma/add.cuh")),
                 ],
             },
             Tiling::CudaCores(_) => Source {

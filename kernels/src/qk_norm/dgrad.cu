@@ -3,6 +3,7 @@
 // anyway.
 // Bound: memory. Reads queries, keys and their gradients once and writes the gradients once.
 // Source: the gradient of fwd.cu; Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019.
+#include "norm_dgrad.h"
 #include "qk_norm/head.cuh"
 
 enum : uint32_t { HEADS = VARIANT_HEADS };

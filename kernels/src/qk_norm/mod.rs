@@ -210,7 +210,16 @@ impl Build for QkNormDgrad {
     }
 
     fn source(&self, _variant: Heads) -> Source {
-        source!("qk_norm", "dgrad.cu", "head.cuh")
+        // A header of its own: what else is built of `qk_norm.h` does not depend on it.
+        Source {
+            path: "qk_norm/dgrad.cu",
+            text: include_str!("dgrad.cu"),
+            headers: &[
+                ("norm_dgrad.h", include_str!("../../abi/norm_dgrad.h")),
+                ("qk_norm.h", include_str!("../../abi/qk_norm.h")),
+                ("qk_norm/head.cuh", include_str!("head.cuh")),
+            ],
+        }
     }
 
     fn geometry(&self, variant: Heads, p: &Self::Params) -> Geometry {

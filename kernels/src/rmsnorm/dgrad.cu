@@ -3,6 +3,7 @@
 // meanwhile.
 // Bound: memory. Reads x, dy (and dresidual) once, writes dx once.
 // Source: Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019.
+#include "norm_dgrad.h"
 #include "rmsnorm/row.cuh"
 
 KERNEL(rmsnorm_dgrad_params) {

@@ -198,7 +198,16 @@ impl Build for RmsnormDgrad {
     }
 
     fn source(&self, _variant: Rows) -> Source {
-        source!("rmsnorm", "dgrad.cu", "row.cuh")
+        // A header of its own: what else is built of `rmsnorm.h` does not depend on it.
+        Source {
+            path: "rmsnorm/dgrad.cu",
+            text: include_str!("dgrad.cu"),
+            headers: &[
+                ("norm_dgrad.h", include_str!("../../abi/norm_dgrad.h")),
+                ("rmsnorm.h", include_str!("../../abi/rmsnorm.h")),
+                ("rmsnorm/row.cuh", include_str!("row.cuh")),
+            ],
+        }
     }
 
     fn geometry(&self, variant: Rows, p: &Self::Params) -> Geometry {

@@ -2,7 +2,7 @@
 // place. A(i, r) = dt[i, r] is K-major, B(r, j) = a[r, j] MN-major. Sums are short, so that what counts is dx: it is in flight
 // before they begin. k and rank are multiples of 8, addresses of 16 bytes; m is any.
 // Bound: memory at the ranks that are common. Source: see mod.rs; gemm/mma/mainloop.cuh.
-#include "lora/mma/epilogue.cuh"
+#include "lora/mma/add.cuh"
 
 KERNEL(lora_dgrad_a_params) {
     const Rows dx = {(bf16*)p.dx, p.k, p.m, p.k};

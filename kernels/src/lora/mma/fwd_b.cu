@@ -2,7 +2,7 @@
 // Both operands are K-major: A(i, r) = t[i, r], B(r, j) = b[j, r]. Sums are short, so that what counts is y: it is in flight
 // before they begin. n, rank and the parts are multiples of 8, addresses of 16 bytes; m is any.
 // Bound: memory at the ranks that are common. Source: see mod.rs; gemm/mma/mainloop.cuh.
-#include "lora/mma/epilogue.cuh"
+#include "lora/mma/add.cuh"
 
 KERNEL(lora_fwd_b_params) {
     const PartTile at = part_tile(blockIdx.x, p.parts, [&](uint32_t part) { return tiles_of(p.m, p.part[part].width); });
