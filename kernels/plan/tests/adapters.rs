@@ -441,15 +441,29 @@ fn the_backward_pass_stops_at_the_lowest_adapter() {
     }
 }
 
-/// Without adapters a plan is what it is without the option: the same buffers, launches and blocks of parameters.
+/// Without adapters a plan is what it is without the option, and launches nothing that is for them; with them, nothing that is
+/// for what is frozen.
 #[test]
 fn no_adapters_are_no_change() {
     let json = include_str!("../../../aot/models/qwen3-0.6b.json");
     let config = ModelConfig { layers: 3, ..ModelConfig::from_json(json).unwrap() };
+    let of_adapters =
+        ["lora.dgrad_a", "lora.dgrad_b", "lora.fwd_a", "lora.fwd_b", "lora.wgrad", "qk_norm.dgrad", "rmsnorm.dgrad"];
+    let of_weights = ["embedding.bwd", "gemm.wgrad", "qk_norm.bwd", "rmsnorm.bwd"];
     for recipe in Recipe::every(64).filter(|recipe| !recipe.objective.has_teacher()) {
-        let with = training(None, &config, &Formats::dense(), &Adapters::none(), &recipe);
-        assert_eq!(with, TrainingPlan::new(None, &config, &recipe, Arch::Sim).unwrap());
-        assert!(with.adapters.is_none());
+        let [whole, adapted] = [Adapters::none(), Adapters::uniform(&config, &Target::ALL, 16, 1.0)]
+            .map(|adapters| training(None, &config, &Formats::dense(), &adapters, &recipe));
+        assert!(whole == TrainingPlan::new(None, &config, &recipe, Arch::Sim).unwrap() && whole.adapters.is_none());
+        let [whole, adapted] = [whole, adapted].map(|training| {
+            let launches = training.plan.launches().map(|launch| launch.key.op().to_owned());
+            launches.collect::<std::collections::BTreeSet<String>>()
+        });
+        for (launched, has, lacks) in
+            [(whole, &of_weights[..], &of_adapters[..]), (adapted, &of_adapters[..], &of_weights[..])]
+        {
+            assert!(has.iter().all(|op| launched.contains(*op)), "{launched:?}");
+            assert!(lacks.iter().all(|op| !launched.contains(*op)), "{launched:?}");
+        }
     }
 }
 

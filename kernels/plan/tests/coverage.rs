@@ -205,11 +205,13 @@ fn every_architecture_launches_the_same_keys() {
     let config = |json: &str| ModelConfig::from_json(json).unwrap();
     let teacher = config(include_str!("../../../aot/models/qwen2.5-1.5b.json"));
     let student = config(include_str!("../../../aot/models/qwen2.5-0.5b.json"));
-    for precision in [Precision::Fp32, Precision::Bf16] {
+    let (dense, all) = (Formats::dense(), Adapters::uniform(&student, &Target::ALL, 16, 1.0));
+    for (adapters, precision) in [Adapters::none(), all].iter().flat_map(|one| Precision::ALL.map(|two| (one, two))) {
         for (batch, seq_len) in [(1, 33), (8, 1024)] {
             let launches = |arch: Arch| -> Vec<(String, String, Vec<u8>)> {
-                let plan =
-                    TrainingPlan::new(Some(&teacher), &student, &recipe(batch, seq_len, precision), arch).unwrap().plan;
+                let teacher = Some(Teacher::Model { config: &teacher, formats: &dense });
+                let student = Student { config: &student, formats: &dense, adapters };
+                let plan = TrainingPlan::with(teacher, student, &recipe(batch, seq_len, precision), arch).unwrap().plan;
                 let of_phase = |phase: precast_plan::Phase| {
                     let name = phase.name.clone();
                     let launches: Vec<_> = phase.launches().map(|l| (l.key.to_string(), l.params.clone())).collect();
