@@ -15,8 +15,8 @@ use crate::support::{self, distance, distill, fixture, floats, metrics_of, train
 const BATCH: usize = 4;
 const SEQ_LEN: usize = 64;
 
-/// Cases beside the first: without a teacher on masked rows, of other divergences, and of other families.
-const OTHERS: [&str; 5] = ["sft-mask", "kl-reverse", "jsd-half", "qwen3-tied", "llama3-rope"];
+/// Cases beside the first: without a teacher on masked rows, of other divergences, of other families, and of an adapter.
+const OTHERS: [&str; 6] = ["sft-mask", "kl-reverse", "jsd-half", "qwen3-tied", "llama3-rope", "lora-qv"];
 
 /// What a case says of its run.
 #[derive(Deserialize)]
@@ -81,6 +81,9 @@ fn run_case(case: &Path, precision: &str) -> Vec<StepRecord> {
         true => distill(&case.join("teacher"), &case.join("student"), &data, &out),
         false => train(&case.join("student"), &data, &out),
     };
+    if case.join("adapter").exists() {
+        command.arg("--adapter").arg(case.join("adapter"));
+    }
     let mut give = |option: &str, value: &dyn std::fmt::Display| {
         command.arg(option).arg(value.to_string());
     };
@@ -203,6 +206,39 @@ fn every_gradient_of_masked_rows_without_a_teacher() {
             session.micro(micro, scale, index > 0).unwrap();
         }
         compare_gradients(&mut session, &case, gate);
+    }
+}
+
+/// Gradients of the first step of an adapter, and the adapter after the last one.
+#[test]
+fn every_gradient_of_an_adapter() {
+    let case = fixture("golden/lora-qv");
+    let settings = settings(&case);
+    let expected = std::fs::read(case.join("step0.safetensors")).unwrap();
+    let expected = SafeTensors::deserialize(&expected).unwrap();
+    for recompute in Recompute::ALL {
+        for (precision, gate) in [(Precision::Fp32, 2e-5), (Precision::Bf16, 6e-2)] {
+            let config = support::config(&case.join("teacher"), &case.join("student"), |options| {
+                options.settings.precision = precision;
+                options.settings.recompute = recompute;
+                options.settings.batch_size = settings.B;
+                options.settings.seq_len = settings.S;
+                options.adapting.adapter = Some(case.join("adapter"));
+            });
+            let mut session = support::session(&config);
+            let batch = batch(&case, 0);
+            session.micro(&batch, 1.0 / batch.counted as f32, false).unwrap();
+            let parameters = session.adapter_parameters();
+            assert_eq!(parameters.len(), 8, "A and B on two projections of two layers");
+            for parameter in parameters {
+                let module = parameter.projection.strip_suffix(".weight").unwrap();
+                let name = format!("grad.base_model.model.{module}.lora_{:?}.default.weight", parameter.factor);
+                let view = expected.tensor(&name).unwrap();
+                assert_eq!(view.shape(), parameter.shape.map(|dim| dim as usize));
+                let distance = distance(&session.adapter_gradient(&parameter).unwrap(), &floats(view.data()));
+                assert!(distance <= gate, "{name}, {precision}, {recompute}: {distance:e} > {gate:e}");
+            }
+        }
     }
 }
 

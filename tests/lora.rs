@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use half::{bf16, f16};
-use precast::adapter::{Adapter, Factor, Layout, Lora, fill_adapter};
+use precast::adapter::{Adapter, Layout, Lora, fill_adapter};
 use precast::checkpoint::{Checkpoint, CheckpointError, Scratch, Student, write_model};
 use precast_fatbins::files::{Aside, Existing};
 use precast_kernels::{Block, Dtype};
-use precast_plan::{Formats, ModelConfig, Parameters};
+use precast_plan::{Factor, Formats, ModelConfig, Parameters};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use safetensors::SafeTensors;

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use precast::session::Session;
+use precast::sources::Sources;
 use precast::startup::Startup;
 use precast_fatbins::{Bundle, Manifest};
 use precast_kernels::check::Case;
@@ -82,9 +83,9 @@ fn a_sealed_run_never_meets_the_fault() {
     });
     let model = precast::checkpoint::Checkpoint::open(&student).unwrap();
     let driver: Box<dyn Driver> = Box::new(Sim::new(POISONING));
-    let mut session =
-        Session::open(driver, &config, Some(&model), &model, Placement::Arena, &mut Startup::new()).unwrap();
-    session.upload(Some(&model), &model, |_| Ok(())).unwrap();
+    let sources = Sources { teacher: Some(&model), student: &model, adapter: None, same_files: true };
+    let mut session = Session::open(driver, &config, &sources, Placement::Arena, &mut Startup::new()).unwrap();
+    session.upload(&sources, |_| Ok(())).unwrap();
     let rows: [&[u32]; 2] = [&[1; 17], &[2; 17]];
     for step in 0..3 {
         session.micro(&precast::data::MicroBatch::new(&rows, 16), 1.0 / 32.0, false).unwrap();
@@ -99,9 +100,10 @@ fn other_faults_are_errors_too() {
     let student = random_model(dir.path(), "student", 1, &tiny_config(&[]));
     let config = config(&student, &student, |options| options.settings.kernels.bundle = None);
     let model = precast::checkpoint::Checkpoint::open(&student).unwrap();
+    let sources = Sources { teacher: Some(&model), student: &model, adapter: None, same_files: true };
     let open = |faults| -> Result<Session, precast::Failure> {
         let driver: Box<dyn Driver> = Box::new(Sim::new(faults));
-        Session::open(driver, &config, Some(&model), &model, Placement::Arena, &mut Startup::new())
+        Session::open(driver, &config, &sources, Placement::Arena, &mut Startup::new())
     };
     // Too little memory is known before anything is taken, with the table that says what for.
     let Err(failure) = open(Faults { memory_bytes: Some(1000), ..Faults::default() }) else {
@@ -110,7 +112,7 @@ fn other_faults_are_errors_too() {
     assert_eq!(failure.exit_code(), 4);
     assert!(failure.to_string().contains("has 1000 free") && failure.to_string().contains("activations"));
     let mut session = open(Faults { fail_launch: Some(2), ..Faults::default() }).unwrap();
-    let failure = session.upload(Some(&model), &model, |_| Ok(())).unwrap_err();
+    let failure = session.upload(&sources, |_| Ok(())).unwrap_err();
     assert_eq!(failure.exit_code(), 4);
     assert!(failure.to_string().contains("CUDA_ERROR_LAUNCH_FAILED"), "{failure}");
 }

@@ -10,6 +10,7 @@ use precast::config::{Options, RunConfig};
 use precast::device::AnyDriver;
 use precast::metrics::{Metrics, StepRecord};
 use precast::session::Session;
+use precast::sources::Sources;
 use precast::startup::Startup;
 use precast_kernels::Dtype;
 use precast_plan::{EvaluationPlan, Precision, evaluation, rope};
@@ -270,9 +271,11 @@ pub fn session_on(driver: AnyDriver, config: &RunConfig, placement: Placement) -
     let teacher = config.teacher.as_ref().map(|path| Checkpoint::open(path).expect("a teacher"));
     let teacher = teacher.as_ref().map(|model| model as &dyn Weights);
     let student = Checkpoint::open(&config.student).expect("a student");
-    let mut session =
-        Session::open(driver, config, teacher, &student, placement, &mut Startup::new()).expect("a session");
-    session.upload(teacher, &student, |_| Ok(())).expect("weights are sent");
+    let adapter = config.open_adapter(student.config()).expect("an adapter");
+    let same_files = config.teacher.as_ref().is_some_and(|teacher| *teacher == config.student);
+    let sources = Sources { teacher, student: &student, adapter: adapter.as_ref(), same_files };
+    let mut session = Session::open(driver, config, &sources, placement, &mut Startup::new()).expect("a session");
+    session.upload(&sources, |_| Ok(())).expect("weights are sent");
     session
 }
 

@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use precast_fatbins::{Digest, say};
-use precast_plan::{EvaluationPlan, Precision, evaluation};
+use precast_plan::{Adapters, EvaluationPlan, Precision, Student, evaluation};
 use precast_runtime::Placement;
 
+use crate::adapter::Adapter;
 use crate::bundle::Kernels;
-use crate::checkpoint::{Checkpoint, Weights};
+use crate::checkpoint::{Checkpoint, Scratch, Weights};
 use crate::config::DeviceChoice;
 use crate::data::{Chunk, Dataset, MicroBatch, Packing, Reader};
 use crate::device;
@@ -22,6 +23,8 @@ use crate::weight_format::{Choice, Chosen, WeightFormat};
 #[derive(Clone, Debug)]
 pub struct Evaluation {
     pub model: PathBuf,
+    /// An adapter of it.
+    pub adapter: Option<PathBuf>,
     pub data: Vec<PathBuf>,
     /// Sequences at a time.
     pub batch_size: u32,
@@ -45,6 +48,7 @@ pub fn evaluate(request: &Evaluation, mut progress: impl FnMut(usize, usize)) ->
     let mut startup = Startup::new();
     let model = Checkpoint::open(&request.model)?;
     let config = model.config();
+    let adapter = request.adapter.as_ref().map(|path| Adapter::open(path, (&request.model, config))).transpose()?;
     let tokenizer = model.tokenizer()?;
     tokenizer.iter().flat_map(|tokenizer| tokenizer.notes()).for_each(|note| eprintln!("note: {note}"));
     let reader = Reader { tokenizer, eos: None, vocab: config.vocab };
@@ -59,20 +63,29 @@ pub fn evaluate(request: &Evaluation, mut progress: impl FnMut(usize, usize)) ->
     let driver = device::open(request.device, &request.kernels)?;
     let arch = device::arch(driver.device())?;
     let formats = Weights::formats(&model);
+    let adapters = adapter.as_ref().map_or_else(Adapters::none, |adapter| adapter.layout().adapters());
     let choice = Choice { flag: "--format", asked: request.format, formats: &formats };
     let Chosen { plan, note, .. } = choice.make(driver.device(), |formats| {
-        EvaluationPlan::with_formats((config, formats), (batch, longest), request.precision, arch)
+        let student = Student { config, formats, adapters: &adapters };
+        EvaluationPlan::with(student, (batch, longest), request.precision, arch)
     })?;
     note.iter().for_each(|note| eprintln!("note: {note}"));
     let models = [request.model.display().to_string()];
     let (mut sealed, bundle, _) = seal(driver, &plan.plan, &request.kernels, &models, Placement::Arena, &mut startup)?;
     if request.heading {
         let heading = Heading::new(sealed.device(), bundle, sealed.loaded().len());
-        say!("{}", heading.model("model", &request.model, &model));
+        let heading = heading.model("model", &request.model, &model);
+        say!("{}", adapter.iter().fold(heading, Heading::adapter));
     }
     upload_tables(&mut sealed, &plan.model, config)?;
-    let list = plan.model.weights.list().map(|(parameter, weight)| (parameter, weight.tensor));
-    upload_parameters(&mut sealed, list, &model, &mut |_| Ok(()))?;
+    let list: Vec<_> = plan.model.weights.list().map(|(one, weight)| (one.clone(), weight.tensor)).collect();
+    upload_parameters(&mut sealed, &list, &model, &mut |_| Ok(()))?;
+    if let Some((adapter, weights)) = adapter.as_ref().zip(plan.adapters.as_ref()) {
+        let mut scratch = Scratch::new();
+        let all = adapter.all_placed(&weights.parameters)?;
+        scratch.values(all.len()).copy_from_slice(&all);
+        sealed.write(weights.all.tensor, scratch.encode(request.precision.dtype()))?;
+    }
 
     let (mut total, mut tokens) = (0.0f64, 0u64);
     let batches = chunks.len().div_ceil(batch as usize);
@@ -99,6 +112,7 @@ impl Evaluation {
     pub fn new(model: &Path, data: &[PathBuf]) -> Self {
         Self {
             model: model.to_owned(),
+            adapter: None,
             data: data.to_vec(),
             batch_size: 8,
             seq_len: 1024,

@@ -6,6 +6,7 @@ use std::path::Path;
 use precast_fatbins::{Digest, count};
 use precast_runtime::Device;
 
+use crate::adapter::Adapter;
 use crate::checkpoint::Weights;
 
 /// Lines of a name and what it is.
@@ -29,6 +30,13 @@ impl Heading {
     #[must_use]
     pub fn model(mut self, role: &'static str, path: &Path, weights: &dyn Weights) -> Self {
         self.0.push((role, format!("{}: {}", path.display(), weights.stored())));
+        self
+    }
+
+    /// And the adapter of a model.
+    #[must_use]
+    pub fn adapter(mut self, adapter: &Adapter) -> Self {
+        self.0.push(("adapter", adapter.to_string()));
         self
     }
 }

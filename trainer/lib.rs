@@ -27,6 +27,7 @@ pub mod schedule;
 pub mod score;
 pub mod session;
 pub mod smoke;
+pub mod sources;
 pub mod startup;
 pub mod tokenizer;
 pub mod verbose;

@@ -42,6 +42,7 @@ impl RunRecord {
                 "rows_passed_over": dataset.passed_over(),
             },
             "loads": session.loaded().iter().map(of_load).collect::<Vec<_>>(),
+            "parameters": { "trained": session.trained_count(), "all": session.all_count() },
             "memory": MemoryRecord::of(session),
         }))
     }
@@ -88,8 +89,10 @@ impl RunRecord {
             "changed": changed,
         }));
         self.0["parts"] = parts.into();
-        if let Some(student) = before.and_then(|before| before.get("student")) {
-            self.0["student"] = student.clone();
+        for name in ["student", "adapter"] {
+            if let Some(result) = before.and_then(|before| before.get(name)) {
+                self.0[name] = result.clone();
+            }
         }
     }
 
@@ -106,9 +109,9 @@ impl RunRecord {
         self.0["metrics"] = json!({ "lines": lines, "sha256": digest.to_string() });
     }
 
-    /// The student is written as it is after a step.
-    pub fn student(&mut self, step: u64) {
-        self.0["student"] = json!({ "step": step });
+    /// What is trained is written, under its name, as it is after a step.
+    pub fn result(&mut self, name: &str, step: u64) {
+        self.0[name] = json!({ "step": step });
     }
 
     /// What the run writes: files, what they replace for a moment, and the runs that it replaces.

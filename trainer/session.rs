@@ -9,10 +9,11 @@ use precast_plan::estimate::Peak;
 use precast_plan::training::{CAST, CLEAR, MICRO, UPDATE, WIDEN};
 use precast_plan::weights::Trained;
 use precast_plan::{
-    Formats, MemoryTable, ModelConfig, Parameter, Recipe, Resident, Tensor, TrainingPlan, Weight, rope,
+    AdapterParameter, MemoryTable, ModelConfig, Parameter, Recipe, Resident, Tensor, TrainingPlan, Weight, rope,
 };
 use precast_runtime::{Device, Load, Loading, Placement, Sealed, Ticket};
 
+use crate::adapter::{extent, gathered};
 use crate::bundle::Kernels;
 use crate::checkpoint::{Scratch, Weights};
 use crate::config::RunConfig;
@@ -20,8 +21,10 @@ use crate::data::MicroBatch;
 use crate::device::{self, AnyDriver};
 use crate::error::Failure;
 use crate::heading::Heading;
+use crate::models::Models;
+use crate::sources::Sources;
 use crate::startup::Startup;
-use crate::weight_format::{Choice, Chosen, WeightFormat};
+use crate::weight_format::{Chosen, WeightFormat};
 
 /// A training run, ready to step.
 pub struct Session {
@@ -40,14 +43,11 @@ impl Session {
     pub fn open(
         driver: AnyDriver,
         config: &RunConfig,
-        teacher: Option<&dyn Weights>,
-        student: &dyn Weights,
+        sources: &Sources<'_>,
         placement: Placement,
         startup: &mut Startup,
     ) -> Result<Self, Failure> {
-        let formats = teacher.map(Weights::formats).unwrap_or_default();
-        let teacher = teacher.map(|weights| (weights.config(), &formats));
-        let plan = plan(driver.device(), config, teacher, student.config())?;
+        let plan = sources.shapes().plan(driver.device(), config)?;
         startup.end("plan");
         Self::seal(driver, plan, config, placement, startup)
     }
@@ -75,14 +75,24 @@ impl Session {
         self.teacher_format
     }
 
-    /// Where a student's weights are sent: as they are stored where the run computes in that dtype, which halves the
-    /// bytes, else as master weights.
-    pub fn destination(&self, student: &dyn Weights) -> Tensor {
-        let weights = self.plan.student.weights.all.tensor;
-        match student.dtype().map(Format::Dense) == Some(weights.format) {
-            true => weights,
-            false => self.trained().master,
-        }
+    /// Whether a student that trains is sent as master weights. Where the run computes in the dtype in which it is stored, it
+    /// is sent as it is, which halves the bytes.
+    pub fn sent_wide(&self, student: &dyn Weights) -> bool {
+        let weights = self.plan.student.weights.all;
+        weights.trained().is_some() && student.dtype().map(Format::Dense) != Some(weights.tensor.format)
+    }
+
+    /// Where the weights of the models go, a parameter each.
+    fn destinations(&self, sent_wide: bool) -> Models<Vec<(Parameter, Tensor)>> {
+        let place = |weight: Weight| weight.trained().filter(|_| sent_wide).map_or(weight.tensor, |own| own.master);
+        let of = |model: &Resident| model.weights.list().map(|(one, weight)| (one.clone(), place(weight))).collect();
+        Models { teacher: self.plan.teacher.as_ref().map(of), student: of(&self.plan.student) }
+    }
+
+    /// Bytes of the models' weights that are sent.
+    pub fn upload_bytes(&self, sources: &Sources<'_>) -> u64 {
+        let sent = self.destinations(self.sent_wide(sources.student));
+        sent.iter().flat_map(|(_, list)| list).map(|(_, tensor)| tensor.bytes()).sum()
     }
 
     /// Sends the models' weights and what follows from them. The optimizer starts from zero.
@@ -91,25 +101,31 @@ impl Session {
     /// [`Failure`] of the files or the device. `progress` is told the bytes sent, and may end it.
     pub fn upload(
         &mut self,
-        teacher: Option<&dyn Weights>,
-        student: &dyn Weights,
+        sources: &Sources<'_>,
         mut progress: impl FnMut(u64) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        self.sealed.run(CLEAR)?;
-        if let (Some(weights), Some(teacher)) = (teacher, &self.plan.teacher) {
-            upload_tables(&mut self.sealed, teacher, weights.config())?;
-            let list = teacher.weights.list().map(|(parameter, weight)| (parameter, weight.tensor));
-            upload_parameters(&mut self.sealed, list, weights, &mut progress)?;
+        let student = sources.student;
+        let sent_wide = self.sent_wide(student);
+        let sent = self.destinations(sent_wide);
+        let sealed = &mut self.sealed;
+        sealed.run(CLEAR)?;
+        if let (Some(weights), Some(teacher), Some(sent)) = (sources.teacher, &self.plan.teacher, &sent.teacher) {
+            upload_tables(sealed, teacher, weights.config())?;
+            upload_parameters(sealed, sent, weights, &mut progress)?;
         }
-        upload_tables(&mut self.sealed, &self.plan.student, student.config())?;
+        upload_tables(sealed, &self.plan.student, student.config())?;
         // Weights that come narrow are widened on the device; the padding between them is that of the master weights.
-        self.sealed.run(CAST)?;
-        let master = self.trained().master;
-        let sent_wide = self.destination(student) == master;
-        let place = |weight: Weight| weight.trained().filter(|_| sent_wide).map_or(weight.tensor, |own| own.master);
-        let list = self.plan.student.weights.list().map(|(parameter, weight)| (parameter, place(weight)));
-        upload_parameters(&mut self.sealed, list, student, &mut progress)?;
-        Ok(self.sealed.run(if sent_wide { CAST } else { WIDEN })?)
+        sealed.run(CAST)?;
+        upload_parameters(sealed, &sent.student, student, &mut progress)?;
+        let Some((adapter, weights)) = sources.adapter.zip(self.plan.adapters.as_ref()) else {
+            return Ok(sealed.run(if sent_wide { CAST } else { WIDEN })?);
+        };
+        let master = self.plan.trained().trained().expect("adapters train").master;
+        for parameter in &weights.parameters.list {
+            let place = master.slice(parameter.start, extent(parameter));
+            sealed.write(place, bytemuck::cast_slice(&adapter.placed(parameter)?))?;
+        }
+        Ok(sealed.run(CAST)?)
     }
 
     /// Forward and backward of one micro-batch. The first of a step overwrites gradients, others add.
@@ -228,21 +244,61 @@ impl Session {
         self.read(self.trained_of(parameter).grad)
     }
 
+    /// The matrices of the adapter that trains; none where the student itself does.
+    pub fn adapter_parameters(&self) -> Vec<AdapterParameter> {
+        self.plan.adapters.as_ref().map(|adapters| adapters.parameters.list.clone()).unwrap_or_default()
+    }
+
+    /// The master weights of a matrix of the adapter, row by row.
+    ///
+    /// # Errors
+    /// [`Failure`] of the device.
+    pub fn adapter_master(&mut self, parameter: &AdapterParameter) -> Result<Vec<f32>, Failure> {
+        self.adapter(parameter, self.trained().master)
+    }
+
+    /// The gradient of a matrix of the adapter, row by row, before clipping.
+    ///
+    /// # Errors
+    /// [`Failure`] of the device.
+    pub fn adapter_gradient(&mut self, parameter: &AdapterParameter) -> Result<Vec<f32>, Failure> {
+        self.adapter(parameter, self.trained().grad)
+    }
+
+    fn adapter(&mut self, parameter: &AdapterParameter, of: Tensor) -> Result<Vec<f32>, Failure> {
+        let placed = self.read(of.slice(parameter.start, extent(parameter)))?;
+        Ok(gathered(parameter, &bytemuck::pod_collect_to_vec::<u8, f32>(&placed)))
+    }
+
     /// What the optimizer keeps: master weights, first and second moments, flat, f32.
     pub fn state(&self) -> [(&'static str, Tensor); 3] {
         let Trained { master, m, v, .. } = self.trained();
         [("master", master), ("m", m), ("v", v)]
     }
 
-    /// What the optimizer has of the whole student.
+    /// What the optimizer has of all that trains: the student, or its adapter.
     fn trained(&self) -> Trained {
-        self.plan.student.weights.all.trained().expect("the student trains")
+        self.plan.trained().trained().expect("something trains")
+    }
+
+    /// Elements that train.
+    pub fn trained_count(&self) -> u64 {
+        match &self.plan.adapters {
+            Some(adapters) => adapters.parameters.list.iter().map(|one| one.shape.iter().product::<u64>()).sum(),
+            None => self.plan.student.weights.parameters.count(),
+        }
+    }
+
+    /// Elements of the student and of its adapter, if it has one.
+    pub fn all_count(&self) -> u64 {
+        let of_student = self.plan.student.weights.parameters.count();
+        if self.plan.adapters.is_some() { of_student + self.trained_count() } else { of_student }
     }
 
     /// What the optimizer has of a parameter of the student.
     ///
     /// # Panics
-    /// If the student has no such parameter.
+    /// If the student has no such parameter, or an adapter trains in its place.
     pub fn trained_of(&self, parameter: &Parameter) -> Trained {
         let weight = self.plan.student.weights.of(parameter).and_then(Weight::trained);
         weight.unwrap_or_else(|| panic!("{} is no parameter of the student", parameter.name))
@@ -283,27 +339,6 @@ impl Session {
     pub fn restored(&mut self) -> Result<(), Failure> {
         Ok(self.sealed.run(CAST)?)
     }
-}
-
-/// Lowers a run, its teacher in the form that the configuration asks for, on a device.
-///
-/// # Errors
-/// [`Failure`] where models and run do not go together, or fit in no form.
-pub(crate) fn plan(
-    device: &Device,
-    config: &RunConfig,
-    teacher: Option<(&ModelConfig, &Formats)>,
-    student: &ModelConfig,
-) -> Result<Chosen<TrainingPlan>, Failure> {
-    let arch = device::arch(device)?;
-    let dense = Formats::dense();
-    let formats = teacher.map_or(&dense, |(_, formats)| formats);
-    Choice { flag: "--teacher-format", asked: config.teacher_format.unwrap_or_default(), formats }.make(
-        device,
-        |formats| {
-            TrainingPlan::with_formats(teacher.map(|(config, _)| (config, formats)), student, &config.recipe(), arch)
-        },
-    )
 }
 
 /// Checks memory, verifies and loads the bundle, seals. Returns the bundle's digest and the memory taken.
@@ -352,16 +387,16 @@ pub(crate) fn upload_tables(
 }
 
 /// Sends parameters, each to its tensor, in that tensor's format.
-pub(crate) fn upload_parameters<'a>(
+pub(crate) fn upload_parameters(
     sealed: &mut Sealed<AnyDriver>,
-    parameters: impl Iterator<Item = (&'a Parameter, Tensor)>,
+    parameters: &[(Parameter, Tensor)],
     weights: &dyn Weights,
     progress: &mut impl FnMut(u64) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let mut scratch = Scratch::new();
     for (parameter, tensor) in parameters {
         let bytes = weights.read(parameter, tensor.format, &mut scratch)?;
-        sealed.write(tensor, bytes)?;
+        sealed.write(*tensor, bytes)?;
         progress(bytes.len() as u64)?;
     }
     Ok(())

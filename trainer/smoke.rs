@@ -21,6 +21,7 @@ use crate::error::Failure;
 use crate::init;
 use crate::metrics::finite;
 use crate::session::Session;
+use crate::sources::Sources;
 use crate::startup::Startup;
 
 /// Steps whose losses make a mean, at the start and at the end.
@@ -91,13 +92,14 @@ pub fn smoke(mut config: RunConfig, lr: Option<f64>) -> Result<Record, Failure> 
     let student = init::read_or_random(&config.student, config.settings.seed.wrapping_add(2))?;
     config.settings.lr = lr.unwrap_or_else(|| learning_rate(&*student));
     let batch = batch(&config, student.config().vocab);
-    let mut session = open(&config, teacher.as_deref(), &*student)?;
+    let sources = Sources { teacher: teacher.as_deref(), student: &*student, adapter: None, same_files: false };
+    let mut session = open(&config, &sources)?;
     let (device, arch) = (session.device().name.clone(), session.plan().plan.arch.to_string());
     let (bundle, kernels) = (session.bundle().to_string(), session.loads());
     let first = train(&config, &mut session, &batch)?;
     // One driver at a time.
     drop(session);
-    let second = train(&config, &mut open(&config, teacher.as_deref(), &*student)?, &batch)?;
+    let second = train(&config, &mut open(&config, &sources)?, &batch)?;
     let reason = fault(&first, &second);
     Ok(Record {
         ok: reason.is_none(),
@@ -117,10 +119,10 @@ pub fn smoke(mut config: RunConfig, lr: Option<f64>) -> Result<Record, Failure> 
     })
 }
 
-fn open(config: &RunConfig, teacher: Option<&dyn Weights>, student: &dyn Weights) -> Result<Session, Failure> {
+fn open(config: &RunConfig, sources: &Sources<'_>) -> Result<Session, Failure> {
     let driver = device::open(config.settings.device, &config.settings.kernels)?;
-    let mut session = Session::open(driver, config, teacher, student, Placement::Arena, &mut Startup::new())?;
-    session.upload(teacher, student, |_| Ok(()))?;
+    let mut session = Session::open(driver, config, sources, Placement::Arena, &mut Startup::new())?;
+    session.upload(sources, |_| Ok(()))?;
     Ok(session)
 }
 

@@ -1,11 +1,12 @@
 //! The values that an adapter starts from: A as `torch.nn.Linear` starts, Kaiming-uniform with a = sqrt(5), and B zero, so that
 //! the first step computes what the base computes.
 
+use precast_plan::Factor;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use rayon::prelude::*;
 
-use super::layout::{Adapted, Factor};
+use super::layout::Adapted;
 use crate::checkpoint::Scratch;
 use crate::init::name_hash;
 

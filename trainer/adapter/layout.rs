@@ -3,11 +3,15 @@
 use std::fmt;
 use std::str::FromStr;
 
-use precast_plan::{ModelConfig, Parameters};
+use precast_fatbins::Digest;
+use precast_plan::{Adapters, Factor, ModelConfig, Parameters};
 use serde::Serialize;
 
 /// The largest rank.
-pub const MOST_RANK: u32 = 256;
+pub const MOST_RANK: u32 = precast_plan::Adapter::MOST_RANK;
+
+/// Both matrices of an adapter.
+const FACTORS: [Factor; 2] = [Factor::A, Factor::B];
 
 /// A projection of a model, `[rows, columns]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,28 +41,6 @@ impl Projection {
     }
 }
 
-/// One of the two matrices of an adapter, whose product is added to a projection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Factor {
-    /// `[rank, columns]`
-    A,
-    /// `[rows, rank]`
-    B,
-}
-
-impl Factor {
-    pub const ALL: [Self; 2] = [Self::A, Self::B];
-}
-
-impl fmt::Display for Factor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Factor::A => "lora_A",
-            Factor::B => "lora_B",
-        })
-    }
-}
-
 /// A projection with an adapter: `W x + scale B A x`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Adapted {
@@ -79,6 +61,10 @@ impl Adapted {
 
     /// The name of one of its matrices in PEFT's files.
     pub fn tensor(&self, factor: Factor) -> String {
+        let factor = match factor {
+            Factor::A => "lora_A",
+            Factor::B => "lora_B",
+        };
         format!("{BASE}{}.{factor}.weight", self.projection.module)
     }
 
@@ -114,9 +100,22 @@ impl Layout {
         (adapted.alpha / if self.rslora { rank.sqrt() } else { rank }) as f32
     }
 
+    /// The digest of all of it.
+    pub fn digest(&self) -> Digest {
+        let of_one = |one: &Adapted| format!("{} {} {}\n", one.projection.module, one.rank, one.alpha);
+        let text: String = self.each.iter().map(of_one).collect();
+        Digest::of(format!("{text}rslora {}\n", self.rslora).as_bytes())
+    }
+
+    /// What a plan needs to know of it.
+    pub fn adapters(&self) -> Adapters {
+        let adapter = |adapted: &Adapted| precast_plan::Adapter { rank: adapted.rank, scale: self.scale(adapted) };
+        self.each.iter().map(|adapted| (adapted.parameter(), adapter(adapted))).collect()
+    }
+
     /// Every matrix: of which projection, which factor.
     pub fn tensors(&self) -> impl Iterator<Item = (&Adapted, Factor)> {
-        self.each.iter().flat_map(|adapted| Factor::ALL.map(|factor| (adapted, factor)))
+        self.each.iter().flat_map(|adapted| FACTORS.map(|factor| (adapted, factor)))
     }
 
     /// Elements of all matrices: what trains.

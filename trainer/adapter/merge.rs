@@ -5,11 +5,11 @@ use std::path::Path;
 use half::f16;
 use precast_fatbins::files::Existing;
 use precast_kernels::Dtype;
-use precast_plan::{Parameter, Parameters};
+use precast_plan::{Factor, Parameter, Parameters};
 use rayon::prelude::*;
 use safetensors::tensor::Dtype as Stored;
 
-use super::layout::{Adapted, Factor};
+use super::layout::Adapted;
 use super::{Adapter, AdapterError};
 use crate::checkpoint::{Checkpoint, Scratch, Student, write_model};
 use crate::error::Failure;

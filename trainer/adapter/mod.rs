@@ -5,7 +5,9 @@ mod error;
 mod initial;
 mod layout;
 mod merge;
+mod options;
 mod pattern;
+mod placed;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -15,13 +17,15 @@ use std::path::{Path, PathBuf};
 
 use precast_fatbins::Digest;
 use precast_kernels::Dtype;
-use precast_plan::ModelConfig;
+use precast_plan::{Factor, ModelConfig};
 
 use crate::checkpoint::{self, Safetensors, Scratch};
 use crate::error::bounded;
 pub use error::AdapterError;
-pub use layout::{Adapted, Factor, Layout, Lora, MOST_RANK, Projection, Targets};
+pub use layout::{Adapted, Layout, Lora, MOST_RANK, Projection, Targets};
 pub use merge::merge;
+pub use options::AdapterChoice;
+pub use placed::{extent, gathered};
 pub use write::fill_adapter;
 
 /// Its tensors, in an adapter's directory.

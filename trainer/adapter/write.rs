@@ -5,12 +5,12 @@ use std::io::Write as _;
 use std::path::Path;
 
 use precast_fatbins::files::Aside;
-use precast_plan::ModelConfig;
+use precast_plan::{Factor, ModelConfig};
 use safetensors::tensor::Dtype as Stored;
 
 use super::TENSORS;
 use super::config::{self, CONFIG};
-use super::layout::{Adapted, Factor, Layout, Projection};
+use super::layout::{Adapted, Layout, Projection};
 use crate::checkpoint::{CheckpointError, Write, check_written, safetensors_header};
 
 /// Writes `adapter_config.json` and `adapter_model.safetensors`, f32. `read` gives the bytes of a matrix, row by row, in parts.

@@ -15,12 +15,14 @@ use precast_fatbins::say;
 use precast_plan::Plan;
 use precast_runtime::Placement;
 
-use crate::checkpoint::Weights;
 use crate::config::RunConfig;
 use crate::device;
 use crate::error::Failure;
+use crate::heading::Heading;
 use crate::init::read_or_random;
-use crate::session::{Session, plan};
+use crate::pair::same_path;
+use crate::session::Session;
+use crate::sources::Sources;
 use crate::startup::Startup;
 use groups::Group;
 pub use kernels::{missing, time_kernels};
@@ -53,12 +55,17 @@ impl<T> Bench<T> {
     ) -> Result<Self, Failure> {
         let teacher = config.teacher.as_ref().map(|path| read_or_random(path, 1)).transpose()?;
         let student = read_or_random(&config.student, 2)?;
+        let adapter = config.open_adapter(student.config())?;
+        let sources = Sources {
+            teacher: teacher.as_deref(),
+            student: &*student,
+            adapter: adapter.as_ref(),
+            same_files: config.teacher.as_deref().is_some_and(|teacher| same_path(teacher, &config.student)),
+        };
         startup.end("models");
         let driver = device::open(config.settings.device, &config.settings.kernels)?;
         startup.end("device");
-        let formats = teacher.as_deref().map(Weights::formats).unwrap_or_default();
-        let of_teacher = teacher.as_deref().map(|teacher| (teacher.config(), &formats));
-        let mut chosen = plan(driver.device(), config, of_teacher, student.config())?;
+        let mut chosen = sources.shapes().plan(driver.device(), config)?;
         let of_plan = extend(&mut chosen.plan.plan);
         startup.end("plan");
         let mut session = Session::seal(driver, chosen, config, Placement::Arena, startup)?;
@@ -67,9 +74,10 @@ impl<T> Bench<T> {
             let heading = session.heading();
             let heading =
                 taught.into_iter().fold(heading, |heading, (path, model)| heading.model("teacher", path, model));
-            say!("{}\n", heading.model("student", &config.student, &*student));
+            let heading = heading.model("student", &config.student, &*student);
+            say!("{}\n", adapter.iter().fold(heading, Heading::adapter));
         }
-        session.upload(teacher.as_deref(), &*student, |_| Ok(()))?;
+        session.upload(&sources, |_| Ok(()))?;
         startup.end("upload");
         let mut steps = Steps::new(config, student.config().vocab);
         steps.one(&mut session)?;

@@ -12,12 +12,10 @@ use serde::Serialize;
 
 use super::print_json;
 use crate::bundle::{BundleSource, Kernels, embedded};
-use crate::checkpoint;
 use crate::config::{All, DeviceChoice, Flags, Options, Settings};
 use crate::device;
 use crate::error::Failure;
-use crate::models::Models;
-use crate::session;
+use crate::sources::Shapes;
 use crate::weight_format::Chosen;
 
 #[derive(Args)]
@@ -238,9 +236,7 @@ fn read_bundle(kernels: &Kernels, arch: Option<Arch>) -> Result<(Option<BundleSo
 /// The paths of a run's models, and its plan.
 fn plan(options: &Options, device: &Device) -> Result<(Vec<PathBuf>, Chosen<TrainingPlan>), Failure> {
     let config = options.clone().complete(false)?;
-    let Models { teacher, student: (student, _) } = config.models().try_map(|path| checkpoint::shape(path))?;
-    let teacher = teacher.as_ref().map(|(config, formats)| (config, formats));
-    let chosen = session::plan(device, &config, teacher, &student)?;
+    let chosen = Shapes::read(&config)?.plan(device, &config)?;
     Ok((config.models().iter().map(|(_, path)| path.to_path_buf()).collect(), chosen))
 }
 

@@ -43,11 +43,12 @@ struct Eval;
 
 impl Takes for Eval {
     const OPTIONS: Option<&'static [&'static str]> =
-        Some(&["model", "data", "batch_size", "seq_len", "precision", "device", "bundle", "trusted_key"]);
+        Some(&["model", "adapter", "data", "batch_size", "seq_len", "precision", "device", "bundle", "trusted_key"]);
 
     fn adapt(option: Arg) -> Arg {
         match option.get_id().as_str() {
             "model" => option.help("The model: a Hugging Face directory, a .gguf or an .apr file").required(true),
+            "adapter" => option.help("An adapter of --model: a PEFT directory, as distill and train write it"),
             "data" => option.help("Text: .txt, .jsonl or .bin; repeatable").required(true),
             "batch_size" => option.help("Sequences at a time"),
             "seq_len" => option.help("Longest context"),
@@ -64,10 +65,11 @@ fn positive(text: &str) -> Result<f64, String> {
 
 pub fn run(arguments: Arguments) -> Result<(), Failure> {
     arguments.verbose.start();
-    let Options { model, data, settings, .. } = arguments.flags.options()?;
+    let Options { model, data, adapting, settings, .. } = arguments.flags.options()?;
     let model = model.ok_or_else(|| missing("model"))?;
     let request = Evaluation {
         model: model.clone(),
+        adapter: adapting.adapter,
         data,
         batch_size: settings.batch_size,
         seq_len: settings.seq_len,
@@ -79,7 +81,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
     };
     let score = scored(&request)?;
     let baseline = match &arguments.below {
-        Some(model) => Some((model, scored(&Evaluation { model: model.clone(), ..request.clone() })?)),
+        Some(model) => Some((model, scored(&Evaluation { model: model.clone(), adapter: None, ..request.clone() })?)),
         None => None,
     };
     if arguments.json {

@@ -14,13 +14,12 @@ use serde::Serialize;
 
 use super::print_json;
 use crate::bundle::embedded;
-use crate::checkpoint::shape;
 use crate::config::{self, All, DeviceChoice, FlagsAndFile, RunConfig, Settings};
 use crate::device;
 use crate::error::Failure;
 use crate::host_memory::HostMemory;
-use crate::models::Models;
-use crate::weight_format::{self, Choice as FormatChoice, WeightFormat};
+use crate::sources::Shapes;
+use crate::weight_format::{self, WeightFormat};
 
 #[derive(Args)]
 pub struct Arguments {
@@ -79,15 +78,14 @@ fn found(config: &RunConfig) -> Result<Target, Failure> {
 pub fn show(config: &RunConfig, target: &Target, json: bool) -> Result<(), Failure> {
     let arch = target.arch;
     let Settings { batch_size, seq_len, grad_accum, precision, recompute, .. } = &config.settings;
-    let Models { teacher, student: (student, _) } = config.models().try_map(|path| shape(path))?;
-    let (teacher, formats) = teacher.map_or((None, Formats::dense()), |(config, formats)| (Some(config), formats));
-    FormatChoice { flag: "--teacher-format", asked: config.teacher_format.unwrap_or_default(), formats: &formats }
-        .check()?;
+    let shapes = Shapes::read(config)?;
+    shapes.check(config)?;
     let recipe = config.recipe();
-    let lower_form = |formats: &Formats, recompute| {
-        let teacher = teacher.as_ref().map(|config| (config, formats));
-        TrainingPlan::with_formats(teacher, &student, &Recipe { recompute, ..recipe }, arch)
-    };
+    let lower_form =
+        |formats: &Formats, recompute| shapes.lower(config, &Recipe { recompute, ..recipe }, formats, arch);
+    let shared = shapes.shares_weights(config);
+    let of_teacher = shapes.teacher.as_ref().filter(|_| !shared);
+    let formats = of_teacher.map_or_else(Formats::dense, |(_, formats)| formats.clone());
     let forms = forms(&formats, |formats| Ok(lower_form(formats, recipe.recompute)?.plan.arena_bytes))?;
     let form = form(config.teacher_format.unwrap_or_default(), &forms, target);
     let formats = if form == WeightFormat::Stored { formats } else { Formats::dense() };
@@ -96,6 +94,10 @@ pub fn show(config: &RunConfig, target: &Target, json: bool) -> Result<(), Failu
     let choices = Recompute::ALL.into_iter().map(|recompute| Ok(Choice::of(recompute, &lower(recompute)?)));
     let choices = choices.collect::<Result<Vec<Choice>, Failure>>()?;
     let memory = MemoryTable::of(&plan.plan);
+    let student_format = config.adapter.as_ref().map(|_| shapes.student_format(config).0);
+    let trained = plan.adapters.as_ref().map(|adapters| {
+        adapters.parameters.list.iter().map(|parameter| parameter.shape.iter().product::<u64>()).sum::<u64>()
+    });
     let host = HostMemory::of(&plan, &config.data);
     let digests = digests(config, arch, &plan)?;
     let mut launches: BTreeMap<KeyVariant, usize> = BTreeMap::new();
@@ -125,7 +127,10 @@ pub fn show(config: &RunConfig, target: &Target, json: bool) -> Result<(), Failu
             "arch": arch.name(),
             "memory": memory,
             "host_memory": host,
-            "teacher_format": teacher.is_some().then(|| serde_json::json!({ "chosen": form.to_string(), "choices": forms })),
+            "teacher_format": of_teacher.map(|_| serde_json::json!({ "chosen": form.to_string(), "choices": forms })),
+            "student_format": student_format.map(|format| format.to_string()),
+            "teacher_is_base": shared,
+            "trained_parameters": trained,
             "recompute": { "chosen": recompute.to_string(), "choices": choices },
             "kernels": kernels,
             "step": {
@@ -140,6 +145,10 @@ pub fn show(config: &RunConfig, target: &Target, json: bool) -> Result<(), Failu
     }
     say!("memory on {arch}, batch {} x {} tokens, {precision}:", batch_size, seq_len);
     say!("{memory}");
+    if let Some((trained, format)) = trained.zip(student_format) {
+        let base = if shared { ", which teaches too" } else { "" };
+        say!("an adapter trains: {trained} parameters. The student stays as it is, --student-format {format}{base}\n");
+    }
     say!("host memory, at most:\n{host}");
     print_forms(form, &forms, target);
     say!("\n--recompute            takes                     launches in a micro-batch");

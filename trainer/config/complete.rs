@@ -1,13 +1,16 @@
 //! What a run's options come to: either a teacher and its student, or a model alone.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use precast_plan::Objective;
 
 use super::RunConfig;
-use super::flags::{flag, is_of_teacher};
-use super::options::{Options, Teaching};
+use super::flags::{Source, flag, is_of_teacher};
+use super::options::{Adapting, Options, Teaching};
+use crate::adapter::{AdapterChoice, Lora};
 use crate::error::Failure;
+use crate::weight_format::WeightFormat;
 
 impl Options {
     /// The configuration of a run: of --model alone, or of a teacher and a student. `needs_run` asks for data and an output
@@ -16,6 +19,8 @@ impl Options {
     /// # Errors
     /// [`Failure::Usage`] for what is missing, and for an option of a teacher where there is none.
     pub fn complete(self, needs_run: bool) -> Result<RunConfig, Failure> {
+        let adapter = self.adapting.choice(&self.given)?;
+        let student_format = self.adapting.student_format(adapter.is_some())?;
         let Teaching { alpha, temperature, beta, teacher_format, allow_identical } = self.teaching;
         let (teacher, student, objective) = match self.model {
             Some(model) => {
@@ -40,7 +45,56 @@ impl Options {
         }
         let teacher_format = objective.has_teacher().then_some(teacher_format);
         let (data, settings) = (self.data, self.settings);
-        Ok(RunConfig { teacher, student, data, out, objective, teacher_format, allow_identical, settings })
+        Ok(RunConfig {
+            teacher,
+            student,
+            data,
+            out,
+            objective,
+            teacher_format,
+            adapter,
+            student_format,
+            allow_identical,
+            settings,
+        })
+    }
+}
+
+impl Adapting {
+    /// The adapter that trains; none where the student itself does.
+    fn choice(&self, given: &BTreeMap<String, Source>) -> Result<Option<AdapterChoice>, Failure> {
+        let of_new = ["lora_rank", "lora_alpha", "lora_targets", "lora_rslora"];
+        let of_new = of_new.into_iter().find(|name| given.contains_key(*name)).map(flag);
+        match (self.lora_rank, &self.adapter, of_new) {
+            (_, Some(_), Some(option)) => Err(Failure::Usage(format!(
+                "{option} is of a new adapter, and --adapter goes on from one that is there, whose adapter_config.json says the \
+                 same: leave one of them out"
+            ))),
+            (None, None, Some(option)) => {
+                Err(Failure::Usage(format!("{option} is of a new adapter: give --lora-rank too")))
+            }
+            (_, Some(directory), None) => Ok(Some(AdapterChoice::From { directory: directory.clone() })),
+            (None | Some(0), None, _) => Ok(None),
+            (Some(rank), None, _) => Ok(Some(AdapterChoice::New(Lora {
+                rank,
+                alpha: self.lora_alpha.unwrap_or(2.0 * f64::from(rank)),
+                targets: self.lora_targets.clone(),
+                rslora: self.lora_rslora,
+            }))),
+        }
+    }
+
+    /// How a frozen student lives on the device; none where it trains.
+    fn student_format(&self, is_frozen: bool) -> Result<Option<WeightFormat>, Failure> {
+        match (is_frozen, self.student_format) {
+            (true, format) => Ok(Some(format.unwrap_or(WeightFormat::Bf16))),
+            (false, Some(WeightFormat::Stored)) => Err(Failure::Usage(
+                "--student-format stored is of a student that stays as it is, and this one trains: give --lora-rank or \
+                 --adapter to train an adapter of it, or leave --student-format out"
+                    .to_owned(),
+            )),
+            (false, _) => Ok(None),
+        }
     }
 }
 

@@ -10,18 +10,19 @@ mod text;
 use std::path::{Path, PathBuf};
 
 use precast_kernels::abi::step_metrics;
-use precast_plan::{Objective, Recipe};
+use precast_plan::{ModelConfig, Objective, Recipe};
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::adapter::{Adapter, AdapterChoice, AdapterError};
 use crate::models::Models;
 use crate::weight_format::WeightFormat;
 
 pub use complete::missing;
 pub use device::DeviceChoice;
 pub use flags::{All, Flags, FlagsAndFile, Source, Takes, is_of_teacher};
-pub use options::{Options, Settings, Teaching};
-pub(crate) use text::{display, path_or_none};
+pub use options::{Adapting, Options, Settings, Teaching};
+pub(crate) use text::{display, path, path_or_none};
 
 /// A run's configuration, complete.
 #[derive(Clone, Debug, Serialize)]
@@ -43,6 +44,12 @@ pub struct RunConfig {
     /// How the teacher's weights live on the device; none where nobody teaches.
     #[serde(serialize_with = "text::display_or_none", skip_serializing_if = "Option::is_none")]
     pub teacher_format: Option<WeightFormat>,
+    /// What trains while the student stays as it is; none where the student trains.
+    #[serde(flatten)]
+    pub adapter: Option<AdapterChoice>,
+    /// How the weights of a student that stays as it is live on the device; none where it trains.
+    #[serde(serialize_with = "text::display_or_none", skip_serializing_if = "Option::is_none")]
+    pub student_format: Option<WeightFormat>,
     /// Whether the student may be its teacher.
     pub allow_identical: bool,
     #[serde(flatten)]
@@ -61,13 +68,28 @@ impl RunConfig {
     pub fn inputs(&self) -> Vec<&Path> {
         let kernels = &self.settings.kernels;
         let models = self.teacher.iter().chain([&self.student]).chain(&self.data).chain(&kernels.bundle);
+        let adapter = self.adapter.as_ref().and_then(AdapterChoice::directory);
         let keys = kernels.trusted_key.iter().map(Path::new).filter(|key| key.exists());
-        models.map(PathBuf::as_path).chain(keys).collect()
+        models.map(PathBuf::as_path).chain(adapter).chain(keys).collect()
+    }
+
+    /// The adapter that trains, of a student of this shape; none where the student trains.
+    ///
+    /// # Errors
+    /// [`AdapterError`] where it cannot be read.
+    pub fn open_adapter(&self, student: &ModelConfig) -> Result<Option<Adapter>, AdapterError> {
+        let open = |choice: &AdapterChoice| choice.open((&self.student, student), self.settings.seed);
+        self.adapter.as_ref().map(open).transpose()
     }
 
     /// Where the models are.
     pub fn models(&self) -> Models<&Path> {
         Models { teacher: self.teacher.as_deref(), student: &self.student }
+    }
+
+    /// The directory of what is trained, in the output directory.
+    pub fn result(&self) -> &'static str {
+        if self.adapter.is_some() { "adapter" } else { "student" }
     }
 
     /// The loss of a step, nats.

@@ -14,6 +14,7 @@ use serde::Serialize;
 use super::device::DeviceChoice;
 use super::flags::{All, Flags, Source};
 use super::text::display;
+use crate::adapter::{self, Targets};
 use crate::bundle::Kernels;
 use crate::schedule::Schedule;
 use crate::weight_format::WeightFormat;
@@ -40,6 +41,8 @@ pub struct Options {
     pub out: Option<PathBuf>,
     #[command(flatten)]
     pub teaching: Teaching,
+    #[command(flatten)]
+    pub adapting: Adapting,
     #[command(flatten)]
     pub settings: Settings,
     /// The options that are given, and where; all others have their defaults.
@@ -69,6 +72,31 @@ pub struct Teaching {
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = false, num_args = 0..=1,
           default_missing_value = "true")]
     pub allow_identical: bool,
+}
+
+/// Options of a run in which an adapter trains while the student stays as it is.
+#[derive(Args, Clone, Debug)]
+pub struct Adapting {
+    /// Train a low-rank adapter (LoRA) of this rank, at most 256, while the student stays as it is; 0 for none
+    #[arg(long, value_name = "R", value_parser = RangedU64ValueParser::<u32>::new().range(0..=MOST_RANK))]
+    pub lora_rank: Option<u32>,
+    /// What the adapter adds is multiplied by alpha / rank [default: twice the rank]
+    #[arg(long, value_name = "A", value_parser = above_zero)]
+    pub lora_alpha: Option<f64>,
+    /// Projections that the adapter is on: all seven, or names, as in q_proj,v_proj
+    #[arg(long, value_name = "all|LIST", default_value_t = Targets::all())]
+    pub lora_targets: Targets,
+    /// Multiply by alpha / sqrt(rank) instead: rank-stabilized LoRA
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = false, num_args = 0..=1,
+          default_missing_value = "true")]
+    pub lora_rslora: bool,
+    /// Go on from this adapter instead of a new one: a PEFT directory, which says itself what --lora-... say
+    #[arg(long, value_name = "DIR")]
+    pub adapter: Option<PathBuf>,
+    /// How the weights of a student with an adapter live on the device, at the same bits: bf16 (the run's precision) or stored
+    /// (matrices as a GGUF file holds them: QLoRA) [default: bf16]
+    #[arg(long, value_name = "FORM", value_parser = frozen_format)]
+    pub student_format: Option<WeightFormat>,
 }
 
 /// Options that a run takes as they are.
@@ -110,7 +138,7 @@ pub struct Settings {
     #[arg(long, value_name = "P", default_value_t = Precision::Bf16)]
     #[serde(serialize_with = "display")]
     pub precision: Precision,
-    /// Seed of the shuffle
+    /// Seed of the shuffle, and of a new adapter
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
     /// Train on chunks in a new random order each pass
@@ -146,6 +174,9 @@ const MOST_MICRO_BATCHES: u64 = 1 << 20;
 /// Temperatures whose squares and inverses an fp32 loss can hold.
 const TEMPERATURES: RangeInclusive<f32> = 1e-3..=1e3;
 
+/// The largest rank, as a range has it.
+const MOST_RANK: u64 = adapter::MOST_RANK as u64;
+
 fn count(most: u64) -> RangedU64ValueParser<u32> {
     RangedU64ValueParser::new().range(1..=most)
 }
@@ -174,6 +205,16 @@ fn learning_rate(text: &str) -> Result<f64, String> {
     let value: f64 = number(text)?;
     let good = (value as f32).is_finite() && value as f32 > 0.0;
     good.then_some(value).ok_or_else(|| "must be a number above 0, in the range of f32".to_owned())
+}
+
+/// As [`learning_rate`], of what scales an adapter.
+fn above_zero(text: &str) -> Result<f64, String> {
+    learning_rate(text)
+}
+
+fn frozen_format(text: &str) -> Result<WeightFormat, String> {
+    let format: WeightFormat = number(text)?;
+    if format == WeightFormat::Auto { Err("expected bf16 or stored".to_owned()) } else { Ok(format) }
 }
 
 fn kept(text: &str) -> Result<u64, String> {

@@ -4,6 +4,7 @@ use precast_plan::{Objective, Precision, Recipe, Recompute};
 
 use super::*;
 use crate::Failure;
+use crate::adapter::{AdapterChoice, Lora};
 
 /// The options of a command line.
 fn parse(arguments: &[&str]) -> Result<Options, Failure> {
@@ -57,6 +58,12 @@ fn every_option_reads_back_from_a_file_as_from_the_command_line() {
         ("bundle", "f"),
         ("trusted_key", "g"),
         ("allow_identical", "true"),
+        ("lora_rank", "16"),
+        ("lora_alpha", "8.5"),
+        ("lora_targets", "q_proj,v_proj"),
+        ("lora_rslora", "true"),
+        ("adapter", "h"),
+        ("student_format", "stored"),
         ("checkpoint_every", "6"),
         ("keep", "8"),
     ];
@@ -225,4 +232,49 @@ fn every_recipe_that_flags_can_reach_is_enumerated() {
     reached.sort_unstable();
     reached.dedup();
     assert_eq!(Recipe::every(1).count(), reached.len(), "a choice is missing above");
+}
+
+#[test]
+fn an_adapter_is_a_new_one_or_one_that_is_there() {
+    let choice = |arguments: &[&str]| complete(&[&PAIR[..], arguments].concat()).map(|config| config.adapter);
+    let new = |rank, alpha, targets: &str, rslora| {
+        Some(AdapterChoice::New(Lora { rank, alpha, targets: targets.parse().unwrap(), rslora }))
+    };
+    assert_eq!(choice(&[]).unwrap(), None);
+    assert_eq!(choice(&["--lora-rank", "16"]).unwrap(), new(16, 32.0, "all", false));
+    let all = ["--lora-rank=3", "--lora-alpha=1.5", "--lora-targets=v_proj,q_proj", "--lora-rslora"];
+    assert_eq!(choice(&all).unwrap(), new(3, 1.5, "q_proj,v_proj", true));
+    assert_eq!(choice(&["--adapter", "a"]).unwrap(), Some(AdapterChoice::From { directory: "a".into() }));
+    // Of no rank there is none, whatever else is said of it.
+    assert_eq!(choice(&["--lora-rank=0", "--lora-alpha=2", "--student-format=bf16"]).unwrap(), None);
+    let refused = [
+        &["--lora-alpha=2"][..],
+        &["--lora-targets=all"],
+        &["--lora-rslora"],
+        &["--adapter=a", "--lora-rank=8"],
+        &["--adapter=a", "--lora-rank=0"],
+        &["--student-format=stored"],
+        &["--student-format=stored", "--lora-rank=0"],
+        &["--lora-rank=257"],
+        &["--lora-rank=8", "--lora-targets=lm_head"],
+        &["--lora-rank=8", "--lora-alpha=0"],
+        &["--lora-rank=8", "--student-format=auto"],
+    ];
+    let messages = refused.map(|arguments| choice(arguments).unwrap_err().to_string());
+    insta::assert_snapshot!(messages.join("\n"));
+}
+
+/// A run without an adapter says nothing of one: its record and what it is compared by are as they always were.
+#[test]
+fn a_configuration_names_the_adapter_that_trains_and_no_other() {
+    let json = |arguments: &[&str]| complete(&[&PAIR[..], arguments].concat()).unwrap().to_json();
+    let (none, zero) = (json(&[]), json(&["--lora-rank", "0"]));
+    assert_eq!(none, zero);
+    assert!(!none.to_string().contains("lora") && none.get("student_format").is_none(), "{none}");
+    let new = json(&["--lora-rank", "8", "--student-format", "stored"]);
+    let named =
+        ["lora_rank", "lora_alpha", "lora_targets", "lora_rslora", "student_format"].map(|name| new[name].to_string());
+    assert_eq!(named, ["8", "16.0", "\"all\"", "false", "\"stored\""]);
+    let from = json(&["--adapter", "a"]);
+    assert_eq!([&from["adapter"], &from["student_format"]], ["a", "bf16"]);
 }

@@ -38,7 +38,7 @@ pub(super) fn record(
         // Last of all: a run without it rewrites its student and its report.
         if status == Status::Done {
             record.reached(config.settings.steps);
-            record.student(config.settings.steps);
+            record.result(config.result(), config.settings.steps);
         }
         out.record(record)
     };

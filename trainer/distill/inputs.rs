@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use precast_fatbins::Digest;
+use precast_plan::Objective;
 
+use crate::adapter::Adapter;
 use crate::checkpoint::{self, Checkpoint, CheckpointError};
 use crate::config::RunConfig;
 use crate::data::{Dataset, Packing, Reader};
@@ -22,12 +24,17 @@ pub fn open_models(config: &RunConfig) -> Result<Models<Checkpoint>, CheckpointE
 
 /// Checks that the teacher can teach the student, and reads the training data with the tokenizer of the student, or of the
 /// teacher where the student has none.
-pub fn read_data(config: &RunConfig, models: &Models<Checkpoint>) -> Result<Data, Failure> {
+pub fn read_data(config: &RunConfig, models: &Models<Checkpoint>, adapter: Option<&Adapter>) -> Result<Data, Failure> {
     let student = &models.student;
     let notes = match &models.teacher {
-        Some(teacher) => pair::check(teacher, student, config.allow_identical)?,
+        Some(teacher) => {
+            check_gradients(config, (teacher, student), adapter)?;
+            // An adapter learns what its base does not know of the data.
+            pair::check(teacher, student, config.allow_identical || adapter.is_some())?
+        }
         None => Vec::new(),
     };
+    let notes: Vec<String> = notes.into_iter().chain(adapter.and_then(Adapter::note)).collect();
     let mut tokenizer = None;
     for model in models.student_first() {
         if tokenizer.is_none() {
@@ -49,6 +56,25 @@ pub fn read_data(config: &RunConfig, models: &Models<Checkpoint>) -> Result<Data
         used.transpose().map_err(|reason| CheckpointError::Tokenizer { path: student.path().to_owned(), reason })?;
     let eos = eos.filter(|_| dataset.has_text());
     Ok(Data { dataset: Arc::new(dataset), tokenizer: used.map(|text| Digest::of(text.as_bytes())), eos })
+}
+
+/// Refuses a run in which every gradient is exactly 0.
+fn check_gradients(
+    config: &RunConfig,
+    (teacher, student): (&Checkpoint, &Checkpoint),
+    adapter: Option<&Adapter>,
+) -> Result<(), Failure> {
+    let Objective::Distill { alpha: 1.0, .. } = config.objective else { return Ok(()) };
+    let Some(adapter) = adapter else { return Ok(()) };
+    if !adapter.adds_nothing()? || !pair::identical(teacher, student)? {
+        return Ok(());
+    }
+    Err(Failure::Usage(
+        "--alpha 1: the teacher is the student's own base and its adapter adds nothing yet, so both predict the same and every \
+         gradient is exactly 0. Give --alpha below 1, so that the data count too, another --teacher, or an --adapter that \
+         has been trained"
+            .to_owned(),
+    ))
 }
 
 /// The digests of the models' weights: hashing gigabytes takes a while, and nothing waits for it until they are needed.

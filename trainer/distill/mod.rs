@@ -2,9 +2,9 @@
 
 mod end;
 mod inputs;
+mod result;
 mod resume;
 mod steps;
-mod student;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,7 +21,8 @@ use crate::device;
 use crate::error::Failure;
 use crate::heading::Heading;
 use crate::metrics::{METRICS, MetricsFile};
-use crate::models::{Models, Role};
+use crate::models::Role;
+use crate::pair::same_files;
 use crate::record::RunRecord;
 use crate::report::REPORT;
 use crate::run::checkpoint;
@@ -31,11 +32,12 @@ use crate::run::out::{Out, Start, refuse_inputs};
 use crate::run::stop::{Stop, resume_command};
 use crate::run::tokens;
 use crate::session::Session;
+use crate::sources::Sources;
 use crate::startup::Startup;
 use inputs::{ModelDigests, open_models, read_data};
+use result::write_result;
 use resume::Resumed;
 use steps::Run;
-use student::write_student;
 
 /// How a run is done, besides its configuration.
 #[derive(Clone, Debug)]
@@ -50,8 +52,8 @@ pub struct Mode {
     pub placement: Placement,
 }
 
-/// Trains a model, of a teacher if there is one; writes `metrics.jsonl`, `run.json`, `report.html` and `student/` to the output
-/// directory.
+/// Trains a model, of a teacher if there is one; writes `metrics.jsonl`, `run.json`, `report.html` and `student/` or
+/// `adapter/` to the output directory.
 ///
 /// # Errors
 /// [`Failure`]; metrics and checkpoints written before it stay. [`Failure::Stopped`] after a signal, with a checkpoint.
@@ -67,18 +69,21 @@ pub fn distill(config: &RunConfig, mode: &Mode, mut startup: Startup) -> Result<
     };
     let config = &config;
     let models = open_models(config)?;
+    let adapter = config.open_adapter(models.student.config())?;
     let mut digests = ModelDigests::start(&models);
     startup.end("models");
-    let (models, data) = {
+    let (models, adapter, same_files, data) = {
         let config = config.clone();
         stop.unless_stopped(move || {
-            let data = read_data(&config, &models);
-            (models, data)
+            let data = read_data(&config, &models, adapter.as_ref());
+            let same_files =
+                adapter.is_some() && models.teacher.as_ref().is_some_and(|t| same_files(t, &models.student));
+            (models, adapter, same_files, data)
         })?
     };
     let data = data?;
     startup.end("data");
-    let mut identity = Identity::new(config, &data, &models);
+    let mut identity = Identity::new(config, &data, &models, adapter.as_ref());
     if let Some(resumed) = &resumed {
         if resumed.compare(&identity).is_err() {
             digests.wait(&stop)?;
@@ -94,15 +99,20 @@ pub fn distill(config: &RunConfig, mode: &Mode, mut startup: Startup) -> Result<
     let driver = device::open(config.settings.device, &config.settings.kernels)?;
     startup.end("device");
     let teacher = models.teacher.as_ref().map(|model| model as &dyn ModelWeights);
-    let mut session = Session::open(driver, config, teacher, &models.student, mode.placement, &mut startup)?;
-    // As it is, not as `auto` asked for it: a run that continues says what has changed.
+    let sources = Sources { teacher, student: &models.student, adapter: adapter.as_ref(), same_files };
+    let mut session = Session::open(driver, config, &sources, mode.placement, &mut startup)?;
+    // As they are, not as they were asked for: a run that continues says what has changed.
     let teacher_format = teacher.map(|_| session.teacher_format());
-    let config = &RunConfig { teacher_format, ..config.clone() };
+    let student_format = adapter.as_ref().map(|_| sources.shapes().student_format(config).0);
+    let config = &RunConfig { teacher_format, student_format, ..config.clone() };
     let of_model =
         |heading: Heading, (role, model): (Role, &Checkpoint)| heading.model(role.name(), model.path(), model);
-    say!("{}\n\n{}", models.iter().fold(session.heading(), of_model), MemoryTable::of(&session.plan().plan));
-    disk_space(config, &session, &models.student, &out, done)?.check(out.path())?;
-    upload(&mut session, &models, &stop)?;
+    let heading = models.iter().fold(session.heading(), of_model);
+    let heading = adapter.iter().fold(heading, Heading::adapter);
+    say!("{heading}\n\n{}", MemoryTable::of(&session.plan().plan));
+    let result_bytes = result::bytes(config, &session, &models.student, adapter.as_ref());
+    disk_space(config, &session, result_bytes, &out, done)?.check(out.path())?;
+    upload(&mut session, &sources, &stop)?;
     startup.end("upload");
     let tokens = stop.unless_stopped(|| seen.join().expect("hashing does not panic"))?;
     if let Some(resumed) = &resumed {
@@ -155,12 +165,13 @@ pub fn distill(config: &RunConfig, mode: &Mode, mut startup: Startup) -> Result<
             Err(Failure::Stopped { signal, done })
         }
         Ok(None) => end::check(&out)
-            .and_then(|()| write_student(config, &mut session, &models, &mut out, &mut record))
+            .and_then(|()| write_result(config, &mut session, (&models, adapter.as_ref()), &mut out, &mut record))
             .and_then(|()| out.remove_replaced()),
     };
     end::record(config, &mut out, &mut record, &startup, ended)?;
     let path = |name| config.out.join(name);
-    say!("student: {}\nreport:  {}", path("student").display(), path(REPORT).display());
+    let result = config.result();
+    say!("{result}: {}\nreport:  {}", path(result).display(), path(REPORT).display());
     Ok(())
 }
 
@@ -183,9 +194,10 @@ pub fn check(config: &RunConfig, mode: &Mode) -> Result<(), Failure> {
         _ => None,
     };
     let models = open_models(&config)?;
-    let data = read_data(&config, &models)?;
+    let adapter = config.open_adapter(models.student.config())?;
+    let data = read_data(&config, &models, adapter.as_ref())?;
     let Some(resumed) = resumed else { return Ok(()) };
-    let mut identity = Identity::new(&config, &data, &models);
+    let mut identity = Identity::new(&config, &data, &models, adapter.as_ref());
     identity.models(ModelDigests::start(&models).get()?);
     resumed.compare(&identity)?;
     resumed.check_left(&config)
@@ -203,15 +215,14 @@ fn seen(dataset: Arc<Dataset>, config: &RunConfig, done: u64) -> std::thread::Jo
 fn disk_space(
     config: &RunConfig,
     session: &Session,
-    student: &Checkpoint,
+    student_bytes: u64,
     out: &Out,
     done: u64,
 ) -> Result<DiskSpace, Failure> {
     let (steps, every) = (config.settings.steps, config.settings.checkpoint_every);
-    let parameters = &session.plan().student.weights.parameters.list;
     Ok(DiskSpace {
         checkpoint_bytes: checkpoint::bytes(&session.state()),
-        student_bytes: student::model(config, parameters, &[student]).bytes(),
+        student_bytes,
         keep: if config.settings.checkpoint_every > 0 { config.settings.keep } else { 0 },
         kept: match config.settings.checkpoint_every {
             0 => 0,
@@ -224,15 +235,11 @@ fn disk_space(
     })
 }
 
-fn upload(session: &mut Session, models: &Models<Checkpoint>, stop: &Stop) -> Result<(), Failure> {
-    let plan = session.plan();
-    let of_teacher =
-        plan.teacher.iter().flat_map(|model| model.weights.list()).map(|(_, weight)| weight.tensor.bytes());
-    let of_student = session.destination(&models.student).format.bytes(plan.student.weights.parameters.count());
-    let total = of_teacher.sum::<u64>() + of_student;
+fn upload(session: &mut Session, sources: &Sources<'_>, stop: &Stop) -> Result<(), Failure> {
+    let total = session.upload_bytes(sources);
     let style = ProgressStyle::with_template("weights {bar:30} {bytes}/{total_bytes} {bytes_per_sec}");
     let bar = ProgressBar::new(total).with_style(style.expect("a valid template"));
-    session.upload(models.teacher.as_ref().map(|model| model as &dyn ModelWeights), &models.student, |sent| {
+    session.upload(sources, |sent| {
         bar.inc(sent);
         stop.check()
     })?;

@@ -40,7 +40,7 @@ impl Resumed {
         let saved = Saved::open(&path, step)?;
         let metrics = Metrics::read(&path.join(METRICS))?;
         metrics.check(step, saved.state.metrics_sha256)?;
-        out.check_replaceable("student")?;
+        out.check_replaceable(config.result())?;
         if given.is_none() {
             config.settings.steps = saved.state.steps;
         }
@@ -93,9 +93,9 @@ impl Resumed {
     /// [`Failure::Usage`] where nothing is left to do.
     pub fn check_left(&self, config: &RunConfig) -> Result<(), Failure> {
         let done = self.saved.state.step;
-        let exported = self.record.pointer("/student/step").and_then(Value::as_u64) == Some(done);
+        let exported = self.record.pointer(&format!("/{}/step", config.result())).and_then(Value::as_u64) == Some(done);
         if done > config.settings.steps
-            || done == config.settings.steps && exported && self.path.join("student").exists()
+            || done == config.settings.steps && exported && self.path.join(config.result()).exists()
         {
             return Err(Failure::Usage(format!("--resume: all {done} steps are done; raise --steps")));
         }

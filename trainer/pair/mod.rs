@@ -2,7 +2,7 @@
 
 mod tokenizers;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::checkpoint::{Checkpoint, CheckpointError, Scratch};
 use crate::error::{Failure, bounded};
@@ -88,20 +88,33 @@ fn tokens(teacher: &Checkpoint, student: &Checkpoint, notes: &mut Vec<String>) -
     }
 }
 
-fn same_bytes(one: &std::path::Path, other: &std::path::Path) -> bool {
+fn same_bytes(one: &Path, other: &Path) -> bool {
     let read = |path| crate::data::map(path).ok();
     read(one).zip(read(other)).is_some_and(|(one, other)| one[..] == other[..])
 }
 
+/// Whether two paths lead to one place.
+pub fn same_path(one: &Path, other: &Path) -> bool {
+    matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
+}
+
+/// Whether two models are the same files: one configuration, and weights of the same bytes.
+pub fn same_files(one: &Checkpoint, other: &Checkpoint) -> bool {
+    let (files, others) = (one.weight_files(), other.weight_files());
+    let same = |(one, other): (&PathBuf, &PathBuf)| same_path(one, other) || same_bytes(one, other);
+    one.config() == other.config() && files.len() == others.len() && files.iter().zip(&others).all(same)
+}
+
 /// Whether two models compute the same: one shape, and every weight of the same value. Small parameters are compared
 /// first: models that differ are told apart by a few of them.
-fn identical(teacher: &Checkpoint, student: &Checkpoint) -> Result<bool, CheckpointError> {
+///
+/// # Errors
+/// [`CheckpointError`] where a weight cannot be read.
+pub fn identical(teacher: &Checkpoint, student: &Checkpoint) -> Result<bool, CheckpointError> {
     if teacher.config() != student.config() {
         return Ok(false);
     }
-    if let (Ok(one), Ok(other)) = (teacher.path().canonicalize(), student.path().canonicalize())
-        && one == other
-    {
+    if same_path(teacher.path(), student.path()) {
         return Ok(true);
     }
     let mut parameters = precast_plan::Parameters::new(teacher.config()).list;

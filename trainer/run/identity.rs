@@ -9,6 +9,7 @@ use precast_plan::Recipe;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::adapter::Adapter;
 use crate::checkpoint::Checkpoint;
 use crate::config::RunConfig;
 use crate::data::Dataset;
@@ -37,7 +38,7 @@ impl fmt::Display for Difference {
 
 impl Identity {
     /// All of it but the digests of the weights, which take a while: [`Self::models`] adds them.
-    pub fn new(config: &RunConfig, data: &Data, models: &Models<Checkpoint>) -> Self {
+    pub fn new(config: &RunConfig, data: &Data, models: &Models<Checkpoint>, adapter: Option<&Adapter>) -> Self {
         let json = |model: &Checkpoint| Digest::of(model.json().to_string().as_bytes()).to_string();
         let optional = |value: Option<String>| value.unwrap_or_else(|| "none".to_owned());
         let values = [
@@ -50,7 +51,12 @@ impl Identity {
         ];
         let values = values.map(|(name, value)| (name.to_owned(), value)).into_iter();
         let configs = models.iter().map(|(role, model)| (format!("{role} config"), json(model)));
-        Self(values.chain(configs).chain(options(config)).collect())
+        // Of one that was there: a new one follows from options.
+        let digest = adapter.and_then(|adapter| Some((adapter.digest()?, adapter.layout().digest())));
+        let adapter = digest.map(|(tensors, layout)| {
+            [("adapter".to_owned(), tensors.to_string()), ("adapter config".to_owned(), layout.to_string())]
+        });
+        Self(values.chain(configs).chain(adapter.into_iter().flatten()).chain(options(config)).collect())
     }
 
     /// Adds the digests of the weights.
@@ -77,13 +83,15 @@ impl Identity {
 
 /// Options that may change when a run continues: where things are, which [`Identity`] has the digests of, and what changes no
 /// bit of the weights. The number of steps has rules of its own.
-const MAY_CHANGE: [&str; 13] = [
+const MAY_CHANGE: [&str; 15] = [
     "teacher",
     "student",
     "data",
     "out",
     "steps",
     "teacher_format",
+    "adapter",
+    "student_format",
     "recompute",
     "device",
     "bundle",
