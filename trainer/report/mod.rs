@@ -124,10 +124,12 @@ fn summary(records: &[StepRecord], run: &Value) -> String {
     let mut speeds: Vec<f64> = records.iter().skip(1).map(|record| record.tokens_per_s).collect();
     speeds.sort_by(f64::total_cmp);
     let text = |pointer: &str| run.pointer(pointer).and_then(Value::as_str).unwrap_or("?").to_owned();
+    let number = |pointer: &str| run.pointer(pointer).map_or("?".to_owned(), Value::to_string);
     let rows = [
         ("teacher", text("/config/teacher")),
         ("teacher_format", text("/config/teacher_format")),
         ("student", text("/config/student")),
+        ("parameters that train", format!("{} of {}", number("/parameters/trained"), number("/parameters/all"))),
         ("device", text("/device/name")),
         ("outcome", text("/outcome/status")),
         ("steps", last.step.to_string()),
