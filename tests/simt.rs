@@ -6,14 +6,14 @@ use std::path::Path;
 use std::sync::LazyLock;
 use std::time::Instant;
 
-use precast::checkpoint::Checkpoint;
 use precast::config::RunConfig;
 use precast::session::Session;
+use precast::sources::Shapes;
 use precast_fatbins::Module;
 use precast_kernels::abi::step_metrics;
 use precast_kernels::host::Buffer;
 use precast_kernels::{Arch, KeyVariant, Operand};
-use precast_plan::{Precision, TrainingPlan, keys};
+use precast_plan::{Formats, Precision, keys};
 use precast_runtime::sim::{Faults, Sim};
 use precast_runtime::{Arrived, Bound, Device, Driver, DriverError, GraphId, KernelId, Placement, Ticket};
 use precast_simt::{Program, Simt, execute};
@@ -41,9 +41,8 @@ struct Executed {
 impl Executed {
     /// Every kernel of a run, compiled for the host as an architecture would have it.
     fn new(config: &RunConfig, arch: Arch) -> Self {
-        let models = config.models().map(|path| Checkpoint::open(path).unwrap());
-        let teacher = models.teacher.as_ref().map(|model| model.config());
-        let plan = TrainingPlan::new(teacher, models.student.config(), &config.recipe(), Arch::Sim).unwrap().plan;
+        let shapes = Shapes::read(config).unwrap();
+        let plan = shapes.lower(config, &config.recipe(), &Formats::dense(), Arch::Sim).unwrap().plan;
         let compiled = keys(&plan).into_par_iter().map(|pair| {
             assert!(pair.key.kernel().variants(arch).contains(&pair.variant), "{pair} is none of {arch}");
             let defines = pair.defines(arch);
@@ -156,6 +155,7 @@ fn trains_as_it_should(case: &str, precision: Precision, arch: Arch, steps: usiz
         options.settings.steps = of_case.steps;
         options.settings.warmup = of_case.warmup;
         options.settings.schedule = of_case.sched.parse().unwrap();
+        options.adapting.adapter = Some(case.join("adapter")).filter(|adapter| adapter.is_dir());
         options.teaching.alpha = of_case.alpha.unwrap();
         options.teaching.temperature = of_case.T.unwrap();
     });
@@ -194,4 +194,15 @@ fn the_sources_of_qwen3_train_in_fp32() {
 #[test]
 fn the_sources_of_llama3_train_in_bf16() {
     trains_as_it_should("llama3-rope", Precision::Bf16, Arch::Sm89, 1, &BF16);
+}
+
+/// Adapters of two parts of a stack, and a base that stays as it is.
+#[test]
+fn the_sources_train_an_adapter_in_fp32() {
+    trains_as_it_should("lora-qv", Precision::Fp32, Arch::Sm121, 1, &FP32);
+}
+
+#[test]
+fn the_sources_train_an_adapter_in_bf16() {
+    trains_as_it_should("lora-qv", Precision::Bf16, Arch::Sm89, 2, &BF16);
 }
