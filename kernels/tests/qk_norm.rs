@@ -15,6 +15,22 @@ const ROW_HEADS: usize = 7;
 const ROWS: usize = 4;
 const EPS: f32 = 1e-2;
 
+/// The parameter block of one of the two launches, which have all sizes but one in common.
+macro_rules! params {
+    ($block:ident { $($field:ident: $value:expr)? }) => {
+        $block {
+            eps: EPS,
+            tokens: TOKENS as u32,
+            seq_len: SEQ_LEN as u32,
+            query_heads: QUERY_HEADS as u32,
+            key_heads: (HEADS - QUERY_HEADS) as u32,
+            row_heads: ROW_HEADS as u32,
+            $($field: $value,)?
+            ..Default::default()
+        }
+    };
+}
+
 fn floats(buffer: &Buffer) -> Vec<f64> {
     bytemuck::pod_collect_to_vec::<u8, f32>(buffer).into_iter().map(f64::from).collect()
 }
@@ -62,15 +78,7 @@ fn close(found: &[f64], expected: &[f64], gate: f64, what: &str) {
 
 #[test]
 fn forward_is_the_formula_and_keeps_what_was_there() {
-    let params = qk_norm_fwd_params {
-        eps: EPS,
-        tokens: TOKENS as u32,
-        seq_len: SEQ_LEN as u32,
-        query_heads: QUERY_HEADS as u32,
-        key_heads: (HEADS - QUERY_HEADS) as u32,
-        row_heads: ROW_HEADS as u32,
-        ..Default::default()
-    };
+    let params = params!(qk_norm_fwd_params {});
     let key = Key::parse(&format!("qk_norm.fwd{{d={D},keep=true,x=f32}}")).unwrap();
     let case = Case::new(&key, bytemuck::bytes_of(&params), 1);
     let after = case.reference();
@@ -92,16 +100,7 @@ fn forward_is_the_formula_and_keeps_what_was_there() {
 
 #[test]
 fn gradients_are_differences_of_the_formula() {
-    let params = qk_norm_bwd_params {
-        eps: EPS,
-        tokens: TOKENS as u32,
-        seq_len: SEQ_LEN as u32,
-        query_heads: QUERY_HEADS as u32,
-        key_heads: (HEADS - QUERY_HEADS) as u32,
-        row_heads: ROW_HEADS as u32,
-        rows: ROWS as u32,
-        ..Default::default()
-    };
+    let params = params!(qk_norm_bwd_params { rows: ROWS as u32 });
     let key = Key::parse(&format!("qk_norm.bwd{{d={D},x=f32}}")).unwrap();
     let case = Case::new(&key, bytemuck::bytes_of(&params), 2);
     let after = case.reference();

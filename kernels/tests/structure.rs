@@ -1,21 +1,11 @@
 //! What holds of the sources of this package: modules go one way, and what is above the families stays there.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+mod one_way;
 
-fn sources(directory: &Path) -> Vec<(PathBuf, String)> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            found.extend(sources(&path));
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            let text = std::fs::read_to_string(&path).unwrap();
-            found.push((path, text));
-        }
-    }
-    found
-}
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use one_way::{Arrows, assert_one_way};
 
 fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty())
@@ -30,7 +20,7 @@ fn named(rest: &str) -> Vec<&str> {
 }
 
 /// Module x uses module y: by `crate::y`, or by a name that `lib.rs` re-exports from y.
-fn arrows() -> BTreeMap<String, BTreeSet<String>> {
+fn arrows() -> Arrows {
     let src = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src");
     let lib = std::fs::read_to_string(src.join("lib.rs")).unwrap();
     let modules: BTreeSet<&str> = lib
@@ -44,41 +34,20 @@ fn arrows() -> BTreeMap<String, BTreeSet<String>> {
     }
     // Macros stand at the root of the crate.
     home.extend([("key", "fields"), ("operand", "operand"), ("source", "source"), ("variant", "variant")]);
-    let mut arrows: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for (path, text) in sources(&src) {
-        let inside = path.strip_prefix(&src).unwrap().with_extension("");
-        let module = inside.iter().next().unwrap().to_str().unwrap().to_owned();
-        let code: String = text
-            .split("#[cfg(test)]")
-            .next()
-            .unwrap()
-            .lines()
-            .filter(|line| !line.trim_start().starts_with("//"))
-            .map(|line| format!("{line}\n"))
-            .collect();
+    one_way::arrows(&src, |code| {
         let used = code.split("crate::").skip(1).flat_map(named);
         // In a path, `key` is the module; in a list, the macro.
         let used = used.filter_map(|name| home.get(name).map(|module| (*module).to_owned()));
         let paths = code.split("crate::").skip(1).filter(|rest| rest.starts_with("key::"));
-        let used = used.chain(paths.map(|_| "key".to_owned()));
-        arrows.entry(module.clone()).or_default().extend(used.filter(|other| *other != module));
-    }
-    arrows.remove("lib");
-    arrows
+        used.chain(paths.map(|_| "key".to_owned())).collect()
+    })
 }
 
 #[test]
 fn modules_depend_on_each_other_one_way() {
-    let mut arrows = arrows();
+    let arrows = arrows();
     assert!(arrows["registry"].contains("gemm") && arrows["gemm"].contains("build"), "{arrows:?}");
-    // Take away what depends on nothing that is left, until nothing is left.
-    while let Some(module) = arrows.iter().find(|(_, used)| used.is_empty()).map(|(module, _)| module.clone()) {
-        arrows.remove(&module);
-        for used in arrows.values_mut() {
-            used.remove(&module);
-        }
-    }
-    assert!(arrows.is_empty(), "in a circle: {arrows:?}");
+    assert_one_way(arrows);
 }
 
 #[test]

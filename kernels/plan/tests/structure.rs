@@ -1,21 +1,11 @@
 //! What holds of the sources of this package: one place fills parameter blocks, and modules go one way.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+#[path = "../../tests/one_way/mod.rs"]
+mod one_way;
 
-fn sources(directory: &Path) -> Vec<(PathBuf, String)> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            found.extend(sources(&path));
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            let text = std::fs::read_to_string(&path).unwrap();
-            found.push((path, text));
-        }
-    }
-    found
-}
+use std::path::PathBuf;
+
+use one_way::{Arrows, assert_one_way, sources};
 
 fn package() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -41,32 +31,17 @@ fn operations_alone_fill_parameter_blocks() {
     assert!(filled >= 8, "{filled} files of operations: this test looks for the wrong thing");
 }
 
-/// `use crate::x` in module y, top-level modules of this package alone.
-fn arrows() -> BTreeMap<String, BTreeSet<String>> {
-    let src = package().join("src");
-    let mut arrows: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for (path, text) in sources(&src) {
-        let inside = path.strip_prefix(&src).unwrap().with_extension("");
-        let module = inside.iter().next().unwrap().to_str().unwrap().to_owned();
-        let code = text.split("#[cfg(test)]").next().unwrap();
+/// Module y uses module x: by `crate::x`.
+fn arrows() -> Arrows {
+    one_way::arrows(&package().join("src"), |code| {
         let used = code.split("crate::").skip(1).filter(|rest| rest.starts_with(|c: char| c.is_ascii_lowercase()));
-        let used = used.map(|rest| rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap().to_owned());
-        arrows.entry(module.clone()).or_default().extend(used.filter(|other| *other != module));
-    }
-    arrows.remove("lib");
-    arrows
+        used.map(|rest| rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap().to_owned()).collect()
+    })
 }
 
 #[test]
 fn modules_depend_on_each_other_one_way() {
-    let mut arrows = arrows();
+    let arrows = arrows();
     assert!(arrows["training"].contains("ops") && arrows["ops"].contains("builder"), "{arrows:?}");
-    // Take away what depends on nothing that is left, until nothing is left.
-    while let Some(module) = arrows.iter().find(|(_, used)| used.is_empty()).map(|(module, _)| module.clone()) {
-        arrows.remove(&module);
-        for used in arrows.values_mut() {
-            used.remove(&module);
-        }
-    }
-    assert!(arrows.is_empty(), "in a circle: {arrows:?}");
+    assert_one_way(arrows);
 }

@@ -1,0 +1,82 @@
+//! Every host reference against its formula in f64, written from the formula alone. Gradients are differences of the
+//! forward formula, so that a reference and a kernel that share a mistake do not agree with it.
+
+mod attention;
+mod calculus;
+mod elements;
+mod embedding;
+mod gemm;
+mod head;
+mod launch;
+mod lora;
+mod nonlinear;
+mod rmsnorm;
+mod rope;
+mod sums;
+mod swiglu;
+
+use std::collections::BTreeSet;
+
+use precast_kernels::{Dtype, Key, OPS, examples};
+
+/// An operation and its check.
+type Formula = (&'static str, fn(&Key));
+
+const FORMULAS: [Formula; 33] = [
+    ("adamw.update", elements::adamw),
+    ("attention.bwd", attention::bwd),
+    ("attention.delta", attention::delta),
+    ("attention.fwd", attention::fwd),
+    ("cast", elements::cast),
+    ("column_sum.finish", sums::column_sum_finish),
+    ("column_sum.partial", sums::column_sum_partial),
+    ("embedding.bwd", embedding::bwd),
+    ("embedding.fwd", embedding::fwd),
+    ("fill", elements::fill),
+    ("gemm.dgrad", gemm::dgrad),
+    ("gemm.fwd", gemm::fwd),
+    ("gemm.swiglu", gemm::swiglu),
+    ("gemm.wgrad", gemm::wgrad),
+    ("grad_norm.finish", sums::grad_norm_finish),
+    ("grad_norm.partial", sums::grad_norm_partial),
+    ("head.ce", head::ce),
+    ("head.distill", head::distill),
+    ("head.jsd", head::jsd),
+    ("head.metrics", head::metrics),
+    ("head.nll", head::nll),
+    ("lora.dgrad_a", lora::dgrad_a),
+    ("lora.dgrad_b", lora::dgrad_b),
+    ("lora.fwd_a", lora::fwd_a),
+    ("lora.fwd_b", lora::fwd_b),
+    ("lora.wgrad", lora::wgrad),
+    ("rmsnorm.bwd", rmsnorm::bwd),
+    ("rmsnorm.dgrad", rmsnorm::dgrad),
+    ("rmsnorm.fwd", rmsnorm::fwd),
+    ("rope.bwd", rope::bwd),
+    ("rope.fwd", rope::fwd),
+    ("swiglu.bwd", swiglu::bwd),
+    ("swiglu.fwd", swiglu::fwd),
+];
+
+/// Operations with a test of their own: `tests/blocks.rs` has ggml's values, `tests/qk_norm.rs` the formula in f64.
+const ELSEWHERE: [&str; 4] = ["dequant", "qk_norm.bwd", "qk_norm.dgrad", "qk_norm.fwd"];
+
+#[test]
+fn every_reference_is_its_formula() {
+    let here: BTreeSet<&str> = FORMULAS.iter().map(|(op, _)| *op).chain(ELSEWHERE).collect();
+    for op in OPS {
+        assert!(here.contains(op.name), "{} has no formula here", op.name);
+    }
+    for (op, check) in FORMULAS {
+        let keys = examples().into_iter().filter(|key| key.op() == op && is_plain(key));
+        let checked = keys.map(|key| check(&key)).count();
+        assert!(checked > 0, "{op} has no example in f32");
+    }
+}
+
+/// Whether nothing is rounded to bf16 or stored in blocks: what is left is the formula. A cast is what it rounds.
+fn is_plain(key: &Key) -> bool {
+    let params = key.kernel().samples().pop().expect("a kernel has samples");
+    let formats = key.kernel().operands(&params).into_iter().map(|operand| operand.format);
+    key.op() == "cast" || formats.into_iter().all(|format| format == Dtype::F32 || format == Dtype::U32)
+}

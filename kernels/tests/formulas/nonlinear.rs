@@ -1,0 +1,78 @@
+//! Whether the inputs of checks tell functions that are not linear from the identity.
+
+use precast_kernels::check::Case;
+use precast_kernels::host::Buffer;
+use precast_kernels::{Content, Dtype, Format, Key, examples};
+
+use crate::ELSEWHERE;
+
+/// Operations without a function that could be taken for the identity: products, sums, copies, and what takes nothing
+/// normal.
+const LINEAR: [&str; 19] = [
+    "attention.delta",
+    "cast",
+    "column_sum.finish",
+    "column_sum.partial",
+    "embedding.bwd",
+    "embedding.fwd",
+    "fill",
+    "gemm.dgrad",
+    "gemm.fwd",
+    "gemm.wgrad",
+    "grad_norm.finish",
+    "grad_norm.partial",
+    "lora.dgrad_a",
+    "lora.dgrad_b",
+    "lora.fwd_a",
+    "lora.fwd_b",
+    "lora.wgrad",
+    "rope.bwd",
+    "rope.fwd",
+];
+
+/// `x sigmoid(x)`, `tanh` and `exp` are told apart from a straight line only where inputs are large.
+#[test]
+fn inputs_are_large_enough_to_show_what_is_not_linear() {
+    for key in examples().into_iter().filter(|key| !LINEAR.contains(&key.op()) && !ELSEWHERE.contains(&key.op())) {
+        let samples = key.kernel().samples();
+        let shows = samples.iter().any(|params| !is_homogeneous(&key, params));
+        assert!(shows, "{key}: doubled inputs give outputs that are a power of two as large, within its tolerance");
+    }
+}
+
+/// Whether doubled inputs give outputs that are one power of two times as large, within the kernel's tolerance.
+fn is_homogeneous(key: &Key, params: &[u8]) -> bool {
+    let single = Case::new(key, params, 3);
+    let mut double = Case::new(key, params, 3);
+    let inputs = single.operands.iter().zip(&mut double.before);
+    for (operand, buffer) in inputs.filter(|(operand, _)| matches!(operand.content, Content::Normal(_))) {
+        if !operand.access.reads() {
+            continue;
+        }
+        *buffer = scaled(operand.format, buffer, 2.0);
+    }
+    let (single_out, double_out) = (single.reference(), double.reference());
+    let outputs = single.operands.iter().zip(single_out.iter().zip(&double_out));
+    let mut outputs = outputs.filter(|(operand, _)| operand.access.is_output() && operand.format != Dtype::U32);
+    outputs.all(|(operand, (single_out, double_out))| {
+        [0.25, 0.5, 1.0, 2.0, 4.0, 8.0]
+            .into_iter()
+            .any(|power| double.compare(operand, double_out, &scaled(operand.format, single_out, power)).is_ok())
+    })
+}
+
+/// A power of two times each value: exact.
+fn scaled(format: Format, bytes: &[u8], power: f32) -> Buffer {
+    let bytes: Vec<u8> = match format {
+        Format::Dense(Dtype::F32) => {
+            let value = |word: &[u8]| f32::from_le_bytes(word.try_into().expect("four bytes"));
+            bytes.chunks_exact(4).flat_map(|word| (power * value(word)).to_le_bytes()).collect()
+        }
+        Format::Dense(Dtype::Bf16) => {
+            let value = |word: &[u8]| half::bf16::from_le_bytes([word[0], word[1]]).to_f32();
+            bytes.chunks_exact(2).flat_map(|word| half::bf16::from_f32(power * value(word)).to_le_bytes()).collect()
+        }
+        _ => bytes.to_vec(),
+    };
+    Buffer::from(&bytes[..])
+}
