@@ -8,9 +8,9 @@ use crate::tensor_map::TensorMap;
 /// Grid, block and dynamic shared memory of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
-    /// Thread blocks along x, y and z.
+    /// CTAs along x, y and z.
     pub grid: [u32; 3],
-    /// Threads in a block.
+    /// Threads in a CTA.
     pub block: [u32; 3],
     /// Dynamic shared memory, bytes.
     pub shared_bytes: u32,
@@ -22,8 +22,8 @@ impl Geometry {
         Self { grid: [blocks, 1, 1], block: [threads, 1, 1], shared_bytes: 0 }
     }
 
-    /// Blocks that stride over n elements: two vectors of four a thread, so that any launch walks its grid more than once, and
-    /// at most 4096 blocks, which fill any GPU several times over.
+    /// CTAs that stride over n elements: two vectors of four a thread, so that any launch walks its grid more than once, and
+    /// at most 4096 CTAs, which fill any GPU several times over.
     pub fn strided(n: u64, threads: u32) -> Self {
         let blocks = n.div_ceil(8 * u64::from(threads)).clamp(1, 4096);
         Self::linear(blocks as u32, threads)
@@ -50,6 +50,12 @@ pub trait Build: Kernel {
 
     /// Grid, block and dynamic shared memory.
     fn geometry(&self, variant: Self::Variant, params: &Self::Params) -> Geometry;
+
+    /// CTAs of the smallest grid that a row computes a launch with, where its CTAs are persistent: each takes tiles from a
+    /// list, so that any larger grid does too. None where the grid follows from the launch.
+    fn smallest_grid(&self, _variant: Self::Variant) -> Option<u32> {
+        None
+    }
 
     /// The tensor maps of the parameter block that a row reads. They are zero where there is no CUDA driver.
     fn tensor_maps(&self, _variant: Self::Variant, _params: &Self::Params) -> Vec<TensorMap> {

@@ -73,6 +73,9 @@ impl<K: Registered> Build for Erased<K> {
     fn geometry(&self, variant: Variant, params: &[u8]) -> Geometry {
         self.0.geometry(typed(variant), &block(params))
     }
+    fn smallest_grid(&self, variant: Variant) -> Option<u32> {
+        self.0.smallest_grid(typed(variant))
+    }
     fn tensor_maps(&self, variant: Variant, params: &[u8]) -> Vec<TensorMap> {
         self.0.tensor_maps(typed(variant), &block(params))
     }

@@ -7,7 +7,7 @@ use std::fmt;
 
 /// Named numbers a kernel is built with (tile, stages, warps, ...), alphabetical.
 ///
-/// Each becomes the macro `VARIANT_<NAME>`. Every variant names `threads`, the block size.
+/// Each becomes the macro `VARIANT_<NAME>`. Every variant names `threads`, the threads of a CTA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Variant([(&'static str, u32); Self::MOST]);
 
@@ -34,7 +34,7 @@ impl Variant {
         self.0.into_iter().take_while(|(name, _)| !name.is_empty())
     }
 
-    /// Threads in a block: `variant!` sees to it that every variant has them.
+    /// Threads in a CTA: `variant!` sees to it that every variant has them.
     pub fn threads(self) -> u32 {
         self.numbers().find(|(name, _)| *name == "threads").map_or(0, |(_, threads)| threads)
     }
@@ -131,9 +131,9 @@ macro_rules! variant {
 }
 
 variant! {
-    /// Blocks of so many threads, and nothing else to choose.
+    /// CTAs of so many threads, and nothing else to choose.
     pub struct Threads {
-        /// Threads of a block.
+        /// Threads of a CTA.
         threads: u32,
     }
 }

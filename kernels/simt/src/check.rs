@@ -38,7 +38,7 @@ pub enum Fault {
         /// Which rule, where and by whom.
         report: Box<Report>,
     },
-    /// A launch asks for more than a block may have.
+    /// A launch asks for more than a CTA may have.
     #[error(
         "{key}[{variant}] on {arch}: {bytes} bytes of shared memory or {threads} threads are more than a block may have"
     )]
@@ -49,7 +49,7 @@ pub enum Fault {
         arch: Arch,
         /// Shared memory, static and dynamic.
         bytes: u64,
-        /// Threads of a block.
+        /// Threads of a CTA.
         threads: u32,
     },
 }
@@ -71,7 +71,7 @@ pub fn check(simt: &Simt, key: &Key, variant: Variant, arch: Arch, seeds: &[u64]
     check_source(simt, &key.kernel().source(variant), key, variant, arch, seeds)
 }
 
-/// The same for several architectures. Those whose code is the same program share its launches; what a block may have is
+/// The same for several architectures. Those whose code is the same program share its launches; what a CTA may have is
 /// asked for each.
 ///
 /// # Errors
@@ -135,8 +135,8 @@ fn check_program(
     Ok((outcome, program.static_shared_bytes()))
 }
 
-/// Every sample that a variant admits, and its launch. Small launches give a block one tile at most: where blocks walk
-/// lists of tiles, a second launch has as few blocks as can be.
+/// Every sample that a variant admits, and its launch. Small launches give a persistent CTA one tile at most: a second
+/// launch has as few of them as can be.
 fn each_launch(
     key: &Key,
     variant: Variant,
@@ -147,22 +147,14 @@ fn each_launch(
     for (sample, params) in samples.iter().enumerate().filter(|(_, params)| kernel.admits(variant, params)) {
         let geometry = kernel.geometry(variant, params);
         launch(sample, params, &geometry)?;
-        if let Some(fewest) = fewest_blocks(variant).filter(|fewest| *fewest < geometry.grid[0]) {
-            launch(sample, params, &Geometry { grid: [fewest, 1, 1], ..geometry })?;
+        if let Some(smallest) = kernel.smallest_grid(variant).filter(|smallest| *smallest < geometry.grid[0]) {
+            launch(sample, params, &Geometry { grid: [smallest, 1, 1], ..geometry })?;
         }
     }
     Ok(())
 }
 
-/// Blocks of the smallest grid that a variant whose blocks walk lists of tiles is right with: Hopper's products, but for
-/// those in tiles of 64 rows.
-fn fewest_blocks(variant: Variant) -> Option<u32> {
-    let number = |name| variant.numbers().find(|(other, _)| *other == name).map(|(_, value)| value);
-    let walks = number("wgmma").is_some() && number("tile_m")? > 64;
-    number("cluster").filter(|_| walks)
-}
-
-/// Whether a block may have what a launch asks for.
+/// Whether a CTA may have what a launch asks for.
 fn fits(key: &Key, variant: Variant, arch: Arch, static_bytes: u64, geometry: &Geometry) -> Result<(), Fault> {
     let bytes = static_bytes + u64::from(geometry.shared_bytes);
     let threads = geometry.block.iter().product();

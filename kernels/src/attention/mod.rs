@@ -16,7 +16,7 @@
 //! both of its products, each to dtype x, as tensor cores need them.
 //!
 //! bf16 keys multiply on tensor cores: `mma` everywhere, warpgroup products (`wgmma`) on Hopper for d 64 and 128; f32
-//! keys on CUDA cores. Every element of every gradient is summed by one block in one order: no atomics, no workspace.
+//! keys on CUDA cores. Every element of every gradient is summed by one CTA in one order: no atomics, no workspace.
 //! Sources: Dao et al., "FlashAttention-2", 2023; Ainslie et al., "GQA", 2023.
 
 mod host;
@@ -60,6 +60,22 @@ fn rows(batch: u32, seq_len: u32, heads: u32) -> u64 {
 fn flops(batch: u32, seq_len: u32, heads: u32, d: u32, per_score: u64) -> u64 {
     let visible = u64::from(seq_len) * (u64::from(seq_len) + 1) / 2;
     2 * per_score * u64::from(d) * visible * u64::from(batch) * u64::from(heads)
+}
+
+/// Launches of forward and backward, whose parameter blocks have sizes and scale in common.
+macro_rules! samples {
+    ($d:expr) => {{
+        let scale = 1.0 / ($d as f32).sqrt();
+        let sample = |(batch, seq_len, heads, kv_heads)| Self::Params {
+            batch,
+            seq_len,
+            heads,
+            kv_heads,
+            scale,
+            ..Default::default()
+        };
+        SAMPLES.map(sample).into()
+    }};
 }
 
 impl Build for AttentionFwd {
@@ -106,17 +122,7 @@ impl Reference for AttentionFwd {
     }
 
     fn samples(&self) -> Vec<Self::Params> {
-        let scale = 1.0 / (self.d as f32).sqrt();
-        SAMPLES
-            .map(|(batch, seq_len, heads, kv_heads)| Self::Params {
-                batch,
-                seq_len,
-                heads,
-                kv_heads,
-                scale,
-                ..Default::default()
-            })
-            .into()
+        samples!(self.d)
     }
 
     fn tolerance(&self, operand: &Operand) -> Tolerance {
@@ -223,17 +229,7 @@ impl Reference for AttentionBwd {
     }
 
     fn samples(&self) -> Vec<Self::Params> {
-        let scale = 1.0 / (self.d as f32).sqrt();
-        SAMPLES
-            .map(|(batch, seq_len, heads, kv_heads)| Self::Params {
-                batch,
-                seq_len,
-                heads,
-                kv_heads,
-                scale,
-                ..Default::default()
-            })
-            .into()
+        samples!(self.d)
     }
 
     fn tolerance(&self, operand: &Operand) -> Tolerance {

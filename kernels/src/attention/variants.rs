@@ -13,7 +13,7 @@ use crate::{Arch, Dtype, Fixed, Geometry, Source, source, variant};
 variant! {
     /// CUDA cores: four threads to a row of a square tile of scores.
     pub struct Tiled {
-        /// Threads of a block.
+        /// Threads of a CTA.
         threads: u32,
         /// Rows and columns of a tile of scores.
         tile: u32,
@@ -27,9 +27,9 @@ variant! {
         keys: u32,
         /// Tells the source that it is built as this.
         mma: Fixed<1>,
-        /// Queries of a block.
+        /// Queries of a CTA.
         queries: u32,
-        /// Threads of a block.
+        /// Threads of a CTA.
         threads: u32,
     }
 }
@@ -37,13 +37,13 @@ variant! {
 variant! {
     /// Forward, by `wgmma`.
     pub struct FwdWgmma {
-        /// Blocks of a multiprocessor, which share its registers.
+        /// CTAs of a multiprocessor, which share its registers.
         blocks: u32,
         /// Keys of a tile.
         keys: u32,
         /// Stages of keys and values.
         stages: u32,
-        /// Threads of a block.
+        /// Threads of a CTA.
         threads: u32,
         /// Tells the source that it is built as this.
         wgmma: Fixed<1>,
@@ -57,9 +57,9 @@ variant! {
         mma: Fixed<1>,
         /// Rows of the other side that are multiplied at a time.
         part: u32,
-        /// Rows of a block.
+        /// Rows of a CTA.
         rows: u32,
-        /// Threads of a block.
+        /// Threads of a CTA.
         threads: u32,
         /// Rows of the other side that are copied at a time.
         tile: u32,
@@ -71,7 +71,7 @@ variant! {
     pub struct BwdWgmma {
         /// Stages of tiles of the other side.
         stages: u32,
-        /// Threads of a block.
+        /// Threads of a CTA.
         threads: u32,
         /// Tells the source that it is built as this.
         wgmma: Fixed<1>,
@@ -163,7 +163,7 @@ pub(super) fn bwd_source(variant: Bwd) -> Source {
 pub(super) fn fwd_geometry(d: u32, variant: Fwd, p: &attention_fwd_params) -> Geometry {
     let (grid, threads, shared_bytes) = match variant {
         Fwd::FwdWgmma(FwdWgmma { keys, stages, threads, .. }) => {
-            // A block owns rows of a key/value head's group: (position, head of the group).
+            // A CTA owns rows of a key/value head's group: (position, head of the group).
             let rows = threads / WARPGROUP_THREADS * WARPGROUP_ROWS;
             let tiles = (p.seq_len * (p.heads / p.kv_heads)).div_ceil(rows);
             let tile_rows = rows + 2 * stages * keys;
@@ -181,7 +181,7 @@ pub(super) fn fwd_geometry(d: u32, variant: Fwd, p: &attention_fwd_params) -> Ge
     Geometry { grid, block: [threads, 1, 1], shared_bytes }
 }
 
-/// Blocks own keys of a key/value head, or queries.
+/// CTAs own keys of a key/value head, or queries.
 pub(super) fn bwd_geometry(d: u32, variant: Bwd, p: &attention_bwd_params) -> Geometry {
     let (grid, threads, shared_bytes) = match variant {
         Bwd::BwdWgmma(BwdWgmma { stages, threads, .. }) => {

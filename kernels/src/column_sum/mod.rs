@@ -67,7 +67,7 @@ impl Reference for ColumnSumPartial {
     }
 
     fn samples(&self) -> Vec<Self::Params> {
-        // The last two have more columns, single and in vectors, than a row of blocks takes at one time.
+        // The last two have more columns, single and in vectors, than a row of CTAs takes at one time.
         [(1, 3, 4), (29, 131, 8), (75, 528, 32), (5, 2085, 4), (3, 16456, 8)]
             .map(|(rows, n, group)| Self::Params { rows, n, group, ..Default::default() })
             .into()

@@ -10,7 +10,7 @@
 //! | `dtable` | vocab x h | f32 |
 //!
 //! A table is dense, of the activations' dtype, or in a block format whose rows are dequantised as they are gathered.
-//! The scatter is deterministic: the host uploads the token ids sorted, so that one block owns each
+//! The scatter is deterministic: the host uploads the token ids sorted, so that one CTA owns each
 //! distinct id and adds its rows in order. Nothing sorts or adds atomically on the device.
 //! Source: `torch.nn.Embedding`.
 
@@ -134,7 +134,7 @@ impl Build for EmbeddingBwd {
 
 impl Reference for EmbeddingBwd {
     fn examples() -> Vec<Self> {
-        // The last has more columns than a row of blocks takes at one time.
+        // The last has more columns than a row of CTAs takes at one time.
         let keys = [(7, Dtype::Bf16), (40, Dtype::Bf16), (40, Dtype::F32), (2085, Dtype::Bf16)];
         keys.map(|(h, x)| Self { h, x }).into()
     }

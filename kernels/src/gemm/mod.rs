@@ -34,7 +34,7 @@ use crate::{
     operand, source,
 };
 
-use select::{Form, Product};
+use select::{GemmOp, ProblemSize};
 use variants::Tiling;
 
 pub(crate) use variants::{CudaCores, Mma};
@@ -112,8 +112,8 @@ fn geometry(variant: Tiling, rows: u32, columns: u32, splits: u32) -> Geometry {
 }
 
 /// Every kernel of the family has its source for CUDA cores and two for tensor cores.
-macro_rules! variants_of_product {
-    ($form:expr, $simt:literal, $mma:literal, $wgmma:literal $(, $header:literal)?) => {
+macro_rules! gemm_variants {
+    ($op:expr, $simt:literal, $mma:literal, $wgmma:literal $(, $header:literal)?) => {
         type Variant = Tiling;
 
         fn source(&self, variant: Tiling) -> Source {
@@ -145,7 +145,7 @@ macro_rules! variants_of_product {
 
         fn variants(&self, arch: Arch) -> Vec<Tiling> {
             match self.inputs() {
-                Some(dtype) => select::variants($form, dtype, arch).to_vec(),
+                Some(dtype) => select::variants($op, dtype, arch).to_vec(),
                 None => Vec::new(),
             }
         }
@@ -155,22 +155,29 @@ macro_rules! variants_of_product {
         }
 
         fn select(&self, p: &Self::Params, arch: Arch) -> Tiling {
-            select::select(&self.product(p), arch)
+            select::select(&self.problem_size(p), arch)
         }
 
         fn admits(&self, variant: Tiling, p: &Self::Params) -> bool {
-            select::admits(&self.product(p), variant)
+            select::admits(&self.problem_size(p), variant)
         }
 
         fn geometry(&self, variant: Tiling, p: &Self::Params) -> Geometry {
-            let product = self.product(p);
-            geometry(variant, product.rows, product.columns, product.splits)
+            let problem = self.problem_size(p);
+            geometry(variant, problem.rows, problem.columns, problem.splits)
+        }
+
+        fn smallest_grid(&self, variant: Tiling) -> Option<u32> {
+            match variant {
+                Tiling::Wgmma(wgmma) => wgmma::smallest_grid(wgmma),
+                Tiling::Mma(_) | Tiling::CudaCores(_) => None,
+            }
         }
 
         fn tensor_maps(&self, variant: Tiling, p: &Self::Params) -> Vec<TensorMap> {
             match variant {
                 Tiling::Wgmma(wgmma) => {
-                    wgmma::tensor_maps($form, wgmma, offset_of!(Self::Params, maps), self.layouts(p))
+                    wgmma::tensor_maps($op, wgmma, offset_of!(Self::Params, maps), self.layouts(p))
                 }
                 Tiling::Mma(_) | Tiling::CudaCores(_) => Vec::new(),
             }
@@ -188,9 +195,9 @@ impl GemmFwd {
         common(self.w, self.x)
     }
 
-    fn product(&self, p: &gemm_fwd_params) -> Product {
+    fn problem_size(&self, p: &gemm_fwd_params) -> ProblemSize {
         let vectors = vectors(&[p.n, p.k], &[p.x, p.w, p.y, p.bias, p.residual]);
-        Product { form: Form::Fwd, rows: p.m, columns: p.n, depth: p.k, splits: 1, dtype: self.x, vectors }
+        ProblemSize { op: GemmOp::Fwd, rows: p.m, columns: p.n, depth: p.k, splits: 1, dtype: self.x, vectors }
     }
 
     fn layouts(&self, p: &gemm_fwd_params) -> [wgmma::MatrixLayout; 2] {
@@ -204,9 +211,9 @@ impl GemmSwiglu {
     }
 
     /// A tile is as many columns of the gate as of the up projection.
-    fn product(&self, p: &gemm_swiglu_params) -> Product {
+    fn problem_size(&self, p: &gemm_swiglu_params) -> ProblemSize {
         let vectors = vectors(&[p.n, p.k], &[p.x, p.w, p.y, p.bias]);
-        Product { form: Form::Swiglu, rows: p.m, columns: 2 * p.n, depth: p.k, splits: 1, dtype: self.x, vectors }
+        ProblemSize { op: GemmOp::Swiglu, rows: p.m, columns: 2 * p.n, depth: p.k, splits: 1, dtype: self.x, vectors }
     }
 
     fn layouts(&self, p: &gemm_swiglu_params) -> [wgmma::MatrixLayout; 2] {
@@ -220,10 +227,10 @@ impl GemmDgrad {
         common(self.w, self.x)
     }
 
-    fn product(&self, p: &gemm_dgrad_params) -> Product {
+    fn problem_size(&self, p: &gemm_dgrad_params) -> ProblemSize {
         let vectors = vectors(&[p.n, p.k], &[p.dy, p.w, p.dx]);
         let splits = p.splits.max(1);
-        Product { form: Form::Dgrad, rows: p.m, columns: p.k, depth: p.n, splits, dtype: self.x, vectors }
+        ProblemSize { op: GemmOp::Dgrad, rows: p.m, columns: p.k, depth: p.n, splits, dtype: self.x, vectors }
     }
 
     /// Elements of `workspace`: whole tiles, however large they are.
@@ -233,7 +240,7 @@ impl GemmDgrad {
 
     /// Split-K: into how many parts to divide the depth, if that is faster, and how many `semaphores` that takes.
     pub fn division(&self, p: &gemm_dgrad_params, arch: Arch) -> Option<(u32, u64)> {
-        select::division(&self.product(p), arch)
+        select::division(&self.problem_size(p), arch)
     }
 
     fn layouts(&self, p: &gemm_dgrad_params) -> [wgmma::MatrixLayout; 2] {
@@ -246,15 +253,15 @@ impl GemmWgrad {
         Some(self.x)
     }
 
-    fn product(&self, p: &gemm_wgrad_params) -> Product {
+    fn problem_size(&self, p: &gemm_wgrad_params) -> ProblemSize {
         let vectors = vectors(&[p.n, p.k], &[p.dy, p.x, p.dw]);
         let splits = p.splits.max(1);
-        Product { form: Form::Wgrad, rows: p.n, columns: p.k, depth: p.m, splits, dtype: self.x, vectors }
+        ProblemSize { op: GemmOp::Wgrad, rows: p.n, columns: p.k, depth: p.m, splits, dtype: self.x, vectors }
     }
 
     /// Split-K: into how many parts to divide the depth, if that is faster, and how many `semaphores` that takes.
     pub fn division(&self, p: &gemm_wgrad_params, arch: Arch) -> Option<(u32, u64)> {
-        select::division(&self.product(p), arch)
+        select::division(&self.problem_size(p), arch)
     }
 
     fn layouts(&self, p: &gemm_wgrad_params) -> [wgmma::MatrixLayout; 2] {
@@ -272,7 +279,7 @@ fn tolerance(operand: &Operand) -> Tolerance {
 }
 
 impl Build for GemmFwd {
-    variants_of_product!(Form::Fwd, "simt/fwd.cu", "mma/fwd.cu", "wgmma/fwd.cu");
+    gemm_variants!(GemmOp::Fwd, "simt/fwd.cu", "mma/fwd.cu", "wgmma/fwd.cu");
 }
 
 impl Kernel for GemmFwd {
@@ -318,7 +325,7 @@ impl Reference for GemmFwd {
 }
 
 impl Build for GemmSwiglu {
-    variants_of_product!(Form::Swiglu, "simt/swiglu.cu", "mma/swiglu.cu", "wgmma/swiglu.cu", "swiglu.cuh");
+    gemm_variants!(GemmOp::Swiglu, "simt/swiglu.cu", "mma/swiglu.cu", "wgmma/swiglu.cu", "swiglu.cuh");
 }
 
 impl Kernel for GemmSwiglu {
@@ -362,7 +369,7 @@ impl Reference for GemmSwiglu {
 }
 
 impl Build for GemmDgrad {
-    variants_of_product!(Form::Dgrad, "simt/dgrad.cu", "mma/dgrad.cu", "wgmma/dgrad.cu");
+    gemm_variants!(GemmOp::Dgrad, "simt/dgrad.cu", "mma/dgrad.cu", "wgmma/dgrad.cu");
 }
 
 impl Kernel for GemmDgrad {
@@ -377,7 +384,7 @@ impl Kernel for GemmDgrad {
         if p.splits > 1 {
             operands.push(operand!(Scratch Self::Params, workspace: Dtype::F32, Self::workspace(p)));
             operands.push(
-                operand!(ReadWrite Self::Params, semaphores: Dtype::U32, select::semaphores(&self.product(p)))
+                operand!(ReadWrite Self::Params, semaphores: Dtype::U32, select::semaphores(&self.problem_size(p)))
                     .with(Content::Zeros),
             );
         }
@@ -409,7 +416,7 @@ impl Reference for GemmDgrad {
 }
 
 impl Build for GemmWgrad {
-    variants_of_product!(Form::Wgrad, "simt/wgrad.cu", "mma/wgrad.cu", "wgmma/wgrad.cu");
+    gemm_variants!(GemmOp::Wgrad, "simt/wgrad.cu", "mma/wgrad.cu", "wgmma/wgrad.cu");
 }
 
 impl Kernel for GemmWgrad {
@@ -424,7 +431,7 @@ impl Kernel for GemmWgrad {
         ];
         if p.splits > 1 {
             operands.push(
-                operand!(ReadWrite Self::Params, semaphores: Dtype::U32, select::semaphores(&self.product(p)))
+                operand!(ReadWrite Self::Params, semaphores: Dtype::U32, select::semaphores(&self.problem_size(p)))
                     .with(Content::Zeros),
             );
         }

@@ -1,4 +1,4 @@
-//! Which variant a product is built as: a table of tiles for each architecture, and the time each would take.
+//! Which variant a GEMM is built as: a table of tiles for each architecture, and the time each would take.
 
 use super::variants::{CudaCores, Mma, Tiling, Wgmma};
 use crate::{Arch, Dtype, Fixed};
@@ -7,32 +7,32 @@ use crate::{Arch, Dtype, Fixed};
 /// every variant that admits a launch, so two of them are plenty.
 pub const TOKEN_BUCKETS: [u32; 2] = [1, 1 << 16];
 
-/// Which of the products: their operands lie differently, so different tiles suit them.
+/// Which of the GEMMs: their operands have other layouts, so other tiles suit them.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub(super) enum GemmOp {
     Fwd,
     Swiglu,
     Dgrad,
     Wgrad,
 }
 
-impl Form {
-    /// Whether the blocks of a `wgmma` cluster copy for each other what their tiles have in common, and do not divide the
-    /// depth: forward, and where tiles of 64 rows are many enough to be left whole.
-    pub fn shares(self, variant: Wgmma) -> bool {
-        matches!(self, Form::Fwd | Form::Swiglu) || variant.tile_m == 64
+impl GemmOp {
+    /// Whether the CTAs of a `wgmma` cluster multicast what their tiles have in common, and do not split K: forward, and
+    /// where tiles of 64 rows are many enough to be left whole.
+    pub fn multicasts(self, variant: Wgmma) -> bool {
+        matches!(self, GemmOp::Fwd | GemmOp::Swiglu) || variant.tile_m == 64
     }
 }
 
-/// A result that one launch computes.
+/// The problem that one launch solves: a result of rows x columns, and what it is computed from.
 #[derive(Clone, Copy)]
-pub(super) struct Product {
-    pub form: Form,
+pub(super) struct ProblemSize {
+    pub op: GemmOp,
     pub rows: u32,
     pub columns: u32,
-    /// Length of the sums.
+    /// Length of the sums: K of the GEMM, whichever dimension of the layer that is.
     pub depth: u32,
-    /// Parts of the depth, each a block's.
+    /// Split-K: parts of the depth, each a CTA's.
     pub splits: u32,
     /// Dtype of the inputs.
     pub dtype: Dtype,
@@ -85,7 +85,7 @@ struct Table {
 
 static F32: &[Tiling] = &[cuda_cores!(128), cuda_cores!(64)];
 
-/// 96 and 48 KiB of shared memory a block: one or two of them on a multiprocessor that has 100 KiB. Not measured.
+/// 96 and 48 KiB of shared memory a CTA: one or two of them on a multiprocessor that has 100 KiB. Not measured.
 static BF16: &[Tiling] = &[
     mma!(128 x 256 x 32, warp_n 64, stages 4),
     mma!(128 x 128 x 32, warp_n 64, stages 3),
@@ -93,7 +93,7 @@ static BF16: &[Tiling] = &[
     cuda_cores!(64),
 ];
 
-/// An H200 has room for two blocks of 96 KiB: deeper slices meet at a barrier less often. The others' variants are here so
+/// An H200 has room for two CTAs of 96 KiB: deeper slices meet at a barrier less often. The others' variants are here so
 /// that they are checked on hardware.
 static BF16_H200: &[Tiling] = &[
     mma!(256 x 128 x 32, warp_n 64, stages 4),
@@ -112,7 +112,7 @@ static HOPPER_FWD: &[Tiling] = &[
     cuda_cores!(64),
 ];
 
-/// The same, in halves of whole chunks of 32 columns. Most of a frozen model's arithmetic: a pair of blocks copies the
+/// The same, in halves of whole chunks of 32 columns. Most of a frozen model's arithmetic: a pair of CTAs copies the
 /// weights they share once, which leaves power for multiplying.
 static HOPPER_SWIGLU: &[Tiling] =
     &[wgmma!(128 x 256 x 64, cluster 2), wgmma!(128 x 192 x 64, cluster 2), cuda_cores!(64)];
@@ -136,18 +136,18 @@ static HOPPER_WGRAD: &[Tiling] = &[
 
 /// Rates on an H200 are measured. The others have a quarter of its tensor throughput a multiprocessor: neither shared
 /// memory nor L2 holds back their smaller tiles as much.
-fn table(form: Form, dtype: Dtype, arch: Arch) -> Table {
+fn table(op: GemmOp, dtype: Dtype, arch: Arch) -> Table {
     let multiprocessors = match arch {
         Arch::Sm89 | Arch::Sim => 128,
         Arch::Sm90a | Arch::Sm90Portable => 132,
         Arch::Sm121 => 48,
     };
     let (variants, rates): (_, &[u32]) = match (dtype, arch) {
-        (Dtype::Bf16, Arch::Sm90a) => match form {
-            Form::Fwd => (HOPPER_FWD, &[100, 100, 100, 3]),
-            Form::Swiglu => (HOPPER_SWIGLU, &[100, 100, 3]),
-            Form::Dgrad => (HOPPER_DGRAD, &[100, 100, 100, 3]),
-            Form::Wgrad => (HOPPER_WGRAD, &[100, 100, 100, 90, 3]),
+        (Dtype::Bf16, Arch::Sm90a) => match op {
+            GemmOp::Fwd => (HOPPER_FWD, &[100, 100, 100, 3]),
+            GemmOp::Swiglu => (HOPPER_SWIGLU, &[100, 100, 3]),
+            GemmOp::Dgrad => (HOPPER_DGRAD, &[100, 100, 100, 3]),
+            GemmOp::Wgrad => (HOPPER_WGRAD, &[100, 100, 100, 90, 3]),
         },
         (Dtype::Bf16, Arch::Sm90Portable) => (BF16_H200, &[108, 100, 80, 90, 85, 3]),
         (Dtype::Bf16, _) => (BF16, &[100, 100, 90, 3]),
@@ -156,16 +156,16 @@ fn table(form: Form, dtype: Dtype, arch: Arch) -> Table {
     Table { multiprocessors, variants, rates }
 }
 
-pub(super) fn variants(form: Form, dtype: Dtype, arch: Arch) -> &'static [Tiling] {
-    table(form, dtype, arch).variants
+pub(super) fn variants(op: GemmOp, dtype: Dtype, arch: Arch) -> &'static [Tiling] {
+    table(op, dtype, arch).variants
 }
 
 /// bf16 runs on tensor cores wherever it can be copied in vectors. A warp stores 32 columns at a time, and of a gated
 /// product half of what it has summed.
-pub(super) fn admits(product: &Product, variant: Tiling) -> bool {
-    let narrow = product.form == Form::Swiglu && matches!(variant, Tiling::Mma(mma) if mma.warp_n < 64);
+pub(super) fn admits(problem: &ProblemSize, variant: Tiling) -> bool {
+    let narrow = problem.op == GemmOp::Swiglu && matches!(variant, Tiling::Mma(mma) if mma.warp_n < 64);
     let tensor_cores = !matches!(variant, Tiling::CudaCores(_));
-    product.dtype != Dtype::Bf16 || !narrow && tensor_cores == product.vectors
+    problem.dtype != Dtype::Bf16 || !narrow && tensor_cores == problem.vectors
 }
 
 /// Depth in whose time a CTA runs prologue and epilogue. Where two CTAs share an SM, the other's mainloop hides half of it.
@@ -183,22 +183,22 @@ const MOST_SPLITS: u32 = 8;
 /// Workspace that stays in L2 beside the operands: a sixth of an H200's 50 MiB.
 const WORKSPACE_BYTES: u64 = 8 << 20;
 
-/// Time of a product, if every multiprocessor computes as many tiles as the busiest; those left over by whole waves may
+/// Time of a GEMM, if every multiprocessor computes as many tiles as the busiest; those left over by whole waves may
 /// be divided among clusters that do not share columns.
-fn time(product: &Product, variant: Tiling, rate: u32, multiprocessors: u64) -> u64 {
+fn time(problem: &ProblemSize, variant: Tiling, rate: u32, multiprocessors: u64) -> u64 {
     let (m, n) = variant.tile();
-    let splits = if matches!(variant, Tiling::Mma(_)) { u64::from(product.splits) } else { 1 };
-    // Blocks of a cluster that share copies, and those that divide the depth.
+    let splits = if matches!(variant, Tiling::Mma(_)) { u64::from(problem.splits) } else { 1 };
+    // CTAs of a cluster that share copies, and those that divide the depth.
     let (sharers, cluster) = match variant {
-        Tiling::Wgmma(wgmma) if product.form.shares(wgmma) => (wgmma.cluster, 1),
+        Tiling::Wgmma(wgmma) if problem.op.multicasts(wgmma) => (wgmma.cluster, 1),
         Tiling::Wgmma(wgmma) => (1, u64::from(wgmma.cluster)),
         Tiling::Mma(_) | Tiling::CudaCores(_) => (1, 1),
     };
-    let tiles = u64::from(product.rows.div_ceil(m).next_multiple_of(sharers)) * u64::from(product.columns.div_ceil(n));
+    let tiles = u64::from(problem.rows.div_ceil(m).next_multiple_of(sharers)) * u64::from(problem.columns.div_ceil(n));
     let (waves, rest) = (tiles * splits / multiprocessors, tiles * splits % multiprocessors);
     let rounds = rest.div_ceil(multiprocessors / cluster).min(cluster); // each a part of a wave
     let pairs = matches!(variant, Tiling::Mma(mma) if mma.threads == 128);
-    let depth = u64::from(product.depth).div_ceil(splits) + if pairs { BLOCK_DEPTH / 2 } else { BLOCK_DEPTH };
+    let depth = u64::from(problem.depth).div_ceil(splits) + if pairs { BLOCK_DEPTH / 2 } else { BLOCK_DEPTH };
     let reduction = if rounds > 0 && rounds < cluster { REDUCTION_DEPTH } else { 0 };
     let waits = (splits - 1) * SEMAPHORE_DEPTH + reduction;
     // One of a pair alone takes three quarters of the time of both.
@@ -207,46 +207,46 @@ fn time(product: &Product, variant: Tiling, rate: u32, multiprocessors: u64) -> 
 }
 
 /// The variant that takes the least time, and that time. The first of equals.
-fn fastest(product: &Product, arch: Arch) -> (Tiling, u64) {
-    let Table { multiprocessors, variants, rates } = table(product.form, product.dtype, arch);
-    let admitted = variants.iter().zip(rates).filter(|(variant, _)| admits(product, **variant));
-    let timed = admitted.map(|(variant, rate)| (*variant, time(product, *variant, *rate, multiprocessors)));
-    timed.min_by_key(|(_, time)| *time).expect("every product has a variant that admits it")
+fn fastest(problem: &ProblemSize, arch: Arch) -> (Tiling, u64) {
+    let Table { multiprocessors, variants, rates } = table(problem.op, problem.dtype, arch);
+    let admitted = variants.iter().zip(rates).filter(|(variant, _)| admits(problem, **variant));
+    let timed = admitted.map(|(variant, rate)| (*variant, time(problem, *variant, *rate, multiprocessors)));
+    timed.min_by_key(|(_, time)| *time).expect("every GEMM has a variant that admits it")
 }
 
 /// The variant that takes the least time.
-pub(super) fn select(product: &Product, arch: Arch) -> Tiling {
-    fastest(product, arch).0
+pub(super) fn select(problem: &ProblemSize, arch: Arch) -> Tiling {
+    fastest(problem, arch).0
 }
 
-/// Whether products of a dtype are built so on an architecture that CTAs can divide the depth. `wgmma` has means of its own,
+/// Whether GEMMs of a dtype are built so on an architecture that CTAs can split K. `wgmma` has means of its own,
 /// and the simulated GPU adds up at once.
 pub fn splits_k(dtype: Dtype, arch: Arch) -> bool {
-    let table = table(Form::Wgrad, dtype, arch);
+    let table = table(GemmOp::Wgrad, dtype, arch);
     arch != Arch::Sim && table.variants.iter().any(|variant| matches!(variant, Tiling::Mma(_)))
 }
 
 /// Into how many parts to divide the depth, each a CTA's, if that is faster on an architecture; and how many `semaphores` that
 /// takes.
-pub(super) fn division(product: &Product, arch: Arch) -> Option<(u32, u64)> {
-    splits(product, arch).map(|splits| (splits, semaphores(product)))
+pub(super) fn division(problem: &ProblemSize, arch: Arch) -> Option<(u32, u64)> {
+    splits(problem, arch).map(|splits| (splits, semaphores(problem)))
 }
 
-fn splits(product: &Product, arch: Arch) -> Option<u32> {
-    let exact = matches!(product.form, Form::Wgrad);
-    let sums_bytes = 4 * u64::from(product.rows) * u64::from(product.columns);
-    let divisible = splits_k(product.dtype, arch) && product.vectors;
+fn splits(problem: &ProblemSize, arch: Arch) -> Option<u32> {
+    let exact = matches!(problem.op, GemmOp::Wgrad);
+    let sums_bytes = 4 * u64::from(problem.rows) * u64::from(problem.columns);
+    let divisible = splits_k(problem.dtype, arch) && problem.vectors;
     if !divisible || (!exact && sums_bytes > WORKSPACE_BYTES) {
         return None;
     }
-    let least = if exact { product.depth.div_ceil(EXACT_DEPTH).min(MOST_SPLITS) } else { 1 };
-    let time = |splits: &u32| fastest(&Product { splits: *splits, ..*product }, arch).1;
+    let least = if exact { problem.depth.div_ceil(EXACT_DEPTH).min(MOST_SPLITS) } else { 1 };
+    let time = |splits: &u32| fastest(&ProblemSize { splits: *splits, ..*problem }, arch).1;
     (least.max(1)..=MOST_SPLITS).min_by_key(time).filter(|splits| *splits > 1)
 }
 
 /// Elements of `semaphores`: tiles, where they are smallest.
-pub(super) fn semaphores(product: &Product) -> u64 {
-    u64::from(product.rows.div_ceil(128)) * u64::from(product.columns.div_ceil(64))
+pub(super) fn semaphores(problem: &ProblemSize) -> u64 {
+    u64::from(problem.rows.div_ceil(128)) * u64::from(problem.columns.div_ceil(64))
 }
 
 #[cfg(test)]
@@ -255,23 +255,23 @@ mod tests {
 
     #[test]
     fn tiles_fit_the_waves_of_an_h200() {
-        let width = |form, (rows, columns)| {
-            let product = Product { form, rows, columns, depth: 8192, splits: 1, dtype: Dtype::Bf16, vectors: true };
-            select(&product, Arch::Sm90a).tile().1
+        let width = |op, (rows, columns)| {
+            let problem = ProblemSize { op, rows, columns, depth: 8192, splits: 1, dtype: Dtype::Bf16, vectors: true };
+            select(&problem, Arch::Sm90a).tile().1
         };
         // Outputs of 8192 tokens: student's qkv, o and down, gate and up; teacher's qkv.
-        assert_eq!([1152, 896, 9728, 2048].map(|n| width(Form::Fwd, (8192, n))), [192, 224, 192, 256]);
+        assert_eq!([1152, 896, 9728, 2048].map(|n| width(GemmOp::Fwd, (8192, n))), [192, 224, 192, 256]);
         // Weights: student's qkv, o, gate and up, down, head.
         let weights = [(1152, 896), (896, 896), (9728, 896), (896, 4864), (151_936, 896)];
-        assert_eq!(weights.map(|shape| width(Form::Wgrad, shape)), [128, 128, 224, 192, 224]);
+        assert_eq!(weights.map(|shape| width(GemmOp::Wgrad, shape)), [128, 128, 224, 192, 224]);
     }
 
     #[test]
     fn few_tiles_of_short_sums_are_smaller_instead() {
         let tile = |(rows, columns, depth)| {
-            let product =
-                Product { form: Form::Wgrad, rows, columns, depth, splits: 1, dtype: Dtype::Bf16, vectors: true };
-            select(&product, Arch::Sm90a).tile().0
+            let problem =
+                ProblemSize { op: GemmOp::Wgrad, rows, columns, depth, splits: 1, dtype: Dtype::Bf16, vectors: true };
+            select(&problem, Arch::Sm90a).tile().0
         };
         // Student's qkv and o; gate and up have tiles enough.
         assert_eq!([(1152, 896, 512), (896, 896, 512), (9728, 896, 512)].map(tile), [64, 64, 128]);
@@ -279,16 +279,16 @@ mod tests {
 
     #[test]
     fn few_tiles_of_long_sums_are_divided_for_the_architecture_that_runs() {
-        let parts = |form, (rows, columns, depth), arch| {
-            splits(&Product { form, rows, columns, depth, splits: 1, dtype: Dtype::Bf16, vectors: true }, arch)
+        let parts = |op, (rows, columns, depth), arch| {
+            splits(&ProblemSize { op, rows, columns, depth, splits: 1, dtype: Dtype::Bf16, vectors: true }, arch)
         };
         // Weights: student's o, gate and up; the head's from 2048 tokens.
         let weights = [(896, 896, 8192), (9728, 896, 8192), (151_936, 896, 2048)];
-        let of_weights = |arch| weights.map(|shape| parts(Form::Wgrad, shape, arch));
+        let of_weights = |arch| weights.map(|shape| parts(GemmOp::Wgrad, shape, arch));
         assert_eq!(of_weights(Arch::Sm90Portable), [Some(5), Some(4), None]);
         // Inputs of the head, and of gate and up: too many sums to keep.
         let inputs = [(2048, 896, 151_936), (8192, 896, 9728)];
-        assert_eq!(inputs.map(|shape| parts(Form::Dgrad, shape, Arch::Sm90Portable)), [Some(7), None]);
+        assert_eq!(inputs.map(|shape| parts(GemmOp::Dgrad, shape, Arch::Sm90Portable)), [Some(7), None]);
         // Fewer multiprocessors are full sooner.
         assert_ne!(of_weights(Arch::Sm121), of_weights(Arch::Sm90Portable));
         for arch in [Arch::Sm90a, Arch::Sim] {

@@ -1,11 +1,11 @@
-//! How a product is built: on CUDA cores, or on tensor cores by one of two instructions.
+//! How a GEMM is built: on CUDA cores, or on tensor cores by one of two instructions.
 
 use crate::{Fixed, variant};
 
 variant! {
     /// CUDA cores, any shape: threads in a square, each with as many squared sums as the tile has for it.
     pub struct CudaCores {
-        /// Threads of a block.
+        /// Threads of a CTA.
         threads: u32,
         /// Rows and columns of a tile of the result.
         tile: u32,
@@ -19,7 +19,7 @@ variant! {
         mma: Fixed<1>,
         /// Slices of the depth in shared memory.
         stages: u32,
-        /// Threads of a block.
+        /// Threads of a CTA.
         threads: u32,
         /// Depth of a slice.
         tile_k: u32,
@@ -34,13 +34,13 @@ variant! {
 
 variant! {
     /// Tensor cores by `wgmma` and copies by TMA: two warpgroups multiply, one copies. The CTAs of a cluster divide the depth
-    /// of what is left over, or copy for each other what their tiles have in common: see `Form::shares`.
+    /// of what is left over, or copy for each other what their tiles have in common: see `GemmOp::multicasts`.
     pub struct Wgmma {
         /// CTAs of a cluster.
         cluster: u32,
         /// Shared memory in bytes: the pipeline has as many stages as fit.
         shared_bytes: u32,
-        /// Threads of a block.
+        /// Threads of a CTA.
         threads: u32,
         /// Depth of a slice.
         tile_k: u32,
@@ -56,7 +56,7 @@ variant! {
 variant! {
     /// A row of the family's table.
     pub enum Tiling {
-        /// CUDA cores.
+        /// CUDA cores of every architecture, any dtype.
         CudaCores,
         /// Tensor cores of every architecture.
         Mma,

@@ -46,7 +46,7 @@ variant! {
     pub struct Heads {
         /// Heads of a token that a thread takes.
         heads: u32,
-        /// Threads of a block.
+        /// Threads of a CTA.
         threads: u32,
     }
 }

@@ -38,26 +38,26 @@ key! {
 }
 
 variant! {
-    /// Several rows at a time, or a block a row.
+    /// Several rows at a time, or a CTA a row.
     pub struct Rows {
         /// Threads that work on a row.
         row_threads: u32,
-        /// Threads of a block.
+        /// Threads of a CTA.
         threads: u32,
     }
 }
 
 impl Rows {
-    /// Rows a block works on at a time.
+    /// Rows a CTA works on at a time.
     fn at_a_time(self) -> u32 {
         self.threads / self.row_threads
     }
 }
 
-/// (`row_threads`, `threads`): a warp a row, four rows a block; then a block a row.
+/// (`row_threads`, `threads`): a warp a row, four rows a CTA; then a CTA a row.
 const FWD: [(u32, u32); 6] = [(32, 128), (64, 128), (128, 128), (256, 256), (512, 512), (1024, 1024)];
 
-/// Several rows at a time, then a block a row.
+/// Several rows at a time, then a CTA a row.
 const BWD: [(u32, u32); 5] = [(32, 256), (64, 256), (128, 256), (256, 512), (512, 512)];
 
 /// As forward, with more to keep for each element.

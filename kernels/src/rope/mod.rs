@@ -33,7 +33,7 @@ variant! {
     pub struct Heads {
         /// Heads that a thread turns.
         heads: u32,
-        /// Threads of a block.
+        /// Threads of a CTA.
         threads: u32,
     }
 }

@@ -26,7 +26,7 @@ key! {
     pub struct SwigluBwd = "swiglu.bwd" { x: Dtype }
 }
 
-/// As many blocks a token as give each thread one vector, up to 64.
+/// As many CTAs a token as give each thread one vector, up to 64.
 fn geometry(x: Dtype, threads: u32, tokens: u32, n: u32) -> Geometry {
     let segments = (n / x.vector_width(n)).div_ceil(threads).min(64);
     Geometry::linear(tokens * segments, threads)

@@ -5,7 +5,7 @@
 //! tiles below each other, and B, which these share, is multicast. Sources: PTX ISA, "Asynchronous Warpgroup Level Matrix
 //! Instructions" and "Tensor Map"; Osama et al., "Stream-K", 2023 (splitting only what is no whole wave).
 
-use super::select::Form;
+use super::select::GemmOp;
 use super::variants::Wgmma;
 use crate::abi::tensor_map;
 use crate::{Dtype, Geometry, TensorMap};
@@ -32,17 +32,22 @@ pub(super) fn geometry(variant: Wgmma, rows: u32, columns: u32) -> Geometry {
     Geometry { shared_bytes: variant.shared_bytes, ..Geometry::linear(blocks, variant.threads) }
 }
 
+/// A cluster, where CTAs are persistent: tiles of 64 rows have one each.
+pub(super) fn smallest_grid(variant: Wgmma) -> Option<u32> {
+    (!splits_k_tiles(variant)).then_some(variant.cluster)
+}
+
 /// An operand: where its address is in the parameter block, its rows and columns in memory, and whether it is MN-major, and
 /// not K-major.
 pub(super) type MatrixLayout = (usize, [u32; 2], bool);
 
 /// Tensor maps of both operands, the first at `offset`. A box of a K-major one is a tile's rows, of an MN-major one a slab of
 /// 64. Of the second one, if CTAs share it, each loads a part.
-pub(super) fn tensor_maps(form: Form, variant: Wgmma, offset: usize, operands: [MatrixLayout; 2]) -> Vec<TensorMap> {
+pub(super) fn tensor_maps(op: GemmOp, variant: Wgmma, offset: usize, operands: [MatrixLayout; 2]) -> Vec<TensorMap> {
     // A gated tile's columns come from two places.
-    let parts = if form == Form::Swiglu { 2 } else { 1 };
+    let parts = if op == GemmOp::Swiglu { 2 } else { 1 };
     let tile = [variant.tile_m, variant.tile_n / parts];
-    let sharers = if form.shares(variant) { variant.cluster } else { 1 };
+    let sharers = if op.multicasts(variant) { variant.cluster } else { 1 };
     let box_rows = |index, mn| match (mn, if index == 1 { sharers } else { 1 }) {
         (false, sharers) => tile[index] / sharers,
         (true, 1) => variant.tile_k,
