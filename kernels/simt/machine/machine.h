@@ -25,6 +25,9 @@ inline constexpr uint32_t DYNAMIC_BASE = 1 << 10, STATIC_BASE = 1 << 24, CLUSTER
 // 32-bit registers of a multiprocessor, and how many threads' shares are a multiple of.
 inline constexpr uint32_t REGISTER_FILE = 65536, REGISTER_UNIT = 8;
 
+inline float as_float(uint32_t bits) { return __builtin_bit_cast(float, bits); }
+inline uint32_t as_bits(float value) { return __builtin_bit_cast(uint32_t, value); }
+
 struct uint3 {
     uint32_t x, y, z;
 };

@@ -17,19 +17,7 @@ struct Fragments {
     const float* c;
 };
 
-float from_bf16(uint32_t bits) {
-    bits <<= 16;
-    float value;
-    memcpy(&value, &bits, 4);
-    return value;
-}
-
-uint32_t as_bits(float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, 4);
-    return bits;
-}
-
+float from_bf16(uint32_t bits) { return as_float(bits << 16); }
 uint16_t half_of(uint32_t pair, uint32_t upper) { return pair >> 16 * upper; }
 
 } // namespace

@@ -10,17 +10,6 @@ namespace {
 constexpr uint32_t ROWS = 64, DEPTH = 16, MOST_COLUMNS = 256, CHUNK = 8; // a chunk is 16 bytes
 constexpr uint32_t ROW_BYTES = 128;
 
-float as_float(uint32_t bits) {
-    float value;
-    memcpy(&value, &bits, 4);
-    return value;
-}
-uint32_t bits_of(float value) {
-    uint32_t bits;
-    memcpy(&bits, &value, 4);
-    return bits;
-}
-
 // What a product multiplies, and what it is.
 struct Matrices {
     float a[ROWS][DEPTH], b[DEPTH][MOST_COLUMNS], sum[ROWS][MOST_COLUMNS];
@@ -128,7 +117,7 @@ void simt_hopper_wgmma(const Product* product, const void* pc) {
         if ((pair & 0xffff) == POISON || pair >> 16 == POISON) refuse(Kind::Unwritten);
     }
     for (uint32_t i = 0; product->add && i < sums; i++)
-        if (bits_of(*product->d[i]) == UNWRITTEN) refuse(Kind::UnwrittenRegister);
+        if (as_bits(*product->d[i]) == UNWRITTEN) refuse(Kind::UnwrittenRegister);
 
     machine->with_warpgroup(Operation::Wgmma, *product, pc, [&](const Product** lanes) {
         const Product& first = *lanes[0];

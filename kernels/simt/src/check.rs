@@ -3,8 +3,10 @@
 use precast_kernels::check::{Case, Distance, Mismatch};
 use precast_kernels::{Arch, Geometry, Key, KeyVariant, Source, Variant};
 
-use crate::compile::{CompileError, Program, Simt};
+use crate::compile::Simt;
+use crate::error::CompileError;
 use crate::execute::execute;
+use crate::program::Program;
 use crate::report::Report;
 
 /// What is wrong with a kernel.

@@ -8,8 +8,9 @@ use precast_kernels::check::Case;
 use precast_kernels::{Arch, Key, KeyVariant, Variant};
 
 use crate::check::{Fault, run};
-use crate::compile::{Program, Simt};
+use crate::compile::Simt;
 use crate::launch::RawCount;
+use crate::program::Program;
 
 /// What an instruction does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -4,8 +4,8 @@ use precast_kernels::check::POISON;
 use precast_kernels::host::Buffer;
 use precast_kernels::{Geometry, Operand, TensorMap};
 
-use crate::compile::Program;
 use crate::launch;
+use crate::program::Program;
 use crate::report::Report;
 
 /// Bytes before and behind each operand that belong to nothing.

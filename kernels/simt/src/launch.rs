@@ -104,9 +104,9 @@ pub(crate) struct Image {
     pub entry: u64,
     pub constants: Region,
     pub shared: Vec<Region>,
-    /// Blocks of a cluster.
+    /// CTAs of a cluster.
     pub cluster: u32,
-    /// Blocks that a multiprocessor must be able to hold.
+    /// CTAs that a multiprocessor must be able to hold.
     pub resident_blocks: u32,
     /// Whether it has Hopper's instructions.
     pub by_clocks: bool,
@@ -121,7 +121,7 @@ pub(crate) fn run(
     seed: u64,
     counts: Option<&mut Vec<RawCount>>,
 ) -> RawReport {
-    // The blocks are aligned to 64 bytes, as CUDA passes them.
+    // Parameter blocks are aligned to 64 bytes, as CUDA passes them.
     let mut block = precast_kernels::host::Buffer::filled(params.len(), 0);
     block.copy_from_slice(params);
     let region = |operand: &mut Operand<'_>| Region {

@@ -5,14 +5,18 @@
 mod check;
 mod compile;
 mod count;
+mod error;
 mod execute;
 mod launch;
+mod program;
 mod report;
 mod translate;
 
 pub use check::{Fault, Outcome, check, check_all, check_source};
-pub use compile::{CompileError, Program, Simt};
+pub use compile::Simt;
 pub use count::{Cost, Count, Counted, Traffic, count};
+pub use error::CompileError;
 pub use execute::execute;
 pub use launch::Operand;
+pub use program::Program;
 pub use report::Report;

@@ -1,0 +1,54 @@
+//! Why a kernel cannot be prepared.
+
+use std::path::Path;
+
+use crate::compile::OLDEST;
+use crate::program::STATIC_SHARED_BYTES;
+
+/// A kernel that cannot be prepared.
+#[derive(Debug, thiserror::Error)]
+pub enum CompileError {
+    /// There is no compiler.
+    #[error("g++ is not installed: it compiles kernels for the host (Debian: apt-get install g++)")]
+    NoCompiler,
+    /// The g++ that is installed is older than 12: it lacks `-ftrivial-auto-var-init`.
+    #[error(
+        "g++ {0} is too old to compile kernels for the host, which takes g++ {OLDEST} (Debian 12: apt-get install g++)"
+    )]
+    TooOld(String),
+    /// The compiler refuses.
+    #[error("{what} does not compile for the host\n{log}")]
+    Refused {
+        /// What was compiled.
+        what: String,
+        /// What the compiler says.
+        log: String,
+    },
+    /// Files cannot be written or read.
+    #[error("{what}: {error}")]
+    Io {
+        /// What was done.
+        what: String,
+        /// Why it failed.
+        error: std::io::Error,
+    },
+    /// What was compiled cannot be loaded.
+    #[error("{what} cannot be loaded: {why}")]
+    Load {
+        /// What was compiled.
+        what: String,
+        why: String,
+    },
+    /// More static shared memory than an architecture allows.
+    #[error("{what}: {bytes} bytes of static shared memory; {} are allowed", STATIC_SHARED_BYTES)]
+    StaticShared {
+        /// What was compiled.
+        what: String,
+        /// Bytes of all static variables.
+        bytes: u64,
+    },
+}
+
+pub(crate) fn io(what: impl AsRef<Path>) -> impl FnOnce(std::io::Error) -> CompileError {
+    move |error| CompileError::Io { what: what.as_ref().display().to_string(), error }
+}

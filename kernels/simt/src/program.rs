@@ -1,0 +1,160 @@
+//! A kernel in memory: where its shared variables and constants are, and how it is launched.
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+
+use libloading::Library;
+use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
+use precast_kernels::Geometry;
+
+use crate::count::Count;
+use crate::error::{CompileError, io};
+use crate::launch::{self, Image, Operand, RawCount, Region, Run, RunCounted};
+use crate::report::{Report, lines};
+
+/// Static shared memory a CTA may have (PTX ISA, "State Spaces").
+pub(crate) const STATIC_SHARED_BYTES: u64 = 48 << 10;
+
+/// What the machine's functions are called whose callers are ordered by clocks.
+const BY_CLOCKS: &[u8] = b"simt_hopper_";
+
+/// A kernel in memory.
+pub struct Program {
+    image: Image,
+    /// Names of static shared variables.
+    shared_names: Vec<String>,
+    /// Static shared memory in bytes.
+    static_shared_bytes: u64,
+    /// The shared object, and where it is loaded.
+    file: PathBuf,
+    base: u64,
+    /// What launches cost, if they are counted. Held by each: static shared memory is the program's own.
+    counts: Mutex<Option<Vec<RawCount>>>,
+    _library: Library,
+}
+
+impl Program {
+    pub(crate) fn load(what: &str, file: PathBuf) -> Result<Self, CompileError> {
+        let failed = |why: String| CompileError::Load { what: what.to_owned(), why };
+        let bytes = std::fs::read(&file).map_err(io(&file))?;
+        let parsed = object::File::parse(&*bytes).map_err(|error| failed(error.to_string()))?;
+        let enter = parsed.dynamic_symbols().find(|symbol| symbol.name() == Ok("simt_enter"));
+        let enter = enter.ok_or_else(|| failed("it has no simt_enter".to_owned()))?.address();
+
+        // SAFETY: the library's initializers call `__tsan_init`, which does nothing.
+        let library = unsafe { Library::new(&file) }.map_err(|error| failed(error.to_string()))?;
+        let symbol = |name: &str| {
+            // SAFETY: only the address is taken.
+            let symbol = unsafe { library.get::<*const ()>(name) };
+            symbol.map(|symbol| *symbol as u64).map_err(|error| failed(error.to_string()))
+        };
+        let entry = symbol("simt_enter")?;
+        // SAFETY: intrinsics.cc defines them with these signatures.
+        let run = *unsafe { library.get::<Run>("simt_launch") }.map_err(|error| failed(error.to_string()))?;
+        // SAFETY: the same.
+        let run_counted =
+            *unsafe { library.get::<RunCounted>("simt_launch_counted") }.map_err(|error| failed(error.to_string()))?;
+        let base = entry - enter;
+
+        let bss = parsed.section_by_name(".bss").map(|section| section.index());
+        let mut shared: Vec<(String, Region)> = parsed
+            .symbols()
+            .filter(|symbol| symbol.kind() == SymbolKind::Data && symbol.section_index() == bss && symbol.size() > 1)
+            .map(|symbol| {
+                let region = Region { base: base + symbol.address(), bytes: symbol.size(), writable: 1, written: 0 };
+                (demangled(symbol.name().unwrap_or_default()), region)
+            })
+            .collect();
+        shared.sort_by_key(|(_, region)| region.base);
+        let static_shared_bytes = shared.iter().map(|(_, region)| region.bytes).sum();
+        if static_shared_bytes > STATIC_SHARED_BYTES {
+            return Err(CompileError::StaticShared { what: what.to_owned(), bytes: static_shared_bytes });
+        }
+        let constants =
+            parsed.section_by_name(".rodata").map_or((0, 0), |section| (base + section.address(), section.size()));
+        let constants = Region { base: constants.0, bytes: constants.1, writable: 0, written: 1 };
+        let (shared_names, shared) = shared.into_iter().unzip();
+        let number = |name: &str| {
+            // SAFETY: `Simt::compile` defines them so.
+            let number = unsafe { library.get::<*const u32>(name) };
+            // SAFETY: the same.
+            number.map(|number| unsafe { **number }).map_err(|error| failed(error.to_string()))
+        };
+        let image = Image {
+            run,
+            run_counted,
+            entry,
+            constants,
+            shared,
+            cluster: number("simt_cluster")?,
+            resident_blocks: number("simt_resident_blocks")?,
+            by_clocks: parsed.dynamic_symbols().any(|symbol| {
+                symbol.is_undefined() && symbol.name_bytes().is_ok_and(|name| name.starts_with(BY_CLOCKS))
+            }),
+        };
+        Ok(Self { image, shared_names, static_shared_bytes, file, base, counts: Mutex::new(None), _library: library })
+    }
+
+    /// Static shared memory in bytes.
+    pub fn static_shared_bytes(&self) -> u64 {
+        self.static_shared_bytes
+    }
+
+    /// Executes a launch whose parameter block holds the operands' addresses.
+    ///
+    /// # Errors
+    /// A [`Report`] of the first thing that is wrong; the launch ends there.
+    pub fn launch(
+        &self,
+        geometry: &Geometry,
+        params: &[u8],
+        operands: &mut [Operand<'_>],
+        seed: u64,
+    ) -> Result<(), Box<Report>> {
+        let mut counts = self.counts.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let raw = launch::run(&self.image, geometry, params, operands, seed, counts.as_mut());
+        if raw.kind == 0 {
+            return Ok(());
+        }
+        let names = operands.iter().map(|operand| (operand.name, operand.bytes.len() as u64)).collect::<Vec<_>>();
+        let sizes = self.shared_names.iter().zip(&self.image.shared);
+        let shared = sizes.map(|(name, region)| (name.as_str(), region.bytes)).collect::<Vec<_>>();
+        Err(Box::new(Report::new(&raw, &names, &shared, geometry, &self.file, self.base)))
+    }
+
+    /// What launches have cost since the last call. The first one makes that they are counted.
+    pub(crate) fn counts(&self) -> Vec<Count> {
+        let mut counts = self.counts.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let since = counts.replace(Vec::new()).unwrap_or_default();
+        since.iter().map(|count| Count::new(count, self.base)).collect()
+    }
+
+    /// The source line of an instruction.
+    pub(crate) fn line(&self, count: &Count) -> String {
+        lines(count.address, &self.file)
+    }
+}
+
+/// A variable's own name, without the function and namespaces around it; the symbol itself where it is not mangled.
+fn demangled(symbol: &str) -> String {
+    let whole = cpp_demangle::Symbol::new(symbol).ok().and_then(|symbol| symbol.demangle().ok());
+    whole.as_deref().and_then(|name| name.rsplit("::").next()).unwrap_or(symbol).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shared_variable_is_called_by_its_own_name() {
+        // `static` in a function template, in an anonymous namespace, and with a clone's suffix.
+        for (symbol, name) in [
+            ("_ZZ4loadILi64EEvPKfE4tile", "tile"),
+            ("_ZN12_GLOBAL__N_13sumE", "sum"),
+            ("_ZZN4simt6kernelEvE6shared", "shared"),
+            ("tile", "tile"),
+        ] {
+            assert_eq!(demangled(symbol), name);
+        }
+    }
+}
