@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use precast_fatbins::{Code, CubinError, CubinFacts, Digest, Manifest, ModuleEntry};
+use precast_fatbins::{CubinError, Digest, Manifest, ModuleEntry};
 use precast_kernels::{Arch, Key, KeyVariant, OPTIONS};
 use precast_plan::{ModelConfig, build_keys};
 use rayon::prelude::*;
@@ -118,7 +118,8 @@ pub fn build(
     let mut modules = Vec::new();
     let mut by_digest = BTreeMap::new();
     for (task, cubin) in tasks.iter().zip(cubins.into_iter().flatten()) {
-        let module = module(task, &cubin).map_err(|error| BuildError::Cubin { task: task.to_string(), error })?;
+        let module = ModuleEntry::compiled(&task.pair, task.arch, &cubin)
+            .map_err(|error| BuildError::Cubin { task: task.to_string(), error })?;
         by_digest.insert(Digest::of(&cubin), cubin);
         modules.push(module);
     }
@@ -141,30 +142,6 @@ pub(crate) fn manifest(request: &Request, compiler: &str, mut modules: Vec<Modul
         models: models.into_iter().collect(),
         modules,
     }
-}
-
-/// The row of a cubin, read back from the cubin itself.
-///
-/// # Errors
-/// [`CubinError`] where it is none that this project makes.
-pub fn module(task: &Task, cubin: &[u8]) -> Result<ModuleEntry, CubinError> {
-    let facts = CubinFacts::read(cubin)?;
-    Ok(ModuleEntry {
-        key: task.pair.key.to_string(),
-        variant: task.pair.variant.to_string(),
-        arch: task.arch.to_string(),
-        params_bytes: facts.params_bytes,
-        source: task.source_digest(),
-        code: Some(Code {
-            entry: facts.entry,
-            digest: Digest::of(cubin),
-            bytes: cubin.len() as u64,
-            registers: facts.registers,
-            static_shared_bytes: facts.static_shared_bytes,
-            stack_bytes: facts.stack_bytes,
-            max_threads: facts.max_threads,
-        }),
-    })
 }
 
 impl Built {

@@ -1,9 +1,9 @@
 //! Kernels that read block formats, for every architecture: models that are built in need but a few of them.
 
 use precast_aot::budget::Usage;
-use precast_aot::build::module;
 use precast_aot::compile::Task;
 use precast_aot::{home, toolchain};
+use precast_fatbins::ModuleEntry;
 use precast_kernels::{Arch, Block, Key, KeyVariant};
 
 /// Dequantisation is bound by memory, whose latency other warps hide: a multiprocessor is to be almost full of threads.
@@ -17,7 +17,7 @@ fn every_format_compiles_for_every_architecture_without_spills() {
                 for variant in key.kernel().variants(arch) {
                     let task = Task { pair: KeyVariant { key: key.clone(), variant }, arch };
                     let cubin = task.compile(&nvrtc).unwrap_or_else(|error| panic!("{error}"));
-                    let usage = Usage::of(&module(&task, &cubin).unwrap()).unwrap();
+                    let usage = Usage::of(&ModuleEntry::compiled(&task.pair, task.arch, &cubin).unwrap()).unwrap();
                     assert_eq!(usage.stack_bytes, 0, "{task}");
                     let full = text.starts_with("embedding") || usage.occupancy >= 0.75;
                     assert!(full, "{task}: {} registers", usage.registers);

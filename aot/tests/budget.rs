@@ -8,12 +8,11 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use precast_aot::build::module;
 use precast_aot::cache::Cache;
 use precast_aot::compile::Task;
 use precast_aot::prebuilt::{self, PrebuiltError};
 use precast_aot::{Arch, BuildError, Model, Nvrtc, Request, build, home, toolchain};
-use precast_fatbins::Digest;
+use precast_fatbins::{Digest, ModuleEntry};
 use precast_kernels::cast::Cast;
 use precast_kernels::host::Views;
 use precast_kernels::{Build, Dtype, Geometry, Kernel, Key, KeyVariant, Operand, Reference, Source, key};
@@ -124,7 +123,7 @@ fn every_build_of_any_model_is_checked_for_spills() {
     // What somebody else built is checked like what is built here.
     let mut published = within;
     for (task, cubin) in &spilling {
-        let spilled = module(task, cubin).unwrap();
+        let spilled = ModuleEntry::compiled(&task.pair, task.arch, cubin).unwrap();
         let row = published.manifest.modules.iter_mut().find(|row| row.order() == spilled.order()).unwrap();
         *row = spilled;
         published.cubins.insert(Digest::of(cubin), cubin.clone());

@@ -4,6 +4,7 @@ use precast_kernels::{Arch, Key, KeyError, KeyVariant};
 use serde::Serialize;
 
 use crate::Digest;
+use crate::cubin::{CubinError, CubinFacts};
 use crate::wire;
 
 /// Marks a manifest, and its version.
@@ -41,7 +42,7 @@ pub struct ModuleEntry {
 /// What the manifest claims of a cubin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Code {
-    /// Entry symbol.
+    /// Symbol of the kernel in its cubin: key, variant and a digest of its sources.
     pub entry: String,
     /// SHA-256 of the cubin.
     pub digest: Digest,
@@ -174,6 +175,30 @@ impl ModuleEntry {
             arch: Arch::Sim.to_string(),
             code: None,
         }
+    }
+
+    /// The row of a cubin, read back from the cubin itself.
+    ///
+    /// # Errors
+    /// [`CubinError`] where it is none that this project makes.
+    pub fn compiled(pair: &KeyVariant, arch: Arch, cubin: &[u8]) -> Result<Self, CubinError> {
+        let facts = CubinFacts::read(cubin)?;
+        Ok(Self {
+            key: pair.key.to_string(),
+            variant: pair.variant.to_string(),
+            arch: arch.to_string(),
+            params_bytes: facts.params_bytes,
+            source: pair.source_digest(arch),
+            code: Some(Code {
+                entry: facts.entry,
+                digest: Digest::of(cubin),
+                bytes: cubin.len() as u64,
+                registers: facts.registers,
+                static_shared_bytes: facts.static_shared_bytes,
+                stack_bytes: facts.stack_bytes,
+                max_threads: facts.max_threads,
+            }),
+        })
     }
 
     /// What modules are sorted by.

@@ -54,26 +54,8 @@ fn cubin(key: &str, arch: &str) -> &'static [u8] {
 }
 
 fn entry(key: &str, arch: &str, cubin: &[u8]) -> ModuleEntry {
-    let facts = CubinFacts::read(cubin).unwrap();
-    ModuleEntry {
-        key: key.to_owned(),
-        variant: "threads=256".to_owned(),
-        arch: arch.to_owned(),
-        params_bytes: facts.params_bytes,
-        source: {
-            let (pair, arch) = pair(key, arch);
-            pair.source_digest(arch)
-        },
-        code: Some(Code {
-            entry: facts.entry,
-            digest: Digest::of(cubin),
-            bytes: cubin.len() as u64,
-            registers: facts.registers,
-            static_shared_bytes: facts.static_shared_bytes,
-            stack_bytes: facts.stack_bytes,
-            max_threads: facts.max_threads,
-        }),
-    }
+    let (pair, arch) = pair(key, arch);
+    ModuleEntry::compiled(&pair, arch, cubin).unwrap()
 }
 
 fn simulated(key: &str) -> ModuleEntry {

@@ -2,11 +2,10 @@
 
 use std::path::Path;
 
-use precast_aot::build::module;
 use precast_aot::cache::Cache;
 use precast_aot::compile::Task;
 use precast_aot::{Arch, Built, Model, Request, build, home, toolchain};
-use precast_fatbins::Digest;
+use precast_fatbins::{Digest, ModuleEntry};
 use precast_kernels::host::Views;
 use precast_kernels::swiglu::SwigluFwd;
 use precast_kernels::{Build, Dtype, Geometry, Kernel, Key, KeyVariant, Operand, Reference, Source, key};
@@ -72,7 +71,7 @@ pub fn built(model: &Path, arch: Arch) -> (Request, [Built; 2]) {
         let variant = key.kernel().variants(arch)[0];
         let task = Task { pair: KeyVariant { key, variant }, arch };
         let cubin = task.compile(&nvrtc).unwrap_or_else(|error| panic!("{error}"));
-        let louder = module(&task, &cubin).expect("a cubin");
+        let louder = ModuleEntry::compiled(&task.pair, task.arch, &cubin).expect("a cubin");
         let row = other.manifest.modules.iter_mut().find(|row| row.order() == louder.order());
         *row.expect("the model has a SwiGLU") = louder;
         other.cubins.insert(Digest::of(&cubin), cubin);
