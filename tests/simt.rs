@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::LazyLock;
-use std::time::Instant;
 
 use precast::config::RunConfig;
 use precast::session::Session;
@@ -100,12 +99,6 @@ impl Driver for Executed {
         let prepared = self.graphs.iter().find(|(id, _)| *id == graph);
         let launches = prepared.expect("a prepared graph").1.clone();
         launches.iter().try_for_each(|bound| self.launch(bound))
-    }
-    fn time(&mut self, graph: GraphId, repeats: u32) -> Result<f64, DriverError> {
-        self.run(graph)?;
-        let start = Instant::now();
-        (0..repeats).try_for_each(|_| self.run(graph))?;
-        Ok(start.elapsed().as_secs_f64() / f64::from(repeats))
     }
     fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), DriverError> {
         self.sim.write(address, bytes)

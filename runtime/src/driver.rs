@@ -203,11 +203,16 @@ pub trait Driver {
     fn run(&mut self, graph: GraphId) -> Result<(), DriverError>;
 
     /// Runs a prepared sequence once to warm up and then `repeats` times, and waits. Returns the seconds that
-    /// each of the latter took, by the device's own clock.
+    /// each of the latter took, by the device's own clock. A driver whose [`Self::run`] does wait has no other than the host's.
     ///
     /// # Errors
     /// [`DriverError`] of the driver, of this or earlier work.
-    fn time(&mut self, graph: GraphId, repeats: u32) -> Result<f64, DriverError>;
+    fn time(&mut self, graph: GraphId, repeats: u32) -> Result<f64, DriverError> {
+        self.run(graph)?;
+        let start = Instant::now();
+        (0..repeats).try_for_each(|_| self.run(graph))?;
+        Ok(start.elapsed().as_secs_f64() / f64::from(repeats))
+    }
 
     /// Copies to device memory. `bytes` may be reused at once; nothing waits.
     ///

@@ -161,13 +161,6 @@ impl Driver for Sim {
         result
     }
 
-    fn time(&mut self, graph: GraphId, repeats: u32) -> Result<f64, DriverError> {
-        self.run(graph)?;
-        let start = Instant::now();
-        (0..repeats).try_for_each(|_| self.run(graph))?;
-        Ok(start.elapsed().as_secs_f64() / f64::from(repeats))
-    }
-
     fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), DriverError> {
         self.check("cuMemcpyHtoDAsync")?;
         match self.memory.slice_mut(address, bytes.len() as u64) {
