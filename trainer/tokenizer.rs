@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_is_made_of() {
+    fn a_tokenizer_says_its_kind_vocabulary_and_merges() {
         let tokenizer = read(&file(|_| {})).unwrap();
         assert_eq!((tokenizer.kind(), tokenizer.vocabulary()["abab"]), ("BPE", 3));
         let merges = [("a", "b"), ("ab", "ab")].map(|(left, right)| (left.to_owned(), right.to_owned()));

@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn exp_at_the_edges() {
+    fn exp_takes_infinities_and_nan_and_gives_subnormals() {
         assert_eq!(exp(0.0), 1.0);
         assert_eq!(exp(f32::NEG_INFINITY), 0.0);
         assert_eq!(exp(f32::INFINITY), f32::INFINITY);

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn products_transposes_and_accumulation() {
+    fn a_product_overwrites_and_its_transpose_is_added() {
         let a = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]; // 2 x 3
         let b = [1.0, 0.0, 0.0, 1.0, 1.0, 1.0]; // 3 x 2
         let (a, b) = (Matrix::rows(&a, 2, 3, 3), Matrix::rows(&b, 3, 2, 2));

@@ -103,7 +103,6 @@ pub enum Store<'a> {
     Direct(&'a mut [f32]),
     /// The buffer is bf16.
     Rounded {
-        /// f32 values.
         values: Vec<f32>,
         /// Where they go.
         stored: &'a mut [bf16],

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn both_spellings_of_the_rotary_base() {
+    fn the_rotary_base_reads_in_both_spellings() {
         assert_eq!(read(&[]).unwrap().rope_theta, 10_000.0);
         assert_eq!(read(&[("rope_theta", 5e5.into())]).unwrap().rope_theta, 5e5);
         let nested = serde_json::json!({"rope_theta": 1e6, "rope_type": "default"});

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn rotary_settings_in_any_spelling() {
+    fn rotary_settings_read_in_any_spelling() {
         let llama3 = |field: &str, value: Value| {
             let mut object = json!({"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0,
                 "high_freq_factor": 4.0, "original_max_position_embeddings": 8192});
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn two_bases_are_one_too_many() {
+    fn two_different_rotary_bases_are_refused() {
         let both = |nested: f64| {
             theta(&json!({"rope_theta": 1e6, "rope_parameters": {"rope_theta": nested}})).map_err(|e| e.to_string())
         };

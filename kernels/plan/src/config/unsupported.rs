@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn other_mathematics() {
+    fn what_nobody_computes_is_refused_by_name() {
         for (field, neutral, _) in SETTINGS {
             let message = match neutral {
                 Number(number) => {

@@ -13,7 +13,7 @@ fn embedding(dimensions: &[u64], code: u32, values: usize) -> Vec<u8> {
 }
 
 #[test]
-fn magic() {
+fn a_file_is_known_by_its_first_four_bytes() {
     let is_gguf = |bytes: &[u8]| {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), bytes).unwrap();
@@ -29,7 +29,7 @@ fn magic() {
 }
 
 #[test]
-fn files_that_cannot_be_read() {
+fn a_file_that_cannot_be_read_is_named() {
     let error = Gguf::open(std::path::Path::new("/nonexistent/model.gguf")).err().unwrap();
     assert!(matches!(error.fault, Fault::Io(_)));
     assert!(error.to_string().starts_with("/nonexistent/model.gguf: cannot read: "), "{error}");
@@ -37,7 +37,7 @@ fn files_that_cannot_be_read() {
 }
 
 #[test]
-fn versions() {
+fn other_versions_are_refused_with_a_remedy() {
     for (version, remedy) in [(1, "Convert"), (4, "Convert"), (0, "Convert"), (3_u32.swap_bytes(), "big-endian")] {
         let mut writer = shape("llama");
         writer.version = version;
@@ -48,7 +48,7 @@ fn versions() {
 }
 
 #[test]
-fn absurd_counts_and_lengths() {
+fn counts_and_lengths_that_the_file_cannot_hold_are_refused() {
     let file = shape("llama").bytes();
     // Of tensors, of keys, of the first key's bytes.
     for at in [8, 16, 24] {
@@ -77,7 +77,7 @@ fn absurd_counts_and_lengths() {
 
 /// A header that no file needs is not read to its end: a sparse file of a terabyte costs nothing to make.
 #[test]
-fn endless_headers() {
+fn an_endless_header_is_refused_before_its_end() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let array = [&8_u32.to_le_bytes()[..], &(1_u64 << 22).to_le_bytes()].concat();
     let mut writer = shape("llama");
@@ -97,7 +97,7 @@ fn endless_headers() {
 }
 
 #[test]
-fn values() {
+fn every_type_of_value_reads_and_no_other_does() {
     let nested = [&9_u32.to_le_bytes()[..], &1_u64.to_le_bytes()].concat();
     for (code, value, what) in [(13, vec![], "value type 13"), (9, nested, "array item type 9")] {
         let fault = fault(&Writer::new().raw(UNKNOWN_KEY, code, &value).bytes());
@@ -119,7 +119,7 @@ fn values() {
 }
 
 #[test]
-fn names_that_are_there_twice() {
+fn a_key_or_a_tensor_that_is_there_twice_is_refused() {
     let key = fault(&shape("llama").again("general.architecture").bytes());
     assert!(matches!(key, Fault::Duplicate { what: "metadata key", .. }), "{key}");
     let tensor = |writer: Writer| writer.tensor("token_embd.weight", &[4, 1], BlockType::F32);
@@ -128,7 +128,7 @@ fn names_that_are_there_twice() {
 }
 
 #[test]
-fn alignments() {
+fn an_alignment_is_a_power_of_two() {
     let embedding = |alignment| {
         let writer = shape("llama").integer("general.alignment", alignment);
         writer.tensor("token_embd.weight", &[4, 1], BlockType::F32).bytes()
@@ -143,7 +143,7 @@ fn alignments() {
 }
 
 #[test]
-fn offsets() {
+fn an_offset_off_the_alignment_or_past_the_end_is_refused() {
     let file = embedding(&[4, 1], 0, 16);
     let end = file.len() - Writer::ALIGNMENT_BYTES;
     // The tensor's offset is the last number of the table, before padding.
@@ -166,7 +166,7 @@ fn offsets() {
 }
 
 #[test]
-fn shapes() {
+fn a_shape_that_its_type_cannot_have_is_refused() {
     let (q4_0, q4_k) = (BlockType::Q4_0.code(), BlockType::Q4K.code());
     for (dimensions, code) in [
         (&[][..], 0),

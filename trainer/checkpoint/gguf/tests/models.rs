@@ -13,7 +13,7 @@ use crate::checkpoint::{Checkpoint, CheckpointError, Scratch};
 const QUERY: &str = "model.layers.0.self_attn.q_proj.weight";
 
 #[test]
-fn llama_model() {
+fn a_llama_file_is_a_llama_in_the_names_of_hugging_face() {
     let gguf = open(&model("llama").bytes()).unwrap();
     let expected = json!({
         "architectures": ["LlamaForCausalLM"],
@@ -58,7 +58,7 @@ fn llama_model() {
 }
 
 #[test]
-fn qwen2_model() {
+fn a_qwen2_file_has_biases_and_the_default_rotary_base() {
     let writer = model("qwen2").integer("tokenizer.ggml.eos_token_id", 5).without("qwen2.rope.freq_base");
     let gguf = open(&writer.bytes()).unwrap();
     let config = gguf.config().unwrap();
@@ -71,7 +71,7 @@ fn qwen2_model() {
 }
 
 #[test]
-fn qwen3_model() {
+fn a_qwen3_file_has_norms_of_heads_and_a_head_dim_of_its_own() {
     let gguf = open(&model("qwen3").bytes()).unwrap();
     let config = gguf.config().unwrap();
     assert_eq!((&config["architectures"], &config["model_type"]), (&json!(["Qwen3ForCausalLM"]), &json!("qwen3")));
@@ -163,14 +163,14 @@ fn factors_that_are_not_llama3s_are_refused() {
 }
 
 #[test]
-fn version_2_reads() {
+fn a_file_of_version_2_reads() {
     let mut writer = model("llama");
     writer.version = 2;
     open(&writer.bytes()).unwrap().config().unwrap();
 }
 
 #[test]
-fn shape_follows_from_what_is_there() {
+fn what_the_metadata_leave_out_follows_from_the_tensors() {
     let writer = shape("llama").tensor("token_embd.weight", &[256, 6], BlockType::F32);
     let writer = writer.tensor("blk.0.attn_q.bias", &[8], BlockType::F32);
     let writer = ["attention.key_length", "attention.head_count_kv", "attention.value_length", "rope.dimension_count"]
@@ -187,7 +187,7 @@ fn rows(count: u64, columns: u64) -> Vec<f32> {
 }
 
 #[test]
-fn llama_rows_are_put_right() {
+fn rows_of_heads_that_llama_cpp_permutes_are_put_back_in_order() {
     // Row 2 i + j of a head is row 2 j + i, i and j from 0 to 1.
     let interleaved = |count: u64, columns: u64| -> Vec<f32> {
         let source = (0..count).map(|row| row / 4 * 4 + [0, 2, 1, 3][row as usize % 4]);
@@ -213,7 +213,7 @@ fn llama_rows_are_put_right() {
 }
 
 #[test]
-fn rows_that_are_no_heads() {
+fn rows_that_are_no_whole_heads_are_refused() {
     for (rows, heads) in [(8, 3), (6, 2), (8, 0)] {
         let writer = shape("llama").integer("llama.attention.head_count", heads);
         let gguf = open(&writer.tensor("blk.0.attn_q.weight", &[1, rows], BlockType::F32).bytes()).unwrap();
@@ -223,7 +223,7 @@ fn rows_that_are_no_heads() {
 }
 
 #[test]
-fn reading_what_is_not_there() {
+fn a_tensor_or_a_length_that_is_not_there_is_an_error() {
     let gguf = open(&model("llama").bytes()).unwrap();
     let error = gguf.read("model.norm.bias", &mut []).unwrap_err();
     assert!(matches!(error.fault, Fault::MissingTensor { .. }), "{error}");
@@ -232,7 +232,7 @@ fn reading_what_is_not_there() {
 }
 
 #[test]
-fn unsupported_type() {
+fn a_block_type_that_is_not_supported_is_refused_where_it_is_read() {
     let writer = model("llama").tensor_raw("blk.2.ffn_down.weight", &[256, 1], 16, vec![0; 66]);
     let gguf = open(&writer.bytes()).unwrap();
     assert_eq!(gguf.shape("model.layers.2.mlp.down_proj.weight"), Some(vec![1, 256]));
@@ -243,7 +243,7 @@ fn unsupported_type() {
 }
 
 #[test]
-fn models_that_are_refused() {
+fn metadata_that_would_change_the_mathematics_are_refused_by_key() {
     let refused = |writer: Writer, wanted: &str| {
         let error = open(&writer.bytes()).and_then(|gguf| gguf.config()).unwrap_err().to_string();
         assert!(error.contains(wanted), "{error}");
@@ -278,7 +278,7 @@ fn models_that_are_refused() {
 }
 
 #[test]
-fn tensors_that_are_refused() {
+fn a_tensor_that_no_model_of_the_family_has_is_refused() {
     for family in ["qwen2", "qwen3"] {
         let scaled = fault(&model(family).tensor("rope_freqs.weight", &[2], BlockType::F32).bytes()).to_string();
         assert!(scaled.contains("rope_freqs.weight at byte ") && scaled.contains("in llama only"), "{scaled}");

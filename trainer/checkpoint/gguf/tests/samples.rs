@@ -1,4 +1,4 @@
-//! Small models.
+//! Small GGUF models, written byte by byte.
 
 use super::super::blocks::BlockType;
 use super::writer::Writer;

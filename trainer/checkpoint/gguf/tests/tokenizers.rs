@@ -1,4 +1,4 @@
-//! Tokenizers.
+//! Tokenizers that GGUF files hold give the ids that the library they come from gives.
 
 use serde_json::{Value, json};
 use tokenizers::{OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer, Tokenizer};
@@ -52,7 +52,7 @@ fn saved(tokenizer: &Tokenizer) -> Value {
 }
 
 #[test]
-fn byte_level_round_trip() {
+fn text_survives_every_byte_level_tokenizer() {
     for family in ["qwen2", "smollm", "llama-bpe", "gpt-2", "default"] {
         let tokenizer = byte_level(family);
         saved(&tokenizer);
@@ -63,7 +63,7 @@ fn byte_level_round_trip() {
 }
 
 #[test]
-fn byte_level_merges_and_added_tokens() {
+fn merges_and_added_tokens_are_those_of_the_file() {
     let tokenizer = byte_level("qwen2");
     let found = tokens(&tokenizer, "hello w12<|im_start|><tool call>é");
     assert_eq!(found, ["hello", "Ġw", "1", "2", "<|im_start|>", "<tool call>", "Ã", "©"]);
@@ -88,7 +88,7 @@ fn words_that_are_tokens_need_no_merges() {
 }
 
 #[test]
-fn families_split_words() {
+fn each_family_splits_words_as_its_own_pattern_does() {
     let text = "I'M we're 12345 (x+=1)\n\n  y ";
     let expected: [(&str, &[&str]); 6] = [
         ("gpt-2", &["I", "'", "M", " we", "'re", " 12345", " (", "x", "+=", "1", ")", "\n\n ", " y", " "]),
@@ -118,7 +118,7 @@ fn families_split_words() {
 }
 
 #[test]
-fn sentencepiece() {
+fn sentencepiece_merges_pieces_and_falls_back_to_bytes() {
     let tokenizer = build(with_sentencepiece(shape("llama")).flag("tokenizer.ggml.add_bos_token", false));
     assert_eq!(tokens(&tokenizer, "hello"), ["▁hello"]);
     assert_eq!(tokens(&tokenizer, " hello"), ["▁", "▁hello"]);
@@ -144,7 +144,7 @@ fn sentencepiece() {
 }
 
 #[test]
-fn sentencepiece_without_prefix() {
+fn sentencepiece_adds_no_space_in_front_where_the_file_says_so() {
     let writer = with_sentencepiece(shape("llama")).flag("tokenizer.ggml.add_space_prefix", false);
     let tokenizer = build(writer.flag("tokenizer.ggml.add_bos_token", false));
     assert_eq!(tokens(&tokenizer, "hello hello"), ["hello", "▁hello"]);
@@ -153,7 +153,7 @@ fn sentencepiece_without_prefix() {
 }
 
 #[test]
-fn begin_token() {
+fn a_text_begins_with_a_token_where_the_file_says_so() {
     // A file that says nothing means it.
     assert_eq!(tokens(&build(with_sentencepiece(shape("llama"))), "hello"), ["<s>", "▁hello"]);
     let writer = || with_sentencepiece(shape("llama")).flag("tokenizer.ggml.add_bos_token", true);
@@ -170,7 +170,7 @@ fn begin_token() {
 
 /// As llama.cpp has it: Llama 3's texts begin with a token unless the file says otherwise, Qwen's do not.
 #[test]
-fn begin_token_of_byte_level_families() {
+fn byte_level_texts_begin_with_a_token_in_llama_3_alone_unless_told() {
     let begins = |family: &str| {
         let writer = with_byte_level(shape("llama"), family).integer("tokenizer.ggml.bos_token_id", 3);
         let first = tokens(&build(writer), "hello");
@@ -186,7 +186,7 @@ fn begin_token_of_byte_level_families() {
 }
 
 #[test]
-fn tokenizers_that_are_refused() {
+fn a_tokenizer_that_contradicts_itself_is_refused_with_its_place() {
     let gpt2 = || with_byte_level(shape("qwen2"), "qwen2");
     let llama = || with_sentencepiece(shape("llama"));
     refused(shape("llama"), "no metadata key tokenizer.ggml.model");
@@ -216,7 +216,7 @@ fn tokenizers_that_are_refused() {
 }
 
 #[test]
-fn what_belongs_beside_a_tokenizer() {
+fn a_tokenizers_configuration_has_its_special_tokens_and_template() {
     let config = |writer: Writer| open(&writer.bytes()).unwrap().tokenizer_config().unwrap();
     let plain = config(with_byte_level(shape("qwen2"), "qwen2"));
     assert_eq!(plain, json!({"tokenizer_class": "PreTrainedTokenizerFast"}));
