@@ -29,7 +29,6 @@ pub struct Evaluation {
     /// Sequences at a time.
     pub batch_size: u32,
     pub seq_len: u32,
-    /// Arithmetic.
     pub precision: Precision,
     /// How the weights live on the device.
     pub format: WeightFormat,

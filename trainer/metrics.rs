@@ -24,7 +24,7 @@ pub struct StepRecord {
     pub ce_loss: Option<f64>,
     /// L2 norm of all gradients before clipping.
     pub grad_norm: Option<f64>,
-    /// Learning rate.
+    /// Learning rate of the step, after warm-up and schedule.
     pub lr: f64,
     /// Tokens that counted.
     pub tokens: u64,

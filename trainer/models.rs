@@ -17,7 +17,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// Every role.
+    /// The teacher first, as messages and records list them.
     pub const ALL: [Self; 2] = [Role::Teacher, Role::Student];
 
     /// Its name in messages and records.

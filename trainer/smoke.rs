@@ -48,7 +48,6 @@ pub struct Record {
     pub bundle: String,
     /// Number of modules loaded.
     pub kernels: u64,
-    /// Arithmetic.
     pub precision: String,
     /// Tokens of a step.
     pub tokens: u64,

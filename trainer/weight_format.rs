@@ -24,7 +24,6 @@ pub enum WeightFormat {
 }
 
 impl WeightFormat {
-    /// Every choice.
     pub const ALL: [Self; 3] = [Self::Auto, Self::Bf16, Self::Stored];
 }
 

@@ -6,11 +6,11 @@ use precast_kernels::Arch;
 /// What a multiprocessor has. Source: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
 #[derive(Clone, Copy, Debug)]
 pub struct Multiprocessor {
-    /// Resident threads.
+    /// Threads resident on an SM at once.
     pub threads: u32,
-    /// Resident blocks.
+    /// CTAs resident on an SM at once.
     pub blocks: u32,
-    /// 32-bit registers.
+    /// 32-bit registers of an SM.
     pub registers: u32,
     /// Shared memory, bytes.
     pub shared_bytes: u32,

@@ -16,7 +16,7 @@ macro_rules! say {
     ($($argument:tt)*) => { $crate::stdout::line(format_args!($($argument)*)) };
 }
 
-/// See [`say!`].
+/// What [`say!`] calls.
 pub fn line(arguments: Arguments<'_>) {
     wrote(writeln!(io::stdout(), "{arguments}"));
 }

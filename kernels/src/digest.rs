@@ -1,4 +1,4 @@
-//! SHA-256 digests.
+//! SHA-256 digests: of files and of what a kernel is built from.
 
 use std::fmt;
 

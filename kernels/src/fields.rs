@@ -7,7 +7,7 @@ use crate::format::{Block, Format};
 
 /// A value baked into a key.
 pub trait FieldValue: Copy {
-    /// Canonical text.
+    /// The text that a key spells it with.
     fn text(self) -> String;
     /// Reads the canonical text.
     fn parse(text: &str) -> Option<Self>;
@@ -85,7 +85,7 @@ impl FieldValue for Block {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
     pub name: &'static str,
-    /// Canonical value.
+    /// As its key spells it.
     pub value: String,
     /// What the macro `KEY_<NAME>` is defined as.
     pub define: String,

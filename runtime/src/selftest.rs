@@ -179,7 +179,7 @@ pub fn selftest<D: Driver>(
 /// What a launch takes, whatever plan has it.
 #[derive(Debug)]
 pub struct Timed {
-    /// The kernel.
+    /// The kernel that was launched.
     pub pair: KeyVariant,
     /// Which of its samples.
     pub sample: usize,

@@ -133,9 +133,7 @@ pub enum CheckpointError {
         path: PathBuf,
         /// What is to be written.
         what: &'static str,
-        /// Bytes needed.
         needed: u64,
-        /// Bytes free.
         free: u64,
     },
 }

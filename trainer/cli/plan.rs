@@ -183,7 +183,6 @@ pub fn show(config: &RunConfig, target: &Target, json: bool) -> Result<(), Failu
 struct Form {
     #[serde(serialize_with = "config::display")]
     format: WeightFormat,
-    /// Device memory.
     bytes: u64,
 }
 
@@ -230,7 +229,6 @@ fn print_forms(chosen: WeightFormat, forms: &[Form], target: &Target) {
 #[derive(Serialize)]
 struct Choice {
     recompute: String,
-    /// Device memory.
     bytes: u64,
     /// In a micro-batch.
     launches: usize,

@@ -34,7 +34,7 @@ impl Takes for All {}
 pub enum Source {
     /// On the command line.
     Flag,
-    /// In run.toml.
+    /// In the file that `--config` names.
     File,
 }
 

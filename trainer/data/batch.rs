@@ -24,7 +24,7 @@ pub struct MicroBatch {
     pub ids: Vec<u32>,
     /// The token after each, or [`MASKED_TOKEN`].
     pub targets: Vec<u32>,
-    /// Ids, ascending.
+    /// The batch's ids in ascending order, for gradients of the embedding without atomics.
     pub sorted_ids: Vec<u32>,
     /// Where each sorted id came from; ascending within an id.
     pub sorted_positions: Vec<u32>,
@@ -69,7 +69,6 @@ impl<'d> Batches<'d> {
         (0..self.batch as u64).map(|row| self.chunk(number * self.batch as u64 + row)).collect()
     }
 
-    /// A chunk.
     pub fn row(&self, chunk: usize) -> &'d Chunk {
         &self.dataset.chunks()[chunk]
     }

@@ -45,7 +45,7 @@ pub enum DataError {
         path: PathBuf,
         /// Tokens in it.
         tokens: usize,
-        /// Tokens needed.
+        /// Tokens of a chunk: `seq_len + 1`.
         chunk: usize,
     },
     /// A token the student does not know.
@@ -68,7 +68,6 @@ pub enum DataError {
     /// A row of token ids cannot be used.
     #[error("{}:{line}: {fault}", path.display())]
     Row {
-        /// The file.
         path: PathBuf,
         /// Which line, from 1.
         line: usize,
@@ -131,7 +130,6 @@ pub struct Reader<'a> {
 /// A sequence of at most seq_len + 1 tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chunk {
-    /// Token ids.
     pub ids: Vec<u32>,
     /// What each token is predicted as, [`MASKED_TOKEN`] where it does not count; none where it is as itself.
     pub labels: Option<Vec<u32>>,
@@ -254,7 +252,6 @@ impl Dataset {
         }
     }
 
-    /// The chunks.
     pub fn chunks(&self) -> &[Chunk] {
         &self.chunks
     }

@@ -23,18 +23,12 @@ pub enum RowFault {
     Malformed(String),
     /// A token without a label, or a label without a token.
     #[error("{ids} input_ids and {labels} labels: give each token one, {IGNORED} where it does not count")]
-    Lengths {
-        /// Tokens.
-        ids: usize,
-        /// Labels.
-        labels: usize,
-    },
+    Lengths { ids: usize, labels: usize },
     /// A token that the model does not know.
     #[error("input_ids[{index}] is {id}, and the model's vocabulary is 0 to {last}: tokenize for this model")]
     Id {
-        /// Which.
+        /// Place in the row, from 0.
         index: usize,
-        /// Its id.
         id: i64,
         /// The last id.
         last: u32,
@@ -44,7 +38,7 @@ pub enum RowFault {
         "labels[{index}] is {label}: a label is a token of the model's vocabulary, 0 to {last}, or {IGNORED} for one that does not count"
     )]
     Label {
-        /// Which.
+        /// Place in the row, from 0.
         index: usize,
         /// What stands there.
         label: i64,

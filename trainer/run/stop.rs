@@ -18,7 +18,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// A signal that asks a run to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// SIGINT: Ctrl-C.
+    /// SIGINT: what Ctrl-C sends.
     Interrupt,
     /// SIGTERM: what a job scheduler sends.
     Terminate,
@@ -39,7 +39,7 @@ impl Signal {
         128 + self.number() as u8
     }
 
-    /// SIGINT, SIGTERM.
+    /// The name that messages have.
     pub fn name(self) -> &'static str {
         match self {
             Self::Interrupt => "SIGINT",

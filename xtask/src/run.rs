@@ -1,4 +1,4 @@
-//! Running programs.
+//! Running other programs, whose failure is this one's.
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -19,9 +19,8 @@ pub struct Pin {
 pub struct Wheel {
     /// As `std::env::consts::ARCH` calls it; `any` fits all.
     pub machine: &'static str,
-    /// SHA-256.
+    /// SHA-256 of the wheel, in hexadecimal.
     pub sha256: &'static str,
-    /// Size, bytes.
     pub bytes: u64,
 }
 

@@ -113,7 +113,7 @@ impl Header {
 struct Row<'a> {
     name: &'a str,
     offset: u64,
-    /// Columns first.
+    /// Elements along each dimension, columns first.
     dimensions: Vec<u64>,
     code: u32,
     /// From the start of the data.
