@@ -1,0 +1,158 @@
+//! Reading bundles: a bounded parse, then equality with the canonical encoding.
+
+mod encode;
+mod error;
+mod verify;
+
+use object::Endianness;
+use object::elf::FileHeader64;
+use object::read::elf::{FileHeader, SectionHeader};
+use precast_kernels::{Arch, KeyVariant};
+
+use crate::fatbin;
+use crate::manifest::{Code, Manifest, ManifestError, ModuleEntry};
+use crate::{Digest, FATBIN_SECTION, MANIFEST_SECTION};
+
+use encode::{elf, layout};
+
+pub use encode::{encode, parts};
+pub use error::BundleError;
+
+/// A bundle whose structure has been checked. Its digests and cubins have not until [`Bundle::verify`].
+#[derive(Clone, Debug)]
+pub struct Bundle<'a> {
+    manifest: Manifest,
+    digest: Digest,
+    fatbin: &'a [u8],
+    /// Offset of each module's cubin in the section.
+    placed: Vec<Option<u64>>,
+}
+
+/// A module of a bundle.
+#[derive(Clone, Debug)]
+pub struct Module<'a> {
+    /// What it computes and how it is built.
+    pub pair: KeyVariant,
+    /// For which architecture.
+    pub arch: Arch,
+    /// Its row of the manifest.
+    pub entry: &'a ModuleEntry,
+    /// The cubin; empty for the simulated GPU.
+    pub image: &'a [u8],
+}
+
+/// An unknown architecture has no header; decoding a manifest refuses it before anyone looks.
+fn arch_of(module: &ModuleEntry) -> Arch {
+    Arch::of_name(&module.arch).unwrap_or(Arch::Sim)
+}
+
+impl<'a> Bundle<'a> {
+    /// Reads a bundle file: a bounded parse, then equality with the canonical encoding.
+    ///
+    /// # Errors
+    /// [`BundleError`]: nothing of the file is to be used.
+    pub fn read(file: &'a [u8]) -> Result<Self, BundleError> {
+        let fatbin = section(file, FATBIN_SECTION)?;
+        let manifest = section(file, MANIFEST_SECTION)?;
+        let bundle = Self::from_parts(manifest, fatbin)?;
+        let canonical = elf(fatbin, manifest);
+        if canonical == file {
+            return Ok(bundle);
+        }
+        let differs = canonical.iter().zip(file).position(|(a, b)| a != b);
+        Err(BundleError::NotCanonical { offset: differs.unwrap_or(canonical.len().min(file.len())) })
+    }
+
+    /// Reads the two sections of a bundle, as a trainer has them embedded.
+    ///
+    /// # Errors
+    /// [`BundleError`] where one of them is not canonical.
+    pub fn from_parts(manifest: &[u8], fatbin: &'a [u8]) -> Result<Self, BundleError> {
+        let manifest = Manifest::decode(manifest)?;
+        let digest = manifest.digest();
+        let (containers, placed, expected) = layout(&manifest);
+        if fatbin.len() as u64 != expected {
+            return Err(BundleError::Size { expected, found: fatbin.len() as u64 });
+        }
+        let check = |offset: u64, bytes: &[u8], module: &dyn Fn() -> String| {
+            let start = offset as usize;
+            let same = fatbin[start..start + bytes.len()].iter().zip(bytes).position(|(a, b)| a != b);
+            match same {
+                None => Ok(()),
+                Some(index) => Err(BundleError::Layout { offset: offset + index as u64, module: module() }),
+            }
+        };
+        for container in &containers {
+            let module = || {
+                manifest.modules[placed.iter().position(|p| *p == Some(container.cubins[0])).unwrap_or(0)].to_string()
+            };
+            check(container.start, &container.header(), &module)?;
+        }
+        for (module, offset) in manifest.modules.iter().zip(&placed) {
+            let (Some(offset), Some(code)) = (*offset, &module.code) else { continue };
+            let header = fatbin::entry_header(module.arch()?, code.bytes);
+            check(offset - header.len() as u64, &header, &|| module.to_string())?;
+            let padding = [0; 8];
+            let pad = code.bytes.next_multiple_of(8) - code.bytes;
+            check(offset + code.bytes, &padding[..pad as usize], &|| module.to_string())?;
+        }
+        Ok(Self { manifest, digest, fatbin, placed })
+    }
+
+    fn image(&self, offset: u64, code: &Code) -> &'a [u8] {
+        &self.fatbin[offset as usize..(offset + code.bytes) as usize]
+    }
+
+    /// What it holds.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// Digest of the manifest, and so of everything the bundle holds.
+    pub fn digest(&self) -> Digest {
+        self.digest
+    }
+
+    /// The architectures it holds, sorted by name.
+    pub fn archs(&self) -> Vec<Arch> {
+        let mut archs: Vec<Arch> = self.manifest.modules.iter().map(arch_of).collect();
+        archs.sort_unstable();
+        archs.dedup();
+        archs
+    }
+
+    /// Every module with machine code, whatever its key: bundles of other versions are looked at, too.
+    pub fn cubins(&self) -> impl Iterator<Item = (&ModuleEntry, &'a [u8])> {
+        let modules = self.manifest.modules.iter().zip(&self.placed);
+        modules.filter_map(|(module, at)| Some((module, self.image((*at)?, module.code.as_ref()?))))
+    }
+
+    /// The modules of an architecture.
+    ///
+    /// # Errors
+    /// [`ManifestError`] where this program does not know a key.
+    pub fn modules(&self, arch: Arch) -> Result<Vec<Module<'_>>, ManifestError> {
+        let of_arch = self.manifest.modules.iter().zip(&self.placed).filter(|(entry, _)| entry.arch == arch.name());
+        of_arch
+            .map(|(entry, offset)| {
+                let (pair, arch) = entry.typed()?;
+                let image = match (offset, &entry.code) {
+                    (Some(offset), Some(code)) => self.image(*offset, code),
+                    _ => &[],
+                };
+                Ok(Module { pair, arch, entry, image })
+            })
+            .collect()
+    }
+}
+
+/// The content of the one section of this name.
+fn section<'a>(file: &'a [u8], name: &'static str) -> Result<&'a [u8], BundleError> {
+    let elf = |error: object::read::Error| BundleError::Elf(error.to_string());
+    let header = FileHeader64::<Endianness>::parse(file).map_err(elf)?;
+    let endian = header.endian().map_err(elf)?;
+    let sections = header.sections(endian, file).map_err(elf)?;
+    let found: Vec<_> = sections.iter().filter(|s| sections.section_name(endian, s) == Ok(name.as_bytes())).collect();
+    let [section] = found[..] else { return Err(BundleError::Section { name, found: found.len() }) };
+    section.data(endian, file).map_err(elf)
+}
