@@ -28,7 +28,7 @@ enum class Operation {
     LoadTransposed,
     StoreMatrix,
     Mma,
-    Turn,
+    Semaphore,
     NamedBarrier,
     ClusterBarrier,
     MemoryBarrier,
@@ -90,24 +90,24 @@ struct Thread {
     std::vector<Registers> registers;
 
     uint32_t lane() const { return index % WARP; }
-    bool awaits_release() const { return waits_in == Operation::Turn && seen == flag->releases; }
-    bool is_released() const { return waits_in == Operation::Turn && seen != flag->releases; }
+    bool awaits_release() const { return waits_in == Operation::Semaphore && seen == flag->releases; }
+    bool is_released() const { return waits_in == Operation::Semaphore && seen != flag->releases; }
 };
 
 // Threads that wait for each other.
-struct Meeting {
+struct Rendezvous {
     std::vector<Thread*> here;
     void* operands[WARPGROUP];
 };
 
 // The same, at a barrier that has a number.
 struct NamedBarrier {
-    Meeting meeting;
+    Rendezvous rendezvous;
     uint32_t threads = 0;
 };
 
 struct Warp {
-    Meeting meeting;
+    Rendezvous rendezvous;
     uint32_t round = 0;
     uint32_t registers = 0; // a thread may use
     uint32_t wanted = 0;    // and waits for
@@ -127,7 +127,7 @@ struct MemoryBarrier {
     uint32_t late = 0;      // threads that a phase has freed and that have not looked yet
     bool announced = false; // fence.mbarrier_init
     Event last;             // what it heard of last
-    Gathering gathering;
+    JoinedKnowledge joined;
     Knowledge passed; // with the last phase
 };
 
@@ -151,19 +151,19 @@ struct Block {
     std::vector<std::unique_ptr<Thread>> threads;
     std::vector<Thread*> ready;
     std::vector<Warp> warps;
-    Meeting meeting;
+    Rendezvous rendezvous;
     uint32_t round = 0;
     std::unique_ptr<char, Free> dynamic;
     std::vector<Memory> shared; // static variables, and dynamic memory last
     std::vector<char> contents; // of static variables, while another block runs
     std::vector<Edge> heard;
 
-    std::vector<Meeting> warpgroups;
+    std::vector<Rendezvous> warpgroups;
     NamedBarrier named[NAMED_BARRIERS];
     std::vector<std::unique_ptr<MemoryBarrier>> barriers;
     uint32_t free_registers = 0;
     std::vector<Event> visits; // the last access to its shared memory by each other block
-    Gathering ending;          // what its threads knew when they ended
+    JoinedKnowledge ending;          // what its threads knew when they ended
     uint32_t live = 0;         // threads that have not ended
 
     bool can_go_on() const {
@@ -176,7 +176,7 @@ struct Cluster {
     std::vector<Transfer> transfers;
     // Its barrier.
     uint32_t arrived = 0, phase = 0;
-    Gathering gathering;
+    JoinedKnowledge joined;
     Knowledge passed;
 
     bool can_go_on() const {

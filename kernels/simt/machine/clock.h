@@ -44,7 +44,7 @@ struct Knowledge {
 };
 
 // The knowledge of those that have come to a barrier.
-class Gathering {
+class JoinedKnowledge {
 public:
     void add(const Knowledge& known, size_t slots) {
         join(all, known.all, seen[0], slots);
@@ -62,7 +62,7 @@ public:
         Knowledge known;
         if (!all.empty()) known.all = std::make_shared<std::vector<uint32_t>>(std::move(all));
         if (!fenced.empty()) known.fenced = std::make_shared<std::vector<uint32_t>>(std::move(fenced));
-        *this = Gathering();
+        *this = JoinedKnowledge();
         return known;
     }
 

@@ -82,7 +82,7 @@ void Machine::arrive(uint32_t shared, uint32_t bytes, const void* pc) {
     if (barrier.bytes > MOST_BYTES) refuse(Kind::Transaction);
     barrier.pending--;
     if (barrier.block != block) visit(*barrier.block, now);
-    tell(barrier.gathering, *current);
+    tell(barrier.joined, *current);
     try_to_pass(barrier, now);
     if (report.kind != Kind::Nothing) leave_for_good();
 }
@@ -98,8 +98,8 @@ void Machine::try_to_pass(MemoryBarrier& barrier, const Event& by) {
     if (barrier.late > 0) return blame(Kind::Deadlock, barrier.word, 8, by, before, barrier.block);
     barrier.phase++;
     barrier.pending = barrier.arrivals;
-    barrier.gathering.add(barrier.slot, barrier.phase, 0, all_slots());
-    barrier.passed = barrier.gathering.finish();
+    barrier.joined.add(barrier.slot, barrier.phase, 0, all_slots());
+    barrier.passed = barrier.joined.finish();
     for (const auto& thread : barrier.block->threads) {
         if (thread->waits_in != Operation::MemoryBarrier || thread->barrier != &barrier) continue;
         if ((barrier.phase & 1) == thread->parity) continue;
@@ -209,7 +209,7 @@ void Machine::arrive_at_cluster(const void* pc) {
     current->at_cluster_barrier = true;
     current->parity = cluster->phase;
     cluster->arrived++;
-    tell(cluster->gathering, *current);
+    tell(cluster->joined, *current);
     pass_cluster_barrier();
 }
 
@@ -226,7 +226,7 @@ void Machine::pass_cluster_barrier() {
     for (const auto& one : cluster->blocks) live += one->live;
     if (cluster->arrived == 0 || cluster->arrived < live) return;
     cluster->arrived = 0, cluster->phase++;
-    cluster->passed = cluster->gathering.finish();
+    cluster->passed = cluster->joined.finish();
     for (const auto& one : cluster->blocks)
         for (const auto& thread : one->threads)
             if (thread->waits_in == Operation::ClusterBarrier) wake(*one, *thread);
@@ -235,10 +235,10 @@ void Machine::pass_cluster_barrier() {
 void Machine::sync_named(uint32_t number, uint32_t count, const void* pc) {
     if (number == 0 || number >= NAMED_BARRIERS || count == 0 || count % WARP != 0) fail(Kind::Unsupported, pc);
     NamedBarrier& barrier = block->named[number];
-    std::vector<Thread*>& here = barrier.meeting.here;
+    std::vector<Thread*>& here = barrier.rendezvous.here;
     if (here.empty()) barrier.threads = count;
     if (barrier.threads != count) diverge(*current, pc, *here[0]);
-    wait(barrier.meeting, count, Operation::NamedBarrier, pc, [&](Meeting& all) { share_knowledge(all.here); });
+    wait(barrier.rendezvous, count, Operation::NamedBarrier, pc, [&](Rendezvous& all) { share_knowledge(all.here); });
 }
 
 // ---- registers ----------------------------------------------------------------------------------------------------

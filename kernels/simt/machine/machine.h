@@ -195,9 +195,9 @@ public:
     // ---- threads that meet ------------------------------------------------------------------------------------------
 
     void sync_block(const void* pc) {
-        wait(block->meeting, block->threads.size(), Operation::Barrier, pc, [&](Meeting&) {
+        wait(block->rendezvous, block->threads.size(), Operation::Barrier, pc, [&](Rendezvous&) {
             block->round++;
-            if (launch.by_clocks) share_knowledge(block->meeting.here);
+            if (launch.by_clocks) share_knowledge(block->rendezvous.here);
             for (uint32_t i = 0; counters && i < block->warps.size(); i++) counters->meet(block->index, i);
         });
     }
@@ -205,14 +205,14 @@ public:
     // What a barrier of a warp does once all lanes are there.
     void sync_warp() {
         warp().round++;
-        if (launch.by_clocks) share_knowledge(warp().meeting.here);
+        if (launch.by_clocks) share_knowledge(warp().rendezvous.here);
     }
 
     // All lanes of the warp meet at one instruction, give their operands, and one of them does the work of all.
     template <typename Operands, typename Work>
     void with_warp(Operation operation, uint32_t mask, Operands& operands, const void* pc, Work work) {
         if (mask != ALL_LANES) fail(Kind::PartialWarp, pc);
-        with<WARP>(warp().meeting, operation, operands, pc, work);
+        with<WARP>(warp().rendezvous, operation, operands, pc, work);
     }
 
     // The same of a warpgroup.
@@ -350,10 +350,10 @@ private:
     uint32_t slot_of(const Block& owner, uint32_t of_block) const { return owner.rank * slots + of_block; }
 
     // A thread tells what it knows; what it does from now on is not among it.
-    void tell(Gathering& gathering, Thread& thread) {
-        gathering.add(thread.known, all_slots());
-        gathering.add(thread.slot, thread.epoch, thread.fenced_epoch, all_slots());
-        if (thread.products_done > 0) gathering.add(thread.warp_slot, thread.products_done, 0, all_slots());
+    void tell(JoinedKnowledge& joined, Thread& thread) {
+        joined.add(thread.known, all_slots());
+        joined.add(thread.slot, thread.epoch, thread.fenced_epoch, all_slots());
+        if (thread.products_done > 0) joined.add(thread.warp_slot, thread.products_done, 0, all_slots());
         thread.epoch++;
     }
     void hear(Thread& thread, const Knowledge& known) {
@@ -361,9 +361,9 @@ private:
         thread.known.fenced = joined(thread.known.fenced, known.fenced);
     }
     void share_knowledge(const std::vector<Thread*>& all) {
-        Gathering gathering;
-        for (Thread* thread : all) tell(gathering, *thread);
-        const Knowledge known = gathering.finish();
+        JoinedKnowledge joined;
+        for (Thread* thread : all) tell(joined, *thread);
+        const Knowledge known = joined.finish();
         for (Thread* thread : all) thread->known = known;
     }
 
@@ -407,7 +407,7 @@ private:
 
     void wait_release(const Flag& flag, const void* pc) {
         current->flag = &flag, current->seen = flag.releases;
-        current->waits_in = Operation::Turn, current->waits_at = pc;
+        current->waits_in = Operation::Semaphore, current->waits_at = pc;
         leave();
     }
 
@@ -452,9 +452,9 @@ private:
     }
 
     template <uint32_t lanes, typename Operands, typename Work>
-    void with(Meeting& meeting, Operation operation, Operands& operands, const void* pc, Work work) {
-        meeting.operands[current->index % lanes] = const_cast<void*>(static_cast<const void*>(&operands));
-        wait(meeting, lanes, operation, pc, [&](Meeting& all) {
+    void with(Rendezvous& rendezvous, Operation operation, Operands& operands, const void* pc, Work work) {
+        rendezvous.operands[current->index % lanes] = const_cast<void*>(static_cast<const void*>(&operands));
+        wait(rendezvous, lanes, operation, pc, [&](Rendezvous& all) {
             Operands* of_lanes[lanes];
             for (uint32_t i = 0; i < lanes; i++) of_lanes[i] = static_cast<Operands*>(all.operands[i]);
             work(of_lanes);
@@ -473,16 +473,16 @@ private:
     }
 
     template <typename Work>
-    void wait(Meeting& meeting, size_t count, Operation operation, const void* pc, Work work) {
-        if (!meeting.here.empty() && meeting.here[0]->waits_in != operation) diverge(*current, pc, *meeting.here[0]);
+    void wait(Rendezvous& rendezvous, size_t count, Operation operation, const void* pc, Work work) {
+        if (!rendezvous.here.empty() && rendezvous.here[0]->waits_in != operation) diverge(*current, pc, *rendezvous.here[0]);
         current->waits_in = operation;
         current->waits_at = pc;
-        meeting.here.push_back(current);
-        if (meeting.here.size() == count) {
-            work(meeting);
-            for (Thread* thread : meeting.here) thread->waits_in = Operation::Nothing;
-            block->ready.insert(block->ready.end(), meeting.here.begin(), meeting.here.end());
-            meeting.here.clear();
+        rendezvous.here.push_back(current);
+        if (rendezvous.here.size() == count) {
+            work(rendezvous);
+            for (Thread* thread : rendezvous.here) thread->waits_in = Operation::Nothing;
+            block->ready.insert(block->ready.end(), rendezvous.here.begin(), rendezvous.here.end());
+            rendezvous.here.clear();
         }
         leave();
     }

@@ -7,7 +7,7 @@ use precast_kernels::host::Buffer;
 use precast_kernels::{Arch, Geometry, Source};
 use precast_simt::{CompileError, Operand, Program, Report, Simt};
 
-/// One or two warps, or as many blocks as a kernel likes.
+/// A kernel with one defect or several, and its launch.
 struct Planted {
     source: Source,
     elems: usize,
@@ -50,16 +50,16 @@ impl Planted {
         let mut memory = [0x3f, 0xff].map(|value| Buffer::filled(bytes + 512, value));
         let [x, y] = &mut memory;
         let (x, y) = (&mut x[256..][..bytes], &mut y[256..][..bytes]);
-        let mut turn = Buffer::filled(4, 0);
-        let params = [x.as_ptr() as u64, y.as_ptr() as u64, turn.as_ptr() as u64, self.elems as u64];
+        let mut semaphore = Buffer::filled(4, 0);
+        let params = [x.as_ptr() as u64, y.as_ptr() as u64, semaphore.as_ptr() as u64, self.elems as u64];
         let params = params.map(u64::to_ne_bytes).concat();
         let mut operands = [
             Operand { name: "x", bytes: x, writable: false, written: true },
             Operand { name: "y", bytes: y, writable: true, written: false },
-            Operand { name: "turn", bytes: &mut turn, writable: true, written: true },
+            Operand { name: "semaphore", bytes: &mut semaphore, writable: true, written: true },
         ];
         program.launch(&self.geometry, &params, &mut operands, seed)?;
-        assert_eq!(*turn, [0; 4], "the turn after {}", self.source.path);
+        assert_eq!(*semaphore, [0; 4], "the semaphore after {}", self.source.path);
         Ok(())
     }
 
@@ -152,37 +152,37 @@ fn more_static_shared_memory_than_a_block_may_have_is_refused() {
     insta::assert_snapshot!(error);
 }
 
-/// Four blocks that store to the same elements in turn.
-fn turns() -> Planted {
-    planted!("turns", 4 * 64, 4, 64, 0)
+/// Four CTAs that store to the same elements one after the other, as a semaphore says.
+fn semaphore() -> Planted {
+    planted!("semaphore", 4 * 64, 4, 64, 0)
 }
 
 #[test]
-fn a_turn_that_is_not_acquired_is_a_race() {
-    insta::assert_snapshot!(turns().found_of(1));
+fn a_semaphore_that_is_read_without_acquire_is_a_race() {
+    insta::assert_snapshot!(semaphore().found_of(1));
 }
 
 #[test]
-fn a_turn_that_the_other_threads_do_not_hear_of_is_a_race() {
-    insta::assert_snapshot!(turns().found_of(2));
+fn a_semaphore_without_a_barrier_after_it_is_a_race() {
+    insta::assert_snapshot!(semaphore().found_of(2));
 }
 
 #[test]
-fn a_turn_that_is_passed_before_the_others_have_stored_is_a_race() {
-    insta::assert_snapshot!(turns().found_of(3));
+fn a_semaphore_without_a_barrier_before_it_is_a_race() {
+    insta::assert_snapshot!(semaphore().found_of(3));
 }
 
 #[test]
-fn a_turn_that_is_not_released_is_a_race() {
-    insta::assert_snapshot!(turns().found_of(4));
+fn a_semaphore_that_is_written_without_release_is_a_race() {
+    insta::assert_snapshot!(semaphore().found_of(4));
 }
 
 #[test]
-fn a_turn_that_never_comes_is_a_deadlock() {
-    insta::assert_snapshot!(turns().found_of(5));
+fn a_semaphore_that_nobody_sets_is_a_deadlock() {
+    insta::assert_snapshot!(semaphore().found_of(5));
 }
 
 #[test]
-fn a_turn_that_passes_from_later_blocks_to_earlier_ones_may_not_end() {
-    insta::assert_snapshot!(planted!("turns", 65 * 64, 65, 64, 0).found_of(6));
+fn a_cta_that_waits_for_a_later_one_may_deadlock() {
+    insta::assert_snapshot!(planted!("semaphore", 65 * 64, 65, 64, 0).found_of(6));
 }

@@ -1,10 +1,10 @@
-// Blocks store to the same elements in turn: the last one's stay. Of what the first one stores for it, the last one hears
-// through the others.
+// CTAs store to the same elements one after the other: the last one's stay. What the first one stores for the last one,
+// that hears of through the others.
 #include "mma.cuh"
 #include "planted.h"
 
 KERNEL(planted_params) {
-    uint32_t* turn = (uint32_t*)p.turn;
+    uint32_t* semaphore = (uint32_t*)p.semaphore;
     float *y = (float*)p.y + threadIdx.x, *first = y + VARIANT_THREADS;
     uint32_t own = blockIdx.x;
 #if DEFECT == 6
@@ -12,11 +12,11 @@ KERNEL(planted_params) {
 #endif
     if (threadIdx.x == 0) {
 #if DEFECT == 1
-        while (*(volatile uint32_t*)turn != own) {}
+        while (*(volatile uint32_t*)semaphore != own) {}
 #elif DEFECT == 5
-        while (load_acquire(turn) != own + 1) {}
+        while (load_acquire(semaphore) != own + 1) {}
 #else
-        while (load_acquire(turn) != own) {}
+        while (load_acquire(semaphore) != own) {}
 #endif
     }
 #if DEFECT != 2
@@ -32,8 +32,8 @@ KERNEL(planted_params) {
 #endif
     const uint32_t next = own + 1 == gridDim.x ? 0 : own + 1;
 #if DEFECT == 4
-    if (threadIdx.x == 0) *(volatile uint32_t*)turn = next;
+    if (threadIdx.x == 0) *(volatile uint32_t*)semaphore = next;
 #else
-    if (threadIdx.x == 0) store_release(turn, next);
+    if (threadIdx.x == 0) store_release(semaphore, next);
 #endif
 }
