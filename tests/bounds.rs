@@ -140,7 +140,7 @@ fn what_is_no_file_is_not_read() {
     }
 }
 
-/// A path that is no text is one none the less.
+/// A path that is not UTF-8 is still a path.
 #[test]
 fn paths_that_are_not_utf8_work() {
     let case = Case::new(17 * 4);

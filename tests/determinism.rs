@@ -67,7 +67,7 @@ fn recomputing_activations_changes_no_bit_and_takes_less_memory() {
     }
 }
 
-/// What is recomputed is no part of what a run is.
+/// What the backward pass recomputes may change between the parts of a run.
 #[test]
 fn a_resumed_run_may_recompute_something_else() {
     let case = case();

@@ -23,7 +23,7 @@ pub fn machine(variables: &[(&'static str, &'static str)]) -> Machine {
 }
 
 impl Machine {
-    /// Where it lies; a place for files.
+    /// Its directory, where a test may put files.
     pub fn path(&self) -> &Path {
         self.dir.path()
     }

@@ -72,7 +72,7 @@ fn data(case: &Path) -> PathBuf {
     if rows.exists() { rows } else { case.join("tokens.bin") }
 }
 
-/// A case as it says.
+/// Trains a case with the settings that it names.
 fn run_case(case: &Path, precision: &str) -> Vec<StepRecord> {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
@@ -122,7 +122,7 @@ fn differences(records: &[StepRecord], reference: &[Reference]) -> [f64; 4] {
             (record.grad_norm, reference.grad_norm),
         ];
         for (worst, (found, expected)) in worst.iter_mut().zip(pairs) {
-            // A divergence that there is none of is 0.
+            // Without a teacher the divergence is 0.
             *worst = worst.max((found.unwrap() - expected).abs() / expected.abs().max(1e-12));
         }
         assert!((record.lr - reference.lr).abs() < 1e-12);

@@ -194,7 +194,7 @@ fn a_bundle_that_is_not_there_is_named_by_precast_aot() {
     }
 }
 
-/// A bundle that opens and does not verify: its machine code is none.
+/// A bundle that opens but does not verify: its machine code is no cubin.
 #[test]
 fn a_bundle_that_is_refused_is_named_and_not_called_embedded() {
     let case = case();

@@ -107,7 +107,7 @@ fn tokens_that_one_model_has_alone_are_said() {
     let expected =
         ["1 token only the teacher has: `<think>` (34)", "1 token only the student has: `<|reserved|>` (34)"];
     assert_eq!(notes, expected);
-    // The same tokenizer in other words is none the less the same.
+    // The same tokenizer, spelled differently, is still the same one.
     let spelled = tokenizer(|t| t["model"]["merges"] = json!(["t h", "th e", "i n", "a n", "an d", "  the"][..5]));
     let short = tokenizer(|t| drop(t["model"]["merges"].as_array_mut().unwrap().pop()));
     case.tokenizers(&spelled, &short);

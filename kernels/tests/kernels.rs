@@ -85,7 +85,7 @@ fn what_no_kernel_computes_has_no_variants() {
     }
 }
 
-/// Grids are 31 bits wide: matrices of more elements than 32 bits count are no trouble.
+/// A grid is 31 bits wide, which is enough for matrices of more than 2^32 elements.
 #[test]
 fn a_matrix_of_more_elements_than_32_bits_count_has_a_grid() {
     for text in ["dequant{w=Q4_K,x=bf16}", "dequant{w=Q8_0,x=f32}"] {

@@ -15,7 +15,7 @@ const ROW_HEADS: usize = 7;
 const ROWS: usize = 4;
 const EPS: f32 = 1e-2;
 
-/// The parameter block of one of the two launches, which have all sizes but one in common.
+/// The parameter block of either launch: all sizes but one are common to both.
 macro_rules! params {
     ($block:ident { $($field:ident: $value:expr)? }) => {
         $block {

@@ -1,4 +1,4 @@
-//! What the formulas are written with.
+//! Dot products, transposes, log-sum-exp, and gradients by central differences: what the formulas are written with.
 
 /// The gradient of a function by central differences.
 pub fn gradient(at: &[f64], mut function: impl FnMut(&[f64]) -> f64) -> Vec<f64> {

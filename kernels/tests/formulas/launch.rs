@@ -69,7 +69,7 @@ impl Launch {
         (f64::from(f32::from_bits(words[0] as u32)), words[1] != 0.0)
     }
 
-    /// What f32 explains of a difference in norm.
+    /// Asserts that an output is what its formula says, within the rounding of f32.
     pub fn is(&self, name: &str, expected: &[f64]) {
         let found = self.after(name);
         assert_eq!(found.len(), expected.len(), "{}: {name}", self.case.key);
