@@ -2,6 +2,7 @@
 
 pub mod apr;
 mod cursor;
+mod error;
 mod file;
 mod finite;
 mod formats;
@@ -9,6 +10,7 @@ pub mod gguf;
 mod heads;
 mod huggingface;
 mod missing;
+mod scratch;
 mod stream;
 mod tensors;
 mod write;
@@ -16,134 +18,26 @@ mod write;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use half::bf16;
 use precast_fatbins::{Digest, files, input};
 use precast_kernels::{Block, Dtype, Format};
-use precast_plan::{ConfigError, ModelConfig, Parameter};
+use precast_plan::{ModelConfig, Parameter};
 use rayon::prelude::*;
 use safetensors::tensor::Dtype as Stored;
 
 use crate::disguise::{Disguise, read_text, without_mark};
 use crate::tokenizer::{self, Tokenizer};
-use apr::{Apr, AprError};
+use apr::Apr;
 pub use cursor::Unreadable;
+pub use error::CheckpointError;
 pub use file::Access;
-use file::Raw;
 pub use finite::NotFinite;
 pub use formats::Formats;
-use gguf::{Gguf, GgufError};
+use gguf::Gguf;
 pub(crate) use huggingface::Safetensors;
+pub use scratch::Scratch;
 pub(crate) use stream::safetensors_header;
 pub use write::{Student, Write, fill_model, stored, write_model};
 pub(crate) use write::{check_space, check_written};
-
-/// A model that cannot be read or written.
-#[derive(Debug, thiserror::Error)]
-pub enum CheckpointError {
-    /// A parameter that a GGUF file has no tensor for.
-    #[error(
-        "cannot write {} as GGUF: files of architecture {family} have no tensor for {tensor}; \
-         leave out --format for a Hugging Face directory",
-        path.display()
-    )]
-    NoGgufName {
-        path: PathBuf,
-        /// Its Hugging Face name.
-        tensor: String,
-        /// As GGUF files call it.
-        family: &'static str,
-    },
-    /// There is nothing at the path.
-    #[error(
-        "no model at {}: expected a Hugging Face directory (config.json, model.safetensors), a .gguf or an .apr file{}",
-        path.display(),
-        id.as_deref().map(missing::download).unwrap_or_default()
-    )]
-    NotFound {
-        path: PathBuf,
-        /// The Hugging Face id that the path may be meant as.
-        id: Option<String>,
-    },
-    /// There is something else at the path.
-    #[error("{} is not a model: {reason}", path.display())]
-    NotAModel {
-        path: PathBuf,
-        /// What is there, or is not.
-        reason: String,
-    },
-    /// A file is not what its name says.
-    #[error("{} {what}", path.display())]
-    Disguised {
-        path: PathBuf,
-        /// What it is.
-        what: Disguise,
-    },
-    /// A file cannot be read or written.
-    #[error("cannot {what} {}: {error}", path.display())]
-    Io { what: &'static str, path: PathBuf, error: std::io::Error },
-    /// The configuration cannot be followed.
-    #[error("{}: {error}", path.display())]
-    Config { path: PathBuf, error: ConfigError },
-    /// A JSON file does not read.
-    #[error("{}: {reason}", path.display())]
-    Json { path: PathBuf, reason: String },
-    /// A safetensors file is damaged.
-    #[error("{}: damaged safetensors file ({error}): fetch it again", path.display())]
-    Safetensors { path: PathBuf, error: safetensors::SafeTensorError },
-    /// An index and the files it names contradict each other.
-    #[error("{} does not match the files beside it:\n{}", path.display(), problems.join("\n"))]
-    Index {
-        path: PathBuf,
-        /// One line each.
-        problems: Vec<String>,
-    },
-    /// A GGUF file is damaged or unsupported.
-    #[error(transparent)]
-    Gguf(#[from] GgufError),
-    /// An APR file is damaged or unsupported.
-    #[error(transparent)]
-    Apr(#[from] AprError),
-    /// Tensors the configuration asks for are missing or have another shape: all of them.
-    #[error("{} does not hold the model its config.json describes:\n{}", path.display(), problems.join("\n"))]
-    Tensors {
-        path: PathBuf,
-        /// One line each.
-        problems: Vec<String>,
-    },
-    /// A tensor's dtype is not one that is read.
-    #[error("{}: tensor {name} has dtype {dtype}: supported are F32, F16 and BF16", path.display())]
-    Dtype {
-        path: PathBuf,
-        name: String,
-        /// What it has.
-        dtype: String,
-    },
-    /// A weight is NaN or infinite.
-    #[error("{}: {what}: the file is damaged or its training diverged: fetch or convert the model again", path.display())]
-    NotFinite { path: PathBuf, what: NotFinite },
-    /// A weight to be written is NaN or infinite.
-    #[error("{} is not written: {what}", path.display())]
-    WouldNotBeFinite { path: PathBuf, what: NotFinite },
-    /// A tokenizer does not read or write.
-    #[error("{}: {reason}", path.display())]
-    Tokenizer { path: PathBuf, reason: String },
-    /// The disk has less room than the model takes.
-    #[error("{} has {free} bytes free and {what} takes {needed}: free some, or choose another --out", path.display())]
-    Space {
-        path: PathBuf,
-        /// What is to be written.
-        what: &'static str,
-        needed: u64,
-        free: u64,
-    },
-}
-
-impl CheckpointError {
-    pub(crate) fn io(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
-        let path = path.into();
-        move |error| Self::Io { what, path, error }
-    }
-}
 
 /// Where a model's weights come from.
 pub trait Weights {
@@ -454,48 +348,4 @@ pub fn shape(path: &Path) -> Result<(ModelConfig, precast_plan::Formats), Checkp
         false => precast_plan::Formats::dense(),
     };
     Ok((config, formats))
-}
-
-/// Buffers that conversions reuse: fresh memory for every tensor of a large model costs more than its arithmetic.
-#[derive(Debug, Default)]
-pub struct Scratch {
-    raw: Raw,
-    values: Vec<f32>,
-    rounded: Vec<bf16>,
-    blocks: Vec<u8>,
-}
-
-impl Scratch {
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Of a reader that has weights in memory in one way.
-    pub fn of(access: Access) -> Self {
-        Self { raw: Raw::new(access), ..Self::default() }
-    }
-
-    /// `count` values to be written whole.
-    pub fn values(&mut self, count: usize) -> &mut [f32] {
-        self.values.resize(count, 0.0);
-        &mut self.values
-    }
-
-    /// So many bytes of blocks to be written whole.
-    pub fn blocks(&mut self, bytes: usize) -> &mut [u8] {
-        self.blocks.resize(bytes, 0);
-        &mut self.blocks
-    }
-
-    /// The values as bytes of a dtype, rounded to nearest even.
-    pub fn encode(&mut self, dtype: Dtype) -> &[u8] {
-        match dtype {
-            Dtype::Bf16 => {
-                self.rounded.resize(self.values.len(), bf16::ZERO);
-                self.rounded.par_iter_mut().zip(&self.values).for_each(|(r, value)| *r = bf16::from_f32(*value));
-                bytemuck::cast_slice(&self.rounded)
-            }
-            Dtype::F32 | Dtype::U32 => bytemuck::cast_slice(&self.values),
-        }
-    }
 }
