@@ -157,27 +157,43 @@ pub struct Lora {
     pub rslora: bool,
 }
 
-/// Projections, by the names that PEFT has for them.
+/// What an adapter may be on: all projections, or one of each layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    All,
+    /// By the name that PEFT has for it.
+    One(&'static str),
+}
+
+/// Every projection that an adapter can be on. All families name them so.
+const TARGETS: [&str; 7] = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"];
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let text = text.trim();
+        let one = TARGETS.into_iter().find(|target| *target == text).map(Self::One);
+        let target = if text == "all" { Some(Self::All) } else { one };
+        target.ok_or_else(|| format!("unknown target `{text}`: all, or names of {}", TARGETS.join(", ")))
+    }
+}
+
+/// The projections that an adapter is on, in one order, however they were given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Targets(Vec<&'static str>);
 
-/// Every projection that an adapter can be on.
-const TARGETS: [&str; 7] = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"];
-
 impl Targets {
-    /// All seven.
-    pub fn all() -> Self {
-        Self(TARGETS.to_vec())
-    }
-
     pub fn has(&self, short: &str) -> bool {
         self.0.contains(&short)
     }
 }
 
-impl fmt::Display for Targets {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if *self == Self::all() { f.write_str("all") } else { f.write_str(&self.0.join(",")) }
+impl FromIterator<Target> for Targets {
+    fn from_iter<I: IntoIterator<Item = Target>>(targets: I) -> Self {
+        let targets: Vec<Target> = targets.into_iter().collect();
+        let has = |short| targets.contains(&Target::All) || targets.contains(&Target::One(short));
+        Self(TARGETS.into_iter().filter(|short| has(short)).collect())
     }
 }
 
@@ -185,15 +201,13 @@ impl FromStr for Targets {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if text == "all" {
-            return Ok(Self::all());
-        }
-        let asked: Vec<&str> = text.split(',').map(str::trim).collect();
-        match asked.iter().find(|name| !TARGETS.contains(name)) {
-            Some(name) => Err(format!("unknown target `{name}`: all, or names of {}", TARGETS.join(", "))),
-            // In one order, however they were given.
-            None => Ok(Self(TARGETS.into_iter().filter(|target| asked.contains(target)).collect())),
-        }
+        text.split(',').map(str::parse::<Target>).collect()
+    }
+}
+
+impl fmt::Display for Targets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.len() == TARGETS.len() { f.write_str("all") } else { f.write_str(&self.0.join(",")) }
     }
 }
 

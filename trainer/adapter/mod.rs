@@ -22,7 +22,7 @@ use precast_plan::{Factor, ModelConfig};
 use crate::checkpoint::{self, Safetensors, Scratch};
 use crate::error::bounded;
 pub use error::AdapterError;
-pub use layout::{Adapted, Layout, Lora, MOST_RANK, Projection, Targets};
+pub use layout::{Adapted, Layout, Lora, MOST_RANK, Projection, Target, Targets};
 pub use merge::merge;
 pub use options::AdapterChoice;
 pub use placed::{extent, gathered};

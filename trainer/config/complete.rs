@@ -78,7 +78,7 @@ impl Adapting {
             (Some(rank), None, _) => Ok(Some(AdapterChoice::New(Lora {
                 rank,
                 alpha: self.lora_alpha.unwrap_or(2.0 * f64::from(rank)),
-                targets: self.lora_targets.clone(),
+                targets: self.lora_targets.iter().copied().collect(),
                 rslora: self.lora_rslora,
             }))),
         }

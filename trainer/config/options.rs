@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::device::DeviceChoice;
 use super::flags::{All, Flags, Source};
 use super::text::display;
-use crate::adapter::{self, Targets};
+use crate::adapter::{self, Target};
 use crate::bundle::Kernels;
 use crate::schedule::Schedule;
 use crate::weight_format::WeightFormat;
@@ -84,8 +84,8 @@ pub struct Adapting {
     #[arg(long, value_name = "A", value_parser = above_zero)]
     pub lora_alpha: Option<f64>,
     /// Projections that the adapter is on: all seven, or names, as in q_proj,v_proj
-    #[arg(long, value_name = "all|LIST", default_value_t = Targets::all())]
-    pub lora_targets: Targets,
+    #[arg(long, value_name = "all|LIST", default_value = "all", value_delimiter = ',')]
+    pub lora_targets: Vec<Target>,
     /// Multiply by alpha / sqrt(rank) instead: rank-stabilized LoRA
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = false, num_args = 0..=1,
           default_missing_value = "true")]

@@ -244,6 +244,8 @@ fn an_adapter_is_a_new_one_or_one_that_is_there() {
     assert_eq!(choice(&["--lora-rank", "16"]).unwrap(), new(16, 32.0, "all", false));
     let all = ["--lora-rank=3", "--lora-alpha=1.5", "--lora-targets=v_proj,q_proj", "--lora-rslora"];
     assert_eq!(choice(&all).unwrap(), new(3, 1.5, "q_proj,v_proj", true));
+    let file = "teacher = 't'\nstudent = 's'\nlora_rank = 4\nlora_targets = ['v_proj', 'q_proj']";
+    assert_eq!(toml(file).unwrap().complete(false).unwrap().adapter, new(4, 8.0, "q_proj,v_proj", false));
     assert_eq!(choice(&["--adapter", "a"]).unwrap(), Some(AdapterChoice::From { directory: "a".into() }));
     // Of no rank there is none, whatever else is said of it.
     assert_eq!(choice(&["--lora-rank=0", "--lora-alpha=2", "--student-format=bf16"]).unwrap(), None);

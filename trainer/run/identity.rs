@@ -147,9 +147,16 @@ mod tests {
 
     #[test]
     fn the_page_lists_the_options_that_a_run_is_compared_by_and_those_that_may_change() {
-        let pair = Options { teacher: Some("t".into()), student: Some("s".into()), ..Options::default() };
-        let config = pair.complete(false).unwrap();
-        let all: Vec<String> = config.to_json().as_object().unwrap().keys().cloned().collect();
+        let config = |change: fn(&mut Options)| {
+            let mut pair = Options { teacher: Some("t".into()), student: Some("s".into()), ..Options::default() };
+            change(&mut pair);
+            pair.complete(false).unwrap()
+        };
+        // An adapter is a new one or one that is there.
+        let there = config(|pair| pair.adapting.adapter = Some("a".into()));
+        let config = config(|pair| pair.adapting.lora_rank = Some(8));
+        let names = |config: &RunConfig| config.to_json().as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+        let all = [names(&config), names(&there)].concat();
         assert!(MAY_CHANGE.iter().all(|name| all.iter().any(|one| one == name)), "no option is called so: {all:?}");
         let page = include_str!("../../README.md").split_whitespace().collect::<Vec<_>>().join(" ");
         let (_, compared) = page.split_once("and the options `alpha`").unwrap();
