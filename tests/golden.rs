@@ -307,6 +307,21 @@ fn logits_of_both_models_in_fp32() {
     }
 }
 
+/// What PEFT computes with an adapter.
+#[test]
+fn logits_of_an_adapted_model_in_fp32() {
+    let case = fixture("golden/lora-qv");
+    let expected = std::fs::read(case.join("step0.safetensors")).unwrap();
+    let expected = SafeTensors::deserialize(&expected).unwrap();
+    let batch = batch(&case, 0);
+    let ids = &batch.ids[..settings(&case).S as usize];
+    let expected = floats(expected.tensor("student_logits").unwrap().data());
+    let found = support::logits_adapted(&case.join("student"), Some(&case.join("adapter")), ids);
+    assert!(distance(&found, &expected) <= 2e-5);
+    let alone = support::logits(&case.join("student"), ids);
+    assert!(distance(&alone, &expected) > 1e-2, "the adapter does nothing");
+}
+
 /// Logits of the first sequence under a model, fp32.
 fn logits(model: &std::path::Path) -> Vec<f32> {
     let batch = batch(&case("."), 0);

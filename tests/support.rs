@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use precast::adapter::Adapter;
 use precast::bundle::Kernels;
 use precast::checkpoint::{Checkpoint, Scratch, Weights};
 use precast::config::{Options, RunConfig};
@@ -13,7 +14,7 @@ use precast::session::Session;
 use precast::sources::Sources;
 use precast::startup::Startup;
 use precast_kernels::Dtype;
-use precast_plan::{EvaluationPlan, Precision, evaluation, rope};
+use precast_plan::{Adapters, EvaluationPlan, Formats, Precision, Student, evaluation, rope};
 use precast_runtime::{Loading, Placement};
 
 /// The checkout: where cargo runs tests, and where a person runs carried ones.
@@ -281,12 +282,20 @@ pub fn session_on(driver: AnyDriver, config: &RunConfig, placement: Placement) -
 
 /// Logits of one sequence under a model, fp32, tokens x vocabulary: what the evaluation plan leaves behind.
 pub fn logits(model: &Path, ids: &[u32]) -> Vec<f32> {
+    logits_adapted(model, None, ids)
+}
+
+/// The same under a model with an adapter.
+pub fn logits_adapted(model: &Path, adapter: Option<&Path>, ids: &[u32]) -> Vec<f32> {
     let checkpoint = Checkpoint::open(model).expect("a model");
     let kernels = Kernels { bundle: bundle(), ..Kernels::default() };
     let driver = precast::device::open(device().parse().expect("a device name"), &kernels).expect("a device");
     let arch = driver.device().arch().expect("an architecture");
     let (config, seq_len) = (checkpoint.config(), ids.len() as u32);
-    let plan = EvaluationPlan::new(config, (1, seq_len), Precision::Fp32, arch).expect("a plan");
+    let adapter = adapter.map(|path| Adapter::open(path, (model, config)).expect("an adapter"));
+    let adapters = adapter.as_ref().map_or_else(Adapters::none, |adapter| adapter.layout().adapters());
+    let adapted = Student { config, formats: &Formats::dense(), adapters: &adapters };
+    let plan = EvaluationPlan::with(adapted, (1, seq_len), Precision::Fp32, arch).expect("a plan");
     let source = kernels.find(arch, &plan.plan).expect("kernels");
     let mut loading = Loading::new(driver);
     loading.load(&source.open().expect("a bundle"), &plan.plan, &[]).expect("kernels load");
@@ -299,6 +308,10 @@ pub fn logits(model: &Path, ids: &[u32]) -> Vec<f32> {
         let mut scratch = Scratch::new();
         let bytes = checkpoint.read(parameter, Dtype::F32, &mut scratch).expect("weights");
         write(weight.tensor, bytes);
+    }
+    if let Some((adapter, weights)) = adapter.as_ref().zip(plan.adapters.as_ref()) {
+        let placed = adapter.all_placed(&weights.parameters).expect("its matrices");
+        write(weights.all.tensor, bytemuck::cast_slice(&placed));
     }
     write(plan.ids, bytemuck::cast_slice(ids));
     write(plan.targets, bytemuck::cast_slice(ids));
