@@ -14,6 +14,7 @@ mod coverage;
 mod determinism;
 mod driver;
 mod dry_run;
+mod evidence;
 mod families;
 mod formulas;
 mod gguf;

@@ -12,6 +12,7 @@ pub mod disguise;
 pub mod distill;
 pub mod error;
 pub mod evaluate;
+pub mod evidence;
 pub mod heading;
 pub mod host_memory;
 pub mod init;

@@ -10,11 +10,14 @@ mod bundle;
 mod code;
 mod count;
 mod cubin;
+pub mod evidence;
 mod fatbin;
 pub mod files;
 pub mod input;
 pub mod lock;
 mod manifest;
+#[cfg(feature = "sign")]
+mod sign;
 mod stale;
 pub mod stdout;
 pub mod threads;
@@ -28,6 +31,8 @@ pub use cubin::{CubinError, CubinFacts};
 pub use lock::{Change, Lock, LockError};
 pub use manifest::{Code, Manifest, ManifestError, ModuleEntry};
 pub use precast_kernels::{Digest, Hasher, NotADigest, hex};
+#[cfg(feature = "sign")]
+pub use sign::sign;
 pub use stale::{Stale, StaleModule, build_command};
 pub use trust::{BundleFile, SignatureError, TrustedKey, signature_path};
 

@@ -3,11 +3,11 @@
 
 use precast_fatbins::{Bundle, BundleError};
 use precast_kernels::check::{Case, Distance, Mismatch, POISON};
-use precast_kernels::{Key, KeyVariant};
+use precast_kernels::{Format, Key, KeyVariant, Operand};
 
 use crate::driver::{Bound, Driver, GraphId};
 use crate::loading::{LoadError, code_for};
-use crate::loads;
+use crate::loads::{self, Load};
 
 /// Bytes before and after each operand that no kernel may touch.
 const GUARD: u64 = 256;
@@ -27,6 +27,16 @@ pub struct Outcome {
     pub sample: usize,
     /// The largest distance over its outputs, or what is wrong.
     pub result: Result<Distance, Fault>,
+    /// What it left in every operand that is an output.
+    pub outputs: Vec<Output>,
+}
+
+/// What a launch left in an operand.
+#[derive(Debug)]
+pub struct Output {
+    pub operand: &'static str,
+    pub format: Format,
+    pub bytes: Vec<u8>,
 }
 
 /// What is wrong with a checked launch.
@@ -89,6 +99,13 @@ impl Ready {
     }
 }
 
+/// Launches that are ready to run, all at one address, and what was loaded for them.
+struct Prepared {
+    base: u64,
+    ready: Vec<Ready>,
+    loads: Vec<Load>,
+}
+
 /// Loads every kernel of a bundle that runs on the driver's device and whose key starts with `prefix`, and prepares the
 /// samples that `choose` takes of those that each admits, all at one address and each `repeats` times, one after the other.
 /// Everything is loaded before the first launch.
@@ -99,13 +116,14 @@ fn prepare<D: Driver>(
     seed: u64,
     repeats: u32,
     choose: impl Fn(&Key, Vec<(usize, Vec<u8>)>) -> Vec<(usize, Vec<u8>)>,
-) -> Result<(u64, Vec<Ready>), LoadError> {
+) -> Result<Prepared, LoadError> {
     bundle.verify()?;
     let arch = code_for(driver.device(), bundle)?;
     let modules = bundle.modules(arch).map_err(BundleError::from)?;
-    let mut cases = Vec::new();
+    let (mut cases, mut loads) = (Vec::new(), Vec::new());
     for module in modules.iter().filter(|module| module.pair.key.text().starts_with(prefix)) {
-        let (kernel, _) = loads::load(driver, module)?;
+        let (kernel, load) = loads::load(driver, module)?;
+        loads.push(load);
         let KeyVariant { key, variant } = &module.pair;
         let admitted = |(_, params): &(usize, Vec<u8>)| key.kernel().admits(*variant, params);
         let samples = key.kernel().samples().into_iter().enumerate().filter(admitted).collect();
@@ -114,7 +132,9 @@ fn prepare<D: Driver>(
             cases.push((module.pair.clone(), kernel, sample, layout, params));
         }
     }
-    let Some(largest) = cases.iter().map(|(_, _, _, layout, _)| layout.bytes).max() else { return Ok((0, Vec::new())) };
+    let Some(largest) = cases.iter().map(|(_, _, _, layout, _)| layout.bytes).max() else {
+        return Ok(Prepared { base: 0, ready: Vec::new(), loads });
+    };
     let base = driver.allocate(largest)?;
     driver.stage(STAGE_BYTES)?;
     let mut ready = Vec::new();
@@ -135,7 +155,7 @@ fn prepare<D: Driver>(
         let graph = driver.prepare(&(0..repeats).map(launch).collect::<Vec<_>>())?;
         ready.push(Ready { pair, sample, params, layout, graph });
     }
-    Ok((base, ready))
+    Ok(Prepared { base, ready, loads })
 }
 
 /// Sends what a launch finds before it.
@@ -147,7 +167,7 @@ fn send<D: Driver>(driver: &mut D, base: u64, image: &[u8]) -> Result<(), LoadEr
 }
 
 /// Checks every kernel of a bundle that runs on the driver's device and whose key starts with `prefix`; `report` hears of
-/// each launch.
+/// each launch. Returns what was loaded, in order.
 ///
 /// # Errors
 /// [`LoadError`] where the checks themselves cannot be made, for the bundle has no code for the device among them; what
@@ -158,8 +178,8 @@ pub fn selftest<D: Driver>(
     prefix: &str,
     seed: u64,
     mut report: impl FnMut(Outcome),
-) -> Result<(), LoadError> {
-    let (base, ready) = prepare(&mut driver, bundle, prefix, seed, 1, |_, samples| samples)?;
+) -> Result<Vec<Load>, LoadError> {
+    let Prepared { base, ready, loads } = prepare(&mut driver, bundle, prefix, seed, 1, |_, samples| samples)?;
     for launch in ready {
         let (case, layout) = (launch.case(seed), &launch.layout);
         send(&mut driver, base, &layout.image(&case))?;
@@ -171,9 +191,10 @@ pub fn selftest<D: Driver>(
             after.extend(driver.wait(ticket)?.bytes);
         }
         let result = examine(&launch.pair, &case, layout, &after);
-        report(Outcome { pair: launch.pair, sample: launch.sample, result });
+        let outputs = outputs(&case, layout, &after);
+        report(Outcome { pair: launch.pair, sample: launch.sample, result, outputs });
     }
-    Ok(())
+    Ok(loads)
 }
 
 /// What a launch takes, whatever plan has it.
@@ -205,7 +226,7 @@ pub fn time<D: Driver>(
     let largest = |key: &Key, samples: Vec<(usize, Vec<u8>)>| -> Vec<(usize, Vec<u8>)> {
         samples.into_iter().max_by_key(|(_, params)| key.kernel().bytes(params)).into_iter().collect()
     };
-    let (base, ready) = prepare(&mut driver, bundle, prefix, seed, REPEATS, largest)?;
+    let Prepared { base, ready, .. } = prepare(&mut driver, bundle, prefix, seed, REPEATS, largest)?;
     for launch in ready {
         send(&mut driver, base, &launch.layout.image(&launch.case(seed)))?;
         let mut seconds = f64::INFINITY;
@@ -217,6 +238,17 @@ pub fn time<D: Driver>(
         report(Timed { pair: launch.pair, sample: launch.sample, bytes, flops, seconds });
     }
     Ok(())
+}
+
+/// What is in the operands that are outputs.
+fn outputs(case: &Case, layout: &Layout, after: &[u8]) -> Vec<Output> {
+    let operands = case.operands.iter().zip(&layout.starts).filter(|(operand, _)| operand.access.is_output());
+    let output = |(operand, start): (&Operand, &u64)| Output {
+        operand: operand.name,
+        format: operand.format,
+        bytes: after[*start as usize..][..operand.bytes() as usize].to_vec(),
+    };
+    operands.map(output).collect()
 }
 
 /// Compares every operand with the reference, and every guard with the poison.

@@ -29,17 +29,17 @@ pub struct Arguments {
 
 /// One thing looked at.
 #[derive(Serialize)]
-struct Finding {
-    what: &'static str,
-    ok: bool,
-    found: String,
+pub(super) struct Finding {
+    pub(super) what: &'static str,
+    pub(super) ok: bool,
+    pub(super) found: String,
     /// What `--device` takes to run there.
     #[serde(skip_serializing_if = "Option::is_none")]
     device: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     remedy: Option<String>,
     #[serde(skip)]
-    exit_code: u8,
+    pub(super) exit_code: u8,
 }
 
 impl Finding {
@@ -81,7 +81,8 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
     }
 }
 
-fn examine(options: &Options) -> Vec<Finding> {
+/// Looks at the machine and its kernels, and at a run if its models are named.
+pub(super) fn examine(options: &Options) -> Vec<Finding> {
     let mut findings = Vec::new();
     let Settings { device, kernels, .. } = &options.settings;
     // What is not asked for is no answer: a GPU is looked for, unless the simulated one is named.

@@ -4,6 +4,7 @@ mod bench;
 mod distill;
 mod doctor;
 mod eval;
+mod evidence;
 mod init;
 mod kernels;
 mod merge;
@@ -50,6 +51,8 @@ enum Command {
     /// Check driver, GPU, kernels and memory, and say how to fix what is BAD; exits with 4 if the machine is, 3 if the
     /// kernels are
     Doctor(Box<doctor::Arguments>),
+    /// Write down what this chip computes: every kernel against its reference, a short training run, the time of every kernel
+    Evidence(evidence::Arguments),
     /// List the embedded kernels
     Kernels(kernels::Arguments),
     /// Run every kernel on the device against its host reference
@@ -89,6 +92,7 @@ pub fn main() -> Result<(), Failure> {
         Command::Bench(arguments) => bench::run(arguments, startup),
         Command::Eval(arguments) => eval::run(arguments),
         Command::Doctor(arguments) => doctor::run(*arguments),
+        Command::Evidence(arguments) => evidence::run(arguments),
         Command::Kernels(arguments) => kernels::run(arguments),
         Command::Selftest(arguments) => selftest::run(arguments),
         Command::Smoke(arguments) => smoke::run(arguments),

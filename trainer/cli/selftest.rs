@@ -29,7 +29,7 @@ pub struct Arguments {
 }
 
 /// Where kernels run, and which.
-struct OfKernels;
+pub(super) struct OfKernels;
 
 impl Takes for OfKernels {
     const OPTIONS: Option<&'static [&'static str]> = Some(&["device", "bundle", "trusted_key"]);

@@ -1,6 +1,7 @@
 //! The commands of `precast-aot`.
 
 mod build;
+mod compare_evidence;
 mod compile;
 mod diff;
 mod diff_code;
@@ -45,6 +46,8 @@ enum Command {
     Lock(lock::Arguments),
     /// What differs between two bundles, and whether source, options or compiler moved
     Diff(diff::Arguments),
+    /// Say per key whether two chips computed the same, by what `precast evidence` wrote on each
+    CompareEvidence(compare_evidence::Arguments),
     /// Sign a file so that `minisign -V` and a trainer with the trusted key take it
     Sign(sign::Arguments),
     /// Write bundle, locks, signatures, bill of materials and provenance as an OCI image layout; needs no network
@@ -196,6 +199,19 @@ pub enum Failure {
     /// Two bundles hold different machine code.
     #[error("{0} kernels have no kernel with the same machine code in the other bundle")]
     OtherCode(usize),
+    /// A file of evidence must not be used.
+    #[error("{}: {reason}", path.display())]
+    Evidence {
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Two files of evidence say nothing of each other.
+    #[error("they cannot be compared: {0}")]
+    Incomparable(String),
+    /// Two chips disagree.
+    #[error("the chips disagree on {0} of what both computed")]
+    Apart(usize),
     /// Lines for people or programs did not arrive.
     #[error("cannot write to standard output: {0}")]
     Output(String),
@@ -216,8 +232,9 @@ impl Failure {
             Failure::Publish(PublishError::Layout(LayoutError::NotOurs { .. })) => 2,
             Failure::Lock(_) | Failure::Publish(_) => 3,
             Failure::TrustedKey(_) | Failure::Kernel(_) => 2,
-            Failure::Model(_) => 5,
+            Failure::Model(_) | Failure::Evidence { .. } | Failure::Incomparable(_) => 5,
             Failure::OtherCode(_)
+            | Failure::Apart(_)
             | Failure::Locate(_)
             | Failure::Wheel(_)
             | Failure::Threads(_)
@@ -235,6 +252,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Build(arguments) => build::run(&arguments),
         Command::Lock(arguments) => lock::run(&arguments),
         Command::Diff(arguments) => diff::run(&arguments),
+        Command::CompareEvidence(arguments) => compare_evidence::run(&arguments),
         Command::Sign(arguments) => sign::run(&arguments),
         Command::Publish(arguments) => publish::publish(&arguments),
         Command::Fetch(arguments) => publish::fetch(&arguments),

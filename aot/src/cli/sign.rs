@@ -1,12 +1,11 @@
 //! `precast-aot sign`
 
 use std::fs;
-use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use minisign::{KeyPair, PublicKey, SecretKey, SecretKeyBox};
-use precast_fatbins::{Digest, say, signature_path};
+use minisign::KeyPair;
+use precast_fatbins::{say, signature_path};
 
 use super::{Failure, read, write};
 
@@ -44,29 +43,9 @@ impl Key {
     /// same signature.
     pub fn sign(&self, bytes: &[u8]) -> Result<String, Failure> {
         let path = self.path()?;
-        let wrong = |error: minisign::PError| Failure::Key(format!("{}: {error}", path.display()));
         let text = String::from_utf8_lossy(&read(path)?).into_owned();
-        let boxed = SecretKeyBox::from_string(&text).map_err(wrong)?;
-        let secret = match std::env::var("PRECAST_KEY_PASSWORD") {
-            Ok(password) => boxed.into_secret_key(Some(password)),
-            Err(_) => boxed.into_unencrypted_secret_key(),
-        };
-        let secret: SecretKey = secret.map_err(|error| {
-            Failure::Key(format!(
-                "{}: {error}\nan encrypted key needs its password in PRECAST_KEY_PASSWORD",
-                path.display()
-            ))
-        })?;
-        let public = PublicKey::from_secret_key(&secret).map_err(wrong)?;
-        let trusted = format!("sha256:{}", Digest::of(bytes));
-        let signature = minisign::sign(
-            Some(&public),
-            &secret,
-            Cursor::new(bytes),
-            Some(&trusted),
-            Some("signature from precast-aot"),
-        );
-        signature.map(|signature| signature.into_string()).map_err(wrong)
+        let wrong = |reason: String| Failure::Key(format!("{}: {reason}", path.display()));
+        precast_fatbins::sign(&text, bytes, "precast-aot").map_err(wrong)
     }
 }
 

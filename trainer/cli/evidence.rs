@@ -1,0 +1,92 @@
+//! `precast evidence`
+
+use std::path::PathBuf;
+
+use clap::Args;
+use precast_fatbins::evidence::{Evidence, Finding};
+use precast_fatbins::{Digest, count, files, input, say, sign, signature_path};
+
+use super::doctor;
+use super::selftest::OfKernels;
+use crate::config::{Flags, Options};
+use crate::error::Failure;
+use crate::evidence::{Request, gather};
+
+#[derive(Args)]
+pub struct Arguments {
+    /// Where to write it: a file that is not there yet
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    #[command(flatten)]
+    flags: Flags<OfKernels>,
+    /// Seed of the self-test's random inputs: evidence of different seeds cannot be compared
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    seed: u64,
+    /// Sign it with this secret key, as minisign writes it, into FILE.minisig; an encrypted one is opened with
+    /// $PRECAST_KEY_PASSWORD
+    #[arg(long, value_name = "KEY")]
+    key: Option<PathBuf>,
+}
+
+pub fn run(arguments: Arguments) -> Result<(), Failure> {
+    let Arguments { out, flags, seed, key } = arguments;
+    if out.exists() {
+        return Err(Failure::Usage(format!("--out {} is there already: name another file", out.display())));
+    }
+    // What cannot be read is known before minutes of work.
+    let key = key.map(|path| {
+        let text = input::read_text(&path, input::SETTINGS_BYTES).map_err(Failure::io("read", &path))?;
+        sign(&text, b"", "precast").map_err(|reason| unusable(&path, &reason))?;
+        Ok::<_, Failure>((path, text))
+    });
+    let key = key.transpose()?;
+    let options = flags.options()?;
+    let doctor = findings(&options);
+    let request = Request { device: options.settings.device, kernels: options.settings.kernels, seed, doctor };
+    let evidence = gather(&request, |what| eprintln!("{what} ..."))?;
+    let text = evidence.encode();
+    files::write_whole(&out, text.as_bytes()).map_err(Failure::io("write", &out))?;
+    if let Some((path, key)) = key {
+        let signature = sign(&key, text.as_bytes(), "precast").map_err(|reason| unusable(&path, &reason))?;
+        let beside = signature_path(&out);
+        files::write_whole(&beside, signature.as_bytes()).map_err(Failure::io("write", &beside))?;
+    }
+    report(&evidence, &text);
+    let failed = evidence.checks.iter().filter(|check| check.fault.is_some()).count();
+    let untrue = evidence.golden.iter().filter(|golden| golden.fault.is_some() && !golden.losses.is_empty()).count();
+    match failed + untrue {
+        0 => Ok(()),
+        failed => {
+            let checked = evidence.checks.len() + evidence.golden.len();
+            Err(Failure::Selftest { failed, checked, device: evidence.chip.name })
+        }
+    }
+}
+
+fn unusable(path: &std::path::Path, reason: &str) -> Failure {
+    Failure::Usage(format!("--key {}: {reason}", path.display()))
+}
+
+/// What doctor says of the machine. Of what is bad about kernels no more than that: a message may name a path.
+fn findings(options: &Options) -> Vec<Finding> {
+    let of = |finding: doctor::Finding| Finding {
+        what: finding.what.to_owned(),
+        ok: finding.ok,
+        found: if finding.exit_code == 3 { "BAD".to_owned() } else { finding.found },
+    };
+    doctor::examine(options).into_iter().map(of).collect()
+}
+
+fn report(evidence: &Evidence, text: &str) {
+    let chip = &evidence.chip;
+    say!("{} ({}), {}", chip.name, chip.arch, count(evidence.loads.len(), "kernel"));
+    evidence.note.iter().for_each(|note| say!("note: {note}"));
+    let faults = evidence.checks.iter().filter_map(|check| check.fault.as_ref());
+    faults.for_each(|fault| say!("FAIL  {fault}"));
+    say!("{} checked", count(evidence.checks.len(), "launch"));
+    for golden in &evidence.golden {
+        let what = golden.fault.as_deref().unwrap_or("as it must be");
+        say!("{}, {}: {what}", golden.case, golden.precision);
+    }
+    say!("sha256 {}", Digest::of(text.as_bytes()));
+}
