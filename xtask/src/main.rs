@@ -5,6 +5,7 @@
 mod abi;
 mod build;
 mod ci;
+mod cross;
 mod demo;
 mod deny;
 mod gpu;
@@ -22,6 +23,9 @@ cargo xtask demo           set up, then run a real distillation and write its re
 cargo xtask test           set up, then run every check: format, lints, documentation, dependencies, tests,
                            and the CUDA sources of every kernel on the CPU
 cargo xtask build          build the trainer as releases are built: its bytes do not depend on the directory
+cargo xtask build --target aarch64-unknown-linux-gnu
+                           the same for GB10's host, on any machine
+cargo xtask emulate        build for aarch64, and run a part of the tests under qemu
 cargo xtask ci [DIR]       test, then prove the artifact: locked, reproducible, published, built offline;
                            DIR (target/ci) receives what to upload
 cargo xtask prove [DIR]    the second half of ci
@@ -43,6 +47,8 @@ fn main() -> Result<()> {
         ["demo"] => demo::demo(),
         ["test"] => test::test(),
         ["build"] => build::build().map(drop),
+        ["build", "--target", target] => cross::build(target).map(drop),
+        ["emulate"] => cross::emulate(),
         ["ci"] => ci::ci("target/ci".as_ref()),
         ["ci", directory] => ci::ci(directory.as_ref()),
         ["prove"] => ci::prove("target/ci".as_ref()),

@@ -53,15 +53,25 @@ pub fn binary_tools() -> Result<[PathBuf; 2]> {
 
 /// Installs Debian packages whose programs, named alike, are not there, as root; anyone else is told the command.
 pub fn debian(packages: &[&str]) -> Result<()> {
-    let there = |name: &&&str| {
-        std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(name).exists()))
-    };
-    let missing: Vec<&&str> = packages.iter().filter(|name| !there(name)).collect();
-    if missing.is_empty() {
+    let missing: Vec<&str> = packages.iter().filter(|name| !is_there(name)).copied().collect();
+    if missing.is_empty() { Ok(()) } else { install_debian(&missing) }
+}
+
+/// Installs the Debian packages that a program comes with, if it is not there, as root; anyone else is told the command.
+pub fn debian_program(program: &str, packages: &[&str]) -> Result<()> {
+    if is_there(program) {
         return Ok(());
     }
+    install_debian(packages)
+}
+
+fn is_there(program: &str) -> bool {
+    std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).exists()))
+}
+
+fn install_debian(packages: &[&str]) -> Result<()> {
     let mut install = vec!["install", "-y", "--no-install-recommends"];
-    install.extend(missing.into_iter().copied());
+    install.extend(packages);
     if !rustix::process::getuid().is_root() {
         bail!("programs are missing; install them, then run this again:\n  sudo apt-get {}", install.join(" "));
     }
