@@ -19,6 +19,9 @@ pub struct Machine {
 pub fn machine(variables: &[(&'static str, &'static str)]) -> Machine {
     let dir = tempfile::tempdir().unwrap();
     support::build_libcuda(dir.path(), "fake");
+    // Its memory is the host's, whatever this machine has.
+    std::fs::create_dir(dir.path().join("proc")).unwrap();
+    std::fs::write(dir.path().join("proc/meminfo"), "MemTotal: 8388608 kB\nMemAvailable: 8388608 kB\n").unwrap();
     Machine { dir, variables: variables.to_vec() }
 }
 
@@ -32,7 +35,7 @@ impl Machine {
     pub fn run(&self, command: &mut Command) -> Command {
         let path = format!("{}:{}", self.dir.path().display(), support::library_path());
         let mut run = Command::new(command.get_program());
-        run.args(command.get_args());
+        run.args(command.get_args()).env("PRECAST_PROC", self.dir.path().join("proc"));
         run.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
         run.env("LD_LIBRARY_PATH", path).env_remove("CUDA_VISIBLE_DEVICES");
         run.envs(self.variables.iter().copied());

@@ -25,6 +25,7 @@ mod lora;
 mod mathematics;
 mod messages;
 mod models;
+mod one_memory;
 mod other_sources;
 mod output;
 mod ownership;

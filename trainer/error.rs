@@ -102,6 +102,29 @@ pub enum Failure {
         /// What needs it.
         table: String,
     },
+    /// The run needs more of a memory that host and device share than there is.
+    #[error(
+        "this run needs {needed} bytes of the memory that {device} shares with the host, and {free} can be taken: what the page \
+         cache holds counts as free, and {reserve} bytes stay with the system.\n\
+         on the device:\n{table}\nkernels, at most {kernels} bytes; on the host:\n{host}\n\
+         End other programs, use --recompute blocks, or a smaller --batch-size or --seq-len (and --grad-accum to keep the \
+         step's tokens)"
+    )]
+    OneMemory {
+        /// By the plan, for host and device.
+        needed: u64,
+        /// That a run can take.
+        free: u64,
+        /// That stays with the system.
+        reserve: u64,
+        device: String,
+        /// What needs it on the device.
+        table: String,
+        /// What needs it on the host.
+        host: String,
+        /// What kernels may take besides.
+        kernels: u64,
+    },
     /// The run needs more memory than there is, however its frozen weights live there.
     #[error(
         "this run fits with weights in neither form: it takes {bf16} bytes of device memory with {flag} bf16, {stored} with \
@@ -238,7 +261,11 @@ impl Failure {
             | Failure::NoBundle { .. }
             | Failure::Embedded(_)
             | Failure::Selftest { .. } => 3,
-            Failure::Driver(_) | Failure::NoGpu { .. } | Failure::Memory { .. } | Failure::NeitherFits { .. } => 4,
+            Failure::Driver(_)
+            | Failure::NoGpu { .. }
+            | Failure::Memory { .. }
+            | Failure::OneMemory { .. }
+            | Failure::NeitherFits { .. } => 4,
             Failure::Doctor { exit_code, .. } => *exit_code,
             // What cannot be written, be it a checkpoint, is no fault of what was read.
             Failure::Checkpoint(CheckpointError::WouldNotBeFinite { .. } | CheckpointError::Space { .. }) => 1,

@@ -14,6 +14,8 @@ use crate::data::{Chunk, Dataset, MicroBatch, Packing, Reader};
 use crate::device;
 use crate::error::Failure;
 use crate::heading::Heading;
+use crate::host_memory::HostMemory;
+use crate::one_memory;
 use crate::score::Score;
 use crate::session::{seal, upload_parameters, upload_tables};
 use crate::startup::Startup;
@@ -69,6 +71,9 @@ pub fn evaluate(request: &Evaluation, mut progress: impl FnMut(usize, usize)) ->
         EvaluationPlan::with(student, (batch, longest), request.precision, arch)
     })?;
     note.iter().for_each(|note| eprintln!("note: {note}"));
+    let device = driver.device();
+    let host = HostMemory::of_evaluation(&plan, &request.data, device.has_one_memory());
+    one_memory::check(device, &plan.plan, &host)?;
     let models = [request.model.display().to_string()];
     let (mut sealed, bundle, _) = seal(driver, &plan.plan, &request.kernels, &models, Placement::Arena, &mut startup)?;
     if request.heading {

@@ -5,19 +5,27 @@ use std::path::{Path, PathBuf};
 
 use precast_kernels::{Arch, Format};
 use precast_plan::memory::human_bytes;
-use precast_plan::{Tensor, TrainingPlan};
+use precast_plan::{EvaluationPlan, Plan, Resident, Tensor, TrainingPlan};
 use precast_runtime::STAGE_BYTES;
 use precast_runtime::cuda::STAGE_SLOTS;
 use serde::Serialize;
 
+use crate::checkpoint::PART_ELEMENTS;
+
+/// What direct reads take besides what they read.
+const PAGES_BYTES: u64 = 64 << 10;
+
 /// Bytes of host memory by what they are for. Weights are not among them: model files are mapped, and what is read of them is
-/// page cache that the system takes back; models and checkpoints are written part by part.
+/// page cache that the system takes back, or read part by part where host and device have one memory; models and checkpoints
+/// are written part by part.
 #[derive(Clone, Debug, Serialize)]
 pub struct HostMemory {
     /// Rows with bytes.
     pub rows: Vec<HostMemoryRow>,
     /// All of them.
     pub total_bytes: u64,
+    #[serde(skip)]
+    one_memory: bool,
 }
 
 /// One row of [`HostMemory`].
@@ -29,30 +37,45 @@ pub struct HostMemoryRow {
 }
 
 impl HostMemory {
-    /// Of a run by a plan on these data.
-    pub fn of(plan: &TrainingPlan, data: &[PathBuf]) -> Self {
-        let device = match plan.plan.arch {
-            Arch::Sim => ("simulated device memory", plan.plan.arena_bytes),
+    /// Of a run by a plan on these data; `one_memory` where host and device share theirs.
+    pub fn of(plan: &TrainingPlan, data: &[PathBuf], one_memory: bool) -> Self {
+        let models: Vec<&Resident> = plan.teacher.iter().chain([&plan.student]).collect();
+        // Two arrive from the device while one is written.
+        Self::of_models(&plan.plan, &models, ("parts of a checkpoint", 3 * STAGE_BYTES), data, one_memory)
+    }
+
+    /// Of an evaluation.
+    pub fn of_evaluation(plan: &EvaluationPlan, data: &[PathBuf], one_memory: bool) -> Self {
+        Self::of_models(&plan.plan, &[&plan.model], ("scores", plan.nll.bytes()), data, one_memory)
+    }
+
+    fn of_models(
+        plan: &Plan,
+        models: &[&Resident],
+        parts: (&'static str, u64),
+        data: &[PathBuf],
+        one_memory: bool,
+    ) -> Self {
+        let device = match plan.arch {
+            Arch::Sim => ("simulated device memory", plan.arena_bytes),
             _ => ("pinned slots for copies", STAGE_SLOTS as u64 * STAGE_BYTES),
         };
-        let models = plan.teacher.iter().chain([&plan.student]);
         let conversion = |tensor: Tensor| match tensor.format {
             // As f32, and rounded to bf16: where a file holds another dtype than the run's.
             Format::Dense(_) => tensor.elems * (4 + 2),
             // In another order of rows.
             Format::Block(_) => tensor.bytes(),
         };
-        let conversions = models.flat_map(|model| model.weights.list().map(|(_, weight)| conversion(weight.tensor)));
-        let rows = [
-            device,
-            ("conversion of the largest tensor", conversions.max().unwrap_or(0)),
-            // Two arrive from the device while one is written.
-            ("parts of a checkpoint", 3 * STAGE_BYTES),
-            ("training data", data.iter().map(|path| of_data(path)).sum()),
-        ];
+        let conversions = models.iter().flat_map(|model| model.weights.list().map(|(_, weight)| weight.tensor));
+        let conversion = match one_memory {
+            // As it is read, as f32, and rounded to bf16; hidden pages of direct reads too.
+            true => ("parts of a model's file", PART_ELEMENTS * (4 + 4 + 2) + PAGES_BYTES),
+            false => ("conversion of the largest tensor", conversions.map(conversion).max().unwrap_or(0)),
+        };
+        let rows = [device, conversion, parts, ("training data", data.iter().map(|path| of_data(path)).sum())];
         let rows = rows.map(|(what, bytes)| HostMemoryRow { what, bytes });
         let rows: Vec<HostMemoryRow> = rows.into_iter().filter(|row| row.bytes > 0).collect();
-        Self { total_bytes: rows.iter().map(|row| row.bytes).sum(), rows }
+        Self { total_bytes: rows.iter().map(|row| row.bytes).sum(), rows, one_memory }
     }
 }
 
@@ -69,6 +92,11 @@ impl fmt::Display for HostMemory {
         for (what, bytes) in rows {
             writeln!(f, "  {what:<32} {:>12}  {bytes:>16} bytes", human_bytes(bytes))?;
         }
-        write!(f, "  model files are mapped: what is read of them is page cache that the system takes back")
+        match self.one_memory {
+            true => write!(f, "  model files are read part by part, past the page cache"),
+            false => {
+                write!(f, "  model files are mapped: what is read of them is page cache that the system takes back")
+            }
+        }
     }
 }

@@ -18,6 +18,7 @@ pub mod host_memory;
 pub mod init;
 pub mod metrics;
 pub mod models;
+pub mod one_memory;
 pub mod outcome;
 pub mod pair;
 pub mod random_blocks;

@@ -21,7 +21,9 @@ use crate::data::MicroBatch;
 use crate::device::{self, AnyDriver};
 use crate::error::Failure;
 use crate::heading::Heading;
+use crate::host_memory::HostMemory;
 use crate::models::Models;
+use crate::one_memory;
 use crate::sources::Sources;
 use crate::startup::Startup;
 use crate::weight_format::{Chosen, WeightFormat};
@@ -64,6 +66,8 @@ impl Session {
         startup: &mut Startup,
     ) -> Result<Self, Failure> {
         note.iter().for_each(|note| eprintln!("note: {note}"));
+        let device = driver.device();
+        one_memory::check(device, &plan.plan, &HostMemory::of(&plan, &config.data, device.has_one_memory()))?;
         let models: Vec<String> = config.models().iter().map(|(_, path)| path.display().to_string()).collect();
         let (sealed, bundle, taken_bytes) =
             seal(driver, &plan.plan, &config.settings.kernels, &models, placement, startup)?;
@@ -350,6 +354,7 @@ pub(crate) fn seal(
     placement: Placement,
     startup: &mut Startup,
 ) -> Result<(Sealed<AnyDriver>, Digest, u64), Failure> {
+    driver.memory_note().iter().for_each(|note| eprintln!("note: {note}"));
     let device = driver.device();
     let source = kernels.find(device::arch(device)?, plan)?;
     if let Some(note) = source.note() {
@@ -393,11 +398,15 @@ pub(crate) fn upload_parameters(
     weights: &dyn Weights,
     progress: &mut impl FnMut(u64) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let mut scratch = Scratch::new();
+    let mut scratch = Scratch::of(one_memory::access(sealed.device()));
     for (parameter, tensor) in parameters {
-        let bytes = weights.read(parameter, tensor.format, &mut scratch)?;
-        sealed.write(*tensor, bytes)?;
-        progress(bytes.len() as u64)?;
+        let mut sent = 0;
+        weights.read_parts(parameter, tensor.format, &mut scratch, &mut |part| {
+            sealed.write_part(*tensor, sent, part)?;
+            sent += part.len() as u64;
+            progress(part.len() as u64)
+        })?;
+        assert_eq!(sent, tensor.bytes(), "bytes of {}", parameter.name);
     }
     Ok(())
 }

@@ -47,7 +47,7 @@ impl FromStr for WeightFormat {
 }
 
 /// What the kernels of a run take of a device besides its plan, and more: a plan that fits by less does not.
-const KERNELS_BYTES: u64 = 64 << 20;
+pub const KERNELS_BYTES: u64 = 64 << 20;
 
 /// Whether a plan of so many bytes fits, with its kernels, into as many that are free.
 pub fn fits(plan_bytes: u64, free_bytes: u64) -> bool {

@@ -18,7 +18,7 @@ pub struct Device {
     pub driver_version: Option<(u32, u32)>,
     /// All of its memory.
     pub total_bytes: u64,
-    /// What of it is free.
+    /// What of it is free; where it is the host's too, what a run can take of that ([`crate::host::takeable_bytes`]).
     pub free_bytes: u64,
     /// Whether it shares memory with the host (`CU_DEVICE_ATTRIBUTE_INTEGRATED`).
     pub integrated: bool,
@@ -29,6 +29,11 @@ pub struct Device {
 }
 
 impl Device {
+    /// Whether what the host takes is missing on the device: a GPU that shares its memory.
+    pub fn has_one_memory(&self) -> bool {
+        self.integrated && self.compute_capability.is_some()
+    }
+
     /// The architecture whose code this device runs, if there is one.
     pub fn arch(&self) -> Option<Arch> {
         match self.compute_capability {
@@ -177,7 +182,12 @@ pub trait Driver {
     /// [`DriverError::OutOfMemory`].
     fn allocate(&mut self, bytes: u64) -> Result<u64, DriverError>;
 
-    /// Device memory free now, bytes.
+    /// What the environment asked of its memory, for people; none where it said nothing.
+    fn memory_note(&self) -> Option<String> {
+        None
+    }
+
+    /// Device memory free now, bytes, counted as [`Device::free_bytes`] is.
     ///
     /// # Errors
     /// [`DriverError`] of the driver.
@@ -245,6 +255,9 @@ impl<D: Driver + ?Sized> Driver for Box<D> {
     }
     fn allocate(&mut self, bytes: u64) -> Result<u64, DriverError> {
         (**self).allocate(bytes)
+    }
+    fn memory_note(&self) -> Option<String> {
+        (**self).memory_note()
     }
     fn free_bytes(&self) -> Result<u64, DriverError> {
         (**self).free_bytes()

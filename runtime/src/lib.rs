@@ -5,6 +5,7 @@
 
 pub mod cuda;
 mod driver;
+pub mod host;
 mod loading;
 mod loads;
 mod sealed;

@@ -100,7 +100,19 @@ impl<D: Driver> Sealed<D> {
     /// If the sizes differ.
     pub fn write(&mut self, tensor: Tensor, bytes: &[u8]) -> Result<(), DriverError> {
         assert_eq!(bytes.len() as u64, tensor.bytes(), "size of a write");
-        let mut address = self.address(tensor);
+        self.write_part(tensor, 0, bytes)
+    }
+
+    /// Copies to a part of a tensor, `start` bytes from its first, in order with the phases run before and after.
+    ///
+    /// # Errors
+    /// [`DriverError`] of this or earlier work.
+    ///
+    /// # Panics
+    /// If the part ends beyond the tensor.
+    pub fn write_part(&mut self, tensor: Tensor, start: u64, bytes: &[u8]) -> Result<(), DriverError> {
+        assert!(start + bytes.len() as u64 <= tensor.bytes(), "a write beyond the tensor");
+        let mut address = self.address(tensor) + start;
         for part in bytes.chunks(self.stage_bytes as usize) {
             self.driver.write(address, part)?;
             address += part.len() as u64;

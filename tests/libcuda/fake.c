@@ -3,7 +3,9 @@
  *
  * The environment makes another machine of it: PRECAST_FAKE_DRIVER=12080 what cuDriverGetVersion says,
  * PRECAST_FAKE_GPUS=0 how many there are, PRECAST_FAKE_CAPABILITY=8.6 what they are, PRECAST_FAKE_LAZY=1 a driver
- * that loads kernels at their first launch whatever CUDA_MODULE_LOADING says. */
+ * that loads kernels at their first launch whatever CUDA_MODULE_LOADING says, PRECAST_FAKE_INTEGRATED=0 a card with a
+ * memory of its own, PRECAST_FAKE_FREE_MIB=64 what it says is free of its 8 GiB, PRECAST_FAKE_ALLOC_BYTES=N where its
+ * memory ends. Under PRECAST_FAKE_LOG_MEMORY the log also has a line for what is taken and written. */
 #include <string.h>
 
 #include "poison.h"
@@ -47,7 +49,7 @@ int cuDeviceGetAttribute(int* value, int attribute, int device) {
     const char* capability = getenv("PRECAST_FAKE_CAPABILITY");
     (void)device;
     if (capability) sscanf(capability, "%d.%d", &major, &minor);
-    *value = attribute == CAPABILITY_MAJOR ? major : attribute == CAPABILITY_MINOR ? minor : attribute == INTEGRATED ? 1 : 48;
+    *value = attribute == CAPABILITY_MAJOR ? major : attribute == CAPABILITY_MINOR ? minor : attribute == INTEGRATED ? number("PRECAST_FAKE_INTEGRATED", 1) : 48;
     return 0;
 }
 int cuDevicePrimaryCtxRetain(void** context, int device) { return (void)device, give(context); }
@@ -59,12 +61,27 @@ int cuGetErrorName(int error, const char** name) {
 }
 
 int cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
-    *free_bytes = *total_bytes = (size_t)8 << 30;
+    *total_bytes = (size_t)8 << 30;
+    *free_bytes = (size_t)number("PRECAST_FAKE_FREE_MIB", 8 << 10) << 20;
     return on_work();
 }
-int cuMemAlloc_v2(address* memory, size_t bytes) {
+static void log_memory(const char* what) {
+    if (getenv("PRECAST_FAKE_LOG_MEMORY")) log_call(what);
+}
+static int take(const char* what, address* memory, size_t bytes) {
+    static size_t taken;
+    const char* limit = getenv("PRECAST_FAKE_ALLOC_BYTES");
+    char line[64];
+    if (limit && taken + bytes > strtoull(limit, NULL, 10)) return OUT_OF_MEMORY;
+    taken += bytes;
+    snprintf(line, sizeof line, "%s %zu", what, bytes);
+    log_memory(line);
     *memory = (address)(size_t)calloc(bytes, 1);
     return *memory ? on_work() : OUT_OF_MEMORY;
+}
+int cuMemAlloc_v2(address* memory, size_t bytes) { return take("alloc", memory, bytes); }
+int cuMemAllocManaged(address* memory, size_t bytes, unsigned flags) {
+    return flags == 1 ? take("managed", memory, bytes) : INVALID_VALUE;
 }
 int cuMemFree_v2(address memory) { return free((void*)(size_t)memory), 0; }
 int cuMemHostAlloc(void** memory, size_t bytes, unsigned flags) {
@@ -75,6 +92,7 @@ int cuMemHostAlloc(void** memory, size_t bytes, unsigned flags) {
 int cuMemFreeHost(void* memory) { return free(memory), 0; }
 int cuMemcpyHtoDAsync_v2(address to, const void* from, size_t bytes, void* stream) {
     (void)stream;
+    log_memory("write");
     memcpy((void*)(size_t)to, from, bytes);
     return on_work();
 }

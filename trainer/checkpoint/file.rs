@@ -108,6 +108,12 @@ impl WeightFile {
         }
     }
 
+    /// Has the page cache forget what it holds of the file.
+    pub fn forget(&self) {
+        // It is a request: what cannot be forgotten stays.
+        let _ = fadvise(&self.file, 0, None, Advice::DontNeed);
+    }
+
     fn map(&self) -> io::Result<&Mmap> {
         if self.map.get().is_none() {
             // SAFETY: the map is only read. A file that another program cuts short meanwhile raises SIGBUS, as for every

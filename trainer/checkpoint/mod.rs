@@ -15,6 +15,7 @@ mod stream;
 mod tensors;
 mod write;
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
@@ -24,12 +25,14 @@ use precast_plan::{ModelConfig, Parameter};
 use rayon::prelude::*;
 use safetensors::tensor::Dtype as Stored;
 
+use crate::Failure;
 use crate::disguise::{Disguise, read_text, without_mark};
 use crate::tokenizer::{self, Tokenizer};
 use apr::Apr;
 pub use cursor::Unreadable;
 pub use error::CheckpointError;
 pub use file::Access;
+use file::WeightFile;
 pub use finite::NotFinite;
 pub use formats::Formats;
 use gguf::Gguf;
@@ -63,7 +66,25 @@ pub trait Weights {
         format: Format,
         scratch: &'a mut Scratch,
     ) -> Result<&'a [u8], CheckpointError>;
+
+    /// The same in parts, in order: of [`PART_ELEMENTS`] elements where weights are read past the page cache, so that the host
+    /// holds no more of them, else whole.
+    ///
+    /// # Errors
+    /// [`CheckpointError`] where they cannot be read, and those of `take`.
+    fn read_parts(
+        &self,
+        parameter: &Parameter,
+        format: Format,
+        scratch: &mut Scratch,
+        take: &mut dyn FnMut(&[u8]) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        take(self.read(parameter, format, scratch)?)
+    }
 }
+
+/// Elements of a part of a parameter that is read in parts.
+pub const PART_ELEMENTS: u64 = 4 << 20;
 
 enum Source {
     HuggingFace(Safetensors),
@@ -169,15 +190,27 @@ impl Checkpoint {
         dtype: Dtype,
         scratch: &'a mut Scratch,
     ) -> Result<&'a [u8], CheckpointError> {
+        self.read_elements(parameter, 0..parameter.elems(), dtype, scratch)
+    }
+
+    /// As [`Self::read`], of whole units of elements.
+    fn read_elements<'a>(
+        &'a self,
+        parameter: &Parameter,
+        elements: Range<u64>,
+        dtype: Dtype,
+        scratch: &'a mut Scratch,
+    ) -> Result<&'a [u8], CheckpointError> {
+        let (name, first) = (&parameter.name, elements.start);
         let bytes = match &self.source {
-            Source::HuggingFace(source) => source.read(&parameter.name, dtype, scratch)?,
+            Source::HuggingFace(source) => source.read(name, elements, dtype, scratch)?,
             Source::Gguf(source) => {
-                source.read(&parameter.name, scratch.values(parameter.elems() as usize))?;
+                source.read_values(name, elements, scratch)?;
                 scratch.encode(dtype)
             }
-            Source::Apr(source) => source.read(&parameter.name, dtype, scratch)?,
+            Source::Apr(source) => source.read(name, elements, dtype, scratch)?,
         };
-        finite::check(&parameter.name, bytes, dtype).map_err(|what| self.not_finite(what))?;
+        finite::check(name, bytes, dtype).map_err(|what| self.not_finite(first, what))?;
         Ok(bytes)
     }
 
@@ -192,17 +225,40 @@ impl Checkpoint {
         block: Block,
         scratch: &'a mut Scratch,
     ) -> Result<&'a [u8], CheckpointError> {
+        self.read_some_blocks(parameter, 0..parameter.elems(), block, scratch)
+    }
+
+    /// As [`Self::read_blocks`], of whole units of elements.
+    fn read_some_blocks<'a>(
+        &'a self,
+        parameter: &Parameter,
+        elements: Range<u64>,
+        block: Block,
+        scratch: &'a mut Scratch,
+    ) -> Result<&'a [u8], CheckpointError> {
+        let (name, first) = (&parameter.name, elements.start);
         let bytes = match &self.source {
-            Source::HuggingFace(_) => panic!("{}: safetensors files hold no blocks of {block}", parameter.name),
-            Source::Gguf(source) => source.read_blocks(&parameter.name, block, scratch)?,
-            Source::Apr(source) => source.read_blocks(&parameter.name, block, scratch)?,
+            Source::HuggingFace(_) => panic!("{name}: safetensors files hold no blocks of {block}"),
+            Source::Gguf(source) => source.read_blocks(name, elements, block, scratch)?,
+            Source::Apr(source) => source.read_blocks(name, elements, block, scratch)?,
         };
-        finite::check_blocks(&parameter.name, bytes, block).map_err(|what| self.not_finite(what))?;
+        finite::check_blocks(name, bytes, block).map_err(|what| self.not_finite(first, what))?;
         Ok(bytes)
     }
 
-    fn not_finite(&self, what: NotFinite) -> CheckpointError {
+    /// Of what was found in elements from `first` on.
+    fn not_finite(&self, first: u64, what: NotFinite) -> CheckpointError {
+        let what = NotFinite { index: first as usize + what.index, ..what };
         CheckpointError::NotFinite { path: self.path.clone(), what }
+    }
+
+    /// How many elements of a parameter have to be read together.
+    fn unit(&self, name: &str, access: Access) -> Result<u64, CheckpointError> {
+        Ok(match &self.source {
+            Source::HuggingFace(_) => 1,
+            Source::Gguf(source) => source.unit(name)?,
+            Source::Apr(source) => source.unit(name, access)?,
+        })
     }
 
     /// The model's own tokenizer, if it has one.
@@ -277,6 +333,11 @@ pub fn digest(paths: &[PathBuf]) -> Result<Digest, CheckpointError> {
     }
 }
 
+/// Has the page cache forget files; one that cannot be opened is nobody's loss.
+pub fn forget(paths: &[PathBuf]) {
+    paths.iter().filter_map(|path| WeightFile::open(path).ok()).for_each(|file| file.forget());
+}
+
 impl Weights for Checkpoint {
     fn config(&self) -> &ModelConfig {
         self.config()
@@ -312,6 +373,28 @@ impl Weights for Checkpoint {
             Format::Dense(dtype) => self.read(parameter, dtype, scratch),
             Format::Block(block) => self.read_blocks(parameter, block, scratch),
         }
+    }
+
+    fn read_parts(
+        &self,
+        parameter: &Parameter,
+        format: Format,
+        scratch: &mut Scratch,
+        take: &mut dyn FnMut(&[u8]) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        if scratch.raw.access() != Access::Direct {
+            return take(Weights::read(self, parameter, format, scratch)?);
+        }
+        let (elements, unit) = (parameter.elems(), self.unit(&parameter.name, scratch.raw.access())?);
+        let part = (PART_ELEMENTS / unit).max(1) * unit;
+        for start in (0..elements).step_by(part as usize) {
+            let range = start..(start + part).min(elements);
+            take(match format {
+                Format::Dense(dtype) => self.read_elements(parameter, range, dtype, scratch)?,
+                Format::Block(block) => self.read_some_blocks(parameter, range, block, scratch)?,
+            })?;
+        }
+        Ok(())
     }
 }
 

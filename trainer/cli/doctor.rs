@@ -7,7 +7,7 @@ use precast_fatbins::{Bundle, count, say};
 use precast_kernels::Arch;
 use precast_plan::memory::human_bytes;
 use precast_plan::{TrainingPlan, keys};
-use precast_runtime::{Device, DriverError};
+use precast_runtime::{Device, DriverError, host};
 use serde::Serialize;
 
 use super::print_json;
@@ -26,6 +26,9 @@ pub struct Arguments {
     #[arg(long)]
     json: bool,
 }
+
+/// A smaller share of long pieces is worth a word.
+const FRAGMENTED: f64 = 0.5;
 
 /// One thing looked at.
 #[derive(Serialize)]
@@ -106,6 +109,7 @@ pub(super) fn examine(options: &Options) -> Vec<Finding> {
             },
         ));
         findings.push(Finding { device: Some(choice.to_string()), ..Finding::good("device", describe(device)) });
+        findings.extend(host::unfragmented_share().filter(|_| device.has_one_memory()).map(fragments));
         findings.push(architecture(device.arch(), device.compute_capability));
     }
     let arch = device.as_ref().and_then(Device::arch);
@@ -164,6 +168,15 @@ fn describe(device: &Device) -> String {
     let capability = device.compute_capability.map_or(String::new(), |(a, b)| format!(", compute capability {a}.{b}"));
     let [free, total] = [device.free_bytes, device.total_bytes].map(human_bytes);
     format!("{}{capability}, {free} of {total} free", device.name)
+}
+
+/// How the free part of a memory that is the host's too is cut up. It is slower, not wrong, so nothing is BAD.
+fn fragments(share: f64) -> Finding {
+    let found = format!("{:.0} % of the free memory lies in pieces of 512 pages and more", 100.0 * share);
+    let remedy = "for large allocations that are fast: sync; echo 1 | sudo tee /proc/sys/vm/drop_caches \\\n                     \
+                  /proc/sys/vm/compact_memory, or restart the machine";
+    let remedy = (share < FRAGMENTED).then(|| remedy.to_owned());
+    Finding { remedy, ..Finding::good("fragments", found) }
 }
 
 fn architecture(arch: Option<Arch>, capability: Option<(u32, u32)>) -> Finding {

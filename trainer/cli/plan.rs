@@ -48,6 +48,13 @@ pub struct Target {
     device: Option<Device>,
 }
 
+impl Target {
+    /// Whether host and device share their memory: known of a device that is there, not of an architecture.
+    fn has_one_memory(&self) -> bool {
+        self.device.as_ref().is_some_and(Device::has_one_memory)
+    }
+}
+
 /// The architecture asked for, or the run's device.
 pub fn target(config: &RunConfig, asked: Option<Arch>) -> Result<Target, Failure> {
     asked.map_or_else(|| found(config), |arch| Ok(Target { arch, device: None }))
@@ -98,7 +105,7 @@ pub fn show(config: &RunConfig, target: &Target, json: bool) -> Result<(), Failu
     let trained = plan.adapters.as_ref().map(|adapters| {
         adapters.parameters.list.iter().map(|parameter| parameter.shape.iter().product::<u64>()).sum::<u64>()
     });
-    let host = HostMemory::of(&plan, &config.data);
+    let host = HostMemory::of(&plan, &config.data, target.has_one_memory());
     let digests = digests(config, arch, &plan)?;
     let mut launches: BTreeMap<KeyVariant, usize> = BTreeMap::new();
     for launch in plan.plan.launches() {

@@ -15,7 +15,7 @@ use crate::tokenizer::Tokenizer;
 
 use crate::disguise::Disguise;
 pub use batch::{Batches, MicroBatch};
-pub(crate) use file::{Mapped, map};
+pub(crate) use file::map;
 pub use rows::RowFault;
 use rows::{Columns, Rows, TEXT};
 use text::{Documents, utf8};

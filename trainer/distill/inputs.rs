@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
 use precast_fatbins::Digest;
@@ -81,6 +82,8 @@ fn check_gradients(
 pub struct ModelDigests {
     files: Models<Vec<PathBuf>>,
     under_way: Option<JoinHandle<Result<Models<Digest>, CheckpointError>>>,
+    /// Whether the page cache is to forget the files once they are hashed.
+    forget: Arc<AtomicBool>,
     done: Option<Models<Digest>>,
 }
 
@@ -88,8 +91,17 @@ impl ModelDigests {
     /// Starts hashing. A process that ends does not wait for it.
     pub fn start(models: &Models<Checkpoint>) -> Self {
         let files = models.map(Checkpoint::weight_files);
-        let work = files.clone();
-        Self { files, under_way: Some(std::thread::spawn(move || hash(&work))), done: None }
+        let forget = Arc::new(AtomicBool::new(false));
+        let (work, forgets) = (files.clone(), Arc::clone(&forget));
+        Self { files, under_way: Some(std::thread::spawn(move || hash(&work, &forgets))), forget, done: None }
+    }
+
+    /// Has the page cache forget what hashing reads: where host and device have one memory, nobody maps those pages.
+    pub fn forget_pages(&self) {
+        self.forget.store(true, Ordering::Release);
+        if self.under_way.as_ref().is_none_or(JoinHandle::is_finished) {
+            self.files.iter().for_each(|(_, files)| checkpoint::forget(files));
+        }
     }
 
     /// Waits for them while a run starts, unless it is to stop.
@@ -106,12 +118,18 @@ impl ModelDigests {
             (Some(done), _) => done,
             (None, Some(thread)) => thread.join().expect("hashing does not panic")?,
             // It has failed before.
-            (None, None) => hash(&self.files)?,
+            (None, None) => hash(&self.files, &self.forget)?,
         };
         Ok(self.done.insert(done))
     }
 }
 
-fn hash(files: &Models<Vec<PathBuf>>) -> Result<Models<Digest>, CheckpointError> {
-    files.try_map(|files| checkpoint::digest(files))
+fn hash(files: &Models<Vec<PathBuf>>, forget: &AtomicBool) -> Result<Models<Digest>, CheckpointError> {
+    files.try_map(|files| {
+        let digest = checkpoint::digest(files)?;
+        if forget.load(Ordering::Acquire) {
+            checkpoint::forget(files);
+        }
+        Ok(digest)
+    })
 }

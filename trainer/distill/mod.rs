@@ -97,6 +97,9 @@ pub fn distill(config: &RunConfig, mode: &Mode, mut startup: Startup) -> Result<
     stop.check()?;
 
     let driver = device::open(config.settings.device, &config.settings.kernels)?;
+    if driver.device().has_one_memory() {
+        digests.forget_pages();
+    }
     startup.end("device");
     let teacher = models.teacher.as_ref().map(|model| model as &dyn ModelWeights);
     let sources = Sources { teacher, student: &models.student, adapter: adapter.as_ref(), same_files };

@@ -5,6 +5,7 @@
 
 mod call;
 mod environment;
+mod memory;
 mod sole;
 mod stage;
 mod tensor_map;
@@ -43,6 +44,8 @@ pub struct Cuda {
     memory: Vec<sys::CUdeviceptr>,
     graphs: Vec<sys::CUgraphExec>,
     stage: Option<Stage>,
+    /// How memory is taken, if the environment says it.
+    kind: Option<memory::Kind>,
     loads: u64,
     /// Given back last: nothing of this value is left then.
     _sole: Sole,
@@ -57,6 +60,7 @@ impl Cuda {
     pub fn open(ordinal: u32, portable: bool) -> Result<Self, DriverError> {
         let sole = Sole::take()?;
         environment::check(|name| std::env::var_os(name))?;
+        let kind = memory::Kind::asked(|name| std::env::var_os(name))?;
         if !is_present() {
             return Err(DriverError::NoDriver);
         }
@@ -87,6 +91,7 @@ impl Cuda {
             memory: Vec::new(),
             graphs: Vec::new(),
             stage: None,
+            kind,
             loads: 0,
             _sole: sole,
         })
@@ -139,13 +144,14 @@ fn describe(ordinal: u32, handle: sys::CUdevice, portable: bool) -> Result<Devic
         Ok::<u32, DriverError>(value as u32)
     };
     let mut name = [0u8; 128];
-    let (mut version, mut free, mut total) = (0, 0, 0);
+    let mut version = 0;
     // SAFETY: each call writes to a variable, or at most 127 bytes of the name and its NUL.
     unsafe {
         check("cuDeviceGetName", sys::cuDeviceGetName(name.as_mut_ptr().cast(), name.len() as i32, handle))?;
         check("cuDriverGetVersion", sys::cuDriverGetVersion(&mut version))?;
-        check("cuMemGetInfo", sys::cuMemGetInfo_v2(&mut free, &mut total))?;
     }
+    let integrated = attribute(Attribute::CU_DEVICE_ATTRIBUTE_INTEGRATED)? != 0;
+    let (free_bytes, total_bytes) = memory::free_and_total(integrated)?;
     let length = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
     let major = attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
     let minor = attribute(Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
@@ -154,9 +160,9 @@ fn describe(ordinal: u32, handle: sys::CUdevice, portable: bool) -> Result<Devic
         ordinal: format!("cuda:{ordinal}"),
         compute_capability: Some((major, minor)),
         driver_version: Some(cuda_version(version)),
-        total_bytes: total as u64,
-        free_bytes: free as u64,
-        integrated: attribute(Attribute::CU_DEVICE_ATTRIBUTE_INTEGRATED)? != 0,
+        total_bytes,
+        free_bytes,
+        integrated,
         multiprocessors: attribute(Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
         portable,
     })
@@ -198,9 +204,7 @@ impl Driver for Cuda {
     }
 
     fn allocate(&mut self, bytes: u64) -> Result<u64, DriverError> {
-        let mut address = 0;
-        // SAFETY: writes one address.
-        let result = unsafe { sys::cuMemAlloc_v2(&mut address, bytes as usize) };
+        let (result, address) = self.kind.unwrap_or(memory::Kind::Device).allocate(bytes);
         if result == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY {
             return Err(DriverError::OutOfMemory { asked: bytes, free: self.free_bytes()? });
         }
@@ -210,10 +214,11 @@ impl Driver for Cuda {
     }
 
     fn free_bytes(&self) -> Result<u64, DriverError> {
-        let (mut free, mut total) = (0, 0);
-        // SAFETY: writes two integers.
-        check("cuMemGetInfo", unsafe { sys::cuMemGetInfo_v2(&mut free, &mut total) })?;
-        Ok(free as u64)
+        Ok(memory::free_and_total(self.device.integrated)?.0)
+    }
+
+    fn memory_note(&self) -> Option<String> {
+        self.kind.map(memory::Kind::note)
     }
 
     fn stage(&mut self, bytes: u64) -> Result<(), DriverError> {

@@ -12,6 +12,7 @@ use precast_fatbins::Module;
 use precast_kernels::{Arch, Key};
 
 use crate::driver::{Arrived, Bound, Device, Driver, DriverError, GraphId, KernelId, Ticket};
+use crate::host::{self, HostBytes};
 use memory::Memory;
 
 /// Faults the simulated GPU models.
@@ -41,15 +42,15 @@ pub struct Sim {
 impl Sim {
     /// A simulated GPU with as much memory as the host has free.
     pub fn new(faults: Faults) -> Self {
-        let (total, free) = host_memory_bytes();
+        let host = host::memory().unwrap_or(HostBytes { total: 8 << 30, available: 8 << 30 });
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let device = Device {
             name: "simulated GPU".to_owned(),
             ordinal: "sim".to_owned(),
             compute_capability: None,
             driver_version: None,
-            total_bytes: faults.memory_bytes.unwrap_or(total),
-            free_bytes: faults.memory_bytes.unwrap_or(free),
+            total_bytes: faults.memory_bytes.unwrap_or(host.total),
+            free_bytes: faults.memory_bytes.unwrap_or(host.available),
             integrated: true,
             multiprocessors: threads as u32,
             portable: false,
@@ -190,16 +191,4 @@ impl Driver for Sim {
         self.check("cuEventSynchronize")?;
         Ok(self.reads[ticket.0].take().expect("a ticket is waited for once"))
     }
-}
-
-/// Memory of the host: all and free, bytes.
-fn host_memory_bytes() -> (u64, u64) {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let field = |name: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-        let kib: u64 = line.trim().trim_end_matches(" kB").parse().ok()?;
-        Some(kib * 1024)
-    };
-    let total = field("MemTotal").unwrap_or(8 << 30);
-    (total, field("MemAvailable").unwrap_or(total))
 }

@@ -1,5 +1,7 @@
 //! The types of tensors in an APR file: how many bytes their values take, and what those are as `f32`.
 
+use std::ops::Range;
+
 use half::{bf16, f16};
 use precast_kernels::Block;
 use precast_kernels::dequant::dequantize;
@@ -13,7 +15,7 @@ const TASK: usize = 1 << 16;
 /// Values and bytes of a block of AprQ4: a scale in f16, then two values a byte, the first in the low half.
 const APR_Q4: (usize, usize) = (32, 18);
 /// Bytes of AprQ8's one scale, an f32.
-const APR_Q8_SCALE: usize = 4;
+pub(super) const APR_Q8_SCALE_BYTES: u64 = 4;
 
 /// A type of tensor that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,12 +79,36 @@ impl Dtype {
             Self::AprQ4 => elements.div_ceil(APR_Q4.0 as u64).checked_mul(APR_Q4.1 as u64),
             // What has no values has no scale either, or one.
             Self::AprQ8 if elements == 0 => Some(0),
-            Self::AprQ8 => elements.checked_add(APR_Q8_SCALE as u64),
+            Self::AprQ8 => elements.checked_add(APR_Q8_SCALE_BYTES),
         }
     }
 
-    /// The values, on all threads. `out` has room for exactly as many; `bytes` are as long as [`Self::bytes`] says.
-    pub fn dequantize(self, bytes: &[u8], out: &mut [f32]) {
+    /// Values of a block.
+    pub fn len(self) -> u64 {
+        match self {
+            Self::F32 | Self::F16 | Self::Bf16 | Self::AprQ8 => 1,
+            Self::Block(block) => block.elems(),
+            Self::AprQ4 => APR_Q4.0 as u64,
+        }
+    }
+
+    /// Where whole blocks of elements are, or those that end the tensor, whose values start so.
+    pub fn range(self, start: u64, elements: &Range<u64>) -> Range<u64> {
+        let (first, block_bytes) = match self {
+            Self::F32 => (start, 4),
+            Self::F16 | Self::Bf16 => (start, 2),
+            Self::Block(block) => (start, block.bytes()),
+            Self::AprQ4 => (start, APR_Q4.1 as u64),
+            Self::AprQ8 if elements.end == 0 => (start, 1),
+            Self::AprQ8 => (start + APR_Q8_SCALE_BYTES, 1),
+        };
+        let at = |element: u64| first + element.div_ceil(self.len()) * block_bytes;
+        at(elements.start)..at(elements.end)
+    }
+
+    /// The values of whole blocks, or of those that end the tensor, on all threads. `out` has room for exactly as many. `scale`
+    /// is that of the tensor, if it has one.
+    pub fn dequantize(self, scale: f32, bytes: &[u8], out: &mut [f32]) {
         match self {
             Self::F32 => widen(bytes, out, f32::from_le_bytes),
             Self::F16 => widen(bytes, out, |element| f16::from_le_bytes(element).to_f32()),
@@ -97,11 +123,7 @@ impl Dtype {
                     }
                 });
             }
-            Self::AprQ8 => {
-                let Some((scale, values)) = bytes.split_first_chunk::<APR_Q8_SCALE>() else { return };
-                let scale = f32::from_le_bytes(*scale);
-                widen(values, out, |[value]: [u8; 1]| f32::from(value as i8) * scale);
-            }
+            Self::AprQ8 => widen(bytes, out, |[value]: [u8; 1]| f32::from(value as i8) * scale),
         }
     }
 }

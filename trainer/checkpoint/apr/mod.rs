@@ -154,28 +154,60 @@ impl Apr {
         kinds.into_iter().find(|(dtype, _)| all(*dtype)).map(|(_, kind)| kind)
     }
 
-    /// A tensor's elements in a dtype; rows of query and key heads are in Hugging Face's order.
+    /// How many elements of a tensor have to be read together: those of a head whose rows are to be put in order, or of a
+    /// block.
+    pub(super) fn unit(&self, name: &str, access: Access) -> Result<u64, AprError> {
+        let unit = || -> Result<u64, Fault> {
+            let (tensor, dtype) = self.find(name, access)?;
+            Ok(self.heads(name, tensor)?.map_or(dtype.len(), |heads| (tensor.elements / heads) as u64))
+        };
+        unit().map_err(|fault| self.error(fault))
+    }
+
+    /// Elements of a tensor, whole units of them, in a dtype; rows of query and key heads are in Hugging Face's order.
     ///
     /// # Errors
     /// [`AprError`] if the file is damaged, there is no such tensor, it is of a type that is not read, or its rows do not
     /// divide into heads.
-    pub(super) fn read<'a>(&'a self, name: &str, dtype: Kind, scratch: &'a mut Scratch) -> Result<&'a [u8], AprError> {
+    pub(super) fn read<'a>(
+        &'a self,
+        name: &str,
+        elements: Range<u64>,
+        dtype: Kind,
+        scratch: &'a mut Scratch,
+    ) -> Result<&'a [u8], AprError> {
         let error = |fault| self.error(fault);
         let (tensor, stored) = self.find(name, scratch.raw.access()).map_err(error)?;
+        let range = stored.range(tensor.values.start, &elements);
         if self.stored(name) == Some(dtype) {
-            return self.file.part(tensor.values.clone(), &mut scratch.raw).map_err(|e| error(Fault::Io(e)));
+            return self.file.part(range, &mut scratch.raw).map_err(|e| error(Fault::Io(e)));
         }
         let heads = self.heads(name, tensor).map_err(error)?;
-        let bytes = self.file.part(tensor.values.clone(), &mut scratch.raw).map_err(|e| error(Fault::Io(e)))?;
-        scratch.values.resize(tensor.elements, 0.0);
-        stored.dequantize(bytes, &mut scratch.values);
+        let scale = self.scale(tensor, stored).map_err(error)?;
+        let bytes = self.file.part(range, &mut scratch.raw).map_err(|e| error(Fault::Io(e)))?;
+        let count = (elements.end - elements.start) as usize;
+        scratch.values.resize(count, 0.0);
+        stored.dequantize(scale, bytes, &mut scratch.values);
         if let Some(heads) = heads {
-            deinterleave(&mut scratch.values, heads, tensor.shape[0] as usize / heads);
+            let head_len = tensor.elements / heads;
+            deinterleave(&mut scratch.values, count / head_len, tensor.shape[0] as usize / heads);
         }
         Ok(scratch.encode(dtype))
     }
 
-    /// The blocks of a tensor as the file holds them; in `scratch` where rows have to be put in Hugging Face's order.
+    /// The one scale of a tensor that has one, else 1.
+    fn scale(&self, tensor: &Tensor, dtype: Dtype) -> Result<f32, Fault> {
+        if dtype != Dtype::AprQ8 || tensor.elements == 0 {
+            return Ok(1.0);
+        }
+        let start = tensor.values.start;
+        let mut raw = Raw::new(Access::Read);
+        let bytes = self.file.part(start..start + dtype::APR_Q8_SCALE_BYTES, &mut raw)?;
+        Ok(f32::from_le_bytes(bytes.try_into().expect("four bytes")))
+    }
+
+    /// Blocks of a tensor as the file holds them, of whole units of elements; in `scratch` where rows have to be put in
+    /// Hugging Face's order.
     ///
     /// # Errors
     /// [`AprError`] as [`Self::read`].
@@ -185,6 +217,7 @@ impl Apr {
     pub(super) fn read_blocks<'a>(
         &'a self,
         name: &str,
+        elements: Range<u64>,
         block: Block,
         scratch: &'a mut Scratch,
     ) -> Result<&'a [u8], AprError> {
@@ -192,11 +225,13 @@ impl Apr {
         let (tensor, dtype) = self.find(name, scratch.raw.access()).map_err(error)?;
         assert_eq!(dtype, Dtype::Block(block), "the format of {name}");
         let heads = self.heads(name, tensor).map_err(error)?;
-        let bytes = self.file.part(tensor.values.clone(), &mut scratch.raw).map_err(|e| error(Fault::Io(e)))?;
+        let range = dtype.range(tensor.values.start, &elements);
+        let bytes = self.file.part(range, &mut scratch.raw).map_err(|e| error(Fault::Io(e)))?;
         let Some(heads) = heads else { return Ok(bytes) };
         scratch.blocks.resize(bytes.len(), 0);
         scratch.blocks.copy_from_slice(bytes);
-        deinterleave(&mut scratch.blocks, heads, tensor.shape[0] as usize / heads);
+        let count = (elements.end - elements.start) as usize / (tensor.elements / heads);
+        deinterleave(&mut scratch.blocks, count, tensor.shape[0] as usize / heads);
         Ok(&scratch.blocks)
     }
 

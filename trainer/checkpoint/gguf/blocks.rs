@@ -1,5 +1,7 @@
 //! The types of tensors in a GGUF file: how many values a block packs into how many bytes, and their `f32` values.
 
+use std::ops::Range;
+
 use half::f16;
 use precast_kernels::Block;
 use precast_kernels::dequant::dequantize;
@@ -108,6 +110,12 @@ impl BlockType {
             (None, Self::F32) => 4,
             (None, _) => 2,
         }
+    }
+
+    /// Where whole blocks of elements are, of a tensor whose values start so.
+    pub(super) fn range(self, start: u64, elements: &Range<u64>) -> Range<u64> {
+        let at = |element: u64| start + element / self.len() as u64 * self.bytes() as u64;
+        at(elements.start)..at(elements.end)
     }
 
     /// The values of whole blocks, on all threads. `out` has room for exactly as many.

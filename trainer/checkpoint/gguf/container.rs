@@ -14,7 +14,7 @@ const VERSIONS: Range<u32> = 2..4;
 const ALIGNMENT_KEY: &str = "general.alignment";
 const DEFAULT_ALIGNMENT_BYTES: u64 = 32;
 /// Metadata and table of tensors: those of the largest vocabularies take 20 MB.
-const MOST_HEADER_BYTES: usize = 256 << 20;
+pub(super) const MOST_HEADER_BYTES: usize = 256 << 20;
 /// Tensors of a file: a dense model of 126 layers has 1137.
 const MOST_TENSORS: u64 = 1 << 16;
 /// Most dimensions a tensor of ggml has.
@@ -43,14 +43,14 @@ pub(super) struct Tensor {
 /// How and where a tensor's values are stored.
 pub(super) enum Values {
     /// Blocks of a type that is read, at these bytes of the file.
-    Blocks(BlockType, Range<usize>),
+    Blocks(BlockType, Range<u64>),
     /// A type that is not read, by its code in the file.
     Unsupported(u32),
 }
 
 impl Tensor {
     /// The type of its values and where they are.
-    pub(super) fn blocks(&self) -> Result<(BlockType, Range<usize>), Fault> {
+    pub(super) fn blocks(&self) -> Result<(BlockType, Range<u64>), Fault> {
         match &self.values {
             Values::Blocks(kind, bytes) => Ok((*kind, bytes.clone())),
             Values::Unsupported(code) => {
@@ -61,17 +61,19 @@ impl Tensor {
 }
 
 impl Header {
-    /// Reads the header of a file, given whole. Every byte range it hands out lies inside the file.
-    pub(super) fn read(file: &[u8]) -> Result<Self, Fault> {
-        let head = &file[..file.len().min(MOST_HEADER_BYTES)];
+    /// Reads the header of a file of so many bytes, given its first ones: all, or as many as [`MOST_HEADER_BYTES`], unless the
+    /// header ends before. Every byte range it hands out lies inside the file.
+    pub(super) fn read(head: &[u8], file_bytes: u64) -> Result<Self, Fault> {
         let (metadata, rows, data_start, alignment_bytes) = Self::tables(head).map_err(|fault| match fault {
-            Fault::Unreadable(Unreadable::Truncated { .. }) if head.len() < file.len() => {
+            Fault::Unreadable(Unreadable::Truncated { .. }) if (head.len() as u64) < file_bytes => {
                 Fault::LongHeader { most: MOST_HEADER_BYTES }
             }
             fault => fault,
         })?;
-        let tensors =
-            rows.into_iter().map(|row| row.locate(file, data_start, alignment_bytes)).collect::<Result<_, _>>()?;
+        let tensors = rows
+            .into_iter()
+            .map(|row| row.locate(file_bytes, data_start, alignment_bytes))
+            .collect::<Result<_, _>>()?;
         Ok(Self { metadata, tensors })
     }
 
@@ -148,7 +150,7 @@ impl<'a> Row<'a> {
     }
 
     /// Checks the shape and finds the values.
-    fn locate(self, file: &[u8], data_start: u64, alignment: u64) -> Result<Tensor, Fault> {
+    fn locate(self, file_bytes: u64, data_start: u64, alignment: u64) -> Result<Tensor, Fault> {
         let elements = self.dimensions.iter().try_fold(1_usize, |elements, dimension| {
             usize::try_from(*dimension).ok().filter(|dimension| *dimension > 0)?.checked_mul(elements)
         });
@@ -165,11 +167,11 @@ impl<'a> Row<'a> {
                 }
                 let block_count = (elements / kind.len()) as u64;
                 let size_bytes = block_count.saturating_mul(kind.bytes() as u64);
-                Values::Blocks(kind, self.range(file, data_start, size_bytes)?)
+                Values::Blocks(kind, self.range(file_bytes, data_start, size_bytes)?)
             }
             None => {
                 // No type takes less than a bit a value.
-                self.range(file, data_start, (elements / 8) as u64)?;
+                self.range(file_bytes, data_start, (elements / 8) as u64)?;
                 Values::Unsupported(self.code)
             }
         };
@@ -178,15 +180,13 @@ impl<'a> Row<'a> {
     }
 
     /// The bytes of the file that hold the values.
-    fn range(&self, file: &[u8], data_start: u64, size_bytes: u64) -> Result<Range<usize>, Fault> {
+    fn range(&self, file_bytes: u64, data_start: u64, size_bytes: u64) -> Result<Range<u64>, Fault> {
         let start = data_start.saturating_add(self.data_offset);
         let end = start.saturating_add(size_bytes);
-        if end > file.len() as u64 {
+        if end > file_bytes {
             let what = format!("tensor {} (its row of the table is at byte {})", self.name, self.offset);
-            let file_bytes = file.len() as u64;
             return Err(Unreadable::Truncated { what, offset: start, needed_bytes: size_bytes, file_bytes }.into());
         }
-        // Both are at most the file's length, which is a usize.
-        Ok(start as usize..end as usize)
+        Ok(start..end)
     }
 }

@@ -19,7 +19,7 @@ pub struct GgufError {
 pub enum Fault {
     /// The file cannot be opened or mapped.
     #[error("cannot read: {0}")]
-    Io(std::io::Error),
+    Io(#[from] std::io::Error),
     /// The file is something else.
     #[error("not a GGUF file: it starts with {found:02x?}, expected the bytes of \"GGUF\"")]
     Magic {

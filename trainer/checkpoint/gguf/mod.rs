@@ -1,6 +1,6 @@
 //! GGUF files: llama.cpp's single-file models, read as if they were Hugging Face directories.
 //!
-//! [`Gguf`] maps the file and reads its header; weights are dequantised one tensor at a time. The format is
+//! [`Gguf`] reads the file's header; weights are dequantised one tensor at a time. The format is
 //! described in ggml's `docs/gguf.md`. A file is not trusted: whatever is wrong with it is a [`GgufError`], and
 //! nothing is allocated on the word of a length that the file's size does not bear out.
 
@@ -18,16 +18,15 @@ mod tokenizer;
 mod write;
 
 use std::collections::BTreeMap;
-use std::io::Read;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use memmap2::Mmap;
-use precast_fatbins::input;
 use precast_kernels::Block;
 use precast_plan::{Family, Formats};
 use tokenizers::Tokenizer;
 
 use super::Scratch;
+use super::file::{Access, Raw, WeightFile};
 use super::heads::deinterleave;
 use blocks::BlockType;
 use container::{Header, Tensor, Values};
@@ -37,10 +36,15 @@ use names::Heads;
 pub(super) use tokenizer::splits_as_qwen2;
 pub use write::{FILE, write_model};
 
+/// Bytes that most headers without a vocabulary fit into.
+const FIRST_HEAD_BYTES: u64 = 1 << 20;
+
 /// A GGUF file of a model of a known family, version 2 or 3, little-endian: header read, weights on disk.
 pub struct Gguf {
     path: PathBuf,
-    file: Mmap,
+    file: WeightFile,
+    /// The first bytes of the file: metadata and more.
+    head: Vec<u8>,
     metadata: Metadata,
     family: &'static Family,
     /// By Hugging Face name.
@@ -58,11 +62,10 @@ struct Weight {
 impl Gguf {
     /// Whether the file starts with the GGUF magic. False too for one that cannot be read.
     pub fn is_gguf(path: &Path) -> bool {
-        let mut magic = [0; 4];
-        input::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok() && magic == container::MAGIC
+        WeightFile::open(path).and_then(|file| file.head(4)).is_ok_and(|head| head == container::MAGIC)
     }
 
-    /// Maps a file, reads its header and finds every tensor's place. No weights are read. The file must not be
+    /// Opens a file, reads its header and finds every tensor's place. No weights are read. The file must not be
     /// written to for as long as the value lives.
     ///
     /// Tensors of a type that is not supported are listed; [`Gguf::read`] refuses them.
@@ -72,18 +75,15 @@ impl Gguf {
     /// architecture or tensors that its family does not have.
     pub fn open(path: &Path) -> Result<Self, GgufError> {
         let at_path = |fault| GgufError { path: path.to_owned(), fault };
-        let file = input::open(path).map_err(|error| at_path(Fault::Io(error)))?;
-        // SAFETY: this value never writes to the map and hands out no reference into it. What is left is another
-        // process that writes to the file meanwhile; the documentation forbids it, and nothing can prevent it.
-        let file = unsafe { Mmap::map(&file) }.map_err(|error| at_path(Fault::Io(error)))?;
-        let Header { metadata, tensors } = Header::read(&file).map_err(at_path)?;
+        let file = WeightFile::open(path).map_err(|error| at_path(Fault::Io(error)))?;
+        let (head, Header { metadata, tensors }) = read_head(&file).map_err(at_path)?;
         let family = config::family(&metadata).map_err(at_path)?;
         let (factors, tensors): (Vec<_>, Vec<_>) =
             tensors.into_iter().partition(|tensor| rope::is_factors(family, &tensor.name));
         let tensors = tensors.into_iter().map(|tensor| place(family, tensor));
         let tensors = tensors.collect::<Result<_, _>>().map_err(at_path)?;
         let rope_factors = factors.into_iter().next();
-        Ok(Self { path: path.to_owned(), file, metadata, family, tensors, rope_factors })
+        Ok(Self { path: path.to_owned(), file, head, metadata, family, tensors, rope_factors })
     }
 
     /// The model's shape as the value of a Hugging Face `config.json`.
@@ -113,7 +113,7 @@ impl Gguf {
     /// # Errors
     /// [`GgufError`] for keys that are missing, lists that do not go together, and tokenizers that are not known.
     pub fn tokenizer(&self) -> Result<Tokenizer, GgufError> {
-        tokenizer::tokenizer(&self.metadata, &self.file).map_err(|fault| self.error(fault))
+        tokenizer::tokenizer(&self.metadata, &self.head).map_err(|fault| self.error(fault))
     }
 
     /// Whether the file has a tokenizer: converters may leave it out.
@@ -179,11 +179,51 @@ impl Gguf {
     /// [`GgufError`] if there is no such tensor, it is of an unsupported type, `out` is of another size, or its
     /// rows do not divide into heads.
     pub fn read(&self, name: &str, out: &mut [f32]) -> Result<(), GgufError> {
-        self.read_tensor(name, out).map_err(|fault| self.error(fault))
+        let mut scratch = Scratch::new();
+        let elements = self.find(name).map_err(|fault| self.error(fault))?.0.tensor.elements;
+        if out.len() != elements {
+            let fault = Fault::Length { tensor: name.to_owned(), elements, buffer: out.len() };
+            return Err(self.error(fault));
+        }
+        self.read_values(name, 0..elements as u64, &mut scratch)?;
+        out.copy_from_slice(&scratch.values);
+        Ok(())
     }
 
-    /// The blocks of a tensor, by its Hugging Face name, as the file holds them; in `scratch` where rows of query and key
-    /// heads have to be put in Hugging Face's order.
+    /// How many elements of a tensor have to be read together: those of a head whose rows are to be put in order, or of a
+    /// block.
+    pub(super) fn unit(&self, name: &str) -> Result<u64, GgufError> {
+        let unit = || -> Result<u64, Fault> {
+            let (weight, kind, _) = self.find(name)?;
+            let heads = self.interleaved(weight)?;
+            Ok(heads.map_or(kind.len() as u64, |heads| (weight.tensor.elements / heads) as u64))
+        };
+        unit().map_err(|fault| self.error(fault))
+    }
+
+    /// Elements of a tensor, whole units of them, as `f32` in `scratch`.
+    pub(super) fn read_values(&self, name: &str, elements: Range<u64>, scratch: &mut Scratch) -> Result<(), GgufError> {
+        let mut read = || -> Result<(), Fault> {
+            let (weight, kind, start) = self.find(name)?;
+            let head_count = self.interleaved(weight)?;
+            let bytes = self.file.part(kind.range(start, &elements), &mut scratch.raw).map_err(Fault::Io)?;
+            scratch.values.resize((elements.end - elements.start) as usize, 0.0);
+            kind.dequantize(bytes, &mut scratch.values);
+            if let Some(head_count) = head_count {
+                let head_len = weight.tensor.elements / head_count;
+                deinterleave(
+                    &mut scratch.values,
+                    (elements.end - elements.start) as usize / head_len,
+                    weight.tensor.shape[0] as usize / head_count,
+                );
+            }
+            Ok(())
+        };
+        read().map_err(|fault| self.error(fault))
+    }
+
+    /// Blocks of a tensor, by its Hugging Face name, as the file holds them, of whole units of elements; in `scratch` where
+    /// rows of query and key heads have to be put in Hugging Face's order.
     ///
     /// # Errors
     /// [`GgufError`] if there is no such tensor or its rows do not divide into heads.
@@ -193,45 +233,36 @@ impl Gguf {
     pub(super) fn read_blocks<'a>(
         &'a self,
         name: &str,
+        elements: Range<u64>,
         block: Block,
         scratch: &'a mut Scratch,
     ) -> Result<&'a [u8], GgufError> {
-        let (weight, kind, bytes) = self.find(name).map_err(|fault| self.error(fault))?;
+        let (weight, kind, start) = self.find(name).map_err(|fault| self.error(fault))?;
         assert_eq!(kind.block(), Some(block), "the format of {name}");
-        let Some(head_count) = self.interleaved(weight).map_err(|fault| self.error(fault))? else { return Ok(bytes) };
-        let out = scratch.blocks(bytes.len());
-        out.copy_from_slice(bytes);
-        deinterleave(out, head_count, weight.tensor.shape[0] as usize / head_count);
-        Ok(out)
+        let head_count = self.interleaved(weight).map_err(|fault| self.error(fault))?;
+        let bytes = self.file.part(kind.range(start, &elements), &mut scratch.raw);
+        let bytes = bytes.map_err(|error| self.error(Fault::Io(error)))?;
+        let Some(head_count) = head_count else { return Ok(bytes) };
+        scratch.blocks.resize(bytes.len(), 0);
+        scratch.blocks.copy_from_slice(bytes);
+        let head_len = (weight.tensor.elements / head_count) as u64;
+        let heads = (elements.end - elements.start) / head_len;
+        deinterleave(&mut scratch.blocks, heads as usize, weight.tensor.shape[0] as usize / head_count);
+        Ok(&scratch.blocks)
     }
 
-    /// A tensor by its Hugging Face name, its type and its bytes.
-    fn find(&self, name: &str) -> Result<(&Weight, BlockType, &[u8]), Fault> {
+    /// A tensor by its Hugging Face name, its type and where its values start.
+    fn find(&self, name: &str) -> Result<(&Weight, BlockType, u64), Fault> {
         let missing = || Fault::MissingTensor { tensor: name.to_owned() };
         let weight = self.tensors.get(name).ok_or_else(missing)?;
         let (kind, bytes) = weight.tensor.blocks()?;
-        Ok((weight, kind, &self.file[bytes]))
+        Ok((weight, kind, bytes.start))
     }
 
     /// How many heads the rows of a tensor are of, where the file has their halves interleaved.
     fn interleaved(&self, Weight { tensor, heads }: &Weight) -> Result<Option<usize>, Fault> {
         let interleaved = self.family.gguf_interleaves_heads && *heads != Heads::None;
         interleaved.then(|| self.divide(tensor, *heads)).transpose()
-    }
-
-    fn read_tensor(&self, name: &str, out: &mut [f32]) -> Result<(), Fault> {
-        let (weight, kind, bytes) = self.find(name)?;
-        let tensor = &weight.tensor;
-        if out.len() != tensor.elements {
-            let (elements, buffer) = (tensor.elements, out.len());
-            return Err(Fault::Length { tensor: name.to_owned(), elements, buffer });
-        }
-        let head_count = self.interleaved(weight)?;
-        kind.dequantize(bytes, out);
-        if let Some(head_count) = head_count {
-            deinterleave(out, head_count, tensor.shape[0] as usize / head_count);
-        }
-        Ok(())
     }
 
     /// How many heads a tensor's rows are of; each has an even number of rows.
@@ -248,6 +279,18 @@ impl Gguf {
 
     fn error(&self, fault: Fault) -> GgufError {
         GgufError { path: self.path.clone(), fault }
+    }
+}
+
+/// As many bytes of a file as its header takes, or a few more, and the header.
+fn read_head(file: &WeightFile) -> Result<(Vec<u8>, Header), Fault> {
+    let mut most = FIRST_HEAD_BYTES;
+    loop {
+        let head = file.head(most)?;
+        match Header::read(&head, file.bytes()) {
+            Err(Fault::LongHeader { .. }) if most < container::MOST_HEADER_BYTES as u64 => most *= 16,
+            read => return Ok((head, read?)),
+        }
     }
 }
 

@@ -5,10 +5,10 @@ use precast_plan::family::LLAMA3;
 use precast_plan::rope::{Llama3, frequencies};
 use serde_json::{Value, json};
 
-use super::Gguf;
 use super::config::key_of;
 use super::container::Tensor;
 use super::error::Fault;
+use super::{Access, Gguf, Raw};
 
 /// The tensor that says what frequencies are divided by.
 pub(super) const FACTORS: &str = "rope_freqs.weight";
@@ -38,7 +38,7 @@ pub(super) fn scaling(gguf: &Gguf, head_dim: u64, config: &Value) -> Result<Opti
     }
     let (kind, bytes) = tensor.blocks()?;
     let mut factors = vec![0.0; tensor.elements];
-    kind.dequantize(&gguf.file[bytes], &mut factors);
+    kind.dequantize(gguf.file.part(bytes, &mut Raw::new(Access::Read))?, &mut factors);
     if factors.iter().all(|factor| *factor == 1.0) {
         return Ok(None);
     }

@@ -1,0 +1,101 @@
+//! Device memory: how it is taken, and what of it is free.
+
+use std::ffi::OsString;
+
+use cudarc::driver::sys;
+
+use super::call::check;
+use crate::driver::DriverError;
+use crate::host;
+
+/// Says how device memory is taken.
+const VARIABLE: &str = "PRECAST_MEMORY";
+
+/// How device memory is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// `cuMemAlloc`: memory of the device, on machines with one memory too, where it is faster than managed memory.
+    Device,
+    /// `cuMemAllocManaged`: pages that move to whoever touches them.
+    Managed,
+}
+
+impl Kind {
+    /// What the environment asks for; none where it says nothing.
+    ///
+    /// # Errors
+    /// [`DriverError::Environment`] where it asks for something else.
+    pub fn asked(variable: impl Fn(&str) -> Option<OsString>) -> Result<Option<Self>, DriverError> {
+        let Some(value) = variable(VARIABLE).filter(|value| !value.is_empty()) else { return Ok(None) };
+        match value.to_str() {
+            Some("device") => Ok(Some(Self::Device)),
+            Some("managed") => Ok(Some(Self::Managed)),
+            _ => Err(DriverError::Environment {
+                name: VARIABLE,
+                value: value.to_string_lossy().into_owned(),
+                effect: "there is no such kind of device memory",
+                remedy: "set it to device or managed, or unset it".to_owned(),
+            }),
+        }
+    }
+
+    /// Takes memory; the result is the driver's.
+    pub fn allocate(self, bytes: u64) -> (sys::CUresult, sys::CUdeviceptr) {
+        let mut address = 0;
+        // SAFETY: each writes one address.
+        let result = unsafe {
+            match self {
+                Self::Device => sys::cuMemAlloc_v2(&mut address, bytes as usize),
+                Self::Managed => {
+                    let attach = sys::CUmemAttach_flags_enum::CU_MEM_ATTACH_GLOBAL as u32;
+                    sys::cuMemAllocManaged(&mut address, bytes as usize, attach)
+                }
+            }
+        };
+        (result, address)
+    }
+
+    /// What a run says of it.
+    pub fn note(self) -> String {
+        let (name, call) = match self {
+            Self::Device => ("device", "cuMemAlloc"),
+            Self::Managed => ("managed", "cuMemAllocManaged"),
+        };
+        format!("{VARIABLE}={name}: device memory is taken by {call}")
+    }
+}
+
+/// Free and total memory of the current device, bytes. The driver counts what the page cache holds as used: where the memory is
+/// the host's too, the host says what can be taken.
+///
+/// # Errors
+/// [`DriverError`] of the driver.
+pub(super) fn free_and_total(integrated: bool) -> Result<(u64, u64), DriverError> {
+    let (mut free, mut total) = (0, 0);
+    // SAFETY: writes two integers.
+    check("cuMemGetInfo", unsafe { sys::cuMemGetInfo_v2(&mut free, &mut total) })?;
+    let (free, total) = (free as u64, total as u64);
+    match host::memory().filter(|_| integrated) {
+        Some(host) => Ok((host::takeable_bytes(total, host.available), total)),
+        None => Ok((free, total)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_taken_as_the_environment_asks() {
+        let asked = |value: &'static str| Kind::asked(|_| Some(value.into()));
+        assert_eq!(Kind::asked(|_| None), Ok(None));
+        assert_eq!(asked(""), Ok(None));
+        assert_eq!(asked("device"), Ok(Some(Kind::Device)));
+        assert_eq!(asked("managed"), Ok(Some(Kind::Managed)));
+        let message = asked("unified").unwrap_err().to_string();
+        assert!(
+            message.contains("PRECAST_MEMORY=unified is set") && message.contains("device or managed"),
+            "{message}"
+        );
+    }
+}

@@ -1,0 +1,38 @@
+//! Runs on machines where host and device have one memory: what either takes is missing for the other.
+
+use precast_plan::{MemoryTable, Plan};
+use precast_runtime::{Device, host};
+
+use crate::checkpoint::Access;
+use crate::error::Failure;
+use crate::host_memory::HostMemory;
+use crate::weight_format::KERNELS_BYTES;
+
+/// How weights are read for a device: past the page cache, and never from a mapped file, where that takes the device's memory.
+pub fn access(device: &Device) -> Access {
+    if device.integrated { Access::Direct } else { Access::Map }
+}
+
+/// Refuses a plan that does not fit beside what the host takes for it, in bytes; on devices with a memory of their own it is
+/// nobody's business.
+///
+/// # Errors
+/// [`Failure::OneMemory`].
+pub fn check(device: &Device, plan: &Plan, host: &HostMemory) -> Result<(), Failure> {
+    if !device.has_one_memory() {
+        return Ok(());
+    }
+    let needed = plan.arena_bytes.saturating_add(host.total_bytes).saturating_add(KERNELS_BYTES);
+    if needed <= device.free_bytes {
+        return Ok(());
+    }
+    Err(Failure::OneMemory {
+        needed,
+        free: device.free_bytes,
+        reserve: host::reserve_bytes(device.total_bytes),
+        device: device.name.clone(),
+        table: MemoryTable::of(plan).to_string(),
+        host: host.to_string(),
+        kernels: KERNELS_BYTES,
+    })
+}
