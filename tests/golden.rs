@@ -156,15 +156,25 @@ fn every_step_in_fp32_with(recompute: Recompute) {
 #[test]
 fn every_step_in_bf16() {
     for recompute in Recompute::ALL {
-        within_bf16("qwen2-tied", differences(&run("bf16", recompute).1, &trajectory_of(&case("."))));
+        within_bf16("qwen2-tied", &run("bf16", recompute).1, &trajectory_of(&case(".")));
     }
 }
 
-fn within_bf16(case: &str, worst: [f64; 4]) {
-    let gates = [("loss", 1e-3), ("kd_loss", 3e-3), ("ce_loss", 1e-3), ("grad_norm", 1e-2)];
-    for (difference, (name, gate)) in worst.into_iter().zip(gates) {
-        assert!(difference <= gate, "{case}, {name}: {difference:e} > {gate:e}");
+/// A step whose norm is ill-conditioned: the standard deviation that roundings of bf16's size give it, by `make.py spread`. That
+/// of every other step of the case is 5e-4 at most. Whatever is rounded where, one run in four is off by more than 1e-2 there.
+const SENSITIVE: (&str, usize, f64) = ("qwen3-tied", 15, 1.1e-2);
+
+fn within_bf16(case: &str, records: &[StepRecord], reference: &[Reference]) {
+    for (index, (record, reference)) in records.iter().zip(reference).enumerate() {
+        let (of, step, spread) = SENSITIVE;
+        let norm = if (of, step) == (case, index + 1) { 3.0 * spread } else { 1e-2 };
+        let gates = [("loss", 1e-3), ("kd_loss", 3e-3), ("ce_loss", 1e-3), ("grad_norm", norm)];
+        let worst = differences(std::slice::from_ref(record), std::slice::from_ref(reference));
+        for (difference, (name, gate)) in worst.into_iter().zip(gates) {
+            assert!(difference <= gate, "{case}, step {}, {name}: {difference:e} > {gate:e}", index + 1);
+        }
     }
+    assert_eq!(records.len(), reference.len(), "{case}");
 }
 
 #[test]
@@ -180,7 +190,7 @@ fn every_step_of_every_other_case_in_fp32() {
 fn every_step_of_every_other_case_in_bf16() {
     for name in OTHERS {
         let case = fixture("golden").join(name);
-        within_bf16(name, differences(&run_case(&case, "bf16"), &trajectory_of(&case)));
+        within_bf16(name, &run_case(&case, "bf16"), &trajectory_of(&case));
     }
 }
 

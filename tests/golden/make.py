@@ -6,6 +6,7 @@
     tests/golden/make.py new CASE --lora q_proj,v_proj           # the same, of an adapter of the student
     tests/golden/make.py train CASE                              # what follows from them: trajectory, gradients, result
     tests/golden/make.py check CASE                              # train again and compare with what is there
+    tests/golden/make.py spread CASE                             # how far roundings of bf16's size move each step's norm
 
 CASE is a directory: tests/fixtures/golden/qwen2-tied. It holds
 
@@ -164,10 +165,16 @@ def rows_of(case, c):
     return ids[:, :-1], labels[:, 1:]
 
 
-def train(case, out):
-    """Writes trajectory.jsonl, step0.safetensors and final/ or final-adapter/ of a case into `out`."""
+def train(case, out, moved=None):
+    """Writes trajectory.jsonl, step0.safetensors and final/ or final-adapter/ of a case into `out`; with `moved`, of a student
+    whose weights that seed has moved by up to half a unit in the last place of bf16."""
     c = json.loads((case / "case.json").read_text())
     student = model_of(case / "student").train()
+    if moved is not None:
+        torch.manual_seed(moved)
+        with torch.no_grad():
+            for parameter in student.parameters():
+                parameter.mul_(1 + 2**-9 * (2 * torch.rand_like(parameter) - 1))
     if "lora" in c:
         student = PeftModel.from_pretrained(student, case / "adapter", is_trainable=True)
     has_teacher = (case / "teacher").exists()
@@ -234,19 +241,34 @@ def check(case):
             assert worst <= 1e-5
 
 
+def spread(case, runs):
+    """Prints, step by step, how far the norm is from the trajectory's where the initial weights are rounded otherwise."""
+    read = lambda path: [json.loads(line)["grad_norm"] for line in path.read_text().splitlines()]
+    expected, found = torch.tensor(read(case / "trajectory.jsonl")), []
+    for seed in range(runs):
+        with tempfile.TemporaryDirectory() as directory:
+            train(case, pathlib.Path(directory), seed)
+            found.append(torch.tensor(read(pathlib.Path(directory) / "trajectory.jsonl")))
+    for step, off in enumerate((torch.stack(found) / expected - 1).T, 1):
+        print(f"step {step}: {off.std():.1e} (standard deviation), {off.abs().max():.1e} at most")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["new", "train", "check"])
+    parser.add_argument("what", choices=["new", "train", "check", "spread"])
     parser.add_argument("case", type=pathlib.Path)
     parser.add_argument("--family", choices=sorted(FAMILIES), default="qwen2")
     parser.add_argument("--lora", metavar="TARGETS", help="an adapter of the student trains, on these projections")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--runs", type=int, default=60, help="of spread")
     arguments = parser.parse_args()
     exact()
     if arguments.what == "new":
         new(arguments.case, arguments.family, arguments.seed, arguments.lora)
     if arguments.what == "check":
         return check(arguments.case)
+    if arguments.what == "spread":
+        return spread(arguments.case, arguments.runs)
     for result in ("final", "final-adapter"):
         shutil.rmtree(arguments.case / result, ignore_errors=True)
     train(arguments.case, arguments.case)
