@@ -30,6 +30,18 @@ fn examples_are_built_checked_and_measured_by_name() {
     let json: serde_json::Value = serde_json::from_str(&succeed(on_sim("bench", "rope.fwd").arg("--json"))).unwrap();
     assert!(json[0]["microseconds"].as_f64().is_some_and(|time| time > 0.0) && json[0]["bytes"].is_u64(), "{json}");
 
+    // A size that is asked for is taken everywhere; without one the simulated GPU takes a small one.
+    let (small, bytes) = (json[0]["bytes"].as_u64().unwrap(), |size: &[&str]| {
+        let printed = succeed(on_sim("bench", EXAMPLE).args(size).arg("--json"));
+        serde_json::from_str::<serde_json::Value>(&printed).unwrap()[0]["bytes"].as_u64().unwrap()
+    });
+    let [one, four] =
+        [bytes(&["--batch-size", "1", "--seq-len", "16"]), bytes(&["--batch-size", "4", "--seq-len", "16"])];
+    assert!(small < one && 3 * one < four && four < 4 * one, "{small} {one} {four}");
+
+    let message = fail(on_sim("bench", EXAMPLE).args(["--batch-size", "65536", "--seq-len", "2"]), 2);
+    assert!(message.contains("--kernel takes at most 65536"), "{message}");
+
     // What is not in the bundle is said to be one build away, or not there at all.
     for command in ["selftest", "bench"] {
         let message = fail(&mut on_sim(command, "swiglu."), 2);

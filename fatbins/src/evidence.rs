@@ -116,7 +116,6 @@ pub struct Golden {
 pub struct Timing {
     /// Key and variant.
     pub kernel: String,
-    pub sample: usize,
     pub microseconds: f64,
     /// That it has to move.
     pub bytes: u64,

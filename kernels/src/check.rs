@@ -205,12 +205,22 @@ fn random(operand: &Operand, content: Content, rng: &mut Pcg64Mcg) -> Vec<u8> {
     }
 }
 
+/// Values after which random ones repeat, a prime: those of a benchmark's launch would take longer than the launch.
+const PERIOD: usize = 4_194_301;
+
 fn store(format: Format, count: usize, mut value: impl FnMut() -> f32) -> Vec<u8> {
-    match format {
-        Format::Dense(Dtype::F32) => (0..count).flat_map(|_| value().to_le_bytes()).collect(),
-        Format::Dense(Dtype::Bf16) => (0..count).flat_map(|_| bf16::from_f32(value()).to_le_bytes()).collect(),
+    let drawn = 0..count.min(PERIOD);
+    let mut bytes: Vec<u8> = match format {
+        Format::Dense(Dtype::F32) => drawn.flat_map(|_| value().to_le_bytes()).collect(),
+        Format::Dense(Dtype::Bf16) => drawn.flat_map(|_| bf16::from_f32(value()).to_le_bytes()).collect(),
         other => panic!("operands of {other} name their content"),
+    };
+    let (drawn, all) = (bytes.len(), format.bytes(count as u64) as usize);
+    while bytes.len() < all {
+        let more = (all - bytes.len()).min(drawn);
+        bytes.extend_from_within(..more);
     }
+    bytes
 }
 
 /// Blocks of random numbers whose scales are finite: most of a size weights have, some subnormal, some zero, of both signs.

@@ -10,7 +10,7 @@ use crate::fields::Fields;
 use crate::host::Views;
 use crate::kernel::Kernel;
 use crate::operand::Operand;
-use crate::reference::{Reference, Tolerance};
+use crate::reference::{Batch, Reference, Tolerance};
 use crate::source::Source;
 use crate::tensor_map::TensorMap;
 use crate::variant::{Numbers, Variant};
@@ -96,6 +96,9 @@ impl<K: Registered> Reference for Erased<K> {
     }
     fn samples(&self) -> Vec<Vec<u8>> {
         self.0.samples().iter().map(|params| bytemuck::bytes_of::<K::Params>(params.borrow()).to_vec()).collect()
+    }
+    fn typical(&self, batch: Batch) -> Vec<u8> {
+        bytemuck::bytes_of::<K::Params>(self.0.typical(batch).borrow()).to_vec()
     }
     fn tolerance(&self, operand: &Operand) -> Tolerance {
         self.0.tolerance(operand)

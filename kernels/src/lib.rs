@@ -51,7 +51,7 @@ pub use format::{Block, Format};
 pub use kernel::Kernel;
 pub use key::{Key, KeyVariant};
 pub use operand::{Access, Content, Operand};
-pub use reference::{Reference, Tolerance};
+pub use reference::{Batch, Reference, Tolerance};
 pub use registry::{KeyError, OPS, examples};
 pub use source::{OPTIONS, Source};
 pub use tensor_map::TensorMap;

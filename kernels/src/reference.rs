@@ -1,5 +1,7 @@
 //! What a kernel must equal: its host reference, and the launches that compare the two.
 
+use std::borrow::Borrow;
+
 use crate::dtype::Dtype;
 use crate::format::Format;
 use crate::host::Views;
@@ -31,6 +33,30 @@ impl Tolerance {
     }
 }
 
+/// The tokens that a benchmark gives a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Batch {
+    pub sequences: u32,
+    /// Tokens in each.
+    pub seq_len: u32,
+}
+
+impl Batch {
+    /// Elements of a row where a key does not say: a large model's.
+    pub const WIDTH: u32 = 4096;
+    /// Tokens that a model knows, likewise.
+    pub const VOCAB: u32 = 1 << 17;
+
+    pub fn tokens(self) -> u32 {
+        self.sequences * self.seq_len
+    }
+
+    /// Elements of a matrix with a row for each token.
+    pub fn elems(self) -> u64 {
+        u64::from(self.tokens()) * u64::from(Self::WIDTH)
+    }
+}
+
 /// What every build of a kernel must equal.
 pub trait Reference: Kernel {
     /// Keys worth checking whatever models there are: each dtype and flag, and sizes that are no whole vectors. Every
@@ -44,6 +70,13 @@ pub trait Reference: Kernel {
 
     /// Parameter blocks (addresses left 0) of small, ragged launches that check the kernel.
     fn samples(&self) -> Vec<<Self::Params as ToOwned>::Owned>;
+
+    /// The launch that a benchmark times, addresses left 0: of a model's size, so that it fills a GPU and no cache holds it.
+    /// The largest sample, which does neither, where a kernel does not say.
+    fn typical(&self, _batch: Batch) -> <Self::Params as ToOwned>::Owned {
+        let samples = self.samples().into_iter();
+        samples.max_by_key(|params| self.bytes(params.borrow())).expect("a kernel has samples")
+    }
 
     /// Allowed distance between kernel and reference for an operand.
     fn tolerance(&self, operand: &Operand) -> Tolerance {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use precast_kernels::abi::dequant_params;
 use precast_kernels::check::{Case, POISON};
-use precast_kernels::{Access, Arch, Dtype, Format, Key, KeyError, OPS, Variant, examples};
+use precast_kernels::{Access, Arch, Batch, Dtype, Format, Key, KeyError, OPS, Variant, examples};
 use proptest::prelude::*;
 
 #[test]
@@ -129,6 +129,27 @@ fn every_output_is_compared_with_its_reference() {
             let tolerance = kernel.tolerance(&operand);
             let finite = tolerance.norm.is_finite() && tolerance.element.is_finite();
             assert!(finite || !operand.access.is_output(), "{key}: `{}` may be anything", operand.name);
+        }
+    }
+}
+
+/// What sums up, or has no more than a number for each token.
+const SMALL: [&str; 4] = ["column_sum.finish", "grad_norm.finish", "head.metrics", "lora.wgrad"];
+
+#[test]
+fn a_typical_launch_fills_a_gpu_and_is_in_no_cache() {
+    for key in examples() {
+        let kernel = key.kernel();
+        let params = kernel.typical(Batch { sequences: 8, seq_len: 1024 });
+        let bytes: u64 = kernel.operands(&params).iter().map(|operand| operand.bytes()).sum();
+        assert!(bytes >= 50 << 20 || SMALL.contains(&key.op()), "{key}: its typical launch has {bytes} bytes");
+        assert!(bytes < 4 << 30, "{key}: its typical launch has {bytes} bytes");
+        for arch in Arch::GPUS {
+            let variant = key.select(&params, arch);
+            let geometry = kernel.geometry(variant, &params);
+            let blocks: u32 = geometry.grid.iter().product();
+            assert!(kernel.admits(variant, &params), "{key}[{variant}] on {arch}");
+            assert!(blocks >= 132 || SMALL.contains(&key.op()), "{key}[{variant}] on {arch}: {blocks} CTAs");
         }
     }
 }

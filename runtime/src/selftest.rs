@@ -3,7 +3,7 @@
 
 use precast_fatbins::{Bundle, BundleError};
 use precast_kernels::check::{Case, Distance, Mismatch, POISON};
-use precast_kernels::{Format, Key, KeyVariant, Operand};
+use precast_kernels::{Batch, Format, KeyVariant, Operand};
 
 use crate::driver::{Bound, Driver, GraphId};
 use crate::loading::{LoadError, code_for};
@@ -63,9 +63,9 @@ struct Layout {
 }
 
 impl Layout {
-    fn new(case: &Case) -> Self {
+    fn new(operands: &[Operand]) -> Self {
         let mut next = 0;
-        let starts = case.operands.iter().map(|operand| {
+        let starts = operands.iter().map(|operand| {
             let start = next + GUARD;
             next = (start + operand.bytes()).next_multiple_of(GUARD);
             start
@@ -113,9 +113,8 @@ fn prepare<D: Driver>(
     driver: &mut D,
     bundle: &Bundle<'_>,
     prefix: &str,
-    seed: u64,
     repeats: u32,
-    choose: impl Fn(&Key, Vec<(usize, Vec<u8>)>) -> Vec<(usize, Vec<u8>)>,
+    choose: impl Fn(&KeyVariant, Vec<(usize, Vec<u8>)>) -> Vec<(usize, Vec<u8>)>,
 ) -> Result<Prepared, LoadError> {
     bundle.verify()?;
     let arch = code_for(driver.device(), bundle)?;
@@ -127,8 +126,8 @@ fn prepare<D: Driver>(
         let KeyVariant { key, variant } = &module.pair;
         let admitted = |(_, params): &(usize, Vec<u8>)| key.kernel().admits(*variant, params);
         let samples = key.kernel().samples().into_iter().enumerate().filter(admitted).collect();
-        for (sample, params) in choose(key, samples) {
-            let layout = Layout::new(&Case::new(key, &params, seed + sample as u64));
+        for (sample, params) in choose(&module.pair, samples) {
+            let layout = Layout::new(&key.kernel().operands(&params));
             cases.push((module.pair.clone(), kernel, sample, layout, params));
         }
     }
@@ -179,7 +178,7 @@ pub fn selftest<D: Driver>(
     seed: u64,
     mut report: impl FnMut(Outcome),
 ) -> Result<Vec<Load>, LoadError> {
-    let Prepared { base, ready, loads } = prepare(&mut driver, bundle, prefix, seed, 1, |_, samples| samples)?;
+    let Prepared { base, ready, loads } = prepare(&mut driver, bundle, prefix, 1, |_, samples| samples)?;
     for launch in ready {
         let (case, layout) = (launch.case(seed), &launch.layout);
         send(&mut driver, base, &layout.image(&case))?;
@@ -202,8 +201,6 @@ pub fn selftest<D: Driver>(
 pub struct Timed {
     /// The kernel that was launched.
     pub pair: KeyVariant,
-    /// Which of its samples.
-    pub sample: usize,
     /// Bytes it has to move.
     pub bytes: u64,
     /// Its floating-point operations, where they bound its time.
@@ -212,7 +209,8 @@ pub struct Timed {
     pub seconds: f64,
 }
 
-/// Times the largest sample of every kernel of a bundle that runs on the driver's device and whose key starts with `prefix`.
+/// Times every kernel of a bundle that runs on the driver's device and whose key starts with `prefix`: the launch that is typical
+/// of a batch, or without one, and where a build does not admit that, the largest of its samples.
 ///
 /// # Errors
 /// [`LoadError`] where the bundle has no code for the device, or a launch fails.
@@ -220,13 +218,17 @@ pub fn time<D: Driver>(
     mut driver: D,
     bundle: &Bundle<'_>,
     prefix: &str,
+    batch: Option<Batch>,
     seed: u64,
     mut report: impl FnMut(Timed),
 ) -> Result<(), LoadError> {
-    let largest = |key: &Key, samples: Vec<(usize, Vec<u8>)>| -> Vec<(usize, Vec<u8>)> {
-        samples.into_iter().max_by_key(|(_, params)| key.kernel().bytes(params)).into_iter().collect()
+    let one = |KeyVariant { key, variant }: &KeyVariant, samples: Vec<(usize, Vec<u8>)>| {
+        let typical = batch.map(|batch| (0, key.kernel().typical(batch)));
+        let typical = typical.filter(|(_, params)| key.kernel().admits(*variant, params));
+        let largest = || samples.into_iter().max_by_key(|(_, params)| key.kernel().bytes(params));
+        typical.or_else(largest).into_iter().collect()
     };
-    let Prepared { base, ready, .. } = prepare(&mut driver, bundle, prefix, seed, REPEATS, largest)?;
+    let Prepared { base, ready, .. } = prepare(&mut driver, bundle, prefix, REPEATS, one)?;
     for launch in ready {
         send(&mut driver, base, &launch.layout.image(&launch.case(seed)))?;
         let mut seconds = f64::INFINITY;
@@ -235,7 +237,7 @@ pub fn time<D: Driver>(
         }
         let kernel = launch.pair.key.kernel();
         let (bytes, flops) = (kernel.bytes(&launch.params), kernel.flops(&launch.params));
-        report(Timed { pair: launch.pair, sample: launch.sample, bytes, flops, seconds });
+        report(Timed { pair: launch.pair, bytes, flops, seconds });
     }
     Ok(())
 }

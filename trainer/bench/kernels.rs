@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use precast_kernels::Arch;
+use precast_kernels::{Arch, Batch};
 use precast_plan::Plan;
 use precast_runtime::selftest;
 use serde::Serialize;
@@ -15,13 +15,14 @@ use crate::error::Failure;
 /// Of the random inputs.
 const SEED: u64 = 1;
 
+/// Inputs are made on the host: of the largest ones a few gigabytes.
+const MOST_TOKENS: u64 = 1 << 16;
+
 /// What one launch of a kernel takes.
 #[derive(Debug, Serialize)]
 pub struct KernelTime {
     key: String,
     variant: String,
-    /// Which of the kernel's samples.
-    sample: usize,
     bytes: u64,
     flops: u64,
     microseconds: f64,
@@ -29,18 +30,34 @@ pub struct KernelTime {
 
 impl fmt::Display for KernelTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { key, variant, sample, bytes, flops, microseconds } = self;
+        let Self { key, variant, bytes, flops, microseconds } = self;
         // Bytes and operations a microsecond are MB/s and MFLOP/s.
         let (gb_s, gflop_s) = (*bytes as f64 / microseconds / 1e3, *flops as f64 / microseconds / 1e3);
-        write!(f, "{microseconds:>9.2} us {gb_s:>8.1} GB/s {gflop_s:>9.1} GFLOP/s  {key}[{variant}] #{sample}")
+        let mb = *bytes as f64 / 1e6;
+        write!(f, "{microseconds:>9.2} us {mb:>8.2} MB {gb_s:>8.1} GB/s {gflop_s:>9.1} GFLOP/s  {key}[{variant}]")
     }
 }
 
-/// Times the largest sample of each kernel whose key starts with `prefix`, built as each of the variants there are.
+/// Times each kernel whose key starts with `prefix`, built as each of the variants there are: the launch that a large model has
+/// for the batch. On the simulated GPU, whose references take minutes for many tokens, that only if it is `asked` for: else the
+/// largest sample.
 ///
 /// # Errors
 /// [`Failure`] of the device or the bundle, or where there is no such kernel.
-pub fn time_kernels(choice: DeviceChoice, kernels: &Kernels, prefix: &str) -> Result<Vec<KernelTime>, Failure> {
+pub fn time_kernels(
+    choice: DeviceChoice,
+    kernels: &Kernels,
+    prefix: &str,
+    batch: Batch,
+    asked: bool,
+) -> Result<Vec<KernelTime>, Failure> {
+    let Batch { sequences, seq_len } = batch;
+    let tokens = u64::from(sequences) * u64::from(seq_len);
+    if tokens > MOST_TOKENS {
+        return Err(Failure::Usage(format!(
+            "--batch-size {sequences} of --seq-len {seq_len} are {tokens} tokens: --kernel takes at most {MOST_TOKENS}"
+        )));
+    }
     let driver = device::open(choice, kernels)?;
     let arch = device::arch(driver.device())?;
     if arch == Arch::Sim && kernels.bundle.is_none() {
@@ -54,13 +71,13 @@ pub fn time_kernels(choice: DeviceChoice, kernels: &Kernels, prefix: &str) -> Re
         timed.push(KernelTime {
             key: launch.pair.key.to_string(),
             variant: launch.pair.variant.to_string(),
-            sample: launch.sample,
             bytes: launch.bytes,
             flops: launch.flops,
             microseconds: launch.seconds * 1e6,
         });
     };
-    selftest::time(driver, &bundle, prefix, SEED, report).map_err(|error| source.not_loaded(error))?;
+    let batch = (asked || arch != Arch::Sim).then_some(batch);
+    selftest::time(driver, &bundle, prefix, batch, SEED, report).map_err(|error| source.not_loaded(error))?;
     if timed.is_empty() {
         return Err(Failure::Usage(missing(prefix, arch)));
     }

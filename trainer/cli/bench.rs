@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Arg, Args};
 use precast_fatbins::say;
+use precast_kernels::Batch;
 
 use super::print_json;
 use crate::bench;
@@ -25,8 +26,9 @@ pub struct Arguments {
     /// one is kernels/src/tuned.txt)
     #[arg(long, value_name = "FILE", conflicts_with_all = ["out", "json", "sweep"])]
     tune: Option<PathBuf>,
-    /// Measure no step but the kernels of the bundle whose key starts so, whatever plan has them: the largest launch that
-    /// each is checked by
+    /// Measure no step but the kernels of the bundle whose key starts so, whatever plan has them: each at --batch-size times
+    /// --seq-len tokens of a model 4096 wide that knows 131072 tokens. On the simulated GPU, unless one of these is given, the
+    /// largest launch that each is checked by
     #[arg(long, value_name = "PREFIX", conflicts_with_all = ["teacher", "student", "model", "out", "sweep", "tune"])]
     kernel: Option<String>,
     #[command(flatten)]
@@ -81,8 +83,10 @@ pub fn run(arguments: Arguments, startup: Startup) -> Result<(), Failure> {
     arguments.verbose.start();
     let options = arguments.flags.options()?;
     if let Some(prefix) = &arguments.kernel {
-        let Settings { device, kernels, .. } = &options.settings;
-        let timed = bench::time_kernels(*device, kernels, prefix)?;
+        let Settings { device, kernels, batch_size, seq_len, .. } = &options.settings;
+        let batch = Batch { sequences: *batch_size, seq_len: *seq_len };
+        let asked = ["batch_size", "seq_len"].iter().any(|name| options.given.contains_key(*name));
+        let timed = bench::time_kernels(*device, kernels, prefix, batch, asked)?;
         if arguments.json {
             print_json(&timed);
         } else {

@@ -55,10 +55,9 @@ pub fn gather(request: &Request, mut say: impl FnMut(&str)) -> Result<Evidence, 
     if arch != Arch::Sim {
         say("the time of every kernel");
         let driver = device::open(*choice, kernels)?;
-        let timed = time(driver, &bundle, "", *seed, |timed| {
+        let timed = time(driver, &bundle, "", None, *seed, |timed| {
             bench.push(Timing {
                 kernel: timed.pair.to_string(),
-                sample: timed.sample,
                 microseconds: timed.seconds * 1e6,
                 bytes: timed.bytes,
                 flops: timed.flops,

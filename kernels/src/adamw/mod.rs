@@ -18,7 +18,9 @@ mod host;
 
 use crate::abi::adamw_params;
 use crate::host::Views;
-use crate::{Arch, Build, Content, Dtype, Geometry, Kernel, Operand, Reference, Source, Threads, key, operand, source};
+use crate::{
+    Arch, Batch, Build, Content, Dtype, Geometry, Kernel, Operand, Reference, Source, Threads, key, operand, source,
+};
 
 key! {
     /// Update; with `w=bf16` also write the working copy.
@@ -83,5 +85,10 @@ impl Reference for AdamwUpdate {
                 ..Default::default()
             })
             .into()
+    }
+
+    fn typical(&self, batch: Batch) -> Self::Params {
+        let n = batch.elems();
+        Self::Params { n, decayed: n, ..self.samples()[0] }
     }
 }

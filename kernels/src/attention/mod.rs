@@ -25,7 +25,7 @@ mod variants;
 use crate::abi::{attention_bwd_params, attention_delta_params, attention_fwd_params};
 use crate::host::Views;
 use crate::{
-    Arch, Build, Content, Dtype, Format, Geometry, Kernel, Operand, Reference, Source, Threads, Tolerance, key,
+    Arch, Batch, Build, Content, Dtype, Format, Geometry, Kernel, Operand, Reference, Source, Threads, Tolerance, key,
     operand, source,
 };
 
@@ -51,6 +51,11 @@ pub fn supports(d: u32) -> bool {
 
 /// Small and ragged (batch, seq_len, heads, kv_heads): a single position, grouped, ungrouped, more tiles than stages.
 const SAMPLES: [(u32, u32, u32, u32); 5] = [(1, 1, 1, 1), (2, 33, 2, 1), (1, 70, 3, 3), (1, 97, 6, 2), (1, 260, 3, 1)];
+
+/// Of a large model, which has four heads of queries for each.
+fn kv_heads(d: u32) -> u32 {
+    (Batch::WIDTH / 4 / d).max(1)
+}
 
 fn rows(batch: u32, seq_len: u32, heads: u32) -> u64 {
     u64::from(batch) * u64::from(seq_len) * u64::from(heads)
@@ -125,6 +130,11 @@ impl Reference for AttentionFwd {
         samples!(self.d)
     }
 
+    fn typical(&self, batch: Batch) -> Self::Params {
+        let (batch, seq_len, kv_heads) = (batch.sequences, batch.seq_len, kv_heads(self.d));
+        Self::Params { batch, seq_len, heads: 4 * kv_heads, kv_heads, ..self.samples()[0] }
+    }
+
     fn tolerance(&self, operand: &Operand) -> Tolerance {
         tolerance(operand)
     }
@@ -173,6 +183,11 @@ impl Reference for AttentionDelta {
 
     fn samples(&self) -> Vec<Self::Params> {
         SAMPLES.map(|(batch, seq_len, heads, _)| Self::Params { batch, seq_len, heads, ..Default::default() }).into()
+    }
+
+    fn typical(&self, batch: Batch) -> Self::Params {
+        let (batch, seq_len, heads) = (batch.sequences, batch.seq_len, 4 * kv_heads(self.d));
+        Self::Params { batch, seq_len, heads, ..Default::default() }
     }
 
     fn tolerance(&self, operand: &Operand) -> Tolerance {
@@ -230,6 +245,11 @@ impl Reference for AttentionBwd {
 
     fn samples(&self) -> Vec<Self::Params> {
         samples!(self.d)
+    }
+
+    fn typical(&self, batch: Batch) -> Self::Params {
+        let (batch, seq_len, kv_heads) = (batch.sequences, batch.seq_len, kv_heads(self.d));
+        Self::Params { batch, seq_len, heads: 4 * kv_heads, kv_heads, ..self.samples()[0] }
     }
 
     fn tolerance(&self, operand: &Operand) -> Tolerance {

@@ -7,7 +7,7 @@ mod host;
 
 use crate::abi::cast_params;
 use crate::host::Views;
-use crate::{Arch, Build, Dtype, Geometry, Kernel, Operand, Reference, Source, Threads, key, operand, source};
+use crate::{Arch, Batch, Build, Dtype, Geometry, Kernel, Operand, Reference, Source, Threads, key, operand, source};
 
 key! {
     pub struct Cast = "cast" { from: Dtype, to: Dtype }
@@ -48,5 +48,9 @@ impl Reference for Cast {
 
     fn samples(&self) -> Vec<Self::Params> {
         [1, 5001].map(|n| Self::Params { n, ..Default::default() }).into()
+    }
+
+    fn typical(&self, batch: Batch) -> Self::Params {
+        Self::Params { n: batch.elems(), ..Default::default() }
     }
 }

@@ -15,7 +15,9 @@ mod host;
 
 use crate::abi::{column_sum_finish_params, column_sum_partial_params};
 use crate::host::Views;
-use crate::{Arch, Build, Content, Dtype, Geometry, Kernel, Operand, Reference, Source, Threads, key, operand, source};
+use crate::{
+    Arch, Batch, Build, Content, Dtype, Geometry, Kernel, Operand, Reference, Source, Threads, key, operand, source,
+};
 
 key! {
     /// Sum groups of rows.
@@ -72,6 +74,10 @@ impl Reference for ColumnSumPartial {
             .map(|(rows, n, group)| Self::Params { rows, n, group, ..Default::default() })
             .into()
     }
+
+    fn typical(&self, batch: Batch) -> Self::Params {
+        Self::Params { rows: batch.tokens(), n: Batch::WIDTH, group: 32, ..Default::default() }
+    }
 }
 
 impl Kernel for ColumnSumFinish {
@@ -115,5 +121,9 @@ impl Reference for ColumnSumFinish {
 
     fn samples(&self) -> Vec<Self::Params> {
         [(1, 3), (29, 131), (300, 64)].map(|(rows, n)| Self::Params { rows, n, ..Default::default() }).into()
+    }
+
+    fn typical(&self, batch: Batch) -> Self::Params {
+        Self::Params { rows: batch.tokens().div_ceil(32), n: Batch::WIDTH, ..Default::default() }
     }
 }

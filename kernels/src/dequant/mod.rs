@@ -18,8 +18,8 @@ mod kquants;
 use crate::abi::dequant_params;
 use crate::host::Views;
 use crate::{
-    Arch, Block, Build, Dtype, Format, Geometry, Kernel, Operand, Reference, Source, Tolerance, key, operand, source,
-    variant,
+    Arch, Batch, Block, Build, Dtype, Format, Geometry, Kernel, Operand, Reference, Source, Tolerance, key, operand,
+    source, variant,
 };
 
 pub use host::dequantize;
@@ -81,6 +81,10 @@ impl Reference for Dequant {
         let many = (20_000 / self.w.elems()) | 1;
         let launches = [(0, 1), (0, 7), (self.w.align(), many)];
         launches.map(|(w, blocks)| Self::Params { w, n: blocks * self.w.elems(), ..Default::default() }).into()
+    }
+
+    fn typical(&self, batch: Batch) -> Self::Params {
+        Self::Params { n: batch.elems(), ..Default::default() }
     }
 
     fn tolerance(&self, _operand: &Operand) -> Tolerance {

@@ -19,8 +19,8 @@ mod host;
 use crate::abi::{embedding_bwd_params, embedding_fwd_params};
 use crate::host::Views;
 use crate::{
-    Arch, Block, Build, Content, Dtype, Format, Geometry, Kernel, Operand, Reference, Source, Threads, Tolerance, key,
-    operand, source,
+    Arch, Batch, Block, Build, Content, Dtype, Format, Geometry, Kernel, Operand, Reference, Source, Threads,
+    Tolerance, key, operand, source,
 };
 
 key! {
@@ -89,6 +89,10 @@ impl Reference for EmbeddingFwd {
         [(1, 2), (37, 11), (300, 3)].map(|(tokens, vocab)| Self::Params { tokens, vocab, ..Default::default() }).into()
     }
 
+    fn typical(&self, batch: Batch) -> Self::Params {
+        Self::Params { tokens: batch.tokens(), vocab: Batch::VOCAB, ..Default::default() }
+    }
+
     fn tolerance(&self, _operand: &Operand) -> Tolerance {
         Tolerance::EXACT
     }
@@ -145,5 +149,9 @@ impl Reference for EmbeddingBwd {
 
     fn samples(&self) -> Vec<Self::Params> {
         [(1, 2), (37, 11), (300, 3)].map(|(tokens, vocab)| Self::Params { tokens, vocab, ..Default::default() }).into()
+    }
+
+    fn typical(&self, batch: Batch) -> Self::Params {
+        Self::Params { tokens: batch.tokens(), vocab: Batch::VOCAB, ..Default::default() }
     }
 }

@@ -7,7 +7,9 @@ mod host;
 
 use crate::abi::fill_params;
 use crate::host::Views;
-use crate::{Arch, Build, Content, Dtype, Geometry, Kernel, Operand, Reference, Source, Threads, key, operand, source};
+use crate::{
+    Arch, Batch, Build, Content, Dtype, Geometry, Kernel, Operand, Reference, Source, Threads, key, operand, source,
+};
 
 key! {
     /// Set elements; with `first`, in the first micro-batch only.
@@ -56,5 +58,9 @@ impl Reference for Fill {
 
     fn samples(&self) -> Vec<Self::Params> {
         [(1, 2.5), (5001, 0.0)].map(|(n, value)| Self::Params { n, value, ..Default::default() }).into()
+    }
+
+    fn typical(&self, batch: Batch) -> Self::Params {
+        Self::Params { n: batch.elems(), ..Default::default() }
     }
 }

@@ -30,8 +30,8 @@ use std::mem::offset_of;
 use crate::abi::{gemm_dgrad_params, gemm_fwd_params, gemm_swiglu_params, gemm_wgrad_params};
 use crate::host::Views;
 use crate::{
-    Arch, Build, Content, Dtype, Format, Geometry, Kernel, Operand, Reference, Source, TensorMap, Tolerance, key,
-    operand, source,
+    Arch, Batch, Build, Content, Dtype, Format, Geometry, Kernel, Operand, Reference, Source, TensorMap, Tolerance,
+    key, operand, source,
 };
 
 use select::{GemmOp, ProblemSize};
@@ -319,6 +319,10 @@ impl Reference for GemmFwd {
         SAMPLES.map(|(m, n, k)| Self::Params { m, n, k, ..Default::default() }).into()
     }
 
+    fn typical(&self, batch: Batch) -> Self::Params {
+        Self::Params { m: batch.tokens(), n: Batch::WIDTH, k: Batch::WIDTH, ..Default::default() }
+    }
+
     fn tolerance(&self, operand: &Operand) -> Tolerance {
         tolerance(operand)
     }
@@ -361,6 +365,10 @@ impl Reference for GemmSwiglu {
 
     fn samples(&self) -> Vec<Self::Params> {
         SAMPLES.map(|(m, n, k)| Self::Params { m, n, k, ..Default::default() }).into()
+    }
+
+    fn typical(&self, batch: Batch) -> Self::Params {
+        Self::Params { m: batch.tokens(), n: Batch::WIDTH, k: Batch::WIDTH, ..Default::default() }
     }
 
     fn tolerance(&self, operand: &Operand) -> Tolerance {
@@ -410,6 +418,10 @@ impl Reference for GemmDgrad {
         SPLITS.into_iter().flat_map(|splits| SAMPLES.map(|shape| sample(shape, splits))).collect()
     }
 
+    fn typical(&self, batch: Batch) -> Self::Params {
+        Self::Params { m: batch.tokens(), n: Batch::WIDTH, k: Batch::WIDTH, splits: 1, ..Default::default() }
+    }
+
     fn tolerance(&self, operand: &Operand) -> Tolerance {
         tolerance(operand)
     }
@@ -456,6 +468,10 @@ impl Reference for GemmWgrad {
         let sample = |(m, n, k), accumulate, splits| Self::Params { m, n, k, accumulate, splits, ..Default::default() };
         let variations = [0, 1].into_iter().flat_map(|accumulate| SPLITS.map(|splits| (accumulate, splits)));
         variations.flat_map(|(accumulate, splits)| SAMPLES.map(|shape| sample(shape, accumulate, splits))).collect()
+    }
+
+    fn typical(&self, batch: Batch) -> Self::Params {
+        Self::Params { m: batch.tokens(), n: Batch::WIDTH, k: Batch::WIDTH, splits: 1, ..Default::default() }
     }
 
     fn tolerance(&self, operand: &Operand) -> Tolerance {

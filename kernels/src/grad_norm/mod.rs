@@ -17,7 +17,9 @@ mod host;
 
 use crate::abi::{grad_norm_finish_params, grad_norm_partial_params};
 use crate::host::Views;
-use crate::{Arch, Build, Content, Dtype, Geometry, Kernel, Operand, Reference, Source, Threads, key, operand, source};
+use crate::{
+    Arch, Batch, Build, Content, Dtype, Geometry, Kernel, Operand, Reference, Source, Threads, key, operand, source,
+};
 
 key! {
     /// Sums of squares of groups of elements.
@@ -73,6 +75,10 @@ impl Reference for GradNormPartial {
             .map(|(n, group)| Self::Params { n, group, ..Default::default() })
             .into()
     }
+
+    fn typical(&self, batch: Batch) -> Self::Params {
+        Self::Params { n: batch.elems(), group: GROUP, ..Default::default() }
+    }
 }
 
 impl Kernel for GradNormFinish {
@@ -115,5 +121,10 @@ impl Reference for GradNormFinish {
         [(1, 0.0), (3001, 1.0), (70_000, 1e6)]
             .map(|(count, clip)| Self::Params { count, clip, ..Default::default() })
             .into()
+    }
+
+    fn typical(&self, batch: Batch) -> Self::Params {
+        let count = batch.elems().div_ceil(GROUP.into()) as u32;
+        Self::Params { count, clip: 1.0, ..Default::default() }
     }
 }

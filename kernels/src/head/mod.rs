@@ -30,8 +30,8 @@ mod host;
 use crate::abi::{head_ce_params, head_distill_params, head_jsd_params, head_metrics_params, head_nll_params};
 use crate::host::Views;
 use crate::{
-    Arch, Build, Content, Dtype, Fixed, Format, Geometry, Kernel, Operand, Reference, Source, Threads, Tolerance, key,
-    operand, source, variant,
+    Arch, Batch, Build, Content, Dtype, Fixed, Format, Geometry, Kernel, Operand, Reference, Source, Threads,
+    Tolerance, key, operand, source, variant,
 };
 
 key! {
@@ -106,6 +106,11 @@ const KEPT_BYTES: u32 = 108 * 1024;
 
 /// Small and ragged (tokens, vocab).
 const SAMPLES: [(u32, u32); 3] = [(1, 1), (7, 701), (3, 2048)];
+
+/// Tokens whose logits are there at a time: a step takes them in chunks.
+fn chunk(batch: Batch) -> u32 {
+    batch.tokens().div_ceil(4)
+}
 
 fn area(tokens: u32, vocab: u32) -> u64 {
     u64::from(tokens) * u64::from(vocab)
@@ -228,6 +233,10 @@ impl Reference for HeadCe {
         shapes.map(|(tokens, vocab)| Self::Params { tokens, vocab, ..Default::default() }).collect()
     }
 
+    fn typical(&self, batch: Batch) -> Self::Params {
+        Self::Params { tokens: chunk(batch), vocab: Batch::VOCAB, ..Default::default() }
+    }
+
     fn tolerance(&self, operand: &Operand) -> Tolerance {
         tolerance(operand)
     }
@@ -279,6 +288,10 @@ impl Reference for HeadDistill {
             ..Default::default()
         };
         taught_samples().map(sample).collect()
+    }
+
+    fn typical(&self, batch: Batch) -> Self::Params {
+        Self::Params { tokens: chunk(batch), vocab: Batch::VOCAB, ..self.samples()[0] }
     }
 
     fn tolerance(&self, operand: &Operand) -> Tolerance {
@@ -335,6 +348,10 @@ impl Reference for HeadJsd {
         taught_samples().zip([0.5, 0.1, 0.9].into_iter().cycle()).map(sample).collect()
     }
 
+    fn typical(&self, batch: Batch) -> Self::Params {
+        Self::Params { tokens: chunk(batch), vocab: Batch::VOCAB, ..self.samples()[0] }
+    }
+
     fn tolerance(&self, operand: &Operand) -> Tolerance {
         tolerance(operand)
     }
@@ -379,6 +396,10 @@ impl Reference for HeadNll {
 
     fn samples(&self) -> Vec<Self::Params> {
         SAMPLES.map(|(tokens, vocab)| Self::Params { tokens, vocab, ..Default::default() }).into()
+    }
+
+    fn typical(&self, batch: Batch) -> Self::Params {
+        Self::Params { tokens: chunk(batch), vocab: Batch::VOCAB, ..Default::default() }
     }
 
     fn tolerance(&self, operand: &Operand) -> Tolerance {
@@ -427,6 +448,10 @@ impl Reference for HeadMetrics {
 
     fn samples(&self) -> Vec<Self::Params> {
         [1, 3001].map(|tokens| Self::Params { tokens, ..Default::default() }).into()
+    }
+
+    fn typical(&self, batch: Batch) -> Self::Params {
+        Self::Params { tokens: batch.tokens(), ..Default::default() }
     }
 
     fn tolerance(&self, operand: &Operand) -> Tolerance {

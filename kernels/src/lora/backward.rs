@@ -5,7 +5,9 @@ use super::variants::{self, Form, Product, Tiling};
 use super::{area, build_of, host, source_of, tolerance, whole_vectors, width};
 use crate::abi::{lora_dgrad_a_params, lora_dgrad_b_params, lora_wgrad_params};
 use crate::host::Views;
-use crate::{Arch, Build, Content, Dtype, Geometry, Kernel, Operand, Reference, Source, Tolerance, key, operand};
+use crate::{
+    Arch, Batch, Build, Content, Dtype, Geometry, Kernel, Operand, Reference, Source, Tolerance, key, operand,
+};
 
 key! {
     /// Gradient of the ranks.
@@ -77,6 +79,12 @@ impl Reference for LoraDgradB {
         SAMPLES.map(sample).into()
     }
 
+    fn typical(&self, batch: Batch) -> Self::Params {
+        let s = Sample::typical(batch);
+        let (parts, part) = (s.parts(), s.part());
+        Self::Params { m: s.m, n: s.n, rank: s.rank, parts, part, ..Default::default() }
+    }
+
     fn tolerance(&self, operand: &Operand) -> Tolerance {
         tolerance(operand)
     }
@@ -126,6 +134,11 @@ impl Reference for LoraDgradA {
     fn samples(&self) -> Vec<Self::Params> {
         let sample = |s: Sample| Self::Params { m: s.m, k: s.k, rank: s.parts() * s.rank, ..Default::default() };
         SAMPLES.map(sample).into()
+    }
+
+    fn typical(&self, batch: Batch) -> Self::Params {
+        let s = Sample::typical(batch);
+        Self::Params { m: s.m, k: s.k, rank: s.parts() * s.rank, ..Default::default() }
     }
 
     fn tolerance(&self, operand: &Operand) -> Tolerance {
@@ -224,6 +237,12 @@ impl Reference for LoraWgrad {
             [of_b, of_a]
         };
         [1, 3].into_iter().flat_map(|splits| SAMPLES.into_iter().flat_map(move |s| sample(s, splits))).collect()
+    }
+
+    fn typical(&self, batch: Batch) -> Self::Params {
+        let s = Sample::typical(batch);
+        let (parts, part) = (s.parts(), s.part());
+        Self::Params { m: s.m, n: s.n, columns: s.rank, splits: 1, parts, part, ..Default::default() }
     }
 
     fn tolerance(&self, operand: &Operand) -> Tolerance {

@@ -5,7 +5,7 @@ use super::variants::{self, Form, Product, Tiling};
 use super::{area, build_of, host, source_of, tolerance, whole_vectors, width};
 use crate::abi::{lora_fwd_a_params, lora_fwd_b_params};
 use crate::host::Views;
-use crate::{Arch, Build, Dtype, Geometry, Kernel, Operand, Reference, Source, Tolerance, key, operand};
+use crate::{Arch, Batch, Build, Dtype, Geometry, Kernel, Operand, Reference, Source, Tolerance, key, operand};
 
 key! {
     /// Inputs to ranks.
@@ -68,6 +68,12 @@ impl Reference for LoraFwdA {
         SAMPLES.map(sample).into()
     }
 
+    fn typical(&self, batch: Batch) -> Self::Params {
+        let s = Sample::typical(batch);
+        let (parts, part) = (s.parts(), s.part());
+        Self::Params { m: s.m, k: s.k, rank: s.rank, parts, part, ..Default::default() }
+    }
+
     fn tolerance(&self, operand: &Operand) -> Tolerance {
         tolerance(operand)
     }
@@ -127,6 +133,12 @@ impl Reference for LoraFwdB {
             Self::Params { m: s.m, n: s.n, rank: s.rank, parts, part, ..Default::default() }
         };
         SAMPLES.map(sample).into()
+    }
+
+    fn typical(&self, batch: Batch) -> Self::Params {
+        let s = Sample::typical(batch);
+        let (parts, part) = (s.parts(), s.part());
+        Self::Params { m: s.m, n: s.n, rank: s.rank, parts, part, ..Default::default() }
     }
 
     fn tolerance(&self, operand: &Operand) -> Tolerance {

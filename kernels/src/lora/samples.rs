@@ -1,5 +1,6 @@
 //! Launches that check the kernels: parts of one column and of several tiles, gaps between them, and ranks of every kind.
 
+use crate::Batch;
 use crate::abi::lora_part;
 
 /// A stack and its adapters.
@@ -26,6 +27,13 @@ pub(super) const SAMPLES: [Sample; 8] = [
 ];
 
 impl Sample {
+    /// q, k and v of a large model.
+    pub fn typical(batch: Batch) -> Self {
+        const W: u32 = Batch::WIDTH;
+        let parts = &[(0, W), (W, W / 4), (W + W / 4, W / 4)];
+        Self { m: batch.tokens(), n: W + W / 2, k: W, rank: 16, parts }
+    }
+
     pub fn parts(&self) -> u32 {
         self.parts.len() as u32
     }

@@ -23,7 +23,8 @@ mod host;
 use crate::abi::{qk_norm_bwd_params, qk_norm_dgrad_params, qk_norm_fwd_params};
 use crate::host::Views;
 use crate::{
-    Arch, Build, Content, Dtype, Geometry, Kernel, Operand, Reference, Source, Threads, key, operand, source, variant,
+    Arch, Batch, Build, Content, Dtype, Geometry, Kernel, Operand, Reference, Source, Threads, key, operand, source,
+    variant,
 };
 
 key! {
@@ -124,6 +125,11 @@ impl Reference for QkNormFwd {
             })
             .into()
     }
+
+    fn typical(&self, batch: Batch) -> Self::Params {
+        let (tokens, seq_len, query_heads, key_heads) = (batch.tokens(), batch.seq_len, 32, 8);
+        Self::Params { tokens, seq_len, query_heads, key_heads, row_heads: 48, eps: 1e-6, ..Default::default() }
+    }
 }
 
 impl Kernel for QkNormBwd {
@@ -183,6 +189,20 @@ impl Reference for QkNormBwd {
                 ..Default::default()
             })
             .into()
+    }
+
+    fn typical(&self, batch: Batch) -> Self::Params {
+        let (tokens, seq_len, query_heads, key_heads) = (batch.tokens(), batch.seq_len, 32, 8);
+        Self::Params {
+            tokens,
+            seq_len,
+            query_heads,
+            key_heads,
+            row_heads: 48,
+            eps: 1e-6,
+            rows: 32,
+            ..Default::default()
+        }
     }
 }
 
@@ -248,5 +268,10 @@ impl Reference for QkNormDgrad {
                 ..Default::default()
             })
             .into()
+    }
+
+    fn typical(&self, batch: Batch) -> Self::Params {
+        let (tokens, seq_len, query_heads, key_heads) = (batch.tokens(), batch.seq_len, 32, 8);
+        Self::Params { tokens, seq_len, query_heads, key_heads, row_heads: 48, eps: 1e-6, ..Default::default() }
     }
 }

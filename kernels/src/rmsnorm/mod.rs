@@ -20,7 +20,9 @@ mod host;
 
 use crate::abi::{rmsnorm_bwd_params, rmsnorm_dgrad_params, rmsnorm_fwd_params};
 use crate::host::Views;
-use crate::{Arch, Build, Content, Dtype, Geometry, Kernel, Operand, Reference, Source, key, operand, source, variant};
+use crate::{
+    Arch, Batch, Build, Content, Dtype, Geometry, Kernel, Operand, Reference, Source, key, operand, source, variant,
+};
 
 key! {
     /// Normalise rows, after adding a residual branch if `residual`.
@@ -117,6 +119,10 @@ impl Reference for RmsnormFwd {
     fn samples(&self) -> Vec<Self::Params> {
         [(1, 1e-6), (19, 1e-2)].map(|(tokens, eps)| Self::Params { tokens, eps, ..Default::default() }).into()
     }
+
+    fn typical(&self, batch: Batch) -> Self::Params {
+        Self::Params { tokens: batch.tokens(), eps: 1e-6, ..Default::default() }
+    }
 }
 
 impl Kernel for RmsnormBwd {
@@ -168,6 +174,10 @@ impl Reference for RmsnormBwd {
 
     fn samples(&self) -> Vec<Self::Params> {
         [(1, 8), (19, 8), (45, 32)].map(|(tokens, rows)| Self::Params { tokens, rows, ..Default::default() }).into()
+    }
+
+    fn typical(&self, batch: Batch) -> Self::Params {
+        Self::Params { tokens: batch.tokens(), rows: 32, ..Default::default() }
     }
 }
 
@@ -228,5 +238,9 @@ impl Reference for RmsnormDgrad {
 
     fn samples(&self) -> Vec<Self::Params> {
         [1, 19].map(|tokens| Self::Params { tokens, ..Default::default() }).into()
+    }
+
+    fn typical(&self, batch: Batch) -> Self::Params {
+        Self::Params { tokens: batch.tokens(), ..Default::default() }
     }
 }

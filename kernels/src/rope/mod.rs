@@ -16,7 +16,9 @@ mod host;
 
 use crate::abi::rope_params;
 use crate::host::Views;
-use crate::{Arch, Build, Content, Dtype, Geometry, Kernel, Operand, Reference, Source, key, operand, source, variant};
+use crate::{
+    Arch, Batch, Build, Content, Dtype, Geometry, Kernel, Operand, Reference, Source, key, operand, source, variant,
+};
 
 key! {
     /// Rotate query and key heads.
@@ -103,6 +105,11 @@ macro_rules! rotation {
 
             fn samples(&self) -> Vec<Self::Params> {
                 samples(self.d)
+            }
+
+            fn typical(&self, batch: Batch) -> Self::Params {
+                let (tokens, seq_len, heads) = (batch.tokens(), batch.seq_len, Batch::WIDTH / self.d);
+                Self::Params { tokens, seq_len, heads, row_stride: heads * self.d, ..Default::default() }
             }
         }
     };

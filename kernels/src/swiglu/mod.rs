@@ -14,7 +14,7 @@ mod host;
 
 use crate::abi::{swiglu_bwd_params, swiglu_fwd_params};
 use crate::host::Views;
-use crate::{Arch, Build, Dtype, Geometry, Kernel, Operand, Reference, Source, Threads, key, operand, source};
+use crate::{Arch, Batch, Build, Dtype, Geometry, Kernel, Operand, Reference, Source, Threads, key, operand, source};
 
 key! {
     /// Gate the up projection.
@@ -74,6 +74,10 @@ impl Reference for SwigluFwd {
             .map(|(tokens, n)| Self::Params { tokens, n, ..Default::default() })
             .into()
     }
+
+    fn typical(&self, batch: Batch) -> Self::Params {
+        Self::Params { tokens: batch.tokens(), n: Batch::WIDTH, ..Default::default() }
+    }
 }
 
 impl Kernel for SwigluBwd {
@@ -118,5 +122,9 @@ impl Reference for SwigluBwd {
         [(1, 1), (5, 259), (3, 128), (2, 2056), (2, 8201)]
             .map(|(tokens, n)| Self::Params { tokens, n, ..Default::default() })
             .into()
+    }
+
+    fn typical(&self, batch: Batch) -> Self::Params {
+        Self::Params { tokens: batch.tokens(), n: Batch::WIDTH, ..Default::default() }
     }
 }
