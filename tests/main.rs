@@ -19,6 +19,7 @@ mod families;
 mod formulas;
 mod gguf;
 mod golden;
+mod init;
 mod kill;
 mod loads;
 mod lora;

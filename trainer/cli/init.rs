@@ -16,22 +16,22 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE|DIR")]
     config: Option<PathBuf>,
     /// Seed of the random weights
-    #[arg(long, default_value_t = 0, requires = "config", value_name = "N")]
+    #[arg(long, default_value_t = 0, conflicts_with = "from", value_name = "N")]
     seed: u64,
     /// Copy the tokenizer of this model
-    #[arg(long, requires = "config", value_name = "PATH")]
+    #[arg(long, conflicts_with = "from", value_name = "PATH")]
     tokenizer: Option<PathBuf>,
     /// Layers of this model: a Hugging Face directory, a .gguf or an .apr file
     #[arg(long, requires = "layers", value_name = "PATH")]
     from: Option<PathBuf>,
     /// Which layers, in order, counted from 0
-    #[arg(long, value_delimiter = ',', value_name = "LIST")]
+    #[arg(long, value_delimiter = ',', conflicts_with = "config", value_name = "LIST")]
     layers: Vec<u32>,
     /// Element type to write
     #[arg(long, default_value = "bf16", value_name = "P")]
     precision: Precision,
     /// Write model.gguf, its matrices in this mix of block formats, with random numbers in them
-    #[arg(long, requires = "config", conflicts_with_all = ["precision", "tokenizer"], value_name = "F")]
+    #[arg(long, conflicts_with_all = ["from", "precision", "tokenizer"], value_name = "F")]
     format: Option<FileFormat>,
     /// Where to write the model
     #[arg(long, value_name = "DIR")]
