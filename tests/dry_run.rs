@@ -22,6 +22,16 @@ fn a_dry_run_plans_and_writes_nothing() {
     assert!(!case.out().exists());
 }
 
+/// The simulated GPU executes references: no bundle lacks them.
+#[test]
+fn a_plan_for_the_simulated_gpu_lacks_no_kernels() {
+    let case = Case::new(17 * 4);
+    let mut command = crate::support::precast();
+    command.args(["plan", "--arch", "sim", "--precision", "fp32", "--batch-size", "2", "--seq-len", "16", "--teacher"]);
+    let printed = succeed(command.arg(&case.teacher).arg("--student").arg(&case.student));
+    assert!(printed.contains(" x reference") && !printed.contains("not in the bundle"), "{printed}");
+}
+
 #[test]
 fn a_dry_run_fails_where_the_run_would() {
     let case = Case::new(17 * 4);

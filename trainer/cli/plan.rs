@@ -169,7 +169,10 @@ pub fn show(config: &RunConfig, target: &Target, json: bool) -> Result<(), Failu
     }
     say!("\n{} kernels:", launches.len());
     for (pair, count) in &launches {
-        let digest = digests.get(pair).map_or("not in the bundle", |digest| &digest[..12]);
+        // The simulated GPU executes references: it takes no kernels from a bundle.
+        let absent =
+            if arch == Arch::Sim && config.kernels.bundle.is_none() { "reference" } else { "not in the bundle" };
+        let digest = digests.get(pair).map_or(absent, |digest| &digest[..12]);
         say!("  {count:>5} x {digest:<17}  {pair}");
     }
     say!("\nstep: {tokens} tokens, {:.3} TFLOP of products", step_flops as f64 / 1e12);
