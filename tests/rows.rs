@@ -205,6 +205,23 @@ fn a_row_that_cannot_be_used_is_named_with_its_line_and_remedy() {
     assert!(!case.path("out").exists() || fs::read_dir(case.path("out")).unwrap().next().is_none());
 }
 
+/// By the first row it is known what the others are.
+#[test]
+fn a_first_row_that_is_no_json_is_not_taken_for_text() {
+    let case = case();
+    let wrong = [
+        (r#"{"input_ids": [1, 2], "labels": [1, 2]} x"#, "trailing characters at column 41"),
+        (r#"{"input_ids": [1, 2], "labels": [1, 2], "labels": [1, 2]}"#, "duplicate field `labels` at column 48"),
+        (r#"{"input_ids": [1, 2], "lab"#, "EOF while parsing a string at column 26"),
+    ];
+    for (row, reason) in wrong {
+        let data = case.file("rows.jsonl", &format!("\n{row}\n"));
+        let message = fail(&mut case.train(&data, "out", &["--steps", "1"]), 5);
+        assert!(message.contains(&format!("rows.jsonl:2: {reason}: expected one ")), "{message}");
+        assert!(message.contains(r#"{"text": "..."} or {"input_ids": [...], "labels": [...]} object"#), "{message}");
+    }
+}
+
 #[test]
 fn an_evaluation_scores_the_tokens_that_count() {
     let case = case();

@@ -65,6 +65,17 @@ pub enum DataError {
         line: usize,
         reason: String,
     },
+    /// The first row of a JSONL file, by which the others are read, is no JSON object.
+    #[error(
+        "{}:{line}: {reason}: expected one {{\"text\": \"...\"}} or {{\"input_ids\": [...], \"labels\": [...]}} object a line",
+        path.display()
+    )]
+    FirstRow {
+        path: PathBuf,
+        /// Which line, from 1.
+        line: usize,
+        reason: String,
+    },
     /// A row of token ids cannot be used.
     #[error("{}:{line}: {fault}", path.display())]
     Row {
@@ -294,8 +305,10 @@ fn refuse_disguise(path: &Path, extension: Option<&str>, bytes: &[u8]) -> Result
 
 /// Whether the first row of a file is token ids.
 fn is_rows(path: &Path, bytes: &[u8]) -> Result<bool, DataError> {
-    let first = utf8(path, bytes)?.lines().find(|line| !line.trim().is_empty());
-    Ok(first.is_some_and(|line| Columns::of(line) != TEXT))
+    let first = utf8(path, bytes)?.lines().enumerate().find(|(_, line)| !line.trim().is_empty());
+    let Some((index, line)) = first else { return Ok(false) };
+    let unreadable = |reason| DataError::FirstRow { path: path.to_owned(), line: index + 1, reason };
+    Columns::of(line).map(|columns| columns != TEXT).map_err(unreadable)
 }
 
 fn cut_ids(path: &Path, bytes: &[u8], chunk: usize) -> Result<Vec<Chunk>, DataError> {

@@ -65,13 +65,25 @@ pub(super) struct Columns {
 }
 
 impl Columns {
-    /// What a row holds; text where it is no JSON object: who reads it as that says what is wrong.
-    pub fn of(line: &str) -> &'static str {
-        match serde_json::from_str(line) {
-            Ok(Self { input_ids: Some(_), labels: Some(_) }) => "input_ids and labels",
-            Ok(Self { input_ids: Some(_), labels: None }) => "input_ids alone",
-            _ => TEXT,
+    /// What a row holds.
+    ///
+    /// # Errors
+    /// Why it is no JSON object.
+    pub fn of(line: &str) -> Result<&'static str, String> {
+        match serde_json::from_str(line).map_err(|error| fault_of(&error))? {
+            Self { input_ids: Some(_), labels: Some(_) } => Ok("input_ids and labels"),
+            Self { input_ids: Some(_), labels: None } => Ok("input_ids alone"),
+            Self { input_ids: None, .. } => Ok(TEXT),
         }
+    }
+}
+
+/// What is wrong with a line of JSON, and where in it: the library counts the line as the first of its text.
+pub(super) fn fault_of(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    match text.rsplit_once(" at line ") {
+        Some((what, _)) => format!("{what} at column {}", error.column()),
+        None => text,
     }
 }
 
@@ -95,7 +107,7 @@ impl Rows {
     pub fn jsonl(path: &Path, bytes: &[u8], chunk: usize, vocab: u32) -> Result<Self, DataError> {
         let lines: Vec<(usize, &str)> =
             utf8(path, bytes)?.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()).collect();
-        let expected = lines.first().map_or(TEXT, |(_, line)| Columns::of(line));
+        let expected = lines.first().map_or(Ok(TEXT), |(_, line)| Columns::of(line)).unwrap_or(TEXT);
         let of_line = |(index, line): &(usize, &str)| {
             let fault = |fault| DataError::Row { path: path.to_owned(), line: index + 1, fault };
             row(line, expected, chunk, vocab).map_err(fault)
@@ -110,8 +122,8 @@ impl Rows {
 }
 
 fn row(line: &str, expected: &'static str, most: usize, vocab: u32) -> Result<Chunk, RowFault> {
-    let found = Columns::of(line);
-    let row: Row = serde_json::from_str(line).map_err(|error| RowFault::Malformed(error.to_string()))?;
+    let found = Columns::of(line).map_err(RowFault::Malformed)?;
+    let row: Row = serde_json::from_str(line).map_err(|error| RowFault::Malformed(fault_of(&error)))?;
     if found != expected {
         return Err(RowFault::Mixed { expected, found });
     }

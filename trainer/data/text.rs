@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::rows::{Columns, RowFault, TEXT};
+use super::rows::{Columns, RowFault, TEXT, fault_of};
 use super::{DataError, Reader};
 use crate::disguise::without_mark;
 
@@ -37,13 +37,14 @@ impl<'a> Documents<'a> {
             let (path, line_number, columns) = (path.to_owned(), index + 1, || Columns::of(line));
             match serde_json::from_str::<Line<'_>>(line) {
                 Ok(Line { text, input_ids: None }) => Ok(text),
-                Err(error) if columns() == TEXT => {
-                    Err(DataError::Jsonl { path, line: line_number, reason: error.to_string() })
-                }
-                _ => {
-                    let fault = RowFault::Mixed { expected: TEXT, found: columns() };
-                    Err(DataError::Row { path, line: line_number, fault })
-                }
+                other => Err(match (columns(), other) {
+                    (Err(reason), _) => DataError::Jsonl { path, line: line_number, reason },
+                    (Ok(TEXT), Err(error)) => DataError::Jsonl { path, line: line_number, reason: fault_of(&error) },
+                    (Ok(found), _) => {
+                        let fault = RowFault::Mixed { expected: TEXT, found };
+                        DataError::Row { path, line: line_number, fault }
+                    }
+                }),
             }
         });
         documents.collect::<Result<_, _>>().map(Self)
