@@ -540,3 +540,34 @@ fn adapters_of_a_7b_fit_a_card() {
     let alone = bytes(None, &Formats::dense(), Recompute::None, ce);
     assert!(taught - alone <= GIB, "{taught} {alone}");
 }
+
+/// Sums over ranges of tokens take at most a quarter of what the matrix does that is adapted, whatever the rank; and at common
+/// ranks there are ranges enough to keep a GPU busy.
+#[test]
+fn no_workspace_is_of_the_size_of_the_matrix() {
+    let json = include_str!("../../../aot/models/qwen3-0.6b.json");
+    let config = ModelConfig { layers: 2, ..ModelConfig::from_json(json).unwrap() };
+    for rank in [1, 16, 64, 256] {
+        let adapters = Adapters::uniform(&config, &Target::ALL, rank, 1.0);
+        let recipe = Recipe {
+            batch: 8,
+            seq_len: 2048,
+            precision: Precision::Bf16,
+            ..recipe(Recompute::None, Objective::CrossEntropy)
+        };
+        let student = Student { config: &config, formats: &Formats::dense(), adapters: &adapters };
+        let plan = TrainingPlan::with(None, student, &recipe, Arch::Sm90a).unwrap().plan;
+        let mut partials = 0;
+        for (product, elems) in
+            [("qkv", 4096 * 1024), ("o", 1024 * 2048), ("gate_up", 6144 * 1024), ("down", 1024 * 3072)]
+        {
+            for factor in ["lora_a", "lora_b"] {
+                let name = format!("student.layers.1.{product}.{factor}.wgrad_partial");
+                let Some(partial) = plan.buffers.iter().find(|buffer| buffer.name == name) else { continue };
+                assert!(partial.bytes() <= 2 * elems / 4, "{name} takes {} bytes at rank {rank}", partial.bytes());
+                partials += 1;
+            }
+        }
+        assert!(rank > 16 || partials == 8, "{partials} of 8 gradients are summed in ranges at rank {rank}");
+    }
+}
