@@ -170,8 +170,11 @@ pub fn show(config: &RunConfig, target: &Target, json: bool) -> Result<(), Failu
     say!("\n{} kernels:", launches.len());
     for (pair, count) in &launches {
         // The simulated GPU executes references: it takes no kernels from a bundle.
-        let absent =
-            if arch == Arch::Sim && config.kernels.bundle.is_none() { "reference" } else { "not in the bundle" };
+        let absent = if arch == Arch::Sim && config.settings.kernels.bundle.is_none() {
+            "reference"
+        } else {
+            "not in the bundle"
+        };
         let digest = digests.get(pair).map_or(absent, |digest| &digest[..12]);
         say!("  {count:>5} x {digest:<17}  {pair}");
     }

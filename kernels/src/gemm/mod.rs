@@ -37,7 +37,7 @@ use crate::{
 use select::{GemmOp, ProblemSize};
 use variants::Tiling;
 
-pub(crate) use variants::{CudaCores, Mma};
+pub(crate) use variants::CudaCores;
 
 pub use select::{TOKEN_BUCKETS, splits_k};
 

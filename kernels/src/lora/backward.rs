@@ -47,7 +47,7 @@ impl Kernel for LoraDgradB {
 }
 
 impl Product for LoraDgradB {
-    const FORM: Form = Form::Stream;
+    const FORM: Form = Form::StreamMn;
 
     fn results(p: &Self::Params) -> Vec<(u32, u32)> {
         vec![(p.m, p.rank); p.parts as usize]

@@ -1,7 +1,29 @@
 //! How products of adapters are built: on CUDA cores, or on tensor cores with tiles for what each of them moves.
 
-use crate::gemm::{CudaCores, Mma};
+use crate::gemm::CudaCores;
 use crate::{Dtype, Fixed, Geometry, Kernel, variant};
+
+variant! {
+    /// Tensor cores by `mma.sync`: the mainloop of `gemm/mma`, with warps that are smaller than a GEMM's.
+    pub struct Mma {
+        /// Tells the source that it is built as this.
+        mma: Fixed<1>,
+        /// Slices of the depth in shared memory.
+        stages: u32,
+        /// Threads of a CTA.
+        threads: u32,
+        /// Depth of a slice.
+        tile_k: u32,
+        /// Rows of a tile of the result.
+        tile_m: u32,
+        /// Columns of a tile of the result.
+        tile_n: u32,
+        /// Rows of a warp's part of the tile.
+        warp_m: u32,
+        /// Columns of a warp's part of the tile.
+        warp_n: u32,
+    }
+}
 
 variant! {
     /// A row of the family's tables.
@@ -13,28 +35,36 @@ variant! {
     }
 }
 
-const fn mma([tile_m, tile_n, tile_k]: [u32; 3], warp_n: u32, stages: u32) -> Tiling {
-    let threads = tile_m / 64 * (tile_n / warp_n) * 32;
-    Tiling::Mma(Mma { mma: Fixed, stages, threads, tile_k, tile_m, tile_n, warp_n })
+const fn mma([tile_m, tile_n, tile_k]: [u32; 3], [warp_m, warp_n]: [u32; 2], stages: u32) -> Tiling {
+    let threads = tile_m / warp_m * (tile_n / warp_n) * 32;
+    Tiling::Mma(Mma { mma: Fixed, stages, threads, tile_k, tile_m, tile_n, warp_m, warp_n })
 }
 
 const CUDA_CORES: Tiling = Tiling::CudaCores(CudaCores { threads: 256, tile: 64 });
 
 static F32: &[Tiling] = &[CUDA_CORES];
 
-/// Long sums with few columns: what is read once streams through deep pipelines. Then columns of large ranks.
-static STREAM: &[Tiling] = &[mma([64, 64, 64], 32, 4), mma([128, 128, 32], 64, 3), CUDA_CORES];
+/// Long sums with few columns: what is read once streams through pipelines that take all shared memory of an SM that has
+/// 100 KiB. Four warps a CTA, because 4096 tokens are 64 tiles. The last is for large ranks.
+const FEW_COLUMNS: [Tiling; 3] =
+    [mma([64, 32, 64], [16, 32], 8), mma([64, 64, 64], [32, 32], 6), mma([128, 128, 32], [64, 64], 3)];
+
+static STREAM: &[Tiling] = &[FEW_COLUMNS[0], FEW_COLUMNS[1], FEW_COLUMNS[2], CUDA_CORES];
+
+/// The same where B is MN-major: its columns come in slabs of 64.
+static STREAM_MN: &[Tiling] = &[FEW_COLUMNS[1], FEW_COLUMNS[2], CUDA_CORES];
 
 /// Short sums, added to a large matrix: each warp has its part of that in flight.
-static ADD: &[Tiling] = &[mma([128, 64, 32], 32, 2), CUDA_CORES];
+static ADD: &[Tiling] = &[mma([64, 64, 32], [32, 32], 2), CUDA_CORES];
 
 /// Gradients of the matrices, which are narrow: B's has few columns, A's few rows.
-static WGRAD: &[Tiling] = &[mma([128, 64, 32], 32, 4), mma([64, 128, 32], 32, 4), CUDA_CORES];
+static WGRAD: &[Tiling] = &[mma([128, 64, 32], [64, 32], 4), mma([64, 128, 32], [64, 32], 4), CUDA_CORES];
 
 /// Which of the products: their operands and results lie differently, so different tiles suit them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Form {
     Stream,
+    StreamMn,
     Add,
     Wgrad,
 }
@@ -43,22 +73,24 @@ impl Form {
     pub fn variants(self, dtype: Dtype) -> &'static [Tiling] {
         match (dtype, self) {
             (Dtype::Bf16, Form::Stream) => STREAM,
+            (Dtype::Bf16, Form::StreamMn) => STREAM_MN,
             (Dtype::Bf16, Form::Add) => ADD,
             (Dtype::Bf16, Form::Wgrad) => WGRAD,
             _ => F32,
         }
     }
 
-    /// The variant for results of this size.
+    /// The variant for results of this size: of those for few columns the first that is wide enough.
     pub fn select(self, dtype: Dtype, vectors: bool, (rows, columns): (u32, u32)) -> Tiling {
-        let other = match self {
-            Form::Stream => columns > 64,
-            Form::Add => false,
-            Form::Wgrad => columns > rows,
+        let suits = |variant: Tiling| match (variant, self) {
+            (Tiling::Mma(mma), Form::Stream | Form::StreamMn) => columns <= mma.tile_n,
+            (Tiling::Mma(mma), Form::Wgrad) => (columns > rows) == (mma.tile_n > mma.tile_m),
+            _ => true,
         };
-        let mut admitted = self.variants(dtype).iter().filter(|variant| admits(**variant, dtype, vectors));
-        let first = admitted.next().expect("every product has a variant that admits it");
-        *admitted.next().filter(|_| other).unwrap_or(first)
+        let admitted = self.variants(dtype).iter().copied().filter(|variant| admits(*variant, dtype, vectors));
+        let (suiting, other): (Vec<Tiling>, Vec<Tiling>) = admitted.partition(|variant| suits(*variant));
+        let chosen = suiting.first().or(other.last());
+        *chosen.expect("every product has a variant that admits it")
     }
 }
 

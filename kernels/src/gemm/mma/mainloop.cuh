@@ -9,11 +9,16 @@
 #include "gemm/mma/operand.cuh"
 #include "gemm/raster.cuh"
 
+// With 64 x 64 a warp multiplies each fragment it loads four or eight times. Products that are bound by memory have smaller warps.
+#ifndef VARIANT_WARP_M
+#define VARIANT_WARP_M 64
+#endif
+
 // Enumerators for the reason device.cuh gives.
 enum : uint32_t {
     TILE_M = VARIANT_TILE_M,
     TILE_N = VARIANT_TILE_N,
-    WARP_M = 64, // with 64 columns a warp multiplies each fragment it loads four or eight times
+    WARP_M = VARIANT_WARP_M,
     WARP_N = VARIANT_WARP_N,
     STAGES = VARIANT_STAGES,
     BLOCKS_M = WARP_M / 16, // of 16 rows
@@ -127,7 +132,9 @@ __device__ __forceinline__ void gemm(const Matrix& whole_a, const Matrix& whole_
 #pragma unroll
             for (uint32_t m = 0; m < BLOCKS_M; m++)
 #pragma unroll
-                for (uint32_t n = 0; n < BLOCKS_N; n++) {
+                for (uint32_t column = 0; column < BLOCKS_N; column++) {
+                    // Back and forth: neighbouring products share a fragment, which the operand reuse cache still holds.
+                    const uint32_t n = m % 2 ? BLOCKS_N - 1 - column : column;
                     const uint32_t (&pair)[4] = b_fragments[step % 2][n / 2];
                     mma(acc.v[m][n], a_fragments[step % 2][m], pair[n % 2 * 2], pair[n % 2 * 2 + 1]);
                 }
