@@ -147,7 +147,8 @@ fn chips_agree_by_bits_or_within_what_a_kernel_may_differ() {
     let printed = succeed(&mut compare(&made().path(), &rounded));
     assert!(printed.lines().any(|line| line.starts_with("within ") && line.contains("gemm.fwd")), "{printed}");
 
-    let kernels: [(&str, fn(&mut Evidence, usize), &str); 4] = [
+    type Change = fn(&mut Evidence, usize);
+    let kernels: [(&str, Change, &str); 4] = [
         (
             "gemm.fwd",
             |e, at| e.checks[at].outputs[0].sketch.sums[0] += e.checks[at].outputs[0].sketch.norm,
