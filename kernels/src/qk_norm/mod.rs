@@ -68,6 +68,12 @@ fn tables(d: u32, seq_len: u32) -> u64 {
     u64::from(seq_len) * u64::from(d / 2)
 }
 
+/// Of queries, of keys, and of a row with the values, in a large model.
+fn heads(d: u32) -> [u32; 3] {
+    let keys = (Batch::WIDTH / 4 / d).max(1);
+    [4 * keys, keys, 6 * keys]
+}
+
 impl Kernel for QkNormFwd {
     type Params = qk_norm_fwd_params;
 
@@ -127,8 +133,8 @@ impl Reference for QkNormFwd {
     }
 
     fn typical(&self, batch: Batch) -> Self::Params {
-        let (tokens, seq_len, query_heads, key_heads) = (batch.tokens(), batch.seq_len, 32, 8);
-        Self::Params { tokens, seq_len, query_heads, key_heads, row_heads: 48, eps: 1e-6, ..Default::default() }
+        let (tokens, seq_len, [query_heads, key_heads, row_heads]) = (batch.tokens(), batch.seq_len, heads(self.d));
+        Self::Params { tokens, seq_len, query_heads, key_heads, row_heads, eps: 1e-6, ..Default::default() }
     }
 }
 
@@ -192,17 +198,8 @@ impl Reference for QkNormBwd {
     }
 
     fn typical(&self, batch: Batch) -> Self::Params {
-        let (tokens, seq_len, query_heads, key_heads) = (batch.tokens(), batch.seq_len, 32, 8);
-        Self::Params {
-            tokens,
-            seq_len,
-            query_heads,
-            key_heads,
-            row_heads: 48,
-            eps: 1e-6,
-            rows: 32,
-            ..Default::default()
-        }
+        let (tokens, seq_len, [query_heads, key_heads, row_heads]) = (batch.tokens(), batch.seq_len, heads(self.d));
+        Self::Params { tokens, seq_len, query_heads, key_heads, row_heads, eps: 1e-6, rows: 32, ..Default::default() }
     }
 }
 
@@ -271,7 +268,7 @@ impl Reference for QkNormDgrad {
     }
 
     fn typical(&self, batch: Batch) -> Self::Params {
-        let (tokens, seq_len, query_heads, key_heads) = (batch.tokens(), batch.seq_len, 32, 8);
-        Self::Params { tokens, seq_len, query_heads, key_heads, row_heads: 48, eps: 1e-6, ..Default::default() }
+        let (tokens, seq_len, [query_heads, key_heads, row_heads]) = (batch.tokens(), batch.seq_len, heads(self.d));
+        Self::Params { tokens, seq_len, query_heads, key_heads, row_heads, eps: 1e-6, ..Default::default() }
     }
 }
