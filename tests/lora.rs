@@ -17,7 +17,7 @@ use safetensors::tensor::Dtype as Stored;
 
 use crate::gguf;
 use crate::support::{
-    self, Case, distill, fail, floats, metrics_of, model_config, names_in, on_device, precast, random_model,
+    self, Case, distill, fail, floats, is_sim, metrics_of, model_config, names_in, on_device, precast, random_model,
     run_record, succeed, texts, tiny_config, token_file, train,
 };
 
@@ -364,6 +364,9 @@ fn a_teacher_that_is_the_base_shares_its_weights() {
     assert!(own.0 == shared.0 && !own.2 && own.1 > shared.1);
     let stored = run("stored", &base, &["--teacher-format", "stored", "--student-format", "stored"]);
     assert!(stored.0 == shared.0 && stored.2 && stored.1 < own.1);
+    if !is_sim() {
+        return;
+    }
     // The run itself is planned so.
     let mut plan = precast();
     plan.args(["plan", "--json", "--device", "sim", "--batch-size", "2", "--seq-len", "16", "--lora-rank", "4"]);
@@ -435,7 +438,7 @@ fn nll(model: &Path, data: &Path, arguments: &[&str]) -> f64 {
 }
 
 /// An adapter and the model that it was merged into score alike: fp32 within 2e-6 of the negative log likelihood, which is
-/// rounding of sums in another order; a base in bf16 within 5e-3, which is one rounding of each weight to 8 bits.
+/// rounding of sums in another order; a base in bf16 within 1e-3, which is one rounding of each weight to 8 bits.
 #[test]
 fn merged_and_unmerged_score_alike() {
     let case = Case::new(17 * 8);
@@ -443,13 +446,14 @@ fn merged_and_unmerged_score_alike() {
     let model = ModelConfig::from_json(&tiny_config(&[]).to_string()).unwrap();
     // Large enough to be told from a rounding.
     let path = adapter(case.dir.path(), "adapter", &model, &lora(7, 56.0, "all"), 1);
-    for (base, bound) in [(&case.student, 2e-6), (&bf16, 5e-3)] {
+    for (base, bound) in [(&case.student, 2e-6), (&bf16, 1e-3)] {
         let merged = case.path(format!("merged-{bound}"));
         succeed(&mut merge(base, &path, &merged));
         let adapted = nll(base, &case.data, &["--adapter", path.to_str().unwrap()]);
         let (merged, alone) = (nll(&merged, &case.data, &[]), nll(base, &case.data, &[]));
         assert!((adapted - merged).abs() <= bound * adapted, "{adapted} {merged}");
-        assert!((adapted - alone).abs() > 5.0 * bound * alone, "the adapter changes nothing: {adapted} {alone}");
+        let changed = (adapted - alone).abs();
+        assert!(changed > 5.0 * (adapted - merged).abs() && changed > 1e-3, "{adapted} {merged} {alone}");
     }
     // In bf16 too, and in whatever form the base is.
     let in_bf16 = nll(&case.student, &case.data, &["--adapter", path.to_str().unwrap(), "--precision", "bf16"]);

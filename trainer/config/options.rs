@@ -90,7 +90,7 @@ pub struct Adapting {
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = false, num_args = 0..=1,
           default_missing_value = "true")]
     pub lora_rslora: bool,
-    /// Go on from this adapter instead of a new one: a PEFT directory, which says itself what --lora-... say
+    /// Go on from this adapter instead of a new one: a PEFT directory, whose adapter_config.json says rank, alpha and targets
     #[arg(long, value_name = "DIR")]
     pub adapter: Option<PathBuf>,
     /// How the weights of a student with an adapter live on the device, at the same bits: bf16 (the run's precision) or stored
