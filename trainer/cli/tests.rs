@@ -6,7 +6,7 @@ use clap::CommandFactory;
 use super::Arguments;
 
 /// Flags that messages and pages name and `precast` does not have: those of other programs, `precast-aot` among them.
-const OF_OTHERS: [&str; 17] = [
+const OF_OTHERS: [&str; 18] = [
     "--family",
     "--features",
     "--from",
@@ -22,6 +22,7 @@ const OF_OTHERS: [&str; 17] = [
     "--query-gpu",
     "--release",
     "--section",
+    "--target",
     "--test",
     "--to",
 ];

@@ -22,7 +22,6 @@ use crate::error::Failure;
 use crate::heading::Heading;
 use crate::metrics::{METRICS, MetricsFile};
 use crate::models::Role;
-use crate::pair::same_files;
 use crate::record::RunRecord;
 use crate::report::REPORT;
 use crate::run::checkpoint;
@@ -34,7 +33,7 @@ use crate::run::tokens;
 use crate::session::Session;
 use crate::sources::Sources;
 use crate::startup::Startup;
-use inputs::{ModelDigests, open_models, read_data};
+use inputs::{ModelDigests, open_models, read_data, same_files};
 use result::write_result;
 use resume::Resumed;
 use steps::Run;
@@ -72,17 +71,16 @@ pub fn distill(config: &RunConfig, mode: &Mode, mut startup: Startup) -> Result<
     let adapter = config.open_adapter(models.student.config())?;
     let mut digests = ModelDigests::start(&models);
     startup.end("models");
-    let (models, adapter, same_files, data) = {
+    let (models, adapter, data) = {
         let config = config.clone();
         stop.unless_stopped(move || {
             let data = read_data(&config, &models, adapter.as_ref());
-            let same_files =
-                adapter.is_some() && models.teacher.as_ref().is_some_and(|t| same_files(t, &models.student));
-            (models, adapter, same_files, data)
+            (models, adapter, data)
         })?
     };
     let data = data?;
     startup.end("data");
+    let same_files = adapter.is_some() && same_files(&models, &mut digests, &stop)?;
     let mut identity = Identity::new(config, &data, &models, adapter.as_ref());
     if let Some(resumed) = &resumed {
         if resumed.compare(&identity).is_err() {

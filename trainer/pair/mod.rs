@@ -98,13 +98,6 @@ pub fn same_path(one: &Path, other: &Path) -> bool {
     matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
 }
 
-/// Whether two models are the same files: one configuration, and weights of the same bytes.
-pub fn same_files(one: &Checkpoint, other: &Checkpoint) -> bool {
-    let (files, others) = (one.weight_files(), other.weight_files());
-    let same = |(one, other): (&PathBuf, &PathBuf)| same_path(one, other) || same_bytes(one, other);
-    one.config() == other.config() && files.len() == others.len() && files.iter().zip(&others).all(same)
-}
-
 /// Whether two models compute the same: one shape, and every weight of the same value. Small parameters are compared
 /// first: models that differ are told apart by a few of them.
 ///
