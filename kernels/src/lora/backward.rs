@@ -72,17 +72,11 @@ impl Reference for LoraDgradB {
     }
 
     fn samples(&self) -> Vec<Self::Params> {
-        let sample = |s: Sample| {
-            let (parts, part) = (s.parts(), s.part());
-            Self::Params { m: s.m, n: s.n, rank: s.rank, parts, part, ..Default::default() }
-        };
-        SAMPLES.map(sample).into()
+        SAMPLES.map(Self::Params::from).into()
     }
 
     fn typical(&self, batch: Batch) -> Self::Params {
-        let s = Sample::typical(batch);
-        let (parts, part) = (s.parts(), s.part());
-        Self::Params { m: s.m, n: s.n, rank: s.rank, parts, part, ..Default::default() }
+        Sample::typical(batch).into()
     }
 
     fn tolerance(&self, operand: &Operand) -> Tolerance {
@@ -132,13 +126,11 @@ impl Reference for LoraDgradA {
     }
 
     fn samples(&self) -> Vec<Self::Params> {
-        let sample = |s: Sample| Self::Params { m: s.m, k: s.k, rank: s.parts() * s.rank, ..Default::default() };
-        SAMPLES.map(sample).into()
+        SAMPLES.map(Self::Params::from).into()
     }
 
     fn typical(&self, batch: Batch) -> Self::Params {
-        let s = Sample::typical(batch);
-        Self::Params { m: s.m, k: s.k, rank: s.parts() * s.rank, ..Default::default() }
+        Sample::typical(batch).into()
     }
 
     fn tolerance(&self, operand: &Operand) -> Tolerance {

@@ -61,17 +61,11 @@ impl Reference for LoraFwdA {
     }
 
     fn samples(&self) -> Vec<Self::Params> {
-        let sample = |s: Sample| {
-            let (parts, part) = (s.parts(), s.part());
-            Self::Params { m: s.m, k: s.k, rank: s.rank, parts, part, ..Default::default() }
-        };
-        SAMPLES.map(sample).into()
+        SAMPLES.map(Self::Params::from).into()
     }
 
     fn typical(&self, batch: Batch) -> Self::Params {
-        let s = Sample::typical(batch);
-        let (parts, part) = (s.parts(), s.part());
-        Self::Params { m: s.m, k: s.k, rank: s.rank, parts, part, ..Default::default() }
+        Sample::typical(batch).into()
     }
 
     fn tolerance(&self, operand: &Operand) -> Tolerance {
@@ -128,17 +122,11 @@ impl Reference for LoraFwdB {
     }
 
     fn samples(&self) -> Vec<Self::Params> {
-        let sample = |s: Sample| {
-            let (parts, part) = (s.parts(), s.part());
-            Self::Params { m: s.m, n: s.n, rank: s.rank, parts, part, ..Default::default() }
-        };
-        SAMPLES.map(sample).into()
+        SAMPLES.map(Self::Params::from).into()
     }
 
     fn typical(&self, batch: Batch) -> Self::Params {
-        let s = Sample::typical(batch);
-        let (parts, part) = (s.parts(), s.part());
-        Self::Params { m: s.m, n: s.n, rank: s.rank, parts, part, ..Default::default() }
+        Sample::typical(batch).into()
     }
 
     fn tolerance(&self, operand: &Operand) -> Tolerance {

@@ -1,7 +1,7 @@
 //! Launches that check the kernels: parts of one column and of several tiles, gaps between them, and ranks of every kind.
 
 use crate::Batch;
-use crate::abi::lora_part;
+use crate::abi::{lora_dgrad_a_params, lora_dgrad_b_params, lora_fwd_a_params, lora_fwd_b_params, lora_part};
 
 /// A stack and its adapters.
 #[derive(Clone, Copy)]
@@ -46,5 +46,26 @@ impl Sample {
             row += width;
         }
         all
+    }
+}
+
+/// The launch of a kernel for a sample, of which it has these fields beside the parts.
+macro_rules! launch_of_parts {
+    ($params:ident, $($field:ident),+) => {
+        impl From<Sample> for $params {
+            fn from(s: Sample) -> Self {
+                Self { $($field: s.$field,)+ parts: s.parts(), part: s.part(), ..Default::default() }
+            }
+        }
+    };
+}
+
+launch_of_parts!(lora_fwd_a_params, m, k, rank);
+launch_of_parts!(lora_fwd_b_params, m, n, rank);
+launch_of_parts!(lora_dgrad_b_params, m, n, rank);
+
+impl From<Sample> for lora_dgrad_a_params {
+    fn from(s: Sample) -> Self {
+        Self { m: s.m, k: s.k, rank: s.parts() * s.rank, ..Default::default() }
     }
 }

@@ -1,24 +1,14 @@
 // Gradient through the rotary embedding and the norm of each query and key head, in place, where the gammas do not train.
-// As in fwd.cu a few lanes take HEADS neighbouring heads of a token. The norm's scale follows from the head, which is read
-// anyway.
+// The norm's scale follows from the head, which is read anyway.
 // Bound: memory. Reads queries, keys and their gradients once and writes the gradients once.
 // Source: the gradient of fwd.cu; Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019.
 #include "norm_dgrad.h"
-#include "qk_norm/head.cuh"
-
-enum : uint32_t { HEADS = VARIANT_HEADS };
+#include "qk_norm/groups.cuh"
 
 KERNEL(qk_norm_dgrad_params) {
     const uint32_t column = threadIdx.x % LANES;
     const uint32_t heads = p.query_heads + p.key_heads;
-    const uint32_t per_token = (heads + HEADS - 1) / HEADS; // groups of heads
-    const uint64_t items = uint64_t(p.tokens) * per_token;
-    const uint64_t stride = uint64_t(gridDim.x) * GROUPS;
-    for (uint64_t start = uint64_t(blockIdx.x) * GROUPS; start < items; start += stride) { // the same for the whole block
-        const uint64_t item = start + threadIdx.x / LANES;
-        const bool valid = item < items && column < COLUMNS;
-        const uint32_t token = item <= 0xffffffffu ? uint32_t(item) / per_token : uint32_t(item / per_token);
-        const uint32_t first = uint32_t(item - uint64_t(token) * per_token) * HEADS;
+    for_each_group(p.tokens, heads, column, [&](uint32_t token, uint32_t first, bool valid) {
         KEY_X* row = (KEY_X*)p.dx + uint64_t(token) * p.row_heads * KEY_D;
         const KEY_X* raw = (const KEY_X*)p.raw + uint64_t(token) * heads * KEY_D;
 
@@ -56,5 +46,5 @@ KERNEL(qk_norm_dgrad_params) {
                 store_vector(row + head * KEY_D + HALF, column, b);
             }
         }
-    }
+    });
 }

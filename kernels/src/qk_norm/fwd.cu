@@ -1,23 +1,13 @@
 // RMSNorm of each query and key head, then the rotary embedding, in place: one read and one write of queries and keys.
-// A few lanes take HEADS neighbouring heads of a token, so that cosines and sines are loaded once for all of them.
 // With KEY_KEEP the heads are written as they were too: what the backward pass normalises again.
 // Bound: memory. Reads and writes queries and keys once.
 // Source: Henry et al., "Query-Key Normalization for Transformers", 2020, as Qwen3 has it; rope/rotate.cuh.
-#include "qk_norm/head.cuh"
-
-enum : uint32_t { HEADS = VARIANT_HEADS };
+#include "qk_norm/groups.cuh"
 
 KERNEL(qk_norm_fwd_params) {
     const uint32_t column = threadIdx.x % LANES;
     const uint32_t heads = p.query_heads + p.key_heads;
-    const uint32_t per_token = (heads + HEADS - 1) / HEADS; // groups of heads
-    const uint64_t items = uint64_t(p.tokens) * per_token;
-    const uint64_t stride = uint64_t(gridDim.x) * GROUPS;
-    for (uint64_t start = uint64_t(blockIdx.x) * GROUPS; start < items; start += stride) { // the same for the whole block
-        const uint64_t item = start + threadIdx.x / LANES;
-        const bool valid = item < items && column < COLUMNS;
-        const uint32_t token = item <= 0xffffffffu ? uint32_t(item) / per_token : uint32_t(item / per_token);
-        const uint32_t first = uint32_t(item - uint64_t(token) * per_token) * HEADS;
+    for_each_group(p.tokens, heads, column, [&](uint32_t token, uint32_t first, bool valid) {
         KEY_X* row = (KEY_X*)p.x + uint64_t(token) * p.row_heads * KEY_D;
 
         Pair x[HEADS];
@@ -49,5 +39,5 @@ KERNEL(qk_norm_fwd_params) {
 #endif
             }
         }
-    }
+    });
 }

@@ -3,11 +3,20 @@ use rayon::prelude::*;
 use super::{QkNormBwd, QkNormDgrad, QkNormFwd};
 use crate::abi::{qk_norm_bwd_params, qk_norm_dgrad_params, qk_norm_fwd_params};
 use crate::host::Views;
+use crate::rmsnorm::mean;
 
 /// One over the root of the mean square.
 fn rstd(head: &[f32], eps: f32) -> f32 {
     let square: f64 = head.iter().map(|x| f64::from(x * x)).sum();
     1.0 / ((square / head.len() as f64) as f32 + eps).sqrt()
+}
+
+/// The gradient of a head before it was rotated.
+fn rotate_back(dy: &mut [f32], cos: &[f32], sin: &[f32]) {
+    let (first, second) = dy.split_at_mut(cos.len());
+    for (((a, b), cos), sin) in first.iter_mut().zip(second).zip(cos).zip(sin) {
+        (*a, *b) = (*a * cos + *b * sin, *b * cos - *a * sin);
+    }
 }
 
 pub(super) fn fwd(key: QkNormFwd, p: &qk_norm_fwd_params, views: &mut Views<'_>) {
@@ -57,13 +66,8 @@ pub(super) fn bwd(key: QkNormBwd, p: &qk_norm_bwd_params, views: &mut Views<'_>)
                 let (gamma, dgamma) = (&gamma[of_keys..][..d], &mut dgamma[of_keys..][..d]);
                 let x = &raw[(token * heads + index) * d..][..d];
                 let rstd = rstd(x, p.eps);
-                for i in 0..half {
-                    let (a, b) = (dx[i], dx[half + i]);
-                    dx[i] = a * cos[i] + b * sin[i];
-                    dx[half + i] = b * cos[i] - a * sin[i];
-                }
-                let dot: f64 = (0..d).map(|i| f64::from(gamma[i] * dx[i] * (x[i] * rstd))).sum();
-                let mean = (dot / d as f64) as f32;
+                rotate_back(dx, cos, sin);
+                let mean = mean(gamma, dx, x, rstd);
                 for i in 0..d {
                     let n = x[i] * rstd;
                     dgamma[i] += f64::from(dx[i] * n);
@@ -89,13 +93,8 @@ pub(super) fn dgrad(key: QkNormDgrad, p: &qk_norm_dgrad_params, views: &mut View
             let gamma = &gamma[usize::from(index >= query_heads) * d..][..d];
             let x = &raw[(token * heads + index) * d..][..d];
             let rstd = rstd(x, p.eps);
-            for i in 0..half {
-                let (a, b) = (dx[i], dx[half + i]);
-                dx[i] = a * cos[i] + b * sin[i];
-                dx[half + i] = b * cos[i] - a * sin[i];
-            }
-            let dot: f64 = (0..d).map(|i| f64::from(gamma[i] * dx[i] * (x[i] * rstd))).sum();
-            let mean = (dot / d as f64) as f32;
+            rotate_back(dx, cos, sin);
+            let mean = mean(gamma, dx, x, rstd);
             for i in 0..d {
                 dx[i] = rstd * (gamma[i] * dx[i] - x[i] * rstd * mean);
             }

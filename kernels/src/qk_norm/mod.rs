@@ -101,7 +101,7 @@ impl Build for QkNormFwd {
     }
 
     fn source(&self, _variant: Heads) -> Source {
-        source!("qk_norm", "fwd.cu", "head.cuh")
+        source!("qk_norm", "fwd.cu", "head.cuh", "groups.cuh")
     }
 
     fn geometry(&self, variant: Heads, p: &Self::Params) -> Geometry {
@@ -232,6 +232,7 @@ impl Build for QkNormDgrad {
             path: "qk_norm/dgrad.cu",
             text: include_str!("dgrad.cu"),
             headers: &[
+                ("qk_norm/groups.cuh", include_str!("groups.cuh")),
                 ("norm_dgrad.h", include_str!("../../abi/norm_dgrad.h")),
                 ("qk_norm.h", include_str!("../../abi/qk_norm.h")),
                 ("qk_norm/head.cuh", include_str!("head.cuh")),

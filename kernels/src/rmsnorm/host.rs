@@ -4,6 +4,12 @@ use super::{RmsnormBwd, RmsnormDgrad, RmsnormFwd};
 use crate::abi::{rmsnorm_bwd_params, rmsnorm_dgrad_params, rmsnorm_fwd_params};
 use crate::host::{Views, round_to};
 
+/// Mean of `gamma dy n` over a row, with `n = x rstd`: what its gradient has along n, and what normalising takes away.
+pub(crate) fn mean(gamma: &[f32], dy: &[f32], x: &[f32], rstd: f32) -> f32 {
+    let dot: f64 = (0..x.len()).map(|i| f64::from(gamma[i] * dy[i] * (x[i] * rstd))).sum();
+    (dot / x.len() as f64) as f32
+}
+
 pub(super) fn fwd(key: RmsnormFwd, p: &rmsnorm_fwd_params, views: &mut Views<'_>) {
     let h = key.h as usize;
     let gamma = views.load("gamma");
@@ -44,8 +50,7 @@ pub(super) fn bwd(key: RmsnormBwd, p: &rmsnorm_bwd_params, views: &mut Views<'_>
             let row = index * p.rows as usize + row;
             let (dy, x) = (&dy[row * h..][..h], &x[row * h..][..h]);
             let rstd = rstd[row];
-            let dot: f64 = (0..h).map(|i| f64::from(gamma[i] * dy[i] * (x[i] * rstd))).sum();
-            let mean = (dot / h as f64) as f32;
+            let mean = mean(&gamma, dy, x, rstd);
             for i in 0..h {
                 let n = x[i] * rstd;
                 partial[i] += dy[i] * n;
@@ -67,8 +72,7 @@ pub(super) fn dgrad(key: RmsnormDgrad, _: &rmsnorm_dgrad_params, views: &mut Vie
     dx.par_chunks_mut(h).enumerate().for_each(|(row, dx)| {
         let (dy, x) = (&dy[row * h..][..h], &x[row * h..][..h]);
         let rstd = rstd[row];
-        let dot: f64 = (0..h).map(|i| f64::from(gamma[i] * dy[i] * (x[i] * rstd))).sum();
-        let mean = (dot / h as f64) as f32;
+        let mean = mean(&gamma, dy, x, rstd);
         for i in 0..h {
             let own = rstd * (gamma[i] * dy[i] - x[i] * rstd * mean);
             dx[i] = dresidual.as_ref().map_or(own, |d| d[row * h + i] + own);

@@ -18,6 +18,8 @@
 
 mod host;
 
+pub(crate) use host::mean;
+
 use crate::abi::{rmsnorm_bwd_params, rmsnorm_dgrad_params, rmsnorm_fwd_params};
 use crate::host::Views;
 use crate::{
