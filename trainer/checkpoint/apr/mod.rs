@@ -249,7 +249,7 @@ impl Apr {
         Ok((tensor, tensor.dtype.ok_or_else(unread)?))
     }
 
-    /// Compares the checksum at the file's end with that of all before it, once.
+    /// Verifies the checksum at the end of the file, which covers everything before it. The first call reads the file.
     fn check(&self, access: Access) -> Result<(), Fault> {
         let (said, found) = match self.checksums.get() {
             Some(checksums) => *checksums,
