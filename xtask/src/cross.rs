@@ -77,16 +77,20 @@ fn check_needs(program: &Path) -> Result<()> {
 /// Builds for aarch64 without kernels, and runs tests whose programs are emulated.
 pub fn emulate() -> Result<()> {
     set_up(AARCH64, &PACKAGES)?;
-    let mut command = cargo(&["build", "--release", "--locked"]);
+    let mut command = cargo(&["build", "--release", "--locked", "--package", "precast", "--package", "precast-aot"]);
     aim(&mut command, AARCH64);
-    step("build the trainer for aarch64", &mut command)?;
-    let built = root().canonicalize()?.join("target").join(AARCH64).join("release/precast");
-    check_needs(&built)?;
-    // A program that is the emulated one.
-    let script = built.with_file_name("emulated/precast");
-    fs::create_dir_all(script.parent().context("a file lies in a directory")?)?;
-    fs::write(&script, format!("#!/bin/sh\nexec qemu-aarch64 -L {LIBRARIES} '{}' \"$@\"\n", built.display()))?;
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
+    step("build the programs for aarch64", &mut command)?;
+    let built = root().canonicalize()?.join("target").join(AARCH64).join("release");
+    // Programs that are the emulated ones: tests look for precast-aot beside the trainer.
+    let emulated = built.join("emulated");
+    fs::create_dir_all(&emulated)?;
+    for name in ["precast", "precast-aot"] {
+        check_needs(&built.join(name))?;
+        let (script, program) = (emulated.join(name), built.join(name));
+        fs::write(&script, format!("#!/bin/sh\nexec qemu-aarch64 -L {LIBRARIES} '{}' \"$@\"\n", program.display()))?;
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
+    }
+    let script = emulated.join("precast");
     let mut tests = cargo(&["test", "--release", "--locked", "--test", "programs", "--"]);
     step("tests of the emulated program", tests.args(TESTS).env("PRECAST_BIN", &script))
 }
