@@ -186,6 +186,7 @@ fn each(format: Format, bytes: &[u8], mut take: impl FnMut(f64)) {
         Format::Dense(Dtype::U32) => {
             bytes.as_chunks().0.iter().for_each(|element| take(f64::from(u32::from_le_bytes(*element))));
         }
+        Format::Dense(Dtype::I8) => bytes.iter().for_each(|byte| take(f64::from(*byte as i8))),
         Format::Block(_) => bytes.iter().for_each(|byte| take(f64::from(*byte))),
     }
 }

@@ -669,6 +669,135 @@ const _: () = {
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+pub struct int8_quantize_params {
+    pub x: address,
+    pub q: address,
+    pub scale: address,
+    pub rows: u32,
+    pub reserved: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of int8_quantize_params"][::std::mem::size_of::<int8_quantize_params>() - 32usize];
+    ["Alignment of int8_quantize_params"][::std::mem::align_of::<int8_quantize_params>() - 8usize];
+    ["Offset of field: int8_quantize_params::x"][::std::mem::offset_of!(int8_quantize_params, x) - 0usize];
+    ["Offset of field: int8_quantize_params::q"][::std::mem::offset_of!(int8_quantize_params, q) - 8usize];
+    ["Offset of field: int8_quantize_params::scale"][::std::mem::offset_of!(int8_quantize_params, scale) - 16usize];
+    ["Offset of field: int8_quantize_params::rows"][::std::mem::offset_of!(int8_quantize_params, rows) - 24usize];
+    ["Offset of field: int8_quantize_params::reserved"]
+        [::std::mem::offset_of!(int8_quantize_params, reserved) - 28usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+pub struct int8_rmsnorm_params {
+    pub x: address,
+    pub delta: address,
+    pub sum: address,
+    pub gamma: address,
+    pub q: address,
+    pub scale: address,
+    pub eps: f32,
+    pub tokens: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of int8_rmsnorm_params"][::std::mem::size_of::<int8_rmsnorm_params>() - 56usize];
+    ["Alignment of int8_rmsnorm_params"][::std::mem::align_of::<int8_rmsnorm_params>() - 8usize];
+    ["Offset of field: int8_rmsnorm_params::x"][::std::mem::offset_of!(int8_rmsnorm_params, x) - 0usize];
+    ["Offset of field: int8_rmsnorm_params::delta"][::std::mem::offset_of!(int8_rmsnorm_params, delta) - 8usize];
+    ["Offset of field: int8_rmsnorm_params::sum"][::std::mem::offset_of!(int8_rmsnorm_params, sum) - 16usize];
+    ["Offset of field: int8_rmsnorm_params::gamma"][::std::mem::offset_of!(int8_rmsnorm_params, gamma) - 24usize];
+    ["Offset of field: int8_rmsnorm_params::q"][::std::mem::offset_of!(int8_rmsnorm_params, q) - 32usize];
+    ["Offset of field: int8_rmsnorm_params::scale"][::std::mem::offset_of!(int8_rmsnorm_params, scale) - 40usize];
+    ["Offset of field: int8_rmsnorm_params::eps"][::std::mem::offset_of!(int8_rmsnorm_params, eps) - 48usize];
+    ["Offset of field: int8_rmsnorm_params::tokens"][::std::mem::offset_of!(int8_rmsnorm_params, tokens) - 52usize];
+};
+#[repr(C)]
+#[repr(align(64))]
+#[derive(Debug, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+pub struct int8_fwd_params {
+    pub x: address,
+    pub w: address,
+    pub x_scale: address,
+    pub w_scale: address,
+    pub bias: address,
+    pub residual: address,
+    pub y: address,
+    pub m: u32,
+    pub n: u32,
+    pub k: u32,
+    pub reserved: [u32; 15usize],
+    pub maps: [tensor_map; 2usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of int8_fwd_params"][::std::mem::size_of::<int8_fwd_params>() - 384usize];
+    ["Alignment of int8_fwd_params"][::std::mem::align_of::<int8_fwd_params>() - 64usize];
+    ["Offset of field: int8_fwd_params::x"][::std::mem::offset_of!(int8_fwd_params, x) - 0usize];
+    ["Offset of field: int8_fwd_params::w"][::std::mem::offset_of!(int8_fwd_params, w) - 8usize];
+    ["Offset of field: int8_fwd_params::x_scale"][::std::mem::offset_of!(int8_fwd_params, x_scale) - 16usize];
+    ["Offset of field: int8_fwd_params::w_scale"][::std::mem::offset_of!(int8_fwd_params, w_scale) - 24usize];
+    ["Offset of field: int8_fwd_params::bias"][::std::mem::offset_of!(int8_fwd_params, bias) - 32usize];
+    ["Offset of field: int8_fwd_params::residual"][::std::mem::offset_of!(int8_fwd_params, residual) - 40usize];
+    ["Offset of field: int8_fwd_params::y"][::std::mem::offset_of!(int8_fwd_params, y) - 48usize];
+    ["Offset of field: int8_fwd_params::m"][::std::mem::offset_of!(int8_fwd_params, m) - 56usize];
+    ["Offset of field: int8_fwd_params::n"][::std::mem::offset_of!(int8_fwd_params, n) - 60usize];
+    ["Offset of field: int8_fwd_params::k"][::std::mem::offset_of!(int8_fwd_params, k) - 64usize];
+    ["Offset of field: int8_fwd_params::reserved"][::std::mem::offset_of!(int8_fwd_params, reserved) - 68usize];
+    ["Offset of field: int8_fwd_params::maps"][::std::mem::offset_of!(int8_fwd_params, maps) - 128usize];
+};
+impl Default for int8_fwd_params {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[repr(align(64))]
+#[derive(Debug, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+pub struct int8_swiglu_params {
+    pub x: address,
+    pub w: address,
+    pub x_scale: address,
+    pub w_scale: address,
+    pub bias: address,
+    pub y: address,
+    pub m: u32,
+    pub n: u32,
+    pub k: u32,
+    pub reserved: u32,
+    pub maps: [tensor_map; 2usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of int8_swiglu_params"][::std::mem::size_of::<int8_swiglu_params>() - 320usize];
+    ["Alignment of int8_swiglu_params"][::std::mem::align_of::<int8_swiglu_params>() - 64usize];
+    ["Offset of field: int8_swiglu_params::x"][::std::mem::offset_of!(int8_swiglu_params, x) - 0usize];
+    ["Offset of field: int8_swiglu_params::w"][::std::mem::offset_of!(int8_swiglu_params, w) - 8usize];
+    ["Offset of field: int8_swiglu_params::x_scale"][::std::mem::offset_of!(int8_swiglu_params, x_scale) - 16usize];
+    ["Offset of field: int8_swiglu_params::w_scale"][::std::mem::offset_of!(int8_swiglu_params, w_scale) - 24usize];
+    ["Offset of field: int8_swiglu_params::bias"][::std::mem::offset_of!(int8_swiglu_params, bias) - 32usize];
+    ["Offset of field: int8_swiglu_params::y"][::std::mem::offset_of!(int8_swiglu_params, y) - 40usize];
+    ["Offset of field: int8_swiglu_params::m"][::std::mem::offset_of!(int8_swiglu_params, m) - 48usize];
+    ["Offset of field: int8_swiglu_params::n"][::std::mem::offset_of!(int8_swiglu_params, n) - 52usize];
+    ["Offset of field: int8_swiglu_params::k"][::std::mem::offset_of!(int8_swiglu_params, k) - 56usize];
+    ["Offset of field: int8_swiglu_params::reserved"][::std::mem::offset_of!(int8_swiglu_params, reserved) - 60usize];
+    ["Offset of field: int8_swiglu_params::maps"][::std::mem::offset_of!(int8_swiglu_params, maps) - 64usize];
+};
+impl Default for int8_swiglu_params {
+    fn default() -> Self {
+        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
+        unsafe {
+            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
+            s.assume_init()
+        }
+    }
+}
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct lora_part {
     pub scale: f32,
     pub start: u32,

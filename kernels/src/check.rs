@@ -152,6 +152,7 @@ fn floats(format: Format, bytes: &[u8]) -> Vec<f64> {
         Format::Dense(Dtype::F32) => elements::<f32>(bytes).map(f64::from).collect(),
         Format::Dense(Dtype::Bf16) => elements::<bf16>(bytes).map(f64::from).collect(),
         Format::Dense(Dtype::U32) => elements::<u32>(bytes).map(f64::from).collect(),
+        Format::Dense(Dtype::I8) => elements::<i8>(bytes).map(f64::from).collect(),
         Format::Block(_) => elements::<u8>(bytes).map(f64::from).collect(),
     }
 }
@@ -171,6 +172,8 @@ fn random(operand: &Operand, content: Content, rng: &mut Pcg64Mcg) -> Vec<u8> {
         },
         Content::Normal(factor) => store(operand.format, count, || factor * rng.sample::<f32, _>(StandardNormal)),
         Content::Uniform(low, high) => store(operand.format, count, || rng.random_range(low..high)),
+        Content::Int8 => int8(count, rng),
+        Content::Rows(columns) => rows(operand.format, count, columns, rng),
         Content::Ids(bound) => words((0..count).map(|_| rng.random_range(0..bound)).collect()),
         Content::Targets(bound) => {
             let mut target = || if rng.random_range(0..4) == 0 { MASKED_TOKEN } else { rng.random_range(0..bound) };
@@ -210,17 +213,51 @@ const PERIOD: usize = 4_194_301;
 
 fn store(format: Format, count: usize, mut value: impl FnMut() -> f32) -> Vec<u8> {
     let drawn = 0..count.min(PERIOD);
-    let mut bytes: Vec<u8> = match format {
+    let bytes: Vec<u8> = match format {
         Format::Dense(Dtype::F32) => drawn.flat_map(|_| value().to_le_bytes()).collect(),
         Format::Dense(Dtype::Bf16) => drawn.flat_map(|_| bf16::from_f32(value()).to_le_bytes()).collect(),
         other => panic!("operands of {other} name their content"),
     };
-    let (drawn, all) = (bytes.len(), format.bytes(count as u64) as usize);
+    repeated(bytes, format.bytes(count as u64) as usize)
+}
+
+/// So many bytes: these, again and again.
+fn repeated(mut bytes: Vec<u8>, all: usize) -> Vec<u8> {
+    let drawn = bytes.len();
     while bytes.len() < all {
         let more = (all - bytes.len()).min(drawn);
         bytes.extend_from_within(..more);
     }
     bytes
+}
+
+/// Integers, an eighth of them the largest or the smallest.
+fn int8(count: usize, rng: &mut Pcg64Mcg) -> Vec<u8> {
+    let mut value = || match rng.random_range(0..16) {
+        0 => 127,
+        1 => -127,
+        _ => rng.random_range(-127..=127i8),
+    };
+    repeated((0..count.min(PERIOD)).map(|_| value() as u8).collect(), count)
+}
+
+/// See [`Content::Rows`].
+fn rows(format: Format, count: usize, columns: u32, rng: &mut Pcg64Mcg) -> Vec<u8> {
+    let (mut kind, mut column, mut outlier) = (0, columns, 0);
+    store(format, count, || {
+        if column == columns {
+            (kind, column, outlier) = (rng.random_range(0..8), 0, rng.random_range(0..columns));
+        }
+        column += 1;
+        let normal: f32 = rng.sample(StandardNormal);
+        match kind {
+            0 => 0.0,
+            1 if column - 1 == outlier => 1000.0,
+            2 => bf16::MAX.to_f32().copysign(normal),
+            3 => normal * 1e-38,
+            _ => normal,
+        }
+    })
 }
 
 /// Blocks of random numbers whose scales are finite: most of a size weights have, some subnormal, some zero, of both signs.

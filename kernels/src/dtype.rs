@@ -11,12 +11,15 @@ pub enum Dtype {
     F32,
     /// Token ids, positions and the words of scalar blocks.
     U32,
+    /// What products in int8 multiply: -127 to 127, in units of a scale that the row has.
+    I8,
 }
 
 impl Dtype {
     /// Size of one element.
     pub fn bytes(self) -> u64 {
         match self {
+            Dtype::I8 => 1,
             Dtype::Bf16 => 2,
             Dtype::F32 | Dtype::U32 => 4,
         }
@@ -35,6 +38,7 @@ impl Dtype {
             Dtype::Bf16 => "bf16",
             Dtype::F32 => "f32",
             Dtype::U32 => "u32",
+            Dtype::I8 => "i8",
         }
     }
 
@@ -44,6 +48,7 @@ impl Dtype {
             Dtype::Bf16 => "bf16",
             Dtype::F32 => "float",
             Dtype::U32 => "uint32_t",
+            Dtype::I8 => "int8_t",
         }
     }
 }

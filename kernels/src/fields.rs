@@ -44,7 +44,7 @@ impl FieldValue for Dtype {
         self.name().to_owned()
     }
     fn parse(text: &str) -> Option<Self> {
-        // Token ids are not something to compute with, so `u32` is no key field.
+        // Token ids are not something to compute with, and what computes with i8 says so in its name: no key fields.
         [Dtype::Bf16, Dtype::F32].into_iter().find(|dtype| dtype.name() == text)
     }
     fn define(self) -> String {

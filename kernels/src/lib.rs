@@ -36,6 +36,7 @@ pub mod fill;
 pub mod gemm;
 pub mod grad_norm;
 pub mod head;
+pub mod int8;
 pub mod lora;
 pub mod qk_norm;
 pub mod rmsnorm;

@@ -1,5 +1,6 @@
 //! The buffers that a launch touches.
 
+use crate::dtype::Dtype;
 use crate::format::Format;
 
 /// What a launch does with an operand.
@@ -55,6 +56,11 @@ pub enum Content {
     Update,
     /// A `step_metrics` block that does not skip.
     Metrics,
+    /// Integers from -127 to 127; of each 64 neighbours eight are one of these two.
+    Int8,
+    /// Rows of so many elements, each of one kind: standard normal, all zeros, with an outlier of a thousand, of the largest finite
+    /// magnitude, of magnitudes far below any that counts.
+    Rows(u32),
     /// Blocks of any numbers, with finite scales: of both signs, subnormal and zero ones among them.
     Blocks,
 }
@@ -63,6 +69,7 @@ impl Content {
     /// What an operand of this format holds unless its kernel says more.
     pub fn of(format: Format) -> Self {
         match format {
+            Format::Dense(Dtype::I8) => Content::Int8,
             Format::Dense(_) => Content::Normal(1.0),
             Format::Block(_) => Content::Blocks,
         }

@@ -28,7 +28,7 @@ impl Tolerance {
         match format {
             Format::Dense(Dtype::Bf16) => Self { norm: 4e-3, element: 1e-2, absolute: 0.0 },
             Format::Dense(Dtype::F32) => Self { norm: 2e-6, element: 1e-5, absolute: 0.0 },
-            Format::Dense(Dtype::U32) | Format::Block(_) => Self::EXACT,
+            Format::Dense(Dtype::U32 | Dtype::I8) | Format::Block(_) => Self::EXACT,
         }
     }
 }

@@ -28,11 +28,14 @@ static COMMON_HEADERS: &[Header] = &[
     ("device.cuh", include_str!("../cuda/device.cuh")),
     ("hopper.cuh", include_str!("../cuda/hopper.cuh")),
     ("mma.cuh", include_str!("../cuda/mma.cuh")),
+    ("mma_s8.cuh", include_str!("../cuda/mma_s8.cuh")),
+    ("quantize.cuh", include_str!("../cuda/quantize.cuh")),
     ("shared.cuh", include_str!("../cuda/shared.cuh")),
     ("step.h", include_str!("../abi/step.h")),
     ("types.h", include_str!("../abi/types.h")),
     ("vector.cuh", include_str!("../cuda/vector.cuh")),
     ("wgmma.cuh", include_str!("../cuda/wgmma.cuh")),
+    ("wgmma_s8.cuh", include_str!("../cuda/wgmma_s8.cuh")),
 ];
 
 /// The same, by name, read for what of them a source uses.

@@ -72,7 +72,7 @@ fn first_not_finite(bytes: &[u8], dtype: Dtype) -> Option<(usize, f32)> {
     let is_finite: fn(&[u8]) -> bool = match dtype {
         Dtype::F32 => all_f32,
         Dtype::Bf16 => all_bf16,
-        Dtype::U32 => return None,
+        Dtype::U32 | Dtype::I8 => return None,
     };
     let value = |element: &[u8]| match *element {
         [a, b] => bf16::from_le_bytes([a, b]).to_f32(),

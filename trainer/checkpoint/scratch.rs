@@ -46,6 +46,7 @@ impl Scratch {
                 bytemuck::cast_slice(&self.rounded)
             }
             Dtype::F32 | Dtype::U32 => bytemuck::cast_slice(&self.values),
+            Dtype::I8 => panic!("the device quantises: no file is uploaded as int8"),
         }
     }
 }

@@ -11,6 +11,7 @@ void simt_copy_async_commit();
 void simt_copy_async_wait(uint32_t pending);
 void simt_load_matrix(uint32_t* r, uint32_t shared, bool transposed);
 void simt_mma(float* d, const uint32_t* a, const uint32_t* b, const float* c);
+void simt_mma_s8(int32_t* d, const uint32_t* a, const uint32_t* b, const int32_t* c);
 void simt_load_shared(uint32_t* words, uint32_t count, uint32_t shared);
 void simt_store_shared(const uint32_t* words, uint32_t count, uint32_t shared);
 uint32_t simt_acquire(const uint32_t* p);
@@ -158,6 +159,17 @@ SIMT_INLINE void mma_sync_aligned_m16n8k16_row_col_f32_bf16_bf16_f32(float& d0, 
     d0 = d[0], d1 = d[1], d2 = d[2], d3 = d[3];
 }
 
+SIMT_INLINE void mma_sync_aligned_m16n8k32_row_col_s32_s8_s8_s32(int32_t& d0, int32_t& d1, int32_t& d2, int32_t& d3,
+                                                                 uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3,
+                                                                 uint32_t b0, uint32_t b1, int32_t c0, int32_t c1,
+                                                                 int32_t c2, int32_t c3) {
+    const uint32_t a[4] = {a0, a1, a2, a3}, b[2] = {b0, b1};
+    const int32_t c[4] = {c0, c1, c2, c3};
+    int32_t d[4];
+    simt_mma_s8(d, a, b, c);
+    d0 = d[0], d1 = d[1], d2 = d[2], d3 = d[3];
+}
+
 SIMT_INLINE void stmatrix_sync_aligned_m8n8_x4_shared_b16(uint32_t shared, uint32_t r0, uint32_t r1, uint32_t r2,
                                                           uint32_t r3) {
     const uint32_t r[4] = {r0, r1, r2, r3};
@@ -267,5 +279,35 @@ SIMT_WGMMA(128)
 SIMT_WGMMA(192)
 SIMT_WGMMA(224)
 SIMT_WGMMA(256)
+
+// The same of s8: sums, both descriptors, whether to add.
+struct IntegerOperands {
+    simt::Product product = {};
+    uint32_t sums = 0, others = 0;
+    uint64_t other[3] = {};
+
+    SIMT_PLAIN void take(int32_t& sum) { product.d[sums++] = reinterpret_cast<float*>(&sum); }
+    SIMT_PLAIN void take(uint64_t value) { other[others++] = value; }
+    SIMT_PLAIN void take(bool value) { other[others++] = value; }
+};
+template <uint32_t columns, typename... T>
+__attribute__((noinline, no_sanitize("thread", "alignment"))) void wgmma_s8(T&&... operands) {
+    IntegerOperands all;
+    (all.take(operands), ...);
+    static_assert(sizeof...(T) == columns / 2 + 3);
+    all.product.columns = columns;
+    all.product.a_at = all.other[0], all.product.b = all.other[1], all.product.add = all.other[2];
+    all.product.plus_a = all.product.plus_b = 1;
+    all.product.integers = true;
+    simt_hopper_wgmma(&all.product, __builtin_return_address(0));
+}
+#define SIMT_WGMMA_S8(n) \
+    template <typename... T> SIMT_INLINE void wgmma_mma_async_sync_aligned_m64n##n##k32_s32_s8_s8(T&&... operands) { \
+        wgmma_s8<n>(static_cast<T&&>(operands)...); \
+    }
+SIMT_WGMMA_S8(128)
+SIMT_WGMMA_S8(192)
+SIMT_WGMMA_S8(224)
+SIMT_WGMMA_S8(256)
 
 } // namespace ptx

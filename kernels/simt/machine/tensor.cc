@@ -17,6 +17,13 @@ struct Fragments {
     const float* c;
 };
 
+// The same of s8.
+struct IntegerFragments {
+    int32_t* d;
+    const uint32_t *a, *b;
+    const int32_t* c;
+};
+
 float from_bf16(uint32_t bits) { return as_float(bits << 16); }
 uint16_t half_of(uint32_t pair, uint32_t upper) { return pair >> 16 * upper; }
 
@@ -95,6 +102,36 @@ void simt_mma(float* d, const uint32_t* a, const uint32_t* b, const float* c) {
         for (uint32_t i = 0; i < WARP; i++)
             for (uint32_t e = 0; e < 4; e++)
                 lanes[i]->d[e] = lanes[i]->c[e] + sums[i / 4 + e / 2 * 8][i % 4 * 2 + e % 2];
+    });
+}
+
+void simt_mma_s8(int32_t* d, const uint32_t* a, const uint32_t* b, const int32_t* c) {
+    const void* pc = __builtin_return_address(0);
+    const auto check = [&](bool written, Kind kind) {
+        if (!written) machine->fail(kind, nullptr, 0, machine->event(*machine->current, Action::Read, pc));
+    };
+    for (uint32_t i = 0; i < 6; i++) {
+        const uint32_t four = i < 4 ? a[i] : b[i - 4];
+        check(four != UNWRITTEN, Kind::UnwrittenRegister);
+        check(four != (uint32_t(POISON) << 16 | POISON), Kind::Unwritten); // a pair may be -1, -1
+    }
+    for (uint32_t i = 0; i < 4; i++) check(uint32_t(c[i]) != UNWRITTEN, Kind::UnwrittenRegister);
+    IntegerFragments own = {d, a, b, c};
+    machine->with_warp(Operation::Mma, ALL_LANES, own, pc, [](IntegerFragments** lanes) {
+        int32_t left[16][32], right[32][8];
+        for (uint32_t i = 0; i < WARP; i++)
+            for (uint32_t e = 0; e < 4; e++) {
+                const uint32_t group = i / 4, k = i % 4 * 4 + e;
+                for (uint32_t r = 0; r < 4; r++)
+                    left[group + r % 2 * 8][k + r / 2 * 16] = int8_t(lanes[i]->a[r] >> 8 * e);
+                for (uint32_t r = 0; r < 2; r++) right[k + r * 16][group] = int8_t(lanes[i]->b[r] >> 8 * e);
+            }
+        for (uint32_t i = 0; i < WARP; i++)
+            for (uint32_t e = 0; e < 4; e++) {
+                int32_t sum = 0;
+                for (uint32_t k = 0; k < 32; k++) sum += left[i / 4 + e / 2 * 8][k] * right[k][i % 4 * 2 + e % 2];
+                lanes[i]->d[e] = lanes[i]->c[e] + sum;
+            }
     });
 }
 

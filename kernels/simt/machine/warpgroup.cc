@@ -34,6 +34,20 @@ struct Descriptor {
     }
 };
 
+// What elements hold is pairs of s8.
+void add_integers(const Product** lanes, const Matrices& matrices) {
+    const auto byte = [](float pair, uint32_t e) { return int32_t(int8_t(as_bits(pair) >> (16 + 8 * e))); };
+    for (uint32_t i = 0; i < WARPGROUP; i++)
+        for (uint32_t n = 0; n < lanes[i]->columns / 2; n++) {
+            const uint32_t row = i / WARP * 16 + i % WARP / 4 + n / 2 % 2 * 8, column = n / 4 * 8 + i % 4 * 2 + n % 2;
+            int32_t& d = *reinterpret_cast<int32_t*>(lanes[i]->d[n]);
+            int32_t sum = lanes[i]->add ? d : 0;
+            for (uint32_t k = 0; k < DEPTH; k++)
+                for (uint32_t e = 0; e < 2; e++) sum += byte(matrices.a[row][k], e) * byte(matrices.b[k][column], e);
+            d = sum;
+        }
+}
+
 } // namespace
 
 // A thread reads or writes a register that it holds in a variable of its own.
@@ -106,7 +120,8 @@ void simt_hopper_wgmma(const Product* product, const void* pc) {
     const auto refuse = [&](Kind kind) { machine->fail(kind, nullptr, 0, machine->event(own, Action::Wgmma, pc)); };
     if (!own.products_fenced) refuse(Kind::RegisterFence);
     const bool scaled = product->plus_a != 1 || product->plus_b != 1;
-    if (scaled || product->columns % 8 != 0 || product->columns > MOST_COLUMNS) refuse(Kind::Unsupported);
+    const bool of_registers = product->integers && product->a_count > 0; // that no kernel needs
+    if (scaled || of_registers || product->columns % 8 != 0 || product->columns > MOST_COLUMNS) refuse(Kind::Unsupported);
     if (!Descriptor::is_known(product->b) || (product->a_count == 0 && !Descriptor::is_known(product->a_at)))
         refuse(Kind::Description);
     if (product->columns / 2 + product->a_count > machine->warp().registers) refuse(Kind::RegisterLimit);
@@ -165,6 +180,7 @@ void simt_hopper_wgmma(const Product* product, const void* pc) {
                 for (uint32_t k = 0; k < DEPTH; k += CHUNK)
                     take(at.along(column, k), warp, 4, [&](uint32_t e, float value) { matrices->b[k + e][column] = value; });
         }
+        if (first.integers) return add_integers(lanes, *matrices);
         for (uint32_t row = 0; row < ROWS; row++) {
             float* to = sum[row];
             for (uint32_t j = 0; j < columns; j++) to[j] = 0.0f;

@@ -21,9 +21,9 @@
 //! CUTLASS, "Efficient GEMM in CUDA" (pipelines on tensor cores).
 
 mod host;
-mod select;
-mod variants;
-mod wgmma;
+pub(crate) mod select;
+pub(crate) mod variants;
+pub(crate) mod wgmma;
 
 use std::mem::offset_of;
 
@@ -82,11 +82,11 @@ const SPLITS: [u32; 2] = [1, 3];
 /// What rows and columns of every tile of `mma/` divide.
 const LARGEST_TILE: u32 = 256;
 
-fn flops(m: u32, n: u32, k: u32) -> u64 {
+pub(crate) fn flops(m: u32, n: u32, k: u32) -> u64 {
     2 * u64::from(m) * u64::from(n) * u64::from(k)
 }
 
-fn area(rows: u32, columns: u32) -> u64 {
+pub(crate) fn area(rows: u32, columns: u32) -> u64 {
     u64::from(rows) * u64::from(columns)
 }
 
@@ -95,7 +95,7 @@ fn vectors(rows: &[u32], addresses: &[u64]) -> bool {
     rows.iter().all(|elems| elems.is_multiple_of(8)) && addresses.iter().all(|address| address.is_multiple_of(16))
 }
 
-fn geometry(variant: Tiling, rows: u32, columns: u32, splits: u32) -> Geometry {
+pub(crate) fn geometry(variant: Tiling, rows: u32, columns: u32, splits: u32) -> Geometry {
     let (m, n) = variant.tile();
     let (tiles_m, tiles_n) = (rows.div_ceil(m), columns.div_ceil(n));
     match variant {

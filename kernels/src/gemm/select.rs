@@ -9,7 +9,7 @@ pub const TOKEN_BUCKETS: [u32; 2] = [1, 1 << 16];
 
 /// Which of the GEMMs: their operands have other layouts, so other tiles suit them.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum GemmOp {
+pub(crate) enum GemmOp {
     Fwd,
     Swiglu,
     Dgrad,
@@ -26,7 +26,7 @@ impl GemmOp {
 
 /// The problem that one launch solves: a result of rows x columns, and what it is computed from.
 #[derive(Clone, Copy)]
-pub(super) struct ProblemSize {
+pub(crate) struct ProblemSize {
     pub op: GemmOp,
     pub rows: u32,
     pub columns: u32,
@@ -134,6 +134,27 @@ static HOPPER_WGRAD: &[Tiling] = &[
     cuda_cores!(64),
 ];
 
+/// int8: pairs of values are elements of 16 bits, so tiles and depths are those of bf16 in bytes.
+static INT8: &[Tiling] = &[
+    mma!(128 x 256 x 32, warp_n 64, stages 4),
+    mma!(128 x 128 x 32, warp_n 64, stages 3),
+    mma!(128 x 64 x 32, warp_n 32, stages 4),
+];
+
+static INT8_H200: &[Tiling] = &[
+    mma!(256 x 128 x 32, warp_n 64, stages 4),
+    mma!(128 x 128 x 64, warp_n 64, stages 3),
+    mma!(128 x 64 x 32, warp_n 32, stages 4),
+    mma!(128 x 256 x 32, warp_n 64, stages 4),
+    mma!(128 x 128 x 32, warp_n 64, stages 3),
+];
+
+/// A pair of CTAs copies the weights once: two or three percent of a deep product.
+static HOPPER_INT8_FWD: &[Tiling] =
+    &[wgmma!(128 x 256 x 64, cluster 2), wgmma!(128 x 192 x 64, cluster 2), wgmma!(128 x 128 x 64, cluster 2)];
+
+static HOPPER_INT8_SWIGLU: &[Tiling] = &[wgmma!(128 x 256 x 64, cluster 2), wgmma!(128 x 192 x 64, cluster 2)];
+
 /// Rates on an H200 are measured. The others have a quarter of its tensor throughput a multiprocessor: neither shared
 /// memory nor L2 holds back their smaller tiles as much.
 fn table(op: GemmOp, dtype: Dtype, arch: Arch) -> Table {
@@ -149,6 +170,12 @@ fn table(op: GemmOp, dtype: Dtype, arch: Arch) -> Table {
             GemmOp::Dgrad => (HOPPER_DGRAD, &[100, 100, 100, 3]),
             GemmOp::Wgrad => (HOPPER_WGRAD, &[100, 100, 100, 90, 3]),
         },
+        (Dtype::I8, Arch::Sm90a) => match op {
+            GemmOp::Swiglu => (HOPPER_INT8_SWIGLU, &[100, 100]),
+            _ => (HOPPER_INT8_FWD, &[100, 92, 88]),
+        },
+        (Dtype::I8, Arch::Sm90Portable) => (INT8_H200, &[96, 100, 80, 98, 92]),
+        (Dtype::I8, _) => (INT8, &[100, 100, 90]),
         (Dtype::Bf16, Arch::Sm90Portable) => (BF16_H200, &[108, 100, 80, 90, 85, 3]),
         (Dtype::Bf16, _) => (BF16, &[100, 100, 90, 3]),
         _ => (F32, &[100, 70]),
@@ -156,16 +183,19 @@ fn table(op: GemmOp, dtype: Dtype, arch: Arch) -> Table {
     Table { multiprocessors, variants, rates }
 }
 
-pub(super) fn variants(op: GemmOp, dtype: Dtype, arch: Arch) -> &'static [Tiling] {
+pub(crate) fn variants(op: GemmOp, dtype: Dtype, arch: Arch) -> &'static [Tiling] {
     table(op, dtype, arch).variants
 }
 
 /// bf16 runs on tensor cores wherever it can be copied in vectors. A warp stores 32 columns at a time, and of a gated
 /// product half of what it has summed.
-pub(super) fn admits(problem: &ProblemSize, variant: Tiling) -> bool {
+pub(crate) fn admits(problem: &ProblemSize, variant: Tiling) -> bool {
     let narrow = problem.op == GemmOp::Swiglu && matches!(variant, Tiling::Mma(mma) if mma.warp_n < 64);
     let tensor_cores = !matches!(variant, Tiling::CudaCores(_));
-    problem.dtype != Dtype::Bf16 || !narrow && tensor_cores == problem.vectors
+    match problem.dtype {
+        Dtype::Bf16 | Dtype::I8 => !narrow && tensor_cores == problem.vectors,
+        _ => true,
+    }
 }
 
 /// Depth in whose time a CTA runs prologue and epilogue. Where two CTAs share an SM, the other's mainloop hides half of it.
@@ -215,7 +245,7 @@ fn fastest(problem: &ProblemSize, arch: Arch) -> (Tiling, u64) {
 }
 
 /// The variant that takes the least time.
-pub(super) fn select(problem: &ProblemSize, arch: Arch) -> Tiling {
+pub(crate) fn select(problem: &ProblemSize, arch: Arch) -> Tiling {
     fastest(problem, arch).0
 }
 
@@ -228,7 +258,7 @@ pub fn splits_k(dtype: Dtype, arch: Arch) -> bool {
 
 /// Into how many parts to divide the depth, each a CTA's, if that is faster on an architecture; and how many `semaphores` that
 /// takes.
-pub(super) fn division(problem: &ProblemSize, arch: Arch) -> Option<(u32, u64)> {
+pub(crate) fn division(problem: &ProblemSize, arch: Arch) -> Option<(u32, u64)> {
     splits(problem, arch).map(|splits| (splits, semaphores(problem)))
 }
 
@@ -245,7 +275,7 @@ fn splits(problem: &ProblemSize, arch: Arch) -> Option<u32> {
 }
 
 /// Elements of `semaphores`: tiles, where they are smallest.
-pub(super) fn semaphores(problem: &ProblemSize) -> u64 {
+pub(crate) fn semaphores(problem: &ProblemSize) -> u64 {
     u64::from(problem.rows.div_ceil(128)) * u64::from(problem.columns.div_ceil(64))
 }
 

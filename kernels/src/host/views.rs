@@ -158,6 +158,6 @@ fn widen(stored: &[bf16]) -> Vec<f32> {
 pub fn round_to(dtype: Dtype, value: f32) -> f32 {
     match dtype {
         Dtype::Bf16 => bf16::from_f32(value).to_f32(),
-        Dtype::F32 | Dtype::U32 => value,
+        Dtype::F32 | Dtype::U32 | Dtype::I8 => value,
     }
 }

@@ -58,8 +58,18 @@ const FORMULAS: &[Formula] = &[
     ("swiglu.fwd", swiglu::fwd),
 ];
 
-/// Operations with a test of their own: `tests/blocks.rs` has ggml's values, `tests/qk_norm.rs` the formula in f64.
-const ELSEWHERE: [&str; 4] = ["dequant", "qk_norm.bwd", "qk_norm.dgrad", "qk_norm.fwd"];
+/// Operations with a test of their own: `tests/blocks.rs` has ggml's values, `tests/qk_norm.rs` and `tests/int8.rs` the formula in
+/// f64.
+const ELSEWHERE: [&str; 8] = [
+    "dequant",
+    "int8.fwd",
+    "int8.quantize",
+    "int8.rmsnorm",
+    "int8.swiglu",
+    "qk_norm.bwd",
+    "qk_norm.dgrad",
+    "qk_norm.fwd",
+];
 
 #[test]
 fn every_reference_is_its_formula() {

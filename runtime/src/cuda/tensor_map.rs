@@ -20,6 +20,7 @@ pub(super) fn fill(params: &mut [u8], map: &TensorMap, label: &str) -> Result<()
         Dtype::Bf16 => sys::CUtensorMapDataType_enum::CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
         Dtype::F32 => sys::CUtensorMapDataType_enum::CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
         Dtype::U32 => sys::CUtensorMapDataType_enum::CU_TENSOR_MAP_DATA_TYPE_UINT32,
+        Dtype::I8 => sys::CUtensorMapDataType_enum::CU_TENSOR_MAP_DATA_TYPE_UINT8,
     };
     let swizzle = match u64::from(box_columns) * bytes {
         64 => Swizzle::CU_TENSOR_MAP_SWIZZLE_64B,

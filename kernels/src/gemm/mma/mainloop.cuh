@@ -28,10 +28,11 @@ enum : uint32_t {
 };
 
 // First row and column of C a warp owns, and its accumulators, laid out as mma leaves them.
-struct Accumulators {
+template <typename Sum> struct Sums {
     uint32_t i0, j0;
-    float v[BLOCKS_M][BLOCKS_N][4];
+    Sum v[BLOCKS_M][BLOCKS_N][4];
 };
+typedef Sums<float> Accumulators;
 
 // What a CTA computes: a tile, or split `index` of `count` of its depth. Earlier splits come first in the grid.
 struct WorkTile {
@@ -54,9 +55,9 @@ struct Matrix {
     }
 };
 
-// If `paired`, the upper half of a warp's columns are those that lie b.extent behind the lower half's.
-template <bool a_mn, bool b_mn, bool paired = false>
-__device__ __forceinline__ void gemm(const Matrix& whole_a, const Matrix& whole_b, const WorkTile& work, Accumulators& acc) {
+// The type of the sums decides which product it is. If `paired`, the upper half of a warp's columns are those that lie b.extent behind the lower half's.
+template <bool a_mn, bool b_mn, bool paired = false, typename Sum>
+__device__ __forceinline__ void gemm(const Matrix& whole_a, const Matrix& whole_b, const WorkTile& work, Sums<Sum>& acc) {
     static_assert(TILE_M / WARP_M * (TILE_N / WARP_N) * WARP == THREADS, "every warp has a part of the tile");
     static_assert(STEPS % 2 == 0, "fragments alternate between two sets of registers");
     extern __shared__ __align__(128) unsigned char stages[];
@@ -81,7 +82,7 @@ __device__ __forceinline__ void gemm(const Matrix& whole_a, const Matrix& whole_
 #pragma unroll
         for (uint32_t n = 0; n < BLOCKS_N; n++)
 #pragma unroll
-            for (uint32_t e = 0; e < 4; e++) acc.v[m][n][e] = 0.0f;
+            for (uint32_t e = 0; e < 4; e++) acc.v[m][n][e] = 0;
 
     OperandA a(ma.data, ma.row, ma.extent, ma.depth, i0, warp_i);
     OperandB b(mb.data, mb.row, mb.extent, mb.depth, j0, warp_j);

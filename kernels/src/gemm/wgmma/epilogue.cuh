@@ -8,6 +8,7 @@
 template <bool has_bias, bool has_residual> struct Bf16Epilogue {
     enum : uint32_t { CHUNK = 32, SLOT = 16 * CHUNK * 2, SCRATCH = 2 * SLOT, CHUNKS = TILE_N / CHUNK };
     enum : bool { PAIRED = false };
+    typedef float Sum;
     const bf16 *bias, *residual;
     bf16* out;
     uint32_t rows, columns, scratch;
@@ -17,8 +18,10 @@ template <bool has_bias, bool has_residual> struct Bf16Epilogue {
     uint4_t added[has_residual ? 2 * CHUNKS : 1];
     uint32_t biases[has_bias && !has_residual ? 4 * CHUNKS : 1]; // with a residual there are no registers for them
 
+    // First of the lane's pair of columns in an eight: the pair starts at 2 t, the lane's 16 bytes at 8 t.
+    __device__ __forceinline__ uint32_t pair_column(uint32_t quad) const { return column - lane() % 4 * 6 + quad * 8; }
     __device__ __forceinline__ uint32_t pair_of(const bf16* biases, uint32_t quad) const {
-        const uint32_t j = column - lane() % 4 * 6 + quad * 8; // the lane's pair starts at 2 t, its 16 bytes at 8 t
+        const uint32_t j = pair_column(quad);
         return j < columns ? reinterpret_cast<const uint32_t*>(biases)[j / 2] : 0;
     }
     static __device__ __forceinline__ uint32_t lane() { return threadIdx.x % WARP; }
@@ -84,6 +87,7 @@ template <bool has_bias, bool has_residual> struct Bf16Epilogue {
 struct F32Epilogue {
     enum : uint32_t { CHUNK = 32, SLOT = 16 * CHUNK * 4, SCRATCH = 2 * SLOT };
     enum : bool { PAIRED = false };
+    typedef float Sum;
     float* out;
     uint32_t rows, columns, scratch;
     bool accumulate;

@@ -50,7 +50,7 @@ __device__ __forceinline__ void init_pipeline(const tensor_map* maps, uint32_t f
 
 // C is m x n, the sum runs over k. maps: A and B. `epilogue` takes the accumulators: begin(row, column), the thread's first,
 // while the last wgmma are in flight, then chunk(c, values) for each chunk of CHUNK columns; it may use SCRATCH bytes of
-// shared memory per warp. If it is PAIRED, B has twice the columns: half of a tile's are those `n` behind the other half,
+// shared memory per warp. Its Sum is what accumulators are, and by that the product. If it is PAIRED, B has twice the columns: half of a tile's are those `n` behind the other half,
 // and chunks come as pairs. `a_mn`, `b_mn`: the operand is MN-major in memory, and not K-major.
 template <bool a_mn, bool b_mn, bool stream_k, typename Epilogue>
 __device__ __forceinline__ void gemm(const tensor_map* maps, uint32_t m, uint32_t n, uint32_t k, Epilogue& epilogue) {
@@ -109,7 +109,7 @@ __device__ __forceinline__ void gemm(const tensor_map* maps, uint32_t m, uint32_
     } else { // consumers
         setmaxnreg_inc<CONSUMER_REGISTERS>();
         const uint32_t warpgroup = warp / 4;
-        float accumulators[TILE_N / 8][4];
+        typename Epilogue::Sum accumulators[TILE_N / 8][4];
         epilogue.scratch = scratch + warp * Epilogue::SCRATCH;
         const auto release = [&](uint32_t which) {
             if (MULTICAST) {
@@ -139,7 +139,8 @@ __device__ __forceinline__ void gemm(const tensor_map* maps, uint32_t m, uint32_
             epilogue.begin(work.row + warp * 16, work.column);
             wgmma_wait<0>();
             release(previous);
-            if (work.split_k) reduction.reduce<Epilogue::CHUNK>(accumulators, scheduler.rank);
+            if constexpr (stream_k)
+                if (work.split_k) reduction.reduce<Epilogue::CHUNK>(accumulators, scheduler.rank);
             sync_warp(); // lanes may still read the scratch of the previous tile
 #pragma unroll
             for (uint32_t c = 0; c < TILE_N / Epilogue::CHUNK / B_PARTS; c++) {
@@ -147,7 +148,7 @@ __device__ __forceinline__ void gemm(const tensor_map* maps, uint32_t m, uint32_
                     if (c % CLUSTER != scheduler.rank) continue;
                     sync_warp(); // skipped chunks do not alternate the slots: lanes may still read the one this chunk takes
                 }
-                float values[B_PARTS][Epilogue::CHUNK / 8][4];
+                typename Epilogue::Sum values[B_PARTS][Epilogue::CHUNK / 8][4];
 #pragma unroll
                 for (uint32_t part = 0; part < B_PARTS; part++)
 #pragma unroll

@@ -21,7 +21,7 @@ fn splits_k_tiles(variant: Wgmma) -> bool {
     variant.tile_m == SWIZZLE_ELEMS
 }
 
-pub(super) fn geometry(variant: Wgmma, rows: u32, columns: u32) -> Geometry {
+pub(crate) fn geometry(variant: Wgmma, rows: u32, columns: u32) -> Geometry {
     let cluster = variant.cluster;
     let (rows, columns) = (rows.div_ceil(variant.tile_m), columns.div_ceil(variant.tile_n));
     let blocks = if splits_k_tiles(variant) {
@@ -33,17 +33,17 @@ pub(super) fn geometry(variant: Wgmma, rows: u32, columns: u32) -> Geometry {
 }
 
 /// A cluster, where CTAs are persistent: tiles of 64 rows have one each.
-pub(super) fn smallest_grid(variant: Wgmma) -> Option<u32> {
+pub(crate) fn smallest_grid(variant: Wgmma) -> Option<u32> {
     (!splits_k_tiles(variant)).then_some(variant.cluster)
 }
 
 /// An operand: where its address is in the parameter block, its rows and columns in memory, and whether it is MN-major, and
 /// not K-major.
-pub(super) type MatrixLayout = (usize, [u32; 2], bool);
+pub(crate) type MatrixLayout = (usize, [u32; 2], bool);
 
 /// Tensor maps of both operands, the first at `offset`. A box of a K-major one is a tile's rows, of an MN-major one a slab of
 /// 64. Of the second one, if CTAs share it, each loads a part.
-pub(super) fn tensor_maps(op: GemmOp, variant: Wgmma, offset: usize, operands: [MatrixLayout; 2]) -> Vec<TensorMap> {
+pub(crate) fn tensor_maps(op: GemmOp, variant: Wgmma, offset: usize, operands: [MatrixLayout; 2]) -> Vec<TensorMap> {
     // A gated tile's columns come from two places.
     let parts = if op == GemmOp::Swiglu { 2 } else { 1 };
     let tile = [variant.tile_m, variant.tile_n / parts];

@@ -1,0 +1,134 @@
+use rayon::prelude::*;
+
+use super::{Int8Fwd, Int8Rmsnorm, Int8Swiglu, rotation};
+use crate::abi::{int8_fwd_params, int8_rmsnorm_params, int8_swiglu_params};
+use crate::host::{Matrix, Views, matmul, round_to, sigmoid, vectorized};
+
+/// The row times 1 / r and the Hadamard matrix of each block of r: the Walsh-Hadamard transform, smallest strides first. The factor comes
+/// first: no sum overflows.
+fn rotate(row: &mut [f32], r: usize) {
+    let factor = 1.0 / r as f32;
+    vectorized(|| row.iter_mut().for_each(|value| *value *= factor));
+    for block in row.chunks_exact_mut(r) {
+        let mut stride = 1;
+        while stride < r {
+            for pair in block.chunks_exact_mut(2 * stride) {
+                let (low, high) = pair.split_at_mut(stride);
+                low.iter_mut().zip(high).for_each(|(a, b)| (*a, *b) = (*a + *b, *a - *b));
+            }
+            stride *= 2;
+        }
+    }
+}
+
+/// Rotates a row, and writes its values; returns its scale.
+fn quantize_row(row: &mut [f32], q: &mut [i8], r: usize) -> f32 {
+    const LEAST: f32 = 7.888_609e-31; // 2^-100
+    rotate(row, r);
+    let largest =
+        row.iter().fold(0.0f32, |largest, value| if value.is_nan() { *value } else { largest.max(value.abs()) });
+    let finite = row.iter().all(|value| value.is_finite());
+    if !finite || largest < LEAST {
+        q.fill(0);
+        return if finite { 0.0 } else { f32::NAN };
+    }
+    let inverse = f64::from(127.0 / largest);
+    // A product of two f32 is exact in f64.
+    q.iter_mut().zip(row.iter()).for_each(|(q, value)| *q = (f64::from(*value) * inverse).round_ties_even() as i8);
+    largest * ((r as f32).sqrt() / 127.0)
+}
+
+pub(super) fn quantize(k: u32, views: &mut Views<'_>) {
+    let x = views.load("x");
+    let q = views.write::<i8>("q");
+    let scale = views.write::<f32>("scale");
+    let (columns, r) = (k as usize, rotation(k).expect("no variant admits other rows") as usize);
+    q.par_chunks_mut(columns).zip(x.par_chunks(columns)).zip(scale).for_each(|((q, x), scale)| {
+        *scale = quantize_row(&mut x.to_vec(), q, r);
+    });
+}
+
+pub(super) fn rmsnorm(key: Int8Rmsnorm, p: &int8_rmsnorm_params, views: &mut Views<'_>) {
+    let (h, r) = (key.h as usize, rotation(key.h).expect("no variant admits other rows") as usize);
+    let gamma = views.load("gamma");
+    let x = views.load("x");
+    let q = views.write::<i8>("q");
+    let scale = views.write::<f32>("scale");
+    let mut sum = key.residual.then(|| views.store("sum"));
+    if let Some(sum) = &mut sum {
+        let delta = views.load("delta");
+        sum.par_iter_mut().zip(&x[..]).zip(&delta[..]).for_each(|((sum, x), delta)| *sum = round_to(key.x, x + delta));
+    }
+    let rows: &[f32] = match &sum {
+        Some(sum) => sum,
+        None => &x,
+    };
+    q.par_chunks_mut(h).zip(rows.par_chunks(h)).zip(scale).for_each(|((q, x), scale)| {
+        let square: f64 = x.iter().map(|x| f64::from(x * x)).sum();
+        let rstd = 1.0 / ((square / h as f64) as f32 + p.eps).sqrt();
+        let mut row: Vec<f32> = x.iter().zip(&gamma[..]).map(|(x, gamma)| gamma * (x * rstd)).collect();
+        *scale = quantize_row(&mut row, q, r);
+    });
+}
+
+/// Depth whose sums of products are exact in f32, in any order: 1024 x 127^2 < 2^24.
+const EXACT_DEPTH: usize = 1024;
+/// Rows of x that are multiplied at a time: more take memory and save nothing.
+const ROWS: usize = 256;
+
+/// Calls `row(i, sums)` with the exact sums of each row i of `x w^T`: x [m, k], w [n, k].
+fn products(x: &[i8], w: &[i8], [m, n, k]: [usize; 3], mut row: impl FnMut(usize, &[i32])) {
+    let widened = |values: &[i8]| -> Vec<f32> { values.par_iter().map(|value| f32::from(*value)).collect() };
+    let w = widened(w);
+    for first in (0..m).step_by(ROWS) {
+        let rows = ROWS.min(m - first);
+        let x = widened(&x[first * k..][..rows * k]);
+        let (mut part, mut sums) = (vec![0.0; rows * n], vec![0i32; rows * n]);
+        for depth in (0..k).step_by(EXACT_DEPTH) {
+            let columns = EXACT_DEPTH.min(k - depth);
+            let (x, w) = (Matrix::rows(&x[depth..], rows, columns, k), Matrix::rows(&w[depth..], n, columns, k));
+            matmul(&mut part, n, x, w.t(), false, true);
+            sums.par_iter_mut().zip(&part).for_each(|(sum, part)| *sum += *part as i32);
+        }
+        sums.chunks_exact(n).enumerate().for_each(|(i, sums)| row(first + i, sums));
+    }
+}
+
+pub(super) fn fwd(key: Int8Fwd, p: &int8_fwd_params, views: &mut Views<'_>) {
+    let (m, n, k) = (p.m as usize, p.n as usize, p.k as usize);
+    let (x, w) = (views.read::<i8>("x"), views.read::<i8>("w"));
+    let (x_scale, w_scale) = (views.read::<f32>("x_scale"), views.read::<f32>("w_scale"));
+    let bias = key.bias.then(|| views.load("bias"));
+    let residual = key.residual.then(|| views.load("residual"));
+    let mut y = views.store("y");
+    products(x, w, [m, n, k], |i, sums| {
+        let y = &mut y[i * n..][..n];
+        for ((y, sum), w_scale) in y.iter_mut().zip(sums).zip(w_scale) {
+            *y = *sum as f32 * (x_scale[i] * w_scale);
+        }
+        if let Some(bias) = &bias {
+            y.iter_mut().zip(&bias[..]).for_each(|(y, bias)| *y += bias);
+        }
+        if let Some(residual) = &residual {
+            y.iter_mut().zip(&residual[i * n..]).for_each(|(y, residual)| *y += residual);
+        }
+    });
+}
+
+pub(super) fn swiglu(key: Int8Swiglu, p: &int8_swiglu_params, views: &mut Views<'_>) {
+    let (m, n, k) = (p.m as usize, p.n as usize, p.k as usize);
+    let (x, w) = (views.read::<i8>("x"), views.read::<i8>("w"));
+    let (x_scale, w_scale) = (views.read::<f32>("x_scale"), views.read::<f32>("w_scale"));
+    let bias = key.bias.then(|| views.load("bias"));
+    let mut y = views.store("y");
+    products(x, w, [m, 2 * n, k], |i, sums| {
+        let side = |j: usize| {
+            let value = sums[j] as f32 * (x_scale[i] * w_scale[j]);
+            round_to(key.y, bias.as_ref().map_or(value, |bias| value + bias[j]))
+        };
+        for (j, y) in y[i * n..][..n].iter_mut().enumerate() {
+            let (gate, up) = (side(j), side(n + j));
+            *y = gate * sigmoid(gate) * up;
+        }
+    });
+}

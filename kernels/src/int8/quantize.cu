@@ -1,0 +1,32 @@
+// Rows to int8: each block of columns is rotated, the row gets one scale, values are rounded to nearest, even.
+// One pass over memory: a row stays in registers while its largest value is found.
+// Bound: memory. Reads x once, writes one byte a value.
+// Sources: Ashkboos et al., "QuaRot", 2024 (arXiv 2404.00456); Fino and Algazi, "Unified Matrix Treatment of the Fast
+// Walsh-Hadamard Transform", 1976.
+enum : unsigned { ROW = KEY_K };
+#include "int8/row.cuh"
+
+KERNEL(int8_quantize_params) {
+    __shared__ uint32_t scratch[VARIANT_THREADS / WARP];
+    const uint32_t row = blockIdx.x * ROWS + threadIdx.x / VARIANT_ROW_THREADS;
+    const bool valid = row < p.rows;
+    const KEY_X* x = (const KEY_X*)p.x + uint64_t(row) * ROW;
+
+    Eight<KEY_X> packed[ROUNDS][VECTORS]; // all loads are in flight together
+#pragma unroll
+    for (uint32_t round = 0; round < ROUNDS; round++)
+#pragma unroll
+        for (uint32_t j = 0; j < VECTORS; j++) {
+            const uint32_t column = column_of(round, j);
+            packed[round][j] = {};
+            if (valid && column < ROW) packed[round][j] = *reinterpret_cast<const Eight<KEY_X>*>(x + column);
+        }
+    Share share;
+#pragma unroll
+    for (uint32_t round = 0; round < ROUNDS; round++)
+#pragma unroll
+        for (uint32_t j = 0; j < VECTORS; j++)
+#pragma unroll
+            for (uint32_t i = 0; i < WIDTH; i++) share.v[round][j][i] = mul_rn(packed[round][j][i], 1.0f / ROTATION);
+    store_quantized(share, (uint8_t*)p.q + uint64_t(row) * ROW, (float*)p.scale + row, valid, scratch);
+}

@@ -1,0 +1,14 @@
+// What an exact sum of products stands for: sum * (x_scale * w_scale), each operation rounded apart, and nothing fused into it.
+// So outputs are the same bits however the sum was made.
+#pragma once
+#include "int8.h"
+#include "mma_s8.cuh"
+
+// Scales of two neighbouring columns.
+struct alignas(8) float2_t {
+    float v[2];
+};
+
+__device__ __forceinline__ float scaled(int32_t sum, float x_scale, float w_scale) {
+    return mul_rn(float(sum), mul_rn(x_scale, w_scale));
+}

@@ -1,0 +1,11 @@
+// Linear layer forward in int8 on sm_90a: y = x w^T, scaled by row and column, with bias and residual added before the one
+// rounding in the epilogue. Both operands are K-major, pairs of values pass as elements of 16 bits. TMA descriptors: x, w.
+// Bound: tensor cores. Source: see gemm/wgmma/mainloop.cuh; PTX ISA, "wgmma.mma_async".
+// Sources: NVIDIA, CUTLASS 3; DeepGEMM.
+#include "int8/wgmma/epilogue.cuh"
+
+CLUSTER_KERNEL(int8_fwd_params, CLUSTER) {
+    Int8Epilogue<KEY_BIAS, KEY_RESIDUAL> y = {{(const bf16*)p.bias, (const bf16*)p.residual, (bf16*)p.y, p.m, p.n},
+                                              {(const float*)p.x_scale, (const float*)p.w_scale}};
+    gemm<false, false, false>(p.maps, p.m, p.n, p.k / 2, y);
+}

@@ -1,0 +1,188 @@
+//! The references of `int8` against the formulas in f64: a rotation is an orthonormal matrix, a scale is of the largest value, and
+//! products are those of the matrices that were quantised.
+
+use precast_kernels::abi::{int8_fwd_params, int8_quantize_params, int8_rmsnorm_params, int8_swiglu_params};
+use precast_kernels::check::Case;
+use precast_kernels::host::Buffer;
+use precast_kernels::int8::rotation;
+use precast_kernels::{Dtype, Format, Key};
+
+/// A launch by the reference: operands before and after it, as numbers.
+struct Launch {
+    case: Case,
+    after: Vec<Buffer>,
+}
+
+impl Launch {
+    fn new<P: bytemuck::Pod>(key: &str, params: P, seed: u64) -> Self {
+        Self::with(key, params, seed, |_, _| {})
+    }
+
+    /// With operands that `change` has changed: their names and bytes.
+    fn with<P: bytemuck::Pod>(key: &str, params: P, seed: u64, mut change: impl FnMut(&str, &mut [u8])) -> Self {
+        let mut case = Case::new(&Key::parse(key).unwrap(), bytemuck::bytes_of(&params), seed);
+        case.operands.iter().zip(&mut case.before).for_each(|(operand, bytes)| change(operand.name, bytes));
+        let after = case.reference();
+        Self { case, after }
+    }
+
+    fn numbers(&self, name: &str) -> Vec<f64> {
+        let index = self.case.operands.iter().position(|operand| operand.name == name).unwrap();
+        let operand = &self.case.operands[index];
+        let bytes = if operand.access.writes() { &self.after[index] } else { &self.case.before[index] };
+        match operand.format {
+            Format::Dense(Dtype::I8) => bytes.iter().map(|byte| f64::from(*byte as i8)).collect(),
+            Format::Dense(Dtype::Bf16) => {
+                bytemuck::pod_collect_to_vec::<u8, half::bf16>(bytes).into_iter().map(f64::from).collect()
+            }
+            _ => bytemuck::pod_collect_to_vec::<u8, f32>(bytes).into_iter().map(f64::from).collect(),
+        }
+    }
+}
+
+/// The row times the orthonormal Hadamard matrix of each block of r, by its definition: element (i, j) has the sign of the
+/// number of ones in i and j.
+fn rotated(row: &[f64], r: usize) -> Vec<f64> {
+    let sign = |i: usize, j: usize| if (i & j).count_ones() % 2 == 0 { 1.0 } else { -1.0 };
+    let of_block = |block: &[f64]| -> Vec<f64> {
+        let column = |j| (0..r).map(|i| block[i] * sign(i, j)).sum::<f64>() / (r as f64).sqrt();
+        (0..r).map(column).collect()
+    };
+    row.chunks(r).flat_map(of_block).collect()
+}
+
+fn largest(row: &[f64]) -> f64 {
+    row.iter().fold(0.0, |largest, value| largest.max(value.abs()))
+}
+
+/// Asserts that values and scale are a rotated row, to half a step and f32's rounding.
+fn is_quantized(row: &[f64], q: &[f64], scale: f64, what: &str) {
+    let row = rotated(row, rotation(row.len() as u32).unwrap() as usize);
+    let step = largest(&row) / 127.0;
+    if largest(&row) < 1e-31 {
+        assert!(scale == 0.0 && q.iter().all(|q| *q == 0.0), "{what}: a row of zeros has a scale of {scale}");
+        return;
+    }
+    assert!((scale / step - 1.0).abs() < 1e-5, "{what}: a scale of {scale:e} for steps of {step:e}");
+    assert_eq!(largest(q), 127.0, "{what}");
+    for (i, (q, value)) in q.iter().zip(&row).enumerate() {
+        assert!((q * step - value).abs() <= 0.5001 * step, "{what}: value {i} is {q} for {}", value / step);
+    }
+}
+
+#[test]
+fn values_are_rotated_rows_in_steps_of_their_scale() {
+    for (k, x) in [(16, "bf16"), (48, "f32"), (96, "bf16"), (320, "f32"), (1536, "bf16")] {
+        let (rows, key) = (40, format!("int8.quantize{{k={k},x={x}}}"));
+        let launch = Launch::new(&key, int8_quantize_params { rows, ..Default::default() }, 3);
+        let (x, q, scale) = (launch.numbers("x"), launch.numbers("q"), launch.numbers("scale"));
+        for (row, scale) in scale.iter().enumerate() {
+            let part = |all: &[f64]| all[row * k..][..k].to_vec();
+            is_quantized(&part(&x), &part(&q), *scale, &format!("{key}, row {row}"));
+        }
+        // Rows of zeros, outliers and the largest numbers were among them.
+        assert!(scale.contains(&0.0) && scale.iter().any(|scale| *scale > 1e30), "{scale:?}");
+    }
+}
+
+#[test]
+fn what_is_not_finite_has_no_scale_that_is_a_number() {
+    let params = int8_quantize_params { rows: 3, ..Default::default() };
+    for poison in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+        let launch = Launch::with("int8.quantize{k=64,x=f32}", params, 5, |name, bytes| {
+            if name == "x" {
+                let x: &mut [f32] = bytemuck::cast_slice_mut(bytes);
+                x.iter_mut().enumerate().for_each(|(i, x)| *x = if i == 70 { poison } else { 1.0 });
+            }
+        });
+        let scale = launch.numbers("scale");
+        assert!(scale[1].is_nan() && scale[0].is_finite() && scale[2].is_finite(), "{poison}: {scale:?}");
+        assert!(launch.numbers("q")[64..128].iter().all(|q| *q == 0.0));
+    }
+}
+
+#[test]
+fn a_norm_gives_the_rotated_rows_of_rmsnorm() {
+    let (h, tokens, eps) = (192usize, 7, 1e-2);
+    let params = int8_rmsnorm_params { tokens: tokens as u32, eps, ..Default::default() };
+    let launch = Launch::new(&format!("int8.rmsnorm{{h={h},residual=true,x=bf16}}"), params, 4);
+    let (x, delta, gamma) = (launch.numbers("x"), launch.numbers("delta"), launch.numbers("gamma"));
+    let (sum, q, scale) = (launch.numbers("sum"), launch.numbers("q"), launch.numbers("scale"));
+    for token in 0..tokens {
+        let at = token * h..(token + 1) * h;
+        for i in at.clone() {
+            assert!((sum[i] - (x[i] + delta[i])).abs() <= sum[i].abs() / 256.0, "sum {i}");
+        }
+        let rms = (sum[at.clone()].iter().map(|x| x * x).sum::<f64>() / h as f64 + f64::from(eps)).sqrt();
+        let y: Vec<f64> = sum[at.clone()].iter().zip(&gamma).map(|(x, gamma)| gamma * x / rms).collect();
+        is_quantized(&y, &q[at], scale[token], &format!("token {token}"));
+    }
+}
+
+/// x w^T of dequantised matrices, with a bias.
+fn product(launch: &Launch, [m, n, k]: [usize; 3], has_bias: bool) -> Vec<f64> {
+    let (x, w, sx, sw) =
+        (launch.numbers("x"), launch.numbers("w"), launch.numbers("x_scale"), launch.numbers("w_scale"));
+    let bias = if has_bias { launch.numbers("bias") } else { vec![0.0; n] };
+    let element = |i: usize, j: usize| {
+        let sum: f64 = (0..k).map(|r| x[i * k + r] * sx[i] * w[j * k + r] * sw[j]).sum();
+        sum + bias[j]
+    };
+    (0..m).flat_map(|i| (0..n).map(move |j| (i, j))).map(|(i, j)| element(i, j)).collect()
+}
+
+/// Asserts that outputs are as far from their formula as so many roundings to bf16 take them.
+fn close(found: &[f64], expected: &[f64], roundings: f64) {
+    assert_eq!(found.len(), expected.len());
+    for (i, (found, expected)) in found.iter().zip(expected).enumerate() {
+        let gate = roundings * 1.01 * (expected.abs() / 256.0) + 1e-5;
+        assert!((found - expected).abs() <= gate, "element {i}: {found} is not {expected}");
+    }
+}
+
+#[test]
+fn products_are_those_of_the_matrices_that_were_quantised() {
+    let (m, n, k) = (5, 24, 2064);
+    let params = int8_fwd_params { m: m as u32, n: n as u32, k: k as u32, ..Default::default() };
+    for (bias, residual) in [(false, false), (true, true)] {
+        let launch = Launch::new(&format!("int8.fwd{{bias={bias},residual={residual},y=bf16}}"), params, 6);
+        let mut y = product(&launch, [m, n, k], bias);
+        if residual {
+            y.iter_mut().zip(launch.numbers("residual")).for_each(|(y, residual)| *y += residual);
+        }
+        close(&launch.numbers("y"), &y, 1.0);
+    }
+}
+
+#[test]
+fn gated_products_are_silu_of_one_half_times_the_other() {
+    let (m, n, k) = (5, 16, 48);
+    let params = int8_swiglu_params { m: m as u32, n: n as u32, k: k as u32, ..Default::default() };
+    let launch = Launch::new("int8.swiglu{bias=true,y=bf16}", params, 7);
+    let gated = product(&launch, [m, 2 * n, k], true);
+    let silu = |gate: f64| gate / (1.0 + (-gate).exp());
+    let y = gated.chunks(2 * n).flat_map(|row| (0..n).map(|j| silu(row[j]) * row[n + j]).collect::<Vec<_>>());
+    close(&launch.numbers("y"), &y.collect::<Vec<_>>(), 6.0);
+}
+
+/// Sums at their largest: every product is 127 x 127, over a depth at which f32 would have lost the last bits long before.
+#[test]
+fn sums_are_exact_at_the_depth_of_the_largest_models() {
+    let (n, k) = (8, 53_248);
+    let params = int8_fwd_params { m: 2, n, k, ..Default::default() };
+    let launch = Launch::with("int8.fwd{bias=false,residual=true,y=bf16}", params, 8, |name, bytes| match name {
+        "x" | "w" => bytes.fill(127),
+        "residual" => {
+            let y: &mut [half::bf16] = bytemuck::cast_slice_mut(bytes);
+            y.fill(half::bf16::from_f32(-858_800_000.0)); // nearly all of it
+        }
+        _ => {
+            let scale: &mut [f32] = bytemuck::cast_slice_mut(bytes);
+            scale.fill(1.0);
+        }
+    });
+    let exact = (f64::from(k) * 127.0 * 127.0) as f32; // of an i32, rounded once
+    let expected = exact + half::bf16::from_f32(-858_800_000.0).to_f32();
+    let expected = f64::from(half::bf16::from_f32(expected));
+    assert!(launch.numbers("y").iter().all(|y| *y == expected), "{:?} {expected}", launch.numbers("y"));
+}
