@@ -17,9 +17,8 @@ KERNEL(int8_quantize_params) {
     for (uint32_t round = 0; round < ROUNDS; round++)
 #pragma unroll
         for (uint32_t j = 0; j < VECTORS; j++) {
-            const uint32_t column = column_of(round, j);
             packed[round][j] = {};
-            if (valid && column < ROW) packed[round][j] = *reinterpret_cast<const Eight<KEY_X>*>(x + column);
+            if (valid && inside(round, j)) packed[round][j] = *reinterpret_cast<const Eight<KEY_X>*>(x + column_of(round, j));
         }
     Share share;
 #pragma unroll
@@ -27,6 +26,6 @@ KERNEL(int8_quantize_params) {
 #pragma unroll
         for (uint32_t j = 0; j < VECTORS; j++)
 #pragma unroll
-            for (uint32_t i = 0; i < WIDTH; i++) share.v[round][j][i] = mul_rn(packed[round][j][i], 1.0f / ROTATION);
+            for (uint32_t i = 0; i < WIDTH; i++) share.v[round][j][i] = packed[round][j][i];
     store_quantized(share, (uint8_t*)p.q + uint64_t(row) * ROW, (float*)p.scale + row, valid, scratch);
 }

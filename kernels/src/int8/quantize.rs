@@ -21,6 +21,8 @@ key! {
 variant! {
     /// Several rows at a time, or a CTA a row.
     pub struct Rows {
+        /// CTAs that must fit on a multiprocessor.
+        blocks: u32,
         /// Threads that work on a row.
         row_threads: u32,
         /// Threads of a CTA.
@@ -35,13 +37,14 @@ const MOST_THREADS: u32 = 1024;
 /// Threads of a CTA that has several rows.
 const FEW_THREADS: u32 = 128;
 
-/// Whole warps for a row, as few as have a share for each thread, if the row is blocks that can be rotated.
-fn rows(columns: u32) -> Vec<Rows> {
+/// Whole warps for a row, as few as have a share for each thread, if the row is blocks that can be rotated; and as many CTAs on a
+/// multiprocessor as have so many threads together.
+fn rows(columns: u32, threads: u32) -> Vec<Rows> {
     let rounds = columns.div_ceil(SHARE * MOST_THREADS);
     let row_threads = columns.div_ceil(SHARE * rounds.max(1)).next_multiple_of(32);
-    let at_a_time = (FEW_THREADS / row_threads).max(1);
-    let one = rotation(columns).map(|_| Rows { row_threads, threads: row_threads * at_a_time });
-    one.into_iter().collect()
+    let own = row_threads * (FEW_THREADS / row_threads).max(1);
+    let blocks = if rounds == 1 { (threads / own).max(1) } else { 1 };
+    rotation(columns).map(|_| Rows { blocks, row_threads, threads: own }).into_iter().collect()
 }
 
 fn geometry(variant: Rows, rows: u32) -> Geometry {
@@ -65,7 +68,7 @@ impl Build for Int8Quantize {
     type Variant = Rows;
 
     fn variants(&self, _arch: Arch) -> Vec<Rows> {
-        rows(self.k)
+        rows(self.k, 1280)
     }
 
     fn source(&self, _variant: Rows) -> Source {
@@ -124,7 +127,7 @@ impl Build for Int8Rmsnorm {
     type Variant = Rows;
 
     fn variants(&self, _arch: Arch) -> Vec<Rows> {
-        if self.x == Dtype::Bf16 { rows(self.h) } else { Vec::new() }
+        if self.x == Dtype::Bf16 { rows(self.h, 1024) } else { Vec::new() }
     }
 
     fn source(&self, _variant: Rows) -> Source {

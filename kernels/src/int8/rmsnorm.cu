@@ -23,15 +23,15 @@ KERNEL(int8_rmsnorm_params) {
     for (uint32_t round = 0; round < ROUNDS; round++)
 #pragma unroll
         for (uint32_t j = 0; j < VECTORS; j++) {
-            const uint32_t column = column_of(round, j);
-            const bool inside = valid && column < ROW;
+            const uint32_t at = column_of(round, j) / WIDTH;
+            const bool there = valid && inside(round, j);
             x[round][j] = gamma[round][j] = {};
-            if (inside) x[round][j] = load_vector<WIDTH>((const KEY_X*)p.x + row, column / WIDTH);
+            if (there) x[round][j] = load_vector<WIDTH>((const KEY_X*)p.x + row, at);
 #if KEY_RESIDUAL
             delta[round][j] = {};
-            if (inside) delta[round][j] = load_vector<WIDTH>((const KEY_X*)p.delta + row, column / WIDTH);
+            if (there) delta[round][j] = load_vector<WIDTH>((const KEY_X*)p.delta + row, at);
 #endif
-            if (inside) gamma[round][j] = load_vector<WIDTH>((const KEY_X*)p.gamma, column / WIDTH);
+            if (there) gamma[round][j] = load_vector<WIDTH>((const KEY_X*)p.gamma, at);
         }
     float square = 0.0f;
 #pragma unroll
@@ -40,12 +40,11 @@ KERNEL(int8_rmsnorm_params) {
         for (uint32_t j = 0; j < VECTORS; j++) {
             Vector& own = x[round][j];
 #if KEY_RESIDUAL
-            const uint32_t column = column_of(round, j);
             float sum[WIDTH];
 #pragma unroll
             for (uint32_t i = 0; i < WIDTH; i++) sum[i] = own[i] + delta[round][j][i];
             own = Vector::of(sum);
-            if (valid && column < ROW) reinterpret_cast<Vector*>((KEY_X*)p.sum + row)[column / WIDTH] = own;
+            if (valid && inside(round, j)) reinterpret_cast<Vector*>((KEY_X*)p.sum + row)[column_of(round, j) / WIDTH] = own;
 #endif
 #pragma unroll
             for (uint32_t i = 0; i < WIDTH; i++) square += own[i] * own[i];
@@ -58,8 +57,7 @@ KERNEL(int8_rmsnorm_params) {
         for (uint32_t j = 0; j < VECTORS; j++) {
             keep_packed(x[round][j]);
 #pragma unroll
-            for (uint32_t i = 0; i < WIDTH; i++)
-                share.v[round][j][i] = mul_rn(gamma[round][j][i] * (x[round][j][i] * rstd), 1.0f / ROTATION);
+            for (uint32_t i = 0; i < WIDTH; i++) share.v[round][j][i] = gamma[round][j][i] * (x[round][j][i] * rstd);
         }
     store_quantized(share, (uint8_t*)p.q + row, (float*)p.scale + token, valid, scratch);
 }

@@ -37,6 +37,11 @@ __device__ __forceinline__ uint32_t column_of(uint32_t round, uint32_t vector) {
     return (round * AT_A_TIME + thread / 4) * SEGMENT + vector * 32 + thread % 4 * WIDTH;
 }
 
+// Whether a row has it. Where rows are whole segments a thread has all of its vectors of a round, or none.
+__device__ __forceinline__ bool inside(uint32_t round, uint32_t vector) {
+    return column_of(round, ROW % SEGMENT == 0 ? 0 : vector) < ROW;
+}
+
 // Sum over the threads of a row, lanes first, then warps in their order. All threads of the CTA call it. `scratch` holds a word
 // a warp, and may be used again after the next sync_block.
 __device__ __forceinline__ float row_sum(float value, float* scratch) {
@@ -71,7 +76,8 @@ __device__ __forceinline__ uint32_t row_max(uint32_t value, uint32_t* scratch) {
     return value;
 }
 
-// Walsh-Hadamard transform of each block of ROTATION columns, in Sylvester's order, without its factor 1 / sqrt(ROTATION).
+// Walsh-Hadamard transform of each block of ROTATION columns, in Sylvester's order, times 1 / ROTATION, so that no sum overflows, in
+// place of 1 / sqrt(ROTATION), which the scale makes up for.
 __device__ __forceinline__ void rotate(Share& share) {
     const float first = threadIdx.x & 1 ? -1.0f : 1.0f, second = threadIdx.x & 2 ? -1.0f : 1.0f;
 #pragma unroll
@@ -80,7 +86,9 @@ __device__ __forceinline__ void rotate(Share& share) {
 #pragma unroll
         for (uint32_t j = 0; j < VECTORS; j++) {
 #pragma unroll
-            for (uint32_t stride = 1; stride < WIDTH; stride *= 2)
+            for (uint32_t i = 0; i < WIDTH; i += 2) butterfly(v[j][i], v[j][i + 1], 1.0f / ROTATION);
+#pragma unroll
+            for (uint32_t stride = 2; stride < WIDTH; stride *= 2)
 #pragma unroll
                 for (uint32_t i = 0; i < WIDTH; i++)
                     if (!(i & stride)) butterfly(v[j][i], v[j][i + stride]);
@@ -104,16 +112,17 @@ __device__ __forceinline__ void rotate(Share& share) {
     }
 }
 
-// Stores a row, of which every value has been multiplied by 1 / ROTATION: no sum overflows then. All threads of the CTA call it.
+// Rotates a row and stores its values and its scale. All threads of the CTA call it.
 __device__ __forceinline__ void store_quantized(Share& share, uint8_t* q, float* scale, bool valid, uint32_t* scratch) {
     rotate(share);
     uint32_t largest = 0;
 #pragma unroll
     for (uint32_t round = 0; round < ROUNDS; round++)
 #pragma unroll
-        for (uint32_t j = 0; j < VECTORS; j++)
-#pragma unroll
-            for (uint32_t i = 0; i < WIDTH; i++) largest = larger_magnitude(largest, share.v[round][j][i]);
+        for (uint32_t j = 0; j < VECTORS; j++) {
+            const uint32_t own = largest_magnitude(share.v[round][j]);
+            largest = largest > own ? largest : own;
+        }
     largest = row_max(largest, scratch);
     if (!valid) return;
     const RowScale row = row_scale<ROTATION>(largest);
@@ -122,7 +131,8 @@ __device__ __forceinline__ void store_quantized(Share& share, uint8_t* q, float*
     for (uint32_t round = 0; round < ROUNDS; round++)
 #pragma unroll
         for (uint32_t j = 0; j < VECTORS; j++) {
-            const uint32_t column = column_of(round, j);
-            if (column < ROW) *reinterpret_cast<int8x8_t*>(q + column) = quantize(share.v[round][j], row);
+            int8x8_t values = {};
+            if (row.inverse != 0.0f) values = quantize(share.v[round][j], row);
+            if (inside(round, j)) *reinterpret_cast<int8x8_t*>(q + column_of(round, j)) = values;
         }
 }

@@ -24,6 +24,8 @@ struct ClusterReduction {
         parity ^= 1;
     }
 
+    // Sums of int8 are not split.
+    template <uint32_t width> __device__ __forceinline__ void reduce(int (&)[TILE_N / 8][4], uint32_t) {}
     // For the consumer warps, after their mainloop.
     template <uint32_t width> __device__ __forceinline__ void reduce(float (&accumulators)[TILE_N / 8][4], uint32_t rank) {
         enum : uint32_t { CHUNKS = TILE_N / width, QUADS = width / 8, BYTES = CONSUMERS * WARPGROUP * 16 };

@@ -139,8 +139,7 @@ __device__ __forceinline__ void gemm(const tensor_map* maps, uint32_t m, uint32_
             epilogue.begin(work.row + warp * 16, work.column);
             wgmma_wait<0>();
             release(previous);
-            if constexpr (stream_k)
-                if (work.split_k) reduction.reduce<Epilogue::CHUNK>(accumulators, scheduler.rank);
+            if (work.split_k) reduction.reduce<Epilogue::CHUNK>(accumulators, scheduler.rank);
             sync_warp(); // lanes may still read the scratch of the previous tile
 #pragma unroll
             for (uint32_t c = 0; c < TILE_N / Epilogue::CHUNK / B_PARTS; c++) {
