@@ -10,7 +10,9 @@ __device__ __forceinline__ uint32_t shared_address(const void* p) {
 
 // Starts a copy of 16 bytes from global to shared memory, bypassing L1; if not `valid` it writes zeros and reads nothing.
 __device__ __forceinline__ void cp_async(uint32_t shared, const void* global, bool valid = true) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global), "r"(valid ? 16 : 0)
+    asm volatile("{\n.reg .pred ignored;\nsetp.eq.u32 ignored, %2, 0;\n"
+                 "cp.async.cg.shared.global [%0], [%1], 16, ignored;\n}" ::"r"(shared),
+                 "l"(global), "r"(uint32_t(valid))
                  : "memory");
 }
 // The same for 4 bytes.

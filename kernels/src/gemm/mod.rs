@@ -145,7 +145,7 @@ macro_rules! gemm_variants {
 
         fn variants(&self, arch: Arch) -> Vec<Tiling> {
             match self.inputs() {
-                Some(dtype) => select::variants($op, dtype, arch).to_vec(),
+                Some(dtype) => select::variants($op, dtype, arch),
                 None => Vec::new(),
             }
         }

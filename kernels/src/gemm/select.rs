@@ -176,6 +176,8 @@ fn table(op: GemmOp, dtype: Dtype, arch: Arch) -> Table {
         },
         (Dtype::I8, Arch::Sm90Portable) => (INT8_H200, &[96, 100, 80, 98, 92]),
         (Dtype::I8, _) => (INT8, &[100, 100, 90]),
+        // dgrad's operands leave no registers for 256 rows.
+        (Dtype::Bf16, Arch::Sm90Portable) if op == GemmOp::Dgrad => (&BF16_H200[1..], &[100, 80, 90, 85, 3]),
         (Dtype::Bf16, Arch::Sm90Portable) => (BF16_H200, &[108, 100, 80, 90, 85, 3]),
         (Dtype::Bf16, _) => (BF16, &[100, 100, 90, 3]),
         _ => (F32, &[100, 70]),
@@ -183,14 +185,19 @@ fn table(op: GemmOp, dtype: Dtype, arch: Arch) -> Table {
     Table { multiprocessors, variants, rates }
 }
 
-pub(crate) fn variants(op: GemmOp, dtype: Dtype, arch: Arch) -> &'static [Tiling] {
-    table(op, dtype, arch).variants
+pub(crate) fn variants(op: GemmOp, dtype: Dtype, arch: Arch) -> Vec<Tiling> {
+    table(op, dtype, arch).variants.iter().copied().filter(|variant| !narrow(op, *variant)).collect()
 }
 
-/// bf16 runs on tensor cores wherever it can be copied in vectors. A warp stores 32 columns at a time, and of a gated
-/// product half of what it has summed.
+/// Whether a warp's columns are too few for the epilogue, which stores 32 at a time, and of a gated product half of what it has
+/// summed.
+fn narrow(op: GemmOp, variant: Tiling) -> bool {
+    op == GemmOp::Swiglu && matches!(variant, Tiling::Mma(mma) if mma.warp_n < 64)
+}
+
+/// bf16 runs on tensor cores wherever it can be copied in vectors.
 pub(crate) fn admits(problem: &ProblemSize, variant: Tiling) -> bool {
-    let narrow = problem.op == GemmOp::Swiglu && matches!(variant, Tiling::Mma(mma) if mma.warp_n < 64);
+    let narrow = narrow(problem.op, variant);
     let tensor_cores = !matches!(variant, Tiling::CudaCores(_));
     match problem.dtype {
         Dtype::Bf16 | Dtype::I8 => !narrow && tensor_cores == problem.vectors,

@@ -80,7 +80,7 @@ macro_rules! build_of {
         }
 
         fn variants(&self, arch: Arch) -> Vec<Tiling> {
-            if self.y == Dtype::Bf16 { select::variants($op, Dtype::I8, arch).to_vec() } else { Vec::new() }
+            if self.y == Dtype::Bf16 { select::variants($op, Dtype::I8, arch) } else { Vec::new() }
         }
 
         fn problem(&self, p: &Self::Params) -> Option<String> {

@@ -49,9 +49,9 @@ struct Matrix {
     const void* data;
     uint32_t row, extent, depth;
 
-    // Without the first `count` r.
-    template <bool mn> __device__ __forceinline__ Matrix after(uint32_t count) const {
-        return {(const bf16*)data + uint64_t(count) * (mn ? row : 1), row, extent, depth - count};
+    // `count` r from `first` on, or as many as there are.
+    template <bool mn> __device__ __forceinline__ Matrix part(uint32_t first, uint32_t count) const {
+        return {(const bf16*)data + uint64_t(first) * (mn ? row : 1), row, extent, min(count, depth - first)};
     }
 };
 
@@ -68,7 +68,7 @@ __device__ __forceinline__ void gemm(const Matrix& whole_a, const Matrix& whole_
 
     const uint32_t total = (whole_a.depth + TILE_K - 1) / TILE_K, begin = total * work.index / work.count;
     const uint32_t count = total * (work.index + 1) / work.count - begin;
-    const Matrix ma = whole_a.after<a_mn>(begin * TILE_K), mb = whole_b.after<b_mn>(begin * TILE_K);
+    const Matrix ma = whole_a.part<a_mn>(begin * TILE_K, count * TILE_K), mb = whole_b.part<b_mn>(begin * TILE_K, count * TILE_K);
 
     const uint32_t tiles_m = (ma.extent + TILE_M - 1) / TILE_M, tiles_n = (mb.extent + COLUMNS - 1) / COLUMNS;
     const TileIndex tile = rasterize<RASTER_BAND>(work.tile, tiles_m, tiles_n);
@@ -92,12 +92,10 @@ __device__ __forceinline__ void gemm(const Matrix& whole_a, const Matrix& whole_
     const uint32_t end = base + STAGES * STAGE_BYTES;
     uint32_t writing = base, reading = base; // stages, round robin
 
-    const auto copy = [&](uint32_t k_tile) {
-        if (k_tile < count) {
-            a.copy(writing);
-            b.copy(writing + OperandA::BYTES);
-            if (paired) behind.copy(writing + OperandA::BYTES + OperandB::BYTES);
-        }
+    const auto copy = [&] {
+        a.copy(writing);
+        b.copy(writing + OperandA::BYTES);
+        if (paired) behind.copy(writing + OperandA::BYTES + OperandB::BYTES);
         cp_async_commit();
         writing += STAGE_BYTES;
         if (writing == end) writing = base;
@@ -113,12 +111,12 @@ __device__ __forceinline__ void gemm(const Matrix& whole_a, const Matrix& whole_
     };
 
 #pragma unroll
-    for (uint32_t k_tile = 0; k_tile < STAGES - 1; k_tile++) copy(k_tile); // prologue
+    for (uint32_t k_tile = 0; k_tile < STAGES - 1; k_tile++) copy(); // prologue
     cp_async_wait<STAGES - 2>();
     sync_block();
     load(0, 0);
 #pragma unroll 1
-    for (uint32_t k_tile = 0; k_tile < count; k_tile++) {
+    while (a.left > -int((STAGES - 1) * TILE_K)) { // until as many k-tiles are multiplied as hold the depth
 #pragma unroll
         for (uint32_t step = 0; step < STEPS; step++) {
             if (step == STEPS - 1) {
@@ -129,7 +127,7 @@ __device__ __forceinline__ void gemm(const Matrix& whole_a, const Matrix& whole_
                 if (reading == end) reading = base;
             }
             load((step + 1) % 2, (step + 1) % STEPS);
-            if (step == 0) copy(k_tile + STAGES - 1);
+            if (step == 0) copy();
 #pragma unroll
             for (uint32_t m = 0; m < BLOCKS_M; m++)
 #pragma unroll

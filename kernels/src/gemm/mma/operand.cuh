@@ -31,12 +31,14 @@ template <uint32_t tile, bool mn, Fragment fragment> struct Operand {
     static_assert((mn ? TILE_K : tile) % STEP == 0 && STEP % 8 == 0, "whole rounds of copies");
     static_assert(!mn || tile % 64 == 0, "whole slabs");
 
-    const bf16* next; // this thread's first chunk of the next k-tile
-    uint64_t row;     // elements between rows
-    uint32_t edge;    // i left from this thread's first chunk on
-    uint32_t left;    // r left from this thread's first chunk of the next k-tile on
-    uint32_t write;   // offset in a stage of this thread's first chunk
-    uint32_t read;    // offset in a stage of the chunk this lane addresses for the warp's first fragment
+    const unsigned char* tile_at; // of the next k-tile, the same for the whole CTA: threads add 32-bit offsets
+    uint32_t from[ROUNDS];        // offsets of this thread's chunks from there, bytes
+    uint32_t step_bytes;          // from one k-tile to the next
+    int left;                     // r left from the next k-tile on
+    int own_r;                    // r of this thread's first chunk in a k-tile
+    uint32_t edge;                // MN-major: i left from this thread's first chunk on
+    uint32_t write;               // offset in a stage of this thread's first chunk
+    uint32_t read;                // offset in a stage of the chunk this lane addresses for the warp's first fragment
 
     static __device__ __forceinline__ uint32_t swizzle(uint32_t row, uint32_t chunk) {
         // The 32 banks hold one row of 128 bytes, or two of 64.
@@ -48,12 +50,18 @@ template <uint32_t tile, bool mn, Fragment fragment> struct Operand {
     __device__ __forceinline__ Operand(const void* data, uint32_t stride, uint32_t extent, uint32_t depth, uint32_t i0,
                                      uint32_t warp) {
         const uint32_t own_row = threadIdx.x / ROW_CHUNKS, own_chunk = threadIdx.x % ROW_CHUNKS;
-        const uint32_t i = i0 + (mn ? own_chunk * CHUNK : own_row);
-        const uint32_t r = mn ? own_row : own_chunk * CHUNK;
-        row = stride;
-        next = (const bf16*)data + (mn ? r * row + i : i * row + r);
-        edge = i < extent ? extent - i : 0;
-        left = r < depth ? depth - r : 0;
+        const uint32_t row_bytes = stride * sizeof(bf16), rest = extent - i0;
+        tile_at = (const unsigned char*)data + (mn ? uint64_t(i0) * sizeof(bf16) : uint64_t(i0) * row_bytes);
+        step_bytes = mn ? TILE_K * row_bytes : TILE_K * sizeof(bf16);
+        left = int(depth);
+        own_r = mn ? own_row : own_chunk * CHUNK;
+        edge = own_chunk * CHUNK < rest ? rest - own_chunk * CHUNK : 0;
+#pragma unroll
+        for (uint32_t round = 0; round < ROUNDS; round++) {
+            // Past the edge the last row once more: nobody stores what comes of it.
+            const uint32_t at = own_row + round * STEP, inside = mn || at < rest ? at : rest - 1;
+            from[round] = inside * row_bytes + own_chunk * 16;
+        }
         write = swizzle(own_row, own_chunk);
         const uint32_t matrix = threadIdx.x % WARP / 8, line = threadIdx.x % 8;
         const uint32_t along_i = fragment == Fragment::a ? matrix % 2 : matrix / 2;
@@ -62,18 +70,18 @@ template <uint32_t tile, bool mn, Fragment fragment> struct Operand {
                           : swizzle(warp + along_i * 8 + line, along_r);
     }
 
-    // Starts the copies of the next k-tile. Past the matrix they write zeros.
+    // Starts the copies of the next k-tile. Past the depth, and past the edge of what is MN-major, they write zeros.
     __device__ __forceinline__ void copy(uint32_t stage) {
 #pragma unroll
-        for (uint32_t slab = 0; slab < SLABS; slab++)
+        for (uint32_t round = 0; round < ROUNDS; round++) {
+            const bool deep = own_r + int(mn ? round * STEP : 0) < left;
 #pragma unroll
-            for (uint32_t round = 0; round < ROUNDS; round++) {
-                const uint32_t i = mn ? slab * 64 : round * STEP, r = mn ? round * STEP : 0;
-                cp_async(stage + write + slab * SLAB_BYTES + round * STEP * ROW_BYTES,
-                           next + round * STEP * row + slab * 64, i < edge && r < left);
-            }
-        next += mn ? TILE_K * row : TILE_K;
-        left = left > TILE_K ? left - TILE_K : 0;
+            for (uint32_t slab = 0; slab < SLABS; slab++)
+                cp_async(stage + write + slab * SLAB_BYTES + round * STEP * ROW_BYTES, tile_at + from[round] + slab * 128,
+                         deep && (!mn || slab * 64 < edge));
+        }
+        tile_at += step_bytes;
+        left -= TILE_K;
     }
 
     // The fragment of 16 i, the warp's `block`, and 16 r, the k-tile's `step`.
@@ -82,7 +90,7 @@ template <uint32_t tile, bool mn, Fragment fragment> struct Operand {
             const uint32_t at = (stage + read) ^ (block % 4 * 32);
             ldmatrix_x4_trans(registers, at + block / 4 * SLAB_BYTES + step * 16 * ROW_BYTES);
         } else {
-            ldmatrix_x4(registers, ((stage + read) ^ (step * 32)) + block * 16 * ROW_BYTES);
+            ldmatrix_x4(registers, stage + (read ^ (step * 32)) + block * 16 * ROW_BYTES);
         }
     }
 };
