@@ -13,7 +13,7 @@ use precast_plan::{
     Teacher, TrainingPlan, build_keys, keys,
 };
 use precast_runtime::sim::{Faults, Sim};
-use precast_runtime::{Arrived, Bound, Device, Driver, DriverError, GraphId, KernelId, LoadError, Loading};
+use precast_runtime::{Arrived, Bound, BoundWork, Device, Driver, DriverError, GraphId, KernelId, LoadError, Loading};
 use precast_runtime::{Placement, Ticket};
 use proptest::prelude::*;
 
@@ -65,9 +65,10 @@ impl Driver for Recorder {
     fn stage(&mut self, bytes: u64) -> Result<(), DriverError> {
         self.inner.stage(bytes)
     }
-    fn prepare(&mut self, launches: &[Bound]) -> Result<GraphId, DriverError> {
-        let graph = self.inner.prepare(launches)?;
-        self.graphs.push((graph, launches.iter().map(|bound| bound.key.clone()).collect()));
+    fn prepare(&mut self, nodes: &[Bound]) -> Result<GraphId, DriverError> {
+        let graph = self.inner.prepare(nodes)?;
+        let key = |BoundWork::Launch(launch): &BoundWork| launch.key.clone();
+        self.graphs.push((graph, nodes.iter().map(|bound| key(&bound.work)).collect()));
         Ok(graph)
     }
     fn run(&mut self, graph: GraphId) -> Result<(), DriverError> {

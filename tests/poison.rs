@@ -15,7 +15,7 @@ use precast_kernels::check::Case;
 use precast_kernels::{Arch, Key, KeyVariant};
 use precast_runtime::cuda::Cuda;
 use precast_runtime::sim::{Faults, Sim};
-use precast_runtime::{Bound, Driver, DriverError, Placement};
+use precast_runtime::{Bound, BoundLaunch, BoundWork, Driver, DriverError, Placement};
 
 use crate::support::{self, config, metrics_of, random_model, tiny_config, token_file};
 
@@ -40,11 +40,13 @@ fn load_on_first_use<D: Driver>(mut driver: D, bundle: &Bundle<'_>) -> [Result<(
     }
     let launch = Bound {
         label: "first".into(),
-        kernel,
-        key: first.pair.key.clone(),
-        geometry: first.pair.key.kernel().geometry(first.pair.variant, params),
-        params: bound,
-        tensor_maps: Vec::new(),
+        work: BoundWork::Launch(BoundLaunch {
+            kernel,
+            key: first.pair.key.clone(),
+            geometry: first.pair.key.kernel().geometry(first.pair.variant, params),
+            params: bound,
+            tensor_maps: Vec::new(),
+        }),
         dependencies: Vec::new(),
     };
     let graph = driver.prepare(&[launch]).unwrap();

@@ -14,7 +14,7 @@ use precast_kernels::host::Buffer;
 use precast_kernels::{Arch, KeyVariant, Operand};
 use precast_plan::{Formats, Precision, keys};
 use precast_runtime::sim::{Faults, Sim};
-use precast_runtime::{Arrived, Bound, Device, Driver, DriverError, GraphId, KernelId, Placement, Ticket};
+use precast_runtime::{Arrived, Bound, BoundWork, Device, Driver, DriverError, GraphId, KernelId, Placement, Ticket};
 use precast_simt::{Program, Simt, execute};
 use rayon::prelude::*;
 
@@ -53,16 +53,17 @@ impl Executed {
     }
 
     fn launch(&mut self, bound: &Bound) -> Result<(), DriverError> {
-        let (_, pair) = self.loaded.iter().find(|(id, _)| *id == bound.kernel).expect("a loaded kernel");
-        let operands = bound.key.kernel().operands(&bound.params);
-        let address = |operand: &Operand| bytemuck::pod_read_unaligned(&bound.params[operand.offset..][..8]);
+        let BoundWork::Launch(launch) = &bound.work;
+        let (_, pair) = self.loaded.iter().find(|(id, _)| *id == launch.kernel).expect("a loaded kernel");
+        let operands = launch.key.kernel().operands(&launch.params);
+        let address = |operand: &Operand| bytemuck::pod_read_unaligned(&launch.params[operand.offset..][..8]);
         let mut memory = Vec::new();
         for operand in &operands {
             let ticket = self.sim.read(address(operand), operand.bytes())?;
             memory.push(Buffer::from(&self.sim.wait(ticket)?.bytes[..]));
         }
-        let maps = bound.key.kernel().tensor_maps(pair.variant, &bound.params);
-        execute(&self.programs[pair], &bound.geometry, &bound.params, &operands, &maps, &mut memory, SEED)
+        let maps = launch.key.kernel().tensor_maps(pair.variant, &launch.params);
+        execute(&self.programs[pair], &launch.geometry, &launch.params, &operands, &maps, &mut memory, SEED)
             .map_err(|report| DriverError::Launch { label: bound.label.clone(), reason: report.to_string() })?;
         let written = operands.iter().zip(&memory).filter(|(operand, _)| operand.access.writes());
         written.into_iter().try_for_each(|(operand, bytes)| self.sim.write(address(operand), bytes))
@@ -90,15 +91,15 @@ impl Driver for Executed {
     fn stage(&mut self, bytes: u64) -> Result<(), DriverError> {
         self.sim.stage(bytes)
     }
-    fn prepare(&mut self, launches: &[Bound]) -> Result<GraphId, DriverError> {
-        let id = self.sim.prepare(launches)?;
-        self.graphs.push((id, launches.to_vec()));
+    fn prepare(&mut self, nodes: &[Bound]) -> Result<GraphId, DriverError> {
+        let id = self.sim.prepare(nodes)?;
+        self.graphs.push((id, nodes.to_vec()));
         Ok(id)
     }
     fn run(&mut self, graph: GraphId) -> Result<(), DriverError> {
         let prepared = self.graphs.iter().find(|(id, _)| *id == graph);
-        let launches = prepared.expect("a prepared graph").1.clone();
-        launches.iter().try_for_each(|bound| self.launch(bound))
+        let nodes = prepared.expect("a prepared graph").1.clone();
+        nodes.iter().try_for_each(|bound| self.launch(bound))
     }
     fn write(&mut self, address: u64, bytes: &[u8]) -> Result<(), DriverError> {
         self.sim.write(address, bytes)

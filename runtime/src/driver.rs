@@ -64,11 +64,26 @@ pub struct Arrived {
     pub at: Instant,
 }
 
-/// A launch with real addresses.
+/// A node of a plan with real addresses.
 #[derive(Clone, Debug)]
 pub struct Bound {
     /// What for, in messages.
     pub label: String,
+    /// What is to be done.
+    pub work: BoundWork,
+    /// Earlier nodes of the same sequence that must have finished.
+    pub dependencies: Vec<u32>,
+}
+
+/// The kinds of work that a device is given.
+#[derive(Clone, Debug)]
+pub enum BoundWork {
+    Launch(BoundLaunch),
+}
+
+/// A launch of a loaded kernel.
+#[derive(Clone, Debug)]
+pub struct BoundLaunch {
     /// The loaded kernel.
     pub kernel: KernelId,
     /// What it computes.
@@ -79,8 +94,6 @@ pub struct Bound {
     pub params: Vec<u8>,
     /// Tensor maps of the parameter block that are still to be encoded.
     pub tensor_maps: Vec<TensorMap>,
-    /// Earlier launches of the same sequence that must have finished.
-    pub dependencies: Vec<u32>,
 }
 
 /// A call that failed. The codes are CUDA's: the simulated GPU uses the same.
@@ -200,11 +213,11 @@ pub trait Driver {
     /// [`DriverError`] of the driver.
     fn stage(&mut self, bytes: u64) -> Result<(), DriverError>;
 
-    /// Prepares a sequence of launches to be run again and again.
+    /// Prepares a sequence of nodes to be run again and again.
     ///
     /// # Errors
     /// [`DriverError`] of the driver.
-    fn prepare(&mut self, launches: &[Bound]) -> Result<GraphId, DriverError>;
+    fn prepare(&mut self, nodes: &[Bound]) -> Result<GraphId, DriverError>;
 
     /// Runs a prepared sequence. Does not wait for it.
     ///
@@ -265,8 +278,8 @@ impl<D: Driver + ?Sized> Driver for Box<D> {
     fn stage(&mut self, bytes: u64) -> Result<(), DriverError> {
         (**self).stage(bytes)
     }
-    fn prepare(&mut self, launches: &[Bound]) -> Result<GraphId, DriverError> {
-        (**self).prepare(launches)
+    fn prepare(&mut self, nodes: &[Bound]) -> Result<GraphId, DriverError> {
+        (**self).prepare(nodes)
     }
     fn run(&mut self, graph: GraphId) -> Result<(), DriverError> {
         (**self).run(graph)

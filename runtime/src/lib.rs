@@ -12,7 +12,7 @@ mod sealed;
 pub mod selftest;
 pub mod sim;
 
-pub use driver::{Arrived, Bound, Device, Driver, DriverError, GraphId, KernelId, Ticket};
+pub use driver::{Arrived, Bound, BoundLaunch, BoundWork, Device, Driver, DriverError, GraphId, KernelId, Ticket};
 pub use loading::{Coverage, LoadError, Loading, Placement, STAGE_BYTES};
 pub use loads::Load;
 pub use sealed::Sealed;

@@ -7,7 +7,7 @@ use precast_fatbins::{Bundle, BundleError, Stale, build_command};
 use precast_kernels::{Arch, KeyVariant};
 use precast_plan::{BufferId, Plan, Work, keys};
 
-use crate::driver::{Bound, Device, Driver, DriverError, GraphId, KernelId};
+use crate::driver::{Bound, BoundLaunch, BoundWork, Device, Driver, DriverError, GraphId, KernelId};
 use crate::loads::{self, Load};
 use crate::sealed::Sealed;
 
@@ -174,15 +174,14 @@ impl<D: Driver> Loading<D> {
                     let pair = KeyVariant { key: launch.key.clone(), variant: launch.variant };
                     let Some(kernel) = self.kernels.get(&pair) else { panic!("{pair} was not loaded") };
                     let params = launch.bind(address);
-                    Bound {
-                        label: node.label.clone(),
+                    let work = BoundWork::Launch(BoundLaunch {
                         kernel: *kernel,
                         geometry: launch.geometry,
                         tensor_maps: pair.key.kernel().tensor_maps(pair.variant, &params),
                         key: pair.key,
                         params,
-                        dependencies: node.dependencies.clone(),
-                    }
+                    });
+                    Bound { label: node.label.clone(), work, dependencies: node.dependencies.clone() }
                 })
                 .collect();
             graphs.push((phase.name.clone(), driver.prepare(&bound)?));

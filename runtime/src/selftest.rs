@@ -5,7 +5,7 @@ use precast_fatbins::{Bundle, BundleError};
 use precast_kernels::check::{Case, Distance, Mismatch, POISON};
 use precast_kernels::{Batch, Format, KeyVariant, Operand};
 
-use crate::driver::{Bound, Driver, GraphId};
+use crate::driver::{Bound, BoundLaunch, BoundWork, Driver, GraphId};
 use crate::loading::{LoadError, code_for};
 use crate::loads::{self, Load};
 
@@ -144,11 +144,13 @@ fn prepare<D: Driver>(
         }
         let launch = |index: u32| Bound {
             label: pair.to_string(),
-            kernel,
-            key: pair.key.clone(),
-            geometry: pair.key.kernel().geometry(pair.variant, &params),
-            tensor_maps: pair.key.kernel().tensor_maps(pair.variant, &params),
-            params: bound.clone(),
+            work: BoundWork::Launch(BoundLaunch {
+                kernel,
+                key: pair.key.clone(),
+                geometry: pair.key.kernel().geometry(pair.variant, &params),
+                tensor_maps: pair.key.kernel().tensor_maps(pair.variant, &params),
+                params: bound.clone(),
+            }),
             dependencies: index.checked_sub(1).into_iter().collect(),
         };
         let graph = driver.prepare(&(0..repeats).map(launch).collect::<Vec<_>>())?;

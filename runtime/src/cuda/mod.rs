@@ -1,10 +1,11 @@
 //! The NVIDIA driver.
 //!
-//! Everything here speaks to `libcuda` through cudarc's generated bindings. Graphs are made of explicit kernel
-//! nodes and the plan's own edges; copies go through pinned slots that are reused once their event has passed.
+//! Everything here speaks to `libcuda` through cudarc's generated bindings. Graphs are made of explicit nodes and the
+//! plan's own edges; copies go through pinned slots that are reused once their event has passed.
 
 mod call;
 mod environment;
+mod graph;
 mod memory;
 mod sole;
 mod stage;
@@ -18,8 +19,9 @@ use std::ffi::{CString, c_void};
 use cudarc::driver::sys;
 use precast_fatbins::Module;
 
-use crate::driver::{Arrived, Bound, Device, Driver, DriverError, GraphId, KernelId, Ticket};
+use crate::driver::{Arrived, Bound, BoundWork, Device, Driver, DriverError, GraphId, KernelId, Ticket};
 use call::check;
+use graph::Graph;
 use sole::Sole;
 use stage::Stage;
 use timer::Timer;
@@ -226,57 +228,16 @@ impl Driver for Cuda {
         Ok(())
     }
 
-    fn prepare(&mut self, launches: &[Bound]) -> Result<GraphId, DriverError> {
-        let (mut graph, mut executable) = (std::ptr::null_mut(), std::ptr::null_mut());
-        // SAFETY: writes one handle.
-        check("cuGraphCreate", unsafe { sys::cuGraphCreate(&mut graph, 0) })?;
-        let mut nodes: Vec<sys::CUgraphNode> = Vec::with_capacity(launches.len());
-        for bound in launches {
-            let function = self.kernels[bound.kernel.0];
-            // The driver copies the block when the node is added, by the size the kernel declares; the bundle's
-            // verification has compared that with this block's.
-            let mut bytes = bound.params.clone();
-            for map in &bound.tensor_maps {
-                tensor_map::fill(&mut bytes, map, &bound.label)?;
+    fn prepare(&mut self, nodes: &[Bound]) -> Result<GraphId, DriverError> {
+        let mut graph = Graph::new()?;
+        for Bound { label, work, dependencies } in nodes {
+            match work {
+                BoundWork::Launch(launch) => {
+                    graph.launch(label, self.kernels[launch.kernel.0], launch, dependencies)?
+                }
             }
-            let mut arguments = [bytes.as_ptr().cast::<c_void>().cast_mut()];
-            let dependencies: Vec<sys::CUgraphNode> =
-                bound.dependencies.iter().map(|earlier| nodes[*earlier as usize]).collect();
-            let [grid, block] = [bound.geometry.grid, bound.geometry.block];
-            let params = sys::CUDA_KERNEL_NODE_PARAMS {
-                func: function,
-                gridDimX: grid[0],
-                gridDimY: grid[1],
-                gridDimZ: grid[2],
-                blockDimX: block[0],
-                blockDimY: block[1],
-                blockDimZ: block[2],
-                sharedMemBytes: bound.geometry.shared_bytes,
-                kernelParams: arguments.as_mut_ptr(),
-                extra: std::ptr::null_mut(),
-                kern: std::ptr::null_mut(),
-                ctx: std::ptr::null_mut(),
-            };
-            let mut node = std::ptr::null_mut();
-            // SAFETY: the function is loaded; all pointers outlive the call; dependencies are nodes of this graph.
-            unsafe {
-                let limit = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-                let raised = sys::cuFuncSetAttribute(function, limit, bound.geometry.shared_bytes as i32);
-                call::check_on("cuFuncSetAttribute", raised, &bound.label)?;
-                let added =
-                    sys::cuGraphAddKernelNode_v2(&mut node, graph, dependencies.as_ptr(), dependencies.len(), &params);
-                call::check_on("cuGraphAddKernelNode", added, &bound.label)?;
-            }
-            nodes.push(node);
         }
-        // SAFETY: the graph is complete; the executable keeps what it needs of it.
-        unsafe {
-            check("cuGraphInstantiate", sys::cuGraphInstantiateWithFlags(&mut executable, graph, 0))?;
-            check("cuGraphUpload", sys::cuGraphUpload(executable, self.stream))?;
-            check("cuGraphDestroy", sys::cuGraphDestroy(graph))?;
-            check("cuStreamSynchronize", sys::cuStreamSynchronize(self.stream))?;
-        }
-        self.graphs.push(executable);
+        self.graphs.push(graph.instantiate(self.stream)?);
         Ok(GraphId(self.graphs.len() - 1))
     }
 

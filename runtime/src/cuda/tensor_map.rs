@@ -1,6 +1,7 @@
 //! Tensor maps of a launch: encoded by the driver once addresses are known.
 
 use std::ffi::c_void;
+use std::fmt::Display;
 
 use cudarc::driver::sys;
 use precast_kernels::{Dtype, TensorMap};
@@ -9,7 +10,7 @@ use super::call::check_on;
 use crate::driver::DriverError;
 
 /// Encodes a map from the address in the parameter block and puts it there.
-pub(super) fn fill(params: &mut [u8], map: &TensorMap, label: &str) -> Result<(), DriverError> {
+pub(super) fn fill(params: &mut [u8], map: &TensorMap, label: &dyn Display) -> Result<(), DriverError> {
     use sys::CUtensorMapSwizzle_enum as Swizzle;
     let bytes = map.dtype.bytes();
     let address: u64 = bytemuck::pod_read_unaligned(&params[map.address..map.address + 8]);
@@ -45,7 +46,7 @@ pub(super) fn fill(params: &mut [u8], map: &TensorMap, label: &str) -> Result<()
             sys::CUtensorMapFloatOOBfill_enum::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
         )
     };
-    check_on("cuTensorMapEncodeTiled", result, &label)?;
+    check_on("cuTensorMapEncodeTiled", result, label)?;
     params[map.offset..map.offset + size_of_val(&encoded.opaque)]
         .copy_from_slice(bytemuck::cast_slice(&encoded.opaque));
     Ok(())

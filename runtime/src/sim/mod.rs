@@ -11,7 +11,7 @@ use std::time::Instant;
 use precast_fatbins::Module;
 use precast_kernels::{Arch, Key};
 
-use crate::driver::{Arrived, Bound, Device, Driver, DriverError, GraphId, KernelId, Ticket};
+use crate::driver::{Arrived, Bound, BoundLaunch, BoundWork, Device, Driver, DriverError, GraphId, KernelId, Ticket};
 use crate::host::{self, HostBytes};
 use memory::Memory;
 
@@ -71,38 +71,44 @@ impl Sim {
         if self.poisoned { Err(error(call, 700, "CUDA_ERROR_ILLEGAL_ADDRESS", "")) } else { Ok(()) }
     }
 
-    fn launch(&mut self, bound: &Bound) -> Result<(), DriverError> {
+    fn node(&mut self, bound: &Bound) -> Result<(), DriverError> {
         let number = self.launches;
         self.launches += 1;
         if self.faults.fail_launch == Some(number) {
             self.poisoned = true;
             return Err(error("cuGraphLaunch", 719, "CUDA_ERROR_LAUNCH_FAILED", &bound.label));
         }
-        let (key, params_bytes) = &self.kernels[bound.kernel.0];
-        let refuse = |reason: String| Err(DriverError::Launch { label: bound.label.clone(), reason });
-        if *key != bound.key {
-            return refuse(format!("kernel {key} launched as {}", bound.key));
+        let BoundWork::Launch(launch) = &bound.work;
+        self.launch(launch).map_err(|reason| DriverError::Launch { label: bound.label.clone(), reason })
+    }
+
+    fn launch(&mut self, launch: &BoundLaunch) -> Result<(), String> {
+        let (key, params_bytes) = &self.kernels[launch.kernel.0];
+        if *key != launch.key {
+            return Err(format!("kernel {key} launched as {}", launch.key));
         }
-        if *params_bytes as usize != bound.params.len() {
-            return refuse(format!("parameter block of {} bytes, the module takes {params_bytes}", bound.params.len()));
+        if *params_bytes as usize != launch.params.len() {
+            return Err(format!("parameter block of {} bytes, the module takes {params_bytes}", launch.params.len()));
         }
-        let geometry = bound.geometry;
+        let geometry = launch.geometry;
         let threads: u32 = geometry.block.iter().product();
         if geometry.grid.contains(&0)
             || geometry.grid[1].max(geometry.grid[2]) > 0xFFFF
             || !(1..=1024).contains(&threads)
         {
-            return refuse(format!("grid {:?} x block {:?} cannot be launched", geometry.grid, geometry.block));
+            return Err(format!("grid {:?} x block {:?} cannot be launched", geometry.grid, geometry.block));
         }
         if geometry.shared_bytes > Arch::Sim.shared_bytes_per_block() {
-            return refuse(format!("{} bytes of shared memory", geometry.shared_bytes));
+            return Err(format!("{} bytes of shared memory", geometry.shared_bytes));
         }
-        let operands = bound.key.kernel().operands(&bound.params);
-        let mut views = match self.memory.views(&operands, &bound.params) {
-            Ok(views) => views,
-            Err(reason) => return refuse(reason),
-        };
-        bound.key.kernel().host(&bound.params, &mut views);
+        self.execute(&launch.key, &launch.params)
+    }
+
+    /// Does what a key's reference says.
+    fn execute(&mut self, key: &Key, params: &[u8]) -> Result<(), String> {
+        let kernel = key.kernel();
+        let operands = kernel.operands(params);
+        kernel.host(params, &mut self.memory.views(&operands, params)?);
         Ok(())
     }
 }
@@ -148,17 +154,17 @@ impl Driver for Sim {
         self.check("cuMemHostAlloc")
     }
 
-    fn prepare(&mut self, launches: &[Bound]) -> Result<GraphId, DriverError> {
+    fn prepare(&mut self, nodes: &[Bound]) -> Result<GraphId, DriverError> {
         self.check("cuGraphInstantiate")?;
-        self.graphs.push(launches.to_vec());
+        self.graphs.push(nodes.to_vec());
         Ok(GraphId(self.graphs.len() - 1))
     }
 
     fn run(&mut self, graph: GraphId) -> Result<(), DriverError> {
         self.check("cuGraphLaunch")?;
-        let launches = std::mem::take(&mut self.graphs[graph.0]);
-        let result = launches.iter().try_for_each(|bound| self.launch(bound));
-        self.graphs[graph.0] = launches;
+        let nodes = std::mem::take(&mut self.graphs[graph.0]);
+        let result = nodes.iter().try_for_each(|bound| self.node(bound));
+        self.graphs[graph.0] = nodes;
         result
     }
 

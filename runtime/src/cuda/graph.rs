@@ -1,0 +1,94 @@
+//! A CUDA graph in the making: the nodes of a phase with the plan's own edges.
+
+use std::ffi::c_void;
+use std::fmt::Display;
+use std::ptr::null_mut;
+
+use cudarc::driver::sys;
+
+use super::call::{check, check_on};
+use super::tensor_map;
+use crate::driver::{BoundLaunch, DriverError};
+
+/// A graph, and its nodes in the order in which they came.
+pub(super) struct Graph {
+    graph: sys::CUgraph,
+    nodes: Vec<sys::CUgraphNode>,
+}
+
+impl Graph {
+    pub fn new() -> Result<Self, DriverError> {
+        let mut graph = null_mut();
+        // SAFETY: writes one handle.
+        check("cuGraphCreate", unsafe { sys::cuGraphCreate(&mut graph, 0) })?;
+        Ok(Self { graph, nodes: Vec::new() })
+    }
+
+    /// The nodes that a node waits for, by their numbers.
+    fn dependencies(&self, earlier: &[u32]) -> Vec<sys::CUgraphNode> {
+        earlier.iter().map(|earlier| self.nodes[*earlier as usize]).collect()
+    }
+
+    /// Adds the launch of a loaded kernel.
+    pub fn launch(
+        &mut self,
+        label: &dyn Display,
+        function: sys::CUfunction,
+        launch: &BoundLaunch,
+        earlier: &[u32],
+    ) -> Result<(), DriverError> {
+        // The driver copies the block when the node is added, by the size the kernel declares; the bundle's
+        // verification has compared that with this block's.
+        let mut bytes = launch.params.clone();
+        for map in &launch.tensor_maps {
+            tensor_map::fill(&mut bytes, map, label)?;
+        }
+        let mut arguments = [bytes.as_ptr().cast::<c_void>().cast_mut()];
+        let [grid, block] = [launch.geometry.grid, launch.geometry.block];
+        let params = sys::CUDA_KERNEL_NODE_PARAMS {
+            func: function,
+            gridDimX: grid[0],
+            gridDimY: grid[1],
+            gridDimZ: grid[2],
+            blockDimX: block[0],
+            blockDimY: block[1],
+            blockDimZ: block[2],
+            sharedMemBytes: launch.geometry.shared_bytes,
+            kernelParams: arguments.as_mut_ptr(),
+            extra: null_mut(),
+            kern: null_mut(),
+            ctx: null_mut(),
+        };
+        let (dependencies, mut node) = (self.dependencies(earlier), null_mut());
+        // SAFETY: the function is loaded; all pointers outlive the call; dependencies are nodes of this graph.
+        unsafe {
+            let limit = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            let raised = sys::cuFuncSetAttribute(function, limit, launch.geometry.shared_bytes as i32);
+            check_on("cuFuncSetAttribute", raised, label)?;
+            let (count, first) = (dependencies.len(), dependencies.as_ptr());
+            let added = sys::cuGraphAddKernelNode_v2(&mut node, self.graph, first, count, &params);
+            check_on("cuGraphAddKernelNode", added, label)?;
+        }
+        self.nodes.push(node);
+        Ok(())
+    }
+
+    /// Makes it ready to run on a stream.
+    pub fn instantiate(self, stream: sys::CUstream) -> Result<sys::CUgraphExec, DriverError> {
+        let mut executable = null_mut();
+        // SAFETY: the graph is complete; the executable keeps what it needs of it.
+        unsafe {
+            check("cuGraphInstantiate", sys::cuGraphInstantiateWithFlags(&mut executable, self.graph, 0))?;
+            check("cuGraphUpload", sys::cuGraphUpload(executable, stream))?;
+            check("cuStreamSynchronize", sys::cuStreamSynchronize(stream))?;
+        }
+        Ok(executable)
+    }
+}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        // SAFETY: the handle was made by this value; executables do not need it.
+        let _ = unsafe { sys::cuGraphDestroy(self.graph) };
+    }
+}
