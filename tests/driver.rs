@@ -18,7 +18,7 @@ pub struct Machine {
 /// With a driver; not where the tests themselves run on a GPU.
 pub fn machine(variables: &[(&'static str, &'static str)]) -> Machine {
     let dir = tempfile::tempdir().unwrap();
-    support::build_libcuda(dir.path(), "fake");
+    support::build_libcuda(dir.path());
     // Its memory is the host's, whatever this machine has.
     std::fs::create_dir(dir.path().join("proc")).unwrap();
     std::fs::write(dir.path().join("proc/meminfo"), "MemTotal: 8388608 kB\nMemAvailable: 8388608 kB\n").unwrap();
@@ -42,13 +42,14 @@ impl Machine {
         run
     }
 
-    fn fails(&self, exit_code: i32, arguments: &[&str]) -> String {
+    /// Runs `precast`, which must fail with an exit code, and returns its error message.
+    pub fn fails(&self, exit_code: i32, arguments: &[&str]) -> String {
         fail(&mut self.run(precast().args(arguments)), exit_code)
     }
 }
 
 /// Code for sm_121 and no other GPU.
-fn sm_121(dir: &Path) -> PathBuf {
+pub fn sm_121(dir: &Path) -> PathBuf {
     let bundle = dir.join("sm_121.bundle");
     let mut command = precast_aot();
     command.args(["build", "--arch", "sm_121", "--model", "tests/models/tiny.json", "--out"]);

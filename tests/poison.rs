@@ -139,10 +139,14 @@ fn under_a_poisoning_driver(kind: &str) {
     let dir = tempfile::tempdir().unwrap();
     let student = random_model(dir.path(), "student", 1, &tiny_config(&[]));
     let data = token_file(dir.path(), "data.bin", 17 * 4, 96);
-    let library = support::build_libcuda(dir.path(), kind);
+    let library = if kind == "shim" { support::build_shim(dir.path()) } else { support::build_libcuda(dir.path()) };
     let bundle = bundle_for(kind, dir.path(), &[&student]);
     let log = dir.path().join("log");
     let under = |command: &mut Command| {
+        if kind == "shim" {
+            command.env("LD_PRELOAD", &library).env("PRECAST_SHIM_LOG", &log);
+            return;
+        }
         let path = format!("{}:{}", library.parent().unwrap().display(), support::library_path());
         command.env("LD_LIBRARY_PATH", path).env("PRECAST_LIBCUDA_LOG", &log);
     };

@@ -374,20 +374,25 @@ pub fn distance(a: &[f32], b: &[f32]) -> f64 {
     (difference / square(&mut b.iter().map(|b| f64::from(*b)))).sqrt()
 }
 
-/// Builds the stand-in (`fake`) or the shim around the real driver (`shim`) as a libcuda.so in a directory.
-pub fn build_libcuda(dir: &Path, kind: &str) -> PathBuf {
-    let source = root().join("tests/libcuda").join(format!("{kind}.c"));
-    let library = dir.join("libcuda.so");
+/// Builds a source of tests/libcuda as a library in a directory.
+fn build_library(source: &str, library: PathBuf) -> PathBuf {
     let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
     let mut command = Command::new(compiler);
-    command.args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"]).arg(&library).arg(source);
-    if kind == "shim" {
-        // Depending on the real one, it resolves every function that the shim does not define.
-        command.args(["-Wl,--no-as-needed", "-l:libcuda.so.1", "-ldl"]);
-        command.args(library_path().split(':').filter(|dir| !dir.is_empty()).map(|dir| format!("-L{dir}")));
-    }
-    succeed(&mut command);
+    command.args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"]).arg(&library);
+    succeed(command.arg(root().join("tests/libcuda").join(source)).arg("-ldl"));
     library
+}
+
+/// The stand-in for libcuda, under both of its names.
+pub fn build_libcuda(dir: &Path) -> PathBuf {
+    let library = build_library("fake.c", dir.join("libcuda.so"));
+    std::os::unix::fs::symlink(&library, dir.join("libcuda.so.1")).expect("a scratch directory is writable");
+    library
+}
+
+/// What sees the loads of a process in front of any driver: for `LD_PRELOAD`.
+pub fn build_shim(dir: &Path) -> PathBuf {
+    build_library("shim.c", dir.join("shim.so"))
 }
 
 /// Where libraries are looked for besides the system's places.

@@ -6,8 +6,11 @@
  * that loads kernels at their first launch whatever CUDA_MODULE_LOADING says, PRECAST_FAKE_INTEGRATED=0 a card with a
  * memory of its own, PRECAST_FAKE_FREE_MIB=64 what it says is free of its 8 GiB, PRECAST_FAKE_ALLOC_BYTES=N where its
  * memory ends. Under PRECAST_FAKE_LOG_MEMORY the log also has a line for what is taken and written. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
 #include <string.h>
 
+#define LOG "PRECAST_LIBCUDA_LOG"
 #include "poison.h"
 
 typedef unsigned long long address;
@@ -128,7 +131,58 @@ int cuFuncSetAttribute(void* function, int attribute, int value) {
     return (void)function, (void)attribute, value > 99 * 1024 ? INVALID_VALUE : on_work();
 }
 
-int cuGraphCreate(void** graph, unsigned flags) { return (void)flags, give(graph); }
+/* What a library asks of a stream: a function of the host, run when a kernel would be. */
+typedef struct {
+    void (*run)(void*);
+    void* data;
+} call;
+
+typedef struct {
+    call* calls;
+    size_t count;
+} graph_of_calls;
+
+static graph_of_calls* captured;
+
+static void append(graph_of_calls* to, const call* calls, size_t count) {
+    to->calls = realloc(to->calls, (to->count + count + 1) * sizeof *calls);
+    memcpy(to->calls + to->count, calls, count * sizeof *calls);
+    to->count += count;
+}
+
+int fakeIsCapturing(void) { return captured != NULL; }
+
+/* How stand-ins for libraries launch what they compute. */
+int fakeEnqueue(void* stream, void (*run)(void*), void* data) {
+    call one = {run, data};
+    (void)stream;
+    if (captured) return append(captured, &one, 1), 0;
+    log_call("kernel");
+    return run(data), on_work();
+}
+
+int cuStreamBeginCapture_v2(void* stream, int mode) {
+    (void)stream, (void)mode;
+    if (captured) return INVALID_VALUE;
+    captured = calloc(1, sizeof *captured);
+    return on_work();
+}
+int cuStreamEndCapture(void* stream, void** graph) {
+    (void)stream;
+    if (!captured) return INVALID_VALUE;
+    *graph = captured;
+    captured = NULL;
+    return on_work();
+}
+
+int cuGraphCreate(void** graph, unsigned flags) { return (void)flags, *graph = calloc(1, sizeof(graph_of_calls)), 0; }
+int cuGraphAddChildGraphNode(void** node, void* graph, void* const* dependencies, size_t count, void* child) {
+    const graph_of_calls* of_child = child;
+    for (size_t i = 0; i < count; i++)
+        if (!dependencies[i]) return INVALID_VALUE;
+    append(graph, of_child->calls, of_child->count);
+    return give(node);
+}
 int cuGraphAddKernelNode_v2(void** node, void* graph, void* const* dependencies, size_t count, const void* params) {
     (void)graph, (void)params;
     for (size_t i = 0; i < count; i++)
@@ -136,9 +190,40 @@ int cuGraphAddKernelNode_v2(void** node, void* graph, void* const* dependencies,
     return give(node);
 }
 int cuGraphInstantiateWithFlags(void** executable, void* graph, unsigned long long flags) {
-    return (void)graph, (void)flags, give(executable);
+    const graph_of_calls* from = graph;
+    graph_of_calls* copy = calloc(1, sizeof *copy);
+    (void)flags;
+    append(copy, from->calls, from->count);
+    *executable = copy;
+    return 0;
 }
 int cuGraphUpload(void* executable, void* stream) { return (void)executable, (void)stream, on_work(); }
-int cuGraphLaunch(void* executable, void* stream) { return (void)executable, (void)stream, on_launch(); }
-int cuGraphDestroy(void* graph) { return (void)graph, 0; }
-int cuGraphExecDestroy(void* executable) { return (void)executable, 0; }
+int cuGraphLaunch(void* executable, void* stream) {
+    const graph_of_calls* graph = executable;
+    int error = on_launch();
+    (void)stream;
+    for (size_t i = 0; !error && i < graph->count; i++) graph->calls[i].run(graph->calls[i].data);
+    return error;
+}
+int cuGraphDestroy(void* graph) {
+    free(((graph_of_calls*)graph)->calls);
+    free(graph);
+    return 0;
+}
+int cuGraphExecDestroy(void* executable) { return cuGraphDestroy(executable); }
+
+/* A function by its first name, as libraries ask for it. */
+int cuGetProcAddress_v2(const char* name, void** function, int version, unsigned long long flags, int* status) {
+    static void* own;
+    char second[128];
+    (void)version, (void)flags;
+    if (!own) own = dlopen("libcuda.so.1", RTLD_NOW);
+    snprintf(second, sizeof second, "%s_v2", name);
+    *function = dlsym(own, second);
+    if (!*function) *function = dlsym(own, name);
+    if (status) *status = *function ? 0 : 1;
+    return 0;
+}
+int cuGetProcAddress(const char* name, void** function, int version, unsigned long long flags) {
+    return cuGetProcAddress_v2(name, function, version, flags, NULL);
+}

@@ -1,4 +1,5 @@
-/* How a GB10 context behaves, and a log of what was called: one line a load, a launch, a poisoning. */
+/* How a GB10 context behaves, and a log of what was called: one line a load, a launch, a poisoning. LOG is the variable that
+ * names the file. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -7,7 +8,7 @@ enum { INVALID_SOURCE = 300, ILLEGAL_ADDRESS = 700 };
 static int launched, poisoned;
 
 static void log_call(const char* what) {
-    const char* path = getenv("PRECAST_LIBCUDA_LOG");
+    const char* path = getenv(LOG);
     FILE* file = path ? fopen(path, "a") : NULL;
     if (file) {
         fprintf(file, "%s\n", what);

@@ -1,33 +1,131 @@
-/* A libcuda.so that answers as GB10 does around the real driver: linked against libcuda.so.1, so that every
- * function not defined here is the driver's own. */
+/* Sees from outside what a process has the CUDA driver load and launch: with LD_PRELOAD in front of any driver, real or a
+ * stand-in. Whoever asks for a driver's function, by dlsym or by cuGetProcAddress, gets the one of this file where there is
+ * one: libraries get their functions so as well. It answers as a GB10 does: a load after a graph was launched fails and poisons
+ * the context. PRECAST_SHIM_LOG names a file of a line each: load, function, kernel, launch, poison. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stddef.h>
+#include <string.h>
 
+#define LOG "PRECAST_SHIM_LOG"
 #include "poison.h"
 
-static void* real(const char* name) {
-    static void* library;
-    if (!library) library = dlopen("libcuda.so.1", RTLD_NOW);
-    return dlsym(library, name);
+/* A function of the driver, this file's in its place, and where the driver has its own. */
+typedef struct {
+    const char* name;
+    void* wrapper;
+    void* real;
+} hook;
+
+static hook* hook_of(const char* name);
+
+/* What kernels would be loaded for where the driver loads lazily. */
+static int on_function(void) {
+    log_call("function");
+    return on_work();
 }
 
-#define FORWARD(name, guard, params, arguments)      \
-    int name params {                                \
-        int error = guard();                         \
-        if (error) return error;                     \
-        int (*forward) params = real(#name);         \
-        return forward arguments;                    \
-    }
+/* A library that runs its kernels itself. */
+static int on_kernel(void) {
+    log_call("kernel");
+    return on_work();
+}
 
-FORWARD(cuLibraryLoadData, on_load, (void** library, const void* code, void* jit_options, void** jit_values, unsigned jit, void* options, void** values, unsigned count), (library, code, jit_options, jit_values, jit, options, values, count))
-FORWARD(cuModuleLoadData, on_load, (void** module, const void* image), (module, image))
-FORWARD(cuModuleLoadDataEx, on_load, (void** module, const void* image, unsigned count, void* options, void** values), (module, image, count, options, values))
-FORWARD(cuModuleLoad, on_load, (void** module, const char* name), (module, name))
-FORWARD(cuModuleLoadFatBinary, on_load, (void** module, const void* image), (module, image))
-FORWARD(cuGraphLaunch, on_launch, (void* graph, void* stream), (graph, stream))
-FORWARD(cuLaunchKernel, on_launch, (void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void* stream, void** params, void** extra), (function, gx, gy, gz, bx, by, bz, shared, stream, params, extra))
-FORWARD(cuMemcpyHtoDAsync_v2, on_work, (unsigned long long to, const void* from, size_t bytes, void* stream), (to, from, bytes, stream))
-FORWARD(cuMemcpyDtoHAsync_v2, on_work, (void* to, unsigned long long from, size_t bytes, void* stream), (to, from, bytes, stream))
-FORWARD(cuStreamSynchronize, on_work, (void* stream), (stream))
-FORWARD(cuEventSynchronize, on_work, (void* event), (event))
+#define WRAP(name, guard, params, arguments)                    \
+    static int name##_wrapper params {                          \
+        int error = guard();                                    \
+        if (error) return error;                                \
+        int (*forward) params = hook_of(#name)->real;           \
+        return forward arguments;                               \
+    }
+/* One that has a variant for a default stream of each thread. */
+#define WRAP_STREAM(name, guard, params, arguments) \
+    WRAP(name, guard, params, arguments)            \
+    WRAP(name##_ptsz, guard, params, arguments)
+
+WRAP(cuModuleLoad, on_load, (void** module, const char* name), (module, name))
+WRAP(cuModuleLoadData, on_load, (void** module, const void* image), (module, image))
+WRAP(cuModuleLoadDataEx, on_load, (void** module, const void* image, unsigned count, void* options, void** values), (module, image, count, options, values))
+WRAP(cuModuleLoadFatBinary, on_load, (void** module, const void* image), (module, image))
+WRAP(cuLibraryLoadData, on_load, (void** library, const void* code, void* jit_options, void** jit_values, unsigned jit, void* options, void** values, unsigned count), (library, code, jit_options, jit_values, jit, options, values, count))
+WRAP(cuLibraryLoadFromFile, on_load, (void** library, const char* name, void* jit_options, void** jit_values, unsigned jit, void* options, void** values, unsigned count), (library, name, jit_options, jit_values, jit, options, values, count))
+WRAP(cuLinkComplete, on_load, (void* state, void** cubin, size_t* bytes), (state, cubin, bytes))
+WRAP(cuModuleGetFunction, on_function, (void** function, void* module, const char* name), (function, module, name))
+WRAP(cuLibraryGetModule, on_function, (void** module, void* library), (module, library))
+WRAP(cuKernelGetFunction, on_function, (void** function, void* kernel), (function, kernel))
+WRAP(cuFuncLoad, on_function, (void* function), (function))
+WRAP_STREAM(cuGraphLaunch, on_launch, (void* graph, void* stream), (graph, stream))
+WRAP_STREAM(cuLaunchKernel, on_kernel, (void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void* stream, void** params, void** extra), (function, gx, gy, gz, bx, by, bz, shared, stream, params, extra))
+WRAP_STREAM(cuLaunchKernelEx, on_kernel, (const void* config, void* function, void** params, void** extra), (config, function, params, extra))
+WRAP_STREAM(cuLaunchCooperativeKernel, on_kernel, (void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void* stream, void** params), (function, gx, gy, gz, bx, by, bz, shared, stream, params))
+WRAP(cuMemcpyHtoDAsync_v2, on_work, (unsigned long long to, const void* from, size_t bytes, void* stream), (to, from, bytes, stream))
+WRAP(cuMemcpyDtoHAsync_v2, on_work, (void* to, unsigned long long from, size_t bytes, void* stream), (to, from, bytes, stream))
+WRAP_STREAM(cuStreamSynchronize, on_work, (void* stream), (stream))
+WRAP(cuEventSynchronize, on_work, (void* event), (event))
+
+enum { PER_THREAD_STREAM = 2 };
+
+/* A function by its first name: versions and streams are chosen by the driver, and the hook follows. */
+static void replace(const char* name, void** function, unsigned long long flags) {
+    char full[128];
+    hook* known;
+    snprintf(full, sizeof full, "%s%s", name, flags & PER_THREAD_STREAM ? "_ptsz" : "");
+    known = hook_of(full);
+    if (!known) known = hook_of(name);
+    if (!known || !function || !*function || *function == known->wrapper) return;
+    known->real = *function;
+    *function = known->wrapper;
+}
+
+static int cuGetProcAddress_wrapper(const char* name, void** function, int version, unsigned long long flags) {
+    int (*forward)(const char*, void**, int, unsigned long long) = hook_of("cuGetProcAddress")->real;
+    int error = forward(name, function, version, flags);
+    if (!error) replace(name, function, flags);
+    return error;
+}
+
+static int cuGetProcAddress_v2_wrapper(const char* name, void** function, int version, unsigned long long flags, int* status) {
+    int (*forward)(const char*, void**, int, unsigned long long, int*) = hook_of("cuGetProcAddress_v2")->real;
+    int error = forward(name, function, version, flags, status);
+    if (error) return error;
+    /* Who asks for this function by itself means the version that it asks with. */
+    if (!strcmp(name, "cuGetProcAddress")) name = version >= 12000 ? "cuGetProcAddress_v2" : "cuGetProcAddress";
+    replace(name, function, flags);
+    return 0;
+}
+
+#define HOOK(name) {#name, name##_wrapper, NULL}
+#define HOOK_STREAM(name) HOOK(name), HOOK(name##_ptsz)
+
+static hook hooks[] = {
+    HOOK(cuModuleLoad), HOOK(cuModuleLoadData), HOOK(cuModuleLoadDataEx), HOOK(cuModuleLoadFatBinary),
+    HOOK(cuLibraryLoadData), HOOK(cuLibraryLoadFromFile), HOOK(cuLinkComplete),
+    HOOK(cuModuleGetFunction), HOOK(cuLibraryGetModule), HOOK(cuKernelGetFunction), HOOK(cuFuncLoad),
+    HOOK_STREAM(cuGraphLaunch), HOOK_STREAM(cuLaunchKernel), HOOK_STREAM(cuLaunchKernelEx), HOOK_STREAM(cuLaunchCooperativeKernel),
+    HOOK(cuMemcpyHtoDAsync_v2), HOOK(cuMemcpyDtoHAsync_v2), HOOK_STREAM(cuStreamSynchronize), HOOK(cuEventSynchronize),
+    HOOK(cuGetProcAddress), HOOK(cuGetProcAddress_v2),
+};
+
+static hook* hook_of(const char* name) {
+    for (size_t i = 0; i < sizeof hooks / sizeof *hooks; i++)
+        if (!strcmp(hooks[i].name, name)) return &hooks[i];
+    return NULL;
+}
+
+/* The C library's own dlsym: since version 2.34 it is part of libc, before of libdl. */
+static void* (*real_dlsym(void))(void*, const char*) {
+    static void* (*found)(void*, const char*);
+    static const char* const versions[] = {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"};
+    for (size_t i = 0; !found && i < sizeof versions / sizeof *versions; i++)
+        *(void**)&found = dlvsym(RTLD_NEXT, "dlsym", versions[i]);
+    if (!found) abort();
+    return found;
+}
+
+void* dlsym(void* library, const char* name) {
+    void* found = real_dlsym()(library, name);
+    hook* known = found ? hook_of(name) : NULL;
+    if (!known) return found;
+    known->real = found;
+    return known->wrapper;
+}

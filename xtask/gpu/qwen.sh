@@ -1,6 +1,6 @@
 #!/bin/sh
 # Qwen2.5-1.5B -> 0.5B shapes at batch 8 x 1024, from the root of the checkout: DIR/qwen.sh [STEPS].
-# Loads and launches are counted from outside the program, by a libcuda in front of the driver's.
+# Loads and launches are counted from outside the program, in front of the driver's functions: those of libraries too.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 precast="$here/precast"
@@ -8,9 +8,7 @@ steps=${1:-20}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-mkdir "$scratch/shim"
-cc -shared -fPIC -O1 -o "$scratch/shim/libcuda.so" tests/libcuda/shim.c -Wl,--no-as-needed \
-    $(echo "${LD_LIBRARY_PATH:-}" | tr : '\n' | sed -n 's/^\(.\)/-L\1/p') -l:libcuda.so.1 -ldl
+cc -shared -fPIC -O1 -o "$scratch/shim.so" tests/libcuda/shim.c -ldl
 python3 -c "
 import random, struct, sys
 random.seed(0)
@@ -18,7 +16,7 @@ sys.stdout.buffer.write(struct.pack('<400000I', *(random.randrange(151643) for _
 "$precast" init --config aot/models/qwen2.5-1.5b.json --out "$scratch/teacher" --seed 1
 "$precast" init --config aot/models/qwen2.5-0.5b.json --out "$scratch/student" --seed 2
 for run in 1 2; do
-    LD_LIBRARY_PATH="$scratch/shim:${LD_LIBRARY_PATH:-}" PRECAST_LIBCUDA_LOG="$scratch/calls-$run" "$precast" distill \
+    LD_PRELOAD="$scratch/shim.so" PRECAST_SHIM_LOG="$scratch/calls-$run" "$precast" distill \
         --teacher "$scratch/teacher" --student "$scratch/student" --data "$scratch/tokens.bin" --out "$scratch/run-$run" \
         --steps "$steps" --batch-size 8 --seq-len 1024 --checkpoint-every 0 > "$scratch/output-$run"
     tail -n 12 "$scratch/output-$run"
