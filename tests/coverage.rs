@@ -9,11 +9,11 @@ use precast_fatbins::{Bundle, Manifest, Module};
 use precast_kernels::{Arch, Block, Key, KeyVariant};
 use precast_plan::training::{CAST, CLEAR, MICRO, UPDATE, WIDEN};
 use precast_plan::{
-    Adapters, EvaluationPlan, Formats, ModelConfig, Objective, Precision, Recipe, Recompute, Resident, Student, Target,
-    Teacher, TrainingPlan, build_keys, keys,
+    Adapters, EvaluationPlan, Formats, Gemm, ModelConfig, Objective, Precision, Recipe, Recompute, Resident, Student,
+    Target, Teacher, TrainingPlan, build_keys, keys,
 };
 use precast_runtime::sim::{Faults, Sim};
-use precast_runtime::{Arrived, Bound, BoundWork, Device, Driver, DriverError, GraphId, KernelId, LoadError, Loading};
+use precast_runtime::{Arrived, Bound, Device, Driver, DriverError, GraphId, KernelId, LoadError, Loading};
 use precast_runtime::{Placement, Ticket};
 use proptest::prelude::*;
 
@@ -67,8 +67,7 @@ impl Driver for Recorder {
     }
     fn prepare(&mut self, nodes: &[Bound]) -> Result<GraphId, DriverError> {
         let graph = self.inner.prepare(nodes)?;
-        let key = |BoundWork::Launch(launch): &BoundWork| launch.key.clone();
-        self.graphs.push((graph, nodes.iter().map(|bound| key(&bound.work)).collect()));
+        self.graphs.push((graph, nodes.iter().map(|bound| bound.work.key().clone()).collect()));
         Ok(graph)
     }
     fn run(&mut self, graph: GraphId) -> Result<(), DriverError> {
@@ -113,7 +112,8 @@ prop_compose! {
 
 fn recipe(batch: u32, seq_len: u32, precision: Precision) -> Recipe {
     let objective = Objective::Distill { alpha: 0.5, temperature: 2.0, beta: 0.0 };
-    Recipe { batch, seq_len, precision, objective, weight_decay: 0.01, clip: 1.0, recompute: Recompute::None }
+    let (recompute, gemm) = (Recompute::None, Gemm::Bundle);
+    Recipe { batch, seq_len, precision, objective, weight_decay: 0.01, clip: 1.0, recompute, gemm }
 }
 
 /// Runs a whole step through the recorder, from the bundle of the build's list, and returns what it launched.

@@ -11,6 +11,7 @@ mod artifact;
 mod bad_input;
 mod bounds;
 mod coverage;
+mod cublas;
 mod determinism;
 mod driver;
 mod dry_run;

@@ -53,7 +53,7 @@ impl Executed {
     }
 
     fn launch(&mut self, bound: &Bound) -> Result<(), DriverError> {
-        let BoundWork::Launch(launch) = &bound.work;
+        let BoundWork::Launch(launch) = &bound.work else { panic!("a plan of the bundle's kernels alone") };
         let (_, pair) = self.loaded.iter().find(|(id, _)| *id == launch.kernel).expect("a loaded kernel");
         let operands = launch.key.kernel().operands(&launch.params);
         let address = |operand: &Operand| bytemuck::pod_read_unaligned(&launch.params[operand.offset..][..8]);

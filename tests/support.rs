@@ -14,7 +14,7 @@ use precast::session::Session;
 use precast::sources::Sources;
 use precast::startup::Startup;
 use precast_kernels::Dtype;
-use precast_plan::{Adapters, EvaluationPlan, Formats, Precision, Student, evaluation, rope};
+use precast_plan::{Adapters, EvaluationPlan, Formats, Gemm, Precision, Student, evaluation, rope};
 use precast_runtime::{Loading, Placement};
 
 /// The checkout: where cargo runs tests, and where a person runs carried ones.
@@ -34,6 +34,12 @@ pub fn device() -> String {
 /// Kernels for the device under test.
 pub fn bundle() -> Option<PathBuf> {
     std::env::var_os("PRECAST_TEST_BUNDLE").map(PathBuf::from)
+}
+
+/// Who computes products in the tests: the bundle's kernels, unless PRECAST_TEST_GEMM says cublas.
+pub fn gemm() -> Gemm {
+    std::env::var("PRECAST_TEST_GEMM")
+        .map_or(Gemm::Bundle, |name| name.parse().expect("PRECAST_TEST_GEMM names a gemm"))
 }
 
 pub fn is_sim() -> bool {
@@ -250,6 +256,7 @@ fn complete(change: impl FnOnce(&mut Options)) -> RunConfig {
     (settings.steps, settings.lr) = (4, 1e-3);
     settings.device = device().parse().expect("PRECAST_TEST_DEVICE names a device");
     settings.kernels.bundle = bundle();
+    settings.gemm = gemm();
     settings.checkpoint_every = 0;
     change(&mut options);
     options.complete(false).expect("a complete configuration")
@@ -261,11 +268,9 @@ pub fn session(config: &RunConfig) -> Session {
 }
 
 pub fn session_placed(config: &RunConfig, placement: Placement) -> Session {
-    session_on(
-        precast::device::open(config.settings.device, &config.settings.kernels).expect("a device"),
-        config,
-        placement,
-    )
+    let (device, kernels) = (config.settings.device, &config.settings.kernels);
+    let cublas = precast::device::cublas(config.settings.gemm, device).expect("cuBLASLt, if it is asked for");
+    session_on(precast::device::open_with(device, kernels, cublas).expect("a device"), config, placement)
 }
 
 pub fn session_on(driver: AnyDriver, config: &RunConfig, placement: Placement) -> Session {
@@ -338,7 +343,8 @@ pub fn train(model: &Path, data: &Path, out: &Path) -> Command {
 /// The arguments that name the device under test and its kernels.
 pub fn on_device() -> Vec<std::ffi::OsString> {
     let bundle = bundle().map(|bundle| ["--bundle".into(), bundle.into_os_string()]);
-    ["--device".into(), device().into()].into_iter().chain(bundle.into_iter().flatten()).collect()
+    let device = ["--device".into(), device().into(), "--gemm".into(), gemm().to_string().into()];
+    device.into_iter().chain(bundle.into_iter().flatten()).collect()
 }
 
 /// The metrics of a run.
@@ -388,6 +394,11 @@ pub fn build_libcuda(dir: &Path) -> PathBuf {
     let library = build_library("fake.c", dir.join("libcuda.so"));
     std::os::unix::fs::symlink(&library, dir.join("libcuda.so.1")).expect("a scratch directory is writable");
     library
+}
+
+/// The stand-in for cuBLASLt, as it is installed.
+pub fn build_cublas(dir: &Path) -> PathBuf {
+    build_library("cublaslt.c", dir.join("libcublasLt.so.13"))
 }
 
 /// What sees the loads of a process in front of any driver: for `LD_PRELOAD`.

@@ -1,6 +1,8 @@
 //! Opening a device.
 
 use precast_kernels::Arch;
+use precast_plan::Gemm;
+use precast_runtime::cublas::Cublas;
 use precast_runtime::cuda::Cuda;
 use precast_runtime::sim::{Faults, Sim};
 use precast_runtime::{Device, Driver, DriverError, LoadError};
@@ -34,6 +36,28 @@ pub fn open(choice: DeviceChoice, kernels: &Kernels) -> Result<AnyDriver, Failur
             other => Ok(Box::new(other?)),
         },
     }
+}
+
+/// cuBLASLt, where a run has it compute products.
+///
+/// # Errors
+/// [`DriverError::NoCublas`] on the simulated GPU, [`Failure::Cublas`] where there is none that can be used.
+pub fn cublas(gemm: Gemm, choice: DeviceChoice) -> Result<Option<Cublas>, Failure> {
+    match (gemm, choice) {
+        (Gemm::Bundle, _) => Ok(None),
+        (Gemm::Cublas, DeviceChoice::Sim) => Err(DriverError::NoCublas.into()),
+        (Gemm::Cublas, _) => Ok(Some(Cublas::open()?)),
+    }
+}
+
+/// Opens a device, and has cuBLASLt compute products there if it is given.
+///
+/// # Errors
+/// As [`open`], and [`DriverError`] of the library.
+pub fn open_with(choice: DeviceChoice, kernels: &Kernels, cublas: Option<Cublas>) -> Result<AnyDriver, Failure> {
+    let mut driver = open(choice, kernels)?;
+    cublas.map(|cublas| driver.set_cublas(cublas)).transpose()?;
+    Ok(driver)
 }
 
 /// The architecture whose code a device runs.

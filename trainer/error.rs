@@ -6,6 +6,7 @@ use precast_fatbins::BundleError;
 use precast_fatbins::files::ListingError;
 use precast_kernels::Arch;
 use precast_plan::PlanError;
+use precast_runtime::cublas::CublasError;
 use precast_runtime::{DriverError, LoadError};
 
 use crate::adapter::AdapterError;
@@ -88,6 +89,9 @@ pub enum Failure {
     /// The device or its driver failed.
     #[error(transparent)]
     Driver(#[from] DriverError),
+    /// There is no cuBLASLt that a run can use, and it asks for one.
+    #[error(transparent)]
+    Cublas(#[from] CublasError),
     /// The run needs more memory than there is.
     #[error(
         "this run needs {needed} bytes of device memory and {device} has {free} free.\n{table}\n\
@@ -253,6 +257,7 @@ impl Failure {
                 | PlanError::StoredWithoutAdapters
                 | PlanError::BaseWithoutAdapters,
             ) => 2,
+            Failure::Driver(DriverError::NoCublas) => 2,
             Failure::Load(LoadError::Driver(_) | LoadError::Unsupported { .. }) => 4,
             Failure::NothingToCheck
             | Failure::Load(_)
@@ -260,6 +265,7 @@ impl Failure {
             | Failure::NotInBundle { .. }
             | Failure::NoBundle { .. }
             | Failure::Embedded(_)
+            | Failure::Cublas(_)
             | Failure::Selftest { .. } => 3,
             Failure::Driver(_)
             | Failure::NoGpu { .. }

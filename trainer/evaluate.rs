@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use precast_fatbins::{Digest, say};
-use precast_plan::{Adapters, EvaluationPlan, Precision, Student, evaluation};
+use precast_plan::{Adapters, EvaluationPlan, Gemm, Precision, Student, evaluation};
 use precast_runtime::Placement;
 
 use crate::adapter::Adapter;
@@ -32,6 +32,8 @@ pub struct Evaluation {
     pub batch_size: u32,
     pub seq_len: u32,
     pub precision: Precision,
+    /// Who computes products.
+    pub gemm: Gemm,
     /// How the weights live on the device.
     pub format: WeightFormat,
     pub device: DeviceChoice,
@@ -47,6 +49,7 @@ pub struct Evaluation {
 /// [`Failure`]. `progress` is told how many of how many batches are done.
 pub fn evaluate(request: &Evaluation, mut progress: impl FnMut(usize, usize)) -> Result<Score, Failure> {
     let mut startup = Startup::new();
+    let cublas = device::cublas(request.gemm, request.device)?;
     let model = Checkpoint::open(&request.model)?;
     let config = model.config();
     let adapter = request.adapter.as_ref().map(|path| Adapter::open(path, (&request.model, config))).transpose()?;
@@ -61,14 +64,14 @@ pub fn evaluate(request: &Evaluation, mut progress: impl FnMut(usize, usize)) ->
     let longest = chunks.iter().map(|chunk| chunk.targets().len()).max().unwrap_or(1) as u32;
     let batch = request.batch_size.min(chunks.len() as u32);
 
-    let driver = device::open(request.device, &request.kernels)?;
+    let driver = device::open_with(request.device, &request.kernels, cublas)?;
     let arch = device::arch(driver.device())?;
     let formats = Weights::formats(&model);
     let adapters = adapter.as_ref().map_or_else(Adapters::none, |adapter| adapter.layout().adapters());
     let choice = Choice { flag: "--format", asked: request.format, formats: &formats };
     let Chosen { plan, note, .. } = choice.make(driver.device(), |formats| {
         let student = Student { config, formats, adapters: &adapters };
-        EvaluationPlan::with(student, (batch, longest), request.precision, arch)
+        EvaluationPlan::with_gemm(student, (batch, longest), (request.precision, request.gemm), arch)
     })?;
     note.iter().for_each(|note| eprintln!("note: {note}"));
     let device = driver.device();
@@ -77,7 +80,7 @@ pub fn evaluate(request: &Evaluation, mut progress: impl FnMut(usize, usize)) ->
     let models = [request.model.display().to_string()];
     let (mut sealed, bundle, _) = seal(driver, &plan.plan, &request.kernels, &models, Placement::Arena, &mut startup)?;
     if request.heading {
-        let heading = Heading::new(sealed.device(), bundle, sealed.loaded().len());
+        let heading = Heading::new(sealed.device(), bundle, sealed.loaded().len()).cublas(sealed.cublas());
         let heading = heading.model("model", &request.model, &model);
         say!("{}", adapter.iter().fold(heading, Heading::adapter));
     }
@@ -121,6 +124,7 @@ impl Evaluation {
             batch_size: 8,
             seq_len: 1024,
             precision: Precision::Fp32,
+            gemm: Gemm::Bundle,
             format: WeightFormat::Auto,
             device: DeviceChoice::Auto,
             kernels: Kernels::default(),

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 
 use precast_fatbins::{Digest, count};
-use precast_runtime::Device;
+use precast_runtime::{CublasUse, Device};
 
 use crate::adapter::Adapter;
 use crate::checkpoint::Weights;
@@ -24,6 +24,13 @@ impl Heading {
             ("arch", arch),
             ("bundle", format!("{bundle}, {}", count(kernels, "kernel"))),
         ])
+    }
+
+    /// And the library that computes products, if one does.
+    #[must_use]
+    pub fn cublas(mut self, cublas: Option<CublasUse>) -> Self {
+        self.0.extend(cublas.map(|CublasUse { version, .. }| ("products", format!("cuBLASLt {version}"))));
+        self
     }
 
     /// And a model: where it is and how it is stored.

@@ -22,7 +22,7 @@ pub fn check(device: &Device, plan: &Plan, host: &HostMemory) -> Result<(), Fail
     if !device.has_one_memory() {
         return Ok(());
     }
-    let needed = plan.arena_bytes.saturating_add(host.total_bytes).saturating_add(KERNELS_BYTES);
+    let needed = plan.device_bytes().saturating_add(host.total_bytes).saturating_add(KERNELS_BYTES);
     if needed <= device.free_bytes {
         return Ok(());
     }

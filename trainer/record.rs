@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use precast_fatbins::files::Listing;
 use precast_fatbins::{Digest, files, input};
 use precast_plan::MemoryTable;
-use precast_runtime::{Device, Load};
+use precast_runtime::{CublasUse, Device, Load};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -41,6 +41,9 @@ impl RunRecord {
                 "chunks": dataset.chunks().len(),
                 "rows_passed_over": dataset.passed_over(),
             },
+            "cublas": session.cublas().map(|CublasUse { version, taken_bytes }| json!({
+                "version": version.to_string(), "taken_bytes": taken_bytes,
+            })),
             "loads": session.loaded().iter().map(of_load).collect::<Vec<_>>(),
             "parameters": { "trained": session.trained_count(), "all": session.all_count() },
             "memory": MemoryRecord::of(session),

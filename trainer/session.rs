@@ -11,7 +11,7 @@ use precast_plan::weights::Trained;
 use precast_plan::{
     AdapterParameter, MemoryTable, ModelConfig, Parameter, Recipe, Resident, Tensor, TrainingPlan, Weight, rope,
 };
-use precast_runtime::{Device, Load, Loading, Placement, Sealed, Ticket};
+use precast_runtime::{CublasUse, Device, Load, Loading, Placement, Sealed, Ticket};
 
 use crate::adapter::{extent, gathered};
 use crate::bundle::Kernels;
@@ -207,6 +207,11 @@ impl Session {
         self.bundle
     }
 
+    /// What cuBLASLt is on the device, where it computes the products.
+    pub fn cublas(&self) -> Option<CublasUse> {
+        self.sealed.cublas()
+    }
+
     /// Modules loaded, all before the seal.
     pub fn loads(&self) -> u64 {
         self.sealed.loads()
@@ -219,7 +224,7 @@ impl Session {
 
     /// What a run says first.
     pub fn heading(&self) -> Heading {
-        Heading::new(self.device(), self.bundle, self.loaded().len())
+        Heading::new(self.device(), self.bundle, self.loaded().len()).cublas(self.cublas())
     }
 
     /// Modules that the driver loaded after the seal: none.
@@ -361,9 +366,10 @@ pub(crate) fn seal(
         eprintln!("note: {note}");
     }
     let bundle = source.open()?;
-    if plan.arena_bytes > device.free_bytes {
+    let needed = plan.device_bytes();
+    if needed > device.free_bytes {
         return Err(Failure::Memory {
-            needed: plan.arena_bytes,
+            needed,
             free: device.free_bytes,
             device: device.name.clone(),
             table: MemoryTable::of(plan).to_string(),

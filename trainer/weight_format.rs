@@ -116,7 +116,7 @@ impl Choice<'_> {
             WeightFormat::Auto => {}
         }
         let (wide, stored) = (lower(&dense)?, lower(formats)?);
-        let [of_wide, of_stored] = [&wide, &stored].map(|plan| plan.as_ref().arena_bytes);
+        let [of_wide, of_stored] = [&wide, &stored].map(|plan| plan.as_ref().device_bytes());
         let free = device.free_bytes;
         let (plan, format) = match (fits(of_wide, free), fits(of_stored, free)) {
             (true, _) => (wide, WeightFormat::Bf16),

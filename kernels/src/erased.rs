@@ -10,6 +10,7 @@ use crate::fields::Fields;
 use crate::host::Views;
 use crate::kernel::Kernel;
 use crate::operand::Operand;
+use crate::product::Product;
 use crate::reference::{Batch, Reference, Tolerance};
 use crate::source::Source;
 use crate::tensor_map::TensorMap;
@@ -55,6 +56,9 @@ impl<K: Registered> Kernel for Erased<K> {
     }
     fn bytes(&self, params: &[u8]) -> u64 {
         self.0.bytes(&block(params))
+    }
+    fn product(&self, params: &[u8]) -> Option<Product> {
+        self.0.product(&block(params))
     }
 }
 

@@ -3,6 +3,7 @@
 //! How it is built is [`Build`](crate::Build), what it must equal is [`Reference`](crate::Reference).
 
 use crate::operand::{Access, Operand};
+use crate::product::Product;
 
 /// One kernel: what follows from its key and a parameter block, however it is built.
 pub trait Kernel {
@@ -22,5 +23,10 @@ pub trait Kernel {
     fn bytes(&self, params: &Self::Params) -> u64 {
         let passes = |access: Access| u64::from(access.reads()) + u64::from(access.is_output());
         self.operands(params).iter().map(|operand| passes(operand.access) * operand.bytes()).sum()
+    }
+
+    /// The product that the launch computes, where a BLAS library has such; none for all else.
+    fn product(&self, _params: &Self::Params) -> Option<Product> {
+        None
     }
 }

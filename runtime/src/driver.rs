@@ -5,6 +5,8 @@ use std::time::Instant;
 use precast_fatbins::Module;
 use precast_kernels::{Arch, Geometry, Key, TensorMap};
 
+use crate::cublas::{Cublas, Version};
+
 /// A device, as people and checks see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
@@ -79,6 +81,49 @@ pub struct Bound {
 #[derive(Clone, Debug)]
 pub enum BoundWork {
     Launch(BoundLaunch),
+    Product(BoundProduct),
+}
+
+/// What cuBLASLt is on a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CublasUse {
+    pub version: Version,
+    /// Device memory that it took when it was set up and when each product was first run.
+    pub taken_bytes: u64,
+}
+
+/// A product of cuBLASLt.
+#[derive(Clone, Debug)]
+pub struct BoundProduct {
+    /// What it computes.
+    pub key: Key,
+    /// The parameter block, with real addresses.
+    pub params: Vec<u8>,
+    /// Address and bytes of where it may work.
+    pub workspace: (u64, u64),
+    /// Address of the factors of product and addend; none where they are known now.
+    pub factors: Option<u64>,
+}
+
+impl BoundProduct {
+    /// The parameter block with each address 0: what is left is the product's shape.
+    pub(crate) fn shape(&self) -> Vec<u8> {
+        let mut params = self.params.clone();
+        for operand in self.key.kernel().operands(&self.params) {
+            params[operand.offset..operand.offset + 8].fill(0);
+        }
+        params
+    }
+}
+
+impl BoundWork {
+    /// What it computes.
+    pub fn key(&self) -> &Key {
+        match self {
+            BoundWork::Launch(launch) => &launch.key,
+            BoundWork::Product(product) => &product.key,
+        }
+    }
 }
 
 /// A launch of a loaded kernel.
@@ -166,6 +211,9 @@ pub enum DriverError {
         /// On what, if that helps.
         context: String,
     },
+    /// A device without cuBLASLt is to use it.
+    #[error("the simulated GPU executes references, and no library: leave --gemm cublas out, or use --device cuda:0")]
+    NoCublas,
     /// The simulated GPU found a launch that a real one might let pass.
     #[error("{label}: {reason}")]
     Launch {
@@ -188,6 +236,19 @@ pub trait Driver {
 
     /// How many modules have been loaded: counted where the driver is called.
     fn loads(&self) -> u64;
+
+    /// Has cuBLASLt compute what [`BoundWork::Product`] says.
+    ///
+    /// # Errors
+    /// [`DriverError`] of the library, or where the device cannot use it.
+    fn set_cublas(&mut self, _cublas: Cublas) -> Result<(), DriverError> {
+        Err(DriverError::NoCublas)
+    }
+
+    /// Which version computes products, and the device memory that it has taken for itself; none where it does not.
+    fn cublas(&self) -> Option<CublasUse> {
+        None
+    }
 
     /// Takes device memory, aligned to 256 bytes. It is given back when the driver is dropped.
     ///
@@ -265,6 +326,12 @@ impl<D: Driver + ?Sized> Driver for Box<D> {
     }
     fn loads(&self) -> u64 {
         (**self).loads()
+    }
+    fn set_cublas(&mut self, cublas: Cublas) -> Result<(), DriverError> {
+        (**self).set_cublas(cublas)
+    }
+    fn cublas(&self) -> Option<CublasUse> {
+        (**self).cublas()
     }
     fn allocate(&mut self, bytes: u64) -> Result<u64, DriverError> {
         (**self).allocate(bytes)

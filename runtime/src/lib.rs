@@ -3,6 +3,7 @@
 //! [`Loading`] can load modules and has nothing to launch on; [`Loading::seal`] turns it into [`Sealed`],
 //! which launches and cannot load. Nothing in this crate, or below it, can compile.
 
+pub mod cublas;
 pub mod cuda;
 mod driver;
 pub mod host;
@@ -12,7 +13,10 @@ mod sealed;
 pub mod selftest;
 pub mod sim;
 
-pub use driver::{Arrived, Bound, BoundLaunch, BoundWork, Device, Driver, DriverError, GraphId, KernelId, Ticket};
+pub use driver::{
+    Arrived, Bound, BoundLaunch, BoundProduct, BoundWork, CublasUse, Device, Driver, DriverError, GraphId, KernelId,
+    Ticket,
+};
 pub use loading::{Coverage, LoadError, Loading, Placement, STAGE_BYTES};
 pub use loads::Load;
 pub use sealed::Sealed;

@@ -5,9 +5,9 @@ use std::fmt;
 
 use precast_fatbins::{Bundle, BundleError, Stale, build_command};
 use precast_kernels::{Arch, KeyVariant};
-use precast_plan::{BufferId, Plan, Work, keys};
+use precast_plan::{Build, Cublas, Executor, Launch, Plan, Tensor, Work, keys};
 
-use crate::driver::{Bound, BoundLaunch, BoundWork, Device, Driver, DriverError, GraphId, KernelId};
+use crate::driver::{Bound, BoundLaunch, BoundProduct, BoundWork, Device, Driver, DriverError, GraphId, KernelId};
 use crate::loads::{self, Load};
 use crate::sealed::Sealed;
 
@@ -163,7 +163,6 @@ impl<D: Driver> Loading<D> {
             }
         };
         driver.stage(STAGE_BYTES)?;
-        let address = |id: BufferId| addresses[id.0 as usize];
         let mut graphs: Vec<(String, GraphId)> = Vec::new();
         for phase in &plan.phases {
             let bound: Vec<Bound> = phase
@@ -171,22 +170,35 @@ impl<D: Driver> Loading<D> {
                 .iter()
                 .map(|node| {
                     let Work::Launch(launch) = &node.work;
-                    let pair = KeyVariant { key: launch.key.clone(), variant: launch.variant };
-                    let Some(kernel) = self.kernels.get(&pair) else { panic!("{pair} was not loaded") };
-                    let params = launch.bind(address);
-                    let work = BoundWork::Launch(BoundLaunch {
-                        kernel: *kernel,
-                        geometry: launch.geometry,
-                        tensor_maps: pair.key.kernel().tensor_maps(pair.variant, &params),
-                        key: pair.key,
-                        params,
-                    });
+                    let work = bind(launch, &self.kernels, &addresses);
                     Bound { label: node.label.clone(), work, dependencies: node.dependencies.clone() }
                 })
                 .collect();
             graphs.push((phase.name.clone(), driver.prepare(&bound)?));
         }
         Ok(Sealed::new(self.driver, self.loads, addresses, graphs, STAGE_BYTES))
+    }
+}
+
+/// A launch with the addresses of the buffers.
+///
+/// # Panics
+/// If its kernel has not been loaded.
+fn bind(launch: &Launch, kernels: &BTreeMap<KeyVariant, KernelId>, addresses: &[u64]) -> BoundWork {
+    let params = launch.bind(|id| addresses[id.0 as usize]);
+    let address = |tensor: Tensor| addresses[tensor.buffer.0 as usize] + tensor.offset;
+    let key = launch.key.clone();
+    match launch.by {
+        Executor::Kernel(Build { variant, geometry }) => {
+            let pair = KeyVariant { key, variant };
+            let Some(kernel) = kernels.get(&pair) else { panic!("{pair} was not loaded") };
+            let tensor_maps = pair.key.kernel().tensor_maps(variant, &params);
+            BoundWork::Launch(BoundLaunch { kernel: *kernel, geometry, tensor_maps, key: pair.key, params })
+        }
+        Executor::Cublas(Cublas { workspace, factors }) => {
+            let workspace = (address(workspace), workspace.bytes());
+            BoundWork::Product(BoundProduct { key, params, workspace, factors: factors.map(address) })
+        }
     }
 }
 

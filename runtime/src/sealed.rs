@@ -2,7 +2,7 @@
 
 use precast_plan::Tensor;
 
-use crate::driver::{Arrived, Device, Driver, DriverError, GraphId, Ticket};
+use crate::driver::{Arrived, CublasUse, Device, Driver, DriverError, GraphId, Ticket};
 use crate::loads::Load;
 
 /// A bound plan that launches and cannot load.
@@ -44,6 +44,11 @@ impl<D: Driver> Sealed<D> {
     /// Modules loaded since the seal, as the driver counts them: none, or the next launch panics.
     pub fn loads_after_seal(&self) -> u64 {
         self.driver.loads() - self.loads
+    }
+
+    /// What cuBLASLt is on the device, where it computes the products.
+    pub fn cublas(&self) -> Option<CublasUse> {
+        self.driver.cublas()
     }
 
     /// Device memory free now, bytes.

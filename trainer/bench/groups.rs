@@ -2,17 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use precast_kernels::KeyVariant;
 use precast_plan::training::{MICRO, UPDATE};
 use precast_plan::{Launch, Node, Phase, Plan, Work};
 
 /// A timed sequence has at least this many launches: what starting it costs is then no part of the result.
 const LEAST_LAUNCHES: usize = 16;
 
-/// What the launches of a group have in common: kernel and shape.
-type Alike = (KeyVariant, Vec<u8>);
+/// What the launches of a group have in common: what they compute, whose code does, and their shape.
+type Alike = (String, Vec<u8>);
 
-/// Launches of one phase with one kernel and one shape.
+/// Launches of one phase with one kernel, or by cuBLASLt, and one shape.
 #[derive(Clone)]
 pub struct Group {
     /// The plan's phase that times it.
@@ -26,8 +25,9 @@ pub struct Group {
 }
 
 impl Group {
-    pub fn pair(&self) -> KeyVariant {
-        KeyVariant { key: self.launches[0].key.clone(), variant: self.launches[0].variant }
+    /// What they compute, and whose code does.
+    pub fn code(&self) -> String {
+        self.launches[0].code()
     }
 
     /// What the launches are for, each once, layers and chunks left open: `student.layers.*.qkv`.
@@ -70,8 +70,7 @@ pub fn of(plan: &Plan) -> Vec<Group> {
         let mut alike: BTreeMap<Alike, Vec<(String, Launch)>> = BTreeMap::new();
         for node in &plan.phase(phase).nodes {
             let Work::Launch(launch) = &node.work;
-            let pair = KeyVariant { key: launch.key.clone(), variant: launch.variant };
-            alike.entry((pair, launch.shape())).or_default().push((node.label.clone(), launch.clone()));
+            alike.entry((launch.code(), launch.shape())).or_default().push((node.label.clone(), launch.clone()));
         }
         for of_group in alike.into_values() {
             let (labels, launches) = of_group.into_iter().unzip();
@@ -90,7 +89,7 @@ fn open_numbers(label: &str) -> String {
 #[cfg(test)]
 pub(super) mod tests {
     use precast_kernels::Arch;
-    use precast_plan::{ModelConfig, Objective, Precision, Recipe, Recompute, TrainingPlan, keys};
+    use precast_plan::{Gemm, ModelConfig, Objective, Precision, Recipe, Recompute, TrainingPlan, keys};
 
     use super::*;
 
@@ -106,6 +105,7 @@ pub(super) mod tests {
             weight_decay: 0.01,
             clip: 1.0,
             recompute: Recompute::None,
+            gemm: Gemm::Bundle,
         };
         TrainingPlan::new(Some(&config), &config, &recipe, arch).unwrap().plan
     }

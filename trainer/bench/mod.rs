@@ -3,6 +3,7 @@
 //! The plan is that of a run, with a phase more for each group of launches that do the same work. Nothing else differs:
 //! the same kernels, memory, graphs and seal.
 
+mod compare;
 mod groups;
 mod kernels;
 mod record;
@@ -12,7 +13,7 @@ mod sweep;
 mod tune;
 
 use precast_fatbins::say;
-use precast_plan::Plan;
+use precast_plan::{Gemm, Plan};
 use precast_runtime::Placement;
 
 use crate::config::RunConfig;
@@ -24,6 +25,7 @@ use crate::pair::same_path;
 use crate::session::Session;
 use crate::sources::Sources;
 use crate::startup::Startup;
+use compare::Comparison;
 use groups::Group;
 pub use kernels::{missing, time_kernels};
 pub use record::{KernelRecord, Record, StepRecord};
@@ -63,7 +65,8 @@ impl<T> Bench<T> {
             same_files: config.teacher.as_deref().is_some_and(|teacher| same_path(teacher, &config.student)),
         };
         startup.end("models");
-        let driver = device::open(config.settings.device, &config.settings.kernels)?;
+        let cublas = device::cublas(config.settings.gemm, config.settings.device)?;
+        let driver = device::open_with(config.settings.device, &config.settings.kernels, cublas)?;
         startup.end("device");
         let mut chosen = sources.shapes().plan(driver.device(), config)?;
         let of_plan = extend(&mut chosen.plan.plan);
@@ -86,12 +89,24 @@ impl<T> Bench<T> {
     }
 }
 
-/// Measures start-up, steps, and every kernel of a step. `heading`: print device, kernels and models first.
+/// Measures start-up, steps, and every kernel of a step; where cuBLASLt computes the products, those of the bundle's kernels
+/// too. `heading`: print device, kernels and models first.
 ///
 /// # Errors
 /// [`Failure`] of the models or the device.
 pub fn bench(config: &RunConfig, mut startup: Startup, heading: bool) -> Result<Record, Failure> {
     startup.end("arguments");
+    let mut record = measure(config, startup, heading)?;
+    if let Some(version) = record.cublas.clone() {
+        let mut by_bundle = config.clone();
+        by_bundle.settings.gemm = Gemm::Bundle;
+        let bundle = measure(&by_bundle, Startup::new(), false)?;
+        record.beside_bundle = Some(Comparison::new(version, &record, &bundle));
+    }
+    Ok(record)
+}
+
+fn measure(config: &RunConfig, mut startup: Startup, heading: bool) -> Result<Record, Failure> {
     let Bench { mut session, mut steps, of_plan: groups } = Bench::open(config, &mut startup, heading, groups::add)?;
     let step_s = median(steps.time(&mut session, config.settings.steps)?);
     let launch_s = groups.iter().map(|group| {

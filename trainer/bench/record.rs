@@ -5,6 +5,7 @@ use precast_plan::training::{MICRO, UPDATE};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::compare::Comparison;
 use super::groups::Group;
 use super::sweep::Sweep;
 use crate::config::RunConfig;
@@ -22,6 +23,12 @@ pub struct Record {
     pub device: Value,
     /// Digest of the bundle whose kernels ran.
     pub bundle: String,
+    /// The version of cuBLASLt, where that computes the products.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cublas: Option<String>,
+    /// The same step by the bundle's kernels alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub beside_bundle: Option<Comparison>,
     /// Modules loaded of it.
     pub modules_loaded: u64,
     /// What the device reaches at most; none for the simulated GPU.
@@ -62,8 +69,14 @@ pub struct StepRecord {
 /// Launches of one kernel with one shape.
 #[derive(Clone, Debug, Serialize)]
 pub struct KernelRecord {
-    /// Key and variant.
+    /// Key and variant, or cublas.
     pub kernel: String,
+    /// What it computes.
+    #[serde(skip)]
+    pub key: String,
+    /// In which shape, for a product: m x n x k.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
     /// What the launches are for.
     pub purpose: String,
     /// The phase they are in.
@@ -127,6 +140,8 @@ impl Record {
             },
             device: of_device(session.device()),
             bundle: session.bundle().to_string(),
+            cublas: session.cublas().map(|cublas| cublas.version.to_string()),
+            beside_bundle: None,
             modules_loaded: session.loads(),
             limit,
             step,
@@ -146,7 +161,9 @@ impl KernelRecord {
         let (flops, bytes) = (launch.flops(), launch.bytes());
         let all_s = seconds * launches as f64;
         Self {
-            kernel: group.pair().to_string(),
+            kernel: group.code(),
+            key: launch.key.to_string(),
+            problem: launch.key.kernel().problem(&launch.params),
             purpose: group.purpose(),
             phase: group.phase,
             launches,

@@ -46,7 +46,11 @@ impl Record {
         let parts = ["the least by the device's limits", "measured"];
         let run = serde_json::to_value(self).expect("plain data serialises");
         // What is in the pictures is not repeated.
-        let drawn = |name: &str| name.starts_with("kernels.") || name.starts_with("sweep.points.");
+        let drawn = |name: &str| {
+            name.starts_with("kernels.")
+                || name.starts_with("beside_bundle.products.")
+                || name.starts_with("sweep.points.")
+        };
         let rest: Vec<(String, String)> = flatten("", &run).into_iter().filter(|(name, _)| !drawn(name)).collect();
         let body = format!(
             "{}{}{}<h2>Run</h2>{}",
@@ -86,7 +90,7 @@ impl Record {
 }
 
 /// At most so many characters of a text.
-fn shortened(text: &str, most: usize) -> String {
+pub(super) fn shortened(text: &str, most: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();
     }
@@ -113,6 +117,9 @@ impl fmt::Display for Record {
                 shortened(&kernel.purpose, 44),
                 kernel.kernel,
             )?;
+        }
+        if let Some(comparison) = &self.beside_bundle {
+            writeln!(f, "\n{comparison}")?;
         }
         writeln!(f, "\nmemory\n{}", self.memory.planned)?;
         write!(f, "\nstart-up {:.3} s", self.startup.total_s)?;

@@ -5,7 +5,7 @@ use std::path::Path;
 use precast_fatbins::{files, input};
 use precast_kernels::Variant;
 use precast_kernels::tuned::Table;
-use precast_plan::{Launch, Plan};
+use precast_plan::{Build, Executor, Launch, Plan};
 
 use super::groups::{self, Group};
 use super::{Bench, SAMPLES, median, sample};
@@ -64,7 +64,7 @@ fn add(plan: &mut Plan) -> Vec<Candidates> {
     for group in groups::of(plan) {
         let launch = &group.launches[0];
         let (key, kernel) = (launch.key.clone(), launch.key.kernel());
-        let Some(problem) = kernel.problem(&launch.params) else { continue };
+        let Some(problem) = kernel.problem(&launch.params).filter(|_| launch.pair().is_some()) else { continue };
         let variants = kernel.variants(plan.arch).into_iter();
         let variants: Vec<Variant> = variants.filter(|variant| kernel.admits(*variant, &launch.params)).collect();
         // Launches that add to what is there take as long as those that do not.
@@ -86,7 +86,7 @@ fn add(plan: &mut Plan) -> Vec<Candidates> {
 fn as_variant(launches: &[Launch], variant: Variant) -> Vec<Launch> {
     let built = |launch: &Launch| {
         let geometry = launch.key.kernel().geometry(variant, &launch.params);
-        Launch { variant, geometry, ..launch.clone() }
+        Launch { by: Executor::Kernel(Build { variant, geometry }), ..launch.clone() }
     };
     launches.iter().map(built).collect()
 }
@@ -108,7 +108,9 @@ mod tests {
         for Candidates { key, problem, groups } in &candidates {
             assert!(key.text().starts_with("gemm.") && groups.len() >= 2, "{key} {problem}");
             for (variant, group) in groups {
-                assert!(plan.phase(&group.timed_as).launches().all(|launch| launch.variant == *variant));
+                assert!(
+                    plan.phase(&group.timed_as).launches().all(|launch| launch.pair().unwrap().variant == *variant)
+                );
             }
         }
         let products = plan.launches().filter(|launch| launch.key.text().starts_with("gemm."));

@@ -59,6 +59,7 @@ impl Takes for Bench {
         "student_format",
         "recompute",
         "precision",
+        "gemm",
         "steps",
         "device",
         "bundle",

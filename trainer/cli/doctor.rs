@@ -6,7 +6,7 @@ use clap::Args;
 use precast_fatbins::{Bundle, count, say};
 use precast_kernels::Arch;
 use precast_plan::memory::human_bytes;
-use precast_plan::{TrainingPlan, keys};
+use precast_plan::{Gemm, TrainingPlan, keys};
 use precast_runtime::{Device, DriverError, host};
 use serde::Serialize;
 
@@ -112,6 +112,7 @@ pub(super) fn examine(options: &Options) -> Vec<Finding> {
         findings.extend(host::unfragmented_share().filter(|_| device.has_one_memory()).map(fragments));
         findings.push(architecture(device.arch(), device.compute_capability));
     }
+    findings.extend(products(options.settings.gemm, choice));
     let arch = device.as_ref().and_then(Device::arch);
     let bundle = match read_bundle(kernels, arch) {
         Ok((source, finding)) => {
@@ -168,6 +169,17 @@ fn describe(device: &Device) -> String {
     let capability = device.compute_capability.map_or(String::new(), |(a, b)| format!(", compute capability {a}.{b}"));
     let [free, total] = [device.free_bytes, device.total_bytes].map(human_bytes);
     format!("{}{capability}, {free} of {total} free", device.name)
+}
+
+/// The library that a run has compute its products.
+fn products(gemm: Gemm, choice: DeviceChoice) -> Option<Finding> {
+    match device::cublas(gemm, choice) {
+        Ok(cublas) => cublas.map(|cublas| Finding::good("products", format!("cuBLASLt {}", cublas.version()))),
+        Err(failure) => {
+            let bad = Finding::bad_device("products", failure.to_string(), "see the message");
+            Some(Finding { exit_code: failure.exit_code(), ..bad })
+        }
+    }
 }
 
 /// How the free part of a memory that is the host's too is cut up. It is slower, not wrong, so nothing is BAD.
@@ -279,7 +291,7 @@ fn coverage(bundle: Option<&Bundle<'_>>, plan: &TrainingPlan, arch: Arch, models
 }
 
 fn memory(plan: &TrainingPlan, free: u64) -> Finding {
-    let needed = plan.plan.arena_bytes;
+    let needed = plan.plan.device_bytes();
     let found = format!("this run takes {} ({needed} bytes), {} are free", human_bytes(needed), human_bytes(free));
     if needed <= free {
         Finding::good("memory", found)

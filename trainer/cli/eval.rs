@@ -42,8 +42,18 @@ pub struct Arguments {
 struct Eval;
 
 impl Takes for Eval {
-    const OPTIONS: Option<&'static [&'static str]> =
-        Some(&["model", "adapter", "data", "batch_size", "seq_len", "precision", "device", "bundle", "trusted_key"]);
+    const OPTIONS: Option<&'static [&'static str]> = Some(&[
+        "model",
+        "adapter",
+        "data",
+        "batch_size",
+        "seq_len",
+        "precision",
+        "gemm",
+        "device",
+        "bundle",
+        "trusted_key",
+    ]);
 
     fn adapt(option: Arg) -> Arg {
         match option.get_id().as_str() {
@@ -74,6 +84,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         batch_size: settings.batch_size,
         seq_len: settings.seq_len,
         precision: settings.precision,
+        gemm: settings.gemm,
         format: arguments.format,
         device: settings.device,
         kernels: settings.kernels,

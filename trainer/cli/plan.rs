@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use clap::Args;
-use precast_fatbins::say;
-use precast_kernels::{Arch, KeyVariant};
+use precast_fatbins::{count, say};
+use precast_kernels::{Arch, Key, KeyVariant};
 use precast_plan::estimate::{Peak, flops, seconds};
 use precast_plan::memory::human_bytes;
 use precast_plan::training::{MICRO, UPDATE};
-use precast_plan::{Formats, MemoryTable, Recipe, Recompute, TrainingPlan};
+use precast_plan::{Formats, Gemm, Launch, MemoryTable, Recipe, Recompute, TrainingPlan, keys};
+use precast_runtime::cublas::KNOWN_VERSIONS;
 use precast_runtime::{Device, DriverError, LoadError};
 use serde::Serialize;
 
@@ -84,6 +85,9 @@ fn found(config: &RunConfig) -> Result<Target, Failure> {
 /// Prints what a run would take.
 pub fn show(config: &RunConfig, target: &Target, json: bool) -> Result<(), Failure> {
     let arch = target.arch;
+    if config.settings.gemm == Gemm::Cublas && arch == Arch::Sim {
+        return Err(DriverError::NoCublas.into());
+    }
     let Settings { batch_size, seq_len, grad_accum, precision, recompute, .. } = &config.settings;
     let shapes = Shapes::read(config)?;
     shapes.check(config)?;
@@ -93,7 +97,7 @@ pub fn show(config: &RunConfig, target: &Target, json: bool) -> Result<(), Failu
     let shared = shapes.shares_weights(config);
     let of_teacher = shapes.teacher.as_ref().filter(|_| !shared);
     let formats = of_teacher.map_or_else(Formats::dense, |(_, formats)| formats.clone());
-    let forms = forms(&formats, |formats| Ok(lower_form(formats, recipe.recompute)?.plan.arena_bytes))?;
+    let forms = forms(&formats, |formats| Ok(lower_form(formats, recipe.recompute)?.plan.device_bytes()))?;
     let form = form(config.teacher_format.unwrap_or_default(), &forms, target);
     let formats = if form == WeightFormat::Stored { formats } else { Formats::dense() };
     let lower = |recompute| lower_form(&formats, recompute);
@@ -108,9 +112,21 @@ pub fn show(config: &RunConfig, target: &Target, json: bool) -> Result<(), Failu
     let host = HostMemory::of(&plan, &config.data, target.has_one_memory());
     let digests = digests(config, arch, &plan)?;
     let mut launches: BTreeMap<KeyVariant, usize> = BTreeMap::new();
-    for launch in plan.plan.launches() {
-        *launches.entry(KeyVariant { key: launch.key.clone(), variant: launch.variant }).or_default() += 1;
+    for pair in plan.plan.launches().filter_map(Launch::pair) {
+        *launches.entry(pair).or_default() += 1;
     }
+    let mut products: BTreeMap<Key, usize> = BTreeMap::new();
+    for product in plan.plan.products() {
+        *products.entry(product.key.clone()).or_default() += 1;
+    }
+    let by_bundle = Recipe { gemm: Gemm::Bundle, ..recipe };
+    let replaced: Vec<KeyVariant> = match products.is_empty() {
+        true => Vec::new(),
+        false => keys(&shapes.lower(config, &by_bundle, &formats, arch)?.plan)
+            .difference(&keys(&plan.plan))
+            .cloned()
+            .collect(),
+    };
     let estimate = Peak::of(arch).map(|peak| {
         let accum = f64::from(*grad_accum);
         (peak, accum * seconds(&plan.plan, MICRO, &peak) + seconds(&plan.plan, UPDATE, &peak))
@@ -140,6 +156,12 @@ pub fn show(config: &RunConfig, target: &Target, json: bool) -> Result<(), Failu
             "trained_parameters": trained,
             "recompute": { "chosen": recompute.to_string(), "choices": choices },
             "kernels": kernels,
+            "cublas": (!products.is_empty()).then(|| serde_json::json!({
+                "products": products.iter().map(|(key, launches)| serde_json::json!({
+                    "key": key.to_string(), "launches": launches,
+                })).collect::<Vec<_>>(),
+                "in_place_of": replaced.iter().map(ToString::to_string).collect::<Vec<_>>(),
+            })),
             "step": {
                 "tokens": tokens,
                 "flops": step_flops,
@@ -178,6 +200,7 @@ pub fn show(config: &RunConfig, target: &Target, json: bool) -> Result<(), Failu
         let digest = digests.get(pair).map_or(absent, |digest| &digest[..12]);
         say!("  {count:>5} x {digest:<17}  {pair}");
     }
+    print_products(&products, &replaced);
     say!("\nstep: {tokens} tokens, {:.3} TFLOP of products", step_flops as f64 / 1e12);
     match estimate {
         Some((peak, seconds)) => say!(
@@ -189,6 +212,17 @@ pub fn show(config: &RunConfig, target: &Target, json: bool) -> Result<(), Failu
         None => say!("no estimate for the simulated GPU"),
     }
     Ok(())
+}
+
+/// What cuBLASLt computes, and which kernels are not needed for that.
+fn print_products(products: &BTreeMap<Key, usize>, replaced: &[KeyVariant]) {
+    if products.is_empty() {
+        return;
+    }
+    say!("\n{} that cuBLASLt computes ({KNOWN_VERSIONS}):", count(products.len(), "product"));
+    products.iter().for_each(|(key, count)| say!("  {count:>5} x {key}"));
+    say!("in place of {} of --gemm bundle:", count(replaced.len(), "kernel"));
+    replaced.iter().for_each(|pair| say!("  {pair}"));
 }
 
 /// What a run would take with the teacher's weights in one form.
@@ -250,7 +284,7 @@ struct Choice {
 impl Choice {
     fn of(recompute: Recompute, plan: &TrainingPlan) -> Self {
         let launches = plan.plan.phase(MICRO).nodes.len();
-        Self { recompute: recompute.to_string(), bytes: plan.plan.arena_bytes, launches }
+        Self { recompute: recompute.to_string(), bytes: plan.plan.device_bytes(), launches }
     }
 }
 

@@ -99,8 +99,9 @@ impl RunConfig {
 
     /// What the plan follows from.
     pub fn recipe(&self) -> Recipe {
-        let Settings { batch_size, seq_len, precision, weight_decay, clip, recompute, .. } = self.settings;
-        Recipe { batch: batch_size, seq_len, precision, objective: self.objective, weight_decay, clip, recompute }
+        let Settings { batch_size, seq_len, precision, weight_decay, clip, recompute, gemm, .. } = self.settings;
+        let (batch, objective) = (batch_size, self.objective);
+        Recipe { batch, seq_len, precision, objective, weight_decay, clip, recompute, gemm }
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use clap::Args;
 use clap::builder::RangedU64ValueParser;
 use clap::{ArgAction, value_parser};
-use precast_plan::{Precision, Recipe, Recompute};
+use precast_plan::{Gemm, Precision, Recipe, Recompute};
 use serde::Serialize;
 
 use super::device::DeviceChoice;
@@ -138,6 +138,11 @@ pub struct Settings {
     #[arg(long, value_name = "P", default_value_t = Precision::Bf16)]
     #[serde(serialize_with = "display")]
     pub precision: Precision,
+    /// Who computes the products of linear layers: bundle (its kernels) or cublas (NVIDIA's cuBLASLt 13, opened when a run asks
+    /// for it: libcublasLt.so.13 in $PRECAST_CUBLAS, on the library path, or of a CUDA toolkit); other bits
+    #[arg(long, value_name = "WHO", default_value_t)]
+    #[serde(serialize_with = "display")]
+    pub gemm: Gemm,
     /// Seed of the shuffle, and of a new adapter
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,

@@ -67,6 +67,7 @@ pub fn distill(config: &RunConfig, mode: &Mode, mut startup: Startup) -> Result<
         Start::Fresh | Start::Overwrite => None,
     };
     let config = &config;
+    let cublas = device::cublas(config.settings.gemm, config.settings.device)?;
     let models = open_models(config)?;
     let adapter = config.open_adapter(models.student.config())?;
     let mut digests = ModelDigests::start(&models);
@@ -82,6 +83,7 @@ pub fn distill(config: &RunConfig, mode: &Mode, mut startup: Startup) -> Result<
     startup.end("data");
     let same_files = adapter.is_some() && same_files(&models, &mut digests, &stop)?;
     let mut identity = Identity::new(config, &data, &models, adapter.as_ref());
+    identity.cublas(cublas.map(|cublas| cublas.version()));
     if let Some(resumed) = &resumed {
         if resumed.compare(&identity).is_err() {
             digests.wait(&stop)?;
@@ -94,7 +96,7 @@ pub fn distill(config: &RunConfig, mode: &Mode, mut startup: Startup) -> Result<
     let seen = seen(Arc::clone(&data.dataset), config, done);
     stop.check()?;
 
-    let driver = device::open(config.settings.device, &config.settings.kernels)?;
+    let driver = device::open_with(config.settings.device, &config.settings.kernels, cublas)?;
     if driver.device().has_one_memory() {
         digests.forget_pages();
     }
@@ -199,6 +201,8 @@ pub fn check(config: &RunConfig, mode: &Mode) -> Result<(), Failure> {
     let data = read_data(&config, &models, adapter.as_ref())?;
     let Some(resumed) = resumed else { return Ok(()) };
     let mut identity = Identity::new(&config, &data, &models, adapter.as_ref());
+    let cublas = device::cublas(config.settings.gemm, config.settings.device)?;
+    identity.cublas(cublas.map(|cublas| cublas.version()));
     identity.models(ModelDigests::start(&models).get()?);
     resumed.compare(&identity)?;
     resumed.check_left(&config)

@@ -146,7 +146,7 @@ impl Run<'_> {
             tokens: pending.tokens,
             step_ms: seconds * 1e3,
             tokens_per_s: pending.tokens as f64 / seconds,
-            memory_bytes: self.session.plan().plan.arena_bytes,
+            memory_bytes: self.session.plan().plan.device_bytes(),
             skipped: metrics.skipped != 0,
         };
         self.metrics.push(&record)?;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use precast_fatbins::Digest;
 use precast_plan::Recipe;
+use precast_runtime::cublas::Version;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -57,6 +58,11 @@ impl Identity {
             [("adapter".to_owned(), tensors.to_string()), ("adapter config".to_owned(), layout.to_string())]
         });
         Self(values.chain(configs).chain(adapter.into_iter().flatten()).chain(options(config)).collect())
+    }
+
+    /// Adds the version of the library that computes products, if one does: another one may round otherwise.
+    pub fn cublas(&mut self, version: Option<Version>) {
+        self.0.extend(version.map(|version| ("cuBLASLt".to_owned(), version.to_string())));
     }
 
     /// Adds the digests of the weights.

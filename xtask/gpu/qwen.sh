@@ -1,10 +1,11 @@
 #!/bin/sh
-# Qwen2.5-1.5B -> 0.5B shapes at batch 8 x 1024, from the root of the checkout: DIR/qwen.sh [STEPS].
+# Qwen2.5-1.5B -> 0.5B shapes at batch 8 x 1024, from the root of the checkout: DIR/qwen.sh [STEPS [bundle|cublas]].
 # Loads and launches are counted from outside the program, in front of the driver's functions: those of libraries too.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 precast="$here/precast"
 steps=${1:-20}
+gemm=${2:-bundle}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
@@ -16,7 +17,7 @@ sys.stdout.buffer.write(struct.pack('<400000I', *(random.randrange(151643) for _
 "$precast" init --config aot/models/qwen2.5-1.5b.json --out "$scratch/teacher" --seed 1
 "$precast" init --config aot/models/qwen2.5-0.5b.json --out "$scratch/student" --seed 2
 for run in 1 2; do
-    LD_PRELOAD="$scratch/shim.so" PRECAST_SHIM_LOG="$scratch/calls-$run" "$precast" distill \
+    LD_PRELOAD="$scratch/shim.so" PRECAST_SHIM_LOG="$scratch/calls-$run" "$precast" distill --gemm "$gemm" \
         --teacher "$scratch/teacher" --student "$scratch/student" --data "$scratch/tokens.bin" --out "$scratch/run-$run" \
         --steps "$steps" --batch-size 8 --seq-len 1024 --checkpoint-every 0 > "$scratch/output-$run"
     tail -n 12 "$scratch/output-$run"

@@ -33,6 +33,10 @@ pub enum Category {
     Moments,
     /// Gradients of the parameters.
     Gradients,
+    /// Where products of cuBLASLt may work.
+    CublasWorkspaces,
+    /// What cuBLASLt takes for itself: no buffer is.
+    Cublas,
     /// Rotary tables, inputs, scalars and metrics.
     Inputs,
     /// Activations, their gradients, logits and workspaces, which share memory as their lifetimes allow.
@@ -41,7 +45,7 @@ pub enum Category {
 
 impl Category {
     /// Every category, in table order.
-    pub const ALL: [Category; 10] = [
+    pub const ALL: [Category; 12] = [
         Category::TeacherWeights,
         Category::TeacherScratch,
         Category::StudentWeights,
@@ -50,6 +54,8 @@ impl Category {
         Category::MasterWeights,
         Category::Moments,
         Category::Gradients,
+        Category::CublasWorkspaces,
+        Category::Cublas,
         Category::Inputs,
         Category::Activations,
     ];
@@ -65,6 +71,8 @@ impl Category {
             Category::MasterWeights => "master weights",
             Category::Moments => "moments",
             Category::Gradients => "gradients",
+            Category::CublasWorkspaces => "cublas workspaces",
+            Category::Cublas => "cublas itself",
             Category::Inputs => "inputs and tables",
             Category::Activations => "activations",
         }

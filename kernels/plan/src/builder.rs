@@ -5,7 +5,7 @@ use precast_kernels::{Arch, Dtype, Format, Key, Registered};
 use crate::arena;
 use crate::buffer::{Buffer, BufferId, Category, Tensor};
 use crate::dependencies::dependencies;
-use crate::node::{Launch, Node, Touch, Work};
+use crate::node::{Build, Cublas, Executor, Launch, Node, Touch, Work};
 use crate::plan::{Phase, Plan};
 
 /// A plan in the making.
@@ -56,16 +56,28 @@ impl Builder {
         self.phases.push(Phase { name: name.to_owned(), nodes: Vec::new() });
     }
 
-    /// Adds a launch.
+    /// Adds a launch of a kernel of the bundle.
     ///
     /// # Panics
     /// If an operand has no buffer, another format than its buffer, or reaches past it: a lowering that does that is
     /// wrong.
     pub fn launch<K: Registered>(&mut self, label: impl Into<String>, kernel: K, params: &K::Params) {
-        let (label, key, params) = (label.into(), Key::new(kernel), bytemuck::bytes_of(params).to_vec());
+        let (key, params) = (Key::new(kernel), bytemuck::bytes_of(params).to_vec());
         let variant = key.select(&params, self.arch);
         let geometry = key.kernel().geometry(variant, &params);
-        let launch = Launch { key, variant, geometry, params };
+        self.add(label.into(), Launch { key, params, by: Executor::Kernel(Build { variant, geometry }) });
+    }
+
+    /// Adds a product that cuBLASLt computes.
+    ///
+    /// # Panics
+    /// As [`Self::launch`].
+    pub fn multiply<K: Registered>(&mut self, label: impl Into<String>, kernel: K, params: &K::Params, by: Cublas) {
+        let (key, params) = (Key::new(kernel), bytemuck::bytes_of(params).to_vec());
+        self.add(label.into(), Launch { key, params, by: Executor::Cublas(by) });
+    }
+
+    fn add(&mut self, label: String, launch: Launch) {
         for (operand, buffer, offset) in launch.operands() {
             let (name, buffer) = (operand.name, &self.buffers[buffer.0 as usize]);
             let fits = offset + operand.bytes() <= buffer.bytes();

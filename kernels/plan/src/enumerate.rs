@@ -9,14 +9,15 @@ use crate::adapters::{Adapters, Target};
 use crate::config::ModelConfig;
 use crate::evaluation::EvaluationPlan;
 use crate::formats::Formats;
+use crate::node::Launch;
 use crate::plan::Plan;
 use crate::recipe::{Precision, Recipe};
 use crate::training::{Student, Teacher, TrainingPlan};
 
-/// Every (key, variant) a plan launches. The only enumeration: the build compiles it, start-up checks it,
+/// Every (key, variant) of the bundle that a plan launches. The only enumeration: the build compiles it, start-up checks it,
 /// the step executes that same plan.
 pub fn keys(plan: &Plan) -> BTreeSet<KeyVariant> {
-    plan.launches().map(|launch| KeyVariant { key: launch.key.clone(), variant: launch.variant }).collect()
+    plan.launches().filter_map(Launch::pair).collect()
 }
 
 /// A plan's keys as every variant that admits the launch: which one is selected may depend on the token count.

@@ -8,6 +8,7 @@ use crate::buffer::{Category, Tensor};
 use crate::builder::Builder;
 use crate::config::ModelConfig;
 use crate::formats::Formats;
+use crate::gemm::{Gemm, Workspaces};
 use crate::head;
 use crate::model::{Model, Resident};
 use crate::ops::Ops;
@@ -67,10 +68,18 @@ impl EvaluationPlan {
     ///
     /// # Errors
     /// As [`Self::new`], and for adapters that do not fit the model.
-    pub fn with(
+    pub fn with(model: Student<'_>, shape: (u32, u32), precision: Precision, arch: Arch) -> Result<Self, PlanError> {
+        Self::with_gemm(model, shape, (precision, Gemm::Bundle), arch)
+    }
+
+    /// The same with products of anyone's.
+    ///
+    /// # Errors
+    /// As [`Self::with`].
+    pub fn with_gemm(
         model: Student<'_>,
         (batch, seq_len): (u32, u32),
-        precision: Precision,
+        (precision, gemm): (Precision, Gemm),
         arch: Arch,
     ) -> Result<Self, PlanError> {
         let Student { config, formats, adapters } = model;
@@ -92,8 +101,9 @@ impl EvaluationPlan {
         let targets = b.persistent("targets", Category::Inputs, Dtype::U32, tokens);
         let nll = b.persistent("nll", Category::Inputs, Dtype::F32, tokens);
         let resident = Resident::new(&mut b, "model", config, weights, seq_len);
+        let workspaces = (gemm == Gemm::Cublas).then(|| Workspaces::new(&mut b));
         b.phase(SCORE);
-        let ops = &mut Ops::new(&mut b, (batch, seq_len), dtype);
+        let ops = &mut Ops::new(&mut b, (batch, seq_len), dtype, workspaces);
         let last = Model { name: "model", config, resident: &resident }.forward(ops, ids);
         ops.scope("head");
         head::score(ops, last, targets, nll);

@@ -12,7 +12,7 @@ use crate::plan::Plan;
 pub struct MemoryTable {
     /// Rows with bytes.
     pub rows: Vec<MemoryRow>,
-    /// Everything: the size of the arena.
+    /// Everything: the size of the arena, and what cuBLASLt takes besides.
     pub total_bytes: u64,
 }
 
@@ -34,12 +34,14 @@ impl MemoryTable {
             Category::ALL.into_iter().map(|category| MemoryRow { category, bytes: persistent(category) }).collect();
         let held: u64 = rows.iter().map(|row| row.bytes).sum();
         for row in &mut rows {
-            if row.category == Category::Activations {
-                row.bytes += plan.arena_bytes - held;
+            match row.category {
+                Category::Activations => row.bytes += plan.arena_bytes - held,
+                Category::Cublas => row.bytes += plan.device_bytes() - plan.arena_bytes,
+                _ => {}
             }
         }
         rows.retain(|row| row.bytes > 0);
-        Self { rows, total_bytes: plan.arena_bytes }
+        Self { rows, total_bytes: plan.device_bytes() }
     }
 }
 

@@ -3,7 +3,7 @@
 //! A launch's parameter block holds *virtual addresses* ([`Tensor::address`]). Binding replaces them by real ones;
 //! nothing else about a plan changes when it runs.
 
-use precast_kernels::{Access, Geometry, Key, Operand, Variant};
+use precast_kernels::{Access, Geometry, Key, KeyVariant, Operand, Variant};
 
 use crate::buffer::{BufferId, Tensor};
 
@@ -40,17 +40,42 @@ impl Node {
     }
 }
 
-/// One kernel launch.
+/// One computation that a key names.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Launch {
     /// What it computes.
     pub key: Key,
-    /// How that is built.
+    /// The parameter block, with virtual addresses.
+    pub params: Vec<u8>,
+    /// Whose code does that.
+    pub by: Executor,
+}
+
+/// Whose code computes what a launch says.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Executor {
+    /// A kernel of the bundle.
+    Kernel(Build),
+    /// cuBLASLt: the key has a [`Product`](precast_kernels::Product).
+    Cublas(Cublas),
+}
+
+/// A kernel of the bundle, as it is launched.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Build {
+    /// How the key is built.
     pub variant: Variant,
     /// Grid, block and dynamic shared memory.
     pub geometry: Geometry,
-    /// The parameter block, with virtual addresses.
-    pub params: Vec<u8>,
+}
+
+/// What a product of cuBLASLt touches besides its operands.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cublas {
+    /// Where it may work.
+    pub workspace: Tensor,
+    /// For a product that is added to what its micro-batch says: the factors of product and addend, f32.
+    pub factors: Option<Tensor>,
 }
 
 /// A range of a buffer that a node works on.
@@ -67,7 +92,34 @@ pub struct Touch {
     pub bytes: u64,
 }
 
+impl Cublas {
+    fn touches(&self) -> impl Iterator<Item = Touch> {
+        let touch = |name, access, tensor: Tensor| Touch {
+            name,
+            access,
+            buffer: tensor.buffer,
+            offset: tensor.offset,
+            bytes: tensor.bytes(),
+        };
+        let workspace = touch("workspace", Access::Scratch, self.workspace);
+        std::iter::once(workspace).chain(self.factors.map(|factors| touch("factors", Access::Read, factors)))
+    }
+}
+
 impl Launch {
+    /// The kernel of the bundle that it launches, if it does.
+    pub fn pair(&self) -> Option<KeyVariant> {
+        match &self.by {
+            Executor::Kernel(build) => Some(KeyVariant { key: self.key.clone(), variant: build.variant }),
+            Executor::Cublas(_) => None,
+        }
+    }
+
+    /// What it computes, and whose code does: `gemm.fwd{...}[threads=64]`, `gemm.fwd{...}[cublas]`.
+    pub fn code(&self) -> String {
+        self.pair().map_or_else(|| format!("{}[cublas]", self.key), |pair| pair.to_string())
+    }
+
     /// Its operands, each with the buffer and the offset that the parameter block has for it.
     pub(crate) fn operands(&self) -> impl Iterator<Item = (Operand, BufferId, u64)> {
         self.key.kernel().operands(&self.params).into_iter().map(|operand| {
@@ -87,7 +139,11 @@ impl Launch {
             offset,
             bytes: operand.bytes(),
         };
-        self.operands().map(touch).collect()
+        let cublas = match &self.by {
+            Executor::Cublas(cublas) => Some(cublas),
+            Executor::Kernel(_) => None,
+        };
+        self.operands().map(touch).chain(cublas.into_iter().flat_map(Cublas::touches)).collect()
     }
 
     /// The parameter block with each address 0: what is left is the launch's shape.

@@ -19,6 +19,9 @@ impl Phase {
     }
 }
 
+/// What is planned for cuBLASLt itself besides its workspaces: kernels that it loads, and what it keeps of them.
+const CUBLAS_BYTES: u64 = 256 << 20;
+
 /// Buffers and nodes, as data.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
@@ -50,6 +53,16 @@ impl Plan {
             Some(phase) => phase,
             None => panic!("the plan has no phase `{name}`"),
         }
+    }
+
+    /// Device memory that it takes: the arena, and where cuBLASLt computes products what that takes for itself.
+    pub fn device_bytes(&self) -> u64 {
+        self.arena_bytes + if self.products().next().is_some() { CUBLAS_BYTES } else { 0 }
+    }
+
+    /// Launches that cuBLASLt computes.
+    pub fn products(&self) -> impl Iterator<Item = &Launch> {
+        self.launches().filter(|launch| launch.pair().is_none())
     }
 
     /// Every launch of every phase.

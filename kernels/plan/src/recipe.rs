@@ -6,6 +6,7 @@ use std::str::FromStr;
 use precast_kernels::Dtype;
 
 use crate::config::ModelConfig;
+use crate::gemm::Gemm;
 use crate::objective::Objective;
 
 /// Arithmetic of a run.
@@ -108,6 +109,8 @@ pub struct Recipe {
     pub clip: f32,
     /// What the backward pass recomputes.
     pub recompute: Recompute,
+    /// Who computes products.
+    pub gemm: Gemm,
 }
 
 impl Recipe {
@@ -122,7 +125,7 @@ impl Recipe {
     pub const MOST_TOKENS: u64 = 1 << 22;
 
     /// A recipe of each kind that flags can reach, for micro-batches of one sequence. Which kernels a run launches depends
-    /// on nothing else of its recipe: numbers are arguments.
+    /// on nothing else of its recipe: numbers are arguments, and where cuBLASLt computes products it is fewer of the same.
     pub fn every(seq_len: u32) -> impl Iterator<Item = Self> {
         let choices = Objective::EVERY.into_iter().flat_map(|objective| {
             let precisions = Precision::ALL.into_iter();
@@ -136,6 +139,7 @@ impl Recipe {
             weight_decay: 0.0,
             clip: 0.0,
             recompute,
+            gemm: Gemm::Bundle,
         })
     }
 

@@ -9,6 +9,7 @@ use crate::buffer::{Category, Tensor};
 use crate::builder::Builder;
 use crate::config::ModelConfig;
 use crate::formats::Formats;
+use crate::gemm::{Gemm, Workspaces};
 use crate::head;
 use crate::model::{Model, Resident};
 use crate::ops::{Gradients, Ops, Semaphores, Sorted, StepTensors};
@@ -87,6 +88,9 @@ pub struct MicroInputs {
     pub sorted_positions: Tensor,
     /// `micro_scalars`.
     pub micro: Tensor,
+    /// What the gradient of a weight is multiplied by, and what is in its place: 1, and 0 in the first micro-batch of a step
+    /// or 1 in later ones, f32.
+    pub factors: Tensor,
 }
 
 impl MicroInputs {
@@ -95,7 +99,8 @@ impl MicroInputs {
         let all = b.persistent("inputs", Category::Inputs, Dtype::U32, 4 * column + BLOCK_WORDS);
         let part = |index: u64| all.slice(index * column, u64::from(tokens));
         let micro = all.slice(4 * column, size_of::<micro_scalars>() as u64 / 4);
-        Self { all, ids: part(0), targets: part(1), sorted_ids: part(2), sorted_positions: part(3), micro }
+        let factors = all.slice(4 * column + BLOCK_WORDS / 2, 2);
+        Self { all, ids: part(0), targets: part(1), sorted_ids: part(2), sorted_positions: part(3), micro, factors }
     }
 }
 
@@ -194,8 +199,10 @@ impl TrainingPlan {
             Some(adapters) => Resident { weights: base.weights.clone().adapted(adapters), ..base },
             None => base.clone(),
         };
-        let semaphores = gemm::splits_k(dtype, arch)
-            .then(|| b.persistent("student.semaphores", Category::Gradients, Dtype::U32, Semaphores::WORDS));
+        let workspaces = (recipe.gemm == Gemm::Cublas).then(|| Workspaces::new(&mut b));
+        let splits_k = workspaces.is_none() && gemm::splits_k(dtype, arch);
+        let semaphores =
+            splits_k.then(|| b.persistent("student.semaphores", Category::Gradients, Dtype::U32, Semaphores::WORDS));
         let inputs = MicroInputs::new(&mut b, recipe.tokens());
         let update = b.persistent("update", Category::Inputs, Dtype::U32, size_of::<update_scalars>() as u64 / 4);
         let metrics = b.persistent("metrics", Category::Inputs, Dtype::F32, size_of::<step_metrics>() as u64 / 4);
@@ -205,8 +212,9 @@ impl TrainingPlan {
         };
         let Trained { master, grad, m, v } = all.trained().expect("the student trains");
 
-        let ops = Ops::new(&mut b, (recipe.batch, recipe.seq_len), dtype);
-        let ops = &mut ops.training(Gradients { micro: inputs.micro, semaphores: semaphores.map(Semaphores::new) });
+        let ops = Ops::new(&mut b, (recipe.batch, recipe.seq_len), dtype, workspaces);
+        let MicroInputs { micro, factors, .. } = inputs;
+        let ops = &mut ops.training(Gradients { micro, factors, semaphores: semaphores.map(Semaphores::new) });
         ops.phase(CLEAR);
         ops.scope("clear");
         let state = [("master", master), ("grad", grad), ("m", m), ("v", v)].into_iter();

@@ -6,9 +6,9 @@ use precast_kernels::host::{Buffer, Views};
 use precast_kernels::{Arch, Block, Dtype, Format};
 use precast_plan::training::{CAST, CLEAR, MICRO, UPDATE};
 use precast_plan::{
-    Adapter, AdapterParameter, Adapters, EvaluationPlan, Factor, Formats, ModelConfig, Objective, Parameters, Plan,
-    PlanError, Precision, Recipe, Recompute, Resident, Student, Target, Teacher, Tensor, TrainingPlan, evaluation,
-    rope,
+    Adapter, AdapterParameter, Adapters, EvaluationPlan, Factor, Formats, Gemm, ModelConfig, Objective, Parameters,
+    Plan, PlanError, Precision, Recipe, Recompute, Resident, Student, Target, Teacher, Tensor, TrainingPlan,
+    evaluation, rope,
 };
 
 const BATCH: u32 = 2;
@@ -148,6 +148,7 @@ fn recipe(recompute: Recompute, objective: Objective) -> Recipe {
         weight_decay: 0.01,
         clip: 1.0,
         recompute,
+        gemm: Gemm::Bundle,
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use precast_kernels::{Arch, Block, Key};
 use precast_plan::family::{Bias, FAMILIES};
 use precast_plan::{
-    Adapter, Adapters, EvaluationPlan, Formats, ModelConfig, Objective, Parameters, PlanError, Precision, Recipe,
+    Adapter, Adapters, EvaluationPlan, Formats, Gemm, ModelConfig, Objective, Parameters, PlanError, Precision, Recipe,
     Recompute, Student, Target, Teacher, TrainingPlan, build_keys, keys,
 };
 use proptest::prelude::*;
@@ -51,7 +51,8 @@ fn has(bias: Bias, configured: bool) -> bool {
 
 fn recipe(batch: u32, seq_len: u32, precision: Precision) -> Recipe {
     let objective = Objective::Distill { alpha: 0.5, temperature: 2.0, beta: 0.0 };
-    Recipe { batch, seq_len, precision, objective, weight_decay: 0.01, clip: 1.0, recompute: Recompute::None }
+    let (recompute, gemm) = (Recompute::None, Gemm::Bundle);
+    Recipe { batch, seq_len, precision, objective, weight_decay: 0.01, clip: 1.0, recompute, gemm }
 }
 
 /// Any recipe that flags can reach.

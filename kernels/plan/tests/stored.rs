@@ -6,7 +6,7 @@ use precast_kernels::{Arch, Block, Key};
 use precast_plan::memory::MemoryTable;
 use precast_plan::training::MICRO;
 use precast_plan::{
-    Category, EvaluationPlan, Formats, Launch, ModelConfig, Node, Objective, Plan, Precision, Recipe, Recompute,
+    Category, EvaluationPlan, Formats, Gemm, Launch, ModelConfig, Node, Objective, Plan, Precision, Recipe, Recompute,
     TrainingPlan, keys,
 };
 
@@ -24,7 +24,8 @@ fn models() -> [ModelConfig; 3] {
 
 fn recipe(batch: u32, seq_len: u32, precision: Precision) -> Recipe {
     let objective = Objective::Distill { alpha: 0.5, temperature: 2.0, beta: 0.0 };
-    Recipe { batch, seq_len, precision, objective, weight_decay: 0.01, clip: 1.0, recompute: Recompute::None }
+    let (recompute, gemm) = (Recompute::None, Gemm::Bundle);
+    Recipe { batch, seq_len, precision, objective, weight_decay: 0.01, clip: 1.0, recompute, gemm }
 }
 
 fn lower(teacher: &ModelConfig, formats: &Formats, student: &ModelConfig, recipe: &Recipe, arch: Arch) -> Plan {
@@ -61,7 +62,7 @@ fn products(plan: &Plan) -> Vec<(String, String, Vec<u8>)> {
         if text.starts_with("embedding.fwd") { "embedding.fwd".to_owned() } else { text }
     };
     let launches = plan.launches().filter(|launch| !is_dequant(launch));
-    launches.map(|launch| (key(&launch.key), launch.variant.to_string(), launch.shape())).collect()
+    launches.map(|launch| (key(&launch.key), launch.pair().unwrap().variant.to_string(), launch.shape())).collect()
 }
 
 /// Bits could depend on the variant, the shape and the order of sums: all are the same, on every architecture.

@@ -29,9 +29,10 @@ use std::mem::offset_of;
 
 use crate::abi::{gemm_dgrad_params, gemm_fwd_params, gemm_swiglu_params, gemm_wgrad_params};
 use crate::host::Views;
+use crate::product::Matrix;
 use crate::{
-    Arch, Batch, Build, Content, Dtype, Format, Geometry, Kernel, Operand, Reference, Source, TensorMap, Tolerance,
-    key, operand, source,
+    Addend, Arch, Batch, Build, Content, Dtype, Format, Geometry, Kernel, Operand, Product, Reference, Source,
+    TensorMap, Tolerance, key, operand, source,
 };
 
 use select::{GemmOp, ProblemSize};
@@ -303,6 +304,20 @@ impl Kernel for GemmFwd {
     fn flops(&self, p: &Self::Params) -> u64 {
         flops(p.m, p.n, p.k)
     }
+
+    /// Rows in memory are columns to a library: `y^T = w x^T`.
+    fn product(&self, p: &Self::Params) -> Option<Product> {
+        let dtype = self.inputs()?;
+        Some(Product {
+            a: Matrix { address: p.w, rows: p.k, columns: p.n, dtype },
+            a_transposed: true,
+            b: Matrix { address: p.x, rows: p.k, columns: p.m, dtype },
+            b_transposed: false,
+            d: Matrix { address: p.y, rows: p.n, columns: p.m, dtype },
+            bias: self.bias.then_some(p.bias),
+            addend: if self.residual { Addend::Matrix(p.residual) } else { Addend::Nothing },
+        })
+    }
 }
 
 impl Reference for GemmFwd {
@@ -402,6 +417,20 @@ impl Kernel for GemmDgrad {
     fn flops(&self, p: &Self::Params) -> u64 {
         flops(p.m, p.n, p.k)
     }
+
+    /// `dx^T = w^T dy^T`.
+    fn product(&self, p: &Self::Params) -> Option<Product> {
+        let dtype = self.inputs()?;
+        Some(Product {
+            a: Matrix { address: p.w, rows: p.k, columns: p.n, dtype },
+            a_transposed: false,
+            b: Matrix { address: p.dy, rows: p.n, columns: p.m, dtype },
+            b_transposed: false,
+            d: Matrix { address: p.dx, rows: p.k, columns: p.m, dtype },
+            bias: None,
+            addend: Addend::Nothing,
+        })
+    }
 }
 
 impl Reference for GemmDgrad {
@@ -452,6 +481,20 @@ impl Kernel for GemmWgrad {
 
     fn flops(&self, p: &Self::Params) -> u64 {
         flops(p.m, p.n, p.k)
+    }
+
+    /// `dw^T = x^T dy`.
+    fn product(&self, p: &Self::Params) -> Option<Product> {
+        let dtype = self.x;
+        Some(Product {
+            a: Matrix { address: p.x, rows: p.k, columns: p.m, dtype },
+            a_transposed: false,
+            b: Matrix { address: p.dy, rows: p.n, columns: p.m, dtype },
+            b_transposed: true,
+            d: Matrix { address: p.dw, rows: p.k, columns: p.n, dtype: Dtype::F32 },
+            bias: None,
+            addend: if p.accumulate == 0 { Addend::Accumulated } else { Addend::Matrix(p.dw) },
+        })
     }
 }
 

@@ -1,14 +1,13 @@
 //! A CUDA graph in the making: the nodes of a phase with the plan's own edges.
 
 use std::ffi::c_void;
-use std::fmt::Display;
 use std::ptr::null_mut;
 
 use cudarc::driver::sys;
 
 use super::call::{check, check_on};
 use super::tensor_map;
-use crate::driver::{BoundLaunch, DriverError};
+use crate::driver::{Bound, BoundLaunch, DriverError};
 
 /// A graph, and its nodes in the order in which they came.
 pub(super) struct Graph {
@@ -32,10 +31,9 @@ impl Graph {
     /// Adds the launch of a loaded kernel.
     pub fn launch(
         &mut self,
-        label: &dyn Display,
+        Bound { label, dependencies, .. }: &Bound,
         function: sys::CUfunction,
         launch: &BoundLaunch,
-        earlier: &[u32],
     ) -> Result<(), DriverError> {
         // The driver copies the block when the node is added, by the size the kernel declares; the bundle's
         // verification has compared that with this block's.
@@ -59,7 +57,7 @@ impl Graph {
             kern: null_mut(),
             ctx: null_mut(),
         };
-        let (dependencies, mut node) = (self.dependencies(earlier), null_mut());
+        let (dependencies, mut node) = (self.dependencies(dependencies), null_mut());
         // SAFETY: the function is loaded; all pointers outlive the call; dependencies are nodes of this graph.
         unsafe {
             let limit = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
@@ -68,6 +66,33 @@ impl Graph {
             let (count, first) = (dependencies.len(), dependencies.as_ptr());
             let added = sys::cuGraphAddKernelNode_v2(&mut node, self.graph, first, count, &params);
             check_on("cuGraphAddKernelNode", added, label)?;
+        }
+        self.nodes.push(node);
+        Ok(())
+    }
+
+    /// Adds as one node what `enqueue` asks of the stream: how a library's own launches come into a graph. Nothing of it runs
+    /// now, and a call that would load or allocate fails.
+    pub fn capture(
+        &mut self,
+        Bound { label, dependencies, .. }: &Bound,
+        stream: sys::CUstream,
+        enqueue: impl FnOnce() -> Result<(), DriverError>,
+    ) -> Result<(), DriverError> {
+        let (dependencies, mut captured, mut node) = (self.dependencies(dependencies), null_mut(), null_mut());
+        // SAFETY: the stream is live and nothing else captures it; whatever `enqueue` did the capture ends, which writes one
+        // handle; the child is copied when it is added, and destroyed once.
+        unsafe {
+            let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+            check_on("cuStreamBeginCapture", sys::cuStreamBeginCapture_v2(stream, mode), label)?;
+            let enqueued = enqueue();
+            let ended = sys::cuStreamEndCapture(stream, &mut captured);
+            enqueued?;
+            check_on("cuStreamEndCapture", ended, label)?;
+            let (count, first) = (dependencies.len(), dependencies.as_ptr());
+            let added = sys::cuGraphAddChildGraphNode(&mut node, self.graph, first, count, captured);
+            check("cuGraphDestroy", sys::cuGraphDestroy(captured))?;
+            check_on("cuGraphAddChildGraphNode", added, label)?;
         }
         self.nodes.push(node);
         Ok(())

@@ -7,6 +7,7 @@ mod call;
 mod environment;
 mod graph;
 mod memory;
+mod products;
 mod sole;
 mod stage;
 mod tensor_map;
@@ -19,9 +20,11 @@ use std::ffi::{CString, c_void};
 use cudarc::driver::sys;
 use precast_fatbins::Module;
 
-use crate::driver::{Arrived, Bound, BoundWork, Device, Driver, DriverError, GraphId, KernelId, Ticket};
+use crate::cublas::Cublas;
+use crate::driver::{Arrived, Bound, BoundWork, CublasUse, Device, Driver, DriverError, GraphId, KernelId, Ticket};
 use call::check;
 use graph::Graph;
+use products::Products;
 use sole::Sole;
 use stage::Stage;
 use timer::Timer;
@@ -45,6 +48,7 @@ pub struct Cuda {
     libraries: Vec<sys::CUlibrary>,
     memory: Vec<sys::CUdeviceptr>,
     graphs: Vec<sys::CUgraphExec>,
+    products: Option<Products>,
     stage: Option<Stage>,
     /// How memory is taken, if the environment says it.
     kind: Option<memory::Kind>,
@@ -92,6 +96,7 @@ impl Cuda {
             libraries: Vec::new(),
             memory: Vec::new(),
             graphs: Vec::new(),
+            products: None,
             stage: None,
             kind,
             loads: 0,
@@ -205,6 +210,20 @@ impl Driver for Cuda {
         self.loads
     }
 
+    fn set_cublas(&mut self, cublas: Cublas) -> Result<(), DriverError> {
+        let free_before = self.free_bytes()?;
+        let mut products = Products::new(&cublas)?;
+        products.taken_bytes = free_before.saturating_sub(self.free_bytes()?);
+        self.products = Some(products);
+        Ok(())
+    }
+
+    fn cublas(&self) -> Option<CublasUse> {
+        self.products
+            .as_ref()
+            .map(|products| CublasUse { version: products.version, taken_bytes: products.taken_bytes })
+    }
+
     fn allocate(&mut self, bytes: u64) -> Result<u64, DriverError> {
         let (result, address) = self.kind.unwrap_or(memory::Kind::Device).allocate(bytes);
         if result == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY {
@@ -229,14 +248,19 @@ impl Driver for Cuda {
     }
 
     fn prepare(&mut self, nodes: &[Bound]) -> Result<GraphId, DriverError> {
+        let free_before = self.free_bytes()?;
         let mut graph = Graph::new()?;
-        for Bound { label, work, dependencies } in nodes {
-            match work {
-                BoundWork::Launch(launch) => {
-                    graph.launch(label, self.kernels[launch.kernel.0], launch, dependencies)?
+        for node in nodes {
+            match &node.work {
+                BoundWork::Launch(launch) => graph.launch(node, self.kernels[launch.kernel.0], launch)?,
+                BoundWork::Product(product) => {
+                    let products = self.products.as_mut().expect("Driver::set_cublas comes before products");
+                    products.prepare(&mut graph, self.stream, node, product)?;
                 }
             }
         }
+        let taken_bytes = free_before.saturating_sub(self.free_bytes()?);
+        self.products.iter_mut().for_each(|products| products.taken_bytes += taken_bytes);
         self.graphs.push(graph.instantiate(self.stream)?);
         Ok(GraphId(self.graphs.len() - 1))
     }
@@ -279,6 +303,7 @@ impl Drop for Cuda {
             for graph in self.graphs.drain(..) {
                 let _ = sys::cuGraphExecDestroy(graph);
             }
+            self.products = None;
             self.stage = None;
             for address in self.memory.drain(..) {
                 let _ = sys::cuMemFree_v2(address);

@@ -78,8 +78,11 @@ impl Sim {
             self.poisoned = true;
             return Err(error("cuGraphLaunch", 719, "CUDA_ERROR_LAUNCH_FAILED", &bound.label));
         }
-        let BoundWork::Launch(launch) = &bound.work;
-        self.launch(launch).map_err(|reason| DriverError::Launch { label: bound.label.clone(), reason })
+        let done = match &bound.work {
+            BoundWork::Launch(launch) => self.launch(launch),
+            BoundWork::Product(product) => self.execute(&product.key, &product.params),
+        };
+        done.map_err(|reason| DriverError::Launch { label: bound.label.clone(), reason })
     }
 
     fn launch(&mut self, launch: &BoundLaunch) -> Result<(), String> {

@@ -63,9 +63,9 @@ impl Ops<'_> {
     }
 
     /// SwiGLU of a stacked gate and up projection where gate and up themselves are not needed: its output alone, and in one
-    /// launch where they have no adapters.
+    /// launch of the bundle's where they have no adapters.
     pub fn linear_swiglu(&mut self, name: &str, x: Tensor, gate_up: &Linear) -> Tensor {
-        if gate_up.adapter.is_some() {
+        if gate_up.adapter.is_some() || self.by_cublas() {
             let Projected { y, .. } = self.linear(name, x, gate_up);
             return self.swiglu("swiglu", y);
         }

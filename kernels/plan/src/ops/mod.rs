@@ -20,7 +20,7 @@ use std::cell::Cell;
 
 use precast_kernels::abi::column_sum_finish_params;
 use precast_kernels::column_sum::ColumnSumFinish;
-use precast_kernels::{Dtype, Registered};
+use precast_kernels::{Addend, Dtype, Registered};
 
 pub(crate) use attention::{Attended, Heads};
 pub(crate) use embedding::Sorted;
@@ -30,6 +30,8 @@ pub(crate) use optimizer::StepTensors;
 
 use crate::buffer::Tensor;
 use crate::builder::Builder;
+use crate::gemm::Workspaces;
+use crate::node::Cublas;
 use crate::weights::Weight;
 
 /// Rows that share one partial sum of a bias or gamma gradient.
@@ -47,6 +49,8 @@ pub(crate) struct Ops<'a> {
     scope: String,
     /// Whether what is launched has been launched before.
     again: bool,
+    /// Where cuBLASLt works, if it computes the products.
+    workspaces: Option<Workspaces>,
     gradients: Option<Gradients>,
 }
 
@@ -54,6 +58,8 @@ pub(crate) struct Ops<'a> {
 pub(crate) struct Gradients {
     /// `micro_scalars`: whether to overwrite or to add.
     pub micro: Tensor,
+    /// The same as factors, f32.
+    pub factors: Tensor,
     /// For the launches that split K, where there are such.
     pub semaphores: Option<Semaphores>,
 }
@@ -85,8 +91,8 @@ impl Semaphores {
 
 impl<'a> Ops<'a> {
     /// Operations without gradients.
-    pub fn new(b: &'a mut Builder, (batch, seq_len): (u32, u32), x: Dtype) -> Self {
-        Self { b, batch, seq_len, x, scope: String::new(), again: false, gradients: None }
+    pub fn new(b: &'a mut Builder, (batch, seq_len): (u32, u32), x: Dtype, workspaces: Option<Workspaces>) -> Self {
+        Self { b, batch, seq_len, x, scope: String::new(), again: false, workspaces, gradients: None }
     }
 
     /// The same with gradients.
@@ -138,7 +144,17 @@ impl<'a> Ops<'a> {
     }
 
     fn launch<K: Registered>(&mut self, name: &str, kernel: K, params: &K::Params) {
-        self.b.launch(self.name(name), kernel, params);
+        let name = self.name(name);
+        let Some((workspaces, product)) = self.workspaces.as_ref().zip(kernel.product(params)) else {
+            return self.b.launch(name, kernel, params);
+        };
+        let factors = (product.addend == Addend::Accumulated).then(|| self.gradients().factors);
+        self.b.multiply(name, kernel, params, Cublas { workspace: workspaces.take(), factors });
+    }
+
+    /// Whether cuBLASLt computes the products.
+    fn by_cublas(&self) -> bool {
+        self.workspaces.is_some()
     }
 
     /// Semaphores of a launch's own, if there are so many left.

@@ -1,0 +1,68 @@
+//! Who computes the products of linear layers: kernels of the bundle, or NVIDIA's cuBLASLt.
+
+use std::cell::Cell;
+use std::fmt;
+use std::str::FromStr;
+
+use precast_kernels::Dtype;
+
+use crate::buffer::{Category, Tensor};
+use crate::builder::Builder;
+
+/// Who computes the products of linear layers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Gemm {
+    #[default]
+    Bundle,
+    /// cuBLASLt: other roundings than the bundle's, so other bits.
+    Cublas,
+}
+
+impl Gemm {
+    pub const ALL: [Gemm; 2] = [Gemm::Bundle, Gemm::Cublas];
+}
+
+impl fmt::Display for Gemm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Gemm::Bundle => "bundle",
+            Gemm::Cublas => "cublas",
+        })
+    }
+}
+
+impl FromStr for Gemm {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|choice| choice.to_string() == text);
+        found.ok_or_else(|| format!("unknown gemm `{text}`: bundle or cublas"))
+    }
+}
+
+/// Where a product of cuBLASLt may work, at most: NVIDIA's advice for Hopper, and more than other GPUs use.
+const WORKSPACE_BYTES: u64 = 32 << 20;
+
+/// Workspaces that consecutive products take in turn, so that two may run side by side.
+const WORKSPACES: usize = 2;
+
+/// The memory in which cuBLASLt works.
+pub(crate) struct Workspaces {
+    slots: [Tensor; WORKSPACES],
+    taken: Cell<usize>,
+}
+
+impl Workspaces {
+    pub fn new(b: &mut Builder) -> Self {
+        let elems = WORKSPACE_BYTES / Dtype::F32.bytes();
+        let all = b.persistent("cublas.workspaces", Category::CublasWorkspaces, Dtype::F32, WORKSPACES as u64 * elems);
+        Self { slots: std::array::from_fn(|slot| all.slice(slot as u64 * elems, elems)), taken: Cell::new(0) }
+    }
+
+    /// The next in turn.
+    pub fn take(&self) -> Tensor {
+        let taken = self.taken.get();
+        self.taken.set(taken + 1);
+        self.slots[taken % WORKSPACES]
+    }
+}

@@ -1,0 +1,160 @@
+//! Plans whose products cuBLASLt computes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use precast_kernels::{Access, Addend, Arch, KeyVariant};
+use precast_plan::training::MICRO;
+use precast_plan::{
+    Adapters, Category, Cublas, EvaluationPlan, Executor, Formats, Gemm, Launch, MemoryTable, ModelConfig, Node, Plan,
+    Precision, Recipe, Student, TrainingPlan, build_keys, keys,
+};
+
+const ARCHS: [Arch; 4] = [Arch::Sim, Arch::Sm89, Arch::Sm90a, Arch::Sm90Portable];
+
+fn model() -> ModelConfig {
+    let config = ModelConfig::from_json(include_str!("../../../aot/models/qwen2.5-0.5b.json")).unwrap();
+    ModelConfig { layers: 2, ..config }
+}
+
+/// The same training step by the bundle's kernels, and by cuBLASLt.
+fn plans(recipe: &Recipe, arch: Arch) -> [Plan; 2] {
+    let model = model();
+    let teacher = recipe.objective.has_teacher().then_some(&model);
+    Gemm::ALL.map(|gemm| TrainingPlan::new(teacher, &model, &Recipe { gemm, ..*recipe }, arch).unwrap().plan)
+}
+
+/// Which product of the library a launch is.
+fn cublas(launch: &Launch) -> Option<Cublas> {
+    match launch.by {
+        Executor::Cublas(cublas) => Some(cublas),
+        Executor::Kernel(_) => None,
+    }
+}
+
+fn is_product(pair: &KeyVariant) -> bool {
+    pair.key.op().starts_with("gemm.")
+}
+
+#[test]
+fn the_keys_of_products_drop_out_and_all_others_stay() {
+    for arch in ARCHS {
+        let built = build_keys(&[model()], arch);
+        for recipe in Recipe::every(64) {
+            let [bundle, library] = plans(&recipe, arch).map(|plan| keys(&plan));
+            let rest: BTreeSet<KeyVariant> = bundle.iter().filter(|pair| !is_product(pair)).cloned().collect();
+            // A student's SwiGLU is a launch of its own either way.
+            assert_eq!(library, rest, "{arch}");
+            assert!(library.is_subset(&built) && library.len() < bundle.len(), "{arch}");
+        }
+        for precision in Precision::ALL {
+            let (config, formats, adapters) = (&model(), &Formats::dense(), &Adapters::none());
+            let lower = |gemm| {
+                let student = Student { config, formats, adapters };
+                EvaluationPlan::with_gemm(student, (2, 64), (precision, gemm), arch).unwrap().plan
+            };
+            let [bundle, library] = Gemm::ALL.map(|gemm| keys(&lower(gemm)));
+            assert!(bundle.iter().any(|pair| pair.key.op() == "gemm.swiglu"));
+            let added: Vec<&str> = library.difference(&bundle).map(|pair| pair.key.op()).collect();
+            assert_eq!(added, ["swiglu.fwd"], "{arch}");
+            assert!(library.is_subset(&built) && !library.iter().any(is_product), "{arch}");
+        }
+    }
+}
+
+/// What of a launch does not depend on who computes it and where its operands are.
+fn computes(node: &Node) -> (String, String) {
+    let Some(launch) = node.launch() else { panic!("{} is no launch", node.label) };
+    let problem = launch.key.kernel().problem(&launch.params).unwrap_or_default();
+    (node.label.clone(), format!("{} {problem}", launch.key))
+}
+
+#[test]
+fn a_step_is_the_same_launches_with_gate_and_up_apart_from_swiglu() {
+    for arch in ARCHS {
+        for recipe in Recipe::every(64) {
+            let [bundle, library] = plans(&recipe, arch);
+            for (before, after) in bundle.phases.iter().zip(&library.phases) {
+                let mut nodes = after.nodes.iter();
+                // Where the bundle's products divide K they count in semaphores.
+                for node in before.nodes.iter().filter(|node| node.label != "clear.semaphores") {
+                    let (label, what) = computes(node);
+                    let (own_label, own) = computes(nodes.next().unwrap());
+                    assert_eq!(label, own_label);
+                    if !what.starts_with("gemm.swiglu") {
+                        assert_eq!(what, own, "{label}");
+                        continue;
+                    }
+                    assert!(own.starts_with("gemm.fwd{") && own.contains("residual=false"), "{own}");
+                    let (_, gate) = computes(nodes.next().unwrap());
+                    assert!(gate.starts_with("swiglu.fwd"), "{gate}");
+                }
+                assert!(nodes.next().is_none(), "{}", after.name);
+            }
+            assert!(bundle.products().next().is_none());
+            assert!(library.launches().all(|launch| launch.pair().is_none() == launch.key.op().starts_with("gemm.")));
+        }
+    }
+}
+
+#[test]
+fn a_library_works_in_planned_memory_and_products_take_it_in_turn() {
+    let recipe = Recipe::every(64).next().unwrap();
+    let [bundle, library] = plans(&recipe, Arch::Sm90a);
+    let micro = library.phase(MICRO);
+    let used: Vec<Cublas> = micro.launches().filter_map(cublas).collect();
+    assert!(used.len() > 20);
+    assert!(used.windows(2).all(|pair| pair[0].workspace != pair[1].workspace));
+    let slots: BTreeSet<u64> = used.iter().map(|one| one.workspace.offset).collect();
+    assert_eq!(slots.len(), 2);
+    for node in &micro.nodes {
+        let Some(launch) = node.launch() else { continue };
+        let Some(Cublas { workspace, .. }) = cublas(launch) else { continue };
+        let touches = node.touches();
+        let scratch: Vec<_> = touches.iter().filter(|touch| touch.access == Access::Scratch).collect();
+        assert_eq!(scratch.len(), 1, "{}", node.label);
+        assert_eq!(
+            (scratch[0].buffer, scratch[0].offset, scratch[0].bytes),
+            (workspace.buffer, workspace.offset, 32 << 20)
+        );
+    }
+    // Two products that work in the same place wait for each other.
+    let mut last: BTreeMap<u64, usize> = BTreeMap::new();
+    for (index, node) in micro.nodes.iter().enumerate() {
+        let Some(launch) = node.launch() else { continue };
+        let Some(Cublas { workspace, .. }) = cublas(launch) else { continue };
+        if let Some(before) = last.insert(workspace.offset, index) {
+            assert!(reaches(&micro.nodes, index, before), "{} does not wait", node.label);
+        }
+    }
+    let row = |plan: &Plan, category| {
+        let table = MemoryTable::of(plan);
+        table.rows.iter().find(|row| row.category == category).map(|row| row.bytes)
+    };
+    assert_eq!(row(&library, Category::CublasWorkspaces), Some(64 << 20));
+    assert_eq!(row(&library, Category::Cublas), Some(library.device_bytes() - library.arena_bytes));
+    assert_eq!(MemoryTable::of(&library).total_bytes, library.device_bytes());
+    assert_eq!([Category::CublasWorkspaces, Category::Cublas].map(|category| row(&bundle, category)), [None, None]);
+    assert_eq!(bundle.device_bytes(), bundle.arena_bytes);
+}
+
+/// Whether a node waits for an earlier one, by way of others too.
+fn reaches(nodes: &[Node], from: usize, to: usize) -> bool {
+    from == to || nodes[from].dependencies.iter().any(|next| *next as usize >= to && reaches(nodes, *next as usize, to))
+}
+
+#[test]
+fn the_first_gradient_of_a_weight_in_a_micro_batch_reads_whether_to_add() {
+    let recipe = Recipe::every(64).next().unwrap();
+    let model = model();
+    let plan = TrainingPlan::new(None, &model, &Recipe { gemm: Gemm::Cublas, ..recipe }, Arch::Sm90a).unwrap();
+    let factors = plan.inputs.factors;
+    assert_eq!((factors.elems, factors.offset % 16), (2, 0));
+    assert!(factors.offset >= plan.inputs.micro.offset + plan.inputs.micro.bytes());
+    assert!(factors.offset + factors.bytes() <= plan.inputs.all.offset + plan.inputs.all.bytes());
+    for product in plan.plan.products() {
+        let addend = product.key.kernel().product(&product.params).unwrap().addend;
+        let reads = cublas(product).unwrap().factors;
+        assert_eq!(reads, (addend == Addend::Accumulated).then_some(factors), "{}", product.key);
+        assert_eq!(product.key.op() == "gemm.wgrad", reads.is_some());
+    }
+}

@@ -1,0 +1,267 @@
+//! Products by cuBLASLt: each is run once when it is prepared, so that whatever the library loads or takes for it is there
+//! before the seal.
+
+use std::collections::HashMap;
+use std::ffi::{CStr, c_int, c_void};
+use std::fmt::Display;
+use std::ptr::null_mut;
+
+use cudarc::driver::sys;
+use precast_kernels::product::Matrix;
+use precast_kernels::{Addend, Dtype, Key, Product};
+
+use super::call::check_on;
+use super::graph::Graph;
+use crate::cublas::ffi::{self, Algorithm, Found, Functions, Status, data_type, desc, preference};
+use crate::cublas::{Cublas, Version};
+use crate::driver::{Bound, BoundProduct, DriverError};
+
+/// What every operand of a plan is aligned to, bytes.
+const ALIGN: u32 = 16;
+
+/// What a product's algorithm follows from, besides library and device: what it computes, and in which shape. Not where its
+/// operands are: the same product has the same bits wherever a plan puts it.
+type Shape = (Key, Vec<u8>, bool);
+
+/// The library on a device.
+pub(super) struct Products {
+    functions: &'static Functions,
+    handle: Object,
+    /// Algorithms of the products that have been run.
+    known: HashMap<Shape, Algorithm>,
+    pub version: Version,
+    /// Device memory that the library has taken for itself.
+    pub taken_bytes: u64,
+}
+
+impl Products {
+    /// Sets the library up on the current device.
+    pub fn new(cublas: &Cublas) -> Result<Self, DriverError> {
+        let functions = cublas.functions;
+        // SAFETY: writes one handle.
+        let create = |place| unsafe { (functions.cublasLtCreate)(place) };
+        let handle = Object::new(functions, "cublasLtCreate", &"", create, functions.cublasLtDestroy)?;
+        Ok(Self { functions, handle, known: HashMap::new(), version: cublas.version(), taken_bytes: 0 })
+    }
+
+    /// Adds a product to a graph, after it has been run once if none like it has.
+    pub fn prepare(
+        &mut self,
+        graph: &mut Graph,
+        stream: sys::CUstream,
+        node: &Bound,
+        product: &BoundProduct,
+    ) -> Result<(), DriverError> {
+        let label = &node.label;
+        let operation = Operation::new(self.functions, label, product)?;
+        let shape = (product.key.clone(), product.shape(), product.factors.is_some());
+        let algorithm = match self.known.get(&shape) {
+            Some(algorithm) => *algorithm,
+            None => {
+                let found = operation.choose(self.handle.pointer, product.workspace.1)?;
+                operation.enqueue(self.handle.pointer, &found, stream)?;
+                // The next one may load its code: nothing runs by then.
+                // SAFETY: the stream is live.
+                check_on("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(stream) }, label)?;
+                self.known.insert(shape, found);
+                found
+            }
+        };
+        graph.capture(node, stream, || operation.enqueue(self.handle.pointer, &algorithm, stream))
+    }
+}
+
+/// Something that the library made, and what gives it back.
+struct Object {
+    pointer: *mut c_void,
+    destroy: unsafe extern "C" fn(*mut c_void) -> Status,
+}
+
+impl Object {
+    fn new(
+        functions: &Functions,
+        call: &'static str,
+        label: &dyn Display,
+        create: impl FnOnce(*mut *mut c_void) -> Status,
+        destroy: unsafe extern "C" fn(*mut c_void) -> Status,
+    ) -> Result<Self, DriverError> {
+        let mut pointer = null_mut();
+        check(functions, call, create(&mut pointer), label)?;
+        Ok(Self { pointer, destroy })
+    }
+}
+
+impl Drop for Object {
+    fn drop(&mut self) {
+        // SAFETY: the library made it, for this value alone.
+        let _ = unsafe { (self.destroy)(self.pointer) };
+    }
+}
+
+/// The result of a call of the library.
+fn check(functions: &Functions, call: &'static str, status: Status, label: &dyn Display) -> Result<(), DriverError> {
+    if status == ffi::SUCCESS {
+        return Ok(());
+    }
+    // SAFETY: returns a static C string for any status.
+    let name = unsafe { CStr::from_ptr((functions.cublasLtGetStatusName)(status)) }.to_string_lossy().into_owned();
+    Err(DriverError::Call { call, code: status as u32, name, context: format!(" on {label}") })
+}
+
+/// A product as the library has it, its operands at their addresses.
+struct Operation<'a> {
+    functions: &'static Functions,
+    label: &'a dyn Display,
+    product: Product,
+    workspace: (u64, u64),
+    factors: Option<u64>,
+    desc: Object,
+    a: Object,
+    b: Object,
+    d: Object,
+}
+
+impl<'a> Operation<'a> {
+    fn new(functions: &'static Functions, label: &'a dyn Display, bound: &BoundProduct) -> Result<Self, DriverError> {
+        let product = bound.key.kernel().product(&bound.params).expect("cuBLASLt is given products");
+        let layout = |Matrix { rows, columns, dtype, .. }: Matrix| {
+            let [rows, columns] = [rows, columns].map(u64::from);
+            // SAFETY: writes one handle.
+            let create =
+                |place| unsafe { (functions.cublasLtMatrixLayoutCreate)(place, of(dtype), rows, columns, rows as i64) };
+            let destroy = functions.cublasLtMatrixLayoutDestroy;
+            Object::new(functions, "cublasLtMatrixLayoutCreate", label, create, destroy)
+        };
+        // SAFETY: writes one handle.
+        let create = |place| unsafe { (functions.cublasLtMatmulDescCreate)(place, ffi::COMPUTE_F32, data_type::F32) };
+        let destroy = functions.cublasLtMatmulDescDestroy;
+        let operation = Self {
+            functions,
+            label,
+            workspace: bound.workspace,
+            factors: bound.factors,
+            desc: Object::new(functions, "cublasLtMatmulDescCreate", label, create, destroy)?,
+            a: layout(product.a)?,
+            b: layout(product.b)?,
+            d: layout(product.d)?,
+            product,
+        };
+        let transpose = |transposed| if transposed { ffi::TRANSPOSED } else { ffi::AS_IS };
+        operation.describe(desc::TRANSPOSE_A, &transpose(product.a_transposed))?;
+        operation.describe(desc::TRANSPOSE_B, &transpose(product.b_transposed))?;
+        if bound.factors.is_some() {
+            operation.describe(desc::POINTER_MODE, &ffi::FACTORS_ON_DEVICE)?;
+        }
+        if product.bias.is_some() {
+            operation.describe(desc::EPILOGUE, &ffi::EPILOGUE_BIAS)?;
+        }
+        Ok(operation)
+    }
+
+    fn describe<T>(&self, attribute: i32, value: &T) -> Result<(), DriverError> {
+        let pointer = std::ptr::from_ref(value).cast();
+        // SAFETY: the library copies as many bytes as it is told that the value has, and compares with what it expects.
+        let set = unsafe {
+            (self.functions.cublasLtMatmulDescSetAttribute)(self.desc.pointer, attribute, pointer, size_of::<T>())
+        };
+        check(self.functions, "cublasLtMatmulDescSetAttribute", set, self.label)
+    }
+
+    /// The first algorithm that the library's heuristic has for this shape: nothing is timed, so that it is always the same.
+    fn choose(&self, handle: *mut c_void, workspace_bytes: u64) -> Result<Algorithm, DriverError> {
+        let functions = self.functions;
+        // SAFETY: writes one handle.
+        let create = |place| unsafe { (functions.cublasLtMatmulPreferenceCreate)(place) };
+        let destroy = functions.cublasLtMatmulPreferenceDestroy;
+        let wanted = Object::new(functions, "cublasLtMatmulPreferenceCreate", self.label, create, destroy)?;
+        let want = |attribute, value: &[u8]| {
+            // SAFETY: as of the description's attributes.
+            let set = unsafe {
+                let (pointer, bytes) = (value.as_ptr().cast(), value.len());
+                (functions.cublasLtMatmulPreferenceSetAttribute)(wanted.pointer, attribute, pointer, bytes)
+            };
+            check(functions, "cublasLtMatmulPreferenceSetAttribute", set, self.label)
+        };
+        want(preference::MOST_WORKSPACE_BYTES, &workspace_bytes.to_ne_bytes())?;
+        want(preference::REDUCTION_SCHEMES, &ffi::REDUCTION_IN_WORKSPACE.to_ne_bytes())?;
+        for operand in preference::LEAST_ALIGNMENTS {
+            want(operand, &ALIGN.to_ne_bytes())?;
+        }
+        if self.product.bias.is_some() {
+            // Its alignment counts, and it is not read.
+            self.describe(desc::BIAS_POINTER, &u64::from(ALIGN))?;
+        }
+        let (mut found, mut count): (Found, c_int) = (Found::default(), 0);
+        // SAFETY: all handles are live; at most one result is written.
+        let asked = unsafe {
+            let [a, b, d] = [&self.a, &self.b, &self.d].map(|layout| layout.pointer);
+            let (desc, wanted) = (self.desc.pointer, wanted.pointer);
+            (functions.cublasLtMatmulAlgoGetHeuristic)(handle, desc, a, b, d, d, wanted, 1, &mut found, &mut count)
+        };
+        check(functions, "cublasLtMatmulAlgoGetHeuristic", asked, self.label)?;
+        check(functions, "cublasLtMatmulAlgoGetHeuristic", found.state, self.label)?;
+        if count == 0 {
+            let reason = "cuBLASLt has no algorithm for it that gives the same bits each time".to_owned();
+            return Err(DriverError::Launch { label: self.label.to_string(), reason });
+        }
+        tracing::info!(
+            workspace_bytes = found.workspace_bytes,
+            waves = f64::from(found.waves),
+            "cublas {}",
+            self.label
+        );
+        Ok(found.algorithm)
+    }
+
+    /// Asks the stream for it.
+    fn enqueue(&self, handle: *mut c_void, algorithm: &Algorithm, stream: sys::CUstream) -> Result<(), DriverError> {
+        let Product { a, b, d, bias, addend, .. } = self.product;
+        if let Some(bias) = bias {
+            self.describe(desc::BIAS_POINTER, &bias)?;
+        }
+        let (one, zero) = (1.0f32, 0.0f32);
+        let host = std::ptr::from_ref::<f32>;
+        let (c, factor) = match addend {
+            Addend::Nothing => (d.address, host(&zero)),
+            Addend::Matrix(address) => (address, host(&one)),
+            Addend::Accumulated => (d.address, std::ptr::null()),
+        };
+        // Two f32 on the device, or on the host: of the product, of the addend.
+        let (alpha, beta) = match self.factors {
+            Some(factors) => (factors as *const c_void, (factors + 4) as *const c_void),
+            None => (host(&one).cast(), factor.cast()),
+        };
+        assert!(!beta.is_null(), "{}: nothing says whether to add to what is there", self.label);
+        // SAFETY: handles are live, operands and workspace are memory of the device and as large as the layouts and the
+        // algorithm say; factors on the host are read before the call returns.
+        let enqueued = unsafe {
+            (self.functions.cublasLtMatmul)(
+                handle,
+                self.desc.pointer,
+                alpha,
+                a.address as *const c_void,
+                self.a.pointer,
+                b.address as *const c_void,
+                self.b.pointer,
+                beta,
+                c as *const c_void,
+                self.d.pointer,
+                d.address as *mut c_void,
+                self.d.pointer,
+                algorithm,
+                self.workspace.0 as *mut c_void,
+                self.workspace.1 as usize,
+                stream.cast(),
+            )
+        };
+        check(self.functions, "cublasLtMatmul", enqueued, self.label)
+    }
+}
+
+fn of(dtype: Dtype) -> i32 {
+    match dtype {
+        Dtype::Bf16 => data_type::BF16,
+        Dtype::F32 => data_type::F32,
+        Dtype::U32 => panic!("no product is of u32"),
+    }
+}

@@ -1,0 +1,322 @@
+//! Products by cuBLASLt: over stand-ins for it and for the driver, and on a GPU with the real ones.
+//!
+//! The stand-in computes products on the host, by the page of cublasLt.h; kernels of the bundle do nothing there.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use precast_kernels::abi::micro_scalars;
+use precast_kernels::check::Case;
+use precast_kernels::{Access, Addend, examples};
+use precast_runtime::cublas::Cublas;
+use precast_runtime::cuda::Cuda;
+use precast_runtime::{Bound, BoundProduct, BoundWork, Driver};
+use serde_json::Value;
+
+use crate::driver::{Machine, machine, sm_121};
+use crate::support::{
+    self, build_cublas, build_shim, fail, has_driver, names_in, precast, random_model, run_record, succeed,
+    tiny_config, token_file,
+};
+
+/// A GB10 with cuBLASLt.
+fn machine_with_cublas(variables: &[(&'static str, &'static str)]) -> Machine {
+    let machine = machine(variables);
+    build_cublas(machine.path());
+    machine
+}
+
+/// Two models, tokens and kernels on a machine.
+struct Files {
+    model: PathBuf,
+    data: PathBuf,
+    bundle: PathBuf,
+}
+
+impl Files {
+    fn new(dir: &Path) -> Self {
+        let model = random_model(dir, "student", 1, &tiny_config(&[]));
+        Self { model, data: token_file(dir, "data.bin", 17 * 8, 96), bundle: sm_121(dir) }
+    }
+
+    /// Two steps of two micro-batches.
+    fn distill(&self, out: &Path, arguments: &[&str]) -> Command {
+        let mut command = precast();
+        command.args(["distill", "--allow-identical", "--device", "cuda:0", "--steps", "2", "--batch-size", "2"]);
+        command.args(["--seq-len", "16", "--grad-accum", "2", "--precision", "bf16", "--lr", "1e-9"]).args(arguments);
+        command.arg("--teacher").arg(&self.model).arg("--student").arg(&self.model).arg("--data").arg(&self.data);
+        command.arg("--bundle").arg(&self.bundle).arg("--out").arg(out);
+        command
+    }
+}
+
+/// The same command, with what it has the driver do written to a file.
+fn watched(mut command: Command, shim: &Path, log: &Path) -> Command {
+    command.env("LD_PRELOAD", shim).env("PRECAST_SHIM_LOG", log);
+    command
+}
+
+/// Lines of a log before and after the first launch of a graph, each by its first word.
+fn calls(log: &Path) -> [Vec<String>; 2] {
+    let text = std::fs::read_to_string(log).expect("the shim has seen calls");
+    let lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    let first = lines.iter().position(|line| line == "launch").expect("graphs are launched");
+    [lines[..first].to_vec(), lines[first..].to_vec()]
+}
+
+fn count(lines: &[String], what: &str) -> usize {
+    lines.iter().filter(|line| *line == what).count()
+}
+
+fn loads(record: &Value) -> BTreeSet<String> {
+    let loads = record["loads"].as_array().expect("a record lists loads").iter();
+    loads.map(|load| format!("{}[{}]", load["key"].as_str().unwrap(), load["variant"].as_str().unwrap())).collect()
+}
+
+#[test]
+fn a_run_needs_no_kernels_of_products_and_loads_those_of_cublas_before_its_first_launch() {
+    if has_driver() {
+        return;
+    }
+    let gb10 = machine_with_cublas(&[]);
+    let (dir, files) = (gb10.path(), Files::new(gb10.path()));
+    let (shim, log) = (build_shim(dir), dir.join("log"));
+    let run = |gemm: &str| {
+        let out = dir.join(gemm);
+        let command = gb10.run(&mut watched(files.distill(&out, &["--gemm", gemm]), &shim, &log));
+        let printed = succeed(&mut { command });
+        let seen = calls(&log);
+        std::fs::remove_file(&log).unwrap();
+        (printed, run_record(&out), seen)
+    };
+    let (_, by_bundle, [before, after]) = run("bundle");
+    assert_eq!(count(&before, "load"), loads(&by_bundle).len());
+    assert_eq!([count(&after, "load"), count(&after, "function"), count(&before, "kernel")], [0; 3]);
+    assert_eq!(by_bundle["cublas"], Value::Null);
+
+    let (printed, by_cublas, [before, after]) = run("cublas");
+    // Those of products drop out, and no other.
+    let products = |pair: &&String| pair.starts_with("gemm.");
+    let replaced: BTreeSet<String> = loads(&by_bundle).iter().filter(products).cloned().collect();
+    let rest: BTreeSet<String> = loads(&by_bundle).difference(&replaced).cloned().collect();
+    assert_eq!(loads(&by_cublas), rest);
+    assert!(replaced.len() >= 4, "{replaced:?}");
+    // Seen from outside: more loads than the program's own, all before its first launch.
+    let of_library = count(&before, "load") - rest.len();
+    assert!(of_library > 4, "{of_library} loads of cuBLASLt");
+    assert!(count(&before, "kernel") > 4, "each product is run once before the seal");
+    assert_eq!([count(&after, "load"), count(&after, "function"), count(&after, "poison")], [0; 3]);
+    assert_eq!(count(&after, "kernel"), 0);
+    assert!(printed.contains("products cuBLASLt 13.0.2"), "{printed}");
+    assert_eq!(by_cublas["cublas"]["version"], "13.0.2");
+    assert_eq!(by_cublas["config"]["gemm"], "cublas");
+
+    // And so does `plan`, where there is no library.
+    let mut plan = precast();
+    plan.args(["plan", "--json", "--arch", "sm_121", "--batch-size", "2", "--seq-len", "16", "--gemm", "cublas"]);
+    plan.arg("--teacher").arg(&files.model).arg("--student").arg(&files.model);
+    let plan: Value = serde_json::from_str(&succeed(&mut plan)).unwrap();
+    let listed = plan["cublas"]["in_place_of"].as_array().unwrap().iter().map(|pair| pair.as_str().unwrap().to_owned());
+    assert_eq!(listed.collect::<BTreeSet<String>>(), replaced);
+}
+
+#[test]
+fn a_load_after_the_seal_is_seen_wherever_a_library_has_its_functions_from() {
+    if has_driver() {
+        return;
+    }
+    let late = machine_with_cublas(&[("PRECAST_FAKE_CUBLAS_LATE", "1")]);
+    let (dir, files) = (late.path(), Files::new(late.path()));
+    let (shim, log) = (build_shim(dir), dir.join("log"));
+    let message =
+        fail(&mut late.run(&mut watched(files.distill(&dir.join("out"), &["--gemm", "cublas"]), &shim, &log)), 4);
+    assert!(message.contains("(700)"), "{message}");
+    let [before, after] = calls(&log);
+    assert!(count(&before, "load") > 4 && count(&before, "poison") == 0);
+    assert_eq!([count(&after, "load"), count(&after, "poison")], [1, 1]);
+}
+
+#[test]
+fn a_library_that_cannot_be_used_ends_the_start_with_its_remedy() {
+    if has_driver() {
+        return;
+    }
+    let without = machine(&[]);
+    let files = Files::new(without.path());
+    let out = without.path().join("out");
+    let distill = |machine: &Machine, variables: &[(&str, &Path)], exit_code| {
+        let mut command = files.distill(&out, &["--gemm", "cublas"]);
+        command.envs(variables.iter().copied());
+        fail(&mut machine.run(&mut command), exit_code)
+    };
+    let message = distill(&without, &[], 3);
+    for part in ["there is no libcublasLt.so.13", "on the library path", "/usr/local/cuda/lib64", "PRECAST_CUBLAS=DIR"]
+    {
+        assert!(message.contains(part), "no {part}: {message}");
+    }
+    let message = distill(&without, &[("PRECAST_CUBLAS", Path::new("/nowhere"))], 3);
+    assert!(
+        message.contains("/nowhere/libcublasLt.so.13: not there") && !message.contains("library path"),
+        "{message}"
+    );
+    std::fs::write(without.path().join("libcublasLt.so.12"), "").unwrap();
+    let message = distill(&without, &[], 3);
+    assert!(message.contains("but libcublasLt.so.12, which is too old"), "{message}");
+    let no_library = without.path().join("libcublasLt.so.13");
+    std::fs::write(&no_library, "").unwrap();
+    let message = distill(&without, &[("PRECAST_CUBLAS", &no_library)], 3);
+    assert!(message.contains("libcublasLt.so.13 cannot be used: "), "{message}");
+
+    let found = machine_with_cublas(&[]);
+    for (number, said) in
+        [("120901", "cuBLASLt 12.9.1, which is too old"), ("140000", "cuBLASLt 14.0.0, which is too new")]
+    {
+        let message = distill(&found, &[("PRECAST_FAKE_CUBLAS", Path::new(number))], 3);
+        assert!(message.contains(said) && message.contains("from 13.0 on and below 14"), "{message}");
+    }
+    let message = distill(&found, &[("CUBLAS_EMULATE_SINGLE_PRECISION", Path::new("1"))], 3);
+    assert!(message.contains("CUBLAS_EMULATE_SINGLE_PRECISION=1 is set"), "{message}");
+    assert!(!out.exists() || names_in(&out).is_empty());
+
+    // The simulated GPU executes references, and says so.
+    for command in ["distill", "plan", "bench"] {
+        let mut simulated = precast();
+        simulated.arg(command).args(["--gemm", "cublas", "--device", "sim", "--teacher"]).arg(&files.model);
+        simulated.arg("--student").arg(&files.model);
+        if command == "distill" {
+            simulated.arg("--allow-identical").arg("--data").arg(&files.data).arg("--out").arg(&out);
+        }
+        assert!(fail(&mut simulated, 2).contains("the simulated GPU executes references, and no library"), "{command}");
+    }
+}
+
+#[test]
+fn doctor_says_which_cublas_a_run_would_use() {
+    if has_driver() {
+        return;
+    }
+    let found = machine_with_cublas(&[]);
+    let bundle = sm_121(found.path());
+    let doctor = |variables: &[(&str, &str)]| {
+        let mut command = precast();
+        command.args(["doctor", "--device", "cuda:0", "--gemm", "cublas", "--bundle"]).arg(&bundle);
+        command.envs(variables.iter().copied());
+        let output = found.run(&mut command).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap())
+    };
+    let (code, printed) = doctor(&[]);
+    assert!(code == Some(0) && printed.contains("ok   products   cuBLASLt 13.0.2"), "{printed}");
+    let (code, printed) = doctor(&[("PRECAST_FAKE_CUBLAS", "140000")]);
+    assert!(code == Some(3) && printed.contains("BAD  products ") && printed.contains("too new"), "{printed}");
+}
+
+#[test]
+fn a_run_does_not_continue_with_products_of_another_hand() {
+    if has_driver() {
+        return;
+    }
+    let gb10 = machine_with_cublas(&[]);
+    let files = Files::new(gb10.path());
+    let out = gb10.path().join("out");
+    let first = ["--gemm", "cublas", "--checkpoint-every", "1"];
+    succeed(&mut gb10.run(&mut files.distill(&out, &first)));
+    let resume = |gemm: &str, version: &str| {
+        let mut command = files.distill(&out, &["--checkpoint-every", "1", "--resume", "--gemm", gemm]);
+        command.args(["--steps", "3"]).env("PRECAST_FAKE_CUBLAS", version);
+        gb10.run(&mut command)
+    };
+    let message = fail(&mut resume("bundle", "130002"), 2);
+    assert!(
+        message.contains("gemm was cublas, is bundle") && message.contains("cuBLASLt was 13.0.2, is none"),
+        "{message}"
+    );
+    let message = fail(&mut resume("cublas", "130101"), 2);
+    assert!(message.contains("cuBLASLt was 13.0.2, is 13.1.1"), "{message}");
+    succeed(&mut resume("cublas", "130002"));
+}
+
+#[test]
+fn products_are_those_of_the_references() {
+    if support::is_sim() {
+        if has_driver() {
+            return;
+        }
+        let mut child = Command::new(std::env::current_exe().unwrap());
+        child.args(["cublas::products_child", "--exact", "--ignored", "--nocapture"]);
+        let printed = succeed(&mut machine_with_cublas(&[]).run(&mut child));
+        assert!(printed.contains("products are those of the references"), "{printed}");
+    } else if !support::skipped(Cublas::open().is_err(), "this machine has no cuBLASLt") {
+        check_products();
+    }
+}
+
+#[test]
+#[ignore = "the process with stand-ins: products_are_those_of_the_references starts it"]
+fn products_child() {
+    check_products();
+    println!("products are those of the references");
+}
+
+/// Every product of the samples by cuBLASLt, prepared once and run as the first micro-batch of a step and as a later one.
+fn check_products() {
+    let mut driver = Cuda::open(0, false).unwrap();
+    driver.set_cublas(Cublas::open().unwrap()).unwrap();
+    const OPERAND_BYTES: u64 = 2 << 20;
+    const WORKSPACE_BYTES: u64 = 32 << 20;
+    let memory = driver.allocate(8 * OPERAND_BYTES + WORKSPACE_BYTES).unwrap();
+    driver.stage(OPERAND_BYTES).unwrap();
+    let at = |index: usize| memory + index as u64 * OPERAND_BYTES;
+    let (factors, workspace) = (at(7), (at(8), WORKSPACE_BYTES));
+    let mut checked = BTreeSet::new();
+    for key in examples() {
+        for (sample, params) in key.kernel().samples().into_iter().enumerate() {
+            let Some(product) = key.kernel().product(&params) else { continue };
+            let case = Case::new(&key, &params, sample as u64);
+            let mut params = params.clone();
+            for (index, operand) in case.operands.iter().enumerate() {
+                assert!(index < 7 && operand.bytes() <= OPERAND_BYTES);
+                params[operand.offset..operand.offset + 8].copy_from_slice(&at(index).to_ne_bytes());
+            }
+            let factors = (product.addend == Addend::Accumulated).then_some(factors);
+            let bound = BoundProduct { key: key.clone(), params, workspace, factors };
+            let label = format!("{key} {sample}");
+            let graph =
+                driver.prepare(&[Bound { label, work: BoundWork::Product(bound), dependencies: Vec::new() }]).unwrap();
+            for accumulate in [0u32, 1] {
+                let mut case = Case::new(&key, &case.params, sample as u64);
+                for (operand, before) in case.operands.iter().zip(&mut case.before) {
+                    if operand.name == "micro" {
+                        let micro = micro_scalars { loss_scale: 1.0, accumulate };
+                        before.copy_from_slice(bytemuck::bytes_of(&micro));
+                    }
+                }
+                for (index, before) in case.before.iter().enumerate() {
+                    driver.write(at(index), before).unwrap();
+                }
+                driver.write(at(7), bytemuck::cast_slice(&[1.0f32, accumulate as f32])).unwrap();
+                driver.run(graph).unwrap();
+                let reference = case.reference();
+                for (index, operand) in case.operands.iter().enumerate() {
+                    let scratch = ["workspace", "semaphores"].contains(&operand.name);
+                    if scratch || !matches!(operand.access, Access::Write | Access::ReadWrite) {
+                        continue;
+                    }
+                    let ticket = driver.read(at(index), operand.bytes()).unwrap();
+                    let found = driver.wait(ticket).unwrap().bytes;
+                    let compared = case.compare(operand, &found, &reference[index]);
+                    compared.unwrap_or_else(|wrong| panic!("sample {sample}, accumulate {accumulate}: {wrong}"));
+                }
+                checked.insert((
+                    key.op(),
+                    accumulate,
+                    product.bias.is_some(),
+                    matches!(product.addend, Addend::Matrix(_)),
+                ));
+            }
+        }
+    }
+    let ops: BTreeSet<&str> = checked.iter().map(|(op, ..)| *op).collect();
+    assert_eq!(ops.into_iter().collect::<Vec<_>>(), ["gemm.dgrad", "gemm.fwd", "gemm.wgrad"]);
+    assert!(checked.contains(&("gemm.fwd", 0, true, true)) && checked.contains(&("gemm.wgrad", 1, false, false)));
+}
