@@ -381,6 +381,12 @@ pub(crate) fn seal(
     startup.end("verify and load");
     let sealed = loading.seal(plan, placement)?;
     let taken = free_before.saturating_sub(sealed.free_bytes()?);
+    let planned = plan.device_bytes() - plan.arena_bytes;
+    if let Some(CublasUse { taken_bytes, .. }) = sealed.cublas().filter(|cublas| cublas.taken_bytes > planned) {
+        eprintln!(
+            "note: cuBLASLt has taken {taken_bytes} bytes of device memory for itself, and {planned} were planned"
+        );
+    }
     startup.end("seal");
     Ok((sealed, bundle.digest(), taken))
 }

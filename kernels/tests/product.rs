@@ -22,7 +22,7 @@ impl Memory<'_> {
         match dtype {
             Dtype::Bf16 => bytemuck::cast_slice::<u8, bf16>(bytes)[index].to_f64(),
             Dtype::F32 => bytemuck::cast_slice::<u8, f32>(bytes)[index].into(),
-            Dtype::U32 => unreachable!("no product is of u32"),
+            Dtype::U32 | Dtype::I8 => unreachable!("no product is of {dtype}"),
         }
     }
 

@@ -163,17 +163,18 @@ static int is_new(const product* p) {
 }
 
 int cublasLtMatmul(void* handle, void* o, const void* alpha, const void* a, void* la, const void* b, void* lb, const void* beta, const void* c, void* lc, void* d, void* ld, const algorithm* algo, void* workspace, size_t bytes, void* stream) {
-    int (*enqueue)(void*, void (*)(void*), void*) = driver("fakeEnqueue");
-    int (*capturing)(void) = driver("fakeIsCapturing");
+    int (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*, void**, void**) = driver("cuLaunchKernel");
+    int (*capturing)(void*, int*) = driver("cuStreamIsCapturing");
     product p, *kept;
     memset(&p, 0, sizeof p);
     p.o = *(desc*)o, p.la = *(layout*)la, p.lb = *(layout*)lb, p.lc = *(layout*)lc, p.ld = *(layout*)ld;
-    p.a = a, p.b = b, p.c = c, p.d = d, p.workspace = workspace, p.in_graph = capturing();
+    p.a = a, p.b = b, p.c = c, p.d = d, p.workspace = workspace;
+    capturing(stream, &p.in_graph);
     if (p.o.pointer_mode) p.alpha_on_device = alpha, p.beta_on_device = beta;
     else p.alpha = *(const float*)alpha, p.beta = *(const float*)beta;
     if (!handle || !fits(o, la, lb, lc, ld) || algo->data[0] != ALGORITHM || bytes < WORKSPACE || !workspace) return INVALID_VALUE;
     if (((size_t)a | (size_t)b | (size_t)c | (size_t)d | (size_t)p.o.bias) % 16) return INVALID_VALUE;
     if (is_new(&p) && load_module()) return NOT_INITIALIZED;
     kept = memcpy(malloc(sizeof p), &p, sizeof p);
-    return enqueue(stream, run, kept) ? INVALID_VALUE : OK;
+    return launch((void*)run, 1, 1, 1, 1, 1, 1, 0, stream, (void**)kept, NULL) ? INVALID_VALUE : OK;
 }

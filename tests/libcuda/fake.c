@@ -6,8 +6,6 @@
  * that loads kernels at their first launch whatever CUDA_MODULE_LOADING says, PRECAST_FAKE_INTEGRATED=0 a card with a
  * memory of its own, PRECAST_FAKE_FREE_MIB=64 what it says is free of its 8 GiB, PRECAST_FAKE_ALLOC_BYTES=N where its
  * memory ends. Under PRECAST_FAKE_LOG_MEMORY the log also has a line for what is taken and written. */
-#define _GNU_SOURCE
-#include <dlfcn.h>
 #include <string.h>
 
 #define LOG "PRECAST_LIBCUDA_LOG"
@@ -56,7 +54,7 @@ int cuDeviceGetAttribute(int* value, int attribute, int device) {
     return 0;
 }
 int cuDevicePrimaryCtxRetain(void** context, int device) { return (void)device, give(context); }
-int cuDevicePrimaryCtxRelease_v2(int device) { return (void)device, 0; }
+int cuDevicePrimaryCtxRelease_v2(int device) { return (void)device, on_release(); }
 int cuCtxSetCurrent(void* context) { return context ? 0 : INVALID_VALUE; }
 int cuGetErrorName(int error, const char** name) {
     *name = error == INVALID_SOURCE ? "CUDA_ERROR_INVALID_SOURCE" : error == ILLEGAL_ADDRESS ? "CUDA_ERROR_ILLEGAL_ADDRESS" : "unknown";
@@ -131,7 +129,7 @@ int cuFuncSetAttribute(void* function, int attribute, int value) {
     return (void)function, (void)attribute, value > 99 * 1024 ? INVALID_VALUE : on_work();
 }
 
-/* What a library asks of a stream: a function of the host, run when a kernel would be. */
+/* What stand-ins for libraries launch: a function of the host, run when a kernel would be. */
 typedef struct {
     void (*run)(void*);
     void* data;
@@ -150,17 +148,16 @@ static void append(graph_of_calls* to, const call* calls, size_t count) {
     to->count += count;
 }
 
-int fakeIsCapturing(void) { return captured != NULL; }
-
-/* How stand-ins for libraries launch what they compute. */
-int fakeEnqueue(void* stream, void (*run)(void*), void* data) {
-    call one = {run, data};
-    (void)stream;
-    if (captured) return append(captured, &one, 1), 0;
-    log_call("kernel");
-    return run(data), on_work();
+int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void* stream, void** params, void** extra) {
+    call one;
+    (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)stream, (void)extra;
+    *(void**)&one.run = function;
+    one.data = params;
+    if (captured) append(captured, &one, 1);
+    else one.run(one.data);
+    return on_work();
 }
-
+int cuStreamIsCapturing(void* stream, int* status) { return (void)stream, *status = captured != NULL, 0; }
 int cuStreamBeginCapture_v2(void* stream, int mode) {
     (void)stream, (void)mode;
     if (captured) return INVALID_VALUE;
@@ -212,15 +209,16 @@ int cuGraphDestroy(void* graph) {
 }
 int cuGraphExecDestroy(void* executable) { return cuGraphDestroy(executable); }
 
-/* A function by its first name, as libraries ask for it. */
+/* A function by its first name, as libraries ask for it: no symbol is looked up. */
 int cuGetProcAddress_v2(const char* name, void** function, int version, unsigned long long flags, int* status) {
-    static void* own;
-    char second[128];
+    static const struct {
+        const char* name;
+        void* function;
+    } all[] = {{"cuLibraryLoadData", cuLibraryLoadData}, {"cuLaunchKernel", cuLaunchKernel}, {"cuStreamIsCapturing", cuStreamIsCapturing}};
     (void)version, (void)flags;
-    if (!own) own = dlopen("libcuda.so.1", RTLD_NOW);
-    snprintf(second, sizeof second, "%s_v2", name);
-    *function = dlsym(own, second);
-    if (!*function) *function = dlsym(own, name);
+    *function = NULL;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (!strcmp(all[i].name, name)) *function = all[i].function;
     if (status) *status = *function ? 0 : 1;
     return 0;
 }

@@ -29,6 +29,12 @@ static int on_load(void) {
 /* 0 where work may go on, else the error. */
 static int on_work(void) { return poisoned ? ILLEGAL_ADDRESS : 0; }
 
+/* What happened to a context ends with it. */
+static int on_release(void) {
+    launched = poisoned = 0;
+    return 0;
+}
+
 static int on_launch(void) {
     if (poisoned) return ILLEGAL_ADDRESS;
     log_call("launch");

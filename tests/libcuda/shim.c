@@ -43,6 +43,7 @@ static int on_kernel(void) {
     WRAP(name, guard, params, arguments)            \
     WRAP(name##_ptsz, guard, params, arguments)
 
+WRAP(cuDevicePrimaryCtxRelease_v2, on_release, (int device), (device))
 WRAP(cuModuleLoad, on_load, (void** module, const char* name), (module, name))
 WRAP(cuModuleLoadData, on_load, (void** module, const void* image), (module, image))
 WRAP(cuModuleLoadDataEx, on_load, (void** module, const void* image, unsigned count, void* options, void** values), (module, image, count, options, values))
@@ -98,6 +99,7 @@ static int cuGetProcAddress_v2_wrapper(const char* name, void** function, int ve
 #define HOOK_STREAM(name) HOOK(name), HOOK(name##_ptsz)
 
 static hook hooks[] = {
+    HOOK(cuDevicePrimaryCtxRelease_v2),
     HOOK(cuModuleLoad), HOOK(cuModuleLoadData), HOOK(cuModuleLoadDataEx), HOOK(cuModuleLoadFatBinary),
     HOOK(cuLibraryLoadData), HOOK(cuLibraryLoadFromFile), HOOK(cuLinkComplete),
     HOOK(cuModuleGetFunction), HOOK(cuLibraryGetModule), HOOK(cuKernelGetFunction), HOOK(cuFuncLoad),

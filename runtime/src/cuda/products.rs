@@ -262,6 +262,6 @@ fn of(dtype: Dtype) -> i32 {
     match dtype {
         Dtype::Bf16 => data_type::BF16,
         Dtype::F32 => data_type::F32,
-        Dtype::U32 => panic!("no product is of u32"),
+        Dtype::U32 | Dtype::I8 => panic!("cuBLASLt is given no product of {dtype}"),
     }
 }
