@@ -52,6 +52,7 @@ fn every_option_reads_back_from_a_file_as_from_the_command_line() {
         ("beta", "0.2"),
         ("recompute", "blocks"),
         ("precision", "fp32"),
+        ("gemm", "cublas"),
         ("seed", "9"),
         ("shuffle", "true"),
         ("device", "sim"),
