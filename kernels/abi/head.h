@@ -47,6 +47,18 @@ typedef struct head_nll_params {
     uint32_t vocab;
 } head_nll_params;
 
+typedef struct head_compare_params {
+    address reference;     /* [tokens, vocab] logits that others are compared with */
+    address logits;        /* [tokens, vocab] */
+    address targets;       /* [tokens] u32 */
+    address kl;            /* [tokens] f32: KL(reference || logits), 0 where masked */
+    address agrees;        /* [tokens] f32: 1 where both have their largest logit at the same token, 0 elsewhere and where masked */
+    address reference_nll; /* [tokens] f32, 0 where masked */
+    address nll;           /* [tokens] f32, 0 where masked */
+    uint32_t tokens;
+    uint32_t vocab;
+} head_compare_params;
+
 typedef struct head_metrics_params {
     address kd;      /* [tokens] f32; 0 where nobody teaches */
     address ce;      /* [tokens] f32 */

@@ -648,6 +648,35 @@ const _: () = {
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+pub struct head_compare_params {
+    pub reference: address,
+    pub logits: address,
+    pub targets: address,
+    pub kl: address,
+    pub agrees: address,
+    pub reference_nll: address,
+    pub nll: address,
+    pub tokens: u32,
+    pub vocab: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of head_compare_params"][::std::mem::size_of::<head_compare_params>() - 64usize];
+    ["Alignment of head_compare_params"][::std::mem::align_of::<head_compare_params>() - 8usize];
+    ["Offset of field: head_compare_params::reference"]
+        [::std::mem::offset_of!(head_compare_params, reference) - 0usize];
+    ["Offset of field: head_compare_params::logits"][::std::mem::offset_of!(head_compare_params, logits) - 8usize];
+    ["Offset of field: head_compare_params::targets"][::std::mem::offset_of!(head_compare_params, targets) - 16usize];
+    ["Offset of field: head_compare_params::kl"][::std::mem::offset_of!(head_compare_params, kl) - 24usize];
+    ["Offset of field: head_compare_params::agrees"][::std::mem::offset_of!(head_compare_params, agrees) - 32usize];
+    ["Offset of field: head_compare_params::reference_nll"]
+        [::std::mem::offset_of!(head_compare_params, reference_nll) - 40usize];
+    ["Offset of field: head_compare_params::nll"][::std::mem::offset_of!(head_compare_params, nll) - 48usize];
+    ["Offset of field: head_compare_params::tokens"][::std::mem::offset_of!(head_compare_params, tokens) - 56usize];
+    ["Offset of field: head_compare_params::vocab"][::std::mem::offset_of!(head_compare_params, vocab) - 60usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct head_metrics_params {
     pub kd: address,
     pub ce: address,

@@ -43,6 +43,7 @@ pub static OPS: &[Op] = &[
     op::<crate::grad_norm::GradNormFinish>(),
     op::<crate::grad_norm::GradNormPartial>(),
     op::<crate::head::HeadCe>(),
+    op::<crate::head::HeadCompare>(),
     op::<crate::head::HeadDistill>(),
     op::<crate::head::HeadJsd>(),
     op::<crate::head::HeadMetrics>(),

@@ -1,7 +1,8 @@
 use rayon::prelude::*;
 
 use crate::abi::{
-    MASKED_TOKEN, head_ce_params, head_distill_params, head_jsd_params, head_nll_params, micro_scalars, step_metrics,
+    MASKED_TOKEN, head_ce_params, head_compare_params, head_distill_params, head_jsd_params, head_nll_params,
+    micro_scalars, step_metrics,
 };
 use crate::host::{Views, exp, vectorized};
 
@@ -192,6 +193,38 @@ pub(super) fn nll(p: &head_nll_params, views: &mut Views<'_>) {
             (total.ln() - f64::from(row[*target as usize] - max)) as f32
         };
     });
+}
+
+pub(super) fn compare(p: &head_compare_params, views: &mut Views<'_>) {
+    let vocab = p.vocab as usize;
+    let (reference, logits) = (views.load("reference"), views.load("logits"));
+    let targets = views.read::<u32>("targets");
+    let rows = reference.par_chunks(vocab).zip(logits.par_chunks(vocab)).zip(targets);
+    let of_rows: Vec<[f32; 4]> = rows
+        .map(|((r, s), target)| {
+            if *target == MASKED_TOKEN {
+                return [0.0; 4];
+            }
+            let target = *target as usize;
+            vectorized(|| {
+                let [r_max, s_max] = [largest(r), largest(s)];
+                let [r_sum, s_sum, difference] = sums(r, s, |r, s| {
+                    let weight = exp(r - r_max);
+                    [weight, exp(s - s_max), weight * (r - s)]
+                });
+                let (r_log, s_log) = (r_sum.ln(), s_sum.ln());
+                let divergence = difference / r_sum - (f64::from(r_max) - f64::from(s_max) + (r_log - s_log));
+                let kl = if divergence < 0.0 { 0.0 } else { divergence as f32 };
+                let first = |row: &[f32], max: f32| row.iter().position(|logit| *logit == max);
+                let agrees = if first(r, r_max) == first(s, s_max) { 1.0 } else { 0.0 };
+                let nll = |log: f64, row: &[f32], max: f32| (log - f64::from(row[target] - max)) as f32;
+                [kl, agrees, nll(r_log, r, r_max), nll(s_log, s, s_max)]
+            })
+        })
+        .collect();
+    for (index, name) in ["kl", "agrees", "reference_nll", "nll"].into_iter().enumerate() {
+        views.write::<f32>(name).iter_mut().zip(&of_rows).for_each(|(out, row)| *out = row[index]);
+    }
 }
 
 pub(super) fn metrics(has_kd: bool, views: &mut Views<'_>) {

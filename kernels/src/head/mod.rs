@@ -19,6 +19,8 @@
 //! | `targets` | tokens | u32 |
 //! | `kd`, `ce`, `nll` | tokens | f32 |
 //!
+//! `head.compare` trains nothing: it says how far the predictions of one model are from those of another, a token each.
+//!
 //! Every divergence is >= 0 and, like its gradient, exactly 0 when both rows of logits are the same bits: both log-sum-exps
 //! are then the same sums in the same order. A teacher with a wider vocabulary never gets here: its head product computes
 //! the student's columns only.
@@ -27,7 +29,9 @@
 
 mod host;
 
-use crate::abi::{head_ce_params, head_distill_params, head_jsd_params, head_metrics_params, head_nll_params};
+use crate::abi::{
+    head_ce_params, head_compare_params, head_distill_params, head_jsd_params, head_metrics_params, head_nll_params,
+};
 use crate::host::Views;
 use crate::{
     Arch, Batch, Build, Content, Dtype, Fixed, Format, Geometry, Kernel, Operand, Reference, Source, Threads,
@@ -53,6 +57,11 @@ key! {
 key! {
     /// Negative log likelihood of a chunk.
     pub struct HeadNll = "head.nll" { x: Dtype }
+}
+
+key! {
+    /// Two models' predictions of a chunk side by side.
+    pub struct HeadCompare = "head.compare" { x: Dtype }
 }
 
 key! {
@@ -396,6 +405,62 @@ impl Reference for HeadNll {
 
     fn samples(&self) -> Vec<Self::Params> {
         SAMPLES.map(|(tokens, vocab)| Self::Params { tokens, vocab, ..Default::default() }).into()
+    }
+
+    fn typical(&self, batch: Batch) -> Self::Params {
+        Self::Params { tokens: chunk(batch), vocab: Batch::VOCAB, ..Default::default() }
+    }
+
+    fn tolerance(&self, operand: &Operand) -> Tolerance {
+        tolerance(operand)
+    }
+}
+
+impl Kernel for HeadCompare {
+    type Params = head_compare_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let logits = area(p.tokens, p.vocab);
+        vec![
+            operand!(Read Self::Params, reference: self.x, logits),
+            operand!(Read Self::Params, logits: self.x, logits),
+            operand!(Read Self::Params, targets: Dtype::U32, p.tokens).with(Content::Targets(p.vocab)),
+            operand!(Write Self::Params, kl: Dtype::F32, p.tokens),
+            operand!(Write Self::Params, agrees: Dtype::F32, p.tokens),
+            operand!(Write Self::Params, reference_nll: Dtype::F32, p.tokens),
+            operand!(Write Self::Params, nll: Dtype::F32, p.tokens),
+        ]
+    }
+}
+
+impl Build for HeadCompare {
+    type Variant = Threads;
+
+    fn variants(&self, _arch: Arch) -> Vec<Threads> {
+        vec![Threads { threads: 512 }]
+    }
+
+    fn source(&self, _variant: Threads) -> Source {
+        source!("head", "compare.cu")
+    }
+
+    fn geometry(&self, variant: Threads, p: &Self::Params) -> Geometry {
+        Geometry::linear(p.tokens, variant.threads)
+    }
+}
+
+impl Reference for HeadCompare {
+    fn examples() -> Vec<Self> {
+        [Dtype::Bf16, Dtype::F32].map(|x| Self { x }).into()
+    }
+
+    fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
+        host::compare(p, views);
+    }
+
+    fn samples(&self) -> Vec<Self::Params> {
+        let shapes = SAMPLES.into_iter().chain([(2, 33_000)]);
+        shapes.map(|(tokens, vocab)| Self::Params { tokens, vocab, ..Default::default() }).collect()
     }
 
     fn typical(&self, batch: Batch) -> Self::Params {

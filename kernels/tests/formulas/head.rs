@@ -1,6 +1,7 @@
 use precast_kernels::Key;
 use precast_kernels::abi::{
-    MASKED_TOKEN, head_ce_params, head_distill_params, head_jsd_params, head_metrics_params, head_nll_params,
+    MASKED_TOKEN, head_ce_params, head_compare_params, head_distill_params, head_jsd_params, head_metrics_params,
+    head_nll_params,
 };
 
 use crate::calculus::{gradient, log_sum_exp};
@@ -87,6 +88,26 @@ pub fn nll(key: &Key) {
     let rows = logits.chunks(23).zip(launch.before("targets"));
     let nll = rows.map(|(row, target)| if target == MASKED { 0.0 } else { losses([row, row], target, 1.0, 0.0).1 });
     launch.is("nll", &nll.collect::<Vec<_>>());
+}
+
+pub fn compare(key: &Key) {
+    let launch = Launch::new(key, head_compare_params { tokens: 9, vocab: 23, ..Default::default() });
+    let (reference, logits) = (launch.before("reference"), launch.before("logits"));
+    let rows = reference.chunks(23).zip(logits.chunks(23)).zip(launch.before("targets"));
+    let first = |row: &[f64]| (0..row.len()).reduce(|best, at| if row[at] > row[best] { at } else { best });
+    let of_rows: Vec<[f64; 4]> = rows
+        .map(|((r, s), target)| {
+            if target == MASKED {
+                return [0.0; 4];
+            }
+            let (kl, nll) = losses([r, s], target, 1.0, 0.0);
+            let agrees = if first(r) == first(s) { 1.0 } else { 0.0 };
+            [kl, agrees, losses([r, r], target, 1.0, 0.0).1, nll]
+        })
+        .collect();
+    for (index, name) in ["kl", "agrees", "reference_nll", "nll"].into_iter().enumerate() {
+        launch.is(name, &of_rows.iter().map(|row| row[index]).collect::<Vec<_>>());
+    }
 }
 
 pub fn metrics(key: &Key) {

@@ -40,6 +40,7 @@ const FORMULAS: &[Formula] = &[
     ("grad_norm.finish", sums::grad_norm_finish),
     ("grad_norm.partial", sums::grad_norm_partial),
     ("head.ce", head::ce),
+    ("head.compare", head::compare),
     ("head.distill", head::distill),
     ("head.jsd", head::jsd),
     ("head.metrics", head::metrics),
