@@ -7,14 +7,15 @@ use std::rc::Rc;
 
 use precast_fatbins::{Bundle, Manifest, Module};
 use precast_kernels::{Arch, Block, Key, KeyVariant};
+use precast_plan::staged::CERTIFY;
 use precast_plan::training::{CAST, CLEAR, MICRO, UPDATE, WIDEN};
 use precast_plan::{
-    Adapters, EvaluationPlan, Formats, Gemm, ModelConfig, Objective, Precision, Recipe, Recompute, Resident, Student,
-    Target, Teacher, TrainingPlan, build_keys, keys,
+    Adapters, ComparisonPlan, EvaluationPlan, Formats, Gemm, ModelConfig, Objective, Precision, Recipe, Recompute, Resident,
+    Staged, Student, Target, Teacher, Tensor, TrainingPlan, build_keys, keys,
 };
 use precast_runtime::sim::{Faults, Sim};
 use precast_runtime::{Arrived, Bound, Device, Driver, DriverError, GraphId, KernelId, LoadError, Loading};
-use precast_runtime::{Placement, Ticket};
+use precast_runtime::{Placement, Sealed, Ticket};
 use proptest::prelude::*;
 
 use crate::support::{distill, fail, random_model, tiny_config, token_file};
@@ -123,19 +124,29 @@ fn launched(training: &TrainingPlan, built: &BTreeSet<KeyVariant>, accum: u32) -
     let mut loading = Loading::new(driver);
     loading.load(&Bundle::from_parts(&manifest, &[]).unwrap(), &training.plan, &[]).unwrap();
     let mut sealed = loading.seal(&training.plan, Placement::Arena).unwrap();
-    sealed.run(CLEAR).unwrap();
     let sent = |model: &Resident| {
         let all = model.weights.all;
         [all.trained().map_or(all.tensor, |trained| trained.master), model.rope.cos, model.rope.sin]
     };
-    for tensor in training.teacher.iter().chain([&training.student]).flat_map(sent) {
+    let zeros = |sealed: &mut Sealed<Recorder>, tensor: Tensor| {
         sealed.write(tensor, &vec![0; tensor.bytes() as usize]).unwrap();
+    };
+    training.teacher.iter().flat_map(sent).for_each(|tensor| zeros(&mut sealed, tensor));
+    zeros(&mut sealed, training.inputs.all);
+    for Staged { quantise, certify, parts } in training.teacher.iter().flat_map(|teacher| &teacher.staged) {
+        parts.iter().for_each(|(_, tensor)| zeros(&mut sealed, *tensor));
+        sealed.run(quantise).unwrap();
+        certify.iter().for_each(|phase| sealed.run(phase).unwrap());
     }
+    if training.certificate.is_some() {
+        sealed.run(CERTIFY).unwrap();
+    }
+    sealed.run(CLEAR).unwrap();
+    sent(&training.student).into_iter().for_each(|tensor| zeros(&mut sealed, tensor));
     sealed.run(CAST).unwrap();
     sealed.run(WIDEN).unwrap();
     for _ in 0..accum {
-        let all = training.inputs.all;
-        sealed.write(all, &vec![0; (all.elems * 4) as usize]).unwrap();
+        zeros(&mut sealed, training.inputs.all);
         sealed.run(MICRO).unwrap();
     }
     sealed.write(training.update, &[0; 16]).unwrap();
@@ -169,11 +180,18 @@ proptest! {
                 requested.extend(launched(&training, &built, accum));
                 let evaluation = EvaluationPlan::new(student, (batch, seq_len), recipe.precision, Arch::Sim).unwrap();
                 requested.extend(keys(&evaluation.plan).into_iter().map(|pair| pair.key));
-                // And either may stay as it is stored.
-                for formats in stored(student) {
+                // And either may stay as it is stored, or have products of 8 bits where something computes them; and be
+                // compared with another form of itself.
+                for formats in stored(student).chain([Formats::dense(), Formats::int8()]) {
                     let (model, shape) = ((student, &formats), (batch, seq_len));
-                    let evaluation = EvaluationPlan::with_formats(model, shape, recipe.precision, Arch::Sim).unwrap();
+                    let evaluation = EvaluationPlan::with_formats(model, shape, recipe.precision, Arch::Sim);
+                    let evaluation = match evaluation {
+                        Err(_) if formats.is_int8() => continue,
+                        evaluation => evaluation.unwrap(),
+                    };
                     requested.extend(keys(&evaluation.plan).into_iter().map(|pair| pair.key));
+                    let compared = ComparisonPlan::new(model, shape, recipe.precision, false, Arch::Sim).unwrap();
+                    requested.extend(keys(&compared.plan).into_iter().map(|pair| pair.key));
                 }
             }
             for model in [&teacher, &student] {
@@ -183,10 +201,12 @@ proptest! {
                 let training = TrainingPlan::with(base, adapted, &recipe, Arch::Sim).unwrap();
                 requested.extend(launched(&training, &built, accum));
             }
-            for formats in stored(&teacher).filter(|_| recipe.recompute == Recompute::None) {
+            for formats in stored(&teacher).chain([Formats::int8()]).filter(|_| recipe.recompute == Recompute::None) {
                 let model = Some((&teacher, &formats));
-                let training = TrainingPlan::with_formats(model, &student, &recipe, Arch::Sim).unwrap();
-                requested.extend(launched(&training, &built, accum));
+                match TrainingPlan::with_formats(model, &student, &recipe, Arch::Sim) {
+                    Ok(training) => requested.extend(launched(&training, &built, accum)),
+                    Err(refused) => prop_assert!(formats.is_int8(), "{refused}"),
+                }
             }
         }
         let enumerated: BTreeSet<Key> = built.into_iter().map(|pair| pair.key).collect();

@@ -255,6 +255,8 @@ impl Failure {
                 | PlanError::NoTeacher
                 | PlanError::Rank { .. }
                 | PlanError::StoredWithoutAdapters
+                | PlanError::Int8Precision
+                | PlanError::Rotation { .. }
                 | PlanError::BaseWithoutAdapters,
             ) => 2,
             Failure::Driver(DriverError::NoCublas) => 2,

@@ -3,32 +3,45 @@
 use crate::buffer::Buffer;
 use crate::node::Touch;
 
-/// First and last node that touches a transient buffer, and the phase they are in.
+/// A phase of a plan in the making: what its nodes touch.
+pub(crate) struct Touched {
+    /// Of a start-up phase, how many buffers were declared before the first of them.
+    pub startup: Option<usize>,
+    /// Of each node.
+    pub nodes: Vec<Vec<Touch>>,
+}
+
+/// First and last node that touches a transient buffer, and the stage they are in: a phase, or all start-up phases.
 #[derive(Clone, Copy, Debug)]
 struct Life {
-    phase: usize,
+    stage: usize,
     first: usize,
     last: usize,
 }
 
 impl Life {
-    /// Phases run one after the other, so buffers of two phases may share memory.
+    /// Stages run one after the other, so buffers of two stages may share memory.
     fn overlaps(self, other: Self) -> bool {
-        self.phase == other.phase && self.first <= other.last && other.first <= self.last
+        self.stage == other.stage && self.first <= other.last && other.first <= self.last
     }
 }
 
 /// Sets every buffer's offset and returns the arena's size: persistent buffers one after the other, then the transient
-/// ones, largest first, each at the lowest offset free over its whole life. `touches` are those of each phase's nodes.
+/// ones, largest first, each at the lowest offset free over its whole life. Those of start-up phases may lie where persistent
+/// ones will that are declared later.
 ///
 /// # Panics
-/// If a transient buffer is read before it is written, or used in two phases.
-pub(crate) fn place(buffers: &mut [Buffer], touches: &[Vec<Vec<Touch>>]) -> u64 {
-    let lives = lives(buffers, touches);
-    let mut next = 0;
-    for buffer in buffers.iter_mut().filter(|buffer| buffer.persistent) {
+/// If a transient buffer is read before it is written, or used in two phases that are not both of the start-up.
+pub(crate) fn place(buffers: &mut [Buffer], phases: &[Touched]) -> u64 {
+    let lives = lives(buffers, phases);
+    let startup = phases.iter().find_map(|phase| phase.startup);
+    let (mut next, mut startup_base) = (0, 0);
+    for (index, buffer) in buffers.iter_mut().enumerate().filter(|(_, buffer)| buffer.persistent) {
         buffer.offset = next;
         next += buffer.reserved_bytes();
+        if startup.is_some_and(|declared| index < declared) {
+            startup_base = next;
+        }
     }
     let base = next;
     let mut order: Vec<usize> = (0..buffers.len()).filter(|index| !buffers[*index].persistent).collect();
@@ -44,7 +57,7 @@ pub(crate) fn place(buffers: &mut [Buffer], touches: &[Vec<Vec<Touch>>]) -> u64 
             .map(|other| (buffers[*other].offset, buffers[*other].reserved_bytes()))
             .collect();
         taken.sort_unstable();
-        let mut offset = base;
+        let mut offset = if life.stage == STARTUP { startup_base } else { base };
         for (start, length) in taken {
             if offset + bytes <= start {
                 break;
@@ -58,27 +71,38 @@ pub(crate) fn place(buffers: &mut [Buffer], touches: &[Vec<Vec<Touch>>]) -> u64 
     end
 }
 
-fn lives(buffers: &[Buffer], touches: &[Vec<Vec<Touch>>]) -> Vec<Option<Life>> {
+/// The stage of all start-up phases; that of another phase is its number and one.
+const STARTUP: usize = 0;
+
+fn lives(buffers: &[Buffer], phases: &[Touched]) -> Vec<Option<Life>> {
     let mut lives: Vec<Option<Life>> = vec![None; buffers.len()];
-    for (phase, nodes) in touches.iter().enumerate() {
+    let mut startup_nodes = 0;
+    for (phase, Touched { startup, nodes }) in phases.iter().enumerate() {
+        let (stage, start) = if startup.is_some() { (STARTUP, startup_nodes) } else { (phase + 1, 0) };
+        let end = start + nodes.len();
         for (index, touches) in nodes.iter().enumerate() {
             for touch in touches {
                 let buffer = &buffers[touch.buffer.0 as usize];
                 if buffer.persistent {
                     continue;
                 }
+                // What the host writes is there when the phase starts, and what it reads when the phase has ended.
+                let (first, last) = if buffer.host { (start, end - 1) } else { (start + index, start + index) };
                 match &mut lives[touch.buffer.0 as usize] {
                     Some(life) => {
-                        assert_eq!(life.phase, phase, "transient buffer {} is used in two phases", buffer.name);
-                        life.last = index;
+                        assert_eq!(life.stage, stage, "transient buffer {} is used in two phases", buffer.name);
+                        life.last = last;
                     }
                     none => {
-                        let reads = touch.access.reads();
+                        let reads = touch.access.reads() && !buffer.host;
                         assert!(!reads, "transient buffer {} is read before it is written", buffer.name);
-                        *none = Some(Life { phase, first: index, last: index });
+                        *none = Some(Life { stage, first, last });
                     }
                 }
             }
+        }
+        if startup.is_some() {
+            startup_nodes = end;
         }
     }
     lives

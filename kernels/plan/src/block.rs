@@ -54,9 +54,28 @@ impl Block<'_> {
     /// The residual stream behind the block.
     pub fn forward(&self, ops: &mut Ops<'_>, input: Tensor) -> Tensor {
         let w = self.weights;
+        if w.is_scaled() {
+            return self.forward_quantised(ops, input);
+        }
         let (Attention { middle, .. }, norms) = self.attention(ops, input, false);
         let gated = ops.linear_swiglu("gate_up", norms.post.y, &w.gate_up);
         ops.linear_add("down", gated, &w.down, middle).y
+    }
+
+    /// The same by products of 8 bits: what each reads is quantised by what makes it, or behind that, where no whole row is known
+    /// there.
+    fn forward_quantised(&self, ops: &mut Ops<'_>, input: Tensor) -> Tensor {
+        let w = self.weights;
+        let normed = ops.norm_quantised("input_norm", input, &w.input_norm);
+        let qkv = ops.linear_quantised("qkv", normed, &w.qkv, None);
+        self.turn(ops, qkv, false);
+        let attended = ops.attention("attention", qkv, self.heads);
+        let attended = ops.quantise("attention", attended.o, w.o.k);
+        let branch = ops.linear_quantised("o", attended, &w.o, None);
+        let (middle, normed) = ops.add_norm_quantised("post_norm", input, branch, &w.post_norm);
+        let gated = ops.linear_swiglu_quantised("gate_up", normed, &w.gate_up);
+        let gated = ops.quantise("gate_up", gated, w.down.k);
+        ops.linear_quantised("down", gated, &w.down, Some(middle))
     }
 
     /// The same in a model that trains: what the backward pass needs is kept, as far as `recompute` says.
@@ -85,13 +104,7 @@ impl Block<'_> {
         let w = self.weights;
         let input_norm = ops.norm("input_norm", input, &w.input_norm);
         let qkv = ops.linear("qkv", input_norm.y, &w.qkv);
-        let raw = match &w.qk_norm {
-            Some(norm) => ops.qk_norm_rope("qk_norm", qkv.y, self.heads, self.rope, norm, saving),
-            None => {
-                ops.rope("rope", qkv.y, self.heads, self.rope);
-                None
-            }
-        };
+        let raw = self.turn(ops, qkv.y, saving);
         let attended = ops.attention("attention", qkv.y, self.heads);
         // The o projection sums over few elements, so its store is what it waits for: the residual is added
         // where the row is read anyway, in the norm. The down projection sums over many: there it is free.
@@ -99,6 +112,18 @@ impl Block<'_> {
         let (middle, post_norm) = ops.add_norm("post_norm", input, branch.y, &w.post_norm);
         let attention = Attention { qkv, raw, attended, o_ranks: branch.ranks, middle };
         (attention, Norms { input: input_norm, post: post_norm })
+    }
+
+    /// Turns the queries and keys of packed q, k and v, normalised before if the family does that: with `saving`, returns what
+    /// they were.
+    fn turn(&self, ops: &mut Ops<'_>, qkv: Tensor, saving: bool) -> Option<Tensor> {
+        match &self.weights.qk_norm {
+            Some(norm) => ops.qk_norm_rope("qk_norm", qkv, self.heads, self.rope, norm, saving),
+            None => {
+                ops.rope("rope", qkv, self.heads, self.rope);
+                None
+            }
+        }
     }
 
     /// From the gradient of the block's output to that of its input, if something `below` the block trains. It stops at the

@@ -92,6 +92,8 @@ pub struct Buffer {
     pub elems: u64,
     /// Whether it keeps its content between phases. Others share memory as their lifetimes allow.
     pub persistent: bool,
+    /// Whether the host writes it before its phase, or reads it behind: one that is not persistent lives all through the phase.
+    pub host: bool,
     /// Where it starts in the arena, bytes.
     pub offset: u64,
 }

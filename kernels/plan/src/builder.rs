@@ -2,10 +2,10 @@
 
 use precast_kernels::{Arch, Dtype, Format, Key, Registered};
 
-use crate::arena;
+use crate::arena::{self, Touched};
 use crate::buffer::{Buffer, BufferId, Category, Tensor};
 use crate::dependencies::dependencies;
-use crate::node::{Build, Cublas, Executor, Launch, Node, Touch, Work};
+use crate::node::{Build, Cublas, Executor, Launch, Node, Work};
 use crate::plan::{Phase, Plan};
 
 /// A plan in the making.
@@ -13,12 +13,14 @@ pub(crate) struct Builder {
     arch: Arch,
     buffers: Vec<Buffer>,
     phases: Vec<Phase>,
+    /// Of each phase: if it is of the start-up, how many buffers were declared before the first of those.
+    startup: Vec<Option<usize>>,
 }
 
 impl Builder {
     /// An empty plan for an architecture.
     pub fn new(arch: Arch) -> Self {
-        Self { arch, buffers: Vec::new(), phases: Vec::new() }
+        Self { arch, buffers: Vec::new(), phases: Vec::new(), startup: Vec::new() }
     }
 
     /// The architecture that runs it.
@@ -29,7 +31,7 @@ impl Builder {
     fn declare(&mut self, name: String, category: Category, format: Format, elems: u64, persistent: bool) -> Tensor {
         assert!(elems > 0, "{name} is empty");
         let buffer = BufferId(self.buffers.len() as u32);
-        self.buffers.push(Buffer { name, category, format, elems, persistent, offset: 0 });
+        self.buffers.push(Buffer { name, category, format, elems, persistent, host: false, offset: 0 });
         let declared = &self.buffers[buffer.0 as usize];
         assert!(declared.bytes() < Buffer::MOST_BYTES, "{} is larger than 1 TiB", declared.name);
         Tensor { buffer, offset: 0, format, elems }
@@ -51,9 +53,30 @@ impl Builder {
         self.declare(name.into(), Category::Activations, format.into(), elems, false)
     }
 
+    /// A buffer that the host writes before the phase that reads it.
+    pub fn sent(&mut self, name: impl Into<String>, format: impl Into<Format>, elems: u64) -> Tensor {
+        let tensor = self.transient(name, format, elems);
+        self.read_back(tensor);
+        tensor
+    }
+
+    /// Lets the host read a transient buffer when its phase has ended, before another runs.
+    pub fn read_back(&mut self, tensor: Tensor) {
+        self.buffers[tensor.buffer.0 as usize].host = true;
+    }
+
     /// Starts a phase; nodes go to the phase started last.
     pub fn phase(&mut self, name: &str) {
         self.phases.push(Phase { name: name.to_owned(), nodes: Vec::new() });
+        self.startup.push(None);
+    }
+
+    /// Starts a phase that runs once, in the order of the plan, before anything is in the persistent buffers that are declared
+    /// after the first such phase. Transient buffers may live from one of them to another.
+    pub fn startup_phase(&mut self, name: &str) {
+        self.phase(name);
+        let declared = self.startup.iter().find_map(|declared| *declared).unwrap_or(self.buffers.len());
+        *self.startup.last_mut().expect("it has been started") = Some(declared);
     }
 
     /// Adds a launch of a kernel of the bundle.
@@ -93,14 +116,17 @@ impl Builder {
     /// Places the buffers in the arena and finds the dependencies.
     ///
     /// # Panics
-    /// If a transient buffer is read before it is written, or used in two phases.
+    /// If a transient buffer is read before it is written, or used in two phases that are not both of the start-up.
     pub fn finish(self) -> Plan {
-        let Self { arch, mut buffers, mut phases } = self;
-        let touches: Vec<Vec<Vec<Touch>>> =
-            phases.iter().map(|phase| phase.nodes.iter().map(Node::touches).collect()).collect();
-        let arena_bytes = arena::place(&mut buffers, &touches);
-        for (phase, touches) in phases.iter_mut().zip(&touches) {
-            for (node, dependencies) in phase.nodes.iter_mut().zip(dependencies(touches, &buffers)) {
+        let Self { arch, mut buffers, mut phases, startup } = self;
+        let touched = |(phase, startup): (&Phase, Option<usize>)| Touched {
+            startup,
+            nodes: phase.nodes.iter().map(Node::touches).collect(),
+        };
+        let touched: Vec<Touched> = phases.iter().zip(startup).map(touched).collect();
+        let arena_bytes = arena::place(&mut buffers, &touched);
+        for (phase, touched) in phases.iter_mut().zip(&touched) {
+            for (node, dependencies) in phase.nodes.iter_mut().zip(dependencies(&touched.nodes, &buffers)) {
                 node.dependencies = dependencies;
             }
         }

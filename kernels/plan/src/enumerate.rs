@@ -6,6 +6,7 @@ use precast_kernels::gemm::TOKEN_BUCKETS;
 use precast_kernels::{Arch, Block, KeyVariant};
 
 use crate::adapters::{Adapters, Target};
+use crate::comparison::ComparisonPlan;
 use crate::config::ModelConfig;
 use crate::evaluation::EvaluationPlan;
 use crate::formats::Formats;
@@ -28,11 +29,12 @@ fn admitted(plan: &Plan, arch: Arch) -> impl Iterator<Item = KeyVariant> {
     })
 }
 
-/// Formats in which every kernel occurs that a frozen model with any mix of them launches: all dense, and as much as can be in
-/// each block format. What else a step launches does not depend on them, be it an evaluation's or a teacher's in a run.
+/// Formats in which every kernel occurs that a frozen model with any mix of them launches: all dense, as much as can be in
+/// each block format, and products of 8 bits. What else a step launches does not depend on them, be it an evaluation's or a teacher's in a run.
 fn formats(config: &ModelConfig) -> impl Iterator<Item = Formats> {
     let in_blocks = Block::ALL.into_iter().map(|block| Formats::uniform(config, block));
-    std::iter::once(Formats::dense()).chain(in_blocks.filter(|formats| !formats.is_dense()))
+    let in_blocks = in_blocks.filter(|formats| !formats.is_dense());
+    [Formats::dense(), Formats::int8()].into_iter().chain(in_blocks)
 }
 
 /// Every (key, variant) that any run over these models can launch: training by every recipe with each pair whose
@@ -70,6 +72,10 @@ pub fn build_keys(models: &[ModelConfig], arch: Arch) -> BTreeSet<KeyVariant> {
     for (tokens, precision) in shapes {
         for model in &models {
             for formats in formats(model) {
+                // Of two forms either may be the one that is compared with.
+                if let Ok(compared) = ComparisonPlan::new((model, &formats), (1, tokens), precision, false, arch) {
+                    all.extend(admitted(&compared.plan, arch));
+                }
                 if let Ok(evaluation) = EvaluationPlan::with_formats((model, &formats), (1, tokens), precision, arch) {
                     all.extend(admitted(&evaluation.plan, arch));
                 }

@@ -13,6 +13,8 @@ pub struct Peak {
     pub device: &'static str,
     /// Dense bf16 tensor throughput, FLOP/s.
     pub bf16_flops: f64,
+    /// Dense int8 tensor throughput, operations a second.
+    pub int8_flops: f64,
     /// fp32 throughput, FLOP/s.
     pub fp32_flops: f64,
     /// Memory bandwidth, bytes/s.
@@ -27,18 +29,21 @@ impl Peak {
             Arch::Sm89 => Some(Self {
                 device: "GeForce RTX 4090 (NVIDIA Ada architecture paper)",
                 bf16_flops: 165.2e12,
+                int8_flops: 660.6e12,
                 fp32_flops: 82.6e12,
                 bytes_per_s: 1.008e12,
             }),
             Arch::Sm90a | Arch::Sm90Portable => Some(Self {
                 device: "H200 SXM (NVIDIA data sheet)",
                 bf16_flops: 989e12,
+                int8_flops: 1979e12,
                 fp32_flops: 67e12,
                 bytes_per_s: 4.8e12,
             }),
             Arch::Sm121 => Some(Self {
-                device: "GB10 (DGX Spark data sheet: 1 PFLOP sparse fp4, an eighth of it dense bf16)",
+                device: "GB10 (DGX Spark data sheet: 1 PFLOP sparse fp4, an eighth of it dense bf16, a quarter dense int8)",
                 bf16_flops: 125e12,
+                int8_flops: 250e12,
                 fp32_flops: 31e12,
                 bytes_per_s: 0.273e12,
             }),
@@ -52,7 +57,7 @@ impl Peak {
         if !device.contains("H200") {
             return Some(sheet);
         }
-        // A product of 8192 x 8192 x 8192 in cuBLAS, and a copy of 4 GiB; fp32 has not been measured.
+        // A product of 8192 x 8192 x 8192 in cuBLAS, and a copy of 4 GiB; fp32 and int8 have not been measured.
         Some(Self { device: "H200 SXM (measured)", bf16_flops: 790e12, bytes_per_s: 4.28e12, ..sheet })
     }
 
@@ -64,8 +69,13 @@ impl Peak {
     /// The least time a launch's arithmetic can take.
     pub fn arithmetic_seconds(&self, launch: &Launch) -> f64 {
         let operands = launch.key.kernel().operands(&launch.params);
-        let tensor = operands.iter().any(|operand| operand.format == Dtype::Bf16);
-        launch.flops() as f64 / if tensor { self.bf16_flops } else { self.fp32_flops }
+        let has = |dtype| operands.iter().any(|operand| operand.format == dtype);
+        let rate = match (has(Dtype::I8), has(Dtype::Bf16)) {
+            (true, _) => self.int8_flops,
+            (false, true) => self.bf16_flops,
+            (false, false) => self.fp32_flops,
+        };
+        launch.flops() as f64 / rate
     }
 
     /// The speed of light of a step: the least time its arithmetic can take, all else being free.

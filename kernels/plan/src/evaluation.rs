@@ -42,6 +42,23 @@ impl AsRef<Plan> for EvaluationPlan {
     }
 }
 
+/// Refuses a model and a shape that no plan is for.
+pub(crate) fn check(
+    (config, formats): (&ModelConfig, &Formats),
+    (batch, seq_len): (u32, u32),
+    precision: Precision,
+) -> Result<(), PlanError> {
+    check_tokens(config, "model", batch, seq_len)?;
+    let dtype = precision.dtype();
+    formats.check(config, dtype)?;
+    bounds::check(&[Part { config, parameter_bytes: dtype.bytes(), kept_layers: 1 }], batch * seq_len, dtype.bytes())
+}
+
+/// Refuses a plan that is too large.
+pub(crate) fn check_bytes(plan: &Plan) -> Result<(), PlanError> {
+    bounds::refuse(plan.arena_bytes.into())
+}
+
 impl EvaluationPlan {
     /// Lowers a model and a shape.
     ///
@@ -83,10 +100,8 @@ impl EvaluationPlan {
         arch: Arch,
     ) -> Result<Self, PlanError> {
         let Student { config, formats, adapters } = model;
-        check_tokens(config, "model", batch, seq_len)?;
+        check((config, formats), (batch, seq_len), precision)?;
         let (tokens, dtype) = (u64::from(batch * seq_len), precision.dtype());
-        let part = Part { config, parameter_bytes: dtype.bytes(), kept_layers: 1 };
-        bounds::check(&[part], batch * seq_len, dtype.bytes())?;
         let adapters = if adapters.is_empty() { None } else { Some(AdapterParameters::new(config, adapters)?) };
         let adapter_elems = adapters.as_ref().map_or(0, |adapters| adapters.elems);
         bounds::refuse(u128::from(adapter_elems) * u128::from(dtype.bytes()))?;
@@ -100,15 +115,18 @@ impl EvaluationPlan {
         let ids = b.persistent("ids", Category::Inputs, Dtype::U32, tokens);
         let targets = b.persistent("targets", Category::Inputs, Dtype::U32, tokens);
         let nll = b.persistent("nll", Category::Inputs, Dtype::F32, tokens);
-        let resident = Resident::new(&mut b, "model", config, weights, seq_len);
+        let mut resident = Resident::new(&mut b, "model", config, weights, seq_len);
         let workspaces = (gemm == Gemm::Cublas).then(|| Workspaces::new(&mut b));
-        b.phase(SCORE);
         let ops = &mut Ops::new(&mut b, (batch, seq_len), dtype, workspaces);
+        if formats.is_int8() {
+            resident.staged = Model { name: "model", config, resident: &resident }.quantise(ops, None).0;
+        }
+        ops.phase(SCORE);
         let last = Model { name: "model", config, resident: &resident }.forward(ops, ids);
         ops.scope("head");
         head::score(ops, last, targets, nll);
         let plan = b.finish();
-        bounds::refuse(plan.arena_bytes.into())?;
+        check_bytes(&plan)?;
         Ok(Self { plan, model: resident, adapters, ids, targets, nll })
     }
 }

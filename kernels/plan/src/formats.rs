@@ -2,22 +2,52 @@
 
 use std::collections::BTreeMap;
 
-use precast_kernels::Block;
+use precast_kernels::{Block, Dtype, int8};
 
 use crate::config::ModelConfig;
 use crate::parameters::{Parameters, Stack, stacks};
+use crate::recipe::PlanError;
 
-/// The block format of each matrix that is in blocks, by Hugging Face name. All else is dense, in the precision of the run.
+/// The block format of each matrix that is in blocks, by Hugging Face name; or that the products of layers are of 8 bits. All
+/// else is dense, in the precision of the run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Formats {
     blocks: BTreeMap<String, Block>,
     dequantised: Option<&'static str>,
+    int8: bool,
 }
 
 impl Formats {
     /// All dense.
     pub fn dense() -> Self {
         Self::default()
+    }
+
+    /// Matrices of layers rotated and quantised to 8 bits while they are loaded, with a scale for each row: their products are of
+    /// 8 bits, too. Embedding and head are dense.
+    pub fn int8() -> Self {
+        Self { int8: true, ..Self::default() }
+    }
+
+    /// Whether the products of layers are of 8 bits.
+    pub fn is_int8(&self) -> bool {
+        self.int8
+    }
+
+    /// Refuses 8-bit products that nothing computes: in fp32, and of a depth that has no rotation.
+    pub(crate) fn check(&self, config: &ModelConfig, x: Dtype) -> Result<(), PlanError> {
+        if !self.int8 {
+            return Ok(());
+        }
+        if x != Dtype::Bf16 {
+            return Err(PlanError::Int8Precision);
+        }
+        let rough = stacks(config).into_iter().find(|stack| int8::rotation(stack.columns).is_none());
+        rough.map_or(Ok(()), |stack| {
+            let depth = stack.columns;
+            let module = stack.parts[0].module.layer_parameter(0, "weight");
+            Err(PlanError::Rotation { module, depth, block: 1 << depth.trailing_zeros() })
+        })
     }
 
     /// And matrices in a format of this name that no kernel reads: they are dequantised while they are loaded, and dense.
@@ -33,7 +63,7 @@ impl Formats {
 
     /// Whether all is dense.
     pub fn is_dense(&self) -> bool {
-        self.blocks.is_empty()
+        self.blocks.is_empty() && !self.int8
     }
 
     /// The block format of a matrix; none where it is dense.
@@ -88,6 +118,9 @@ impl Formats {
 impl Formats {
     /// Those of the embedding, the head and the products of layers. Where a part of a product is dense all of it is.
     pub(crate) fn of_products(&self, config: &ModelConfig) -> Self {
+        if self.int8 {
+            return self.clone();
+        }
         let modules = config.family.modules;
         let stacks = stacks(config);
         let layers = (0..config.layers).flat_map(|layer| {
@@ -104,7 +137,7 @@ impl Formats {
 
 impl FromIterator<(String, Block)> for Formats {
     fn from_iter<I: IntoIterator<Item = (String, Block)>>(formats: I) -> Self {
-        Self { blocks: formats.into_iter().collect(), dequantised: None }
+        Self { blocks: formats.into_iter().collect(), ..Self::default() }
     }
 }
 

@@ -3,6 +3,7 @@
 use precast_kernels::Dtype;
 
 use crate::buffer::Tensor;
+use crate::comparison::Comparison;
 use crate::objective::Objective;
 use crate::ops::Ops;
 use crate::weights::Linear;
@@ -63,6 +64,34 @@ pub(crate) fn losses(
     }
     ops.mean_losses("metrics", teacher.map(|(.., kd)| kd), ce, metrics);
     dhidden
+}
+
+/// Predictions of the same head on other hidden states, `reference`, and on its own: how far the latter are from the former. The
+/// first `vocab` tokens alone count.
+pub(crate) fn compare(
+    ops: &mut Ops<'_>,
+    head: Head<'_>,
+    reference: Tensor,
+    vocab: u32,
+    targets: Tensor,
+) -> Comparison<Tensor> {
+    let tokens = ops.tokens();
+    let chunk = chunk_tokens(tokens, vocab, ops.x);
+    let to = Comparison::NAMES.map(|name| ops.column(name));
+    let [reference_logits, logits] = ["reference_logits", "logits"].map(|name| ops.logits_buffer(name, chunk, vocab));
+    let linear = ops.dense("logits", head.linear, vocab);
+    for (index, first, count) in chunks(tokens, chunk) {
+        let at = |part: &str| format!("{index}.{part}");
+        let of_chunk = |column| rows(column, 1, first, count);
+        let sides = [("reference", reference, reference_logits), ("logits", head.hidden, logits)];
+        let [r, s] = sides.map(|(name, hidden, logits)| {
+            let logits = rows(logits, vocab, 0, count);
+            ops.logits(&at(name), rows(hidden, linear.k, first, count), &linear, logits, vocab);
+            logits
+        });
+        ops.compare(&at("compare"), r, s, of_chunk(targets), to.map(of_chunk));
+    }
+    to
 }
 
 /// Negative log likelihoods of the targets into `nll`.

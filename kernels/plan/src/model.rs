@@ -10,6 +10,7 @@ use crate::head::Head;
 use crate::ops::{Heads, Normed, Ops, Sorted};
 use crate::recipe::Recompute;
 use crate::rope::Rope;
+use crate::staged::Staged;
 use crate::weights::Weights;
 
 /// A model's weights and tables on the device.
@@ -18,6 +19,8 @@ pub struct Resident {
     pub weights: Weights,
     /// Tables of its rotary embedding.
     pub rope: Rope,
+    /// Its matrices that are quantised while they are loaded.
+    pub staged: Vec<Staged>,
 }
 
 impl Resident {
@@ -26,7 +29,7 @@ impl Resident {
         let elems = u64::from(seq_len) * u64::from(config.head_dim / 2);
         let mut table = |part| b.persistent(format!("{name}.rope.{part}"), Category::Inputs, Dtype::F32, elems);
         let rope = Rope { cos: table("cos"), sin: table("sin") };
-        Self { weights, rope }
+        Self { weights, rope, staged: Vec::new() }
     }
 }
 
@@ -48,7 +51,7 @@ pub(crate) struct Activations {
 }
 
 impl<'a> Model<'a> {
-    fn blocks(&self) -> impl DoubleEndedIterator<Item = (String, Block<'a>)> + ExactSizeIterator {
+    pub fn blocks(&self) -> impl DoubleEndedIterator<Item = (String, Block<'a>)> + ExactSizeIterator {
         let (name, heads, rope) = (self.name, Heads::of(self.config), self.resident.rope);
         let layers = self.resident.weights.layers.iter().enumerate();
         layers.map(move |(layer, weights)| (format!("{name}.layers.{layer}"), Block { weights, heads, rope }))
@@ -101,12 +104,12 @@ impl<'a> Model<'a> {
         ops.embedding_backward("embedding", dstream, sorted, &weights.embedding, &weights.head);
     }
 
-    fn embedding(&self, ops: &mut Ops<'_>, ids: Tensor) -> Tensor {
+    pub fn embedding(&self, ops: &mut Ops<'_>, ids: Tensor) -> Tensor {
         ops.scope(self.name);
         ops.embedding("embedding", ids, &self.resident.weights.embedding, self.config.hidden)
     }
 
-    fn norm(&self, ops: &mut Ops<'_>, stream: Tensor) -> Normed {
+    pub fn norm(&self, ops: &mut Ops<'_>, stream: Tensor) -> Normed {
         ops.scope(self.name);
         ops.norm("norm", stream, &self.resident.weights.norm)
     }

@@ -198,6 +198,22 @@ pub enum PlanError {
         "a student that is kept as it is stored does not train itself, and this one has no adapters:          give --lora-rank or --adapter, or --student-format bf16"
     )]
     StoredWithoutAdapters,
+    /// 8-bit products in a run that computes in fp32.
+    #[error("int8 products give bf16: they do not go with --precision fp32; use --precision bf16, or weights in bf16")]
+    Int8Precision,
+    /// 8-bit products of a depth that nothing rotates.
+    #[error(
+        "int8 rotates what a product sums over in blocks of 16 to 128 elements, and {module} sums over {depth}: the largest power \
+         of two that divides it is {block}. Use weights in bf16, or stored"
+    )]
+    Rotation {
+        /// The first matrix of that depth.
+        module: String,
+        /// Its columns.
+        depth: u32,
+        /// The largest power of two that divides them.
+        block: u32,
+    },
     /// The student's base is to teach, and it trains.
     #[error("a base that trains cannot teach its student: give --lora-rank or --adapter")]
     BaseWithoutAdapters,

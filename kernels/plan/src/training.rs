@@ -7,14 +7,17 @@ use crate::adapters::{AdapterParameters, Adapters};
 use crate::bounds::{self, Part};
 use crate::buffer::{Category, Tensor};
 use crate::builder::Builder;
+use crate::comparison::Comparison;
 use crate::config::ModelConfig;
 use crate::formats::Formats;
 use crate::gemm::{Gemm, Workspaces};
 use crate::head;
 use crate::model::{Model, Resident};
+use crate::node::Node;
 use crate::ops::{Gradients, Ops, Semaphores, Sorted, StepTensors};
-use crate::plan::Plan;
+use crate::plan::{Phase, Plan};
 use crate::recipe::{PlanError, Recipe, Recompute, check_tokens};
+use crate::staged::{CERTIFY, QUANTISE};
 use crate::weights::{AdapterWeights, Trained, Weight, Weights};
 
 /// Once, before the weights come: zeros in everything the optimizer keeps, padding included.
@@ -57,7 +60,8 @@ pub enum Teacher<'a> {
 /// A plan for training, and the buffers its host side writes and reads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrainingPlan {
-    /// The plan, with the phases [`CLEAR`], [`CAST`], [`WIDEN`], [`MICRO`] and [`UPDATE`].
+    /// The plan, with the phases of [`Staged`](crate::Staged), [`CERTIFY`], [`CLEAR`], [`CAST`], [`WIDEN`], [`MICRO`] and
+    /// [`UPDATE`].
     pub plan: Plan,
     /// The model to learn from, in the precision of the run or as it is stored; none where nobody teaches, or the student's
     /// base does.
@@ -66,6 +70,9 @@ pub struct TrainingPlan {
     pub student: Resident,
     /// The adapters that train, if any do.
     pub adapters: Option<AdapterWeights>,
+    /// What [`CERTIFY`] gives of the tokens of the inputs, where a teacher has 8-bit products and measuring takes no more memory
+    /// than what comes later.
+    pub certificate: Option<Comparison<Tensor>>,
     /// What the host sends before each micro-batch.
     pub inputs: MicroInputs,
     /// `update_scalars`, sent before each update.
@@ -144,12 +151,39 @@ impl TrainingPlan {
     /// The same of a student that may be adapters on a frozen base, in formats of its own, which may be the teacher too.
     ///
     /// # Errors
-    /// As [`Self::new`]; and for adapters that do not fit the model, or what a student without adapters cannot do.
+    /// As [`Self::new`]; and for adapters that do not fit the model, what a student without adapters cannot do, and 8-bit
+    /// products that nothing computes.
     pub fn with(
         teacher: Option<Teacher<'_>>,
         student: Student<'_>,
         recipe: &Recipe,
         arch: Arch,
+    ) -> Result<Self, PlanError> {
+        let certified = Self::lower(teacher, student, recipe, arch, true)?;
+        if certified.certificate.is_none() || !certified.grows_at_startup() {
+            return Ok(certified);
+        }
+        let plain = Self::lower(teacher, student, recipe, arch, false)?;
+        Ok(if certified.plan.arena_bytes > plain.plan.arena_bytes { plain } else { certified })
+    }
+
+    /// Whether the start-up takes more memory than what comes after it.
+    fn grows_at_startup(&self) -> bool {
+        let is_startup = |phase: &Phase| [QUANTISE, CERTIFY].iter().any(|name| phase.name.starts_with(name));
+        let later = self.plan.phases.iter().filter(|phase| !is_startup(phase)).flat_map(|phase| &phase.nodes);
+        let touched = later.flat_map(Node::touches).map(|touch| self.plan.buffer(touch.buffer));
+        let persistent = self.plan.buffers.iter().filter(|buffer| buffer.persistent);
+        let end = touched.chain(persistent).map(|buffer| buffer.offset + buffer.reserved_bytes()).max();
+        end.is_none_or(|end| end < self.plan.arena_bytes)
+    }
+
+    /// With `certified`, the start-up measures how far a teacher of 8-bit products is from the dense one.
+    fn lower(
+        teacher: Option<Teacher<'_>>,
+        student: Student<'_>,
+        recipe: &Recipe,
+        arch: Arch,
+        certified: bool,
     ) -> Result<Self, PlanError> {
         let Student { config: student, formats, adapters } = student;
         let teacher = if recipe.objective.has_teacher() { Some(teacher.ok_or(PlanError::NoTeacher)?) } else { None };
@@ -171,6 +205,7 @@ impl TrainingPlan {
             return Err(PlanError::TeacherNarrower { teacher: teacher.vocab, student: student.vocab });
         }
         let dtype = recipe.precision.dtype();
+        teacher.map_or(Ok(()), |(config, formats)| formats.check(config, dtype))?;
         // Weights, and where they are narrow master weights; gradients and two moments.
         let trained_bytes = dtype.bytes() + if dtype == Dtype::F32 { 12 } else { 16 };
         let parameter_bytes = if adapters.is_empty() { trained_bytes } else { dtype.bytes() };
@@ -184,10 +219,26 @@ impl TrainingPlan {
         bounds::refuse(u128::from(adapter_elems) * u128::from(trained_bytes))?;
         let mut b = Builder::new(arch);
 
-        let teacher_resident = teacher.map(|(config, formats)| {
+        let mut teacher_resident = teacher.map(|(config, formats)| {
             let weights = Weights::frozen(&mut b, "teacher", Category::TeacherWeights, config, (formats, dtype));
             Resident::new(&mut b, "teacher", config, weights, recipe.seq_len)
         });
+        let inputs = MicroInputs::new(&mut b, recipe.tokens());
+        let mut certificate = None;
+        if let (Some((config, formats)), Some(resident)) = (teacher, &mut teacher_resident)
+            && formats.is_int8()
+        {
+            let ops = &mut Ops::new(&mut b, (recipe.batch, recipe.seq_len), dtype, None);
+            let model = Model { name: "teacher", config, resident };
+            let (staged, reference) = model.quantise(ops, certified.then_some(inputs.ids));
+            certificate = reference.map(|reference| {
+                ops.startup_phase(CERTIFY);
+                let last = model.forward(ops, inputs.ids);
+                ops.scope("certificate");
+                head::compare(ops, last, reference, student.vocab, inputs.targets)
+            });
+            resident.staged = staged;
+        }
         let base = match &adapters {
             Some(_) => Weights::frozen(&mut b, "student", Category::StudentWeights, student, (formats, dtype)),
             None => Weights::trained(&mut b, "student", student, dtype),
@@ -196,14 +247,13 @@ impl TrainingPlan {
             adapters.map(|parameters| AdapterWeights::trained(&mut b, "student.adapters", parameters, dtype));
         let base = Resident::new(&mut b, "student", student, base, recipe.seq_len);
         let student_resident = match &adapters {
-            Some(adapters) => Resident { weights: base.weights.clone().adapted(adapters), ..base },
+            Some(adapters) => Resident { weights: base.weights.clone().adapted(adapters), ..base.clone() },
             None => base.clone(),
         };
         let workspaces = (recipe.gemm == Gemm::Cublas).then(|| Workspaces::new(&mut b));
         let splits_k = workspaces.is_none() && gemm::splits_k(dtype, arch);
         let semaphores =
             splits_k.then(|| b.persistent("student.semaphores", Category::Gradients, Dtype::U32, Semaphores::WORDS));
-        let inputs = MicroInputs::new(&mut b, recipe.tokens());
         let update = b.persistent("update", Category::Inputs, Dtype::U32, size_of::<update_scalars>() as u64 / 4);
         let metrics = b.persistent("metrics", Category::Inputs, Dtype::F32, size_of::<step_metrics>() as u64 / 4);
         let (all, decayed) = match &adapters {
@@ -250,7 +300,7 @@ impl TrainingPlan {
         let plan = b.finish();
         bounds::refuse(plan.arena_bytes.into())?;
         let (teacher, student) = (teacher_resident, student_resident);
-        Ok(Self { plan, teacher, student, adapters, inputs, update, metrics })
+        Ok(Self { plan, teacher, student, adapters, certificate, inputs, update, metrics })
     }
 
     /// What the optimizer updates: the adapters, or all weights of the student.

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use precast_kernels::{Arch, Block, Key};
 use precast_plan::family::{Bias, FAMILIES};
 use precast_plan::{
-    Adapter, Adapters, EvaluationPlan, Formats, Gemm, ModelConfig, Objective, Parameters, PlanError, Precision, Recipe,
-    Recompute, Student, Target, Teacher, TrainingPlan, build_keys, keys,
+    Adapter, Adapters, ComparisonPlan, EvaluationPlan, Formats, Gemm, ModelConfig, Objective, Parameters, PlanError,
+    Precision, Recipe, Recompute, Student, Target, Teacher, TrainingPlan, build_keys, keys,
 };
 use proptest::prelude::*;
 
@@ -112,15 +112,23 @@ proptest! {
     ) {
         teacher.vocab = teacher.vocab.max(student.vocab);
         let built = build_keys(&[teacher.clone(), student.clone()], arch);
-        for formats in [Formats::dense(), mix(&teacher, seed)] {
+        for formats in [Formats::dense(), mix(&teacher, seed), Formats::int8()] {
             let model = (&teacher, &formats);
+            let shape = (recipe.batch, recipe.seq_len);
+            let evaluation = match EvaluationPlan::with_formats(model, shape, recipe.precision, arch) {
+                Err(PlanError::Int8Precision | PlanError::Rotation { .. }) if formats.is_int8() => continue,
+                evaluation => evaluation.unwrap(),
+            };
             let training = TrainingPlan::with_formats(Some(model), &student, &recipe, arch).unwrap();
             let missing: BTreeSet<_> = keys(&training.plan).difference(&built).cloned().collect();
             prop_assert!(missing.is_empty(), "{missing:?}");
-            let shape = (recipe.batch, recipe.seq_len);
-            let evaluation = EvaluationPlan::with_formats(model, shape, recipe.precision, arch).unwrap();
             let missing: BTreeSet<_> = keys(&evaluation.plan).difference(&built).cloned().collect();
             prop_assert!(missing.is_empty(), "{missing:?}");
+            for is_reference in [false, true] {
+                let compared = ComparisonPlan::new(model, shape, recipe.precision, is_reference, arch).unwrap();
+                let missing: BTreeSet<_> = keys(&compared.plan).difference(&built).cloned().collect();
+                prop_assert!(missing.is_empty(), "{missing:?}");
+            }
         }
     }
 
@@ -175,11 +183,26 @@ proptest! {
         let (formats, adapters) = (mix(&student, seed), adapters(&student, seed));
         let adapted = Student { config: &student, formats: &formats, adapters: &adapters };
         let adapted = TrainingPlan::with(Some(Teacher::Base), adapted, &recipe, Arch::Sim).unwrap().plan;
+        let int8 = TrainingPlan::with_formats(Some((&teacher, &Formats::int8())), &student, &recipe, Arch::Sim);
+        let int8 = int8.ok().map(|training| training.plan);
         // Replay the plan with each byte range owned by whoever wrote it last: every read must find its own.
-        for (plan, phase) in [&whole, &adapted].into_iter().flat_map(|plan| plan.phases.iter().map(move |phase| (plan, phase))) {
-            let mut owner: Vec<(u64, u64, u32)> = plan.buffers.iter().zip(0..)
-                .filter(|(buffer, _)| buffer.persistent)
-                .map(|(buffer, id)| (buffer.offset, buffer.offset + buffer.bytes(), id)).collect();
+        let plans = [&whole, &adapted].into_iter().chain(&int8);
+        let mut owner: Vec<(u64, u64, u32)> = Vec::new();
+        for (plan, phase) in plans.flat_map(|plan| plan.phases.iter().map(move |phase| (plan, phase))) {
+            // Phases of the start-up hand memory on to each other.
+            let startup = phase.name.starts_with("quantise") || phase.name.starts_with("certify");
+            if !startup || phase.name == "quantise.0" {
+                let persistent = plan.buffers.iter().zip(0..).filter(|(buffer, _)| buffer.persistent);
+                owner = persistent.map(|(buffer, id)| (buffer.offset, buffer.offset + buffer.bytes(), id)).collect();
+            }
+            // What the host sends before a phase.
+            if phase.name.starts_with("quantise") {
+                let staged = phase.nodes[0].touches()[0].buffer;
+                let buffer = plan.buffer(staged);
+                let (start, end) = (buffer.offset, buffer.offset + buffer.bytes());
+                owner.retain(|(s, e, _)| *e <= start || *s >= end);
+                owner.push((start, end, staged.0));
+            }
             for node in &phase.nodes {
                 for touch in node.touches() {
                     let buffer = plan.buffer(touch.buffer);

@@ -26,6 +26,7 @@ impl Ops<'_> {
         let Stored { parts, scratch } = match &linear.weight {
             Matrix::Dense(weight) => return weight.tensor.slice(0, elems),
             Matrix::Stored(stored) => stored,
+            Matrix::Scaled(_) => panic!("{name}: weights of 8 bits are rotated, and never dense"),
         };
         let mut start = 0;
         for (index, part) in parts.iter().enumerate() {

@@ -1,13 +1,15 @@
 //! The head: logits of a chunk of tokens, and what becomes of them.
 
 use precast_kernels::abi::{
-    gemm_fwd_params, head_ce_params, head_distill_params, head_jsd_params, head_metrics_params, head_nll_params,
+    gemm_fwd_params, head_ce_params, head_compare_params, head_distill_params, head_jsd_params, head_metrics_params,
+    head_nll_params,
 };
 use precast_kernels::gemm::GemmFwd;
-use precast_kernels::head::{HeadCe, HeadDistill, HeadJsd, HeadMetrics, HeadNll};
+use precast_kernels::head::{HeadCe, HeadCompare, HeadDistill, HeadJsd, HeadMetrics, HeadNll};
 
 use super::Ops;
 use crate::buffer::Tensor;
+use crate::comparison::Comparison;
 use crate::objective::{Divergence, Objective};
 use crate::weights::Linear;
 
@@ -84,6 +86,23 @@ impl Ops<'_> {
             reserved: 0,
         };
         self.launch(name, HeadMetrics { kd: kd.is_some() }, &params);
+    }
+
+    /// How far the predictions of a model are from those of another, a token each.
+    pub fn compare(&mut self, name: &str, reference: Tensor, logits: Tensor, targets: Tensor, to: Comparison<Tensor>) {
+        let Comparison { kl, agrees, reference_nll, nll } = to.map(Tensor::address);
+        let params = head_compare_params {
+            reference: reference.address(),
+            logits: logits.address(),
+            targets: targets.address(),
+            kl,
+            agrees,
+            reference_nll,
+            nll,
+            tokens: targets.elems as u32,
+            vocab: (logits.elems / targets.elems) as u32,
+        };
+        self.launch(name, HeadCompare { x: self.x }, &params);
     }
 
     /// Negative log likelihood of each target.

@@ -13,6 +13,7 @@ mod lora;
 mod norm;
 mod optimizer;
 mod qk_norm;
+mod quantised;
 mod rope;
 mod swiglu;
 
@@ -105,6 +106,11 @@ impl<'a> Ops<'a> {
         self.b.phase(name);
     }
 
+    /// Starts a phase of the start-up.
+    pub fn startup_phase(&mut self, name: &str) {
+        self.b.startup_phase(name);
+    }
+
     /// Says what the operations that follow belong to.
     pub fn scope(&mut self, scope: impl Into<String>) {
         self.scope = scope.into();
@@ -126,6 +132,23 @@ impl<'a> Ops<'a> {
     pub fn rows(&mut self, name: &str, width: u32) -> Tensor {
         let elems = u64::from(self.tokens()) * u64::from(width);
         self.b.transient(self.name(name), self.x, elems)
+    }
+
+    /// A column of f32, one a token, that the host reads when its phase has ended.
+    pub fn column(&mut self, name: &str) -> Tensor {
+        let column = self.statistics(name, self.tokens().into());
+        self.read_back(column);
+        column
+    }
+
+    /// Lets the host read a transient buffer when its phase has ended.
+    pub fn read_back(&mut self, tensor: Tensor) {
+        self.b.read_back(tensor);
+    }
+
+    /// A buffer of activations that the host writes before its phase.
+    pub fn sent(&mut self, name: &str, elems: u64) -> Tensor {
+        self.b.sent(self.name(name), self.x, elems)
     }
 
     /// A transient buffer of f32.

@@ -15,7 +15,7 @@ pub(crate) struct Normed {
 }
 
 impl Norm {
-    fn width(&self) -> u32 {
+    pub(super) fn width(&self) -> u32 {
         self.gamma.tensor.elems as u32
     }
 }

@@ -1,6 +1,7 @@
 //! Weights as values: where a weight is, how it is stored, and what training does with it.
 
 mod adapters;
+mod scaled;
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,6 +14,8 @@ use crate::formats::Formats;
 use crate::parameters::{ALIGN, Parameter, Parameters, QK_NORMS, Stack, stacks};
 
 pub use adapters::{AdapterWeights, LinearAdapter};
+pub use scaled::Scaled;
+use scaled::ScaledMatrices;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Weight {
@@ -112,6 +115,8 @@ pub enum Matrix {
     Dense(Weight),
     /// In blocks, and frozen.
     Stored(Stored),
+    /// Of 8 bits, rotated, and frozen.
+    Scaled(Scaled),
 }
 
 /// A matrix in blocks, which is dequantised just before a product reads it.
@@ -132,11 +137,22 @@ impl Matrix {
     /// The weight that trains, or could.
     ///
     /// # Panics
-    /// If it is in blocks.
+    /// If it is in blocks, or of 8 bits.
     pub(crate) fn dense(&self) -> Weight {
         match self {
             Matrix::Dense(weight) => *weight,
-            Matrix::Stored(_) => panic!("weights in blocks do not train"),
+            Matrix::Stored(_) | Matrix::Scaled(_) => panic!("weights that are not dense do not train"),
+        }
+    }
+
+    /// The matrix of an 8-bit product.
+    ///
+    /// # Panics
+    /// If it is none.
+    pub(crate) fn scaled(&self) -> Scaled {
+        match self {
+            Matrix::Scaled(scaled) => *scaled,
+            Matrix::Dense(_) | Matrix::Stored(_) => panic!("a product of 8 bits reads weights of 8 bits"),
         }
     }
 }
@@ -183,19 +199,29 @@ pub struct Layer {
 impl Layer {
     /// Whether there is something to learn here.
     pub(crate) fn trains(&self) -> bool {
-        [&self.qkv, &self.o, &self.gate_up, &self.down].into_iter().any(Linear::trains)
+        self.products().into_iter().any(Linear::trains)
+    }
+
+    /// Whether its products are of 8 bits.
+    pub(crate) fn is_scaled(&self) -> bool {
+        self.products().into_iter().all(|linear| matches!(linear.weight, Matrix::Scaled(_)))
+    }
+
+    /// In the order in which they are computed.
+    pub(crate) fn products(&self) -> [&Linear; 4] {
+        [&self.qkv, &self.o, &self.gate_up, &self.down]
     }
 }
 
 /// The weights of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Weights {
-    /// All of them in one, padding included; of weights that are stored in blocks, those that are dense.
+    /// All of them in one, padding included; where some are in blocks or of 8 bits, those that are dense.
     pub all: Weight,
     /// The parameters they are read from and written to.
     pub parameters: Parameters,
-    /// Of each parameter.
-    each: Vec<Weight>,
+    /// Of each parameter; none of those that are quantised while they are loaded.
+    each: Vec<Option<Weight>>,
     /// Embedding table, [vocab, hidden].
     pub embedding: Weight,
     pub layers: Vec<Layer>,
@@ -223,7 +249,12 @@ impl Weights {
         let formats = formats.of_products(config);
         let mut ends: BTreeMap<Format, u64> = BTreeMap::new();
         let mut places = Vec::new();
+        let scaled = formats.is_int8().then(|| ScaledMatrices::new(b, (name, category), config));
         for (parameter, flat) in parameters.list.iter().zip(&parameters.starts) {
+            if scaled.as_ref().is_some_and(|scaled| scaled.has(&parameter.name)) {
+                places.push(None);
+                continue;
+            }
             let format = formats.of(&parameter.name).map_or(Format::Dense(dtype), Format::Block);
             let align = match format {
                 Format::Block(block) => ALIGN_BLOCKS * block.elems(),
@@ -234,7 +265,7 @@ impl Weights {
             let end = ends.entry(format).or_default();
             let start = end.next_multiple_of(align);
             *end = start + parameter.elems();
-            places.push((format, start, parameter.elems()));
+            places.push(Some((format, start, parameter.elems())));
         }
         let mut buffers = HashMap::new();
         for (format, end) in ends {
@@ -245,14 +276,15 @@ impl Weights {
             let tensor = b.persistent(name, category, format, elems);
             buffers.insert(format, Weight { tensor, role: Role::Frozen });
         }
-        let each = places.into_iter().map(|(format, start, elems)| buffers[&format].slice(start, elems)).collect();
+        let weight = |(format, start, elems)| buffers[&format].slice(start, elems);
+        let each = places.into_iter().map(|place| place.map(weight)).collect();
         let all = buffers[&Format::Dense(dtype)];
         let of_scratch = match category {
             Category::TeacherWeights => Category::TeacherScratch,
             _ => Category::StudentScratch,
         };
         let scratch = Scratch::new(b, (name, of_scratch), config, &formats, dtype);
-        Self::new(config, parameters, (all, each), scratch)
+        Self::new(config, parameters, (all, each), (scratch, scaled))
     }
 
     /// Weights that train. In fp32 what launches read are the master weights.
@@ -260,19 +292,23 @@ impl Weights {
         let parameters = Parameters::new(config);
         let all = Weight::declare_trained(b, name, Category::StudentWeights, parameters.elems, dtype);
         let places = parameters.list.iter().zip(&parameters.starts);
-        let each = places.map(|(parameter, start)| all.slice(*start, parameter.elems())).collect();
-        Self::new(config, parameters, (all, each), None)
+        let each = places.map(|(parameter, start)| Some(all.slice(*start, parameter.elems()))).collect();
+        Self::new(config, parameters, (all, each), (None, None))
     }
 
     fn new(
         config: &ModelConfig,
         parameters: Parameters,
-        (all, each): (Weight, Vec<Weight>),
-        scratch: Option<Scratch>,
+        (all, each): (Weight, Vec<Option<Weight>>),
+        (scratch, scaled): (Option<Scratch>, Option<ScaledMatrices>),
     ) -> Self {
         let modules = config.family.modules;
-        let named: HashMap<&str, Weight> =
-            parameters.list.iter().zip(&each).map(|(one, weight)| (one.name.as_str(), *weight)).collect();
+        let named: HashMap<&str, Weight> = parameters
+            .list
+            .iter()
+            .zip(&each)
+            .filter_map(|(one, weight)| Some((one.name.as_str(), (*weight)?)))
+            .collect();
         let weight = |name: String| named[name.as_str()];
         let norm = |name| Norm { gamma: weight(name), eps: config.rms_norm_eps };
         let linear = |layer, (index, stack): (usize, &Stack)| {
@@ -282,9 +318,10 @@ impl Weights {
                 weights.expect("they lie next to each other")
             };
             let n = stack.parts.iter().map(|part| part.rows).sum();
-            let in_blocks = parts("weight").all(|weight| weight.tensor.format.dtype().is_none());
-            let weight = match &scratch {
-                Some(scratch) if in_blocks => scratch.stack(index, parts("weight"), (n, stack.columns)),
+            let in_blocks = || parts("weight").all(|weight| weight.tensor.format.dtype().is_none());
+            let weight = match (&scaled, &scratch) {
+                (Some(scaled), _) => Matrix::Scaled(scaled.stack(layer, index)),
+                (None, Some(scratch)) if in_blocks() => scratch.stack(index, parts("weight"), (n, stack.columns)),
                 _ => Matrix::Dense(joined("weight")),
             };
             Linear { weight, bias: stack.bias.then(|| joined("bias")), n, k: stack.columns, adapter: None }
@@ -319,12 +356,12 @@ impl Weights {
         Self { all, embedding, layers, norm, head, parameters, each }
     }
 
-    /// Every parameter with its weight.
+    /// Every parameter that lies on the device as it is sent, with its weight.
     pub fn list(&self) -> impl Iterator<Item = (&Parameter, Weight)> {
-        self.parameters.list.iter().zip(self.each.iter().copied())
+        self.parameters.list.iter().zip(&self.each).filter_map(|(parameter, weight)| Some((parameter, (*weight)?)))
     }
 
-    /// The weight of a parameter; none where there is no such parameter.
+    /// The weight of a parameter; none where there is no such parameter on the device.
     pub fn of(&self, parameter: &Parameter) -> Option<Weight> {
         self.list().find(|(one, _)| *one == parameter).map(|(_, weight)| weight)
     }

@@ -1,0 +1,127 @@
+//! Products of 8 bits: what they read is rotated and quantised, a scale for each row, by what makes it.
+
+use precast_kernels::abi::{int8_fwd_params, int8_quantize_params, int8_rmsnorm_params, int8_swiglu_params};
+use precast_kernels::int8::{Int8Fwd, Int8Quantize, Int8Rmsnorm, Int8Swiglu};
+use precast_kernels::{Dtype, Format};
+
+use super::Ops;
+use crate::buffer::Tensor;
+use crate::weights::{Linear, Norm, Scaled};
+
+/// Rows of 8-bit values, rotated, and the scale of each.
+#[derive(Clone, Copy)]
+pub(crate) struct Quantised {
+    values: Tensor,
+    scales: Tensor,
+}
+
+impl Ops<'_> {
+    /// Rows of a width that something quantises.
+    fn quantised_rows(&mut self, name: &str, width: u32) -> Quantised {
+        let elems = u64::from(self.tokens()) * u64::from(width);
+        let values = self.b.transient(self.name(&format!("{name}.int8")), Dtype::I8, elems);
+        Quantised { values, scales: self.statistics(&format!("{name}.scales"), self.tokens().into()) }
+    }
+
+    /// Activations `[tokens, width]`.
+    pub fn quantise(&mut self, name: &str, x: Tensor, width: u32) -> Quantised {
+        let quantised = self.quantised_rows(name, width);
+        self.quantise_into(&format!("{name}.quantise"), x, quantised.values, quantised.scales);
+        quantised
+    }
+
+    /// A matrix.
+    pub fn quantise_matrix(&mut self, name: &str, w: Tensor, Scaled { values, scales }: Scaled) {
+        self.quantise_into(&format!("{name}.quantise"), w, values, scales);
+    }
+
+    fn quantise_into(&mut self, name: &str, x: Tensor, values: Tensor, scales: Tensor) {
+        let Format::Dense(dtype) = x.format else { panic!("{name}: what is quantised is dense") };
+        let params = int8_quantize_params {
+            x: x.address(),
+            q: values.address(),
+            scale: scales.address(),
+            rows: scales.elems as u32,
+            ..Default::default()
+        };
+        self.launch(name, Int8Quantize { k: (x.elems / scales.elems) as u32, x: dtype }, &params);
+    }
+
+    /// RMSNorm of `x`, `[tokens, hidden]`.
+    pub fn norm_quantised(&mut self, name: &str, x: Tensor, norm: &Norm) -> Quantised {
+        self.normalise_quantised(name, x, None, norm)
+    }
+
+    /// Adds a branch to the residual stream, and normalises the sum; returns both.
+    pub fn add_norm_quantised(&mut self, name: &str, x: Tensor, branch: Tensor, norm: &Norm) -> (Tensor, Quantised) {
+        let sum = self.rows(&format!("{name}.sum"), norm.width());
+        (sum, self.normalise_quantised(name, x, Some((branch, sum)), norm))
+    }
+
+    fn normalise_quantised(
+        &mut self,
+        name: &str,
+        x: Tensor,
+        added: Option<(Tensor, Tensor)>,
+        norm: &Norm,
+    ) -> Quantised {
+        let h = norm.width();
+        let quantised = self.quantised_rows(name, h);
+        let params = int8_rmsnorm_params {
+            x: x.address(),
+            delta: added.map_or(0, |(branch, _)| branch.address()),
+            sum: added.map_or(0, |(_, sum)| sum.address()),
+            gamma: norm.gamma.tensor.address(),
+            q: quantised.values.address(),
+            scale: quantised.scales.address(),
+            eps: norm.eps,
+            tokens: self.tokens(),
+        };
+        self.launch(name, Int8Rmsnorm { h, residual: added.is_some(), x: self.x }, &params);
+        quantised
+    }
+
+    /// A linear layer of quantised rows, added to the residual stream if there is one.
+    pub fn linear_quantised(&mut self, name: &str, x: Quantised, linear: &Linear, residual: Option<Tensor>) -> Tensor {
+        let Linear { bias, n, k, .. } = *linear;
+        let w = linear.weight.scaled();
+        let y = self.rows(name, n);
+        let params = int8_fwd_params {
+            x: x.values.address(),
+            w: w.values.address(),
+            x_scale: x.scales.address(),
+            w_scale: w.scales.address(),
+            bias: bias.map_or(0, |bias| bias.tensor.address()),
+            residual: residual.map_or(0, Tensor::address),
+            y: y.address(),
+            m: self.tokens(),
+            n,
+            k,
+            ..Default::default()
+        };
+        let key = Int8Fwd { bias: bias.is_some(), residual: residual.is_some(), y: self.x };
+        self.launch(name, key, &params);
+        y
+    }
+
+    /// SwiGLU of a stacked gate and up projection of quantised rows.
+    pub fn linear_swiglu_quantised(&mut self, name: &str, x: Quantised, gate_up: &Linear) -> Tensor {
+        let Linear { bias, n, k, .. } = *gate_up;
+        let w = gate_up.weight.scaled();
+        let y = self.rows(name, n / 2);
+        let params = int8_swiglu_params {
+            x: x.values.address(),
+            w: w.values.address(),
+            x_scale: x.scales.address(),
+            w_scale: w.scales.address(),
+            bias: bias.map_or(0, |bias| bias.tensor.address()),
+            y: y.address(),
+            m: self.tokens(),
+            n: n / 2,
+            k,
+            ..Default::default()
+        };
+        self.launch(name, Int8Swiglu { bias: bias.is_some(), y: self.x }, &params);
+        y
+    }
+}

@@ -1,0 +1,162 @@
+//! A teacher in 8 bits: what its plan takes, what it launches, and where its matrices are quantised.
+
+use precast_kernels::{Arch, Dtype};
+use precast_plan::memory::MemoryTable;
+use precast_plan::training::MICRO;
+use precast_plan::{
+    Buffer, Category, EvaluationPlan, Formats, ModelConfig, Objective, Plan, PlanError, Precision, Recipe, Recompute,
+    TrainingPlan,
+};
+
+fn config(name: &str) -> ModelConfig {
+    let path = format!("{}/../../aot/models/{name}.json", env!("CARGO_MANIFEST_DIR"));
+    ModelConfig::from_json(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+fn recipe(batch: u32, seq_len: u32, recompute: Recompute) -> Recipe {
+    let objective = Objective::Distill { alpha: 0.5, temperature: 2.0, beta: 0.0 };
+    let precision = Precision::Bf16;
+    Recipe { batch, seq_len, precision, objective, weight_decay: 0.01, clip: 1.0, recompute }
+}
+
+fn lower(teacher: &ModelConfig, student: &ModelConfig, recipe: &Recipe, arch: Arch) -> TrainingPlan {
+    TrainingPlan::with_formats(Some((teacher, &Formats::int8())), student, recipe, arch).unwrap()
+}
+
+fn row(plan: &Plan, category: Category) -> u64 {
+    MemoryTable::of(plan).rows.iter().find(|row| row.category == category).map_or(0, |row| row.bytes)
+}
+
+#[test]
+fn a_7b_in_int8_fits_a_card_of_24_gib() {
+    let (teacher, student) = (config("qwen2.5-7b"), config("qwen2.5-0.5b"));
+    let gib = |bytes: u64| bytes as f64 / (1u64 << 30) as f64;
+    for (batch, recompute, most_gib) in [(4, Recompute::None, 22.0), (8, Recompute::Norms, 23.2)] {
+        let plan = lower(&teacher, &student, &recipe(batch, 1024, recompute), Arch::Sm89);
+        let weights = row(&plan.plan, Category::TeacherWeights);
+        assert!(weights <= 8_800_000_000, "{weights}");
+        assert!(gib(plan.plan.arena_bytes) <= most_gib, "{}", gib(plan.plan.arena_bytes));
+        assert!(plan.certificate.is_some(), "there is room to measure what it costs");
+    }
+}
+
+/// One scale a row, and nothing else beside the values.
+#[test]
+fn weights_are_a_byte_an_element_and_a_scale_a_row() {
+    let model = config("qwen2.5-1.5b");
+    let shape = (1, 64);
+    let plan =
+        |formats: &Formats| EvaluationPlan::with_formats((&model, formats), shape, Precision::Bf16, Arch::Sim).unwrap();
+    let (dense, int8) = (plan(&Formats::dense()), plan(&Formats::int8()));
+    let of_layer = |width: u64| {
+        let (hidden, heads, intermediate) = (u64::from(model.hidden), u64::from(model.qkv_width()), 8960u64);
+        match width {
+            0 => hidden * (heads + hidden + 3 * intermediate),
+            _ => heads + hidden + 2 * intermediate + hidden,
+        }
+    };
+    let layers = u64::from(model.layers);
+    let saved = row(&dense.plan, Category::StudentWeights) - row(&int8.plan, Category::StudentWeights);
+    let expected = layers * (of_layer(0) - 4 * of_layer(1));
+    assert!(saved.abs_diff(expected) <= 1024, "{saved} {expected}");
+}
+
+/// Every product of the teacher but the head, and none of the student.
+#[test]
+fn the_products_of_the_teacher_are_of_8_bits() {
+    let (teacher, student) = (config("qwen2.5-1.5b"), config("qwen2.5-0.5b"));
+    let plan = lower(&teacher, &student, &recipe(1, 128, Recompute::None), Arch::Sm90a);
+    let of = |prefix: &str, op: &str| {
+        let nodes = plan.plan.phase(MICRO).nodes.iter().filter(|node| node.label.starts_with(prefix));
+        nodes.filter(|node| node.launch().is_some_and(|launch| launch.key.op().starts_with(op))).count() as u32
+    };
+    assert_eq!([of("teacher.", "int8.fwd"), of("teacher.", "int8.swiglu")], [3, 1].map(|each| each * teacher.layers));
+    // Norms quantise themselves; attention's and SwiGLU's outputs are quantised behind them.
+    assert_eq!([of("teacher.", "int8.rmsnorm"), of("teacher.", "int8.quantize")], [2, 2].map(|n| n * teacher.layers));
+    assert_eq!([of("teacher.", "gemm."), of("student.", "int8.")], [0, 0]);
+    assert!(of("head.", "gemm.fwd") > 0);
+}
+
+/// Every matrix is sent once, quantised once, and lies nowhere dense when the first step begins.
+#[test]
+fn each_layer_is_sent_and_quantised_by_itself() {
+    let (teacher, student) = (config("qwen3-1.7b"), config("qwen3-0.6b"));
+    let plan = lower(&teacher, &student, &recipe(1, 128, Recompute::None), Arch::Sm90a);
+    let resident = plan.teacher.as_ref().unwrap();
+    assert_eq!(resident.staged.len() as u32, teacher.layers);
+    let sent = resident.staged.iter().flat_map(|staged| &staged.parts).map(|(parameter, _)| parameter);
+    let resting = resident.weights.list().map(|(parameter, _)| parameter);
+    let mut all: Vec<_> = sent.chain(resting).map(|one| one.name.clone()).collect();
+    let mut expected: Vec<_> = resident.weights.parameters.list.iter().map(|one| one.name.clone()).collect();
+    all.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(all, expected);
+    let end = |buffer: &Buffer| buffer.offset + buffer.bytes();
+    for staged in &resident.staged {
+        let phase = plan.plan.phase(&staged.quantise);
+        assert_eq!(phase.nodes.len(), 4);
+        let written = phase.nodes.iter().flat_map(|node| node.touches()).filter(|touch| touch.access.writes());
+        for touch in written {
+            let buffer = plan.plan.buffer(touch.buffer);
+            assert!(buffer.persistent && buffer.category == Category::TeacherWeights);
+        }
+        // Where what comes later will lie, and nothing that is there already.
+        let buffer = plan.plan.buffer(staged.parts[0].1.buffer);
+        let kept = [Category::TeacherWeights];
+        let there = plan.plan.buffers.iter().filter(|other| other.persistent && kept.contains(&other.category));
+        assert!(there.clone().all(|other| end(other) <= buffer.offset || end(buffer) <= other.offset));
+        let student = plan.student.weights.all.tensor.buffer;
+        assert!(buffer.offset < end(plan.plan.buffer(student)), "it takes no memory of its own");
+    }
+}
+
+/// What measuring needs never makes a plan larger: where there is no room, it is left out.
+#[test]
+fn a_plan_does_not_grow_to_be_certified() {
+    let large = config("qwen2.5-1.5b");
+    let tiny =
+        ModelConfig { hidden: 64, intermediate: 64, heads: 1, kv_heads: 1, head_dim: 16, layers: 1, ..large.clone() };
+    let tiny = ModelConfig { vocab: 128, ..tiny };
+    let large = ModelConfig { vocab: 128, ..large };
+    let recipe = recipe(1, 16, Recompute::None);
+    let int8 = lower(&large, &tiny, &recipe, Arch::Sim);
+    assert!(int8.certificate.is_none() && !int8.plan.phases.iter().any(|phase| phase.name.starts_with("certify")));
+    assert!(int8.teacher.unwrap().staged.iter().all(|staged| staged.certify.is_none()));
+    let roomy = lower(&tiny, &large, &recipe, Arch::Sim);
+    assert!(roomy.certificate.is_some() && roomy.plan.phases.iter().any(|phase| phase.name == "certify"));
+}
+
+#[test]
+fn what_nothing_computes_is_refused_by_name() {
+    let model = config("qwen2.5-0.5b");
+    let evaluate = |model: &ModelConfig, precision| {
+        EvaluationPlan::with_formats((model, &Formats::int8()), (1, 16), precision, Arch::Sim).map(|_| ())
+    };
+    assert_eq!(evaluate(&model, Precision::Fp32), Err(PlanError::Int8Precision));
+    let odd = ModelConfig { intermediate: 4872, ..model.clone() };
+    let found = evaluate(&odd, Precision::Bf16).unwrap_err();
+    let module = "model.layers.0.mlp.down_proj.weight".to_owned();
+    assert_eq!(found, PlanError::Rotation { module, depth: 4872, block: 8 });
+    let said = "mlp.down_proj.weight sums over 4872: the largest power of two that divides it is 8";
+    assert!(found.to_string().contains(said), "{found}");
+    let least = ModelConfig { intermediate: 4880, ..model };
+    assert_eq!(evaluate(&least, Precision::Bf16), Ok(()));
+}
+
+/// A plan's other bytes are those of a dense teacher: activations grow by nothing but the rows that are quantised.
+#[test]
+fn inputs_of_products_are_bytes() {
+    let (teacher, student) = (config("qwen2.5-1.5b"), config("qwen2.5-0.5b"));
+    let plan = lower(&teacher, &student, &recipe(1, 128, Recompute::None), Arch::Sm90a).plan;
+    let rows = plan
+        .buffers
+        .iter()
+        .filter(|buffer| buffer.name.starts_with("teacher.layers.0.") && buffer.name.ends_with(".int8"));
+    let bytes: Vec<u64> = rows
+        .map(|buffer| {
+            assert_eq!(buffer.format, Dtype::I8);
+            buffer.bytes()
+        })
+        .collect();
+    assert_eq!(bytes, [1536, 1536, 1536, 8960].map(|width| 128 * width));
+}
