@@ -21,6 +21,7 @@ mod formulas;
 mod gguf;
 mod golden;
 mod init;
+mod int8;
 mod kill;
 mod loads;
 mod lora;

@@ -10,6 +10,7 @@ use precast_runtime::cublas::CublasError;
 use precast_runtime::{DriverError, LoadError};
 
 use crate::adapter::AdapterError;
+use crate::certificate::CertificateError;
 use crate::checkpoint::CheckpointError;
 use crate::data::DataError;
 use crate::metrics::MetricsError;
@@ -19,6 +20,7 @@ use crate::run::identity::Difference;
 use crate::run::out::OutError;
 use crate::run::stop::Signal;
 use crate::score::Insufficient;
+use crate::weight_format::Rounded;
 
 /// Why a command failed. [`Failure::exit_code`] is part of the command-line contract.
 #[derive(Debug, thiserror::Error)]
@@ -94,8 +96,9 @@ pub enum Failure {
     Cublas(#[from] CublasError),
     /// The run needs more memory than there is.
     #[error(
-        "this run needs {needed} bytes of device memory and {device} has {free} free.\n{table}\n\
-         Use --recompute blocks, or a smaller --batch-size or --seq-len (and --grad-accum to keep the step's tokens)"
+        "this run needs {needed} bytes of device memory and {device} has {free} free.\n{table}\n{}\
+         Use --recompute blocks, or a smaller --batch-size or --seq-len (and --grad-accum to keep the step's tokens)",
+        optional(int8.as_ref())
     )]
     Memory {
         /// By the plan.
@@ -105,6 +108,8 @@ pub enum Failure {
         device: String,
         /// What needs it.
         table: String,
+        /// What it would take with weights in 8 bits, where that can be.
+        int8: Option<Rounded>,
     },
     /// The run needs more of a memory that host and device share than there is.
     #[error(
@@ -132,8 +137,9 @@ pub enum Failure {
     /// The run needs more memory than there is, however its frozen weights live there.
     #[error(
         "this run fits with weights in neither form: it takes {bf16} bytes of device memory with {flag} bf16, {stored} with \
-         {flag} stored, and up to {kernels} for kernels, and {device} has {free} free. With stored:\n{table}\n\
-         Use --recompute blocks, or a smaller --batch-size or --seq-len (and --grad-accum to keep the step's tokens)"
+         {flag} stored, and up to {kernels} for kernels, and {device} has {free} free. With stored:\n{table}\n{}\
+         Use --recompute blocks, or a smaller --batch-size or --seq-len (and --grad-accum to keep the step's tokens)",
+        optional(int8.as_ref())
     )]
     NeitherFits {
         /// What chooses the form.
@@ -142,6 +148,8 @@ pub enum Failure {
         bf16: u64,
         /// By the plan, with weights as they are stored.
         stored: u64,
+        /// With weights in 8 bits, where that can be.
+        int8: Option<Rounded>,
         /// What kernels may take besides.
         kernels: u64,
         /// On the device.
@@ -165,6 +173,9 @@ pub enum Failure {
     /// A smoke test did not show what it must.
     #[error("smoke: {0}")]
     Smoke(String),
+    /// A teacher that is not exact is not known to be good enough.
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
     /// A model's score is not good enough.
     #[error(transparent)]
     Score(#[from] Insufficient),
@@ -258,8 +269,9 @@ impl Failure {
                 | PlanError::Int8Precision
                 | PlanError::Rotation { .. }
                 | PlanError::BaseWithoutAdapters,
-            ) => 2,
-            Failure::Driver(DriverError::NoCublas) => 2,
+            )
+            | Failure::Certificate(CertificateError::Missing { .. })
+            | Failure::Driver(DriverError::NoCublas) => 2,
             Failure::Load(LoadError::Driver(_) | LoadError::Unsupported { .. }) => 4,
             Failure::NothingToCheck
             | Failure::Load(_)
@@ -283,10 +295,12 @@ impl Failure {
             | Failure::Adapter(_)
             | Failure::Data(_)
             | Failure::Pair(_)
+            | Failure::Certificate(CertificateError::Unreadable { .. } | CertificateError::Other { .. })
             | Failure::NoRun(_) => 5,
             Failure::Score(Insufficient::OtherTokens { .. }) => 5,
             Failure::Out(OutError::Io { .. } | OutError::Gone { .. })
             | Failure::Score(_)
+            | Failure::Certificate(CertificateError::NotFinite { .. } | CertificateError::TooFar { .. })
             | Failure::Smoke(_)
             | Failure::Run(_)
             | Failure::Io { .. }
@@ -303,6 +317,10 @@ impl Failure {
         let path = path.into();
         move |error| Self::Io { what, path, error }
     }
+}
+
+fn optional(line: Option<&Rounded>) -> String {
+    line.map(ToString::to_string).unwrap_or_default()
 }
 
 fn list(archs: &[Arch]) -> String {

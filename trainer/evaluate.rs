@@ -17,7 +17,7 @@ use crate::heading::Heading;
 use crate::host_memory::HostMemory;
 use crate::one_memory;
 use crate::score::Score;
-use crate::session::{seal, upload_parameters, upload_tables};
+use crate::session::{seal, upload_model};
 use crate::startup::Startup;
 use crate::weight_format::{Choice, Chosen, WeightFormat};
 
@@ -53,16 +53,8 @@ pub fn evaluate(request: &Evaluation, mut progress: impl FnMut(usize, usize)) ->
     let model = Checkpoint::open(&request.model)?;
     let config = model.config();
     let adapter = request.adapter.as_ref().map(|path| Adapter::open(path, (&request.model, config))).transpose()?;
-    let tokenizer = model.tokenizer()?;
-    tokenizer.iter().flat_map(|tokenizer| tokenizer.notes()).for_each(|note| eprintln!("note: {note}"));
-    let reader = Reader { tokenizer, eos: None, vocab: config.vocab };
-    let seq_len = request.seq_len.min(config.max_positions);
-    let dataset = Dataset::read(&request.data, seq_len, Packing::PerDocument, reader)?;
-    dataset.notes().iter().for_each(|note| eprintln!("note: {note}"));
+    let Text { dataset, batch, longest } = Text::read(request, &model)?;
     let chunks = dataset.chunks();
-    // No larger than the text asks for.
-    let longest = chunks.iter().map(|chunk| chunk.targets().len()).max().unwrap_or(1) as u32;
-    let batch = request.batch_size.min(chunks.len() as u32);
 
     let driver = device::open_with(request.device, &request.kernels, cublas)?;
     let arch = device::arch(driver.device())?;
@@ -84,9 +76,7 @@ pub fn evaluate(request: &Evaluation, mut progress: impl FnMut(usize, usize)) ->
         let heading = heading.model("model", &request.model, &model);
         say!("{}", adapter.iter().fold(heading, Heading::adapter));
     }
-    upload_tables(&mut sealed, &plan.model, config)?;
-    let list: Vec<_> = plan.model.weights.list().map(|(one, weight)| (one.clone(), weight.tensor)).collect();
-    upload_parameters(&mut sealed, &list, &model, &mut |_| Ok(()))?;
+    upload_model(&mut sealed, &plan.model, &model, false, &mut |_| Ok(()))?;
     if let Some((adapter, weights)) = adapter.as_ref().zip(plan.adapters.as_ref()) {
         let mut scratch = Scratch::new();
         let all = adapter.all_placed(&weights.parameters)?;
@@ -95,22 +85,58 @@ pub fn evaluate(request: &Evaluation, mut progress: impl FnMut(usize, usize)) ->
     }
 
     let (mut total, mut tokens) = (0.0f64, 0u64);
-    let batches = chunks.len().div_ceil(batch as usize);
-    let padding = Chunk::plain([]);
-    for (index, rows) in chunks.chunks(batch as usize).enumerate() {
-        let mut rows: Vec<&Chunk> = rows.iter().collect();
-        rows.resize(batch as usize, &padding);
-        let micro = MicroBatch::of(rows.into_iter(), longest as usize);
+    let all = chunks.len().div_ceil(batch as usize);
+    for (index, micro) in batches(chunks, batch, longest).enumerate() {
         sealed.write(plan.ids, bytemuck::cast_slice(&micro.ids))?;
         sealed.write(plan.targets, bytemuck::cast_slice(&micro.targets))?;
         sealed.run(evaluation::SCORE)?;
         let nll: Vec<f32> = bytemuck::pod_collect_to_vec(&sealed.read(plan.nll)?);
         total += nll.iter().map(|nll| f64::from(*nll)).sum::<f64>();
         tokens += u64::from(micro.counted);
-        progress(index + 1, batches);
+        progress(index + 1, all);
     }
-    let ids = chunks.iter().flat_map(Chunk::parts);
-    Ok(Score::new(total, tokens, config.vocab, Digest::of_parts("precast.ids", ids)))
+    Ok(Score::new(total, tokens, config.vocab, ids_sha256(&dataset)))
+}
+
+/// What is scored, and in batches of which shape.
+pub(crate) struct Text {
+    pub dataset: Dataset,
+    /// Sequences at a time.
+    pub batch: u32,
+    /// Tokens of each.
+    pub longest: u32,
+}
+
+impl Text {
+    /// Reads documents by themselves, with the model's tokenizer; batches are no larger than they ask for.
+    pub fn read(request: &Evaluation, model: &Checkpoint) -> Result<Self, Failure> {
+        let config = model.config();
+        let tokenizer = model.tokenizer()?;
+        tokenizer.iter().flat_map(|tokenizer| tokenizer.notes()).for_each(|note| eprintln!("note: {note}"));
+        let reader = Reader { tokenizer, eos: None, vocab: config.vocab };
+        let seq_len = request.seq_len.min(config.max_positions);
+        let dataset = Dataset::read(&request.data, seq_len, Packing::PerDocument, reader)?;
+        dataset.notes().iter().for_each(|note| eprintln!("note: {note}"));
+        let chunks = dataset.chunks();
+        let longest = chunks.iter().map(|chunk| chunk.targets().len()).max().unwrap_or(1) as u32;
+        let batch = request.batch_size.min(chunks.len() as u32);
+        Ok(Self { dataset, batch, longest })
+    }
+}
+
+/// Chunks as batches of one shape, the last one padded.
+pub(crate) fn batches(chunks: &[Chunk], batch: u32, longest: u32) -> impl Iterator<Item = MicroBatch> {
+    chunks.chunks(batch as usize).map(move |rows| {
+        let padding = Chunk::plain([]);
+        let mut rows: Vec<&Chunk> = rows.iter().collect();
+        rows.resize(batch as usize, &padding);
+        MicroBatch::of(rows.into_iter(), longest as usize)
+    })
+}
+
+/// Digest of the text as the model reads it.
+pub(crate) fn ids_sha256(dataset: &Dataset) -> Digest {
+    Digest::of_parts("precast.ids", dataset.chunks().iter().flat_map(Chunk::parts))
 }
 
 /// Scores with the defaults of the command line; for the tests and the demo.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use precast_kernels::{Arch, Format};
 use precast_plan::memory::human_bytes;
-use precast_plan::{EvaluationPlan, Plan, Resident, Tensor, TrainingPlan};
+use precast_plan::{ComparisonPlan, EvaluationPlan, Plan, Resident, Tensor, TrainingPlan};
 use precast_runtime::STAGE_BYTES;
 use precast_runtime::cuda::STAGE_SLOTS;
 use serde::Serialize;
@@ -49,6 +49,11 @@ impl HostMemory {
         Self::of_models(&plan.plan, &[&plan.model], ("scores", plan.nll.bytes()), data, one_memory)
     }
 
+    /// Of one side of a comparison, which the last hidden states of all batches are kept for.
+    pub fn of_comparison(plan: &ComparisonPlan, hidden_bytes: u64, data: &[PathBuf], one_memory: bool) -> Self {
+        Self::of_models(&plan.plan, &[&plan.model], ("last hidden states", hidden_bytes), data, one_memory)
+    }
+
     fn of_models(
         plan: &Plan,
         models: &[&Resident],
@@ -66,7 +71,11 @@ impl HostMemory {
             // In another order of rows.
             Format::Block(_) => tensor.bytes(),
         };
-        let conversions = models.iter().flat_map(|model| model.weights.list().map(|(_, weight)| weight.tensor));
+        let sent = |model: &'_ &Resident| -> Vec<Tensor> {
+            let staged = model.staged.iter().flat_map(|staged| &staged.parts).map(|(_, tensor)| *tensor);
+            model.weights.list().map(|(_, weight)| weight.tensor).chain(staged).collect()
+        };
+        let conversions = models.iter().flat_map(sent);
         let conversion = match one_memory {
             // As it is read, as f32, and rounded to bf16; hidden pages of direct reads too.
             true => ("parts of a model's file", PART_ELEMENTS * (4 + 4 + 2) + PAGES_BYTES),

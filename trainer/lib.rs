@@ -3,6 +3,7 @@
 pub mod adapter;
 pub mod bench;
 pub mod bundle;
+pub mod certificate;
 pub mod checkpoint;
 pub mod cli;
 pub mod config;

@@ -55,6 +55,11 @@ impl RunRecord {
         self.0["models"] = digests.iter().map(|(role, digest)| (role.name(), digest.to_string())).collect();
     }
 
+    /// Adds what is known of a teacher that is not exact.
+    pub fn teacher_certificate(&mut self, known: Value) {
+        self.0["teacher_certificate"] = known;
+    }
+
     /// Adds where the time to the end of the first step went.
     pub fn startup(&mut self, startup: &Startup) {
         self.0["startup"] = json!(startup.record());

@@ -6,10 +6,12 @@ use precast_fatbins::Digest;
 use precast_kernels::Format;
 use precast_kernels::abi::{micro_scalars, step_metrics, update_scalars};
 use precast_plan::estimate::Peak;
+use precast_plan::staged::CERTIFY;
 use precast_plan::training::{CAST, CLEAR, MICRO, UPDATE, WIDEN};
 use precast_plan::weights::Trained;
 use precast_plan::{
-    AdapterParameter, MemoryTable, ModelConfig, Parameter, Recipe, Resident, Tensor, TrainingPlan, Weight, rope,
+    AdapterParameter, Comparison, MemoryTable, ModelConfig, Parameter, Recipe, Resident, Staged, Tensor, TrainingPlan,
+    Weight, rope,
 };
 use precast_runtime::{CublasUse, Device, Load, Loading, Placement, Sealed, Ticket};
 
@@ -96,7 +98,13 @@ impl Session {
     /// Bytes of the models' weights that are sent.
     pub fn upload_bytes(&self, sources: &Sources<'_>) -> u64 {
         let sent = self.destinations(self.sent_wide(sources.student));
-        sent.iter().flat_map(|(_, list)| list).map(|(_, tensor)| tensor.bytes()).sum()
+        let staged = self.plan.teacher.iter().flat_map(|teacher| &teacher.staged).flat_map(|staged| &staged.parts);
+        sent.iter().flat_map(|(_, list)| list).chain(staged).map(|(_, tensor)| tensor.bytes()).sum()
+    }
+
+    /// Whether the teacher is not exact and [`Self::certify`] can say how far from the exact one it is.
+    pub fn certifies(&self) -> bool {
+        self.plan.certificate.is_some()
     }
 
     /// Sends the models' weights and what follows from them. The optimizer starts from zero.
@@ -108,15 +116,56 @@ impl Session {
         sources: &Sources<'_>,
         mut progress: impl FnMut(u64) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
+        self.upload_teacher(sources, false, &mut progress)?;
+        self.upload_student(sources, progress)
+    }
+
+    /// As [`Self::upload`], and says how far the teacher is from the exact one on a micro-batch.
+    ///
+    /// # Errors
+    /// As [`Self::upload`], and those of `judge`, whose result is returned: the student is sent behind it.
+    ///
+    /// # Panics
+    /// If the plan does not certify.
+    pub fn certify<T>(
+        &mut self,
+        sources: &Sources<'_>,
+        batch: &MicroBatch,
+        mut progress: impl FnMut(u64) -> Result<(), Failure>,
+        judge: impl FnOnce(Comparison<Vec<f32>>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let certificate = self.plan.certificate.expect("a plan that certifies");
+        let inputs = self.plan.inputs;
+        self.sealed.write(inputs.ids, bytemuck::cast_slice(&batch.ids))?;
+        self.sealed.write(inputs.targets, bytemuck::cast_slice(&batch.targets))?;
+        self.upload_teacher(sources, true, &mut progress)?;
+        self.sealed.run(CERTIFY)?;
+        let judged = judge(read_columns(&mut self.sealed, certificate)?)?;
+        self.upload_student(sources, progress)?;
+        Ok(judged)
+    }
+
+    /// Before all else: what is quantised lies meanwhile where the student will.
+    fn upload_teacher(
+        &mut self,
+        sources: &Sources<'_>,
+        certify: bool,
+        progress: &mut impl FnMut(u64) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let Some((weights, teacher)) = sources.teacher.zip(self.plan.teacher.as_ref()) else { return Ok(()) };
+        upload_model(&mut self.sealed, teacher, weights, certify, progress)
+    }
+
+    fn upload_student(
+        &mut self,
+        sources: &Sources<'_>,
+        mut progress: impl FnMut(u64) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
         let student = sources.student;
         let sent_wide = self.sent_wide(student);
         let sent = self.destinations(sent_wide);
         let sealed = &mut self.sealed;
         sealed.run(CLEAR)?;
-        if let (Some(weights), Some(teacher), Some(sent)) = (sources.teacher, &self.plan.teacher, &sent.teacher) {
-            upload_tables(sealed, teacher, weights.config())?;
-            upload_parameters(sealed, sent, weights, &mut progress)?;
-        }
         upload_tables(sealed, &self.plan.student, student.config())?;
         // Weights that come narrow are widened on the device; the padding between them is that of the master weights.
         sealed.run(CAST)?;
@@ -369,6 +418,7 @@ pub(crate) fn seal(
     let needed = plan.device_bytes();
     if needed > device.free_bytes {
         return Err(Failure::Memory {
+            int8: None,
             needed,
             free: device.free_bytes,
             device: device.name.clone(),
@@ -389,6 +439,36 @@ pub(crate) fn seal(
     }
     startup.end("seal");
     Ok((sealed, bundle.digest(), taken))
+}
+
+/// Sends a model that stays as it is: its tables and its parameters, and a layer at a time those that are quantised on the
+/// device. With `certify` the layer is computed as it is sent, too.
+pub(crate) fn upload_model(
+    sealed: &mut Sealed<AnyDriver>,
+    model: &Resident,
+    weights: &dyn Weights,
+    certify: bool,
+    progress: &mut impl FnMut(u64) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    upload_tables(sealed, model, weights.config())?;
+    let list: Vec<_> = model.weights.list().map(|(one, weight)| (one.clone(), weight.tensor)).collect();
+    upload_parameters(sealed, &list, weights, progress)?;
+    for Staged { quantise, certify: phase, parts } in &model.staged {
+        upload_parameters(sealed, parts, weights, progress)?;
+        sealed.run(quantise)?;
+        if let Some(phase) = phase.as_ref().filter(|_| certify) {
+            sealed.run(phase)?;
+        }
+    }
+    Ok(())
+}
+
+/// What a comparison gives, a value each token.
+pub(crate) fn read_columns(
+    sealed: &mut Sealed<AnyDriver>,
+    columns: Comparison<Tensor>,
+) -> Result<Comparison<Vec<f32>>, Failure> {
+    columns.try_map(|column| Ok(bytemuck::pod_collect_to_vec(&sealed.read(column)?)))
 }
 
 /// Sends the tables of a model's rotary embedding.

@@ -98,7 +98,8 @@ impl Shapes {
     pub fn shares_weights(&self, config: &RunConfig) -> bool {
         let dense = self.student.1.is_dense();
         let asked = config.teacher_format.unwrap_or_default();
-        let same_form = dense || asked == WeightFormat::Auto || asked == self.student_format(config).0;
+        let same_form =
+            asked.is_exact() && (dense || asked == WeightFormat::Auto || asked == self.student_format(config).0);
         self.teacher.is_some() && self.same_files && !self.adapters.is_empty() && same_form
     }
 

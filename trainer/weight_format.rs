@@ -1,5 +1,5 @@
-//! How a frozen model's weights live on the device: in the precision of the run, or as their file holds them. Both give the
-//! same bits.
+//! How a frozen model's weights live on the device: in the precision of the run, or as their file holds them, which give the
+//! same bits; or in 8 bits, which gives others.
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,10 +21,17 @@ pub enum WeightFormat {
     Bf16,
     /// Matrices as a GGUF file holds them, all else in the precision of the run.
     Stored,
+    /// Matrices of layers rotated and rounded to 8 bits, which `Auto` never is; all else in the precision of the run.
+    Int8,
 }
 
 impl WeightFormat {
-    pub const ALL: [Self; 3] = [Self::Auto, Self::Bf16, Self::Stored];
+    pub const ALL: [Self; 4] = [Self::Auto, Self::Bf16, Self::Stored, Self::Int8];
+
+    /// Whether it gives the bits of the precision of the run.
+    pub fn is_exact(self) -> bool {
+        self != Self::Int8
+    }
 }
 
 impl fmt::Display for WeightFormat {
@@ -33,6 +40,7 @@ impl fmt::Display for WeightFormat {
             Self::Auto => "auto",
             Self::Bf16 => "bf16",
             Self::Stored => "stored",
+            Self::Int8 => "int8",
         })
     }
 }
@@ -42,7 +50,7 @@ impl FromStr for WeightFormat {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|format| format.to_string() == text);
-        found.ok_or_else(|| format!("unknown format `{text}`: auto, bf16 or stored"))
+        found.ok_or_else(|| format!("unknown format `{text}`: auto, bf16, stored or int8"))
     }
 }
 
@@ -64,11 +72,28 @@ pub struct Choice<'a> {
     pub formats: &'a Formats,
 }
 
+/// What a run would take with weights in 8 bits, as a refusal of one that does not fit says it.
+#[derive(Debug)]
+pub struct Rounded {
+    pub flag: &'static str,
+    pub bytes: u64,
+}
+
+impl fmt::Display for Rounded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { flag, bytes } = self;
+        write!(
+            f,
+            "With {flag} int8, which rounds what the products of layers read to 8 bits, it would take {bytes} bytes.\n"
+        )
+    }
+}
+
 /// A plan, and the form of the weights that it is for.
 #[derive(Debug)]
 pub struct Chosen<P> {
     pub plan: P,
-    /// `Bf16` or `Stored`.
+    /// Any but `Auto`.
     pub format: WeightFormat,
     /// What is to be said of it.
     pub note: Option<String>,
@@ -102,10 +127,22 @@ impl Choice<'_> {
         let Self { flag, asked, formats } = *self;
         self.check()?;
         let (dense, none) = (Formats::dense(), None);
+        if asked == WeightFormat::Int8 {
+            return Ok(Chosen { plan: lower(&Formats::int8())?, format: asked, note: none });
+        }
+        // What no run of this kind can have is not offered.
+        let int8 = || lower(&Formats::int8()).ok().map(|plan| plan.as_ref().arena_bytes);
         if formats.is_dense() {
+            let plan = lower(&dense)?;
+            let (needed, free) = (plan.as_ref().arena_bytes, device.free_bytes);
+            if needed > free && device.arch() != Some(Arch::Sim) && !device.has_one_memory() {
+                let table = MemoryTable::of(plan.as_ref()).to_string();
+                let int8 = int8().filter(|bytes| *bytes < needed).map(|bytes| Rounded { flag, bytes });
+                return Err(Failure::Memory { needed, free, device: device.name.clone(), table, int8 });
+            }
             let note = format!("{flag} stored: the weights are stored dense, so this is {flag} bf16");
             let note = (asked == WeightFormat::Stored).then_some(note);
-            return Ok(Chosen { plan: lower(&dense)?, format: WeightFormat::Bf16, note });
+            return Ok(Chosen { plan, format: WeightFormat::Bf16, note });
         }
         match asked {
             WeightFormat::Bf16 => return Ok(Chosen { plan: lower(&dense)?, format: asked, note: none }),
@@ -113,7 +150,7 @@ impl Choice<'_> {
             WeightFormat::Auto if device.arch() == Some(Arch::Sim) => {
                 return Ok(Chosen { plan: lower(&dense)?, format: WeightFormat::Bf16, note: none });
             }
-            WeightFormat::Auto => {}
+            WeightFormat::Auto | WeightFormat::Int8 => {}
         }
         let (wide, stored) = (lower(&dense)?, lower(formats)?);
         let [of_wide, of_stored] = [&wide, &stored].map(|plan| plan.as_ref().device_bytes());
@@ -126,6 +163,7 @@ impl Choice<'_> {
                     flag,
                     bf16: of_wide,
                     stored: of_stored,
+                    int8: int8().map(|bytes| Rounded { flag, bytes }),
                     kernels: KERNELS_BYTES,
                     free,
                     device: device.name.clone(),
@@ -178,10 +216,14 @@ mod tests {
 
     const GIB: u64 = 1 << 30;
 
-    /// Plans of 30 GiB, and of 20 where matrices are in blocks.
+    /// Plans of 30 GiB, of 20 where matrices are in blocks, and of 25 in 8 bits.
     fn choose(asked: WeightFormat, formats: &Formats, device: &Device) -> Result<Chosen<Planned>, Failure> {
         Choice { flag: "--teacher-format", asked, formats }.make(device, |formats| {
-            let arena_bytes = if formats.is_dense() { 30 * GIB } else { 20 * GIB };
+            let arena_bytes = match (formats.is_int8(), formats.is_dense()) {
+                (true, _) => 25 * GIB,
+                (_, true) => 30 * GIB,
+                (_, false) => 20 * GIB,
+            };
             Ok(Planned(Plan { arch: Arch::Sm89, buffers: Vec::new(), phases: Vec::new(), arena_bytes }))
         })
     }
@@ -209,8 +251,22 @@ mod tests {
     }
 
     #[test]
+    fn dense_weights_that_do_not_fit_hear_what_8_bits_would_take_and_are_not_rounded() {
+        let failure = choose(WeightFormat::Auto, &Formats::dense(), &device(26 * GIB, Some((8, 9)))).unwrap_err();
+        assert_eq!(failure.exit_code(), 4);
+        let said = "With --teacher-format int8, which rounds what the products of layers read to 8 bits, it would take 26843545600 bytes";
+        assert!(failure.to_string().contains(said), "{failure}");
+        // Nor where they would fit in blocks, or where 8 bits alone would.
+        assert_eq!(
+            choose(WeightFormat::Auto, &in_blocks(), &device(22 * GIB, Some((8, 9)))).unwrap().format,
+            WeightFormat::Stored
+        );
+    }
+
+    #[test]
     fn a_form_that_is_asked_for_is_taken_whatever_fits() {
-        for (asked, bytes) in [(WeightFormat::Bf16, 30 * GIB), (WeightFormat::Stored, 20 * GIB)] {
+        let forms = [(WeightFormat::Bf16, 30), (WeightFormat::Stored, 20), (WeightFormat::Int8, 25)];
+        for (asked, bytes) in forms.map(|(asked, gib)| (asked, gib * GIB)) {
             let chosen = choose(asked, &in_blocks(), &device(GIB, Some((8, 9)))).unwrap();
             assert_eq!((chosen.format, chosen.plan.0.arena_bytes, chosen.note), (asked, bytes, None));
         }
@@ -224,7 +280,7 @@ mod tests {
 
     #[test]
     fn dense_weights_are_bf16_and_stored_says_so() {
-        for asked in WeightFormat::ALL {
+        for asked in WeightFormat::ALL.into_iter().filter(|format| format.is_exact()) {
             let chosen = choose(asked, &Formats::dense(), &device(40 * GIB, Some((9, 0)))).unwrap();
             assert_eq!(chosen.format, WeightFormat::Bf16);
             assert_eq!(chosen.note.is_some(), asked == WeightFormat::Stored);
@@ -248,6 +304,6 @@ mod tests {
         for format in WeightFormat::ALL {
             assert_eq!(format.to_string().parse(), Ok(format));
         }
-        assert!("int8".parse::<WeightFormat>().is_err());
+        assert!("int4".parse::<WeightFormat>().is_err());
     }
 }

@@ -1,13 +1,15 @@
 //! `precast eval`
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Arg, Args};
 use indicatif::{ProgressBar, ProgressStyle};
 use precast_fatbins::say;
+use precast_plan::Precision;
 
 use super::print_json;
-use crate::config::{Flags, Options, Takes, missing};
+use crate::certificate::{Certificate, Forms, MostKl, compare};
+use crate::config::{Flags, Options, Takes, frozen_format, missing};
 use crate::error::Failure;
 use crate::evaluate::{Evaluation, evaluate};
 use crate::score::{Demands, Score};
@@ -18,10 +20,17 @@ use crate::weight_format::WeightFormat;
 pub struct Arguments {
     #[command(flatten)]
     flags: Flags<Eval>,
-    /// How the weights live on the device, at the same bits: bf16 (the precision), stored (matrices as a GGUF file holds them)
-    /// or auto (bf16 where that fits into the device's memory, else stored)
+    /// How the weights live on the device. At the same bits: bf16 (the precision), stored (matrices as a GGUF file holds them) or
+    /// auto (bf16 where that fits into the device's memory, else stored); at others: int8, in --precision bf16
     #[arg(long, default_value_t = WeightFormat::Auto, value_name = "FORM")]
     format: WeightFormat,
+    /// Measure how far the predictions in --format are from those of the same weights in this form, bf16 or stored: mean and
+    /// largest KL, nats a token, and how often both choose the same token first; in --precision bf16 unless another is given
+    #[arg(long, value_parser = frozen_format, value_name = "FORM", conflicts_with_all = ["below", "adapter"])]
+    against: Option<WeightFormat>,
+    /// Write what --against measures to this file: a certificate, for --teacher-certificate of distill
+    #[arg(long, requires = "against", value_name = "FILE")]
+    out: Option<PathBuf>,
     /// Allow a model that is no better than guessing uniformly
     #[arg(long)]
     untrained: bool,
@@ -75,21 +84,33 @@ fn positive(text: &str) -> Result<f64, String> {
 
 pub fn run(arguments: Arguments) -> Result<(), Failure> {
     arguments.verbose.start();
-    let Options { model, data, adapting, settings, .. } = arguments.flags.options()?;
+    let Options { model, data, adapting, settings, given, .. } = arguments.flags.options()?;
     let model = model.ok_or_else(|| missing("model"))?;
+    // 8-bit products give bf16.
+    let rounds = arguments.format == WeightFormat::Int8 || arguments.against.is_some();
+    let precision = if rounds && !given.contains_key("precision") { Precision::Bf16 } else { settings.precision };
+    if arguments.format == WeightFormat::Int8 && adapting.adapter.is_some() {
+        return Err(Failure::Usage(
+            "--format int8 computes no adapters: leave --adapter out, or use --format bf16".into(),
+        ));
+    }
     let request = Evaluation {
         model: model.clone(),
         adapter: adapting.adapter,
         data,
         batch_size: settings.batch_size,
         seq_len: settings.seq_len,
-        precision: settings.precision,
+        precision,
         gemm: settings.gemm,
         format: arguments.format,
         device: settings.device,
         kernels: settings.kernels,
         heading: !arguments.json,
     };
+    if let Some(against) = arguments.against {
+        let demands = Demands { untrained: arguments.untrained, max_perplexity: arguments.max_perplexity };
+        return certify(&request, against, arguments.out.as_deref(), demands, arguments.json);
+    }
     let score = scored(&request)?;
     let baseline = match &arguments.below {
         Some(model) => Some((model, scored(&Evaluation { model: model.clone(), adapter: None, ..request.clone() })?)),
@@ -118,14 +139,51 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
 
 /// Scores a model, with a bar for people.
 fn scored(request: &Evaluation) -> Result<Score, Failure> {
+    with_bar(|progress| evaluate(request, progress))
+}
+
+fn with_bar<T>(work: impl FnOnce(&mut dyn FnMut(usize, usize)) -> Result<T, Failure>) -> Result<T, Failure> {
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len} batches  {elapsed}").expect("a valid template");
     let bar = ProgressBar::new(0).with_style(style);
-    let score = evaluate(request, |done, all| {
+    let done = work(&mut |done, all| {
         bar.set_length(all as u64);
         bar.set_position(done as u64);
     })?;
     bar.finish_and_clear();
-    Ok(score)
+    Ok(done)
+}
+
+/// Measures a model in two forms, and writes what that gives.
+fn certify(
+    request: &Evaluation,
+    against: WeightFormat,
+    out: Option<&Path>,
+    demands: Demands,
+    json: bool,
+) -> Result<(), Failure> {
+    let format = request.format;
+    if format == WeightFormat::Auto {
+        return Err(Failure::Usage("--against: name what is measured, too: --format int8, bf16 or stored".into()));
+    }
+    if format == against {
+        return Err(Failure::Usage(format!(
+            "--against {against}: --format is that too, and no model is far from itself"
+        )));
+    }
+    out.map_or(Ok(()), Certificate::check_replaceable)?;
+    let certificate = with_bar(|progress| compare(request, Forms { format, against }, progress))?;
+    let measured = certificate.measured.check(MostKl::None)?;
+    let (nll, tokens) = (measured.perplexity.ln(), measured.tokens);
+    let score = Score::new(nll * tokens as f64, tokens, certificate.vocab, certificate.ids_sha256);
+    score.check(&request.model, demands)?;
+    if let Some(out) = out {
+        certificate.write(out)?;
+    }
+    match json {
+        true => print_json(&certificate),
+        false => say!("{format} against {against}: {measured}"),
+    }
+    Ok(())
 }
 
 fn print(score: &Score, of: &str) {

@@ -8,7 +8,7 @@ use precast_kernels::{Arch, Key, KeyVariant};
 use precast_plan::estimate::{Peak, flops, seconds};
 use precast_plan::memory::human_bytes;
 use precast_plan::training::{MICRO, UPDATE};
-use precast_plan::{Formats, Gemm, Launch, MemoryTable, Recipe, Recompute, TrainingPlan, keys};
+use precast_plan::{Formats, Gemm, Launch, MemoryTable, Plan, Recipe, Recompute, TrainingPlan, keys};
 use precast_runtime::cublas::KNOWN_VERSIONS;
 use precast_runtime::{Device, DriverError, LoadError};
 use serde::Serialize;
@@ -97,9 +97,23 @@ pub fn show(config: &RunConfig, target: &Target, json: bool) -> Result<(), Failu
     let shared = shapes.shares_weights(config);
     let of_teacher = shapes.teacher.as_ref().filter(|_| !shared);
     let formats = of_teacher.map_or_else(Formats::dense, |(_, formats)| formats.clone());
-    let forms = forms(&formats, |formats| Ok(lower_form(formats, recipe.recompute)?.plan.device_bytes()))?;
-    let form = form(config.teacher_format.unwrap_or_default(), &forms, target);
-    let formats = if form == WeightFormat::Stored { formats } else { Formats::dense() };
+    let asked = config.teacher_format.unwrap_or_default();
+    let takes = |formats: &Formats| Ok::<_, Failure>(lower_form(formats, recipe.recompute)?.plan.device_bytes());
+    let mut forms = forms(&formats, takes)?;
+    let form = form(asked, &forms, target);
+    if of_teacher.is_some() {
+        match takes(&Formats::int8()) {
+            Ok(bytes) => forms.push(Form { format: WeightFormat::Int8, bytes }),
+            // Nothing computes it.
+            Err(_) if form != WeightFormat::Int8 => {}
+            Err(failure) => return Err(failure),
+        }
+    }
+    let formats = match form {
+        WeightFormat::Int8 => Formats::int8(),
+        WeightFormat::Stored => formats,
+        WeightFormat::Bf16 | WeightFormat::Auto => Formats::dense(),
+    };
     let lower = |recompute| lower_form(&formats, recompute);
     let plan = lower(recipe.recompute)?;
     let choices = Recompute::ALL.into_iter().map(|recompute| Ok(Choice::of(recompute, &lower(recompute)?)));
@@ -186,8 +200,9 @@ pub fn show(config: &RunConfig, target: &Target, json: bool) -> Result<(), Failu
         say!("  {name:<14} {:>12}  {bytes:>16} bytes {launches:>6}{chosen}", human_bytes(*bytes));
     }
     say!("");
-    for phase in &plan.plan.phases {
-        say!("phase {:<7} {:>5} launches", phase.name, phase.nodes.len());
+    for (name, phases, launches) in phases(&plan.plan) {
+        let times = if phases > 1 { format!(", a layer at a time: {phases} phases") } else { String::new() };
+        say!("phase {name:<8} {launches:>5} launches{times}");
     }
     say!("\n{} kernels:", launches.len());
     for (pair, count) in &launches {
@@ -225,6 +240,22 @@ fn print_products(products: &BTreeMap<Key, usize>, replaced: &[KeyVariant]) {
     replaced.iter().for_each(|pair| say!("  {pair}"));
 }
 
+/// The phases of a plan, those of a name but for a number as one: its name, how many they are, and their launches.
+fn phases(plan: &Plan) -> Vec<(&str, usize, usize)> {
+    let mut all: Vec<(&str, usize, usize)> = Vec::new();
+    for phase in &plan.phases {
+        let name = phase.name.split('.').next().unwrap_or_default();
+        match all.iter_mut().find(|known| known.0 == name) {
+            Some((_, phases, launches)) => {
+                *phases += 1;
+                *launches += phase.nodes.len();
+            }
+            None => all.push((name, 1, phase.nodes.len())),
+        }
+    }
+    all
+}
+
 /// What a run would take with the teacher's weights in one form.
 #[derive(Serialize)]
 struct Form {
@@ -253,6 +284,7 @@ fn form(asked: WeightFormat, forms: &[Form], target: &Target) -> WeightFormat {
         }
         (WeightFormat::Auto, None) => first,
         (WeightFormat::Stored, _) => last,
+        (WeightFormat::Int8, _) => asked,
         (WeightFormat::Bf16, _) => first,
     }
 }
@@ -266,7 +298,9 @@ fn print_forms(chosen: WeightFormat, forms: &[Form], target: &Target) {
         let chosen = if *format == chosen { "  (chosen)" } else { "" };
         say!("  {:<14} {:>12}  {bytes:>16} bytes{chosen}", format.to_string(), human_bytes(*bytes));
     }
+    let exact = forms.iter().filter(|form| form.format.is_exact()).count();
     match &target.device {
+        _ if exact < 2 => say!("  auto: bf16; int8 gives other bits"),
         Some(device) => say!("  auto: the first that fits; {} has {} bytes free", device.name, device.free_bytes),
         None => say!("  auto: the first that fits into what is free on the device of a run; this plan is for none"),
     }

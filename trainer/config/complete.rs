@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use precast_plan::Objective;
+use precast_plan::{Objective, Precision};
 
 use super::RunConfig;
 use super::flags::{Source, flag, is_of_teacher};
 use super::options::{Adapting, Options, Teaching};
 use crate::adapter::{AdapterChoice, Lora};
+use crate::certificate::MostKl;
 use crate::error::Failure;
 use crate::weight_format::WeightFormat;
 
@@ -21,7 +22,9 @@ impl Options {
     pub fn complete(self, needs_run: bool) -> Result<RunConfig, Failure> {
         let adapter = self.adapting.choice(&self.given)?;
         let student_format = self.adapting.student_format(adapter.is_some())?;
-        let Teaching { alpha, temperature, beta, teacher_format, allow_identical } = self.teaching;
+        let certified = self.teaching.certified(self.settings.precision);
+        let Teaching { alpha, temperature, beta, teacher_format, teacher_certificate, allow_identical, .. } =
+            self.teaching;
         let (teacher, student, objective) = match self.model {
             Some(model) => {
                 if let Some(name) = self.given.keys().find(|name| is_of_teacher(name)) {
@@ -35,6 +38,7 @@ impl Options {
                 Objective::Distill { alpha, temperature, beta },
             ),
         };
+        let max_teacher_kl = certified?.filter(|_| objective.has_teacher());
         let out = match self.out {
             Some(out) => out,
             None if needs_run => return Err(missing("out")),
@@ -52,11 +56,37 @@ impl Options {
             out,
             objective,
             teacher_format,
+            teacher_certificate,
+            max_teacher_kl,
             adapter,
             student_format,
             allow_identical,
             settings,
         })
+    }
+}
+
+impl Teaching {
+    /// How far from the exact one a teacher may be that is not; none of one that is exact.
+    fn certified(&self, precision: Precision) -> Result<Option<MostKl>, Failure> {
+        if self.teacher_format.is_exact() {
+            let certificate = self.teacher_certificate.as_ref().map(|_| "--teacher-certificate");
+            return match certificate.or(self.max_teacher_kl.map(|_| "--max-teacher-kl")) {
+                Some(option) => Err(Failure::Usage(format!(
+                    "{option} is of a teacher that is not exact, and --teacher-format {} is: leave it out, or give \
+                     --teacher-format int8",
+                    self.teacher_format
+                ))),
+                None => Ok(None),
+            };
+        }
+        if precision != Precision::Bf16 {
+            return Err(Failure::Usage(format!(
+                "--teacher-format int8 gives bf16: it does not go with --precision {precision}. Use --precision bf16, or \
+                 --teacher-format bf16 or stored"
+            )));
+        }
+        Ok(Some(self.max_teacher_kl.unwrap_or_default()))
     }
 }
 
@@ -88,7 +118,7 @@ impl Adapting {
     fn student_format(&self, is_frozen: bool) -> Result<Option<WeightFormat>, Failure> {
         match (is_frozen, self.student_format) {
             (true, format) => Ok(Some(format.unwrap_or(WeightFormat::Bf16))),
-            (false, Some(WeightFormat::Stored)) => Err(Failure::Usage(
+            (false, Some(WeightFormat::Stored | WeightFormat::Int8)) => Err(Failure::Usage(
                 "--student-format stored is of a student that stays as it is, and this one trains: give --lora-rank or \
                  --adapter to train an adapter of it, or leave --student-format out"
                     .to_owned(),

@@ -15,12 +15,14 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::adapter::{Adapter, AdapterChoice, AdapterError};
+use crate::certificate::MostKl;
 use crate::models::Models;
 use crate::weight_format::WeightFormat;
 
 pub use complete::missing;
 pub use device::DeviceChoice;
 pub use flags::{All, Flags, FlagsAndFile, Source, Takes, is_of_teacher};
+pub(crate) use options::frozen_format;
 pub use options::{Adapting, Options, Settings, Teaching};
 pub(crate) use text::{display, path, path_or_none};
 
@@ -44,6 +46,12 @@ pub struct RunConfig {
     /// How the teacher's weights live on the device; none where nobody teaches.
     #[serde(serialize_with = "text::display_or_none", skip_serializing_if = "Option::is_none")]
     pub teacher_format: Option<WeightFormat>,
+    /// What is known of a teacher that is not exact.
+    #[serde(serialize_with = "text::path_or_none", skip_serializing_if = "Option::is_none")]
+    pub teacher_certificate: Option<PathBuf>,
+    /// How far from the exact one such a teacher may be; none of one that is exact.
+    #[serde(serialize_with = "text::display_or_none", skip_serializing_if = "Option::is_none")]
+    pub max_teacher_kl: Option<MostKl>,
     /// What trains while the student stays as it is; none where the student trains.
     #[serde(flatten)]
     pub adapter: Option<AdapterChoice>,
@@ -70,7 +78,7 @@ impl RunConfig {
         let models = self.teacher.iter().chain([&self.student]).chain(&self.data).chain(&kernels.bundle);
         let adapter = self.adapter.as_ref().and_then(AdapterChoice::directory);
         let keys = kernels.trusted_key.iter().map(Path::new).filter(|key| key.exists());
-        models.map(PathBuf::as_path).chain(adapter).chain(keys).collect()
+        models.chain(&self.teacher_certificate).map(PathBuf::as_path).chain(adapter).chain(keys).collect()
     }
 
     /// The adapter that trains, of a student of this shape; none where the student trains.

@@ -16,6 +16,7 @@ use super::flags::{All, Flags, Source};
 use super::text::display;
 use crate::adapter::{self, Target};
 use crate::bundle::Kernels;
+use crate::certificate::MostKl;
 use crate::schedule::Schedule;
 use crate::weight_format::WeightFormat;
 
@@ -63,11 +64,20 @@ pub struct Teaching {
     /// beta KL(t || m) + (1 - beta) KL(s || m) with m = beta t + (1 - beta) s
     #[arg(long, value_name = "X", default_value = "0", value_parser = within(0.0..=1.0))]
     pub beta: f32,
-    /// How the teacher's weights live on the device, at the same bits: bf16 (the run's precision), stored (matrices as a GGUF
+    /// How the teacher's weights live on the device. At the same bits: bf16 (the run's precision), stored (matrices as a GGUF
     /// file holds them, each dequantised just before its product) or auto (bf16 where that fits into the device's memory, else
-    /// stored)
+    /// stored). At other bits, and faster: int8 (what the products of layers read is rotated and rounded to 8 bits; the run says
+    /// what that costs, in nats)
     #[arg(long, value_name = "FORM", default_value_t)]
     pub teacher_format: WeightFormat,
+    /// What `precast eval --format int8 --against bf16 --out FILE` wrote of the teacher, for --teacher-format int8; without it a
+    /// run measures the same on its first batch, where its memory has room for that
+    #[arg(long, value_name = "FILE")]
+    pub teacher_certificate: Option<PathBuf>,
+    /// Refuse to train with --teacher-format int8 where the mean KL from the bf16 teacher is larger, nats a token; or none
+    /// [default: 0.02]
+    #[arg(long, value_name = "X|none")]
+    pub max_teacher_kl: Option<MostKl>,
     /// Allow a student with the same weights as its teacher
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = false, num_args = 0..=1,
           default_missing_value = "true")]
@@ -217,9 +227,10 @@ fn above_zero(text: &str) -> Result<f64, String> {
     learning_rate(text)
 }
 
-fn frozen_format(text: &str) -> Result<WeightFormat, String> {
+pub(crate) fn frozen_format(text: &str) -> Result<WeightFormat, String> {
     let format: WeightFormat = number(text)?;
-    if format == WeightFormat::Auto { Err("expected bf16 or stored".to_owned()) } else { Ok(format) }
+    let stays = [WeightFormat::Bf16, WeightFormat::Stored].contains(&format);
+    if stays { Ok(format) } else { Err("expected bf16 or stored".to_owned()) }
 }
 
 fn kept(text: &str) -> Result<u64, String> {

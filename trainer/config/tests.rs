@@ -49,6 +49,8 @@ fn every_option_reads_back_from_a_file_as_from_the_command_line() {
         ("alpha", "0.1"),
         ("temperature", "1.5"),
         ("teacher_format", "stored"),
+        ("teacher_certificate", "i"),
+        ("max_teacher_kl", "none"),
         ("beta", "0.2"),
         ("recompute", "blocks"),
         ("precision", "fp32"),
@@ -168,6 +170,8 @@ fn a_model_alone_trains_without_a_teacher_and_takes_no_option_of_one() {
     assert_eq!((absent, &json["student"]), ([None; 5], &"m".into()));
     let cases = [
         ("--teacher-format", "stored"),
+        ("--teacher-certificate", "c"),
+        ("--max-teacher-kl", "1"),
         ("--teacher", "t"),
         ("--student", "s"),
         ("--alpha", "0.5"),

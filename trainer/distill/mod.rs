@@ -1,5 +1,6 @@
 //! `precast distill` and `precast train`: the run from the first file to the last.
 
+mod certify;
 mod end;
 mod inputs;
 mod result;
@@ -13,10 +14,11 @@ use indicatif::{ProgressBar, ProgressStyle};
 use precast_fatbins::{Digest, say};
 use precast_plan::MemoryTable;
 use precast_runtime::Placement;
+use serde_json::Value;
 
 use crate::checkpoint::{Checkpoint, Weights as ModelWeights};
-use crate::config::{RunConfig, Source};
-use crate::data::{Batches, Dataset};
+use crate::config::{RunConfig, Settings, Source};
+use crate::data::{Batches, Dataset, MicroBatch};
 use crate::device;
 use crate::error::Failure;
 use crate::heading::Heading;
@@ -33,6 +35,7 @@ use crate::run::tokens;
 use crate::session::Session;
 use crate::sources::Sources;
 use crate::startup::Startup;
+use certify::Teacher;
 use inputs::{ModelDigests, open_models, read_data, same_files};
 use result::write_result;
 use resume::Resumed;
@@ -92,6 +95,8 @@ pub fn distill(config: &RunConfig, mode: &Mode, mut startup: Startup) -> Result<
         }
         resumed.check_left(config)?;
     }
+    let before = resumed.as_ref().map(|resumed| &resumed.record);
+    let known = Teacher::open(config, models.teacher.as_ref(), &mut digests, before, &stop)?;
     let done = resumed.as_ref().map_or(0, |resumed| resumed.saved.state.step);
     let seen = seen(Arc::clone(&data.dataset), config, done);
     stop.check()?;
@@ -104,6 +109,7 @@ pub fn distill(config: &RunConfig, mode: &Mode, mut startup: Startup) -> Result<
     let teacher = models.teacher.as_ref().map(|model| model as &dyn ModelWeights);
     let sources = Sources { teacher, student: &models.student, adapter: adapter.as_ref(), same_files };
     let mut session = Session::open(driver, config, &sources, mode.placement, &mut startup)?;
+    known.check_room(config, session.certifies())?;
     // As they are, not as they were asked for: a run that continues says what has changed.
     let teacher_format = teacher.map(|_| session.teacher_format());
     let student_format = adapter.as_ref().map(|_| sources.shapes().student_format(config).0);
@@ -115,7 +121,7 @@ pub fn distill(config: &RunConfig, mode: &Mode, mut startup: Startup) -> Result<
     say!("{heading}\n\n{}", MemoryTable::of(&session.plan().plan));
     let result_bytes = result::bytes(config, &session, &models.student, adapter.as_ref());
     disk_space(config, &session, result_bytes, &out, done)?.check(out.path())?;
-    upload(&mut session, &sources, &stop)?;
+    let certificate = upload(&mut session, &sources, known, || first_batch(&data.dataset, config), &stop)?;
     startup.end("upload");
     let tokens = stop.unless_stopped(|| seen.join().expect("hashing does not panic"))?;
     if let Some(resumed) = &resumed {
@@ -130,6 +136,7 @@ pub fn distill(config: &RunConfig, mode: &Mode, mut startup: Startup) -> Result<
 
     // Every check has passed: from here on the directory is this run's.
     let mut record = RunRecord::new(config, &session, &data.dataset);
+    certificate.into_iter().for_each(|certificate| record.teacher_certificate(certificate));
     let changes = resumed.as_ref().map(|resumed| resumed.changes(config)).unwrap_or_default();
     record.part(done, resumed.as_ref().map(|resumed| &resumed.record), &changes);
     record.metrics(resumed.as_ref().map_or((0, Digest::of(b"")), |r| (done, r.saved.state.metrics_sha256)));
@@ -199,11 +206,14 @@ pub fn check(config: &RunConfig, mode: &Mode) -> Result<(), Failure> {
     let models = open_models(&config)?;
     let adapter = config.open_adapter(models.student.config())?;
     let data = read_data(&config, &models, adapter.as_ref())?;
+    let mut digests = ModelDigests::start(&models);
+    let before = resumed.as_ref().map(|resumed| &resumed.record);
+    Teacher::open(&config, models.teacher.as_ref(), &mut digests, before, &Stop::install()?)?;
     let Some(resumed) = resumed else { return Ok(()) };
     let mut identity = Identity::new(&config, &data, &models, adapter.as_ref());
     let cublas = device::cublas(config.settings.gemm, config.settings.device)?;
     identity.cublas(cublas.map(|cublas| cublas.version()));
-    identity.models(ModelDigests::start(&models).get()?);
+    identity.models(digests.get()?);
     resumed.compare(&identity)?;
     resumed.check_left(&config)
 }
@@ -240,14 +250,42 @@ fn disk_space(
     })
 }
 
-fn upload(session: &mut Session, sources: &Sources<'_>, stop: &Stop) -> Result<(), Failure> {
+/// The first micro-batch of a run, wherever it continues.
+fn first_batch(dataset: &Dataset, config: &RunConfig) -> MicroBatch {
+    let Settings { batch_size, seq_len, shuffle, seed, .. } = config.settings;
+    Batches::new(dataset, batch_size, seq_len, shuffle.then_some(seed)).micro_batch(0)
+}
+
+/// Sends the weights; returns what is known of a teacher that is not exact.
+fn upload(
+    session: &mut Session,
+    sources: &Sources<'_>,
+    teacher: Teacher,
+    first_batch: impl FnOnce() -> MicroBatch,
+    stop: &Stop,
+) -> Result<Option<Value>, Failure> {
     let total = session.upload_bytes(sources);
     let style = ProgressStyle::with_template("weights {bar:30} {bytes}/{total_bytes} {bytes_per_sec}");
     let bar = ProgressBar::new(total).with_style(style.expect("a valid template"));
-    session.upload(sources, |sent| {
+    let progress = |sent| {
         bar.inc(sent);
         stop.check()
-    })?;
+    };
+    let known = match teacher {
+        Teacher::Unknown(measuring) => {
+            let batch = first_batch();
+            let judge = |columns| bar.suspend(|| Ok(measuring.judge(&batch, &columns)?));
+            Some(session.certify(sources, &batch, progress, judge)?)
+        }
+        Teacher::Known(known) => {
+            session.upload(sources, progress)?;
+            Some(known)
+        }
+        Teacher::Exact => {
+            session.upload(sources, progress)?;
+            None
+        }
+    };
     bar.finish_and_clear();
-    Ok(())
+    Ok(known)
 }

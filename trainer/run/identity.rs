@@ -51,13 +51,16 @@ impl Identity {
             ("eps", Recipe::EPS.to_string()),
         ];
         let values = values.map(|(name, value)| (name.to_owned(), value)).into_iter();
+        // Exact forms of a teacher are one.
+        let rounded = config.teacher_format.filter(|format| !format.is_exact());
+        let rounded = rounded.map(|format| ("rounding of the teacher".to_owned(), format.to_string()));
         let configs = models.iter().map(|(role, model)| (format!("{role} config"), json(model)));
         // Of one that was there: a new one follows from options.
         let digest = adapter.and_then(|adapter| Some((adapter.digest()?, adapter.layout().digest())));
         let adapter = digest.map(|(tensors, layout)| {
             [("adapter".to_owned(), tensors.to_string()), ("adapter config".to_owned(), layout.to_string())]
         });
-        Self(values.chain(configs).chain(adapter.into_iter().flatten()).chain(options(config)).collect())
+        Self(values.chain(rounded).chain(configs).chain(adapter.into_iter().flatten()).chain(options(config)).collect())
     }
 
     /// Adds the version of the library that computes products, if one does: another one may round otherwise.
@@ -89,13 +92,15 @@ impl Identity {
 
 /// Options that may change when a run continues: where things are, which [`Identity`] has the digests of, and what changes no
 /// bit of the weights. The number of steps has rules of its own.
-const MAY_CHANGE: [&str; 15] = [
+const MAY_CHANGE: [&str; 17] = [
     "teacher",
     "student",
     "data",
     "out",
     "steps",
     "teacher_format",
+    "teacher_certificate",
+    "max_teacher_kl",
     "adapter",
     "student_format",
     "recompute",
@@ -135,6 +140,7 @@ pub struct Data {
 mod tests {
     use super::*;
     use crate::config::Options;
+    use crate::weight_format::WeightFormat;
 
     fn identity(values: &[(&str, &str)]) -> Identity {
         Identity(values.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
@@ -159,7 +165,11 @@ mod tests {
             pair.complete(false).unwrap()
         };
         // An adapter is a new one or one that is there.
-        let there = config(|pair| pair.adapting.adapter = Some("a".into()));
+        let there = config(|pair| {
+            pair.adapting.adapter = Some("a".into());
+            pair.teaching.teacher_format = WeightFormat::Int8;
+            pair.teaching.teacher_certificate = Some("c".into());
+        });
         let config = config(|pair| pair.adapting.lora_rank = Some(8));
         let names = |config: &RunConfig| config.to_json().as_object().unwrap().keys().cloned().collect::<Vec<_>>();
         let all = [names(&config), names(&there)].concat();

@@ -1,0 +1,151 @@
+//! A certificate as a file: what is measured of a model in a form, and of which.
+
+use std::path::Path;
+
+use precast_fatbins::{Digest, files, input};
+use precast_kernels::Arch;
+use precast_plan::{EvaluationPlan, Formats, ModelConfig, PlanError, Precision, keys};
+use serde::{Deserialize, Serialize};
+
+use super::{CertificateError, Measured};
+use crate::checkpoint::Checkpoint;
+use crate::error::Failure;
+use crate::run::identity::Difference;
+use crate::weight_format::WeightFormat;
+
+/// What a certificate is of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Subject {
+    /// Of the model's weights.
+    #[serde(with = "precast_fatbins::hex")]
+    pub weights_sha256: Digest,
+    /// Of its configuration.
+    #[serde(with = "precast_fatbins::hex")]
+    pub config_sha256: Digest,
+    /// The form that is measured.
+    pub format: String,
+    /// Of the sources of the kernels that compute it, on every architecture.
+    #[serde(with = "precast_fatbins::hex")]
+    pub kernels_sha256: Digest,
+}
+
+/// What is measured of a model in a form. What else is recorded is not compared.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Certificate {
+    pub subject: Subject,
+    /// The form that it is measured against.
+    pub against: String,
+    pub measured: Measured,
+    /// Tokens that it chooses among.
+    pub vocab: u32,
+    /// Files of the text.
+    pub data: Vec<String>,
+    /// Digest of its token ids.
+    #[serde(with = "precast_fatbins::hex")]
+    pub ids_sha256: Digest,
+    pub arch: String,
+    pub device: String,
+    /// Of the program.
+    pub version: String,
+}
+
+impl Subject {
+    /// A model, with the digest of its weights, in a form.
+    ///
+    /// # Errors
+    /// [`PlanError`] where nothing computes that.
+    pub fn new(
+        model: &Checkpoint,
+        weights_sha256: Digest,
+        (format, formats): (WeightFormat, &Formats),
+    ) -> Result<Self, PlanError> {
+        Ok(Self {
+            weights_sha256,
+            config_sha256: Digest::of(model.json().to_string().as_bytes()),
+            format: format.to_string(),
+            kernels_sha256: kernels_sha256(model.config(), formats)?,
+        })
+    }
+
+    fn differences(&self, was: &Self) -> Vec<Difference> {
+        let values = |of: &Self| {
+            [
+                ("the digest of the weights", of.weights_sha256.to_string()),
+                ("the digest of config.json", of.config_sha256.to_string()),
+                ("the format", of.format.clone()),
+                ("the digest of the kernels' sources", of.kernels_sha256.to_string()),
+            ]
+        };
+        let both = values(was).into_iter().zip(values(self));
+        let all = both.map(|((name, was), (_, is))| Difference { name: name.to_owned(), was, is });
+        all.filter(|difference| difference.was != difference.is).collect()
+    }
+}
+
+/// A digest of the sources of all kernels that compute a model in a form, whatever the architecture.
+///
+/// # Errors
+/// [`PlanError`] where nothing computes it.
+fn kernels_sha256(config: &ModelConfig, formats: &Formats) -> Result<Digest, PlanError> {
+    let two = &ModelConfig { layers: config.layers.min(2), max_positions: u32::MAX, ..config.clone() };
+    let plan = EvaluationPlan::with_formats((two, formats), (1, 16), Precision::Bf16, Arch::Sim)?.plan;
+    let keys = keys(&plan).into_iter().map(|pair| pair.key);
+    let sources = keys.flat_map(|key| {
+        let of = |arch| key.built(arch).map(|pair| pair.source_digest(arch)).collect::<Vec<_>>();
+        Arch::GPUS.into_iter().flat_map(of).collect::<Vec<_>>()
+    });
+    let sources: Vec<Digest> = sources.collect();
+    Ok(Digest::of_parts("precast.certificate", sources.iter().map(|digest| &digest.0[..])))
+}
+
+impl Certificate {
+    /// Reads one of a teacher, and checks that it is of this.
+    ///
+    /// # Errors
+    /// [`CertificateError`].
+    pub fn read(path: &Path, teacher: &Path, subject: &Subject) -> Result<Self, CertificateError> {
+        let (path, teacher) = (path.to_owned(), teacher.to_owned());
+        let text = match input::read_text(&path, input::SETTINGS_BYTES) {
+            Ok(text) => text,
+            Err(error) => {
+                let reason = format!("cannot read it: {error}");
+                return Err(CertificateError::Unreadable { path, reason, teacher });
+            }
+        };
+        let certificate: Self = match serde_json::from_str(&text) {
+            Ok(certificate) => certificate,
+            Err(error) => {
+                let reason = format!("it is no certificate: {error}");
+                return Err(CertificateError::Unreadable { path, reason, teacher });
+            }
+        };
+        let differences = subject.differences(&certificate.subject);
+        if differences.is_empty() {
+            return Ok(certificate);
+        }
+        Err(CertificateError::Other { path, differences, teacher })
+    }
+
+    /// Refuses to replace a file that is no certificate.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`].
+    pub fn check_replaceable(path: &Path) -> Result<(), Failure> {
+        let is_one =
+            || -> Option<Self> { serde_json::from_str(&input::read_text(path, input::SETTINGS_BYTES).ok()?).ok() };
+        if !path.exists() || is_one().is_some() {
+            return Ok(());
+        }
+        Err(Failure::Usage(format!("--out {}: it is there and no certificate: name another file", path.display())))
+    }
+
+    /// Writes it whole or not at all.
+    ///
+    /// # Errors
+    /// [`Failure::Io`].
+    pub fn write(&self, path: &Path) -> Result<(), Failure> {
+        let text = serde_json::to_string_pretty(self).expect("plain data serialises") + "\n";
+        files::write_whole(path, text.as_bytes()).map_err(Failure::io("write", path))
+    }
+}

@@ -1,0 +1,108 @@
+//! What a teacher that is not exact costs: how far its predictions are from the exact one's, in nats.
+
+mod compare;
+mod file;
+mod measured;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+pub use compare::{Forms, compare};
+pub use file::{Certificate, Subject};
+pub use measured::{Measured, Tally};
+
+use crate::run::identity::Difference;
+
+/// How far a teacher may be from the exact one: a mean KL, nats a token.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum MostKl {
+    /// However far.
+    None,
+    /// At most so many nats.
+    Nats(f64),
+}
+
+impl Default for MostKl {
+    fn default() -> Self {
+        Self::Nats(0.02)
+    }
+}
+
+impl fmt::Display for MostKl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("none"),
+            Self::Nats(nats) => nats.fmt(f),
+        }
+    }
+}
+
+impl FromStr for MostKl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "none" {
+            return Ok(Self::None);
+        }
+        let nats = text.parse::<f64>().ok().filter(|nats| nats.is_finite() && *nats >= 0.0);
+        nats.map(Self::Nats).ok_or_else(|| "expected nats, a number that is not negative, or none".to_owned())
+    }
+}
+
+/// A teacher that is not exact and not known to be good enough.
+#[derive(Debug, thiserror::Error)]
+pub enum CertificateError {
+    /// Nobody has measured it, and this run cannot.
+    #[error(
+        "--teacher-format int8: this run has no room to measure on its first batch what that costs. Measure it before, and give \
+         --teacher-certificate FILE:\n  precast eval --model {} --format int8 --against bf16 --data DATA --out FILE",
+        teacher.display()
+    )]
+    Missing { teacher: PathBuf },
+    /// A file that is no certificate.
+    #[error("--teacher-certificate {}: {reason}\n{}", path.display(), remedy(teacher, path))]
+    Unreadable { path: PathBuf, reason: String, teacher: PathBuf },
+    /// A certificate of something else.
+    #[error(
+        "--teacher-certificate {} is of something else:\n{}\n{}",
+        path.display(),
+        differences.iter().map(|difference| format!("  {difference}")).collect::<Vec<_>>().join("\n"),
+        remedy(teacher, path)
+    )]
+    Other { path: PathBuf, differences: Vec<Difference>, teacher: PathBuf },
+    /// The arithmetic broke down.
+    #[error(
+        "the int8 teacher's predictions are no numbers on {tokens} tokens: its activations overflow, or the exact model's do. \
+         Use --teacher-format bf16 or stored"
+    )]
+    NotFinite { tokens: u64 },
+    /// Its mean KL is above `--max-teacher-kl`.
+    #[error(
+        "{measured}: more than --max-teacher-kl {most} allows. Use --teacher-format bf16 or stored, which are exact; or allow it \
+         with --max-teacher-kl"
+    )]
+    TooFar { measured: Measured, most: f64 },
+}
+
+fn remedy(teacher: &std::path::Path, path: &std::path::Path) -> String {
+    let (teacher, path) = (teacher.display(), path.display());
+    format!("Measure it again:\n  precast eval --model {teacher} --format int8 --against bf16 --data DATA --out {path}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_is_nats_or_none() {
+        assert_eq!("none".parse(), Ok(MostKl::None));
+        assert_eq!("0.02".parse(), Ok(MostKl::default()));
+        for text in ["none", "0.02", "0"] {
+            assert_eq!(text.parse::<MostKl>().unwrap().to_string(), text);
+        }
+        for text in ["", "-1", "NaN", "inf", "None"] {
+            assert!(text.parse::<MostKl>().is_err(), "{text}");
+        }
+    }
+}
