@@ -10,8 +10,8 @@ use precast_kernels::{Arch, Block, Key, KeyVariant};
 use precast_plan::staged::CERTIFY;
 use precast_plan::training::{CAST, CLEAR, MICRO, UPDATE, WIDEN};
 use precast_plan::{
-    Adapters, ComparisonPlan, EvaluationPlan, Formats, Gemm, ModelConfig, Objective, Precision, Recipe, Recompute, Resident,
-    Staged, Student, Target, Teacher, Tensor, TrainingPlan, build_keys, keys,
+    Adapters, ComparisonPlan, EvaluationPlan, Formats, Gemm, ModelConfig, Objective, Precision, Recipe, Recompute,
+    Resident, Staged, Student, Target, Teacher, Tensor, TrainingPlan, build_keys, keys,
 };
 use precast_runtime::sim::{Faults, Sim};
 use precast_runtime::{Arrived, Bound, Device, Driver, DriverError, GraphId, KernelId, LoadError, Loading};

@@ -4,8 +4,8 @@ use precast_kernels::{Arch, Dtype};
 use precast_plan::memory::MemoryTable;
 use precast_plan::training::MICRO;
 use precast_plan::{
-    Buffer, Category, EvaluationPlan, Formats, ModelConfig, Objective, Plan, PlanError, Precision, Recipe, Recompute,
-    TrainingPlan,
+    Buffer, Category, EvaluationPlan, Formats, Gemm, ModelConfig, Objective, Plan, PlanError, Precision, Recipe,
+    Recompute, TrainingPlan,
 };
 
 fn config(name: &str) -> ModelConfig {
@@ -16,7 +16,7 @@ fn config(name: &str) -> ModelConfig {
 fn recipe(batch: u32, seq_len: u32, recompute: Recompute) -> Recipe {
     let objective = Objective::Distill { alpha: 0.5, temperature: 2.0, beta: 0.0 };
     let precision = Precision::Bf16;
-    Recipe { batch, seq_len, precision, objective, weight_decay: 0.01, clip: 1.0, recompute }
+    Recipe { batch, seq_len, precision, objective, weight_decay: 0.01, clip: 1.0, gemm: Gemm::Bundle, recompute }
 }
 
 fn lower(teacher: &ModelConfig, student: &ModelConfig, recipe: &Recipe, arch: Arch) -> TrainingPlan {
