@@ -116,6 +116,21 @@ const _: () = {
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+pub struct add_params {
+    pub x: address,
+    pub y: address,
+    pub n: u64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of add_params"][::std::mem::size_of::<add_params>() - 24usize];
+    ["Alignment of add_params"][::std::mem::align_of::<add_params>() - 8usize];
+    ["Offset of field: add_params::x"][::std::mem::offset_of!(add_params, x) - 0usize];
+    ["Offset of field: add_params::y"][::std::mem::offset_of!(add_params, y) - 8usize];
+    ["Offset of field: add_params::n"][::std::mem::offset_of!(add_params, n) - 16usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct attention_fwd_params {
     pub qkv: address,
     pub o: address,

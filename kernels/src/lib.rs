@@ -28,6 +28,7 @@ pub mod tuned;
 pub mod variant;
 
 pub mod adamw;
+pub mod add;
 pub mod attention;
 pub mod cast;
 pub mod column_sum;

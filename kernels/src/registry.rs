@@ -26,6 +26,7 @@ const fn op<K: Registered>() -> Op {
 /// Every operation, alphabetical.
 pub static OPS: &[Op] = &[
     op::<crate::adamw::AdamwUpdate>(),
+    op::<crate::add::Add>(),
     op::<crate::attention::AttentionBwd>(),
     op::<crate::attention::AttentionDelta>(),
     op::<crate::attention::AttentionFwd>(),

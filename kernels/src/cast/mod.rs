@@ -1,4 +1,4 @@
-//! Cast: one float dtype to another, rounding to nearest even.
+//! Cast: one float dtype to another, rounding to nearest even; to the same one it is a copy.
 //!
 //! `y[i] = x[i]`; `x` and `y` hold n elements of the dtypes `from` and `to`.
 //! Source: IEEE 754 conversion; bf16 is the upper half of a single.
@@ -39,7 +39,9 @@ impl Build for Cast {
 
 impl Reference for Cast {
     fn examples() -> Vec<Self> {
-        vec![Self { from: Dtype::Bf16, to: Dtype::F32 }, Self { from: Dtype::F32, to: Dtype::Bf16 }]
+        [(Dtype::Bf16, Dtype::F32), (Dtype::F32, Dtype::Bf16), (Dtype::F32, Dtype::F32)]
+            .map(|(from, to)| Self { from, to })
+            .into()
     }
 
     fn host(&self, _p: &Self::Params, views: &mut Views<'_>) {

@@ -1,7 +1,7 @@
 //! What treats each element by itself.
 
 use precast_kernels::Key;
-use precast_kernels::abi::{adamw_params, cast_params, fill_params};
+use precast_kernels::abi::{adamw_params, add_params, cast_params, fill_params};
 
 use crate::launch::{Launch, field};
 
@@ -25,6 +25,12 @@ pub fn adamw(key: &Key) {
     launch.is("master", &(0..37).map(moved).collect::<Vec<_>>());
     launch.is("m", &new_m);
     launch.is("v", &new_v);
+}
+
+pub fn add(key: &Key) {
+    let launch = Launch::new(key, add_params { n: 97, ..Default::default() });
+    let sums = launch.before("x").into_iter().zip(launch.before("y")).map(|(x, y)| x + y);
+    launch.is("y", &sums.collect::<Vec<_>>());
 }
 
 /// To bf16, to nearest even: no other value is nearer, and of two that are as near its last bit is 0.

@@ -24,6 +24,7 @@ type Formula = (&'static str, fn(&Key));
 
 const FORMULAS: &[Formula] = &[
     ("adamw.update", elements::adamw),
+    ("add", elements::add),
     ("attention.bwd", attention::bwd),
     ("attention.delta", attention::delta),
     ("attention.fwd", attention::fwd),

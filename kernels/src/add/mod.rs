@@ -1,0 +1,58 @@
+//! Add: the sum of two float buffers, in the place of the second.
+//!
+//! `y[i] = x[i] + y[i]`; `x` and `y` hold n elements, f32. The sum of two numbers does not depend on their order, so that
+//! either place is the right one.
+//! Source: none needed.
+
+mod host;
+
+use crate::abi::add_params;
+use crate::host::Views;
+use crate::{Arch, Batch, Build, Dtype, Geometry, Kernel, Operand, Reference, Source, Threads, key, operand, source};
+
+key! {
+    /// Add elements.
+    pub struct Add = "add" {}
+}
+
+impl Kernel for Add {
+    type Params = add_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        vec![operand!(Read Self::Params, x: Dtype::F32, p.n), operand!(ReadWrite Self::Params, y: Dtype::F32, p.n)]
+    }
+}
+
+impl Build for Add {
+    type Variant = Threads;
+
+    fn variants(&self, _arch: Arch) -> Vec<Threads> {
+        vec![Threads { threads: 256 }]
+    }
+
+    fn source(&self, _variant: Threads) -> Source {
+        source!("add", "add.cu")
+    }
+
+    fn geometry(&self, variant: Threads, p: &Self::Params) -> Geometry {
+        Geometry::strided(p.n, variant.threads)
+    }
+}
+
+impl Reference for Add {
+    fn examples() -> Vec<Self> {
+        vec![Self {}]
+    }
+
+    fn host(&self, _p: &Self::Params, views: &mut Views<'_>) {
+        host::add(views);
+    }
+
+    fn samples(&self) -> Vec<Self::Params> {
+        [1, 5003].map(|n| Self::Params { n, ..Default::default() }).into()
+    }
+
+    fn typical(&self, batch: Batch) -> Self::Params {
+        Self::Params { n: batch.elems(), ..Default::default() }
+    }
+}
