@@ -68,7 +68,7 @@ impl Driver for Recorder {
     }
     fn prepare(&mut self, nodes: &[Bound]) -> Result<GraphId, DriverError> {
         let graph = self.inner.prepare(nodes)?;
-        self.graphs.push((graph, nodes.iter().map(|bound| bound.work.key().clone()).collect()));
+        self.graphs.push((graph, nodes.iter().filter_map(|bound| bound.work.key().cloned()).collect()));
         Ok(graph)
     }
     fn run(&mut self, graph: GraphId) -> Result<(), DriverError> {

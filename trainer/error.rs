@@ -265,6 +265,7 @@ impl Failure {
                 | PlanError::TooLarge { .. }
                 | PlanError::NoTeacher
                 | PlanError::Rank { .. }
+                | PlanError::Replicas { .. }
                 | PlanError::StoredWithoutAdapters
                 | PlanError::Int8Precision
                 | PlanError::Rotation { .. }

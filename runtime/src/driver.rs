@@ -82,6 +82,7 @@ pub struct Bound {
 pub enum BoundWork {
     Launch(BoundLaunch),
     Product(BoundProduct),
+    Exchange(BoundExchange),
 }
 
 /// What cuBLASLt is on a device.
@@ -117,11 +118,12 @@ impl BoundProduct {
 }
 
 impl BoundWork {
-    /// What it computes.
-    pub fn key(&self) -> &Key {
+    /// What it computes; none of what only moves bytes.
+    pub fn key(&self) -> Option<&Key> {
         match self {
-            BoundWork::Launch(launch) => &launch.key,
-            BoundWork::Product(product) => &product.key,
+            BoundWork::Launch(launch) => Some(&launch.key),
+            BoundWork::Product(product) => Some(&product.key),
+            BoundWork::Exchange(_) => None,
         }
     }
 }
@@ -139,6 +141,15 @@ pub struct BoundLaunch {
     pub params: Vec<u8>,
     /// Tensor maps of the parameter block that are still to be encoded.
     pub tensor_maps: Vec<TensorMap>,
+}
+
+/// Ranges of device memory from rank to rank.
+#[derive(Clone, Debug)]
+pub struct BoundExchange {
+    /// To which rank, address and bytes.
+    pub sends: Vec<(u32, u64, u64)>,
+    /// From which rank, address and bytes.
+    pub receives: Vec<(u32, u64, u64)>,
 }
 
 /// A call that failed. The codes are CUDA's: the simulated GPU uses the same.
@@ -214,6 +225,13 @@ pub enum DriverError {
     /// A device without cuBLASLt is to use it.
     #[error("the simulated GPU executes references, and no library: leave --gemm cublas out, or use --device cuda:0")]
     NoCublas,
+    /// Ranks did not come together, or one of them is gone.
+    #[error("{label}: {reason}")]
+    Exchange {
+        label: String,
+        /// What went wrong.
+        reason: String,
+    },
     /// The simulated GPU found a launch that a real one might let pass.
     #[error("{label}: {reason}")]
     Launch {
@@ -286,6 +304,22 @@ pub trait Driver {
     /// [`DriverError`] of the driver, of this or earlier work.
     fn run(&mut self, graph: GraphId) -> Result<(), DriverError>;
 
+    /// Runs a prepared sequence after what was asked for so far, and beside what is asked for next, until [`Self::join`].
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    fn run_beside(&mut self, graph: GraphId) -> Result<(), DriverError> {
+        self.run(graph)
+    }
+
+    /// What is asked for next comes after what runs beside.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    fn join(&mut self) -> Result<(), DriverError> {
+        Ok(())
+    }
+
     /// Runs a prepared sequence once to warm up and then `repeats` times, and waits. Returns the seconds that
     /// each of the latter took, by the device's own clock. A driver whose [`Self::run`] does wait has no other than the host's.
     ///
@@ -350,6 +384,12 @@ impl<D: Driver + ?Sized> Driver for Box<D> {
     }
     fn run(&mut self, graph: GraphId) -> Result<(), DriverError> {
         (**self).run(graph)
+    }
+    fn run_beside(&mut self, graph: GraphId) -> Result<(), DriverError> {
+        (**self).run_beside(graph)
+    }
+    fn join(&mut self) -> Result<(), DriverError> {
+        (**self).join()
     }
     fn time(&mut self, graph: GraphId, repeats: u32) -> Result<f64, DriverError> {
         (**self).time(graph, repeats)

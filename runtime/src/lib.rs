@@ -3,6 +3,7 @@
 //! [`Loading`] can load modules and has nothing to launch on; [`Loading::seal`] turns it into [`Sealed`],
 //! which launches and cannot load. Nothing in this crate, or below it, can compile.
 
+mod communicator;
 pub mod cublas;
 pub mod cuda;
 mod driver;
@@ -13,9 +14,10 @@ mod sealed;
 pub mod selftest;
 pub mod sim;
 
+pub use communicator::{Communicator, Mesh};
 pub use driver::{
-    Arrived, Bound, BoundLaunch, BoundProduct, BoundWork, CublasUse, Device, Driver, DriverError, GraphId, KernelId,
-    Ticket,
+    Arrived, Bound, BoundExchange, BoundLaunch, BoundProduct, BoundWork, CublasUse, Device, Driver, DriverError,
+    GraphId, KernelId, Ticket,
 };
 pub use loading::{Coverage, LoadError, Loading, Placement, STAGE_BYTES};
 pub use loads::Load;

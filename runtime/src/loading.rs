@@ -5,9 +5,11 @@ use std::fmt;
 
 use precast_fatbins::{Bundle, BundleError, Stale, build_command};
 use precast_kernels::{Arch, KeyVariant};
-use precast_plan::{Build, Cublas, Executor, Launch, Plan, Tensor, Work, keys};
+use precast_plan::{Build, Cublas, Exchange, Executor, Launch, Plan, Tensor, Work, keys};
 
-use crate::driver::{Bound, BoundLaunch, BoundProduct, BoundWork, Device, Driver, DriverError, GraphId, KernelId};
+use crate::driver::{
+    Bound, BoundExchange, BoundLaunch, BoundProduct, BoundWork, Device, Driver, DriverError, GraphId, KernelId,
+};
 use crate::loads::{self, Load};
 use crate::sealed::Sealed;
 
@@ -163,18 +165,21 @@ impl<D: Driver> Loading<D> {
             }
         };
         driver.stage(STAGE_BYTES)?;
-        let mut graphs: Vec<(String, GraphId)> = Vec::new();
+        let mut graphs: Vec<(String, Vec<GraphId>)> = Vec::new();
         for phase in &plan.phases {
             let bound: Vec<Bound> = phase
                 .nodes
                 .iter()
                 .map(|node| {
-                    let Work::Launch(launch) = &node.work;
-                    let work = bind(launch, &self.kernels, &addresses);
+                    let work = match &node.work {
+                        Work::Launch(launch) => bind(launch, &self.kernels, &addresses),
+                        Work::Exchange(exchange) => BoundWork::Exchange(bind_exchange(exchange, &addresses)),
+                    };
                     Bound { label: node.label.clone(), work, dependencies: node.dependencies.clone() }
                 })
                 .collect();
-            graphs.push((phase.name.clone(), driver.prepare(&bound)?));
+            let parts = phase.parts().map(|part| driver.prepare(&of_part(&bound, part)));
+            graphs.push((phase.name.clone(), parts.collect::<Result<_, _>>()?));
         }
         Ok(Sealed::new(self.driver, self.loads, addresses, graphs, STAGE_BYTES))
     }
@@ -199,6 +204,25 @@ fn bind(launch: &Launch, kernels: &BTreeMap<KeyVariant, KernelId>, addresses: &[
             let workspace = (address(workspace), workspace.bytes());
             BoundWork::Product(BoundProduct { key, params, workspace, factors: factors.map(address) })
         }
+    }
+}
+
+/// A part of a sequence: what it waits for of earlier parts is done before it begins.
+fn of_part(nodes: &[Bound], part: std::ops::Range<usize>) -> Vec<Bound> {
+    let first = part.start as u32;
+    let own = |bound: &Bound| {
+        let dependencies = bound.dependencies.iter().filter(|node| **node >= first).map(|node| node - first).collect();
+        Bound { dependencies, ..bound.clone() }
+    };
+    nodes[part].iter().map(own).collect()
+}
+
+fn bind_exchange(exchange: &Exchange, addresses: &[u64]) -> BoundExchange {
+    let address = |tensor: &Tensor| addresses[tensor.buffer.0 as usize] + tensor.offset;
+    let range = |(rank, tensor): &(u32, Tensor)| (*rank, address(tensor), tensor.bytes());
+    BoundExchange {
+        sends: exchange.sends.iter().map(range).collect(),
+        receives: exchange.receives.iter().map(range).collect(),
     }
 }
 

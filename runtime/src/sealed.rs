@@ -9,10 +9,12 @@ use crate::loads::Load;
 pub struct Sealed<D: Driver> {
     driver: D,
     addresses: Vec<u64>,
-    graphs: Vec<(String, GraphId)>,
+    graphs: Vec<(String, Vec<GraphId>)>,
     stage_bytes: u64,
     loads: u64,
     loaded: Vec<Load>,
+    /// A phase runs beside what is asked for.
+    beside: bool,
 }
 
 impl<D: Driver> Sealed<D> {
@@ -20,11 +22,11 @@ impl<D: Driver> Sealed<D> {
         driver: D,
         loaded: Vec<Load>,
         addresses: Vec<u64>,
-        graphs: Vec<(String, GraphId)>,
+        graphs: Vec<(String, Vec<GraphId>)>,
         stage_bytes: u64,
     ) -> Self {
         let loads = driver.loads();
-        Self { driver, addresses, graphs, stage_bytes, loads, loaded }
+        Self { driver, addresses, graphs, stage_bytes, loads, loaded, beside: false }
     }
 
     pub fn device(&self) -> &Device {
@@ -72,8 +74,31 @@ impl<D: Driver> Sealed<D> {
     /// If the plan has no such phase, or a module has been loaded since the seal: both are bugs of this
     /// project, and the second is the one it exists to rule out.
     pub fn run(&mut self, phase: &str) -> Result<(), DriverError> {
-        let graph = self.graph(phase);
-        self.driver.run(graph)
+        for (index, graph) in self.graphs(phase).into_iter().enumerate() {
+            // What is before the first cut needs nothing of what runs beside it.
+            if index > 0 || !self.is_divided(phase) {
+                self.join()?;
+            }
+            self.driver.run(graph)?;
+        }
+        Ok(())
+    }
+
+    /// Runs a phase beside what is asked for next: writes, and the beginning of a phase that is divided. All else waits for it.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    ///
+    /// # Panics
+    /// As [`Self::run`].
+    pub fn run_beside(&mut self, phase: &str) -> Result<(), DriverError> {
+        self.join()?;
+        self.beside = true;
+        self.graphs(phase).into_iter().try_for_each(|graph| self.driver.run_beside(graph))
+    }
+
+    fn join(&mut self) -> Result<(), DriverError> {
+        if std::mem::take(&mut self.beside) { self.driver.join() } else { Ok(()) }
     }
 
     /// Seconds that each of `repeats` runs of a phase takes, one after the other, warm. Waits for them.
@@ -84,14 +109,19 @@ impl<D: Driver> Sealed<D> {
     /// # Panics
     /// As [`Self::run`].
     pub fn time(&mut self, phase: &str, repeats: u32) -> Result<f64, DriverError> {
-        let graph = self.graph(phase);
-        self.driver.time(graph, repeats)
+        self.join()?;
+        let each = self.graphs(phase).into_iter().map(|graph| self.driver.time(graph, repeats));
+        each.sum()
     }
 
-    fn graph(&self, phase: &str) -> GraphId {
+    fn is_divided(&self, phase: &str) -> bool {
+        self.graphs.iter().any(|(name, graphs)| name == phase && graphs.len() > 1)
+    }
+
+    fn graphs(&self, phase: &str) -> Vec<GraphId> {
         assert_eq!(self.driver.loads(), self.loads, "a module was loaded after the seal");
         match self.graphs.iter().find(|(name, _)| name == phase) {
-            Some((_, graph)) => *graph,
+            Some((_, graphs)) => graphs.clone(),
             None => panic!("the plan has no phase `{phase}`"),
         }
     }
@@ -108,7 +138,8 @@ impl<D: Driver> Sealed<D> {
         self.write_part(tensor, 0, bytes)
     }
 
-    /// Copies to a part of a tensor, `start` bytes from its first, in order with the phases run before and after.
+    /// Copies to a part of a tensor, `start` bytes from its first, in order with the phases run before and after; beside what
+    /// [`Self::run_beside`] has begun, which does not touch the tensor.
     ///
     /// # Errors
     /// [`DriverError`] of this or earlier work.
@@ -148,6 +179,7 @@ impl<D: Driver> Sealed<D> {
         tensor: Tensor,
         mut take: impl FnMut(&[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
+        self.join()?;
         let (mut at, end) = (self.address(tensor), self.address(tensor) + tensor.bytes());
         let mut under_way = None;
         loop {
@@ -175,6 +207,7 @@ impl<D: Driver> Sealed<D> {
     /// # Errors
     /// [`DriverError`] of this or earlier work.
     pub fn read_later(&mut self, tensor: Tensor) -> Result<Ticket, DriverError> {
+        self.join()?;
         let address = self.address(tensor);
         self.driver.read(address, tensor.bytes())
     }

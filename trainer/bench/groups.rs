@@ -52,7 +52,7 @@ impl Group {
             work: Work::Launch(launch.clone()),
             dependencies: index.checked_sub(1).into_iter().collect(),
         });
-        Phase { name: self.timed_as.clone(), nodes: nodes.collect() }
+        Phase { name: self.timed_as.clone(), nodes: nodes.collect(), cuts: Vec::new() }
     }
 }
 
@@ -69,7 +69,7 @@ pub fn of(plan: &Plan) -> Vec<Group> {
     for phase in [MICRO, UPDATE] {
         let mut alike: BTreeMap<Alike, Vec<(String, Launch)>> = BTreeMap::new();
         for node in &plan.phase(phase).nodes {
-            let Work::Launch(launch) = &node.work;
+            let Some(launch) = node.launch() else { continue };
             alike.entry((launch.code(), launch.shape())).or_default().push((node.label.clone(), launch.clone()));
         }
         for of_group in alike.into_values() {

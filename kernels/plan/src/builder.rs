@@ -5,7 +5,7 @@ use precast_kernels::{Arch, Dtype, Format, Key, Registered};
 use crate::arena::{self, Touched};
 use crate::buffer::{Buffer, BufferId, Category, Tensor};
 use crate::dependencies::dependencies;
-use crate::node::{Build, Cublas, Executor, Launch, Node, Work};
+use crate::node::{Build, Cublas, Exchange, Executor, Launch, Node, Work};
 use crate::plan::{Phase, Plan};
 
 /// A plan in the making.
@@ -67,7 +67,7 @@ impl Builder {
 
     /// Starts a phase; nodes go to the phase started last.
     pub fn phase(&mut self, name: &str) {
-        self.phases.push(Phase { name: name.to_owned(), nodes: Vec::new() });
+        self.phases.push(Phase { name: name.to_owned(), nodes: Vec::new(), cuts: Vec::new() });
         self.startup.push(None);
     }
 
@@ -77,6 +77,12 @@ impl Builder {
         self.phase(name);
         let declared = self.startup.iter().find_map(|declared| *declared).unwrap_or(self.buffers.len());
         *self.startup.last_mut().expect("it has been started") = Some(declared);
+    }
+
+    /// Divides the phase started last before the node that comes next.
+    pub fn cut(&mut self) {
+        let phase = self.phases.last_mut().expect("a phase has been started");
+        phase.cuts.push(phase.nodes.len() as u32);
     }
 
     /// Adds a launch of a kernel of the bundle.
@@ -111,6 +117,20 @@ impl Builder {
         }
         let phase = self.phases.last_mut().expect("a phase has been started");
         phase.nodes.push(Node { label, work: Work::Launch(launch), dependencies: Vec::new() });
+    }
+
+    /// Adds an exchange.
+    ///
+    /// # Panics
+    /// If a tensor reaches past its buffer.
+    pub fn exchange(&mut self, label: impl Into<String>, exchange: Exchange) {
+        let label = label.into();
+        for (_, tensor) in exchange.sends.iter().chain(&exchange.receives) {
+            let buffer = &self.buffers[tensor.buffer.0 as usize];
+            assert!(tensor.offset + tensor.bytes() <= buffer.bytes(), "{label}: reaches past buffer {}", buffer.name);
+        }
+        let phase = self.phases.last_mut().expect("a phase has been started");
+        phase.nodes.push(Node { label, work: Work::Exchange(exchange), dependencies: Vec::new() });
     }
 
     /// Places the buffers in the arena and finds the dependencies.

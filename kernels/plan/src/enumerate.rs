@@ -11,8 +11,10 @@ use crate::config::ModelConfig;
 use crate::evaluation::EvaluationPlan;
 use crate::formats::Formats;
 use crate::node::Launch;
+use crate::objective::Objective;
 use crate::plan::Plan;
 use crate::recipe::{Precision, Recipe};
+use crate::share::Share;
 use crate::training::{Student, Teacher, TrainingPlan};
 
 /// Every (key, variant) of the bundle that a plan launches. The only enumeration: the build compiles it, start-up checks it,
@@ -66,6 +68,16 @@ pub fn build_keys(models: &[ModelConfig], arch: Arch) -> BTreeSet<KeyVariant> {
             if let Ok(training) = TrainingPlan::with(base, adapted, &recipe, arch) {
                 all.extend(admitted(&training.plan, arch));
             }
+        }
+    }
+    // What adds replicas and ranks up depends on neither models nor recipes.
+    for (student, recipe) in models.iter().zip(Recipe::every(1)) {
+        let (formats, adapters) = (Formats::dense(), Adapters::none());
+        let student = Student { config: student, formats: &formats, adapters: &adapters };
+        let recipe = Recipe { objective: Objective::CrossEntropy, ..recipe };
+        let share = Share { replicas: 4, ranks: 2, rank: 0 };
+        if let Ok(training) = TrainingPlan::with_share(None, student, &recipe, share, arch) {
+            all.extend(admitted(&training.plan, arch));
         }
     }
     let shapes = TOKEN_BUCKETS.into_iter().flat_map(|tokens| Precision::ALL.map(|precision| (tokens, precision)));

@@ -22,6 +22,37 @@ pub struct Node {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Work {
     Launch(Launch),
+    Exchange(Exchange),
+}
+
+/// Tensors from rank to rank, as they are: nothing is computed on the way. To the rank itself it is a copy.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Exchange {
+    /// What goes where, in the order in which the receiver takes it.
+    pub sends: Vec<(u32, Tensor)>,
+    /// What comes from where.
+    pub receives: Vec<(u32, Tensor)>,
+}
+
+impl Exchange {
+    fn touches(&self) -> Vec<Touch> {
+        let touch = |name, access| {
+            move |(_, tensor): &(u32, Tensor)| Touch {
+                name,
+                access,
+                buffer: tensor.buffer,
+                offset: tensor.offset,
+                bytes: tensor.bytes(),
+            }
+        };
+        let sends = self.sends.iter().map(touch("send", Access::Read));
+        sends.chain(self.receives.iter().map(touch("receive", Access::Write))).collect()
+    }
+
+    /// Bytes that this rank sends to others.
+    pub fn bytes(&self, rank: u32) -> u64 {
+        self.sends.iter().filter(|(to, _)| *to != rank).map(|(_, tensor)| tensor.bytes()).sum()
+    }
 }
 
 impl Node {
@@ -29,6 +60,7 @@ impl Node {
     pub fn touches(&self) -> Vec<Touch> {
         match &self.work {
             Work::Launch(launch) => launch.touches(),
+            Work::Exchange(exchange) => exchange.touches(),
         }
     }
 
@@ -36,6 +68,7 @@ impl Node {
     pub fn launch(&self) -> Option<&Launch> {
         match &self.work {
             Work::Launch(launch) => Some(launch),
+            Work::Exchange(_) => None,
         }
     }
 }

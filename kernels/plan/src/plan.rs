@@ -11,9 +11,17 @@ pub struct Phase {
     pub name: String,
     /// In an order that respects the dependencies.
     pub nodes: Vec<Node>,
+    /// Nodes before which it is divided: what is before the first may run beside what another phase has left under way.
+    pub cuts: Vec<u32>,
 }
 
 impl Phase {
+    /// Its nodes, divided at its cuts; all of them where there is none.
+    pub fn parts(&self) -> impl Iterator<Item = std::ops::Range<usize>> {
+        let ends = self.cuts.iter().map(|cut| *cut as usize).chain([self.nodes.len()]);
+        ends.scan(0, |start, end| Some(std::mem::replace(start, end)..end))
+    }
+
     pub fn launches(&self) -> impl Iterator<Item = &Launch> {
         self.nodes.iter().filter_map(Node::launch)
     }

@@ -14,9 +14,10 @@ use crate::gemm::{Gemm, Workspaces};
 use crate::head;
 use crate::model::{Model, Resident};
 use crate::node::Node;
-use crate::ops::{Gradients, Ops, Semaphores, Sorted, StepTensors};
+use crate::ops::{Gradients, Ops, Semaphores, Sorted, State, StepTensors, Sums};
 use crate::plan::{Phase, Plan};
 use crate::recipe::{PlanError, Recipe, Recompute, check_tokens};
+use crate::share::{Share, Shards};
 use crate::staged::{CERTIFY, QUANTISE};
 use crate::weights::{AdapterWeights, Trained, Weight, Weights};
 
@@ -30,6 +31,11 @@ pub const WIDEN: &str = "widen";
 pub const MICRO: &str = "micro";
 /// Norm, clip and AdamW.
 pub const UPDATE: &str = "update";
+/// What each of several ranks has updated, to all of them: beside the next step's teacher.
+pub const GATHER: &str = "gather";
+
+/// The losses of `step_metrics`, which come first in it.
+const LOSSES: u64 = 2;
 
 /// Words of a scalar block, padded to a cache line.
 const BLOCK_WORDS: u64 = 16;
@@ -61,7 +67,8 @@ pub enum Teacher<'a> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrainingPlan {
     /// The plan, with the phases of [`Staged`](crate::Staged), [`CERTIFY`], [`CLEAR`], [`CAST`], [`WIDEN`], [`MICRO`] and
-    /// [`UPDATE`].
+    /// [`UPDATE`], one for each way in which gradients of replicas are added ([`crate::Fold::phase`]), and [`GATHER`] where there
+    /// are several ranks.
     pub plan: Plan,
     /// The model to learn from, in the precision of the run or as it is stored; none where nobody teaches, or the student's
     /// base does.
@@ -79,6 +86,8 @@ pub struct TrainingPlan {
     pub update: Tensor,
     /// `step_metrics`, read after each update.
     pub metrics: Tensor,
+    /// What of the weights this rank updates.
+    pub shards: Shards,
 }
 
 /// One buffer of words that the host sends before each micro-batch.
@@ -159,11 +168,26 @@ impl TrainingPlan {
         recipe: &Recipe,
         arch: Arch,
     ) -> Result<Self, PlanError> {
-        let certified = Self::lower(teacher, student, recipe, arch, true)?;
+        Self::with_share(teacher, student, recipe, Share::ALONE, arch)
+    }
+
+    /// The same for a rank's share of each step.
+    ///
+    /// # Errors
+    /// As [`Self::with`], and [`PlanError::Replicas`].
+    pub fn with_share(
+        teacher: Option<Teacher<'_>>,
+        student: Student<'_>,
+        recipe: &Recipe,
+        share: Share,
+        arch: Arch,
+    ) -> Result<Self, PlanError> {
+        share.check()?;
+        let certified = Self::lower(teacher, student, recipe, share, arch, true)?;
         if certified.certificate.is_none() || !certified.grows_at_startup() {
             return Ok(certified);
         }
-        let plain = Self::lower(teacher, student, recipe, arch, false)?;
+        let plain = Self::lower(teacher, student, recipe, share, arch, false)?;
         Ok(if certified.plan.arena_bytes > plain.plan.arena_bytes { plain } else { certified })
     }
 
@@ -182,6 +206,7 @@ impl TrainingPlan {
         teacher: Option<Teacher<'_>>,
         student: Student<'_>,
         recipe: &Recipe,
+        share: Share,
         arch: Arch,
         certified: bool,
     ) -> Result<Self, PlanError> {
@@ -241,10 +266,10 @@ impl TrainingPlan {
         }
         let base = match &adapters {
             Some(_) => Weights::frozen(&mut b, "student", Category::StudentWeights, student, (formats, dtype)),
-            None => Weights::trained(&mut b, "student", student, dtype),
+            None => Weights::trained(&mut b, "student", student, dtype, share),
         };
         let adapters =
-            adapters.map(|parameters| AdapterWeights::trained(&mut b, "student.adapters", parameters, dtype));
+            adapters.map(|parameters| AdapterWeights::trained(&mut b, "student.adapters", parameters, dtype, share));
         let base = Resident::new(&mut b, "student", student, base, recipe.seq_len);
         let student_resident = match &adapters {
             Some(adapters) => Resident { weights: base.weights.clone().adapted(adapters), ..base.clone() },
@@ -260,34 +285,34 @@ impl TrainingPlan {
             Some(adapters) => (adapters.all, adapters.parameters.elems),
             None => (base.weights.all, base.weights.parameters.decayed),
         };
-        let Trained { master, grad, m, v } = all.trained().expect("the student trains");
+        let Trained { grad, .. } = all.trained().expect("the student trains");
+        let shards = Shards::new(share, all.tensor.elems);
+        let sums = Sums::new(&mut b, [grad, metrics.slice(0, LOSSES)], share);
+        let state = State::new(all, &shards, adapters.is_some());
 
         let ops = Ops::new(&mut b, (recipe.batch, recipe.seq_len), dtype, workspaces);
         let MicroInputs { micro, factors, .. } = inputs;
         let ops = &mut ops.training(Gradients { micro, factors, semaphores: semaphores.map(Semaphores::new) });
         ops.phase(CLEAR);
         ops.scope("clear");
-        let state = [("master", master), ("grad", grad), ("m", m), ("v", v)].into_iter();
-        for (name, state) in state.chain(semaphores.map(|semaphores| ("semaphores", semaphores))) {
-            ops.clear(name, state);
+        for (name, tensor) in state.cleared().chain(semaphores.map(|semaphores| ("semaphores", semaphores))) {
+            ops.clear(name, tensor);
         }
-        // In fp32 the weights are the master weights.
-        let copied = all.tensor != master;
         ops.scope("student");
         ops.phase(CAST);
-        if copied {
-            ops.cast("weights", master, all.tensor);
-        }
+        ops.narrow(&state);
         ops.phase(WIDEN);
-        if copied {
-            ops.cast("master", all.tensor, master);
-        }
+        ops.widen(&state);
 
         ops.phase(MICRO);
         let own = teacher.map(|(config, _)| config).zip(teacher_resident.as_ref());
         let teaching = own.or(base_teaches.then_some((student, &base)));
         let teacher_last =
             teaching.map(|(config, resident)| Model { name: "teacher", config, resident }.forward(ops, inputs.ids));
+        if share.ranks > 1 && teaching.is_some() {
+            // The weights of other ranks may still be on their way while the teacher runs.
+            ops.cut();
+        }
         let model = Model { name: "student", config: student, resident: &student_resident };
         let (last, saved) = model.forward_saving(ops, inputs.ids, recipe.recompute);
         ops.scope("head");
@@ -295,12 +320,30 @@ impl TrainingPlan {
         let sorted = Sorted { ids: inputs.sorted_ids, positions: inputs.sorted_positions };
         model.backward(ops, saved, dhidden, sorted);
 
+        for fold in share.folds() {
+            ops.phase(&fold.phase());
+            ops.scope("replicas");
+            ops.fold(fold, &sums);
+        }
         ops.phase(UPDATE);
-        ops.adamw(&all, decayed, StepTensors { update, metrics }, recipe);
+        ops.sum_over_ranks(&sums, &shards);
+        ops.adamw(&state, decayed, StepTensors { update, metrics }, recipe);
+        if share.ranks > 1 {
+            ops.phase(GATHER);
+            ops.scope("ranks");
+            ops.spread(&state);
+        }
         let plan = b.finish();
         bounds::refuse(plan.arena_bytes.into())?;
         let (teacher, student) = (teacher_resident, student_resident);
-        Ok(Self { plan, teacher, student, adapters, certificate, inputs, update, metrics })
+        Ok(Self { plan, teacher, student, adapters, certificate, inputs, update, metrics, shards })
+    }
+
+    /// Whether this rank has all master weights: launches read them, or they are the adapter that is written at the end.
+    pub fn has_whole_masters(&self) -> bool {
+        let all = self.trained();
+        let master = all.trained().expect("something trains").master;
+        self.shards.share().ranks == 1 || self.adapters.is_some() || all.tensor == master
     }
 
     /// What the optimizer updates: the adapters, or all weights of the student.

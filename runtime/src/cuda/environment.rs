@@ -7,6 +7,9 @@ use crate::driver::DriverError;
 /// Makes the driver load modules and their data whole when they are loaded, and not at a kernel's first launch.
 const EAGER: [&std::ffi::CStr; 2] = [c"CUDA_MODULE_LOADING", c"CUDA_MODULE_DATA_LOADING"];
 
+/// Whether NCCL uses the multicast of NVLink, whose sums have no fixed order. Nothing is added by NCCL, and it stays off.
+const MULTICAST: &std::ffi::CStr = c"NCCL_NVLS_ENABLE";
+
 /// Make the driver ignore machine code and compile PTX in its place (CUDA programming guide, "CUDA Environment
 /// Variables"); off where they are 0.
 const FORCED_JIT: [&str; 2] = ["CUDA_FORCE_PTX_JIT", "CUDA_FORCE_JIT"];
@@ -33,6 +36,8 @@ extern "C" fn load_eagerly() {
         // SAFETY: both are C strings, which setenv copies. A program's initializers run on its only thread.
         unsafe { setenv(name.as_ptr(), c"EAGER".as_ptr(), 1) };
     }
+    // SAFETY: as above.
+    unsafe { setenv(MULTICAST.as_ptr(), c"0".as_ptr(), 1) };
 }
 
 /// Refuses variables under which the driver would run other code than it is given.
@@ -72,6 +77,7 @@ mod tests {
         for name in EAGER {
             assert_eq!(std::env::var(name.to_str().unwrap()).as_deref(), Ok("EAGER"));
         }
+        assert_eq!(std::env::var("NCCL_NVLS_ENABLE").as_deref(), Ok("0"));
     }
 
     #[test]

@@ -3,10 +3,12 @@
 //! Everything here speaks to `libcuda` through cudarc's generated bindings. Graphs are made of explicit nodes and the
 //! plan's own edges; copies go through pinned slots that are reused once their event has passed.
 
+mod beside;
 mod call;
 mod environment;
 mod graph;
 mod memory;
+pub mod nccl;
 mod products;
 mod sole;
 mod stage;
@@ -21,9 +23,13 @@ use cudarc::driver::sys;
 use precast_fatbins::Module;
 
 use crate::cublas::Cublas;
-use crate::driver::{Arrived, Bound, BoundWork, CublasUse, Device, Driver, DriverError, GraphId, KernelId, Ticket};
+use crate::driver::{
+    Arrived, Bound, BoundExchange, BoundWork, CublasUse, Device, Driver, DriverError, GraphId, KernelId, Ticket,
+};
+use beside::Beside;
 use call::check;
 use graph::Graph;
+use nccl::Nccl;
 use products::Products;
 use sole::Sole;
 use stage::Stage;
@@ -44,11 +50,16 @@ pub struct Cuda {
     device: Device,
     handle: sys::CUdevice,
     stream: sys::CUstream,
+    /// What runs beside the stream, where there are several ranks.
+    beside: Option<Beside>,
     kernels: Vec<sys::CUfunction>,
     libraries: Vec<sys::CUlibrary>,
     memory: Vec<sys::CUdeviceptr>,
-    graphs: Vec<sys::CUgraphExec>,
+    /// Prepared sequences.
+    graphs: Vec<Vec<Part>>,
     products: Option<Products>,
+    /// The way to other ranks' devices, if there are such.
+    ranks: Option<Nccl>,
     stage: Option<Stage>,
     /// How memory is taken, if the environment says it.
     kind: Option<memory::Kind>,
@@ -92,11 +103,13 @@ impl Cuda {
             device: describe(ordinal, handle, portable)?,
             handle,
             stream,
+            beside: None,
             kernels: Vec::new(),
             libraries: Vec::new(),
             memory: Vec::new(),
             graphs: Vec::new(),
             products: None,
+            ranks: None,
             stage: None,
             kind,
             loads: 0,
@@ -104,9 +117,97 @@ impl Cuda {
         })
     }
 
+    /// Connects the devices of all ranks: waits for them.
+    ///
+    /// # Errors
+    /// [`DriverError::Exchange`].
+    pub fn connect(&mut self, rank: u32, ranks: u32, id: &nccl::Id) -> Result<(), DriverError> {
+        self.beside = Some(Beside::new()?);
+        self.ranks = Some(Nccl::connect(rank, ranks, id)?);
+        Ok(())
+    }
+
+    /// What ends exchanges that wait for a rank which is gone.
+    pub fn abort(&self) -> Option<nccl::Abort> {
+        self.ranks.as_ref().map(Nccl::abort)
+    }
+
+    fn exchange(&self, label: &str, exchange: &BoundExchange, stream: sys::CUstream) -> Result<(), DriverError> {
+        let none = || DriverError::Exchange { label: label.to_owned(), reason: "there are no other ranks".to_owned() };
+        self.ranks.as_ref().ok_or_else(none)?.exchange(label, exchange, stream)
+    }
+
+    /// Runs a prepared sequence on a stream.
+    fn run_on(&self, stream: sys::CUstream, graph: GraphId) -> Result<(), DriverError> {
+        self.graphs[graph.0].iter().try_for_each(|part| match part {
+            // SAFETY: the executable was instantiated by `prepare` and the memory its nodes use lives as long.
+            Part::Graph(graph) => check("cuGraphLaunch", unsafe { sys::cuGraphLaunch(*graph, stream) }),
+            Part::Exchange { label, exchange } => self.exchange(label, exchange, stream),
+        })
+    }
+
     fn stage(&mut self) -> &mut Stage {
         self.stage.as_mut().expect("Driver::stage comes before copies")
     }
+}
+
+/// What a prepared sequence is made of: exchanges, and graphs of all that is between them.
+enum Part {
+    Graph(sys::CUgraphExec),
+    Exchange { label: String, exchange: BoundExchange },
+}
+
+/// How many GPUs the driver sees.
+///
+/// # Errors
+/// As [`Cuda::open`].
+pub fn count() -> Result<u32, DriverError> {
+    environment::check(|name| std::env::var_os(name))?;
+    if !is_present() {
+        return Err(DriverError::NoDriver);
+    }
+    initialize()?;
+    let mut count = 0;
+    // SAFETY: writes one integer.
+    check("cuDeviceGetCount", unsafe { sys::cuDeviceGetCount(&mut count) })?;
+    if count == 0 { Err(no_gpu()) } else { Ok(count as u32) }
+}
+
+/// How two GPUs of this host reach each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link {
+    pub gpus: (u32, u32),
+    /// Whether one reads the other's memory; else bytes go through the host.
+    pub direct: bool,
+    /// The driver's rank of the way, 0 the best: the same for all pairs where all are linked alike.
+    pub rank: i32,
+}
+
+impl std::fmt::Display for Link {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { gpus: (a, b), direct, rank } = self;
+        if *direct { write!(f, "{a}-{b} direct, rank {rank}") } else { write!(f, "{a}-{b} through the host") }
+    }
+}
+
+/// How the GPUs of this host reach each other, the first with each other one: a driver that is initialized says it.
+///
+/// # Errors
+/// As [`count`].
+pub fn links() -> Result<Vec<Link>, DriverError> {
+    use sys::CUdevice_P2PAttribute as Attribute;
+    let others = 1..count()?;
+    let attribute = |which: Attribute, other: u32| {
+        let mut value = 0;
+        // SAFETY: writes one integer; both are numbers of devices.
+        let result = unsafe { sys::cuDeviceGetP2PAttribute(&mut value, which, 0, other as i32) };
+        check("cuDeviceGetP2PAttribute", result).map(|()| value)
+    };
+    let link = |other: u32| {
+        let direct = attribute(Attribute::CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, other)? != 0;
+        Ok(Link { gpus: (0, other), direct, rank: attribute(Attribute::CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK, other)? })
+    };
+    others.map(link).collect()
 }
 
 /// Initializes a driver that is new enough and loads eagerly.
@@ -249,25 +350,53 @@ impl Driver for Cuda {
 
     fn prepare(&mut self, nodes: &[Bound]) -> Result<GraphId, DriverError> {
         let free_before = self.free_bytes()?;
-        let mut graph = Graph::new()?;
-        for node in nodes {
+        let (mut parts, mut graph, mut first) = (Vec::new(), Graph::new()?, 0);
+        for (index, bound) in (0..).zip(nodes) {
+            // What an earlier part does is done before this one begins.
+            let earlier = bound.dependencies.iter().filter(|earlier| **earlier >= first);
+            let node = &Bound { dependencies: earlier.map(|earlier| earlier - first).collect(), ..bound.clone() };
             match &node.work {
                 BoundWork::Launch(launch) => graph.launch(node, self.kernels[launch.kernel.0], launch)?,
                 BoundWork::Product(product) => {
                     let products = self.products.as_mut().expect("Driver::set_cublas comes before products");
                     products.prepare(&mut graph, self.stream, node, product)?;
                 }
+                BoundWork::Exchange(exchange) => {
+                    // Once before the seal: NCCL connects at the first use. Nothing has been uploaded yet.
+                    self.exchange(&node.label, exchange, self.stream)?;
+                    let before = std::mem::replace(&mut graph, Graph::new()?);
+                    if index > first {
+                        parts.push(Part::Graph(before.instantiate(self.stream)?));
+                    }
+                    parts.push(Part::Exchange { label: node.label.clone(), exchange: exchange.clone() });
+                    first = index + 1;
+                }
             }
         }
         let taken_bytes = free_before.saturating_sub(self.free_bytes()?);
         self.products.iter_mut().for_each(|products| products.taken_bytes += taken_bytes);
-        self.graphs.push(graph.instantiate(self.stream)?);
+        if parts.is_empty() || nodes.len() as u32 > first {
+            parts.push(Part::Graph(graph.instantiate(self.stream)?));
+        }
+        // SAFETY: waits for the stream, exchanges included.
+        check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(self.stream) })?;
+        self.graphs.push(parts);
         Ok(GraphId(self.graphs.len() - 1))
     }
 
     fn run(&mut self, graph: GraphId) -> Result<(), DriverError> {
-        // SAFETY: the executable was instantiated by `prepare` and the memory its nodes use lives as long.
-        check("cuGraphLaunch", unsafe { sys::cuGraphLaunch(self.graphs[graph.0], self.stream) })
+        self.run_on(self.stream, graph)
+    }
+
+    fn run_beside(&mut self, graph: GraphId) -> Result<(), DriverError> {
+        let Some(beside) = &self.beside else { return self.run(graph) };
+        beside.follow(self.stream)?;
+        self.run_on(beside.stream, graph)?;
+        beside.mark()
+    }
+
+    fn join(&mut self) -> Result<(), DriverError> {
+        self.beside.as_ref().map_or(Ok(()), |beside| beside.join(self.stream))
     }
 
     fn time(&mut self, graph: GraphId, repeats: u32) -> Result<f64, DriverError> {
@@ -300,10 +429,14 @@ impl Drop for Cuda {
         // SAFETY: every handle was made by this value and is not used again; the stream is idle first.
         unsafe {
             let _ = sys::cuStreamSynchronize(self.stream);
-            for graph in self.graphs.drain(..) {
-                let _ = sys::cuGraphExecDestroy(graph);
+            self.beside = None;
+            for part in self.graphs.drain(..).flatten() {
+                if let Part::Graph(graph) = part {
+                    let _ = sys::cuGraphExecDestroy(graph);
+                }
             }
             self.products = None;
+            self.ranks = None;
             self.stage = None;
             for address in self.memory.drain(..) {
                 let _ = sys::cuMemFree_v2(address);

@@ -11,7 +11,8 @@ use std::time::Instant;
 use precast_fatbins::Module;
 use precast_kernels::{Arch, Key};
 
-use crate::driver::{Arrived, Bound, BoundLaunch, BoundWork, Device, Driver, DriverError, GraphId, KernelId, Ticket};
+use crate::communicator::Communicator;
+use crate::driver::{Arrived, Bound, BoundExchange, BoundLaunch, BoundWork, Device, Driver, DriverError, GraphId, KernelId, Ticket};
 use crate::host::{self, HostBytes};
 use memory::Memory;
 
@@ -37,6 +38,8 @@ pub struct Sim {
     reads: Vec<Option<Arrived>>,
     launches: u64,
     poisoned: bool,
+    /// Which rank this is, and the way to the others; none where there are none.
+    ranks: Option<(u32, Box<dyn Communicator>)>,
 }
 
 impl Sim {
@@ -64,7 +67,14 @@ impl Sim {
             reads: Vec::new(),
             launches: 0,
             poisoned: false,
+            ranks: None,
         }
+    }
+
+    /// The same as one of several ranks.
+    #[must_use]
+    pub fn connected(self, rank: u32, communicator: Box<dyn Communicator>) -> Self {
+        Self { ranks: Some((rank, communicator)), ..self }
     }
 
     fn check(&self, call: &'static str) -> Result<(), DriverError> {
@@ -78,11 +88,50 @@ impl Sim {
             self.poisoned = true;
             return Err(error("cuGraphLaunch", 719, "CUDA_ERROR_LAUNCH_FAILED", &bound.label));
         }
-        let done = match &bound.work {
-            BoundWork::Launch(launch) => self.launch(launch),
-            BoundWork::Product(product) => self.execute(&product.key, &product.params),
+        let label = || bound.label.clone();
+        match &bound.work {
+            BoundWork::Launch(launch) => {
+                self.launch(launch).map_err(|reason| DriverError::Launch { label: label(), reason })
+            }
+            BoundWork::Product(product) => self
+                .execute(&product.key, &product.params)
+                .map_err(|reason| DriverError::Launch { label: label(), reason }),
+            BoundWork::Exchange(exchange) => {
+                self.exchange(exchange).map_err(|reason| DriverError::Exchange { label: label(), reason })
+            }
+        }
+    }
+
+    /// Sends copies, so that what is received may lie anywhere; to itself a rank sends in memory.
+    fn exchange(&mut self, exchange: &BoundExchange) -> Result<(), String> {
+        let memory = &mut self.memory;
+        let mut range = |address, bytes| match memory.slice_mut(address, bytes) {
+            Some(slice) => Ok(slice.to_vec()),
+            None => Err(format!("{bytes} bytes at {address:#x} are not inside an allocation")),
         };
-        done.map_err(|reason| DriverError::Launch { label: bound.label.clone(), reason })
+        let sends = exchange.sends.iter().map(|(rank, address, bytes)| Ok((*rank, range(*address, *bytes)?)));
+        let sends = sends.collect::<Result<Vec<(u32, Vec<u8>)>, String>>()?;
+        let (own, communicator) = match &mut self.ranks {
+            Some((rank, communicator)) => (*rank, communicator),
+            None => return Err("there are no other ranks".to_owned()),
+        };
+        let mut received: Vec<(u32, Vec<u8>)> =
+            exchange.receives.iter().map(|(rank, _, bytes)| (*rank, vec![0; *bytes as usize])).collect();
+        let to_itself = sends.iter().filter(|(rank, _)| *rank == own);
+        for ((_, sent), (_, taken)) in to_itself.zip(received.iter_mut().filter(|(rank, _)| *rank == own)) {
+            taken.copy_from_slice(sent);
+        }
+        let others = |rank: &u32| *rank != own;
+        let outgoing: Vec<(u32, &[u8])> =
+            sends.iter().filter(|(rank, _)| others(rank)).map(|(rank, bytes)| (*rank, &bytes[..])).collect();
+        let mut incoming: Vec<(u32, &mut [u8])> =
+            received.iter_mut().filter(|(rank, _)| others(rank)).map(|(rank, bytes)| (*rank, &mut bytes[..])).collect();
+        communicator.exchange(&outgoing, &mut incoming)?;
+        for ((_, address, bytes), (_, taken)) in exchange.receives.iter().zip(&received) {
+            let place = self.memory.slice_mut(*address, *bytes);
+            place.ok_or("a received range is not inside an allocation")?.copy_from_slice(taken);
+        }
+        Ok(())
     }
 
     fn launch(&mut self, launch: &BoundLaunch) -> Result<(), String> {

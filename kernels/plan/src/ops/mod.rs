@@ -14,6 +14,8 @@ mod norm;
 mod optimizer;
 mod qk_norm;
 mod quantised;
+mod ranks;
+mod replicas;
 mod rope;
 mod swiglu;
 
@@ -27,7 +29,8 @@ pub(crate) use attention::{Attended, Heads};
 pub(crate) use embedding::Sorted;
 pub(crate) use linear::{Given, Projected};
 pub(crate) use norm::Normed;
-pub(crate) use optimizer::StepTensors;
+pub(crate) use optimizer::{State, StepTensors};
+pub(crate) use replicas::Sums;
 
 use crate::buffer::Tensor;
 use crate::builder::Builder;
@@ -109,6 +112,11 @@ impl<'a> Ops<'a> {
     /// Starts a phase of the start-up.
     pub fn startup_phase(&mut self, name: &str) {
         self.b.startup_phase(name);
+    }
+
+    /// What comes next reads what ranks have gathered.
+    pub fn cut(&mut self) {
+        self.b.cut();
     }
 
     /// Says what the operations that follow belong to.

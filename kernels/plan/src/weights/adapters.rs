@@ -2,10 +2,11 @@
 
 use precast_kernels::Dtype;
 
-use super::{Layer, Linear, Role, Weight, Weights};
+use super::{Kept, Layer, Linear, Role, Weight, Weights};
 use crate::adapters::{AdaptedPart, AdapterParameters, StackLayout};
 use crate::buffer::Category;
 use crate::builder::Builder;
+use crate::share::{Shards, Share};
 
 /// The adapters of a linear layer: `scale B (A x)`, added to each part of its output that has one.
 #[derive(Clone, Debug, PartialEq)]
@@ -40,8 +41,17 @@ pub struct AdapterWeights {
 
 impl AdapterWeights {
     /// Adapters that train.
-    pub(crate) fn trained(b: &mut Builder, name: &str, parameters: AdapterParameters, dtype: Dtype) -> Self {
-        let all = Weight::declare_trained(b, name, Category::Adapters, parameters.elems, dtype);
+    pub(crate) fn trained(
+        b: &mut Builder,
+        name: &str,
+        parameters: AdapterParameters,
+        dtype: Dtype,
+        share: Share,
+    ) -> Self {
+        let moments = Shards::new(share, parameters.elems).own_elems();
+        // The adapter that is written at the end is its master weights.
+        let kept = Kept { masters: parameters.elems, moments };
+        let all = Weight::declare_trained(b, (name, Category::Adapters), parameters.elems, dtype, kept);
         Self::new(all, parameters)
     }
 

@@ -12,6 +12,7 @@ use crate::builder::Builder;
 use crate::config::ModelConfig;
 use crate::formats::Formats;
 use crate::parameters::{ALIGN, Parameter, Parameters, QK_NORMS, Stack, stacks};
+use crate::share::{Shards, Share};
 
 pub use adapters::{AdapterWeights, LinearAdapter};
 pub use scaled::Scaled;
@@ -34,6 +35,9 @@ pub enum Role {
 }
 
 /// What the optimizer has of a trained weight, each f32 and of as many elements.
+///
+/// Where ranks share the update, a rank keeps `m` and `v`, and `master` unless launches read it, of its own pieces alone
+/// ([`crate::Shards::own`]), one behind the other; `grad` has everything.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Trained {
     /// Master weights: what launches read too, in fp32.
@@ -45,20 +49,39 @@ pub struct Trained {
     pub v: Tensor,
 }
 
+/// How many elements of what the optimizer has a rank keeps.
+#[derive(Clone, Copy)]
+struct Kept {
+    masters: u64,
+    moments: u64,
+}
+
 impl Weight {
     /// Declares a buffer that trains, and what the optimizer has of it. In fp32 what launches read are the master weights.
-    fn declare_trained(b: &mut Builder, name: &str, category: Category, elems: u64, dtype: Dtype) -> Self {
-        let mut flat =
-            |part: &str, category, dtype: Dtype| b.persistent(format!("{name}.{part}"), category, dtype, elems);
+    ///
+    /// `kept` are the elements of it that this rank keeps moments of, and `masters` those it keeps master weights of.
+    fn declare_trained(
+        b: &mut Builder,
+        (name, category): (&str, Category),
+        elems: u64,
+        dtype: Dtype,
+        Kept { masters, moments }: Kept,
+    ) -> Self {
+        // A rank may keep nothing, and no buffer is empty.
+        let mut flat = |part: &str, category, dtype: Dtype, kept: u64| {
+            let buffer = b.persistent(format!("{name}.{part}"), category, dtype, kept.max(1));
+            Tensor { elems, ..buffer }
+        };
         let (master, tensor) = if dtype == Dtype::F32 {
-            let master = flat("master", category, Dtype::F32);
+            let master = flat("master", category, Dtype::F32, elems);
             (master, master)
         } else {
-            let master = flat("master", Category::MasterWeights, Dtype::F32);
-            (master, flat("weights", category, dtype))
+            let master = flat("master", Category::MasterWeights, Dtype::F32, masters);
+            (master, flat("weights", category, dtype, elems))
         };
-        let grad = flat("grad", Category::Gradients, Dtype::F32);
-        let (m, v) = (flat("m", Category::Moments, Dtype::F32), flat("v", Category::Moments, Dtype::F32));
+        let grad = flat("grad", Category::Gradients, Dtype::F32, elems);
+        let (m, v) =
+            (flat("m", Category::Moments, Dtype::F32, moments), flat("v", Category::Moments, Dtype::F32, moments));
         Self { tensor, role: Role::Trained(Trained { master, grad, m, v }) }
     }
 
@@ -288,9 +311,11 @@ impl Weights {
     }
 
     /// Weights that train. In fp32 what launches read are the master weights.
-    pub(crate) fn trained(b: &mut Builder, name: &str, config: &ModelConfig, dtype: Dtype) -> Self {
+    pub(crate) fn trained(b: &mut Builder, name: &str, config: &ModelConfig, dtype: Dtype, share: Share) -> Self {
         let parameters = Parameters::new(config);
-        let all = Weight::declare_trained(b, name, Category::StudentWeights, parameters.elems, dtype);
+        let own = Shards::new(share, parameters.elems).own_elems();
+        let kept = Kept { masters: own, moments: own };
+        let all = Weight::declare_trained(b, (name, Category::StudentWeights), parameters.elems, dtype, kept);
         let places = parameters.list.iter().zip(&parameters.starts);
         let each = places.map(|(parameter, start)| Some(all.slice(*start, parameter.elems()))).collect();
         Self::new(config, parameters, (all, each), (None, None))

@@ -1,0 +1,60 @@
+//! Adding up the gradients of replicas, and their losses with them.
+
+use precast_kernels::Dtype;
+use precast_kernels::abi::add_params;
+use precast_kernels::add::Add;
+
+use super::Ops;
+use crate::buffer::{Category, Tensor};
+use crate::builder::Builder;
+use crate::share::{Fold, Share};
+
+/// What is added up, and sums of earlier replicas that wait for their neighbours.
+pub(crate) struct Sums {
+    /// Of the replica that was computed last: gradients and losses, f32.
+    pub own: [Tensor; 2],
+    waiting: Vec<[Tensor; 2]>,
+}
+
+impl Sums {
+    pub fn new(b: &mut Builder, own: [Tensor; 2], share: Share) -> Self {
+        let waiting = (0..share.waiting()).map(|place| {
+            let grad = b.persistent(format!("replicas.{place}.grad"), Category::Gradients, Dtype::F32, own[0].elems);
+            let losses = b.persistent(format!("replicas.{place}.losses"), Category::Inputs, Dtype::F32, own[1].elems);
+            [grad, losses]
+        });
+        let waiting = waiting.collect();
+        Self { own, waiting }
+    }
+}
+
+impl Ops<'_> {
+    /// `y += x`.
+    pub fn add(&mut self, name: &str, x: Tensor, y: Tensor) {
+        let params = add_params { x: x.address(), y: y.address(), n: x.elems };
+        self.launch(name, Add {}, &params);
+    }
+
+    fn add_each(&mut self, x: [Tensor; 2], y: [Tensor; 2]) {
+        self.add("grad", x[0], y[0]);
+        self.add("losses", x[1], y[1]);
+    }
+
+    /// Does what becomes of a replica.
+    pub fn fold(&mut self, fold: Fold, sums: &Sums) {
+        let kept = |place: u32| sums.waiting[place as usize];
+        match fold {
+            Fold::Keep { waiting } => {
+                self.cast("grad", sums.own[0], kept(waiting)[0]);
+                self.cast("losses", sums.own[1], kept(waiting)[1]);
+            }
+            Fold::Join { waiting, levels } => {
+                self.add_each(sums.own, kept(waiting - 1));
+                for below in (waiting - levels..waiting - 1).rev() {
+                    self.add_each(kept(below + 1), kept(below));
+                }
+            }
+            Fold::Total { waiting } => (0..waiting).rev().for_each(|place| self.add_each(kept(place), sums.own)),
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! What a rank does of a step: whole replicas of its micro-batches, and the update of a part of what trains.
+//!
+//! A *replica* is a run of micro-batches whose gradients are added in order, as on one GPU. Whole replicas are added by a tree:
+//! neighbours in pairs, level by level; an odd last one moves up. A rank holds neighbouring replicas, so that the levels that
+//! it adds by itself are levels of the same tree, and the sum does not depend on how many ranks there are.
+
+use std::ops::Range;
+
+use precast_kernels::grad_norm;
+
+use crate::recipe::PlanError;
+
+/// A rank's share of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Replicas of a step, on all ranks.
+    pub replicas: u32,
+    pub ranks: u32,
+    /// Which of them this is, from 0.
+    pub rank: u32,
+}
+
+impl Default for Share {
+    fn default() -> Self {
+        Self::ALONE
+    }
+}
+
+impl Share {
+    /// One rank, one replica.
+    pub const ALONE: Self = Self { replicas: 1, ranks: 1, rank: 0 };
+
+    /// Checks that whole subtrees of the replicas' tree go to each rank.
+    ///
+    /// # Errors
+    /// [`PlanError::Replicas`] with the values that go.
+    pub fn check(self) -> Result<(), PlanError> {
+        let Self { replicas, ranks, .. } = self;
+        let fits = replicas.is_multiple_of(ranks) && (ranks == 1 || (replicas / ranks).is_power_of_two());
+        if fits { Ok(()) } else { Err(PlanError::Replicas { replicas, ranks }) }
+    }
+
+    /// Replicas that this rank computes.
+    pub fn local(self) -> u32 {
+        self.replicas / self.ranks
+    }
+
+    /// The micro-batches of a step of so many that this rank computes, and how many of them a replica has.
+    pub fn micros(self, grad_accum: u64) -> (Range<u64>, u64) {
+        let each = grad_accum / u64::from(self.replicas);
+        let own = each * u64::from(self.local());
+        let first = own * u64::from(self.rank);
+        (first..first + own, each)
+    }
+
+    /// Further gradient buffers: sums of finished replicas that wait for their neighbours.
+    pub fn waiting(self) -> u32 {
+        self.local().ilog2()
+    }
+
+    /// What becomes of the gradient of a replica that this rank has computed, from 0; nothing where it is the only one.
+    pub fn fold(self, replica: u32) -> Option<Fold> {
+        let last = replica + 1 == self.local();
+        let waiting = replica.count_ones();
+        match (self.local(), last) {
+            (1, _) => None,
+            (_, true) => Some(Fold::Total { waiting }),
+            (_, false) if replica.trailing_ones() == 0 => Some(Fold::Keep { waiting }),
+            (_, false) => Some(Fold::Join { waiting, levels: replica.trailing_ones() }),
+        }
+    }
+
+    /// Each fold that occurs, once.
+    pub fn folds(self) -> Vec<Fold> {
+        let mut folds: Vec<Fold> = (0..self.local()).filter_map(|replica| self.fold(replica)).collect();
+        folds.sort_unstable();
+        folds.dedup();
+        folds
+    }
+}
+
+/// What becomes of a replica's gradient, while sums of earlier ones are waiting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fold {
+    /// It waits for its neighbour.
+    Keep { waiting: u32 },
+    /// It is added to its neighbour, and the sum to its own, over so many levels.
+    Join { waiting: u32, levels: u32 },
+    /// It is the last one: the sum of all takes its place.
+    Total { waiting: u32 },
+}
+
+impl Fold {
+    /// The name of its phase.
+    pub fn phase(self) -> String {
+        match self {
+            Fold::Keep { waiting } => format!("keep.{waiting}"),
+            Fold::Join { waiting, levels } => format!("join.{waiting}.{levels}"),
+            Fold::Total { waiting } => format!("total.{waiting}"),
+        }
+    }
+}
+
+/// The additions of a tree over so many places, in order: (from, to). `own` stays where it is, and is where the sum ends up.
+pub(crate) fn tree(count: u32, own: u32) -> Vec<(u32, u32)> {
+    let mut additions = Vec::new();
+    let mut level: Vec<u32> = (0..count).collect();
+    while level.len() > 1 {
+        let pair = |pair: &[u32]| match *pair {
+            // The sum of two numbers does not depend on their order.
+            [left, right] if right == own => (right, Some((left, right))),
+            [left, right] => (left, Some((right, left))),
+            [odd, ..] => (odd, None),
+            [] => unreachable!("chunks are not empty"),
+        };
+        let pairs: Vec<_> = level.chunks(2).map(pair).collect();
+        additions.extend(pairs.iter().filter_map(|(_, addition)| *addition));
+        level = pairs.into_iter().map(|(place, _)| place).collect();
+    }
+    additions
+}
+
+/// How the update of a flat range of what trains is divided over ranks: whole groups of the norm's partial sums, so that which
+/// elements share a sum does not depend on the ranks. The range is divided bucket by bucket: the sum of a bucket can begin when
+/// its gradients are complete.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shards {
+    share: Share,
+    /// Elements of the range.
+    elems: u64,
+    /// Groups of each bucket.
+    buckets: Vec<Range<u64>>,
+}
+
+/// Elements of the flat range that a rank updates, and where it keeps what only it has of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// First element in the range.
+    pub start: u64,
+    pub elems: u64,
+    /// First element in a buffer of the rank's own pieces, one behind the other.
+    pub local: u64,
+}
+
+/// Groups of a bucket: 64 Mi elements, 256 MiB of gradients.
+const BUCKET_GROUPS: u64 = 1 << 11;
+
+impl Shards {
+    pub fn new(share: Share, elems: u64) -> Self {
+        let groups = elems.div_ceil(u64::from(grad_norm::GROUP));
+        let each = if share.ranks == 1 { groups } else { BUCKET_GROUPS };
+        let starts = (0..groups).step_by(each as usize);
+        let buckets = starts.map(|start| start..groups.min(start + each)).collect();
+        Self { share, elems, buckets }
+    }
+
+    pub fn share(&self) -> Share {
+        self.share
+    }
+
+    /// Elements of the whole range.
+    pub fn elems(&self) -> u64 {
+        self.elems
+    }
+
+    pub fn buckets(&self) -> usize {
+        self.buckets.len()
+    }
+
+    /// The elements of a bucket that a rank updates.
+    pub fn part(&self, bucket: usize, rank: u32) -> Range<u64> {
+        let Range { start, end } = self.buckets[bucket].clone();
+        let ranks = u64::from(self.share.ranks);
+        let cut = |rank: u64| start + (end - start) * rank / ranks;
+        let elements = |group: u64| (group * u64::from(grad_norm::GROUP)).min(self.elems);
+        elements(cut(rank.into()))..elements(cut(u64::from(rank) + 1))
+    }
+
+    /// What a rank updates, in order.
+    pub fn pieces(&self, rank: u32) -> Vec<Piece> {
+        let mut local = 0;
+        let parts = (0..self.buckets()).map(|bucket| self.part(bucket, rank));
+        let pieces = parts.filter(|part| !part.is_empty()).map(|Range { start, end }| {
+            let piece = Piece { start, elems: end - start, local };
+            local += piece.elems;
+            piece
+        });
+        pieces.collect()
+    }
+
+    /// What this rank updates.
+    pub fn own(&self) -> Vec<Piece> {
+        self.pieces(self.share.rank)
+    }
+
+    /// Elements that this rank updates.
+    pub fn own_elems(&self) -> u64 {
+        self.own().iter().map(|piece| piece.elems).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn share(replicas: u32, ranks: u32, rank: u32) -> Share {
+        Share { replicas, ranks, rank }
+    }
+
+    /// The tree as the text has it: neighbours in pairs, level by level, an odd last one moves up.
+    fn text_of(mut level: Vec<String>) -> String {
+        while level.len() > 1 {
+            level = level.chunks(2).map(|pair| if pair.len() == 2 { sum(&pair[0], &pair[1]) } else { pair[0].clone() }).collect();
+        }
+        level.remove(0)
+    }
+
+    /// A sum without an order.
+    fn sum(a: &str, b: &str) -> String {
+        if a < b { format!("({a}+{b})") } else { format!("({b}+{a})") }
+    }
+
+    /// What a rank's folds leave of its replicas.
+    fn folded(share: Share) -> String {
+        let first = share.rank * share.local();
+        let (mut grad, mut kept) = (String::new(), vec![String::new(); share.waiting() as usize]);
+        for replica in 0..share.local() {
+            grad = format!("{:02}", first + replica);
+            match share.fold(replica) {
+                None => {}
+                Some(Fold::Keep { waiting }) => kept[waiting as usize] = grad.clone(),
+                Some(Fold::Join { waiting, levels }) => {
+                    let top = waiting as usize - 1;
+                    kept[top] = sum(&kept[top], &grad);
+                    for below in (waiting - levels..waiting - 1).rev() {
+                        kept[below as usize] = sum(&kept[below as usize], &kept[below as usize + 1]);
+                    }
+                }
+                Some(Fold::Total { waiting }) => {
+                    grad = (0..waiting).rev().fold(grad, |grad, below| sum(&kept[below as usize], &grad));
+                }
+            }
+        }
+        grad
+    }
+
+    #[test]
+    fn the_sum_does_not_depend_on_the_number_of_ranks() {
+        for replicas in 1..=24 {
+            let whole = text_of((0..replicas).map(|replica| format!("{replica:02}")).collect());
+            let mut checked = 0;
+            for ranks in (1..=replicas).filter(|ranks| share(replicas, *ranks, 0).check().is_ok()) {
+                let of_ranks: Vec<String> = (0..ranks).map(|rank| folded(share(replicas, ranks, rank))).collect();
+                assert_eq!(text_of(of_ranks.clone()), whole, "{replicas} replicas on {ranks} ranks");
+                for own in 0..ranks {
+                    let mut places = of_ranks.clone();
+                    for (from, to) in tree(ranks, own) {
+                        places[to as usize] = sum(&places[from as usize], &places[to as usize]);
+                    }
+                    assert_eq!(places[own as usize], whole, "{replicas} replicas on {ranks} ranks, on rank {own}");
+                }
+                checked += 1;
+            }
+            assert!(checked >= if replicas == 1 { 1 } else { 2 });
+        }
+    }
+
+    #[test]
+    fn a_number_of_ranks_that_does_not_go_is_refused_with_those_that_do() {
+        assert!(share(4, 2, 0).check().is_ok() && share(3, 1, 0).check().is_ok() && share(12, 3, 0).check().is_ok());
+        let message = |replicas, ranks| share(replicas, ranks, 0).check().unwrap_err().to_string();
+        assert!(message(4, 3).contains("1, 2 or 4 GPUs"), "{}", message(4, 3));
+        assert!(message(12, 2).contains("1, 3, 6 or 12 GPUs"), "{}", message(12, 2));
+        assert!(message(1, 2).contains("--replicas 2"), "{}", message(1, 2));
+    }
+
+    #[test]
+    fn micro_batches_of_a_step_go_to_neighbouring_replicas() {
+        assert_eq!(Share::ALONE.micros(4), (0..4, 4));
+        assert_eq!(share(4, 2, 1).micros(8), (4..8, 2));
+        assert_eq!(share(3, 3, 2).micros(3), (2..3, 1));
+    }
+
+    #[test]
+    fn shards_are_whole_groups_and_cover_everything_once() {
+        let group = u64::from(grad_norm::GROUP);
+        for (elems, ranks) in [(1, 2), (13 * group - 5, 4), (13 * group, 3), (5000 * group + 64, 8)] {
+            let shards = Shards::new(share(ranks, ranks, 0), elems);
+            let mut pieces: Vec<Piece> = (0..ranks).flat_map(|rank| shards.pieces(rank)).collect();
+            pieces.sort_by_key(|piece| piece.start);
+            let mut end = 0;
+            for piece in pieces {
+                assert_eq!(piece.start, end);
+                assert!(piece.start % group == 0 && piece.local % group == 0);
+                end += piece.elems;
+            }
+            assert_eq!(end, elems);
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! NCCL: bytes from GPU to GPU.
+//!
+//! `libnccl.so.2` is loaded when ranks are connected, and by nothing else. Of all that it does two things are used, send and
+//! receive, which do no arithmetic: what is added is added by kernels of the bundle. Its own kernels are NVIDIA's, no part of any
+//! bundle; they come with the communicator, and each exchange of a plan runs once before the seal, so that nothing is loaded or
+//! connected after it.
+
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use cudarc::driver::sys::CUstream;
+use libloading::Library;
+
+use crate::driver::{BoundExchange, DriverError};
+
+/// Names another library, where the one on the library path is not the one wanted.
+const VARIABLE: &str = "PRECAST_NCCL";
+const LIBRARY: &str = "libnccl.so.2";
+
+/// Versions that are taken, as `ncclGetVersion` counts: the first of 2.19, and whatever has its interface.
+const VERSIONS: std::ops::Range<c_int> = 21900..30000;
+/// `ncclUint8`.
+const BYTES: c_int = 1;
+const SUCCESS: c_int = 0;
+
+/// A communicator, to NCCL.
+type Comm = *mut c_void;
+
+/// What ranks of one communicator have in common.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Id([u8; 128]);
+
+/// The functions that are used, as `nccl.h` declares them.
+struct Functions {
+    version: u32,
+    unique_id: unsafe extern "C" fn(*mut Id) -> c_int,
+    init_rank: unsafe extern "C" fn(*mut Comm, c_int, Id, c_int) -> c_int,
+    abort: unsafe extern "C" fn(Comm) -> c_int,
+    error_string: unsafe extern "C" fn(c_int) -> *const c_char,
+    group_start: unsafe extern "C" fn() -> c_int,
+    group_end: unsafe extern "C" fn() -> c_int,
+    send: unsafe extern "C" fn(*const c_void, usize, c_int, c_int, Comm, CUstream) -> c_int,
+    receive: unsafe extern "C" fn(*mut c_void, usize, c_int, c_int, Comm, CUstream) -> c_int,
+}
+
+fn functions() -> Result<&'static Functions, DriverError> {
+    static FUNCTIONS: OnceLock<Result<Functions, String>> = OnceLock::new();
+    let found = FUNCTIONS.get_or_init(|| {
+        let name = std::env::var(VARIABLE).unwrap_or_else(|_| LIBRARY.to_owned());
+        load(&name).map_err(|reason| format!("{name}: {reason}"))
+    });
+    found.as_ref().map_err(|reason| DriverError::Exchange {
+        label: "more than one GPU takes NCCL".to_owned(),
+        reason: format!(
+            "{reason}. Install libnccl2, or `pip install nvidia-nccl-cu13` and set {VARIABLE} to the path of its {LIBRARY}"
+        ),
+    })
+}
+
+fn load(name: &str) -> Result<Functions, String> {
+    // SAFETY: initializers of NCCL have no preconditions. The library is never unloaded. Each function has the type that nccl.h
+    // of the versions taken declares.
+    unsafe {
+        let library = Box::leak(Box::new(Library::new(name).map_err(|error| error.to_string())?));
+        macro_rules! function {
+            ($name:literal) => {
+                *library.get($name).map_err(|error| error.to_string())?
+            };
+        }
+        let get_version: unsafe extern "C" fn(*mut c_int) -> c_int = function!(b"ncclGetVersion\0");
+        let mut version = 0;
+        if get_version(&mut version) != SUCCESS || !VERSIONS.contains(&version) {
+            let shown = shown(version as u32);
+            return Err(format!("it is NCCL {shown}, and 2.19 up to, and not with, 3 is what this program knows"));
+        }
+        Ok(Functions {
+            version: version as u32,
+            unique_id: function!(b"ncclGetUniqueId\0"),
+            init_rank: function!(b"ncclCommInitRank\0"),
+            abort: function!(b"ncclCommAbort\0"),
+            error_string: function!(b"ncclGetErrorString\0"),
+            group_start: function!(b"ncclGroupStart\0"),
+            group_end: function!(b"ncclGroupEnd\0"),
+            send: function!(b"ncclSend\0"),
+            receive: function!(b"ncclRecv\0"),
+        })
+    }
+}
+
+/// `2.28.3` of 22803.
+fn shown(version: u32) -> String {
+    format!("{}.{}.{}", version / 10000, version / 100 % 100, version % 100)
+}
+
+/// The version of NCCL that ranks would use.
+///
+/// # Errors
+/// [`DriverError::Exchange`] where there is none, or another than this program knows.
+pub fn version() -> Result<String, DriverError> {
+    Ok(shown(functions()?.version))
+}
+
+fn check(call: &'static str, result: c_int) -> Result<(), String> {
+    if result == SUCCESS {
+        return Ok(());
+    }
+    let Ok(functions) = functions() else { return Err(format!("{call} failed: {result}")) };
+    // SAFETY: NCCL's messages are static C strings.
+    let message = unsafe { CStr::from_ptr((functions.error_string)(result)) };
+    Err(format!("{call} failed: {} ({result})", message.to_string_lossy()))
+}
+
+fn failed(label: &str) -> impl FnOnce(String) -> DriverError {
+    move |reason| DriverError::Exchange { label: label.to_owned(), reason }
+}
+
+impl Id {
+    /// A new one, which all ranks must be told.
+    ///
+    /// # Errors
+    /// [`DriverError::Exchange`].
+    pub fn new() -> Result<Self, DriverError> {
+        let mut id = Self([0; 128]);
+        // SAFETY: writes 128 bytes.
+        check("ncclGetUniqueId", unsafe { (functions()?.unique_id)(&mut id) }).map_err(failed("ranks"))?;
+        Ok(id)
+    }
+
+    /// One that was told.
+    ///
+    /// # Errors
+    /// [`DriverError::Exchange`] for what is none.
+    pub fn of(bytes: &[u8]) -> Result<Self, DriverError> {
+        bytes.try_into().map(Self).map_err(|_| failed("ranks")(format!("NCCL's id has {} bytes", bytes.len())))
+    }
+
+    pub fn bytes(&self) -> Vec<u8> {
+        self.0.to_vec()
+    }
+}
+
+/// This rank's end of a communicator.
+pub(super) struct Nccl {
+    comm: Comm,
+    aborted: Arc<AtomicBool>,
+}
+
+impl Nccl {
+    /// Waits for all ranks. The context of the rank's device is current.
+    pub fn connect(rank: u32, ranks: u32, id: &Id) -> Result<Self, DriverError> {
+        let mut comm = null_mut();
+        // SAFETY: writes one handle; the id is passed by value, as the C interface has it.
+        let made = unsafe { (functions()?.init_rank)(&mut comm, ranks as c_int, *id, rank as c_int) };
+        check("ncclCommInitRank", made).map_err(failed("ranks"))?;
+        Ok(Self { comm, aborted: Arc::default() })
+    }
+
+    /// Asks for an exchange, on a stream.
+    pub fn exchange(&self, label: &str, exchange: &BoundExchange, stream: CUstream) -> Result<(), DriverError> {
+        if self.aborted.load(Ordering::Acquire) {
+            return Err(failed(label)("another rank has failed".to_owned()));
+        }
+        let nccl = functions()?;
+        let ask = || {
+            // SAFETY: ranges of device memory that lives as long as the driver; the calls of a group are matched by the peers'.
+            unsafe {
+                check("ncclGroupStart", (nccl.group_start)())?;
+                for (rank, address, bytes) in &exchange.sends {
+                    let from = *address as *const c_void;
+                    check("ncclSend", (nccl.send)(from, *bytes as usize, BYTES, *rank as c_int, self.comm, stream))?;
+                }
+                for (rank, address, bytes) in &exchange.receives {
+                    let to = *address as *mut c_void;
+                    check("ncclRecv", (nccl.receive)(to, *bytes as usize, BYTES, *rank as c_int, self.comm, stream))?;
+                }
+                check("ncclGroupEnd", (nccl.group_end)())
+            }
+        };
+        ask().map_err(failed(label))
+    }
+
+    pub fn abort(&self) -> Abort {
+        Abort { comm: self.comm as usize, aborted: Arc::clone(&self.aborted) }
+    }
+}
+
+impl Drop for Nccl {
+    fn drop(&mut self) {
+        self.abort().now();
+    }
+}
+
+/// Ends what a communicator waits for, from any thread: nobody else will.
+#[derive(Clone)]
+pub struct Abort {
+    comm: usize,
+    aborted: Arc<AtomicBool>,
+}
+
+impl Abort {
+    pub fn now(&self) {
+        if self.aborted.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        if let Ok(nccl) = functions() {
+            // SAFETY: the handle was made by NCCL and is aborted once; NCCL lets another thread do that.
+            let _ = unsafe { (nccl.abort)(self.comm as Comm) };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_read_as_nccl_counts_them() {
+        assert_eq!([shown(22803), shown(21903)], ["2.28.3", "2.19.3"]);
+        assert!(VERSIONS.contains(&22803) && !VERSIONS.contains(&21805) && !VERSIONS.contains(&30000));
+    }
+
+    #[test]
+    fn a_library_that_is_not_there_is_named() {
+        let reason = load("libnccl-of-nobody.so.2").err().unwrap();
+        assert!(reason.contains("libnccl-of-nobody.so.2"), "{reason}");
+    }
+}
