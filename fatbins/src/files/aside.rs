@@ -71,6 +71,31 @@ impl Aside {
         Ok(Self { path, target, listing, published: false, _lock: lock })
     }
 
+    /// A directory that another process has aside of `target`, to make files of it. [`Self::leave`] gives that back.
+    ///
+    /// # Errors
+    /// Of the file system.
+    pub fn within(path: &Path, target: &Path) -> io::Result<Self> {
+        let (path, target) = (path.to_owned(), target.to_owned());
+        Ok(Self { _lock: File::open(&path)?, path, target, listing: Listing::default(), published: true })
+    }
+
+    /// Flushes the files that were made in another process's directory. Returns their names and digests.
+    ///
+    /// # Errors
+    /// Of the file system.
+    pub fn leave(self) -> io::Result<Listing> {
+        for name in self.listing.0.keys() {
+            File::open(self.path.join(name))?.sync_all()?;
+        }
+        Ok(self.listing.clone())
+    }
+
+    /// Lists files that other processes have made of it.
+    pub fn include(&mut self, files: Listing) {
+        self.listing.0.extend(files.0);
+    }
+
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path

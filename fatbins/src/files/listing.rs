@@ -74,6 +74,15 @@ impl Listing {
         Ok(Self(files))
     }
 
+    /// A listing of its text; none where that does not read.
+    pub fn parse(text: &str) -> Option<Self> {
+        let entry = |line: &str| {
+            let (digest, name) = line.split_once("  ")?;
+            Some((name.to_owned(), digest.parse().ok()?))
+        };
+        text.lines().map(entry).collect::<Option<_>>().map(Self)
+    }
+
     /// The listing as text.
     pub fn text(&self) -> String {
         self.0.iter().map(|(name, digest)| format!("{digest}  {name}\n")).collect()
