@@ -36,6 +36,7 @@ mod pairs;
 mod poison;
 mod programs;
 mod publish;
+mod ranks;
 mod resume;
 mod rooms;
 mod rows;

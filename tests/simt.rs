@@ -124,7 +124,8 @@ fn train(case: &Path, mut session: Session, steps: usize, config: &RunConfig) ->
         session.metrics(ticket).unwrap().0
     };
     let metrics = (0..steps).map(step).collect();
-    (metrics, floats(&session.read(session.state()[0].1).unwrap()))
+    let [(_, master), ..] = session.state();
+    (metrics, floats(&session.read(master[0].1).unwrap()))
 }
 
 /// Relative differences, at most: of kd_loss, ce_loss and grad_norm, and of the weights.

@@ -3,13 +3,15 @@
 use precast_kernels::Arch;
 use precast_plan::Gemm;
 use precast_runtime::cublas::Cublas;
-use precast_runtime::cuda::Cuda;
+use precast_runtime::cuda::{self, Cuda, nccl};
 use precast_runtime::sim::{Faults, Sim};
 use precast_runtime::{Device, Driver, DriverError, LoadError};
 
 use crate::bundle::Kernels;
 use crate::config::DeviceChoice;
 use crate::error::Failure;
+use crate::note::note;
+use crate::ranks::Ranks;
 
 /// A driver of either kind.
 pub type AnyDriver = Box<dyn Driver>;
@@ -30,7 +32,7 @@ pub fn open(choice: DeviceChoice, kernels: &Kernels) -> Result<AnyDriver, Failur
                 if !holds.is_empty() {
                     return Err(Failure::NoGpu { found, holds });
                 }
-                eprintln!("note: {found}. There are no kernels for a GPU either, so this runs on the simulated GPU");
+                note(format!("{found}. There are no kernels for a GPU either, so this runs on the simulated GPU"));
                 open(DeviceChoice::Sim, kernels)
             }
             other => Ok(Box::new(other?)),
@@ -58,6 +60,49 @@ pub fn open_with(choice: DeviceChoice, kernels: &Kernels, cublas: Option<Cublas>
     let mut driver = open(choice, kernels)?;
     cublas.map(|cublas| driver.set_cublas(cublas)).transpose()?;
     Ok(driver)
+}
+
+/// Opens the device of a rank, and connects it with those of the others: the simulated GPU, or the GPU of the rank's number on its
+/// host; where it sees one alone, that one.
+///
+/// # Errors
+/// As [`open`], and where ranks do not come together.
+pub fn open_rank(
+    choice: DeviceChoice,
+    kernels: &Kernels,
+    cublas: Option<Cublas>,
+    ranks: &Ranks,
+) -> Result<AnyDriver, Failure> {
+    if ranks.count() == 1 {
+        return open_with(choice, kernels, cublas);
+    }
+    let place = ranks.place();
+    let simulated = match (choice, cuda::count()) {
+        (DeviceChoice::Sim, _) => true,
+        (DeviceChoice::Auto, Err(found @ (DriverError::NoDriver | DriverError::NoGpu { .. }))) => {
+            let holds = kernels.archs()?;
+            if !holds.is_empty() {
+                return Err(Failure::NoGpu { found, holds });
+            }
+            note(format!("{found}. There are no kernels for a GPU either, so this runs on simulated GPUs"));
+            true
+        }
+        (_, Err(error)) => return Err(error.into()),
+        (_, Ok(_)) => false,
+    };
+    if simulated {
+        let sim = Sim::new(Faults::default()).connected(place.rank, Box::new(ranks.mesh()?));
+        return Ok(Box::new(sim));
+    }
+    let ordinal = if cuda::count()? == 1 { 0 } else { place.local_rank };
+    let mut driver = Cuda::open(ordinal, false)?;
+    // Before anything is loaded: NCCL brings kernels of its own.
+    let id = ranks.of_first(&if ranks.is_first() { nccl::Id::new()?.bytes() } else { Vec::new() })?;
+    driver.connect(place.rank, ranks.count(), &nccl::Id::of(&id)?)?;
+    cublas.map(|cublas| driver.set_cublas(cublas)).transpose()?;
+    let abort = driver.abort();
+    ranks.on_failure(Box::new(move || abort.iter().for_each(nccl::Abort::now)));
+    Ok(Box::new(driver))
 }
 
 /// The architecture whose code a device runs.

@@ -16,6 +16,7 @@ use crate::data::DataError;
 use crate::metrics::MetricsError;
 use crate::outcome::Fault;
 use crate::pair::PairError;
+use crate::ranks::RankError;
 use crate::run::identity::Difference;
 use crate::run::out::OutError;
 use crate::run::stop::Signal;
@@ -235,6 +236,9 @@ pub enum Failure {
          so another version of Precast started the run: continue it with that version", path.display()
     )]
     Tokens { path: PathBuf, step: u64 },
+    /// Ranks did not come together, or one of them has failed.
+    #[error(transparent)]
+    Rank(#[from] RankError),
     /// A signal asked the run to stop, and it did.
     #[error("stopped by {} {done}", signal.name())]
     Stopped {
@@ -309,6 +313,7 @@ impl Failure {
             | Failure::Diverged { .. } => 1,
             Failure::Out(_) | Failure::OtherRun { .. } => 2,
             Failure::Damaged { .. } | Failure::Metrics(_) | Failure::Tokens { .. } => 5,
+            Failure::Rank(error) => error.exit_code(),
             Failure::Stopped { signal, .. } => signal.exit_code(),
         }
     }

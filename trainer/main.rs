@@ -19,8 +19,11 @@ fn run() -> ExitCode {
     match precast::cli::main().and_then(|()| precast::cli::finish()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            let what = if matches!(failure, precast::Failure::Stopped { .. }) { "" } else { "error: " };
-            eprintln!("{what}{failure}");
+            let stopped = matches!(failure, precast::Failure::Stopped { .. });
+            // Of the ranks that stop together the first one says so.
+            if !(stopped && precast::note::is_silent()) {
+                eprintln!("{}{failure}", if stopped { "" } else { "error: " });
+            }
             ExitCode::from(failure.exit_code())
         }
     }

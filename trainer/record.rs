@@ -206,6 +206,6 @@ impl MemoryRecord {
     }
 }
 
-fn binary_digest() -> Option<Digest> {
+pub(crate) fn binary_digest() -> Option<Digest> {
     files::digest(&std::env::current_exe().ok()?).ok()
 }

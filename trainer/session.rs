@@ -7,11 +7,11 @@ use precast_kernels::Format;
 use precast_kernels::abi::{micro_scalars, step_metrics, update_scalars};
 use precast_plan::estimate::Peak;
 use precast_plan::staged::CERTIFY;
-use precast_plan::training::{CAST, CLEAR, MICRO, UPDATE, WIDEN};
+use precast_plan::training::{CAST, CLEAR, GATHER, MICRO, UPDATE, WIDEN};
 use precast_plan::weights::Trained;
 use precast_plan::{
-    AdapterParameter, Comparison, MemoryTable, ModelConfig, Parameter, Recipe, Resident, Staged, Tensor, TrainingPlan,
-    Weight, rope,
+    AdapterParameter, Comparison, Fold, MemoryTable, ModelConfig, Parameter, Recipe, Resident, Staged, Tensor,
+    TrainingPlan, Weight, rope,
 };
 use precast_runtime::{CublasUse, Device, Load, Loading, Placement, Sealed, Ticket};
 
@@ -25,6 +25,7 @@ use crate::error::Failure;
 use crate::heading::Heading;
 use crate::host_memory::HostMemory;
 use crate::models::Models;
+use crate::note::note;
 use crate::one_memory;
 use crate::sources::Sources;
 use crate::startup::Startup;
@@ -62,12 +63,12 @@ impl Session {
     /// [`Failure`]: nothing has been launched.
     pub fn seal(
         driver: AnyDriver,
-        Chosen { plan, format, note }: Chosen<TrainingPlan>,
+        Chosen { plan, format, note: said }: Chosen<TrainingPlan>,
         config: &RunConfig,
         placement: Placement,
         startup: &mut Startup,
     ) -> Result<Self, Failure> {
-        note.iter().for_each(|note| eprintln!("note: {note}"));
+        said.iter().for_each(note);
         let device = driver.device();
         one_memory::check(device, &plan.plan, &HostMemory::of(&plan, &config.data, device.has_one_memory()))?;
         let models: Vec<String> = config.models().iter().map(|(_, path)| path.display().to_string()).collect();
@@ -169,7 +170,11 @@ impl Session {
         upload_tables(sealed, &self.plan.student, student.config())?;
         // Weights that come narrow are widened on the device; the padding between them is that of the master weights.
         sealed.run(CAST)?;
-        upload_parameters(sealed, &sent.student, student, &mut progress)?;
+        if sent_wide && !self.plan.has_whole_masters() {
+            upload_masters(sealed, &self.plan, student, &mut progress)?;
+        } else {
+            upload_parameters(sealed, &sent.student, student, &mut progress)?;
+        }
         let Some((adapter, weights)) = sources.adapter.zip(self.plan.adapters.as_ref()) else {
             return Ok(sealed.run(if sent_wide { CAST } else { WIDEN })?);
         };
@@ -218,7 +223,11 @@ impl Session {
         };
         self.sealed.write(self.plan.update, bytemuck::bytes_of(&scalars))?;
         self.sealed.run(UPDATE)?;
-        Ok(self.sealed.read_later(self.plan.metrics)?)
+        let metrics = self.sealed.read_later(self.plan.metrics)?;
+        if self.plan.shards.share().ranks > 1 {
+            self.sealed.run_beside(GATHER)?;
+        }
+        Ok(metrics)
     }
 
     /// Seconds that each of `repeats` runs of a phase takes, warm, by the device's own clock.
@@ -328,10 +337,51 @@ impl Session {
         Ok(gathered(parameter, &bytemuck::pod_collect_to_vec::<u8, f32>(&placed)))
     }
 
-    /// What the optimizer keeps: master weights, first and second moments, flat, f32.
-    pub fn state(&self) -> [(&'static str, Tensor); 3] {
+    /// Does what becomes of the gradients of a replica.
+    ///
+    /// # Errors
+    /// [`Failure`] of the device.
+    pub fn fold(&mut self, fold: Fold) -> Result<(), Failure> {
+        Ok(self.sealed.run(&fold.phase())?)
+    }
+
+    /// Elements of each of the tensors of [`Self::state`], on all ranks.
+    pub fn state_elems(&self) -> u64 {
+        self.plan.shards.elems()
+    }
+
+    /// What the optimizer keeps: master weights, first and second moments, flat, f32: the pieces that this rank updates, each with
+    /// where it begins.
+    pub fn state(&self) -> [(&'static str, Vec<(u64, Tensor)>); 3] {
         let Trained { master, m, v, .. } = self.trained();
-        [("master", master), ("m", m), ("v", v)]
+        let whole = self.plan.has_whole_masters();
+        let own = self.plan.shards.own();
+        let masters = own.iter().map(|piece| {
+            (piece.start, master.slice(if whole { piece.start } else { piece.local }, piece.elems))
+        });
+        let masters = masters.collect();
+        let pieces = |of: Tensor| own.iter().map(|piece| (piece.start, of.slice(piece.local, piece.elems))).collect();
+        [("master", masters), ("m", pieces(m)), ("v", pieces(v))]
+    }
+
+    /// Where a checkpoint's tensors go on this rank: as [`Self::state`], and all master weights where it has them all.
+    pub fn restored_state(&self) -> [(&'static str, Vec<(u64, Tensor)>); 3] {
+        let [mut masters, m, v] = self.state();
+        if self.plan.has_whole_masters() {
+            masters.1 = vec![(0, self.trained().master)];
+        }
+        [masters, m, v]
+    }
+
+    /// Whether the master weights of this rank are all of them.
+    pub fn has_whole_masters(&self) -> bool {
+        self.plan.has_whole_masters()
+    }
+
+    /// The weights that launches read, of a parameter.
+    pub fn working(&self, parameter: &Parameter) -> Tensor {
+        let weight = self.plan.student.weights.of(parameter);
+        weight.unwrap_or_else(|| panic!("{} is no parameter of the student", parameter.name)).tensor
     }
 
     /// What the optimizer has of all that trains: the student, or its adapter.
@@ -408,12 +458,10 @@ pub(crate) fn seal(
     placement: Placement,
     startup: &mut Startup,
 ) -> Result<(Sealed<AnyDriver>, Digest, u64), Failure> {
-    driver.memory_note().iter().for_each(|note| eprintln!("note: {note}"));
+    driver.memory_note().iter().for_each(note);
     let device = driver.device();
     let source = kernels.find(device::arch(device)?, plan)?;
-    if let Some(note) = source.note() {
-        eprintln!("note: {note}");
-    }
+    source.note().into_iter().for_each(note);
     let bundle = source.open()?;
     let needed = plan.device_bytes();
     if needed > device.free_bytes {
@@ -481,6 +529,36 @@ pub(crate) fn upload_tables(
     let tables = rope::tables(&config.rope_frequencies(), seq_len);
     sealed.write(model.rope.cos, bytemuck::cast_slice(&tables.cos))?;
     Ok(sealed.write(model.rope.sin, bytemuck::cast_slice(&tables.sin))?)
+}
+
+/// Sends the master weights that this rank keeps: of each parameter what of it lies in its pieces.
+fn upload_masters(
+    sealed: &mut Sealed<AnyDriver>,
+    plan: &TrainingPlan,
+    weights: &dyn Weights,
+    progress: &mut impl FnMut(u64) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let mut scratch = Scratch::of(one_memory::access(sealed.device()));
+    let all = plan.trained();
+    let master = all.trained().expect("the student trains").master;
+    let elem_bytes = all.tensor.bytes() / all.tensor.elems;
+    let pieces = plan.shards.own();
+    for (parameter, weight) in plan.student.weights.list() {
+        let mut at = (weight.tensor.offset - all.tensor.offset) / elem_bytes;
+        weights.read_parts(parameter, master.format, &mut scratch, &mut |part| {
+            let end = at + part.len() as u64 / 4;
+            for piece in &pieces {
+                let (from, to) = (at.max(piece.start), end.min(piece.start + piece.elems));
+                if from < to {
+                    let bytes = &part[4 * (from - at) as usize..4 * (to - at) as usize];
+                    sealed.write(master.slice(piece.local + from - piece.start, to - from), bytes)?;
+                }
+            }
+            at = end;
+            progress(part.len() as u64)
+        })?;
+    }
+    Ok(())
 }
 
 /// Sends parameters, each to its tensor, in that tensor's format.

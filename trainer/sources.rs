@@ -9,6 +9,7 @@ use crate::checkpoint::{self, Weights};
 use crate::config::RunConfig;
 use crate::error::Failure;
 use crate::models::Models;
+use crate::note::note;
 use crate::pair::same_path;
 use crate::weight_format::{Choice, Chosen, WeightFormat};
 
@@ -122,7 +123,7 @@ impl Shapes {
         let (of_student, stored) = &self.student;
         let formats = if self.student_format(config).0 == WeightFormat::Stored { stored } else { &dense };
         let student = Student { config: of_student, formats, adapters: &self.adapters };
-        TrainingPlan::with(teacher, student, recipe, arch)
+        TrainingPlan::with_share(teacher, student, recipe, config.share, arch)
     }
 
     /// Lowers a run for a device, its teacher in the form that the configuration asks for.
@@ -133,7 +134,7 @@ impl Shapes {
         self.check(config)?;
         let arch = crate::device::arch(device)?;
         let (student_format, said) = self.student_format(config);
-        said.iter().for_each(|note| eprintln!("note: {note}"));
+        said.iter().for_each(note);
         let lower = |formats: &Formats| self.lower(config, &config.recipe(), formats, arch);
         if self.shares_weights(config) {
             let note = "the teacher is the student's base: its weights are in memory once".to_owned();

@@ -5,9 +5,10 @@ use precast_kernels::Arch;
 use precast_runtime::Placement;
 
 use super::plan;
-use crate::config::{FlagsAndFile, Options, Takes, is_of_teacher, missing};
+use crate::config::{FlagsAndFile, GivenShare, Options, Takes, is_of_teacher, missing};
 use crate::distill::{self, Mode};
 use crate::error::Failure;
+use crate::ranks::{self, Gpus, Place, Ranks};
 use crate::run::out::Start;
 use crate::startup::Startup;
 use crate::verbose::Verbose;
@@ -31,6 +32,13 @@ pub struct Arguments<T: Takes> {
     /// With --dry-run: plan for this architecture instead of the device's
     #[arg(long, requires = "dry_run", value_name = "ARCH")]
     arch: Option<Arch>,
+    /// Train on so many GPUs of this host, a process each. Where torchrun, srun or mpirun has started this process as one of
+    /// several, it is one of the ranks without being told
+    #[arg(long, value_name = "N|all")]
+    gpus: Option<Gpus>,
+    /// Where the ranks that a launcher has started meet, if that does not say it: the host of rank 0, and a port that is free there
+    #[arg(long, value_name = "HOST:PORT")]
+    rendezvous: Option<String>,
     #[command(flatten)]
     verbose: Verbose,
     /// Give each buffer its own allocation, so that memory checkers see overruns
@@ -103,9 +111,17 @@ fn run<T: Takes>(
     let options = arguments.options.options()?;
     check(&options)?;
     let steps = options.given.get("steps").copied();
+    let share = GivenShare::of(&options);
     let config = options.complete(true)?;
-    let mode = Mode { start, steps, config_file, placement };
+    let place = match (arguments.dry_run, arguments.gpus) {
+        (true, Some(Gpus::Count(ranks))) => Place { ranks, ..Place::default() },
+        (true, _) => Place::default(),
+        (false, gpus) => ranks::start(gpus, arguments.rendezvous.as_deref(), config.settings.device)?,
+    };
+    let mode = Mode { start, steps, config_file, placement, place, share };
     if arguments.dry_run {
+        let mut config = config;
+        config.take_share(&Ranks::of(&mode.place), share, None)?;
         let target = plan::target(&config, arguments.arch)?;
         distill::check(&config, &mode)?;
         return plan::show(&config, &target, false);

@@ -7,7 +7,7 @@ use precast_fatbins::{Bundle, count, say};
 use precast_kernels::Arch;
 use precast_plan::memory::human_bytes;
 use precast_plan::{Gemm, TrainingPlan, keys};
-use precast_runtime::{Device, DriverError, host};
+use precast_runtime::{Device, DriverError, cuda, host};
 use serde::Serialize;
 
 use super::print_json;
@@ -111,6 +111,7 @@ pub(super) fn examine(options: &Options) -> Vec<Finding> {
         findings.push(Finding { device: Some(choice.to_string()), ..Finding::good("device", describe(device)) });
         findings.extend(host::unfragmented_share().filter(|_| device.has_one_memory()).map(fragments));
         findings.push(architecture(device.arch(), device.compute_capability));
+        findings.extend(gpus(device));
     }
     findings.extend(products(options.settings.gemm, choice));
     let arch = device.as_ref().and_then(Device::arch);
@@ -206,6 +207,29 @@ fn architecture(arch: Option<Arch>, capability: Option<(u32, u32)>) -> Finding {
             Finding::bad_device("arch", found, "use a GPU of compute capability 8.9, 9.0 or 12.1, or --device sim")
         }
     }
+}
+
+/// Whether several GPUs can train together. One can without.
+fn gpus(device: &Device) -> Vec<Finding> {
+    let count = match cuda::count() {
+        Ok(count) if count > 1 && device.compute_capability.is_some() => count,
+        _ => return Vec::new(),
+    };
+    let links: Vec<String> = cuda::links().into_iter().flatten().map(|link| link.to_string()).collect();
+    let links = if links.is_empty() { "unknown".to_owned() } else { links.join(", ") };
+    let mut findings = vec![Finding::good("gpus", format!("{count}; links: {links}"))];
+    findings.push(match cuda::nccl::version() {
+        Ok(version) => Finding::good(
+            "nccl",
+            format!("{version}. It moves bytes between GPUs; its kernels are NVIDIA's and not part of the signed bundle"),
+        ),
+        // One GPU trains without it.
+        Err(error) => {
+            let remedy = "for --gpus: install libnccl2, or pip install nvidia-nccl-cu13 and set PRECAST_NCCL to its libnccl.so.2";
+            Finding { remedy: Some(remedy.to_owned()), ..Finding::good("nccl", format!("none: {error}")) }
+        }
+    });
+    findings
 }
 
 /// On what an architecture's code runs.

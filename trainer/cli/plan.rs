@@ -8,17 +8,18 @@ use precast_kernels::{Arch, Key, KeyVariant};
 use precast_plan::estimate::{Peak, flops, seconds};
 use precast_plan::memory::human_bytes;
 use precast_plan::training::{MICRO, UPDATE};
-use precast_plan::{Formats, Gemm, Launch, MemoryTable, Plan, Recipe, Recompute, TrainingPlan, keys};
+use precast_plan::{Formats, Gemm, Launch, MemoryTable, Plan, Recipe, Recompute, Share, TrainingPlan, Work, keys};
 use precast_runtime::cublas::KNOWN_VERSIONS;
 use precast_runtime::{Device, DriverError, LoadError};
 use serde::Serialize;
 
 use super::print_json;
 use crate::bundle::embedded;
-use crate::config::{self, All, DeviceChoice, FlagsAndFile, RunConfig, Settings};
+use crate::config::{self, All, DeviceChoice, FlagsAndFile, GivenShare, RunConfig, Settings};
 use crate::device;
 use crate::error::Failure;
 use crate::host_memory::HostMemory;
+use crate::ranks::{Place, Ranks};
 use crate::sources::Shapes;
 use crate::weight_format::{self, WeightFormat};
 
@@ -29,6 +30,9 @@ pub struct Arguments {
     /// Plan for this architecture instead of the device's
     #[arg(long, value_name = "ARCH")]
     arch: Option<Arch>,
+    /// Plan for a rank of so many: what rank 0 takes, which is as much as any
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    gpus: Option<u32>,
     /// Ignored: a plan runs nothing
     #[arg(long)]
     dry_run: bool,
@@ -38,7 +42,11 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: Arguments) -> Result<(), Failure> {
-    let config = arguments.options.options()?.complete(false)?;
+    let options = arguments.options.options()?;
+    let given = GivenShare::of(&options);
+    let mut config = options.complete(false)?;
+    let place = Place { ranks: arguments.gpus.unwrap_or(1), ..Place::default() };
+    config.take_share(&Ranks::of(&place), given, None)?;
     show(&config, &target(&config, arguments.arch)?, arguments.json)
 }
 
@@ -151,11 +159,11 @@ pub fn show(config: &RunConfig, target: &Target, json: bool) -> Result<(), Failu
     if json {
         let kernels: Vec<serde_json::Value> = launches
             .iter()
-            .map(|(pair, count)| {
+            .map(|(pair, times)| {
                 serde_json::json!({
                     "key": pair.key.to_string(),
                     "variant": pair.variant.to_string(),
-                    "launches": count,
+                    "launches": times,
                     "sha256": digests.get(pair),
                 })
             })
@@ -200,12 +208,30 @@ pub fn show(config: &RunConfig, target: &Target, json: bool) -> Result<(), Failu
         say!("  {name:<14} {:>12}  {bytes:>16} bytes {launches:>6}{chosen}", human_bytes(*bytes));
     }
     say!("");
-    for (name, phases, launches) in phases(&plan.plan) {
+    for (name, phases, launches, exchanges) in phases(&plan.plan) {
         let times = if phases > 1 { format!(", a layer at a time: {phases} phases") } else { String::new() };
-        say!("phase {name:<8} {launches:>5} launches{times}");
+        let exchanges = if exchanges == 0 { String::new() } else { format!(", {}", count(exchanges, "exchange")) };
+        say!("phase {name:<8} {launches:>5} launches{exchanges}{times}");
+    }
+    let Share { replicas, ranks, rank } = config.share;
+    if replicas > 1 {
+        let exchanges = plan.plan.phase(UPDATE).nodes.iter().filter_map(|node| match &node.work {
+            Work::Exchange(exchange) => Some(exchange.bytes(rank)),
+            Work::Launch(_) => None,
+        });
+        let sent: u64 = exchanges.sum();
+        say!(
+            "\n{replicas} replicas on {}: {} a GPU, {} further for gradients. A GPU updates {} of {} weights and sends {} a step",
+            count(ranks as usize, "GPU"),
+            config.share.local(),
+            count(config.share.waiting() as usize, "buffer"),
+            plan.shards.own_elems(),
+            plan.shards.elems(),
+            human_bytes(sent)
+        );
     }
     say!("\n{} kernels:", launches.len());
-    for (pair, count) in &launches {
+    for (pair, times) in &launches {
         // The simulated GPU executes references: it takes no kernels from a bundle.
         let absent = if arch == Arch::Sim && config.settings.kernels.bundle.is_none() {
             "reference"
@@ -213,7 +239,7 @@ pub fn show(config: &RunConfig, target: &Target, json: bool) -> Result<(), Failu
             "not in the bundle"
         };
         let digest = digests.get(pair).map_or(absent, |digest| &digest[..12]);
-        say!("  {count:>5} x {digest:<17}  {pair}");
+        say!("  {times:>5} x {digest:<17}  {pair}");
     }
     print_products(&products, &replaced);
     say!("\nstep: {tokens} tokens, {:.3} TFLOP of products", step_flops as f64 / 1e12);
@@ -241,16 +267,19 @@ fn print_products(products: &BTreeMap<Key, usize>, replaced: &[KeyVariant]) {
 }
 
 /// The phases of a plan, those of a name but for a number as one: its name, how many they are, and their launches.
-fn phases(plan: &Plan) -> Vec<(&str, usize, usize)> {
-    let mut all: Vec<(&str, usize, usize)> = Vec::new();
+fn phases(plan: &Plan) -> Vec<(&str, usize, usize, usize)> {
+    let mut all: Vec<(&str, usize, usize, usize)> = Vec::new();
     for phase in &plan.phases {
         let name = phase.name.split('.').next().unwrap_or_default();
+        let of_phase = phase.launches().count();
+        let moves = phase.nodes.len() - of_phase;
         match all.iter_mut().find(|known| known.0 == name) {
-            Some((_, phases, launches)) => {
+            Some((_, phases, launches, exchanges)) => {
                 *phases += 1;
-                *launches += phase.nodes.len();
+                *launches += of_phase;
+                *exchanges += moves;
             }
-            None => all.push((name, 1, phase.nodes.len())),
+            None => all.push((name, 1, of_phase, moves)),
         }
     }
     all

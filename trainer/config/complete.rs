@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use precast_plan::{Objective, Precision};
+use precast_plan::{Objective, Precision, Share};
 
-use super::RunConfig;
+use super::{GivenShare, RunConfig};
 use super::flags::{Source, flag, is_of_teacher};
 use super::options::{Adapting, Options, Teaching};
 use crate::adapter::{AdapterChoice, Lora};
 use crate::certificate::MostKl;
 use crate::error::Failure;
+use crate::ranks::Ranks;
 use crate::weight_format::WeightFormat;
 
 impl Options {
@@ -20,6 +21,7 @@ impl Options {
     /// # Errors
     /// [`Failure::Usage`] for what is missing, and for an option of a teacher where there is none.
     pub fn complete(self, needs_run: bool) -> Result<RunConfig, Failure> {
+        let given = GivenShare::of(&self);
         let adapter = self.adapting.choice(&self.given)?;
         let student_format = self.adapting.student_format(adapter.is_some())?;
         let certified = self.teaching.certified(self.settings.precision);
@@ -49,7 +51,7 @@ impl Options {
         }
         let teacher_format = objective.has_teacher().then_some(teacher_format);
         let (data, settings) = (self.data, self.settings);
-        Ok(RunConfig {
+        let mut config = RunConfig {
             teacher,
             student,
             data,
@@ -62,7 +64,9 @@ impl Options {
             student_format,
             allow_identical,
             settings,
-        })
+            share: Share::ALONE,
+        };
+        config.take_share(&Ranks::alone(), given, None).map(|()| config)
     }
 }
 

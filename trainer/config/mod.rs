@@ -5,12 +5,13 @@ mod device;
 mod file;
 mod flags;
 mod options;
+mod share;
 mod text;
 
 use std::path::{Path, PathBuf};
 
 use precast_kernels::abi::step_metrics;
-use precast_plan::{ModelConfig, Objective, Recipe};
+use precast_plan::{ModelConfig, Objective, Recipe, Share};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -23,6 +24,7 @@ pub use complete::missing;
 pub use device::DeviceChoice;
 pub use flags::{All, Flags, FlagsAndFile, Source, Takes, is_of_teacher};
 pub(crate) use options::frozen_format;
+pub use share::GivenShare;
 pub use options::{Adapting, Options, Settings, Teaching};
 pub(crate) use text::{display, path, path_or_none};
 
@@ -62,6 +64,9 @@ pub struct RunConfig {
     pub allow_identical: bool,
     #[serde(flatten)]
     pub settings: Settings,
+    /// What of each step this process does.
+    #[serde(skip)]
+    pub share: Share,
 }
 
 impl RunConfig {

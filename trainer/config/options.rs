@@ -121,9 +121,14 @@ pub struct Settings {
     /// Tokens in a sequence
     #[arg(long, value_name = "S", default_value_t = 1024, value_parser = count(Recipe::MOST_TOKENS))]
     pub seq_len: u32,
-    /// Micro-batches in a step
-    #[arg(long, value_name = "A", default_value_t = 1, value_parser = count(MOST_MICRO_BATCHES))]
+    /// Micro-batches in a step, over all GPUs [default: as many as --replicas]
+    #[arg(long, value_name = "A", default_value_t = 1, hide_default_value = true, value_parser = count(MOST_MICRO_BATCHES))]
     pub grad_accum: u32,
+    /// Parts of a step whose gradients are added by a tree: with the same number a run gives the same weights, to the last bit,
+    /// on any number of GPUs that it goes on [default: GPUs at the first start]
+    #[arg(long, value_name = "R", default_value_t = 1, hide_default_value = true, value_parser = count(MOST_MICRO_BATCHES))]
+    #[serde(skip_serializing_if = "is_one")]
+    pub replicas: u32,
     /// Peak learning rate
     #[arg(long, value_name = "X", default_value = "1e-4", value_parser = learning_rate)]
     pub lr: f64,
@@ -188,6 +193,11 @@ const MOST_STEPS: u64 = i32::MAX as u64;
 const MOST_MICRO_BATCHES: u64 = 1 << 20;
 /// Temperatures whose squares and inverses an fp32 loss can hold.
 const TEMPERATURES: RangeInclusive<f32> = 1e-3..=1e3;
+
+/// A run of one replica is recorded as those before there were any.
+fn is_one(replicas: &u32) -> bool {
+    *replicas == 1
+}
 
 /// The largest rank, as a range has it.
 const MOST_RANK: u64 = adapter::MOST_RANK as u64;

@@ -11,6 +11,7 @@ use crate::checkpoint::Checkpoint;
 use crate::config::RunConfig;
 use crate::data::MicroBatch;
 use crate::error::Failure;
+use crate::note;
 use crate::run::stop::Stop;
 use crate::weight_format::WeightFormat;
 
@@ -53,7 +54,9 @@ impl Teacher {
             let certificate = Certificate::read(path, teacher.path(), &subject)?;
             let measured = certificate.measured.check(most)?;
             let path_text = path.display().to_string();
-            say!("int8 teacher, by {path_text}: {measured}");
+            if !note::is_silent() {
+                say!("int8 teacher, by {path_text}: {measured}");
+            }
             let sha256 = files::digest(path).map_err(Failure::io("read", path))?.to_string();
             let by = json!({ "file": path_text, "sha256": sha256, "certificate": certificate });
             return Ok(Self::Known(record(by, subject.kernels_sha256, measured)));
@@ -65,7 +68,9 @@ impl Teacher {
         if let Some(before) = before
             && let Ok(measured) = serde_json::from_value::<Measured>(before["measured"].clone())
         {
-            say!("int8 teacher, as it was measured: {}", measured.check(most)?);
+            if !note::is_silent() {
+                say!("int8 teacher, as it was measured: {}", measured.check(most)?);
+            }
             return Ok(Self::Known(before.clone()));
         }
         Ok(Self::Unknown(Measuring { kernels_sha256, most }))
@@ -94,7 +99,9 @@ impl Measuring {
         let mut tally = Tally::default();
         tally.add(&batch.targets, columns);
         let measured = tally.measured().check(self.most)?;
-        say!("int8 teacher, on the first batch: {measured}");
+        if !note::is_silent() {
+            say!("int8 teacher, on the first batch: {measured}");
+        }
         Ok(record(json!("first batch"), self.kernels_sha256, measured))
     }
 }

@@ -14,6 +14,7 @@ use crate::config::RunConfig;
 use crate::data::{Dataset, Packing, Reader};
 use crate::error::Failure;
 use crate::models::Models;
+use crate::note::note;
 use crate::pair;
 use crate::run::identity::Data;
 use crate::run::stop::Stop;
@@ -42,7 +43,7 @@ pub fn read_data(config: &RunConfig, models: &Models<Checkpoint>, adapter: Optio
             tokenizer = model.tokenizer()?;
         }
     }
-    tokenizer.iter().flat_map(|tokenizer| tokenizer.notes()).for_each(|note| eprintln!("note: {note}"));
+    tokenizer.iter().flat_map(|tokenizer| tokenizer.notes()).for_each(note);
     let eos = models.student_first().find_map(Checkpoint::eos_token);
     let dataset = Dataset::read(
         &config.data,
@@ -50,7 +51,7 @@ pub fn read_data(config: &RunConfig, models: &Models<Checkpoint>, adapter: Optio
         Packing::Stream,
         Reader { tokenizer, eos, vocab: student.config().vocab },
     )?;
-    notes.iter().chain(dataset.notes()).for_each(|note| eprintln!("note: {note}"));
+    notes.iter().chain(dataset.notes()).for_each(note);
     // Ids need neither.
     let used = tokenizer.filter(|_| dataset.has_text()).map(|tokenizer| tokenizer.text());
     let used =

@@ -1,5 +1,6 @@
 //! `precast distill` and `precast train`: the run from the first file to the last.
 
+mod begin;
 mod certify;
 mod end;
 mod inputs;
@@ -17,13 +18,15 @@ use precast_runtime::Placement;
 use serde_json::Value;
 
 use crate::checkpoint::{Checkpoint, Weights as ModelWeights};
-use crate::config::{RunConfig, Settings, Source};
+use crate::config::{GivenShare, RunConfig, Settings, Source};
 use crate::data::{Batches, Dataset, MicroBatch};
 use crate::device;
 use crate::error::Failure;
 use crate::heading::Heading;
 use crate::metrics::{METRICS, MetricsFile};
 use crate::models::Role;
+use crate::note;
+use crate::ranks::{Place, Ranks};
 use crate::record::RunRecord;
 use crate::report::REPORT;
 use crate::run::checkpoint;
@@ -39,7 +42,7 @@ use certify::Teacher;
 use inputs::{ModelDigests, open_models, read_data, same_files};
 use result::write_result;
 use resume::Resumed;
-use steps::Run;
+use steps::{Run, Written};
 
 /// How a run is done, besides its configuration.
 #[derive(Clone, Debug)]
@@ -52,6 +55,10 @@ pub struct Mode {
     pub config_file: Option<PathBuf>,
     /// Give each buffer its own allocation, for memory checkers.
     pub placement: Placement,
+    /// Which rank of a run this process is.
+    pub place: Place,
+    /// Which numbers of a step are given.
+    pub share: GivenShare,
 }
 
 /// Trains a model, of a teacher if there is one; writes `metrics.jsonl`, `run.json`, `report.html` and `student/` or
@@ -61,14 +68,35 @@ pub struct Mode {
 /// [`Failure`]; metrics and checkpoints written before it stay. [`Failure::Stopped`] after a signal, with a checkpoint.
 pub fn distill(config: &RunConfig, mode: &Mode, mut startup: Startup) -> Result<(), Failure> {
     let stop = Stop::install()?;
-    let mut config = config.clone();
+    if mode.place.rank > 0 {
+        note::silence();
+    }
     startup.end("arguments");
+    let ranks = Ranks::meet(mode.place.clone(), &stop)?;
+    let ended = run(config, mode, startup, &stop, &ranks);
+    ranks.ended(ended)
+}
+
+/// The run of one rank. Rank 0 has the output directory; the others write what they have of checkpoints, and nothing else.
+fn run(
+    config: &RunConfig,
+    mode: &Mode,
+    mut startup: Startup,
+    stop: &Stop,
+    ranks: &Ranks,
+) -> Result<(), Failure> {
+    let mut config = config.clone();
     let inputs: Vec<&Path> = mode.config_file.as_deref().into_iter().collect();
-    let mut out = Out::claim(&config.out, mode.start, &[inputs, config.inputs()].concat())?;
-    let resumed = match mode.start {
-        Start::Resume => Some(Resumed::open(&out, &mut config, mode.steps)?),
-        Start::Fresh | Start::Overwrite => None,
+    let inputs = [inputs, config.inputs()].concat();
+    let mut out = match ranks.is_first() {
+        true => Some(Out::claim(&config.out, mode.start, &inputs)?),
+        false => None,
     };
+    let resumed = match (&out, mode.start) {
+        (Some(out), Start::Resume) => Some(Resumed::open(out, &mut config, mode.steps)?),
+        _ => None,
+    };
+    let begin = begin::agree(&mut config, mode.share, resumed.as_ref(), out.as_ref(), ranks)?;
     let config = &config;
     let cublas = device::cublas(config.settings.gemm, config.settings.device)?;
     let models = open_models(config)?;
@@ -84,24 +112,25 @@ pub fn distill(config: &RunConfig, mode: &Mode, mut startup: Startup) -> Result<
     };
     let data = data?;
     startup.end("data");
-    let same_files = adapter.is_some() && same_files(&models, &mut digests, &stop)?;
+    let same_files = adapter.is_some() && same_files(&models, &mut digests, stop)?;
     let mut identity = Identity::new(config, &data, &models, adapter.as_ref());
     identity.cublas(cublas.map(|cublas| cublas.version()));
     if let Some(resumed) = &resumed {
         if resumed.compare(&identity).is_err() {
-            digests.wait(&stop)?;
+            digests.wait(stop)?;
             identity.models(digests.get()?);
             resumed.compare(&identity)?;
         }
         resumed.check_left(config)?;
     }
-    let before = resumed.as_ref().map(|resumed| &resumed.record);
-    let known = Teacher::open(config, models.teacher.as_ref(), &mut digests, before, &stop)?;
-    let done = resumed.as_ref().map_or(0, |resumed| resumed.saved.state.step);
+    begin::check_alike(config, &identity, &models, ranks)?;
+    let before = resumed.as_ref().map(|resumed| &resumed.record).or(begin.record.as_ref());
+    let known = Teacher::open(config, models.teacher.as_ref(), &mut digests, before, stop)?;
+    let done = begin.step;
     let seen = seen(Arc::clone(&data.dataset), config, done);
     stop.check()?;
 
-    let driver = device::open_with(config.settings.device, &config.settings.kernels, cublas)?;
+    let driver = device::open_rank(config.settings.device, &config.settings.kernels, cublas, ranks)?;
     if driver.device().has_one_memory() {
         digests.forget_pages();
     }
@@ -118,18 +147,26 @@ pub fn distill(config: &RunConfig, mode: &Mode, mut startup: Startup) -> Result<
         |heading: Heading, (role, model): (Role, &Checkpoint)| heading.model(role.name(), model.path(), model);
     let heading = models.iter().fold(session.heading(), of_model);
     let heading = adapter.iter().fold(heading, Heading::adapter);
-    say!("{heading}\n\n{}", MemoryTable::of(&session.plan().plan));
-    let result_bytes = result::bytes(config, &session, &models.student, adapter.as_ref());
-    disk_space(config, &session, result_bytes, &out, done)?.check(out.path())?;
-    let certificate = upload(&mut session, &sources, known, || first_batch(&data.dataset, config), &stop)?;
+    if let Some(out) = &out {
+        say!("{heading}\n\n{}", MemoryTable::of(&session.plan().plan));
+        let result_bytes = result::bytes(config, &session, &models.student, adapter.as_ref());
+        disk_space(config, &session, result_bytes, out, done)?.check(out.path())?;
+    }
+    let certificate = upload(&mut session, &sources, known, || first_batch(&data.dataset, config), stop)?;
     startup.end("upload");
     let tokens = stop.unless_stopped(|| seen.join().expect("hashing does not panic"))?;
-    if let Some(resumed) = &resumed {
-        digests.wait(&stop)?;
+    if ranks.count() > 1 || resumed.is_some() {
+        digests.wait(stop)?;
         identity.models(digests.get()?);
+    }
+    begin::check_devices(&session, &identity, ranks)?;
+    if let Some(resumed) = &resumed {
         resumed.compare(&identity)?;
         resumed.check_tokens(tokens)?;
-        resumed.saved.restore(&mut session)?;
+    }
+    let saved = resumed.as_ref().map(|resumed| &resumed.saved).or(begin.saved.as_ref());
+    if let Some(saved) = saved {
+        saved.restore(&mut session)?;
         startup.end("checkpoint");
     }
     stop.check()?;
@@ -137,33 +174,47 @@ pub fn distill(config: &RunConfig, mode: &Mode, mut startup: Startup) -> Result<
     // Every check has passed: from here on the directory is this run's.
     let mut record = RunRecord::new(config, &session, &data.dataset);
     certificate.into_iter().for_each(|certificate| record.teacher_certificate(certificate));
-    let changes = resumed.as_ref().map(|resumed| resumed.changes(config)).unwrap_or_default();
-    record.part(done, resumed.as_ref().map(|resumed| &resumed.record), &changes);
-    record.metrics(resumed.as_ref().map_or((0, Digest::of(b"")), |r| (done, r.saved.state.metrics_sha256)));
-    out.begin(&mut record)?;
-    // A kill may have come before the oldest ones went.
-    checkpoint::prune(&mut out, config.settings.keep)?;
-    let metrics = match &resumed {
-        Some(resumed) => MetricsFile::resume(&resumed.metrics, done)?,
-        None => MetricsFile::create(&out.path().join(METRICS))?,
+    let metrics = match &mut out {
+        None => None,
+        Some(out) => {
+            let changes = resumed.as_ref().map(|resumed| resumed.changes(config)).unwrap_or_default();
+            record.part(done, resumed.as_ref().map(|resumed| &resumed.record), &changes);
+            record.metrics(resumed.as_ref().map_or((0, Digest::of(b"")), |r| (done, r.saved.state.metrics_sha256)));
+            out.begin(&mut record)?;
+            // A kill may have come before the oldest ones went.
+            checkpoint::prune(out, config.settings.keep)?;
+            Some(match &resumed {
+                Some(resumed) => MetricsFile::resume(&resumed.metrics, done)?,
+                None => MetricsFile::create(&out.path().join(METRICS))?,
+            })
+        }
     };
-    let floor_s = session.limit().map(|limit| limit.floor_seconds(&session.plan().plan, config.settings.grad_accum));
-    let mut run = Run {
+    let (micros, _) = config.share.micros(config.settings.grad_accum.into());
+    let micros = (micros.end - micros.start) as u32;
+    let floor_s = session.limit().map(|limit| limit.floor_seconds(&session.plan().plan, micros));
+    let written = out.as_mut().zip(metrics).map(|(out, metrics)| Written { out, metrics, record: &mut record });
+    let mut steps = Run {
         config,
         session: &mut session,
         startup,
-        metrics,
         floor_s,
         skipped: 0,
-        out: &mut out,
-        record: &mut record,
+        written,
         identity,
         digests: &mut digests,
         tokens,
-        stop: &stop,
+        stop,
+        ranks,
     };
-    let ran = run.steps(done, &data.dataset);
-    let startup = run.startup;
+    let ran = steps.steps(done, &data.dataset);
+    let startup = steps.startup;
+    let Some(mut out) = out else {
+        return match ran? {
+            // Rank 0 says where, and writes what has been trained.
+            Some((signal, _)) => Err(Failure::Stopped { signal, done: String::new() }),
+            None => ranks.wait(),
+        };
+    };
     record.startup(&startup);
     // What ended the run says more than what could not be recorded of it.
     let recorded = digests.get().map(|digests| record.models(digests)).and_then(|()| out.record(&mut record));
@@ -178,7 +229,10 @@ pub fn distill(config: &RunConfig, mode: &Mode, mut startup: Startup) -> Result<
             .and_then(|()| write_result(config, &mut session, (&models, adapter.as_ref()), &mut out, &mut record))
             .and_then(|()| out.remove_replaced()),
     };
+    // A rank that has failed is why.
+    let ended = ended.map_err(|failure| ranks.cause(failure));
     end::record(config, &mut out, &mut record, &startup, ended)?;
+    ranks.wait()?;
     let path = |name| config.out.join(name);
     let result = config.result();
     say!("{result}: {}\nreport:  {}", path(result).display(), path(REPORT).display());
@@ -203,6 +257,8 @@ pub fn check(config: &RunConfig, mode: &Mode) -> Result<(), Failure> {
         (Some(out), Start::Resume) => Some(Resumed::open(out, &mut config, mode.steps)?),
         _ => None,
     };
+    let before = resumed.as_ref().map(|resumed| resumed.saved.state.replicas());
+    config.take_share(&Ranks::of(&mode.place), mode.share, before)?;
     let models = open_models(&config)?;
     let adapter = config.open_adapter(models.student.config())?;
     let data = read_data(&config, &models, adapter.as_ref())?;
@@ -236,7 +292,7 @@ fn disk_space(
 ) -> Result<DiskSpace, Failure> {
     let (steps, every) = (config.settings.steps, config.settings.checkpoint_every);
     Ok(DiskSpace {
-        checkpoint_bytes: checkpoint::bytes(&session.state()),
+        checkpoint_bytes: checkpoint::bytes(session.state_elems()),
         student_bytes,
         keep: if config.settings.checkpoint_every > 0 { config.settings.keep } else { 0 },
         kept: match config.settings.checkpoint_every {
@@ -266,7 +322,8 @@ fn upload(
 ) -> Result<Option<Value>, Failure> {
     let total = session.upload_bytes(sources);
     let style = ProgressStyle::with_template("weights {bar:30} {bytes}/{total_bytes} {bytes_per_sec}");
-    let bar = ProgressBar::new(total).with_style(style.expect("a valid template"));
+    let bar = if note::is_silent() { ProgressBar::hidden() } else { ProgressBar::new(total) };
+    let bar = bar.with_style(style.expect("a valid template"));
     let progress = |sent| {
         bar.inc(sent);
         stop.check()

@@ -49,6 +49,10 @@ fn fill_with_student(
     let model = model(config, &parameters, &tokenizer_from);
     let (dtype, mut scratch) = (config.settings.precision.dtype(), Scratch::new());
     fill_model(aside, &model, |parameter, write| {
+        if !session.has_whole_masters() {
+            // What is read of them is what they are rounded to.
+            return session.read_parts(session.working(parameter), |part| Ok(write(part)?));
+        }
         let master = session.trained_of(parameter).master;
         session.read_parts(master, |part| {
             if dtype == Dtype::F32 {

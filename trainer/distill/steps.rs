@@ -9,6 +9,7 @@ use crate::config::RunConfig;
 use crate::data::{Batches, DataError, Dataset};
 use crate::error::Failure;
 use crate::metrics::{MetricsFile, StepRecord, finite};
+use crate::ranks::Ranks;
 use crate::record::RunRecord;
 use crate::run::checkpoint::{self, State};
 use crate::run::identity::Identity;
@@ -35,19 +36,26 @@ pub(super) struct Run<'a> {
     pub config: &'a RunConfig,
     pub session: &'a mut Session,
     pub startup: Startup,
-    pub metrics: MetricsFile,
     /// The least time a step's arithmetic can take on this device, seconds; none on the simulated GPU.
     pub floor_s: Option<f64>,
     /// Skipped steps in a row.
     pub skipped: u32,
-    pub out: &'a mut Out,
-    pub record: &'a mut RunRecord,
+    /// What rank 0 writes.
+    pub written: Option<Written<'a>>,
     /// What the run is; the digests of its models come later.
     pub identity: Identity,
     pub digests: &'a mut ModelDigests,
     /// Running digest of the tokens of the steps asked for.
     pub tokens: Digest,
     pub stop: &'a Stop,
+    pub ranks: &'a Ranks,
+}
+
+/// What is written of a run.
+pub(super) struct Written<'a> {
+    pub out: &'a mut Out,
+    pub record: &'a mut RunRecord,
+    pub metrics: MetricsFile,
 }
 
 impl Run<'_> {
@@ -67,7 +75,7 @@ impl Run<'_> {
             let every = config.settings.checkpoint_every;
             let end = step + 1 == config.settings.steps;
             // After the last step all is done but the student.
-            let stopped = self.stop.requested().filter(|_| !end);
+            let stopped = self.ranks.asked_to_stop(self.stop.requested())?.filter(|_| !end);
             let due = stopped.is_some() || every > 0 && (end || (step + 1) % every == 0);
             // The first step is waited for, so that start-up is measured to its end.
             if due || end || step == done {
@@ -76,7 +84,9 @@ impl Run<'_> {
                 }
                 if step == done {
                     self.startup.end("first step");
-                    say!("start-up {:.2} s", self.startup.total_s());
+                    if self.written.is_some() {
+                        say!("start-up {:.2} s", self.startup.total_s());
+                    }
                 }
             }
             if due {
@@ -92,22 +102,30 @@ impl Run<'_> {
 
     /// Writes a checkpoint; then the oldest ones go, and with the first one what this run replaces.
     fn save(&mut self, step: u64) -> Result<(), Failure> {
-        self.out.check_claim()?;
+        if let Some(Written { out, .. }) = &self.written {
+            out.check_claim()?;
+        }
         self.identity.models(self.digests.get()?);
-        let (lines, metrics_sha256) = self.metrics.sync()?;
+        let (lines, metrics_sha256) = match &mut self.written {
+            Some(Written { metrics, .. }) => metrics.sync()?,
+            None => (0, tokens::none()),
+        };
         let state = State {
             step,
             steps: self.config.settings.steps,
             run: self.identity.clone(),
             tokens_sha256: self.tokens,
             metrics_sha256,
+            shards: checkpoint::shards(self.session, self.ranks),
         };
-        let aside = checkpoint::fill(self.out.path(), self.session, &state)?;
-        self.record.metrics((lines, metrics_sha256));
-        self.record.reached(step);
-        self.out.publish(aside, self.record)?;
-        checkpoint::prune(self.out, self.config.settings.keep)?;
-        self.out.remove_replaced()
+        let path = self.written.as_ref().map_or(&*self.config.out, |written| written.out.path());
+        let aside = checkpoint::fill(path, self.session, &state, self.ranks)?;
+        let (Some(aside), Some(Written { out, record, .. })) = (aside, &mut self.written) else { return Ok(()) };
+        record.metrics((lines, metrics_sha256));
+        record.reached(step);
+        out.publish(aside, record)?;
+        checkpoint::prune(out, self.config.settings.keep)?;
+        out.remove_replaced()
     }
 
     /// Asks for a step: all of its micro-batches and the update. Waits for nothing.
@@ -122,8 +140,14 @@ impl Run<'_> {
             return Err(DataError::NothingCounted { step: step + 1 }.into());
         }
         let loss_scale = (1.0 / counted as f64) as f32;
-        for micro in micros.clone() {
-            self.session.micro(&batches.micro_batch(micro), loss_scale, micro > micros.start)?;
+        let share = config.share;
+        let (own, each) = share.micros(accum);
+        for micro in own.clone() {
+            let (replica, of_replica) = ((micro - own.start) / each, (micro - own.start) % each);
+            self.session.micro(&batches.micro_batch(micros.start + micro), loss_scale, of_replica > 0)?;
+            if let Some(fold) = share.fold(replica as u32).filter(|_| of_replica + 1 == each) {
+                self.session.fold(fold)?;
+            }
         }
         let lr = config.settings.schedule.lr(config.settings.lr, step, config.settings.warmup, config.settings.steps);
         let ticket = self.session.update(step, lr)?;
@@ -149,8 +173,10 @@ impl Run<'_> {
             memory_bytes: self.session.plan().plan.device_bytes(),
             skipped: metrics.skipped != 0,
         };
-        self.metrics.push(&record)?;
-        print_step(&record, self.config, self.floor_s);
+        if let Some(Written { metrics, .. }) = &mut self.written {
+            metrics.push(&record)?;
+            print_step(&record, self.config, self.floor_s);
+        }
         self.skipped = if record.skipped { self.skipped + 1 } else { 0 };
         if self.skipped >= MOST_SKIPPED {
             return Err(Failure::Diverged { steps: self.skipped });

@@ -2,7 +2,7 @@
 //! last bit. `checkpoint-N` is a directory of one file a tensor, `state.json`, and `precast.sha256`, which lists them.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use precast_fatbins::files::{Aside, Listing};
@@ -15,6 +15,7 @@ use super::identity::Identity;
 use super::out::Out;
 use crate::checkpoint::{CheckpointError, safetensors_header};
 use crate::error::Failure;
+use crate::ranks::{RankError, Ranks};
 use crate::session::Session;
 
 const PREFIX: &str = "checkpoint-";
@@ -37,6 +38,16 @@ pub struct State {
     /// Digest of the lines of `metrics.jsonl` of those steps.
     #[serde(with = "precast_fatbins::hex")]
     pub metrics_sha256: Digest,
+    /// Where several ranks wrote it: first element and number of elements of each piece of each rank's files.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shards: Vec<Vec<(u64, u64)>>,
+}
+
+impl State {
+    /// Replicas of each step.
+    pub fn replicas(&self) -> u32 {
+        self.run.value("replicas").and_then(|text| text.parse().ok()).unwrap_or(1)
+    }
 }
 
 /// The name of the checkpoint after a step.
@@ -71,33 +82,80 @@ pub fn prune(out: &mut Out, keep: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Bytes of a checkpoint's tensors.
-pub fn bytes(tensors: &[(&str, Tensor)]) -> u64 {
-    tensors.iter().map(|(_, tensor)| tensor.bytes()).sum()
+/// Bytes of a checkpoint's tensors, of so many elements each.
+pub fn bytes(elems: u64) -> u64 {
+    3 * 4 * elems
 }
 
-fn header(name: &str, tensor: Tensor) -> Vec<u8> {
-    safetensors_header([(name.to_owned(), vec![tensor.elems as usize])], Stored::F32, None)
+fn header(name: &str, elems: u64) -> Vec<u8> {
+    safetensors_header([(name.to_owned(), vec![elems as usize])], Stored::F32, None)
 }
 
-/// Writes a run after `state.step` steps, tensor by tensor and part by part, beside its place in the output directory.
+/// The file of a tensor, or of what a rank of several has of it.
+fn file_name(name: &str, rank: usize, ranks: usize) -> String {
+    if ranks <= 1 { format!("{name}.safetensors") } else { format!("{name}-{:05}-of-{ranks:05}.safetensors", rank + 1) }
+}
+
+/// Pieces of each rank, as a checkpoint lists them.
+pub fn shards(session: &Session, ranks: &Ranks) -> Vec<Vec<(u64, u64)>> {
+    if ranks.count() == 1 {
+        return Vec::new();
+    }
+    let shards = &session.plan().shards;
+    let pieces = |rank| shards.pieces(rank).iter().map(|piece| (piece.start, piece.elems)).collect();
+    (0..ranks.count()).map(pieces).collect()
+}
+
+/// Writes what this rank has of the tensors, part by part, into a directory: one that rank 0 has aside of its place.
+fn fill_own(aside: &mut Aside, session: &mut Session, ranks: &Ranks, path: &Path) -> Result<(), Failure> {
+    let io = || Failure::io("write", path);
+    let (rank, count) = (ranks.place().rank as usize, ranks.count() as usize);
+    for (name, pieces) in session.state() {
+        let mut file = aside.create(&file_name(name, rank, count)).map_err(io())?;
+        let mut write = |part: &[u8]| file.write_all(part).map_err(io());
+        write(&header(name, pieces.iter().map(|(_, piece)| piece.elems).sum()))?;
+        for (_, piece) in pieces {
+            session.read_parts(piece, &mut write)?;
+        }
+        aside.close(file);
+    }
+    Ok(())
+}
+
+/// Writes a run after `state.step` steps beside its place in the output directory: each rank what it has, into one directory.
+/// Rank 0 gets that, whole.
 ///
 /// # Errors
-/// [`Failure`] of the device or the disk.
-pub fn fill(out: &Path, session: &mut Session, state: &State) -> Result<Aside, Failure> {
+/// [`Failure`] of the device, the disk or another rank.
+pub fn fill(
+    out: &Path,
+    session: &mut Session,
+    state: &State,
+    ranks: &Ranks,
+) -> Result<Option<Aside>, Failure> {
     let path = out.join(name(state.step));
     let io = || Failure::io("write", path.clone());
+    if !ranks.is_first() {
+        let shared = String::from_utf8_lossy(&ranks.of_first(&[])?).into_owned();
+        // By its name: where this rank has another path to it, the last part is the same.
+        let shared = out.join(shared);
+        let mut aside = Aside::within(&shared, &path).map_err(Failure::io("write", &shared))?;
+        fill_own(&mut aside, session, ranks, &shared)?;
+        let listing = aside.leave().map_err(Failure::io("write", &shared))?;
+        ranks.all(listing.text().as_bytes())?;
+        return Ok(None);
+    }
     let mut aside = Aside::new(&path).map_err(io())?;
-    for (name, tensor) in session.state() {
-        let mut file = aside.create(&format!("{name}.safetensors")).map_err(io())?;
-        let mut write = |part: &[u8]| file.write_all(part).map_err(io());
-        write(&header(name, tensor))?;
-        session.read_parts(tensor, &mut write)?;
-        aside.close(file);
+    let shared = aside.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
+    ranks.of_first(shared.as_bytes())?;
+    fill_own(&mut aside, session, ranks, &path)?;
+    for listing in ranks.all(&[])?.iter().skip(1) {
+        let files = Listing::parse(&String::from_utf8_lossy(listing));
+        aside.include(files.ok_or_else(|| RankError::io("hear what other ranks wrote")(std::io::Error::other("it does not read")))?);
     }
     let json = serde_json::to_string_pretty(state).expect("a state serialises") + "\n";
     aside.write(STATE, json.as_bytes()).map_err(io())?;
-    Ok(aside)
+    Ok(Some(aside))
 }
 
 /// A checkpoint of which every byte is as it was written.
@@ -129,33 +187,66 @@ impl Saved {
         Ok(Self { path, state })
     }
 
-    /// Sends a checkpoint's tensors to the device, part by part.
+    /// Sends what this rank has of a checkpoint's tensors to the device, part by part, whoever wrote it.
     ///
     /// # Errors
     /// [`Failure`] of the files or the device.
     pub fn restore(&self, session: &mut Session) -> Result<(), Failure> {
-        for (name, tensor) in session.state() {
-            let path = self.path.join(format!("{name}.safetensors"));
-            let io = || Failure::io("read", path.clone());
-            let mut file = File::open(&path).map_err(io())?;
-            // The header of a file of this size and nothing else.
-            let expected = header(name, tensor);
-            let mut found = vec![0; expected.len()];
-            let whole = file.metadata().map_err(io())?.len() == expected.len() as u64 + tensor.elems * 4;
-            if !whole || file.read_exact(&mut found).is_err() || found != expected {
-                let problems = vec![format!("  {name} is not the {} f32 values of this student", tensor.elems)];
-                return Err(CheckpointError::Tensors { path, problems }.into());
+        let elems = session.state_elems();
+        let shards = if self.state.shards.is_empty() { vec![vec![(0, elems)]] } else { self.state.shards.clone() };
+        for (name, targets) in session.restored_state() {
+            let mut found = 0;
+            for (rank, pieces) in shards.iter().enumerate() {
+                found += pieces.iter().map(|(_, elems)| elems).sum::<u64>();
+                let path = self.path.join(file_name(name, rank, shards.len()));
+                self.restore_file(session, (name, &path), pieces, &targets)?;
             }
-            let mut part = vec![0; PART_BYTES.min(4 * tensor.elems as usize)];
-            let mut done = 0;
-            while done < tensor.elems {
-                let elems = (tensor.elems - done).min(PART_BYTES as u64 / 4);
-                let part = &mut part[..4 * elems as usize];
-                file.read_exact(part).map_err(io())?;
-                session.write(tensor.slice(done, elems), part)?;
-                done += elems;
+            if found != elems {
+                let problems = vec![format!("  {name} has {found} values and this student {elems}")];
+                return Err(CheckpointError::Tensors { path: self.path.clone(), problems }.into());
             }
         }
         session.restored()
+    }
+
+    /// Sends what of a file's pieces goes to the targets.
+    fn restore_file(
+        &self,
+        session: &mut Session,
+        (name, path): (&str, &Path),
+        pieces: &[(u64, u64)],
+        targets: &[(u64, Tensor)],
+    ) -> Result<(), Failure> {
+        let io = || Failure::io("read", path);
+        let all: u64 = pieces.iter().map(|(_, elems)| elems).sum();
+        let mut file = File::open(path).map_err(io())?;
+        // The header of a file of this size and nothing else.
+        let expected = header(name, all);
+        let mut found = vec![0; expected.len()];
+        let whole = file.metadata().map_err(io())?.len() == expected.len() as u64 + all * 4;
+        if !whole || file.read_exact(&mut found).is_err() || found != expected {
+            let problems = vec![format!("  {name} is not the {all} f32 values of this student")];
+            return Err(CheckpointError::Tensors { path: path.to_owned(), problems }.into());
+        }
+        let mut buffer = vec![0; PART_BYTES.min(4 * all as usize)];
+        let mut place = expected.len() as u64;
+        for (start, elems) in pieces {
+            for (target, tensor) in targets {
+                let (from, to) = ((*start).max(*target), (start + elems).min(target + tensor.elems));
+                let mut done = from;
+                if from < to {
+                    file.seek(SeekFrom::Start(place + 4 * (from - start))).map_err(io())?;
+                }
+                while done < to {
+                    let count = (to - done).min(PART_BYTES as u64 / 4);
+                    let part = &mut buffer[..4 * count as usize];
+                    file.read_exact(part).map_err(io())?;
+                    session.write(tensor.slice(done - target, count), part)?;
+                    done += count;
+                }
+            }
+            place += 4 * elems;
+        }
+        Ok(())
     }
 }

@@ -73,6 +73,16 @@ impl Identity {
         self.0.extend(digests.iter().map(|(role, digest)| (role.name().to_owned(), digest.to_string())));
     }
 
+    /// A value, by its name.
+    pub fn value(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    /// Every name with its value.
+    pub fn values(&self) -> impl Iterator<Item = (String, String)> {
+        self.0.iter().map(|(name, value)| (name.clone(), value.clone()))
+    }
+
     /// What is not as it was, by name. Before [`Self::models`] the weights count as the same.
     pub fn differences(&self, was: &Self) -> Vec<Difference> {
         let complete = self.0.contains_key(Role::Student.name());

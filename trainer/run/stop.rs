@@ -39,6 +39,11 @@ impl Signal {
         128 + self.number() as u8
     }
 
+    /// The signal of an exit code.
+    pub fn of_exit_code(code: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|signal| signal.exit_code() == code)
+    }
+
     /// The name that messages have.
     pub fn name(self) -> &'static str {
         match self {

@@ -1,0 +1,22 @@
+//! Notes to people, which one rank of a run writes.
+
+use std::fmt::Display;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+static SILENT: AtomicBool = AtomicBool::new(false);
+
+/// Says no more notes in this process: another one says the same.
+pub fn silence() {
+    SILENT.store(true, Ordering::Relaxed);
+}
+
+pub fn is_silent() -> bool {
+    SILENT.load(Ordering::Relaxed)
+}
+
+/// What a person should know and need not act on.
+pub fn note(text: impl Display) {
+    if !is_silent() {
+        eprintln!("note: {text}");
+    }
+}

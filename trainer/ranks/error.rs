@@ -1,0 +1,59 @@
+use std::io;
+
+/// Ranks that do not come together, or do not stay so.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum RankError {
+    /// A launcher's environment, or options beside it, that cannot be.
+    #[error("{0}")]
+    Usage(String),
+    /// Nobody can listen there.
+    #[error("rank 0 cannot listen at {address}: {reason}. Give another --rendezvous HOST:PORT, of a port that is free on the host of rank 0")]
+    Listen { address: String, reason: String },
+    /// Some did not come.
+    #[error(
+        "{} of {ranks} did not come to {address} within {seconds} s{}. Each rank takes the same command, and its host must reach {address}",
+        ranks_of(missing),
+        if *strangers > 0 { format!("; {strangers} that came did not know the token of this job") } else { String::new() }
+    )]
+    Missing { missing: Vec<u32>, ranks: u32, address: String, seconds: u64, strangers: usize },
+    /// Rank 0 is not there.
+    #[error("rank {rank}: rank 0 did not answer at {address} within {seconds} s: {reason}")]
+    NoAnswer { rank: u32, address: String, seconds: u64, reason: String },
+    /// The two ends count differently.
+    #[error("{0}")]
+    Refused(String),
+    /// A rank has failed, this one or another.
+    #[error("rank {rank} of {ranks} failed: {what}")]
+    Failed { rank: u32, ranks: u32, exit_code: u8, what: String },
+    /// Something is not the same everywhere.
+    #[error("ranks are not alike:\n{}\nGive every rank the same program, options, data and models", .0.join("\n"))]
+    Different(Vec<String>),
+    /// The system refuses.
+    #[error("cannot {what}: {reason}")]
+    Io { what: &'static str, reason: String },
+}
+
+impl RankError {
+    pub fn io(what: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |error| Self::Io { what, reason: error.to_string() }
+    }
+
+    /// 1 failed, 2 usage; of a rank that failed its own.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Usage(_) | Self::Refused(_) | Self::Different(_) => 2,
+            Self::Failed { exit_code, .. } => *exit_code,
+            Self::Listen { .. } | Self::Missing { .. } | Self::NoAnswer { .. } | Self::Io { .. } => 1,
+        }
+    }
+}
+
+/// `rank 2`, `ranks 1 and 3`.
+fn ranks_of(ranks: &[u32]) -> String {
+    let texts: Vec<String> = ranks.iter().map(ToString::to_string).collect();
+    match texts.split_last() {
+        Some((one, [])) => format!("rank {one}"),
+        Some((last, first)) => format!("ranks {} and {last}", first.join(", ")),
+        None => "no rank".to_owned(),
+    }
+}

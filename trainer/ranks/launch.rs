@@ -1,0 +1,241 @@
+//! `--gpus`: starts a process for each GPU of this host, and ends when they have.
+
+use std::fmt;
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::str::FromStr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal as Number, kill_process};
+
+use super::error::RankError;
+use super::launcher::{Place, RANK, RANKS, RENDEZVOUS, TOKEN};
+use super::rendezvous::random;
+use crate::config::DeviceChoice;
+use crate::error::Failure;
+use crate::run::stop::{Signal, Stop};
+
+/// How many GPUs of this host to train on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gpus {
+    All,
+    Count(u32),
+}
+
+impl FromStr for Gpus {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match (text, text.parse()) {
+            ("all", _) => Ok(Self::All),
+            (_, Ok(count @ 1..=MOST)) => Ok(Self::Count(count)),
+            _ => Err(format!("expected a number from 1 to {MOST}, or all")),
+        }
+    }
+}
+
+impl fmt::Display for Gpus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => f.write_str("all"),
+            Self::Count(count) => write!(f, "{count}"),
+        }
+    }
+}
+
+/// No host has more.
+const MOST: u32 = 1024;
+/// How long the others may take to end by themselves once rank 0 has ended.
+const AFTER_FIRST: Duration = Duration::from_secs(10);
+/// How long all may take to end by themselves once one has failed: they are told, or find out.
+const AFTER_FAILURE: Duration = Duration::from_secs(90);
+/// Between two looks at what has ended.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// This process as a rank: one that a launcher started, or the only one. Where `--gpus` asks for several, they are started, waited
+/// for, and this process ends as they have.
+///
+/// # Errors
+/// [`RankError::Usage`] for what does not go together.
+pub fn start(gpus: Option<Gpus>, rendezvous: Option<&str>, device: DeviceChoice) -> Result<Place, Failure> {
+    let found = Place::find(|name| std::env::var(name).ok(), rendezvous)?;
+    let place = match (found, gpus) {
+        (Some(place), Some(_)) if place.launcher != super::Launcher::Precast => {
+            let launcher = place.launcher.name();
+            return Err(usage(format!("--gpus starts ranks, and {launcher} has started this one: give only one of them")));
+        }
+        (Some(place), _) => place,
+        (None, Some(gpus)) => {
+            let count = match gpus {
+                Gpus::Count(count) => count,
+                Gpus::All => all(device)?,
+            };
+            if count > 1 {
+                check_device(device)?;
+                std::process::exit(run(count)?);
+            }
+            Place::default()
+        }
+        (None, None) if rendezvous.is_some() => {
+            return Err(usage("--rendezvous is where ranks meet, and no launcher has started any: give --gpus N on one host".into()));
+        }
+        (None, None) => Place::default(),
+    };
+    if place.ranks > 1 {
+        check_device(device)?;
+    }
+    Ok(place)
+}
+
+fn usage(what: String) -> Failure {
+    RankError::Usage(what).into()
+}
+
+fn check_device(device: DeviceChoice) -> Result<(), Failure> {
+    match device {
+        DeviceChoice::Auto | DeviceChoice::Sim => Ok(()),
+        DeviceChoice::Cuda(_) | DeviceChoice::Portable(_) => Err(usage(format!(
+            "--device {device} is one GPU, and each rank takes its own: leave --device out, or set CUDA_VISIBLE_DEVICES"
+        ))),
+    }
+}
+
+fn all(device: DeviceChoice) -> Result<u32, Failure> {
+    if device == DeviceChoice::Sim {
+        return Err(usage("--gpus all counts GPUs, and there is any number of simulated ones: give --gpus N".into()));
+    }
+    Ok(precast_runtime::cuda::count()?)
+}
+
+/// Runs this command as so many ranks; returns the exit code.
+fn run(count: u32) -> Result<i32, Failure> {
+    let stop = Stop::install()?;
+    let listener = TcpListener::bind("127.0.0.1:0").map_err(RankError::io("listen for ranks"))?;
+    let address = listener.local_addr().map_err(RankError::io("listen for ranks"))?.to_string();
+    let token: [u8; 32] = random().map_err(RankError::io("make a token"))?;
+    let token: String = token.iter().map(|byte| format!("{byte:02x}")).collect();
+    let program = std::env::current_exe().map_err(Failure::io("find", "this program"))?;
+    let mut listener = Some(listener);
+    let mut ranks = Vec::new();
+    for rank in 0..count {
+        let mut command = Command::new(&program);
+        command.args(std::env::args_os().skip(1));
+        command.env(RANK, rank.to_string()).env(RANKS, count.to_string());
+        command.env(RENDEZVOUS, &address).env(TOKEN, &token);
+        // Ctrl-C comes to this process, which passes it on once.
+        command.process_group(0);
+        // Rank 0's is the port; the others' closes when this process ends, however it does.
+        match listener.take() {
+            Some(listener) => command.stdin(Stdio::from(OwnedFd::from(listener))),
+            None => command.stdin(Stdio::piped()),
+        };
+        match command.spawn() {
+            Ok(child) => ranks.push(Rank { child, ended: None }),
+            Err(error) => {
+                ranks.iter_mut().for_each(Rank::kill);
+                return Err(Failure::io("start", program)(error));
+            }
+        }
+    }
+    Ok(wait(&mut ranks, &stop))
+}
+
+struct Rank {
+    child: Child,
+    /// Its exit code, or none of a signal's, once it has ended.
+    ended: Option<Option<i32>>,
+}
+
+impl Rank {
+    fn look(&mut self) {
+        if self.ended.is_none() {
+            self.ended = match self.child.try_wait() {
+                Ok(status) => status.map(|status| status.code()),
+                // It is not there.
+                Err(_) => Some(None),
+            };
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        let number = match signal {
+            Signal::Interrupt => Number::INT,
+            Signal::Terminate => Number::TERM,
+        };
+        if let (None, Some(pid)) = (self.ended, Pid::from_raw(self.child.id() as i32)) {
+            let _ = kill_process(pid, number);
+        }
+    }
+
+    fn kill(&mut self) {
+        if self.ended.is_none() {
+            let _ = self.child.kill();
+            self.ended = Some(self.child.wait().ok().and_then(|status| status.code()));
+        }
+    }
+}
+
+/// Waits until all have ended. Those that do not, after one has failed, are ended.
+fn wait(ranks: &mut [Rank], stop: &Stop) -> i32 {
+    let mut passed_on = false;
+    let mut until: Option<Instant> = None;
+    loop {
+        ranks.iter_mut().for_each(Rank::look);
+        if let (Some(signal), false) = (stop.requested(), passed_on) {
+            passed_on = true;
+            ranks.iter().for_each(|rank| rank.signal(signal));
+        }
+        if ranks.iter().all(|rank| rank.ended.is_some()) {
+            break;
+        }
+        let has_failed = |rank: &Rank| rank.ended.is_some_and(|code| code != Some(0));
+        let patience = if ranks[0].ended.is_some() {
+            Some(AFTER_FIRST)
+        } else {
+            ranks.iter().any(has_failed).then_some(AFTER_FAILURE)
+        };
+        if let Some(patience) = patience {
+            let until = until.get_or_insert(Instant::now() + patience);
+            *until = (*until).min(Instant::now() + patience);
+            if Instant::now() > *until {
+                ranks.iter_mut().for_each(Rank::kill);
+                break;
+            }
+        }
+        thread::sleep(LOOK);
+    }
+    exit_code(ranks.iter().map(|rank| rank.ended.flatten()))
+}
+
+/// Rank 0's, or that of the first that failed by itself; 1 where a signal has ended one and nobody says why.
+fn exit_code(codes: impl Iterator<Item = Option<i32>>) -> i32 {
+    let codes: Vec<Option<i32>> = codes.collect();
+    if codes.iter().all(|code| *code == Some(0)) {
+        return 0;
+    }
+    codes.into_iter().flatten().find(|code| *code != 0).unwrap_or(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_or_a_number() {
+        assert_eq!("all".parse(), Ok(Gpus::All));
+        assert_eq!("4".parse(), Ok(Gpus::Count(4)));
+        assert!(["0", "-1", "x", "2000"].iter().all(|text| text.parse::<Gpus>().is_err()));
+    }
+
+    #[test]
+    fn ranks_end_as_the_first_that_says_why() {
+        let code = |codes: &[Option<i32>]| exit_code(codes.iter().copied());
+        assert_eq!(code(&[Some(0), Some(0)]), 0);
+        assert_eq!(code(&[Some(5), Some(5)]), 5);
+        assert_eq!(code(&[None, Some(3)]), 3);
+        assert_eq!(code(&[Some(0), None]), 1);
+    }
+}

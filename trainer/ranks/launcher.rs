@@ -1,0 +1,246 @@
+//! Who started this process, and as which of how many.
+
+use std::net::TcpListener;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use super::error::RankError;
+use super::rendezvous::Token;
+
+/// What the ranks of `--gpus` are told.
+pub const RANK: &str = "PRECAST_RANK";
+pub const RANKS: &str = "PRECAST_RANKS";
+pub const RENDEZVOUS: &str = "PRECAST_RENDEZVOUS";
+/// The secret of a job, in hexadecimal; of one that a launcher starts, if the user gives it one.
+pub const TOKEN: &str = "PRECAST_TOKEN";
+
+/// Ports after torchrun's own that rank 0 may listen at, where torchrun does at that.
+const TORCHRUN_PORTS: u16 = 16;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Launcher {
+    /// A person: one rank.
+    #[default]
+    None,
+    /// `--gpus`.
+    Precast,
+    Torchrun,
+    OpenMpi,
+    Slurm,
+}
+
+impl Launcher {
+    pub fn name(self) -> &'static str {
+        match self {
+            Launcher::None => "nobody",
+            Launcher::Precast => "--gpus",
+            Launcher::Torchrun => "torchrun",
+            Launcher::OpenMpi => "mpirun",
+            Launcher::Slurm => "srun",
+        }
+    }
+}
+
+/// Which rank this process is.
+#[derive(Clone, Debug)]
+pub struct Place {
+    pub launcher: Launcher,
+    pub rank: u32,
+    pub ranks: u32,
+    /// Among those on this host.
+    pub local_rank: u32,
+    /// Where rank 0 listens: the first of these that it can have.
+    pub addresses: Vec<String>,
+    /// Where it listens already.
+    pub listener: Option<Arc<TcpListener>>,
+    pub token: Token,
+}
+
+impl Default for Place {
+    fn default() -> Self {
+        Self {
+            launcher: Launcher::None,
+            rank: 0,
+            ranks: 1,
+            local_rank: 0,
+            addresses: Vec::new(),
+            listener: None,
+            token: Token::default(),
+        }
+    }
+}
+
+/// The names under which a launcher gives a rank, their number, the rank on its host, and the job.
+struct Names {
+    launcher: Launcher,
+    rank: &'static str,
+    ranks: &'static str,
+    local_rank: &'static str,
+    job: &'static [&'static str],
+}
+
+/// In the order in which they are looked for: srun may start mpirun, and either may start torchrun. Slurm's number of tasks is
+/// that of the step: an allocation has one of its own, and starts nothing.
+const LAUNCHERS: [Names; 4] = [
+    Names { launcher: Launcher::Precast, rank: RANK, ranks: RANKS, local_rank: RANK, job: &[] },
+    Names {
+        launcher: Launcher::Torchrun,
+        rank: "RANK",
+        ranks: "WORLD_SIZE",
+        local_rank: "LOCAL_RANK",
+        job: &["TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "MASTER_PORT"],
+    },
+    Names {
+        launcher: Launcher::OpenMpi,
+        rank: "OMPI_COMM_WORLD_RANK",
+        ranks: "OMPI_COMM_WORLD_SIZE",
+        local_rank: "OMPI_COMM_WORLD_LOCAL_RANK",
+        job: &["OMPI_MCA_ess_base_jobid", "PMIX_NAMESPACE"],
+    },
+    Names {
+        launcher: Launcher::Slurm,
+        rank: "SLURM_PROCID",
+        ranks: "SLURM_STEP_NUM_TASKS",
+        local_rank: "SLURM_LOCALID",
+        job: &["SLURM_JOB_ID", "SLURM_STEP_ID"],
+    },
+];
+
+impl Place {
+    /// By the environment; none where no launcher started this process. `given` is `--rendezvous`.
+    ///
+    /// # Errors
+    /// [`RankError::Usage`] for numbers that cannot be, and where nothing names an address.
+    pub fn find(variable: impl Fn(&str) -> Option<String>, given: Option<&str>) -> Result<Option<Self>, RankError> {
+        let set = |name: &str| variable(name).filter(|value| !value.is_empty());
+        let found = LAUNCHERS.iter().find(|names| {
+            [names.rank, names.ranks, names.local_rank].iter().all(|name| set(name).is_some())
+        });
+        let Some(names) = found else { return Ok(None) };
+        let number = |name: &str| {
+            let text = set(name).unwrap_or_default();
+            let wrong = |_| RankError::Usage(format!("{name}={text} is no number"));
+            text.trim().parse::<u32>().map_err(wrong)
+        };
+        let (rank, ranks, local_rank) = (number(names.rank)?, number(names.ranks)?, number(names.local_rank)?);
+        if rank >= ranks {
+            let of = names.launcher.name();
+            return Err(RankError::Usage(format!(
+                "{}={rank} is not below {}={ranks}: {of} gives ranks from 0",
+                names.rank, names.ranks
+            )));
+        }
+        let token = match set(TOKEN) {
+            Some(token) => Token::of(&[token]),
+            None => Token::of(&names.job.iter().map(|name| set(name).unwrap_or_default()).collect::<Vec<_>>()),
+        };
+        let mut place = Self { launcher: names.launcher, rank, ranks, local_rank, token, ..Self::default() };
+        if ranks == 1 {
+            return Ok(Some(place));
+        }
+        place.addresses = match (given, names.launcher) {
+            (Some(address), _) => vec![address.to_owned()],
+            (None, Launcher::Precast) => set(RENDEZVOUS).into_iter().collect(),
+            (None, launcher) => master(&set, launcher)?,
+        };
+        if place.addresses.is_empty() {
+            return Err(RankError::Usage(format!(
+                "{} names no address at which ranks meet: give --rendezvous HOST:PORT, the host of rank 0 and a port that is free \
+                 there",
+                names.launcher.name()
+            )));
+        }
+        for address in &place.addresses {
+            if address.rsplit_once(':').is_none_or(|(host, port)| host.is_empty() || port.parse::<u16>().is_err()) {
+                return Err(RankError::Usage(format!("--rendezvous {address}: expected HOST:PORT")));
+            }
+        }
+        if names.launcher == Launcher::Precast && rank == 0 {
+            // The process that started this one has chosen the port and listens at it: its end is this one's standard input.
+            let listener = std::io::stdin().as_fd().try_clone_to_owned().map(TcpListener::from);
+            place.listener = Some(Arc::new(listener.map_err(RankError::io("take over the port"))?));
+        }
+        Ok(Some(place))
+    }
+}
+
+/// torchrun's address, which scripts for Slurm and mpirun set, too.
+fn master(set: &impl Fn(&str) -> Option<String>, launcher: Launcher) -> Result<Vec<String>, RankError> {
+    let (Some(host), Some(port)) = (set("MASTER_ADDR"), set("MASTER_PORT")) else { return Ok(Vec::new()) };
+    let wrong = |_| RankError::Usage(format!("MASTER_PORT={port} is no port"));
+    let first: u16 = port.trim().parse().map_err(wrong)?;
+    let agent = launcher == Launcher::Torchrun && set("TORCHELASTIC_USE_AGENT_STORE").is_some_and(|value| value == "True");
+    let ports: Vec<u16> = match agent {
+        // torchrun listens at its port itself.
+        true => (1..=TORCHRUN_PORTS).filter_map(|next| first.checked_add(next)).collect(),
+        false => vec![first],
+    };
+    Ok(ports.into_iter().map(|port| format!("{host}:{port}")).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(variables: &[(&str, &str)], given: Option<&str>) -> Result<Option<Place>, RankError> {
+        let find = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+        Place::find(find, given)
+    }
+
+    const SRUN: [(&str, &str); 4] =
+        [("SLURM_PROCID", "3"), ("SLURM_STEP_NUM_TASKS", "4"), ("SLURM_LOCALID", "1"), ("SLURM_JOB_ID", "77")];
+
+    #[test]
+    fn each_launcher_is_known_by_its_environment() {
+        let of = |variables: &[(&str, &str)], given| {
+            let place = place(variables, given).unwrap().unwrap();
+            (place.launcher, place.rank, place.ranks, place.local_rank, place.addresses)
+        };
+        let torchrun =
+            [("RANK", "1"), ("WORLD_SIZE", "2"), ("LOCAL_RANK", "1"), ("MASTER_ADDR", "a"), ("MASTER_PORT", "29500")];
+        assert_eq!(of(&torchrun, None), (Launcher::Torchrun, 1, 2, 1, vec!["a:29500".to_owned()]));
+        let agent = [&torchrun[..], &[("TORCHELASTIC_USE_AGENT_STORE", "True")]].concat();
+        assert_eq!(of(&agent, None).4[..2], ["a:29501", "a:29502"]);
+        assert_eq!(of(&agent, Some("b:1")).4, ["b:1"]);
+        let mpirun = [
+            ("OMPI_COMM_WORLD_RANK", "0"),
+            ("OMPI_COMM_WORLD_SIZE", "3"),
+            ("OMPI_COMM_WORLD_LOCAL_RANK", "0"),
+            ("SLURM_PROCID", "0"),
+            ("SLURM_STEP_NUM_TASKS", "1"),
+            ("SLURM_LOCALID", "0"),
+        ];
+        assert_eq!(of(&mpirun, Some("c:2")), (Launcher::OpenMpi, 0, 3, 0, vec!["c:2".to_owned()]));
+        assert_eq!(of(&SRUN, Some("d:3")), (Launcher::Slurm, 3, 4, 1, vec!["d:3".to_owned()]));
+    }
+
+    #[test]
+    fn an_allocation_alone_starts_nothing() {
+        assert!(place(&[], None).unwrap().is_none());
+        let allocation = [("SLURM_JOB_ID", "77"), ("SLURM_NTASKS", "4"), ("SLURM_PROCID", "0"), ("SLURM_LOCALID", "0")];
+        assert!(place(&allocation, None).unwrap().is_none());
+        let alone = [("RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_RANK", "0")];
+        assert_eq!(place(&alone, None).unwrap().unwrap().ranks, 1);
+    }
+
+    #[test]
+    fn numbers_and_addresses_that_cannot_be_are_refused_by_name() {
+        let message = |variables: &[(&str, &str)], given| place(variables, given).unwrap_err().to_string();
+        assert!(message(&SRUN, None).contains("srun names no address"), "{}", message(&SRUN, None));
+        assert!(message(&SRUN, Some("nowhere")).contains("expected HOST:PORT"));
+        let wrong = [("RANK", "2"), ("WORLD_SIZE", "2"), ("LOCAL_RANK", "0")];
+        assert!(message(&wrong, None).contains("RANK=2 is not below WORLD_SIZE=2"));
+        let wrong = [("RANK", "x"), ("WORLD_SIZE", "2"), ("LOCAL_RANK", "0")];
+        assert!(message(&wrong, None).contains("RANK=x is no number"));
+    }
+
+    #[test]
+    fn jobs_have_tokens_of_their_own() {
+        let token = |job: &str| {
+            let variables = [&SRUN[..3], &[("SLURM_JOB_ID", job)]].concat();
+            place(&variables, Some("h:1")).unwrap().unwrap().token
+        };
+        assert_eq!(token("1"), token("1"));
+        assert_ne!(token("1"), token("2"));
+    }
+}

@@ -1,0 +1,211 @@
+//! The ranks of a run: who they are, how they find each other, what they agree on, and how all of them end when one does.
+//!
+//! Rank 0 listens, all others come to it and stay connected: over these connections ranks tell that they live, that they have
+//! failed, and what they have to agree on. What a step moves goes other ways: a mesh of connections on the simulated GPU, NCCL on
+//! real ones.
+
+mod alike;
+mod control;
+mod error;
+mod frame;
+mod launch;
+mod launcher;
+mod rendezvous;
+
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use precast_plan::Share;
+use precast_runtime::Mesh;
+
+use crate::error::Failure;
+use crate::run::stop::{Signal, Stop};
+use control::Control;
+pub use error::RankError;
+pub use launch::{Gpus, start};
+pub use launcher::{Launcher, Place};
+use rendezvous::Token;
+
+/// What a rank that is alone has of others: nothing.
+#[derive(Clone, Default)]
+pub struct Ranks {
+    place: Place,
+    control: Option<Arc<Control>>,
+    /// What connections between any two ranks begin with.
+    token: Token,
+    /// All of them stop after the same step.
+    stops: Arc<AtomicBool>,
+}
+
+/// How long a rank that has lost a peer waits to be told who failed first.
+const VERDICT: Duration = Duration::from_secs(5);
+
+impl Ranks {
+    /// One rank.
+    pub fn alone() -> Self {
+        Self::default()
+    }
+
+    /// A rank that has not met the others.
+    pub fn of(place: &Place) -> Self {
+        Self { place: place.clone(), ..Self::alone() }
+    }
+
+    /// Brings all ranks together.
+    ///
+    /// # Errors
+    /// [`RankError`] that says who is missing and where, and [`Failure::Stopped`].
+    pub fn meet(place: Place, stop: &Stop) -> Result<Self, Failure> {
+        if place.ranks == 1 {
+            return Ok(Self { place, ..Self::alone() });
+        }
+        let token = place.token.clone();
+        let peers = rendezvous::meet(&place, &token, stop)?;
+        let control = Control::start(place.rank, place.ranks, peers)?;
+        if place.launcher == Launcher::Precast && place.rank > 0 {
+            let control = Arc::clone(&control);
+            // Its other end closes with the process that started the ranks, however that ends.
+            std::thread::spawn(move || {
+                let _ = std::io::copy(&mut std::io::stdin(), &mut std::io::sink());
+                control.fail_by("the process that started the ranks is gone");
+            });
+        }
+        Ok(Self { place, control: Some(control), token, stops: Arc::default() })
+    }
+
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    pub fn is_first(&self) -> bool {
+        self.place.rank == 0
+    }
+
+    pub fn count(&self) -> u32 {
+        self.place.ranks
+    }
+
+    /// This rank's share of a step of so many replicas.
+    pub fn share(&self, replicas: u32) -> Share {
+        Share { replicas, ranks: self.place.ranks, rank: self.place.rank }
+    }
+
+    /// What every rank says, by rank: all come here in the same order.
+    ///
+    /// # Errors
+    /// [`RankError::Failed`] where a rank has failed.
+    pub fn all(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, Failure> {
+        match &self.control {
+            None => Ok(vec![own.to_vec()]),
+            Some(control) => Ok(control.all(own)?),
+        }
+    }
+
+    /// What rank 0 says.
+    ///
+    /// # Errors
+    /// As [`Self::all`].
+    pub fn of_first(&self, own: &[u8]) -> Result<Vec<u8>, Failure> {
+        let said = if self.is_first() { own } else { &[] };
+        Ok(self.all(said)?.swap_remove(0))
+    }
+
+    /// Waits for all ranks.
+    ///
+    /// # Errors
+    /// As [`Self::all`].
+    pub fn wait(&self) -> Result<(), Failure> {
+        self.all(&[]).map(|_| ())
+    }
+
+    /// Refuses to begin where something is not the same on all ranks, by name.
+    ///
+    /// # Errors
+    /// [`RankError::Different`], on every rank.
+    pub fn check_alike(&self, own: &[(String, String)]) -> Result<(), Failure> {
+        if self.control.is_none() {
+            return Ok(());
+        }
+        let said = self.all(serde_json::to_string(own).expect("text serialises").as_bytes())?;
+        Ok(alike::check(&said)?)
+    }
+
+    /// Connects each rank with each other.
+    ///
+    /// # Errors
+    /// [`RankError`].
+    pub fn mesh(&self) -> Result<Mesh, Failure> {
+        let Some(control) = &self.control else { return Ok(Mesh::new(vec![None])) };
+        let local = control.local_address()?;
+        let listener = TcpListener::bind((local, 0)).map_err(RankError::io("listen for other ranks"))?;
+        let own = listener.local_addr().map_err(RankError::io("listen for other ranks"))?.to_string();
+        let addresses = self.all(own.as_bytes())?;
+        let addresses: Vec<String> = addresses.iter().map(|text| String::from_utf8_lossy(text).into_owned()).collect();
+        let peers = rendezvous::mesh(&self.place, &self.token, &listener, &addresses)?;
+        let clones: std::io::Result<Vec<TcpStream>> = peers.iter().flatten().map(TcpStream::try_clone).collect();
+        control.on_failure({
+            let clones = clones.map_err(RankError::io("connect ranks"))?;
+            Box::new(move || clones.iter().for_each(|stream| _ = stream.shutdown(std::net::Shutdown::Both)))
+        });
+        Ok(Mesh::new(peers))
+    }
+
+    /// What is to be done where a rank fails, so that this one does not wait for it.
+    pub fn on_failure(&self, abort: Box<dyn Fn() + Send + Sync>) {
+        if let Some(control) = &self.control {
+            control.on_failure(abort);
+        }
+    }
+
+    /// How a run ended, told to the others. What ended a rank that waited for another is what ended that one.
+    ///
+    /// # Errors
+    /// What the run ended with, or what ended another rank first.
+    pub fn ended(&self, result: Result<(), Failure>) -> Result<(), Failure> {
+        let Some(control) = &self.control else { return result };
+        match result {
+            // All of them stop alike.
+            Ok(()) => {
+                control.leave();
+                Ok(())
+            }
+            Err(Failure::Stopped { .. }) if self.stops.load(Ordering::Relaxed) => {
+                control.leave();
+                result
+            }
+            Err(failure @ Failure::Rank(RankError::Failed { .. })) => Err(failure),
+            Err(failure) => match self.cause(failure) {
+                failure @ Failure::Rank(RankError::Failed { .. }) => Err(failure),
+                failure => {
+                    control.fail(&failure);
+                    Err(failure)
+                }
+            },
+        }
+    }
+
+    /// What ended another rank first, where that is why this one has failed.
+    pub fn cause(&self, failure: Failure) -> Failure {
+        let Some(control) = self.control.as_ref().filter(|_| !matches!(failure, Failure::Stopped { .. })) else {
+            return failure;
+        };
+        // A peer's end looks like a failure of one's own.
+        let by_another = matches!(&failure, Failure::Driver(precast_runtime::DriverError::Exchange { .. }));
+        let verdict = control.verdict(if by_another { VERDICT } else { Duration::ZERO });
+        verdict.map_or(failure, Failure::from)
+    }
+
+    /// Whether to stop after this step: as soon as one rank is asked to, by the signal that it has got.
+    ///
+    /// # Errors
+    /// As [`Self::all`].
+    pub fn asked_to_stop(&self, own: Option<Signal>) -> Result<Option<Signal>, Failure> {
+        let said = self.all(&[own.map_or(0, Signal::exit_code)])?;
+        let of_code = |code: &Vec<u8>| Signal::of_exit_code(*code.first()?);
+        let signal = said.iter().find_map(of_code);
+        self.stops.store(signal.is_some(), Ordering::Relaxed);
+        Ok(signal)
+    }
+}

@@ -1,0 +1,370 @@
+//! How ranks find each other: rank 0 listens, the others come, and each end proves that it knows the token of the job. Whoever
+//! does not is a stranger, and is sent away.
+//!
+//! ```text
+//! comes:    magic, rank, ranks, nonce
+//! listens:  magic, nonce, proof of both
+//! comes:    proof of all that it said
+//! listens:  0, or 1 and why not
+//! ```
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use precast_fatbins::Digest;
+
+use super::control::seconds;
+use super::error::RankError;
+use super::launcher::Place;
+use crate::error::Failure;
+use crate::run::stop::Stop;
+
+const MAGIC: [u8; 8] = *b"PRECAST1";
+/// How long ranks wait for each other to start, seconds, if the environment does not say it.
+const WAIT_S: u64 = 120;
+/// How long the other end may take to prove itself.
+const PROOF: Duration = Duration::from_secs(5);
+/// How long one attempt to connect may take.
+const ATTEMPT: Duration = Duration::from_secs(5);
+/// Between two attempts, and two looks at a signal.
+const PAUSE: Duration = Duration::from_millis(20);
+/// The longest reason not to let a rank in, bytes.
+const MOST_REASON: usize = 4096;
+
+/// What the ranks of a job know, and nobody else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Token([u8; 32]);
+
+impl Default for Token {
+    fn default() -> Self {
+        Self([0; 32])
+    }
+}
+
+impl Token {
+    /// Made of a secret, or of what a launcher calls the job.
+    pub fn of(parts: &[String]) -> Self {
+        Self(Digest::of_parts("precast.token", parts.iter().map(|part| part.as_bytes())).0)
+    }
+
+    /// HMAC-SHA256.
+    fn proof(&self, parts: &[&[u8]]) -> [u8; 32] {
+        let padded = |with: u8| -> Vec<u8> {
+            let mut block = [with; 64];
+            block.iter_mut().zip(self.0).for_each(|(byte, key)| *byte ^= key);
+            block.to_vec()
+        };
+        let message = Digest::of_parts("precast.rank", parts.iter().copied()).0;
+        let inner = Digest::of(&[padded(0x36), message.to_vec()].concat()).0;
+        Digest::of(&[padded(0x5c), inner.to_vec()].concat()).0
+    }
+}
+
+/// Random bytes.
+pub fn random<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn is_same(a: &[u8; 32], b: &[u8; 32]) -> bool {
+    a.iter().zip(b).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
+}
+
+fn take<const N: usize>(stream: &mut impl Read) -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    stream.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Why two ends do not come together.
+enum Parted {
+    /// The other end does not know the token, or is no rank at all.
+    Stranger(String),
+    /// It is one, and cannot take part.
+    Refused(String),
+}
+
+impl From<io::Error> for Parted {
+    fn from(error: io::Error) -> Self {
+        Self::Stranger(error.to_string())
+    }
+}
+
+fn begin(stream: &TcpStream) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(PROOF))?;
+    stream.set_write_timeout(Some(PROOF))
+}
+
+fn finish(stream: TcpStream) -> io::Result<TcpStream> {
+    stream.set_read_timeout(None)?;
+    stream.set_write_timeout(None)?;
+    Ok(stream)
+}
+
+/// The end that comes.
+fn introduce(mut stream: TcpStream, token: &Token, (rank, ranks): (u32, u32)) -> Result<TcpStream, Parted> {
+    begin(&stream)?;
+    let nonce: [u8; 32] = random()?;
+    let said = [&MAGIC[..], &rank.to_le_bytes(), &ranks.to_le_bytes(), &nonce].concat();
+    stream.write_all(&said)?;
+    if take::<8>(&mut stream)? != MAGIC {
+        return Err(Parted::Stranger("something else than a rank listens there".to_owned()));
+    }
+    let theirs: [u8; 32] = take(&mut stream)?;
+    if !is_same(&take(&mut stream)?, &token.proof(&[b"listens", &nonce, &theirs])) {
+        return Err(Parted::Stranger("who listens there does not know the token of this job".to_owned()));
+    }
+    stream.write_all(&token.proof(&[b"comes", &said, &theirs]))?;
+    if take::<1>(&mut stream)? == [0] {
+        return Ok(finish(stream)?);
+    }
+    let mut why = Vec::new();
+    let _ = stream.take(MOST_REASON as u64).read_to_end(&mut why);
+    Err(Parted::Refused(String::from_utf8_lossy(&why).into_owned()))
+}
+
+/// The end that listens. Returns the rank that has come.
+fn admit(mut stream: TcpStream, token: &Token, ranks: u32) -> Result<(u32, TcpStream), Parted> {
+    begin(&stream)?;
+    let said: [u8; 48] = take(&mut stream)?;
+    if said[..8] != MAGIC {
+        return Err(Parted::Stranger("no rank".to_owned()));
+    }
+    let word = |at: usize| u32::from_le_bytes([said[at], said[at + 1], said[at + 2], said[at + 3]]);
+    let nonce: [u8; 32] = random()?;
+    stream.write_all(&[&MAGIC[..], &nonce, &token.proof(&[b"listens", &said[16..], &nonce])].concat())?;
+    if !is_same(&take(&mut stream)?, &token.proof(&[b"comes", &said, &nonce])) {
+        return Err(Parted::Stranger("it does not know the token of this job".to_owned()));
+    }
+    let (rank, theirs) = (word(8), word(12));
+    let refused = if theirs != ranks {
+        Some(format!("rank {rank} was started as one of {theirs} ranks, and rank 0 as one of {ranks}"))
+    } else if rank >= ranks {
+        Some(format!("there is no rank {rank} of {ranks}"))
+    } else {
+        None
+    };
+    match refused {
+        Some(why) => {
+            refuse(&mut stream, &why);
+            Err(Parted::Refused(why))
+        }
+        None => Ok((rank, stream)),
+    }
+}
+
+fn refuse(stream: &mut TcpStream, why: &str) {
+    let _ = stream.write_all(&[&[1], why.as_bytes()].concat());
+}
+
+/// Connections to all other ranks, of rank 0; to rank 0, of all others.
+pub fn meet(place: &Place, token: &Token, stop: &Stop) -> Result<Vec<(u32, TcpStream)>, Failure> {
+    let wait = seconds("PRECAST_RENDEZVOUS_S", WAIT_S);
+    if place.rank > 0 {
+        return Ok(vec![(0, come(place, token, wait, stop)?)]);
+    }
+    let (listener, address) = listen(place)?;
+    let listener = listener.try_clone().map_err(RankError::io("listen for other ranks"))?;
+    receive(&listener, &address, token, (0, place.ranks), wait, stop)
+}
+
+/// Where rank 0 listens.
+fn listen(place: &Place) -> Result<(std::sync::Arc<TcpListener>, String), RankError> {
+    if let Some(listener) = &place.listener {
+        let address = listener.local_addr().map_err(RankError::io("take over the port"))?;
+        return Ok((std::sync::Arc::clone(listener), address.to_string()));
+    }
+    let mut reason = String::new();
+    for address in &place.addresses {
+        match TcpListener::bind(address) {
+            Ok(listener) => return Ok((std::sync::Arc::new(listener), address.clone())),
+            Err(error) => reason = error.to_string(),
+        }
+    }
+    Err(RankError::Listen { address: place.addresses.join(", "), reason })
+}
+
+/// Waits for all ranks above one. Connections are answered each on a thread of its own: a stranger that says nothing keeps nobody
+/// waiting.
+fn receive(
+    listener: &TcpListener,
+    address: &str,
+    token: &Token,
+    (own, ranks): (u32, u32),
+    wait: Duration,
+    stop: &Stop,
+) -> Result<Vec<(u32, TcpStream)>, Failure> {
+    listener.set_nonblocking(true).map_err(RankError::io("listen for other ranks"))?;
+    let until = Instant::now() + wait;
+    let (admitted, arrivals) = mpsc::channel();
+    let (mut peers, mut strangers): (Vec<(u32, TcpStream)>, usize) = (Vec::new(), 0);
+    let missing = |peers: &[(u32, TcpStream)]| -> Vec<u32> {
+        (own + 1..ranks).filter(|rank| peers.iter().all(|(known, _)| known != rank)).collect()
+    };
+    while !missing(&peers).is_empty() {
+        stop.check()?;
+        if Instant::now() > until {
+            let (missing, address) = (missing(&peers), address.to_owned());
+            return Err(RankError::Missing { missing, ranks, address, seconds: wait.as_secs(), strangers }.into());
+        }
+        if let Ok((stream, _)) = listener.accept() {
+            let (admitted, token) = (admitted.clone(), token.clone());
+            thread::spawn(move || {
+                let _ = stream.set_nonblocking(false);
+                let _ = admitted.send(admit(stream, &token, ranks));
+            });
+            continue;
+        }
+        match arrivals.recv_timeout(PAUSE) {
+            Ok(Ok((rank, mut stream))) => {
+                if !missing(&peers).contains(&rank) {
+                    let why = format!("there is a rank {rank} already: two processes were started as the same one");
+                    refuse(&mut stream, &why);
+                    return Err(RankError::Refused(why).into());
+                }
+                let welcome = stream.write_all(&[0]).and_then(|()| finish(stream));
+                peers.push((rank, welcome.map_err(RankError::io("talk to other ranks"))?));
+            }
+            Ok(Err(Parted::Refused(why))) => return Err(RankError::Refused(why).into()),
+            Ok(Err(Parted::Stranger(_))) => strangers += 1,
+            Err(_) => {}
+        }
+    }
+    peers.sort_by_key(|(rank, _)| *rank);
+    Ok(peers)
+}
+
+/// Comes to rank 0, which may listen at any of some addresses, and may not do so yet.
+fn come(place: &Place, token: &Token, wait: Duration, stop: &Stop) -> Result<TcpStream, Failure> {
+    let Place { rank, ranks, addresses, .. } = place;
+    let until = Instant::now() + wait;
+    let mut reason = "it is not there".to_owned();
+    while Instant::now() < until {
+        for address in addresses {
+            stop.check()?;
+            match connect(address, ATTEMPT.min(wait)).map_err(Parted::from).and_then(|s| introduce(s, token, (*rank, *ranks))) {
+                Ok(stream) => return Ok(stream),
+                Err(Parted::Refused(why)) => return Err(RankError::Refused(why).into()),
+                Err(Parted::Stranger(why)) => reason = why,
+            }
+        }
+        thread::sleep(PAUSE);
+    }
+    let (address, seconds) = (addresses.join(", "), wait.as_secs());
+    Err(RankError::NoAnswer { rank: *rank, address, seconds, reason }.into())
+}
+
+fn connect(address: &str, patience: Duration) -> io::Result<TcpStream> {
+    let mut last = io::Error::other("the name of its host has no address");
+    for address in address.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, patience) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// A connection from each rank to each: it comes to those below and listens for those above.
+pub fn mesh(
+    place: &Place,
+    token: &Token,
+    listener: &TcpListener,
+    addresses: &[String],
+) -> Result<Vec<Option<TcpStream>>, Failure> {
+    let wait = seconds("PRECAST_RENDEZVOUS_S", WAIT_S);
+    let mut peers: Vec<Option<TcpStream>> = (0..place.ranks).map(|_| None).collect();
+    let stop = Stop::default();
+    for below in 0..place.rank {
+        let to = Place { addresses: vec![addresses[below as usize].clone()], listener: None, ..place.clone() };
+        peers[below as usize] = Some(come(&to, token, wait, &stop)?);
+    }
+    let own = listener.local_addr().map_or_else(|_| String::new(), |address: SocketAddr| address.to_string());
+    for (rank, stream) in receive(listener, &own, token, (place.rank, place.ranks), wait, &stop)? {
+        peers[rank as usize] = Some(stream);
+    }
+    Ok(peers)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn listening() -> (Arc<TcpListener>, String) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        (Arc::new(listener), address)
+    }
+
+    fn place(rank: u32, ranks: u32, address: &str, listener: Option<Arc<TcpListener>>) -> Place {
+        Place { rank, ranks, addresses: vec![address.to_owned()], listener, ..Place::default() }
+    }
+
+    /// What rank 0 of so many says where the others are these, each with its number, theirs of all, and a token.
+    fn met(ranks: u32, others: &[(u32, u32, &str)]) -> (Result<usize, String>, Vec<Result<(), String>>) {
+        let (listener, address) = listening();
+        let token = Token::of(&["job".to_owned()]);
+        thread::scope(|scope| {
+            let others: Vec<_> = others
+                .iter()
+                .map(|(rank, ranks, job)| {
+                    let (place, token) = (place(*rank, *ranks, &address, None), Token::of(&[(*job).to_owned()]));
+                    let come = move || come(&place, &token, Duration::from_secs(2), &Stop::default());
+                    scope.spawn(move || come().map(|_| ()).map_err(|error| error.to_string()))
+                })
+                .collect();
+            let own = receive(&listener, &address, &token, (0, ranks), Duration::from_secs(2), &Stop::default());
+            let own = own.map(|peers| peers.len()).map_err(|error| error.to_string());
+            drop(listener);
+            (own, others.into_iter().map(|other| other.join().unwrap()).collect())
+        })
+    }
+
+    #[test]
+    fn ranks_of_one_job_come_together() {
+        let (own, others) = met(3, &[(2, 3, "job"), (1, 3, "job")]);
+        assert_eq!((own, others), (Ok(2), vec![Ok(()), Ok(())]));
+    }
+
+    #[test]
+    fn who_is_missing_is_named_and_strangers_are_counted() {
+        let (own, others) = met(4, &[(2, 4, "job"), (1, 4, "another job")]);
+        let message = own.unwrap_err();
+        assert!(message.starts_with("ranks 1 and 3 of 4 did not come to 127.0.0.1:"), "{message}");
+        assert!(message.contains("did not know the token"), "{message}");
+        let stranger = others[1].as_ref().unwrap_err();
+        assert!(stranger.starts_with("rank 1: rank 0 did not answer at 127.0.0.1:"), "{stranger}");
+        assert!(stranger.contains("does not know the token"), "{stranger}");
+    }
+
+    #[test]
+    fn another_count_is_refused_on_both_ends() {
+        let (own, others) = met(2, &[(1, 3, "job")]);
+        let why = "rank 1 was started as one of 3 ranks, and rank 0 as one of 2";
+        assert_eq!((own, others), (Err(why.to_owned()), vec![Err(why.to_owned())]));
+    }
+
+    /// It says nothing, or something else, and goes on for as long as it likes.
+    #[test]
+    fn a_stranger_keeps_nobody_waiting() {
+        let (listener, address) = listening();
+        let token = Token::of(&["job".to_owned()]);
+        let _silent = TcpStream::connect(&address).unwrap();
+        TcpStream::connect(&address).unwrap().write_all(b"GET / HTTP/1.1\r\n\r\n and more than a rank says").unwrap();
+        thread::scope(|scope| {
+            let (place, token) = (place(1, 2, &address, None), &token);
+            let other = scope.spawn(move || come(&place, token, Duration::from_secs(60), &Stop::default()).map(|_| ()));
+            let peers = receive(&listener, &address, token, (0, 2), Duration::from_secs(60), &Stop::default()).unwrap();
+            assert_eq!(peers.len(), 1);
+            other.join().unwrap().unwrap();
+        });
+    }
+}
