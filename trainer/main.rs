@@ -20,8 +20,8 @@ fn run() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             let stopped = matches!(failure, precast::Failure::Stopped { .. });
-            // Of the ranks that stop together the first one says so.
-            if !(stopped && precast::note::is_silent()) {
+            // Of the ranks that end together one says so.
+            if !(stopped && precast::note::is_silent() || precast::ranks::is_said_by_another(&failure)) {
                 eprintln!("{}{failure}", if stopped { "" } else { "error: " });
             }
             ExitCode::from(failure.exit_code())

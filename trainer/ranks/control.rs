@@ -58,6 +58,8 @@ struct Told {
     rank: u32,
     exit_code: u8,
     what: String,
+    /// By the rank itself.
+    told: bool,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -120,6 +122,7 @@ impl Control {
                         rank: *rank,
                         exit_code: 1,
                         what: format!("it said why in a way that does not read: {error}"),
+                        told: false,
                     });
                     self.failed(told);
                     break;
@@ -132,7 +135,7 @@ impl Control {
                         }
                         _ => "its connection is closed: it was killed, or its host is gone".to_owned(),
                     };
-                    self.failed(Told { rank: *rank, exit_code: 1, what });
+                    self.failed(Told { rank: *rank, exit_code: 1, what, told: false });
                     break;
                 }
             }
@@ -148,8 +151,9 @@ impl Control {
             if self.over.load(Ordering::Acquire) || heard.failed.is_some() {
                 return;
             }
-            let Told { rank, exit_code, what } = &told;
-            let error = RankError::Failed { rank: *rank, ranks: self.ranks, exit_code: *exit_code, what: what.clone() };
+            let Told { rank, exit_code, what, told } = &told;
+            let (ranks, what) = (self.ranks, what.clone());
+            let error = RankError::Failed { rank: *rank, ranks, exit_code: *exit_code, what, told: *told };
             heard.failed = Some(error.clone());
             error
         };
@@ -215,7 +219,7 @@ impl Control {
             if heard.ended[index] {
                 let rank = self.peers[index].rank;
                 let what = "it has ended before the others".to_owned();
-                return Err(RankError::Failed { rank, ranks: self.ranks, exit_code: 1, what });
+                return Err(RankError::Failed { rank, ranks: self.ranks, exit_code: 1, what, told: false });
             }
             heard = self.changed.wait(heard).unwrap_or_else(PoisonError::into_inner);
         }
@@ -238,13 +242,13 @@ impl Control {
     /// Tells the others that this rank has failed, and by what.
     pub fn fail(&self, failure: &Failure) {
         self.over.store(true, Ordering::Release);
-        self.tell(&Told { rank: self.rank, exit_code: failure.exit_code(), what: failure.to_string() });
+        self.tell(&Told { rank: self.rank, exit_code: failure.exit_code(), what: failure.to_string(), told: true });
         self.part();
     }
 
     /// This rank has failed in what nobody waits for.
     pub fn fail_by(&self, what: &str) {
-        self.failed(Told { rank: self.rank, exit_code: 1, what: what.to_owned() });
+        self.failed(Told { rank: self.rank, exit_code: 1, what: what.to_owned(), told: false });
     }
 
     /// Tells the others that this rank has done its work.

@@ -24,7 +24,14 @@ pub enum RankError {
     Refused(String),
     /// A rank has failed, this one or another.
     #[error("rank {rank} of {ranks} failed: {what}")]
-    Failed { rank: u32, ranks: u32, exit_code: u8, what: String },
+    Failed {
+        rank: u32,
+        ranks: u32,
+        exit_code: u8,
+        what: String,
+        /// It has told so itself.
+        told: bool,
+    },
     /// Something is not the same everywhere.
     #[error("ranks are not alike:\n{}\nGive every rank the same program, options, data and models", .0.join("\n"))]
     Different(Vec<String>),
@@ -36,6 +43,15 @@ pub enum RankError {
 impl RankError {
     pub fn io(what: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |error| Self::Io { what, reason: error.to_string() }
+    }
+
+    /// Whether a rank of `--gpus`, which have one terminal, leaves it to another to say this.
+    pub fn is_said_by_another(&self, own: u32) -> bool {
+        match self {
+            Self::Failed { told: true, rank, .. } => *rank != own,
+            Self::Failed { rank, .. } => own != if *rank == 0 { 1 } else { 0 },
+            _ => false,
+        }
     }
 
     /// 1 failed, 2 usage; of a rank that failed its own.

@@ -28,6 +28,12 @@ pub use launch::{Gpus, start};
 pub use launcher::{Launcher, Place};
 use rendezvous::Token;
 
+/// Whether another rank of `--gpus` says why this one has failed.
+pub fn is_said_by_another(failure: &Failure) -> bool {
+    let own = std::env::var(launcher::RANK).ok().and_then(|rank| rank.parse().ok());
+    matches!((failure, own), (Failure::Rank(error), Some(own)) if error.is_said_by_another(own))
+}
+
 /// What a rank that is alone has of others: nothing.
 #[derive(Clone, Default)]
 pub struct Ranks {
