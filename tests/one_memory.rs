@@ -8,12 +8,15 @@ use std::process::Command;
 use precast::Failure;
 use precast::checkpoint::{Access, Checkpoint, PART_ELEMENTS, Scratch, Weights};
 use precast_kernels::{Block, Dtype, Format};
-use precast_plan::{Formats, ModelConfig, Parameters};
+use precast_plan::memory::human_bytes;
+use precast_plan::{Formats, ModelConfig, Parameters, Precision};
+use precast_runtime::STAGE_BYTES;
+use precast_runtime::cuda::STAGE_SLOTS;
 
 use crate::driver::{Machine, machine};
 use crate::gguf;
 use crate::support::{
-    has_driver, model_config, names_in, precast, precast_aot, random_model, skipped, succeed, texts, tiny_config,
+    fail, has_driver, model_config, precast, precast_aot, random_model, root, skipped, succeed, texts, tiny_config,
     token_file,
 };
 
@@ -41,20 +44,23 @@ fn gb10(variables: &[(&'static str, &'static str)]) -> Gb10 {
 impl Gb10 {
     /// A run on the machine while so much of its memory is available; what the driver is asked goes to `log`.
     fn train(&self, available_mib: u64, out: &str) -> Command {
+        let mut train = precast();
+        train.arg("train").arg("--model").arg(&self.model).arg("--bundle").arg(&self.kernels);
+        self.run(1024 * available_mib, &mut train, out)
+    }
+
+    /// A command that trains, in the same way.
+    fn run(&self, available_kib: u64, command: &mut Command, out: &str) -> Command {
         let proc = self.machine.path().join("proc");
         fs::create_dir_all(&proc).unwrap();
-        let kib = |mib: u64| mib * 1024;
-        let meminfo =
-            format!("MemTotal: {} kB\nMemFree: 65536 kB\nMemAvailable: {} kB\n", kib(8192), kib(available_mib));
+        let meminfo = format!("MemTotal: 8388608 kB\nMemFree: 65536 kB\nMemAvailable: {available_kib} kB\n");
         fs::write(proc.join("meminfo"), meminfo).unwrap();
         fs::write(proc.join("buddyinfo"), "Node 0, zone   Normal   9000 10 0 0 0 0 0 0 0 1 0\n").unwrap();
         let _ = fs::remove_file(self.log());
-        let mut run = precast();
-        run.args(["train", "--device", "cuda:0", "--steps", "2", "--batch-size", "2", "--seq-len", "16", "--model"]);
-        run.arg(&self.model).arg("--data").arg(&self.data).arg("--bundle").arg(&self.kernels);
-        run.arg("--out").arg(self.machine.path().join(out));
-        run.env("PRECAST_PROC", proc).env("PRECAST_LIBCUDA_LOG", self.log()).env("PRECAST_FAKE_LOG_MEMORY", "1");
-        self.machine.run(&mut run)
+        command.args(["--device", "cuda:0", "--steps", "2", "--batch-size", "2", "--seq-len", "16", "--data"]);
+        command.arg(&self.data).arg("--out").arg(self.machine.path().join(out));
+        command.env("PRECAST_PROC", proc).env("PRECAST_LIBCUDA_LOG", self.log()).env("PRECAST_FAKE_LOG_MEMORY", "1");
+        self.machine.run(command)
     }
 
     fn log(&self) -> PathBuf {
@@ -99,11 +105,7 @@ fn a_run_that_does_not_fit_beside_the_host_is_refused_in_bytes_before_anything_i
     let output = gb10.train(700, "out").output().unwrap();
     let (_, message) = texts(&output);
     assert_eq!(output.status.code(), Some(4), "{message}");
-    let number = |after: &str| -> u64 {
-        let (_, rest) = message.split_once(after).unwrap_or_else(|| panic!("no {after} in {message}"));
-        rest.split(' ').next().unwrap().parse().unwrap()
-    };
-    let (needed, free) = (number("this run needs "), number("shares with the host, and "));
+    let (needed, free) = (number("this run needs ", &message), number("shares with the host, and ", &message));
     assert_eq!(free, 188 * MIB, "{message}");
     assert!(needed > free && needed < 400 * MIB, "{message}");
     for part in ["pinned slots for copies", "parts of a model's file", "parts of a checkpoint", "536870912 bytes stay"]
@@ -118,35 +120,182 @@ fn a_run_that_does_not_fit_beside_the_host_is_refused_in_bytes_before_anything_i
     assert_eq!(output.status.code(), Some(4));
 }
 
+/// The number that follows some text in a message.
+fn number(after: &str, message: &str) -> u64 {
+    let (_, rest) = message.split_once(after).unwrap_or_else(|| panic!("no {after} in {message}"));
+    rest.split(' ').next().unwrap().parse().unwrap()
+}
+
+/// Arena and pinned memory are taken of one memory, which ends at each byte that could end the taking of one of them.
 #[test]
-fn a_driver_that_runs_out_of_memory_all_the_same_ends_the_start() {
+fn memory_that_ends_all_the_same_ends_the_start() {
     if has_driver() {
         return;
     }
-    let gb10 = gb10(&[("PRECAST_FAKE_ALLOC_BYTES", "4096")]);
-    let output = gb10.train(6000, "out").output().unwrap();
-    let (_, message) = texts(&output);
-    assert_eq!(output.status.code(), Some(4), "{message}");
-    assert!(message.contains("out of device memory"), "{message}");
-    assert!(!gb10.calls().iter().any(|call| call == "write"));
-    assert!(
-        names_in(gb10.machine.path()).iter().all(|name| name != "out")
-            || !gb10.machine.path().join("out/run.json").exists()
-    );
+    let gb10 = gb10(&[]);
+    let with_limit =
+        |bytes: u64| gb10.train(6000, "out").env("PRECAST_FAKE_ALLOC_BYTES", bytes.to_string()).output().unwrap();
+    assert!(matches!(with_limit(1 << 40).status.code(), Some(0 | 1)));
+    let arena = gb10.calls().iter().find_map(|call| call.strip_prefix("alloc ")?.parse::<u64>().ok()).unwrap();
+    fs::remove_dir_all(gb10.machine.path().join("out")).unwrap();
+    let slots = (0..STAGE_SLOTS as u64).map(|slot| arena + (slot + 1) * STAGE_BYTES - 1);
+    for bytes in [0, arena - 1, arena].into_iter().chain(slots) {
+        let output = with_limit(bytes);
+        let (_, message) = texts(&output);
+        assert_eq!(output.status.code(), Some(4), "{bytes}: {message}");
+        let said = ["out of device memory", "CUDA_ERROR_OUT_OF_MEMORY"].iter().any(|text| message.contains(text));
+        assert!(said, "{bytes}: {message}");
+        assert!(!gb10.calls().iter().any(|call| call == "write"), "{bytes}");
+        assert!(!gb10.machine.path().join("out/run.json").exists(), "{bytes}");
+    }
+    assert!(matches!(with_limit(arena + STAGE_SLOTS as u64 * STAGE_BYTES).status.code(), Some(0 | 1)));
 }
 
 #[test]
-fn managed_memory_is_taken_where_it_is_asked_for_and_said() {
+fn memory_is_taken_as_it_is_asked_for_and_said() {
     if has_driver() {
         return;
     }
-    let gb10 = gb10(&[("PRECAST_MEMORY", "managed")]);
-    let (ran, said) = gb10.runs(&mut gb10.train(6000, "out"));
+    let gb10 = gb10(&[]);
+    for (kind, call, taken) in [("managed", "cuMemAllocManaged", "managed "), ("device", "cuMemAlloc", "alloc ")] {
+        let (ran, said) = gb10.runs(gb10.train(6000, kind).env("PRECAST_MEMORY", kind));
+        let note = format!("note: PRECAST_MEMORY={kind}: device memory is taken by {call}\n");
+        assert!(ran && said.contains(&note), "{said}");
+        assert!(gb10.calls().iter().any(|call| call.starts_with(taken)));
+    }
+}
+
+/// What the host takes is not there for weights, which `auto` and `doctor` know as the run does.
+#[test]
+fn auto_keeps_weights_as_stored_where_the_host_leaves_no_room_for_others() {
+    if has_driver() {
+        return;
+    }
+    let gb10 = gb10(&[]);
+    let dir = gb10.machine.path();
+    let config = tiny_config(&[("intermediate_size", 64.into()), ("num_hidden_layers", 24.into())]);
+    let config = ModelConfig::from_json(&config.to_string()).unwrap();
+    let teacher = gguf::write(dir, "teacher.gguf", &config, &Formats::uniform(&config, Block::Q8_0), 3);
+    let distill = |available_kib: u64, format: &str, out: &str| {
+        let mut distill = precast();
+        distill
+            .args(["distill", "--teacher-format", format, "--teacher"])
+            .arg(&teacher)
+            .arg("--student")
+            .arg(&gb10.model);
+        gb10.run(available_kib, distill.arg("--bundle").arg(&gb10.kernels), out)
+    };
+    let needed = |format| {
+        let (_, message) = texts(&distill(600 << 10, format, "none").output().unwrap());
+        number("this run needs ", &message)
+    };
+    let (bf16, stored) = (needed("bf16"), needed("stored"));
+    let available_kib = (512 << 10) + stored.div_ceil(1024);
+    assert!(bf16.div_ceil(1024) > available_kib - (512 << 10), "{bf16} {stored}");
+    assert_eq!(distill(available_kib, "bf16", "none").output().unwrap().status.code(), Some(4));
+    let (ran, said) = gb10.runs(&mut distill(available_kib, "auto", "out"));
     assert!(
-        ran && said.contains("note: PRECAST_MEMORY=managed: device memory is taken by cuMemAllocManaged"),
+        ran && said.contains("note: --teacher-format auto is stored: ") && said.contains("more on the host"),
         "{said}"
     );
-    assert!(gb10.calls().iter().any(|call| call.starts_with("managed ")));
+    // Where neither fits, both are said, and what the host takes.
+    let output = distill(available_kib - 1024, "auto", "none").output().unwrap();
+    let (_, message) = texts(&output);
+    assert_eq!(output.status.code(), Some(4), "{message}");
+    assert!(message.contains("in neither form") && message.contains(" for the host, which shares it"), "{message}");
+    let of_host = number("for kernels and ", &message);
+    // As `doctor` has it, of a machine with room.
+    drop(gb10.train(6000, "unused"));
+    let mut doctor = precast();
+    doctor
+        .args(["doctor", "--batch-size", "2", "--seq-len", "16", "--model"])
+        .arg(&gb10.model)
+        .arg("--data")
+        .arg(&gb10.data);
+    doctor.arg("--bundle").arg(&gb10.kernels).env("PRECAST_PROC", dir.join("proc"));
+    let found = succeed(&mut gb10.machine.run(&mut doctor));
+    assert!(found.contains(&format!("{} of it on the host", human_bytes(of_host))), "{found}");
+}
+
+/// A base that stays as it is may do so in the blocks of its file.
+#[test]
+fn a_run_of_an_adapter_that_does_not_fit_hears_of_stored_weights() {
+    if has_driver() {
+        return;
+    }
+    for card in [&[][..], &[("PRECAST_FAKE_INTEGRATED", "0"), ("PRECAST_FAKE_FREE_MIB", "0")]] {
+        let gb10 = gb10(card);
+        let config = tiny_config(&[("intermediate_size", 64.into())]);
+        let config = ModelConfig::from_json(&config.to_string()).unwrap();
+        let base = gguf::write(gb10.machine.path(), "base.gguf", &config, &Formats::uniform(&config, Block::Q8_0), 3);
+        let message = |format: &[&str]| {
+            let mut train = precast();
+            train
+                .args(["train", "--lora-rank", "4", "--model"])
+                .arg(&base)
+                .args(format)
+                .arg("--bundle")
+                .arg(&gb10.kernels);
+            fail(&mut gb10.run(600 << 10, &mut train, "out"), 4)
+        };
+        assert!(message(&[]).contains("se --student-format stored, --recompute blocks"), "{}", message(&[]));
+        assert!(!message(&["--student-format", "stored"]).contains("se --student-format"));
+        // Of what trains, nothing is stored in blocks.
+        let output = gb10.train(600, "out").output().unwrap();
+        assert!(!texts(&output).1.contains("--student-format"));
+    }
+}
+
+/// What a command takes of the host's memory at most, bytes.
+fn peak_bytes(command: &Command, report: &Path) -> u64 {
+    const MEASURE: &str = "import resource, subprocess, sys\n\
+                           code = subprocess.call(sys.argv[2:])\n\
+                           open(sys.argv[1], 'w').write(str(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss))\n\
+                           sys.exit(code)";
+    let mut measured = Command::new("python3");
+    measured.args(["-c", MEASURE]).arg(report).arg(command.get_program()).args(command.get_args());
+    measured.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let output = measured.output().unwrap();
+    assert!(matches!(output.status.code(), Some(0 | 1)), "{:?}", texts(&output));
+    fs::read_to_string(report).unwrap().parse::<u64>().unwrap() * 1024
+}
+
+/// Upload, checkpoint, resume and result of a model that is larger than what the host may take, 269 MB in bf16: on a device
+/// whose memory is none of the host's, so that the host's part is seen alone. `PRECAST_TEST_MODEL_LAYERS=275` makes it one of
+/// 2 GB, with 12 GB of checkpoints.
+#[test]
+fn the_host_takes_no_more_than_300_mb_however_large_a_model_is() {
+    const MOST_BYTES: u64 = 300_000_000;
+    if has_driver() {
+        return;
+    }
+    let machine = machine(&[("PRECAST_FAKE_FORGETS", "1"), ("PRECAST_FAKE_TOTAL_GIB", "64")]);
+    let dir = machine.path();
+    let mut config: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(root().join("aot/models/smollm2-135m.json")).unwrap()).unwrap();
+    if let Ok(layers) = std::env::var("PRECAST_TEST_MODEL_LAYERS") {
+        config["num_hidden_layers"] = layers.parse::<u32>().unwrap().into();
+    }
+    let (json, model, kernels) = (dir.join("config.json"), dir.join("model"), dir.join("sm_121.bundle"));
+    fs::write(&json, config.to_string()).unwrap();
+    precast::init::random(&json, None, 1, Precision::Bf16, &model, false).unwrap();
+    let model_bytes = fs::metadata(model.join("model.safetensors")).unwrap().len();
+    assert!(model_bytes > 250_000_000, "{model_bytes}");
+    succeed(precast_aot().args(["build", "--arch", "sm_121", "--model"]).arg(&json).arg("--out").arg(&kernels));
+    let data = token_file(dir, "data.bin", 17 * 4, 96);
+    fs::write(dir.join("proc/meminfo"), "MemTotal: 67108864 kB\nMemAvailable: 67108864 kB\n").unwrap();
+    for (steps, resume) in [("1", None), ("2", Some("--resume"))] {
+        let mut train = precast();
+        train.args(["train", "--device", "cuda:0", "--batch-size", "1", "--seq-len", "16", "--checkpoint-every", "1"]);
+        train.args(["--keep", "1", "--steps", steps, "--model"]).arg(&model).arg("--data").arg(&data);
+        train.arg("--bundle").arg(&kernels).arg("--out").arg(dir.join("out")).args(resume);
+        let bytes = peak_bytes(&machine.run(&mut train), &dir.join("peak"));
+        println!("{steps}: {bytes} bytes beside a model of {model_bytes}");
+        assert!(bytes < MOST_BYTES, "{bytes}");
+        assert!(
+            dir.join("out/student/model.safetensors").exists() && dir.join(format!("out/checkpoint-{steps}")).exists()
+        );
+    }
 }
 
 #[test]

@@ -98,8 +98,9 @@ pub enum Failure {
     /// The run needs more memory than there is.
     #[error(
         "this run needs {needed} bytes of device memory and {device} has {free} free.\n{table}\n{}\
-         Use --recompute blocks, or a smaller --batch-size or --seq-len (and --grad-accum to keep the step's tokens)",
-        optional(int8.as_ref())
+         Use {}--recompute blocks, or a smaller --batch-size or --seq-len (and --grad-accum to keep the step's tokens)",
+        optional(int8.as_ref()),
+        as_stored(*could_be_stored)
     )]
     Memory {
         /// By the plan.
@@ -111,14 +112,17 @@ pub enum Failure {
         table: String,
         /// What it would take with weights in 8 bits, where that can be.
         int8: Option<Rounded>,
+        /// Whether the student stays as it is, and its file holds it in less.
+        could_be_stored: bool,
     },
     /// The run needs more of a memory that host and device share than there is.
     #[error(
         "this run needs {needed} bytes of the memory that {device} shares with the host, and {free} can be taken: what the page \
          cache holds counts as free, and {reserve} bytes stay with the system.\n\
          on the device:\n{table}\nkernels, at most {kernels} bytes; on the host:\n{host}\n\
-         End other programs, use --recompute blocks, or a smaller --batch-size or --seq-len (and --grad-accum to keep the \
-         step's tokens)"
+         End other programs, use {}--recompute blocks, or a smaller --batch-size or --seq-len (and --grad-accum to keep the \
+         step's tokens)",
+        as_stored(*could_be_stored)
     )]
     OneMemory {
         /// By the plan, for host and device.
@@ -134,12 +138,15 @@ pub enum Failure {
         host: String,
         /// What kernels may take besides.
         kernels: u64,
+        /// Whether the student stays as it is, and its file holds it in less.
+        could_be_stored: bool,
     },
     /// The run needs more memory than there is, however its frozen weights live there.
     #[error(
         "this run fits with weights in neither form: it takes {bf16} bytes of device memory with {flag} bf16, {stored} with \
-         {flag} stored, and up to {kernels} for kernels, and {device} has {free} free. With stored:\n{table}\n{}\
+         {flag} stored, and up to {kernels} for kernels{}, and {device} has {free} free. With stored:\n{table}\n{}\
          Use --recompute blocks, or a smaller --batch-size or --seq-len (and --grad-accum to keep the step's tokens)",
+        if *host > 0 { format!(" and {host} for the host, which shares it") } else { String::new() },
         optional(int8.as_ref())
     )]
     NeitherFits {
@@ -153,6 +160,8 @@ pub enum Failure {
         int8: Option<Rounded>,
         /// What kernels may take besides.
         kernels: u64,
+        /// What the host takes of the same memory.
+        host: u64,
         /// On the device.
         free: u64,
         device: String,
@@ -327,6 +336,11 @@ impl Failure {
 
 fn optional(line: Option<&Rounded>) -> String {
     line.map(ToString::to_string).unwrap_or_default()
+}
+
+/// What a run may do before all else, where it can.
+fn as_stored(could_be: bool) -> &'static str {
+    if could_be { "--student-format stored, " } else { "" }
 }
 
 fn list(archs: &[Arch]) -> String {

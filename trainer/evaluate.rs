@@ -61,14 +61,15 @@ pub fn evaluate(request: &Evaluation, mut progress: impl FnMut(usize, usize)) ->
     let formats = Weights::formats(&model);
     let adapters = adapter.as_ref().map_or_else(Adapters::none, |adapter| adapter.layout().adapters());
     let choice = Choice { flag: "--format", asked: request.format, formats: &formats };
-    let Chosen { plan, note, .. } = choice.make(driver.device(), |formats| {
+    let device = driver.device();
+    let host = |plan: &EvaluationPlan| HostMemory::of_evaluation(plan, &request.data, device.has_one_memory());
+    let host_bytes = |plan: &EvaluationPlan| one_memory::host_bytes(device, || host(plan));
+    let Chosen { plan, note, .. } = choice.make(device, host_bytes, |formats| {
         let student = Student { config, formats, adapters: &adapters };
         EvaluationPlan::with_gemm(student, (batch, longest), (request.precision, request.gemm), arch)
     })?;
     note.iter().for_each(|note| eprintln!("note: {note}"));
-    let device = driver.device();
-    let host = HostMemory::of_evaluation(&plan, &request.data, device.has_one_memory());
-    one_memory::check(device, &plan.plan, &host)?;
+    one_memory::check(device, &plan.plan, &host(&plan))?;
     let models = [request.model.display().to_string()];
     let (mut sealed, bundle, _) = seal(driver, &plan.plan, &request.kernels, &models, Placement::Arena, &mut startup)?;
     if request.heading {

@@ -13,6 +13,11 @@ pub fn access(device: &Device) -> Access {
     if device.integrated { Access::Direct } else { Access::Map }
 }
 
+/// What a run takes of a device's memory besides its plan and its kernels: all that the host takes, where they share one.
+pub fn host_bytes(device: &Device, host: impl FnOnce() -> HostMemory) -> u64 {
+    if device.has_one_memory() { host().total_bytes } else { 0 }
+}
+
 /// Refuses a plan that does not fit beside what the host takes for it, in bytes; on devices with a memory of their own it is
 /// nobody's business.
 ///
@@ -34,5 +39,6 @@ pub fn check(device: &Device, plan: &Plan, host: &HostMemory) -> Result<(), Fail
         table: MemoryTable::of(plan).to_string(),
         host: host.to_string(),
         kernels: KERNELS_BYTES,
+        could_be_stored: false,
     })
 }

@@ -52,9 +52,16 @@ impl Session {
         placement: Placement,
         startup: &mut Startup,
     ) -> Result<Self, Failure> {
-        let plan = sources.shapes().plan(driver.device(), config)?;
+        let shapes = sources.shapes();
+        let advise = |mut failure| {
+            if let Failure::Memory { could_be_stored, .. } | Failure::OneMemory { could_be_stored, .. } = &mut failure {
+                *could_be_stored = shapes.student_could_be_stored(config);
+            }
+            failure
+        };
+        let plan = shapes.plan(driver.device(), config).map_err(advise)?;
         startup.end("plan");
-        Self::seal(driver, plan, config, placement, startup)
+        Self::seal(driver, plan, config, placement, startup).map_err(advise)
     }
 
     /// Checks memory, verifies and loads the kernels of a plan for the driver's device, seals.
@@ -471,6 +478,7 @@ pub(crate) fn seal(
             free: device.free_bytes,
             device: device.name.clone(),
             table: MemoryTable::of(plan).to_string(),
+            could_be_stored: false,
         });
     }
     let free_before = driver.free_bytes()?;

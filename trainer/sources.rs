@@ -8,8 +8,10 @@ use crate::adapter::Adapter;
 use crate::checkpoint::{self, Weights};
 use crate::config::RunConfig;
 use crate::error::Failure;
+use crate::host_memory::HostMemory;
 use crate::models::Models;
 use crate::note::note;
+use crate::one_memory;
 use crate::pair::same_path;
 use crate::weight_format::{Choice, Chosen, WeightFormat};
 
@@ -79,6 +81,11 @@ impl Shapes {
         }
     }
 
+    /// Whether a student that stays as it is takes less in the blocks of its file, and is not kept so.
+    pub fn student_could_be_stored(&self, config: &RunConfig) -> bool {
+        !self.adapters.is_empty() && !self.student.1.is_dense() && self.student_format(config).0 != WeightFormat::Stored
+    }
+
     /// Refuses to keep weights as they are stored where no kernel reads that.
     ///
     /// # Errors
@@ -143,6 +150,7 @@ impl Shapes {
         let dense = Formats::dense();
         let formats = self.teacher.as_ref().map_or(&dense, |(_, formats)| formats);
         let asked = config.teacher_format.unwrap_or_default();
-        Choice { flag: "--teacher-format", asked, formats }.make(device, lower)
+        let host = |plan: &TrainingPlan| one_memory::host_bytes(device, || HostMemory::of(plan, &config.data, true));
+        Choice { flag: "--teacher-format", asked, formats }.make(device, host, lower)
     }
 }

@@ -115,13 +115,15 @@ impl Choice<'_> {
         )))
     }
 
-    /// Lowers the plan that is asked for; `auto` takes the first that fits into what is free of the device's memory.
+    /// Lowers the plan that is asked for; `auto` takes the first that fits into what is free of the device's memory, beside
+    /// what the host takes of that.
     ///
     /// # Errors
     /// [`Failure::NeitherFits`] under `auto`, and those of `lower`.
     pub fn make<P: AsRef<Plan>>(
         &self,
         device: &Device,
+        host_bytes: impl Fn(&P) -> u64,
         lower: impl Fn(&Formats) -> Result<P, PlanError>,
     ) -> Result<Chosen<P>, Failure> {
         let Self { flag, asked, formats } = *self;
@@ -138,7 +140,8 @@ impl Choice<'_> {
             if needed > free && device.arch() != Some(Arch::Sim) && !device.has_one_memory() {
                 let table = MemoryTable::of(plan.as_ref()).to_string();
                 let int8 = int8().filter(|bytes| *bytes < needed).map(|bytes| Rounded { flag, bytes });
-                return Err(Failure::Memory { needed, free, device: device.name.clone(), table, int8 });
+                let device = device.name.clone();
+                return Err(Failure::Memory { needed, free, device, table, int8, could_be_stored: false });
             }
             let note = format!("{flag} stored: the weights are stored dense, so this is {flag} bf16");
             let note = (asked == WeightFormat::Stored).then_some(note);
@@ -155,7 +158,8 @@ impl Choice<'_> {
         let (wide, stored) = (lower(&dense)?, lower(formats)?);
         let [of_wide, of_stored] = [&wide, &stored].map(|plan| plan.as_ref().device_bytes());
         let free = device.free_bytes;
-        let (plan, format) = match (fits(of_wide, free), fits(of_stored, free)) {
+        let host = host_bytes(&wide).max(host_bytes(&stored));
+        let (plan, format) = match (fits(of_wide + host, free), fits(of_stored + host, free)) {
             (true, _) => (wide, WeightFormat::Bf16),
             (false, true) => (stored, WeightFormat::Stored),
             (false, false) => {
@@ -165,6 +169,7 @@ impl Choice<'_> {
                     stored: of_stored,
                     int8: int8().map(|bytes| Rounded { flag, bytes }),
                     kernels: KERNELS_BYTES,
+                    host,
                     free,
                     device: device.name.clone(),
                     table: MemoryTable::of(stored.as_ref()).to_string(),
@@ -173,8 +178,13 @@ impl Choice<'_> {
         };
         let other = if format == WeightFormat::Bf16 { WeightFormat::Stored } else { WeightFormat::Bf16 };
         let takes = |bytes: u64| format!("{} ({bytes} bytes)", human_bytes(bytes));
+        let beside = if host > 0 {
+            format!(", {} more on the host, which shares its memory", takes(host))
+        } else {
+            String::new()
+        };
         let note = format!(
-            "{flag} auto is {format}: this run takes {} with bf16 and {} with stored, and {} has {} free. \
+            "{flag} auto is {format}: this run takes {} with bf16 and {} with stored{beside}, and {} has {} free. \
              Both give the same bits; {flag} {other} asks for the other",
             takes(of_wide),
             takes(of_stored),
@@ -218,14 +228,28 @@ mod tests {
 
     /// Plans of 30 GiB, of 20 where matrices are in blocks, and of 25 in 8 bits.
     fn choose(asked: WeightFormat, formats: &Formats, device: &Device) -> Result<Chosen<Planned>, Failure> {
-        Choice { flag: "--teacher-format", asked, formats }.make(device, |formats| {
-            let arena_bytes = match (formats.is_int8(), formats.is_dense()) {
-                (true, _) => 25 * GIB,
-                (_, true) => 30 * GIB,
-                (_, false) => 20 * GIB,
-            };
-            Ok(Planned(Plan { arch: Arch::Sm89, buffers: Vec::new(), phases: Vec::new(), arena_bytes }))
-        })
+        choose_beside(0, asked, formats, device)
+    }
+
+    /// The same where the host takes so many bytes of the device's memory.
+    fn choose_beside(
+        host_bytes: u64,
+        asked: WeightFormat,
+        formats: &Formats,
+        device: &Device,
+    ) -> Result<Chosen<Planned>, Failure> {
+        Choice { flag: "--teacher-format", asked, formats }.make(
+            device,
+            |_| host_bytes,
+            |formats| {
+                let arena_bytes = match (formats.is_int8(), formats.is_dense()) {
+                    (true, _) => 25 * GIB,
+                    (_, true) => 30 * GIB,
+                    (_, false) => 20 * GIB,
+                };
+                Ok(Planned(Plan { arch: Arch::Sm89, buffers: Vec::new(), phases: Vec::new(), arena_bytes }))
+            },
+        )
     }
 
     fn in_blocks() -> Formats {
@@ -241,6 +265,15 @@ mod tests {
         insta::assert_snapshot!(format!("{}\n\n{}", large.note.unwrap(), small.note.unwrap()));
         // What the kernels take is not there.
         assert_eq!(of(30 * GIB).format, WeightFormat::Stored);
+    }
+
+    #[test]
+    fn what_the_host_takes_of_one_memory_is_not_there_for_weights() {
+        let of = |host, free| choose_beside(host, WeightFormat::Auto, &in_blocks(), &device(free, Some((12, 1))));
+        assert_eq!(of(GIB, 32 * GIB).unwrap().format, WeightFormat::Bf16);
+        assert_eq!(of(2 * GIB, 32 * GIB).unwrap().format, WeightFormat::Stored);
+        let message = of(2 * GIB, 22 * GIB).unwrap_err().to_string();
+        assert!(message.contains("and 2147483648 for the host, which shares it"), "{message}");
     }
 
     #[test]

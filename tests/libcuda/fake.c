@@ -4,9 +4,11 @@
  * The environment makes another machine of it: PRECAST_FAKE_DRIVER=12080 what cuDriverGetVersion says,
  * PRECAST_FAKE_GPUS=0 how many there are, PRECAST_FAKE_CAPABILITY=8.6 what they are, PRECAST_FAKE_LAZY=1 a driver
  * that loads kernels at their first launch whatever CUDA_MODULE_LOADING says, PRECAST_FAKE_INTEGRATED=0 a card with a
- * memory of its own, PRECAST_FAKE_FREE_MIB=64 what it says is free of its 8 GiB, PRECAST_FAKE_ALLOC_BYTES=N where its
- * memory ends. Under PRECAST_FAKE_LOG_MEMORY the log also has a line for what is taken and written. */
+ * memory of its own, PRECAST_FAKE_FREE_MIB=64 what it says is free of its 8 GiB, or PRECAST_FAKE_TOTAL_GIB, PRECAST_FAKE_ALLOC_BYTES=N where its
+ * memory ends, and pinned host memory with it where that is the same, PRECAST_FAKE_FORGETS=1 memory of the device that
+ * takes none of the host's, for it holds zeros alone. Under PRECAST_FAKE_LOG_MEMORY the log also has a line for what is taken and written. */
 #include <string.h>
+#include <sys/mman.h>
 
 #define LOG "PRECAST_LIBCUDA_LOG"
 #include "poison.h"
@@ -57,36 +59,51 @@ int cuDevicePrimaryCtxRetain(void** context, int device) { return (void)device, 
 int cuDevicePrimaryCtxRelease_v2(int device) { return (void)device, on_release(); }
 int cuCtxSetCurrent(void* context) { return context ? 0 : INVALID_VALUE; }
 int cuGetErrorName(int error, const char** name) {
-    *name = error == INVALID_SOURCE ? "CUDA_ERROR_INVALID_SOURCE" : error == ILLEGAL_ADDRESS ? "CUDA_ERROR_ILLEGAL_ADDRESS" : "unknown";
+    *name = error == INVALID_SOURCE ? "CUDA_ERROR_INVALID_SOURCE" : error == OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : error == ILLEGAL_ADDRESS ? "CUDA_ERROR_ILLEGAL_ADDRESS" : "unknown";
     return 0;
 }
 
 int cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
-    *total_bytes = (size_t)8 << 30;
-    *free_bytes = (size_t)number("PRECAST_FAKE_FREE_MIB", 8 << 10) << 20;
+    int total_gib = number("PRECAST_FAKE_TOTAL_GIB", 8);
+    *total_bytes = (size_t)total_gib << 30;
+    *free_bytes = (size_t)number("PRECAST_FAKE_FREE_MIB", total_gib << 10) << 20;
     return on_work();
 }
 static void log_memory(const char* what) {
     if (getenv("PRECAST_FAKE_LOG_MEMORY")) log_call(what);
 }
-static int take(const char* what, address* memory, size_t bytes) {
+static int forgets(void) { return getenv("PRECAST_FAKE_FORGETS") != NULL; }
+static int fits(size_t bytes) {
     static size_t taken;
     const char* limit = getenv("PRECAST_FAKE_ALLOC_BYTES");
-    char line[64];
-    if (limit && taken + bytes > strtoull(limit, NULL, 10)) return OUT_OF_MEMORY;
+    if (limit && taken + bytes > strtoull(limit, NULL, 10)) return 0;
     taken += bytes;
+    return 1;
+}
+static int take(const char* what, address* memory, size_t bytes) {
+    char line[64];
+    if (!fits(bytes)) return OUT_OF_MEMORY;
     snprintf(line, sizeof line, "%s %zu", what, bytes);
     log_memory(line);
-    *memory = (address)(size_t)calloc(bytes, 1);
+    if (forgets()) {
+        void* addresses = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        *memory = addresses == MAP_FAILED ? 0 : (address)(size_t)addresses;
+    } else {
+        *memory = (address)(size_t)calloc(bytes, 1);
+    }
     return *memory ? on_work() : OUT_OF_MEMORY;
 }
 int cuMemAlloc_v2(address* memory, size_t bytes) { return take("alloc", memory, bytes); }
 int cuMemAllocManaged(address* memory, size_t bytes, unsigned flags) {
     return flags == 1 ? take("managed", memory, bytes) : INVALID_VALUE;
 }
-int cuMemFree_v2(address memory) { return free((void*)(size_t)memory), 0; }
+int cuMemFree_v2(address memory) {
+    if (!forgets()) free((void*)(size_t)memory);
+    return 0;
+}
 int cuMemHostAlloc(void** memory, size_t bytes, unsigned flags) {
     (void)flags;
+    if (number("PRECAST_FAKE_INTEGRATED", 1) && !fits(bytes)) return OUT_OF_MEMORY;
     *memory = calloc(bytes, 1);
     return *memory ? on_work() : OUT_OF_MEMORY;
 }
@@ -94,12 +111,13 @@ int cuMemFreeHost(void* memory) { return free(memory), 0; }
 int cuMemcpyHtoDAsync_v2(address to, const void* from, size_t bytes, void* stream) {
     (void)stream;
     log_memory("write");
-    memcpy((void*)(size_t)to, from, bytes);
+    if (!forgets()) memcpy((void*)(size_t)to, from, bytes);
     return on_work();
 }
 int cuMemcpyDtoHAsync_v2(void* to, address from, size_t bytes, void* stream) {
     (void)stream;
-    memcpy(to, (void*)(size_t)from, bytes);
+    if (forgets()) memset(to, 0, bytes);
+    else memcpy(to, (void*)(size_t)from, bytes);
     return on_work();
 }
 

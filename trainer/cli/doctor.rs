@@ -15,6 +15,8 @@ use crate::bundle::{BundleSource, Kernels, embedded};
 use crate::config::{All, DeviceChoice, Flags, Options, Settings};
 use crate::device;
 use crate::error::Failure;
+use crate::host_memory::HostMemory;
+use crate::one_memory;
 use crate::sources::Shapes;
 use crate::weight_format::Chosen;
 
@@ -140,7 +142,7 @@ pub(super) fn examine(options: &Options) -> Vec<Finding> {
         };
         let bundle = bundle.as_ref().and_then(|source| source.open().ok());
         findings.push(coverage(bundle.as_ref(), &plan, arch, &models));
-        findings.push(memory(&plan, device.free_bytes));
+        findings.push(memory(&plan, &device, &options.data));
     }
     findings
 }
@@ -314,9 +316,12 @@ fn coverage(bundle: Option<&Bundle<'_>>, plan: &TrainingPlan, arch: Arch, models
     )
 }
 
-fn memory(plan: &TrainingPlan, free: u64) -> Finding {
-    let needed = plan.plan.device_bytes();
-    let found = format!("this run takes {} ({needed} bytes), {} are free", human_bytes(needed), human_bytes(free));
+fn memory(plan: &TrainingPlan, device: &Device, data: &[PathBuf]) -> Finding {
+    let host = one_memory::host_bytes(device, || HostMemory::of(plan, data, true));
+    let (needed, free) = (plan.plan.device_bytes() + host, device.free_bytes);
+    let shared = if host > 0 { format!(", {} of it on the host", human_bytes(host)) } else { String::new() };
+    let found =
+        format!("this run takes {} ({needed} bytes{shared}), {} are free", human_bytes(needed), human_bytes(free));
     if needed <= free {
         Finding::good("memory", found)
     } else {

@@ -19,6 +19,7 @@ use crate::config::{self, All, DeviceChoice, FlagsAndFile, GivenShare, RunConfig
 use crate::device;
 use crate::error::Failure;
 use crate::host_memory::HostMemory;
+use crate::one_memory;
 use crate::ranks::{Place, Ranks};
 use crate::sources::Shapes;
 use crate::weight_format::{self, WeightFormat};
@@ -106,12 +107,17 @@ pub fn show(config: &RunConfig, target: &Target, json: bool) -> Result<(), Failu
     let of_teacher = shapes.teacher.as_ref().filter(|_| !shared);
     let formats = of_teacher.map_or_else(Formats::dense, |(_, formats)| formats.clone());
     let asked = config.teacher_format.unwrap_or_default();
-    let takes = |formats: &Formats| Ok::<_, Failure>(lower_form(formats, recipe.recompute)?.plan.device_bytes());
+    let takes = |formats: &Formats| {
+        let plan = lower_form(formats, recipe.recompute)?;
+        let beside = || HostMemory::of(&plan, &config.data, true);
+        let host_bytes = target.device.as_ref().map_or(0, |device| one_memory::host_bytes(device, beside));
+        Ok::<_, Failure>((plan.plan.device_bytes(), host_bytes))
+    };
     let mut forms = forms(&formats, takes)?;
     let form = form(asked, &forms, target);
     if of_teacher.is_some() {
         match takes(&Formats::int8()) {
-            Ok(bytes) => forms.push(Form { format: WeightFormat::Int8, bytes }),
+            Ok((bytes, host_bytes)) => forms.push(Form { format: WeightFormat::Int8, bytes, host_bytes }),
             // Nothing computes it.
             Err(_) if form != WeightFormat::Int8 => {}
             Err(failure) => return Err(failure),
@@ -291,13 +297,20 @@ struct Form {
     #[serde(serialize_with = "config::display")]
     format: WeightFormat,
     bytes: u64,
+    /// What the host takes of the same memory.
+    #[serde(skip)]
+    host_bytes: u64,
 }
 
 /// The forms that the teacher's weights can have, the one that takes most first.
-fn forms(formats: &Formats, bytes: impl Fn(&Formats) -> Result<u64, Failure>) -> Result<Vec<Form>, Failure> {
-    let mut forms = vec![Form { format: WeightFormat::Bf16, bytes: bytes(&Formats::dense())? }];
+fn forms(formats: &Formats, bytes: impl Fn(&Formats) -> Result<(u64, u64), Failure>) -> Result<Vec<Form>, Failure> {
+    let of = |format, formats: &Formats| {
+        let (bytes, host_bytes) = bytes(formats)?;
+        Ok::<_, Failure>(Form { format, bytes, host_bytes })
+    };
+    let mut forms = vec![of(WeightFormat::Bf16, &Formats::dense())?];
     if !formats.is_dense() {
-        forms.push(Form { format: WeightFormat::Stored, bytes: bytes(formats)? });
+        forms.push(of(WeightFormat::Stored, formats)?);
     }
     Ok(forms)
 }
@@ -308,7 +321,8 @@ fn form(asked: WeightFormat, forms: &[Form], target: &Target) -> WeightFormat {
     let (first, last) = (forms[0].format, forms[forms.len() - 1].format);
     match (asked, &target.device) {
         (WeightFormat::Auto, Some(device)) => {
-            let fitting = forms.iter().find(|form| weight_format::fits(form.bytes, device.free_bytes));
+            let fitting =
+                forms.iter().find(|form| weight_format::fits(form.bytes + form.host_bytes, device.free_bytes));
             fitting.map_or(last, |form| form.format)
         }
         (WeightFormat::Auto, None) => first,
@@ -323,7 +337,7 @@ fn print_forms(chosen: WeightFormat, forms: &[Form], target: &Target) {
         return;
     }
     say!("\n--teacher-format       takes");
-    for Form { format, bytes } in forms {
+    for Form { format, bytes, .. } in forms {
         let chosen = if *format == chosen { "  (chosen)" } else { "" };
         say!("  {:<14} {:>12}  {bytes:>16} bytes{chosen}", format.to_string(), human_bytes(*bytes));
     }
