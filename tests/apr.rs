@@ -94,6 +94,23 @@ fn blocks_that_ggml_has_too_stay_as_they_are_stored() {
     }
 }
 
+#[test]
+fn a_scaled_rotary_embedding_is_read_as_that_of_a_directory() {
+    let scaling = r#"{"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                      "original_max_position_embeddings": 64}"#;
+    for key in ["rope_scaling", "rope_parameters"] {
+        let written = write(&["--family", "llama", "--set", &format!("{key}={scaling}")]);
+        let path = written.expected().join("config.json");
+        let mut config: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        let plain = Checkpoint::open(&written.expected()).unwrap().config().clone();
+        config["rope_scaling"] = serde_json::from_str(scaling).unwrap();
+        fs::write(&path, config.to_string()).unwrap();
+        let [apr, expected] = [written.apr(), written.expected()].map(|path| Checkpoint::open(&path).unwrap());
+        assert_eq!(apr.config(), expected.config(), "{key}");
+        assert_ne!(apr.config().rope_frequencies(), plain.rope_frequencies(), "{key}");
+    }
+}
+
 /// What programs make of it is what they make of the directory that says the same.
 #[test]
 fn a_model_scores_and_teaches_as_its_directory_does() {
@@ -146,7 +163,11 @@ fn what_no_kernel_reads_is_not_kept_as_stored() {
         let mut plan = precast();
         plan.args(["plan", "--arch", "sm_89", "--teacher-format", "stored", "--seq-len", "16", "--teacher"]);
         plan.arg(written.apr()).arg("--student").arg(written.expected());
-        for (command, flag) in [(&mut eval, "--format"), (&mut plan, "--teacher-format")] {
+        let mut train = precast();
+        train.args(["plan", "--arch", "sm_89", "--lora-rank", "4", "--student-format", "stored", "--seq-len", "16"]);
+        train.arg("--model").arg(written.apr());
+        let commands = [(&mut eval, "--format"), (&mut plan, "--teacher-format"), (&mut train, "--student-format")];
+        for (command, flag) in commands {
             let message = fail(command, 2);
             assert!(message.contains(&format!("{flag} stored: the model holds matrices in {dtype}")), "{message}");
         }
