@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 
 use precast_fatbins::evidence::Evidence;
 
-use crate::support::{fail, lacks_compiler, precast, precast_aot, succeed};
+use crate::support::{fail, lacks_compiler, names_in, precast, precast_aot, root, skipped, succeed, texts};
 
 /// Evidence of the simulated GPU, made once, in a directory whose name would give its owner away.
 struct Made {
@@ -194,4 +194,92 @@ fn what_is_no_evidence_is_refused() {
     assert!(refused(&other("later", |evidence| evidence.version = 2)).contains("it has version 2"));
     assert!(refused(&other("seed", |evidence| evidence.seed = 1)).contains("seeds 0 and 1"));
     assert!(refused(&other("none", |evidence| evidence.checks.clear())).contains("no kernel was checked on both"));
+}
+
+/// What is wrong with a directory of evidence: its page has a row for each file, of which the first is compared with all.
+fn wrong(directory: &Path) -> Vec<String> {
+    let page = fs::read_to_string(directory.join("README.md")).unwrap();
+    let rows: Vec<Vec<&str>> = page
+        .lines()
+        .filter(|line| line.starts_with("| `"))
+        .map(|line| line.trim_matches(['|', ' ']).split('|').map(|cell| cell.trim().trim_matches('`')).collect())
+        .collect();
+    let mut files = names_in(directory);
+    files.retain(|name| name.ends_with(".evidence"));
+    let mut named: Vec<&str> = rows.iter().map(|row| row[0]).collect();
+    named.sort_unstable();
+    let mut wrong = Vec::new();
+    if named != files {
+        wrong.push(format!("the page names {named:?}, and there are {files:?}"));
+    }
+    for row in &rows {
+        let path = directory.join(row[0]);
+        let read = fs::read_to_string(&path).map_err(|error| error.to_string());
+        let evidence = match read.and_then(|text| Evidence::decode(&text).map_err(|error| error.to_string())) {
+            Ok(evidence) => evidence,
+            Err(error) => {
+                wrong.push(format!("{}: {error}", row[0]));
+                continue;
+            }
+        };
+        if [&evidence.chip.name[..], &evidence.chip.arch] != row[1..] {
+            wrong.push(format!("{} is of {} and {}", row[0], evidence.chip.name, evidence.chip.arch));
+        }
+        let faults = evidence.checks.iter().filter(|check| check.fault.is_some()).count();
+        let untrue = evidence.golden.iter().filter(|golden| golden.fault.is_some() || golden.losses.is_empty()).count();
+        if faults + untrue > 0 || evidence.golden.len() != 2 || evidence.checks.len() < 100 || evidence.note.is_some() {
+            wrong.push(format!("{}: {faults} faults, {untrue} runs untrue, of {}", row[0], evidence.checks.len()));
+        }
+        if evidence.loads.is_empty() || evidence.doctor.is_empty() || evidence.bench.is_empty() {
+            wrong.push(format!("{} lacks loads, what doctor found, or times", row[0]));
+        }
+        let output = compare(&directory.join(rows[0][0]), &path).output().unwrap();
+        if !output.status.success() {
+            wrong.push(format!("{} and {}: {:?}", rows[0][0], row[0], texts(&output)));
+        }
+    }
+    wrong
+}
+
+#[test]
+fn evidence_that_is_committed_is_what_its_page_says() {
+    if lacks_compiler() {
+        return;
+    }
+    // What the check itself sees.
+    let dir = tempfile::tempdir().unwrap();
+    let add = |name: &str, change: fn(&mut Evidence)| {
+        let mut evidence = made().read();
+        (evidence.note, evidence.chip.name) = (None, "a chip".to_owned());
+        let time = precast_fatbins::evidence::Timing { kernel: String::new(), microseconds: 1.0, bytes: 1, flops: 1 };
+        evidence.bench.push(time);
+        change(&mut evidence);
+        fs::write(dir.path().join(name), evidence.encode()).unwrap();
+    };
+    let page = |rows: &[&str]| {
+        let rows: String = rows.iter().map(|name| format!("| `{name}` | a chip | `sim` |\n")).collect();
+        fs::write(dir.path().join("README.md"), rows).unwrap();
+        wrong(dir.path())
+    };
+    add("one.evidence", |_| {});
+    add("two.evidence", |_| {});
+    assert_eq!(page(&["one.evidence", "two.evidence"]), [""; 0]);
+    assert!(page(&["one.evidence"])[0].contains("two.evidence"));
+    let changes: [(fn(&mut Evidence), &str); 4] = [
+        (|evidence| evidence.chip.name = "another".to_owned(), "is of another"),
+        (|evidence| evidence.golden[0].fault = Some("far".to_owned()), "1 runs untrue"),
+        (|evidence| evidence.bench.clear(), "lacks loads"),
+        (|evidence| drop(evidence.checks[0].outputs.pop()), "APART"),
+    ];
+    for (change, expected) in changes {
+        add("two.evidence", change);
+        assert!(page(&["one.evidence", "two.evidence"]).concat().contains(expected), "{expected}");
+    }
+    fs::write(dir.path().join("two.evidence"), "{}\n{}\n").unwrap();
+    assert!(page(&["one.evidence", "two.evidence"]).concat().contains("two.evidence: it is not evidence"));
+
+    let committed = root().join("docs/evidence");
+    assert_eq!(wrong(&committed), [""; 0]);
+    let count = names_in(&committed).iter().filter(|name| name.ends_with(".evidence")).count();
+    skipped(count == 0, "no chip's evidence is committed yet");
 }
