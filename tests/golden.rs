@@ -254,8 +254,12 @@ fn every_gradient_of_an_adapter() {
 
 /// The micro-batch of a step of a case without accumulation, from 0.
 pub fn batch(case: &Path, step: usize) -> MicroBatch {
-    let settings = settings(case);
-    let (rows, seq_len) = (settings.B as usize, settings.S as usize);
+    batch_of(case, step, settings(case).B as usize)
+}
+
+/// Of a step with so many rows in a batch.
+pub fn batch_of(case: &Path, step: usize, rows: usize) -> MicroBatch {
+    let seq_len = settings(case).S as usize;
     let ids: Vec<u32> = bytemuck::pod_collect_to_vec(&std::fs::read(case.join("tokens.bin")).unwrap());
     let rows: Vec<&[u32]> = ids.chunks_exact(seq_len + 1).skip(step * rows).take(rows).collect();
     MicroBatch::new(&rows, seq_len)
