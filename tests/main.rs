@@ -15,6 +15,7 @@ mod cublas;
 mod determinism;
 mod driver;
 mod dry_run;
+mod emulated;
 mod evidence;
 mod families;
 mod formulas;

@@ -25,7 +25,8 @@ cargo xtask test           set up, then run every check: format, lints, document
 cargo xtask build          build the trainer as releases are built: its bytes do not depend on the directory
 cargo xtask build --target aarch64-unknown-linux-gnu
                            the same for GB10's host, on any machine
-cargo xtask emulate        build for aarch64, and run a part of the tests under qemu
+cargo xtask emulate        the same, and run it under qemu beside this machine's: plans, losses, checkpoints, tests
+cargo xtask aarch64        the same, and compare it with a build in another directory
 cargo xtask ci [DIR]       test, then prove the artifact: locked, reproducible, published, built offline;
                            DIR (target/ci) receives what to upload
 cargo xtask prove [DIR]    the second half of ci
@@ -49,6 +50,7 @@ fn main() -> Result<()> {
         ["build"] => build::build().map(drop),
         ["build", "--target", target] => cross::build(target).map(drop),
         ["emulate"] => cross::emulate(),
+        ["aarch64"] => cross::aarch64(),
         ["ci"] => ci::ci("target/ci".as_ref()),
         ["ci", directory] => ci::ci(directory.as_ref()),
         ["prove"] => ci::prove("target/ci".as_ref()),

@@ -6,6 +6,9 @@ mod offline;
 mod published;
 mod reproducible;
 
+pub use published::locked;
+pub use reproducible::{same, toolchain};
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -49,7 +52,7 @@ fn aot() -> PathBuf {
 }
 
 /// A copy of the checkout's tracked and new files, in a directory of its own.
-fn copy_checkout(to: &Path) -> Result<()> {
+pub fn copy_checkout(to: &Path) -> Result<()> {
     let listed = crate::run::output(Command::new("git").args(["ls-files", "-co", "--exclude-standard", "-z"]))?;
     for name in listed.split_terminator('\0').filter(|name| Path::new(name).is_file()) {
         let to = to.join(name);

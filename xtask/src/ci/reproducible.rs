@@ -42,7 +42,8 @@ pub fn check() -> Result<()> {
     one_changed_character(&plain)
 }
 
-fn same(file: &str, a: &Path, b: &Path) -> Result<()> {
+/// Compares a file of two directories.
+pub fn same(file: &str, a: &Path, b: &Path) -> Result<()> {
     let read =
         |checkout: &Path| fs::read(checkout.join(file)).with_context(|| checkout.join(file).display().to_string());
     let (a, b) = (read(a)?, read(b)?);
@@ -53,7 +54,7 @@ fn same(file: &str, a: &Path, b: &Path) -> Result<()> {
 }
 
 /// The pinned compiler for a checkout, and no cache.
-fn toolchain(checkout: &Path) -> Result<()> {
+pub fn toolchain(checkout: &Path) -> Result<()> {
     let home = checkout.join("target/precast");
     fs::create_dir_all(&home)?;
     let installed = home::directory().join("toolchain").canonicalize()?;
