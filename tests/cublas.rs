@@ -6,12 +6,16 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use precast::config::DeviceChoice;
+use precast::data::MicroBatch;
 use precast_kernels::abi::micro_scalars;
 use precast_kernels::check::Case;
 use precast_kernels::{Access, Addend, examples};
+use precast_plan::Gemm;
 use precast_runtime::cublas::Cublas;
 use precast_runtime::cuda::Cuda;
-use precast_runtime::{Bound, BoundProduct, BoundWork, Driver};
+use precast_runtime::sim::{Faults, Sim};
+use precast_runtime::{Bound, BoundProduct, BoundWork, Driver, Placement};
 use serde_json::Value;
 
 use crate::driver::{Machine, machine, sm_121};
@@ -234,6 +238,35 @@ fn a_run_does_not_continue_with_products_of_another_hand() {
     let message = fail(&mut resume("cublas", "130101"), 2);
     assert!(message.contains("cuBLASLt was 13.0.2, is 13.1.1"), "{message}");
     succeed(&mut resume("cublas", "130002"));
+}
+
+#[test]
+fn a_step_whose_products_a_library_computes_is_the_same_step() {
+    let case = support::Case::new(17);
+    let results = Gemm::ALL.map(|gemm| {
+        let config = support::config(&case.teacher, &case.student, |options| {
+            options.settings.gemm = gemm;
+            options.settings.device = DeviceChoice::Sim;
+            options.settings.kernels.bundle = None;
+        });
+        // Whoever is to compute them, the simulated GPU executes references. What the library reads besides it checks.
+        let mut session = support::session_on(Box::new(Sim::new(Faults::default())), &config, Placement::Arena);
+        let mut losses = Vec::new();
+        for step in 0..2 {
+            for micro in 0..2u32 {
+                let rows = [[step as u32 + micro; 17], [5 + micro; 17]];
+                let batch = MicroBatch::new(&[&rows[0], &rows[1]], 16);
+                session.micro(&batch, 1.0 / 64.0, micro > 0).unwrap();
+            }
+            let ticket = session.update(step, 1e-3).unwrap();
+            losses.push(session.metrics(ticket).unwrap().0.grad_norm.to_bits());
+        }
+        let [(_, masters), ..] = session.state();
+        let weights: Vec<Vec<u8>> = masters.iter().map(|(_, piece)| session.read(*piece).unwrap()).collect();
+        (losses, weights, session.plan().plan.products().count() > 0)
+    });
+    let [(losses, weights, _), (own_losses, own_weights, by_library)] = results;
+    assert!(by_library && losses == own_losses && weights == own_weights);
 }
 
 #[test]

@@ -210,6 +210,7 @@ impl Session {
         put(inputs.sorted_positions, &batch.sorted_positions);
         let scalars = micro_scalars { loss_scale, accumulate: u32::from(accumulate) };
         put(inputs.micro, bytemuck::cast_slice(bytemuck::bytes_of(&scalars)));
+        put(inputs.factors, &[1.0, f32::from(u8::from(accumulate))].map(f32::to_bits));
         self.sealed.write(inputs.all, bytemuck::cast_slice(&words))?;
         Ok(self.sealed.run(MICRO)?)
     }
@@ -363,9 +364,9 @@ impl Session {
         let Trained { master, m, v, .. } = self.trained();
         let whole = self.plan.has_whole_masters();
         let own = self.plan.shards.own();
-        let masters = own.iter().map(|piece| {
-            (piece.start, master.slice(if whole { piece.start } else { piece.local }, piece.elems))
-        });
+        let masters = own
+            .iter()
+            .map(|piece| (piece.start, master.slice(if whole { piece.start } else { piece.local }, piece.elems)));
         let masters = masters.collect();
         let pieces = |of: Tensor| own.iter().map(|piece| (piece.start, of.slice(piece.local, piece.elems))).collect();
         [("master", masters), ("m", pieces(m)), ("v", pieces(v))]

@@ -9,10 +9,14 @@ mod memory;
 use std::time::Instant;
 
 use precast_fatbins::Module;
+use precast_kernels::abi::micro_scalars;
 use precast_kernels::{Arch, Key};
 
 use crate::communicator::Communicator;
-use crate::driver::{Arrived, Bound, BoundExchange, BoundLaunch, BoundWork, Device, Driver, DriverError, GraphId, KernelId, Ticket};
+use crate::driver::{
+    Arrived, Bound, BoundExchange, BoundLaunch, BoundProduct, BoundWork, Device, Driver, DriverError, GraphId,
+    KernelId, Ticket,
+};
 use crate::host::{self, HostBytes};
 use memory::Memory;
 
@@ -93,9 +97,9 @@ impl Sim {
             BoundWork::Launch(launch) => {
                 self.launch(launch).map_err(|reason| DriverError::Launch { label: label(), reason })
             }
-            BoundWork::Product(product) => self
-                .execute(&product.key, &product.params)
-                .map_err(|reason| DriverError::Launch { label: label(), reason }),
+            BoundWork::Product(product) => {
+                self.product(product).map_err(|reason| DriverError::Launch { label: label(), reason })
+            }
             BoundWork::Exchange(exchange) => {
                 self.exchange(exchange).map_err(|reason| DriverError::Exchange { label: label(), reason })
             }
@@ -154,6 +158,27 @@ impl Sim {
             return Err(format!("{} bytes of shared memory", geometry.shared_bytes));
         }
         self.execute(&launch.key, &launch.params)
+    }
+
+    /// A product as its reference has it, where a library is told the same.
+    fn product(&mut self, product: &BoundProduct) -> Result<(), String> {
+        let BoundProduct { key, params, factors, .. } = product;
+        let operands = key.kernel().operands(params);
+        let micro = operands.iter().find(|operand| operand.name == "micro").zip(*factors);
+        if let Some((micro, factors)) = micro {
+            let micro: u64 = bytemuck::pod_read_unaligned(&params[micro.offset..micro.offset + 8]);
+            let mut read = |address| Some(self.memory.slice_mut(address, 8)?.to_vec());
+            let (micro, factors) = read(micro).zip(read(factors)).ok_or("the factors are not inside an allocation")?;
+            let accumulate = bytemuck::pod_read_unaligned::<micro_scalars>(&micro).accumulate != 0;
+            let (factors, right) =
+                (bytemuck::pod_read_unaligned::<[f32; 2]>(&factors), [1.0, f32::from(u8::from(accumulate))]);
+            if factors != right {
+                return Err(format!(
+                    "the factors of product and addend are {factors:?}, and {right:?} in this micro-batch"
+                ));
+            }
+        }
+        self.execute(key, params)
     }
 
     /// Does what a key's reference says.
