@@ -258,7 +258,7 @@ impl TrainingPlan {
             let (staged, reference) = model.quantise(ops, certified.then_some(inputs.ids));
             certificate = reference.map(|reference| {
                 ops.startup_phase(CERTIFY);
-                let last = model.forward(ops, inputs.ids);
+                let last = Model { name: "teacher.certified", ..model }.forward(ops, inputs.ids);
                 ops.scope("certificate");
                 head::compare(ops, last, reference, student.vocab, inputs.targets)
             });
