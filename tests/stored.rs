@@ -298,7 +298,7 @@ fn a_plan_says_what_either_form_takes() {
     assert_eq!(stored["teacher_format"]["choices"][1]["bytes"], stored["memory"]["total_bytes"]);
     let printed = succeed(&mut plan(&["--teacher-format", "stored"]));
     let lines = printed.lines().skip_while(|line| !line.starts_with("--teacher-format"));
-    insta::assert_snapshot!(lines.take(4).collect::<Vec<_>>().join("\n"));
+    insta::assert_snapshot!(lines.take(5).collect::<Vec<_>>().join("\n"));
 }
 
 /// A configuration alone is measured in the mix of Q4_K_M.
