@@ -6,7 +6,7 @@ use precast_kernels::gemm::TOKEN_BUCKETS;
 use precast_kernels::{Arch, Block, KeyVariant};
 
 use crate::adapters::{Adapters, Target};
-use crate::comparison::ComparisonPlan;
+use crate::comparison_plan::ComparisonPlan;
 use crate::config::ModelConfig;
 use crate::evaluation::EvaluationPlan;
 use crate::formats::Formats;

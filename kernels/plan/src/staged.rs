@@ -1,12 +1,7 @@
 //! Matrices that are quantised while a model is loaded: a layer at a time is sent dense, to where activations lie later.
 
-use crate::block::Block;
 use crate::buffer::Tensor;
-use crate::config::ModelConfig;
-use crate::model::Model;
-use crate::ops::Ops;
-use crate::parameters::{Parameter, stacks};
-use crate::weights::{Layer, Linear, Matrix, Role, Weight};
+use crate::parameters::Parameter;
 
 /// The matrices of a layer as they are sent, and what runs then.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,53 +18,3 @@ pub struct Staged {
 pub const QUANTISE: &str = "quantise";
 /// The same of those that certify; and the last of them, which says how far the model of 8-bit products is from the dense one.
 pub const CERTIFY: &str = "certify";
-
-/// The products of a layer.
-const PRODUCTS: [&str; 4] = ["qkv", "o", "gate_up", "down"];
-
-impl Model<'_> {
-    /// Quantises the matrices of 8-bit products, a start-up phase a layer. With `ids`, another phase a layer computes the last
-    /// hidden states of these tokens, normalised, by the matrices as they are sent.
-    pub fn quantise(&self, ops: &mut Ops<'_>, ids: Option<Tensor>) -> (Vec<Staged>, Option<Tensor>) {
-        let mut staged = Vec::new();
-        let mut stream = None;
-        for (index, (scope, block)) in self.blocks().enumerate() {
-            let quantise = format!("{QUANTISE}.{index}");
-            ops.startup_phase(&quantise);
-            ops.scope(scope);
-            let (parts, dense) = stage(ops, self.config, index as u32, block.weights);
-            for ((name, linear), dense) in PRODUCTS.into_iter().zip(block.weights.products()).zip(dense.products()) {
-                ops.quantise_matrix(name, dense.weight.dense().tensor, linear.weight.scaled());
-            }
-            let certify = ids.map(|_| format!("{CERTIFY}.{index}"));
-            staged.push(Staged { quantise, certify: certify.clone(), parts });
-            let Some((ids, phase)) = ids.zip(certify) else { continue };
-            ops.startup_phase(&phase);
-            let input = stream.unwrap_or_else(|| self.embedding(ops, ids));
-            ops.scope(format!("{}.dense.layers.{index}", self.name));
-            stream = Some(Block { weights: &dense, ..block }.forward(ops, input));
-        }
-        (staged, stream.map(|stream| self.norm(ops, stream).y))
-    }
-}
-
-/// A layer whose matrices are dense, one behind the other in a buffer that is sent, and where in it each parameter goes.
-fn stage(ops: &mut Ops<'_>, config: &ModelConfig, layer: u32, weights: &Layer) -> (Vec<(Parameter, Tensor)>, Layer) {
-    let stacks = stacks(config);
-    let all = ops.sent("staged", stacks.iter().map(|stack| stack.elems()).sum());
-    let (mut start, mut parts) = (0, Vec::new());
-    let mut dense = stacks.iter().zip(weights.products()).map(|(stack, linear)| {
-        let tensor = all.slice(start, stack.elems());
-        for part in &stack.parts {
-            let shape = vec![part.rows.into(), stack.columns.into()];
-            let parameter = Parameter { name: part.module.layer_parameter(layer, "weight"), shape };
-            let place = all.slice(start, parameter.elems());
-            start += parameter.elems();
-            parts.push((parameter, place));
-        }
-        Linear { weight: Matrix::Dense(Weight { tensor, role: Role::Frozen }), ..linear.clone() }
-    });
-    let mut next = || dense.next().expect("four products");
-    let dense = Layer { qkv: next(), o: next(), gate_up: next(), down: next(), ..weights.clone() };
-    (parts, dense)
-}

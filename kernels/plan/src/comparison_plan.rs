@@ -1,0 +1,86 @@
+//! The plans that say how far a model in one form is from the same model in another: the hidden states of one, then those of the
+//! other beside them.
+
+use precast_kernels::{Arch, Dtype};
+
+use crate::buffer::{Category, Tensor};
+use crate::builder::Builder;
+use crate::comparison::Comparison;
+use crate::config::ModelConfig;
+use crate::evaluation::{self, SCORE};
+use crate::formats::Formats;
+use crate::head;
+use crate::model::{Model, Resident};
+use crate::ops::Ops;
+use crate::plan::Plan;
+use crate::recipe::{PlanError, Precision};
+use crate::weights::Weights;
+
+/// Which of the two forms a plan is of, and what it gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The one that is compared with: its last hidden states, normalised, `[tokens, hidden]`.
+    Reference { hidden: Tensor },
+    /// The other: given the former's hidden states, what both make of each token.
+    Other { reference: Tensor, compared: Comparison<Tensor> },
+}
+
+/// A plan of one side, with the phase [`SCORE`], and the buffers that its host side writes and reads.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ComparisonPlan {
+    pub plan: Plan,
+    pub model: Resident,
+    pub ids: Tensor,
+    /// The next token of each position, or `MASKED_TOKEN`.
+    pub targets: Tensor,
+    pub side: Side,
+}
+
+impl AsRef<Plan> for ComparisonPlan {
+    fn as_ref(&self) -> &Plan {
+        &self.plan
+    }
+}
+
+impl ComparisonPlan {
+    /// Lowers a model in a form, and a shape: as the reference, or as the other one.
+    ///
+    /// # Errors
+    /// As [`EvaluationPlan::new`](crate::EvaluationPlan::new).
+    pub fn new(
+        (config, formats): (&ModelConfig, &Formats),
+        (batch, seq_len): (u32, u32),
+        precision: Precision,
+        is_reference: bool,
+        arch: Arch,
+    ) -> Result<Self, PlanError> {
+        evaluation::check((config, formats), (batch, seq_len), precision)?;
+        let (tokens, dtype) = (u64::from(batch * seq_len), precision.dtype());
+        let mut b = Builder::new(arch);
+        let weights = Weights::frozen(&mut b, "model", Category::StudentWeights, config, (formats, dtype));
+        let ids = b.persistent("ids", Category::Inputs, Dtype::U32, tokens);
+        let targets = b.persistent("targets", Category::Inputs, Dtype::U32, tokens);
+        let mut model = Resident::new(&mut b, "model", config, weights, seq_len);
+        let ops = &mut Ops::new(&mut b, (batch, seq_len), dtype, None);
+        if formats.is_int8() {
+            model.staged = Model { name: "model", config, resident: &model }.quantise(ops, None).0;
+        }
+        ops.phase(SCORE);
+        ops.scope("model");
+        let reference = (!is_reference).then(|| ops.sent("reference", tokens * u64::from(config.hidden)));
+        let last = Model { name: "model", config, resident: &model }.forward(ops, ids);
+        ops.scope("head");
+        let side = match reference {
+            None => {
+                ops.read_back(last.hidden);
+                Side::Reference { hidden: last.hidden }
+            }
+            Some(reference) => {
+                Side::Other { reference, compared: head::compare(ops, last, reference, config.vocab, targets) }
+            }
+        };
+        let plan = b.finish();
+        evaluation::check_bytes(&plan)?;
+        Ok(Self { plan, model, ids, targets, side })
+    }
+}
