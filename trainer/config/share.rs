@@ -1,5 +1,7 @@
 //! Replicas and micro-batches of a step, as they follow from the number of ranks and from what is given.
 
+use precast_plan::PlanError;
+
 use super::RunConfig;
 use super::flags::Source;
 use super::options::Options;
@@ -35,7 +37,7 @@ impl RunConfig {
         }
         let (accum, replicas) = (settings.grad_accum, settings.replicas);
         self.share = ranks.share(replicas);
-        self.share.check()?;
+        self.share.check().map_err(PlanError::from)?;
         if !accum.is_multiple_of(replicas) {
             let below = accum / replicas * replicas;
             let goes: Vec<String> =

@@ -54,7 +54,7 @@ pub use objective::{Divergence, Objective};
 pub use parameters::{Parameter, Parameters};
 pub use plan::{Phase, Plan};
 pub use recipe::{PlanError, Precision, Recipe, Recompute};
-pub use share::{Fold, Piece, Shards, Share};
+pub use share::{Fold, Piece, Shards, Share, ShareError};
 pub use staged::Staged;
 pub use training::{Student, Teacher, TrainingPlan};
 pub use weights::{AdapterWeights, Weight, Weights};

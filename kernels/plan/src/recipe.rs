@@ -8,7 +8,7 @@ use precast_kernels::Dtype;
 use crate::config::ModelConfig;
 use crate::gemm::Gemm;
 use crate::objective::Objective;
-use crate::share::Share;
+use crate::share::ShareError;
 
 /// Arithmetic of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -231,13 +231,8 @@ pub enum PlanError {
         seq_len: u32,
     },
     /// Ranks between which the replicas' tree cannot be divided.
-    #[error(
-        "--replicas {replicas} does not go on {ranks} GPUs: each GPU takes 1, 2, 4, 8 ... whole replicas. It goes on {}; \
-         on {ranks} GPUs --replicas {} goes",
-        ranks_for(*replicas),
-        ranks
-    )]
-    Replicas { replicas: u32, ranks: u32 },
+    #[error(transparent)]
+    Replicas(#[from] ShareError),
     /// More memory than a plan can address.
     #[error(
         "this run would take more than {gib} GiB, and no plan takes 1024: \
@@ -247,16 +242,6 @@ pub enum PlanError {
         /// By its largest parts.
         gib: u64,
     },
-}
-
-/// The numbers of GPUs that so many replicas go on: `1, 2 or 4 GPUs`.
-fn ranks_for(replicas: u32) -> String {
-    let goes = |ranks: &u32| Share { replicas, ranks: *ranks, rank: 0 }.check().is_ok();
-    // Beyond a few thousand nobody has as many.
-    let mut all: Vec<String> = (1..=replicas.min(1 << 12)).filter(goes).map(|ranks| ranks.to_string()).collect();
-    let last = all.pop().unwrap_or_default();
-    let all = if all.is_empty() { last } else { format!("{} or {last}", all.join(", ")) };
-    if all == "1" { "1 GPU".to_owned() } else { format!("{all} GPUs") }
 }
 
 /// Checks the sequence length and token count of a run against a model.

@@ -8,8 +8,6 @@ use std::ops::Range;
 
 use precast_kernels::grad_norm;
 
-use crate::recipe::PlanError;
-
 /// A rank's share of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
@@ -26,6 +24,28 @@ impl Default for Share {
     }
 }
 
+/// Ranks between which the replicas' tree cannot be divided.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "--replicas {replicas} does not go on {ranks} GPUs: each GPU takes 1, 2, 4, 8 ... whole replicas. It goes on {}; \
+     on {ranks} GPUs --replicas {ranks} goes",
+    ranks_for(*replicas)
+)]
+pub struct ShareError {
+    pub replicas: u32,
+    pub ranks: u32,
+}
+
+/// The numbers of GPUs that so many replicas go on: `1, 2 or 4 GPUs`.
+fn ranks_for(replicas: u32) -> String {
+    let goes = |ranks: &u32| Share { replicas, ranks: *ranks, rank: 0 }.check().is_ok();
+    // Beyond a few thousand nobody has as many.
+    let mut all: Vec<String> = (1..=replicas.min(1 << 12)).filter(goes).map(|ranks| ranks.to_string()).collect();
+    let last = all.pop().unwrap_or_default();
+    let all = if all.is_empty() { last } else { format!("{} or {last}", all.join(", ")) };
+    if all == "1" { "1 GPU".to_owned() } else { format!("{all} GPUs") }
+}
+
 impl Share {
     /// One rank, one replica.
     pub const ALONE: Self = Self { replicas: 1, ranks: 1, rank: 0 };
@@ -33,11 +53,11 @@ impl Share {
     /// Checks that whole subtrees of the replicas' tree go to each rank.
     ///
     /// # Errors
-    /// [`PlanError::Replicas`] with the values that go.
-    pub fn check(self) -> Result<(), PlanError> {
+    /// [`ShareError`] with the values that go.
+    pub fn check(self) -> Result<(), ShareError> {
         let Self { replicas, ranks, .. } = self;
         let fits = replicas.is_multiple_of(ranks) && (ranks == 1 || (replicas / ranks).is_power_of_two());
-        if fits { Ok(()) } else { Err(PlanError::Replicas { replicas, ranks }) }
+        if fits { Ok(()) } else { Err(ShareError { replicas, ranks }) }
     }
 
     /// Replicas that this rank computes.
