@@ -50,7 +50,7 @@ fn functions() -> Result<&'static Functions, DriverError> {
     static FUNCTIONS: OnceLock<Result<Functions, String>> = OnceLock::new();
     let found = FUNCTIONS.get_or_init(|| {
         let name = std::env::var(VARIABLE).unwrap_or_else(|_| LIBRARY.to_owned());
-        load(&name).map_err(|reason| format!("{name}: {reason}"))
+        load(&name)
     });
     found.as_ref().map_err(|reason| DriverError::Exchange {
         label: "more than one GPU takes NCCL".to_owned(),
@@ -60,14 +60,24 @@ fn functions() -> Result<&'static Functions, DriverError> {
     })
 }
 
+/// The functions of a library, or what is wrong with it, by its name.
 fn load(name: &str) -> Result<Functions, String> {
+    look_up(name).map_err(|reason| format!("{name}: {reason}"))
+}
+
+/// What the dynamic loader says.
+fn why(error: &libloading::Error) -> String {
+    std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
+}
+
+fn look_up(name: &str) -> Result<Functions, String> {
     // SAFETY: initializers of NCCL have no preconditions. The library is never unloaded. Each function has the type that nccl.h
     // of the versions taken declares.
     unsafe {
-        let library = Box::leak(Box::new(Library::new(name).map_err(|error| error.to_string())?));
+        let library = Box::leak(Box::new(Library::new(name).map_err(|error| why(&error))?));
         macro_rules! function {
             ($name:literal) => {
-                *library.get($name).map_err(|error| error.to_string())?
+                *library.get($name).map_err(|error| why(&error))?
             };
         }
         let get_version: unsafe extern "C" fn(*mut c_int) -> c_int = function!(b"ncclGetVersion\0");
