@@ -10,7 +10,9 @@ use std::process::{Child, Command, Stdio};
 use precast::metrics::StepRecord;
 
 use crate::golden;
-use crate::support::{Case, distill, fail, is_sim, lacks_compiler, metrics_of, names_in, skipped, succeed, texts, tiny_config};
+use crate::support::{
+    Case, distill, fail, is_sim, lacks_compiler, metrics_of, names_in, skipped, succeed, texts, tiny_config,
+};
 
 /// Ranks exchange over TCP where devices are simulated.
 #[track_caller]
@@ -20,8 +22,7 @@ fn has_gpus() -> bool {
 
 /// `precast distill` of the golden case.
 fn run(out: &Path, arguments: &[&str]) -> Command {
-    let mut command =
-        distill(&golden::case("teacher"), &golden::case("student"), &golden::case("tokens.bin"), out);
+    let mut command = distill(&golden::case("teacher"), &golden::case("student"), &golden::case("tokens.bin"), out);
     command.args(["--batch-size", "1", "--seq-len", "32", "--lr", "1e-2", "--warmup", "2"]);
     command.args(["--checkpoint-every", "2"]).args(arguments);
     command
@@ -259,9 +260,8 @@ fn a_rank_that_is_stopped_is_not_waited_for_forever() {
         return;
     }
     let job = Job::new();
-    let mut ranks = [0, 1].map(|rank| {
-        job.rank(rank, 2, &["--steps", "1000000"]).env("PRECAST_RANK_PATIENCE_S", "3").spawn().unwrap()
-    });
+    let mut ranks = [0, 1]
+        .map(|rank| job.rank(rank, 2, &["--steps", "1000000"]).env("PRECAST_RANK_PATIENCE_S", "3").spawn().unwrap());
     wait_for_steps(&job.out(), 1, &mut ranks[0]);
     signal(&ranks[1], "STOP");
     let [first, mut second] = ranks;

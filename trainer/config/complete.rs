@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use precast_plan::{Objective, Precision, Share};
 
-use super::{GivenShare, RunConfig};
 use super::flags::{Source, flag, is_of_teacher};
 use super::options::{Adapting, Options, Teaching};
+use super::{GivenShare, RunConfig};
 use crate::adapter::{AdapterChoice, Lora};
 use crate::certificate::MostKl;
 use crate::error::Failure;

@@ -24,8 +24,8 @@ pub use complete::missing;
 pub use device::DeviceChoice;
 pub use flags::{All, Flags, FlagsAndFile, Source, Takes, is_of_teacher};
 pub(crate) use options::frozen_format;
-pub use share::GivenShare;
 pub use options::{Adapting, Options, Settings, Teaching};
+pub use share::GivenShare;
 pub(crate) use text::{display, path, path_or_none};
 
 /// A run's configuration, complete.

@@ -40,8 +40,11 @@ impl RunConfig {
         self.share.check().map_err(PlanError::from)?;
         if !accum.is_multiple_of(replicas) {
             let below = accum / replicas * replicas;
-            let goes: Vec<String> =
-                [below, below + replicas].into_iter().filter(|accum| *accum > 0).map(|accum| accum.to_string()).collect();
+            let goes: Vec<String> = [below, below + replicas]
+                .into_iter()
+                .filter(|accum| *accum > 0)
+                .map(|accum| accum.to_string())
+                .collect();
             return Err(Failure::Usage(format!(
                 "--grad-accum {accum} counts the micro-batches of a step over all GPUs, and {replicas} replicas take equally many: \
                  --grad-accum {} goes, or another --replicas",

@@ -78,13 +78,7 @@ pub fn distill(config: &RunConfig, mode: &Mode, mut startup: Startup) -> Result<
 }
 
 /// The run of one rank. Rank 0 has the output directory; the others write what they have of checkpoints, and nothing else.
-fn run(
-    config: &RunConfig,
-    mode: &Mode,
-    mut startup: Startup,
-    stop: &Stop,
-    ranks: &Ranks,
-) -> Result<(), Failure> {
+fn run(config: &RunConfig, mode: &Mode, mut startup: Startup, stop: &Stop, ranks: &Ranks) -> Result<(), Failure> {
     let mut config = config.clone();
     let inputs: Vec<&Path> = mode.config_file.as_deref().into_iter().collect();
     let inputs = [inputs, config.inputs()].concat();

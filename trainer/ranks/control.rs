@@ -131,7 +131,10 @@ impl Control {
                     use std::io::ErrorKind::{TimedOut, WouldBlock};
                     let what = match error.kind() {
                         TimedOut | WouldBlock => {
-                            format!("nothing has been heard of it for {} s: it is stopped, or the link is lost", patience.as_secs())
+                            format!(
+                                "nothing has been heard of it for {} s: it is stopped, or the link is lost",
+                                patience.as_secs()
+                            )
                         }
                         _ => "its connection is closed: it was killed, or its host is gone".to_owned(),
                     };

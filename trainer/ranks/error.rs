@@ -7,7 +7,9 @@ pub enum RankError {
     #[error("{0}")]
     Usage(String),
     /// Nobody can listen there.
-    #[error("rank 0 cannot listen at {address}: {reason}. Give another --rendezvous HOST:PORT, of a port that is free on the host of rank 0")]
+    #[error(
+        "rank 0 cannot listen at {address}: {reason}. Give another --rendezvous HOST:PORT, of a port that is free on the host of rank 0"
+    )]
     Listen { address: String, reason: String },
     /// Some did not come.
     #[error(

@@ -65,7 +65,9 @@ pub fn start(gpus: Option<Gpus>, rendezvous: Option<&str>, device: DeviceChoice)
     let place = match (found, gpus) {
         (Some(place), Some(_)) if place.launcher != super::Launcher::Precast => {
             let launcher = place.launcher.name();
-            return Err(usage(format!("--gpus starts ranks, and {launcher} has started this one: give only one of them")));
+            return Err(usage(format!(
+                "--gpus starts ranks, and {launcher} has started this one: give only one of them"
+            )));
         }
         (Some(place), _) => place,
         (None, Some(gpus)) => {
@@ -80,7 +82,9 @@ pub fn start(gpus: Option<Gpus>, rendezvous: Option<&str>, device: DeviceChoice)
             Place::default()
         }
         (None, None) if rendezvous.is_some() => {
-            return Err(usage("--rendezvous is where ranks meet, and no launcher has started any: give --gpus N on one host".into()));
+            return Err(usage(
+                "--rendezvous is where ranks meet, and no launcher has started any: give --gpus N on one host".into(),
+            ));
         }
         (None, None) => Place::default(),
     };

@@ -113,9 +113,9 @@ impl Place {
     /// [`RankError::Usage`] for numbers that cannot be, and where nothing names an address.
     pub fn find(variable: impl Fn(&str) -> Option<String>, given: Option<&str>) -> Result<Option<Self>, RankError> {
         let set = |name: &str| variable(name).filter(|value| !value.is_empty());
-        let found = LAUNCHERS.iter().find(|names| {
-            [names.rank, names.ranks, names.local_rank].iter().all(|name| set(name).is_some())
-        });
+        let found = LAUNCHERS
+            .iter()
+            .find(|names| [names.rank, names.ranks, names.local_rank].iter().all(|name| set(name).is_some()));
         let Some(names) = found else { return Ok(None) };
         let number = |name: &str| {
             let text = set(name).unwrap_or_default();
@@ -169,7 +169,8 @@ fn master(set: &impl Fn(&str) -> Option<String>, launcher: Launcher) -> Result<V
     let (Some(host), Some(port)) = (set("MASTER_ADDR"), set("MASTER_PORT")) else { return Ok(Vec::new()) };
     let wrong = |_| RankError::Usage(format!("MASTER_PORT={port} is no port"));
     let first: u16 = port.trim().parse().map_err(wrong)?;
-    let agent = launcher == Launcher::Torchrun && set("TORCHELASTIC_USE_AGENT_STORE").is_some_and(|value| value == "True");
+    let agent =
+        launcher == Launcher::Torchrun && set("TORCHELASTIC_USE_AGENT_STORE").is_some_and(|value| value == "True");
     let ports: Vec<u16> = match agent {
         // torchrun listens at its port itself.
         true => (1..=TORCHRUN_PORTS).filter_map(|next| first.checked_add(next)).collect(),
@@ -183,7 +184,8 @@ mod tests {
     use super::*;
 
     fn place(variables: &[(&str, &str)], given: Option<&str>) -> Result<Option<Place>, RankError> {
-        let find = |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+        let find =
+            |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
         Place::find(find, given)
     }
 

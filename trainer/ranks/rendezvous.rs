@@ -248,7 +248,10 @@ fn come(place: &Place, token: &Token, wait: Duration, stop: &Stop) -> Result<Tcp
     while Instant::now() < until {
         for address in addresses {
             stop.check()?;
-            match connect(address, ATTEMPT.min(wait)).map_err(Parted::from).and_then(|s| introduce(s, token, (*rank, *ranks))) {
+            match connect(address, ATTEMPT.min(wait))
+                .map_err(Parted::from)
+                .and_then(|s| introduce(s, token, (*rank, *ranks)))
+            {
                 Ok(stream) => return Ok(stream),
                 Err(Parted::Refused(why)) => return Err(RankError::Refused(why).into()),
                 Err(Parted::Stranger(why)) => reason = why,

@@ -127,12 +127,7 @@ fn fill_own(aside: &mut Aside, session: &mut Session, ranks: &Ranks, path: &Path
 ///
 /// # Errors
 /// [`Failure`] of the device, the disk or another rank.
-pub fn fill(
-    out: &Path,
-    session: &mut Session,
-    state: &State,
-    ranks: &Ranks,
-) -> Result<Option<Aside>, Failure> {
+pub fn fill(out: &Path, session: &mut Session, state: &State, ranks: &Ranks) -> Result<Option<Aside>, Failure> {
     let path = out.join(name(state.step));
     let io = || Failure::io("write", path.clone());
     if !ranks.is_first() {
@@ -151,7 +146,11 @@ pub fn fill(
     fill_own(&mut aside, session, ranks, &path)?;
     for listing in ranks.all(&[])?.iter().skip(1) {
         let files = Listing::parse(&String::from_utf8_lossy(listing));
-        aside.include(files.ok_or_else(|| RankError::io("hear what other ranks wrote")(std::io::Error::other("it does not read")))?);
+        aside.include(
+            files.ok_or_else(|| {
+                RankError::io("hear what other ranks wrote")(std::io::Error::other("it does not read"))
+            })?,
+        );
     }
     let json = serde_json::to_string_pretty(state).expect("a state serialises") + "\n";
     aside.write(STATE, json.as_bytes()).map_err(io())?;

@@ -230,7 +230,10 @@ mod tests {
     /// The tree as the text has it: neighbours in pairs, level by level, an odd last one moves up.
     fn text_of(mut level: Vec<String>) -> String {
         while level.len() > 1 {
-            level = level.chunks(2).map(|pair| if pair.len() == 2 { sum(&pair[0], &pair[1]) } else { pair[0].clone() }).collect();
+            level = level
+                .chunks(2)
+                .map(|pair| if pair.len() == 2 { sum(&pair[0], &pair[1]) } else { pair[0].clone() })
+                .collect();
         }
         level.remove(0)
     }

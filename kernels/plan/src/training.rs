@@ -17,7 +17,7 @@ use crate::node::Node;
 use crate::ops::{Gradients, Ops, Semaphores, Sorted, State, StepTensors, Sums};
 use crate::plan::{Phase, Plan};
 use crate::recipe::{PlanError, Recipe, Recompute, check_tokens};
-use crate::share::{Share, Shards};
+use crate::share::{Shards, Share};
 use crate::staged::{CERTIFY, QUANTISE};
 use crate::weights::{AdapterWeights, Trained, Weight, Weights};
 

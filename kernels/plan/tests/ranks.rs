@@ -15,7 +15,12 @@ fn config() -> ModelConfig {
 }
 
 /// The plans of all ranks.
-fn plans(config: &ModelConfig, recipe: &Recipe, adapters: &Adapters, (replicas, ranks): (u32, u32)) -> Vec<TrainingPlan> {
+fn plans(
+    config: &ModelConfig,
+    recipe: &Recipe,
+    adapters: &Adapters,
+    (replicas, ranks): (u32, u32),
+) -> Vec<TrainingPlan> {
     let formats = Formats::dense();
     let plan = |rank| {
         let student = Student { config, formats: &formats, adapters };

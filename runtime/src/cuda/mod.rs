@@ -205,7 +205,11 @@ pub fn links() -> Result<Vec<Link>, DriverError> {
     };
     let link = |other: u32| {
         let direct = attribute(Attribute::CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED, other)? != 0;
-        Ok(Link { gpus: (0, other), direct, rank: attribute(Attribute::CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK, other)? })
+        Ok(Link {
+            gpus: (0, other),
+            direct,
+            rank: attribute(Attribute::CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK, other)?,
+        })
     };
     others.map(link).collect()
 }
