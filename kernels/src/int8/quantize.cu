@@ -8,8 +8,8 @@ enum : unsigned { ROW = KEY_K };
 
 KERNEL(int8_quantize_params) {
     __shared__ uint32_t scratch[VARIANT_THREADS / WARP];
-    const uint32_t row = blockIdx.x * ROWS + threadIdx.x / VARIANT_ROW_THREADS;
-    const bool valid = row < p.rows;
+    const uint32_t from_last = row_from_last(), row = p.rows - 1 - from_last;
+    const bool valid = from_last < p.rows;
     const KEY_X* x = (const KEY_X*)p.x + uint64_t(row) * ROW;
 
     Eight<KEY_X> packed[ROUNDS][VECTORS]; // all loads are in flight together

@@ -11,8 +11,8 @@ typedef vector<KEY_X, WIDTH> Vector;
 KERNEL(int8_rmsnorm_params) {
     __shared__ float sums[VARIANT_THREADS / WARP];
     __shared__ uint32_t scratch[VARIANT_THREADS / WARP];
-    const uint32_t token = blockIdx.x * ROWS + threadIdx.x / VARIANT_ROW_THREADS;
-    const bool valid = token < p.tokens;
+    const uint32_t from_last = row_from_last(), token = p.tokens - 1 - from_last;
+    const bool valid = from_last < p.tokens;
     const uint64_t row = uint64_t(token) * ROW;
 
     Vector x[ROUNDS][VECTORS], gamma[ROUNDS][VECTORS];

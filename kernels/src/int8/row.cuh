@@ -26,6 +26,10 @@ template <typename T> struct Eight {
     __device__ __forceinline__ float operator[](uint32_t i) const { return parts[i / WIDTH_OF(T)][i % WIDTH_OF(T)]; }
 };
 
+// Rows go from the last to the first: what the product before has written last is still in L2, and what is written last is what
+// the product after reads first.
+__device__ __forceinline__ uint32_t row_from_last() { return blockIdx.x * ROWS + threadIdx.x / VARIANT_ROW_THREADS; }
+
 // A thread's share of a row.
 struct Share {
     float v[ROUNDS][VECTORS][WIDTH];
