@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::sync::LazyLock;
 
-use precast_kernels::{Arch, Key, examples};
+use precast_kernels::{Arch, Key, Tolerance, examples};
 use precast_simt::{Fault, Simt, check, check_source};
 use rayon::prelude::*;
 
@@ -162,4 +162,31 @@ fn a_warp_does_not_store_where_its_lanes_still_read() {
         between,
         "// skipped chunks do not alternate"
     ));
+}
+
+/// Sums are exact, and each operation after them is rounded apart: no variant of any architecture has other bits than the host.
+#[test]
+fn int8_products_are_the_hosts_bits_in_every_variant() {
+    let key = Key::parse("int8.fwd{bias=true,residual=true,y=bf16}").unwrap();
+    let built = [Arch::Sm89, Arch::Sm90a, Arch::Sm90Portable].into_iter().flat_map(|arch| {
+        let variants = key.kernel().variants(arch).into_iter();
+        variants.map(move |variant| (variant, arch))
+    });
+    let mut built: Vec<_> = built.collect();
+    built.dedup_by_key(|(variant, _)| *variant);
+    let all = |params: &Vec<u8>| key.kernel().operands(params);
+    assert!(key.kernel().samples().iter().flat_map(all).all(|it| key.kernel().tolerance(&it) == Tolerance::EXACT));
+    let faults: Vec<String> = built
+        .into_par_iter()
+        .filter_map(|(variant, arch)| check(&SIMT, &key, variant, arch, &[1]).err().map(|fault| fault.to_string()))
+        .collect();
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+/// Hardly one output in 10,000 shows it, and one is enough.
+#[test]
+fn a_scale_that_is_two_units_off_in_the_last_place_has_other_bits() {
+    let (exact, off) = ("mul_rn(x_scale, w_scale)", "mul_rn(x_scale, w_scale) * 1.0000002f");
+    let found = found("int8.fwd{bias=false,residual=false,y=bf16}", exact, off);
+    assert!(found.contains("`y` differs from the host reference"), "{found}");
 }

@@ -171,7 +171,7 @@ fn table(op: GemmOp, dtype: Dtype, arch: Arch) -> Table {
             GemmOp::Wgrad => (HOPPER_WGRAD, &[100, 100, 100, 90, 3]),
         },
         (Dtype::I8, Arch::Sm90a) => match op {
-            GemmOp::Swiglu => (HOPPER_INT8_SWIGLU, &[100, 100]),
+            GemmOp::Swiglu => (HOPPER_INT8_SWIGLU, &[100, 97]),
             _ => (HOPPER_INT8_FWD, &[100, 92, 88]),
         },
         (Dtype::I8, Arch::Sm90Portable) => (INT8_H200, &[96, 100, 80, 98, 92]),
@@ -301,6 +301,24 @@ mod tests {
         // Weights: student's qkv, o, gate and up, down, head.
         let weights = [(1152, 896), (896, 896), (9728, 896), (896, 4864), (151_936, 896)];
         assert_eq!(weights.map(|shape| width(GemmOp::Wgrad, shape)), [128, 128, 224, 192, 224]);
+    }
+
+    #[test]
+    fn int8_takes_the_widest_tiles_and_nothing_but_whole_vectors() {
+        let width = |op, (columns, depth)| {
+            let problem =
+                ProblemSize { op, rows: 8192, columns, depth: depth / 2, splits: 1, dtype: Dtype::I8, vectors: true };
+            select(&problem, Arch::Sm90a).tile().1
+        };
+        // Teachers of 1.5B and 7B: down; gate and up.
+        assert_eq!([(1536, 8960), (3584, 18_944)].map(|shape| width(GemmOp::Fwd, shape)), [256; 2]);
+        assert_eq!([(17_920, 1536), (37_888, 3584)].map(|shape| width(GemmOp::Swiglu, shape)), [256; 2]);
+        let ragged =
+            ProblemSize { op: GemmOp::Fwd, rows: 1, columns: 4, depth: 8, splits: 1, dtype: Dtype::I8, vectors: false };
+        let archs = [Arch::Sm89, Arch::Sm90a, Arch::Sm121, Arch::Sim];
+        assert!(
+            archs.iter().all(|arch| !variants(GemmOp::Fwd, Dtype::I8, *arch).iter().any(|it| admits(&ragged, *it)))
+        );
     }
 
     #[test]
