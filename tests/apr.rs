@@ -245,14 +245,19 @@ fn one_file_of_a_directory_is_refused_in_its_own_words() {
     assert!(message.contains("a .safetensors file holds weights and does not say of what model"), "{message}");
 }
 
-/// Does all that can be done with a file.
-fn exercise(path: &Path) -> Result<(), CheckpointError> {
+/// Reads all weights of a file.
+fn read_all(path: &Path) -> Result<Checkpoint, CheckpointError> {
     let checkpoint = Checkpoint::open(path)?;
     let mut scratch = Scratch::new();
     for parameter in parameters(&checkpoint) {
         checkpoint.read(&parameter, Dtype::F32, &mut scratch)?;
     }
-    checkpoint.tokenizer().map(drop)
+    Ok(checkpoint)
+}
+
+/// Does all that can be done with a file.
+fn exercise(path: &Path) -> Result<(), CheckpointError> {
+    read_all(path)?.tokenizer().map(drop)
 }
 
 const SMALL: [&str; 5] =
@@ -301,14 +306,15 @@ fn no_byte_whose_checksums_hold_brings_a_panic() {
     let mut sealed = whole.clone();
     seal(&mut sealed);
     assert!(sealed == whole);
+    let data = u64::from_le_bytes(whole[32..40].try_into().unwrap()) as usize;
     for at in 0..whole.len() {
         for byte in [0xFF, whole[at] ^ 1] {
             let mut damaged = whole.clone();
             damaged[at] = byte;
             seal(&mut damaged);
             fs::write(&path, &damaged).unwrap();
-            // Either is right: a byte of a weight damages nothing that can be told.
-            let _ = exercise(&path);
+            // Either is right: a byte of a weight damages nothing that can be told. What is before them says the rest, too.
+            let _ = if at < data { exercise(&path) } else { read_all(&path).map(drop) };
         }
     }
     // Numbers of the header that no file has.
