@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use precast::data::{Batches, Dataset, MicroBatch, Packing, Reader};
+use precast::data::{Batches, Corpus, Files, MicroBatch, Order, Packing, Reader, Stream};
 use precast::metrics::StepRecord;
 use precast::session::Session;
 use precast_plan::{Precision, Recompute};
@@ -205,10 +205,11 @@ fn every_gradient_of_masked_rows_without_a_teacher() {
             options.settings.batch_size = settings.B;
             options.settings.seq_len = settings.S;
         });
-        let reader = Reader { tokenizer: None, eos: None, vocab: 512 };
-        let dataset = Dataset::read(&[data(&case)], settings.S, Packing::Stream, reader).unwrap();
-        let mut batches = Batches::new(&dataset, settings.B, settings.S, None);
-        let micros: Vec<MicroBatch> = (0..settings.accum).map(|micro| batches.micro_batch(micro.into())).collect();
+        let files = Files::open(&[data(&case)], None).unwrap();
+        let corpus = Corpus::new(files, settings.S, Packing::Stream, Reader { vocab: 512, ..Reader::default() });
+        let stream = Stream::start(std::sync::Arc::new(corpus.unwrap()));
+        let step = Batches::new(stream, settings.B, settings.S, Order::File).step(settings.accum).unwrap();
+        let micros: Vec<MicroBatch> = (0..step.micros()).map(|micro| step.micro_batch(micro)).collect();
         assert_ne!(micros[0].counted, micros[1].counted);
         let scale = 1.0 / micros.iter().map(|micro| micro.counted as f32).sum::<f32>();
         let mut session = support::session(&config);

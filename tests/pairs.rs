@@ -241,7 +241,7 @@ fn a_document_is_ended_once() {
         let path = dir.path().join("tokenizer.json");
         fs::write(&path, file.to_string()).unwrap();
         let tokenizer = precast::tokenizer::Tokenizer::read(&path).unwrap();
-        let reader = Reader { tokenizer: Some(&tokenizer), eos: Some(0), vocab: 96 };
+        let reader = Reader { tokenizer: Some(tokenizer.into()), eos: Some(0), vocab: 96, ..Reader::default() };
         let dataset = Dataset::read(std::slice::from_ref(&text), 7, Packing::Stream, reader).unwrap();
         assert_eq!(dataset.chunks(), [Chunk::plain([29, 1, 30, 0, 32, 0])]);
     }

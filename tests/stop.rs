@@ -59,7 +59,7 @@ fn a_stopped_run_says_how_to_go_on_and_loses_nothing() {
     let case = Case::new(17 * 9);
     for (name, code, every) in [("INT", 130, "500"), ("TERM", 143, "0")] {
         let out = case.dir.path().join(format!("it's {name}"));
-        let run = ["--steps", "1000000", "--checkpoint-every", every];
+        let run = ["--steps", "1000000", "--log-every", "1", "--checkpoint-every", every];
         let mut child = case.stoppable_run(&out, &run).spawn().unwrap();
         wait_for(&mut child, "step 3/");
         signal(&child, name);

@@ -1,6 +1,7 @@
 //! `precast eval`: the negative log likelihood of text under a model.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use precast_fatbins::{Digest, say};
 use precast_plan::{Adapters, EvaluationPlan, Gemm, Precision, Student, evaluation};
@@ -8,9 +9,10 @@ use precast_runtime::Placement;
 
 use crate::adapter::Adapter;
 use crate::bundle::Kernels;
+use crate::chat::Date;
 use crate::checkpoint::{Checkpoint, Scratch, Weights};
 use crate::config::DeviceChoice;
-use crate::data::{Chunk, Dataset, MicroBatch, Packing, Reader};
+use crate::data::{Chunk, Corpus, Dataset, Files, MicroBatch, Packing, Reader};
 use crate::device;
 use crate::error::Failure;
 use crate::heading::Heading;
@@ -28,6 +30,10 @@ pub struct Evaluation {
     /// An adapter of it.
     pub adapter: Option<PathBuf>,
     pub data: Vec<PathBuf>,
+    /// The column to read in place of those that are looked for.
+    pub data_field: Option<String>,
+    /// The day that chat templates say.
+    pub chat_date: Option<Date>,
     /// Sequences at a time.
     pub batch_size: u32,
     pub seq_len: u32,
@@ -114,9 +120,11 @@ impl Text {
         let config = model.config();
         let tokenizer = model.tokenizer()?;
         tokenizer.iter().flat_map(|tokenizer| tokenizer.notes()).for_each(|note| eprintln!("note: {note}"));
-        let reader = Reader { tokenizer, eos: None, vocab: config.vocab };
+        let files = Files::open(&request.data, request.data_field.as_deref())?;
+        let chat = if files.has_chat() { model.chat_template(request.chat_date)?.map(Arc::new) } else { None };
+        let reader = Reader { tokenizer: tokenizer.cloned(), chat, eos: None, vocab: config.vocab };
         let seq_len = request.seq_len.min(config.max_positions);
-        let dataset = Dataset::read(&request.data, seq_len, Packing::PerDocument, reader)?;
+        let dataset = Dataset::of(&Corpus::new(files, seq_len, Packing::PerDocument, reader)?)?;
         dataset.notes().iter().for_each(|note| eprintln!("note: {note}"));
         let chunks = dataset.chunks();
         let longest = chunks.iter().map(|chunk| chunk.targets().len()).max().unwrap_or(1) as u32;
@@ -148,6 +156,8 @@ impl Evaluation {
             model: model.to_owned(),
             adapter: None,
             data: data.to_vec(),
+            data_field: None,
+            chat_date: None,
             batch_size: 8,
             seq_len: 1024,
             precision: Precision::Fp32,

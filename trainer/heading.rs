@@ -8,6 +8,7 @@ use precast_runtime::{CublasUse, Device};
 
 use crate::adapter::Adapter;
 use crate::checkpoint::Weights;
+use crate::data::{Corpus, Summary};
 
 /// Lines of a name and what it is.
 pub struct Heading(Vec<(&'static str, String)>);
@@ -37,6 +38,14 @@ impl Heading {
     #[must_use]
     pub fn model(mut self, role: &'static str, path: &Path, weights: &dyn Weights) -> Self {
         self.0.push((role, format!("{}: {}", path.display(), weights.stored())));
+        self
+    }
+
+    /// And data: the files, and what a pass over them comes to, if that is known.
+    #[must_use]
+    pub fn data(mut self, corpus: &Corpus, summary: Option<Summary>) -> Self {
+        let pass = summary.map_or_else(|| "read while the run trains".to_owned(), |summary| summary.to_string());
+        self.0.push(("data", format!("{}: {pass}", corpus.what())));
         self
     }
 

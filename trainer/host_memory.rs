@@ -1,7 +1,7 @@
 //! What a run takes of the host's memory, from its plan and the sizes of its data files.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use precast_kernels::{Arch, Format};
 use precast_plan::memory::human_bytes;
@@ -11,6 +11,7 @@ use precast_runtime::cuda::STAGE_SLOTS;
 use serde::Serialize;
 
 use crate::checkpoint::PART_ELEMENTS;
+use crate::data;
 
 /// What direct reads take besides what they read.
 const PAGES_BYTES: u64 = 64 << 10;
@@ -41,24 +42,26 @@ impl HostMemory {
     pub fn of(plan: &TrainingPlan, data: &[PathBuf], one_memory: bool) -> Self {
         let models: Vec<&Resident> = plan.teacher.iter().chain([&plan.student]).collect();
         // Two arrive from the device while one is written.
-        Self::of_models(&plan.plan, &models, ("parts of a checkpoint", 3 * STAGE_BYTES), data, one_memory)
+        // What is read ahead, kept and shuffled, however large the data are.
+        let data_bytes = of_data(data).min(data::MOST_BYTES);
+        Self::of_models(&plan.plan, &models, ("parts of a checkpoint", 3 * STAGE_BYTES), data_bytes, one_memory)
     }
 
     /// Of an evaluation.
     pub fn of_evaluation(plan: &EvaluationPlan, data: &[PathBuf], one_memory: bool) -> Self {
-        Self::of_models(&plan.plan, &[&plan.model], ("scores", plan.nll.bytes()), data, one_memory)
+        Self::of_models(&plan.plan, &[&plan.model], ("scores", plan.nll.bytes()), of_data(data), one_memory)
     }
 
     /// Of one side of a comparison, which the last hidden states of all batches are kept for.
     pub fn of_comparison(plan: &ComparisonPlan, hidden_bytes: u64, data: &[PathBuf], one_memory: bool) -> Self {
-        Self::of_models(&plan.plan, &[&plan.model], ("last hidden states", hidden_bytes), data, one_memory)
+        Self::of_models(&plan.plan, &[&plan.model], ("last hidden states", hidden_bytes), of_data(data), one_memory)
     }
 
     fn of_models(
         plan: &Plan,
         models: &[&Resident],
         parts: (&'static str, u64),
-        data: &[PathBuf],
+        data_bytes: u64,
         one_memory: bool,
     ) -> Self {
         let device = match plan.arch {
@@ -81,18 +84,20 @@ impl HostMemory {
             true => ("parts of a model's file", PART_ELEMENTS * (4 + 4 + 2) + PAGES_BYTES),
             false => ("conversion of the largest tensor", conversions.map(conversion).max().unwrap_or(0)),
         };
-        let rows = [device, conversion, parts, ("training data", data.iter().map(|path| of_data(path)).sum())];
+        let rows = [device, conversion, parts, ("training data", data_bytes)];
         let rows = rows.map(|(what, bytes)| HostMemoryRow { what, bytes });
         let rows: Vec<HostMemoryRow> = rows.into_iter().filter(|row| row.bytes > 0).collect();
         Self { total_bytes: rows.iter().map(|row| row.bytes).sum(), rows, one_memory }
     }
 }
 
-/// A file of token ids is there twice while it is read: as bytes and as chunks. Text is there as bytes and as strings, and
-/// its tokens, of four bytes for at least one of text each, as those of documents and as chunks.
-fn of_data(path: &Path) -> u64 {
-    let bytes = std::fs::metadata(path).map_or(0, |metadata| metadata.len());
-    bytes * if path.extension().is_some_and(|extension| extension == "bin") { 2 } else { 10 }
+/// Text is there as bytes and as strings, and its tokens, of four bytes for at least one of text each, as those of documents and as
+/// chunks. A file of token ids is there twice.
+fn of_data(paths: &[PathBuf]) -> u64 {
+    let of = |path: &PathBuf| {
+        data::bytes(path) * if path.extension().is_some_and(|extension| extension == "bin") { 2 } else { 10 }
+    };
+    paths.iter().map(of).sum()
 }
 
 impl fmt::Display for HostMemory {

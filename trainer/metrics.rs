@@ -37,6 +37,20 @@ pub struct StepRecord {
     /// The gradient norm was not finite and the weights were left alone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub skipped: bool,
+    /// None after most steps.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub held_out: Option<HeldOutRecord>,
+}
+
+/// Losses of data that the run does not train on, in the line of the step after which they were computed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HeldOutRecord {
+    /// As `loss`, of those data.
+    pub eval_loss: Option<f64>,
+    pub eval_kd_loss: Option<f64>,
+    pub eval_ce_loss: Option<f64>,
+    /// Their tokens that count.
+    pub eval_tokens: u64,
 }
 
 /// A value as JSON can hold it: none where it is not finite.

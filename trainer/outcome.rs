@@ -129,6 +129,7 @@ mod tests {
             tokens_per_s: 1.0,
             memory_bytes: 1,
             skipped: skipped.contains(&index),
+            held_out: None,
         };
         losses.iter().enumerate().map(step).collect()
     }

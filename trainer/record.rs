@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::checkpoint::CheckpointError;
 use crate::config::RunConfig;
-use crate::data::Dataset;
+use crate::data::{Corpus, Summary};
 use crate::error::Failure;
 use crate::models::Models;
 use crate::outcome::Outcome;
@@ -29,18 +29,14 @@ pub struct RunRecord(Value);
 
 impl RunRecord {
     /// What is known when the run is sealed.
-    pub fn new(config: &RunConfig, session: &Session, dataset: &Dataset) -> Self {
+    pub fn new(config: &RunConfig, session: &Session, corpus: &Corpus) -> Self {
         Self(json!({
             "version": env!("CARGO_PKG_VERSION"),
             "config": config.to_json(),
             "device": of_device(session.device()),
             "bundle": session.bundle().to_string(),
             "binary": binary_digest().map(|digest| digest.to_string()),
-            "data": {
-                "sha256": dataset.digest().to_string(),
-                "chunks": dataset.chunks().len(),
-                "rows_passed_over": dataset.passed_over(),
-            },
+            "data": { "files": corpus.what() },
             "cublas": session.cublas().map(|CublasUse { version, taken_bytes }| json!({
                 "version": version.to_string(), "taken_bytes": taken_bytes,
             })),
@@ -58,6 +54,16 @@ impl RunRecord {
     /// Adds what is known of a teacher that is not exact.
     pub fn teacher_certificate(&mut self, known: Value) {
         self.0["teacher_certificate"] = known;
+    }
+
+    /// Adds the digest of the data, once it is known, and what a pass over them comes to, once one has ended.
+    pub fn data(&mut self, digest: Option<Digest>, summary: Option<Summary>) {
+        if let Some(digest) = digest {
+            self.0["data"]["sha256"] = digest.to_string().into();
+        }
+        if let (Some(summary), Some(data)) = (summary.map(|summary| json!(summary)), self.0["data"].as_object_mut()) {
+            data.extend(summary.as_object().cloned().into_iter().flatten());
+        }
     }
 
     /// Adds where the time to the end of the first step went.
@@ -97,7 +103,7 @@ impl RunRecord {
             "changed": changed,
         }));
         self.0["parts"] = parts.into();
-        for name in ["student", "adapter"] {
+        for name in ["student", "adapter", "best"] {
             if let Some(result) = before.and_then(|before| before.get(name)) {
                 self.0[name] = result.clone();
             }
@@ -115,6 +121,13 @@ impl RunRecord {
     /// Lines of `metrics.jsonl`, and their digest.
     pub fn metrics(&mut self, (lines, digest): (u64, Digest)) {
         self.0["metrics"] = json!({ "lines": lines, "sha256": digest.to_string() });
+    }
+
+    /// The checkpoint with the lowest held-out loss.
+    pub fn best(&mut self, best: Option<(u64, f64)>) {
+        if let Some((step, loss)) = best {
+            self.0["best"] = json!({ "step": step, "eval_loss": loss });
+        }
     }
 
     /// What is trained is written, under its name, as it is after a step.

@@ -86,6 +86,34 @@ impl Tokenizer {
         encoded.map(|encoding| encoding.get_ids().to_vec()).map_err(|error| error.to_string())
     }
 
+    /// The ids of a text, and the bytes of it that each stands for: none of those that the tokenizer puts before and after any text,
+    /// which are there where `add_special_tokens` says so.
+    ///
+    /// # Errors
+    /// What the library says.
+    pub fn encode_placed(
+        &self,
+        text: &str,
+        add_special_tokens: bool,
+    ) -> Result<(Vec<u32>, Vec<(usize, usize)>), String> {
+        let encoded = bug::guard(|| self.inner.encode(text, add_special_tokens)).map_err(panicked)?;
+        let encoding = encoded.map_err(|error| error.to_string())?;
+        Ok((encoding.get_ids().to_vec(), encoding.get_offsets().to_vec()))
+    }
+
+    /// The text of ids, without special tokens.
+    ///
+    /// # Errors
+    /// What the library says.
+    pub fn decode(&self, ids: &[u32]) -> Result<String, String> {
+        bug::guard(|| self.inner.decode(ids, true)).map_err(panicked)?.map_err(|error| error.to_string())
+    }
+
+    /// The text of a token.
+    pub fn token(&self, id: u32) -> Option<String> {
+        self.inner.id_to_token(id)
+    }
+
     /// What its model is called.
     pub fn kind(&self) -> &'static str {
         match self.inner.get_model() {

@@ -17,7 +17,7 @@ mod write;
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use precast_fatbins::{Digest, files, input};
 use precast_kernels::{Block, Dtype, Format};
@@ -26,6 +26,7 @@ use rayon::prelude::*;
 use safetensors::tensor::Dtype as Stored;
 
 use crate::Failure;
+use crate::chat::{self, ChatTemplate, Date};
 use crate::disguise::{Disguise, read_text, without_mark};
 use crate::tokenizer::{self, Tokenizer};
 use apr::Apr;
@@ -99,7 +100,7 @@ pub struct Checkpoint {
     config: ModelConfig,
     json: serde_json::Value,
     /// Read when it is first asked for.
-    tokenizer: OnceLock<Option<Tokenizer>>,
+    tokenizer: OnceLock<Option<Arc<Tokenizer>>>,
 }
 
 impl Checkpoint {
@@ -265,9 +266,9 @@ impl Checkpoint {
     ///
     /// # Errors
     /// [`CheckpointError`] where there is one and it does not read.
-    pub fn tokenizer(&self) -> Result<Option<&Tokenizer>, CheckpointError> {
+    pub fn tokenizer(&self) -> Result<Option<&Arc<Tokenizer>>, CheckpointError> {
         if self.tokenizer.get().is_none() {
-            let read = self.read_tokenizer()?;
+            let read = self.read_tokenizer()?.map(Arc::new);
             // Another thread that was first has read the same.
             let _ = self.tokenizer.set(read);
         }
@@ -303,11 +304,45 @@ impl Checkpoint {
         (matches!(self.source, Source::HuggingFace(_)) && path.exists()).then_some(path)
     }
 
+    /// The model's own chat template, if it has one, as of a date.
+    ///
+    /// # Errors
+    /// [`CheckpointError`] where there is one and it does not read.
+    pub fn chat_template(&self, date: Option<Date>) -> Result<Option<ChatTemplate>, CheckpointError> {
+        let source = match &self.source {
+            Source::HuggingFace(_) => {
+                let wrong = |(path, reason)| CheckpointError::Json { path, reason };
+                chat::Source::of_directory(&self.path).map_err(wrong)?
+            }
+            Source::Gguf(gguf) => {
+                let tokenizer = self.tokenizer()?;
+                let config = gguf.config_beside(|id| tokenizer?.token(id))?;
+                chat::Source::of_config(&config)
+            }
+            Source::Apr(_) => None,
+        };
+        let template = source.map(|source| ChatTemplate::new(&source, date)).transpose();
+        template.map_err(|reason| CheckpointError::Json {
+            path: self.path.clone(),
+            reason: format!("its chat template does not parse: {reason}"),
+        })
+    }
+
     /// The token that ends a document, by `eos_token_id` of the configuration.
     pub fn eos_token(&self) -> Option<u32> {
         let eos = self.json.get("eos_token_id")?;
         let eos = eos.as_array().and_then(|list| list.first()).unwrap_or(eos);
         eos.as_u64().and_then(|id| u32::try_from(id).ok())
+    }
+
+    /// The tokens that end an answer, by `eos_token_id` of the configuration and of `generation_config.json`.
+    pub fn eos_tokens(&self) -> Vec<u32> {
+        let beside = read_text(&self.path.join("generation_config.json")).ok();
+        let beside: Option<serde_json::Value> = beside.and_then(|text| serde_json::from_str(&text).ok());
+        let lists =
+            [Some(&self.json), beside.as_ref()].into_iter().flatten().filter_map(|json| json.get("eos_token_id"));
+        let ids = lists.flat_map(|eos| eos.as_array().cloned().unwrap_or_else(|| vec![eos.clone()]));
+        ids.filter_map(|id| u32::try_from(id.as_u64()?).ok()).collect()
     }
 
     /// The files that hold its weights, in name order.

@@ -55,6 +55,8 @@ impl Takes for Eval {
         "model",
         "adapter",
         "data",
+        "data_field",
+        "chat_date",
         "batch_size",
         "seq_len",
         "precision",
@@ -68,7 +70,9 @@ impl Takes for Eval {
         match option.get_id().as_str() {
             "model" => option.help("The model: a Hugging Face directory, a .gguf or an .apr file").required(true),
             "adapter" => option.help("An adapter of --model: a PEFT directory, as distill and train write it"),
-            "data" => option.help("Text: .txt, .jsonl or .bin; repeatable").required(true),
+            "data" => {
+                option.help("Data: .txt, .jsonl, .parquet or .bin, or directories of them; repeatable").required(true)
+            }
             "batch_size" => option.help("Sequences at a time"),
             "seq_len" => option.help("Longest context"),
             "precision" => option.default_value("fp32"),
@@ -98,6 +102,8 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         model: model.clone(),
         adapter: adapting.adapter,
         data,
+        data_field: settings.data_field,
+        chat_date: settings.chat_date,
         batch_size: settings.batch_size,
         seq_len: settings.seq_len,
         precision,

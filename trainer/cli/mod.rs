@@ -5,11 +5,13 @@ mod distill;
 mod doctor;
 mod eval;
 mod evidence;
+mod generate;
 mod init;
 mod kernels;
 mod merge;
 mod plan;
 mod selftest;
+mod shell;
 mod smoke;
 
 use std::path::PathBuf;
@@ -48,6 +50,8 @@ enum Command {
     Bench(bench::Arguments),
     /// Measure the perplexity of text under a model
     Eval(eval::Arguments),
+    /// Show what a model goes on with from a prompt: the likeliest token each time
+    Generate(generate::Arguments),
     /// Check driver, GPU, kernels and memory, and say how to fix what is BAD; exits with 4 if the machine is, 3 if the
     /// kernels are
     Doctor(Box<doctor::Arguments>),
@@ -59,6 +63,10 @@ enum Command {
     Selftest(selftest::Arguments),
     /// Train twice on one small batch and check that the loss falls and both runs give the same bits: one line of JSON for CI
     Smoke(smoke::Arguments),
+    /// Print what a shell completes: `source <(precast completions bash)`
+    Completions(shell::Completions),
+    /// Write manual pages
+    Man(shell::Man),
     /// Panic, to show what a bug report looks like
     #[command(hide = true)]
     Bug,
@@ -91,11 +99,17 @@ pub fn main() -> Result<(), Failure> {
         Command::Plan(arguments) => plan::run(*arguments),
         Command::Bench(arguments) => bench::run(arguments, startup),
         Command::Eval(arguments) => eval::run(arguments),
+        Command::Generate(arguments) => generate::run(arguments),
         Command::Doctor(arguments) => doctor::run(*arguments),
         Command::Evidence(arguments) => evidence::run(arguments),
         Command::Kernels(arguments) => kernels::run(arguments),
         Command::Selftest(arguments) => selftest::run(arguments),
         Command::Smoke(arguments) => smoke::run(arguments),
+        Command::Completions(arguments) => {
+            shell::completions(&arguments);
+            Ok(())
+        }
+        Command::Man(arguments) => shell::man(&arguments),
         Command::Bug => panic!("asked for by name"),
         Command::Report { run } => {
             report::write(&run)?;

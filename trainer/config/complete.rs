@@ -50,11 +50,15 @@ impl Options {
             return Err(missing("data"));
         }
         let teacher_format = objective.has_teacher().then_some(teacher_format);
-        let (data, settings) = (self.data, self.settings);
+        if self.settings.eval_every > 0 && self.eval_data.is_empty() {
+            return Err(Failure::Usage("--eval-every needs data to compute the loss of: give --eval-data".to_owned()));
+        }
+        let (data, eval_data, settings) = (self.data, self.eval_data, self.settings);
         let mut config = RunConfig {
             teacher,
             student,
             data,
+            eval_data,
             out,
             objective,
             teacher_format,

@@ -39,6 +39,9 @@ pub struct RunConfig {
     pub student: PathBuf,
     #[serde(serialize_with = "text::paths")]
     pub data: Vec<PathBuf>,
+    /// Data to compute the loss of and not to train on.
+    #[serde(serialize_with = "text::paths")]
+    pub eval_data: Vec<PathBuf>,
     /// Where results go.
     #[serde(serialize_with = "text::path")]
     pub out: PathBuf,
@@ -80,7 +83,8 @@ impl RunConfig {
     /// The files and directories that a run reads.
     pub fn inputs(&self) -> Vec<&Path> {
         let kernels = &self.settings.kernels;
-        let models = self.teacher.iter().chain([&self.student]).chain(&self.data).chain(&kernels.bundle);
+        let models = self.teacher.iter().chain([&self.student]).chain(&self.data);
+        let models = models.chain(&self.eval_data).chain(&kernels.bundle);
         let adapter = self.adapter.as_ref().and_then(AdapterChoice::directory);
         let keys = kernels.trusted_key.iter().map(Path::new).filter(|key| key.exists());
         models.chain(&self.teacher_certificate).map(PathBuf::as_path).chain(adapter).chain(keys).collect()

@@ -17,6 +17,7 @@ use super::text::display;
 use crate::adapter::{self, Target};
 use crate::bundle::Kernels;
 use crate::certificate::MostKl;
+use crate::chat::Date;
 use crate::schedule::Schedule;
 use crate::weight_format::WeightFormat;
 
@@ -32,14 +33,19 @@ pub struct Options {
     /// The model to train without a teacher, in place of --teacher and --student: a Hugging Face directory, a .gguf or an .apr file
     #[arg(long, value_name = "PATH")]
     pub model: Option<PathBuf>,
-    /// Training data: .bin (u32 token ids), .txt, or .jsonl with a line each of {"text": ...} or of
-    /// {"input_ids": [...], "labels": [...]}, a sequence by itself whose labels of -100 do not count; repeatable
+    /// Training data: .bin (u32 token ids), .txt, or rows in .jsonl or .parquet, of the first of these columns that are there:
+    /// input_ids (and labels, of which -100 do not count), messages, prompt and completion, text. A directory is its files, in
+    /// name order; repeatable
     #[arg(long, value_name = "PATH", num_args = 1..)]
     pub data: Vec<PathBuf>,
     /// Where checkpoints, metrics, report and the trained student go: a new or empty directory, unless --resume or
     /// --overwrite is given
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
+    /// Data to compute the loss of and not to train on, as --data: at checkpoints, at the end and every --eval-every steps;
+    /// repeatable
+    #[arg(long, value_name = "PATH", num_args = 1..)]
+    pub eval_data: Vec<PathBuf>,
     #[command(flatten)]
     pub teaching: Teaching,
     #[command(flatten)]
@@ -158,12 +164,23 @@ pub struct Settings {
     #[arg(long, value_name = "WHO", default_value_t)]
     #[serde(serialize_with = "display")]
     pub gemm: Gemm,
+    /// Read this column in place of those that are looked for: text, token ids or messages
+    #[arg(long, value_name = "COLUMN")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data_field: Option<String>,
+    /// The day that a chat template's strftime_now says, YYYY-MM-DD; without it the function is not there
+    #[arg(long, value_name = "DATE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub chat_date: Option<Date>,
     /// Seed of the shuffle, and of a new adapter
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
-    /// Train on chunks in a new random order each pass
+    /// Train on chunks in a new random order each pass, within windows of --shuffle-window
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = false)]
     pub shuffle: bool,
+    /// Consecutive chunks that --shuffle permutes among themselves; as many are in memory
+    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = count(MOST_WINDOW))]
+    pub shuffle_window: u32,
     /// auto (the first GPU; sim where there is neither a GPU nor kernels for one), cuda:N, sim, or portable:N: cuda:N with the
     /// kernels that every architecture has
     #[arg(long, value_name = "DEVICE", default_value_t = DeviceChoice::Auto)]
@@ -175,9 +192,19 @@ pub struct Settings {
     /// Steps between checkpoints that --resume continues from, besides the one at the end; 0 for none at all
     #[arg(long, value_name = "N", default_value_t = 500)]
     pub checkpoint_every: u64,
-    /// How many checkpoints to keep, the latest
+    /// How many checkpoints to keep: the latest, and besides them the one with the lowest loss on --eval-data
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = kept)]
     pub keep: u64,
+    /// Steps between losses on --eval-data, besides those at checkpoints and at the end; 0 for none
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub eval_every: u64,
+    /// Steps between lines of output, where it is no terminal; the first and the last step have one
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = value_parser!(u64).range(1..))]
+    pub log_every: u64,
+    /// Write an event file for TensorBoard, at checkpoints, after losses on --eval-data and at the end
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = false, num_args = 0..=1,
+          default_missing_value = "true")]
+    pub tensorboard: bool,
 }
 
 impl Default for Options {
@@ -191,6 +218,8 @@ impl Default for Options {
 const MOST_STEPS: u64 = i32::MAX as u64;
 /// Micro-batches of a step: far more than a step of a week has.
 const MOST_MICRO_BATCHES: u64 = 1 << 20;
+/// Chunks of a window of the shuffle.
+const MOST_WINDOW: u64 = 1 << 24;
 /// Temperatures whose squares and inverses an fp32 loss can hold.
 const TEMPERATURES: RangeInclusive<f32> = 1e-3..=1e3;
 

@@ -36,6 +36,7 @@ fn every_option_reads_back_from_a_file_as_from_the_command_line() {
         ("student", "b"),
         ("model", "c"),
         ("data", "d"),
+        ("eval_data", "i"),
         ("out", "e"),
         ("steps", "7"),
         ("batch_size", "3"),
@@ -55,8 +56,11 @@ fn every_option_reads_back_from_a_file_as_from_the_command_line() {
         ("recompute", "blocks"),
         ("precision", "fp32"),
         ("gemm", "cublas"),
+        ("data_field", "body"),
+        ("chat_date", "2024-07-26"),
         ("seed", "9"),
         ("shuffle", "true"),
+        ("shuffle_window", "5"),
         ("device", "sim"),
         ("bundle", "f"),
         ("trusted_key", "g"),
@@ -69,6 +73,9 @@ fn every_option_reads_back_from_a_file_as_from_the_command_line() {
         ("student_format", "stored"),
         ("checkpoint_every", "6"),
         ("keep", "8"),
+        ("eval_every", "11"),
+        ("log_every", "12"),
+        ("tensorboard", "true"),
     ];
     let defaults = format!("{:?}", Options { given: BTreeMap::new(), ..Options::default() });
     let names: Vec<&str> = flags::OPTIONS.get_arguments().map(|option| option.get_id().as_str()).collect();

@@ -1,20 +1,44 @@
 //! Chunks to micro-batches: which chunk comes when, and the words the device is sent.
 
+use std::collections::VecDeque;
+use std::sync::Arc;
+
 use precast_kernels::abi::MASKED_TOKEN;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-use super::{Chunk, Dataset};
+use super::{Chunk, DataError, Stream};
 
-/// The order in which a dataset is trained on: a function of a position, so that a resumed run continues
-/// exactly where it was.
-pub struct Batches<'d> {
-    dataset: &'d Dataset,
+/// The order in which chunks are trained on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// That of the files.
+    File,
+    /// Within each `window` consecutive chunks a random one, another in each pass.
+    Shuffled {
+        seed: u64,
+        /// Chunks.
+        window: u32,
+    },
+}
+
+/// The steps of a run: a function of the data, so that a run that begins again at the first step comes by the same ones.
+pub struct Batches {
+    stream: Stream,
     batch: usize,
     seq_len: usize,
-    shuffle: Option<u64>,
-    /// Order of the epoch it was last asked for.
-    epoch: (u64, Vec<u32>),
+    order: Order,
+    /// What is left of a window, in its order.
+    window: VecDeque<Arc<Chunk>>,
+    /// Number of the pass, and of the window in it, that come next.
+    next: (u64, u64),
+}
+
+/// One step's micro-batches.
+pub struct Step {
+    rows: Vec<Arc<Chunk>>,
+    batch: usize,
+    seq_len: usize,
 }
 
 /// One micro-batch, as the plan's inputs.
@@ -32,54 +56,86 @@ pub struct MicroBatch {
     pub counted: u32,
 }
 
-impl<'d> Batches<'d> {
-    /// Chunks in order, wrapping around; with a seed, each pass in an order of its own.
-    pub fn new(dataset: &'d Dataset, batch: u32, seq_len: u32, shuffle: Option<u64>) -> Self {
-        let mut batches =
-            Self { dataset, batch: batch as usize, seq_len: seq_len as usize, shuffle, epoch: (0, Vec::new()) };
-        batches.epoch = (0, batches.order(0));
-        batches
+impl Batches {
+    /// The chunks of a stream, pass after pass, in an order.
+    pub fn new(stream: Stream, batch: u32, seq_len: u32, order: Order) -> Self {
+        let (batch, seq_len) = (batch as usize, seq_len as usize);
+        Self { stream, batch, seq_len, order, window: VecDeque::new(), next: (0, 0) }
     }
 
-    fn order(&self, epoch: u64) -> Vec<u32> {
-        let mut order: Vec<u32> = (0..self.dataset.chunks().len() as u32).collect();
-        if let Some(seed) = self.shuffle {
-            let mut rng = Pcg64Mcg::seed_from_u64(seed ^ epoch.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-            for last in (1..order.len()).rev() {
-                order.swap(last, rng.random_range(0..=last));
+    /// What the chunks come from.
+    pub fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// The next step, of so many micro-batches.
+    ///
+    /// # Errors
+    /// [`DataError`] of what is read.
+    pub fn step(&mut self, micros: u32) -> Result<Step, DataError> {
+        let rows = (0..self.batch * micros as usize).map(|_| self.row()).collect::<Result<_, _>>()?;
+        Ok(Step { rows, batch: self.batch, seq_len: self.seq_len })
+    }
+
+    fn row(&mut self) -> Result<Arc<Chunk>, DataError> {
+        let Order::Shuffled { seed, window } = self.order else {
+            loop {
+                // A pass has something in it.
+                if let Some(chunk) = self.stream.next_chunk()? {
+                    return Ok(chunk);
+                }
             }
+        };
+        while self.window.is_empty() {
+            let mut chunks = Vec::new();
+            let ended = loop {
+                if chunks.len() as u64 == u64::from(window) {
+                    break false;
+                }
+                match self.stream.next_chunk()? {
+                    Some(chunk) => chunks.push(chunk),
+                    None => break true,
+                }
+            };
+            let (pass, number) = self.next;
+            permute(&mut chunks, seed, (pass, number));
+            self.window = chunks.into();
+            self.next = if ended { (pass + 1, 0) } else { (pass, number + 1) };
         }
-        order
+        Ok(self.window.pop_front().expect("a window with something in it"))
+    }
+}
+
+/// Puts the chunks of a window of a pass into a random order.
+fn permute(chunks: &mut [Arc<Chunk>], seed: u64, (pass, window): (u64, u64)) {
+    let of_pass = pass.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let of_window = window.wrapping_mul(0xD1B5_4A32_D192_ED03);
+    let mut rng = Pcg64Mcg::seed_from_u64(seed ^ of_pass ^ of_window);
+    for last in (1..chunks.len()).rev() {
+        chunks.swap(last, rng.random_range(0..=last));
+    }
+}
+
+impl Step {
+    /// Micro-batches.
+    pub fn micros(&self) -> usize {
+        self.rows.len() / self.batch
     }
 
-    /// The micro-batch with this number, counted from 0 over the whole run.
-    pub fn micro_batch(&mut self, number: u64) -> MicroBatch {
-        let chunks = self.chunks_of(number);
-        MicroBatch::of(chunks.iter().map(|chunk| self.row(*chunk)), self.seq_len)
+    /// Targets of the step that are not masked.
+    pub fn counted(&self) -> u64 {
+        self.rows.iter().map(|row| row.counted() as u64).sum()
     }
 
-    /// Targets of a micro-batch that are not masked.
-    pub fn counted(&mut self, number: u64) -> u64 {
-        let rows = self.chunks_of(number);
-        rows.into_iter().map(|row| self.row(row).counted() as u64).sum()
+    /// A micro-batch, laid out: a step may have more of them than there is memory.
+    pub fn micro_batch(&self, number: usize) -> MicroBatch {
+        let rows = &self.rows[number * self.batch..][..self.batch];
+        MicroBatch::of(rows.iter().map(|row| &**row), self.seq_len)
     }
 
-    /// Which chunks are the rows of a micro-batch.
-    pub fn chunks_of(&mut self, number: u64) -> Vec<usize> {
-        (0..self.batch as u64).map(|row| self.chunk(number * self.batch as u64 + row)).collect()
-    }
-
-    pub fn row(&self, chunk: usize) -> &'d Chunk {
-        &self.dataset.chunks()[chunk]
-    }
-
-    fn chunk(&mut self, position: u64) -> usize {
-        let count = self.dataset.chunks().len() as u64;
-        let epoch = position / count;
-        if self.epoch.0 != epoch {
-            self.epoch = (epoch, self.order(epoch));
-        }
-        self.epoch.1[(position % count) as usize] as usize
+    /// The rows of the step, in order.
+    pub fn rows(&self) -> &[Arc<Chunk>] {
+        &self.rows
     }
 }
 
@@ -112,10 +168,6 @@ impl MicroBatch {
 mod tests {
     use super::*;
 
-    fn dataset(chunks: Vec<Vec<u32>>) -> Dataset {
-        Dataset { chunks: chunks.into_iter().map(Chunk::plain).collect(), ..Dataset::empty() }
-    }
-
     #[test]
     fn rows_are_shifted_padded_and_sorted() {
         let batch = MicroBatch::new(&[&[5, 3, 5, 9], &[3, 7]], 3);
@@ -130,36 +182,27 @@ mod tests {
     fn labels_are_the_targets_and_masked_ones_are_not_counted() {
         let labels = Some(vec![5, MASKED_TOKEN, 7, MASKED_TOKEN]);
         let masked = Chunk { ids: vec![5, 3, 5, 9], labels };
-        let batch = MicroBatch::of([&masked, &Chunk::plain([3, 7])].into_iter(), 3);
+        let step = Step { rows: vec![Arc::new(masked), Arc::new(Chunk::plain([3, 7]))], batch: 2, seq_len: 3 };
+        let batch = step.micro_batch(0);
         assert_eq!(batch.ids, [5, 3, 5, 3, 7, 0]);
         assert_eq!(batch.targets, [MASKED_TOKEN, 7, MASKED_TOKEN, 7, MASKED_TOKEN, MASKED_TOKEN]);
-        assert_eq!(batch.counted, 2);
-        let data = Dataset { chunks: vec![masked, Chunk::plain([3, 7])], ..Dataset::empty() };
-        assert_eq!(Batches::new(&data, 2, 3, None).counted(0), 2);
+        assert_eq!((batch.counted, step.counted()), (2, 2));
     }
 
+    /// Seeds of the first window are as they always were: what was shuffled whole by an earlier version still is.
     #[test]
-    fn chunks_come_in_order_and_wrap_around() {
-        let data = dataset((0..3).map(|i| vec![i, i]).collect());
-        let mut batches = Batches::new(&data, 2, 1, None);
-        let firsts: Vec<Vec<u32>> = (0..3).map(|number| batches.micro_batch(number).ids).collect();
-        assert_eq!(firsts, [[0, 1], [2, 0], [1, 2]]);
-        assert!((0..9).all(|number| batches.counted(number) == u64::from(batches.micro_batch(number).counted)));
-    }
-
-    #[test]
-    fn shuffled_passes_differ_cover_everything_and_depend_on_the_position_alone() {
-        let data = dataset((0..50).map(|i| vec![i, i]).collect());
-        let mut batches = Batches::new(&data, 1, 1, Some(7));
-        let mut pass = |epoch: u64| (0..50).map(|i| batches.micro_batch(epoch * 50 + i).ids[0]).collect::<Vec<_>>();
-        let (first, second) = (pass(0), pass(1));
-        assert_ne!(first, second);
-        for pass in [&first, &second] {
-            let mut sorted = pass.clone();
+    fn a_window_is_permuted_by_seed_pass_and_number() {
+        let order = |place: (u64, u64)| {
+            let mut chunks: Vec<Arc<Chunk>> = (0..50).map(|id| Arc::new(Chunk::plain([id]))).collect();
+            permute(&mut chunks, 7, place);
+            chunks.iter().map(|chunk| chunk.ids[0]).collect::<Vec<u32>>()
+        };
+        let orders = [(0, 0), (1, 0), (0, 1), (1, 1)].map(order);
+        for (index, one) in orders.iter().enumerate() {
+            assert!(orders[..index].iter().all(|other| other != one));
+            let mut sorted = one.clone();
             sorted.sort_unstable();
             assert_eq!(sorted, (0..50).collect::<Vec<_>>());
         }
-        let mut resumed = Batches::new(&data, 1, 1, Some(7));
-        assert_eq!(resumed.micro_batch(60).ids[0], second[10]);
     }
 }

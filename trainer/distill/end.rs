@@ -9,6 +9,8 @@ use crate::report;
 use crate::run::out::Out;
 use crate::startup::Startup;
 
+use super::steps::publish_events;
+
 fn metrics(out: &Out) -> Result<Metrics, Failure> {
     Metrics::read(&out.path().join(METRICS))
 }
@@ -35,6 +37,9 @@ pub(super) fn record(
         record.outcome(&Outcome::new(status, reason, &metrics(out)?.records, startup.elapsed_s()));
         let html = report::of_run(out.path(), record.value())?;
         out.publish_file(report::REPORT, html.as_bytes(), record)?;
+        if config.settings.tensorboard {
+            publish_events(out, record)?;
+        }
         // Last of all: a run without it rewrites its student and its report.
         if status == Status::Done {
             record.reached(config.settings.steps);

@@ -9,23 +9,25 @@ use precast_fatbins::Digest;
 use precast_plan::Objective;
 
 use crate::adapter::Adapter;
+use crate::chat::ChatTemplate;
 use crate::checkpoint::{self, Checkpoint, CheckpointError};
 use crate::config::RunConfig;
-use crate::data::{Dataset, Packing, Reader};
+use crate::data::{Corpus, DataError, Dataset, Files, Packing, Reader, Stream};
 use crate::error::Failure;
 use crate::models::Models;
 use crate::note::note;
 use crate::pair;
 use crate::run::identity::Data;
 use crate::run::stop::Stop;
+use crate::tokenizer::Tokenizer;
 
 /// Opens the models of a run.
 pub fn open_models(config: &RunConfig) -> Result<Models<Checkpoint>, CheckpointError> {
     config.models().try_map(|path| Checkpoint::open(path))
 }
 
-/// Checks that the teacher can teach the student, and reads the training data with the tokenizer of the student, or of the
-/// teacher where the student has none.
+/// Checks that the teacher can teach the student, and begins to read the training data with the tokenizer of the student, or of
+/// the teacher where the student has none; the chat template is that of the same model.
 pub fn read_data(config: &RunConfig, models: &Models<Checkpoint>, adapter: Option<&Adapter>) -> Result<Data, Failure> {
     let student = &models.student;
     let notes = match &models.teacher {
@@ -37,27 +39,105 @@ pub fn read_data(config: &RunConfig, models: &Models<Checkpoint>, adapter: Optio
         None => Vec::new(),
     };
     let notes: Vec<String> = notes.into_iter().chain(adapter.and_then(Adapter::note)).collect();
-    let mut tokenizer = None;
+    let (reader, files) = reader(config, models)?;
+    let held_out = held_out(config, models, &reader)?;
+    let has_tokenizer = reader.tokenizer.clone();
+    let eos = reader.eos;
+    let stream = Stream::start(Arc::new(Corpus::new(files, config.settings.seq_len, Packing::Stream, reader)?));
+    let corpus = stream.corpus();
+    let summary = stream.read_ahead()?;
+    notes.iter().for_each(note);
+    summary.and_then(|summary| summary.note(corpus.chunk())).into_iter().for_each(note);
+    // Ids need neither.
+    let used = has_tokenizer.filter(|_| corpus.has_text()).map(|tokenizer| tokenizer.text());
+    let used = used
+        .transpose()
+        .map_err(|reason| CheckpointError::Tokenizer { path: models.student.path().to_owned(), reason })?;
+    let eos = eos.filter(|_| corpus.has_text());
+    Ok(Data { tokenizer: used.map(|text| Digest::of(text.as_bytes())), eos, stream, held_out })
+}
+
+/// The data that are held out, packed as training data are.
+fn held_out(config: &RunConfig, models: &Models<Checkpoint>, reader: &Reader) -> Result<Option<Dataset>, Failure> {
+    if config.eval_data.is_empty() {
+        return Ok(None);
+    }
+    let settings = &config.settings;
+    let files = Files::open(&config.eval_data, settings.data_field.as_deref())?;
+    let mut reader = reader.clone();
+    if files.has_chat() && reader.chat.is_none() {
+        reader.chat = chat(config, models)?;
+    }
+    let data = Dataset::of(&Corpus::new(files, settings.seq_len, Packing::Stream, reader)?)?;
+    data.notes().iter().map(|one| format!("held out {one}")).for_each(note);
+    Ok(Some(data))
+}
+
+/// The template of the model whose tokenizer reads the data.
+fn chat(config: &RunConfig, models: &Models<Checkpoint>) -> Result<Option<Arc<ChatTemplate>>, CheckpointError> {
     for model in models.student_first() {
-        if tokenizer.is_none() {
-            tokenizer = model.tokenizer()?;
+        if model.tokenizer()?.is_some() {
+            return Ok(model.chat_template(config.settings.chat_date)?.map(Arc::new));
         }
     }
-    tokenizer.iter().flat_map(|tokenizer| tokenizer.notes()).for_each(note);
-    let eos = models.student_first().find_map(Checkpoint::eos_token);
-    let dataset = Dataset::read(
-        &config.data,
-        config.settings.seq_len,
-        Packing::Stream,
-        Reader { tokenizer, eos, vocab: student.config().vocab },
-    )?;
-    notes.iter().chain(dataset.notes()).for_each(note);
-    // Ids need neither.
-    let used = tokenizer.filter(|_| dataset.has_text()).map(|tokenizer| tokenizer.text());
-    let used =
-        used.transpose().map_err(|reason| CheckpointError::Tokenizer { path: student.path().to_owned(), reason })?;
-    let eos = eos.filter(|_| dataset.has_text());
-    Ok(Data { dataset: Arc::new(dataset), tokenizer: used.map(|text| Digest::of(text.as_bytes())), eos })
+    Ok(None)
+}
+
+/// What reads the data of a run, and its files.
+fn reader(config: &RunConfig, models: &Models<Checkpoint>) -> Result<(Reader, Files), Failure> {
+    let mut found: Option<&Arc<Tokenizer>> = None;
+    for model in models.student_first() {
+        if found.is_none() {
+            found = model.tokenizer()?;
+        }
+    }
+    let notes = found.iter().flat_map(|tokenizer| tokenizer.notes());
+    notes.for_each(note);
+    let settings = &config.settings;
+    let files = Files::open(&config.data, settings.data_field.as_deref())?;
+    let chat = if files.has_chat() { chat(config, models)? } else { None };
+    let reader = Reader {
+        tokenizer: found.cloned(),
+        chat,
+        eos: models.student_first().find_map(Checkpoint::eos_token),
+        vocab: models.student.config().vocab,
+    };
+    Ok((reader, files))
+}
+
+/// The digest of the training data: nothing waits for it until it is needed.
+pub struct DataDigest {
+    corpus: Arc<Corpus>,
+    under_way: Option<JoinHandle<Result<Digest, DataError>>>,
+    done: Option<Digest>,
+}
+
+impl DataDigest {
+    /// Starts hashing. A process that ends does not wait for it.
+    pub fn start(corpus: &Arc<Corpus>) -> Self {
+        let work = Arc::clone(corpus);
+        let under_way = Some(std::thread::spawn(move || work.digest()));
+        Self { corpus: Arc::clone(corpus), under_way, done: None }
+    }
+
+    /// Waits for it while a run starts, unless it is to stop.
+    pub fn wait(&mut self, stop: &Stop) -> Result<Digest, Failure> {
+        if let Some(thread) = self.under_way.take() {
+            self.done = Some(stop.unless_stopped(|| thread.join().expect("hashing does not panic"))??);
+        }
+        self.get()
+    }
+
+    /// Waits for it.
+    pub fn get(&mut self) -> Result<Digest, Failure> {
+        let done = match (self.done, self.under_way.take()) {
+            (Some(done), _) => done,
+            (None, Some(thread)) => thread.join().expect("hashing does not panic")?,
+            // It has failed before.
+            (None, None) => self.corpus.digest()?,
+        };
+        Ok(*self.done.insert(done))
+    }
 }
 
 /// Refuses a run in which every gradient is exactly 0.

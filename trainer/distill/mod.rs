@@ -3,23 +3,26 @@
 mod begin;
 mod certify;
 mod end;
+mod held_out;
 mod inputs;
+mod progress;
 mod result;
 mod resume;
 mod steps;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread::JoinHandle;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use precast_fatbins::{Digest, say};
-use precast_plan::MemoryTable;
+use precast_plan::{MemoryTable, Share};
 use precast_runtime::Placement;
 use serde_json::Value;
 
 use crate::checkpoint::{Checkpoint, Weights as ModelWeights};
 use crate::config::{GivenShare, RunConfig, Settings, Source};
-use crate::data::{Batches, Dataset, MicroBatch};
+use crate::data::{Batches, Corpus, DataError, MicroBatch, Order, Stream};
 use crate::device;
 use crate::error::Failure;
 use crate::heading::Heading;
@@ -39,7 +42,9 @@ use crate::session::Session;
 use crate::sources::Sources;
 use crate::startup::Startup;
 use certify::Teacher;
-use inputs::{ModelDigests, open_models, read_data, same_files};
+use held_out::{HeldOut, Scores};
+use inputs::{DataDigest, ModelDigests, open_models, read_data, same_files};
+use progress::Progress;
 use result::write_result;
 use resume::Resumed;
 use steps::{Run, Written};
@@ -91,6 +96,11 @@ fn run(config: &RunConfig, mode: &Mode, mut startup: Startup, stop: &Stop, ranks
         _ => None,
     };
     let begin = begin::agree(&mut config, mode.share, resumed.as_ref(), out.as_ref(), ranks)?;
+    if !config.eval_data.is_empty() && config.share != Share::ALONE {
+        let message =
+            "--eval-data is scored by one GPU without replicas: leave it out, and score checkpoints by `precast eval`";
+        return Err(Failure::Usage(message.to_owned()));
+    }
     let config = &config;
     let cublas = device::cublas(config.settings.gemm, config.settings.device)?;
     let models = open_models(config)?;
@@ -105,10 +115,15 @@ fn run(config: &RunConfig, mode: &Mode, mut startup: Startup, stop: &Stop, ranks
         })?
     };
     let data = data?;
+    let corpus = Arc::clone(data.stream.corpus());
+    let mut data_digest = DataDigest::start(&corpus);
     startup.end("data");
     let same_files = adapter.is_some() && same_files(&models, &mut digests, stop)?;
     let mut identity = Identity::new(config, &data, &models, adapter.as_ref());
     identity.cublas(cublas.map(|cublas| cublas.version()));
+    if ranks.count() > 1 || resumed.is_some() {
+        identity.data(data_digest.wait(stop)?);
+    }
     if let Some(resumed) = &resumed {
         if resumed.compare(&identity).is_err() {
             digests.wait(stop)?;
@@ -121,7 +136,9 @@ fn run(config: &RunConfig, mode: &Mode, mut startup: Startup, stop: &Stop, ranks
     let before = resumed.as_ref().map(|resumed| &resumed.record).or(begin.record.as_ref());
     let known = Teacher::open(config, models.teacher.as_ref(), &mut digests, before, stop)?;
     let done = begin.step;
-    let seen = seen(Arc::clone(&data.dataset), config, done);
+    let held_out = data.held_out.as_ref().map(HeldOut::new);
+    let summary = data.stream.read_ahead()?;
+    let seen = seen(data.stream, config, done);
     stop.check()?;
 
     let driver = device::open_rank(config.settings.device, &config.settings.kernels, cublas, ranks)?;
@@ -140,15 +157,15 @@ fn run(config: &RunConfig, mode: &Mode, mut startup: Startup, stop: &Stop, ranks
     let of_model =
         |heading: Heading, (role, model): (Role, &Checkpoint)| heading.model(role.name(), model.path(), model);
     let heading = models.iter().fold(session.heading(), of_model);
-    let heading = adapter.iter().fold(heading, Heading::adapter);
+    let heading = adapter.iter().fold(heading, Heading::adapter).data(&corpus, summary);
     if let Some(out) = &out {
         say!("{heading}\n\n{}", MemoryTable::of(&session.plan().plan));
         let result_bytes = result::bytes(config, &session, &models.student, adapter.as_ref());
         disk_space(config, &session, result_bytes, out, done)?.check(out.path())?;
     }
-    let certificate = upload(&mut session, &sources, known, || first_batch(&data.dataset, config), stop)?;
+    let certificate = upload(&mut session, &sources, known, || first_batch(&corpus, config), stop)?;
     startup.end("upload");
-    let tokens = stop.unless_stopped(|| seen.join().expect("hashing does not panic"))?;
+    let (batches, tokens) = stop.unless_stopped(|| seen.join().expect("reading does not panic"))??;
     if ranks.count() > 1 || resumed.is_some() {
         digests.wait(stop)?;
         identity.models(digests.get()?);
@@ -166,8 +183,10 @@ fn run(config: &RunConfig, mode: &Mode, mut startup: Startup, stop: &Stop, ranks
     stop.check()?;
 
     // Every check has passed: from here on the directory is this run's.
-    let mut record = RunRecord::new(config, &session, &data.dataset);
+    let mut record = RunRecord::new(config, &session, &corpus);
+    record.data(None, summary);
     certificate.into_iter().for_each(|certificate| record.teacher_certificate(certificate));
+    let scores = Scores::of(resumed.iter().flat_map(|resumed| &resumed.metrics.records[..done as usize]));
     let metrics = match &mut out {
         None => None,
         Some(out) => {
@@ -176,7 +195,8 @@ fn run(config: &RunConfig, mode: &Mode, mut startup: Startup, stop: &Stop, ranks
             record.metrics(resumed.as_ref().map_or((0, Digest::of(b"")), |r| (done, r.saved.state.metrics_sha256)));
             out.begin(&mut record)?;
             // A kill may have come before the oldest ones went.
-            checkpoint::prune(out, config.settings.keep)?;
+            let best = scores.best(&checkpoint::steps(out.path())?);
+            checkpoint::prune(out, config.settings.keep, best.map(|(step, _)| step))?;
             Some(match &resumed {
                 Some(resumed) => MetricsFile::resume(&resumed.metrics, done)?,
                 None => MetricsFile::create(&out.path().join(METRICS))?,
@@ -186,22 +206,32 @@ fn run(config: &RunConfig, mode: &Mode, mut startup: Startup, stop: &Stop, ranks
     let (micros, _) = config.share.micros(config.settings.grad_accum.into());
     let micros = (micros.end - micros.start) as u32;
     let floor_s = session.limit().map(|limit| limit.floor_seconds(&session.plan().plan, micros));
-    let written = out.as_mut().zip(metrics).map(|(out, metrics)| Written { out, metrics, record: &mut record });
+    let written = out.as_mut().zip(metrics);
+    let written = written.map(|(out, metrics)| {
+        let progress = Progress::new(config, done, floor_s);
+        Written { out, metrics, record: &mut record, progress }
+    });
     let mut steps = Run {
         config,
         session: &mut session,
         startup,
-        floor_s,
         skipped: 0,
         written,
         identity,
         digests: &mut digests,
+        data_digest: &mut data_digest,
+        batches,
+        held_out,
+        scores,
         tokens,
         stop,
         ranks,
     };
-    let ran = steps.steps(done, &data.dataset);
+    let ran = steps.steps(done);
+    let summary = steps.batches.stream().summary();
     let startup = steps.startup;
+    // The bar goes.
+    drop(steps.written);
     let Some(mut out) = out else {
         return match ran? {
             // Rank 0 says where, and writes what has been trained.
@@ -211,7 +241,12 @@ fn run(config: &RunConfig, mode: &Mode, mut startup: Startup, stop: &Stop, ranks
     };
     record.startup(&startup);
     // What ended the run says more than what could not be recorded of it.
-    let recorded = digests.get().map(|digests| record.models(digests)).and_then(|()| out.record(&mut record));
+    let recorded = digests
+        .get()
+        .map(|digests| record.models(digests))
+        .and_then(|()| data_digest.get())
+        .map(|digest| record.data(Some(digest), summary))
+        .and_then(|()| out.record(&mut record));
     let ended = match ran.and_then(|stopped| recorded.map(|()| stopped)) {
         Err(failure) => Err(failure),
         Ok(Some((signal, step))) => {
@@ -256,6 +291,12 @@ pub fn check(config: &RunConfig, mode: &Mode) -> Result<(), Failure> {
     let models = open_models(&config)?;
     let adapter = config.open_adapter(models.student.config())?;
     let data = read_data(&config, &models, adapter.as_ref())?;
+    let corpus = data.stream.corpus();
+    let summary = match data.stream.read_ahead()? {
+        Some(summary) => summary,
+        None => corpus.pass(&mut |_| true)?,
+    };
+    say!("data     {}: {summary}", corpus.what());
     let mut digests = ModelDigests::start(&models);
     let before = resumed.as_ref().map(|resumed| &resumed.record);
     Teacher::open(&config, models.teacher.as_ref(), &mut digests, before, &Stop::install()?)?;
@@ -263,17 +304,26 @@ pub fn check(config: &RunConfig, mode: &Mode) -> Result<(), Failure> {
     let mut identity = Identity::new(&config, &data, &models, adapter.as_ref());
     let cublas = device::cublas(config.settings.gemm, config.settings.device)?;
     identity.cublas(cublas.map(|cublas| cublas.version()));
+    identity.data(corpus.digest()?);
     identity.models(digests.get()?);
     resumed.compare(&identity)?;
     resumed.check_left(&config)
 }
 
-/// Starts hashing the tokens of the steps that are done.
-fn seen(dataset: Arc<Dataset>, config: &RunConfig, done: u64) -> std::thread::JoinHandle<Digest> {
-    let (batch, seq_len, accum) =
-        (config.settings.batch_size, config.settings.seq_len, u64::from(config.settings.grad_accum));
-    let shuffle = config.settings.shuffle.then_some(config.settings.seed);
-    std::thread::spawn(move || tokens::seen(&mut Batches::new(&dataset, batch, seq_len, shuffle), done, accum))
+/// The steps of a run.
+fn batches(stream: Stream, config: &RunConfig) -> Batches {
+    let Settings { batch_size, seq_len, shuffle, shuffle_window, seed, .. } = config.settings;
+    let order = if shuffle { Order::Shuffled { seed, window: shuffle_window } } else { Order::File };
+    Batches::new(stream, batch_size, seq_len, order)
+}
+
+/// Starts to pass over the steps that are done, hashing their tokens.
+fn seen(stream: Stream, config: &RunConfig, done: u64) -> JoinHandle<Result<(Batches, Digest), DataError>> {
+    let (mut batches, accum) = (batches(stream, config), config.settings.grad_accum);
+    std::thread::spawn(move || {
+        let tokens = tokens::seen(&mut batches, done, accum)?;
+        Ok((batches, tokens))
+    })
 }
 
 /// What the run is going to write.
@@ -288,7 +338,11 @@ fn disk_space(
     Ok(DiskSpace {
         checkpoint_bytes: checkpoint::bytes(session.state_elems()),
         student_bytes,
-        keep: if config.settings.checkpoint_every > 0 { config.settings.keep } else { 0 },
+        keep: match config.settings.checkpoint_every {
+            0 => 0,
+            // The best one may be another than the latest.
+            _ => config.settings.keep.saturating_add(u64::from(!config.eval_data.is_empty())),
+        },
         kept: match config.settings.checkpoint_every {
             0 => 0,
             _ => checkpoint::steps(out.path())?.len() as u64,
@@ -301,9 +355,9 @@ fn disk_space(
 }
 
 /// The first micro-batch of a run, wherever it continues.
-fn first_batch(dataset: &Dataset, config: &RunConfig) -> MicroBatch {
-    let Settings { batch_size, seq_len, shuffle, seed, .. } = config.settings;
-    Batches::new(dataset, batch_size, seq_len, shuffle.then_some(seed)).micro_batch(0)
+fn first_batch(corpus: &Arc<Corpus>, config: &RunConfig) -> Result<MicroBatch, DataError> {
+    let step = batches(Stream::start(Arc::clone(corpus)), config).step(1)?;
+    Ok(step.micro_batch(0))
 }
 
 /// Sends the weights; returns what is known of a teacher that is not exact.
@@ -311,7 +365,7 @@ fn upload(
     session: &mut Session,
     sources: &Sources<'_>,
     teacher: Teacher,
-    first_batch: impl FnOnce() -> MicroBatch,
+    first_batch: impl FnOnce() -> Result<MicroBatch, DataError>,
     stop: &Stop,
 ) -> Result<Option<Value>, Failure> {
     let total = session.upload_bytes(sources);
@@ -324,7 +378,7 @@ fn upload(
     };
     let known = match teacher {
         Teacher::Unknown(measuring) => {
-            let batch = first_batch();
+            let batch = first_batch()?;
             let judge = |columns| bar.suspend(|| Ok(measuring.judge(&batch, &columns)?));
             Some(session.certify(sources, &batch, progress, judge)?)
         }

@@ -83,13 +83,20 @@ fn html(records: &[StepRecord], run: &Value) -> String {
         Series { name: name.to_owned(), color, points }
     };
     let chart = |title, series| Chart { title, axis: Axis::Linear, series };
+    let held_out = |name, color, value: fn(&StepRecord) -> Option<f64>| {
+        let line = line(name, color, value);
+        (!line.points.is_empty()).then_some(line)
+    };
     let mut loss = vec![line("loss", BLUE, |r| r.loss)];
     let mut kd = None;
     if has_teacher(run) {
         loss.push(line("ce_loss", ORANGE, |r| r.ce_loss));
         let title = "kd_loss: divergence of teacher and student, nats a token";
-        kd = Some(chart(title, vec![line("kd_loss", GREEN, |r| r.kd_loss)]));
+        let mut series = vec![line("kd_loss", GREEN, |r| r.kd_loss)];
+        series.extend(held_out("eval_kd_loss, held out", PURPLE, |r| r.held_out.as_ref()?.eval_kd_loss));
+        kd = Some(chart(title, series));
     }
+    loss.extend(held_out("eval_loss, held out", RED, |r| r.held_out.as_ref()?.eval_loss));
     let others = [
         chart("Gradient norm, before clipping", vec![line("grad_norm", PURPLE, |r| r.grad_norm)]),
         chart("Learning rate", vec![line("lr", GREY, |r| Some(r.lr))]),
@@ -125,6 +132,12 @@ fn summary(records: &[StepRecord], run: &Value) -> String {
     speeds.sort_by(f64::total_cmp);
     let text = |pointer: &str| run.pointer(pointer).and_then(Value::as_str).unwrap_or("?").to_owned();
     let number = |pointer: &str| run.pointer(pointer).map_or("?".to_owned(), Value::to_string);
+    let scored: Vec<(u64, f64)> =
+        records.iter().filter_map(|record| Some((record.step, record.held_out.as_ref()?.eval_loss?))).collect();
+    let best = scored.iter().min_by(|one, other| one.1.total_cmp(&other.1));
+    let held_out = scored.first().zip(scored.last()).zip(best).map(|(((_, first), (_, last)), (step, best))| {
+        format!("{first:.4} → {last:.4}, best {best:.4} after step {step}")
+    });
     let rows = [
         ("teacher", text("/config/teacher")),
         ("teacher_format", text("/config/teacher_format")),
@@ -137,11 +150,14 @@ fn summary(records: &[StepRecord], run: &Value) -> String {
         ("loss", change(|r| r.loss)),
         ("kd_loss", change(|r| r.kd_loss)),
         ("ce_loss", change(|r| r.ce_loss)),
+        ("eval_loss, held out", held_out.unwrap_or_default()),
         ("median tokens/s", speeds.get(speeds.len() / 2).map_or("?".to_owned(), |speed| format!("{speed:.0}"))),
         ("device memory, bytes", last.memory_bytes.to_string()),
     ];
     let of_teacher = ["teacher", "teacher_format", "kd_loss", "ce_loss"];
-    let rows = rows.into_iter().filter(|(name, _)| has_teacher(run) || !of_teacher.contains(name));
+    let rows = rows.into_iter().filter(|(name, value)| {
+        (has_teacher(run) || !of_teacher.contains(name)) && (*name != "eval_loss, held out" || !value.is_empty())
+    });
     table(&rows.map(|(name, value)| (name.to_owned(), value)).collect::<Vec<_>>())
 }
 
@@ -174,6 +190,7 @@ pub(crate) fn flatten(prefix: &str, value: &Value) -> Vec<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::HeldOutRecord;
 
     fn record(step: u64, loss: Option<f64>) -> StepRecord {
         StepRecord {
@@ -188,6 +205,7 @@ mod tests {
             tokens_per_s: 6400.0,
             memory_bytes: 1 << 20,
             skipped: loss.is_none(),
+            held_out: None,
         }
     }
 
@@ -202,6 +220,22 @@ mod tests {
             assert!(!is_unchanged(&changed), "{at}");
         }
         assert!(!is_unchanged((report + "mine\n").as_bytes()));
+    }
+
+    #[test]
+    fn held_out_losses_are_in_the_chart_and_the_table() {
+        let of = |eval_loss: f64| HeldOutRecord {
+            eval_loss: Some(eval_loss),
+            eval_kd_loss: None,
+            eval_ce_loss: None,
+            eval_tokens: 1,
+        };
+        let mut records: Vec<StepRecord> = (1..=4).map(|step| record(step, Some(3.0))).collect();
+        let without = html(&records, &Value::Null);
+        (records[0].held_out, records[1].held_out, records[3].held_out) = (Some(of(3.0)), Some(of(1.5)), Some(of(2.0)));
+        let with = html(&records, &Value::Null);
+        assert!(with.contains("3.0000 → 2.0000, best 1.5000 after step 2") && !without.contains("held out"));
+        assert_eq!(with.matches("<polyline").count(), without.matches("<polyline").count() + 1);
     }
 
     #[test]

@@ -70,13 +70,13 @@ pub fn steps(out: &Path) -> Result<Vec<u64>, Failure> {
     Ok(steps)
 }
 
-/// Removes all but the latest checkpoints.
+/// Removes all but the latest checkpoints, and the best one.
 ///
 /// # Errors
 /// [`Failure::Io`].
-pub fn prune(out: &mut Out, keep: u64) -> Result<(), Failure> {
+pub fn prune(out: &mut Out, keep: u64, best: Option<u64>) -> Result<(), Failure> {
     let steps = steps(out.path())?;
-    for old in &steps[..steps.len().saturating_sub(keep as usize)] {
+    for old in steps[..steps.len().saturating_sub(keep as usize)].iter().filter(|old| Some(**old) != best) {
         out.remove(&name(*old))?;
     }
     Ok(())

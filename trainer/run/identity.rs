@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
 
 use precast_fatbins::Digest;
 use precast_plan::Recipe;
@@ -13,13 +12,16 @@ use serde_json::Value;
 use crate::adapter::Adapter;
 use crate::checkpoint::Checkpoint;
 use crate::config::RunConfig;
-use crate::data::Dataset;
+use crate::data::{Dataset, Stream};
 use crate::models::{Models, Role};
 
 /// Named values that a run and one that continues it have in common. How many steps it takes is not among them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Identity(BTreeMap<String, String>);
+
+/// The name of the data's digest.
+const DATA: &str = "data";
 
 /// A value that is not the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,15 +40,14 @@ impl fmt::Display for Difference {
 }
 
 impl Identity {
-    /// All of it but the digests of the weights, which take a while: [`Self::models`] adds them.
+    /// All of it but the digests of weights and data, which take a while: [`Self::models`] and [`Self::data`] add them.
     pub fn new(config: &RunConfig, data: &Data, models: &Models<Checkpoint>, adapter: Option<&Adapter>) -> Self {
         let json = |model: &Checkpoint| Digest::of(model.json().to_string().as_bytes()).to_string();
         let optional = |value: Option<String>| value.unwrap_or_else(|| "none".to_owned());
         let values = [
             ("tokenizer", optional(data.tokenizer.map(|digest| digest.to_string()))),
             ("end of text", optional(data.eos.map(|id| id.to_string()))),
-            ("data", data.dataset.digest().to_string()),
-            ("packing", data.dataset.packing()),
+            ("packing", data.stream.corpus().packing()),
             ("betas", format!("{} {}", Recipe::BETA1, Recipe::BETA2)),
             ("eps", Recipe::EPS.to_string()),
         ];
@@ -83,10 +84,16 @@ impl Identity {
         self.0.iter().map(|(name, value)| (name.clone(), value.clone()))
     }
 
-    /// What is not as it was, by name. Before [`Self::models`] the weights count as the same.
+    /// Adds the digest of the data.
+    pub fn data(&mut self, digest: Digest) {
+        self.0.insert(DATA.to_owned(), digest.to_string());
+    }
+
+    /// What is not as it was, by name. Before [`Self::models`] the weights count as the same, and before [`Self::data`] the data.
     pub fn differences(&self, was: &Self) -> Vec<Difference> {
         let complete = self.0.contains_key(Role::Student.name());
         let names = was.0.keys().filter(|name| complete || Role::ALL.iter().all(|role| role.name() != name.as_str()));
+        let names = names.filter(|name| *name != DATA || self.0.contains_key(DATA));
         let mut names: Vec<&String> = names.chain(self.0.keys()).collect();
         names.sort_unstable();
         names.dedup();
@@ -102,10 +109,11 @@ impl Identity {
 
 /// Options that may change when a run continues: where things are, which [`Identity`] has the digests of, and what changes no
 /// bit of the weights. The number of steps has rules of its own.
-const MAY_CHANGE: [&str; 17] = [
+const MAY_CHANGE: [&str; 21] = [
     "teacher",
     "student",
     "data",
+    "eval_data",
     "out",
     "steps",
     "teacher_format",
@@ -120,6 +128,9 @@ const MAY_CHANGE: [&str; 17] = [
     "allow_identical",
     "checkpoint_every",
     "keep",
+    "eval_every",
+    "log_every",
+    "tensorboard",
 ];
 
 /// All other options: what is added to them counts, unless it is listed above.
@@ -139,7 +150,9 @@ fn text(value: &Value) -> String {
 
 /// Training data, and how text became tokens.
 pub struct Data {
-    pub dataset: Arc<Dataset>,
+    pub stream: Stream,
+    /// What the run does not train on.
+    pub held_out: Option<Dataset>,
     /// Digest of the tokenizer as it is used; none where no data is text.
     pub tokenizer: Option<Digest>,
     /// The token that ends a document.

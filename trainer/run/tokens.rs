@@ -2,21 +2,23 @@
 
 use precast_fatbins::Digest;
 
-use crate::data::Batches;
+use crate::data::{Batches, DataError, Step};
 
 /// Before the first step.
 pub fn none() -> Digest {
     Digest::of(b"")
 }
 
-/// After a step of `accum` micro-batches; `step` counts from 0.
-pub fn after(before: Digest, batches: &mut Batches<'_>, step: u64, accum: u64) -> Digest {
-    let chunks: Vec<usize> = (0..accum).flat_map(|micro| batches.chunks_of(step * accum + micro)).collect();
-    let rows = chunks.iter().flat_map(|chunk| batches.row(*chunk).parts());
+/// After a step.
+pub fn after(before: Digest, step: &Step) -> Digest {
+    let rows = step.rows().iter().flat_map(|row| row.parts());
     Digest::of_parts("precast.tokens", std::iter::once(&before.0[..]).chain(rows))
 }
 
-/// After the first `steps` steps.
-pub fn seen(batches: &mut Batches<'_>, steps: u64, accum: u64) -> Digest {
-    (0..steps).fold(none(), |before, step| after(before, batches, step, accum))
+/// After the first `steps` steps, of `accum` micro-batches each, which are passed over.
+///
+/// # Errors
+/// [`DataError`] of what is read.
+pub fn seen(batches: &mut Batches, steps: u64, accum: u32) -> Result<Digest, DataError> {
+    (0..steps).try_fold(none(), |before, _| Ok(after(before, &batches.step(accum)?)))
 }

@@ -128,11 +128,16 @@ impl Gguf {
     /// [`GgufError`] as [`Gguf::tokenizer`].
     pub fn tokenizer_config(&self) -> Result<serde_json::Value, GgufError> {
         let tokenizer = self.tokenizer()?;
+        self.config_beside(|id| tokenizer.id_to_token(id))
+    }
+
+    /// The same, of a tokenizer that has been read.
+    pub(super) fn config_beside(&self, token: impl Fn(u32) -> Option<String>) -> Result<serde_json::Value, GgufError> {
         let mut config = serde_json::json!({ "tokenizer_class": "PreTrainedTokenizerFast" });
         for (name, key) in [("bos_token", "bos_token_id"), ("eos_token", "eos_token_id")] {
             let id = self.metadata.integer(&format!("tokenizer.ggml.{key}")).map_err(|fault| self.error(fault))?;
             let id = id.and_then(|id| u32::try_from(id).ok());
-            if let Some(token) = id.and_then(|id| tokenizer.id_to_token(id)) {
+            if let Some(token) = id.and_then(&token) {
                 config[name] = token.into();
             }
         }

@@ -1,0 +1,120 @@
+//! Conversations under real chat templates: text, token ids and what counts, as transformers has them. `tests/chat/make.py` says where
+//! the templates come from.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use precast::chat::{ChatTemplate, Source};
+use precast::data::{Dataset, Packing, Reader};
+use precast::tokenizer::Tokenizer;
+use precast_kernels::abi::MASKED_TOKEN;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use crate::support::fixture;
+
+#[derive(Deserialize)]
+struct Conversation {
+    messages: Box<RawValue>,
+    tools: Option<Box<RawValue>>,
+}
+
+#[derive(Deserialize)]
+struct Fixture {
+    template: String,
+    cases: BTreeMap<String, Expected>,
+}
+
+#[derive(Deserialize)]
+struct Expected {
+    text: Option<String>,
+    ids: Option<Vec<u32>>,
+    /// Which tokens count; none where rendering adds to no rendering before.
+    counts: Option<Vec<u32>>,
+    raises: Option<String>,
+}
+
+fn read<T: serde::de::DeserializeOwned>(path: &Path) -> T {
+    serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// Whether a case is as transformers has it, or what is not.
+fn compare(
+    template: &Arc<ChatTemplate>,
+    tokenizer: &Arc<Tokenizer>,
+    row: &Path,
+    expected: &Expected,
+) -> Result<(), String> {
+    let reader =
+        Reader { tokenizer: Some(Arc::clone(tokenizer)), chat: Some(Arc::clone(template)), eos: None, vocab: 1000 };
+    let read = Dataset::read(&[row.to_owned()], 4096, Packing::Stream, reader).map_err(|error| error.to_string());
+    let chunk = match (&read, &expected.raises, &expected.counts) {
+        (Err(error), Some(raises), _) if error.contains("the chat template refuses the row: ") => {
+            return if error.contains(raises.as_str()) || raises.contains("concatenate") {
+                Ok(())
+            } else {
+                Err(format!("{error}, not {raises}"))
+            };
+        }
+        (Err(error), None, None) if error.contains("the assistant's part cannot be told") => return Ok(()),
+        (Err(error), None, Some(counts))
+            if error.contains("no token to predict") && counts.iter().all(|one| *one == 0) =>
+        {
+            return Ok(());
+        }
+        (Ok(data), None, Some(_)) => &data.chunks()[0],
+        (read, raises, counts) => {
+            return Err(format!("{:?} with raises {raises:?}, counts {counts:?}", read.as_ref().err()));
+        }
+    };
+    let ids = expected.ids.as_deref().unwrap_or_default();
+    if chunk.ids != ids {
+        let text = tokenizer.decode(&chunk.ids).unwrap_or_default();
+        return Err(format!("other ids:\n{text}\nin place of\n{}", expected.text.as_deref().unwrap_or_default()));
+    }
+    let counts: Vec<u32> = chunk.labels.iter().flatten().map(|label| u32::from(*label != MASKED_TOKEN)).collect();
+    if Some(&counts) == expected.counts.as_ref() {
+        Ok(())
+    } else {
+        Err(format!("{counts:?} count, not {:?}", expected.counts))
+    }
+}
+
+#[test]
+fn conversations_are_rendered_tokenized_and_masked_as_transformers_does() {
+    let folder = fixture("chat");
+    let conversations: BTreeMap<String, Conversation> = read(&folder.join("conversations.json"));
+    let tokenizer = Arc::new(Tokenizer::read(&folder.join("tokenizer.json")).unwrap());
+    let dir = tempfile::tempdir().unwrap();
+    let (mut compared, mut wrong) = (0, Vec::new());
+    for path in fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()) {
+        let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        if ["conversations", "tokenizer"].contains(&&*name) {
+            continue;
+        }
+        let Fixture { template, cases } = read(&path);
+        let constants = [("bos_token", "<|begin_of_text|>"), ("eos_token", "<|im_end|>")];
+        let constants = constants.map(|(name, text)| (name.to_owned(), text.to_owned())).to_vec();
+        let template = ChatTemplate::new(&Source { default: template, tool_use: None, constants }, None);
+        let template = Arc::new(template.unwrap_or_else(|error| panic!("{name}: {error}")));
+        assert_eq!(cases.len(), conversations.len());
+        for (title, expected) in &cases {
+            let Conversation { messages, tools } = &conversations[title];
+            let row = dir.path().join("row.jsonl");
+            let tools = tools
+                .as_ref()
+                .map(|tools| format!(", \"tools\": {}", tools.get().replace('\n', " ")))
+                .unwrap_or_default();
+            let line = format!("{{\"messages\": {}{tools}}}", messages.get().replace('\n', " "));
+            fs::write(&row, line).unwrap();
+            match compare(&template, &tokenizer, &row, expected) {
+                Ok(()) => compared += 1,
+                Err(what) => wrong.push(format!("{name}, {title}: {what}")),
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+    assert!(compared >= 20 * 10, "{compared}");
+}

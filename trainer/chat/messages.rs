@@ -1,0 +1,86 @@
+//! Messages as a template sees them.
+
+use minijinja::Value;
+use minijinja::value::ValueKind;
+
+use super::ChatFault;
+
+/// Older names of what a model thinks, the one that templates read first.
+const REASONING: [&str; 3] = ["reasoning_content", "thinking", "reasoning"];
+
+/// The messages of a list, each checked and completed as transformers does. Those of an assistant must say something where they
+/// are learnt from.
+pub(super) fn read(messages: &Value, learnt: bool) -> Result<Vec<Value>, ChatFault> {
+    let wrong = |reason: &str| ChatFault::Messages(reason.to_owned());
+    if messages.kind() != ValueKind::Seq {
+        return Err(wrong("no list"));
+    }
+    let list: Vec<Value> = messages.try_iter().map_err(|error| wrong(&error.to_string()))?.collect();
+    if list.is_empty() {
+        return Err(wrong("an empty list"));
+    }
+    list.into_iter().enumerate().map(|(index, message)| complete(index, message, learnt)).collect()
+}
+
+fn complete(index: usize, message: Value, learnt: bool) -> Result<Value, ChatFault> {
+    let wrong = |reason| ChatFault::Message { index, reason };
+    if message.kind() != ValueKind::Map {
+        return Err(wrong("no object"));
+    }
+    let get = |name: &str| message.get_attr(name).ok().filter(|value| !value.is_none() && !value.is_undefined());
+    let role = get("role").ok_or_else(|| wrong("no role"))?;
+    if role.as_str().is_none() {
+        return Err(wrong("a role that is no text"));
+    }
+    let says = |name: &str| get(name).is_some_and(|value| value.is_true());
+    let reasoning = REASONING.into_iter().find_map(get);
+    if learnt && is_assistants(&message) && reasoning.is_none() && !["content", "tool_calls"].into_iter().any(says) {
+        return Err(ChatFault::Empty { index });
+    }
+    let Some(reasoning) = reasoning else { return Ok(message) };
+    let names: Vec<Value> = message.try_iter().map_err(|_| wrong("no object"))?.collect();
+    let of = |name: Value| {
+        let value = message.get_item(&name).unwrap_or_default();
+        (name, value)
+    };
+    let mut all: Vec<(Value, Value)> = names.into_iter().map(of).collect();
+    if !all.iter().any(|(name, _)| name.as_str() == Some("thinking")) {
+        all.insert(0, ("thinking".into(), reasoning.clone()));
+    }
+    match all.iter_mut().find(|(name, _)| name.as_str() == Some(REASONING[0])) {
+        Some((_, value)) => *value = reasoning,
+        None => all.push((REASONING[0].into(), reasoning)),
+    }
+    Ok(all.into_iter().collect())
+}
+
+/// Whether a message is the assistant's.
+pub(super) fn is_assistants(message: &Value) -> bool {
+    message.get_attr("role").is_ok_and(|role| role.as_str() == Some("assistant"))
+}
+
+/// Tools: a list, or its text.
+pub(super) fn tools(tools: &Value) -> Result<Value, ChatFault> {
+    let list = match tools.as_str() {
+        Some(text) => serde_json::from_str(text).map_err(|error| ChatFault::Tools(error.to_string()))?,
+        None => tools.clone(),
+    };
+    match list.kind() {
+        ValueKind::Seq => Ok(list),
+        _ => Err(ChatFault::Tools("no list".to_owned())),
+    }
+}
+
+/// Whether any text in a value has one of these characters.
+pub(super) fn has_any(value: &Value, characters: [char; 2]) -> bool {
+    match value.kind() {
+        ValueKind::String => value.as_str().is_some_and(|text| text.contains(characters)),
+        ValueKind::Map => value.try_iter().is_ok_and(|mut names| {
+            names.any(|name| {
+                has_any(&name, characters) || value.get_item(&name).is_ok_and(|one| has_any(&one, characters))
+            })
+        }),
+        ValueKind::Seq => value.try_iter().is_ok_and(|mut values| values.any(|one| has_any(&one, characters))),
+        _ => false,
+    }
+}

@@ -1,0 +1,170 @@
+//! Conversations as a model reads them: its own chat template, rendered as transformers does, and which of the text its assistant
+//! has said.
+
+mod json;
+mod marks;
+mod messages;
+mod source;
+mod template;
+
+use std::ops::Range;
+
+use minijinja::Value;
+use precast_fatbins::Digest;
+
+pub use source::Source;
+pub use template::Date;
+
+use template::Template;
+
+/// What is wrong with a conversation.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ChatFault {
+    /// It is no list of messages.
+    #[error("messages: {0}: expected a list of {{\"role\": ..., \"content\": ...}}")]
+    Messages(String),
+    /// A message is none.
+    #[error("messages[{index}]: {reason}: expected {{\"role\": ..., \"content\": ...}}")]
+    Message {
+        /// Which, from 0.
+        index: usize,
+        reason: &'static str,
+    },
+    /// Nothing to learn from where something must be.
+    #[error(
+        "messages[{index}]: the assistant says nothing: remove the message or the row, or give it content or tool_calls"
+    )]
+    Empty {
+        /// Which message, from 0.
+        index: usize,
+    },
+    /// Tools are not a list.
+    #[error("tools: {0}: expected a list of JSON schemas, or its text")]
+    Tools(String),
+    /// The template refuses it, or fails.
+    #[error("the chat template refuses the row: {0}")]
+    Template(String),
+    /// Which part the assistant has said cannot be told.
+    #[error(
+        "messages[{index}]: what the template renders of the messages before it is not how it renders all of them, so the \
+         assistant's part cannot be told: give the template {{% generation %}} marks, or rows of one turn each"
+    )]
+    NoPrefix {
+        /// Which message, from 0.
+        index: usize,
+    },
+    /// It has characters that stand for marks of the template.
+    #[error("messages: U+FDD0 or U+FDD1 in the text, which are no characters: remove them")]
+    Noncharacters,
+}
+
+/// A conversation as text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Conversation {
+    pub text: String,
+    /// Bytes of it that the assistant has said, in order.
+    pub spans: Vec<Range<usize>>,
+}
+
+/// A model's chat template.
+pub struct ChatTemplate {
+    default: Template,
+    /// For conversations with tools; none where one template serves all.
+    tool_use: Option<Template>,
+    digest: Digest,
+}
+
+impl ChatTemplate {
+    /// The templates of a model, as of a date.
+    ///
+    /// # Errors
+    /// Why one of them does not parse.
+    pub fn new(source: &Source, date: Option<Date>) -> Result<Self, String> {
+        let template = |text: &str| Template::new(text, &source.constants, date);
+        let date_text = date.map(|date| date.to_string()).unwrap_or_default();
+        let constants = source.constants.iter().flat_map(|(name, text)| [name.as_bytes(), text.as_bytes()]);
+        let texts = [source.default.as_str(), source.tool_use.as_deref().unwrap_or_default(), &date_text];
+        let digest = Digest::of_parts("precast.chat", texts.map(str::as_bytes).into_iter().chain(constants));
+        let tool_use = source.tool_use.as_deref().map(template).transpose()?;
+        Ok(Self { default: template(&source.default)?, tool_use, digest })
+    }
+
+    /// Digest of all that rendering follows from besides messages.
+    pub fn digest(&self) -> Digest {
+        self.digest
+    }
+
+    /// A prompt, up to where the assistant goes on.
+    ///
+    /// # Errors
+    /// [`ChatFault`].
+    pub fn prompt(&self, messages: &Value) -> Result<String, ChatFault> {
+        let messages = messages::read(messages, false)?;
+        let (text, _) = self.default.render(&messages, None, true)?;
+        Ok(text)
+    }
+
+    /// A conversation, and what the assistant has said in it: between the template's marks if it has any; else what rendering adds
+    /// with each of its messages.
+    ///
+    /// # Errors
+    /// [`ChatFault`].
+    pub fn conversation(&self, messages: &Value, tools: Option<&Value>) -> Result<Conversation, ChatFault> {
+        self.render(&messages::read(messages, true)?, 0, tools)
+    }
+
+    /// The same of a prompt and what completes it, of which alone anything counts.
+    ///
+    /// # Errors
+    /// [`ChatFault`].
+    pub fn completion(
+        &self,
+        prompt: &Value,
+        completion: &Value,
+        tools: Option<&Value>,
+    ) -> Result<Conversation, ChatFault> {
+        let prompt = messages::read(prompt, false)?;
+        let completion = messages::read(completion, true)?;
+        let of_prompt = prompt.len();
+        self.render(&[prompt, completion].concat(), of_prompt, tools)
+    }
+
+    /// Of the messages from `first` on.
+    fn render(&self, messages: &[Value], first: usize, tools: Option<&Value>) -> Result<Conversation, ChatFault> {
+        let tools = tools.map(messages::tools).transpose()?;
+        let tools = tools.as_ref();
+        let template = self.tool_use.as_ref().filter(|_| tools.is_some()).unwrap_or(&self.default);
+        let (text, spans) = template.render(messages, tools, false)?;
+        if template.has_marks() {
+            if first == 0 {
+                return Ok(Conversation { text, spans });
+            }
+            let (before, _) = template.render(&messages[..first], tools, true)?;
+            if !text.starts_with(&before) {
+                return Err(ChatFault::NoPrefix { index: first });
+            }
+            let spans = spans.into_iter().filter(|span| span.start >= before.len()).collect();
+            return Ok(Conversation { text, spans });
+        }
+        let mut spans = Vec::new();
+        for index in (first..messages.len()).filter(|index| messages::is_assistants(&messages[*index])) {
+            let before = match index {
+                // Most templates render no conversation of nothing.
+                0 => template.render(&[], tools, true).map(|(text, _)| text).unwrap_or_default(),
+                _ => template.render(&messages[..index], tools, true)?.0,
+            };
+            let after = match index + 1 == messages.len() {
+                true => text.clone(),
+                false => template.render(&messages[..=index], tools, false)?.0,
+            };
+            if !after.starts_with(&before) || !text.starts_with(&after) {
+                return Err(ChatFault::NoPrefix { index });
+            }
+            spans.push(before.len()..after.len());
+        }
+        Ok(Conversation { text, spans })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,120 @@
+//! A template, with what transformers gives to templates.
+
+use std::fmt;
+use std::ops::Range;
+use std::str::FromStr;
+
+use chrono::NaiveDate;
+use chrono::format::{Item, StrftimeItems};
+use minijinja::syntax::SyntaxConfig;
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, Value};
+use minijinja_contrib::pycompat::unknown_method_callback;
+use serde::{Serialize, Serializer};
+
+use super::{ChatFault, json, marks, messages};
+
+/// Its name in messages.
+const NAME: &str = "chat_template";
+
+/// The day that `strftime_now` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Date(NaiveDate);
+
+impl FromStr for Date {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let date = NaiveDate::parse_from_str(text, "%Y-%m-%d");
+        date.map(Self).map_err(|_| format!("`{text}` is no date: expected YYYY-MM-DD"))
+    }
+}
+
+impl fmt::Display for Date {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Serialize for Date {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+pub(super) struct Template {
+    environment: Environment<'static>,
+    constants: Vec<(String, String)>,
+    has_marks: bool,
+}
+
+impl Template {
+    pub fn new(text: &str, constants: &[(String, String)], date: Option<Date>) -> Result<Self, String> {
+        let mut environment = Environment::new();
+        let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
+        environment.set_syntax(syntax.map_err(|error| error.to_string())?);
+        environment.set_auto_escape_callback(|_| AutoEscape::None);
+        environment.set_unknown_method_callback(unknown_method_callback);
+        environment.add_filter("tojson", json::filter);
+        environment.add_filter(marks::FILTER, |text: &str| marks::filter(text));
+        environment.add_function("raise_exception", raise);
+        if let Some(Date(date)) = date {
+            environment.add_function("strftime_now", move |format: &str| strftime(date, format));
+        }
+        let (text, has_marks) = marks::with_filter(text);
+        environment.add_template_owned(NAME, text).map_err(|error| what(&error))?;
+        Ok(Self { environment, constants: constants.to_vec(), has_marks })
+    }
+
+    /// Whether it says itself what the assistant says.
+    pub fn has_marks(&self) -> bool {
+        self.has_marks
+    }
+
+    /// The text of messages, and what is between marks.
+    pub fn render(
+        &self,
+        messages: &[Value],
+        tools: Option<&Value>,
+        add_generation_prompt: bool,
+    ) -> Result<(String, Vec<Range<usize>>), ChatFault> {
+        let none = || Value::from(());
+        if self.has_marks && messages.iter().chain(tools).any(|one| messages::has_any(one, marks::MARKS)) {
+            return Err(ChatFault::Noncharacters);
+        }
+        let constants = self.constants.iter().map(|(name, text)| (name.as_str(), Value::from(text.as_str())));
+        let context = constants.chain([
+            ("messages", Value::from(messages.to_vec())),
+            ("tools", tools.cloned().unwrap_or_else(none)),
+            ("documents", none()),
+            ("add_generation_prompt", Value::from(add_generation_prompt)),
+        ]);
+        let template = self.environment.get_template(NAME).expect("it is in its environment");
+        let text = template.render(Value::from_pairs(context)).map_err(|error| ChatFault::Template(what(&error)))?;
+        Ok(if self.has_marks { marks::taken_away(&text) } else { (text, Vec::new()) })
+    }
+}
+
+/// What an error says, with the line of the template.
+fn what(error: &Error) -> String {
+    let detail = error.detail().map_or_else(|| error.kind().to_string(), ToOwned::to_owned);
+    match error.line() {
+        Some(line) => format!("{detail} ({NAME}:{line})"),
+        None => detail,
+    }
+}
+
+fn raise(message: &str) -> Result<Value, Error> {
+    Err(Error::new(ErrorKind::InvalidOperation, message.to_owned()))
+}
+
+fn strftime(date: NaiveDate, format: &str) -> Result<String, Error> {
+    let wrong = || Error::new(ErrorKind::InvalidOperation, format!("strftime_now cannot write `{format}`"));
+    let midnight = date.and_hms_opt(0, 0, 0).ok_or_else(wrong)?;
+    let items: Vec<Item<'_>> = StrftimeItems::new(format).collect();
+    if items.contains(&Item::Error) {
+        return Err(wrong());
+    }
+    let mut text = String::new();
+    fmt::write(&mut text, format_args!("{}", midnight.format_with_items(items.iter()))).map_err(|_| wrong())?;
+    Ok(text)
+}

@@ -1,0 +1,112 @@
+use minijinja::Value;
+
+use super::*;
+
+const CHATML: &str = "{% for m in messages %}{{ '<' + m.role + '>' + m.content + '\n' }}{% endfor %}\
+                      {% if add_generation_prompt %}{{ '<assistant>' }}{% endif %}";
+
+fn template(text: &str) -> ChatTemplate {
+    let constants = vec![("bos_token".to_owned(), "^".to_owned())];
+    ChatTemplate::new(&Source { default: text.to_owned(), tool_use: None, constants }, None).unwrap()
+}
+
+fn value(json: &str) -> Value {
+    serde_json::from_str(json).unwrap()
+}
+
+/// A conversation's text with what the assistant has said in brackets.
+fn said(template: &ChatTemplate, json: &str) -> Result<String, ChatFault> {
+    let Conversation { mut text, spans } = template.conversation(&value(json), None)?;
+    for span in spans.iter().rev() {
+        text.insert(span.end, ']');
+        text.insert(span.start, '[');
+    }
+    Ok(text)
+}
+
+const TURNS: &str = r#"[{"role": "user", "content": "a"}, {"role": "assistant", "content": "é"},
+                        {"role": "user", "content": "c"}, {"role": "assistant", "content": "d"}]"#;
+
+#[test]
+fn a_turn_is_what_rendering_adds_to_the_rendering_before() {
+    assert_eq!(said(&template(CHATML), TURNS).unwrap(), "<user>a\n<assistant>[é\n]<user>c\n<assistant>[d\n]");
+}
+
+#[test]
+fn marks_say_what_the_assistant_says() {
+    let marked = "{{ bos_token }}{% for m in messages %}\n  {%- if m.role == 'assistant' %}\n    {% generation %}\n\
+                  {{ m.content }}{% endgeneration %}\n!{% else %}{{ m.content }}{% endif %}\n{% endfor %}";
+    assert_eq!(said(&template(marked), TURNS).unwrap(), "^a[é]!c[d]!");
+    let nonchars = r#"[{"role": "assistant", "content": "﷐"}]"#;
+    assert_eq!(said(&template(marked), nonchars), Err(ChatFault::Noncharacters));
+}
+
+#[test]
+fn a_rendering_that_changes_what_was_before_is_refused() {
+    let last = "{% for m in messages %}{{ m.role if loop.last else '' }}:{{ m.content }}{% endfor %}";
+    assert_eq!(said(&template(last), TURNS), Err(ChatFault::NoPrefix { index: 1 }));
+}
+
+#[test]
+fn only_completions_count() {
+    let (prompt, completion) = (
+        value(
+            r#"[{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}]"#,
+        ),
+        value(r#"[{"role": "assistant", "content": "d"}]"#),
+    );
+    let Conversation { text, spans } = template(CHATML).completion(&prompt, &completion, None).unwrap();
+    assert_eq!(spans.iter().map(|span| &text[span.clone()]).collect::<Vec<_>>(), ["d\n"]);
+}
+
+#[test]
+fn what_is_no_conversation_is_refused() {
+    let of = |json: &str| said(&template(CHATML), json).unwrap_err().to_string();
+    let raises = template("{{ raise_exception('roles must alternate') }}");
+    let dated = template("{{ strftime_now('%d') }}");
+    let messages = [
+        of("[]"),
+        of(r#""text""#),
+        of("[1]"),
+        of(r#"[{"content": "a"}]"#),
+        of(r#"[{"role": 1, "content": "a"}]"#),
+        of(r#"[{"role": "user", "content": "a"}, {"role": "assistant", "content": ""}]"#),
+        of(r#"[{"role": "user", "content": "a"}, {"role": "assistant"}]"#),
+        said(&raises, TURNS).unwrap_err().to_string(),
+        said(&dated, TURNS).unwrap_err().to_string(),
+        template("").conversation(&value(TURNS), Some(&value(r#""{""#))).unwrap_err().to_string(),
+    ];
+    insta::assert_snapshot!(messages.join("\n"));
+    assert!(ChatTemplate::new(&Source { default: "{% if %}".into(), ..Source::default() }, None).is_err());
+}
+
+#[test]
+fn a_day_is_said_where_one_is_given() {
+    let source = Source { default: "{{ strftime_now('%d %b %Y') }}".into(), ..Source::default() };
+    let dated = ChatTemplate::new(&source, Some("2024-07-06".parse().unwrap())).unwrap();
+    assert_eq!(dated.prompt(&value(TURNS)).unwrap(), "06 Jul 2024");
+    assert!("2024-02-30".parse::<Date>().is_err() && "today".parse::<Date>().is_err());
+}
+
+#[test]
+fn files_beside_a_model_hold_its_template() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+    let read = || Source::of_directory(dir.path()).unwrap();
+    assert_eq!(read(), None);
+    write("tokenizer_config.json", r#"{"bos_token": null, "eos_token": {"content": "</s>"}, "chat_template": "a"}"#);
+    write("special_tokens_map.json", r#"{"eos_token": "no", "pad_token": "<pad>"}"#);
+    let constants =
+        [("eos_token", "</s>"), ("pad_token", "<pad>")].map(|(name, text)| (name.to_owned(), text.to_owned()));
+    let of = |default: &str| Source { default: default.into(), tool_use: None, constants: constants.to_vec() };
+    assert_eq!(read(), Some(of("a")));
+    write("chat_template.jinja", "b");
+    assert_eq!(read(), Some(of("b")));
+    let list = serde_json::json!({ "chat_template": [
+        { "name": "default", "template": "c" }, { "name": "tool_use", "template": "d" },
+    ] });
+    assert_eq!(
+        Source::of_config(&list),
+        Some(Source { default: "c".into(), tool_use: Some("d".into()), constants: vec![] })
+    );
+}

@@ -1,0 +1,104 @@
+//! Which files are data: those that are named, and the files of named directories.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use precast_fatbins::input;
+
+use super::DataError;
+
+/// How a file holds data, by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// `.bin`: u32 token ids.
+    Ids,
+    /// `.txt`: a document.
+    Document,
+    /// `.jsonl`: a row a line.
+    Lines,
+    /// `.parquet`: a table of rows.
+    Table,
+}
+
+impl Form {
+    fn of(path: &Path) -> Option<Self> {
+        match path.extension()?.to_str()? {
+            "bin" => Some(Self::Ids),
+            "txt" | "md" => Some(Self::Document),
+            "jsonl" | "json" => Some(Self::Lines),
+            "parquet" => Some(Self::Table),
+            _ => None,
+        }
+    }
+}
+
+/// A file of data, as it was when the run began.
+#[derive(Clone, Debug)]
+pub(super) struct DataFile {
+    pub path: PathBuf,
+    pub form: Form,
+    /// The directory that was named in place of it.
+    pub directory: Option<PathBuf>,
+    pub bytes: u64,
+    changed: Option<SystemTime>,
+}
+
+fn io(path: &Path) -> impl FnOnce(std::io::Error) -> DataError {
+    let path = path.to_owned();
+    move |error| DataError::Io { path, reason: error.to_string() }
+}
+
+impl DataFile {
+    fn new(path: PathBuf, directory: Option<&Path>) -> Result<Self, DataError> {
+        let form = Form::of(&path);
+        let (_, bytes, changed) = stat(&path)?;
+        let form = form.ok_or_else(|| DataError::Kind { path: path.clone() })?;
+        Ok(Self { path, form, directory: directory.map(Path::to_owned), bytes, changed })
+    }
+
+    /// Opens it, unless it is not as it was.
+    pub fn open(&self) -> Result<File, DataError> {
+        let (file, bytes, changed) = stat(&self.path)?;
+        match (bytes, changed) == (self.bytes, self.changed) {
+            true => Ok(file),
+            false => Err(DataError::Changed { path: self.path.clone() }),
+        }
+    }
+}
+
+fn stat(path: &Path) -> Result<(File, u64, Option<SystemTime>), DataError> {
+    let file = input::open(path).map_err(io(path))?;
+    let metadata = file.metadata().map_err(io(path))?;
+    Ok((file, metadata.len(), metadata.modified().ok()))
+}
+
+/// The files that paths lead to: each itself, or those of a directory in name order, hidden ones apart.
+pub(super) fn find(paths: &[PathBuf]) -> Result<Vec<DataFile>, DataError> {
+    let mut files = Vec::new();
+    for path in paths {
+        if !path.is_dir() {
+            files.push(DataFile::new(path.clone(), None)?);
+            continue;
+        }
+        let entries = std::fs::read_dir(path).and_then(Iterator::collect::<Result<Vec<_>, _>>).map_err(io(path))?;
+        let mut inside: Vec<PathBuf> = entries.into_iter().map(|entry| entry.path()).collect();
+        inside.retain(|file| !file.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".")));
+        inside.sort();
+        if inside.is_empty() {
+            return Err(DataError::EmptyDirectory { path: path.clone() });
+        }
+        for file in inside {
+            if file.is_dir() {
+                return Err(DataError::Nested { path: file });
+            }
+            files.push(DataFile::new(file, Some(path))?);
+        }
+    }
+    Ok(files)
+}
+
+/// Bytes of the files that a path leads to; one that cannot be read has none.
+pub(crate) fn bytes(path: &Path) -> u64 {
+    find(&[path.to_owned()]).map_or(0, |files| files.iter().map(|file| file.bytes).sum())
+}

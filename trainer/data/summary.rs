@@ -1,0 +1,54 @@
+//! What a pass over data came to.
+
+use std::fmt;
+
+use precast_fatbins::count;
+use precast_kernels::abi::MASKED_TOKEN;
+use serde::Serialize;
+
+use super::Chunk;
+
+/// Counts of a pass over data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Summary {
+    /// Rows and documents.
+    pub rows: u64,
+    pub chunks: u64,
+    /// Tokens of the chunks.
+    pub tokens: u64,
+    /// Tokens of those that do not count.
+    pub masked: u64,
+    /// Rows that are longer than a chunk and were cut.
+    pub cut: u64,
+    /// Rows with nothing that counts in their chunk: they are not learnt from.
+    pub rows_passed_over: u64,
+}
+
+impl Summary {
+    pub(super) fn add(&mut self, chunk: &Chunk) {
+        self.chunks += 1;
+        self.tokens += chunk.ids.len() as u64;
+        let masked = |labels: &Vec<u32>| labels.iter().filter(|label| **label == MASKED_TOKEN).count() as u64;
+        self.masked += chunk.labels.as_ref().map_or(0, masked);
+    }
+
+    /// What people should know of it: rows that are not learnt from, or only their beginnings are.
+    pub fn note(&self, chunk: usize) -> Option<String> {
+        let Self { rows, cut, rows_passed_over: over, .. } = *self;
+        let over = format!(
+            "{over} of {rows} rows have no token that counts among their first seq_len + 1 = {chunk}: passed over"
+        );
+        let cut = format!("{cut} of {rows} rows are longer than seq_len + 1 = {chunk}: cut");
+        let said = [(self.rows_passed_over, over), (self.cut, cut)].into_iter().filter(|(number, _)| *number > 0);
+        let said: Vec<String> = said.map(|(_, text)| text).collect();
+        (!said.is_empty()).then(|| format!("data: {}", said.join("; ")))
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rows, chunks, tokens, masked, cut, rows_passed_over } = *self;
+        let [rows, chunks] = [(rows, "row"), (chunks, "sequence")].map(|(number, what)| count(number as usize, what));
+        write!(f, "{rows}, {chunks}, {tokens} tokens, {masked} masked; {cut} rows cut, {rows_passed_over} passed over")
+    }
+}

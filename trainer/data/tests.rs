@@ -1,0 +1,243 @@
+use std::path::Path;
+
+use super::*;
+
+fn reader() -> Reader {
+    Reader { vocab: 100, ..Reader::default() }
+}
+
+/// A reader of the words `w0` to `w99`.
+fn words() -> Reader {
+    let vocab: serde_json::Map<String, serde_json::Value> = (0..100).map(|id| (format!("w{id}"), id.into())).collect();
+    let json = serde_json::json!({
+        "version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
+        "pre_tokenizer": {"type": "WhitespaceSplit"}, "post_processor": null, "decoder": null,
+        "model": {"type": "WordLevel", "vocab": vocab, "unk_token": "w0"},
+    });
+    let tokenizer = Tokenizer::parse(Path::new("words"), json.to_string().as_bytes()).unwrap();
+    Reader { tokenizer: Some(Arc::new(tokenizer)), eos: Some(99), ..reader() }
+}
+
+struct Scratch(tempfile::TempDir);
+
+impl Scratch {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn file(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.0.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    /// The message, without the scratch directory.
+    fn message(&self, paths: &[PathBuf], reader: Reader) -> String {
+        let error = Dataset::read(paths, 7, Packing::Stream, reader).unwrap_err().to_string();
+        error.replace(&self.0.path().display().to_string(), "DIR")
+    }
+}
+
+fn ids(ids: &[u32]) -> Vec<u8> {
+    ids.iter().flat_map(|id| id.to_le_bytes()).collect()
+}
+
+fn read(path: PathBuf, seq_len: u32) -> Result<Dataset, DataError> {
+    Dataset::read(&[path], seq_len, Packing::Stream, reader())
+}
+
+fn corpus(paths: &[PathBuf], seq_len: u32, reader: Reader) -> Arc<Corpus> {
+    Arc::new(Corpus::new(Files::open(paths, None).unwrap(), seq_len, Packing::Stream, reader).unwrap())
+}
+
+#[test]
+fn bin_files_are_cut_into_whole_chunks_in_order() {
+    let scratch = Scratch::new();
+    let path = scratch.file("a.bin", ids(&[1, 2, 3, 4, 5, 6, 7, 8]));
+    assert_eq!(read(path.clone(), 2).unwrap().chunks(), [[1, 2, 3], [4, 5, 6]].map(Chunk::plain));
+    // An evaluation scores what is left, too.
+    let scored = Dataset::read(&[path], 2, Packing::PerDocument, reader()).unwrap();
+    assert_eq!(scored.chunks(), [&[1, 2, 3][..], &[4, 5, 6], &[7, 8]].map(Chunk::plain));
+    let short = scratch.file("short.bin", ids(&[1, 2]));
+    assert!(matches!(read(short.clone(), 7), Err(DataError::TooShort { tokens: 2, chunk: 8, .. })));
+    assert_eq!(Dataset::read(&[short], 7, Packing::PerDocument, reader()).unwrap().chunks(), [Chunk::plain([1, 2])]);
+}
+
+#[test]
+fn bad_files_are_named() {
+    let scratch = Scratch::new();
+    let ragged = scratch.file("a.bin", [1, 2, 3, 4, 5]);
+    assert!(matches!(read(ragged, 2), Err(DataError::Ragged { bytes: 5, .. })));
+    let empty = scratch.file("b.bin", []);
+    assert!(matches!(read(empty, 2), Err(DataError::TooShort { tokens: 0, chunk: 3, .. })));
+    let wide = scratch.file("c.bin", ids(&[1, 2, 3, 4, 5, 100]));
+    assert!(matches!(read(wide, 2), Err(DataError::Vocabulary { index: 5, id: 100, vocab: 100, .. })));
+    assert!(matches!(read(scratch.file("d.csv", "1,2"), 2), Err(DataError::Kind { .. })));
+    assert!(matches!(read(scratch.file("e.txt", "text"), 2), Err(DataError::NoTokenizer { .. })));
+    assert!(matches!(read("/no/such.bin".into(), 2), Err(DataError::Io { .. })));
+}
+
+#[test]
+fn streams_run_on_and_documents_stand_alone() {
+    let scratch = Scratch::new();
+    let lines = scratch.file("a.jsonl", "{\"text\": \"w1 w2 w3\"}\n{\"text\": \"w4 w5\"}\n");
+    let chunks = |packing| Dataset::read(std::slice::from_ref(&lines), 2, packing, words()).unwrap().chunks;
+    assert_eq!(chunks(Packing::Stream), [&[1, 2, 3][..], &[99, 4, 5]].map(Chunk::plain));
+    assert_eq!(chunks(Packing::PerDocument), [&[1, 2, 3][..], &[4, 5, 99]].map(Chunk::plain));
+}
+
+/// Whatever is tokenized side by side comes in the order of the file, and packing does not see where a group ends.
+#[test]
+fn thousands_of_lines_are_packed_in_file_order() {
+    let scratch = Scratch::new();
+    let numbers: Vec<u32> = (0..2999).map(|index| index * 7 % 99).collect();
+    let lines: String = numbers.iter().map(|number| format!("{{\"text\": \"w{number}\"}}\n")).collect();
+    let path = scratch.file("a.jsonl", lines);
+    let chunks = Dataset::read(&[path], 6, Packing::Stream, words()).unwrap().chunks;
+    let found: Vec<u32> = chunks.iter().flat_map(|chunk| chunk.ids.clone()).collect();
+    let expected: Vec<u32> = numbers.iter().flat_map(|number| [*number, 99]).collect();
+    assert!(found == expected && chunks[..chunks.len() - 1].iter().all(|chunk| chunk.ids.len() == 7));
+}
+
+#[test]
+fn a_directory_is_its_files_in_name_order_and_of_one_kind() {
+    let scratch = Scratch::new();
+    let directory = scratch.0.path().join("data");
+    scratch.file("data/b.jsonl", "{\"input_ids\": [3, 4]}\n");
+    scratch.file("data/a.jsonl", "{\"input_ids\": [1, 2]}\n");
+    scratch.file("data/.hidden", "");
+    scratch.file("data/empty.jsonl", "\n");
+    let chunks = Dataset::read(std::slice::from_ref(&directory), 3, Packing::Stream, reader()).unwrap().chunks;
+    assert_eq!(chunks, [[1, 2], [3, 4]].map(Chunk::plain));
+    let message = || scratch.message(std::slice::from_ref(&directory), words());
+    let readme = scratch.file("data/README.md", "w1 w2");
+    assert!(message().starts_with("DIR/data: README.md has a document, and a.jsonl has rows of input_ids alone: "));
+    std::fs::remove_file(readme).unwrap();
+    let csv = scratch.file("data/c.csv", "1");
+    assert!(message().starts_with("DIR/data/c.csv: unknown kind of data"));
+    std::fs::remove_file(csv).unwrap();
+    scratch.file("data/more/d.jsonl", "{}");
+    assert!(message().starts_with("DIR/data/more: a directory among data files"));
+    std::fs::create_dir(scratch.0.path().join("none")).unwrap();
+    assert!(
+        scratch.message(&[scratch.0.path().join("none")], words()).starts_with("DIR/none: no data in this directory")
+    );
+}
+
+#[test]
+fn what_is_wrong_with_a_row_is_said_with_its_line_and_remedy() {
+    let scratch = Scratch::new();
+    let messages: Vec<String> = [
+        ("{\"text\": \"w1 w2\"}\n\n{\"text\": [1]}\n", "text: invalid type: sequence, expected a string at column 9: expected a string"),
+        ("{\"text\": \"w1 w2\"}\n\n{\"text\": \"w1\"\n", "EOF while parsing an object at column 13: expected one JSON object a line"),
+        ("{\"text\": \"w1 w2\"}\n\n{\"words\": \"w1\"}\n", "no column of data: "),
+        ("{\"input_ids\": [1, 2]}\n\n{\"input_ids\": [1, 100]}\n", "input_ids[1] is 100, and the model's vocabulary is 0 to 99"),
+        ("{\"input_ids\": [1, 2]}\n\n{\"input_ids\": [1, 2], \"labels\": [1, 2]}\n", "a row of input_ids and labels in a file"),
+        ("{\"prompt\": \"w1\", \"completion\": \"w2\"}\n\n{\"prompt\": \"w1\", \"completion\": [{\"role\": \"user\"}]}\n", "prompt and completion: one is text"),
+    ]
+    .into_iter()
+    .map(|(text, reason)| {
+        let message = scratch.message(&[scratch.file("rows.jsonl", text)], words());
+        assert!(message.starts_with(&format!("DIR/rows.jsonl:3: {reason}")), "{message}");
+        message
+    })
+    .collect();
+    insta::assert_snapshot!(messages.join("\n"));
+    let bytes = scratch.file("bytes.jsonl", b"{\"text\": \"w1 w2\"}\n{\"text\": \"\xFF\"}\n");
+    assert_eq!(scratch.message(&[bytes], words()), "DIR/bytes.jsonl:2: not UTF-8 text: an invalid byte at column 11");
+}
+
+#[test]
+fn only_a_completion_counts() {
+    let scratch = Scratch::new();
+    let rows = scratch.file("rows.jsonl", "{\"prompt\": \"w1 w2 \", \"completion\": \"w3 w4\"}\n");
+    let data = Dataset::read(&[rows], 7, Packing::Stream, words()).unwrap();
+    let labels = vec![MASKED_TOKEN, MASKED_TOKEN, 3, 4, 99];
+    assert_eq!(data.chunks(), [Chunk { ids: vec![1, 2, 3, 4, 99], labels: Some(labels) }]);
+    assert_eq!((data.summary().masked, data.summary().tokens), (2, 5));
+}
+
+#[test]
+fn rows_that_are_cut_or_passed_over_are_counted() {
+    let scratch = Scratch::new();
+    let rows = [
+        r#"{"input_ids": [1, 2, 3, 4], "labels": [-100, -100, 3, 4]}"#,
+        r#"{"input_ids": [1, 2, 3], "labels": [-100, -100, -100]}"#,
+        // The first token is predicted by nothing, and the last is cut off.
+        r#"{"input_ids": [1, 2, 3, 4], "labels": [1, -100, -100, 4]}"#,
+        r#"{"input_ids": [1], "labels": [1]}"#,
+        r#"{"input_ids": [], "labels": []}"#,
+        r#"{"input_ids": [5, 6], "labels": [5, 6], "id": "a"}"#,
+    ];
+    let data = read(scratch.file("rows.jsonl", rows.join("\n")), 2).unwrap();
+    let expected = [
+        Chunk { ids: vec![1, 2, 3], labels: Some(vec![MASKED_TOKEN, MASKED_TOKEN, 3]) },
+        Chunk { ids: vec![5, 6], labels: Some(vec![5, 6]) },
+    ];
+    assert_eq!(data.chunks(), expected);
+    let summary = Summary { rows: 6, chunks: 2, tokens: 5, masked: 2, cut: 2, rows_passed_over: 4 };
+    assert_eq!(data.summary(), summary);
+    assert!(
+        data.notes()[0].contains("4 of 6 rows have no token that counts")
+            && data.notes()[0].contains("2 of 6 rows are longer")
+    );
+    let nothing = scratch.file("nothing.jsonl", rows[1]);
+    assert!(matches!(read(nothing, 2), Err(DataError::NothingToPredict { .. })));
+}
+
+/// The steps that data too large to be kept give are those of data that are.
+#[test]
+fn passes_that_are_read_again_are_those_that_were_kept() {
+    let scratch = Scratch::new();
+    let path = scratch.file("a.bin", ids(&(0..90).collect::<Vec<_>>()));
+    let steps = |most_kept: usize, order: Order| -> Vec<Vec<u32>> {
+        let stream = Stream::bounded(corpus(std::slice::from_ref(&path), 2, reader()), 7, most_kept);
+        let mut batches = Batches::new(stream, 2, 2, order);
+        (0..40).map(|_| batches.step(1).unwrap().rows().iter().map(|row| row.ids[0] / 3).collect()).collect()
+    };
+    for order in [Order::File, Order::Shuffled { seed: 3, window: 8 }, Order::Shuffled { seed: 3, window: 10 }] {
+        let kept = steps(1000, order);
+        assert_eq!(kept, steps(10, order));
+        let pass = |number: usize| kept.iter().flatten().skip(30 * number).take(30).copied().collect::<Vec<u32>>();
+        let Order::Shuffled { window, .. } = order else {
+            assert_eq!((pass(0), pass(1)), ((0..30).collect(), (0..30).collect()));
+            continue;
+        };
+        assert_ne!(pass(0), pass(1));
+        for pass in [pass(0), pass(1)] {
+            // A chunk stays in its window.
+            for (number, chunks) in pass.chunks(window as usize).enumerate() {
+                let mut sorted = chunks.to_vec();
+                sorted.sort_unstable();
+                let first = number as u32 * window;
+                assert_eq!(sorted, (first..first + chunks.len() as u32).collect::<Vec<_>>());
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_wrong_is_known_at_the_start_as_far_as_is_read_ahead() {
+    let scratch = Scratch::new();
+    let row = "{\"input_ids\": [1, 2, 3]}\n";
+    let path = scratch.file("rows.jsonl", row.repeat(600) + "{\"input_ids\": [1, 200]}\n");
+    let near = Stream::start(corpus(std::slice::from_ref(&path), 2, reader()));
+    assert!(near.read_ahead().unwrap_err().to_string().contains("rows.jsonl:601: "));
+    let mut far = Stream::bounded(corpus(&[path], 2, reader()), 30, 1000);
+    assert!(far.read_ahead().unwrap().is_none());
+    for _ in 0..600 {
+        far.next_chunk().unwrap().unwrap();
+    }
+    assert!(far.next_chunk().is_err());
+}
+
+#[test]
+fn a_file_that_changes_while_it_is_read_is_noticed() {
+    let scratch = Scratch::new();
+    let path = scratch.file("a.bin", ids(&[1, 2, 3]));
+    let corpus = corpus(std::slice::from_ref(&path), 2, reader());
+    std::fs::write(&path, ids(&[1, 2, 3, 4])).unwrap();
+    assert!(matches!(corpus.digest(), Err(DataError::Changed { .. })));
+    assert!(matches!(corpus.pass(&mut |_| true), Err(DataError::Changed { .. })));
+}
