@@ -4,7 +4,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::support::{Case, fail, fixture, metrics_of, run_record, skipped, succeed, tokenizer, train};
+use crate::support::{Case, fail, fixture, metrics_of, run_record, skipped, succeed, tiny_config, tokenizer, train};
 
 const TEXT: &str = "again and cat mat on sat the <u> <a> <e>";
 const TEMPLATE: &str = "{% for m in messages %}{{ '<u> ' if m.role == 'user' else '<a> ' }}{{ m.content }}{{ ' <e> ' }}{% endfor %}\
@@ -163,7 +163,8 @@ fn data_larger_than_what_is_read_ahead_train_and_continue() {
     if skipped(!crate::support::is_sim(), "it is about data, not devices") {
         return;
     }
-    let case = Case::new(0);
+    let long = tiny_config(&[("max_position_embeddings", 512.into())]);
+    let case = Case::of([&long, &long], 0);
     let path = case.path("large.jsonl");
     let row = |seed: usize| {
         let ids: Vec<String> = (0..500).map(|at| ((seed * 31 + at * 7) % 96).to_string()).collect();

@@ -24,7 +24,7 @@ fn a_run_leaves_metrics_a_record_a_report_and_a_student() {
     let data = token_file(dir.path(), "data.bin", 17 * 8, 96);
     let out = dir.path().join("deep/er/out");
     let mut command = distill(&teacher, &student, &data, &out);
-    command.args(["--steps", "3", "--batch-size", "2", "--seq-len", "16", "--precision", "bf16"]);
+    command.args(["--steps", "3", "--batch-size", "2", "--seq-len", "16", "--precision", "bf16", "--log-every", "1"]);
     let printed = succeed(&mut command);
     assert_eq!(printed.matches("tokens/s").count(), 3, "{printed}");
 

@@ -10,7 +10,7 @@ use half::bf16;
 use minijinja::Value;
 use precast_fatbins::say;
 use precast_kernels::{Dtype, Format};
-use precast_plan::{Adapters, EvaluationPlan, Precision, Student, evaluation};
+use precast_plan::{Adapters, EvaluationPlan, Gemm, Precision, Student, evaluation};
 use precast_runtime::Placement;
 use serde::Serialize;
 
@@ -43,6 +43,7 @@ pub struct Generation {
     pub max_tokens: u32,
     pub chat_date: Option<Date>,
     pub precision: Precision,
+    pub gemm: Gemm,
     /// How the weights live on the device.
     pub format: WeightFormat,
     pub device: DeviceChoice,
@@ -66,6 +67,7 @@ pub struct Generated {
 /// # Errors
 /// [`Failure`].
 pub fn generate(request: &Generation) -> Result<Generated, Failure> {
+    let cublas = device::cublas(request.gemm, request.device)?;
     let model = Checkpoint::open(&request.model)?;
     let config = model.config();
     let adapter = request.adapter.as_ref().map(|path| Adapter::open(path, (&request.model, config))).transpose()?;
@@ -83,7 +85,7 @@ pub fn generate(request: &Generation) -> Result<Generated, Failure> {
         )));
     }
 
-    let driver = device::open(request.device, &request.kernels)?;
+    let driver = device::open_with(request.device, &request.kernels, cublas)?;
     let arch = device::arch(driver.device())?;
     let formats = Weights::formats(&model);
     let adapters = adapter.as_ref().map_or_else(Adapters::none, |adapter| adapter.layout().adapters());
@@ -92,7 +94,8 @@ pub fn generate(request: &Generation) -> Result<Generated, Failure> {
     let host = |plan: &EvaluationPlan| HostMemory::of_evaluation(plan, &[], device.has_one_memory());
     let host_bytes = |plan: &EvaluationPlan| one_memory::host_bytes(device, || host(plan));
     let Chosen { plan, note, .. } = choice.make(device, host_bytes, |formats| {
-        EvaluationPlan::with(Student { config, formats, adapters: &adapters }, (1, window), request.precision, arch)
+        let student = Student { config, formats, adapters: &adapters };
+        EvaluationPlan::with_gemm(student, (1, window), (request.precision, request.gemm), arch)
     })?;
     note.iter().for_each(|note| eprintln!("note: {note}"));
     one_memory::check(device, &plan.plan, &host(&plan))?;
@@ -100,7 +103,7 @@ pub fn generate(request: &Generation) -> Result<Generated, Failure> {
     let mut startup = Startup::new();
     let (mut sealed, bundle, _) = seal(driver, &plan.plan, &request.kernels, &models, Placement::Arena, &mut startup)?;
     if request.heading {
-        let heading = Heading::new(sealed.device(), bundle, sealed.loaded().len());
+        let heading = Heading::new(sealed.device(), bundle, sealed.loaded().len()).cublas(sealed.cublas());
         let heading = heading.model("model", &request.model, &model);
         say!("{}\n", adapter.iter().fold(heading, Heading::adapter));
     }
@@ -150,7 +153,7 @@ fn prompt(request: &Generation, model: &Checkpoint, tokenizer: &Tokenizer) -> Re
     let failed = |reason| Failure::from(DataError::Tokenizer { path: path(), reason });
     let ids = match template {
         Some(template) => {
-            let message: Value = [("role", "user"), ("content", &request.prompt)].into_iter().collect();
+            let message = Value::from_pairs([("role", "user"), ("content", &request.prompt)]);
             let text = template.prompt(&Value::from(vec![message]));
             tokenizer.encode_plain(
                 &text.map_err(|fault| Failure::Usage(format!("--prompt: {fault}; --raw takes it as it is")))?,

@@ -51,7 +51,7 @@ fn complete(index: usize, message: Value, learnt: bool) -> Result<Value, ChatFau
         Some((_, value)) => *value = reasoning,
         None => all.push((REASONING[0].into(), reasoning)),
     }
-    Ok(all.into_iter().collect())
+    Ok(Value::from_pairs(all))
 }
 
 /// Whether a message is the assistant's.

@@ -7,6 +7,7 @@ use std::str::FromStr;
 use chrono::NaiveDate;
 use chrono::format::{Item, StrftimeItems};
 use minijinja::syntax::SyntaxConfig;
+use minijinja::value::ValueKind;
 use minijinja::{AutoEscape, Environment, Error, ErrorKind, Value};
 use minijinja_contrib::pycompat::unknown_method_callback;
 use serde::{Serialize, Serializer};
@@ -54,6 +55,10 @@ impl Template {
         environment.set_syntax(syntax.map_err(|error| error.to_string())?);
         environment.set_auto_escape_callback(|_| AutoEscape::None);
         environment.set_unknown_method_callback(unknown_method_callback);
+        // As Jinja2 has it: templates ask it of tools, which may be none.
+        environment.add_test("iterable", |value: &Value| {
+            !matches!(value.kind(), ValueKind::None | ValueKind::Number | ValueKind::Bool)
+        });
         environment.add_filter("tojson", json::filter);
         environment.add_filter(marks::FILTER, |text: &str| marks::filter(text));
         environment.add_function("raise_exception", raise);

@@ -38,7 +38,7 @@ struct Generate;
 
 impl Takes for Generate {
     const OPTIONS: Option<&'static [&'static str]> =
-        Some(&["model", "adapter", "chat_date", "precision", "device", "bundle", "trusted_key"]);
+        Some(&["model", "adapter", "chat_date", "precision", "gemm", "device", "bundle", "trusted_key"]);
 
     fn adapt(option: Arg) -> Arg {
         match option.get_id().as_str() {
@@ -61,6 +61,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         max_tokens: arguments.max_tokens,
         chat_date: settings.chat_date,
         precision: settings.precision,
+        gemm: settings.gemm,
         format: arguments.format,
         device: settings.device,
         kernels: settings.kernels,

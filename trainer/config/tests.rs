@@ -75,6 +75,7 @@ fn every_option_reads_back_from_a_file_as_from_the_command_line() {
         ("keep", "8"),
         ("eval_every", "11"),
         ("log_every", "12"),
+        ("replicas", "2"),
         ("tensorboard", "true"),
     ];
     let defaults = format!("{:?}", Options { given: BTreeMap::new(), ..Options::default() });

@@ -197,9 +197,11 @@ fn value(field: &Field) -> Value {
         Field::Float(value) => Value::from(*value),
         Field::Double(value) => Value::from(*value),
         Field::Str(text) => Value::from(text.as_str()),
-        Field::Group(row) => row.get_column_iter().map(|(name, field)| (name.clone(), value(field))).collect(),
+        Field::Group(row) => Value::from_pairs(row.get_column_iter().map(|(name, field)| (name.clone(), value(field)))),
         Field::ListInternal(list) => Value::from(list.elements().iter().map(value).collect::<Vec<_>>()),
-        Field::MapInternal(map) => map.entries().iter().map(|(name, field)| (value(name), value(field))).collect(),
+        Field::MapInternal(map) => {
+            Value::from_pairs(map.entries().iter().map(|(name, field)| (value(name), value(field))))
+        }
         other => Value::from(other.to_string()),
     }
 }
