@@ -36,7 +36,8 @@ mod tests {
 
     /// Packages with their versions and features, as cargo builds them for a command.
     fn packages(arguments: &[&str]) -> BTreeSet<String> {
-        let mut tree = super::cargo(&["tree", "--locked", "--offline", "--prefix", "none", "--no-dedupe", "--format", "{p} {f}"]);
+        let mut tree =
+            super::cargo(&["tree", "--locked", "--offline", "--prefix", "none", "--no-dedupe", "--format", "{p} {f}"]);
         let listed = output(tree.args(arguments).current_dir(root())).unwrap();
         // The packages of this project are small, and a part of them is built without what only programs need.
         listed.lines().filter(|line| !line.contains(" (/")).map(|line| line.trim_end().to_owned()).collect()

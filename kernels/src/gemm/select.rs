@@ -305,7 +305,7 @@ mod tests {
 
     #[test]
     fn int8_takes_the_widest_tiles_and_nothing_but_whole_vectors() {
-        let width = |op, (columns, depth)| {
+        let width = |op, (columns, depth): (u32, u32)| {
             let problem =
                 ProblemSize { op, rows: 8192, columns, depth: depth / 2, splits: 1, dtype: Dtype::I8, vectors: true };
             select(&problem, Arch::Sm90a).tile().1
