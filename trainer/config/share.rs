@@ -71,7 +71,7 @@ mod tests {
             }
         }
         let given = GivenShare::of(&options);
-        let mut config = options.complete(false).unwrap();
+        let mut config = options.complete(false).map_err(|error| error.to_string())?;
         config.take_share(&Ranks::alone(), given, before).map_err(|error| error.to_string())?;
         Ok((config.settings.grad_accum, config.share))
     }
