@@ -11,7 +11,7 @@ use precast_plan::staged::CERTIFY;
 use precast_plan::training::{CAST, CLEAR, MICRO, UPDATE, WIDEN};
 use precast_plan::{
     Adapters, ComparisonPlan, EvaluationPlan, Formats, Gemm, ModelConfig, Objective, Precision, Recipe, Recompute,
-    Resident, Staged, Student, Target, Teacher, Tensor, TrainingPlan, build_keys, keys,
+    Resident, Share, Staged, Student, Target, Teacher, Tensor, TrainingPlan, build_keys, keys,
 };
 use precast_runtime::sim::{Faults, Sim};
 use precast_runtime::{Arrived, Bound, Device, Driver, DriverError, GraphId, KernelId, LoadError, Loading};
@@ -194,6 +194,13 @@ proptest! {
                     requested.extend(keys(&compared.plan).into_iter().map(|pair| pair.key));
                 }
             }
+            // Replicas and ranks add up what each has.
+            let (formats, adapters) = (Formats::dense(), Adapters::none());
+            let whole = Student { config: &student, formats: &formats, adapters: &adapters };
+            let several = Share { replicas: 4, ranks: 2, rank: 0 };
+            let own = recipe.objective.has_teacher().then_some(Teacher::Model { config: &teacher, formats: &formats });
+            let training = TrainingPlan::with_share(own, whole, &recipe, several, Arch::Sim).unwrap();
+            requested.extend(keys(&training.plan).into_iter().map(|pair| pair.key));
             for model in [&teacher, &student] {
                 let (formats, adapters) = (Formats::dense(), Adapters::uniform(model, &Target::ALL, 3, 2.0));
                 let adapted = Student { config: model, formats: &formats, adapters: &adapters };

@@ -147,7 +147,7 @@ fn a_run_on_messages_continues_only_under_its_template() {
     let message = fail(&mut run(&["--steps", "9", "--resume", "--shuffle-window", "4"]), 2);
     assert!(message.contains("shuffle_window was 3, is 4"), "{message}");
     let template = case.student.join("chat_template.jinja");
-    fs::write(&template, format!("{TEMPLATE} <e>")).unwrap();
+    fs::write(&template, format!("<e> {TEMPLATE}")).unwrap();
     let message = fail(&mut run(&["--steps", "9", "--resume"]), 2);
     assert!(message.contains("packing was chat 1 "), "{message}");
     fs::write(&template, TEMPLATE).unwrap();

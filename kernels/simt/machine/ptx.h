@@ -128,6 +128,9 @@ SIMT_INLINE void ld_global_cg_v4_f32(float& a, float& b, float& c, float& d, con
 SIMT_INLINE void cp_async_cg_shared_global(uint32_t shared, const void* global, uint32_t bytes, uint32_t valid_bytes) {
     simt_copy_async(shared, global, bytes, valid_bytes);
 }
+SIMT_INLINE void cp_async_cg_shared_global(uint32_t shared, const void* global, uint32_t bytes, bool ignored) {
+    simt_copy_async(shared, global, bytes, ignored ? 0 : bytes);
+}
 SIMT_INLINE void cp_async_ca_shared_global(uint32_t shared, const void* global, uint32_t bytes, uint32_t valid_bytes) {
     simt_copy_async(shared, global, bytes, valid_bytes);
 }
@@ -178,6 +181,7 @@ SIMT_INLINE void stmatrix_sync_aligned_m8n8_x4_shared_b16(uint32_t shared, uint3
 
 // ---- registers of an `asm` statement --------------------------------------------------------------------------------
 
+SIMT_INLINE void setp_eq_u32(bool& d, uint32_t a, uint32_t b) { d = a == b; }
 SIMT_INLINE void setp_ne_b32(bool& d, uint32_t a, uint32_t b) { d = a != b; }
 SIMT_INLINE void selp_u32(uint32_t& d, uint32_t a, uint32_t b, bool p) { d = p ? a : b; }
 SIMT_INLINE void mov_b64(uint64_t& d, uint32_t low, uint32_t high) { d = uint64_t(high) << 32 | low; }

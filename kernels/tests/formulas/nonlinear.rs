@@ -8,7 +8,8 @@ use crate::ELSEWHERE;
 
 /// Operations without a function that could be taken for the identity: products, sums, copies, and what takes nothing
 /// normal.
-const LINEAR: [&str; 19] = [
+const LINEAR: [&str; 20] = [
+    "add",
     "attention.delta",
     "cast",
     "column_sum.finish",
