@@ -20,6 +20,7 @@ pub struct Node {
 
 /// The kinds of work.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "nearly all work is launches: a box would be a pointer more each")]
 pub enum Work {
     Launch(Launch),
     Exchange(Exchange),
