@@ -72,7 +72,7 @@ fn several_data_follow_each_other_and_a_directory_is_its_files() {
     fs::copy(data("ids.jsonl"), directory.join("1.jsonl")).unwrap();
     fs::copy(data("ids.parquet"), directory.join("2.parquet")).unwrap();
     let both = case.data_losses(&[data("ids.jsonl"), data("ids.parquet")], "both", &["--steps", "12"]);
-    assert_eq!(both, case.data_losses(&[directory.clone()], "directory", &["--steps", "12"]));
+    assert_eq!(both, case.data_losses(std::slice::from_ref(&directory), "directory", &["--steps", "12"]));
     assert_eq!(run_record(&case.path("both"))["data"]["sha256"], run_record(&case.path("directory"))["data"]["sha256"]);
     let mixed = case.data_losses(&[data("text.jsonl"), data("messages.parquet")], "mixed", &[]);
     assert_eq!(mixed.len(), 3);
@@ -127,7 +127,7 @@ fn damaged_tables_never_panic() {
         let mut damaged = bytes.clone();
         damaged[at] ^= 0x55;
         fs::write(&path, damaged).unwrap();
-        let output = case.run_on(&[path.clone()], "out", &["--dry-run"]).output().unwrap();
+        let output = case.run_on(std::slice::from_ref(&path), "out", &["--dry-run"]).output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(matches!(output.status.code(), Some(0 | 5)) && !stderr.contains("panicked"), "byte {at}: {stderr}");
     }

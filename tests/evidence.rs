@@ -265,7 +265,8 @@ fn evidence_that_is_committed_is_what_its_page_says() {
     add("two.evidence", |_| {});
     assert_eq!(page(&["one.evidence", "two.evidence"]), [""; 0]);
     assert!(page(&["one.evidence"])[0].contains("two.evidence"));
-    let changes: [(fn(&mut Evidence), &str); 4] = [
+    type Change = (fn(&mut Evidence), &'static str);
+    let changes: [Change; 4] = [
         (|evidence| evidence.chip.name = "another".to_owned(), "is of another"),
         (|evidence| evidence.golden[0].fault = Some("far".to_owned()), "1 runs untrue"),
         (|evidence| evidence.bench.clear(), "lacks loads"),

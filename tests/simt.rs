@@ -30,7 +30,8 @@ static SIMT: LazyLock<Simt> = LazyLock::new(|| {
 });
 
 /// What has been compiled: kernels of several cases are the same. By architecture where a source asks for it.
-static PROGRAMS: Mutex<BTreeMap<(KeyVariant, Option<Arch>), Arc<Program>>> = Mutex::new(BTreeMap::new());
+type Programs = BTreeMap<(KeyVariant, Option<Arch>), Arc<Program>>;
+static PROGRAMS: Mutex<Programs> = Mutex::new(BTreeMap::new());
 
 /// A kernel, compiled for the host as an architecture would have it.
 fn program(pair: &KeyVariant, arch: Arch) -> Arc<Program> {

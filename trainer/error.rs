@@ -147,7 +147,7 @@ pub enum Failure {
          {flag} stored, and up to {kernels} for kernels{}, and {device} has {free} free. With stored:\n{table}\n{}\
          Use --recompute blocks, or a smaller --batch-size or --seq-len (and --grad-accum to keep the step's tokens)",
         if *host > 0 { format!(" and {host} for the host, which shares it") } else { String::new() },
-        optional(int8.as_ref())
+        optional(int8.as_deref())
     )]
     NeitherFits {
         /// What chooses the form.
@@ -157,7 +157,7 @@ pub enum Failure {
         /// By the plan, with weights as they are stored.
         stored: u64,
         /// With weights in 8 bits, where that can be.
-        int8: Option<Rounded>,
+        int8: Option<Box<Rounded>>,
         /// What kernels may take besides.
         kernels: u64,
         /// What the host takes of the same memory.

@@ -10,6 +10,9 @@ use tokenizers::ModelWrapper;
 /// Most bytes of a `tokenizer.json`: the largest there are have 40 MB.
 pub(crate) const MOST_BYTES: u64 = 512 << 20;
 
+/// Token ids, and the bytes of the text that each stands for.
+pub type Placed = (Vec<u32>, Vec<(usize, usize)>);
+
 /// A tokenizer that neither cuts nor pads nor draws lots. Its library panics on some files and texts: what its panic
 /// says is then the error.
 pub struct Tokenizer {
@@ -91,11 +94,7 @@ impl Tokenizer {
     ///
     /// # Errors
     /// What the library says.
-    pub fn encode_placed(
-        &self,
-        text: &str,
-        add_special_tokens: bool,
-    ) -> Result<(Vec<u32>, Vec<(usize, usize)>), String> {
+    pub fn encode_placed(&self, text: &str, add_special_tokens: bool) -> Result<Placed, String> {
         let encoded = bug::guard(|| self.inner.encode(text, add_special_tokens)).map_err(panicked)?;
         let encoding = encoded.map_err(|error| error.to_string())?;
         Ok((encoding.get_ids().to_vec(), encoding.get_offsets().to_vec()))

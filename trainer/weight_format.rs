@@ -82,9 +82,9 @@ pub struct Rounded {
 impl fmt::Display for Rounded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { flag, bytes } = self;
-        write!(
+        writeln!(
             f,
-            "With {flag} int8, which rounds what the products of layers read to 8 bits, it would take {bytes} bytes.\n"
+            "With {flag} int8, which rounds what the products of layers read to 8 bits, it would take {bytes} bytes."
         )
     }
 }
@@ -167,7 +167,7 @@ impl Choice<'_> {
                     flag,
                     bf16: of_wide,
                     stored: of_stored,
-                    int8: int8().map(|bytes| Rounded { flag, bytes }),
+                    int8: int8().map(|bytes| Box::new(Rounded { flag, bytes })),
                     kernels: KERNELS_BYTES,
                     host,
                     free,

@@ -43,7 +43,7 @@ impl Launch {
 /// The row times the orthonormal Hadamard matrix of each block of r, by its definition: element (i, j) has the sign of the
 /// number of ones in i and j.
 fn rotated(row: &[f64], r: usize) -> Vec<f64> {
-    let sign = |i: usize, j: usize| if (i & j).count_ones() % 2 == 0 { 1.0 } else { -1.0 };
+    let sign = |i: usize, j: usize| if (i & j).count_ones().is_multiple_of(2) { 1.0 } else { -1.0 };
     let of_block = |block: &[f64]| -> Vec<f64> {
         let column = |j| (0..r).map(|i| block[i] * sign(i, j)).sum::<f64>() / (r as f64).sqrt();
         (0..r).map(column).collect()
@@ -108,14 +108,14 @@ fn a_norm_gives_the_rotated_rows_of_rmsnorm() {
     let launch = Launch::new(&format!("int8.rmsnorm{{h={h},residual=true,x=bf16}}"), params, 4);
     let (x, delta, gamma) = (launch.numbers("x"), launch.numbers("delta"), launch.numbers("gamma"));
     let (sum, q, scale) = (launch.numbers("sum"), launch.numbers("q"), launch.numbers("scale"));
-    for token in 0..tokens {
+    for (token, scale) in scale.iter().enumerate() {
         let at = token * h..(token + 1) * h;
         for i in at.clone() {
             assert!((sum[i] - (x[i] + delta[i])).abs() <= sum[i].abs() / 256.0, "sum {i}");
         }
         let rms = (sum[at.clone()].iter().map(|x| x * x).sum::<f64>() / h as f64 + f64::from(eps)).sqrt();
         let y: Vec<f64> = sum[at.clone()].iter().zip(&gamma).map(|(x, gamma)| gamma * x / rms).collect();
-        is_quantized(&y, &q[at], scale[token], &format!("token {token}"));
+        is_quantized(&y, &q[at], *scale, &format!("token {token}"));
     }
 }
 

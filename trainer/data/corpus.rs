@@ -284,7 +284,7 @@ impl Corpus {
             Content::Completion { prompt: Part::Text(prompt), completion: Part::Text(completion), .. } => {
                 let text = format!("{prompt}{completion}");
                 let (ids, offsets) = self.tokenizer(&file.path)?.encode_placed(&text, true).map_err(failed)?;
-                let mut chunk = labelled(ids, &offsets, &[prompt.len()..text.len()], &text);
+                let mut chunk = labelled(ids, &offsets, std::slice::from_ref(&(prompt.len()..text.len())), &text);
                 if let Some(eos) = self.reader.eos.filter(|eos| chunk.ids.last() != Some(eos)) {
                     chunk.ids.push(eos);
                     chunk.labels.iter_mut().for_each(|labels| labels.push(eos));

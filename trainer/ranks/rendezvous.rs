@@ -36,14 +36,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 const MOST_REASON: usize = 4096;
 
 /// What the ranks of a job know, and nobody else.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Token([u8; 32]);
-
-impl Default for Token {
-    fn default() -> Self {
-        Self([0; 32])
-    }
-}
 
 impl Token {
     /// Made of a secret, or of what a launcher calls the job.
