@@ -77,6 +77,8 @@ fn take<const N: usize>(stream: &mut impl Read) -> io::Result<[u8; N]> {
 
 /// Why two ends do not come together.
 enum Parted {
+    /// The connection was not made, or broke.
+    Lost(String),
     /// The other end does not know the token, or is no rank at all.
     Stranger(String),
     /// It is one, and cannot take part.
@@ -85,7 +87,7 @@ enum Parted {
 
 impl From<io::Error> for Parted {
     fn from(error: io::Error) -> Self {
-        Self::Stranger(error.to_string())
+        Self::Lost(error.to_string())
     }
 }
 
@@ -226,7 +228,7 @@ fn receive(
                 peers.push((rank, welcome.map_err(RankError::io("talk to other ranks"))?));
             }
             Ok(Err(Parted::Refused(why))) => return Err(RankError::Refused(why).into()),
-            Ok(Err(Parted::Stranger(_))) => strangers += 1,
+            Ok(Err(Parted::Lost(_) | Parted::Stranger(_))) => strangers += 1,
             Err(_) => {}
         }
     }
@@ -238,7 +240,7 @@ fn receive(
 fn come(place: &Place, token: &Token, wait: Duration, stop: &Stop) -> Result<TcpStream, Failure> {
     let Place { rank, ranks, addresses, .. } = place;
     let until = Instant::now() + wait;
-    let mut reason = "it is not there".to_owned();
+    let (mut lost, mut stranger) = ("it is not there".to_owned(), None);
     while Instant::now() < until {
         for address in addresses {
             stop.check()?;
@@ -248,12 +250,15 @@ fn come(place: &Place, token: &Token, wait: Duration, stop: &Stop) -> Result<Tcp
             {
                 Ok(stream) => return Ok(stream),
                 Err(Parted::Refused(why)) => return Err(RankError::Refused(why).into()),
-                Err(Parted::Stranger(why)) => reason = why,
+                Err(Parted::Stranger(why)) => stranger = Some(why),
+                Err(Parted::Lost(why)) => lost = why,
             }
         }
         thread::sleep(PAUSE);
     }
     let (address, seconds) = (addresses.join(", "), wait.as_secs());
+    // Who answered once and went away since was still the wrong one.
+    let reason = stranger.unwrap_or(lost);
     Err(RankError::NoAnswer { rank: *rank, address, seconds, reason }.into())
 }
 
@@ -340,6 +345,19 @@ mod tests {
         let stranger = others[1].as_ref().unwrap_err();
         assert!(stranger.starts_with("rank 1: rank 0 did not answer at 127.0.0.1:"), "{stranger}");
         assert!(stranger.contains("does not know the token"), "{stranger}");
+    }
+
+    #[test]
+    fn a_stranger_that_goes_away_is_still_named() {
+        let (listener, address) = listening();
+        let answer = thread::spawn(move || {
+            let (stream, _) = listener.accept().unwrap();
+            admit(stream, &Token::of(&["another job".to_owned()]), 2).is_err()
+        });
+        let token = Token::of(&["job".to_owned()]);
+        let come = come(&place(1, 2, &address, None), &token, Duration::from_millis(500), &Stop::default());
+        let message = come.unwrap_err().to_string();
+        assert!(answer.join().unwrap() && message.contains("does not know the token"), "{message}");
     }
 
     #[test]
