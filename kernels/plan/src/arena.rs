@@ -71,7 +71,7 @@ pub(crate) fn place(buffers: &mut [Buffer], phases: &[Touched]) -> u64 {
     end
 }
 
-/// The stage of all start-up phases; that of another phase is its number and one.
+/// The stage that all start-up phases share; phase `p` of those that follow is stage `p + 1`.
 const STARTUP: usize = 0;
 
 fn lives(buffers: &[Buffer], phases: &[Touched]) -> Vec<Option<Life>> {

@@ -1,0 +1,170 @@
+//! A run on its device: sealed, its weights sent, and where it continues.
+
+use std::sync::Arc;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use precast_fatbins::{Digest, say};
+use precast_plan::MemoryTable;
+use precast_runtime::Placement;
+use serde_json::Value;
+
+use super::begin;
+use super::certify::Teacher;
+use super::open::{Opened, UnderWay};
+use super::result;
+use crate::checkpoint::{Checkpoint, Weights as ModelWeights};
+use crate::config::{RunConfig, Settings};
+use crate::data::{Batches, Corpus, DataError, MicroBatch, Order, Stream};
+use crate::device;
+use crate::error::Failure;
+use crate::heading::Heading;
+use crate::models::Role;
+use crate::note;
+use crate::ranks::Ranks;
+use crate::run::checkpoint;
+use crate::run::disk_space::DiskSpace;
+use crate::run::out::Out;
+use crate::run::stop::Stop;
+use crate::session::Session;
+use crate::sources::Sources;
+use crate::startup::Startup;
+
+/// A run whose next step may be taken.
+pub(super) struct Ready {
+    pub session: Session,
+    /// The steps that come next.
+    pub batches: Batches,
+    /// Digest of the tokens of the steps that are done.
+    pub tokens: Digest,
+    /// Of a teacher that is not exact, as it is to stand in `run.json`.
+    pub certificate: Option<Value>,
+}
+
+/// Opens the device, sends the weights, and compares what only then is known with other ranks' and with the run so far.
+pub(super) fn ready(
+    opened: &mut Opened,
+    UnderWay { cublas, teacher: known, seen }: UnderWay,
+    placement: Placement,
+    startup: &mut Startup,
+    stop: &Stop,
+    ranks: &Ranks,
+) -> Result<Ready, Failure> {
+    let Opened { config, out, resumed, begin, models, adapter, corpus, digests, identity, .. } = opened;
+    let driver = device::open_rank(config.settings.device, &config.settings.kernels, cublas, ranks)?;
+    if driver.device().has_one_memory() {
+        digests.forget_pages();
+    }
+    startup.end("device");
+    let teacher = models.teacher.as_ref().map(|model| model as &dyn ModelWeights);
+    let sources =
+        Sources { teacher, student: &models.student, adapter: adapter.as_ref(), same_files: opened.same_files };
+    let mut session = Session::open(driver, config, &sources, placement, startup)?;
+    known.check_room(config, session.certifies())?;
+    // As they are, not as they were asked for: a run that continues says what has changed.
+    config.student_format = adapter.as_ref().map(|_| sources.shapes().student_format(config).0);
+    config.teacher_format = teacher.map(|_| session.teacher_format());
+    let of_model =
+        |heading: Heading, (role, model): (Role, &Checkpoint)| heading.model(role.name(), model.path(), model);
+    let heading = models.iter().fold(session.heading(), of_model);
+    let heading = adapter.iter().fold(heading, Heading::adapter).data(corpus, opened.summary);
+    if let Some(out) = out {
+        say!("{heading}\n\n{}", MemoryTable::of(&session.plan().plan));
+        let result_bytes = result::bytes(config, &session, &models.student, adapter.as_ref());
+        disk_space(config, &session, result_bytes, out, begin.step)?.check(out.path())?;
+    }
+    let certificate = upload(&mut session, &sources, known, || first_batch(corpus, config), stop)?;
+    startup.end("upload");
+    let (batches, tokens) = stop.unless_stopped(|| seen.join().expect("reading does not panic"))??;
+    if ranks.count() > 1 || resumed.is_some() {
+        digests.wait(stop)?;
+        identity.models(digests.get()?);
+    }
+    begin::check_devices(&session, identity, ranks)?;
+    if let Some(resumed) = resumed {
+        resumed.compare(identity)?;
+        resumed.check_tokens(tokens)?;
+    }
+    let saved = resumed.as_ref().map(|resumed| &resumed.saved).or(begin.saved.as_ref());
+    if let Some(saved) = saved {
+        saved.restore(&mut session)?;
+        startup.end("checkpoint");
+    }
+    stop.check()?;
+    Ok(Ready { session, batches, tokens, certificate })
+}
+
+/// The steps of a run.
+pub(super) fn batches(stream: Stream, config: &RunConfig) -> Batches {
+    let Settings { batch_size, seq_len, shuffle, shuffle_window, seed, .. } = config.settings;
+    let order = if shuffle { Order::Shuffled { seed, window: shuffle_window } } else { Order::File };
+    Batches::new(stream, batch_size, seq_len, order)
+}
+
+/// What the run is going to write.
+fn disk_space(
+    config: &RunConfig,
+    session: &Session,
+    student_bytes: u64,
+    out: &Out,
+    done: u64,
+) -> Result<DiskSpace, Failure> {
+    let (steps, every) = (config.settings.steps, config.settings.checkpoint_every);
+    Ok(DiskSpace {
+        checkpoint_bytes: checkpoint::bytes(session.state_elems()),
+        student_bytes,
+        keep: match config.settings.checkpoint_every {
+            0 => 0,
+            // The best one may be another than the latest.
+            _ => config.settings.keep.saturating_add(u64::from(!config.eval_data.is_empty())),
+        },
+        kept: match config.settings.checkpoint_every {
+            0 => 0,
+            _ => checkpoint::steps(out.path())?.len() as u64,
+        },
+        to_come: match every {
+            0 => 0,
+            _ => steps / every - done / every + u64::from(!steps.is_multiple_of(every)),
+        },
+    })
+}
+
+/// The first micro-batch of a run, wherever it continues.
+fn first_batch(corpus: &Arc<Corpus>, config: &RunConfig) -> Result<MicroBatch, DataError> {
+    let step = batches(Stream::start(Arc::clone(corpus)), config).step(1)?;
+    Ok(step.micro_batch(0))
+}
+
+/// Sends the weights; returns what is known of a teacher that is not exact.
+fn upload(
+    session: &mut Session,
+    sources: &Sources<'_>,
+    teacher: Teacher,
+    first_batch: impl FnOnce() -> Result<MicroBatch, DataError>,
+    stop: &Stop,
+) -> Result<Option<Value>, Failure> {
+    let total = session.upload_bytes(sources);
+    let style = ProgressStyle::with_template("weights {bar:30} {bytes}/{total_bytes} {bytes_per_sec}");
+    let bar = if note::is_silent() { ProgressBar::hidden() } else { ProgressBar::new(total) };
+    let bar = bar.with_style(style.expect("a valid template"));
+    let progress = |sent| {
+        bar.inc(sent);
+        stop.check()
+    };
+    let known = match teacher {
+        Teacher::Unknown(measuring) => {
+            let batch = first_batch()?;
+            let judge = |columns| bar.suspend(|| Ok(measuring.judge(&batch, &columns)?));
+            Some(session.certify(sources, &batch, progress, judge)?)
+        }
+        Teacher::Known(known) => {
+            session.upload(sources, progress)?;
+            Some(known)
+        }
+        Teacher::Exact => {
+            session.upload(sources, progress)?;
+            None
+        }
+    };
+    bar.finish_and_clear();
+    Ok(known)
+}
