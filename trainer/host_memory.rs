@@ -42,9 +42,10 @@ impl HostMemory {
     pub fn of(plan: &TrainingPlan, data: &[PathBuf], one_memory: bool) -> Self {
         let models: Vec<&Resident> = plan.teacher.iter().chain([&plan.student]).collect();
         // Two arrive from the device while one is written.
+        let checkpoint = ("parts of a checkpoint", 3 * STAGE_BYTES);
         // What is read ahead, kept and shuffled, however large the data are.
         let data_bytes = of_data(data).min(data::MOST_BYTES);
-        Self::of_models(&plan.plan, &models, ("parts of a checkpoint", 3 * STAGE_BYTES), data_bytes, one_memory)
+        Self::of_models(&plan.plan, &models, checkpoint, data_bytes, one_memory)
     }
 
     /// Of an evaluation.
