@@ -81,6 +81,16 @@ impl Arch {
         }
     }
 
+    /// Multiprocessors of the GPU that it is built for: an RTX 4090, an H100 or H200, a GB10. On one with fewer or more, launches
+    /// that are cut to fit are right but not as fast.
+    pub(crate) fn multiprocessors(self) -> u32 {
+        match self {
+            Arch::Sm89 | Arch::Sim => 128,
+            Arch::Sm90a | Arch::Sm90Portable => 132,
+            Arch::Sm121 => 48,
+        }
+    }
+
     /// Whether the code only runs on exactly this compute capability (the `a` suffix).
     pub fn is_exact(self) -> bool {
         self == Arch::Sm90a

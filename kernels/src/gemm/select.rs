@@ -134,35 +134,19 @@ static HOPPER_WGRAD: &[Tiling] = &[
     cuda_cores!(64),
 ];
 
-/// int8: pairs of values are elements of 16 bits, so tiles and depths are those of bf16 in bytes.
-static INT8: &[Tiling] = &[
-    mma!(128 x 256 x 32, warp_n 64, stages 4),
-    mma!(128 x 128 x 32, warp_n 64, stages 3),
-    mma!(128 x 64 x 32, warp_n 32, stages 4),
-];
-
-static INT8_H200: &[Tiling] = &[
-    mma!(256 x 128 x 32, warp_n 64, stages 4),
-    mma!(128 x 128 x 64, warp_n 64, stages 3),
-    mma!(128 x 64 x 32, warp_n 32, stages 4),
-    mma!(128 x 256 x 32, warp_n 64, stages 4),
-    mma!(128 x 128 x 32, warp_n 64, stages 3),
-];
-
-/// A pair of CTAs copies the weights once: two or three percent of a deep product.
+/// int8: pairs of values are elements of 16 bits, so tiles and depths are those of bf16 in bytes. A pair of CTAs copies the weights
+/// once: two or three percent of a deep product.
 static HOPPER_INT8_FWD: &[Tiling] =
     &[wgmma!(128 x 256 x 64, cluster 2), wgmma!(128 x 192 x 64, cluster 2), wgmma!(128 x 128 x 64, cluster 2)];
 
-static HOPPER_INT8_SWIGLU: &[Tiling] = &[wgmma!(128 x 256 x 64, cluster 2), wgmma!(128 x 192 x 64, cluster 2)];
+/// The variants of a table but that for CUDA cores, its last.
+fn tensor_cores(variants: &'static [Tiling]) -> &'static [Tiling] {
+    &variants[..variants.len() - 1]
+}
 
 /// Rates on an H200 are measured. The others have a quarter of its tensor throughput a multiprocessor: neither shared
 /// memory nor L2 holds back their smaller tiles as much.
 fn table(op: GemmOp, dtype: Dtype, arch: Arch) -> Table {
-    let multiprocessors = match arch {
-        Arch::Sm89 | Arch::Sim => 128,
-        Arch::Sm90a | Arch::Sm90Portable => 132,
-        Arch::Sm121 => 48,
-    };
     let (variants, rates): (_, &[u32]) = match (dtype, arch) {
         (Dtype::Bf16, Arch::Sm90a) => match op {
             GemmOp::Fwd => (HOPPER_FWD, &[100, 100, 100, 3]),
@@ -171,18 +155,18 @@ fn table(op: GemmOp, dtype: Dtype, arch: Arch) -> Table {
             GemmOp::Wgrad => (HOPPER_WGRAD, &[100, 100, 100, 90, 3]),
         },
         (Dtype::I8, Arch::Sm90a) => match op {
-            GemmOp::Swiglu => (HOPPER_INT8_SWIGLU, &[100, 97]),
+            GemmOp::Swiglu => (tensor_cores(HOPPER_SWIGLU), &[100, 97]),
             _ => (HOPPER_INT8_FWD, &[100, 92, 88]),
         },
-        (Dtype::I8, Arch::Sm90Portable) => (INT8_H200, &[96, 100, 80, 98, 92]),
-        (Dtype::I8, _) => (INT8, &[100, 100, 90]),
+        (Dtype::I8, Arch::Sm90Portable) => (tensor_cores(BF16_H200), &[96, 100, 80, 98, 92]),
+        (Dtype::I8, _) => (tensor_cores(BF16), &[100, 100, 90]),
         // dgrad's operands leave no registers for 256 rows.
         (Dtype::Bf16, Arch::Sm90Portable) if op == GemmOp::Dgrad => (&BF16_H200[1..], &[100, 80, 90, 85, 3]),
         (Dtype::Bf16, Arch::Sm90Portable) => (BF16_H200, &[108, 100, 80, 90, 85, 3]),
         (Dtype::Bf16, _) => (BF16, &[100, 100, 90, 3]),
         _ => (F32, &[100, 70]),
     };
-    Table { multiprocessors, variants, rates }
+    Table { multiprocessors: arch.multiprocessors().into(), variants, rates }
 }
 
 pub(crate) fn variants(op: GemmOp, dtype: Dtype, arch: Arch) -> Vec<Tiling> {

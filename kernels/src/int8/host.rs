@@ -3,6 +3,7 @@ use rayon::prelude::*;
 use super::{Int8Fwd, Int8Rmsnorm, Int8Swiglu, rotation};
 use crate::abi::{int8_fwd_params, int8_rmsnorm_params, int8_swiglu_params};
 use crate::host::{Matrix, Views, matmul, round_to, sigmoid, vectorized};
+use crate::rmsnorm::{add_residual, rstd};
 
 /// The row times 1 / r and the Hadamard matrix of each block of r: the Walsh-Hadamard transform, smallest strides first. The factor comes
 /// first: no sum overflows.
@@ -54,18 +55,10 @@ pub(super) fn rmsnorm(key: Int8Rmsnorm, p: &int8_rmsnorm_params, views: &mut Vie
     let x = views.load("x");
     let q = views.write::<i8>("q");
     let scale = views.write::<f32>("scale");
-    let mut sum = key.residual.then(|| views.store("sum"));
-    if let Some(sum) = &mut sum {
-        let delta = views.load("delta");
-        sum.par_iter_mut().zip(&x[..]).zip(&delta[..]).for_each(|((sum, x), delta)| *sum = round_to(key.x, x + delta));
-    }
-    let rows: &[f32] = match &sum {
-        Some(sum) => sum,
-        None => &x,
-    };
+    let sum = key.residual.then(|| add_residual(&x, key.x, views));
+    let rows = sum.as_deref().unwrap_or(&x);
     q.par_chunks_mut(h).zip(rows.par_chunks(h)).zip(scale).for_each(|((q, x), scale)| {
-        let square: f64 = x.iter().map(|x| f64::from(x * x)).sum();
-        let rstd = 1.0 / ((square / h as f64) as f32 + p.eps).sqrt();
+        let rstd = rstd(x, p.eps);
         let mut row: Vec<f32> = x.iter().zip(&gamma[..]).map(|(x, gamma)| gamma * (x * rstd)).collect();
         *scale = quantize_row(&mut row, q, r);
     });

@@ -1,8 +1,9 @@
 use rayon::prelude::*;
 
 use super::{RmsnormBwd, RmsnormDgrad, RmsnormFwd};
+use crate::Dtype;
 use crate::abi::{rmsnorm_bwd_params, rmsnorm_dgrad_params, rmsnorm_fwd_params};
-use crate::host::{Views, round_to};
+use crate::host::{Store, Views, round_to};
 
 /// Mean of `gamma dy n` over a row, with `n = x rstd`: what its gradient has along n, and what normalising takes away.
 pub(crate) fn mean(gamma: &[f32], dy: &[f32], x: &[f32], rstd: f32) -> f32 {
@@ -10,27 +11,33 @@ pub(crate) fn mean(gamma: &[f32], dy: &[f32], x: &[f32], rstd: f32) -> f32 {
     (dot / x.len() as f64) as f32
 }
 
+/// 1 over the root mean square of a row.
+pub(crate) fn rstd(x: &[f32], eps: f32) -> f32 {
+    let square: f64 = x.iter().map(|x| f64::from(x * x)).sum();
+    1.0 / ((square / x.len() as f64) as f32 + eps).sqrt()
+}
+
+/// Stores `sum = x + delta` and returns it: what is normalised is what is stored, so it is rounded first.
+pub(crate) fn add_residual<'a>(x: &[f32], dtype: Dtype, views: &mut Views<'a>) -> Store<'a> {
+    let delta = views.load("delta");
+    let mut sum = views.store("sum");
+    sum.par_iter_mut().zip(x).zip(&delta[..]).for_each(|((sum, x), delta)| *sum = round_to(dtype, x + delta));
+    sum
+}
+
 pub(super) fn fwd(key: RmsnormFwd, p: &rmsnorm_fwd_params, views: &mut Views<'_>) {
     let h = key.h as usize;
     let gamma = views.load("gamma");
     let mut y = views.store("y");
-    let rstd = views.write::<f32>("rstd");
+    let rstds = views.write::<f32>("rstd");
     let x = views.load("x");
-    // What is normalised is what is stored: the sum is rounded first.
-    let mut sum = key.residual.then(|| views.store("sum"));
-    if let Some(sum) = &mut sum {
-        let delta = views.load("delta");
-        sum.par_iter_mut().zip(&x[..]).zip(&delta[..]).for_each(|((sum, x), delta)| *sum = round_to(key.x, x + delta));
-    }
-    let rows: &[f32] = match &sum {
-        Some(sum) => sum,
-        None => &x,
-    };
-    y.par_chunks_mut(h).zip(rows.par_chunks(h)).zip(rstd).for_each(|((y, x), rstd)| {
-        let square: f64 = x.iter().map(|x| f64::from(x * x)).sum();
-        *rstd = 1.0 / ((square / h as f64) as f32 + p.eps).sqrt();
+    let sum = key.residual.then(|| add_residual(&x, key.x, views));
+    let rows = sum.as_deref().unwrap_or(&x);
+    y.par_chunks_mut(h).zip(rows.par_chunks(h)).zip(rstds).for_each(|((y, x), stored)| {
+        let rstd = rstd(x, p.eps);
+        *stored = rstd;
         for ((y, x), gamma) in y.iter_mut().zip(x).zip(&gamma[..]) {
-            *y = gamma * (x * *rstd);
+            *y = gamma * (x * rstd);
         }
     });
 }

@@ -18,7 +18,7 @@
 
 mod host;
 
-pub(crate) use host::mean;
+pub(crate) use host::{add_residual, mean, rstd};
 
 use crate::abi::{rmsnorm_bwd_params, rmsnorm_dgrad_params, rmsnorm_fwd_params};
 use crate::host::Views;

@@ -8,10 +8,7 @@
 use super::select::GemmOp;
 use super::variants::Wgmma;
 use crate::abi::tensor_map;
-use crate::{Dtype, Geometry, TensorMap};
-
-/// SMs of an H100 or H200. On a GPU with fewer or more, a launch is right but not as fast.
-const MULTIPROCESSORS: u32 = 132;
+use crate::{Arch, Dtype, Geometry, TensorMap};
 
 /// Elements in the 128 bytes of a swizzled row: the depth of a k-tile, and the rows of a slab.
 const SWIZZLE_ELEMS: u32 = 64;
@@ -27,7 +24,7 @@ pub(crate) fn geometry(variant: Wgmma, rows: u32, columns: u32) -> Geometry {
     let blocks = if splits_k_tiles(variant) {
         rows.next_multiple_of(cluster) * columns
     } else {
-        (rows * columns * cluster).min(MULTIPROCESSORS / cluster * cluster)
+        (rows * columns * cluster).min(Arch::Sm90a.multiprocessors() / cluster * cluster)
     };
     Geometry { shared_bytes: variant.shared_bytes, ..Geometry::linear(blocks, variant.threads) }
 }
