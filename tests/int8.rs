@@ -65,6 +65,8 @@ fn a_run_measures_its_teacher_on_the_first_batch_before_it_trains() {
     let known = &run["teacher_certificate"];
     assert_eq!((&known["by"], &known["measured"]["tokens"]), (&json!("first batch"), &json!(32)));
     assert!((1e-6..0.02).contains(&kl(&known["measured"])), "{known}");
+    let report = fs::read_to_string(case.out().join("report.html")).unwrap();
+    assert!(report.contains("<td>teacher's certificate</td><td>KL 0.") && report.contains("(first batch)</td>"));
     // It taught, other bits than the exact one, and nearly the same.
     succeed(
         &mut case.distill(&case.path("bf16"), &["--teacher-format", "bf16", "--checkpoint-every", "0", "--steps", "2"]),

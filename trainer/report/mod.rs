@@ -9,6 +9,7 @@ use std::path::Path;
 use precast_fatbins::{Digest, files};
 use serde_json::Value;
 
+use crate::certificate::Measured;
 use crate::error::Failure;
 use crate::metrics::{METRICS, Metrics, StepRecord};
 use crate::record::{self, RunRecord};
@@ -141,6 +142,7 @@ fn summary(records: &[StepRecord], run: &Value) -> String {
     let rows = [
         ("teacher", text("/config/teacher")),
         ("teacher_format", text("/config/teacher_format")),
+        (CERTIFICATE, certificate(run).unwrap_or_default()),
         ("student", text("/config/student")),
         ("parameters that train", format!("{} of {}", number("/parameters/trained"), number("/parameters/all"))),
         ("device", text("/device/name")),
@@ -155,10 +157,22 @@ fn summary(records: &[StepRecord], run: &Value) -> String {
         ("device memory, bytes", last.memory_bytes.to_string()),
     ];
     let of_teacher = ["teacher", "teacher_format", "kd_loss", "ce_loss"];
+    let of_some = [CERTIFICATE, "eval_loss, held out"];
     let rows = rows.into_iter().filter(|(name, value)| {
-        (has_teacher(run) || !of_teacher.contains(name)) && (*name != "eval_loss, held out" || !value.is_empty())
+        (has_teacher(run) || !of_teacher.contains(name)) && (!of_some.contains(name) || !value.is_empty())
     });
     table(&rows.map(|(name, value)| (name.to_owned(), value)).collect::<Vec<_>>())
+}
+
+/// What the summary calls the certificate.
+const CERTIFICATE: &str = "teacher's certificate";
+
+/// What a teacher that is not exact costs, and how that is known; none of an exact one.
+fn certificate(run: &Value) -> Option<String> {
+    let known = run.get("teacher_certificate")?;
+    let measured: Measured = serde_json::from_value(known.get("measured")?.clone()).ok()?;
+    let by = known.pointer("/by/file").or_else(|| known.get("by")).and_then(Value::as_str).unwrap_or("?");
+    Some(format!("{measured} ({by})"))
 }
 
 /// Text as it stands in HTML.
@@ -236,6 +250,25 @@ mod tests {
         let with = html(&records, &Value::Null);
         assert!(with.contains("3.0000 → 2.0000, best 1.5000 after step 2") && !without.contains("held out"));
         assert_eq!(with.matches("<polyline").count(), without.matches("<polyline").count() + 1);
+    }
+
+    #[test]
+    fn a_teacher_that_is_not_exact_has_its_certificate_in_the_table() {
+        let records = [record(1, Some(3.0))];
+        let measured = serde_json::json!({
+            "kl_mean": 0.00171, "kl_max": 0.16, "agreement": 0.974, "perplexity": 21.65, "exact_perplexity": 21.55, "tokens": 456
+        });
+        let of = |by: Value| {
+            let known = serde_json::json!({ "format": "int8", "measured": measured, "by": by });
+            let run = serde_json::json!({ "config": { "teacher": "t" }, "teacher_certificate": known });
+            summary(&records, &run)
+        };
+        let text = "teacher's certificate</td><td>KL 0.00171 nats a token from the exact model, at most 0.1600; the same first \
+                    choice of 97.40 % of 456 tokens; perplexity 21.6500, of the exact model 21.5500";
+        assert!(of("first batch".into()).contains(&format!("{text} (first batch)</td>")));
+        assert!(of(serde_json::json!({ "file": "t.json" })).contains(&format!("{text} (t.json)</td>")));
+        let exact = summary(&records, &serde_json::json!({ "config": { "teacher": "t" } }));
+        assert!(exact.contains("teacher_format") && !exact.contains("certificate"));
     }
 
     #[test]
