@@ -3,25 +3,20 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use precast_fatbins::{Digest, say};
-use precast_plan::{Adapters, EvaluationPlan, Gemm, Precision, Student, evaluation};
-use precast_runtime::Placement;
+use precast_fatbins::Digest;
+use precast_plan::{Gemm, Precision, evaluation};
 
 use crate::adapter::Adapter;
 use crate::bundle::Kernels;
 use crate::chat::Date;
-use crate::checkpoint::{Checkpoint, Scratch, Weights};
+use crate::checkpoint::Checkpoint;
 use crate::config::DeviceChoice;
 use crate::data::{Chunk, Corpus, Dataset, Files, MicroBatch, Packing, Reader};
 use crate::device;
 use crate::error::Failure;
-use crate::heading::Heading;
-use crate::host_memory::HostMemory;
-use crate::one_memory;
+use crate::forward::Forward;
 use crate::score::Score;
-use crate::session::{seal, upload_model};
-use crate::startup::Startup;
-use crate::weight_format::{Choice, Chosen, WeightFormat};
+use crate::weight_format::WeightFormat;
 
 /// What to score.
 #[derive(Clone, Debug)]
@@ -54,7 +49,6 @@ pub struct Evaluation {
 /// # Errors
 /// [`Failure`]. `progress` is told how many of how many batches are done.
 pub fn evaluate(request: &Evaluation, mut progress: impl FnMut(usize, usize)) -> Result<Score, Failure> {
-    let mut startup = Startup::new();
     let cublas = device::cublas(request.gemm, request.device)?;
     let model = Checkpoint::open(&request.model)?;
     let config = model.config();
@@ -62,35 +56,20 @@ pub fn evaluate(request: &Evaluation, mut progress: impl FnMut(usize, usize)) ->
     let Text { dataset, batch, longest } = Text::read(request, &model)?;
     let chunks = dataset.chunks();
 
-    let driver = device::open_with(request.device, &request.kernels, cublas)?;
-    let arch = device::arch(driver.device())?;
-    let formats = Weights::formats(&model);
-    let adapters = adapter.as_ref().map_or_else(Adapters::none, |adapter| adapter.layout().adapters());
-    let choice = Choice { flag: "--format", asked: request.format, formats: &formats };
-    let device = driver.device();
-    let host = |plan: &EvaluationPlan| HostMemory::of_evaluation(plan, &request.data, device.has_one_memory());
-    let host_bytes = |plan: &EvaluationPlan| one_memory::host_bytes(device, || host(plan));
-    let Chosen { plan, note, .. } = choice.make(device, host_bytes, |formats| {
-        let student = Student { config, formats, adapters: &adapters };
-        EvaluationPlan::with_gemm(student, (batch, longest), (request.precision, request.gemm), arch)
-    })?;
-    note.iter().for_each(|note| eprintln!("note: {note}"));
-    one_memory::check(device, &plan.plan, &host(&plan))?;
-    let models = [request.model.display().to_string()];
-    let (mut sealed, bundle, _) = seal(driver, &plan.plan, &request.kernels, &models, Placement::Arena, &mut startup)?;
-    if request.heading {
-        let heading = Heading::new(sealed.device(), bundle, sealed.loaded().len()).cublas(sealed.cublas());
-        let heading = heading.model("model", &request.model, &model);
-        say!("{}", adapter.iter().fold(heading, Heading::adapter));
-    }
-    upload_model(&mut sealed, &plan.model, &model, false, &mut |_| Ok(()))?;
-    if let Some((adapter, weights)) = adapter.as_ref().zip(plan.adapters.as_ref()) {
-        let mut scratch = Scratch::new();
-        let all = adapter.all_placed(&weights.parameters)?;
-        scratch.values(all.len()).copy_from_slice(&all);
-        sealed.write(weights.all.tensor, scratch.encode(request.precision.dtype()))?;
-    }
-
+    let forward = Forward {
+        path: &request.model,
+        model: &model,
+        adapter: adapter.as_ref(),
+        data: &request.data,
+        shape: (batch, longest),
+        precision: request.precision,
+        gemm: request.gemm,
+        format: request.format,
+        device: request.device,
+        kernels: &request.kernels,
+        heading: request.heading,
+    };
+    let (plan, mut sealed) = forward.open(cublas)?;
     let (mut total, mut tokens) = (0.0f64, 0u64);
     let all = chunks.len().div_ceil(batch as usize);
     for (index, micro) in batches(chunks, batch, longest).enumerate() {

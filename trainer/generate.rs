@@ -10,25 +10,20 @@ use half::bf16;
 use minijinja::Value;
 use precast_fatbins::say;
 use precast_kernels::{Dtype, Format};
-use precast_plan::{Adapters, EvaluationPlan, Gemm, Precision, Student, evaluation};
-use precast_runtime::Placement;
+use precast_plan::{Gemm, Precision, evaluation};
 use serde::Serialize;
 
 use crate::adapter::Adapter;
 use crate::bundle::Kernels;
 use crate::chat::Date;
-use crate::checkpoint::{Checkpoint, Scratch, Weights};
+use crate::checkpoint::Checkpoint;
 use crate::config::DeviceChoice;
 use crate::data::DataError;
 use crate::device;
 use crate::error::Failure;
-use crate::heading::Heading;
-use crate::host_memory::HostMemory;
-use crate::one_memory;
-use crate::session::{seal, upload_model};
-use crate::startup::Startup;
+use crate::forward::Forward;
 use crate::tokenizer::Tokenizer;
-use crate::weight_format::{Choice, Chosen, WeightFormat};
+use crate::weight_format::WeightFormat;
 
 /// What to generate.
 #[derive(Clone, Debug)]
@@ -85,34 +80,22 @@ pub fn generate(request: &Generation) -> Result<Generated, Failure> {
         )));
     }
 
-    let driver = device::open_with(request.device, &request.kernels, cublas)?;
-    let arch = device::arch(driver.device())?;
-    let formats = Weights::formats(&model);
-    let adapters = adapter.as_ref().map_or_else(Adapters::none, |adapter| adapter.layout().adapters());
-    let choice = Choice { flag: "--format", asked: request.format, formats: &formats };
-    let device = driver.device();
-    let host = |plan: &EvaluationPlan| HostMemory::of_evaluation(plan, &[], device.has_one_memory());
-    let host_bytes = |plan: &EvaluationPlan| one_memory::host_bytes(device, || host(plan));
-    let Chosen { plan, note, .. } = choice.make(device, host_bytes, |formats| {
-        let student = Student { config, formats, adapters: &adapters };
-        EvaluationPlan::with_gemm(student, (1, window), (request.precision, request.gemm), arch)
-    })?;
-    note.iter().for_each(|note| eprintln!("note: {note}"));
-    one_memory::check(device, &plan.plan, &host(&plan))?;
-    let models = [request.model.display().to_string()];
-    let mut startup = Startup::new();
-    let (mut sealed, bundle, _) = seal(driver, &plan.plan, &request.kernels, &models, Placement::Arena, &mut startup)?;
+    let forward = Forward {
+        path: &request.model,
+        model: &model,
+        adapter: adapter.as_ref(),
+        data: &[],
+        shape: (1, window),
+        precision: request.precision,
+        gemm: request.gemm,
+        format: request.format,
+        device: request.device,
+        kernels: &request.kernels,
+        heading: request.heading,
+    };
+    let (plan, mut sealed) = forward.open(cublas)?;
     if request.heading {
-        let heading = Heading::new(sealed.device(), bundle, sealed.loaded().len()).cublas(sealed.cublas());
-        let heading = heading.model("model", &request.model, &model);
-        say!("{}\n", adapter.iter().fold(heading, Heading::adapter));
-    }
-    upload_model(&mut sealed, &plan.model, &model, false, &mut |_| Ok(()))?;
-    if let Some((adapter, weights)) = adapter.as_ref().zip(plan.adapters.as_ref()) {
-        let mut scratch = Scratch::new();
-        let all = adapter.all_placed(&weights.parameters)?;
-        scratch.values(all.len()).copy_from_slice(&all);
-        sealed.write(weights.all.tensor, scratch.encode(request.precision.dtype()))?;
+        say!("");
     }
 
     // The head computes logits in chunks of tokens, of which the last one stays.

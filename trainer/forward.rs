@@ -1,0 +1,79 @@
+//! A model that is computed and does not train: its plan, sealed, with its weights on the device.
+
+use std::path::{Path, PathBuf};
+
+use precast_fatbins::say;
+use precast_plan::{Adapters, EvaluationPlan, Gemm, Precision, Student};
+use precast_runtime::cublas::Cublas;
+use precast_runtime::{Placement, Sealed};
+
+use crate::adapter::Adapter;
+use crate::bundle::Kernels;
+use crate::checkpoint::{Checkpoint, Scratch, Weights};
+use crate::config::DeviceChoice;
+use crate::device::{self, AnyDriver};
+use crate::error::Failure;
+use crate::heading::Heading;
+use crate::host_memory::HostMemory;
+use crate::one_memory;
+use crate::session::{seal, upload_model};
+use crate::startup::Startup;
+use crate::weight_format::{Choice, Chosen, WeightFormat};
+
+/// What is computed, and where.
+pub(crate) struct Forward<'a> {
+    pub path: &'a Path,
+    pub model: &'a Checkpoint,
+    pub adapter: Option<&'a Adapter>,
+    /// Files that take host memory beside it.
+    pub data: &'a [PathBuf],
+    /// Sequences at a time, and tokens of each.
+    pub shape: (u32, u32),
+    pub precision: Precision,
+    /// Who computes products.
+    pub gemm: Gemm,
+    /// How the weights live on the device.
+    pub format: WeightFormat,
+    pub device: DeviceChoice,
+    pub kernels: &'a Kernels,
+    /// Whether device, kernels and model are printed first.
+    pub heading: bool,
+}
+
+impl Forward<'_> {
+    /// Opens the device, plans, checks memory, loads kernels, seals, and sends the weights.
+    ///
+    /// # Errors
+    /// [`Failure`].
+    pub fn open(&self, cublas: Option<Cublas>) -> Result<(EvaluationPlan, Sealed<AnyDriver>), Failure> {
+        let Self { path, model, adapter, data, shape, precision, gemm, kernels, .. } = *self;
+        let driver = device::open_with(self.device, kernels, cublas)?;
+        let arch = device::arch(driver.device())?;
+        let formats = Weights::formats(model);
+        let adapters = adapter.map_or_else(Adapters::none, |adapter| adapter.layout().adapters());
+        let choice = Choice { flag: "--format", asked: self.format, formats: &formats };
+        let device = driver.device();
+        let host = |plan: &EvaluationPlan| HostMemory::of_evaluation(plan, data, device.has_one_memory());
+        let host_bytes = |plan: &EvaluationPlan| one_memory::host_bytes(device, || host(plan));
+        let Chosen { plan, note, .. } = choice.make(device, host_bytes, |formats| {
+            let student = Student { config: model.config(), formats, adapters: &adapters };
+            EvaluationPlan::with_gemm(student, shape, (precision, gemm), arch)
+        })?;
+        note.iter().for_each(|note| eprintln!("note: {note}"));
+        one_memory::check(device, &plan.plan, &host(&plan))?;
+        let (models, startup) = ([path.display().to_string()], &mut Startup::new());
+        let (mut sealed, bundle, _) = seal(driver, &plan.plan, kernels, &models, Placement::Arena, startup)?;
+        if self.heading {
+            let heading = Heading::new(sealed.device(), bundle, sealed.loaded().len()).cublas(sealed.cublas());
+            say!("{}", adapter.into_iter().fold(heading.model("model", path, model), Heading::adapter));
+        }
+        upload_model(&mut sealed, &plan.model, model, false, &mut |_| Ok(()))?;
+        if let Some((adapter, weights)) = adapter.zip(plan.adapters.as_ref()) {
+            let mut scratch = Scratch::new();
+            let all = adapter.all_placed(&weights.parameters)?;
+            scratch.values(all.len()).copy_from_slice(&all);
+            sealed.write(weights.all.tensor, scratch.encode(precision.dtype()))?;
+        }
+        Ok((plan, sealed))
+    }
+}
