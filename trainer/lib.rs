@@ -26,6 +26,7 @@ pub mod note;
 pub mod one_memory;
 pub mod outcome;
 pub mod pair;
+mod protobuf;
 pub mod random_blocks;
 pub mod ranks;
 pub mod record;

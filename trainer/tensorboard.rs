@@ -6,6 +6,7 @@
 use serde_json::Value;
 
 use crate::metrics::StepRecord;
+use crate::protobuf::Message;
 
 /// Its name in a run's output directory: TensorBoard reads files that have `tfevents` in their names.
 pub const EVENTS: &str = "events.out.tfevents.precast";
@@ -14,18 +15,14 @@ pub const EVENTS: &str = "events.out.tfevents.precast";
 pub fn events(records: &[StepRecord], run: &Value) -> Vec<u8> {
     let started = run.pointer("/parts/0/started_unix_s").and_then(Value::as_u64).unwrap_or(0) as f64;
     let mut file = Vec::new();
-    record(&mut file, &event(started, 0, |event| bytes_field(event, 3, b"brain.Event:2")));
+    record(&mut file, &event(started, 0).bytes(3, b"brain.Event:2").done());
     let mut seconds = 0.0;
     for step in records {
         seconds += step.step_ms / 1e3;
-        let mut summary = Vec::new();
-        for (tag, value) in scalars(step) {
-            let mut one = Vec::new();
-            bytes_field(&mut one, 1, tag.as_bytes());
-            fixed32_field(&mut one, 2, (value as f32).to_bits());
-            bytes_field(&mut summary, 1, &one);
-        }
-        record(&mut file, &event(started + seconds, step.step, |event| bytes_field(event, 5, &summary)));
+        let summary = scalars(step).into_iter().fold(Message::default(), |summary, (tag, value)| {
+            summary.bytes(1, &Message::default().bytes(1, tag.as_bytes()).float(2, value as f32).done())
+        });
+        record(&mut file, &event(started + seconds, step.step).bytes(5, &summary.done()).done());
     }
     file
 }
@@ -49,32 +46,8 @@ fn scalars(step: &StepRecord) -> Vec<(&'static str, f64)> {
 }
 
 /// An `Event` of a time and a step.
-fn event(wall_time: f64, step: u64, what: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
-    let mut event = vec![1 << 3 | 1];
-    event.extend(wall_time.to_le_bytes());
-    event.push(2 << 3);
-    varint(&mut event, step);
-    what(&mut event);
-    event
-}
-
-fn bytes_field(message: &mut Vec<u8>, field: u8, bytes: &[u8]) {
-    message.push(field << 3 | 2);
-    varint(message, bytes.len() as u64);
-    message.extend(bytes);
-}
-
-fn fixed32_field(message: &mut Vec<u8>, field: u8, bits: u32) {
-    message.push(field << 3 | 5);
-    message.extend(bits.to_le_bytes());
-}
-
-fn varint(message: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        message.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    message.push(value as u8);
+fn event(wall_time: f64, step: u64) -> Message {
+    Message::default().double(1, wall_time).integer(2, step)
 }
 
 /// A record of a TFRecord file: length and content, each followed by its masked checksum.
