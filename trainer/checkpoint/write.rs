@@ -12,9 +12,12 @@ use safetensors::tensor::Dtype as Stored;
 
 use super::{Checkpoint, CheckpointError, NotFinite, Source, finite, safetensors_header};
 
+/// SentencePiece's own file.
+const SENTENCEPIECE: &str = "tokenizer.model";
 /// Files copied along from the model a student came from.
-const COPIED: [&str; 8] = [
+const COPIED: [&str; 9] = [
     "tokenizer.json",
+    SENTENCEPIECE,
     "tokenizer_config.json",
     "special_tokens_map.json",
     "vocab.json",
@@ -154,7 +157,13 @@ fn write_tokenizer(aside: &mut Aside, from: &[&Checkpoint]) -> Result<(), Checkp
                     }
                 }
             }
-            Source::Gguf(gguf) => write_built(aside, checkpoint, &gguf.tokenizer()?, &gguf.tokenizer_config()?)?,
+            Source::Gguf(gguf) => {
+                write_built(aside, checkpoint, &gguf.tokenizer()?, &gguf.tokenizer_config()?)?;
+                if let Some(model) = gguf.sentencepiece()? {
+                    let io = CheckpointError::io("write", aside.target().join(SENTENCEPIECE));
+                    aside.write(SENTENCEPIECE, &model).map_err(io)?;
+                }
+            }
             Source::Apr(apr) => write_built(aside, checkpoint, &apr.tokenizer()?, &apr.tokenizer_config()?)?,
         }
         return Ok(());

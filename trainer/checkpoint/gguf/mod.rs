@@ -116,6 +116,15 @@ impl Gguf {
         tokenizer::tokenizer(&self.metadata, &self.head).map_err(|fault| self.error(fault))
     }
 
+    /// The tokenizer as a `tokenizer.model` has it, where it is one of SentencePiece: with the scores of its pieces, which no
+    /// `tokenizer.json` holds and llama.cpp reads text by.
+    ///
+    /// # Errors
+    /// [`GgufError`] as [`Gguf::tokenizer`].
+    pub(super) fn sentencepiece(&self) -> Result<Option<Vec<u8>>, GgufError> {
+        tokenizer::sentencepiece(&self.metadata, &self.head).map_err(|fault| self.error(fault))
+    }
+
     /// Whether the file has a tokenizer: converters may leave it out.
     pub(super) fn has_tokenizer(&self) -> bool {
         tokenizer::is_there(&self.metadata)

@@ -1,11 +1,15 @@
 //! Tokenizers that GGUF files hold give the ids that the library they come from gives.
 
+use std::path::Path;
+
+use precast_plan::Precision;
 use serde_json::{Value, json};
 use tokenizers::{OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer, Tokenizer};
 
 use super::open;
-use super::samples::{ByteLevelVocabulary, byte_level_vocabulary, shape, with_byte_level, with_sentencepiece};
+use super::samples::{ByteLevelVocabulary, byte_level_vocabulary, model, shape, with_byte_level, with_sentencepiece};
 use super::writer::Writer;
+use crate::init;
 
 const TEXTS: [&str; 8] = [
     "hello hello world",
@@ -150,6 +154,84 @@ fn sentencepiece_adds_no_space_in_front_where_the_file_says_so() {
     assert_eq!(tokens(&tokenizer, "hello hello"), ["hello", "▁hello"]);
     assert_eq!(tokenizer.decode(&ids(&tokenizer, " hello"), true).unwrap(), " hello");
     saved(&tokenizer);
+}
+
+/// Fields of a message: numbers, and bytes, or what an integer is.
+fn fields(mut bytes: &[u8]) -> Vec<(u64, Result<Vec<u8>, u64>)> {
+    fn varint(bytes: &mut &[u8]) -> u64 {
+        let end = bytes.iter().position(|byte| byte & 0x80 == 0).unwrap() + 1;
+        let (value, rest) = bytes.split_at(end);
+        *bytes = rest;
+        value.iter().rev().fold(0, |value, byte| value << 7 | u64::from(byte & 0x7F))
+    }
+    let mut fields = Vec::new();
+    while !bytes.is_empty() {
+        let key = varint(&mut bytes);
+        let length = match key & 7 {
+            0 => {
+                fields.push((key >> 3, Err(varint(&mut bytes))));
+                continue;
+            }
+            2 => varint(&mut bytes) as usize,
+            5 => 4,
+            wire => panic!("wire type {wire}"),
+        };
+        let (value, rest) = bytes.split_at(length);
+        fields.push((key >> 3, Ok(value.to_vec())));
+        bytes = rest;
+    }
+    fields
+}
+
+/// What converters read: no `tokenizer.json` has scores.
+#[test]
+fn a_sentencepiece_model_has_pieces_scores_and_kinds() {
+    let of = |writer: Writer| open(&writer.bytes()).unwrap().sentencepiece().unwrap();
+    let model = of(with_sentencepiece(shape("llama"))).unwrap();
+    assert!(model.starts_with(b"\x0a\x0e\x0a\x05<unk>\x15\0\0\0\0\x18\x02"), "{:?}", &model[..20]);
+    let fields_of_model = fields(&model);
+    let pieces: Vec<&Vec<u8>> =
+        fields_of_model.iter().filter(|(field, _)| *field == 1).map(|(_, piece)| piece.as_ref().unwrap()).collect();
+    assert_eq!(pieces.len(), 271);
+    let piece = |text: &str, score: f32, kind| {
+        vec![(1, Ok(text.as_bytes().to_vec())), (2, Ok(score.to_le_bytes().to_vec())), (3, Err(kind))]
+    };
+    let expected = [
+        (2, piece("</s>", 0.0, 3)),
+        (3, piece("<0x00>", 0.0, 6)),
+        (263, piece("▁hello", -5.0, 1)),
+        (270, piece("o", -14.0, 1)),
+    ];
+    expected.into_iter().for_each(|(id, piece)| assert_eq!(fields(pieces[id]), piece));
+    let rest: Vec<_> = fields_of_model.iter().filter(|(field, _)| *field != 1).collect();
+    let [(2, Ok(trainer)), (3, Ok(normalizer))] = &rest[..] else { panic!("{rest:?}") };
+    assert_eq!(fields(trainer), [(3, Err(2)), (4, Err(271)), (35, Err(1))]);
+    assert_eq!(fields(normalizer), [(1, Ok(b"identity".to_vec())), (3, Err(1)), (4, Err(0))]);
+    let unprefixed = of(with_sentencepiece(shape("llama")).flag("tokenizer.ggml.add_space_prefix", false)).unwrap();
+    assert_eq!(fields(&unprefixed).last().unwrap().1, Ok([&b"\x0a\x08identity"[..], &[0x18, 0, 0x20, 0]].concat()));
+    // Its library wants one token for what is unknown; a byte-level vocabulary has no scores.
+    let kinds = [vec![3; 3], vec![6; 256], vec![1; 12]].concat();
+    assert_eq!(of(with_sentencepiece(shape("llama")).integers("tokenizer.ggml.token_type", &kinds)), None);
+    assert_eq!(of(with_byte_level(shape("qwen2"), "qwen2")), None);
+    // Padding may be there twice, and pieces may not.
+    let unused = [vec![2, 3, 3], vec![6; 256], vec![1; 10], vec![5; 2]].concat();
+    let padded = of(with_sentencepiece(shape("llama")).integers("tokenizer.ggml.token_type", &unused)).unwrap();
+    assert_eq!(fields(fields(&padded)[270].1.as_ref().unwrap())[0].1, Ok(b"[PAD270]".to_vec()));
+}
+
+/// Whatever reads it, from whatever it was made.
+#[test]
+fn a_model_that_is_written_has_its_tokenizer_in_both_forms() {
+    let dir = tempfile::tempdir().unwrap();
+    let [gguf, first, second] = ["tokens.gguf", "first", "second"].map(|name| dir.path().join(name));
+    std::fs::write(&gguf, with_sentencepiece(model("llama")).bytes()).unwrap();
+    let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models/tiny.json");
+    init::random(&config, Some(&gguf), 0, Precision::Fp32, &first, false).unwrap();
+    init::from_layers(&first, &[0], Precision::Fp32, &second, false).unwrap();
+    for name in ["tokenizer.json", "tokenizer.model"] {
+        let [first, second] = [&first, &second].map(|model| std::fs::read(model.join(name)).unwrap());
+        assert!(first == second && first.len() > 1000, "{name}");
+    }
 }
 
 #[test]

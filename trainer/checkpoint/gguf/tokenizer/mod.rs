@@ -49,6 +49,14 @@ pub(super) fn tokenizer(metadata: &Metadata, file: &[u8]) -> Result<Tokenizer, F
     Ok(tokenizer)
 }
 
+/// See [`super::Gguf::sentencepiece`].
+pub(super) fn sentencepiece(metadata: &Metadata, file: &[u8]) -> Result<Option<Vec<u8>>, Fault> {
+    match metadata.string(MODEL_KEY)?.as_deref() {
+        Some("llama") => sentencepiece::model(metadata, file, &Vocabulary::read(metadata, file)?),
+        _ => Ok(None),
+    }
+}
+
 /// Puts the begin token before a sequence, and before either of a pair. Built from the form it has in a
 /// `tokenizer.json`, which takes any text of a token.
 fn begin_token(metadata: &Metadata, vocabulary: &Vocabulary<'_>) -> Result<PostProcessorWrapper, Fault> {

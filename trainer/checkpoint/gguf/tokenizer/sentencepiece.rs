@@ -13,7 +13,8 @@ use tokenizers::{DecoderWrapper, NormalizerWrapper, Tokenizer};
 use super::super::error::Fault;
 use super::super::metadata::{Metadata, required};
 use super::refused;
-use super::vocabulary::{TOKENS_KEY, Vocabulary, check_len};
+use super::vocabulary::{Kind, TOKENS_KEY, Vocabulary, check_len};
+use crate::protobuf::Message;
 
 const SCORES_KEY: &str = "tokenizer.ggml.scores";
 const PREFIX_KEY: &str = "tokenizer.ggml.add_space_prefix";
@@ -22,10 +23,16 @@ const SPACE: &str = "▁";
 /// the merges, of which there may be one a character.
 const LONGEST_PIECE_BYTES: usize = 128;
 
-/// The tokenizer, without its added tokens.
-pub(super) fn tokenizer(metadata: &Metadata, file: &[u8], vocabulary: &Vocabulary<'_>) -> Result<Tokenizer, Fault> {
+/// A score a token.
+fn scores(metadata: &Metadata, file: &[u8], vocabulary: &Vocabulary<'_>) -> Result<Vec<f32>, Fault> {
     let scores = required(SCORES_KEY, metadata.floats(file, SCORES_KEY)?)?;
     check_len(metadata, SCORES_KEY, scores.len(), vocabulary.len())?;
+    Ok(scores)
+}
+
+/// The tokenizer, without its added tokens.
+pub(super) fn tokenizer(metadata: &Metadata, file: &[u8], vocabulary: &Vocabulary<'_>) -> Result<Tokenizer, Fault> {
+    let scores = scores(metadata, file, vocabulary)?;
     let mut model = BPE::builder()
         .vocab_and_merges(vocabulary.bpe(), merges(metadata, vocabulary, &scores)?)
         .fuse_unk(true)
@@ -45,6 +52,32 @@ pub(super) fn tokenizer(metadata: &Metadata, file: &[u8], vocabulary: &Vocabular
     tokenizer.with_normalizer(Some(Normalizers::new(normalizers))).map_err(refused)?;
     tokenizer.with_decoder(Some(Decoders::new(decoders)));
     Ok(tokenizer)
+}
+
+/// The `ModelProto` of `sentencepiece_model.proto`, as SentencePiece's own library reads it; none where that has no place for the
+/// vocabulary: it wants one token for what is unknown, and all bytes or none.
+pub(super) fn model(metadata: &Metadata, file: &[u8], vocabulary: &Vocabulary<'_>) -> Result<Option<Vec<u8>>, Fault> {
+    const BPE: u64 = 2;
+    let count = |wanted| vocabulary.all().filter(|(_, kind)| *kind == wanted).count();
+    let (unknown, bytes) = (count(Kind::Unknown), count(Kind::Byte));
+    if unknown != 1 || ![0, 256].contains(&bytes) {
+        return Ok(None);
+    }
+    let scores = scores(metadata, file, vocabulary)?;
+    let mut model = Message::default();
+    for (id, ((text, kind), score)) in vocabulary.all().zip(scores).enumerate() {
+        // Texts of padding may be empty, or there twice.
+        let padding = format!("[PAD{id}]");
+        let text = if kind == Kind::Unused { &padding } else { text };
+        let piece = Message::default().bytes(1, text.as_bytes()).float(2, score).integer(3, kind as u64);
+        model = model.bytes(1, &piece.done());
+    }
+    let byte_fallback = u64::from(bytes > 0);
+    let trainer = Message::default().integer(3, BPE).integer(4, vocabulary.len() as u64).integer(35, byte_fallback);
+    let prefix = u64::from(metadata.flag(PREFIX_KEY)?.unwrap_or(true));
+    // Texts are taken as they are: `remove_extra_whitespaces` is false.
+    let normalizer = Message::default().bytes(1, b"identity").integer(3, prefix).integer(4, 0);
+    Ok(Some(model.bytes(2, &trainer.done()).bytes(3, &normalizer.done()).done()))
 }
 
 /// Every way to make a token of two others, those of the best token first; among those of equal scores, as Hugging

@@ -15,14 +15,14 @@ const LONGEST_TOKEN_BYTES: usize = 1024;
 
 /// What a token is, as SentencePiece and llama.cpp number it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Normal,
-    Unknown,
-    Control,
-    UserDefined,
+pub(super) enum Kind {
+    Normal = 1,
+    Unknown = 2,
+    Control = 3,
+    UserDefined = 4,
     /// Padding: no text becomes this token.
-    Unused,
-    Byte,
+    Unused = 5,
+    Byte = 6,
 }
 
 impl Kind {
@@ -89,6 +89,11 @@ impl<'a> Vocabulary<'a> {
     pub(super) fn in_use(&self) -> impl Iterator<Item = (u32, &'a str)> {
         let tokens = (0..).zip(&self.tokens);
         tokens.filter(|(_, (_, kind))| *kind != Kind::Unused).map(|(id, (text, _))| (id, *text))
+    }
+
+    /// Text and kind of every token, by id.
+    pub(super) fn all(&self) -> impl Iterator<Item = (&'a str, Kind)> {
+        self.tokens.iter().copied()
     }
 
     /// The tokens in use, as a BPE model has them.
