@@ -5,6 +5,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use crate::success::planted;
 use crate::support::{Case, fail, logits, on_device, precast, succeed, tokenizer};
 
 const TEXT: &str = "again and cat mat on sat the <u> <a> <e>";
@@ -67,6 +68,30 @@ fn a_prompt_is_a_message_where_the_model_has_a_template_and_an_end_ends() {
     let ended = ids(&run(&["--max-tokens", "5"]), "ids");
     let length = said.iter().position(|id| *id == end).unwrap() + 1;
     assert_eq!(ended, said[..length]);
+}
+
+/// No row of NaN has a likeliest token.
+#[test]
+fn a_model_whose_logits_are_no_numbers_generates_nothing() {
+    let mut case = case();
+    let broken = planted(case.dir.path(), &case.student, "broken", "model.norm.weight", 0, f32::MAX);
+    fs::copy(case.student.join("tokenizer.json"), broken.join("tokenizer.json")).unwrap();
+    case.student = broken;
+    let message = fail(&mut case.generate("the cat", &["--raw"]), 1);
+    assert!(message.contains("broken: after 2 tokens the logit of token 0 is "), "{message}");
+    assert!(message.contains("the model is broken, or its activations overflow"), "{message}");
+}
+
+/// All of the model's positions can be used, and no more.
+#[test]
+fn an_answer_ends_with_the_models_positions() {
+    let case = case();
+    let json: Value =
+        serde_json::from_str(&succeed(&mut case.generate(&"the ".repeat(62), &["--raw", "--max-tokens", "9"])))
+            .unwrap();
+    assert_eq!((ids(&json, "prompt_ids").len(), ids(&json, "ids").len()), (62, 2));
+    let message = fail(&mut case.generate(&"the ".repeat(64), &["--raw", "--max-tokens", "1"]), 2);
+    assert!(message.contains("--prompt is 64 tokens, and the model takes 64 with its answer: shorten it"), "{message}");
 }
 
 #[test]

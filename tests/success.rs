@@ -16,7 +16,7 @@ use crate::support::{
 };
 
 /// A copy of a model with one f32 element of a tensor replaced.
-fn planted(dir: &Path, model: &Path, name: &str, tensor: &str, element: usize, value: f32) -> PathBuf {
+pub fn planted(dir: &Path, model: &Path, name: &str, tensor: &str, element: usize, value: f32) -> PathBuf {
     let planted = dir.join(name);
     fs::create_dir(&planted).unwrap();
     fs::copy(model.join("config.json"), planted.join("config.json")).unwrap();

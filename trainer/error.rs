@@ -13,6 +13,7 @@ use crate::adapter::AdapterError;
 use crate::certificate::CertificateError;
 use crate::checkpoint::CheckpointError;
 use crate::data::DataError;
+use crate::generate::NotFinite;
 use crate::metrics::MetricsError;
 use crate::outcome::Fault;
 use crate::pair::PairError;
@@ -189,6 +190,9 @@ pub enum Failure {
     /// A model's score is not good enough.
     #[error(transparent)]
     Score(#[from] Insufficient),
+    /// A model predicts nothing.
+    #[error(transparent)]
+    Generate(#[from] NotFinite),
     /// Lines for people or programs did not arrive.
     #[error("cannot write to standard output: {0}")]
     Output(String),
@@ -314,6 +318,7 @@ impl Failure {
             Failure::Score(Insufficient::OtherTokens { .. }) => 5,
             Failure::Out(OutError::Io { .. } | OutError::Gone { .. })
             | Failure::Score(_)
+            | Failure::Generate(_)
             | Failure::Certificate(CertificateError::NotFinite { .. } | CertificateError::TooFar { .. })
             | Failure::Smoke(_)
             | Failure::Run(_)

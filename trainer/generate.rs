@@ -57,6 +57,21 @@ pub struct Generated {
     pub text: String,
 }
 
+/// A model whose predictions are no numbers.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error(
+    "{}: after {tokens} tokens the logit of token {id} is {logit}, not a number to choose by: the model is broken, or its activations \
+     overflow", model.display()
+)]
+pub struct NotFinite {
+    pub model: PathBuf,
+    /// Of the prompt, and generated.
+    pub tokens: usize,
+    /// The first that is not.
+    pub id: u32,
+    pub logit: f32,
+}
+
 /// Goes on from a prompt.
 ///
 /// # Errors
@@ -70,15 +85,10 @@ pub fn generate(request: &Generation) -> Result<Generated, Failure> {
     let tokenizer = Arc::clone(model.tokenizer()?.ok_or_else(none)?);
     let prompt_ids = prompt(request, &model, &tokenizer)?;
     let ends = model.eos_tokens();
-    let asked = prompt_ids.len() as u64 + u64::from(request.max_tokens);
-    let window = asked.min(config.max_positions.into()) as u32;
-    if prompt_ids.len() as u32 >= window {
-        return Err(Failure::Usage(format!(
-            "--prompt is {} tokens, and the model takes {} with its answer: shorten it",
-            prompt_ids.len(),
-            config.max_positions
-        )));
-    }
+    let prompt_len = prompt_ids.len() as u32;
+    let window = window(prompt_len, request.max_tokens, config.max_positions)?;
+    let first = |window| evaluation::first_logits(window, config, request.precision);
+    check_window(prompt_len, window, first)?;
 
     let forward = Forward {
         path: &request.model,
@@ -98,26 +108,19 @@ pub fn generate(request: &Generation) -> Result<Generated, Failure> {
         say!("");
     }
 
-    // The head computes logits in chunks of tokens, of which the last one stays.
     let logits = plan.plan.tensor("head.logits").expect("an evaluation has logits");
     let vocab = u64::from(config.vocab);
-    let chunk = (logits.elems / vocab) as u32;
-    let first = (window - 1) / chunk * chunk;
     let mut ids = prompt_ids.clone();
-    if (ids.len() as u32) <= first {
-        return Err(Failure::Usage(format!(
-            "--prompt and --max-tokens are {window} tokens together, and {chunk} are generated from at a time: lower --max-tokens"
-        )));
-    }
     while (ids.len() as u32) < window {
         let mut words = ids.clone();
         words.resize(window as usize, 0);
         sealed.write(plan.ids, bytemuck::cast_slice(&words))?;
         sealed.write(plan.targets, bytemuck::cast_slice(&words))?;
         sealed.run(evaluation::SCORE)?;
-        let row = ids.len() as u64 - 1 - u64::from(first);
+        let row = ids.len() as u64 - 1 - u64::from(first(window));
         let row = sealed.read(logits.slice(row * vocab, vocab))?;
-        let next = likeliest(&row, logits.format);
+        let broken = |(id, logit)| NotFinite { model: request.model.clone(), tokens: ids.len(), id, logit };
+        let next = likeliest(&row, logits.format).map_err(broken)?;
         ids.push(next);
         if ends.contains(&next) {
             break;
@@ -158,28 +161,119 @@ fn prompt(request: &Generation, model: &Checkpoint, tokenizer: &Tokenizer) -> Re
     }
 }
 
-/// The first of the largest values.
-fn likeliest(row: &[u8], format: Format) -> u32 {
+/// Tokens of the prompt and what follows it: no more than the model has positions.
+fn window(prompt: u32, max_tokens: u32, positions: u32) -> Result<u32, Failure> {
+    if prompt >= positions {
+        let message =
+            format!("--prompt is {prompt} tokens, and the model takes {positions} with its answer: shorten it");
+        return Err(Failure::Usage(message));
+    }
+    Ok(prompt.saturating_add(max_tokens).min(positions))
+}
+
+/// Refuses a window of which the logits of the prompt's last token are not in memory with those of all that follow: the head computes
+/// those of large vocabularies in chunks of tokens, of which the last one stays.
+fn check_window(prompt: u32, window: u32, first: impl Fn(u32) -> u32) -> Result<(), Failure> {
+    let fits = |window: &u32| first(*window) < prompt;
+    if fits(&window) {
+        return Ok(());
+    }
+    let asked = window - prompt;
+    let remedy = match (prompt + 1..window).rev().find(fits) {
+        Some(most) => format!("lower --max-tokens to {}", most - prompt),
+        None => "shorten the prompt".to_owned(),
+    };
+    Err(Failure::Usage(format!(
+        "--max-tokens: the logits of a prompt of {prompt} tokens and of {asked} more are not in memory together: {remedy}"
+    )))
+}
+
+/// The first of the largest values; else the first that is not finite.
+fn likeliest(row: &[u8], format: Format) -> Result<u32, (u32, f32)> {
     let values: Vec<f32> = match format {
         Format::Dense(Dtype::F32) => bytemuck::pod_collect_to_vec(row),
         _ => bytemuck::pod_collect_to_vec::<u8, bf16>(row).into_iter().map(f32::from).collect(),
     };
-    let best = values
-        .iter()
-        .enumerate()
-        .fold((0, f32::NEG_INFINITY), |best, (id, value)| if *value > best.1 { (id, *value) } else { best });
-    best.0 as u32
+    let mut best = (0, f32::NEG_INFINITY);
+    for (id, value) in (0..).zip(values) {
+        if !value.is_finite() {
+            return Err((id, value));
+        }
+        if value > best.1 {
+            best = (id, value);
+        }
+    }
+    Ok(best.0)
 }
 
 #[cfg(test)]
 mod tests {
+    use precast_kernels::Arch;
+    use precast_plan::{EvaluationPlan, ModelConfig};
+
     use super::*;
 
     #[test]
     fn the_first_of_the_largest_is_taken() {
-        let values = [f32::NAN, -1.0, 3.0, 2.0, 3.0];
-        assert_eq!(likeliest(bytemuck::cast_slice(&values), Format::Dense(Dtype::F32)), 2);
+        let values = [-1.0, 3.0, 2.0, 3.0];
+        assert_eq!(likeliest(bytemuck::cast_slice(&values), Format::Dense(Dtype::F32)), Ok(1));
         let narrow = values.map(bf16::from_f32);
-        assert_eq!(likeliest(bytemuck::cast_slice(&narrow), Format::Dense(Dtype::Bf16)), 2);
+        assert_eq!(likeliest(bytemuck::cast_slice(&narrow), Format::Dense(Dtype::Bf16)), Ok(1));
+    }
+
+    #[test]
+    fn nothing_is_likeliest_among_what_is_no_number() {
+        for broken in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            let found = likeliest(bytemuck::cast_slice(&[1.0, broken, 2.0]), Format::Dense(Dtype::F32));
+            assert!(matches!(found, Err((1, _))), "{found:?}");
+            let narrow = [1.0, broken, 2.0].map(bf16::from_f32);
+            assert!(matches!(likeliest(bytemuck::cast_slice(&narrow), Format::Dense(Dtype::Bf16)), Err((1, _))));
+        }
+    }
+
+    #[test]
+    fn an_answer_ends_where_the_positions_do() {
+        assert_eq!(
+            [(3, 9), (3, 61), (3, 62), (63, 9)].map(|(prompt, most)| window(prompt, most, 64).unwrap()),
+            [12, 64, 64, 64]
+        );
+        let message = window(64, 1, 64).unwrap_err().to_string();
+        assert!(message.contains("--prompt is 64 tokens, and the model takes 64"), "{message}");
+    }
+
+    /// Halves of what is more than 8 tokens.
+    #[test]
+    fn an_answer_begins_in_the_last_chunk_of_the_head() {
+        let first = |window: u32| if window > 8 { window / 2 } else { 0 };
+        assert!(check_window(1, 8, first).is_ok() && check_window(7, 13, first).is_ok());
+        let message = check_window(5, 12, first).unwrap_err().to_string();
+        assert!(
+            message.contains("of 5 tokens and of 7 more are not in memory together: lower --max-tokens to 4"),
+            "{message}"
+        );
+        assert!(check_window(5, 5 + 4, first).is_ok());
+        let message = check_window(9, 20, |window| window - 1).unwrap_err().to_string();
+        assert!(message.ends_with("shorten the prompt"), "{message}");
+    }
+
+    /// Of a plan, the logits that stay are those of the rest of its tokens.
+    #[test]
+    fn what_stays_of_logits_is_the_last_chunk() {
+        let config = |vocab: u32| {
+            let text = include_str!("../tests/models/tiny.json");
+            ModelConfig { vocab, max_positions: 1 << 16, ..ModelConfig::from_json(text).unwrap() }
+        };
+        for (vocab, window) in [(96, 64), (151_936, 1100), (1 << 20, 300)] {
+            let config = config(vocab);
+            let plan = EvaluationPlan::new(&config, (1, window), Precision::Fp32, Arch::Sim);
+            let plan = plan.unwrap_or_else(|error| panic!("{vocab}: {error}")).plan;
+            let chunk = (plan.tensor("head.logits").unwrap().elems / u64::from(vocab)) as u32;
+            let first = evaluation::first_logits(window, &config, Precision::Fp32);
+            assert!(
+                first.is_multiple_of(chunk) && (first + 1..=first + chunk).contains(&window),
+                "{vocab}: {first}, {chunk}"
+            );
+            assert_eq!(first == 0, window <= chunk);
+        }
     }
 }

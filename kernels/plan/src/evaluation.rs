@@ -20,6 +20,11 @@ use crate::weights::{AdapterWeights, Weights};
 /// The one phase of an evaluation.
 pub const SCORE: &str = "score";
 
+/// The first of so many tokens whose logits stay in the buffer `head.logits`, `[tokens, vocab]`, and those of all after it.
+pub fn first_logits(tokens: u32, config: &ModelConfig, precision: Precision) -> u32 {
+    head::last_chunk(tokens, config.vocab, precision.dtype())
+}
+
 /// A plan for scoring, and the buffers its host side writes and reads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EvaluationPlan {

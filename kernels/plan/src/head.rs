@@ -124,6 +124,12 @@ fn chunk_tokens(tokens: u32, vocab: u32, dtype: Dtype) -> u32 {
     chunk.min(u64::from(tokens)) as u32
 }
 
+/// The first token of the last chunk: its logits stay in the buffer.
+pub(crate) fn last_chunk(tokens: u32, vocab: u32, dtype: Dtype) -> u32 {
+    let chunk = chunk_tokens(tokens, vocab, dtype);
+    (tokens - 1) / chunk * chunk
+}
+
 /// A chunk: its number, first token and length.
 fn chunks(tokens: u32, chunk: u32) -> impl Iterator<Item = (u32, u32, u32)> {
     (0..tokens.div_ceil(chunk)).map(move |index| {
