@@ -184,6 +184,12 @@ fn a_tokenizer_of_a_family_that_splits_in_one_way_is_read() {
     let tokenizer = apr.tokenizer().unwrap().unwrap();
     assert_eq!(tokenizer.encode("ab<|im_end|>c a").unwrap(), [2, 4, 5, 3, 0]);
     assert!(tokenizer.added().contains("<|im_end|>") && !tokenizer.added().contains("c"));
+    assert!(apr.chat_template(None).unwrap().is_none());
+    let chat = ["--set", r#"chat_template="{{ messages[0].content }}<|im_end|>""#];
+    let chat = write(&[&arguments[..], &chat[..]].concat());
+    let template = Checkpoint::open(&chat.apr()).unwrap().chat_template(None).unwrap().expect("the file has one");
+    let messages: minijinja::Value = serde_json::from_str(r#"[{"role": "user", "content": "ab"}]"#).unwrap();
+    assert_eq!(template.prompt(&messages).unwrap(), "ab<|im_end|>");
     // Llama's models split text in several ways, and the file does not say which.
     let llama = write(&[&["--family", "llama"], &arguments[..]].concat());
     assert!(Checkpoint::open(&llama.apr()).unwrap().tokenizer().unwrap().is_none());

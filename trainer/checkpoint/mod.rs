@@ -319,6 +319,7 @@ impl Checkpoint {
                 let config = gguf.config_beside(|id| tokenizer?.token(id))?;
                 chat::Source::of_config(&config)
             }
+            Source::Apr(apr) if apr.has_tokenizer() => chat::Source::of_config(&apr.tokenizer_config()?),
             Source::Apr(_) => None,
         };
         let template = source.map(|source| ChatTemplate::new(&source, date)).transpose();
