@@ -156,6 +156,24 @@ fn a_run_on_messages_continues_only_under_its_template() {
     assert!(weights("out") == weights("whole"));
 }
 
+/// What a template says of the day is part of the data.
+#[test]
+fn a_run_says_the_day_that_it_is_given_and_no_other() {
+    let case = case();
+    fs::write(case.student.join("chat_template.jinja"), format!("{{{{ strftime_now('%d') }}}} {TEMPLATE}")).unwrap();
+    let messages = [data("messages.jsonl")];
+    let message = case.data_refused(&messages, &[]);
+    assert!(message.contains("the chat template refuses the row: ") && message.contains("strftime_now"), "{message}");
+    let run = |steps: &str, date: &str, more: &[&str]| {
+        case.run_on(&messages, "out", &[&["--steps", steps, "--chat-date", date][..], more].concat())
+    };
+    succeed(&mut run("1", "2024-07-26", &[]));
+    assert_eq!(run_record(&case.path("out"))["config"]["chat_date"], "2024-07-26");
+    let message = fail(&mut run("2", "2024-07-27", &["--resume"]), 2);
+    assert!(message.contains("packing was chat 1 "), "{message}");
+    succeed(&mut run("2", "2024-07-26", &["--resume"]));
+}
+
 /// More than is kept and read ahead: a run in which every pass is read again, killed and continued, has the bits of one that was
 /// not, and what is wrong behind what is read ahead ends it there.
 #[test]

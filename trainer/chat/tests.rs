@@ -59,6 +59,37 @@ fn only_completions_count() {
     assert_eq!(spans.iter().map(|span| &text[span.clone()]).collect::<Vec<_>>(), ["d\n"]);
 }
 
+/// Marks are in all of it, and what is before the completion does not count.
+#[test]
+fn of_marks_those_of_the_completion_count() {
+    let marked = "{% for m in messages %}<{{ m.role }}>{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}\
+                  {% if add_generation_prompt %}<assistant>{% endif %}";
+    let prompt = value(r#"[{"role": "user", "content": "a"}]"#);
+    let completion = value(r#"[{"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}]"#);
+    let Conversation { text, spans } = template(marked).completion(&prompt, &completion, None).unwrap();
+    assert_eq!(spans.iter().map(|span| &text[span.clone()]).collect::<Vec<_>>(), ["b", "c"]);
+    let changes = marked.replace("<{{ m.role }}>", "<{{ messages|length }}>");
+    let refused = template(&changes).completion(&prompt, &completion, None);
+    assert_eq!(refused, Err(ChatFault::NoPrefix { index: 1 }));
+}
+
+#[test]
+fn conversations_with_tools_go_through_the_template_for_them() {
+    let source = Source {
+        default: CHATML.into(),
+        tool_use: Some(format!("{{% for t in tools %}}{{{{ t.name }}}};{{% endfor %}}{CHATML}")),
+        constants: vec![],
+    };
+    let template = ChatTemplate::new(&source, None).unwrap();
+    let turns = value(TURNS);
+    let text = |tools: Option<&str>| template.conversation(&turns, tools.map(value).as_ref()).unwrap().text;
+    assert!(text(None).starts_with("<user>a"));
+    let list = r#"[{"name": "f"}, {"name": "g"}]"#;
+    assert!(text(Some(list)).starts_with("f;g;<user>a"));
+    // As datasets keep them, whose columns have one type.
+    assert_eq!(text(Some(&serde_json::to_string(list).unwrap())), text(Some(list)));
+}
+
 #[test]
 fn what_is_no_conversation_is_refused() {
     let of = |json: &str| said(&template(CHATML), json).unwrap_err().to_string();
