@@ -109,19 +109,3 @@ fn an_event_file_is_written_whole_and_owned() {
     succeed(case.scored_run("out", &["--steps", "1", "--overwrite"]).args(["--checkpoint-every", "1"]));
     assert!(!events.exists());
 }
-
-#[test]
-fn shells_and_manuals_know_every_command() {
-    let script = succeed(precast().args(["completions", "bash"]));
-    assert!(
-        script.contains("--eval-data") && script.contains("precast__generate")
-            || script.contains("precast__subcmd__generate")
-    );
-    let case = tempfile::tempdir().unwrap();
-    let pages = case.path().join("man");
-    succeed(precast().arg("man").arg(&pages));
-    assert!(names_in(&pages).contains(&"precast-distill.1".to_owned()), "{:?}", names_in(&pages));
-    assert!(fs::read_to_string(pages.join("precast-distill.1")).unwrap().contains("eval\\-data"));
-    let message = fail(precast().arg("man").arg(&pages), 1);
-    assert!(message.contains("it is not empty"), "{message}");
-}

@@ -45,6 +45,7 @@ mod ranks;
 mod resume;
 mod rooms;
 mod rows;
+mod shell;
 mod simt;
 mod smoke;
 mod stop;

@@ -1,0 +1,46 @@
+//! What shells complete, and what manuals say.
+
+use std::fs;
+use std::process::Command;
+
+use crate::support::{fail, names_in, precast, skipped, succeed};
+
+#[test]
+fn shells_and_manuals_know_every_command() {
+    let script = succeed(precast().args(["completions", "bash"]));
+    assert!(script.contains("--eval-data") && script.contains("generate"));
+    let case = tempfile::tempdir().unwrap();
+    let pages = case.path().join("man");
+    succeed(precast().arg("man").arg(&pages));
+    assert!(names_in(&pages).contains(&"precast-distill.1".to_owned()), "{:?}", names_in(&pages));
+    assert!(fs::read_to_string(pages.join("precast-distill.1")).unwrap().contains("eval\\-data"));
+    let message = fail(precast().arg("man").arg(&pages), 1);
+    assert!(message.contains("it is not empty"), "{message}");
+}
+
+/// What bash has in COMPREPLY after a line has been typed so far.
+fn completed(script: &str, line: &[&str]) -> Vec<String> {
+    let ask = r#"
+        source /dev/stdin || exit 9
+        function=$(complete -p precast | sed -E 's/.* -F ([^ ]+) .*/\1/') || exit 9
+        COMP_WORDS=(precast "$@"); COMP_CWORD=$#
+        "$function" precast "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+        printf '%s\n' "${COMPREPLY[@]}"
+    "#;
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), script).unwrap();
+    let mut bash = Command::new("bash");
+    bash.args(["--norc", "-c", ask, "bash"]).args(line).stdin(fs::File::open(file.path()).unwrap());
+    succeed(&mut bash).lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn bash_completes_commands_options_and_their_values() {
+    if skipped(Command::new("bash").arg("--version").output().is_err(), "there is no bash") {
+        return;
+    }
+    let script = succeed(precast().args(["completions", "bash"]));
+    assert_eq!(completed(&script, &["d"]), ["distill", "doctor"]);
+    assert_eq!(completed(&script, &["generate", "--m"]), ["--model", "--max-tokens"]);
+    assert_eq!(completed(&script, &["distill", "--shuffle", ""]), ["true", "false"]);
+}
