@@ -13,14 +13,14 @@ use precast_kernels::check::Case;
 use precast_kernels::{Access, Addend, examples};
 use precast_plan::Gemm;
 use precast_runtime::cublas::Cublas;
-use precast_runtime::cuda::Cuda;
+use precast_runtime::cuda::{Cuda, nccl};
 use precast_runtime::sim::{Faults, Sim};
-use precast_runtime::{Bound, BoundProduct, BoundWork, Driver, Placement};
+use precast_runtime::{Bound, BoundExchange, BoundProduct, BoundWork, Driver, Placement};
 use serde_json::Value;
 
 use crate::driver::{Machine, machine, sm_121};
 use crate::support::{
-    self, build_cublas, build_shim, fail, has_driver, names_in, precast, random_model, run_record, succeed,
+    self, build_cublas, build_nccl, build_shim, fail, has_driver, names_in, precast, random_model, run_record, succeed,
     tiny_config, token_file,
 };
 
@@ -289,6 +289,47 @@ fn products_are_those_of_the_references() {
 fn products_child() {
     check_products();
     println!("products are those of the references");
+}
+
+/// NCCL connects when an exchange is prepared, beside products.
+#[test]
+fn what_the_library_takes_is_told_from_what_ranks_take() {
+    if has_driver() {
+        return;
+    }
+    let card = machine_with_cublas(&[("PRECAST_FAKE_INTEGRATED", "0")]);
+    let mut child = Command::new(std::env::current_exe().unwrap());
+    child.args(["cublas::memory_child", "--exact", "--ignored", "--nocapture"]);
+    child.env("PRECAST_NCCL", build_nccl(card.path()));
+    let printed = succeed(&mut card.run(&mut child));
+    // One for itself and one for its first product.
+    assert!(printed.contains("taken by cuBLASLt: 2 MiB of 18"), "{printed}");
+}
+
+#[test]
+#[ignore = "the process with stand-ins: what_the_library_takes_is_told_from_what_ranks_take starts it"]
+fn memory_child() {
+    const OPERAND_BYTES: u64 = 2 << 20;
+    let mut driver = Cuda::open(0, false).unwrap();
+    driver.connect(0, 1, &nccl::Id::new().unwrap()).unwrap();
+    let (memory, free) = (driver.allocate(32 << 20).unwrap(), driver.free_bytes().unwrap());
+    driver.set_cublas(Cublas::open().unwrap()).unwrap();
+    let key = examples().into_iter().find(|key| key.op() == "gemm.dgrad").unwrap();
+    let mut params = key.kernel().samples().remove(0);
+    let operands = key.kernel().operands(&params);
+    for (index, operand) in (0..).zip(&operands) {
+        assert!(operand.bytes() <= OPERAND_BYTES);
+        let address: u64 = memory + index * OPERAND_BYTES;
+        params[operand.offset..operand.offset + 8].copy_from_slice(&address.to_ne_bytes());
+    }
+    let workspace = (memory + (16 << 20), 16 << 20);
+    let product = BoundWork::Product(BoundProduct { key, params, workspace, factors: None });
+    let exchange = BoundWork::Exchange(BoundExchange { sends: Vec::new(), receives: Vec::new() });
+    let bound = |(label, work): (&str, BoundWork)| Bound { label: label.to_owned(), work, dependencies: Vec::new() };
+    driver.prepare(&[("product", product), ("exchange", exchange)].map(bound)).unwrap();
+    let [by_cublas, by_all] =
+        [driver.cublas().unwrap().taken_bytes, free - driver.free_bytes().unwrap()].map(|bytes| bytes >> 20);
+    println!("taken by cuBLASLt: {by_cublas} MiB of {by_all}");
 }
 
 /// Every product of the samples by cuBLASLt, prepared once and run as the first micro-batch of a step and as a later one.

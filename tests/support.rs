@@ -401,6 +401,11 @@ pub fn build_cublas(dir: &Path) -> PathBuf {
     build_library("cublaslt.c", dir.join("libcublasLt.so.13"))
 }
 
+/// The stand-in for NCCL, as it is installed.
+pub fn build_nccl(dir: &Path) -> PathBuf {
+    build_library("nccl.c", dir.join("libnccl.so.2"))
+}
+
 /// What sees the loads of a process in front of any driver: for `LD_PRELOAD`.
 pub fn build_shim(dir: &Path) -> PathBuf {
     build_library("shim.c", dir.join("shim.so"))

@@ -1,6 +1,6 @@
 /* A libcublasLt.so.13 over the stand-in for libcuda: products are computed on the host, in the order of cublasLt.h's page, when
  * a kernel of the real one would run. Each kind of product loads a module the first time, through cuGetProcAddress, as the real
- * one does. What a caller must not leave to chance it refuses.
+ * one does, and takes 1 MiB of the device's memory for itself. What a caller must not leave to chance it refuses.
  *
  * PRECAST_FAKE_CUBLAS=120901 is the version that it says; under PRECAST_FAKE_CUBLAS_LATE it loads a module when a product is run
  * from a graph. */
@@ -35,8 +35,11 @@ static int load_module(void) {
     /* The head of an ELF file for machine 190. */
     static const unsigned char cubin[64] = {0x7f, 'E', 'L', 'F', 2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 190};
     int (*load)(void**, const void*, void*, void**, unsigned, void*, void**, unsigned) = driver("cuLibraryLoadData");
+    int (*take)(unsigned long long*, size_t) = driver("cuMemAlloc");
+    unsigned long long memory;
     void* library;
-    return load ? load(&library, cubin, NULL, NULL, 0, NULL, NULL, 0) : NOT_INITIALIZED;
+    if (!load || !take || take(&memory, 1 << 20)) return NOT_INITIALIZED;
+    return load(&library, cubin, NULL, NULL, 0, NULL, NULL, 0);
 }
 
 size_t cublasLtGetVersion(void) {

@@ -6,7 +6,7 @@
  * that loads kernels at their first launch whatever CUDA_MODULE_LOADING says, PRECAST_FAKE_INTEGRATED=0 a card with a
  * memory of its own, PRECAST_FAKE_FREE_MIB=64 what it says is free of its 8 GiB, or PRECAST_FAKE_TOTAL_GIB, PRECAST_FAKE_ALLOC_BYTES=N where its
  * memory ends, and pinned host memory with it where that is the same, PRECAST_FAKE_FORGETS=1 memory of the device that
- * takes none of the host's, for it holds zeros alone. Under PRECAST_FAKE_LOG_MEMORY the log also has a line for what is taken and written. */
+ * takes none of the host's, for it holds zeros alone. What is taken is free no more on a card with a memory of its own. Under PRECAST_FAKE_LOG_MEMORY the log also has a line for what is taken and written. */
 #include <string.h>
 #include <sys/mman.h>
 
@@ -63,10 +63,13 @@ int cuGetErrorName(int error, const char** name) {
     return 0;
 }
 
+static size_t taken;
+
 int cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
     int total_gib = number("PRECAST_FAKE_TOTAL_GIB", 8);
     *total_bytes = (size_t)total_gib << 30;
     *free_bytes = (size_t)number("PRECAST_FAKE_FREE_MIB", total_gib << 10) << 20;
+    if (!number("PRECAST_FAKE_INTEGRATED", 1)) *free_bytes -= taken < *free_bytes ? taken : *free_bytes;
     return on_work();
 }
 static void log_memory(const char* what) {
@@ -74,7 +77,6 @@ static void log_memory(const char* what) {
 }
 static int forgets(void) { return getenv("PRECAST_FAKE_FORGETS") != NULL; }
 static int fits(size_t bytes) {
-    static size_t taken;
     const char* limit = getenv("PRECAST_FAKE_ALLOC_BYTES");
     if (limit && taken + bytes > strtoull(limit, NULL, 10)) return 0;
     taken += bytes;
@@ -122,6 +124,8 @@ int cuMemcpyDtoHAsync_v2(void* to, address from, size_t bytes, void* stream) {
 }
 
 int cuStreamCreate(void** stream, unsigned flags) { return (void)flags, give(stream); }
+int cuStreamCreateWithPriority(void** stream, unsigned flags, int priority) { return (void)flags, (void)priority, give(stream); }
+int cuCtxGetStreamPriorityRange(int* least, int* greatest) { return *least = 0, *greatest = -1, 0; }
 int cuStreamSynchronize(void* stream) { return (void)stream, on_work(); }
 int cuStreamDestroy_v2(void* stream) { return (void)stream, 0; }
 int cuEventCreate(void** event, unsigned flags) { return (void)flags, give(event); }
@@ -232,7 +236,7 @@ int cuGetProcAddress_v2(const char* name, void** function, int version, unsigned
     static const struct {
         const char* name;
         void* function;
-    } all[] = {{"cuLibraryLoadData", cuLibraryLoadData}, {"cuLaunchKernel", cuLaunchKernel}, {"cuStreamIsCapturing", cuStreamIsCapturing}};
+    } all[] = {{"cuLibraryLoadData", cuLibraryLoadData}, {"cuMemAlloc", cuMemAlloc_v2}, {"cuLaunchKernel", cuLaunchKernel}, {"cuStreamIsCapturing", cuStreamIsCapturing}};
     (void)version, (void)flags;
     *function = NULL;
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)

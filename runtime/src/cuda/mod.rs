@@ -316,10 +316,7 @@ impl Driver for Cuda {
     }
 
     fn set_cublas(&mut self, cublas: Cublas) -> Result<(), DriverError> {
-        let free_before = self.free_bytes()?;
-        let mut products = Products::new(&cublas)?;
-        products.taken_bytes = free_before.saturating_sub(self.free_bytes()?);
-        self.products = Some(products);
+        self.products = Some(Products::new(&cublas, self.device.integrated)?);
         Ok(())
     }
 
@@ -353,7 +350,6 @@ impl Driver for Cuda {
     }
 
     fn prepare(&mut self, nodes: &[Bound]) -> Result<GraphId, DriverError> {
-        let free_before = self.free_bytes()?;
         let (mut parts, mut graph, mut first) = (Vec::new(), Graph::new()?, 0);
         for (index, bound) in (0..).zip(nodes) {
             // What an earlier part does is done before this one begins.
@@ -377,8 +373,6 @@ impl Driver for Cuda {
                 }
             }
         }
-        let taken_bytes = free_before.saturating_sub(self.free_bytes()?);
-        self.products.iter_mut().for_each(|products| products.taken_bytes += taken_bytes);
         if parts.is_empty() || nodes.len() as u32 > first {
             parts.push(Part::Graph(graph.instantiate(self.stream)?));
         }

@@ -12,6 +12,7 @@ use precast_kernels::{Addend, Dtype, Key, Product};
 
 use super::call::check_on;
 use super::graph::Graph;
+use super::memory::free_and_total;
 use crate::cublas::ffi::{self, Algorithm, Found, Functions, Status, data_type, desc, preference};
 use crate::cublas::{Cublas, Version};
 use crate::driver::{Bound, BoundProduct, DriverError};
@@ -32,16 +33,19 @@ pub(super) struct Products {
     pub version: Version,
     /// Device memory that the library has taken for itself.
     pub taken_bytes: u64,
+    /// Whether the device's memory is the host's.
+    integrated: bool,
 }
 
 impl Products {
     /// Sets the library up on the current device.
-    pub fn new(cublas: &Cublas) -> Result<Self, DriverError> {
-        let functions = cublas.functions;
+    pub fn new(cublas: &Cublas, integrated: bool) -> Result<Self, DriverError> {
+        let (functions, free_before) = (cublas.functions, free_and_total(integrated)?.0);
         // SAFETY: writes one handle.
         let create = |place| unsafe { (functions.cublasLtCreate)(place) };
         let handle = Object::new(functions, "cublasLtCreate", &"", create, functions.cublasLtDestroy)?;
-        Ok(Self { functions, handle, known: HashMap::new(), version: cublas.version(), taken_bytes: 0 })
+        let taken_bytes = free_before.saturating_sub(free_and_total(integrated)?.0);
+        Ok(Self { functions, handle, known: HashMap::new(), version: cublas.version(), taken_bytes, integrated })
     }
 
     /// Adds a product to a graph, after it has been run once if none like it has.
@@ -58,11 +62,13 @@ impl Products {
         let algorithm = match self.known.get(&shape) {
             Some(algorithm) => *algorithm,
             None => {
+                let free_before = free_and_total(self.integrated)?.0;
                 let found = operation.choose(self.handle.pointer, product.workspace.1)?;
                 operation.enqueue(self.handle.pointer, &found, stream)?;
                 // The next one may load its code: nothing runs by then.
                 // SAFETY: the stream is live.
                 check_on("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(stream) }, label)?;
+                self.taken_bytes += free_before.saturating_sub(free_and_total(self.integrated)?.0);
                 self.known.insert(shape, found);
                 found
             }
