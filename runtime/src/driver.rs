@@ -211,6 +211,18 @@ pub enum DriverError {
     /// Memory ran out.
     #[error("out of device memory: {asked} bytes requested, {free} free")]
     OutOfMemory { asked: u64, free: u64 },
+    /// The host's memory ran out, or what of it may be pinned.
+    #[error(
+        "out of host memory: {asked} bytes of pinned memory requested beside {taken} that were given{}. End other programs, or \
+         raise the memory limit of the container or job that this runs in",
+        available.map(|bytes| format!("; the system has {bytes} available")).unwrap_or_default()
+    )]
+    OutOfHostMemory {
+        asked: u64,
+        taken: u64,
+        /// By /proc/meminfo, where that is there: a limit of the container is not in it.
+        available: Option<u64>,
+    },
     /// A driver call failed.
     #[error("{call} failed: {name} ({code}){context}")]
     Call {
@@ -289,7 +301,7 @@ pub trait Driver {
     /// most `bytes` at once.
     ///
     /// # Errors
-    /// [`DriverError`] of the driver.
+    /// [`DriverError::OutOfHostMemory`].
     fn stage(&mut self, bytes: u64) -> Result<(), DriverError>;
 
     /// Prepares a sequence of nodes to be run again and again.

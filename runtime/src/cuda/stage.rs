@@ -9,6 +9,7 @@ use rayon::prelude::*;
 
 use super::call::check;
 use crate::driver::{Arrived, DriverError};
+use crate::host;
 
 /// Slots for copies to the device, used in turn.
 const WRITE_SLOTS: usize = 4;
@@ -39,12 +40,19 @@ impl Stage {
         let mut stage = Self { slots: Vec::new(), slot_bytes, next_write: 0 };
         for _ in 0..SLOTS {
             let (mut memory, mut event) = (null_mut(), null_mut());
-            // SAFETY: each call writes one handle.
-            unsafe {
-                check("cuMemHostAlloc", sys::cuMemHostAlloc(&mut memory, slot_bytes, 0))?;
-                let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
-                check("cuEventCreate", sys::cuEventCreate(&mut event, flags))?;
+            // SAFETY: writes one address.
+            let allocated = unsafe { sys::cuMemHostAlloc(&mut memory, slot_bytes, 0) };
+            if allocated == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY {
+                return Err(DriverError::OutOfHostMemory {
+                    asked: slot_bytes as u64,
+                    taken: (stage.slots.len() * slot_bytes) as u64,
+                    available: host::memory().map(|host| host.available),
+                });
             }
+            check("cuMemHostAlloc", allocated)?;
+            let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32;
+            // SAFETY: writes one handle.
+            check("cuEventCreate", unsafe { sys::cuEventCreate(&mut event, flags) })?;
             let memory = NonNull::new(memory).expect("a successful allocation is not null");
             stage.slots.push(Slot { memory, event, pending: None });
         }
