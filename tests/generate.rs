@@ -74,11 +74,12 @@ fn a_prompt_is_a_message_where_the_model_has_a_template_and_an_end_ends() {
 #[test]
 fn a_model_whose_logits_are_no_numbers_generates_nothing() {
     let mut case = case();
-    let broken = planted(case.dir.path(), &case.student, "broken", "model.norm.weight", 0, f32::MAX);
+    let tensor = "model.layers.0.input_layernorm.weight";
+    let broken = planted(case.dir.path(), &case.student, "broken", tensor, 0, f32::MAX);
     fs::copy(case.student.join("tokenizer.json"), broken.join("tokenizer.json")).unwrap();
     case.student = broken;
     let message = fail(&mut case.generate("the cat", &["--raw"]), 1);
-    assert!(message.contains("broken: after 2 tokens the logit of token 0 is "), "{message}");
+    assert!(message.contains("broken: after 2 tokens the logit of token 0 is NaN"), "{message}");
     assert!(message.contains("the model is broken, or its activations overflow"), "{message}");
 }
 
