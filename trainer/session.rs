@@ -7,7 +7,7 @@ use precast_kernels::Format;
 use precast_kernels::abi::{micro_scalars, step_metrics, update_scalars};
 use precast_plan::estimate::Peak;
 use precast_plan::staged::CERTIFY;
-use precast_plan::training::{CAST, CLEAR, GATHER, MICRO, UPDATE, WIDEN};
+use precast_plan::training::{CAST, CLEAR, GATHER, LAST, MICRO, UPDATE, WIDEN};
 use precast_plan::weights::Trained;
 use precast_plan::{
     AdapterParameter, Comparison, Fold, MemoryTable, ModelConfig, Parameter, Recipe, Resident, Staged, Tensor,
@@ -198,6 +198,19 @@ impl Session {
     /// # Errors
     /// [`Failure`] of the device.
     pub fn micro(&mut self, batch: &MicroBatch, loss_scale: f32, accumulate: bool) -> Result<(), Failure> {
+        self.compute(MICRO, batch, loss_scale, accumulate)
+    }
+
+    /// The same of this rank's last micro-batch of a step, where there are several ranks: behind it gradients and losses are
+    /// those of all.
+    ///
+    /// # Errors
+    /// [`Failure`] of the device.
+    pub fn last(&mut self, batch: &MicroBatch, loss_scale: f32, accumulate: bool) -> Result<(), Failure> {
+        self.compute(LAST, batch, loss_scale, accumulate)
+    }
+
+    fn compute(&mut self, phase: &str, batch: &MicroBatch, loss_scale: f32, accumulate: bool) -> Result<(), Failure> {
         let inputs = self.plan.inputs;
         let mut words = vec![0u32; inputs.all.elems as usize];
         let mut put = |tensor: Tensor, values: &[u32]| {
@@ -212,7 +225,7 @@ impl Session {
         put(inputs.micro, bytemuck::cast_slice(bytemuck::bytes_of(&scalars)));
         put(inputs.factors, &[1.0, f32::from(u8::from(accumulate))].map(f32::to_bits));
         self.sealed.write(inputs.all, bytemuck::cast_slice(&words))?;
-        Ok(self.sealed.run(MICRO)?)
+        Ok(self.sealed.run(phase)?)
     }
 
     /// Norm, clip and AdamW with the learning rate and bias corrections of `step` (from 0). The metrics

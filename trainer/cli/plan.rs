@@ -7,7 +7,7 @@ use precast_fatbins::{count, say};
 use precast_kernels::{Arch, Key, KeyVariant};
 use precast_plan::estimate::{Peak, flops, seconds};
 use precast_plan::memory::human_bytes;
-use precast_plan::training::{MICRO, UPDATE};
+use precast_plan::training::{GATHER, LAST, MICRO, UPDATE};
 use precast_plan::{Formats, Gemm, Launch, MemoryTable, Plan, Recipe, Recompute, Share, TrainingPlan, Work, keys};
 use precast_runtime::cublas::KNOWN_VERSIONS;
 use precast_runtime::{Device, DriverError, LoadError};
@@ -221,7 +221,9 @@ pub fn show(config: &RunConfig, target: &Target, json: bool) -> Result<(), Failu
     }
     let Share { replicas, ranks, rank } = config.share;
     if replicas > 1 {
-        let exchanges = plan.plan.phase(UPDATE).nodes.iter().filter_map(|node| match &node.work {
+        // What the start-up exchanges comes once.
+        let phases = plan.plan.phases.iter().filter(|phase| [LAST, UPDATE, GATHER].contains(&phase.name.as_str()));
+        let exchanges = phases.flat_map(|phase| &phase.nodes).filter_map(|node| match &node.work {
             Work::Exchange(exchange) => Some(exchange.bytes(rank)),
             Work::Launch(_) => None,
         });

@@ -164,7 +164,12 @@ impl Run<'_> {
         let (own, each) = share.micros(accum);
         for micro in own.clone() {
             let (replica, of_replica) = ((micro - own.start) / each, (micro - own.start) % each);
-            self.session.micro(&rows.micro_batch(micro as usize), loss_scale, of_replica > 0)?;
+            let batch = rows.micro_batch(micro as usize);
+            if share.ranks > 1 && micro + 1 == own.end {
+                self.session.last(&batch, loss_scale, of_replica > 0)?;
+                continue;
+            }
+            self.session.micro(&batch, loss_scale, of_replica > 0)?;
             if let Some(fold) = share.fold(replica as u32).filter(|_| of_replica + 1 == each) {
                 self.session.fold(fold)?;
             }

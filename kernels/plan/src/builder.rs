@@ -133,6 +133,16 @@ impl Builder {
         phase.nodes.push(Node { label, work: Work::Exchange(exchange), dependencies: Vec::new() });
     }
 
+    /// Takes the nodes of the phase started last, to put others between them.
+    pub fn take(&mut self) -> Vec<Node> {
+        std::mem::take(&mut self.phases.last_mut().expect("a phase has been started").nodes)
+    }
+
+    /// Puts a node back, behind all others. Cuts that are there stay before the nodes with their numbers.
+    pub fn put(&mut self, node: Node) {
+        self.phases.last_mut().expect("a phase has been started").nodes.push(node);
+    }
+
     /// Places the buffers in the arena and finds the dependencies.
     ///
     /// # Panics

@@ -32,6 +32,7 @@ pub mod plan;
 mod quantise;
 pub mod recipe;
 pub mod rope;
+mod sections;
 pub mod share;
 pub mod staged;
 pub mod training;

@@ -6,6 +6,7 @@
 
 use crate::config::ModelConfig;
 use crate::family::{Module, Modules};
+use crate::sections::Sections;
 
 /// One parameter, by its Hugging Face name.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,6 +35,8 @@ pub struct Parameters {
     pub elems: u64,
     /// The first so many are matrices: weight decay applies to them.
     pub decayed: u64,
+    /// Where the embedding, layers, a head of its own and vectors end.
+    ends: Vec<Vec<u64>>,
 }
 
 /// A projection `[rows, columns]` of a layer.
@@ -86,13 +89,18 @@ impl Parameters {
         let modules = config.family.modules;
         let (vocab, hidden) = (u64::from(config.vocab), u64::from(config.hidden));
         let [qkv, o, gate_up, down] = &stacks(config);
-        let mut all = Self { list: Vec::new(), starts: Vec::new(), elems: 0, decayed: 0 };
+        let mut all = Self { list: Vec::new(), starts: Vec::new(), elems: 0, decayed: 0, ends: Vec::new() };
         all.add(modules.embedding.parameter("weight"), &[vocab, hidden]);
-        for layer in 0..config.layers {
+        all.ends.push(vec![all.elems]);
+        let layers = (0..config.layers).map(|layer| {
             [qkv, o, gate_up, down].into_iter().for_each(|stack| all.add_matrices(layer, stack));
-        }
+            all.elems
+        });
+        let layers = layers.collect();
+        all.ends.push(layers);
         if !config.tied {
             all.add(modules.head.parameter("weight"), &[vocab, hidden]);
+            all.ends.push(vec![all.elems]);
         }
         all.decayed = all.elems;
         for layer in 0..config.layers {
@@ -108,7 +116,13 @@ impl Parameters {
         }
         all.add(modules.norm.parameter("weight"), &[hidden]);
         all.align();
+        all.ends.push(vec![all.elems]);
         all
+    }
+
+    /// Where the layout is best divided.
+    pub(crate) fn sections(&self) -> Sections {
+        Sections::new(self.ends.clone())
     }
 
     /// Elements that are parameters: padding and nothing else apart.

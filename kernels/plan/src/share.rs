@@ -8,6 +8,11 @@ use std::ops::Range;
 
 use precast_kernels::grad_norm;
 
+use crate::sections::Sections;
+
+/// Elements of a group of the norm's partial sums.
+const GROUP: u64 = grad_norm::GROUP as u64;
+
 /// A rank's share of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
@@ -90,9 +95,10 @@ impl Share {
         }
     }
 
-    /// Each fold that occurs, once.
+    /// Each fold that is a phase of its own, once: among several ranks the last micro-batch has the one of the last replica in it.
     pub fn folds(self) -> Vec<Fold> {
-        let mut folds: Vec<Fold> = (0..self.local()).filter_map(|replica| self.fold(replica)).collect();
+        let replicas = if self.ranks == 1 { self.local() } else { self.local() - 1 };
+        let mut folds: Vec<Fold> = (0..replicas).filter_map(|replica| self.fold(replica)).collect();
         folds.sort_unstable();
         folds.dedup();
         folds
@@ -162,16 +168,23 @@ pub struct Piece {
     pub local: u64,
 }
 
-/// Groups of a bucket: 64 Mi elements, 256 MiB of gradients.
-const BUCKET_GROUPS: u64 = 1 << 11;
+/// Elements of a bucket at most: 128 MiB of gradients.
+const BUCKET_ELEMS: u64 = 1 << 25;
+/// Into how many buckets a small range is divided, about.
+const BUCKETS: u64 = 8;
 
 impl Shards {
-    pub fn new(share: Share, elems: u64) -> Self {
-        let groups = elems.div_ceil(u64::from(grad_norm::GROUP));
-        let each = if share.ranks == 1 { groups } else { BUCKET_GROUPS };
-        let starts = (0..groups).step_by(each as usize);
-        let buckets = starts.map(|start| start..groups.min(start + each)).collect();
-        Self { share, elems, buckets }
+    pub fn new(share: Share, sections: &Sections) -> Self {
+        let elems = sections.elems();
+        let groups = elems.div_ceil(GROUP);
+        // A small range is divided as a large one is.
+        let most = if share.ranks == 1 { groups } else { (groups / BUCKETS).clamp(1, BUCKET_ELEMS / GROUP) };
+        let buckets = if share.ranks == 1 { vec![vec![groups]] } else { sections.groups(GROUP) };
+        let mut start = 0;
+        let buckets = buckets
+            .into_iter()
+            .flat_map(|ends| divide(std::mem::replace(&mut start, ends[ends.len() - 1]), &ends, most));
+        Self { share, elems, buckets: buckets.collect() }
     }
 
     pub fn share(&self) -> Share {
@@ -187,12 +200,19 @@ impl Shards {
         self.buckets.len()
     }
 
+    /// The elements of a bucket.
+    pub fn whole(&self, bucket: usize) -> Range<u64> {
+        let Range { start, end } = self.buckets[bucket].clone();
+        let elements = |group: u64| (group * GROUP).min(self.elems);
+        elements(start)..elements(end)
+    }
+
     /// The elements of a bucket that a rank updates.
     pub fn part(&self, bucket: usize, rank: u32) -> Range<u64> {
         let Range { start, end } = self.buckets[bucket].clone();
         let ranks = u64::from(self.share.ranks);
         let cut = |rank: u64| start + (end - start) * rank / ranks;
-        let elements = |group: u64| (group * u64::from(grad_norm::GROUP)).min(self.elems);
+        let elements = |group: u64| (group * GROUP).min(self.elems);
         elements(cut(rank.into()))..elements(cut(u64::from(rank) + 1))
     }
 
@@ -217,6 +237,28 @@ impl Shards {
     pub fn own_elems(&self) -> u64 {
         self.own().iter().map(|piece| piece.elems).sum()
     }
+}
+
+/// Buckets of a section that begins at `start` and whose layers end at `ends`: whole layers, as many as go into one, and of a
+/// larger layer equal parts.
+fn divide(start: u64, ends: &[u64], most: u64) -> Vec<Range<u64>> {
+    let mut buckets = Vec::new();
+    let (mut first, mut last) = (start, start);
+    for end in ends {
+        if end - first > most && last > first {
+            buckets.push(first..last);
+            first = last;
+        }
+        last = *end;
+        if last - first > most {
+            let parts = (last - first).div_ceil(most);
+            let cut = |part: u64| first + (last - first) * part / parts;
+            buckets.extend((0..parts).map(|part| cut(part)..cut(part + 1)));
+            first = last;
+        }
+    }
+    buckets.extend((last > first).then_some(first..last));
+    buckets
 }
 
 #[cfg(test)]
@@ -306,9 +348,10 @@ mod tests {
 
     #[test]
     fn shards_are_whole_groups_and_cover_everything_once() {
-        let group = u64::from(grad_norm::GROUP);
+        let group = GROUP;
         for (elems, ranks) in [(1, 2), (13 * group - 5, 4), (13 * group, 3), (5000 * group + 64, 8)] {
-            let shards = Shards::new(share(ranks, ranks, 0), elems);
+            let thirds = Sections::new(vec![vec![elems / 3], vec![elems / 2, elems.saturating_sub(3)], vec![elems]]);
+            let shards = Shards::new(share(ranks, ranks, 0), &thirds);
             let mut pieces: Vec<Piece> = (0..ranks).flat_map(|rank| shards.pieces(rank)).collect();
             pieces.sort_by_key(|piece| piece.start);
             let mut end = 0;
@@ -319,5 +362,13 @@ mod tests {
             }
             assert_eq!(end, elems);
         }
+    }
+
+    #[test]
+    fn buckets_are_whole_layers_and_parts_of_what_is_larger() {
+        assert_eq!(divide(0, &[10], 4), [0..3, 3..6, 6..10]);
+        assert_eq!(divide(10, &[13, 16, 19, 20], 6), [10..16, 16..20]);
+        assert_eq!(divide(20, &[22, 30, 31], 4), [20..22, 22..26, 26..30, 30..31]);
+        assert_eq!(divide(31, &[31], 4), []);
     }
 }

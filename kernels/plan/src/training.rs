@@ -29,6 +29,8 @@ pub const CAST: &str = "cast";
 pub const WIDEN: &str = "widen";
 /// Forward and backward of one micro-batch.
 pub const MICRO: &str = "micro";
+/// The same of a rank's last micro-batch of a step, where there are several ranks: gradients leave as they are complete.
+pub const LAST: &str = "last";
 /// Norm, clip and AdamW.
 pub const UPDATE: &str = "update";
 /// What each of several ranks has updated, to all of them: beside the next step's teacher.
@@ -67,8 +69,8 @@ pub enum Teacher<'a> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrainingPlan {
     /// The plan, with the phases of [`Staged`](crate::Staged), [`CERTIFY`], [`CLEAR`], [`CAST`], [`WIDEN`], [`MICRO`] and
-    /// [`UPDATE`], one for each way in which gradients of replicas are added ([`crate::Fold::phase`]), and [`GATHER`] where there
-    /// are several ranks.
+    /// [`UPDATE`], one for each way in which gradients of replicas are added ([`crate::Fold::phase`]), and [`LAST`] and [`GATHER`]
+    /// where there are several ranks.
     pub plan: Plan,
     /// The model to learn from, in the precision of the run or as it is stored; none where nobody teaches, or the student's
     /// base does.
@@ -281,12 +283,12 @@ impl TrainingPlan {
             splits_k.then(|| b.persistent("student.semaphores", Category::Gradients, Dtype::U32, Semaphores::WORDS));
         let update = b.persistent("update", Category::Inputs, Dtype::U32, size_of::<update_scalars>() as u64 / 4);
         let metrics = b.persistent("metrics", Category::Inputs, Dtype::F32, size_of::<step_metrics>() as u64 / 4);
-        let (all, decayed) = match &adapters {
-            Some(adapters) => (adapters.all, adapters.parameters.elems),
-            None => (base.weights.all, base.weights.parameters.decayed),
+        let (all, decayed, sections) = match &adapters {
+            Some(adapters) => (adapters.all, adapters.parameters.elems, adapters.parameters.sections()),
+            None => (base.weights.all, base.weights.parameters.decayed, base.weights.parameters.sections()),
         };
         let Trained { grad, .. } = all.trained().expect("the student trains");
-        let shards = Shards::new(share, all.tensor.elems);
+        let shards = Shards::new(share, &sections);
         let sums = Sums::new(&mut b, [grad, metrics.slice(0, LOSSES)], share);
         let state = State::new(all, &shards, adapters.is_some());
 
@@ -304,29 +306,37 @@ impl TrainingPlan {
         ops.phase(WIDEN);
         ops.widen(&state);
 
+        let micro_batch = |ops: &mut Ops<'_>| {
+            let own = teacher.map(|(config, _)| config).zip(teacher_resident.as_ref());
+            let teaching = own.or(base_teaches.then_some((student, &base)));
+            let teacher_last =
+                teaching.map(|(config, resident)| Model { name: "teacher", config, resident }.forward(ops, inputs.ids));
+            if share.ranks > 1 && teaching.is_some() {
+                // The weights of other ranks may still be on their way while the teacher runs.
+                ops.cut();
+            }
+            let model = Model { name: "student", config: student, resident: &student_resident };
+            let (last, saved) = model.forward_saving(ops, inputs.ids, recipe.recompute);
+            ops.scope("head");
+            let dhidden = head::losses(ops, recipe.objective, last, teacher_last, (inputs.targets, metrics));
+            let sorted = Sorted { ids: inputs.sorted_ids, positions: inputs.sorted_positions };
+            model.backward(ops, saved, dhidden, sorted);
+        };
         ops.phase(MICRO);
-        let own = teacher.map(|(config, _)| config).zip(teacher_resident.as_ref());
-        let teaching = own.or(base_teaches.then_some((student, &base)));
-        let teacher_last =
-            teaching.map(|(config, resident)| Model { name: "teacher", config, resident }.forward(ops, inputs.ids));
-        if share.ranks > 1 && teaching.is_some() {
-            // The weights of other ranks may still be on their way while the teacher runs.
-            ops.cut();
-        }
-        let model = Model { name: "student", config: student, resident: &student_resident };
-        let (last, saved) = model.forward_saving(ops, inputs.ids, recipe.recompute);
-        ops.scope("head");
-        let dhidden = head::losses(ops, recipe.objective, last, teacher_last, (inputs.targets, metrics));
-        let sorted = Sorted { ids: inputs.sorted_ids, positions: inputs.sorted_positions };
-        model.backward(ops, saved, dhidden, sorted);
-
+        micro_batch(ops);
         for fold in share.folds() {
             ops.phase(&fold.phase());
             ops.scope("replicas");
             ops.fold(fold, &sums);
         }
+        if share.ranks > 1 {
+            ops.phase(LAST);
+            ops.restart();
+            micro_batch(ops);
+            ops.scope("ranks");
+            ops.sum_over_ranks(&sums, &shards);
+        }
         ops.phase(UPDATE);
-        ops.sum_over_ranks(&sums, &shards);
         ops.adamw(&state, decayed, StepTensors { update, metrics }, recipe);
         if share.ranks > 1 {
             ops.phase(GATHER);

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use precast_kernels::Arch;
-use precast_plan::training::{GATHER, MICRO};
+use precast_plan::training::{GATHER, LAST, MICRO};
 use precast_plan::{
-    Adapters, Exchange, Formats, MemoryTable, ModelConfig, Recipe, Share, Student, Target, Teacher, TrainingPlan, Work,
-    build_keys, keys,
+    Adapters, Exchange, Formats, MemoryTable, ModelConfig, Node, Plan, Recipe, Share, Student, Target, Teacher,
+    TrainingPlan, Work, build_keys, keys,
 };
 
 fn config() -> ModelConfig {
@@ -39,6 +39,105 @@ fn exchanges(plan: &TrainingPlan) -> Vec<(&str, &Exchange)> {
         Work::Launch(_) => None,
     });
     exchange.collect()
+}
+
+/// Bytes of the arena, and whether they are written.
+type Range = (u64, u64, bool);
+
+fn ranges(plan: &Plan, node: &Node) -> Vec<Range> {
+    let range = |touch: precast_plan::Touch| {
+        let start = plan.buffer(touch.buffer).offset + touch.offset;
+        (start, start + touch.bytes, touch.access.writes())
+    };
+    node.touches().into_iter().map(range).collect()
+}
+
+/// Whether two touch the same bytes, and one of them writes.
+fn conflict(one: &[Range], other: &[Range]) -> bool {
+    one.iter()
+        .any(|(start, end, writes)| other.iter().any(|(from, to, also)| start < to && from < end && (*writes || *also)))
+}
+
+/// Of each node, all that it waits for.
+fn waited_for(nodes: &[Node]) -> Vec<Vec<bool>> {
+    let mut all: Vec<Vec<bool>> = Vec::new();
+    for node in nodes {
+        let mut own = vec![false; nodes.len()];
+        for needed in node.dependencies.iter().map(|needed| *needed as usize) {
+            own[needed] = true;
+            own.iter_mut().zip(&all[needed]).for_each(|(own, needed)| *own |= needed);
+        }
+        all.push(own);
+    }
+    all
+}
+
+#[test]
+fn gradients_leave_when_they_are_complete_and_are_read_when_they_have_come() {
+    let config = config();
+    let some = Adapters::uniform(&config, &Target::ALL, 8, 1.0);
+    for recipe in Recipe::every(64) {
+        for adapters in [Adapters::none(), some.clone()] {
+            for share in [(2, 2), (3, 3), (8, 4)] {
+                for training in plans(&config, &recipe, &adapters, share) {
+                    let (plan, nodes) = (&training.plan, &training.plan.phase(LAST).nodes);
+                    let (waited, touched) =
+                        (waited_for(nodes), nodes.iter().map(|node| ranges(plan, node)).collect::<Vec<_>>());
+                    let mut sent = 0;
+                    for (index, node) in nodes.iter().enumerate() {
+                        let Work::Exchange(exchange) = &node.work else { continue };
+                        // The losses of this rank are where those of all will be.
+                        let gradients =
+                            exchange.sends.iter().map(|(_, tensor)| tensor.buffer != training.metrics.buffer);
+                        let sends = touched[index].iter().zip(gradients).filter(|(_, is_gradient)| *is_gradient);
+                        let sends: Vec<Range> = sends.map(|(range, _)| *range).collect();
+                        sent += exchange.sends.iter().map(|(_, tensor)| tensor.elems).sum::<u64>();
+                        for (other, range) in touched.iter().enumerate().filter(|(other, _)| *other != index) {
+                            if !conflict(range, &touched[index]) {
+                                continue;
+                            }
+                            let label = &nodes[other].label;
+                            let (first, second) = (other.min(index), other.max(index));
+                            assert!(waited[second][first], "{label} and {} run at once", node.label);
+                            assert!(other < index || !conflict(range, &sends), "{label} writes what has left");
+                        }
+                    }
+                    let shards = &training.shards;
+                    let losses = 2 * u64::from(share.1 - 1);
+                    assert_eq!(sent, shards.elems() - shards.own_elems() + losses, "all gradients leave once");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn earlier_layers_compute_while_gradients_of_later_ones_move() {
+    let config = ModelConfig { layers: 4, ..config() };
+    let recipe = Recipe::every(64).find(|recipe| recipe.objective.has_teacher()).unwrap();
+    for training in plans(&config, &recipe, &Adapters::none(), (2, 2)) {
+        let nodes = &training.plan.phase(LAST).nodes;
+        let waited = waited_for(nodes);
+        let is_of = |index: usize, layer: u32| nodes[index].label.starts_with(&format!("student.layers.{layer}."));
+        let leaves = |node: &&Node| matches!(node.work, Work::Exchange(_));
+        let first = nodes.iter().position(|node| leaves(&node)).unwrap();
+        assert!(is_of(first - 1, 3), "the last layer's leave first, behind {}", nodes[first - 1].label);
+        let beside = (first..nodes.len()).filter(|later| !waited[*later][first] && is_of(*later, 2)).count();
+        assert!(beside > 10, "{beside} nodes of the layer before need nothing of it");
+        assert!(nodes.iter().filter(leaves).count() >= 8);
+        // Behind the last gradient nothing but the embedding's, and what has no layer of its own, has still to leave.
+        let last = (0..nodes.len()).rfind(|index| is_of(*index, 0)).unwrap();
+        let behind: u64 = nodes[last..]
+            .iter()
+            .filter_map(|node| match &node.work {
+                Work::Exchange(exchange) => Some(exchange.bytes(u32::MAX)),
+                Work::Launch(_) => None,
+            })
+            .sum();
+        let embedding = 4 * u64::from(config.vocab) * u64::from(config.hidden) / 2;
+        let layer = 4 * (training.shards.elems() - embedding / 2) / 4 / 2;
+        assert!(behind < embedding + layer, "{behind} bytes, {embedding} of the embedding");
+    }
 }
 
 #[test]
@@ -112,19 +211,9 @@ fn weights_are_gathered_beside_the_teacher() {
     let micro = plan.phase(MICRO);
     let parts: Vec<_> = micro.parts().collect();
     assert_eq!(parts.len(), 2);
-    let touched = |nodes: &[precast_plan::Node]| -> Vec<(u64, u64, bool)> {
-        let touches = nodes.iter().flat_map(precast_plan::Node::touches);
-        let range = touches.map(|touch| {
-            let start = plan.buffer(touch.buffer).offset + touch.offset;
-            (start, start + touch.bytes, touch.access.writes())
-        });
-        range.collect()
-    };
+    let touched = |nodes: &[Node]| -> Vec<Range> { nodes.iter().flat_map(|node| ranges(plan, node)).collect() };
     let (gathered, teacher) = (touched(&plan.phase(GATHER).nodes), touched(&micro.nodes[parts[0].clone()]));
-    for (start, end, writes) in gathered {
-        let conflicts = teacher.iter().any(|(from, to, also)| start < *to && *from < end && (writes || *also));
-        assert!(!conflicts, "the teacher touches what is gathered");
-    }
+    assert!(!conflict(&gathered, &teacher), "the teacher touches what is gathered");
     assert!(micro.nodes[parts[0].clone()].iter().all(|node| node.label.starts_with("teacher.")));
     let alone = &plans(&config, &recipe, &Adapters::none(), (2, 1))[0].plan;
     assert_eq!(alone.phase(MICRO).parts().count(), 1);

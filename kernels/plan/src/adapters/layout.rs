@@ -10,6 +10,7 @@ use super::{Adapter, Adapters};
 use crate::config::ModelConfig;
 use crate::parameters::{ALIGN, Stack, stacks};
 use crate::recipe::PlanError;
+use crate::sections::Sections;
 
 /// Which of the two matrices of an adapter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -43,6 +44,8 @@ pub struct AdapterParameters {
     pub elems: u64,
     /// Where the adapters of each product of each layer are; none where it has none.
     pub(crate) stacks: Vec<[Option<StackLayout>; 4]>,
+    /// Where the adapters of each layer end.
+    layers: Vec<u64>,
 }
 
 /// An adapted part of a product's output.
@@ -83,10 +86,11 @@ impl AdapterParameters {
                 return Err(PlanError::Rank { name: name.to_owned(), rank });
             }
         }
-        let mut all = Self { list: Vec::new(), elems: 0, stacks: Vec::new() };
+        let mut all = Self { list: Vec::new(), elems: 0, stacks: Vec::new(), layers: Vec::new() };
         for layer in 0..config.layers {
             let of_layer = stacks(config).map(|stack| all.add(adapters, layer, &stack));
             all.stacks.push(of_layer);
+            all.layers.push(all.elems);
         }
         all.align();
         let known: BTreeSet<&str> = all.list.iter().map(|one| one.projection.as_str()).collect();
@@ -94,6 +98,11 @@ impl AdapterParameters {
             Some((name, _)) => Err(PlanError::UnknownProjection { name: name.to_owned() }),
             None => Ok(all),
         }
+    }
+
+    /// Where the layout is best divided.
+    pub(crate) fn sections(&self) -> Sections {
+        Sections::new(vec![self.layers.iter().copied().chain([self.elems]).collect()])
     }
 
     /// Elements that are parameters, padding apart.

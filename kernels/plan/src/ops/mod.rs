@@ -119,6 +119,13 @@ impl<'a> Ops<'a> {
         self.b.cut();
     }
 
+    /// What comes next is never under way together with what came before: it may use the same semaphores.
+    pub fn restart(&mut self) {
+        if let Some(semaphores) = &self.gradients().semaphores {
+            semaphores.taken.set(0);
+        }
+    }
+
     /// Says what the operations that follow belong to.
     pub fn scope(&mut self, scope: impl Into<String>) {
         self.scope = scope.into();

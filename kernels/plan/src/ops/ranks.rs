@@ -1,57 +1,118 @@
 //! What ranks exchange: gradients and losses to be added, and what each has updated.
 
+use std::ops::Range;
+
 use precast_kernels::Dtype;
 
 use super::{Ops, Sums};
 use crate::buffer::Tensor;
-use crate::node::Exchange;
+use crate::node::{Exchange, Node, Touch};
 use crate::share::{Shards, tree};
 
 /// Elements that a place for received ones is a multiple of: 16 bytes of f32.
 const ALIGN: u64 = 4;
 
+fn slice(of: Tensor, range: Range<u64>) -> Tensor {
+    of.slice(range.start, range.end - range.start)
+}
+
+/// The last node that writes to a tensor.
+fn last_write(nodes: &[Node], to: Tensor) -> Option<usize> {
+    let writes = |touch: &Touch| {
+        let overlaps = touch.offset < to.offset + to.bytes() && to.offset < touch.offset + touch.bytes;
+        touch.access.writes() && touch.buffer == to.buffer && overlaps
+    };
+    nodes.iter().rposition(|node| node.touches().iter().any(writes))
+}
+
+/// What has come from other ranks and is added to what is here.
+struct Received {
+    name: String,
+    /// What is here, on this rank.
+    own: Tensor,
+    rank: u32,
+    /// A place for each other rank, so many elements from one to the next.
+    places: Tensor,
+    stride: u64,
+}
+
+impl Received {
+    /// Where what another rank sends comes to.
+    fn place(&self, rank: u32) -> Tensor {
+        let index = rank - u32::from(rank > self.rank);
+        self.places.slice(u64::from(index) * self.stride, self.own.elems)
+    }
+}
+
 impl Ops<'_> {
-    /// Adds up the gradients of the ranks, each in the elements that it updates, and their losses in all of them, by the tree.
-    /// On one rank there is nothing to add.
+    /// Adds up the gradients of the ranks, each in the elements that it updates, and their losses in all of them, by the tree. The
+    /// phase started last computes the last of this rank's: a bucket leaves behind the last node that writes to it, and is
+    /// added when the next one has left, so that what comes between computes while bytes move.
     pub fn sum_over_ranks(&mut self, sums: &Sums, shards: &Shards) {
-        let share = shards.share();
-        let others = || (0..share.ranks).filter(|rank| *rank != share.rank);
-        if share.ranks == 1 {
-            return;
-        }
-        self.scope("ranks");
         let [grad, losses] = sums.own;
-        let part = |bucket, rank| shards.part(bucket, rank);
-        let slice = |range: std::ops::Range<u64>| grad.slice(range.start, range.end - range.start);
-        let lengths = (0..shards.buckets()).map(|bucket| slice(part(bucket, share.rank)).elems);
-        let stride = lengths.max().unwrap_or(0).max(1).next_multiple_of(ALIGN);
-        let received = self.b.transient("ranks.grad", Dtype::F32, stride * u64::from(share.ranks));
-        let received_losses = self.b.transient("ranks.losses", Dtype::F32, ALIGN * u64::from(share.ranks));
-        let place = |of: Tensor, stride: u64, rank: u32, elems| of.slice(u64::from(rank) * stride, elems);
-        for bucket in 0..shards.buckets() {
-            let own = slice(part(bucket, share.rank));
-            let mut exchange = Exchange::default();
-            for rank in others() {
-                let theirs = slice(part(bucket, rank));
-                exchange.sends.extend((theirs.elems > 0).then_some((rank, theirs)));
-                exchange.receives.extend((own.elems > 0).then(|| (rank, place(received, stride, rank, own.elems))));
-                if bucket == 0 {
-                    exchange.sends.push((rank, losses));
-                    exchange.receives.push((rank, place(received_losses, ALIGN, rank, losses.elems)));
-                }
+        let nodes = self.b.take();
+        let losses_at = last_write(&nodes, losses).expect("a step has losses");
+        let complete_at = |bucket| {
+            let at = last_write(&nodes, slice(grad, shards.whole(bucket)));
+            // The losses leave with whatever leaves first.
+            at.unwrap_or(losses_at).max(losses_at)
+        };
+        let mut order: Vec<(usize, usize)> =
+            (0..shards.buckets()).map(|bucket| (complete_at(bucket), bucket)).collect();
+        order.sort_unstable();
+        let mut order = order.into_iter().peekable();
+        let (mut left, mut arriving) = (0, Vec::new());
+        for (index, node) in nodes.into_iter().enumerate() {
+            self.b.put(node);
+            while let Some((_, bucket)) = order.next_if(|(at, _)| *at == index) {
+                let sent = self.leave(bucket, left == 0, sums, shards);
+                let arrived = std::mem::replace(&mut arriving, sent);
+                self.add_received(&arrived, shards);
+                left += 1;
             }
-            self.b.exchange(self.name(&format!("{bucket}.exchange")), exchange);
-            let mut add_up = |name: &str, own: Tensor, of: Tensor, stride| {
-                let at = |rank| if rank == share.rank { own } else { place(of, stride, rank, own.elems) };
-                for (from, to) in tree(share.ranks, share.rank) {
-                    self.add(&format!("{bucket}.{name}.{from}"), at(from), at(to));
-                }
-            };
+        }
+        self.add_received(&arriving, shards);
+    }
+
+    /// Sends each rank what it updates of a bucket, the sum of all replicas of this one, and with the first one the losses.
+    fn leave(&mut self, bucket: usize, first: bool, sums: &Sums, shards: &Shards) -> Vec<Received> {
+        let share = shards.share();
+        let [grad, losses] = sums.own;
+        let bucket_grad = slice(grad, shards.whole(bucket));
+        for waiting in sums.waiting.iter().rev() {
+            self.add(&format!("{bucket}.replicas"), slice(waiting[0], shards.whole(bucket)), bucket_grad);
+            if first {
+                self.add("losses.replicas", waiting[1], losses);
+            }
+        }
+        let of_rank = |rank| slice(grad, shards.part(bucket, rank));
+        let mut sent: Vec<(String, &dyn Fn(u32) -> Tensor)> = vec![(format!("{bucket}.grad"), &of_rank)];
+        let losses_of = |_| losses;
+        if first {
+            sent.push(("losses".to_owned(), &losses_of));
+        }
+        let others = || (0..share.ranks).filter(|rank| *rank != share.rank);
+        let (mut exchange, mut received) = (Exchange::default(), Vec::new());
+        for (name, of_rank) in sent {
+            exchange.sends.extend(others().map(|rank| (rank, of_rank(rank))).filter(|(_, tensor)| tensor.elems > 0));
+            let own = of_rank(share.rank);
             if own.elems > 0 {
-                add_up("grad", own, received, stride);
+                let stride = own.elems.next_multiple_of(ALIGN);
+                let places = self.b.transient(self.name(&name), Dtype::F32, stride * u64::from(share.ranks - 1));
+                let taken = Received { name, own, places, stride, rank: share.rank };
+                exchange.receives.extend(others().map(|rank| (rank, taken.place(rank))));
+                received.push(taken);
             }
-            if bucket == 0 {
-                add_up("losses", losses, received_losses, ALIGN);
+        }
+        self.b.exchange(self.name(&format!("{bucket}.exchange")), exchange);
+        received
+    }
+
+    fn add_received(&mut self, received: &[Received], shards: &Shards) {
+        for received in received {
+            let at = |rank| if rank == received.rank { received.own } else { received.place(rank) };
+            for (from, to) in tree(shards.share().ranks, received.rank) {
+                self.add(&format!("{}.{from}", received.name), at(from), at(to));
             }
         }
     }

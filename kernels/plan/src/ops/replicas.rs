@@ -13,7 +13,7 @@ use crate::share::{Fold, Share};
 pub(crate) struct Sums {
     /// Of the replica that was computed last: gradients and losses, f32.
     pub own: [Tensor; 2],
-    waiting: Vec<[Tensor; 2]>,
+    pub waiting: Vec<[Tensor; 2]>,
 }
 
 impl Sums {

@@ -48,7 +48,7 @@ impl AdapterWeights {
         dtype: Dtype,
         share: Share,
     ) -> Self {
-        let moments = Shards::new(share, parameters.elems).own_elems();
+        let moments = Shards::new(share, &parameters.sections()).own_elems();
         // The adapter that is written at the end is its master weights.
         let kept = Kept { masters: parameters.elems, moments };
         let all = Weight::declare_trained(b, (name, Category::Adapters), parameters.elems, dtype, kept);

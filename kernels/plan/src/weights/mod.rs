@@ -313,7 +313,7 @@ impl Weights {
     /// Weights that train. In fp32 what launches read are the master weights.
     pub(crate) fn trained(b: &mut Builder, name: &str, config: &ModelConfig, dtype: Dtype, share: Share) -> Self {
         let parameters = Parameters::new(config);
-        let own = Shards::new(share, parameters.elems).own_elems();
+        let own = Shards::new(share, &parameters.sections()).own_elems();
         let kept = Kept { masters: own, moments: own };
         let all = Weight::declare_trained(b, (name, Category::StudentWeights), parameters.elems, dtype, kept);
         let places = parameters.list.iter().zip(&parameters.starts);
