@@ -13,7 +13,7 @@ use precast_kernels::check::Case;
 use precast_kernels::{Access, Addend, examples};
 use precast_plan::Gemm;
 use precast_runtime::cublas::Cublas;
-use precast_runtime::cuda::{Cuda, nccl};
+use precast_runtime::cuda::Cuda;
 use precast_runtime::sim::{Faults, Sim};
 use precast_runtime::{Bound, BoundExchange, BoundProduct, BoundWork, Driver, Placement};
 use serde_json::Value;
@@ -300,7 +300,7 @@ fn what_the_library_takes_is_told_from_what_ranks_take() {
     let card = machine_with_cublas(&[("PRECAST_FAKE_INTEGRATED", "0")]);
     let mut child = Command::new(std::env::current_exe().unwrap());
     child.args(["cublas::memory_child", "--exact", "--ignored", "--nocapture"]);
-    child.env("PRECAST_NCCL", build_nccl(card.path()));
+    child.env("PRECAST_NCCL", build_nccl(card.path())).env("PRECAST_EXCHANGE", "nccl");
     let printed = succeed(&mut card.run(&mut child));
     // One for itself and one for its first product.
     assert!(printed.contains("taken by cuBLASLt: 2 MiB of 18"), "{printed}");
@@ -311,9 +311,10 @@ fn what_the_library_takes_is_told_from_what_ranks_take() {
 fn memory_child() {
     const OPERAND_BYTES: u64 = 2 << 20;
     let mut driver = Cuda::open(0, false).unwrap();
-    driver.connect(0, 1, &nccl::Id::new().unwrap()).unwrap();
+    driver.connect(0, 1, Box::new(|own| Ok(vec![own.to_vec()]))).unwrap();
     let (memory, free) = (driver.allocate(32 << 20).unwrap(), driver.free_bytes().unwrap());
     driver.set_cublas(Cublas::open().unwrap()).unwrap();
+    driver.meet().unwrap();
     let key = examples().into_iter().find(|key| key.op() == "gemm.dgrad").unwrap();
     let mut params = key.kernel().samples().remove(0);
     let operands = key.kernel().operands(&params);

@@ -3,7 +3,7 @@
 use precast_kernels::Arch;
 use precast_plan::Gemm;
 use precast_runtime::cublas::Cublas;
-use precast_runtime::cuda::{self, Cuda, nccl};
+use precast_runtime::cuda::{self, Cuda};
 use precast_runtime::sim::{Faults, Sim};
 use precast_runtime::{Device, Driver, DriverError, LoadError};
 
@@ -96,12 +96,11 @@ pub fn open_rank(
     }
     let ordinal = if cuda::count()? == 1 { 0 } else { place.local_rank };
     let mut driver = Cuda::open(ordinal, false)?;
-    // Before anything is loaded: NCCL brings kernels of its own.
-    let id = ranks.of_first(&if ranks.is_first() { nccl::Id::new()?.bytes() } else { Vec::new() })?;
-    driver.connect(place.rank, ranks.count(), &nccl::Id::of(&id)?)?;
+    let agreed = ranks.clone();
+    let agree = move |own: &[u8]| agreed.all(own).map_err(|failure| failure.to_string());
+    let abort = driver.connect(place.rank, ranks.count(), Box::new(agree))?;
+    ranks.on_failure(Box::new(move || abort.now()));
     cublas.map(|cublas| driver.set_cublas(cublas)).transpose()?;
-    let abort = driver.abort();
-    ranks.on_failure(Box::new(move || abort.iter().for_each(nccl::Abort::now)));
     Ok(Box::new(driver))
 }
 

@@ -34,6 +34,13 @@ impl Heading {
         self
     }
 
+    /// And how many ranks there are and by what they exchange, if there are several.
+    #[must_use]
+    pub fn ranks(mut self, ranks: Option<String>) -> Self {
+        self.0.extend(ranks.map(|ranks| ("ranks", ranks)));
+        self
+    }
+
     /// And a model: where it is and how it is stored.
     #[must_use]
     pub fn model(mut self, role: &'static str, path: &Path, weights: &dyn Weights) -> Self {

@@ -40,6 +40,7 @@ impl RunRecord {
             "cublas": session.cublas().map(|CublasUse { version, taken_bytes }| json!({
                 "version": version.to_string(), "taken_bytes": taken_bytes,
             })),
+            "ranks": session.ranks(),
             "loads": session.loaded().iter().map(of_load).collect::<Vec<_>>(),
             "parameters": { "trained": session.trained_count(), "all": session.all_count() },
             "memory": MemoryRecord::of(session),
@@ -69,6 +70,11 @@ impl RunRecord {
     /// Adds where the time to the end of the first step went.
     pub fn startup(&mut self, startup: &Startup) {
         self.0["startup"] = json!(startup.record());
+    }
+
+    /// Adds how long a step waits for exchanges among ranks, milliseconds, by the device's clock.
+    pub fn waited(&mut self, milliseconds: f64) {
+        self.0["waited_ms_a_step"] = milliseconds.into();
     }
 
     /// Adds how it ended.

@@ -301,9 +301,22 @@ impl Session {
         self.sealed.loaded()
     }
 
+    /// How many ranks there are and by what they exchange; none where there is one.
+    pub fn ranks(&self) -> Option<String> {
+        self.sealed.ranks()
+    }
+
+    /// How long launches have waited for exchanges so far, by the device's clock, seconds; none where nothing runs beside them.
+    ///
+    /// # Errors
+    /// [`Failure`] of the device.
+    pub fn waited_s(&mut self) -> Result<Option<f64>, Failure> {
+        Ok(self.sealed.waited_s()?)
+    }
+
     /// What a run says first.
     pub fn heading(&self) -> Heading {
-        Heading::new(self.device(), self.bundle, self.loaded().len()).cublas(self.cublas())
+        Heading::new(self.device(), self.bundle, self.loaded().len()).cublas(self.cublas()).ranks(self.ranks())
     }
 
     /// Modules that the driver loaded after the seal: none.

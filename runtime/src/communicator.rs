@@ -5,6 +5,9 @@ use std::net::{Shutdown, TcpStream};
 
 /// Moves bytes between the ranks of a run.
 pub trait Communicator: Send {
+    /// How many they are.
+    fn ranks(&self) -> usize;
+
     /// Sends all of `sends` and fills all of `receives`, each with the rank at the other end, which is another one. What goes from
     /// one rank to another arrives in the order in which it is listed.
     ///
@@ -27,6 +30,10 @@ impl Mesh {
 }
 
 impl Communicator for Mesh {
+    fn ranks(&self) -> usize {
+        self.peers.len()
+    }
+
     fn exchange(&mut self, sends: &[(u32, &[u8])], receives: &mut [(u32, &mut [u8])]) -> Result<(), String> {
         let failed = |what: &str, rank: usize, error: std::io::Error| format!("cannot {what} rank {rank}: {error}");
         let peers = &self.peers;

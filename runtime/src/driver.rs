@@ -304,6 +304,28 @@ pub trait Driver {
     /// [`DriverError::OutOfHostMemory`].
     fn stage(&mut self, bytes: u64) -> Result<(), DriverError>;
 
+    /// Finds the way to other ranks' devices, who do the same: all memory has been taken, and nothing has been launched.
+    ///
+    /// # Errors
+    /// [`DriverError::Exchange`].
+    fn meet(&mut self) -> Result<(), DriverError> {
+        Ok(())
+    }
+
+    /// How many ranks there are and by what they exchange, for people; none where there is one.
+    fn ranks(&self) -> Option<String> {
+        None
+    }
+
+    /// How long launches have waited for exchanges, and by them for ranks that came later, by the device's clock; seconds. None
+    /// where nothing runs beside exchanges.
+    ///
+    /// # Errors
+    /// [`DriverError`] of earlier work.
+    fn waited_s(&mut self) -> Result<Option<f64>, DriverError> {
+        Ok(None)
+    }
+
     /// Prepares a sequence of nodes to be run again and again.
     ///
     /// # Errors
@@ -390,6 +412,15 @@ impl<D: Driver + ?Sized> Driver for Box<D> {
     }
     fn stage(&mut self, bytes: u64) -> Result<(), DriverError> {
         (**self).stage(bytes)
+    }
+    fn meet(&mut self) -> Result<(), DriverError> {
+        (**self).meet()
+    }
+    fn ranks(&self) -> Option<String> {
+        (**self).ranks()
+    }
+    fn waited_s(&mut self) -> Result<Option<f64>, DriverError> {
+        (**self).waited_s()
     }
     fn prepare(&mut self, nodes: &[Bound]) -> Result<GraphId, DriverError> {
         (**self).prepare(nodes)

@@ -53,6 +53,20 @@ impl<D: Driver> Sealed<D> {
         self.driver.cublas()
     }
 
+    /// How many ranks there are and by what they exchange; none where there is one.
+    pub fn ranks(&self) -> Option<String> {
+        self.driver.ranks()
+    }
+
+    /// How long launches have waited for exchanges, by the device's clock, seconds: of waits that have ended. None where nothing
+    /// runs beside exchanges.
+    ///
+    /// # Errors
+    /// [`DriverError`] of earlier work.
+    pub fn waited_s(&mut self) -> Result<Option<f64>, DriverError> {
+        self.driver.waited_s()
+    }
+
     /// Device memory free now, bytes.
     ///
     /// # Errors

@@ -38,7 +38,7 @@ use progress::Progress;
 use ready::{Ready, ready};
 use result::write_result;
 use resume::Resumed;
-use steps::{Run, Written};
+use steps::{Run, Waits, Written};
 
 /// How a run is done, besides its configuration.
 #[derive(Clone, Debug)]
@@ -114,8 +114,10 @@ fn run(config: &RunConfig, mode: &Mode, mut startup: Startup, stop: &Stop, ranks
         tokens,
         stop,
         ranks,
+        waits: Waits::default(),
     };
     let ran = steps.steps(done);
+    let waited_ms = steps.waits.ms_a_step();
     let summary = steps.batches.stream().summary();
     let startup = steps.startup;
     // The bar goes.
@@ -128,6 +130,7 @@ fn run(config: &RunConfig, mode: &Mode, mut startup: Startup, stop: &Stop, ranks
         };
     };
     record.startup(&startup);
+    waited_ms.into_iter().for_each(|milliseconds| record.waited(milliseconds));
     // What ended the run says more than what could not be recorded of it.
     let recorded = digests
         .get()
@@ -152,6 +155,9 @@ fn run(config: &RunConfig, mode: &Mode, mut startup: Startup, stop: &Stop, ranks
     ranks.wait()?;
     let path = |name| config.out.join(name);
     let result = config.result();
+    if let Some(milliseconds) = waited_ms {
+        say!("ranks:   {milliseconds:.2} ms of a step are waited for exchanges");
+    }
     say!("{result}: {}\nreport:  {}", path(result).display(), path(REPORT).display());
     Ok(())
 }

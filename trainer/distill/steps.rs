@@ -56,6 +56,27 @@ pub(super) struct Run<'a> {
     pub tokens: Digest,
     pub stop: &'a Stop,
     pub ranks: &'a Ranks,
+    pub waits: Waits,
+}
+
+/// How long steps have waited for exchanges among ranks: from the end of the first step that is known of to that of the last.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Waits {
+    first: Option<(u64, f64)>,
+    last: Option<(u64, f64)>,
+}
+
+impl Waits {
+    fn add(&mut self, step: u64, seconds: f64) {
+        self.first.get_or_insert((step, seconds));
+        self.last = Some((step, seconds));
+    }
+
+    /// Of a step, milliseconds; none where fewer than two are known of.
+    pub fn ms_a_step(self) -> Option<f64> {
+        let ((first, before), (last, seconds)) = (self.first?, self.last?);
+        (last > first).then(|| 1e3 * (seconds - before) / (last - first) as f64)
+    }
 }
 
 /// What is written of a run.
@@ -204,6 +225,9 @@ impl Run<'_> {
             held_out,
         };
         self.scores.add(&record);
+        if let Some(seconds) = self.session.waited_s()? {
+            self.waits.add(record.step, seconds);
+        }
         if let Some(Written { metrics, progress, .. }) = &mut self.written {
             metrics.push(&record)?;
             progress.step(&record);

@@ -5,16 +5,22 @@
 
 mod beside;
 mod call;
+mod copies;
 mod environment;
 mod graph;
 mod memory;
 pub mod nccl;
+mod nvlink;
+mod parts;
 mod products;
+mod ranks;
 mod sole;
 mod stage;
 mod tensor_map;
 mod timer;
+mod waits;
 
+pub use ranks::{Abort, Agree};
 pub use stage::SLOTS as STAGE_SLOTS;
 
 use std::ffi::{CString, c_void};
@@ -23,17 +29,16 @@ use cudarc::driver::sys;
 use precast_fatbins::Module;
 
 use crate::cublas::Cublas;
-use crate::driver::{
-    Arrived, Bound, BoundExchange, BoundWork, CublasUse, Device, Driver, DriverError, GraphId, KernelId, Ticket,
-};
+use crate::driver::{Arrived, Bound, BoundWork, CublasUse, Device, Driver, DriverError, GraphId, KernelId, Ticket};
 use beside::Beside;
 use call::check;
 use graph::Graph;
-use nccl::Nccl;
 use products::Products;
+use ranks::{Prepared, Ranks};
 use sole::Sole;
 use stage::Stage;
 use timer::Timer;
+use waits::{Event, Waits};
 
 /// The least CUDA version a driver must take, as `cuDriverGetVersion` counts: that of the 580 series, for whose loader
 /// the kernels are compiled.
@@ -54,12 +59,15 @@ pub struct Cuda {
     beside: Option<Beside>,
     kernels: Vec<sys::CUfunction>,
     libraries: Vec<sys::CUlibrary>,
-    memory: Vec<sys::CUdeviceptr>,
+    /// Addresses and bytes.
+    memory: Vec<(sys::CUdeviceptr, u64)>,
     /// Prepared sequences.
     graphs: Vec<Vec<Part>>,
     products: Option<Products>,
     /// The way to other ranks' devices, if there are such.
-    ranks: Option<Nccl>,
+    ranks: Option<Ranks>,
+    /// For exchanges that run beside graphs.
+    waits: Waits,
     stage: Option<Stage>,
     /// How memory is taken, if the environment says it.
     kind: Option<memory::Kind>,
@@ -110,6 +118,7 @@ impl Cuda {
             graphs: Vec::new(),
             products: None,
             ranks: None,
+            waits: Waits::default(),
             stage: None,
             kind,
             loads: 0,
@@ -117,33 +126,46 @@ impl Cuda {
         })
     }
 
-    /// Connects the devices of all ranks: waits for them.
+    /// Is one of several ranks. `agree` gives what every rank says; all ask for it in the same order.
     ///
     /// # Errors
-    /// [`DriverError::Exchange`].
-    pub fn connect(&mut self, rank: u32, ranks: u32, id: &nccl::Id) -> Result<(), DriverError> {
+    /// [`DriverError`] of the driver, or of the environment.
+    pub fn connect(&mut self, rank: u32, ranks: u32, agree: Agree) -> Result<Abort, DriverError> {
         self.beside = Some(Beside::new()?);
-        self.ranks = Some(Nccl::connect(rank, ranks, id)?);
-        Ok(())
+        let ranks = Ranks::new(rank, ranks, agree)?;
+        let abort = ranks.abort();
+        self.ranks = Some(ranks);
+        Ok(abort)
     }
 
-    /// What ends exchanges that wait for a rank which is gone.
-    pub fn abort(&self) -> Option<nccl::Abort> {
-        self.ranks.as_ref().map(Nccl::abort)
-    }
-
-    fn exchange(&self, label: &str, exchange: &BoundExchange, stream: sys::CUstream) -> Result<(), DriverError> {
-        let none = || DriverError::Exchange { label: label.to_owned(), reason: "there are no other ranks".to_owned() };
-        self.ranks.as_ref().ok_or_else(none)?.exchange(label, exchange, stream)
-    }
-
-    /// Runs a prepared sequence on a stream.
-    fn run_on(&self, stream: sys::CUstream, graph: GraphId) -> Result<(), DriverError> {
-        self.graphs[graph.0].iter().try_for_each(|part| match part {
-            // SAFETY: the executable was instantiated by `prepare` and the memory its nodes use lives as long.
-            Part::Graph(graph) => check("cuGraphLaunch", unsafe { sys::cuGraphLaunch(*graph, stream) }),
-            Part::Exchange { label, exchange } => self.exchange(label, exchange, stream),
-        })
+    /// Runs a prepared sequence: its graphs on the stream and exchanges beside them, as far as none needs the other.
+    fn run_parts(&mut self, graph: GraphId) -> Result<(), DriverError> {
+        let (stream, waits) = (self.stream, &mut self.waits);
+        let mut asked: Vec<&Event> = Vec::new();
+        let mut waited = 0;
+        let mut wait_for = |asked: &[&Event], exchanges: usize| {
+            if exchanges <= waited {
+                return Ok(());
+            }
+            waited = exchanges;
+            waits.wait(stream, asked[exchanges - 1])
+        };
+        for part in &self.graphs[graph.0] {
+            match part {
+                Part::Graph { graph, exchanges } => {
+                    wait_for(&asked, *exchanges)?;
+                    launch(*graph, stream)?;
+                }
+                Part::Exchange { label, exchange, done } => {
+                    let (ranks, beside) = among(&self.ranks, &self.beside);
+                    beside.follow(stream)?;
+                    ranks.exchange(label, exchange, beside.stream)?;
+                    done.record(beside.stream)?;
+                    asked.push(done);
+                }
+            }
+        }
+        wait_for(&asked, asked.len())
     }
 
     fn stage(&mut self) -> &mut Stage {
@@ -151,10 +173,28 @@ impl Cuda {
     }
 }
 
-/// What a prepared sequence is made of: exchanges, and graphs of all that is between them.
+/// What a prepared sequence is made of: as [`parts::Part`].
 enum Part {
-    Graph(sys::CUgraphExec),
-    Exchange { label: String, exchange: BoundExchange },
+    Graph {
+        graph: sys::CUgraphExec,
+        exchanges: usize,
+    },
+    Exchange {
+        label: String,
+        exchange: Prepared,
+        /// Where it has ended.
+        done: Event,
+    },
+}
+
+fn launch(graph: sys::CUgraphExec, stream: sys::CUstream) -> Result<(), DriverError> {
+    // SAFETY: the executable was instantiated by `prepare` and the memory its nodes use lives as long.
+    check("cuGraphLaunch", unsafe { sys::cuGraphLaunch(graph, stream) })
+}
+
+/// The way to the other ranks, and the stream for it.
+fn among<'a>(ranks: &'a Option<Ranks>, beside: &'a Option<Beside>) -> (&'a Ranks, &'a Beside) {
+    ranks.as_ref().zip(beside.as_ref()).expect("Driver::prepare refuses exchanges where there are no ranks")
 }
 
 /// How many GPUs the driver sees.
@@ -212,6 +252,15 @@ pub fn links() -> Result<Vec<Link>, DriverError> {
         })
     };
     others.map(link).collect()
+}
+
+/// How many NVLinks of the first GPU are up; none where nobody says it.
+///
+/// # Errors
+/// As [`count`].
+pub fn nvlinks() -> Result<Option<u32>, DriverError> {
+    count()?;
+    Ok(nvlink::count(0))
 }
 
 /// Initializes a driver that is new enough and loads eagerly.
@@ -332,7 +381,7 @@ impl Driver for Cuda {
             return Err(DriverError::OutOfMemory { asked: bytes, free: self.free_bytes()? });
         }
         check("cuMemAlloc", result)?;
-        self.memory.push(address);
+        self.memory.push((address, bytes));
         Ok(address)
     }
 
@@ -349,52 +398,84 @@ impl Driver for Cuda {
         Ok(())
     }
 
+    fn meet(&mut self) -> Result<(), DriverError> {
+        let memory = &self.memory;
+        self.ranks.as_mut().map_or(Ok(()), |ranks| ranks.meet(memory))
+    }
+
+    fn ranks(&self) -> Option<String> {
+        self.ranks.as_ref().map(Ranks::about)
+    }
+
+    fn waited_s(&mut self) -> Result<Option<f64>, DriverError> {
+        self.ranks.as_ref().map(|_| self.waits.seconds()).transpose()
+    }
+
     fn prepare(&mut self, nodes: &[Bound]) -> Result<GraphId, DriverError> {
-        let (mut parts, mut graph, mut first) = (Vec::new(), Graph::new()?, 0);
-        for (index, bound) in (0..).zip(nodes) {
-            // What an earlier part does is done before this one begins.
-            let earlier = bound.dependencies.iter().filter(|earlier| **earlier >= first);
-            let node = &Bound { dependencies: earlier.map(|earlier| earlier - first).collect(), ..bound.clone() };
-            match &node.work {
-                BoundWork::Launch(launch) => graph.launch(node, self.kernels[launch.kernel.0], launch)?,
-                BoundWork::Product(product) => {
-                    let products = self.products.as_mut().expect("Driver::set_cublas comes before products");
-                    products.prepare(&mut graph, self.stream, node, product)?;
-                }
-                BoundWork::Exchange(exchange) => {
+        let mut prepared = Vec::new();
+        for part in parts::divide(nodes) {
+            prepared.push(match part {
+                parts::Part::Exchange(node) => {
+                    let Bound { label, work: BoundWork::Exchange(exchange), .. } = &nodes[node] else {
+                        unreachable!("it is an exchange");
+                    };
+                    let none =
+                        || DriverError::Exchange { label: label.clone(), reason: "there are no other ranks".into() };
+                    let exchange = self.ranks.as_mut().ok_or_else(none)?.prepare(label, exchange)?;
                     // Once before the seal: NCCL connects at the first use. Nothing has been uploaded yet.
-                    self.exchange(&node.label, exchange, self.stream)?;
-                    let before = std::mem::replace(&mut graph, Graph::new()?);
-                    if index > first {
-                        parts.push(Part::Graph(before.instantiate(self.stream)?));
-                    }
-                    parts.push(Part::Exchange { label: node.label.clone(), exchange: exchange.clone() });
-                    first = index + 1;
+                    let (ranks, beside) = among(&self.ranks, &self.beside);
+                    ranks.exchange(label, &exchange, beside.stream)?;
+                    // SAFETY: waits for the stream.
+                    check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(beside.stream) })?;
+                    ranks.abort().check(label)?;
+                    Part::Exchange { label: label.clone(), exchange, done: Event::new()? }
                 }
-            }
+                parts::Part::Graph { nodes: range, exchanges } => {
+                    let (first, mut graph) = (range.start as u32, Graph::new()?);
+                    for bound in &nodes[range] {
+                        // What an earlier part does is done before this one begins.
+                        let own = bound.dependencies.iter().filter(|earlier| **earlier >= first);
+                        let node =
+                            &Bound { dependencies: own.map(|earlier| earlier - first).collect(), ..bound.clone() };
+                        match &node.work {
+                            BoundWork::Launch(launch) => graph.launch(node, self.kernels[launch.kernel.0], launch)?,
+                            BoundWork::Product(product) => {
+                                let products =
+                                    self.products.as_mut().expect("Driver::set_cublas comes before products");
+                                products.prepare(&mut graph, self.stream, node, product)?;
+                            }
+                            BoundWork::Exchange(_) => unreachable!("a graph has none"),
+                        }
+                    }
+                    Part::Graph { graph: graph.instantiate(self.stream)?, exchanges }
+                }
+            });
         }
-        if parts.is_empty() || nodes.len() as u32 > first {
-            parts.push(Part::Graph(graph.instantiate(self.stream)?));
-        }
-        // SAFETY: waits for the stream, exchanges included.
-        check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(self.stream) })?;
-        self.graphs.push(parts);
+        self.graphs.push(prepared);
         Ok(GraphId(self.graphs.len() - 1))
     }
 
     fn run(&mut self, graph: GraphId) -> Result<(), DriverError> {
-        self.run_on(self.stream, graph)
+        self.run_parts(graph)
     }
 
     fn run_beside(&mut self, graph: GraphId) -> Result<(), DriverError> {
         let Some(beside) = &self.beside else { return self.run(graph) };
         beside.follow(self.stream)?;
-        self.run_on(beside.stream, graph)?;
-        beside.mark()
+        for part in &self.graphs[graph.0] {
+            match part {
+                Part::Graph { graph, .. } => launch(*graph, beside.stream)?,
+                Part::Exchange { label, exchange, .. } => {
+                    among(&self.ranks, &self.beside).0.exchange(label, exchange, beside.stream)?;
+                }
+            }
+        }
+        beside.done.record(beside.stream)
     }
 
     fn join(&mut self) -> Result<(), DriverError> {
-        self.beside.as_ref().map_or(Ok(()), |beside| beside.join(self.stream))
+        let Some(beside) = &self.beside else { return Ok(()) };
+        self.waits.wait(self.stream, &beside.done)
     }
 
     fn time(&mut self, graph: GraphId, repeats: u32) -> Result<f64, DriverError> {
@@ -417,7 +498,10 @@ impl Driver for Cuda {
     }
 
     fn wait(&mut self, ticket: Ticket) -> Result<Arrived, DriverError> {
-        self.stage().wait(ticket.0)
+        let arrived = self.stage().wait(ticket.0)?;
+        // What came of an exchange that was ended is nothing.
+        self.ranks.as_ref().map_or(Ok(()), |ranks| ranks.abort().check("ranks"))?;
+        Ok(arrived)
     }
 }
 
@@ -429,14 +513,15 @@ impl Drop for Cuda {
             let _ = sys::cuStreamSynchronize(self.stream);
             self.beside = None;
             for part in self.graphs.drain(..).flatten() {
-                if let Part::Graph(graph) = part {
+                if let Part::Graph { graph, .. } = part {
                     let _ = sys::cuGraphExecDestroy(graph);
                 }
             }
             self.products = None;
             self.ranks = None;
+            self.waits = Waits::default();
             self.stage = None;
-            for address in self.memory.drain(..) {
+            for (address, _) in self.memory.drain(..) {
                 let _ = sys::cuMemFree_v2(address);
             }
             for library in self.libraries.drain(..) {

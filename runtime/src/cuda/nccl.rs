@@ -1,6 +1,6 @@
 //! NCCL: bytes from GPU to GPU.
 //!
-//! `libnccl.so.2` is loaded when ranks are connected, and by nothing else. Of all that it does two things are used, send and
+//! `libnccl.so.2` is loaded when ranks are connected that copy engines do not connect, and by nothing else. Of all that it does two things are used, send and
 //! receive, which do no arithmetic: what is added is added by kernels of the bundle. Its own kernels are NVIDIA's, no part of any
 //! bundle; they come with the communicator, and each exchange of a plan runs once before the seal, so that nothing is loaded or
 //! connected after it.
@@ -31,7 +31,7 @@ type Comm = *mut c_void;
 /// What ranks of one communicator have in common.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct Id([u8; 128]);
+pub(super) struct Id([u8; 128]);
 
 /// The functions that are used, as `nccl.h` declares them.
 struct Functions {
@@ -155,7 +155,7 @@ impl Id {
 /// This rank's end of a communicator.
 pub(super) struct Nccl {
     comm: Comm,
-    aborted: Arc<AtomicBool>,
+    abort: Abort,
 }
 
 impl Nccl {
@@ -165,14 +165,11 @@ impl Nccl {
         // SAFETY: writes one handle; the id is passed by value, as the C interface has it.
         let made = unsafe { (functions()?.init_rank)(&mut comm, ranks as c_int, *id, rank as c_int) };
         check("ncclCommInitRank", made).map_err(failed("ranks"))?;
-        Ok(Self { comm, aborted: Arc::default() })
+        Ok(Self { comm, abort: Abort { comm: comm as usize, aborted: Arc::default() } })
     }
 
     /// Asks for an exchange, on a stream.
     pub fn exchange(&self, label: &str, exchange: &BoundExchange, stream: CUstream) -> Result<(), DriverError> {
-        if self.aborted.load(Ordering::Acquire) {
-            return Err(failed(label)("another rank has failed".to_owned()));
-        }
         let nccl = functions()?;
         let ask = || {
             // SAFETY: ranges of device memory that lives as long as the driver; the calls of a group are matched by the peers'.
@@ -193,19 +190,19 @@ impl Nccl {
     }
 
     pub fn abort(&self) -> Abort {
-        Abort { comm: self.comm as usize, aborted: Arc::clone(&self.aborted) }
+        self.abort.clone()
     }
 }
 
 impl Drop for Nccl {
     fn drop(&mut self) {
-        self.abort().now();
+        self.abort.now();
     }
 }
 
 /// Ends what a communicator waits for, from any thread: nobody else will.
 #[derive(Clone)]
-pub struct Abort {
+pub(super) struct Abort {
     comm: usize,
     aborted: Arc<AtomicBool>,
 }

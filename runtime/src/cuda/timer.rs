@@ -29,15 +29,37 @@ impl Timer {
         check("cuEventRecord", unsafe { sys::cuEventRecord(self.start, stream) })
     }
 
+    /// Marks it again: what is between is what is measured.
+    pub fn mark(&self, stream: sys::CUstream) -> Result<(), DriverError> {
+        // SAFETY: as above.
+        check("cuEventRecord", unsafe { sys::cuEventRecord(self.stop, stream) })
+    }
+
     /// Waits for the stream's work so far. Returns the seconds since [`Self::start`].
     pub fn stop(&self, stream: sys::CUstream) -> Result<f64, DriverError> {
-        let mut milliseconds = 0.0f32;
-        // SAFETY: events and stream are live; the last call writes one float once both events have passed.
-        unsafe {
-            check("cuEventRecord", sys::cuEventRecord(self.stop, stream))?;
-            check("cuEventSynchronize", sys::cuEventSynchronize(self.stop))?;
-            check("cuEventElapsedTime", sys::cuEventElapsedTime_v2(&mut milliseconds, self.start, self.stop))?;
+        self.mark(stream)?;
+        // SAFETY: the event is live.
+        check("cuEventSynchronize", unsafe { sys::cuEventSynchronize(self.stop) })?;
+        self.seconds()
+    }
+
+    /// The seconds from [`Self::start`] to [`Self::mark`]; none before the device has come there.
+    pub fn elapsed(&self) -> Result<Option<f64>, DriverError> {
+        // SAFETY: the event is live.
+        match unsafe { sys::cuEventQuery(self.stop) } {
+            sys::CUresult::CUDA_ERROR_NOT_READY => Ok(None),
+            result => {
+                check("cuEventQuery", result)?;
+                self.seconds().map(Some)
+            }
         }
+    }
+
+    fn seconds(&self) -> Result<f64, DriverError> {
+        let mut milliseconds = 0.0f32;
+        // SAFETY: writes one float: both events have passed.
+        let result = unsafe { sys::cuEventElapsedTime_v2(&mut milliseconds, self.start, self.stop) };
+        check("cuEventElapsedTime", result)?;
         Ok(f64::from(milliseconds) / 1e3)
     }
 }

@@ -231,6 +231,10 @@ impl Driver for Sim {
         self.check("cuMemHostAlloc")
     }
 
+    fn ranks(&self) -> Option<String> {
+        self.ranks.as_ref().map(|(_, communicator)| format!("{}, over TCP", communicator.ranks()))
+    }
+
     fn prepare(&mut self, nodes: &[Bound]) -> Result<GraphId, DriverError> {
         self.check("cuGraphInstantiate")?;
         self.graphs.push(nodes.to_vec());

@@ -1,0 +1,352 @@
+//! Copies from GPU to GPU of one host by copy engines: they take no multiprocessor from the kernels beside them. NCCL's send and
+//! receive are kernels, and a product whose CTAs are as many as there are multiprocessors takes twice as long beside any.
+//!
+//! A rank opens the others' memory and fetches what they send. Who has come how far is in words of host memory that all ranks of
+//! the host share: the devices write them and wait for them, in the order of their streams. An exchange begins when all ranks have
+//! what they send, and has ended when all have fetched it.
+
+use std::cell::Cell;
+use std::fs::{self, File, OpenOptions};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use cudarc::driver::sys;
+use memmap2::{MmapOptions, MmapRaw};
+
+use super::call::{check, check_on};
+use super::ranks::Agree;
+use crate::driver::{BoundExchange, DriverError};
+
+/// Bytes of a word that one device writes and another waits for: a cache line.
+const WORD: usize = 64;
+/// Where shared memory is a file.
+const SHARED: &str = "/dev/shm";
+/// What the kernel of a host calls its boot.
+const BOOT: &str = "/proc/sys/kernel/random/boot_id";
+
+/// What a rank tells the others, as text: nothing of it is longer than a line.
+struct Offer {
+    host: String,
+    /// Of its memory: address, bytes, and the driver's name for other processes.
+    base: u64,
+    bytes: u64,
+    handle: [u8; 64],
+    /// The file of the words, of rank 0.
+    words: String,
+}
+
+impl Offer {
+    fn text(&self) -> String {
+        let handle: String = self.handle.iter().map(|byte| format!("{byte:02x}")).collect();
+        format!("{}\n{}\n{}\n{handle}\n{}", self.host, self.base, self.bytes, self.words)
+    }
+
+    fn of(text: &str) -> Option<Self> {
+        let mut lines = text.split('\n');
+        let (host, base, bytes) = (lines.next()?.to_owned(), lines.next()?.parse().ok()?, lines.next()?.parse().ok()?);
+        let hex = lines.next()?;
+        let mut handle = [0; 64];
+        for (index, byte) in handle.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(hex.get(2 * index..2 * index + 2)?, 16).ok()?;
+        }
+        Some(Self { host, base, bytes, handle, words: lines.next()?.to_owned() })
+    }
+}
+
+/// Words that a device writes and others wait for.
+pub(super) struct Words {
+    map: MmapRaw,
+    /// For the device.
+    address: u64,
+    ranks: u32,
+}
+
+#[derive(Clone, Copy)]
+enum Stage {
+    /// What is sent is there, and what is received may come.
+    Ready,
+    /// What was to be received is there.
+    Done,
+}
+
+impl Words {
+    fn bytes(ranks: u32) -> usize {
+        (2 * ranks * ranks) as usize * WORD
+    }
+
+    fn open(file: &File, ranks: u32) -> Result<Self, String> {
+        let map = MmapOptions::new().len(Self::bytes(ranks)).map_raw(file).map_err(|error| error.to_string())?;
+        let mut address = 0;
+        // SAFETY: the mapping lives as long as this value, which unregisters it before it goes.
+        unsafe {
+            let flags = sys::CU_MEMHOSTREGISTER_DEVICEMAP;
+            let pointer = map.as_mut_ptr().cast();
+            check("cuMemHostRegister", sys::cuMemHostRegister_v2(pointer, map.len(), flags)).map_err(text)?;
+            let found = sys::cuMemHostGetDevicePointer_v2(&mut address, pointer, 0);
+            if let Err(error) = check("cuMemHostGetDevicePointer", found) {
+                let _ = sys::cuMemHostUnregister(pointer);
+                return Err(text(error));
+            }
+        }
+        Ok(Self { map, address, ranks })
+    }
+
+    /// What one rank tells another, bytes from the first word.
+    fn offset(&self, stage: Stage, from: u32, to: u32) -> usize {
+        let stage = match stage {
+            Stage::Ready => 0,
+            Stage::Done => 1,
+        };
+        ((stage * self.ranks + from) * self.ranks + to) as usize * WORD
+    }
+
+    /// Lets a rank's device wait for nobody any more.
+    pub fn release(&self, rank: u32) {
+        for stage in [Stage::Ready, Stage::Done] {
+            for from in 0..self.ranks {
+                let offset = self.offset(stage, from, rank);
+                // SAFETY: a word of the mapping, aligned to a cache line.
+                let word = unsafe { AtomicU32::from_ptr(self.map.as_mut_ptr().add(offset).cast()) };
+                // Far ahead of any exchange: devices compare by the sign of the difference.
+                word.fetch_add(1 << 30, Ordering::SeqCst);
+            }
+        }
+    }
+}
+
+impl Drop for Words {
+    fn drop(&mut self) {
+        // SAFETY: it was registered when this value was made.
+        let _ = unsafe { sys::cuMemHostUnregister(self.map.as_mut_ptr().cast()) };
+    }
+}
+
+/// Another rank's memory.
+struct Peer {
+    /// Where it begins there, and how long it is.
+    base: u64,
+    bytes: u64,
+    /// Where it begins here.
+    mapped: u64,
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        // SAFETY: it was opened when this value was made, and nothing copies from it any more.
+        let _ = unsafe { sys::cuIpcCloseMemHandle(self.mapped) };
+    }
+}
+
+/// The ranks of one host, to one of them.
+pub(super) struct Copies {
+    rank: u32,
+    /// By rank; none for this one.
+    peers: Vec<Option<Peer>>,
+    words: Arc<Words>,
+    /// Exchanges asked for so far: the same on all ranks.
+    count: Cell<u32>,
+}
+
+/// An exchange, to the rank that fetches: from which rank, from and to which address, and bytes.
+pub(super) struct Fetches(Vec<(u32, u64, u64, u64)>);
+
+fn text(error: DriverError) -> String {
+    error.to_string()
+}
+
+/// A new file for words.
+fn create(ranks: u32) -> std::io::Result<(PathBuf, File)> {
+    let nanos = std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos());
+    let path = PathBuf::from(format!("{SHARED}/precast-{}-{nanos}", std::process::id()));
+    let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
+    file.set_len(Words::bytes(ranks) as u64)?;
+    Ok((path, file))
+}
+
+impl Copies {
+    /// Opens the memory of all ranks, of each the one allocation that it has. `wanted` is why not to; one rank that does not want
+    /// to, or cannot, is why none does.
+    ///
+    /// # Errors
+    /// Why this way does not go, the same on all ranks; or what `agree` fails with.
+    pub fn open(
+        (rank, ranks): (u32, u32),
+        memory: &[(u64, u64)],
+        wanted: Result<(), String>,
+        agree: &mut Agree,
+    ) -> Result<Result<Self, String>, String> {
+        let mut created = None;
+        let offer = wanted.and_then(|()| {
+            let [(base, bytes)] = *memory else { return Err("memory is not one allocation".to_owned()) };
+            let host = fs::read_to_string(BOOT).map_err(|error| format!("{BOOT}: {error}"))?.trim().to_owned();
+            let mut handle = sys::CUipcMemHandle { reserved: [0; 64] };
+            // SAFETY: writes one handle of memory that was allocated.
+            check("cuIpcGetMemHandle", unsafe { sys::cuIpcGetMemHandle(&mut handle, base) }).map_err(text)?;
+            let words = if rank == 0 {
+                let (path, _) = created.insert(create(ranks).map_err(|error| format!("{SHARED}: {error}"))?);
+                path.display().to_string()
+            } else {
+                String::new()
+            };
+            Ok(Offer { host, base, bytes, handle: handle.reserved.map(|byte| byte as u8), words })
+        });
+        let said = agree(&say(offer.map(|offer| offer.text())));
+        let opened = said.and_then(|said| {
+            let opened = heard(&said).and_then(|offers| {
+                let offers: Option<Vec<Offer>> = offers.iter().map(|text| Offer::of(text)).collect();
+                Self::map((rank, ranks), &offers.ok_or("an offer does not read")?)
+            });
+            let (opened, why) = match opened {
+                Ok(opened) => (Some(opened), Ok(String::new())),
+                Err(why) => (None, Err(why)),
+            };
+            let all = heard(&agree(&say(why))?);
+            Ok(all.and_then(|_| opened.ok_or_else(String::new)))
+        });
+        // All have it open, or none needs it.
+        if let Some((path, _)) = created {
+            let _ = fs::remove_file(path);
+        }
+        opened
+    }
+
+    fn map((rank, ranks): (u32, u32), offers: &[Offer]) -> Result<Self, String> {
+        let [first, ..] = offers else { return Err("there are no ranks".to_owned()) };
+        if offers.iter().any(|offer| offer.host != first.host) {
+            return Err("ranks are on several hosts".to_owned());
+        }
+        let open = |(of, offer): (u32, &Offer)| {
+            if of == rank {
+                return Ok(None);
+            }
+            let mut mapped = 0;
+            let handle = sys::CUipcMemHandle { reserved: offer.handle.map(|byte| byte as _) };
+            let flags = sys::CUipcMem_flags::CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS as u32;
+            // SAFETY: writes one address; the handle is the driver's of another process.
+            let result = unsafe { sys::cuIpcOpenMemHandle_v2(&mut mapped, handle, flags) };
+            check_on("cuIpcOpenMemHandle", result, &format!("rank {of}")).map_err(text)?;
+            Ok(Some(Peer { base: offer.base, bytes: offer.bytes, mapped }))
+        };
+        let peers = (0..).zip(offers).map(open).collect::<Result<_, String>>()?;
+        let path = &first.words;
+        let file = OpenOptions::new().read(true).write(true).open(path).map_err(|error| format!("{path}: {error}"))?;
+        let words = Words::open(&file, ranks).map_err(|why| format!("{path}: {why}"))?;
+        Ok(Self { rank, peers, words: Arc::new(words), count: Cell::new(0) })
+    }
+
+    pub fn words(&self) -> &Arc<Words> {
+        &self.words
+    }
+
+    /// Learns where the others have what they send here.
+    ///
+    /// # Errors
+    /// What `agree` fails with, and sends that nobody takes.
+    pub fn prepare(&self, exchange: &BoundExchange, agree: &mut Agree) -> Result<Fetches, String> {
+        let sends = exchange.sends.iter().map(|(to, address, bytes)| format!("{to} {address} {bytes}"));
+        let said = agree(sends.collect::<Vec<_>>().join("\n").as_bytes())?;
+        let mut fetches = Vec::new();
+        // Each rank begins with another one.
+        let ranks = self.peers.len() as u32;
+        for from in (1..=ranks).map(|step| (self.rank + step) % ranks) {
+            let text = String::from_utf8_lossy(&said[from as usize]);
+            let send = |line: &str| {
+                let mut numbers = line.split(' ').map(|number| number.parse::<u64>().ok());
+                Some((numbers.next()??, numbers.next()??, numbers.next()??))
+            };
+            let mut sends = text.lines().filter_map(send).filter(|(to, ..)| *to == u64::from(self.rank));
+            for (_, to, bytes) in exchange.receives.iter().filter(|(rank, ..)| *rank == from) {
+                let address = sends.next().filter(|(.., sent)| sent == bytes).and_then(|(_, address, _)| {
+                    let Some(Peer { base, bytes: length, mapped }) = &self.peers[from as usize] else {
+                        return Some(address);
+                    };
+                    let offset = address.checked_sub(*base)?;
+                    (offset + bytes <= *length).then_some(*mapped + offset)
+                });
+                let address =
+                    address.ok_or_else(|| format!("rank {from} does not send what rank {} takes", self.rank))?;
+                fetches.push((from, address, *to, *bytes));
+            }
+        }
+        Ok(Fetches(fetches))
+    }
+
+    /// Asks for an exchange, on a stream.
+    pub fn exchange(&self, label: &str, fetches: &Fetches, stream: sys::CUstream) -> Result<(), DriverError> {
+        let number = self.count.get().wrapping_add(1);
+        self.count.set(number);
+        self.tell(Stage::Ready, number, stream)?;
+        self.wait(Stage::Ready, number, stream)?;
+        for (_, from, to, bytes) in &fetches.0 {
+            // SAFETY: ranges of memory of this rank and of another one's, which has it until the exchange has ended.
+            let copied = unsafe { sys::cuMemcpyDtoDAsync_v2(*to, *from, *bytes as usize, stream) };
+            check_on("cuMemcpyDtoDAsync", copied, &label)?;
+        }
+        self.tell(Stage::Done, number, stream)?;
+        self.wait(Stage::Done, number, stream)
+    }
+
+    fn others(&self) -> impl Iterator<Item = u32> {
+        (0..).zip(&self.peers).filter(|(_, peer)| peer.is_some()).map(|(rank, _)| rank)
+    }
+
+    fn tell(&self, stage: Stage, number: u32, stream: sys::CUstream) -> Result<(), DriverError> {
+        self.others().try_for_each(|to| {
+            let address = self.words.address + self.words.offset(stage, self.rank, to) as u64;
+            // SAFETY: a word of registered memory. It is written when all that was asked of the stream before can be seen.
+            check("cuStreamWriteValue32", unsafe { sys::cuStreamWriteValue32_v2(stream, address, number, 0) })
+        })
+    }
+
+    fn wait(&self, stage: Stage, number: u32, stream: sys::CUstream) -> Result<(), DriverError> {
+        let at_least = sys::CUstreamWaitValue_flags::CU_STREAM_WAIT_VALUE_GEQ as u32;
+        self.others().try_for_each(|from| {
+            let address = self.words.address + self.words.offset(stage, from, self.rank) as u64;
+            // SAFETY: as above.
+            check("cuStreamWaitValue32", unsafe { sys::cuStreamWaitValue32_v2(stream, address, number, at_least) })
+        })
+    }
+}
+
+/// Something, or why not, as bytes.
+fn say(what: Result<String, String>) -> Vec<u8> {
+    match what {
+        Ok(text) => format!("+{text}").into_bytes(),
+        Err(why) => format!("-{why}").into_bytes(),
+    }
+}
+
+/// What all ranks have said, or why the first of them does not, by its number.
+fn heard(said: &[Vec<u8>]) -> Result<Vec<String>, String> {
+    let of_rank = |(rank, said): (usize, &Vec<u8>)| {
+        let text = String::from_utf8_lossy(said);
+        match text.strip_prefix('+') {
+            Some(text) => Ok(text.to_owned()),
+            None => Err(format!("rank {rank}: {}", text.trim_start_matches('-'))),
+        }
+    };
+    said.iter().enumerate().map(of_rank).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_offer_reads_as_it_was_written() {
+        let handle = std::array::from_fn(|index| index as u8 * 3);
+        let offer = Offer { host: "a-b".to_owned(), base: 1 << 40, bytes: 7, handle, words: "/dev/shm/x".to_owned() };
+        let read = Offer::of(&offer.text()).unwrap();
+        assert_eq!((read.host.as_str(), read.base, read.bytes, read.handle), ("a-b", 1 << 40, 7, handle));
+        assert_eq!(read.words, "/dev/shm/x");
+        assert!(Offer::of("a\n1\n2\nxyz\n").is_none() && Offer::of("").is_none());
+    }
+
+    #[test]
+    fn one_rank_that_cannot_is_why_none_does() {
+        let said = [say(Ok("a".to_owned())), say(Ok(String::new()))];
+        assert_eq!(heard(&said), Ok(vec!["a".to_owned(), String::new()]));
+        assert_eq!(heard(&[said[0].clone(), say(Err("no".to_owned()))]), Err("rank 1: no".to_owned()));
+    }
+}

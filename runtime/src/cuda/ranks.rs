@@ -1,0 +1,195 @@
+//! The way to the devices of other ranks: copy engines where all of them are of one host and reach each other's memory, else NCCL.
+
+use std::ffi::OsString;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use cudarc::driver::sys;
+
+use super::copies::{Copies, Fetches, Words};
+use super::nccl::{self, Nccl};
+use crate::driver::{BoundExchange, DriverError};
+
+/// Says which way exchanges go, where it is not to be found out.
+const VARIABLE: &str = "PRECAST_EXCHANGE";
+
+/// What every rank says, by rank: all call it in the same order.
+pub type Agree = Box<dyn FnMut(&[u8]) -> Result<Vec<Vec<u8>>, String>>;
+
+/// A way that the environment asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    Copies,
+    Nccl,
+}
+
+impl Asked {
+    /// # Errors
+    /// [`DriverError::Environment`] where something else is asked for.
+    fn of(variable: impl Fn(&str) -> Option<OsString>) -> Result<Option<Self>, DriverError> {
+        let Some(value) = variable(VARIABLE).filter(|value| !value.is_empty()) else { return Ok(None) };
+        match value.to_str() {
+            Some("copies") => Ok(Some(Self::Copies)),
+            Some("nccl") => Ok(Some(Self::Nccl)),
+            _ => Err(DriverError::Environment {
+                name: VARIABLE,
+                value: value.to_string_lossy().into_owned(),
+                effect: "there is no such way from GPU to GPU",
+                remedy: "set it to copies or nccl, or unset it".to_owned(),
+            }),
+        }
+    }
+}
+
+enum Way {
+    Copies(Copies),
+    Nccl(Nccl),
+}
+
+/// An exchange, as the way takes it.
+pub(super) enum Prepared {
+    Copies(Fetches),
+    Nccl(BoundExchange),
+}
+
+/// The other ranks, to this one.
+pub(super) struct Ranks {
+    rank: u32,
+    count: u32,
+    asked: Option<Asked>,
+    agree: Agree,
+    way: Option<Way>,
+    /// What the way is, and where it is NCCL why it is not copies.
+    about: String,
+    abort: Abort,
+}
+
+fn failed(label: &str, reason: impl Into<String>) -> DriverError {
+    DriverError::Exchange { label: label.to_owned(), reason: reason.into() }
+}
+
+impl Ranks {
+    /// # Errors
+    /// [`DriverError::Environment`].
+    pub fn new(rank: u32, count: u32, agree: Agree) -> Result<Self, DriverError> {
+        let asked = Asked::of(|name| std::env::var_os(name))?;
+        let abort = Abort(Arc::new(Ways { rank, ..Ways::default() }));
+        Ok(Self { rank, count, asked, agree, way: None, about: String::new(), abort })
+    }
+
+    /// What ends exchanges that wait for a rank which is gone.
+    pub fn abort(&self) -> Abort {
+        self.abort.clone()
+    }
+
+    /// Finds the way to the others, who do the same. `memory` is all that this rank has taken, addresses and bytes.
+    ///
+    /// # Errors
+    /// [`DriverError::Exchange`].
+    pub fn meet(&mut self, memory: &[(u64, u64)]) -> Result<(), DriverError> {
+        let ranks = |reason: String| failed("ranks", reason);
+        let wanted = match self.asked {
+            Some(Asked::Nccl) => Err(format!("{VARIABLE} is nccl")),
+            _ => Ok(()),
+        };
+        let copies = Copies::open((self.rank, self.count), memory, wanted, &mut self.agree).map_err(ranks)?;
+        let why = match copies {
+            Ok(copies) => {
+                let _ = self.abort.0.words.set(Arc::clone(copies.words()));
+                "by copy engines".clone_into(&mut self.about);
+                self.way = Some(Way::Copies(copies));
+                return Ok(());
+            }
+            Err(why) if self.asked == Some(Asked::Copies) => {
+                return Err(ranks(format!("{VARIABLE} is copies, and GPUs do not reach each other's memory: {why}")));
+            }
+            Err(why) => why,
+        };
+        let own = if self.rank == 0 { nccl::Id::new()?.bytes() } else { Vec::new() };
+        let said = (self.agree)(&own).map_err(ranks)?;
+        let nccl = Nccl::connect(self.rank, self.count, &nccl::Id::of(&said[0])?)?;
+        let _ = self.abort.0.nccl.set(nccl.abort());
+        self.about = format!("by NCCL {}, since {why}", nccl::version()?);
+        self.way = Some(Way::Nccl(nccl));
+        Ok(())
+    }
+
+    /// What the way is, for people.
+    pub fn about(&self) -> String {
+        format!("{}, {}", self.count, self.about)
+    }
+
+    fn way(&self) -> &Way {
+        self.way.as_ref().expect("ranks meet before anything is prepared")
+    }
+
+    /// # Errors
+    /// [`DriverError::Exchange`].
+    pub fn prepare(&mut self, label: &str, exchange: &BoundExchange) -> Result<Prepared, DriverError> {
+        match self.way.as_ref().expect("ranks meet before anything is prepared") {
+            Way::Copies(copies) => {
+                let fetches = copies.prepare(exchange, &mut self.agree).map_err(|reason| failed(label, reason))?;
+                Ok(Prepared::Copies(fetches))
+            }
+            Way::Nccl(_) => Ok(Prepared::Nccl(exchange.clone())),
+        }
+    }
+
+    /// Asks for an exchange, on a stream.
+    ///
+    /// # Errors
+    /// [`DriverError`] of the way, and where another rank has failed.
+    pub fn exchange(&self, label: &str, prepared: &Prepared, stream: sys::CUstream) -> Result<(), DriverError> {
+        self.abort.check(label)?;
+        match (self.way(), prepared) {
+            (Way::Copies(copies), Prepared::Copies(fetches)) => copies.exchange(label, fetches, stream),
+            (Way::Nccl(nccl), Prepared::Nccl(exchange)) => nccl.exchange(label, exchange, stream),
+            _ => unreachable!("an exchange is prepared for the way that there is"),
+        }
+    }
+}
+
+/// Ends what waits for other ranks, from any thread: nobody else will.
+#[derive(Clone)]
+pub struct Abort(Arc<Ways>);
+
+#[derive(Default)]
+struct Ways {
+    rank: u32,
+    aborted: AtomicBool,
+    words: OnceLock<Arc<Words>>,
+    nccl: OnceLock<nccl::Abort>,
+}
+
+impl Abort {
+    pub fn now(&self) {
+        if self.0.aborted.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        self.0.words.get().into_iter().for_each(|words| words.release(self.0.rank));
+        self.0.nccl.get().into_iter().for_each(nccl::Abort::now);
+    }
+
+    /// Refuses what comes of an exchange that did not end.
+    ///
+    /// # Errors
+    /// [`DriverError::Exchange`].
+    pub(super) fn check(&self, label: &str) -> Result<(), DriverError> {
+        if self.0.aborted.load(Ordering::Acquire) { Err(failed(label, "another rank has failed")) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_way_that_is_not_there_is_refused_by_name() {
+        let asked = |value: &'static str| Asked::of(|_| Some(value.into()));
+        assert_eq!(Asked::of(|_| None), Ok(None));
+        assert_eq!((asked(""), asked("copies")), (Ok(None), Ok(Some(Asked::Copies))));
+        assert_eq!(asked("nccl"), Ok(Some(Asked::Nccl)));
+        let message = asked("tcp").unwrap_err().to_string();
+        assert!(message.contains("PRECAST_EXCHANGE=tcp is set") && message.contains("copies or nccl"), "{message}");
+    }
+}
