@@ -11,7 +11,7 @@ use precast::metrics::StepRecord;
 
 use crate::golden;
 use crate::support::{
-    Case, distill, fail, is_sim, lacks_compiler, metrics_of, names_in, skipped, succeed, texts, tiny_config,
+    Case, distill, fail, is_sim, lacks_compiler, metrics_of, names_in, skipped, succeed, texts, tiny_config, token_file,
 };
 
 /// Ranks exchange over TCP where devices are simulated.
@@ -107,6 +107,32 @@ fn adapters_have_the_same_bits_on_two() {
         fs::read(out.join("adapter/adapter_model.safetensors")).unwrap()
     };
     assert!(adapter("one", &[]) == adapter("two", &["--gpus", "2"]));
+}
+
+/// The losses of data that nobody trains on are those of one, and scoring changes no bit of the steps after it.
+#[test]
+fn held_out_losses_have_the_same_bits_on_one_two_and_four() {
+    if has_gpus() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    // Seven chunks of 32: no rank has as many as another, and on four one has a single one.
+    let held_out = token_file(dir.path(), "held-out.bin", 33 * 7, 96);
+    let scored = |name: &str, arguments: &[&str]| {
+        let out = dir.path().join(name);
+        let mut command = run(&out, &["--steps", "4", "--replicas", "4", "--eval-every", "1"]);
+        succeed(command.arg("--eval-data").arg(&held_out).args(arguments));
+        out
+    };
+    let whole = scored("one", &[]);
+    let losses: Vec<_> = metrics_of(&whole).into_iter().filter_map(|record| record.held_out?.eval_loss).collect();
+    assert!(losses.len() == 4 && losses.windows(2).all(|pair| pair[0] != pair[1]), "{losses:?}");
+    for count in ["2", "4"] {
+        assert_same(&scored(count, &["--gpus", count]), &whole, &format!("held out on {count}"));
+    }
+    let plain = dir.path().join("plain");
+    succeed(&mut run(&plain, &["--steps", "4", "--replicas", "4"]));
+    assert!(results(&plain).0 == results(&whole).0, "scoring changes what is trained");
 }
 
 /// Two ranks as a launcher starts them.
@@ -294,6 +320,18 @@ fn ranks_that_do_not_come_together_say_who_and_where() {
     for (code, message) in [end(first), end(second)] {
         assert_eq!(code, Some(2), "{message}");
         assert!(message.contains("rank 1 was started as one of 3 ranks, and rank 0 as one of 2"), "{message}");
+    }
+    // They hold out other data.
+    let [one, other] = [1u8, 2].map(|id| {
+        let path = job.case.path(&format!("held-out-{id}.bin"));
+        fs::write(&path, [id, 0, 0, 0].repeat(40)).unwrap();
+        path
+    });
+    let held_out = |rank, path: &Path| job.start(rank, 2, &["--steps", "1", "--eval-data", path.to_str().unwrap()]);
+    let (first, second) = (held_out(0, &one), held_out(1, &other));
+    for (code, message) in [end(first), end(second)] {
+        assert_eq!(code, Some(2), "{message}");
+        assert!(message.contains("held-out data is "), "{message}");
     }
     // They are started with other options.
     let (first, second) = (job.start(0, 2, &["--steps", "1"]), job.start(1, 2, &["--steps", "1", "--clip", "3"]));

@@ -8,7 +8,9 @@ use serde_json::Value;
 use super::resume::Resumed;
 use crate::checkpoint::Checkpoint;
 use crate::config::{GivenShare, RunConfig};
+use crate::data::Dataset;
 use crate::error::Failure;
+use crate::evaluate::ids_sha256;
 use crate::models::Models;
 use crate::ranks::{RankError, Ranks};
 use crate::record::{self, binary_digest};
@@ -121,13 +123,14 @@ pub(super) fn check_alike(
     config: &RunConfig,
     identity: &Identity,
     models: &Models<Checkpoint>,
+    held_out: Option<&Dataset>,
     ranks: &Ranks,
 ) -> Result<(), Failure> {
     if ranks.count() == 1 {
         return Ok(());
     }
     // Where things are may differ from host to host; their digests are compared.
-    const PLACES: [&str; 7] = ["teacher", "student", "data", "out", "adapter", "bundle", "trusted_key"];
+    const PLACES: [&str; 8] = ["teacher", "student", "data", "eval_data", "out", "adapter", "bundle", "trusted_key"];
     let options = config.to_json();
     let options = options.as_object().into_iter().flatten();
     let options = options.filter(|(name, _)| !PLACES.contains(&name.as_str()));
@@ -137,7 +140,9 @@ pub(super) fn check_alike(
         (format!("size of the {role}'s weights"), format!("{bytes} bytes"))
     });
     let program = binary_digest().map_or_else(|| "unknown".to_owned(), |digest| digest.to_string());
+    let held_out = held_out.map(|data| ("held-out data".to_owned(), ids_sha256(data).to_string()));
     let all = [("program".to_owned(), program)].into_iter().chain(identity.values()).chain(options).chain(sizes);
+    let all = all.chain(held_out);
     ranks.check_alike(&all.collect::<Vec<_>>())
 }
 

@@ -8,6 +8,7 @@ use crate::config::RunConfig;
 use crate::data::{Chunk, Dataset, MicroBatch};
 use crate::error::Failure;
 use crate::metrics::{HeldOutRecord, StepRecord, finite};
+use crate::ranks::Ranks;
 use crate::session::Session;
 
 /// Data that a run does not train on, in memory whole.
@@ -22,18 +23,28 @@ impl HeldOut {
         Self { counted: chunks.iter().map(|chunk| chunk.counted() as u64).sum(), chunks }
     }
 
-    /// Their losses under the weights as they are: a mean over all tokens that count. What the launches leave in gradients and
-    /// metrics the first micro-batch of the next step overwrites.
-    pub fn losses(&self, config: &RunConfig, session: &mut Session) -> Result<HeldOutRecord, Failure> {
+    /// Their losses under the weights as they are: a mean over all tokens that count. Ranks take micro-batches in turn, and each
+    /// adds up those of all in their order, so that the sum does not depend on how many ranks there are. What the launches leave in
+    /// gradients and metrics the first micro-batch of the next step overwrites.
+    pub fn losses(&self, config: &RunConfig, session: &mut Session, ranks: &Ranks) -> Result<HeldOutRecord, Failure> {
         let (batch, seq_len) = (config.settings.batch_size as usize, config.settings.seq_len as usize);
         let loss_scale = (1.0 / self.counted as f64) as f32;
         let padding = Chunk::plain([]);
-        for (index, rows) in self.chunks.chunks(batch).enumerate() {
+        let mut own: Vec<[f32; 2]> = Vec::new();
+        let turns = ranks.count() as usize;
+        for rows in self.chunks.chunks(batch).skip(ranks.place().rank as usize).step_by(turns) {
             let mut rows: Vec<&Chunk> = rows.iter().collect();
             rows.resize(batch, &padding);
-            session.micro(&MicroBatch::of(rows.into_iter(), seq_len), loss_scale, index > 0)?;
+            session.micro(&MicroBatch::of(rows.into_iter(), seq_len), loss_scale, false)?;
+            let metrics: step_metrics = bytemuck::pod_read_unaligned(&session.read(session.plan().metrics)?);
+            own.push([metrics.kd_loss, metrics.ce_loss]);
         }
-        let metrics: step_metrics = bytemuck::pod_read_unaligned(&session.read(session.plan().metrics)?);
+        let of_ranks = ranks.all(bytemuck::cast_slice(&own))?;
+        let of_ranks: Vec<Vec<[f32; 2]>> = of_ranks.iter().map(|said| bytemuck::pod_collect_to_vec(said)).collect();
+        let micro_batches = self.chunks.len().div_ceil(batch);
+        let all = (0..micro_batches).map(|index| of_ranks[index % turns][index / turns]);
+        let sum = |which: usize| all.clone().map(|losses| f64::from(losses[which])).sum::<f64>() as f32;
+        let metrics = step_metrics { kd_loss: sum(0), ce_loss: sum(1), ..bytemuck::Zeroable::zeroed() };
         Ok(HeldOutRecord {
             eval_loss: finite(config.loss(&metrics)),
             eval_kd_loss: finite(f64::from(metrics.kd_loss)),

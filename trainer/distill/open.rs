@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use precast_fatbins::Digest;
-use precast_plan::Share;
 use precast_runtime::cublas::Cublas;
 
 use super::begin::{self, Begin};
@@ -77,11 +76,6 @@ pub(super) fn open(
         _ => None,
     };
     let begin = begin::agree(&mut config, mode.share, resumed.as_ref(), out.as_ref(), ranks)?;
-    if !config.eval_data.is_empty() && config.share != Share::ALONE {
-        let message =
-            "--eval-data is scored by one GPU without replicas: leave it out, and score checkpoints by `precast eval`";
-        return Err(Failure::Usage(message.to_owned()));
-    }
     let cublas = device::cublas(config.settings.gemm, config.settings.device)?;
     let models = open_models(&config)?;
     let adapter = config.open_adapter(models.student.config())?;
@@ -112,7 +106,7 @@ pub(super) fn open(
         }
         resumed.check_left(&config)?;
     }
-    begin::check_alike(&config, &identity, &models, ranks)?;
+    begin::check_alike(&config, &identity, &models, data.held_out.as_ref(), ranks)?;
     let before = resumed.as_ref().map(|resumed| &resumed.record).or(begin.record.as_ref());
     let teacher = Teacher::open(&config, models.teacher.as_ref(), &mut digests, before, stop)?;
     let held_out = data.held_out.as_ref().map(HeldOut::new);

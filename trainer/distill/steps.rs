@@ -207,7 +207,7 @@ impl Run<'_> {
         let seconds = (done - *last).as_secs_f64();
         *last = done;
         let held_out = match self.held_out.as_ref().filter(|_| scored) {
-            Some(held_out) => Some(held_out.losses(self.config, self.session)?),
+            Some(held_out) => Some(held_out.losses(self.config, self.session, self.ranks)?),
             None => None,
         };
         let record = StepRecord {
