@@ -219,11 +219,15 @@ fn gpus(device: &Device) -> Vec<Finding> {
     };
     let links: Vec<String> = cuda::links().into_iter().flatten().map(|link| link.to_string()).collect();
     let links = if links.is_empty() { "unknown".to_owned() } else { links.join(", ") };
-    let mut findings = vec![Finding::good("gpus", format!("{count}; links: {links}"))];
+    let nvlinks = cuda::nvlinks().ok().flatten().map_or(String::new(), |up| format!(", {up} NVLinks each"));
+    let mut findings = vec![Finding::good("gpus", format!("{count}{nvlinks}; links: {links}"))];
     findings.push(match cuda::nccl::version() {
         Ok(version) => Finding::good(
             "nccl",
-            format!("{version}. It moves bytes between GPUs; its kernels are NVIDIA's and not part of the signed bundle"),
+            format!(
+                "{version}. It moves bytes between GPUs that copy engines do not connect; its kernels are NVIDIA's and not part of \
+                 the signed bundle"
+            ),
         ),
         // One GPU trains without it.
         Err(error) => {
