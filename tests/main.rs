@@ -42,6 +42,7 @@ mod poison;
 mod programs;
 mod publish;
 mod ranks;
+mod remedies;
 mod resume;
 mod rooms;
 mod rows;

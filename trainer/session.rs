@@ -78,9 +78,8 @@ impl Session {
         said.iter().for_each(note);
         let device = driver.device();
         one_memory::check(device, &plan.plan, &HostMemory::of(&plan, &config.data, device.has_one_memory()))?;
-        let models: Vec<String> = config.models().iter().map(|(_, path)| path.display().to_string()).collect();
         let (sealed, bundle, taken_bytes) =
-            seal(driver, &plan.plan, &config.settings.kernels, &models, placement, startup)?;
+            seal(driver, &plan.plan, &config.settings.kernels, &config.model_names(), placement, startup)?;
         Ok(Self { plan, teacher_format: format, sealed, bundle, taken_bytes })
     }
 

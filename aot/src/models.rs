@@ -1,5 +1,6 @@
 //! Models whose kernels are built: the ones built in, and any the user names.
 
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use precast_fatbins::input;
@@ -43,6 +44,20 @@ pub enum ModelError {
     /// The file cannot be read.
     #[error("cannot read {}: {error}", path.display())]
     Read { path: PathBuf, error: std::io::Error },
+    /// It is a model's weights, from whose configuration kernels follow.
+    #[error(
+        "{} is {what} file, and kernels are built from a configuration: write it by\n  precast config {} > {config}\nand give \
+         --model {config}",
+        path.display(),
+        path.display()
+    )]
+    SingleFile {
+        path: PathBuf,
+        /// Of which kind, with its article.
+        what: &'static str,
+        /// Where its configuration may go.
+        config: String,
+    },
     /// The file is no configuration this project can follow.
     #[error("{}: {error}", path.display())]
     Config { path: PathBuf, error: ConfigError },
@@ -72,11 +87,26 @@ impl Model {
         if !path.exists() {
             return Err(ModelError::Unknown { name: text.to_owned() });
         }
-        let json = input::read_text(&path, input::SETTINGS_BYTES)
-            .map_err(|error| ModelError::Read { path: path.clone(), error })?;
+        let read = |error| ModelError::Read { path: path.clone(), error };
+        if let Some(what) = single_file(&path).map_err(read)? {
+            let config = format!("{}.config.json", path.file_stem().unwrap_or_default().display());
+            return Err(ModelError::SingleFile { path, what, config });
+        }
+        let json = input::read_text(&path, input::SETTINGS_BYTES).map_err(read)?;
         let config = ModelConfig::from_json(&json).map_err(|error| ModelError::Config { path: path.clone(), error })?;
         Ok(Self { name: name_of(&path), config })
     }
+}
+
+/// Which kind of file of a model's weights this is, by its first bytes.
+fn single_file(path: &Path) -> io::Result<Option<&'static str>> {
+    let mut start = Vec::new();
+    input::open(path)?.take(4).read_to_end(&mut start)?;
+    Ok(match &start[..] {
+        b"GGUF" => Some("a GGUF"),
+        b"APR\0" => Some("an APR"),
+        _ => None,
+    })
 }
 
 /// A model's name: the directory of its `config.json`, or the stem of another file name. No more of the path,

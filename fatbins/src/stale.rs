@@ -1,6 +1,7 @@
 //! A bundle of another version: modules that this program would make from other sources, or does not know.
 
 use std::fmt;
+use std::path::Path;
 
 use precast_kernels::Arch;
 
@@ -39,15 +40,32 @@ impl Stale {
     }
 }
 
-/// The command that builds kernels.
+/// The command that builds kernels. Of a model in a single file it first writes the configuration, from which they follow.
 pub fn build_command(models: &[String], archs: &[Arch]) -> String {
-    let mut command = "precast-aot build".to_owned();
-    models.iter().for_each(|model| command.push_str(&format!(" --model {model}")));
+    let (mut first, mut command) = (String::new(), "precast-aot build".to_owned());
+    for (index, model) in models.iter().enumerate() {
+        let path = Path::new(model);
+        if !path
+            .extension()
+            .is_some_and(|extension| ["gguf", "apr"].iter().any(|one| extension.eq_ignore_ascii_case(one)))
+        {
+            command.push_str(&format!(" --model {model}"));
+            continue;
+        }
+        let stem = |model: &str| Path::new(model).file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let name = stem(model);
+        // Two files of one name in two directories.
+        let number =
+            if models[..index].iter().any(|other| stem(other) == name) { format!("-{index}") } else { String::new() };
+        let config = format!("{name}{number}.config.json");
+        first.push_str(&format!("precast config {model} > {config} && "));
+        command.push_str(&format!(" --model {config}"));
+    }
     if !archs.is_empty() {
         let archs: Vec<&str> = archs.iter().map(|arch| arch.argument()).collect();
         command.push_str(&format!(" --arch {}", archs.join(",")));
     }
-    command + " --out run.bundle"
+    first + &command + " --out run.bundle"
 }
 
 impl fmt::Display for Stale {
@@ -65,5 +83,29 @@ impl fmt::Display for StaleModule {
             Self::Source(module) => write!(f, "STALE   {module}"),
             Self::Unknown(module) => write!(f, "UNKNOWN {module}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_of_a_single_file_are_built_from_its_configuration() {
+        let command = |models: &[&str]| {
+            let models: Vec<String> = models.iter().map(|model| (*model).to_owned()).collect();
+            build_command(&models, &[Arch::Sm89])
+        };
+        assert_eq!(command(&["models/t"]), "precast-aot build --model models/t --arch sm_89 --out run.bundle");
+        assert_eq!(
+            command(&["a/model.Q4_K_M.gguf", "models/s"]),
+            "precast config a/model.Q4_K_M.gguf > model.Q4_K_M.config.json && precast-aot build --model \
+             model.Q4_K_M.config.json --model models/s --arch sm_89 --out run.bundle"
+        );
+        assert_eq!(
+            command(&["a/model.gguf", "b/model.APR"]),
+            "precast config a/model.gguf > model.config.json && precast config b/model.APR > model-1.config.json && \
+             precast-aot build --model model.config.json --model model-1.config.json --arch sm_89 --out run.bundle"
+        );
     }
 }

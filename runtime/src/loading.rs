@@ -82,13 +82,13 @@ pub enum LoadError {
 }
 
 impl LoadError {
-    /// What gives kernels for an architecture.
-    pub fn remedy(arch: Arch) -> String {
+    /// What gives kernels for an architecture: those of the built-in models, or of these.
+    pub fn remedy(arch: Arch, models: &[String]) -> String {
         match arch.feature() {
             Some(feature) => format!("Build the trainer with: cargo build --release --features {feature}"),
             None => format!(
-                "Build them with: precast-aot build --arch {} --out run.bundle\nand run this command with --bundle run.bundle",
-                arch.argument()
+                "Build them with: {}\nand run this command with --bundle run.bundle",
+                build_command(models, &[arch])
             ),
         }
     }
@@ -129,7 +129,7 @@ impl<D: Driver> Loading<D> {
             BundleError::Stale(stale) => BundleError::Stale(Stale { models: models.clone(), ..stale }),
             error => error,
         })?;
-        let arch = code_for(self.driver.device(), bundle)?;
+        let arch = code_for(self.driver.device(), bundle, &models)?;
         let modules = bundle.modules(arch).map_err(BundleError::from)?;
         let needed = keys(plan);
         let missing: Vec<KeyVariant> =
@@ -228,7 +228,7 @@ fn bind_exchange(exchange: &Exchange, addresses: &[u64]) -> BoundExchange {
 }
 
 /// The device's architecture, if the bundle has code for it.
-pub(crate) fn code_for(device: &Device, bundle: &Bundle<'_>) -> Result<Arch, LoadError> {
+pub(crate) fn code_for(device: &Device, bundle: &Bundle<'_>, models: &[String]) -> Result<Arch, LoadError> {
     let Some(arch) = device.arch() else {
         let (major, minor) = device.compute_capability.unwrap_or_default();
         return Err(LoadError::Unsupported { device: device.name.clone(), major, minor });
@@ -238,6 +238,6 @@ pub(crate) fn code_for(device: &Device, bundle: &Bundle<'_>) -> Result<Arch, Loa
         return Ok(arch);
     }
     let holds = holds.into_iter().filter(|arch| *arch != Arch::Sim).collect();
-    let remedy = LoadError::remedy(arch);
+    let remedy = LoadError::remedy(arch, models);
     Err(LoadError::NoArch { device: device.name.clone(), arch, holds, remedy })
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use precast_fatbins::{Bundle, count, say};
+use precast_fatbins::{Bundle, build_command, count, say};
 use precast_kernels::Arch;
 use precast_plan::memory::human_bytes;
 use precast_plan::{Gemm, TrainingPlan, keys};
@@ -290,13 +290,13 @@ fn read_bundle(kernels: &Kernels, arch: Option<Arch>) -> Result<(Option<BundleSo
 }
 
 /// The paths of a run's models, and its plan.
-fn plan(options: &Options, device: &Device) -> Result<(Vec<PathBuf>, Chosen<TrainingPlan>), Failure> {
+fn plan(options: &Options, device: &Device) -> Result<(Vec<String>, Chosen<TrainingPlan>), Failure> {
     let config = options.clone().complete(false)?;
     let chosen = Shapes::read(&config)?.plan(device, &config)?;
-    Ok((config.models().iter().map(|(_, path)| path.to_path_buf()).collect(), chosen))
+    Ok((config.model_names(), chosen))
 }
 
-fn coverage(bundle: Option<&Bundle<'_>>, plan: &TrainingPlan, arch: Arch, models: &[PathBuf]) -> Finding {
+fn coverage(bundle: Option<&Bundle<'_>>, plan: &TrainingPlan, arch: Arch, models: &[String]) -> Finding {
     let needed = keys(&plan.plan);
     if arch == Arch::Sim {
         return Finding::good("kernels", format!("{} of {} have a host reference", needed.len(), needed.len()));
@@ -311,13 +311,8 @@ fn coverage(bundle: Option<&Bundle<'_>>, plan: &TrainingPlan, arch: Arch, models
         return Finding::good("kernels", format!("all {} that this run launches", needed.len()));
     }
     let found = format!("{} of {} missing: {}", missing.len(), needed.len(), missing.join(" "));
-    let models = models.iter().map(|path| format!("--model {}", path.display())).collect::<Vec<_>>().join(" ");
-    let argument = arch.argument();
-    Finding::bad_kernels(
-        "kernels",
-        found,
-        format!("precast-aot build {models} --arch {argument} --out run.bundle, then --bundle run.bundle"),
-    )
+    let remedy = format!("{}, then --bundle run.bundle", build_command(models, &[arch]));
+    Finding::bad_kernels("kernels", found, remedy)
 }
 
 fn memory(plan: &TrainingPlan, device: &Device, data: &[PathBuf]) -> Finding {

@@ -1,6 +1,7 @@
 //! The commands of `precast`.
 
 mod bench;
+mod config;
 mod distill;
 mod doctor;
 mod eval;
@@ -44,6 +45,8 @@ enum Command {
     Init(init::Arguments),
     /// Add a LoRA adapter into its model, and write the model
     Merge(merge::Arguments),
+    /// Print a model's config.json: of a .gguf or .apr file what that would be
+    Config(config::Arguments),
     /// Show what a run takes: memory, kernels, launches, estimated time
     Plan(Box<plan::Arguments>),
     /// Measure a step and each of its kernels: random tokens, and random weights for a bare config.json
@@ -96,6 +99,7 @@ pub fn main() -> Result<(), Failure> {
         Command::Train(arguments) => distill::train(*arguments, startup),
         Command::Init(arguments) => init::run(&arguments),
         Command::Merge(arguments) => merge::run(&arguments),
+        Command::Config(arguments) => config::run(&arguments),
         Command::Plan(arguments) => plan::run(*arguments),
         Command::Bench(arguments) => bench::run(arguments, startup),
         Command::Eval(arguments) => eval::run(arguments),

@@ -376,7 +376,7 @@ fn digests(config: &RunConfig, arch: Arch, plan: &TrainingPlan) -> Result<BTreeM
     let source = kernels.find(arch, &plan.plan)?;
     let bundle = source.open()?;
     if arch != Arch::Sim && !bundle.archs().contains(&arch) {
-        eprintln!("note: there are no kernels for {arch} here. {}", LoadError::remedy(arch));
+        eprintln!("note: there are no kernels for {arch} here. {}", LoadError::remedy(arch, &config.model_names()));
     }
     let modules = bundle.modules(arch).map_err(|error| source.refuse(error.into()))?;
     let of_code = modules.into_iter().filter_map(|m| Some((m.pair, m.entry.code.as_ref()?.digest.to_string())));

@@ -104,6 +104,11 @@ impl RunConfig {
         Models { teacher: self.teacher.as_deref(), student: &self.student }
     }
 
+    /// The same, as commands in messages name them.
+    pub fn model_names(&self) -> Vec<String> {
+        self.models().iter().map(|(_, path)| path.display().to_string()).collect()
+    }
+
     /// The directory of what is trained, in the output directory.
     pub fn result(&self) -> &'static str {
         if self.adapter.is_some() { "adapter" } else { "student" }

@@ -1,0 +1,20 @@
+//! `precast config`
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::print_json;
+use crate::checkpoint::Checkpoint;
+use crate::error::Failure;
+
+#[derive(Args)]
+pub struct Arguments {
+    /// The model: a Hugging Face directory, a .gguf or an .apr file
+    model: PathBuf,
+}
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    print_json(Checkpoint::open(&arguments.model)?.json());
+    Ok(())
+}
