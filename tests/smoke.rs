@@ -47,6 +47,27 @@ fn a_student_learns_within_fifty_steps_and_twice_the_same() {
 }
 
 #[test]
+fn an_adapter_learns_while_its_student_stays() {
+    let alone = ["--model", "tests/models/tiny.json", "--lora-rank", "4"];
+    let shared = ["--teacher", "tests/models/tiny.json", "--student", "tests/models/tiny.json", "--lora-rank", "8"];
+    let mut rates = Vec::new();
+    for arguments in
+        [&alone[..], &[&alone[..], &["--lora-targets", "q_proj,v_proj", "--lora-rslora"]].concat(), &shared]
+    {
+        let (record, code, message) = run(smoke(arguments).args(["--precision", "fp32"]));
+        assert_eq!(
+            (code, &record["ok"], &record["bits_equal"]),
+            (Some(0), &true.into(), &true.into()),
+            "{record} {message}"
+        );
+        rates.push(record["lr"].as_f64().unwrap());
+    }
+    // One over 8 times rank times scale, which is alpha / rank, or alpha / sqrt(rank) where alpha is twice the rank.
+    let expected = [8.0, 16.0, 16.0].map(|width| 1.0 / (8.0 * width));
+    assert!(rates.iter().zip(expected).all(|(found, expected)| (found - expected).abs() < 1e-9), "{rates:?}");
+}
+
+#[test]
 fn a_student_that_does_not_learn_is_a_failure_with_its_reason() {
     let (record, code, message) = run(smoke(&SHAPES).args(["--lr", "1e-9", "--steps", "10"]));
     assert_eq!(code, Some(1), "{record} {message}");

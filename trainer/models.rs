@@ -84,6 +84,10 @@ pub fn measured(option: Arg) -> Arg {
             let help = "The model to train without a teacher: as for train, or a config.json alone for random weights";
             option.help(help).conflicts_with_all(["teacher", "student"])
         }
+        "teacher_format" => option.help(
+            "How the teacher's weights live on the device: bf16, stored (a config.json alone stands for a file in the mix of \
+             Q4_K_M, of other random weights) or auto",
+        ),
         _ => option,
     }
 }

@@ -8,10 +8,12 @@ use std::time::Instant;
 
 use precast_fatbins::Digest;
 use precast_runtime::Placement;
+use precast_runtime::cublas::Cublas;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use serde::Serialize;
 
+use crate::adapter::Adapter;
 use crate::bench::median;
 use crate::checkpoint::Weights;
 use crate::config::RunConfig;
@@ -20,6 +22,7 @@ use crate::device;
 use crate::error::Failure;
 use crate::init;
 use crate::metrics::finite;
+use crate::pair::same_path;
 use crate::session::Session;
 use crate::sources::Sources;
 use crate::startup::Startup;
@@ -30,6 +33,8 @@ const MEAN_OF: usize = 5;
 pub const LEAST_STEPS: u64 = 2 * MEAN_OF as u64;
 /// What the last mean may be of the first.
 const MOST_RATIO: f64 = 0.8;
+/// How many projections of a layer have adapters, about.
+const PROJECTIONS: f64 = 8.0;
 /// Tokens of the cycle, of a large vocabulary.
 const CYCLE: u32 = 256;
 
@@ -76,9 +81,15 @@ struct Run {
     step_ms: Vec<f64>,
 }
 
-/// The learning rate that moves any student's logits alike: a step changes each by about `lr` times its width.
-pub fn learning_rate(student: &dyn Weights) -> f64 {
-    1.0 / f64::from(student.config().hidden)
+/// The learning rate that moves any student's logits alike: a step changes each by about `lr` times the width of what trains,
+/// which of an adapter is its rank times its scale. Those of the projections of a layer add up.
+fn learning_rate(student: &dyn Weights, adapter: Option<&Adapter>) -> f64 {
+    let of_adapters = |adapter: &Adapter| {
+        let adapters = adapter.layout().adapters();
+        let widths = adapters.iter().map(|(_, one)| f64::from(one.scale) * f64::from(one.rank));
+        PROJECTIONS * widths.fold(0.0, f64::max)
+    };
+    1.0 / adapter.map_or_else(|| f64::from(student.config().hidden), of_adapters)
 }
 
 /// Trains twice, one run after the other, and says what came of it.
@@ -89,16 +100,20 @@ pub fn smoke(mut config: RunConfig, lr: Option<f64>) -> Result<Record, Failure> 
     let seed = config.settings.seed.wrapping_add(1);
     let teacher = config.teacher.as_ref().map(|path| init::read_or_random(path, seed)).transpose()?;
     let student = init::read_or_random(&config.student, config.settings.seed.wrapping_add(2))?;
-    config.settings.lr = lr.unwrap_or_else(|| learning_rate(&*student));
+    let adapter = config.open_adapter(student.config())?;
+    config.settings.lr = lr.unwrap_or_else(|| learning_rate(&*student, adapter.as_ref()));
     let batch = batch(&config, student.config().vocab);
-    let sources = Sources { teacher: teacher.as_deref(), student: &*student, adapter: None, same_files: false };
-    let mut session = open(&config, &sources)?;
+    let same_files = config.teacher.as_deref().is_some_and(|teacher| same_path(teacher, &config.student));
+    let sources = Sources { teacher: teacher.as_deref(), student: &*student, adapter: adapter.as_ref(), same_files };
+    let cublas = device::cublas(config.settings.gemm, config.settings.device)?;
+    let open = || open(&config, &sources, cublas);
+    let mut session = open()?;
     let (device, arch) = (session.device().name.clone(), session.plan().plan.arch.to_string());
     let (bundle, kernels) = (session.bundle().to_string(), session.loads());
     let first = train(&config, &mut session, &batch)?;
     // One driver at a time.
     drop(session);
-    let second = train(&config, &mut open(&config, &sources)?, &batch)?;
+    let second = train(&config, &mut open()?, &batch)?;
     let reason = fault(&first, &second);
     Ok(Record {
         ok: reason.is_none(),
@@ -118,8 +133,8 @@ pub fn smoke(mut config: RunConfig, lr: Option<f64>) -> Result<Record, Failure> 
     })
 }
 
-fn open(config: &RunConfig, sources: &Sources<'_>) -> Result<Session, Failure> {
-    let driver = device::open(config.settings.device, &config.settings.kernels)?;
+fn open(config: &RunConfig, sources: &Sources<'_>, cublas: Option<Cublas>) -> Result<Session, Failure> {
+    let driver = device::open_with(config.settings.device, &config.settings.kernels, cublas)?;
     let mut session = Session::open(driver, config, sources, Placement::Arena, &mut Startup::new())?;
     session.upload(sources, |_| Ok(()))?;
     Ok(session)
@@ -167,14 +182,17 @@ fn train(config: &RunConfig, session: &mut Session, batch: &MicroBatch) -> Resul
     Ok(Run { losses, weights, skipped, loads_after_seal: session.loads_after_seal(), step_ms })
 }
 
-/// Digest of the master weights, a parameter at a time.
+/// Digest of the master weights of what trains, a parameter at a time.
 fn weights(session: &mut Session) -> Result<Digest, Failure> {
-    let parameters = session.plan().student.weights.parameters.list.clone();
-    let digests = parameters.into_iter().map(|parameter| {
-        let digest = Digest::of(&session.master(&parameter)?);
-        Ok(digest)
-    });
-    let digests = digests.collect::<Result<Vec<Digest>, Failure>>()?;
+    let of_adapter = session.adapter_parameters();
+    let digests: Result<Vec<Digest>, Failure> = if of_adapter.is_empty() {
+        let parameters = session.plan().student.weights.parameters.list.clone();
+        parameters.iter().map(|parameter| Ok(Digest::of(&session.master(parameter)?))).collect()
+    } else {
+        let matrices = of_adapter.iter();
+        matrices.map(|matrix| Ok(Digest::of(bytemuck::cast_slice(&session.adapter_master(matrix)?)))).collect()
+    };
+    let digests = digests?;
     Ok(Digest::of_parts("precast.weights", digests.iter().map(|digest| &digest.0[..])))
 }
 

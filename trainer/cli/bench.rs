@@ -70,10 +70,6 @@ impl Takes for Bench {
     fn adapt(option: Arg) -> Arg {
         match option.get_id().as_str() {
             "steps" => option.help("Steps to time").default_value("20"),
-            "teacher_format" => option.help(
-                "How the teacher's weights live on the device: bf16, stored (a config.json alone stands for a file in the mix \
-                 of Q4_K_M, of other random weights) or auto",
-            ),
             "out" => option.help("Write bench.json and report.html to this directory"),
             _ => measured(option),
         }

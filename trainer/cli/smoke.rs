@@ -26,8 +26,16 @@ impl Takes for Smoke {
         "seq_len",
         "steps",
         "lr",
+        "teacher_format",
+        "lora_rank",
+        "lora_alpha",
+        "lora_targets",
+        "lora_rslora",
+        "adapter",
+        "student_format",
         "recompute",
         "precision",
+        "gemm",
         "seed",
         "device",
         "bundle",
@@ -38,10 +46,11 @@ impl Takes for Smoke {
         match option.get_id().as_str() {
             "steps" => option.default_value("50").value_parser(value_parser!(u64).range(LEAST_STEPS..)),
             "lr" => {
-                let help = "Peak learning rate [default: 1 / the student's hidden size]";
+                let help =
+                    "Peak learning rate [default: 1 / the student's hidden size, of an adapter 1 / (8 x rank x scale)]";
                 option.help(help).hide_default_value(true)
             }
-            "seed" => option.help("Seed of the batch and of random weights"),
+            "seed" => option.help("Seed of the batch, of random weights and of a new adapter"),
             _ => measured(option),
         }
     }
