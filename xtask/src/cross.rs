@@ -1,11 +1,12 @@
 //! Building for another machine, and running what was built under emulation.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
+use precast_aot::home;
 
 use crate::build::{WHOLE, reproducible};
 use crate::ci::{copy_checkout, locked, same, toolchain};
@@ -44,12 +45,19 @@ fn set_up(target: &str, programs: &[(&str, &str)]) -> Result<()> {
     setup::compiler()
 }
 
+/// `cargo build` or `cargo test` of a checkout for a target, whose programs run under the emulator.
+fn reproducible_for(target: &str, checkout: &Path, command: &str) -> Result<Command> {
+    let mut command = reproducible(checkout, command)?;
+    let variable = format!("CARGO_TARGET_{}", target.to_uppercase().replace('-', "_"));
+    command.args(["--target", target]).env(format!("{variable}_LINKER"), LINKER);
+    command.env(format!("{variable}_RUNNER"), format!("qemu-aarch64 -L {LIBRARIES}"));
+    Ok(command)
+}
+
 /// Builds a checkout for a target; returns the directory of its programs.
 fn build_at(checkout: &Path, target: &str) -> Result<PathBuf> {
-    let mut command = reproducible(checkout, &WHOLE)?;
-    let name = target.to_uppercase().replace('-', "_");
-    command.args(["--target", target]).env(format!("CARGO_TARGET_{name}_LINKER"), LINKER);
-    step(&format!("build {} for {target}, reproducibly", checkout.display()), &mut command)?;
+    let mut command = reproducible_for(target, checkout, "build")?;
+    step(&format!("build {} for {target}, reproducibly", checkout.display()), command.args(WHOLE))?;
     let built = checkout.join("target/reproducible").join(target).join("release");
     for name in PROGRAMS {
         check_needs(&built.join(name))?;
@@ -87,18 +95,20 @@ fn check_needs(program: &Path) -> Result<()> {
 /// Builds for aarch64, runs what was built under emulation beside this machine's, and compares it with a build in another
 /// directory.
 pub fn aarch64() -> Result<()> {
-    emulate()?;
-    let own = build(AARCH64)?;
+    let own = emulate()?;
     let dir = tempfile::tempdir()?;
     let checkout = dir.path().join("another place/b");
     copy_checkout(&checkout)?;
     toolchain(&checkout)?;
+    // Whatever machine a kernel is compiled on, it is the locked one, or the build fails.
+    let cache = home::directory().join("cache").canonicalize().context("the cache of kernels")?;
+    symlink(cache, checkout.join("target/precast/cache"))?;
     let other = build_at(&checkout, AARCH64)?;
     PROGRAMS.into_iter().try_for_each(|name| same(name, &own, &other))
 }
 
-/// Builds for aarch64, and runs tests of what was built under emulation.
-pub fn emulate() -> Result<()> {
+/// Builds for aarch64, and runs tests of what was built under emulation; returns the directory of its programs.
+pub fn emulate() -> Result<PathBuf> {
     set_up(AARCH64, &PACKAGES)?;
     let built = build(AARCH64)?;
     // Programs that are the emulated ones: tests look for precast-aot beside the trainer.
@@ -123,5 +133,6 @@ pub fn emulate() -> Result<()> {
         "the emulated programs beside this machine's",
         tests().arg("emulated::").env("PRECAST_TEST_EMULATED", &emulated),
     )?;
-    step("tests of the emulated program", tests().args(TESTS).env("PRECAST_BIN", &trainer))
+    step("tests of the emulated program", tests().args(TESTS).env("PRECAST_BIN", &trainer))?;
+    Ok(built)
 }

@@ -49,7 +49,7 @@ fn main() -> Result<()> {
         ["test"] => test::test(),
         ["build"] => build::build().map(drop),
         ["build", "--target", target] => cross::build(target).map(drop),
-        ["emulate"] => cross::emulate(),
+        ["emulate"] => cross::emulate().map(drop),
         ["aarch64"] => cross::aarch64(),
         ["ci"] => ci::ci("target/ci".as_ref()),
         ["ci", directory] => ci::ci(directory.as_ref()),

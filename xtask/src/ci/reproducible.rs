@@ -21,8 +21,9 @@ pub fn check() -> Result<()> {
         copy_checkout(checkout)?;
         toolchain(checkout)?;
     }
-    step("build in one directory", &mut reproducible(&plain, &WHOLE)?)?;
-    let mut second = reproducible(&noisy, &WHOLE)?;
+    step("build in one directory", reproducible(&plain, "build")?.args(WHOLE))?;
+    let mut second = reproducible(&noisy, "build")?;
+    second.args(WHOLE);
     let cargo_home = another_cargo_home(dir.path())?;
     flags(&mut second, &noisy, &cargo_home);
     noise(second.env("CARGO_HOME", &cargo_home));
@@ -99,8 +100,8 @@ fn one_changed_character(checkout: &Path) -> Result<()> {
     let path = checkout.join(SOURCE);
     let text = fs::read_to_string(&path)?;
     fs::write(&path, format!("{text}\n"))?;
-    let mut build = reproducible(checkout, &["--package", "precast-aot"])?;
-    step("build with one more character in a source", &mut build)?;
+    let mut build = reproducible(checkout, "build")?;
+    step("build with one more character in a source", build.args(["--package", "precast-aot"]))?;
     let program = checkout.join("target/reproducible/release/precast-aot");
     let check = Command::new(&program).current_dir(checkout).args(["lock", "--check"]).output()?;
     ensure!(check.status.code() == Some(3), "lock --check ends with {} where a source changed", check.status);
