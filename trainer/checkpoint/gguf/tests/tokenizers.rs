@@ -6,8 +6,9 @@ use precast_plan::Precision;
 use serde_json::{Value, json};
 use tokenizers::{OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer, Tokenizer};
 
+use super::super::blocks::BlockType::F32;
 use super::open;
-use super::samples::{ByteLevelVocabulary, byte_level_vocabulary, model, shape, with_byte_level, with_sentencepiece};
+use super::samples::{ByteLevelVocabulary, byte_level_vocabulary, shape, with_byte_level, with_sentencepiece};
 use super::writer::Writer;
 use crate::init;
 
@@ -219,12 +220,38 @@ fn a_sentencepiece_model_has_pieces_scores_and_kinds() {
     assert_eq!(fields(fields(&padded)[270].1.as_ref().unwrap())[0].1, Ok(b"[PAD270]".to_vec()));
 }
 
+/// A model of a shape that kernels take.
+fn heads_of_16() -> Writer {
+    let mut writer =
+        shape("llama").tensor("token_embd.weight", &[256, 271], F32).tensor("output_norm.weight", &[256], F32);
+    for key in ["attention.key_length", "attention.value_length", "rope.dimension_count", "feed_forward_length"] {
+        writer = writer.integer(&format!("llama.{key}"), 16);
+    }
+    let tensors: [(&str, &[u64]); 9] = [
+        ("attn_norm", &[256]),
+        ("attn_q", &[256, 32]),
+        ("attn_k", &[256, 16]),
+        ("attn_v", &[256, 16]),
+        ("attn_output", &[32, 256]),
+        ("ffn_norm", &[256]),
+        ("ffn_gate", &[256, 16]),
+        ("ffn_up", &[256, 16]),
+        ("ffn_down", &[16, 256]),
+    ];
+    for layer in 0..2 {
+        for (name, shape) in tensors {
+            writer = writer.tensor(&format!("blk.{layer}.{name}.weight"), shape, F32);
+        }
+    }
+    writer
+}
+
 /// Whatever reads it, from whatever it was made.
 #[test]
 fn a_model_that_is_written_has_its_tokenizer_in_both_forms() {
     let dir = tempfile::tempdir().unwrap();
     let [gguf, first, second] = ["tokens.gguf", "first", "second"].map(|name| dir.path().join(name));
-    std::fs::write(&gguf, with_sentencepiece(model("llama")).bytes()).unwrap();
+    std::fs::write(&gguf, with_sentencepiece(heads_of_16()).bytes()).unwrap();
     let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models/tiny.json");
     init::random(&config, Some(&gguf), 0, Precision::Fp32, &first, false).unwrap();
     init::from_layers(&first, &[0], Precision::Fp32, &second, false).unwrap();
