@@ -323,7 +323,7 @@ fn ranks_that_do_not_come_together_say_who_and_where() {
     }
     // They hold out other data.
     let [one, other] = [1u8, 2].map(|id| {
-        let path = job.case.path(&format!("held-out-{id}.bin"));
+        let path = job.case.path(format!("held-out-{id}.bin"));
         fs::write(&path, [id, 0, 0, 0].repeat(40)).unwrap();
         path
     });
