@@ -68,8 +68,9 @@ impl Teacher {
         if let Some(before) = before
             && let Ok(measured) = serde_json::from_value::<Measured>(before["measured"].clone())
         {
+            let measured = measured.check(most)?;
             if !note::is_silent() {
-                say!("int8 teacher, as it was measured: {}", measured.check(most)?);
+                say!("int8 teacher, as it was measured: {measured}");
             }
             return Ok(Self::Known(before.clone()));
         }
