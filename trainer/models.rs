@@ -85,8 +85,8 @@ pub fn measured(option: Arg) -> Arg {
             option.help(help).conflicts_with_all(["teacher", "student"])
         }
         "teacher_format" => option.help(
-            "How the teacher's weights live on the device: bf16, stored (a config.json alone stands for a file in the mix of \
-             Q4_K_M, of other random weights) or auto",
+            "How the teacher's weights live on the device: bf16, stored (a config.json alone stands for a Q4_K_M file with \
+             other random weights), int8 or auto",
         ),
         _ => option,
     }

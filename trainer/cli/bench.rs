@@ -26,9 +26,9 @@ pub struct Arguments {
     /// one is kernels/src/tuned.txt)
     #[arg(long, value_name = "FILE", conflicts_with_all = ["out", "json", "sweep"])]
     tune: Option<PathBuf>,
-    /// Measure no step but the kernels of the bundle whose key starts so, whatever plan has them: each at --batch-size times
-    /// --seq-len tokens of a model 4096 wide that knows 131072 tokens. On the simulated GPU, unless one of these is given, the
-    /// largest launch that each is checked by
+    /// Measure no step, only the kernels of the bundle whose keys start with this, whatever plan has them: each at --batch-size
+    /// times --seq-len tokens, hidden size 4096, vocabulary 131072. On the simulated GPU, unless one of these is given, the
+    /// largest launch that selftest checks it with
     #[arg(long, value_name = "PREFIX", conflicts_with_all = ["teacher", "student", "model", "out", "sweep", "tune"])]
     kernel: Option<String>,
     #[command(flatten)]

@@ -32,11 +32,11 @@ pub struct Arguments<T: Takes> {
     /// With --dry-run: plan for this architecture instead of the device's
     #[arg(long, requires = "dry_run", value_name = "ARCH")]
     arch: Option<Arch>,
-    /// Train on so many GPUs of this host, a process each. Where torchrun, srun or mpirun has started this process as one of
-    /// several, it is one of the ranks without being told
+    /// GPUs of this host to train on, one process each. Not needed under torchrun, srun or mpirun: each process that they start
+    /// is a rank
     #[arg(long, value_name = "N|all")]
     gpus: Option<Gpus>,
-    /// Where the ranks that a launcher has started meet, if that does not say it: the host of rank 0, and a port that is free there
+    /// Address where the ranks of a launcher meet, if it does not give one: the host of rank 0, and a port that is free there
     #[arg(long, value_name = "HOST:PORT")]
     rendezvous: Option<String>,
     #[command(flatten)]

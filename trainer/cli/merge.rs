@@ -10,7 +10,7 @@ use crate::error::Failure;
 
 #[derive(Args)]
 pub struct Arguments {
-    /// The model that the adapter is of: a Hugging Face directory or a .gguf file
+    /// The model that the adapter is of: a Hugging Face directory, a .gguf or an .apr file
     #[arg(long, value_name = "PATH")]
     model: PathBuf,
     /// The adapter: a PEFT directory, as `precast distill` and `precast train` write it

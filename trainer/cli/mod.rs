@@ -43,9 +43,9 @@ enum Command {
     Train(Box<distill::Arguments<distill::Train>>),
     /// Make a student from random weights or from layers of a teacher
     Init(init::Arguments),
-    /// Add a LoRA adapter into its model, and write the model
+    /// Merge a LoRA adapter into its model, and write the model
     Merge(merge::Arguments),
-    /// Print a model's config.json: of a .gguf or .apr file what that would be
+    /// Print a model's config.json; for a .gguf or .apr file, the equivalent
     Config(config::Arguments),
     /// Show what a run takes: memory, kernels, launches, estimated time
     Plan(Box<plan::Arguments>),
@@ -53,7 +53,7 @@ enum Command {
     Bench(bench::Arguments),
     /// Measure the perplexity of text under a model
     Eval(eval::Arguments),
-    /// Show what a model goes on with from a prompt: the likeliest token each time
+    /// Generate text from a prompt by greedy decoding
     Generate(generate::Arguments),
     /// Check driver, GPU, kernels and memory, and say how to fix what is BAD; exits with 4 if the machine is, 3 if the
     /// kernels are

@@ -42,8 +42,7 @@ pub struct Options {
     /// --overwrite is given
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,
-    /// Data to compute the loss of and not to train on, as --data: at checkpoints, at the end and every --eval-every steps;
-    /// repeatable
+    /// Held-out data, as --data: its loss is computed at checkpoints, at the end and every --eval-every steps; repeatable
     #[arg(long, value_name = "PATH", num_args = 1..)]
     pub eval_data: Vec<PathBuf>,
     #[command(flatten)]
@@ -72,15 +71,15 @@ pub struct Teaching {
     pub beta: f32,
     /// How the teacher's weights live on the device. At the same bits: bf16 (the run's precision), stored (matrices as a GGUF
     /// file holds them, each dequantised just before its product) or auto (bf16 where that fits into the device's memory, else
-    /// stored). At other bits, and faster: int8 (what the products of layers read is rotated and rounded to 8 bits; the run says
-    /// what that costs, in nats)
+    /// stored). At other bits, and faster: int8 (inputs of the layers' matrix multiplications are rotated and rounded to 8
+    /// bits; the run says what that costs, in nats)
     #[arg(long, value_name = "FORM", default_value_t)]
     pub teacher_format: WeightFormat,
-    /// What `precast eval --format int8 --against bf16 --out FILE` wrote of the teacher, for --teacher-format int8; without it a
-    /// run measures the same on its first batch, where its memory has room for that
+    /// Certificate of the teacher for --teacher-format int8, written by `precast eval --format int8 --against bf16 --out FILE`;
+    /// without it a run measures the same on its first batch, if memory has room for that
     #[arg(long, value_name = "FILE")]
     pub teacher_certificate: Option<PathBuf>,
-    /// Refuse to train with --teacher-format int8 where the mean KL from the bf16 teacher is larger, nats a token; or none
+    /// Refuse --teacher-format int8 if its mean KL from the bf16 teacher is above this, nats a token; none for no limit
     /// [default: 0.02]
     #[arg(long, value_name = "X|none")]
     pub max_teacher_kl: Option<MostKl>,
@@ -106,7 +105,7 @@ pub struct Adapting {
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = false, num_args = 0..=1,
           default_missing_value = "true")]
     pub lora_rslora: bool,
-    /// Go on from this adapter instead of a new one: a PEFT directory, whose adapter_config.json says rank, alpha and targets
+    /// Continue from this adapter instead of a new one: a PEFT directory, whose adapter_config.json says rank, alpha and targets
     #[arg(long, value_name = "DIR")]
     pub adapter: Option<PathBuf>,
     /// How the weights of a student with an adapter live on the device, at the same bits: bf16 (the run's precision) or stored
@@ -131,7 +130,7 @@ pub struct Settings {
     #[arg(long, value_name = "A", default_value_t = 1, hide_default_value = true, value_parser = count(MOST_MICRO_BATCHES))]
     pub grad_accum: u32,
     /// Parts of a step whose gradients are added by a tree: with the same number a run gives the same weights, to the last bit,
-    /// on any number of GPUs that it goes on [default: GPUs at the first start]
+    /// on any number of GPUs [default: GPUs at the first start]
     #[arg(long, value_name = "R", default_value_t = 1, hide_default_value = true, value_parser = count(MOST_MICRO_BATCHES))]
     #[serde(skip_serializing_if = "is_one")]
     pub replicas: u32,
@@ -159,16 +158,16 @@ pub struct Settings {
     #[arg(long, value_name = "P", default_value_t = Precision::Bf16)]
     #[serde(serialize_with = "display")]
     pub precision: Precision,
-    /// Who computes the products of linear layers: bundle (its kernels) or cublas (NVIDIA's cuBLASLt 13, opened when a run asks
-    /// for it: libcublasLt.so.13 in $PRECAST_CUBLAS, on the library path, or of a CUDA toolkit); other bits
-    #[arg(long, value_name = "WHO", default_value_t)]
+    /// What computes the matrix multiplications of linear layers: bundle (its kernels) or cublas (NVIDIA's cuBLASLt 13, opened
+    /// only then: libcublasLt.so.13 in $PRECAST_CUBLAS, on the library path or in a CUDA toolkit); the bits differ
+    #[arg(long, value_name = "WHAT", default_value_t)]
     #[serde(serialize_with = "display")]
     pub gemm: Gemm,
-    /// Read this column in place of those that are looked for: text, token ids or messages
+    /// Column to read instead of those that are looked for: text, token ids or messages
     #[arg(long, value_name = "COLUMN")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data_field: Option<String>,
-    /// The day that a chat template's strftime_now says, YYYY-MM-DD; without it the function is not there
+    /// Date that strftime_now returns in chat templates, YYYY-MM-DD; undefined without it
     #[arg(long, value_name = "DATE")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chat_date: Option<Date>,
@@ -178,7 +177,7 @@ pub struct Settings {
     /// Train on chunks in a new random order each pass, within windows of --shuffle-window
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = false)]
     pub shuffle: bool,
-    /// Consecutive chunks that --shuffle permutes among themselves; as many are in memory
+    /// Chunks in a window of --shuffle; all of them are held in memory
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = count(MOST_WINDOW))]
     pub shuffle_window: u32,
     /// auto (the first GPU; sim where there is neither a GPU nor kernels for one), cuda:N, sim, or portable:N: cuda:N with the
@@ -198,7 +197,7 @@ pub struct Settings {
     /// Steps between losses on --eval-data, besides those at checkpoints and at the end; 0 for none
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub eval_every: u64,
-    /// Steps between lines of output, where it is no terminal; the first and the last step have one
+    /// Steps between log lines when output is not a terminal; the first and the last step have one
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = value_parser!(u64).range(1..))]
     pub log_every: u64,
     /// Write an event file for TensorBoard, at checkpoints, after losses on --eval-data and at the end
