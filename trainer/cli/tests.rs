@@ -6,7 +6,7 @@ use clap::CommandFactory;
 use super::Arguments;
 
 /// Flags that messages and pages name and `precast` does not have: those of other programs, `precast-aot` among them.
-const OF_OTHERS: [&str; 18] = [
+const OF_OTHERS: [&str; 19] = [
     "--family",
     "--features",
     "--from",
@@ -25,6 +25,7 @@ const OF_OTHERS: [&str; 18] = [
     "--target",
     "--test",
     "--to",
+    "--workspace",
 ];
 
 #[test]

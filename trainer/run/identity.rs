@@ -193,7 +193,13 @@ mod tests {
             pair.teaching.teacher_format = WeightFormat::Int8;
             pair.teaching.teacher_certificate = Some("c".into());
         });
-        let config = config(|pair| pair.adapting.lora_rank = Some(8));
+        // These are recorded only where they are not the default.
+        let mut config = config(|pair| {
+            pair.adapting.lora_rank = Some(8);
+            pair.settings.data_field = Some("text".into());
+            pair.settings.chat_date = Some("2026-01-31".parse().unwrap());
+        });
+        config.settings.replicas = 2;
         let names = |config: &RunConfig| config.to_json().as_object().unwrap().keys().cloned().collect::<Vec<_>>();
         let all = [names(&config), names(&there)].concat();
         assert!(MAY_CHANGE.iter().all(|name| all.iter().any(|one| one == name)), "no option is called so: {all:?}");
