@@ -6,10 +6,10 @@
     cargo build --release
     tests/students/check.py target/release/precast .../vendor/llama.cpp TEXT TEACHER...
 
-A teacher is a Hugging Face directory or a GGUF file with a tokenizer, TEXT a .txt file of English. Of each teacher Precast writes a
+A teacher is a Hugging Face directory or a GGUF file with a tokenizer, TEXT a .txt file of English. For each teacher Precast writes a
 student with all layers, one with every second layer that it distils for a few steps, and an adapter; nothing is changed by hand. Each
 student is read by transformers, converted by `convert_hf_to_gguf.py --outtype f32`, and what that writes is read by llama.cpp and
-by Precast again. Compared are token ids, mean negative log likelihoods of TEXT, nats, and the 64 likeliest tokens in a row.
+by Precast again. Compared are token ids, mean negative log likelihoods of TEXT, nats, and 64 greedily decoded tokens.
 """
 
 import ctypes
@@ -121,7 +121,7 @@ class Check:
         self.expect(abs(theirs - ours) <= most, f"{title}: {theirs} is not {ours}")
 
     def greedy(self, title, model, tokenizer, ids, found):
-        """The likeliest tokens in a row, by transformers."""
+        """Greedily decoded tokens, against transformers'."""
         with torch.no_grad():
             expected = model.generate(torch.tensor([ids]), do_sample=False, max_new_tokens=GREEDY)[0, len(ids):].tolist()
         self.same(title, found["prompt_ids"] + found["ids"], ids + expected)
@@ -141,11 +141,11 @@ class Check:
         run(sys.executable, self.converter, student, "--outtype", "f32", "--outfile", file)
         llama = LlamaCpp(file)
         self.same("llama.cpp reads the text as", llama.ids(self.text.read_text()), ids)
-        self.near("llama.cpp, of what its script has converted", ours, nll(llama.logits(ids), ids), OF_LLAMA_CPP)
-        self.near("precast eval, of the same file", ours, self.eval("--model", file), OF_TRANSFORMERS)
+        self.near("llama.cpp, converted file", ours, nll(llama.logits(ids), ids), OF_LLAMA_CPP)
+        self.near("precast eval, converted file", ours, self.eval("--model", file), OF_TRANSFORMERS)
         raw = tokenizer(PROMPT)["input_ids"]
         self.greedy("greedy", model, tokenizer, raw, self.generated(student, "--raw"))
-        self.greedy("greedy, of the converted file", model, tokenizer, raw, self.generated(file, "--raw"))
+        self.greedy("greedy, converted file", model, tokenizer, raw, self.generated(file, "--raw"))
         if tokenizer.chat_template:
             chat = tokenizer.apply_chat_template([{"role": "user", "content": PROMPT}], add_generation_prompt=True, return_dict=False)
             self.greedy("greedy, as a chat", model, tokenizer, chat, self.generated(student))
