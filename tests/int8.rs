@@ -251,6 +251,9 @@ fn what_int8_does_not_go_with_is_refused_by_name() {
     assert!(refused(&["--format", "int8", "--precision", "fp32"]).contains("--precision fp32"));
     assert!(refused(&["--format", "bf16", "--against", "bf16"]).contains("no model is far from itself"));
     assert!(refused(&["--against", "bf16"]).contains("--format int8"));
+    let mut by_cublas = eval(&case.teacher, &case.data, &["--format", "int8", "--against", "bf16"]);
+    let by_cublas = fail(by_cublas.args(["--gemm", "cublas"]), 2);
+    assert!(by_cublas.contains("leave --gemm cublas out"), "{by_cublas}");
     assert!(!case.out().exists());
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Arg, Args};
 use indicatif::{ProgressBar, ProgressStyle};
 use precast_fatbins::say;
-use precast_plan::Precision;
+use precast_plan::{Gemm, Precision};
 
 use super::print_json;
 use crate::certificate::{Certificate, Forms, MostKl, compare};
@@ -175,6 +175,9 @@ fn certify(
         return Err(Failure::Usage(format!(
             "--against {against}: --format is that too, and no model is far from itself"
         )));
+    }
+    if request.gemm == Gemm::Cublas {
+        return Err(Failure::Usage("--against compares the bundle's products: leave --gemm cublas out".into()));
     }
     out.map_or(Ok(()), Certificate::check_replaceable)?;
     let certificate = with_bar(|progress| compare(request, Forms { format, against }, progress))?;
