@@ -33,10 +33,12 @@ fn kernels_that_models_in_single_files_lack_are_built_by_the_command_that_is_nam
     let dir = tempfile::tempdir().unwrap();
     let config = ModelConfig::from_json(&tiny_config(&[("intermediate_size", 64.into())]).to_string()).unwrap();
     let formats = Formats::uniform(&config, Block::Q8_0);
-    let [teacher, student] = [("teacher", 1), ("student", 2)].map(|(role, seed)| {
-        fs::create_dir(dir.path().join(role)).unwrap();
-        gguf::write(&dir.path().join(role), "model.gguf", &config, &formats, seed)
-    });
+    // A shell splits one path and ends a string in the other; what has no extension is a GGUF file by its first bytes.
+    let [teacher, student] =
+        [("the teacher", "model.gguf", 1), ("student's", "model", 2)].map(|(dir_name, file, seed)| {
+            fs::create_dir(dir.path().join(dir_name)).unwrap();
+            gguf::write(&dir.path().join(dir_name), file, &config, &formats, seed)
+        });
     let data = token_file(dir.path(), "data.bin", 17 * 4, 96);
     let empty = dir.path().join("empty.bundle");
     fs::write(&empty, precast_fatbins::encode(&Manifest::simulated([]), |_| &[])).unwrap();

@@ -1,9 +1,9 @@
 //! Models whose kernels are built: the ones built in, and any the user names.
 
-use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use precast_fatbins::input;
+use precast_fatbins::shell::quoted;
 use precast_plan::{ConfigError, ModelConfig};
 
 /// Configurations built in, by name.
@@ -49,13 +49,13 @@ pub enum ModelError {
         "{} is {what} file, and kernels are built from a configuration: write it by\n  precast config {} > {config}\nand give \
          --model {config}",
         path.display(),
-        path.display()
+        quoted(&path.display().to_string())
     )]
     SingleFile {
         path: PathBuf,
         /// Of which kind, with its article.
         what: &'static str,
-        /// Where its configuration may go.
+        /// Where its configuration may go, as a shell reads it.
         config: String,
     },
     /// The file is no configuration this project can follow.
@@ -88,25 +88,14 @@ impl Model {
             return Err(ModelError::Unknown { name: text.to_owned() });
         }
         let read = |error| ModelError::Read { path: path.clone(), error };
-        if let Some(what) = single_file(&path).map_err(read)? {
-            let config = format!("{}.config.json", path.file_stem().unwrap_or_default().display());
+        if let Some(what) = input::single_file(&path).map_err(read)? {
+            let config = quoted(&format!("{}.config.json", path.file_stem().unwrap_or_default().display()));
             return Err(ModelError::SingleFile { path, what, config });
         }
         let json = input::read_text(&path, input::SETTINGS_BYTES).map_err(read)?;
         let config = ModelConfig::from_json(&json).map_err(|error| ModelError::Config { path: path.clone(), error })?;
         Ok(Self { name: name_of(&path), config })
     }
-}
-
-/// Which kind of file of a model's weights this is, by its first bytes.
-fn single_file(path: &Path) -> io::Result<Option<&'static str>> {
-    let mut start = Vec::new();
-    input::open(path)?.take(4).read_to_end(&mut start)?;
-    Ok(match &start[..] {
-        b"GGUF" => Some("a GGUF"),
-        b"APR\0" => Some("an APR"),
-        _ => None,
-    })
 }
 
 /// A model's name: the directory of its `config.json`, or the stem of another file name. No more of the path,

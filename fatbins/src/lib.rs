@@ -16,6 +16,7 @@ pub mod files;
 pub mod input;
 pub mod lock;
 mod manifest;
+pub mod shell;
 #[cfg(feature = "sign")]
 mod sign;
 mod stale;

@@ -5,7 +5,9 @@ use std::path::Path;
 
 use precast_kernels::Arch;
 
+use crate::input;
 use crate::manifest::Manifest;
+use crate::shell::quoted;
 
 /// What of a bundle is not of this program's sources.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -44,12 +46,8 @@ impl Stale {
 pub fn build_command(models: &[String], archs: &[Arch]) -> String {
     let (mut first, mut command) = (String::new(), "precast-aot build".to_owned());
     for (index, model) in models.iter().enumerate() {
-        let path = Path::new(model);
-        if !path
-            .extension()
-            .is_some_and(|extension| ["gguf", "apr"].iter().any(|one| extension.eq_ignore_ascii_case(one)))
-        {
-            command.push_str(&format!(" --model {model}"));
+        if !matches!(input::single_file(Path::new(model)), Ok(Some(_))) {
+            command.push_str(&format!(" --model {}", quoted(model)));
             continue;
         }
         let stem = |model: &str| Path::new(model).file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -57,8 +55,8 @@ pub fn build_command(models: &[String], archs: &[Arch]) -> String {
         // Two files of one name in two directories.
         let number =
             if models[..index].iter().any(|other| stem(other) == name) { format!("-{index}") } else { String::new() };
-        let config = format!("{name}{number}.config.json");
-        first.push_str(&format!("precast config {model} > {config} && "));
+        let config = quoted(&format!("{name}{number}.config.json"));
+        first.push_str(&format!("precast config {} > {config} && ", quoted(model)));
         command.push_str(&format!(" --model {config}"));
     }
     if !archs.is_empty() {
@@ -92,20 +90,32 @@ mod tests {
 
     #[test]
     fn kernels_of_a_single_file_are_built_from_its_configuration() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = |name: &str, magic: &[u8]| {
+            let path = dir.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, magic).unwrap();
+            path.to_str().unwrap().to_owned()
+        };
         let command = |models: &[&str]| {
             let models: Vec<String> = models.iter().map(|model| (*model).to_owned()).collect();
-            build_command(&models, &[Arch::Sm89])
+            build_command(&models, &[Arch::Sm89]).replace(dir.path().to_str().unwrap(), "DIR")
         };
         assert_eq!(command(&["models/t"]), "precast-aot build --model models/t --arch sm_89 --out run.bundle");
         assert_eq!(
-            command(&["a/model.Q4_K_M.gguf", "models/s"]),
-            "precast config a/model.Q4_K_M.gguf > model.Q4_K_M.config.json && precast-aot build --model \
+            command(&[&file("a/model.Q4_K_M.gguf", b"GGUF"), "models/s"]),
+            "precast config DIR/a/model.Q4_K_M.gguf > model.Q4_K_M.config.json && precast-aot build --model \
              model.Q4_K_M.config.json --model models/s --arch sm_89 --out run.bundle"
         );
         assert_eq!(
-            command(&["a/model.gguf", "b/model.APR"]),
-            "precast config a/model.gguf > model.config.json && precast config b/model.APR > model-1.config.json && \
+            command(&[&file("a/model", b"GGUF"), &file("b/model.APR", b"APR\0")]),
+            "precast config DIR/a/model > model.config.json && precast config DIR/b/model.APR > model-1.config.json && \
              precast-aot build --model model.config.json --model model-1.config.json --arch sm_89 --out run.bundle"
+        );
+        assert_eq!(
+            command(&[&file("my models/new model.gguf", b"GGUF"), "its/a dir"]),
+            "precast config 'DIR/my models/new model.gguf' > 'new model.config.json' && precast-aot build --model \
+             'new model.config.json' --model 'its/a dir' --arch sm_89 --out run.bundle"
         );
     }
 }

@@ -12,6 +12,8 @@ pub use compare::{Forms, compare};
 pub use file::{Certificate, Subject};
 pub use measured::{Measured, Tally};
 
+use precast_fatbins::shell::quoted;
+
 use crate::run::identity::Difference;
 
 /// How far a teacher may be from the exact one: a mean KL, nats a token.
@@ -57,7 +59,7 @@ pub enum CertificateError {
     #[error(
         "--teacher-format int8: this run has no room to measure on its first batch what that costs. Measure it before, and give \
          --teacher-certificate FILE:\n  precast eval --model {} --format int8 --against bf16 --data DATA --out FILE",
-        teacher.display()
+        quoted(&teacher.display().to_string())
     )]
     Missing { teacher: PathBuf },
     /// A file that is no certificate.
@@ -86,7 +88,7 @@ pub enum CertificateError {
 }
 
 fn remedy(teacher: &std::path::Path, path: &std::path::Path) -> String {
-    let (teacher, path) = (teacher.display(), path.display());
+    let [teacher, path] = [teacher, path].map(|path| quoted(&path.display().to_string()));
     format!("Measure it again:\n  precast eval --model {teacher} --format int8 --against bf16 --data DATA --out {path}")
 }
 

@@ -7,6 +7,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
+use precast_fatbins::shell::quoted;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
@@ -119,14 +120,6 @@ pub fn resume_command() -> String {
     kept.chain(["--resume".to_owned()]).map(|argument| quoted(&argument)).collect::<Vec<_>>().join(" ")
 }
 
-fn quoted(argument: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
-    if !argument.is_empty() && argument.chars().all(plain) {
-        return argument.to_owned();
-    }
-    format!("'{}'", argument.replace('\'', r"'\''"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -143,10 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shell_reads_arguments_back() {
-        assert_eq!(quoted("run/a-1.bin"), "run/a-1.bin");
-        assert_eq!(quoted("it's here"), r"'it'\''s here'");
-        assert_eq!(quoted(""), "''");
+    fn a_signal_ends_with_the_exit_code_of_shells() {
         assert_eq!([Signal::Interrupt, Signal::Terminate].map(Signal::exit_code), [130, 143]);
     }
 }
