@@ -122,7 +122,7 @@ impl Kernels {
         }
         match embedded()? {
             Some(bundle) => Ok(BundleSource::Embedded(bundle)),
-            // An empty bundle: the start-up check says which feature to build with.
+            // An empty bundle: the start-up check says how to build kernels.
             None => Ok(BundleSource::Simulated(Manifest::simulated([]).encode())),
         }
     }

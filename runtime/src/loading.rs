@@ -84,13 +84,15 @@ pub enum LoadError {
 impl LoadError {
     /// What gives kernels for an architecture: those of the built-in models, or of these.
     pub fn remedy(arch: Arch, models: &[String]) -> String {
-        match arch.feature() {
-            Some(feature) => format!("Build the trainer with: cargo build --release --features {feature}"),
-            None => format!(
-                "Build them with: {}\nand run this command with --bundle run.bundle",
-                build_command(models, &[arch])
-            ),
+        let cargo = arch.feature().map(|feature| format!("cargo build --release --features {feature}"));
+        if let Some(cargo) = cargo.as_ref().filter(|_| models.is_empty()) {
+            return format!("Build the trainer with: {cargo}");
         }
+        let command = build_command(models, &[arch]);
+        let built_in = cargo.map_or_else(String::new, |cargo| {
+            format!("; without --bundle, a trainer built with `{cargo}` has those of the built-in models")
+        });
+        format!("Build them with: {command}\nand run this command with --bundle run.bundle{built_in}")
     }
 }
 
@@ -240,4 +242,22 @@ pub(crate) fn code_for(device: &Device, bundle: &Bundle<'_>, models: &[String]) 
     let holds = holds.into_iter().filter(|arch| *arch != Arch::Sim).collect();
     let remedy = LoadError::remedy(arch, models);
     Err(LoadError::NoArch { device: device.name.clone(), arch, holds, remedy })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_of_a_model_that_is_not_built_in_are_built_from_it() {
+        let models = ["models/mine".to_owned()];
+        for arch in [Arch::Sm89, Arch::Sm90a, Arch::Sm121, Arch::Sm90Portable, Arch::Sim] {
+            let remedy = LoadError::remedy(arch, &models);
+            let command =
+                format!("precast-aot build --model models/mine --arch {} --out run.bundle\n", arch.argument());
+            assert!(remedy.contains(&command) && remedy.contains("--bundle run.bundle"), "{remedy}");
+        }
+        let built_in = LoadError::remedy(Arch::Sm90a, &[]);
+        assert_eq!(built_in, "Build the trainer with: cargo build --release --features sm_90");
+    }
 }

@@ -7,7 +7,7 @@ use precast_fatbins::{Bundle, build_command, count, say};
 use precast_kernels::Arch;
 use precast_plan::memory::human_bytes;
 use precast_plan::{Gemm, TrainingPlan, keys};
-use precast_runtime::{Device, DriverError, cuda, host};
+use precast_runtime::{Device, DriverError, LoadError, cuda, host};
 use serde::Serialize;
 
 use super::print_json;
@@ -71,7 +71,8 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         for finding in &findings {
             say!("{} {:<10} {}", if finding.ok { "ok  " } else { "BAD " }, finding.what, finding.found);
             if let Some(remedy) = &finding.remedy {
-                say!("     {:<10} -> {remedy}", "");
+                let indented = remedy.replace('\n', &format!("\n{:<19}", ""));
+                say!("     {:<10} -> {indented}", "");
             }
         }
     }
@@ -129,7 +130,7 @@ pub(super) fn examine(options: &Options) -> Vec<Finding> {
     };
     let (Some(device), Some(arch)) = (device, arch) else { return findings };
     if let Some(bundle) = bundle.as_ref().and_then(|source| source.open().ok()) {
-        findings.extend(held(&bundle, arch));
+        findings.extend(held(&bundle, arch, &models(options)));
     }
     if options.model.is_some() || options.teacher.is_some() && options.student.is_some() {
         let (models, plan) = match plan(options, &device) {
@@ -188,7 +189,7 @@ fn products(gemm: Gemm, choice: DeviceChoice) -> Option<Finding> {
 /// How the free part of a memory that is the host's too is cut up. It is slower, not wrong, so nothing is BAD.
 fn fragments(share: f64) -> Finding {
     let found = format!("{:.0} % of the free memory lies in pieces of 512 pages and more", 100.0 * share);
-    let remedy = "for large allocations that are fast: sync; echo 1 | sudo tee /proc/sys/vm/drop_caches \\\n                     \
+    let remedy = "for large allocations that are fast: sync; echo 1 | sudo tee /proc/sys/vm/drop_caches \\\n  \
                   /proc/sys/vm/compact_memory, or restart the machine";
     let remedy = (share < FRAGMENTED).then(|| remedy.to_owned());
     Finding { remedy, ..Finding::good("fragments", found) }
@@ -249,16 +250,14 @@ fn rule(arch: Arch) -> String {
 }
 
 /// Whether a bundle has code for the device at all.
-fn held(bundle: &Bundle<'_>, arch: Arch) -> Option<Finding> {
+fn held(bundle: &Bundle<'_>, arch: Arch, models: &[String]) -> Option<Finding> {
     if arch == Arch::Sim || bundle.archs().contains(&arch) {
         return None;
     }
     let archs: Vec<String> = bundle.archs().iter().map(ToString::to_string).collect();
-    let remedy = match arch.feature() {
-        Some(feature) => format!("cargo build --release --features {feature}"),
-        None => format!("precast-aot build --arch {} --out run.bundle, then --bundle run.bundle", arch.argument()),
-    };
-    Some(Finding::bad_kernels("bundle", format!("it holds {} and no {arch}", archs.join(", ")), remedy))
+    let found =
+        format!("it holds {} and no {arch}", if archs.is_empty() { "nothing".into() } else { archs.join(", ") });
+    Some(Finding::bad_kernels("bundle", found, LoadError::remedy(arch, models)))
 }
 
 /// The bundle of a run, verified; none where nothing is embedded, which is bad for a GPU.
@@ -287,6 +286,12 @@ fn read_bundle(kernels: &Kernels, arch: Option<Arch>) -> Result<(Option<BundleSo
         format!("{} verified for {}{signed}", count(bundle.manifest().modules.len(), "module"), archs.join(", "));
     drop(bundle);
     Ok((Some(source), Finding::good("bundle", found)))
+}
+
+/// The paths of the models that are named.
+fn models(options: &Options) -> Vec<String> {
+    let named = [&options.teacher, &options.student, &options.model];
+    named.into_iter().flatten().map(|path| path.display().to_string()).collect()
 }
 
 /// The paths of a run's models, and its plan.
@@ -331,6 +336,16 @@ fn memory(plan: &TrainingPlan, device: &Device, data: &[PathBuf]) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn kernels_for_an_architecture_are_built_from_the_models_that_are_named() {
+        let manifest = precast_fatbins::Manifest::simulated([]).encode();
+        let bundle = Bundle::from_parts(&manifest, &[]).unwrap();
+        let finding = held(&bundle, Arch::Sm121, &["models/mine".into()]).unwrap();
+        let remedy = finding.remedy.unwrap();
+        assert!(remedy.contains("precast-aot build --model models/mine --arch sm_121 --out run.bundle"), "{remedy}");
+        assert!(held(&bundle, Arch::Sim, &[]).is_none());
+    }
 
     #[test]
     fn a_gpu_without_an_architecture_hears_of_the_nearest() {
