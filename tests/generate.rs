@@ -80,7 +80,7 @@ fn a_model_whose_logits_are_no_numbers_generates_nothing() {
     case.student = broken;
     let message = fail(&mut case.generate("the cat", &["--raw"]), 1);
     assert!(message.contains("broken: after 2 tokens the logit of token 0 is NaN"), "{message}");
-    assert!(message.contains("the model is broken, or its activations overflow"), "{message}");
+    assert!(message.contains("try --precision fp32, and check the model with precast eval"), "{message}");
 }
 
 /// All of the model's positions can be used, and no more.

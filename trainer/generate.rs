@@ -60,8 +60,8 @@ pub struct Generated {
 /// A model whose predictions are no numbers.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error(
-    "{}: after {tokens} tokens the logit of token {id} is {logit}, not a number to choose by: the model is broken, or its activations \
-     overflow", model.display()
+    "{}: after {tokens} tokens the logit of token {id} is {logit}. The weights are damaged or activations overflow: try --precision \
+     fp32, and check the model with precast eval", model.display()
 )]
 pub struct NotFinite {
     pub model: PathBuf,
@@ -184,7 +184,8 @@ fn check_window(prompt: u32, window: u32, first: impl Fn(u32) -> u32) -> Result<
         None => "shorten the prompt".to_owned(),
     };
     Err(Failure::Usage(format!(
-        "--max-tokens: the logits of a prompt of {prompt} tokens and of {asked} more are not in memory together: {remedy}"
+        "--max-tokens {asked}: only the last chunk of logits is kept in memory, and it does not reach back to the end of a prompt \
+         of {prompt} tokens: {remedy}"
     )))
 }
 
@@ -248,7 +249,8 @@ mod tests {
         assert!(check_window(1, 8, first).is_ok() && check_window(7, 13, first).is_ok());
         let message = check_window(5, 12, first).unwrap_err().to_string();
         assert!(
-            message.contains("of 5 tokens and of 7 more are not in memory together: lower --max-tokens to 4"),
+            message.starts_with("--max-tokens 7: only the last chunk of logits")
+                && message.ends_with("a prompt of 5 tokens: lower --max-tokens to 4"),
             "{message}"
         );
         assert!(check_window(5, 5 + 4, first).is_ok());
