@@ -2,8 +2,12 @@
 
 use std::process::Command;
 
+use precast_kernels::Block;
+use precast_plan::{Formats, ModelConfig};
 use serde_json::Value;
 
+use crate::gguf;
+use crate::lora::{adapter, lora};
 use crate::support::{bundle, device, is_sim, precast, random_model, tiny_config};
 
 /// A smoke test at tiny shapes.
@@ -34,6 +38,9 @@ fn a_student_learns_within_fifty_steps_and_twice_the_same() {
             assert_eq!(code, Some(0), "{record} {message}");
             assert!(record["ok"] == true && record["reason"].is_null() && record["bits_equal"] == true, "{record}");
             assert_eq!(record["loads_after_seal"], 0);
+            // What was tested.
+            assert_eq!((&record["precision"], &record["gemm"]), (&precision.into(), &"bundle".into()));
+            assert_eq!((&record["teacher_format"], &record["adapter"]), (&"bf16".into(), &Value::Null));
             let losses: Vec<f64> = record["losses"].as_array().unwrap().iter().map(|l| l.as_f64().unwrap()).collect();
             let mean = |losses: &[f64]| losses.iter().sum::<f64>() / 5.0;
             assert_eq!(losses.len(), 50);
@@ -47,7 +54,7 @@ fn a_student_learns_within_fifty_steps_and_twice_the_same() {
 }
 
 #[test]
-fn an_adapter_learns_while_its_student_stays() {
+fn an_adapter_learns_and_twice_the_same() {
     let alone = ["--model", "tests/models/tiny.json", "--lora-rank", "4"];
     let shared = ["--teacher", "tests/models/tiny.json", "--student", "tests/models/tiny.json", "--lora-rank", "8"];
     let mut rates = Vec::new();
@@ -65,6 +72,20 @@ fn an_adapter_learns_while_its_student_stays() {
     // One over 8 times rank times scale, which is alpha / rank, or alpha / sqrt(rank) where alpha is twice the rank.
     let expected = [8.0, 16.0, 16.0].map(|width| 1.0 / (8.0 * width));
     assert!(rates.iter().zip(expected).all(|(found, expected)| (found - expected).abs() < 1e-9), "{rates:?}");
+}
+
+#[test]
+fn an_adapter_that_is_there_learns_on_stored_weights() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = ModelConfig::from_json(&tiny_config(&[("intermediate_size", 64.into())]).to_string()).unwrap();
+    let model = gguf::write(dir.path(), "model.gguf", &config, &Formats::uniform(&config, Block::Q8_0), 3);
+    let of = lora(4, 8.0, "q_proj,v_proj");
+    let adapter = adapter(dir.path(), "adapter", &config, &of, 5).display().to_string();
+    let arguments = ["--model", model.to_str().unwrap(), "--adapter", &adapter, "--student-format", "stored"];
+    let (record, code, message) = run(&mut smoke(&arguments));
+    assert_eq!((code, &record["bits_equal"]), (Some(0), &true.into()), "{record} {message}");
+    assert!(record["adapter"].as_str().unwrap().starts_with(&format!("{adapter}: ")), "{record}");
+    assert_eq!((&record["student_format"], &record["teacher_format"]), (&"stored".into(), &Value::Null));
 }
 
 #[test]

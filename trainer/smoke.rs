@@ -33,7 +33,7 @@ const MEAN_OF: usize = 5;
 pub const LEAST_STEPS: u64 = 2 * MEAN_OF as u64;
 /// What the last mean may be of the first.
 const MOST_RATIO: f64 = 0.8;
-/// How many projections of a layer have adapters, about.
+/// How many projections of a layer have adapters at most, seven, as a power of two: it divides a rate exactly.
 const PROJECTIONS: f64 = 8.0;
 /// Tokens of the cycle, of a large vocabulary.
 const CYCLE: u32 = 256;
@@ -54,6 +54,14 @@ pub struct Record {
     /// Number of modules loaded.
     pub kernels: u64,
     pub precision: String,
+    /// The library that computes products.
+    pub gemm: String,
+    /// How the teacher's weights live on the device; none without a teacher.
+    pub teacher_format: Option<String>,
+    /// What is trained in place of the student; none where that trains.
+    pub adapter: Option<String>,
+    /// How such a student's weights live on the device.
+    pub student_format: Option<String>,
     /// Tokens of a step.
     pub tokens: u64,
     /// Peak learning rate.
@@ -110,6 +118,7 @@ pub fn smoke(mut config: RunConfig, lr: Option<f64>) -> Result<Record, Failure> 
     let mut session = open()?;
     let (device, arch) = (session.device().name.clone(), session.plan().plan.arch.to_string());
     let (bundle, kernels) = (session.bundle().to_string(), session.loads());
+    let teacher_format = config.teacher.as_ref().map(|_| session.teacher_format().to_string());
     let first = train(&config, &mut session, &batch)?;
     // One driver at a time.
     drop(session);
@@ -123,6 +132,10 @@ pub fn smoke(mut config: RunConfig, lr: Option<f64>) -> Result<Record, Failure> 
         bundle,
         kernels,
         precision: config.settings.precision.to_string(),
+        gemm: config.settings.gemm.to_string(),
+        teacher_format,
+        adapter: adapter.as_ref().map(ToString::to_string),
+        student_format: adapter.as_ref().map(|_| sources.shapes().student_format(&config).0.to_string()),
         tokens: u64::from(batch.counted),
         lr: config.settings.lr,
         losses: first.losses.iter().map(|loss| finite(*loss)).collect(),
