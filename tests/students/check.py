@@ -166,6 +166,8 @@ class Check:
 
 
 def main():
+    if len(sys.argv) < 5:
+        raise SystemExit(__doc__)
     program, llama_cpp, text, *teachers = (pathlib.Path(path).resolve() for path in sys.argv[1:])
     transformers.utils.logging.disable_progress_bar()
     with tempfile.TemporaryDirectory() as directory:
