@@ -170,7 +170,9 @@ const CERTIFICATE: &str = "teacher's certificate";
 /// What a teacher that is not exact costs, and how that is known; none of an exact one.
 fn certificate(run: &Value) -> Option<String> {
     let known = run.get("teacher_certificate")?;
-    let measured: Measured = serde_json::from_value(known.get("measured")?.clone()).ok()?;
+    let Ok(measured) = serde_json::from_value::<Measured>(known["measured"].clone()) else {
+        return Some("in run.json, not readable by this version".into());
+    };
     let by = known.pointer("/by/file").or_else(|| known.get("by")).and_then(Value::as_str).unwrap_or("?");
     Some(format!("{measured} ({by})"))
 }
@@ -267,6 +269,11 @@ mod tests {
                     choice of 97.40 % of 456 tokens; perplexity 21.6500, of the exact model 21.5500";
         assert!(of("first batch".into()).contains(&format!("{text} (first batch)</td>")));
         assert!(of(serde_json::json!({ "file": "t.json" })).contains(&format!("{text} (t.json)</td>")));
+        let other =
+            serde_json::json!({ "config": { "teacher": "t" }, "teacher_certificate": { "measured": { "kl": 1 } } });
+        assert!(
+            summary(&records, &other).contains("certificate</td><td>in run.json, not readable by this version</td>")
+        );
         let exact = summary(&records, &serde_json::json!({ "config": { "teacher": "t" } }));
         assert!(exact.contains("teacher_format") && !exact.contains("certificate"));
     }
