@@ -141,7 +141,10 @@ static HOPPER_INT8_FWD: &[Tiling] =
 
 /// The variants of a table but that for CUDA cores, its last.
 fn tensor_cores(variants: &'static [Tiling]) -> &'static [Tiling] {
-    &variants[..variants.len() - 1]
+    match variants {
+        [tensor_cores @ .., Tiling::CudaCores(_)] => tensor_cores,
+        _ => unreachable!("the last variant of a table is for CUDA cores"),
+    }
 }
 
 /// Rates on an H200 are measured. The others have a quarter of its tensor throughput a multiprocessor: neither shared
