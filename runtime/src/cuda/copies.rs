@@ -10,6 +10,8 @@ use std::fs::{self, File, OpenOptions};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::Duration;
 
 use cudarc::driver::sys;
 use memmap2::{MmapOptions, MmapRaw};
@@ -54,12 +56,17 @@ impl Offer {
     }
 }
 
-/// Words that a device writes and others wait for.
-pub(super) struct Words {
+/// Words that devices write and wait for, to the host.
+pub(super) struct Flags {
     map: MmapRaw,
+    ranks: u32,
+}
+
+/// Flags that this rank's device can write and wait for.
+pub(super) struct Registered {
+    flags: Arc<Flags>,
     /// For the device.
     address: u64,
-    ranks: u32,
 }
 
 #[derive(Clone, Copy)]
@@ -70,26 +77,14 @@ enum Stage {
     Done,
 }
 
-impl Words {
+impl Flags {
     fn bytes(ranks: u32) -> usize {
         (2 * ranks * ranks) as usize * WORD
     }
 
     fn open(file: &File, ranks: u32) -> Result<Self, String> {
         let map = MmapOptions::new().len(Self::bytes(ranks)).map_raw(file).map_err(|error| error.to_string())?;
-        let mut address = 0;
-        // SAFETY: the mapping lives as long as this value, which unregisters it before it goes.
-        unsafe {
-            let flags = sys::CU_MEMHOSTREGISTER_DEVICEMAP;
-            let pointer = map.as_mut_ptr().cast();
-            check("cuMemHostRegister", sys::cuMemHostRegister_v2(pointer, map.len(), flags)).map_err(text)?;
-            let found = sys::cuMemHostGetDevicePointer_v2(&mut address, pointer, 0);
-            if let Err(error) = check("cuMemHostGetDevicePointer", found) {
-                let _ = sys::cuMemHostUnregister(pointer);
-                return Err(text(error));
-            }
-        }
-        Ok(Self { map, address, ranks })
+        Ok(Self { map, ranks })
     }
 
     /// What one rank tells another, bytes from the first word.
@@ -101,24 +96,66 @@ impl Words {
         ((stage * self.ranks + from) * self.ranks + to) as usize * WORD
     }
 
-    /// Lets a rank's device wait for nobody any more.
-    pub fn release(&self, rank: u32) {
-        for stage in [Stage::Ready, Stage::Done] {
-            for from in 0..self.ranks {
-                let offset = self.offset(stage, from, rank);
-                // SAFETY: a word of the mapping, aligned to a cache line.
-                let word = unsafe { AtomicU32::from_ptr(self.map.as_mut_ptr().add(offset).cast()) };
-                // Far ahead of any exchange: devices compare by the sign of the difference.
-                word.fetch_add(1 << 30, Ordering::SeqCst);
+    fn word(&self, stage: Stage, from: u32, to: u32) -> &AtomicU32 {
+        // SAFETY: a word of the mapping, aligned to a cache line; whoever else writes it writes it whole.
+        unsafe { AtomicU32::from_ptr(self.map.as_mut_ptr().add(self.offset(stage, from, to)).cast()) }
+    }
+
+    fn let_pass(&self, rank: u32, number: u32) {
+        for from in 0..self.ranks {
+            for stage in [Stage::Ready, Stage::Done] {
+                self.word(stage, from, rank).store(number, Ordering::SeqCst);
             }
         }
     }
+
+    /// Lets a rank's device wait for nobody any more, until this process ends. Called once.
+    pub fn release(self: &Arc<Self>, rank: u32) {
+        // Far ahead of any exchange: devices compare by the sign of the difference.
+        let own = self.word(Stage::Ready, rank, (rank + 1) % self.ranks).load(Ordering::SeqCst);
+        let number = own.wrapping_add(1 << 30);
+        self.let_pass(rank, number);
+        // Devices of the others still do what they were asked for, and put lower numbers back.
+        let flags = Arc::clone(self);
+        let _ = thread::Builder::new().spawn(move || {
+            loop {
+                thread::sleep(Duration::from_millis(1));
+                flags.let_pass(rank, number);
+            }
+        });
+    }
 }
 
-impl Drop for Words {
+impl Registered {
+    fn new(flags: Flags) -> Result<Self, String> {
+        let mut address = 0;
+        // SAFETY: the mapping lives as long as this value, which unregisters it before it goes.
+        unsafe {
+            let options = sys::CU_MEMHOSTREGISTER_DEVICEMAP;
+            let pointer = flags.map.as_mut_ptr().cast();
+            check("cuMemHostRegister", sys::cuMemHostRegister_v2(pointer, flags.map.len(), options)).map_err(text)?;
+            let found = sys::cuMemHostGetDevicePointer_v2(&mut address, pointer, 0);
+            if let Err(error) = check("cuMemHostGetDevicePointer", found) {
+                let _ = sys::cuMemHostUnregister(pointer);
+                return Err(text(error));
+            }
+        }
+        Ok(Self { flags: Arc::new(flags), address })
+    }
+
+    pub fn release(&self, rank: u32) {
+        self.flags.release(rank);
+    }
+
+    fn address(&self, stage: Stage, from: u32, to: u32) -> u64 {
+        self.address + self.flags.offset(stage, from, to) as u64
+    }
+}
+
+impl Drop for Registered {
     fn drop(&mut self) {
         // SAFETY: it was registered when this value was made.
-        let _ = unsafe { sys::cuMemHostUnregister(self.map.as_mut_ptr().cast()) };
+        let _ = unsafe { sys::cuMemHostUnregister(self.flags.map.as_mut_ptr().cast()) };
     }
 }
 
@@ -143,7 +180,7 @@ pub(super) struct Copies {
     rank: u32,
     /// By rank; none for this one.
     peers: Vec<Option<Peer>>,
-    words: Arc<Words>,
+    flags: Arc<Registered>,
     /// Exchanges asked for so far: the same on all ranks.
     count: Cell<u32>,
 }
@@ -160,7 +197,7 @@ fn create(ranks: u32) -> std::io::Result<(PathBuf, File)> {
     let nanos = std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos());
     let path = PathBuf::from(format!("{SHARED}/precast-{}-{nanos}", std::process::id()));
     let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
-    file.set_len(Words::bytes(ranks) as u64)?;
+    file.set_len(Flags::bytes(ranks) as u64)?;
     Ok((path, file))
 }
 
@@ -231,12 +268,12 @@ impl Copies {
         let peers = (0..).zip(offers).map(open).collect::<Result<_, String>>()?;
         let path = &first.words;
         let file = OpenOptions::new().read(true).write(true).open(path).map_err(|error| format!("{path}: {error}"))?;
-        let words = Words::open(&file, ranks).map_err(|why| format!("{path}: {why}"))?;
-        Ok(Self { rank, peers, words: Arc::new(words), count: Cell::new(0) })
+        let flags = Flags::open(&file, ranks).and_then(Registered::new).map_err(|why| format!("{path}: {why}"))?;
+        Ok(Self { rank, peers, flags: Arc::new(flags), count: Cell::new(0) })
     }
 
-    pub fn words(&self) -> &Arc<Words> {
-        &self.words
+    pub fn flags(&self) -> &Arc<Registered> {
+        &self.flags
     }
 
     /// Learns where the others have what they send here.
@@ -293,7 +330,7 @@ impl Copies {
 
     fn tell(&self, stage: Stage, number: u32, stream: sys::CUstream) -> Result<(), DriverError> {
         self.others().try_for_each(|to| {
-            let address = self.words.address + self.words.offset(stage, self.rank, to) as u64;
+            let address = self.flags.address(stage, self.rank, to);
             // SAFETY: a word of registered memory. It is written when all that was asked of the stream before can be seen.
             check("cuStreamWriteValue32", unsafe { sys::cuStreamWriteValue32_v2(stream, address, number, 0) })
         })
@@ -302,7 +339,7 @@ impl Copies {
     fn wait(&self, stage: Stage, number: u32, stream: sys::CUstream) -> Result<(), DriverError> {
         let at_least = sys::CUstreamWaitValue_flags::CU_STREAM_WAIT_VALUE_GEQ as u32;
         self.others().try_for_each(|from| {
-            let address = self.words.address + self.words.offset(stage, from, self.rank) as u64;
+            let address = self.flags.address(stage, from, self.rank);
             // SAFETY: as above.
             check("cuStreamWaitValue32", unsafe { sys::cuStreamWaitValue32_v2(stream, address, number, at_least) })
         })
@@ -331,6 +368,8 @@ fn heard(said: &[Vec<u8>]) -> Result<Vec<String>, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
 
     #[test]
@@ -341,6 +380,27 @@ mod tests {
         assert_eq!((read.host.as_str(), read.base, read.bytes, read.handle), ("a-b", 1 << 40, 7, handle));
         assert_eq!(read.words, "/dev/shm/x");
         assert!(Offer::of("a\n1\n2\nxyz\n").is_none() && Offer::of("").is_none());
+    }
+
+    #[test]
+    fn a_word_that_is_put_back_after_a_release_is_far_ahead_again() {
+        let (path, file) = create(3).unwrap();
+        fs::remove_file(path).unwrap();
+        let (own, other) = (Arc::new(Flags::open(&file, 3).unwrap()), Flags::open(&file, 3).unwrap());
+        other.word(Stage::Ready, 1, 2).store(7, Ordering::SeqCst);
+        own.release(1);
+        let until = Instant::now() + Duration::from_secs(20);
+        for (stage, from) in [(Stage::Ready, 0), (Stage::Done, 2)] {
+            // As a device does that is still at work.
+            let word = other.word(stage, from, 1);
+            word.store(8, Ordering::SeqCst);
+            while (word.load(Ordering::SeqCst).wrapping_sub(1 << 20) as i32) < 0 {
+                assert!(Instant::now() < until, "the device would wait for ever");
+                thread::yield_now();
+            }
+        }
+        // The others' own are theirs to release.
+        assert_eq!(other.word(Stage::Ready, 0, 2).load(Ordering::SeqCst), 0);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use cudarc::driver::sys;
 
-use super::copies::{Copies, Fetches, Words};
+use super::copies::{Copies, Fetches, Registered};
 use super::nccl::{self, Nccl};
 use crate::driver::{BoundExchange, DriverError};
 
@@ -95,7 +95,7 @@ impl Ranks {
         let copies = Copies::open((self.rank, self.count), memory, wanted, &mut self.agree).map_err(ranks)?;
         let why = match copies {
             Ok(copies) => {
-                let _ = self.abort.0.words.set(Arc::clone(copies.words()));
+                let _ = self.abort.0.flags.set(Arc::clone(copies.flags()));
                 "by copy engines".clone_into(&mut self.about);
                 self.way = Some(Way::Copies(copies));
                 return Ok(());
@@ -157,7 +157,7 @@ pub struct Abort(Arc<Ways>);
 struct Ways {
     rank: u32,
     aborted: AtomicBool,
-    words: OnceLock<Arc<Words>>,
+    flags: OnceLock<Arc<Registered>>,
     nccl: OnceLock<nccl::Abort>,
 }
 
@@ -166,7 +166,7 @@ impl Abort {
         if self.0.aborted.swap(true, Ordering::AcqRel) {
             return;
         }
-        self.0.words.get().into_iter().for_each(|words| words.release(self.0.rank));
+        self.0.flags.get().into_iter().for_each(|flags| flags.release(self.0.rank));
         self.0.nccl.get().into_iter().for_each(nccl::Abort::now);
     }
 
