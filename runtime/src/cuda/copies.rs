@@ -159,8 +159,9 @@ impl Drop for Registered {
     }
 }
 
-/// Another rank's memory.
-struct Peer {
+/// A range of another rank's memory.
+#[derive(Clone, Copy)]
+struct Range {
     /// Where it begins there, and how long it is.
     base: u64,
     bytes: u64,
@@ -168,10 +169,21 @@ struct Peer {
     mapped: u64,
 }
 
+impl Range {
+    /// Where bytes of that rank are here, if they are of the range.
+    fn here(&self, address: u64, bytes: u64) -> Option<u64> {
+        let offset = address.checked_sub(self.base)?;
+        (offset.checked_add(bytes)? <= self.bytes).then_some(self.mapped + offset)
+    }
+}
+
+/// Another rank's memory, while it is open.
+struct Peer(Range);
+
 impl Drop for Peer {
     fn drop(&mut self) {
         // SAFETY: it was opened when this value was made, and nothing copies from it any more.
-        let _ = unsafe { sys::cuIpcCloseMemHandle(self.mapped) };
+        let _ = unsafe { sys::cuIpcCloseMemHandle(self.0.mapped) };
     }
 }
 
@@ -263,7 +275,7 @@ impl Copies {
             // SAFETY: writes one address; the handle is the driver's of another process.
             let result = unsafe { sys::cuIpcOpenMemHandle_v2(&mut mapped, handle, flags) };
             check_on("cuIpcOpenMemHandle", result, &format!("rank {of}")).map_err(text)?;
-            Ok(Some(Peer { base: offer.base, bytes: offer.bytes, mapped }))
+            Ok(Some(Peer(Range { base: offer.base, bytes: offer.bytes, mapped })))
         };
         let peers = (0..).zip(offers).map(open).collect::<Result<_, String>>()?;
         let path = &first.words;
@@ -279,34 +291,12 @@ impl Copies {
     /// Learns where the others have what they send here.
     ///
     /// # Errors
-    /// What `agree` fails with, and sends that nobody takes.
+    /// What `agree` fails with, and sends and receives that do not match.
     pub fn prepare(&self, exchange: &BoundExchange, agree: &mut Agree) -> Result<Fetches, String> {
         let sends = exchange.sends.iter().map(|(to, address, bytes)| format!("{to} {address} {bytes}"));
         let said = agree(sends.collect::<Vec<_>>().join("\n").as_bytes())?;
-        let mut fetches = Vec::new();
-        // Each rank begins with another one.
-        let ranks = self.peers.len() as u32;
-        for from in (1..=ranks).map(|step| (self.rank + step) % ranks) {
-            let text = String::from_utf8_lossy(&said[from as usize]);
-            let send = |line: &str| {
-                let mut numbers = line.split(' ').map(|number| number.parse::<u64>().ok());
-                Some((numbers.next()??, numbers.next()??, numbers.next()??))
-            };
-            let mut sends = text.lines().filter_map(send).filter(|(to, ..)| *to == u64::from(self.rank));
-            for (_, to, bytes) in exchange.receives.iter().filter(|(rank, ..)| *rank == from) {
-                let address = sends.next().filter(|(.., sent)| sent == bytes).and_then(|(_, address, _)| {
-                    let Some(Peer { base, bytes: length, mapped }) = &self.peers[from as usize] else {
-                        return Some(address);
-                    };
-                    let offset = address.checked_sub(*base)?;
-                    (offset + bytes <= *length).then_some(*mapped + offset)
-                });
-                let address =
-                    address.ok_or_else(|| format!("rank {from} does not send what rank {} takes", self.rank))?;
-                fetches.push((from, address, *to, *bytes));
-            }
-        }
-        Ok(Fetches(fetches))
+        let peers: Vec<Option<Range>> = self.peers.iter().map(|peer| peer.as_ref().map(|peer| peer.0)).collect();
+        matched(self.rank, exchange, &said, &peers)
     }
 
     /// Asks for an exchange, on a stream.
@@ -346,6 +336,38 @@ impl Copies {
     }
 }
 
+/// What a rank fetches: its receives, and what all ranks have said that they send. The memory of each is where it is in `peers`,
+/// by rank; its own is none of them.
+fn matched(rank: u32, exchange: &BoundExchange, said: &[Vec<u8>], peers: &[Option<Range>]) -> Result<Fetches, String> {
+    let mut fetches = Vec::new();
+    // Each rank begins with another one.
+    let ranks = peers.len() as u32;
+    for from in (1..=ranks).map(|step| (rank + step) % ranks) {
+        let text = String::from_utf8_lossy(&said[from as usize]);
+        let sends: Option<Vec<(u64, u64, u64)>> = text.lines().map(send).collect();
+        let sends = sends.ok_or_else(|| format!("what rank {from} sends does not read"))?;
+        let mut sends = sends.into_iter().filter(|(to, ..)| *to == u64::from(rank));
+        for (_, to, bytes) in exchange.receives.iter().filter(|(of, ..)| *of == from) {
+            let address = sends.next().filter(|(.., sent)| sent == bytes).and_then(|(_, address, _)| {
+                peers[from as usize].map_or(Some(address), |range| range.here(address, *bytes))
+            });
+            let address = address.ok_or_else(|| format!("rank {from} does not send what rank {rank} takes"))?;
+            fetches.push((from, address, *to, *bytes));
+        }
+        if sends.next().is_some() {
+            return Err(format!("rank {from} sends what rank {rank} does not take"));
+        }
+    }
+    Ok(Fetches(fetches))
+}
+
+/// To which rank, address and bytes, of a line.
+fn send(line: &str) -> Option<(u64, u64, u64)> {
+    let numbers: Option<Vec<u64>> = line.split(' ').map(|number| number.parse().ok()).collect();
+    let [to, address, bytes] = numbers?[..] else { return None };
+    Some((to, address, bytes))
+}
+
 /// Something, or why not, as bytes.
 fn say(what: Result<String, String>) -> Vec<u8> {
     match what {
@@ -380,6 +402,51 @@ mod tests {
         assert_eq!((read.host.as_str(), read.base, read.bytes, read.handle), ("a-b", 1 << 40, 7, handle));
         assert_eq!(read.words, "/dev/shm/x");
         assert!(Offer::of("a\n1\n2\nxyz\n").is_none() && Offer::of("").is_none());
+    }
+
+    /// What rank 1 of three fetches of what all say that they send: `receives` are ranks, addresses and bytes. The others' memory
+    /// is 100 bytes from 1000 on, which rank 1 has at 5000 and at 9000.
+    fn fetched(receives: &[(u32, u64, u64)], said: [&str; 3]) -> Result<Vec<(u32, u64, u64, u64)>, String> {
+        let exchange = BoundExchange { sends: Vec::new(), receives: receives.to_vec() };
+        let range = |mapped| Some(Range { base: 1000, bytes: 100, mapped });
+        let said = said.map(|text| text.as_bytes().to_vec());
+        matched(1, &exchange, &said, &[range(5000), None, range(9000)]).map(|fetches| fetches.0)
+    }
+
+    #[test]
+    fn a_rank_fetches_what_others_send_it_in_their_order() {
+        let said = ["1 1000 8\n2 1004 4\n1 1092 8", "1 300 2", "0 1000 4\n1 1010 16"];
+        let receives = [(0, 70, 8), (2, 80, 16), (1, 90, 2), (0, 60, 8)];
+        let expected = vec![(2, 9010, 80, 16), (0, 5000, 70, 8), (0, 5092, 60, 8), (1, 300, 90, 2)];
+        assert_eq!(fetched(&receives, said), Ok(expected));
+    }
+
+    #[test]
+    fn sends_and_receives_that_do_not_match_are_refused() {
+        let taken = Err("rank 0 does not send what rank 1 takes".to_owned());
+        // Another length, another order, nothing, something that another rank takes.
+        assert_eq!(fetched(&[(0, 70, 8)], ["1 1000 4", "", ""]), taken);
+        assert_eq!(fetched(&[(0, 70, 8), (0, 80, 4)], ["1 1000 4\n1 1004 8", "", ""]), taken);
+        assert_eq!(fetched(&[(0, 70, 8)], ["", "", ""]), taken);
+        assert_eq!(fetched(&[(0, 70, 8)], ["2 1000 8", "", ""]), taken);
+        // Below the memory, above it, and beyond any.
+        for address in ["999", "1093", "18446744073709551615"] {
+            assert_eq!(fetched(&[(0, 70, 8)], [&format!("1 {address} 8"), "", ""]), taken, "{address}");
+        }
+        assert_eq!(fetched(&[(0, 70, u64::MAX)], ["1 1001 18446744073709551615", "", ""]), taken);
+        // Nobody would know that these have been lost.
+        let left = Err("rank 2 sends what rank 1 does not take".to_owned());
+        assert_eq!(fetched(&[(2, 70, 8)], ["", "", "1 1000 8\n1 1008 8"]), left);
+        assert_eq!(fetched(&[], ["", "", "1 1000 8"]), left);
+    }
+
+    #[test]
+    fn sends_that_do_not_read_are_refused() {
+        for line in ["1 1000", "1 1000 8 9", "1 a 8", "1 -1 8", "1  8", "?"] {
+            let said = format!("1 1000 8\n{line}");
+            let refused = Err("what rank 2 sends does not read".to_owned());
+            assert_eq!(fetched(&[(2, 70, 8)], ["", "", &said]), refused, "{line}");
+        }
     }
 
     #[test]
