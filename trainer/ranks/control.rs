@@ -162,7 +162,7 @@ impl Control {
         };
         self.changed.notify_all();
         self.tell(&told);
-        locked(&self.aborts).iter().for_each(|abort| abort());
+        self.abort();
         // Whatever this rank waits for, it does not wait longer than that.
         let (exit_code, over) = (error.exit_code().into(), Arc::clone(&self.over));
         let _ = spawn(move || {
@@ -181,12 +181,17 @@ impl Control {
         }
     }
 
+    fn abort(&self) {
+        locked(&self.aborts).iter().for_each(|abort| abort());
+    }
+
+    /// Calls it when a rank fails, at once where one has failed; perhaps more than once.
     pub fn on_failure(&self, abort: Abort) {
-        let failed = locked(&self.heard).failed.is_some();
-        if failed {
-            abort();
-        }
+        // Whoever fails between the two calls it as well: better twice than never.
         locked(&self.aborts).push(abort);
+        if locked(&self.heard).failed.is_some() {
+            self.abort();
+        }
     }
 
     /// What every rank says.
@@ -343,5 +348,27 @@ mod tests {
         assert_eq!(*locked(&aborted), 2);
         // Else they would end this process.
         ranks.iter().for_each(|control| control.leave());
+    }
+
+    #[test]
+    fn what_is_to_be_called_on_a_failure_is_known_before_anybody_is_asked() {
+        let [control, ..] = three();
+        let called = Arc::new(AtomicBool::new(false));
+        thread::scope(|scope| {
+            // Who fails now is heard of next.
+            let mut heard = locked(&control.heard);
+            let abort = Arc::clone(&called);
+            scope.spawn(|| control.on_failure(Box::new(move || abort.store(true, Ordering::SeqCst))));
+            let until = Instant::now() + Duration::from_secs(20);
+            while locked(&control.aborts).is_empty() {
+                assert!(Instant::now() < until, "a failure at this time would not call it");
+                thread::yield_now();
+            }
+            assert!(!called.load(Ordering::SeqCst));
+            let what = "no data".to_owned();
+            heard.failed = Some(RankError::Failed { rank: 2, ranks: 3, exit_code: 2, what, told: true });
+        });
+        assert!(called.load(Ordering::SeqCst));
+        control.leave();
     }
 }
