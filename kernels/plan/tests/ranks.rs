@@ -208,13 +208,17 @@ fn weights_are_gathered_beside_the_teacher() {
     let config = config();
     let recipe = Recipe::every(64).find(|recipe| recipe.objective.has_teacher()).unwrap();
     let plan = &plans(&config, &recipe, &Adapters::none(), (2, 2))[0].plan;
-    let micro = plan.phase(MICRO);
-    let parts: Vec<_> = micro.parts().collect();
-    assert_eq!(parts.len(), 2);
     let touched = |nodes: &[Node]| -> Vec<Range> { nodes.iter().flat_map(|node| ranges(plan, node)).collect() };
-    let (gathered, teacher) = (touched(&plan.phase(GATHER).nodes), touched(&micro.nodes[parts[0].clone()]));
-    assert!(!conflict(&gathered, &teacher), "the teacher touches what is gathered");
-    assert!(micro.nodes[parts[0].clone()].iter().all(|node| node.label.starts_with("teacher.")));
+    let gathered = touched(&plan.phase(GATHER).nodes);
+    // A step of one micro-batch has the last one alone.
+    for name in [MICRO, LAST] {
+        let phase = plan.phase(name);
+        let parts: Vec<_> = phase.parts().collect();
+        assert_eq!(parts.len(), 2, "{name}");
+        let teacher = &phase.nodes[parts[0].clone()];
+        assert!(!conflict(&gathered, &touched(teacher)), "{name}: the teacher touches what is gathered");
+        assert!(teacher.iter().all(|node| node.label.starts_with("teacher.")), "{name}");
+    }
     let alone = &plans(&config, &recipe, &Adapters::none(), (2, 1))[0].plan;
     assert_eq!(alone.phase(MICRO).parts().count(), 1);
 }
