@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use precast_aot::home;
 
 use crate::build::{WHOLE, reproducible};
 use crate::ci::{copy_checkout, locked, same, toolchain};
@@ -100,8 +99,8 @@ pub fn aarch64() -> Result<()> {
     let checkout = dir.path().join("another place/b");
     copy_checkout(&checkout)?;
     toolchain(&checkout)?;
-    // Whatever machine a kernel is compiled on, it is the locked one, or the build fails.
-    let cache = home::directory().join("cache").canonicalize().context("the cache of kernels")?;
+    // The cache that `reproducible` fills. Whatever machine a kernel is compiled on, it is the locked one, or the build fails.
+    let cache = root().join("target/precast/cache").canonicalize().context("the cache of kernels")?;
     symlink(cache, checkout.join("target/precast/cache"))?;
     let other = build_at(&checkout, AARCH64)?;
     PROGRAMS.into_iter().try_for_each(|name| same(name, &own, &other))
