@@ -156,7 +156,7 @@ fn run(config: &RunConfig, mode: &Mode, mut startup: Startup, stop: &Stop, ranks
     let path = |name| config.out.join(name);
     let result = config.result();
     if let Some(milliseconds) = waited_ms {
-        say!("ranks:   {milliseconds:.2} ms of a step are waited for exchanges");
+        say!("ranks:   {milliseconds:.2} ms per step spent waiting for exchanges");
     }
     say!("{result}: {}\nreport:  {}", path(result).display(), path(REPORT).display());
     Ok(())
