@@ -7,6 +7,7 @@
 
 use std::cell::Cell;
 use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -204,13 +205,18 @@ fn text(error: DriverError) -> String {
     error.to_string()
 }
 
-/// A new file for words.
+/// A new file for words, that nobody else may open.
 fn create(ranks: u32) -> std::io::Result<(PathBuf, File)> {
     let nanos = std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos());
     let path = PathBuf::from(format!("{SHARED}/precast-{}-{nanos}", std::process::id()));
-    let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path)?;
-    file.set_len(Flags::bytes(ranks) as u64)?;
-    Ok((path, file))
+    let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
+    match file.set_len(Flags::bytes(ranks) as u64) {
+        Ok(()) => Ok((path, file)),
+        Err(error) => {
+            let _ = fs::remove_file(path);
+            Err(error)
+        }
+    }
 }
 
 impl Copies {
@@ -390,6 +396,7 @@ fn heard(said: &[Vec<u8>]) -> Result<Vec<String>, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
     use std::time::Instant;
 
     use super::*;
@@ -453,6 +460,7 @@ mod tests {
     fn a_word_that_is_put_back_after_a_release_is_far_ahead_again() {
         let (path, file) = create(3).unwrap();
         fs::remove_file(path).unwrap();
+        assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
         let (own, other) = (Arc::new(Flags::open(&file, 3).unwrap()), Flags::open(&file, 3).unwrap());
         other.word(Stage::Ready, 1, 2).store(7, Ordering::SeqCst);
         own.release(1);
