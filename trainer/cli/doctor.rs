@@ -232,7 +232,8 @@ fn gpus(device: &Device) -> Vec<Finding> {
         ),
         // One GPU trains without it.
         Err(error) => {
-            let remedy = "for --gpus: install libnccl2, or pip install nvidia-nccl-cu13 and set PRECAST_NCCL to its libnccl.so.2";
+            let remedy = "needed for --gpus only where GPUs cannot reach each other's memory, and across hosts: install \
+                          libnccl2, or pip install nvidia-nccl-cu13 and set PRECAST_NCCL to its libnccl.so.2";
             Finding { remedy: Some(remedy.to_owned()), ..Finding::good("nccl", format!("none: {error}")) }
         }
     });

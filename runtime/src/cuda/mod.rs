@@ -399,8 +399,8 @@ impl Driver for Cuda {
     }
 
     fn meet(&mut self) -> Result<(), DriverError> {
-        let memory = &self.memory;
-        self.ranks.as_mut().map_or(Ok(()), |ranks| ranks.meet(memory))
+        let Some(ranks) = &mut self.ranks else { return Ok(()) };
+        ranks.meet(&self.memory, memory::free_and_total(self.device.integrated)?.0)
     }
 
     fn ranks(&self) -> Option<String> {

@@ -53,7 +53,7 @@ fn functions() -> Result<&'static Functions, DriverError> {
         load(&name)
     });
     found.as_ref().map_err(|reason| DriverError::Exchange {
-        label: "more than one GPU takes NCCL".to_owned(),
+        label: "NCCL is needed where GPUs cannot copy from each other's memory".to_owned(),
         reason: format!(
             "{reason}. Install libnccl2, or `pip install nvidia-nccl-cu13` and set {VARIABLE} to the path of its {LIBRARY}"
         ),

@@ -34,7 +34,7 @@ impl Asked {
             _ => Err(DriverError::Environment {
                 name: VARIABLE,
                 value: value.to_string_lossy().into_owned(),
-                effect: "there is no such way from GPU to GPU",
+                effect: "it names no exchange backend",
                 remedy: "set it to copies or nccl, or unset it".to_owned(),
             }),
         }
@@ -68,6 +68,20 @@ fn failed(label: &str, reason: impl Into<String>) -> DriverError {
     DriverError::Exchange { label: label.to_owned(), reason: reason.into() }
 }
 
+/// A failure of NCCL, with why it is needed, and the memory that is left for it.
+fn explained(error: DriverError, why: &str, free_bytes: u64) -> DriverError {
+    match error {
+        DriverError::Exchange { label, reason } => {
+            let free = free_bytes >> 20;
+            failed(
+                &label,
+                format!("{reason}. {free} MiB of device memory are free. Copy engines are not used because {why}"),
+            )
+        }
+        error => error,
+    }
+}
+
 impl Ranks {
     /// # Errors
     /// [`DriverError::Environment`].
@@ -82,11 +96,12 @@ impl Ranks {
         self.abort.clone()
     }
 
-    /// Finds the way to the others, who do the same. `memory` is all that this rank has taken, addresses and bytes.
+    /// Finds the way to the others, who do the same. `memory` is all that this rank has taken, addresses and bytes; `free_bytes`
+    /// of the device's are left.
     ///
     /// # Errors
     /// [`DriverError::Exchange`].
-    pub fn meet(&mut self, memory: &[(u64, u64)]) -> Result<(), DriverError> {
+    pub fn meet(&mut self, memory: &[(u64, u64)], free_bytes: u64) -> Result<(), DriverError> {
         let ranks = |reason: String| failed("ranks", reason);
         let wanted = match self.asked {
             Some(Asked::Nccl) => Err(format!("{VARIABLE} is nccl")),
@@ -101,17 +116,22 @@ impl Ranks {
                 return Ok(());
             }
             Err(why) if self.asked == Some(Asked::Copies) => {
-                return Err(ranks(format!("{VARIABLE} is copies, and GPUs do not reach each other's memory: {why}")));
+                return Err(ranks(format!("{VARIABLE}=copies, but copies cannot be used: {why}")));
             }
             Err(why) => why,
         };
-        let own = if self.rank == 0 { nccl::Id::new()?.bytes() } else { Vec::new() };
-        let said = (self.agree)(&own).map_err(ranks)?;
-        let nccl = Nccl::connect(self.rank, self.count, &nccl::Id::of(&said[0])?)?;
+        let nccl = self.connect().map_err(|error| explained(error, &why, free_bytes))?;
         let _ = self.abort.0.nccl.set(nccl.abort());
         self.about = format!("by NCCL {}, since {why}", nccl::version()?);
         self.way = Some(Way::Nccl(nccl));
         Ok(())
+    }
+
+    /// Connects with the others by NCCL.
+    fn connect(&mut self) -> Result<Nccl, DriverError> {
+        let own = if self.rank == 0 { nccl::Id::new()?.bytes() } else { Vec::new() };
+        let said = (self.agree)(&own).map_err(|reason| failed("ranks", reason))?;
+        Nccl::connect(self.rank, self.count, &nccl::Id::of(&said[0])?)
     }
 
     /// What the way is, for people.
@@ -182,6 +202,15 @@ impl Abort {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_failure_of_nccl_says_why_it_is_needed_and_what_memory_is_left() {
+        let error =
+            explained(failed("ranks", "ncclCommInitRank failed"), "rank 1: ranks are on several hosts", 3 << 20);
+        let expected = "ranks: ncclCommInitRank failed. 3 MiB of device memory are free. Copy engines are not used because \
+                        rank 1: ranks are on several hosts";
+        assert_eq!(error.to_string(), expected);
+    }
 
     #[test]
     fn a_way_that_is_not_there_is_refused_by_name() {
