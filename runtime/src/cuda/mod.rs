@@ -518,17 +518,22 @@ impl Drop for Cuda {
                 }
             }
             self.products = None;
+            let is_shared = self.ranks.as_ref().is_some_and(Ranks::shares_memory);
             self.ranks = None;
             self.waits = Waits::default();
             self.stage = None;
-            for (address, _) in self.memory.drain(..) {
+            // Memory that other ranks may still have open goes with the process, and the context with it: CUDA leaves undefined
+            // what comes of freeing it before they have closed it.
+            for (address, _) in self.memory.drain(..).filter(|_| !is_shared) {
                 let _ = sys::cuMemFree_v2(address);
             }
             for library in self.libraries.drain(..) {
                 let _ = sys::cuLibraryUnload(library);
             }
             let _ = sys::cuStreamDestroy_v2(self.stream);
-            let _ = sys::cuDevicePrimaryCtxRelease_v2(self.handle);
+            if !is_shared {
+                let _ = sys::cuDevicePrimaryCtxRelease_v2(self.handle);
+            }
         }
     }
 }

@@ -139,6 +139,11 @@ impl Ranks {
         format!("{}, {}", self.count, self.about)
     }
 
+    /// Whether other ranks open this one's memory.
+    pub fn shares_memory(&self) -> bool {
+        matches!(self.way, Some(Way::Copies(_)))
+    }
+
     fn way(&self) -> &Way {
         self.way.as_ref().expect("ranks meet before anything is prepared")
     }
