@@ -220,7 +220,7 @@ fn gpus(device: &Device) -> Vec<Finding> {
     };
     let links: Vec<String> = cuda::links().into_iter().flatten().map(|link| link.to_string()).collect();
     let links = if links.is_empty() { "unknown".to_owned() } else { links.join(", ") };
-    let nvlinks = cuda::nvlinks().ok().flatten().map_or(String::new(), |up| format!(", {up} NVLinks each"));
+    let nvlinks = nvlinks(&cuda::nvlinks().unwrap_or_default());
     let mut findings = vec![Finding::good("gpus", format!("{count}{nvlinks}; links: {links}"))];
     findings.push(match cuda::nccl::version() {
         Ok(version) => Finding::good(
@@ -238,6 +238,20 @@ fn gpus(device: &Device) -> Vec<Finding> {
         }
     });
     findings
+}
+
+/// How many NVLinks are up, by GPU, after the number of GPUs; nothing where there are none.
+fn nvlinks(up: &[Option<u32>]) -> String {
+    match up {
+        [Some(first), others @ ..] if *first > 0 && others.iter().all(|other| *other == Some(*first)) => {
+            format!(", {first} NVLinks each")
+        }
+        _ if up.iter().flatten().all(|up| *up == 0) => String::new(),
+        _ => {
+            let up: Vec<String> = up.iter().map(|up| up.map_or("?".to_owned(), |up| up.to_string())).collect();
+            format!(", NVLinks by GPU: {}", up.join(", "))
+        }
+    }
 }
 
 /// On what an architecture's code runs.
@@ -346,6 +360,13 @@ mod tests {
         let remedy = finding.remedy.unwrap();
         assert!(remedy.contains("precast-aot build --model models/mine --arch sm_121 --out run.bundle"), "{remedy}");
         assert!(held(&bundle, Arch::Sim, &[]).is_none());
+    }
+
+    #[test]
+    fn nvlinks_of_every_gpu_are_counted() {
+        assert_eq!(nvlinks(&[Some(18), Some(18)]), ", 18 NVLinks each");
+        assert_eq!(nvlinks(&[Some(18), Some(0), None]), ", NVLinks by GPU: 18, 0, ?");
+        assert!([&[][..], &[None, None], &[Some(0), Some(0)]].into_iter().all(|up| nvlinks(up).is_empty()));
     }
 
     #[test]

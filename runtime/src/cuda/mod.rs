@@ -254,13 +254,12 @@ pub fn links() -> Result<Vec<Link>, DriverError> {
     others.map(link).collect()
 }
 
-/// How many NVLinks of the first GPU are up; none where nobody says it.
+/// How many NVLinks of each GPU are up; none where nobody says it.
 ///
 /// # Errors
 /// As [`count`].
-pub fn nvlinks() -> Result<Option<u32>, DriverError> {
-    count()?;
-    Ok(nvlink::count(0))
+pub fn nvlinks() -> Result<Vec<Option<u32>>, DriverError> {
+    Ok((0..count()?).map(|gpu| nvlink::count(gpu as sys::CUdevice)).collect())
 }
 
 /// Initializes a driver that is new enough and loads eagerly.
