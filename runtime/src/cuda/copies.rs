@@ -71,10 +71,10 @@ pub(super) struct Registered {
 }
 
 #[derive(Clone, Copy)]
-enum Stage {
-    /// What is sent is there, and what is received may come.
+enum Flag {
+    /// The sender's data is complete.
     Ready,
-    /// What was to be received is there.
+    /// The receiver has fetched it.
     Done,
 }
 
@@ -89,23 +89,23 @@ impl Flags {
     }
 
     /// What one rank tells another, bytes from the first word.
-    fn offset(&self, stage: Stage, from: u32, to: u32) -> usize {
-        let stage = match stage {
-            Stage::Ready => 0,
-            Stage::Done => 1,
+    fn offset(&self, flag: Flag, from: u32, to: u32) -> usize {
+        let flag = match flag {
+            Flag::Ready => 0,
+            Flag::Done => 1,
         };
-        ((stage * self.ranks + from) * self.ranks + to) as usize * WORD
+        ((flag * self.ranks + from) * self.ranks + to) as usize * WORD
     }
 
-    fn word(&self, stage: Stage, from: u32, to: u32) -> &AtomicU32 {
+    fn word(&self, flag: Flag, from: u32, to: u32) -> &AtomicU32 {
         // SAFETY: a word of the mapping, aligned to a cache line; whoever else writes it writes it whole.
-        unsafe { AtomicU32::from_ptr(self.map.as_mut_ptr().add(self.offset(stage, from, to)).cast()) }
+        unsafe { AtomicU32::from_ptr(self.map.as_mut_ptr().add(self.offset(flag, from, to)).cast()) }
     }
 
     fn let_pass(&self, rank: u32, number: u32) {
         for from in 0..self.ranks {
-            for stage in [Stage::Ready, Stage::Done] {
-                self.word(stage, from, rank).store(number, Ordering::SeqCst);
+            for flag in [Flag::Ready, Flag::Done] {
+                self.word(flag, from, rank).store(number, Ordering::SeqCst);
             }
         }
     }
@@ -113,7 +113,7 @@ impl Flags {
     /// Lets a rank's device wait for nobody any more, until this process ends. Called once.
     pub fn release(self: &Arc<Self>, rank: u32) {
         // Far ahead of any exchange: devices compare by the sign of the difference.
-        let own = self.word(Stage::Ready, rank, (rank + 1) % self.ranks).load(Ordering::SeqCst);
+        let own = self.word(Flag::Ready, rank, (rank + 1) % self.ranks).load(Ordering::SeqCst);
         let number = own.wrapping_add(1 << 30);
         self.let_pass(rank, number);
         // Devices of the others still do what they were asked for, and put lower numbers back.
@@ -148,8 +148,8 @@ impl Registered {
         self.flags.release(rank);
     }
 
-    fn address(&self, stage: Stage, from: u32, to: u32) -> u64 {
-        self.address + self.flags.offset(stage, from, to) as u64
+    fn address(&self, flag: Flag, from: u32, to: u32) -> u64 {
+        self.address + self.flags.offset(flag, from, to) as u64
     }
 }
 
@@ -309,33 +309,33 @@ impl Copies {
     pub fn exchange(&self, label: &str, fetches: &Fetches, stream: sys::CUstream) -> Result<(), DriverError> {
         let number = self.count.get().wrapping_add(1);
         self.count.set(number);
-        self.tell(Stage::Ready, number, stream)?;
-        self.wait(Stage::Ready, number, stream)?;
+        self.signal(Flag::Ready, number, stream)?;
+        self.wait(Flag::Ready, number, stream)?;
         for (_, from, to, bytes) in &fetches.0 {
             // SAFETY: ranges of memory of this rank and of another one's, which has it until the exchange has ended.
             let copied = unsafe { sys::cuMemcpyDtoDAsync_v2(*to, *from, *bytes as usize, stream) };
             check_on("cuMemcpyDtoDAsync", copied, &label)?;
         }
-        self.tell(Stage::Done, number, stream)?;
-        self.wait(Stage::Done, number, stream)
+        self.signal(Flag::Done, number, stream)?;
+        self.wait(Flag::Done, number, stream)
     }
 
     fn others(&self) -> impl Iterator<Item = u32> {
         (0..).zip(&self.peers).filter(|(_, peer)| peer.is_some()).map(|(rank, _)| rank)
     }
 
-    fn tell(&self, stage: Stage, number: u32, stream: sys::CUstream) -> Result<(), DriverError> {
+    fn signal(&self, flag: Flag, number: u32, stream: sys::CUstream) -> Result<(), DriverError> {
         self.others().try_for_each(|to| {
-            let address = self.flags.address(stage, self.rank, to);
+            let address = self.flags.address(flag, self.rank, to);
             // SAFETY: a word of registered memory. It is written when all that was asked of the stream before can be seen.
             check("cuStreamWriteValue32", unsafe { sys::cuStreamWriteValue32_v2(stream, address, number, 0) })
         })
     }
 
-    fn wait(&self, stage: Stage, number: u32, stream: sys::CUstream) -> Result<(), DriverError> {
+    fn wait(&self, flag: Flag, number: u32, stream: sys::CUstream) -> Result<(), DriverError> {
         let at_least = sys::CUstreamWaitValue_flags::CU_STREAM_WAIT_VALUE_GEQ as u32;
         self.others().try_for_each(|from| {
-            let address = self.flags.address(stage, from, self.rank);
+            let address = self.flags.address(flag, from, self.rank);
             // SAFETY: as above.
             check("cuStreamWaitValue32", unsafe { sys::cuStreamWaitValue32_v2(stream, address, number, at_least) })
         })
@@ -462,12 +462,12 @@ mod tests {
         fs::remove_file(path).unwrap();
         assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
         let (own, other) = (Arc::new(Flags::open(&file, 3).unwrap()), Flags::open(&file, 3).unwrap());
-        other.word(Stage::Ready, 1, 2).store(7, Ordering::SeqCst);
+        other.word(Flag::Ready, 1, 2).store(7, Ordering::SeqCst);
         own.release(1);
         let until = Instant::now() + Duration::from_secs(20);
-        for (stage, from) in [(Stage::Ready, 0), (Stage::Done, 2)] {
+        for (flag, from) in [(Flag::Ready, 0), (Flag::Done, 2)] {
             // As a device does that is still at work.
-            let word = other.word(stage, from, 1);
+            let word = other.word(flag, from, 1);
             word.store(8, Ordering::SeqCst);
             while (word.load(Ordering::SeqCst).wrapping_sub(1 << 20) as i32) < 0 {
                 assert!(Instant::now() < until, "the device would wait for ever");
@@ -475,7 +475,7 @@ mod tests {
             }
         }
         // The others' own are theirs to release.
-        assert_eq!(other.word(Stage::Ready, 0, 2).load(Ordering::SeqCst), 0);
+        assert_eq!(other.word(Flag::Ready, 0, 2).load(Ordering::SeqCst), 0);
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! NCCL: bytes from GPU to GPU.
 //!
-//! `libnccl.so.2` is loaded when ranks are connected that copy engines do not connect, and by nothing else. Of all that it does two things are used, send and
-//! receive, which do no arithmetic: what is added is added by kernels of the bundle. Its own kernels are NVIDIA's, no part of any
-//! bundle; they come with the communicator, and each exchange of a plan runs once before the seal, so that nothing is loaded or
-//! connected after it.
+//! `libnccl.so.2` is loaded when ranks are connected that copy engines do not connect, and by nothing else. Of all that it does two
+//! things are used, send and receive, which do no arithmetic: what is added is added by kernels of the bundle. Its own kernels are
+//! NVIDIA's, no part of any bundle; they come with the communicator, and each exchange of a plan runs once before the seal, so that
+//! nothing is loaded or connected after it.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::null_mut;

@@ -1,4 +1,5 @@
-//! The way to the devices of other ranks: copy engines where all of them are of one host and reach each other's memory, else NCCL.
+//! How bytes get to the devices of other ranks: by copy engines where all of them are of one host and reach each other's memory,
+//! else by NCCL.
 
 use std::ffi::OsString;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,13 +11,13 @@ use super::copies::{Copies, Fetches, Registered};
 use super::nccl::{self, Nccl};
 use crate::driver::{BoundExchange, DriverError};
 
-/// Says which way exchanges go, where it is not to be found out.
+/// Says which backend exchanges take, where it is not to be found out.
 const VARIABLE: &str = "PRECAST_EXCHANGE";
 
 /// What every rank says, by rank: all call it in the same order.
 pub type Agree = Box<dyn FnMut(&[u8]) -> Result<Vec<Vec<u8>>, String>>;
 
-/// A way that the environment asks for.
+/// A backend that the environment asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asked {
     Copies,
@@ -41,12 +42,12 @@ impl Asked {
     }
 }
 
-enum Way {
+enum Backend {
     Copies(Copies),
     Nccl(Nccl),
 }
 
-/// An exchange, as the way takes it.
+/// An exchange, as the backend takes it.
 pub(super) enum Prepared {
     Copies(Fetches),
     Nccl(BoundExchange),
@@ -58,8 +59,8 @@ pub(super) struct Ranks {
     count: u32,
     asked: Option<Asked>,
     agree: Agree,
-    way: Option<Way>,
-    /// What the way is, and where it is NCCL why it is not copies.
+    backend: Option<Backend>,
+    /// What the backend is, and where it is NCCL why it is not copies.
     about: String,
     abort: Abort,
 }
@@ -87,8 +88,8 @@ impl Ranks {
     /// [`DriverError::Environment`].
     pub fn new(rank: u32, count: u32, agree: Agree) -> Result<Self, DriverError> {
         let asked = Asked::of(|name| std::env::var_os(name))?;
-        let abort = Abort(Arc::new(Ways { rank, ..Ways::default() }));
-        Ok(Self { rank, count, asked, agree, way: None, about: String::new(), abort })
+        let abort = Abort(Arc::new(Shared { rank, ..Shared::default() }));
+        Ok(Self { rank, count, asked, agree, backend: None, about: String::new(), abort })
     }
 
     /// What ends exchanges that wait for a rank which is gone.
@@ -96,7 +97,7 @@ impl Ranks {
         self.abort.clone()
     }
 
-    /// Finds the way to the others, who do the same. `memory` is all that this rank has taken, addresses and bytes; `free_bytes`
+    /// Finds a backend with the others, who do the same. `memory` is all that this rank has taken, addresses and bytes; `free_bytes`
     /// of the device's are left.
     ///
     /// # Errors
@@ -112,7 +113,7 @@ impl Ranks {
             Ok(copies) => {
                 let _ = self.abort.0.flags.set(Arc::clone(copies.flags()));
                 "by copy engines".clone_into(&mut self.about);
-                self.way = Some(Way::Copies(copies));
+                self.backend = Some(Backend::Copies(copies));
                 return Ok(());
             }
             Err(why) if self.asked == Some(Asked::Copies) => {
@@ -123,7 +124,7 @@ impl Ranks {
         let nccl = self.connect().map_err(|error| explained(error, &why, free_bytes))?;
         let _ = self.abort.0.nccl.set(nccl.abort());
         self.about = format!("by NCCL {}, since {why}", nccl::version()?);
-        self.way = Some(Way::Nccl(nccl));
+        self.backend = Some(Backend::Nccl(nccl));
         Ok(())
     }
 
@@ -134,52 +135,52 @@ impl Ranks {
         Nccl::connect(self.rank, self.count, &nccl::Id::of(&said[0])?)
     }
 
-    /// What the way is, for people.
+    /// What the backend is, for people.
     pub fn about(&self) -> String {
         format!("{}, {}", self.count, self.about)
     }
 
     /// Whether other ranks open this one's memory.
     pub fn shares_memory(&self) -> bool {
-        matches!(self.way, Some(Way::Copies(_)))
+        matches!(self.backend, Some(Backend::Copies(_)))
     }
 
-    fn way(&self) -> &Way {
-        self.way.as_ref().expect("ranks meet before anything is prepared")
+    fn backend(&self) -> &Backend {
+        self.backend.as_ref().expect("ranks meet before anything is prepared")
     }
 
     /// # Errors
     /// [`DriverError::Exchange`].
     pub fn prepare(&mut self, label: &str, exchange: &BoundExchange) -> Result<Prepared, DriverError> {
-        match self.way.as_ref().expect("ranks meet before anything is prepared") {
-            Way::Copies(copies) => {
+        match self.backend.as_ref().expect("ranks meet before anything is prepared") {
+            Backend::Copies(copies) => {
                 let fetches = copies.prepare(exchange, &mut self.agree).map_err(|reason| failed(label, reason))?;
                 Ok(Prepared::Copies(fetches))
             }
-            Way::Nccl(_) => Ok(Prepared::Nccl(exchange.clone())),
+            Backend::Nccl(_) => Ok(Prepared::Nccl(exchange.clone())),
         }
     }
 
     /// Asks for an exchange, on a stream.
     ///
     /// # Errors
-    /// [`DriverError`] of the way, and where another rank has failed.
+    /// [`DriverError`] of the backend, and where another rank has failed.
     pub fn exchange(&self, label: &str, prepared: &Prepared, stream: sys::CUstream) -> Result<(), DriverError> {
         self.abort.check(label)?;
-        match (self.way(), prepared) {
-            (Way::Copies(copies), Prepared::Copies(fetches)) => copies.exchange(label, fetches, stream),
-            (Way::Nccl(nccl), Prepared::Nccl(exchange)) => nccl.exchange(label, exchange, stream),
-            _ => unreachable!("an exchange is prepared for the way that there is"),
+        match (self.backend(), prepared) {
+            (Backend::Copies(copies), Prepared::Copies(fetches)) => copies.exchange(label, fetches, stream),
+            (Backend::Nccl(nccl), Prepared::Nccl(exchange)) => nccl.exchange(label, exchange, stream),
+            _ => unreachable!("an exchange is prepared for the backend that there is"),
         }
     }
 }
 
 /// Ends what waits for other ranks, from any thread: nobody else will.
 #[derive(Clone)]
-pub struct Abort(Arc<Ways>);
+pub struct Abort(Arc<Shared>);
 
 #[derive(Default)]
-struct Ways {
+struct Shared {
     rank: u32,
     aborted: AtomicBool,
     flags: OnceLock<Arc<Registered>>,
@@ -218,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_way_that_is_not_there_is_refused_by_name() {
+    fn a_backend_that_is_not_there_is_refused_by_name() {
         let asked = |value: &'static str| Asked::of(|_| Some(value.into()));
         assert_eq!(Asked::of(|_| None), Ok(None));
         assert_eq!((asked(""), asked("copies")), (Ok(None), Ok(Some(Asked::Copies))));
