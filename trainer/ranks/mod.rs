@@ -1,8 +1,8 @@
 //! The ranks of a run: who they are, how they find each other, what they agree on, and how all of them end when one does.
 //!
 //! Rank 0 listens, all others come to it and stay connected: over these connections ranks tell that they live, that they have
-//! failed, and what they have to agree on. What a step moves goes other ways: a mesh of TCP connections between simulated GPUs, copy
-//! engines or NCCL between real ones.
+//! failed, and what they have to agree on. What a step moves goes other ways: a mesh of TCP connections between simulated GPUs,
+//! copy engines or NCCL between real ones.
 
 mod alike;
 mod control;
