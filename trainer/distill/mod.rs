@@ -38,7 +38,7 @@ use progress::Progress;
 use ready::{Ready, ready};
 use result::write_result;
 use resume::Resumed;
-use steps::{Run, Waits, Written};
+use steps::{ExchangeWaits, Run, Written};
 
 /// How a run is done, besides its configuration.
 #[derive(Clone, Debug)]
@@ -114,7 +114,7 @@ fn run(config: &RunConfig, mode: &Mode, mut startup: Startup, stop: &Stop, ranks
         tokens,
         stop,
         ranks,
-        waits: Waits::default(),
+        waits: ExchangeWaits::default(),
     };
     let ran = steps.steps(done);
     let waited_ms = steps.waits.ms_a_step();

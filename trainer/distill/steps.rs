@@ -56,17 +56,17 @@ pub(super) struct Run<'a> {
     pub tokens: Digest,
     pub stop: &'a Stop,
     pub ranks: &'a Ranks,
-    pub waits: Waits,
+    pub waits: ExchangeWaits,
 }
 
 /// How long steps have waited for exchanges among ranks: from the end of the first step that is known of to that of the last.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Waits {
+pub(super) struct ExchangeWaits {
     first: Option<(u64, f64)>,
     last: Option<(u64, f64)>,
 }
 
-impl Waits {
+impl ExchangeWaits {
     fn add(&mut self, step: u64, seconds: f64) {
         self.first.get_or_insert((step, seconds));
         self.last = Some((step, seconds));
