@@ -9,12 +9,10 @@ use crate::support::{bundle, device, fixture, smollm2};
 fn smollm2_135m_scores_a_story_as_an_exact_forward_pass_does_in_both_forms() {
     let Some(model) = smollm2() else { return };
     let nll = [WeightFormat::Bf16, WeightFormat::Stored].map(|format| {
-        let request = Evaluation {
-            format,
-            device: device().parse().unwrap(),
-            kernels: precast::bundle::Kernels { bundle: bundle(), ..Default::default() },
-            ..Evaluation::new(&model, &[fixture("tinystory.txt")])
-        };
+        let mut request = Evaluation::new(&model, &[fixture("tinystory.txt")]);
+        request.forward.format = format;
+        request.forward.device = device().parse().unwrap();
+        request.forward.kernels.bundle = bundle();
         evaluate(&request, |_, _| {}).unwrap().nll
     });
     assert_eq!(nll[0].to_bits(), nll[1].to_bits());

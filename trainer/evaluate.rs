@@ -6,13 +6,11 @@ use std::sync::Arc;
 use precast_fatbins::Digest;
 use precast_plan::{Gemm, Precision, evaluation};
 
-use crate::adapter::Adapter;
 use crate::bundle::Kernels;
 use crate::chat::Date;
 use crate::checkpoint::Checkpoint;
 use crate::config::DeviceChoice;
 use crate::data::{Chunk, Corpus, Dataset, Files, MicroBatch, Packing, Reader};
-use crate::device;
 use crate::error::Failure;
 use crate::forward::Forward;
 use crate::score::Score;
@@ -21,9 +19,7 @@ use crate::weight_format::WeightFormat;
 /// What to score.
 #[derive(Clone, Debug)]
 pub struct Evaluation {
-    pub model: PathBuf,
-    /// An adapter of it.
-    pub adapter: Option<PathBuf>,
+    pub forward: Forward,
     pub data: Vec<PathBuf>,
     /// The column to read in place of those that are looked for.
     pub data_field: Option<String>,
@@ -32,16 +28,6 @@ pub struct Evaluation {
     /// Sequences at a time.
     pub batch_size: u32,
     pub seq_len: u32,
-    pub precision: Precision,
-    /// Who computes products.
-    pub gemm: Gemm,
-    /// How the weights live on the device.
-    pub format: WeightFormat,
-    pub device: DeviceChoice,
-    /// The kernels to use.
-    pub kernels: Kernels,
-    /// Whether device, kernels and model are printed first.
-    pub heading: bool,
 }
 
 /// Scores documents by themselves: every token after the first of a chunk, given those before it in the chunk.
@@ -49,27 +35,11 @@ pub struct Evaluation {
 /// # Errors
 /// [`Failure`]. `progress` is told how many of how many batches are done.
 pub fn evaluate(request: &Evaluation, mut progress: impl FnMut(usize, usize)) -> Result<Score, Failure> {
-    let cublas = device::cublas(request.gemm, request.device)?;
-    let model = Checkpoint::open(&request.model)?;
-    let config = model.config();
-    let adapter = request.adapter.as_ref().map(|path| Adapter::open(path, (&request.model, config))).transpose()?;
-    let Text { dataset, batch, longest } = Text::read(request, &model)?;
+    let opened = request.forward.read()?;
+    let Text { dataset, batch, longest } = Text::read(request, &opened.model)?;
     let chunks = dataset.chunks();
 
-    let forward = Forward {
-        path: &request.model,
-        model: &model,
-        adapter: adapter.as_ref(),
-        data: &request.data,
-        shape: (batch, longest),
-        precision: request.precision,
-        gemm: request.gemm,
-        format: request.format,
-        device: request.device,
-        kernels: &request.kernels,
-        heading: request.heading,
-    };
-    let (plan, mut sealed) = forward.open(cublas)?;
+    let (plan, mut sealed) = request.forward.open(&opened, &request.data, (batch, longest))?;
     let (mut total, mut tokens) = (0.0f64, 0u64);
     let all = chunks.len().div_ceil(batch as usize);
     for (index, micro) in batches(chunks, batch, longest).enumerate() {
@@ -81,7 +51,7 @@ pub fn evaluate(request: &Evaluation, mut progress: impl FnMut(usize, usize)) ->
         tokens += u64::from(micro.counted);
         progress(index + 1, all);
     }
-    Ok(Score::new(total, tokens, config.vocab, ids_sha256(&dataset)))
+    Ok(Score::new(total, tokens, opened.model.config().vocab, ids_sha256(&dataset)))
 }
 
 /// What is scored, and in batches of which shape.
@@ -131,20 +101,16 @@ pub(crate) fn ids_sha256(dataset: &Dataset) -> Digest {
 impl Evaluation {
     /// A model and its text, in fp32 wherever there is a device.
     pub fn new(model: &Path, data: &[PathBuf]) -> Self {
-        Self {
+        let forward = Forward {
             model: model.to_owned(),
             adapter: None,
-            data: data.to_vec(),
-            data_field: None,
-            chat_date: None,
-            batch_size: 8,
-            seq_len: 1024,
             precision: Precision::Fp32,
             gemm: Gemm::Bundle,
             format: WeightFormat::Auto,
             device: DeviceChoice::Auto,
             kernels: Kernels::default(),
             heading: false,
-        }
+        };
+        Self { forward, data: data.to_vec(), data_field: None, chat_date: None, batch_size: 8, seq_len: 1024 }
     }
 }

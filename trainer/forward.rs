@@ -1,6 +1,6 @@
 //! A model that is computed and does not train: its plan, sealed, with its weights on the device.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use precast_fatbins::say;
 use precast_plan::{Adapters, EvaluationPlan, Gemm, Precision, Student};
@@ -20,34 +20,59 @@ use crate::session::{seal, upload_model};
 use crate::startup::Startup;
 use crate::weight_format::{Choice, Chosen, WeightFormat};
 
-/// What is computed, and where.
-pub(crate) struct Forward<'a> {
-    pub path: &'a Path,
-    pub model: &'a Checkpoint,
-    pub adapter: Option<&'a Adapter>,
-    /// Files that take host memory beside it.
-    pub data: &'a [PathBuf],
-    /// Sequences at a time, and tokens of each.
-    pub shape: (u32, u32),
+/// A model to compute, and where.
+#[derive(Clone, Debug)]
+pub struct Forward {
+    pub model: PathBuf,
+    /// An adapter of it.
+    pub adapter: Option<PathBuf>,
     pub precision: Precision,
-    /// Who computes products.
+    /// What computes the matrix multiplications.
     pub gemm: Gemm,
     /// How the weights live on the device.
     pub format: WeightFormat,
     pub device: DeviceChoice,
-    pub kernels: &'a Kernels,
+    /// The kernels to use.
+    pub kernels: Kernels,
     /// Whether device, kernels and model are printed first.
     pub heading: bool,
 }
 
-impl Forward<'_> {
-    /// Opens the device, plans, checks memory, loads kernels, seals, and sends the weights.
+/// What is read before a device is opened.
+pub(crate) struct Opened {
+    cublas: Option<Cublas>,
+    pub model: Checkpoint,
+    adapter: Option<Adapter>,
+}
+
+impl Forward {
+    /// Opens the files.
     ///
     /// # Errors
     /// [`Failure`].
-    pub fn open(&self, cublas: Option<Cublas>) -> Result<(EvaluationPlan, Sealed<AnyDriver>), Failure> {
-        let Self { path, model, adapter, data, shape, precision, gemm, kernels, .. } = *self;
-        let driver = device::open_with(self.device, kernels, cublas)?;
+    pub(crate) fn read(&self) -> Result<Opened, Failure> {
+        let cublas = device::cublas(self.gemm, self.device)?;
+        let model = Checkpoint::open(&self.model)?;
+        let adapter =
+            self.adapter.as_ref().map(|path| Adapter::open(path, (&self.model, model.config()))).transpose()?;
+        Ok(Opened { cublas, model, adapter })
+    }
+
+    /// Opens the device, plans, checks memory, loads kernels, seals, and sends the weights.
+    ///
+    /// `data` are files that take host memory beside it; `shape` is sequences at a time, and tokens of each.
+    ///
+    /// # Errors
+    /// [`Failure`].
+    pub(crate) fn open(
+        &self,
+        Opened { cublas, model, adapter }: &Opened,
+        data: &[PathBuf],
+        shape: (u32, u32),
+    ) -> Result<(EvaluationPlan, Sealed<AnyDriver>), Failure> {
+        let Self { model: path, precision, gemm, kernels, .. } = self;
+        let adapter = adapter.as_ref();
+        let driver = device::open_with(self.device, kernels, *cublas)?;
         let arch = device::arch(driver.device())?;
         let formats = Weights::formats(model);
         let adapters = adapter.map_or_else(Adapters::none, |adapter| adapter.layout().adapters());
@@ -57,7 +82,7 @@ impl Forward<'_> {
         let host_bytes = |plan: &EvaluationPlan| one_memory::host_bytes(device, || host(plan));
         let Chosen { plan, note, .. } = choice.make(device, host_bytes, |formats| {
             let student = Student { config: model.config(), formats, adapters: &adapters };
-            EvaluationPlan::with_gemm(student, shape, (precision, gemm), arch)
+            EvaluationPlan::with_gemm(student, shape, (*precision, *gemm), arch)
         })?;
         note.iter().for_each(|note| eprintln!("note: {note}"));
         one_memory::check(device, &plan.plan, &host(&plan))?;

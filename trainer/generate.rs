@@ -10,41 +10,26 @@ use half::bf16;
 use minijinja::Value;
 use precast_fatbins::say;
 use precast_kernels::{Dtype, Format};
-use precast_plan::{Gemm, Precision, evaluation};
+use precast_plan::evaluation;
 use serde::Serialize;
 
-use crate::adapter::Adapter;
-use crate::bundle::Kernels;
 use crate::chat::Date;
 use crate::checkpoint::Checkpoint;
-use crate::config::DeviceChoice;
 use crate::data::DataError;
-use crate::device;
 use crate::error::Failure;
 use crate::forward::Forward;
 use crate::tokenizer::Tokenizer;
-use crate::weight_format::WeightFormat;
 
 /// What to generate.
 #[derive(Clone, Debug)]
 pub struct Generation {
-    pub model: PathBuf,
-    /// An adapter of it.
-    pub adapter: Option<PathBuf>,
+    pub forward: Forward,
     pub prompt: String,
     /// Whether the prompt is the beginning of a text, and no message of a user.
     pub raw: bool,
     /// Tokens, at most.
     pub max_tokens: u32,
     pub chat_date: Option<Date>,
-    pub precision: Precision,
-    pub gemm: Gemm,
-    /// How the weights live on the device.
-    pub format: WeightFormat,
-    pub device: DeviceChoice,
-    pub kernels: Kernels,
-    /// Whether device, kernels and model are printed first.
-    pub heading: bool,
 }
 
 /// What came of it.
@@ -77,34 +62,20 @@ pub struct NotFinite {
 /// # Errors
 /// [`Failure`].
 pub fn generate(request: &Generation) -> Result<Generated, Failure> {
-    let cublas = device::cublas(request.gemm, request.device)?;
-    let model = Checkpoint::open(&request.model)?;
-    let config = model.config();
-    let adapter = request.adapter.as_ref().map(|path| Adapter::open(path, (&request.model, config))).transpose()?;
-    let none = || DataError::NoTokenizer { path: request.model.clone() };
+    let forward = &request.forward;
+    let opened = forward.read()?;
+    let (model, config) = (&opened.model, opened.model.config());
+    let none = || DataError::NoTokenizer { path: forward.model.clone() };
     let tokenizer = Arc::clone(model.tokenizer()?.ok_or_else(none)?);
-    let prompt_ids = prompt(request, &model, &tokenizer)?;
+    let prompt_ids = prompt(request, model, &tokenizer)?;
     let ends = model.eos_tokens();
     let prompt_len = prompt_ids.len() as u32;
     let window = window(prompt_len, request.max_tokens, config.max_positions)?;
-    let first = |window| evaluation::first_logits(window, config, request.precision);
+    let first = |window| evaluation::first_logits(window, config, forward.precision);
     check_window(prompt_len, window, first)?;
 
-    let forward = Forward {
-        path: &request.model,
-        model: &model,
-        adapter: adapter.as_ref(),
-        data: &[],
-        shape: (1, window),
-        precision: request.precision,
-        gemm: request.gemm,
-        format: request.format,
-        device: request.device,
-        kernels: &request.kernels,
-        heading: request.heading,
-    };
-    let (plan, mut sealed) = forward.open(cublas)?;
-    if request.heading {
+    let (plan, mut sealed) = forward.open(&opened, &[], (1, window))?;
+    if forward.heading {
         say!("");
     }
 
@@ -119,7 +90,7 @@ pub fn generate(request: &Generation) -> Result<Generated, Failure> {
         sealed.run(evaluation::SCORE)?;
         let row = ids.len() as u64 - 1 - u64::from(first(window));
         let row = sealed.read(logits.slice(row * vocab, vocab))?;
-        let broken = |(id, logit)| NotFinite { model: request.model.clone(), tokens: ids.len(), id, logit };
+        let broken = |(id, logit)| NotFinite { model: request.forward.model.clone(), tokens: ids.len(), id, logit };
         let next = likeliest(&row, logits.format).map_err(broken)?;
         ids.push(next);
         if ends.contains(&next) {
@@ -127,7 +98,7 @@ pub fn generate(request: &Generation) -> Result<Generated, Failure> {
         }
     }
     let ids = ids.split_off(prompt_ids.len());
-    let failed = |reason| DataError::Tokenizer { path: request.model.clone(), reason };
+    let failed = |reason| DataError::Tokenizer { path: request.forward.model.clone(), reason };
     let text = tokenizer.decode(&ids).map_err(failed)?;
     Ok(Generated { prompt_ids, ids, text })
 }
@@ -135,7 +106,7 @@ pub fn generate(request: &Generation) -> Result<Generated, Failure> {
 /// The ids of the prompt: as a user's message by the model's chat template, or as it is.
 fn prompt(request: &Generation, model: &Checkpoint, tokenizer: &Tokenizer) -> Result<Vec<u32>, Failure> {
     let template = if request.raw { None } else { model.chat_template(request.chat_date)? };
-    let path = || request.model.clone();
+    let path = || request.forward.model.clone();
     let failed = |reason| Failure::from(DataError::Tokenizer { path: path(), reason });
     let ids = match template {
         Some(template) => {
@@ -210,7 +181,7 @@ fn likeliest(row: &[u8], format: Format) -> Result<u32, (u32, f32)> {
 #[cfg(test)]
 mod tests {
     use precast_kernels::Arch;
-    use precast_plan::{EvaluationPlan, ModelConfig};
+    use precast_plan::{EvaluationPlan, ModelConfig, Precision};
 
     use super::*;
 

@@ -15,7 +15,7 @@ pub mod distill;
 pub mod error;
 pub mod evaluate;
 pub mod evidence;
-mod forward;
+pub mod forward;
 pub mod generate;
 pub mod heading;
 pub mod host_memory;

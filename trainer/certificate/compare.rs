@@ -36,7 +36,7 @@ pub fn compare(
     forms: Forms,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<Certificate, Failure> {
-    let model = Checkpoint::open(&request.model)?;
+    let model = Checkpoint::open(&request.forward.model)?;
     let text = Text::read(request, &model)?;
     let stored = Weights::formats(&model);
     let of_form = |format| match format {
@@ -94,21 +94,22 @@ fn open(
     formats: &Formats,
     is_reference: bool,
 ) -> Result<Opened, Failure> {
-    let driver = device::open(request.device, &request.kernels)?;
+    let driver = device::open(request.forward.device, &request.forward.kernels)?;
     let arch = device::arch(driver.device())?;
     let shape = (text.batch, text.longest);
-    let plan = ComparisonPlan::new((model.config(), formats), shape, request.precision, is_reference, arch)?;
+    let plan = ComparisonPlan::new((model.config(), formats), shape, request.forward.precision, is_reference, arch)?;
     let tokens =
         text.dataset.chunks().len().div_ceil(text.batch as usize) as u64 * u64::from(text.batch * text.longest);
-    let hidden_bytes = tokens * u64::from(model.config().hidden) * request.precision.dtype().bytes();
+    let hidden_bytes = tokens * u64::from(model.config().hidden) * request.forward.precision.dtype().bytes();
     let host = HostMemory::of_comparison(&plan, hidden_bytes, &request.data, driver.device().has_one_memory());
     one_memory::check(driver.device(), &plan.plan, &host)?;
-    let models = [request.model.display().to_string()];
+    let models = [request.forward.model.display().to_string()];
     let startup = &mut Startup::new();
-    let (mut sealed, bundle, _) = seal(driver, &plan.plan, &request.kernels, &models, Placement::Arena, startup)?;
-    if request.heading && is_reference {
+    let (mut sealed, bundle, _) =
+        seal(driver, &plan.plan, &request.forward.kernels, &models, Placement::Arena, startup)?;
+    if request.forward.heading && is_reference {
         let heading = Heading::new(sealed.device(), bundle, sealed.loaded().len());
-        say!("{}", heading.model("model", &request.model, model));
+        say!("{}", heading.model("model", &request.forward.model, model));
     }
     upload_model(&mut sealed, &plan.model, model, false, &mut |_| Ok(()))?;
     Ok(Opened { plan, sealed })

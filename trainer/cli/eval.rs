@@ -12,6 +12,7 @@ use crate::certificate::{Certificate, Forms, MostKl, compare};
 use crate::config::{Flags, Options, Takes, frozen_format, missing};
 use crate::error::Failure;
 use crate::evaluate::{Evaluation, evaluate};
+use crate::forward::Forward;
 use crate::score::{Demands, Score};
 use crate::verbose::Verbose;
 use crate::weight_format::WeightFormat;
@@ -99,19 +100,21 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         ));
     }
     let request = Evaluation {
-        model: model.clone(),
-        adapter: adapting.adapter,
+        forward: Forward {
+            model: model.clone(),
+            adapter: adapting.adapter,
+            precision,
+            gemm: settings.gemm,
+            format: arguments.format,
+            device: settings.device,
+            kernels: settings.kernels,
+            heading: !arguments.json,
+        },
         data,
         data_field: settings.data_field,
         chat_date: settings.chat_date,
         batch_size: settings.batch_size,
         seq_len: settings.seq_len,
-        precision,
-        gemm: settings.gemm,
-        format: arguments.format,
-        device: settings.device,
-        kernels: settings.kernels,
-        heading: !arguments.json,
     };
     if let Some(against) = arguments.against {
         let demands = Demands { untrained: arguments.untrained, max_perplexity: arguments.max_perplexity };
@@ -119,7 +122,10 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
     }
     let score = scored(&request)?;
     let baseline = match &arguments.below {
-        Some(model) => Some((model, scored(&Evaluation { model: model.clone(), adapter: None, ..request.clone() })?)),
+        Some(model) => {
+            let forward = Forward { model: model.clone(), adapter: None, ..request.forward.clone() };
+            Some((model, scored(&Evaluation { forward, ..request.clone() })?))
+        }
         None => None,
     };
     if arguments.json {
@@ -167,7 +173,7 @@ fn certify(
     demands: Demands,
     json: bool,
 ) -> Result<(), Failure> {
-    let format = request.format;
+    let format = request.forward.format;
     if format == WeightFormat::Auto {
         return Err(Failure::Usage("--against: name what is measured, too: --format int8, bf16 or stored".into()));
     }
@@ -176,7 +182,7 @@ fn certify(
             "--against {against}: --format is that too, and no model is far from itself"
         )));
     }
-    if request.gemm == Gemm::Cublas {
+    if request.forward.gemm == Gemm::Cublas {
         return Err(Failure::Usage("--against compares the bundle's products: leave --gemm cublas out".into()));
     }
     out.map_or(Ok(()), Certificate::check_replaceable)?;
@@ -184,7 +190,7 @@ fn certify(
     let measured = certificate.measured.check(MostKl::None)?;
     let (nll, tokens) = (measured.perplexity.ln(), measured.tokens);
     let score = Score::new(nll * tokens as f64, tokens, certificate.vocab, certificate.ids_sha256);
-    score.check(&request.model, demands)?;
+    score.check(&request.forward.model, demands)?;
     if let Some(out) = out {
         certificate.write(out)?;
     }

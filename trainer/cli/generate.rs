@@ -6,6 +6,7 @@ use precast_fatbins::say;
 use super::print_json;
 use crate::config::{Flags, Options, Takes, missing};
 use crate::error::Failure;
+use crate::forward::Forward;
 use crate::generate::{Generation, generate};
 use crate::verbose::Verbose;
 use crate::weight_format::WeightFormat;
@@ -54,18 +55,20 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
     arguments.verbose.start();
     let Options { model, adapting, settings, .. } = arguments.flags.options()?;
     let generated = generate(&Generation {
-        model: model.ok_or_else(|| missing("model"))?,
-        adapter: adapting.adapter,
+        forward: Forward {
+            model: model.ok_or_else(|| missing("model"))?,
+            adapter: adapting.adapter,
+            precision: settings.precision,
+            gemm: settings.gemm,
+            format: arguments.format,
+            device: settings.device,
+            kernels: settings.kernels,
+            heading: !arguments.json,
+        },
         prompt: arguments.prompt,
         raw: arguments.raw,
         max_tokens: arguments.max_tokens,
         chat_date: settings.chat_date,
-        precision: settings.precision,
-        gemm: settings.gemm,
-        format: arguments.format,
-        device: settings.device,
-        kernels: settings.kernels,
-        heading: !arguments.json,
     })?;
     if arguments.json {
         print_json(&generated);
