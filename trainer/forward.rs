@@ -16,8 +16,9 @@ use crate::error::Failure;
 use crate::heading::Heading;
 use crate::host_memory::HostMemory;
 use crate::one_memory;
-use crate::session::{seal, upload_model};
+use crate::seal::seal;
 use crate::startup::Startup;
+use crate::upload::upload_model;
 use crate::weight_format::{Choice, Chosen, WeightFormat};
 
 /// A model to compute, and where.

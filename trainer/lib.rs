@@ -34,12 +34,14 @@ pub mod report;
 pub mod run;
 pub mod schedule;
 pub mod score;
+mod seal;
 pub mod session;
 pub mod smoke;
 pub mod sources;
 pub mod startup;
 pub mod tensorboard;
 pub mod tokenizer;
+mod upload;
 pub mod verbose;
 pub mod weight_format;
 

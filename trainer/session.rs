@@ -9,26 +9,24 @@ use precast_plan::estimate::Peak;
 use precast_plan::staged::CERTIFY;
 use precast_plan::training::{CAST, CLEAR, GATHER, LAST, MICRO, UPDATE, WIDEN};
 use precast_plan::weights::Trained;
-use precast_plan::{
-    AdapterParameter, Comparison, Fold, MemoryTable, ModelConfig, Parameter, Recipe, Resident, Staged, Tensor,
-    TrainingPlan, Weight, rope,
-};
-use precast_runtime::{CublasUse, Device, Load, Loading, Placement, Sealed, Ticket};
+use precast_plan::{AdapterParameter, Comparison, Fold, Parameter, Recipe, Resident, Tensor, TrainingPlan, Weight};
+use precast_runtime::{CublasUse, Device, Load, Placement, Sealed, Ticket};
 
 use crate::adapter::{extent, gathered};
-use crate::bundle::Kernels;
-use crate::checkpoint::{Scratch, Weights};
+use crate::checkpoint::Weights;
 use crate::config::RunConfig;
 use crate::data::MicroBatch;
-use crate::device::{self, AnyDriver};
+use crate::device::AnyDriver;
 use crate::error::Failure;
 use crate::heading::Heading;
 use crate::host_memory::HostMemory;
 use crate::models::Models;
 use crate::note::note;
 use crate::one_memory;
+use crate::seal::seal;
 use crate::sources::Sources;
 use crate::startup::Startup;
+use crate::upload::{upload_masters, upload_model, upload_parameters, upload_tables};
 use crate::weight_format::{Chosen, WeightFormat};
 
 /// A training run, ready to step.
@@ -482,135 +480,10 @@ impl Session {
     }
 }
 
-/// Checks memory, verifies and loads the bundle, seals. Returns the bundle's digest and the memory taken.
-pub(crate) fn seal(
-    driver: AnyDriver,
-    plan: &precast_plan::Plan,
-    kernels: &Kernels,
-    models: &[String],
-    placement: Placement,
-    startup: &mut Startup,
-) -> Result<(Sealed<AnyDriver>, Digest, u64), Failure> {
-    driver.memory_note().iter().for_each(note);
-    let device = driver.device();
-    let source = kernels.find(device::arch(device)?, plan)?;
-    source.note().into_iter().for_each(note);
-    let bundle = source.open()?;
-    let needed = plan.device_bytes();
-    if needed > device.free_bytes {
-        return Err(Failure::Memory {
-            int8: None,
-            needed,
-            free: device.free_bytes,
-            device: device.name.clone(),
-            table: MemoryTable::of(plan).to_string(),
-            could_be_stored: false,
-        });
-    }
-    let free_before = driver.free_bytes()?;
-    let mut loading = Loading::new(driver);
-    loading.load(&bundle, plan, models).map_err(|error| source.not_loaded(error))?;
-    startup.end("verify and load");
-    let sealed = loading.seal(plan, placement)?;
-    let taken = free_before.saturating_sub(sealed.free_bytes()?);
-    let planned = plan.device_bytes() - plan.arena_bytes;
-    if let Some(CublasUse { taken_bytes, .. }) = sealed.cublas().filter(|cublas| cublas.taken_bytes > planned) {
-        eprintln!(
-            "note: cuBLASLt has taken {taken_bytes} bytes of device memory for itself, and {planned} were planned"
-        );
-    }
-    startup.end("seal");
-    Ok((sealed, bundle.digest(), taken))
-}
-
-/// Sends a model that stays as it is: its tables and its parameters, and a layer at a time those that are quantised on the
-/// device. With `certify` the layer is computed as it is sent, too.
-pub(crate) fn upload_model(
-    sealed: &mut Sealed<AnyDriver>,
-    model: &Resident,
-    weights: &dyn Weights,
-    certify: bool,
-    progress: &mut impl FnMut(u64) -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    upload_tables(sealed, model, weights.config())?;
-    let list: Vec<_> = model.weights.list().map(|(one, weight)| (one.clone(), weight.tensor)).collect();
-    upload_parameters(sealed, &list, weights, progress)?;
-    for Staged { quantise, certify: phase, parts } in &model.staged {
-        upload_parameters(sealed, parts, weights, progress)?;
-        sealed.run(quantise)?;
-        if let Some(phase) = phase.as_ref().filter(|_| certify) {
-            sealed.run(phase)?;
-        }
-    }
-    Ok(())
-}
-
 /// What a comparison gives, a value each token.
 pub(crate) fn read_columns(
     sealed: &mut Sealed<AnyDriver>,
     columns: Comparison<Tensor>,
 ) -> Result<Comparison<Vec<f32>>, Failure> {
     columns.try_map(|column| Ok(bytemuck::pod_collect_to_vec(&sealed.read(column)?)))
-}
-
-/// Sends the tables of a model's rotary embedding.
-pub(crate) fn upload_tables(
-    sealed: &mut Sealed<AnyDriver>,
-    model: &Resident,
-    config: &ModelConfig,
-) -> Result<(), Failure> {
-    let seq_len = (model.rope.cos.elems / u64::from(config.head_dim / 2)) as u32;
-    let tables = rope::tables(&config.rope_frequencies(), seq_len);
-    sealed.write(model.rope.cos, bytemuck::cast_slice(&tables.cos))?;
-    Ok(sealed.write(model.rope.sin, bytemuck::cast_slice(&tables.sin))?)
-}
-
-/// Sends the master weights that this rank keeps: of each parameter what of it lies in its pieces.
-fn upload_masters(
-    sealed: &mut Sealed<AnyDriver>,
-    plan: &TrainingPlan,
-    weights: &dyn Weights,
-    progress: &mut impl FnMut(u64) -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    let mut scratch = Scratch::of(one_memory::access(sealed.device()));
-    let all = plan.trained();
-    let master = all.trained().expect("the student trains").master;
-    let elem_bytes = all.tensor.bytes() / all.tensor.elems;
-    let pieces = plan.shards.own();
-    for (parameter, weight) in plan.student.weights.list() {
-        let mut at = (weight.tensor.offset - all.tensor.offset) / elem_bytes;
-        weights.read_parts(parameter, master.format, &mut scratch, &mut |part| {
-            let end = at + part.len() as u64 / 4;
-            for piece in &pieces {
-                let (from, to) = (at.max(piece.start), end.min(piece.start + piece.elems));
-                if from < to {
-                    let bytes = &part[4 * (from - at) as usize..4 * (to - at) as usize];
-                    sealed.write(master.slice(piece.local + from - piece.start, to - from), bytes)?;
-                }
-            }
-            at = end;
-            progress(part.len() as u64)
-        })?;
-    }
-    Ok(())
-}
-
-/// Sends parameters, each to its tensor, in that tensor's format.
-pub(crate) fn upload_parameters(
-    sealed: &mut Sealed<AnyDriver>,
-    parameters: &[(Parameter, Tensor)],
-    weights: &dyn Weights,
-    progress: &mut impl FnMut(u64) -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    let mut scratch = Scratch::of(one_memory::access(sealed.device()));
-    for (parameter, tensor) in parameters {
-        let mut sent = 0;
-        weights.read_parts(parameter, tensor.format, &mut scratch, &mut |part| {
-            sealed.write_part(*tensor, sent, part)?;
-            sent += part.len() as u64;
-            progress(part.len() as u64)
-        })?;
-        assert_eq!(sent, tensor.bytes(), "bytes of {}", parameter.name);
-    }
-    Ok(())
 }

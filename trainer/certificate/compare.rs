@@ -15,8 +15,10 @@ use crate::evaluate::{Evaluation, Text, batches, ids_sha256};
 use crate::heading::Heading;
 use crate::host_memory::HostMemory;
 use crate::one_memory;
-use crate::session::{read_columns, seal, upload_model};
+use crate::seal::seal;
+use crate::session::read_columns;
 use crate::startup::Startup;
+use crate::upload::upload_model;
 use crate::weight_format::WeightFormat;
 
 /// A model's weights in memory, and the form that they are compared with.
