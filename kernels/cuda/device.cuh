@@ -55,6 +55,12 @@ __device__ __forceinline__ float fma_rn(float a, float b, float c) { return __fm
 // The upper word of the 64-bit product.
 __device__ __forceinline__ uint32_t mul_hi(uint32_t a, uint32_t b) { return __umulhi(a, b); }
 
+// The same value, of which the compiler knows nothing: what a loop computes from it is not computed before the loop and kept.
+__device__ __forceinline__ uint32_t opaque(uint32_t value) {
+    asm volatile("" : "+r"(value));
+    return value;
+}
+
 // ---- vectors of four: one load or store of 8 or 16 bytes ------------------------------------------------
 
 struct alignas(16) float4_t {

@@ -842,6 +842,25 @@ impl Default for int8_swiglu_params {
 }
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+pub struct int8_columns_params {
+    pub x: address,
+    pub q: address,
+    pub scale: address,
+    pub columns: u32,
+    pub reserved: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of int8_columns_params"][::std::mem::size_of::<int8_columns_params>() - 32usize];
+    ["Alignment of int8_columns_params"][::std::mem::align_of::<int8_columns_params>() - 8usize];
+    ["Offset of field: int8_columns_params::x"][::std::mem::offset_of!(int8_columns_params, x) - 0usize];
+    ["Offset of field: int8_columns_params::q"][::std::mem::offset_of!(int8_columns_params, q) - 8usize];
+    ["Offset of field: int8_columns_params::scale"][::std::mem::offset_of!(int8_columns_params, scale) - 16usize];
+    ["Offset of field: int8_columns_params::columns"][::std::mem::offset_of!(int8_columns_params, columns) - 24usize];
+    ["Offset of field: int8_columns_params::reserved"][::std::mem::offset_of!(int8_columns_params, reserved) - 28usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct lora_part {
     pub scale: f32,
     pub start: u32,

@@ -174,6 +174,7 @@ fn random(operand: &Operand, content: Content, rng: &mut Pcg64Mcg) -> Vec<u8> {
         Content::Uniform(low, high) => store(operand.format, count, || rng.random_range(low..high)),
         Content::Int8 => int8(count, rng),
         Content::Rows(columns) => rows(operand.format, count, columns, rng),
+        Content::Columns(columns) => self::columns(operand.format, count, columns, rng),
         Content::Ids(bound) => words((0..count).map(|_| rng.random_range(0..bound)).collect()),
         Content::Targets(bound) => {
             let mut target = || if rng.random_range(0..4) == 0 { MASKED_TOKEN } else { rng.random_range(0..bound) };
@@ -241,23 +242,47 @@ fn int8(count: usize, rng: &mut Pcg64Mcg) -> Vec<u8> {
     repeated((0..count.min(PERIOD)).map(|_| value() as u8).collect(), count)
 }
 
-/// See [`Content::Rows`].
-fn rows(format: Format, count: usize, columns: u32, rng: &mut Pcg64Mcg) -> Vec<u8> {
-    let (mut kind, mut column, mut outlier) = (0, columns, 0);
-    store(format, count, || {
-        if column == columns {
-            (kind, column, outlier) = (rng.random_range(0..8), 0, rng.random_range(0..columns));
-        }
-        column += 1;
+/// What a row or column of so many elements holds: its kind, and where one of them is an outlier.
+struct Line {
+    kind: u32,
+    outlier: u32,
+}
+
+impl Line {
+    fn new(elements: u32, rng: &mut Pcg64Mcg) -> Self {
+        Self { kind: rng.random_range(0..8), outlier: rng.random_range(0..elements) }
+    }
+
+    fn element(&self, index: u32, rng: &mut Pcg64Mcg) -> f32 {
         let normal: f32 = rng.sample(StandardNormal);
-        match kind {
+        match self.kind {
             0 => 0.0,
-            1 if column - 1 == outlier => 1000.0,
+            1 if index == self.outlier => 1000.0,
             2 => bf16::MAX.to_f32().copysign(normal),
             3 => normal * 1e-38,
             _ => normal,
         }
+    }
+}
+
+/// See [`Content::Rows`].
+fn rows(format: Format, count: usize, columns: u32, rng: &mut Pcg64Mcg) -> Vec<u8> {
+    let (mut row, mut column) = (Line::new(columns, rng), 0);
+    store(format, count, || {
+        if column == columns {
+            (row, column) = (Line::new(columns, rng), 0);
+        }
+        column += 1;
+        row.element(column - 1, rng)
     })
+}
+
+/// See [`Content::Columns`].
+fn columns(format: Format, count: usize, columns: u32, rng: &mut Pcg64Mcg) -> Vec<u8> {
+    let rows = count as u32 / columns;
+    let lines: Vec<Line> = (0..columns).map(|_| Line::new(rows, rng)).collect();
+    let mut places = (0..rows).flat_map(|row| lines.iter().map(move |line| (row, line)));
+    store(format, count, || places.next().map_or(0.0, |(row, line)| line.element(row, rng)))
 }
 
 /// Blocks of random numbers whose scales are finite: most of a size weights have, some subnormal, some zero, of both signs.

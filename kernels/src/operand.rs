@@ -61,6 +61,8 @@ pub enum Content {
     /// Rows of so many elements, each of one kind: standard normal, all zeros, with an outlier of a thousand, of the largest finite
     /// magnitude, of magnitudes far below any that counts.
     Rows(u32),
+    /// The same kinds, by column, of rows of so many elements.
+    Columns(u32),
     /// Blocks of any numbers, with finite scales: of both signs, subnormal and zero ones among them.
     Blocks,
 }

@@ -49,6 +49,7 @@ pub static OPS: &[Op] = &[
     op::<crate::head::HeadJsd>(),
     op::<crate::head::HeadMetrics>(),
     op::<crate::head::HeadNll>(),
+    op::<crate::int8::Int8Columns>(),
     op::<crate::int8::Int8Fwd>(),
     op::<crate::int8::Int8Quantize>(),
     op::<crate::int8::Int8Rmsnorm>(),

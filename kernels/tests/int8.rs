@@ -1,7 +1,9 @@
 //! The references of `int8` against the formulas in f64: a rotation is an orthonormal matrix, a scale is of the largest value, and
 //! products are those of the matrices that were quantised.
 
-use precast_kernels::abi::{int8_fwd_params, int8_quantize_params, int8_rmsnorm_params, int8_swiglu_params};
+use precast_kernels::abi::{
+    int8_columns_params, int8_fwd_params, int8_quantize_params, int8_rmsnorm_params, int8_swiglu_params,
+};
 use precast_kernels::check::Case;
 use precast_kernels::host::Buffer;
 use precast_kernels::int8::rotation;
@@ -81,6 +83,20 @@ fn values_are_rotated_rows_in_steps_of_their_scale() {
             is_quantized(&part(&x), &part(&q), *scale, &format!("{key}, row {row}"));
         }
         // Rows of zeros, outliers and the largest numbers were among them.
+        assert!(scale.contains(&0.0) && scale.iter().any(|scale| *scale > 1e30), "{scale:?}");
+    }
+}
+
+#[test]
+fn columns_are_rows_of_the_transpose() {
+    for (n, x) in [(16, "bf16"), (96, "bf16"), (1536, "f32")] {
+        let (columns, key) = (40, format!("int8.columns{{n={n},x={x}}}"));
+        let launch = Launch::new(&key, int8_columns_params { columns, ..Default::default() }, 3);
+        let (x, q, scale) = (launch.numbers("x"), launch.numbers("q"), launch.numbers("scale"));
+        for (column, scale) in scale.iter().enumerate() {
+            let row: Vec<f64> = (0..n).map(|i| x[i * columns as usize + column]).collect();
+            is_quantized(&row, &q[column * n..][..n], *scale, &format!("{key}, column {column}"));
+        }
         assert!(scale.contains(&0.0) && scale.iter().any(|scale| *scale > 1e30), "{scale:?}");
     }
 }

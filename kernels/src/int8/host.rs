@@ -1,7 +1,7 @@
 use rayon::prelude::*;
 
 use super::{Int8Fwd, Int8Rmsnorm, Int8Swiglu, rotation};
-use crate::abi::{int8_fwd_params, int8_rmsnorm_params, int8_swiglu_params};
+use crate::abi::{int8_columns_params, int8_fwd_params, int8_rmsnorm_params, int8_swiglu_params};
 use crate::host::{Matrix, Views, matmul, round_to, sigmoid, vectorized};
 use crate::rmsnorm::{add_residual, rstd};
 
@@ -46,6 +46,17 @@ pub(super) fn quantize(k: u32, views: &mut Views<'_>) {
     let (columns, r) = (k as usize, rotation(k).expect("no variant admits other rows") as usize);
     q.par_chunks_mut(columns).zip(x.par_chunks(columns)).zip(scale).for_each(|((q, x), scale)| {
         *scale = quantize_row(&mut x.to_vec(), q, r);
+    });
+}
+
+pub(super) fn columns(n: u32, p: &int8_columns_params, views: &mut Views<'_>) {
+    let x = views.load("x");
+    let q = views.write::<i8>("q");
+    let scale = views.write::<f32>("scale");
+    let (n, r) = (n as usize, rotation(n).expect("no variant admits other columns") as usize);
+    q.par_chunks_mut(n).zip(scale).enumerate().for_each(|(column, (q, scale))| {
+        let mut row: Vec<f32> = x.iter().skip(column).step_by(p.columns as usize).copied().collect();
+        *scale = quantize_row(&mut row, q, r);
     });
 }
 

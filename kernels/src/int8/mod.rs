@@ -8,13 +8,14 @@
 //! | op | result | reads |
 //! | --- | --- | --- |
 //! | `int8.quantize` | `q = round(x H / scale)`, `scale = max abs (x H) / 127` of a row | x rows x k, dtype x |
+//! | `int8.columns` | the same of the columns of x: `q` is i8 `[columns, n]`, with n as k | x n x columns, dtype x |
 //! | `int8.rmsnorm` | the same of `rmsnorm.fwd`'s y, which is not rounded first; `sum = x + delta` | x, delta tokens x h, gamma h |
 //! | `int8.fwd` | `y = (q_x q_w^T) (scale_x scale_w) (+ bias) (+ residual)`, m x n, dtype y | x m x k, w n x k, bias n, residual m x n |
 //! | `int8.swiglu` | `y = silu(gate) up` with `(gate, up)` as of `int8.fwd`, rounded to y first | x m x k, w 2n x k, bias 2n |
 //!
 //! Sums of products are i32 and exact: `k 127^2 < 2^31` for k up to 133,000, whatever the order, tile or instruction. What follows is
 //! f32, each operation rounded apart in this order, so outputs are the same bits on every architecture, in every variant and on the
-//! host; but for the exponential in `int8.swiglu`. `int8.quantize` is the host's bits, too. Rows of zeros (all below 2^-100) have
+//! host; but for the exponential in `int8.swiglu`. `int8.quantize` and `int8.columns` are the host's bits, too. Rows of zeros (all below 2^-100) have
 //! scale 0 and values 0; rows with what is not finite have a scale of NaN.
 //!
 //! Products run on tensor cores (`wgmma/` on sm_90a, `mma/` elsewhere) with the mainloops of `gemm`: a pair of values is one of
@@ -24,10 +25,12 @@
 //! Sources: Ashkboos et al., "QuaRot: Outlier-Free 4-Bit Inference in Rotated LLMs", 2024 (arXiv 2404.00456); Liu et al., "SpinQuant",
 //! 2024 (arXiv 2405.16406).
 
+mod columns;
 mod host;
 mod product;
 mod quantize;
 
+pub use columns::Int8Columns;
 pub use product::{Int8Fwd, Int8Swiglu};
 pub use quantize::{Int8Quantize, Int8Rmsnorm};
 

@@ -62,8 +62,9 @@ const FORMULAS: &[Formula] = &[
 
 /// Operations with a test of their own: `tests/blocks.rs` has ggml's values, `tests/qk_norm.rs` and `tests/int8.rs` the formula in
 /// f64.
-const ELSEWHERE: [&str; 8] = [
+const ELSEWHERE: [&str; 9] = [
     "dequant",
+    "int8.columns",
     "int8.fwd",
     "int8.quantize",
     "int8.rmsnorm",
