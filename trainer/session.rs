@@ -9,7 +9,7 @@ use precast_plan::estimate::Peak;
 use precast_plan::staged::CERTIFY;
 use precast_plan::training::{CAST, CLEAR, GATHER, LAST, MICRO, UPDATE, WIDEN};
 use precast_plan::weights::Trained;
-use precast_plan::{AdapterParameter, Comparison, Fold, Parameter, Recipe, Resident, Tensor, TrainingPlan, Weight};
+use precast_plan::{AdapterParameter, Comparison, Fold, Parameter, Recipe, Resident, Tensor, TrainingPlan};
 use precast_runtime::{CublasUse, Device, Load, Placement, Sealed, Ticket};
 
 use crate::adapter::{extent, gathered};
@@ -95,9 +95,12 @@ impl Session {
 
     /// Where the weights of the models go, a parameter each.
     fn destinations(&self, sent_wide: bool) -> Models<Vec<(Parameter, Tensor)>> {
-        let place = |weight: Weight| weight.trained().filter(|_| sent_wide).map_or(weight.tensor, |own| own.master);
-        let of = |model: &Resident| model.weights.list().map(|(one, weight)| (one.clone(), place(weight))).collect();
-        Models { teacher: self.plan.teacher.as_ref().map(of), student: of(&self.plan.student) }
+        let of = |model: &Resident| model.weights.list().map(|(one, weight)| (one.clone(), weight.tensor)).collect();
+        let student = match sent_wide {
+            true => self.plan.student.weights.states().map(|(one, _, own)| (one.clone(), own.master)).collect(),
+            false => of(&self.plan.student),
+        };
+        Models { teacher: self.plan.teacher.as_ref().map(of), student }
     }
 
     /// Bytes of the models' weights that are sent.
@@ -439,8 +442,8 @@ impl Session {
     /// # Panics
     /// If the student has no such parameter, or an adapter trains in its place.
     pub fn trained_of(&self, parameter: &Parameter) -> Trained {
-        let weight = self.plan.student.weights.of(parameter).and_then(Weight::trained);
-        weight.unwrap_or_else(|| panic!("{} is no parameter of the student", parameter.name))
+        let found = self.plan.student.weights.states().find(|(one, ..)| *one == parameter);
+        found.unwrap_or_else(|| panic!("{} is no parameter of the student", parameter.name)).2
     }
 
     /// The bytes of a tensor.

@@ -50,12 +50,10 @@ pub(crate) fn upload_masters(
     progress: &mut impl FnMut(u64) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let mut scratch = Scratch::of(one_memory::access(sealed.device()));
-    let all = plan.trained();
-    let master = all.trained().expect("the student trains").master;
-    let elem_bytes = all.tensor.bytes() / all.tensor.elems;
+    let master = plan.trained().trained().expect("the student trains").master;
     let pieces = plan.shards.own();
-    for (parameter, weight) in plan.student.weights.list() {
-        let mut at = (weight.tensor.offset - all.tensor.offset) / elem_bytes;
+    for (parameter, start, _) in plan.student.weights.states() {
+        let mut at = start;
         weights.read_parts(parameter, master.format, &mut scratch, &mut |part| {
             let end = at + part.len() as u64 / 4;
             for piece in &pieces {

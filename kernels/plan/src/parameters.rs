@@ -4,6 +4,8 @@
 //! input lie next to each other (q, k, v; gate, up), so that one product computes them, and so do the norms of the
 //! heads of q and k.
 
+use std::ops::Range;
+
 use crate::config::ModelConfig;
 use crate::family::{Module, Modules};
 use crate::sections::Sections;
@@ -35,6 +37,8 @@ pub struct Parameters {
     pub elems: u64,
     /// The first so many are matrices: weight decay applies to them.
     pub decayed: u64,
+    /// Where the matrices of each product of each layer are, elements.
+    pub(crate) layers: Vec<[Range<u64>; 4]>,
     /// Where the embedding, layers, a head of its own and vectors end.
     ends: Vec<Vec<u64>>,
 }
@@ -89,15 +93,14 @@ impl Parameters {
         let modules = config.family.modules;
         let (vocab, hidden) = (u64::from(config.vocab), u64::from(config.hidden));
         let [qkv, o, gate_up, down] = &stacks(config);
-        let mut all = Self { list: Vec::new(), starts: Vec::new(), elems: 0, decayed: 0, ends: Vec::new() };
+        let (list, starts, layers, ends) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut all = Self { list, starts, elems: 0, decayed: 0, layers, ends };
         all.add(modules.embedding.parameter("weight"), &[vocab, hidden]);
         all.ends.push(vec![all.elems]);
-        let layers = (0..config.layers).map(|layer| {
-            [qkv, o, gate_up, down].into_iter().for_each(|stack| all.add_matrices(layer, stack));
-            all.elems
-        });
-        let layers = layers.collect();
-        all.ends.push(layers);
+        let layers =
+            (0..config.layers).map(|layer| [qkv, o, gate_up, down].map(|stack| all.add_matrices(layer, stack)));
+        all.layers = layers.collect();
+        all.ends.push(all.layers.iter().map(|[.., down]| down.end).collect());
         if !config.tied {
             all.add(modules.head.parameter("weight"), &[vocab, hidden]);
             all.ends.push(vec![all.elems]);
@@ -154,11 +157,13 @@ impl Parameters {
         }
     }
 
-    fn add_matrices(&mut self, layer: u32, stack: &Stack) {
+    fn add_matrices(&mut self, layer: u32, stack: &Stack) -> Range<u64> {
         self.align();
+        let start = self.elems;
         for part in &stack.parts {
             self.push(part.module.layer_parameter(layer, "weight"), vec![part.rows.into(), stack.columns.into()]);
         }
+        start..self.elems
     }
 
     fn add_biases(&mut self, layer: u32, stack: &Stack) {

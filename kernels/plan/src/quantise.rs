@@ -24,7 +24,7 @@ impl Model<'_> {
             ops.scope(scope);
             let (parts, dense) = stage(ops, self.config, index as u32, block.weights);
             for ((name, linear), dense) in PRODUCTS.into_iter().zip(block.weights.products()).zip(dense.products()) {
-                ops.quantise_matrix(name, dense.weight.dense().tensor, linear.weight.scaled());
+                ops.quantise_matrix(name, dense.weight.dense(), linear.weight.scaled());
             }
             let certify = ids.map(|_| format!("{CERTIFY}.{index}"));
             staged.push(Staged { quantise, certify: certify.clone(), parts });

@@ -21,7 +21,7 @@ impl Ops<'_> {
 
     /// `logits = hidden head^T`, the first `vocab` columns only: a wider teacher is cut before the softmax.
     pub fn logits(&mut self, name: &str, hidden: Tensor, head: &Linear, logits: Tensor, vocab: u32) {
-        let (w, k) = (head.weight.dense().tensor, head.k);
+        let (w, k) = (head.weight.dense(), head.k);
         let params = gemm_fwd_params {
             x: hidden.address(),
             w: w.address(),

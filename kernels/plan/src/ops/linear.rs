@@ -99,7 +99,7 @@ impl Ops<'_> {
         below: bool,
     ) -> Option<Tensor> {
         let x = || given.x.expect("a layer that trains has its input");
-        if linear.weight.trains() {
+        if linear.weight.trained().is_some() {
             self.weight_gradient(name, dy, x(), linear, false);
         }
         if let Some(bias) = linear.bias.as_ref().filter(|bias| bias.trained().is_some()) {
@@ -125,7 +125,7 @@ impl Ops<'_> {
             dy: dy.address(),
             x: x.address(),
             micro: self.gradients().micro.address(),
-            dw: Self::gradient_of(&linear.weight.dense()).address(),
+            dw: linear.weight.trained().expect("a matrix that trains").grad.address(),
             m: (x.elems / u64::from(k)) as u32,
             n,
             k,

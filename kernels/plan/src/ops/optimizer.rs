@@ -23,25 +23,31 @@ pub(crate) struct StepTensors {
 
 /// A range of weights that trains, and which of it this rank updates.
 pub(crate) struct State<'s> {
-    range: Weight,
     trained: Trained,
+    /// What launches read: a copy of the master weights. In fp32 they read those.
+    copy: Option<Tensor>,
+    dtype: Dtype,
     shards: &'s Shards,
     /// Whether the rank has all master weights, in the places of the range.
     whole: bool,
 }
 
+/// A piece of the range: what comes behind the name of what is done to it, and where launches read it if it is copied.
+struct Own {
+    index: String,
+    piece: Piece,
+    copy: Option<Tensor>,
+}
+
 impl<'s> State<'s> {
     /// # Panics
-    /// If the range does not train.
+    /// If the range does not train, or is of a format that the update cannot write.
     pub fn new(range: Weight, shards: &'s Shards, has_adapters: bool) -> Self {
         let trained = range.trained().expect("a range that trains");
-        let whole = shards.share().ranks == 1 || has_adapters || range.tensor == trained.master;
-        Self { range, trained, shards, whole }
-    }
-
-    /// Whether launches read a copy of the master weights. In fp32 they are the weights.
-    fn is_copied(&self) -> bool {
-        self.range.tensor != self.trained.master
+        let Format::Dense(dtype) = range.tensor.format else { panic!("weights in blocks do not train") };
+        let copy = (range.tensor != trained.master).then_some(range.tensor);
+        let whole = shards.share().ranks == 1 || has_adapters || copy.is_none();
+        Self { trained, copy, dtype, shards, whole }
     }
 
     /// What is zero before the weights come: what there is of each.
@@ -57,53 +63,47 @@ impl<'s> State<'s> {
         self.trained.master.slice(if self.whole { piece.start } else { piece.local }, piece.elems)
     }
 
-    fn weights(&self, piece: Piece) -> Tensor {
-        self.range.tensor.slice(piece.start, piece.elems)
-    }
-
-    /// The pieces, each with what comes behind the name of what is done to it.
-    fn pieces(&self) -> Vec<(String, Piece)> {
+    /// What this rank updates.
+    fn own(&self) -> Vec<Own> {
         let pieces = self.shards.own().into_iter().enumerate();
         let is_one = self.shards.share().ranks == 1;
-        pieces.map(|(index, piece)| (if is_one { String::new() } else { format!(".{index}") }, piece)).collect()
+        let own = |(index, piece): (usize, Piece)| Own {
+            index: if is_one { String::new() } else { format!(".{index}") },
+            piece,
+            copy: self.copy.map(|copy| copy.slice(piece.start, piece.elems)),
+        };
+        pieces.map(own).collect()
     }
 }
 
 impl Ops<'_> {
     /// Makes the weights that launches read of the master weights.
     pub fn narrow(&mut self, state: &State<'_>) {
-        match (state.is_copied(), state.whole) {
-            (false, _) => {}
-            (true, true) => self.cast("weights", state.trained.master, state.range.tensor),
-            (true, false) => {
-                for (index, piece) in state.pieces() {
-                    self.cast(&format!("weights{index}"), state.master(piece), state.weights(piece));
-                }
-                self.gather("weights", state.range.tensor, state.shards);
-            }
+        let Some(weights) = state.copy else { return };
+        if state.whole {
+            return self.cast("weights", state.trained.master, weights);
         }
+        for Own { index, piece, copy } in state.own() {
+            copy.into_iter().for_each(|copy| self.cast(&format!("weights{index}"), state.master(piece), copy));
+        }
+        self.gather("weights", weights, state.shards);
     }
 
     /// Makes the master weights of the weights that launches read.
     pub fn widen(&mut self, state: &State<'_>) {
-        if !state.is_copied() {
-            return;
-        }
+        let Some(weights) = state.copy else { return };
         if state.whole {
-            return self.cast("master", state.range.tensor, state.trained.master);
+            return self.cast("master", weights, state.trained.master);
         }
-        for (index, piece) in state.pieces() {
-            self.cast(&format!("master{index}"), state.weights(piece), state.master(piece));
+        for Own { index, piece, copy } in state.own() {
+            copy.into_iter().for_each(|copy| self.cast(&format!("master{index}"), copy, state.master(piece)));
         }
     }
 
     /// Updates a range of weights that trains, the first `decayed` elements of it with weight decay.
-    ///
-    /// # Panics
-    /// If its weights are of a format that the update cannot write.
     pub fn adamw(&mut self, state: &State<'_>, decayed: u64, step: StepTensors, recipe: &Recipe) {
-        let State { range, trained, .. } = state;
-        let groups = range.tensor.elems.div_ceil(u64::from(grad_norm::GROUP));
+        let State { trained, dtype, .. } = state;
+        let groups = trained.grad.elems.div_ceil(u64::from(grad_norm::GROUP));
         let partial = self.partial_sums(state, groups);
         let params = grad_norm_finish_params {
             partial: partial.address(),
@@ -112,8 +112,7 @@ impl Ops<'_> {
             clip: recipe.clip,
         };
         self.b.launch("grad_norm.finish", GradNormFinish {}, &params);
-        let Format::Dense(w) = range.tensor.format else { panic!("weights in blocks do not train") };
-        for (index, piece) in state.pieces() {
+        for Own { index, piece, copy } in state.own() {
             let slice = |of: Tensor, start| of.slice(start, piece.elems).address();
             let params = adamw_params {
                 grad: slice(trained.grad, piece.start),
@@ -122,7 +121,7 @@ impl Ops<'_> {
                 master: state.master(piece).address(),
                 m: slice(trained.m, piece.local),
                 v: slice(trained.v, piece.local),
-                weights: if state.is_copied() { state.weights(piece).address() } else { 0 },
+                weights: copy.map_or(0, Tensor::address),
                 n: piece.elems,
                 decayed: decayed.saturating_sub(piece.start).min(piece.elems),
                 beta1: Recipe::BETA1,
@@ -130,17 +129,18 @@ impl Ops<'_> {
                 eps: Recipe::EPS,
                 weight_decay: recipe.weight_decay,
             };
-            self.b.launch(format!("adamw{index}"), AdamwUpdate { w }, &params);
+            self.b.launch(format!("adamw{index}"), AdamwUpdate { w: *dtype }, &params);
         }
     }
 
     /// Sends what this rank has updated to all others, and takes what they have.
     pub fn spread(&mut self, state: &State<'_>) {
-        if state.whole && state.is_copied() {
-            self.gather("master", state.trained.master, state.shards);
-            self.narrow(state);
-        } else {
-            self.gather("weights", state.range.tensor, state.shards);
+        match state.copy {
+            Some(_) if state.whole => {
+                self.gather("master", state.trained.master, state.shards);
+                self.narrow(state);
+            }
+            copy => self.gather("weights", copy.unwrap_or(state.trained.master), state.shards),
         }
     }
 
@@ -165,12 +165,12 @@ impl Ops<'_> {
         }
         // A piece's own lie 16 bytes aligned; in their places they need not.
         let count = |piece: &Piece| piece.elems.div_ceil(grad_norm::GROUP.into());
-        let pieces = state.pieces();
-        let own_count: u64 = pieces.iter().map(|(_, piece)| count(piece).next_multiple_of(4)).sum();
+        let pieces = state.own();
+        let own_count: u64 = pieces.iter().map(|own| count(&own.piece).next_multiple_of(4)).sum();
         let own = self.b.transient("grad_norm.partial.own", Dtype::F32, own_count.max(4));
         let mut exchange = Exchange::default();
         let mut next = 0;
-        for (index, piece) in &pieces {
+        for Own { index, piece, .. } in &pieces {
             let sums = own.slice(next, count(piece));
             next += count(piece).next_multiple_of(4);
             sum(self, index, *piece, sums);

@@ -6,14 +6,7 @@ use precast_kernels::{Dtype, Format};
 
 use super::Ops;
 use crate::buffer::Tensor;
-use crate::weights::{Linear, Norm, Scaled};
-
-/// Rows of 8-bit values, rotated, and the scale of each.
-#[derive(Clone, Copy)]
-pub(crate) struct Quantised {
-    values: Tensor,
-    scales: Tensor,
-}
+use crate::weights::{Linear, Norm, Quantised, Scaled};
 
 impl Ops<'_> {
     /// Rows of a width that something quantises.
@@ -26,16 +19,16 @@ impl Ops<'_> {
     /// Activations `[tokens, width]`.
     pub fn quantise(&mut self, name: &str, x: Tensor, width: u32) -> Quantised {
         let quantised = self.quantised_rows(name, width);
-        self.quantise_into(&format!("{name}.quantise"), x, quantised.values, quantised.scales);
+        self.quantise_into(&format!("{name}.quantise"), x, quantised);
         quantised
     }
 
     /// A matrix.
-    pub fn quantise_matrix(&mut self, name: &str, w: Tensor, Scaled { values, scales }: Scaled) {
-        self.quantise_into(&format!("{name}.quantise"), w, values, scales);
+    pub fn quantise_matrix(&mut self, name: &str, w: Tensor, Scaled { rows, .. }: Scaled) {
+        self.quantise_into(&format!("{name}.quantise"), w, rows);
     }
 
-    fn quantise_into(&mut self, name: &str, x: Tensor, values: Tensor, scales: Tensor) {
+    fn quantise_into(&mut self, name: &str, x: Tensor, Quantised { values, scales }: Quantised) {
         let Format::Dense(dtype) = x.format else { panic!("{name}: what is quantised is dense") };
         let params = int8_quantize_params {
             x: x.address(),
@@ -84,7 +77,7 @@ impl Ops<'_> {
     /// A linear layer of quantised rows, added to the residual stream if there is one.
     pub fn linear_quantised(&mut self, name: &str, x: Quantised, linear: &Linear, residual: Option<Tensor>) -> Tensor {
         let Linear { bias, n, k, .. } = *linear;
-        let w = linear.weight.scaled();
+        let w = linear.weight.scaled().rows;
         let y = self.rows(name, n);
         let params = int8_fwd_params {
             x: x.values.address(),
@@ -107,7 +100,7 @@ impl Ops<'_> {
     /// SwiGLU of a stacked gate and up projection of quantised rows.
     pub fn linear_swiglu_quantised(&mut self, name: &str, x: Quantised, gate_up: &Linear) -> Tensor {
         let Linear { bias, n, k, .. } = *gate_up;
-        let w = gate_up.weight.scaled();
+        let w = gate_up.weight.scaled().rows;
         let y = self.rows(name, n / 2);
         let params = int8_swiglu_params {
             x: x.values.address(),

@@ -4,6 +4,7 @@ mod adapters;
 mod scaled;
 
 use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 
 use precast_kernels::{Dtype, Format};
 
@@ -15,8 +16,8 @@ use crate::parameters::{ALIGN, Parameter, Parameters, QK_NORMS, Stack, stacks};
 use crate::share::{Shards, Share};
 
 pub use adapters::{AdapterWeights, LinearAdapter};
-pub use scaled::Scaled;
 use scaled::ScaledMatrices;
+pub use scaled::{Quantised, Scaled};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Weight {
@@ -47,6 +48,32 @@ pub struct Trained {
     pub m: Tensor,
     /// AdamW's second moments, fp32.
     pub v: Tensor,
+}
+
+impl Role {
+    fn trained(self) -> Option<Trained> {
+        match self {
+            Role::Frozen => None,
+            Role::Trained(trained) => Some(trained),
+        }
+    }
+
+    /// Of a range of the weight's elements.
+    fn slice(self, start: u64, elems: u64) -> Self {
+        match self {
+            Role::Frozen => Role::Frozen,
+            Role::Trained(trained) => Role::Trained(trained.slice(start, elems)),
+        }
+    }
+}
+
+impl Trained {
+    /// Of a range of the weight's elements.
+    fn slice(self, start: u64, elems: u64) -> Self {
+        let Self { master, grad, m, v } = self;
+        let [master, grad, m, v] = [master, grad, m, v].map(|of| of.slice(start, elems));
+        Self { master, grad, m, v }
+    }
 }
 
 /// How many elements of what the optimizer has a rank keeps.
@@ -87,22 +114,12 @@ impl Weight {
 
     /// What the optimizer has of it, if it trains.
     pub fn trained(self) -> Option<Trained> {
-        match self.role {
-            Role::Frozen => None,
-            Role::Trained(trained) => Some(trained),
-        }
+        self.role.trained()
     }
 
     /// A range of its elements.
     fn slice(self, start: u64, elems: u64) -> Self {
-        let slice = |tensor: Tensor| tensor.slice(start, elems);
-        let role = match self.role {
-            Role::Frozen => Role::Frozen,
-            Role::Trained(Trained { master, grad, m, v }) => {
-                Role::Trained(Trained { master: slice(master), grad: slice(grad), m: slice(m), v: slice(v) })
-            }
-        };
-        Self { tensor: slice(self.tensor), role }
+        Self { tensor: self.tensor.slice(start, elems), role: self.role.slice(start, elems) }
     }
 
     /// This weight and the next as one, where format and role agree and they lie next to each other: one product
@@ -138,7 +155,7 @@ pub enum Matrix {
     Dense(Weight),
     /// In blocks, and frozen.
     Stored(Stored),
-    /// Of 8 bits, rotated, and frozen.
+    /// Of 8 bits, rotated.
     Scaled(Scaled),
 }
 
@@ -152,19 +169,22 @@ pub struct Stored {
 }
 
 impl Matrix {
-    /// Whether the optimizer updates it.
-    pub(crate) fn trains(&self) -> bool {
-        matches!(self, Matrix::Dense(weight) if weight.trained().is_some())
+    /// What the optimizer has of it, if it trains.
+    pub(crate) fn trained(&self) -> Option<Trained> {
+        match self {
+            Matrix::Dense(Weight { role, .. }) | Matrix::Scaled(Scaled { role, .. }) => role.trained(),
+            Matrix::Stored(_) => None,
+        }
     }
 
-    /// The weight that trains, or could.
+    /// The matrix of a product that reads it as it is.
     ///
     /// # Panics
     /// If it is in blocks, or of 8 bits.
-    pub(crate) fn dense(&self) -> Weight {
+    pub(crate) fn dense(&self) -> Tensor {
         match self {
-            Matrix::Dense(weight) => *weight,
-            Matrix::Stored(_) | Matrix::Scaled(_) => panic!("weights that are not dense do not train"),
+            Matrix::Dense(weight) => weight.tensor,
+            Matrix::Stored(_) | Matrix::Scaled(_) => panic!("a product of dense matrices reads dense weights"),
         }
     }
 
@@ -198,7 +218,7 @@ pub struct Linear {
 impl Linear {
     /// Whether there is something to learn here: its matrix, or the adapters of it.
     pub(crate) fn trains(&self) -> bool {
-        self.weight.trains() || self.adapter.is_some()
+        self.weight.trained().is_some() || self.adapter.is_some()
     }
 }
 
@@ -345,7 +365,10 @@ impl Weights {
             let n = stack.parts.iter().map(|part| part.rows).sum();
             let in_blocks = || parts("weight").all(|weight| weight.tensor.format.dtype().is_none());
             let weight = match (&scaled, &scratch) {
-                (Some(scaled), _) => Matrix::Scaled(scaled.stack(layer, index)),
+                (Some(scaled), _) => {
+                    let Range { start, end } = parameters.layers[layer as usize][index].clone();
+                    Matrix::Scaled(scaled.stack(layer, index, all.role.slice(start, end - start)))
+                }
                 (None, Some(scratch)) if in_blocks() => scratch.stack(index, parts("weight"), (n, stack.columns)),
                 _ => Matrix::Dense(joined("weight")),
             };
@@ -379,6 +402,12 @@ impl Weights {
         let head = Linear { weight: head, bias: None, n: config.vocab, k: config.hidden, adapter: None };
         let norm = norm(modules.norm.parameter("weight"));
         Self { all, embedding, layers, norm, head, parameters, each }
+    }
+
+    /// Every parameter of weights that train, with the first of its elements in flat buffers, and what the optimizer has of it.
+    pub fn states(&self) -> impl Iterator<Item = (&Parameter, u64, Trained)> {
+        let places = self.parameters.list.iter().zip(&self.parameters.starts);
+        places.filter_map(|(one, start)| Some((one, *start, self.all.trained()?.slice(*start, one.elems()))))
     }
 
     /// Every parameter that lies on the device as it is sent, with its weight.

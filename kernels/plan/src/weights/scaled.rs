@@ -1,21 +1,31 @@
-//! Matrices of 8 bits: rotated along their rows, each row with a scale.
+//! Matrices of 8 bits: rotated, with a scale for each row.
 
 use std::collections::BTreeSet;
 
 use precast_kernels::Dtype;
 
+use super::Role;
 use crate::buffer::{Category, Tensor};
 use crate::builder::Builder;
 use crate::config::ModelConfig;
 use crate::parameters::{ALIGN, stacks};
 
-/// A matrix of 8-bit values; an element is the product of its value and the scale of its row.
+/// Rows of 8-bit values, rotated; an element is the product of its value and the scale of its row.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Quantised {
+    /// `[rows, width]`, i8.
+    pub values: Tensor,
+    /// `[rows]`, f32.
+    pub scales: Tensor,
+}
+
+/// A matrix of 8-bit values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scaled {
-    /// `[n, k]`, i8, rows rotated.
-    pub values: Tensor,
-    /// `[n]`, f32.
-    pub scales: Tensor,
+    /// `[n, k]`, rotated along k.
+    pub rows: Quantised,
+    /// What training does with the matrix that it is made of.
+    pub role: Role,
 }
 
 /// Those of the products of a model's layers.
@@ -59,9 +69,10 @@ impl ScaledMatrices {
     }
 
     /// The matrix of the product with this index in a layer.
-    pub fn stack(&self, layer: u32, index: usize) -> Scaled {
+    pub fn stack(&self, layer: u32, index: usize, role: Role) -> Scaled {
         let [values, scales] = self.stacks[index];
         let slice = |of: Tensor, layer_elems, (start, elems)| of.slice(u64::from(layer) * layer_elems + start, elems);
-        Scaled { values: slice(self.values, self.layer[0], values), scales: slice(self.scales, self.layer[1], scales) }
+        let values = slice(self.values, self.layer[0], values);
+        Scaled { rows: Quantised { values, scales: slice(self.scales, self.layer[1], scales) }, role }
     }
 }
