@@ -517,6 +517,33 @@ impl Default for gemm_wgrad_params {
 }
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+pub struct grad_distance_partial_params {
+    pub a: address,
+    pub b: address,
+    pub partial: address,
+    pub n: u64,
+    pub group: u32,
+    pub reserved: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of grad_distance_partial_params"][::std::mem::size_of::<grad_distance_partial_params>() - 40usize];
+    ["Alignment of grad_distance_partial_params"][::std::mem::align_of::<grad_distance_partial_params>() - 8usize];
+    ["Offset of field: grad_distance_partial_params::a"]
+        [::std::mem::offset_of!(grad_distance_partial_params, a) - 0usize];
+    ["Offset of field: grad_distance_partial_params::b"]
+        [::std::mem::offset_of!(grad_distance_partial_params, b) - 8usize];
+    ["Offset of field: grad_distance_partial_params::partial"]
+        [::std::mem::offset_of!(grad_distance_partial_params, partial) - 16usize];
+    ["Offset of field: grad_distance_partial_params::n"]
+        [::std::mem::offset_of!(grad_distance_partial_params, n) - 24usize];
+    ["Offset of field: grad_distance_partial_params::group"]
+        [::std::mem::offset_of!(grad_distance_partial_params, group) - 32usize];
+    ["Offset of field: grad_distance_partial_params::reserved"]
+        [::std::mem::offset_of!(grad_distance_partial_params, reserved) - 36usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct grad_norm_partial_params {
     pub grad: address,
     pub partial: address,

@@ -36,6 +36,7 @@ pub mod dequant;
 pub mod embedding;
 pub mod fill;
 pub mod gemm;
+pub mod grad_distance;
 pub mod grad_norm;
 pub mod head;
 pub mod int8;

@@ -41,6 +41,7 @@ pub static OPS: &[Op] = &[
     op::<crate::gemm::GemmFwd>(),
     op::<crate::gemm::GemmSwiglu>(),
     op::<crate::gemm::GemmWgrad>(),
+    op::<crate::grad_distance::GradDistancePartial>(),
     op::<crate::grad_norm::GradNormFinish>(),
     op::<crate::grad_norm::GradNormPartial>(),
     op::<crate::head::HeadCe>(),

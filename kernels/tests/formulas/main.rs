@@ -38,6 +38,7 @@ const FORMULAS: &[Formula] = &[
     ("gemm.fwd", gemm::fwd),
     ("gemm.swiglu", gemm::swiglu),
     ("gemm.wgrad", gemm::wgrad),
+    ("grad_distance.partial", sums::grad_distance_partial),
     ("grad_norm.finish", sums::grad_norm_finish),
     ("grad_norm.partial", sums::grad_norm_partial),
     ("head.ce", head::ce),

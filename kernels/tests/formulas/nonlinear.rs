@@ -8,7 +8,7 @@ use crate::ELSEWHERE;
 
 /// Operations without a function that could be taken for the identity: products, sums, copies, and what takes nothing
 /// normal.
-const LINEAR: [&str; 20] = [
+const LINEAR: [&str; 21] = [
     "add",
     "attention.delta",
     "cast",
@@ -20,6 +20,7 @@ const LINEAR: [&str; 20] = [
     "gemm.dgrad",
     "gemm.fwd",
     "gemm.wgrad",
+    "grad_distance.partial",
     "grad_norm.finish",
     "grad_norm.partial",
     "lora.dgrad_a",

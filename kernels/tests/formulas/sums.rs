@@ -2,7 +2,8 @@
 
 use precast_kernels::Key;
 use precast_kernels::abi::{
-    column_sum_finish_params, column_sum_partial_params, grad_norm_finish_params, grad_norm_partial_params,
+    column_sum_finish_params, column_sum_partial_params, grad_distance_partial_params, grad_norm_finish_params,
+    grad_norm_partial_params,
 };
 
 use crate::calculus::{dot, transposed};
@@ -28,6 +29,13 @@ pub fn column_sum_finish(key: &Key) {
     let sums =
         partial.chunks(29).zip(old).map(|(column, old)| column.iter().sum::<f64>() + if adds { old } else { 0.0 });
     launch.is("grad", &sums.collect::<Vec<_>>());
+}
+
+pub fn grad_distance_partial(key: &Key) {
+    let launch = Launch::new(key, grad_distance_partial_params { n: 1000, group: 256, ..Default::default() });
+    let (a, b) = (launch.before("a"), launch.before("b"));
+    let sums = |a: &[f64], b: &[f64]| a.chunks(256).zip(b.chunks(256)).map(|(a, b)| dot(a, b)).collect();
+    launch.is("partial", &[sums(&a, &b), sums(&a, &a), sums(&b, &b)].map(|sums: Vec<f64>| sums).concat());
 }
 
 pub fn grad_norm_partial(key: &Key) {
