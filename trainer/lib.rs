@@ -17,6 +17,7 @@ pub mod evaluate;
 pub mod evidence;
 pub mod forward;
 pub mod generate;
+pub mod guard;
 pub mod heading;
 pub mod host_memory;
 pub mod init;

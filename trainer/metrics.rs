@@ -7,6 +7,7 @@ use precast_fatbins::{Digest, Hasher, files, input};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Failure;
+use crate::guard::Guarded;
 
 /// Its name in a run's output directory.
 pub const METRICS: &str = "metrics.jsonl";
@@ -40,6 +41,9 @@ pub struct StepRecord {
     /// None after most steps.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub held_out: Option<HeldOutRecord>,
+    /// How far int8's gradients of its first micro-batch were from bf16's, a layer each: none of most steps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guard: Option<Guarded>,
 }
 
 /// Losses of data that the run does not train on, in the line of the step after which they were computed.

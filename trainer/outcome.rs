@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::guard::GuardRecord;
 use crate::metrics::StepRecord;
 
 /// Steps whose losses make a mean, at the start and at the end.
@@ -75,6 +76,9 @@ pub struct Outcome {
     /// Why it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// What a run that did its work should make people look twice.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warning: Option<String>,
     /// Steps done, those before a resume and the skipped ones among them.
     pub steps_done: u64,
     /// Steps that left the weights alone: their gradient norm was not finite.
@@ -98,6 +102,7 @@ impl Outcome {
         Self {
             status,
             reason,
+            warning: GuardRecord::of(records).and_then(|guard| guard.warning()),
             steps_done: records.len() as u64,
             steps_skipped: skipped(records),
             first_loss: mean(&records[..count]),
@@ -130,6 +135,7 @@ mod tests {
             memory_bytes: 1,
             skipped: skipped.contains(&index),
             held_out: None,
+            guard: None,
         };
         losses.iter().enumerate().map(step).collect()
     }

@@ -14,6 +14,7 @@ use crate::checkpoint::CheckpointError;
 use crate::config::RunConfig;
 use crate::data::{Corpus, Summary};
 use crate::error::Failure;
+use crate::guard::GuardRecord;
 use crate::models::Models;
 use crate::outcome::Outcome;
 use crate::session::Session;
@@ -75,6 +76,13 @@ impl RunRecord {
     /// Adds how long a step waits for exchanges among ranks, milliseconds, by the device's clock.
     pub fn waited(&mut self, milliseconds: f64) {
         self.0["waited_ms_a_step"] = milliseconds.into();
+    }
+
+    /// Adds how far int8's gradients have been from bf16's, where that was computed.
+    pub fn guard(&mut self, guard: Option<&GuardRecord>) {
+        if let Some(guard) = guard {
+            self.0["guard"] = json!(guard);
+        }
     }
 
     /// Adds how it ended.

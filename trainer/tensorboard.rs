@@ -5,6 +5,7 @@
 
 use serde_json::Value;
 
+use crate::guard::Guarded;
 use crate::metrics::StepRecord;
 use crate::protobuf::Message;
 
@@ -30,6 +31,7 @@ pub fn events(records: &[StepRecord], run: &Value) -> Vec<u8> {
 /// What is shown of a step: what is not finite is not there.
 fn scalars(step: &StepRecord) -> Vec<(&'static str, f64)> {
     let held_out = step.held_out.as_ref();
+    let guard = step.guard.as_ref();
     let all = [
         ("train/loss", step.loss),
         ("train/kd_loss", step.kd_loss),
@@ -41,6 +43,8 @@ fn scalars(step: &StepRecord) -> Vec<(&'static str, f64)> {
         ("eval/loss", held_out.and_then(|record| record.eval_loss)),
         ("eval/kd_loss", held_out.and_then(|record| record.eval_kd_loss)),
         ("eval/ce_loss", held_out.and_then(|record| record.eval_ce_loss)),
+        ("guard/least_cosine", guard.and_then(Guarded::least_cosine)),
+        ("guard/distance", guard.and_then(|guard| guard.worst().1.apart())),
     ];
     all.into_iter().filter_map(|(tag, value)| Some((tag, value?))).collect()
 }

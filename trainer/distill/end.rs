@@ -2,7 +2,9 @@
 
 use crate::config::RunConfig;
 use crate::error::Failure;
+use crate::guard::GuardRecord;
 use crate::metrics::{METRICS, Metrics};
+use crate::note::note;
 use crate::outcome::{self, Outcome, Status};
 use crate::record::RunRecord;
 use crate::report;
@@ -34,7 +36,13 @@ pub(super) fn record(
         Err(failure) => (Status::Failed, Some(failure.to_string())),
     };
     let write = || {
-        record.outcome(&Outcome::new(status, reason, &metrics(out)?.records, startup.elapsed_s()));
+        let records = metrics(out)?.records;
+        let guard = GuardRecord::of(&records);
+        record.guard(guard.as_ref());
+        record.outcome(&Outcome::new(status, reason, &records, startup.elapsed_s()));
+        if let Some(warning) = guard.and_then(|guard| guard.warning()) {
+            note(format_args!("warning: {warning}"));
+        }
         let html = report::of_run(out.path(), record.value())?;
         out.publish_file(report::REPORT, html.as_bytes(), record)?;
         if config.settings.tensorboard {

@@ -37,19 +37,21 @@ impl Progress {
         Self { bar, every, first: done + 1, last, has_teacher: config.objective.has_teacher(), floor_s }
     }
 
-    /// A step is done. What is out of the ordinary has a line of its own, and so has a held-out loss.
+    /// A step is done. What is out of the ordinary has a line of its own, and so have a held-out loss and a guard's distance.
     pub fn step(&self, record: &StepRecord) {
-        let (line, scored) = (line(record, self), record.held_out.is_some());
+        let line = line(record, self);
+        let beyond = record.guard.as_ref().is_some_and(|guard| !guard.is_within());
+        let notable = record.skipped || record.held_out.is_some() || beyond;
         if let Some(bar) = &self.bar {
             bar.set_position(record.step);
             bar.set_message(format!("loss {}  {:.0} tokens/s", number(record.loss), record.tokens_per_s));
-            if record.skipped || scored {
+            if notable {
                 bar.suspend(|| say!("{line}"));
             }
             return;
         }
         let due = record.step.is_multiple_of(self.every) || [self.first, self.last].contains(&record.step);
-        if due || record.skipped || scored {
+        if due || notable || record.guard.is_some() {
             say!("{line}");
         }
     }
@@ -83,8 +85,12 @@ fn line(record: &StepRecord, of: &Progress) -> String {
     };
     let floor = of.floor_s.map(|floor_s| format!("  {:.0} % of floor", 1e5 * floor_s / record.step_ms));
     let held_out = record.held_out.as_ref().map(|record| format!("  eval {}", number(record.eval_loss)));
+    let guard = record
+        .guard
+        .as_ref()
+        .map(|guard| format!("  guard {guard}{}", if guard.is_within() { "" } else { " BEYOND the bound" }));
     format!(
-        "step {}/{}  loss {}{parts}  norm {}  lr {:.2e}  {:.0} tokens/s  {:.0} ms{}{}{}",
+        "step {}/{}  loss {}{parts}  norm {}  lr {:.2e}  {:.0} tokens/s  {:.0} ms{}{}{}{}",
         record.step,
         of.last,
         number(record.loss),
@@ -94,6 +100,7 @@ fn line(record: &StepRecord, of: &Progress) -> String {
         record.step_ms,
         floor.unwrap_or_default(),
         held_out.unwrap_or_default(),
+        guard.unwrap_or_default(),
         if record.skipped { "  skipped: gradient not finite" } else { "" },
     )
 }

@@ -8,6 +8,7 @@ use precast_runtime::Ticket;
 use crate::config::RunConfig;
 use crate::data::{Batches, DataError};
 use crate::error::Failure;
+use crate::guard::Guarded;
 use crate::metrics::{METRICS, Metrics, MetricsFile, StepRecord, finite};
 use crate::ranks::Ranks;
 use crate::record::RunRecord;
@@ -33,6 +34,8 @@ struct Pending {
     lr: f64,
     tokens: u64,
     ticket: Ticket,
+    /// Where int8's gradients were compared with bf16's.
+    guard: Option<Guarded>,
 }
 
 pub(super) struct Run<'a> {
@@ -195,10 +198,11 @@ impl Run<'_> {
                 self.session.fold(fold)?;
             }
         }
+        let guard = None;
         let lr = config.settings.schedule.lr(config.settings.lr, step, config.settings.warmup, config.settings.steps);
         let ticket = self.session.update(step, lr)?;
         self.tokens = tokens::after(self.tokens, &rows);
-        Ok(Pending { step: step + 1, lr, tokens: counted, ticket })
+        Ok(Pending { step: step + 1, lr, tokens: counted, ticket, guard })
     }
 
     /// Waits for a step's metrics, writes and prints them; where it is `scored`, with the held-out losses after it.
@@ -223,6 +227,7 @@ impl Run<'_> {
             memory_bytes: self.session.plan().plan.device_bytes(),
             skipped: metrics.skipped != 0,
             held_out,
+            guard: pending.guard,
         };
         self.scores.add(&record);
         if let Some(seconds) = self.session.waited_s()? {

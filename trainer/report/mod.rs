@@ -2,6 +2,7 @@
 
 mod bars;
 mod chart;
+mod guard;
 pub(crate) mod svg;
 
 use std::path::Path;
@@ -11,6 +12,7 @@ use serde_json::Value;
 
 use crate::certificate::Measured;
 use crate::error::Failure;
+use crate::guard::GuardRecord;
 use crate::metrics::{METRICS, Metrics, StepRecord};
 use crate::record::{self, RunRecord};
 use crate::run::out::{Out, OutError, Start};
@@ -104,7 +106,8 @@ fn html(records: &[StepRecord], run: &Value) -> String {
         chart("Tokens a second", vec![line("tokens_per_s", RED, |r| Some(r.tokens_per_s))]),
     ];
     let charts: String = [chart("Loss, nats a token", loss)].iter().chain(&kd).chain(&others).map(Chart::svg).collect();
-    let body = format!("{}{charts}<h2>Run</h2>{}", summary(records, run), table(&flatten("", run)));
+    let guard = guard::by_layer(records);
+    let body = format!("{}{charts}{guard}<h2>Run</h2>{}", summary(records, run), table(&flatten("", run)));
     page(if has_teacher(run) { "precast distill" } else { "precast train" }, &body)
 }
 
@@ -147,6 +150,7 @@ fn summary(records: &[StepRecord], run: &Value) -> String {
         ("parameters that train", format!("{} of {}", number("/parameters/trained"), number("/parameters/all"))),
         ("device", text("/device/name")),
         ("outcome", text("/outcome/status")),
+        (GUARD, GuardRecord::of(records).map(|guard| guard.to_string()).unwrap_or_default()),
         ("steps", last.step.to_string()),
         ("tokens", records.iter().map(|record| record.tokens).sum::<u64>().to_string()),
         ("loss", change(|r| r.loss)),
@@ -157,7 +161,7 @@ fn summary(records: &[StepRecord], run: &Value) -> String {
         ("device memory, bytes", last.memory_bytes.to_string()),
     ];
     let of_teacher = ["teacher", "teacher_format", "kd_loss", "ce_loss"];
-    let of_some = [CERTIFICATE, "eval_loss, held out"];
+    let of_some = [CERTIFICATE, GUARD, "eval_loss, held out"];
     let rows = rows.into_iter().filter(|(name, value)| {
         (has_teacher(run) || !of_teacher.contains(name)) && (!of_some.contains(name) || !value.is_empty())
     });
@@ -166,6 +170,9 @@ fn summary(records: &[StepRecord], run: &Value) -> String {
 
 /// What the summary calls the certificate.
 const CERTIFICATE: &str = "teacher's certificate";
+
+/// What it calls int8's gradients beside bf16's.
+const GUARD: &str = "guard";
 
 /// What a teacher that is not exact costs, and how that is known; none of an exact one.
 fn certificate(run: &Value) -> Option<String> {
@@ -208,7 +215,7 @@ mod tests {
     use super::*;
     use crate::metrics::HeldOutRecord;
 
-    fn record(step: u64, loss: Option<f64>) -> StepRecord {
+    pub(super) fn record(step: u64, loss: Option<f64>) -> StepRecord {
         StepRecord {
             step,
             loss,
@@ -222,6 +229,7 @@ mod tests {
             memory_bytes: 1 << 20,
             skipped: loss.is_none(),
             held_out: None,
+            guard: None,
         }
     }
 
