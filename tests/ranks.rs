@@ -35,7 +35,7 @@ fn results(out: &Path) -> (Vec<u8>, Vec<StepRecord>) {
     (fs::read(out.join("student/model.safetensors")).unwrap(), records)
 }
 
-fn assert_same(found: &Path, expected: &Path, what: &str) {
+pub fn assert_same(found: &Path, expected: &Path, what: &str) {
     let (found, expected) = (results(found), results(expected));
     assert_eq!(found.1, expected.1, "{what}: other steps");
     assert!(found.0 == expected.0, "{what}: other weights");
@@ -169,7 +169,7 @@ impl Job {
 }
 
 /// Exit code, and what was said of an error.
-fn end(child: Child) -> (Option<i32>, String) {
+pub fn end(child: Child) -> (Option<i32>, String) {
     let output = child.wait_with_output().unwrap();
     let (_, stderr) = texts(&output);
     assert!(!stderr.contains("panicked"), "{stderr}");
@@ -178,7 +178,7 @@ fn end(child: Child) -> (Option<i32>, String) {
 }
 
 /// Waits until a run has written the line of a step.
-fn wait_for_steps(out: &Path, steps: usize, child: &mut Child) {
+pub fn wait_for_steps(out: &Path, steps: usize, child: &mut Child) {
     let lines = || fs::read_to_string(out.join("metrics.jsonl")).map_or(0, |text| text.lines().count());
     while lines() < steps {
         assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
@@ -186,7 +186,7 @@ fn wait_for_steps(out: &Path, steps: usize, child: &mut Child) {
     }
 }
 
-fn signal(child: &Child, name: &str) {
+pub fn signal(child: &Child, name: &str) {
     succeed(Command::new("kill").args(["-s", name, &child.id().to_string()]));
 }
 

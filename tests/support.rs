@@ -385,7 +385,7 @@ fn build_library(source: &str, library: PathBuf) -> PathBuf {
     let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
     let mut command = Command::new(compiler);
     command.args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"]).arg(&library);
-    succeed(command.arg(root().join("tests/libcuda").join(source)).arg("-ldl"));
+    succeed(command.arg(root().join("tests/libcuda").join(source)).args(["-ldl", "-pthread"]));
     library
 }
 

@@ -1,14 +1,20 @@
-/* A libcuda.so without a GPU that looks like a GB10: memory is host memory, kernels do nothing, and a late
- * module load poisons the context. It shows the order in which a program calls the driver on any machine.
+/* A libcuda.so without a GPU that looks like a GB10: memory is host memory, which processes can share, streams are threads,
+ * kernels do nothing, and a late module load poisons the context. It shows the order in which a program calls the driver on any
+ * machine. PRECAST_FAKE_KERNELS names a library that does what kernels would: kernels.rs.
  *
  * The environment makes another machine of it: PRECAST_FAKE_DRIVER=12080 what cuDriverGetVersion says,
  * PRECAST_FAKE_GPUS=0 how many there are, PRECAST_FAKE_CAPABILITY=8.6 what they are, PRECAST_FAKE_LAZY=1 a driver
  * that loads kernels at their first launch whatever CUDA_MODULE_LOADING says, PRECAST_FAKE_INTEGRATED=0 a card with a
  * memory of its own, PRECAST_FAKE_FREE_MIB=64 what it says is free of its 8 GiB, or PRECAST_FAKE_TOTAL_GIB, PRECAST_FAKE_ALLOC_BYTES=N where its
  * memory ends, and pinned host memory with it where that is the same, PRECAST_FAKE_FORGETS=1 memory of the device that
- * takes none of the host's, for it holds zeros alone. What is taken is free no more on a card with a memory of its own. Under PRECAST_FAKE_LOG_MEMORY the log also has a line for what is taken and written. */
-#include <string.h>
-#include <sys/mman.h>
+ * takes none of the host's, for it holds zeros alone, PRECAST_FAKE_REFUSES=cuIpcGetMemHandle a call that fails. What is taken is
+ * free no more on a card with a memory of its own. Under PRECAST_FAKE_LOG_MEMORY the log also has a line for what is taken and
+ * written. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+
+#include "memory.h"
+#include "stream.h"
 
 #define LOG "PRECAST_LIBCUDA_LOG"
 #include "poison.h"
@@ -16,7 +22,7 @@
 typedef unsigned long long address;
 
 enum { CAPABILITY_MAJOR = 75, CAPABILITY_MINOR = 76, MULTIPROCESSORS = 16, INTEGRATED = 18 };
-enum { INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100 };
+enum { INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, NOT_READY = 600, NOT_SUPPORTED = 801 };
 enum { EAGER = 1, LAZY = 2 };
 
 static int handles;
@@ -59,7 +65,7 @@ int cuDevicePrimaryCtxRetain(void** context, int device) { return (void)device, 
 int cuDevicePrimaryCtxRelease_v2(int device) { return (void)device, on_release(); }
 int cuCtxSetCurrent(void* context) { return context ? 0 : INVALID_VALUE; }
 int cuGetErrorName(int error, const char** name) {
-    *name = error == INVALID_SOURCE ? "CUDA_ERROR_INVALID_SOURCE" : error == OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : error == ILLEGAL_ADDRESS ? "CUDA_ERROR_ILLEGAL_ADDRESS" : "unknown";
+    *name = error == INVALID_SOURCE ? "CUDA_ERROR_INVALID_SOURCE" : error == OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : error == ILLEGAL_ADDRESS ? "CUDA_ERROR_ILLEGAL_ADDRESS" : error == NOT_SUPPORTED ? "CUDA_ERROR_NOT_SUPPORTED" : "unknown";
     return 0;
 }
 
@@ -91,7 +97,7 @@ static int take(const char* what, address* memory, size_t bytes) {
         void* addresses = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         *memory = addresses == MAP_FAILED ? 0 : (address)(size_t)addresses;
     } else {
-        *memory = (address)(size_t)calloc(bytes, 1);
+        *memory = (address)(size_t)memory_take(bytes);
     }
     return *memory ? on_work() : OUT_OF_MEMORY;
 }
@@ -100,7 +106,7 @@ int cuMemAllocManaged(address* memory, size_t bytes, unsigned flags) {
     return flags == 1 ? take("managed", memory, bytes) : INVALID_VALUE;
 }
 int cuMemFree_v2(address memory) {
-    if (!forgets()) free((void*)(size_t)memory);
+    if (!forgets()) memory_free((void*)(size_t)memory);
     return 0;
 }
 int cuMemHostAlloc(void** memory, size_t bytes, unsigned flags) {
@@ -111,27 +117,67 @@ int cuMemHostAlloc(void** memory, size_t bytes, unsigned flags) {
 }
 int cuMemFreeHost(void* memory) { return free(memory), 0; }
 int cuMemcpyHtoDAsync_v2(address to, const void* from, size_t bytes, void* stream) {
-    (void)stream;
     log_memory("write");
-    if (!forgets()) memcpy((void*)(size_t)to, from, bytes);
+    if (!forgets()) stream_copy(stream, (void*)(size_t)to, from, bytes, run_copy);
     return on_work();
 }
 int cuMemcpyDtoHAsync_v2(void* to, address from, size_t bytes, void* stream) {
-    (void)stream;
     if (forgets()) memset(to, 0, bytes);
-    else memcpy(to, (void*)(size_t)from, bytes);
+    else stream_copy(stream, to, (void*)(size_t)from, bytes, run_copy);
     return on_work();
 }
 
-int cuStreamCreate(void** stream, unsigned flags) { return (void)flags, give(stream); }
-int cuStreamCreateWithPriority(void** stream, unsigned flags, int priority) { return (void)flags, (void)priority, give(stream); }
+/* Memory of another process, and words that devices of several write and wait for. */
+static int refuses(const char* call) {
+    const char* refused = getenv("PRECAST_FAKE_REFUSES");
+    return refused && !strcmp(refused, call);
+}
+int cuIpcGetMemHandle(ipc_handle* handle, address memory) {
+    if (refuses("cuIpcGetMemHandle")) return NOT_SUPPORTED;
+    return memory_export(handle, (void*)(size_t)memory) ? INVALID_VALUE : on_work();
+}
+int cuIpcOpenMemHandle_v2(address* memory, ipc_handle handle, unsigned flags) {
+    if (refuses("cuIpcOpenMemHandle")) return NOT_SUPPORTED;
+    *memory = flags == 1 ? (address)(size_t)memory_import(&handle) : 0;
+    return *memory ? on_work() : INVALID_VALUE;
+}
+int cuIpcCloseMemHandle(address memory) { return memory_free((void*)(size_t)memory), 0; }
+int cuMemHostRegister_v2(void* memory, size_t bytes, unsigned flags) {
+    (void)memory, (void)bytes;
+    return refuses("cuMemHostRegister") ? NOT_SUPPORTED : flags == 2 ? on_work() : INVALID_VALUE;
+}
+int cuMemHostGetDevicePointer_v2(address* pointer, void* memory, unsigned flags) { return *pointer = (address)(size_t)memory, (int)flags; }
+int cuMemHostUnregister(void* memory) { return (void)memory, 0; }
+int cuMemcpyDtoDAsync_v2(address to, address from, size_t bytes, void* stream) {
+    stream_copy(stream, (void*)(size_t)to, (void*)(size_t)from, bytes, run_device_copy);
+    return on_work();
+}
+int cuStreamWriteValue32_v2(void* stream, address at, unsigned value, unsigned flags) {
+    if (flags || at % 4) return INVALID_VALUE;
+    enqueue(stream, run_write, word_of(at, value));
+    return on_work();
+}
+int cuStreamWaitValue32_v2(void* stream, address at, unsigned value, unsigned flags) {
+    if (flags || at % 4) return INVALID_VALUE;
+    enqueue(stream, run_wait, word_of(at, value));
+    return on_work();
+}
+
+int cuStreamCreate(void** stream, unsigned flags) { return (void)flags, stream_create(stream); }
+int cuStreamCreateWithPriority(void** stream, unsigned flags, int priority) { return (void)flags, (void)priority, stream_create(stream); }
 int cuCtxGetStreamPriorityRange(int* least, int* greatest) { return *least = 0, *greatest = -1, 0; }
-int cuStreamSynchronize(void* stream) { return (void)stream, on_work(); }
-int cuStreamDestroy_v2(void* stream) { return (void)stream, 0; }
-int cuEventCreate(void** event, unsigned flags) { return (void)flags, give(event); }
-int cuEventRecord(void* event, void* stream) { return (void)event, (void)stream, on_work(); }
-int cuEventSynchronize(void* event) { return (void)event, on_work(); }
-int cuEventElapsedTime_v2(float* ms, void* start, void* stop) { return (void)start, (void)stop, *ms = 1, on_work(); }
+int cuStreamSynchronize(void* stream) { return stream_wait(stream), on_work(); }
+int cuStreamWaitEvent(void* stream, void* event, unsigned flags) { return stream_follow(stream, event), (int)flags; }
+int cuStreamDestroy_v2(void* stream) { return stream_wait(stream), 0; }
+int cuEventCreate(void** made, unsigned flags) { return (void)flags, *made = calloc(1, sizeof(event)), 0; }
+int cuEventRecord(void* event, void* stream) { return event_record(event, stream), on_work(); }
+int cuEventQuery(void* event) { return event_has_passed(event) ? on_work() : NOT_READY; }
+int cuEventSynchronize(void* event) { return event_wait(event), on_work(); }
+int cuEventElapsedTime_v2(float* ms, void* start, void* stop) {
+    double between = ((event*)stop)->passed_ms - ((event*)start)->passed_ms;
+    return *ms = between > 1e-3 ? (float)between : 1e-3f, on_work();
+}
+/* A stream may still come to it. */
 int cuEventDestroy_v2(void* event) { return (void)event, 0; }
 
 int cuLibraryLoadData(void** library, const void* code, void* jit_options, void** jit_values, unsigned jit, void* options, void** values, unsigned count) {
@@ -144,18 +190,46 @@ int cuLibraryLoadData(void** library, const void* code, void* jit_options, void*
     return give(library);
 }
 int cuLibraryUnload(void* library) { return (void)library, 0; }
-int cuLibraryGetKernel(void** kernel, void* library, const char* name) { return (void)library, (void)name, give(kernel); }
-int cuKernelGetFunction(void** function, void* kernel) { return (void)kernel, give(function); }
+
+/* What does a kernel's work, by its entry symbol, and how many bytes its parameters have. */
+typedef struct {
+    void* work;
+    size_t bytes;
+} kernel;
+
+/* A kernel at work. */
+typedef struct {
+    void* work;
+    char params[];
+} launch;
+
+static void* kernels(const char* name) {
+    static void* library;
+    const char* path = getenv("PRECAST_FAKE_KERNELS");
+    if (path && !library) library = dlopen(path, RTLD_NOW);
+    return library ? dlsym(library, name) : NULL;
+}
+static void run_kernel(void* data) {
+    const launch* one = data;
+    static void (*run)(void*, const void*);
+    if (!run) *(void**)&run = kernels("kernel_run");
+    run(one->work, one->params);
+}
+
+int cuLibraryGetKernel(void** found, void* library, const char* name) {
+    kernel* fresh = calloc(1, sizeof *fresh);
+    void* (*open)(const char*, size_t*);
+    (void)library;
+    *(void**)&open = kernels("kernel_open");
+    if (getenv("PRECAST_FAKE_KERNELS") && !open) return INVALID_VALUE;
+    if (open) fresh->work = open(name, &fresh->bytes);
+    return *found = fresh, open && !fresh->work ? INVALID_VALUE : 0;
+}
+int cuKernelGetFunction(void** function, void* kernel) { return *function = kernel, 0; }
 int cuFuncLoad(void* function) { return (void)function, on_work(); }
 int cuFuncSetAttribute(void* function, int attribute, int value) {
     return (void)function, (void)attribute, value > 99 * 1024 ? INVALID_VALUE : on_work();
 }
-
-/* What stand-ins for libraries launch: a function of the host, run when a kernel would be. */
-typedef struct {
-    void (*run)(void*);
-    void* data;
-} call;
 
 typedef struct {
     call* calls;
@@ -172,11 +246,12 @@ static void append(graph_of_calls* to, const call* calls, size_t count) {
 
 int cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, void* stream, void** params, void** extra) {
     call one;
-    (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)stream, (void)extra;
+    (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared, (void)extra;
+    /* What stand-ins for libraries launch is a function of theirs. */
     *(void**)&one.run = function;
     one.data = params;
     if (captured) append(captured, &one, 1);
-    else one.run(one.data);
+    else enqueue(stream, one.run, one.data);
     return on_work();
 }
 int cuStreamIsCapturing(void* stream, int* status) { return (void)stream, *status = captured != NULL, 0; }
@@ -203,9 +278,20 @@ int cuGraphAddChildGraphNode(void** node, void* graph, void* const* dependencies
     return give(node);
 }
 int cuGraphAddKernelNode_v2(void** node, void* graph, void* const* dependencies, size_t count, const void* params) {
-    (void)graph, (void)params;
+    const struct {
+        const kernel* function;
+        unsigned grid[3], block[3], shared;
+        void** params;
+    }* given = params;
     for (size_t i = 0; i < count; i++)
         if (!dependencies[i]) return INVALID_VALUE;
+    if (given->function->work) {
+        launch* one = calloc(1, sizeof *one + given->function->bytes);
+        call run = {run_kernel, one};
+        one->work = given->function->work;
+        memcpy(one->params, given->params[0], given->function->bytes);
+        append(graph, &run, 1);
+    }
     return give(node);
 }
 int cuGraphInstantiateWithFlags(void** executable, void* graph, unsigned long long flags) {
@@ -217,11 +303,13 @@ int cuGraphInstantiateWithFlags(void** executable, void* graph, unsigned long lo
     return 0;
 }
 int cuGraphUpload(void* executable, void* stream) { return (void)executable, (void)stream, on_work(); }
+static void run_graph(void* data) {
+    const graph_of_calls* graph = data;
+    for (size_t i = 0; i < graph->count; i++) graph->calls[i].run(graph->calls[i].data);
+}
 int cuGraphLaunch(void* executable, void* stream) {
-    const graph_of_calls* graph = executable;
     int error = on_launch();
-    (void)stream;
-    for (size_t i = 0; !error && i < graph->count; i++) graph->calls[i].run(graph->calls[i].data);
+    if (!error) enqueue(stream, run_graph, executable);
     return error;
 }
 int cuGraphDestroy(void* graph) {

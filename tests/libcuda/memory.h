@@ -1,0 +1,78 @@
+/* Memory of the stand-in's device: the host's, in files without a name, so that another process can open it as it opens memory
+ * of a GPU. */
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+typedef struct {
+    char reserved[64];
+} ipc_handle;
+
+/* What a handle says. */
+typedef struct {
+    uint64_t bytes;
+    int process, file;
+} exported;
+
+typedef struct allocation {
+    void* at;
+    exported what;
+    struct allocation* next;
+} allocation;
+
+static allocation* allocations;
+
+static allocation** allocation_at(const void* at) {
+    allocation** found = &allocations;
+    while (*found && (*found)->at != at) found = &(*found)->next;
+    return found;
+}
+
+static void* memory_take(size_t bytes) {
+    int file = memfd_create("device memory", MFD_CLOEXEC);
+    void* at = file < 0 || ftruncate(file, (off_t)bytes) ? MAP_FAILED : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    allocation* fresh = calloc(1, sizeof *fresh);
+    if (at == MAP_FAILED) return NULL;
+    fresh->at = at, fresh->next = allocations;
+    fresh->what.bytes = bytes, fresh->what.process = getpid(), fresh->what.file = file;
+    allocations = fresh;
+    return at;
+}
+
+static void memory_free(void* at) {
+    allocation** found = allocation_at(at);
+    allocation* gone = *found;
+    if (!gone) return;
+    *found = gone->next;
+    munmap(at, gone->what.bytes);
+    close(gone->what.file);
+    free(gone);
+}
+
+static int memory_export(ipc_handle* handle, const void* at) {
+    const allocation* known = *allocation_at(at);
+    if (known) memcpy(handle, &known->what, sizeof known->what);
+    return known ? 0 : -1;
+}
+
+/* Another process's; its own is refused, as CUDA does. */
+static void* memory_import(const ipc_handle* handle) {
+    exported what;
+    char path[64];
+    void* at;
+    int file;
+    allocation* fresh = calloc(1, sizeof *fresh);
+    memcpy(&what, handle, sizeof what);
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", what.process, what.file);
+    file = what.process == getpid() ? -1 : open(path, O_RDWR | O_CLOEXEC);
+    at = file < 0 ? MAP_FAILED : mmap(NULL, what.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (at == MAP_FAILED) return NULL;
+    what.file = file;
+    fresh->at = at, fresh->what = what, fresh->next = allocations;
+    allocations = fresh;
+    return at;
+}
