@@ -28,6 +28,7 @@ mod golden;
 mod held_out;
 mod init;
 mod int8;
+mod int8_training;
 mod kill;
 mod loads;
 mod lora;

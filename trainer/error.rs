@@ -286,6 +286,8 @@ impl Failure {
                 | PlanError::StoredWithoutAdapters
                 | PlanError::Int8Precision
                 | PlanError::Rotation { .. }
+                | PlanError::StudentRotation { .. }
+                | PlanError::StoredInt8
                 | PlanError::BaseWithoutAdapters,
             )
             | Failure::Certificate(CertificateError::Missing { .. })

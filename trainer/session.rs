@@ -26,7 +26,7 @@ use crate::one_memory;
 use crate::seal::seal;
 use crate::sources::Sources;
 use crate::startup::Startup;
-use crate::upload::{upload_masters, upload_model, upload_parameters, upload_tables};
+use crate::upload::{upload_masters, upload_model, upload_parameters, upload_staged, upload_tables};
 use crate::weight_format::{Chosen, WeightFormat};
 
 /// A training run, ready to step.
@@ -105,8 +105,11 @@ impl Session {
 
     /// Bytes of the models' weights that are sent.
     pub fn upload_bytes(&self, sources: &Sources<'_>) -> u64 {
-        let sent = self.destinations(self.sent_wide(sources.student));
-        let staged = self.plan.teacher.iter().flat_map(|teacher| &teacher.staged).flat_map(|staged| &staged.parts);
+        let sent_wide = self.sent_wide(sources.student);
+        let sent = self.destinations(sent_wide);
+        let student = Some(&self.plan.student).filter(|_| !sent_wide);
+        let staged = self.plan.teacher.iter().chain(student).flat_map(|model| &model.staged);
+        let staged = staged.flat_map(|staged| &staged.parts);
         sent.iter().flat_map(|(_, list)| list).chain(staged).map(|(_, tensor)| tensor.bytes()).sum()
     }
 
@@ -124,7 +127,7 @@ impl Session {
         sources: &Sources<'_>,
         mut progress: impl FnMut(u64) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        self.upload_teacher(sources, false, &mut progress)?;
+        self.upload_frozen(sources, false, &mut progress)?;
         self.upload_student(sources, progress)
     }
 
@@ -146,22 +149,39 @@ impl Session {
         let inputs = self.plan.inputs;
         self.sealed.write(inputs.ids, bytemuck::cast_slice(&batch.ids))?;
         self.sealed.write(inputs.targets, bytemuck::cast_slice(&batch.targets))?;
-        self.upload_teacher(sources, true, &mut progress)?;
+        self.upload_frozen(sources, true, &mut progress)?;
         self.sealed.run(CERTIFY)?;
         let judged = judge(read_columns(&mut self.sealed, certificate)?)?;
         self.upload_student(sources, progress)?;
         Ok(judged)
     }
 
-    /// Before all else: what is quantised lies meanwhile where the student will.
-    fn upload_teacher(
+    /// Whether adapters train on a base that is quantised.
+    fn has_quantised_base(&self) -> bool {
+        self.plan.adapters.is_some() && !self.plan.student.staged.is_empty()
+    }
+
+    /// The teacher, and a base that is quantised. Before all else: what is quantised lies meanwhile where what trains will.
+    fn upload_frozen(
         &mut self,
         sources: &Sources<'_>,
         certify: bool,
         progress: &mut impl FnMut(u64) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        let Some((weights, teacher)) = sources.teacher.zip(self.plan.teacher.as_ref()) else { return Ok(()) };
-        upload_model(&mut self.sealed, teacher, weights, certify, progress)
+        let teacher = self.plan.teacher.as_ref();
+        if let Some((weights, teacher)) = sources.teacher.zip(teacher) {
+            upload_model(&mut self.sealed, teacher, weights, certify, progress)?;
+        }
+        if self.has_quantised_base() {
+            upload_model(
+                &mut self.sealed,
+                &self.plan.student,
+                sources.student,
+                certify && teacher.is_none(),
+                progress,
+            )?;
+        }
+        Ok(())
     }
 
     fn upload_student(
@@ -171,16 +191,21 @@ impl Session {
     ) -> Result<(), Failure> {
         let student = sources.student;
         let sent_wide = self.sent_wide(student);
-        let sent = self.destinations(sent_wide);
+        let (sent, has_base) = (self.destinations(sent_wide), self.has_quantised_base());
         let sealed = &mut self.sealed;
         sealed.run(CLEAR)?;
-        upload_tables(sealed, &self.plan.student, student.config())?;
+        if !has_base {
+            upload_tables(sealed, &self.plan.student, student.config())?;
+        }
         // Weights that come narrow are widened on the device; the padding between them is that of the master weights.
         sealed.run(CAST)?;
         if sent_wide && !self.plan.has_whole_masters() {
             upload_masters(sealed, &self.plan, student, &mut progress)?;
-        } else {
+        } else if !has_base {
             upload_parameters(sealed, &sent.student, student, &mut progress)?;
+            if !sent_wide {
+                upload_staged(sealed, &self.plan.student.staged, student, false, &mut progress)?;
+            }
         }
         let Some((adapter, weights)) = sources.adapter.zip(self.plan.adapters.as_ref()) else {
             return Ok(sealed.run(if sent_wide { CAST } else { WIDEN })?);

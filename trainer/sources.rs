@@ -1,7 +1,7 @@
 //! Where the weights of a run come from, and what of them its plan follows from.
 
 use precast_kernels::Arch;
-use precast_plan::{Adapters, Formats, ModelConfig, PlanError, Recipe, Student, Teacher, TrainingPlan};
+use precast_plan::{Adapters, Formats, ModelConfig, PlanError, Precision, Recipe, Student, Teacher, TrainingPlan};
 use precast_runtime::Device;
 
 use crate::adapter::Adapter;
@@ -69,6 +69,7 @@ impl Shapes {
     /// In which form a frozen student is to live on the device, and what is to be said of that.
     pub fn student_format(&self, config: &RunConfig) -> (WeightFormat, Option<String>) {
         match config.student_format {
+            _ if config.settings.precision == Precision::Int8 => (WeightFormat::Int8, None),
             Some(WeightFormat::Stored) if self.student.1.is_dense() => (
                 WeightFormat::Bf16,
                 Some(
@@ -83,7 +84,7 @@ impl Shapes {
 
     /// Whether a student that stays as it is takes less in the blocks of its file, and is not kept so.
     pub fn student_could_be_stored(&self, config: &RunConfig) -> bool {
-        !self.adapters.is_empty() && !self.student.1.is_dense() && self.student_format(config).0 != WeightFormat::Stored
+        !self.adapters.is_empty() && !self.student.1.is_dense() && self.student_format(config).0 == WeightFormat::Bf16
     }
 
     /// Refuses to keep weights as they are stored where no kernel reads that.
@@ -92,6 +93,9 @@ impl Shapes {
     /// [`Failure::Usage`].
     pub fn check(&self, config: &RunConfig) -> Result<(), Failure> {
         let asked = config.student_format.unwrap_or_default();
+        if asked == WeightFormat::Stored && config.settings.precision == Precision::Int8 {
+            return Err(PlanError::StoredInt8.into());
+        }
         Choice { flag: "--student-format", asked, formats: &self.student.1 }.check()?;
         let teacher = self.teacher.iter().filter(|_| !self.shares_weights(config));
         let mut choices = teacher.map(|(_, formats)| {
@@ -105,9 +109,11 @@ impl Shapes {
     /// asked for.
     pub fn shares_weights(&self, config: &RunConfig) -> bool {
         let dense = self.student.1.is_dense();
-        let asked = config.teacher_format.unwrap_or_default();
-        let same_form =
-            asked.is_exact() && (dense || asked == WeightFormat::Auto || asked == self.student_format(config).0);
+        let (asked, form) = (config.teacher_format.unwrap_or_default(), self.student_format(config).0);
+        let same_form = match form.is_exact() {
+            true => asked.is_exact() && (dense || asked == WeightFormat::Auto || asked == form),
+            false => asked == form,
+        };
         self.teacher.is_some() && self.same_files && !self.adapters.is_empty() && same_form
     }
 

@@ -8,8 +8,7 @@ use crate::device::AnyDriver;
 use crate::error::Failure;
 use crate::one_memory;
 
-/// Sends a model that stays as it is: its tables and its parameters, and a layer at a time those that are quantised on the
-/// device. With `certify` the layer is computed as it is sent, too.
+/// Sends a model that stays as it is: its tables and its parameters, and those that are quantised on the device.
 pub(crate) fn upload_model(
     sealed: &mut Sealed<AnyDriver>,
     model: &Resident,
@@ -20,7 +19,18 @@ pub(crate) fn upload_model(
     upload_tables(sealed, model, weights.config())?;
     let list: Vec<_> = model.weights.list().map(|(one, weight)| (one.clone(), weight.tensor)).collect();
     upload_parameters(sealed, &list, weights, progress)?;
-    for Staged { quantise, certify: phase, parts } in &model.staged {
+    upload_staged(sealed, &model.staged, weights, certify, progress)
+}
+
+/// Sends what is quantised on the device, a layer at a time. With `certify` the layer is computed as it is sent, too.
+pub(crate) fn upload_staged(
+    sealed: &mut Sealed<AnyDriver>,
+    staged: &[Staged],
+    weights: &dyn Weights,
+    certify: bool,
+    progress: &mut impl FnMut(u64) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    for Staged { quantise, certify: phase, parts } in staged {
         upload_parameters(sealed, parts, weights, progress)?;
         sealed.run(quantise)?;
         if let Some(phase) = phase.as_ref().filter(|_| certify) {

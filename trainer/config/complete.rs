@@ -88,9 +88,9 @@ impl Teaching {
                 None => Ok(None),
             };
         }
-        if precision != Precision::Bf16 {
+        if precision == Precision::Fp32 {
             return Err(Failure::Usage(format!(
-                "--teacher-format int8 gives bf16: it does not go with --precision {precision}. Use --precision bf16, or \
+                "--teacher-format int8 gives bf16: it does not go with --precision {precision}. Use --precision bf16 or int8, or \
                  --teacher-format bf16 or stored"
             )));
         }

@@ -54,7 +54,7 @@ impl Block<'_> {
     /// The residual stream behind the block.
     pub fn forward(&self, ops: &mut Ops<'_>, input: Tensor) -> Tensor {
         let w = self.weights;
-        if w.is_scaled() {
+        if w.is_frozen_int8() {
             return self.forward_quantised(ops, input);
         }
         let (Attention { middle, .. }, norms) = self.attention(ops, input, false);

@@ -57,7 +57,7 @@ impl ComparisonPlan {
         evaluation::check((config, formats), (batch, seq_len), precision)?;
         let (tokens, dtype) = (u64::from(batch * seq_len), precision.dtype());
         let mut b = Builder::new(arch);
-        let weights = Weights::frozen(&mut b, "model", Category::StudentWeights, config, (formats, dtype));
+        let weights = Weights::frozen(&mut b, "model", Category::StudentWeights, config, (formats, dtype), false);
         let ids = b.persistent("ids", Category::Inputs, Dtype::U32, tokens);
         let targets = b.persistent("targets", Category::Inputs, Dtype::U32, tokens);
         let mut model = Resident::new(&mut b, "model", config, weights, seq_len);

@@ -111,7 +111,7 @@ impl EvaluationPlan {
         let adapter_elems = adapters.as_ref().map_or(0, |adapters| adapters.elems);
         bounds::refuse(u128::from(adapter_elems) * u128::from(dtype.bytes()))?;
         let mut b = Builder::new(arch);
-        let weights = Weights::frozen(&mut b, "model", Category::StudentWeights, config, (formats, dtype));
+        let weights = Weights::frozen(&mut b, "model", Category::StudentWeights, config, (formats, dtype), false);
         let adapters = adapters.map(|parameters| AdapterWeights::frozen(&mut b, "model.adapters", parameters, dtype));
         let weights = match &adapters {
             Some(adapters) => weights.adapted(adapters),

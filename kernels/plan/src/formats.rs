@@ -42,12 +42,8 @@ impl Formats {
         if x != Dtype::Bf16 {
             return Err(PlanError::Int8Precision);
         }
-        let rough = stacks(config).into_iter().find(|stack| int8::rotation(stack.columns).is_none());
-        rough.map_or(Ok(()), |stack| {
-            let depth = stack.columns;
-            let module = stack.parts[0].module.layer_parameter(0, "weight");
-            Err(PlanError::Rotation { module, depth, block: 1 << depth.trailing_zeros() })
-        })
+        let rough = unrotated(config, |stack| stack.columns);
+        rough.map_or(Ok(()), |(module, depth, block)| Err(PlanError::Rotation { module, depth, block }))
     }
 
     /// And matrices in a format of this name that no kernel reads: they are dequantised while they are loaded, and dense.
@@ -133,6 +129,22 @@ impl Formats {
         let ends = [&modules.embedding, &modules.head].map(|module| module.parameter("weight"));
         ends.into_iter().chain(layers).filter_map(|name| Some((name.clone(), self.of(&name)?))).collect()
     }
+}
+
+/// The first product of a layer whose depth nothing rotates: its first matrix, the depth, and the largest power of two that divides it.
+fn unrotated(config: &ModelConfig, depth: impl Fn(&Stack) -> u32) -> Option<(String, u32, u32)> {
+    let rough = stacks(config).into_iter().find(|stack| int8::rotation(depth(stack)).is_none())?;
+    let (module, depth) = (rough.parts[0].module.layer_parameter(0, "weight"), depth(&rough));
+    Some((module, depth, 1 << depth.trailing_zeros()))
+}
+
+/// Refuses a student whose products nothing computes in 8 bits, forward and backward.
+pub(crate) fn check_student(config: &ModelConfig) -> Result<(), PlanError> {
+    let forward = unrotated(config, |stack| stack.columns).map(|found| ("the output", found));
+    let backward = || Some(("the gradient of the input", unrotated(config, Stack::rows)?));
+    forward.or_else(backward).map_or(Ok(()), |(product, (module, depth, block))| {
+        Err(PlanError::StudentRotation { product, module, depth, block })
+    })
 }
 
 impl FromIterator<(String, Block)> for Formats {

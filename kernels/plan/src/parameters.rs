@@ -57,9 +57,13 @@ pub(crate) struct Stack {
 }
 
 impl Stack {
+    pub fn rows(&self) -> u32 {
+        self.parts.iter().map(|part| part.rows).sum()
+    }
+
     /// Number of elements.
     pub fn elems(&self) -> u64 {
-        self.parts.iter().map(|part| u64::from(part.rows)).sum::<u64>() * u64::from(self.columns)
+        u64::from(self.rows()) * u64::from(self.columns)
     }
 }
 
@@ -126,6 +130,18 @@ impl Parameters {
     /// Where the layout is best divided.
     pub(crate) fn sections(&self) -> Sections {
         Sections::new(self.ends.clone())
+    }
+
+    /// The elements of the matrices of a layer, and of padding up to the next one.
+    pub(crate) fn layer(&self, layer: usize) -> Range<u64> {
+        let start = |layer: &[Range<u64>; 4]| layer[0].start;
+        let end = self.layers[layer][3].end.next_multiple_of(ALIGN);
+        start(&self.layers[layer])..self.layers.get(layer + 1).map_or(end, start)
+    }
+
+    /// The same of all layers.
+    pub(crate) fn matrices(&self) -> Range<u64> {
+        self.layer(0).start..self.layer(self.layers.len() - 1).end
     }
 
     /// Elements that are parameters: padding and nothing else apart.

@@ -7,26 +7,46 @@ use crate::model::Model;
 use crate::ops::Ops;
 use crate::parameters::{Parameter, stacks};
 use crate::staged::{CERTIFY, QUANTISE, Staged};
+use crate::training::WIDEN;
 use crate::weights::{Layer, Linear, Matrix, Role, Weight};
 
-/// The products of a layer.
-const PRODUCTS: [&str; 4] = ["qkv", "o", "gate_up", "down"];
-
 impl Model<'_> {
+    /// Widens the matrices of a model that trains, a phase a layer, and quantises them: they lie nowhere as they are sent.
+    pub fn widen(&self, ops: &mut Ops<'_>) -> Vec<Staged> {
+        let layers = self.blocks().enumerate().map(|(index, (scope, block))| {
+            let quantise = format!("{WIDEN}.{index}");
+            ops.phase(&quantise);
+            ops.scope(scope);
+            let (parts, dense) = stage(ops, self.config, index as u32, block.weights);
+            let products = block.weights.products().into_iter().zip(dense.products());
+            for (name, (linear, dense)) in Layer::PRODUCTS.into_iter().zip(products) {
+                let (dense, trained) = (dense.weight.dense(), linear.weight.trained().expect("a matrix that trains"));
+                ops.cast(&format!("{name}.master"), dense, trained.master);
+                ops.quantise_matrix(name, dense, linear.weight.scaled());
+            }
+            Staged { quantise, certify: None, parts }
+        });
+        layers.collect()
+    }
+
     /// Quantises the matrices of 8-bit products, a start-up phase a layer. With `ids`, another phase a layer computes the last
     /// hidden states of these tokens, normalised, by the matrices as they are sent.
     pub fn quantise(&self, ops: &mut Ops<'_>, ids: Option<Tensor>) -> (Vec<Staged>, Option<Tensor>) {
+        // A frozen student has phases beside its teacher's.
+        let of = if self.name == "student" { ".student" } else { "" };
         let mut staged = Vec::new();
         let mut stream = None;
         for (index, (scope, block)) in self.blocks().enumerate() {
-            let quantise = format!("{QUANTISE}.{index}");
+            let quantise = format!("{QUANTISE}{of}.{index}");
             ops.startup_phase(&quantise);
             ops.scope(scope);
             let (parts, dense) = stage(ops, self.config, index as u32, block.weights);
-            for ((name, linear), dense) in PRODUCTS.into_iter().zip(block.weights.products()).zip(dense.products()) {
+            for ((name, linear), dense) in
+                Layer::PRODUCTS.into_iter().zip(block.weights.products()).zip(dense.products())
+            {
                 ops.quantise_matrix(name, dense.weight.dense(), linear.weight.scaled());
             }
-            let certify = ids.map(|_| format!("{CERTIFY}.{index}"));
+            let certify = ids.map(|_| format!("{CERTIFY}{of}.{index}"));
             staged.push(Staged { quantise, certify: certify.clone(), parts });
             let Some((ids, phase)) = ids.zip(certify) else { continue };
             ops.startup_phase(&phase);

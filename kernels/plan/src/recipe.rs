@@ -17,16 +17,19 @@ pub enum Precision {
     Fp32,
     /// bf16 weights and activations; fp32 master weights, sums, statistics and moments.
     Bf16,
+    /// As bf16, but what the products of the student's layers read, forward and for the gradients of their inputs, is rotated and
+    /// rounded to 8 bits.
+    Int8,
 }
 
 impl Precision {
-    pub const ALL: [Precision; 2] = [Precision::Fp32, Precision::Bf16];
+    pub const ALL: [Precision; 3] = [Precision::Fp32, Precision::Bf16, Precision::Int8];
 
     /// Element type of weights and activations.
     pub fn dtype(self) -> Dtype {
         match self {
             Precision::Fp32 => Dtype::F32,
-            Precision::Bf16 => Dtype::Bf16,
+            Precision::Bf16 | Precision::Int8 => Dtype::Bf16,
         }
     }
 }
@@ -36,6 +39,7 @@ impl fmt::Display for Precision {
         f.write_str(match self {
             Precision::Fp32 => "fp32",
             Precision::Bf16 => "bf16",
+            Precision::Int8 => "int8",
         })
     }
 }
@@ -47,7 +51,7 @@ impl FromStr for Precision {
         Self::ALL
             .into_iter()
             .find(|precision| precision.to_string() == text)
-            .ok_or_else(|| format!("unknown precision `{text}`: fp32 or bf16"))
+            .ok_or_else(|| format!("unknown precision `{text}`: fp32, bf16 or int8"))
     }
 }
 
@@ -202,6 +206,26 @@ pub enum PlanError {
     /// 8-bit products in a run that computes in fp32.
     #[error("int8 products give bf16: they do not go with --precision fp32; use --precision bf16, or weights in bf16")]
     Int8Precision,
+    /// A student's products of 8 bits of a depth that nothing rotates.
+    #[error(
+        "--precision int8 rotates what a product sums over in blocks of 16 to 128 elements, and {product} of {module} sums over \
+         {depth}: the largest power of two that divides it is {block}. Use --precision bf16"
+    )]
+    StudentRotation {
+        /// The output, or the gradient of the input.
+        product: &'static str,
+        /// The first matrix of that depth.
+        module: String,
+        depth: u32,
+        /// The largest power of two that divides it.
+        block: u32,
+    },
+    /// A student in blocks whose products are to be of 8 bits.
+    #[error(
+        "--precision int8 quantises the student's matrices to 8 bits, so they do not stay as they are stored: leave \
+         --student-format out, or use --precision bf16"
+    )]
+    StoredInt8,
     /// 8-bit products of a depth that nothing rotates.
     #[error(
         "int8 rotates what a product sums over in blocks of 16 to 128 elements, and {module} sums over {depth}: the largest power \

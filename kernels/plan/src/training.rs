@@ -9,14 +9,14 @@ use crate::buffer::{Category, Tensor};
 use crate::builder::Builder;
 use crate::comparison::Comparison;
 use crate::config::ModelConfig;
-use crate::formats::Formats;
+use crate::formats::{Formats, check_student};
 use crate::gemm::{Gemm, Workspaces};
 use crate::head;
 use crate::model::{Model, Resident};
 use crate::node::Node;
 use crate::ops::{Gradients, Ops, Semaphores, Sorted, State, StepTensors, Sums};
 use crate::plan::{Phase, Plan};
-use crate::recipe::{PlanError, Recipe, Recompute, check_tokens};
+use crate::recipe::{PlanError, Precision, Recipe, Recompute, check_tokens};
 use crate::share::{Shards, Share};
 use crate::staged::{CERTIFY, QUANTISE};
 use crate::weights::{AdapterWeights, Trained, Weight, Weights};
@@ -233,6 +233,13 @@ impl TrainingPlan {
         }
         let dtype = recipe.precision.dtype();
         teacher.map_or(Ok(()), |(config, formats)| formats.check(config, dtype))?;
+        let is_int8 = recipe.precision == Precision::Int8;
+        if is_int8 {
+            if !formats.is_dense() {
+                return Err(PlanError::StoredInt8);
+            }
+            check_student(student)?;
+        }
         // Weights, and where they are narrow master weights; gradients and two moments.
         let trained_bytes = dtype.bytes() + if dtype == Dtype::F32 { 12 } else { 16 };
         let parameter_bytes = if adapters.is_empty() { trained_bytes } else { dtype.bytes() };
@@ -247,8 +254,14 @@ impl TrainingPlan {
         let mut b = Builder::new(arch);
 
         let mut teacher_resident = teacher.map(|(config, formats)| {
-            let weights = Weights::frozen(&mut b, "teacher", Category::TeacherWeights, config, (formats, dtype));
+            let weights = Weights::frozen(&mut b, "teacher", Category::TeacherWeights, config, (formats, dtype), false);
             Resident::new(&mut b, "teacher", config, weights, recipe.seq_len)
+        });
+        // What start-up phases quantise is declared before them.
+        let mut base = (is_int8 && adapters.is_some()).then(|| {
+            let int8 = (&Formats::int8(), dtype);
+            let weights = Weights::frozen(&mut b, "student", Category::StudentWeights, student, int8, true);
+            Resident::new(&mut b, "student", student, weights, recipe.seq_len)
         });
         let inputs = MicroInputs::new(&mut b, recipe.tokens());
         let mut certificate = None;
@@ -266,14 +279,32 @@ impl TrainingPlan {
             });
             resident.staged = staged;
         }
-        let base = match &adapters {
-            Some(_) => Weights::frozen(&mut b, "student", Category::StudentWeights, student, (formats, dtype)),
-            None => Weights::trained(&mut b, "student", student, dtype, share),
+        if let Some(base) = &mut base {
+            let ops = &mut Ops::new(&mut b, (recipe.batch, recipe.seq_len), dtype, None);
+            let model = Model { name: "student", config: student, resident: base };
+            let ids = inputs.ids;
+            let (staged, reference) = model.quantise(ops, (certified && base_teaches).then_some(ids));
+            if let Some(reference) = reference {
+                ops.startup_phase(CERTIFY);
+                let last = Model { name: "teacher.certified", ..model }.forward(ops, ids);
+                ops.scope("certificate");
+                certificate = Some(head::compare(ops, last, reference, student.vocab, inputs.targets));
+            }
+            base.staged = staged;
+        }
+        let weights = match (&base, &adapters) {
+            (Some(_), _) => None,
+            (None, Some(_)) => {
+                let dense = (formats, dtype);
+                Some(Weights::frozen(&mut b, "student", Category::StudentWeights, student, dense, false))
+            }
+            (None, None) => Some(Weights::trained(&mut b, "student", student, recipe.precision, share)),
         };
         let adapters =
             adapters.map(|parameters| AdapterWeights::trained(&mut b, "student.adapters", parameters, dtype, share));
-        let base = Resident::new(&mut b, "student", student, base, recipe.seq_len);
-        let student_resident = match &adapters {
+        let tables = |weights| Resident::new(&mut b, "student", student, weights, recipe.seq_len);
+        let base = weights.map(tables).or(base).expect("a student has weights");
+        let mut student_resident = match &adapters {
             Some(adapters) => Resident { weights: base.weights.clone().adapted(adapters), ..base.clone() },
             None => base.clone(),
         };
@@ -290,7 +321,8 @@ impl TrainingPlan {
         let Trained { grad, .. } = all.trained().expect("the student trains");
         let shards = Shards::new(share, &sections);
         let sums = Sums::new(&mut b, [grad, metrics.slice(0, LOSSES)], share);
-        let state = State::new(all, &shards, adapters.is_some());
+        let quantised = (is_int8 && adapters.is_none()).then_some(&base.weights);
+        let state = State::new(all, quantised, &shards, adapters.is_some());
 
         let ops = Ops::new(&mut b, (recipe.batch, recipe.seq_len), dtype, workspaces);
         let MicroInputs { micro, factors, .. } = inputs;
@@ -305,6 +337,9 @@ impl TrainingPlan {
         ops.narrow(&state);
         ops.phase(WIDEN);
         ops.widen(&state);
+        if quantised.is_some() && share.ranks == 1 {
+            student_resident.staged = Model { name: "student", config: student, resident: &base }.widen(ops);
+        }
 
         let micro_batch = |ops: &mut Ops<'_>| {
             let own = teacher.map(|(config, _)| config).zip(teacher_resident.as_ref());
@@ -337,6 +372,7 @@ impl TrainingPlan {
             ops.sum_over_ranks(&sums, &shards);
         }
         ops.phase(UPDATE);
+        ops.scope("student");
         ops.adamw(&state, decayed, StepTensors { update, metrics }, recipe);
         if share.ranks > 1 {
             ops.phase(GATHER);

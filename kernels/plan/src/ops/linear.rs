@@ -8,7 +8,7 @@ use precast_kernels::gemm::{GemmDgrad, GemmFwd, GemmSwiglu, GemmWgrad};
 
 use super::{GROUP, Ops};
 use crate::buffer::Tensor;
-use crate::weights::{Linear, Weight};
+use crate::weights::{Linear, Matrix, Weight};
 
 /// What a linear layer gives: its output, and the ranks of its adapters, which their gradient needs.
 #[derive(Clone, Copy)]
@@ -39,6 +39,21 @@ impl Ops<'_> {
     }
 
     fn product(&mut self, name: &str, x: Tensor, linear: &Linear, residual: Option<Tensor>) -> Projected {
+        let y = match linear.weight {
+            Matrix::Scaled(_) => {
+                let x = self.quantise(name, x, linear.k);
+                self.linear_quantised(name, x, linear, residual)
+            }
+            Matrix::Dense(_) | Matrix::Stored(_) => self.product_dense(name, x, linear, residual),
+        };
+        let ranks = self.adapter_ranks(name, x, linear);
+        if let Some(ranks) = ranks {
+            self.adapter_add(name, ranks, y, linear);
+        }
+        Projected { y, ranks }
+    }
+
+    fn product_dense(&mut self, name: &str, x: Tensor, linear: &Linear, residual: Option<Tensor>) -> Tensor {
         let Linear { bias, n, k, .. } = *linear;
         let w = self.matrix(name, linear);
         let y = self.rows(name, n);
@@ -55,16 +70,17 @@ impl Ops<'_> {
             ..Default::default()
         };
         self.launch(name, key, &params);
-        let ranks = self.adapter_ranks(name, x, linear);
-        if let Some(ranks) = ranks {
-            self.adapter_add(name, ranks, y, linear);
-        }
-        Projected { y, ranks }
+        y
     }
 
     /// SwiGLU of a stacked gate and up projection where gate and up themselves are not needed: its output alone, and in one
     /// launch of the bundle's where they have no adapters.
     pub fn linear_swiglu(&mut self, name: &str, x: Tensor, gate_up: &Linear) -> Tensor {
+        let is_int8 = matches!(gate_up.weight, Matrix::Scaled(_));
+        if is_int8 && gate_up.adapter.is_none() {
+            let x = self.quantise(name, x, gate_up.k);
+            return self.linear_swiglu_quantised(name, x, gate_up);
+        }
         if gate_up.adapter.is_some() || self.by_cublas() {
             let Projected { y, .. } = self.linear(name, x, gate_up);
             return self.swiglu("swiglu", y);
@@ -143,6 +159,10 @@ impl Ops<'_> {
     /// Gradient of the input into dx, from as many rows of dy.
     pub fn input_gradient(&mut self, name: &str, dy: Tensor, linear: &Linear, dx: Tensor) {
         let Linear { n, k, .. } = *linear;
+        if let Matrix::Scaled(_) = linear.weight {
+            let dy = self.quantise(&format!("{name}.dy"), dy, n);
+            return self.input_gradient_quantised(name, dy, linear, dx);
+        }
         let w = self.matrix(&format!("{name}.dgrad"), linear);
         let kernel = GemmDgrad { w: w.format, x: self.x };
         let mut params = gemm_dgrad_params {

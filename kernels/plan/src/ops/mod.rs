@@ -166,6 +166,11 @@ impl<'a> Ops<'a> {
         self.b.sent(self.name(name), self.x, elems)
     }
 
+    /// A transient buffer of so many weights.
+    pub fn elements(&mut self, name: &str, elems: u64) -> Tensor {
+        self.b.transient(self.name(name), self.x, elems)
+    }
+
     /// A transient buffer of f32.
     pub fn statistics(&mut self, name: &str, elems: u64) -> Tensor {
         self.b.transient(self.name(name), Dtype::F32, elems)

@@ -1,5 +1,7 @@
 //! Global norm, clip and AdamW.
 
+use std::ops::Range;
+
 use precast_kernels::abi::{adamw_params, grad_norm_finish_params, grad_norm_partial_params};
 use precast_kernels::adamw::AdamwUpdate;
 use precast_kernels::grad_norm::{self, GradNormFinish, GradNormPartial};
@@ -10,7 +12,7 @@ use crate::buffer::Tensor;
 use crate::node::Exchange;
 use crate::recipe::Recipe;
 use crate::share::{Piece, Shards};
-use crate::weights::{Trained, Weight};
+use crate::weights::{Trained, Weight, Weights};
 
 /// What an update reads and writes besides the weights.
 #[derive(Clone, Copy)]
@@ -27,27 +29,23 @@ pub(crate) struct State<'s> {
     /// What launches read: a copy of the master weights. In fp32 they read those.
     copy: Option<Tensor>,
     dtype: Dtype,
+    /// Whose layers' matrices launches read quantised. They are quantised from the copy; where that lacks them, from one of the
+    /// moment, a layer at a time.
+    quantised: Option<&'s Weights>,
     shards: &'s Shards,
     /// Whether the rank has all master weights, in the places of the range.
     whole: bool,
 }
 
-/// A piece of the range: what comes behind the name of what is done to it, and where launches read it if it is copied.
-struct Own {
-    index: String,
-    piece: Piece,
-    copy: Option<Tensor>,
-}
-
 impl<'s> State<'s> {
     /// # Panics
     /// If the range does not train, or is of a format that the update cannot write.
-    pub fn new(range: Weight, shards: &'s Shards, has_adapters: bool) -> Self {
+    pub fn new(range: Weight, quantised: Option<&'s Weights>, shards: &'s Shards, has_adapters: bool) -> Self {
         let trained = range.trained().expect("a range that trains");
         let Format::Dense(dtype) = range.tensor.format else { panic!("weights in blocks do not train") };
         let copy = (range.tensor != trained.master).then_some(range.tensor);
         let whole = shards.share().ranks == 1 || has_adapters || copy.is_none();
-        Self { trained, copy, dtype, shards, whole }
+        Self { trained, copy, dtype, quantised, shards, whole }
     }
 
     /// What is zero before the weights come: what there is of each.
@@ -63,16 +61,29 @@ impl<'s> State<'s> {
         self.trained.master.slice(if self.whole { piece.start } else { piece.local }, piece.elems)
     }
 
-    /// What this rank updates.
-    fn own(&self) -> Vec<Own> {
+    /// The pieces, each with what comes behind the name of what is done to it.
+    fn pieces(&self) -> Vec<(String, Piece)> {
         let pieces = self.shards.own().into_iter().enumerate();
         let is_one = self.shards.share().ranks == 1;
-        let own = |(index, piece): (usize, Piece)| Own {
-            index: if is_one { String::new() } else { format!(".{index}") },
-            piece,
-            copy: self.copy.map(|copy| copy.slice(piece.start, piece.elems)),
-        };
-        pieces.map(own).collect()
+        pieces.map(|(index, piece)| (if is_one { String::new() } else { format!(".{index}") }, piece)).collect()
+    }
+
+    /// Whose layers' matrices the copy lacks.
+    fn lacked(&self) -> Option<&'s Weights> {
+        let lacks = |copy: Tensor| copy.elems < self.trained.grad.elems;
+        self.quantised.filter(|_| self.copy.is_some_and(lacks))
+    }
+
+    /// What of the master weights has a copy, with its place: all of it, or what lies before layers and what lies behind them.
+    fn copies(&self) -> Vec<(&'static str, Tensor, Tensor)> {
+        let (Some(copy), Trained { master, .. }) = (self.copy, self.trained) else { return Vec::new() };
+        let Some(weights) = self.lacked() else { return vec![("", master, copy)] };
+        let (Range { start, end }, behind) = (weights.parameters.matrices(), copy.elems);
+        let behind = behind - start;
+        vec![
+            (".before", master.slice(0, start), copy.slice(0, start)),
+            (".behind", master.slice(end, behind), copy.slice(start, behind)),
+        ]
     }
 }
 
@@ -81,28 +92,64 @@ impl Ops<'_> {
     pub fn narrow(&mut self, state: &State<'_>) {
         let Some(weights) = state.copy else { return };
         if state.whole {
-            return self.cast("weights", state.trained.master, weights);
+            for (name, master, copy) in state.copies() {
+                self.cast(&format!("weights{name}"), master, copy);
+            }
+        } else {
+            for (index, piece) in state.pieces() {
+                let copy = weights.slice(piece.start, piece.elems);
+                self.cast(&format!("weights{index}"), state.master(piece), copy);
+            }
+            self.gather("weights", weights, state.shards);
         }
-        for Own { index, piece, copy } in state.own() {
-            copy.into_iter().for_each(|copy| self.cast(&format!("weights{index}"), state.master(piece), copy));
+        match state.lacked() {
+            Some(weights) => self.narrow_layers(weights, state),
+            None => self.quantise_copy(state),
         }
-        self.gather("weights", weights, state.shards);
     }
 
-    /// Makes the master weights of the weights that launches read.
+    /// Rounds the matrices of a layer and quantises them, layer by layer.
+    fn narrow_layers(&mut self, weights: &Weights, state: &State<'_>) {
+        let layers: Vec<Range<u64>> = (0..weights.layers.len()).map(|layer| weights.parameters.layer(layer)).collect();
+        let largest = layers.iter().map(|range| range.end - range.start).max().unwrap_or(0);
+        // While one is quantised the next one is rounded.
+        let places = [0, 1].map(|place| self.elements(&format!("layers.{place}"), largest));
+        for (layer, Range { start, end }) in layers.into_iter().enumerate() {
+            let rounded = places[layer % places.len()].slice(0, end - start);
+            self.cast(&format!("layers.{layer}.weights"), state.trained.master.slice(start, end - start), rounded);
+            self.quantise_layer(weights, layer, rounded);
+        }
+    }
+
+    /// Quantises the matrices of layers from the copy of them all.
+    fn quantise_copy(&mut self, state: &State<'_>) {
+        let Some((weights, copy)) = state.quantised.zip(state.copy) else { return };
+        for layer in 0..weights.layers.len() {
+            let Range { start, end } = weights.parameters.layer(layer);
+            self.quantise_layer(weights, layer, copy.slice(start, end - start));
+        }
+    }
+
+    /// Makes the master weights of the weights that launches read; those of what is copied for the moment alone are made as it is
+    /// sent.
     pub fn widen(&mut self, state: &State<'_>) {
         let Some(weights) = state.copy else { return };
         if state.whole {
-            return self.cast("master", weights, state.trained.master);
+            for (name, master, copy) in state.copies() {
+                self.cast(&format!("master{name}"), copy, master);
+            }
+            return;
         }
-        for Own { index, piece, copy } in state.own() {
-            copy.into_iter().for_each(|copy| self.cast(&format!("master{index}"), copy, state.master(piece)));
+        for (index, piece) in state.pieces() {
+            let copy = weights.slice(piece.start, piece.elems);
+            self.cast(&format!("master{index}"), copy, state.master(piece));
         }
+        self.quantise_copy(state);
     }
 
     /// Updates a range of weights that trains, the first `decayed` elements of it with weight decay.
     pub fn adamw(&mut self, state: &State<'_>, decayed: u64, step: StepTensors, recipe: &Recipe) {
-        let State { trained, dtype, .. } = state;
+        let State { trained, .. } = state;
         let groups = trained.grad.elems.div_ceil(u64::from(grad_norm::GROUP));
         let partial = self.partial_sums(state, groups);
         let params = grad_norm_finish_params {
@@ -112,7 +159,10 @@ impl Ops<'_> {
             clip: recipe.clip,
         };
         self.b.launch("grad_norm.finish", GradNormFinish {}, &params);
-        for Own { index, piece, copy } in state.own() {
+        // A step that is skipped writes no copy, so one of the moment is made behind it.
+        let copy = state.copy.filter(|_| state.lacked().is_none());
+        let w = if copy.is_some() { state.dtype } else { Dtype::F32 };
+        for (index, piece) in state.pieces() {
             let slice = |of: Tensor, start| of.slice(start, piece.elems).address();
             let params = adamw_params {
                 grad: slice(trained.grad, piece.start),
@@ -121,7 +171,7 @@ impl Ops<'_> {
                 master: state.master(piece).address(),
                 m: slice(trained.m, piece.local),
                 v: slice(trained.v, piece.local),
-                weights: copy.map_or(0, Tensor::address),
+                weights: copy.map_or(0, |copy| slice(copy, piece.start)),
                 n: piece.elems,
                 decayed: decayed.saturating_sub(piece.start).min(piece.elems),
                 beta1: Recipe::BETA1,
@@ -129,7 +179,10 @@ impl Ops<'_> {
                 eps: Recipe::EPS,
                 weight_decay: recipe.weight_decay,
             };
-            self.b.launch(format!("adamw{index}"), AdamwUpdate { w: *dtype }, &params);
+            self.b.launch(format!("adamw{index}"), AdamwUpdate { w }, &params);
+        }
+        if state.lacked().is_some() {
+            self.narrow(state);
         }
     }
 
@@ -140,7 +193,10 @@ impl Ops<'_> {
                 self.gather("master", state.trained.master, state.shards);
                 self.narrow(state);
             }
-            copy => self.gather("weights", copy.unwrap_or(state.trained.master), state.shards),
+            copy => {
+                self.gather("weights", copy.unwrap_or(state.trained.master), state.shards);
+                self.quantise_copy(state);
+            }
         }
     }
 
@@ -165,12 +221,12 @@ impl Ops<'_> {
         }
         // A piece's own lie 16 bytes aligned; in their places they need not.
         let count = |piece: &Piece| piece.elems.div_ceil(grad_norm::GROUP.into());
-        let pieces = state.own();
-        let own_count: u64 = pieces.iter().map(|own| count(&own.piece).next_multiple_of(4)).sum();
+        let pieces = state.pieces();
+        let own_count: u64 = pieces.iter().map(|(_, piece)| count(piece).next_multiple_of(4)).sum();
         let own = self.b.transient("grad_norm.partial.own", Dtype::F32, own_count.max(4));
         let mut exchange = Exchange::default();
         let mut next = 0;
-        for Own { index, piece, .. } in &pieces {
+        for (index, piece) in &pieces {
             let sums = own.slice(next, count(piece));
             next += count(piece).next_multiple_of(4);
             sum(self, index, *piece, sums);

@@ -1,12 +1,14 @@
 //! Products of 8 bits: what they read is rotated and quantised, a scale for each row, by what makes it.
 
-use precast_kernels::abi::{int8_fwd_params, int8_quantize_params, int8_rmsnorm_params, int8_swiglu_params};
-use precast_kernels::int8::{Int8Fwd, Int8Quantize, Int8Rmsnorm, Int8Swiglu};
+use precast_kernels::abi::{
+    int8_columns_params, int8_fwd_params, int8_quantize_params, int8_rmsnorm_params, int8_swiglu_params,
+};
+use precast_kernels::int8::{Int8Columns, Int8Fwd, Int8Quantize, Int8Rmsnorm, Int8Swiglu};
 use precast_kernels::{Dtype, Format};
 
 use super::Ops;
 use crate::buffer::Tensor;
-use crate::weights::{Linear, Norm, Quantised, Scaled};
+use crate::weights::{Layer, Linear, Norm, Quantised, Scaled, Weight, Weights};
 
 impl Ops<'_> {
     /// Rows of a width that something quantises.
@@ -23,9 +25,34 @@ impl Ops<'_> {
         quantised
     }
 
-    /// A matrix.
-    pub fn quantise_matrix(&mut self, name: &str, w: Tensor, Scaled { rows, .. }: Scaled) {
+    /// A matrix: its rows, and where gradients pass its columns.
+    pub fn quantise_matrix(&mut self, name: &str, w: Tensor, Scaled { rows, columns, .. }: Scaled) {
         self.quantise_into(&format!("{name}.quantise"), w, rows);
+        if let Some(columns) = columns {
+            self.quantise_columns(&format!("{name}.columns"), w, columns);
+        }
+    }
+
+    /// The matrices of a layer, which lie one behind the other as in flat buffers, from `dense` on.
+    pub fn quantise_layer(&mut self, weights: &Weights, layer: usize, dense: Tensor) {
+        let start = weights.parameters.layer(layer).start;
+        let products = Layer::PRODUCTS.into_iter().zip(weights.layers[layer].products());
+        for ((name, linear), range) in products.zip(&weights.parameters.layers[layer]) {
+            let w = dense.slice(range.start - start, range.end - range.start);
+            self.quantise_matrix(&format!("layers.{layer}.{name}"), w, linear.weight.scaled());
+        }
+    }
+
+    fn quantise_columns(&mut self, name: &str, x: Tensor, Quantised { values, scales }: Quantised) {
+        let Format::Dense(dtype) = x.format else { panic!("{name}: what is quantised is dense") };
+        let params = int8_columns_params {
+            x: x.address(),
+            q: values.address(),
+            scale: scales.address(),
+            columns: scales.elems as u32,
+            ..Default::default()
+        };
+        self.launch(name, Int8Columns { n: (x.elems / scales.elems) as u32, x: dtype }, &params);
     }
 
     fn quantise_into(&mut self, name: &str, x: Tensor, Quantised { values, scales }: Quantised) {
@@ -76,9 +103,30 @@ impl Ops<'_> {
 
     /// A linear layer of quantised rows, added to the residual stream if there is one.
     pub fn linear_quantised(&mut self, name: &str, x: Quantised, linear: &Linear, residual: Option<Tensor>) -> Tensor {
-        let Linear { bias, n, k, .. } = *linear;
-        let w = linear.weight.scaled().rows;
-        let y = self.rows(name, n);
+        let y = self.rows(name, linear.n);
+        self.product_quantised(name, (x, linear.weight.scaled().rows), linear.bias, residual, y);
+        y
+    }
+
+    /// The gradient of the input of a linear layer into dx, from quantised rows of dy.
+    ///
+    /// # Panics
+    /// If no gradient passes through the layer.
+    pub fn input_gradient_quantised(&mut self, name: &str, dy: Quantised, linear: &Linear, dx: Tensor) {
+        let columns = linear.weight.scaled().columns.expect("a matrix that gradients pass through");
+        self.product_quantised(&format!("{name}.dgrad"), (dy, columns), None, None, dx);
+    }
+
+    /// `y [m, n] = x w^T (+ bias) (+ residual)`, x [m, k], w [n, k].
+    fn product_quantised(
+        &mut self,
+        name: &str,
+        (x, w): (Quantised, Quantised),
+        bias: Option<Weight>,
+        residual: Option<Tensor>,
+        y: Tensor,
+    ) {
+        let (m, n) = (x.scales.elems, w.scales.elems);
         let params = int8_fwd_params {
             x: x.values.address(),
             w: w.values.address(),
@@ -87,14 +135,13 @@ impl Ops<'_> {
             bias: bias.map_or(0, |bias| bias.tensor.address()),
             residual: residual.map_or(0, Tensor::address),
             y: y.address(),
-            m: self.tokens(),
-            n,
-            k,
+            m: m as u32,
+            n: n as u32,
+            k: (x.values.elems / m) as u32,
             ..Default::default()
         };
         let key = Int8Fwd { bias: bias.is_some(), residual: residual.is_some(), y: self.x };
         self.launch(name, key, &params);
-        y
     }
 
     /// SwiGLU of a stacked gate and up projection of quantised rows.

@@ -50,7 +50,7 @@ impl AdapterWeights {
     ) -> Self {
         let moments = Shards::new(share, &parameters.sections()).own_elems();
         // The adapter that is written at the end is its master weights.
-        let kept = Kept { masters: parameters.elems, moments };
+        let kept = Kept { weights: parameters.elems, masters: parameters.elems, moments };
         let all = Weight::declare_trained(b, (name, Category::Adapters), parameters.elems, dtype, kept);
         Self::new(all, parameters)
     }

@@ -13,6 +13,7 @@ use crate::builder::Builder;
 use crate::config::ModelConfig;
 use crate::formats::Formats;
 use crate::parameters::{ALIGN, Parameter, Parameters, QK_NORMS, Stack, stacks};
+use crate::recipe::Precision;
 use crate::share::{Shards, Share};
 
 pub use adapters::{AdapterWeights, LinearAdapter};
@@ -76,23 +77,23 @@ impl Trained {
     }
 }
 
-/// How many elements of what the optimizer has a rank keeps.
+/// How many elements of a range that trains a rank keeps.
 #[derive(Clone, Copy)]
 struct Kept {
+    /// Of what launches read, where that is a copy of the master weights.
+    weights: u64,
     masters: u64,
     moments: u64,
 }
 
 impl Weight {
     /// Declares a buffer that trains, and what the optimizer has of it. In fp32 what launches read are the master weights.
-    ///
-    /// `kept` are the elements of it that this rank keeps moments of, and `masters` those it keeps master weights of.
     fn declare_trained(
         b: &mut Builder,
         (name, category): (&str, Category),
         elems: u64,
         dtype: Dtype,
-        Kept { masters, moments }: Kept,
+        Kept { weights, masters, moments }: Kept,
     ) -> Self {
         // A rank may keep nothing, and no buffer is empty.
         let mut flat = |part: &str, category, dtype: Dtype, kept: u64| {
@@ -104,7 +105,7 @@ impl Weight {
             (master, master)
         } else {
             let master = flat("master", Category::MasterWeights, Dtype::F32, masters);
-            (master, flat("weights", category, dtype, elems))
+            (master, Tensor { elems: weights, ..flat("weights", category, dtype, weights) })
         };
         let grad = flat("grad", Category::Gradients, Dtype::F32, elems);
         let (m, v) =
@@ -245,12 +246,16 @@ impl Layer {
         self.products().into_iter().any(Linear::trains)
     }
 
-    /// Whether its products are of 8 bits.
-    pub(crate) fn is_scaled(&self) -> bool {
-        self.products().into_iter().all(|linear| matches!(linear.weight, Matrix::Scaled(_)))
+    /// Whether its products are of 8 bits and no gradient passes through them.
+    pub(crate) fn is_frozen_int8(&self) -> bool {
+        let is = |linear: &Linear| matches!(linear.weight, Matrix::Scaled(Scaled { columns: None, .. }));
+        self.products().into_iter().all(is)
     }
 
-    /// In the order in which they are computed.
+    /// The names of its products, in the order in which they are computed.
+    pub(crate) const PRODUCTS: [&str; 4] = ["qkv", "o", "gate_up", "down"];
+
+    /// In that order.
     pub(crate) fn products(&self) -> [&Linear; 4] {
         [&self.qkv, &self.o, &self.gate_up, &self.down]
     }
@@ -259,11 +264,11 @@ impl Layer {
 /// The weights of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Weights {
-    /// All of them in one, padding included; where some are in blocks or of 8 bits, those that are dense.
+    /// All of them in one, padding included; where some are in blocks or of 8 bits, what launches read of those that are dense.
     pub all: Weight,
     /// The parameters they are read from and written to.
     pub parameters: Parameters,
-    /// Of each parameter; none of those that are quantised while they are loaded.
+    /// Of each parameter; none of those that lie on the device quantised alone.
     each: Vec<Option<Weight>>,
     /// Embedding table, [vocab, hidden].
     pub embedding: Weight,
@@ -280,19 +285,21 @@ const ALIGN_BLOCKS: u64 = 8;
 const ALIGN_ROWS: u64 = 64;
 
 impl Weights {
-    /// Weights that stay as they are: matrices in the formats given, all else of a dtype.
+    /// Weights that stay as they are: matrices in the formats given, all else of a dtype. Those of 8 bits can be read `backward`,
+    /// too.
     pub(crate) fn frozen(
         b: &mut Builder,
         name: &str,
         category: Category,
         config: &ModelConfig,
         (formats, dtype): (&Formats, Dtype),
+        backward: bool,
     ) -> Self {
         let parameters = Parameters::new(config);
         let formats = formats.of_products(config);
         let mut ends: BTreeMap<Format, u64> = BTreeMap::new();
         let mut places = Vec::new();
-        let scaled = formats.is_int8().then(|| ScaledMatrices::new(b, (name, category), config));
+        let scaled = formats.is_int8().then(|| ScaledMatrices::new(b, (name, category), config, backward));
         for (parameter, flat) in parameters.list.iter().zip(&parameters.starts) {
             if scaled.as_ref().is_some_and(|scaled| scaled.has(&parameter.name)) {
                 places.push(None);
@@ -330,15 +337,32 @@ impl Weights {
         Self::new(config, parameters, (all, each), (scratch, scaled))
     }
 
-    /// Weights that train. In fp32 what launches read are the master weights.
-    pub(crate) fn trained(b: &mut Builder, name: &str, config: &ModelConfig, dtype: Dtype, share: Share) -> Self {
+    /// Weights that train. In fp32 what launches read are the master weights; in int8 matrices of layers are quantised.
+    pub(crate) fn trained(
+        b: &mut Builder,
+        name: &str,
+        config: &ModelConfig,
+        precision: Precision,
+        share: Share,
+    ) -> Self {
         let parameters = Parameters::new(config);
         let own = Shards::new(share, &parameters.sections()).own_elems();
-        let kept = Kept { masters: own, moments: own };
-        let all = Weight::declare_trained(b, (name, Category::StudentWeights), parameters.elems, dtype, kept);
-        let places = parameters.list.iter().zip(&parameters.starts);
-        let each = places.map(|(parameter, start)| Some(all.slice(*start, parameter.elems()))).collect();
-        Self::new(config, parameters, (all, each), (None, None))
+        let (dtype, category) = (precision.dtype(), Category::StudentWeights);
+        let scaled = (precision == Precision::Int8).then(|| ScaledMatrices::new(b, (name, category), config, true));
+        // Those that are quantised lie nowhere else, but where ranks exchange them: rounded to bf16.
+        let left_out = if scaled.is_some() && share.ranks == 1 { parameters.matrices() } else { 0..0 };
+        let left_out_elems = left_out.end - left_out.start;
+        let kept = Kept { weights: parameters.elems - left_out_elems, masters: own, moments: own };
+        let all = Weight::declare_trained(b, (name, category), parameters.elems, dtype, kept);
+        let weight = |(parameter, start): (&Parameter, &u64)| {
+            let place = if *start < left_out.end { *start } else { start - left_out_elems };
+            (!left_out.contains(start)).then(|| Weight {
+                tensor: all.tensor.slice(place, parameter.elems()),
+                role: all.role.slice(*start, parameter.elems()),
+            })
+        };
+        let each = parameters.list.iter().zip(&parameters.starts).map(weight).collect();
+        Self::new(config, parameters, (all, each), (None, scaled))
     }
 
     fn new(

@@ -22,8 +22,10 @@ pub struct Quantised {
 /// A matrix of 8-bit values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Scaled {
-    /// `[n, k]`, rotated along k.
+    /// `[n, k]`, rotated along k: what outputs are products of.
     pub rows: Quantised,
+    /// `[k, n]`, rotated along n: what gradients of inputs are products of, where any pass.
+    pub columns: Option<Quantised>,
     /// What training does with the matrix that it is made of.
     pub role: Role,
 }
@@ -32,6 +34,12 @@ pub struct Scaled {
 pub(super) struct ScaledMatrices {
     /// The parameters that they are made of.
     names: BTreeSet<String>,
+    rows: Side,
+    columns: Option<Side>,
+}
+
+/// The rows of all matrices, or their columns.
+struct Side {
     values: Tensor,
     scales: Tensor,
     /// Elements of values and scales of a layer.
@@ -40,27 +48,45 @@ pub(super) struct ScaledMatrices {
     stacks: [[(u64, u64); 2]; 4],
 }
 
-impl ScaledMatrices {
-    /// Declares them.
-    pub fn new(b: &mut Builder, (name, category): (&str, Category), config: &ModelConfig) -> Self {
+impl Side {
+    /// Of matrices with so many values and scales in each layer.
+    fn new(b: &mut Builder, (name, category): (&str, Category), layers: u32, stacks: [[u64; 2]; 4]) -> Self {
         let mut layer = [0; 2];
         let mut place = |kind: usize, elems: u64| {
             let start = layer[kind];
             layer[kind] += elems.next_multiple_of(ALIGN);
             (start, elems)
         };
+        let stacks = stacks.map(|[values, scales]| [place(0, values), place(1, scales)]);
+        let layers = u64::from(layers);
+        let values = b.persistent(format!("{name}.int8"), category, Dtype::I8, layers * layer[0]);
+        let scales = b.persistent(format!("{name}.scales"), category, Dtype::F32, layers * layer[1]);
+        Self { values, scales, layer, stacks }
+    }
+
+    fn stack(&self, layer: u32, index: usize) -> Quantised {
+        let slice = |of: Tensor, layer_elems, (start, elems)| of.slice(u64::from(layer) * layer_elems + start, elems);
+        let [values, scales] = self.stacks[index];
+        Quantised {
+            values: slice(self.values, self.layer[0], values),
+            scales: slice(self.scales, self.layer[1], scales),
+        }
+    }
+}
+
+impl ScaledMatrices {
+    /// Declares them; with their columns where gradients pass.
+    pub fn new(b: &mut Builder, (name, category): (&str, Category), config: &ModelConfig, backward: bool) -> Self {
         let stacks = stacks(config);
-        let places = stacks.each_ref().map(|stack| {
-            let rows = stack.elems() / u64::from(stack.columns);
-            [place(0, stack.elems()), place(1, rows)]
-        });
         let modules = stacks.iter().flat_map(|stack| &stack.parts).map(|part| part.module);
         let names = modules.flat_map(|one| (0..config.layers).map(|layer| one.layer_parameter(layer, "weight")));
         let names = names.collect();
-        let layers = u64::from(config.layers);
-        let values = b.persistent(format!("{name}.weights.int8"), category, Dtype::I8, layers * layer[0]);
-        let scales = b.persistent(format!("{name}.weights.scales"), category, Dtype::F32, layers * layer[1]);
-        Self { names, values, scales, layer, stacks: places }
+        let (of_rows, of_columns) = (format!("{name}.weights"), format!("{name}.weights.columns"));
+        let rows = stacks.each_ref().map(|stack| [stack.elems(), stack.rows().into()]);
+        let columns = stacks.each_ref().map(|stack| [stack.elems(), stack.columns.into()]);
+        let rows = Side::new(b, (&of_rows, category), config.layers, rows);
+        let columns = backward.then(|| Side::new(b, (&of_columns, category), config.layers, columns));
+        Self { names, rows, columns }
     }
 
     /// Whether a parameter is part of one.
@@ -70,9 +96,7 @@ impl ScaledMatrices {
 
     /// The matrix of the product with this index in a layer.
     pub fn stack(&self, layer: u32, index: usize, role: Role) -> Scaled {
-        let [values, scales] = self.stacks[index];
-        let slice = |of: Tensor, layer_elems, (start, elems)| of.slice(u64::from(layer) * layer_elems + start, elems);
-        let values = slice(self.values, self.layer[0], values);
-        Scaled { rows: Quantised { values, scales: slice(self.scales, self.layer[1], scales) }, role }
+        let columns = self.columns.as_ref().map(|columns| columns.stack(layer, index));
+        Scaled { rows: self.rows.stack(layer, index), columns, role }
     }
 }
