@@ -314,7 +314,7 @@ fn memory_child() {
     driver.connect(0, 1, Box::new(|own| Ok(vec![own.to_vec()]))).unwrap();
     let (memory, free) = (driver.allocate(32 << 20).unwrap(), driver.free_bytes().unwrap());
     driver.set_cublas(Cublas::open().unwrap()).unwrap();
-    driver.meet().unwrap();
+    driver.connect_ranks().unwrap();
     let key = examples().into_iter().find(|key| key.op() == "gemm.dgrad").unwrap();
     let mut params = key.kernel().samples().remove(0);
     let operands = key.kernel().operands(&params);

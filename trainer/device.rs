@@ -96,9 +96,9 @@ pub fn open_rank(
     }
     let ordinal = if cuda::count()? == 1 { 0 } else { place.local_rank };
     let mut driver = Cuda::open(ordinal, false)?;
-    let agreed = ranks.clone();
-    let agree = move |own: &[u8]| agreed.all(own).map_err(|failure| failure.to_string());
-    let abort = driver.connect(place.rank, ranks.count(), Box::new(agree))?;
+    let of_driver = ranks.clone();
+    let all_gather = move |own: &[u8]| of_driver.all_gather(own).map_err(|failure| failure.to_string());
+    let abort = driver.connect(place.rank, ranks.count(), Box::new(all_gather))?;
     ranks.on_failure(Box::new(move || abort.now()));
     cublas.map(|cublas| driver.set_cublas(cublas)).transpose()?;
     Ok(Box::new(driver))

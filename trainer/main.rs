@@ -21,7 +21,7 @@ fn run() -> ExitCode {
         Err(failure) => {
             let stopped = matches!(failure, precast::Failure::Stopped { .. });
             // Of the ranks that end together one says so.
-            if !(stopped && precast::note::is_silent() || precast::ranks::is_said_by_another(&failure)) {
+            if !(stopped && precast::note::is_silent() || precast::ranks::is_printed_by_another(&failure)) {
                 eprintln!("{}{failure}", if stopped { "" } else { "error: " });
             }
             ExitCode::from(failure.exit_code())

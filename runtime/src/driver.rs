@@ -304,11 +304,11 @@ pub trait Driver {
     /// [`DriverError::OutOfHostMemory`].
     fn stage(&mut self, bytes: u64) -> Result<(), DriverError>;
 
-    /// Finds the way to other ranks' devices, who do the same: all memory has been taken, and nothing has been launched.
+    /// Connects this device with those of the other ranks, which do the same, once all memory is taken and before anything is launched.
     ///
     /// # Errors
     /// [`DriverError::Exchange`].
-    fn meet(&mut self) -> Result<(), DriverError> {
+    fn connect_ranks(&mut self) -> Result<(), DriverError> {
         Ok(())
     }
 
@@ -413,8 +413,8 @@ impl<D: Driver + ?Sized> Driver for Box<D> {
     fn stage(&mut self, bytes: u64) -> Result<(), DriverError> {
         (**self).stage(bytes)
     }
-    fn meet(&mut self) -> Result<(), DriverError> {
-        (**self).meet()
+    fn connect_ranks(&mut self) -> Result<(), DriverError> {
+        (**self).connect_ranks()
     }
     fn ranks(&self) -> Option<String> {
         (**self).ranks()

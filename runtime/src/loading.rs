@@ -167,7 +167,7 @@ impl<D: Driver> Loading<D> {
             }
         };
         driver.stage(STAGE_BYTES)?;
-        driver.meet()?;
+        driver.connect_ranks()?;
         let mut graphs: Vec<(String, Vec<GraphId>)> = Vec::new();
         for phase in &plan.phases {
             let bound: Vec<Bound> = phase

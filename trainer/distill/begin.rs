@@ -29,9 +29,9 @@ pub(super) struct Begin {
     pub record: Option<Value>,
 }
 
-/// What rank 0 tells of the run that continues, and of the output directory.
+/// What rank 0 broadcasts of the run that continues, and of the output directory.
 #[derive(Serialize, Deserialize)]
-struct Told {
+struct Announcement {
     /// After which step it continues.
     resumes: Option<u64>,
     steps: u64,
@@ -60,19 +60,19 @@ pub(super) fn agree(
         config.take_share(ranks, given, before)?;
     }
     let probe = out.map(Probe::new).transpose()?;
-    let told = probe.as_ref().map(|probe| Told {
+    let announced = probe.as_ref().map(|probe| Announcement {
         resumes: step,
         steps: config.settings.steps,
         replicas: before,
         probe: (probe.name.clone(), probe.text.clone()),
     });
-    let said = ranks.of_first(&told.map_or_else(Vec::new, |told| serde_json::to_vec(&told).expect("plain data")))?;
-    let unreadable = |error: serde_json::Error| RankError::io("hear what rank 0 says")(error.into());
-    let told: Told = serde_json::from_slice(&said).map_err(unreadable)?;
+    let own = announced.map_or_else(Vec::new, |announced| serde_json::to_vec(&announced).expect("plain data"));
+    let malformed = |error: serde_json::Error| RankError::io("read what rank 0 broadcasts")(error.into());
+    let announced: Announcement = serde_json::from_slice(&ranks.broadcast(&own)?).map_err(malformed)?;
     if out.is_none() {
-        config.settings.steps = told.steps;
-        config.take_share(ranks, given, told.replicas)?;
-        let (name, text) = &told.probe;
+        config.settings.steps = announced.steps;
+        config.take_share(ranks, given, announced.replicas)?;
+        let (name, text) = &announced.probe;
         let found = fs::read_to_string(config.out.join(name));
         if found.as_ref().ok() != Some(text) {
             let (rank, out) = (ranks.place().rank, config.out.display());
@@ -84,13 +84,13 @@ pub(super) fn agree(
             .into());
         }
     }
-    ranks.wait()?;
+    ranks.barrier()?;
     drop(probe);
-    let (saved, record) = match told.resumes.filter(|_| out.is_none()) {
+    let (saved, record) = match announced.resumes.filter(|_| out.is_none()) {
         Some(step) => (Some(Saved::open(&config.out, step)?), Some(record::read(&config.out)?)),
         None => (None, None),
     };
-    Ok(Begin { step: told.resumes.unwrap_or(0), saved, record })
+    Ok(Begin { step: announced.resumes.unwrap_or(0), saved, record })
 }
 
 /// A file that says whether two processes see the same directory.

@@ -39,7 +39,7 @@ impl HeldOut {
             let metrics: step_metrics = bytemuck::pod_read_unaligned(&session.read(session.plan().metrics)?);
             own.push([metrics.kd_loss, metrics.ce_loss]);
         }
-        let of_ranks = ranks.all(bytemuck::cast_slice(&own))?;
+        let of_ranks = ranks.all_gather(bytemuck::cast_slice(&own))?;
         let of_ranks: Vec<Vec<[f32; 2]>> = of_ranks.iter().map(|said| bytemuck::pod_collect_to_vec(said)).collect();
         let micro_batches = self.chunks.len().div_ceil(batch);
         let all = (0..micro_batches).map(|index| of_ranks[index % turns][index / turns]);

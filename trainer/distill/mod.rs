@@ -68,7 +68,7 @@ pub fn distill(config: &RunConfig, mode: &Mode, mut startup: Startup) -> Result<
         note::silence();
     }
     startup.end("arguments");
-    let ranks = Ranks::meet(mode.place.clone(), &stop)?;
+    let ranks = Ranks::rendezvous(mode.place.clone(), &stop)?;
     let ended = run(config, mode, startup, &stop, &ranks);
     ranks.ended(ended)
 }
@@ -126,7 +126,7 @@ fn run(config: &RunConfig, mode: &Mode, mut startup: Startup, stop: &Stop, ranks
         return match ran? {
             // Rank 0 says where, and writes what has been trained.
             Some((signal, _)) => Err(Failure::Stopped { signal, done: String::new() }),
-            None => ranks.wait(),
+            None => ranks.barrier(),
         };
     };
     record.startup(&startup);
@@ -152,7 +152,7 @@ fn run(config: &RunConfig, mode: &Mode, mut startup: Startup, stop: &Stop, ranks
     // A rank that has failed is why.
     let ended = ended.map_err(|failure| ranks.cause(failure));
     end::record(config, &mut out, &mut record, &startup, ended)?;
-    ranks.wait()?;
+    ranks.barrier()?;
     let path = |name| config.out.join(name);
     let result = config.result();
     if let Some(milliseconds) = waited_ms {

@@ -2,10 +2,10 @@
 
 use super::error::RankError;
 
-/// What each rank says, as JSON of names and values, by rank.
-pub fn check(said: &[Vec<u8>]) -> Result<(), RankError> {
-    let read = |said: &Vec<u8>| serde_json::from_slice::<Vec<(String, String)>>(said).unwrap_or_default();
-    let lists: Vec<Vec<(String, String)>> = said.iter().map(read).collect();
+/// Compares the lists of all ranks, by rank: JSON of names and values.
+pub fn check(lists: &[Vec<u8>]) -> Result<(), RankError> {
+    let read = |list: &Vec<u8>| serde_json::from_slice::<Vec<(String, String)>>(list).unwrap_or_default();
+    let lists: Vec<Vec<(String, String)>> = lists.iter().map(read).collect();
     let Some((first, others)) = lists.split_first() else { return Ok(()) };
     let mut different = Vec::new();
     for (rank, other) in (1..).zip(others) {
@@ -29,11 +29,11 @@ mod tests {
 
     #[test]
     fn what_differs_is_named_with_its_rank() {
-        let said = |lr: &str, data: &str| {
+        let list = |lr: &str, data: &str| {
             serde_json::to_vec(&[("lr".to_owned(), lr.to_owned()), ("data".to_owned(), data.to_owned())]).unwrap()
         };
-        assert!(check(&[said("1", "a"), said("1", "a")]).is_ok());
-        let message = check(&[said("1", "a"), said("1", "a"), said("2", "a")]).unwrap_err().to_string();
+        assert!(check(&[list("1", "a"), list("1", "a")]).is_ok());
+        let message = check(&[list("1", "a"), list("1", "a"), list("2", "a")]).unwrap_err().to_string();
         assert!(message.contains("lr is 1 on rank 0 and 2 on rank 2") && !message.contains("data is"), "{message}");
     }
 }

@@ -1,5 +1,5 @@
-//! Connections on which ranks tell that they live, agree, and fail. Rank 0 has one to each other rank: what it hears first of is
-//! what ended a run, on all of them.
+//! Connections for heartbeats, collectives on the host, and reports of failures. Rank 0 has one to each other rank: the failure that
+//! reaches it first is the one that all ranks report.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Shutdown, TcpStream};
@@ -14,13 +14,13 @@ use super::error::RankError;
 use super::frame::{self, Kind};
 use crate::error::Failure;
 
-/// How long nothing may be heard of a rank, seconds, if the environment does not say it.
+/// How long a rank may be silent, seconds, if the environment does not say it.
 const PATIENCE_S: u64 = 30;
-/// How often a rank tells that it lives, in that time.
-const ALIVE: u32 = 6;
+/// Heartbeats in that time.
+const HEARTBEATS: u32 = 6;
 /// How long a rank whose peer has failed may take to end by itself.
 const GRACE: Duration = Duration::from_secs(20);
-/// How long a rank waits for its last words to arrive.
+/// How long a rank that ends waits for its peers to read its last frame.
 const LINGER: Duration = Duration::from_secs(3);
 
 type Abort = Box<dyn Fn() + Send + Sync>;
@@ -29,10 +29,10 @@ pub struct Control {
     rank: u32,
     ranks: u32,
     peers: Vec<Peer>,
-    heard: Mutex<Heard>,
+    inbox: Mutex<Inbox>,
     changed: Condvar,
     aborts: Mutex<Vec<Abort>>,
-    /// This rank has nothing more to say or to hear.
+    /// This rank neither sends nor expects anything more.
     over: Arc<AtomicBool>,
 }
 
@@ -43,23 +43,23 @@ struct Peer {
     writing: Mutex<()>,
 }
 
-/// What has been heard of the peers.
-struct Heard {
-    failed: Option<RankError>,
-    /// What each said to agree on and nobody has taken yet, in the order of the peers.
-    said: Vec<VecDeque<Vec<u8>>>,
+/// What has arrived from the peers.
+struct Inbox {
+    failure: Option<RankError>,
+    /// Parts of collectives that are not consumed yet, by peer.
+    messages: Vec<VecDeque<Vec<u8>>>,
     /// Whose connection has been read to its end.
-    ended: Vec<bool>,
+    closed: Vec<bool>,
 }
 
-/// A failure on its way.
+/// A failure, as it is sent.
 #[derive(Serialize, Deserialize)]
-struct Told {
+struct FailureReport {
     rank: u32,
     exit_code: u8,
-    what: String,
-    /// By the rank itself.
-    told: bool,
+    reason: String,
+    /// The rank has reported it itself.
+    by_itself: bool,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -73,10 +73,10 @@ pub fn seconds(name: &str, default: u64) -> Duration {
 }
 
 impl Control {
-    /// Begins to listen to the peers: rank 0's are all others, theirs is rank 0.
+    /// Starts to read from the peers: rank 0's are all others, theirs is rank 0.
     pub fn start(rank: u32, ranks: u32, peers: Vec<(u32, TcpStream)>) -> Result<Arc<Self>, RankError> {
         let patience = seconds("PRECAST_RANK_PATIENCE_S", PATIENCE_S);
-        let refused = || RankError::io("talk to other ranks");
+        let refused = || RankError::io("set up the connection to another rank");
         for (_, stream) in &peers {
             stream.set_nodelay(true).map_err(refused())?;
             stream.set_read_timeout(Some(patience)).map_err(refused())?;
@@ -84,18 +84,18 @@ impl Control {
         }
         let count = peers.len();
         let peers = peers.into_iter().map(|(rank, stream)| Peer { rank, stream, writing: Mutex::new(()) }).collect();
-        let heard = Heard { failed: None, said: vec![VecDeque::new(); count], ended: vec![false; count] };
-        let (heard, changed, aborts) = (Mutex::new(heard), Condvar::new(), Mutex::new(Vec::new()));
-        let control = Arc::new(Self { rank, ranks, peers, heard, changed, aborts, over: Arc::default() });
+        let inbox = Inbox { failure: None, messages: vec![VecDeque::new(); count], closed: vec![false; count] };
+        let (inbox, changed, aborts) = (Mutex::new(inbox), Condvar::new(), Mutex::new(Vec::new()));
+        let control = Arc::new(Self { rank, ranks, peers, inbox, changed, aborts, over: Arc::default() });
         for index in 0..count {
             let control = Arc::clone(&control);
             spawn(move || control.listen(index, patience))?;
         }
-        let alive = Arc::clone(&control);
+        let beating = Arc::clone(&control);
         spawn(move || {
-            while !alive.over.load(Ordering::Acquire) {
-                alive.peers.iter().for_each(|peer| _ = peer.write(Kind::Alive, &[]));
-                thread::sleep(patience / ALIVE);
+            while !beating.over.load(Ordering::Acquire) {
+                beating.peers.iter().for_each(|peer| _ = peer.write(Kind::Heartbeat, &[]));
+                thread::sleep(patience / HEARTBEATS);
             }
         })?;
         Ok(control)
@@ -111,25 +111,25 @@ impl Control {
         let Peer { rank, stream, .. } = &self.peers[index];
         loop {
             match frame::read(&mut &*stream) {
-                Ok((Kind::Alive, _)) => {}
-                Ok((Kind::Agree, bytes)) => {
-                    locked(&self.heard).said[index].push_back(bytes);
+                Ok((Kind::Heartbeat, _)) => {}
+                Ok((Kind::Gather, bytes)) => {
+                    locked(&self.inbox).messages[index].push_back(bytes);
                     self.changed.notify_all();
                 }
                 Ok((Kind::Leave, _)) => break,
                 Ok((Kind::Failed, bytes)) => {
-                    let told: Told = serde_json::from_slice(&bytes).unwrap_or_else(|error| Told {
+                    let report: FailureReport = serde_json::from_slice(&bytes).unwrap_or_else(|error| FailureReport {
                         rank: *rank,
                         exit_code: 1,
-                        what: format!("it said why in a way that does not read: {error}"),
-                        told: false,
+                        reason: format!("its report cannot be read: {error}"),
+                        by_itself: false,
                     });
-                    self.failed(told);
+                    self.failed(report);
                     break;
                 }
                 Err(error) => {
                     use std::io::ErrorKind::{TimedOut, WouldBlock};
-                    let what = match error.kind() {
+                    let reason = match error.kind() {
                         TimedOut | WouldBlock => {
                             format!(
                                 "nothing has been heard of it for {} s: it is stopped, or the link is lost",
@@ -138,30 +138,30 @@ impl Control {
                         }
                         _ => "its connection is closed: it was killed, or its host is gone".to_owned(),
                     };
-                    self.failed(Told { rank: *rank, exit_code: 1, what, told: false });
+                    self.failed(FailureReport { rank: *rank, exit_code: 1, reason, by_itself: false });
                     break;
                 }
             }
         }
-        locked(&self.heard).ended[index] = true;
+        locked(&self.inbox).closed[index] = true;
         self.changed.notify_all();
     }
 
     /// A rank has failed: the first one that does is why all end.
-    fn failed(&self, told: Told) {
+    fn failed(&self, report: FailureReport) {
         let error = {
-            let mut heard = locked(&self.heard);
-            if self.over.load(Ordering::Acquire) || heard.failed.is_some() {
+            let mut inbox = locked(&self.inbox);
+            if self.over.load(Ordering::Acquire) || inbox.failure.is_some() {
                 return;
             }
-            let Told { rank, exit_code, what, told } = &told;
-            let (ranks, what) = (self.ranks, what.clone());
-            let error = RankError::Failed { rank: *rank, ranks, exit_code: *exit_code, what, told: *told };
-            heard.failed = Some(error.clone());
+            let FailureReport { rank, exit_code, reason, by_itself } = &report;
+            let (ranks, reason) = (self.ranks, reason.clone());
+            let error = RankError::Failed { rank: *rank, ranks, exit_code: *exit_code, reason, by_itself: *by_itself };
+            inbox.failure = Some(error.clone());
             error
         };
         self.changed.notify_all();
-        self.tell(&told);
+        self.send_report(&report);
         self.abort();
         // Whatever this rank waits for, it does not wait longer than that.
         let (exit_code, over) = (error.exit_code().into(), Arc::clone(&self.over));
@@ -174,9 +174,9 @@ impl Control {
         });
     }
 
-    fn tell(&self, told: &Told) {
-        let bytes = serde_json::to_vec(told).expect("text serialises");
-        for peer in self.peers.iter().filter(|peer| peer.rank != told.rank) {
+    fn send_report(&self, report: &FailureReport) {
+        let bytes = serde_json::to_vec(report).expect("text serialises");
+        for peer in self.peers.iter().filter(|peer| peer.rank != report.rank) {
             let _ = peer.write(Kind::Failed, &bytes);
         }
     }
@@ -185,98 +185,101 @@ impl Control {
         locked(&self.aborts).iter().for_each(|abort| abort());
     }
 
-    /// Calls it when a rank fails, at once where one has failed; perhaps more than once.
+    /// Calls `abort` when a rank fails, at once where one has failed; perhaps more than once.
     pub fn on_failure(&self, abort: Abort) {
         // Whoever fails between the two calls it as well: better twice than never.
         locked(&self.aborts).push(abort);
-        if locked(&self.heard).failed.is_some() {
+        if locked(&self.inbox).failure.is_some() {
             self.abort();
         }
     }
 
-    /// What every rank says.
-    pub fn all(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, RankError> {
+    /// The bytes of every rank, by rank.
+    pub fn all_gather(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, RankError> {
         if self.rank == 0 {
-            let mut said = vec![Vec::new(); self.ranks as usize];
-            said[0] = own.to_vec();
+            let mut gathered = vec![Vec::new(); self.ranks as usize];
+            gathered[0] = own.to_vec();
             for (index, peer) in self.peers.iter().enumerate() {
-                said[peer.rank as usize] = self.take(index)?;
+                gathered[peer.rank as usize] = self.receive(index)?;
             }
-            let joined = frame::join(&said);
+            let joined = frame::join(&gathered);
             for peer in &self.peers {
-                // What is wrong with it is heard of from its connection.
-                let _ = peer.write(Kind::Agree, &joined);
+                // Whoever reads from a connection that broke reports it.
+                let _ = peer.write(Kind::Gather, &joined);
             }
-            return Ok(said);
+            return Ok(gathered);
         }
-        let _ = self.peers[0].write(Kind::Agree, own);
-        let unreadable = || RankError::Io { what: "hear what other ranks say", reason: "it does not read".to_owned() };
-        frame::split(&self.take(0)?).filter(|said| said.len() == self.ranks as usize).ok_or_else(unreadable)
+        let _ = self.peers[0].write(Kind::Gather, own);
+        let malformed =
+            || RankError::Io { what: "gather from all ranks", reason: "rank 0 sent a malformed list".to_owned() };
+        frame::split(&self.receive(0)?).filter(|gathered| gathered.len() == self.ranks as usize).ok_or_else(malformed)
     }
 
-    /// Waits for what a peer says.
-    fn take(&self, index: usize) -> Result<Vec<u8>, RankError> {
-        let mut heard = locked(&self.heard);
+    /// Waits for a peer's part of a collective.
+    fn receive(&self, index: usize) -> Result<Vec<u8>, RankError> {
+        let mut inbox = locked(&self.inbox);
         loop {
-            if let Some(failed) = &heard.failed {
-                return Err(failed.clone());
+            if let Some(failure) = &inbox.failure {
+                return Err(failure.clone());
             }
-            if let Some(said) = heard.said[index].pop_front() {
-                return Ok(said);
+            if let Some(message) = inbox.messages[index].pop_front() {
+                return Ok(message);
             }
-            if heard.ended[index] {
+            if inbox.closed[index] {
                 let rank = self.peers[index].rank;
-                let what = "it has ended before the others".to_owned();
-                return Err(RankError::Failed { rank, ranks: self.ranks, exit_code: 1, what, told: false });
+                let reason = "it has ended before the others".to_owned();
+                return Err(RankError::Failed { rank, ranks: self.ranks, exit_code: 1, reason, by_itself: false });
             }
-            heard = self.changed.wait(heard).unwrap_or_else(PoisonError::into_inner);
+            inbox = self.changed.wait(inbox).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    /// Who failed first, if that is known or gets known so soon.
-    pub fn verdict(&self, patience: Duration) -> Option<RankError> {
+    /// The failure that ends the run, if it is known or becomes known within that time.
+    pub fn first_failure(&self, patience: Duration) -> Option<RankError> {
         let until = Instant::now() + patience;
-        let mut heard = locked(&self.heard);
-        while heard.failed.is_none() {
+        let mut inbox = locked(&self.inbox);
+        while inbox.failure.is_none() {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return None;
             }
-            heard = self.changed.wait_timeout(heard, left).unwrap_or_else(PoisonError::into_inner).0;
+            inbox = self.changed.wait_timeout(inbox, left).unwrap_or_else(PoisonError::into_inner).0;
         }
-        heard.failed.clone()
+        inbox.failure.clone()
     }
 
-    /// Tells the others that this rank has failed, and by what.
+    /// Reports to the others that this rank has failed.
     pub fn fail(&self, failure: &Failure) {
         self.over.store(true, Ordering::Release);
-        self.tell(&Told { rank: self.rank, exit_code: failure.exit_code(), what: failure.to_string(), told: true });
-        self.part();
+        let (exit_code, reason) = (failure.exit_code(), failure.to_string());
+        self.send_report(&FailureReport { rank: self.rank, exit_code, reason, by_itself: true });
+        self.close();
     }
 
-    /// This rank has failed in what nobody waits for.
-    pub fn fail_by(&self, what: &str) {
-        self.failed(Told { rank: self.rank, exit_code: 1, what: what.to_owned(), told: false });
+    /// Ends the run for a reason that no call on this rank returns.
+    pub fn fail_by(&self, reason: &str) {
+        let reason = reason.to_owned();
+        self.failed(FailureReport { rank: self.rank, exit_code: 1, reason, by_itself: false });
     }
 
     /// Tells the others that this rank has done its work.
     pub fn leave(&self) {
         self.over.store(true, Ordering::Release);
         self.peers.iter().for_each(|peer| _ = peer.write(Kind::Leave, &[]));
-        self.part();
+        self.close();
     }
 
-    /// Waits until what was said last has arrived.
-    fn part(&self) {
+    /// Waits until the peers have read the last frame.
+    fn close(&self) {
         self.peers.iter().for_each(|peer| _ = peer.stream.shutdown(Shutdown::Write));
         let until = Instant::now() + LINGER;
-        let mut heard = locked(&self.heard);
-        while !heard.ended.iter().all(|ended| *ended) {
+        let mut inbox = locked(&self.inbox);
+        while !inbox.closed.iter().all(|closed| *closed) {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;
             }
-            heard = self.changed.wait_timeout(heard, left).unwrap_or_else(PoisonError::into_inner).0;
+            inbox = self.changed.wait_timeout(inbox, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 }
@@ -311,20 +314,20 @@ mod tests {
     }
 
     #[test]
-    fn everybody_hears_what_everybody_says_in_order() {
+    fn all_gather_keeps_the_order_of_ranks_and_of_calls() {
         let ranks = three();
         thread::scope(|scope| {
             for control in &ranks {
                 scope.spawn(|| {
                     for round in 0..3 {
-                        let said = control.all(&[control.rank as u8, round]).unwrap();
-                        assert_eq!(said, [[0, round], [1, round], [2, round]]);
+                        let gathered = control.all_gather(&[control.rank as u8, round]).unwrap();
+                        assert_eq!(gathered, [[0, round], [1, round], [2, round]]);
                     }
                     control.leave();
                 });
             }
         });
-        assert!(ranks.iter().all(|control| control.verdict(Duration::ZERO).is_none()));
+        assert!(ranks.iter().all(|control| control.first_failure(Duration::ZERO).is_none()));
     }
 
     #[test]
@@ -338,7 +341,7 @@ mod tests {
         thread::scope(|scope| {
             for control in &ranks[..2] {
                 scope.spawn(|| {
-                    let error = control.all(&[]).unwrap_err();
+                    let error = control.all_gather(&[]).unwrap_err();
                     assert_eq!(error.to_string(), "rank 2 of 3 failed: no data");
                     assert_eq!(error.exit_code(), 2);
                 });
@@ -351,12 +354,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_to_be_called_on_a_failure_is_known_before_anybody_is_asked() {
+    fn an_abort_is_registered_before_failures_are_looked_for() {
         let [control, ..] = three();
         let called = Arc::new(AtomicBool::new(false));
         thread::scope(|scope| {
-            // Who fails now is heard of next.
-            let mut heard = locked(&control.heard);
+            // A failure that arrives now is read next.
+            let mut inbox = locked(&control.inbox);
             let abort = Arc::clone(&called);
             scope.spawn(|| control.on_failure(Box::new(move || abort.store(true, Ordering::SeqCst))));
             let until = Instant::now() + Duration::from_secs(20);
@@ -365,8 +368,8 @@ mod tests {
                 thread::yield_now();
             }
             assert!(!called.load(Ordering::SeqCst));
-            let what = "no data".to_owned();
-            heard.failed = Some(RankError::Failed { rank: 2, ranks: 3, exit_code: 2, what, told: true });
+            let reason = "no data".to_owned();
+            inbox.failure = Some(RankError::Failed { rank: 2, ranks: 3, exit_code: 2, reason, by_itself: true });
         });
         assert!(called.load(Ordering::SeqCst));
         control.leave();

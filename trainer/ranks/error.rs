@@ -25,14 +25,14 @@ pub enum RankError {
     #[error("{0}")]
     Refused(String),
     /// A rank has failed, this one or another.
-    #[error("rank {rank} of {ranks} failed: {what}")]
+    #[error("rank {rank} of {ranks} failed: {reason}")]
     Failed {
         rank: u32,
         ranks: u32,
         exit_code: u8,
-        what: String,
-        /// It has told so itself.
-        told: bool,
+        reason: String,
+        /// The rank has reported it itself.
+        by_itself: bool,
     },
     /// Something is not the same everywhere.
     #[error("ranks are not alike:\n{}\nGive every rank the same program, options, data and models", .0.join("\n"))]
@@ -47,10 +47,10 @@ impl RankError {
         move |error| Self::Io { what, reason: error.to_string() }
     }
 
-    /// Whether a rank of `--gpus`, which have one terminal, leaves it to another to say this.
-    pub fn is_said_by_another(&self, own: u32) -> bool {
+    /// Whether a rank of `--gpus`, which have one terminal, leaves it to another to print this.
+    pub fn is_printed_by_another(&self, own: u32) -> bool {
         match self {
-            Self::Failed { told: true, rank, .. } => *rank != own,
+            Self::Failed { by_itself: true, rank, .. } => *rank != own,
             Self::Failed { rank, .. } => own != if *rank == 0 { 1 } else { 0 },
             _ => false,
         }

@@ -7,10 +7,9 @@ const MOST_BYTES: u32 = 64 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The sender lives.
-    Alive,
-    /// Something that all ranks agree on.
-    Agree,
+    Heartbeat,
+    /// A part of a collective, or all of them from rank 0.
+    Gather,
     /// A rank has failed: JSON.
     Failed,
     /// The sender has done all of its work.
@@ -18,7 +17,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 4] = [Self::Alive, Self::Agree, Self::Failed, Self::Leave];
+    const ALL: [Self; 4] = [Self::Heartbeat, Self::Gather, Self::Failed, Self::Leave];
 }
 
 pub fn write(stream: &mut impl Write, kind: Kind, bytes: &[u8]) -> io::Result<()> {

@@ -1,7 +1,7 @@
-//! The ranks of a run: who they are, how they find each other, what they agree on, and how all of them end when one does.
+//! The ranks of a run: who they are, how they find each other, collectives on the host, and how all of them end when one does.
 //!
-//! Rank 0 listens, all others come to it and stay connected: over these connections ranks tell that they live, that they have
-//! failed, and what they have to agree on. What a step moves goes other ways: a mesh of TCP connections between simulated GPUs,
+//! Rank 0 listens, all others connect to it and stay connected: over these connections go heartbeats, reports of failures, and
+//! the few bytes of collectives on the host. What a step moves goes other ways: a mesh of TCP connections between simulated GPUs,
 //! copy engines or NCCL between real ones.
 
 mod alike;
@@ -28,10 +28,10 @@ pub use launch::{Gpus, start};
 pub use launcher::{Launcher, Place};
 use rendezvous::Token;
 
-/// Whether another rank of `--gpus` says why this one has failed.
-pub fn is_said_by_another(failure: &Failure) -> bool {
+/// Whether another rank of `--gpus` prints why this one has failed.
+pub fn is_printed_by_another(failure: &Failure) -> bool {
     let own = std::env::var(launcher::RANK).ok().and_then(|rank| rank.parse().ok());
-    matches!((failure, own), (Failure::Rank(error), Some(own)) if error.is_said_by_another(own))
+    matches!((failure, own), (Failure::Rank(error), Some(own)) if error.is_printed_by_another(own))
 }
 
 /// What a rank that is alone has of others: nothing.
@@ -45,8 +45,8 @@ pub struct Ranks {
     stops: Arc<AtomicBool>,
 }
 
-/// How long a rank that has lost a peer waits to be told who failed first.
-const VERDICT: Duration = Duration::from_secs(5);
+/// How long a rank whose exchange has failed waits for the report of the rank that failed first.
+const REPORT: Duration = Duration::from_secs(5);
 
 impl Ranks {
     /// One rank.
@@ -63,12 +63,12 @@ impl Ranks {
     ///
     /// # Errors
     /// [`RankError`] that says who is missing and where, and [`Failure::Stopped`].
-    pub fn meet(place: Place, stop: &Stop) -> Result<Self, Failure> {
+    pub fn rendezvous(place: Place, stop: &Stop) -> Result<Self, Failure> {
         if place.ranks == 1 {
             return Ok(Self { place, ..Self::alone() });
         }
         let token = place.token.clone();
-        let peers = rendezvous::meet(&place, &token, stop)?;
+        let peers = rendezvous::rendezvous(&place, &token, stop)?;
         let control = Control::start(place.rank, place.ranks, peers)?;
         if place.launcher == Launcher::Precast && place.rank > 0 {
             let control = Arc::clone(&control);
@@ -98,32 +98,32 @@ impl Ranks {
         Share { replicas, ranks: self.place.ranks, rank: self.place.rank }
     }
 
-    /// What every rank says, by rank: all come here in the same order.
+    /// The bytes of every rank, by rank. A collective: all ranks call all of these in the same order.
     ///
     /// # Errors
     /// [`RankError::Failed`] where a rank has failed.
-    pub fn all(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, Failure> {
+    pub fn all_gather(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, Failure> {
         match &self.control {
             None => Ok(vec![own.to_vec()]),
-            Some(control) => Ok(control.all(own)?),
+            Some(control) => Ok(control.all_gather(own)?),
         }
     }
 
-    /// What rank 0 says.
+    /// The bytes of rank 0.
     ///
     /// # Errors
-    /// As [`Self::all`].
-    pub fn of_first(&self, own: &[u8]) -> Result<Vec<u8>, Failure> {
-        let said = if self.is_first() { own } else { &[] };
-        Ok(self.all(said)?.swap_remove(0))
+    /// As [`Self::all_gather`].
+    pub fn broadcast(&self, own: &[u8]) -> Result<Vec<u8>, Failure> {
+        let own = if self.is_first() { own } else { &[] };
+        Ok(self.all_gather(own)?.swap_remove(0))
     }
 
     /// Waits for all ranks.
     ///
     /// # Errors
-    /// As [`Self::all`].
-    pub fn wait(&self) -> Result<(), Failure> {
-        self.all(&[]).map(|_| ())
+    /// As [`Self::all_gather`].
+    pub fn barrier(&self) -> Result<(), Failure> {
+        self.all_gather(&[]).map(|_| ())
     }
 
     /// Refuses to begin where something is not the same on all ranks, by name.
@@ -134,8 +134,8 @@ impl Ranks {
         if self.control.is_none() {
             return Ok(());
         }
-        let said = self.all(serde_json::to_string(own).expect("text serialises").as_bytes())?;
-        Ok(alike::check(&said)?)
+        let lists = self.all_gather(serde_json::to_string(own).expect("text serialises").as_bytes())?;
+        Ok(alike::check(&lists)?)
     }
 
     /// Connects each rank with each other.
@@ -147,7 +147,7 @@ impl Ranks {
         let local = control.local_address()?;
         let listener = TcpListener::bind((local, 0)).map_err(RankError::io("listen for other ranks"))?;
         let own = listener.local_addr().map_err(RankError::io("listen for other ranks"))?.to_string();
-        let addresses = self.all(own.as_bytes())?;
+        let addresses = self.all_gather(own.as_bytes())?;
         let addresses: Vec<String> = addresses.iter().map(|text| String::from_utf8_lossy(text).into_owned()).collect();
         let peers = rendezvous::mesh(&self.place, &self.token, &listener, &addresses)?;
         let clones: std::io::Result<Vec<TcpStream>> = peers.iter().flatten().map(TcpStream::try_clone).collect();
@@ -158,14 +158,14 @@ impl Ranks {
         Ok(Mesh::new(peers))
     }
 
-    /// What is to be done where a rank fails, so that this one does not wait for it.
+    /// Registers what ends this rank's waits for another one that has failed.
     pub fn on_failure(&self, abort: Box<dyn Fn() + Send + Sync>) {
         if let Some(control) = &self.control {
             control.on_failure(abort);
         }
     }
 
-    /// How a run ended, told to the others. What ended a rank that waited for another is what ended that one.
+    /// Reports to the others how the run ended here. Where another rank failed first, that is why this one ends.
     ///
     /// # Errors
     /// What the run ended with, or what ended another rank first.
@@ -199,18 +199,18 @@ impl Ranks {
         };
         // A peer's end looks like a failure of one's own.
         let by_another = matches!(&failure, Failure::Driver(precast_runtime::DriverError::Exchange { .. }));
-        let verdict = control.verdict(if by_another { VERDICT } else { Duration::ZERO });
-        verdict.map_or(failure, Failure::from)
+        let first = control.first_failure(if by_another { REPORT } else { Duration::ZERO });
+        first.map_or(failure, Failure::from)
     }
 
     /// Whether to stop after this step: as soon as one rank is asked to, by the signal that it has got.
     ///
     /// # Errors
-    /// As [`Self::all`].
+    /// As [`Self::all_gather`].
     pub fn asked_to_stop(&self, own: Option<Signal>) -> Result<Option<Signal>, Failure> {
-        let said = self.all(&[own.map_or(0, Signal::exit_code)])?;
+        let codes = self.all_gather(&[own.map_or(0, Signal::exit_code)])?;
         let of_code = |code: &Vec<u8>| Signal::of_exit_code(*code.first()?);
-        let signal = said.iter().find_map(of_code);
+        let signal = codes.iter().find_map(of_code);
         self.stops.store(signal.is_some(), Ordering::Relaxed);
         Ok(signal)
     }

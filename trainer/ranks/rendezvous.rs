@@ -1,11 +1,11 @@
-//! How ranks find each other: rank 0 listens, the others come, and each end proves that it knows the token of the job. Whoever
-//! does not is a stranger, and is sent away.
+//! How ranks find each other: rank 0 listens, the others connect, and each end proves that it knows the token of the job. Whoever
+//! does not is a stranger, and is disconnected.
 //!
 //! ```text
-//! comes:    magic, rank, ranks, nonce
-//! listens:  magic, nonce, proof of both
-//! comes:    proof of all that it said
-//! listens:  0, or 1 and why not
+//! client:  magic, rank, ranks, nonce
+//! server:  magic, nonce, proof of both nonces
+//! client:  proof of its greeting and the server's nonce
+//! server:  0, or 1 and why not
 //! ```
 
 use std::fs::File;
@@ -23,7 +23,7 @@ use super::launcher::Place;
 use crate::error::Failure;
 use crate::run::stop::Stop;
 
-const MAGIC: [u8; 8] = *b"PRECAST1";
+const MAGIC: [u8; 8] = *b"PRECAST2";
 /// How long ranks wait for each other to start, seconds, if the environment does not say it.
 const WAIT_S: u64 = 120;
 /// How long the other end may take to prove itself.
@@ -75,8 +75,8 @@ fn take<const N: usize>(stream: &mut impl Read) -> io::Result<[u8; N]> {
     Ok(bytes)
 }
 
-/// Why two ends do not come together.
-enum Parted {
+/// Why a handshake fails.
+enum HandshakeError {
     /// The connection was not made, or broke.
     Lost(String),
     /// The other end does not know the token, or is no rank at all.
@@ -85,7 +85,7 @@ enum Parted {
     Refused(String),
 }
 
-impl From<io::Error> for Parted {
+impl From<io::Error> for HandshakeError {
     fn from(error: io::Error) -> Self {
         Self::Lost(error.to_string())
     }
@@ -103,40 +103,40 @@ fn finish(stream: TcpStream) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// The end that comes.
-fn introduce(mut stream: TcpStream, token: &Token, (rank, ranks): (u32, u32)) -> Result<TcpStream, Parted> {
+/// The client's half of a handshake.
+fn greet(mut stream: TcpStream, token: &Token, (rank, ranks): (u32, u32)) -> Result<TcpStream, HandshakeError> {
     begin(&stream)?;
     let nonce: [u8; 32] = random()?;
-    let said = [&MAGIC[..], &rank.to_le_bytes(), &ranks.to_le_bytes(), &nonce].concat();
-    stream.write_all(&said)?;
+    let greeting = [&MAGIC[..], &rank.to_le_bytes(), &ranks.to_le_bytes(), &nonce].concat();
+    stream.write_all(&greeting)?;
     if take::<8>(&mut stream)? != MAGIC {
-        return Err(Parted::Stranger("something else than a rank listens there".to_owned()));
+        return Err(HandshakeError::Stranger("something else than a rank listens there".to_owned()));
     }
     let theirs: [u8; 32] = take(&mut stream)?;
-    if !is_same(&take(&mut stream)?, &token.proof(&[b"listens", &nonce, &theirs])) {
-        return Err(Parted::Stranger("who listens there does not know the token of this job".to_owned()));
+    if !is_same(&take(&mut stream)?, &token.proof(&[b"server", &nonce, &theirs])) {
+        return Err(HandshakeError::Stranger("who listens there does not know the token of this job".to_owned()));
     }
-    stream.write_all(&token.proof(&[b"comes", &said, &theirs]))?;
+    stream.write_all(&token.proof(&[b"client", &greeting, &theirs]))?;
     if take::<1>(&mut stream)? == [0] {
         return Ok(finish(stream)?);
     }
     let mut why = Vec::new();
     let _ = stream.take(MOST_REASON as u64).read_to_end(&mut why);
-    Err(Parted::Refused(String::from_utf8_lossy(&why).into_owned()))
+    Err(HandshakeError::Refused(String::from_utf8_lossy(&why).into_owned()))
 }
 
-/// The end that listens. Returns the rank that has come.
-fn admit(mut stream: TcpStream, token: &Token, ranks: u32) -> Result<(u32, TcpStream), Parted> {
+/// The server's half of a handshake. Returns the rank that has connected.
+fn admit(mut stream: TcpStream, token: &Token, ranks: u32) -> Result<(u32, TcpStream), HandshakeError> {
     begin(&stream)?;
-    let said: [u8; 48] = take(&mut stream)?;
-    if said[..8] != MAGIC {
-        return Err(Parted::Stranger("no rank".to_owned()));
+    let greeting: [u8; 48] = take(&mut stream)?;
+    if greeting[..8] != MAGIC {
+        return Err(HandshakeError::Stranger("no rank".to_owned()));
     }
-    let word = |at: usize| u32::from_le_bytes([said[at], said[at + 1], said[at + 2], said[at + 3]]);
+    let word = |at: usize| u32::from_le_bytes([greeting[at], greeting[at + 1], greeting[at + 2], greeting[at + 3]]);
     let nonce: [u8; 32] = random()?;
-    stream.write_all(&[&MAGIC[..], &nonce, &token.proof(&[b"listens", &said[16..], &nonce])].concat())?;
-    if !is_same(&take(&mut stream)?, &token.proof(&[b"comes", &said, &nonce])) {
-        return Err(Parted::Stranger("it does not know the token of this job".to_owned()));
+    stream.write_all(&[&MAGIC[..], &nonce, &token.proof(&[b"server", &greeting[16..], &nonce])].concat())?;
+    if !is_same(&take(&mut stream)?, &token.proof(&[b"client", &greeting, &nonce])) {
+        return Err(HandshakeError::Stranger("it does not know the token of this job".to_owned()));
     }
     let (rank, theirs) = (word(8), word(12));
     let refused = if theirs != ranks {
@@ -149,7 +149,7 @@ fn admit(mut stream: TcpStream, token: &Token, ranks: u32) -> Result<(u32, TcpSt
     match refused {
         Some(why) => {
             refuse(&mut stream, &why);
-            Err(Parted::Refused(why))
+            Err(HandshakeError::Refused(why))
         }
         None => Ok((rank, stream)),
     }
@@ -160,10 +160,10 @@ fn refuse(stream: &mut TcpStream, why: &str) {
 }
 
 /// Connections to all other ranks, of rank 0; to rank 0, of all others.
-pub fn meet(place: &Place, token: &Token, stop: &Stop) -> Result<Vec<(u32, TcpStream)>, Failure> {
+pub fn rendezvous(place: &Place, token: &Token, stop: &Stop) -> Result<Vec<(u32, TcpStream)>, Failure> {
     let wait = seconds("PRECAST_RENDEZVOUS_S", WAIT_S);
     if place.rank > 0 {
-        return Ok(vec![(0, come(place, token, wait, stop)?)]);
+        return Ok(vec![(0, join(place, token, wait, stop)?)]);
     }
     let (listener, address) = listen(place)?;
     let listener = listener.try_clone().map_err(RankError::io("listen for other ranks"))?;
@@ -227,8 +227,8 @@ fn receive(
                 let welcome = stream.write_all(&[0]).and_then(|()| finish(stream));
                 peers.push((rank, welcome.map_err(RankError::io("talk to other ranks"))?));
             }
-            Ok(Err(Parted::Refused(why))) => return Err(RankError::Refused(why).into()),
-            Ok(Err(Parted::Lost(_) | Parted::Stranger(_))) => strangers += 1,
+            Ok(Err(HandshakeError::Refused(why))) => return Err(RankError::Refused(why).into()),
+            Ok(Err(HandshakeError::Lost(_) | HandshakeError::Stranger(_))) => strangers += 1,
             Err(_) => {}
         }
     }
@@ -236,8 +236,8 @@ fn receive(
     Ok(peers)
 }
 
-/// Comes to rank 0, which may listen at any of some addresses, and may not do so yet.
-fn come(place: &Place, token: &Token, wait: Duration, stop: &Stop) -> Result<TcpStream, Failure> {
+/// Connects to rank 0, which may listen at any of some addresses, and may not do so yet.
+fn join(place: &Place, token: &Token, wait: Duration, stop: &Stop) -> Result<TcpStream, Failure> {
     let Place { rank, ranks, addresses, .. } = place;
     let until = Instant::now() + wait;
     let (mut lost, mut stranger) = ("it is not there".to_owned(), None);
@@ -245,13 +245,13 @@ fn come(place: &Place, token: &Token, wait: Duration, stop: &Stop) -> Result<Tcp
         for address in addresses {
             stop.check()?;
             match connect(address, ATTEMPT.min(wait))
-                .map_err(Parted::from)
-                .and_then(|s| introduce(s, token, (*rank, *ranks)))
+                .map_err(HandshakeError::from)
+                .and_then(|s| greet(s, token, (*rank, *ranks)))
             {
                 Ok(stream) => return Ok(stream),
-                Err(Parted::Refused(why)) => return Err(RankError::Refused(why).into()),
-                Err(Parted::Stranger(why)) => stranger = Some(why),
-                Err(Parted::Lost(why)) => lost = why,
+                Err(HandshakeError::Refused(why)) => return Err(RankError::Refused(why).into()),
+                Err(HandshakeError::Stranger(why)) => stranger = Some(why),
+                Err(HandshakeError::Lost(why)) => lost = why,
             }
         }
         thread::sleep(PAUSE);
@@ -273,7 +273,7 @@ fn connect(address: &str, patience: Duration) -> io::Result<TcpStream> {
     Err(last)
 }
 
-/// A connection from each rank to each: it comes to those below and listens for those above.
+/// A connection from each rank to each: it connects to those below and listens for those above.
 pub fn mesh(
     place: &Place,
     token: &Token,
@@ -285,7 +285,7 @@ pub fn mesh(
     let stop = Stop::default();
     for below in 0..place.rank {
         let to = Place { addresses: vec![addresses[below as usize].clone()], listener: None, ..place.clone() };
-        peers[below as usize] = Some(come(&to, token, wait, &stop)?);
+        peers[below as usize] = Some(join(&to, token, wait, &stop)?);
     }
     let own = listener.local_addr().map_or_else(|_| String::new(), |address: SocketAddr| address.to_string());
     for (rank, stream) in receive(listener, &own, token, (place.rank, place.ranks), wait, &stop)? {
@@ -319,8 +319,8 @@ mod tests {
                 .iter()
                 .map(|(rank, ranks, job)| {
                     let (place, token) = (place(*rank, *ranks, &address, None), Token::of(&[(*job).to_owned()]));
-                    let come = move || come(&place, &token, Duration::from_secs(2), &Stop::default());
-                    scope.spawn(move || come().map(|_| ()).map_err(|error| error.to_string()))
+                    let join = move || join(&place, &token, Duration::from_secs(2), &Stop::default());
+                    scope.spawn(move || join().map(|_| ()).map_err(|error| error.to_string()))
                 })
                 .collect();
             let own = receive(&listener, &address, &token, (0, ranks), Duration::from_secs(2), &Stop::default());
@@ -355,8 +355,8 @@ mod tests {
             admit(stream, &Token::of(&["another job".to_owned()]), 2).is_err()
         });
         let token = Token::of(&["job".to_owned()]);
-        let come = come(&place(1, 2, &address, None), &token, Duration::from_millis(500), &Stop::default());
-        let message = come.unwrap_err().to_string();
+        let joined = join(&place(1, 2, &address, None), &token, Duration::from_millis(500), &Stop::default());
+        let message = joined.unwrap_err().to_string();
         assert!(answer.join().unwrap() && message.contains("does not know the token"), "{message}");
     }
 
@@ -376,7 +376,7 @@ mod tests {
         TcpStream::connect(&address).unwrap().write_all(b"GET / HTTP/1.1\r\n\r\n and more than a rank says").unwrap();
         thread::scope(|scope| {
             let (place, token) = (place(1, 2, &address, None), &token);
-            let other = scope.spawn(move || come(&place, token, Duration::from_secs(60), &Stop::default()).map(|_| ()));
+            let other = scope.spawn(move || join(&place, token, Duration::from_secs(60), &Stop::default()).map(|_| ()));
             let peers = receive(&listener, &address, token, (0, 2), Duration::from_secs(60), &Stop::default()).unwrap();
             assert_eq!(peers.len(), 1);
             other.join().unwrap().unwrap();

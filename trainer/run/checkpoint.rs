@@ -131,20 +131,20 @@ pub fn fill(out: &Path, session: &mut Session, state: &State, ranks: &Ranks) -> 
     let path = out.join(name(state.step));
     let io = || Failure::io("write", path.clone());
     if !ranks.is_first() {
-        let shared = String::from_utf8_lossy(&ranks.of_first(&[])?).into_owned();
+        let shared = String::from_utf8_lossy(&ranks.broadcast(&[])?).into_owned();
         // By its name: where this rank has another path to it, the last part is the same.
         let shared = out.join(shared);
         let mut aside = Aside::within(&shared, &path).map_err(Failure::io("write", &shared))?;
         fill_own(&mut aside, session, ranks, &shared)?;
         let listing = aside.leave().map_err(Failure::io("write", &shared))?;
-        ranks.all(listing.text().as_bytes())?;
+        ranks.all_gather(listing.text().as_bytes())?;
         return Ok(None);
     }
     let mut aside = Aside::new(&path).map_err(io())?;
     let shared = aside.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
-    ranks.of_first(shared.as_bytes())?;
+    ranks.broadcast(shared.as_bytes())?;
     fill_own(&mut aside, session, ranks, &path)?;
-    for listing in ranks.all(&[])?.iter().skip(1) {
+    for listing in ranks.all_gather(&[])?.iter().skip(1) {
         let files = Listing::parse(&String::from_utf8_lossy(listing));
         aside.include(
             files.ok_or_else(|| {

@@ -1,9 +1,9 @@
 //! Copies from GPU to GPU of one host by copy engines: they take no multiprocessor from the kernels beside them. NCCL's send and
 //! receive are kernels, and a product whose CTAs are as many as there are multiprocessors takes twice as long beside any.
 //!
-//! A rank opens the others' memory and fetches what they send. Who has come how far is in words of host memory that all ranks of
+//! A rank opens the others' memory and copies what they send. How far each has come is in words of host memory that all ranks of
 //! the host share: the devices write them and wait for them, in the order of their streams. An exchange begins when all ranks have
-//! what they send, and has ended when all have fetched it.
+//! what they send, and has ended when all have copied it.
 
 use std::cell::Cell;
 use std::fs::{self, File, OpenOptions};
@@ -18,7 +18,7 @@ use cudarc::driver::sys;
 use memmap2::{MmapOptions, MmapRaw};
 
 use super::call::{check, check_on};
-use super::ranks::Agree;
+use super::ranks::AllGather;
 use crate::driver::{BoundExchange, DriverError};
 
 /// Bytes of a word that one device writes and another waits for: a cache line.
@@ -28,21 +28,20 @@ const SHARED: &str = "/dev/shm";
 /// What the kernel of a host calls its boot.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 
-/// What a rank tells the others, as text: nothing of it is longer than a line.
-struct Offer {
+/// The memory that a rank exports to the others, as text: no field is longer than a line.
+struct Export {
     host: String,
-    /// Of its memory: address, bytes, and the driver's name for other processes.
     base: u64,
     bytes: u64,
     handle: [u8; 64],
-    /// The file of the words, of rank 0.
-    words: String,
+    /// Where rank 0 has created the flags; empty on the others.
+    flags: String,
 }
 
-impl Offer {
+impl Export {
     fn text(&self) -> String {
         let handle: String = self.handle.iter().map(|byte| format!("{byte:02x}")).collect();
-        format!("{}\n{}\n{}\n{handle}\n{}", self.host, self.base, self.bytes, self.words)
+        format!("{}\n{}\n{}\n{handle}\n{}", self.host, self.base, self.bytes, self.flags)
     }
 
     fn of(text: &str) -> Option<Self> {
@@ -53,11 +52,11 @@ impl Offer {
         for (index, byte) in handle.iter_mut().enumerate() {
             *byte = u8::from_str_radix(hex.get(2 * index..2 * index + 2)?, 16).ok()?;
         }
-        Some(Self { host, base, bytes, handle, words: lines.next()?.to_owned() })
+        Some(Self { host, base, bytes, handle, flags: lines.next()?.to_owned() })
     }
 }
 
-/// Words that devices write and wait for, to the host.
+/// Words of shared memory that devices write and wait for.
 pub(super) struct Flags {
     map: MmapRaw,
     ranks: u32,
@@ -74,7 +73,7 @@ pub(super) struct Registered {
 enum Flag {
     /// The sender's data is complete.
     Ready,
-    /// The receiver has fetched it.
+    /// The receiver has copied it.
     Done,
 }
 
@@ -102,7 +101,8 @@ impl Flags {
         unsafe { AtomicU32::from_ptr(self.map.as_mut_ptr().add(self.offset(flag, from, to)).cast()) }
     }
 
-    fn let_pass(&self, rank: u32, number: u32) {
+    /// Overwrites all that a rank waits for.
+    fn store_all(&self, rank: u32, number: u32) {
         for from in 0..self.ranks {
             for flag in [Flag::Ready, Flag::Done] {
                 self.word(flag, from, rank).store(number, Ordering::SeqCst);
@@ -110,18 +110,18 @@ impl Flags {
         }
     }
 
-    /// Lets a rank's device wait for nobody any more, until this process ends. Called once.
+    /// Ends a rank's waits, present and future, until this process ends. Called once.
     pub fn release(self: &Arc<Self>, rank: u32) {
         // Far ahead of any exchange: devices compare by the sign of the difference.
         let own = self.word(Flag::Ready, rank, (rank + 1) % self.ranks).load(Ordering::SeqCst);
         let number = own.wrapping_add(1 << 30);
-        self.let_pass(rank, number);
-        // Devices of the others still do what they were asked for, and put lower numbers back.
+        self.store_all(rank, number);
+        // The other devices still execute what is queued, which stores lower numbers.
         let flags = Arc::clone(self);
         let _ = thread::Builder::new().spawn(move || {
             loop {
                 thread::sleep(Duration::from_millis(1));
-                flags.let_pass(rank, number);
+                flags.store_all(rank, number);
             }
         });
     }
@@ -198,14 +198,20 @@ pub(super) struct Copies {
     count: Cell<u32>,
 }
 
-/// An exchange, to the rank that fetches: from which rank, from and to which address, and bytes.
-pub(super) struct Fetches(Vec<(u32, u64, u64, u64)>);
+/// A copy from another rank's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PeerCopy {
+    from: u32,
+    source: u64,
+    destination: u64,
+    bytes: u64,
+}
 
 fn text(error: DriverError) -> String {
     error.to_string()
 }
 
-/// A new file for words, that nobody else may open.
+/// A new file for flags, that other users cannot open.
 fn create(ranks: u32) -> std::io::Result<(PathBuf, File)> {
     let nanos = std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos());
     let path = PathBuf::from(format!("{SHARED}/precast-{}-{nanos}", std::process::id()));
@@ -220,43 +226,43 @@ fn create(ranks: u32) -> std::io::Result<(PathBuf, File)> {
 }
 
 impl Copies {
-    /// Opens the memory of all ranks, of each the one allocation that it has. `wanted` is why not to; one rank that does not want
-    /// to, or cannot, is why none does.
+    /// Opens the memory of all ranks, of each the one allocation that it has. `wanted` is why not to; if one rank does not want
+    /// to, or cannot, none does.
     ///
     /// # Errors
-    /// Why this way does not go, the same on all ranks; or what `agree` fails with.
+    /// Why copies cannot be used, the same on all ranks; or what `all_gather` fails with.
     pub fn open(
         (rank, ranks): (u32, u32),
         memory: &[(u64, u64)],
         wanted: Result<(), String>,
-        agree: &mut Agree,
+        all_gather: &mut AllGather,
     ) -> Result<Result<Self, String>, String> {
         let mut created = None;
-        let offer = wanted.and_then(|()| {
+        let export = wanted.and_then(|()| {
             let [(base, bytes)] = *memory else { return Err("memory is not one allocation".to_owned()) };
             let host = fs::read_to_string(BOOT).map_err(|error| format!("{BOOT}: {error}"))?.trim().to_owned();
             let mut handle = sys::CUipcMemHandle { reserved: [0; 64] };
             // SAFETY: writes one handle of memory that was allocated.
             check("cuIpcGetMemHandle", unsafe { sys::cuIpcGetMemHandle(&mut handle, base) }).map_err(text)?;
-            let words = if rank == 0 {
+            let flags = if rank == 0 {
                 let (path, _) = created.insert(create(ranks).map_err(|error| format!("{SHARED}: {error}"))?);
                 path.display().to_string()
             } else {
                 String::new()
             };
-            Ok(Offer { host, base, bytes, handle: handle.reserved.map(|byte| byte as u8), words })
+            Ok(Export { host, base, bytes, handle: handle.reserved.map(|byte| byte as u8), flags })
         });
-        let said = agree(&say(offer.map(|offer| offer.text())));
-        let opened = said.and_then(|said| {
-            let opened = heard(&said).and_then(|offers| {
-                let offers: Option<Vec<Offer>> = offers.iter().map(|text| Offer::of(text)).collect();
-                Self::map((rank, ranks), &offers.ok_or("an offer does not read")?)
+        let exports = all_gather(&encode(export.map(|export| export.text())));
+        let opened = exports.and_then(|exports| {
+            let opened = decode(&exports).and_then(|exports| {
+                let exports: Option<Vec<Export>> = exports.iter().map(|text| Export::of(text)).collect();
+                Self::map((rank, ranks), &exports.ok_or("what a rank exports cannot be read")?)
             });
             let (opened, why) = match opened {
                 Ok(opened) => (Some(opened), Ok(String::new())),
                 Err(why) => (None, Err(why)),
             };
-            let all = heard(&agree(&say(why))?);
+            let all = decode(&all_gather(&encode(why))?);
             Ok(all.and_then(|_| opened.ok_or_else(String::new)))
         });
         // All have it open, or none needs it.
@@ -266,25 +272,25 @@ impl Copies {
         opened
     }
 
-    fn map((rank, ranks): (u32, u32), offers: &[Offer]) -> Result<Self, String> {
-        let [first, ..] = offers else { return Err("there are no ranks".to_owned()) };
-        if offers.iter().any(|offer| offer.host != first.host) {
+    fn map((rank, ranks): (u32, u32), exports: &[Export]) -> Result<Self, String> {
+        let [first, ..] = exports else { return Err("there are no ranks".to_owned()) };
+        if exports.iter().any(|export| export.host != first.host) {
             return Err("ranks are on several hosts".to_owned());
         }
-        let open = |(of, offer): (u32, &Offer)| {
+        let open = |(of, export): (u32, &Export)| {
             if of == rank {
                 return Ok(None);
             }
             let mut mapped = 0;
-            let handle = sys::CUipcMemHandle { reserved: offer.handle.map(|byte| byte as _) };
+            let handle = sys::CUipcMemHandle { reserved: export.handle.map(|byte| byte as _) };
             let flags = sys::CUipcMem_flags::CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS as u32;
             // SAFETY: writes one address; the handle is the driver's of another process.
             let result = unsafe { sys::cuIpcOpenMemHandle_v2(&mut mapped, handle, flags) };
             check_on("cuIpcOpenMemHandle", result, &format!("rank {of}")).map_err(text)?;
-            Ok(Some(Peer(Range { base: offer.base, bytes: offer.bytes, mapped })))
+            Ok(Some(Peer(Range { base: export.base, bytes: export.bytes, mapped })))
         };
-        let peers = (0..).zip(offers).map(open).collect::<Result<_, String>>()?;
-        let path = &first.words;
+        let peers = (0..).zip(exports).map(open).collect::<Result<_, String>>()?;
+        let path = &first.flags;
         let file = OpenOptions::new().read(true).write(true).open(path).map_err(|error| format!("{path}: {error}"))?;
         let flags = Flags::open(&file, ranks).and_then(Registered::new).map_err(|why| format!("{path}: {why}"))?;
         Ok(Self { rank, peers, flags: Arc::new(flags), count: Cell::new(0) })
@@ -294,26 +300,26 @@ impl Copies {
         &self.flags
     }
 
-    /// Learns where the others have what they send here.
+    /// Matches this rank's receives with the others' sends.
     ///
     /// # Errors
-    /// What `agree` fails with, and sends and receives that do not match.
-    pub fn prepare(&self, exchange: &BoundExchange, agree: &mut Agree) -> Result<Fetches, String> {
+    /// What `all_gather` fails with, and sends and receives that do not match.
+    pub fn prepare(&self, exchange: &BoundExchange, all_gather: &mut AllGather) -> Result<Vec<PeerCopy>, String> {
         let sends = exchange.sends.iter().map(|(to, address, bytes)| format!("{to} {address} {bytes}"));
-        let said = agree(sends.collect::<Vec<_>>().join("\n").as_bytes())?;
+        let all_sends = all_gather(sends.collect::<Vec<_>>().join("\n").as_bytes())?;
         let peers: Vec<Option<Range>> = self.peers.iter().map(|peer| peer.as_ref().map(|peer| peer.0)).collect();
-        matched(self.rank, exchange, &said, &peers)
+        matched(self.rank, exchange, &all_sends, &peers)
     }
 
     /// Asks for an exchange, on a stream.
-    pub fn exchange(&self, label: &str, fetches: &Fetches, stream: sys::CUstream) -> Result<(), DriverError> {
+    pub fn exchange(&self, label: &str, copies: &[PeerCopy], stream: sys::CUstream) -> Result<(), DriverError> {
         let number = self.count.get().wrapping_add(1);
         self.count.set(number);
         self.signal(Flag::Ready, number, stream)?;
         self.wait(Flag::Ready, number, stream)?;
-        for (_, from, to, bytes) in &fetches.0 {
+        for PeerCopy { source, destination, bytes, .. } in copies {
             // SAFETY: ranges of memory of this rank and of another one's, which has it until the exchange has ended.
-            let copied = unsafe { sys::cuMemcpyDtoDAsync_v2(*to, *from, *bytes as usize, stream) };
+            let copied = unsafe { sys::cuMemcpyDtoDAsync_v2(*destination, *source, *bytes as usize, stream) };
             check_on("cuMemcpyDtoDAsync", copied, &label)?;
         }
         self.signal(Flag::Done, number, stream)?;
@@ -342,29 +348,33 @@ impl Copies {
     }
 }
 
-/// What a rank fetches: its receives, and what all ranks have said that they send. The memory of each is where it is in `peers`,
-/// by rank; its own is none of them.
-fn matched(rank: u32, exchange: &BoundExchange, said: &[Vec<u8>], peers: &[Option<Range>]) -> Result<Fetches, String> {
-    let mut fetches = Vec::new();
+/// The copies that fill a rank's receives. `all_sends` are those of all ranks, and `peers` their memory, by rank; none for its own.
+fn matched(
+    rank: u32,
+    exchange: &BoundExchange,
+    all_sends: &[Vec<u8>],
+    peers: &[Option<Range>],
+) -> Result<Vec<PeerCopy>, String> {
+    let mut copies = Vec::new();
     // Each rank begins with another one.
     let ranks = peers.len() as u32;
     for from in (1..=ranks).map(|step| (rank + step) % ranks) {
-        let text = String::from_utf8_lossy(&said[from as usize]);
+        let text = String::from_utf8_lossy(&all_sends[from as usize]);
         let sends: Option<Vec<(u64, u64, u64)>> = text.lines().map(send).collect();
-        let sends = sends.ok_or_else(|| format!("what rank {from} sends does not read"))?;
+        let sends = sends.ok_or_else(|| format!("the sends of rank {from} cannot be read"))?;
         let mut sends = sends.into_iter().filter(|(to, ..)| *to == u64::from(rank));
-        for (_, to, bytes) in exchange.receives.iter().filter(|(of, ..)| *of == from) {
-            let address = sends.next().filter(|(.., sent)| sent == bytes).and_then(|(_, address, _)| {
+        for (_, destination, bytes) in exchange.receives.iter().filter(|(of, ..)| *of == from) {
+            let source = sends.next().filter(|(.., sent)| sent == bytes).and_then(|(_, address, _)| {
                 peers[from as usize].map_or(Some(address), |range| range.here(address, *bytes))
             });
-            let address = address.ok_or_else(|| format!("rank {from} does not send what rank {rank} takes"))?;
-            fetches.push((from, address, *to, *bytes));
+            let source = source.ok_or_else(|| format!("rank {from} does not send what rank {rank} receives"))?;
+            copies.push(PeerCopy { from, source, destination: *destination, bytes: *bytes });
         }
         if sends.next().is_some() {
-            return Err(format!("rank {from} sends what rank {rank} does not take"));
+            return Err(format!("rank {from} sends what rank {rank} does not receive"));
         }
     }
-    Ok(Fetches(fetches))
+    Ok(copies)
 }
 
 /// To which rank, address and bytes, of a line.
@@ -374,24 +384,24 @@ fn send(line: &str) -> Option<(u64, u64, u64)> {
     Some((to, address, bytes))
 }
 
-/// Something, or why not, as bytes.
-fn say(what: Result<String, String>) -> Vec<u8> {
+/// A result as bytes.
+fn encode(what: Result<String, String>) -> Vec<u8> {
     match what {
         Ok(text) => format!("+{text}").into_bytes(),
         Err(why) => format!("-{why}").into_bytes(),
     }
 }
 
-/// What all ranks have said, or why the first of them does not, by its number.
-fn heard(said: &[Vec<u8>]) -> Result<Vec<String>, String> {
-    let of_rank = |(rank, said): (usize, &Vec<u8>)| {
-        let text = String::from_utf8_lossy(said);
+/// The results of all ranks, or the first error, with its rank.
+fn decode(results: &[Vec<u8>]) -> Result<Vec<String>, String> {
+    let of_rank = |(rank, result): (usize, &Vec<u8>)| {
+        let text = String::from_utf8_lossy(result);
         match text.strip_prefix('+') {
             Some(text) => Ok(text.to_owned()),
             None => Err(format!("rank {rank}: {}", text.trim_start_matches('-'))),
         }
     };
-    said.iter().enumerate().map(of_rank).collect()
+    results.iter().enumerate().map(of_rank).collect()
 }
 
 #[cfg(test)]
@@ -402,57 +412,58 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_offer_reads_as_it_was_written() {
+    fn an_export_reads_as_it_was_written() {
         let handle = std::array::from_fn(|index| index as u8 * 3);
-        let offer = Offer { host: "a-b".to_owned(), base: 1 << 40, bytes: 7, handle, words: "/dev/shm/x".to_owned() };
-        let read = Offer::of(&offer.text()).unwrap();
+        let export = Export { host: "a-b".to_owned(), base: 1 << 40, bytes: 7, handle, flags: "/dev/shm/x".to_owned() };
+        let read = Export::of(&export.text()).unwrap();
         assert_eq!((read.host.as_str(), read.base, read.bytes, read.handle), ("a-b", 1 << 40, 7, handle));
-        assert_eq!(read.words, "/dev/shm/x");
-        assert!(Offer::of("a\n1\n2\nxyz\n").is_none() && Offer::of("").is_none());
+        assert_eq!(read.flags, "/dev/shm/x");
+        assert!(Export::of("a\n1\n2\nxyz\n").is_none() && Export::of("").is_none());
     }
 
-    /// What rank 1 of three fetches of what all say that they send: `receives` are ranks, addresses and bytes. The others' memory
-    /// is 100 bytes from 1000 on, which rank 1 has at 5000 and at 9000.
-    fn fetched(receives: &[(u32, u64, u64)], said: [&str; 3]) -> Result<Vec<(u32, u64, u64, u64)>, String> {
+    /// The copies of rank 1 of three: rank, source, destination and bytes. `receives` are ranks, addresses and bytes. The others'
+    /// memory is 100 bytes from 1000 on, which rank 1 has at 5000 and at 9000.
+    fn copies(receives: &[(u32, u64, u64)], all_sends: [&str; 3]) -> Result<Vec<(u32, u64, u64, u64)>, String> {
         let exchange = BoundExchange { sends: Vec::new(), receives: receives.to_vec() };
         let range = |mapped| Some(Range { base: 1000, bytes: 100, mapped });
-        let said = said.map(|text| text.as_bytes().to_vec());
-        matched(1, &exchange, &said, &[range(5000), None, range(9000)]).map(|fetches| fetches.0)
+        let all_sends = all_sends.map(|text| text.as_bytes().to_vec());
+        let copies = matched(1, &exchange, &all_sends, &[range(5000), None, range(9000)])?;
+        Ok(copies.iter().map(|copy| (copy.from, copy.source, copy.destination, copy.bytes)).collect())
     }
 
     #[test]
-    fn a_rank_fetches_what_others_send_it_in_their_order() {
-        let said = ["1 1000 8\n2 1004 4\n1 1092 8", "1 300 2", "0 1000 4\n1 1010 16"];
+    fn a_rank_copies_what_others_send_it_in_their_order() {
+        let all_sends = ["1 1000 8\n2 1004 4\n1 1092 8", "1 300 2", "0 1000 4\n1 1010 16"];
         let receives = [(0, 70, 8), (2, 80, 16), (1, 90, 2), (0, 60, 8)];
         let expected = vec![(2, 9010, 80, 16), (0, 5000, 70, 8), (0, 5092, 60, 8), (1, 300, 90, 2)];
-        assert_eq!(fetched(&receives, said), Ok(expected));
+        assert_eq!(copies(&receives, all_sends), Ok(expected));
     }
 
     #[test]
     fn sends_and_receives_that_do_not_match_are_refused() {
-        let taken = Err("rank 0 does not send what rank 1 takes".to_owned());
+        let taken = Err("rank 0 does not send what rank 1 receives".to_owned());
         // Another length, another order, nothing, something that another rank takes.
-        assert_eq!(fetched(&[(0, 70, 8)], ["1 1000 4", "", ""]), taken);
-        assert_eq!(fetched(&[(0, 70, 8), (0, 80, 4)], ["1 1000 4\n1 1004 8", "", ""]), taken);
-        assert_eq!(fetched(&[(0, 70, 8)], ["", "", ""]), taken);
-        assert_eq!(fetched(&[(0, 70, 8)], ["2 1000 8", "", ""]), taken);
+        assert_eq!(copies(&[(0, 70, 8)], ["1 1000 4", "", ""]), taken);
+        assert_eq!(copies(&[(0, 70, 8), (0, 80, 4)], ["1 1000 4\n1 1004 8", "", ""]), taken);
+        assert_eq!(copies(&[(0, 70, 8)], ["", "", ""]), taken);
+        assert_eq!(copies(&[(0, 70, 8)], ["2 1000 8", "", ""]), taken);
         // Below the memory, above it, and beyond any.
         for address in ["999", "1093", "18446744073709551615"] {
-            assert_eq!(fetched(&[(0, 70, 8)], [&format!("1 {address} 8"), "", ""]), taken, "{address}");
+            assert_eq!(copies(&[(0, 70, 8)], [&format!("1 {address} 8"), "", ""]), taken, "{address}");
         }
-        assert_eq!(fetched(&[(0, 70, u64::MAX)], ["1 1001 18446744073709551615", "", ""]), taken);
+        assert_eq!(copies(&[(0, 70, u64::MAX)], ["1 1001 18446744073709551615", "", ""]), taken);
         // Nobody would know that these have been lost.
-        let left = Err("rank 2 sends what rank 1 does not take".to_owned());
-        assert_eq!(fetched(&[(2, 70, 8)], ["", "", "1 1000 8\n1 1008 8"]), left);
-        assert_eq!(fetched(&[], ["", "", "1 1000 8"]), left);
+        let left = Err("rank 2 sends what rank 1 does not receive".to_owned());
+        assert_eq!(copies(&[(2, 70, 8)], ["", "", "1 1000 8\n1 1008 8"]), left);
+        assert_eq!(copies(&[], ["", "", "1 1000 8"]), left);
     }
 
     #[test]
-    fn sends_that_do_not_read_are_refused() {
+    fn sends_that_cannot_be_read_are_refused() {
         for line in ["1 1000", "1 1000 8 9", "1 a 8", "1 -1 8", "1  8", "?"] {
-            let said = format!("1 1000 8\n{line}");
-            let refused = Err("what rank 2 sends does not read".to_owned());
-            assert_eq!(fetched(&[(2, 70, 8)], ["", "", &said]), refused, "{line}");
+            let sends = format!("1 1000 8\n{line}");
+            let refused = Err("the sends of rank 2 cannot be read".to_owned());
+            assert_eq!(copies(&[(2, 70, 8)], ["", "", &sends]), refused, "{line}");
         }
     }
 
@@ -480,8 +491,8 @@ mod tests {
 
     #[test]
     fn one_rank_that_cannot_is_why_none_does() {
-        let said = [say(Ok("a".to_owned())), say(Ok(String::new()))];
-        assert_eq!(heard(&said), Ok(vec!["a".to_owned(), String::new()]));
-        assert_eq!(heard(&[said[0].clone(), say(Err("no".to_owned()))]), Err("rank 1: no".to_owned()));
+        let results = [encode(Ok("a".to_owned())), encode(Ok(String::new()))];
+        assert_eq!(decode(&results), Ok(vec!["a".to_owned(), String::new()]));
+        assert_eq!(decode(&[results[0].clone(), encode(Err("no".to_owned()))]), Err("rank 1: no".to_owned()));
     }
 }

@@ -20,7 +20,7 @@ mod tensor_map;
 mod timer;
 mod waits;
 
-pub use ranks::{Abort, Agree};
+pub use ranks::{Abort, AllGather};
 pub use stage::SLOTS as STAGE_SLOTS;
 
 use std::ffi::{CString, c_void};
@@ -126,13 +126,13 @@ impl Cuda {
         })
     }
 
-    /// Is one of several ranks. `agree` gives what every rank says; all ask for it in the same order.
+    /// Makes this one of several ranks. They exchange what they have to agree on by `all_gather`.
     ///
     /// # Errors
     /// [`DriverError`] of the driver, or of the environment.
-    pub fn connect(&mut self, rank: u32, ranks: u32, agree: Agree) -> Result<Abort, DriverError> {
+    pub fn connect(&mut self, rank: u32, ranks: u32, all_gather: AllGather) -> Result<Abort, DriverError> {
         self.beside = Some(Beside::new()?);
-        let ranks = Ranks::new(rank, ranks, agree)?;
+        let ranks = Ranks::new(rank, ranks, all_gather)?;
         let abort = ranks.abort();
         self.ranks = Some(ranks);
         Ok(abort)
@@ -397,9 +397,9 @@ impl Driver for Cuda {
         Ok(())
     }
 
-    fn meet(&mut self) -> Result<(), DriverError> {
+    fn connect_ranks(&mut self) -> Result<(), DriverError> {
         let Some(ranks) = &mut self.ranks else { return Ok(()) };
-        ranks.meet(&self.memory, memory::free_and_total(self.device.integrated)?.0)
+        ranks.connect(&self.memory, memory::free_and_total(self.device.integrated)?.0)
     }
 
     fn ranks(&self) -> Option<String> {

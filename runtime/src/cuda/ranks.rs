@@ -7,24 +7,24 @@ use std::sync::{Arc, OnceLock};
 
 use cudarc::driver::sys;
 
-use super::copies::{Copies, Fetches, Registered};
+use super::copies::{Copies, PeerCopy, Registered};
 use super::nccl::{self, Nccl};
 use crate::driver::{BoundExchange, DriverError};
 
 /// Says which backend exchanges take, where it is not to be found out.
 const VARIABLE: &str = "PRECAST_EXCHANGE";
 
-/// What every rank says, by rank: all call it in the same order.
-pub type Agree = Box<dyn FnMut(&[u8]) -> Result<Vec<Vec<u8>>, String>>;
+/// The bytes of every rank, by rank: all ranks call it in the same order.
+pub type AllGather = Box<dyn FnMut(&[u8]) -> Result<Vec<Vec<u8>>, String>>;
 
 /// A backend that the environment asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Asked {
+enum Requested {
     Copies,
     Nccl,
 }
 
-impl Asked {
+impl Requested {
     /// # Errors
     /// [`DriverError::Environment`] where something else is asked for.
     fn of(variable: impl Fn(&str) -> Option<OsString>) -> Result<Option<Self>, DriverError> {
@@ -49,7 +49,7 @@ enum Backend {
 
 /// An exchange, as the backend takes it.
 pub(super) enum Prepared {
-    Copies(Fetches),
+    Copies(Vec<PeerCopy>),
     Nccl(BoundExchange),
 }
 
@@ -57,8 +57,8 @@ pub(super) enum Prepared {
 pub(super) struct Ranks {
     rank: u32,
     count: u32,
-    asked: Option<Asked>,
-    agree: Agree,
+    requested: Option<Requested>,
+    all_gather: AllGather,
     backend: Option<Backend>,
     /// What the backend is, and where it is NCCL why it is not copies.
     about: String,
@@ -86,10 +86,10 @@ fn explained(error: DriverError, why: &str, free_bytes: u64) -> DriverError {
 impl Ranks {
     /// # Errors
     /// [`DriverError::Environment`].
-    pub fn new(rank: u32, count: u32, agree: Agree) -> Result<Self, DriverError> {
-        let asked = Asked::of(|name| std::env::var_os(name))?;
+    pub fn new(rank: u32, count: u32, all_gather: AllGather) -> Result<Self, DriverError> {
+        let requested = Requested::of(|name| std::env::var_os(name))?;
         let abort = Abort(Arc::new(Shared { rank, ..Shared::default() }));
-        Ok(Self { rank, count, asked, agree, backend: None, about: String::new(), abort })
+        Ok(Self { rank, count, requested, all_gather, backend: None, about: String::new(), abort })
     }
 
     /// What ends exchanges that wait for a rank which is gone.
@@ -97,18 +97,18 @@ impl Ranks {
         self.abort.clone()
     }
 
-    /// Finds a backend with the others, who do the same. `memory` is all that this rank has taken, addresses and bytes; `free_bytes`
+    /// Connects with the others by the first backend that all have. `memory` is all that this rank has taken, addresses and bytes; `free_bytes`
     /// of the device's are left.
     ///
     /// # Errors
     /// [`DriverError::Exchange`].
-    pub fn meet(&mut self, memory: &[(u64, u64)], free_bytes: u64) -> Result<(), DriverError> {
+    pub fn connect(&mut self, memory: &[(u64, u64)], free_bytes: u64) -> Result<(), DriverError> {
         let ranks = |reason: String| failed("ranks", reason);
-        let wanted = match self.asked {
-            Some(Asked::Nccl) => Err(format!("{VARIABLE} is nccl")),
+        let wanted = match self.requested {
+            Some(Requested::Nccl) => Err(format!("{VARIABLE} is nccl")),
             _ => Ok(()),
         };
-        let copies = Copies::open((self.rank, self.count), memory, wanted, &mut self.agree).map_err(ranks)?;
+        let copies = Copies::open((self.rank, self.count), memory, wanted, &mut self.all_gather).map_err(ranks)?;
         let why = match copies {
             Ok(copies) => {
                 let _ = self.abort.0.flags.set(Arc::clone(copies.flags()));
@@ -116,23 +116,22 @@ impl Ranks {
                 self.backend = Some(Backend::Copies(copies));
                 return Ok(());
             }
-            Err(why) if self.asked == Some(Asked::Copies) => {
+            Err(why) if self.requested == Some(Requested::Copies) => {
                 return Err(ranks(format!("{VARIABLE}=copies, but copies cannot be used: {why}")));
             }
             Err(why) => why,
         };
-        let nccl = self.connect().map_err(|error| explained(error, &why, free_bytes))?;
+        let nccl = self.connect_nccl().map_err(|error| explained(error, &why, free_bytes))?;
         let _ = self.abort.0.nccl.set(nccl.abort());
         self.about = format!("by NCCL {}, since {why}", nccl::version()?);
         self.backend = Some(Backend::Nccl(nccl));
         Ok(())
     }
 
-    /// Connects with the others by NCCL.
-    fn connect(&mut self) -> Result<Nccl, DriverError> {
+    fn connect_nccl(&mut self) -> Result<Nccl, DriverError> {
         let own = if self.rank == 0 { nccl::Id::new()?.bytes() } else { Vec::new() };
-        let said = (self.agree)(&own).map_err(|reason| failed("ranks", reason))?;
-        Nccl::connect(self.rank, self.count, &nccl::Id::of(&said[0])?)
+        let ids = (self.all_gather)(&own).map_err(|reason| failed("ranks", reason))?;
+        Nccl::connect(self.rank, self.count, &nccl::Id::of(&ids[0])?)
     }
 
     /// What the backend is, for people.
@@ -146,16 +145,16 @@ impl Ranks {
     }
 
     fn backend(&self) -> &Backend {
-        self.backend.as_ref().expect("ranks meet before anything is prepared")
+        self.backend.as_ref().expect("ranks are connected before anything is prepared")
     }
 
     /// # Errors
     /// [`DriverError::Exchange`].
     pub fn prepare(&mut self, label: &str, exchange: &BoundExchange) -> Result<Prepared, DriverError> {
-        match self.backend.as_ref().expect("ranks meet before anything is prepared") {
+        match self.backend.as_ref().expect("ranks are connected before anything is prepared") {
             Backend::Copies(copies) => {
-                let fetches = copies.prepare(exchange, &mut self.agree).map_err(|reason| failed(label, reason))?;
-                Ok(Prepared::Copies(fetches))
+                let prepared = copies.prepare(exchange, &mut self.all_gather);
+                Ok(Prepared::Copies(prepared.map_err(|reason| failed(label, reason))?))
             }
             Backend::Nccl(_) => Ok(Prepared::Nccl(exchange.clone())),
         }
@@ -168,7 +167,7 @@ impl Ranks {
     pub fn exchange(&self, label: &str, prepared: &Prepared, stream: sys::CUstream) -> Result<(), DriverError> {
         self.abort.check(label)?;
         match (self.backend(), prepared) {
-            (Backend::Copies(copies), Prepared::Copies(fetches)) => copies.exchange(label, fetches, stream),
+            (Backend::Copies(copies), Prepared::Copies(prepared)) => copies.exchange(label, prepared, stream),
             (Backend::Nccl(nccl), Prepared::Nccl(exchange)) => nccl.exchange(label, exchange, stream),
             _ => unreachable!("an exchange is prepared for the backend that there is"),
         }
@@ -220,11 +219,11 @@ mod tests {
 
     #[test]
     fn a_backend_that_is_not_there_is_refused_by_name() {
-        let asked = |value: &'static str| Asked::of(|_| Some(value.into()));
-        assert_eq!(Asked::of(|_| None), Ok(None));
-        assert_eq!((asked(""), asked("copies")), (Ok(None), Ok(Some(Asked::Copies))));
-        assert_eq!(asked("nccl"), Ok(Some(Asked::Nccl)));
-        let message = asked("tcp").unwrap_err().to_string();
+        let requested = |value: &'static str| Requested::of(|_| Some(value.into()));
+        assert_eq!(Requested::of(|_| None), Ok(None));
+        assert_eq!((requested(""), requested("copies")), (Ok(None), Ok(Some(Requested::Copies))));
+        assert_eq!(requested("nccl"), Ok(Some(Requested::Nccl)));
+        let message = requested("tcp").unwrap_err().to_string();
         assert!(message.contains("PRECAST_EXCHANGE=tcp is set") && message.contains("copies or nccl"), "{message}");
     }
 }
