@@ -381,7 +381,7 @@ fn what_does_not_go_is_refused_before_anything_starts() {
     assert!(message(&["--gpus", "3", "--replicas", "4"]).contains("1, 2 or 4 GPUs"));
     assert!(message(&["--gpus", "2", "--device", "cuda:0"]).contains("--device cuda:0 is one GPU"));
     assert!(message(&["--gpus", "all"]).contains("--gpus N"));
-    assert!(message(&["--replicas", "4", "--grad-accum", "6"]).contains("--grad-accum 4 or 8 goes"));
+    assert!(message(&["--replicas", "4", "--grad-accum", "6"]).contains("use --grad-accum 4 or 8,"));
     assert!(message(&["--rendezvous", "localhost:1"]).contains("no launcher has started any"));
     assert!(!case.out().exists());
     // An allocation of Slurm's is no step.

@@ -90,7 +90,7 @@ impl Teaching {
         }
         if precision == Precision::Fp32 {
             return Err(Failure::Usage(format!(
-                "--teacher-format int8 gives bf16: it does not go with --precision {precision}. Use --precision bf16 or int8, or \
+                "--teacher-format int8 gives bf16: it cannot be combined with --precision {precision}. Use --precision bf16 or int8, or \
                  --teacher-format bf16 or stored"
             )));
         }

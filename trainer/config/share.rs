@@ -40,15 +40,15 @@ impl RunConfig {
         self.share.check().map_err(PlanError::from)?;
         if !accum.is_multiple_of(replicas) {
             let below = accum / replicas * replicas;
-            let goes: Vec<String> = [below, below + replicas]
+            let valid: Vec<String> = [below, below + replicas]
                 .into_iter()
                 .filter(|accum| *accum > 0)
                 .map(|accum| accum.to_string())
                 .collect();
             return Err(Failure::Usage(format!(
-                "--grad-accum {accum} counts the micro-batches of a step over all GPUs, and {replicas} replicas take equally many: \
-                 --grad-accum {} goes, or another --replicas",
-                goes.join(" or ")
+                "--grad-accum {accum} counts the micro-batches of a step over all GPUs, and each of {replicas} replicas takes as many: \
+                 use --grad-accum {}, or another --replicas",
+                valid.join(" or ")
             )));
         }
         Ok(())
@@ -85,6 +85,6 @@ mod tests {
         assert_eq!(shared(&[], Some(4)), Ok((4, share(4))));
         assert_eq!(shared(&[("replicas", 2), ("grad_accum", 6)], None), Ok((6, share(2))));
         let message = shared(&[("replicas", 4), ("grad_accum", 6)], None).unwrap_err();
-        assert!(message.contains("--grad-accum 4 or 8 goes"), "{message}");
+        assert!(message.contains("use --grad-accum 4 or 8,"), "{message}");
     }
 }

@@ -32,8 +32,8 @@ impl Default for Share {
 /// Ranks between which the replicas' tree cannot be divided.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "--replicas {replicas} does not go on {ranks} GPUs: each GPU takes 1, 2, 4, 8 ... whole replicas. It goes on {}; \
-     on {ranks} GPUs --replicas {ranks} goes",
+    "--replicas {replicas} cannot be divided among {ranks} GPUs: each GPU computes 1, 2, 4, 8 ... whole replicas. Use {}, or \
+     --replicas {ranks} on {ranks} GPUs",
     ranks_for(*replicas)
 )]
 pub struct ShareError {
@@ -41,11 +41,11 @@ pub struct ShareError {
     pub ranks: u32,
 }
 
-/// The numbers of GPUs that so many replicas go on: `1, 2 or 4 GPUs`.
+/// The numbers of GPUs that replicas can be divided among: `1, 2 or 4 GPUs`.
 fn ranks_for(replicas: u32) -> String {
-    let goes = |ranks: &u32| Share { replicas, ranks: *ranks, rank: 0 }.check().is_ok();
+    let divides = |ranks: &u32| Share { replicas, ranks: *ranks, rank: 0 }.check().is_ok();
     // Beyond a few thousand nobody has as many.
-    let mut all: Vec<String> = (1..=replicas.min(1 << 12)).filter(goes).map(|ranks| ranks.to_string()).collect();
+    let mut all: Vec<String> = (1..=replicas.min(1 << 12)).filter(divides).map(|ranks| ranks.to_string()).collect();
     let last = all.pop().unwrap_or_default();
     let all = if all.is_empty() { last } else { format!("{} or {last}", all.join(", ")) };
     if all == "1" { "1 GPU".to_owned() } else { format!("{all} GPUs") }
@@ -58,7 +58,7 @@ impl Share {
     /// Checks that whole subtrees of the replicas' tree go to each rank.
     ///
     /// # Errors
-    /// [`ShareError`] with the values that go.
+    /// [`ShareError`] with the values that can be.
     pub fn check(self) -> Result<(), ShareError> {
         let Self { replicas, ranks, .. } = self;
         let fits = replicas.is_multiple_of(ranks) && (ranks == 1 || (replicas / ranks).is_power_of_two());
