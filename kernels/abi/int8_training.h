@@ -12,4 +12,38 @@ typedef struct int8_columns_params {
     uint32_t reserved;
 } int8_columns_params;
 
+/* What is quantised is the value that is stored in bf16, or would be. */
+
+typedef struct int8_rmsnorm_fwd_params {
+    address x;     /* [tokens, h] */
+    address delta; /* [tokens, h], with residual */
+    address sum;   /* [tokens, h], with residual: x + delta */
+    address gamma; /* [h] */
+    address y;     /* [tokens, h] */
+    address rstd;  /* [tokens] f32 */
+    address q;     /* [tokens, h] i8, of y */
+    address scale; /* [tokens] f32 */
+    float eps;
+    uint32_t tokens;
+} int8_rmsnorm_fwd_params;
+
+typedef struct int8_gated_params {
+    address gate_up; /* [tokens, 2 n]: gate, then up */
+    address y;       /* [tokens, n], if kept */
+    address q;       /* [tokens, n] i8 */
+    address scale;   /* [tokens] f32 */
+    uint32_t tokens;
+    uint32_t reserved;
+} int8_gated_params;
+
+typedef struct int8_gated_bwd_params {
+    address gate_up;  /* [tokens, 2 n] */
+    address dy;       /* [tokens, n] */
+    address dgate_up; /* [tokens, 2 n] */
+    address q;        /* [tokens, 2 n] i8, of dgate_up */
+    address scale;    /* [tokens] f32 */
+    uint32_t tokens;
+    uint32_t reserved;
+} int8_gated_bwd_params;
+
 #endif

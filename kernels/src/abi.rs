@@ -888,6 +888,86 @@ const _: () = {
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+pub struct int8_rmsnorm_fwd_params {
+    pub x: address,
+    pub delta: address,
+    pub sum: address,
+    pub gamma: address,
+    pub y: address,
+    pub rstd: address,
+    pub q: address,
+    pub scale: address,
+    pub eps: f32,
+    pub tokens: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of int8_rmsnorm_fwd_params"][::std::mem::size_of::<int8_rmsnorm_fwd_params>() - 72usize];
+    ["Alignment of int8_rmsnorm_fwd_params"][::std::mem::align_of::<int8_rmsnorm_fwd_params>() - 8usize];
+    ["Offset of field: int8_rmsnorm_fwd_params::x"][::std::mem::offset_of!(int8_rmsnorm_fwd_params, x) - 0usize];
+    ["Offset of field: int8_rmsnorm_fwd_params::delta"]
+        [::std::mem::offset_of!(int8_rmsnorm_fwd_params, delta) - 8usize];
+    ["Offset of field: int8_rmsnorm_fwd_params::sum"][::std::mem::offset_of!(int8_rmsnorm_fwd_params, sum) - 16usize];
+    ["Offset of field: int8_rmsnorm_fwd_params::gamma"]
+        [::std::mem::offset_of!(int8_rmsnorm_fwd_params, gamma) - 24usize];
+    ["Offset of field: int8_rmsnorm_fwd_params::y"][::std::mem::offset_of!(int8_rmsnorm_fwd_params, y) - 32usize];
+    ["Offset of field: int8_rmsnorm_fwd_params::rstd"][::std::mem::offset_of!(int8_rmsnorm_fwd_params, rstd) - 40usize];
+    ["Offset of field: int8_rmsnorm_fwd_params::q"][::std::mem::offset_of!(int8_rmsnorm_fwd_params, q) - 48usize];
+    ["Offset of field: int8_rmsnorm_fwd_params::scale"]
+        [::std::mem::offset_of!(int8_rmsnorm_fwd_params, scale) - 56usize];
+    ["Offset of field: int8_rmsnorm_fwd_params::eps"][::std::mem::offset_of!(int8_rmsnorm_fwd_params, eps) - 64usize];
+    ["Offset of field: int8_rmsnorm_fwd_params::tokens"]
+        [::std::mem::offset_of!(int8_rmsnorm_fwd_params, tokens) - 68usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+pub struct int8_gated_params {
+    pub gate_up: address,
+    pub y: address,
+    pub q: address,
+    pub scale: address,
+    pub tokens: u32,
+    pub reserved: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of int8_gated_params"][::std::mem::size_of::<int8_gated_params>() - 40usize];
+    ["Alignment of int8_gated_params"][::std::mem::align_of::<int8_gated_params>() - 8usize];
+    ["Offset of field: int8_gated_params::gate_up"][::std::mem::offset_of!(int8_gated_params, gate_up) - 0usize];
+    ["Offset of field: int8_gated_params::y"][::std::mem::offset_of!(int8_gated_params, y) - 8usize];
+    ["Offset of field: int8_gated_params::q"][::std::mem::offset_of!(int8_gated_params, q) - 16usize];
+    ["Offset of field: int8_gated_params::scale"][::std::mem::offset_of!(int8_gated_params, scale) - 24usize];
+    ["Offset of field: int8_gated_params::tokens"][::std::mem::offset_of!(int8_gated_params, tokens) - 32usize];
+    ["Offset of field: int8_gated_params::reserved"][::std::mem::offset_of!(int8_gated_params, reserved) - 36usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+pub struct int8_gated_bwd_params {
+    pub gate_up: address,
+    pub dy: address,
+    pub dgate_up: address,
+    pub q: address,
+    pub scale: address,
+    pub tokens: u32,
+    pub reserved: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of int8_gated_bwd_params"][::std::mem::size_of::<int8_gated_bwd_params>() - 48usize];
+    ["Alignment of int8_gated_bwd_params"][::std::mem::align_of::<int8_gated_bwd_params>() - 8usize];
+    ["Offset of field: int8_gated_bwd_params::gate_up"]
+        [::std::mem::offset_of!(int8_gated_bwd_params, gate_up) - 0usize];
+    ["Offset of field: int8_gated_bwd_params::dy"][::std::mem::offset_of!(int8_gated_bwd_params, dy) - 8usize];
+    ["Offset of field: int8_gated_bwd_params::dgate_up"]
+        [::std::mem::offset_of!(int8_gated_bwd_params, dgate_up) - 16usize];
+    ["Offset of field: int8_gated_bwd_params::q"][::std::mem::offset_of!(int8_gated_bwd_params, q) - 24usize];
+    ["Offset of field: int8_gated_bwd_params::scale"][::std::mem::offset_of!(int8_gated_bwd_params, scale) - 32usize];
+    ["Offset of field: int8_gated_bwd_params::tokens"][::std::mem::offset_of!(int8_gated_bwd_params, tokens) - 40usize];
+    ["Offset of field: int8_gated_bwd_params::reserved"]
+        [::std::mem::offset_of!(int8_gated_bwd_params, reserved) - 44usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct lora_part {
     pub scale: f32,
     pub start: u32,

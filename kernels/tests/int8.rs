@@ -2,12 +2,14 @@
 //! products are those of the matrices that were quantised.
 
 use precast_kernels::abi::{
-    int8_columns_params, int8_fwd_params, int8_quantize_params, int8_rmsnorm_params, int8_swiglu_params,
+    int8_columns_params, int8_fwd_params, int8_gated_bwd_params, int8_gated_params, int8_quantize_params,
+    int8_rmsnorm_fwd_params, int8_rmsnorm_params, int8_swiglu_params, rmsnorm_fwd_params, swiglu_bwd_params,
+    swiglu_fwd_params,
 };
 use precast_kernels::check::Case;
 use precast_kernels::host::Buffer;
 use precast_kernels::int8::rotation;
-use precast_kernels::{Dtype, Format, Key};
+use precast_kernels::{Dtype, Format, Key, Operand};
 
 /// A launch by the reference: operands before and after it, as numbers.
 struct Launch {
@@ -28,10 +30,16 @@ impl Launch {
         Self { case, after }
     }
 
-    fn numbers(&self, name: &str) -> Vec<f64> {
-        let index = self.case.operands.iter().position(|operand| operand.name == name).unwrap();
+    /// An operand, if the kernel has it, and its bytes: what it wrote, or what it read.
+    fn operand(&self, name: &str) -> Option<(&Operand, &[u8])> {
+        let index = self.case.operands.iter().position(|operand| operand.name == name)?;
         let operand = &self.case.operands[index];
         let bytes = if operand.access.writes() { &self.after[index] } else { &self.case.before[index] };
+        Some((operand, bytes))
+    }
+
+    fn numbers(&self, name: &str) -> Vec<f64> {
+        let (operand, bytes) = self.operand(name).unwrap();
         match operand.format {
             Format::Dense(Dtype::I8) => bytes.iter().map(|byte| f64::from(*byte as i8)).collect(),
             Format::Dense(Dtype::Bf16) => {
@@ -133,6 +141,49 @@ fn a_norm_gives_the_rotated_rows_of_rmsnorm() {
         let y: Vec<f64> = sum[at.clone()].iter().zip(&gamma).map(|(x, gamma)| gamma * x / rms).collect();
         is_quantized(&y, &q[at], *scale, &format!("token {token}"));
     }
+}
+
+/// Asserts that a kernel writes, of the same inputs, the bits of another one, and what `int8.quantize` makes of an output of that, of
+/// rows of k.
+fn is_the_pair<A: bytemuck::Pod, B: bytemuck::Pod>(fused: (&str, A), other: (&str, B), output: &str, k: u32) {
+    let rows = 7;
+    let (key, fused) = (fused.0, Launch::new(fused.0, fused.1, 9));
+    let other = Launch::with(other.0, other.1, 1, |name, bytes| {
+        if let Some((_, given)) = fused.operand(name).filter(|(operand, _)| !operand.access.writes()) {
+            bytes.copy_from_slice(given);
+        }
+    });
+    let quantize = int8_quantize_params { rows, ..Default::default() };
+    let quantized = Launch::with(&format!("int8.quantize{{k={k},x=bf16}}"), quantize, 1, |name, bytes| {
+        if name == "x" {
+            bytes.copy_from_slice(other.operand(output).unwrap().1);
+        }
+    });
+    for (operand, written) in
+        fused.case.operands.iter().zip(&fused.after).filter(|(operand, _)| operand.access.writes())
+    {
+        let pair = quantized.operand(operand.name).or_else(|| other.operand(operand.name));
+        assert!(written[..] == *pair.unwrap().1, "{key}: {}", operand.name);
+    }
+}
+
+#[test]
+fn fused_kernels_write_the_bits_of_the_pairs_in_their_place() {
+    let (tokens, eps) = (7, 1e-2);
+    for residual in [false, true] {
+        let norm = |op: &str| format!("{op}{{h=192,residual={residual},x=bf16}}");
+        let fused = int8_rmsnorm_fwd_params { tokens, eps, ..Default::default() };
+        let plain = rmsnorm_fwd_params { tokens, eps, ..Default::default() };
+        is_the_pair((&norm("int8.rmsnorm_fwd"), fused), (&norm("rmsnorm.fwd"), plain), "y", 192);
+    }
+    for kept in [false, true] {
+        let fused = int8_gated_params { tokens, ..Default::default() };
+        let plain = swiglu_fwd_params { tokens, n: 96, ..Default::default() };
+        is_the_pair((&format!("int8.gated{{kept={kept},n=96}}"), fused), ("swiglu.fwd{x=bf16}", plain), "y", 96);
+    }
+    let fused = int8_gated_bwd_params { tokens, ..Default::default() };
+    let plain = swiglu_bwd_params { tokens, n: 384, ..Default::default() };
+    is_the_pair(("int8.gated_bwd{n=384}", fused), ("swiglu.bwd{x=bf16}", plain), "dgate_up", 768);
 }
 
 /// x w^T of dequantised matrices, with a bias.

@@ -1,7 +1,10 @@
 use rayon::prelude::*;
 
-use super::{Int8Fwd, Int8Rmsnorm, Int8Swiglu, rotation};
-use crate::abi::{int8_columns_params, int8_fwd_params, int8_rmsnorm_params, int8_swiglu_params};
+use super::{Int8Fwd, Int8Gated, Int8Rmsnorm, Int8RmsnormFwd, Int8Swiglu, rotation};
+use crate::Dtype;
+use crate::abi::{
+    int8_columns_params, int8_fwd_params, int8_rmsnorm_fwd_params, int8_rmsnorm_params, int8_swiglu_params,
+};
 use crate::host::{Matrix, Views, matmul, round_to, sigmoid, vectorized};
 use crate::rmsnorm::{add_residual, rstd};
 
@@ -72,6 +75,60 @@ pub(super) fn rmsnorm(key: Int8Rmsnorm, p: &int8_rmsnorm_params, views: &mut Vie
         let rstd = rstd(x, p.eps);
         let mut row: Vec<f32> = x.iter().zip(&gamma[..]).map(|(x, gamma)| gamma * (x * rstd)).collect();
         *scale = quantize_row(&mut row, q, r);
+    });
+}
+
+pub(super) fn rmsnorm_fwd(key: Int8RmsnormFwd, p: &int8_rmsnorm_fwd_params, views: &mut Views<'_>) {
+    let (h, r) = (key.h as usize, rotation(key.h).expect("no variant admits other rows") as usize);
+    let gamma = views.load("gamma");
+    let x = views.load("x");
+    let mut y = views.store("y");
+    let (q, scales) = (views.write::<i8>("q"), views.write::<f32>("scale"));
+    let rstds = views.write::<f32>("rstd");
+    let sum = key.residual.then(|| add_residual(&x, key.x, views));
+    let rows = sum.as_deref().unwrap_or(&x).par_chunks(h).zip(y.par_chunks_mut(h));
+    rows.zip(q.par_chunks_mut(h)).zip(scales.par_iter_mut().zip(rstds)).for_each(|(((x, y), q), (scale, stored))| {
+        let rstd = rstd(x, p.eps);
+        *stored = rstd;
+        y.iter_mut().zip(x).zip(&gamma[..]).for_each(|((y, x), gamma)| *y = round_to(key.x, gamma * (x * rstd)));
+        *scale = quantize_row(&mut y.to_vec(), q, r);
+    });
+}
+
+pub(super) fn gated(key: Int8Gated, views: &mut Views<'_>) {
+    let (n, r) = (key.n as usize, rotation(key.n).expect("no variant admits other rows") as usize);
+    let gate_up = views.load("gate_up");
+    let (q, scales) = (views.write::<i8>("q"), views.write::<f32>("scale"));
+    let mut y = vec![0.0; q.len()];
+    let rows = gate_up.par_chunks(2 * n).zip(y.par_chunks_mut(n));
+    rows.zip(q.par_chunks_mut(n)).zip(scales).for_each(|(((gate_up, y), q), scale)| {
+        let (gate, up) = gate_up.split_at(n);
+        for ((y, gate), up) in y.iter_mut().zip(gate).zip(up) {
+            *y = round_to(Dtype::Bf16, gate * sigmoid(*gate) * up);
+        }
+        *scale = quantize_row(&mut y.to_vec(), q, r);
+    });
+    if key.kept {
+        views.store("y").copy_from_slice(&y);
+    }
+}
+
+pub(super) fn gated_bwd(n: u32, views: &mut Views<'_>) {
+    let (n, r) = (n as usize, rotation(2 * n).expect("no variant admits other rows") as usize);
+    let (gate_up, dy) = (views.load("gate_up"), views.load("dy"));
+    let mut dgate_up = views.store("dgate_up");
+    let (q, scales) = (views.write::<i8>("q"), views.write::<f32>("scale"));
+    let inputs = gate_up.par_chunks(2 * n).zip(dy.par_chunks(n));
+    let outputs = dgate_up.par_chunks_mut(2 * n).zip(q.par_chunks_mut(2 * n)).zip(scales);
+    inputs.zip(outputs).for_each(|((gate_up, dy), ((dgate_up, q), scale))| {
+        let (gate, up) = gate_up.split_at(n);
+        let (dgate, dup) = dgate_up.split_at_mut(n);
+        for i in 0..n {
+            let s = sigmoid(gate[i]);
+            dgate[i] = round_to(Dtype::Bf16, dy[i] * up[i] * s * (1.0 + gate[i] * (1.0 - s)));
+            dup[i] = round_to(Dtype::Bf16, dy[i] * gate[i] * s);
+        }
+        *scale = quantize_row(&mut dgate_up.to_vec(), q, r);
     });
 }
 

@@ -46,6 +46,15 @@ __device__ __forceinline__ bool inside(uint32_t round, uint32_t vector) {
     return column_of(round, ROW % SEGMENT == 0 ? 0 : vector) < ROW;
 }
 
+// Rounds a vector of results to bf16: stores it in a row, if it is `there`, and gives what was stored.
+__device__ __forceinline__ void store_rounded(float (&rounded)[WIDTH], const float (&values)[WIDTH], bf16* row, uint32_t column,
+                                              bool there) {
+    const auto packed = vector<bf16, WIDTH>::of(values);
+    if (there) *reinterpret_cast<vector<bf16, WIDTH>*>(row + column) = packed;
+#pragma unroll
+    for (uint32_t i = 0; i < WIDTH; i++) rounded[i] = packed[i];
+}
+
 // Sum over the threads of a row, lanes first, then warps in their order. All threads of the CTA call it. `scratch` holds a word
 // a warp, and may be used again after the next sync_block.
 __device__ __forceinline__ float row_sum(float value, float* scratch) {
@@ -116,9 +125,8 @@ __device__ __forceinline__ void rotate(Share& share) {
     }
 }
 
-// Rotates a row and stores its values and its scale. All threads of the CTA call it.
-__device__ __forceinline__ void store_quantized(Share& share, uint8_t* q, float* scale, bool valid, uint32_t* scratch) {
-    rotate(share);
+// The bits of the largest magnitude of a share.
+__device__ __forceinline__ uint32_t largest_of(const Share& share) {
     uint32_t largest = 0;
 #pragma unroll
     for (uint32_t round = 0; round < ROUNDS; round++)
@@ -127,10 +135,11 @@ __device__ __forceinline__ void store_quantized(Share& share, uint8_t* q, float*
             const uint32_t own = largest_magnitude(share.v[round][j]);
             largest = largest > own ? largest : own;
         }
-    largest = row_max(largest, scratch);
-    if (!valid) return;
-    const RowScale row = row_scale<ROTATION>(largest);
-    if (threadIdx.x % VARIANT_ROW_THREADS == 0) *scale = row.scale;
+    return largest;
+}
+
+// Stores a share's values.
+__device__ __forceinline__ void store_values(const Share& share, uint8_t* q, const RowScale& row) {
 #pragma unroll
     for (uint32_t round = 0; round < ROUNDS; round++)
 #pragma unroll
@@ -139,4 +148,14 @@ __device__ __forceinline__ void store_quantized(Share& share, uint8_t* q, float*
             if (row.inverse != 0.0f) values = quantize(share.v[round][j], row);
             if (inside(round, j)) *reinterpret_cast<int8x8_t*>(q + column_of(round, j)) = values;
         }
+}
+
+// Rotates a row and stores its values and its scale. All threads of the CTA call it.
+__device__ __forceinline__ void store_quantized(Share& share, uint8_t* q, float* scale, bool valid, uint32_t* scratch) {
+    rotate(share);
+    const uint32_t largest = row_max(largest_of(share), scratch);
+    if (!valid) return;
+    const RowScale row = row_scale<ROTATION>(largest);
+    if (threadIdx.x % VARIANT_ROW_THREADS == 0) *scale = row.scale;
+    store_values(share, q, row);
 }

@@ -63,12 +63,15 @@ const FORMULAS: &[Formula] = &[
 
 /// Operations with a test of their own: `tests/blocks.rs` has ggml's values, `tests/qk_norm.rs` and `tests/int8.rs` the formula in
 /// f64.
-const ELSEWHERE: [&str; 9] = [
+const ELSEWHERE: [&str; 12] = [
     "dequant",
     "int8.columns",
     "int8.fwd",
+    "int8.gated",
+    "int8.gated_bwd",
     "int8.quantize",
     "int8.rmsnorm",
+    "int8.rmsnorm_fwd",
     "int8.swiglu",
     "qk_norm.bwd",
     "qk_norm.dgrad",
