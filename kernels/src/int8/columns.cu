@@ -93,7 +93,7 @@ KERNEL(int8_columns_params) {
     for (uint32_t round = ROUNDS; round-- > 0;) {
         const uint32_t index = round * AT_A_TIME + own;
         if (index >= BLOCKS) continue;
-        if (round < ROUNDS - 1) load_rotated(block, x + uint64_t(index) * ROTATION * p.columns, p.columns, true);
+        if (round != ROUNDS - 1) load_rotated(block, x + uint64_t(index) * ROTATION * p.columns, p.columns, true);
 #pragma unroll
         for (uint32_t i = 0; i < ROTATION / WIDTH; i += 2) {
             int8x16_t values = {};
