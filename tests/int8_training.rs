@@ -4,7 +4,17 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::{Case, metrics_of, run_record, succeed, train};
+use precast::checkpoint::Checkpoint;
+use precast::data::MicroBatch;
+use precast::guard::LayerDistance;
+use precast::session::Session;
+use precast_plan::{Parameter, Precision, Recompute};
+use serde_json::json;
+
+use crate::support::{
+    Case, config, distill, fail, floats, is_sim, metrics_of, random_model, run_record, session, skipped, succeed,
+    tiny_config, token_file, train,
+};
 
 const INT8: [&str; 4] = ["--precision", "int8", "--checkpoint-every", "0"];
 
@@ -70,4 +80,185 @@ fn a_run_that_continues_is_the_same_run() {
     succeed(case.distill(&case.path("parts"), &["--steps", "6", "--lr", "5e-3", "--resume"]).args(parts));
     assert_eq!(losses(&case.path("parts")), whole);
     assert!(student(&case.path("parts")) == student(&case.path("whole")));
+}
+
+/// Both forms of a matrix follow from values that all ranks have.
+#[test]
+fn the_same_bits_on_one_two_and_four() {
+    if skipped(!is_sim(), "it is of simulated GPUs") {
+        return;
+    }
+    let case = case();
+    let whole = run(&case, "one", &[&INT8[..], &["--replicas", "4"]].concat());
+    for count in ["2", "4"] {
+        let out = format!("on-{count}");
+        assert_eq!(run(&case, &out, &[&INT8[..], &["--replicas", "4", "--gpus", count]].concat()), whole, "{count}");
+        assert!(student(&case.path(out)) == student(&case.path("one")), "{count}");
+    }
+    // And from rank to rank over a checkpoint.
+    let part = |arguments: &[&str]| {
+        let mut command =
+            case.distill(&case.path("parts"), &["--lr", "5e-3", "--precision", "int8", "--checkpoint-every", "3"]);
+        succeed(command.args(arguments));
+    };
+    part(&["--steps", "3", "--replicas", "4", "--gpus", "4"]);
+    part(&["--steps", "6", "--resume", "--gpus", "2"]);
+    assert_eq!(losses(&case.path("parts")), whole);
+}
+
+/// A student that a file holds in bf16 is sent as it is, and widened on the device a layer at a time.
+#[test]
+fn weights_sent_narrow_are_those_sent_wide() {
+    let case = case();
+    let [narrow, wide] = ["narrow", "wide"].map(|name| case.path(name));
+    let json = case.path("student.json");
+    precast::init::random(&json, None, 3, Precision::Bf16, &narrow, false).unwrap();
+    precast::init::from_layers(&narrow, &[0, 1], Precision::Fp32, &wide, false).unwrap();
+    let sent = [&narrow, &wide].map(|student| {
+        let config = config(&case.teacher, student, |options| options.settings.precision = Precision::Int8);
+        let mut session = session(&config);
+        let sent_wide = session.sent_wide(&Checkpoint::open(student).unwrap());
+        let plan = &session.plan().plan;
+        let forms = ["int8", "scales", "columns.int8", "columns.scales"].map(|form| format!("student.weights.{form}"));
+        let forms = forms.map(|name| plan.tensor(&name).unwrap());
+        let all = session.plan().student.weights.all;
+        let tensors = forms.into_iter().chain([all.tensor, all.trained().unwrap().master]);
+        (sent_wide, tensors.map(|tensor| session.read(tensor).unwrap()).collect::<Vec<_>>())
+    });
+    assert!(!sent[0].0 && sent[1].0, "where they are sent");
+    assert!(sent[0].1 == sent[1].1);
+    assert!(sent[0].1.iter().all(|bytes| bytes.iter().any(|byte| *byte != 0)), "something has been sent");
+}
+
+/// Adapters on a base of 8 bits: it computes as the student that trains whole, and teaches where the teacher is to be of 8 bits.
+#[test]
+fn a_frozen_base_is_quantised_once() {
+    let case = case();
+    let lora = ["--lora-rank", "4"];
+    let adapted = run(&case, "adapted", &[&INT8[..], &lora].concat());
+    // An adapter adds nothing at first.
+    assert_eq!(adapted[0], run(&case, "whole", &INT8)[0]);
+    assert_eq!(run_record(&case.path("adapted"))["config"]["student_format"], "int8");
+    let by_base = |name: &str, format: &str| {
+        let mut command = distill(&case.student, &case.student, &case.data, &case.path(name));
+        command.args(["--batch-size", "2", "--seq-len", "16", "--steps", "2", "--teacher-format", format]);
+        let printed = succeed(command.args(INT8).args(lora));
+        (printed, metrics_of(&case.path(name))[0].kd_loss.unwrap())
+    };
+    let (printed, kd) = by_base("shared", "int8");
+    assert!(printed.contains("int8 teacher, on the first batch: KL ") && kd == 0.0, "{kd} {printed}");
+    let (_, kd) = by_base("exact", "auto");
+    assert!(kd > 0.0 && kd < 0.05, "a teacher in bf16 is a copy of its own: {kd}");
+    let refused =
+        fail(&mut case.distill(&case.out(), &[&INT8[..], &lora, &["--student-format", "stored"]].concat()), 2);
+    assert!(refused.contains("--student-format") && refused.contains("--precision"), "{refused}");
+}
+
+#[test]
+fn an_int8_teacher_and_held_out_data_go_with_it() {
+    let case = case();
+    let held_out = token_file(case.dir.path(), "held-out.bin", 17 * 3, 96);
+    let mut command = case.distill(&case.out(), &["--steps", "2", "--teacher-format", "int8", "--eval-every", "1"]);
+    succeed(command.args(INT8).arg("--eval-data").arg(&held_out));
+    let scored = metrics_of(&case.out());
+    assert!(scored.iter().all(|step| step.held_out.as_ref().unwrap().eval_loss.unwrap() > 0.0));
+    // The same steps as without.
+    succeed(case.distill(&case.path("plain"), &["--steps", "2", "--teacher-format", "int8"]).args(INT8));
+    assert!(student(&case.out()) == student(&case.path("plain")));
+}
+
+#[test]
+fn a_model_that_nothing_rotates_is_refused_before_anything_is_written() {
+    let case = case();
+    let odd = random_model(case.dir.path(), "odd", 3, &tiny_config(&[("intermediate_size", json!(40))]));
+    let mut command = distill(&case.teacher, &odd, &case.data, &case.out());
+    let message = fail(command.args(["--batch-size", "2", "--seq-len", "16"]).args(INT8), 2);
+    assert!(message.contains("model.layers.0.mlp.down_proj.weight sums over 40"), "{message}");
+    assert!(!case.out().join("run.json").exists());
+}
+
+/// The guard's bf16 gradients are those that a run in bf16 computes of the same micro-batch, its int8 ones are those of the run; and
+/// it changes no bit of what follows.
+#[test]
+fn a_guard_compares_with_the_gradients_of_bf16_and_changes_no_bit() {
+    let case = case();
+    let rows: [&[u32]; 2] = [&[1; 17], &[2, 3, 4, 5, 6, 7, 8, 9]];
+    let batch = MicroBatch::new(&rows, 16);
+    let open = |precision, recompute| {
+        session(&config(&case.teacher, &case.student, |options| {
+            (options.settings.precision, options.settings.recompute) = (precision, recompute);
+        }))
+    };
+    let gradients = |session: &mut Session| {
+        let layers: Vec<Vec<Parameter>> = (0..2)
+            .map(|layer| {
+                let of = |one: &&Parameter| one.shape.len() == 2 && one.name.contains(&format!("layers.{layer}."));
+                session.plan().student.weights.parameters.list.iter().filter(of).cloned().collect()
+            })
+            .collect();
+        let mut of_layer = |layer: &Vec<Parameter>| -> Vec<f32> {
+            layer.iter().flat_map(|one| floats(&session.gradient(one).unwrap())).collect()
+        };
+        layers.iter().map(&mut of_layer).collect::<Vec<_>>()
+    };
+    let mut exact = open(Precision::Bf16, Recompute::None);
+    exact.micro(&batch, 1.0 / 23.0, false).unwrap();
+    let exact = gradients(&mut exact);
+    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
+    for recompute in Recompute::ALL {
+        let [mut guarded, mut plain] = [0; 2].map(|_| open(Precision::Int8, recompute));
+        for step in 0..3 {
+            for (session, is_guarded) in [(&mut guarded, true), (&mut plain, false)] {
+                session.micro(&batch, 1.0 / 23.0, false).unwrap();
+                if is_guarded {
+                    let own = gradients(session);
+                    let sums = session.guard().unwrap();
+                    assert!(gradients(session) == own, "a guard reads them");
+                    assert_eq!(sums.len(), 2);
+                    for (layer, found) in sums.iter().enumerate().filter(|_| step == 0) {
+                        let (a, b) = (&own[layer], &exact[layer]);
+                        for (found, expected) in [(found.ab, dot(a, b)), (found.aa, dot(a, a)), (found.bb, dot(b, b))] {
+                            assert!((found - expected).abs() <= 1e-5 * dot(b, b), "{layer} {found} {expected}");
+                        }
+                        let distance = LayerDistance::of(*found);
+                        assert!(distance.is_within() && distance.apart().unwrap() > 1e-3, "{distance}");
+                    }
+                }
+                session.micro(&batch, 1.0 / 23.0, true).unwrap();
+                let ticket = session.update(step, 1e-2).unwrap();
+                session.metrics(ticket).unwrap();
+            }
+        }
+        let master = |session: &mut Session| {
+            let master = session.plan().trained().trained().unwrap().master;
+            session.read(master).unwrap()
+        };
+        assert!(master(&mut guarded) == master(&mut plain), "{recompute}");
+    }
+}
+
+/// A step whose gradient is not finite leaves all that launches read as it was.
+#[test]
+fn a_skipped_step_changes_no_form_of_the_weights() {
+    let case = case();
+    let mut session =
+        session(&config(&case.teacher, &case.student, |options| options.settings.precision = Precision::Int8));
+    let batch = MicroBatch::new(&[&[1; 17][..], &[2; 17][..]], 16);
+    let forms = |session: &mut Session| {
+        let plan = &session.plan().plan;
+        let own = plan.buffers.iter().filter(|one| one.persistent && one.name.starts_with("student.weights"));
+        let own: Vec<_> = own.map(|buffer| plan.tensor(&buffer.name).unwrap()).collect();
+        own.into_iter().map(|tensor| session.read(tensor).unwrap()).collect::<Vec<_>>()
+    };
+    let before = forms(&mut session);
+    assert_eq!(before.len(), 5, "rows and columns with their scales, and what is dense");
+    let mut step = |session: &mut Session, loss_scale| {
+        session.micro(&batch, loss_scale, false).unwrap();
+        let ticket = session.update(0, 1e-2).unwrap();
+        session.metrics(ticket).unwrap().0.skipped
+    };
+    assert_eq!(step(&mut session, f32::INFINITY), 1);
+    assert!(forms(&mut session) == before);
+    assert_eq!(step(&mut session, 1.0 / 32.0), 0);
+    assert!(forms(&mut session).iter().zip(&before).all(|(now, before)| now != before));
 }

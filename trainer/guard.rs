@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use precast_plan::guard::Sums;
 use serde::{Deserialize, Serialize};
 
 use crate::metrics::{StepRecord, finite};
@@ -13,14 +14,6 @@ pub struct LayerDistance {
     pub cosine: Option<f64>,
     /// Norm of int8's over that of bf16's; none where that is no number.
     pub norm: Option<f64>,
-}
-
-/// Sums over a layer's gradients a, int8's, and b, bf16's.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Sums {
-    pub ab: f64,
-    pub aa: f64,
-    pub bb: f64,
 }
 
 impl LayerDistance {

@@ -6,6 +6,7 @@ use precast_fatbins::Digest;
 use precast_kernels::Format;
 use precast_kernels::abi::{micro_scalars, step_metrics, update_scalars};
 use precast_plan::estimate::Peak;
+use precast_plan::guard::{GUARD, Sums};
 use precast_plan::staged::CERTIFY;
 use precast_plan::training::{CAST, CLEAR, GATHER, LAST, MICRO, UPDATE, WIDEN};
 use precast_plan::weights::Trained;
@@ -251,6 +252,20 @@ impl Session {
         put(inputs.factors, &[1.0, f32::from(u8::from(accumulate))].map(f32::to_bits));
         self.sealed.write(inputs.all, bytemuck::cast_slice(&words))?;
         Ok(self.sealed.run(phase)?)
+    }
+
+    /// The gradients of each layer by products of 8 bits beside bf16's, the lowest layer first: of the first micro-batch of a step,
+    /// right behind it. Waits for them.
+    ///
+    /// # Errors
+    /// [`Failure`] of the device.
+    ///
+    /// # Panics
+    /// If no student trains in int8.
+    pub fn guard(&mut self) -> Result<Vec<Sums>, Failure> {
+        self.sealed.run(GUARD)?;
+        let guard = self.plan.guard.as_ref().expect("a student that trains in int8");
+        Ok(guard.sums(&bytemuck::pod_collect_to_vec(&self.sealed.read(guard.partials)?)))
     }
 
     /// Norm, clip and AdamW with the learning rate and bias corrections of `step` (from 0). The metrics

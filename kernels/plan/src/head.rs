@@ -16,7 +16,8 @@ pub(crate) struct Head<'a> {
     pub hidden: Tensor,
 }
 
-/// Losses into `metrics`, the gradient of the student's head if it trains, and that of its hidden states, which is returned.
+/// Losses into `metrics`, if they go anywhere, the gradient of the student's head if it trains, and that of its hidden states,
+/// which is returned.
 ///
 /// # Panics
 /// If there is no teacher and must be one.
@@ -25,7 +26,7 @@ pub(crate) fn losses(
     objective: Objective,
     student: Head<'_>,
     teacher: Option<Head<'_>>,
-    (targets, metrics): (Tensor, Tensor),
+    (targets, metrics): (Tensor, Option<Tensor>),
 ) -> Tensor {
     let (vocab, tokens) = (student.linear.n, ops.tokens());
     let chunk = chunk_tokens(tokens, vocab, ops.x);
@@ -62,7 +63,9 @@ pub(crate) fn losses(
         }
         ops.input_gradient(&index.to_string(), s, &linear, rows(dhidden, linear.k, first, count));
     }
-    ops.mean_losses("metrics", teacher.map(|(.., kd)| kd), ce, metrics);
+    if let Some(metrics) = metrics {
+        ops.mean_losses("metrics", teacher.map(|(.., kd)| kd), ce, metrics);
+    }
     dhidden
 }
 

@@ -11,6 +11,7 @@ use crate::comparison::Comparison;
 use crate::config::ModelConfig;
 use crate::formats::{Formats, check_student};
 use crate::gemm::{Gemm, Workspaces};
+use crate::guard::{GUARD, Guard, Guarded};
 use crate::head;
 use crate::model::{Model, Resident};
 use crate::node::Node;
@@ -90,6 +91,8 @@ pub struct TrainingPlan {
     pub metrics: Tensor,
     /// What of the weights this rank updates.
     pub shards: Shards,
+    /// What [`GUARD`] gives, where a student trains in int8.
+    pub guard: Option<Guard>,
 }
 
 /// One buffer of words that the host sends before each micro-batch.
@@ -341,19 +344,21 @@ impl TrainingPlan {
             student_resident.staged = Model { name: "student", config: student, resident: &base }.widen(ops);
         }
 
-        let micro_batch = |ops: &mut Ops<'_>| {
+        let teach = |ops: &mut Ops<'_>| {
             let own = teacher.map(|(config, _)| config).zip(teacher_resident.as_ref());
             let teaching = own.or(base_teaches.then_some((student, &base)));
-            let teacher_last =
-                teaching.map(|(config, resident)| Model { name: "teacher", config, resident }.forward(ops, inputs.ids));
-            if share.ranks > 1 && teaching.is_some() {
+            teaching.map(|(config, resident)| Model { name: "teacher", config, resident }.forward(ops, inputs.ids))
+        };
+        let micro_batch = |ops: &mut Ops<'_>| {
+            let teacher_last = teach(ops);
+            if share.ranks > 1 && teacher_last.is_some() {
                 // The weights of other ranks may still be on their way while the teacher runs.
                 ops.cut();
             }
             let model = Model { name: "student", config: student, resident: &student_resident };
             let (last, saved) = model.forward_saving(ops, inputs.ids, recipe.recompute);
             ops.scope("head");
-            let dhidden = head::losses(ops, recipe.objective, last, teacher_last, (inputs.targets, metrics));
+            let dhidden = head::losses(ops, recipe.objective, last, teacher_last, (inputs.targets, Some(metrics)));
             let sorted = Sorted { ids: inputs.sorted_ids, positions: inputs.sorted_positions };
             model.backward(ops, saved, dhidden, sorted);
         };
@@ -379,10 +384,18 @@ impl TrainingPlan {
             ops.scope("ranks");
             ops.spread(&state);
         }
+        let guard = quantised.map(|_| {
+            ops.phase(GUARD);
+            ops.restart();
+            let teacher = teach(ops);
+            let model = Model { name: "guard", config: student, resident: &base };
+            let copy = (share.ranks > 1).then_some(all.tensor);
+            Guarded { model, copy, objective: recipe.objective, teacher, inputs }.lower(ops)
+        });
         let plan = b.finish();
         bounds::refuse(plan.arena_bytes.into())?;
         let (teacher, student) = (teacher_resident, student_resident);
-        Ok(Self { plan, teacher, student, adapters, certificate, inputs, update, metrics, shards })
+        Ok(Self { plan, teacher, student, adapters, certificate, inputs, update, metrics, shards, guard })
     }
 
     /// Whether this rank has all master weights: launches read them, or they are the adapter that is written at the end.

@@ -7,6 +7,7 @@ mod attention;
 mod dequant;
 mod embedding;
 mod fill;
+mod grad_distance;
 mod head;
 mod linear;
 mod lora;

@@ -1,0 +1,205 @@
+//! How far gradients by products of 8 bits are from bf16's, on one micro-batch: forward and backward once more, in bf16, a layer
+//! at a time. Nothing that training reads is written.
+
+use std::ops::Range;
+
+use precast_kernels::grad_distance;
+
+use crate::block::Block;
+use crate::buffer::Tensor;
+use crate::head::{self, Head};
+use crate::model::Model;
+use crate::objective::Objective;
+use crate::ops::Ops;
+use crate::recipe::Recompute;
+use crate::training::MicroInputs;
+use crate::weights::{Layer, Linear, Matrix, Norm, Role, Trained, Weight};
+
+/// The phase that compares: it comes right behind the first micro-batch of a step, whose inputs and gradients it reads.
+pub const GUARD: &str = "guard";
+
+/// Elements whose sums a group is a multiple of: 16 bytes of f32.
+const ALIGN: u64 = 4;
+
+/// What [`GUARD`] leaves to be read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Guard {
+    /// Sums over groups of elements, f32.
+    pub partials: Tensor,
+    /// Of the matrices of each layer: where their sums start, and over how many groups they are.
+    layers: Vec<[(u64, u64); 4]>,
+}
+
+/// Sums over a layer's gradients: a, by products of 8 bits, and b, by bf16 ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Sums {
+    pub ab: f64,
+    pub aa: f64,
+    pub bb: f64,
+}
+
+impl Guard {
+    /// Of each layer, the lowest first, from what has been read.
+    pub fn sums(&self, partials: &[f32]) -> Vec<Sums> {
+        let of_matrix = |(start, groups): (u64, u64)| {
+            let sums = &partials[start as usize..][..3 * groups as usize];
+            let sum = |which: u64| {
+                sums[(which * groups) as usize..][..groups as usize].iter().map(|one| f64::from(*one)).sum()
+            };
+            [sum(0), sum(1), sum(2)]
+        };
+        let of_layer = |matrices: &[(u64, u64); 4]| {
+            let add = |all: Sums, [ab, aa, bb]: [f64; 3]| Sums { ab: all.ab + ab, aa: all.aa + aa, bb: all.bb + bb };
+            matrices.map(of_matrix).into_iter().fold(Sums::default(), add)
+        };
+        self.layers.iter().map(of_layer).collect()
+    }
+}
+
+/// What a guard compares.
+pub(crate) struct Guarded<'a> {
+    /// The student, by the name of the guard.
+    pub model: Model<'a>,
+    /// All of its weights rounded to bf16, where they are on the device; else they are rounded from the master weights.
+    pub copy: Option<Tensor>,
+    pub objective: Objective,
+    /// The teacher's last hidden states.
+    pub teacher: Option<Head<'a>>,
+    pub inputs: MicroInputs,
+}
+
+impl Guarded<'_> {
+    /// Everything of the phase behind the teacher.
+    pub fn lower(&self, ops: &mut Ops<'_>) -> Guard {
+        let Self { model, inputs, .. } = self;
+        let partials = Guard::declare(ops, self);
+        let mut stream = model.embedding(ops, inputs.ids);
+        let mut saved = Vec::new();
+        for (index, (scope, block)) in model.blocks().enumerate() {
+            ops.scope(scope);
+            let dense = self.dense(ops, index, None);
+            let (output, of_block) = Block { weights: &dense, ..block }.forward_saving(ops, stream, Recompute::Blocks);
+            saved.push(of_block);
+            stream = output;
+        }
+        let normed = model.norm(ops, stream);
+        let weights = &model.resident.weights;
+        let head = Linear {
+            weight: Matrix::Dense(Weight { tensor: weights.head.weight.dense(), role: Role::Frozen }),
+            ..weights.head.clone()
+        };
+        ops.scope(format!("{}.head", model.name));
+        let last = Head { linear: &head, hidden: normed.y };
+        let dhidden = head::losses(ops, self.objective, last, self.teacher, (inputs.targets, None));
+        ops.scope(model.name);
+        let norm = frozen_norm(&weights.norm);
+        let mut dstream = ops.norm_backward("norm", dhidden, (stream, normed), &norm, None);
+        for (index, ((scope, block), saved)) in model.blocks().zip(saved).enumerate().rev() {
+            ops.scope(scope);
+            let Range { start, end } = weights.parameters.layer(index);
+            let grad = ops.statistics("grad", end - start);
+            ops.clear("grad", grad);
+            let dense = self.dense(ops, index, Some(grad));
+            let dinput = Block { weights: &dense, ..block }.backward(ops, saved, dstream, index > 0);
+            let products = block.weights.products().into_iter().zip(dense.products());
+            for (product, (int8, bf16)) in products.enumerate() {
+                let [a, b] = [int8, bf16].map(|linear| linear.weight.trained().expect("it trains").grad);
+                ops.grad_distance(Layer::PRODUCTS[product], a, b, partials.place(index, product));
+            }
+            dstream = dinput.unwrap_or(dstream);
+        }
+        partials
+    }
+
+    /// A layer's weights in bf16. With `grad`, f32, from there on the gradients of its matrices, as they lie in flat buffers, and no
+    /// others.
+    fn dense(&self, ops: &mut Ops<'_>, index: usize, grad: Option<Tensor>) -> Layer {
+        let weights = &self.model.resident.weights;
+        let (layer, Range { start, end }) = (&weights.layers[index], weights.parameters.layer(index));
+        let all = match self.copy {
+            Some(copy) => copy.slice(start, end - start),
+            None => {
+                let master = weights.all.trained().expect("it trains").master;
+                let rounded = ops.elements("weights", end - start);
+                ops.cast("weights", master.slice(start, end - start), rounded);
+                rounded
+            }
+        };
+        let ranges = &weights.parameters.layers[index];
+        let linear = |product: usize, linear: &Linear| {
+            let range = &ranges[product];
+            let (at, elems) = (range.start - start, range.end - range.start);
+            let role = grad.map_or(Role::Frozen, |grad| {
+                let grad = grad.slice(at, elems);
+                // There is no optimizer.
+                Role::Trained(Trained { master: grad, grad, m: grad, v: grad })
+            });
+            let weight = Matrix::Dense(Weight { tensor: all.slice(at, elems), role });
+            Linear { weight, bias: linear.bias.map(frozen), ..linear.clone() }
+        };
+        Layer {
+            input_norm: frozen_norm(&layer.input_norm),
+            qkv: linear(0, &layer.qkv),
+            qk_norm: layer.qk_norm.as_ref().map(frozen_norm),
+            o: linear(1, &layer.o),
+            post_norm: frozen_norm(&layer.post_norm),
+            gate_up: linear(2, &layer.gate_up),
+            down: linear(3, &layer.down),
+        }
+    }
+}
+
+impl Guard {
+    fn declare(ops: &mut Ops<'_>, guarded: &Guarded<'_>) -> Self {
+        let mut elems = 0;
+        let mut place = |range: &Range<u64>| {
+            let (start, groups) = (elems, (range.end - range.start).div_ceil(grad_distance::GROUP.into()));
+            elems = (start + 3 * groups).next_multiple_of(ALIGN);
+            (start, groups)
+        };
+        let layers = guarded.model.resident.weights.parameters.layers.iter();
+        let layers = layers.map(|layer| layer.each_ref().map(&mut place)).collect();
+        ops.scope(guarded.model.name);
+        let partials = ops.statistics("partials", elems);
+        ops.read_back(partials);
+        Self { partials, layers }
+    }
+
+    /// Where the sums of a matrix go: [3, groups].
+    fn place(&self, layer: usize, product: usize) -> Tensor {
+        let (start, groups) = self.layers[layer][product];
+        self.partials.slice(start, 3 * groups)
+    }
+}
+
+fn frozen(weight: Weight) -> Weight {
+    Weight { role: Role::Frozen, ..weight }
+}
+
+fn frozen_norm(norm: &Norm) -> Norm {
+    Norm { gamma: frozen(norm.gamma), ..*norm }
+}
+
+#[cfg(test)]
+mod tests {
+    use precast_kernels::{Arch, Dtype};
+
+    use super::*;
+    use crate::builder::Builder;
+
+    #[test]
+    fn sums_of_groups_and_matrices_add_up_by_layer() {
+        let partials = Builder::new(Arch::Sim).persistent("partials", crate::Category::Inputs, Dtype::F32, 40);
+        let layer = |start| [(start, 2), (start + 8, 1), (start + 12, 1), (start + 16, 1)];
+        let guard = Guard { partials, layers: vec![layer(0), layer(20)] };
+        let mut sums = [0.0; 40];
+        // Of the lower layer, of its first matrix two groups: dot 1 + 2, aa 3 + 4, bb 5 + 6.
+        sums[..6].copy_from_slice(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+        sums[8..11].copy_from_slice(&[10.0, 20.0, 30.0]);
+        // Of the upper one the last matrix: as long, and opposite.
+        sums[36..39].copy_from_slice(&[-4.0, 4.0, 4.0]);
+        let [lower, upper] = guard.sums(&sums)[..] else { panic!("two layers") };
+        assert_eq!(lower, Sums { ab: 13.0, aa: 27.0, bb: 41.0 });
+        assert_eq!(upper, Sums { ab: -4.0, aa: 4.0, bb: 4.0 });
+    }
+}

@@ -1,0 +1,156 @@
+//! A student that trains in int8: which products are of 8 bits, what is in memory, and what its guard touches.
+
+use precast_kernels::{Arch, Dtype, Format};
+use precast_plan::guard::GUARD;
+use precast_plan::training::{GATHER, MICRO, UPDATE};
+use precast_plan::{
+    Adapters, Category, Formats, Gemm, ModelConfig, Node, Objective, Plan, PlanError, Precision, Recipe, Recompute,
+    Share, Student, Target, Teacher, TrainingPlan,
+};
+
+fn config(name: &str) -> ModelConfig {
+    let path = format!("{}/../../aot/models/{name}.json", env!("CARGO_MANIFEST_DIR"));
+    ModelConfig::from_json(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+fn recipe(precision: Precision, recompute: Recompute) -> Recipe {
+    let objective = Objective::Distill { alpha: 0.5, temperature: 2.0, beta: 0.0 };
+    let (batch, seq_len, gemm) = (8, 1024, Gemm::Bundle);
+    Recipe { batch, seq_len, precision, objective, weight_decay: 0.01, clip: 1.0, gemm, recompute }
+}
+
+/// Qwen2.5-1.5B to 0.5B.
+fn qwen(recipe: &Recipe, share: Share) -> TrainingPlan {
+    let (teacher, student) = (config("qwen2.5-1.5b"), config("qwen2.5-0.5b"));
+    let (dense, adapters) = (Formats::dense(), Adapters::none());
+    let teacher = Some(Teacher::Model { config: &teacher, formats: &dense });
+    let student = Student { config: &student, formats: &dense, adapters: &adapters };
+    TrainingPlan::with_share(teacher, student, recipe, share, Arch::Sm90a).unwrap()
+}
+
+/// Launches of an operation in a phase, by the first part of their labels.
+fn count(plan: &Plan, phase: &str, of: &str, op: &str) -> u32 {
+    let nodes = plan.phase(phase).nodes.iter().filter(|node| node.label.starts_with(of));
+    nodes.filter(|node| node.launch().is_some_and(|launch| launch.key.op().starts_with(op))).count() as u32
+}
+
+const LAYERS: u32 = 24;
+
+#[test]
+fn products_of_layers_are_of_8_bits_but_for_gradients_of_weights() {
+    for gemm in [Gemm::Bundle, Gemm::Cublas] {
+        let recipe = Recipe { gemm, ..recipe(Precision::Int8, Recompute::None) };
+        let plan = qwen(&recipe, Share::ALONE).plan;
+        let of_student = |op| count(&plan, MICRO, "student.", op);
+        assert_eq!(of_student("int8.fwd"), 2 * 4 * LAYERS, "forward and for the gradients of inputs");
+        assert_eq!([of_student("gemm.wgrad"), of_student("gemm.")], [4 * LAYERS; 2]);
+        assert_eq!(count(&plan, MICRO, "teacher.", "int8."), 0, "it says nothing of the teacher");
+        assert!(count(&plan, MICRO, "head.", "gemm.") > 0);
+        assert!(plan.products().all(|product| product.key.op().starts_with("gemm.")));
+        assert_eq!(plan.products().next().is_some(), gemm == Gemm::Cublas);
+    }
+}
+
+/// Each form of a matrix is made once, right behind the update, and read from the next micro-batch on.
+#[test]
+fn both_forms_of_a_matrix_are_made_once_a_step() {
+    let forms = |share: Share, phase: &str| {
+        let plan = qwen(&recipe(Precision::Int8, Recompute::None), share).plan;
+        ["int8.quantize", "int8.columns"].map(|op| count(&plan, phase, "", op))
+    };
+    assert_eq!(forms(Share::ALONE, UPDATE), [4 * LAYERS; 2]);
+    let of_two = Share { replicas: 2, ranks: 2, rank: 0 };
+    // What ranks have gathered, they quantise each for itself.
+    assert_eq!((forms(of_two, UPDATE), forms(of_two, GATHER)), ([0; 2], [4 * LAYERS; 2]));
+}
+
+/// On one GPU no matrix of a layer lies anywhere in bf16: what takes its place is as large, scales apart.
+#[test]
+fn memory_is_that_of_bf16() {
+    for recompute in Recompute::ALL {
+        let [bf16, int8] =
+            [Precision::Bf16, Precision::Int8].map(|precision| qwen(&recipe(precision, recompute), Share::ALONE).plan);
+        let more = int8.arena_bytes as i64 - bf16.arena_bytes as i64;
+        assert!(more < 8 << 20, "{recompute}: {more}");
+        let of_weights = |plan: &Plan, format: Format| -> u64 {
+            let of = plan.buffers.iter().filter(|one| one.category == Category::StudentWeights && one.format == format);
+            of.map(|buffer| buffer.bytes()).sum()
+        };
+        let student = config("qwen2.5-0.5b");
+        let (embedding, vectors) = (u64::from(student.vocab) * u64::from(student.hidden), 200_000);
+        assert!(of_weights(&int8, Format::Dense(Dtype::Bf16)) < 2 * (embedding + vectors));
+        assert_eq!(of_weights(&bf16, Format::Dense(Dtype::I8)), 0);
+    }
+}
+
+/// It writes to memory of its own phase, and to the semaphores, which are 0 again behind each launch; and takes no more memory
+/// than the micro-batch, whatever that recomputes, but for what is read.
+#[test]
+fn a_guard_touches_nothing_that_training_reads_and_takes_no_memory() {
+    let shares = [Share::ALONE, Share { replicas: 2, ranks: 2, rank: 1 }];
+    for (recompute, share) in Recompute::ALL.into_iter().flat_map(|recompute| shares.map(|share| (recompute, share))) {
+        let training = qwen(&recipe(Precision::Int8, recompute), share);
+        let plan = &training.plan;
+        let end = |phase: &str| {
+            let touched = plan.phase(phase).nodes.iter().flat_map(Node::touches).map(|touch| plan.buffer(touch.buffer));
+            touched.map(|buffer| buffer.offset + buffer.bytes()).max().unwrap()
+        };
+        let read = training.guard.as_ref().unwrap().partials.bytes();
+        assert!(end(GUARD) <= end(MICRO) + read.next_multiple_of(256), "{recompute}: {} {}", end(GUARD), end(MICRO));
+        assert!(read < 1 << 18, "{read}");
+        let semaphores = plan.tensor("student.semaphores").map(|tensor| tensor.buffer);
+        let writes = plan.phase(GUARD).nodes.iter().flat_map(Node::touches).filter(|touch| touch.access.writes());
+        for touch in writes.filter(|touch| Some(touch.buffer) != semaphores) {
+            assert!(!plan.buffer(touch.buffer).persistent, "{} writes {}", touch.name, plan.buffer(touch.buffer).name);
+        }
+        assert_eq!(count(plan, GUARD, "guard.", "grad_distance.partial"), 4 * LAYERS);
+        assert_eq!(count(plan, GUARD, "guard.", "int8."), 0);
+    }
+}
+
+/// Only a student that trains itself has gradients of matrices to compare.
+#[test]
+fn a_frozen_base_of_8_bits_has_no_guard() {
+    let student = config("qwen2.5-0.5b");
+    let (dense, adapters) = (Formats::dense(), Adapters::uniform(&student, &Target::ALL, 16, 1.0));
+    let adapted = Student { config: &student, formats: &dense, adapters: &adapters };
+    let recipe = Recipe { batch: 1, seq_len: 64, ..recipe(Precision::Int8, Recompute::None) };
+    let training = TrainingPlan::with(Some(Teacher::Base), adapted, &recipe, Arch::Sm90a).unwrap();
+    assert!(training.guard.is_none() && training.plan.phases.iter().all(|phase| phase.name != GUARD));
+    let of_student = |op| count(&training.plan, MICRO, "student.", op);
+    // The lowest layer's q, k and v have nothing below them that learns.
+    assert_eq!([of_student("int8.fwd"), of_student("gemm.")], [2 * 4 * LAYERS - 1, 0]);
+    assert!(training.certificate.is_some(), "a base that teaches in int8 is measured, as any teacher is");
+    // Sent a layer at a time, and quantised once.
+    assert_eq!(training.student.staged.len() as u32, LAYERS);
+    assert_eq!(count(&training.plan, UPDATE, "", "int8."), 0);
+}
+
+/// What changes is what launches read: the sums of the norm, their order, and what is updated are bf16's.
+#[test]
+fn the_update_is_that_of_bf16() {
+    let updates = [Precision::Bf16, Precision::Int8].map(|precision| {
+        let plan = qwen(&recipe(precision, Recompute::None), Share::ALONE).plan;
+        let launches = plan.phase(UPDATE).launches().filter(|launch| launch.key.op().starts_with("grad_norm"));
+        launches.map(|launch| (launch.key.to_string(), launch.shape())).collect::<Vec<_>>()
+    });
+    assert_eq!(updates[0], updates[1]);
+}
+
+#[test]
+fn what_nothing_rotates_is_refused_by_name() {
+    let model = config("qwen2.5-0.5b");
+    let recipe = Recipe { objective: Objective::CrossEntropy, ..recipe(Precision::Int8, Recompute::None) };
+    let refused = |model: &ModelConfig| TrainingPlan::new(None, model, &recipe, Arch::Sim).unwrap_err();
+    // Twice 4872 has a rotation, but 4872 has none.
+    let found = refused(&ModelConfig { intermediate: 4872, ..model.clone() });
+    let module = "model.layers.0.mlp.down_proj.weight".to_owned();
+    assert_eq!(found, PlanError::StudentRotation { product: "the output", module, depth: 4872, block: 8 });
+    assert!(found.to_string().contains("Use --precision bf16"), "{found}");
+    let found = refused(&ModelConfig { hidden: 904, ..model.clone() });
+    assert!(matches!(found, PlanError::StudentRotation { product: "the output", depth: 904, .. }), "{found}");
+    let stored = Formats::uniform(&model, precast_kernels::Block::Q8_0);
+    let adapters = Adapters::uniform(&model, &Target::ALL, 8, 1.0);
+    let student = Student { config: &model, formats: &stored, adapters: &adapters };
+    assert_eq!(TrainingPlan::with(None, student, &recipe, Arch::Sim).unwrap_err(), PlanError::StoredInt8);
+}
