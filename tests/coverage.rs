@@ -7,11 +7,12 @@ use std::rc::Rc;
 
 use precast_fatbins::{Bundle, Manifest, Module};
 use precast_kernels::{Arch, Block, Key, KeyVariant};
+use precast_plan::guard::GUARD;
 use precast_plan::staged::CERTIFY;
 use precast_plan::training::{CAST, CLEAR, MICRO, UPDATE, WIDEN};
 use precast_plan::{
-    Adapters, ComparisonPlan, EvaluationPlan, Formats, Gemm, ModelConfig, Objective, Precision, Recipe, Recompute,
-    Resident, Share, Staged, Student, Target, Teacher, Tensor, TrainingPlan, build_keys, keys,
+    Adapters, ComparisonPlan, EvaluationPlan, Formats, Gemm, ModelConfig, Objective, PlanError, Precision, Recipe,
+    Recompute, Resident, Share, Staged, Student, Target, Teacher, Tensor, TrainingPlan, build_keys, keys,
 };
 use precast_runtime::sim::{Faults, Sim};
 use precast_runtime::{Arrived, Bound, Device, Driver, DriverError, GraphId, KernelId, LoadError, Loading};
@@ -149,6 +150,9 @@ fn launched(training: &TrainingPlan, built: &BTreeSet<KeyVariant>, accum: u32) -
     for _ in 0..accum {
         zeros(&mut sealed, training.inputs.all);
         sealed.run(MICRO).unwrap();
+    }
+    if training.guard.is_some() {
+        sealed.run(GUARD).unwrap();
     }
     sealed.write(training.update, &[0; 16]).unwrap();
     sealed.run(UPDATE).unwrap();

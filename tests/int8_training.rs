@@ -252,7 +252,7 @@ fn a_skipped_step_changes_no_form_of_the_weights() {
     };
     let before = forms(&mut session);
     assert_eq!(before.len(), 5, "rows and columns with their scales, and what is dense");
-    let mut step = |session: &mut Session, loss_scale| {
+    let step = |session: &mut Session, loss_scale| {
         session.micro(&batch, loss_scale, false).unwrap();
         let ticket = session.update(0, 1e-2).unwrap();
         session.metrics(ticket).unwrap().0.skipped
