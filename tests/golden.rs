@@ -73,7 +73,7 @@ fn data(case: &Path) -> PathBuf {
 }
 
 /// Trains a case with the settings that it names.
-fn run_case(case: &Path, precision: &str) -> Vec<StepRecord> {
+pub fn run_case(case: &Path, precision: &str) -> Vec<StepRecord> {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("out");
     let (settings, data) = (settings(case), data(case));
@@ -164,7 +164,7 @@ fn every_step_in_bf16() {
 /// of every other step of the case is below 1e-3. Whatever is rounded where, one run in three is off by more than 1e-2 there.
 const SENSITIVE: (&str, usize, f64) = ("qwen3-tied", 15, 1.1e-2);
 
-fn within_bf16(case: &str, records: &[StepRecord], reference: &[Reference]) {
+pub fn within_bf16(case: &str, records: &[StepRecord], reference: &[Reference]) {
     for (index, (record, reference)) in records.iter().zip(reference).enumerate() {
         let (of, step, spread) = SENSITIVE;
         let norm = if (of, step) == (case, index + 1) { 3.0 * spread } else { 1e-2 };

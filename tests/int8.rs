@@ -1,18 +1,17 @@
 //! A teacher in 8 bits: the same values from every file, and what they cost said before a step is made.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use precast_kernels::Block;
 use precast_plan::{Formats, ModelConfig};
-use safetensors::SafeTensors;
 use serde_json::{Value, json};
 
 use crate::gguf;
 use crate::support::{
-    Case, copy, distill, fail, metrics_of, model_config, on_device, precast, random_model, root, run_record, succeed,
-    tiny_config,
+    Case, distill, fail, metrics_of, model_config, on_device, precast, random_model, root, run_record, succeed,
+    tiny_config, with_tensor,
 };
 
 const INT8: [&str; 6] = ["--teacher-format", "int8", "--checkpoint-every", "0", "--steps", "2"];
@@ -35,23 +34,6 @@ fn certified(model: &Path, data: &Path, arguments: &[&str]) -> Value {
 
 fn kl(measured: &Value) -> f64 {
     measured["kl_mean"].as_f64().unwrap()
-}
-
-/// A copy of a model with a tensor of another content.
-fn with_tensor(case: &Case, model: &Path, name: &str, tensor: &str, change: impl Fn(usize, f32) -> f32) -> PathBuf {
-    let to = case.path(name);
-    copy(model, &to);
-    let file = to.join("model.safetensors");
-    let mut bytes = fs::read(&file).unwrap();
-    let whole = SafeTensors::deserialize(&bytes).unwrap();
-    let data = whole.tensor(tensor).unwrap().data();
-    let (start, length) = (data.as_ptr() as usize - bytes.as_ptr() as usize, data.len());
-    for (index, value) in bytes[start..start + length].chunks_exact_mut(4).enumerate() {
-        let was = f32::from_le_bytes(value.try_into().unwrap());
-        value.copy_from_slice(&change(index, was).to_le_bytes());
-    }
-    fs::write(&file, bytes).unwrap();
-    to
 }
 
 #[test]

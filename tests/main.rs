@@ -25,6 +25,7 @@ mod formulas;
 mod generate;
 mod gguf;
 mod golden;
+mod golden_int8;
 mod held_out;
 mod init;
 mod int8;

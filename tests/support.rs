@@ -219,6 +219,23 @@ impl Case {
     }
 }
 
+/// A copy of a model with a tensor of another content.
+pub fn with_tensor(case: &Case, model: &Path, name: &str, tensor: &str, change: impl Fn(usize, f32) -> f32) -> PathBuf {
+    let to = case.path(name);
+    copy(model, &to);
+    let file = to.join("model.safetensors");
+    let mut bytes = std::fs::read(&file).unwrap();
+    let whole = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+    let data = whole.tensor(tensor).unwrap().data();
+    let (start, length) = (data.as_ptr() as usize - bytes.as_ptr() as usize, data.len());
+    for (index, value) in bytes[start..start + length].chunks_exact_mut(4).enumerate() {
+        let was = f32::from_le_bytes(value.try_into().unwrap());
+        value.copy_from_slice(&change(index, was).to_le_bytes());
+    }
+    std::fs::write(&file, bytes).unwrap();
+    to
+}
+
 /// Copies a directory and all below it.
 pub fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).expect("a scratch directory is writable");

@@ -9,7 +9,7 @@ use precast_plan::{Gemm, Precision};
 
 use super::print_json;
 use crate::certificate::{Certificate, Forms, MostKl, compare};
-use crate::config::{Flags, Options, Takes, frozen_format, missing};
+use crate::config::{Flags, Options, Takes, exact_precision, frozen_format, missing};
 use crate::error::Failure;
 use crate::evaluate::{Evaluation, evaluate};
 use crate::forward::Forward;
@@ -76,7 +76,7 @@ impl Takes for Eval {
             }
             "batch_size" => option.help("Sequences at a time"),
             "seq_len" => option.help("Longest context"),
-            "precision" => option.default_value("fp32"),
+            "precision" => option.help("Arithmetic: fp32 or bf16").default_value("fp32").value_parser(exact_precision),
             _ => option,
         }
     }

@@ -4,7 +4,7 @@ use clap::{Arg, Args};
 use precast_fatbins::say;
 
 use super::print_json;
-use crate::config::{Flags, Options, Takes, missing};
+use crate::config::{Flags, Options, Takes, exact_precision, missing};
 use crate::error::Failure;
 use crate::forward::Forward;
 use crate::generate::{Generation, generate};
@@ -45,7 +45,7 @@ impl Takes for Generate {
         match option.get_id().as_str() {
             "model" => option.help("The model: a Hugging Face directory, a .gguf or an .apr file").required(true),
             "adapter" => option.help("An adapter of --model: a PEFT directory, as distill and train write it"),
-            "precision" => option.default_value("fp32"),
+            "precision" => option.help("Arithmetic: fp32 or bf16").default_value("fp32").value_parser(exact_precision),
             _ => option,
         }
     }

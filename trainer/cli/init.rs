@@ -6,6 +6,7 @@ use clap::Args;
 use precast_fatbins::say;
 use precast_plan::Precision;
 
+use crate::config::exact_precision;
 use crate::error::Failure;
 use crate::init;
 
@@ -28,7 +29,7 @@ pub struct Arguments {
     #[arg(long, value_delimiter = ',', conflicts_with = "config", value_name = "LIST")]
     layers: Vec<u32>,
     /// Element type to write
-    #[arg(long, default_value = "bf16", value_name = "P")]
+    #[arg(long, default_value = "bf16", value_name = "P", value_parser = exact_precision)]
     precision: Precision,
     /// Write model.gguf, its matrices in this mix of block formats, with random numbers in them
     #[arg(long, conflicts_with_all = ["from", "precision", "tokenizer"], value_name = "F")]

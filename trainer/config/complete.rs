@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use precast_plan::{Objective, Precision, Share};
 
 use super::flags::{Source, flag, is_of_teacher};
-use super::options::{Adapting, Options, Teaching};
+use super::options::{Adapting, Options, Settings, Teaching};
 use super::{GivenShare, RunConfig};
 use crate::adapter::{AdapterChoice, Lora};
 use crate::certificate::MostKl;
@@ -53,7 +53,8 @@ impl Options {
         if self.settings.eval_every > 0 && self.eval_data.is_empty() {
             return Err(Failure::Usage("--eval-every needs data to compute the loss of: give --eval-data".to_owned()));
         }
-        let (data, eval_data, settings) = (self.data, self.eval_data, self.settings);
+        let (data, eval_data, mut settings) = (self.data, self.eval_data, self.settings);
+        settings.guard_every = settings.guard(adapter.is_some())?;
         let mut config = RunConfig {
             teacher,
             student,
@@ -132,6 +133,24 @@ impl Adapting {
                     .to_owned(),
             )),
             (false, _) => Ok(None),
+        }
+    }
+}
+
+/// Steps between comparisons of gradients where nothing is said.
+const GUARD_EVERY: u64 = 100;
+
+impl Settings {
+    /// Steps between comparisons of int8's gradients with bf16's; none of a run that has none to compare.
+    fn guard(&self, has_adapter: bool) -> Result<Option<u64>, Failure> {
+        let why = match (self.precision, has_adapter) {
+            (Precision::Int8, false) => return Ok(Some(self.guard_every.unwrap_or(GUARD_EVERY))),
+            (Precision::Int8, true) => "of a student that trains, and here an adapter of it does".to_owned(),
+            (precision, _) => format!("of --precision int8, and this is --precision {precision}"),
+        };
+        match self.guard_every {
+            Some(_) => Err(Failure::Usage(format!("--guard-every compares gradients {why}: leave it out"))),
+            None => Ok(None),
         }
     }
 }

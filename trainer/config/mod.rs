@@ -23,8 +23,8 @@ use crate::weight_format::WeightFormat;
 pub use complete::missing;
 pub use device::DeviceChoice;
 pub use flags::{All, Flags, FlagsAndFile, Source, Takes, is_of_teacher};
-pub(crate) use options::frozen_format;
 pub use options::{Adapting, Options, Settings, Teaching};
+pub(crate) use options::{exact_precision, frozen_format};
 pub use share::GivenShare;
 pub(crate) use text::{display, path, path_or_none};
 

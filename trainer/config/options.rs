@@ -154,7 +154,8 @@ pub struct Settings {
     #[arg(long, value_name = "WHAT", default_value_t, num_args = 0..=1, default_missing_value = "norms")]
     #[serde(serialize_with = "display")]
     pub recompute: Recompute,
-    /// Arithmetic: fp32 or bf16
+    /// Arithmetic: fp32, bf16, or int8: bf16, but the linear layers of what trains compute their outputs and the gradients of their
+    /// inputs by 8-bit matrix multiplications, whose operands are rotated and rounded (docs/int8-training.md)
     #[arg(long, value_name = "P", default_value_t = Precision::Bf16)]
     #[serde(serialize_with = "display")]
     pub precision: Precision,
@@ -200,6 +201,11 @@ pub struct Settings {
     /// Steps between log lines when output is not a terminal; the first and the last step have one
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = value_parser!(u64).range(1..))]
     pub log_every: u64,
+    /// Steps between comparisons of --precision int8's gradients with bf16's, a layer each, on one micro-batch, besides those at the
+    /// first and the last step; 0 for none [default: 100]
+    #[arg(long, value_name = "N")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub guard_every: Option<u64>,
     /// Write an event file for TensorBoard, at checkpoints, after losses on --eval-data and at the end
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = false, num_args = 0..=1,
           default_missing_value = "true")]
@@ -263,6 +269,13 @@ fn learning_rate(text: &str) -> Result<f64, String> {
 /// As [`learning_rate`], of what scales an adapter.
 fn above_zero(text: &str) -> Result<f64, String> {
     learning_rate(text)
+}
+
+/// What computes without training has fp32 and bf16.
+pub(crate) fn exact_precision(text: &str) -> Result<Precision, String> {
+    let precision: Precision = number(text)?;
+    let trains = precision == Precision::Int8;
+    if trains { Err("expected fp32 or bf16: int8 is how distill and train compute".to_owned()) } else { Ok(precision) }
 }
 
 pub(crate) fn frozen_format(text: &str) -> Result<WeightFormat, String> {

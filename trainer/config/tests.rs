@@ -77,6 +77,7 @@ fn every_option_reads_back_from_a_file_as_from_the_command_line() {
         ("log_every", "12"),
         ("replicas", "2"),
         ("tensorboard", "true"),
+        ("guard_every", "13"),
     ];
     let defaults = format!("{:?}", Options { given: BTreeMap::new(), ..Options::default() });
     let names: Vec<&str> = flags::OPTIONS.get_arguments().map(|option| option.get_id().as_str()).collect();
@@ -90,6 +91,21 @@ fn every_option_reads_back_from_a_file_as_from_the_command_line() {
         assert_eq!(of_flag, without_given(toml(&line).unwrap()), "{name}");
         assert_ne!(of_flag, defaults, "{name}");
     }
+}
+
+#[test]
+fn int8_compares_its_gradients_and_says_nothing_of_the_teacher() {
+    let int8 = |arguments: &[&str]| complete(&[&PAIR[..], &["--precision", "int8"], arguments].concat());
+    let guard = |arguments: &[&str]| int8(arguments).unwrap().settings.guard_every;
+    assert_eq!([guard(&[]), guard(&["--guard-every", "0"]), guard(&["--lora-rank", "2"])], [Some(100), Some(0), None]);
+    assert_eq!(int8(&[]).unwrap().teacher_format, Some(WeightFormat::Auto));
+    assert_eq!(int8(&["--teacher-format", "int8"]).unwrap().teacher_format, Some(WeightFormat::Int8));
+    assert!(complete(&PAIR).unwrap().to_json().get("guard_every").is_none());
+    let refused = |arguments: &[&str]| complete(&[&PAIR[..], arguments].concat()).unwrap_err();
+    let messages =
+        [refused(&["--guard-every", "5"]), refused(&["--precision", "int8", "--lora-rank", "2", "--guard-every", "5"])];
+    assert!(messages.iter().all(|message| message.exit_code() == 2));
+    insta::assert_snapshot!(messages.map(|message| message.to_string()).join("\n"));
 }
 
 #[test]
@@ -233,7 +249,7 @@ fn every_recipe_that_flags_can_reach_is_enumerated() {
     ];
     let mut reached = Vec::new();
     for objective in objectives {
-        for precision in ["fp32", "bf16"] {
+        for precision in ["fp32", "bf16", "int8"] {
             for recompute in ["none", "norms", "blocks"] {
                 let text = format!("{objective}\nprecision = '{precision}'\nrecompute = '{recompute}'");
                 let recipe = toml(&text).unwrap().complete(false).unwrap().recipe();

@@ -109,7 +109,7 @@ impl Identity {
 
 /// Options that may change when a run continues: where things are, which [`Identity`] has the digests of, and what changes no
 /// bit of the weights. The number of steps has rules of its own.
-const MAY_CHANGE: [&str; 21] = [
+const MAY_CHANGE: [&str; 22] = [
     "teacher",
     "student",
     "data",
@@ -131,6 +131,7 @@ const MAY_CHANGE: [&str; 21] = [
     "eval_every",
     "log_every",
     "tensorboard",
+    "guard_every",
 ];
 
 /// All other options: what is added to them counts, unless it is listed above.
@@ -200,6 +201,7 @@ mod tests {
             pair.settings.chat_date = Some("2026-01-31".parse().unwrap());
         });
         config.settings.replicas = 2;
+        config.settings.guard_every = Some(100);
         let names = |config: &RunConfig| config.to_json().as_object().unwrap().keys().cloned().collect::<Vec<_>>();
         let all = [names(&config), names(&there)].concat();
         assert!(MAY_CHANGE.iter().all(|name| all.iter().any(|one| one == name)), "no option is called so: {all:?}");
