@@ -26,6 +26,7 @@ mod generate;
 mod gguf;
 mod golden;
 mod golden_int8;
+mod guard;
 mod held_out;
 mod init;
 mod int8;

@@ -5,10 +5,10 @@ use std::time::Instant;
 use precast_fatbins::Digest;
 use precast_runtime::Ticket;
 
-use crate::config::RunConfig;
+use crate::config::{RunConfig, Settings};
 use crate::data::{Batches, DataError};
 use crate::error::Failure;
-use crate::guard::Guarded;
+use crate::guard::{Guarded, LayerDistance};
 use crate::metrics::{METRICS, Metrics, MetricsFile, StepRecord, finite};
 use crate::ranks::Ranks;
 use crate::record::RunRecord;
@@ -173,7 +173,14 @@ impl Run<'_> {
         out.remove_replaced()
     }
 
-    /// Asks for a step: all of its micro-batches and the update. Waits for nothing.
+    /// Whether this rank compares int8's gradients with bf16's in a step, from 0.
+    fn is_guarded(&self, step: u64) -> bool {
+        let Settings { guard_every, steps, .. } = self.config.settings;
+        let due = |every| every > 0 && (step == 0 || (step + 1).is_multiple_of(every) || step + 1 == steps);
+        self.written.is_some() && guard_every.is_some_and(due)
+    }
+
+    /// Asks for a step: all of its micro-batches and the update. Waits for nothing but for gradients that are compared.
     fn enqueue(&mut self, step: u64) -> Result<Pending, Failure> {
         let config = self.config;
         let accum = u64::from(config.settings.grad_accum);
@@ -186,19 +193,27 @@ impl Run<'_> {
         let loss_scale = (1.0 / counted as f64) as f32;
         let share = config.share;
         let (own, each) = share.micros(accum);
+        let mut guard = None;
         for micro in own.clone() {
             let (replica, of_replica) = ((micro - own.start) / each, (micro - own.start) % each);
             let batch = rows.micro_batch(micro as usize);
-            if share.ranks > 1 && micro + 1 == own.end {
+            let (guarded, last) =
+                (micro == own.start && self.is_guarded(step), share.ranks > 1 && micro + 1 == own.end);
+            // The last one of a rank leaves the gradients of all: where it is the first, too, it is computed once more before.
+            if guarded || !last {
+                self.session.micro(&batch, loss_scale, of_replica > 0)?;
+            }
+            if guarded {
+                guard = Some(Guarded(self.session.guard()?.into_iter().map(LayerDistance::of).collect()));
+            }
+            if last {
                 self.session.last(&batch, loss_scale, of_replica > 0)?;
                 continue;
             }
-            self.session.micro(&batch, loss_scale, of_replica > 0)?;
             if let Some(fold) = share.fold(replica as u32).filter(|_| of_replica + 1 == each) {
                 self.session.fold(fold)?;
             }
         }
-        let guard = None;
         let lr = config.settings.schedule.lr(config.settings.lr, step, config.settings.warmup, config.settings.steps);
         let ticket = self.session.update(step, lr)?;
         self.tokens = tokens::after(self.tokens, &rows);
