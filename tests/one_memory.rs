@@ -160,6 +160,25 @@ fn memory_that_ends_all_the_same_ends_the_start() {
     assert!(matches!(with_limit(arena + STAGE_SLOTS as u64 * STAGE_BYTES).status.code(), Some(0 | 1)));
 }
 
+/// What the driver keeps itself, code and graphs, comes of the same memory.
+#[test]
+fn a_driver_without_memory_for_its_own_ends_the_start_with_a_remedy() {
+    if has_driver() {
+        return;
+    }
+    let gb10 = gb10(&[("PRECAST_FAKE_INTEGRATED", "0"), ("PRECAST_FAKE_FREE_MIB", "4000")]);
+    for (call, what, remedy) in [
+        ("cuLibraryLoadData", " bytes of code, and 4194304000 bytes are free", "End other programs on this GPU"),
+        ("cuGraphInstantiate", " launches, and 41", "a smaller --batch-size or --seq-len, or --recompute blocks"),
+        ("cuGraphUpload", " launches, and 41", "a smaller --batch-size or --seq-len, or --recompute blocks"),
+    ] {
+        let message = fail(gb10.train(6000, "out").env("PRECAST_FAKE_FULL", call), 4);
+        assert!(message.contains("out of device memory: the driver cannot "), "{call}: {message}");
+        assert!(message.contains(what) && message.contains(remedy), "{call}: {message}");
+        assert!(!gb10.machine.path().join("out/run.json").exists(), "{call}");
+    }
+}
+
 #[test]
 fn memory_is_taken_as_it_is_asked_for_and_said() {
     if has_driver() {

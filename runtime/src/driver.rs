@@ -211,6 +211,14 @@ pub enum DriverError {
     /// Memory ran out.
     #[error("out of device memory: {asked} bytes requested, {free} free")]
     OutOfMemory { asked: u64, free: u64 },
+    /// The driver has no memory for what it keeps itself.
+    #[error("out of device memory: the driver cannot {what}, and {free} bytes are free. {remedy}")]
+    OutOfDriverMemory {
+        what: String,
+        free: u64,
+        /// What to do about it.
+        remedy: &'static str,
+    },
     /// The host's memory ran out, or what of it may be pinned.
     #[error(
         "out of host memory: {asked} bytes of pinned memory requested beside {taken} that were given{}. End other programs, or \

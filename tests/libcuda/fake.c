@@ -7,7 +7,8 @@
  * that loads kernels at their first launch whatever CUDA_MODULE_LOADING says, PRECAST_FAKE_INTEGRATED=0 a card with a
  * memory of its own, PRECAST_FAKE_FREE_MIB=64 what it says is free of its 8 GiB, or PRECAST_FAKE_TOTAL_GIB, PRECAST_FAKE_ALLOC_BYTES=N where its
  * memory ends, and pinned host memory with it where that is the same, PRECAST_FAKE_FORGETS=1 memory of the device that
- * takes none of the host's, for it holds zeros alone, PRECAST_FAKE_REFUSES=cuIpcGetMemHandle a call that fails. What is taken is
+ * takes none of the host's, for it holds zeros alone, PRECAST_FAKE_REFUSES=cuIpcGetMemHandle a call that fails,
+ * PRECAST_FAKE_FULL=cuLibraryLoadData one that finds no memory for what the driver keeps itself. What is taken is
  * free no more on a card with a memory of its own. Under PRECAST_FAKE_LOG_MEMORY the log also has a line for what is taken and
  * written. */
 #define _GNU_SOURCE
@@ -69,6 +70,13 @@ int cuGetErrorName(int error, const char** name) {
     return 0;
 }
 
+static int is(const char* variable, const char* call) {
+    const char* value = getenv(variable);
+    return value && !strcmp(value, call);
+}
+static int refuses(const char* call) { return is("PRECAST_FAKE_REFUSES", call); }
+static int full(const char* call) { return is("PRECAST_FAKE_FULL", call); }
+
 static size_t taken;
 
 int cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
@@ -128,10 +136,6 @@ int cuMemcpyDtoHAsync_v2(void* to, address from, size_t bytes, void* stream) {
 }
 
 /* Memory of another process, and words that devices of several write and wait for. */
-static int refuses(const char* call) {
-    const char* refused = getenv("PRECAST_FAKE_REFUSES");
-    return refused && !strcmp(refused, call);
-}
 int cuIpcGetMemHandle(ipc_handle* handle, address memory) {
     if (refuses("cuIpcGetMemHandle")) return NOT_SUPPORTED;
     return memory_export(handle, (void*)(size_t)memory) ? INVALID_VALUE : on_work();
@@ -186,6 +190,7 @@ int cuLibraryLoadData(void** library, const void* code, void* jit_options, void*
     if (error) return error;
     /* A cubin: an ELF file for machine 190. No options, so nothing that could compile. */
     const unsigned char* elf = code;
+    if (full("cuLibraryLoadData")) return OUT_OF_MEMORY;
     if (memcmp(elf, "\x7f" "ELF", 4) || elf[18] != 190 || jit || count) return INVALID_VALUE;
     return give(library);
 }
@@ -298,11 +303,12 @@ int cuGraphInstantiateWithFlags(void** executable, void* graph, unsigned long lo
     const graph_of_calls* from = graph;
     graph_of_calls* copy = calloc(1, sizeof *copy);
     (void)flags;
+    if (full("cuGraphInstantiate")) return OUT_OF_MEMORY;
     append(copy, from->calls, from->count);
     *executable = copy;
     return 0;
 }
-int cuGraphUpload(void* executable, void* stream) { return (void)executable, (void)stream, on_work(); }
+int cuGraphUpload(void* executable, void* stream) { return (void)executable, (void)stream, full("cuGraphUpload") ? OUT_OF_MEMORY : on_work(); }
 static void run_graph(void* data) {
     const graph_of_calls* graph = data;
     for (size_t i = 0; i < graph->count; i++) graph->calls[i].run(graph->calls[i].data);

@@ -5,6 +5,7 @@ use std::fmt::Display;
 
 use cudarc::driver::sys;
 
+use super::memory;
 use crate::driver::DriverError;
 
 /// The result of a call.
@@ -15,6 +16,20 @@ pub(super) fn check(call: &'static str, result: sys::CUresult) -> Result<(), Dri
 /// The result of a call, with what it was made on.
 pub(super) fn check_on(call: &'static str, result: sys::CUresult, on: &dyn Display) -> Result<(), DriverError> {
     error(call, result, || format!(" on {on}"))
+}
+
+/// The result of a call for which the driver takes memory of its own, to do `what`.
+pub(super) fn check_memory(
+    call: &'static str,
+    result: sys::CUresult,
+    what: &dyn Display,
+    remedy: &'static str,
+) -> Result<(), DriverError> {
+    if result != sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY {
+        return error(call, result, || format!(": cannot {what}"));
+    }
+    let (free, _) = memory::free_and_total(false)?;
+    Err(DriverError::OutOfDriverMemory { what: what.to_string(), free, remedy })
 }
 
 fn error(call: &'static str, result: sys::CUresult, context: impl FnOnce() -> String) -> Result<(), DriverError> {

@@ -5,9 +5,13 @@ use std::ptr::null_mut;
 
 use cudarc::driver::sys;
 
-use super::call::{check, check_on};
+use super::call::{check, check_memory, check_on};
 use super::tensor_map;
 use crate::driver::{Bound, BoundLaunch, DriverError};
+
+/// What leaves the driver room for graphs.
+const LESS_MEMORY: &str = "End other programs on this GPU (nvidia-smi lists them), or let this one take less: a smaller \
+                           --batch-size or --seq-len, or --recompute blocks";
 
 /// A graph, and its nodes in the order in which they came.
 pub(super) struct Graph {
@@ -99,12 +103,17 @@ impl Graph {
     }
 
     /// Makes it ready to run on a stream.
+    ///
+    /// # Errors
+    /// [`DriverError::OutOfDriverMemory`].
     pub fn instantiate(self, stream: sys::CUstream) -> Result<sys::CUgraphExec, DriverError> {
         let mut executable = null_mut();
+        let what = format!("keep a graph of {} launches", self.nodes.len());
         // SAFETY: the graph is complete; the executable keeps what it needs of it.
         unsafe {
-            check("cuGraphInstantiate", sys::cuGraphInstantiateWithFlags(&mut executable, self.graph, 0))?;
-            check("cuGraphUpload", sys::cuGraphUpload(executable, stream))?;
+            let instantiated = sys::cuGraphInstantiateWithFlags(&mut executable, self.graph, 0);
+            check_memory("cuGraphInstantiate", instantiated, &what, LESS_MEMORY)?;
+            check_memory("cuGraphUpload", sys::cuGraphUpload(executable, stream), &what, LESS_MEMORY)?;
             check("cuStreamSynchronize", sys::cuStreamSynchronize(stream))?;
         }
         Ok(executable)

@@ -348,7 +348,9 @@ impl Driver for Cuda {
             let image = module.image.as_ptr().cast::<c_void>();
             self.loads += 1;
             let loaded = sys::cuLibraryLoadData(&mut library, image, none, none.cast(), 0, none.cast(), none.cast(), 0);
-            call::check_on("cuLibraryLoadData", loaded, &module.pair)?;
+            let what = format!("load {}, {} bytes of code", module.pair, module.image.len());
+            let remedy = "End other programs on this GPU: nvidia-smi lists them";
+            call::check_memory("cuLibraryLoadData", loaded, &what, remedy)?;
             self.libraries.push(library);
             let found = sys::cuLibraryGetKernel(&mut kernel, library, entry.as_ptr());
             call::check_on("cuLibraryGetKernel", found, &module.pair)?;
