@@ -6,7 +6,7 @@
 //! what they send, and has ended when all have copied it.
 
 use std::cell::Cell;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,6 +25,10 @@ use crate::driver::{BoundExchange, DriverError};
 const WORD: usize = 64;
 /// Where shared memory is a file.
 const SHARED: &str = "/dev/shm";
+/// What its name begins with.
+const PREFIX: &str = "precast-";
+/// How long a file may be there before its creator has locked it.
+const SETUP: Duration = Duration::from_secs(60);
 /// What the kernel of a host calls its boot.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 
@@ -211,16 +215,30 @@ fn text(error: DriverError) -> String {
     error.to_string()
 }
 
-/// A new file for flags, that other users cannot open.
+/// A new file for flags, that other users cannot open. It is locked as long as it is open.
 fn create(ranks: u32) -> std::io::Result<(PathBuf, File)> {
+    remove_abandoned();
     let nanos = std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos());
-    let path = PathBuf::from(format!("{SHARED}/precast-{}-{nanos}", std::process::id()));
+    let path = PathBuf::from(format!("{SHARED}/{PREFIX}{}-{nanos}", std::process::id()));
     let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&path)?;
-    match file.set_len(Flags::bytes(ranks) as u64) {
+    match file.set_len(Flags::bytes(ranks) as u64).and_then(|()| file.lock()) {
         Ok(()) => Ok((path, file)),
         Err(error) => {
             let _ = fs::remove_file(path);
             Err(error)
+        }
+    }
+}
+
+/// Removes files of this user whose creators were killed before they could: nobody holds their locks.
+fn remove_abandoned() {
+    let is_old =
+        |found: Metadata| found.is_file() && found.modified().is_ok_and(|at| at.elapsed().is_ok_and(|age| age > SETUP));
+    for entry in fs::read_dir(SHARED).into_iter().flatten().flatten() {
+        let is_flags = entry.file_name().to_string_lossy().starts_with(PREFIX);
+        if is_flags && entry.metadata().is_ok_and(is_old) {
+            let unlocked = File::open(entry.path()).is_ok_and(|file| file.try_lock().is_ok());
+            let _ = unlocked.then(|| fs::remove_file(entry.path()));
         }
     }
 }
@@ -407,7 +425,7 @@ fn decode(results: &[Vec<u8>]) -> Result<Vec<String>, String> {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
-    use std::time::Instant;
+    use std::time::{Instant, SystemTime};
 
     use super::*;
 
@@ -487,6 +505,21 @@ mod tests {
         }
         // The others' own are theirs to release.
         assert_eq!(other.word(Flag::Ready, 0, 2).load(Ordering::SeqCst), 0);
+    }
+
+    #[test]
+    fn a_file_whose_creator_was_killed_is_removed_by_the_next_one() {
+        let ((used, _lock), (fresh, file)) = (create(2).unwrap(), create(2).unwrap());
+        let abandoned = fresh.with_file_name(format!("{PREFIX}{}-abandoned", std::process::id()));
+        fs::copy(&fresh, &abandoned).unwrap();
+        for path in [&used, &abandoned] {
+            let old = SystemTime::now() - 2 * SETUP;
+            OpenOptions::new().write(true).open(path).unwrap().set_modified(old).unwrap();
+        }
+        drop(file);
+        remove_abandoned();
+        assert_eq!([&used, &fresh, &abandoned].map(|path| path.exists()), [true, true, false]);
+        [used, fresh].iter().for_each(|path| fs::remove_file(path).unwrap());
     }
 
     #[test]
