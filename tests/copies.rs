@@ -181,15 +181,18 @@ fn a_rank_that_is_stopped_is_not_waited_for_forever() {
     }
     let host = host();
     let mut ranks = host.start("out", 2, &[("PRECAST_RANK_PATIENCE_S", "3")]);
-    let (mut stopped, first) = (ranks.remove(1), ranks.remove(0));
+    let (stopped, first) = (ranks.remove(1), ranks.remove(0));
     signal(&stopped, "STOP");
     let (code, message) = end(first);
     assert_eq!(code, Some(1), "{message}");
     let expected = "rank 1 of 2 failed: nothing has been heard of it for 3 s";
     assert!(message.starts_with(&format!("error: {expected}")), "{message}");
     assert!(reason(&host.out("out")).starts_with(expected));
-    stopped.kill().unwrap();
-    stopped.wait().unwrap();
+    // It was the first that failed, and reads so when it continues.
+    signal(&stopped, "CONT");
+    let (code, message) = end(stopped);
+    assert_eq!(code, Some(1), "{message}");
+    assert!(message.starts_with(&format!("error: {expected}")), "{message}");
 }
 
 #[test]

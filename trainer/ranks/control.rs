@@ -31,6 +31,8 @@ pub struct Control {
     peers: Vec<Peer>,
     inbox: Mutex<Inbox>,
     changed: Condvar,
+    /// When this process continued after it had been suspended.
+    resumed: Mutex<Option<Instant>>,
     aborts: Mutex<Vec<Abort>>,
     /// This rank neither sends nor expects anything more.
     over: Arc<AtomicBool>,
@@ -86,7 +88,8 @@ impl Control {
         let peers = peers.into_iter().map(|(rank, stream)| Peer { rank, stream, writing: Mutex::new(()) }).collect();
         let inbox = Inbox { failure: None, messages: vec![VecDeque::new(); count], closed: vec![false; count] };
         let (inbox, changed, aborts) = (Mutex::new(inbox), Condvar::new(), Mutex::new(Vec::new()));
-        let control = Arc::new(Self { rank, ranks, peers, inbox, changed, aborts, over: Arc::default() });
+        let resumed = Mutex::new(None);
+        let control = Arc::new(Self { rank, ranks, peers, inbox, changed, resumed, aborts, over: Arc::default() });
         for index in 0..count {
             let control = Arc::clone(&control);
             spawn(move || control.listen(index, patience))?;
@@ -95,7 +98,11 @@ impl Control {
         spawn(move || {
             while !beating.over.load(Ordering::Acquire) {
                 beating.peers.iter().for_each(|peer| _ = peer.write(Kind::Heartbeat, &[]));
+                let asleep = Instant::now();
                 thread::sleep(patience / HEARTBEATS);
+                if asleep.elapsed() > patience / 2 {
+                    *locked(&beating.resumed) = Some(Instant::now());
+                }
             }
         })?;
         Ok(control)
@@ -129,6 +136,10 @@ impl Control {
                 }
                 Err(error) => {
                     use std::io::ErrorKind::{TimedOut, WouldBlock};
+                    let is_silent = matches!(error.kind(), TimedOut | WouldBlock);
+                    if is_silent && self.was_suspended(patience) {
+                        continue;
+                    }
                     let reason = match error.kind() {
                         TimedOut | WouldBlock => {
                             format!(
@@ -145,6 +156,13 @@ impl Control {
         }
         locked(&self.inbox).closed[index] = true;
         self.changed.notify_all();
+    }
+
+    /// Whether this process was suspended, as a whole job may be: then nobody is to blame for a silence that ends now.
+    fn was_suspended(&self, patience: Duration) -> bool {
+        // The thread that finds out may wake later than this one.
+        thread::sleep(patience / HEARTBEATS);
+        locked(&self.resumed).is_some_and(|resumed| resumed.elapsed() < patience / 2)
     }
 
     /// A rank has failed: the first one that does is why all end.
@@ -176,7 +194,8 @@ impl Control {
 
     fn send_report(&self, report: &FailureReport) {
         let bytes = serde_json::to_vec(report).expect("text serialises");
-        for peer in self.peers.iter().filter(|peer| peer.rank != report.rank) {
+        // To the rank that failed as well: one that was stopped reads it when it continues.
+        for peer in &self.peers {
             let _ = peer.write(Kind::Failed, &bytes);
         }
     }

@@ -34,6 +34,9 @@ pub enum RankError {
         /// The rank has reported it itself.
         by_itself: bool,
     },
+    /// Signals ended ranks of `--gpus`, those among them that report for others.
+    #[error("{} of {ranks} were killed before any rank reported a failure", ranks_of(killed))]
+    Killed { killed: Vec<u32>, ranks: u32 },
     /// Something is not the same everywhere.
     #[error("ranks are not alike:\n{}\nGive every rank the same program, options, data and models", .0.join("\n"))]
     Different(Vec<String>),
@@ -61,7 +64,11 @@ impl RankError {
         match self {
             Self::Usage(_) | Self::Refused(_) | Self::Different(_) => 2,
             Self::Failed { exit_code, .. } => *exit_code,
-            Self::Listen { .. } | Self::Missing { .. } | Self::NoAnswer { .. } | Self::Io { .. } => 1,
+            Self::Listen { .. }
+            | Self::Missing { .. }
+            | Self::NoAnswer { .. }
+            | Self::Killed { .. }
+            | Self::Io { .. } => 1,
         }
     }
 }

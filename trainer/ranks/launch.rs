@@ -144,7 +144,7 @@ fn run(count: u32) -> Result<i32, Failure> {
             }
         }
     }
-    Ok(wait(&mut ranks, &stop))
+    Ok(wait(&mut ranks, &stop)?)
 }
 
 struct Rank {
@@ -183,7 +183,7 @@ impl Rank {
 }
 
 /// Waits until all have ended. Those that do not, after one has failed, are ended.
-fn wait(ranks: &mut [Rank], stop: &Stop) -> i32 {
+fn wait(ranks: &mut [Rank], stop: &Stop) -> Result<i32, RankError> {
     let mut passed_on = false;
     let mut until: Option<Instant> = None;
     loop {
@@ -214,13 +214,21 @@ fn wait(ranks: &mut [Rank], stop: &Stop) -> i32 {
     exit_code(ranks.iter().map(|rank| rank.ended.flatten()))
 }
 
-/// Rank 0's, or that of the first that failed by itself; 1 where a signal has ended one and nobody says why.
-fn exit_code(codes: impl Iterator<Item = Option<i32>>) -> i32 {
+/// Rank 0's, or that of the first that failed by itself; 1 where a signal has ended one.
+///
+/// # Errors
+/// [`RankError::Killed`] where those that would report it to the user were killed.
+fn exit_code(codes: impl Iterator<Item = Option<i32>>) -> Result<i32, RankError> {
     let codes: Vec<Option<i32>> = codes.collect();
     if codes.iter().all(|code| *code == Some(0)) {
-        return 0;
+        return Ok(0);
     }
-    codes.into_iter().flatten().find(|code| *code != 0).unwrap_or(1)
+    // Rank 0 reports for all, and rank 1 where rank 0 has failed.
+    if codes.iter().take(2).all(Option::is_none) {
+        let killed = (0..).zip(&codes).filter(|(_, code)| code.is_none()).map(|(rank, _)| rank).collect();
+        return Err(RankError::Killed { killed, ranks: codes.len() as u32 });
+    }
+    Ok(codes.into_iter().flatten().find(|code| *code != 0).unwrap_or(1))
 }
 
 #[cfg(test)]
@@ -236,10 +244,12 @@ mod tests {
 
     #[test]
     fn ranks_end_as_the_first_that_says_why() {
-        let code = |codes: &[Option<i32>]| exit_code(codes.iter().copied());
-        assert_eq!(code(&[Some(0), Some(0)]), 0);
-        assert_eq!(code(&[Some(5), Some(5)]), 5);
-        assert_eq!(code(&[None, Some(3)]), 3);
-        assert_eq!(code(&[Some(0), None]), 1);
+        let code = |codes: &[Option<i32>]| exit_code(codes.iter().copied()).map_err(|error| error.to_string());
+        assert_eq!(code(&[Some(0), Some(0)]), Ok(0));
+        assert_eq!(code(&[Some(5), Some(5)]), Ok(5));
+        assert_eq!(code(&[None, Some(3)]), Ok(3));
+        assert_eq!(code(&[Some(0), None]), Ok(1));
+        let nobody = "ranks 0 and 1 of 3 were killed before any rank reported a failure";
+        assert_eq!(code(&[None, None, Some(1)]), Err(nobody.to_owned()));
     }
 }

@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use precast_plan::Share;
-use precast_runtime::Mesh;
+use precast_runtime::{DriverError, Mesh};
 
 use crate::error::Failure;
 use crate::run::stop::{Signal, Stop};
@@ -45,7 +45,7 @@ pub struct Ranks {
     stops: Arc<AtomicBool>,
 }
 
-/// How long a rank whose exchange has failed waits for the report of the rank that failed first.
+/// How long a rank whose device has failed waits for the report of another one that failed first.
 const REPORT: Duration = Duration::from_secs(5);
 
 impl Ranks {
@@ -197,8 +197,8 @@ impl Ranks {
         let Some(control) = self.control.as_ref().filter(|_| !matches!(failure, Failure::Stopped { .. })) else {
             return failure;
         };
-        // A peer's end looks like a failure of one's own.
-        let by_another = matches!(&failure, Failure::Driver(precast_runtime::DriverError::Exchange { .. }));
+        // A peer's end looks like a failure of one's own: its memory is gone while this rank's device copies from it.
+        let by_another = matches!(&failure, Failure::Driver(DriverError::Exchange { .. } | DriverError::Call { .. }));
         let first = control.first_failure(if by_another { REPORT } else { Duration::ZERO });
         first.map_or(failure, Failure::from)
     }
@@ -213,5 +213,35 @@ impl Ranks {
         let signal = codes.iter().find_map(of_code);
         self.stops.store(signal.is_some(), Ordering::Relaxed);
         Ok(signal)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A rank and its connection to another one, which says nothing.
+    fn rank() -> (Ranks, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let control = Control::start(0, 2, vec![(1, listener.accept().unwrap().0)]).unwrap();
+        let place = Place { ranks: 2, ..Place::default() };
+        (Ranks { place, control: Some(control), ..Ranks::alone() }, peer)
+    }
+
+    /// A device that copies from memory of a process that has just been killed may fail before that process's connection closes.
+    #[test]
+    fn a_device_that_fails_because_a_peer_is_gone_is_no_failure_of_this_rank() {
+        let (ranks, peer) = rank();
+        let closing = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(50));
+            drop(peer);
+        });
+        let name = "CUDA_ERROR_ILLEGAL_ADDRESS".to_owned();
+        let failure = DriverError::Call { call: "cuEventSynchronize", code: 700, name, context: String::new() };
+        let cause = ranks.cause(failure.into()).to_string();
+        assert!(cause.starts_with("rank 1 of 2 failed: its connection is closed"), "{cause}");
+        closing.join().unwrap();
+        ranks.control.unwrap().leave();
     }
 }
