@@ -136,8 +136,12 @@ static HOPPER_WGRAD: &[Tiling] = &[
 
 /// int8: pairs of values are elements of 16 bits, so tiles and depths are those of bf16 in bytes. A pair of CTAs copies the weights
 /// once: two or three percent of a deep product.
-static HOPPER_INT8_FWD: &[Tiling] =
-    &[wgmma!(128 x 256 x 64, cluster 2), wgmma!(128 x 192 x 64, cluster 2), wgmma!(128 x 128 x 64, cluster 2)];
+static HOPPER_INT8_FWD: &[Tiling] = &[
+    wgmma!(128 x 256 x 64, cluster 2),
+    wgmma!(128 x 224 x 64, cluster 2),
+    wgmma!(128 x 192 x 64, cluster 2),
+    wgmma!(128 x 128 x 64, cluster 2),
+];
 
 /// The variants of a table but that for CUDA cores, its last.
 fn tensor_cores(variants: &'static [Tiling]) -> &'static [Tiling] {
@@ -159,7 +163,7 @@ fn table(op: GemmOp, dtype: Dtype, arch: Arch) -> Table {
         },
         (Dtype::I8, Arch::Sm90a) => match op {
             GemmOp::Swiglu => (tensor_cores(HOPPER_SWIGLU), &[100, 97]),
-            _ => (HOPPER_INT8_FWD, &[100, 92, 88]),
+            _ => (HOPPER_INT8_FWD, &[100, 95, 92, 88]),
         },
         (Dtype::I8, Arch::Sm90Portable) => (tensor_cores(BF16_H200), &[96, 100, 80, 98, 92]),
         (Dtype::I8, _) => (tensor_cores(BF16), &[100, 100, 90]),
@@ -291,12 +295,14 @@ mod tests {
     }
 
     #[test]
-    fn int8_takes_the_widest_tiles_and_nothing_but_whole_vectors() {
+    fn int8_takes_tiles_that_fit_and_nothing_but_whole_vectors() {
         let width = |op, (columns, depth): (u32, u32)| {
             let problem =
                 ProblemSize { op, rows: 8192, columns, depth: depth / 2, splits: 1, dtype: Dtype::I8, vectors: true };
             select(&problem, Arch::Sm90a).tile().1
         };
+        // Student: o, down; gradients of qkv's inputs, of those of gate and up.
+        assert_eq!([896, 4864, 1152, 9728].map(|depth| width(GemmOp::Fwd, (896, depth))), [224; 4]);
         // Teachers of 1.5B and 7B: down; gate and up.
         assert_eq!([(1536, 8960), (3584, 18_944)].map(|shape| width(GemmOp::Fwd, shape)), [256; 2]);
         assert_eq!([(17_920, 1536), (37_888, 3584)].map(|shape| width(GemmOp::Swiglu, shape)), [256; 2]);
