@@ -27,6 +27,33 @@ typedef struct int8_rmsnorm_fwd_params {
     uint32_t tokens;
 } int8_rmsnorm_fwd_params;
 
+typedef struct int8_rmsnorm_bwd_params {
+    address dy;             /* [tokens, h] */
+    address x;              /* [tokens, h], what the forward normalised */
+    address gamma;          /* [h] */
+    address rstd;           /* [tokens] f32 */
+    address dresidual;      /* [tokens, h], with residual */
+    address dx;             /* [tokens, h] */
+    address dgamma_partial; /* [ceil(tokens / rows), h] f32 */
+    address q;              /* [tokens, h] i8, of dx */
+    address scale;          /* [tokens] f32 */
+    uint32_t tokens;
+    uint32_t rows; /* rows of x that share one partial */
+} int8_rmsnorm_bwd_params;
+
+typedef struct int8_rmsnorm_dgrad_params {
+    address dy;        /* [tokens, h] */
+    address x;         /* [tokens, h], what the forward normalised */
+    address gamma;     /* [h] */
+    address rstd;      /* [tokens] f32 */
+    address dresidual; /* [tokens, h], with residual */
+    address dx;        /* [tokens, h] */
+    address q;         /* [tokens, h] i8, of dx */
+    address scale;     /* [tokens] f32 */
+    uint32_t tokens;
+    uint32_t reserved;
+} int8_rmsnorm_dgrad_params;
+
 typedef struct int8_gated_params {
     address gate_up; /* [tokens, 2 n]: gate, then up */
     address y;       /* [tokens, n], if kept */

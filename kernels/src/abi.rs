@@ -921,6 +921,77 @@ const _: () = {
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+pub struct int8_rmsnorm_bwd_params {
+    pub dy: address,
+    pub x: address,
+    pub gamma: address,
+    pub rstd: address,
+    pub dresidual: address,
+    pub dx: address,
+    pub dgamma_partial: address,
+    pub q: address,
+    pub scale: address,
+    pub tokens: u32,
+    pub rows: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of int8_rmsnorm_bwd_params"][::std::mem::size_of::<int8_rmsnorm_bwd_params>() - 80usize];
+    ["Alignment of int8_rmsnorm_bwd_params"][::std::mem::align_of::<int8_rmsnorm_bwd_params>() - 8usize];
+    ["Offset of field: int8_rmsnorm_bwd_params::dy"][::std::mem::offset_of!(int8_rmsnorm_bwd_params, dy) - 0usize];
+    ["Offset of field: int8_rmsnorm_bwd_params::x"][::std::mem::offset_of!(int8_rmsnorm_bwd_params, x) - 8usize];
+    ["Offset of field: int8_rmsnorm_bwd_params::gamma"]
+        [::std::mem::offset_of!(int8_rmsnorm_bwd_params, gamma) - 16usize];
+    ["Offset of field: int8_rmsnorm_bwd_params::rstd"][::std::mem::offset_of!(int8_rmsnorm_bwd_params, rstd) - 24usize];
+    ["Offset of field: int8_rmsnorm_bwd_params::dresidual"]
+        [::std::mem::offset_of!(int8_rmsnorm_bwd_params, dresidual) - 32usize];
+    ["Offset of field: int8_rmsnorm_bwd_params::dx"][::std::mem::offset_of!(int8_rmsnorm_bwd_params, dx) - 40usize];
+    ["Offset of field: int8_rmsnorm_bwd_params::dgamma_partial"]
+        [::std::mem::offset_of!(int8_rmsnorm_bwd_params, dgamma_partial) - 48usize];
+    ["Offset of field: int8_rmsnorm_bwd_params::q"][::std::mem::offset_of!(int8_rmsnorm_bwd_params, q) - 56usize];
+    ["Offset of field: int8_rmsnorm_bwd_params::scale"]
+        [::std::mem::offset_of!(int8_rmsnorm_bwd_params, scale) - 64usize];
+    ["Offset of field: int8_rmsnorm_bwd_params::tokens"]
+        [::std::mem::offset_of!(int8_rmsnorm_bwd_params, tokens) - 72usize];
+    ["Offset of field: int8_rmsnorm_bwd_params::rows"][::std::mem::offset_of!(int8_rmsnorm_bwd_params, rows) - 76usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+pub struct int8_rmsnorm_dgrad_params {
+    pub dy: address,
+    pub x: address,
+    pub gamma: address,
+    pub rstd: address,
+    pub dresidual: address,
+    pub dx: address,
+    pub q: address,
+    pub scale: address,
+    pub tokens: u32,
+    pub reserved: u32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of int8_rmsnorm_dgrad_params"][::std::mem::size_of::<int8_rmsnorm_dgrad_params>() - 72usize];
+    ["Alignment of int8_rmsnorm_dgrad_params"][::std::mem::align_of::<int8_rmsnorm_dgrad_params>() - 8usize];
+    ["Offset of field: int8_rmsnorm_dgrad_params::dy"][::std::mem::offset_of!(int8_rmsnorm_dgrad_params, dy) - 0usize];
+    ["Offset of field: int8_rmsnorm_dgrad_params::x"][::std::mem::offset_of!(int8_rmsnorm_dgrad_params, x) - 8usize];
+    ["Offset of field: int8_rmsnorm_dgrad_params::gamma"]
+        [::std::mem::offset_of!(int8_rmsnorm_dgrad_params, gamma) - 16usize];
+    ["Offset of field: int8_rmsnorm_dgrad_params::rstd"]
+        [::std::mem::offset_of!(int8_rmsnorm_dgrad_params, rstd) - 24usize];
+    ["Offset of field: int8_rmsnorm_dgrad_params::dresidual"]
+        [::std::mem::offset_of!(int8_rmsnorm_dgrad_params, dresidual) - 32usize];
+    ["Offset of field: int8_rmsnorm_dgrad_params::dx"][::std::mem::offset_of!(int8_rmsnorm_dgrad_params, dx) - 40usize];
+    ["Offset of field: int8_rmsnorm_dgrad_params::q"][::std::mem::offset_of!(int8_rmsnorm_dgrad_params, q) - 48usize];
+    ["Offset of field: int8_rmsnorm_dgrad_params::scale"]
+        [::std::mem::offset_of!(int8_rmsnorm_dgrad_params, scale) - 56usize];
+    ["Offset of field: int8_rmsnorm_dgrad_params::tokens"]
+        [::std::mem::offset_of!(int8_rmsnorm_dgrad_params, tokens) - 64usize];
+    ["Offset of field: int8_rmsnorm_dgrad_params::reserved"]
+        [::std::mem::offset_of!(int8_rmsnorm_dgrad_params, reserved) - 68usize];
+};
+#[repr(C)]
+#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct int8_gated_params {
     pub gate_up: address,
     pub y: address,

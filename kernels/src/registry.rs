@@ -56,6 +56,8 @@ pub static OPS: &[Op] = &[
     op::<crate::int8::Int8GatedBwd>(),
     op::<crate::int8::Int8Quantize>(),
     op::<crate::int8::Int8Rmsnorm>(),
+    op::<crate::int8::Int8RmsnormBwd>(),
+    op::<crate::int8::Int8RmsnormDgrad>(),
     op::<crate::int8::Int8RmsnormFwd>(),
     op::<crate::int8::Int8Swiglu>(),
     op::<crate::lora::LoraDgradA>(),

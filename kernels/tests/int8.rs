@@ -3,7 +3,8 @@
 
 use precast_kernels::abi::{
     int8_columns_params, int8_fwd_params, int8_gated_bwd_params, int8_gated_params, int8_quantize_params,
-    int8_rmsnorm_fwd_params, int8_rmsnorm_params, int8_swiglu_params, rmsnorm_fwd_params, swiglu_bwd_params,
+    int8_rmsnorm_bwd_params, int8_rmsnorm_dgrad_params, int8_rmsnorm_fwd_params, int8_rmsnorm_params,
+    int8_swiglu_params, rmsnorm_bwd_params, rmsnorm_dgrad_params, rmsnorm_fwd_params, swiglu_bwd_params,
     swiglu_fwd_params,
 };
 use precast_kernels::check::Case;
@@ -175,6 +176,12 @@ fn fused_kernels_write_the_bits_of_the_pairs_in_their_place() {
         let fused = int8_rmsnorm_fwd_params { tokens, eps, ..Default::default() };
         let plain = rmsnorm_fwd_params { tokens, eps, ..Default::default() };
         is_the_pair((&norm("int8.rmsnorm_fwd"), fused), (&norm("rmsnorm.fwd"), plain), "y", 192);
+        let fused = int8_rmsnorm_bwd_params { tokens, rows: 4, ..Default::default() };
+        let plain = rmsnorm_bwd_params { tokens, rows: 4, ..Default::default() };
+        is_the_pair((&norm("int8.rmsnorm_bwd"), fused), (&norm("rmsnorm.bwd"), plain), "dx", 192);
+        let fused = int8_rmsnorm_dgrad_params { tokens, ..Default::default() };
+        let plain = rmsnorm_dgrad_params { tokens, ..Default::default() };
+        is_the_pair((&norm("int8.rmsnorm_dgrad"), fused), (&norm("rmsnorm.dgrad"), plain), "dx", 192);
     }
     for kept in [false, true] {
         let fused = int8_gated_params { tokens, ..Default::default() };

@@ -55,7 +55,7 @@ impl Build for Int8Gated {
     type Variant = Rows;
 
     fn variants(&self, _arch: Arch) -> Vec<Rows> {
-        rows(self.n, 1024)
+        rows(self.n, 128, 1024)
     }
 
     fn source(&self, _variant: Rows) -> Source {
@@ -117,7 +117,7 @@ impl Build for Int8GatedBwd {
     type Variant = Rows;
 
     fn variants(&self, _arch: Arch) -> Vec<Rows> {
-        if Self::fits(self.n) { rows(self.n, 512) } else { Vec::new() }
+        if Self::fits(self.n) { rows(self.n, 128, 512) } else { Vec::new() }
     }
 
     fn source(&self, _variant: Rows) -> Source {

@@ -1,12 +1,13 @@
 use rayon::prelude::*;
 
-use super::{Int8Fwd, Int8Gated, Int8Rmsnorm, Int8RmsnormFwd, Int8Swiglu, rotation};
+use super::{Int8Fwd, Int8Gated, Int8Rmsnorm, Int8RmsnormBwd, Int8RmsnormDgrad, Int8RmsnormFwd, Int8Swiglu, rotation};
 use crate::Dtype;
 use crate::abi::{
     int8_columns_params, int8_fwd_params, int8_rmsnorm_fwd_params, int8_rmsnorm_params, int8_swiglu_params,
+    rmsnorm_bwd_params,
 };
-use crate::host::{Matrix, Views, matmul, round_to, sigmoid, vectorized};
-use crate::rmsnorm::{add_residual, rstd};
+use crate::host::{Matrix, Store, Views, matmul, round_to, sigmoid, vectorized};
+use crate::rmsnorm::{self, RmsnormBwd, RmsnormDgrad, add_residual, rstd};
 
 /// The row times 1 / r and the Hadamard matrix of each block of r: the Walsh-Hadamard transform, smallest strides first. The factor comes
 /// first: no sum overflows.
@@ -93,6 +94,27 @@ pub(super) fn rmsnorm_fwd(key: Int8RmsnormFwd, p: &int8_rmsnorm_fwd_params, view
         y.iter_mut().zip(x).zip(&gamma[..]).for_each(|((y, x), gamma)| *y = round_to(key.x, gamma * (x * rstd)));
         *scale = quantize_row(&mut y.to_vec(), q, r);
     });
+}
+
+/// Rounds the gradients of rows, stores and quantises them.
+fn round_and_quantize(mut dx: Store<'_>, dtype: Dtype, h: u32, views: &mut Views<'_>) {
+    let (h, r) = (h as usize, rotation(h).expect("no variant admits other rows") as usize);
+    let (q, scales) = (views.write::<i8>("q"), views.write::<f32>("scale"));
+    dx.par_chunks_mut(h).zip(q.par_chunks_mut(h)).zip(scales).for_each(|((dx, q), scale)| {
+        dx.iter_mut().for_each(|dx| *dx = round_to(dtype, *dx));
+        *scale = quantize_row(&mut dx.to_vec(), q, r);
+    });
+}
+
+pub(super) fn rmsnorm_bwd(Int8RmsnormBwd { h, residual, x }: Int8RmsnormBwd, rows: u32, views: &mut Views<'_>) {
+    let params = rmsnorm_bwd_params { rows, ..Default::default() };
+    let dx = rmsnorm::bwd(RmsnormBwd { h, residual, x }, &params, views);
+    round_and_quantize(dx, x, h, views);
+}
+
+pub(super) fn rmsnorm_dgrad(Int8RmsnormDgrad { h, residual, x }: Int8RmsnormDgrad, views: &mut Views<'_>) {
+    let dx = rmsnorm::dgrad(RmsnormDgrad { h, residual, x }, views);
+    round_and_quantize(dx, x, h, views);
 }
 
 pub(super) fn gated(key: Int8Gated, views: &mut Views<'_>) {

@@ -11,6 +11,7 @@
 //! | `int8.columns` | the same of the columns of x: `q` is i8 `[columns, n]`, with n as k | x n x columns, dtype x |
 //! | `int8.rmsnorm` | the same of `rmsnorm.fwd`'s y, which is not rounded first; `sum = x + delta` | x, delta tokens x h, gamma h |
 //! | `int8.rmsnorm_fwd` | all that `rmsnorm.fwd` writes, and `int8.quantize` of its y | as `int8.rmsnorm` |
+//! | `int8.rmsnorm_bwd`, `int8.rmsnorm_dgrad` | all that `rmsnorm.bwd` or `.dgrad` write, and `int8.quantize` of dx | as those |
 //! | `int8.gated` | `int8.quantize` of `swiglu.fwd`'s y, and y if kept | gate_up tokens x 2n, bf16 |
 //! | `int8.gated_bwd` | `swiglu.bwd`'s dgate_up, and `int8.quantize` of it | gate_up tokens x 2n, dy tokens x n, bf16 |
 //! | `int8.fwd` | `y = (q_x q_w^T) (scale_x scale_w) (+ bias) (+ residual)`, m x n, dtype y | x m x k, w n x k, bias n, residual m x n |
@@ -21,8 +22,8 @@
 //! host; but for the exponential in `int8.swiglu`. `int8.quantize` and `int8.columns` are the host's bits, too. Rows of zeros (all
 //! below 2^-100) have scale 0 and values 0; rows with what is not finite have a scale of NaN.
 //!
-//! What trains is quantised as it is stored, in bf16: `int8.rmsnorm_fwd`, `int8.gated` and `int8.gated_bwd` write the bits of the two
-//! kernels in whose place they stand, and read nothing again.
+//! What trains is quantised as it is stored, in bf16. `int8.gated` and `int8.gated_bwd` write the bits of the two kernels in whose
+//! place they stand; so do norms, but for the order of their sums over a row. None reads what it has written.
 //!
 //! Products run on tensor cores (`wgmma/` on sm_90a, `mma/` elsewhere) with the mainloops of `gemm`: a pair of values is one of
 //! their 16-bit elements. k is a multiple of 16, n of 8, addresses of 16 bytes; what instructions want beyond k is zeros that the
@@ -41,7 +42,7 @@ mod rows;
 
 pub use columns::Int8Columns;
 pub use gated::{Int8Gated, Int8GatedBwd};
-pub use norm::{Int8Rmsnorm, Int8RmsnormFwd};
+pub use norm::{Int8Rmsnorm, Int8RmsnormBwd, Int8RmsnormDgrad, Int8RmsnormFwd};
 pub use product::{Int8Fwd, Int8Swiglu};
 pub use quantize::Int8Quantize;
 

@@ -1,10 +1,12 @@
-//! Norms that give rotated int8: a frozen model's, and a training model's.
+//! Norms that give rotated int8: a frozen model's, and those of a model that trains, with their gradients.
 
 use super::host;
 use super::rows::{Rows, geometry, neighbours, rows};
-use crate::abi::{int8_rmsnorm_fwd_params, int8_rmsnorm_params};
+use crate::abi::{int8_rmsnorm_bwd_params, int8_rmsnorm_dgrad_params, int8_rmsnorm_fwd_params, int8_rmsnorm_params};
 use crate::host::Views;
-use crate::{Arch, Batch, Build, Dtype, Geometry, Kernel, Operand, Reference, Source, Tolerance, key, operand, source};
+use crate::{
+    Arch, Batch, Build, Content, Dtype, Geometry, Kernel, Operand, Reference, Source, Tolerance, key, operand, source,
+};
 
 key! {
     /// Normalise rows of h, after adding a residual branch if `residual`, to rotated int8.
@@ -14,6 +16,32 @@ key! {
 key! {
     /// What `rmsnorm.fwd` writes, and the normalised rows as rotated int8.
     pub struct Int8RmsnormFwd = "int8.rmsnorm_fwd" { h: u32, residual: bool, x: Dtype }
+}
+
+key! {
+    /// What `rmsnorm.bwd` writes, and the gradient of the rows as rotated int8.
+    pub struct Int8RmsnormBwd = "int8.rmsnorm_bwd" { h: u32, residual: bool, x: Dtype }
+}
+
+key! {
+    /// The same without gamma's gradient.
+    pub struct Int8RmsnormDgrad = "int8.rmsnorm_dgrad" { h: u32, residual: bool, x: Dtype }
+}
+
+/// A source that reads and writes what training does.
+macro_rules! source_of {
+    ($file:literal, $header:literal) => {
+        Source {
+            path: concat!("int8/", $file),
+            text: include_str!($file),
+            headers: &[
+                ("int8.h", include_str!("../../abi/int8.h")),
+                ("int8_training.h", include_str!("../../abi/int8_training.h")),
+                (concat!("int8/", $header), include_str!($header)),
+                ("int8/row.cuh", include_str!("row.cuh")),
+            ],
+        }
+    };
 }
 
 impl Kernel for Int8Rmsnorm {
@@ -39,7 +67,7 @@ impl Build for Int8Rmsnorm {
     type Variant = Rows;
 
     fn variants(&self, _arch: Arch) -> Vec<Rows> {
-        if self.x == Dtype::Bf16 { rows(self.h, 1024) } else { Vec::new() }
+        if self.x == Dtype::Bf16 { rows(self.h, 128, 1024) } else { Vec::new() }
     }
 
     fn source(&self, _variant: Rows) -> Source {
@@ -100,20 +128,11 @@ impl Build for Int8RmsnormFwd {
     type Variant = Rows;
 
     fn variants(&self, _arch: Arch) -> Vec<Rows> {
-        if self.x == Dtype::Bf16 { rows(self.h, 768) } else { Vec::new() }
+        if self.x == Dtype::Bf16 { rows(self.h, 128, 768) } else { Vec::new() }
     }
 
     fn source(&self, _variant: Rows) -> Source {
-        Source {
-            path: "int8/rmsnorm_fwd.cu",
-            text: include_str!("rmsnorm_fwd.cu"),
-            headers: &[
-                ("int8.h", include_str!("../../abi/int8.h")),
-                ("int8_training.h", include_str!("../../abi/int8_training.h")),
-                ("int8/norm.cuh", include_str!("norm.cuh")),
-                ("int8/row.cuh", include_str!("row.cuh")),
-            ],
-        }
+        source_of!("rmsnorm_fwd.cu", "norm.cuh")
     }
 
     fn geometry(&self, variant: Rows, p: &Self::Params) -> Geometry {
@@ -140,6 +159,138 @@ impl Reference for Int8RmsnormFwd {
     }
 
     /// As of `int8.rmsnorm`; and a y that is rounded to the neighbouring number moves its whole rotation block a little.
+    fn tolerance(&self, operand: &Operand) -> Tolerance {
+        neighbours(operand)
+    }
+}
+
+/// Columns of the widest rows that fit registers with the gradients of gamma.
+const MOST_COLUMNS: u32 = 8192;
+
+/// Two CTAs of several rows on a multiprocessor, or one of a row that takes all threads.
+fn bwd_rows(h: u32) -> Vec<Rows> {
+    let all = rows(h, 256, 512).into_iter().filter(|_| h <= MOST_COLUMNS);
+    all.map(|rows| Rows { blocks: if rows.threads == rows.row_threads { 1 } else { rows.blocks }, ..rows }).collect()
+}
+
+impl Kernel for Int8RmsnormBwd {
+    type Params = int8_rmsnorm_bwd_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let (tokens, h) = (u64::from(p.tokens), u64::from(self.h));
+        let mut operands = vec![
+            operand!(Read Self::Params, dy: self.x, tokens * h),
+            operand!(Read Self::Params, x: self.x, tokens * h),
+            operand!(Read Self::Params, gamma: self.x, h),
+            operand!(Read Self::Params, rstd: Dtype::F32, tokens).with(Content::Uniform(0.5, 1.5)),
+            operand!(Write Self::Params, dx: self.x, tokens * h),
+            operand!(Write Self::Params, dgamma_partial: Dtype::F32, u64::from(p.tokens.div_ceil(p.rows)) * h),
+            operand!(Write Self::Params, q: Dtype::I8, tokens * h),
+            operand!(Write Self::Params, scale: Dtype::F32, tokens),
+        ];
+        if self.residual {
+            operands.push(operand!(Read Self::Params, dresidual: self.x, tokens * h));
+        }
+        operands
+    }
+}
+
+impl Build for Int8RmsnormBwd {
+    type Variant = Rows;
+
+    fn variants(&self, _arch: Arch) -> Vec<Rows> {
+        if self.x == Dtype::Bf16 { bwd_rows(self.h) } else { Vec::new() }
+    }
+
+    fn source(&self, _variant: Rows) -> Source {
+        source_of!("rmsnorm_bwd.cu", "norm_bwd.cuh")
+    }
+
+    fn geometry(&self, variant: Rows, p: &Self::Params) -> Geometry {
+        Geometry::linear(p.tokens.div_ceil(p.rows), variant.threads)
+    }
+}
+
+impl Reference for Int8RmsnormBwd {
+    fn examples() -> Vec<Self> {
+        let keys = [(48, true), (96, false), (272, true), (896, false), (3584, true), (5120, true)];
+        keys.map(|(h, residual)| Self { h, residual, x: Dtype::Bf16 }).into()
+    }
+
+    fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
+        host::rmsnorm_bwd(*self, p.rows, views);
+    }
+
+    fn samples(&self) -> Vec<Self::Params> {
+        [(1, 8), (19, 8), (45, 32)].map(|(tokens, rows)| Self::Params { tokens, rows, ..Default::default() }).into()
+    }
+
+    fn typical(&self, batch: Batch) -> Self::Params {
+        Self::Params { tokens: batch.tokens(), rows: 32, ..Default::default() }
+    }
+
+    /// As of `int8.rmsnorm_fwd`.
+    fn tolerance(&self, operand: &Operand) -> Tolerance {
+        neighbours(operand)
+    }
+}
+
+impl Kernel for Int8RmsnormDgrad {
+    type Params = int8_rmsnorm_dgrad_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let (tokens, h) = (u64::from(p.tokens), u64::from(self.h));
+        let mut operands = vec![
+            operand!(Read Self::Params, dy: self.x, tokens * h),
+            operand!(Read Self::Params, x: self.x, tokens * h),
+            operand!(Read Self::Params, gamma: self.x, h),
+            operand!(Read Self::Params, rstd: Dtype::F32, tokens).with(Content::Uniform(0.5, 1.5)),
+            operand!(Write Self::Params, dx: self.x, tokens * h),
+            operand!(Write Self::Params, q: Dtype::I8, tokens * h),
+            operand!(Write Self::Params, scale: Dtype::F32, tokens),
+        ];
+        if self.residual {
+            operands.push(operand!(Read Self::Params, dresidual: self.x, tokens * h));
+        }
+        operands
+    }
+}
+
+impl Build for Int8RmsnormDgrad {
+    type Variant = Rows;
+
+    fn variants(&self, _arch: Arch) -> Vec<Rows> {
+        if self.x == Dtype::Bf16 { rows(self.h, 128, 640) } else { Vec::new() }
+    }
+
+    fn source(&self, _variant: Rows) -> Source {
+        source_of!("rmsnorm_dgrad.cu", "norm_bwd.cuh")
+    }
+
+    fn geometry(&self, variant: Rows, p: &Self::Params) -> Geometry {
+        geometry(variant, p.tokens)
+    }
+}
+
+impl Reference for Int8RmsnormDgrad {
+    fn examples() -> Vec<Self> {
+        let keys = [(48, true), (96, false), (272, true), (896, false), (3584, true)];
+        keys.map(|(h, residual)| Self { h, residual, x: Dtype::Bf16 }).into()
+    }
+
+    fn host(&self, _p: &Self::Params, views: &mut Views<'_>) {
+        host::rmsnorm_dgrad(*self, views);
+    }
+
+    fn samples(&self) -> Vec<Self::Params> {
+        [1, 19].map(|tokens| Self::Params { tokens, ..Default::default() }).into()
+    }
+
+    fn typical(&self, batch: Batch) -> Self::Params {
+        Self::Params { tokens: batch.tokens(), ..Default::default() }
+    }
+
+    /// As of `int8.rmsnorm_fwd`.
     fn tolerance(&self, operand: &Operand) -> Tolerance {
         neighbours(operand)
     }

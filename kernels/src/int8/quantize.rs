@@ -30,7 +30,7 @@ impl Build for Int8Quantize {
     type Variant = Rows;
 
     fn variants(&self, _arch: Arch) -> Vec<Rows> {
-        rows(self.k, 1280)
+        rows(self.k, 128, 1280)
     }
 
     fn source(&self, _variant: Rows) -> Source {

@@ -19,17 +19,15 @@ variant! {
 const SHARE: u32 = 32;
 /// Most threads of a CTA: with more there are fewer registers than a share needs.
 const MOST_THREADS: u32 = 1024;
-/// Threads of a CTA that has several rows.
-const FEW_THREADS: u32 = 128;
 /// Most CTAs that must fit on a multiprocessor: with more of the smallest there are fewer registers than a share needs.
 const MOST_BLOCKS: u32 = 8;
 
-/// Whole warps for a row, as few as have a share for each thread, if the row is blocks that can be rotated; and as many CTAs on a
-/// multiprocessor as have so many threads together.
-pub(super) fn rows(columns: u32, threads: u32) -> Vec<Rows> {
+/// Whole warps for a row, as few as have a share for each thread, if the row is blocks that can be rotated; as many rows as fit
+/// `several` threads, or one; and as many CTAs on a multiprocessor as have so many `threads` together.
+pub(super) fn rows(columns: u32, several: u32, threads: u32) -> Vec<Rows> {
     let rounds = columns.div_ceil(SHARE * MOST_THREADS);
     let row_threads = columns.div_ceil(SHARE * rounds.max(1)).next_multiple_of(32);
-    let own = row_threads * (FEW_THREADS / row_threads).max(1);
+    let own = row_threads * (several / row_threads).max(1);
     let blocks = if rounds == 1 { (threads / own).clamp(1, MOST_BLOCKS) } else { 1 };
     rotation(columns).map(|_| Rows { blocks, row_threads, threads: own }).into_iter().collect()
 }

@@ -2,7 +2,7 @@ use rayon::prelude::*;
 
 use super::{RmsnormBwd, RmsnormDgrad, RmsnormFwd};
 use crate::Dtype;
-use crate::abi::{rmsnorm_bwd_params, rmsnorm_dgrad_params, rmsnorm_fwd_params};
+use crate::abi::{rmsnorm_bwd_params, rmsnorm_fwd_params};
 use crate::host::{Store, Views, round_to};
 
 /// Mean of `gamma dy n` over a row, with `n = x rstd`: what its gradient has along n, and what normalising takes away.
@@ -42,7 +42,8 @@ pub(super) fn fwd(key: RmsnormFwd, p: &rmsnorm_fwd_params, views: &mut Views<'_>
     });
 }
 
-pub(super) fn bwd(key: RmsnormBwd, p: &rmsnorm_bwd_params, views: &mut Views<'_>) {
+/// Returns dx, not yet rounded.
+pub(crate) fn bwd<'a>(key: RmsnormBwd, p: &rmsnorm_bwd_params, views: &mut Views<'a>) -> Store<'a> {
     let (h, group) = (key.h as usize, p.rows as usize * key.h as usize);
     let gamma = views.load("gamma");
     let dy = views.load("dy");
@@ -66,9 +67,11 @@ pub(super) fn bwd(key: RmsnormBwd, p: &rmsnorm_bwd_params, views: &mut Views<'_>
             }
         }
     });
+    dx
 }
 
-pub(super) fn dgrad(key: RmsnormDgrad, _: &rmsnorm_dgrad_params, views: &mut Views<'_>) {
+/// Returns dx, not yet rounded.
+pub(crate) fn dgrad<'a>(key: RmsnormDgrad, views: &mut Views<'a>) -> Store<'a> {
     let h = key.h as usize;
     let gamma = views.load("gamma");
     let dy = views.load("dy");
@@ -85,4 +88,5 @@ pub(super) fn dgrad(key: RmsnormDgrad, _: &rmsnorm_dgrad_params, views: &mut Vie
             dx[i] = dresidual.as_ref().map_or(own, |d| d[row * h + i] + own);
         }
     });
+    dx
 }

@@ -18,7 +18,7 @@
 
 mod host;
 
-pub(crate) use host::{add_residual, mean, rstd};
+pub(crate) use host::{add_residual, bwd, dgrad, mean, rstd};
 
 use crate::abi::{rmsnorm_bwd_params, rmsnorm_dgrad_params, rmsnorm_fwd_params};
 use crate::host::Views;
@@ -171,7 +171,7 @@ impl Reference for RmsnormBwd {
     }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
-        host::bwd(*self, p, views);
+        bwd(*self, p, views);
     }
 
     fn samples(&self) -> Vec<Self::Params> {
@@ -234,8 +234,8 @@ impl Reference for RmsnormDgrad {
         keys.map(|(h, residual, x)| Self { h, residual, x }).into()
     }
 
-    fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
-        host::dgrad(*self, p, views);
+    fn host(&self, _p: &Self::Params, views: &mut Views<'_>) {
+        dgrad(*self, views);
     }
 
     fn samples(&self) -> Vec<Self::Params> {

@@ -63,7 +63,7 @@ const FORMULAS: &[Formula] = &[
 
 /// Operations with a test of their own: `tests/blocks.rs` has ggml's values, `tests/qk_norm.rs` and `tests/int8.rs` the formula in
 /// f64.
-const ELSEWHERE: [&str; 12] = [
+const ELSEWHERE: [&str; 14] = [
     "dequant",
     "int8.columns",
     "int8.fwd",
@@ -71,6 +71,8 @@ const ELSEWHERE: [&str; 12] = [
     "int8.gated_bwd",
     "int8.quantize",
     "int8.rmsnorm",
+    "int8.rmsnorm_bwd",
+    "int8.rmsnorm_dgrad",
     "int8.rmsnorm_fwd",
     "int8.swiglu",
     "qk_norm.bwd",
