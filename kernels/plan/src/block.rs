@@ -58,7 +58,7 @@ impl Block<'_> {
             return self.forward_quantised(ops, input);
         }
         let (Attention { middle, .. }, norms) = self.attention(ops, input, false);
-        let gated = ops.linear_swiglu("gate_up", norms.post.y, &w.gate_up);
+        let gated = ops.linear_swiglu("gate_up", norms.post.rows(), &w.gate_up);
         ops.linear_add("down", gated, &w.down, middle).y
     }
 
@@ -81,10 +81,15 @@ impl Block<'_> {
     /// The same in a model that trains: what the backward pass needs is kept, as far as `recompute` says.
     pub fn forward_saving(&self, ops: &mut Ops<'_>, input: Tensor, recompute: Recompute) -> (Tensor, Saved) {
         let kept = self.inner(ops, input);
-        let gated = ops.swiglu("swiglu", kept.gate_up.y);
-        let Projected { y, ranks } = ops.linear_add("down", gated, &self.weights.down, kept.attention.middle);
+        let down = &self.weights.down;
+        let keeps = down.trains() && recompute == Recompute::None || down.adapter.is_some();
+        let gated = match self.weights.is_int8() {
+            true => ops.swiglu_quantised("swiglu", kept.gate_up.y, keeps),
+            false => ops.swiglu("swiglu", kept.gate_up.y).into(),
+        };
+        let Projected { y, ranks } = ops.linear_add("down", gated, down, kept.attention.middle);
         let kept = match recompute {
-            Recompute::None => Some(Kept { gated: Some(gated), ..kept }),
+            Recompute::None => Some(Kept { gated: gated.dense, ..kept }),
             Recompute::Norms => Some(Kept { norms: None, ..kept }),
             Recompute::Blocks => None,
         };
@@ -94,7 +99,7 @@ impl Block<'_> {
     /// Everything before SwiGLU and the last product.
     fn inner(&self, ops: &mut Ops<'_>, input: Tensor) -> Kept {
         let (attention, norms) = self.attention(ops, input, true);
-        let gate_up = ops.linear("gate_up", norms.post.y, &self.weights.gate_up);
+        let gate_up = ops.linear("gate_up", norms.post.rows(), &self.weights.gate_up);
         Kept { attention, gate_up, norms: Some(norms), gated: None }
     }
 
@@ -102,14 +107,15 @@ impl Block<'_> {
     /// backward pass needs is written too.
     fn attention(&self, ops: &mut Ops<'_>, input: Tensor, saving: bool) -> (Attention, Norms) {
         let w = self.weights;
-        let input_norm = ops.norm("input_norm", input, &w.input_norm);
-        let qkv = ops.linear("qkv", input_norm.y, &w.qkv);
+        let int8 = w.is_int8();
+        let input_norm = ops.norm("input_norm", input, &w.input_norm, int8);
+        let qkv = ops.linear("qkv", input_norm.rows(), &w.qkv);
         let raw = self.turn(ops, qkv.y, saving);
         let attended = ops.attention("attention", qkv.y, self.heads);
         // The o projection sums over few elements, so its store is what it waits for: the residual is added
         // where the row is read anyway, in the norm. The down projection sums over many: there it is free.
         let branch = ops.linear("o", attended.o, &w.o);
-        let (middle, post_norm) = ops.add_norm("post_norm", input, branch.y, &w.post_norm);
+        let (middle, post_norm) = ops.add_norm("post_norm", input, branch.y, &w.post_norm, int8);
         let attention = Attention { qkv, raw, attended, o_ranks: branch.ranks, middle };
         (attention, Norms { input: input_norm, post: post_norm })
     }
@@ -143,9 +149,10 @@ impl Block<'_> {
         let gated = w.down.trains().then(|| gated.unwrap_or_else(|| recomputed(ops)));
         let given = Given { x: gated, ranks: down_ranks };
         let dgated = ops.linear_backward("down", doutput, given, &w.down, below_down)?;
-        let dgate_up = ops.swiglu_backward("swiglu", dgated, gate_up.y);
+        let dgate_up = ops.swiglu_backward("swiglu", dgated, gate_up.y, below_gate_up && w.is_int8());
         let post_norm = norms.map(|norms| norms.post);
-        let post_norm = post_norm.unwrap_or_else(|| ops.recompute(|ops| ops.norm("post_norm", middle, &w.post_norm)));
+        let post_norm =
+            post_norm.unwrap_or_else(|| ops.recompute(|ops| ops.norm("post_norm", middle, &w.post_norm, false)));
         let given = Given { x: Some(post_norm.y), ranks: gate_up.ranks };
         let dnormed = ops.linear_backward("gate_up", dgate_up, given, &w.gate_up, below_gate_up)?;
         let dmiddle = ops.norm_backward("post_norm", dnormed, (middle, post_norm), &w.post_norm, Some(doutput));
@@ -159,7 +166,7 @@ impl Block<'_> {
         }
         let input_norm = norms.map(|norms| norms.input);
         let input_norm =
-            input_norm.unwrap_or_else(|| ops.recompute(|ops| ops.norm("input_norm", input, &w.input_norm)));
+            input_norm.unwrap_or_else(|| ops.recompute(|ops| ops.norm("input_norm", input, &w.input_norm, false)));
         let given = Given { x: Some(input_norm.y), ranks: qkv.ranks };
         let dnormed = ops.linear_backward("qkv", dqkv, given, &w.qkv, below)?;
         Some(ops.norm_backward("input_norm", dnormed, (input, input_norm), &w.input_norm, Some(dmiddle)))

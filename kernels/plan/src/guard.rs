@@ -12,7 +12,6 @@ use crate::model::Model;
 use crate::objective::Objective;
 use crate::ops::Ops;
 use crate::recipe::Recompute;
-use crate::training::MicroInputs;
 use crate::weights::{Layer, Linear, Matrix, Norm, Role, Trained, Weight};
 
 /// The phase that compares: it comes right behind the first micro-batch of a step, whose inputs and gradients it reads.
@@ -65,15 +64,17 @@ pub(crate) struct Guarded<'a> {
     pub objective: Objective,
     /// The teacher's last hidden states.
     pub teacher: Option<Head<'a>>,
-    pub inputs: MicroInputs,
+    pub ids: Tensor,
+    /// The next token of each position, or `MASKED_TOKEN`.
+    pub targets: Tensor,
 }
 
 impl Guarded<'_> {
     /// Everything of the phase behind the teacher.
     pub fn lower(&self, ops: &mut Ops<'_>) -> Guard {
-        let Self { model, inputs, .. } = self;
+        let Self { model, .. } = self;
         let partials = Guard::declare(ops, self);
-        let mut stream = model.embedding(ops, inputs.ids);
+        let mut stream = model.embedding(ops, self.ids);
         let mut saved = Vec::new();
         for (index, (scope, block)) in model.blocks().enumerate() {
             ops.scope(scope);
@@ -90,7 +91,7 @@ impl Guarded<'_> {
         };
         ops.scope(format!("{}.head", model.name));
         let last = Head { linear: &head, hidden: normed.y };
-        let dhidden = head::losses(ops, self.objective, last, self.teacher, (inputs.targets, None));
+        let dhidden = head::losses(ops, self.objective, last, self.teacher, (self.targets, None));
         ops.scope(model.name);
         let norm = frozen_norm(&weights.norm);
         let mut dstream = ops.norm_backward("norm", dhidden, (stream, normed), &norm, None);

@@ -111,7 +111,7 @@ impl<'a> Model<'a> {
 
     pub fn norm(&self, ops: &mut Ops<'_>, stream: Tensor) -> Normed {
         ops.scope(self.name);
-        ops.norm("norm", stream, &self.resident.weights.norm)
+        ops.norm("norm", stream, &self.resident.weights.norm, false)
     }
 
     fn head(&self, norm: Normed) -> Head<'a> {

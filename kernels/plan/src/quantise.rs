@@ -6,8 +6,7 @@ use crate::config::ModelConfig;
 use crate::model::Model;
 use crate::ops::Ops;
 use crate::parameters::{Parameter, stacks};
-use crate::staged::{CERTIFY, QUANTISE, Staged};
-use crate::training::WIDEN;
+use crate::staged::{CERTIFY, QUANTISE, Staged, WIDEN};
 use crate::weights::{Layer, Linear, Matrix, Role, Weight};
 
 impl Model<'_> {

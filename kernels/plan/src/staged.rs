@@ -18,3 +18,6 @@ pub struct Staged {
 pub const QUANTISE: &str = "quantise";
 /// The same of those that certify; and the last of them, which says how far the model of 8-bit products is from the dense one.
 pub const CERTIFY: &str = "certify";
+/// In place of casting master weights, where weights have come as a file holds them: the master weights from them. Those of layers
+/// that lie nowhere as they are sent have phases of their own, of this name and the number of the layer.
+pub const WIDEN: &str = "widen";

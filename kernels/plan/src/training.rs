@@ -19,6 +19,7 @@ use crate::ops::{Gradients, Ops, Semaphores, Sorted, State, StepTensors, Sums};
 use crate::plan::{Phase, Plan};
 use crate::recipe::{PlanError, Precision, Recipe, Recompute, check_tokens};
 use crate::share::{Shards, Share};
+pub use crate::staged::WIDEN;
 use crate::staged::{CERTIFY, QUANTISE};
 use crate::weights::{AdapterWeights, Trained, Weight, Weights};
 
@@ -26,8 +27,6 @@ use crate::weights::{AdapterWeights, Trained, Weight, Weights};
 pub const CLEAR: &str = "clear";
 /// After master weights have come: the student's weights in the precision of the run.
 pub const CAST: &str = "cast";
-/// Instead, where those have come as a file holds them: the master weights from them.
-pub const WIDEN: &str = "widen";
 /// Forward and backward of one micro-batch.
 pub const MICRO: &str = "micro";
 /// The same of a rank's last micro-batch of a step, where there are several ranks: gradients leave as they are complete.
@@ -390,7 +389,8 @@ impl TrainingPlan {
             let teacher = teach(ops);
             let model = Model { name: "guard", config: student, resident: &base };
             let copy = (share.ranks > 1).then_some(all.tensor);
-            Guarded { model, copy, objective: recipe.objective, teacher, inputs }.lower(ops)
+            let MicroInputs { ids, targets, .. } = inputs;
+            Guarded { model, copy, objective: recipe.objective, teacher, ids, targets }.lower(ops)
         });
         let plan = b.finish();
         bounds::refuse(plan.arena_bytes.into())?;

@@ -6,7 +6,7 @@ use precast_kernels::abi::{
 use precast_kernels::column_sum::ColumnSumPartial;
 use precast_kernels::gemm::{GemmDgrad, GemmFwd, GemmSwiglu, GemmWgrad};
 
-use super::{GROUP, Ops};
+use super::{GROUP, Ops, Rows};
 use crate::buffer::Tensor;
 use crate::weights::{Linear, Matrix, Weight};
 
@@ -29,28 +29,29 @@ pub(crate) struct Given {
 
 impl Ops<'_> {
     /// y [m, n], m the rows of x [m, k].
-    pub fn linear(&mut self, name: &str, x: Tensor, linear: &Linear) -> Projected {
-        self.product(name, x, linear, None)
+    pub fn linear(&mut self, name: &str, x: impl Into<Rows>, linear: &Linear) -> Projected {
+        self.product(name, x.into(), linear, None)
     }
 
     /// The same, added to the residual stream.
-    pub fn linear_add(&mut self, name: &str, x: Tensor, linear: &Linear, residual: Tensor) -> Projected {
-        self.product(name, x, linear, Some(residual))
+    pub fn linear_add(&mut self, name: &str, x: impl Into<Rows>, linear: &Linear, residual: Tensor) -> Projected {
+        self.product(name, x.into(), linear, Some(residual))
     }
 
-    fn product(&mut self, name: &str, x: Tensor, linear: &Linear, residual: Option<Tensor>) -> Projected {
+    fn product(&mut self, name: &str, x: Rows, linear: &Linear, residual: Option<Tensor>) -> Projected {
         let y = match linear.weight {
             Matrix::Scaled(_) => {
-                let x = self.quantise(name, x, linear.k);
+                let x = self.quantised(name, x, linear.k);
                 self.linear_quantised(name, x, linear, residual)
             }
-            Matrix::Dense(_) | Matrix::Stored(_) => self.product_dense(name, x, linear, residual),
+            Matrix::Dense(_) | Matrix::Stored(_) => self.product_dense(name, x.dense(), linear, residual),
         };
-        let ranks = self.adapter_ranks(name, x, linear);
-        if let Some(ranks) = ranks {
-            self.adapter_add(name, ranks, y, linear);
+        if linear.adapter.is_none() {
+            return Projected { y, ranks: None };
         }
-        Projected { y, ranks }
+        let ranks = self.adapter_ranks(name, x.dense(), linear);
+        self.adapter_add(name, ranks, y, linear);
+        Projected { y, ranks: Some(ranks) }
     }
 
     fn product_dense(&mut self, name: &str, x: Tensor, linear: &Linear, residual: Option<Tensor>) -> Tensor {
@@ -75,10 +76,11 @@ impl Ops<'_> {
 
     /// SwiGLU of a stacked gate and up projection where gate and up themselves are not needed: its output alone, and in one
     /// launch of the bundle's where they have no adapters.
-    pub fn linear_swiglu(&mut self, name: &str, x: Tensor, gate_up: &Linear) -> Tensor {
+    pub fn linear_swiglu(&mut self, name: &str, x: impl Into<Rows>, gate_up: &Linear) -> Tensor {
+        let x = x.into();
         let is_int8 = matches!(gate_up.weight, Matrix::Scaled(_));
         if is_int8 && gate_up.adapter.is_none() {
-            let x = self.quantise(name, x, gate_up.k);
+            let x = self.quantised(name, x, gate_up.k);
             return self.linear_swiglu_quantised(name, x, gate_up);
         }
         if gate_up.adapter.is_some() || self.by_cublas() {
@@ -89,7 +91,7 @@ impl Ops<'_> {
         let w = self.matrix(name, gate_up);
         let y = self.rows(name, n / 2);
         let params = gemm_swiglu_params {
-            x: x.address(),
+            x: x.dense().address(),
             w: w.address(),
             bias: bias.map_or(0, |bias| bias.tensor.address()),
             y: y.address(),
@@ -109,11 +111,13 @@ impl Ops<'_> {
     pub fn linear_backward(
         &mut self,
         name: &str,
-        dy: Tensor,
+        dy: impl Into<Rows>,
         given: Given,
         linear: &Linear,
         below: bool,
     ) -> Option<Tensor> {
+        let rows = dy.into();
+        let dy = rows.dense();
         let x = || given.x.expect("a layer that trains has its input");
         if linear.weight.trained().is_some() {
             self.weight_gradient(name, dy, x(), linear, false);
@@ -126,7 +130,13 @@ impl Ops<'_> {
             return None;
         }
         let dx = self.rows(&format!("{name}.dx"), linear.k);
-        self.input_gradient(name, dy, linear, dx);
+        match linear.weight {
+            Matrix::Scaled(_) => {
+                let dy = self.quantised(&format!("{name}.dy"), rows, linear.n);
+                self.input_gradient_quantised(name, dy, linear, dx);
+            }
+            Matrix::Dense(_) | Matrix::Stored(_) => self.input_gradient(name, dy, linear, dx),
+        }
         if let Some(dranks) = dranks {
             self.adapter_input_gradient(name, dranks, dx, linear);
         }
@@ -159,10 +169,6 @@ impl Ops<'_> {
     /// Gradient of the input into dx, from as many rows of dy.
     pub fn input_gradient(&mut self, name: &str, dy: Tensor, linear: &Linear, dx: Tensor) {
         let Linear { n, k, .. } = *linear;
-        if let Matrix::Scaled(_) = linear.weight {
-            let dy = self.quantise(&format!("{name}.dy"), dy, n);
-            return self.input_gradient_quantised(name, dy, linear, dx);
-        }
         let w = self.matrix(&format!("{name}.dgrad"), linear);
         let kernel = GemmDgrad { w: w.format, x: self.x };
         let mut params = gemm_dgrad_params {

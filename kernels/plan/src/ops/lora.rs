@@ -25,13 +25,13 @@ impl LinearAdapter {
 }
 
 fn adapter_of(linear: &Linear) -> &LinearAdapter {
-    linear.adapter.as_ref().expect("a layer with ranks has adapters")
+    linear.adapter.as_ref().expect("a layer with adapters")
 }
 
 impl Ops<'_> {
     /// `scale A x` of all adapted parts side by side: `[tokens, parts * rank]`.
-    pub fn adapter_ranks(&mut self, name: &str, x: Tensor, linear: &Linear) -> Option<Tensor> {
-        let adapter = linear.adapter.as_ref()?;
+    pub fn adapter_ranks(&mut self, name: &str, x: Tensor, linear: &Linear) -> Tensor {
+        let adapter = adapter_of(linear);
         let name = format!("{name}.lora_a");
         let t = self.rows(&name, adapter.columns());
         let (parts, part) = adapter.parts();
@@ -46,7 +46,7 @@ impl Ops<'_> {
             part,
         };
         self.launch(&name, LoraFwdA { x: self.x }, &params);
-        Some(t)
+        t
     }
 
     /// Adds `B t` to the output of the layer, in place.

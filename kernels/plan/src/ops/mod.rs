@@ -18,6 +18,7 @@ mod quantised;
 mod ranks;
 mod replicas;
 mod rope;
+mod rows;
 mod swiglu;
 
 use std::cell::Cell;
@@ -32,6 +33,7 @@ pub(crate) use linear::{Given, Projected};
 pub(crate) use norm::Normed;
 pub(crate) use optimizer::{State, StepTensors};
 pub(crate) use replicas::Sums;
+pub(crate) use rows::Rows;
 
 use crate::buffer::Tensor;
 use crate::builder::Builder;

@@ -6,16 +6,21 @@ use precast_kernels::abi::{
 use precast_kernels::int8::{Int8Columns, Int8Fwd, Int8Quantize, Int8Rmsnorm, Int8Swiglu};
 use precast_kernels::{Dtype, Format};
 
-use super::Ops;
+use super::{Ops, Rows};
 use crate::buffer::Tensor;
 use crate::weights::{Layer, Linear, Norm, Quantised, Scaled, Weight, Weights};
 
 impl Ops<'_> {
     /// Rows of a width that something quantises.
-    fn quantised_rows(&mut self, name: &str, width: u32) -> Quantised {
+    pub(super) fn quantised_rows(&mut self, name: &str, width: u32) -> Quantised {
         let elems = u64::from(self.tokens()) * u64::from(width);
         let values = self.b.transient(self.name(&format!("{name}.int8")), Dtype::I8, elems);
         Quantised { values, scales: self.statistics(&format!("{name}.scales"), self.tokens().into()) }
+    }
+
+    /// Activations as what made them gave them, or quantised behind that.
+    pub fn quantised(&mut self, name: &str, x: Rows, width: u32) -> Quantised {
+        x.int8.unwrap_or_else(|| self.quantise(name, x.dense(), width))
     }
 
     /// Activations `[tokens, width]`.

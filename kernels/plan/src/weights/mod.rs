@@ -246,6 +246,11 @@ impl Layer {
         self.products().into_iter().any(Linear::trains)
     }
 
+    /// Whether its products are of 8 bits.
+    pub(crate) fn is_int8(&self) -> bool {
+        self.products().into_iter().all(|linear| matches!(linear.weight, Matrix::Scaled(_)))
+    }
+
     /// Whether its products are of 8 bits and no gradient passes through them.
     pub(crate) fn is_frozen_int8(&self) -> bool {
         let is = |linear: &Linear| matches!(linear.weight, Matrix::Scaled(Scaled { columns: None, .. }));
