@@ -1,7 +1,7 @@
 //! A transformer block, forward and backward.
 
 use crate::buffer::Tensor;
-use crate::ops::{Attended, Given, Heads, Normed, Ops, Projected};
+use crate::ops::{Attended, Given, Heads, Normed, Ops, Projected, Rows};
 use crate::recipe::Recompute;
 use crate::rope::Rope;
 use crate::weights::Layer;
@@ -11,6 +11,14 @@ pub(crate) struct Block<'a> {
     pub weights: &'a Layer,
     pub heads: Heads,
     pub rope: Rope,
+}
+
+/// What trains below a block.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Below {
+    Embedding,
+    /// Another block like it, whose last product reads the gradient first.
+    Block,
 }
 
 /// What the backward pass has of the forward pass; the rest it recomputes.
@@ -83,10 +91,7 @@ impl Block<'_> {
         let kept = self.inner(ops, input);
         let down = &self.weights.down;
         let keeps = down.trains() && recompute == Recompute::None || down.adapter.is_some();
-        let gated = match self.weights.is_int8() {
-            true => ops.swiglu_quantised("swiglu", kept.gate_up.y, keeps),
-            false => ops.swiglu("swiglu", kept.gate_up.y).into(),
-        };
+        let gated = self.gated(ops, kept.gate_up.y, keeps);
         let Projected { y, ranks } = ops.linear_add("down", gated, down, kept.attention.middle);
         let kept = match recompute {
             Recompute::None => Some(Kept { gated: gated.dense, ..kept }),
@@ -94,6 +99,14 @@ impl Block<'_> {
             Recompute::Blocks => None,
         };
         (y, Saved { input, kept, down_ranks: ranks })
+    }
+
+    /// SwiGLU as the last product reads it; where that is of 8 bits, in the dtype of activations only if they are `kept`.
+    fn gated(&self, ops: &mut Ops<'_>, gate_up: Tensor, kept: bool) -> Rows {
+        match self.weights.is_int8() {
+            true => ops.swiglu_quantised("swiglu", gate_up, kept),
+            false => ops.swiglu("swiglu", gate_up).into(),
+        }
     }
 
     /// Everything before SwiGLU and the last product.
@@ -132,10 +145,12 @@ impl Block<'_> {
         }
     }
 
-    /// From the gradient of the block's output to that of its input, if something `below` the block trains. It stops at the
-    /// lowest product that has something to learn.
-    pub fn backward(&self, ops: &mut Ops<'_>, saved: Saved, doutput: Tensor, below: bool) -> Option<Tensor> {
-        let w = self.weights;
+    /// From the gradient of the block's output to that of its input, if something `below` the block trains: a block, or the
+    /// embedding alone. It stops at the lowest product that has something to learn.
+    pub fn backward(&self, ops: &mut Ops<'_>, saved: Saved, doutput: Rows, below: Option<Below>) -> Option<Rows> {
+        let (w, int8) = (self.weights, self.weights.is_int8());
+        let below_block = below == Some(Below::Block);
+        let below = below.is_some();
         let Saved { input, kept, down_ranks } = saved;
         let Kept { attention, gate_up, norms, gated } =
             kept.unwrap_or_else(|| ops.recompute(|ops| self.inner(ops, input)));
@@ -145,17 +160,18 @@ impl Block<'_> {
         let below_down = below_gate_up || w.gate_up.trains();
 
         // Where they are not kept, each is recomputed just before it is read.
-        let recomputed = |ops: &mut Ops<'_>| ops.recompute(|ops| ops.swiglu("swiglu", gate_up.y));
+        let recomputed = |ops: &mut Ops<'_>| ops.recompute(|ops| self.gated(ops, gate_up.y, true).dense());
         let gated = w.down.trains().then(|| gated.unwrap_or_else(|| recomputed(ops)));
         let given = Given { x: gated, ranks: down_ranks };
         let dgated = ops.linear_backward("down", doutput, given, &w.down, below_down)?;
-        let dgate_up = ops.swiglu_backward("swiglu", dgated, gate_up.y, below_gate_up && w.is_int8());
+        let dgate_up = ops.swiglu_backward("swiglu", dgated, gate_up.y, below_gate_up && int8);
         let post_norm = norms.map(|norms| norms.post);
         let post_norm =
-            post_norm.unwrap_or_else(|| ops.recompute(|ops| ops.norm("post_norm", middle, &w.post_norm, false)));
+            post_norm.unwrap_or_else(|| ops.recompute(|ops| ops.norm("post_norm", middle, &w.post_norm, int8)));
         let given = Given { x: Some(post_norm.y), ranks: gate_up.ranks };
         let dnormed = ops.linear_backward("gate_up", dgate_up, given, &w.gate_up, below_gate_up)?;
-        let dmiddle = ops.norm_backward("post_norm", dnormed, (middle, post_norm), &w.post_norm, Some(doutput));
+        let (dresidual, int8_o) = (Some(doutput.dense()), below_o && int8);
+        let dmiddle = ops.norm_backward("post_norm", dnormed, (middle, post_norm), &w.post_norm, dresidual, int8_o);
 
         let given = Given { x: Some(attended.o), ranks: o_ranks };
         let d_o = ops.linear_backward("o", dmiddle, given, &w.o, below_o)?;
@@ -166,9 +182,10 @@ impl Block<'_> {
         }
         let input_norm = norms.map(|norms| norms.input);
         let input_norm =
-            input_norm.unwrap_or_else(|| ops.recompute(|ops| ops.norm("input_norm", input, &w.input_norm, false)));
+            input_norm.unwrap_or_else(|| ops.recompute(|ops| ops.norm("input_norm", input, &w.input_norm, int8)));
         let given = Given { x: Some(input_norm.y), ranks: qkv.ranks };
         let dnormed = ops.linear_backward("qkv", dqkv, given, &w.qkv, below)?;
-        Some(ops.norm_backward("input_norm", dnormed, (input, input_norm), &w.input_norm, Some(dmiddle)))
+        let (dresidual, int8) = (Some(dmiddle.dense()), below_block && int8);
+        Some(ops.norm_backward("input_norm", dnormed, (input, input_norm), &w.input_norm, dresidual, int8))
     }
 }

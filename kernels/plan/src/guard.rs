@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use precast_kernels::grad_distance;
 
-use crate::block::Block;
+use crate::block::{Below, Block};
 use crate::buffer::Tensor;
 use crate::head::{self, Head};
 use crate::model::Model;
@@ -94,14 +94,15 @@ impl Guarded<'_> {
         let dhidden = head::losses(ops, self.objective, last, self.teacher, (self.targets, None));
         ops.scope(model.name);
         let norm = frozen_norm(&weights.norm);
-        let mut dstream = ops.norm_backward("norm", dhidden, (stream, normed), &norm, None);
+        let mut dstream = ops.norm_backward("norm", dhidden, (stream, normed), &norm, None, false);
         for (index, ((scope, block), saved)) in model.blocks().zip(saved).enumerate().rev() {
             ops.scope(scope);
             let Range { start, end } = weights.parameters.layer(index);
             let grad = ops.statistics("grad", end - start);
             ops.clear("grad", grad);
             let dense = self.dense(ops, index, Some(grad));
-            let dinput = Block { weights: &dense, ..block }.backward(ops, saved, dstream, index > 0);
+            let below = (index > 0).then_some(Below::Block);
+            let dinput = Block { weights: &dense, ..block }.backward(ops, saved, dstream, below);
             let products = block.weights.products().into_iter().zip(dense.products());
             for (product, (int8, bf16)) in products.enumerate() {
                 let [a, b] = [int8, bf16].map(|linear| linear.weight.trained().expect("it trains").grad);

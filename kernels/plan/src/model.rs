@@ -2,7 +2,7 @@
 
 use precast_kernels::Dtype;
 
-use crate::block::{Block, Saved};
+use crate::block::{Below, Block, Saved};
 use crate::buffer::{Category, Tensor};
 use crate::builder::Builder;
 use crate::config::ModelConfig;
@@ -11,7 +11,7 @@ use crate::ops::{Heads, Normed, Ops, Sorted};
 use crate::recipe::Recompute;
 use crate::rope::Rope;
 use crate::staged::Staged;
-use crate::weights::Weights;
+use crate::weights::{Layer, Weights};
 
 /// A model's weights and tables on the device.
 #[derive(Clone, Debug, PartialEq)]
@@ -90,18 +90,19 @@ impl<'a> Model<'a> {
         let weights = &self.resident.weights;
         ops.scope(self.name);
         let Activations { blocks, last, norm } = saved;
-        let mut dstream = ops.norm_backward("norm", dhidden, (last, norm), &weights.norm, None);
-        let embedding_trains = weights.embedding.trained().is_some();
+        let int8 = weights.layers.last().is_some_and(Layer::is_int8);
+        let mut dstream = ops.norm_backward("norm", dhidden, (last, norm), &weights.norm, None, int8);
+        let embedding = weights.embedding.trained().map(|_| Below::Embedding);
         let lowest = weights.layers.len() - blocks.len();
         for (index, ((scope, block), saved)) in self.blocks().skip(lowest).zip(blocks).enumerate().rev() {
             ops.scope(scope);
-            match block.backward(ops, saved, dstream, embedding_trains || index > 0) {
+            match block.backward(ops, saved, dstream, if index > 0 { Some(Below::Block) } else { embedding }) {
                 Some(dinput) => dstream = dinput,
                 None => return,
             }
         }
         ops.scope(self.name);
-        ops.embedding_backward("embedding", dstream, sorted, &weights.embedding, &weights.head);
+        ops.embedding_backward("embedding", dstream.dense(), sorted, &weights.embedding, &weights.head);
     }
 
     pub fn embedding(&self, ops: &mut Ops<'_>, ids: Tensor) -> Tensor {

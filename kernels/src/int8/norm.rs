@@ -169,8 +169,15 @@ const MOST_COLUMNS: u32 = 8192;
 
 /// Two CTAs of several rows on a multiprocessor, or one of a row that takes all threads.
 fn bwd_rows(h: u32) -> Vec<Rows> {
-    let all = rows(h, 256, 512).into_iter().filter(|_| h <= MOST_COLUMNS);
+    let all = rows(h, 256, 512).into_iter().filter(|_| Int8RmsnormBwd::fits(h));
     all.map(|rows| Rows { blocks: if rows.threads == rows.row_threads { 1 } else { rows.blocks }, ..rows }).collect()
+}
+
+impl Int8RmsnormBwd {
+    /// Whether there is a kernel for rows of h.
+    pub fn fits(h: u32) -> bool {
+        h <= MOST_COLUMNS
+    }
 }
 
 impl Kernel for Int8RmsnormBwd {

@@ -1,7 +1,10 @@
 //! RMSNorm of the residual stream.
 
-use precast_kernels::abi::{int8_rmsnorm_fwd_params, rmsnorm_bwd_params, rmsnorm_dgrad_params, rmsnorm_fwd_params};
-use precast_kernels::int8::Int8RmsnormFwd;
+use precast_kernels::abi::{
+    int8_rmsnorm_bwd_params, int8_rmsnorm_dgrad_params, int8_rmsnorm_fwd_params, rmsnorm_bwd_params,
+    rmsnorm_dgrad_params, rmsnorm_fwd_params,
+};
+use precast_kernels::int8::{Int8RmsnormBwd, Int8RmsnormDgrad, Int8RmsnormFwd};
 use precast_kernels::rmsnorm::{RmsnormBwd, RmsnormDgrad, RmsnormFwd};
 
 use super::{GROUP, Ops, Rows};
@@ -76,7 +79,8 @@ impl Ops<'_> {
         Normed { y, rstd, int8: None }
     }
 
-    /// Gradient through a norm of x, added to the residual stream's gradient if there is one; and gamma's if that trains.
+    /// Gradient through a norm of x, added to the residual stream's gradient if there is one; and gamma's if that trains. With
+    /// `int8` for a product of 8 bits, too, where one launch gives both.
     pub fn norm_backward(
         &mut self,
         name: &str,
@@ -84,10 +88,31 @@ impl Ops<'_> {
         (x, normed): (Tensor, Normed),
         norm: &Norm,
         dresidual: Option<Tensor>,
-    ) -> Tensor {
+        int8: bool,
+    ) -> Rows {
         let (h, tokens) = (norm.width(), self.tokens());
         let dx = self.rows(&format!("{name}.dx"), h);
+        let residual = dresidual.is_some();
+        let int8 = (int8 && Int8RmsnormBwd::fits(h)).then(|| self.quantised_rows(&format!("{name}.dx"), h));
+        let rows = Rows { dense: Some(dx), int8 };
         if norm.gamma.trained().is_none() {
+            let label = format!("{name}.dgrad");
+            if let Some(int8) = int8 {
+                let params = int8_rmsnorm_dgrad_params {
+                    dy: dy.address(),
+                    x: x.address(),
+                    gamma: norm.gamma.tensor.address(),
+                    rstd: normed.rstd.address(),
+                    dresidual: dresidual.map_or(0, Tensor::address),
+                    dx: dx.address(),
+                    q: int8.values.address(),
+                    scale: int8.scales.address(),
+                    tokens,
+                    reserved: 0,
+                };
+                self.launch(&label, Int8RmsnormDgrad { h, residual, x: self.x }, &params);
+                return rows;
+            }
             let params = rmsnorm_dgrad_params {
                 dy: dy.address(),
                 x: x.address(),
@@ -98,26 +123,42 @@ impl Ops<'_> {
                 tokens,
                 reserved: 0,
             };
-            let key = RmsnormDgrad { h, residual: dresidual.is_some(), x: self.x };
-            self.launch(&format!("{name}.dgrad"), key, &params);
-            return dx;
+            self.launch(&label, RmsnormDgrad { h, residual, x: self.x }, &params);
+            return rows;
         }
         let groups = tokens.div_ceil(GROUP);
         let partial = self.statistics(&format!("{name}.dgamma_partial"), u64::from(groups) * u64::from(h));
-        let params = rmsnorm_bwd_params {
-            dy: dy.address(),
-            x: x.address(),
-            gamma: norm.gamma.tensor.address(),
-            rstd: normed.rstd.address(),
-            dresidual: dresidual.map_or(0, Tensor::address),
-            dx: dx.address(),
-            dgamma_partial: partial.address(),
-            tokens,
-            rows: GROUP,
-        };
-        let key = RmsnormBwd { h, residual: dresidual.is_some(), x: self.x };
-        self.launch(&format!("{name}.bwd"), key, &params);
+        let label = format!("{name}.bwd");
+        if let Some(int8) = int8 {
+            let params = int8_rmsnorm_bwd_params {
+                dy: dy.address(),
+                x: x.address(),
+                gamma: norm.gamma.tensor.address(),
+                rstd: normed.rstd.address(),
+                dresidual: dresidual.map_or(0, Tensor::address),
+                dx: dx.address(),
+                dgamma_partial: partial.address(),
+                q: int8.values.address(),
+                scale: int8.scales.address(),
+                tokens,
+                rows: GROUP,
+            };
+            self.launch(&label, Int8RmsnormBwd { h, residual, x: self.x }, &params);
+        } else {
+            let params = rmsnorm_bwd_params {
+                dy: dy.address(),
+                x: x.address(),
+                gamma: norm.gamma.tensor.address(),
+                rstd: normed.rstd.address(),
+                dresidual: dresidual.map_or(0, Tensor::address),
+                dx: dx.address(),
+                dgamma_partial: partial.address(),
+                tokens,
+                rows: GROUP,
+            };
+            self.launch(&label, RmsnormBwd { h, residual, x: self.x }, &params);
+        }
         self.add_rows(&format!("{name}.dgamma"), partial, h, &norm.gamma);
-        dx
+        rows
     }
 }
