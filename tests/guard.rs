@@ -5,9 +5,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::support::{
-    Case, distill, fail, metrics_of, precast, random_model, run_record, succeed, tiny_config, train, with_tensor,
-};
+use crate::support::{Case, distill, fail, metrics_of, precast, run_record, succeed, train, with_tensor};
 
 const INT8: [&str; 4] = ["--precision", "int8", "--checkpoint-every", "0"];
 

@@ -133,7 +133,7 @@ impl GuardRecord {
         let far = |at: &At| at.distance.apart().unwrap_or(f64::INFINITY);
         let worst = compared().map(at).reduce(|worst, next| if far(&next) > far(&worst) { next } else { worst })?;
         let beyond = compared().filter(|(_, guarded)| !guarded.is_within()).count() as u64;
-        let last = compared().last().map(at)?;
+        let last = compared().next_back().map(at)?;
         Some(Self { steps: compared().count() as u64, beyond, within: beyond == 0, bound: Self::BOUND, worst, last })
     }
 
