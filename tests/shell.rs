@@ -42,5 +42,21 @@ fn bash_completes_commands_options_and_their_values() {
     let script = succeed(precast().args(["completions", "bash"]));
     assert_eq!(completed(&script, &["d"]), ["distill", "doctor"]);
     assert_eq!(completed(&script, &["generate", "--m"]), ["--model", "--max-tokens"]);
-    assert_eq!(completed(&script, &["distill", "--shuffle", ""]), ["true", "false"]);
+    // Values, and no files in their place.
+    let values = |option: &str| completed(&script, &["distill", option, ""]).join(" ");
+    for (option, expected) in [
+        ("--shuffle", "true false"),
+        ("--precision", "fp32 bf16 int8"),
+        ("--recompute", "none norms blocks"),
+        ("--gemm", "bundle cublas"),
+        ("--schedule", "constant cosine"),
+        ("--teacher-format", "auto bf16 stored int8"),
+        ("--device", "auto cuda:0 portable:0 sim"),
+        ("--lora-targets", "all q_proj k_proj v_proj o_proj gate_proj up_proj down_proj"),
+        ("--gpus", "all"),
+        ("--steps", ""),
+    ] {
+        assert_eq!(values(option), expected, "{option}");
+    }
+    assert!(values("--data").contains("Cargo.toml"));
 }

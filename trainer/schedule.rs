@@ -15,6 +15,10 @@ pub enum Schedule {
     Cosine,
 }
 
+impl Schedule {
+    pub const ALL: [Self; 2] = [Self::Constant, Self::Cosine];
+}
+
 impl fmt::Display for Schedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -28,7 +32,7 @@ impl FromStr for Schedule {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        [Schedule::Constant, Schedule::Cosine]
+        Self::ALL
             .into_iter()
             .find(|schedule| schedule.to_string() == text)
             .ok_or_else(|| format!("unknown schedule `{text}`: constant or cosine"))

@@ -168,6 +168,13 @@ pub enum Target {
 /// Every projection that an adapter can be on. All families name them so.
 const TARGETS: [&str; 7] = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"];
 
+impl Target {
+    /// What it may be called.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        ["all"].into_iter().chain(TARGETS)
+    }
+}
+
 impl FromStr for Target {
     type Err = String;
 

@@ -1,13 +1,22 @@
 //! `precast completions` and `precast man`: what shells and people know of the command line.
 
+use std::any::TypeId;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
-use clap::{Args, CommandFactory};
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, Args, Command, CommandFactory, ValueHint};
 use clap_complete::Shell;
 use precast_fatbins::say;
+use precast_kernels::Arch;
+use precast_plan::{Gemm, Precision, Recompute};
 
+use crate::adapter::Target;
+use crate::config::DeviceChoice;
 use crate::error::Failure;
+use crate::ranks::Gpus;
+use crate::schedule::Schedule;
+use crate::weight_format::WeightFormat;
 
 #[derive(Args)]
 pub struct Completions {
@@ -24,8 +33,50 @@ pub struct Man {
 /// Prints what a shell completes.
 pub fn completions(arguments: &Completions) {
     let mut script = Vec::new();
-    clap_complete::generate(arguments.shell, &mut super::Arguments::command(), "precast", &mut script);
+    clap_complete::generate(arguments.shell, &mut completed(super::Arguments::command()), "precast", &mut script);
     say!("{}", String::from_utf8_lossy(&script).trim_end());
+}
+
+/// A command whose options say what a shell may offer as their values: their parsers read text, which says nothing of it.
+fn completed(command: Command) -> Command {
+    command.mut_args(with_values).mut_subcommands(completed)
+}
+
+fn with_values(option: Arg) -> Arg {
+    let parser = option.get_value_parser();
+    if !option.get_action().takes_values() || parser.possible_values().is_some() {
+        return option;
+    }
+    let of_type = parser.type_id();
+    let names = VALUES.iter().find(|(known, _)| of_type == known());
+    match names {
+        Some((_, names)) => option.value_parser(PossibleValuesParser::new(names())),
+        None if of_type == TypeId::of::<PathBuf>() => option,
+        // A number, a text: no file.
+        None => option.value_hint(ValueHint::Other),
+    }
+}
+
+/// The values that a type has, or the most usual of them.
+type Names = fn() -> Vec<&'static str>;
+
+const VALUES: [(fn() -> TypeId, Names); 9] = [
+    (TypeId::of::<Precision>, || texts(Precision::ALL)),
+    (TypeId::of::<Recompute>, || texts(Recompute::ALL)),
+    (TypeId::of::<Gemm>, || texts(Gemm::ALL)),
+    (TypeId::of::<Schedule>, || texts(Schedule::ALL)),
+    (TypeId::of::<WeightFormat>, || texts(WeightFormat::ALL)),
+    (TypeId::of::<DeviceChoice>, || {
+        texts([DeviceChoice::Auto, DeviceChoice::Cuda(0), DeviceChoice::Portable(0), DeviceChoice::Sim])
+    }),
+    (TypeId::of::<Arch>, || Arch::GPUS.map(Arch::argument).to_vec()),
+    (TypeId::of::<Target>, || Target::names().collect()),
+    (TypeId::of::<Gpus>, || texts([Gpus::All])),
+];
+
+/// Of the whole program, which ends when it has printed them.
+fn texts<T: ToString>(values: impl IntoIterator<Item = T>) -> Vec<&'static str> {
+    values.into_iter().map(|value| &*value.to_string().leak()).collect()
 }
 
 /// Writes a page for each command.
