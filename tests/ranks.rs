@@ -6,7 +6,6 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use precast::metrics::StepRecord;
 
@@ -317,28 +316,6 @@ fn a_rank_that_is_stopped_is_not_waited_for_forever() {
     assert!(message.contains("rank 1 of 2 failed: nothing has been heard of it for 3 s"), "{message}");
     second.kill().unwrap();
     second.wait().unwrap();
-}
-
-/// As a scheduler does with a whole job that makes room for another.
-#[test]
-fn a_run_whose_ranks_are_all_suspended_continues() {
-    if has_gpus() {
-        return;
-    }
-    let job = Job::new();
-    let start = |rank| job.rank(rank, 2, &["--steps", "1000000"]).env("PRECAST_RANK_PATIENCE_S", "4").spawn().unwrap();
-    let mut ranks = [0, 1].map(start);
-    wait_for_steps(&job.out(), 1, &mut ranks[0]);
-    ranks.iter().for_each(|rank| signal(rank, "STOP"));
-    // Longer than a silent rank is waited for.
-    std::thread::sleep(Duration::from_secs(5));
-    ranks.iter().for_each(|rank| signal(rank, "CONT"));
-    let before = metrics_of(&job.out()).len();
-    wait_for_steps(&job.out(), before + 2, &mut ranks[0]);
-    // Heard of by now, if they blamed each other.
-    std::thread::sleep(Duration::from_secs(2));
-    signal(&ranks[1], "TERM");
-    assert_eq!(ranks.map(end).map(|(code, _)| code), [Some(143); 2]);
 }
 
 #[test]

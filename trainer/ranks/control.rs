@@ -31,8 +31,6 @@ pub struct Control {
     peers: Vec<Peer>,
     inbox: Mutex<Inbox>,
     changed: Condvar,
-    /// When this process continued after it had been suspended.
-    resumed: Mutex<Option<Instant>>,
     aborts: Mutex<Vec<Abort>>,
     /// This rank neither sends nor expects anything more.
     over: Arc<AtomicBool>,
@@ -88,8 +86,7 @@ impl Control {
         let peers = peers.into_iter().map(|(rank, stream)| Peer { rank, stream, writing: Mutex::new(()) }).collect();
         let inbox = Inbox { failure: None, messages: vec![VecDeque::new(); count], closed: vec![false; count] };
         let (inbox, changed, aborts) = (Mutex::new(inbox), Condvar::new(), Mutex::new(Vec::new()));
-        let resumed = Mutex::new(None);
-        let control = Arc::new(Self { rank, ranks, peers, inbox, changed, resumed, aborts, over: Arc::default() });
+        let control = Arc::new(Self { rank, ranks, peers, inbox, changed, aborts, over: Arc::default() });
         for index in 0..count {
             let control = Arc::clone(&control);
             spawn(move || control.listen(index, patience))?;
@@ -98,11 +95,7 @@ impl Control {
         spawn(move || {
             while !beating.over.load(Ordering::Acquire) {
                 beating.peers.iter().for_each(|peer| _ = peer.write(Kind::Heartbeat, &[]));
-                let asleep = Instant::now();
                 thread::sleep(patience / HEARTBEATS);
-                if asleep.elapsed() > patience / 2 {
-                    *locked(&beating.resumed) = Some(Instant::now());
-                }
             }
         })?;
         Ok(control)
@@ -136,10 +129,6 @@ impl Control {
                 }
                 Err(error) => {
                     use std::io::ErrorKind::{TimedOut, WouldBlock};
-                    let is_silent = matches!(error.kind(), TimedOut | WouldBlock);
-                    if is_silent && self.was_suspended(patience) {
-                        continue;
-                    }
                     let reason = match error.kind() {
                         TimedOut | WouldBlock => {
                             format!(
@@ -156,13 +145,6 @@ impl Control {
         }
         locked(&self.inbox).closed[index] = true;
         self.changed.notify_all();
-    }
-
-    /// Whether this process was suspended, as a whole job may be: then nobody is to blame for a silence that ends now.
-    fn was_suspended(&self, patience: Duration) -> bool {
-        // The thread that finds out may wake later than this one.
-        thread::sleep(patience / HEARTBEATS);
-        locked(&self.resumed).is_some_and(|resumed| resumed.elapsed() < patience / 2)
     }
 
     /// A rank has failed: the first one that does is why all end.
