@@ -36,13 +36,14 @@ impl LayerDistance {
     /// Whether a run may count on it.
     pub fn is_within(self) -> bool {
         self.cosine.is_some_and(|cosine| cosine >= LEAST_COSINE)
-            && self.norm.is_some_and(|norm| (norm - 1.0).abs() <= MOST_NORM)
+            && self.norm.is_some_and(|norm| (1.0 / MOST_NORM..=MOST_NORM).contains(&norm))
     }
 }
 
-/// Least cosine, and largest difference of the ratio of norms from 1, of gradients that are as good as bf16's.
-pub const LEAST_COSINE: f64 = 0.97;
-pub const MOST_NORM: f64 = 0.1;
+/// Least cosine, and largest factor between the norms. On an H200 runs whose students ended as bf16's did went down to 0.68 and to
+/// 1.8, late, where little is left to learn and gradients are small; runs that too large a learning rate broke went down to 0.12.
+pub const LEAST_COSINE: f64 = 0.5;
+pub const MOST_NORM: f64 = 2.0;
 
 /// All layers of a step, the lowest first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -121,7 +122,7 @@ pub struct At {
 }
 
 impl GuardRecord {
-    const BOUND: Bound = Bound { least_cosine: LEAST_COSINE, norm: [1.0 - MOST_NORM, 1.0 + MOST_NORM] };
+    const BOUND: Bound = Bound { least_cosine: LEAST_COSINE, norm: [1.0 / MOST_NORM, MOST_NORM] };
 
     /// Of a run with these steps; none where none was compared.
     pub fn of(records: &[StepRecord]) -> Option<Self> {
@@ -142,10 +143,9 @@ impl GuardRecord {
         let At { step, layer, distance } = self.worst;
         (!self.within).then(|| {
             format!(
-                "int8's gradients left the guard's bound (cosine at least {LEAST_COSINE}, norm within {:.0} % of bf16's) at {} of {} \
-                 steps that were compared, farthest at step {step}: layer {layer} {distance}. Compare with a run under \
-                 --precision bf16",
-                100.0 * MOST_NORM,
+                "int8's gradients left the guard's bound (cosine at least {LEAST_COSINE}, norm within a factor of {MOST_NORM} of \
+                 bf16's) at {} of {} steps that were compared, farthest at step {step}: layer {layer} {distance}. Compare with a \
+                 run under --precision bf16",
                 self.beyond,
                 self.steps
             )
@@ -207,8 +207,8 @@ mod tests {
 
     #[test]
     fn a_bound_is_of_angle_and_of_norm() {
-        assert!(layer(0.97, 1.1 - 1e-9).is_within() && layer(1.0, 0.9 + 1e-9).is_within());
-        assert!(!layer(0.9699, 1.0).is_within() && !layer(1.0, 1.11).is_within() && !layer(1.0, 0.89).is_within());
+        assert!(layer(0.5, 2.0).is_within() && layer(1.0, 0.5).is_within());
+        assert!(!layer(0.4999, 1.0).is_within() && !layer(1.0, 2.01).is_within() && !layer(1.0, 0.49).is_within());
     }
 
     #[test]
@@ -219,10 +219,10 @@ mod tests {
         let record = GuardRecord::of(&steps).unwrap();
         assert_eq!((record.steps, record.beyond, record.within, record.warning()), (2, 0, true, None));
         assert_eq!((record.worst.step, record.worst.layer, record.last.step), (1, 1, 3));
-        let beyond = GuardRecord::of(&[step(1, guarded(0.9)), step(2, guarded(0.99))]).unwrap();
+        let beyond = GuardRecord::of(&[step(1, guarded(0.4)), step(2, guarded(0.99))]).unwrap();
         assert!(!beyond.within && beyond.warning().unwrap().contains("1 of 2 steps"));
         let json = serde_json::to_value(&beyond).unwrap();
-        assert_eq!((&json["worst"]["step"], &json["worst"]["cosine"]), (&1.into(), &0.9.into()));
+        assert_eq!((&json["worst"]["step"], &json["worst"]["cosine"]), (&1.into(), &0.4.into()));
     }
 
     #[test]
