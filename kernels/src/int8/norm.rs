@@ -28,6 +28,9 @@ key! {
     pub struct Int8RmsnormDgrad = "int8.rmsnorm_dgrad" { h: u32, residual: bool, x: Dtype }
 }
 
+/// Columns of the widest rows whose threads have registers for the gradients of gamma, too.
+const MOST_COLUMNS: u32 = 8192;
+
 /// A source that reads and writes what training does.
 macro_rules! source_of {
     ($file:literal, $header:literal) => {
@@ -164,15 +167,6 @@ impl Reference for Int8RmsnormFwd {
     }
 }
 
-/// Columns of the widest rows that fit registers with the gradients of gamma.
-const MOST_COLUMNS: u32 = 8192;
-
-/// Two CTAs of several rows on a multiprocessor, or one of a row that takes all threads.
-fn bwd_rows(h: u32) -> Vec<Rows> {
-    let all = rows(h, 256, 512).into_iter().filter(|_| Int8RmsnormBwd::fits(h));
-    all.map(|rows| Rows { blocks: if rows.threads == rows.row_threads { 1 } else { rows.blocks }, ..rows }).collect()
-}
-
 impl Int8RmsnormBwd {
     /// Whether there is a kernel for rows of h.
     pub fn fits(h: u32) -> bool {
@@ -206,7 +200,8 @@ impl Build for Int8RmsnormBwd {
     type Variant = Rows;
 
     fn variants(&self, _arch: Arch) -> Vec<Rows> {
-        if self.x == Dtype::Bf16 { bwd_rows(self.h) } else { Vec::new() }
+        let fits = self.x == Dtype::Bf16 && Self::fits(self.h);
+        if fits { rows(self.h, 256, 256) } else { Vec::new() }
     }
 
     fn source(&self, _variant: Rows) -> Source {
@@ -220,7 +215,7 @@ impl Build for Int8RmsnormBwd {
 
 impl Reference for Int8RmsnormBwd {
     fn examples() -> Vec<Self> {
-        let keys = [(48, true), (96, false), (272, true), (896, false), (3584, true), (5120, true)];
+        let keys = [(48, true), (96, false), (272, true), (896, false), (1024, true), (5120, true)];
         keys.map(|(h, residual)| Self { h, residual, x: Dtype::Bf16 }).into()
     }
 
@@ -267,7 +262,7 @@ impl Build for Int8RmsnormDgrad {
     type Variant = Rows;
 
     fn variants(&self, _arch: Arch) -> Vec<Rows> {
-        if self.x == Dtype::Bf16 { rows(self.h, 128, 640) } else { Vec::new() }
+        if self.x == Dtype::Bf16 { rows(self.h, 128, 512) } else { Vec::new() }
     }
 
     fn source(&self, _variant: Rows) -> Source {
@@ -281,7 +276,7 @@ impl Build for Int8RmsnormDgrad {
 
 impl Reference for Int8RmsnormDgrad {
     fn examples() -> Vec<Self> {
-        let keys = [(48, true), (96, false), (272, true), (896, false), (3584, true)];
+        let keys = [(48, true), (96, false), (272, true), (896, false), (1024, true)];
         keys.map(|(h, residual)| Self { h, residual, x: Dtype::Bf16 }).into()
     }
 
