@@ -82,7 +82,7 @@ impl Reference for Int8Gated {
     }
 
     fn typical(&self, batch: Batch) -> Self::Params {
-        Self::Params { tokens: batch.tokens(), ..Default::default() }
+        Self::Params { tokens: (batch.elems() / u64::from(self.n)) as u32, ..Default::default() }
     }
 
     /// The exponential is approximate: a y that is rounded to the neighbouring number moves its whole rotation block a little.
@@ -143,7 +143,7 @@ impl Reference for Int8GatedBwd {
     }
 
     fn typical(&self, batch: Batch) -> Self::Params {
-        Self::Params { tokens: batch.tokens(), ..Default::default() }
+        Self::Params { tokens: (batch.elems() / u64::from(self.n)) as u32, ..Default::default() }
     }
 
     /// As of `int8.gated`.
