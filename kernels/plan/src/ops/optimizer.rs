@@ -23,6 +23,11 @@ pub(crate) struct StepTensors {
     pub metrics: Tensor,
 }
 
+/// Layers' matrices that are rounded and quantised side by side: single ones keep no GPU busy. Large ones do, so that there are two.
+const MOST_PLACES: u64 = 8;
+/// What they take together, about: less than a micro-batch does.
+const PLACES_BYTES: u64 = 256 << 20;
+
 /// A range of weights that trains, and which of it this rank updates.
 pub(crate) struct State<'s> {
     trained: Trained,
@@ -111,9 +116,9 @@ impl Ops<'_> {
     /// Rounds the matrices of a layer and quantises them, layer by layer.
     fn narrow_layers(&mut self, weights: &Weights, state: &State<'_>) {
         let layers: Vec<Range<u64>> = (0..weights.layers.len()).map(|layer| weights.parameters.layer(layer)).collect();
-        let largest = layers.iter().map(|range| range.end - range.start).max().unwrap_or(0);
-        // While one is quantised the next one is rounded.
-        let places = [0, 1].map(|place| self.elements(&format!("layers.{place}"), largest));
+        let largest = layers.iter().map(|range| range.end - range.start).max().unwrap_or(1);
+        let count = (PLACES_BYTES / state.dtype.bytes() / largest).clamp(2, MOST_PLACES).min(layers.len() as u64);
+        let places: Vec<Tensor> = (0..count).map(|place| self.elements(&format!("layers.{place}"), largest)).collect();
         for (layer, Range { start, end }) in layers.into_iter().enumerate() {
             let rounded = places[layer % places.len()].slice(0, end - start);
             self.cast(&format!("layers.{layer}.weights"), state.trained.master.slice(start, end - start), rounded);
