@@ -1,5 +1,6 @@
 //! The trajectories that a float64 model gives, rounded where the kernels of `--precision int8` round: `golden/rounded.py`. On the way
-//! a few roundings fall otherwise, which the gates of bf16 allow for; those of the first gradients tell int8 from anything else.
+//! a few roundings fall otherwise, for which a step has the gates of bf16, or three standard deviations of what that does to it in the
+//! model. Where they fall so early that little follows, in the first gradients, they tell int8 from anything else.
 
 use precast_plan::Precision;
 use safetensors::SafeTensors;

@@ -91,7 +91,8 @@ mod tests {
         let line = |step: u64| {
             format!(
                 "{{\"step\":{step},\"loss\":1.5,\"kd_loss\":null,\"ce_loss\":1.0,\"grad_norm\":1.0,\"lr\":0.5,\"tokens\":4,\"step_ms\":1.0,\
-             \"tokens_per_s\":1.0,\"memory_bytes\":8,\"eval_loss\":2.5,\"eval_kd_loss\":0.0,\"eval_ce_loss\":2.5,\"eval_tokens\":3}}"
+             \"tokens_per_s\":1.0,\"memory_bytes\":8,\"eval_loss\":2.5,\"eval_kd_loss\":0.0,\"eval_ce_loss\":2.5,\"eval_tokens\":3,\
+             \"guard\":[{{\"cosine\":0.5,\"norm\":1.0}}]}}"
             )
         };
         let records: Vec<StepRecord> = (1..=300).map(|step| serde_json::from_str(&line(step)).unwrap()).collect();
@@ -99,6 +100,11 @@ mod tests {
         let (short, long) = (events(&records[..2], &run), events(&records, &run));
         assert!(long.starts_with(&short) && long.len() > 100 * short.len());
         let text = String::from_utf8_lossy(&short);
-        assert!(text.contains("brain.Event:2") && text.contains("eval/loss") && !text.contains("train/kd_loss"));
+        assert!(
+            text.contains("brain.Event:2")
+                && text.contains("eval/loss")
+                && text.contains("guard/least_cosine")
+                && !text.contains("train/kd_loss")
+        );
     }
 }
