@@ -189,3 +189,27 @@ fn a_scale_that_is_two_units_off_in_the_last_place_has_other_bits() {
     let found = found("int8.fwd{bias=false,residual=false,y=bf16}", exact, off);
     assert!(found.contains("`y` differs from the host reference"), "{found}");
 }
+
+#[test]
+fn the_largest_value_of_a_column_is_waited_for() {
+    let barrier = "sync_block();\n#pragma unroll\n    for (uint32_t warp";
+    let without = "#pragma unroll\n    for (uint32_t warp";
+    insta::assert_snapshot!(found("int8.columns{n=896,x=bf16}", barrier, without));
+}
+
+#[test]
+fn rows_add_their_gradients_of_gamma_one_after_the_other() {
+    let key = "int8.rmsnorm_bwd{h=96,residual=false,x=bf16}";
+    insta::assert_snapshot!(found(key, "if (turn > 0) sync_block();", ""));
+}
+
+/// A model in float64, and a run that computes the two apart, round first.
+#[test]
+fn what_is_quantised_is_what_is_stored() {
+    let keys =
+        ["int8.gated{kept=false,n=272}", "int8.gated_bwd{n=128}", "int8.rmsnorm_fwd{h=96,residual=false,x=bf16}"];
+    for key in keys {
+        let message = found(key, "rounded[i] = packed[i];", "rounded[i] = values[i];");
+        assert!(message.contains("operand `q` differs"), "{message}");
+    }
+}
