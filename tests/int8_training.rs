@@ -61,13 +61,14 @@ fn a_student_learns_what_it_learns_in_bf16_with_other_bits() {
 }
 
 #[test]
-fn what_is_recomputed_changes_no_bit() {
+fn sharing_and_saving_memory_change_no_bit() {
     let case = case();
     let none = run(&case, "none", &INT8);
-    for recompute in ["norms", "blocks"] {
-        let out = format!("again-{recompute}");
-        assert_eq!(run(&case, &out, &[&INT8[..], &["--recompute", recompute]].concat()), none, "{recompute}");
-        assert!(student(&case.path(out)) == student(&case.path("none")), "{recompute}");
+    let ways = [&["--recompute", "norms"][..], &["--recompute", "blocks"], &["--separate-allocations"]];
+    for (index, way) in ways.into_iter().enumerate() {
+        let out = format!("way-{index}");
+        assert_eq!(run(&case, &out, &[&INT8[..], way].concat()), none, "{way:?}");
+        assert!(student(&case.path(out)) == student(&case.path("none")), "{way:?}");
     }
 }
 

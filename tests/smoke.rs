@@ -32,7 +32,7 @@ fn run(command: &mut Command) -> (Value, Option<i32>, String) {
 
 #[test]
 fn a_student_learns_within_fifty_steps_and_twice_the_same() {
-    for precision in ["fp32", "bf16"] {
+    for precision in ["fp32", "bf16", "int8"] {
         for recompute in [&[][..], &["--recompute"], &["--recompute", "blocks"]] {
             let (record, code, message) = run(smoke(&SHAPES).args(["--precision", precision]).args(recompute));
             assert_eq!(code, Some(0), "{record} {message}");
