@@ -98,6 +98,12 @@ impl Run<'_> {
         let mut pending: Option<Pending> = None;
         let mut last = Instant::now();
         for step in done..config.settings.steps {
+            // A step that compares gradients waits for them: the time is its own, not that of the step before.
+            if self.is_guarded(step)
+                && let Some(previous) = pending.take()
+            {
+                self.finish(previous, &mut last, false)?;
+            }
             let next = self.enqueue(step)?;
             if let Some(previous) = pending.replace(next) {
                 self.finish(previous, &mut last, false)?;
