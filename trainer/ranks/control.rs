@@ -168,7 +168,7 @@ impl Control {
         let _ = spawn(move || {
             thread::sleep(GRACE);
             if !over.load(Ordering::Acquire) {
-                eprintln!("error: {error}");
+                eprintln!("error: {error}. This rank did not end by itself within {} s", GRACE.as_secs());
                 std::process::exit(exit_code);
             }
         });

@@ -5,7 +5,6 @@
 //! the host share: the devices write them and wait for them, in the order of their streams. An exchange begins when all ranks have
 //! what they send, and has ended when all have copied it.
 
-use std::cell::Cell;
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
@@ -64,6 +63,8 @@ impl Export {
 pub(super) struct Flags {
     map: MmapRaw,
     ranks: u32,
+    /// Exchanges that this rank has enqueued: the same on all ranks, sooner or later.
+    count: AtomicU32,
 }
 
 /// Flags that this rank's device can write and wait for.
@@ -88,7 +89,7 @@ impl Flags {
 
     fn open(file: &File, ranks: u32) -> Result<Self, String> {
         let map = MmapOptions::new().len(Self::bytes(ranks)).map_raw(file).map_err(|error| error.to_string())?;
-        Ok(Self { map, ranks })
+        Ok(Self { map, ranks, count: AtomicU32::new(0) })
     }
 
     /// What one rank tells another, bytes from the first word.
@@ -116,9 +117,9 @@ impl Flags {
 
     /// Ends a rank's waits, present and future, until this process ends. Called once.
     pub fn release(self: &Arc<Self>, rank: u32) {
-        // Far ahead of any exchange: devices compare by the sign of the difference.
-        let own = self.word(Flag::Ready, rank, (rank + 1) % self.ranks).load(Ordering::SeqCst);
-        let number = own.wrapping_add(1 << 30);
+        // Far ahead of any exchange: devices compare by the sign of the difference. By this rank's own count, for the words of others
+        // may be far ahead already.
+        let number = self.count.load(Ordering::SeqCst).wrapping_add(1 << 30);
         self.store_all(rank, number);
         // The other devices still execute what is queued, which stores lower numbers.
         let flags = Arc::clone(self);
@@ -198,8 +199,6 @@ pub(super) struct Copies {
     /// By rank; none for this one.
     peers: Vec<Option<Peer>>,
     flags: Arc<Registered>,
-    /// Exchanges asked for so far: the same on all ranks.
-    count: Cell<u32>,
 }
 
 /// A copy from another rank's memory.
@@ -311,7 +310,7 @@ impl Copies {
         let path = &first.flags;
         let file = OpenOptions::new().read(true).write(true).open(path).map_err(|error| format!("{path}: {error}"))?;
         let flags = Flags::open(&file, ranks).and_then(Registered::new).map_err(|why| format!("{path}: {why}"))?;
-        Ok(Self { rank, peers, flags: Arc::new(flags), count: Cell::new(0) })
+        Ok(Self { rank, peers, flags: Arc::new(flags) })
     }
 
     pub fn flags(&self) -> &Arc<Registered> {
@@ -331,8 +330,7 @@ impl Copies {
 
     /// Asks for an exchange, on a stream.
     pub fn exchange(&self, label: &str, copies: &[PeerCopy], stream: sys::CUstream) -> Result<(), DriverError> {
-        let number = self.count.get().wrapping_add(1);
-        self.count.set(number);
+        let number = self.flags.flags.count.fetch_add(1, Ordering::SeqCst).wrapping_add(1);
         self.signal(Flag::Ready, number, stream)?;
         self.wait(Flag::Ready, number, stream)?;
         for PeerCopy { source, destination, bytes, .. } in copies {
@@ -491,7 +489,7 @@ mod tests {
         fs::remove_file(path).unwrap();
         assert_eq!(file.metadata().unwrap().permissions().mode() & 0o777, 0o600);
         let (own, other) = (Arc::new(Flags::open(&file, 3).unwrap()), Flags::open(&file, 3).unwrap());
-        other.word(Flag::Ready, 1, 2).store(7, Ordering::SeqCst);
+        own.count.store(7, Ordering::SeqCst);
         own.release(1);
         let until = Instant::now() + Duration::from_secs(20);
         for (flag, from) in [(Flag::Ready, 0), (Flag::Done, 2)] {
@@ -505,6 +503,25 @@ mod tests {
         }
         // The others' own are theirs to release.
         assert_eq!(other.word(Flag::Ready, 0, 2).load(Ordering::SeqCst), 0);
+    }
+
+    /// Each survivor ends its own waits, and none brings those of another back.
+    #[test]
+    fn ranks_that_are_released_one_after_the_other_all_pass() {
+        let (path, file) = create(3).unwrap();
+        fs::remove_file(path).unwrap();
+        let ranks = [0, 2].map(|rank| (rank, Arc::new(Flags::open(&file, 3).unwrap())));
+        for (rank, flags) in &ranks {
+            flags.count.store(7, Ordering::SeqCst);
+            flags.release(*rank);
+        }
+        let passes = |word: &AtomicU32| word.load(Ordering::SeqCst).wrapping_sub(8) as i32 >= 0;
+        for (rank, flags) in &ranks {
+            for from in 0..3 {
+                assert!(passes(flags.word(Flag::Ready, from, *rank)), "rank {rank} waits for rank {from}");
+                assert!(passes(flags.word(Flag::Done, from, *rank)), "rank {rank} waits for rank {from}");
+            }
+        }
     }
 
     #[test]
