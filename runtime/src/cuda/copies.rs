@@ -229,13 +229,19 @@ fn create(ranks: u32) -> std::io::Result<(PathBuf, File)> {
     }
 }
 
+/// Whether a file is named as [`create`] names files: the prefix and two numbers.
+fn is_flags(name: &str) -> bool {
+    let numbers = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('-'));
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    numbers.is_some_and(|(process, nanos)| is_number(process) && is_number(nanos))
+}
+
 /// Removes files of this user whose creators were killed before they could: nobody holds their locks.
 fn remove_abandoned() {
     let is_old =
         |found: Metadata| found.is_file() && found.modified().is_ok_and(|at| at.elapsed().is_ok_and(|age| age > SETUP));
     for entry in fs::read_dir(SHARED).into_iter().flatten().flatten() {
-        let is_flags = entry.file_name().to_string_lossy().starts_with(PREFIX);
-        if is_flags && entry.metadata().is_ok_and(is_old) {
+        if is_flags(&entry.file_name().to_string_lossy()) && entry.metadata().is_ok_and(is_old) {
             let unlocked = File::open(entry.path()).is_ok_and(|file| file.try_lock().is_ok());
             let _ = unlocked.then(|| fs::remove_file(entry.path()));
         }
@@ -527,16 +533,19 @@ mod tests {
     #[test]
     fn a_file_whose_creator_was_killed_is_removed_by_the_next_one() {
         let ((used, _lock), (fresh, file)) = (create(2).unwrap(), create(2).unwrap());
-        let abandoned = fresh.with_file_name(format!("{PREFIX}{}-abandoned", std::process::id()));
-        fs::copy(&fresh, &abandoned).unwrap();
-        for path in [&used, &abandoned] {
+        let beside = |name: &str| fresh.with_file_name(format!("{PREFIX}{name}"));
+        let (abandoned, foreign) = (beside(&format!("{}-1", std::process::id())), beside("corpus-1.jsonl"));
+        for path in [&abandoned, &foreign] {
+            fs::copy(&fresh, path).unwrap();
+        }
+        for path in [&used, &abandoned, &foreign] {
             let old = SystemTime::now() - 2 * SETUP;
             OpenOptions::new().write(true).open(path).unwrap().set_modified(old).unwrap();
         }
         drop(file);
         remove_abandoned();
-        assert_eq!([&used, &fresh, &abandoned].map(|path| path.exists()), [true, true, false]);
-        [used, fresh].iter().for_each(|path| fs::remove_file(path).unwrap());
+        assert_eq!([&used, &fresh, &abandoned, &foreign].map(|path| path.exists()), [true, true, false, true]);
+        [used, fresh, foreign].iter().for_each(|path| fs::remove_file(path).unwrap());
     }
 
     #[test]
