@@ -161,9 +161,7 @@ impl Control {
             error
         };
         self.changed.notify_all();
-        self.send_report(&report);
-        self.abort();
-        // Whatever this rank waits for, it does not wait longer than that.
+        // Whatever this rank waits for, it does not wait longer than that: the report and the library's abort may block, too.
         let (exit_code, over) = (error.exit_code().into(), Arc::clone(&self.over));
         let _ = spawn(move || {
             thread::sleep(GRACE);
@@ -172,6 +170,8 @@ impl Control {
                 std::process::exit(exit_code);
             }
         });
+        self.send_report(&report);
+        self.abort();
     }
 
     fn send_report(&self, report: &FailureReport) {

@@ -50,8 +50,10 @@ impl fmt::Display for Gpus {
 const MOST: u32 = 1024;
 /// How long the others may take to end by themselves once rank 0 has ended.
 const AFTER_FIRST: Duration = Duration::from_secs(10);
-/// How long all may take to end by themselves once one has failed: they are told, or find out.
+/// How long all may take to end by themselves once one has failed: they hear of it, or find out.
 const AFTER_FAILURE: Duration = Duration::from_secs(90);
+/// How long one may take to end once it has been killed.
+const AFTER_KILL: Duration = Duration::from_secs(5);
 /// Between two looks at what has ended.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -137,7 +139,7 @@ fn run(count: u32) -> Result<i32, Failure> {
             None => command.stdin(Stdio::piped()),
         };
         match command.spawn() {
-            Ok(child) => ranks.push(Rank { child, ended: None }),
+            Ok(child) => ranks.push(Rank { child, ended: None, killed: false }),
             Err(error) => {
                 ranks.iter_mut().for_each(Rank::kill);
                 return Err(Failure::io("start", program)(error));
@@ -151,6 +153,8 @@ struct Rank {
     child: Child,
     /// Its exit code, or none of a signal's, once it has ended.
     ended: Option<Option<i32>>,
+    /// By the launcher, since it did not end.
+    killed: bool,
 }
 
 impl Rank {
@@ -177,7 +181,13 @@ impl Rank {
     fn kill(&mut self) {
         if self.ended.is_none() {
             let _ = self.child.kill();
-            self.ended = Some(self.child.wait().ok().and_then(|status| status.code()));
+            // One that waits inside the GPU's driver ends when that lets it go, or never.
+            let until = Instant::now() + AFTER_KILL;
+            while self.ended.is_none() && Instant::now() < until {
+                self.look();
+                thread::sleep(LOOK);
+            }
+            self.killed = true;
         }
     }
 }
@@ -211,24 +221,26 @@ fn wait(ranks: &mut [Rank], stop: &Stop) -> Result<i32, RankError> {
         }
         thread::sleep(LOOK);
     }
-    exit_code(ranks.iter().map(|rank| rank.ended.flatten()))
+    exit_code(ranks.iter().map(|rank| (rank.ended.flatten(), rank.killed)))
 }
 
-/// Rank 0's, or that of the first that failed by itself; 1 where a signal has ended one.
+/// Rank 0's, or that of the first that failed by itself; 1 where a signal has ended one. Of each rank its exit code, none where a
+/// signal has ended it, and whether the signal was this launcher's.
 ///
 /// # Errors
 /// [`RankError::Killed`] where those that would report it to the user were killed.
-fn exit_code(codes: impl Iterator<Item = Option<i32>>) -> Result<i32, RankError> {
-    let codes: Vec<Option<i32>> = codes.collect();
-    if codes.iter().all(|code| *code == Some(0)) {
+fn exit_code(ended: impl Iterator<Item = (Option<i32>, bool)>) -> Result<i32, RankError> {
+    let ended: Vec<(Option<i32>, bool)> = ended.collect();
+    if ended.iter().all(|(code, _)| *code == Some(0)) {
         return Ok(0);
     }
     // Rank 0 reports for all, and rank 1 where rank 0 has failed.
-    if codes.iter().take(2).all(Option::is_none) {
-        let killed = (0..).zip(&codes).filter(|(_, code)| code.is_none()).map(|(rank, _)| rank).collect();
-        return Err(RankError::Killed { killed, ranks: codes.len() as u32 });
+    let by_others = |(code, by_launcher): &(Option<i32>, bool)| code.is_none() && !by_launcher;
+    if ended.iter().take(2).all(by_others) {
+        let killed = (0..).zip(&ended).filter(|(_, ended)| by_others(ended)).map(|(rank, _)| rank).collect();
+        return Err(RankError::Killed { killed, ranks: ended.len() as u32 });
     }
-    Ok(codes.into_iter().flatten().find(|code| *code != 0).unwrap_or(1))
+    Ok(ended.into_iter().filter_map(|(code, _)| code).find(|code| *code != 0).unwrap_or(1))
 }
 
 #[cfg(test)]
@@ -244,12 +256,18 @@ mod tests {
 
     #[test]
     fn ranks_end_as_the_first_that_says_why() {
-        let code = |codes: &[Option<i32>]| exit_code(codes.iter().copied()).map_err(|error| error.to_string());
+        let ended = |codes: &[Option<i32>], by_launcher| {
+            exit_code(codes.iter().map(|code| (*code, by_launcher && code.is_none())))
+                .map_err(|error| error.to_string())
+        };
+        let code = |codes: &[Option<i32>]| ended(codes, false);
         assert_eq!(code(&[Some(0), Some(0)]), Ok(0));
         assert_eq!(code(&[Some(5), Some(5)]), Ok(5));
         assert_eq!(code(&[None, Some(3)]), Ok(3));
         assert_eq!(code(&[Some(0), None]), Ok(1));
         let nobody = "ranks 0 and 1 of 3 were killed before any rank reported a failure";
         assert_eq!(code(&[None, None, Some(1)]), Err(nobody.to_owned()));
+        // Those that the launcher had to end are not why.
+        assert_eq!(ended(&[None, None, Some(5)], true), Ok(5));
     }
 }
