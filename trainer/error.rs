@@ -287,6 +287,7 @@ impl Failure {
                 | PlanError::Int8Precision
                 | PlanError::Rotation { .. }
                 | PlanError::StudentRotation { .. }
+                | PlanError::Int8Depth { .. }
                 | PlanError::StoredInt8
                 | PlanError::BaseWithoutAdapters,
             )

@@ -42,6 +42,7 @@ impl Formats {
         if x != Dtype::Bf16 {
             return Err(PlanError::Int8Precision);
         }
+        check_depths(config, |stack| stack.columns)?;
         let rough = unrotated(config, |stack| stack.columns);
         rough.map_or(Ok(()), |(module, depth, block)| Err(PlanError::Rotation { module, depth, block }))
     }
@@ -138,8 +139,18 @@ fn unrotated(config: &ModelConfig, depth: impl Fn(&Stack) -> u32) -> Option<(Str
     Some((module, depth, 1 << depth.trailing_zeros()))
 }
 
+/// Refuses products whose sums do not fit 32 bits.
+fn check_depths(config: &ModelConfig, depth: impl Fn(&Stack) -> u32) -> Result<(), PlanError> {
+    let deep = stacks(config).into_iter().find(|stack| depth(stack) > int8::MOST_DEPTH);
+    deep.map_or(Ok(()), |stack| {
+        let module = stack.parts[0].module.layer_parameter(0, "weight");
+        Err(PlanError::Int8Depth { module, depth: depth(&stack) })
+    })
+}
+
 /// Refuses a student whose products nothing computes in 8 bits, forward and backward.
 pub(crate) fn check_student(config: &ModelConfig) -> Result<(), PlanError> {
+    check_depths(config, |stack| stack.columns.max(stack.rows()))?;
     let forward = unrotated(config, |stack| stack.columns).map(|found| ("the output", found));
     let backward = || Some(("the gradient of the input", unrotated(config, Stack::rows)?));
     forward.or_else(backward).map_or(Ok(()), |(product, (module, depth, block))| {

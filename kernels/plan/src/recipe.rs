@@ -204,8 +204,21 @@ pub enum PlanError {
     )]
     StoredWithoutAdapters,
     /// 8-bit products in a run that computes in fp32.
-    #[error("int8 products give bf16: they do not go with --precision fp32; use --precision bf16, or weights in bf16")]
+    #[error(
+        "int8 products give bf16: they cannot be combined with --precision fp32; use --precision bf16 or int8, or weights in bf16"
+    )]
     Int8Precision,
+    /// 8-bit products whose sums do not fit 32 bits.
+    #[error(
+        "int8 adds products up in 32 bits, which hold {} of them, and {module} sums over {depth}, forward or for the gradient of its \
+         input: use bf16 in place of int8",
+        precast_kernels::int8::MOST_DEPTH
+    )]
+    Int8Depth {
+        /// The first matrix of that depth.
+        module: String,
+        depth: u32,
+    },
     /// A student's products of 8 bits of a depth that nothing rotates.
     #[error(
         "--precision int8 rotates what a product sums over in blocks of 16 to 128 elements, and {product} of {module} sums over \

@@ -17,7 +17,7 @@
 //! | `int8.fwd` | `y = (q_x q_w^T) (scale_x scale_w) (+ bias) (+ residual)`, m x n, dtype y | x m x k, w n x k, bias n, residual m x n |
 //! | `int8.swiglu` | `y = silu(gate) up` with `(gate, up)` as of `int8.fwd`, rounded to y first | x m x k, w 2n x k, bias 2n |
 //!
-//! Sums of products are i32 and exact: `k 127^2 < 2^31` for k up to 133,000, whatever the order, tile or instruction. What follows is
+//! Sums of products are i32 and exact: `k 127^2 < 2^31` for k up to [`MOST_DEPTH`], whatever the order, tile or instruction. What follows is
 //! f32, each operation rounded apart in this order, so outputs are the same bits on every architecture, in every variant and on the
 //! host; but for the exponential in `int8.swiglu`. `int8.quantize` and `int8.columns` are the host's bits, too. Rows of zeros (all
 //! below 2^-100) have scale 0 and values 0; rows with what is not finite have a scale of NaN.
@@ -45,6 +45,9 @@ pub use gated::{Int8Gated, Int8GatedBwd};
 pub use norm::{Int8Rmsnorm, Int8RmsnormBwd, Int8RmsnormDgrad, Int8RmsnormFwd};
 pub use product::{Int8Fwd, Int8Swiglu};
 pub use quantize::Int8Quantize;
+
+/// Longest sums of products of two values of at most 127 that fit 32 bits: the largest power of two below 2^31 / 127^2.
+pub const MOST_DEPTH: u32 = 131_072;
 
 /// Least columns of a rotation block: fewer spread no outliers, and rows would not be whole vectors.
 const LEAST_ROTATION: u32 = 16;
