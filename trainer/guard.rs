@@ -33,6 +33,12 @@ impl LayerDistance {
         Some((1.0 + norm * norm - 2.0 * norm * cosine).max(0.0).sqrt())
     }
 
+    /// Whether it is farther than another: what is beyond the bound is farther than what is not.
+    fn is_worse(self, other: Self) -> bool {
+        let far = |distance: Self| (!distance.is_within(), distance.apart().unwrap_or(f64::INFINITY));
+        far(self) > far(other)
+    }
+
     /// Whether a run may count on it.
     pub fn is_within(self) -> bool {
         self.cosine.is_some_and(|cosine| cosine >= LEAST_COSINE)
@@ -47,18 +53,26 @@ pub const MOST_NORM: f64 = 2.0;
 
 /// All layers of a step, the lowest first.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(transparent)]
+#[serde(try_from = "Vec<LayerDistance>")]
 pub struct Guarded(pub Vec<LayerDistance>);
 
+impl TryFrom<Vec<LayerDistance>> for Guarded {
+    type Error = &'static str;
+
+    fn try_from(layers: Vec<LayerDistance>) -> Result<Self, Self::Error> {
+        if layers.is_empty() { Err("a guard has compared no layer") } else { Ok(Self(layers)) }
+    }
+}
+
 impl Guarded {
-    /// The layer that is farthest from bf16's, the lowest of those, and its distance.
+    /// The layer that is farthest from bf16's, the lowest of those, and its distance: one beyond the bound, if there is one.
     ///
     /// # Panics
     /// If there is no layer.
     pub fn worst(&self) -> (usize, LayerDistance) {
-        let far = |distance: LayerDistance| distance.apart().unwrap_or(f64::INFINITY);
         let layers = self.0.iter().copied().enumerate();
-        layers.reduce(|worst, next| if far(next.1) > far(worst.1) { next } else { worst }).expect("a model has layers")
+        let worst = layers.reduce(|worst, next| if next.1.is_worse(worst.1) { next } else { worst });
+        worst.expect("a model has layers")
     }
 
     pub fn is_within(&self) -> bool {
@@ -131,8 +145,8 @@ impl GuardRecord {
             let (layer, distance) = guarded.worst();
             At { step, layer, distance }
         };
-        let far = |at: &At| at.distance.apart().unwrap_or(f64::INFINITY);
-        let worst = compared().map(at).reduce(|worst, next| if far(&next) > far(&worst) { next } else { worst })?;
+        let worse = |worst: At, next: At| if next.distance.is_worse(worst.distance) { next } else { worst };
+        let worst = compared().map(at).reduce(worse)?;
         let beyond = compared().filter(|(_, guarded)| !guarded.is_within()).count() as u64;
         let last = compared().next_back().map(at)?;
         Some(Self { steps: compared().count() as u64, beyond, within: beyond == 0, bound: Self::BOUND, worst, last })
@@ -212,6 +226,15 @@ mod tests {
     }
 
     #[test]
+    fn a_layer_beyond_the_bound_is_worse_than_any_within() {
+        // The first is farther, by the norm of the difference.
+        let layers = Guarded(vec![layer(0.6, 1.9), layer(0.99, 0.49)]);
+        assert!(layers.0[0].apart() > layers.0[1].apart() && layers.worst().0 == 1);
+        let steps = [step(1, Some(Guarded(vec![layers.0[1]]))), step(2, Some(Guarded(vec![layers.0[0]])))];
+        assert_eq!(GuardRecord::of(&steps).unwrap().worst.step, 1);
+    }
+
+    #[test]
     fn a_record_says_the_worst_of_all_steps_and_of_the_last() {
         assert_eq!(GuardRecord::of(&[step(1, None)]), None);
         let guarded = |cosine| Some(Guarded(vec![layer(0.999, 1.0), layer(cosine, 1.01)]));
@@ -231,5 +254,6 @@ mod tests {
         let line = serde_json::to_string(&with).unwrap();
         assert_eq!(serde_json::from_str::<StepRecord>(&line).unwrap(), with);
         assert!(!serde_json::to_string(&step(1, None)).unwrap().contains("guard"));
+        assert!(serde_json::from_str::<Guarded>("[]").is_err());
     }
 }

@@ -10,7 +10,9 @@ pub(super) fn by_layer(records: &[StepRecord]) -> String {
     let compared: Vec<&Guarded> = records.iter().filter_map(|record| record.guard.as_ref()).collect();
     let Some(last) = compared.last() else { return String::new() };
     // What is not comparable is as far as can be drawn.
-    let far = |distance: &LayerDistance| distance.apart().unwrap_or(1.0);
+    let all = compared.iter().flat_map(|guarded| &guarded.0);
+    let longest = all.filter_map(|distance| distance.apart()).fold(1.0, f64::max);
+    let far = |distance: &LayerDistance| distance.apart().unwrap_or(longest);
     let bar = |(layer, now): (usize, &LayerDistance)| {
         let of_steps = compared.iter().filter_map(|guarded| guarded.0.get(layer));
         Bar {
