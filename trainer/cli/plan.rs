@@ -204,7 +204,9 @@ pub fn show(config: &RunConfig, target: &Target, json: bool) -> Result<(), Failu
     say!("{memory}");
     if let Some((trained, format)) = trained.zip(student_format) {
         let base = if shared { ", which teaches too" } else { "" };
-        say!("an adapter trains: {trained} parameters. The student stays as it is, --student-format {format}{base}\n");
+        let form =
+            if format == WeightFormat::Int8 { "in int8".to_owned() } else { format!("--student-format {format}") };
+        say!("an adapter trains: {trained} parameters. The student stays as it is, {form}{base}\n");
     }
     say!("host memory, at most:\n{host}");
     print_forms(form, &forms, target);

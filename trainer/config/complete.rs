@@ -23,7 +23,7 @@ impl Options {
     pub fn complete(self, needs_run: bool) -> Result<RunConfig, Failure> {
         let given = GivenShare::of(&self);
         let adapter = self.adapting.choice(&self.given)?;
-        let student_format = self.adapting.student_format(adapter.is_some())?;
+        let student_format = self.adapting.student_format(adapter.is_some(), self.settings.precision)?;
         let certified = self.teaching.certified(self.settings.precision);
         let Teaching { alpha, temperature, beta, teacher_format, teacher_certificate, allow_identical, .. } =
             self.teaching;
@@ -124,8 +124,13 @@ impl Adapting {
     }
 
     /// How a frozen student lives on the device; none where it trains.
-    fn student_format(&self, is_frozen: bool) -> Result<Option<WeightFormat>, Failure> {
+    fn student_format(&self, is_frozen: bool, precision: Precision) -> Result<Option<WeightFormat>, Failure> {
         match (is_frozen, self.student_format) {
+            (true, Some(WeightFormat::Bf16)) if precision == Precision::Int8 => Err(Failure::Usage(
+                "--student-format bf16 cannot be combined with --precision int8, under which the base of an adapter is in int8: \
+                 leave --student-format out, or use --precision bf16"
+                    .to_owned(),
+            )),
             (true, format) => Ok(Some(format.unwrap_or(WeightFormat::Bf16))),
             (false, Some(WeightFormat::Stored | WeightFormat::Int8)) => Err(Failure::Usage(
                 "--student-format stored is of a student that stays as it is, and this one trains: give --lora-rank or \
