@@ -43,7 +43,8 @@ fn bash_completes_commands_options_and_their_values() {
     assert_eq!(completed(&script, &["d"]), ["distill", "doctor"]);
     assert_eq!(completed(&script, &["generate", "--m"]), ["--model", "--max-tokens"]);
     // Values, and no files in their place.
-    let values = |option: &str| completed(&script, &["distill", option, ""]).join(" ");
+    let of = |command: &str, option: &str| completed(&script, &[command, option, ""]).join(" ");
+    let values = |option: &str| of("distill", option);
     for (option, expected) in [
         ("--shuffle", "true false"),
         ("--precision", "fp32 bf16 int8"),
@@ -59,4 +60,12 @@ fn bash_completes_commands_options_and_their_values() {
         assert_eq!(values(option), expected, "{option}");
     }
     assert!(values("--data").contains("Cargo.toml"));
+    for (command, option, expected) in [
+        ("eval", "--precision", "fp32 bf16"),
+        ("init", "--precision", "fp32 bf16"),
+        ("eval", "--against", "bf16 stored"),
+        ("train", "--student-format", "bf16 stored"),
+    ] {
+        assert_eq!(of(command, option), expected, "{command} {option}");
+    }
 }

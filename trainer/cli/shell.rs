@@ -50,7 +50,12 @@ fn with_values(option: Arg) -> Arg {
     let of_type = parser.type_id();
     let names = VALUES.iter().find(|(known, _)| of_type == known());
     match names {
-        Some((_, names)) => option.value_parser(PossibleValuesParser::new(names())),
+        Some((_, names)) => {
+            // A parser may take fewer values than its type has.
+            let alone = Command::new("").no_binary_name(true).arg(Arg::new("value").value_parser(parser.clone()));
+            let takes = |name: &&str| alone.clone().try_get_matches_from([name]).is_ok();
+            option.value_parser(PossibleValuesParser::new(names().into_iter().filter(takes).collect::<Vec<_>>()))
+        }
         None if of_type == TypeId::of::<PathBuf>() => option,
         // A number, a text: no file.
         None => option.value_hint(ValueHint::Other),
