@@ -114,6 +114,7 @@ int cuMemAllocManaged(address* memory, size_t bytes, unsigned flags) {
     return flags == 1 ? take("managed", memory, bytes) : INVALID_VALUE;
 }
 int cuMemFree_v2(address memory) {
+    settle();
     if (!forgets()) memory_free((void*)(size_t)memory);
     return 0;
 }
@@ -123,7 +124,7 @@ int cuMemHostAlloc(void** memory, size_t bytes, unsigned flags) {
     *memory = calloc(bytes, 1);
     return *memory ? on_work() : OUT_OF_MEMORY;
 }
-int cuMemFreeHost(void* memory) { return free(memory), 0; }
+int cuMemFreeHost(void* memory) { return settle(), free(memory), 0; }
 int cuMemcpyHtoDAsync_v2(address to, const void* from, size_t bytes, void* stream) {
     log_memory("write");
     if (!forgets()) stream_copy(stream, (void*)(size_t)to, from, bytes, run_copy);
@@ -323,7 +324,7 @@ int cuGraphDestroy(void* graph) {
     free(graph);
     return 0;
 }
-int cuGraphExecDestroy(void* executable) { return cuGraphDestroy(executable); }
+int cuGraphExecDestroy(void* executable) { return settle(), cuGraphDestroy(executable); }
 
 /* A function by its first name, as libraries ask for it: no symbol is looked up. */
 int cuGetProcAddress_v2(const char* name, void** function, int version, unsigned long long flags, int* status) {

@@ -21,9 +21,10 @@ typedef struct work {
     struct work* next;
 } work;
 
-typedef struct {
+typedef struct stream {
     work *first, **last;
     int is_busy;
+    struct stream* older;
 } stream;
 
 /* How often it was recorded, and which of these a stream has come to. */
@@ -35,6 +36,7 @@ typedef struct {
 /* Of all streams and events: what they do takes longer than waiting for it. */
 static pthread_mutex_t streams = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t progress = PTHREAD_COND_INITIALIZER;
+static stream* newest;
 
 static void delay(unsigned* state) {
     const char* most_us = getenv("PRECAST_FAKE_DELAY_US");
@@ -70,6 +72,9 @@ static int stream_create(void** made) {
     pthread_t thread;
     fresh->last = &fresh->first;
     *made = fresh;
+    pthread_mutex_lock(&streams);
+    fresh->older = newest, newest = fresh;
+    pthread_mutex_unlock(&streams);
     return pthread_create(&thread, NULL, serve, fresh) || pthread_detach(thread);
 }
 
@@ -89,6 +94,18 @@ static void stream_wait(void* of) {
     stream* own = of;
     pthread_mutex_lock(&streams);
     while (own->first || own->is_busy) pthread_cond_wait(&progress, &streams);
+    pthread_mutex_unlock(&streams);
+}
+
+/* Waits until no stream has anything to do, as a driver does before it takes memory or graphs away; of one that waits for a rank that is
+ * gone no longer than two seconds. */
+static void settle(void) {
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 2;
+    pthread_mutex_lock(&streams);
+    for (stream* each = newest; each; each = each->older)
+        while ((each->first || each->is_busy) && pthread_cond_timedwait(&progress, &streams, &until) == 0) {}
     pthread_mutex_unlock(&streams);
 }
 
