@@ -223,5 +223,6 @@ fn where_copies_cannot_be_the_reason_is_said_and_nccl_taken() {
         let output = distill("nccl").output().unwrap();
         let printed = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(printed.contains("2, by NCCL 2.28.3, since ") && printed.contains(by), "{printed}\n{output:?}");
+        assert!(matches!(output.status.code(), Some(0 | 1)), "{output:?}");
     }
 }

@@ -275,8 +275,9 @@ fn identical(change: impl FnOnce(&mut precast::config::Options)) -> (Models, Run
 
 #[test]
 fn a_teacher_equal_to_the_student_gives_exactly_zero() {
-    let kinds = precast_plan::Precision::ALL.into_iter().flat_map(|precision| BETAS.map(|beta| (precision, beta)));
-    for (precision, beta) in kinds {
+    // In int8 the student is another model than its teacher.
+    let exact = [precast_plan::Precision::Fp32, precast_plan::Precision::Bf16];
+    for (precision, beta) in exact.into_iter().flat_map(|precision| BETAS.map(|beta| (precision, beta))) {
         let (_models, config) = identical(|options| {
             options.teaching.beta = beta;
             options.teaching.alpha = 1.0;

@@ -178,6 +178,7 @@ fn every_step_in_bf16() {
 const SENSITIVE: (&str, usize, f64) = ("qwen3-tied", 15, 1.1e-2);
 
 pub fn within_bf16(case: &str, records: &[StepRecord], reference: &[Reference]) {
+    assert_eq!(records.len(), reference.len(), "{case}");
     for (index, (record, reference)) in records.iter().zip(reference).enumerate() {
         let (of, step, spread) = SENSITIVE;
         let norm = if (of, step) == (case, index + 1) { 3.0 * spread } else { 1e-2 };

@@ -6,6 +6,9 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use precast::metrics::StepRecord;
 
@@ -13,6 +16,9 @@ use crate::golden;
 use crate::support::{
     Case, distill, fail, is_sim, lacks_compiler, metrics_of, names_in, skipped, succeed, texts, tiny_config, token_file,
 };
+
+/// What has not happened after that never does.
+const FOREVER: Duration = Duration::from_secs(240);
 
 /// Ranks exchange over TCP where devices are simulated.
 #[track_caller]
@@ -170,19 +176,28 @@ impl Job {
 
 /// Exit code, and what was said of an error.
 pub fn end(child: Child) -> (Option<i32>, String) {
+    let ((ended, waits), process) = (mpsc::channel::<()>(), child.id());
+    let watchdog = thread::spawn(move || {
+        let is_late = waits.recv_timeout(FOREVER) == Err(RecvTimeoutError::Timeout);
+        is_late && Command::new("kill").args(["-9", &process.to_string()]).status().is_ok()
+    });
     let output = child.wait_with_output().unwrap();
+    drop(ended);
     let (_, stderr) = texts(&output);
+    assert!(!watchdog.join().unwrap(), "it did not end:\n{stderr}");
     assert!(!stderr.contains("panicked"), "{stderr}");
-    let told = stderr.lines().filter(|line| !line.starts_with("note: ")).collect::<Vec<_>>().join("\n");
-    (output.status.code(), told)
+    let said = stderr.lines().filter(|line| !line.starts_with("note: ")).collect::<Vec<_>>().join("\n");
+    (output.status.code(), said)
 }
 
 /// Waits until a run has written the line of a step.
 pub fn wait_for_steps(out: &Path, steps: usize, child: &mut Child) {
     let lines = || fs::read_to_string(out.join("metrics.jsonl")).map_or(0, |text| text.lines().count());
+    let begun = Instant::now();
     while lines() < steps {
         assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
-        std::thread::yield_now();
+        assert!(begun.elapsed() < FOREVER, "{} of {steps} lines", lines());
+        thread::sleep(Duration::from_millis(1));
     }
 }
 
