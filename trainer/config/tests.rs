@@ -99,6 +99,10 @@ fn int8_compares_its_gradients_and_says_nothing_of_the_teacher() {
     let guard = |arguments: &[&str]| int8(arguments).unwrap().settings.guard_every;
     assert_eq!([guard(&[]), guard(&["--guard-every", "0"]), guard(&["--lora-rank", "2"])], [Some(100), Some(0), None]);
     assert_eq!(int8(&[]).unwrap().teacher_format, Some(WeightFormat::Auto));
+    // The base of an adapter is in int8, and nothing else.
+    let base = |arguments: &[&str]| int8(&[&["--lora-rank", "2"], arguments].concat());
+    assert!(base(&[]).is_ok());
+    assert!(base(&["--student-format", "bf16"]).unwrap_err().to_string().contains("leave --student-format out"));
     assert_eq!(int8(&["--teacher-format", "int8"]).unwrap().teacher_format, Some(WeightFormat::Int8));
     assert!(complete(&PAIR).unwrap().to_json().get("guard_every").is_none());
     let refused = |arguments: &[&str]| complete(&[&PAIR[..], arguments].concat()).unwrap_err();

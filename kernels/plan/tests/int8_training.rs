@@ -1,5 +1,6 @@
 //! A student that trains in int8: which products are of 8 bits, what is in memory, and what its guard touches.
 
+use precast_kernels::int8::MOST_DEPTH;
 use precast_kernels::{Arch, Dtype, Format};
 use precast_plan::guard::GUARD;
 use precast_plan::training::{GATHER, MICRO, UPDATE};
@@ -158,6 +159,19 @@ fn the_update_is_that_of_bf16() {
         launches.map(|launch| (launch.key.to_string(), launch.shape())).collect::<Vec<_>>()
     });
     assert_eq!(updates[0], updates[1]);
+}
+
+#[test]
+fn sums_that_do_not_fit_32_bits_are_refused_by_name() {
+    assert!(u64::from(MOST_DEPTH) * 127 * 127 < 1 << 31 && 2 * u64::from(MOST_DEPTH) * 127 * 127 > 1 << 31);
+    let model = config("qwen2.5-0.5b");
+    let recipe = Recipe { objective: Objective::CrossEntropy, ..recipe(Precision::Int8, Recompute::None) };
+    let of = |intermediate| TrainingPlan::new(None, &ModelConfig { intermediate, ..model.clone() }, &recipe, Arch::Sim);
+    // The gradient of gate and up's input sums over both.
+    assert!(of(MOST_DEPTH / 2).is_ok());
+    let module = "model.layers.0.mlp.gate_proj.weight".to_owned();
+    let found = of(MOST_DEPTH / 2 + 128).unwrap_err();
+    assert_eq!(found, PlanError::Int8Depth { module, depth: MOST_DEPTH + 256 });
 }
 
 #[test]
