@@ -100,7 +100,11 @@ fn what_an_adapter_adds_to_ends_with_its_rows() {
 
 #[test]
 fn parts_of_a_stack_have_tiles_of_their_own() {
-    insta::assert_snapshot!(found("lora.fwd_b{x=bf16}", "index -= count;", ""));
+    // Which of the two is found first depends on the order of blocks.
+    let fault = found("lora.fwd_b{x=bf16}", "index -= count;", "");
+    let known =
+        ["access out of bounds: 16 bytes at byte 1600 of operand `b`", "data race: 16 bytes at byte 0 of operand `y`"];
+    assert!(known.iter().any(|known| fault.starts_with(known)), "{fault}");
 }
 
 #[test]
