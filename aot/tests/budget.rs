@@ -1,9 +1,5 @@
 //! What takes more than there is, is not built, by whomever.
 
-mod support {
-    pub mod renamed;
-}
-
 use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
@@ -81,7 +77,7 @@ fn spilling(arch: Arch) -> Vec<(Task, Vec<u8>)> {
         let task = |key| Task { pair: KeyVariant { key, variant }, arch };
         let cubin = task(key).compile(&nvrtc()).unwrap_or_else(|error| panic!("{error}"));
         let own = Key::new(Cast { from, to });
-        let cubin = support::renamed::renamed(&cubin, &task(own.clone()).pair.entry(arch));
+        let cubin = crate::support::renamed::renamed(&cubin, &task(own.clone()).pair.entry(arch));
         (task(own), cubin)
     });
     compiled.into()

@@ -1,9 +1,5 @@
 //! Models to bundles with the real compiler: `cargo xtask test` installs it.
 
-mod support {
-    pub mod louder;
-}
-
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::Command;
@@ -131,7 +127,7 @@ fn a_compile_error_shows_the_key_the_line_and_the_log() {
 #[test]
 fn one_changed_source_is_another_cubin_and_no_other() {
     let model = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/models/tiny.json");
-    let (_, [today, other]) = support::louder::built(&model, Arch::Sm89);
+    let (_, [today, other]) = crate::support::louder::built(&model, Arch::Sm89);
     let changed: Vec<&str> = today
         .manifest
         .modules

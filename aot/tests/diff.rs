@@ -1,9 +1,5 @@
 //! `precast-aot diff --code`: machine code apart from names.
 
-mod support {
-    pub mod louder;
-}
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -24,7 +20,7 @@ fn diff(before: &Path, after: &Path, more: &[&str]) -> (String, bool) {
 #[test]
 fn machine_code_is_compared_apart_from_names() {
     let model = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/models/tiny.json");
-    let (_, [today, other]) = support::louder::built(&model, ARCH);
+    let (_, [today, other]) = crate::support::louder::built(&model, ARCH);
     let dir = tempfile::tempdir().unwrap();
     let write = |name: &str, built: &Built| {
         let path = dir.path().join(name);

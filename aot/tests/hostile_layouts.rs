@@ -1,9 +1,5 @@
 //! Layouts as an attacker would write them, and places that are not precast-aot's to write to.
 
-mod support {
-    pub mod tiny;
-}
-
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::symlink;

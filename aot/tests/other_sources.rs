@@ -1,10 +1,5 @@
 //! Kernels of other sources under today's names: nothing takes them.
 
-mod support {
-    pub mod louder;
-    pub mod renamed;
-}
-
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -19,7 +14,7 @@ const ARCH: Arch = Arch::Sm121;
 const LOUDER: [&str; 2] = ["swiglu.fwd{x=bf16}[threads=128] sm_121", "swiglu.fwd{x=f32}[threads=128] sm_121"];
 
 fn built() -> (Request, [Built; 2]) {
-    support::louder::built(&PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/models/tiny.json"), ARCH)
+    crate::support::louder::built(&PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/models/tiny.json"), ARCH)
 }
 
 fn stale(error: BundleError) -> Stale {

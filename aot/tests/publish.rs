@@ -1,9 +1,5 @@
 //! Publishing and fetching: what is taken, what is refused, and that nothing is left half done.
 
-mod support {
-    pub mod tiny;
-}
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};

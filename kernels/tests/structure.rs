@@ -1,11 +1,9 @@
 //! What holds of the sources of this package: modules go one way, and what is above the families stays there.
 
-mod one_way;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use one_way::{Arrows, assert_one_way};
+use crate::one_way::{self, Arrows, assert_one_way};
 
 fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty())

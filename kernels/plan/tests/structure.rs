@@ -1,11 +1,8 @@
 //! What holds of the sources of this package: one place fills parameter blocks, and modules go one way.
 
-#[path = "../../tests/one_way/mod.rs"]
-mod one_way;
-
 use std::path::PathBuf;
 
-use one_way::{Arrows, assert_one_way, sources};
+use crate::one_way::{self, Arrows, assert_one_way, sources};
 
 fn package() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))

@@ -2,11 +2,12 @@
 //! 5 % or 32 events. sm_90_portable has the kernels of sm_89 and sm_121.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use precast_kernels::{Arch, Key};
-use precast_simt::{Cost, Count, Simt, Traffic, count};
+use precast_simt::{Cost, Count, Traffic, count};
 use rayon::prelude::*;
+
+use crate::SIMT;
 
 /// A launch a line: kernel, sample, and the metrics that the first line names. Comments say how it was measured.
 const MEASURED: &str = include_str!("counters/h200.tsv");
@@ -40,7 +41,6 @@ fn figure(metric: &str, counts: &[Count]) -> u64 {
 
 #[test]
 fn the_machine_counts_what_ncu_counted() {
-    let simt = Simt::new(&Path::new(env!("CARGO_TARGET_TMPDIR")).join("counters")).unwrap();
     let mut lines = MEASURED.lines().filter(|line| !line.starts_with('#')).map(|line| line.split('\t'));
     let metrics: Vec<&str> = lines.next().unwrap().skip(2).collect();
     // Sample and figures of each launch, by kernel.
@@ -54,7 +54,7 @@ fn the_machine_counts_what_ncu_counted() {
         let key = Key::parse(key).unwrap();
         let mut variants = key.kernel().variants(Arch::Sm90Portable).into_iter();
         let variant = variants.find(|other| other.to_string() == variant).unwrap();
-        let counted = count(&simt, &key, variant, Arch::Sm90Portable, SEED).unwrap_or_else(|fault| panic!("{fault}"));
+        let counted = count(&SIMT, &key, variant, Arch::Sm90Portable, SEED).unwrap_or_else(|fault| panic!("{fault}"));
         let mut wrong = Vec::new();
         for (sample, figures) in launches {
             let (_, counts) = counted.samples.iter().find(|(number, _)| number == sample).unwrap();

@@ -1,23 +1,17 @@
 //! Defects planted in small kernels of Hopper's own instructions: each is found and explained, and the same kernel without
 //! it is its reference. And defects planted in what ships.
 
-use std::path::Path;
-use std::sync::LazyLock;
-
 use precast_kernels::host::Buffer;
 use precast_kernels::{Access, Arch, Content, Dtype, Geometry, Operand, Source, TensorMap};
-use precast_simt::{Program, Simt, execute};
+use precast_simt::{Program, execute};
+
+use crate::SIMT;
 
 const ROWS: u32 = 64;
 const COLUMNS: u32 = 256;
 /// What the parameter block of `planted.cuh` is made of.
 const PARAMS_BYTES: usize = 192;
 const MAP: usize = 64;
-
-static SIMT: LazyLock<Simt> = LazyLock::new(|| {
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("hopper");
-    Simt::new(&directory).unwrap_or_else(|error| panic!("{error}"))
-});
 
 struct Planted {
     source: Source,

@@ -2,17 +2,11 @@
 //! the host reference, and nothing for the checker to say. `cargo xtask simt` runs all examples, variants and more seeds. And
 //! defects planted in what ships: the checker has to see them through everything else a real kernel does.
 
-use std::path::Path;
-use std::sync::LazyLock;
-
 use precast_kernels::{Arch, Key, Tolerance, examples};
-use precast_simt::{Fault, Simt, check, check_source};
+use precast_simt::{Fault, check, check_source};
 use rayon::prelude::*;
 
-static SIMT: LazyLock<Simt> = LazyLock::new(|| {
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kernels");
-    Simt::new(&directory).unwrap_or_else(|error| panic!("{error}"))
-});
+use crate::SIMT;
 
 #[test]
 fn kernels_are_their_references_and_break_no_rule() {

@@ -1,11 +1,10 @@
 //! Defects planted in small kernels: each is found and explained, and the same kernel without it is not complained of.
 
-use std::path::Path;
-use std::sync::LazyLock;
-
 use precast_kernels::host::Buffer;
 use precast_kernels::{Arch, Geometry, Source};
-use precast_simt::{CompileError, Operand, Program, Report, Simt};
+use precast_simt::{CompileError, Operand, Program, Report};
+
+use crate::SIMT;
 
 /// A kernel with one defect or several, and its launch.
 struct Planted {
@@ -27,11 +26,6 @@ macro_rules! planted {
         }
     };
 }
-
-static SIMT: LazyLock<Simt> = LazyLock::new(|| {
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("planted");
-    Simt::new(&directory).unwrap_or_else(|error| panic!("{error}"))
-});
 
 impl Planted {
     fn program(&self, arch: Arch, defect: Option<u32>) -> Program {

@@ -1,8 +1,8 @@
 use precast_kernels::Key;
 use precast_kernels::abi::{attention_bwd_params, attention_delta_params, attention_fwd_params};
 
-use crate::calculus::{dot, gradient, log_sum_exp};
-use crate::launch::{Launch, size};
+use super::calculus::{dot, gradient, log_sum_exp};
+use super::launch::{Launch, size};
 
 /// Sizes of an attention: rows are tokens of [query heads, key heads, value heads].
 struct Attention {

@@ -3,7 +3,7 @@
 use precast_kernels::Key;
 use precast_kernels::abi::{adamw_params, add_params, cast_params, fill_params};
 
-use crate::launch::{Launch, field};
+use super::launch::{Launch, field};
 
 pub fn adamw(key: &Key) {
     let (n, decayed) = (37u64, 20);

@@ -1,7 +1,7 @@
 use precast_kernels::Key;
 use precast_kernels::abi::{embedding_bwd_params, embedding_fwd_params};
 
-use crate::launch::{Launch, size};
+use super::launch::{Launch, size};
 
 pub fn fwd(key: &Key) {
     let h = size(key, "h");

@@ -1,9 +1,9 @@
 use precast_kernels::Key;
 use precast_kernels::abi::{gemm_dgrad_params, gemm_fwd_params, gemm_swiglu_params, gemm_wgrad_params};
 
-use crate::calculus::{dot, gradient, product};
-use crate::launch::{Launch, field};
-use crate::swiglu::gated;
+use super::calculus::{dot, gradient, product};
+use super::launch::{Launch, field};
+use super::swiglu::gated;
 
 /// Values to add to a row of features, or none.
 fn added(launch: &Launch, key: &Key, name: &'static str) -> Option<Vec<f64>> {

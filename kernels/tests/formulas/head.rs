@@ -4,8 +4,8 @@ use precast_kernels::abi::{
     head_nll_params,
 };
 
-use crate::calculus::{gradient, log_sum_exp};
-use crate::launch::{Launch, field};
+use super::calculus::{gradient, log_sum_exp};
+use super::launch::{Launch, field};
 
 const MASKED: f64 = MASKED_TOKEN as f64;
 

@@ -3,8 +3,8 @@ use precast_kernels::abi::{
     lora_dgrad_a_params, lora_dgrad_b_params, lora_fwd_a_params, lora_fwd_b_params, lora_part, lora_wgrad_params,
 };
 
-use crate::calculus::{dot, gradient, product};
-use crate::launch::Launch;
+use super::calculus::{dot, gradient, product};
+use super::launch::Launch;
 
 /// An adapted part of a stack of [`N`] columns: scale, first column, columns.
 const PARTS: [(f32, u32, u32); 2] = [(0.5, 1, 4), (3.0, 6, 3)];

@@ -4,7 +4,7 @@ use precast_kernels::check::Case;
 use precast_kernels::host::Buffer;
 use precast_kernels::{Content, Dtype, Format, Key, examples};
 
-use crate::ELSEWHERE;
+use super::ELSEWHERE;
 
 /// Operations without a function that could be taken for the identity: products, sums, copies, and what takes nothing
 /// normal.

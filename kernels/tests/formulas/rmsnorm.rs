@@ -1,8 +1,8 @@
 use precast_kernels::Key;
 use precast_kernels::abi::{rmsnorm_bwd_params, rmsnorm_dgrad_params, rmsnorm_fwd_params};
 
-use crate::calculus::{dot, gradient};
-use crate::launch::{Launch, field, size};
+use super::calculus::{dot, gradient};
+use super::launch::{Launch, field, size};
 
 /// Rows divided by their root mean square, times `gamma`; and the divisors' inverses.
 fn normalised(x: &[f64], gamma: &[f64], eps: f64) -> (Vec<f64>, Vec<f64>) {

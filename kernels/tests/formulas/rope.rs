@@ -1,7 +1,7 @@
 use precast_kernels::Key;
 use precast_kernels::abi::rope_params;
 
-use crate::launch::{Launch, size};
+use super::launch::{Launch, size};
 
 /// Elements i and i + d/2 of a head are a complex number that turns by the angle of position and i, or back.
 fn rope(key: &Key, direction: f64) {

@@ -6,8 +6,8 @@ use precast_kernels::abi::{
     grad_norm_partial_params,
 };
 
-use crate::calculus::{dot, transposed};
-use crate::launch::Launch;
+use super::calculus::{dot, transposed};
+use super::launch::Launch;
 
 pub fn column_sum_partial(key: &Key) {
     let (rows, n, group) = (29, 131, 8);

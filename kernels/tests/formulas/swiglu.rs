@@ -1,8 +1,8 @@
 use precast_kernels::Key;
 use precast_kernels::abi::{swiglu_bwd_params, swiglu_fwd_params};
 
-use crate::calculus::{dot, gradient};
-use crate::launch::Launch;
+use super::calculus::{dot, gradient};
+use super::launch::Launch;
 
 /// `gate * sigmoid(gate) * up` of a row of gates and then ups.
 pub fn gated(gate_up: &[f64]) -> Vec<f64> {

@@ -1,0 +1,16 @@
+//! The compiler on real models and hostile layouts: bundles, budgets, publishing.
+
+mod support {
+    pub mod louder;
+    pub mod renamed;
+    pub mod tiny;
+}
+
+mod block_formats;
+mod budget;
+mod build;
+mod diff;
+mod hostile_layouts;
+mod kernels;
+mod other_sources;
+mod publish;

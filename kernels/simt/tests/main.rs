@@ -1,0 +1,17 @@
+//! The checker: it finds what is planted, in small kernels and in what ships, and counts what the hardware counts.
+
+use std::path::Path;
+use std::sync::LazyLock;
+
+use precast_simt::Simt;
+
+mod counters;
+mod hopper;
+mod kernels;
+mod planted;
+
+/// The machine, compiled once for all tests.
+static SIMT: LazyLock<Simt> = LazyLock::new(|| {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("checker");
+    Simt::new(&directory).unwrap_or_else(|error| panic!("{error}"))
+});

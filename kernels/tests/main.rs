@@ -1,0 +1,12 @@
+//! What holds of every kernel, of its host reference and of the sources of this package.
+
+mod blocks;
+mod formulas;
+mod head;
+mod int8;
+mod kernels;
+mod one_way;
+mod product;
+mod qk_norm;
+mod sources;
+mod structure;
