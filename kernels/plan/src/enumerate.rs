@@ -1,6 +1,6 @@
 //! The one list: which kernels a plan launches, and which plans a model can have.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use precast_kernels::gemm::TOKEN_BUCKETS;
 use precast_kernels::{Arch, Block, KeyVariant};
@@ -13,7 +13,7 @@ use crate::formats::Formats;
 use crate::node::Launch;
 use crate::objective::Objective;
 use crate::plan::Plan;
-use crate::recipe::{Precision, Recipe};
+use crate::recipe::{Precision, Recipe, Recompute};
 use crate::share::Share;
 use crate::training::{Student, Teacher, TrainingPlan};
 
@@ -39,9 +39,32 @@ fn formats(config: &ModelConfig) -> impl Iterator<Item = Formats> {
     [Formats::dense(), Formats::int8()].into_iter().chain(in_blocks)
 }
 
+/// Recipes that together launch whatever any launches: the head knows nothing of what is recomputed, and blocks nothing of the
+/// divergence.
+fn kinds(tokens: u32) -> impl Iterator<Item = Recipe> {
+    let [.., divergence] = Objective::EVERY;
+    Recipe::every(tokens).filter(move |it| it.recompute == Recompute::None || it.objective.is_like(divergence))
+}
+
+/// One recipe of each precision in which a teacher computes: its forward pass depends on nothing else of one.
+fn teaching(tokens: u32) -> impl Iterator<Item = Recipe> {
+    let [.., divergence] = Objective::EVERY;
+    kinds(tokens).filter(move |it| it.recompute == Recompute::None && it.objective.is_like(divergence))
+}
+
+/// Students by the one thing that a teacher's forward pass knows of them.
+fn by_vocab(models: &[ModelConfig]) -> BTreeMap<u32, Vec<&ModelConfig>> {
+    let mut students: BTreeMap<u32, Vec<&ModelConfig>> = BTreeMap::new();
+    models.iter().for_each(|model| students.entry(model.vocab).or_default().push(model));
+    students
+}
+
 /// Every (key, variant) that any run over these models can launch: training by every recipe with each pair whose
 /// vocabularies fit, of adapters too, and evaluation of each model in every precision, whatever the token count and however
 /// frozen weights are stored.
+///
+/// A step launches what its student launches and its teacher's forward pass, so models are lowered as students and as
+/// teachers, not in pairs: how often is linear in models and in vocabularies.
 ///
 /// Two blocks stand for all of a model's: blocks are alike, so more of them add launches but no keys. So do adapters of one
 /// rank on every projection for any others: ranks, scales and which projections they go with are arguments.
@@ -51,22 +74,29 @@ pub fn build_keys(models: &[ModelConfig], arch: Arch) -> BTreeSet<KeyVariant> {
         .map(|config| ModelConfig { layers: config.layers.min(2), max_positions: u32::MAX, ..config.clone() })
         .collect();
     let mut all = BTreeSet::new();
-    for recipe in TOKEN_BUCKETS.into_iter().flat_map(Recipe::every) {
-        for student in &models {
-            let teachers = models.iter().map(Some).filter(|_| recipe.objective.has_teacher());
-            let nobody = (!recipe.objective.has_teacher()).then_some(None);
-            for teacher in teachers.chain(nobody) {
+    for student in &models {
+        let (formats, adapters) = (Formats::dense(), Adapters::uniform(student, &Target::ALL, 8, 1.0));
+        let adapted = Student { config: student, formats: &formats, adapters: &adapters };
+        for recipe in TOKEN_BUCKETS.into_iter().flat_map(kinds) {
+            let teaches = recipe.objective.has_teacher();
+            if let Ok(training) = TrainingPlan::new(teaches.then_some(student), student, &recipe, arch) {
+                all.extend(admitted(&training.plan, arch));
+            }
+            // Whoever else teaches adapters launches what it would teach the whole model.
+            if let Ok(training) = TrainingPlan::with(teaches.then_some(Teacher::Base), adapted, &recipe, arch) {
+                all.extend(admitted(&training.plan, arch));
+            }
+        }
+    }
+    for teacher in &models {
+        for recipe in TOKEN_BUCKETS.into_iter().flat_map(teaching) {
+            for students in by_vocab(&models).values() {
                 // A narrower teacher cannot train this student: no run, no keys.
-                if let Ok(training) = TrainingPlan::new(teacher, student, &recipe, arch) {
+                let mut lowered =
+                    students.iter().map(|student| TrainingPlan::new(Some(teacher), student, &recipe, arch));
+                if let Some(training) = lowered.find_map(Result::ok) {
                     all.extend(admitted(&training.plan, arch));
                 }
-            }
-            let (formats, adapters) = (Formats::dense(), Adapters::uniform(student, &Target::ALL, 8, 1.0));
-            let adapted = Student { config: student, formats: &formats, adapters: &adapters };
-            // Whoever else teaches adapters launches what it would teach the whole model.
-            let base = recipe.objective.has_teacher().then_some(Teacher::Base);
-            if let Ok(training) = TrainingPlan::with(base, adapted, &recipe, arch) {
-                all.extend(admitted(&training.plan, arch));
             }
         }
     }
