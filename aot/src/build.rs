@@ -73,9 +73,9 @@ impl Request {
     pub fn tasks(&self) -> Vec<Task> {
         let mut tasks: Vec<Task> = self
             .archs
-            .iter()
+            .par_iter()
             .filter(|arch| **arch != Arch::Sim)
-            .flat_map(|arch| self.keys(*arch).into_iter().map(|pair| Task { pair, arch: *arch }))
+            .flat_map_iter(|arch| self.keys(*arch).into_iter().map(|pair| Task { pair, arch: *arch }))
             .collect();
         tasks.sort();
         tasks.dedup();

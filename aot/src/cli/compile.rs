@@ -36,11 +36,14 @@ impl Compiler {
         let nvrtc = toolchain::nvrtc(self.nvrtc.as_deref(), &home)?;
         let cache = if self.no_cache { Cache::none() } else { Cache::at(home.join("cache")) };
         let style = ProgressStyle::with_template("{bar:30} {pos}/{len} kernels  {elapsed}").expect("a valid template");
-        let bar = ProgressBar::new(request.tasks().len() as u64).with_style(style);
+        let bar = ProgressBar::new(0).with_style(style);
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
         let pool = pool.map_err(|error| Failure::Threads(error.to_string()))?;
-        let built =
-            pool.install(|| precast_aot::build(request, &nvrtc, &cache, &|done, _| bar.set_position(done as u64)))?;
+        let progress = |done: usize, all: usize| {
+            bar.set_length(all as u64);
+            bar.set_position(done as u64);
+        };
+        let built = pool.install(|| precast_aot::build(request, &nvrtc, &cache, &progress))?;
         bar.finish_and_clear();
         Ok(built)
     }
