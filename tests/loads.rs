@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
-use crate::driver::machine;
+use crate::driver::{machine, sm_121};
 use crate::support::{
-    bundle, device, distill, has_driver, precast, precast_aot, random_model, smollm2, succeed, tiny_config, token_file,
+    bundle, device, distill, has_driver, precast, random_model, smollm2, succeed, tiny_config, token_file,
 };
 
 /// (key and variant, digest, bytes) of each line that --verbose prints.
@@ -46,9 +46,7 @@ fn every_load_is_in_the_record_and_said_as_it_happens() {
     let dir = gb10.path();
     let student = random_model(dir, "student", 1, &tiny_config(&[]));
     let data = token_file(dir, "data.bin", 17 * 4, 96);
-    let (kernels, out, log) = (dir.join("sm_121.bundle"), dir.join("out"), dir.join("log"));
-    let mut build = precast_aot();
-    succeed(build.args(["build", "--arch", "sm_121", "--model"]).arg(&student).arg("--out").arg(&kernels));
+    let (kernels, out, log) = (sm_121(dir), dir.join("out"), dir.join("log"));
     let mut run = precast();
     run.args(["distill", "--allow-identical", "--device", "cuda:0", "--verbose", "--teacher"])
         .arg(&student)

@@ -13,7 +13,7 @@ use precast_plan::{Formats, ModelConfig, Parameters, Precision};
 use precast_runtime::STAGE_BYTES;
 use precast_runtime::cuda::STAGE_SLOTS;
 
-use crate::driver::{Machine, machine};
+use crate::driver::{Machine, machine, sm_121};
 use crate::gguf;
 use crate::support::{
     fail, has_driver, model_config, precast, precast_aot, random_model, root, skipped, succeed, texts, tiny_config,
@@ -36,8 +36,7 @@ fn gb10(variables: &[(&'static str, &'static str)]) -> Gb10 {
     let dir = machine.path();
     let model = random_model(dir, "model", 1, &tiny_config(&[]));
     let data = token_file(dir, "data.bin", 17 * 4, 96);
-    let kernels = dir.join("sm_121.bundle");
-    succeed(precast_aot().args(["build", "--arch", "sm_121", "--model"]).arg(&model).arg("--out").arg(&kernels));
+    let kernels = sm_121(dir);
     Gb10 { model, kernels, data, machine }
 }
 

@@ -1,8 +1,10 @@
 //! What the tests share: programs, fixtures, tiny models, sessions.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::{Mutex, PoisonError};
 
 use precast::adapter::Adapter;
 use precast::bundle::Kernels;
@@ -397,12 +399,18 @@ pub fn distance(a: &[f32], b: &[f32]) -> f64 {
     (difference / square(&mut b.iter().map(|b| f64::from(*b)))).sqrt()
 }
 
-/// Builds a source of tests/libcuda as a library in a directory.
-fn build_library(source: &str, library: PathBuf) -> PathBuf {
-    let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
-    let mut command = Command::new(compiler);
-    command.args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"]).arg(&library);
-    succeed(command.arg(root().join("tests/libcuda").join(source)).args(["-ldl", "-pthread"]));
+/// Puts a source of tests/libcuda into a directory as a library. Each is compiled once in a process.
+fn build_library(source: &'static str, library: PathBuf) -> PathBuf {
+    static BUILT: Mutex<BTreeMap<&str, Vec<u8>>> = Mutex::new(BTreeMap::new());
+    let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+    let code = built.entry(source).or_insert_with(|| {
+        let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
+        let mut command = Command::new(compiler);
+        command.args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"]).arg(&library);
+        succeed(command.arg(root().join("tests/libcuda").join(source)).args(["-ldl", "-pthread"]));
+        std::fs::read(&library).expect("the compiler writes a library")
+    });
+    std::fs::write(&library, code).expect("a scratch directory is writable");
     library
 }
 
