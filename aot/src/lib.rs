@@ -12,7 +12,6 @@ pub mod lock;
 pub mod models;
 pub mod nvrtc;
 pub mod prebuilt;
-#[cfg(feature = "cli")]
 pub mod publish;
 pub mod toolchain;
 

@@ -17,7 +17,6 @@ pub mod input;
 pub mod lock;
 mod manifest;
 pub mod shell;
-#[cfg(feature = "sign")]
 mod sign;
 mod stale;
 pub mod stdout;
@@ -32,7 +31,6 @@ pub use cubin::{CubinError, CubinFacts};
 pub use lock::{Change, Lock, LockError};
 pub use manifest::{Code, Manifest, ManifestError, ModuleEntry};
 pub use precast_kernels::{Digest, Hasher, NotADigest, hex};
-#[cfg(feature = "sign")]
 pub use sign::sign;
 pub use stale::{Stale, StaleModule, build_command};
 pub use trust::{BundleFile, SignatureError, TrustedKey, signature_path};

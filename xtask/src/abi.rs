@@ -8,6 +8,6 @@ use crate::setup;
 /// Regenerates `kernels/src/abi.rs` with the pinned libclang, which it installs where it is not there.
 pub fn abi() -> Result<()> {
     let libclang = setup::libclang()?;
-    let mut generator = cargo(&["run", "--quiet", "--release", "--package", "precast-abi"]);
+    let mut generator = cargo(&["run", "--quiet", "--package", "precast-abi"]);
     step("parameter blocks", generator.env("LIBCLANG_PATH", libclang))
 }

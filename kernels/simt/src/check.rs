@@ -65,16 +65,8 @@ pub struct Outcome {
     pub worst: f64,
 }
 
-/// Runs every sample once for each seed, which also decides the random inputs.
-///
-/// # Errors
-/// The first [`Fault`].
-pub fn check(simt: &Simt, key: &Key, variant: Variant, arch: Arch, seeds: &[u64]) -> Result<Outcome, Fault> {
-    check_source(simt, &key.kernel().source(variant), key, variant, arch, seeds)
-}
-
-/// The same for several architectures. Those whose code is the same program share its launches; what a CTA may have is
-/// asked for each.
+/// Runs every sample once for each seed, which also decides the random inputs. Architectures whose code is one program share its
+/// launches; what a CTA may have is asked for each.
 ///
 /// # Errors
 /// The first [`Fault`].
@@ -98,7 +90,7 @@ pub fn check_all(simt: &Simt, key: &Key, variant: Variant, archs: &[Arch], seeds
     Ok(total)
 }
 
-/// The same as [`check`], of a source in place of the key's own.
+/// Runs the same launches of a source in place of the key's own, for one architecture.
 ///
 /// # Errors
 /// The first [`Fault`].

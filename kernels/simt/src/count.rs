@@ -114,7 +114,7 @@ impl Counted {
     }
 }
 
-/// Runs every sample, checked as [`crate::check`] does, and counts.
+/// Runs every sample, checked as [`crate::check_all`] does, and counts.
 ///
 /// # Errors
 /// The first [`Fault`].

@@ -12,7 +12,7 @@ mod program;
 mod report;
 mod translate;
 
-pub use check::{Fault, Outcome, check, check_all, check_source};
+pub use check::{Fault, Outcome, check_all, check_source};
 pub use compile::Simt;
 pub use count::{Cost, Count, Counted, Traffic, count};
 pub use error::CompileError;

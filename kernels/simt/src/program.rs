@@ -135,10 +135,26 @@ impl Program {
     }
 }
 
-/// A variable's own name, without the function and namespaces around it; the symbol itself where it is not mangled.
+/// A variable's own name, without the function and namespaces around it, nor the number of one that its function has twice; the
+/// symbol itself where it is not mangled (Itanium C++ ABI, `<source-name>`).
 fn demangled(symbol: &str) -> String {
-    let whole = cpp_demangle::Symbol::new(symbol).ok().and_then(|symbol| symbol.demangle().ok());
-    whole.as_deref().and_then(|name| name.rsplit("::").next()).unwrap_or(symbol).to_owned()
+    let Some(mangled) = symbol.strip_prefix("_Z") else { return symbol.to_owned() };
+    let nested = mangled.strip_suffix('E').unwrap_or(mangled);
+    let numbered = mangled.trim_end_matches(|last: char| last.is_ascii_digit()).trim_end_matches('_');
+    [mangled, nested, numbered].into_iter().find_map(last_name).unwrap_or(symbol).to_owned()
+}
+
+/// The longest end of a mangled name that its own length stands before: behind the `E` of the function around it, if there is one.
+fn last_name(mangled: &str) -> Option<&str> {
+    let names = || {
+        mangled.char_indices().skip(1).filter_map(|(start, first)| {
+            let (before, name) = mangled.split_at(start);
+            let before = before.strip_suffix(&name.len().to_string())?;
+            (first.is_ascii_alphabetic() || first == '_').then_some((before, name))
+        })
+    };
+    let local = names().find(|(before, _)| before.ends_with('E'));
+    local.or_else(|| names().next()).map(|(_, name)| name)
 }
 
 #[cfg(test)]
@@ -152,6 +168,12 @@ mod tests {
             ("_ZZ4loadILi64EEvPKfE4tile", "tile"),
             ("_ZN12_GLOBAL__N_13sumE", "sum"),
             ("_ZZN4simt6kernelEvE6shared", "shared"),
+            ("_ZZ4loadILi9EEvvE7storage", "storage"),
+            ("_ZZ4loadILi4Li9E7storage", "storage"),
+            ("_ZZ4loadvE3x1y", "x1y"),
+            ("_ZZ4loadvE4TILE", "TILE"),
+            ("_ZZ4loadvE4tile_0", "tile"),
+            ("_ZZ4loadvE6tile_0", "tile_0"),
             ("tile", "tile"),
         ] {
             assert_eq!(demangled(symbol), name);

@@ -1,5 +1,6 @@
-//! The matrix product of the host references: the `gemm` crate behind a safe signature.
+//! The matrix product of the host references: the `gemm-f32` crate behind a safe signature.
 
+use gemm_common::Parallelism;
 use rayon::prelude::*;
 
 /// A matrix inside a slice: `data[i * row_stride + j * column_stride]`.
@@ -53,24 +54,28 @@ pub fn matmul(out: &mut [f32], out_stride: usize, a: Matrix<'_>, b: Matrix<'_>, 
         }
         return;
     }
-    let parallelism = if parallel { gemm::Parallelism::Rayon(0) } else { gemm::Parallelism::None };
+    let parallelism = if parallel { Parallelism::Rayon(0) } else { Parallelism::None };
+    // Its microkernels want the rows of an output side by side: those of out^T = b^T a^T are.
+    let (lhs, rhs, m, n, strides) =
+        if out_stride > 1 { (b.t(), a.t(), n, m, [out_stride as isize, 1]) } else { (a, b, m, n, [1, 1]) };
+    let multiply = gemm_f32::gemm::f32::get_gemm_fn();
     // SAFETY: both constructors of `Matrix` and the assertions above keep every index of a, b and out
     // inside its slice, and `out` is borrowed mutably, so it overlaps neither input.
     unsafe {
-        gemm::gemm(
+        multiply(
             m,
             n,
             k,
             out.as_mut_ptr(),
-            1,
-            out_stride as isize,
+            strides[0],
+            strides[1],
             accumulate,
-            a.data.as_ptr(),
-            a.column_stride as isize,
-            a.row_stride as isize,
-            b.data.as_ptr(),
-            b.column_stride as isize,
-            b.row_stride as isize,
+            lhs.data.as_ptr(),
+            lhs.column_stride as isize,
+            lhs.row_stride as isize,
+            rhs.data.as_ptr(),
+            rhs.column_stride as isize,
+            rhs.row_stride as isize,
             1.0,
             1.0,
             false,

@@ -1,4 +1,4 @@
-//! `cargo xtask ci`: every test, then what is said of the artifact: locked, reproducible, published, built offline, and
+//! `cargo xtask ci`: every test, the whole matrix of kernels on the host, then what is said of the artifact: locked, reproducible, published, built offline, and
 //! built from a fresh clone.
 
 mod fresh;
@@ -15,11 +15,12 @@ use std::process::Command;
 use anyhow::{Context, Result};
 
 use crate::run::{FEATURES, cargo, step};
-use crate::{setup, test};
+use crate::{setup, simt, test};
 
 /// Everything a GPU is not needed for. `out` receives bundle, locks and provenance.
 pub fn ci(out: &Path) -> Result<()> {
     test::test()?;
+    simt::simt("")?;
     prove(out)
 }
 

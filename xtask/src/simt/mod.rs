@@ -2,7 +2,7 @@
 
 mod report;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -11,7 +11,7 @@ use anyhow::{Result, ensure};
 use precast_aot::build::Request;
 use precast_aot::compile::Task;
 use precast_aot::models::Model;
-use precast_kernels::{Arch, KeyVariant, examples};
+use precast_kernels::{Arch, Key, KeyVariant, examples};
 use precast_simt::{Simt, check_all};
 use rayon::prelude::*;
 
@@ -30,6 +30,9 @@ const COUNTED: [Arch; 2] = [Arch::Sm89, Arch::Sm121];
 /// Of the fewest launches that find what there is: a seed changes which of two conflicting accesses comes second.
 const ONE_SEED: [u64; 1] = [1];
 
+/// Fields of keys that are lengths of rows: how often loops go round. Others, as the width of a head, decide about tiles.
+const LENGTHS: [&str; 3] = ["h", "k", "n"];
+
 /// Every (key, variant) of every built-in model and example, on some architectures, whose name has `text`. None is an error:
 /// what checks nothing finds nothing.
 fn tasks(text: &str, archs: &[Arch]) -> Result<Vec<Task>> {
@@ -45,17 +48,38 @@ fn named(text: &str, mut tasks: Vec<Task>) -> Result<Vec<Task>> {
 
 /// Checks every (key, variant) of every built-in model and example whose name has `text`, with three seeds.
 pub fn simt(text: &str) -> Result<()> {
-    run(text, &SEEDS)
+    run(tasks(text, &ARCHS)?, &SEEDS)
 }
 
-/// The whole matrix, with one seed.
-pub fn all() -> Result<()> {
-    run("", &ONE_SEED)
+/// With one seed, every example, and of the models' keys one of those that differ in the lengths of rows alone: sources and all
+/// other macros are the same.
+pub fn representative() -> Result<()> {
+    println!("\n== kernels: the sources of every operation and variant of every architecture, executed");
+    run(representatives(tasks("", &ARCHS)?), &ONE_SEED)
 }
 
-fn run(text: &str, seeds: &[u64]) -> Result<()> {
+fn representatives(tasks: Vec<Task>) -> Vec<Task> {
+    let examples: BTreeSet<Key> = examples().into_iter().collect();
+    // Examples are chosen for their sizes, and come first.
+    let (own, of_models): (Vec<Task>, Vec<Task>) =
+        tasks.into_iter().partition(|task| examples.contains(&task.pair.key));
+    let mut seen = BTreeSet::new();
+    let name = |task: &Task| (without_lengths(task.pair.key.text()), task.pair.variant.to_string(), task.arch);
+    seen.extend(own.iter().map(name));
+    own.into_iter().chain(of_models.into_iter().filter(|task| seen.insert(name(task)))).collect()
+}
+
+/// A key's text without the lengths of its rows: `rmsnorm.fwd{residual=false,x=bf16}`.
+fn without_lengths(key: &str) -> String {
+    let is_length = |field: &str| LENGTHS.iter().any(|name| field.split_once('=').is_some_and(|(own, _)| own == *name));
+    let (op, fields) = key.trim_end_matches('}').split_once('{').unwrap_or((key, ""));
+    let others: Vec<&str> = fields.split(',').filter(|field| !is_length(field)).collect();
+    format!("{op}{{{}}}", others.join(","))
+}
+
+fn run(tasks: Vec<Task>, seeds: &[u64]) -> Result<()> {
     let mut pairs: BTreeMap<KeyVariant, Vec<Arch>> = BTreeMap::new();
-    for Task { pair, arch } in tasks(text, &ARCHS)? {
+    for Task { pair, arch } in tasks {
         pairs.entry(pair).or_default().push(arch);
     }
     setup::debian(&["g++"])?;
@@ -89,6 +113,22 @@ fn run(text: &str, seeds: &[u64]) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_source_is_represented_with_all_its_macros_but_lengths() {
+        let all = tasks("", &ARCHS).unwrap();
+        let macros = |tasks: &[Task]| -> BTreeSet<String> {
+            let of = |task: &Task| {
+                let mut defines = task.pair.defines(task.arch);
+                defines.retain(|(name, _)| !["KEY_H", "KEY_K", "KEY_N", "ENTRY"].contains(&&**name));
+                format!("{} {} {defines:?}", task.arch, task.pair.source().path)
+            };
+            tasks.iter().map(of).collect()
+        };
+        let some = representatives(all.clone());
+        assert_eq!(macros(&some), macros(&all));
+        assert!(some.len() < all.len() && examples().iter().all(|key| some.iter().any(|task| task.pair.key == *key)));
+    }
 
     #[test]
     fn a_name_that_no_kernel_has_is_an_error() {

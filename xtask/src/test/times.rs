@@ -1,0 +1,106 @@
+//! Where the time of `cargo xtask test` goes: seconds of each step and each test, printed and kept.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+use crate::run;
+
+/// What CI keeps.
+const FILE: &str = "target/ci/times.json";
+
+/// Tests that are printed.
+const SLOWEST: usize = 20;
+
+/// Seconds of everything that has ended, in order.
+#[derive(Default, Serialize)]
+pub struct Times {
+    steps: Vec<Timed>,
+    tests: Vec<Timed>,
+}
+
+/// A step, or a test by the program that holds it.
+#[derive(Serialize)]
+pub struct Timed {
+    pub name: String,
+    pub seconds: f64,
+}
+
+impl Times {
+    /// Runs a command that must succeed, as a step.
+    pub fn run(&mut self, what: &str, command: &mut Command) -> Result<()> {
+        self.step(what, |_| run::step(what, command))
+    }
+
+    /// Times a step. One that fails is written down, too.
+    pub fn step<T>(&mut self, what: &str, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let started = Instant::now();
+        let result = work(self);
+        self.steps.push(Timed { name: what.to_owned(), seconds: started.elapsed().as_secs_f64() });
+        self.write(Path::new(FILE))?;
+        result
+    }
+
+    /// Adds what a program says of its tests.
+    pub fn add(&mut self, tests: impl IntoIterator<Item = Timed>) {
+        self.tests.extend(tests);
+    }
+
+    fn write(&self, path: &Path) -> Result<()> {
+        fs::create_dir_all(path.parent().unwrap_or(Path::new("."))).context("target/ci")?;
+        fs::write(path, serde_json::to_string_pretty(self)? + "\n").with_context(|| path.display().to_string())
+    }
+
+    /// Prints every step and the slowest tests.
+    pub fn print(&self) {
+        print!("{}", self.table());
+        println!("{FILE} has all {} tests", self.tests.len());
+    }
+
+    fn table(&self) -> String {
+        let mut slowest: Vec<&Timed> = self.tests.iter().collect();
+        slowest.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
+        let total = Timed { name: "all steps".to_owned(), seconds: self.steps.iter().map(|step| step.seconds).sum() };
+        let row = |it: &Timed| format!("{:>8.1}  {}\n", it.seconds, it.name);
+        let steps: String = self.steps.iter().chain([&total]).map(row).collect();
+        let tests: String = slowest.into_iter().take(SLOWEST).map(row).collect();
+        format!("\n== seconds of each step\n{steps}\n== seconds of the slowest tests\n{tests}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn timed(name: &str, seconds: f64) -> Timed {
+        Timed { name: name.to_owned(), seconds }
+    }
+
+    #[test]
+    fn steps_come_in_order_and_tests_by_their_time() {
+        let steps = vec![timed("format", 1.5), timed("clippy", 60.0)];
+        let tests = (0..30).map(|n| timed(&format!("test {n}"), f64::from(n))).collect();
+        let table = Times { steps, tests }.table();
+        let lines: Vec<&str> = table.lines().collect();
+        assert_eq!(
+            lines[1..5],
+            ["== seconds of each step", "     1.5  format", "    60.0  clippy", "    61.5  all steps"]
+        );
+        assert_eq!((lines[7], lines.len()), ("    29.0  test 29", 7 + SLOWEST));
+    }
+
+    #[test]
+    fn a_step_that_fails_is_written_down() {
+        let mut times = Times::default();
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ci/times.json");
+        times.steps.push(timed("format", 1.0));
+        times.write(&path).unwrap();
+        let written: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        assert_eq!(written["steps"][0], serde_json::json!({ "name": "format", "seconds": 1.0 }));
+    }
+}
