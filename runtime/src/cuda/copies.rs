@@ -179,7 +179,7 @@ impl Range {
     /// Where bytes of that rank are here, if they are of the range.
     fn here(&self, address: u64, bytes: u64) -> Option<u64> {
         let offset = address.checked_sub(self.base)?;
-        (offset.checked_add(bytes)? <= self.bytes).then_some(self.mapped + offset)
+        (offset.checked_add(bytes)? <= self.bytes).then(|| self.mapped + offset)
     }
 }
 
