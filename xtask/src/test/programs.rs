@@ -1,6 +1,7 @@
 //! Test programs: built by one call of cargo, run in the order that fails earliest, each test timed.
 
 use std::io::{BufRead, BufReader, Write};
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -50,6 +51,9 @@ impl Program {
         let mut command = Command::new(&self.executable);
         command.current_dir(&self.directory).env("CARGO_MANIFEST_DIR", &self.directory).env("INSTA_UPDATE", "no");
         command.envs(environment.iter().copied());
+        // Tests wait for programs and clocks: one more than there are cores keeps these busy.
+        let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        command.env("RUST_TEST_THREADS", (cores + 1).to_string());
         // libtest prints times on request, and takes the request of nightly compilers alone.
         command.env("RUSTC_BOOTSTRAP", "1").args(["-Z", "unstable-options", "--report-time"]);
         let mut running =
