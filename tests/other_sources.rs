@@ -24,10 +24,13 @@ fn commands(bundle: &Path, out: &Path) -> Vec<Command> {
     bench.arg("--teacher").arg(&teacher).arg("--student").arg(&student).arg("--out").arg(out.join("bench"));
     let mut eval = command(&["eval", "--device", "sim"]);
     eval.arg("--model").arg(&student).arg("--data").arg(&tokens);
+    let mut plan = command(&["plan", "--arch", "sm_89"]);
+    plan.arg("--teacher").arg(&teacher).arg("--student").arg(&student);
     let mut commands = vec![
         distill(&teacher, &student, &tokens, &out.join("run")),
         eval,
         bench,
+        plan,
         command(&["selftest", "--device", "sim"]),
         command(&["kernels"]),
     ];

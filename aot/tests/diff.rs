@@ -1,4 +1,4 @@
-//! `precast-aot diff --code`: machine code apart from names.
+//! `precast-aot diff`: machine code apart from names, and of bundles that are what they say.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,6 +15,33 @@ fn diff(before: &Path, after: &Path, more: &[&str]) -> (String, bool) {
     let code = output.status.code();
     assert!(code == Some(0) || code == Some(1), "{}", String::from_utf8_lossy(&output.stderr));
     (String::from_utf8(output.stdout).unwrap(), code == Some(0))
+}
+
+#[test]
+fn bundles_that_are_looked_at_are_verified() {
+    let older = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../fatbins/tests/fixtures/older/older.bundle");
+    let dir = tempfile::tempdir().unwrap();
+    let damaged = dir.path().join("damaged.bundle");
+    let mut bytes = fs::read(&older).unwrap();
+    // In the machine code: the manifest, which has a digest of its own, follows it.
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&damaged, bytes).unwrap();
+    for command in [&["inspect"][..], &["diff"], &["diff", "--code"]] {
+        let look = |bundle: &Path| {
+            let mut program = Command::new(env!("CARGO_BIN_EXE_precast-aot"));
+            program.args(command).arg(bundle);
+            if command[0] == "diff" {
+                program.arg(&older);
+            }
+            let output = program.output().unwrap();
+            (output.status.code(), String::from_utf8(output.stderr).unwrap())
+        };
+        let (code, message) = look(&damaged);
+        assert!(code == Some(3) && message.contains("the manifest says"), "{command:?}: {code:?} {message}");
+        let (code, message) = look(&older);
+        assert!(code == Some(0) && message.contains("is NOT VERIFIED: 1 of 2 modules"), "{command:?}: {message}");
+    }
 }
 
 #[test]

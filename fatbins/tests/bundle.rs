@@ -122,7 +122,28 @@ fn every_flipped_byte_is_noticed() {
         let mut damaged = whole.clone();
         damaged[offset] ^= 1 << (offset % 8);
         assert!(check(&damaged).is_err(), "byte {offset} of {}", whole.len());
+        assert!(examine(&damaged).is_err(), "byte {offset} of {}", whole.len());
     }
+}
+
+fn examine(file: &[u8]) -> Result<Option<Stale>, BundleError> {
+    Bundle::read(file)?.examine()
+}
+
+#[test]
+fn a_bundle_of_other_sources_that_is_looked_at_is_held_to_its_manifest() {
+    let stale = |change: fn(&mut Manifest)| {
+        let mut other = manifest();
+        other.modules.iter_mut().for_each(|module| module.source.0[0] ^= 1);
+        change(&mut other);
+        examine(&file(&other))
+    };
+    assert_eq!(examine(&file(&manifest())).unwrap(), None);
+    let whole = stale(|_| {}).unwrap().unwrap();
+    assert_eq!((whole.modules.len(), whole.total), (8, 8));
+    assert!(matches!(stale(|m| code(m, 0).digest = Digest::of(b"")), Err(BundleError::Digest { .. })));
+    assert!(matches!(stale(|m| code(m, 1).registers += 1), Err(BundleError::Claim { what: "registers", .. })));
+    assert!(matches!(stale(|m| code(m, 1).entry.push('0')), Err(BundleError::Claim { what: "entry symbol", .. })));
 }
 
 #[test]

@@ -377,6 +377,7 @@ fn digests(config: &RunConfig, arch: Arch, plan: &TrainingPlan) -> Result<BTreeM
     }
     let source = kernels.find(arch, &plan.plan)?;
     let bundle = source.open()?;
+    bundle.verify().map_err(|error| source.refuse(error))?;
     if arch != Arch::Sim && !bundle.archs().contains(&arch) {
         eprintln!("note: there are no kernels for {arch} here. {}", LoadError::remedy(arch, &config.model_names()));
     }

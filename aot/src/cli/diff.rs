@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use precast_fatbins::{Bundle, Change, Code, Lock, Manifest, lock, say};
 
-use super::{Failure, diff_code, print_json, read_bundle};
+use super::{Failure, diff_code, examined, print_json, read_bundle};
 
 #[derive(Args)]
 pub struct Arguments {
@@ -66,8 +66,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 fn manifest(path: &Path) -> Result<Manifest, Failure> {
     let bytes = read_bundle(path)?;
-    let bundle = Bundle::read(&bytes).map_err(|error| Failure::Bundle { path: path.to_owned(), error })?;
-    Ok(bundle.manifest().clone())
+    Ok(examined(path, Bundle::read(&bytes))?.manifest().clone())
 }
 
 fn codes(manifest: &Manifest) -> BTreeMap<String, &Code> {

@@ -6,7 +6,7 @@ use std::path::Path;
 use precast_fatbins::{Bundle, Code, CubinCode, lock, say};
 
 use super::diff::json;
-use super::{Failure, print_json, read_bundle};
+use super::{Failure, examined, print_json, read_bundle};
 
 /// A kernel with machine code: its row, and what it is apart from names.
 struct Kernel {
@@ -73,7 +73,7 @@ pub fn run(before: &Path, after: &Path, as_json: bool) -> Result<(), Failure> {
 fn kernels(path: &Path) -> Result<Kernels, Failure> {
     let bytes = read_bundle(path)?;
     let failure = |error| Failure::Bundle { path: path.to_owned(), error };
-    let bundle = Bundle::read(&bytes).map_err(failure)?;
+    let bundle = examined(path, Bundle::read(&bytes))?;
     let mut kernels = Kernels::new();
     for (module, image) in bundle.cubins() {
         let cubin = |source| failure(precast_fatbins::BundleError::Cubin { module: module.to_string(), source });

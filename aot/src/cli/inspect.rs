@@ -8,7 +8,7 @@ use precast_aot::publish::title;
 use precast_fatbins::{Bundle, BundleFile, Digest, Manifest, lock, say};
 use serde_json::{Value, json};
 
-use super::{Failure, Trusted, print_json};
+use super::{Failure, Trusted, examined, print_json};
 
 #[derive(Args)]
 pub struct Arguments {
@@ -26,7 +26,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let failure = |error| Failure::Bundle { path: path.clone(), error };
     let file = BundleFile::read(path).map_err(|error| Failure::NoBundle { path: path.clone(), error })?;
     let keys = arguments.trusted.keys()?;
-    let bundle = file.open(&keys).map_err(failure)?;
+    let bundle = examined(path, file.open(&keys))?;
     let signature = match (&file.signature, file.signer(&keys).map_err(|error| failure(error.into()))?) {
         (_, Some(key)) => format!("by {key}"),
         (Some(_), None) => "there, not checked: no --trusted-key".to_owned(),

@@ -22,7 +22,7 @@ use precast_aot::models::{Model, ModelError};
 use precast_aot::publish::{LayoutError, PublishError};
 use precast_aot::toolchain::LocateError;
 use precast_aot::{Request, home};
-use precast_fatbins::{BundleError, SignatureError, TrustedKey, files, input, say, stdout};
+use precast_fatbins::{Bundle, BundleError, SignatureError, TrustedKey, files, input, say, stdout};
 use precast_kernels::Arch;
 
 /// Most bytes of a file that is read whole.
@@ -275,6 +275,21 @@ fn read(path: &std::path::Path) -> Result<Vec<u8>, Failure> {
 /// The bytes of a bundle that a person names.
 fn read_bundle(path: &std::path::Path) -> Result<Vec<u8>, Failure> {
     input::read(path, MOST_BYTES).map_err(|error| Failure::NoBundle { path: path.to_owned(), error })
+}
+
+/// A bundle that is looked at and not used. What could not be checked, because it is of other sources, is said on standard
+/// error.
+///
+/// # Errors
+/// [`Failure::Bundle`] where anything of it is not what it says.
+fn examined<'b>(path: &std::path::Path, bundle: Result<Bundle<'b>, BundleError>) -> Result<Bundle<'b>, Failure> {
+    let examined = bundle.and_then(|bundle| bundle.examine().map(|stale| (bundle, stale)));
+    let (bundle, stale) = examined.map_err(|error| Failure::Bundle { path: path.to_owned(), error })?;
+    if let Some(stale) = stale {
+        eprintln!("note: {} is NOT VERIFIED: {stale}", path.display());
+        eprintln!("Its digests hold, and so does what its cubins say of themselves; no program uses it.");
+    }
+    Ok(bundle)
 }
 
 fn write(path: &std::path::Path, bytes: &[u8]) -> Result<(), Failure> {

@@ -18,7 +18,8 @@ use encode::{elf, layout};
 pub use encode::{encode, parts};
 pub use error::BundleError;
 
-/// A bundle whose structure has been checked. Its digests and cubins have not until [`Bundle::verify`].
+/// A bundle whose structure has been checked. Its digests and cubins have not until [`Bundle::verify`] or
+/// [`Bundle::examine`].
 #[derive(Clone, Debug)]
 pub struct Bundle<'a> {
     manifest: Manifest,

@@ -9,11 +9,12 @@ use crate::cubin::CubinFacts;
 use crate::manifest::ModuleEntry;
 use crate::stale::{Stale, StaleModule};
 
-/// What verification finds wrong with a module, by what it is told before.
-enum Finding {
-    Altered(BundleError),
-    Stale(StaleModule),
-    Untrue(BundleError),
+/// Findings of verification in a bundle whose cubins are those that its manifest lists.
+struct Findings {
+    /// Modules of other sources.
+    stale: Option<Stale>,
+    /// The first claim that does not hold.
+    untrue: Option<BundleError>,
 }
 
 impl Bundle<'_> {
@@ -23,20 +24,49 @@ impl Bundle<'_> {
     /// # Errors
     /// An altered cubin before [`BundleError::Stale`] with all stale modules, before a claim that is not true.
     pub fn verify(&self) -> Result<(), BundleError> {
+        match self.findings()? {
+            Findings { stale: Some(stale), .. } => Err(stale.into()),
+            Findings { untrue, .. } => untrue.map_or(Ok(()), Err),
+        }
+    }
+
+    /// Checks all that can be checked of a bundle that is looked at and not used: as [`Self::verify`], but modules of other
+    /// sources are returned, and of them what each cubin says of itself is compared with the manifest alone.
+    ///
+    /// # Errors
+    /// An altered cubin before a claim that is not true.
+    pub fn examine(&self) -> Result<Option<Stale>, BundleError> {
+        let Findings { stale, untrue } = self.findings()?;
+        untrue.map_or(Ok(stale), Err)
+    }
+
+    fn findings(&self) -> Result<Findings, BundleError> {
         let modules = self.manifest.modules.par_iter().zip(&self.placed);
-        let findings: Vec<Finding> = modules.filter_map(|(module, at)| self.verify_module(module, *at).err()).collect();
-        let (mut stale, mut untrue) = (Vec::new(), Vec::new());
-        for finding in findings {
-            match finding {
-                Finding::Altered(error) => return Err(error),
-                Finding::Stale(module) => stale.push(module),
-                Finding::Untrue(error) => untrue.push(error),
-            }
+        let altered = modules.clone().find_map_first(|(module, at)| self.verify_digest(module, *at).err());
+        altered.map_or(Ok(()), Err)?;
+        let rows = modules.map(|(module, at)| match of_program(module) {
+            Ok((pair, arch)) => (None, self.verify_claims(module, *at, &pair, arch).err()),
+            Err(stale) => (Some(stale), self.verify_cubin(module, *at).err()),
+        });
+        let (stale, untrue): (Vec<_>, Vec<_>) = rows.collect::<Vec<_>>().into_iter().unzip();
+        let stale: Vec<StaleModule> = stale.into_iter().flatten().collect();
+        let stale = (!stale.is_empty()).then(|| Stale::new(&self.manifest, stale));
+        let untrue = untrue.into_iter().flatten().next();
+        // Other sources may have other options.
+        let untrue = untrue.or_else(|| if stale.is_none() { self.verify_options().err() } else { None });
+        Ok(Findings { stale, untrue })
+    }
+
+    fn verify_digest(&self, module: &ModuleEntry, offset: Option<u64>) -> Result<(), BundleError> {
+        let (Some(offset), Some(code)) = (offset, &module.code) else { return Ok(()) };
+        let (expected, found) = (code.digest, Digest::of(self.image(offset, code)));
+        if found == expected {
+            return Ok(());
         }
-        if !stale.is_empty() {
-            return Err(Stale::new(&self.manifest, stale).into());
-        }
-        untrue.into_iter().next().map_or(Ok(()), Err)?;
+        Err(BundleError::Digest { module: module.to_string(), offset, expected, found })
+    }
+
+    fn verify_options(&self) -> Result<(), BundleError> {
         let has_code = self.manifest.modules.iter().any(|module| module.code.is_some());
         let (expected, found) = (OPTIONS.join(" "), self.manifest.options.join(" "));
         if has_code && expected != found {
@@ -45,22 +75,7 @@ impl Bundle<'_> {
         Ok(())
     }
 
-    fn verify_module(&self, module: &ModuleEntry, offset: Option<u64>) -> Result<(), Finding> {
-        if let (Some(offset), Some(code)) = (offset, &module.code) {
-            let found = Digest::of(self.image(offset, code));
-            if found != code.digest {
-                let (module, expected) = (module.to_string(), code.digest);
-                return Err(Finding::Altered(BundleError::Digest { module, offset, expected, found }));
-            }
-        }
-        let typed = module.typed().map_err(|_| Finding::Stale(StaleModule::Unknown(module.to_string())));
-        let (pair, arch) = typed?;
-        if module.source != pair.source_digest(arch) {
-            return Err(Finding::Stale(StaleModule::Source(module.to_string())));
-        }
-        self.verify_claims(module, offset, &pair, arch).map_err(Finding::Untrue)
-    }
-
+    /// Compares what a key says of a module with the manifest, then both with the cubin.
     fn verify_claims(
         &self,
         module: &ModuleEntry,
@@ -68,27 +83,48 @@ impl Bundle<'_> {
         pair: &KeyVariant,
         arch: Arch,
     ) -> Result<(), BundleError> {
-        let claim = |what, expected: &dyn ToString, found: &dyn ToString| {
-            let (expected, found) = (expected.to_string(), found.to_string());
-            if expected == found {
-                return Ok(());
-            }
-            Err(BundleError::Claim { module: module.to_string(), what, expected, found })
+        claim(module, "parameter block size", &pair.key.params_bytes(), &module.params_bytes)?;
+        let Some(facts) = self.verify_cubin(module, offset)? else {
+            return claim(module, "machine code", &(arch != Arch::Sim), &false);
         };
-        claim("parameter block size", &pair.key.params_bytes(), &module.params_bytes)?;
-        let (Some(offset), Some(code)) = (offset, &module.code) else {
-            return claim("machine code", &(arch != Arch::Sim), &false);
-        };
+        claim(module, "entry symbol", &pair.entry(arch), &facts.entry)?;
+        claim(module, "largest block", &pair.variant.threads(), &facts.max_threads)
+    }
+
+    /// Compares what the manifest says of a cubin with what the cubin says; none of a module without one.
+    fn verify_cubin(&self, module: &ModuleEntry, offset: Option<u64>) -> Result<Option<CubinFacts>, BundleError> {
+        let (Some(offset), Some(code)) = (offset, &module.code) else { return Ok(None) };
         let facts = CubinFacts::read(self.image(offset, code))
             .map_err(|source| BundleError::Cubin { module: module.to_string(), source })?;
-        claim("architecture", &arch.target(), &facts.arch.as_str())?;
-        claim("entry symbol", &pair.entry(arch), &facts.entry)?;
-        claim("entry symbol", &code.entry, &facts.entry)?;
-        claim("parameter block size", &module.params_bytes, &facts.params_bytes)?;
-        claim("registers", &code.registers, &facts.registers)?;
-        claim("static shared memory", &code.static_shared_bytes, &facts.static_shared_bytes)?;
-        claim("stack frame", &code.stack_bytes, &facts.stack_bytes)?;
-        claim("largest block", &code.max_threads, &facts.max_threads)?;
-        claim("largest block", &pair.variant.threads(), &facts.max_threads)
+        claim(module, "architecture", &module.arch()?.target(), &facts.arch.as_str())?;
+        claim(module, "entry symbol", &code.entry, &facts.entry)?;
+        claim(module, "parameter block size", &module.params_bytes, &facts.params_bytes)?;
+        claim(module, "registers", &code.registers, &facts.registers)?;
+        claim(module, "static shared memory", &code.static_shared_bytes, &facts.static_shared_bytes)?;
+        claim(module, "stack frame", &code.stack_bytes, &facts.stack_bytes)?;
+        claim(module, "largest block", &code.max_threads, &facts.max_threads)?;
+        Ok(Some(facts))
     }
+}
+
+/// The key and variant of a module that this program makes from the same sources.
+fn of_program(module: &ModuleEntry) -> Result<(KeyVariant, Arch), StaleModule> {
+    let (pair, arch) = module.typed().map_err(|_| StaleModule::Unknown(module.to_string()))?;
+    if module.source != pair.source_digest(arch) {
+        return Err(StaleModule::Source(module.to_string()));
+    }
+    Ok((pair, arch))
+}
+
+fn claim(
+    module: &ModuleEntry,
+    what: &'static str,
+    expected: &dyn ToString,
+    found: &dyn ToString,
+) -> Result<(), BundleError> {
+    let (expected, found) = (expected.to_string(), found.to_string());
+    if expected == found {
+        return Ok(());
+    }
+    Err(BundleError::Claim { module: module.to_string(), what, expected, found })
 }
