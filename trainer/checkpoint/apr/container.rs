@@ -139,6 +139,7 @@ impl Header {
         }
         let expected = cursor.offset().next_multiple_of(ALIGNMENT_BYTES);
         layout("the data's offset", 32, self.data_offset, self.data_offset == expected, &expected.to_string())?;
+        apart(&tensors)?;
         // The file ends with a checksum, right after the last tensor or after what fills its last 64 bytes.
         let end = tensors.iter().map(|(_, tensor)| tensor.values.end).max().unwrap_or(self.data_offset);
         let ends = [end, end.next_multiple_of(ALIGNMENT_BYTES)].map(|end| end + FOOTER_BYTES);
@@ -190,6 +191,21 @@ impl Header {
     }
 }
 
+/// Refuses tensors that share bytes. The index is sorted by names, and values lie in any order.
+fn apart(tensors: &[(String, Tensor)]) -> Result<(), Fault> {
+    let mut placed: Vec<_> = tensors.iter().filter(|(_, tensor)| !tensor.values.is_empty()).collect();
+    placed.sort_by_key(|(_, tensor)| tensor.values.start);
+    for pair in placed.windows(2) {
+        let [(before, first), (name, second)] = [&pair[0], &pair[1]];
+        if second.values.start < first.values.end {
+            let reason = format!("its values lie in those of {before}: the file is damaged, fetch it again");
+            let Tensor { offset, ref shape, .. } = *second;
+            return Err(Fault::Tensor { tensor: name.clone(), offset, shape: shape.clone(), reason });
+        }
+    }
+    Ok(())
+}
+
 /// Refuses flags under which the file has another layout or meaning.
 fn flags(flags: u16) -> Result<(), Fault> {
     if let Some((bit, name, remedy)) = REFUSED.into_iter().find(|(bit, ..)| flags & bit != 0) {
@@ -213,4 +229,34 @@ fn flags(flags: u16) -> Result<(), Fault> {
 /// Refuses a number of the container that is not `right`.
 fn layout(what: &'static str, offset: u64, found: u64, right: bool, expected: &str) -> Result<(), Fault> {
     if right { Ok(()) } else { Err(Fault::Layout { what, offset, found, expected: expected.to_owned() }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tensors_that_share_bytes_are_refused() {
+        let check = |places: [Range<u64>; 3]| {
+            let tensor = |values| Tensor { offset: 9, shape: vec![1], elements: 1, dtype: None, code: 0, values };
+            apart(&["a", "b", "c"].map(str::to_owned).into_iter().zip(places.map(tensor)).collect::<Vec<_>>())
+        };
+        // In any order, and with a place for what fills up.
+        check([128..192, 0..60, 64..128]).unwrap();
+        for (places, name, before) in [
+            ([0..65, 64..128, 128..192], "b", "a"),
+            ([128..192, 0..64, 128..129], "c", "a"),
+            ([0..192, 64..65, 192..193], "b", "a"),
+        ] {
+            match check(places).unwrap_err() {
+                Fault::Tensor { tensor, reason, .. } => {
+                    assert!(
+                        tensor == name && reason.starts_with(&format!("its values lie in those of {before}")),
+                        "{reason}"
+                    );
+                }
+                fault => panic!("{fault}"),
+            }
+        }
+    }
 }

@@ -70,10 +70,28 @@ impl Header {
             }
             fault => fault,
         })?;
-        let tensors = rows
-            .into_iter()
-            .map(|row| row.locate(file_bytes, data_start, alignment_bytes))
-            .collect::<Result<_, _>>()?;
+        let mut tensors = Vec::with_capacity(rows.len());
+        // Where the values of the next tensor start, from the start of the data: ggml, too, takes no other place.
+        let mut next = 0;
+        for row in rows {
+            let data_offset = row.data_offset;
+            let tensor = row.locate(file_bytes, data_start, alignment_bytes)?;
+            // How much a type that is not read takes is not known: what follows it lies where it says, and not before.
+            let is_right = match tensors.last() {
+                Some(Tensor { values: Values::Unsupported(_), .. }) => data_offset >= next,
+                _ => data_offset == next,
+            };
+            if !is_right {
+                let Tensor { name, offset, .. } = tensor;
+                return Err(Fault::Place { tensor: name, offset, data_offset, expected: next });
+            }
+            let size_bytes = match &tensor.values {
+                Values::Blocks(_, bytes) => bytes.end - bytes.start,
+                Values::Unsupported(_) => least_bytes(tensor.elements),
+            };
+            next = data_offset.saturating_add(size_bytes).checked_next_multiple_of(alignment_bytes).unwrap_or(u64::MAX);
+            tensors.push(tensor);
+        }
         Ok(Self { metadata, tensors })
     }
 
@@ -109,6 +127,11 @@ impl Header {
         let data_start = cursor.offset().checked_next_multiple_of(alignment_bytes).unwrap_or(u64::MAX);
         Ok((metadata, rows, data_start, alignment_bytes))
     }
+}
+
+/// Bytes that so many values take at least: no type takes less than a bit a value.
+fn least_bytes(elements: usize) -> u64 {
+    (elements / 8) as u64
 }
 
 /// A row of the table as it is written; where the data starts is known only after the last one.
@@ -170,8 +193,7 @@ impl<'a> Row<'a> {
                 Values::Blocks(kind, self.range(file_bytes, data_start, size_bytes)?)
             }
             None => {
-                // No type takes less than a bit a value.
-                self.range(file_bytes, data_start, (elements / 8) as u64)?;
+                self.range(file_bytes, data_start, least_bytes(elements))?;
                 Values::Unsupported(self.code)
             }
         };

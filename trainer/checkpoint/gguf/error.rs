@@ -126,6 +126,21 @@ pub enum Fault {
         /// By the file, bytes.
         alignment: u64,
     },
+    /// A tensor whose values do not follow those before them.
+    #[error(
+        "tensor {tensor} at byte {offset}: its values start at offset {data_offset} of the data, expected {expected}, behind \
+         those of the tensor before: the file is damaged, fetch it again"
+    )]
+    Place {
+        /// Its name in the file.
+        tensor: String,
+        /// Where its entry starts.
+        offset: u64,
+        /// Where its values start, from the start of the data.
+        data_offset: u64,
+        /// Where they should, at the earliest behind a type that is not read.
+        expected: u64,
+    },
     /// A tensor of a type that is not dequantised.
     #[error(
         "tensor {tensor} at byte {offset} is of type {}: supported are {}",

@@ -166,6 +166,43 @@ fn an_offset_off_the_alignment_or_past_the_end_is_refused() {
 }
 
 #[test]
+fn tensors_that_overlap_or_leave_a_gap_are_refused() {
+    let tensor = |writer: Writer, name| writer.tensor(name, &[8], BlockType::F32);
+    let file = ["blk.0.attn_q.bias", "blk.0.attn_k.bias", "blk.0.attn_v.bias"].into_iter().fold(shape("qwen2"), tensor);
+    let file = file.bytes();
+    open(&file).unwrap();
+    // A tensor's offset follows its name, rank, one dimension and type.
+    let at =
+        |name: &str| file.windows(name.len()).position(|window| window == name.as_bytes()).unwrap() + name.len() + 16;
+    let moved = |name: &str, to: u64| {
+        let mut file = file.clone();
+        file[at(name)..][..8].copy_from_slice(&to.to_le_bytes());
+        fault(&file)
+    };
+    for (name, to, right) in [
+        ("blk.0.attn_q.bias", 32, 0),
+        ("blk.0.attn_k.bias", 0, 32),
+        ("blk.0.attn_k.bias", 64, 32),
+        ("blk.0.attn_v.bias", 32, 64),
+    ] {
+        match moved(name, to) {
+            Fault::Place { tensor, data_offset, expected, .. } => {
+                assert_eq!((tensor.as_str(), data_offset, expected), (name, to, right));
+            }
+            fault => panic!("{fault}"),
+        }
+    }
+    // Behind a type whose size is not known values may start later, and not before.
+    let unknown = shape("qwen2").tensor_raw("blk.0.attn_q.bias", &[512], 99, vec![0; 128]);
+    let unknown = tensor(unknown, "blk.0.attn_k.bias").bytes();
+    open(&unknown).unwrap();
+    let at = unknown.windows(17).position(|window| window == b"blk.0.attn_k.bias").unwrap() + 17 + 16;
+    let mut early = unknown;
+    early[at..][..8].copy_from_slice(&32_u64.to_le_bytes());
+    assert!(matches!(fault(&early), Fault::Place { expected: 64, .. }));
+}
+
+#[test]
 fn a_shape_that_its_type_cannot_have_is_refused() {
     let (q4_0, q4_k) = (BlockType::Q4_0.code(), BlockType::Q4K.code());
     for (dimensions, code) in [
