@@ -505,7 +505,10 @@ impl Source {
             };
             match next {
                 Ok(Some(raw)) => {
-                    bytes += if let Raw::Line(_, line) = &raw { line.len() } else { 0 };
+                    bytes += match &raw {
+                        Raw::Line(_, line) => line.len(),
+                        Raw::Row(_, row) => parquet::bytes(row),
+                    };
                     rows.push(raw);
                 }
                 Ok(None) => break,

@@ -6,6 +6,7 @@ mod error;
 mod file;
 mod files;
 mod jsonl;
+mod pages;
 mod parquet;
 mod queue;
 mod rows;

@@ -11,8 +11,9 @@ use ::parquet::schema::types::Type;
 use minijinja::Value;
 use precast_fatbins::bug;
 
-use super::DataError;
+use super::pages::Bounded;
 use super::rows::{Columns, Content, Kind, Part, RowFault};
+use super::{DataError, MOST_DOCUMENT_BYTES};
 
 /// Records that are decoded at once.
 const RECORDS: usize = 256;
@@ -66,6 +67,7 @@ fn leaf_is_primitive(list: &Type) -> bool {
 
 impl Table {
     pub fn new(path: &Path, file: File, columns: &Columns) -> Result<Self, DataError> {
+        let again = file.try_clone();
         let reader = open(path, file)?;
         let schema = reader.metadata().file_metadata().schema_descr().root_schema_ptr();
         let wanted = |name: &str| {
@@ -83,7 +85,9 @@ impl Table {
             reason: error.to_string(),
         };
         let projection = Type::group_type_builder(schema.name()).with_fields(fields).build().map_err(wrong)?;
-        let rows = RowIter::from_file_into(Box::new(reader)).project(Some(projection)).map_err(wrong)?;
+        let again = again.map_err(|error| wrong(error.into()))?;
+        let bounded = Bounded::new(reader, again, MOST_DOCUMENT_BYTES);
+        let rows = RowIter::from_file_into(Box::new(bounded)).project(Some(projection)).map_err(wrong)?;
         Ok(Self { rows: rows.with_batch_size(RECORDS), number: 0 })
     }
 
@@ -98,8 +102,30 @@ impl Table {
     }
 }
 
+/// Bytes of a row's text and numbers.
+pub(super) fn bytes(row: &Row) -> usize {
+    row.get_column_iter().map(|(_, field)| field_bytes(field)).sum()
+}
+
+fn field_bytes(field: &Field) -> usize {
+    match field {
+        Field::Str(text) => text.len(),
+        Field::Bytes(bytes) => bytes.len(),
+        Field::Group(row) => bytes(row),
+        Field::ListInternal(list) => list.elements().iter().map(field_bytes).sum(),
+        Field::MapInternal(map) => map.entries().iter().map(|(key, value)| field_bytes(key) + field_bytes(value)).sum(),
+        _ => size_of::<u64>(),
+    }
+}
+
+/// Refuses a row of more bytes.
+fn check(row: &Row, most: u64) -> Result<(), RowFault> {
+    if bytes(row) as u64 > most { Err(RowFault::Large { most }) } else { Ok(()) }
+}
+
 /// A row of a file.
 pub(super) fn row(row: Row, columns: &Columns) -> Result<Content, RowFault> {
+    check(&row, MOST_DOCUMENT_BYTES)?;
     let mut found = row.into_columns();
     let mut take = |name: &str| {
         let place = found.iter().position(|(column, _)| column == name);
@@ -203,5 +229,20 @@ fn value(field: &Field) -> Value {
             Value::from_pairs(map.entries().iter().map(|(name, field)| (value(name), value(field))))
         }
         other => Value::from(other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_as_large_as_all_that_it_holds() {
+        let turn = Field::Group(Row::new(vec![("content".to_owned(), Field::Str("x".repeat(100)))]));
+        let turns = Row::new(vec![("0".to_owned(), turn.clone()), ("1".to_owned(), turn)]);
+        let row = Row::new(vec![("messages".to_owned(), Field::Group(turns)), ("n".to_owned(), Field::Int(7))]);
+        assert_eq!(bytes(&row), 208);
+        assert_eq!(check(&row, 208), Ok(()));
+        assert_eq!(check(&row, 207), Err(RowFault::Large { most: 207 }));
     }
 }

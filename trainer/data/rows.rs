@@ -171,6 +171,9 @@ pub enum RowFault {
     /// A line of a file that is longer than what is tokenized.
     #[error("a line of more than {most} bytes: at most that is tokenized at a time; split the document")]
     Long { most: u64 },
+    /// A row of a table that is larger than what is tokenized.
+    #[error("a row of more than {most} bytes: at most that is tokenized at a time; split the document")]
+    Large { most: u64 },
 }
 
 /// What a row has instead, for messages.
