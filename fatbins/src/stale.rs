@@ -9,6 +9,9 @@ use crate::input;
 use crate::manifest::Manifest;
 use crate::shell::quoted;
 
+/// Modules that a message lists: a whole bundle of another version has hundreds.
+const LISTED: usize = 5;
+
 /// What of a bundle is not of this program's sources.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Stale {
@@ -70,7 +73,10 @@ impl fmt::Display for Stale {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { modules, total, models, archs } = self;
         writeln!(f, "{} of {total} modules were not made from this program's sources:", modules.len())?;
-        modules.iter().try_for_each(|module| writeln!(f, "  {module}"))?;
+        modules.iter().take(LISTED).try_for_each(|module| writeln!(f, "  {module}"))?;
+        if modules.len() > LISTED {
+            writeln!(f, "  and {} more", modules.len() - LISTED)?;
+        }
         write!(f, "Build them with: {}", build_command(models, archs))
     }
 }
