@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use precast_fatbins::{Change, Lock, LockError, Manifest};
+use precast_fatbins::{Change, Lock, LockError, Manifest, input};
 use precast_kernels::Arch;
 
 use crate::build::Request;
@@ -60,7 +60,7 @@ pub fn path(directory: &Path, model: &str) -> PathBuf {
 /// [`LockFileError`] where the file is there and cannot be used.
 pub fn read(directory: &Path, model: &str) -> Result<Option<Lock>, LockFileError> {
     let path = path(directory, model);
-    match std::fs::read_to_string(&path) {
+    match input::read_text(&path, input::SETTINGS_BYTES) {
         Ok(text) => text.parse().map(Some).map_err(|error| LockFileError::Parse { path, error }),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(LockFileError::Read { path, error }),

@@ -100,6 +100,21 @@ fn no_file_is_read_beyond_what_is_signed_or_may_be() {
 }
 
 #[test]
+fn what_is_neither_a_directory_nor_a_file_is_refused_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let fifo = dir.path().join("published.tar");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    for (path, kind) in [(fifo.as_path(), "a FIFO"), (Path::new("/dev/zero"), "a device")] {
+        let message = refused(path).to_string();
+        assert_eq!(message, format!("{}: it is {kind}, expected a regular file", path.display()));
+    }
+    let lock = dir.path().join("tiny.lock");
+    assert!(Command::new("mkfifo").arg(&lock).status().unwrap().success());
+    let message = precast_aot::lock::read(dir.path(), "tiny").unwrap_err().to_string();
+    assert!(message.contains("it is a FIFO"), "{message}");
+}
+
+#[test]
 fn sizes_in_a_tar_file_are_not_believed() {
     let (_, built, locks) = tiny();
     let dir = tempfile::tempdir().unwrap();

@@ -1,16 +1,17 @@
 //! Writing a model as a Hugging Face directory.
 
 use std::collections::HashMap;
-use std::fs;
 use std::io::Write as _;
 use std::path::Path;
 
 use precast_fatbins::files::{Aside, Existing, free_bytes};
+use precast_fatbins::input;
 use precast_kernels::Dtype;
 use precast_plan::Parameter;
 use safetensors::tensor::Dtype as Stored;
 
 use super::{Checkpoint, CheckpointError, NotFinite, Source, finite, safetensors_header};
+use crate::tokenizer;
 
 /// SentencePiece's own file.
 const SENTENCEPIECE: &str = "tokenizer.model";
@@ -152,7 +153,8 @@ fn write_tokenizer(aside: &mut Aside, from: &[&Checkpoint]) -> Result<(), Checkp
                 for name in COPIED {
                     let source = checkpoint.path.join(name);
                     if source.exists() {
-                        let bytes = fs::read(&source).map_err(CheckpointError::io("read", &source))?;
+                        let bytes = input::read(&source, tokenizer::MOST_BYTES)
+                            .map_err(CheckpointError::io("read", &source))?;
                         aside.write(name, &bytes).map_err(CheckpointError::io("copy", &source))?;
                     }
                 }

@@ -20,7 +20,7 @@ use crate::device;
 use crate::error::Failure;
 use crate::host_memory::HostMemory;
 use crate::one_memory;
-use crate::ranks::{Place, Ranks};
+use crate::ranks::{MOST_RANKS, Place, Ranks};
 use crate::sources::Shapes;
 use crate::weight_format::{self, WeightFormat};
 
@@ -32,7 +32,7 @@ pub struct Arguments {
     #[arg(long, value_name = "ARCH")]
     arch: Option<Arch>,
     /// Plan for a rank of so many: what rank 0 takes, which is as much as any
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_RANKS)))]
     gpus: Option<u32>,
     /// Ignored: a plan runs nothing
     #[arg(long)]

@@ -73,12 +73,31 @@ impl RankError {
     }
 }
 
-/// `rank 2`, `ranks 1 and 3`.
+/// Ranks that a message lists.
+const LISTED: usize = 8;
+
+/// `rank 2`, `ranks 1 and 3`, `ranks 1, 2, 3, 4, 5, 6, 7, 8 and 91 more`.
 fn ranks_of(ranks: &[u32]) -> String {
-    let texts: Vec<String> = ranks.iter().map(ToString::to_string).collect();
+    let mut texts: Vec<String> = ranks.iter().take(LISTED).map(ToString::to_string).collect();
+    if ranks.len() > LISTED {
+        texts.push(format!("{} more", ranks.len() - LISTED));
+    }
     match texts.split_last() {
         Some((one, [])) => format!("rank {one}"),
         Some((last, first)) => format!("ranks {} and {last}", first.join(", ")),
         None => "no rank".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_lists_a_few_ranks_and_counts_the_rest() {
+        let of = |count: u32| ranks_of(&(1..=count).collect::<Vec<_>>());
+        assert_eq!([of(0), of(1), of(2)], ["no rank", "rank 1", "ranks 1 and 2"]);
+        assert_eq!(of(8), "ranks 1, 2, 3, 4, 5, 6, 7 and 8");
+        assert_eq!(of(65535), "ranks 1, 2, 3, 4, 5, 6, 7, 8 and 65527 more");
     }
 }

@@ -70,6 +70,9 @@ impl Default for Place {
     }
 }
 
+/// No job has more.
+pub const MOST_RANKS: u32 = 1 << 16;
+
 /// The names under which a launcher gives a rank, their number, the rank on its host, and the job.
 struct Names {
     launcher: Launcher,
@@ -129,6 +132,9 @@ impl Place {
                 "{}={rank} is not below {}={ranks}: {of} gives ranks from 0",
                 names.rank, names.ranks
             )));
+        }
+        if ranks > MOST_RANKS {
+            return Err(RankError::Usage(format!("{}={ranks}: expected at most {MOST_RANKS} ranks", names.ranks)));
         }
         let token = match set(TOKEN) {
             Some(token) => Token::of(&[token]),
@@ -234,6 +240,10 @@ mod tests {
         assert!(message(&wrong, None).contains("RANK=2 is not below WORLD_SIZE=2"));
         let wrong = [("RANK", "x"), ("WORLD_SIZE", "2"), ("LOCAL_RANK", "0")];
         assert!(message(&wrong, None).contains("RANK=x is no number"));
+        for count in ["65537", "4294967295"] {
+            let wrong = [("RANK", "0"), ("WORLD_SIZE", count), ("LOCAL_RANK", "0")];
+            assert_eq!(message(&wrong, None), format!("WORLD_SIZE={count}: expected at most 65536 ranks"));
+        }
     }
 
     #[test]

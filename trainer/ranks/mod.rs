@@ -25,7 +25,7 @@ use crate::run::stop::{Signal, Stop};
 use control::Control;
 pub use error::RankError;
 pub use launch::{Gpus, start};
-pub use launcher::{Launcher, Place};
+pub use launcher::{Launcher, MOST_RANKS, Place};
 use rendezvous::Token;
 
 /// Whether another rank of `--gpus` prints why this one has failed.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use precast_aot::budget::Usage;
 use precast_aot::publish::title;
-use precast_fatbins::{Bundle, BundleFile, Digest, Manifest, lock, say};
+use precast_fatbins::{Bundle, BundleFile, Digest, Manifest, input, lock, say};
 use serde_json::{Value, json};
 
 use super::{Failure, Trusted, examined, print_json};
@@ -68,7 +68,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
 
 /// The statement beside a bundle, if it is about this bundle.
 fn provenance(path: &Path, digest: Digest) -> Option<Value> {
-    let text = std::fs::read(path.with_file_name(title::PROVENANCE)).ok()?;
+    let text = input::read(&path.with_file_name(title::PROVENANCE), input::SETTINGS_BYTES).ok()?;
     let statement: Value = serde_json::from_slice(&text).ok()?;
     (statement.pointer("/subject/0/digest/sha256")? == &digest.to_string()).then_some(statement)
 }

@@ -2,9 +2,11 @@
 //! known before it is opened, and how long it may be, before it is read.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
+
+use precast_fatbins::input;
 
 use super::layout::{LayoutError, malformed};
 
@@ -66,7 +68,7 @@ impl Archive {
             None => (self.path.join(name), 0),
         };
         let read = || -> io::Result<Vec<u8>> {
-            let mut file = File::open(&path)?;
+            let mut file = input::open(&path)?;
             file.seek(SeekFrom::Start(offset))?;
             let mut content = Vec::new();
             file.take(bytes).read_to_end(&mut content)?;
@@ -117,11 +119,11 @@ fn walk(root: &Path, below: &Path, names: &mut Vec<String>) -> io::Result<()> {
 fn members(path: &Path) -> Result<BTreeMap<String, Member>, LayoutError> {
     let failed = |error| io_error(path, error);
     let wrong = |what: String| malformed(&path.display().to_string(), what);
-    let file = File::open(path).map_err(failed)?;
+    let file = input::open(path).map_err(|error| match error.kind() {
+        io::ErrorKind::InvalidInput => wrong(error.to_string()),
+        _ => failed(error),
+    })?;
     let end = file.metadata().map_err(failed)?;
-    if !end.is_file() {
-        return Err(wrong("it is neither a directory nor a regular file".to_owned()));
-    }
     let mut archive = tar::Archive::new(file);
     let mut members = BTreeMap::new();
     for (count, entry) in archive.entries_with_seek().map_err(failed)?.raw(true).enumerate() {
