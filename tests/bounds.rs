@@ -98,6 +98,19 @@ fn plans_beyond_all_memory_are_refused_before_they_are_made() {
     assert!(EvaluationPlan::new(&model, (1, 1), Precision::Bf16, Arch::Sim).is_err());
 }
 
+/// Names and files of others end up in messages.
+#[test]
+fn messages_are_short_and_no_terminal_obeys_them() {
+    let case = Case::new(17 * 4);
+    let settings = case.path("run.toml");
+    fs::write(&settings, format!("steps = \"{}\"\n", "x".repeat(2 << 20))).unwrap();
+    let message = fail(case.bounded_run().arg("--config").arg(&settings), 2);
+    assert!(message.len() < 20_000 && message.contains("bytes more"), "{} bytes", message.len());
+    let odd = case.path("\u{1b}]0;title\u{7}\u{202e}model");
+    let message = fail(precast().args(["plan", "--arch", "sm_90", "--student", "x", "--teacher"]).arg(odd), 5);
+    assert!(message.contains("\\u001b]0;title\\u0007\\u202emodel"), "{message}");
+}
+
 /// Devices, FIFOs and directories in the place of every file that a command takes: refused before a byte is read.
 #[test]
 fn what_is_no_file_is_not_read() {

@@ -13,6 +13,7 @@ use crate::config::DeviceChoice;
 use crate::data::{Chunk, Corpus, Dataset, Files, MicroBatch, Packing, Reader};
 use crate::error::Failure;
 use crate::forward::Forward;
+use crate::note::note;
 use crate::score::Score;
 use crate::weight_format::WeightFormat;
 
@@ -68,13 +69,13 @@ impl Text {
     pub fn read(request: &Evaluation, model: &Checkpoint) -> Result<Self, Failure> {
         let config = model.config();
         let tokenizer = model.tokenizer()?;
-        tokenizer.iter().flat_map(|tokenizer| tokenizer.notes()).for_each(|note| eprintln!("note: {note}"));
+        tokenizer.iter().flat_map(|tokenizer| tokenizer.notes()).for_each(note);
         let files = Files::open(&request.data, request.data_field.as_deref())?;
         let chat = if files.has_chat() { model.chat_template(request.chat_date)?.map(Arc::new) } else { None };
         let reader = Reader { tokenizer: tokenizer.cloned(), chat, eos: None, vocab: config.vocab };
         let seq_len = request.seq_len.min(config.max_positions);
         let dataset = Dataset::of(&Corpus::new(files, seq_len, Packing::PerDocument, reader)?)?;
-        dataset.notes().iter().for_each(|note| eprintln!("note: {note}"));
+        dataset.notes().iter().for_each(note);
         let chunks = dataset.chunks();
         let longest = chunks.iter().map(|chunk| chunk.targets().len()).max().unwrap_or(1) as u32;
         let batch = request.batch_size.min(chunks.len() as u32);

@@ -85,7 +85,7 @@ impl Forward {
             let student = Student { config: model.config(), formats, adapters: &adapters };
             EvaluationPlan::with_gemm(student, shape, (*precision, *gemm), arch)
         })?;
-        note.iter().for_each(|note| eprintln!("note: {note}"));
+        note.iter().for_each(crate::note::note);
         one_memory::check(device, &plan.plan, &host(&plan))?;
         let (models, startup) = ([path.display().to_string()], &mut Startup::new());
         let (mut sealed, bundle, _) = seal(driver, &plan.plan, kernels, &models, Placement::Arena, startup)?;

@@ -3,6 +3,8 @@
 use std::fmt::Display;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use precast_fatbins::terminal::message;
+
 static SILENT: AtomicBool = AtomicBool::new(false);
 
 /// Says no more notes in this process: another one says the same.
@@ -17,6 +19,6 @@ pub fn is_silent() -> bool {
 /// What a person should know and need not act on.
 pub fn note(text: impl Display) {
     if !is_silent() {
-        eprintln!("note: {text}");
+        eprintln!("note: {}", message(&text.to_string()));
     }
 }

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use precast_aot::toolchain::pins;
 use precast_fatbins::bug::{self, Program};
+use precast_fatbins::terminal::message;
 use precast_fatbins::{stdout, threads};
 
 fn main() -> ExitCode {
@@ -30,7 +31,7 @@ fn run() -> ExitCode {
     match arguments.map_or(Ok(()), cli::run).and_then(|()| cli::finish()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("error: {failure}");
+            eprintln!("error: {}", message(&failure.to_string()));
             ExitCode::from(failure.exit_code())
         }
     }

@@ -7,6 +7,8 @@ use std::fmt::Arguments;
 use std::io::{self, ErrorKind, Write};
 use std::sync::OnceLock;
 
+use crate::terminal::visible;
+
 /// Why a line could not be written: the first reason.
 static FAILED: OnceLock<io::Error> = OnceLock::new();
 
@@ -18,7 +20,7 @@ macro_rules! say {
 
 /// What [`say!`] calls.
 pub fn line(arguments: Arguments<'_>) {
-    wrote(writeln!(io::stdout(), "{arguments}"));
+    wrote(writeln!(io::stdout(), "{}", visible(&arguments.to_string())));
 }
 
 /// Keeps what became of a write to standard output for [`finish`].

@@ -7,6 +7,7 @@ pub(crate) mod svg;
 
 use std::path::Path;
 
+use precast_fatbins::terminal::visible;
 use precast_fatbins::{Digest, files};
 use serde_json::Value;
 
@@ -186,7 +187,7 @@ fn certificate(run: &Value) -> Option<String> {
 
 /// Text as it stands in HTML.
 fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;")
+    visible(text).replace('&', "&amp;").replace('<', "&lt;")
 }
 
 /// Rows of a name and a value.
@@ -214,6 +215,11 @@ pub(crate) fn flatten(prefix: &str, value: &Value) -> Vec<(String, String)> {
 mod tests {
     use super::*;
     use crate::metrics::HeldOutRecord;
+
+    #[test]
+    fn text_of_others_is_text() {
+        assert_eq!(escaped("<b>&\u{202e}\u{1b}é"), "&lt;b>&amp;\\u202e\\u001bé");
+    }
 
     pub(super) fn record(step: u64, loss: Option<f64>) -> StepRecord {
         StepRecord {

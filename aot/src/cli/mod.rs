@@ -22,6 +22,7 @@ use precast_aot::models::{Model, ModelError};
 use precast_aot::publish::{LayoutError, PublishError};
 use precast_aot::toolchain::LocateError;
 use precast_aot::{Request, home};
+use precast_fatbins::terminal::message;
 use precast_fatbins::{Bundle, BundleError, SignatureError, TrustedKey, files, input, say, stdout};
 use precast_kernels::Arch;
 
@@ -286,7 +287,7 @@ fn examined<'b>(path: &std::path::Path, bundle: Result<Bundle<'b>, BundleError>)
     let examined = bundle.and_then(|bundle| bundle.examine().map(|stale| (bundle, stale)));
     let (bundle, stale) = examined.map_err(|error| Failure::Bundle { path: path.to_owned(), error })?;
     if let Some(stale) = stale {
-        eprintln!("note: {} is NOT VERIFIED: {stale}", path.display());
+        eprintln!("note: {}", message(&format!("{} is NOT VERIFIED: {stale}", path.display())));
         eprintln!("Its digests hold, and so does what its cubins say of themselves; no program uses it.");
     }
     Ok(bundle)

@@ -13,6 +13,7 @@ use precast_fatbins::Digest;
 use precast_fatbins::files::{self, Aside, Claim, ClaimError, Existing, Listing, ListingError, walk, write_whole};
 
 use crate::error::Failure;
+use crate::note::note;
 use crate::record::{RECORD, RunRecord};
 pub use error::OutError;
 use owned::{LOCK, Owned, list_report};
@@ -266,7 +267,7 @@ impl Out {
         match Listing(listing.collect()).check_names(&path) {
             Ok(()) => files::remove_directory(&path).map_err(Failure::io("remove", path)),
             Err(foreign) => {
-                eprintln!("note: {} is not deleted: {foreign}", path.display());
+                note(format_args!("{} is not deleted: {foreign}", path.display()));
                 Ok(())
             }
         }
@@ -288,7 +289,10 @@ impl Out {
             };
             owned.remove(&path).map_err(Failure::io("remove", &path))?;
             if path.exists() {
-                eprintln!("note: {} is not deleted: it holds files that are not as the run wrote them", path.display());
+                note(format_args!(
+                    "{} is not deleted: it holds files that are not as the run wrote them",
+                    path.display()
+                ));
             }
         }
         Ok(())
