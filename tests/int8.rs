@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
+use precast_fatbins::Digest;
 use precast_kernels::Block;
 use precast_plan::{Formats, ModelConfig};
 use serde_json::{Value, json};
@@ -143,13 +144,32 @@ fn a_certificate_is_of_a_teacher_and_its_kernels() {
     let changed = |change: fn(&mut Value)| {
         let mut changed = written.clone();
         change(&mut changed);
-        fs::write(&file, changed.to_string()).unwrap();
+        // As whoever writes certificates does: the digest is of the file with zeros in its place.
+        changed["sha256"] = "0".repeat(64).into();
+        let text = changed.to_string();
+        let own = |digest: &str| format!("\"sha256\":\"{digest}\"");
+        let digest = Digest::of(text.as_bytes()).to_string();
+        fs::write(&file, text.replace(&own(&"0".repeat(64)), &own(&digest))).unwrap();
         run(&case.teacher, "changed", &["--dry-run", "--arch", "sm_89"])
     };
     let of_kernels = fail(&mut changed(|all| all["subject"]["kernels_sha256"] = "0".repeat(64).into()), 5);
     assert!(of_kernels.contains("the digest of the kernels' sources was 000"), "{of_kernels}");
     assert!(fail(&mut changed(|all| all["measured"] = Value::Null), 5).contains("it is no certificate"));
-    let far = fail(&mut changed(|all| all["measured"]["kl_mean"] = 0.5.into()), 1);
+    for (change, reason) in [
+        (|all: &mut Value| all["measured"]["kl_mean"] = (-5).into(), "kl_mean is -5, expected from 0 to kl_max"),
+        (|all| all["measured"]["agreement"] = 7.into(), "agreement is 7, expected from 0 to 1"),
+        (|all| all["vocab"] = 1.into(), "it is of 1 tokens, and the teacher chooses among"),
+        (|all| all["against"] = "int8".into(), "it is against int8: expected an exact form, bf16 or stored"),
+    ] as [(fn(&mut Value), &str); 4]
+    {
+        let message = fail(&mut changed(change), 5);
+        assert!(message.contains(reason), "{message}");
+    }
+    fs::write(&file, written.to_string().replace("sm_", "sn_").replace("sim", "sum")).unwrap();
+    let message = fail(&mut run(&case.teacher, "changed", &[]), 5);
+    assert!(message.contains("it was changed since it was written"), "{message}");
+    let far =
+        fail(&mut changed(|all| (all["measured"]["kl_mean"], all["measured"]["kl_max"]) = (0.5.into(), 1.into())), 1);
     assert!(far.contains("KL 0.50000 nats") && far.contains("--max-teacher-kl 0.02 allows"), "{far}");
     // Where it was measured is recorded, not compared.
     succeed(&mut changed(|all| all["arch"] = "sm_89".into()));

@@ -2,7 +2,7 @@
 //! to itself. The last hidden states of the first wait in host memory; the head, which both have, is applied to both beside the
 //! second.
 
-use precast_fatbins::say;
+use precast_fatbins::{Digest, say};
 use precast_plan::{ComparisonPlan, Formats, Side, evaluation};
 use precast_runtime::{Placement, Sealed};
 
@@ -70,7 +70,7 @@ pub fn compare(
     }
     let device = opened.sealed.device();
     let weights_sha256 = checkpoint::digest(&model.weight_files())?;
-    Ok(Certificate {
+    let certificate = Certificate {
         subject: Subject::new(&model, weights_sha256, (forms.format, &of_form(forms.format)))?,
         against: forms.against.to_string(),
         measured: tally.measured(),
@@ -80,13 +80,18 @@ pub fn compare(
         arch: device::arch(device)?.to_string(),
         device: device.name.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-    })
+        bundle_sha256: opened.bundle,
+        sha256: Digest([0; 32]),
+    };
+    Ok(certificate.with_digest())
 }
 
 /// One side, sealed, with its weights on the device.
 struct Opened {
     plan: ComparisonPlan,
     sealed: Sealed<AnyDriver>,
+    /// Digest of the bundle's manifest.
+    bundle: Digest,
 }
 
 fn open(
@@ -114,7 +119,7 @@ fn open(
         say!("{}", heading.model("model", &request.forward.model, model));
     }
     upload_model(&mut sealed, &plan.model, model, false, &mut |_| Ok(()))?;
-    Ok(Opened { plan, sealed })
+    Ok(Opened { plan, sealed, bundle })
 }
 
 impl Opened {

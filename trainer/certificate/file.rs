@@ -13,6 +13,9 @@ use crate::error::Failure;
 use crate::run::identity::Difference;
 use crate::weight_format::WeightFormat;
 
+/// Forms that are as exact as the model's file.
+const EXACT: [WeightFormat; 2] = [WeightFormat::Bf16, WeightFormat::Stored];
+
 /// What a certificate is of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subject {
@@ -48,6 +51,12 @@ pub struct Certificate {
     pub device: String,
     /// Of the program.
     pub version: String,
+    /// Digest of the manifest of the kernels that measured it.
+    #[serde(with = "precast_fatbins::hex")]
+    pub bundle_sha256: Digest,
+    /// Digest of the file, with zeros in place of itself: what is changed by hand is no measurement.
+    #[serde(with = "precast_fatbins::hex")]
+    pub sha256: Digest,
 }
 
 impl Subject {
@@ -83,6 +92,15 @@ impl Subject {
     }
 }
 
+/// The digest of a file with zeros in place of its own.
+fn digest_of(text: &str, own: Digest) -> Digest {
+    let own = own.to_string();
+    match text.rsplit_once(&own) {
+        Some((before, after)) => Digest::of([before, &"0".repeat(own.len()), after].concat().as_bytes()),
+        None => Digest::of(text.as_bytes()),
+    }
+}
+
 /// A digest of the sources of all kernels that compute a model in a form, whatever the architecture.
 ///
 /// # Errors
@@ -104,8 +122,9 @@ impl Certificate {
     ///
     /// # Errors
     /// [`CertificateError`].
-    pub fn read(path: &Path, teacher: &Path, subject: &Subject) -> Result<Self, CertificateError> {
-        let (path, teacher) = (path.to_owned(), teacher.to_owned());
+    pub fn read(path: &Path, teacher: &Checkpoint, subject: &Subject) -> Result<Self, CertificateError> {
+        let vocab = teacher.config().vocab;
+        let (path, teacher) = (path.to_owned(), teacher.path().to_owned());
         let text = match input::read_text(&path, input::SETTINGS_BYTES) {
             Ok(text) => text,
             Err(error) => {
@@ -121,10 +140,43 @@ impl Certificate {
             }
         };
         let differences = subject.differences(&certificate.subject);
-        if differences.is_empty() {
-            return Ok(certificate);
+        if !differences.is_empty() {
+            return Err(CertificateError::Other { path, differences, teacher });
         }
-        Err(CertificateError::Other { path, differences, teacher })
+        match certificate.fault(&text, vocab) {
+            Some(reason) => Err(CertificateError::Unreadable { path, reason, teacher }),
+            None => Ok(certificate),
+        }
+    }
+
+    /// Says why it cannot be of a teacher that chooses among so many tokens; none where it can.
+    fn fault(&self, text: &str, vocab: u32) -> Option<String> {
+        let Self { measured, against, .. } = self;
+        if self.vocab != vocab {
+            return Some(format!("it is of {} tokens, and the teacher chooses among {vocab}", self.vocab));
+        }
+        if !EXACT.map(|format| format.to_string()).contains(against) {
+            return Some(format!("it is against {against}: expected an exact form, {} or {}", EXACT[0], EXACT[1]));
+        }
+        if let Some(reason) = measured.fault() {
+            return Some(reason);
+        }
+        let found = digest_of(text, self.sha256);
+        (found != self.sha256).then(|| {
+            format!("it was changed since it was written: its SHA-256 is {found}, and it says {}", self.sha256)
+        })
+    }
+
+    /// Gives it its digest, which is of the text that [`Self::write`] writes.
+    #[must_use]
+    pub fn with_digest(self) -> Self {
+        let zeros = Self { sha256: Digest([0; 32]), ..self };
+        let sha256 = Digest::of(zeros.text().as_bytes());
+        Self { sha256, ..zeros }
+    }
+
+    fn text(&self) -> String {
+        serde_json::to_string_pretty(self).expect("plain data serialises") + "\n"
     }
 
     /// Refuses to replace a file that is no certificate.
@@ -145,7 +197,6 @@ impl Certificate {
     /// # Errors
     /// [`Failure::Io`].
     pub fn write(&self, path: &Path) -> Result<(), Failure> {
-        let text = serde_json::to_string_pretty(self).expect("plain data serialises") + "\n";
-        files::write_whole(path, text.as_bytes()).map_err(Failure::io("write", path))
+        files::write_whole(path, self.text().as_bytes()).map_err(Failure::io("write", path))
     }
 }

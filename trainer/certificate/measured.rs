@@ -41,6 +41,23 @@ impl Measured {
     }
 }
 
+impl Measured {
+    /// Why no measurement comes to this.
+    pub fn fault(&self) -> Option<String> {
+        let Self { kl_mean, kl_max, agreement, perplexity, exact_perplexity, tokens } = *self;
+        let wrong = [
+            // Of the same predictions it is zero but for rounding.
+            ("kl_mean", kl_mean, kl_mean >= -ROUNDING && kl_mean <= kl_max, "from 0 to kl_max"),
+            ("agreement", agreement, (0.0..=1.0).contains(&agreement), "from 0 to 1"),
+            ("perplexity", perplexity, perplexity >= 1.0 - ROUNDING, "at least 1"),
+            ("exact_perplexity", exact_perplexity, exact_perplexity >= 1.0 - ROUNDING, "at least 1"),
+            ("tokens", tokens as f64, tokens > 0, "at least 1"),
+        ];
+        let wrong = wrong.into_iter().find(|(.., is_right, _)| !is_right);
+        wrong.map(|(name, found, _, expected)| format!("{name} is {found}, expected {expected}"))
+    }
+}
+
 impl fmt::Display for Measured {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { kl_mean, kl_max, agreement, perplexity, exact_perplexity, tokens } = self;
@@ -52,6 +69,9 @@ impl fmt::Display for Measured {
         )
     }
 }
+
+/// How far below its bound an fp32 sum may end.
+const ROUNDING: f64 = 1e-4;
 
 /// Adds up what is measured.
 #[derive(Clone, Copy, Debug, Default)]
@@ -113,6 +133,24 @@ mod tests {
         let found = measured([0.25, 9.0, 0.75]);
         assert_eq!((found.kl_mean, found.kl_max, found.agreement, found.tokens), (0.5, 0.75, 0.5, 2));
         assert_eq!((found.exact_perplexity, found.perplexity), (1.5f64.exp(), 2f64.exp()));
+    }
+
+    #[test]
+    fn what_no_measurement_comes_to_is_named() {
+        let right = measured([0.25, 0.0, 0.75]);
+        assert_eq!(right.fault(), None);
+        for (wrong, name) in [
+            (Measured { kl_mean: -5.0, ..right }, "kl_mean is -5"),
+            (Measured { kl_mean: 0.8, ..right }, "kl_mean is 0.8"),
+            (Measured { agreement: 7.0, ..right }, "agreement is 7"),
+            (Measured { agreement: -0.1, ..right }, "agreement is -0.1"),
+            (Measured { perplexity: 0.5, ..right }, "perplexity is 0.5"),
+            (Measured { exact_perplexity: f64::NAN, ..right }, "exact_perplexity is NaN"),
+            (Measured { tokens: 0, ..right }, "tokens is 0"),
+        ] {
+            let fault = wrong.fault().unwrap();
+            assert!(fault.starts_with(name), "{fault}");
+        }
     }
 
     #[test]

@@ -51,7 +51,7 @@ impl Teacher {
         if let Some(path) = &config.teacher_certificate {
             digests.wait(stop)?;
             let subject = subject(digests.get()?.teacher.expect("there is a teacher"))?;
-            let certificate = Certificate::read(path, teacher.path(), &subject)?;
+            let certificate = Certificate::read(path, teacher, &subject)?;
             let measured = certificate.measured.check(most)?;
             let path_text = path.display().to_string();
             if !note::is_silent() {
