@@ -4,6 +4,7 @@ pub mod adapter;
 pub mod bench;
 pub mod bundle;
 pub mod certificate;
+mod charsmap;
 pub mod chat;
 pub mod checkpoint;
 pub mod cli;

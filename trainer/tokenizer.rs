@@ -7,6 +7,8 @@ use precast_fatbins::{bug, input};
 use serde::Deserialize;
 use tokenizers::ModelWrapper;
 
+use crate::charsmap;
+
 /// Most bytes of a `tokenizer.json`: the largest there are have 40 MB.
 pub(crate) const MOST_BYTES: u64 = 512 << 20;
 
@@ -43,6 +45,7 @@ impl Tokenizer {
     /// # Errors
     /// Why they do not read.
     pub fn parse(path: &Path, bytes: &[u8]) -> Result<Self, String> {
+        charsmap::check(bytes)?;
         Self::new(path, || tokenizers::Tokenizer::from_bytes(bytes))
     }
 
