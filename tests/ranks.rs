@@ -14,7 +14,7 @@ use precast::metrics::StepRecord;
 
 use crate::golden;
 use crate::support::{
-    Case, distill, fail, is_sim, lacks_compiler, metrics_of, names_in, skipped, succeed, texts, tiny_config, token_file,
+    Case, distill, fail, heeding, is_sim, lacks_compiler, metrics_of, names_in, skipped, succeed, texts, tiny_config, token_file,
 };
 
 /// What has not happened after that never does.
@@ -170,7 +170,8 @@ impl Job {
     }
 
     fn start(&self, rank: u32, ranks: u32, arguments: &[&str]) -> Child {
-        self.rank(rank, ranks, arguments).spawn().unwrap()
+        let mut command = heeding(&self.rank(rank, ranks, arguments));
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 }
 
@@ -249,14 +250,15 @@ fn a_signal_to_any_rank_stops_all_after_the_same_step() {
     if has_gpus() {
         return;
     }
-    for stopped in [0, 1] {
+    for (stopped, name, code) in [(0, "HUP", 129), (1, "QUIT", 131)] {
         let job = Job::new();
         let mut ranks = [0, 1].map(|rank| job.start(rank, 2, &["--steps", "1000000"]));
         wait_for_steps(&job.out(), 2, &mut ranks[0]);
-        signal(&ranks[stopped], "TERM");
+        signal(&ranks[stopped], name);
         let ended = ranks.map(end);
-        assert_eq!(ended.each_ref().map(|(code, _)| *code), [Some(143); 2], "{ended:?}");
-        assert!(ended[0].1.starts_with("stopped by SIGTERM after step ") && ended[1].1.is_empty(), "{ended:?}");
+        assert_eq!(ended.each_ref().map(|(code, _)| *code), [Some(code); 2], "{ended:?}");
+        let stopped_by = format!("stopped by SIG{name} after step ");
+        assert!(ended[0].1.starts_with(&stopped_by) && ended[1].1.is_empty(), "{ended:?}");
         let step: u64 = ended[0].1.split(' ').nth(5).unwrap().parse().unwrap();
         let (out, more) = (job.out(), (step + 1).to_string());
         assert_eq!(names_in(&out).iter().filter(|name| **name == format!("checkpoint-{step}")).count(), 1);

@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM: the step is finished, a checkpoint is written, and the message says how to go on.
+//! SIGHUP, SIGINT, SIGQUIT and SIGTERM: the step is finished, a checkpoint is written, and the message says how to go on.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -6,12 +6,13 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::support::{Case, names_in, precast, run_record, succeed, tokenizer, train};
+use crate::support::{Case, heeding, names_in, precast, run_record, succeed, tokenizer, train};
 
 impl Case {
     fn stoppable_run(&self, out: &Path, arguments: &[&str]) -> Command {
         let mut command = self.distill(out, &["--lr", "1e-3"]);
         command.args(arguments);
+        let mut command = heeding(&command);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }
@@ -57,7 +58,7 @@ fn a_run_replaces_the_report_that_was_written_while_it_trained() {
 #[test]
 fn a_stopped_run_says_how_to_go_on_and_loses_nothing() {
     let case = Case::new(17 * 9);
-    for (name, code, every) in [("INT", 130, "500"), ("TERM", 143, "0")] {
+    for (name, code, every) in [("INT", 130, "500"), ("QUIT", 131, "500"), ("TERM", 143, "0")] {
         let out = case.dir.path().join(format!("it's {name}"));
         let run = ["--steps", "1000000", "--log-every", "1", "--checkpoint-every", every];
         let mut child = case.stoppable_run(&out, &run).spawn().unwrap();
@@ -80,6 +81,38 @@ fn a_stopped_run_says_how_to_go_on_and_loses_nothing() {
         let weights = |out: &Path| fs::read(out.join("student/model.safetensors")).unwrap();
         assert!(weights(&out) == weights(&whole));
     }
+}
+
+/// Both ends of the terminal are gone with it.
+#[test]
+fn a_run_whose_terminal_is_gone_stops_with_a_checkpoint() {
+    let case = Case::new(17 * 9);
+    let out = case.dir.path().join("out");
+    let mut child = case.stoppable_run(&out, &["--steps", "1000000"]).spawn().unwrap();
+    wait_for(&mut child, "step 1/");
+    drop((child.stdout.take(), child.stderr.take()));
+    signal(&child, "HUP");
+    assert_eq!(child.wait().unwrap().code(), Some(129));
+    assert!(names_in(&out).iter().any(|name| name.starts_with("checkpoint-")));
+    assert_eq!(run_record(&out)["outcome"]["status"], "stopped");
+}
+
+#[test]
+fn a_signal_that_was_ignored_at_the_start_stays_ignored() {
+    let case = Case::new(17 * 9);
+    let out = case.dir.path().join("out");
+    let run = case.stoppable_run(&out, &["--steps", "1000000", "--log-every", "1"]);
+    // The last word on signals is nohup's: it stands before the program itself.
+    let mut words = run.get_args();
+    let mut command = Command::new("env");
+    command.args(words.next()).arg("nohup").args(words);
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for(&mut child, "step 1/");
+    signal(&child, "HUP");
+    let lines = fs::read_to_string(out.join("metrics.jsonl")).unwrap().lines().count();
+    wait_for(&mut child, &format!("step {}/", lines + 5));
+    signal(&child, "TERM");
+    assert_eq!(end(child).0, Some(143));
 }
 
 #[test]
@@ -119,7 +152,7 @@ fn a_start_that_tokenizes_stops_at_once_and_leaves_nothing() {
         let out = case.path(name);
         let mut command = train(&student, &text, &out);
         command.args(["--batch-size", "2", "--seq-len", "16", "--steps", "1"]);
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = heeding(&command).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         while !out.exists() {
             assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
         }

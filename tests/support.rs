@@ -96,6 +96,19 @@ pub fn smollm2() -> Option<PathBuf> {
     model
 }
 
+/// The command, whose program heeds the signals that whoever started the tests ignores.
+pub fn heeding(command: &Command) -> Command {
+    let mut heeding = Command::new("env");
+    heeding.arg("--default-signal=HUP,INT,QUIT,TERM").arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => heeding.env(name, value),
+            None => heeding.env_remove(name),
+        };
+    }
+    heeding
+}
+
 /// Runs a program that must succeed and returns what it prints.
 pub fn succeed(command: &mut Command) -> String {
     let output = command.output().expect("the program starts");

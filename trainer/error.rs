@@ -20,7 +20,7 @@ use crate::pair::PairError;
 use crate::ranks::RankError;
 use crate::run::identity::Difference;
 use crate::run::out::OutError;
-use crate::run::stop::Signal;
+use crate::run::signal::Signal;
 use crate::score::Insufficient;
 use crate::weight_format::Rounded;
 
@@ -272,7 +272,7 @@ pub enum Failure {
 
 impl Failure {
     /// 1 failed (a disk that is full for one), 2 usage, 3 bundle or kernels, 4 device, 5 data, model or checkpoint that cannot
-    /// be used, 130 and 143 stopped by a signal.
+    /// be used, 129, 130, 131 and 143 stopped by a signal.
     pub fn exit_code(&self) -> u8 {
         match self {
             Failure::Usage(_)

@@ -3,7 +3,6 @@
 use std::process::ExitCode;
 
 use precast_fatbins::bug::{self, Program};
-use precast_fatbins::terminal::message;
 use precast_fatbins::threads;
 
 fn main() -> ExitCode {
@@ -23,7 +22,7 @@ fn run() -> ExitCode {
             let stopped = matches!(failure, precast::Failure::Stopped { .. });
             // Of the ranks that end together one says so.
             if !(stopped && precast::note::is_silent() || precast::ranks::is_printed_by_another(&failure)) {
-                eprintln!("{}{}", if stopped { "" } else { "error: " }, message(&failure.to_string()));
+                precast::note::tell(format_args!("{}{failure}", if stopped { "" } else { "error: " }));
             }
             ExitCode::from(failure.exit_code())
         }

@@ -1,6 +1,7 @@
 //! Notes to people, which one rank of a run writes.
 
 use std::fmt::Display;
+use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use precast_fatbins::terminal::message;
@@ -19,6 +20,11 @@ pub fn is_silent() -> bool {
 /// What a person should know and need not act on.
 pub fn note(text: impl Display) {
     if !is_silent() {
-        eprintln!("note: {}", message(&text.to_string()));
+        tell(format_args!("note: {text}"));
     }
+}
+
+/// Writes a line to standard error, as terminals may have it. Nobody may be left to read it, as after SIGHUP: that ends nothing.
+pub fn tell(line: impl Display) {
+    let _ = writeln!(io::stderr(), "{}", message(&line.to_string()));
 }

@@ -26,8 +26,8 @@ use precast_fatbins::{say, stdout};
 /// Distil a large Qwen or Llama model into a small one, or train one on data alone: every kernel compiled, verified and loaded
 /// before the first step.
 ///
-/// Exit codes: 0 done, 1 failed, 2 usage, 3 bundle or kernels, 4 device, 5 data or checkpoint, 130 and 143 stopped by SIGINT
-/// and SIGTERM.
+/// Exit codes: 0 done, 1 failed, 2 usage, 3 bundle or kernels, 4 device, 5 data or checkpoint; 129, 130, 131 and 143 stopped by
+/// SIGHUP, SIGINT, SIGQUIT and SIGTERM.
 #[derive(Parser)]
 #[command(name = "precast", version, arg_required_else_help = true, args_override_self = true)]
 struct Arguments {

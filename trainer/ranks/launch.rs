@@ -16,7 +16,8 @@ use super::launcher::{Place, RANK, RANKS, RENDEZVOUS, TOKEN};
 use super::rendezvous::random;
 use crate::config::DeviceChoice;
 use crate::error::Failure;
-use crate::run::stop::{Signal, Stop};
+use crate::run::signal::Signal;
+use crate::run::stop::Stop;
 
 /// How many GPUs of this host to train on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -170,7 +171,9 @@ impl Rank {
 
     fn signal(&self, signal: Signal) {
         let number = match signal {
+            Signal::Hangup => Number::HUP,
             Signal::Interrupt => Number::INT,
+            Signal::Quit => Number::QUIT,
             Signal::Terminate => Number::TERM,
         };
         if let (None, Some(pid)) = (self.ended, Pid::from_raw(self.child.id() as i32)) {

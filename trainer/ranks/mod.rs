@@ -21,7 +21,8 @@ use precast_plan::Share;
 use precast_runtime::{DriverError, Mesh};
 
 use crate::error::Failure;
-use crate::run::stop::{Signal, Stop};
+use crate::run::signal::Signal;
+use crate::run::stop::Stop;
 use control::Control;
 pub use error::RankError;
 pub use launch::{Gpus, start};

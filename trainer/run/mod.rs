@@ -4,5 +4,6 @@ pub mod checkpoint;
 pub mod disk_space;
 pub mod identity;
 pub mod out;
+pub mod signal;
 pub mod stop;
 pub mod tokens;

@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM: the first is a request, the second ends the process at once.
+//! SIGHUP, SIGINT, SIGQUIT and SIGTERM: the first is a request, the second ends the process at once.
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -8,64 +8,26 @@ use std::thread;
 use std::time::Duration;
 
 use precast_fatbins::shell::quoted;
-use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::flag;
 
+use super::signal::Signal;
 use crate::error::Failure;
 
 /// How often a wait looks for a signal.
 const LOOK: Duration = Duration::from_millis(20);
-
-/// A signal that asks a run to stop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Signal {
-    /// SIGINT: what Ctrl-C sends.
-    Interrupt,
-    /// SIGTERM: what a job scheduler sends.
-    Terminate,
-}
-
-impl Signal {
-    const ALL: [Self; 2] = [Self::Interrupt, Self::Terminate];
-
-    fn number(self) -> i32 {
-        match self {
-            Self::Interrupt => SIGINT,
-            Self::Terminate => SIGTERM,
-        }
-    }
-
-    /// 128 and the signal's number, as shells have it.
-    pub fn exit_code(self) -> u8 {
-        128 + self.number() as u8
-    }
-
-    /// The signal of an exit code.
-    pub fn of_exit_code(code: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|signal| signal.exit_code() == code)
-    }
-
-    /// The name that messages have.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Interrupt => "SIGINT",
-            Self::Terminate => "SIGTERM",
-        }
-    }
-}
 
 /// Whether the run has been asked to stop.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<AtomicUsize>);
 
 impl Stop {
-    /// Takes the two signals over.
+    /// Takes over the signals that this process does not ignore.
     ///
     /// # Errors
     /// [`Failure::Io`] where the system refuses.
     pub fn install() -> Result<Self, Failure> {
         let (stop, again) = (Self::default(), Arc::new(AtomicBool::new(false)));
-        for signal in Signal::ALL {
+        for signal in Signal::heeded() {
             let number = signal.number();
             // In this order: the handler that ends the process sees what an earlier signal has set.
             flag::register_conditional_shutdown(number, signal.exit_code().into(), Arc::clone(&again))
@@ -78,8 +40,7 @@ impl Stop {
 
     /// The signal that came.
     pub fn requested(&self) -> Option<Signal> {
-        let number = self.0.load(Ordering::Relaxed);
-        Signal::ALL.into_iter().find(|signal| signal.number() as usize == number)
+        Signal::of_number(self.0.load(Ordering::Relaxed) as i32)
     }
 
     /// Ends a start-up that was asked to stop: nothing is written yet.
@@ -128,15 +89,10 @@ mod tests {
     fn work_is_waited_for_until_a_signal_comes() {
         let stop = Stop::default();
         assert_eq!(stop.unless_stopped(|| 1).unwrap(), 1);
-        stop.0.store(SIGTERM as usize, Ordering::Relaxed);
+        stop.0.store(Signal::Terminate.number() as usize, Ordering::Relaxed);
         // Nobody ever sends: without the signal this would not end.
         let (_keep, never) = mpsc::channel::<()>();
         let stopped = stop.unless_stopped(move || never.recv());
         assert!(matches!(stopped, Err(Failure::Stopped { signal: Signal::Terminate, .. })));
-    }
-
-    #[test]
-    fn a_signal_ends_with_the_exit_code_of_shells() {
-        assert_eq!([Signal::Interrupt, Signal::Terminate].map(Signal::exit_code), [130, 143]);
     }
 }
