@@ -14,7 +14,8 @@ use precast::metrics::StepRecord;
 
 use crate::golden;
 use crate::support::{
-    Case, distill, fail, heeding, is_sim, lacks_compiler, metrics_of, names_in, skipped, succeed, texts, tiny_config, token_file,
+    Case, distill, fail, heeding, is_sim, lacks_compiler, metrics_of, names_in, skipped, succeed, texts, tiny_config,
+    token_file,
 };
 
 /// What has not happened after that never does.
@@ -187,7 +188,8 @@ pub fn end(child: Child) -> (Option<i32>, String) {
     let (_, stderr) = texts(&output);
     assert!(!watchdog.join().unwrap(), "it did not end:\n{stderr}");
     assert!(!stderr.contains("panicked"), "{stderr}");
-    let said = stderr.lines().filter(|line| !line.starts_with("note: ")).collect::<Vec<_>>().join("\n");
+    let said = stderr.lines().filter(|line| !line.starts_with("note: ") && !line.starts_with("SIG"));
+    let said = said.collect::<Vec<_>>().join("\n");
     (output.status.code(), said)
 }
 

@@ -2,11 +2,11 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::support::{Case, heeding, names_in, precast, run_record, succeed, tokenizer, train};
+use crate::support::{Case, heeding, names_in, precast, run_record, succeed, texts, tokenizer, train};
 
 impl Case {
     fn stoppable_run(&self, out: &Path, arguments: &[&str]) -> Command {
@@ -15,6 +15,20 @@ impl Case {
         let mut command = heeding(&command);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         command
+    }
+
+    /// A model and one document that its tokenizer needs the better part of an hour for: the longest known beginning of what is left
+    /// of a word is looked for from its end, and there are only single letters.
+    fn slow(&self) -> (PathBuf, PathBuf) {
+        let mut tokenizer = tokenizer("a ##a b");
+        let model = &mut tokenizer["model"];
+        model["type"] = "WordPiece".into();
+        model["continuing_subword_prefix"] = "##".into();
+        model["max_input_chars_per_word"] = 1_000_000.into();
+        let student = self.student_with("slow", "tokenizer.json", tokenizer.to_string().as_bytes());
+        let text = self.path("long.txt");
+        fs::write(&text, "a".repeat(40_000)).unwrap();
+        (student, text)
     }
 }
 
@@ -34,9 +48,9 @@ fn end(mut child: Child) -> (Option<i32>, String) {
     let drain = std::thread::spawn(move || stdout.read_to_end(&mut Vec::new()));
     let output = child.wait_with_output().unwrap();
     drain.join().unwrap().unwrap();
-    // Notes may come first.
+    // Notes may come first, and the answer to a signal.
     let message = String::from_utf8(output.stderr).unwrap();
-    let told = message.split_inclusive('\n').filter(|line| !line.starts_with("note: "));
+    let told = message.split_inclusive('\n').filter(|line| !line.starts_with("note: ") && !line.starts_with("SIG"));
     (output.status.code(), told.collect())
 }
 
@@ -135,19 +149,10 @@ fn a_start_that_is_stopped_leaves_nothing() {
     assert!(stopped, "no start was stopped");
 }
 
-/// One document that the tokenizer needs the better part of an hour for: the longest known beginning of what is left of a word
-/// is looked for from its end, and there are only single letters.
 #[test]
 fn a_start_that_tokenizes_stops_at_once_and_leaves_nothing() {
     let case = Case::new(17 * 9);
-    let mut tokenizer = tokenizer("a ##a b");
-    let model = &mut tokenizer["model"];
-    model["type"] = "WordPiece".into();
-    model["continuing_subword_prefix"] = "##".into();
-    model["max_input_chars_per_word"] = 1_000_000.into();
-    let student = case.student_with("slow", "tokenizer.json", tokenizer.to_string().as_bytes());
-    let text = case.path("long.txt");
-    fs::write(&text, "a".repeat(40_000)).unwrap();
+    let (student, text) = case.slow();
     for (name, code) in [("INT", 130), ("TERM", 143)] {
         let out = case.path(name);
         let mut command = train(&student, &text, &out);
@@ -172,17 +177,43 @@ fn a_start_that_tokenizes_stops_at_once_and_leaves_nothing() {
 }
 
 #[test]
-fn a_second_signal_ends_at_once() {
+fn a_signal_is_answered_at_once_and_a_second_ends_the_run() {
     let case = Case::new(17 * 9);
     let out = case.dir.path().join("out");
     // One step takes longer than anybody waits.
-    let mut child = case.stoppable_run(&out, &["--steps", "2", "--grad-accum", "100000"]).spawn().unwrap();
+    let long = ["--steps", "2", "--grad-accum", "100000", "--checkpoint-every", "0"];
+    let mut child = case.stoppable_run(&out, &long).spawn().unwrap();
     while !out.join("metrics.jsonl").exists() {
         assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
     }
     signal(&child, "TERM");
+    let mut lines = BufReader::new(child.stderr.as_mut().unwrap()).lines();
+    let answer = lines.find_map(|line| line.ok().filter(|line| !line.starts_with("note: "))).unwrap();
+    let stopping = "SIGTERM: stopping after step 1, with a checkpoint; again to stop now without one";
+    assert_eq!(answer, format!("{stopping}, and the run cannot be resumed"));
     signal(&child, "INT");
     let (status, message) = end(child);
     assert!(matches!(status, Some(130 | 143)), "{status:?} {message}");
     assert!(!names_in(&out).iter().any(|name| name.starts_with("checkpoint")));
+}
+
+#[test]
+fn a_program_without_steps_says_that_nothing_is_written() {
+    let case = Case::new(17 * 9);
+    let (model, text) = case.slow();
+    let mut command = precast();
+    command.args(["eval", "--device", "sim", "--model"]).arg(&model).arg("--data").arg(&text);
+    let child = heeding(&command).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // A bit each of the signals that it has taken over, the lowest of signal 1.
+    let takes_over = |status: String| {
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap().trim();
+        u64::from_str_radix(mask, 16).unwrap() >> 1 & 1 == 1
+    };
+    while !takes_over(fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap()) {
+        std::thread::yield_now();
+    }
+    signal(&child, "INT");
+    let output = child.wait_with_output().unwrap();
+    let (stdout, stderr) = texts(&output);
+    assert_eq!((output.status.code(), stdout, stderr), (Some(130), String::new(), "SIGINT: ending: nothing is written\n".into()));
 }

@@ -10,6 +10,7 @@ use crate::distill::{self, Mode};
 use crate::error::Failure;
 use crate::ranks::{self, Gpus, Place, Ranks};
 use crate::run::out::Start;
+use crate::run::stop::end_at_signal;
 use crate::startup::Startup;
 use crate::verbose::Verbose;
 
@@ -120,6 +121,7 @@ fn run<T: Takes>(
     };
     let mode = Mode { start, steps, config_file, placement, place, share };
     if arguments.dry_run {
+        end_at_signal()?;
         let mut config = config;
         config.take_share(&Ranks::of(&mode.place), share, None)?;
         let target = plan::target(&config, arguments.arch)?;

@@ -21,6 +21,7 @@ use clap::{Parser, Subcommand};
 
 use crate::error::Failure;
 use crate::report;
+use crate::run::stop::end_at_signal;
 use precast_fatbins::{say, stdout};
 
 /// Distil a large Qwen or Llama model into a small one, or train one on data alone: every kernel compiled, verified and loaded
@@ -94,6 +95,10 @@ pub fn main() -> Result<(), Failure> {
             return Ok(());
         }
     };
+    // Those with steps finish one.
+    if !matches!(arguments.command, Command::Distill(_) | Command::Train(_)) {
+        end_at_signal()?;
+    }
     match arguments.command {
         Command::Distill(arguments) => distill::distill(*arguments, startup),
         Command::Train(arguments) => distill::train(*arguments, startup),

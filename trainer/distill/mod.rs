@@ -64,8 +64,9 @@ pub struct Mode {
 /// [`Failure`]; metrics and checkpoints written before it stay. [`Failure::Stopped`] after a signal, with a checkpoint.
 pub fn distill(config: &RunConfig, mode: &Mode, mut startup: Startup) -> Result<(), Failure> {
     let stop = Stop::install()?;
-    if mode.place.rank > 0 {
-        note::silence();
+    match mode.place.rank {
+        0 => stop.answer()?,
+        _ => note::silence(),
     }
     startup.end("arguments");
     let ranks = Ranks::rendezvous(mode.place.clone(), &stop)?;
@@ -218,7 +219,7 @@ pub fn check(config: &RunConfig, mode: &Mode) -> Result<(), Failure> {
     say!("data     {}: {summary}", corpus.what());
     let mut digests = ModelDigests::start(&models);
     let before = resumed.as_ref().map(|resumed| &resumed.record);
-    Teacher::open(&config, models.teacher.as_ref(), &mut digests, before, &Stop::install()?)?;
+    Teacher::open(&config, models.teacher.as_ref(), &mut digests, before, &Stop::default())?;
     let Some(resumed) = resumed else { return Ok(()) };
     let mut identity = Identity::new(&config, &data, &models, adapter.as_ref());
     let cublas = device::cublas(config.settings.gemm, config.settings.device)?;

@@ -24,6 +24,7 @@ use crate::ranks::Ranks;
 use crate::run::checkpoint;
 use crate::run::disk_space::DiskSpace;
 use crate::run::out::Out;
+use crate::run::phase::Promise;
 use crate::run::stop::Stop;
 use crate::session::Session;
 use crate::sources::Sources;
@@ -89,7 +90,8 @@ pub(super) fn ready(
         saved.restore(&mut session)?;
         startup.end("checkpoint");
     }
-    stop.check()?;
+    let has_checkpoints = config.settings.checkpoint_every > 0 || begin.step > 0;
+    stop.begin(begin.step, Promise { steps: config.settings.steps, result: config.result(), has_checkpoints })?;
     Ok(Ready { session, batches, tokens, certificate })
 }
 

@@ -113,7 +113,7 @@ impl Run<'_> {
             let eval_every = config.settings.eval_every;
             let end = step + 1 == config.settings.steps;
             // After the last step all is done but the student.
-            let stopped = self.ranks.asked_to_stop(self.stop.requested())?.filter(|_| !end);
+            let stopped = self.ranks.asked_to_stop(self.stop)?.filter(|_| !end);
             let due = stopped.is_some() || every > 0 && (end || (step + 1) % every == 0);
             let scored = self.held_out.is_some() && (due || end || eval_every > 0 && (step + 1) % eval_every == 0);
             // The first step is waited for, so that start-up is measured to its end.

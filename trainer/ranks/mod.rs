@@ -204,15 +204,20 @@ impl Ranks {
         first.map_or(failure, Failure::from)
     }
 
-    /// Whether to stop after this step: as soon as one rank is asked to, by the signal that it has got.
+    /// Agrees with the others to stop after the step that is under way, as soon as one rank is asked to: by the signal that it has
+    /// got.
     ///
     /// # Errors
     /// As [`Self::all_gather`].
-    pub fn asked_to_stop(&self, own: Option<Signal>) -> Result<Option<Signal>, Failure> {
+    pub fn asked_to_stop(&self, stop: &Stop) -> Result<Option<Signal>, Failure> {
+        let own = stop.close(self.count() > 1);
         let codes = self.all_gather(&[own.map_or(0, Signal::exit_code)])?;
         let of_code = |code: &Vec<u8>| Signal::of_exit_code(*code.first()?);
         let signal = codes.iter().find_map(of_code);
         self.stops.store(signal.is_some(), Ordering::Relaxed);
+        if signal.is_none() {
+            stop.go_on();
+        }
         Ok(signal)
     }
 }

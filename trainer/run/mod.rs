@@ -4,6 +4,7 @@ pub mod checkpoint;
 pub mod disk_space;
 pub mod identity;
 pub mod out;
+pub mod phase;
 pub mod signal;
 pub mod stop;
 pub mod tokens;

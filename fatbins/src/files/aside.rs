@@ -12,7 +12,7 @@ use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
 use rustix::io::Errno;
 
 use super::listing::{LISTING, Listing};
-use super::{fault, flush, parent, rename, sync};
+use super::{fault, flush, parent, placing, rename, sync};
 use crate::{Digest, Hasher};
 
 /// What becomes of a directory that is already in the place.
@@ -193,6 +193,7 @@ impl Drop for Aside {
 /// Exchanges two names in one step; false where the file system cannot.
 fn exchange(a: &Path, b: &Path) -> io::Result<bool> {
     fault::point();
+    placing();
     match renameat_with(CWD, a, CWD, b, RenameFlags::EXCHANGE) {
         Ok(()) => Ok(true),
         Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => Ok(false),

@@ -8,6 +8,7 @@ mod listing;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::{Digest, Hasher, input};
 
@@ -19,6 +20,18 @@ pub use listing::{LISTING, Listing, ListingError, check_replaceable, walk};
 pub fn free_bytes(path: &Path) -> Option<u64> {
     let status = rustix::fs::statvfs(path).ok()?;
     status.f_bavail.checked_mul(status.f_frsize)
+}
+
+static PLACED: AtomicBool = AtomicBool::new(false);
+
+/// Tells a process that may have put something in its place from one that has not. Anything aside of its place does not count.
+pub fn has_placed() -> bool {
+    PLACED.load(Ordering::Relaxed)
+}
+
+/// Something is about to be put in its place.
+fn placing() {
+    PLACED.store(true, Ordering::Relaxed);
 }
 
 /// The directory a path lies in.
@@ -40,6 +53,7 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     fault::point();
     aside.as_file().sync_all()?;
     fault::point();
+    placing();
     aside.persist(path).map_err(|error| error.error)?;
     sync(parent(path))
 }
@@ -94,6 +108,7 @@ pub fn truncate(file: &File, bytes: u64) -> io::Result<()> {
 /// Any I/O error.
 pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
     fault::point();
+    placing();
     fs::rename(from, to)
 }
 
