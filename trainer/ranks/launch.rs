@@ -64,7 +64,8 @@ const LOOK: Duration = Duration::from_millis(20);
 /// # Errors
 /// [`RankError::Usage`] for what does not go together.
 pub fn start(gpus: Option<Gpus>, rendezvous: Option<&str>, device: DeviceChoice) -> Result<Place, Failure> {
-    let found = Place::find(|name| std::env::var(name).ok(), rendezvous)?;
+    let visible = || precast_runtime::cuda::count().unwrap_or(0);
+    let found = Place::find(|name| std::env::var(name).ok(), rendezvous, visible)?;
     let place = match (found, gpus) {
         (Some(place), Some(_)) if place.launcher != super::Launcher::Precast => {
             let launcher = place.launcher.name();

@@ -110,22 +110,35 @@ const LAUNCHERS: [Names; 4] = [
 ];
 
 impl Place {
-    /// By the environment; none where no launcher started this process. `given` is `--rendezvous`.
+    /// By the environment; none where no launcher started this process. `given` is `--rendezvous`, and `gpus` counts those that
+    /// are visible, where that decides.
     ///
     /// # Errors
-    /// [`RankError::Usage`] for numbers that cannot be, and where nothing names an address.
-    pub fn find(variable: impl Fn(&str) -> Option<String>, given: Option<&str>) -> Result<Option<Self>, RankError> {
+    /// [`RankError::Usage`] for numbers that cannot be or are not there, and where nothing names an address.
+    pub fn find(
+        variable: impl Fn(&str) -> Option<String>,
+        given: Option<&str>,
+        gpus: impl FnOnce() -> u32,
+    ) -> Result<Option<Self>, RankError> {
         let set = |name: &str| variable(name).filter(|value| !value.is_empty());
-        let found = LAUNCHERS
-            .iter()
-            .find(|names| [names.rank, names.ranks, names.local_rank].iter().all(|name| set(name).is_some()));
+        let found = LAUNCHERS.iter().find(|names| [names.rank, names.ranks].iter().all(|name| set(name).is_some()));
+        check_partners(&set, found)?;
         let Some(names) = found else { return Ok(None) };
         let number = |name: &str| {
             let text = set(name).unwrap_or_default();
             let wrong = |_| RankError::Usage(format!("{name}={text} is no number"));
             text.trim().parse::<u32>().map_err(wrong)
         };
-        let (rank, ranks, local_rank) = (number(names.rank)?, number(names.ranks)?, number(names.local_rank)?);
+        let (rank, ranks) = (number(names.rank)?, number(names.ranks)?);
+        // Under Slurm a script may set torchrun's two and leave the third.
+        let agrees = |other: &&Names| [names.rank, names.ranks].map(&set) == [other.rank, other.ranks].map(&set);
+        let mut of_host = LAUNCHERS.iter().filter(agrees).map(|names| names.local_rank);
+        let local_rank = match of_host.find(|name| set(name).is_some()) {
+            Some(name) => number(name)?,
+            // There is nothing to choose.
+            None if ranks <= 1 || gpus() == 1 => 0,
+            None => return Err(names.without_local_rank()),
+        };
         if rank >= ranks {
             let of = names.launcher.name();
             return Err(RankError::Usage(format!(
@@ -170,6 +183,38 @@ impl Place {
     }
 }
 
+impl Names {
+    fn without_local_rank(&self) -> RankError {
+        let Self { rank, ranks, local_rank, .. } = self;
+        RankError::Usage(format!(
+            "{rank} and {ranks} are set and {local_rank} is not, by which a rank chooses among the GPUs of its host: set it for \
+             each rank, or make one GPU visible to each with CUDA_VISIBLE_DEVICES; unset {rank} and {ranks} to train alone"
+        ))
+    }
+}
+
+/// Refuses a rank without their number, and a number without a rank: a run would train alone without a word. A script may set one
+/// of them that says what the launcher itself does.
+fn check_partners(set: &impl Fn(&str) -> Option<String>, found: Option<&Names>) -> Result<(), RankError> {
+    for names in &LAUNCHERS {
+        let by_launcher = found.map(|found| [set(found.rank), set(found.ranks)]).unwrap_or_default();
+        let [of_rank, of_ranks] = by_launcher;
+        let (name, value, partner, said) = match (set(names.rank), set(names.ranks)) {
+            // A batch script has a rank, and is none.
+            (Some(_), None) if names.launcher == Launcher::Slurm => continue,
+            (Some(value), None) => (names.rank, value, names.ranks, of_rank),
+            (None, Some(value)) => (names.ranks, value, names.rank, of_ranks),
+            _ => continue,
+        };
+        if said.as_ref() != Some(&value) {
+            return Err(RankError::Usage(format!(
+                "{name}={value} is set and {partner} is not: set both for each rank, or unset {name} to train alone"
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// torchrun's address, which scripts for Slurm and mpirun set, too.
 fn master(set: &impl Fn(&str) -> Option<String>, launcher: Launcher) -> Result<Vec<String>, RankError> {
     let (Some(host), Some(port)) = (set("MASTER_ADDR"), set("MASTER_PORT")) else { return Ok(Vec::new()) };
@@ -192,7 +237,7 @@ mod tests {
     fn place(variables: &[(&str, &str)], given: Option<&str>) -> Result<Option<Place>, RankError> {
         let find =
             |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
-        Place::find(find, given)
+        Place::find(find, given, || 2)
     }
 
     const SRUN: [(&str, &str); 4] =
@@ -229,6 +274,47 @@ mod tests {
         assert!(place(&allocation, None).unwrap().is_none());
         let alone = [("RANK", "0"), ("WORLD_SIZE", "1"), ("LOCAL_RANK", "0")];
         assert_eq!(place(&alone, None).unwrap().unwrap().ranks, 1);
+    }
+
+    #[test]
+    fn one_visible_gpu_stands_for_a_rank_on_the_host() {
+        let two = [("RANK", "1"), ("WORLD_SIZE", "2"), ("MASTER_ADDR", "a"), ("MASTER_PORT", "1")];
+        let of = |variables: &[(&str, &str)], gpus| {
+            let find =
+                |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+            Place::find(find, Some("h:1"), || gpus).map(|place| place.map(|place| (place.ranks, place.local_rank)))
+        };
+        assert_eq!(of(&two, 1).unwrap(), Some((2, 0)));
+        for gpus in [0, 2, 8] {
+            let message = of(&two, gpus).unwrap_err().to_string();
+            assert!(message.contains("RANK and WORLD_SIZE are set and LOCAL_RANK is not"), "{message}");
+        }
+        let by_slurm =
+            [&two[..], &[("SLURM_PROCID", "1"), ("SLURM_STEP_NUM_TASKS", "2"), ("SLURM_LOCALID", "1")]].concat();
+        assert_eq!(of(&by_slurm, 4).unwrap(), Some((2, 1)));
+        let message = of(&SRUN[..2], 4).unwrap_err().to_string();
+        assert!(message.contains("SLURM_LOCALID is not"), "{message}");
+        assert_eq!(of(&[("RANK", "0"), ("WORLD_SIZE", "1")], 8).unwrap(), Some((1, 0)));
+    }
+
+    #[test]
+    fn a_rank_and_their_number_are_partners() {
+        let refused = |variables: &[(&str, &str)], given| place(variables, given).unwrap_err().to_string();
+        for (name, partner) in [
+            ("RANK", "WORLD_SIZE"),
+            ("WORLD_SIZE", "RANK"),
+            ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+            ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
+            ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
+            (RANKS, RANK),
+        ] {
+            let message = refused(&[(name, "1")], None);
+            assert!(message.starts_with(&format!("{name}=1 is set and {partner} is not")), "{message}");
+        }
+        // Scripts for Slurm set torchrun's number: it must be Slurm's.
+        let with = |number: &'static str| [&SRUN[..], &[("WORLD_SIZE", number)]].concat();
+        assert_eq!(place(&with("4"), Some("h:1")).unwrap().unwrap().launcher, Launcher::Slurm);
+        assert!(refused(&with("8"), Some("h:1")).starts_with("WORLD_SIZE=8 is set and RANK is not"));
     }
 
     #[test]
