@@ -12,7 +12,8 @@ use safetensors::SafeTensors;
 
 use crate::golden;
 use crate::support::{
-    bundle, device, distill, fail, is_sim, metrics_of, precast, random_model, succeed, tiny_config, token_file,
+    Case, bundle, device, distill, fail, is_sim, metrics_of, precast, random_model, succeed, texts, tiny_config, token_file,
+    with_tensor,
 };
 
 /// A copy of a model with one f32 element of a tensor replaced.
@@ -278,6 +279,42 @@ fn a_student_whose_last_update_overflows_is_not_written() {
     left.sort();
     assert_eq!(left, ["metrics.jsonl", "report.html", "run.json"]);
     assert_eq!(outcome_status(&out), "failed");
+}
+
+#[test]
+fn a_run_without_a_gradient_fails_and_writes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut command, first) = short_run(dir.path(), &["--steps", "1", "--lora-rank", "2"]);
+    succeed(&mut command);
+    // Above 0 as it is written, and 0 as it is computed with.
+    let config = first.join("adapter/adapter_config.json");
+    let mut json: serde_json::Value = serde_json::from_slice(&fs::read(&config).unwrap()).unwrap();
+    json["lora_alpha"] = 1e-320.into();
+    fs::write(&config, json.to_string()).unwrap();
+    let (mut command, out) = short_run(&scratch(&dir, "scaled"), &["--steps", "40", "--adapter"]);
+    let message = fail(command.arg(first.join("adapter")), 1);
+    assert!(message.contains("is exactly 0 in each of the first 10 steps"), "{message}");
+    assert!(message.contains("the adapter's scale is 0 in f32: raise lora_alpha"), "{message}");
+    assert_eq!((outcome_status(&out), out.join("adapter").exists()), ("failed".to_owned(), false));
+}
+
+#[test]
+fn a_model_whose_head_is_zero_is_refused_and_one_with_other_zeros_is_noted() {
+    let case = Case::new(17 * 9);
+    let zero = |name: &str, tensor: &str| with_tensor(&case, &case.student, name, tensor, |_, _| 0.0);
+    let run = |student: &Path, out: &str| {
+        let mut command = distill(&case.teacher, student, &case.data, &case.path(out));
+        command.args(["--batch-size", "2", "--seq-len", "16", "--steps", "1"]);
+        command
+    };
+    let tensor = "model.norm.weight";
+    let message = fail(&mut run(&zero("headless", tensor), "refused"), 5);
+    assert!(message.contains(&format!("tensor {tensor} is wholly zero")), "{message}");
+    let tensor = "model.layers.0.mlp.down_proj.weight";
+    let output = run(&zero("expanded", tensor), "noted").output().unwrap();
+    let (_, stderr) = texts(&output);
+    let noted = format!("note: tensors of the student that are wholly zero: 1, {tensor}\n");
+    assert!(output.status.success() && stderr.contains(&noted), "{stderr}");
 }
 
 fn outcome_status(out: &Path) -> String {

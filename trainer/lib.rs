@@ -41,6 +41,7 @@ pub mod session;
 pub mod smoke;
 pub mod sources;
 pub mod startup;
+pub mod still;
 pub mod tensorboard;
 pub mod tokenizer;
 mod upload;

@@ -13,7 +13,7 @@ const LAST: usize = 10;
 const MOST_SKIPPED: u64 = 100;
 
 /// A run that reached its last step and did not do its work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// The last loss is NaN or infinite.
     #[error("the loss of the last step ({step}) is not finite{ADVICE}")]
@@ -34,6 +34,13 @@ pub enum Fault {
         skipped: u64,
         /// Of how many.
         steps: u64,
+    },
+    /// The first steps, or all, changed nothing.
+    #[error("the gradient norm is exactly 0 in each of the first {steps} steps, so nothing trains: {why}. No student is written")]
+    Still {
+        steps: u64,
+        /// What is zero.
+        why: String,
     },
 }
 
@@ -117,11 +124,11 @@ fn skipped(records: &[StepRecord]) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// Steps with these losses, of which those at `skipped` (from 0) are skipped.
-    fn steps(losses: &[f64], skipped: &[usize]) -> Vec<StepRecord> {
+    pub fn steps(losses: &[f64], skipped: &[usize]) -> Vec<StepRecord> {
         let step = |(index, loss): (usize, &f64)| StepRecord {
             step: index as u64 + 1,
             loss: crate::metrics::finite(*loss),

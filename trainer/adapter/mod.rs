@@ -16,10 +16,10 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use precast_fatbins::Digest;
-use precast_kernels::Dtype;
+use precast_kernels::{Dtype, Format};
 use precast_plan::{Factor, ModelConfig};
 
-use crate::checkpoint::{self, Safetensors, Scratch};
+use crate::checkpoint::{self, Safetensors, Scratch, is_zero};
 use crate::error::bounded;
 pub use error::AdapterError;
 pub use layout::{Adapted, Layout, Lora, MOST_RANK, Projection, Target, Targets};
@@ -53,6 +53,8 @@ struct File {
     tensors: Safetensors,
     digest: Digest,
     dropout: f64,
+    /// Its tensors that are wholly zero: each B of one that has not been trained.
+    zeros: usize,
 }
 
 impl Adapter {
@@ -79,13 +81,15 @@ impl Adapter {
             return Err(AdapterError::Tensors { path: directory.to_owned(), model: path.to_owned(), problems });
         }
         let digest = checkpoint::digest(&[file])?;
-        let values = Values::File(File { directory: directory.to_owned(), tensors, digest, dropout });
-        let adapter = Self { layout, values };
-        let mut scratch = Scratch::new();
-        for (adapted, factor) in adapter.layout.tensors() {
-            adapter.read(adapted, factor, &mut scratch)?;
+        let (mut zeros, mut scratch) = (0, Scratch::new());
+        for (adapted, factor) in layout.tensors() {
+            let bytes = tensors.read_finite(&adapted.tensor(factor), Dtype::F32, &mut scratch)?;
+            zeros += usize::from(is_zero(bytes, Format::Dense(Dtype::F32)));
         }
-        Ok(adapter)
+        Ok(Self {
+            layout,
+            values: Values::File(File { directory: directory.to_owned(), tensors, digest, dropout, zeros }),
+        })
     }
 
     pub fn layout(&self) -> &Layout {
@@ -116,8 +120,7 @@ impl Adapter {
         let mut scratch = Scratch::new();
         for adapted in &self.layout.each {
             let b = self.read(adapted, Factor::B, &mut scratch)?;
-            // 0 and -0.
-            if !b.chunks_exact(4).all(|value| u32::from_le_bytes([value[0], value[1], value[2], value[3]]) << 1 == 0) {
+            if !is_zero(b, Format::Dense(Dtype::F32)) {
                 return Ok(false);
             }
         }
@@ -133,14 +136,19 @@ impl Adapter {
     }
 
     /// What people should know of it.
-    pub fn note(&self) -> Option<String> {
-        match &self.values {
-            Values::File(File { directory, dropout, .. }) if *dropout > 0.0 => Some(format!(
-                "{}: lora_dropout {dropout} is not applied: nothing is dropped",
-                directory.join(config::CONFIG).display()
-            )),
-            _ => None,
-        }
+    pub fn notes(&self) -> Vec<String> {
+        let Values::File(File { directory, dropout, zeros, .. }) = &self.values else { return Vec::new() };
+        let dropped = format!(
+            "{}: lora_dropout {dropout} is not applied: nothing is dropped",
+            directory.join(config::CONFIG).display()
+        );
+        let tensors = self.layout.tensors().count();
+        let empty = format!("{}: {zeros} of {tensors} tensors are wholly zero", directory.display());
+        [(*dropout > 0.0, dropped), (*zeros > 0, empty)]
+            .into_iter()
+            .filter(|(said, _)| *said)
+            .map(|(_, note)| note)
+            .collect()
     }
 }
 

@@ -197,9 +197,9 @@ fn what_is_not_followed_is_refused_by_name() {
 #[test]
 fn dropout_is_said_and_not_applied() {
     let written = write(&Layout::new(&model(), &lora(4, "q_proj")));
-    assert_eq!(written.open().unwrap().note(), None);
+    assert_eq!(written.open().unwrap().notes(), [""; 0]);
     written.set(&json!({"lora_dropout": 0.05}));
-    assert!(written.open().unwrap().note().unwrap().contains("lora_dropout 0.05 is not applied"));
+    assert!(written.open().unwrap().notes()[0].contains("lora_dropout 0.05 is not applied"));
 }
 
 #[test]

@@ -93,6 +93,9 @@ pub enum CheckpointError {
     /// A weight is NaN or infinite.
     #[error("{}: {what}: the file is damaged or its training diverged: fetch or convert the model again", path.display())]
     NotFinite { path: PathBuf, what: NotFinite },
+    /// A tensor that nothing can be without holds nothing.
+    #[error("{}: tensor {tensor} is wholly zero, so that nothing trains and nothing is predicted: fetch or convert the model again", path.display())]
+    Zero { path: PathBuf, tensor: String },
     /// A weight to be written is NaN or infinite.
     #[error("{} is not written: {what}", path.display())]
     WouldNotBeFinite { path: PathBuf, what: NotFinite },

@@ -14,6 +14,7 @@ mod scratch;
 mod stream;
 mod tensors;
 mod write;
+mod zero;
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -42,6 +43,8 @@ pub use scratch::Scratch;
 pub(crate) use stream::safetensors_header;
 pub use write::{Student, Write, fill_model, stored, write_model};
 pub(crate) use write::{check_space, check_written};
+use zero::Zeros;
+pub(crate) use zero::is_zero;
 
 /// Where a model's weights come from.
 pub trait Weights {
@@ -101,6 +104,7 @@ pub struct Checkpoint {
     json: serde_json::Value,
     /// Read when it is first asked for.
     tokenizer: OnceLock<Option<Arc<Tokenizer>>>,
+    zeros: Zeros,
 }
 
 impl Checkpoint {
@@ -126,7 +130,8 @@ impl Checkpoint {
         };
         let config = ModelConfig::from_json(&json.to_string())
             .map_err(|error| CheckpointError::Config { path: config_path, error })?;
-        let checkpoint = Self { path: path.to_owned(), source, config, json, tokenizer: OnceLock::new() };
+        let (tokenizer, zeros) = (OnceLock::new(), Zeros::default());
+        let checkpoint = Self { path: path.to_owned(), source, config, json, tokenizer, zeros };
         tensors::check(&checkpoint)?;
         Ok(checkpoint)
     }
@@ -184,14 +189,26 @@ impl Checkpoint {
     /// `scratch`, which grows to the largest parameter once.
     ///
     /// # Errors
-    /// [`CheckpointError`] where the file's dtype is not read, and where an element is not finite in `dtype`.
+    /// [`CheckpointError`] where the file's dtype is not read, where an element is not finite in `dtype`, and where all are zero
+    /// that must not be.
     pub fn read<'a>(
         &'a self,
         parameter: &Parameter,
         dtype: Dtype,
         scratch: &'a mut Scratch,
     ) -> Result<&'a [u8], CheckpointError> {
-        self.read_elements(parameter, 0..parameter.elems(), dtype, scratch)
+        let bytes = self.read_elements(parameter, 0..parameter.elems(), dtype, scratch)?;
+        self.check_zero(parameter, is_zero(bytes, Format::Dense(dtype)))?;
+        Ok(bytes)
+    }
+
+    /// Its tensors, of those that have been read, that are wholly zero and should not be.
+    pub fn zeros(&self) -> Vec<String> {
+        self.zeros.names()
+    }
+
+    fn check_zero(&self, parameter: &Parameter, is_zero: bool) -> Result<(), CheckpointError> {
+        if is_zero { self.zeros.found(&self.path, &parameter.name) } else { Ok(()) }
     }
 
     /// As [`Self::read`], of whole units of elements.
@@ -226,7 +243,9 @@ impl Checkpoint {
         block: Block,
         scratch: &'a mut Scratch,
     ) -> Result<&'a [u8], CheckpointError> {
-        self.read_some_blocks(parameter, 0..parameter.elems(), block, scratch)
+        let bytes = self.read_some_blocks(parameter, 0..parameter.elems(), block, scratch)?;
+        self.check_zero(parameter, is_zero(bytes, Format::Block(block)))?;
+        Ok(bytes)
     }
 
     /// As [`Self::read_blocks`], of whole units of elements.
@@ -423,14 +442,17 @@ impl Weights for Checkpoint {
         }
         let (elements, unit) = (parameter.elems(), self.unit(&parameter.name, scratch.raw.access())?);
         let part = (PART_ELEMENTS / unit).max(1) * unit;
+        let mut all_zero = true;
         for start in (0..elements).step_by(part as usize) {
             let range = start..(start + part).min(elements);
-            take(match format {
+            let bytes = match format {
                 Format::Dense(dtype) => self.read_elements(parameter, range, dtype, scratch)?,
                 Format::Block(block) => self.read_some_blocks(parameter, range, block, scratch)?,
-            })?;
+            };
+            all_zero = all_zero && is_zero(bytes, format);
+            take(bytes)?;
         }
-        Ok(())
+        Ok(self.check_zero(parameter, all_zero)?)
     }
 }
 

@@ -38,7 +38,7 @@ pub fn read_data(config: &RunConfig, models: &Models<Checkpoint>, adapter: Optio
         }
         None => Vec::new(),
     };
-    let notes: Vec<String> = notes.into_iter().chain(adapter.and_then(Adapter::note)).collect();
+    let notes: Vec<String> = notes.into_iter().chain(adapter.map(Adapter::notes).unwrap_or_default()).collect();
     let (reader, files) = reader(config, models)?;
     let held_out = held_out(config, models, &reader)?;
     let has_tokenizer = reader.tokenizer.clone();

@@ -30,6 +30,7 @@ use crate::run::identity::Identity;
 use crate::run::out::{Out, Start, refuse_inputs};
 use crate::run::stop::{Stop, resume_command};
 use crate::startup::Startup;
+use crate::still::{self, Still};
 use certify::Teacher;
 use held_out::Scores;
 use inputs::{ModelDigests, open_models, read_data};
@@ -87,7 +88,9 @@ fn run(config: &RunConfig, mode: &Mode, mut startup: Startup, stop: &Stop, ranks
     let mut record = RunRecord::new(config, &session, &corpus);
     record.data(None, summary);
     certificate.into_iter().for_each(|certificate| record.teacher_certificate(certificate));
-    let scores = Scores::of(resumed.iter().flat_map(|resumed| &resumed.metrics.records[..done as usize]));
+    let before = resumed.as_ref().map_or(&[][..], |resumed| &resumed.metrics.records[..done as usize]);
+    let scores = Scores::of(before);
+    let still = Still::new(before, still::what_is_zero(&models.student, adapter.as_ref()));
     let metrics = match &mut out {
         Some(out) => Some(take_over(config, out, &mut record, resumed.as_ref(), &scores)?),
         None => None,
@@ -105,6 +108,7 @@ fn run(config: &RunConfig, mode: &Mode, mut startup: Startup, stop: &Stop, ranks
         session: &mut session,
         startup,
         skipped: 0,
+        still,
         written,
         identity: opened.identity,
         digests: &mut digests,

@@ -29,6 +29,7 @@ use crate::run::stop::Stop;
 use crate::session::Session;
 use crate::sources::Sources;
 use crate::startup::Startup;
+use crate::still;
 
 /// A run whose next step may be taken.
 pub(super) struct Ready {
@@ -74,6 +75,7 @@ pub(super) fn ready(
         disk_space(config, &session, result_bytes, out, begin.step)?.check(out.path())?;
     }
     let certificate = upload(&mut session, &sources, known, || first_batch(corpus, config), stop)?;
+    models.iter().filter_map(|(role, model)| still::note(role.name(), model)).for_each(note::note);
     startup.end("upload");
     let (batches, tokens) = stop.unless_stopped(|| seen.join().expect("reading does not panic"))??;
     if ranks.count() > 1 || resumed.is_some() {

@@ -20,6 +20,7 @@ use crate::run::stop::Stop;
 use crate::run::tokens;
 use crate::session::Session;
 use crate::startup::Startup;
+use crate::still::Still;
 use crate::tensorboard::{EVENTS, events};
 
 use super::held_out::{HeldOut, Scores};
@@ -45,6 +46,7 @@ pub(super) struct Run<'a> {
     pub startup: Startup,
     /// Skipped steps in a row.
     pub skipped: u32,
+    pub still: Still,
     /// What rank 0 writes.
     pub written: Option<Written<'a>>,
     /// What the run is; the digests of its models come later.
@@ -259,6 +261,7 @@ impl Run<'_> {
             metrics.push(&record)?;
             progress.step(&record);
         }
+        self.still.check(&record, self.config.settings.steps)?;
         self.skipped = if record.skipped { self.skipped + 1 } else { 0 };
         if self.skipped >= MOST_SKIPPED {
             return Err(Failure::Diverged { steps: self.skipped });
