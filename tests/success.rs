@@ -12,8 +12,8 @@ use safetensors::SafeTensors;
 
 use crate::golden;
 use crate::support::{
-    Case, bundle, device, distill, fail, is_sim, metrics_of, precast, random_model, succeed, texts, tiny_config, token_file,
-    with_tensor,
+    Case, bundle, device, distill, fail, is_sim, metrics_of, precast, random_model, succeed, texts, tiny_config,
+    token_file, with_tensor,
 };
 
 /// A copy of a model with one f32 element of a tensor replaced.
@@ -237,10 +237,9 @@ fn a_run_says_how_it_ended() {
     succeed(&mut command);
     let losses: Vec<f64> = metrics_of(&out).iter().map(|record| record.loss.unwrap()).collect();
     let outcome = outcome(&out);
-    let near = |value: &serde_json::Value, losses: &[f64]| {
-        (value.as_f64().unwrap() - losses.iter().sum::<f64>() / 5.0).abs() < 1e-12
-    };
-    assert!(near(&outcome["first_loss"], &losses[..5]) && near(&outcome["last_loss"], &losses[7..]), "{outcome}");
+    let last = losses[7..].iter().sum::<f64>() / 5.0;
+    assert_eq!(outcome["first_loss"].as_f64(), Some(losses[0]), "{outcome}");
+    assert!((outcome["last_loss"].as_f64().unwrap() - last).abs() < 1e-12, "{outcome}");
     assert_eq!((&outcome["status"], outcome.get("reason")), (&"done".into(), None));
     assert_eq!((&outcome["steps_done"], &outcome["steps_skipped"]), (&12.into(), &0.into()));
     assert!(outcome["wall_s"].as_f64().unwrap() > 0.0, "{outcome}");
@@ -279,6 +278,22 @@ fn a_student_whose_last_update_overflows_is_not_written() {
     left.sort();
     assert_eq!(left, ["metrics.jsonl", "report.html", "run.json"]);
     assert_eq!(outcome_status(&out), "failed");
+}
+
+#[test]
+fn a_run_that_diverges_fails_and_its_student_has_another_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut command, out) = short_run(dir.path(), &["--steps", "6", "--lr", "1", "--checkpoint-every", "6"]);
+    let message = fail(&mut command, 1);
+    assert!(message.contains("the run diverged: the last ce_loss is "), "{message}");
+    assert!(message.contains("--lr 1, --warmup 0 and --clip 1"), "{message}");
+    let has = |name: &str| out.join(name).exists();
+    assert!(has("student.diverged/model.safetensors") && has("checkpoint-6") && !has("student"), "{message}");
+    assert_eq!(outcome_status(&out), "failed");
+    let diverged = fs::read(out.join("student.diverged/model.safetensors")).unwrap();
+    succeed(command.args(["--resume", "--allow-divergence"]));
+    assert_eq!(fs::read(out.join("student/model.safetensors")).unwrap(), diverged);
+    assert_eq!((outcome_status(&out), has("student.diverged")), ("done".to_owned(), false));
 }
 
 #[test]

@@ -18,6 +18,7 @@ pub mod evaluate;
 pub mod evidence;
 pub mod forward;
 pub mod generate;
+pub mod growth;
 pub mod guard;
 pub mod heading;
 pub mod host_memory;

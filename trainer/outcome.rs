@@ -2,10 +2,11 @@
 
 use serde::Serialize;
 
+use crate::growth::Growth;
 use crate::guard::GuardRecord;
 use crate::metrics::StepRecord;
 
-/// Steps whose losses make a mean, at the start and at the end.
+/// Last steps whose losses make a mean.
 const MEAN_OF: usize = 5;
 /// Last steps of which none may have been skipped.
 const LAST: usize = 10;
@@ -13,7 +14,7 @@ const LAST: usize = 10;
 const MOST_SKIPPED: u64 = 100;
 
 /// A run that reached its last step and did not do its work.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Fault {
     /// The last loss is NaN or infinite.
     #[error("the loss of the last step ({step}) is not finite{ADVICE}")]
@@ -36,11 +37,26 @@ pub enum Fault {
         steps: u64,
     },
     /// The first steps, or all, changed nothing.
-    #[error("the gradient norm is exactly 0 in each of the first {steps} steps, so nothing trains: {why}. No student is written")]
+    #[error(
+        "the gradient norm is exactly 0 in each of the first {steps} steps, so nothing trains: {why}. No student is written"
+    )]
     Still {
         steps: u64,
-        /// What is zero.
+        /// Names the tensors or the scale that are zero.
         why: String,
+    },
+    /// The losses have grown.
+    #[error(
+        "the run diverged: {growth}. It had --lr {lr}, --warmup {warmup} and --clip {clip}: lower --lr, lengthen --warmup or lower \
+         --clip. The model is in {result}; --resume --allow-divergence takes it as it is"
+    )]
+    Diverged {
+        growth: Growth,
+        lr: f64,
+        warmup: u64,
+        clip: f32,
+        /// The directory of what was trained.
+        result: String,
     },
 }
 
@@ -90,7 +106,7 @@ pub struct Outcome {
     pub steps_done: u64,
     /// Steps that left the weights alone: their gradient norm was not finite.
     pub steps_skipped: u64,
-    /// Mean loss of the first five steps, of those where it is finite.
+    /// Loss of step 1; none where it is not finite.
     pub first_loss: Option<f64>,
     /// Mean loss of the last five steps, of those where it is finite.
     pub last_loss: Option<f64>,
@@ -112,7 +128,7 @@ impl Outcome {
             warning: GuardRecord::of(records).and_then(|guard| guard.warning()),
             steps_done: records.len() as u64,
             steps_skipped: skipped(records),
-            first_loss: mean(&records[..count]),
+            first_loss: records.first().and_then(|record| record.loss),
             last_loss: mean(&records[records.len() - count..]),
             wall_s,
         }
@@ -171,15 +187,15 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn an_outcome_holds_means_of_five_and_counts() {
+    fn an_outcome_holds_the_first_loss_the_mean_of_the_last_five_and_counts() {
         let losses = [9.0, f64::NAN, 7.0, 8.0, 8.0, 5.0, 1.0, 2.0, 3.0, 4.0, 5.0];
         let outcome = Outcome::new(Status::Done, None, &steps(&losses, &[1]), 1.5);
-        assert_eq!((outcome.first_loss, outcome.last_loss), (Some(8.0), Some(3.0)));
+        assert_eq!((outcome.first_loss, outcome.last_loss), (Some(9.0), Some(3.0)));
         assert_eq!((outcome.steps_done, outcome.steps_skipped), (11, 1));
         let json = serde_json::to_value(&outcome).unwrap();
         assert_eq!((&json["status"], json.get("reason")), (&"done".into(), None));
         let short = Outcome::new(Status::Stopped, None, &steps(&[2.0, 4.0], &[]), 1.0);
-        assert_eq!((short.first_loss, short.last_loss), (Some(3.0), Some(3.0)));
+        assert_eq!((short.first_loss, short.last_loss), (Some(2.0), Some(3.0)));
         let none = Outcome::new(Status::Failed, Some("why".into()), &[], 1.0);
         assert_eq!((none.first_loss, none.steps_done), (None, 0));
         assert_eq!(serde_json::to_value(&none).unwrap()["reason"], "why");

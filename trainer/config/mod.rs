@@ -114,6 +114,11 @@ impl RunConfig {
         if self.adapter.is_some() { "adapter" } else { "student" }
     }
 
+    /// Where a run that diverged leaves that instead.
+    pub fn diverged(&self) -> String {
+        format!("{}.diverged", self.result())
+    }
+
     /// The loss of a step, nats.
     pub fn loss(&self, metrics: &step_metrics) -> f64 {
         self.objective.loss(metrics.kd_loss.into(), metrics.ce_loss.into())

@@ -206,6 +206,11 @@ pub struct Settings {
     #[arg(long, value_name = "N")]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guard_every: Option<u64>,
+    /// Take a student as it is whose losses have grown so much that the run diverged: it is written as any, and not as
+    /// student.diverged
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = false, num_args = 0..=1,
+          default_missing_value = "true")]
+    pub allow_divergence: bool,
     /// Write an event file for TensorBoard, at checkpoints, after losses on --eval-data and at the end
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = false, num_args = 0..=1,
           default_missing_value = "true")]

@@ -76,6 +76,7 @@ fn every_option_reads_back_from_a_file_as_from_the_command_line() {
         ("eval_every", "11"),
         ("log_every", "12"),
         ("replicas", "2"),
+        ("allow_divergence", "true"),
         ("tensorboard", "true"),
         ("guard_every", "13"),
     ];

@@ -1,25 +1,52 @@
 //! The end of a run: whether it worked, and what its files say of that.
 
-use crate::config::RunConfig;
+use crate::adapter::Adapter;
+use crate::checkpoint::Checkpoint;
+use crate::config::{RunConfig, Settings};
 use crate::error::Failure;
+use crate::growth;
 use crate::guard::GuardRecord;
 use crate::metrics::{METRICS, Metrics};
+use crate::models::Models;
 use crate::note::note;
-use crate::outcome::{self, Outcome, Status};
+use crate::outcome::{self, Fault, Outcome, Status};
 use crate::record::RunRecord;
 use crate::report;
 use crate::run::out::Out;
+use crate::session::Session;
 use crate::startup::Startup;
 
+use super::result::write_result;
 use super::steps::publish_events;
 
 fn metrics(out: &Out) -> Result<Metrics, Failure> {
     Metrics::read(&out.path().join(METRICS))
 }
 
-/// Refuses a run whose steps do not show that it worked.
-pub(super) fn check(out: &Out) -> Result<(), Failure> {
-    Ok(outcome::check(&metrics(out)?.records)?)
+/// Writes what a run has trained, unless its steps show that it did not work; where its losses have grown, under another name.
+pub(super) fn write(
+    config: &RunConfig,
+    session: &mut Session,
+    (models, adapter): (&Models<Checkpoint>, Option<&Adapter>),
+    out: &mut Out,
+    record: &mut RunRecord,
+) -> Result<(), Failure> {
+    let records = metrics(out)?.records;
+    outcome::check(&records)?;
+    let Settings { lr, warmup, clip, allow_divergence, .. } = config.settings;
+    let growth = growth::of(&records, config.objective, models.student.config().vocab).filter(|_| !allow_divergence);
+    let name = if growth.is_some() { config.diverged() } else { config.result().to_owned() };
+    write_result(&name, config, session, (models, adapter), out, record)?;
+    out.remove_replaced()?;
+    if let Some(growth) = growth {
+        let result = out.path().join(name).display().to_string();
+        return Err(Fault::Diverged { growth, lr, warmup, clip, result }.into());
+    }
+    // Of a part of the run that was not taken as it is.
+    if out.path().join(config.diverged()).exists() {
+        out.remove(&config.diverged())?;
+    }
+    Ok(())
 }
 
 /// Writes into `run.json` and `report.html` how a run ended. Its own failure says more than one of writing that.

@@ -37,7 +37,6 @@ use inputs::{ModelDigests, open_models, read_data};
 use open::{Opened, open};
 use progress::Progress;
 use ready::{Ready, ready};
-use result::write_result;
 use resume::Resumed;
 use steps::{ExchangeWaits, Run, Written};
 
@@ -150,9 +149,7 @@ fn run(config: &RunConfig, mode: &Mode, mut startup: Startup, stop: &Stop, ranks
             let done = format!("after step {step} of {steps}. Continue with:\n  {}", resume_command());
             Err(Failure::Stopped { signal, done })
         }
-        Ok(None) => end::check(&out)
-            .and_then(|()| write_result(config, &mut session, (&models, adapter.as_ref()), &mut out, &mut record))
-            .and_then(|()| out.remove_replaced()),
+        Ok(None) => end::write(config, &mut session, (&models, adapter.as_ref()), &mut out, &mut record),
     };
     // A rank that has failed is why.
     let ended = ended.map_err(|failure| ranks.cause(failure));

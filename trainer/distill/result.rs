@@ -13,8 +13,9 @@ use crate::record::RunRecord;
 use crate::run::out::Out;
 use crate::session::Session;
 
-/// Writes the student, or its adapter, to the output directory.
+/// Writes the student, or its adapter, to the output directory, under a name.
 pub(super) fn write_result(
+    name: &str,
     config: &RunConfig,
     session: &mut Session,
     (models, adapter): (&Models<Checkpoint>, Option<&Adapter>),
@@ -22,7 +23,7 @@ pub(super) fn write_result(
     record: &mut RunRecord,
 ) -> Result<(), Failure> {
     out.check_claim()?;
-    let path = out.path().join(config.result());
+    let path = out.path().join(name);
     let mut aside = Aside::new(&path).map_err(Failure::io("write", path))?;
     match adapter {
         Some(adapter) => fill_with_adapter(&mut aside, config, session, (&models.student, adapter))?,

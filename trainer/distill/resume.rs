@@ -40,7 +40,9 @@ impl Resumed {
         let saved = Saved::open(&path, step)?;
         let metrics = Metrics::read(&path.join(METRICS))?;
         metrics.check(step, saved.state.metrics_sha256)?;
-        out.check_replaceable(config.result())?;
+        for result in [config.result(), &config.diverged()] {
+            out.check_replaceable(result)?;
+        }
         if given.is_none() {
             config.settings.steps = saved.state.steps;
         }

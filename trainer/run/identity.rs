@@ -109,7 +109,7 @@ impl Identity {
 
 /// Options that may change when a run continues: where things are, which [`Identity`] has the digests of, and what changes no
 /// bit of the weights. The number of steps has rules of its own.
-const MAY_CHANGE: [&str; 22] = [
+const MAY_CHANGE: [&str; 23] = [
     "teacher",
     "student",
     "data",
@@ -126,6 +126,7 @@ const MAY_CHANGE: [&str; 22] = [
     "bundle",
     "trusted_key",
     "allow_identical",
+    "allow_divergence",
     "checkpoint_every",
     "keep",
     "eval_every",
