@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::support::{Case, heeding, names_in, precast, run_record, succeed, texts, tokenizer, train};
+use crate::support::{Case, heeding, metrics_of, names_in, precast, run_record, succeed, texts, tokenizer, train};
 
 impl Case {
     fn stoppable_run(&self, out: &Path, arguments: &[&str]) -> Command {
@@ -130,6 +130,22 @@ fn a_signal_that_was_ignored_at_the_start_stays_ignored() {
 }
 
 #[test]
+fn a_run_whose_metrics_are_deleted_writes_them_again_and_its_student() {
+    let case = Case::new(17 * 9);
+    let out = case.dir.path().join("out");
+    let mut child =
+        case.stoppable_run(&out, &["--steps", "30", "--grad-accum", "4", "--log-every", "1"]).spawn().unwrap();
+    wait_for(&mut child, "step 3/");
+    signal(&child, "STOP");
+    fs::remove_file(out.join("metrics.jsonl")).unwrap();
+    signal(&child, "CONT");
+    assert_eq!(end(child), (Some(0), String::new()));
+    assert_eq!(metrics_of(&out).len(), 30);
+    assert!(out.join("student/model.safetensors").exists());
+    assert_eq!(run_record(&out)["outcome"]["steps_done"], 30);
+}
+
+#[test]
 fn a_start_that_is_stopped_leaves_nothing() {
     let case = Case::new(17 * 9);
     // The directory is there once signals are taken over; a busy machine may have come to the first step by then.
@@ -215,5 +231,8 @@ fn a_program_without_steps_says_that_nothing_is_written() {
     signal(&child, "INT");
     let output = child.wait_with_output().unwrap();
     let (stdout, stderr) = texts(&output);
-    assert_eq!((output.status.code(), stdout, stderr), (Some(130), String::new(), "SIGINT: ending: nothing is written\n".into()));
+    assert_eq!(
+        (output.status.code(), stdout, stderr),
+        (Some(130), String::new(), "SIGINT: ending: nothing is written\n".into())
+    );
 }

@@ -1,6 +1,8 @@
 //! `metrics.jsonl`: one object a step, written as the step is done.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use precast_fatbins::{Digest, Hasher, files, input};
@@ -8,6 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Failure;
 use crate::guard::Guarded;
+use crate::note::note;
+use crate::run::out::Out;
 
 /// Its name in a run's output directory.
 pub const METRICS: &str = "metrics.jsonl";
@@ -91,7 +95,10 @@ impl Metrics {
     /// # Errors
     /// [`MetricsError`] for the first line that does not read, or is not that of the step after the one before.
     pub fn read(path: &Path) -> Result<Self, Failure> {
-        let bytes = input::read(path, METRICS_BYTES).map_err(Failure::io("read", path))?;
+        Self::parse(path, input::read(path, METRICS_BYTES).map_err(Failure::io("read", path))?)
+    }
+
+    fn parse(path: &Path, bytes: Vec<u8>) -> Result<Self, Failure> {
         let (mut ends, mut records, mut end) = (Vec::new(), Vec::new(), 0);
         for line in bytes.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n")) {
             let step = records.len() as u64 + 1;
@@ -141,6 +148,8 @@ pub struct MetricsFile {
     file: File,
     lines: u64,
     hasher: Hasher,
+    /// All lines, in case that somebody deletes the file: what a run has trained does not depend on it.
+    text: Vec<u8>,
 }
 
 impl MetricsFile {
@@ -150,7 +159,7 @@ impl MetricsFile {
     /// [`Failure::Io`].
     pub fn create(path: &Path) -> Result<Self, Failure> {
         let file = OpenOptions::new().append(true).create_new(true).open(path).map_err(Failure::io("create", path))?;
-        Ok(Self { path: path.to_owned(), file, lines: 0, hasher: Hasher::default() })
+        Ok(Self { path: path.to_owned(), file, lines: 0, hasher: Hasher::default(), text: Vec::new() })
     }
 
     /// The first `keep` lines of a run that continues, as they are; later ones are cut off.
@@ -165,7 +174,7 @@ impl MetricsFile {
         let file = OpenOptions::new().append(true).open(&path);
         let file = file.and_then(|file| files::truncate(&file, kept.len() as u64).map(|()| file));
         let file = file.map_err(Failure::io("write", &path))?;
-        Ok(Self { path, file, lines: keep, hasher })
+        Ok(Self { path, file, lines: keep, hasher, text: kept.to_vec() })
     }
 
     /// Adds a line.
@@ -176,8 +185,39 @@ impl MetricsFile {
         let line = serde_json::to_string(record).expect("a record serialises") + "\n";
         files::append(&mut self.file, line.as_bytes()).map_err(Failure::io("write", &self.path))?;
         self.hasher.update(line.as_bytes());
+        self.text.extend(line.as_bytes());
         self.lines += 1;
         Ok(())
+    }
+
+    /// Writes the file again where it is gone, or lines of it are; one that another file has replaced stays. Where it does, says so.
+    ///
+    /// # Errors
+    /// [`Failure`] where it cannot be written, and where the directory is another run's by now.
+    pub fn put_back(&mut self, out: &Out) -> Result<(), Failure> {
+        let io = || Failure::io("write", &self.path);
+        let is_whole = match fs::metadata(&self.path) {
+            Ok(there) => {
+                there.ino() != self.file.metadata().map_err(io())?.ino() || there.len() >= self.text.len() as u64
+            }
+            Err(error) => error.kind() != ErrorKind::NotFound,
+        };
+        if is_whole {
+            return Ok(());
+        }
+        out.check_claim()?;
+        files::write_whole(&self.path, &self.text).map_err(io())?;
+        self.file = OpenOptions::new().append(true).open(&self.path).map_err(io())?;
+        note(format_args!("{} was deleted or cut off while the run trained: it is written again", self.path.display()));
+        Ok(())
+    }
+
+    /// Parses the lines that are kept in memory.
+    ///
+    /// # Errors
+    /// None of lines that this process wrote.
+    pub fn records(&self) -> Result<Vec<StepRecord>, Failure> {
+        Ok(Metrics::parse(&self.path, self.text.clone())?.records)
     }
 
     /// Flushes the lines to disk. Returns how many there are, and their digest.
@@ -193,6 +233,7 @@ impl MetricsFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::out::Start;
 
     fn line(step: u64) -> String {
         // More digits than a float keeps: only the bytes themselves stay what they are.
@@ -221,6 +262,31 @@ mod tests {
         resumed.push(&metrics.records[2]).unwrap();
         let (lines, digest) = resumed.sync().unwrap();
         assert_eq!((lines, digest), (3, Digest::of(&std::fs::read(&path).unwrap())));
+    }
+
+    #[test]
+    fn a_file_that_is_deleted_or_cut_off_is_written_again_and_another_one_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let out = Out::claim(&dir.path().join("out"), Start::Fresh, &[]).unwrap();
+        let path = out.path().join(METRICS);
+        let mut file = MetricsFile::create(&path).unwrap();
+        let records: Vec<StepRecord> = (1..=3).map(|step| serde_json::from_str(&line(step)).unwrap()).collect();
+        let read = || fs::read_to_string(&path).unwrap();
+        file.push(&records[0]).unwrap();
+        fs::remove_file(&path).unwrap();
+        file.push(&records[1]).unwrap();
+        file.put_back(&out).unwrap();
+        file.push(&records[2]).unwrap();
+        let whole = read();
+        assert_eq!(Metrics::read(&path).unwrap().records, records);
+        assert_eq!(file.sync().unwrap(), (3, Digest::of(whole.as_bytes())));
+        fs::write(&path, "").unwrap();
+        file.put_back(&out).unwrap();
+        assert_eq!(read(), whole);
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "mine").unwrap();
+        file.put_back(&out).unwrap();
+        assert_eq!((read().as_str(), file.records().unwrap()), ("mine", records));
     }
 
     #[test]

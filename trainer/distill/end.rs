@@ -6,7 +6,7 @@ use crate::config::{RunConfig, Settings};
 use crate::error::Failure;
 use crate::growth;
 use crate::guard::GuardRecord;
-use crate::metrics::{METRICS, Metrics};
+use crate::metrics::MetricsFile;
 use crate::models::Models;
 use crate::note::note;
 use crate::outcome::{self, Fault, Outcome, Status};
@@ -19,19 +19,15 @@ use crate::startup::Startup;
 use super::result::write_result;
 use super::steps::publish_events;
 
-fn metrics(out: &Out) -> Result<Metrics, Failure> {
-    Metrics::read(&out.path().join(METRICS))
-}
-
 /// Writes what a run has trained, unless its steps show that it did not work; where its losses have grown, under another name.
 pub(super) fn write(
     config: &RunConfig,
     session: &mut Session,
     (models, adapter): (&Models<Checkpoint>, Option<&Adapter>),
-    out: &mut Out,
-    record: &mut RunRecord,
+    (out, record): (&mut Out, &mut RunRecord),
+    metrics: &MetricsFile,
 ) -> Result<(), Failure> {
-    let records = metrics(out)?.records;
+    let records = metrics.records()?;
     outcome::check(&records)?;
     let Settings { lr, warmup, clip, allow_divergence, .. } = config.settings;
     let growth = growth::of(&records, config.objective, models.student.config().vocab).filter(|_| !allow_divergence);
@@ -52,8 +48,8 @@ pub(super) fn write(
 /// Writes into `run.json` and `report.html` how a run ended. Its own failure says more than one of writing that.
 pub(super) fn record(
     config: &RunConfig,
-    out: &mut Out,
-    record: &mut RunRecord,
+    (out, record): (&mut Out, &mut RunRecord),
+    metrics: &mut MetricsFile,
     startup: &Startup,
     ended: Result<(), Failure>,
 ) -> Result<(), Failure> {
@@ -63,7 +59,8 @@ pub(super) fn record(
         Err(failure) => (Status::Failed, Some(failure.to_string())),
     };
     let write = || {
-        let records = metrics(out)?.records;
+        let records = metrics.records()?;
+        metrics.put_back(out)?;
         let guard = GuardRecord::of(&records);
         record.guard(guard.as_ref());
         record.outcome(&Outcome::new(status, reason, &records, startup.elapsed_s()));

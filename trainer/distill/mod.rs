@@ -125,8 +125,8 @@ fn run(config: &RunConfig, mode: &Mode, mut startup: Startup, stop: &Stop, ranks
     let summary = steps.batches.stream().summary();
     let startup = steps.startup;
     // The bar goes.
-    drop(steps.written);
-    let Some(mut out) = out else {
+    let metrics = steps.written.map(|written| written.metrics);
+    let Some((mut out, mut metrics)) = out.zip(metrics) else {
         return match ran? {
             // Rank 0 says where, and writes what has been trained.
             Some((signal, _)) => Err(Failure::Stopped { signal, done: String::new() }),
@@ -149,11 +149,14 @@ fn run(config: &RunConfig, mode: &Mode, mut startup: Startup, stop: &Stop, ranks
             let done = format!("after step {step} of {steps}. Continue with:\n  {}", resume_command());
             Err(Failure::Stopped { signal, done })
         }
-        Ok(None) => end::write(config, &mut session, (&models, adapter.as_ref()), &mut out, &mut record),
+        Ok(None) => {
+            let models = (&models, adapter.as_ref());
+            metrics.records().and_then(|records| end::write(config, &mut session, models, (&mut out, &mut record), &records))
+        }
     };
     // A rank that has failed is why.
     let ended = ended.map_err(|failure| ranks.cause(failure));
-    end::record(config, &mut out, &mut record, &startup, ended)?;
+    end::record(config, (&mut out, &mut record), &mut metrics, &startup, ended)?;
     ranks.barrier()?;
     let path = |name| config.out.join(name);
     let result = config.result();

@@ -257,8 +257,9 @@ impl Run<'_> {
         if let Some(seconds) = self.session.waited_s()? {
             self.waits.add(record.step, seconds);
         }
-        if let Some(Written { metrics, progress, .. }) = &mut self.written {
+        if let Some(Written { out, metrics, progress, .. }) = &mut self.written {
             metrics.push(&record)?;
+            metrics.put_back(out)?;
             progress.step(&record);
         }
         self.still.check(&record, self.config.settings.steps)?;
