@@ -5,7 +5,7 @@ use std::process::Command;
 
 use precast::metrics::HeldOutRecord;
 
-use crate::support::{Case, fail, metrics_of, names_in, precast, run_record, succeed, token_file};
+use crate::support::{Case, fail, metrics_of, names_in, precast, run_record, succeed, texts, token_file};
 
 impl Case {
     fn scored_run(&self, out: &str, arguments: &[&str]) -> Command {
@@ -56,7 +56,7 @@ fn held_out_losses_are_those_of_eval_and_change_nothing() {
 fn the_best_checkpoint_stays_beside_the_latest() {
     let case = Case::new(17 * 9);
     // The first steps learn and later ones, at a rate that is far too high, unlearn.
-    let run = ["--checkpoint-every", "1", "--warmup", "8", "--lr", "2", "--clip", "0"];
+    let run = ["--checkpoint-every", "1", "--warmup", "8", "--lr", "2", "--clip", "0", "--allow-divergence"];
     succeed(case.scored_run("out", &["--steps", "6"]).args(run));
     let scores = case.scores("out");
     assert_eq!(scores.len(), 6);
@@ -72,6 +72,19 @@ fn the_best_checkpoint_stays_beside_the_latest() {
     // A run that continues keeps it, and the score that made it the best.
     succeed(case.scored_run("out", &["--steps", "7", "--resume"]).args(run));
     assert_eq!(checkpoints(), [expected[0].clone(), "checkpoint-7".to_owned()]);
+    // By other data it starts again: the score that made that one the best says nothing of these.
+    let other = token_file(case.dir.path(), "other.bin", 17 * 2, 96);
+    let mut command =
+        case.distill(&case.path("out"), &["--precision", "fp32", "--lr", "1e-2", "--steps", "8", "--resume"]);
+    let output = command.arg("--eval-data").arg(&other).args(run).output().unwrap();
+    let change = "--eval-data is of other tokens: the best checkpoint is that of the steps after 7";
+    let (_, stderr) = texts(&output);
+    assert!(output.status.success() && stderr.contains(&format!("note: {change}\n")), "{stderr}");
+    assert_eq!(checkpoints(), ["checkpoint-8"]);
+    let record = run_record(&case.path("out"));
+    assert_eq!((&record["best"]["step"], &record["held_out"]["after_step"]), (&8.into(), &7.into()));
+    let changed = record["parts"][2]["changed"].as_array().unwrap();
+    assert!(changed.contains(&change.into()), "{changed:?}");
 }
 
 #[test]

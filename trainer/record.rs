@@ -23,6 +23,9 @@ use crate::startup::Startup;
 /// Its name in a run's output directory.
 pub const RECORD: &str = "run.json";
 
+/// The name in it of what its best checkpoint is judged by.
+pub const HELD_OUT: &str = "held_out";
+
 /// The resolved configuration, digests of everything that went in, the device, memory and start-up.
 #[derive(Serialize)]
 #[serde(transparent)]
@@ -117,7 +120,7 @@ impl RunRecord {
             "changed": changed,
         }));
         self.0["parts"] = parts.into();
-        for name in ["student", "adapter", "best"] {
+        for name in ["student", "adapter"] {
             if let Some(result) = before.and_then(|before| before.get(name)) {
                 self.0[name] = result.clone();
             }
@@ -135,6 +138,11 @@ impl RunRecord {
     /// Lines of `metrics.jsonl`, and their digest.
     pub fn metrics(&mut self, (lines, digest): (u64, Digest)) {
         self.0["metrics"] = json!({ "lines": lines, "sha256": digest.to_string() });
+    }
+
+    /// Adds which data are held out.
+    pub fn held_out(&mut self, since: impl Serialize) {
+        self.0[HELD_OUT] = json!(since);
     }
 
     /// The checkpoint with the lowest held-out loss.

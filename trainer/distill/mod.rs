@@ -32,7 +32,7 @@ use crate::run::stop::{Stop, resume_command};
 use crate::startup::Startup;
 use crate::still::{self, Still};
 use certify::Teacher;
-use held_out::Scores;
+use held_out::{Scores, Since};
 use inputs::{ModelDigests, open_models, read_data};
 use open::{Opened, open};
 use progress::Progress;
@@ -87,11 +87,12 @@ fn run(config: &RunConfig, mode: &Mode, mut startup: Startup, stop: &Stop, ranks
     let mut record = RunRecord::new(config, &session, &corpus);
     record.data(None, summary);
     certificate.into_iter().for_each(|certificate| record.teacher_certificate(certificate));
-    let before = resumed.as_ref().map_or(&[][..], |resumed| &resumed.metrics.records[..done as usize]);
-    let scores = Scores::of(before);
+    let before = resumed.as_ref().map_or(&[][..], Resumed::steps);
+    let since = Since::of(resumed.as_ref().map(|resumed| &resumed.record), held_out.as_ref(), done);
+    let scores = Scores::of(Since::compared(since, before));
     let still = Still::new(before, still::what_is_zero(&models.student, adapter.as_ref()));
     let metrics = match &mut out {
-        Some(out) => Some(take_over(config, out, &mut record, resumed.as_ref(), &scores)?),
+        Some(out) => Some(take_over(config, out, &mut record, resumed.as_ref(), (since, &scores))?),
         None => None,
     };
     let (micros, _) = config.share.micros(config.settings.grad_accum.into());
@@ -151,20 +152,25 @@ fn run(config: &RunConfig, mode: &Mode, mut startup: Startup, stop: &Stop, ranks
         }
         Ok(None) => {
             let models = (&models, adapter.as_ref());
-            metrics.records().and_then(|records| end::write(config, &mut session, models, (&mut out, &mut record), &records))
+            end::write(config, &mut session, models, (&mut out, &mut record), &metrics)
         }
     };
     // A rank that has failed is why.
     let ended = ended.map_err(|failure| ranks.cause(failure));
     end::record(config, (&mut out, &mut record), &mut metrics, &startup, ended)?;
     ranks.barrier()?;
+    say_where(config, waited_ms);
+    Ok(())
+}
+
+/// Says where results are.
+fn say_where(config: &RunConfig, waited_ms: Option<f64>) {
     let path = |name| config.out.join(name);
     let result = config.result();
     if let Some(milliseconds) = waited_ms {
         say!("ranks:   {milliseconds:.2} ms per step spent waiting for exchanges");
     }
     say!("{result}: {}\nreport:  {}", path(result).display(), path(REPORT).display());
-    Ok(())
 }
 
 /// Makes the output directory this run's, from its beginning or from its checkpoint on.
@@ -173,13 +179,18 @@ fn take_over(
     out: &mut Out,
     record: &mut RunRecord,
     resumed: Option<&Resumed>,
-    scores: &Scores,
+    (since, scores): (Option<Since>, &Scores),
 ) -> Result<MetricsFile, Failure> {
     let (done, metrics_sha256) = match resumed {
         Some(Resumed { saved, .. }) => (saved.state.step, saved.state.metrics_sha256),
         None => (0, Digest::of(b"")),
     };
-    let changes = resumed.map(|resumed| resumed.changes(config)).unwrap_or_default();
+    let mut changes = resumed.map(|resumed| resumed.changes(config)).unwrap_or_default();
+    since.into_iter().for_each(|since| record.held_out(since));
+    let of_best = resumed.and_then(|resumed| Since::change(since, resumed.steps()));
+    of_best.iter().for_each(note::note);
+    changes.extend(of_best);
+    record.best(scores.best(&checkpoint::steps(out.path())?));
     record.part(done, resumed.map(|resumed| &resumed.record), &changes);
     record.metrics((done, metrics_sha256));
     out.begin(record)?;

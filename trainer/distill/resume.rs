@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::config::{RunConfig, Source};
 use crate::error::Failure;
-use crate::metrics::{METRICS, Metrics};
+use crate::metrics::{METRICS, Metrics, StepRecord};
 use crate::record;
 use crate::run::checkpoint::{self, Saved, State};
 use crate::run::identity::{Difference, Identity};
@@ -80,6 +80,11 @@ impl Resumed {
             return Ok(());
         }
         Err(Failure::Tokens { path: self.path.join(checkpoint::name(step)), step })
+    }
+
+    /// Its steps that are done.
+    pub fn steps(&self) -> &[StepRecord] {
+        &self.metrics.records[..self.saved.state.step as usize]
     }
 
     /// Says, and returns, what is not as it was before.

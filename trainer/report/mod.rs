@@ -137,8 +137,11 @@ fn summary(records: &[StepRecord], run: &Value) -> String {
     speeds.sort_by(f64::total_cmp);
     let text = |pointer: &str| run.pointer(pointer).and_then(Value::as_str).unwrap_or("?").to_owned();
     let number = |pointer: &str| run.pointer(pointer).map_or("?".to_owned(), Value::to_string);
+    // Losses of other data do not compare.
+    let since = run.pointer("/held_out/after_step").and_then(Value::as_u64).unwrap_or(0);
+    let compared = records.iter().filter(|record| record.step > since);
     let scored: Vec<(u64, f64)> =
-        records.iter().filter_map(|record| Some((record.step, record.held_out.as_ref()?.eval_loss?))).collect();
+        compared.filter_map(|record| Some((record.step, record.held_out.as_ref()?.eval_loss?))).collect();
     let best = scored.iter().min_by(|one, other| one.1.total_cmp(&other.1));
     let held_out = scored.first().zip(scored.last()).zip(best).map(|(((_, first), (_, last)), (step, best))| {
         format!("{first:.4} → {last:.4}, best {best:.4} after step {step}")
@@ -265,6 +268,8 @@ mod tests {
         (records[0].held_out, records[1].held_out, records[3].held_out) = (Some(of(3.0)), Some(of(1.5)), Some(of(2.0)));
         let with = html(&records, &Value::Null);
         assert!(with.contains("3.0000 → 2.0000, best 1.5000 after step 2") && !without.contains("held out"));
+        let changed = html(&records, &serde_json::json!({ "held_out": { "after_step": 2 } }));
+        assert!(changed.contains("2.0000 → 2.0000, best 2.0000 after step 4"), "{changed}");
         assert_eq!(with.matches("<polyline").count(), without.matches("<polyline").count() + 1);
     }
 
