@@ -3,6 +3,9 @@
 use minijinja::value::{Kwargs, ValueKind};
 use minijinja::{Error, ErrorKind, Value};
 
+/// Blanks of a level: nobody reads more.
+const MOST_INDENT: usize = 64;
+
 /// How it is written.
 struct Style {
     /// Blanks of a level, on lines of their own.
@@ -15,6 +18,10 @@ struct Style {
 /// The filter `tojson`, with the options that transformers gives it.
 pub(super) fn filter(value: &Value, options: Kwargs) -> Result<String, Error> {
     let indent: Option<usize> = options.get("indent")?;
+    if let Some(blanks) = indent.filter(|blanks| *blanks > MOST_INDENT) {
+        let message = format!("tojson(indent={blanks}): at most {MOST_INDENT}");
+        return Err(Error::new(ErrorKind::InvalidOperation, message));
+    }
     let separators: Option<Vec<String>> = options.get("separators")?;
     let sort_keys: Option<bool> = options.get("sort_keys")?;
     let ascii: Option<bool> = options.get("ensure_ascii")?;

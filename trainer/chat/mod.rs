@@ -2,6 +2,7 @@
 //! has said.
 
 mod json;
+mod limits;
 mod marks;
 mod messages;
 mod source;

@@ -12,7 +12,7 @@ use minijinja::{AutoEscape, Environment, Error, ErrorKind, Value};
 use minijinja_contrib::pycompat::unknown_method_callback;
 use serde::{Serialize, Serializer};
 
-use super::{ChatFault, json, marks, messages};
+use super::{ChatFault, json, limits, marks, messages};
 
 /// Its name in messages.
 const NAME: &str = "chat_template";
@@ -66,7 +66,7 @@ impl Template {
             environment.add_function("strftime_now", move |format: &str| strftime(date, format));
         }
         let (text, has_marks) = marks::with_filter(text);
-        environment.add_template_owned(NAME, text).map_err(|error| what(&error))?;
+        limits::add(&mut environment, NAME, text, what)?;
         Ok(Self { environment, constants: constants.to_vec(), has_marks })
     }
 
@@ -101,7 +101,8 @@ impl Template {
 
 /// What an error says, with the line of the template.
 fn what(error: &Error) -> String {
-    let detail = error.detail().map_or_else(|| error.kind().to_string(), ToOwned::to_owned);
+    let detail = limits::reason(error).or_else(|| error.detail().map(ToOwned::to_owned));
+    let detail = detail.unwrap_or_else(|| error.kind().to_string());
     match error.line() {
         Some(line) => format!("{detail} ({NAME}:{line})"),
         None => detail,

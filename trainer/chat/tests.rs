@@ -141,3 +141,36 @@ fn files_beside_a_model_hold_its_template() {
         Some(Source { default: "c".into(), tool_use: Some("d".into()), constants: vec![] })
     );
 }
+
+#[test]
+fn a_template_of_any_depth_is_parsed_or_refused_and_overflows_no_stack() {
+    let parse = |text: String| ChatTemplate::new(&Source { default: text, ..Source::default() }, None).err();
+    for count in [2000, 20_000, 200_000] {
+        for text in [
+            format!("{{% if a %}}{}{{% endif %}}", "{% elif b %}".repeat(count)),
+            format!("{{{{ {}1 }}}}", "1 ~ ".repeat(count)),
+            format!("{{{{ {}a }}}}", "not ".repeat(count)),
+            format!("{{{{ a{} }}}}", ".b".repeat(count)),
+            format!("{}{}", "{% for a in b %}".repeat(count), "{% endfor %}".repeat(count)),
+        ] {
+            let is_long = text.len() > 256 << 10;
+            let error = parse(text).unwrap_or_default();
+            assert_eq!(error.ends_with("at most 262144 are read"), is_long, "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_row_that_takes_a_template_forever_is_refused() {
+    let refused = |text: &str| {
+        let message = value(r#"[{"role": "user", "content": "abc"}]"#);
+        template(text).prompt(&message).unwrap_err().to_string()
+    };
+    let loops = "{% for a in range(9999) %}{% for b in range(9999) %}\n{% endfor %}{% endfor %}";
+    assert!(refused(loops).contains("it takes more than 1000000 instructions (chat_template:1)"), "{}", refused(loops));
+    // A thread of rayon has 2 MiB.
+    let calls = "{% macro a(b) %}{% for c in [1] %}{{ a(b) }}{% endfor %}{% endmacro %}{{ a(1) }}";
+    assert!(refused(calls).contains("recursion limit exceeded"), "{}", refused(calls));
+    let indent = "\n{{ messages | tojson(indent=1000000000) }}";
+    assert!(refused(indent).contains("at most 64 (chat_template:2)"), "{}", refused(indent));
+}
