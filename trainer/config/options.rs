@@ -130,7 +130,7 @@ pub struct Settings {
     #[arg(long, value_name = "A", default_value_t = 1, hide_default_value = true, value_parser = count(MOST_MICRO_BATCHES))]
     pub grad_accum: u32,
     /// Parts of a step whose gradients are added by a tree: with the same number a run gives the same weights, to the last bit,
-    /// on any number of GPUs [default: GPUs at the first start]
+    /// on one GPU, or on several that take 1, 2, 4, ... parts each [default: GPUs at the first start]
     #[arg(long, value_name = "R", default_value_t = 1, hide_default_value = true, value_parser = count(MOST_MICRO_BATCHES))]
     #[serde(skip_serializing_if = "is_one")]
     pub replicas: u32,
