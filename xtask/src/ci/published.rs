@@ -3,11 +3,12 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use precast_fatbins::{Bundle, Digest, Lock};
+use rayon::prelude::*;
 
 use super::aot;
 use crate::run::{output, step};
@@ -122,13 +123,13 @@ fn tools(dir: &Path, bundle: &Path, installed: &Path) -> Result<()> {
     ensure!(in_trainer.contains(".cubin"), "cuobjdump lists no cubin of the stripped trainer");
     let bundle = bundle.canonicalize()?;
     step("cuobjdump extracts", Command::new(&cuobjdump).args(["-xelf", "all"]).arg(bundle).current_dir(&extracted))?;
-    let mut digests = BTreeSet::new();
-    for entry in fs::read_dir(&extracted)? {
-        let cubin = entry?.path();
-        digests.insert(Digest::of(&fs::read(&cubin)?).to_string());
-        let text = output(Command::new(&nvdisasm).arg(&cubin))?;
+    let cubins: Vec<PathBuf> = fs::read_dir(&extracted)?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+    let read = cubins.par_iter().map(|cubin| {
+        let text = output(Command::new(&nvdisasm).arg(cubin))?;
         ensure!(text.contains("EXIT"), "nvdisasm finds no code in {}", cubin.display());
-    }
+        Ok(Digest::of(&fs::read(cubin)?).to_string())
+    });
+    let digests: BTreeSet<String> = read.collect::<Result<_>>()?;
     ensure!(digests == locked(installed, "")?, "what cuobjdump extracts is not what is locked");
     println!("== {modules} cubins: listed, extracted, disassembled, and as locked");
     Ok(())
