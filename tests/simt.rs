@@ -25,8 +25,8 @@ use crate::support::{self, distance, fixture, floats};
 const SEED: u64 = 1;
 
 static SIMT: LazyLock<Simt> = LazyLock::new(|| {
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("simt");
-    Simt::new(&directory).unwrap_or_else(|error| panic!("{error}"))
+    let scratch = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    Simt::new(&scratch.join("simt"), &scratch.join("kernels")).unwrap_or_else(|error| panic!("{error}"))
 });
 
 /// What has been compiled: kernels of several cases are the same. By architecture where a source asks for it.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use cc::Tool;
-use precast_kernels::{Arch, Source};
+use precast_kernels::{Arch, Digest, Source};
 
 use crate::error::{CompileError, io};
 use crate::program::Program;
@@ -53,14 +53,24 @@ const KERNEL: &[&str] = &[
     "-fvisibility=hidden",
 ];
 
+/// Where debugging information has sources, whichever directory an object was compiled in.
+pub(crate) const SOURCES: &str = "/simt";
+
+/// What every kernel's function is called here.
+const ENTRY: &str = "simt_kernel";
+
 /// The first g++ with `-ftrivial-auto-var-init`.
 pub(crate) const OLDEST: u32 = 12;
 
-/// The machine, compiled, and a directory for kernels.
+/// The machine, compiled, and directories for kernels.
 pub struct Simt {
     compiler: Tool,
     directory: PathBuf,
     machine: PathBuf,
+    /// Where objects are kept, by what they are compiled from.
+    objects: PathBuf,
+    /// Of the compiler and of what all kernels include.
+    basis: Digest,
     next: Mutex<usize>,
 }
 
@@ -71,15 +81,16 @@ fn write(path: &Path, text: &str) -> Result<(), CompileError> {
     std::fs::write(path, text).map_err(io(path))
 }
 
-/// g++, as the `cc` crate finds it.
-fn gxx(directory: &Path) -> Result<Tool, CompileError> {
+/// g++, as the `cc` crate finds it, and its version.
+fn gxx(directory: &Path) -> Result<(Tool, String), CompileError> {
     let target = env!("SIMT_TARGET");
     let mut build = cc::Build::new();
     build.cpp(true).compiler("g++").no_default_flags(true).target(target).host(target).opt_level(0).out_dir(directory);
     build.cargo_metadata(false).cargo_warnings(false);
     let compiler = build.try_get_compiler().map_err(|_| CompileError::NoCompiler)?;
-    let output = compiler.to_command().arg("-dumpversion").output().map_err(|_| CompileError::NoCompiler)?;
-    new_enough(&String::from_utf8_lossy(&output.stdout)).map(|()| compiler)
+    let output = compiler.to_command().arg("-dumpfullversion").output().map_err(|_| CompileError::NoCompiler)?;
+    let version = String::from_utf8_lossy(&output.stdout).into_owned();
+    new_enough(&version).map(|()| (compiler, version))
 }
 
 /// Whether g++ of a version, as it says it itself, knows all options.
@@ -107,16 +118,22 @@ fn compile(compiler: &Tool, what: &str, directory: &Path, arguments: &[&str]) ->
 }
 
 impl Simt {
-    /// Compiles the machine into a directory that no other process uses. Kernels are left there for a debugger.
+    /// Compiles the machine into a directory that no other process uses. Kernels are left there for a debugger. What they are
+    /// linked from is kept in `objects`, for every process that compiles the same.
     ///
     /// # Errors
     /// [`CompileError`], above all where there is no g++.
-    pub fn new(directory: &Path) -> Result<Self, CompileError> {
+    pub fn new(directory: &Path, objects: &Path) -> Result<Self, CompileError> {
+        std::fs::create_dir_all(objects).map_err(io(objects))?;
+        let objects = objects.canonicalize().map_err(io(objects))?;
         for (name, text) in MACHINE {
             write(&directory.join(name), text)?;
         }
         let directory = directory.canonicalize().map_err(io(directory))?;
-        let compiler = gxx(&directory)?;
+        let (compiler, version) = gxx(&directory)?;
+        let texts = MACHINE.iter().flat_map(|(name, text)| [*name, *text]);
+        let options = COMMON.iter().chain(KERNEL).copied();
+        let basis = Digest::of_parts("simt.basis", texts.chain(options).chain([&*version]).map(str::as_bytes));
         let machine = directory.join("libsimt.so");
         // One unit: each of the sources would compile the same headers.
         let sources = MACHINE.iter().map(|(name, _)| *name).filter(|name| name.ends_with(".cc"));
@@ -135,7 +152,7 @@ impl Simt {
             "libsimt.so",
         ];
         compile(&compiler, "the machine", &directory, &arguments)?;
-        Ok(Self { compiler, directory, machine, next: Mutex::new(0) })
+        Ok(Self { compiler, directory, machine, objects, basis, next: Mutex::new(0) })
     }
 
     /// Compiles and loads a kernel for an architecture.
@@ -155,9 +172,11 @@ impl Simt {
         for (name, text) in headers.chain([(source.path, source.text)]) {
             write(&directory.join(name), text)?;
         }
-        let defines = defines.iter().map(|(name, value)| format!("-D{name}={value}"));
+        // An entry symbol names its architecture: without it several have one object.
+        let defines = defines.iter().filter(|(name, _)| name != "ENTRY").map(|(name, value)| format!("-D{name}={value}"));
         let (major, minor) = arch.compute_capability().unwrap_or_default();
-        let defines: Vec<String> = defines.chain([format!("-D__CUDA_ARCH__={}", major * 100 + minor * 10)]).collect();
+        let arch = format!("-D__CUDA_ARCH__={}", major * 100 + minor * 10);
+        let defines: Vec<String> = defines.chain([arch, format!("-DENTRY={ENTRY}")]).collect();
         let defines: Vec<&str> = defines.iter().map(String::as_str).collect();
         // Instructions are put together by macros: they are read once those are expanded. What the standard header has is
         // `cuda.h`'s to include.
@@ -178,19 +197,30 @@ impl Simt {
              #pragma GCC visibility push(default)\n\
              extern \"C\" {{\n\
              extern const uint32_t simt_cluster = {cluster}, simt_resident_blocks = {resident};\n\
-             void simt_enter(const void* params) {{ simt::enter(ENTRY, params); }}\n\
+             void simt_enter(const void* params) {{ simt::enter({ENTRY}, params); }}\n\
              }}\n",
             translate(&text)
         );
         write(&directory.join("kernel.cc"), &unit)?;
 
-        let mut arguments = [KERNEL, &defines].concat();
-        arguments.extend(["-include", "../cuda.h", "-c", "kernel.cc", "-o", "kernel.o"]);
-        compile(&self.compiler, what, &directory, &arguments)?;
-        let machine = self.machine.to_string_lossy();
-        compile(&self.compiler, what, &directory, &["-shared", "kernel.o", &machine, "-o", "kernel.so"])?;
+        let parts = [&self.basis.0[..], unit.as_bytes()];
+        let object = self.objects.join(format!("{}.o", Digest::of_parts("simt.object", parts)));
+        if !object.exists() {
+            let sources = format!("-fdebug-prefix-map={}={SOURCES}", directory.display());
+            let unit = [&*sources, "-include", "../cuda.h", "-c", "kernel.cc", "-o", "kernel.o"];
+            compile(&self.compiler, what, &directory, &[KERNEL, &unit].concat())?;
+            keep(&directory.join("kernel.o"), &object)?;
+        }
+        let [object, machine] = [&object, &self.machine].map(|path| path.to_string_lossy());
+        compile(&self.compiler, what, &directory, &["-shared", &object, &machine, "-o", "kernel.so"])?;
         Program::load(what, directory.join("kernel.so"))
     }
+}
+
+/// Puts a file in its place whole, whoever else puts the same there.
+fn keep(from: &Path, to: &Path) -> Result<(), CompileError> {
+    let aside = to.with_extension(format!("{}-{:?}", std::process::id(), std::thread::current().id()));
+    std::fs::copy(from, &aside).and_then(|_| std::fs::rename(&aside, to)).map_err(io(to))
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use precast_kernels::Geometry;
 
+use crate::compile::SOURCES;
 use crate::launch::{RawAccess, RawReport};
 
 /// The first thing that is wrong with a launch.
@@ -124,10 +125,9 @@ pub(crate) fn lines(address: u64, file: &Path) -> String {
     let call = format!("{:#x}", address - 1);
     let output = Command::new("addr2line").args(["--inlines", "--exe"]).arg(file).arg(call).output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
-    let directory = file.parent().unwrap_or(file).to_string_lossy().into_owned();
     let frames = text.lines().filter_map(|line| {
         let line = line.split(" (discriminator").next()?;
-        let line = line.strip_prefix(&*directory)?.strip_prefix('/')?.trim_start_matches("./");
+        let line = line.strip_prefix(SOURCES)?.strip_prefix('/')?.trim_start_matches("./");
         // The machine's own headers are not what a person looks for.
         (!line.starts_with("../") && !line.starts_with("kernel.cc")).then(|| line.to_owned())
     });

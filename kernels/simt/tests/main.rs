@@ -12,6 +12,6 @@ mod planted;
 
 /// The machine, compiled once for all tests.
 static SIMT: LazyLock<Simt> = LazyLock::new(|| {
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("checker");
-    Simt::new(&directory).unwrap_or_else(|error| panic!("{error}"))
+    let scratch = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    Simt::new(&scratch.join("checker"), &scratch.join("kernels")).unwrap_or_else(|error| panic!("{error}"))
 });

@@ -19,6 +19,9 @@ use crate::setup;
 
 pub use report::report;
 
+/// Where objects of kernels are kept: those of the tests of `kernels/simt` and of `tests/simt.rs`, which cargo names so.
+const OBJECTS: &str = "target/tmp/kernels";
+
 /// Of the scheduler and of the random inputs.
 const SEEDS: [u64; 3] = [1, 2, 3];
 
@@ -83,7 +86,7 @@ fn run(tasks: Vec<Task>, seeds: &[u64]) -> Result<()> {
         pairs.entry(pair).or_default().push(arch);
     }
     setup::debian(&["g++"])?;
-    let simt = Simt::new(Path::new("target/simt"))?;
+    let simt = Simt::new(Path::new("target/simt"), Path::new(OBJECTS))?;
     let (started, launches) = (Instant::now(), AtomicUsize::new(0));
     let builds: usize = pairs.values().map(Vec::len).sum();
     let pairs: Vec<(KeyVariant, Vec<Arch>)> = pairs.into_iter().collect();

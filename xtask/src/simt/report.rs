@@ -9,7 +9,7 @@ use precast_kernels::Arch;
 use precast_simt::{Cost, Count, Counted, Simt, Traffic, count};
 use rayon::prelude::*;
 
-use super::{COUNTED, tasks};
+use super::{COUNTED, OBJECTS, tasks};
 use crate::setup;
 
 /// Of the random inputs: token ids decide what an embedding moves.
@@ -29,7 +29,7 @@ in vain.
 pub fn report(text: &str) -> Result<()> {
     let tasks = tasks(text, &COUNTED)?;
     setup::debian(&["g++"])?;
-    let simt = Simt::new(Path::new("target/simt"))?;
+    let simt = Simt::new(Path::new("target/simt"), Path::new(OBJECTS))?;
     let rows: Vec<Result<(Task, Row)>> = tasks
         .into_par_iter()
         .map(|task| {
