@@ -173,7 +173,8 @@ impl Simt {
             write(&directory.join(name), text)?;
         }
         // An entry symbol names its architecture: without it several have one object.
-        let defines = defines.iter().filter(|(name, _)| name != "ENTRY").map(|(name, value)| format!("-D{name}={value}"));
+        let defines =
+            defines.iter().filter(|(name, _)| name != "ENTRY").map(|(name, value)| format!("-D{name}={value}"));
         let (major, minor) = arch.compute_capability().unwrap_or_default();
         let arch = format!("-D__CUDA_ARCH__={}", major * 100 + minor * 10);
         let defines: Vec<String> = defines.chain([arch, format!("-DENTRY={ENTRY}")]).collect();
