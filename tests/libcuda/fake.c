@@ -7,7 +7,7 @@
  * that loads kernels at their first launch whatever CUDA_MODULE_LOADING says, PRECAST_FAKE_INTEGRATED=0 a card with a
  * memory of its own, PRECAST_FAKE_FREE_MIB=64 what it says is free of its 8 GiB, or PRECAST_FAKE_TOTAL_GIB, PRECAST_FAKE_ALLOC_BYTES=N where its
  * memory ends, and pinned host memory with it where that is the same, PRECAST_FAKE_FORGETS=1 memory of the device that
- * takes none of the host's, for it holds zeros alone, PRECAST_FAKE_REFUSES=cuIpcGetMemHandle a call that fails,
+ * takes none of the host's, for nothing written to it stays, PRECAST_FAKE_REFUSES=cuIpcGetMemHandle a call that fails,
  * PRECAST_FAKE_FULL=cuLibraryLoadData one that finds no memory for what the driver keeps itself. What is taken is
  * free no more on a card with a memory of its own. Under PRECAST_FAKE_LOG_MEMORY the log also has a line for what is taken and
  * written. */
@@ -131,7 +131,7 @@ int cuMemcpyHtoDAsync_v2(address to, const void* from, size_t bytes, void* strea
     return on_work();
 }
 int cuMemcpyDtoHAsync_v2(void* to, address from, size_t bytes, void* stream) {
-    if (forgets()) memset(to, 0, bytes);
+    if (forgets()) unwritten(to, bytes);
     else stream_copy(stream, to, (void*)(size_t)from, bytes, run_copy);
     return on_work();
 }
