@@ -21,14 +21,15 @@ use anyhow::{Result, bail};
 const HELP: &str = "\
 cargo xtask demo           set up, then run a real distillation and write its report
 cargo xtask test           set up, then run every check: format, lints, documentation, dependencies, tests,
-                           and the CUDA sources of every kernel on the CPU
+                           and the CUDA sources of every operation and variant on the CPU; seconds of each step
+                           and test go to target/ci/times.json
 cargo xtask build          build the trainer as releases are built: its bytes do not depend on the directory
 cargo xtask build --target aarch64-unknown-linux-gnu
                            the same for GB10's host, on any machine
 cargo xtask emulate        the same, and run it under qemu beside this machine's: plans, losses, checkpoints, tests
 cargo xtask aarch64        the same, and compare it with a build in another directory
-cargo xtask ci [DIR]       test, then prove the artifact: locked, reproducible, published, built offline;
-                           DIR (target/ci) receives what to upload
+cargo xtask ci [DIR]       test, then run every kernel on the CPU with three seeds, then prove the artifact: locked,
+                           reproducible, published, built offline; DIR (target/ci) receives what to upload
 cargo xtask prove [DIR]    the second half of ci
 cargo xtask fresh          the part of prove that builds a fresh clone, with and without a network
 cargo xtask abi            regenerate kernels/src/abi.rs from the headers of kernels/abi

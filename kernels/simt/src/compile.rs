@@ -180,7 +180,7 @@ impl Simt {
         let defines: Vec<String> = defines.chain([arch, format!("-DENTRY={ENTRY}")]).collect();
         let defines: Vec<&str> = defines.iter().map(String::as_str).collect();
         // Instructions are put together by macros: they are read once those are expanded. What the standard header has is
-        // `cuda.h`'s to include.
+        // `cuda.h`'s to include. Text that names no directory is the same in each.
         write(&directory.join("stdint.h"), "")?;
         let expanded = directory.join("expanded.cc");
         write(&directory.join("source.cc"), &format!("#include \"{}\"\n", source.path))?;
@@ -188,7 +188,7 @@ impl Simt {
             &self.compiler,
             what,
             &directory,
-            &[&defines[..], &["-I.", "-E", "source.cc", "-o", "expanded.cc"]].concat(),
+            &[&defines[..], &["-I.", "-fno-working-directory", "-E", "source.cc", "-o", "expanded.cc"]].concat(),
         )?;
         let text = std::fs::read_to_string(&expanded).map_err(io(&expanded))?;
         let cluster = argument(&text, "__cluster_dims__", 0).unwrap_or("1");
@@ -235,5 +235,34 @@ mod tests {
         }
         let errors = ["11\n", "9.4.0"].map(|version| new_enough(version).unwrap_err().to_string());
         insta::assert_snapshot!(errors.join("\n"));
+    }
+
+    #[test]
+    fn what_is_compiled_from_one_text_is_one_object() {
+        let dir = tempfile::tempdir().unwrap();
+        let (directory, objects) = (dir.path().to_owned(), dir.path().join("objects"));
+        std::fs::create_dir(&objects).unwrap();
+        for (name, text) in MACHINE {
+            write(&directory.join(name), text).unwrap();
+        }
+        let compiler = gxx(&directory).unwrap().0;
+        // Nothing is linked: the object is all that is asked for.
+        let (machine, basis) = (directory.join("none.so"), Digest::of(b""));
+        let simt = Simt { compiler, directory, machine, objects: objects.clone(), basis, next: Mutex::new(0) };
+        let text = "extern \"C\" __global__ void ENTRY(const int p) { (void)(p + KEY_N); }";
+        let source = Source { path: "one.cu", text, headers: &[] };
+        let defines = |n: &str, entry: &str| {
+            [("KEY_N", n), ("ENTRY", entry)].map(|(name, value)| (name.to_owned(), value.to_owned()))
+        };
+        let count = || std::fs::read_dir(&objects).unwrap().count();
+        for (n, entry, arch, expected) in [
+            ("1", "a", Arch::Sm89, 1),
+            ("1", "a", Arch::Sm89, 1),
+            ("1", "b", Arch::Sm121, 1),
+            ("2", "a", Arch::Sm89, 2),
+        ] {
+            assert!(simt.compile(&source, &defines(n, entry), arch).is_err(), "there is no machine to link with");
+            assert_eq!(count(), expected, "{n} {entry} {arch}");
+        }
     }
 }
