@@ -145,7 +145,7 @@ fn files_beside_a_model_hold_its_template() {
 #[test]
 fn a_template_of_any_depth_is_parsed_or_refused_and_overflows_no_stack() {
     let parse = |text: String| ChatTemplate::new(&Source { default: text, ..Source::default() }, None).err();
-    for count in [2000, 20_000, 200_000] {
+    for count in [2000, 60_000] {
         for text in [
             format!("{{% if a %}}{}{{% endif %}}", "{% elif b %}".repeat(count)),
             format!("{{{{ {}1 }}}}", "1 ~ ".repeat(count)),
