@@ -2,8 +2,8 @@
 
 use minijinja::{Environment, Error, ErrorKind};
 
-/// Bytes of a template: those of models have at most a fifth.
-const MOST_BYTES: usize = 256 << 10;
+/// Bytes of a template: those of models have at most a half, and the parser takes time by the square.
+const MOST_BYTES: usize = 128 << 10;
 /// Holds the parser of a template of [`MOST_BYTES`] that is nothing but operators, or `elif`.
 const STACK_BYTES: usize = 512 << 20;
 /// Instructions that a row takes at most: a message takes some hundreds.
