@@ -1,4 +1,4 @@
-//! What holds of every kernel, of its host reference and of the sources of this package.
+//! Tests every kernel, its host reference and the sources of this package.
 
 mod blocks;
 mod formulas;

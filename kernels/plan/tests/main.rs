@@ -1,4 +1,4 @@
-//! What holds of plans: coverage of the build, memory, ranks, adapters and formats.
+//! Tests plans: that the build covers them, their memory, ranks, adapters and formats.
 
 mod adapters;
 mod coverage;

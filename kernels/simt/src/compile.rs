@@ -53,10 +53,10 @@ const KERNEL: &[&str] = &[
     "-fvisibility=hidden",
 ];
 
-/// Where debugging information has sources, whichever directory an object was compiled in.
+/// Stands in debugging information for the directory that an object was compiled in.
 pub(crate) const SOURCES: &str = "/simt";
 
-/// What every kernel's function is called here.
+/// Names every kernel's function.
 const ENTRY: &str = "simt_kernel";
 
 /// The first g++ with `-ftrivial-auto-var-init`.
@@ -67,9 +67,9 @@ pub struct Simt {
     compiler: Tool,
     directory: PathBuf,
     machine: PathBuf,
-    /// Where objects are kept, by what they are compiled from.
+    /// Holds objects under the digest of what they are compiled from.
     objects: PathBuf,
-    /// Of the compiler and of what all kernels include.
+    /// Identifies the compiler, its options and what all kernels include.
     basis: Digest,
     next: Mutex<usize>,
 }
@@ -118,8 +118,8 @@ fn compile(compiler: &Tool, what: &str, directory: &Path, arguments: &[&str]) ->
 }
 
 impl Simt {
-    /// Compiles the machine into a directory that no other process uses. Kernels are left there for a debugger. What they are
-    /// linked from is kept in `objects`, for every process that compiles the same.
+    /// Compiles the machine into a directory that no other process uses. Kernels are left there for a debugger. Their objects are
+    /// kept in `objects`, on the same file system, for every process that compiles the same.
     ///
     /// # Errors
     /// [`CompileError`], above all where there is no g++.
@@ -210,18 +210,13 @@ impl Simt {
             let sources = format!("-fdebug-prefix-map={}={SOURCES}", directory.display());
             let unit = [&*sources, "-include", "../cuda.h", "-c", "kernel.cc", "-o", "kernel.o"];
             compile(&self.compiler, what, &directory, &[KERNEL, &unit].concat())?;
-            keep(&directory.join("kernel.o"), &object)?;
+            // Whole or not at all, whoever else puts the same there.
+            std::fs::rename(directory.join("kernel.o"), &object).map_err(io(&object))?;
         }
         let [object, machine] = [&object, &self.machine].map(|path| path.to_string_lossy());
         compile(&self.compiler, what, &directory, &["-shared", &object, &machine, "-o", "kernel.so"])?;
         Program::load(what, directory.join("kernel.so"))
     }
-}
-
-/// Puts a file in its place whole, whoever else puts the same there.
-fn keep(from: &Path, to: &Path) -> Result<(), CompileError> {
-    let aside = to.with_extension(format!("{}-{:?}", std::process::id(), std::thread::current().id()));
-    std::fs::copy(from, &aside).and_then(|_| std::fs::rename(&aside, to)).map_err(io(to))
 }
 
 #[cfg(test)]
