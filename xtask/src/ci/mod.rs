@@ -1,5 +1,5 @@
-//! `cargo xtask ci`: every test, the whole matrix of kernels on the host, then what is said of the artifact: locked, reproducible, published, built offline, and
-//! built from a fresh clone.
+//! `cargo xtask ci`: every test, the whole matrix of kernels on the host, then what is said of the artifact: locked,
+//! reproducible, published, built offline, and built from a fresh clone.
 
 mod fresh;
 mod offline;

@@ -19,13 +19,16 @@ const ALL: [&str; 3] = ["--workspace", "--features", FEATURES];
 /// Programs whose tests take seconds: what holds of kernels and of plans.
 const FIRST: [&str; 4] = ["--test", "kernels", "--test", "plans"];
 
+/// Receives seconds of each step and test, which CI keeps.
+const TIMES: &str = "target/ci/times.json";
+
 /// The program of the whole-program tests, which take longest.
 const LAST: &str = "programs";
 
 /// Format, the tests of kernels and plan, lints and documentation with warnings denied, dependencies, all other tests, and the
 /// kernels on the host.
 pub fn test() -> Result<()> {
-    let mut times = Times::default();
+    let mut times = Times::new(TIMES);
     let result = steps(&mut times);
     times.print();
     result
@@ -77,12 +80,16 @@ fn build(times: &mut Times, what: &str, targets: &[&str]) -> Result<Vec<Program>
     times.step(what, |_| programs::build(&[&ALL, targets].concat()))
 }
 
-/// Runs test programs, each until its end; the first that fails ends the step.
+/// Runs test programs, each until its end; the first that fails ends the step, and a step without a test is no success.
 fn run(times: &mut Times, what: &str, programs: &[Program], environment: &[(&str, &Path)]) -> Result<()> {
     times.step(what, |times| {
+        let mut ran = 0;
         for program in programs {
-            times.add(program.run(environment)?);
+            let tests = program.run(environment)?;
+            ran += tests.len();
+            times.add(tests);
         }
+        ensure!(ran > 0, "{what}: no test was seen to run");
         Ok(())
     })
 }

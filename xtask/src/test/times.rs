@@ -1,7 +1,7 @@
 //! Where the time of `cargo xtask test` goes: seconds of each step and each test, printed and kept.
 
 use std::fs;
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
 
@@ -10,15 +10,15 @@ use serde::Serialize;
 
 use crate::run;
 
-/// What CI keeps.
-const FILE: &str = "target/ci/times.json";
-
 /// Tests that are printed.
 const SLOWEST: usize = 20;
 
 /// Seconds of everything that has ended, in order.
-#[derive(Default, Serialize)]
+#[derive(Serialize)]
 pub struct Times {
+    /// The file that has them after each step.
+    #[serde(skip)]
+    path: PathBuf,
     steps: Vec<Timed>,
     tests: Vec<Timed>,
 }
@@ -31,6 +31,10 @@ pub struct Timed {
 }
 
 impl Times {
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), steps: Vec::new(), tests: Vec::new() }
+    }
+
     /// Runs a command that must succeed, as a step.
     pub fn run(&mut self, what: &str, command: &mut Command) -> Result<()> {
         self.step(what, |_| run::step(what, command))
@@ -41,8 +45,10 @@ impl Times {
         let started = Instant::now();
         let result = work(self);
         self.steps.push(Timed { name: what.to_owned(), seconds: started.elapsed().as_secs_f64() });
-        self.write(Path::new(FILE))?;
-        result
+        let written = self.write();
+        // What went wrong in the step says more than what could not be written of it.
+        let value = result?;
+        written.map(|()| value)
     }
 
     /// Adds what a program says of its tests.
@@ -50,15 +56,16 @@ impl Times {
         self.tests.extend(tests);
     }
 
-    fn write(&self, path: &Path) -> Result<()> {
-        fs::create_dir_all(path.parent().unwrap_or(Path::new("."))).context("target/ci")?;
+    fn write(&self) -> Result<()> {
+        let path = &self.path;
+        fs::create_dir_all(path.parent().unwrap_or(path)).with_context(|| path.display().to_string())?;
         fs::write(path, serde_json::to_string_pretty(self)? + "\n").with_context(|| path.display().to_string())
     }
 
     /// Prints every step and the slowest tests.
     pub fn print(&self) {
         print!("{}", self.table());
-        println!("{FILE} has all {} tests", self.tests.len());
+        println!("{} has all {} tests", self.path.display(), self.tests.len());
     }
 
     fn table(&self) -> String {
@@ -84,7 +91,7 @@ mod tests {
     fn steps_come_in_order_and_tests_by_their_time() {
         let steps = vec![timed("format", 1.5), timed("clippy", 60.0)];
         let tests = (0..30).map(|n| timed(&format!("test {n}"), f64::from(n))).collect();
-        let table = Times { steps, tests }.table();
+        let table = Times { path: PathBuf::new(), steps, tests }.table();
         let lines: Vec<&str> = table.lines().collect();
         assert_eq!(
             lines[1..5],
@@ -95,12 +102,18 @@ mod tests {
 
     #[test]
     fn a_step_that_fails_is_written_down() {
-        let mut times = Times::default();
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("ci/times.json");
-        times.steps.push(timed("format", 1.0));
-        times.write(&path).unwrap();
+        let mut times = Times::new(&path);
+        assert_eq!(times.step("format", |_| Ok(7)).unwrap(), 7);
+        let failure = times.step("clippy", |_| anyhow::bail!("a lint")).map(|()| 0).unwrap_err();
+        assert_eq!(failure.to_string(), "a lint");
         let written: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
-        assert_eq!(written["steps"][0], serde_json::json!({ "name": "format", "seconds": 1.0 }));
+        let names: Vec<_> = written["steps"].as_array().unwrap().iter().map(|step| step["name"].clone()).collect();
+        assert_eq!(names, ["format", "clippy"]);
+        // A disk that is full hides no failure.
+        let mut nowhere = Times::new("/dev/null/times.json");
+        assert_eq!(nowhere.step("clippy", |_| anyhow::bail!("a lint")).map(|()| 0).unwrap_err().to_string(), "a lint");
+        assert!(nowhere.step("format", |_| Ok(())).is_err());
     }
 }
