@@ -107,9 +107,19 @@ mod embed {
         precast_aot::Arch::GPUS.into_iter().filter(enabled).collect()
     }
 
-    /// The built-in models, and those that PRECAST_MODELS names, separated by colons.
+    /// The built-in models, or those of them that PRECAST_BUILT_IN names, and those that PRECAST_MODELS names; both separated by
+    /// colons.
     fn models() -> Result<Vec<Model>, Box<dyn Error>> {
         let mut models = Model::built_in();
+        if let Some(named) = variable("PRECAST_BUILT_IN") {
+            let named: Vec<&str> = named.split(':').collect();
+            if let Some(unknown) = named.iter().find(|name| models.iter().all(|model| model.name != **name)) {
+                let names: Vec<&str> = models.iter().map(|model| &*model.name).collect();
+                let names = names.join(", ");
+                return Err(format!("PRECAST_BUILT_IN names `{unknown}`, and built in are {names}").into());
+            }
+            models.retain(|model| named.contains(&&*model.name));
+        }
         let named = variable("PRECAST_MODELS").unwrap_or_default();
         for name in named.split(':').filter(|name| !name.is_empty()) {
             let path = Path::new(name);

@@ -12,5 +12,6 @@ mod build;
 mod diff;
 mod hostile_layouts;
 mod kernels;
+mod locks;
 mod other_sources;
 mod publish;

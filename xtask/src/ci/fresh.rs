@@ -11,6 +11,16 @@ use super::{copy_checkout, published};
 use crate::run::{cargo, output};
 
 const FEATURE: &str = "sm_121";
+/// Names a compiler, kernels, or where they are.
+const ENVIRONMENT: [&str; 7] = [
+    "CARGO_TARGET_DIR",
+    "CUDA_HOME",
+    "PRECAST_BUILT_IN",
+    "PRECAST_FATBINS",
+    "PRECAST_HOME",
+    "PRECAST_MODELS",
+    "PRECAST_NVRTC",
+];
 /// What a download is announced with.
 const ANNOUNCED: &str = "downloading nvidia-cuda-nvrtc 13.0.88 from PyPI: ";
 
@@ -43,8 +53,7 @@ pub fn check() -> Result<()> {
 fn build(checkout: &Path, arguments: &[&str]) -> Command {
     let mut command = cargo(&["build", "--locked", "--features", FEATURE]);
     command.args(arguments).current_dir(checkout);
-    for name in ["CUDA_HOME", "CARGO_TARGET_DIR", "PRECAST_NVRTC", "PRECAST_HOME", "PRECAST_FATBINS", "PRECAST_MODELS"]
-    {
+    for name in ENVIRONMENT {
         command.env_remove(name);
     }
     command

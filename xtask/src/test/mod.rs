@@ -16,6 +16,10 @@ use times::Times;
 /// Everything, so that all steps share one build of what they have in common.
 const ALL: [&str; 3] = ["--workspace", "--features", FEATURES];
 
+/// The built-in models whose kernels the tests' trainer embeds: compiling all of them takes minutes and shows what `locks::` of
+/// `aot/tests` shows of their sources. `cargo xtask ci` compiles all.
+const MODELS: [(&str, &str); 1] = [("PRECAST_BUILT_IN", "qwen2.5-0.5b")];
+
 /// Programs whose tests take seconds: what holds of kernels and of plans.
 const FIRST: [&str; 4] = ["--test", "kernels", "--test", "plans"];
 
@@ -40,7 +44,8 @@ fn steps(times: &mut Times) -> Result<()> {
     run(times, "tests of kernels and plans", &first, &[])?;
 
     let (libclang, smollm2) = times.step("set-up", |_| set_up())?;
-    times.run("clippy", cargo(&["clippy", "--all-targets"]).args(ALL).args(["--", "-D", "warnings"]))?;
+    let mut clippy = cargo(&["clippy", "--all-targets"]);
+    times.run("clippy", clippy.args(ALL).envs(MODELS).args(["--", "-D", "warnings"]))?;
     times.run("documentation", &mut documentation()?)?;
     times.step("dependencies", |_| deny::check())?;
 
@@ -59,7 +64,7 @@ fn steps(times: &mut Times) -> Result<()> {
 fn documentation() -> Result<Command> {
     let sysroot = output(Command::new("rustc").args(["--print", "sysroot"]))?;
     let mut doc = cargo(&["doc", "--no-deps"]);
-    doc.args(ALL).env("RUSTC_WORKSPACE_WRAPPER", Path::new(sysroot.trim_end()).join("bin/clippy-driver"));
+    doc.args(ALL).envs(MODELS).env("RUSTC_WORKSPACE_WRAPPER", Path::new(sysroot.trim_end()).join("bin/clippy-driver"));
     doc.env("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__").env("RUSTDOCFLAGS", "-D warnings");
     Ok(doc)
 }
@@ -77,7 +82,7 @@ fn set_up() -> Result<(PathBuf, PathBuf)> {
 /// Builds test programs, and with those of the trainer the programs that they run.
 fn build(times: &mut Times, what: &str, targets: &[&str]) -> Result<Vec<Program>> {
     println!("\n== {what}");
-    times.step(what, |_| programs::build(&[&ALL, targets].concat()))
+    times.step(what, |_| programs::build(&[&ALL, targets].concat(), &MODELS))
 }
 
 /// Runs test programs, each until its end; the first that fails ends the step, and a step without a test is no success.

@@ -22,9 +22,14 @@ pub struct Program {
 }
 
 /// Builds the test programs of packages, and the programs that whole-program tests run.
-pub fn build(arguments: &[&str]) -> Result<Vec<Program>> {
+pub fn build(arguments: &[&str], environment: &[(&str, &str)]) -> Result<Vec<Program>> {
     let mut command = cargo(&["test", "--no-run", "--message-format", "json-render-diagnostics"]);
-    let mut build = command.args(arguments).stdout(Stdio::piped()).spawn().context("cannot start cargo")?;
+    let mut build = command
+        .args(arguments)
+        .envs(environment.iter().copied())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cannot start cargo")?;
     let messages = BufReader::new(build.stdout.take().context("cargo's messages")?);
     let mut programs: Vec<Program> = Vec::new();
     for line in messages.lines() {

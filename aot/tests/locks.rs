@@ -1,0 +1,34 @@
+//! The committed locks: of every kernel there is today, from today's sources.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use precast_aot::{Arch, Model, Request};
+use precast_fatbins::Lock;
+use precast_kernels::OPTIONS;
+
+/// Says in seconds what a build says once it has compiled them all: which kernel is not the one that was locked.
+#[test]
+fn every_kernel_of_every_built_in_model_is_locked_with_its_source_and_options() {
+    let locks = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fatbins");
+    let (options, mut wrong) = (OPTIONS.join(" "), Vec::new());
+    for model in Model::built_in() {
+        let path = precast_aot::lock::path(&locks, &model.name);
+        let text = std::fs::read_to_string(&path).unwrap();
+        text.parse::<Lock>().unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        // `arch key[variant] cubin source compiler; options`
+        let mut locked = BTreeMap::new();
+        for line in text.lines().skip(1) {
+            let [arch, name, _, source, rest] = line.splitn(5, ' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
+            locked.insert(format!("{arch} {name}"), (source, rest.split_once("; ").unwrap().1));
+        }
+        for task in Request::of_models(vec![model.clone()], Arch::GPUS.to_vec()).tasks() {
+            let (name, source) = (format!("{} {}", task.arch, task.pair), task.source_digest().to_string());
+            if locked.remove(&name) != Some((&*source, &*options)) {
+                wrong.push(format!("{}: {name}", model.name));
+            }
+        }
+        wrong.extend(locked.keys().map(|name| format!("{}: {name}, which no run launches", model.name)));
+    }
+    assert!(wrong.is_empty(), "precast-aot lock writes the locks of\n{}", wrong.join("\n"));
+}
