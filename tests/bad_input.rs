@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use proptest::prelude::*;
 
-use crate::support::{Case, copy, distill, fail, precast, random_model, tiny_config};
+use crate::support::{Case, copy, distill, fail, precast, random_model, succeed, tiny_config};
 
 impl Case {
     /// A short run, changed, that must fail; its message without the scratch directory's name.
@@ -139,23 +139,73 @@ fn a_damaged_bundle_is_refused_by_name() {
 }
 
 #[test]
-fn a_full_disk_leaves_nothing_half_written() {
+fn a_limit_of_file_sizes_is_an_error_of_the_file_and_leaves_nothing_half_written() {
     let case = Case::new(17 * 4);
-    let out = case.path("out");
-    // Files of this process cannot grow past 16 KiB: the student's weights do not fit, metrics and run.json do.
-    let mut command = std::process::Command::new("sh");
-    let program = crate::support::precast();
-    command.args(["-c", "trap '' XFSZ; ulimit -f 16; exec \"$0\" \"$@\""]).arg(program.get_program());
-    command.args(["distill", "--device", "sim", "--steps", "2", "--batch-size", "2", "--seq-len", "16"]);
-    command.args(["--allow-identical", "--precision", "fp32", "--checkpoint-every", "0"]);
-    command.arg("--teacher").arg(&case.student);
-    command.arg("--student").arg(&case.student).arg("--data").arg(&case.data).arg("--out").arg(&out);
-    let message = fail(&mut command, 1);
-    assert!(message.contains("student") && message.contains("cannot write"), "{message}");
-    let mut left: Vec<String> =
-        fs::read_dir(&out).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    left.sort();
-    assert_eq!(left, ["metrics.jsonl", "run.json"]);
+    // Whether or not the signal that comes with it was ignored.
+    for (name, before) in [("signalled", ""), ("ignored", "trap '' XFSZ; ")] {
+        let out = case.path(name);
+        // Files of this process cannot grow past 32 KiB, or 16, as shells count: the student's weights do not fit, metrics and run.json do.
+        let mut command = std::process::Command::new("sh");
+        let program = crate::support::precast();
+        command.arg("-c").arg(format!("{before}ulimit -f 32; exec \"$0\" \"$@\"")).arg(program.get_program());
+        command.args(["distill", "--device", "sim", "--steps", "2", "--batch-size", "2", "--seq-len", "16"]);
+        command.args(["--allow-identical", "--precision", "fp32", "--checkpoint-every", "0"]);
+        command.arg("--teacher").arg(&case.student);
+        command.arg("--student").arg(&case.student).arg("--data").arg(&case.data).arg("--out").arg(&out);
+        let message = fail(&mut command, 5);
+        assert!(message.contains("cannot write") && message.contains(&format!("{name}/student")), "{message}");
+        assert!(message.contains("bytes at most (`ulimit -f`): raise that limit"), "{message}");
+        assert_eq!(crate::support::names_in(&out), ["metrics.jsonl", "run.json", "run.log"]);
+    }
+}
+
+/// Programs that write a model, or a file, are not ended by a signal either.
+#[test]
+fn every_program_that_writes_outlives_the_limit() {
+    let case = Case::new(17 * 4);
+    let config = case.path("config.json");
+    fs::write(&config, tiny_config(&[]).to_string()).unwrap();
+    let limited = |kib: u32, program: std::process::Command| {
+        let mut command = std::process::Command::new("sh");
+        command.arg("-c").arg(format!("ulimit -f {kib}; exec \"$0\" \"$@\"")).arg(program.get_program());
+        command.args(program.get_args());
+        command
+    };
+    let mut init = precast();
+    init.args(["init", "--config"]).arg(&config).arg("--out").arg(case.path("made"));
+    let mut man = precast();
+    man.arg("man").arg(case.path("man"));
+    let mut keys = crate::support::precast_aot();
+    keys.args(["lock", "--model"]).arg(&config).arg("--locks").arg(case.path("locks"));
+    for (kib, command, left) in [(4, init, "made"), (1, man, "man/precast.1"), (0, keys, "locks/config.lock")] {
+        let message = fail(&mut limited(kib, command), 5);
+        assert!(message.contains("(`ulimit -f`)") || message.contains("File too large"), "{message}");
+        assert!(!case.path(left).exists(), "{left}");
+    }
+}
+
+/// The dynamic loader waits for whoever writes to it.
+#[test]
+fn a_fifo_in_place_of_a_library_is_refused_by_name() {
+    let case = Case::new(17 * 4);
+    let named = ["libcublasLt.so.13", "libnvrtc.so.13"].map(|name| case.path(name));
+    for fifo in &named {
+        succeed(std::process::Command::new("mkfifo").arg(fifo));
+    }
+    let mut train = crate::support::train(&case.student, &case.data, &case.path("out"));
+    train.args(["--device", "cuda:0", "--gemm", "cublas", "--seq-len", "16"]).env("PRECAST_CUBLAS", case.dir.path());
+    let message = fail(&mut train, 3);
+    assert!(message.contains("libcublasLt.so.13: not there"), "{message}");
+    let build = |name: &std::path::Path| {
+        let mut build = crate::support::precast_aot();
+        build.args(["build", "--arch", "sm_89", "--key", "cast", "--nvrtc"]).arg(name).arg("--out");
+        build.arg(case.path("bundle"));
+        build
+    };
+    for name in [&named[1], case.dir.path()] {
+        let message = fail(&mut build(name), 1);
+        assert!(message.contains(&format!("{} (given explicitly)", name.display())), "{message}");
+    }
 }
 
 #[test]

@@ -74,7 +74,7 @@ fn numbers_of_a_run_are_bounded() {
         assert!(message.starts_with("error: ") && named.iter().any(|name| message.contains(name)), "{message}");
     }
     // A step is laid out one micro-batch at a time, whatever their number.
-    succeed(case.bounded_run().args(["--grad-accum", "300"]));
+    succeed(case.bounded_run().args(["--grad-accum", "300", "--untrained"]));
     assert_eq!(metrics_of(&case.path("out"))[0].tokens, 300 * 2 * 16);
 }
 

@@ -11,7 +11,7 @@ use crate::ranks::{assert_same, end, signal, wait_for_steps};
 use crate::support::{Case, build_nccl, fail, has_driver, names_in, precast, run_record, succeed, tiny_config};
 
 /// A host with GPUs of its own, and what a run takes.
-struct Host {
+pub struct Host {
     machine: Machine,
     case: Case,
     bundle: PathBuf,
@@ -21,7 +21,7 @@ struct Host {
 
 /// As many GPUs as a test may want. What a stream is asked for begins a little later, by chance, so that ranks and streams come
 /// into many orders.
-fn host() -> Host {
+pub fn host() -> Host {
     let machine =
         machine(&[("PRECAST_FAKE_GPUS", "4"), ("PRECAST_FAKE_INTEGRATED", "0"), ("PRECAST_FAKE_DELAY_US", "300")]);
     build_nccl(machine.path());
@@ -44,12 +44,12 @@ impl Host {
         self.machine.run(&mut command)
     }
 
-    fn out(&self, name: &str) -> PathBuf {
+    pub fn out(&self, name: &str) -> PathBuf {
         self.case.path(name)
     }
 
     /// A rank of several, as torchrun starts it.
-    fn rank(&self, out: &str, rank: u32, ranks: u32, arguments: &[&str]) -> Command {
+    pub fn rank(&self, out: &str, rank: u32, ranks: u32, arguments: &[&str]) -> Command {
         let mut command = self.distill(out, arguments);
         command.env("RANK", rank.to_string()).env("WORLD_SIZE", ranks.to_string()).env("LOCAL_RANK", rank.to_string());
         command.env("MASTER_ADDR", "127.0.0.1").env("MASTER_PORT", self.port.to_string());

@@ -4,7 +4,10 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::support::{Case, fail, fixture, metrics_of, run_record, skipped, succeed, tiny_config, tokenizer, train};
+use crate::support::{
+    Case, distill, fail, fixture, metrics_of, run_record, skipped, succeed, texts, tiny_config, token_file, tokenizer,
+    train,
+};
 
 const TEXT: &str = "again and cat mat on sat the <u> <a> <e>";
 const TEMPLATE: &str = "{% for m in messages %}{{ '<u> ' if m.role == 'user' else '<a> ' }}{{ m.content }}{{ ' <e> ' }}{% endfor %}\
@@ -62,6 +65,128 @@ fn a_table_of_parquet_trains_as_its_lines_do() {
     assert!(summary["masked"].as_u64().unwrap() > 0 && summary["cut"] == 0, "{summary}");
     let named = case.data_losses(&[data("words.parquet")], "words", &["--data-field", "words"]);
     assert_eq!(named[0].0, 2, "two words, a row of two");
+}
+
+/// Padding that a mask names is not there: neither in what is learnt nor in what is counted, wherever it stands.
+#[test]
+fn rows_that_are_padded_train_as_those_that_are_not() {
+    let case = case();
+    let unpadded = fs::read_to_string(data("masked.jsonl")).unwrap().replace("0, 0, 5", "5").replace("7, 0, 0", "7");
+    let unpadded = unpadded.replace("-100, -100, -100", "-100").replace("attention_mask", "other");
+    let plain = case.path("plain.jsonl");
+    fs::write(&plain, unpadded).unwrap();
+    for (name, arguments) in [("labels", &[][..]), ("ids", &["--data-field", "input_ids"])] {
+        let weights = |out: &str| fs::read(case.path(out).join("student/model.safetensors")).unwrap();
+        let (out, counts) = (format!("{name}-plain"), |out: &str| run_record(&case.path(out))["data"].clone());
+        let expected = case.data_losses(std::slice::from_ref(&plain), &out, arguments);
+        for form in ["jsonl", "parquet"] {
+            let padded = format!("{name}-{form}");
+            assert_eq!(case.data_losses(&[data(&format!("masked.{form}"))], &padded, arguments), expected, "{padded}");
+            assert!(weights(&padded) == weights(&out), "{padded}");
+            for count in ["rows", "chunks", "tokens", "masked", "cut", "rows_passed_over"] {
+                assert_eq!(counts(&padded)[count], counts(&out)[count], "{padded} {count}");
+            }
+        }
+    }
+}
+
+#[test]
+fn what_people_read_when_a_mask_is_none() {
+    let case = case();
+    let good = r#"{"input_ids": [1, 2, 3], "attention_mask": [true, 1, 0]}"#;
+    let masks = ["[1, 0, 1]", "[1, 1]", "[1, 1, 2]", "[1, 1, 0.0]", "[1, 1, -1]", "[1, 1, null]", "\"110\""];
+    let messages = masks.map(|mask| {
+        let path = case.path("rows.jsonl");
+        fs::write(&path, format!("{good}\n{{\"input_ids\": [1, 2, 3], \"attention_mask\": {mask}}}\n")).unwrap();
+        case.data_refused(&[path], &[])
+    });
+    insta::assert_snapshot!(messages.concat());
+}
+
+/// What is usually a mistake and trains all the same is said, with the remedy.
+#[test]
+fn what_people_read_of_data_that_are_not_what_they_seem() {
+    let case = case();
+    let notes = |data: &[PathBuf], out: &str, arguments: &[&str]| {
+        let output = case.run_on(data, out, arguments).output().unwrap();
+        let (_, stderr) = texts(&output);
+        assert!(output.status.success(), "{stderr}");
+        let root = fixture("data").display().to_string();
+        stderr.replace(&case.dir.path().display().to_string(), "DIR").replace(&root, "DATA")
+    };
+    let ids = token_file(case.dir.path(), "ids.bin", 17 * 2 + 5, 96);
+    let other = token_file(case.dir.path(), "other.bin", 17 * 2 + 1, 96);
+    let link = case.path("link.jsonl");
+    std::os::unix::fs::symlink(data("plain.jsonl"), &link).unwrap();
+    let [shared, held_out] = [data("ids.jsonl"), ids.clone()].map(|path| path.display().to_string());
+    let late = case.path("late.jsonl");
+    let late_row = |first: usize| {
+        let labels: Vec<i64> = (0..30).map(|at| if at < first { -100 } else { 7 }).collect();
+        format!("{{\"input_ids\": {:?}, \"labels\": {labels:?}}}\n", [7; 30])
+    };
+    fs::write(&late, late_row(3) + &late_row(20) + &late_row(25)).unwrap();
+    let some = case.path("some.jsonl");
+    fs::write(&some, "{\"text\": \"the cat\"}\n{\"text\": \"\"}\n").unwrap();
+    let said = [
+        notes(std::slice::from_ref(&ids), "tail", &["--eval-data", &other.display().to_string()]),
+        notes(&[ids.clone(), other], "tails", &[]),
+        notes(&[data("plain.jsonl"), link], "link", &[]),
+        notes(&[data("ids.jsonl"), data("ids.jsonl")], "twice", &["--eval-data", &shared]),
+        notes(&[data("ids.jsonl"), ids], "both", &["--eval-data", &held_out]),
+        notes(&[data("ids.jsonl")], "warmup", &["--warmup", "4"]),
+        notes(&[late], "late", &[]),
+        notes(&[some], "some", &[]),
+    ];
+    insta::assert_snapshot!(said.concat());
+    assert_eq!(notes(&[data("ids.jsonl")], "none", &["--warmup", "3"]), "");
+}
+
+#[test]
+fn what_people_read_where_there_is_nothing_to_learn() {
+    let case = case();
+    let file = |name: &str, text: &str| {
+        let path = case.path(name);
+        fs::write(&path, text).unwrap();
+        vec![path]
+    };
+    let turn = r#"{"messages": [{"role": "user", "content": "WORDS"}, {"role": "assistant", "content": "cat"}]}"#;
+    let late = |words: usize| turn.replace("WORDS", &"the ".repeat(words)) + "\n";
+    let said = [
+        case.data_refused(&file("chats.jsonl", &(late(30) + &late(20) + &late(40))), &[]),
+        case.data_refused(&file("chat.jsonl", &late(20)), &[]),
+        case.data_refused(&file("texts.jsonl", &"{\"text\": \"\"}\n".repeat(40)), &[]),
+        case.data_refused(&file("text.jsonl", "{\"text\": \"\"}\n"), &[]),
+        case.data_refused(&file("answers.jsonl", &"{\"prompt\": \"the\", \"completion\": \"\"}\n".repeat(2)), &[]),
+        case.data_refused(&file("empty.txt", ""), &[]),
+        case.data_refused(&file("empty.jsonl", "\n"), &[]),
+        case.data_refused(&file("masked.jsonl", "{\"input_ids\": [1, 2], \"labels\": [-100, -100]}\n"), &[]),
+        case.data_refused(&file("padding.jsonl", "{\"input_ids\": [1, 2], \"attention_mask\": [0, 0]}\n"), &[]),
+    ];
+    insta::assert_snapshot!(said.concat());
+    // What a message names is what helps.
+    succeed(&mut case.run_on(&file("chats.jsonl", &late(20)), "reached", &["--seq-len", "23"]));
+}
+
+/// A token that tokenizer_config.json alone has is one token, in training and beside a student that has none.
+#[test]
+fn tokens_of_the_configuration_of_a_tokenizer_are_not_split() {
+    let case = case();
+    let config = r#"{"added_tokens_decoder": {"10": {"content": "<think>", "normalized": false}}}"#;
+    let text = case.path("text.jsonl");
+    fs::write(&text, "{\"text\": \"the<think>cat the<think>cat\"}\n").unwrap();
+    let tokens = |out: &str| case.data_losses(std::slice::from_ref(&text), out, &["--batch-size", "1"])[0].0;
+    assert_eq!(tokens("split"), 1);
+    fs::write(case.student.join("tokenizer_config.json"), config).unwrap();
+    assert_eq!(tokens("whole"), 5);
+    // Two models with one tokenizer.json, of which one has the token.
+    fs::copy(case.student.join("tokenizer.json"), case.teacher.join("tokenizer.json")).unwrap();
+    let mut taught = distill(&case.teacher, &case.student, &text, &case.path("taught"));
+    let output = taught.args(["--batch-size", "2", "--seq-len", "16", "--steps", "1"]).output().unwrap();
+    let (_, stderr) = texts(&output);
+    assert!(stderr.contains("1 token only the student has: `<think>` (10)"), "{stderr}");
+    fs::write(case.student.join("tokenizer_config.json"), "{").unwrap();
+    let message = case.data_refused(std::slice::from_ref(&text), &[]);
+    assert!(message.contains("tokenizer_config.json: EOF while parsing an object"), "{message}");
 }
 
 #[test]

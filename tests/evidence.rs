@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use precast_fatbins::evidence::Evidence;
+use precast_fatbins::evidence::{Check, Evidence, Gathered, Summary};
 
 use crate::support::{fail, lacks_compiler, names_in, precast, precast_aot, root, skipped, succeed, texts};
 
@@ -178,6 +178,95 @@ fn chips_agree_by_bits_or_within_what_a_kernel_may_differ() {
 }
 
 #[test]
+fn an_output_that_is_zero_on_one_chip_alone_is_judged_as_the_selftest_judges_it() {
+    if lacks_compiler() {
+        return;
+    }
+    // The divergence of distributions over one token is zero; the kernel's is a difference of larger numbers.
+    let zero = |name: &str, by: f64| {
+        other(name, |evidence| {
+            let first = |check: &&mut Check| check.kernel.starts_with("head.distill{") && check.sample == 0;
+            let outputs = evidence.checks.iter_mut().filter(first).flat_map(|check| &mut check.outputs);
+            for output in outputs.filter(|output| output.operand == "kd") {
+                assert_eq!(output.sketch.norm, 0.0);
+                output.sha256 = format!("{by}");
+                output.sketch.sums = vec![by; 32];
+            }
+        })
+    };
+    let nothing = zero("nothing", 0.0);
+    let almost = zero("almost", 1e-9);
+    let printed = succeed(&mut compare(&nothing, &almost));
+    assert!(!printed.contains("inf") && printed.contains(" 0 apart"), "{printed}");
+    let far = zero("far", 1e3);
+    assert!(fail(&mut compare(&far, &nothing), 1).contains("disagree on"));
+}
+
+#[test]
+fn kernels_of_other_sources_are_counted_and_not_compared() {
+    if lacks_compiler() {
+        return;
+    }
+    let key = made().read().checks[0].kernel.clone();
+    let one = other("one-source", |evidence| evidence.loads[0].source = "0".repeat(64));
+    let printed = succeed(&mut compare(&made().path(), &one));
+    assert!(printed.contains("not compared: 1 of other sources"), "{printed}");
+    let all = made().read().loads.len();
+    assert!(
+        printed.contains(&format!("note: B: {} of {all} kernels are of this program's sources", all - 1)),
+        "{printed}"
+    );
+    assert!(
+        printed.lines().any(
+            |line| line.starts_with("not compared: other sources") && line.contains(key.split('[').next().unwrap())
+        )
+    );
+    // Of one architecture two files say it themselves, whatever this program is made from.
+    let same = other("same-source", |evidence| evidence.loads[0].source = "0".repeat(64));
+    assert!(succeed(&mut compare(&one, &same)).contains("not compared: 0 of other sources"));
+    let none = other("no-source", |evidence| evidence.loads.iter_mut().for_each(|load| load.source.clear()));
+    assert!(fail(&mut compare(&made().path(), &none), 5).contains("no kernel of both is of the same sources"));
+}
+
+#[test]
+fn a_summary_tells_the_same_bits_from_others_and_says_when_it_cannot() {
+    if lacks_compiler() {
+        return;
+    }
+    let summarize = |file: &Path, out: &Path| {
+        let mut command = precast_aot();
+        command.arg("summarize-evidence").arg(file).arg("--out").arg(out);
+        command
+    };
+    let summary = made().dir.path().join("summary");
+    succeed(&mut summarize(&made().path(), &summary));
+    assert!(fs::metadata(&summary).unwrap().len() < fs::metadata(made().path()).unwrap().len() / 10);
+    assert!(fail(&mut summarize(&made().path(), &summary), 2).contains("is there already"));
+    for (a, b) in [(&made().path(), &summary), (&summary, &made().path()), (&summary, &summary)] {
+        let printed = succeed(&mut compare(a, b));
+        assert!(printed.contains(" 0 apart, 0 by their norms alone") && !printed.contains("within"), "{printed}");
+    }
+    let changed = |name: &str, op: &str, norm: f64| {
+        other(name, |evidence| {
+            let check = evidence.checks.iter_mut().find(|check| check.kernel.starts_with(op)).unwrap();
+            check.outputs[0].sha256 = "0".repeat(64);
+            check.outputs[0].sketch.norm *= norm;
+        })
+    };
+    let printed = succeed(&mut compare(&changed("norm", "gemm.fwd", 1.0001), &summary));
+    assert!(printed.contains(" 0 apart, 1 by their norms alone"), "{printed}");
+    for (name, op, norm, expected) in
+        [("larger", "gemm.fwd", 1.1, "norms differ by"), ("exact", "embedding.fwd", 1.0, "its kernel promises them")]
+    {
+        let output = compare(&changed(name, op, norm), &summary).output().unwrap();
+        assert!(output.status.code() == Some(1) && texts(&output).0.contains(expected), "{name}: {:?}", texts(&output));
+    }
+    let faulty = other("faulty", |evidence| evidence.checks[0].fault = Some("operand `y` differs".into()));
+    let message = fail(&mut summarize(&faulty, &made().dir.path().join("no")), 5);
+    assert!(message.contains("it holds a fault, which a summary cannot show: operand `y` differs"), "{message}");
+}
+
+#[test]
 fn what_is_no_evidence_is_refused() {
     if lacks_compiler() {
         return;
@@ -191,10 +280,13 @@ fn what_is_no_evidence_is_refused() {
     assert!(refused(&path).contains("it was altered or cut short"));
     fs::write(&path, "{}").unwrap();
     assert!(refused(&path).contains("it is not evidence"));
-    assert!(refused(&other("later", |evidence| evidence.version = 2)).contains("it has version 2"));
+    assert!(refused(&other("earlier", |evidence| evidence.version = 1)).contains("it has version 1"));
     assert!(refused(&other("seed", |evidence| evidence.seed = 1)).contains("seeds 0 and 1"));
     assert!(refused(&other("none", |evidence| evidence.checks.clear())).contains("no kernel was checked on both"));
 }
+
+/// Most bytes of a file that is committed.
+const MOST_BYTES: usize = 150_000;
 
 /// What is wrong with a directory of evidence: its page has a row for each file, of which the first is compared with all.
 fn wrong(directory: &Path) -> Vec<String> {
@@ -215,23 +307,27 @@ fn wrong(directory: &Path) -> Vec<String> {
     for row in &rows {
         let path = directory.join(row[0]);
         let read = fs::read_to_string(&path).map_err(|error| error.to_string());
-        let evidence = match read.and_then(|text| Evidence::decode(&text).map_err(|error| error.to_string())) {
-            Ok(evidence) => evidence,
+        let summary = match read.and_then(|text| Gathered::decode(&text).map_err(|error| error.to_string())) {
+            Ok(Gathered::Summary(summary)) => summary,
+            Ok(Gathered::Whole(_)) => {
+                wrong.push(format!("{} is a whole file: precast-aot summarize-evidence", row[0]));
+                continue;
+            }
             Err(error) => {
                 wrong.push(format!("{}: {error}", row[0]));
                 continue;
             }
         };
-        if [&evidence.chip.name[..], &evidence.chip.arch] != row[1..] {
-            wrong.push(format!("{} is of {} and {}", row[0], evidence.chip.name, evidence.chip.arch));
+        if [&summary.chip.name[..], &summary.chip.arch] != row[1..] {
+            wrong.push(format!("{} is of {} and {}", row[0], summary.chip.name, summary.chip.arch));
         }
-        let faults = evidence.checks.iter().filter(|check| check.fault.is_some()).count();
-        let untrue = evidence.golden.iter().filter(|golden| golden.fault.is_some() || golden.losses.is_empty()).count();
-        if faults + untrue > 0 || evidence.golden.len() != 2 || evidence.checks.len() < 100 || evidence.note.is_some() {
-            wrong.push(format!("{}: {faults} faults, {untrue} runs untrue, of {}", row[0], evidence.checks.len()));
+        let untrue = summary.golden.iter().filter(|golden| golden.fault.is_some() || golden.losses.is_empty()).count();
+        let launches: usize = summary.kernels.values().map(|kernel| kernel.launches.len()).sum();
+        if untrue > 0 || summary.golden.len() != 2 || launches < 100 || summary.note.is_some() {
+            wrong.push(format!("{}: {untrue} runs untrue, {launches} launches", row[0]));
         }
-        if evidence.loads.is_empty() || evidence.doctor.is_empty() || evidence.bench.is_empty() {
-            wrong.push(format!("{} lacks loads, what doctor found, or times", row[0]));
+        if summary.encode().len() > MOST_BYTES {
+            wrong.push(format!("{} is larger than {MOST_BYTES} bytes", row[0]));
         }
         let output = compare(&directory.join(rows[0][0]), &path).output().unwrap();
         if !output.status.success() {
@@ -248,13 +344,11 @@ fn evidence_that_is_committed_is_what_its_page_says() {
     }
     // What the check itself sees.
     let dir = tempfile::tempdir().unwrap();
-    let add = |name: &str, change: fn(&mut Evidence)| {
-        let mut evidence = made().read();
-        (evidence.note, evidence.chip.name) = (None, "a chip".to_owned());
-        let time = precast_fatbins::evidence::Timing { kernel: String::new(), microseconds: 1.0, bytes: 1, flops: 1 };
-        evidence.bench.push(time);
-        change(&mut evidence);
-        fs::write(dir.path().join(name), evidence.encode()).unwrap();
+    let add = |name: &str, change: fn(&mut Summary)| {
+        let mut summary = Summary::of(&made().read()).unwrap();
+        (summary.note, summary.chip.name) = (None, "a chip".to_owned());
+        change(&mut summary);
+        fs::write(dir.path().join(name), summary.encode()).unwrap();
     };
     let page = |rows: &[&str]| {
         let rows: String = rows.iter().map(|name| format!("| `{name}` | a chip | `sim` |\n")).collect();
@@ -265,17 +359,26 @@ fn evidence_that_is_committed_is_what_its_page_says() {
     add("two.evidence", |_| {});
     assert_eq!(page(&["one.evidence", "two.evidence"]), [""; 0]);
     assert!(page(&["one.evidence"])[0].contains("two.evidence"));
-    type Change = (fn(&mut Evidence), &'static str);
-    let changes: [Change; 4] = [
-        (|evidence| evidence.chip.name = "another".to_owned(), "is of another"),
-        (|evidence| evidence.golden[0].fault = Some("far".to_owned()), "1 runs untrue"),
-        (|evidence| evidence.bench.clear(), "lacks loads"),
-        (|evidence| drop(evidence.checks[0].outputs.pop()), "APART"),
+    type Change = (fn(&mut Summary), &'static str);
+    let changes: [Change; 5] = [
+        (|summary| summary.chip.name = "another".to_owned(), "is of another"),
+        (|summary| summary.golden[0].fault = Some("far".to_owned()), "1 runs untrue"),
+        (|summary| summary.kernels.values_mut().for_each(|kernel| kernel.launches.clear()), "0 launches"),
+        (
+            |summary| {
+                let launch = &mut summary.kernels.values_mut().next().unwrap().launches[0];
+                (launch.1, launch.2) = ("0".repeat(16), 2.0 * launch.2);
+            },
+            "APART",
+        ),
+        (|summary| summary.chip.host = "x".repeat(MOST_BYTES), "is larger than"),
     ];
     for (change, expected) in changes {
         add("two.evidence", change);
         assert!(page(&["one.evidence", "two.evidence"]).concat().contains(expected), "{expected}");
     }
+    fs::write(dir.path().join("two.evidence"), made().read().encode()).unwrap();
+    assert!(page(&["one.evidence", "two.evidence"]).concat().contains("two.evidence is a whole file"));
     fs::write(dir.path().join("two.evidence"), "{}\n{}\n").unwrap();
     assert!(page(&["one.evidence", "two.evidence"]).concat().contains("two.evidence: it is not evidence"));
 

@@ -84,7 +84,7 @@ fn check(case: &Case, whole: &Results, kept: &[u8], what: &str) {
     assert!(Results::of(&out) == *whole, "{what}: other results");
     assert!(fs::read(out.join("metrics.jsonl")).unwrap().starts_with(kept), "{what}: kept lines changed");
     let steps = whole.lines.len();
-    let expected = [&format!("checkpoint-{steps}"), "metrics.jsonl", "report.html", "run.json", "student"];
+    let expected = [&format!("checkpoint-{steps}"), "metrics.jsonl", "report.html", "run.json", "run.log", "student"];
     assert_eq!(names_in(&out), expected, "{what}");
     let mut around = names_in(case.dir.path());
     around.retain(|name| name.starts_with(".precast") || name.starts_with("out"));

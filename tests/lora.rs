@@ -555,7 +555,7 @@ fn a_run_of_an_adapter_killed_at_any_change_to_the_disk_continues() {
         assert!(bits(&out) == bits(&whole), "change {at}");
         assert_eq!(
             names_in(&out),
-            ["adapter", "checkpoint-1", "metrics.jsonl", "report.html", "run.json"],
+            ["adapter", "checkpoint-1", "metrics.jsonl", "report.html", "run.json", "run.log"],
             "change {at}"
         );
     }

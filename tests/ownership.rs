@@ -124,7 +124,7 @@ fn overwriting_replaces_a_run_and_nothing_else() {
         let _ = fs::remove_file(out.join(name)).or_else(|_| fs::remove_dir(out.join(name)));
         assert_eq!(contents(&out), old);
     }
-    for name in ["student/config.json", "metrics.jsonl", "checkpoint-2/master.safetensors", "report.html"] {
+    for name in ["student/config.json", "metrics.jsonl", "run.log", "checkpoint-2/master.safetensors", "report.html"] {
         let whole = fs::read(out.join(name)).unwrap();
         let mut changed = whole.clone();
         changed[whole.len() / 2] ^= 1;
@@ -136,7 +136,7 @@ fn overwriting_replaces_a_run_and_nothing_else() {
     assert_eq!(names_in(case.dir.path()).iter().filter(|name| name.contains("replaced")).count(), 0);
     // Without a checkpoint the old run goes at the end.
     succeed(&mut case.owned_run(&out, &["--steps", "1", "--overwrite", "--checkpoint-every", "0"]));
-    assert_eq!(names_in(&out), ["metrics.jsonl", "report.html", "run.json", "student"]);
+    assert_eq!(names_in(&out), ["metrics.jsonl", "report.html", "run.json", "run.log", "student"]);
     assert_eq!(names_in(case.dir.path()).iter().filter(|name| name.contains("replaced")).count(), 0);
 }
 

@@ -156,7 +156,10 @@ fn one_flipped_bit_of_a_checkpoint_is_found() {
     let case = Case::new(17 * 9);
     let out = case.path("out");
     succeed(&mut case.resumable_run(&["--steps", "2", "--keep", "2"]));
-    assert_eq!(names_in(&out), ["checkpoint-1", "checkpoint-2", "metrics.jsonl", "report.html", "run.json", "student"]);
+    assert_eq!(
+        names_in(&out),
+        ["checkpoint-1", "checkpoint-2", "metrics.jsonl", "report.html", "run.json", "run.log", "student"]
+    );
     let checkpoint = out.join("checkpoint-2");
     let files = ["m.safetensors", "master.safetensors", "precast.sha256", "state.json", "v.safetensors"];
     assert_eq!(names_in(&checkpoint), files);

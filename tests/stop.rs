@@ -197,7 +197,7 @@ fn a_signal_is_answered_at_once_and_a_second_ends_the_run() {
     let case = Case::new(17 * 9);
     let out = case.dir.path().join("out");
     // One step takes longer than anybody waits.
-    let long = ["--steps", "2", "--grad-accum", "100000", "--checkpoint-every", "0"];
+    let long = ["--steps", "2", "--grad-accum", "100000", "--checkpoint-every", "0", "--untrained"];
     let mut child = case.stoppable_run(&out, &long).spawn().unwrap();
     while !out.join("metrics.jsonl").exists() {
         assert!(child.try_wait().unwrap().is_none(), "it ended by itself");

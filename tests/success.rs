@@ -276,7 +276,7 @@ fn a_student_whose_last_update_overflows_is_not_written() {
     assert!(message.contains("student is not written: tensor ") && message.contains("inf at element"), "{message}");
     let mut left: Vec<_> = fs::read_dir(&out).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     left.sort();
-    assert_eq!(left, ["metrics.jsonl", "report.html", "run.json"]);
+    assert_eq!(left, ["metrics.jsonl", "report.html", "run.json", "run.log"]);
     assert_eq!(outcome_status(&out), "failed");
 }
 

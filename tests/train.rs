@@ -48,7 +48,7 @@ fn a_run_without_a_teacher_writes_what_every_run_writes() {
     let out = case.path("out");
     let printed = succeed(&mut case.train("out", &["--steps", "8"]));
     assert!(printed.contains("student  ") && !printed.contains("teacher") && !printed.contains("  kd "), "{printed}");
-    assert_eq!(names_in(&out), ["checkpoint-8", "metrics.jsonl", "report.html", "run.json", "student"]);
+    assert_eq!(names_in(&out), ["checkpoint-8", "metrics.jsonl", "report.html", "run.json", "run.log", "student"]);
     let metrics = metrics_of(&out);
     assert!(metrics.iter().all(|step| step.loss == step.ce_loss && step.kd_loss == Some(0.0)));
     let losses: Vec<f64> = metrics.iter().map(|step| step.loss.unwrap()).collect();
@@ -81,12 +81,13 @@ fn a_run_without_a_teacher_writes_what_every_run_writes() {
 fn what_is_of_a_teacher_is_a_usage_error() {
     let case = case();
     let model = case.model.to_str().unwrap();
-    let options: [(&str, &str, &str); 6] = [
+    let options: [(&str, &str, &str); 7] = [
         ("--teacher", model, "teacher = 'PATH'"),
         ("--student", model, "student = 'PATH'"),
         ("--alpha", "0.5", "alpha = 0.5"),
         ("--temperature", "2", "temperature = 2.0"),
         ("--beta", "0", "beta = 0.0"),
+        ("--untrained", "true", "untrained = true"),
         ("--allow-identical", "true", "allow_identical = true"),
     ];
     let toml = case.path("run.toml");
@@ -107,7 +108,9 @@ fn what_is_of_a_teacher_is_a_usage_error() {
     let help = |command: &str| succeed(precast().args([command, "--help"]));
     let (train, distill) = (help("train"), help("distill"));
     assert!(train.contains("--model <PATH>") && !distill.contains("--model <PATH>"), "{train}{distill}");
-    for option in ["--teacher <", "--student <", "--alpha", "--temperature", "--beta", "--allow-identical"] {
+    for option in
+        ["--teacher <", "--student <", "--alpha", "--temperature", "--beta", "--untrained", "--allow-identical"]
+    {
         assert!(!train.contains(option) && distill.contains(option), "{option}: {train}");
     }
 }

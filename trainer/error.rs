@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use precast_fatbins::BundleError;
-use precast_fatbins::files::ListingError;
+use precast_fatbins::files::{self, ListingError};
 use precast_kernels::Arch;
 use precast_plan::PlanError;
 use precast_runtime::cublas::CublasError;
@@ -15,14 +15,16 @@ use crate::checkpoint::CheckpointError;
 use crate::data::DataError;
 use crate::generate::NotFinite;
 use crate::metrics::MetricsError;
+use crate::note;
 use crate::outcome::Fault;
 use crate::pair::PairError;
-use crate::ranks::RankError;
+use crate::ranks::{self, RankError};
 use crate::run::identity::Difference;
 use crate::run::out::OutError;
 use crate::run::signal::Signal;
 use crate::score::Insufficient;
-use crate::weight_format::Rounded;
+use crate::watch::Hang;
+use crate::weight_format::{KERNELS_BYTES, Rounded};
 
 /// Why a command failed. [`Failure::exit_code`] is part of the command-line contract.
 #[derive(Debug, thiserror::Error)]
@@ -169,6 +171,26 @@ pub enum Failure {
         /// What needs it, with weights as they are stored.
         table: String,
     },
+    /// A plan takes more memory than there is.
+    #[error(
+        "this run does not fit: it takes {needed} bytes of device memory, up to {KERNELS_BYTES} for kernels{}, and {room}.\n{}",
+        if *host > 0 { format!(" and {host} for the host, which shares it") } else { String::new() },
+        change.as_ref().map_or_else(
+            || "Neither smaller micro-batches, --recompute, other formats nor shorter sequences make it fit: use smaller models, or \
+                a GPU with more memory".to_owned(),
+            |change| format!("The least change that fits: {change}")
+        )
+    )]
+    TooLarge {
+        /// By the plan.
+        needed: u64,
+        /// What the host takes of the same memory.
+        host: u64,
+        /// What there is.
+        room: String,
+        /// Options by which the run fits, and what it takes then.
+        change: Option<String>,
+    },
     /// Model and run do not go together.
     #[error(transparent)]
     Plan(#[from] PlanError),
@@ -249,6 +271,9 @@ pub enum Failure {
          so another version of Precast started the run: continue it with that version", path.display()
     )]
     Tokens { path: PathBuf, step: u64 },
+    /// The device hangs.
+    #[error(transparent)]
+    Hung(Box<Hang>),
     /// Ranks did not come together, or one of them has failed.
     #[error(transparent)]
     Rank(#[from] RankError),
@@ -272,9 +297,16 @@ pub enum Failure {
 
 impl Failure {
     /// 1 failed (a disk that is full for one), 2 usage, 3 bundle or kernels, 4 device, 5 data, model or checkpoint that cannot
-    /// be used, 129, 130, 131 and 143 stopped by a signal.
+    /// be used, or a file that may not grow further (`ulimit -f`), 129, 130, 131 and 143 stopped by a signal.
     pub fn exit_code(&self) -> u8 {
         match self {
+            Failure::Io { error, .. }
+            | Failure::Checkpoint(CheckpointError::Io { error, .. })
+            | Failure::Out(OutError::Io { error, .. })
+                if files::is_past_limit(error) =>
+            {
+                5
+            }
             Failure::Usage(_)
             | Failure::Plan(
                 PlanError::SequenceTooLong { .. }
@@ -302,10 +334,12 @@ impl Failure {
             | Failure::Embedded(_)
             | Failure::Cublas(_)
             | Failure::Selftest { .. } => 3,
+            Failure::Hung(_) => Hang::EXIT_CODE,
             Failure::Driver(_)
             | Failure::NoGpu { .. }
             | Failure::Memory { .. }
             | Failure::OneMemory { .. }
+            | Failure::TooLarge { .. }
             | Failure::NeitherFits { .. } => 4,
             Failure::Doctor { exit_code, .. } => *exit_code,
             // What cannot be written, be it a checkpoint, is no fault of what was read.
@@ -335,10 +369,24 @@ impl Failure {
         }
     }
 
+    /// Says on standard error why the program ends, unless another rank does.
+    pub fn tell(&self) {
+        let stopped = matches!(self, Self::Stopped { .. });
+        if !(stopped && note::is_silent() || ranks::is_printed_by_another(self)) {
+            note::tell(format_args!("{}{self}", if stopped { "" } else { "error: " }));
+        }
+    }
+
     /// Wraps an I/O error of a file of the run.
     pub fn io(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.into();
         move |error| Self::Io { what, path, error }
+    }
+}
+
+impl From<Hang> for Failure {
+    fn from(hang: Hang) -> Self {
+        Self::Hung(Box::new(hang))
     }
 }
 

@@ -4,19 +4,19 @@ use std::path::PathBuf;
 
 use precast_fatbins::say;
 use precast_plan::{Adapters, EvaluationPlan, Gemm, Precision, Student};
+use precast_runtime::Placement;
 use precast_runtime::cublas::Cublas;
-use precast_runtime::{Placement, Sealed};
 
 use crate::adapter::Adapter;
 use crate::bundle::Kernels;
 use crate::checkpoint::{Checkpoint, Scratch, Weights};
 use crate::config::DeviceChoice;
-use crate::device::{self, AnyDriver};
+use crate::device;
 use crate::error::Failure;
 use crate::heading::Heading;
 use crate::host_memory::HostMemory;
 use crate::one_memory;
-use crate::seal::seal;
+use crate::seal::{SealedDevice, seal};
 use crate::startup::Startup;
 use crate::upload::upload_model;
 use crate::weight_format::{Choice, Chosen, WeightFormat};
@@ -70,7 +70,7 @@ impl Forward {
         Opened { cublas, model, adapter }: &Opened,
         data: &[PathBuf],
         shape: (u32, u32),
-    ) -> Result<(EvaluationPlan, Sealed<AnyDriver>), Failure> {
+    ) -> Result<(EvaluationPlan, SealedDevice), Failure> {
         let Self { model: path, precision, gemm, kernels, .. } = self;
         let adapter = adapter.as_ref();
         let driver = device::open_with(self.device, kernels, *cublas)?;
@@ -88,7 +88,7 @@ impl Forward {
         note.iter().for_each(crate::note::note);
         one_memory::check(device, &plan.plan, &host(&plan))?;
         let (models, startup) = ([path.display().to_string()], &mut Startup::new());
-        let (mut sealed, bundle, _) = seal(driver, &plan.plan, kernels, &models, Placement::Arena, startup)?;
+        let (mut sealed, bundle, _) = seal(driver, &plan.plan, kernels, &models, (Placement::Arena, None), startup)?;
         if self.heading {
             let heading = Heading::new(sealed.device(), bundle, sealed.loaded().len()).cublas(sealed.cublas());
             say!("{}", adapter.into_iter().fold(heading.model("model", path, model), Heading::adapter));

@@ -18,6 +18,7 @@ use crate::checkpoint::Checkpoint;
 use crate::data::DataError;
 use crate::error::Failure;
 use crate::forward::Forward;
+use crate::note::note;
 use crate::tokenizer::Tokenizer;
 
 /// What to generate.
@@ -118,7 +119,7 @@ fn prompt(request: &Generation, model: &Checkpoint, tokenizer: &Tokenizer) -> Re
         }
         None => {
             if !request.raw {
-                eprintln!("note: the model has no chat template: the prompt is the beginning of a text");
+                note("the model has no chat template: the prompt is the beginning of a text");
             }
             tokenizer.encode(&request.prompt)
         }

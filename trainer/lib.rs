@@ -1,6 +1,7 @@
 //! WHY: data, checkpoints, the training loop, reports, and the `precast` program.
 
 pub mod adapter;
+mod added_tokens;
 pub mod bench;
 pub mod bundle;
 pub mod certificate;
@@ -47,6 +48,7 @@ pub mod tensorboard;
 pub mod tokenizer;
 mod upload;
 pub mod verbose;
+pub mod watch;
 pub mod weight_format;
 
 pub use error::Failure;

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use precast_fatbins::bug::{self, Program};
-use precast_fatbins::threads;
+use precast_fatbins::{files, threads};
 
 fn main() -> ExitCode {
     let program = Program { name: "precast", version: env!("CARGO_PKG_VERSION"), facts: precast::bundle::facts };
@@ -11,19 +11,16 @@ fn main() -> ExitCode {
 }
 
 fn run() -> ExitCode {
-    if let Err(error) = threads::start() {
-        eprintln!("error: {error}");
+    let started = files::outlive_limit().map_err(|error| format!("cannot take over SIGXFSZ: {error}"));
+    if let Err(error) = started.and_then(|()| threads::start()) {
+        precast::note::tell(format_args!("error: {error}"));
         return ExitCode::FAILURE;
     }
     // A run's own failure says more than that its output did not arrive.
     match precast::cli::main().and_then(|()| precast::cli::finish()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            let stopped = matches!(failure, precast::Failure::Stopped { .. });
-            // Of the ranks that end together one says so.
-            if !(stopped && precast::note::is_silent() || precast::ranks::is_printed_by_another(&failure)) {
-                precast::note::tell(format_args!("{}{failure}", if stopped { "" } else { "error: " }));
-            }
+            failure.tell();
             ExitCode::from(failure.exit_code())
         }
     }

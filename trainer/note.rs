@@ -1,12 +1,18 @@
 //! Notes to people, which one rank of a run writes.
 
 use std::fmt::Display;
-use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
+use precast_fatbins::tee;
 use precast_fatbins::terminal::message;
+pub use precast_fatbins::terminal::tell;
 
 static SILENT: AtomicBool = AtomicBool::new(false);
+static NOTES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Most notes that [`notes`] keeps.
+const MOST_NOTES: usize = 256;
 
 /// Says no more notes in this process: another one says the same.
 pub fn silence() {
@@ -17,14 +23,19 @@ pub fn is_silent() -> bool {
     SILENT.load(Ordering::Relaxed)
 }
 
-/// What a person should know and need not act on.
+/// What a person should know and need not act on. A silent process leaves it to its log.
 pub fn note(text: impl Display) {
-    if !is_silent() {
-        tell(format_args!("note: {text}"));
+    let line = format!("note: {text}");
+    let text = message(&text.to_string());
+    let mut notes = NOTES.lock().unwrap_or_else(PoisonError::into_inner);
+    if notes.len() < MOST_NOTES && !notes.contains(&text) {
+        notes.push(text);
     }
+    drop(notes);
+    if is_silent() { tee::line(&message(&line)) } else { tell(line) }
 }
 
-/// Writes a line to standard error, as terminals may have it. Nobody may be left to read it, as after SIGHUP: that ends nothing.
-pub fn tell(line: impl Display) {
-    let _ = writeln!(io::stderr(), "{}", message(&line.to_string()));
+/// The notes of this process so far.
+pub fn notes() -> Vec<String> {
+    NOTES.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }

@@ -1,5 +1,6 @@
 //! `run.json`: what ran, on what, with which bytes.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -17,6 +18,7 @@ use crate::error::Failure;
 use crate::guard::GuardRecord;
 use crate::models::Models;
 use crate::outcome::Outcome;
+use crate::run::log::Written;
 use crate::session::Session;
 use crate::startup::Startup;
 
@@ -25,6 +27,18 @@ pub const RECORD: &str = "run.json";
 
 /// The name in it of what its best checkpoint is judged by.
 pub const HELD_OUT: &str = "held_out";
+
+/// The name in it of how well the teacher predicts the first batch.
+pub const TEACHER_SCORE: &str = "teacher_score";
+
+/// The name in it of what its logs hold.
+pub const LOGS: &str = "logs";
+
+/// The name in it of what people should know of all its parts.
+const NOTES: &str = "notes";
+
+/// Most of them, over however many parts.
+const MOST_NOTES: usize = 1024;
 
 /// The resolved configuration, digests of everything that went in, the device, memory and start-up.
 #[derive(Serialize)]
@@ -59,6 +73,11 @@ impl RunRecord {
     /// Adds what is known of a teacher that is not exact.
     pub fn teacher_certificate(&mut self, known: Value) {
         self.0["teacher_certificate"] = known;
+    }
+
+    /// Adds how well the teacher predicts the first batch.
+    pub fn teacher_score(&mut self, score: impl Serialize) {
+        self.0[TEACHER_SCORE] = json!(score);
     }
 
     /// Adds the digest of the data, once it is known, and what a pass over them comes to, once one has ended.
@@ -120,6 +139,9 @@ impl RunRecord {
             "changed": changed,
         }));
         self.0["parts"] = parts.into();
+        if let Some(notes) = before.and_then(|before| before.get(NOTES)) {
+            self.0[NOTES] = notes.clone();
+        }
         for name in ["student", "adapter"] {
             if let Some(result) = before.and_then(|before| before.get(name)) {
                 self.0[name] = result.clone();
@@ -155,6 +177,24 @@ impl RunRecord {
     /// What is trained is written, under its name, as it is after a step.
     pub fn result(&mut self, name: &str, step: u64) {
         self.0[name] = json!({ "step": step });
+    }
+
+    /// What the run's logs hold, by their names.
+    pub fn logs(&mut self, logs: &BTreeMap<String, Written>) {
+        if !logs.is_empty() {
+            self.0[LOGS] = json!(logs);
+        }
+    }
+
+    /// Adds notes that it does not have.
+    pub fn notes(&mut self, notes: Vec<String>) {
+        let mut all = self.0[NOTES].as_array().cloned().unwrap_or_default();
+        for note in notes.into_iter().map(Value::from) {
+            if all.len() < MOST_NOTES && !all.contains(&note) {
+                all.push(note);
+            }
+        }
+        self.0[NOTES] = all.into();
     }
 
     /// What the run writes: files, what they replace for a moment, and the runs that it replaces.

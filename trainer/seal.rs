@@ -1,5 +1,7 @@
 //! From a plan to what can launch it: memory checked, kernels verified and loaded, sealed.
 
+use std::ops::{Deref, DerefMut};
+
 use precast_fatbins::Digest;
 use precast_plan::{MemoryTable, Plan};
 use precast_runtime::{CublasUse, Loading, Placement, Sealed};
@@ -9,6 +11,28 @@ use crate::device::{self, AnyDriver};
 use crate::error::Failure;
 use crate::note::note;
 use crate::startup::Startup;
+use crate::watch::{Patience, Watch};
+
+/// A sealed device, and who watches it.
+pub struct SealedDevice {
+    // Dropped first: what it waits for then is watched, too.
+    sealed: Sealed<AnyDriver>,
+    pub watch: Watch,
+}
+
+impl Deref for SealedDevice {
+    type Target = Sealed<AnyDriver>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.sealed
+    }
+}
+
+impl DerefMut for SealedDevice {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.sealed
+    }
+}
 
 /// Checks memory, verifies and loads the bundle, seals. Returns the bundle's digest and the memory taken.
 pub(crate) fn seal(
@@ -16,9 +40,9 @@ pub(crate) fn seal(
     plan: &Plan,
     kernels: &Kernels,
     models: &[String],
-    placement: Placement,
+    (placement, patience): (Placement, Option<Patience>),
     startup: &mut Startup,
-) -> Result<(Sealed<AnyDriver>, Digest, u64), Failure> {
+) -> Result<(SealedDevice, Digest, u64), Failure> {
     driver.memory_note().iter().for_each(note);
     let device = driver.device();
     let source = kernels.find(device::arch(device)?, plan)?;
@@ -43,10 +67,11 @@ pub(crate) fn seal(
     let taken = free_before.saturating_sub(sealed.free_bytes()?);
     let planned = plan.device_bytes() - plan.arena_bytes;
     if let Some(CublasUse { taken_bytes, .. }) = sealed.cublas().filter(|cublas| cublas.taken_bytes > planned) {
-        eprintln!(
-            "note: cuBLASLt has taken {taken_bytes} bytes of device memory for itself, and {planned} were planned"
-        );
+        note(format_args!(
+            "cuBLASLt has taken {taken_bytes} bytes of device memory for itself, and {planned} were planned"
+        ));
     }
+    let watch = Watch::start(sealed.device(), sealed.activity(), patience)?;
     startup.end("seal");
-    Ok((sealed, bundle.digest(), taken))
+    Ok((SealedDevice { sealed, watch }, bundle.digest(), taken))
 }

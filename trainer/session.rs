@@ -5,10 +5,10 @@ use std::time::Instant;
 use precast_fatbins::Digest;
 use precast_kernels::Format;
 use precast_kernels::abi::{micro_scalars, step_metrics, update_scalars};
-use precast_plan::estimate::Peak;
+use precast_plan::estimate::{self, Peak};
 use precast_plan::guard::{GUARD, Sums};
 use precast_plan::staged::CERTIFY;
-use precast_plan::training::{CAST, CLEAR, GATHER, LAST, MICRO, UPDATE, WIDEN};
+use precast_plan::training::{CAST, CLEAR, GATHER, LAST, MICRO, TEACHER, UPDATE, WIDEN};
 use precast_plan::weights::Trained;
 use precast_plan::{AdapterParameter, Comparison, Fold, Parameter, Recipe, Resident, Tensor, TrainingPlan};
 use precast_runtime::{CublasUse, Device, Load, Placement, Sealed, Ticket};
@@ -24,17 +24,18 @@ use crate::host_memory::HostMemory;
 use crate::models::Models;
 use crate::note::note;
 use crate::one_memory;
-use crate::seal::seal;
+use crate::seal::{SealedDevice, seal};
 use crate::sources::Sources;
 use crate::startup::Startup;
 use crate::upload::{upload_masters, upload_model, upload_parameters, upload_staged, upload_tables};
+use crate::watch::Watch;
 use crate::weight_format::{Chosen, WeightFormat};
 
 /// A training run, ready to step.
 pub struct Session {
     plan: TrainingPlan,
     teacher_format: WeightFormat,
-    sealed: Sealed<AnyDriver>,
+    sealed: SealedDevice,
     bundle: Digest,
     taken_bytes: u64,
 }
@@ -77,9 +78,19 @@ impl Session {
         said.iter().for_each(note);
         let device = driver.device();
         one_memory::check(device, &plan.plan, &HostMemory::of(&plan, &config.data, device.has_one_memory()))?;
+        let how = (placement, config.settings.patience);
         let (sealed, bundle, taken_bytes) =
-            seal(driver, &plan.plan, &config.settings.kernels, &config.model_names(), placement, startup)?;
+            seal(driver, &plan.plan, &config.settings.kernels, &config.model_names(), how, startup)?;
+        if let Some(peak) = Peak::reached(&sealed.device().name, plan.plan.arch) {
+            let phase_s = |phase| estimate::seconds(&plan.plan, phase, &peak);
+            sealed.watch.step_takes(f64::from(config.settings.grad_accum) * phase_s(MICRO) + phase_s(UPDATE));
+        }
         Ok(Self { plan, teacher_format: format, sealed, bundle, taken_bytes })
+    }
+
+    /// Who ends the process if the device hangs.
+    pub fn watch(&self) -> &Watch {
+        &self.sealed.watch
     }
 
     /// How the teacher's weights live on the device.
@@ -234,6 +245,22 @@ impl Session {
     /// [`Failure`] of the device.
     pub fn last(&mut self, batch: &MicroBatch, loss_scale: f32, accumulate: bool) -> Result<(), Failure> {
         self.compute(LAST, batch, loss_scale, accumulate)
+    }
+
+    /// The teacher's own cross entropy of micro-batches, added up, each token's times `loss_scale`. What it leaves in the metrics the
+    /// first micro-batch of a step overwrites. Waits for it.
+    ///
+    /// # Errors
+    /// [`Failure`] of the device.
+    ///
+    /// # Panics
+    /// If there is no teacher.
+    pub fn teacher_loss(&mut self, batches: &[MicroBatch], loss_scale: f32) -> Result<f32, Failure> {
+        for (index, batch) in batches.iter().enumerate() {
+            self.compute(TEACHER, batch, loss_scale, index > 0)?;
+        }
+        let metrics: step_metrics = bytemuck::pod_read_unaligned(&self.read(self.plan.metrics)?);
+        Ok(metrics.ce_loss)
     }
 
     fn compute(&mut self, phase: &str, batch: &MicroBatch, loss_scale: f32, accumulate: bool) -> Result<(), Failure> {

@@ -7,6 +7,7 @@ use precast_fatbins::{bug, input};
 use serde::Deserialize;
 use tokenizers::ModelWrapper;
 
+use crate::added_tokens::AddedTokens;
 use crate::charsmap;
 
 /// Most bytes of a `tokenizer.json`: the largest there are have 40 MB.
@@ -45,8 +46,16 @@ impl Tokenizer {
     /// # Errors
     /// Why they do not read.
     pub fn parse(path: &Path, bytes: &[u8]) -> Result<Self, String> {
+        Self::parse_with(path, bytes, &AddedTokens::default())
+    }
+
+    /// The same, and of what the files beside it add.
+    ///
+    /// # Errors
+    /// Why they do not read.
+    pub(crate) fn parse_with(path: &Path, bytes: &[u8], added: &AddedTokens) -> Result<Self, String> {
         charsmap::check(bytes)?;
-        Self::new(path, || tokenizers::Tokenizer::from_bytes(bytes))
+        Self::build(path, || tokenizers::Tokenizer::from_bytes(bytes), added)
     }
 
     /// Of what the library makes of a file.
@@ -57,9 +66,18 @@ impl Tokenizer {
         path: &Path,
         make: impl FnOnce() -> Result<tokenizers::Tokenizer, E>,
     ) -> Result<Self, String> {
+        Self::build(path, make, &AddedTokens::default())
+    }
+
+    fn build<E: ToString>(
+        path: &Path,
+        make: impl FnOnce() -> Result<tokenizers::Tokenizer, E>,
+        added: &AddedTokens,
+    ) -> Result<Self, String> {
         let made = bug::guard(|| {
             let mut inner = make().map_err(|error| error.to_string())?;
-            let notes = settle(&mut inner)?.into_iter();
+            let notes = settle(&mut inner)?.into_iter().map(ToOwned::to_owned);
+            let notes = notes.chain(added.add_to(&mut inner)?);
             let notes = notes.map(|note| format!("{}: {note}", path.display())).collect();
             Ok(Self { inner, notes })
         });

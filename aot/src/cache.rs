@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
-use precast_fatbins::{Digest, files};
+use precast_fatbins::{Digest, files, input};
+
+/// More than any cubin has.
+const MOST_BYTES: u64 = 256 << 20;
 
 /// The cache, or none.
 #[derive(Clone, Debug)]
@@ -26,7 +29,7 @@ impl Cache {
 
     /// The cubin of a key, if it is there whole: a file starts with the digest of the rest.
     pub fn get(&self, key: &Digest) -> Option<Vec<u8>> {
-        let file = std::fs::read(self.path(key)?).ok()?;
+        let file = input::read(&self.path(key)?, MOST_BYTES).ok()?;
         let (digest, cubin) = file.split_at_checked(32)?;
         (Digest::of(cubin).0 == digest).then(|| cubin.to_vec())
     }

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use clap::Parser;
 use precast_aot::toolchain::pins;
 use precast_fatbins::bug::{self, Program};
-use precast_fatbins::terminal::message;
-use precast_fatbins::{stdout, threads};
+use precast_fatbins::terminal::tell;
+use precast_fatbins::{files, stdout, threads};
 
 fn main() -> ExitCode {
     let facts = || format!("compiler: NVRTC {} unless another is named", pins::NVRTC.version);
@@ -24,14 +24,15 @@ fn run() -> ExitCode {
             None
         }
     };
-    if let Err(error) = threads::start() {
-        eprintln!("error: {error}");
+    let started = files::outlive_limit().map_err(|error| format!("cannot take over SIGXFSZ: {error}"));
+    if let Err(error) = started.and_then(|()| threads::start()) {
+        tell(format_args!("error: {error}"));
         return ExitCode::FAILURE;
     }
     match arguments.map_or(Ok(()), cli::run).and_then(|()| cli::finish()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("error: {}", message(&failure.to_string()));
+            tell(format_args!("error: {failure}"));
             ExitCode::from(failure.exit_code())
         }
     }

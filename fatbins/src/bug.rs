@@ -3,9 +3,12 @@
 
 use std::any::Any;
 use std::cell::Cell;
+use std::io::{self, Write};
 use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::tee;
 
 thread_local! {
     /// Whether a panic of this thread is expected and becomes an error.
@@ -28,7 +31,9 @@ pub fn main(program: Program, run: impl FnOnce() -> ExitCode) -> ExitCode {
     panic::set_hook(Box::new(move |panic| {
         // Other threads often panic of the first one's panic.
         if !EXPECTED.get() && !SAID.swap(true, Ordering::SeqCst) {
-            eprintln!("{}", report(program, panic));
+            let report = report(program, panic);
+            tee::line(&report);
+            let _ = writeln!(io::stderr(), "{report}");
         }
     }));
     panic::catch_unwind(AssertUnwindSafe(run)).unwrap_or(ExitCode::FAILURE)

@@ -20,6 +20,7 @@ pub mod shell;
 mod sign;
 mod stale;
 pub mod stdout;
+pub mod tee;
 pub mod terminal;
 pub mod threads;
 mod trust;

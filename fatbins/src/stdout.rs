@@ -7,6 +7,7 @@ use std::fmt::Arguments;
 use std::io::{self, ErrorKind, Write};
 use std::sync::OnceLock;
 
+use crate::tee;
 use crate::terminal::visible;
 
 /// Why a line could not be written: the first reason.
@@ -20,7 +21,10 @@ macro_rules! say {
 
 /// What [`say!`] calls.
 pub fn line(arguments: Arguments<'_>) {
-    wrote(writeln!(io::stdout(), "{}", visible(&arguments.to_string())));
+    let text = arguments.to_string();
+    let text = visible(&text);
+    tee::line(&text);
+    wrote(writeln!(io::stdout(), "{text}"));
 }
 
 /// Keeps what became of a write to standard output for [`finish`].

@@ -1,7 +1,10 @@
 //! Text of others on a terminal: names of files and what files hold.
 
 use std::borrow::Cow;
-use std::fmt::Write;
+use std::fmt::{Display, Write};
+use std::io::{self, Write as _};
+
+use crate::tee;
 
 /// Characters of a line: what is longer is no message.
 const MOST_CHARACTERS: usize = 4000;
@@ -26,6 +29,14 @@ pub fn message(text: &str) -> String {
         None => visible(line).into_owned(),
     };
     text.split('\n').map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// Writes a message to standard error. Nobody may be left to read it, as after SIGHUP, or a file have no room for it: that ends
+/// nothing.
+pub fn tell(line: impl Display) {
+    let text = message(&line.to_string());
+    tee::line(&text);
+    let _ = writeln!(io::stderr(), "{text}");
 }
 
 fn is_hidden(one: char) -> bool {

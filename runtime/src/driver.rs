@@ -5,6 +5,7 @@ use std::time::Instant;
 use precast_fatbins::Module;
 use precast_kernels::{Arch, Geometry, Key, TensorMap};
 
+use crate::activity::Activity;
 use crate::cublas::{Cublas, Version};
 
 /// A device, as people and checks see it.
@@ -334,6 +335,22 @@ pub trait Driver {
         Ok(None)
     }
 
+    /// What it is doing, for a thread that watches it.
+    fn activity(&self) -> Activity {
+        Activity::default()
+    }
+
+    /// Has the device write this number to [`Self::activity`] once it has done all that was asked of it so far. Nothing waits.
+    ///
+    /// # Errors
+    /// [`DriverError`] of earlier work.
+    fn mark(&mut self, _number: u32) -> Result<(), DriverError> {
+        Ok(())
+    }
+
+    /// What is prepared from here on runs a node at a time: each is named in [`Self::activity`] and waited for.
+    fn run_nodes_alone(&mut self) {}
+
     /// Prepares a sequence of nodes to be run again and again.
     ///
     /// # Errors
@@ -429,6 +446,15 @@ impl<D: Driver + ?Sized> Driver for Box<D> {
     }
     fn waited_s(&mut self) -> Result<Option<f64>, DriverError> {
         (**self).waited_s()
+    }
+    fn activity(&self) -> Activity {
+        (**self).activity()
+    }
+    fn mark(&mut self, number: u32) -> Result<(), DriverError> {
+        (**self).mark(number)
+    }
+    fn run_nodes_alone(&mut self) {
+        (**self).run_nodes_alone();
     }
     fn prepare(&mut self, nodes: &[Bound]) -> Result<GraphId, DriverError> {
         (**self).prepare(nodes)

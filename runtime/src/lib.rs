@@ -3,6 +3,7 @@
 //! [`Loading`] can load modules and has nothing to launch on; [`Loading::seal`] turns it into [`Sealed`],
 //! which launches and cannot load. Nothing in this crate, or below it, can compile.
 
+mod activity;
 mod communicator;
 pub mod cublas;
 pub mod cuda;
@@ -14,6 +15,7 @@ mod sealed;
 pub mod selftest;
 pub mod sim;
 
+pub use activity::{Activity, Doing, NodeName};
 pub use communicator::{Communicator, Mesh};
 pub use driver::{
     Arrived, Bound, BoundExchange, BoundLaunch, BoundProduct, BoundWork, CublasUse, Device, Driver, DriverError,

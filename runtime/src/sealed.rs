@@ -2,6 +2,7 @@
 
 use precast_plan::Tensor;
 
+use crate::activity::Activity;
 use crate::driver::{Arrived, CublasUse, Device, Driver, DriverError, GraphId, Ticket};
 use crate::loads::Load;
 
@@ -15,6 +16,7 @@ pub struct Sealed<D: Driver> {
     loaded: Vec<Load>,
     /// A phase runs beside what is asked for.
     beside: bool,
+    activity: Activity,
 }
 
 impl<D: Driver> Sealed<D> {
@@ -25,8 +27,8 @@ impl<D: Driver> Sealed<D> {
         graphs: Vec<(String, Vec<GraphId>)>,
         stage_bytes: u64,
     ) -> Self {
-        let loads = driver.loads();
-        Self { driver, addresses, graphs, stage_bytes, loads, loaded, beside: false }
+        let (loads, activity) = (driver.loads(), driver.activity());
+        Self { driver, addresses, graphs, stage_bytes, loads, loaded, beside: false, activity }
     }
 
     pub fn device(&self) -> &Device {
@@ -67,6 +69,11 @@ impl<D: Driver> Sealed<D> {
         self.driver.waited_s()
     }
 
+    /// What the device is doing, for a thread that watches it.
+    pub fn activity(&self) -> Activity {
+        self.activity.clone()
+    }
+
     /// Device memory free now, bytes.
     ///
     /// # Errors
@@ -88,14 +95,16 @@ impl<D: Driver> Sealed<D> {
     /// If the plan has no such phase, or a module has been loaded since the seal: both are bugs of this
     /// project, and the second is the one it exists to rule out.
     pub fn run(&mut self, phase: &str) -> Result<(), DriverError> {
-        for (index, graph) in self.graphs(phase).into_iter().enumerate() {
+        let (graphs, _call) = (self.graphs(phase), self.activity.call());
+        let number = self.activity.launch(phase, true);
+        for (index, graph) in graphs.into_iter().enumerate() {
             // What is before the first cut needs nothing of what runs beside it.
             if index > 0 || !self.is_divided(phase) {
                 self.join()?;
             }
             self.driver.run(graph)?;
         }
-        Ok(())
+        self.driver.mark(number)
     }
 
     /// Runs a phase beside what is asked for next: writes, and the beginning of a phase that is divided. All else waits for it.
@@ -106,8 +115,11 @@ impl<D: Driver> Sealed<D> {
     /// # Panics
     /// As [`Self::run`].
     pub fn run_beside(&mut self, phase: &str) -> Result<(), DriverError> {
+        let _call = self.activity.call();
         self.join()?;
         self.beside = true;
+        // The next phase that needs it says that it is done.
+        self.activity.launch(phase, false);
         self.graphs(phase).into_iter().try_for_each(|graph| self.driver.run_beside(graph))
     }
 
@@ -123,9 +135,13 @@ impl<D: Driver> Sealed<D> {
     /// # Panics
     /// As [`Self::run`].
     pub fn time(&mut self, phase: &str, repeats: u32) -> Result<f64, DriverError> {
+        let _call = self.activity.call();
         self.join()?;
+        let number = self.activity.launch(phase, true);
         let each = self.graphs(phase).into_iter().map(|graph| self.driver.time(graph, repeats));
-        each.sum()
+        let seconds = each.sum::<Result<f64, DriverError>>()?;
+        self.driver.mark(number)?;
+        Ok(seconds)
     }
 
     fn is_divided(&self, phase: &str) -> bool {
@@ -164,6 +180,7 @@ impl<D: Driver> Sealed<D> {
         assert!(start + bytes.len() as u64 <= tensor.bytes(), "a write beyond the tensor");
         let mut address = self.address(tensor) + start;
         for part in bytes.chunks(self.stage_bytes as usize) {
+            let _call = self.activity.call();
             self.driver.write(address, part)?;
             address += part.len() as u64;
         }
@@ -203,14 +220,14 @@ impl<D: Driver> Sealed<D> {
             };
             at += next.as_ref().map_or(0, |(_, bytes)| *bytes);
             let arrived = match under_way.take() {
-                Some(ticket) => Some(self.driver.wait(ticket)?),
+                Some(ticket) => Some(self.wait(ticket)?),
                 None if next.is_none() => return Ok(()),
                 None => None,
             };
             under_way = next.map(|(ticket, _)| ticket);
             if let Some(failure) = arrived.and_then(|arrived| take(&arrived.bytes).err()) {
                 // A copy that is never waited for would keep its slot.
-                under_way.map(|ticket| self.driver.wait(ticket)).transpose()?;
+                under_way.map(|ticket| self.wait(ticket)).transpose()?;
                 return Err(failure);
             }
         }
@@ -231,6 +248,7 @@ impl<D: Driver> Sealed<D> {
     /// # Errors
     /// [`DriverError`] of this or earlier work.
     pub fn wait(&mut self, ticket: Ticket) -> Result<Arrived, DriverError> {
+        let _call = self.activity.call();
         self.driver.wait(ticket)
     }
 }

@@ -21,6 +21,9 @@ TABLES = {
               {"use_dictionary": False, "data_page_version": "2.0"}),
     "messages": ([{"messages": turns, "source": "a"} for turns in TURNS] * 5, "gzip", {"row_group_size": 3}),
     "completion": ([{"prompt": "the cat ", "completion": "sat on"}, {"prompt": "and ", "completion": "the mat"}] * 5, "snappy", {}),
+    # Padded before and behind, as datasets writes what a tokenizer has padded.
+    "masked": ([{"input_ids": [0, 0, 5, 9, 2, 11], "attention_mask": [0, 0, 1, 1, 1, 1], "labels": [-100, -100, -100, 9, 2, 11]},
+                {"input_ids": [3, 4, 7, 0, 0], "attention_mask": [1, 1, 1, 0, 0], "labels": [3, 4, 7, 0, 0]}] * 5, "snappy", {}),
     "words": ([{"words": "the cat", "number": 1}], "snappy", {}),
 }
 
@@ -31,6 +34,8 @@ def main():
         table = pa.Table.from_pylist(rows)
         if name == "plain":
             table = table.set_column(0, "input_ids", table["input_ids"].cast(pa.list_(pa.int32())))
+        if name == "masked":
+            table = table.set_column(1, "attention_mask", table["attention_mask"].cast(pa.list_(pa.int8())))
         pq.write_table(table, OUT / f"{name}.parquet", compression=compression, **options)
         (OUT / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     nulls = pa.table({"text": pa.array(["the cat", None, "the mat"])})

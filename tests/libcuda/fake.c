@@ -8,8 +8,9 @@
  * memory of its own, PRECAST_FAKE_FREE_MIB=64 what it says is free of its 8 GiB, or PRECAST_FAKE_TOTAL_GIB, PRECAST_FAKE_ALLOC_BYTES=N where its
  * memory ends, and pinned host memory with it where that is the same, PRECAST_FAKE_FORGETS=1 memory of the device that
  * takes none of the host's, for nothing written to it stays, PRECAST_FAKE_REFUSES=cuIpcGetMemHandle a call that fails,
- * PRECAST_FAKE_FULL=cuLibraryLoadData one that finds no memory for what the driver keeps itself. What is taken is
- * free no more on a card with a memory of its own. Under PRECAST_FAKE_LOG_MEMORY the log also has a line for what is taken and
+ * PRECAST_FAKE_FULL=cuLibraryLoadData one that finds no memory for what the driver keeps itself,
+ * PRECAST_FAKE_HANGS=adamw kernels that never end, by how their entry symbols begin, or, with PRECAST_FAKE_HANGS_WHILE=FILE,
+ * not while the file is there. What is taken is free no more on a card with a memory of its own. Under PRECAST_FAKE_LOG_MEMORY the log also has a line for what is taken and
  * written. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -158,6 +159,7 @@ int cuMemcpyDtoDAsync_v2(address to, address from, size_t bytes, void* stream) {
     return on_work();
 }
 int cuStreamWriteValue32_v2(void* stream, address at, unsigned value, unsigned flags) {
+    if (refuses("cuStreamWriteValue32")) return NOT_SUPPORTED;
     if (flags || at % 4) return INVALID_VALUE;
     enqueue(stream, run_write, word_of(at, value));
     return on_work();
@@ -197,10 +199,11 @@ int cuLibraryLoadData(void** library, const void* code, void* jit_options, void*
 }
 int cuLibraryUnload(void* library) { return (void)library, 0; }
 
-/* What does a kernel's work, by its entry symbol, and how many bytes its parameters have. */
+/* What does a kernel's work, by its entry symbol, how many bytes its parameters have, and whether it hangs. */
 typedef struct {
     void* work;
     size_t bytes;
+    int hangs;
 } kernel;
 
 /* A kernel at work. */
@@ -222,10 +225,18 @@ static void run_kernel(void* data) {
     run(one->work, one->params);
 }
 
+static void run_hang(void* data) {
+    const char* file = getenv("PRECAST_FAKE_HANGS_WHILE");
+    (void)data;
+    while (!file || access(file, F_OK) == 0) usleep(1000);
+}
+
 int cuLibraryGetKernel(void** found, void* library, const char* name) {
     kernel* fresh = calloc(1, sizeof *fresh);
+    const char* hangs = getenv("PRECAST_FAKE_HANGS");
     void* (*open)(const char*, size_t*);
     (void)library;
+    fresh->hangs = hangs && !strncmp(name, hangs, strlen(hangs));
     *(void**)&open = kernels("kernel_open");
     if (getenv("PRECAST_FAKE_KERNELS") && !open) return INVALID_VALUE;
     if (open) fresh->work = open(name, &fresh->bytes);
@@ -291,6 +302,10 @@ int cuGraphAddKernelNode_v2(void** node, void* graph, void* const* dependencies,
     }* given = params;
     for (size_t i = 0; i < count; i++)
         if (!dependencies[i]) return INVALID_VALUE;
+    if (given->function->hangs) {
+        call hang = {run_hang, NULL};
+        append(graph, &hang, 1);
+    }
     if (given->function->work) {
         launch* one = calloc(1, sizeof *one + given->function->bytes);
         call run = {run_kernel, one};

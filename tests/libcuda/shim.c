@@ -1,7 +1,9 @@
 /* Sees from outside what a process has the CUDA driver load and launch: with LD_PRELOAD in front of any driver, real or a
  * stand-in. Whoever asks for a driver's function, by dlsym or by cuGetProcAddress, gets the one of this file where there is
  * one: libraries get their functions so as well. It answers as a GB10 does: a load after a graph was launched fails and poisons
- * the context. PRECAST_SHIM_LOG names a file of a line each: load, function, kernel, launch, poison. */
+ * the context. PRECAST_SHIM_LOG names a file of a line each: load, function, kernel, launch, poison. PRECAST_SHIM_HANGS=adamw puts
+ * a kernel that spins into graphs, behind each kernel whose entry symbol begins so; with PRECAST_SHIM_HANGS_AFTER=N it lets the first
+ * N launches of them go by, though none of a process that replays a hang. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stddef.h>
@@ -64,6 +66,63 @@ WRAP(cuMemcpyDtoHAsync_v2, on_work, (void* to, unsigned long long from, size_t b
 WRAP_STREAM(cuStreamSynchronize, on_work, (void* stream), (stream))
 WRAP(cuEventSynchronize, on_work, (void* event), (event))
 
+/* CUDA_KERNEL_NODE_PARAMS_v2. */
+typedef struct {
+    void* function;
+    unsigned grid[3], block[3], shared;
+    void **params, **extra;
+    void *kernel, *context;
+} node_params;
+
+static const char SPIN[] =
+    ".version 7.0\n.target sm_70\n.address_size 64\n.global .u32 launches;\n"
+    ".visible .entry spin(.param .u32 after) {\n.reg .u32 %r<2>;\n.reg .pred %p;\n"
+    "ld.param.u32 %r0, [after];\natom.global.add.u32 %r1, [launches], 1;\nsetp.lt.u32 %p, %r1, %r0;\n@%p bra DONE;\n"
+    "SPIN:\nnanosleep.u32 1000;\nbra SPIN;\nDONE:\nret;\n}\n";
+
+/* The library that the driver's functions come from. */
+static void* driver;
+static void* (*real_dlsym(void))(void*, const char*);
+
+/* A function of the driver itself. */
+static void* of_driver(const char* name) {
+    void* found = real_dlsym()(driver, name);
+    if (!found) abort();
+    return found;
+}
+
+/* The kernel that spins. It is loaded as graphs are made: before the first launch. */
+static void* spin(void) {
+    static void *module, *function;
+    int (*load)(void**, const void*), (*get)(void**, void*, const char*);
+    if (function) return function;
+    *(void**)&load = of_driver("cuModuleLoadData");
+    *(void**)&get = of_driver("cuModuleGetFunction");
+    if (load(&module, SPIN) || get(&function, module, "spin")) abort();
+    return function;
+}
+
+static int is_to_hang(void* function) {
+    const char *hangs = getenv("PRECAST_SHIM_HANGS"), *name = NULL;
+    int (*name_of)(const char**, void*);
+    if (!hangs) return 0;
+    *(void**)&name_of = of_driver("cuFuncGetName");
+    return !name_of(&name, function) && !strncmp(name, hangs, strlen(hangs));
+}
+
+static int cuGraphAddKernelNode_v2_wrapper(void** node, void* graph, void* const* dependencies, size_t count, const node_params* params) {
+    int (*forward)(void**, void*, void* const*, size_t, const node_params*) = hook_of("cuGraphAddKernelNode_v2")->real;
+    const char* given = getenv("PRECAST_SHIM_HANGS_AFTER");
+    unsigned after = given && !getenv("PRECAST_REPLAY") ? (unsigned)atoi(given) : 0;
+    void *arguments[] = {&after}, *before;
+    node_params spinning = {.grid = {1, 1, 1}, .block = {1, 1, 1}, .params = arguments};
+    int error = forward(node, graph, dependencies, count, params);
+    if (error || !is_to_hang(params->function)) return error;
+    before = *node;
+    spinning.function = spin();
+    return forward(node, graph, &before, 1, &spinning);
+}
+
 enum { PER_THREAD_STREAM = 2 };
 
 /* A function by its first name: versions and streams are chosen by the driver, and the hook follows. */
@@ -103,7 +162,7 @@ static hook hooks[] = {
     HOOK(cuModuleLoad), HOOK(cuModuleLoadData), HOOK(cuModuleLoadDataEx), HOOK(cuModuleLoadFatBinary),
     HOOK(cuLibraryLoadData), HOOK(cuLibraryLoadFromFile), HOOK(cuLinkComplete),
     HOOK(cuModuleGetFunction), HOOK(cuLibraryGetModule), HOOK(cuKernelGetFunction), HOOK(cuFuncLoad),
-    HOOK_STREAM(cuGraphLaunch), HOOK_STREAM(cuLaunchKernel), HOOK_STREAM(cuLaunchKernelEx), HOOK_STREAM(cuLaunchCooperativeKernel),
+    HOOK(cuGraphAddKernelNode_v2), HOOK_STREAM(cuGraphLaunch), HOOK_STREAM(cuLaunchKernel), HOOK_STREAM(cuLaunchKernelEx), HOOK_STREAM(cuLaunchCooperativeKernel),
     HOOK(cuMemcpyHtoDAsync_v2), HOOK(cuMemcpyDtoHAsync_v2), HOOK_STREAM(cuStreamSynchronize), HOOK(cuEventSynchronize),
     HOOK(cuGetProcAddress), HOOK(cuGetProcAddress_v2),
 };
@@ -128,6 +187,7 @@ void* dlsym(void* library, const char* name) {
     void* found = real_dlsym()(library, name);
     hook* known = found ? hook_of(name) : NULL;
     if (!known) return found;
+    driver = library;
     known->real = found;
     return known->wrapper;
 }

@@ -29,7 +29,7 @@ use compare::Comparison;
 use groups::Group;
 pub use kernels::{missing, time_kernels};
 pub use record::{KernelRecord, Record, StepRecord};
-use steps::Steps;
+pub(crate) use steps::Steps;
 pub use sweep::{Sweep, sweep};
 pub use tune::tune;
 

@@ -4,18 +4,18 @@
 
 use precast_fatbins::{Digest, say};
 use precast_plan::{ComparisonPlan, Formats, Side, evaluation};
-use precast_runtime::{Placement, Sealed};
+use precast_runtime::Placement;
 
 use super::{Certificate, Subject, Tally};
 use crate::checkpoint::{self, Checkpoint, Weights};
 use crate::data::MicroBatch;
-use crate::device::{self, AnyDriver};
+use crate::device;
 use crate::error::Failure;
 use crate::evaluate::{Evaluation, Text, batches, ids_sha256};
 use crate::heading::Heading;
 use crate::host_memory::HostMemory;
 use crate::one_memory;
-use crate::seal::seal;
+use crate::seal::{SealedDevice, seal};
 use crate::session::read_columns;
 use crate::startup::Startup;
 use crate::upload::upload_model;
@@ -89,7 +89,7 @@ pub fn compare(
 /// One side, sealed, with its weights on the device.
 struct Opened {
     plan: ComparisonPlan,
-    sealed: Sealed<AnyDriver>,
+    sealed: SealedDevice,
     /// Digest of the bundle's manifest.
     bundle: Digest,
 }
@@ -113,7 +113,7 @@ fn open(
     let models = [request.forward.model.display().to_string()];
     let startup = &mut Startup::new();
     let (mut sealed, bundle, _) =
-        seal(driver, &plan.plan, &request.forward.kernels, &models, Placement::Arena, startup)?;
+        seal(driver, &plan.plan, &request.forward.kernels, &models, (Placement::Arena, None), startup)?;
     if request.forward.heading && is_reference {
         let heading = Heading::new(sealed.device(), bundle, sealed.loaded().len());
         say!("{}", heading.model("model", &request.forward.model, model));

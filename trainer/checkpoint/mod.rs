@@ -27,6 +27,7 @@ use rayon::prelude::*;
 use safetensors::tensor::Dtype as Stored;
 
 use crate::Failure;
+use crate::added_tokens::AddedTokens;
 use crate::chat::{self, ChatTemplate, Date};
 use crate::disguise::{Disguise, read_text, without_mark};
 use crate::tokenizer::{self, Tokenizer};
@@ -309,12 +310,23 @@ impl Checkpoint {
                 if let Some(what) = Disguise::of_text(&bytes) {
                     return Err(CheckpointError::Disguised { path, what });
                 }
-                let read = Tokenizer::parse(&path, without_mark(&bytes));
+                let read = Tokenizer::parse_with(&path, without_mark(&bytes), &self.added_tokens()?);
                 (path, read)
             }
             (_, None) => return Ok(None),
         };
         read.map(Some).map_err(|reason| CheckpointError::Tokenizer { path, reason })
+    }
+
+    /// What files beside its `tokenizer.json` add to that.
+    ///
+    /// # Errors
+    /// [`CheckpointError`] where one does not read.
+    pub(crate) fn added_tokens(&self) -> Result<AddedTokens, CheckpointError> {
+        if self.tokenizer_file().is_none() {
+            return Ok(AddedTokens::default());
+        }
+        AddedTokens::of_directory(&self.path).map_err(|(path, reason)| CheckpointError::Tokenizer { path, reason })
     }
 
     /// Its `tokenizer.json`, if it has one.

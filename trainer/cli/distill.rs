@@ -13,6 +13,7 @@ use crate::run::out::Start;
 use crate::run::stop::end_at_signal;
 use crate::startup::Startup;
 use crate::verbose::Verbose;
+use crate::watch;
 
 #[derive(Args)]
 pub struct Arguments<T: Takes> {
@@ -109,6 +110,11 @@ fn run<T: Takes>(
     };
     let placement = if arguments.separate_allocations { Placement::Separate } else { Placement::Arena };
     let config_file = arguments.options.config.clone();
+    if let Some(hang) = watch::requested() {
+        let options = arguments.options.options();
+        let config = options.and_then(|options| Ok((GivenShare::of(&options), options.complete(true)?)));
+        return Err(watch::replay(config.map(|(given, config)| (config, given)), hang));
+    }
     let options = arguments.options.options()?;
     check(&options)?;
     let steps = options.given.get("steps").copied();

@@ -11,6 +11,7 @@ use super::selftest::OfKernels;
 use crate::config::{Flags, Options};
 use crate::error::Failure;
 use crate::evidence::{Request, gather};
+use crate::note::tell;
 
 #[derive(Args)]
 pub struct Arguments {
@@ -43,7 +44,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
     let options = flags.options()?;
     let doctor = findings(&options);
     let request = Request { device: options.settings.device, kernels: options.settings.kernels, seed, doctor };
-    let evidence = gather(&request, |what| eprintln!("{what} ..."))?;
+    let evidence = gather(&request, |what| tell(format_args!("{what} ...")))?;
     let text = evidence.encode();
     files::write_whole(&out, text.as_bytes()).map_err(Failure::io("write", &out))?;
     if let Some((path, key)) = key {

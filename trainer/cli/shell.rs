@@ -2,12 +2,12 @@
 
 use std::any::TypeId;
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, Args, Command, CommandFactory, ValueHint};
 use clap_complete::Shell;
-use precast_fatbins::say;
+use precast_fatbins::{files, say};
 use precast_kernels::Arch;
 use precast_plan::{Gemm, Precision, Recompute};
 
@@ -93,7 +93,8 @@ pub fn man(arguments: &Man) -> Result<(), Failure> {
         let error = std::io::Error::new(ErrorKind::AlreadyExists, "it is not empty: name a new directory");
         return Err(Failure::io("write to", directory)(error));
     }
-    clap_mangen::generate_to(super::Arguments::command(), directory).map_err(Failure::io("write", directory))?;
+    let write = |aside: &Path| clap_mangen::generate_to(super::Arguments::command(), aside);
+    files::write_directory(directory, write).map_err(Failure::io("write", directory))?;
     say!("{}", directory.display());
     Ok(())
 }

@@ -25,8 +25,9 @@ impl Options {
         let adapter = self.adapting.choice(&self.given)?;
         let student_format = self.adapting.student_format(adapter.is_some(), self.settings.precision)?;
         let certified = self.teaching.certified(self.settings.precision);
-        let Teaching { alpha, temperature, beta, teacher_format, teacher_certificate, allow_identical, .. } =
-            self.teaching;
+        let Teaching {
+            alpha, temperature, beta, teacher_format, teacher_certificate, untrained, allow_identical, ..
+        } = self.teaching;
         let (teacher, student, objective) = match self.model {
             Some(model) => {
                 if let Some(name) = self.given.keys().find(|name| is_of_teacher(name)) {
@@ -67,6 +68,7 @@ impl Options {
             max_teacher_kl,
             adapter,
             student_format,
+            untrained,
             allow_identical,
             settings,
             share: Share::ALONE,
@@ -146,6 +148,18 @@ impl Adapting {
 const GUARD_EVERY: u64 = 100;
 
 impl Settings {
+    /// What people should know of a warm-up that the run does not end.
+    pub fn warmup_note(&self) -> Option<String> {
+        let Self { warmup, steps, lr, .. } = self;
+        (warmup > steps).then(|| {
+            format!(
+                "--warmup {warmup} is above --steps {steps}: the learning rate ends at {:.2e} and never comes to --lr {lr:e}; give a \
+                 warm-up below the number of steps",
+                lr * *steps as f64 / *warmup as f64
+            )
+        })
+    }
+
     /// Steps between comparisons of int8's gradients with bf16's; none of a run that has none to compare.
     fn guard(&self, has_adapter: bool) -> Result<Option<u64>, Failure> {
         let why = match (self.precision, has_adapter) {

@@ -63,6 +63,8 @@ pub struct RunConfig {
     /// How the weights of a student that stays as it is live on the device; none where it trains.
     #[serde(serialize_with = "text::display_or_none", skip_serializing_if = "Option::is_none")]
     pub student_format: Option<WeightFormat>,
+    /// Whether the teacher may predict worse than guessing does.
+    pub untrained: bool,
     /// Whether the student may be its teacher.
     pub allow_identical: bool,
     #[serde(flatten)]

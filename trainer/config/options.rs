@@ -13,12 +13,13 @@ use serde::Serialize;
 
 use super::device::DeviceChoice;
 use super::flags::{All, Flags, Source};
-use super::text::display;
+use super::text::{display, display_or_none};
 use crate::adapter::{self, Target};
 use crate::bundle::Kernels;
 use crate::certificate::MostKl;
 use crate::chat::Date;
 use crate::schedule::Schedule;
+use crate::watch::Patience;
 use crate::weight_format::WeightFormat;
 
 /// Every option of a run, each a number or a name that it can have. [`Self::complete`] makes a run's configuration of them.
@@ -34,8 +35,8 @@ pub struct Options {
     #[arg(long, value_name = "PATH")]
     pub model: Option<PathBuf>,
     /// Training data: .bin (u32 token ids), .txt, or rows in .jsonl or .parquet, of the first of these columns that are there:
-    /// input_ids (and labels, of which -100 do not count), messages, prompt and completion, text. A directory is its files, in
-    /// name order; repeatable
+    /// input_ids (and labels, of which -100 do not count, and attention_mask, of which 0 is padding), messages, prompt and
+    /// completion, text. A directory is its files, in name order; repeatable
     #[arg(long, value_name = "PATH", num_args = 1..)]
     pub data: Vec<PathBuf>,
     /// Where checkpoints, metrics, report and the trained student go: a new or empty directory, unless --resume or
@@ -83,6 +84,10 @@ pub struct Teaching {
     /// [default: 0.02]
     #[arg(long, value_name = "X|none")]
     pub max_teacher_kl: Option<MostKl>,
+    /// Allow a teacher that predicts the first batch far worse than guessing does
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = false, num_args = 0..=1,
+          default_missing_value = "true")]
+    pub untrained: bool,
     /// Allow a student with the same weights as its teacher
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = false, num_args = 0..=1,
           default_missing_value = "true")]
@@ -201,6 +206,11 @@ pub struct Settings {
     /// Steps between log lines when output is not a terminal; the first and the last step have one
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = value_parser!(u64).range(1..))]
     pub log_every: u64,
+    /// Seconds that the GPU may take for one phase of a step before the run ends with 4 and says what hangs, or none for however
+    /// long; time in which the process was stopped does not count [default: 50 times the longest step, 120 at least]
+    #[arg(long, value_name = "SECONDS|none")]
+    #[serde(serialize_with = "display_or_none", skip_serializing_if = "Option::is_none")]
+    pub patience: Option<Patience>,
     /// Steps between comparisons of --precision int8's gradients with bf16's, a layer each, on one micro-batch, besides those at the
     /// first and the last step; 0 for none [default: 100]
     #[arg(long, value_name = "N")]

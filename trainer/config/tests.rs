@@ -64,6 +64,7 @@ fn every_option_reads_back_from_a_file_as_from_the_command_line() {
         ("device", "sim"),
         ("bundle", "f"),
         ("trusted_key", "g"),
+        ("untrained", "true"),
         ("allow_identical", "true"),
         ("lora_rank", "16"),
         ("lora_alpha", "8.5"),
@@ -76,6 +77,7 @@ fn every_option_reads_back_from_a_file_as_from_the_command_line() {
         ("eval_every", "11"),
         ("log_every", "12"),
         ("replicas", "2"),
+        ("patience", "14"),
         ("allow_divergence", "true"),
         ("tensorboard", "true"),
         ("guard_every", "13"),
@@ -206,6 +208,7 @@ fn a_model_alone_trains_without_a_teacher_and_takes_no_option_of_one() {
         ("--alpha", "0.5"),
         ("--temperature", "2"),
         ("--beta", "0"),
+        ("--untrained", "true"),
         ("--allow-identical", "true"),
     ];
     for (option, value) in cases {

@@ -28,6 +28,8 @@ pub struct Batches {
     batch: usize,
     seq_len: usize,
     order: Order,
+    /// Those that have been looked at, before all others.
+    ahead: VecDeque<Arc<Chunk>>,
     /// What is left of a window, in its order.
     window: VecDeque<Arc<Chunk>>,
     /// Number of the pass, and of the window in it, that come next.
@@ -60,7 +62,7 @@ impl Batches {
     /// The chunks of a stream, pass after pass, in an order.
     pub fn new(stream: Stream, batch: u32, seq_len: u32, order: Order) -> Self {
         let (batch, seq_len) = (batch as usize, seq_len as usize);
-        Self { stream, batch, seq_len, order, window: VecDeque::new(), next: (0, 0) }
+        Self { stream, batch, seq_len, order, ahead: VecDeque::new(), window: VecDeque::new(), next: (0, 0) }
     }
 
     /// What the chunks come from.
@@ -73,8 +75,29 @@ impl Batches {
     /// # Errors
     /// [`DataError`] of what is read.
     pub fn step(&mut self, micros: u32) -> Result<Step, DataError> {
-        let rows = (0..self.batch * micros as usize).map(|_| self.row()).collect::<Result<_, _>>()?;
+        let count = self.look_ahead(micros)?;
+        let rows = self.ahead.drain(..count).collect();
         Ok(Step { rows, batch: self.batch, seq_len: self.seq_len })
+    }
+
+    /// The same, which stays the next.
+    ///
+    /// # Errors
+    /// [`DataError`] of what is read.
+    pub fn peek(&mut self, micros: u32) -> Result<Step, DataError> {
+        let count = self.look_ahead(micros)?;
+        let rows = self.ahead.iter().take(count).map(Arc::clone).collect();
+        Ok(Step { rows, batch: self.batch, seq_len: self.seq_len })
+    }
+
+    /// Reads the rows of the next step, and says how many there are.
+    fn look_ahead(&mut self, micros: u32) -> Result<usize, DataError> {
+        let count = self.batch * micros as usize;
+        while self.ahead.len() < count {
+            let row = self.row()?;
+            self.ahead.push_back(row);
+        }
+        Ok(count)
     }
 
     fn row(&mut self) -> Result<Arc<Chunk>, DataError> {

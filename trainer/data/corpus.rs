@@ -1,11 +1,11 @@
 //! A pass over data: files to rows, rows to tokens on all cores, tokens to chunks, in file order.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use ::parquet::record::Row;
-use precast_fatbins::{Digest, files};
+use precast_fatbins::{Digest, count, files};
 use precast_kernels::abi::MASKED_TOKEN;
 use rayon::prelude::*;
 
@@ -37,20 +37,20 @@ pub struct Files(Vec<Opened>);
 
 /// Files of data, and how they are read.
 pub struct Corpus {
-    files: Vec<Opened>,
+    pub(super) files: Vec<Opened>,
     /// Tokens of a chunk: `seq_len + 1`.
-    chunk: usize,
-    packing: Packing,
+    pub(super) chunk: usize,
+    pub(super) packing: Packing,
     reader: Reader,
 }
 
-struct Opened {
-    file: DataFile,
-    holds: Holds,
+pub(super) struct Opened {
+    pub file: DataFile,
+    pub holds: Holds,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Holds {
+pub(super) enum Holds {
     Ids,
     Document,
     /// None where there is no row.
@@ -101,9 +101,21 @@ enum Raw {
 }
 
 /// What a row comes to.
-enum Tokens {
+struct Tokens {
+    of: Of,
+    /// It is a text without a character.
+    is_empty: bool,
+}
+
+enum Of {
     Document(Vec<u32>),
     Sequence(Chunk),
+}
+
+impl From<Chunk> for Tokens {
+    fn from(chunk: Chunk) -> Self {
+        Self { of: Of::Sequence(chunk), is_empty: false }
+    }
 }
 
 impl Files {
@@ -139,6 +151,12 @@ impl Files {
             }
         }
         Ok(())
+    }
+
+    /// The first file that others have too.
+    pub fn shared(&self, others: &Self) -> Option<&Path> {
+        let inodes: HashSet<(u64, u64)> = others.0.iter().map(|other| other.file.inode).collect();
+        self.0.iter().find(|one| inodes.contains(&one.file.inode)).map(|one| &*one.file.path)
     }
 
     /// Whether any of it may go through a chat template.
@@ -194,7 +212,7 @@ impl Corpus {
                 None => kinds.push((what, 1)),
             }
         }
-        let kind = |(what, files): &(String, usize)| format!("{} of {what}", precast_fatbins::count(*files, "file"));
+        let kind = |(what, files): &(String, usize)| format!("{} of {what}", count(*files, "file"));
         kinds.iter().map(kind).collect::<Vec<_>>().join(", ")
     }
 
@@ -213,9 +231,11 @@ impl Corpus {
     /// # Errors
     /// [`DataError`] of the first thing that is wrong; the chunks before it have been given.
     pub fn pass(&self, emit: &mut dyn FnMut(Chunk) -> bool) -> Result<Summary, DataError> {
-        let mut pass = Pass { corpus: self, emit, summary: Summary::default(), counted: false, goes_on: true };
-        let mut learnt = false;
+        let none = Summary::default();
+        let mut pass = Pass { corpus: self, emit, before: none, summary: none, counted: false, goes_on: true };
+        let (mut learnt, mut nothing) = (false, None);
         for Opened { file, holds } in &self.files {
+            pass.before = pass.before.with(std::mem::take(&mut pass.summary));
             pass.counted = false;
             match holds {
                 Holds::Ids => pass.ids(file)?,
@@ -225,24 +245,32 @@ impl Corpus {
             if !pass.goes_on {
                 break;
             }
-            learnt |= pass.counted;
+            // Where texts are empty, all that would be learnt is to end at once.
+            let counts = pass.counted && !pass.summary.is_empty();
+            learnt |= counts;
             // What was named is meant to be learnt from; of a directory, something.
-            if !pass.counted && file.directory.is_none() {
-                return Err(self.nothing(file, holds));
+            if !counts && (file.directory.is_none() || nothing.is_none()) {
+                let error = self.nothing(file, holds, &pass.summary);
+                if file.directory.is_none() {
+                    return Err(error);
+                }
+                nothing = Some(error);
             }
         }
-        let summary = pass.summary;
-        match self.files.first() {
-            Some(Opened { file, holds }) if !learnt && pass.goes_on => Err(self.nothing(file, holds)),
-            _ => Ok(summary),
+        match nothing {
+            Some(error) if !learnt && pass.goes_on => Err(error),
+            _ => Ok(pass.before.with(pass.summary)),
         }
     }
 
-    fn nothing(&self, file: &DataFile, holds: &Holds) -> DataError {
-        let (path, chunk) = (file.path.clone(), self.chunk);
-        match *holds == Holds::Ids && chunk > 1 {
-            true => DataError::TooShort { path, tokens: file.bytes / 4, chunk },
-            false => DataError::NothingToPredict { path },
+    /// Why there is nothing to learn from in a file that came to this.
+    fn nothing(&self, file: &DataFile, holds: &Holds, of_file: &Summary) -> DataError {
+        let (path, chunk, rows) = (file.path.clone(), self.chunk, of_file.rows);
+        match of_file.reaches_counted {
+            _ if *holds == Holds::Ids && chunk > 1 => DataError::TooShort { path, tokens: file.bytes / 4, chunk },
+            _ if rows == 0 || of_file.is_empty() => DataError::Empty { path, rows },
+            Some(reaches) => DataError::CutBefore { path, rows: of_file.cut_before_counted, chunk, reaches },
+            None => DataError::NothingToPredict { path },
         }
     }
 
@@ -279,8 +307,11 @@ impl Corpus {
         let failed = |reason| DataError::Tokenizer { path: path(), reason };
         let vocab = self.reader.vocab;
         let (messages, tools, prompt) = match content.map_err(fault)? {
-            Content::Ids { ids, labels } => return sequence(ids, labels, vocab).map(Tokens::Sequence).map_err(fault),
-            Content::Text(text) => return self.document(&file.path, &text).map(Tokens::Document),
+            Content::Ids(row) => return sequence(row, vocab).map(Tokens::from).map_err(fault),
+            Content::Text(text) => {
+                let of = Of::Document(self.document(&file.path, &text)?);
+                return Ok(Tokens { of, is_empty: text.is_empty() });
+            }
             Content::Completion { prompt: Part::Text(prompt), completion: Part::Text(completion), .. } => {
                 let text = format!("{prompt}{completion}");
                 let (ids, offsets) = self.tokenizer(&file.path)?.encode_placed(&text, true).map_err(failed)?;
@@ -290,7 +321,7 @@ impl Corpus {
                     chunk.labels.iter_mut().for_each(|labels| labels.push(eos));
                 }
                 check_ids(chunk.ids.iter().map(|id| i64::from(*id)), vocab).map_err(fault)?;
-                return Ok(Tokens::Sequence(chunk));
+                return Ok(Tokens { of: Of::Sequence(chunk), is_empty: completion.is_empty() });
             }
             Content::Completion { prompt: Part::Messages(prompt), completion: Part::Messages(completion), tools } => {
                 (completion, tools, Some(prompt))
@@ -308,7 +339,7 @@ impl Corpus {
         let text = &conversation.text;
         let (ids, offsets) = self.tokenizer(&file.path)?.encode_placed(text, false).map_err(failed)?;
         check_ids(ids.iter().map(|id| i64::from(*id)), vocab).map_err(fault)?;
-        Ok(Tokens::Sequence(labelled(ids, &offsets, &conversation.spans, text)))
+        Ok(labelled(ids, &offsets, &conversation.spans, text).into())
     }
 
     /// The ids of a document, ended once: some tokenizers end it themselves.
@@ -375,6 +406,9 @@ fn holds(file: &DataFile, field: Option<&str>) -> Result<Holds, DataError> {
 struct Pass<'a> {
     corpus: &'a Corpus,
     emit: &'a mut dyn FnMut(Chunk) -> bool,
+    /// Of the files before this one.
+    before: Summary,
+    /// Of the file.
     summary: Summary,
     /// Whether anything of the file counts.
     counted: bool,
@@ -422,6 +456,7 @@ impl Pass<'_> {
         let text = text.map_err(|error| DataError::Utf8 { path: path(), error })?;
         let ids = self.corpus.document(&file.path, text)?;
         self.summary.rows += 1;
+        self.summary.empty += u64::from(text.is_empty());
         let mut packer = Packer::new(self.corpus);
         packer.add(self, file, &ids)?;
         packer.end(self);
@@ -448,9 +483,11 @@ impl Pass<'_> {
                 group.into_par_iter().map(|raw| corpus.read(file, columns, raw)).collect();
             for tokens in read {
                 self.summary.rows += 1;
-                match tokens? {
-                    Tokens::Document(ids) => packer.add(self, file, &ids)?,
-                    Tokens::Sequence(chunk) => self.sequence(chunk),
+                let Tokens { of, is_empty } = tokens?;
+                self.summary.empty += u64::from(is_empty);
+                match of {
+                    Of::Document(ids) => packer.add(self, file, &ids)?,
+                    Of::Sequence(chunk) => self.sequence(chunk),
                 }
             }
             if let Some(error) = ended {
@@ -465,11 +502,17 @@ impl Pass<'_> {
     fn sequence(&mut self, mut chunk: Chunk) {
         let most = self.corpus.chunk;
         let is_cut = chunk.ids.len() > most;
+        // How many tokens predict the first one that counts.
+        let reaches = chunk.targets().iter().position(|target| *target != MASKED_TOKEN).map(|at| at as u64 + 1);
         chunk.ids.truncate(most);
         chunk.labels.iter_mut().for_each(|labels| labels.truncate(most));
         self.summary.cut += u64::from(is_cut);
         match chunk.counted() {
-            0 => self.summary.rows_passed_over += 1,
+            0 => {
+                self.summary.rows_passed_over += 1;
+                self.summary.cut_before_counted += u64::from(reaches.is_some());
+                self.summary.reaches_counted = self.summary.reaches_counted.into_iter().chain(reaches).min();
+            }
             _ => self.give(chunk),
         }
     }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use precast_fatbins::count;
+
 use super::rows::RowFault;
 use crate::disguise::Disguise;
 
@@ -111,6 +113,23 @@ pub enum DataError {
         path.display()
     )]
     LongDocument { path: PathBuf, bytes: u64, most: u64 },
+    /// A file without rows, or all of whose texts are empty.
+    #[error("{}: {}; is it the right file?{}", path.display(), empty(*rows), of_field(*rows))]
+    Empty { path: PathBuf, rows: u64 },
+    /// All that counts is cut off.
+    #[error(
+        "{}: no token to predict: {} cut to seq_len + 1 = {chunk} tokens before the first one that counts, as where the assistant speaks \
+         after a long prompt: --seq-len {reaches} reaches the nearest",
+        path.display(), rows_are(*rows)
+    )]
+    CutBefore {
+        path: PathBuf,
+        rows: u64,
+        /// Tokens of a chunk.
+        chunk: usize,
+        /// The least seq_len that reaches a token that counts.
+        reaches: u64,
+    },
     /// There are tokens and none of them is to be predicted.
     #[error("{}: no token to predict: a sequence needs at least two, and one that is not masked", path.display())]
     NothingToPredict { path: PathBuf },
@@ -123,6 +142,22 @@ pub enum DataError {
     /// A file is not as it was at the start.
     #[error("{} was changed while the run read it: start the run again with --overwrite", path.display())]
     Changed { path: PathBuf },
+}
+
+fn empty(rows: u64) -> String {
+    match rows {
+        0 => "no rows in it".to_owned(),
+        1 => "its text is empty".to_owned(),
+        rows => format!("all {rows} texts in it are empty"),
+    }
+}
+
+fn of_field(rows: u64) -> &'static str {
+    if rows > 1 { " --data-field names another column" } else { "" }
+}
+
+fn rows_are(rows: u64) -> String {
+    count(rows as usize, "row") + if rows == 1 { " is" } else { " are" }
 }
 
 /// Where in a file a row stands.

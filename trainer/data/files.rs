@@ -1,6 +1,7 @@
 //! Which files are data: those that are named, and the files of named directories.
 
 use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -41,6 +42,8 @@ pub(super) struct DataFile {
     /// The directory that was named in place of it.
     pub directory: Option<PathBuf>,
     pub bytes: u64,
+    /// What it is, whatever its name: device and inode.
+    pub inode: (u64, u64),
     changed: Option<SystemTime>,
 }
 
@@ -52,9 +55,17 @@ fn io(path: &Path) -> impl FnOnce(std::io::Error) -> DataError {
 impl DataFile {
     fn new(path: PathBuf, directory: Option<&Path>) -> Result<Self, DataError> {
         let form = Form::of(&path);
-        let (_, bytes, changed) = stat(&path)?;
+        let (file, bytes, changed) = stat(&path)?;
+        let metadata = file.metadata().map_err(io(&path))?;
         let form = form.ok_or_else(|| DataError::Kind { path: path.clone() })?;
-        Ok(Self { path, form, directory: directory.map(Path::to_owned), bytes, changed })
+        Ok(Self {
+            path,
+            form,
+            directory: directory.map(Path::to_owned),
+            bytes,
+            inode: (metadata.dev(), metadata.ino()),
+            changed,
+        })
     }
 
     /// Opens it, unless it is not as it was.

@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::MOST_DOCUMENT_BYTES;
-use super::rows::{Columns, Content, Kind, Part, RowFault};
+use super::rows::{Columns, Content, Ids, Kind, MASK, MASK_HOLDS, Part, RowFault};
 use crate::disguise::without_mark;
 
 /// Bytes that are read at once.
@@ -65,7 +65,7 @@ pub(super) fn columns(line: &str, field: Option<&str>) -> Result<Columns, RowFau
     let row = Row::parse(line)?;
     let Some(field) = field else {
         let kind = Kind::of(|name| row.get(name).is_some()).ok_or_else(|| RowFault::NoColumn(row.names()))?;
-        return Ok(Columns { kind, field: None });
+        return Ok(Columns::new(kind, None, row.present()));
     };
     let value = row.get(field).ok_or_else(|| RowFault::NoField { field: field.to_owned(), columns: row.names() })?;
     let text = value.get();
@@ -79,13 +79,13 @@ pub(super) fn columns(line: &str, field: Option<&str>) -> Result<Columns, RowFau
             return Err(RowFault::Column { column: field.to_owned(), reason, expected });
         }
     };
-    Ok(Columns { kind, field: Some(field.to_owned()) })
+    Ok(Columns::new(kind, Some(field), row.present()))
 }
 
 /// A row of a file.
 pub(super) fn row(line: &str, columns: &Columns) -> Result<Content, RowFault> {
     let row = Row::parse(line)?;
-    let Columns { kind, field } = columns;
+    let Columns { kind, field, .. } = columns;
     match field {
         Some(field) if row.get(field).is_none() => {
             return Err(RowFault::NoField { field: field.clone(), columns: row.names() });
@@ -103,7 +103,10 @@ pub(super) fn row(line: &str, columns: &Columns) -> Result<Content, RowFault> {
         Kind::Labelled | Kind::Ids => {
             let list = |name: &str| row.value::<Vec<i64>>(name).map_err(RowFault::Malformed);
             let labels = if *kind == Kind::Labelled { Some(list("labels")?) } else { None };
-            Content::Ids { ids: list(columns.main())?, labels }
+            let has_mask = columns.is_masked() && row.get(MASK).is_some();
+            let mask = has_mask.then(|| row.read::<Vec<Bit>>(MASK, MASK_HOLDS)).transpose()?;
+            let mask = mask.map(|mask| mask.into_iter().map(|Bit(counts)| counts).collect());
+            Content::Ids(Ids { ids: list(columns.main())?, labels, mask })
         }
         Kind::Text => Content::Text(row.read(columns.main(), "a string")?),
         Kind::Messages => {
@@ -140,6 +143,11 @@ impl<'a> Row<'a> {
         self.columns.iter().map(|(name, _)| name.clone().into_owned()).collect()
     }
 
+    /// The names of those that are not null.
+    fn present(&self) -> Vec<String> {
+        self.names().into_iter().filter(|name| self.get(name).is_some()).collect()
+    }
+
     /// A column as something, or why it is none, with the column of the line where that shows.
     fn value<T: DeserializeOwned>(&self, name: &str) -> Result<T, String> {
         let text = self.get(name).map_or("null", RawValue::get);
@@ -169,6 +177,35 @@ struct List(Value);
 impl From<Vec<Value>> for List {
     fn from(values: Vec<Value>) -> Self {
         Self(Value::from(values))
+    }
+}
+
+/// A value of a mask.
+struct Bit(bool);
+
+impl<'de> Deserialize<'de> for Bit {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Value;
+
+        impl Visitor<'_> for Value {
+            type Value = Bit;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("0, 1, true or false")
+            }
+
+            fn visit_bool<E: Error>(self, value: bool) -> Result<Bit, E> {
+                Ok(Bit(value))
+            }
+
+            fn visit_u64<E: Error>(self, value: u64) -> Result<Bit, E> {
+                if value < 2 {
+                    return Ok(Bit(value == 1));
+                }
+                Err(E::invalid_value(serde::de::Unexpected::Unsigned(value), &self))
+            }
+        }
+        from.deserialize_any(Value)
     }
 }
 

@@ -6,6 +6,7 @@ mod error;
 mod file;
 mod files;
 mod jsonl;
+mod notes;
 mod pages;
 mod parquet;
 mod queue;
@@ -116,7 +117,12 @@ impl Dataset {
             true
         })?;
         let digest = corpus.digest()?;
-        Ok(Self { chunks, digest, notes: summary.note(corpus.chunk()).into_iter().collect(), summary })
+        Ok(Self {
+            chunks,
+            digest,
+            notes: corpus.notes().into_iter().chain(summary.note(corpus.chunk())).collect(),
+            summary,
+        })
     }
 
     pub fn chunks(&self) -> &[Chunk] {

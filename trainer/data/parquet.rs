@@ -12,7 +12,7 @@ use minijinja::Value;
 use precast_fatbins::bug;
 
 use super::pages::Bounded;
-use super::rows::{Columns, Content, Kind, Part, RowFault};
+use super::rows::{Columns, Content, Ids, Kind, MASK, MASK_HOLDS, Part, RowFault};
 use super::{DataError, MOST_DOCUMENT_BYTES};
 
 /// Records that are decoded at once.
@@ -39,7 +39,7 @@ pub(super) fn columns(path: &Path, file: File, field: Option<&str>) -> Result<Co
     let has = |name: &str| names.iter().any(|one| one == name);
     let Some(field) = field else {
         let kind = Kind::of(has).ok_or_else(|| fault(RowFault::NoColumn(names.clone())))?;
-        return Ok(Columns { kind, field: None });
+        return Ok(Columns::new(kind, None, names));
     };
     if !has(field) {
         return Err(fault(RowFault::NoField { field: field.to_owned(), columns: names.clone() }));
@@ -50,7 +50,7 @@ pub(super) fn columns(path: &Path, file: File, field: Option<&str>) -> Result<Co
         Some(column) if leaf_is_primitive(column) => Kind::Ids,
         _ => Kind::Messages,
     };
-    Ok(Columns { kind, field: Some(field.to_owned()) })
+    Ok(Columns::new(kind, Some(field), names))
 }
 
 /// Whether a list is of values, and not of groups of them.
@@ -70,16 +70,8 @@ impl Table {
         let again = file.try_clone();
         let reader = open(path, file)?;
         let schema = reader.metadata().file_metadata().schema_descr().root_schema_ptr();
-        let wanted = |name: &str| {
-            name == columns.main()
-                || match columns.kind {
-                    Kind::Labelled => name == "labels",
-                    Kind::Messages => name == "tools",
-                    Kind::Completion => matches!(name, "completion" | "tools"),
-                    Kind::Ids | Kind::Text => false,
-                }
-        };
-        let fields = schema.get_fields().iter().filter(|column| wanted(column.name())).map(Arc::clone).collect();
+        let read = schema.get_fields().iter().filter(|column| columns.reads(column.name()));
+        let fields = read.map(Arc::clone).collect();
         let wrong = |error: parquet::errors::ParquetError| DataError::Parquet {
             path: path.to_owned(),
             reason: error.to_string(),
@@ -134,8 +126,11 @@ pub(super) fn row(row: Row, columns: &Columns) -> Result<Content, RowFault> {
     let main = take(columns.main());
     let name = columns.main();
     Ok(match columns.kind {
-        Kind::Labelled => Content::Ids { ids: ids(name, main)?, labels: Some(ids("labels", take("labels"))?) },
-        Kind::Ids => Content::Ids { ids: ids(name, main)?, labels: None },
+        Kind::Labelled | Kind::Ids => {
+            let labels = (columns.kind == Kind::Labelled).then(|| ids("labels", take("labels"))).transpose()?;
+            let mask = if columns.is_masked() { mask(take(MASK))? } else { None };
+            Content::Ids(Ids { ids: ids(name, main)?, labels, mask })
+        }
         Kind::Text => Content::Text(text(name, main, "a string")?),
         Kind::Messages => Content::Messages { messages: list(name, main)?, tools: tools(take("tools")) },
         Kind::Completion => {
@@ -176,6 +171,27 @@ fn ids(column: &str, field: Field) -> Result<Vec<i64>, RowFault> {
         other => Err(wrong(column, other, EXPECTED)),
     };
     list.elements().iter().map(id).collect()
+}
+
+/// The values of a mask, if there is one.
+fn mask(field: Field) -> Result<Option<Vec<bool>>, RowFault> {
+    let list = match &field {
+        Field::Null => return Ok(None),
+        Field::ListInternal(list) => list,
+        other => return Err(wrong(MASK, other, MASK_HOLDS)),
+    };
+    let bit = |one: &Field| match one {
+        Field::Bool(counts) => Ok(*counts),
+        Field::Byte(0) | Field::Short(0) | Field::Int(0) | Field::Long(0) => Ok(false),
+        Field::Byte(1) | Field::Short(1) | Field::Int(1) | Field::Long(1) => Ok(true),
+        Field::UByte(0) | Field::UShort(0) | Field::UInt(0) | Field::ULong(0) => Ok(false),
+        Field::UByte(1) | Field::UShort(1) | Field::UInt(1) | Field::ULong(1) => Ok(true),
+        other => {
+            let reason = format!("it has {other}");
+            Err(RowFault::Column { column: MASK.to_owned(), reason, expected: MASK_HOLDS })
+        }
+    };
+    list.elements().iter().map(bit).collect::<Result<_, _>>().map(Some)
 }
 
 fn text(column: &str, field: Field, expected: &'static str) -> Result<String, RowFault> {

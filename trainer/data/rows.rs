@@ -1,6 +1,7 @@
 //! What a row of a table holds, and what can be wrong with it.
 
 use std::fmt;
+use std::ops::Range;
 
 use minijinja::Value;
 use precast_kernels::abi::MASKED_TOKEN;
@@ -9,6 +10,11 @@ use super::Chunk;
 
 /// A label that does not count.
 const IGNORED: i64 = -100;
+
+/// Which tokens of a row are no padding.
+pub(super) const MASK: &str = "attention_mask";
+/// What such a column holds, for messages.
+pub(super) const MASK_HOLDS: &str = "a list of 0 and 1, or of true and false";
 
 /// Names of columns that a message lists.
 const LISTED: usize = 8;
@@ -60,9 +66,36 @@ pub(super) struct Columns {
     pub kind: Kind,
     /// In place of the column that the kind is named after.
     pub field: Option<String>,
+    /// Those that nothing reads, of the first row or the schema.
+    pub unread: Vec<String>,
 }
 
 impl Columns {
+    /// Of a file whose rows have these columns.
+    pub fn new(kind: Kind, field: Option<&str>, names: Vec<String>) -> Self {
+        let mut columns = Self { kind, field: field.map(ToOwned::to_owned), unread: names };
+        let mut unread = std::mem::take(&mut columns.unread);
+        unread.retain(|name| !columns.reads(name));
+        Self { unread, ..columns }
+    }
+
+    /// Whether a column of this name is read.
+    pub fn reads(&self, name: &str) -> bool {
+        name == self.main()
+            || match self.kind {
+                Kind::Labelled => matches!(name, "labels" | MASK),
+                Kind::Ids => name == MASK,
+                Kind::Messages => name == "tools",
+                Kind::Completion => matches!(name, "completion" | "tools"),
+                Kind::Text => false,
+            }
+    }
+
+    /// Whether a column says which tokens are padding.
+    pub fn is_masked(&self) -> bool {
+        self.main() != MASK && self.reads(MASK)
+    }
+
     /// The column of ids, messages or text.
     pub fn main(&self) -> &str {
         self.field.as_deref().unwrap_or(match self.kind {
@@ -77,10 +110,19 @@ impl Columns {
 /// A row, read.
 #[derive(Debug)]
 pub(super) enum Content {
-    Ids { ids: Vec<i64>, labels: Option<Vec<i64>> },
+    Ids(Ids),
     Text(String),
     Messages { messages: Value, tools: Option<Value> },
     Completion { prompt: Part, completion: Part, tools: Option<Value> },
+}
+
+/// A row of token ids.
+#[derive(Debug)]
+pub(super) struct Ids {
+    pub ids: Vec<i64>,
+    pub labels: Option<Vec<i64>>,
+    /// Whether each token is one of the text, and not padding.
+    pub mask: Option<Vec<bool>>,
 }
 
 /// A prompt or a completion.
@@ -131,6 +173,18 @@ pub enum RowFault {
     /// A token without a label, or a label without a token.
     #[error("{ids} input_ids and {labels} labels: give each token one, {IGNORED} where it does not count")]
     Lengths { ids: usize, labels: usize },
+    /// A token without a value of the mask, or the other way round.
+    #[error("{ids} input_ids and {mask} values of {MASK}: give each token one, 0 where it is padding")]
+    MaskLength { ids: usize, mask: usize },
+    /// Padding between tokens.
+    #[error(
+        "{MASK}[{index}] is 0 between tokens that count: padding stands before or behind a row. Give such a token a label of {IGNORED}, \
+         or leave the column out"
+    )]
+    MaskHole {
+        /// Place in the row, from 0.
+        index: usize,
+    },
     /// A token that the model does not know.
     #[error("input_ids[{index}] is {id}, and the model's vocabulary is 0 to {last}: tokenize for this model")]
     Id {
@@ -178,9 +232,14 @@ pub enum RowFault {
 
 /// What a row has instead, for messages.
 fn has(columns: &[String]) -> String {
+    if columns.is_empty() { String::new() } else { format!("; it has {}", listed(columns)) }
+}
+
+/// The first names of columns, for messages.
+pub(super) fn listed(columns: &[String]) -> String {
     let more = if columns.len() > LISTED { ", ..." } else { "" };
     let named: Vec<String> = columns.iter().take(LISTED).map(|name| format!("`{name}`")).collect();
-    if named.is_empty() { String::new() } else { format!("; it has {}{more}", named.join(", ")) }
+    named.join(", ") + more
 }
 
 /// Whether a row's tokens are all of a vocabulary.
@@ -192,10 +251,31 @@ pub(super) fn check_ids(ids: impl IntoIterator<Item = i64>, vocab: u32) -> Resul
     }
 }
 
-/// The sequence of a row of ids.
-pub(super) fn sequence(ids: Vec<i64>, labels: Option<Vec<i64>>, vocab: u32) -> Result<Chunk, RowFault> {
+/// Where the tokens of a row stand that are not padding.
+fn unpadded(ids: usize, mask: &[bool]) -> Result<Range<usize>, RowFault> {
+    if mask.len() != ids {
+        return Err(RowFault::MaskLength { ids, mask: mask.len() });
+    }
+    let start = mask.iter().position(|counts| *counts).unwrap_or(0);
+    let end = mask.iter().rposition(|counts| *counts).map_or(start, |last| last + 1);
+    match mask[start..end].iter().position(|counts| !counts) {
+        Some(hole) => Err(RowFault::MaskHole { index: start + hole }),
+        None => Ok(start..end),
+    }
+}
+
+/// The sequence of a row of ids: as if it had no padding.
+pub(super) fn sequence(row: Ids, vocab: u32) -> Result<Chunk, RowFault> {
+    let Ids { mut ids, mut labels, mask } = row;
     if let Some(labels) = labels.as_ref().filter(|labels| labels.len() != ids.len()) {
         return Err(RowFault::Lengths { ids: ids.len(), labels: labels.len() });
+    }
+    if let Some(mask) = mask {
+        let Range { start, end } = unpadded(ids.len(), &mask)?;
+        for column in [Some(&mut ids), labels.as_mut()].into_iter().flatten() {
+            column.truncate(end);
+            column.drain(..start);
+        }
     }
     check_ids(ids.iter().copied(), vocab)?;
     let last = vocab - 1;

@@ -22,6 +22,13 @@ pub struct Summary {
     pub cut: u64,
     /// Rows with nothing that counts in their chunk: they are not learnt from.
     pub rows_passed_over: u64,
+    /// Those of them that have something behind the cut, as a chat whose assistant speaks late.
+    pub cut_before_counted: u64,
+    /// Tokens of the shortest sequence, its target apart, that would reach the nearest of it; none where there is none.
+    #[serde(skip)]
+    pub reaches_counted: Option<u64>,
+    /// Texts and completions that are empty.
+    pub empty: u64,
 }
 
 impl Summary {
@@ -32,14 +39,41 @@ impl Summary {
         self.masked += chunk.labels.as_ref().map_or(0, masked);
     }
 
+    /// Of this and what comes after it.
+    #[must_use]
+    pub fn with(self, other: Self) -> Self {
+        Self {
+            rows: self.rows + other.rows,
+            chunks: self.chunks + other.chunks,
+            tokens: self.tokens + other.tokens,
+            masked: self.masked + other.masked,
+            cut: self.cut + other.cut,
+            rows_passed_over: self.rows_passed_over + other.rows_passed_over,
+            cut_before_counted: self.cut_before_counted + other.cut_before_counted,
+            reaches_counted: self.reaches_counted.into_iter().chain(other.reaches_counted).min(),
+            empty: self.empty + other.empty,
+        }
+    }
+
+    /// Whether there are rows and all of them are empty texts.
+    pub(super) fn is_empty(&self) -> bool {
+        self.rows > 0 && self.empty == self.rows
+    }
+
     /// What people should know of it: rows that are not learnt from, or only their beginnings are.
     pub fn note(&self, chunk: usize) -> Option<String> {
-        let Self { rows, cut, rows_passed_over: over, .. } = *self;
+        let Self { rows, cut, rows_passed_over: over, cut_before_counted: before, empty, .. } = *self;
+        let reaches = self.reaches_counted.map(|reaches| {
+            format!(" ({before} of them are cut before one that does: --seq-len {reaches} reaches the nearest)")
+        });
         let over = format!(
-            "{over} of {rows} rows have no token that counts among their first seq_len + 1 = {chunk}: passed over"
+            "{over} of {rows} rows have no token that counts among their first seq_len + 1 = {chunk}: passed over{}",
+            reaches.unwrap_or_default()
         );
         let cut = format!("{cut} of {rows} rows are longer than seq_len + 1 = {chunk}: cut");
-        let said = [(self.rows_passed_over, over), (self.cut, cut)].into_iter().filter(|(number, _)| *number > 0);
+        let empty = format!("{empty} of {rows} rows are empty texts");
+        let all = [(self.rows_passed_over, over), (self.cut, cut), (self.empty, empty)];
+        let said = all.into_iter().filter(|(number, _)| *number > 0);
         let said: Vec<String> = said.map(|(_, text)| text).collect();
         (!said.is_empty()).then(|| format!("data: {}", said.join("; ")))
     }
@@ -47,7 +81,7 @@ impl Summary {
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { rows, chunks, tokens, masked, cut, rows_passed_over } = *self;
+        let Self { rows, chunks, tokens, masked, cut, rows_passed_over, .. } = *self;
         let [rows, chunks] = [(rows, "row"), (chunks, "sequence")].map(|(number, what)| count(number as usize, what));
         write!(f, "{rows}, {chunks}, {tokens} tokens, {masked} masked; {cut} rows cut, {rows_passed_over} passed over")
     }

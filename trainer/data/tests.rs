@@ -176,7 +176,17 @@ fn rows_that_are_cut_or_passed_over_are_counted() {
         Chunk { ids: vec![5, 6], labels: Some(vec![5, 6]) },
     ];
     assert_eq!(data.chunks(), expected);
-    let summary = Summary { rows: 6, chunks: 2, tokens: 5, masked: 2, cut: 2, rows_passed_over: 4 };
+    let summary = Summary {
+        rows: 6,
+        chunks: 2,
+        tokens: 5,
+        masked: 2,
+        cut: 2,
+        rows_passed_over: 4,
+        cut_before_counted: 1,
+        reaches_counted: Some(3),
+        empty: 0,
+    };
     assert_eq!(data.summary(), summary);
     assert!(
         data.notes()[0].contains("4 of 6 rows have no token that counts")
@@ -184,6 +194,39 @@ fn rows_that_are_cut_or_passed_over_are_counted() {
     );
     let nothing = scratch.file("nothing.jsonl", rows[1]);
     assert!(matches!(read(nothing, 2), Err(DataError::NothingToPredict { .. })));
+}
+
+#[test]
+fn a_step_that_is_looked_at_stays_the_next() {
+    let scratch = Scratch::new();
+    let path = scratch.file("a.bin", ids(&(0..30).collect::<Vec<_>>()));
+    let batches = |order| Batches::new(Stream::start(corpus(std::slice::from_ref(&path), 2, reader())), 2, 2, order);
+    for order in [Order::File, Order::Shuffled { seed: 3, window: 4 }] {
+        let (mut looked, mut plain) = (batches(order), batches(order));
+        for _ in 0..6 {
+            let ahead = looked.peek(2).unwrap();
+            let (step, expected) = (looked.step(2).unwrap(), plain.step(2).unwrap());
+            assert!(ahead.rows() == step.rows() && step.rows() == expected.rows());
+        }
+    }
+}
+
+/// What a file is told to be empty of does not depend on the files before it.
+#[test]
+fn of_several_files_the_one_without_a_text_is_named() {
+    let scratch = Scratch::new();
+    let full = scratch.file("full.jsonl", "{\"text\": \"w1 w2\"}\n");
+    let empty = scratch.file("empty.jsonl", "{\"text\": \"\"}\n{\"text\": \"\"}\n");
+    let message = scratch.message(&[full.clone(), empty.clone()], words());
+    assert!(message.starts_with("DIR/empty.jsonl: all 2 texts in it are empty"), "{message}");
+    // In a directory others may have some.
+    scratch.file("texts/a.jsonl", "{\"text\": \"\"}\n");
+    scratch.file("texts/b.jsonl", "{\"text\": \"w1 w2\"}\n");
+    let directory = scratch.0.path().join("texts");
+    let data = Dataset::read(std::slice::from_ref(&directory), 7, Packing::Stream, words()).unwrap();
+    assert_eq!((data.summary().empty, data.summary().rows), (1, 2));
+    std::fs::write(directory.join("b.jsonl"), "").unwrap();
+    assert!(scratch.message(&[directory], words()).starts_with("DIR/texts/a.jsonl: its text is empty"));
 }
 
 /// The steps that data too large to be kept give are those of data that are.

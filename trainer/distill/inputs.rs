@@ -40,13 +40,13 @@ pub fn read_data(config: &RunConfig, models: &Models<Checkpoint>, adapter: Optio
     };
     let notes: Vec<String> = notes.into_iter().chain(adapter.map(Adapter::notes).unwrap_or_default()).collect();
     let (reader, files) = reader(config, models)?;
-    let held_out = held_out(config, models, &reader)?;
+    let held_out = held_out(config, models, &reader, &files)?;
     let has_tokenizer = reader.tokenizer.clone();
     let eos = reader.eos;
     let stream = Stream::start(Arc::new(Corpus::new(files, config.settings.seq_len, Packing::Stream, reader)?));
     let corpus = stream.corpus();
     let summary = stream.read_ahead()?;
-    notes.iter().for_each(note);
+    notes.iter().chain(&corpus.notes()).chain(&config.settings.warmup_note()).for_each(note);
     summary.and_then(|summary| summary.note(corpus.chunk())).into_iter().for_each(note);
     // Ids need neither.
     let used = has_tokenizer.filter(|_| corpus.has_text()).map(|tokenizer| tokenizer.text());
@@ -58,12 +58,24 @@ pub fn read_data(config: &RunConfig, models: &Models<Checkpoint>, adapter: Optio
 }
 
 /// The data that are held out, packed as training data are.
-fn held_out(config: &RunConfig, models: &Models<Checkpoint>, reader: &Reader) -> Result<Option<Dataset>, Failure> {
+fn held_out(
+    config: &RunConfig,
+    models: &Models<Checkpoint>,
+    reader: &Reader,
+    trained_on: &Files,
+) -> Result<Option<Dataset>, Failure> {
     if config.eval_data.is_empty() {
         return Ok(None);
     }
     let settings = &config.settings;
     let files = Files::open(&config.eval_data, settings.data_field.as_deref())?;
+    if let Some(shared) = files.shared(trained_on) {
+        note(format_args!(
+            "--eval-data {} is in --data too: its loss is that of rows that are trained on, and says nothing of others; hold out a file of \
+             its own",
+            shared.display()
+        ));
+    }
     let mut reader = reader.clone();
     if files.has_chat() && reader.chat.is_none() {
         reader.chat = chat(config, models)?;

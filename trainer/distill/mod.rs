@@ -11,6 +11,7 @@ mod ready;
 mod result;
 mod resume;
 mod steps;
+mod teacher_score;
 
 use std::path::{Path, PathBuf};
 
@@ -18,6 +19,7 @@ use precast_fatbins::{Digest, say};
 use precast_runtime::Placement;
 
 use crate::config::{GivenShare, RunConfig, Source};
+use crate::data::{Stream, Summary};
 use crate::device;
 use crate::error::Failure;
 use crate::metrics::{METRICS, MetricsFile};
@@ -27,7 +29,8 @@ use crate::record::RunRecord;
 use crate::report::REPORT;
 use crate::run::checkpoint;
 use crate::run::identity::Identity;
-use crate::run::out::{Out, Start, refuse_inputs};
+use crate::run::log;
+use crate::run::out::{Out, Start, logs, refuse_inputs};
 use crate::run::stop::{Stop, resume_command};
 use crate::startup::Startup;
 use crate::still::{self, Still};
@@ -57,13 +60,14 @@ pub struct Mode {
     pub share: GivenShare,
 }
 
-/// Trains a model, of a teacher if there is one; writes `metrics.jsonl`, `run.json`, `report.html` and `student/` or
+/// Trains a model, of a teacher if there is one; writes `metrics.jsonl`, `run.json`, `run.log`, `report.html` and `student/` or
 /// `adapter/` to the output directory.
 ///
 /// # Errors
 /// [`Failure`]; metrics and checkpoints written before it stay. [`Failure::Stopped`] after a signal, with a checkpoint.
 pub fn distill(config: &RunConfig, mode: &Mode, mut startup: Startup) -> Result<(), Failure> {
     let stop = Stop::install()?;
+    log::hold();
     match mode.place.rank {
         0 => stop.answer()?,
         _ => note::silence(),
@@ -77,7 +81,7 @@ pub fn distill(config: &RunConfig, mode: &Mode, mut startup: Startup) -> Result<
 /// The run of one rank. Rank 0 has the output directory; the others write what they have of checkpoints, and nothing else.
 fn run(config: &RunConfig, mode: &Mode, mut startup: Startup, stop: &Stop, ranks: &Ranks) -> Result<(), Failure> {
     let (mut opened, under_way) = open(config, mode, &mut startup, stop, ranks)?;
-    let Ready { mut session, batches, tokens, certificate } =
+    let Ready { mut session, batches, tokens, certificate, teacher_score } =
         ready(&mut opened, under_way, mode.placement, &mut startup, stop, ranks)?;
 
     // Every check has passed: from here on the directory is this run's.
@@ -87,14 +91,26 @@ fn run(config: &RunConfig, mode: &Mode, mut startup: Startup, stop: &Stop, ranks
     let mut record = RunRecord::new(config, &session, &corpus);
     record.data(None, summary);
     certificate.into_iter().for_each(|certificate| record.teacher_certificate(certificate));
+    teacher_score.into_iter().for_each(|score| record.teacher_score(score));
     let before = resumed.as_ref().map_or(&[][..], Resumed::steps);
     let since = Since::of(resumed.as_ref().map(|resumed| &resumed.record), held_out.as_ref(), done);
     let scores = Scores::of(Since::compared(since, before));
     let still = Still::new(before, still::what_is_zero(&models.student, adapter.as_ref()));
     let metrics = match &mut out {
-        Some(out) => Some(take_over(config, out, &mut record, resumed.as_ref(), (since, &scores))?),
+        Some(out) => {
+            out.keep_logs(ranks.count());
+            let metrics = take_over(config, out, &mut record, resumed.as_ref(), (since, &scores))?;
+            out.open_log();
+            Some(metrics)
+        }
         None => None,
     };
+    // The directory is this run's on every rank.
+    ranks.barrier()?;
+    if !ranks.is_first() {
+        let (rank, logs) = (ranks.place().rank, begin.record.as_ref().map(logs).unwrap_or_default());
+        log::open(&config.out, rank, logs.get(&log::name(rank)).copied());
+    }
     let (micros, _) = config.share.micros(config.settings.grad_accum.into());
     let micros = (micros.end - micros.start) as u32;
     let floor_s = session.limit().map(|limit| limit.floor_seconds(&session.plan().plan, micros));
@@ -123,7 +139,7 @@ fn run(config: &RunConfig, mode: &Mode, mut startup: Startup, stop: &Stop, ranks
     };
     let ran = steps.steps(done);
     let waited_ms = steps.waits.ms_a_step();
-    let summary = steps.batches.stream().summary();
+    let summary = of_pass(steps.batches.stream(), summary);
     let startup = steps.startup;
     // The bar goes.
     let metrics = steps.written.map(|written| written.metrics);
@@ -161,6 +177,15 @@ fn run(config: &RunConfig, mode: &Mode, mut startup: Startup, stop: &Stop, ranks
     ranks.barrier()?;
     say_where(config, waited_ms);
     Ok(())
+}
+
+/// What a pass over the data came to, once one has ended. What people should know of that is said here, unless it was known at the
+/// start.
+fn of_pass(stream: &Stream, known: Option<Summary>) -> Option<Summary> {
+    let passed = stream.summary();
+    let news = passed.filter(|_| known.is_none()).and_then(|summary| summary.note(stream.corpus().chunk()));
+    news.into_iter().for_each(note::note);
+    passed
 }
 
 /// Says where results are.
@@ -229,7 +254,11 @@ pub fn check(config: &RunConfig, mode: &Mode) -> Result<(), Failure> {
     let corpus = data.stream.corpus();
     let summary = match data.stream.read_ahead()? {
         Some(summary) => summary,
-        None => corpus.pass(&mut |_| true)?,
+        None => {
+            let summary = corpus.pass(&mut |_| true)?;
+            summary.note(corpus.chunk()).into_iter().for_each(note::note);
+            summary
+        }
     };
     say!("data     {}: {summary}", corpus.what());
     let mut digests = ModelDigests::start(&models);

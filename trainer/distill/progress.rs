@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use precast_fatbins::say;
+use precast_fatbins::{say, tee};
 
 use crate::config::RunConfig;
 use crate::metrics::StepRecord;
@@ -42,15 +42,18 @@ impl Progress {
         let line = line(record, self);
         let beyond = record.guard.as_ref().is_some_and(|guard| !guard.is_within());
         let notable = record.skipped || record.held_out.is_some() || beyond;
+        let due = record.step.is_multiple_of(self.every) || [self.first, self.last].contains(&record.step);
         if let Some(bar) = &self.bar {
             bar.set_position(record.step);
             bar.set_message(format!("loss {}  {:.0} tokens/s", number(record.loss), record.tokens_per_s));
             if notable {
                 bar.suspend(|| say!("{line}"));
+            } else if due {
+                // The log has no bar.
+                tee::line(&line);
             }
             return;
         }
-        let due = record.step.is_multiple_of(self.every) || [self.first, self.last].contains(&record.step);
         if due || notable || record.guard.is_some() {
             say!("{line}");
         }

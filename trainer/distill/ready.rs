@@ -12,9 +12,10 @@ use super::begin;
 use super::certify::Teacher;
 use super::open::{Opened, UnderWay};
 use super::result;
+use super::teacher_score::{self, TeacherScore};
 use crate::checkpoint::{Checkpoint, Weights as ModelWeights};
 use crate::config::{RunConfig, Settings};
-use crate::data::{Batches, Corpus, DataError, MicroBatch, Order, Stream};
+use crate::data::{Batches, Corpus, DataError, Order, Step, Stream};
 use crate::device;
 use crate::error::Failure;
 use crate::heading::Heading;
@@ -30,6 +31,7 @@ use crate::session::Session;
 use crate::sources::Sources;
 use crate::startup::Startup;
 use crate::still;
+use crate::watch::Watched;
 
 /// A run whose next step may be taken.
 pub(super) struct Ready {
@@ -40,6 +42,8 @@ pub(super) struct Ready {
     pub tokens: Digest,
     /// Of a teacher that is not exact, as it is to stand in `run.json`.
     pub certificate: Option<Value>,
+    /// Of a teacher on the first batch.
+    pub teacher_score: Option<TeacherScore>,
 }
 
 /// Opens the device, sends the weights, and compares what only then is known with other ranks' and with the run so far.
@@ -61,6 +65,13 @@ pub(super) fn ready(
     let sources =
         Sources { teacher, student: &models.student, adapter: adapter.as_ref(), same_files: opened.same_files };
     let mut session = Session::open(driver, config, &sources, placement, startup)?;
+    let watched = Watched {
+        ranks: ranks.clone(),
+        out: out.as_ref().map(|out| out.path().to_owned()),
+        replicas: config.share.replicas,
+    };
+    session.watch().on_hang(|hang| watched.hangs(hang));
+    session.watch().checkpoint(begin.step);
     known.check_room(config, session.certifies())?;
     // As they are, not as they were asked for: a run that continues says what has changed.
     config.student_format = adapter.as_ref().map(|_| sources.shapes().student_format(config).0);
@@ -74,10 +85,10 @@ pub(super) fn ready(
         let result_bytes = result::bytes(config, &session, &models.student, adapter.as_ref());
         disk_space(config, &session, result_bytes, out, begin.step)?.check(out.path())?;
     }
-    let certificate = upload(&mut session, &sources, known, || first_batch(corpus, config), stop)?;
+    let certificate = upload(&mut session, &sources, known, || first_step(corpus, config), stop)?;
     models.iter().filter_map(|(role, model)| still::note(role.name(), model)).for_each(note::note);
     startup.end("upload");
-    let (batches, tokens) = stop.unless_stopped(|| seen.join().expect("reading does not panic"))??;
+    let (mut batches, tokens) = stop.unless_stopped(|| seen.join().expect("reading does not panic"))??;
     if ranks.count() > 1 || resumed.is_some() {
         digests.wait(stop)?;
         identity.models(digests.get()?);
@@ -87,6 +98,17 @@ pub(super) fn ready(
         resumed.compare(identity)?;
         resumed.check_tokens(tokens)?;
     }
+    let teacher_score = {
+        let before = resumed.as_ref().map(|resumed| &resumed.record).or(begin.record.as_ref());
+        let first = || match begin.step {
+            0 => batches.peek(config.settings.grad_accum),
+            _ => first_step(corpus, config),
+        };
+        teacher_score::of_run(config, before, &mut session, first, models.student.config().vocab)?
+    };
+    if teacher_score.is_some() {
+        startup.end("teacher");
+    }
     let saved = resumed.as_ref().map(|resumed| &resumed.saved).or(begin.saved.as_ref());
     if let Some(saved) = saved {
         saved.restore(&mut session)?;
@@ -94,7 +116,7 @@ pub(super) fn ready(
     }
     let has_checkpoints = config.settings.checkpoint_every > 0 || begin.step > 0;
     stop.begin(begin.step, Promise { steps: config.settings.steps, result: config.result(), has_checkpoints })?;
-    Ok(Ready { session, batches, tokens, certificate })
+    Ok(Ready { session, batches, tokens, certificate, teacher_score })
 }
 
 /// The steps of a run.
@@ -132,10 +154,9 @@ fn disk_space(
     })
 }
 
-/// The first micro-batch of a run, wherever it continues.
-fn first_batch(corpus: &Arc<Corpus>, config: &RunConfig) -> Result<MicroBatch, DataError> {
-    let step = batches(Stream::start(Arc::clone(corpus)), config).step(1)?;
-    Ok(step.micro_batch(0))
+/// The first step of a run, wherever it continues.
+fn first_step(corpus: &Arc<Corpus>, config: &RunConfig) -> Result<Step, DataError> {
+    batches(Stream::start(Arc::clone(corpus)), config).step(config.settings.grad_accum)
 }
 
 /// Sends the weights; returns what is known of a teacher that is not exact.
@@ -143,7 +164,7 @@ fn upload(
     session: &mut Session,
     sources: &Sources<'_>,
     teacher: Teacher,
-    first_batch: impl FnOnce() -> Result<MicroBatch, DataError>,
+    first_step: impl FnOnce() -> Result<Step, DataError>,
     stop: &Stop,
 ) -> Result<Option<Value>, Failure> {
     let total = session.upload_bytes(sources);
@@ -156,7 +177,7 @@ fn upload(
     };
     let known = match teacher {
         Teacher::Unknown(measuring) => {
-            let batch = first_batch()?;
+            let batch = first_step()?.micro_batch(0);
             let judge = |columns| bar.suspend(|| Ok(measuring.judge(&batch, &columns)?));
             Some(session.certify(sources, &batch, progress, judge)?)
         }

@@ -171,11 +171,16 @@ impl Run<'_> {
         };
         let path = self.written.as_ref().map_or(&*self.config.out, |written| written.out.path());
         let aside = checkpoint::fill(path, self.session, &state, self.ranks)?;
+        // Another rank puts it in place.
+        if self.written.is_none() {
+            self.session.watch().checkpoint(step);
+        }
         let (Some(aside), Some(Written { out, record, .. })) = (aside, &mut self.written) else { return Ok(()) };
         record.data(Some(data_sha256), self.batches.stream().summary());
         record.metrics((lines, metrics_sha256));
         record.reached(step);
         out.publish(aside, record)?;
+        self.session.watch().checkpoint(step);
         let best = self.scores.best(&checkpoint::steps(out.path())?);
         record.best(best);
         checkpoint::prune(out, self.config.settings.keep, best.map(|(step, _)| step))?;
@@ -192,6 +197,7 @@ impl Run<'_> {
     /// Asks for a step: all of its micro-batches and the update. Waits for nothing but for gradients that are compared.
     fn enqueue(&mut self, step: u64) -> Result<Pending, Failure> {
         let config = self.config;
+        self.session.watch().at_step(step + 1);
         let accum = u64::from(config.settings.grad_accum);
         let rows = self.batches.step(config.settings.grad_accum)?;
         // One mean over all tokens of the step, never a mean of means.
@@ -234,6 +240,7 @@ impl Run<'_> {
         let (metrics, done) = self.session.metrics(pending.ticket)?;
         let seconds = (done - *last).as_secs_f64();
         *last = done;
+        self.session.watch().step_takes(seconds);
         let held_out = match self.held_out.as_ref().filter(|_| scored) {
             Some(held_out) => Some(held_out.losses(self.config, self.session, self.ranks)?),
             None => None,

@@ -75,7 +75,7 @@ pub fn gather(request: &Request, mut say: impl FnMut(&str)) -> Result<Evidence, 
         chip: chip(&opened, arch),
         note: (arch == Arch::Sim).then(|| SIMULATED.to_owned()),
         doctor: request.doctor.clone(),
-        loads: loads.iter().map(loaded).collect(),
+        loads: loads.iter().map(|load| loaded(load, arch)).collect(),
         seed: *seed,
         checks,
         golden,
@@ -96,9 +96,10 @@ fn chip(device: &Device, arch: Arch) -> Chip {
     }
 }
 
-fn loaded(load: &Load) -> Loaded {
+fn loaded(load: &Load, arch: Arch) -> Loaded {
     Loaded {
         kernel: load.pair.to_string(),
+        source: load.pair.source_digest(arch).to_string(),
         sha256: load.digest.map(|digest| digest.to_string()),
         bytes: load.bytes,
         microseconds: load.microseconds,

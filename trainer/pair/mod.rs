@@ -33,6 +33,28 @@ pub enum PairError {
         teacher.display(), student.display()
     )]
     Identical { teacher: PathBuf, student: PathBuf },
+    /// The teacher knows nothing of the data.
+    #[error(
+        "{}: the teacher's cross entropy of the first batch is {nll:.4} nats a token over {tokens} tokens, worse by more than a nat \
+         than the {uniform:.4} of guessing. Its weights are untrained or broken, or its tokens are not those of the data. See that \
+         its tokenizer's files are its own, and that .bin or input_ids were made with them; `precast eval --model {0} --data ...` \
+         says the same of any text (--untrained allows it)",
+        teacher.display()
+    )]
+    Guesses {
+        teacher: PathBuf,
+        nll: f64,
+        /// `ln(vocab)`.
+        uniform: f64,
+        tokens: u64,
+    },
+    /// The teacher predicts nothing.
+    #[error(
+        "{}: the teacher's cross entropy of the first batch, over {tokens} tokens, is not a finite number: its weights are broken, or its \
+         activations overflow; try --precision fp32",
+        teacher.display()
+    )]
+    NotFinite { teacher: PathBuf, tokens: u64 },
 }
 
 /// Refuses a pair that cannot teach; returns what people should know of one that can.
@@ -69,6 +91,7 @@ fn tokens(teacher: &Checkpoint, student: &Checkpoint, notes: &mut Vec<String>) -
     let files = [teacher, student].map(Checkpoint::tokenizer_file);
     if let [Some(one), Some(other)] = &files
         && same_bytes(one, other)
+        && teacher.added_tokens()? == student.added_tokens()?
     {
         return Ok(None);
     }

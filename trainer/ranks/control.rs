@@ -9,10 +9,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use signal_hook::low_level;
 
 use super::error::RankError;
 use super::frame::{self, Kind};
 use crate::error::Failure;
+use crate::note::tell;
 
 /// How long a rank may be silent, seconds, if the environment does not say it.
 const PATIENCE_S: u64 = 30;
@@ -66,16 +68,29 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The longest that ranks wait for each other, seconds: a week.
+const MOST_SECONDS: u64 = 604_800;
+
 /// Seconds by the environment, for tests and for networks that are slow.
-pub fn seconds(name: &str, default: u64) -> Duration {
-    let given = std::env::var(name).ok().and_then(|text| text.parse().ok()).filter(|seconds| *seconds > 0);
-    Duration::from_secs(given.unwrap_or(default))
+///
+/// # Errors
+/// [`RankError::Usage`] for what is no number of them.
+pub fn seconds(name: &str, default: u64) -> Result<Duration, RankError> {
+    let given = std::env::var(name).ok().filter(|text| !text.is_empty());
+    seconds_of(name, given.as_deref(), default)
+}
+
+fn seconds_of(name: &str, given: Option<&str>, default: u64) -> Result<Duration, RankError> {
+    let Some(text) = given else { return Ok(Duration::from_secs(default)) };
+    let seconds = text.trim().parse().ok().filter(|seconds| (1..=MOST_SECONDS).contains(seconds));
+    let wrong = || RankError::Usage(format!("{name}={text}: expected seconds from 1 to {MOST_SECONDS}"));
+    seconds.map(Duration::from_secs).ok_or_else(wrong)
 }
 
 impl Control {
     /// Starts to read from the peers: rank 0's are all others, theirs is rank 0.
     pub fn start(rank: u32, ranks: u32, peers: Vec<(u32, TcpStream)>) -> Result<Arc<Self>, RankError> {
-        let patience = seconds("PRECAST_RANK_PATIENCE_S", PATIENCE_S);
+        let patience = seconds("PRECAST_RANK_PATIENCE_S", PATIENCE_S)?;
         let refused = || RankError::io("set up the connection to another rank");
         for (_, stream) in &peers {
             stream.set_nodelay(true).map_err(refused())?;
@@ -166,8 +181,9 @@ impl Control {
         let _ = spawn(move || {
             thread::sleep(GRACE);
             if !over.load(Ordering::Acquire) {
-                eprintln!("error: {error}. This rank did not end by itself within {} s", GRACE.as_secs());
-                std::process::exit(exit_code);
+                tell(format_args!("error: {error}. This rank did not end by itself within {} s", GRACE.as_secs()));
+                // Nothing is torn down: the device may hang, and its library would wait for it.
+                low_level::exit(exit_code);
             }
         });
         self.send_report(&report);
@@ -349,9 +365,24 @@ mod tests {
             }
             ranks[2].fail(&Failure::Usage("no data".to_owned()));
         });
-        assert_eq!(*locked(&aborted), 2);
+        // Whoever waits is woken before the aborts are called.
+        let until = Instant::now() + Duration::from_secs(20);
+        while *locked(&aborted) < 2 {
+            assert!(Instant::now() < until, "the failure aborts on one rank alone");
+            thread::yield_now();
+        }
         // Else they would end this process.
         ranks.iter().for_each(|control| control.leave());
+    }
+
+    #[test]
+    fn seconds_of_the_environment_are_bounded() {
+        let of = |given| seconds_of("NAME", given, 30).map_err(|error| error.to_string());
+        assert_eq!((of(None), of(Some(" 5"))), (Ok(Duration::from_secs(30)), Ok(Duration::from_secs(5))));
+        // As a duration it would be beyond what a clock can hold.
+        for wrong in ["0", "604801", "18446744073709551615", "30s"] {
+            assert_eq!(of(Some(wrong)), Err(format!("NAME={wrong}: expected seconds from 1 to 604800")));
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@ mod launch;
 mod launcher;
 mod rendezvous;
 
+use std::io::ErrorKind;
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,6 +21,7 @@ use std::time::Duration;
 use precast_plan::Share;
 use precast_runtime::{DriverError, Mesh};
 
+use crate::checkpoint::CheckpointError;
 use crate::error::Failure;
 use crate::run::signal::Signal;
 use crate::run::stop::Stop;
@@ -33,6 +35,18 @@ use rendezvous::Token;
 pub fn is_printed_by_another(failure: &Failure) -> bool {
     let own = std::env::var(launcher::RANK).ok().and_then(|rank| rank.parse().ok());
     matches!((failure, own), (Failure::Rank(error), Some(own)) if error.is_printed_by_another(own))
+}
+
+/// Whether a failure looks as a peer's end does: its memory is gone while this rank's device copies from it, or the directory in
+/// which both were writing a checkpoint.
+fn may_be_of_another(failure: &Failure) -> bool {
+    match failure {
+        Failure::Driver(DriverError::Exchange { .. } | DriverError::Call { .. }) => true,
+        Failure::Io { error, .. } | Failure::Checkpoint(CheckpointError::Io { error, .. }) => {
+            error.kind() == ErrorKind::NotFound
+        }
+        _ => false,
+    }
 }
 
 /// What a rank that is alone has of others: nothing.
@@ -198,9 +212,7 @@ impl Ranks {
         let Some(control) = self.control.as_ref().filter(|_| !matches!(failure, Failure::Stopped { .. })) else {
             return failure;
         };
-        // A peer's end looks like a failure of one's own: its memory is gone while this rank's device copies from it.
-        let by_another = matches!(&failure, Failure::Driver(DriverError::Exchange { .. } | DriverError::Call { .. }));
-        let first = control.first_failure(if by_another { REPORT } else { Duration::ZERO });
+        let first = control.first_failure(if may_be_of_another(&failure) { REPORT } else { Duration::ZERO });
         first.map_or(failure, Failure::from)
     }
 
@@ -249,5 +261,13 @@ mod tests {
         assert!(cause.starts_with("rank 1 of 2 failed: its connection is closed"), "{cause}");
         closing.join().unwrap();
         ranks.control.unwrap().leave();
+    }
+
+    #[test]
+    fn a_checkpoint_that_a_peer_has_given_up_is_no_failure_of_ones_own() {
+        let failure = |kind: ErrorKind| Failure::io("write", "out/.precast-aside-checkpoint-2-abc123")(kind.into());
+        assert!(may_be_of_another(&failure(ErrorKind::NotFound)));
+        assert!(!may_be_of_another(&failure(ErrorKind::StorageFull)));
+        assert!(!may_be_of_another(&Failure::Usage(String::new())));
     }
 }

@@ -161,7 +161,7 @@ fn refuse(stream: &mut TcpStream, why: &str) {
 
 /// Connections to all other ranks, of rank 0; to rank 0, of all others.
 pub fn rendezvous(place: &Place, token: &Token, stop: &Stop) -> Result<Vec<(u32, TcpStream)>, Failure> {
-    let wait = seconds("PRECAST_RENDEZVOUS_S", WAIT_S);
+    let wait = seconds("PRECAST_RENDEZVOUS_S", WAIT_S)?;
     if place.rank > 0 {
         return Ok(vec![(0, join(place, token, wait, stop)?)]);
     }
@@ -280,7 +280,7 @@ pub fn mesh(
     listener: &TcpListener,
     addresses: &[String],
 ) -> Result<Vec<Option<TcpStream>>, Failure> {
-    let wait = seconds("PRECAST_RENDEZVOUS_S", WAIT_S);
+    let wait = seconds("PRECAST_RENDEZVOUS_S", WAIT_S)?;
     let mut peers: Vec<Option<TcpStream>> = (0..place.ranks).map(|_| None).collect();
     let stop = Stop::default();
     for below in 0..place.rank {

@@ -109,7 +109,7 @@ impl Identity {
 
 /// Options that may change when a run continues: where things are, which [`Identity`] has the digests of, and what changes no
 /// bit of the weights. The number of steps has rules of its own.
-const MAY_CHANGE: [&str; 23] = [
+const MAY_CHANGE: [&str; 25] = [
     "teacher",
     "student",
     "data",
@@ -125,12 +125,14 @@ const MAY_CHANGE: [&str; 23] = [
     "device",
     "bundle",
     "trusted_key",
+    "untrained",
     "allow_identical",
     "allow_divergence",
     "checkpoint_every",
     "keep",
     "eval_every",
     "log_every",
+    "patience",
     "tensorboard",
     "guard_every",
 ];
@@ -165,6 +167,7 @@ pub struct Data {
 mod tests {
     use super::*;
     use crate::config::Options;
+    use crate::watch::Patience;
     use crate::weight_format::WeightFormat;
 
     fn identity(values: &[(&str, &str)]) -> Identity {
@@ -203,6 +206,7 @@ mod tests {
         });
         config.settings.replicas = 2;
         config.settings.guard_every = Some(100);
+        config.settings.patience = Some(Patience::None);
         let names = |config: &RunConfig| config.to_json().as_object().unwrap().keys().cloned().collect::<Vec<_>>();
         let all = [names(&config), names(&there)].concat();
         assert!(MAY_CHANGE.iter().all(|name| all.iter().any(|one| one == name)), "no option is called so: {all:?}");

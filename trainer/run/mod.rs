@@ -3,6 +3,7 @@
 pub mod checkpoint;
 pub mod disk_space;
 pub mod identity;
+pub mod log;
 pub mod out;
 pub mod phase;
 pub mod signal;

@@ -1,6 +1,6 @@
 //! SIGHUP, SIGINT, SIGQUIT and SIGTERM: the first is a request, answered at once; the second ends the process.
 
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -163,8 +163,11 @@ fn at_first_signal(work: impl FnOnce(Signal) + Send + 'static) -> Result<(), Fai
 }
 
 /// On a terminal the cursor stands behind a bar and the `^C` of whoever has pressed it.
-fn tell_at_terminal(line: &str) {
-    tell(format_args!("{}{line}", if io::stderr().is_terminal() { "\n" } else { "" }));
+pub(crate) fn tell_at_terminal(line: &str) {
+    if io::stderr().is_terminal() {
+        let _ = writeln!(io::stderr());
+    }
+    tell(line);
 }
 
 /// The command that continues this process's run, to be pasted into a shell.

@@ -5,6 +5,7 @@ use std::time::Instant;
 
 use clap::Args;
 use precast_aot::lock;
+use precast_fatbins::terminal::tell;
 use precast_fatbins::{Digest, say};
 use precast_kernels::Arch;
 
@@ -41,7 +42,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
             return Err(lock::NotLocked { directory, changes }.into());
         }
     } else {
-        changes.iter().for_each(|change| eprintln!("warning: not as locked: {change}"));
+        changes.iter().for_each(|change| tell(format_args!("warning: not as locked: {change}")));
     }
     let bundle = built.encode();
     write(&arguments.out, &bundle)?;

@@ -7,6 +7,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use precast_aot::cache::Cache;
 use precast_aot::{Built, Request, home, toolchain};
+use precast_fatbins::terminal::tell;
 
 use super::Failure;
 
@@ -30,7 +31,9 @@ impl Compiler {
         let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
         let threads = self.jobs.unwrap_or(cores).min(cores).get();
         if let Some(jobs) = self.jobs.filter(|jobs| jobs.get() > threads) {
-            eprintln!("note: --jobs {jobs}: this machine has {cores} cores, so {threads} kernels compile at a time");
+            tell(format_args!(
+                "note: --jobs {jobs}: this machine has {cores} cores, so {threads} kernels compile at a time"
+            ));
         }
         let home = home::directory();
         let nvrtc = toolchain::nvrtc(self.nvrtc.as_deref(), &home)?;

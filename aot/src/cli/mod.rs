@@ -10,6 +10,7 @@ mod keys;
 mod lock;
 mod publish;
 mod sign;
+mod summarize_evidence;
 mod toolchain;
 mod verify;
 
@@ -22,7 +23,7 @@ use precast_aot::models::{Model, ModelError};
 use precast_aot::publish::{LayoutError, PublishError};
 use precast_aot::toolchain::LocateError;
 use precast_aot::{Request, home};
-use precast_fatbins::terminal::message;
+use precast_fatbins::terminal::tell;
 use precast_fatbins::{Bundle, BundleError, SignatureError, TrustedKey, files, input, say, stdout};
 use precast_kernels::Arch;
 
@@ -49,6 +50,8 @@ enum Command {
     Diff(diff::Arguments),
     /// Say per key whether two chips computed the same, by what `precast evidence` wrote on each
     CompareEvidence(compare_evidence::Arguments),
+    /// Write what the repository keeps of a file of `precast evidence`: digests and norms, 130 KB
+    SummarizeEvidence(summarize_evidence::Arguments),
     /// Sign a file so that `minisign -V` and a trainer with the trusted key take it
     Sign(sign::Arguments),
     /// Write bundle, locks, signatures, bill of materials and provenance as an OCI image layout; needs no network
@@ -207,6 +210,9 @@ pub enum Failure {
         /// What is wrong with it.
         reason: String,
     },
+    /// Where a file is to be written is one.
+    #[error("--out {} is there already: name another file", .0.display())]
+    Exists(PathBuf),
     /// Two files of evidence say nothing of each other.
     #[error("they cannot be compared: {0}")]
     Incomparable(String),
@@ -221,9 +227,14 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// 3 for bundles and kernels, 5 for models, 1 for the rest.
+    /// 3 for bundles and kernels, 5 for models and for a file that may not grow further, 1 for the rest.
     pub fn exit_code(&self) -> u8 {
         match self {
+            Failure::Io { error, .. } | Failure::Publish(PublishError::Layout(LayoutError::Io { error, .. }))
+                if files::is_past_limit(error) =>
+            {
+                5
+            }
             Failure::Bundle { .. }
             | Failure::NoBundle { .. }
             | Failure::Build(_)
@@ -232,7 +243,7 @@ impl Failure {
             Failure::Publish(PublishError::Layout(LayoutError::Io { .. })) => 1,
             Failure::Publish(PublishError::Layout(LayoutError::NotOurs { .. })) => 2,
             Failure::Lock(_) | Failure::Publish(_) => 3,
-            Failure::TrustedKey(_) | Failure::Kernel(_) => 2,
+            Failure::TrustedKey(_) | Failure::Kernel(_) | Failure::Exists(_) => 2,
             Failure::Model(_) | Failure::Evidence { .. } | Failure::Incomparable(_) => 5,
             Failure::OtherCode(_)
             | Failure::Apart(_)
@@ -254,6 +265,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         Command::Lock(arguments) => lock::run(&arguments),
         Command::Diff(arguments) => diff::run(&arguments),
         Command::CompareEvidence(arguments) => compare_evidence::run(&arguments),
+        Command::SummarizeEvidence(arguments) => summarize_evidence::run(&arguments),
         Command::Sign(arguments) => sign::run(&arguments),
         Command::Publish(arguments) => publish::publish(&arguments),
         Command::Fetch(arguments) => publish::fetch(&arguments),
@@ -287,8 +299,8 @@ fn examined<'b>(path: &std::path::Path, bundle: Result<Bundle<'b>, BundleError>)
     let examined = bundle.and_then(|bundle| bundle.examine().map(|stale| (bundle, stale)));
     let (bundle, stale) = examined.map_err(|error| Failure::Bundle { path: path.to_owned(), error })?;
     if let Some(stale) = stale {
-        eprintln!("note: {}", message(&format!("{} is NOT VERIFIED: {stale}", path.display())));
-        eprintln!("Its digests hold, and so does what its cubins say of themselves; no program uses it.");
+        tell(format_args!("note: {} is NOT VERIFIED: {stale}", path.display()));
+        tell("Its digests hold, and so does what its cubins say of themselves; no program uses it.");
     }
     Ok(bundle)
 }

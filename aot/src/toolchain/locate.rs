@@ -59,7 +59,7 @@ pub(super) fn find(
     let named = explicit.or_else(|| Some((variable("PRECAST_NVRTC")?, "named by $PRECAST_NVRTC")));
     if let Some((path, by)) = named {
         // What was asked for by name is used or is an error.
-        let found = if path.is_dir() { in_directory(&path) } else { Some(path.clone()).filter(|path| path.exists()) };
+        let found = if path.is_dir() { in_directory(&path) } else { Some(path.clone()).filter(|path| path.is_file()) };
         return found.ok_or_else(|| vec![format!("{} ({by})", path.display())]);
     }
     let mut looked = vec!["$PRECAST_NVRTC (not set)".to_owned()];
@@ -71,7 +71,7 @@ pub(super) fn find(
         },
     }
     let pinned = pinned(home);
-    if pinned.exists() {
+    if pinned.is_file() {
         return Ok(pinned);
     }
     looked.push(format!("{} (the pinned wheel)", pinned.display()));
@@ -86,7 +86,7 @@ fn in_toolkit(home: &Path) -> Option<PathBuf> {
 }
 
 fn in_directory(directory: &Path) -> Option<PathBuf> {
-    NAMES.iter().map(|name| directory.join(name)).find(|path| path.exists())
+    NAMES.iter().map(|name| directory.join(name)).find(|path| path.is_file())
 }
 
 #[cfg(test)]

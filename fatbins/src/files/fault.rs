@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::process::{Signal, getpid, kill_process};
 
+use super::limit;
+
 fn due() -> bool {
     static AT: OnceLock<Option<u64>> = OnceLock::new();
     static CHANGES: AtomicU64 = AtomicU64::new(0);
@@ -36,5 +38,5 @@ pub(super) fn write(file: &mut File, bytes: &[u8]) -> io::Result<()> {
         let _ = file.write_all(&bytes[..bytes.len() / 2]);
         kill();
     }
-    file.write_all(bytes)
+    file.write_all(bytes).map_err(limit::named)
 }

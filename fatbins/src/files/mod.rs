@@ -3,6 +3,7 @@
 mod aside;
 mod claim;
 mod fault;
+mod limit;
 mod listing;
 
 use std::fs::{self, File};
@@ -14,6 +15,7 @@ use crate::{Digest, Hasher, input};
 
 pub use aside::{Aside, Existing, Writer, asides, is_aside, remove_directory, sweep};
 pub use claim::{Claim, ClaimError};
+pub use limit::{is_past_limit, outlive_limit};
 pub use listing::{LISTING, Listing, ListingError, check_replaceable, walk};
 
 /// Bytes free for this user on the file system a path is on; none where the system does not say.
@@ -99,7 +101,7 @@ pub fn append(file: &mut File, bytes: &[u8]) -> io::Result<()> {
 /// Any I/O error.
 pub fn truncate(file: &File, bytes: u64) -> io::Result<()> {
     fault::point();
-    file.set_len(bytes)
+    file.set_len(bytes).map_err(limit::named)
 }
 
 /// Renames, on one file system.

@@ -69,6 +69,35 @@ pub(crate) fn losses(
     dhidden
 }
 
+/// The losses of a teacher into `metrics`, as if it were its own student: its cross entropy over the first `vocab` tokens, and a
+/// divergence of exactly 0. They take the kernels of the student's losses, so that no run needs others, and its logits twice,
+/// because gradients replace one of the two.
+pub(crate) fn teacher_losses(
+    ops: &mut Ops<'_>,
+    objective: Objective,
+    teacher: Head<'_>,
+    vocab: u32,
+    (targets, metrics): (Tensor, Tensor),
+) {
+    let tokens = ops.tokens();
+    let chunk = chunk_tokens(tokens, vocab, ops.x);
+    let [first_logits, second_logits] = ["logits", "logits_again"].map(|name| ops.logits_buffer(name, chunk, vocab));
+    let [kd, ce] = ["kd", "ce"].map(|name| ops.statistics(name, tokens.into()));
+    let linear = ops.dense("teacher", teacher.linear, vocab);
+    for (index, first, count) in chunks(tokens, chunk) {
+        let at = |part: &str| format!("{index}.{part}");
+        let of_chunk = |column| rows(column, 1, first, count);
+        let hidden = rows(teacher.hidden, linear.k, first, count);
+        let [t, s] = [("teacher", first_logits), ("again", second_logits)].map(|(name, buffer)| {
+            let logits = rows(buffer, vocab, 0, count);
+            ops.logits(&at(name), hidden, &linear, logits, vocab);
+            logits
+        });
+        ops.losses(&at("loss"), objective, s, Some((t, of_chunk(kd))), (of_chunk(targets), of_chunk(ce)));
+    }
+    ops.mean_losses("metrics", Some(kd), ce, metrics);
+}
+
 /// Predictions of the same head on other hidden states, `reference`, and on its own: how far the latter are from the former. The
 /// first `vocab` tokens alone count.
 pub(crate) fn compare(

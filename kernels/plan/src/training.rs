@@ -33,6 +33,8 @@ pub const MICRO: &str = "micro";
 pub const LAST: &str = "last";
 /// Norm, clip and AdamW.
 pub const UPDATE: &str = "update";
+/// The losses of the teacher by itself on one micro-batch, where there is a teacher.
+pub const TEACHER: &str = "teacher";
 /// What each of several ranks has updated, to all of them: beside the next step's teacher.
 pub const GATHER: &str = "gather";
 
@@ -69,8 +71,8 @@ pub enum Teacher<'a> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrainingPlan {
     /// The plan, with the phases of [`Staged`](crate::Staged), [`CERTIFY`], [`CLEAR`], [`CAST`], [`WIDEN`], [`MICRO`] and
-    /// [`UPDATE`], one for each way in which gradients of replicas are added ([`crate::Fold::phase`]), and [`LAST`] and [`GATHER`]
-    /// where there are several ranks.
+    /// [`UPDATE`], one for each way in which gradients of replicas are added ([`crate::Fold::phase`]), [`LAST`] and [`GATHER`]
+    /// where there are several ranks, and [`TEACHER`].
     pub plan: Plan,
     /// The model to learn from, in the precision of the run or as it is stored; none where nobody teaches, or the student's
     /// base does.
@@ -392,6 +394,12 @@ impl TrainingPlan {
             let MicroInputs { ids, targets, .. } = inputs;
             Guarded { model, copy, objective: recipe.objective, teacher, ids, targets }.lower(ops)
         });
+        if recipe.objective.has_teacher() {
+            ops.phase(TEACHER);
+            let teacher = teach(ops).expect("a run that learns from a teacher has one");
+            ops.scope("teacher.head");
+            head::teacher_losses(ops, recipe.objective, teacher, student.vocab, (inputs.targets, metrics));
+        }
         let plan = b.finish();
         bounds::refuse(plan.arena_bytes.into())?;
         let (teacher, student) = (teacher_resident, student_resident);

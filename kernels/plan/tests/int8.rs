@@ -4,7 +4,7 @@ use precast_kernels::{Arch, Dtype};
 use precast_plan::memory::MemoryTable;
 use precast_plan::training::MICRO;
 use precast_plan::{
-    Buffer, Category, EvaluationPlan, Formats, Gemm, ModelConfig, Objective, Plan, PlanError, Precision, Recipe,
+    Buffer, Category, EvaluationPlan, Formats, Gemm, ModelConfig, Node, Objective, Plan, PlanError, Precision, Recipe,
     Recompute, TrainingPlan,
 };
 
@@ -148,9 +148,11 @@ fn what_nothing_computes_is_refused_by_name() {
 fn inputs_of_products_are_bytes() {
     let (teacher, student) = (config("qwen2.5-1.5b"), config("qwen2.5-0.5b"));
     let plan = lower(&teacher, &student, &recipe(1, 128, Recompute::None), Arch::Sm90a).plan;
-    let rows = plan
-        .buffers
-        .iter()
+    let touched: Vec<u32> =
+        plan.phase(MICRO).nodes.iter().flat_map(Node::touches).map(|touch| touch.buffer.0).collect();
+    let buffers = plan.buffers.iter().zip(0..).filter(|(_, id)| touched.contains(id));
+    let rows = buffers
+        .map(|(buffer, _)| buffer)
         .filter(|buffer| buffer.name.starts_with("teacher.layers.0.") && buffer.name.ends_with(".int8"));
     let bytes: Vec<u64> = rows
         .map(|buffer| {

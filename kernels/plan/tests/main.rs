@@ -10,3 +10,4 @@ mod one_way;
 mod ranks;
 mod stored;
 mod structure;
+mod teacher;

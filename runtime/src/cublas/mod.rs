@@ -91,7 +91,7 @@ impl Cublas {
         let mut tried = Vec::new();
         for place in places(variable) {
             // By its name alone it is looked for on the library path.
-            if place.is_absolute() && !place.exists() {
+            if place.is_absolute() && !place.is_file() {
                 tried.push(format!("{}: not there{}", place.display(), instead(&place)));
                 continue;
             }

@@ -8,6 +8,7 @@ mod call;
 mod copies;
 mod environment;
 mod graph;
+mod mark;
 mod memory;
 pub mod nccl;
 mod nvlink;
@@ -28,11 +29,13 @@ use std::ffi::{CString, c_void};
 use cudarc::driver::sys;
 use precast_fatbins::Module;
 
+use crate::activity::{Activity, NodeName};
 use crate::cublas::Cublas;
 use crate::driver::{Arrived, Bound, BoundWork, CublasUse, Device, Driver, DriverError, GraphId, KernelId, Ticket};
 use beside::Beside;
 use call::check;
 use graph::Graph;
+use mark::Mark;
 use products::Products;
 use ranks::{Prepared, Ranks};
 use sole::Sole;
@@ -69,6 +72,10 @@ pub struct Cuda {
     /// For exchanges that run beside graphs.
     waits: Waits,
     stage: Option<Stage>,
+    activity: Activity,
+    mark: Option<Mark>,
+    /// Each node is a graph of its own.
+    nodes_alone: bool,
     /// How memory is taken, if the environment says it.
     kind: Option<memory::Kind>,
     loads: u64,
@@ -120,6 +127,9 @@ impl Cuda {
             ranks: None,
             waits: Waits::default(),
             stage: None,
+            activity: Activity::default(),
+            mark: None,
+            nodes_alone: false,
             kind,
             loads: 0,
             _sole: sole,
@@ -152,9 +162,12 @@ impl Cuda {
         };
         for part in &self.graphs[graph.0] {
             match part {
-                Part::Graph { graph, exchanges } => {
+                Part::Graph { graph, exchanges, alone } => {
                     wait_for(&asked, *exchanges)?;
-                    launch(*graph, stream)?;
+                    match alone {
+                        None => launch(*graph, stream)?,
+                        Some(node) => launch_alone(*graph, stream, node, &self.activity)?,
+                    }
                 }
                 Part::Exchange { label, exchange, done } => {
                     let (ranks, beside) = among(&self.ranks, &self.beside);
@@ -178,6 +191,8 @@ enum Part {
     Graph {
         graph: sys::CUgraphExec,
         exchanges: usize,
+        /// Its only node, where each is waited for.
+        alone: Option<NodeName>,
     },
     Exchange {
         label: String,
@@ -190,6 +205,26 @@ enum Part {
 fn launch(graph: sys::CUgraphExec, stream: sys::CUstream) -> Result<(), DriverError> {
     // SAFETY: the executable was instantiated by `prepare` and the memory its nodes use lives as long.
     check("cuGraphLaunch", unsafe { sys::cuGraphLaunch(graph, stream) })
+}
+
+fn name_of(nodes: &[Bound], index: usize) -> NodeName {
+    let Bound { label, work, .. } = &nodes[index];
+    NodeName { number: index + 1, of: nodes.len(), label: label.clone(), key: work.key().cloned() }
+}
+
+/// Runs a graph of one node, and waits for it.
+fn launch_alone(
+    graph: sys::CUgraphExec,
+    stream: sys::CUstream,
+    node: &NodeName,
+    activity: &Activity,
+) -> Result<(), DriverError> {
+    activity.node(Some(node.clone()));
+    launch(graph, stream)?;
+    // SAFETY: waits for the stream.
+    check("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(stream) })?;
+    activity.node(None);
+    Ok(())
 }
 
 /// The way to the other ranks, and the stream for it.
@@ -396,6 +431,9 @@ impl Driver for Cuda {
 
     fn stage(&mut self, bytes: u64) -> Result<(), DriverError> {
         self.stage = Some(Stage::new(bytes as usize)?);
+        self.mark = Mark::new(self.stream)?;
+        // SAFETY: the word lives until this value is dropped, which takes it back first.
+        unsafe { self.activity.set_word(self.mark.as_ref().map(|mark| mark.word)) };
         Ok(())
     }
 
@@ -412,9 +450,22 @@ impl Driver for Cuda {
         self.ranks.as_ref().map(|_| self.waits.seconds()).transpose()
     }
 
+    fn activity(&self) -> Activity {
+        self.activity.clone()
+    }
+
+    fn mark(&mut self, number: u32) -> Result<(), DriverError> {
+        self.mark.as_ref().map_or(Ok(()), |mark| mark.write(self.stream, number))
+    }
+
+    fn run_nodes_alone(&mut self) {
+        self.nodes_alone = true;
+    }
+
     fn prepare(&mut self, nodes: &[Bound]) -> Result<GraphId, DriverError> {
         let mut prepared = Vec::new();
-        for part in parts::divide(nodes) {
+        let all = parts::divide(nodes);
+        for part in if self.nodes_alone { parts::each_node(all) } else { all } {
             prepared.push(match part {
                 parts::Part::Exchange(node) => {
                     let Bound { label, work: BoundWork::Exchange(exchange), .. } = &nodes[node] else {
@@ -433,6 +484,7 @@ impl Driver for Cuda {
                 }
                 parts::Part::Graph { nodes: range, exchanges } => {
                     let (first, mut graph) = (range.start as u32, Graph::new()?);
+                    let alone = self.nodes_alone.then(|| name_of(nodes, range.start));
                     for bound in &nodes[range] {
                         // What an earlier part does is done before this one begins.
                         let own = bound.dependencies.iter().filter(|earlier| **earlier >= first);
@@ -448,7 +500,7 @@ impl Driver for Cuda {
                             BoundWork::Exchange(_) => unreachable!("a graph has none"),
                         }
                     }
-                    Part::Graph { graph: graph.instantiate(self.stream)?, exchanges }
+                    Part::Graph { graph: graph.instantiate(self.stream)?, exchanges, alone }
                 }
             });
         }
@@ -508,10 +560,14 @@ impl Driver for Cuda {
 
 impl Drop for Cuda {
     fn drop(&mut self) {
+        // A device that hangs is waited for here, too.
+        let _call = self.activity.call();
         // Errors are of no use here: a context that failed is torn down with the process.
         // SAFETY: every handle was made by this value and is not used again; the stream is idle first.
         unsafe {
             let _ = sys::cuStreamSynchronize(self.stream);
+            self.activity.set_word(None);
+            self.mark = None;
             self.beside = None;
             for part in self.graphs.drain(..).flatten() {
                 if let Part::Graph { graph, .. } = part {

@@ -6,6 +6,7 @@
 //! nothing is loaded or connected after it.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::path::Path;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -71,6 +72,10 @@ fn why(error: &libloading::Error) -> String {
 }
 
 fn look_up(name: &str) -> Result<Functions, String> {
+    // The dynamic loader waits for whoever writes to a FIFO.
+    if name.contains('/') && !Path::new(name).is_file() {
+        return Err("there is no regular file".to_owned());
+    }
     // SAFETY: initializers of NCCL have no preconditions. The library is never unloaded. Each function has the type that nccl.h
     // of the versions taken declares.
     unsafe {
@@ -227,6 +232,15 @@ mod tests {
     fn versions_are_read_as_nccl_counts_them() {
         assert_eq!([shown(22803), shown(21903)], ["2.28.3", "2.19.3"]);
         assert!(VERSIONS.contains(&22803) && !VERSIONS.contains(&21805) && !VERSIONS.contains(&30000));
+    }
+
+    #[test]
+    fn a_fifo_is_not_waited_for() {
+        let fifo = std::env::temp_dir().join(format!("libnccl-{}.so.2", std::process::id())).display().to_string();
+        assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+        let refused = load(&fifo).err();
+        std::fs::remove_file(&fifo).unwrap();
+        assert_eq!(refused.unwrap(), format!("{fifo}: there is no regular file"));
     }
 
     #[test]

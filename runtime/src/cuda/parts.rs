@@ -42,6 +42,17 @@ pub(super) fn divide(sequence: &[Bound]) -> Vec<Part> {
     parts
 }
 
+/// The same with a graph for each node.
+pub(super) fn each_node(parts: Vec<Part>) -> Vec<Part> {
+    let alone = |part| match part {
+        Part::Graph { nodes, exchanges } => {
+            nodes.map(|node| Part::Graph { nodes: node..node + 1, exchanges }).collect()
+        }
+        exchange @ Part::Exchange(_) => vec![exchange],
+    };
+    parts.into_iter().flat_map(alone).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,6 +104,17 @@ mod tests {
             Part::Exchange(7),
         ];
         assert_eq!(divide(&sequence(&nodes)), expected);
+        let alone = [
+            graph(0..1, 0),
+            Part::Exchange(1),
+            graph(2..3, 0),
+            Part::Exchange(3),
+            graph(4..5, 1),
+            graph(5..6, 1),
+            Part::Exchange(6),
+            Part::Exchange(7),
+        ];
+        assert_eq!(each_node(divide(&sequence(&nodes))), alone);
         assert_eq!(divide(&[]), []);
     }
 

@@ -13,9 +13,11 @@ use precast_fatbins::Digest;
 use precast_fatbins::files::{self, Aside, Claim, ClaimError, Existing, Listing, ListingError, walk, write_whole};
 
 use crate::error::Failure;
-use crate::note::note;
+use crate::note::{note, notes};
 use crate::record::{RECORD, RunRecord};
+use crate::run::log::{self, LOG, Written};
 pub use error::OutError;
+pub(crate) use owned::logs;
 use owned::{LOCK, Owned, list_report};
 pub use paths::{check_directory, refuse_inputs};
 use paths::{is_empty, lies_in, put_back, refuse_contents, replaced, resolved};
@@ -44,6 +46,8 @@ pub struct Out {
     files: Listing,
     /// What the files of those names were until they are replaced.
     replacing: Listing,
+    /// What the run's logs held when it began, by their names.
+    logs: BTreeMap<String, Written>,
     /// Numbers of the moved runs that this one replaces, deleted at its first checkpoint.
     replaces: Vec<u64>,
 }
@@ -84,6 +88,7 @@ impl Out {
             old: None,
             files: Listing::default(),
             replacing: Listing::default(),
+            logs: BTreeMap::new(),
             replaces: Vec::new(),
         };
         let empty = is_empty(&dir)?;
@@ -113,6 +118,7 @@ impl Out {
                     Start::Resume => {
                         out.files = owned.files;
                         out.replacing = owned.replacing;
+                        out.logs = owned.logs;
                         out.replaces = owned.replaces;
                     }
                     _ => {
@@ -175,6 +181,27 @@ impl Out {
 
     fn list(&self, record: &mut RunRecord) {
         record.files(&self.files, &self.replacing, &self.replaces);
+        let own = log::written();
+        let now = |(name, before): (&String, &Written)| {
+            let now = if name == LOG { own.unwrap_or(*before) } else { before.now(&self.dir.join(name)) };
+            (name.clone(), now)
+        };
+        record.logs(&self.logs.iter().map(now).collect());
+        record.notes(notes());
+    }
+
+    /// Takes the logs of so many ranks for this run's; one that is there and that the run did not write is not.
+    pub fn keep_logs(&mut self, ranks: u32) {
+        for name in (0..ranks).map(log::name) {
+            if self.old.is_some() || fs::symlink_metadata(self.dir.join(&name)).is_err() {
+                self.logs.entry(name).or_default();
+            }
+        }
+    }
+
+    /// Writes what this process prints to the run's log.
+    pub fn open_log(&self) {
+        log::open(&self.dir, 0, self.logs.get(LOG).copied());
     }
 
     /// Writes `run.json`.

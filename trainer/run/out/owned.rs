@@ -1,17 +1,20 @@
 //! What a run wrote, by its `run.json`: that, unchanged, is what may be replaced or deleted.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::Path;
 
 use precast_fatbins::files::{self, Listing, ListingError, walk};
 use precast_fatbins::{Digest, input};
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::error::Failure;
 use crate::metrics::{METRICS, Metrics};
-use crate::record::{self, RECORD};
+use crate::record::{self, LOGS, RECORD};
 use crate::report;
+use crate::run::log::Written;
 
 /// Held by the process that uses the directory.
 pub(super) const LOCK: &str = ".precast.lock";
@@ -25,6 +28,8 @@ pub(super) struct Owned {
     pub replacing: Listing,
     /// Lines of `metrics.jsonl` and their digest, as they were when `run.json` was last written.
     pub metrics: Option<(u64, Digest)>,
+    /// What its logs held then, by their names.
+    pub logs: BTreeMap<String, Written>,
     /// Numbers of the runs that it replaces: N of `DIR.replaced-N`.
     pub replaces: Vec<u64>,
 }
@@ -44,6 +49,7 @@ impl Owned {
             files: listing("files")?,
             replacing: listing("replacing").unwrap_or_default(),
             metrics,
+            logs: logs(record),
             replaces: replaces.into_iter().flatten().filter_map(Value::as_u64).collect(),
         })
     }
@@ -62,7 +68,10 @@ impl Owned {
             let ours = match name.as_str() {
                 LOCK | RECORD => true,
                 METRICS => self.metrics.is_some(),
-                name => self.files.0.contains_key(name) || self.replacing.0.contains_key(name),
+                name => {
+                    [&self.files, &self.replacing].iter().any(|listing| listing.0.contains_key(name))
+                        || self.logs.contains_key(name)
+                }
             };
             if !ours {
                 return Err(ListingError::Foreign(dir.join(name)));
@@ -85,6 +94,9 @@ impl Owned {
     /// Whether a file holds what the run wrote under its name.
     fn wrote(&self, dir: &Path, name: &str) -> Result<bool, ListingError> {
         let path = dir.join(name);
+        if let Some(written) = self.logs.get(name) {
+            return written.begins(&path).map_err(|error| ListingError::Io { path, error });
+        }
         match (name, self.metrics) {
             (LOCK | RECORD, _) => Ok(true),
             (METRICS, Some((lines, digest))) => {
@@ -104,6 +116,7 @@ impl Owned {
         if let Some((_, digest)) = self.metrics {
             all.0.insert(METRICS.to_owned(), digest);
         }
+        all.0.extend(self.logs.keys().map(|name| (name.clone(), Digest::of(b""))));
         // What was changed since is somebody's work by now. What is gone stays listed: its directory goes, too.
         let gone = |name: &str| fs::symlink_metadata(dir.join(name)).is_err();
         all.0.retain(|name, _| gone(name) || self.wrote(dir, name).is_ok_and(|wrote| wrote));
@@ -117,6 +130,11 @@ impl Owned {
             _ => Ok(()),
         }
     }
+}
+
+/// What the logs of a run hold, by its record.
+pub(crate) fn logs(record: &Value) -> BTreeMap<String, Written> {
+    record.get(LOGS).and_then(|logs| BTreeMap::deserialize(logs).ok()).unwrap_or_default()
 }
 
 /// Lists the report that `precast report` wrote while the run was training: that process does not write `run.json`.

@@ -1,12 +1,20 @@
-//! What a chip computed, written down by its owner: a line of JSON, and a line with its digest.
+//! What a chip computed, written down by its owner: a line of JSON, and a line with its digest. [`Summary`] is the part of it that
+//! this repository keeps.
+
+mod sketch;
+mod summary;
 
 use std::fmt;
 
-use precast_kernels::{Digest, Dtype, Format};
+use precast_kernels::Digest;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// Of the layout below.
-pub const VERSION: u32 = 1;
+pub use sketch::Sketch;
+pub use summary::{Faulty, KernelSummary, Launch, Summary, short};
+
+/// Of the layouts of both.
+pub const VERSION: u32 = 2;
 
 /// Most bytes of a file of evidence.
 pub const MOST_BYTES: u64 = 256 << 20;
@@ -72,6 +80,8 @@ pub struct Finding {
 pub struct Loaded {
     /// Key and variant.
     pub kernel: String,
+    /// `KeyVariant::source_digest` for the chip's architecture.
+    pub source: String,
     /// None for the simulated GPU.
     pub sha256: Option<String>,
     pub bytes: u64,
@@ -123,72 +133,12 @@ pub struct Timing {
     pub flops: u64,
 }
 
-/// Random signed sums of many numbers: from those of two outputs follows about how far the outputs are apart, where digests say
-/// no more than that they differ.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Sketch {
-    /// ‖x‖ of the elements that are finite.
-    pub norm: f64,
-    /// Elements that are not.
-    pub not_finite: u64,
-    /// Each of all elements that are, with signs of its own.
-    pub sums: Vec<f64>,
-}
-
-/// Sums of a sketch: a distance of two follows to about a quarter.
-const SUMS: usize = 32;
-
-impl Sketch {
-    /// Of elements in a format.
-    pub fn of(format: Format, bytes: &[u8]) -> Self {
-        let mut sketch = Self { norm: 0.0, not_finite: 0, sums: vec![0.0; SUMS] };
-        // A bit for each sum, of a generator that is the same everywhere (splitmix64).
-        let mut state = 0u64;
-        each(format, bytes, |value| {
-            state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-            if !value.is_finite() {
-                sketch.not_finite += 1;
-                return;
-            }
-            let mut signs = state;
-            signs = (signs ^ (signs >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-            signs = (signs ^ (signs >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-            signs ^= signs >> 31;
-            sketch.norm += value * value;
-            for (index, sum) in sketch.sums.iter_mut().enumerate() {
-                *sum += if signs >> index & 1 == 0 { value } else { -value };
-            }
-        });
-        sketch.norm = sketch.norm.sqrt();
-        sketch
-    }
-
-    /// About ‖a − b‖ / ‖b‖; infinite where they cannot be of outputs that agree.
-    pub fn distance(&self, other: &Self) -> f64 {
-        if self.sums.len() != other.sums.len() || self.not_finite != other.not_finite {
-            return f64::INFINITY;
-        }
-        let square: f64 = self.sums.iter().zip(&other.sums).map(|(a, b)| (a - b) * (a - b)).sum();
-        match (square / self.sums.len().max(1) as f64).sqrt() {
-            0.0 => 0.0,
-            distance => distance / other.norm,
-        }
-    }
-}
-
-fn each(format: Format, bytes: &[u8], mut take: impl FnMut(f64)) {
-    let f32_of = |b: &[u8; 4]| f64::from(f32::from_le_bytes(*b));
-    match format {
-        Format::Dense(Dtype::F32) => bytes.as_chunks().0.iter().for_each(|element| take(f32_of(element))),
-        Format::Dense(Dtype::Bf16) => {
-            bytes.as_chunks().0.iter().for_each(|[low, high]| take(f32_of(&[0, 0, *low, *high])));
-        }
-        Format::Dense(Dtype::U32) => {
-            bytes.as_chunks().0.iter().for_each(|element| take(f64::from(u32::from_le_bytes(*element))));
-        }
-        Format::Dense(Dtype::I8) => bytes.iter().for_each(|byte| take(f64::from(*byte as i8))),
-        Format::Block(_) => bytes.iter().for_each(|byte| take(f64::from(*byte))),
-    }
+/// A file of either kind.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(untagged)]
+pub enum Gathered {
+    Whole(Evidence),
+    Summary(Summary),
 }
 
 /// A file that is no evidence, or not as it was written.
@@ -211,12 +161,38 @@ struct Seal {
     sha256: String,
 }
 
+/// The bytes of a file: a line of JSON, and a line with its digest.
+fn seal<T: Serialize>(content: &T) -> String {
+    let body = serde_json::to_string(content).expect("plain data serialises");
+    let seal = Seal { sha256: Digest::of(body.as_bytes()).to_string() };
+    format!("{body}\n{}\n", serde_json::to_string(&seal).expect("plain data serialises"))
+}
+
+/// The content of a file whose digest and version are right.
+fn unseal<T: DeserializeOwned>(text: &str) -> Result<T, EvidenceError> {
+    #[derive(Deserialize)]
+    struct Versioned {
+        version: u32,
+    }
+    let malformed = |error: &dyn fmt::Display| EvidenceError::Malformed(error.to_string());
+    let lines = text.strip_suffix('\n').and_then(|text| text.split_once('\n'));
+    let (body, seal) = lines.ok_or_else(|| malformed(&"it is not two lines"))?;
+    let seal: Seal = serde_json::from_str(seal).map_err(|error| malformed(&error))?;
+    let found = Digest::of(body.as_bytes());
+    if found.to_string() != seal.sha256 {
+        return Err(EvidenceError::Altered { said: seal.sha256, found });
+    }
+    let Versioned { version } = serde_json::from_str(body).map_err(|error| malformed(&error))?;
+    if version != VERSION {
+        return Err(EvidenceError::Version { found: version });
+    }
+    serde_json::from_str(body).map_err(|error| malformed(&error))
+}
+
 impl Evidence {
-    /// The file: a line of JSON, and a line with the digest of its bytes.
+    /// The file.
     pub fn encode(&self) -> String {
-        let body = serde_json::to_string(self).expect("plain data serialises");
-        let seal = Seal { sha256: Digest::of(body.as_bytes()).to_string() };
-        format!("{body}\n{}\n", serde_json::to_string(&seal).expect("plain data serialises"))
+        seal(self)
     }
 
     /// Reads a file and checks its digest.
@@ -224,51 +200,63 @@ impl Evidence {
     /// # Errors
     /// [`EvidenceError`].
     pub fn decode(text: &str) -> Result<Self, EvidenceError> {
-        #[derive(Deserialize)]
-        struct Versioned {
-            version: u32,
+        unseal(text)
+    }
+}
+
+impl Gathered {
+    /// Reads a file of either kind and checks its digest.
+    ///
+    /// # Errors
+    /// [`EvidenceError`].
+    pub fn decode(text: &str) -> Result<Self, EvidenceError> {
+        unseal(text)
+    }
+
+    pub fn chip(&self) -> &Chip {
+        match self {
+            Self::Whole(evidence) => &evidence.chip,
+            Self::Summary(summary) => &summary.chip,
         }
-        let malformed = |error: &dyn fmt::Display| EvidenceError::Malformed(error.to_string());
-        let lines = text.strip_suffix('\n').and_then(|text| text.split_once('\n'));
-        let (body, seal) = lines.ok_or_else(|| malformed(&"it is not two lines"))?;
-        let seal: Seal = serde_json::from_str(seal).map_err(|error| malformed(&error))?;
-        let found = Digest::of(body.as_bytes());
-        if found.to_string() != seal.sha256 {
-            return Err(EvidenceError::Altered { said: seal.sha256, found });
+    }
+
+    /// Seed of the random inputs.
+    pub fn seed(&self) -> u64 {
+        match self {
+            Self::Whole(evidence) => evidence.seed,
+            Self::Summary(summary) => summary.seed,
         }
-        let Versioned { version } = serde_json::from_str(body).map_err(|error| malformed(&error))?;
-        if version != VERSION {
-            return Err(EvidenceError::Version { found: version });
+    }
+
+    pub fn note(&self) -> &Option<String> {
+        match self {
+            Self::Whole(evidence) => &evidence.note,
+            Self::Summary(summary) => &summary.note,
         }
-        serde_json::from_str(body).map_err(|error| malformed(&error))
+    }
+
+    pub fn golden(&self) -> &[Golden] {
+        match self {
+            Self::Whole(evidence) => &evidence.golden,
+            Self::Summary(summary) => &summary.golden,
+        }
+    }
+
+    /// The part that this repository keeps.
+    ///
+    /// # Errors
+    /// [`Faulty`] where a launch or a training run is not as it should be: that is kept whole.
+    pub fn summary(self) -> Result<Summary, Faulty> {
+        match self {
+            Self::Whole(evidence) => Summary::of(&evidence),
+            Self::Summary(summary) => Ok(summary),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn bytes(values: &[f32]) -> Vec<u8> {
-        values.iter().flat_map(|value| value.to_le_bytes()).collect()
-    }
-
-    #[test]
-    fn sketches_say_how_far_outputs_are_apart() {
-        let format = Format::Dense(Dtype::F32);
-        let values: Vec<f32> = (0..10_000).map(|i| (i as f32 * 0.7).sin()).collect();
-        let sketch = Sketch::of(format, &bytes(&values));
-        for share in [1e-3f32, 1e-2, 0.3] {
-            let other: Vec<f32> =
-                values.iter().zip(0..).map(|(v, i): (&f32, i32)| v + share * (i as f32 * 1.3).cos()).collect();
-            let distance = Sketch::of(format, &bytes(&other)).distance(&sketch);
-            let expected = f64::from(share);
-            assert!((0.5 * expected..1.6 * expected).contains(&distance), "{share}: {distance}");
-        }
-        assert_eq!(sketch.distance(&sketch), 0.0);
-        let mut broken = values;
-        broken[77] = f32::NAN;
-        assert_eq!(Sketch::of(format, &bytes(&broken)).distance(&sketch), f64::INFINITY);
-    }
 
     #[test]
     fn a_file_reads_back_and_every_changed_byte_is_seen() {
@@ -302,6 +290,6 @@ mod tests {
             assert!(Evidence::decode(&text[..at]).is_err(), "{at} bytes");
         }
         let later = Evidence { version: VERSION + 1, ..evidence }.encode();
-        assert!(matches!(Evidence::decode(&later), Err(EvidenceError::Version { found: 2 })));
+        assert!(matches!(Evidence::decode(&later), Err(EvidenceError::Version { found: 3 })));
     }
 }

@@ -1,0 +1,33 @@
+//! `precast-aot summarize-evidence`
+
+use std::path::PathBuf;
+
+use clap::Args;
+use precast_fatbins::{count, say};
+
+use super::{Failure, Trusted, compare_evidence, write};
+
+#[derive(Args)]
+pub struct Arguments {
+    /// What a chip computed: a file of `precast evidence`
+    file: PathBuf,
+    /// Where to write it: a file that is not there yet
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    #[command(flatten)]
+    trusted: Trusted,
+}
+
+pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+    let Arguments { file, out, trusted } = arguments;
+    if out.exists() {
+        return Err(Failure::Exists(out.clone()));
+    }
+    let gathered = compare_evidence::read(file, &trusted.keys()?)?;
+    let summary = gathered.summary();
+    let summary = summary.map_err(|error| Failure::Evidence { path: file.clone(), reason: error.to_string() })?;
+    let text = summary.encode();
+    write(out, text.as_bytes())?;
+    say!("{}: {}, {} bytes", out.display(), count(summary.kernels.len(), "kernel"), text.len());
+    Ok(())
+}

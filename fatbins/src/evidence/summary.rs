@@ -1,0 +1,123 @@
+//! What this repository keeps of a chip's evidence: enough to say that another chip computes the same bits, in 130 KB.
+
+use std::collections::BTreeMap;
+
+use precast_kernels::Digest;
+use serde::{Deserialize, Serialize};
+
+use super::{Check, Chip, Evidence, Golden, Program, VERSION};
+
+/// A digest of what each launch of a kernel left behind, and its norm.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// [`VERSION`].
+    pub version: u32,
+    pub program: Program,
+    pub chip: Chip,
+    /// What whoever reads this must know before all else.
+    pub note: Option<String>,
+    /// Of the random inputs.
+    pub seed: u64,
+    /// By key and variant.
+    pub kernels: BTreeMap<String, KernelSummary>,
+    pub golden: Vec<Golden>,
+}
+
+/// The launches of one kernel.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct KernelSummary {
+    /// The first 16 digits of `KeyVariant::source_digest` for the chip's architecture.
+    pub source: String,
+    pub launches: Vec<Launch>,
+}
+
+/// Hexadecimal digits of digests in a summary: as many as an entry symbol has.
+pub const DIGITS: usize = 16;
+
+/// A sample's number, the first 16 digits of the digest of its outputs and of their sums, and the norm of all outputs together,
+/// to four digits.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Launch(pub usize, pub String, pub f64);
+
+/// Evidence of a fault, which no summary could show.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("it holds a fault, which a summary cannot show: {0}")]
+pub struct Faulty(pub String);
+
+/// The digits of a digest that a summary has.
+pub fn short(digest: &str) -> &str {
+    digest.get(..DIGITS).unwrap_or(digest)
+}
+
+impl Launch {
+    /// Of a launch that left what it should.
+    pub fn of(check: &Check) -> Self {
+        let parts = check.outputs.iter().flat_map(|output| {
+            let sums = output.sketch.sums.iter().flat_map(|sum| sum.to_le_bytes()).collect();
+            [output.operand.as_bytes().to_vec(), output.sha256.as_bytes().to_vec(), sums]
+        });
+        let parts: Vec<Vec<u8>> = parts.collect();
+        let digest = Digest::of_parts("precast.launch", parts.iter().map(Vec::as_slice)).to_string();
+        let norm = check.outputs.iter().map(|output| output.sketch.norm.powi(2)).sum::<f64>().sqrt();
+        Self(check.sample, short(&digest).to_owned(), format!("{norm:.3e}").parse().expect("a number"))
+    }
+}
+
+impl Summary {
+    /// Of what a chip computed.
+    ///
+    /// # Errors
+    /// [`Faulty`].
+    pub fn of(evidence: &Evidence) -> Result<Self, Faulty> {
+        let faults =
+            evidence.checks.iter().map(|check| &check.fault).chain(evidence.golden.iter().map(|run| &run.fault));
+        if let Some(fault) = faults.flatten().next() {
+            return Err(Faulty(fault.clone()));
+        }
+        let empty = |source: &str| KernelSummary { source: short(source).to_owned(), launches: Vec::new() };
+        let mut kernels: BTreeMap<String, KernelSummary> =
+            evidence.loads.iter().map(|load| (load.kernel.clone(), empty(&load.source))).collect();
+        for check in &evidence.checks {
+            let kernel =
+                kernels.get_mut(&check.kernel).ok_or_else(|| Faulty(format!("{} was not loaded", check.kernel)))?;
+            kernel.launches.push(Launch::of(check));
+        }
+        Ok(Self {
+            version: VERSION,
+            program: evidence.program.clone(),
+            chip: evidence.chip.clone(),
+            note: evidence.note.clone(),
+            seed: evidence.seed,
+            kernels,
+            golden: evidence.golden.clone(),
+        })
+    }
+
+    /// The file.
+    pub fn encode(&self) -> String {
+        super::seal(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::evidence::{Output, Sketch};
+
+    fn check(sum: f64, sha256: &str) -> Check {
+        let sketch = Sketch { norm: 3.0, not_finite: 0, sums: vec![sum; 32] };
+        let output = Output { operand: "y".to_owned(), sha256: sha256.to_owned(), sketch };
+        let outputs =
+            vec![output.clone(), Output { sketch: Sketch { norm: 4.00004, ..output.sketch.clone() }, ..output }];
+        Check { kernel: "add{}[threads=256]".to_owned(), sample: 7, fault: None, outputs }
+    }
+
+    #[test]
+    fn a_launch_has_the_digest_of_all_its_outputs_and_their_norm() {
+        let launch = Launch::of(&check(1.0, "ab"));
+        assert_eq!((launch.0, launch.1.len(), launch.2), (7, DIGITS, 5.0));
+        for other in [check(1.0 + 1e-15, "ab"), check(1.0, "ac")] {
+            assert_ne!(Launch::of(&other).1, launch.1);
+        }
+    }
+}

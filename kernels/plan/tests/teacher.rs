@@ -1,0 +1,82 @@
+//! The losses of a teacher by itself: what they touch, and what they take.
+
+use std::collections::BTreeSet;
+
+use precast_kernels::{Arch, Block};
+use precast_plan::training::{MICRO, TEACHER};
+use precast_plan::{
+    Adapters, Formats, Gemm, ModelConfig, Node, Plan, Precision, Recipe, Recompute, Share, Student, Target, Teacher,
+    TrainingPlan,
+};
+
+fn config(name: &str) -> ModelConfig {
+    let path = format!("{}/../../aot/models/{name}.json", env!("CARGO_MANIFEST_DIR"));
+    ModelConfig { layers: 3, ..ModelConfig::from_json(&std::fs::read_to_string(path).unwrap()).unwrap() }
+}
+
+fn keys(plan: &Plan, phase: &str) -> BTreeSet<String> {
+    plan.phase(phase).launches().map(|launch| launch.key.to_string()).collect()
+}
+
+/// Where what a plan keeps and what some of its phases touch ends.
+fn end(plan: &Plan, takes: impl Fn(&str) -> bool) -> u64 {
+    let phases = plan.phases.iter().filter(|phase| takes(&phase.name));
+    let touched = phases.flat_map(|phase| &phase.nodes).flat_map(Node::touches).map(|touch| plan.buffer(touch.buffer));
+    let kept = plan.buffers.iter().filter(|buffer| buffer.persistent);
+    touched.chain(kept).map(|buffer| buffer.offset + buffer.reserved_bytes()).max().unwrap()
+}
+
+fn check(training: &TrainingPlan, what: &str) {
+    let plan = &training.plan;
+    let others = keys(plan, MICRO);
+    assert!(keys(plan, TEACHER).is_subset(&others), "{what}");
+    let alone = end(plan, |phase| phase == TEACHER);
+    assert!(alone <= end(plan, |phase| phase != TEACHER), "{what}: {alone}");
+    let touches = plan.phase(TEACHER).nodes.iter().flat_map(Node::touches).filter(|touch| touch.access.writes());
+    let written = touches.map(|touch| plan.buffer(touch.buffer)).filter(|buffer| buffer.persistent);
+    // Where products work, and where frozen matrices are dequantised.
+    let works = |name: &&str| *name != "cublas.workspaces" && !name.ends_with(".scratch");
+    let written: BTreeSet<&str> = written.map(|buffer| &*buffer.name).filter(works).collect();
+    assert_eq!(written.into_iter().collect::<Vec<_>>(), ["metrics"], "{what}");
+}
+
+/// It launches kernels of a step, takes no memory that a step does not, and changes nothing that training reads: the losses that
+/// it leaves are overwritten by those of the next micro-batch.
+#[test]
+fn a_teacher_alone_takes_neither_kernels_nor_memory() {
+    let (teacher, student) = (config("qwen2.5-1.5b"), config("qwen2.5-0.5b"));
+    let (dense, none) = (Formats::dense(), Adapters::none());
+    let adapters = Adapters::uniform(&student, &Target::ALL, 16, 1.0);
+    let whole = Student { config: &student, formats: &dense, adapters: &none };
+    let adapted = Student { adapters: &adapters, ..whole };
+    let shares = [Share::ALONE, Share { replicas: 2, ranks: 2, rank: 1 }];
+    let [q4_k_m, int8] = [Formats::q4_k_m(&teacher), Formats::int8()];
+    let recipes = Recipe::every(8192).filter(|recipe| recipe.objective.has_teacher());
+    let gemms = |recipe: Recipe| Gemm::ALL.map(|gemm| Recipe { gemm, ..recipe });
+    let mut checked = 0;
+    for recipe in recipes.flat_map(gemms) {
+        for (name, formats) in [("dense", &dense), ("stored", &q4_k_m), ("int8", &int8)] {
+            let own = Some(Teacher::Model { config: &teacher, formats });
+            for (share, (student, teacher)) in shares.into_iter().flat_map(|share| {
+                [(whole, own), (adapted, own), (adapted, Some(Teacher::Base))].map(|pair| (share, pair))
+            }) {
+                let Ok(training) = TrainingPlan::with_share(teacher, student, &recipe, share, Arch::Sm90a) else {
+                    // No 8-bit products in fp32, or by cuBLASLt.
+                    assert!(name == "int8", "{recipe:?}");
+                    continue;
+                };
+                check(&training, &format!("{name} {recipe:?} {share:?}"));
+                checked += 1;
+            }
+        }
+    }
+    assert!(checked > 100, "{checked}");
+    let stored = Formats::uniform(&student, Block::Q8_0);
+    let base = Student { formats: &stored, ..adapted };
+    let recipe = Recipe::every(512).find(|it| it.objective.has_teacher() && it.precision == Precision::Bf16).unwrap();
+    check(&TrainingPlan::with(Some(Teacher::Base), base, &recipe, Arch::Sm90a).unwrap(), "a stored base");
+    // Nobody teaches.
+    let alone = Recipe::every(64).find(|it| !it.objective.has_teacher() && it.recompute == Recompute::None).unwrap();
+    let alone = TrainingPlan::new(None, &student, &alone, Arch::Sim).unwrap();
+    assert!(alone.plan.phases.iter().all(|phase| phase.name != TEACHER));
+}

@@ -1,0 +1,234 @@
+//! What a device has been asked for and how far it has come, for a thread that must not ask the device: a call to a driver whose
+//! device hangs may never return.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use precast_kernels::Key;
+
+/// Phases that are remembered of a device that does not say what it has done.
+const MOST_PHASES: usize = 64;
+
+/// Shared by whoever calls the driver and whoever watches.
+#[derive(Clone, Default)]
+pub struct Activity(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    /// Calls begun, and how many of them have not returned: a driver's own may be inside of another.
+    calls: u64,
+    open: u32,
+    /// The number of the phase that was launched last.
+    launched: u32,
+    /// Phases that are not known to be done.
+    phases: VecDeque<Launched>,
+    done: Option<Word>,
+    node: Option<NodeName>,
+    nodes: u64,
+    step: Option<u64>,
+}
+
+struct Launched {
+    number: u32,
+    phase: String,
+    /// Of what step of a run.
+    step: Option<u64>,
+    /// Whether the device writes the number behind it.
+    marked: bool,
+}
+
+/// A word of pinned memory to which the device writes the number of the last phase that it has done.
+struct Word(NonNull<u32>);
+
+// SAFETY: `Activity::set_word` is given a word that lives until it is taken back, and it is read under the lock alone.
+unsafe impl Send for Word {}
+
+impl Word {
+    fn read(&self) -> u32 {
+        // SAFETY: the word lives, is aligned, and the device writes it whole.
+        unsafe { self.0.as_ptr().read_volatile() }
+    }
+}
+
+/// A node of a phase that runs alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeName {
+    /// Counted from 1.
+    pub number: usize,
+    /// How many the phase has.
+    pub of: usize,
+    /// What for.
+    pub label: String,
+    /// What it computes; none of an exchange.
+    pub key: Option<Key>,
+}
+
+impl fmt::Display for NodeName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "node {} of {}, `{}`", self.number, self.of, self.label)?;
+        self.key.as_ref().map_or(Ok(()), |key| write!(f, ", {key}"))
+    }
+}
+
+/// What a device is doing at a moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Doing {
+    /// Changes whenever a call to the driver begins, a phase ends, or a node begins that runs alone.
+    pub progress: (u64, u32, u64),
+    /// The phases one of which runs, in their order: a single one where the device says what is done.
+    pub phases: Vec<String>,
+    /// Of what step of a run, counted from 1; none outside of steps.
+    pub step: Option<u64>,
+    /// The node that runs, where each runs alone.
+    pub node: Option<NodeName>,
+}
+
+/// A call to the driver that has not returned.
+pub struct Call(Activity);
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.0.state().open -= 1;
+    }
+}
+
+impl Activity {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Begins a call to the driver.
+    #[must_use]
+    pub(crate) fn call(&self) -> Call {
+        let mut state = self.state();
+        (state.calls, state.open) = (state.calls + 1, state.open + 1);
+        Call(self.clone())
+    }
+
+    /// What is launched from here on is of this step of a run, counted from 1.
+    pub fn at_step(&self, step: u64) {
+        self.state().step = Some(step);
+    }
+
+    /// A phase is about to be launched; returns the number that the device writes behind it, if it is `marked`.
+    pub(crate) fn launch(&self, phase: &str, marked: bool) -> u32 {
+        let mut state = self.state();
+        state.forget_done();
+        state.launched = state.launched.wrapping_add(1);
+        let (number, step) = (state.launched, state.step);
+        state.phases.push_back(Launched { number, phase: phase.to_owned(), step, marked });
+        if state.phases.len() > MOST_PHASES {
+            state.phases.pop_front();
+        }
+        number
+    }
+
+    /// Names the node that runs alone; none once it is done.
+    pub(crate) fn node(&self, node: Option<NodeName>) {
+        let mut state = self.state();
+        state.nodes += 1;
+        state.node = node;
+    }
+
+    /// Has the device's own account of what it has done read from a word.
+    ///
+    /// # Safety
+    /// The word lives until this is called with none.
+    pub(crate) unsafe fn set_word(&self, word: Option<NonNull<u32>>) {
+        self.state().done = word.map(Word);
+    }
+
+    /// What the device is doing, while a call to its driver has not returned; none else. Asks no device.
+    pub fn doing(&self) -> Option<Doing> {
+        let mut state = self.state();
+        state.forget_done();
+        let done = state.done.as_ref().map(Word::read);
+        let first_marked = state.phases.iter().position(|launched| launched.marked && done.is_some());
+        let running = state.phases.iter().take(first_marked.map_or(MOST_PHASES, |index| index + 1));
+        let doing = Doing {
+            progress: (state.calls, done.unwrap_or(0), state.nodes),
+            phases: running.map(|launched| launched.phase.clone()).collect(),
+            step: state.phases.front().map_or(state.step, |first| first.step),
+            node: state.node.clone(),
+        };
+        (state.open > 0).then_some(doing)
+    }
+}
+
+impl State {
+    /// Numbers wrap around: what is done is less than half of all numbers behind.
+    fn forget_done(&mut self) {
+        let Some(done) = self.done.as_ref().map(Word::read) else { return };
+        while self.phases.front().is_some_and(|first| done.wrapping_sub(first.number) as i32 >= 0) {
+            self.phases.pop_front();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_that_writes_what_it_has_done_is_in_the_first_phase_behind_it() {
+        let mut word = Box::new(0u32);
+        let activity = Activity::default();
+        // SAFETY: the word lives until the end of this test, where it is taken back.
+        unsafe { activity.set_word(Some(NonNull::from(&mut *word))) };
+        let write = |number| {
+            let state = activity.state();
+            // SAFETY: the word lives, and the lock keeps others from reading it.
+            unsafe { state.done.as_ref().unwrap().0.as_ptr().write_volatile(number) };
+        };
+        assert_eq!(activity.doing(), None);
+        let call = activity.call();
+        activity.at_step(7);
+        let numbers = ["micro", "update"].map(|phase| activity.launch(phase, true));
+        activity.at_step(8);
+        let phases = || activity.doing().unwrap().phases;
+        assert_eq!((numbers, phases()), ([1, 2], vec!["micro".to_owned()]));
+        let before = activity.doing().unwrap().progress;
+        write(1);
+        assert_eq!((phases(), activity.doing().unwrap().step), (vec!["update".to_owned()], Some(7)));
+        assert_ne!(activity.doing().unwrap().progress, before);
+        write(2);
+        assert_eq!((phases(), activity.doing().unwrap().step), (vec![], Some(8)));
+        // What runs beside is done when the phase behind it is.
+        activity.launch("gather", false);
+        activity.launch("micro", true);
+        activity.launch("update", true);
+        assert_eq!(phases(), ["gather", "micro"]);
+        write(4);
+        assert_eq!(phases(), ["update"]);
+        drop(call);
+        assert_eq!(activity.doing(), None);
+        // SAFETY: nothing reads it any more.
+        unsafe { activity.set_word(None) };
+    }
+
+    #[test]
+    fn numbers_wrap_around() {
+        let mut word = Box::new(u32::MAX - 1);
+        let activity = Activity::default();
+        activity.state().launched = u32::MAX - 1;
+        // SAFETY: as above.
+        unsafe { activity.set_word(Some(NonNull::from(&mut *word))) };
+        let _call = activity.call();
+        assert_eq!(["a", "b"].map(|phase| activity.launch(phase, false)), [u32::MAX, 0]);
+        assert_eq!(activity.doing().unwrap().phases, ["a", "b"]);
+        // SAFETY: as above.
+        unsafe { activity.set_word(None) };
+    }
+
+    #[test]
+    fn a_call_inside_of_another_is_none_of_its_own_end() {
+        let activity = Activity::default();
+        let outer = activity.call();
+        drop(activity.call());
+        assert!(activity.doing().is_some());
+        drop(outer);
+        assert!(activity.doing().is_none());
+    }
+}

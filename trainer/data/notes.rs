@@ -1,0 +1,66 @@
+//! What people should know of files of data that train all the same.
+
+use std::collections::HashMap;
+
+use precast_fatbins::count;
+
+use super::Packing;
+use super::corpus::{Corpus, Holds, Opened};
+use super::rows::listed;
+
+impl Corpus {
+    /// What people should know of the files, whatever a pass over them comes to.
+    pub fn notes(&self) -> Vec<String> {
+        let notes = [self.unread(), self.twice(), self.dropped()].into_iter().flatten();
+        notes.map(|note| format!("data: {note}")).collect()
+    }
+
+    /// Names the first file that is there twice, and counts them.
+    fn twice(&self) -> Option<String> {
+        let mut seen = HashMap::new();
+        let again = self.files.iter().filter_map(|Opened { file, .. }| {
+            seen.insert(file.inode, &file.path).map(|before| (before.display(), file.path.display()))
+        });
+        let again: Vec<_> = again.collect();
+        let (first, second) = again.first()?;
+        let what = match first.to_string() == second.to_string() {
+            true => format!("{first} is given twice"),
+            false => format!("{first} and {second} are one file"),
+        };
+        let more = match again.len() - 1 {
+            0 => String::new(),
+            more => format!(", and {} more", count(more, "file")),
+        };
+        Some(format!("{what}{more}: a pass has its rows as often; leave it out where that is not meant"))
+    }
+
+    /// Counts the tokens at the ends of `.bin` files that are not trained on.
+    fn dropped(&self) -> Option<String> {
+        let ends = self.files.iter().filter(|one| one.holds == Holds::Ids && self.packing == Packing::Stream);
+        let tails = ends.map(|Opened { file, .. }| (file.bytes / 4 % self.chunk as u64, file.path.display()));
+        let tails: Vec<_> = tails.filter(|(tokens, _)| *tokens > 0).collect();
+        let (_, first) = tails.first()?;
+        let of = match tails.len() {
+            1 => first.to_string(),
+            files => count(files, "file"),
+        };
+        let tokens = count(tails.iter().map(|(tokens, _)| *tokens as usize).sum(), "token");
+        Some(format!(
+            "left out: {tokens} at the end of {of}, for want of a whole chunk of seq_len + 1 = {}; join .bin files, or give rows of \
+             input_ids, which are padded",
+            self.chunk
+        ))
+    }
+
+    /// Names the columns that nothing reads, each once.
+    fn unread(&self) -> Option<String> {
+        let mut names: Vec<String> = Vec::new();
+        for one in &self.files {
+            let Holds::Rows(Some(columns)) = &one.holds else { continue };
+            let others = columns.unread.iter().filter(|name| !names.contains(name));
+            let others: Vec<String> = others.cloned().collect();
+            names.extend(others);
+        }
+        (!names.is_empty()).then(|| format!("nothing reads these columns: {}", listed(&names)))
+    }
+}
