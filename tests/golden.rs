@@ -173,18 +173,22 @@ fn every_step_in_bf16() {
     }
 }
 
-/// A step whose norm is ill-conditioned: the standard deviation that roundings of bf16's size give it, by `make.py spread`. That
-/// of every other step of the case is below 1e-3. Whatever is rounded where, one run in three is off by more than 1e-2 there.
+/// A step whose norm is ill-conditioned: the standard deviation that roundings of bf16's size give it, by `make.py spread`; by
+/// `rounded.py spread` it is 1.4e-2. That of every other step of the case is below 1e-3. Whatever is rounded where, one run in three
+/// is off by more than 1e-2 there.
 const SENSITIVE: (&str, usize, f64) = ("qwen3-tied", 15, 1.1e-2);
 
 pub fn within_bf16(case: &str, records: &[StepRecord], reference: &[Reference]) {
     assert_eq!(records.len(), reference.len(), "{case}");
+    // All of the loss is the divergence then, and as far off: in float64 with the roundings of bf16, `jsd-half` comes to 9.6e-4 to
+    // 1.07e-3 by `rounded.py spread`.
+    let of_loss = if settings(&fixture("golden").join(case)).alpha == Some(1.0) { 3e-3 } else { 1e-3 };
     for (index, (record, reference)) in records.iter().zip(reference).enumerate() {
         let (of, step, spread) = SENSITIVE;
         let norm = if (of, step) == (case, index + 1) { 3.0 * spread } else { 1e-2 };
         let Spread { loss, kd_loss, ce_loss, grad_norm } = reference.spread;
         let gates = [
-            ("loss", 1e-3, loss),
+            ("loss", of_loss, loss),
             ("kd_loss", 3e-3, kd_loss),
             ("ce_loss", 1e-3, ce_loss),
             ("grad_norm", norm, grad_norm),

@@ -5,6 +5,7 @@
     tests/golden/rounded.py check CASE...       # float64 without roundings, and with those of bf16, against PyTorch's trajectory
     tests/golden/rounded.py write CASE...       # int8/trajectory.jsonl of each case, of some int8/step0.safetensors
     tests/golden/rounded.py apart CASE...       # how far bf16 and wrong forms of int8 are from those
+    tests/golden/rounded.py spread CASE...      # how far roundings of bf16 that fall otherwise are from PyTorch's trajectory
 
 CASE is a directory of make.py's. Nothing of PyTorch is used: forward and backward passes are written out, because what is
 rounded is a gradient as often as a value. The rules, R(x) a rounding to bf16, nearest, even:
@@ -452,13 +453,29 @@ def compare(case):
         print(f"{case.name}, {name}: {said(apart(found, expected))}; first gradients {said(of_gradients(gradients, first))}")
 
 
+def spread(case, runs=30):
+    """Of runs under `bf16` whose weights have been moved by less than anything rounds: what the gates must allow."""
+    expected = read(case / "trajectory.jsonl")
+    off = {name: [] for name in GATES}
+    for seed in range(runs):
+        found, _ = train(case, "bf16", MOVED, seed)
+        for name, values in off.items():
+            values.append([a[name] / b[name] - 1 if b[name] else 0.0 for a, b in zip(found, expected)])
+    for name, values in off.items():
+        values = np.array(values)
+        worst, deviation = np.abs(values).max(1), values.std(0, ddof=1)
+        step = deviation.argmax()
+        print(f"{case.name}, {name}: largest of a run {worst.min():.2e} to {worst.max():.2e}, in {(worst > GATES[name]).sum()} of "
+              f"{runs} above {GATES[name]:.0e}; largest standard deviation {deviation[step]:.1e}, at step {step + 1}", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["check", "write", "apart"])
+    parser.add_argument("what", choices=["check", "write", "apart", "spread"])
     parser.add_argument("case", type=pathlib.Path, nargs="+")
     arguments = parser.parse_args()
     for case in arguments.case:
-        {"check": check, "write": write, "apart": compare}[arguments.what](case.resolve())
+        {"check": check, "write": write, "apart": compare, "spread": spread}[arguments.what](case.resolve())
 
 
 if __name__ == "__main__":
