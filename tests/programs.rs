@@ -148,6 +148,7 @@ fn a_sweep_measures_what_fits_and_names_what_does_not() {
     std::fs::write(&student, config.to_string()).unwrap();
     let mut command = precast();
     command.args(["bench", "--sweep", "--device", &device(), "--batch-size", "1", "--seq-len", "16", "--steps", "1"]);
+    command.args(["--precision", "fp32"]);
     command.arg("--teacher").arg(&student).arg("--student").arg(&student);
     if let Some(bundle) = bundle() {
         command.arg("--bundle").arg(bundle);
