@@ -12,9 +12,9 @@ use crate::support::{Case, build_nccl, fail, has_driver, names_in, precast, run_
 
 /// A host with GPUs of its own, and what a run takes.
 pub struct Host {
-    machine: Machine,
+    pub machine: Machine,
     case: Case,
-    bundle: PathBuf,
+    pub bundle: PathBuf,
     /// Where ranks meet that a launcher starts.
     port: u16,
 }
@@ -32,7 +32,7 @@ pub fn host() -> Host {
 
 impl Host {
     /// `precast distill` to a directory of this name.
-    fn distill(&self, out: &str, arguments: &[&str]) -> Command {
+    pub fn distill(&self, out: &str, arguments: &[&str]) -> Command {
         let Case { teacher, student, data, .. } = &self.case;
         let mut command = precast();
         command.arg("distill").arg("--teacher").arg(teacher).arg("--student").arg(student).arg("--data").arg(data);

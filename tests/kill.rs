@@ -11,7 +11,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use serde_json::Value;
 
-use crate::support::{Case, copy, names_in, precast, run_record, succeed, tiny_config};
+use crate::support::{Case, GPU_FIELDS, copy, names_in, precast, run_record, succeed, tiny_config};
 
 const SIGKILL: i32 = 9;
 
@@ -65,6 +65,7 @@ impl Results {
             for time in ["step_ms", "tokens_per_s"] {
                 assert!(line.as_object_mut().unwrap().remove(time).is_some());
             }
+            line.as_object_mut().unwrap().retain(|name, _| !GPU_FIELDS.contains(&name.as_str()));
             line
         });
         Self { lines: lines.collect(), weights: fs::read(out.join("student/model.safetensors")).unwrap() }

@@ -22,6 +22,7 @@ mod emulated;
 mod evidence;
 mod families;
 mod formulas;
+mod gauge;
 mod generate;
 mod gguf;
 mod golden;

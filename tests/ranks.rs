@@ -10,6 +10,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use precast::gpu::GpuRecord;
 use precast::metrics::StepRecord;
 
 use crate::golden;
@@ -37,7 +38,10 @@ fn run(out: &Path, arguments: &[&str]) -> Command {
 
 /// What does not depend on the clock: weights, and the steps' losses, norms and tokens.
 fn results(out: &Path) -> (Vec<u8>, Vec<StepRecord>) {
-    let timeless = |record: StepRecord| StepRecord { step_ms: 0.0, tokens_per_s: 0.0, memory_bytes: 0, ..record };
+    let timeless = |record: StepRecord| {
+        let gpu = GpuRecord::default();
+        StepRecord { step_ms: 0.0, tokens_per_s: 0.0, memory_bytes: 0, gpu, ..record }
+    };
     let records = metrics_of(out).into_iter().map(timeless).collect();
     (fs::read(out.join("student/model.safetensors")).unwrap(), records)
 }

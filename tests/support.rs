@@ -390,6 +390,10 @@ pub fn run_record(out: &Path) -> serde_json::Value {
         .expect("run.json is JSON")
 }
 
+/// The fields of a line of metrics.jsonl that say what the GPU did: as times, they are no part of what is trained.
+pub const GPU_FIELDS: [&str; 6] =
+    ["power_w", "sm_clock_mhz", "slowest_sm_clock_mhz", "temperature_c", "gpu_busy_percent", "throttle"];
+
 /// What is in a directory, by name.
 pub fn names_in(dir: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(dir).expect("a directory");
@@ -442,6 +446,11 @@ pub fn build_cublas(dir: &Path) -> PathBuf {
 /// The stand-in for NCCL, as it is installed.
 pub fn build_nccl(dir: &Path) -> PathBuf {
     build_library("nccl.c", dir.join("libnccl.so.2"))
+}
+
+/// The stand-in for NVML, as the driver brings it.
+pub fn build_nvml(dir: &Path) -> PathBuf {
+    build_library("nvml.c", dir.join("libnvidia-ml.so.1"))
 }
 
 /// What sees the loads of a process in front of any driver: for `LD_PRELOAD`.

@@ -41,6 +41,13 @@ impl Heading {
         self
     }
 
+    /// And what it does before the first step, where that is known.
+    #[must_use]
+    pub fn gpu(mut self, gpu: Option<String>) -> Self {
+        self.0.extend(gpu.map(|gpu| ("gpu", gpu)));
+        self
+    }
+
     /// And a model: where it is and how it is stored.
     #[must_use]
     pub fn model(mut self, role: &'static str, path: &Path, weights: &dyn Weights) -> Self {

@@ -19,6 +19,7 @@ pub mod evaluate;
 pub mod evidence;
 pub mod forward;
 pub mod generate;
+pub mod gpu;
 pub mod growth;
 pub mod guard;
 pub mod heading;

@@ -9,6 +9,7 @@ use precast_fatbins::{Digest, Hasher, files, input};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Failure;
+use crate::gpu::GpuRecord;
 use crate::guard::Guarded;
 use crate::note::note;
 use crate::run::out::Out;
@@ -39,6 +40,9 @@ pub struct StepRecord {
     pub tokens_per_s: f64,
     /// Device memory of the run.
     pub memory_bytes: u64,
+    /// What the GPU did, in the lines of steps that are logged.
+    #[serde(flatten)]
+    pub gpu: GpuRecord,
     /// The gradient norm was not finite and the weights were left alone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub skipped: bool,

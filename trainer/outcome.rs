@@ -142,6 +142,7 @@ fn skipped(records: &[StepRecord]) -> u64 {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::gpu::GpuRecord;
 
     /// Steps with these losses, of which those at `skipped` (from 0) are skipped.
     pub fn steps(losses: &[f64], skipped: &[usize]) -> Vec<StepRecord> {
@@ -156,6 +157,7 @@ pub(crate) mod tests {
             step_ms: 1.0,
             tokens_per_s: 1.0,
             memory_bytes: 1,
+            gpu: GpuRecord::default(),
             skipped: skipped.contains(&index),
             held_out: None,
             guard: None,

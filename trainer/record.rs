@@ -15,6 +15,7 @@ use crate::checkpoint::CheckpointError;
 use crate::config::RunConfig;
 use crate::data::{Corpus, Summary};
 use crate::error::Failure;
+use crate::gpu::Limits;
 use crate::guard::GuardRecord;
 use crate::models::Models;
 use crate::outcome::Outcome;
@@ -98,6 +99,13 @@ impl RunRecord {
     /// Adds how long a step waits for exchanges among ranks, milliseconds, by the device's clock.
     pub fn waited(&mut self, milliseconds: f64) {
         self.0["waited_ms_a_step"] = milliseconds.into();
+    }
+
+    /// Adds what held the clock of the GPU down, where that is known.
+    pub fn gpu(&mut self, limits: Option<Limits>) {
+        if let Some(limits) = limits {
+            self.0["gpu"] = json!(limits);
+        }
     }
 
     /// Adds how far int8's gradients have been from bf16's, where that was computed.

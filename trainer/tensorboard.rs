@@ -40,6 +40,10 @@ fn scalars(step: &StepRecord) -> Vec<(&'static str, f64)> {
         ("train/lr", Some(step.lr)),
         ("speed/tokens_per_s", Some(step.tokens_per_s)),
         ("speed/step_ms", Some(step.step_ms)),
+        ("gpu/power_w", step.gpu.power_w),
+        ("gpu/sm_clock_mhz", step.gpu.sm_clock_mhz.map(f64::from)),
+        ("gpu/temperature_c", step.gpu.temperature_c.map(f64::from)),
+        ("gpu/busy_percent", step.gpu.gpu_busy_percent.map(f64::from)),
         ("eval/loss", held_out.and_then(|record| record.eval_loss)),
         ("eval/kd_loss", held_out.and_then(|record| record.eval_kd_loss)),
         ("eval/ce_loss", held_out.and_then(|record| record.eval_ce_loss)),
@@ -91,7 +95,7 @@ mod tests {
         let line = |step: u64| {
             format!(
                 "{{\"step\":{step},\"loss\":1.5,\"kd_loss\":null,\"ce_loss\":1.0,\"grad_norm\":1.0,\"lr\":0.5,\"tokens\":4,\"step_ms\":1.0,\
-             \"tokens_per_s\":1.0,\"memory_bytes\":8,\"eval_loss\":2.5,\"eval_kd_loss\":0.0,\"eval_ce_loss\":2.5,\"eval_tokens\":3,\
+             \"tokens_per_s\":1.0,\"memory_bytes\":8,\"power_w\":300.5,\"eval_loss\":2.5,\"eval_kd_loss\":0.0,\"eval_ce_loss\":2.5,\"eval_tokens\":3,\
              \"guard\":[{{\"cosine\":0.5,\"norm\":1.0}}]}}"
             )
         };
@@ -103,6 +107,8 @@ mod tests {
         assert!(
             text.contains("brain.Event:2")
                 && text.contains("eval/loss")
+                && text.contains("gpu/power_w")
+                && !text.contains("gpu/temperature_c")
                 && text.contains("guard/least_cosine")
                 && !text.contains("train/kd_loss")
         );

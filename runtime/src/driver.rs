@@ -7,6 +7,7 @@ use precast_kernels::{Arch, Geometry, Key, TensorMap};
 
 use crate::activity::Activity;
 use crate::cublas::{Cublas, Version};
+use crate::gauge::Gauge;
 
 /// A device, as people and checks see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -335,6 +336,11 @@ pub trait Driver {
         Ok(None)
     }
 
+    /// Begins to ask what it does, by its management library, beside all that is asked of it here; none of a device without one.
+    fn gauge(&self) -> Option<Gauge> {
+        None
+    }
+
     /// What it is doing, for a thread that watches it.
     fn activity(&self) -> Activity {
         Activity::default()
@@ -446,6 +452,9 @@ impl<D: Driver + ?Sized> Driver for Box<D> {
     }
     fn waited_s(&mut self) -> Result<Option<f64>, DriverError> {
         (**self).waited_s()
+    }
+    fn gauge(&self) -> Option<Gauge> {
+        (**self).gauge()
     }
     fn activity(&self) -> Activity {
         (**self).activity()

@@ -8,6 +8,7 @@ mod communicator;
 pub mod cublas;
 pub mod cuda;
 mod driver;
+mod gauge;
 pub mod host;
 mod loading;
 mod loads;
@@ -21,6 +22,7 @@ pub use driver::{
     Arrived, Bound, BoundExchange, BoundLaunch, BoundProduct, BoundWork, CublasUse, Device, Driver, DriverError,
     GraphId, KernelId, Ticket,
 };
+pub use gauge::{Gauge, GaugeError, Mean, Reading};
 pub use loading::{Coverage, LoadError, Loading, Placement, STAGE_BYTES};
 pub use loads::Load;
 pub use sealed::Sealed;

@@ -25,7 +25,7 @@ typedef unsigned long long address;
 
 enum { CAPABILITY_MAJOR = 75, CAPABILITY_MINOR = 76, MULTIPROCESSORS = 16, INTEGRATED = 18 };
 enum { INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, NOT_READY = 600, NOT_SUPPORTED = 801 };
-enum { EAGER = 1, LAZY = 2 };
+enum { EAGER = 1, LAZY = 2, ACCESS_SUPPORTED = 2 };
 
 static int handles;
 
@@ -55,6 +55,10 @@ int cuDeviceGetName(char* name, int bytes, int device) {
     snprintf(name, (size_t)bytes, "NVIDIA GB10 (stand-in)");
     return 0;
 }
+int cuDeviceGetPCIBusId(char* address, int bytes, int device) {
+    snprintf(address, (size_t)bytes, "0000:%02x:00.0", 16 + device);
+    return 0;
+}
 int cuDeviceGetAttribute(int* value, int attribute, int device) {
     int major = 12, minor = 1;
     const char* capability = getenv("PRECAST_FAKE_CAPABILITY");
@@ -62,6 +66,10 @@ int cuDeviceGetAttribute(int* value, int attribute, int device) {
     if (capability) sscanf(capability, "%d.%d", &major, &minor);
     *value = attribute == CAPABILITY_MAJOR ? major : attribute == CAPABILITY_MINOR ? minor : attribute == INTEGRATED ? number("PRECAST_FAKE_INTEGRATED", 1) : 48;
     return 0;
+}
+int cuDeviceGetP2PAttribute(int* value, int attribute, int device, int other) {
+    (void)device, (void)other;
+    return *value = attribute == ACCESS_SUPPORTED, 0;
 }
 int cuDevicePrimaryCtxRetain(void** context, int device) { return (void)device, give(context); }
 int cuDevicePrimaryCtxRelease_v2(int device) { return (void)device, on_release(); }

@@ -81,7 +81,7 @@ pub fn distill(config: &RunConfig, mode: &Mode, mut startup: Startup) -> Result<
 /// The run of one rank. Rank 0 has the output directory; the others write what they have of checkpoints, and nothing else.
 fn run(config: &RunConfig, mode: &Mode, mut startup: Startup, stop: &Stop, ranks: &Ranks) -> Result<(), Failure> {
     let (mut opened, under_way) = open(config, mode, &mut startup, stop, ranks)?;
-    let Ready { mut session, batches, tokens, certificate, teacher_score } =
+    let Ready { mut session, gpu, batches, tokens, certificate, teacher_score } =
         ready(&mut opened, under_way, mode.placement, &mut startup, stop, ranks)?;
 
     // Every check has passed: from here on the directory is this run's.
@@ -122,6 +122,7 @@ fn run(config: &RunConfig, mode: &Mode, mut startup: Startup, stop: &Stop, ranks
     let mut steps = Run {
         config,
         session: &mut session,
+        gpu,
         startup,
         skipped: 0,
         still,
@@ -139,6 +140,7 @@ fn run(config: &RunConfig, mode: &Mode, mut startup: Startup, stop: &Stop, ranks
     };
     let ran = steps.steps(done);
     let waited_ms = steps.waits.ms_a_step();
+    let limits = steps.gpu.limits();
     let summary = of_pass(steps.batches.stream(), summary);
     let startup = steps.startup;
     // The bar goes.
@@ -152,6 +154,10 @@ fn run(config: &RunConfig, mode: &Mode, mut startup: Startup, stop: &Stop, ranks
     };
     record.startup(&startup);
     waited_ms.into_iter().for_each(|milliseconds| record.waited(milliseconds));
+    record.gpu(limits);
+    if let Some(text) = limits.and_then(|limits| limits.text()) {
+        say!("gpu:     {text}");
+    }
     // What ended the run says more than what could not be recorded of it.
     let recorded = digests
         .get()

@@ -37,12 +37,17 @@ impl Progress {
         Self { bar, every, first: done + 1, last, has_teacher: config.objective.has_teacher(), floor_s }
     }
 
+    /// Whether a step, counted from 1, has a line.
+    pub fn is_due(&self, step: u64) -> bool {
+        step.is_multiple_of(self.every) || [self.first, self.last].contains(&step)
+    }
+
     /// A step is done. What is out of the ordinary has a line of its own, and so have a held-out loss and a guard's distance.
     pub fn step(&self, record: &StepRecord) {
         let line = line(record, self);
         let beyond = record.guard.as_ref().is_some_and(|guard| !guard.is_within());
         let notable = record.skipped || record.held_out.is_some() || beyond;
-        let due = record.step.is_multiple_of(self.every) || [self.first, self.last].contains(&record.step);
+        let due = self.is_due(record.step);
         if let Some(bar) = &self.bar {
             bar.set_position(record.step);
             bar.set_message(format!("loss {}  {:.0} tokens/s", number(record.loss), record.tokens_per_s));

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use precast_fatbins::{Digest, say};
+use precast_fatbins::terminal::visible;
+use precast_fatbins::{Digest, say, tee};
 use precast_plan::MemoryTable;
 use precast_runtime::Placement;
 use serde_json::Value;
@@ -18,6 +19,7 @@ use crate::config::{RunConfig, Settings};
 use crate::data::{Batches, Corpus, DataError, Order, Step, Stream};
 use crate::device;
 use crate::error::Failure;
+use crate::gpu::Gpu;
 use crate::heading::Heading;
 use crate::models::Role;
 use crate::note;
@@ -36,6 +38,7 @@ use crate::watch::Watched;
 /// A run whose next step may be taken.
 pub(super) struct Ready {
     pub session: Session,
+    pub gpu: Gpu,
     /// The steps that come next.
     pub batches: Batches,
     /// Digest of the tokens of the steps that are done.
@@ -61,6 +64,7 @@ pub(super) fn ready(
         digests.forget_pages();
     }
     startup.end("device");
+    let gauge = driver.gauge();
     let teacher = models.teacher.as_ref().map(|model| model as &dyn ModelWeights);
     let sources =
         Sources { teacher, student: &models.student, adapter: adapter.as_ref(), same_files: opened.same_files };
@@ -78,7 +82,13 @@ pub(super) fn ready(
     config.teacher_format = teacher.map(|_| session.teacher_format());
     let of_model =
         |heading: Heading, (role, model): (Role, &Checkpoint)| heading.model(role.name(), model.path(), model);
-    let heading = models.iter().fold(session.heading(), of_model);
+    let gpu = Gpu::open(gauge);
+    let heading = session.heading().gpu(gpu.heading());
+    if out.is_none() && gpu.heading().is_some() {
+        // Another rank prints what is the same for all.
+        tee::line(&visible(&heading.to_string()));
+    }
+    let heading = models.iter().fold(heading, of_model);
     let heading = adapter.iter().fold(heading, Heading::adapter).data(corpus, opened.summary);
     if let Some(out) = out {
         say!("{heading}\n\n{}", MemoryTable::of(&session.plan().plan));
@@ -116,7 +126,7 @@ pub(super) fn ready(
     }
     let has_checkpoints = config.settings.checkpoint_every > 0 || begin.step > 0;
     stop.begin(begin.step, Promise { steps: config.settings.steps, result: config.result(), has_checkpoints })?;
-    Ok(Ready { session, batches, tokens, certificate, teacher_score })
+    Ok(Ready { session, gpu, batches, tokens, certificate, teacher_score })
 }
 
 /// The steps of a run.

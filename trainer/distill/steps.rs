@@ -8,6 +8,7 @@ use precast_runtime::Ticket;
 use crate::config::{RunConfig, Settings};
 use crate::data::{Batches, DataError};
 use crate::error::Failure;
+use crate::gpu::{Gpu, GpuRecord};
 use crate::guard::{Guarded, LayerDistance};
 use crate::metrics::{METRICS, Metrics, MetricsFile, StepRecord, finite};
 use crate::ranks::Ranks;
@@ -43,6 +44,7 @@ struct Pending {
 pub(super) struct Run<'a> {
     pub config: &'a RunConfig,
     pub session: &'a mut Session,
+    pub gpu: Gpu,
     pub startup: Startup,
     /// Skipped steps in a row.
     pub skipped: u32,
@@ -100,6 +102,7 @@ impl Run<'_> {
         let config = self.config;
         let mut pending: Option<Pending> = None;
         let mut last = Instant::now();
+        self.gpu.begin();
         for step in done..config.settings.steps {
             // A step that compares gradients waits for them: the time is its own, not that of the step before.
             if self.is_guarded(step)
@@ -115,7 +118,11 @@ impl Run<'_> {
             let eval_every = config.settings.eval_every;
             let end = step + 1 == config.settings.steps;
             // After the last step all is done but the student.
-            let stopped = self.ranks.asked_to_stop(self.stop)?.filter(|_| !end);
+            let (stopped, clocks) = self.ranks.agree(self.stop, self.gpu.sm_clock_mhz())?;
+            let stopped = stopped.filter(|_| !end);
+            if self.ranks.count() > 1 {
+                self.gpu.clocks(&clocks);
+            }
             let due = stopped.is_some() || every > 0 && (end || (step + 1) % every == 0);
             let scored = self.held_out.is_some() && (due || end || eval_every > 0 && (step + 1) % eval_every == 0);
             // The first step is waited for, so that start-up is measured to its end.
@@ -141,6 +148,7 @@ impl Run<'_> {
                     publish_events(out, record)?;
                 }
                 last = Instant::now();
+                self.gpu.begin();
             }
             if let Some(signal) = stopped {
                 return Ok(Some((signal, step + 1)));
@@ -240,6 +248,7 @@ impl Run<'_> {
         let (metrics, done) = self.session.metrics(pending.ticket)?;
         let seconds = (done - *last).as_secs_f64();
         *last = done;
+        self.gpu.step();
         self.session.watch().step_takes(seconds);
         let held_out = match self.held_out.as_ref().filter(|_| scored) {
             Some(held_out) => Some(held_out.losses(self.config, self.session, self.ranks)?),
@@ -256,6 +265,10 @@ impl Run<'_> {
             step_ms: seconds * 1e3,
             tokens_per_s: pending.tokens as f64 / seconds,
             memory_bytes: self.session.plan().plan.device_bytes(),
+            gpu: match &self.written {
+                Some(Written { progress, .. }) if progress.is_due(pending.step) => self.gpu.record(),
+                _ => GpuRecord::default(),
+            },
             skipped: metrics.skipped != 0,
             held_out,
             guard: pending.guard,

@@ -217,20 +217,23 @@ impl Ranks {
     }
 
     /// Agrees with the others to stop after the step that is under way, as soon as one rank is asked to: by the signal that it has
-    /// got.
+    /// got. Returns the SM clocks of all of them, too, by rank.
     ///
     /// # Errors
     /// As [`Self::all_gather`].
-    pub fn asked_to_stop(&self, stop: &Stop) -> Result<Option<Signal>, Failure> {
+    pub fn agree(&self, stop: &Stop, sm_clock_mhz: Option<u32>) -> Result<(Option<Signal>, Vec<Option<u32>>), Failure> {
         let own = stop.close(self.count() > 1);
-        let codes = self.all_gather(&[own.map_or(0, Signal::exit_code)])?;
-        let of_code = |code: &Vec<u8>| Signal::of_exit_code(*code.first()?);
-        let signal = codes.iter().find_map(of_code);
+        let mut said = vec![own.map_or(0, Signal::exit_code)];
+        said.extend(sm_clock_mhz.unwrap_or(0).to_le_bytes());
+        let all = self.all_gather(&said)?;
+        let signal = all.iter().find_map(|said| Signal::of_exit_code(*said.first()?));
+        let clock = |said: &Vec<u8>| Some(u32::from_le_bytes(said.get(1..)?.try_into().ok()?));
+        let clocks = all.iter().map(|said| clock(said).filter(|clock| *clock > 0)).collect();
         self.stops.store(signal.is_some(), Ordering::Relaxed);
         if signal.is_none() {
             stop.go_on();
         }
-        Ok(signal)
+        Ok((signal, clocks))
     }
 }
 

@@ -9,10 +9,12 @@ use std::path::Path;
 
 use precast_fatbins::terminal::visible;
 use precast_fatbins::{Digest, files};
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::certificate::Measured;
 use crate::error::Failure;
+use crate::gpu::{GpuRecord, Limits};
 use crate::guard::GuardRecord;
 use crate::metrics::{METRICS, Metrics, StepRecord};
 use crate::record::{self, RunRecord};
@@ -87,7 +89,7 @@ fn html(records: &[StepRecord], run: &Value) -> String {
         Series { name: name.to_owned(), color, points }
     };
     let chart = |title, series| Chart { title, axis: Axis::Linear, series };
-    let held_out = |name, color, value: fn(&StepRecord) -> Option<f64>| {
+    let of_some = |name, color, value: fn(&StepRecord) -> Option<f64>| {
         let line = line(name, color, value);
         (!line.points.is_empty()).then_some(line)
     };
@@ -97,16 +99,28 @@ fn html(records: &[StepRecord], run: &Value) -> String {
         loss.push(line("ce_loss", ORANGE, |r| r.ce_loss));
         let title = "kd_loss: divergence of teacher and student, nats a token";
         let mut series = vec![line("kd_loss", GREEN, |r| r.kd_loss)];
-        series.extend(held_out("eval_kd_loss, held out", PURPLE, |r| r.held_out.as_ref()?.eval_kd_loss));
+        series.extend(of_some("eval_kd_loss, held out", PURPLE, |r| r.held_out.as_ref()?.eval_kd_loss));
         kd = Some(chart(title, series));
     }
-    loss.extend(held_out("eval_loss, held out", RED, |r| r.held_out.as_ref()?.eval_loss));
+    loss.extend(of_some("eval_loss, held out", RED, |r| r.held_out.as_ref()?.eval_loss));
+    let clock = of_some("sm_clock_mhz", BLUE, |r| r.gpu.sm_clock_mhz.map(f64::from));
+    let slowest = of_some("slowest_sm_clock_mhz", ORANGE, |r| r.gpu.slowest_sm_clock_mhz.map(f64::from));
+    let clocks: Vec<Series> = clock.into_iter().chain(slowest).collect();
+    let power = of_some("power_w", RED, |r| r.gpu.power_w).map(|line| chart("Power of the GPU, W", vec![line]));
+    let clocks = (!clocks.is_empty()).then(|| chart("SM clock of the GPU, MHz", clocks));
     let others = [
         chart("Gradient norm, before clipping", vec![line("grad_norm", PURPLE, |r| r.grad_norm)]),
         chart("Learning rate", vec![line("lr", GREY, |r| Some(r.lr))]),
         chart("Tokens a second", vec![line("tokens_per_s", RED, |r| Some(r.tokens_per_s))]),
     ];
-    let charts: String = [chart("Loss, nats a token", loss)].iter().chain(&kd).chain(&others).map(Chart::svg).collect();
+    let charts: String = [chart("Loss, nats a token", loss)]
+        .iter()
+        .chain(&kd)
+        .chain(&others)
+        .chain(&power)
+        .chain(&clocks)
+        .map(Chart::svg)
+        .collect();
     let guard = guard::by_layer(records);
     let body = format!("{}{charts}{guard}<h2>Run</h2>{}", summary(records, run), table(&flatten("", run)));
     page(if has_teacher(run) { "precast distill" } else { "precast train" }, &body)
@@ -153,6 +167,7 @@ fn summary(records: &[StepRecord], run: &Value) -> String {
         ("student", text("/config/student")),
         ("parameters that train", format!("{} of {}", number("/parameters/trained"), number("/parameters/all"))),
         ("device", text("/device/name")),
+        (GPU, gpu(records, run)),
         ("outcome", text("/outcome/status")),
         (GUARD, GuardRecord::of(records).map(|guard| guard.to_string()).unwrap_or_default()),
         ("steps", last.step.to_string()),
@@ -165,7 +180,7 @@ fn summary(records: &[StepRecord], run: &Value) -> String {
         ("device memory, bytes", last.memory_bytes.to_string()),
     ];
     let of_teacher = ["teacher", "teacher_format", "kd_loss", "ce_loss"];
-    let of_some = [CERTIFICATE, GUARD, "eval_loss, held out"];
+    let of_some = [CERTIFICATE, GPU, GUARD, "eval_loss, held out"];
     let rows = rows.into_iter().filter(|(name, value)| {
         (has_teacher(run) || !of_teacher.contains(name)) && (!of_some.contains(name) || !value.is_empty())
     });
@@ -177,6 +192,16 @@ const CERTIFICATE: &str = "teacher's certificate";
 
 /// What it calls int8's gradients beside bf16's.
 const GUARD: &str = "guard";
+
+/// What it calls what the GPU did.
+const GPU: &str = "GPU";
+
+/// What the GPU did on the average and at most, and what held its clock down; nothing where that is not known.
+fn gpu(records: &[StepRecord], run: &Value) -> String {
+    let limits = run.get("gpu").and_then(|limits| Limits::deserialize(limits).ok()).and_then(|limits| limits.text());
+    let did = Some(GpuRecord::of_run(records).to_string()).filter(|text| !text.is_empty());
+    did.into_iter().chain(limits).collect::<Vec<_>>().join("; ")
+}
 
 /// What a teacher that is not exact costs, and how that is known; none of an exact one.
 fn certificate(run: &Value) -> Option<String> {
@@ -236,6 +261,7 @@ mod tests {
             step_ms: 10.0,
             tokens_per_s: 6400.0,
             memory_bytes: 1 << 20,
+            gpu: GpuRecord::default(),
             skipped: loss.is_none(),
             held_out: None,
             guard: None,
@@ -271,6 +297,19 @@ mod tests {
         let changed = html(&records, &serde_json::json!({ "held_out": { "after_step": 2 } }));
         assert!(changed.contains("2.0000 → 2.0000, best 2.0000 after step 4"), "{changed}");
         assert_eq!(with.matches("<polyline").count(), without.matches("<polyline").count() + 1);
+    }
+
+    #[test]
+    fn what_the_gpu_did_is_in_charts_and_the_table() {
+        let mut records: Vec<StepRecord> = (1..=3).map(|step| record(step, Some(3.0))).collect();
+        let without = html(&records, &Value::Null);
+        records[0].gpu = GpuRecord { power_w: Some(500.0), temperature_c: Some(60), ..GpuRecord::default() };
+        records[2].gpu = GpuRecord { power_w: Some(700.0), sm_clock_mhz: Some(1700), ..GpuRecord::default() };
+        let limits = Limits { steps: 3, power_limited_steps: 2, thermally_limited_steps: 0 };
+        let with = html(&records, &serde_json::json!({ "gpu": limits }));
+        let said = "GPU</td><td>600 W, SM clock 1700 MHz, 60 °C; power-limited in 67 % of the steps</td>";
+        assert!(with.contains(said) && !without.contains("GPU"), "{with}");
+        assert_eq!(with.matches("<svg").count(), without.matches("<svg").count() + 2);
     }
 
     #[test]

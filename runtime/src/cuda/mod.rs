@@ -11,7 +11,7 @@ mod graph;
 mod mark;
 mod memory;
 pub mod nccl;
-mod nvlink;
+mod nvml;
 mod parts;
 mod products;
 mod ranks;
@@ -32,10 +32,12 @@ use precast_fatbins::Module;
 use crate::activity::{Activity, NodeName};
 use crate::cublas::Cublas;
 use crate::driver::{Arrived, Bound, BoundWork, CublasUse, Device, Driver, DriverError, GraphId, KernelId, Ticket};
+use crate::gauge::Gauge;
 use beside::Beside;
 use call::check;
 use graph::Graph;
 use mark::Mark;
+use nvml::{BusId, Nvml};
 use products::Products;
 use ranks::{Prepared, Ranks};
 use sole::Sole;
@@ -294,7 +296,8 @@ pub fn links() -> Result<Vec<Link>, DriverError> {
 /// # Errors
 /// As [`count`].
 pub fn nvlinks() -> Result<Vec<Option<u32>>, DriverError> {
-    Ok((0..count()?).map(|gpu| nvlink::count(gpu as sys::CUdevice)).collect())
+    let up = |gpu| BusId::of(gpu as sys::CUdevice).and_then(|bus| Nvml::open(&bus)).ok().map(|nvml| nvml.links());
+    Ok((0..count()?).map(up).collect())
 }
 
 /// Initializes a driver that is new enough and loads eagerly.
@@ -448,6 +451,14 @@ impl Driver for Cuda {
 
     fn waited_s(&mut self) -> Result<Option<f64>, DriverError> {
         self.ranks.as_ref().map(|_| self.waits.seconds()).transpose()
+    }
+
+    fn gauge(&self) -> Option<Gauge> {
+        let bus = BusId::of(self.handle);
+        Some(Gauge::start(move || {
+            let nvml = Nvml::open(&bus?)?;
+            Ok(move || nvml.reading())
+        }))
     }
 
     fn activity(&self) -> Activity {
