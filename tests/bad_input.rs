@@ -208,6 +208,30 @@ fn a_fifo_in_place_of_a_library_is_refused_by_name() {
     }
 }
 
+/// What is opened to be locked is no FIFO, which would wait for its reader.
+#[test]
+fn nothing_but_a_file_is_locked_by_an_installation() {
+    let case = Case::new(17 * 4);
+    let lock = case.path("toolchain.lock");
+    let install = || {
+        let mut install = crate::support::precast_aot();
+        install.args(["toolchain", "install"]).env("PRECAST_HOME", case.dir.path());
+        fail(&mut install, 1)
+    };
+    let make: [fn(&std::path::Path); 3] = [
+        |lock| drop(succeed(std::process::Command::new("mkfifo").arg(lock))),
+        |lock| fs::create_dir(lock).unwrap(),
+        |lock| std::os::unix::fs::symlink("/dev/zero", lock).unwrap(),
+    ];
+    for make in make {
+        make(&lock);
+        let message = install();
+        let expected = format!("cannot lock {}: ", lock.display());
+        assert!(message.contains(&expected) && message.contains("Remove it: rm -r "), "{message}");
+        let _ = fs::remove_file(&lock).or_else(|_| fs::remove_dir(&lock));
+    }
+}
+
 #[test]
 fn usage_errors_exit_with_two() {
     for arguments in [&["distill", "--precision", "fp16"][..], &["distill", "--nonsense"], &["init", "--out", "x"]] {

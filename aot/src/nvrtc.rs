@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::ptr;
 
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
-use precast_fatbins::{CubinError, CubinFacts, Digest};
+use precast_fatbins::{CubinError, CubinFacts, Digest, input};
 
 /// An opaque `nvrtcProgram`.
 type Program = *mut std::ffi::c_void;
@@ -215,10 +215,14 @@ unsafe impl Sync for Nvrtc {}
 // SAFETY: as above.
 unsafe impl Send for Nvrtc {}
 
+/// More than a compiler has.
+const MOST_BYTES: u64 = 1 << 30;
+
 /// The digest of several files.
 fn digest(paths: &[&Path]) -> Result<Digest, NvrtcError> {
     let read = |path: &&Path| {
-        let bytes = std::fs::read(path).map_err(|error| NvrtcError::Read { path: path.to_path_buf(), error })?;
+        let bytes =
+            input::read(path, MOST_BYTES).map_err(|error| NvrtcError::Read { path: path.to_path_buf(), error })?;
         Ok(Digest::of(&bytes).0)
     };
     let files: Vec<[u8; 32]> = paths.iter().map(read).collect::<Result<_, NvrtcError>>()?;

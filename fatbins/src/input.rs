@@ -17,7 +17,20 @@ pub const SETTINGS_BYTES: u64 = 16 << 20;
 /// Any I/O error; [`ErrorKind::InvalidInput`] for anything but a regular file.
 pub fn open(path: &Path) -> io::Result<File> {
     // Opening a FIFO waits for a writer unless it is asked not to.
-    let file = OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)?;
+    regular(OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)?)
+}
+
+/// Opens a regular file to lock it, and makes it where it is not there.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_or_create(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).custom_flags(OFlags::NONBLOCK.bits() as i32);
+    regular(options.open(path)?)
+}
+
+fn regular(file: File) -> io::Result<File> {
     let kind = file.metadata()?.file_type();
     if kind.is_file() {
         return Ok(file);
@@ -104,6 +117,9 @@ mod tests {
         let fifo = dir.path().join("fifo");
         rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::RUSR).unwrap();
         assert_eq!(reason(&fifo), "it is a FIFO, expected a regular file");
+        rustix::fs::chmod(&fifo, rustix::fs::Mode::RWXU).unwrap();
+        assert_eq!(open_or_create(&fifo).unwrap_err().to_string(), "it is a FIFO, expected a regular file");
+        open_or_create(&dir.path().join("new")).unwrap();
         assert_eq!(read(&dir.path().join("none"), 16).unwrap_err().kind(), ErrorKind::NotFound);
     }
 }

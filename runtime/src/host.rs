@@ -2,12 +2,14 @@
 
 use std::path::PathBuf;
 
+use precast_fatbins::input;
+
 /// Names another directory than /proc: tests describe other machines so.
 const PROC: &str = "PRECAST_PROC";
 
 fn read(name: &str) -> Option<String> {
     let proc = std::env::var_os(PROC).map_or_else(|| PathBuf::from("/proc"), PathBuf::from);
-    std::fs::read_to_string(proc.join(name)).ok()
+    input::read_text(&proc.join(name), input::SETTINGS_BYTES).ok()
 }
 
 /// Bytes of the host's memory.

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use precast_fatbins::input;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -73,7 +74,7 @@ pub(super) fn agree(
         config.settings.steps = announced.steps;
         config.take_share(ranks, given, announced.replicas)?;
         let (name, text) = &announced.probe;
-        let found = fs::read_to_string(config.out.join(name));
+        let found = input::read_text(&config.out.join(name), input::SETTINGS_BYTES);
         if found.as_ref().ok() != Some(text) {
             let (rank, out) = (ranks.place().rank, config.out.display());
             let why = found.err().map_or_else(|| "another file is there".to_owned(), |error| error.to_string());

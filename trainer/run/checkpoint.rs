@@ -1,7 +1,6 @@
 //! Checkpoints of a run: master weights, moments and position, so that a resumed run equals an uninterrupted one to the
 //! last bit. `checkpoint-N` is a directory of one file a tensor, `state.json`, and `precast.sha256`, which lists them.
 
-use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
@@ -218,7 +217,7 @@ impl Saved {
     ) -> Result<(), Failure> {
         let io = || Failure::io("read", path);
         let all: u64 = pieces.iter().map(|(_, elems)| elems).sum();
-        let mut file = File::open(path).map_err(io())?;
+        let mut file = input::open(path).map_err(io())?;
         // The header of a file of this size and nothing else.
         let expected = header(name, all);
         let mut found = vec![0; expected.len()];

@@ -8,7 +8,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use precast_fatbins::{Digest, files};
+use precast_fatbins::{Digest, files, input};
 use serde_json::{Value, json};
 
 use super::archive::Archive;
@@ -305,7 +305,10 @@ impl Layout {
                 return Err(foreign(format!("{name} is not as precast-aot publish writes it")));
             }
         }
-        if kind.is_file() && (kind.len() > 2 * FILES_BYTES || fs::read(path).map_err(io)? != ours.tar().map_err(io)?) {
+        if kind.is_file()
+            && (kind.len() > 2 * FILES_BYTES
+                || input::read(path, 2 * FILES_BYTES).map_err(io)? != ours.tar().map_err(io)?)
+        {
             return Err(foreign("it holds more than precast-aot publish writes".to_owned()));
         }
         Ok(())

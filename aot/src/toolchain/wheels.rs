@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-use precast_fatbins::{Digest, files};
+use precast_fatbins::shell::quoted;
+use precast_fatbins::{Digest, files, input};
 
 use super::pins::{Pin, Wheel};
 
@@ -38,6 +39,9 @@ pub enum WheelError {
     /// The wheel lacks a file.
     #[error("{package} {version}: {error}")]
     Unpack { package: &'static str, version: &'static str, error: io::Error },
+    /// What is in the place of its lock is none.
+    #[error("cannot lock {}: {error}\nRemove it: rm -r {}", path.display(), quoted(&path.to_string_lossy()))]
+    Lock { path: PathBuf, error: io::Error },
     #[error("cannot install into {}: {error}", path.display())]
     Io { path: PathBuf, error: io::Error },
 }
@@ -75,7 +79,7 @@ fn install_from(
     fetch: impl FnOnce(&Path) -> Result<PathBuf, WheelError>,
 ) -> Result<Vec<PathBuf>, WheelError> {
     let targets: Vec<PathBuf> = pin.files.iter().map(|file| pin.installed(home, file)).collect();
-    let there = || targets.iter().all(|path| path.exists());
+    let there = || targets.iter().all(|path| path.is_file());
     if there() {
         return Ok(targets);
     }
@@ -84,7 +88,8 @@ fn install_from(
     let io = |error| WheelError::Io { path: home.to_owned(), error };
     fs::create_dir_all(home).map_err(io)?;
     // Given back by the system when this process ends, however it ends.
-    let lock = File::create(home.join("toolchain.lock")).map_err(io)?;
+    let path = home.join("toolchain.lock");
+    let lock = input::open_or_create(&path).map_err(|error| WheelError::Lock { path, error })?;
     lock.lock().map_err(io)?;
     if there() {
         return Ok(targets);
