@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use precast_fatbins::evidence::{Check, Evidence, Gathered, Summary};
+use precast_fatbins::evidence::{Check, Evidence, Gathered, PRECISIONS, Summary};
 
 use crate::support::{fail, lacks_compiler, names_in, precast, precast_aot, root, skipped, succeed, texts};
 
@@ -61,7 +61,7 @@ fn evidence_of_the_simulated_gpu_says_what_it_is_not() {
         assert!(check.fault.is_none() && !check.outputs.is_empty(), "{check:?}");
     }
     let golden: Vec<&str> = evidence.golden.iter().map(|golden| golden.precision.as_str()).collect();
-    assert_eq!(golden, ["fp32", "bf16"]);
+    assert_eq!(golden, PRECISIONS);
     for golden in &evidence.golden {
         assert!(golden.fault.is_none() && golden.losses.len() == 4, "{golden:?}");
     }
@@ -264,6 +264,68 @@ fn a_summary_tells_the_same_bits_from_others_and_says_when_it_cannot() {
     let faulty = other("faulty", |evidence| evidence.checks[0].fault = Some("operand `y` differs".into()));
     let message = fail(&mut summarize(&faulty, &made().dir.path().join("no")), 5);
     assert!(message.contains("it holds a fault, which a summary cannot show: operand `y` differs"), "{message}");
+}
+
+/// On either side or on both, in whole files and in summaries.
+#[test]
+fn what_was_cut_away_is_counted_and_is_no_agreement() {
+    if lacks_compiler() {
+        return;
+    }
+    let whole = made().path();
+    let summarized = |file: &Path| {
+        let out = file.with_extension("summary");
+        succeed(precast_aot().arg("summarize-evidence").arg(file).arg("--out").arg(&out));
+        out
+    };
+    let whole_summary = summarized(&other("whole.cut", |_| {}));
+    let first = made().read().checks[0].clone();
+    let kernels = made().read().loads.len();
+    let of_first = made().read().checks.iter().filter(|check| check.kernel == first.kernel).count();
+    assert!(of_first > 1);
+    let no_runs = other("no-runs.cut", |evidence| evidence.golden.clear());
+    let one_run = other("one-run.cut", |evidence| evidence.golden.truncate(1));
+    let not_run = other("not-run.cut", |evidence| evidence.golden[1].losses.clear());
+    let fewer = other("fewer.cut", |evidence| drop(evidence.checks.remove(0)));
+    let one = other("one.cut", |evidence| evidence.checks.truncate(1));
+    let unloaded = other("unloaded.cut", |evidence| {
+        evidence.checks.retain(|check| check.kernel != first.kernel);
+        evidence.loads.retain(|load| load.kernel != first.kernel);
+    });
+    let samples = |cut: usize| format!("{cut} of {of_first} samples of {}", first.kernel);
+    for (cut, missing, expected) in [
+        (&no_runs, 2, "the training run in fp32".to_owned()),
+        (&one_run, 1, "the training run in bf16".to_owned()),
+        (&not_run, 1, "the training run in bf16".to_owned()),
+        (&fewer, 1, samples(1)),
+        (&one, kernels, samples(of_first - 1)),
+        (&unloaded, 1, samples(of_first)),
+    ] {
+        for (whole, cut) in [(whole.clone(), cut.clone()), (whole_summary.clone(), summarized(cut))] {
+            for (a, b, sides) in [(&cut, &whole, "A"), (&whole, &cut, "B"), (&cut, &cut, "AB")] {
+                // A kernel that neither has loaded cannot be missed.
+                if sides == "AB" && expected == samples(of_first) {
+                    continue;
+                }
+                let output = compare(a, b).output().unwrap();
+                let (stdout, stderr) = texts(&output);
+                assert_eq!(output.status.code(), Some(5), "{sides} {expected}: {stdout} {stderr}");
+                for side in sides.chars() {
+                    let line = format!("{side}: {expected}");
+                    let is_it = |one: &str| one.starts_with("not compared: missing ") && one.ends_with(&line);
+                    assert!(stdout.lines().any(is_it), "{sides} {expected}: {stdout}");
+                }
+                let missing = missing * sides.len();
+                assert!(stdout.contains(" 0 apart, ") && stdout.contains(&format!(" {missing} missing")), "{stdout}");
+                assert!(stderr.contains(&format!("and {missing} of what a chip computes")), "{stderr}");
+            }
+        }
+    }
+    let printed = succeed(&mut compare(&whole, &whole));
+    assert!(printed.contains(" and 2 training runs compared, 0 apart") && printed.contains(" 0 missing"), "{printed}");
+    let json = texts(&compare(&whole, &one_run).arg("--json").output().unwrap()).0;
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["missing"], serde_json::json!(["B: the training run in bf16"]));
 }
 
 #[test]

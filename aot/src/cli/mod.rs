@@ -219,6 +219,12 @@ pub enum Failure {
     /// Two chips disagree.
     #[error("the chips disagree on {0} of what both computed")]
     Apart(usize),
+    /// Files that lack something show no agreement.
+    #[error(
+        "the chips agree on what both files hold, and {0} of what a chip computes is in neither or in one alone: take the evidence \
+         whole, with `precast evidence --out FILE`"
+    )]
+    Missing(usize),
     /// Lines for people or programs did not arrive.
     #[error("cannot write to standard output: {0}")]
     Output(String),
@@ -244,7 +250,7 @@ impl Failure {
             Failure::Publish(PublishError::Layout(LayoutError::NotOurs { .. })) => 2,
             Failure::Lock(_) | Failure::Publish(_) => 3,
             Failure::TrustedKey(_) | Failure::Kernel(_) | Failure::Exists(_) => 2,
-            Failure::Model(_) | Failure::Evidence { .. } | Failure::Incomparable(_) => 5,
+            Failure::Model(_) | Failure::Evidence { .. } | Failure::Incomparable(_) | Failure::Missing(_) => 5,
             Failure::OtherCode(_)
             | Failure::Apart(_)
             | Failure::Locate(_)

@@ -16,6 +16,9 @@ pub use summary::{Faulty, KernelSummary, Launch, Summary, short};
 /// Of the layouts of both.
 pub const VERSION: u32 = 2;
 
+/// Precisions of the training runs that evidence holds.
+pub const PRECISIONS: [&str; 2] = ["fp32", "bf16"];
+
 /// Most bytes of a file of evidence.
 pub const MOST_BYTES: u64 = 256 << 20;
 

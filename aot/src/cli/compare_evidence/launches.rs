@@ -20,6 +20,13 @@ pub(super) struct Launched<'a> {
     outputs: Option<&'a [Output]>,
 }
 
+impl Launched<'_> {
+    /// Which sample it is of.
+    pub fn sample(&self) -> usize {
+        self.brief.0
+    }
+}
+
 /// The launches of a file by key.
 pub(super) fn by_key(gathered: &Gathered) -> BTreeMap<String, Vec<Launched<'_>>> {
     let launched: Vec<Launched<'_>> = match gathered {

@@ -1,6 +1,7 @@
 //! `precast-aot compare-evidence`
 
 mod launches;
+mod missing;
 mod sources;
 mod verdict;
 
@@ -41,6 +42,8 @@ struct Comparison {
     alone: [usize; 2],
     /// Keys of both whose kernels are not known to be of the same sources.
     other_sources: Vec<String>,
+    /// What either should have computed, and its file does not hold.
+    missing: Vec<String>,
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
@@ -52,24 +55,31 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.json {
         print_json(&compared);
     } else {
-        let Comparison { chips: [a, b], notes, keys, golden, alone, other_sources } = &compared;
+        let Comparison { chips: [a, b], notes, keys, golden, alone, other_sources, missing } = &compared;
         say!("A: {a}\nB: {b}");
         notes.iter().for_each(|note| say!("note: {note}"));
         for (what, verdict) in keys.iter().chain(golden) {
             say!("{verdict:<40}  {what}", verdict = verdict.to_string());
         }
         other_sources.iter().for_each(|key| say!("{:<40}  {key}", "not compared: other sources"));
+        missing.iter().for_each(|what| say!("{:<40}  {what}", "not compared: missing"));
         let norms = keys.values().filter(|verdict| matches!(verdict, Verdict::Norms { .. })).count();
         say!(
-            "{} compared, {apart} apart, {norms} by their norms alone; not compared: {} of other sources, {} in A alone, {} in B \
-             alone",
+            "{} and {} compared, {apart} apart, {norms} by their norms alone; not compared: {} of other sources, {} in A alone, \
+             {} in B alone, {} missing",
             count(keys.len(), "key"),
+            count(golden.len(), "training run"),
             other_sources.len(),
             alone[0],
-            alone[1]
+            alone[1],
+            missing.len()
         );
     }
-    if apart > 0 { Err(Failure::Apart(apart)) } else { Ok(()) }
+    match (apart, compared.missing.len()) {
+        (0, 0) => Ok(()),
+        (0, missing) => Err(Failure::Missing(missing)),
+        (apart, _) => Err(Failure::Apart(apart)),
+    }
 }
 
 pub(super) fn read(path: &Path, keys: &[TrustedKey]) -> Result<Gathered, Failure> {
@@ -128,6 +138,7 @@ fn compare(a: &Gathered, b: &Gathered) -> Result<Comparison, Failure> {
         golden: golden(a.golden(), b.golden()),
         alone: [of_a.len() - both.len(), of_b.len() - both.len()],
         other_sources,
+        missing: [missing::of("A", [a, b], [&of_a, &of_b]), missing::of("B", [b, a], [&of_b, &of_a])].concat(),
     })
 }
 
