@@ -140,6 +140,40 @@ fn a_file_of_the_name_that_the_run_did_not_write_stays() {
     assert!(message.contains("run.log is not listed"), "{message}");
 }
 
+/// As `precast distill ... | tee -a DIR/run.log` does.
+#[test]
+fn what_others_append_to_a_log_is_not_deleted_until_somebody_does() {
+    let case = Case::new(17 * 9);
+    succeed(&mut case.logged_run(&["--steps", "1"]));
+    let log = case.out().join("run.log");
+    let text = fs::read_to_string(&log).unwrap() + "mine\n";
+    fs::write(&log, &text).unwrap();
+    let message = fail(&mut case.logged_run(&["--steps", "1", "--overwrite"]), 2);
+    assert!(
+        message.contains("run.log was changed since it was written: something else writes to it, too"),
+        "{message}"
+    );
+    assert_eq!(fs::read_to_string(&log).unwrap(), text);
+    let (_, command) = message.lines().find_map(|line| line.split_once("if nothing in it is needed: ")).unwrap();
+    succeed(Command::new("sh").arg("-c").arg(command));
+    succeed(&mut case.logged_run(&["--steps", "1", "--overwrite"]));
+}
+
+/// Between the listing of a rank's log in `run.json` and its first line.
+#[test]
+fn a_file_in_the_place_of_a_log_that_never_came_stays() {
+    let case = Case::new(17 * 9);
+    succeed(&mut case.logged_run(&["--steps", "1"]));
+    let mut record = run_record(&case.out());
+    record["logs"]["run.rank-1.log"] = json!({ "bytes": 0, "sha256": Digest::of(b"").to_string() });
+    fs::write(case.out().join("run.json"), record.to_string()).unwrap();
+    let mine = case.out().join("run.rank-1.log");
+    fs::write(&mine, "mine").unwrap();
+    let message = fail(&mut case.logged_run(&["--steps", "1", "--overwrite"]), 2);
+    assert!(message.contains("run.rank-1.log was changed"), "{message}");
+    assert_eq!(fs::read_to_string(&mine).unwrap(), "mine");
+}
+
 #[test]
 fn a_run_that_is_replaced_takes_its_log_with_it() {
     let case = Case::new(17 * 9);

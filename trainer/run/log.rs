@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use chrono::DateTime;
-use precast_fatbins::{Digest, Hasher, input, tee};
+use precast_fatbins::{Digest, Hasher, count, input, tee};
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
@@ -28,7 +28,11 @@ pub fn name(rank: u32) -> String {
     if rank == 0 { LOG.to_owned() } else { format!("run.rank-{rank}.log") }
 }
 
-/// The first bytes of a log, as they stand in `run.json`.
+/// How each line of a log begins.
+const TIME: &[u8; 20] = b"0000-00-00T00:00:00Z";
+
+/// The first bytes of a log, as they stand in `run.json`: none of a log that was listed before it was there. What is behind them
+/// is the run's if each of its lines has a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Written {
     bytes: u64,
@@ -60,7 +64,7 @@ impl Written {
     /// Of a file that begins with these bytes.
     fn continued(self, mut file: File) -> io::Result<Option<Content>> {
         let (mut hasher, mut lines, mut bytes, mut ends) = (Hasher::default(), Self::default(), 0, true);
-        let mut is_same = self.bytes == 0;
+        let (mut is_same, mut has_times, mut column) = (self.bytes == 0, true, 0);
         let mut part = vec![0; 1 << 16];
         loop {
             // Up to where it was, then on.
@@ -81,9 +85,26 @@ impl Written {
             bytes += read as u64;
             ends = new.ends_with(b"\n");
             is_same |= bytes == self.bytes && hasher.digest() == self.sha256;
+            has_times &= bytes <= self.bytes || times(new, &mut column);
         }
+        is_same &= has_times;
         Ok(is_same.then_some(Content { bytes, hasher, lines, ends }))
     }
+}
+
+/// Whether each line begins with a time; `column` is where in a line the last part has ended.
+fn times(part: &[u8], column: &mut usize) -> bool {
+    part.iter().all(|byte| {
+        if *byte == b'\n' {
+            return std::mem::take(column) >= TIME.len();
+        }
+        *column += 1;
+        match TIME.get(*column - 1) {
+            None => true,
+            Some(b'0') => byte.is_ascii_digit(),
+            Some(expected) => byte == expected,
+        }
+    })
 }
 
 /// What a file holds.
@@ -144,11 +165,44 @@ impl Appended {
     }
 }
 
+/// Lines of a log that has no file yet.
+#[derive(Default)]
+struct Held {
+    text: String,
+    /// Lines and bytes that there was no room for.
+    left_out: (usize, usize),
+}
+
+impl Held {
+    fn add(&mut self, lines: &str) {
+        // What follows a gap is behind it, and left out as well.
+        if self.left_out.0 == 0 && self.text.len() + lines.len() <= MOST_HELD_BYTES {
+            self.text.push_str(lines);
+        } else {
+            self.left_out = (self.left_out.0 + lines.lines().count(), self.left_out.1 + lines.len());
+        }
+    }
+
+    /// The text, and how much is not in it.
+    fn take(&mut self) -> String {
+        let Self { mut text, left_out: (lines, bytes) } = std::mem::take(self);
+        if lines > 0 {
+            let lines = count(lines, "line");
+            text += &format!(
+                "{} note: {lines} ({bytes} bytes) left out: at most {MOST_HELD_BYTES} bytes are kept from before there was \
+                              this file\n",
+                now()
+            );
+        }
+        text
+    }
+}
+
 enum Log {
     /// Nobody asks for one.
     Off,
     /// Until the directory is this run's.
-    Held(String),
+    Held(Held),
     /// There is a file as soon as there is a line.
     Later(PathBuf, Option<Written>),
     On(Appended),
@@ -162,7 +216,7 @@ fn state() -> MutexGuard<'static, Log> {
 
 /// Keeps what this process prints from now on.
 pub fn hold() {
-    *state() = Log::Held(String::new());
+    *state() = Log::Held(Held::default());
     tee::to(add);
 }
 
@@ -170,8 +224,8 @@ pub fn hold() {
 /// wrote to it `before`. Where that cannot be, a note says so.
 pub fn open(directory: &Path, rank: u32, before: Option<Written>) {
     let mut log = state();
-    let Log::Held(text) = &mut *log else { return };
-    let (text, path) = (std::mem::take(text), directory.join(name(rank)));
+    let Log::Held(held) = &mut *log else { return };
+    let (text, path) = (held.take(), directory.join(name(rank)));
     // A rank that has nothing to say has no file.
     if text.is_empty() && rank > 0 {
         *log = Log::Later(path, before);
@@ -205,11 +259,8 @@ fn add(text: &str) {
     let now = now();
     let lines: String = text.lines().map(|line| format!("{now} {line}").trim_end().to_owned() + "\n").collect();
     let failed = match &mut *log {
-        Log::Held(held) if held.len() < MOST_HELD_BYTES => {
-            held.push_str(&lines);
-            return;
-        }
-        Log::Off | Log::Held(_) => return,
+        Log::Off => return,
+        Log::Held(held) => return held.add(&lines),
         Log::Later(path, before) => {
             let (path, before) = (path.clone(), *before);
             return start(log, path, before, &lines);
@@ -254,26 +305,64 @@ mod tests {
         let path = dir.path().join(LOG);
         let open = |before| Appended::open(path.clone(), before);
         let mut log = open(None).unwrap();
-        log.append("one\n").unwrap();
+        let timed = |lines: &str| lines.replace('=', "2026-11-23T08:00:00Z ");
+        log.append(&timed("=one\n")).unwrap();
         let one = log.flush().unwrap();
         // Killed in the middle of a line that run.json does not know of.
-        log.append("two, ha").unwrap();
+        log.append(&timed("=two, ha")).unwrap();
         assert_eq!(Written::default().now(&path), one);
         let mut log = open(Some(one)).unwrap();
-        log.append("three\n").unwrap();
+        log.append(&timed("=three\n")).unwrap();
         let three = log.flush().unwrap();
-        assert_eq!(fs::read_to_string(&path).unwrap(), "one\ntwo, ha\nthree\n");
+        assert_eq!(fs::read_to_string(&path).unwrap(), timed("=one\n=two, ha\n=three\n"));
         assert!(one.begins(&path).unwrap() && one.now(&path) == three && three.now(&path) == three);
         let refused = |before| open(before).err().unwrap().to_string();
         assert_eq!(refused(None), "this run did not write it");
-        fs::write(&path, "one\ntwo, ha\nthre").unwrap();
+        fs::write(&path, timed("=one\n=two, ha\n=thre")).unwrap();
         assert_eq!(refused(Some(three)), "it was changed since it was written");
-        fs::write(&path, "One\ntwo, ha\nthree\n").unwrap();
+        fs::write(&path, timed("=One\n=two, ha\n=three\n")).unwrap();
         assert_eq!(refused(Some(three)), "it was changed since it was written");
         assert_eq!((one.begins(&path).unwrap(), one.now(&path)), (false, one));
         // Somebody has deleted it.
         fs::remove_file(&path).unwrap();
         assert_eq!(open(Some(three)).unwrap().flush().unwrap(), Written::default());
+    }
+
+    /// An entry without bytes stands for a log that was about to be made, and for no other file.
+    #[test]
+    fn a_file_without_times_is_not_taken_for_a_log_that_was_to_come() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(LOG);
+        let none = Written::default();
+        for text in ["mine", "mine\n", "2026-11-23T08:00:00Z one\nmine\n", "2026-11-23\n", "\n"] {
+            fs::write(&path, text).unwrap();
+            assert!(!none.begins(&path).unwrap() && none.now(&path) == none, "{text}");
+            assert!(Appended::open(path.clone(), Some(none)).is_err(), "{text}");
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        }
+        for text in ["", "2026-11-23T08:00:00Z one\n2026-11-23T08:00:00Z\n2026-1"] {
+            fs::write(&path, text).unwrap();
+            assert!(none.begins(&path).unwrap() && Appended::open(path.clone(), Some(none)).is_ok(), "{text}");
+        }
+        let one = Written { bytes: 4, sha256: Digest::of(b"one\n") };
+        for (text, is_ours) in [("one\n", true), ("one\n2026-11-23T08:00:00Z two\n", true), ("one\nmine\n", false)] {
+            fs::write(&path, text).unwrap();
+            assert_eq!(one.begins(&path).unwrap(), is_ours, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_left_out_of_a_log_is_counted_in_it() {
+        let mut held = Held::default();
+        held.add("one\n");
+        assert_eq!(held.take(), "one\n");
+        let half = "x".repeat(MOST_HELD_BYTES / 2 - 1) + "\n";
+        [&half[..], &half, "two\nthree\n", "four\n"].iter().for_each(|lines| held.add(lines));
+        let text = held.take();
+        let kept = text.strip_prefix(&half).and_then(|rest| rest.strip_prefix(&half)).unwrap();
+        assert!(kept.contains(" note: 3 lines (15 bytes) left out: at most 1048576 bytes"), "{kept}");
+        assert!(kept.ends_with("\n") && kept.lines().count() == 1 && times(kept.as_bytes(), &mut 0));
+        assert_eq!(held.take(), "");
     }
 
     #[test]

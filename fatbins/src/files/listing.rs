@@ -5,6 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::shell::quoted;
 use crate::{Digest, input};
 
 /// The file in a directory that lists its others: `sha256sum -c precast.sha256` checks them.
@@ -33,6 +34,14 @@ pub enum ListingError {
     /// A file's bytes are not those that were written.
     #[error("{} was changed since it was written: its SHA-256 differs", .0.display())]
     Changed(PathBuf),
+    /// A log has bytes that its run did not write.
+    #[error(
+        "{path} was changed since it was written: something else writes to it, too, and nothing that a run did not write is \
+         deleted\nMove it out of the directory, or, if nothing in it is needed: rm {quoted}",
+        path = .0.display(),
+        quoted = quoted(&.0.to_string_lossy())
+    )]
+    Log(PathBuf),
     /// A listed file is not there.
     #[error("{} is missing", .0.display())]
     Missing(PathBuf),

@@ -85,7 +85,12 @@ impl Owned {
         self.check_names(dir)?;
         for name in walk(dir)?.into_iter().flatten() {
             if !self.wrote(dir, &name)? {
-                return Err(ListingError::Changed(dir.join(name)));
+                let path = dir.join(&name);
+                return Err(if self.logs.contains_key(&name) {
+                    ListingError::Log(path)
+                } else {
+                    ListingError::Changed(path)
+                });
             }
         }
         Ok(())
