@@ -3,6 +3,7 @@
 pub mod adapter;
 mod added_tokens;
 pub mod bench;
+mod bounded;
 pub mod bundle;
 pub mod certificate;
 mod charsmap;
@@ -53,3 +54,6 @@ pub mod watch;
 pub mod weight_format;
 
 pub use error::Failure;
+
+#[global_allocator]
+static ALLOCATOR: bounded::Counted = bounded::Counted;

@@ -1,37 +1,43 @@
-//! Limits of templates, which strangers write: how long one is, and how long a row takes it.
+//! Limits of templates, which strangers write: how long one is, how long a row takes it, and how much memory.
 
 use minijinja::{Environment, Error, ErrorKind};
 
+use crate::bounded::{self, Bounds, Exceeded};
+
 /// Bytes of a template: those of models have at most a half, and the parser takes time by the square.
 const MOST_BYTES: usize = 128 << 10;
-/// Holds the parser of a template of [`MOST_BYTES`] that is nothing but operators, or `elif`.
-const STACK_BYTES: usize = 512 << 20;
 /// Instructions that a row takes at most: a message takes some hundreds.
 const INSTRUCTIONS: u64 = if cfg!(test) { 1_000_000 } else { 20_000_000 };
-/// Macros and loops within each other: the stack of a thread that reads data holds as many.
+/// What a template is parsed with, and a row rendered: instructions that double a text are as short as others.
+const BOUNDS: Bounds = Bounds { bytes: if cfg!(test) { 32 << 20 } else { 256 << 20 }, seconds: 60 };
+/// Macros and loops within each other.
 const MOST_CALLS: usize = 100;
 
-/// Adds a template to an environment, and limits both.
+/// An environment with a template in it, both limited.
 ///
 /// # Errors
-/// Why it is not taken: its length, what the engine says as `what` words it, or that there is no thread to parse it.
+/// Why it is not taken: its length, what the engine says as `what` words it, or which of [`BOUNDS`] it exceeds.
 pub(super) fn add(
-    environment: &mut Environment<'static>,
+    mut environment: Environment<'static>,
     name: &'static str,
     text: String,
     what: fn(&Error) -> String,
-) -> Result<(), String> {
+) -> Result<Environment<'static>, String> {
     if text.len() > MOST_BYTES {
         return Err(format!("it has {} bytes, and at most {MOST_BYTES} are read", text.len()));
     }
     environment.set_recursion_limit(MOST_CALLS);
     environment.set_fuel(Some(INSTRUCTIONS));
-    std::thread::scope(|scope| {
-        let parse = || environment.add_template_owned(name, text).map_err(|error| what(&error));
-        let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, parse);
-        let parsed = thread.map_err(|error| format!("no thread parses it: {error}"))?.join();
-        parsed.unwrap_or_else(|_| Err("the template engine panics".to_owned()))
-    })
+    let parse = move || environment.add_template_owned(name, text).map(|()| environment).map_err(|error| what(&error));
+    within(parse).unwrap_or_else(|exceeded| Err(exceeded.to_string()))
+}
+
+/// Does what a template asks for.
+///
+/// # Errors
+/// [`Exceeded`].
+pub(super) fn within<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Exceeded> {
+    bounded::run(BOUNDS, work)
 }
 
 /// Why a row's text is not made, where a limit is the reason.

@@ -9,6 +9,7 @@ mod source;
 mod template;
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use minijinja::Value;
 use precast_fatbins::Digest;
@@ -69,10 +70,14 @@ pub struct Conversation {
 
 /// A model's chat template.
 pub struct ChatTemplate {
+    templates: Arc<Templates>,
+    digest: Digest,
+}
+
+struct Templates {
     default: Template,
     /// For conversations with tools; none where one template serves all.
     tool_use: Option<Template>,
-    digest: Digest,
 }
 
 impl ChatTemplate {
@@ -87,7 +92,7 @@ impl ChatTemplate {
         let texts = [source.default.as_str(), source.tool_use.as_deref().unwrap_or_default(), &date_text];
         let digest = Digest::of_parts("precast.chat", texts.map(str::as_bytes).into_iter().chain(constants));
         let tool_use = source.tool_use.as_deref().map(template).transpose()?;
-        Ok(Self { default: template(&source.default)?, tool_use, digest })
+        Ok(Self { templates: Arc::new(Templates { default: template(&source.default)?, tool_use }), digest })
     }
 
     /// Digest of all that rendering follows from besides messages.
@@ -101,8 +106,7 @@ impl ChatTemplate {
     /// [`ChatFault`].
     pub fn prompt(&self, messages: &Value) -> Result<String, ChatFault> {
         let messages = messages::read(messages, false)?;
-        let (text, _) = self.default.render(&messages, None, true)?;
-        Ok(text)
+        self.with(move |templates| Ok(templates.default.render(&messages, None, true)?.0))
     }
 
     /// A conversation, and what the assistant has said in it: between the template's marks if it has any; else what rendering adds
@@ -111,7 +115,9 @@ impl ChatTemplate {
     /// # Errors
     /// [`ChatFault`].
     pub fn conversation(&self, messages: &Value, tools: Option<&Value>) -> Result<Conversation, ChatFault> {
-        self.render(&messages::read(messages, true)?, 0, tools)
+        let messages = messages::read(messages, true)?;
+        let tools = tools.map(messages::tools).transpose()?;
+        self.with(move |templates| templates.render(&messages, 0, tools.as_ref()))
     }
 
     /// The same of a prompt and what completes it, of which alone anything counts.
@@ -127,13 +133,25 @@ impl ChatTemplate {
         let prompt = messages::read(prompt, false)?;
         let completion = messages::read(completion, true)?;
         let of_prompt = prompt.len();
-        self.render(&[prompt, completion].concat(), of_prompt, tools)
+        let tools = tools.map(messages::tools).transpose()?;
+        let messages = [prompt, completion].concat();
+        self.with(move |templates| templates.render(&messages, of_prompt, tools.as_ref()))
     }
 
+    /// Renders a row, which takes no more than it may.
+    fn with<T: Send + 'static>(
+        &self,
+        render: impl FnOnce(&Templates) -> Result<T, ChatFault> + Send + 'static,
+    ) -> Result<T, ChatFault> {
+        let templates = Arc::clone(&self.templates);
+        let rendered = limits::within(move || render(&templates));
+        rendered.unwrap_or_else(|exceeded| Err(ChatFault::Template(exceeded.to_string())))
+    }
+}
+
+impl Templates {
     /// Of the messages from `first` on.
     fn render(&self, messages: &[Value], first: usize, tools: Option<&Value>) -> Result<Conversation, ChatFault> {
-        let tools = tools.map(messages::tools).transpose()?;
-        let tools = tools.as_ref();
         let template = self.tool_use.as_ref().filter(|_| tools.is_some()).unwrap_or(&self.default);
         let (text, spans) = template.render(messages, tools, false)?;
         if template.has_marks() {

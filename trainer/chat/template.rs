@@ -66,7 +66,7 @@ impl Template {
             environment.add_function("strftime_now", move |format: &str| strftime(date, format));
         }
         let (text, has_marks) = marks::with_filter(text);
-        limits::add(&mut environment, NAME, text, what)?;
+        let environment = limits::add(environment, NAME, text, what)?;
         Ok(Self { environment, constants: constants.to_vec(), has_marks })
     }
 

@@ -174,3 +174,85 @@ fn a_row_that_takes_a_template_forever_is_refused() {
     let indent = "\n{{ messages | tojson(indent=1000000000) }}";
     assert!(refused(indent).contains("at most 64 (chat_template:2)"), "{}", refused(indent));
 }
+
+/// Each doubles what it has, or asks for all at once, in fewer instructions than a message takes.
+#[test]
+fn a_row_for_which_a_template_asks_for_more_memory_than_there_is_is_refused() {
+    let doubled = |set: &str, then: &str| {
+        format!("{{% set n = namespace(x='ab', l=[1], c=0) %}}{{% for i in range(40) %}}{set}{{% endfor %}}{then}")
+    };
+    let text = "{% set x = 'a' * 99999999 %}";
+    let small = "{% set x = 'a' * 9999 %}{% set n = namespace(x=[]) %}";
+    let forms = [
+        doubled("{% set n.x = n.x ~ n.x %}", ""),
+        doubled("{% set n.x = n.x + n.x %}", ""),
+        doubled("{% set n.x = n.x * 9 %}", ""),
+        doubled("{% set n.l = n.l + n.l %}", "{{ n.l | list | length }}"),
+        doubled("{% set n.l = (n.l * 9) | list %}", ""),
+        doubled("{% set n.l = [n.l, n.l] %}", "{{ n.l }}"),
+        doubled("{% set n.l = [n.l, n.l] %}", "{{ n.l | tojson }}"),
+        doubled("{% set n.x = n.x | replace('', n.x) %}", ""),
+        doubled("{% set n.x = n.x.replace('a', n.x) %}", ""),
+        doubled("{% set n.x = n.x | join(n.x) %}", ""),
+        doubled("{% set n.x = '%s%s' | format(n.x, n.x) %}", ""),
+        doubled("{% set n.x = '{}{}'.format(n.x, n.x) %}", ""),
+        doubled("{% set n.x %}{{ n.x }}{{ n.x }}{% endset %}", ""),
+        doubled("{% set n.x = n.x | tojson | tojson %}", ""),
+        text.to_owned(),
+        "{{ ('a' * 99999999) ~ ('b' * 99999999) }}".to_owned(),
+        "{{ 'a' | indent(10000000000, true) }}".to_owned(),
+        "{{ '%9999999999d' | format(1) }}".to_owned(),
+        "{{ ([1] * 99999999) | list }}".to_owned(),
+        "{{ [1] | batch(99999999, 1) | list | length }}".to_owned(),
+        "{{ [1] | slice(99999999) | list | length }}".to_owned(),
+        "{{ 'a'.center(9999999999) }}".to_owned(),
+        "{{ messages | tojson(indent=10000000000) }}".to_owned(),
+        "{{ range(10000000000) | list }}".to_owned(),
+        format!("{small}{{% for i in range(9999) %}}{{% set n.x = n.x + [x ~ i] %}}{{% endfor %}}"),
+        format!("{small}{{% for i in range(9999) %}}{{{{ x }}}}{{% endfor %}}"),
+        format!("{{% for i in range(9999) %}}{}{{% endfor %}}", "a".repeat(9999)),
+        "{% macro a(b) %}{{ b }}{% if b | length < 99999999 %}{{ a(b ~ b) }}{% endif %}{% endmacro %}{{ a('ab') }}"
+            .to_owned(),
+    ];
+    let source = |default: &str| Source { default: default.to_owned(), ..Source::default() };
+    let mut others = Vec::new();
+    for form in &forms {
+        let rendered = ChatTemplate::new(&source(form), None).map(|template| {
+            let text = template.prompt(&value(r#"[{"role": "user", "content": "abc"}]"#));
+            text.map_or_else(|fault| fault.to_string(), |text| format!("{} bytes", text.len()))
+        });
+        let said = rendered.unwrap_or_else(|error| error);
+        if !said.ends_with("it takes more than 32 MiB of memory") {
+            others.push(format!("{said}: {}", &form[..form.len().min(120)]));
+        }
+    }
+    insta::assert_snapshot!(others.join("\n"));
+}
+
+/// As deep as memory lets them be, where nothing is lowered for tests.
+#[test]
+fn lists_within_lists_overflow_no_stack() {
+    let nested = "{% set n = namespace(x=[]) %}{% for i in range(4999) %}{% set n.x = [n.x] %}{% endfor %}done";
+    let message = value(r#"[{"role": "user", "content": "abc"}]"#);
+    assert_eq!(template(nested).prompt(&message).unwrap(), "done");
+    let bounds = crate::bounded::Bounds { bytes: 256 << 20, seconds: 60 };
+    type End = fn(&Value) -> usize;
+    let ends: [End; 3] =
+        [|_| 0, |value| value.to_string().len(), |value| json::filter(value, kwargs()).unwrap_or_default().len()];
+    for end in ends {
+        let deep = |levels: u32| {
+            let list = move || {
+                let mut value = Value::from(1);
+                (0..levels).for_each(|_| value = Value::from(vec![std::mem::take(&mut value)]));
+                end(&value)
+            };
+            crate::bounded::run(bounds, list).map_err(|exceeded| exceeded.to_string())
+        };
+        assert!(deep(50_000).is_ok());
+        assert_eq!(deep(1_000_000).unwrap_err(), "it takes more than 256 MiB of memory");
+    }
+}
+
+fn kwargs() -> minijinja::value::Kwargs {
+    std::iter::empty::<(String, Value)>().collect()
+}
