@@ -202,39 +202,43 @@ fn a_guard_compares_with_the_gradients_of_bf16_and_changes_no_bit() {
         };
         layers.iter().map(&mut of_layer).collect::<Vec<_>>()
     };
-    let mut exact = open(Precision::Bf16, Recompute::None);
-    exact.micro(&batch, 1.0 / 23.0, false).unwrap();
-    let exact = gradients(&mut exact);
+    // One session at a time: a process has its GPU for one.
+    let exact = {
+        let mut exact = open(Precision::Bf16, Recompute::None);
+        exact.micro(&batch, 1.0 / 23.0, false).unwrap();
+        gradients(&mut exact)
+    };
     let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
+    let guard = |session: &mut Session, step: u64| {
+        let own = gradients(session);
+        let sums = session.guard().unwrap();
+        assert!(gradients(session) == own, "a guard reads them");
+        assert_eq!(sums.len(), 2);
+        for (layer, found) in sums.iter().enumerate().filter(|_| step == 0) {
+            let (a, b) = (&own[layer], &exact[layer]);
+            for (found, expected) in [(found.ab, dot(a, b)), (found.aa, dot(a, a)), (found.bb, dot(b, b))] {
+                assert!((found - expected).abs() <= 1e-5 * dot(b, b), "{layer} {found} {expected}");
+            }
+            let distance = LayerDistance::of(*found);
+            assert!(distance.is_within() && distance.apart().unwrap() > 1e-3, "{distance}");
+        }
+    };
     for recompute in Recompute::ALL {
-        let [mut guarded, mut plain] = [0; 2].map(|_| open(Precision::Int8, recompute));
-        for step in 0..3 {
-            for (session, is_guarded) in [(&mut guarded, true), (&mut plain, false)] {
+        let [guarded, plain] = [true, false].map(|is_guarded| {
+            let mut session = open(Precision::Int8, recompute);
+            for step in 0..3 {
                 session.micro(&batch, 1.0 / 23.0, false).unwrap();
                 if is_guarded {
-                    let own = gradients(session);
-                    let sums = session.guard().unwrap();
-                    assert!(gradients(session) == own, "a guard reads them");
-                    assert_eq!(sums.len(), 2);
-                    for (layer, found) in sums.iter().enumerate().filter(|_| step == 0) {
-                        let (a, b) = (&own[layer], &exact[layer]);
-                        for (found, expected) in [(found.ab, dot(a, b)), (found.aa, dot(a, a)), (found.bb, dot(b, b))] {
-                            assert!((found - expected).abs() <= 1e-5 * dot(b, b), "{layer} {found} {expected}");
-                        }
-                        let distance = LayerDistance::of(*found);
-                        assert!(distance.is_within() && distance.apart().unwrap() > 1e-3, "{distance}");
-                    }
+                    guard(&mut session, step);
                 }
                 session.micro(&batch, 1.0 / 23.0, true).unwrap();
                 let ticket = session.update(step, 1e-2).unwrap();
                 session.metrics(ticket).unwrap();
             }
-        }
-        let master = |session: &mut Session| {
             let master = session.plan().trained().trained().unwrap().master;
             session.read(master).unwrap()
-        };
-        assert!(master(&mut guarded) == master(&mut plain), "{recompute}");
+        });
+        assert!(guarded == plain, "{recompute}");
     }
 }
 

@@ -98,7 +98,8 @@ fn a_run_first_says_what_it_runs_on() {
     let (arch, digest) = (record["device"]["arch"].as_str().unwrap(), record["bundle"].as_str().unwrap());
     let name = record["device"]["name"].as_str().unwrap();
     let expect = |printed: &str, model_lines: &[String]| {
-        let lines: Vec<&str> = printed.lines().collect();
+        // How warm a GPU is comes after that of which it runs, and not everywhere.
+        let lines: Vec<&str> = printed.lines().filter(|line| !line.starts_with("gpu ")).collect();
         assert!(lines[0].starts_with(&format!("device   {name} (")), "{printed}");
         assert_eq!(lines[1], format!("arch     {arch}"), "{printed}");
         assert!(lines[2].starts_with("bundle   ") && lines[2].ends_with(" kernels"), "{printed}");

@@ -9,7 +9,7 @@ use precast::data::{Chunk, Dataset, Packing, Reader};
 use precast_plan::Precision;
 use serde_json::{Value, json};
 
-use crate::support::{Case, fail, metrics_of, random_model, smollm2, tiny_config};
+use crate::support::{Case, fail, metrics_of, random_model, smollm2, tiny_config, without_trust};
 
 impl Case {
     fn paired_run(&self) -> Command {
@@ -29,6 +29,7 @@ impl Case {
         let output = self.paired_run().output().unwrap();
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert!(output.status.success(), "{stderr}");
+        let stderr = without_trust(&stderr);
         let notes = stderr.lines().filter_map(|line| line.strip_prefix("note: "));
         notes.filter(|note| !note.starts_with("warning: the teacher predicts")).map(str::to_owned).collect()
     }

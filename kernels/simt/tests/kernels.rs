@@ -76,10 +76,9 @@ fn what_an_adapter_adds_to_ends_with_its_rows() {
 
 #[test]
 fn parts_of_a_stack_have_tiles_of_their_own() {
-    // Which of the two is found first depends on the order of blocks.
     let fault = found("lora.fwd_b{x=bf16}", "index -= count;", "");
-    let known =
-        ["access out of bounds: 16 bytes at byte 1600 of operand `b`", "data race: 16 bytes at byte 0 of operand `y`"];
+    // Its index is that of no part of its own: where what it finds there leads depends on addresses, which differ from run to run.
+    let known = ["access out of bounds: 16 bytes at byte ", "data race: 16 bytes at byte "];
     assert!(known.iter().any(|known| fault.starts_with(known)), "{fault}");
 }
 
