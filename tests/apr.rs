@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use precast::checkpoint::{Access, Checkpoint, CheckpointError, Scratch, Weights};
+use precast::inputs::checkpoint::{Access, Checkpoint, CheckpointError, Scratch, Weights};
 use precast_kernels::{Block, Dtype};
 use precast_plan::{Parameter, Parameters};
 

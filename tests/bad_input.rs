@@ -265,6 +265,6 @@ proptest! {
             if cut { bytes.truncate(offset) } else { bytes[offset] = value }
             bytes
         });
-        let _ = precast::checkpoint::Checkpoint::open(&model);
+        let _ = precast::inputs::checkpoint::Checkpoint::open(&model);
     }
 }

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use precast::checkpoint::Checkpoint;
+use precast::inputs::checkpoint::Checkpoint;
 use precast_kernels::Arch;
 use precast_plan::{EvaluationPlan, Gemm, ModelConfig, Objective, Precision, Recipe, Recompute, TrainingPlan};
 use proptest::prelude::*;

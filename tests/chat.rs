@@ -6,9 +6,9 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use precast::chat::{ChatTemplate, Source};
-use precast::data::{Dataset, Packing, Reader};
-use precast::tokenizer::Tokenizer;
+use precast::inputs::chat::{ChatTemplate, Source};
+use precast::inputs::data::{Dataset, Packing, Reader};
+use precast::inputs::tokenizer::Tokenizer;
 use precast_kernels::abi::MASKED_TOKEN;
 use serde::Deserialize;
 use serde_json::value::RawValue;

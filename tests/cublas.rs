@@ -6,8 +6,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use precast::config::DeviceChoice;
-use precast::data::MicroBatch;
+use precast::inputs::data::MicroBatch;
+use precast::options::DeviceChoice;
 use precast_kernels::abi::micro_scalars;
 use precast_kernels::check::Case;
 use precast_kernels::{Access, Addend, examples};

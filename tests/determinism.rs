@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use precast::checkpoint::Checkpoint;
-use precast::data::MicroBatch;
+use precast::inputs::checkpoint::Checkpoint;
+use precast::inputs::data::MicroBatch;
 use precast_plan::{Precision, Recompute};
 use precast_runtime::Placement;
 
@@ -109,8 +109,8 @@ fn weights_sent_narrow_are_those_sent_wide() {
     let case = case();
     let [narrow, wide] = ["narrow", "wide"].map(|name| case.dir.path().join(name));
     let json = case.dir.path().join("student.json");
-    precast::init::random(&json, None, 3, Precision::Bf16, &narrow, false).unwrap();
-    precast::init::from_layers(&narrow, &[0, 1], Precision::Fp32, &wide, false).unwrap();
+    precast::programs::init::random(&json, None, 3, Precision::Bf16, &narrow, false).unwrap();
+    precast::programs::init::from_layers(&narrow, &[0, 1], Precision::Fp32, &wide, false).unwrap();
     let sent = [&narrow, &wide].map(|student| {
         let config = config(&case.teacher, student, |options| options.settings.precision = Precision::Bf16);
         let mut session = session_placed(&config, Placement::Arena);

@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use precast::checkpoint::Checkpoint;
+use precast::inputs::checkpoint::Checkpoint;
 use precast_plan::{Precision, Recompute};
 use safetensors::SafeTensors;
 use serde_json::Value;

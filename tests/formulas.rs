@@ -3,10 +3,10 @@
 
 use std::path::PathBuf;
 
-use precast::checkpoint::{Checkpoint, CheckpointError, Scratch};
-use precast::config::RunConfig;
-use precast::data::MicroBatch;
-use precast::schedule::Schedule;
+use precast::inputs::checkpoint::{Checkpoint, CheckpointError, Scratch};
+use precast::inputs::data::MicroBatch;
+use precast::options::RunConfig;
+use precast::options::schedule::Schedule;
 use precast_fatbins::files::Existing;
 use precast_plan::Recipe;
 
@@ -141,19 +141,24 @@ fn the_gradient_is_that_of_the_loss_by(beta: f32) {
         let shifted = dir.path().join("shifted");
         let source = Checkpoint::open(&models.student).unwrap();
         let parameters = precast_plan::Parameters::new(source.config()).list;
-        let model = precast::checkpoint::Student {
+        let model = precast::inputs::checkpoint::Student {
             config: source.json(),
             parameters: &parameters,
-            dtype: precast::checkpoint::stored(precast_kernels::Dtype::F32),
+            dtype: precast::inputs::checkpoint::stored(precast_kernels::Dtype::F32),
             tokenizer_from: &[],
         };
-        precast::checkpoint::write_model(&shifted, Existing::Keep, &model, |p, write| -> Result<(), CheckpointError> {
-            let mut values = floats(source.read(p, precast_kernels::Dtype::F32, &mut Scratch::new())?);
-            if p.name == parameter.name {
-                values.iter_mut().zip(&gradient).for_each(|(value, g)| *value += (shift * f64::from(*g)) as f32);
-            }
-            write(bytemuck::cast_slice(&values))
-        })
+        precast::inputs::checkpoint::write_model(
+            &shifted,
+            Existing::Keep,
+            &model,
+            |p, write| -> Result<(), CheckpointError> {
+                let mut values = floats(source.read(p, precast_kernels::Dtype::F32, &mut Scratch::new())?);
+                if p.name == parameter.name {
+                    values.iter_mut().zip(&gradient).for_each(|(value, g)| *value += (shift * f64::from(*g)) as f32);
+                }
+                write(bytemuck::cast_slice(&values))
+            },
+        )
         .unwrap();
         let shifted = Models { dir, teacher: models.teacher.clone(), student: shifted };
         let (kd, ce) = losses(&shifted, &rows, (temperature, beta.into()), 96);
@@ -267,7 +272,7 @@ fn the_learning_rate_of_a_run_warms_up_and_falls() {
     }
 }
 
-fn identical(change: impl FnOnce(&mut precast::config::Options)) -> (Models, RunConfig) {
+fn identical(change: impl FnOnce(&mut precast::options::Options)) -> (Models, RunConfig) {
     let models = models();
     let config = config(&models.student, &models.student, change);
     (models, config)

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use precast::data::{Batches, Corpus, Files, MicroBatch, Order, Packing, Reader, Stream};
-use precast::metrics::StepRecord;
-use precast::session::Session;
+use precast::device::session::Session;
+use precast::inputs::data::{Batches, Corpus, Files, MicroBatch, Order, Packing, Reader, Stream};
+use precast::run::metrics::StepRecord;
 use precast_plan::{Precision, Recompute};
 use safetensors::SafeTensors;
 use serde::Deserialize;

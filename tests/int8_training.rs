@@ -4,10 +4,10 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use precast::checkpoint::Checkpoint;
-use precast::data::MicroBatch;
-use precast::guard::LayerDistance;
-use precast::session::Session;
+use precast::device::session::Session;
+use precast::inputs::checkpoint::Checkpoint;
+use precast::inputs::data::MicroBatch;
+use precast::run::guard::LayerDistance;
 use precast_plan::{Parameter, Precision, Recompute};
 use serde_json::json;
 
@@ -113,8 +113,8 @@ fn weights_sent_narrow_are_those_sent_wide() {
     let case = case();
     let [narrow, wide] = ["narrow", "wide"].map(|name| case.path(name));
     let json = case.path("student.json");
-    precast::init::random(&json, None, 3, Precision::Bf16, &narrow, false).unwrap();
-    precast::init::from_layers(&narrow, &[0, 1], Precision::Fp32, &wide, false).unwrap();
+    precast::programs::init::random(&json, None, 3, Precision::Bf16, &narrow, false).unwrap();
+    precast::programs::init::from_layers(&narrow, &[0, 1], Precision::Fp32, &wide, false).unwrap();
     let sent = [&narrow, &wide].map(|student| {
         let config = config(&case.teacher, student, |options| options.settings.precision = Precision::Int8);
         let mut session = session(&config);

@@ -89,8 +89,15 @@ fn a_run_first_says_what_it_runs_on() {
     let dir = tempfile::tempdir().unwrap();
     let model = random_model(dir.path(), "model", 1, &tiny_config(&[]));
     let narrow = dir.path().join("narrow");
-    precast::init::random(&dir.path().join("model.json"), None, 1, precast_plan::Precision::Bf16, &narrow, false)
-        .unwrap();
+    precast::programs::init::random(
+        &dir.path().join("model.json"),
+        None,
+        1,
+        precast_plan::Precision::Bf16,
+        &narrow,
+        false,
+    )
+    .unwrap();
     let data = token_file(dir.path(), "data.bin", 17 * 4, 96);
     let out = dir.path().join("out");
     let printed = succeed(small(&mut distill(&model, &narrow, &data, &out)));
@@ -133,6 +140,6 @@ fn a_run_first_says_what_it_runs_on() {
 #[test]
 fn a_quantised_model_says_its_formats() {
     let Some(model) = smollm2() else { return };
-    let formats = precast::checkpoint::Checkpoint::open(model.as_ref()).unwrap().formats().to_string();
+    let formats = precast::inputs::checkpoint::Checkpoint::open(model.as_ref()).unwrap().formats().to_string();
     assert_eq!(formats, "Q4_1+F32+Q8_0, 272 tensors");
 }

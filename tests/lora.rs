@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use half::{bf16, f16};
-use precast::adapter::{Adapter, Layout, Lora, fill_adapter};
-use precast::checkpoint::{Checkpoint, CheckpointError, Scratch, Student, write_model};
-use precast::data::MicroBatch;
-use precast::metrics::StepRecord;
+use precast::inputs::adapter::{Adapter, Layout, Lora, fill_adapter};
+use precast::inputs::checkpoint::{Checkpoint, CheckpointError, Scratch, Student, write_model};
+use precast::inputs::data::MicroBatch;
+use precast::run::metrics::StepRecord;
 use precast_fatbins::files::{Aside, Existing};
 use precast_kernels::{Block, Dtype};
 use precast_plan::{Factor, Formats, ModelConfig, Parameters};

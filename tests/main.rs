@@ -21,6 +21,7 @@ mod dry_run;
 mod emulated;
 mod evidence;
 mod families;
+mod floors;
 mod formulas;
 mod gauge;
 mod generate;

@@ -1,7 +1,7 @@
 //! Real models: their likelihoods are those of an exact forward pass. `cargo xtask truth` asks the same of larger ones.
 
-use precast::evaluate::{Evaluation, evaluate};
-use precast::weight_format::WeightFormat;
+use precast::options::WeightFormat;
+use precast::programs::evaluate::{Evaluation, evaluate};
 
 use crate::support::{bundle, device, fixture, smollm2};
 

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use precast::checkpoint::Checkpoint;
-use precast::data::{Chunk, Dataset, Packing, Reader};
+use precast::inputs::checkpoint::Checkpoint;
+use precast::inputs::data::{Chunk, Dataset, Packing, Reader};
 use precast_plan::Precision;
 use serde_json::{Value, json};
 
@@ -140,9 +140,9 @@ fn a_gguf_file_and_its_own_tokenizer_json_go_together() {
     let Some(teacher) = smollm2() else { return };
     let dir = tempfile::tempdir().unwrap();
     let student = dir.path().join("student");
-    precast::init::from_layers(&teacher, &[0], Precision::Bf16, &student, false).unwrap();
+    precast::programs::init::from_layers(&teacher, &[0], Precision::Bf16, &student, false).unwrap();
     let teacher = Checkpoint::open(&teacher).unwrap();
-    let check = || precast::pair::check(&teacher, &Checkpoint::open(&student).unwrap(), false);
+    let check = || precast::inputs::pair::check(&teacher, &Checkpoint::open(&student).unwrap(), false);
     assert_eq!(check().unwrap(), [""; 0]);
 
     let path = student.join("tokenizer.json");
@@ -161,7 +161,7 @@ fn a_student_that_is_its_teacher_is_refused() {
     let mut case = Case::new(17 * 4);
     // The same file, a copy, and the same values in another dtype from the same bytes.
     let copy = case.path("copy");
-    precast::init::from_layers(&case.student, &[0, 1], Precision::Fp32, &copy, false).unwrap();
+    precast::programs::init::from_layers(&case.student, &[0, 1], Precision::Fp32, &copy, false).unwrap();
     for teacher in [case.student.clone(), copy.clone()] {
         case.teacher = teacher;
         let message = case.refused();
@@ -242,7 +242,7 @@ fn a_document_is_ended_once() {
     for file in [tokenizer(|_| {}), ends] {
         let path = dir.path().join("tokenizer.json");
         fs::write(&path, file.to_string()).unwrap();
-        let tokenizer = precast::tokenizer::Tokenizer::read(&path).unwrap();
+        let tokenizer = precast::inputs::tokenizer::Tokenizer::read(&path).unwrap();
         let reader = Reader { tokenizer: Some(tokenizer.into()), eos: Some(0), vocab: 96, ..Reader::default() };
         let dataset = Dataset::read(std::slice::from_ref(&text), 7, Packing::Stream, reader).unwrap();
         assert_eq!(dataset.chunks(), [Chunk::plain([29, 1, 30, 0, 32, 0])]);

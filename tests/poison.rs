@@ -7,9 +7,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use precast::session::Session;
-use precast::sources::Sources;
-use precast::startup::Startup;
+use precast::base::startup::Startup;
+use precast::device::session::Session;
+use precast::device::weight_sources::Sources;
 use precast_fatbins::{Bundle, Manifest};
 use precast_kernels::check::Case;
 use precast_kernels::{Arch, Key, KeyVariant};
@@ -80,17 +80,17 @@ fn a_sealed_run_never_meets_the_fault() {
     let dir = tempfile::tempdir().unwrap();
     let student = random_model(dir.path(), "student", 1, &tiny_config(&[]));
     let config = config(&student, &student, |options| {
-        options.settings.device = precast::config::DeviceChoice::Sim;
+        options.settings.device = precast::options::DeviceChoice::Sim;
         options.settings.kernels.bundle = None;
     });
-    let model = precast::checkpoint::Checkpoint::open(&student).unwrap();
+    let model = precast::inputs::checkpoint::Checkpoint::open(&student).unwrap();
     let driver: Box<dyn Driver> = Box::new(Sim::new(POISONING));
     let sources = Sources { teacher: Some(&model), student: &model, adapter: None, same_files: true };
     let mut session = Session::open(driver, &config, &sources, Placement::Arena, &mut Startup::new()).unwrap();
     session.upload(&sources, |_| Ok(())).unwrap();
     let rows: [&[u32]; 2] = [&[1; 17], &[2; 17]];
     for step in 0..3 {
-        session.micro(&precast::data::MicroBatch::new(&rows, 16), 1.0 / 32.0, false).unwrap();
+        session.micro(&precast::inputs::data::MicroBatch::new(&rows, 16), 1.0 / 32.0, false).unwrap();
         let ticket = session.update(step, 1e-3).unwrap();
         assert!(session.metrics(ticket).unwrap().0.ce_loss > 0.0);
     }
@@ -101,7 +101,7 @@ fn other_faults_are_errors_too() {
     let dir = tempfile::tempdir().unwrap();
     let student = random_model(dir.path(), "student", 1, &tiny_config(&[]));
     let config = config(&student, &student, |options| options.settings.kernels.bundle = None);
-    let model = precast::checkpoint::Checkpoint::open(&student).unwrap();
+    let model = precast::inputs::checkpoint::Checkpoint::open(&student).unwrap();
     let sources = Sources { teacher: Some(&model), student: &model, adapter: None, same_files: true };
     let open = |faults| -> Result<Session, precast::Failure> {
         let driver: Box<dyn Driver> = Box::new(Sim::new(faults));

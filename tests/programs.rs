@@ -200,7 +200,7 @@ type Tensor = (String, Vec<u8>, Vec<usize>);
 
 #[test]
 fn sharded_models_and_other_dtypes_read_the_same() {
-    use precast::checkpoint::{Checkpoint, Scratch};
+    use precast::inputs::checkpoint::{Checkpoint, Scratch};
     use precast_kernels::Dtype;
     let dir = tempfile::tempdir().unwrap();
     let whole = random_model(dir.path(), "whole", 1, &tiny_config(&[]));

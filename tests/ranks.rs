@@ -10,8 +10,8 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use precast::gpu::GpuRecord;
-use precast::metrics::StepRecord;
+use precast::run::gpu::GpuRecord;
+use precast::run::metrics::StepRecord;
 
 use crate::golden;
 use crate::support::{

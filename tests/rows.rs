@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use precast::data::{Chunk, MicroBatch};
+use precast::inputs::data::{Chunk, MicroBatch};
 use precast_kernels::abi::MASKED_TOKEN;
 
 use crate::support::{

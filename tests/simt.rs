@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, LazyLock, Mutex};
 
-use precast::config::RunConfig;
-use precast::session::Session;
-use precast::sources::Shapes;
+use precast::device::session::Session;
+use precast::device::weight_sources::Shapes;
+use precast::options::RunConfig;
 use precast_fatbins::Module;
 use precast_kernels::abi::step_metrics;
 use precast_kernels::host::Buffer;

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use precast::checkpoint::{Checkpoint, CheckpointError, Student, Write, stored, write_model};
+use precast::inputs::checkpoint::{Checkpoint, CheckpointError, Student, Write, stored, write_model};
 use precast_fatbins::files::Existing;
 use precast_kernels::Dtype;
 use precast_plan::{Parameter, Parameters};

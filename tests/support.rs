@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{Mutex, PoisonError};
 
-use precast::adapter::Adapter;
-use precast::bundle::Kernels;
-use precast::checkpoint::{Checkpoint, Scratch, Weights};
-use precast::config::{Options, RunConfig};
+use precast::base::startup::Startup;
 use precast::device::AnyDriver;
-use precast::metrics::{Metrics, StepRecord};
-use precast::session::Session;
-use precast::sources::Sources;
-use precast::startup::Startup;
+use precast::device::session::Session;
+use precast::device::weight_sources::Sources;
+use precast::inputs::adapter::Adapter;
+use precast::inputs::checkpoint::{Checkpoint, Scratch, Weights};
+use precast::options::Kernels;
+use precast::options::{Options, RunConfig};
+use precast::run::metrics::{Metrics, StepRecord};
 use precast_kernels::Dtype;
 use precast_plan::{Adapters, EvaluationPlan, Formats, Gemm, Precision, Student, evaluation, rope};
 use precast_runtime::{Loading, Placement};
@@ -161,7 +161,7 @@ pub fn random_model(dir: &Path, name: &str, seed: u64, config: &serde_json::Valu
     let json = dir.join(format!("{name}.json"));
     std::fs::write(&json, config.to_string()).expect("a scratch directory is writable");
     let out = dir.join(name);
-    precast::init::random(&json, None, seed, Precision::Fp32, &out, false).expect("a tiny model is written");
+    precast::programs::init::random(&json, None, seed, Precision::Fp32, &out, false).expect("a tiny model is written");
     out
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use precast::data::MicroBatch;
+use precast::inputs::data::MicroBatch;
 use serde_json::{Value, json};
 
 use crate::golden;

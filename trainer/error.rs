@@ -9,22 +9,22 @@ use precast_plan::PlanError;
 use precast_runtime::cublas::CublasError;
 use precast_runtime::{DriverError, LoadError};
 
-use crate::adapter::AdapterError;
-use crate::certificate::CertificateError;
-use crate::checkpoint::CheckpointError;
-use crate::data::DataError;
-use crate::generate::NotFinite;
-use crate::metrics::MetricsError;
-use crate::note;
-use crate::outcome::Fault;
-use crate::pair::PairError;
+use crate::base::note;
+use crate::base::signal::Signal;
+use crate::device::watch::Hang;
+use crate::device::weight_format::{KERNELS_BYTES, Rounded};
+use crate::inputs::adapter::AdapterError;
+use crate::inputs::checkpoint::CheckpointError;
+use crate::inputs::data::DataError;
+use crate::inputs::pair::PairError;
+use crate::programs::generate::NotFinite;
 use crate::ranks::{self, RankError};
+use crate::run::certificate::CertificateError;
 use crate::run::identity::Difference;
+use crate::run::metrics::MetricsError;
 use crate::run::out::OutError;
-use crate::run::signal::Signal;
-use crate::score::Insufficient;
-use crate::watch::Hang;
-use crate::weight_format::{KERNELS_BYTES, Rounded};
+use crate::run::outcome::Fault;
+use crate::run::score::Insufficient;
 
 /// Why a command failed. [`Failure::exit_code`] is part of the command-line contract.
 #[derive(Debug, thiserror::Error)]

@@ -6,14 +6,15 @@ use precast_fatbins::bug::{self, Program};
 use precast_fatbins::{files, threads};
 
 fn main() -> ExitCode {
-    let program = Program { name: "precast", version: env!("CARGO_PKG_VERSION"), facts: precast::bundle::facts };
+    let program =
+        Program { name: "precast", version: env!("CARGO_PKG_VERSION"), facts: precast::device::bundle::facts };
     bug::main(program, run)
 }
 
 fn run() -> ExitCode {
     let started = files::outlive_limit().map_err(|error| format!("cannot take over SIGXFSZ: {error}"));
     if let Err(error) = started.and_then(|()| threads::start()) {
-        precast::note::tell(format_args!("error: {error}"));
+        precast::base::note::tell(format_args!("error: {error}"));
         return ExitCode::FAILURE;
     }
     // A run's own failure says more than that its output did not arrive.

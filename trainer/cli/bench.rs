@@ -7,13 +7,13 @@ use precast_fatbins::say;
 use precast_kernels::Batch;
 
 use super::print_json;
-use crate::bench;
-use crate::config::{Flags, Settings, Takes};
+use crate::base::startup::Startup;
+use crate::base::verbose::Verbose;
 use crate::error::Failure;
-use crate::models::{measured, measurement};
+use crate::options::measurement::{measured, measurement};
+use crate::options::{Flags, Settings, Takes};
+use crate::programs::bench;
 use crate::run::out::{check_directory, refuse_inputs};
-use crate::startup::Startup;
-use crate::verbose::Verbose;
 
 #[derive(Args)]
 pub struct Arguments {

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::print_json;
-use crate::checkpoint::Checkpoint;
 use crate::error::Failure;
+use crate::inputs::checkpoint::Checkpoint;
 
 #[derive(Args)]
 pub struct Arguments {

@@ -5,15 +5,15 @@ use precast_kernels::Arch;
 use precast_runtime::Placement;
 
 use super::plan;
-use crate::config::{FlagsAndFile, GivenShare, Options, Takes, is_of_teacher, missing};
-use crate::distill::{self, Mode};
+use crate::base::startup::Startup;
+use crate::base::stop::end_at_signal;
+use crate::base::verbose::Verbose;
 use crate::error::Failure;
+use crate::options::{FlagsAndFile, GivenShare, Options, Takes, is_of_teacher, missing};
+use crate::programs::distill::{self, Mode};
+use crate::programs::replay;
 use crate::ranks::{self, Gpus, Place, Ranks};
 use crate::run::out::Start;
-use crate::run::stop::end_at_signal;
-use crate::startup::Startup;
-use crate::verbose::Verbose;
-use crate::watch;
 
 #[derive(Args)]
 pub struct Arguments<T: Takes> {
@@ -110,10 +110,10 @@ fn run<T: Takes>(
     };
     let placement = if arguments.separate_allocations { Placement::Separate } else { Placement::Arena };
     let config_file = arguments.options.config.clone();
-    if let Some(hang) = watch::requested() {
+    if let Some(hang) = replay::requested() {
         let options = arguments.options.options();
         let config = options.and_then(|options| Ok((GivenShare::of(&options), options.complete(true)?)));
-        return Err(watch::replay(config.map(|(given, config)| (config, given)), hang));
+        return Err(replay::replay(config.map(|(given, config)| (config, given)), hang));
     }
     let options = arguments.options.options()?;
     check(&options)?;
@@ -129,7 +129,7 @@ fn run<T: Takes>(
     if arguments.dry_run {
         end_at_signal()?;
         let mut config = config;
-        config.take_share(&Ranks::of(&mode.place), share, None)?;
+        config.take_share(Ranks::of(&mode.place).share(1), share, None)?;
         let target = plan::target(&config, arguments.arch)?;
         distill::check(&config, &mode)?;
         return plan::show(&config, &target, false);

@@ -11,14 +11,15 @@ use precast_runtime::{Device, DriverError, LoadError, cuda, host};
 use serde::Serialize;
 
 use super::print_json;
-use crate::bundle::{BundleSource, Kernels, embedded};
-use crate::config::{All, DeviceChoice, Flags, Options, Settings};
 use crate::device;
+use crate::device::bundle::{BundleSource, embedded};
+use crate::device::host_memory::HostMemory;
+use crate::device::one_memory;
+use crate::device::weight_format::Chosen;
+use crate::device::weight_sources::Shapes;
 use crate::error::Failure;
-use crate::host_memory::HostMemory;
-use crate::one_memory;
-use crate::sources::Shapes;
-use crate::weight_format::Chosen;
+use crate::options::Kernels;
+use crate::options::{All, DeviceChoice, Flags, Options, Settings};
 
 #[derive(Args)]
 pub struct Arguments {

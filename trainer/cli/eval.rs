@@ -8,14 +8,16 @@ use precast_fatbins::say;
 use precast_plan::{Gemm, Precision};
 
 use super::print_json;
-use crate::certificate::{Certificate, Forms, MostKl, compare};
-use crate::config::{Flags, Options, Takes, exact_precision, frozen_format, missing};
+use crate::base::verbose::Verbose;
+use crate::device::frozen::Forward;
 use crate::error::Failure;
-use crate::evaluate::{Evaluation, evaluate};
-use crate::forward::Forward;
-use crate::score::{Demands, Score};
-use crate::verbose::Verbose;
-use crate::weight_format::WeightFormat;
+use crate::options::MostKl;
+use crate::options::WeightFormat;
+use crate::options::{Flags, Options, Takes, exact_precision, frozen_format, missing};
+use crate::programs::compare::{Forms, compare};
+use crate::programs::evaluate::{Evaluation, evaluate};
+use crate::run::certificate::Certificate;
+use crate::run::score::{Demands, Score};
 
 #[derive(Args)]
 pub struct Arguments {

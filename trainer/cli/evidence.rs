@@ -8,10 +8,10 @@ use precast_fatbins::{Digest, count, files, input, say, sign, signature_path};
 
 use super::doctor;
 use super::selftest::OfKernels;
-use crate::config::{Flags, Options};
+use crate::base::note::tell;
 use crate::error::Failure;
-use crate::evidence::{Request, gather};
-use crate::note::tell;
+use crate::options::{Flags, Options};
+use crate::programs::evidence::{Request, gather};
 
 #[derive(Args)]
 pub struct Arguments {

@@ -4,12 +4,12 @@ use clap::{Arg, Args};
 use precast_fatbins::say;
 
 use super::print_json;
-use crate::config::{Flags, Options, Takes, exact_precision, missing};
+use crate::base::verbose::Verbose;
+use crate::device::frozen::Forward;
 use crate::error::Failure;
-use crate::forward::Forward;
-use crate::generate::{Generation, generate};
-use crate::verbose::Verbose;
-use crate::weight_format::WeightFormat;
+use crate::options::WeightFormat;
+use crate::options::{Flags, Options, Takes, exact_precision, missing};
+use crate::programs::generate::{Generation, generate};
 
 #[derive(Args)]
 pub struct Arguments {

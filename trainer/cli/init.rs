@@ -6,9 +6,9 @@ use clap::Args;
 use precast_fatbins::say;
 use precast_plan::Precision;
 
-use crate::config::exact_precision;
 use crate::error::Failure;
-use crate::init;
+use crate::options::exact_precision;
+use crate::programs::init;
 
 #[derive(Args)]
 #[command(group(clap::ArgGroup::new("source").required(true).args(["config", "from"])))]

@@ -4,9 +4,9 @@ use clap::Args;
 use precast_fatbins::say;
 
 use super::print_json;
-use crate::bundle::{BundleSource, embedded};
-use crate::config::{Flags, Takes};
+use crate::device::bundle::{BundleSource, embedded};
 use crate::error::Failure;
+use crate::options::{Flags, Takes};
 
 #[derive(Args)]
 pub struct Arguments {

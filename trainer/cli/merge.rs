@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use precast_fatbins::say;
 
-use crate::adapter;
 use crate::error::Failure;
+use crate::programs::merge;
 
 #[derive(Args)]
 pub struct Arguments {
@@ -26,7 +26,7 @@ pub struct Arguments {
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let Arguments { model, adapter, out, overwrite } = arguments;
-    say!("{}", adapter::merge(model, adapter, out, *overwrite)?);
+    say!("{}", merge::merge(model, adapter, out, *overwrite)?);
     say!("{}", out.display());
     Ok(())
 }

@@ -19,9 +19,9 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
+use crate::base::stop::end_at_signal;
 use crate::error::Failure;
-use crate::report;
-use crate::run::stop::end_at_signal;
+use crate::run::report;
 use precast_fatbins::{say, stdout};
 
 /// Distil a large Qwen or Llama model into a small one, or train one on data alone: every kernel compiled, verified and loaded
@@ -86,7 +86,7 @@ enum Command {
 /// # Errors
 /// [`Failure`] with its exit code.
 pub fn main() -> Result<(), Failure> {
-    let startup = crate::startup::Startup::new();
+    let startup = crate::base::startup::Startup::new();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(usage) if usage.use_stderr() => usage.exit(),

@@ -6,12 +6,12 @@ use precast_kernels::Arch;
 use precast_plan::Plan;
 use precast_runtime::selftest::selftest;
 
-use crate::bench::missing;
-use crate::config::{Flags, Settings, Takes};
+use crate::base::verbose::Verbose;
 use crate::device;
+use crate::device::heading::Heading;
 use crate::error::Failure;
-use crate::heading::Heading;
-use crate::verbose::Verbose;
+use crate::options::{Flags, Settings, Takes};
+use crate::programs::bench::missing;
 
 #[derive(Args)]
 pub struct Arguments {

@@ -11,12 +11,12 @@ use precast_fatbins::{files, say};
 use precast_kernels::Arch;
 use precast_plan::{Gemm, Precision, Recompute};
 
-use crate::adapter::Target;
-use crate::config::DeviceChoice;
 use crate::error::Failure;
+use crate::inputs::adapter::Target;
+use crate::options::DeviceChoice;
+use crate::options::WeightFormat;
+use crate::options::schedule::Schedule;
 use crate::ranks::Gpus;
-use crate::schedule::Schedule;
-use crate::weight_format::WeightFormat;
 
 #[derive(Args)]
 pub struct Completions {

@@ -3,10 +3,10 @@
 use clap::{Arg, Args, value_parser};
 use precast_fatbins::say;
 
-use crate::config::{Flags, Takes};
 use crate::error::Failure;
-use crate::models::{measured, measurement};
-use crate::smoke::{LEAST_STEPS, smoke};
+use crate::options::measurement::{measured, measurement};
+use crate::options::{Flags, Takes};
+use crate::programs::smoke::{LEAST_STEPS, smoke};
 
 #[derive(Args)]
 pub struct Arguments {

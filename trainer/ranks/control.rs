@@ -13,8 +13,8 @@ use signal_hook::low_level;
 
 use super::error::RankError;
 use super::frame::{self, Kind};
+use crate::base::note::tell;
 use crate::error::Failure;
-use crate::note::tell;
 
 /// How long a rank may be silent, seconds, if the environment does not say it.
 const PATIENCE_S: u64 = 30;

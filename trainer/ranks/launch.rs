@@ -14,10 +14,10 @@ use rustix::process::{Pid, Signal as Number, kill_process};
 use super::error::RankError;
 use super::launcher::{Place, RANK, RANKS, RENDEZVOUS, TOKEN};
 use super::rendezvous::random;
-use crate::config::DeviceChoice;
+use crate::base::signal::Signal;
+use crate::base::stop::Stop;
 use crate::error::Failure;
-use crate::run::signal::Signal;
-use crate::run::stop::Stop;
+use crate::options::DeviceChoice;
 
 /// How many GPUs of this host to train on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -21,10 +21,10 @@ use std::time::Duration;
 use precast_plan::Share;
 use precast_runtime::{DriverError, Mesh};
 
-use crate::checkpoint::CheckpointError;
+use crate::base::signal::Signal;
+use crate::base::stop::Stop;
 use crate::error::Failure;
-use crate::run::signal::Signal;
-use crate::run::stop::Stop;
+use crate::inputs::checkpoint::CheckpointError;
 use control::Control;
 pub use error::RankError;
 pub use launch::{Gpus, start};

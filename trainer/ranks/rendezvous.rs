@@ -20,8 +20,8 @@ use precast_fatbins::Digest;
 use super::control::seconds;
 use super::error::RankError;
 use super::launcher::Place;
+use crate::base::stop::Stop;
 use crate::error::Failure;
-use crate::run::stop::Stop;
 
 const MAGIC: [u8; 8] = *b"PRECAST2";
 /// How long ranks wait for each other to start, seconds, if the environment does not say it.

@@ -12,12 +12,13 @@ use serde::{Deserialize, Serialize};
 
 use super::identity::Identity;
 use super::out::Out;
-use crate::checkpoint::{CheckpointError, safetensors_header};
+use crate::base::checkpoint_name::PREFIX;
+pub use crate::base::checkpoint_name::name;
+use crate::device::session::Session;
 use crate::error::Failure;
+use crate::inputs::checkpoint::{CheckpointError, safetensors_header};
 use crate::ranks::{RankError, Ranks};
-use crate::session::Session;
 
-const PREFIX: &str = "checkpoint-";
 const STATE: &str = "state.json";
 /// Bytes of a tensor that are in memory at once.
 const PART_BYTES: usize = 16 << 20;
@@ -47,11 +48,6 @@ impl State {
     pub fn replicas(&self) -> u32 {
         self.run.value("replicas").and_then(|text| text.parse().ok()).unwrap_or(1)
     }
-}
-
-/// The name of the checkpoint after a step.
-pub fn name(step: u64) -> String {
-    format!("{PREFIX}{step}")
 }
 
 /// Steps of the checkpoints in an output directory, ascending.

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use crate::checkpoint::{CheckpointError, check_space};
+use crate::inputs::checkpoint::{CheckpointError, check_space};
 
 /// Sizes of what a run keeps.
 #[derive(Clone, Copy, Debug)]

@@ -9,11 +9,11 @@ use precast_runtime::cublas::Version;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::adapter::Adapter;
-use crate::checkpoint::Checkpoint;
-use crate::config::RunConfig;
-use crate::data::{Dataset, Stream};
-use crate::models::{Models, Role};
+use crate::base::roles::{Models, Role};
+use crate::inputs::adapter::Adapter;
+use crate::inputs::checkpoint::Checkpoint;
+use crate::inputs::data::{Dataset, Stream};
+use crate::options::RunConfig;
 
 /// Named values that a run and one that continues it have in common. How many steps it takes is not among them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -166,9 +166,9 @@ pub struct Data {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Options;
-    use crate::watch::Patience;
-    use crate::weight_format::WeightFormat;
+    use crate::options::Options;
+    use crate::options::Patience;
+    use crate::options::WeightFormat;
 
     fn identity(values: &[(&str, &str)]) -> Identity {
         Identity(values.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())

@@ -15,7 +15,7 @@ use precast_fatbins::{Digest, Hasher, count, input, tee};
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
-use crate::note::note;
+use crate::base::note::note;
 
 /// Its name in a run's output directory.
 pub const LOG: &str = "run.log";

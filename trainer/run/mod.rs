@@ -1,11 +1,19 @@
 //! A run on disk: the directory that it owns, what it is, its checkpoints, and how it stops.
 
+pub mod certificate;
 pub mod checkpoint;
 pub mod disk_space;
+pub mod gpu;
+pub mod growth;
+pub mod guard;
 pub mod identity;
 pub mod log;
+pub mod metrics;
 pub mod out;
-pub mod phase;
-pub mod signal;
-pub mod stop;
+pub mod outcome;
+pub mod record;
+pub mod report;
+pub mod score;
+pub mod still;
+pub mod tensorboard;
 pub mod tokens;

@@ -2,7 +2,7 @@
 
 use precast_fatbins::Digest;
 
-use crate::data::{Batches, DataError, Step};
+use crate::inputs::data::{Batches, DataError, Step};
 
 /// Before the first step.
 pub fn none() -> Digest {

@@ -19,7 +19,7 @@ pub fn picture() -> Result<()> {
     Ok(())
 }
 
-/// Title, legend, size and drawing of a chart, as `trainer/report/svg.rs` writes a figure.
+/// Title, legend, size and drawing of a chart, as `trainer/run/report/svg.rs` writes a figure.
 struct Figure<'a> {
     title: &'a str,
     legend: &'a str,

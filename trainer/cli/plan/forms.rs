@@ -7,14 +7,13 @@ use serde::Serialize;
 
 use super::Target;
 use super::room::Takes;
-use crate::config;
 use crate::error::Failure;
-use crate::weight_format::WeightFormat;
+use crate::options::WeightFormat;
 
 /// What a run would take with the teacher's weights in one form.
 #[derive(Serialize)]
 pub(super) struct Form {
-    #[serde(serialize_with = "config::display")]
+    #[serde(serialize_with = "crate::base::record_text::display")]
     pub format: WeightFormat,
     /// Of the device.
     pub bytes: u64,

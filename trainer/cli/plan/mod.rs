@@ -11,9 +11,9 @@ use precast_kernels::Arch;
 use precast_runtime::{Device, DriverError};
 
 use super::print_json;
-use crate::config::{All, DeviceChoice, FlagsAndFile, GivenShare, RunConfig};
 use crate::device;
 use crate::error::Failure;
+use crate::options::{All, DeviceChoice, FlagsAndFile, GivenShare, RunConfig};
 use crate::ranks::{MOST_RANKS, Place, Ranks};
 use planned::Planned;
 use room::Room;
@@ -44,7 +44,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
     let given = GivenShare::of(&options);
     let mut config = options.complete(false)?;
     let place = Place { ranks: arguments.gpus.unwrap_or(1), ..Place::default() };
-    config.take_share(&Ranks::of(&place), given, None)?;
+    config.take_share(Ranks::of(&place).share(1), given, None)?;
     let mut target = target(&config, arguments.arch)?;
     if let Some(bytes) = arguments.memory {
         target.room = Some(Room { bytes, device: None });

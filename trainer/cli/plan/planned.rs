@@ -12,13 +12,13 @@ use serde::Serialize;
 use super::Target;
 use super::forms::Forms;
 use super::room::{self, Refusal, Takes, TooLarge};
-use crate::bundle::embedded;
-use crate::config::{RunConfig, Settings};
+use crate::base::note::note;
+use crate::device::bundle::embedded;
+use crate::device::host_memory::HostMemory;
+use crate::device::weight_sources::Shapes;
 use crate::error::Failure;
-use crate::host_memory::HostMemory;
-use crate::note::note;
-use crate::sources::Shapes;
-use crate::weight_format::WeightFormat;
+use crate::options::WeightFormat;
+use crate::options::{RunConfig, Settings};
 
 /// The plan of a run, and what follows from it.
 pub(super) struct Planned<'a> {

@@ -7,12 +7,13 @@ use precast_runtime::Device;
 use serde::Serialize;
 
 use super::Target;
-use crate::config::RunConfig;
+use crate::device::host_memory::HostMemory;
+use crate::device::one_memory;
+use crate::device::weight_format::fits;
+use crate::device::weight_sources::Shapes;
 use crate::error::Failure;
-use crate::host_memory::HostMemory;
-use crate::one_memory;
-use crate::sources::Shapes;
-use crate::weight_format::{WeightFormat, fits};
+use crate::options::RunConfig;
+use crate::options::WeightFormat;
 
 /// The memory that a plan is compared with.
 #[derive(Clone, Debug)]

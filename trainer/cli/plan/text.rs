@@ -8,8 +8,8 @@ use precast_plan::{MemoryTable, Plan, Share, Work};
 use precast_runtime::cublas::KNOWN_VERSIONS;
 
 use super::planned::{Choice, Kernels, Planned, Step};
-use crate::config::Settings;
-use crate::weight_format::WeightFormat;
+use crate::options::Settings;
+use crate::options::WeightFormat;
 
 impl Planned<'_> {
     pub fn print(&self) {

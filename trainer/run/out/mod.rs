@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 use precast_fatbins::Digest;
 use precast_fatbins::files::{self, Aside, Claim, ClaimError, Existing, Listing, ListingError, walk, write_whole};
 
+use crate::base::note::{note, notes};
 use crate::error::Failure;
-use crate::note::{note, notes};
-use crate::record::{RECORD, RunRecord};
 use crate::run::log::{self, LOG, Written};
+use crate::run::record::{RECORD, RunRecord};
 pub use error::OutError;
 pub(crate) use owned::logs;
 use owned::{LOCK, Owned, list_report};

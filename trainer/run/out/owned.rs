@@ -11,10 +11,10 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::error::Failure;
-use crate::metrics::{METRICS, Metrics};
-use crate::record::{self, LOGS, RECORD};
-use crate::report;
 use crate::run::log::Written;
+use crate::run::metrics::{METRICS, Metrics};
+use crate::run::record::{self, LOGS, RECORD};
+use crate::run::report;
 
 /// Held by the process that uses the directory.
 pub(super) const LOCK: &str = ".precast.lock";

@@ -8,7 +8,7 @@ use precast_fatbins::files::{self, is_aside};
 
 use super::OutError;
 use super::owned::LOCK;
-use crate::record::RECORD;
+use crate::run::record::RECORD;
 
 /// An absolute path without links, of which the last part may not exist yet.
 pub(super) fn resolved(path: &Path) -> PathBuf {

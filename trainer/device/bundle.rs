@@ -1,0 +1,157 @@
+//! The kernels a run uses: embedded, from a file, or the simulated GPU's own.
+
+use precast_fatbins::{Bundle, BundleError, BundleFile, Manifest, TrustedKey};
+use precast_kernels::Arch;
+use precast_plan::{Plan, keys};
+use precast_runtime::LoadError;
+
+use crate::base::impostors::Disguise;
+use crate::error::Failure;
+use crate::options::Kernels;
+
+include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
+
+/// The two sections of an embedded bundle, and its manifest's digest.
+struct Embedded {
+    manifest: &'static [u8],
+    fatbin: &'static [u8],
+    digest: &'static str,
+}
+
+/// The bundle inside this binary, if it was built with any architecture.
+///
+/// # Errors
+/// [`Failure::Embedded`] where it is not the one the binary was built with.
+pub fn embedded() -> Result<Option<Bundle<'static>>, Failure> {
+    let Some(Embedded { manifest, fatbin, digest }) = EMBEDDED else { return Ok(None) };
+    let bundle = Bundle::from_parts(manifest, fatbin).map_err(Failure::Embedded)?;
+    if bundle.digest().to_string() == digest {
+        return Ok(Some(bundle));
+    }
+    Err(Failure::Embedded(BundleError::Claim {
+        module: "manifest".to_owned(),
+        what: "digest",
+        expected: digest.to_owned(),
+        found: bundle.digest().to_string(),
+    }))
+}
+
+/// What a report of a bug says of the kernels: the digest of those embedded.
+pub fn facts() -> String {
+    format!("bundle: {}", EMBEDDED.as_ref().map_or("none embedded", |embedded| embedded.digest))
+}
+
+/// Where the bytes of a run's bundle come from.
+pub enum BundleSource {
+    /// Embedded in this binary.
+    Embedded(Bundle<'static>),
+    /// A file, read whole.
+    File(BundleFile, Vec<TrustedKey>),
+    /// The simulated GPU has a host reference for every key, so its bundle is made for the plan.
+    Simulated(Vec<u8>),
+}
+
+impl Kernels {
+    /// The trusted keys.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`] for text that is no key.
+    pub fn keys(&self) -> Result<Vec<TrustedKey>, Failure> {
+        let environment = std::env::var("PRECAST_TRUSTED_KEY").unwrap_or_default();
+        let texts = match self.trusted_key.is_empty() {
+            true => environment.split_whitespace().map(str::to_owned).collect(),
+            false => self.trusted_key.clone(),
+        };
+        let find = |text: &String| TrustedKey::find(text).map_err(|error| Failure::Usage(error.to_string()));
+        texts.iter().map(find).collect()
+    }
+
+    /// The bundle file, if one is named.
+    ///
+    /// # Errors
+    /// [`Failure`] where it cannot be read.
+    pub fn file(&self) -> Result<Option<BundleSource>, Failure> {
+        let Some(path) = &self.bundle else { return Ok(None) };
+        let unreadable = |reason: String| Failure::NoBundle { path: path.clone(), reason };
+        let file = BundleFile::read(path).map_err(|error| unreadable(format!("cannot be read: {error}")))?;
+        match Disguise::of(&file.bytes) {
+            Some(what) => Err(unreadable(what.to_string())),
+            None => Ok(Some(BundleSource::File(file, self.keys()?))),
+        }
+    }
+
+    /// GPUs that the bundle file, or the embedded bundle, has code for.
+    ///
+    /// # Errors
+    /// [`Failure`] where the file cannot be read or either must not be used.
+    pub fn archs(&self) -> Result<Vec<Arch>, Failure> {
+        let archs = match self.file()? {
+            Some(file) => file.open()?.archs(),
+            None => embedded()?.map_or_else(Vec::new, |bundle| bundle.archs()),
+        };
+        Ok(archs.into_iter().filter(|arch| *arch != Arch::Sim).collect())
+    }
+
+    /// The file if one is named; else for the simulated GPU its own; else the embedded one.
+    ///
+    /// # Errors
+    /// [`Failure`] where the file cannot be read or the embedded one must not be used.
+    pub fn find(&self, arch: Arch, plan: &Plan) -> Result<BundleSource, Failure> {
+        if let Some(file) = self.file()? {
+            return Ok(file);
+        }
+        if arch == Arch::Sim {
+            return Ok(BundleSource::Simulated(Manifest::simulated(&keys(plan)).encode()));
+        }
+        match embedded()? {
+            Some(bundle) => Ok(BundleSource::Embedded(bundle)),
+            // An empty bundle: the start-up check says how to build kernels.
+            None => Ok(BundleSource::Simulated(Manifest::simulated([]).encode())),
+        }
+    }
+}
+
+impl BundleSource {
+    /// The bundle: its signature checked where keys are trusted, then its structure.
+    ///
+    /// # Errors
+    /// [`Failure::Bundle`] where the file must not be used.
+    pub fn open(&self) -> Result<Bundle<'_>, Failure> {
+        match self {
+            Self::Embedded(bundle) => Ok(bundle.clone()),
+            Self::File(file, keys) => file.open(keys).map_err(|error| self.refuse(error)),
+            Self::Simulated(manifest) => Bundle::from_parts(manifest, &[]).map_err(|error| self.refuse(error)),
+        }
+    }
+
+    /// Why this bundle must not be used: the file is named, if it is one.
+    pub fn refuse(&self, error: BundleError) -> Failure {
+        match self {
+            Self::File(file, _) => Failure::Bundle { path: file.path.clone(), error },
+            Self::Embedded(_) | Self::Simulated(_) => Failure::Embedded(error),
+        }
+    }
+
+    /// Why a run must not start: the file is named where what is wrong is in one.
+    pub fn not_loaded(&self, error: LoadError) -> Failure {
+        match (error, self) {
+            (LoadError::Bundle(error), _) => self.refuse(error),
+            (error @ (LoadError::NoArch { .. } | LoadError::Missing(_)), Self::File(file, _)) => {
+                Failure::NotInBundle { path: file.path.clone(), error: error.into() }
+            }
+            (other, _) => Failure::Load(other),
+        }
+    }
+
+    /// What people should know of a bundle that is not signed by a trusted key.
+    pub fn note(&self) -> Option<String> {
+        match self {
+            Self::File(file, keys) if keys.is_empty() => Some(format!(
+                "{}: no trusted key is configured, so whoever wrote this file is trusted \
+                 (--trusted-key KEY refuses what KEY did not sign)",
+                file.path.display()
+            )),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! The first lines of a run: where it runs, with which kernels, on which models.
+
+use std::fmt;
+use std::path::Path;
+
+use precast_fatbins::{Digest, count};
+use precast_runtime::{CublasUse, Device};
+
+use crate::inputs::adapter::Adapter;
+use crate::inputs::checkpoint::Weights;
+use crate::inputs::data::{Corpus, Summary};
+
+/// Lines of a name and what it is.
+pub struct Heading(Vec<(&'static str, String)>);
+
+impl Heading {
+    /// Of a device and as many kernels of a bundle.
+    pub fn new(device: &Device, bundle: Digest, kernels: usize) -> Self {
+        let capability = device.compute_capability.map(|(a, b)| format!(", compute capability {a}.{b}"));
+        let driver = device.driver_version.map(|(a, b)| format!(", driver for CUDA {a}.{b}"));
+        let about = [Some(format!("{} ({})", device.name, device.ordinal)), capability, driver];
+        let arch = device.arch().map_or_else(|| "none".to_owned(), |arch| arch.to_string());
+        Self(vec![
+            ("device", about.into_iter().flatten().collect()),
+            ("arch", arch),
+            ("bundle", format!("{bundle}, {}", count(kernels, "kernel"))),
+        ])
+    }
+
+    /// And the library that computes products, if one does.
+    #[must_use]
+    pub fn cublas(mut self, cublas: Option<CublasUse>) -> Self {
+        self.0.extend(cublas.map(|CublasUse { version, .. }| ("products", format!("cuBLASLt {version}"))));
+        self
+    }
+
+    /// And how many ranks there are and by what they exchange, if there are several.
+    #[must_use]
+    pub fn ranks(mut self, ranks: Option<String>) -> Self {
+        self.0.extend(ranks.map(|ranks| ("ranks", ranks)));
+        self
+    }
+
+    /// And what it does before the first step, where that is known.
+    #[must_use]
+    pub fn gpu(mut self, gpu: Option<String>) -> Self {
+        self.0.extend(gpu.map(|gpu| ("gpu", gpu)));
+        self
+    }
+
+    /// And a model: where it is and how it is stored.
+    #[must_use]
+    pub fn model(mut self, role: &'static str, path: &Path, weights: &dyn Weights) -> Self {
+        self.0.push((role, format!("{}: {}", path.display(), weights.stored())));
+        self
+    }
+
+    /// And data: the files, and what a pass over them comes to, if that is known.
+    #[must_use]
+    pub fn data(mut self, corpus: &Corpus, summary: Option<Summary>) -> Self {
+        let pass = summary.map_or_else(|| "read while the run trains".to_owned(), |summary| summary.to_string());
+        self.0.push(("data", format!("{}: {pass}", corpus.what())));
+        self
+    }
+
+    /// And the adapter of a model.
+    #[must_use]
+    pub fn adapter(mut self, adapter: &Adapter) -> Self {
+        self.0.push(("adapter", adapter.to_string()));
+        self
+    }
+}
+
+impl fmt::Display for Heading {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, (name, what)) in self.0.iter().enumerate() {
+            write!(f, "{}{name:<8} {what}", if index > 0 { "\n" } else { "" })?;
+        }
+        Ok(())
+    }
+}

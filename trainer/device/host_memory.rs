@@ -1,0 +1,117 @@
+//! What a run takes of the host's memory, from its plan and the sizes of its data files.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use precast_kernels::{Arch, Format};
+use precast_plan::memory::human_bytes;
+use precast_plan::{ComparisonPlan, EvaluationPlan, Plan, Resident, Tensor, TrainingPlan};
+use precast_runtime::STAGE_BYTES;
+use precast_runtime::cuda::STAGE_SLOTS;
+use serde::Serialize;
+
+use crate::inputs::checkpoint::PART_ELEMENTS;
+use crate::inputs::data;
+
+/// What direct reads take besides what they read.
+const PAGES_BYTES: u64 = 64 << 10;
+
+/// Bytes of host memory by what they are for. Weights are not among them: model files are mapped, and what is read of them is
+/// page cache that the system takes back, or read part by part where host and device have one memory; models and checkpoints
+/// are written part by part.
+#[derive(Clone, Debug, Serialize)]
+pub struct HostMemory {
+    /// Rows with bytes.
+    pub rows: Vec<HostMemoryRow>,
+    /// All of them.
+    pub total_bytes: u64,
+    #[serde(skip)]
+    one_memory: bool,
+}
+
+/// One row of [`HostMemory`].
+#[derive(Clone, Debug, Serialize)]
+pub struct HostMemoryRow {
+    pub what: &'static str,
+    /// How much, at most.
+    pub bytes: u64,
+}
+
+impl HostMemory {
+    /// Of a run by a plan on these data; `one_memory` where host and device share theirs.
+    pub fn of(plan: &TrainingPlan, data: &[PathBuf], one_memory: bool) -> Self {
+        let models: Vec<&Resident> = plan.teacher.iter().chain([&plan.student]).collect();
+        // Two arrive from the device while one is written.
+        let checkpoint = ("parts of a checkpoint", 3 * STAGE_BYTES);
+        // What is read ahead, kept and shuffled, however large the data are.
+        let data_bytes = of_data(data).min(data::MOST_BYTES);
+        Self::of_models(&plan.plan, &models, checkpoint, data_bytes, one_memory)
+    }
+
+    /// Of an evaluation.
+    pub fn of_evaluation(plan: &EvaluationPlan, data: &[PathBuf], one_memory: bool) -> Self {
+        Self::of_models(&plan.plan, &[&plan.model], ("scores", plan.nll.bytes()), of_data(data), one_memory)
+    }
+
+    /// Of one side of a comparison, which the last hidden states of all batches are kept for.
+    pub fn of_comparison(plan: &ComparisonPlan, hidden_bytes: u64, data: &[PathBuf], one_memory: bool) -> Self {
+        Self::of_models(&plan.plan, &[&plan.model], ("last hidden states", hidden_bytes), of_data(data), one_memory)
+    }
+
+    fn of_models(
+        plan: &Plan,
+        models: &[&Resident],
+        parts: (&'static str, u64),
+        data_bytes: u64,
+        one_memory: bool,
+    ) -> Self {
+        let device = match plan.arch {
+            Arch::Sim => ("simulated device memory", plan.arena_bytes),
+            _ => ("pinned slots for copies", STAGE_SLOTS as u64 * STAGE_BYTES),
+        };
+        let conversion = |tensor: Tensor| match tensor.format {
+            // As f32, and rounded to bf16: where a file holds another dtype than the run's.
+            Format::Dense(_) => tensor.elems * (4 + 2),
+            // In another order of rows.
+            Format::Block(_) => tensor.bytes(),
+        };
+        let sent = |model: &'_ &Resident| -> Vec<Tensor> {
+            let staged = model.staged.iter().flat_map(|staged| &staged.parts).map(|(_, tensor)| *tensor);
+            model.weights.list().map(|(_, weight)| weight.tensor).chain(staged).collect()
+        };
+        let conversions = models.iter().flat_map(sent);
+        let conversion = match one_memory {
+            // As it is read, as f32, and rounded to bf16; hidden pages of direct reads too.
+            true => ("parts of a model's file", PART_ELEMENTS * (4 + 4 + 2) + PAGES_BYTES),
+            false => ("conversion of the largest tensor", conversions.map(conversion).max().unwrap_or(0)),
+        };
+        let rows = [device, conversion, parts, ("training data", data_bytes)];
+        let rows = rows.map(|(what, bytes)| HostMemoryRow { what, bytes });
+        let rows: Vec<HostMemoryRow> = rows.into_iter().filter(|row| row.bytes > 0).collect();
+        Self { total_bytes: rows.iter().map(|row| row.bytes).sum(), rows, one_memory }
+    }
+}
+
+/// Text is there as bytes and as strings, and its tokens, of four bytes for at least one of text each, as those of documents and as
+/// chunks. A file of token ids is there twice.
+fn of_data(paths: &[PathBuf]) -> u64 {
+    let of = |path: &PathBuf| {
+        data::bytes(path) * if path.extension().is_some_and(|extension| extension == "bin") { 2 } else { 10 }
+    };
+    paths.iter().map(of).sum()
+}
+
+impl fmt::Display for HostMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rows = self.rows.iter().map(|row| (row.what, row.bytes)).chain([("total", self.total_bytes)]);
+        for (what, bytes) in rows {
+            writeln!(f, "  {what:<32} {:>12}  {bytes:>16} bytes", human_bytes(bytes))?;
+        }
+        match self.one_memory {
+            true => write!(f, "  model files are read part by part, past the page cache"),
+            false => {
+                write!(f, "  model files are mapped: what is read of them is page cache that the system takes back")
+            }
+        }
+    }
+}

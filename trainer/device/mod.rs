@@ -1,0 +1,127 @@
+//! Opening a device.
+
+pub mod bundle;
+pub mod frozen;
+pub mod heading;
+pub mod host_memory;
+pub mod one_memory;
+pub(crate) mod seal;
+pub mod session;
+pub(crate) mod upload;
+pub mod watch;
+pub mod weight_format;
+pub mod weight_sources;
+use precast_kernels::Arch;
+use precast_plan::Gemm;
+use precast_runtime::cublas::Cublas;
+use precast_runtime::cuda::{self, Cuda};
+use precast_runtime::sim::{Faults, Sim};
+use precast_runtime::{Device, Driver, DriverError, LoadError};
+
+use crate::base::note::note;
+use crate::error::Failure;
+use crate::options::DeviceChoice;
+use crate::options::Kernels;
+use crate::ranks::Ranks;
+
+/// A driver of either kind.
+pub type AnyDriver = Box<dyn Driver>;
+
+/// Opens a device. `auto` is the first GPU. Without one it is the simulated GPU, and that is said, but only where
+/// `kernels` hold no code for any GPU: whoever has such code wants it run.
+///
+/// # Errors
+/// [`Failure::NoGpu`], or a [`DriverError`].
+pub fn open(choice: DeviceChoice, kernels: &Kernels) -> Result<AnyDriver, Failure> {
+    match choice {
+        DeviceChoice::Sim => Ok(Box::new(Sim::new(Faults::default()))),
+        DeviceChoice::Cuda(ordinal) => Ok(Box::new(Cuda::open(ordinal, false)?)),
+        DeviceChoice::Portable(ordinal) => Ok(Box::new(Cuda::open(ordinal, true)?)),
+        DeviceChoice::Auto => match Cuda::open(0, false) {
+            Err(found @ (DriverError::NoDriver | DriverError::NoGpu { .. })) => {
+                let holds = kernels.archs()?;
+                if !holds.is_empty() {
+                    return Err(Failure::NoGpu { found, holds });
+                }
+                note(format!("{found}. There are no kernels for a GPU either, so this runs on the simulated GPU"));
+                open(DeviceChoice::Sim, kernels)
+            }
+            other => Ok(Box::new(other?)),
+        },
+    }
+}
+
+/// cuBLASLt, where a run has it compute products.
+///
+/// # Errors
+/// [`DriverError::NoCublas`] on the simulated GPU, [`Failure::Cublas`] where there is none that can be used.
+pub fn cublas(gemm: Gemm, choice: DeviceChoice) -> Result<Option<Cublas>, Failure> {
+    match (gemm, choice) {
+        (Gemm::Bundle, _) => Ok(None),
+        (Gemm::Cublas, DeviceChoice::Sim) => Err(DriverError::NoCublas.into()),
+        (Gemm::Cublas, _) => Ok(Some(Cublas::open()?)),
+    }
+}
+
+/// Opens a device, and has cuBLASLt compute products there if it is given.
+///
+/// # Errors
+/// As [`open`], and [`DriverError`] of the library.
+pub fn open_with(choice: DeviceChoice, kernels: &Kernels, cublas: Option<Cublas>) -> Result<AnyDriver, Failure> {
+    let mut driver = open(choice, kernels)?;
+    cublas.map(|cublas| driver.set_cublas(cublas)).transpose()?;
+    Ok(driver)
+}
+
+/// Opens the device of a rank, and connects it with those of the others: the simulated GPU, or the GPU of the rank's number on its
+/// host; where it sees one alone, that one.
+///
+/// # Errors
+/// As [`open`], and where ranks do not come together.
+pub fn open_rank(
+    choice: DeviceChoice,
+    kernels: &Kernels,
+    cublas: Option<Cublas>,
+    ranks: &Ranks,
+) -> Result<AnyDriver, Failure> {
+    if ranks.count() == 1 {
+        return open_with(choice, kernels, cublas);
+    }
+    let place = ranks.place();
+    let simulated = match (choice, cuda::count()) {
+        (DeviceChoice::Sim, _) => true,
+        (DeviceChoice::Auto, Err(found @ (DriverError::NoDriver | DriverError::NoGpu { .. }))) => {
+            let holds = kernels.archs()?;
+            if !holds.is_empty() {
+                return Err(Failure::NoGpu { found, holds });
+            }
+            note(format!("{found}. There are no kernels for a GPU either, so this runs on simulated GPUs"));
+            true
+        }
+        (_, Err(error)) => return Err(error.into()),
+        (_, Ok(_)) => false,
+    };
+    if simulated {
+        let sim = Sim::new(Faults::default()).connected(place.rank, Box::new(ranks.mesh()?));
+        return Ok(Box::new(sim));
+    }
+    let ordinal = if cuda::count()? == 1 { 0 } else { place.local_rank };
+    let mut driver = Cuda::open(ordinal, false)?;
+    let of_driver = ranks.clone();
+    let all_gather = move |own: &[u8]| of_driver.all_gather(own).map_err(|failure| failure.to_string());
+    let abort = driver.connect(place.rank, ranks.count(), Box::new(all_gather))?;
+    ranks.on_failure(Box::new(move || abort.now()));
+    cublas.map(|cublas| driver.set_cublas(cublas)).transpose()?;
+    Ok(Box::new(driver))
+}
+
+/// The architecture whose code a device runs.
+///
+/// # Errors
+/// [`LoadError::Unsupported`] where no build has any.
+pub fn arch(device: &Device) -> Result<Arch, Failure> {
+    device.arch().ok_or_else(|| {
+        let (major, minor) = device.compute_capability.unwrap_or_default();
+        Failure::Load(LoadError::Unsupported { device: device.name.clone(), major, minor })
+    })
+}

@@ -1,0 +1,44 @@
+//! Runs on machines where host and device have one memory: what either takes is missing for the other.
+
+use precast_plan::{MemoryTable, Plan};
+use precast_runtime::{Device, host};
+
+use crate::device::host_memory::HostMemory;
+use crate::device::weight_format::KERNELS_BYTES;
+use crate::error::Failure;
+use crate::inputs::checkpoint::Access;
+
+/// How weights are read for a device: past the page cache, and never from a mapped file, where that takes the device's memory.
+pub fn access(device: &Device) -> Access {
+    if device.integrated { Access::Direct } else { Access::Map }
+}
+
+/// What a run takes of a device's memory besides its plan and its kernels: all that the host takes, where they share one.
+pub fn host_bytes(device: &Device, host: impl FnOnce() -> HostMemory) -> u64 {
+    if device.has_one_memory() { host().total_bytes } else { 0 }
+}
+
+/// Refuses a plan that does not fit beside what the host takes for it, in bytes; on devices with a memory of their own it is
+/// nobody's business.
+///
+/// # Errors
+/// [`Failure::OneMemory`].
+pub fn check(device: &Device, plan: &Plan, host: &HostMemory) -> Result<(), Failure> {
+    if !device.has_one_memory() {
+        return Ok(());
+    }
+    let needed = plan.device_bytes().saturating_add(host.total_bytes).saturating_add(KERNELS_BYTES);
+    if needed <= device.free_bytes {
+        return Ok(());
+    }
+    Err(Failure::OneMemory {
+        needed,
+        free: device.free_bytes,
+        reserve: host::reserve_bytes(device.total_bytes),
+        device: device.name.clone(),
+        table: MemoryTable::of(plan).to_string(),
+        host: host.to_string(),
+        kernels: KERNELS_BYTES,
+        could_be_stored: false,
+    })
+}

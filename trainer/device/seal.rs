@@ -1,0 +1,78 @@
+//! From a plan to what can launch it: memory checked, kernels verified and loaded, sealed.
+
+use std::ops::{Deref, DerefMut};
+
+use precast_fatbins::Digest;
+use precast_plan::{MemoryTable, Plan};
+use precast_runtime::{CublasUse, Loading, Placement, Sealed};
+
+use crate::base::note::note;
+use crate::base::startup::Startup;
+use crate::device::watch::Watch;
+use crate::device::{self, AnyDriver};
+use crate::error::Failure;
+use crate::options::Kernels;
+use crate::options::Patience;
+
+/// A sealed device, and who watches it.
+pub struct SealedDevice {
+    // Dropped first: what it waits for then is watched, too.
+    sealed: Sealed<AnyDriver>,
+    pub watch: Watch,
+}
+
+impl Deref for SealedDevice {
+    type Target = Sealed<AnyDriver>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.sealed
+    }
+}
+
+impl DerefMut for SealedDevice {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.sealed
+    }
+}
+
+/// Checks memory, verifies and loads the bundle, seals. Returns the bundle's digest and the memory taken.
+pub(crate) fn seal(
+    driver: AnyDriver,
+    plan: &Plan,
+    kernels: &Kernels,
+    models: &[String],
+    (placement, patience): (Placement, Option<Patience>),
+    startup: &mut Startup,
+) -> Result<(SealedDevice, Digest, u64), Failure> {
+    driver.memory_note().iter().for_each(note);
+    let device = driver.device();
+    let source = kernels.find(device::arch(device)?, plan)?;
+    source.note().into_iter().for_each(note);
+    let bundle = source.open()?;
+    let needed = plan.device_bytes();
+    if needed > device.free_bytes {
+        return Err(Failure::Memory {
+            int8: None,
+            needed,
+            free: device.free_bytes,
+            device: device.name.clone(),
+            table: MemoryTable::of(plan).to_string(),
+            could_be_stored: false,
+        });
+    }
+    let free_before = driver.free_bytes()?;
+    let mut loading = Loading::new(driver);
+    loading.load(&bundle, plan, models).map_err(|error| source.not_loaded(error))?;
+    startup.end("verify and load");
+    let sealed = loading.seal(plan, placement)?;
+    let taken = free_before.saturating_sub(sealed.free_bytes()?);
+    let planned = plan.device_bytes() - plan.arena_bytes;
+    if let Some(CublasUse { taken_bytes, .. }) = sealed.cublas().filter(|cublas| cublas.taken_bytes > planned) {
+        note(format_args!(
+            "cuBLASLt has taken {taken_bytes} bytes of device memory for itself, and {planned} were planned"
+        ));
+    }
+    let watch = Watch::start(sealed.device(), sealed.activity(), patience)?;
+    startup.end("seal");
+    Ok((SealedDevice { sealed, watch }, bundle.digest(), taken))
+}

@@ -1,0 +1,101 @@
+//! Weights on their way to the device, after the seal.
+
+use precast_plan::{ModelConfig, Parameter, Resident, Staged, Tensor, TrainingPlan, rope};
+use precast_runtime::Sealed;
+
+use crate::device::AnyDriver;
+use crate::device::one_memory;
+use crate::error::Failure;
+use crate::inputs::checkpoint::{Scratch, Weights};
+
+/// Sends a model that stays as it is: its tables and its parameters, and those that are quantised on the device.
+pub(crate) fn upload_model(
+    sealed: &mut Sealed<AnyDriver>,
+    model: &Resident,
+    weights: &dyn Weights,
+    certify: bool,
+    progress: &mut impl FnMut(u64) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    upload_tables(sealed, model, weights.config())?;
+    let list: Vec<_> = model.weights.list().map(|(one, weight)| (one.clone(), weight.tensor)).collect();
+    upload_parameters(sealed, &list, weights, progress)?;
+    upload_staged(sealed, &model.staged, weights, certify, progress)
+}
+
+/// Sends what is quantised on the device, a layer at a time. With `certify` the layer is computed as it is sent, too.
+pub(crate) fn upload_staged(
+    sealed: &mut Sealed<AnyDriver>,
+    staged: &[Staged],
+    weights: &dyn Weights,
+    certify: bool,
+    progress: &mut impl FnMut(u64) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    for Staged { quantise, certify: phase, parts } in staged {
+        upload_parameters(sealed, parts, weights, progress)?;
+        sealed.run(quantise)?;
+        if let Some(phase) = phase.as_ref().filter(|_| certify) {
+            sealed.run(phase)?;
+        }
+    }
+    Ok(())
+}
+
+/// Sends the tables of a model's rotary embedding.
+pub(crate) fn upload_tables(
+    sealed: &mut Sealed<AnyDriver>,
+    model: &Resident,
+    config: &ModelConfig,
+) -> Result<(), Failure> {
+    let seq_len = (model.rope.cos.elems / u64::from(config.head_dim / 2)) as u32;
+    let tables = rope::tables(&config.rope_frequencies(), seq_len);
+    sealed.write(model.rope.cos, bytemuck::cast_slice(&tables.cos))?;
+    Ok(sealed.write(model.rope.sin, bytemuck::cast_slice(&tables.sin))?)
+}
+
+/// Sends the master weights that this rank keeps: of each parameter what of it lies in its pieces.
+pub(crate) fn upload_masters(
+    sealed: &mut Sealed<AnyDriver>,
+    plan: &TrainingPlan,
+    weights: &dyn Weights,
+    progress: &mut impl FnMut(u64) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let mut scratch = Scratch::of(one_memory::access(sealed.device()));
+    let master = plan.trained().trained().expect("the student trains").master;
+    let pieces = plan.shards.own();
+    for (parameter, start, _) in plan.student.weights.states() {
+        let mut at = start;
+        weights.read_parts(parameter, master.format, &mut scratch, &mut |part| {
+            let end = at + part.len() as u64 / 4;
+            for piece in &pieces {
+                let (from, to) = (at.max(piece.start), end.min(piece.start + piece.elems));
+                if from < to {
+                    let bytes = &part[4 * (from - at) as usize..4 * (to - at) as usize];
+                    sealed.write(master.slice(piece.local + from - piece.start, to - from), bytes)?;
+                }
+            }
+            at = end;
+            progress(part.len() as u64)
+        })?;
+    }
+    Ok(())
+}
+
+/// Sends parameters, each to its tensor, in that tensor's format.
+pub(crate) fn upload_parameters(
+    sealed: &mut Sealed<AnyDriver>,
+    parameters: &[(Parameter, Tensor)],
+    weights: &dyn Weights,
+    progress: &mut impl FnMut(u64) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let mut scratch = Scratch::of(one_memory::access(sealed.device()));
+    for (parameter, tensor) in parameters {
+        let mut sent = 0;
+        weights.read_parts(parameter, tensor.format, &mut scratch, &mut |part| {
+            sealed.write_part(*tensor, sent, part)?;
+            sent += part.len() as u64;
+            progress(part.len() as u64)
+        })?;
+        assert_eq!(sent, tensor.bytes(), "bytes of {}", parameter.name);
+    }
+    Ok(())
+}

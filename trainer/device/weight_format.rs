@@ -1,0 +1,291 @@
+//! How a frozen model's weights live on the device: in the precision of the run, or as their file holds them, which give the
+//! same bits; or in 8 bits, which gives others.
+
+use std::fmt;
+
+use precast_kernels::Arch;
+use precast_plan::memory::human_bytes;
+use precast_plan::{Formats, MemoryTable, Plan, PlanError};
+use precast_runtime::Device;
+
+use crate::error::Failure;
+use crate::options::WeightFormat;
+
+/// What the kernels of a run take of a device besides its plan, and more: a plan that fits by less does not.
+pub const KERNELS_BYTES: u64 = 64 << 20;
+
+/// Whether a plan of so many bytes fits, with its kernels, into as many that are free.
+pub fn fits(plan_bytes: u64, free_bytes: u64) -> bool {
+    plan_bytes.saturating_add(KERNELS_BYTES) <= free_bytes
+}
+
+/// What there is to choose from: a model's weights, and the flag that says how they live on the device.
+pub struct Choice<'a> {
+    /// `--teacher-format`, `--format`.
+    pub flag: &'static str,
+    /// By that flag.
+    pub asked: WeightFormat,
+    /// In which formats the model's file has its matrices.
+    pub formats: &'a Formats,
+}
+
+/// What a run would take with weights in 8 bits, as a refusal of one that does not fit says it.
+#[derive(Debug)]
+pub struct Rounded {
+    pub flag: &'static str,
+    pub bytes: u64,
+}
+
+impl fmt::Display for Rounded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { flag, bytes } = self;
+        writeln!(
+            f,
+            "With {flag} int8, which rounds what the products of layers read to 8 bits, it would take {bytes} bytes."
+        )
+    }
+}
+
+/// A plan, and the form of the weights that it is for.
+#[derive(Debug)]
+pub struct Chosen<P> {
+    pub plan: P,
+    /// Any but `Auto`.
+    pub format: WeightFormat,
+    /// What is to be said of it.
+    pub note: Option<String>,
+}
+
+impl Choice<'_> {
+    /// Refuses to keep weights as they are stored where that is a format which no kernel reads.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`].
+    pub fn check(&self) -> Result<(), Failure> {
+        let Some(format) = self.formats.dequantised().filter(|_| self.asked == WeightFormat::Stored) else {
+            return Ok(());
+        };
+        let flag = self.flag;
+        Err(Failure::Usage(format!(
+            "{flag} stored: the model holds matrices in {format}, which no kernel reads: they are dequantised while they are \
+             loaded. Use {flag} bf16, or auto"
+        )))
+    }
+
+    /// Lowers the plan that is asked for; `auto` takes the first that fits into what is free of the device's memory, beside
+    /// what the host takes of that.
+    ///
+    /// # Errors
+    /// [`Failure::NeitherFits`] under `auto`, and those of `lower`.
+    pub fn make<P: AsRef<Plan>>(
+        &self,
+        device: &Device,
+        host_bytes: impl Fn(&P) -> u64,
+        lower: impl Fn(&Formats) -> Result<P, PlanError>,
+    ) -> Result<Chosen<P>, Failure> {
+        let Self { flag, asked, formats } = *self;
+        self.check()?;
+        let (dense, none) = (Formats::dense(), None);
+        if asked == WeightFormat::Int8 {
+            return Ok(Chosen { plan: lower(&Formats::int8())?, format: asked, note: none });
+        }
+        // What no run of this kind can have is not offered.
+        let int8 = || lower(&Formats::int8()).ok().map(|plan| plan.as_ref().arena_bytes);
+        if formats.is_dense() {
+            let plan = lower(&dense)?;
+            let (needed, free) = (plan.as_ref().arena_bytes, device.free_bytes);
+            if needed > free && device.arch() != Some(Arch::Sim) && !device.has_one_memory() {
+                let table = MemoryTable::of(plan.as_ref()).to_string();
+                let int8 = int8().filter(|bytes| *bytes < needed).map(|bytes| Rounded { flag, bytes });
+                let device = device.name.clone();
+                return Err(Failure::Memory { needed, free, device, table, int8, could_be_stored: false });
+            }
+            let note = format!("{flag} stored: the weights are stored dense, so this is {flag} bf16");
+            let note = (asked == WeightFormat::Stored).then_some(note);
+            return Ok(Chosen { plan, format: WeightFormat::Bf16, note });
+        }
+        match asked {
+            WeightFormat::Bf16 => return Ok(Chosen { plan: lower(&dense)?, format: asked, note: none }),
+            WeightFormat::Stored => return Ok(Chosen { plan: lower(formats)?, format: asked, note: none }),
+            WeightFormat::Auto if device.arch() == Some(Arch::Sim) => {
+                return Ok(Chosen { plan: lower(&dense)?, format: WeightFormat::Bf16, note: none });
+            }
+            WeightFormat::Auto | WeightFormat::Int8 => {}
+        }
+        let (wide, stored) = (lower(&dense)?, lower(formats)?);
+        let [of_wide, of_stored] = [&wide, &stored].map(|plan| plan.as_ref().device_bytes());
+        let free = device.free_bytes;
+        let host = host_bytes(&wide).max(host_bytes(&stored));
+        let (plan, format) = match (fits(of_wide + host, free), fits(of_stored + host, free)) {
+            (true, _) => (wide, WeightFormat::Bf16),
+            (false, true) => (stored, WeightFormat::Stored),
+            (false, false) => {
+                return Err(Failure::NeitherFits {
+                    flag,
+                    bf16: of_wide,
+                    stored: of_stored,
+                    int8: int8().map(|bytes| Box::new(Rounded { flag, bytes })),
+                    kernels: KERNELS_BYTES,
+                    host,
+                    free,
+                    device: device.name.clone(),
+                    table: MemoryTable::of(stored.as_ref()).to_string(),
+                });
+            }
+        };
+        let other = if format == WeightFormat::Bf16 { WeightFormat::Stored } else { WeightFormat::Bf16 };
+        let takes = |bytes: u64| format!("{} ({bytes} bytes)", human_bytes(bytes));
+        let beside = if host > 0 {
+            format!(", {} more on the host, which shares its memory", takes(host))
+        } else {
+            String::new()
+        };
+        let note = format!(
+            "{flag} auto is {format}: this run takes {} with bf16 and {} with stored{beside}, and {} has {} free. \
+             Both give the same bits; {flag} {other} asks for the other",
+            takes(of_wide),
+            takes(of_stored),
+            device.name,
+            takes(free)
+        );
+        Ok(Chosen { plan, format, note: Some(note) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use precast_kernels::Block;
+
+    use super::*;
+
+    fn device(free_bytes: u64, capability: Option<(u32, u32)>) -> Device {
+        Device {
+            name: "a card".into(),
+            ordinal: "cuda:0".into(),
+            compute_capability: capability,
+            driver_version: None,
+            total_bytes: free_bytes,
+            free_bytes,
+            integrated: false,
+            multiprocessors: 1,
+            portable: false,
+        }
+    }
+
+    #[derive(Debug)]
+    struct Planned(Plan);
+
+    impl AsRef<Plan> for Planned {
+        fn as_ref(&self) -> &Plan {
+            &self.0
+        }
+    }
+
+    const GIB: u64 = 1 << 30;
+
+    /// Plans of 30 GiB, of 20 where matrices are in blocks, and of 25 in 8 bits.
+    fn choose(asked: WeightFormat, formats: &Formats, device: &Device) -> Result<Chosen<Planned>, Failure> {
+        choose_beside(0, asked, formats, device)
+    }
+
+    /// The same where the host takes so many bytes of the device's memory.
+    fn choose_beside(
+        host_bytes: u64,
+        asked: WeightFormat,
+        formats: &Formats,
+        device: &Device,
+    ) -> Result<Chosen<Planned>, Failure> {
+        Choice { flag: "--teacher-format", asked, formats }.make(
+            device,
+            |_| host_bytes,
+            |formats| {
+                let arena_bytes = match (formats.is_int8(), formats.is_dense()) {
+                    (true, _) => 25 * GIB,
+                    (_, true) => 30 * GIB,
+                    (_, false) => 20 * GIB,
+                };
+                Ok(Planned(Plan { arch: Arch::Sm89, buffers: Vec::new(), phases: Vec::new(), arena_bytes }))
+            },
+        )
+    }
+
+    fn in_blocks() -> Formats {
+        [("model.embed_tokens.weight".to_owned(), Block::Q4_K)].into_iter().collect()
+    }
+
+    #[test]
+    fn auto_takes_the_first_form_that_fits_and_says_why() {
+        let of = |free| choose(WeightFormat::Auto, &in_blocks(), &device(free, Some((8, 9)))).unwrap();
+        let [large, small] = [of(40 * GIB), of(24 * GIB)];
+        assert_eq!((large.format, large.plan.0.arena_bytes), (WeightFormat::Bf16, 30 * GIB));
+        assert_eq!((small.format, small.plan.0.arena_bytes), (WeightFormat::Stored, 20 * GIB));
+        insta::assert_snapshot!(format!("{}\n\n{}", large.note.unwrap(), small.note.unwrap()));
+        // What the kernels take is not there.
+        assert_eq!(of(30 * GIB).format, WeightFormat::Stored);
+    }
+
+    #[test]
+    fn what_the_host_takes_of_one_memory_is_not_there_for_weights() {
+        let of = |host, free| choose_beside(host, WeightFormat::Auto, &in_blocks(), &device(free, Some((12, 1))));
+        assert_eq!(of(GIB, 32 * GIB).unwrap().format, WeightFormat::Bf16);
+        assert_eq!(of(2 * GIB, 32 * GIB).unwrap().format, WeightFormat::Stored);
+        let message = of(2 * GIB, 22 * GIB).unwrap_err().to_string();
+        assert!(message.contains("and 2147483648 for the host, which shares it"), "{message}");
+    }
+
+    #[test]
+    fn where_neither_form_fits_auto_says_what_both_take() {
+        let failure = choose(WeightFormat::Auto, &in_blocks(), &device(16 * GIB, Some((8, 9)))).unwrap_err();
+        assert_eq!(failure.exit_code(), 4);
+        insta::assert_snapshot!(failure.to_string());
+    }
+
+    #[test]
+    fn dense_weights_that_do_not_fit_hear_what_8_bits_would_take_and_are_not_rounded() {
+        let failure = choose(WeightFormat::Auto, &Formats::dense(), &device(26 * GIB, Some((8, 9)))).unwrap_err();
+        assert_eq!(failure.exit_code(), 4);
+        let said = "With --teacher-format int8, which rounds what the products of layers read to 8 bits, it would take 26843545600 bytes";
+        assert!(failure.to_string().contains(said), "{failure}");
+        // Nor where they would fit in blocks, or where 8 bits alone would.
+        assert_eq!(
+            choose(WeightFormat::Auto, &in_blocks(), &device(22 * GIB, Some((8, 9)))).unwrap().format,
+            WeightFormat::Stored
+        );
+    }
+
+    #[test]
+    fn a_form_that_is_asked_for_is_taken_whatever_fits() {
+        let forms = [(WeightFormat::Bf16, 30), (WeightFormat::Stored, 20), (WeightFormat::Int8, 25)];
+        for (asked, bytes) in forms.map(|(asked, gib)| (asked, gib * GIB)) {
+            let chosen = choose(asked, &in_blocks(), &device(GIB, Some((8, 9)))).unwrap();
+            assert_eq!((chosen.format, chosen.plan.0.arena_bytes, chosen.note), (asked, bytes, None));
+        }
+    }
+
+    #[test]
+    fn auto_is_bf16_on_the_simulated_gpu() {
+        let chosen = choose(WeightFormat::Auto, &in_blocks(), &device(GIB, None)).unwrap();
+        assert_eq!((chosen.format, chosen.note), (WeightFormat::Bf16, None));
+    }
+
+    #[test]
+    fn dense_weights_are_bf16_and_stored_says_so() {
+        for asked in WeightFormat::ALL.into_iter().filter(|format| format.is_exact()) {
+            let chosen = choose(asked, &Formats::dense(), &device(40 * GIB, Some((9, 0)))).unwrap();
+            assert_eq!(chosen.format, WeightFormat::Bf16);
+            assert_eq!(chosen.note.is_some(), asked == WeightFormat::Stored);
+        }
+    }
+
+    #[test]
+    fn a_format_that_no_kernel_reads_is_not_kept_and_stored_says_so() {
+        let formats = in_blocks().with_dequantised(Some("AprQ4"));
+        let card = device(40 * GIB, Some((9, 0)));
+        let failure = choose(WeightFormat::Stored, &formats, &card).unwrap_err();
+        assert_eq!(failure.exit_code(), 2);
+        assert!(
+            failure.to_string().starts_with("--teacher-format stored: the model holds matrices in AprQ4, which no")
+        );
+        assert_eq!(choose(WeightFormat::Auto, &formats, &card).unwrap().format, WeightFormat::Bf16);
+    }
+}

@@ -1,0 +1,163 @@
+//! Where the weights of a run come from, and what of them its plan follows from.
+
+use precast_kernels::Arch;
+use precast_plan::{Adapters, Formats, ModelConfig, PlanError, Precision, Recipe, Student, Teacher, TrainingPlan};
+use precast_runtime::Device;
+
+use crate::base::note::note;
+use crate::base::roles::Models;
+use crate::device::host_memory::HostMemory;
+use crate::device::one_memory;
+use crate::device::weight_format::{Choice, Chosen};
+use crate::error::Failure;
+use crate::inputs::adapter::Adapter;
+use crate::inputs::checkpoint::{self, Weights};
+use crate::inputs::pair::same_path;
+use crate::options::RunConfig;
+use crate::options::WeightFormat;
+
+/// The models of a run.
+#[derive(Clone, Copy)]
+pub struct Sources<'a> {
+    /// What is learnt from; none where nobody teaches.
+    pub teacher: Option<&'a dyn Weights>,
+    /// What trains, or what its adapter is of.
+    pub student: &'a dyn Weights,
+    /// What trains while the student stays as it is.
+    pub adapter: Option<&'a Adapter>,
+    /// Whether teacher and student are the same files, byte for byte.
+    pub same_files: bool,
+}
+
+impl Sources<'_> {
+    /// What of them a plan follows from.
+    pub fn shapes(&self) -> Shapes {
+        let shape = |weights: &dyn Weights| (weights.config().clone(), weights.formats());
+        Shapes {
+            teacher: self.teacher.map(shape),
+            student: shape(self.student),
+            adapters: self.adapter.map_or_else(Adapters::none, |adapter| adapter.layout().adapters()),
+            same_files: self.same_files,
+        }
+    }
+}
+
+/// What of the models of a run its plan follows from: their shapes, and in which formats their matrices are stored.
+#[derive(Clone, Debug)]
+pub struct Shapes {
+    pub teacher: Option<(ModelConfig, Formats)>,
+    pub student: (ModelConfig, Formats),
+    /// None of them where the student itself trains.
+    pub adapters: Adapters,
+    /// Whether teacher and student are the same files, byte for byte.
+    pub same_files: bool,
+}
+
+impl Shapes {
+    /// Of the models that a configuration names, without their weights; a bare `config.json` stands for a file in the mix of
+    /// Q4_K_M.
+    ///
+    /// # Errors
+    /// [`Failure`] where one cannot be read.
+    pub fn read(config: &RunConfig) -> Result<Self, Failure> {
+        let Models { teacher, student } = config.models().try_map(|path| checkpoint::shape(path))?;
+        let adapter = config.open_adapter(&student.0)?;
+        let same_files = config.teacher.as_deref().is_some_and(|teacher| same_path(teacher, &config.student));
+        let adapters = adapter.map_or_else(Adapters::none, |adapter| adapter.layout().adapters());
+        Ok(Self { teacher, student, adapters, same_files })
+    }
+
+    /// In which form a frozen student is to live on the device, and what is to be said of that.
+    pub fn student_format(&self, config: &RunConfig) -> (WeightFormat, Option<String>) {
+        match config.student_format {
+            _ if config.settings.precision == Precision::Int8 => (WeightFormat::Int8, None),
+            Some(WeightFormat::Stored) if self.student.1.is_dense() => (
+                WeightFormat::Bf16,
+                Some(
+                    "--student-format stored: the weights are stored dense, so this is --student-format bf16"
+                        .to_owned(),
+                ),
+            ),
+            Some(format) => (format, None),
+            None => (WeightFormat::Bf16, None),
+        }
+    }
+
+    /// Whether a student that stays as it is takes less in the blocks of its file, and is not kept so.
+    pub fn student_could_be_stored(&self, config: &RunConfig) -> bool {
+        !self.adapters.is_empty() && !self.student.1.is_dense() && self.student_format(config).0 == WeightFormat::Bf16
+    }
+
+    /// Refuses to keep weights as they are stored where no kernel reads that.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`].
+    pub fn check(&self, config: &RunConfig) -> Result<(), Failure> {
+        let asked = config.student_format.unwrap_or_default();
+        if asked == WeightFormat::Stored && config.settings.precision == Precision::Int8 {
+            return Err(PlanError::StoredInt8.into());
+        }
+        Choice { flag: "--student-format", asked, formats: &self.student.1 }.check()?;
+        let teacher = self.teacher.iter().filter(|_| !self.shares_weights(config));
+        let mut choices = teacher.map(|(_, formats)| {
+            let asked = config.teacher_format.unwrap_or_default();
+            Choice { flag: "--teacher-format", asked, formats }.check()
+        });
+        choices.try_for_each(|checked| checked)
+    }
+
+    /// Whether the teacher's weights are the student's, once in memory: a frozen student of the same files, in the form that is
+    /// asked for.
+    pub fn shares_weights(&self, config: &RunConfig) -> bool {
+        let dense = self.student.1.is_dense();
+        let (asked, form) = (config.teacher_format.unwrap_or_default(), self.student_format(config).0);
+        let same_form = match form.is_exact() {
+            true => asked.is_exact() && (dense || asked == WeightFormat::Auto || asked == form),
+            false => asked == form,
+        };
+        self.teacher.is_some() && self.same_files && !self.adapters.is_empty() && same_form
+    }
+
+    /// Lowers a run, its teacher's matrices in the formats given unless it shares its weights with the student.
+    ///
+    /// # Errors
+    /// [`PlanError`].
+    pub fn lower(
+        &self,
+        config: &RunConfig,
+        recipe: &Recipe,
+        teacher_formats: &Formats,
+        arch: Arch,
+    ) -> Result<TrainingPlan, PlanError> {
+        let dense = Formats::dense();
+        let teacher = self.teacher.as_ref().map(|(config_of_teacher, _)| match self.shares_weights(config) {
+            true => Teacher::Base,
+            false => Teacher::Model { config: config_of_teacher, formats: teacher_formats },
+        });
+        let (of_student, stored) = &self.student;
+        let formats = if self.student_format(config).0 == WeightFormat::Stored { stored } else { &dense };
+        let student = Student { config: of_student, formats, adapters: &self.adapters };
+        TrainingPlan::with_share(teacher, student, recipe, config.share, arch)
+    }
+
+    /// Lowers a run for a device, its teacher in the form that the configuration asks for.
+    ///
+    /// # Errors
+    /// [`Failure`] where models and run do not go together, or fit in no form.
+    pub fn plan(&self, device: &Device, config: &RunConfig) -> Result<Chosen<TrainingPlan>, Failure> {
+        self.check(config)?;
+        let arch = crate::device::arch(device)?;
+        let (student_format, said) = self.student_format(config);
+        said.iter().for_each(note);
+        let lower = |formats: &Formats| self.lower(config, &config.recipe(), formats, arch);
+        if self.shares_weights(config) {
+            let note = "the teacher is the student's base: its weights are in memory once".to_owned();
+            return Ok(Chosen { plan: lower(&Formats::dense())?, format: student_format, note: Some(note) });
+        }
+        let dense = Formats::dense();
+        let formats = self.teacher.as_ref().map_or(&dense, |(_, formats)| formats);
+        let asked = config.teacher_format.unwrap_or_default();
+        let host = |plan: &TrainingPlan| one_memory::host_bytes(device, || HostMemory::of(plan, &config.data, true));
+        Choice { flag: "--teacher-format", asked, formats }.make(device, host, lower)
+    }
+}

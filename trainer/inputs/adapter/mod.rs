@@ -1,0 +1,209 @@
+//! Low-rank adapters, as PEFT has them: `W x + scale B A x`, in and out of its files.
+
+mod config;
+mod error;
+mod initial;
+mod layout;
+mod options;
+mod pattern;
+mod placed;
+#[cfg(test)]
+mod tests;
+mod write;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use precast_fatbins::Digest;
+use precast_kernels::{Dtype, Format};
+use precast_plan::{Factor, ModelConfig};
+
+use crate::error::bounded;
+use crate::inputs::checkpoint::{self, Safetensors, Scratch, is_zero};
+pub use error::AdapterError;
+pub use layout::{Adapted, Layout, Lora, MOST_RANK, Projection, Target, Targets};
+pub use options::AdapterChoice;
+pub use placed::{extent, gathered};
+pub use write::fill_adapter;
+
+/// Its tensors, in an adapter's directory.
+const TENSORS: &str = "adapter_model.safetensors";
+/// Problems that are listed.
+const LISTED: usize = 20;
+
+/// An adapter of a model: which projections it is on, and where its values come from.
+pub struct Adapter {
+    layout: Layout,
+    values: Values,
+}
+
+enum Values {
+    /// Those of a new adapter.
+    Initial {
+        seed: u64,
+    },
+    File(File),
+}
+
+/// A PEFT directory.
+struct File {
+    directory: PathBuf,
+    tensors: Safetensors,
+    digest: Digest,
+    dropout: f64,
+    /// Its tensors that are wholly zero: each B of one that has not been trained.
+    zeros: usize,
+}
+
+impl Adapter {
+    /// A new one, with initial values by a seed.
+    pub fn new(model: &ModelConfig, lora: &Lora, seed: u64) -> Self {
+        Self { layout: Layout::new(model, lora), values: Values::Initial { seed } }
+    }
+
+    /// Opens a PEFT directory and checks that it holds every tensor of its configuration, for a model that is at a path, and
+    /// no others, all of them finite.
+    ///
+    /// # Errors
+    /// [`AdapterError`].
+    pub fn open(directory: &Path, (path, model): (&Path, &ModelConfig)) -> Result<Self, AdapterError> {
+        let file = directory.join(TENSORS);
+        if let Some(reason) = missing(directory) {
+            return Err(AdapterError::NotAnAdapter { path: directory.to_owned(), reason });
+        }
+        let config::Read { layout, dropout } = config::read(directory, model)?;
+        let tensors = Safetensors::of_file(file.clone())?;
+        let problems = problems(&layout, &tensors);
+        if !problems.is_empty() {
+            let problems = bounded(problems, LISTED);
+            return Err(AdapterError::Tensors { path: directory.to_owned(), model: path.to_owned(), problems });
+        }
+        let digest = checkpoint::digest(&[file])?;
+        let (mut zeros, mut scratch) = (0, Scratch::new());
+        for (adapted, factor) in layout.tensors() {
+            let bytes = tensors.read_finite(&adapted.tensor(factor), Dtype::F32, &mut scratch)?;
+            zeros += usize::from(is_zero(bytes, Format::Dense(Dtype::F32)));
+        }
+        Ok(Self {
+            layout,
+            values: Values::File(File { directory: directory.to_owned(), tensors, digest, dropout, zeros }),
+        })
+    }
+
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// One of its matrices, f32, row by row.
+    ///
+    /// # Errors
+    /// [`AdapterError`] where it cannot be read or is not finite.
+    pub fn read<'a>(
+        &'a self,
+        adapted: &Adapted,
+        factor: Factor,
+        scratch: &'a mut Scratch,
+    ) -> Result<&'a [u8], AdapterError> {
+        match &self.values {
+            Values::Initial { seed } => Ok(bytemuck::cast_slice(initial::read(adapted, factor, *seed, scratch))),
+            Values::File(file) => Ok(file.tensors.read_finite(&adapted.tensor(factor), Dtype::F32, scratch)?),
+        }
+    }
+
+    /// Whether it adds nothing yet: every B is 0.
+    ///
+    /// # Errors
+    /// [`AdapterError`] where one cannot be read.
+    pub fn adds_nothing(&self) -> Result<bool, AdapterError> {
+        let mut scratch = Scratch::new();
+        for adapted in &self.layout.each {
+            let b = self.read(adapted, Factor::B, &mut scratch)?;
+            if !is_zero(b, Format::Dense(Dtype::F32)) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The digest of the tensors that it was read from.
+    pub fn digest(&self) -> Option<Digest> {
+        match &self.values {
+            Values::Initial { .. } => None,
+            Values::File(file) => Some(file.digest),
+        }
+    }
+
+    /// What people should know of it.
+    pub fn notes(&self) -> Vec<String> {
+        let Values::File(File { directory, dropout, zeros, .. }) = &self.values else { return Vec::new() };
+        let dropped = format!(
+            "{}: lora_dropout {dropout} is not applied: nothing is dropped",
+            directory.join(config::CONFIG).display()
+        );
+        let tensors = self.layout.tensors().count();
+        let empty = format!("{}: {zeros} of {tensors} tensors are wholly zero", directory.display());
+        [(*dropout > 0.0, dropped), (*zeros > 0, empty)]
+            .into_iter()
+            .filter(|(said, _)| *said)
+            .map(|(_, note)| note)
+            .collect()
+    }
+}
+
+impl fmt::Display for Adapter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.values {
+            Values::Initial { .. } => write!(f, "new, {}", self.layout),
+            Values::File(file) => write!(f, "{}: {}", file.directory.display(), self.layout),
+        }
+    }
+}
+
+/// Why a path is no adapter; nothing if it may be one.
+fn missing(directory: &Path) -> Option<String> {
+    let has = |name: &str| directory.join(name).exists();
+    let reason = match directory {
+        _ if !directory.exists() => "there is nothing",
+        _ if !directory.is_dir() => "it is a file",
+        _ if !has(config::CONFIG) && has("config.json") => "it is a model: there is no adapter_config.json in it",
+        _ if !has(config::CONFIG) => "there is no adapter_config.json in it",
+        _ if !has(TENSORS) && has("adapter_model.bin") => {
+            "it has adapter_model.bin, and PyTorch files are not read: load it with PEFT and save it again \
+             (save_pretrained writes safetensors)"
+        }
+        _ if !has(TENSORS) => "there is no adapter_model.safetensors in it",
+        _ => return None,
+    };
+    Some(reason.to_owned())
+}
+
+/// What is wrong with the names and shapes of tensors, a line each.
+fn problems(layout: &Layout, tensors: &Safetensors) -> Vec<String> {
+    let expected: Vec<(String, [u64; 2], &Adapted)> =
+        layout.tensors().map(|(adapted, factor)| (adapted.tensor(factor), adapted.shape(factor), adapted)).collect();
+    let mut problems = Vec::new();
+    for (name, shape, adapted) in &expected {
+        match tensors.shape(name) {
+            None => problems.push(format!("  {name} is missing")),
+            Some(found) if found != shape => problems.push(format!(
+                "  {name} is {found:?}: rank {} on {} of the model, [{}, {}], gives {shape:?}",
+                adapted.rank, adapted.projection.module, adapted.projection.rows, adapted.projection.columns
+            )),
+            Some(_) => {}
+        }
+    }
+    for name in tensors.names().into_iter().filter(|name| !expected.iter().any(|(one, ..)| one == name)) {
+        problems.push(format!("  {name} is not expected: {}", why_not_expected(&name)));
+    }
+    problems
+}
+
+fn why_not_expected(name: &str) -> &'static str {
+    match name {
+        _ if name.contains("lora_embedding_") => "the embedding has no adapter here",
+        _ if name.contains("lm_head") => "the head has no adapter here",
+        _ if name.contains("lora_magnitude_vector") => "it is of DoRA",
+        _ if !name.starts_with(layout::BASE) => "PEFT's names begin with base_model.model.",
+        _ => "adapter_config.json does not target it in this model",
+    }
+}

@@ -1,0 +1,228 @@
+//! Tokens that `tokenizer_config.json` adds to a tokenizer, as transformers 5 adds them (`TokenizersBackend.__init__`).
+
+use std::collections::HashSet;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+use tokenizers::AddedToken;
+
+use crate::base::impostors::read_text;
+
+/// Its name beside a `tokenizer.json`.
+const NAME: &str = "tokenizer_config.json";
+/// The names of special tokens, before there was [`DECODER`].
+const SPECIAL: &str = "special_tokens_map.json";
+/// Tokens with their ids.
+const DECODER: &str = "added_tokens_decoder";
+/// Special tokens by names that every tokenizer has, in their order.
+const NAMES: [&str; 7] = ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
+/// Lists of special tokens, the first of which that is there counts.
+const EXTRA: [&str; 2] = ["extra_special_tokens", "additional_special_tokens"];
+
+/// What a configuration adds, in its order.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct AddedTokens {
+    /// With the ids that the configuration gives them, ascending.
+    pub by_id: Vec<(u32, AddedToken)>,
+    /// Those that it names (`eos_token`, ...) or lists as special: added where the tokenizer has not added one of the same text.
+    pub special: Vec<AddedToken>,
+}
+
+impl AddedTokens {
+    /// By the files in a directory; nothing where there are none.
+    ///
+    /// # Errors
+    /// The one that does not read, and why.
+    pub fn of_directory(directory: &Path) -> Result<Self, (PathBuf, String)> {
+        let read = |name: &str| -> Result<Vec<(String, Value)>, (PathBuf, String)> {
+            let path = directory.join(name);
+            if !path.exists() {
+                return Ok(Vec::new());
+            }
+            let text = read_text(&path).map_err(|error| (path.clone(), error.to_string()))?;
+            let members = serde_json::from_str(&text).map_err(|error| (path, error.to_string()));
+            members.map(|Members(members)| members)
+        };
+        let mut config = read(NAME)?;
+        if config.iter().all(|(name, _)| name != DECODER) {
+            // Files of before there was one.
+            let map = read(SPECIAL)?;
+            config.retain(|(name, _)| map.iter().all(|(other, _)| other != name));
+            config.extend(map);
+        }
+        Self::of_config(&config).map_err(|reason| (directory.join(NAME), reason))
+    }
+
+    fn of_config(config: &[(String, Value)]) -> Result<Self, String> {
+        let named = named(config);
+        let mut by_id = Vec::new();
+        for (id, value) in member(config, DECODER).and_then(Value::as_object).into_iter().flatten() {
+            let wrong = |what: &str| format!("{DECODER}: `{id}`: {what}");
+            let number: u32 = id.parse().map_err(|_| wrong("an id is a number"))?;
+            let mut token = token(value, false).ok_or_else(|| wrong("a token is an object with its content"))?;
+            token.special |= named.iter().any(|named| named.content == token.content);
+            by_id.push((number, token));
+        }
+        by_id.sort_by_key(|(id, _)| *id);
+        let mut special = named;
+        special.extend(extra(config));
+        special.retain(|token| by_id.iter().all(|(_, other)| other.content != token.content));
+        Ok(Self { by_id, special })
+    }
+
+    /// Adds them to a tokenizer: ids are those behind its vocabulary, whatever the configuration says. Returns what people should know
+    /// of tokens whose ids differ.
+    ///
+    /// # Errors
+    /// What the library says.
+    pub fn add_to(&self, tokenizer: &mut tokenizers::Tokenizer) -> Result<Vec<String>, String> {
+        let added = tokenizer.get_added_tokens_decoder();
+        let mut texts: HashSet<&str> = added.values().map(|token| &*token.content).collect();
+        let by_id = self.by_id.iter().map(|(_, token)| token);
+        let special = self.special.iter().filter(|token| texts.insert(&token.content));
+        let tokens: Vec<AddedToken> = by_id.chain(special).cloned().collect();
+        tokenizer.add_tokens(tokens).map_err(|error| error.to_string())?;
+        let moved = self.by_id.iter().filter_map(|(id, token)| {
+            let text = &token.content;
+            let found = tokenizer.token_to_id(text).filter(|found| found != id)?;
+            Some(format!(
+                "{NAME} gives `{text}` the id {id}, and behind the vocabulary it gets {found}, as in transformers"
+            ))
+        });
+        Ok(moved.collect())
+    }
+}
+
+/// A token, as text or as an object about it.
+fn token(value: &Value, is_special: bool) -> Option<AddedToken> {
+    let text = value.as_str().or_else(|| value.get("content")?.as_str())?;
+    let flag = |name: &str| value.get(name).and_then(Value::as_bool);
+    let special = is_special || flag("special").unwrap_or(false);
+    let token = AddedToken::from(text, special);
+    let [single_word, lstrip, rstrip] = ["single_word", "lstrip", "rstrip"].map(|name| flag(name).unwrap_or(false));
+    Some(AddedToken {
+        normalized: flag("normalized").unwrap_or(token.normalized),
+        single_word,
+        lstrip,
+        rstrip,
+        ..token
+    })
+}
+
+/// The special tokens that have names: those of every tokenizer, and those of this one's own.
+fn named(config: &[(String, Value)]) -> Vec<AddedToken> {
+    let of_all = NAMES.into_iter().filter_map(|name| token(member(config, name)?, true));
+    let is_own = |name: &str| name.ends_with("_token") && !NAMES.contains(&name);
+    let own = config.iter().filter(|(name, _)| is_own(name));
+    of_all.chain(own.filter_map(|(_, value)| token(value, true))).collect()
+}
+
+/// The special tokens of a list, or of names that no tokenizer has.
+fn extra(config: &[(String, Value)]) -> Vec<AddedToken> {
+    let lists = EXTRA.iter().filter_map(|name| member(config, name));
+    let lists = lists.map(|value| match value {
+        Value::Array(list) => list.iter().collect(),
+        Value::Object(map) => map.values().collect(),
+        _ => Vec::new(),
+    });
+    let values = lists.into_iter().find(|list: &Vec<&Value>| !list.is_empty());
+    values.into_iter().flatten().filter_map(|value| token(value, true)).collect()
+}
+
+fn member<'a>(config: &'a [(String, Value)], name: &str) -> Option<&'a Value> {
+    config.iter().rev().find(|(one, _)| one == name).map(|(_, value)| value)
+}
+
+/// The members of an object in the order of the file, in which tokens without ids get theirs.
+struct Members(Vec<(String, Value)>);
+
+impl<'de> Deserialize<'de> for Members {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Object;
+
+        impl<'de> Visitor<'de> for Object {
+            type Value = Members;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(Members(members))
+            }
+        }
+        from.deserialize_map(Object)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+    use crate::inputs::tokenizer::Tokenizer;
+
+    /// A configuration, and what transformers makes of texts with it.
+    #[derive(Deserialize)]
+    struct Case {
+        config: String,
+        ids: Vec<Vec<u32>>,
+    }
+
+    #[derive(Deserialize)]
+    struct Cases {
+        tokenizer: Value,
+        texts: Vec<String>,
+        cases: Vec<Case>,
+    }
+
+    fn read(tokenizer: &str, config: &str) -> Result<Tokenizer, String> {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(directory.path().join(NAME), config).unwrap();
+        let added = AddedTokens::of_directory(directory.path());
+        let added = added.map_err(|(path, reason)| format!("{}: {reason}", path.file_name().unwrap().display()))?;
+        Tokenizer::parse_with(Path::new("tokenizer.json"), tokenizer.as_bytes(), &added)
+    }
+
+    #[test]
+    fn tokens_are_added_as_transformers_adds_them() {
+        let text = std::fs::read_to_string("tests/fixtures/tokenizers/added.json").unwrap();
+        let Cases { tokenizer, texts, cases } = serde_json::from_str(&text).unwrap();
+        let tokenizer = tokenizer.to_string();
+        for Case { config, ids } in cases {
+            let found = read(&tokenizer, &config).unwrap();
+            let found: Vec<Vec<u32>> = texts.iter().map(|text| found.encode_plain(text).unwrap()).collect();
+            assert_eq!(found, ids, "{config}");
+        }
+    }
+
+    #[test]
+    fn an_id_that_a_token_does_not_get_is_said() {
+        let text = std::fs::read_to_string("tests/fixtures/tokenizers/added.json").unwrap();
+        let tokenizer = serde_json::from_str::<Cases>(&text).unwrap().tokenizer.to_string();
+        let notes = |config: &str| read(&tokenizer, config).unwrap().notes().to_vec();
+        assert_eq!(notes(r#"{"added_tokens_decoder": {"10": {"content": "<think>"}}}"#), [""; 0]);
+        let moved = notes(r#"{"added_tokens_decoder": {"12": {"content": "<think>"}}}"#);
+        let said =
+            "tokenizer.json: tokenizer_config.json gives `<think>` the id 12, and behind the vocabulary it gets 10";
+        assert!(moved.len() == 1 && moved[0].starts_with(said), "{moved:?}");
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_configuration_is_said() {
+        let error = |config: &str| read("{}", config).err().unwrap();
+        assert!(error("{").contains("tokenizer_config.json: EOF while parsing an object"));
+        assert!(error("[]").contains("expected an object"));
+        assert!(error(r#"{"added_tokens_decoder": {"x": "<a>"}}"#).ends_with("`x`: an id is a number"));
+        assert!(
+            error(r#"{"added_tokens_decoder": {"7": {}}}"#).ends_with("`7`: a token is an object with its content")
+        );
+    }
+}

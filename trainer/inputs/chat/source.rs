@@ -1,0 +1,77 @@
+//! Where a chat template comes from: the files beside a model, or a GGUF file's metadata.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::base::impostors::read_text;
+
+/// Texts that templates name, by transformers' names.
+const SPECIAL_TOKENS: [&str; 7] =
+    ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
+
+/// A chat template and the texts that it names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Source {
+    pub default: String,
+    /// For conversations with tools, where they have a template of their own.
+    pub tool_use: Option<String>,
+    /// Names and texts: `bos_token`, ...
+    pub constants: Vec<(String, String)>,
+}
+
+impl Source {
+    /// Of a Hugging Face directory: `chat_template.jinja`, else `chat_template` of `tokenizer_config.json`. None where there is
+    /// neither.
+    ///
+    /// # Errors
+    /// The file that does not read, and why.
+    pub fn of_directory(directory: &Path) -> Result<Option<Self>, (PathBuf, String)> {
+        let json = |name: &str| -> Result<Value, (PathBuf, String)> {
+            let path = directory.join(name);
+            if !path.exists() {
+                return Ok(Value::Null);
+            }
+            let text = read_text(&path).map_err(|error| (path.clone(), error.to_string()))?;
+            serde_json::from_str(&text).map_err(|error| (path, error.to_string()))
+        };
+        let mut config = json("tokenizer_config.json")?;
+        if let (Value::Object(config), Value::Object(map)) = (&mut config, json("special_tokens_map.json")?) {
+            for (name, token) in map {
+                config.entry(name).or_insert(token);
+            }
+        }
+        let file = directory.join("chat_template.jinja");
+        if file.exists() {
+            let default = read_text(&file).map_err(|error| (file, error.to_string()))?;
+            return Ok(Some(Self { default, tool_use: None, constants: constants(&config) }));
+        }
+        Ok(Self::of_config(&config))
+    }
+
+    /// Of the value of a `tokenizer_config.json`.
+    pub fn of_config(config: &Value) -> Option<Self> {
+        match config.get("chat_template")? {
+            Value::String(text) => Some(Self { default: text.clone(), tool_use: None, constants: constants(config) }),
+            Value::Array(list) => {
+                let named = |name: &str| {
+                    let one = list.iter().find(|one| one.get("name").and_then(Value::as_str) == Some(name))?;
+                    Some(one.get("template")?.as_str()?.to_owned())
+                };
+                Some(Self { default: named("default")?, tool_use: named("tool_use"), constants: constants(config) })
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The special tokens of a configuration, by name.
+fn constants(config: &Value) -> Vec<(String, String)> {
+    let tokens = SPECIAL_TOKENS.into_iter().filter_map(|name| Some((name.to_owned(), token(config.get(name)?)?)));
+    tokens.collect()
+}
+
+/// The text of a token: itself, or what an object about it has.
+fn token(value: &Value) -> Option<String> {
+    value.as_str().or_else(|| value.get("content")?.as_str()).map(ToOwned::to_owned)
+}

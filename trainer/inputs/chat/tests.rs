@@ -1,0 +1,258 @@
+use minijinja::Value;
+
+use super::*;
+
+const CHATML: &str = "{% for m in messages %}{{ '<' + m.role + '>' + m.content + '\n' }}{% endfor %}\
+                      {% if add_generation_prompt %}{{ '<assistant>' }}{% endif %}";
+
+fn template(text: &str) -> ChatTemplate {
+    let constants = vec![("bos_token".to_owned(), "^".to_owned())];
+    ChatTemplate::new(&Source { default: text.to_owned(), tool_use: None, constants }, None).unwrap()
+}
+
+fn value(json: &str) -> Value {
+    serde_json::from_str(json).unwrap()
+}
+
+/// A conversation's text with what the assistant has said in brackets.
+fn said(template: &ChatTemplate, json: &str) -> Result<String, ChatFault> {
+    let Conversation { mut text, spans } = template.conversation(&value(json), None)?;
+    for span in spans.iter().rev() {
+        text.insert(span.end, ']');
+        text.insert(span.start, '[');
+    }
+    Ok(text)
+}
+
+const TURNS: &str = r#"[{"role": "user", "content": "a"}, {"role": "assistant", "content": "é"},
+                        {"role": "user", "content": "c"}, {"role": "assistant", "content": "d"}]"#;
+
+#[test]
+fn a_turn_is_what_rendering_adds_to_the_rendering_before() {
+    assert_eq!(said(&template(CHATML), TURNS).unwrap(), "<user>a\n<assistant>[é\n]<user>c\n<assistant>[d\n]");
+}
+
+#[test]
+fn marks_say_what_the_assistant_says() {
+    let marked = "{{ bos_token }}{% for m in messages %}\n  {%- if m.role == 'assistant' %}\n    {% generation %}\n\
+                  {{ m.content }}{% endgeneration %}\n!{% else %}{{ m.content }}{% endif %}\n{% endfor %}";
+    assert_eq!(said(&template(marked), TURNS).unwrap(), "^a[é]!c[d]!");
+    let nonchars = r#"[{"role": "assistant", "content": "﷐"}]"#;
+    assert_eq!(said(&template(marked), nonchars), Err(ChatFault::Noncharacters));
+}
+
+#[test]
+fn a_rendering_that_changes_what_was_before_is_refused() {
+    let last = "{% for m in messages %}{{ m.role if loop.last else '' }}:{{ m.content }}{% endfor %}";
+    assert_eq!(said(&template(last), TURNS), Err(ChatFault::NoPrefix { index: 1 }));
+}
+
+#[test]
+fn only_completions_count() {
+    let (prompt, completion) = (
+        value(
+            r#"[{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}]"#,
+        ),
+        value(r#"[{"role": "assistant", "content": "d"}]"#),
+    );
+    let Conversation { text, spans } = template(CHATML).completion(&prompt, &completion, None).unwrap();
+    assert_eq!(spans.iter().map(|span| &text[span.clone()]).collect::<Vec<_>>(), ["d\n"]);
+}
+
+/// Marks are in all of it, and what is before the completion does not count.
+#[test]
+fn of_marks_those_of_the_completion_count() {
+    let marked = "{% for m in messages %}<{{ m.role }}>{% generation %}{{ m.content }}{% endgeneration %}{% endfor %}\
+                  {% if add_generation_prompt %}<assistant>{% endif %}";
+    let prompt = value(r#"[{"role": "user", "content": "a"}]"#);
+    let completion = value(r#"[{"role": "assistant", "content": "b"}, {"role": "user", "content": "c"}]"#);
+    let Conversation { text, spans } = template(marked).completion(&prompt, &completion, None).unwrap();
+    assert_eq!(spans.iter().map(|span| &text[span.clone()]).collect::<Vec<_>>(), ["b", "c"]);
+    let changes = marked.replace("<{{ m.role }}>", "<{{ messages|length }}>");
+    let refused = template(&changes).completion(&prompt, &completion, None);
+    assert_eq!(refused, Err(ChatFault::NoPrefix { index: 1 }));
+}
+
+#[test]
+fn conversations_with_tools_go_through_the_template_for_them() {
+    let source = Source {
+        default: CHATML.into(),
+        tool_use: Some(format!("{{% for t in tools %}}{{{{ t.name }}}};{{% endfor %}}{CHATML}")),
+        constants: vec![],
+    };
+    let template = ChatTemplate::new(&source, None).unwrap();
+    let turns = value(TURNS);
+    let text = |tools: Option<&str>| template.conversation(&turns, tools.map(value).as_ref()).unwrap().text;
+    assert!(text(None).starts_with("<user>a"));
+    let list = r#"[{"name": "f"}, {"name": "g"}]"#;
+    assert!(text(Some(list)).starts_with("f;g;<user>a"));
+    // As datasets keep them, whose columns have one type.
+    assert_eq!(text(Some(&serde_json::to_string(list).unwrap())), text(Some(list)));
+}
+
+#[test]
+fn what_is_no_conversation_is_refused() {
+    let of = |json: &str| said(&template(CHATML), json).unwrap_err().to_string();
+    let raises = template("{{ raise_exception('roles must alternate') }}");
+    let dated = template("{{ strftime_now('%d') }}");
+    let messages = [
+        of("[]"),
+        of(r#""text""#),
+        of("[1]"),
+        of(r#"[{"content": "a"}]"#),
+        of(r#"[{"role": 1, "content": "a"}]"#),
+        of(r#"[{"role": "user", "content": "a"}, {"role": "assistant", "content": ""}]"#),
+        of(r#"[{"role": "user", "content": "a"}, {"role": "assistant"}]"#),
+        said(&raises, TURNS).unwrap_err().to_string(),
+        said(&dated, TURNS).unwrap_err().to_string(),
+        template("").conversation(&value(TURNS), Some(&value(r#""{""#))).unwrap_err().to_string(),
+    ];
+    insta::assert_snapshot!(messages.join("\n"));
+    assert!(ChatTemplate::new(&Source { default: "{% if %}".into(), ..Source::default() }, None).is_err());
+}
+
+#[test]
+fn a_day_is_said_where_one_is_given() {
+    let source = Source { default: "{{ strftime_now('%d %b %Y') }}".into(), ..Source::default() };
+    let dated = ChatTemplate::new(&source, Some("2024-07-06".parse().unwrap())).unwrap();
+    assert_eq!(dated.prompt(&value(TURNS)).unwrap(), "06 Jul 2024");
+    assert!("2024-02-30".parse::<Date>().is_err() && "today".parse::<Date>().is_err());
+}
+
+#[test]
+fn files_beside_a_model_hold_its_template() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+    let read = || Source::of_directory(dir.path()).unwrap();
+    assert_eq!(read(), None);
+    write("tokenizer_config.json", r#"{"bos_token": null, "eos_token": {"content": "</s>"}, "chat_template": "a"}"#);
+    write("special_tokens_map.json", r#"{"eos_token": "no", "pad_token": "<pad>"}"#);
+    let constants =
+        [("eos_token", "</s>"), ("pad_token", "<pad>")].map(|(name, text)| (name.to_owned(), text.to_owned()));
+    let of = |default: &str| Source { default: default.into(), tool_use: None, constants: constants.to_vec() };
+    assert_eq!(read(), Some(of("a")));
+    write("chat_template.jinja", "b");
+    assert_eq!(read(), Some(of("b")));
+    let list = serde_json::json!({ "chat_template": [
+        { "name": "default", "template": "c" }, { "name": "tool_use", "template": "d" },
+    ] });
+    assert_eq!(
+        Source::of_config(&list),
+        Some(Source { default: "c".into(), tool_use: Some("d".into()), constants: vec![] })
+    );
+}
+
+#[test]
+fn a_template_of_any_depth_is_parsed_or_refused_and_overflows_no_stack() {
+    let parse = |text: String| ChatTemplate::new(&Source { default: text, ..Source::default() }, None).err();
+    for count in [2000, 8000, 200_000] {
+        for text in [
+            format!("{{% if a %}}{}{{% endif %}}", "{% elif b %}".repeat(count)),
+            format!("{{{{ {}1 }}}}", "1 ~ ".repeat(count)),
+            format!("{{{{ {}a }}}}", "not ".repeat(count)),
+            format!("{{{{ a{} }}}}", ".b".repeat(count)),
+            format!("{}{}", "{% for a in b %}".repeat(count), "{% endfor %}".repeat(count)),
+        ] {
+            let is_long = text.len() > 128 << 10;
+            let error = parse(text).unwrap_or_default();
+            assert_eq!(error.ends_with("at most 131072 are read"), is_long, "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_row_that_takes_a_template_forever_is_refused() {
+    let refused = |text: &str| {
+        let message = value(r#"[{"role": "user", "content": "abc"}]"#);
+        template(text).prompt(&message).unwrap_err().to_string()
+    };
+    let loops = "{% for a in range(9999) %}{% for b in range(9999) %}\n{% endfor %}{% endfor %}";
+    assert!(refused(loops).contains("it takes more than 1000000 instructions (chat_template:1)"), "{}", refused(loops));
+    // A thread of rayon has 2 MiB.
+    let calls = "{% macro a(b) %}{% for c in [1] %}{{ a(b) }}{% endfor %}{% endmacro %}{{ a(1) }}";
+    assert!(refused(calls).contains("recursion limit exceeded"), "{}", refused(calls));
+    let indent = "\n{{ messages | tojson(indent=1000000000) }}";
+    assert!(refused(indent).contains("at most 64 (chat_template:2)"), "{}", refused(indent));
+}
+
+/// Each doubles what it has, or asks for all at once, in fewer instructions than a message takes.
+#[test]
+fn a_row_for_which_a_template_asks_for_more_memory_than_there_is_is_refused() {
+    let doubled = |set: &str, then: &str| {
+        format!("{{% set n = namespace(x='ab', l=[1], c=0) %}}{{% for i in range(40) %}}{set}{{% endfor %}}{then}")
+    };
+    let text = "{% set x = 'a' * 99999999 %}";
+    let small = "{% set x = 'a' * 9999 %}{% set n = namespace(x=[]) %}";
+    let forms = [
+        doubled("{% set n.x = n.x ~ n.x %}", ""),
+        doubled("{% set n.x = n.x + n.x %}", ""),
+        doubled("{% set n.x = n.x * 9 %}", ""),
+        doubled("{% set n.l = n.l + n.l %}", "{{ n.l | list | length }}"),
+        doubled("{% set n.l = (n.l * 9) | list %}", ""),
+        doubled("{% set n.l = [n.l, n.l] %}", "{{ n.l }}"),
+        doubled("{% set n.l = [n.l, n.l] %}", "{{ n.l | tojson }}"),
+        doubled("{% set n.x = n.x | replace('', n.x) %}", ""),
+        doubled("{% set n.x = n.x.replace('a', n.x) %}", ""),
+        doubled("{% set n.x = n.x | join(n.x) %}", ""),
+        doubled("{% set n.x = '%s%s' | format(n.x, n.x) %}", ""),
+        doubled("{% set n.x = '{}{}'.format(n.x, n.x) %}", ""),
+        doubled("{% set n.x %}{{ n.x }}{{ n.x }}{% endset %}", ""),
+        doubled("{% set n.x = n.x | tojson | tojson %}", ""),
+        text.to_owned(),
+        "{{ ('a' * 99999999) ~ ('b' * 99999999) }}".to_owned(),
+        "{{ 'a' | indent(10000000000, true) }}".to_owned(),
+        "{{ '%9999999999d' | format(1) }}".to_owned(),
+        "{{ ([1] * 99999999) | list }}".to_owned(),
+        "{{ [1] | batch(99999999, 1) | list | length }}".to_owned(),
+        "{{ [1] | slice(99999999) | list | length }}".to_owned(),
+        "{{ 'a'.center(9999999999) }}".to_owned(),
+        "{{ messages | tojson(indent=10000000000) }}".to_owned(),
+        "{{ range(10000000000) | list }}".to_owned(),
+        format!("{small}{{% for i in range(9999) %}}{{% set n.x = n.x + [x ~ i] %}}{{% endfor %}}"),
+        format!("{small}{{% for i in range(9999) %}}{{{{ x }}}}{{% endfor %}}"),
+        format!("{{% for i in range(9999) %}}{}{{% endfor %}}", "a".repeat(9999)),
+        "{% macro a(b) %}{{ b }}{% if b | length < 99999999 %}{{ a(b ~ b) }}{% endif %}{% endmacro %}{{ a('ab') }}"
+            .to_owned(),
+    ];
+    let source = |default: &str| Source { default: default.to_owned(), ..Source::default() };
+    let mut others = Vec::new();
+    for form in &forms {
+        let rendered = ChatTemplate::new(&source(form), None).map(|template| {
+            let text = template.prompt(&value(r#"[{"role": "user", "content": "abc"}]"#));
+            text.map_or_else(|fault| fault.to_string(), |text| format!("{} bytes", text.len()))
+        });
+        let said = rendered.unwrap_or_else(|error| error);
+        if !said.ends_with("it takes more than 32 MiB of memory") {
+            others.push(format!("{said}: {}", &form[..form.len().min(120)]));
+        }
+    }
+    insta::assert_snapshot!(others.join("\n"));
+}
+
+/// As deep as memory lets them be, where nothing is lowered for tests.
+#[test]
+fn lists_within_lists_overflow_no_stack() {
+    let nested = "{% set n = namespace(x=[]) %}{% for i in range(4999) %}{% set n.x = [n.x] %}{% endfor %}done";
+    let message = value(r#"[{"role": "user", "content": "abc"}]"#);
+    assert_eq!(template(nested).prompt(&message).unwrap(), "done");
+    let bounds = crate::base::bounded::Bounds { bytes: 256 << 20, seconds: 60 };
+    type End = fn(&Value) -> usize;
+    let ends: [End; 3] =
+        [|_| 0, |value| value.to_string().len(), |value| json::filter(value, kwargs()).unwrap_or_default().len()];
+    for end in ends {
+        let deep = |levels: u32| {
+            let list = move || {
+                let mut value = Value::from(1);
+                (0..levels).for_each(|_| value = Value::from(vec![std::mem::take(&mut value)]));
+                end(&value)
+            };
+            crate::base::bounded::run(bounds, list).map_err(|exceeded| exceeded.to_string())
+        };
+        assert!(deep(50_000).is_ok());
+        assert_eq!(deep(1_000_000).unwrap_err(), "it takes more than 256 MiB of memory");
+    }
+}
+
+fn kwargs() -> minijinja::value::Kwargs {
+    std::iter::empty::<(String, Value)>().collect()
+}

@@ -1,0 +1,181 @@
+//! The model's shape, as a Hugging Face `config.json` says it.
+
+use precast_plan::ModelConfig;
+use precast_plan::family::{Bias, FAMILIES, Family};
+use serde_json::{Map, Value, json};
+
+use super::error::Fault;
+use super::{Apr, EMBEDDING, HEAD};
+use crate::inputs::checkpoint::CheckpointError;
+
+/// Values where a file says nothing.
+const RMS_NORM_EPS: f64 = 1e-6;
+const ROPE_THETA: f64 = 10000.0;
+const MAX_POSITIONS: u64 = 32768;
+
+/// The file's metadata.
+pub(super) struct Metadata(Map<String, Value>);
+
+impl Metadata {
+    /// Reads a JSON object.
+    pub fn read(bytes: &[u8]) -> Result<Self, Fault> {
+        serde_json::from_slice(bytes).map(Self).map_err(|error| Fault::Json(error.to_string()))
+    }
+
+    /// The first of these keys that is there and not null.
+    fn given(&self, keys: &[&'static str]) -> Option<(&'static str, &Value)> {
+        keys.iter().find_map(|key| Some((*key, self.0.get(*key).filter(|value| !value.is_null())?)))
+    }
+
+    fn get<'a, T>(
+        &'a self,
+        keys: &[&'static str],
+        expected: &str,
+        convert: impl FnOnce(&'a Value) -> Option<T>,
+    ) -> Result<Option<T>, Fault> {
+        let Some((key, value)) = self.given(keys) else { return Ok(None) };
+        convert(value).map(Some).ok_or_else(|| refuse(key, value, expected))
+    }
+
+    /// An integer that is not negative, under the first of these keys.
+    pub fn integer(&self, keys: &[&'static str]) -> Result<Option<u64>, Fault> {
+        self.get(keys, "expected an integer from 0 to 2^64 - 1", Value::as_u64)
+    }
+
+    fn required(&self, keys: &[&'static str]) -> Result<u64, Fault> {
+        let missing = || Fault::MissingKey { key: keys[0], expected: "a part of the model's shape".to_owned() };
+        self.integer(keys)?.ok_or_else(missing)
+    }
+
+    fn decimal(&self, key: &'static str, otherwise: f64) -> Result<f64, Fault> {
+        Ok(self.get(&[key], "expected a number", Value::as_f64)?.unwrap_or(otherwise))
+    }
+
+    pub fn string(&self, keys: &[&'static str]) -> Result<Option<&str>, Fault> {
+        self.get(keys, "expected a string", Value::as_str)
+    }
+
+    /// A list of strings, under a key.
+    pub fn strings(&self, key: &'static str) -> Result<Option<Vec<&str>>, Fault> {
+        let strings =
+            |value: &'_ Value| -> bool { value.as_array().is_some_and(|list| list.iter().all(Value::is_string)) };
+        let Some((key, value)) = self.given(&[key]) else { return Ok(None) };
+        match value.as_array().filter(|_| strings(value)) {
+            Some(list) => Ok(Some(list.iter().filter_map(Value::as_str).collect())),
+            None => Err(refuse(key, value, "expected a list of strings")),
+        }
+    }
+}
+
+/// The error for a value that cannot be followed; of a long one as much as fits a line.
+pub(super) fn refuse(key: &str, found: &Value, expected: impl Into<String>) -> Fault {
+    let (mut found, expected) = (found.to_string(), expected.into());
+    if found.chars().count() > 60 {
+        found = found.chars().take(57).collect::<String>() + "...";
+    }
+    Fault::Key { key: key.to_owned(), found, expected }
+}
+
+/// The family of a file, by its `architecture` or else its `model_type`, in any spelling.
+pub(super) fn family(metadata: &Metadata) -> Result<&'static Family, Fault> {
+    let supported = || format!("supported are {}", Family::list(|family| family.model_type));
+    let Some((key, value)) = metadata.given(&["architecture", "model_type"]) else {
+        return Err(Fault::MissingKey { key: "architecture", expected: supported() });
+    };
+    let named = value.as_str().unwrap_or_default();
+    let spells = |family: &&Family| {
+        [family.class, family.model_type, family.gguf].iter().any(|name| name.eq_ignore_ascii_case(named))
+    };
+    FAMILIES.iter().find(spells).ok_or_else(|| refuse(key, value, supported()))
+}
+
+/// Whether the rows of query and key heads have the halves of a head interleaved.
+pub(super) fn interleaves_heads(metadata: &Metadata, family: &Family) -> Result<bool, Fault> {
+    match (metadata.integer(&["rope_type"])?, family.gguf_interleaves_heads) {
+        (Some(0), _) if family.qk_norm => {
+            Err(refuse("rope_type", &0.into(), format!("{family} normalises heads whose halves are apart (2)")))
+        }
+        (Some(0), _) => Ok(true),
+        (Some(2), _) | (None, false) => Ok(false),
+        (None, true) => {
+            let expected = "whether a head's rows rotate as adjacent pairs (0) or halves (2)".to_owned();
+            Err(Fault::MissingKey { key: "rope_type", expected })
+        }
+        (Some(other), _) => Err(refuse("rope_type", &other.into(), "known are 0 (adjacent pairs) and 2 (halves)")),
+    }
+}
+
+/// Query heads, at least one, and key heads.
+pub(super) fn head_counts(metadata: &Metadata) -> Result<(u64, u64), Fault> {
+    let heads = metadata.required(&["num_heads", "num_attention_heads"])?;
+    let kv_heads = metadata.integer(&["num_kv_heads", "num_key_value_heads"])?.unwrap_or(heads);
+    for (key, count) in [("num_heads", heads), ("num_kv_heads", kv_heads)] {
+        if count == 0 {
+            return Err(refuse(key, &0.into(), "there must be a head"));
+        }
+    }
+    Ok((heads, kv_heads))
+}
+
+/// See [`Apr::config`].
+pub(super) fn config(apr: &Apr) -> Result<Value, CheckpointError> {
+    let config = of_metadata(apr).map_err(|fault| apr.error(fault))?;
+    // What the file says besides may change the mathematics: then it is refused as it is of a config.json.
+    let mut all = Value::Object(apr.metadata.0.clone());
+    for (key, value) in config.as_object().into_iter().flatten() {
+        all[key] = value.clone();
+    }
+    match ModelConfig::from_json(&all.to_string()) {
+        Ok(_) => Ok(config),
+        Err(error) => Err(CheckpointError::Config { path: apr.path.clone(), error }),
+    }
+}
+
+fn of_metadata(apr: &Apr) -> Result<Value, Fault> {
+    let Apr { metadata, family, tensors, .. } = apr;
+    let (heads, kv_heads) = head_counts(metadata)?;
+    let rows = tensors.get(EMBEDDING).and_then(|tensor| tensor.shape.first().copied());
+    let vocab = match (metadata.integer(&["vocab_size"])?, rows) {
+        (Some(size), _) | (None, Some(size)) => size,
+        (None, None) => metadata.required(&["vocab_size"])?,
+    };
+    let flag = "tie_word_embeddings";
+    let tied = metadata.get(&[flag], "expected true or false", Value::as_bool)?.unwrap_or(false);
+    let mut config = json!({
+        "architectures": [family.class],
+        "model_type": family.model_type,
+        "hidden_size": metadata.required(&["hidden_size"])?,
+        "intermediate_size": metadata.required(&["intermediate_size"])?,
+        "num_hidden_layers": metadata.required(&["num_layers", "num_hidden_layers"])?,
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads,
+        "vocab_size": vocab,
+        "rope_theta": metadata.decimal("rope_theta", ROPE_THETA)?,
+        "rms_norm_eps": metadata.decimal("rms_norm_eps", RMS_NORM_EPS)?,
+        "max_position_embeddings": metadata.integer(&["max_position_embeddings"])?.unwrap_or(MAX_POSITIONS),
+        flag: tied || apr.empty_head,
+        "hidden_act": metadata.string(&["hidden_act"])?.unwrap_or("silu"),
+        "torch_dtype": "float32",
+    });
+    if let Some(head_dim) = metadata.integer(&["head_dim"])? {
+        config["head_dim"] = head_dim.into();
+    }
+    for name in ["bos_token_id", "eos_token_id"] {
+        if let Some(id) = token_id(metadata, name)? {
+            config[name] = id.into();
+        }
+    }
+    if let Some((key, scaling)) = metadata.given(&["rope_scaling", "rope_parameters"]) {
+        config[key] = scaling.clone();
+    }
+    if let Bias::Configured(field) = family.qkv_bias {
+        config[field] = tensors.keys().any(|name| name != HEAD && name.ends_with(".bias")).into();
+    }
+    Ok(config)
+}
+
+/// `bos_token_id` or `eos_token_id`.
+pub(super) fn token_id(metadata: &Metadata, name: &'static str) -> Result<Option<u64>, Fault> {
+    let with_prefix = if name == "bos_token_id" { "tokenizer.bos_token_id" } else { "tokenizer.eos_token_id" };
+    metadata.integer(&[name, with_prefix])
+}

@@ -1,0 +1,262 @@
+//! The container: header, metadata, index of tensors, and where their values lie.
+
+use std::ops::Range;
+
+use super::dtype::Dtype;
+use super::error::Fault;
+use crate::inputs::checkpoint::cursor::{Cursor, Unreadable};
+
+/// Starts every APR file of version 2.
+pub(super) const MAGIC: [u8; 4] = *b"APR\0";
+const VERSION: (u8, u8) = (2, 0);
+pub(super) const HEADER_BYTES: u64 = 64;
+/// Where the header's own checksum is.
+const CHECKSUM: Range<usize> = 40..44;
+/// What sections and tensors start on a multiple of.
+const ALIGNMENT_BYTES: u64 = 64;
+const MOST_METADATA_BYTES: u64 = 16 << 20;
+/// Tensors of a file: a dense model of 126 layers has 1137.
+const MOST_TENSORS: u32 = 1 << 16;
+const MOST_NAME_BYTES: u16 = 256;
+const MOST_DIMENSIONS: u8 = 8;
+/// The checksum that ends the file.
+pub(super) const FOOTER_BYTES: u64 = 4;
+/// Metadata and index of the limits above.
+const MOST_HEAD_BYTES: u64 = 64 << 20;
+
+const ROW_MAJOR: u16 = 0x400;
+/// Flags that change nothing of what is read here: SIGNED, QUANTIZED, FILTERBANK, MODEL_CARD, STREAMING, HAS_VOCAB and
+/// ROW_MAJOR.
+const TAKEN: u16 = 0x8 | 0x20 | 0x40 | 0x80 | 0x100 | 0x200 | ROW_MAJOR;
+const REFUSED: [(u16, &str, &str); 5] = [
+    (0x1, "LZ4", "compressed files are not read; write the model uncompressed"),
+    (0x2, "ZSTD", "compressed files are not read; write the model uncompressed"),
+    (0x4, "ENCRYPTED", "encrypted files are not read; decrypt the model"),
+    (0x10, "SHARDED", "the model is spread over files; write it as one"),
+    (0x800, "COLUMN_MAJOR", "matrices must lie row by row; convert the model again"),
+];
+
+/// What the first 64 bytes say.
+pub(super) struct Header {
+    tensors: u32,
+    metadata_bytes: u64,
+    index_offset: u64,
+    data_offset: u64,
+}
+
+/// A tensor of the index.
+pub(super) struct Tensor {
+    /// Where its entry starts in the file.
+    pub offset: u64,
+    /// Rows first.
+    pub shape: Vec<u64>,
+    /// Product of the shape.
+    pub elements: usize,
+    /// None for a type that is not read.
+    pub dtype: Option<Dtype>,
+    /// Its type by the file.
+    pub code: u8,
+    /// Where its values are in the file.
+    pub values: Range<u64>,
+}
+
+impl Header {
+    /// Reads the header of a file of so many bytes, given its first 64, or all of a shorter one.
+    pub fn read(head: &[u8], file_bytes: u64) -> Result<Self, Fault> {
+        if !head.starts_with(&MAGIC) {
+            return Err(Fault::Magic { found: head[..head.len().min(MAGIC.len())].to_vec() });
+        }
+        let header = Cursor::new(head, 0).array::<{ HEADER_BYTES as usize }>(&"the header")?;
+        let mut cursor = Cursor::new(&header, MAGIC.len());
+        let (major, minor) = (cursor.u8(&"the version")?, cursor.u8(&"the version")?);
+        if (major, minor) != VERSION {
+            return Err(Fault::Version { major, minor });
+        }
+        let said = u32::from_le_bytes(Cursor::new(&header, CHECKSUM.start).array(&"the header's checksum")?);
+        let mut hasher = crc32fast::Hasher::new();
+        hasher.update(&header[..CHECKSUM.start]);
+        hasher.update(&header[CHECKSUM.end..]);
+        let found = hasher.finalize();
+        if found != said {
+            return Err(Fault::Checksum { of: "the header", said, found });
+        }
+        flags(cursor.u16(&"the flags")?)?;
+        let read = Self {
+            tensors: cursor.u32(&"the number of tensors")?,
+            metadata_bytes: {
+                let metadata_offset = cursor.u64(&"the metadata's offset")?;
+                layout("the metadata's offset", 12, metadata_offset, metadata_offset == HEADER_BYTES, "64")?;
+                cursor.u32(&"the metadata's size")?.into()
+            },
+            index_offset: cursor.u64(&"the index's offset")?,
+            data_offset: cursor.u64(&"the data's offset")?,
+        };
+        let unused = header[CHECKSUM.end..].iter().find(|byte| **byte != 0).copied().unwrap_or(0);
+        layout("a byte of the header's last 20", CHECKSUM.end as u64, unused.into(), unused == 0, "0")?;
+        read.check(file_bytes)?;
+        Ok(read)
+    }
+
+    /// Checks that the sections follow each other inside the file.
+    fn check(&self, file_bytes: u64) -> Result<(), Fault> {
+        let most = MOST_TENSORS;
+        layout("the number of tensors", 8, self.tensors.into(), self.tensors <= most, &format!("at most {most}"))?;
+        let (bytes, most) = (self.metadata_bytes, MOST_METADATA_BYTES);
+        layout("the metadata's size", 20, bytes, bytes <= most, &format!("at most {most}"))?;
+        let expected = (HEADER_BYTES + bytes).next_multiple_of(ALIGNMENT_BYTES);
+        layout("the index's offset", 24, self.index_offset, self.index_offset == expected, &expected.to_string())?;
+        let (found, least, most) = (self.data_offset, self.index_offset, MOST_HEAD_BYTES);
+        let fits = found.is_multiple_of(ALIGNMENT_BYTES) && (least..=most).contains(&found);
+        layout("the data's offset", 32, found, fits, &format!("a multiple of 64 from {least} to {most}"))?;
+        let needed_bytes = found + FOOTER_BYTES;
+        if needed_bytes > file_bytes {
+            let what = "header, metadata, index and checksum".to_owned();
+            return Err(Unreadable::Truncated { what, offset: 0, needed_bytes, file_bytes }.into());
+        }
+        Ok(())
+    }
+
+    /// How much of the file comes before the tensors' values.
+    pub fn head_bytes(&self) -> u64 {
+        self.data_offset
+    }
+
+    /// The metadata's bytes.
+    pub fn metadata<'a>(&self, head: &'a [u8]) -> &'a [u8] {
+        &head[HEADER_BYTES as usize..][..self.metadata_bytes as usize]
+    }
+
+    /// Names and tensors of the index. Every range of values lies inside the file, before its checksum.
+    pub fn index(&self, head: &[u8], file_bytes: u64) -> Result<Vec<(String, Tensor)>, Fault> {
+        let mut cursor = Cursor::new(head, self.index_offset as usize);
+        let mut tensors: Vec<(String, Tensor)> = Vec::new();
+        for index in 0..self.tensors {
+            let (name, tensor) = self.entry(&mut cursor, index, file_bytes)?;
+            if let Some((before, _)) = tensors.last().filter(|(before, _)| *before >= name) {
+                return Err(Fault::Order { tensor: name, offset: tensor.offset, before: before.clone() });
+            }
+            tensors.push((name, tensor));
+        }
+        let expected = cursor.offset().next_multiple_of(ALIGNMENT_BYTES);
+        layout("the data's offset", 32, self.data_offset, self.data_offset == expected, &expected.to_string())?;
+        apart(&tensors)?;
+        // The file ends with a checksum, right after the last tensor or after what fills its last 64 bytes.
+        let end = tensors.iter().map(|(_, tensor)| tensor.values.end).max().unwrap_or(self.data_offset);
+        let ends = [end, end.next_multiple_of(ALIGNMENT_BYTES)].map(|end| end + FOOTER_BYTES);
+        if !ends.contains(&file_bytes) {
+            let what = "the file, by its index,".to_owned();
+            return Err(Unreadable::Truncated { what, offset: 0, needed_bytes: ends[1], file_bytes }.into());
+        }
+        Ok(tensors)
+    }
+
+    fn entry(&self, cursor: &mut Cursor<'_>, index: u32, file_bytes: u64) -> Result<(String, Tensor), Fault> {
+        let offset = cursor.offset();
+        let what = &format_args!("the name of tensor {} of {}", index + 1, self.tensors);
+        let name_bytes = cursor.u16(what)?;
+        let expected = format!("at most {MOST_NAME_BYTES}");
+        layout("a name's length", offset, name_bytes.into(), name_bytes <= MOST_NAME_BYTES, &expected)?;
+        let name = cursor.text(name_bytes.into(), what)?.to_owned();
+        let what = &format_args!("the index's entry of tensor {name}");
+        let code = cursor.u8(what)?;
+        let rank = cursor.u8(what)?;
+        let expected = format!("at most {MOST_DIMENSIONS}");
+        layout("a number of dimensions", offset, rank.into(), rank <= MOST_DIMENSIONS, &expected)?;
+        let mut shape = Vec::new();
+        for _ in 0..rank {
+            shape.push(cursor.u64(what)?);
+        }
+        let (data_offset, size_bytes) = (cursor.u64(what)?, cursor.u64(what)?);
+        let refuse = |reason: String| Fault::Tensor { tensor: name.clone(), offset, shape: shape.clone(), reason };
+        let elements = shape.iter().try_fold(1_u64, |product, dimension| product.checked_mul(*dimension));
+        let elements = elements.ok_or_else(|| refuse("the product of its dimensions overflows".to_owned()))?;
+        if !data_offset.is_multiple_of(ALIGNMENT_BYTES) {
+            return Err(refuse(format!("its values start at {data_offset} of the data, not a multiple of 64")));
+        }
+        let dtype = Dtype::from_code(code);
+        if let Some(dtype) = dtype {
+            let expected = dtype.bytes(elements, shape.last().copied().unwrap_or(1));
+            let expected = expected.ok_or_else(|| refuse(format!("rows must be whole blocks of {}", dtype.name())))?;
+            if expected != size_bytes {
+                return Err(refuse(format!("{size_bytes} bytes, and as {} it takes {expected}", dtype.name())));
+            }
+        }
+        let start = self.data_offset.saturating_add(data_offset);
+        let end = start.saturating_add(size_bytes);
+        if end > file_bytes - FOOTER_BYTES {
+            let what = format!("tensor {name} (its entry of the index is at byte {offset})");
+            return Err(Unreadable::Truncated { what, offset: start, needed_bytes: size_bytes, file_bytes }.into());
+        }
+        Ok((name, Tensor { offset, shape, elements: elements as usize, dtype, code, values: start..end }))
+    }
+}
+
+/// Refuses tensors that share bytes. The index is sorted by names, and values lie in any order.
+fn apart(tensors: &[(String, Tensor)]) -> Result<(), Fault> {
+    let mut placed: Vec<_> = tensors.iter().filter(|(_, tensor)| !tensor.values.is_empty()).collect();
+    placed.sort_by_key(|(_, tensor)| tensor.values.start);
+    for pair in placed.windows(2) {
+        let [(before, first), (name, second)] = [&pair[0], &pair[1]];
+        if second.values.start < first.values.end {
+            let reason = format!("its values lie in those of {before}: the file is damaged, fetch it again");
+            let Tensor { offset, ref shape, .. } = *second;
+            return Err(Fault::Tensor { tensor: name.clone(), offset, shape: shape.clone(), reason });
+        }
+    }
+    Ok(())
+}
+
+/// Refuses flags under which the file has another layout or meaning.
+fn flags(flags: u16) -> Result<(), Fault> {
+    if let Some((bit, name, remedy)) = REFUSED.into_iter().find(|(bit, ..)| flags & bit != 0) {
+        return Err(Fault::Flag { name, bit, remedy });
+    }
+    let unknown = flags & !TAKEN;
+    if unknown != 0 {
+        let bit = 1 << unknown.trailing_zeros();
+        return Err(Fault::Flag { name: "without a name", bit, remedy: "this program does not know what it changes" });
+    }
+    match flags & ROW_MAJOR {
+        0 => Err(Fault::Flag {
+            name: "ROW_MAJOR",
+            bit: ROW_MAJOR,
+            remedy: "it is not set, so nothing says how matrices lie; convert the model again",
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses a number of the container that is not `right`.
+fn layout(what: &'static str, offset: u64, found: u64, right: bool, expected: &str) -> Result<(), Fault> {
+    if right { Ok(()) } else { Err(Fault::Layout { what, offset, found, expected: expected.to_owned() }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tensors_that_share_bytes_are_refused() {
+        let check = |places: [Range<u64>; 3]| {
+            let tensor = |values| Tensor { offset: 9, shape: vec![1], elements: 1, dtype: None, code: 0, values };
+            apart(&["a", "b", "c"].map(str::to_owned).into_iter().zip(places.map(tensor)).collect::<Vec<_>>())
+        };
+        // In any order, and with a place for what fills up.
+        check([128..192, 0..60, 64..128]).unwrap();
+        for (places, name, before) in [
+            ([0..65, 64..128, 128..192], "b", "a"),
+            ([128..192, 0..64, 128..129], "c", "a"),
+            ([0..192, 64..65, 192..193], "b", "a"),
+        ] {
+            match check(places).unwrap_err() {
+                Fault::Tensor { tensor, reason, .. } => {
+                    assert!(
+                        tensor == name && reason.starts_with(&format!("its values lie in those of {before}")),
+                        "{reason}"
+                    );
+                }
+                fault => panic!("{fault}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! The file's metadata: typed values by key.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::ops::Range;
+
+use super::error::Fault;
+use crate::inputs::checkpoint::cursor::Cursor;
+
+/// Keys of a file: real ones have fewer than a hundred.
+const MOST_KEYS: u64 = 1 << 16;
+/// Texts of an array: the largest vocabularies have a quarter of a million tokens and half a million merges.
+const MOST_TEXTS: u64 = 1 << 22;
+
+/// What GGUF calls a string, among the types of values.
+const STRING: u32 = 8;
+/// What GGUF calls an array.
+const ARRAY: u32 = 9;
+
+/// A value. Arrays stay in the file: a vocabulary is read only when it is asked for.
+enum Value {
+    Integer(i128),
+    F32(f32),
+    F64(f64),
+    Bool(bool),
+    String(String),
+    Array { item: u32, count: u64, bytes: Range<usize> },
+}
+
+impl Value {
+    fn read(cursor: &mut Cursor<'_>, key: &str, offset: u64) -> Result<Self, Fault> {
+        let what = &format_args!("the value of metadata key {key}");
+        let code = cursor.u32(what)?;
+        Ok(match code {
+            0 => Self::Integer(u8::from_le_bytes(cursor.array(what)?).into()),
+            1 => Self::Integer(i8::from_le_bytes(cursor.array(what)?).into()),
+            2 => Self::Integer(u16::from_le_bytes(cursor.array(what)?).into()),
+            3 => Self::Integer(i16::from_le_bytes(cursor.array(what)?).into()),
+            4 => Self::Integer(u32::from_le_bytes(cursor.array(what)?).into()),
+            5 => Self::Integer(i32::from_le_bytes(cursor.array(what)?).into()),
+            6 => Self::F32(f32::from_le_bytes(cursor.array(what)?)),
+            7 => Self::Bool(cursor.array(what)? != [0]),
+            STRING => Self::String(cursor.string(what)?.to_owned()),
+            ARRAY => {
+                let item = cursor.u32(what)?;
+                let count = cursor.u64(what)?;
+                let start = cursor.at();
+                match item_bytes(item) {
+                    Some(width) => drop(cursor.take(count.saturating_mul(width), what)?),
+                    None if item == STRING => {
+                        at_most(&format_args!("texts of metadata key {key}"), offset, count, MOST_TEXTS)?;
+                        // A string takes eight bytes at least, so that an absurd count soon meets the end.
+                        for _ in 0..count {
+                            let len_bytes = cursor.u64(what)?;
+                            cursor.take(len_bytes, what)?;
+                        }
+                    }
+                    None => {
+                        return Err(Fault::ValueType { key: key.to_owned(), offset, what: "array item", code: item });
+                    }
+                }
+                Self::Array { item, count, bytes: start..cursor.at() }
+            }
+            10 => Self::Integer(u64::from_le_bytes(cursor.array(what)?).into()),
+            11 => Self::Integer(i64::from_le_bytes(cursor.array(what)?).into()),
+            12 => Self::F64(f64::from_le_bytes(cursor.array(what)?)),
+            code => return Err(Fault::ValueType { key: key.to_owned(), offset, what: "value", code }),
+        })
+    }
+
+    fn describe(&self) -> &'static str {
+        match self {
+            Self::Integer(_) => "an integer",
+            Self::F32(_) | Self::F64(_) => "a floating-point number",
+            Self::Bool(_) => "a boolean",
+            Self::String(_) => "a string",
+            Self::Array { item: STRING, .. } => "an array of strings",
+            Self::Array { .. } => "an array of numbers",
+        }
+    }
+}
+
+/// Bytes of an array item of fixed size.
+fn item_bytes(code: u32) -> Option<u64> {
+    match code {
+        0 | 1 | 7 => Some(1),
+        2 | 3 => Some(2),
+        4..=6 => Some(4),
+        10..=12 => Some(8),
+        _ => None,
+    }
+}
+
+struct Entry {
+    /// Where it starts in the file.
+    offset: u64,
+    value: Value,
+}
+
+/// The metadata of a file.
+pub(super) struct Metadata {
+    entries: BTreeMap<String, Entry>,
+}
+
+impl Metadata {
+    /// Reads `count` entries.
+    pub(super) fn read(cursor: &mut Cursor<'_>, count: u64) -> Result<Self, Fault> {
+        at_most(&"metadata keys", cursor.offset(), count, MOST_KEYS)?;
+        let mut entries = BTreeMap::new();
+        for index in 0..count {
+            let offset = cursor.offset();
+            let key = cursor.string(&format_args!("metadata key {} of {count}", index + 1))?;
+            let value = Value::read(cursor, key, offset)?;
+            if entries.insert(key.to_owned(), Entry { offset, value }).is_some() {
+                return Err(Fault::Duplicate { what: "metadata key", name: key.to_owned(), offset });
+            }
+        }
+        Ok(Self { entries })
+    }
+
+    fn get<T>(
+        &self,
+        key: &str,
+        expected: &'static str,
+        convert: impl FnOnce(&Value) -> Option<T>,
+    ) -> Result<Option<T>, Fault> {
+        let Some(Entry { offset, value }) = self.entries.get(key) else {
+            return Ok(None);
+        };
+        let wrong = || Fault::KeyType { key: key.to_owned(), offset: *offset, expected, found: value.describe() };
+        convert(value).map(Some).ok_or_else(wrong)
+    }
+
+    /// The keys that start so.
+    pub(super) fn keys_after<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = &'a str> {
+        self.entries.keys().map(String::as_str).filter(move |key| key.starts_with(prefix))
+    }
+
+    /// A string, if the key is there.
+    pub(super) fn string(&self, key: &str) -> Result<Option<String>, Fault> {
+        self.get(key, "a string", |value| match value {
+            Value::String(text) => Some(text.clone()),
+            _ => None,
+        })
+    }
+
+    /// An integer of any width that is not negative, if the key is there.
+    pub(super) fn integer(&self, key: &str) -> Result<Option<u64>, Fault> {
+        self.get(key, "an integer from 0 to 2^64 - 1", |value| match value {
+            Value::Integer(number) => u64::try_from(*number).ok(),
+            _ => None,
+        })
+    }
+
+    /// A finite number, if the key is there. One of 32 bits becomes its shortest decimal: 1e-6 stays 1e-6, where
+    /// widening the bits gives 9.999999974752427e-07.
+    pub(super) fn decimal(&self, key: &str) -> Result<Option<f64>, Fault> {
+        self.get(key, "a finite floating-point number", |value| match value {
+            Value::F32(number) => number.to_string().parse().ok().filter(|number: &f64| number.is_finite()),
+            Value::F64(number) => Some(*number).filter(|number| number.is_finite()),
+            _ => None,
+        })
+    }
+
+    /// A boolean, if the key is there.
+    pub(super) fn flag(&self, key: &str) -> Result<Option<bool>, Fault> {
+        self.get(key, "a boolean", |value| match value {
+            Value::Bool(flag) => Some(*flag),
+            _ => None,
+        })
+    }
+
+    /// An array of strings, if the key is there. `file` is the whole file.
+    pub(super) fn strings<'a>(&self, file: &'a [u8], key: &str) -> Result<Option<Vec<&'a str>>, Fault> {
+        let array = self.get(key, "an array of strings", |value| match value {
+            Value::Array { item: STRING, count, bytes } => Some((*count, bytes.start)),
+            _ => None,
+        })?;
+        let Some((count, start)) = array else {
+            return Ok(None);
+        };
+        let mut cursor = Cursor::new(file, start);
+        let texts = (0..count).map(|index| cursor.string(&format_args!("{key}[{index}]")));
+        Ok(Some(texts.collect::<Result<_, _>>()?))
+    }
+
+    /// An array of numbers of 32 bits (item type `item`), if the key is there. `file` is the whole file.
+    fn words(&self, file: &[u8], key: &str, item: u32, expected: &'static str) -> Result<Option<Vec<[u8; 4]>>, Fault> {
+        self.get(key, expected, |value| match value {
+            Value::Array { item: found, bytes, .. } if *found == item => {
+                Some(file[bytes.clone()].as_chunks().0.to_vec())
+            }
+            _ => None,
+        })
+    }
+
+    /// An array of `i32`, if the key is there. `file` is the whole file.
+    pub(super) fn integers(&self, file: &[u8], key: &str) -> Result<Option<Vec<i32>>, Fault> {
+        let words = self.words(file, key, 5, "an array of 32-bit integers")?;
+        Ok(words.map(|words| words.into_iter().map(i32::from_le_bytes).collect()))
+    }
+
+    /// An array of `f32`, if the key is there. `file` is the whole file.
+    pub(super) fn floats(&self, file: &[u8], key: &str) -> Result<Option<Vec<f32>>, Fault> {
+        let words = self.words(file, key, 6, "an array of 32-bit floating-point numbers")?;
+        Ok(words.map(|words| words.into_iter().map(f32::from_le_bytes).collect()))
+    }
+
+    /// The error for a value that cannot be followed: what was `found`, what is `expected`.
+    pub(super) fn refuse(&self, key: &str, found: impl ToString, expected: impl Into<String>) -> Fault {
+        let (key, offset) = (key.to_owned(), self.offset(key));
+        Fault::KeyValue { key, offset, found: found.to_string(), expected: expected.into() }
+    }
+
+    /// The error for an item of an array that cannot be used: what is wrong with it.
+    pub(super) fn refuse_item(&self, key: &'static str, index: usize, reason: impl Into<String>) -> Fault {
+        Fault::Item { key, offset: self.offset(key), index, reason: reason.into() }
+    }
+
+    /// Where a key's entry starts in the file.
+    fn offset(&self, key: &str) -> u64 {
+        self.entries.get(key).map_or(0, |entry| entry.offset)
+    }
+}
+
+/// Refuses a count that no real file has.
+pub(super) fn at_most(what: &dyn Display, offset: u64, found: u64, most: u64) -> Result<(), Fault> {
+    if found <= most { Ok(()) } else { Err(Fault::TooMany { what: what.to_string(), offset, found, most }) }
+}
+
+/// The value of a key that has to be there.
+pub(super) fn required<T>(key: &str, value: Option<T>) -> Result<T, Fault> {
+    value.ok_or_else(|| Fault::MissingKey { key: key.to_owned() })
+}

@@ -1,0 +1,222 @@
+//! What is wrong with a file, one thing at a time.
+
+use super::super::blocks::BlockType;
+use super::samples::shape;
+use super::writer::Writer;
+use super::{Fault, Gguf, fault, open};
+use crate::inputs::checkpoint::cursor::Unreadable;
+
+const UNKNOWN_KEY: &str = "general.description";
+
+fn embedding(dimensions: &[u64], code: u32, values: usize) -> Vec<u8> {
+    shape("llama").tensor_raw("token_embd.weight", dimensions, code, vec![0; values]).bytes()
+}
+
+#[test]
+fn a_file_is_known_by_its_first_four_bytes() {
+    let is_gguf = |bytes: &[u8]| {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), bytes).unwrap();
+        Gguf::is_gguf(file.path())
+    };
+    assert!(is_gguf(&shape("llama").bytes()));
+    assert!(is_gguf(b"GGUF"));
+    assert!(!is_gguf(b"GGU") && !is_gguf(b"") && !is_gguf(b"{\"a\": 1}"));
+    assert!(!Gguf::is_gguf(std::path::Path::new("/nonexistent")));
+    for bytes in [&b""[..], b"GGU", b"PK\x03\x04 and more"] {
+        assert!(matches!(fault(bytes), Fault::Magic { found } if found == bytes[..bytes.len().min(4)]));
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_named() {
+    let error = Gguf::open(std::path::Path::new("/nonexistent/model.gguf")).err().unwrap();
+    assert!(matches!(error.fault, Fault::Io(_)));
+    assert!(error.to_string().starts_with("/nonexistent/model.gguf: cannot read: "), "{error}");
+    assert!(matches!(Gguf::open(&std::env::temp_dir()).err().unwrap().fault, Fault::Io(_)));
+}
+
+#[test]
+fn other_versions_are_refused_with_a_remedy() {
+    for (version, remedy) in [(1, "Convert"), (4, "Convert"), (0, "Convert"), (3_u32.swap_bytes(), "big-endian")] {
+        let mut writer = shape("llama");
+        writer.version = version;
+        let fault = fault(&writer.bytes());
+        assert!(matches!(fault, Fault::Version { found } if found == version));
+        assert!(fault.to_string().contains(remedy), "{fault}");
+    }
+}
+
+#[test]
+fn counts_and_lengths_that_the_file_cannot_hold_are_refused() {
+    let file = shape("llama").bytes();
+    // Of tensors, of keys, of the first key's bytes.
+    for at in [8, 16, 24] {
+        for value in [u64::MAX, i64::MAX as u64, 1 << 40] {
+            let mut file = file.clone();
+            file[at..at + 8].copy_from_slice(&value.to_le_bytes());
+            // More tensors or keys than there are: what follows is read as such, until something is wrong with it.
+            let fault = fault(&file);
+            assert!(
+                matches!(fault, Fault::Unreadable(Unreadable::Truncated { .. }) | Fault::TooMany { .. }),
+                "{fault}"
+            );
+        }
+    }
+    for item in [0, 4, 8, 12] {
+        let array = [&(item as u32).to_le_bytes()[..], &u64::MAX.to_le_bytes()].concat();
+        let fault = fault(&Writer::new().raw(UNKNOWN_KEY, 9, &array).bytes());
+        match &fault {
+            Fault::TooMany { what, .. } => assert!(item == 8 && what.contains(UNKNOWN_KEY), "{fault}"),
+            Fault::Unreadable(Unreadable::Truncated { what, .. }) => assert!(what.contains(UNKNOWN_KEY), "{fault}"),
+            _ => panic!("{fault}"),
+        }
+        assert!(fault.to_string().ends_with("fetch it again"), "{fault}");
+    }
+}
+
+/// A header that no file needs is not read to its end: a sparse file of a terabyte costs nothing to make.
+#[test]
+fn an_endless_header_is_refused_before_its_end() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let array = [&8_u32.to_le_bytes()[..], &(1_u64 << 22).to_le_bytes()].concat();
+    let mut writer = shape("llama");
+    for key in 0..64 {
+        writer = writer.raw(&format!("a.{key}"), 9, &array);
+    }
+    // The first array's texts are all empty, and so is the rest of the file.
+    std::fs::write(file.path(), writer.raw("z", 8, &(300_u64 << 20).to_le_bytes()).bytes()).unwrap();
+    std::fs::OpenOptions::new().write(true).open(file.path()).unwrap().set_len(1 << 40).unwrap();
+    let fault = Gguf::open(file.path()).err().unwrap().fault;
+    assert!(matches!(fault, Fault::LongHeader { .. } | Fault::TooMany { .. } | Fault::ValueType { .. }), "{fault}");
+    let long = shape("llama").raw("z", 8, &(300_u64 << 20).to_le_bytes()).bytes();
+    std::fs::write(file.path(), long).unwrap();
+    std::fs::OpenOptions::new().write(true).open(file.path()).unwrap().set_len(1 << 40).unwrap();
+    let fault = Gguf::open(file.path()).err().unwrap().fault;
+    assert!(matches!(fault, Fault::LongHeader { .. }), "{fault}");
+}
+
+#[test]
+fn every_type_of_value_reads_and_no_other_does() {
+    let nested = [&9_u32.to_le_bytes()[..], &1_u64.to_le_bytes()].concat();
+    for (code, value, what) in [(13, vec![], "value type 13"), (9, nested, "array item type 9")] {
+        let fault = fault(&Writer::new().raw(UNKNOWN_KEY, code, &value).bytes());
+        assert!(matches!(fault, Fault::ValueType { offset: 24, .. }));
+        assert!(fault.to_string().contains(what), "{fault}");
+    }
+    let text = [&2_u64.to_le_bytes()[..], b"\xff\xfe"].concat();
+    assert!(matches!(
+        fault(&Writer::new().raw(UNKNOWN_KEY, 8, &text).bytes()),
+        Fault::Unreadable(Unreadable::Utf8 { .. })
+    ));
+    // Every type of value that there is.
+    let widths = [(0, 1), (1, 1), (2, 2), (3, 2), (4, 4), (5, 4), (6, 4), (7, 1), (10, 8), (11, 8), (12, 8)];
+    let writer = widths.iter().fold(shape("llama"), |writer, (code, width)| {
+        let array = [&u32::to_le_bytes(*code)[..], &2_u64.to_le_bytes(), &vec![1; 2 * width]].concat();
+        writer.raw(&format!("a.{code}"), *code, &vec![1; *width]).raw(&format!("b.{code}"), 9, &array)
+    });
+    open(&writer.bytes()).unwrap();
+}
+
+#[test]
+fn a_key_or_a_tensor_that_is_there_twice_is_refused() {
+    let key = fault(&shape("llama").again("general.architecture").bytes());
+    assert!(matches!(key, Fault::Duplicate { what: "metadata key", .. }), "{key}");
+    let tensor = |writer: Writer| writer.tensor("token_embd.weight", &[4, 1], BlockType::F32);
+    let tensor = fault(&tensor(tensor(shape("llama"))).bytes());
+    assert!(matches!(tensor, Fault::Duplicate { what: "tensor", .. }), "{tensor}");
+}
+
+#[test]
+fn an_alignment_is_a_power_of_two() {
+    let embedding = |alignment| {
+        let writer = shape("llama").integer("general.alignment", alignment);
+        writer.tensor("token_embd.weight", &[4, 1], BlockType::F32).bytes()
+    };
+    for alignment in [0, 3, 48, u32::MAX] {
+        assert!(matches!(fault(&embedding(alignment)), Fault::KeyValue { .. }));
+    }
+    for alignment in [1, 8, 32] {
+        open(&embedding(alignment)).unwrap();
+    }
+    assert!(matches!(fault(&embedding(1 << 31)), Fault::Unreadable(Unreadable::Truncated { .. })));
+}
+
+#[test]
+fn an_offset_off_the_alignment_or_past_the_end_is_refused() {
+    let file = embedding(&[4, 1], 0, 16);
+    let end = file.len() - Writer::ALIGNMENT_BYTES;
+    // The tensor's offset is the last number of the table, before padding.
+    let name = file.windows(10).position(|window| window == b"token_embd").unwrap();
+    let at = name + "token_embd.weight".len() + 4 + 16 + 4;
+    assert!(at + 8 <= end);
+    for (offset, misaligned) in [(1, true), (16, true), (32, false), (1 << 40, false), (u64::MAX - 31, false)] {
+        let mut file = file.clone();
+        file[at..at + 8].copy_from_slice(&u64::to_le_bytes(offset));
+        match fault(&file) {
+            Fault::Misaligned { tensor, data_offset, alignment: 32, .. } => {
+                assert!(misaligned && tensor == "token_embd.weight" && data_offset == offset);
+            }
+            fault @ Fault::Unreadable(Unreadable::Truncated { .. }) => {
+                assert!(!misaligned && fault.to_string().contains("token_embd.weight"));
+            }
+            fault => panic!("{fault}"),
+        }
+    }
+}
+
+#[test]
+fn tensors_that_overlap_or_leave_a_gap_are_refused() {
+    let tensor = |writer: Writer, name| writer.tensor(name, &[8], BlockType::F32);
+    let file = ["blk.0.attn_q.bias", "blk.0.attn_k.bias", "blk.0.attn_v.bias"].into_iter().fold(shape("qwen2"), tensor);
+    let file = file.bytes();
+    open(&file).unwrap();
+    // A tensor's offset follows its name, rank, one dimension and type.
+    let at =
+        |name: &str| file.windows(name.len()).position(|window| window == name.as_bytes()).unwrap() + name.len() + 16;
+    let moved = |name: &str, to: u64| {
+        let mut file = file.clone();
+        file[at(name)..][..8].copy_from_slice(&to.to_le_bytes());
+        fault(&file)
+    };
+    for (name, to, right) in [
+        ("blk.0.attn_q.bias", 32, 0),
+        ("blk.0.attn_k.bias", 0, 32),
+        ("blk.0.attn_k.bias", 64, 32),
+        ("blk.0.attn_v.bias", 32, 64),
+    ] {
+        match moved(name, to) {
+            Fault::Place { tensor, data_offset, expected, .. } => {
+                assert_eq!((tensor.as_str(), data_offset, expected), (name, to, right));
+            }
+            fault => panic!("{fault}"),
+        }
+    }
+    // Behind a type whose size is not known values may start later, and not before.
+    let unknown = shape("qwen2").tensor_raw("blk.0.attn_q.bias", &[512], 99, vec![0; 128]);
+    let unknown = tensor(unknown, "blk.0.attn_k.bias").bytes();
+    open(&unknown).unwrap();
+    let at = unknown.windows(17).position(|window| window == b"blk.0.attn_k.bias").unwrap() + 17 + 16;
+    let mut early = unknown;
+    early[at..][..8].copy_from_slice(&32_u64.to_le_bytes());
+    assert!(matches!(fault(&early), Fault::Place { expected: 64, .. }));
+}
+
+#[test]
+fn a_shape_that_its_type_cannot_have_is_refused() {
+    let (q4_0, q4_k) = (BlockType::Q4_0.code(), BlockType::Q4K.code());
+    for (dimensions, code) in [
+        (&[][..], 0),
+        (&[1, 1, 1, 1, 1], 0),
+        (&[0, 4], 0),
+        (&[u64::MAX, 2], 0),
+        (&[1 << 32, 1 << 32], 0),
+        (&[48, 1], q4_0),
+        (&[896, 1], q4_k),
+    ] {
+        let fault = fault(&embedding(dimensions, code, 16));
+        assert!(matches!(&fault, Fault::Shape { tensor, .. } if tensor == "token_embd.weight"), "{fault}");
+    }
+    let fault = fault(&embedding(&[1 << 32, 1 << 30], 0, 16));
+    assert!(matches!(fault, Fault::Unreadable(Unreadable::Truncated { .. })), "{fault}");
+}

@@ -1,0 +1,166 @@
+//! Writing a model as a GGUF file: version 3, little-endian, without a tokenizer.
+
+use std::io::Write as _;
+use std::path::Path;
+
+use precast_fatbins::files::{Aside, Existing};
+use precast_kernels::{Dtype, Format};
+use precast_plan::{Formats, ModelConfig, Parameter, Parameters};
+
+use super::blocks::BlockType;
+use super::config::key_of;
+use super::names;
+use crate::inputs::checkpoint::write::check_space;
+use crate::inputs::checkpoint::{CheckpointError, Write};
+
+/// The file that is written.
+pub const FILE: &str = "model.gguf";
+/// What tensors start on a multiple of: what GGUF takes for granted where a file does not say.
+const ALIGNMENT_BYTES: u64 = 32;
+/// `LLAMA_FTYPE_MOSTLY_Q4_K_M` of llama.h.
+const MOSTLY_Q4_K_M: u32 = 15;
+
+/// Writes a directory with a GGUF file whose matrices are stored as `formats` says, and all else in f32. It appears whole or
+/// not at all, with a listing by which Precast knows it again. `read` gives a parameter's bytes in its format, in parts.
+///
+/// # Errors
+/// [`CheckpointError`] of the disk, of `read`, or where a parameter has no name in GGUF files.
+pub fn write_model<E: From<CheckpointError>>(
+    directory: &Path,
+    existing: Existing,
+    config: &ModelConfig,
+    formats: &Formats,
+    mut read: impl FnMut(&Parameter, Format, &mut Write<'_>) -> Result<(), E>,
+) -> Result<(), E> {
+    let tensors = tensors(directory, config, formats)?;
+    let io = |error| CheckpointError::Io { what: "write", path: directory.join(FILE), error };
+    check_space(directory, "the model", tensors.iter().map(Tensor::padded).sum())?;
+    let mut aside = Aside::new(directory).map_err(io)?;
+    let mut file = aside.create(FILE).map_err(io)?;
+    file.write_all(&header(config, &tensors)).map_err(io)?;
+    for tensor in &tensors {
+        let mut done = 0;
+        read(&tensor.parameter, tensor.format, &mut |part| {
+            done += part.len() as u64;
+            file.write_all(part).map_err(io)
+        })?;
+        assert_eq!(done, tensor.bytes(), "bytes of {}", tensor.name);
+        file.write_all(&vec![0; (tensor.padded() - done) as usize]).map_err(io)?;
+    }
+    aside.close(file);
+    aside.list().map_err(io)?;
+    Ok(aside.publish(existing).map_err(io)?)
+}
+
+/// A parameter as the file has it.
+struct Tensor {
+    /// As GGUF names it.
+    name: String,
+    parameter: Parameter,
+    format: Format,
+}
+
+impl Tensor {
+    fn bytes(&self) -> u64 {
+        self.format.bytes(self.parameter.elems())
+    }
+
+    fn padded(&self) -> u64 {
+        self.bytes().next_multiple_of(ALIGNMENT_BYTES)
+    }
+
+    fn kind(&self) -> BlockType {
+        let kind = BlockType::ALL.into_iter().find(|kind| match self.format {
+            Format::Block(block) => kind.block() == Some(block),
+            Format::Dense(_) => *kind == BlockType::F32,
+        });
+        kind.expect("GGUF has every block format")
+    }
+}
+
+fn tensors(directory: &Path, config: &ModelConfig, formats: &Formats) -> Result<Vec<Tensor>, CheckpointError> {
+    let unnamed = |parameter: &Parameter| CheckpointError::NoGgufName {
+        path: directory.to_owned(),
+        tensor: parameter.name.clone(),
+        family: config.family.gguf,
+    };
+    let parameters = Parameters::new(config).list.into_iter();
+    let tensors = parameters.map(|parameter| {
+        let name = names::ggml(config.family, &parameter.name).ok_or_else(|| unnamed(&parameter))?;
+        let format = formats.of(&parameter.name).map_or(Format::Dense(Dtype::F32), Format::Block);
+        Ok(Tensor { name, parameter, format })
+    });
+    tensors.collect()
+}
+
+/// Everything before the first tensor's values.
+fn header(config: &ModelConfig, tensors: &[Tensor]) -> Vec<u8> {
+    let mut metadata = Metadata::default();
+    let key = |rest: &str| key_of(config.family, rest);
+    metadata.string("general.architecture", config.family.gguf);
+    metadata.string("general.name", "random weights");
+    metadata.integer("general.file_type", MOSTLY_Q4_K_M);
+    metadata.integer("general.quantization_version", 2);
+    let integers = [
+        ("block_count", config.layers),
+        ("context_length", config.max_positions),
+        ("embedding_length", config.hidden),
+        ("feed_forward_length", config.intermediate),
+        ("attention.head_count", config.heads),
+        ("attention.head_count_kv", config.kv_heads),
+        ("attention.key_length", config.head_dim),
+        ("attention.value_length", config.head_dim),
+        ("rope.dimension_count", config.head_dim),
+        ("vocab_size", config.vocab),
+    ];
+    integers.iter().for_each(|(rest, value)| metadata.integer(&key(rest), *value));
+    metadata.float(&key("rope.freq_base"), config.rope_theta);
+    metadata.float(&key("attention.layer_norm_rms_epsilon"), config.rms_norm_eps);
+
+    let counts = [tensors.len() as u64, metadata.count].map(u64::to_le_bytes).concat();
+    let mut header = [b"GGUF", &3_u32.to_le_bytes()[..], &counts, &metadata.bytes].concat();
+    let mut start = 0;
+    for tensor in tensors {
+        header.extend(string(&tensor.name));
+        header.extend((tensor.parameter.shape.len() as u32).to_le_bytes());
+        // Columns first.
+        header.extend(tensor.parameter.shape.iter().rev().flat_map(|dimension| dimension.to_le_bytes()));
+        header.extend(tensor.kind().code().to_le_bytes());
+        header.extend(u64::to_le_bytes(start));
+        start += tensor.padded();
+    }
+    header.resize(header.len().next_multiple_of(ALIGNMENT_BYTES as usize), 0);
+    header
+}
+
+/// Keys with their values.
+#[derive(Default)]
+struct Metadata {
+    count: u64,
+    bytes: Vec<u8>,
+}
+
+impl Metadata {
+    /// A value by the code of its type.
+    fn push(&mut self, key: &str, code: u32, value: &[u8]) {
+        self.count += 1;
+        self.bytes.extend([&string(key), &code.to_le_bytes()[..], value].concat());
+    }
+
+    fn integer(&mut self, key: &str, value: u32) {
+        self.push(key, 4, &value.to_le_bytes());
+    }
+
+    fn float(&mut self, key: &str, value: f32) {
+        self.push(key, 6, &value.to_le_bytes());
+    }
+
+    fn string(&mut self, key: &str, value: &str) {
+        self.push(key, 8, &string(value));
+    }
+}
+
+/// A length, then the bytes.
+fn string(text: &str) -> Vec<u8> {
+    [&(text.len() as u64).to_le_bytes(), text.as_bytes()].concat()
+}

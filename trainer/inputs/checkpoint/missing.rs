@@ -1,0 +1,118 @@
+//! What stands where a model was expected, and what to do about it.
+
+use std::ffi::OsStr;
+use std::path::{Component, Path};
+
+use super::CheckpointError;
+use crate::base::impostors::Disguise;
+
+/// Weights in formats that are not read.
+const OTHER_WEIGHTS: [&str; 4] = ["bin", "pt", "pth", "ckpt"];
+
+/// Why there is no model at a path.
+pub(super) fn model(path: &Path) -> CheckpointError {
+    let not_a_model = |reason: &str| CheckpointError::NotAModel { path: path.to_owned(), reason: reason.to_owned() };
+    if path.is_dir() {
+        return not_a_model(
+            "there is no config.json in it; give the directory that holds config.json and model.safetensors",
+        );
+    }
+    if !path.exists() {
+        return CheckpointError::NotFound { path: path.to_owned(), id: hugging_face_id(path) };
+    }
+    if let Some(what) = Disguise::at(path) {
+        return CheckpointError::Disguised { path: path.to_owned(), what };
+    }
+    match extension(path) {
+        Some("safetensors") => not_a_model(
+            "a .safetensors file holds weights and does not say of what model; give the directory that holds it and its config.json",
+        ),
+        Some("json") => not_a_model("it is one file of a model; give the directory that holds it"),
+        Some("gguf") => not_a_model("it does not start as a GGUF file does: it is damaged, fetch it again"),
+        Some("apr") => not_a_model(
+            "it does not start as an APR file of version 2 does: convert it with a current tool, or fetch it again",
+        ),
+        Some(other) if OTHER_WEIGHTS.contains(&other) => {
+            not_a_model("PyTorch files are not read; convert it to safetensors")
+        }
+        _ => not_a_model("expected a Hugging Face directory (config.json, model.safetensors), a .gguf or an .apr file"),
+    }
+}
+
+/// Why a directory with a `config.json` has no weights that are read.
+pub(super) fn weights(directory: &Path) -> CheckpointError {
+    let files = std::fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
+    let other = files.filter(|path| extension(path).is_some_and(|end| OTHER_WEIGHTS.contains(&end))).min();
+    let found = match other {
+        Some(file) => format!(
+            "; it has {}, and PyTorch files are not read: convert them to safetensors",
+            file.file_name().unwrap_or_default().display()
+        ),
+        None => ": fetch its weights too, or use `precast plan` and `precast init`, which need none".to_owned(),
+    };
+    let reason = format!("there is no model.safetensors and no model.safetensors.index.json in it{found}");
+    CheckpointError::NotAModel { path: directory.to_owned(), reason }
+}
+
+fn extension(path: &Path) -> Option<&str> {
+    path.extension().and_then(OsStr::to_str)
+}
+
+/// The Hugging Face id (`organisation/name`) that a path to nothing may be meant as.
+fn hugging_face_id(path: &Path) -> Option<String> {
+    let mut parts = path.components().map(|part| match part {
+        Component::Normal(part) => part.to_str().filter(|part| is_name(part)),
+        _ => None,
+    });
+    let (organisation, name) = (parts.next()??, parts.next()??);
+    // A directory of that name is where somebody keeps models.
+    (parts.next().is_none() && !Path::new(organisation).exists()).then(|| format!("{organisation}/{name}"))
+}
+
+fn is_name(part: &str) -> bool {
+    part.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && part.chars().all(|char| char.is_ascii_alphanumeric() || "-_.".contains(char))
+}
+
+/// What to say of a path that may be meant as a Hugging Face id.
+pub(super) fn download(id: &str) -> String {
+    let directory = id.split_once('/').map_or(id, |(_, name)| name);
+    format!(
+        ".\nModels are not downloaded by name. If {id} is one at Hugging Face: hf download {id} --local-dir {directory}\n\
+         and give {directory} instead"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_id_is_told_from_a_path() {
+        let id = |path: &str| hugging_face_id(Path::new(path));
+        assert_eq!(id("Qwen/Qwen2.5-0.5B").as_deref(), Some("Qwen/Qwen2.5-0.5B"));
+        for path in
+            ["/Qwen/Qwen2.5-0.5B", "./Qwen/model", "../Qwen/model", "model", "a/b/c", "trainer/no-such", "a/b c"]
+        {
+            assert_eq!(id(path), None, "{path}");
+        }
+    }
+
+    #[test]
+    fn what_stands_in_the_place_of_a_model_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = |name: &str, bytes: &[u8]| {
+            let path = dir.path().join(name);
+            std::fs::write(&path, bytes).unwrap();
+            model(&path).to_string()
+        };
+        assert!(file("model.safetensors", b"").contains("give the directory that holds it and its config.json"));
+        assert!(file("model.apr", b"APR1").contains("does not start as an APR file of version 2"));
+        assert!(file("pytorch_model.bin", b"PK").contains("PyTorch files are not read"));
+        assert!(file("model.gguf", b"GGU").contains("does not start as a GGUF file"));
+        assert!(file("lfs.gguf", b"version https://git-lfs.github.com/spec/v1\n").contains("git-lfs pointer"));
+        assert!(model(dir.path()).to_string().contains("there is no config.json in it"));
+        assert!(weights(dir.path()).to_string().contains("it has pytorch_model.bin"));
+        assert!(model(&dir.path().join("none")).to_string().starts_with("no model at "));
+    }
+}

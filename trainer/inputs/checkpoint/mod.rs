@@ -1,0 +1,504 @@
+//! Models in and out: Hugging Face directories, GGUF and APR files.
+
+pub mod apr;
+mod cursor;
+mod error;
+mod file;
+mod finite;
+mod formats;
+pub mod gguf;
+mod heads;
+mod huggingface;
+mod missing;
+mod scratch;
+mod stream;
+mod tensors;
+mod write;
+mod zero;
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+
+use precast_fatbins::{Digest, files, input};
+use precast_kernels::{Block, Dtype, Format};
+use precast_plan::{ModelConfig, Parameter};
+use rayon::prelude::*;
+use safetensors::tensor::Dtype as Stored;
+
+use crate::Failure;
+use crate::base::impostors::{Disguise, read_text, without_mark};
+use crate::inputs::added_tokens::AddedTokens;
+use crate::inputs::chat::{self, ChatTemplate, Date};
+use crate::inputs::tokenizer::{self, Tokenizer};
+use apr::Apr;
+pub use cursor::Unreadable;
+pub use error::CheckpointError;
+pub use file::Access;
+use file::WeightFile;
+pub use finite::NotFinite;
+pub use formats::Formats;
+use gguf::Gguf;
+pub(crate) use huggingface::Safetensors;
+pub use scratch::Scratch;
+pub(crate) use stream::safetensors_header;
+pub use write::{Student, Write, fill_model, stored, write_model};
+pub(crate) use write::{check_space, check_written};
+use zero::Zeros;
+pub(crate) use zero::is_zero;
+
+/// Where a model's weights come from.
+pub trait Weights {
+    fn config(&self) -> &ModelConfig;
+
+    /// The dtype in which all of its parameters are in memory as they are, if there is one.
+    fn dtype(&self) -> Option<Dtype>;
+
+    /// How they are stored, in words: `BF16, 290 tensors`.
+    fn stored(&self) -> String;
+
+    /// In which formats its matrices are stored.
+    fn formats(&self) -> precast_plan::Formats;
+
+    /// The elements of a parameter as bytes of a dtype, or the blocks that [`Self::formats`] says it is stored in; in
+    /// `scratch` unless they are in memory as they are.
+    ///
+    /// # Errors
+    /// [`CheckpointError`] where they cannot be read.
+    fn read<'a>(
+        &'a self,
+        parameter: &Parameter,
+        format: Format,
+        scratch: &'a mut Scratch,
+    ) -> Result<&'a [u8], CheckpointError>;
+
+    /// The same in parts, in order: of [`PART_ELEMENTS`] elements where weights are read past the page cache, so that the host
+    /// holds no more of them, else whole.
+    ///
+    /// # Errors
+    /// [`CheckpointError`] where they cannot be read, and those of `take`.
+    fn read_parts(
+        &self,
+        parameter: &Parameter,
+        format: Format,
+        scratch: &mut Scratch,
+        take: &mut dyn FnMut(&[u8]) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        take(self.read(parameter, format, scratch)?)
+    }
+}
+
+/// Elements of a part of a parameter that is read in parts.
+pub const PART_ELEMENTS: u64 = 4 << 20;
+
+enum Source {
+    HuggingFace(Safetensors),
+    Gguf(Gguf),
+    Apr(Apr),
+}
+
+/// A model on disk: its shape, its tensors by Hugging Face name, its tokenizer.
+pub struct Checkpoint {
+    path: PathBuf,
+    source: Source,
+    config: ModelConfig,
+    json: serde_json::Value,
+    /// Read when it is first asked for.
+    tokenizer: OnceLock<Option<Arc<Tokenizer>>>,
+    zeros: Zeros,
+}
+
+impl Checkpoint {
+    /// Opens a Hugging Face directory, a GGUF or an APR file and checks that it holds every tensor of its
+    /// configuration in the right shape. No weights are read.
+    ///
+    /// # Errors
+    /// [`CheckpointError`].
+    pub fn open(path: &Path) -> Result<Self, CheckpointError> {
+        let (source, json, config_path) = if path.is_dir() {
+            let (source, json) = Safetensors::open(path)?;
+            (Source::HuggingFace(source), json, path.join("config.json"))
+        } else if Gguf::is_gguf(path) {
+            let source = Gguf::open(path)?;
+            let json = source.config()?;
+            (Source::Gguf(source), json, path.to_owned())
+        } else if Apr::is_apr(path) {
+            let source = Apr::open(path)?;
+            let json = source.config()?;
+            (Source::Apr(source), json, path.to_owned())
+        } else {
+            return Err(missing::model(path));
+        };
+        let config = ModelConfig::from_json(&json.to_string())
+            .map_err(|error| CheckpointError::Config { path: config_path, error })?;
+        let (tokenizer, zeros) = (OnceLock::new(), Zeros::default());
+        let checkpoint = Self { path: path.to_owned(), source, config, json, tokenizer, zeros };
+        tensors::check(&checkpoint)?;
+        Ok(checkpoint)
+    }
+
+    /// Where it was opened.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn config(&self) -> &ModelConfig {
+        &self.config
+    }
+
+    /// Its `config.json`; for a single file, what that would be.
+    pub fn json(&self) -> &serde_json::Value {
+        &self.json
+    }
+
+    fn shape(&self, name: &str) -> Option<Vec<u64>> {
+        match &self.source {
+            Source::HuggingFace(source) => source.shape(name),
+            Source::Gguf(source) => source.shape(name),
+            Source::Apr(source) => source.shape(name),
+        }
+    }
+
+    /// In which formats its tensors are stored.
+    pub fn formats(&self) -> Formats {
+        match &self.source {
+            Source::HuggingFace(source) => Formats::of(source.formats()),
+            Source::Gguf(source) => Formats::of(source.formats()),
+            Source::Apr(source) => Formats::of(source.formats()),
+        }
+    }
+
+    /// The dtype of a model that is this one but for some values: that of its tensors, bf16 for those in blocks. Of a single
+    /// file, whose vectors are F32 whatever its matrices are, that of its matrices; F32 where dense tensors differ.
+    pub fn element(&self) -> Stored {
+        let formats = self.formats();
+        let single_file = !matches!(self.source, Source::HuggingFace(_));
+        let mut names: Vec<&str> = formats.names().collect();
+        if single_file && names.len() > 1 {
+            names.retain(|name| *name != "F32");
+        }
+        match names[..] {
+            ["F32"] => Stored::F32,
+            ["F16"] => Stored::F16,
+            ["BF16"] => Stored::BF16,
+            _ if single_file => Stored::BF16,
+            _ => Stored::F32,
+        }
+    }
+
+    /// The elements of a parameter as bytes of a dtype: from the file where it holds just that, else from
+    /// `scratch`, which grows to the largest parameter once.
+    ///
+    /// # Errors
+    /// [`CheckpointError`] where the file's dtype is not read, where an element is not finite in `dtype`, and where all are zero
+    /// that must not be.
+    pub fn read<'a>(
+        &'a self,
+        parameter: &Parameter,
+        dtype: Dtype,
+        scratch: &'a mut Scratch,
+    ) -> Result<&'a [u8], CheckpointError> {
+        let bytes = self.read_elements(parameter, 0..parameter.elems(), dtype, scratch)?;
+        self.check_zero(parameter, is_zero(bytes, Format::Dense(dtype)))?;
+        Ok(bytes)
+    }
+
+    /// Its tensors, of those that have been read, that are wholly zero and should not be.
+    pub fn zeros(&self) -> Vec<String> {
+        self.zeros.names()
+    }
+
+    fn check_zero(&self, parameter: &Parameter, is_zero: bool) -> Result<(), CheckpointError> {
+        if is_zero { self.zeros.found(&self.path, &parameter.name) } else { Ok(()) }
+    }
+
+    /// As [`Self::read`], of whole units of elements.
+    fn read_elements<'a>(
+        &'a self,
+        parameter: &Parameter,
+        elements: Range<u64>,
+        dtype: Dtype,
+        scratch: &'a mut Scratch,
+    ) -> Result<&'a [u8], CheckpointError> {
+        let (name, first) = (&parameter.name, elements.start);
+        let bytes = match &self.source {
+            Source::HuggingFace(source) => source.read(name, elements, dtype, scratch)?,
+            Source::Gguf(source) => {
+                source.read_values(name, elements, scratch)?;
+                scratch.encode(dtype)
+            }
+            Source::Apr(source) => source.read(name, elements, dtype, scratch)?,
+        };
+        finite::check(name, bytes, dtype).map_err(|what| self.not_finite(first, what))?;
+        Ok(bytes)
+    }
+
+    /// The blocks of a parameter as the file holds them, in the order of Hugging Face's rows: from the file where that has
+    /// the same, else from `scratch`.
+    ///
+    /// # Errors
+    /// [`CheckpointError`] where the file holds it otherwise, and where an element is not finite.
+    pub fn read_blocks<'a>(
+        &'a self,
+        parameter: &Parameter,
+        block: Block,
+        scratch: &'a mut Scratch,
+    ) -> Result<&'a [u8], CheckpointError> {
+        let bytes = self.read_some_blocks(parameter, 0..parameter.elems(), block, scratch)?;
+        self.check_zero(parameter, is_zero(bytes, Format::Block(block)))?;
+        Ok(bytes)
+    }
+
+    /// As [`Self::read_blocks`], of whole units of elements.
+    fn read_some_blocks<'a>(
+        &'a self,
+        parameter: &Parameter,
+        elements: Range<u64>,
+        block: Block,
+        scratch: &'a mut Scratch,
+    ) -> Result<&'a [u8], CheckpointError> {
+        let (name, first) = (&parameter.name, elements.start);
+        let bytes = match &self.source {
+            Source::HuggingFace(_) => panic!("{name}: safetensors files hold no blocks of {block}"),
+            Source::Gguf(source) => source.read_blocks(name, elements, block, scratch)?,
+            Source::Apr(source) => source.read_blocks(name, elements, block, scratch)?,
+        };
+        finite::check_blocks(name, bytes, block).map_err(|what| self.not_finite(first, what))?;
+        Ok(bytes)
+    }
+
+    /// Of what was found in elements from `first` on.
+    fn not_finite(&self, first: u64, what: NotFinite) -> CheckpointError {
+        let what = NotFinite { index: first as usize + what.index, ..what };
+        CheckpointError::NotFinite { path: self.path.clone(), what }
+    }
+
+    /// How many elements of a parameter have to be read together.
+    fn unit(&self, name: &str, access: Access) -> Result<u64, CheckpointError> {
+        Ok(match &self.source {
+            Source::HuggingFace(_) => 1,
+            Source::Gguf(source) => source.unit(name)?,
+            Source::Apr(source) => source.unit(name, access)?,
+        })
+    }
+
+    /// The model's own tokenizer, if it has one.
+    ///
+    /// # Errors
+    /// [`CheckpointError`] where there is one and it does not read.
+    pub fn tokenizer(&self) -> Result<Option<&Arc<Tokenizer>>, CheckpointError> {
+        if self.tokenizer.get().is_none() {
+            let read = self.read_tokenizer()?.map(Arc::new);
+            // Another thread that was first has read the same.
+            let _ = self.tokenizer.set(read);
+        }
+        Ok(self.tokenizer.get().and_then(Option::as_ref))
+    }
+
+    fn read_tokenizer(&self) -> Result<Option<Tokenizer>, CheckpointError> {
+        let (path, read) = match (&self.source, self.tokenizer_file()) {
+            (Source::Gguf(source), _) if !source.has_tokenizer() => return Ok(None),
+            (Source::Gguf(source), _) => {
+                (self.path.clone(), Tokenizer::new(&self.path, || source.tokenizer().map_err(|error| error.fault)))
+            }
+            (Source::Apr(source), _) if !source.has_tokenizer() => return Ok(None),
+            (Source::Apr(source), _) => {
+                (self.path.clone(), Tokenizer::new(&self.path, || source.tokenizer().map_err(|error| error.fault)))
+            }
+            (_, Some(path)) => {
+                let bytes = input::read(&path, tokenizer::MOST_BYTES).map_err(CheckpointError::io("read", &path))?;
+                if let Some(what) = Disguise::of_text(&bytes) {
+                    return Err(CheckpointError::Disguised { path, what });
+                }
+                let read = Tokenizer::parse_with(&path, without_mark(&bytes), &self.added_tokens()?);
+                (path, read)
+            }
+            (_, None) => return Ok(None),
+        };
+        read.map(Some).map_err(|reason| CheckpointError::Tokenizer { path, reason })
+    }
+
+    /// What files beside its `tokenizer.json` add to that.
+    ///
+    /// # Errors
+    /// [`CheckpointError`] where one does not read.
+    pub(crate) fn added_tokens(&self) -> Result<AddedTokens, CheckpointError> {
+        if self.tokenizer_file().is_none() {
+            return Ok(AddedTokens::default());
+        }
+        AddedTokens::of_directory(&self.path).map_err(|(path, reason)| CheckpointError::Tokenizer { path, reason })
+    }
+
+    /// Its `tokenizer.json`, if it has one.
+    pub fn tokenizer_file(&self) -> Option<PathBuf> {
+        let path = self.path.join("tokenizer.json");
+        (matches!(self.source, Source::HuggingFace(_)) && path.exists()).then_some(path)
+    }
+
+    /// The model's own chat template, if it has one, as of a date.
+    ///
+    /// # Errors
+    /// [`CheckpointError`] where there is one and it does not read.
+    pub fn chat_template(&self, date: Option<Date>) -> Result<Option<ChatTemplate>, CheckpointError> {
+        let source = match &self.source {
+            Source::HuggingFace(_) => {
+                let wrong = |(path, reason)| CheckpointError::Json { path, reason };
+                chat::Source::of_directory(&self.path).map_err(wrong)?
+            }
+            Source::Gguf(gguf) => {
+                let tokenizer = self.tokenizer()?;
+                let config = gguf.config_beside(|id| tokenizer?.token(id))?;
+                chat::Source::of_config(&config)
+            }
+            Source::Apr(apr) if apr.has_tokenizer() => chat::Source::of_config(&apr.tokenizer_config()?),
+            Source::Apr(_) => None,
+        };
+        let template = source.map(|source| ChatTemplate::new(&source, date)).transpose();
+        template.map_err(|reason| CheckpointError::Json {
+            path: self.path.clone(),
+            reason: format!("its chat template does not parse: {reason}"),
+        })
+    }
+
+    /// The token that ends a document, by `eos_token_id` of the configuration.
+    pub fn eos_token(&self) -> Option<u32> {
+        let eos = self.json.get("eos_token_id")?;
+        let eos = eos.as_array().and_then(|list| list.first()).unwrap_or(eos);
+        eos.as_u64().and_then(|id| u32::try_from(id).ok())
+    }
+
+    /// The tokens that end an answer, by `eos_token_id` of the configuration and of `generation_config.json`.
+    pub fn eos_tokens(&self) -> Vec<u32> {
+        let beside = read_text(&self.path.join("generation_config.json")).ok();
+        let beside: Option<serde_json::Value> = beside.and_then(|text| serde_json::from_str(&text).ok());
+        let lists =
+            [Some(&self.json), beside.as_ref()].into_iter().flatten().filter_map(|json| json.get("eos_token_id"));
+        let ids = lists.flat_map(|eos| eos.as_array().cloned().unwrap_or_else(|| vec![eos.clone()]));
+        ids.filter_map(|id| u32::try_from(id.as_u64()?).ok()).collect()
+    }
+
+    /// The files that hold its weights, in name order.
+    pub fn weight_files(&self) -> Vec<PathBuf> {
+        match &self.source {
+            Source::HuggingFace(source) => source.files().into_iter().map(Path::to_owned).collect(),
+            Source::Gguf(_) | Source::Apr(_) => vec![self.path.clone()],
+        }
+    }
+}
+
+/// SHA-256 over the weight files of a model.
+///
+/// # Errors
+/// [`CheckpointError`] where a file cannot be read.
+pub fn digest(paths: &[PathBuf]) -> Result<Digest, CheckpointError> {
+    let digests: Result<Vec<Digest>, CheckpointError> =
+        paths.par_iter().map(|path| files::digest(path).map_err(CheckpointError::io("read", path))).collect();
+    let digests = digests?;
+    match &digests[..] {
+        [one] => Ok(*one),
+        many => Ok(Digest::of_parts("precast.shards", many.iter().map(|digest| &digest.0[..]))),
+    }
+}
+
+/// Has the page cache forget files; one that cannot be opened is nobody's loss.
+pub fn forget(paths: &[PathBuf]) {
+    paths.iter().filter_map(|path| WeightFile::open(path).ok()).for_each(|file| file.forget());
+}
+
+impl Weights for Checkpoint {
+    fn config(&self) -> &ModelConfig {
+        self.config()
+    }
+
+    fn dtype(&self) -> Option<Dtype> {
+        match &self.source {
+            Source::HuggingFace(source) => source.dtype(),
+            Source::Gguf(_) => None,
+            Source::Apr(source) => source.dtype(),
+        }
+    }
+
+    fn stored(&self) -> String {
+        self.formats().to_string()
+    }
+
+    fn formats(&self) -> precast_plan::Formats {
+        match &self.source {
+            Source::HuggingFace(_) => precast_plan::Formats::dense(),
+            Source::Gguf(source) => source.blocks(),
+            Source::Apr(source) => source.blocks(),
+        }
+    }
+
+    fn read<'a>(
+        &'a self,
+        parameter: &Parameter,
+        format: Format,
+        scratch: &'a mut Scratch,
+    ) -> Result<&'a [u8], CheckpointError> {
+        match format {
+            Format::Dense(dtype) => self.read(parameter, dtype, scratch),
+            Format::Block(block) => self.read_blocks(parameter, block, scratch),
+        }
+    }
+
+    fn read_parts(
+        &self,
+        parameter: &Parameter,
+        format: Format,
+        scratch: &mut Scratch,
+        take: &mut dyn FnMut(&[u8]) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        if scratch.raw.access() != Access::Direct {
+            return take(Weights::read(self, parameter, format, scratch)?);
+        }
+        let (elements, unit) = (parameter.elems(), self.unit(&parameter.name, scratch.raw.access())?);
+        let part = (PART_ELEMENTS / unit).max(1) * unit;
+        let mut all_zero = true;
+        for start in (0..elements).step_by(part as usize) {
+            let range = start..(start + part).min(elements);
+            let bytes = match format {
+                Format::Dense(dtype) => self.read_elements(parameter, range, dtype, scratch)?,
+                Format::Block(block) => self.read_some_blocks(parameter, range, block, scratch)?,
+            };
+            all_zero = all_zero && is_zero(bytes, format);
+            take(bytes)?;
+        }
+        Ok(self.check_zero(parameter, all_zero)?)
+    }
+}
+
+/// The `config.json` of a model without its weights: of a directory, a GGUF or an APR file, or the file itself.
+///
+/// # Errors
+/// [`CheckpointError`] where there is none.
+pub fn config_json(path: &Path) -> Result<String, CheckpointError> {
+    if path.is_file() && Gguf::is_gguf(path) {
+        return Ok(Gguf::open(path)?.config()?.to_string());
+    }
+    if path.is_file() && Apr::is_apr(path) {
+        return Ok(Apr::open(path)?.config()?.to_string());
+    }
+    let file = if path.is_dir() { path.join("config.json") } else { path.to_owned() };
+    if !file.exists() {
+        return Err(missing::model(path));
+    }
+    read_text(&file).map_err(CheckpointError::io("read", &file))
+}
+
+/// A model without its weights: its shape, and in which formats its matrices are stored. A bare `config.json` stands for a
+/// file in the mix of Q4_K_M.
+///
+/// # Errors
+/// [`CheckpointError`] where there is none, or the configuration cannot be followed.
+pub fn shape(path: &Path) -> Result<(ModelConfig, precast_plan::Formats), CheckpointError> {
+    let config = ModelConfig::from_json(&config_json(path)?)
+        .map_err(|error| CheckpointError::Config { path: path.to_owned(), error })?;
+    let formats = match path.is_file() {
+        true if Gguf::is_gguf(path) => Gguf::open(path)?.blocks(),
+        true if Apr::is_apr(path) => Apr::open(path)?.blocks(),
+        true => precast_plan::Formats::q4_k_m(&config),
+        false => precast_plan::Formats::dense(),
+    };
+    Ok((config, formats))
+}

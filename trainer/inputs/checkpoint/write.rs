@@ -1,0 +1,199 @@
+//! Writing a model as a Hugging Face directory.
+
+use std::collections::HashMap;
+use std::io::Write as _;
+use std::path::Path;
+
+use precast_fatbins::files::{Aside, Existing, free_bytes};
+use precast_fatbins::input;
+use precast_kernels::Dtype;
+use precast_plan::Parameter;
+use safetensors::tensor::Dtype as Stored;
+
+use super::{Checkpoint, CheckpointError, NotFinite, Source, finite, safetensors_header};
+use crate::inputs::tokenizer;
+
+/// SentencePiece's own file.
+const SENTENCEPIECE: &str = "tokenizer.model";
+/// Files copied along from the model a student came from.
+const COPIED: [&str; 9] = [
+    "tokenizer.json",
+    SENTENCEPIECE,
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "vocab.json",
+    "merges.txt",
+    "added_tokens.json",
+    "chat_template.jinja",
+    "generation_config.json",
+];
+
+/// A model to write.
+pub struct Student<'a> {
+    /// Its `config.json`, as it was read.
+    pub config: &'a serde_json::Value,
+    pub parameters: &'a [Parameter],
+    /// Element type to write: F32, F16 or BF16.
+    pub dtype: Stored,
+    /// Models whose tokenizer it takes: the first that has one.
+    pub tokenizer_from: &'a [&'a Checkpoint],
+}
+
+impl Student<'_> {
+    /// Bytes of its weights.
+    pub fn bytes(&self) -> u64 {
+        self.parameters.iter().map(|parameter| parameter.elems()).sum::<u64>() * bytes_of(self.dtype) as u64
+    }
+}
+
+/// Takes a part of a tensor's bytes.
+pub type Write<'w> = dyn FnMut(&[u8]) -> Result<(), CheckpointError> + 'w;
+
+/// Writes a Hugging Face directory that `transformers` loads, as [`fill_model`] does. It appears whole or not at all,
+/// with a listing by which Precast knows it again.
+///
+/// # Errors
+/// [`CheckpointError`] of the disk or of `read`; a directory that is there stays, unless it is to be replaced.
+pub fn write_model<E: From<CheckpointError>>(
+    directory: &Path,
+    existing: Existing,
+    model: &Student<'_>,
+    read: impl FnMut(&Parameter, &mut Write<'_>) -> Result<(), E>,
+) -> Result<(), E> {
+    let io = |error| CheckpointError::Io { what: "write", path: directory.to_owned(), error };
+    check_space(directory, "the model", model.bytes())?;
+    let mut aside = Aside::new(directory).map_err(io)?;
+    fill_model(&mut aside, model, read)?;
+    aside.list().map_err(io)?;
+    Ok(aside.publish(existing).map_err(io)?)
+}
+
+/// Writes `config.json`, `model.safetensors` and the tokenizer of a model. `read` gives a parameter's bytes in the
+/// model's dtype, in parts: no more of the model than a part is in memory.
+///
+/// # Errors
+/// [`CheckpointError`] of the disk or of `read`, and where a weight is not finite.
+pub fn fill_model<E: From<CheckpointError>>(
+    aside: &mut Aside,
+    model: &Student<'_>,
+    mut read: impl FnMut(&Parameter, &mut Write<'_>) -> Result<(), E>,
+) -> Result<(), E> {
+    let target = aside.target().to_owned();
+    let io = |name: &str| CheckpointError::io("write", target.join(name));
+    let config = serde_json::to_string_pretty(&config(model)).expect("a JSON value serialises") + "\n";
+    aside.write("config.json", config.as_bytes()).map_err(io("config.json"))?;
+
+    const WEIGHTS: &str = "model.safetensors";
+    let mut parameters: Vec<&Parameter> = model.parameters.iter().collect();
+    parameters.sort_by(|a, b| a.name.cmp(&b.name));
+    let shape = |parameter: &&Parameter| parameter.shape.iter().map(|dim| *dim as usize).collect();
+    let shapes = parameters.iter().map(|parameter| (parameter.name.clone(), shape(parameter)));
+    let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
+    let header = safetensors_header(shapes, model.dtype, Some(metadata));
+    let mut file = aside.create(WEIGHTS).map_err(io(WEIGHTS))?;
+    let mut write = |part: &[u8]| file.write_all(part).map_err(io(WEIGHTS));
+    write(&header)?;
+    for parameter in parameters {
+        let mut done = 0;
+        read(parameter, &mut |part| {
+            check_written(&target, &parameter.name, done, part, model.dtype)?;
+            done += part.len() / bytes_of(model.dtype);
+            write(part)
+        })?;
+        assert_eq!(done as u64, parameter.elems(), "elements of {}", parameter.name);
+    }
+    aside.close(file);
+    Ok(write_tokenizer(aside, model.tokenizer_from)?)
+}
+
+fn bytes_of(dtype: Stored) -> usize {
+    dtype.bitsize() / 8
+}
+
+/// The dtype of a file whose elements are those of a run.
+pub fn stored(dtype: Dtype) -> Stored {
+    if dtype == Dtype::Bf16 { Stored::BF16 } else { Stored::F32 }
+}
+
+/// Refuses to write a part of a tensor in which an element is not finite. `done` elements of it are before the part.
+pub(crate) fn check_written(
+    target: &Path,
+    tensor: &str,
+    done: usize,
+    part: &[u8],
+    dtype: Stored,
+) -> Result<(), CheckpointError> {
+    finite::check_stored(tensor, part, dtype).map_err(|found| {
+        let what = NotFinite { index: found.index + done, ..found };
+        CheckpointError::WouldNotBeFinite { path: target.to_owned(), what }
+    })
+}
+
+/// The configuration with the dtype of what is written, in both spellings.
+fn config(model: &Student<'_>) -> serde_json::Value {
+    let mut config = model.config.clone();
+    let name = match model.dtype {
+        Stored::BF16 => "bfloat16",
+        Stored::F16 => "float16",
+        _ => "float32",
+    };
+    let spelling = if config.get("dtype").is_some() { "dtype" } else { "torch_dtype" };
+    config[spelling] = name.into();
+    config
+}
+
+/// The tokenizer of the first model that has one.
+fn write_tokenizer(aside: &mut Aside, from: &[&Checkpoint]) -> Result<(), CheckpointError> {
+    for checkpoint in from {
+        match &checkpoint.source {
+            Source::HuggingFace(_) if !checkpoint.path.join("tokenizer.json").exists() => continue,
+            Source::Gguf(gguf) if !gguf.has_tokenizer() => continue,
+            Source::Apr(apr) if !apr.has_tokenizer() => continue,
+            Source::HuggingFace(_) => {
+                for name in COPIED {
+                    let source = checkpoint.path.join(name);
+                    if source.exists() {
+                        let bytes = input::read(&source, tokenizer::MOST_BYTES)
+                            .map_err(CheckpointError::io("read", &source))?;
+                        aside.write(name, &bytes).map_err(CheckpointError::io("copy", &source))?;
+                    }
+                }
+            }
+            Source::Gguf(gguf) => {
+                write_built(aside, checkpoint, &gguf.tokenizer()?, &gguf.tokenizer_config()?)?;
+                if let Some(model) = gguf.sentencepiece()? {
+                    let io = CheckpointError::io("write", aside.target().join(SENTENCEPIECE));
+                    aside.write(SENTENCEPIECE, &model).map_err(io)?;
+                }
+            }
+            Source::Apr(apr) => write_built(aside, checkpoint, &apr.tokenizer()?, &apr.tokenizer_config()?)?,
+        }
+        return Ok(());
+    }
+    Ok(())
+}
+
+/// A tokenizer that was built of a file's metadata, and what belongs beside it.
+fn write_built(
+    aside: &mut Aside,
+    from: &Checkpoint,
+    tokenizer: &tokenizers::Tokenizer,
+    config: &serde_json::Value,
+) -> Result<(), CheckpointError> {
+    let io = |name: &str| CheckpointError::io("write", aside.target().join(name));
+    let (io_tokenizer, io_config) = (io("tokenizer.json"), io("tokenizer_config.json"));
+    let text = tokenizer
+        .to_string(false)
+        .map_err(|error| CheckpointError::Tokenizer { path: from.path.clone(), reason: error.to_string() })?;
+    aside.write("tokenizer.json", text.as_bytes()).map_err(io_tokenizer)?;
+    aside.write("tokenizer_config.json", format!("{config:#}\n").as_bytes()).map_err(io_config)
+}
+
+/// Refuses before anything is written when the disk has too little room.
+pub(crate) fn check_space(path: &Path, what: &'static str, needed: u64) -> Result<(), CheckpointError> {
+    let existing = path.ancestors().find(|ancestor| ancestor.exists()).unwrap_or(Path::new("."));
+    match free_bytes(existing) {
+        Some(free) if free < needed => Err(CheckpointError::Space { path: existing.to_owned(), what, needed, free }),
+        _ => Ok(()),
+    }
+}

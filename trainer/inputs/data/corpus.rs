@@ -1,0 +1,602 @@
+//! A pass over data: files to rows, rows to tokens on all cores, tokens to chunks, in file order.
+
+use std::collections::{BTreeSet, HashSet};
+use std::io::{BufReader, Read};
+use std::path::{Path, PathBuf};
+
+use ::parquet::record::Row;
+use precast_fatbins::{Digest, count, files};
+use precast_kernels::abi::MASKED_TOKEN;
+use rayon::prelude::*;
+
+use super::error::Place;
+use super::files::{DataFile, Form, find};
+use super::jsonl::{self, Lines};
+use super::parquet::{self, Table};
+use super::rows::{Columns, Content, Kind, Part, RowFault, check_ids, sequence};
+use super::summary::Summary;
+use super::{Chunk, DataError, MOST_DOCUMENT_BYTES, Packing, Reader};
+use crate::base::impostors::{Disguise, without_mark};
+use crate::inputs::tokenizer::Tokenizer;
+
+/// How text and `.bin` files become chunks under [`Packing::Stream`]: a run that was begun by another rule is another run.
+const STREAM_RULE: &str = "stream 1";
+/// The same of rows of token ids.
+const ROWS_RULE: &str = "rows 1";
+/// The same of messages, prompts and completions.
+const CHAT_RULE: &str = "chat 1";
+
+/// Rows that are read and tokenized together, and their bytes.
+const GROUP_ROWS: usize = 512;
+const GROUP_BYTES: usize = 1 << 20;
+/// Bytes of a file that say what it is instead.
+const HEAD_BYTES: u64 = 512;
+
+/// Files of data, and what each holds.
+pub struct Files(Vec<Opened>);
+
+/// Files of data, and how they are read.
+pub struct Corpus {
+    pub(super) files: Vec<Opened>,
+    /// Tokens of a chunk: `seq_len + 1`.
+    pub(super) chunk: usize,
+    pub(super) packing: Packing,
+    reader: Reader,
+}
+
+pub(super) struct Opened {
+    pub file: DataFile,
+    pub holds: Holds,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Holds {
+    Ids,
+    Document,
+    /// None where there is no row.
+    Rows(Option<Columns>),
+}
+
+impl Holds {
+    /// The kind of its rows; none where it has none.
+    fn kind(&self) -> Option<Kind> {
+        match self {
+            Self::Rows(columns) => columns.as_ref().map(|columns| columns.kind),
+            Self::Ids | Self::Document => None,
+        }
+    }
+
+    fn what(&self) -> String {
+        match self {
+            Self::Ids => "token ids".to_owned(),
+            Self::Document => "a document".to_owned(),
+            Self::Rows(None) => "no rows".to_owned(),
+            Self::Rows(Some(Columns { field: Some(field), .. })) => format!("rows of {field}"),
+            Self::Rows(Some(Columns { kind, .. })) => format!("rows of {kind}"),
+        }
+    }
+
+    fn rule(&self) -> &'static str {
+        match self.kind() {
+            None | Some(Kind::Text) => STREAM_RULE,
+            Some(Kind::Labelled | Kind::Ids) => ROWS_RULE,
+            Some(Kind::Messages | Kind::Completion) => CHAT_RULE,
+        }
+    }
+
+    /// Whether a tokenizer reads it.
+    fn is_text(&self) -> bool {
+        match self {
+            Self::Document => true,
+            Self::Ids | Self::Rows(None) => false,
+            Self::Rows(Some(columns)) => !matches!(columns.kind, Kind::Labelled | Kind::Ids),
+        }
+    }
+}
+
+/// A row as it was read, with where it stands.
+enum Raw {
+    Line(u64, Vec<u8>),
+    Row(u64, Row),
+}
+
+/// What a row comes to.
+struct Tokens {
+    of: Of,
+    /// It is a text without a character.
+    is_empty: bool,
+}
+
+enum Of {
+    Document(Vec<u32>),
+    Sequence(Chunk),
+}
+
+impl From<Chunk> for Tokens {
+    fn from(chunk: Chunk) -> Self {
+        Self { of: Of::Sequence(chunk), is_empty: false }
+    }
+}
+
+impl Files {
+    /// Finds files, and looks at the first row of each. `field` is a column to read in place of those that are looked for.
+    ///
+    /// # Errors
+    /// [`DataError`] of a file that cannot be data.
+    pub fn open(paths: &[PathBuf], field: Option<&str>) -> Result<Self, DataError> {
+        let files = find(paths)?.into_iter().map(|file| {
+            let holds = holds(&file, field)?;
+            Ok(Opened { file, holds })
+        });
+        let files = Self(files.collect::<Result<_, DataError>>()?);
+        files.check_directories()?;
+        Ok(files)
+    }
+
+    /// A directory is of one kind: nobody means to train on a README.
+    fn check_directories(&self) -> Result<(), DataError> {
+        let with_rows = || self.0.iter().filter(|one| one.holds != Holds::Rows(None));
+        for other in with_rows() {
+            let Some(directory) = &other.file.directory else { continue };
+            let first = with_rows().find(|one| one.file.directory.as_ref() == Some(directory)).unwrap_or(other);
+            if first.holds.what() != other.holds.what() {
+                let name = |file: &DataFile| file.path.file_name().map(PathBuf::from).unwrap_or_default();
+                return Err(DataError::MixedDirectory {
+                    path: directory.clone(),
+                    first_file: name(&first.file),
+                    first: first.holds.what(),
+                    other_file: name(&other.file),
+                    other: other.holds.what(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The first file that others have too.
+    pub fn shared(&self, others: &Self) -> Option<&Path> {
+        let inodes: HashSet<(u64, u64)> = others.0.iter().map(|other| other.file.inode).collect();
+        self.0.iter().find(|one| inodes.contains(&one.file.inode)).map(|one| &*one.file.path)
+    }
+
+    /// Whether any of it may go through a chat template.
+    pub fn has_chat(&self) -> bool {
+        self.0.iter().any(|one| one.holds.rule() == CHAT_RULE)
+    }
+}
+
+impl Corpus {
+    /// How files are read.
+    ///
+    /// # Errors
+    /// [`DataError`] of a file that `reader` cannot read.
+    pub fn new(files: Files, seq_len: u32, packing: Packing, reader: Reader) -> Result<Self, DataError> {
+        for Opened { file, holds } in &files.0 {
+            let path = || file.path.clone();
+            if holds.is_text() && reader.tokenizer.is_none() {
+                return Err(DataError::NoTokenizer { path: path() });
+            }
+            if holds.kind() == Some(Kind::Messages) && reader.chat.is_none() {
+                return Err(DataError::NoTemplate { path: path(), kind: Kind::Messages.name() });
+            }
+        }
+        Ok(Self { files: files.0, chunk: seq_len as usize + 1, packing, reader })
+    }
+
+    /// How files become chunks: a run that was begun by another rule is another run.
+    pub fn packing(&self) -> String {
+        let mut rules: BTreeSet<String> = self.files.iter().map(|one| one.holds.rule().to_owned()).collect();
+        if let Some(chat) = self.reader.chat.as_ref().filter(|_| rules.remove(CHAT_RULE)) {
+            rules.insert(format!("{CHAT_RULE} {}", chat.digest()));
+        }
+        let fields = self.files.iter().filter_map(|one| match &one.holds {
+            Holds::Rows(Some(Columns { field: Some(field), .. })) => Some(format!("column {field}")),
+            _ => None,
+        });
+        rules.extend(fields.collect::<BTreeSet<_>>());
+        rules.into_iter().collect::<Vec<_>>().join(", ")
+    }
+
+    /// Whether any of it goes through a tokenizer.
+    pub fn has_text(&self) -> bool {
+        self.files.iter().any(|one| one.holds.is_text())
+    }
+
+    /// What the files are, in words.
+    pub fn what(&self) -> String {
+        let mut kinds: Vec<(String, usize)> = Vec::new();
+        for one in &self.files {
+            let what = one.holds.what();
+            match kinds.iter_mut().find(|(kind, _)| *kind == what) {
+                Some((_, files)) => *files += 1,
+                None => kinds.push((what, 1)),
+            }
+        }
+        let kind = |(what, files): &(String, usize)| format!("{} of {what}", count(*files, "file"));
+        kinds.iter().map(kind).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The files themselves.
+    pub fn paths(&self) -> Vec<PathBuf> {
+        self.files.iter().map(|one| one.file.path.clone()).collect()
+    }
+
+    /// Tokens of a chunk.
+    pub fn chunk(&self) -> usize {
+        self.chunk
+    }
+
+    /// Reads everything once, in file order. `emit` is given each chunk, and says whether to go on.
+    ///
+    /// # Errors
+    /// [`DataError`] of the first thing that is wrong; the chunks before it have been given.
+    pub fn pass(&self, emit: &mut dyn FnMut(Chunk) -> bool) -> Result<Summary, DataError> {
+        let none = Summary::default();
+        let mut pass = Pass { corpus: self, emit, before: none, summary: none, counted: false, goes_on: true };
+        let (mut learnt, mut nothing) = (false, None);
+        for Opened { file, holds } in &self.files {
+            pass.before = pass.before.with(std::mem::take(&mut pass.summary));
+            pass.counted = false;
+            match holds {
+                Holds::Ids => pass.ids(file)?,
+                Holds::Document => pass.document(file)?,
+                Holds::Rows(columns) => pass.rows(file, columns.as_ref())?,
+            }
+            if !pass.goes_on {
+                break;
+            }
+            // Where texts are empty, all that would be learnt is to end at once.
+            let counts = pass.counted && !pass.summary.is_empty();
+            learnt |= counts;
+            // What was named is meant to be learnt from; of a directory, something.
+            if !counts && (file.directory.is_none() || nothing.is_none()) {
+                let error = self.nothing(file, holds, &pass.summary);
+                if file.directory.is_none() {
+                    return Err(error);
+                }
+                nothing = Some(error);
+            }
+        }
+        match nothing {
+            Some(error) if !learnt && pass.goes_on => Err(error),
+            _ => Ok(pass.before.with(pass.summary)),
+        }
+    }
+
+    /// Why there is nothing to learn from in a file that came to this.
+    fn nothing(&self, file: &DataFile, holds: &Holds, of_file: &Summary) -> DataError {
+        let (path, chunk, rows) = (file.path.clone(), self.chunk, of_file.rows);
+        match of_file.reaches_counted {
+            _ if *holds == Holds::Ids && chunk > 1 => DataError::TooShort { path, tokens: file.bytes / 4, chunk },
+            _ if rows == 0 || of_file.is_empty() => DataError::Empty { path, rows },
+            Some(reaches) => DataError::CutBefore { path, rows: of_file.cut_before_counted, chunk, reaches },
+            None => DataError::NothingToPredict { path },
+        }
+    }
+
+    /// Digest of the files: hashing gigabytes takes a while.
+    ///
+    /// # Errors
+    /// [`DataError`] where a file cannot be read, or is not as it was at the start.
+    pub fn digest(&self) -> Result<Digest, DataError> {
+        let each = self.files.par_iter().map(|Opened { file, .. }| {
+            let io = |error: std::io::Error| DataError::Io { path: file.path.clone(), reason: error.to_string() };
+            let digest = files::digest(&file.path).map_err(io)?;
+            file.open().map(|_| digest)
+        });
+        let digests = each.collect::<Result<Vec<Digest>, DataError>>()?;
+        Ok(Digest::of_parts("precast.data", digests.iter().map(|digest| &digest.0[..])))
+    }
+
+    fn tokenizer(&self, path: &Path) -> Result<&Tokenizer, DataError> {
+        self.reader.tokenizer.as_deref().ok_or_else(|| DataError::NoTokenizer { path: path.to_owned() })
+    }
+
+    /// The tokens of a row.
+    fn read(&self, file: &DataFile, columns: &Columns, raw: Raw) -> Result<Tokens, DataError> {
+        let path = || file.path.clone();
+        let place = match &raw {
+            Raw::Line(number, _) => Place::Line(*number),
+            Raw::Row(number, _) => Place::Row(*number),
+        };
+        let fault = |fault| DataError::Row { path: path(), place, fault };
+        let content = match raw {
+            Raw::Line(_, line) => jsonl::text(&line).and_then(|line| jsonl::row(line, columns)),
+            Raw::Row(_, row) => parquet::row(row, columns),
+        };
+        let failed = |reason| DataError::Tokenizer { path: path(), reason };
+        let vocab = self.reader.vocab;
+        let (messages, tools, prompt) = match content.map_err(fault)? {
+            Content::Ids(row) => return sequence(row, vocab).map(Tokens::from).map_err(fault),
+            Content::Text(text) => {
+                let of = Of::Document(self.document(&file.path, &text)?);
+                return Ok(Tokens { of, is_empty: text.is_empty() });
+            }
+            Content::Completion { prompt: Part::Text(prompt), completion: Part::Text(completion), .. } => {
+                let text = format!("{prompt}{completion}");
+                let (ids, offsets) = self.tokenizer(&file.path)?.encode_placed(&text, true).map_err(failed)?;
+                let mut chunk = labelled(ids, &offsets, std::slice::from_ref(&(prompt.len()..text.len())), &text);
+                if let Some(eos) = self.reader.eos.filter(|eos| chunk.ids.last() != Some(eos)) {
+                    chunk.ids.push(eos);
+                    chunk.labels.iter_mut().for_each(|labels| labels.push(eos));
+                }
+                check_ids(chunk.ids.iter().map(|id| i64::from(*id)), vocab).map_err(fault)?;
+                return Ok(Tokens { of: Of::Sequence(chunk), is_empty: completion.is_empty() });
+            }
+            Content::Completion { prompt: Part::Messages(prompt), completion: Part::Messages(completion), tools } => {
+                (completion, tools, Some(prompt))
+            }
+            Content::Completion { .. } => return Err(fault(RowFault::Parts)),
+            Content::Messages { messages, tools } => (messages, tools, None),
+        };
+        let kind = columns.kind.name();
+        let chat = self.reader.chat.as_ref().ok_or_else(|| DataError::NoTemplate { path: path(), kind })?;
+        let conversation = match prompt {
+            Some(prompt) => chat.completion(&prompt, &messages, tools.as_ref()),
+            None => chat.conversation(&messages, tools.as_ref()),
+        };
+        let conversation = conversation.map_err(|chat| fault(chat.into()))?;
+        let text = &conversation.text;
+        let (ids, offsets) = self.tokenizer(&file.path)?.encode_placed(text, false).map_err(failed)?;
+        check_ids(ids.iter().map(|id| i64::from(*id)), vocab).map_err(fault)?;
+        Ok(labelled(ids, &offsets, &conversation.spans, text).into())
+    }
+
+    /// The ids of a document, ended once: some tokenizers end it themselves.
+    fn document(&self, path: &Path, text: &str) -> Result<Vec<u32>, DataError> {
+        let failed = |reason| DataError::Tokenizer { path: path.to_owned(), reason };
+        let mut ids = self.tokenizer(path)?.encode(text).map_err(failed)?;
+        ids.extend(self.reader.eos.filter(|eos| ids.last() != Some(eos)));
+        Ok(ids)
+    }
+}
+
+/// Tokens of a text of which those in spans of it count, as transformers finds them: from the token that has the first character
+/// of a span to the one that has its last.
+fn labelled(ids: Vec<u32>, offsets: &[(usize, usize)], spans: &[std::ops::Range<usize>], text: &str) -> Chunk {
+    let mut labels = vec![MASKED_TOKEN; ids.len()];
+    let mut from = 0;
+    for span in spans.iter().filter(|span| !span.is_empty()) {
+        let token_at = |from: usize, byte: usize| {
+            offsets[from..].iter().position(|(start, end)| (*start..*end).contains(&byte)).map(|token| from + token)
+        };
+        let last_character = (span.start..span.end).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(span.start);
+        let Some(first) = token_at(from, span.start) else { continue };
+        let last = token_at(first, last_character).unwrap_or(ids.len() - 1);
+        labels[first..=last].copy_from_slice(&ids[first..=last]);
+        from = first;
+    }
+    Chunk { ids, labels: Some(labels) }
+}
+
+/// What a file holds, by its name and its first row.
+fn holds(file: &DataFile, field: Option<&str>) -> Result<Holds, DataError> {
+    let path = &file.path;
+    let io = |error: std::io::Error| DataError::Io { path: path.clone(), reason: error.to_string() };
+    let mut head = Vec::new();
+    file.open()?.take(HEAD_BYTES).read_to_end(&mut head).map_err(io)?;
+    let what = match file.form {
+        Form::Ids | Form::Table => Disguise::of(&head),
+        // A web page may well be a document to learn from.
+        Form::Document => Disguise::of_text(&head).filter(|what| *what != Disguise::WebPage),
+        Form::Lines => Disguise::of_text(&head),
+    };
+    if let Some(what) = what {
+        return Err(DataError::Disguised { path: path.clone(), what });
+    }
+    let columns = match file.form {
+        Form::Ids if !file.bytes.is_multiple_of(4) => {
+            return Err(DataError::Ragged { path: path.clone(), bytes: file.bytes });
+        }
+        Form::Ids => return Ok(Holds::Ids),
+        Form::Document => return Ok(Holds::Document),
+        Form::Lines => match Lines::new(file.open()?).next().map_err(io)? {
+            None => None,
+            Some((number, line)) => {
+                let fault = |fault| DataError::Row { path: path.clone(), place: Place::Line(number), fault };
+                Some(jsonl::text(&line).and_then(|line| jsonl::columns(line, field)).map_err(fault)?)
+            }
+        },
+        Form::Table => Some(parquet::columns(path, file.open()?, field)?),
+    };
+    Ok(Holds::Rows(columns))
+}
+
+/// A pass under way.
+struct Pass<'a> {
+    corpus: &'a Corpus,
+    emit: &'a mut dyn FnMut(Chunk) -> bool,
+    /// Of the files before this one.
+    before: Summary,
+    /// Of the file.
+    summary: Summary,
+    /// Whether anything of the file counts.
+    counted: bool,
+    goes_on: bool,
+}
+
+impl Pass<'_> {
+    fn give(&mut self, chunk: Chunk) {
+        self.summary.add(&chunk);
+        self.counted |= chunk.counted() > 0;
+        self.goes_on = self.goes_on && (self.emit)(chunk);
+    }
+
+    /// A file of token ids, cut in order into whole chunks; of an evaluation the last one may be shorter.
+    fn ids(&mut self, file: &DataFile) -> Result<(), DataError> {
+        let io = |error: std::io::Error| DataError::Io { path: file.path.clone(), reason: error.to_string() };
+        let (chunk, vocab) = (self.corpus.chunk, self.corpus.reader.vocab);
+        let mut bytes = BufReader::with_capacity(GROUP_BYTES, file.open()?);
+        let mut left = file.bytes as usize / 4;
+        let mut first = 0;
+        let least = if self.corpus.packing == Packing::Stream { chunk } else { 2 };
+        self.summary.rows += 1;
+        while left >= least && self.goes_on {
+            let mut ids = vec![0u32; chunk.min(left)];
+            bytes.read_exact(bytemuck::cast_slice_mut(&mut ids)).map_err(io)?;
+            ids.iter_mut().for_each(|id| *id = u32::from_le(*id));
+            check_vocabulary(file, first, &ids, vocab)?;
+            first += ids.len() as u64;
+            left -= ids.len();
+            self.give(Chunk::plain(ids));
+        }
+        Ok(())
+    }
+
+    /// A file that is one document.
+    fn document(&mut self, file: &DataFile) -> Result<(), DataError> {
+        let path = || file.path.clone();
+        if file.bytes > MOST_DOCUMENT_BYTES {
+            return Err(DataError::LongDocument { path: path(), bytes: file.bytes, most: MOST_DOCUMENT_BYTES });
+        }
+        let mut bytes = Vec::with_capacity(file.bytes as usize);
+        let read = file.open()?.take(file.bytes).read_to_end(&mut bytes);
+        read.map_err(|error| DataError::Io { path: path(), reason: error.to_string() })?;
+        let text = std::str::from_utf8(without_mark(&bytes));
+        let text = text.map_err(|error| DataError::Utf8 { path: path(), error })?;
+        let ids = self.corpus.document(&file.path, text)?;
+        self.summary.rows += 1;
+        self.summary.empty += u64::from(text.is_empty());
+        let mut packer = Packer::new(self.corpus);
+        packer.add(self, file, &ids)?;
+        packer.end(self);
+        Ok(())
+    }
+
+    /// A file of rows.
+    fn rows(&mut self, file: &DataFile, columns: Option<&Columns>) -> Result<(), DataError> {
+        let Some(columns) = columns else { return Ok(()) };
+        let mut source = match file.form {
+            Form::Table => Source::Table(Table::new(&file.path, file.open()?, columns)?),
+            _ => Source::Lines(Lines::new(file.open()?)),
+        };
+        let mut packer = Packer::new(self.corpus);
+        while self.goes_on {
+            let group = source.group(&file.path);
+            // What is wrong with a row before it is said first.
+            let (group, ended) = match group {
+                (rows, None) if rows.is_empty() => break,
+                group => group,
+            };
+            let corpus = self.corpus;
+            let read: Vec<Result<Tokens, DataError>> =
+                group.into_par_iter().map(|raw| corpus.read(file, columns, raw)).collect();
+            for tokens in read {
+                self.summary.rows += 1;
+                let Tokens { of, is_empty } = tokens?;
+                self.summary.empty += u64::from(is_empty);
+                match of {
+                    Of::Document(ids) => packer.add(self, file, &ids)?,
+                    Of::Sequence(chunk) => self.sequence(chunk),
+                }
+            }
+            if let Some(error) = ended {
+                return Err(error);
+            }
+        }
+        packer.end(self);
+        Ok(())
+    }
+
+    /// A row by itself, cut to a chunk.
+    fn sequence(&mut self, mut chunk: Chunk) {
+        let most = self.corpus.chunk;
+        let is_cut = chunk.ids.len() > most;
+        // How many tokens predict the first one that counts.
+        let reaches = chunk.targets().iter().position(|target| *target != MASKED_TOKEN).map(|at| at as u64 + 1);
+        chunk.ids.truncate(most);
+        chunk.labels.iter_mut().for_each(|labels| labels.truncate(most));
+        self.summary.cut += u64::from(is_cut);
+        match chunk.counted() {
+            0 => {
+                self.summary.rows_passed_over += 1;
+                self.summary.cut_before_counted += u64::from(reaches.is_some());
+                self.summary.reaches_counted = self.summary.reaches_counted.into_iter().chain(reaches).min();
+            }
+            _ => self.give(chunk),
+        }
+    }
+}
+
+fn check_vocabulary(file: &DataFile, first: u64, ids: &[u32], vocab: u32) -> Result<(), DataError> {
+    match ids.iter().position(|id| *id >= vocab) {
+        Some(index) => {
+            let (path, id) = (file.path.clone(), ids[index]);
+            Err(DataError::Vocabulary { path, index: first + index as u64, id, vocab })
+        }
+        None => Ok(()),
+    }
+}
+
+/// Rows of a file, in order.
+enum Source {
+    Lines(Lines),
+    Table(Table),
+}
+
+impl Source {
+    /// The next rows; none at the end of the file. And what is wrong behind them.
+    fn group(&mut self, path: &Path) -> (Vec<Raw>, Option<DataError>) {
+        let (mut rows, mut bytes) = (Vec::new(), 0);
+        while rows.len() < GROUP_ROWS && bytes < GROUP_BYTES {
+            let next = match self {
+                Self::Lines(lines) => {
+                    let next = lines.next().map(|line| line.map(|(number, line)| Raw::Line(number, line)));
+                    next.map_err(|error| DataError::Io { path: path.to_owned(), reason: error.to_string() })
+                }
+                Self::Table(table) => table.next(path).map(|row| row.map(|(number, row)| Raw::Row(number, row))),
+            };
+            match next {
+                Ok(Some(raw)) => {
+                    bytes += match &raw {
+                        Raw::Line(_, line) => line.len(),
+                        Raw::Row(_, row) => parquet::bytes(row),
+                    };
+                    rows.push(raw);
+                }
+                Ok(None) => break,
+                Err(error) => return (rows, Some(error)),
+            }
+        }
+        (rows, None)
+    }
+}
+
+/// Cuts tokenized documents into chunks. Consecutive chunks of a stream share no token: the first token of a chunk is predicted
+/// by nothing, as in `.bin` files. A chunk of one token has nothing to predict.
+struct Packer {
+    chunk: usize,
+    packing: Packing,
+    carried: Vec<u32>,
+    /// Tokens of the file before these.
+    first: u64,
+}
+
+impl Packer {
+    fn new(corpus: &Corpus) -> Self {
+        Self { chunk: corpus.chunk, packing: corpus.packing, carried: Vec::new(), first: 0 }
+    }
+
+    fn add(&mut self, pass: &mut Pass<'_>, file: &DataFile, ids: &[u32]) -> Result<(), DataError> {
+        check_vocabulary(file, self.first, ids, pass.corpus.reader.vocab)?;
+        self.first += ids.len() as u64;
+        self.carried.extend(ids);
+        let whole = self.carried.len() / self.chunk * self.chunk;
+        for chunk in self.carried[..whole].chunks(self.chunk).filter(|chunk| chunk.len() > 1) {
+            pass.give(Chunk::plain(chunk));
+        }
+        self.carried.drain(..whole);
+        if self.packing == Packing::PerDocument {
+            self.end(pass);
+        }
+        Ok(())
+    }
+
+    /// Ends a stream.
+    fn end(&mut self, pass: &mut Pass<'_>) {
+        if self.carried.len() > 1 {
+            pass.give(Chunk::plain(&self.carried[..]));
+        }
+        self.carried.clear();
+    }
+}

@@ -1,0 +1,335 @@
+//! Rows of `.jsonl` files: an object a line.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read};
+
+use minijinja::Value;
+use serde::de::{DeserializeOwned, Error, IgnoredAny, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+use super::MOST_DOCUMENT_BYTES;
+use super::rows::{Columns, Content, Ids, Kind, MASK, MASK_HOLDS, Part, RowFault};
+use crate::base::impostors::without_mark;
+
+/// Bytes that are read at once.
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// The lines of a file that are not empty, with their numbers from 1.
+pub(super) struct Lines {
+    file: BufReader<File>,
+    number: u64,
+}
+
+impl Lines {
+    pub fn new(file: File) -> Self {
+        Self { file: BufReader::with_capacity(BUFFER_BYTES, file), number: 0 }
+    }
+
+    /// The next line, in bytes without its end; none at the end of the file. One that is too long is cut there.
+    pub fn next(&mut self) -> io::Result<Option<(u64, Vec<u8>)>> {
+        loop {
+            let mut line = Vec::new();
+            if (&mut self.file).take(MOST_DOCUMENT_BYTES + 1).read_until(b'\n', &mut line)? == 0 {
+                return Ok(None);
+            }
+            self.number += 1;
+            if self.number == 1 {
+                line = without_mark(&line).to_vec();
+            }
+            while line.last().is_some_and(|byte| matches!(byte, b'\n' | b'\r')) {
+                line.pop();
+            }
+            if !line.trim_ascii().is_empty() {
+                return Ok(Some((self.number, line)));
+            }
+        }
+    }
+}
+
+/// The text of a line.
+pub(super) fn text(line: &[u8]) -> Result<&str, RowFault> {
+    if line.len() as u64 > MOST_DOCUMENT_BYTES {
+        return Err(RowFault::Long { most: MOST_DOCUMENT_BYTES });
+    }
+    std::str::from_utf8(line).map_err(|error| {
+        let column = error.valid_up_to() + 1;
+        RowFault::Utf8(format!("an invalid byte at column {column}"))
+    })
+}
+
+/// Which columns to read of a file whose first row this is.
+pub(super) fn columns(line: &str, field: Option<&str>) -> Result<Columns, RowFault> {
+    let row = Row::parse(line)?;
+    let Some(field) = field else {
+        let kind = Kind::of(|name| row.get(name).is_some()).ok_or_else(|| RowFault::NoColumn(row.names()))?;
+        return Ok(Columns::new(kind, None, row.present()));
+    };
+    let value = row.get(field).ok_or_else(|| RowFault::NoField { field: field.to_owned(), columns: row.names() })?;
+    let text = value.get();
+    let kind = match (text.as_bytes()[0], text[1..].trim_start().as_bytes().first()) {
+        (b'"', _) => Kind::Text,
+        (b'[', Some(b'{')) => Kind::Messages,
+        (b'[', _) => Kind::Ids,
+        _ => {
+            let reason = "it is neither text nor a list".to_owned();
+            let expected = "text, a list of token ids or a list of messages";
+            return Err(RowFault::Column { column: field.to_owned(), reason, expected });
+        }
+    };
+    Ok(Columns::new(kind, Some(field), row.present()))
+}
+
+/// A row of a file.
+pub(super) fn row(line: &str, columns: &Columns) -> Result<Content, RowFault> {
+    let row = Row::parse(line)?;
+    let Columns { kind, field, .. } = columns;
+    match field {
+        Some(field) if row.get(field).is_none() => {
+            return Err(RowFault::NoField { field: field.clone(), columns: row.names() });
+        }
+        Some(_) => {}
+        None => {
+            let found = Kind::of(|name| row.get(name).is_some()).ok_or_else(|| RowFault::NoColumn(row.names()))?;
+            if found != *kind {
+                return Err(RowFault::Mixed { expected: kind.name(), found: found.name() });
+            }
+        }
+    }
+    let tools = || row.get("tools").map(|_| row.read::<Value>("tools", "a list of tools")).transpose();
+    Ok(match kind {
+        Kind::Labelled | Kind::Ids => {
+            let list = |name: &str| row.value::<Vec<i64>>(name).map_err(RowFault::Malformed);
+            let labels = if *kind == Kind::Labelled { Some(list("labels")?) } else { None };
+            let has_mask = columns.is_masked() && row.get(MASK).is_some();
+            let mask = has_mask.then(|| row.read::<Vec<Bit>>(MASK, MASK_HOLDS)).transpose()?;
+            let mask = mask.map(|mask| mask.into_iter().map(|Bit(counts)| counts).collect());
+            Content::Ids(Ids { ids: list(columns.main())?, labels, mask })
+        }
+        Kind::Text => Content::Text(row.read(columns.main(), "a string")?),
+        Kind::Messages => {
+            Content::Messages { messages: row.read(columns.main(), "a list of messages")?, tools: tools()? }
+        }
+        Kind::Completion => {
+            let [prompt, completion] = ["prompt", "completion"].map(|name| row.part(name));
+            Content::Completion { prompt: prompt?, completion: completion?, tools: tools()? }
+        }
+    })
+}
+
+/// The columns of a line, each as it stands there. One that is null is not there.
+struct Row<'a> {
+    line: &'a str,
+    columns: Vec<(Cow<'a, str>, &'a RawValue)>,
+}
+
+impl<'a> Row<'a> {
+    fn parse(line: &'a str) -> Result<Self, RowFault> {
+        let fault = |error: serde_json::Error| RowFault::Json(fault_of(&error, 0));
+        match serde_json::from_str::<Object<'a>>(line) {
+            Ok(Object(columns)) => Ok(Self { line, columns }),
+            Err(error) => Err(fault(error)),
+        }
+    }
+
+    fn get(&self, name: &str) -> Option<&'a RawValue> {
+        let (_, value) = self.columns.iter().find(|(column, _)| column == name)?;
+        (value.get() != "null").then_some(*value)
+    }
+
+    fn names(&self) -> Vec<String> {
+        self.columns.iter().map(|(name, _)| name.clone().into_owned()).collect()
+    }
+
+    /// The names of those that are not null.
+    fn present(&self) -> Vec<String> {
+        self.names().into_iter().filter(|name| self.get(name).is_some()).collect()
+    }
+
+    /// A column as something, or why it is none, with the column of the line where that shows.
+    fn value<T: DeserializeOwned>(&self, name: &str) -> Result<T, String> {
+        let text = self.get(name).map_or("null", RawValue::get);
+        let before = (text.as_ptr() as usize).wrapping_sub(self.line.as_ptr() as usize);
+        let before = if before < self.line.len() { before } else { 0 };
+        serde_json::from_str(text).map_err(|error| fault_of(&error, before))
+    }
+
+    fn read<T: DeserializeOwned>(&self, name: &str, expected: &'static str) -> Result<T, RowFault> {
+        self.value(name).map_err(|reason| RowFault::Column { column: name.to_owned(), reason, expected })
+    }
+
+    fn part(&self, name: &str) -> Result<Part, RowFault> {
+        let is_text = self.get(name).is_some_and(|value| value.get().starts_with('"'));
+        match is_text {
+            true => Ok(Part::Text(self.read(name, "a string")?)),
+            false => Ok(Part::Messages(self.read::<List>(name, "a string or a list of messages")?.0)),
+        }
+    }
+}
+
+/// A list of anything.
+#[derive(Deserialize)]
+#[serde(from = "Vec<Value>")]
+struct List(Value);
+
+impl From<Vec<Value>> for List {
+    fn from(values: Vec<Value>) -> Self {
+        Self(Value::from(values))
+    }
+}
+
+/// A value of a mask.
+struct Bit(bool);
+
+impl<'de> Deserialize<'de> for Bit {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Value;
+
+        impl Visitor<'_> for Value {
+            type Value = Bit;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("0, 1, true or false")
+            }
+
+            fn visit_bool<E: Error>(self, value: bool) -> Result<Bit, E> {
+                Ok(Bit(value))
+            }
+
+            fn visit_u64<E: Error>(self, value: u64) -> Result<Bit, E> {
+                if value < 2 {
+                    return Ok(Bit(value == 1));
+                }
+                Err(E::invalid_value(serde::de::Unexpected::Unsigned(value), &self))
+            }
+        }
+        from.deserialize_any(Value)
+    }
+}
+
+/// What is wrong with JSON, and in which column of its line, given what stands before it there: the library counts the line as
+/// the first of its text.
+fn fault_of(error: &serde_json::Error, before: usize) -> String {
+    let text = error.to_string();
+    match text.rsplit_once(" at line ") {
+        Some((what, _)) => format!("{what} at column {}", before + error.column()),
+        None => text,
+    }
+}
+
+/// The columns of an object, no name twice.
+struct Object<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
+
+impl<'de> Deserialize<'de> for Object<'de> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Columns;
+
+        impl<'de> Visitor<'de> for Columns {
+            type Value = Object<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Object<'de>, A::Error> {
+                let mut columns: Vec<(Cow<'de, str>, &'de RawValue)> = Vec::new();
+                while let Some(Name(name)) = map.next_key()? {
+                    if columns.iter().any(|(column, _)| *column == name) {
+                        return Err(A::Error::custom(format!("duplicate field `{name}`")));
+                    }
+                    columns.push((name, map.next_value()?));
+                }
+                Ok(Object(columns))
+            }
+
+            // Names what stands there in place of an object.
+            fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut seq: A) -> Result<Object<'de>, A::Error> {
+                while seq.next_element::<IgnoredAny>()?.is_some() {}
+                Err(A::Error::custom("a list, expected an object"))
+            }
+        }
+        from.deserialize_map(Columns)
+    }
+}
+
+#[derive(Deserialize)]
+struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(first: &str, line: &str) -> Result<Content, RowFault> {
+        row(line, &columns(first, None)?)
+    }
+
+    fn kind(line: &str, field: Option<&str>) -> Result<Kind, RowFault> {
+        columns(line, field).map(|columns| columns.kind)
+    }
+
+    #[test]
+    fn the_first_columns_that_are_there_say_what_a_row_is() {
+        let all = r#"{"text": "a", "prompt": "b", "completion": "c", "messages": [], "labels": [1], "input_ids": [1]}"#;
+        assert_eq!(kind(all, None), Ok(Kind::Labelled));
+        assert_eq!(kind(r#"{"messages": [], "text": "a", "labels": [1]}"#, None), Ok(Kind::Messages));
+        assert_eq!(kind(r#"{"prompt": "b", "text": "a"}"#, None), Ok(Kind::Text));
+        assert_eq!(kind(r#"{"prompt": "b", "completion": "a", "text": "a"}"#, None), Ok(Kind::Completion));
+        assert_eq!(kind(r#"{"input_ids": null, "text": "a"}"#, None), Ok(Kind::Text));
+        let none = RowFault::NoColumn(vec!["prompt".into()]);
+        assert_eq!(kind(r#"{"prompt": "b"}"#, None), Err(none));
+    }
+
+    #[test]
+    fn a_field_that_is_asked_for_is_what_its_first_value_is() {
+        let line = r#"{"text": "a", "content": "b", "ids": [ 1], "chat": [ {"role": "user"}], "n": 1}"#;
+        let kinds = ["content", "ids", "chat"].map(|field| kind(line, Some(field)).unwrap());
+        assert_eq!(kinds, [Kind::Text, Kind::Ids, Kind::Messages]);
+        assert!(matches!(kind(line, Some("n")), Err(RowFault::Column { .. })));
+        assert!(matches!(kind(line, Some("none")), Err(RowFault::NoField { .. })));
+        let of = columns(line, Some("content")).unwrap();
+        assert!(matches!(row(line, &of), Ok(Content::Text(text)) if text == "b"));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_column() {
+        let good = r#"{"text": "a"}"#;
+        let fault = |line: &str| read(good, line).unwrap_err().to_string();
+        assert!(
+            fault(r#"{"text": 1}"#)
+                .starts_with("text: invalid type: integer `1`, expected a string at column 10: expected")
+        );
+        assert!(fault(r#"{"text": "a", "text": "b"}"#).starts_with("duplicate field `text` at column"));
+        assert!(fault(r#"{"text": "a"} x"#).starts_with("trailing characters at column 15: "));
+        assert!(fault("[1, 2]").contains("expected an object"));
+        assert!(fault(r#"{"words": 1}"#).contains("it has `words`"));
+        let mixed = r#"{"text": "a", "messages": []}"#;
+        assert!(fault(mixed).contains("a row of messages in a file whose first row has text"));
+        let ids = |line: &str| read(r#"{"input_ids": [1]}"#, line).unwrap_err().to_string();
+        assert!(
+            ids(r#"{"input_ids": [1, 1.5]}"#)
+                .starts_with("invalid type: floating point `1.5`, expected i64 at column 21")
+        );
+    }
+
+    #[test]
+    fn messages_keep_the_order_of_their_names() {
+        let line =
+            r#"{"messages": [{"role": "user", "zeta": 1, "alpha": {"z": 1, "a": 2}}], "tools": [{"b": 1, "a": 2}]}"#;
+        let Ok(Content::Messages { messages, tools }) = read(line, line) else { panic!("a row of messages") };
+        assert_eq!(messages.to_string(), "[{'role': 'user', 'zeta': 1, 'alpha': {'z': 1, 'a': 2}}]");
+        assert_eq!(tools.unwrap().to_string(), "[{'b': 1, 'a': 2}]");
+    }
+
+    #[test]
+    fn lines_are_counted_with_the_empty_ones() {
+        let mut file = tempfile::tempfile().unwrap();
+        io::Write::write_all(&mut file, b"\xEF\xBB\xBFone\r\n\n  \ntwo").unwrap();
+        io::Seek::rewind(&mut file).unwrap();
+        let mut lines = Lines::new(file);
+        assert_eq!(lines.next().unwrap(), Some((1, b"one".to_vec())));
+        assert_eq!(lines.next().unwrap(), Some((4, b"two".to_vec())));
+        assert_eq!(lines.next().unwrap(), None);
+    }
+}

@@ -1,0 +1,149 @@
+//! Training and evaluation data: files to rows, rows to token chunks of a fixed length, in file order.
+
+mod batch;
+mod corpus;
+mod error;
+mod file;
+mod files;
+mod jsonl;
+mod notes;
+mod pages;
+mod parquet;
+mod queue;
+mod rows;
+mod stream;
+mod summary;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use precast_fatbins::Digest;
+use precast_kernels::abi::MASKED_TOKEN;
+
+use crate::inputs::chat::ChatTemplate;
+use crate::inputs::tokenizer::Tokenizer;
+
+pub use batch::{Batches, MicroBatch, Order, Step};
+pub use corpus::{Corpus, Files};
+pub use error::{DataError, Place};
+pub(crate) use file::map;
+pub(crate) use files::bytes;
+pub use rows::{Kind, RowFault};
+pub use stream::{MOST_BYTES, Stream};
+pub use summary::Summary;
+
+/// Longest document: the tokenizers library takes about sixty times its size for a while.
+const MOST_DOCUMENT_BYTES: u64 = 256 << 20;
+
+/// How documents become chunks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Packing {
+    /// For training: documents follow each other, each ended by the end-of-text token; the last chunk is
+    /// padded with masked tokens.
+    Stream,
+    /// For evaluation: every document by itself and nothing added to it; its last chunk is padded.
+    PerDocument,
+}
+
+/// What reads text.
+#[derive(Clone, Default)]
+pub struct Reader {
+    /// Turns text into ids.
+    pub tokenizer: Option<Arc<Tokenizer>>,
+    /// Turns messages into text.
+    pub chat: Option<Arc<ChatTemplate>>,
+    /// Ends a document.
+    pub eos: Option<u32>,
+    /// Ids below this are the student's.
+    pub vocab: u32,
+}
+
+/// A sequence of at most seq_len + 1 tokens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chunk {
+    pub ids: Vec<u32>,
+    /// What each token is predicted as, [`MASKED_TOKEN`] where it does not count; none where it is as itself.
+    pub labels: Option<Vec<u32>>,
+}
+
+impl Chunk {
+    /// Tokens that are predicted as themselves.
+    pub fn plain(ids: impl Into<Vec<u32>>) -> Self {
+        Self { ids: ids.into(), labels: None }
+    }
+
+    /// What each token but the first is predicted as, from the ones before it.
+    pub fn targets(&self) -> &[u32] {
+        self.labels.as_ref().unwrap_or(&self.ids).get(1..).unwrap_or_default()
+    }
+
+    /// Tokens that count.
+    pub fn counted(&self) -> usize {
+        self.targets().iter().filter(|target| **target != MASKED_TOKEN).count()
+    }
+
+    /// Everything that is learnt from it, as bytes: for digests.
+    pub fn parts(&self) -> impl Iterator<Item = &[u8]> {
+        [&self.ids].into_iter().chain(&self.labels).map(|words| bytemuck::cast_slice(words))
+    }
+}
+
+/// Data that are in memory whole: what an evaluation scores.
+#[derive(Clone, Debug)]
+pub struct Dataset {
+    chunks: Vec<Chunk>,
+    digest: Digest,
+    summary: Summary,
+    notes: Vec<String>,
+}
+
+impl Dataset {
+    /// Reads files, in order: see [`Corpus`].
+    ///
+    /// # Errors
+    /// [`DataError`].
+    pub fn read(paths: &[PathBuf], seq_len: u32, packing: Packing, reader: Reader) -> Result<Self, DataError> {
+        Self::of(&Corpus::new(Files::open(paths, None)?, seq_len, packing, reader)?)
+    }
+
+    /// Everything of a corpus.
+    ///
+    /// # Errors
+    /// [`DataError`].
+    pub fn of(corpus: &Corpus) -> Result<Self, DataError> {
+        let mut chunks = Vec::new();
+        let summary = corpus.pass(&mut |chunk| {
+            chunks.push(chunk);
+            true
+        })?;
+        let digest = corpus.digest()?;
+        Ok(Self {
+            chunks,
+            digest,
+            notes: corpus.notes().into_iter().chain(summary.note(corpus.chunk())).collect(),
+            summary,
+        })
+    }
+
+    pub fn chunks(&self) -> &[Chunk] {
+        &self.chunks
+    }
+
+    /// What people should know of it.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// What reading them came to.
+    pub fn summary(&self) -> Summary {
+        self.summary
+    }
+
+    /// Digest of the files.
+    pub fn digest(&self) -> Digest {
+        self.digest
+    }
+}
+
+#[cfg(test)]
+mod tests;

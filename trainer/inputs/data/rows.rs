@@ -1,0 +1,297 @@
+//! What a row of a table holds, and what can be wrong with it.
+
+use std::fmt;
+use std::ops::Range;
+
+use minijinja::Value;
+use precast_kernels::abi::MASKED_TOKEN;
+
+use super::Chunk;
+
+/// A label that does not count.
+const IGNORED: i64 = -100;
+
+/// Which tokens of a row are no padding.
+pub(super) const MASK: &str = "attention_mask";
+/// What such a column holds, for messages.
+pub(super) const MASK_HOLDS: &str = "a list of 0 and 1, or of true and false";
+
+/// Names of columns that a message lists.
+const LISTED: usize = 8;
+
+/// Which columns the rows of a file are made of: the first of these that are there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `input_ids` and `labels`.
+    Labelled,
+    /// `input_ids` alone.
+    Ids,
+    /// `messages`, and `tools` if there are any.
+    Messages,
+    /// `prompt` and `completion`, each text or messages.
+    Completion,
+    /// `text`: a document.
+    Text,
+}
+
+impl Kind {
+    /// The kind of rows with these columns; none where they have none that rows are made of.
+    pub fn of(has: impl Fn(&str) -> bool) -> Option<Self> {
+        let both = |one, other| has(one) && has(other);
+        match () {
+            () if both("input_ids", "labels") => Some(Self::Labelled),
+            () if has("input_ids") => Some(Self::Ids),
+            () if has("messages") => Some(Self::Messages),
+            () if both("prompt", "completion") => Some(Self::Completion),
+            () if has("text") => Some(Self::Text),
+            () => None,
+        }
+    }
+
+    /// In messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Labelled => "input_ids and labels",
+            Self::Ids => "input_ids alone",
+            Self::Messages => "messages",
+            Self::Completion => "prompt and completion",
+            Self::Text => "text",
+        }
+    }
+}
+
+/// Which columns to read, and as what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Columns {
+    pub kind: Kind,
+    /// In place of the column that the kind is named after.
+    pub field: Option<String>,
+    /// Those that nothing reads, of the first row or the schema.
+    pub unread: Vec<String>,
+}
+
+impl Columns {
+    /// Of a file whose rows have these columns.
+    pub fn new(kind: Kind, field: Option<&str>, names: Vec<String>) -> Self {
+        let mut columns = Self { kind, field: field.map(ToOwned::to_owned), unread: names };
+        let mut unread = std::mem::take(&mut columns.unread);
+        unread.retain(|name| !columns.reads(name));
+        Self { unread, ..columns }
+    }
+
+    /// Whether a column of this name is read.
+    pub fn reads(&self, name: &str) -> bool {
+        name == self.main()
+            || match self.kind {
+                Kind::Labelled => matches!(name, "labels" | MASK),
+                Kind::Ids => name == MASK,
+                Kind::Messages => name == "tools",
+                Kind::Completion => matches!(name, "completion" | "tools"),
+                Kind::Text => false,
+            }
+    }
+
+    /// Whether a column says which tokens are padding.
+    pub fn is_masked(&self) -> bool {
+        self.main() != MASK && self.reads(MASK)
+    }
+
+    /// The column of ids, messages or text.
+    pub fn main(&self) -> &str {
+        self.field.as_deref().unwrap_or(match self.kind {
+            Kind::Labelled | Kind::Ids => "input_ids",
+            Kind::Messages => "messages",
+            Kind::Completion => "prompt",
+            Kind::Text => "text",
+        })
+    }
+}
+
+/// A row, read.
+#[derive(Debug)]
+pub(super) enum Content {
+    Ids(Ids),
+    Text(String),
+    Messages { messages: Value, tools: Option<Value> },
+    Completion { prompt: Part, completion: Part, tools: Option<Value> },
+}
+
+/// A row of token ids.
+#[derive(Debug)]
+pub(super) struct Ids {
+    pub ids: Vec<i64>,
+    pub labels: Option<Vec<i64>>,
+    /// Whether each token is one of the text, and not padding.
+    pub mask: Option<Vec<bool>>,
+}
+
+/// A prompt or a completion.
+#[derive(Debug)]
+pub(super) enum Part {
+    Text(String),
+    Messages(Value),
+}
+
+/// What is wrong with a row.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RowFault {
+    /// It is no object.
+    #[error(
+        "{0}: expected one JSON object a line, with \"input_ids\" (and \"labels\"), \"messages\", \"prompt\" and \"completion\", or \
+         \"text\""
+    )]
+    Json(String),
+    /// It is not UTF-8.
+    #[error("not UTF-8 text: {0}")]
+    Utf8(String),
+    /// It has no column that rows are made of.
+    #[error(
+        "no column of data: expected input_ids (and labels), messages, prompt and completion, or text{}; --data-field names another",
+        has(.0)
+    )]
+    NoColumn(Vec<String>),
+    /// It lacks the column that is asked for.
+    #[error("no column {field}, which --data-field asks for{}", has(columns))]
+    NoField {
+        field: String,
+        /// What it has.
+        columns: Vec<String>,
+    },
+    /// A column holds something else.
+    #[error("{column}: {reason}: expected {expected}")]
+    Column {
+        column: String,
+        reason: String,
+        /// What it could hold.
+        expected: &'static str,
+    },
+    /// It is not of integers.
+    #[error(
+        "{0}: expected {{\"input_ids\": [...], \"labels\": [...]}}, lists of integers; labels may be left out of all rows"
+    )]
+    Malformed(String),
+    /// A token without a label, or a label without a token.
+    #[error("{ids} input_ids and {labels} labels: give each token one, {IGNORED} where it does not count")]
+    Lengths { ids: usize, labels: usize },
+    /// A token without a value of the mask, or the other way round.
+    #[error("{ids} input_ids and {mask} values of {MASK}: give each token one, 0 where it is padding")]
+    MaskLength { ids: usize, mask: usize },
+    /// Padding between tokens.
+    #[error(
+        "{MASK}[{index}] is 0 between tokens that count: padding stands before or behind a row. Give such a token a label of {IGNORED}, \
+         or leave the column out"
+    )]
+    MaskHole {
+        /// Place in the row, from 0.
+        index: usize,
+    },
+    /// A token that the model does not know.
+    #[error("input_ids[{index}] is {id}, and the model's vocabulary is 0 to {last}: tokenize for this model")]
+    Id {
+        /// Place in the row, from 0.
+        index: usize,
+        id: i64,
+        /// The last id.
+        last: u32,
+    },
+    /// A label that is neither a token nor the one that does not count.
+    #[error(
+        "labels[{index}] is {label}: a label is a token of the model's vocabulary, 0 to {last}, or {IGNORED} for one that does not count"
+    )]
+    Label {
+        /// Place in the row, from 0.
+        index: usize,
+        /// What stands there.
+        label: i64,
+        /// The last id.
+        last: u32,
+    },
+    /// A row of another kind than the first of its file.
+    #[error(
+        "a row of {found} in a file whose first row has {expected}: put rows of each kind into a file of their own"
+    )]
+    Mixed {
+        /// In the first row.
+        expected: &'static str,
+        /// In this one.
+        found: &'static str,
+    },
+    /// A prompt of text with a completion of messages, or the other way round.
+    #[error("prompt and completion: one is text and the other messages: give both as text or both as messages")]
+    Parts,
+    /// It cannot be rendered.
+    #[error(transparent)]
+    Chat(#[from] crate::inputs::chat::ChatFault),
+    /// A line of a file that is longer than what is tokenized.
+    #[error("a line of more than {most} bytes: at most that is tokenized at a time; split the document")]
+    Long { most: u64 },
+    /// A row of a table that is larger than what is tokenized.
+    #[error("a row of more than {most} bytes: at most that is tokenized at a time; split the document")]
+    Large { most: u64 },
+}
+
+/// What a row has instead, for messages.
+fn has(columns: &[String]) -> String {
+    if columns.is_empty() { String::new() } else { format!("; it has {}", listed(columns)) }
+}
+
+/// The first names of columns, for messages.
+pub(super) fn listed(columns: &[String]) -> String {
+    let more = if columns.len() > LISTED { ", ..." } else { "" };
+    let named: Vec<String> = columns.iter().take(LISTED).map(|name| format!("`{name}`")).collect();
+    named.join(", ") + more
+}
+
+/// Whether a row's tokens are all of a vocabulary.
+pub(super) fn check_ids(ids: impl IntoIterator<Item = i64>, vocab: u32) -> Result<(), RowFault> {
+    let last = vocab - 1;
+    match ids.into_iter().enumerate().find(|(_, id)| !(0..=i64::from(last)).contains(id)) {
+        Some((index, id)) => Err(RowFault::Id { index, id, last }),
+        None => Ok(()),
+    }
+}
+
+/// Where the tokens of a row stand that are not padding.
+fn unpadded(ids: usize, mask: &[bool]) -> Result<Range<usize>, RowFault> {
+    if mask.len() != ids {
+        return Err(RowFault::MaskLength { ids, mask: mask.len() });
+    }
+    let start = mask.iter().position(|counts| *counts).unwrap_or(0);
+    let end = mask.iter().rposition(|counts| *counts).map_or(start, |last| last + 1);
+    match mask[start..end].iter().position(|counts| !counts) {
+        Some(hole) => Err(RowFault::MaskHole { index: start + hole }),
+        None => Ok(start..end),
+    }
+}
+
+/// The sequence of a row of ids: as if it had no padding.
+pub(super) fn sequence(row: Ids, vocab: u32) -> Result<Chunk, RowFault> {
+    let Ids { mut ids, mut labels, mask } = row;
+    if let Some(labels) = labels.as_ref().filter(|labels| labels.len() != ids.len()) {
+        return Err(RowFault::Lengths { ids: ids.len(), labels: labels.len() });
+    }
+    if let Some(mask) = mask {
+        let Range { start, end } = unpadded(ids.len(), &mask)?;
+        for column in [Some(&mut ids), labels.as_mut()].into_iter().flatten() {
+            column.truncate(end);
+            column.drain(..start);
+        }
+    }
+    check_ids(ids.iter().copied(), vocab)?;
+    let last = vocab - 1;
+    let wrong = |label: &i64| *label != IGNORED && !(0..=i64::from(last)).contains(label);
+    if let Some((index, label)) = labels.iter().flatten().enumerate().find(|(_, label)| wrong(label)) {
+        return Err(RowFault::Label { index, label: *label, last });
+    }
+    let target = |label: i64| if label == IGNORED { MASKED_TOKEN } else { label as u32 };
+    Ok(Chunk {
+        ids: ids.into_iter().map(|id| id as u32).collect(),
+        labels: labels.map(|labels| labels.into_iter().map(target).collect()),
+    })
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

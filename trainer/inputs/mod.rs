@@ -1,0 +1,12 @@
+//! What a run reads, and models as they are written: checkpoints, adapters, data, chats, tokenizers.
+
+pub mod adapter;
+pub(crate) mod added_tokens;
+pub(crate) mod charsmap;
+pub mod chat;
+pub mod checkpoint;
+pub mod data;
+pub mod pair;
+pub mod random;
+pub mod random_blocks;
+pub mod tokenizer;

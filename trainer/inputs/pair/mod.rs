@@ -1,0 +1,146 @@
+//! Whether a teacher can teach a student: the same tokens under the same ids, and other weights.
+
+mod tokenizers;
+
+use std::path::{Path, PathBuf};
+
+use crate::error::{Failure, bounded};
+use crate::inputs::checkpoint::{Checkpoint, CheckpointError, Scratch};
+use tokenizers::{Comparison, compare};
+
+/// Differences that are listed.
+const LISTED: usize = 10;
+
+/// A pair that cannot teach.
+#[derive(Debug, thiserror::Error)]
+pub enum PairError {
+    /// The tokenizers give the same text other ids.
+    #[error(
+        "{} and {} have different tokenizers: the teacher predicts other tokens than the student.\n{}\n\
+         Choose a teacher of the student's family, or make the student from it: precast init --from TEACHER --layers ...",
+        teacher.display(), student.display(), differences.join("\n")
+    )]
+    Tokenizers {
+        teacher: PathBuf,
+        student: PathBuf,
+        /// One line each.
+        differences: Vec<String>,
+    },
+    /// There is nothing to learn.
+    #[error(
+        "{} and {} hold the same weights: the student has nothing to learn. \
+         Name another model, or pass --allow-identical",
+        teacher.display(), student.display()
+    )]
+    Identical { teacher: PathBuf, student: PathBuf },
+    /// The teacher knows nothing of the data.
+    #[error(
+        "{}: the teacher's cross entropy of the first batch is {nll:.4} nats a token over {tokens} tokens, worse by more than a nat \
+         than the {uniform:.4} of guessing. Its weights are untrained or broken, or its tokens are not those of the data. See that \
+         its tokenizer's files are its own, and that .bin or input_ids were made with them; `precast eval --model {0} --data ...` \
+         says the same of any text (--untrained allows it)",
+        teacher.display()
+    )]
+    Guesses {
+        teacher: PathBuf,
+        nll: f64,
+        /// `ln(vocab)`.
+        uniform: f64,
+        tokens: u64,
+    },
+    /// The teacher predicts nothing.
+    #[error(
+        "{}: the teacher's cross entropy of the first batch, over {tokens} tokens, is not a finite number: its weights are broken, or its \
+         activations overflow; try --precision fp32",
+        teacher.display()
+    )]
+    NotFinite { teacher: PathBuf, tokens: u64 },
+}
+
+/// Refuses a pair that cannot teach; returns what people should know of one that can.
+///
+/// # Errors
+/// [`Failure::Pair`]; [`Failure::Checkpoint`] where a model cannot be read.
+pub fn check(teacher: &Checkpoint, student: &Checkpoint, allow_identical: bool) -> Result<Vec<String>, Failure> {
+    let paths = || (teacher.path().to_owned(), student.path().to_owned());
+    if !allow_identical && identical(teacher, student)? {
+        let (teacher, student) = paths();
+        return Err(PairError::Identical { teacher, student }.into());
+    }
+    let mut notes = Vec::new();
+    let Comparison { differences, only } = tokens(teacher, student, &mut notes)?.unwrap_or_default();
+    if !differences.is_empty() {
+        let (teacher, student) = paths();
+        return Err(PairError::Tokenizers { teacher, student, differences: bounded(differences, LISTED) }.into());
+    }
+    notes.extend(only);
+    let (wide, narrow) = (teacher.config().vocab, student.config().vocab);
+    if wide > narrow {
+        let cut = wide - narrow;
+        notes.push(format!(
+            "the teacher's vocabulary of {wide} is cut to the student's {narrow} before the softmax: \
+             its predictions for the last {cut} ids are ignored"
+        ));
+    }
+    Ok(notes)
+}
+
+/// Compares the tokenizers if both models have one, unless they are the same file. Adds a note for a model without one.
+fn tokens(teacher: &Checkpoint, student: &Checkpoint, notes: &mut Vec<String>) -> Result<Option<Comparison>, Failure> {
+    // Most pairs have one file twice: then there is nothing to compare.
+    let files = [teacher, student].map(Checkpoint::tokenizer_file);
+    if let [Some(one), Some(other)] = &files
+        && same_bytes(one, other)
+        && teacher.added_tokens()? == student.added_tokens()?
+    {
+        return Ok(None);
+    }
+    let missing =
+        |who: &str| format!("the {who} has no tokenizer: whether both models have the same ids is not checked");
+    let (of_teacher, of_student) = rayon::join(|| teacher.tokenizer(), || student.tokenizer());
+    match (of_teacher?, of_student?) {
+        (Some(teacher), Some(student)) => Ok(Some(compare(teacher, student))),
+        (None, None) => {
+            notes.push("neither model has a tokenizer: whether both have the same ids is not checked".to_owned());
+            Ok(None)
+        }
+        (teacher, _) => {
+            notes.push(missing(if teacher.is_none() { "teacher" } else { "student" }));
+            Ok(None)
+        }
+    }
+}
+
+fn same_bytes(one: &Path, other: &Path) -> bool {
+    let read = |path| crate::inputs::data::map(path).ok();
+    read(one).zip(read(other)).is_some_and(|(one, other)| one[..] == other[..])
+}
+
+/// Whether two paths lead to one place.
+pub fn same_path(one: &Path, other: &Path) -> bool {
+    matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
+}
+
+/// Whether two models compute the same: one shape, and every weight of the same value. Small parameters are compared
+/// first: models that differ are told apart by a few of them.
+///
+/// # Errors
+/// [`CheckpointError`] where a weight cannot be read.
+pub fn identical(teacher: &Checkpoint, student: &Checkpoint) -> Result<bool, CheckpointError> {
+    if teacher.config() != student.config() {
+        return Ok(false);
+    }
+    if same_path(teacher.path(), student.path()) {
+        return Ok(true);
+    }
+    let mut parameters = precast_plan::Parameters::new(teacher.config()).list;
+    parameters.sort_by_key(|parameter| parameter.elems());
+    let [mut one, mut other] = [Scratch::new(), Scratch::new()];
+    for parameter in &parameters {
+        let dtype = precast_kernels::Dtype::F32;
+        if teacher.read(parameter, dtype, &mut one)? != student.read(parameter, dtype, &mut other)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

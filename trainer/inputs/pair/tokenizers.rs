@@ -1,0 +1,176 @@
+//! Two tokenizers compared by what they do to text, however their files say it.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::inputs::tokenizer::Tokenizer;
+
+/// Tokens and merges that a line names.
+const EXAMPLES: usize = 5;
+
+/// Text of the kinds that tokenizers split differently. It starts with a letter, which some put a space before and
+/// some do not once a space is there.
+const TEXT: &str = "The quick brown fox can't JUMP over 13 lazy dogs, i'll say: \"won't\" (x+=1)!\n\
+    fn main() {\n\tlet total = values[0x1F] * 3.14159e-10;    // two  spaces\n\n\n        return total;\r\n}\n\
+    On 2024-02-29 she paid $1,234,567.89 — naïve café, e\u{301}tude, Ångström, ﬁne, ½ of Ⅻ.\n\
+    Здравствуйте, Καλημέρα, שלום, مرحبا, नमस्ते, สวัสดี, 中文的文字和標點。日本語テキスト、한국어 문장.\n\
+    😀👩‍👩‍👧‍👦🇩🇪 ... ??? ___ === <tag attr='1'/> http://example.org/a_b-c?d=e&f=%20 user@example.com \u{a0}\u{200b}end";
+
+/// What a comparison found.
+#[derive(Debug, Default)]
+pub(super) struct Comparison {
+    /// What makes the same text other ids: none may be.
+    pub differences: Vec<String>,
+    /// Tokens that only one has.
+    pub only: Vec<String>,
+}
+
+/// Compares a teacher's tokenizer with a student's: ids of the tokens that both have, merges among those, and the ids
+/// of a text.
+pub(super) fn compare(teacher: &Tokenizer, student: &Tokenizer) -> Comparison {
+    let (of_teacher, of_student) = rayon::join(|| View::of(teacher), || View::of(student));
+    let (of_teacher, of_student) = (&of_teacher, &of_student);
+    let mut comparison = Comparison::default();
+    let mut differ = |line: String| comparison.differences.push(format!("  {line}"));
+    if teacher.kind() != student.kind() {
+        differ(format!("the teacher's is {}, the student's {}", teacher.kind(), student.kind()));
+    }
+    if let Some(line) = ids(of_teacher, of_student) {
+        differ(line);
+    }
+    if let Some(line) = texts(of_teacher, of_student) {
+        differ(line);
+    }
+    merges(of_teacher, of_student).into_iter().for_each(&mut differ);
+    if let Some(line) = encodings(teacher, student) {
+        differ(line);
+    }
+    for (who, one, other) in [("teacher", of_teacher, of_student), ("student", of_student, of_teacher)] {
+        let mut only: Vec<(&u32, &String)> =
+            one.ids.iter().filter(|(text, _)| !other.ids.contains_key(*text)).map(|(text, id)| (id, text)).collect();
+        only.sort_unstable();
+        if !only.is_empty() {
+            let named = only.iter().map(|(id, text)| format!("`{text}` ({id})"));
+            comparison.only.push(format!("{} only the {who} has: {}", count(only.len(), "token"), examples(named)));
+        }
+    }
+    comparison
+}
+
+/// A tokenizer in parts.
+struct View {
+    ids: HashMap<String, u32>,
+    added: HashSet<String>,
+    merges: Option<Vec<(String, String)>>,
+}
+
+impl View {
+    fn of(tokenizer: &Tokenizer) -> Self {
+        Self { ids: tokenizer.vocabulary(), added: tokenizer.added(), merges: tokenizer.merges() }
+    }
+}
+
+fn count(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// The first few, and whether there are more.
+fn examples(all: impl ExactSizeIterator<Item = String>) -> String {
+    let more = if all.len() > EXAMPLES { ", ..." } else { "" };
+    all.take(EXAMPLES).collect::<Vec<_>>().join(", ") + more
+}
+
+/// Tokens of both with another id in each.
+fn ids(teacher: &View, student: &View) -> Option<String> {
+    let mut moved: Vec<(u32, u32, &str)> = student
+        .ids
+        .iter()
+        .filter_map(|(text, id)| Some((*id, *teacher.ids.get(text)?, text.as_str())))
+        .filter(|(mine, theirs, _)| mine != theirs)
+        .collect();
+    moved.sort_unstable();
+    let named = moved.iter().map(|(mine, theirs, text)| format!("`{text}` is {theirs} and {mine}"));
+    let named = examples(named);
+    (!moved.is_empty()).then(|| format!("{} with other ids: {named}", count(moved.len(), "token")))
+}
+
+/// Ids of both with another text in each. Added tokens may be renamed, as fine-tuned models do with reserved ones;
+/// others are what words are split into.
+fn texts(teacher: &View, student: &View) -> Option<String> {
+    let plain = |view: &View| -> HashMap<u32, String> {
+        let plain = view.ids.iter().filter(|(text, _)| !view.added.contains(*text));
+        plain.map(|(text, id)| (*id, text.clone())).collect()
+    };
+    let (of_teacher, of_student) = (plain(teacher), plain(student));
+    let mut renamed: Vec<(u32, &str, &str)> = of_student
+        .iter()
+        .filter_map(|(id, text)| Some((*id, of_teacher.get(id)?.as_str(), text.as_str())))
+        .filter(|(_, theirs, mine)| theirs != mine)
+        .collect();
+    renamed.sort_unstable();
+    let named = examples(renamed.iter().map(|(id, theirs, mine)| format!("{id} is `{theirs}` and `{mine}`")));
+    (!renamed.is_empty()).then(|| format!("{} of other tokens: {named}", count(renamed.len(), "id")))
+}
+
+/// Merges among tokens that both have: those of one alone, and the first whose turn is another's.
+fn merges(teacher: &View, student: &View) -> Vec<String> {
+    let (Some(of_teacher), Some(of_student)) = (&teacher.merges, &student.merges) else { return Vec::new() };
+    // Added tokens are found before any merge. Runs of spaces have equal scores in SentencePiece models, and converters
+    // order them differently: which goes first changes nothing.
+    let shared = |token: &str| {
+        teacher.ids.contains_key(token)
+            && student.ids.contains_key(token)
+            && !teacher.added.contains(token)
+            && !student.added.contains(token)
+            && !token.chars().all(|c| c == '▁')
+    };
+    let known = |(left, right): &&(String, String)| {
+        [left, right].into_iter().all(|part| teacher.ids.contains_key(part) && student.ids.contains_key(part))
+            && shared(&format!("{left}{right}"))
+    };
+    let common = [of_teacher, of_student].map(|merges| merges.iter().filter(known).collect::<Vec<_>>());
+    let sets = common.each_ref().map(|merges| merges.iter().copied().collect::<HashSet<_>>());
+    let mut lines = Vec::new();
+    for (who, one, other) in [("teacher", &sets[0], &sets[1]), ("student", &sets[1], &sets[0])] {
+        let mut only: Vec<&(String, String)> = one.difference(other).copied().collect();
+        only.sort_unstable();
+        if !only.is_empty() {
+            let named = only.iter().map(|(left, right)| format!("`{left}` + `{right}`"));
+            lines.push(format!("{} only the {who} has: {}", count(only.len(), "merge"), examples(named)));
+        }
+    }
+    if lines.is_empty() {
+        // A token that is made in several ways has its turn where the first of them has.
+        let [first, second] = common.map(|merges| {
+            let mut seen = HashSet::new();
+            let made = merges.into_iter().map(|(left, right)| format!("{left}{right}"));
+            made.filter(|whole| seen.insert(whole.clone())).collect::<Vec<_>>()
+        });
+        if let Some((turn, (theirs, mine))) = first.iter().zip(&second).enumerate().find(|(_, (a, b))| a != b) {
+            lines.push(format!("merge {turn} makes `{theirs}` in the teacher's and `{mine}` in the student's"));
+        }
+    }
+    lines
+}
+
+/// Where the ids of the text part.
+fn encodings(teacher: &Tokenizer, student: &Tokenizer) -> Option<String> {
+    let (theirs, mine) = match (teacher.encode_plain(TEXT), student.encode_plain(TEXT)) {
+        (Ok(theirs), Ok(mine)) => (theirs, mine),
+        (Err(error), _) => return Some(format!("the teacher's fails: {error}")),
+        (_, Err(error)) => return Some(format!("the student's fails: {error}")),
+    };
+    let at = theirs
+        .iter()
+        .zip(&mine)
+        .position(|(a, b)| a != b)
+        .or_else(|| (theirs.len() != mine.len()).then_some(theirs.len().min(mine.len())))?;
+    let from = |ids: &[u32]| format!("{:?}", &ids[at..ids.len().min(at + EXAMPLES)]);
+    Some(format!(
+        "a text of {} bytes is {} tokens in the teacher's and {} in the student's; from token {at} on {} and {}",
+        TEXT.len(),
+        theirs.len(),
+        mine.len(),
+        from(&theirs),
+        from(&mine)
+    ))
+}

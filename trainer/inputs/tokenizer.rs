@@ -1,0 +1,267 @@
+//! Tokenizers, used for what they are: text to ids, the same each time.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+
+use precast_fatbins::{bug, input};
+use serde::Deserialize;
+use tokenizers::ModelWrapper;
+
+use crate::inputs::added_tokens::AddedTokens;
+use crate::inputs::charsmap;
+
+/// Most bytes of a `tokenizer.json`: the largest there are have 40 MB.
+pub(crate) const MOST_BYTES: u64 = 512 << 20;
+
+/// Token ids, and the bytes of the text that each stands for.
+pub type Placed = (Vec<u32>, Vec<(usize, usize)>);
+
+/// A tokenizer that neither cuts nor pads nor draws lots. Its library panics on some files and texts: what its panic
+/// says is then the error.
+pub struct Tokenizer {
+    inner: tokenizers::Tokenizer,
+    notes: Vec<String>,
+}
+
+impl Tokenizer {
+    /// The tokenizer as it is used, as text.
+    ///
+    /// # Errors
+    /// Why it cannot be written.
+    pub fn text(&self) -> Result<String, String> {
+        self.inner.to_string(false).map_err(|error| error.to_string())
+    }
+
+    /// Reads a `tokenizer.json`.
+    ///
+    /// # Errors
+    /// Why it does not read.
+    pub fn read(path: &Path) -> Result<Self, String> {
+        let bytes = input::read(path, MOST_BYTES).map_err(|error| error.to_string())?;
+        Self::parse(path, &bytes)
+    }
+
+    /// Of the bytes of a `tokenizer.json`.
+    ///
+    /// # Errors
+    /// Why they do not read.
+    pub fn parse(path: &Path, bytes: &[u8]) -> Result<Self, String> {
+        Self::parse_with(path, bytes, &AddedTokens::default())
+    }
+
+    /// The same, and of what the files beside it add.
+    ///
+    /// # Errors
+    /// Why they do not read.
+    pub(crate) fn parse_with(path: &Path, bytes: &[u8], added: &AddedTokens) -> Result<Self, String> {
+        charsmap::check(bytes)?;
+        Self::build(path, || tokenizers::Tokenizer::from_bytes(bytes), added)
+    }
+
+    /// Of what the library makes of a file.
+    ///
+    /// # Errors
+    /// What the library says.
+    pub fn new<E: ToString>(
+        path: &Path,
+        make: impl FnOnce() -> Result<tokenizers::Tokenizer, E>,
+    ) -> Result<Self, String> {
+        Self::build(path, make, &AddedTokens::default())
+    }
+
+    fn build<E: ToString>(
+        path: &Path,
+        make: impl FnOnce() -> Result<tokenizers::Tokenizer, E>,
+        added: &AddedTokens,
+    ) -> Result<Self, String> {
+        let made = bug::guard(|| {
+            let mut inner = make().map_err(|error| error.to_string())?;
+            let notes = settle(&mut inner)?.into_iter().map(ToOwned::to_owned);
+            let notes = notes.chain(added.add_to(&mut inner)?);
+            let notes = notes.map(|note| format!("{}: {note}", path.display())).collect();
+            Ok(Self { inner, notes })
+        });
+        made.map_err(panicked)?
+    }
+
+    /// What it asks for that training text is not subjected to.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// The ids of a text, with those that the tokenizer puts before and after any text.
+    ///
+    /// # Errors
+    /// What the library says.
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>, String> {
+        self.ids(text, true)
+    }
+
+    /// The ids of a text and no others.
+    ///
+    /// # Errors
+    /// What the library says.
+    pub fn encode_plain(&self, text: &str) -> Result<Vec<u32>, String> {
+        self.ids(text, false)
+    }
+
+    fn ids(&self, text: &str, add_special_tokens: bool) -> Result<Vec<u32>, String> {
+        let encoded = bug::guard(|| self.inner.encode_fast(text, add_special_tokens)).map_err(panicked)?;
+        encoded.map(|encoding| encoding.get_ids().to_vec()).map_err(|error| error.to_string())
+    }
+
+    /// The ids of a text, and the bytes of it that each stands for: none of those that the tokenizer puts before and after any text,
+    /// which are there where `add_special_tokens` says so.
+    ///
+    /// # Errors
+    /// What the library says.
+    pub fn encode_placed(&self, text: &str, add_special_tokens: bool) -> Result<Placed, String> {
+        let encoded = bug::guard(|| self.inner.encode(text, add_special_tokens)).map_err(panicked)?;
+        let encoding = encoded.map_err(|error| error.to_string())?;
+        Ok((encoding.get_ids().to_vec(), encoding.get_offsets().to_vec()))
+    }
+
+    /// The text of ids, without special tokens.
+    ///
+    /// # Errors
+    /// What the library says.
+    pub fn decode(&self, ids: &[u32]) -> Result<String, String> {
+        bug::guard(|| self.inner.decode(ids, true)).map_err(panicked)?.map_err(|error| error.to_string())
+    }
+
+    /// The text of a token.
+    pub fn token(&self, id: u32) -> Option<String> {
+        self.inner.id_to_token(id)
+    }
+
+    /// What its model is called.
+    pub fn kind(&self) -> &'static str {
+        match self.inner.get_model() {
+            ModelWrapper::BPE(_) => "BPE",
+            ModelWrapper::WordPiece(_) => "WordPiece",
+            ModelWrapper::WordLevel(_) => "WordLevel",
+            ModelWrapper::Unigram(_) => "Unigram",
+        }
+    }
+
+    /// Ids by text, added tokens included.
+    pub fn vocabulary(&self) -> HashMap<String, u32> {
+        self.inner.get_vocab(true)
+    }
+
+    /// Texts of the tokens that are found before a text is split.
+    pub fn added(&self) -> HashSet<String> {
+        self.inner.get_added_tokens_decoder().into_values().map(|token| token.content).collect()
+    }
+
+    /// Pairs that merge, best first; none where it is no BPE.
+    pub fn merges(&self) -> Option<Vec<(String, String)>> {
+        let ModelWrapper::BPE(model) = self.inner.get_model() else { return None };
+        #[derive(Deserialize)]
+        struct Written {
+            merges: Vec<(String, String)>,
+        }
+        // The library gives them in what it writes only.
+        let written: Written = serde_json::from_str(&serde_json::to_string(model).ok()?).ok()?;
+        Some(written.merges)
+    }
+}
+
+fn panicked(message: String) -> String {
+    format!("the tokenizers library panics: {message}")
+}
+
+/// Takes away what would cut, pad or vary texts, and says what that was.
+fn settle(tokenizer: &mut tokenizers::Tokenizer) -> Result<Vec<&'static str>, String> {
+    let mut notes = Vec::new();
+    if tokenizer.get_truncation().is_some() {
+        tokenizer.with_truncation(None).map_err(|error| error.to_string())?;
+        notes.push("it truncates texts: they are used whole");
+    }
+    if tokenizer.get_padding().is_some() {
+        tokenizer.with_padding(None);
+        notes.push("it pads texts: nothing is added to them");
+    }
+    let model = match tokenizer.get_model() {
+        ModelWrapper::BPE(model) if model.dropout.is_some_and(|share| share != 0.0) => {
+            let mut model = model.clone();
+            model.dropout = None;
+            ModelWrapper::BPE(model)
+        }
+        ModelWrapper::Unigram(model) if model.alpha.is_some_and(|alpha| alpha != 0.0) => {
+            let mut model = model.clone();
+            (model.alpha, model.nbest_size) = (None, None);
+            ModelWrapper::Unigram(model)
+        }
+        _ => return Ok(notes),
+    };
+    tokenizer.with_model(model);
+    notes.push("it splits words at random (dropout): each is split in the one best way");
+    Ok(notes)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn file(change: impl FnOnce(&mut Value)) -> Value {
+        let mut value = json!({
+            "version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
+            "pre_tokenizer": {"type": "Whitespace"}, "post_processor": null, "decoder": null,
+            "model": {
+                "type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
+                "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false, "ignore_merges": false,
+                "vocab": {"a": 0, "b": 1, "ab": 2, "abab": 3}, "merges": [["a", "b"], ["ab", "ab"]],
+            },
+        });
+        change(&mut value);
+        value
+    }
+
+    fn read(value: &Value) -> Result<Tokenizer, String> {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("tokenizer.json");
+        std::fs::write(&path, value.to_string()).unwrap();
+        Tokenizer::read(&path)
+    }
+
+    const TEXT: &str = "abab ab abab";
+
+    #[test]
+    fn texts_are_neither_cut_nor_padded_nor_split_at_random() {
+        let plain = read(&file(|_| {})).unwrap();
+        assert_eq!((plain.encode(TEXT).unwrap(), plain.notes().len()), (vec![3, 2, 3], 0));
+        let changed = read(&file(|value| {
+            value["truncation"] =
+                json!({"direction": "Right", "max_length": 1, "strategy": "LongestFirst", "stride": 0});
+            value["padding"] = json!({
+                "strategy": {"Fixed": 8}, "direction": "Right", "pad_to_multiple_of": null,
+                "pad_id": 0, "pad_type_id": 0, "pad_token": "a",
+            });
+            value["model"]["dropout"] = 0.9.into();
+        }))
+        .unwrap();
+        assert_eq!(changed.notes().len(), 3);
+        for _ in 0..20 {
+            assert_eq!(changed.encode(TEXT).unwrap(), [3, 2, 3]);
+        }
+    }
+
+    #[test]
+    fn a_tokenizer_that_makes_its_library_panic_is_an_error() {
+        // The library makes room for the longest token and writes a longer merge there.
+        let panics = file(|value| value["model"]["vocab"] = json!({"a": 0, "b": 1}));
+        let error = read(&panics).err().unwrap();
+        assert!(error.starts_with("the tokenizers library panics: "), "{error}");
+    }
+
+    #[test]
+    fn a_tokenizer_says_its_kind_vocabulary_and_merges() {
+        let tokenizer = read(&file(|_| {})).unwrap();
+        assert_eq!((tokenizer.kind(), tokenizer.vocabulary()["abab"]), ("BPE", 3));
+        let merges = [("a", "b"), ("ab", "ab")].map(|(left, right)| (left.to_owned(), right.to_owned()));
+        assert_eq!(tokenizer.merges().unwrap(), merges);
+    }
+}

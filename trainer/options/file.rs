@@ -1,0 +1,106 @@
+//! run.toml: options under their names. What is in it is read as flags are, by the same parsers, so that no option is
+//! described twice. (A crate that layers sources, such as figment, would want each as a serde field besides clap's.)
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::sync::LazyLock;
+
+use serde::de::{DeserializeSeed, Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+use super::flags::{Flags, Given, OPTIONS, Source, argument};
+use crate::base::impostors::read_text;
+use crate::error::Failure;
+
+static NAMES: LazyLock<Vec<&'static str>> =
+    LazyLock::new(|| OPTIONS.get_arguments().map(|option| option.get_id().as_str()).collect());
+
+impl<T> Flags<T> {
+    /// Reads a file of options.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`] that names the line.
+    pub fn read(path: &Path) -> Result<Self, Failure> {
+        let unreadable = |error| Failure::Usage(format!("--config {}: cannot read it: {error}", path.display()));
+        let text = read_text(path).map_err(unreadable)?;
+        Self::from_toml(&text).map_err(|error| Failure::Usage(format!("--config {}: {error}", path.display())))
+    }
+
+    /// # Errors
+    /// Of a line that is no TOML, or no option and a value that it can have.
+    pub fn from_toml(text: &str) -> Result<Self, toml::de::Error> {
+        let mut flags = Self::default();
+        flags.given = toml::from_str::<File>(text)?.0;
+        Ok(flags)
+    }
+}
+
+struct File(BTreeMap<String, Given>);
+
+impl<'de> Deserialize<'de> for File {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Lines;
+
+        impl<'de> Visitor<'de> for Lines {
+            type Value = File;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("options of a run")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<File, A::Error> {
+                let mut given = BTreeMap::new();
+                while let Some(Name(name)) = map.next_key()? {
+                    let values = map.next_value_seed(ValuesOf(name))?;
+                    given.insert(name.to_owned(), Given { source: Source::File, values });
+                }
+                // An empty list says nothing.
+                given.retain(|_, given| !given.values.is_empty());
+                Ok(File(given))
+            }
+        }
+        from.deserialize_map(Lines)
+    }
+}
+
+/// The name of an option.
+struct Name(&'static str);
+
+impl<'de> Deserialize<'de> for Name {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        let known = NAMES.iter().find(|name| **name == text);
+        known.map(|name| Self(name)).ok_or_else(|| D::Error::unknown_field(&text, &NAMES))
+    }
+}
+
+/// The values of an option of this name.
+struct ValuesOf(&'static str);
+
+impl<'de> DeserializeSeed<'de> for ValuesOf {
+    type Value = Vec<std::ffi::OsString>;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Self::Value, D::Error> {
+        let values = match toml::Value::deserialize(from)? {
+            toml::Value::Array(values) => values,
+            value => vec![value],
+        };
+        let values = values.iter().map(|value| match value {
+            toml::Value::String(text) => Ok(text.clone()),
+            toml::Value::Integer(_) | toml::Value::Float(_) | toml::Value::Boolean(_) => Ok(value.to_string()),
+            other => {
+                Err(D::Error::custom(format!("expected text, a number, true or false, found {}", other.type_str())))
+            }
+        });
+        let values = values.map(|text| text.map(Into::into)).collect::<Result<Self::Value, D::Error>>()?;
+        let arguments = values.iter().map(|value| argument(self.0, value));
+        match OPTIONS.clone().try_get_matches_from(arguments) {
+            Ok(_) => Ok(values),
+            Err(error) => Err(D::Error::custom(match std::error::Error::source(&error) {
+                Some(why) => format!("not a value of {}: {why}", self.0),
+                None => format!("{} takes one value", self.0),
+            })),
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! The configuration of a run: flags over run.toml over defaults.
+
+mod asked;
+mod complete;
+mod device;
+mod file;
+mod flags;
+mod kernels;
+mod max_kl;
+pub mod measurement;
+pub(crate) mod patience;
+pub mod schedule;
+mod share;
+mod weight_format;
+
+use std::path::{Path, PathBuf};
+
+use precast_kernels::abi::step_metrics;
+use precast_plan::{ModelConfig, Objective, Recipe, Share};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::base::record_text;
+use crate::base::roles::Models;
+use crate::inputs::adapter::{Adapter, AdapterChoice, AdapterError};
+
+pub use asked::{Adapting, Options, Settings, Teaching};
+pub(crate) use asked::{exact_precision, frozen_format};
+pub use complete::missing;
+pub use device::DeviceChoice;
+pub use flags::{All, Flags, FlagsAndFile, Source, Takes, is_of_teacher};
+pub use kernels::Kernels;
+pub use max_kl::MostKl;
+pub use patience::Patience;
+pub use share::GivenShare;
+pub use weight_format::WeightFormat;
+
+/// A run's configuration, complete.
+#[derive(Clone, Debug, Serialize)]
+pub struct RunConfig {
+    /// The model to learn from; none where nobody teaches.
+    #[serde(serialize_with = "record_text::path_or_none", skip_serializing_if = "Option::is_none")]
+    pub teacher: Option<PathBuf>,
+    /// The model to train.
+    #[serde(serialize_with = "record_text::path")]
+    pub student: PathBuf,
+    #[serde(serialize_with = "record_text::paths")]
+    pub data: Vec<PathBuf>,
+    /// Data to compute the loss of and not to train on.
+    #[serde(serialize_with = "record_text::paths")]
+    pub eval_data: Vec<PathBuf>,
+    /// Where results go.
+    #[serde(serialize_with = "record_text::path")]
+    pub out: PathBuf,
+    /// What is minimised; with a teacher just where there is one.
+    #[serde(flatten)]
+    pub objective: Objective,
+    /// How the teacher's weights live on the device; none where nobody teaches.
+    #[serde(serialize_with = "record_text::display_or_none", skip_serializing_if = "Option::is_none")]
+    pub teacher_format: Option<WeightFormat>,
+    /// What is known of a teacher that is not exact.
+    #[serde(serialize_with = "record_text::path_or_none", skip_serializing_if = "Option::is_none")]
+    pub teacher_certificate: Option<PathBuf>,
+    /// How far from the exact one such a teacher may be; none of one that is exact.
+    #[serde(serialize_with = "record_text::display_or_none", skip_serializing_if = "Option::is_none")]
+    pub max_teacher_kl: Option<MostKl>,
+    /// What trains while the student stays as it is; none where the student trains.
+    #[serde(flatten)]
+    pub adapter: Option<AdapterChoice>,
+    /// How the weights of a student that stays as it is live on the device; none where it trains.
+    #[serde(serialize_with = "record_text::display_or_none", skip_serializing_if = "Option::is_none")]
+    pub student_format: Option<WeightFormat>,
+    /// Whether the teacher may predict worse than guessing does.
+    pub untrained: bool,
+    /// Whether the student may be its teacher.
+    pub allow_identical: bool,
+    #[serde(flatten)]
+    pub settings: Settings,
+    /// What of each step this process does.
+    #[serde(skip)]
+    pub share: Share,
+}
+
+impl RunConfig {
+    /// By the options' names, as a record holds it.
+    pub fn to_json(&self) -> Value {
+        // As text first: 0.1 in f32 is 0.1, and would be 0.10000000149011612 as a `Value` of its own.
+        let text = serde_json::to_string(self).expect("plain data serialises");
+        serde_json::from_str(&text).expect("JSON reads back")
+    }
+
+    /// The files and directories that a run reads.
+    pub fn inputs(&self) -> Vec<&Path> {
+        let kernels = &self.settings.kernels;
+        let models = self.teacher.iter().chain([&self.student]).chain(&self.data);
+        let models = models.chain(&self.eval_data).chain(&kernels.bundle);
+        let adapter = self.adapter.as_ref().and_then(AdapterChoice::directory);
+        let keys = kernels.trusted_key.iter().map(Path::new).filter(|key| key.exists());
+        models.chain(&self.teacher_certificate).map(PathBuf::as_path).chain(adapter).chain(keys).collect()
+    }
+
+    /// The adapter that trains, of a student of this shape; none where the student trains.
+    ///
+    /// # Errors
+    /// [`AdapterError`] where it cannot be read.
+    pub fn open_adapter(&self, student: &ModelConfig) -> Result<Option<Adapter>, AdapterError> {
+        let open = |choice: &AdapterChoice| choice.open((&self.student, student), self.settings.seed);
+        self.adapter.as_ref().map(open).transpose()
+    }
+
+    /// Where the models are.
+    pub fn models(&self) -> Models<&Path> {
+        Models { teacher: self.teacher.as_deref(), student: &self.student }
+    }
+
+    /// The same, as commands in messages name them.
+    pub fn model_names(&self) -> Vec<String> {
+        self.models().iter().map(|(_, path)| path.display().to_string()).collect()
+    }
+
+    /// The directory of what is trained, in the output directory.
+    pub fn result(&self) -> &'static str {
+        if self.adapter.is_some() { "adapter" } else { "student" }
+    }
+
+    /// Where a run that diverged leaves that instead.
+    pub fn diverged(&self) -> String {
+        format!("{}.diverged", self.result())
+    }
+
+    /// The loss of a step, nats.
+    pub fn loss(&self, metrics: &step_metrics) -> f64 {
+        self.objective.loss(metrics.kd_loss.into(), metrics.ce_loss.into())
+    }
+
+    /// What the plan follows from.
+    pub fn recipe(&self) -> Recipe {
+        let Settings { batch_size, seq_len, precision, weight_decay, clip, recompute, gemm, .. } = self.settings;
+        let (batch, objective) = (batch_size, self.objective);
+        Recipe { batch, seq_len, precision, objective, weight_decay, clip, recompute, gemm }
+    }
+}
+
+#[cfg(test)]
+mod tests;

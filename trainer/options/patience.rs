@@ -1,0 +1,64 @@
+//! How long a device may do nothing.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// How long the device may do nothing that can be seen, as a run is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    /// However long.
+    None,
+    Seconds(u64),
+}
+
+/// Of a run that is told nothing: the least, and as a multiple of the longest step.
+const LEAST: Duration = Duration::from_secs(120);
+const STEPS: u32 = 50;
+/// Far more than anybody waits, and far less than clocks count.
+const MOST_SECONDS: u64 = 1 << 32;
+
+/// The patience of a run that is told nothing, by its longest step.
+pub(crate) fn default(longest_step: Duration) -> Duration {
+    LEAST.max(longest_step.saturating_mul(STEPS))
+}
+
+impl fmt::Display for Patience {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("none"),
+            Self::Seconds(seconds) => seconds.fmt(f),
+        }
+    }
+}
+
+impl FromStr for Patience {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let seconds = text.parse().ok().filter(|seconds| (1..=MOST_SECONDS).contains(seconds)).map(Self::Seconds);
+        let wrong = || format!("expected seconds, a whole number from 1 to {MOST_SECONDS}, or none");
+        if text == "none" { Ok(Self::None) } else { seconds.ok_or_else(wrong) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patience_is_seconds_or_none() {
+        for text in ["none", "1", "4294967296"] {
+            assert_eq!(text.parse::<Patience>().unwrap().to_string(), text);
+        }
+        for text in ["", "0", "-1", "1.5", "None", "4294967297", "18446744073709551616"] {
+            assert!(text.parse::<Patience>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_run_that_is_told_nothing_waits_for_fifty_of_its_longest_steps_and_for_two_minutes_at_least() {
+        let seconds = |step| default(Duration::from_secs_f64(step)).as_secs();
+        assert_eq!([seconds(0.0), seconds(2.4), seconds(9.0)], [120, 120, 450]);
+    }
+}

@@ -1,0 +1,319 @@
+use std::collections::BTreeMap;
+
+use precast_plan::{Objective, Precision, Recipe, Recompute};
+
+use super::*;
+use crate::Failure;
+use crate::inputs::adapter::{AdapterChoice, Lora};
+
+/// The options of a command line.
+fn parse(arguments: &[&str]) -> Result<Options, Failure> {
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        flags: Flags<All>,
+    }
+    let line = <Line as clap::Parser>::try_parse_from([&["precast"], arguments].concat());
+    line.map_err(|error| Failure::Usage(error.to_string()))?.flags.options()
+}
+
+/// The options of a file.
+fn toml(text: &str) -> Result<Options, Failure> {
+    let flags = Flags::<All>::from_toml(text).map_err(|error| Failure::Usage(error.to_string()))?;
+    flags.options()
+}
+
+const PAIR: [&str; 4] = ["--teacher", "t", "--student", "s"];
+
+fn complete(arguments: &[&str]) -> Result<RunConfig, Failure> {
+    parse(arguments)?.complete(false)
+}
+
+#[test]
+fn every_option_reads_back_from_a_file_as_from_the_command_line() {
+    let values = [
+        ("teacher", "a"),
+        ("student", "b"),
+        ("model", "c"),
+        ("data", "d"),
+        ("eval_data", "i"),
+        ("out", "e"),
+        ("steps", "7"),
+        ("batch_size", "3"),
+        ("seq_len", "5"),
+        ("grad_accum", "2"),
+        ("lr", "0.3"),
+        ("warmup", "4"),
+        ("schedule", "cosine"),
+        ("weight_decay", "0.7"),
+        ("clip", "0.9"),
+        ("alpha", "0.1"),
+        ("temperature", "1.5"),
+        ("teacher_format", "stored"),
+        ("teacher_certificate", "i"),
+        ("max_teacher_kl", "none"),
+        ("beta", "0.2"),
+        ("recompute", "blocks"),
+        ("precision", "fp32"),
+        ("gemm", "cublas"),
+        ("data_field", "body"),
+        ("chat_date", "2024-07-26"),
+        ("seed", "9"),
+        ("shuffle", "true"),
+        ("shuffle_window", "5"),
+        ("device", "sim"),
+        ("bundle", "f"),
+        ("trusted_key", "g"),
+        ("untrained", "true"),
+        ("allow_identical", "true"),
+        ("lora_rank", "16"),
+        ("lora_alpha", "8.5"),
+        ("lora_targets", "q_proj,v_proj"),
+        ("lora_rslora", "true"),
+        ("adapter", "h"),
+        ("student_format", "stored"),
+        ("checkpoint_every", "6"),
+        ("keep", "8"),
+        ("eval_every", "11"),
+        ("log_every", "12"),
+        ("replicas", "2"),
+        ("patience", "14"),
+        ("allow_divergence", "true"),
+        ("tensorboard", "true"),
+        ("guard_every", "13"),
+    ];
+    let defaults = format!("{:?}", Options { given: BTreeMap::new(), ..Options::default() });
+    let names: Vec<&str> = flags::OPTIONS.get_arguments().map(|option| option.get_id().as_str()).collect();
+    assert_eq!(names.len(), values.len(), "an option has no value here");
+    for name in names {
+        let (_, value) = values.iter().find(|(of, _)| *of == name).expect("an option has no value here");
+        let without_given = |options: Options| format!("{:?}", Options { given: BTreeMap::new(), ..options });
+        let of_flag = without_given(parse(&[&format!("--{}={value}", name.replace('_', "-"))]).unwrap());
+        let bare = value.parse::<f64>().is_ok() || *value == "true";
+        let line = if bare { format!("{name} = {value}") } else { format!("{name} = '{value}'") };
+        assert_eq!(of_flag, without_given(toml(&line).unwrap()), "{name}");
+        assert_ne!(of_flag, defaults, "{name}");
+    }
+}
+
+#[test]
+fn int8_compares_its_gradients_and_says_nothing_of_the_teacher() {
+    let int8 = |arguments: &[&str]| complete(&[&PAIR[..], &["--precision", "int8"], arguments].concat());
+    let guard = |arguments: &[&str]| int8(arguments).unwrap().settings.guard_every;
+    assert_eq!([guard(&[]), guard(&["--guard-every", "0"]), guard(&["--lora-rank", "2"])], [Some(100), Some(0), None]);
+    assert_eq!(int8(&[]).unwrap().teacher_format, Some(WeightFormat::Auto));
+    // The base of an adapter is in int8, and nothing else.
+    let base = |arguments: &[&str]| int8(&[&["--lora-rank", "2"], arguments].concat());
+    assert!(base(&[]).is_ok());
+    assert!(base(&["--student-format", "bf16"]).unwrap_err().to_string().contains("leave --student-format out"));
+    assert_eq!(int8(&["--teacher-format", "int8"]).unwrap().teacher_format, Some(WeightFormat::Int8));
+    assert!(complete(&PAIR).unwrap().to_json().get("guard_every").is_none());
+    let refused = |arguments: &[&str]| complete(&[&PAIR[..], arguments].concat()).unwrap_err();
+    let messages =
+        [refused(&["--guard-every", "5"]), refused(&["--precision", "int8", "--lora-rank", "2", "--guard-every", "5"])];
+    assert!(messages.iter().all(|message| message.exit_code() == 2));
+    insta::assert_snapshot!(messages.map(|message| message.to_string()).join("\n"));
+}
+
+#[test]
+fn flags_override_the_file() {
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: FlagsAndFile<All>,
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("run.toml");
+    let text =
+        "teacher = 't'\nstudent = 's'\nlr = 1e-3\nprecision = 'fp32'\ndevice = 'cuda:1'\ndata = ['a', 'b']\nseed = 4";
+    std::fs::write(&file, text).unwrap();
+    let flags = ["precast", "--lr=2e-3", "--data", "c", "--seed", "0", "--config", file.to_str().unwrap()];
+    let options = <Line as clap::Parser>::parse_from(flags).options.options().unwrap();
+    let given = |name: &str| options.given.get(name).copied();
+    let sources = [Some(Source::Flag), Some(Source::File), None];
+    assert_eq!(["lr", "precision", "steps"].map(given), sources);
+    let config = options.complete(false).unwrap();
+    let settings = config.settings;
+    assert_eq!((settings.lr, settings.precision, settings.steps), (2e-3, Precision::Fp32, 1000));
+    // Also where a flag says what the default is.
+    assert_eq!((settings.device, settings.seed, config.data), (DeviceChoice::Cuda(1), 0, vec!["c".into()]));
+}
+
+#[test]
+fn what_a_file_cannot_say_is_refused_with_its_line() {
+    let refused = [
+        "learning_rate = 1",
+        "precision = 'fp16'",
+        "recompute = 1",
+        "steps = 1.0",
+        "steps = 0",
+        "lr = [1.0, 2.0]",
+        "lr = 'fast'",
+        "alpha = nan",
+        "seed = 1\nseed = 2",
+        "data = [['a']]",
+        "device = { cuda = 0 }",
+    ];
+    let messages = refused.map(|text| toml(text).unwrap_err().to_string());
+    insta::assert_snapshot!(messages.join("\n"));
+}
+
+#[test]
+fn the_option_that_is_wrong_is_the_one_named() {
+    let cases = [
+        ("--steps", "0"),
+        ("--grad-accum", "0"),
+        ("--batch-size", "0"),
+        ("--seq-len", "4194305"),
+        ("--lr", "-1"),
+        ("--lr", "nan"),
+        // Numbers that f32 does not hold.
+        ("--lr", "1e39"),
+        ("--lr", "1e-50"),
+        ("--temperature", "0"),
+        ("--alpha", "1.5"),
+        ("--beta", "-0.1"),
+        ("--beta", "nan"),
+        ("--weight-decay", "-0.5"),
+        ("--clip", "inf"),
+        ("--keep", "0"),
+    ];
+    assert!(complete(&PAIR).is_ok());
+    let messages = cases.map(|(option, value)| {
+        let message = complete(&[&PAIR[..], &[&format!("{option}={value}")]].concat()).unwrap_err().to_string();
+        let message = message.lines().next().unwrap().to_owned();
+        assert!(message.contains(&format!("'{option} <")), "{message}");
+        message
+    });
+    insta::assert_snapshot!(messages.join("\n"));
+    assert_eq!(
+        complete(&["--teacher", "t"]).unwrap_err().to_string(),
+        "--student is missing: give it as a flag or in --config run.toml"
+    );
+}
+
+#[test]
+fn a_model_alone_trains_without_a_teacher_and_takes_no_option_of_one() {
+    let config = complete(&["--model", "m"]).unwrap();
+    assert_eq!((config.teacher.as_ref(), config.objective), (None, Objective::CrossEntropy));
+    let json = config.to_json();
+    let absent = ["teacher", "alpha", "temperature", "beta", "teacher_format"].map(|name| json.get(name));
+    assert_eq!((absent, &json["student"]), ([None; 5], &"m".into()));
+    let cases = [
+        ("--teacher-format", "stored"),
+        ("--teacher-certificate", "c"),
+        ("--max-teacher-kl", "1"),
+        ("--teacher", "t"),
+        ("--student", "s"),
+        ("--alpha", "0.5"),
+        ("--temperature", "2"),
+        ("--beta", "0"),
+        ("--untrained", "true"),
+        ("--allow-identical", "true"),
+    ];
+    for (option, value) in cases {
+        let Err(Failure::Usage(message)) = complete(&["--model", "m", option, value]) else {
+            panic!("{option} is taken")
+        };
+        assert!(message.starts_with(&format!("{option} is of a run with a teacher")), "{message}");
+    }
+    let both = complete(&[&PAIR[..], &["--alpha=0.1"]].concat()).unwrap().to_json();
+    assert_eq!([&both["alpha"], &both["temperature"], &both["beta"]], [0.1, 2.0, 0.0]);
+}
+
+#[test]
+fn recompute_is_a_name_or_a_flag() {
+    let flag = |arguments: &[&str]| parse(arguments).map(|options| options.settings.recompute);
+    let file = |text: &str| toml(text).map(|options| options.settings.recompute);
+    assert_eq!(flag(&[]).unwrap(), Recompute::None);
+    for (text, choice) in [
+        ("none", Recompute::None),
+        ("false", Recompute::None),
+        ("norms", Recompute::Norms),
+        ("true", Recompute::Norms),
+        ("blocks", Recompute::Blocks),
+    ] {
+        assert_eq!(flag(&["--recompute", text]).unwrap(), choice);
+        assert_eq!(file(&format!("recompute = '{text}'")).unwrap(), choice);
+    }
+    assert_eq!(flag(&["--recompute"]).unwrap(), Recompute::Norms);
+    assert!(flag(&["--recompute", "all"]).is_err());
+    assert_eq!(file("recompute = true").unwrap(), Recompute::Norms);
+    assert_eq!(file("recompute = false").unwrap(), Recompute::None);
+}
+
+/// The build enumerates what `Recipe::every` has: a kind of recipe that flags reach and it lacks would be kernels
+/// that nobody built.
+#[test]
+fn every_recipe_that_flags_can_reach_is_enumerated() {
+    let distill = |beta: &str| format!("teacher = 't'\nstudent = 's'\n{beta}");
+    let objectives = [
+        "model = 'm'".to_owned(),
+        distill(""),
+        distill("beta = 0.0"),
+        distill("beta = 1.0"),
+        distill("beta = 0.5"),
+        distill("beta = 1e-6"),
+    ];
+    let mut reached = Vec::new();
+    for objective in objectives {
+        for precision in ["fp32", "bf16", "int8"] {
+            for recompute in ["none", "norms", "blocks"] {
+                let text = format!("{objective}\nprecision = '{precision}'\nrecompute = '{recompute}'");
+                let recipe = toml(&text).unwrap().complete(false).unwrap().recipe();
+                let kind = Recipe::every(1).position(|one| one.is_like(&recipe));
+                reached.push(kind.unwrap_or_else(|| panic!("not enumerated: {text}")));
+            }
+        }
+    }
+    reached.sort_unstable();
+    reached.dedup();
+    assert_eq!(Recipe::every(1).count(), reached.len(), "a choice is missing above");
+}
+
+#[test]
+fn an_adapter_is_a_new_one_or_one_that_is_there() {
+    let choice = |arguments: &[&str]| complete(&[&PAIR[..], arguments].concat()).map(|config| config.adapter);
+    let new = |rank, alpha, targets: &str, rslora| {
+        Some(AdapterChoice::New(Lora { rank, alpha, targets: targets.parse().unwrap(), rslora }))
+    };
+    assert_eq!(choice(&[]).unwrap(), None);
+    assert_eq!(choice(&["--lora-rank", "16"]).unwrap(), new(16, 32.0, "all", false));
+    let all = ["--lora-rank=3", "--lora-alpha=1.5", "--lora-targets=v_proj,q_proj", "--lora-rslora"];
+    assert_eq!(choice(&all).unwrap(), new(3, 1.5, "q_proj,v_proj", true));
+    let file = "teacher = 't'\nstudent = 's'\nlora_rank = 4\nlora_targets = ['v_proj', 'q_proj']";
+    assert_eq!(toml(file).unwrap().complete(false).unwrap().adapter, new(4, 8.0, "q_proj,v_proj", false));
+    assert_eq!(choice(&["--adapter", "a"]).unwrap(), Some(AdapterChoice::From { directory: "a".into() }));
+    // Of no rank there is none, whatever else is said of it.
+    assert_eq!(choice(&["--lora-rank=0", "--lora-alpha=2", "--student-format=bf16"]).unwrap(), None);
+    let refused = [
+        &["--lora-alpha=2"][..],
+        &["--lora-targets=all"],
+        &["--lora-rslora"],
+        &["--adapter=a", "--lora-rank=8"],
+        &["--adapter=a", "--lora-rank=0"],
+        &["--student-format=stored"],
+        &["--student-format=stored", "--lora-rank=0"],
+        &["--lora-rank=257"],
+        &["--lora-rank=8", "--lora-targets=lm_head"],
+        &["--lora-rank=8", "--lora-alpha=0"],
+        &["--lora-rank=8", "--student-format=auto"],
+    ];
+    let messages = refused.map(|arguments| choice(arguments).unwrap_err().to_string());
+    insta::assert_snapshot!(messages.join("\n"));
+}
+
+/// A run without an adapter says nothing of one: its record and what it is compared by are as they always were.
+#[test]
+fn a_configuration_names_the_adapter_that_trains_and_no_other() {
+    let json = |arguments: &[&str]| complete(&[&PAIR[..], arguments].concat()).unwrap().to_json();
+    let (none, zero) = (json(&[]), json(&["--lora-rank", "0"]));
+    assert_eq!(none, zero);
+    assert!(!none.to_string().contains("lora") && none.get("student_format").is_none(), "{none}");
+    let new = json(&["--lora-rank", "8", "--student-format", "stored"]);
+    let named =
+        ["lora_rank", "lora_alpha", "lora_targets", "lora_rslora", "student_format"].map(|name| new[name].to_string());
+    assert_eq!(named, ["8", "16.0", "\"all\"", "false", "\"stored\""]);
+    let from = json(&["--adapter", "a"]);
+    assert_eq!([&from["adapter"], &from["student_format"]], ["a", "bf16"]);
+}

@@ -1,0 +1,60 @@
+//! How a frozen model's weights are asked to live on the device.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// What `--teacher-format` and `--format` ask for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WeightFormat {
+    /// `Bf16` where that fits into the device's memory, else `Stored`.
+    #[default]
+    Auto,
+    /// In the precision of the run.
+    Bf16,
+    /// Matrices as a GGUF file holds them, all else in the precision of the run.
+    Stored,
+    /// Matrices of layers rotated and rounded to 8 bits, which `Auto` never is; all else in the precision of the run.
+    Int8,
+}
+
+impl WeightFormat {
+    pub const ALL: [Self; 4] = [Self::Auto, Self::Bf16, Self::Stored, Self::Int8];
+
+    /// Whether it gives the bits of the precision of the run.
+    pub fn is_exact(self) -> bool {
+        self != Self::Int8
+    }
+}
+
+impl fmt::Display for WeightFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::Bf16 => "bf16",
+            Self::Stored => "stored",
+            Self::Int8 => "int8",
+        })
+    }
+}
+
+impl FromStr for WeightFormat {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|format| format.to_string() == text);
+        found.ok_or_else(|| format!("unknown format `{text}`: auto, bf16, stored or int8"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn formats_read_back() {
+        for format in WeightFormat::ALL {
+            assert_eq!(format.to_string().parse(), Ok(format));
+        }
+        assert!("int4".parse::<WeightFormat>().is_err());
+    }
+}

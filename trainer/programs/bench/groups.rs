@@ -1,0 +1,142 @@
+//! Launches of a step that do the same work, as phases that can be timed.
+
+use std::collections::BTreeMap;
+
+use precast_plan::training::{MICRO, UPDATE};
+use precast_plan::{Launch, Node, Phase, Plan, Work};
+
+/// A timed sequence has at least this many launches: what starting it costs is then no part of the result.
+const LEAST_LAUNCHES: usize = 16;
+
+/// What the launches of a group have in common: what they compute, whose code does, and their shape.
+type Alike = (String, Vec<u8>);
+
+/// Launches of one phase with one kernel, or by cuBLASLt, and one shape.
+#[derive(Clone)]
+pub struct Group {
+    /// The plan's phase that times it.
+    pub timed_as: String,
+    /// The phase they are from.
+    pub phase: &'static str,
+    /// All of them.
+    pub launches: Vec<Launch>,
+    /// What each is for.
+    pub labels: Vec<String>,
+}
+
+impl Group {
+    /// What they compute, and whose code does.
+    pub fn code(&self) -> String {
+        self.launches[0].code()
+    }
+
+    /// What the launches are for, each once, layers and chunks left open: `student.layers.*.qkv`.
+    pub fn purpose(&self) -> String {
+        let mut purposes: Vec<String> = self.labels.iter().map(|label| open_numbers(label)).collect();
+        purposes.sort_unstable();
+        purposes.dedup();
+        purposes.join(", ")
+    }
+
+    /// Launches that are timed as one sequence.
+    pub fn timed_launches(&self) -> usize {
+        self.launches.len() * LEAST_LAUNCHES.div_ceil(self.launches.len())
+    }
+
+    /// The phase that times it: the launches in the plan's order, round and round, each after the one before: they go from layer to layer as a
+    /// step does, so that none finds its operands where the last one left its own.
+    pub fn timed(&self) -> Phase {
+        let round = self.labels.iter().zip(&self.launches).cycle().take(self.timed_launches());
+        let nodes = round.zip(0u32..).map(|((label, launch), index)| Node {
+            label: label.clone(),
+            work: Work::Launch(launch.clone()),
+            dependencies: index.checked_sub(1).into_iter().collect(),
+        });
+        Phase { name: self.timed_as.clone(), nodes: nodes.collect(), cuts: Vec::new() }
+    }
+}
+
+/// Adds to the plan a phase for each group of its launches. It needs no other kernels and no more memory than before.
+pub fn add(plan: &mut Plan) -> Vec<Group> {
+    let groups = of(plan);
+    plan.phases.extend(groups.iter().map(Group::timed));
+    groups
+}
+
+/// The launches of a training step, in groups.
+pub fn of(plan: &Plan) -> Vec<Group> {
+    let mut groups = Vec::new();
+    for phase in [MICRO, UPDATE] {
+        let mut alike: BTreeMap<Alike, Vec<(String, Launch)>> = BTreeMap::new();
+        for node in &plan.phase(phase).nodes {
+            let Some(launch) = node.launch() else { continue };
+            alike.entry((launch.code(), launch.shape())).or_default().push((node.label.clone(), launch.clone()));
+        }
+        for of_group in alike.into_values() {
+            let (labels, launches) = of_group.into_iter().unzip();
+            groups.push(Group { timed_as: format!("bench.{}", groups.len()), phase, launches, labels });
+        }
+    }
+    groups
+}
+
+/// A label with `*` for each part that is a number.
+fn open_numbers(label: &str) -> String {
+    let number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    label.split('.').map(|part| if number(part) { "*" } else { part }).collect::<Vec<_>>().join(".")
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use precast_kernels::Arch;
+    use precast_plan::{Gemm, ModelConfig, Objective, Precision, Recipe, Recompute, TrainingPlan, keys};
+
+    use super::*;
+
+    /// A small training step.
+    pub fn plan(arch: Arch) -> Plan {
+        let json = include_str!("../../../aot/models/smollm2-135m.json");
+        let config = ModelConfig::from_json(json).unwrap();
+        let recipe = Recipe {
+            batch: 2,
+            seq_len: 64,
+            precision: Precision::Bf16,
+            objective: Objective::Distill { alpha: 0.5, temperature: 2.0, beta: 0.0 },
+            weight_decay: 0.01,
+            clip: 1.0,
+            recompute: Recompute::None,
+            gemm: Gemm::Bundle,
+        };
+        TrainingPlan::new(Some(&config), &config, &recipe, arch).unwrap().plan
+    }
+
+    #[test]
+    fn every_launch_of_a_step_is_in_one_group() {
+        let before = plan(Arch::Sim);
+        let mut plan = before.clone();
+        let groups = add(&mut plan);
+        for phase in [MICRO, UPDATE] {
+            let of_phase = groups.iter().filter(|group| group.phase == phase);
+            assert_eq!(of_phase.map(|group| group.launches.len()).sum::<usize>(), before.phase(phase).nodes.len());
+        }
+        assert_eq!(keys(&plan), keys(&before));
+        assert_eq!(plan.phases.len(), before.phases.len() + groups.len());
+    }
+
+    #[test]
+    fn a_group_is_one_kernel_one_shape_and_a_chain() {
+        let mut plan = plan(Arch::Sim);
+        for group in add(&mut plan) {
+            assert!(group.launches.iter().all(|launch| launch.shape() == group.launches[0].shape()));
+            let timed = &plan.phase(&group.timed_as).nodes;
+            assert!(timed.len() >= LEAST_LAUNCHES && timed.len() == group.timed_launches());
+            assert!(timed.iter().skip(1).zip(0..).all(|(node, before)| node.dependencies == [before]));
+        }
+    }
+
+    #[test]
+    fn labels_stand_for_all_layers() {
+        assert_eq!(open_numbers("student.layers.12.qkv"), "student.layers.*.qkv");
+        assert_eq!(open_numbers("adamw"), "adamw");
+    }
+}

@@ -1,0 +1,100 @@
+//! Kernels measured by themselves: those that no plan launches yet among them.
+
+use std::fmt;
+
+use precast_kernels::{Arch, Batch};
+use precast_plan::Plan;
+use precast_runtime::selftest;
+use serde::Serialize;
+
+use crate::device;
+use crate::error::Failure;
+use crate::options::DeviceChoice;
+use crate::options::Kernels;
+
+/// Of the random inputs.
+const SEED: u64 = 1;
+
+/// Inputs are made on the host: of the largest ones a few gigabytes.
+const MOST_TOKENS: u64 = 1 << 16;
+
+/// What one launch of a kernel takes.
+#[derive(Debug, Serialize)]
+pub struct KernelTime {
+    key: String,
+    variant: String,
+    bytes: u64,
+    flops: u64,
+    microseconds: f64,
+}
+
+impl fmt::Display for KernelTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { key, variant, bytes, flops, microseconds } = self;
+        // Bytes and operations a microsecond are MB/s and MFLOP/s.
+        let (gb_s, gflop_s) = (*bytes as f64 / microseconds / 1e3, *flops as f64 / microseconds / 1e3);
+        let mb = *bytes as f64 / 1e6;
+        write!(f, "{microseconds:>9.2} us {mb:>8.2} MB {gb_s:>8.1} GB/s {gflop_s:>9.1} GFLOP/s  {key}[{variant}]")
+    }
+}
+
+/// Times each kernel whose key starts with `prefix`, built as each of the variants there are: the launch that a large model has
+/// for the batch. On the simulated GPU, whose references take minutes for many tokens, that only if it is `asked` for: else the
+/// largest sample.
+///
+/// # Errors
+/// [`Failure`] of the device or the bundle, or where there is no such kernel.
+pub fn time_kernels(
+    choice: DeviceChoice,
+    kernels: &Kernels,
+    prefix: &str,
+    batch: Batch,
+    asked: bool,
+) -> Result<Vec<KernelTime>, Failure> {
+    let Batch { sequences, seq_len } = batch;
+    let tokens = u64::from(sequences) * u64::from(seq_len);
+    if tokens > MOST_TOKENS {
+        return Err(Failure::Usage(format!(
+            "--batch-size {sequences} of --seq-len {seq_len} are {tokens} tokens: --kernel takes at most {MOST_TOKENS}"
+        )));
+    }
+    let driver = device::open(choice, kernels)?;
+    let arch = device::arch(driver.device())?;
+    if arch == Arch::Sim && kernels.bundle.is_none() {
+        return Err(Failure::NothingToCheck);
+    }
+    let nothing = Plan { arch, buffers: Vec::new(), phases: Vec::new(), arena_bytes: 0 };
+    let source = kernels.find(arch, &nothing)?;
+    let bundle = source.open()?;
+    let mut timed = Vec::new();
+    let report = |launch: selftest::Timed| {
+        timed.push(KernelTime {
+            key: launch.pair.key.to_string(),
+            variant: launch.pair.variant.to_string(),
+            bytes: launch.bytes,
+            flops: launch.flops,
+            microseconds: launch.seconds * 1e6,
+        });
+    };
+    let batch = (asked || arch != Arch::Sim).then_some(batch);
+    selftest::time(driver, &bundle, prefix, batch, SEED, report).map_err(|error| source.not_loaded(error))?;
+    if timed.is_empty() {
+        return Err(Failure::Usage(missing(prefix, arch)));
+    }
+    Ok(timed)
+}
+
+/// What is said where no kernel of a bundle has a key that starts with `prefix`.
+pub fn missing(prefix: &str, arch: Arch) -> String {
+    let known = precast_kernels::examples().into_iter().find(|key| key.text().starts_with(prefix));
+    let next = match known {
+        // A kernel that no plan of the bundle's models launches.
+        Some(key) => format!(
+            "`precast-aot build --key {} --arch {} --out FILE` builds it for --bundle FILE",
+            key.op(),
+            arch.argument()
+        ),
+        None => "`precast kernels` lists them".to_owned(),
+    };
+    format!("--kernel {prefix}: no kernel for {arch} has a key that starts so; {next}")
+}

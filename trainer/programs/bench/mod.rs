@@ -1,0 +1,139 @@
+//! `precast bench`: what a step and each of its kernels take on a device.
+//!
+//! The plan is that of a run, with a phase more for each group of launches that do the same work. Nothing else differs:
+//! the same kernels, memory, graphs and seal.
+
+mod compare;
+mod groups;
+mod kernels;
+mod record;
+mod report;
+mod steps;
+mod sweep;
+mod tune;
+
+use precast_fatbins::say;
+use precast_plan::{Gemm, Plan};
+use precast_runtime::Placement;
+
+use crate::base::startup::Startup;
+use crate::device;
+use crate::device::heading::Heading;
+use crate::device::session::Session;
+use crate::device::weight_sources::Sources;
+use crate::error::Failure;
+use crate::inputs::pair::same_path;
+use crate::inputs::random::read_or_random;
+use crate::options::RunConfig;
+use compare::Comparison;
+use groups::Group;
+pub use kernels::{missing, time_kernels};
+pub use record::{KernelRecord, Record, StepRecord};
+pub(crate) use steps::Steps;
+pub use sweep::{Sweep, sweep};
+pub use tune::tune;
+
+/// Timings of a group, of which the median counts.
+const SAMPLES: usize = 5;
+/// Runs of a group's launches in one timing.
+const REPEATS: u32 = 2;
+
+/// A run that steps on random tokens.
+struct Bench<T> {
+    session: Session,
+    steps: Steps,
+    /// What [`Bench::open`]'s caller made of the plan.
+    of_plan: T,
+}
+
+impl<T> Bench<T> {
+    /// Seals a configuration's plan, after `extend` has added what it wants to measure, says what runs if `heading` asks for
+    /// it, and makes the first step.
+    fn open(
+        config: &RunConfig,
+        startup: &mut Startup,
+        heading: bool,
+        extend: impl FnOnce(&mut Plan) -> T,
+    ) -> Result<Self, Failure> {
+        let teacher = config.teacher.as_ref().map(|path| read_or_random(path, 1)).transpose()?;
+        let student = read_or_random(&config.student, 2)?;
+        let adapter = config.open_adapter(student.config())?;
+        let sources = Sources {
+            teacher: teacher.as_deref(),
+            student: &*student,
+            adapter: adapter.as_ref(),
+            same_files: config.teacher.as_deref().is_some_and(|teacher| same_path(teacher, &config.student)),
+        };
+        startup.end("models");
+        let cublas = device::cublas(config.settings.gemm, config.settings.device)?;
+        let driver = device::open_with(config.settings.device, &config.settings.kernels, cublas)?;
+        startup.end("device");
+        let mut chosen = sources.shapes().plan(driver.device(), config)?;
+        let of_plan = extend(&mut chosen.plan.plan);
+        startup.end("plan");
+        let mut session = Session::seal(driver, chosen, config, Placement::Arena, startup)?;
+        if heading {
+            let taught = config.teacher.as_deref().zip(teacher.as_deref());
+            let heading = session.heading();
+            let heading =
+                taught.into_iter().fold(heading, |heading, (path, model)| heading.model("teacher", path, model));
+            let heading = heading.model("student", &config.student, &*student);
+            say!("{}\n", adapter.iter().fold(heading, Heading::adapter));
+        }
+        session.upload(&sources, |_| Ok(()))?;
+        startup.end("upload");
+        let mut steps = Steps::new(config, student.config().vocab);
+        steps.one(&mut session)?;
+        startup.end("first step");
+        Ok(Self { session, steps, of_plan })
+    }
+}
+
+/// Measures start-up, steps, and every kernel of a step; where cuBLASLt computes the products, those of the bundle's kernels
+/// too. `heading`: print device, kernels and models first.
+///
+/// # Errors
+/// [`Failure`] of the models or the device.
+pub fn bench(config: &RunConfig, mut startup: Startup, heading: bool) -> Result<Record, Failure> {
+    startup.end("arguments");
+    let mut record = measure(config, startup, heading)?;
+    if let Some(version) = record.cublas.clone() {
+        let mut by_bundle = config.clone();
+        by_bundle.settings.gemm = Gemm::Bundle;
+        let bundle = measure(&by_bundle, Startup::new(), false)?;
+        record.beside_bundle = Some(Comparison::new(version, &record, &bundle));
+    }
+    Ok(record)
+}
+
+fn measure(config: &RunConfig, mut startup: Startup, heading: bool) -> Result<Record, Failure> {
+    let Bench { mut session, mut steps, of_plan: groups } = Bench::open(config, &mut startup, heading, groups::add)?;
+    let step_s = median(steps.time(&mut session, config.settings.steps)?);
+    let launch_s = groups.iter().map(|group| {
+        // Each group works on what a step leaves behind, not on what the group before it made of that.
+        steps.one(&mut session)?;
+        launch_seconds(&mut session, group)
+    });
+    let launch_s = launch_s.collect::<Result<Vec<f64>, Failure>>()?;
+    Ok(Record::new(config, &session, &startup, step_s, &groups, &launch_s))
+}
+
+/// Seconds of one launch of a group: in a sequence of such launches, the handing over from one to the next included.
+fn launch_seconds(session: &mut Session, group: &Group) -> Result<f64, Failure> {
+    let samples: Result<Vec<f64>, Failure> = (0..SAMPLES).map(|_| sample(session, group)).collect();
+    Ok(median(samples?))
+}
+
+/// The same, measured once.
+fn sample(session: &mut Session, group: &Group) -> Result<f64, Failure> {
+    Ok(session.time(&group.timed_as, REPEATS)? / group.timed_launches() as f64)
+}
+
+/// The middle value; of an even number the upper one.
+///
+/// # Panics
+/// If there is none.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}

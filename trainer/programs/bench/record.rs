@@ -1,0 +1,226 @@
+//! What a benchmark finds, as data.
+
+use precast_plan::estimate::{Peak, flops};
+use precast_plan::training::{MICRO, UPDATE};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::compare::Comparison;
+use super::groups::Group;
+use super::sweep::Sweep;
+use crate::base::startup::{Startup, StartupRecord};
+use crate::device::session::Session;
+use crate::options::RunConfig;
+use crate::run::record::{MemoryRecord, of_device};
+
+/// `bench.json`.
+#[derive(Clone, Debug, Serialize)]
+pub struct Record {
+    /// Of this program.
+    pub version: &'static str,
+    /// What was run.
+    pub config: RunConfig,
+    pub device: Value,
+    /// Digest of the bundle whose kernels ran.
+    pub bundle: String,
+    /// The version of cuBLASLt, where that computes the products.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cublas: Option<String>,
+    /// The same step by the bundle's kernels alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub beside_bundle: Option<Comparison>,
+    /// Modules loaded of it.
+    pub modules_loaded: u64,
+    /// What the device reaches at most; none for the simulated GPU.
+    pub limit: Option<Peak>,
+    pub step: StepRecord,
+    /// Its kernels, those that take longest first.
+    pub kernels: Vec<KernelRecord>,
+    /// Memory by category, planned and taken.
+    pub memory: MemoryRecord,
+    /// Process start to the end of the first step, by phase.
+    pub startup: StartupRecord,
+    /// Steps of other shapes, if asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sweep: Option<Sweep>,
+}
+
+/// A step: the median of many.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct StepRecord {
+    pub step_ms: f64,
+    /// Tokens it trains on.
+    pub tokens: u64,
+    /// Tokens over time.
+    pub tokens_per_s: f64,
+    /// Arithmetic of its products, FLOP.
+    pub flops: u64,
+    /// The least time that arithmetic can take on this device.
+    pub floor_ms: Option<f64>,
+    /// That, as a share of the step: of the speed of light.
+    pub share_of_floor: Option<f64>,
+    pub launches: u64,
+    /// All of its kernels, one after the other.
+    pub kernels_ms: f64,
+    /// The step less its kernels: the device idle between launches. Below 0 where launches overlap.
+    pub between_ms: f64,
+}
+
+/// Launches of one kernel with one shape.
+#[derive(Clone, Debug, Serialize)]
+pub struct KernelRecord {
+    /// Key and variant, or cublas.
+    pub kernel: String,
+    /// What it computes.
+    #[serde(skip)]
+    pub key: String,
+    /// In which shape, for a product: m x n x k.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+    /// What the launches are for.
+    pub purpose: String,
+    /// The phase they are in.
+    pub phase: &'static str,
+    /// Launches a step.
+    pub launches: u64,
+    /// Time of one.
+    pub launch_us: f64,
+    /// Time of all of a step.
+    pub step_ms: f64,
+    /// That, as a share of the step.
+    pub share: f64,
+    /// Arithmetic over time, where there is any.
+    pub tflop_per_s: Option<f64>,
+    /// Bytes of the operands over time, each read once and written once.
+    pub tb_per_s: f64,
+    /// The least time by the device's limits, as a share of the time.
+    pub share_of_limit: Option<f64>,
+    /// Whether arithmetic, not memory, sets that limit.
+    pub bound_by_arithmetic: bool,
+}
+
+impl Record {
+    /// From the seconds of a step, and of one launch of each group.
+    pub(super) fn new(
+        config: &RunConfig,
+        session: &Session,
+        startup: &Startup,
+        step_s: f64,
+        groups: &[Group],
+        launch_s: &[f64],
+    ) -> Self {
+        let (plan, limit) = (&session.plan().plan, session.limit());
+        let accum = u64::from(config.settings.grad_accum);
+        let times = |phase: &str| if phase == MICRO { accum } else { 1 };
+        let mut kernels: Vec<KernelRecord> = groups
+            .iter()
+            .zip(launch_s)
+            .map(|(group, seconds)| KernelRecord::new(group, *seconds, times(group.phase), step_s, limit))
+            .collect();
+        kernels.sort_by(|a, b| b.step_ms.total_cmp(&a.step_ms));
+        let kernels_ms: f64 = kernels.iter().map(|kernel| kernel.step_ms).sum();
+        let tokens = accum * u64::from(config.settings.batch_size) * u64::from(config.settings.seq_len);
+        let floor_s = limit.map(|limit| limit.floor_seconds(plan, config.settings.grad_accum));
+        let step = StepRecord {
+            step_ms: step_s * 1e3,
+            tokens,
+            tokens_per_s: tokens as f64 / step_s,
+            flops: accum * flops(plan, MICRO) + flops(plan, UPDATE),
+            floor_ms: floor_s.map(|floor_s| floor_s * 1e3),
+            share_of_floor: floor_s.map(|floor_s| floor_s / step_s),
+            launches: kernels.iter().map(|kernel| kernel.launches).sum(),
+            kernels_ms,
+            between_ms: step_s * 1e3 - kernels_ms,
+        };
+        Self {
+            version: env!("CARGO_PKG_VERSION"),
+            config: RunConfig {
+                teacher_format: config.teacher_format.map(|_| session.teacher_format()),
+                ..config.clone()
+            },
+            device: of_device(session.device()),
+            bundle: session.bundle().to_string(),
+            cublas: session.cublas().map(|cublas| cublas.version.to_string()),
+            beside_bundle: None,
+            modules_loaded: session.loads(),
+            limit,
+            step,
+            kernels,
+            memory: MemoryRecord::of(session),
+            startup: startup.record(),
+            sweep: None,
+        }
+    }
+}
+
+impl KernelRecord {
+    /// From the seconds of one launch and how often a step runs the phase.
+    fn new(group: &Group, seconds: f64, times: u64, step_s: f64, limit: Option<Peak>) -> Self {
+        let launch = &group.launches[0];
+        let launches = times * group.launches.len() as u64;
+        let (flops, bytes) = (launch.flops(), launch.bytes());
+        let all_s = seconds * launches as f64;
+        Self {
+            kernel: group.code(),
+            key: launch.key.to_string(),
+            problem: launch.key.kernel().problem(&launch.params),
+            purpose: group.purpose(),
+            phase: group.phase,
+            launches,
+            launch_us: seconds * 1e6,
+            step_ms: all_s * 1e3,
+            share: all_s / step_s,
+            tflop_per_s: (flops > 0).then_some(flops as f64 / seconds / 1e12),
+            tb_per_s: bytes as f64 / seconds / 1e12,
+            share_of_limit: limit.map(|limit| limit.seconds(launch) / seconds),
+            bound_by_arithmetic: match limit {
+                Some(limit) => limit.arithmetic_seconds(launch) * limit.bytes_per_s > bytes as f64,
+                None => flops > 0,
+            },
+        }
+    }
+
+    /// What bounds it, as people read it.
+    pub(super) fn rate(&self) -> String {
+        match self.tflop_per_s {
+            Some(rate) if self.bound_by_arithmetic => format!("{rate:.1} TFLOP/s"),
+            _ => format!("{:.2} TB/s", self.tb_per_s),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use precast_kernels::Arch;
+    use precast_plan::estimate::seconds;
+
+    use super::super::groups::{add, tests::plan};
+    use super::*;
+
+    #[test]
+    fn a_kernel_at_its_limit_has_all_of_it() {
+        let limit = Peak::reached("NVIDIA H200", Arch::Sm90a).unwrap();
+        let near = |a: f64, b: f64| (a - b).abs() < 1e-9 * b;
+        for group in add(&mut plan(Arch::Sm90a)) {
+            let least = limit.seconds(&group.launches[0]);
+            let record = KernelRecord::new(&group, least, 3, 1.0, Some(limit));
+            assert!(near(record.share_of_limit.unwrap(), 1.0));
+            assert_eq!(record.launches, 3 * group.launches.len() as u64);
+            assert!(near(record.share, least * record.launches as f64));
+            match record.bound_by_arithmetic {
+                true => assert!(near(record.tflop_per_s.unwrap() * 1e12, limit.bf16_flops), "{}", record.kernel),
+                false => assert!(near(record.tb_per_s * 1e12, limit.bytes_per_s), "{}", record.kernel),
+            }
+        }
+    }
+
+    #[test]
+    fn no_step_is_faster_than_its_floor() {
+        let (plan, limit) = (plan(Arch::Sm90a), Peak::of(Arch::Sm90a).unwrap());
+        let roofline = 2.0 * seconds(&plan, MICRO, &limit) + seconds(&plan, UPDATE, &limit);
+        let floor = limit.floor_seconds(&plan, 2);
+        assert!(0.0 < floor && floor <= roofline, "{floor} {roofline}");
+        let products = (2 * flops(&plan, MICRO) + flops(&plan, UPDATE)) as f64;
+        assert!((floor - products / limit.bf16_flops).abs() < 1e-3 * floor);
+    }
+}

@@ -1,0 +1,62 @@
+//! Training steps on random tokens.
+
+use std::time::Instant;
+
+use precast_runtime::Ticket;
+use rand::{RngExt, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+
+use crate::device::session::Session;
+use crate::error::Failure;
+use crate::inputs::data::MicroBatch;
+use crate::options::RunConfig;
+
+/// Steps that leave the weights as they are: their learning rate is 0.
+pub struct Steps {
+    micros: Vec<MicroBatch>,
+    loss_scale: f32,
+    done: u64,
+}
+
+impl Steps {
+    /// Tokens below a vocabulary, the same for every step and every machine.
+    pub fn new(config: &RunConfig, vocab: u32) -> Self {
+        let mut rng = Pcg64Mcg::seed_from_u64(0);
+        let mut row = || (0..=config.settings.seq_len).map(|_| rng.random_range(0..vocab)).collect::<Vec<u32>>();
+        let micros = (0..config.settings.grad_accum).map(|_| {
+            let rows: Vec<Vec<u32>> = (0..config.settings.batch_size).map(|_| row()).collect();
+            MicroBatch::new(&rows.iter().map(Vec::as_slice).collect::<Vec<_>>(), config.settings.seq_len as usize)
+        });
+        let micros: Vec<MicroBatch> = micros.collect();
+        let counted: u64 = micros.iter().map(|micro| u64::from(micro.counted)).sum();
+        Self { micros, loss_scale: (1.0 / counted as f64) as f32, done: 0 }
+    }
+
+    /// Asks for a step.
+    fn enqueue(&mut self, session: &mut Session) -> Result<Ticket, Failure> {
+        for (index, micro) in self.micros.iter().enumerate() {
+            session.micro(micro, self.loss_scale, index > 0)?;
+        }
+        self.done += 1;
+        session.update(self.done - 1, 0.0)
+    }
+
+    /// One step, waited for.
+    pub fn one(&mut self, session: &mut Session) -> Result<(), Failure> {
+        let ticket = self.enqueue(session)?;
+        session.metrics(ticket).map(drop)
+    }
+
+    /// Seconds of each of `count` steps, which follow each other as in a run: the metrics of a step are read while the
+    /// next one runs.
+    pub fn time(&mut self, session: &mut Session, count: u64) -> Result<Vec<f64>, Failure> {
+        let mut pending = self.enqueue(session)?;
+        let mut ends: Vec<Instant> = Vec::new();
+        for _ in 0..count {
+            let next = self.enqueue(session)?;
+            ends.push(session.metrics(std::mem::replace(&mut pending, next))?.1);
+        }
+        ends.push(session.metrics(pending)?.1);
+        Ok(ends.windows(2).map(|pair| (pair[1] - pair[0]).as_secs_f64()).collect())
+    }
+}

@@ -1,0 +1,131 @@
+//! Measuring a model in one form against the same model in another: one after the other, so that each has the device's memory
+//! to itself. The last hidden states of the first wait in host memory; the head, which both have, is applied to both beside the
+//! second.
+
+use precast_fatbins::{Digest, say};
+use precast_plan::{ComparisonPlan, Formats, Side, evaluation};
+use precast_runtime::Placement;
+
+use crate::base::startup::Startup;
+use crate::device;
+use crate::device::heading::Heading;
+use crate::device::host_memory::HostMemory;
+use crate::device::one_memory;
+use crate::device::seal::{SealedDevice, seal};
+use crate::device::session::read_columns;
+use crate::device::upload::upload_model;
+use crate::error::Failure;
+use crate::inputs::checkpoint::{self, Checkpoint, Weights};
+use crate::inputs::data::MicroBatch;
+use crate::options::WeightFormat;
+use crate::programs::evaluate::{Evaluation, Text, batches, ids_sha256};
+use crate::run::certificate::{Certificate, Subject, Tally};
+
+/// A model's weights in memory, and the form that they are compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Forms {
+    pub format: WeightFormat,
+    /// An exact one.
+    pub against: WeightFormat,
+}
+
+/// Scores documents by themselves under a model in two forms.
+///
+/// # Errors
+/// [`Failure`]. `progress` is told how many of how many batches are done.
+pub fn compare(
+    request: &Evaluation,
+    forms: Forms,
+    progress: &mut dyn FnMut(usize, usize),
+) -> Result<Certificate, Failure> {
+    let model = Checkpoint::open(&request.forward.model)?;
+    let text = Text::read(request, &model)?;
+    let stored = Weights::formats(&model);
+    let of_form = |format| match format {
+        WeightFormat::Int8 => Formats::int8(),
+        WeightFormat::Stored => stored.clone(),
+        WeightFormat::Auto | WeightFormat::Bf16 => Formats::dense(),
+    };
+    let batches: Vec<MicroBatch> = batches(text.dataset.chunks(), text.batch, text.longest).collect();
+    let all = 2 * batches.len();
+
+    let mut opened = open(request, &model, &text, &of_form(forms.against), true)?;
+    let Side::Reference { hidden } = opened.plan.side else { unreachable!("a plan of the reference") };
+    let mut states = Vec::with_capacity(batches.len());
+    for (index, micro) in batches.iter().enumerate() {
+        opened.run(micro)?;
+        states.push(opened.sealed.read(hidden)?);
+        progress(index + 1, all);
+    }
+    drop(opened);
+
+    let mut opened = open(request, &model, &text, &of_form(forms.format), false)?;
+    let Side::Other { reference, compared } = opened.plan.side else { unreachable!("a plan of the other form") };
+    let mut tally = Tally::default();
+    for (index, (micro, hidden)) in batches.iter().zip(&states).enumerate() {
+        opened.sealed.write(reference, hidden)?;
+        opened.run(micro)?;
+        tally.add(&micro.targets, &read_columns(&mut opened.sealed, compared)?);
+        progress(batches.len() + index + 1, all);
+    }
+    let device = opened.sealed.device();
+    let weights_sha256 = checkpoint::digest(&model.weight_files())?;
+    let certificate = Certificate {
+        subject: Subject::new(&model, weights_sha256, (forms.format, &of_form(forms.format)))?,
+        against: forms.against.to_string(),
+        measured: tally.measured(),
+        vocab: model.config().vocab,
+        data: request.data.iter().map(|path| path.display().to_string()).collect(),
+        ids_sha256: ids_sha256(&text.dataset),
+        arch: device::arch(device)?.to_string(),
+        device: device.name.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        bundle_sha256: opened.bundle,
+        sha256: Digest([0; 32]),
+    };
+    Ok(certificate.with_digest())
+}
+
+/// One side, sealed, with its weights on the device.
+struct Opened {
+    plan: ComparisonPlan,
+    sealed: SealedDevice,
+    /// Digest of the bundle's manifest.
+    bundle: Digest,
+}
+
+fn open(
+    request: &Evaluation,
+    model: &Checkpoint,
+    text: &Text,
+    formats: &Formats,
+    is_reference: bool,
+) -> Result<Opened, Failure> {
+    let driver = device::open(request.forward.device, &request.forward.kernels)?;
+    let arch = device::arch(driver.device())?;
+    let shape = (text.batch, text.longest);
+    let plan = ComparisonPlan::new((model.config(), formats), shape, request.forward.precision, is_reference, arch)?;
+    let tokens =
+        text.dataset.chunks().len().div_ceil(text.batch as usize) as u64 * u64::from(text.batch * text.longest);
+    let hidden_bytes = tokens * u64::from(model.config().hidden) * request.forward.precision.dtype().bytes();
+    let host = HostMemory::of_comparison(&plan, hidden_bytes, &request.data, driver.device().has_one_memory());
+    one_memory::check(driver.device(), &plan.plan, &host)?;
+    let models = [request.forward.model.display().to_string()];
+    let startup = &mut Startup::new();
+    let (mut sealed, bundle, _) =
+        seal(driver, &plan.plan, &request.forward.kernels, &models, (Placement::Arena, None), startup)?;
+    if request.forward.heading && is_reference {
+        let heading = Heading::new(sealed.device(), bundle, sealed.loaded().len());
+        say!("{}", heading.model("model", &request.forward.model, model));
+    }
+    upload_model(&mut sealed, &plan.model, model, false, &mut |_| Ok(()))?;
+    Ok(Opened { plan, sealed, bundle })
+}
+
+impl Opened {
+    fn run(&mut self, micro: &MicroBatch) -> Result<(), Failure> {
+        self.sealed.write(self.plan.ids, bytemuck::cast_slice(&micro.ids))?;
+        self.sealed.write(self.plan.targets, bytemuck::cast_slice(&micro.targets))?;
+        Ok(self.sealed.run(evaluation::SCORE)?)
+    }
+}

@@ -1,0 +1,162 @@
+//! What ranks agree on before the first step.
+
+use std::fs;
+
+use precast_fatbins::input;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::resume::Resumed;
+use crate::base::roles::Models;
+use crate::device::session::Session;
+use crate::error::Failure;
+use crate::inputs::checkpoint::Checkpoint;
+use crate::inputs::data::Dataset;
+use crate::options::{GivenShare, RunConfig};
+use crate::programs::evaluate::ids_sha256;
+use crate::ranks::{RankError, Ranks};
+use crate::run::checkpoint::Saved;
+use crate::run::identity::Identity;
+use crate::run::out::Out;
+use crate::run::record::{self, binary_digest};
+
+/// Where a run begins.
+pub(super) struct Begin {
+    /// Steps that are done.
+    pub step: u64,
+    /// What a rank that does not own the output directory restores.
+    pub saved: Option<Saved>,
+    /// What `run.json` said, to such a rank.
+    pub record: Option<Value>,
+}
+
+/// What rank 0 broadcasts of the run that continues, and of the output directory.
+#[derive(Serialize, Deserialize)]
+struct Announcement {
+    /// After which step it continues.
+    resumes: Option<u64>,
+    steps: u64,
+    /// Of the run so far.
+    replicas: Option<u32>,
+    /// A file that is in the output directory for a moment, and what it holds.
+    probe: (String, String),
+}
+
+/// Takes this rank's share of each step, and tries whether all ranks have the same output directory.
+pub(super) fn agree(
+    config: &mut RunConfig,
+    given: GivenShare,
+    resumed: Option<&Resumed>,
+    out: Option<&Out>,
+    ranks: &Ranks,
+) -> Result<Begin, Failure> {
+    let state = resumed.map(|resumed| &resumed.saved.state);
+    let (step, before) = (state.map(|state| state.step), state.map(|state| state.replicas()));
+    if ranks.count() == 1 {
+        config.take_share(ranks.share(1), given, before)?;
+        return Ok(Begin { step: step.unwrap_or(0), saved: None, record: None });
+    }
+    // Rank 0 refuses what cannot be before it writes anything.
+    if out.is_some() {
+        config.take_share(ranks.share(1), given, before)?;
+    }
+    let probe = out.map(Probe::new).transpose()?;
+    let announced = probe.as_ref().map(|probe| Announcement {
+        resumes: step,
+        steps: config.settings.steps,
+        replicas: before,
+        probe: (probe.name.clone(), probe.text.clone()),
+    });
+    let own = announced.map_or_else(Vec::new, |announced| serde_json::to_vec(&announced).expect("plain data"));
+    let malformed = |error: serde_json::Error| RankError::io("read what rank 0 broadcasts")(error.into());
+    let announced: Announcement = serde_json::from_slice(&ranks.broadcast(&own)?).map_err(malformed)?;
+    if out.is_none() {
+        config.settings.steps = announced.steps;
+        config.take_share(ranks.share(1), given, announced.replicas)?;
+        let (name, text) = &announced.probe;
+        let found = input::read_text(&config.out.join(name), input::SETTINGS_BYTES);
+        if found.as_ref().ok() != Some(text) {
+            let (rank, out) = (ranks.place().rank, config.out.display());
+            let why = found.err().map_or_else(|| "another file is there".to_owned(), |error| error.to_string());
+            return Err(RankError::Usage(format!(
+                "--out {out} is not the same directory on rank {rank} as on rank 0, which every rank writes checkpoints to: {why}. \
+                 Give a directory of a file system that all hosts share"
+            ))
+            .into());
+        }
+    }
+    ranks.barrier()?;
+    drop(probe);
+    let (saved, record) = match announced.resumes.filter(|_| out.is_none()) {
+        Some(step) => (Some(Saved::open(&config.out, step)?), Some(record::read(&config.out)?)),
+        None => (None, None),
+    };
+    Ok(Begin { step: announced.resumes.unwrap_or(0), saved, record })
+}
+
+/// A file that says whether two processes see the same directory.
+struct Probe {
+    directory: tempfile::TempDir,
+    name: String,
+    text: String,
+}
+
+impl Probe {
+    fn new(out: &Out) -> Result<Self, Failure> {
+        let io = || Failure::io("write", out.path());
+        // As what is put aside: the next start removes what a kill leaves.
+        let directory = tempfile::Builder::new().prefix(".precast-aside-probe-").tempdir_in(out.path()).map_err(io())?;
+        let text = format!("{}-{:?}", std::process::id(), std::time::SystemTime::now());
+        fs::write(directory.path().join("probe"), &text).map_err(io())?;
+        let below = directory.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Ok(Self { directory, name: format!("{below}/probe"), text })
+    }
+}
+
+impl Drop for Probe {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(self.directory.path());
+    }
+}
+
+/// Compares what ranks were started with and what they have read.
+pub(super) fn check_alike(
+    config: &RunConfig,
+    identity: &Identity,
+    models: &Models<Checkpoint>,
+    held_out: Option<&Dataset>,
+    ranks: &Ranks,
+) -> Result<(), Failure> {
+    if ranks.count() == 1 {
+        return Ok(());
+    }
+    // Where things are may differ from host to host; their digests are compared.
+    const PLACES: [&str; 8] = ["teacher", "student", "data", "eval_data", "out", "adapter", "bundle", "trusted_key"];
+    let options = config.to_json();
+    let options = options.as_object().into_iter().flatten();
+    let options = options.filter(|(name, _)| !PLACES.contains(&name.as_str()));
+    let options = options.map(|(name, value)| (name.clone(), value.to_string()));
+    let sizes = models.iter().map(|(role, model)| {
+        let bytes: u64 = model.weight_files().iter().filter_map(|path| Some(fs::metadata(path).ok()?.len())).sum();
+        (format!("size of the {role}'s weights"), format!("{bytes} bytes"))
+    });
+    let program = binary_digest().map_or_else(|| "unknown".to_owned(), |digest| digest.to_string());
+    let held_out = held_out.map(|data| ("held-out data".to_owned(), ids_sha256(data).to_string()));
+    let all = [("program".to_owned(), program)].into_iter().chain(identity.values()).chain(options).chain(sizes);
+    let all = all.chain(held_out);
+    ranks.check_alike(&all.collect::<Vec<_>>())
+}
+
+/// Compares kernels, devices and weights.
+pub(super) fn check_devices(session: &Session, identity: &Identity, ranks: &Ranks) -> Result<(), Failure> {
+    if ranks.count() == 1 {
+        return Ok(());
+    }
+    let device = record::of_device(session.device());
+    let of_device =
+        ["name", "compute_capability", "driver", "arch"].map(|name| (name.to_owned(), device[name].to_string()));
+    // The simulated GPU's is what a plan launches, which a rank that updates nothing launches less of.
+    let is_real = session.device().compute_capability.is_some();
+    let bundle = is_real.then(|| ("bundle".to_owned(), session.bundle().to_string()));
+    ranks.check_alike(&of_device.into_iter().chain(bundle).chain(identity.values()).collect::<Vec<_>>())
+}

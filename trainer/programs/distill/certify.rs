@@ -1,0 +1,118 @@
+//! A teacher that is not exact: what that costs is known before the first step, by a file, by the run so far, or measured on the
+//! first batch.
+
+use precast_fatbins::{Digest, files, say};
+use precast_plan::{Comparison, Formats};
+use serde_json::{Value, json};
+
+use super::inputs::ModelDigests;
+use crate::base::note;
+use crate::base::stop::Stop;
+use crate::error::Failure;
+use crate::inputs::checkpoint::Checkpoint;
+use crate::inputs::data::MicroBatch;
+use crate::options::MostKl;
+use crate::options::RunConfig;
+use crate::options::WeightFormat;
+use crate::run::certificate::{Certificate, CertificateError, Measured, Subject, Tally};
+
+/// The name of it in `run.json`.
+const RECORD: &str = "teacher_certificate";
+
+/// What is known of a teacher.
+pub enum Teacher {
+    /// It is exact, or there is none.
+    Exact,
+    /// As it is to stand in `run.json`.
+    Known(Value),
+    /// The first batch will tell.
+    Unknown(Measuring),
+}
+
+/// How what the first batch tells is judged.
+pub struct Measuring {
+    kernels_sha256: Digest,
+    most: MostKl,
+}
+
+impl Teacher {
+    /// By the certificate that is named, or the record of the run so far.
+    ///
+    /// # Errors
+    /// [`Failure`] of the file, and where the teacher is too far from the exact one.
+    pub fn open(
+        config: &RunConfig,
+        teacher: Option<&Checkpoint>,
+        digests: &mut ModelDigests,
+        before: Option<&Value>,
+        stop: &Stop,
+    ) -> Result<Self, Failure> {
+        let (Some(teacher), Some(most)) = (teacher, config.max_teacher_kl) else { return Ok(Self::Exact) };
+        let subject = |weights| Subject::new(teacher, weights, (WeightFormat::Int8, &Formats::int8()));
+        if let Some(path) = &config.teacher_certificate {
+            digests.wait(stop)?;
+            let subject = subject(digests.get()?.teacher.expect("there is a teacher"))?;
+            let certificate = Certificate::read(path, teacher, &subject)?;
+            let measured = certificate.measured.check(most)?;
+            let path_text = path.display().to_string();
+            if !note::is_silent() {
+                say!("int8 teacher, by {path_text}: {measured}");
+            }
+            let sha256 = files::digest(path).map_err(Failure::io("read", path))?.to_string();
+            let by = json!({ "file": path_text, "sha256": sha256, "certificate": certificate });
+            return Ok(Self::Known(record(by, subject.kernels_sha256, measured)));
+        }
+        // Everything else that the measurement depends on is the same in a run that continues.
+        let kernels_sha256 = subject(Digest::of(b""))?.kernels_sha256;
+        let before = before.and_then(|before| before.get(RECORD));
+        let before = before.filter(|before| before["kernels_sha256"] == kernels_sha256.to_string());
+        if let Some(before) = before
+            && let Ok(measured) = serde_json::from_value::<Measured>(before["measured"].clone())
+        {
+            let measured = measured.check(most)?;
+            if !note::is_silent() {
+                say!("int8 teacher, as it was measured: {measured}");
+            }
+            return Ok(Self::Known(before.clone()));
+        }
+        Ok(Self::Unknown(Measuring { kernels_sha256, most }))
+    }
+
+    /// Refuses a teacher that nothing is known of and that the run cannot measure.
+    ///
+    /// # Errors
+    /// [`CertificateError::Missing`].
+    pub fn check_room(&self, config: &RunConfig, certifies: bool) -> Result<(), CertificateError> {
+        match (self, &config.teacher) {
+            (Self::Unknown(_), Some(teacher)) if !certifies => {
+                Err(CertificateError::Missing { teacher: teacher.clone() })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Measuring {
+    /// What is to stand in `run.json` of a measurement.
+    ///
+    /// # Errors
+    /// [`CertificateError`] where the teacher is too far from the exact one.
+    pub fn judge(&self, batch: &MicroBatch, columns: &Comparison<Vec<f32>>) -> Result<Value, CertificateError> {
+        let mut tally = Tally::default();
+        tally.add(&batch.targets, columns);
+        let measured = tally.measured().check(self.most)?;
+        if !note::is_silent() {
+            say!("int8 teacher, on the first batch: {measured}");
+        }
+        Ok(record(json!("first batch"), self.kernels_sha256, measured))
+    }
+}
+
+fn record(by: Value, kernels_sha256: Digest, measured: Measured) -> Value {
+    json!({
+        "format": WeightFormat::Int8.to_string(),
+        "kernels_sha256": kernels_sha256.to_string(),
+        "measured": measured,
+        "by": by,
+    })
+}

@@ -1,0 +1,246 @@
+//! What a run reads besides the weights that it trains, and their digests.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use precast_fatbins::Digest;
+use precast_plan::Objective;
+
+use crate::base::note::note;
+use crate::base::roles::Models;
+use crate::base::stop::Stop;
+use crate::error::Failure;
+use crate::inputs::adapter::Adapter;
+use crate::inputs::chat::ChatTemplate;
+use crate::inputs::checkpoint::{self, Checkpoint, CheckpointError};
+use crate::inputs::data::{Corpus, DataError, Dataset, Files, Packing, Reader, Stream};
+use crate::inputs::pair;
+use crate::inputs::tokenizer::Tokenizer;
+use crate::options::RunConfig;
+use crate::run::identity::Data;
+
+/// Opens the models of a run.
+pub fn open_models(config: &RunConfig) -> Result<Models<Checkpoint>, CheckpointError> {
+    config.models().try_map(|path| Checkpoint::open(path))
+}
+
+/// Checks that the teacher can teach the student, and begins to read the training data with the tokenizer of the student, or of
+/// the teacher where the student has none; the chat template is that of the same model.
+pub fn read_data(config: &RunConfig, models: &Models<Checkpoint>, adapter: Option<&Adapter>) -> Result<Data, Failure> {
+    let student = &models.student;
+    let notes = match &models.teacher {
+        Some(teacher) => {
+            check_gradients(config, (teacher, student), adapter)?;
+            // An adapter learns what its base does not know of the data.
+            pair::check(teacher, student, config.allow_identical || adapter.is_some())?
+        }
+        None => Vec::new(),
+    };
+    let notes: Vec<String> = notes.into_iter().chain(adapter.map(Adapter::notes).unwrap_or_default()).collect();
+    let (reader, files) = reader(config, models)?;
+    let held_out = held_out(config, models, &reader, &files)?;
+    let has_tokenizer = reader.tokenizer.clone();
+    let eos = reader.eos;
+    let stream = Stream::start(Arc::new(Corpus::new(files, config.settings.seq_len, Packing::Stream, reader)?));
+    let corpus = stream.corpus();
+    let summary = stream.read_ahead()?;
+    notes.iter().chain(&corpus.notes()).chain(&config.settings.warmup_note()).for_each(note);
+    summary.and_then(|summary| summary.note(corpus.chunk())).into_iter().for_each(note);
+    // Ids need neither.
+    let used = has_tokenizer.filter(|_| corpus.has_text()).map(|tokenizer| tokenizer.text());
+    let used = used
+        .transpose()
+        .map_err(|reason| CheckpointError::Tokenizer { path: models.student.path().to_owned(), reason })?;
+    let eos = eos.filter(|_| corpus.has_text());
+    Ok(Data { tokenizer: used.map(|text| Digest::of(text.as_bytes())), eos, stream, held_out })
+}
+
+/// The data that are held out, packed as training data are.
+fn held_out(
+    config: &RunConfig,
+    models: &Models<Checkpoint>,
+    reader: &Reader,
+    trained_on: &Files,
+) -> Result<Option<Dataset>, Failure> {
+    if config.eval_data.is_empty() {
+        return Ok(None);
+    }
+    let settings = &config.settings;
+    let files = Files::open(&config.eval_data, settings.data_field.as_deref())?;
+    if let Some(shared) = files.shared(trained_on) {
+        note(format_args!(
+            "--eval-data {} is in --data too: its loss is that of rows that are trained on, and says nothing of others; hold out a file of \
+             its own",
+            shared.display()
+        ));
+    }
+    let mut reader = reader.clone();
+    if files.has_chat() && reader.chat.is_none() {
+        reader.chat = chat(config, models)?;
+    }
+    let data = Dataset::of(&Corpus::new(files, settings.seq_len, Packing::Stream, reader)?)?;
+    data.notes().iter().map(|one| format!("held out {one}")).for_each(note);
+    Ok(Some(data))
+}
+
+/// The template of the model whose tokenizer reads the data.
+fn chat(config: &RunConfig, models: &Models<Checkpoint>) -> Result<Option<Arc<ChatTemplate>>, CheckpointError> {
+    for model in models.student_first() {
+        if model.tokenizer()?.is_some() {
+            return Ok(model.chat_template(config.settings.chat_date)?.map(Arc::new));
+        }
+    }
+    Ok(None)
+}
+
+/// What reads the data of a run, and its files.
+fn reader(config: &RunConfig, models: &Models<Checkpoint>) -> Result<(Reader, Files), Failure> {
+    let mut found: Option<&Arc<Tokenizer>> = None;
+    for model in models.student_first() {
+        if found.is_none() {
+            found = model.tokenizer()?;
+        }
+    }
+    let notes = found.iter().flat_map(|tokenizer| tokenizer.notes());
+    notes.for_each(note);
+    let settings = &config.settings;
+    let files = Files::open(&config.data, settings.data_field.as_deref())?;
+    let chat = if files.has_chat() { chat(config, models)? } else { None };
+    let reader = Reader {
+        tokenizer: found.cloned(),
+        chat,
+        eos: models.student_first().find_map(Checkpoint::eos_token),
+        vocab: models.student.config().vocab,
+    };
+    Ok((reader, files))
+}
+
+/// The digest of the training data: nothing waits for it until it is needed.
+pub struct DataDigest {
+    corpus: Arc<Corpus>,
+    under_way: Option<JoinHandle<Result<Digest, DataError>>>,
+    done: Option<Digest>,
+}
+
+impl DataDigest {
+    /// Starts hashing. A process that ends does not wait for it.
+    pub fn start(corpus: &Arc<Corpus>) -> Self {
+        let work = Arc::clone(corpus);
+        let under_way = Some(std::thread::spawn(move || work.digest()));
+        Self { corpus: Arc::clone(corpus), under_way, done: None }
+    }
+
+    /// Waits for it while a run starts, unless it is to stop.
+    pub fn wait(&mut self, stop: &Stop) -> Result<Digest, Failure> {
+        if let Some(thread) = self.under_way.take() {
+            self.done = Some(stop.unless_stopped(|| thread.join().expect("hashing does not panic"))??);
+        }
+        self.get()
+    }
+
+    /// Waits for it.
+    pub fn get(&mut self) -> Result<Digest, Failure> {
+        let done = match (self.done, self.under_way.take()) {
+            (Some(done), _) => done,
+            (None, Some(thread)) => thread.join().expect("hashing does not panic")?,
+            // It has failed before.
+            (None, None) => self.corpus.digest()?,
+        };
+        Ok(*self.done.insert(done))
+    }
+}
+
+/// Refuses a run in which every gradient is exactly 0.
+fn check_gradients(
+    config: &RunConfig,
+    (teacher, student): (&Checkpoint, &Checkpoint),
+    adapter: Option<&Adapter>,
+) -> Result<(), Failure> {
+    let Objective::Distill { alpha: 1.0, .. } = config.objective else { return Ok(()) };
+    let Some(adapter) = adapter else { return Ok(()) };
+    if !adapter.adds_nothing()? || !pair::identical(teacher, student)? {
+        return Ok(());
+    }
+    Err(Failure::Usage(
+        "--alpha 1: the teacher is the student's own base and its adapter adds nothing yet, so both predict the same and every \
+         gradient is exactly 0. Give --alpha below 1, so that the data count too, another --teacher, or an --adapter that \
+         has been trained"
+            .to_owned(),
+    ))
+}
+
+/// The digests of the models' weights: hashing gigabytes takes a while, and nothing waits for it until they are needed.
+pub struct ModelDigests {
+    files: Models<Vec<PathBuf>>,
+    under_way: Option<JoinHandle<Result<Models<Digest>, CheckpointError>>>,
+    /// Whether the page cache is to forget the files once they are hashed.
+    forget: Arc<AtomicBool>,
+    done: Option<Models<Digest>>,
+}
+
+impl ModelDigests {
+    /// Starts hashing. A process that ends does not wait for it.
+    pub fn start(models: &Models<Checkpoint>) -> Self {
+        let files = models.map(Checkpoint::weight_files);
+        let forget = Arc::new(AtomicBool::new(false));
+        let (work, forgets) = (files.clone(), Arc::clone(&forget));
+        Self { files, under_way: Some(std::thread::spawn(move || hash(&work, &forgets))), forget, done: None }
+    }
+
+    /// Has the page cache forget what hashing reads: where host and device have one memory, nobody maps those pages.
+    pub fn forget_pages(&self) {
+        self.forget.store(true, Ordering::Release);
+        if self.under_way.as_ref().is_none_or(JoinHandle::is_finished) {
+            self.files.iter().for_each(|(_, files)| checkpoint::forget(files));
+        }
+    }
+
+    /// Waits for them while a run starts, unless it is to stop.
+    pub fn wait(&mut self, stop: &Stop) -> Result<(), Failure> {
+        if let Some(thread) = self.under_way.take() {
+            self.done = Some(stop.unless_stopped(|| thread.join().expect("hashing does not panic"))??);
+        }
+        Ok(())
+    }
+
+    /// Waits for them.
+    pub fn get(&mut self) -> Result<&Models<Digest>, Failure> {
+        let done = match (self.done, self.under_way.take()) {
+            (Some(done), _) => done,
+            (None, Some(thread)) => thread.join().expect("hashing does not panic")?,
+            // It has failed before.
+            (None, None) => hash(&self.files, &self.forget)?,
+        };
+        Ok(self.done.insert(done))
+    }
+}
+
+/// Whether teacher and student are one model: the same configuration, and weights of the same bytes. Waits for their digests only
+/// where nothing else tells.
+pub fn same_files(models: &Models<Checkpoint>, digests: &mut ModelDigests, stop: &Stop) -> Result<bool, Failure> {
+    let (Some(teacher), student) = (&models.teacher, &models.student) else { return Ok(false) };
+    let sizes = |model: &Checkpoint| -> Vec<Option<u64>> {
+        model.weight_files().iter().map(|path| Some(std::fs::metadata(path).ok()?.len())).collect()
+    };
+    if teacher.config() != student.config() || sizes(teacher) != sizes(student) {
+        return Ok(false);
+    }
+    if pair::same_path(teacher.path(), student.path()) {
+        return Ok(true);
+    }
+    digests.wait(stop)?;
+    let digests = digests.get()?;
+    Ok(digests.teacher == Some(digests.student))
+}
+
+fn hash(files: &Models<Vec<PathBuf>>, forget: &AtomicBool) -> Result<Models<Digest>, CheckpointError> {
+    files.try_map(|files| {
+        let digest = checkpoint::digest(files)?;
+        if forget.load(Ordering::Acquire) {
+            checkpoint::forget(files);
+        }
+        Ok(digest)
+    })
+}

@@ -1,0 +1,141 @@
+//! What a run reads and checks before it takes a device.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use precast_fatbins::Digest;
+use precast_runtime::cublas::Cublas;
+
+use super::begin::{self, Begin};
+use super::certify::Teacher;
+use super::held_out::HeldOut;
+use super::inputs::{DataDigest, ModelDigests, open_models, read_data, same_files};
+use super::resume::Resumed;
+use super::{Mode, ready};
+use crate::base::roles::Models;
+use crate::base::startup::Startup;
+use crate::base::stop::Stop;
+use crate::device;
+use crate::error::Failure;
+use crate::inputs::adapter::Adapter;
+use crate::inputs::checkpoint::Checkpoint;
+use crate::inputs::data::{Batches, Corpus, DataError, Stream, Summary};
+use crate::options::RunConfig;
+use crate::ranks::Ranks;
+use crate::run::identity::Identity;
+use crate::run::out::{Out, Start};
+use crate::run::tokens;
+
+/// A run before it has a device.
+pub(super) struct Opened {
+    /// With the steps, and the share of each, that ranks and the run so far agree on.
+    pub config: RunConfig,
+    /// Of rank 0.
+    pub out: Option<Out>,
+    pub resumed: Option<Resumed>,
+    pub begin: Begin,
+    pub models: Models<Checkpoint>,
+    pub adapter: Option<Adapter>,
+    /// Whether the teacher is the base of the adapter.
+    pub same_files: bool,
+    pub corpus: Arc<Corpus>,
+    /// Of the data, where what is read ahead holds it all.
+    pub summary: Option<Summary>,
+    pub held_out: Option<HeldOut>,
+    pub digests: ModelDigests,
+    pub data_digest: DataDigest,
+    pub identity: Identity,
+}
+
+/// What opening the device uses up.
+pub(super) struct UnderWay {
+    pub cublas: Option<Cublas>,
+    pub teacher: Teacher,
+    /// The batches after the steps that are done, and the digest of the tokens of those.
+    pub seen: JoinHandle<Result<(Batches, Digest), DataError>>,
+}
+
+/// Opens the inputs of a run, and compares them with other ranks' and with the run so far.
+pub(super) fn open(
+    config: &RunConfig,
+    mode: &Mode,
+    startup: &mut Startup,
+    stop: &Stop,
+    ranks: &Ranks,
+) -> Result<(Opened, UnderWay), Failure> {
+    let mut config = config.clone();
+    let inputs: Vec<&Path> = mode.config_file.as_deref().into_iter().collect();
+    let inputs = [inputs, config.inputs()].concat();
+    let out = match ranks.is_first() {
+        true => Some(Out::claim(&config.out, mode.start, &inputs)?),
+        false => None,
+    };
+    let resumed = match (&out, mode.start) {
+        (Some(out), Start::Resume) => Some(Resumed::open(out, &mut config, mode.steps)?),
+        _ => None,
+    };
+    let begin = begin::agree(&mut config, mode.share, resumed.as_ref(), out.as_ref(), ranks)?;
+    let cublas = device::cublas(config.settings.gemm, config.settings.device)?;
+    let models = open_models(&config)?;
+    let adapter = config.open_adapter(models.student.config())?;
+    let mut digests = ModelDigests::start(&models);
+    startup.end("models");
+    let (models, adapter, data) = {
+        let config = config.clone();
+        stop.unless_stopped(move || {
+            let data = read_data(&config, &models, adapter.as_ref());
+            (models, adapter, data)
+        })?
+    };
+    let data = data?;
+    let corpus = Arc::clone(data.stream.corpus());
+    let mut data_digest = DataDigest::start(&corpus);
+    startup.end("data");
+    let same_files = adapter.is_some() && same_files(&models, &mut digests, stop)?;
+    let mut identity = Identity::new(&config, &data, &models, adapter.as_ref());
+    identity.cublas(cublas.as_ref().map(Cublas::version));
+    if ranks.count() > 1 || resumed.is_some() {
+        identity.data(data_digest.wait(stop)?);
+    }
+    if let Some(resumed) = &resumed {
+        if resumed.compare(&identity).is_err() {
+            digests.wait(stop)?;
+            identity.models(digests.get()?);
+            resumed.compare(&identity)?;
+        }
+        resumed.check_left(&config)?;
+    }
+    begin::check_alike(&config, &identity, &models, data.held_out.as_ref(), ranks)?;
+    let before = resumed.as_ref().map(|resumed| &resumed.record).or(begin.record.as_ref());
+    let teacher = Teacher::open(&config, models.teacher.as_ref(), &mut digests, before, stop)?;
+    let held_out = data.held_out.as_ref().map(HeldOut::new);
+    let summary = data.stream.read_ahead()?;
+    let seen = seen(data.stream, &config, begin.step);
+    stop.check()?;
+    let opened = Opened {
+        config,
+        out,
+        resumed,
+        begin,
+        models,
+        adapter,
+        same_files,
+        corpus,
+        summary,
+        held_out,
+        digests,
+        data_digest,
+        identity,
+    };
+    Ok((opened, UnderWay { cublas, teacher, seen }))
+}
+
+/// Starts to pass over the steps that are done, hashing their tokens.
+fn seen(stream: Stream, config: &RunConfig, done: u64) -> JoinHandle<Result<(Batches, Digest), DataError>> {
+    let (mut batches, accum) = (ready::batches(stream, config), config.settings.grad_accum);
+    std::thread::spawn(move || {
+        let tokens = tokens::seen(&mut batches, done, accum)?;
+        Ok((batches, tokens))
+    })
+}

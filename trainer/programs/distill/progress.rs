@@ -1,0 +1,114 @@
+//! What people see of a run while it trains: a bar where somebody watches, else lines.
+
+use std::io::IsTerminal;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use precast_fatbins::{say, tee};
+
+use crate::options::RunConfig;
+use crate::run::metrics::StepRecord;
+
+pub struct Progress {
+    /// None where nobody watches.
+    bar: Option<ProgressBar>,
+    /// Steps between lines.
+    every: u64,
+    /// The first step of this process.
+    first: u64,
+    last: u64,
+    /// Whether a loss has parts.
+    has_teacher: bool,
+    floor_s: Option<f64>,
+}
+
+impl Progress {
+    /// Of the steps from `done` on.
+    pub fn new(config: &RunConfig, done: u64, floor_s: Option<f64>) -> Self {
+        let watched = std::io::stderr().is_terminal() && std::io::stdout().is_terminal();
+        let style = "{bar:24} step {pos}/{len}  {msg}  {elapsed} gone, {eta} to go";
+        let bar = watched.then(|| {
+            let bar = ProgressBar::with_draw_target(Some(config.settings.steps), ProgressDrawTarget::stderr());
+            bar.set_style(ProgressStyle::with_template(style).expect("a valid template"));
+            bar.set_position(done);
+            bar.reset_eta();
+            bar
+        });
+        let (every, last) = (config.settings.log_every, config.settings.steps);
+        Self { bar, every, first: done + 1, last, has_teacher: config.objective.has_teacher(), floor_s }
+    }
+
+    /// Whether a step, counted from 1, has a line.
+    pub fn is_due(&self, step: u64) -> bool {
+        step.is_multiple_of(self.every) || [self.first, self.last].contains(&step)
+    }
+
+    /// A step is done. What is out of the ordinary has a line of its own, and so have a held-out loss and a guard's distance.
+    pub fn step(&self, record: &StepRecord) {
+        let line = line(record, self);
+        let beyond = record.guard.as_ref().is_some_and(|guard| !guard.is_within());
+        let notable = record.skipped || record.held_out.is_some() || beyond;
+        let due = self.is_due(record.step);
+        if let Some(bar) = &self.bar {
+            bar.set_position(record.step);
+            bar.set_message(format!("loss {}  {:.0} tokens/s", number(record.loss), record.tokens_per_s));
+            if notable {
+                bar.suspend(|| say!("{line}"));
+            } else if due {
+                // The log has no bar.
+                tee::line(&line);
+            }
+            return;
+        }
+        if due || notable || record.guard.is_some() {
+            say!("{line}");
+        }
+    }
+
+    /// Prints a line beside the bar.
+    pub fn say(&self, line: &str) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| say!("{line}")),
+            None => say!("{line}"),
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn number(value: Option<f64>) -> String {
+    value.map_or("not finite".to_owned(), |value| format!("{value:.4}"))
+}
+
+fn line(record: &StepRecord, of: &Progress) -> String {
+    // Without a teacher the loss is the cross entropy and nothing else.
+    let parts = match of.has_teacher {
+        true => format!("  kd {}  ce {}", number(record.kd_loss), number(record.ce_loss)),
+        false => String::new(),
+    };
+    let floor = of.floor_s.map(|floor_s| format!("  {:.0} % of floor", 1e5 * floor_s / record.step_ms));
+    let held_out = record.held_out.as_ref().map(|record| format!("  eval {}", number(record.eval_loss)));
+    let guard = record
+        .guard
+        .as_ref()
+        .map(|guard| format!("  guard {guard}{}", if guard.is_within() { "" } else { " BEYOND the bound" }));
+    format!(
+        "step {}/{}  loss {}{parts}  norm {}  lr {:.2e}  {:.0} tokens/s  {:.0} ms{}{}{}{}",
+        record.step,
+        of.last,
+        number(record.loss),
+        number(record.grad_norm),
+        record.lr,
+        record.tokens_per_s,
+        record.step_ms,
+        floor.unwrap_or_default(),
+        held_out.unwrap_or_default(),
+        guard.unwrap_or_default(),
+        if record.skipped { "  skipped: gradient not finite" } else { "" },
+    )
+}

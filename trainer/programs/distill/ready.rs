@@ -1,0 +1,205 @@
+//! A run on its device: sealed, its weights sent, and where it continues.
+
+use std::sync::Arc;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use precast_fatbins::terminal::visible;
+use precast_fatbins::{Digest, say, tee};
+use precast_plan::MemoryTable;
+use precast_runtime::Placement;
+use serde_json::Value;
+
+use super::begin;
+use super::certify::Teacher;
+use super::open::{Opened, UnderWay};
+use super::result;
+use super::teacher_score::{self, TeacherScore};
+use crate::base::note;
+use crate::base::phase::Promise;
+use crate::base::roles::Role;
+use crate::base::startup::Startup;
+use crate::base::stop::Stop;
+use crate::device;
+use crate::device::heading::Heading;
+use crate::device::session::Session;
+use crate::device::weight_sources::Sources;
+use crate::error::Failure;
+use crate::inputs::checkpoint::{Checkpoint, Weights as ModelWeights};
+use crate::inputs::data::{Batches, Corpus, DataError, Order, Step, Stream};
+use crate::options::{RunConfig, Settings};
+use crate::programs::replay::Watched;
+use crate::ranks::Ranks;
+use crate::run::checkpoint;
+use crate::run::disk_space::DiskSpace;
+use crate::run::gpu::Gpu;
+use crate::run::out::Out;
+use crate::run::still;
+
+/// A run whose next step may be taken.
+pub(super) struct Ready {
+    pub session: Session,
+    pub gpu: Gpu,
+    /// The steps that come next.
+    pub batches: Batches,
+    /// Digest of the tokens of the steps that are done.
+    pub tokens: Digest,
+    /// Of a teacher that is not exact, as it is to stand in `run.json`.
+    pub certificate: Option<Value>,
+    /// Of a teacher on the first batch.
+    pub teacher_score: Option<TeacherScore>,
+}
+
+/// Opens the device, sends the weights, and compares what only then is known with other ranks' and with the run so far.
+pub(super) fn ready(
+    opened: &mut Opened,
+    UnderWay { cublas, teacher: known, seen }: UnderWay,
+    placement: Placement,
+    startup: &mut Startup,
+    stop: &Stop,
+    ranks: &Ranks,
+) -> Result<Ready, Failure> {
+    let Opened { config, out, resumed, begin, models, adapter, corpus, digests, identity, .. } = opened;
+    let driver = device::open_rank(config.settings.device, &config.settings.kernels, cublas, ranks)?;
+    if driver.device().has_one_memory() {
+        digests.forget_pages();
+    }
+    startup.end("device");
+    let gauge = driver.gauge();
+    let teacher = models.teacher.as_ref().map(|model| model as &dyn ModelWeights);
+    let sources =
+        Sources { teacher, student: &models.student, adapter: adapter.as_ref(), same_files: opened.same_files };
+    let mut session = Session::open(driver, config, &sources, placement, startup)?;
+    let watched = Watched {
+        ranks: ranks.clone(),
+        out: out.as_ref().map(|out| out.path().to_owned()),
+        replicas: config.share.replicas,
+    };
+    session.watch().on_hang(|hang| watched.hangs(hang));
+    session.watch().checkpoint(begin.step);
+    known.check_room(config, session.certifies())?;
+    // As they are, not as they were asked for: a run that continues says what has changed.
+    config.student_format = adapter.as_ref().map(|_| sources.shapes().student_format(config).0);
+    config.teacher_format = teacher.map(|_| session.teacher_format());
+    let of_model =
+        |heading: Heading, (role, model): (Role, &Checkpoint)| heading.model(role.name(), model.path(), model);
+    let gpu = Gpu::open(gauge);
+    let heading = session.heading().gpu(gpu.heading());
+    if out.is_none() && gpu.heading().is_some() {
+        // Another rank prints what is the same for all.
+        tee::line(&visible(&heading.to_string()));
+    }
+    let heading = models.iter().fold(heading, of_model);
+    let heading = adapter.iter().fold(heading, Heading::adapter).data(corpus, opened.summary);
+    if let Some(out) = out {
+        say!("{heading}\n\n{}", MemoryTable::of(&session.plan().plan));
+        let result_bytes = result::bytes(config, &session, &models.student, adapter.as_ref());
+        disk_space(config, &session, result_bytes, out, begin.step)?.check(out.path())?;
+    }
+    let certificate = upload(&mut session, &sources, known, || first_step(corpus, config), stop)?;
+    models.iter().filter_map(|(role, model)| still::note(role.name(), model)).for_each(note::note);
+    startup.end("upload");
+    let (mut batches, tokens) = stop.unless_stopped(|| seen.join().expect("reading does not panic"))??;
+    if ranks.count() > 1 || resumed.is_some() {
+        digests.wait(stop)?;
+        identity.models(digests.get()?);
+    }
+    begin::check_devices(&session, identity, ranks)?;
+    if let Some(resumed) = resumed {
+        resumed.compare(identity)?;
+        resumed.check_tokens(tokens)?;
+    }
+    let teacher_score = {
+        let before = resumed.as_ref().map(|resumed| &resumed.record).or(begin.record.as_ref());
+        let first = || match begin.step {
+            0 => batches.peek(config.settings.grad_accum),
+            _ => first_step(corpus, config),
+        };
+        teacher_score::of_run(config, before, &mut session, first, models.student.config().vocab)?
+    };
+    if teacher_score.is_some() {
+        startup.end("teacher");
+    }
+    let saved = resumed.as_ref().map(|resumed| &resumed.saved).or(begin.saved.as_ref());
+    if let Some(saved) = saved {
+        saved.restore(&mut session)?;
+        startup.end("checkpoint");
+    }
+    let has_checkpoints = config.settings.checkpoint_every > 0 || begin.step > 0;
+    stop.begin(begin.step, Promise { steps: config.settings.steps, result: config.result(), has_checkpoints })?;
+    Ok(Ready { session, gpu, batches, tokens, certificate, teacher_score })
+}
+
+/// The steps of a run.
+pub(super) fn batches(stream: Stream, config: &RunConfig) -> Batches {
+    let Settings { batch_size, seq_len, shuffle, shuffle_window, seed, .. } = config.settings;
+    let order = if shuffle { Order::Shuffled { seed, window: shuffle_window } } else { Order::File };
+    Batches::new(stream, batch_size, seq_len, order)
+}
+
+/// What the run is going to write.
+fn disk_space(
+    config: &RunConfig,
+    session: &Session,
+    student_bytes: u64,
+    out: &Out,
+    done: u64,
+) -> Result<DiskSpace, Failure> {
+    let (steps, every) = (config.settings.steps, config.settings.checkpoint_every);
+    Ok(DiskSpace {
+        checkpoint_bytes: checkpoint::bytes(session.state_elems()),
+        student_bytes,
+        keep: match config.settings.checkpoint_every {
+            0 => 0,
+            // The best one may be another than the latest.
+            _ => config.settings.keep.saturating_add(u64::from(!config.eval_data.is_empty())),
+        },
+        kept: match config.settings.checkpoint_every {
+            0 => 0,
+            _ => checkpoint::steps(out.path())?.len() as u64,
+        },
+        to_come: match every {
+            0 => 0,
+            _ => steps / every - done / every + u64::from(!steps.is_multiple_of(every)),
+        },
+    })
+}
+
+/// The first step of a run, wherever it continues.
+fn first_step(corpus: &Arc<Corpus>, config: &RunConfig) -> Result<Step, DataError> {
+    batches(Stream::start(Arc::clone(corpus)), config).step(config.settings.grad_accum)
+}
+
+/// Sends the weights; returns what is known of a teacher that is not exact.
+fn upload(
+    session: &mut Session,
+    sources: &Sources<'_>,
+    teacher: Teacher,
+    first_step: impl FnOnce() -> Result<Step, DataError>,
+    stop: &Stop,
+) -> Result<Option<Value>, Failure> {
+    let total = session.upload_bytes(sources);
+    let style = ProgressStyle::with_template("weights {bar:30} {bytes}/{total_bytes} {bytes_per_sec}");
+    let bar = if note::is_silent() { ProgressBar::hidden() } else { ProgressBar::new(total) };
+    let bar = bar.with_style(style.expect("a valid template"));
+    let progress = |sent| {
+        bar.inc(sent);
+        stop.check()
+    };
+    let known = match teacher {
+        Teacher::Unknown(measuring) => {
+            let batch = first_step()?.micro_batch(0);
+            let judge = |columns| bar.suspend(|| Ok(measuring.judge(&batch, &columns)?));
+            Some(session.certify(sources, &batch, progress, judge)?)
+        }
+        Teacher::Known(known) => {
+            session.upload(sources, progress)?;
+            Some(known)
+        }
+        Teacher::Exact => {
+            session.upload(sources, progress)?;
+            None
+        }
+    };
+    bar.finish_and_clear();
+    Ok(known)
+}

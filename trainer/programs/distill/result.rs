@@ -1,0 +1,88 @@
+//! What a run trains, as files: the student, as a model, or its adapter, as PEFT has it.
+
+use precast_fatbins::files::Aside;
+use precast_kernels::Dtype;
+use precast_plan::Parameter;
+
+use crate::base::roles::Models;
+use crate::device::session::Session;
+use crate::error::Failure;
+use crate::inputs::adapter::{Adapter, fill_adapter};
+use crate::inputs::checkpoint::{Checkpoint, Scratch, Student, fill_model, stored};
+use crate::options::RunConfig;
+use crate::run::out::Out;
+use crate::run::record::RunRecord;
+
+/// Writes the student, or its adapter, to the output directory, under a name.
+pub(super) fn write_result(
+    name: &str,
+    config: &RunConfig,
+    session: &mut Session,
+    (models, adapter): (&Models<Checkpoint>, Option<&Adapter>),
+    out: &mut Out,
+    record: &mut RunRecord,
+) -> Result<(), Failure> {
+    out.check_claim()?;
+    let path = out.path().join(name);
+    let mut aside = Aside::new(&path).map_err(Failure::io("write", path))?;
+    match adapter {
+        Some(adapter) => fill_with_adapter(&mut aside, config, session, (&models.student, adapter))?,
+        None => fill_with_student(&mut aside, config, session, models)?,
+    }
+    out.publish(aside, record)
+}
+
+/// Bytes of what [`write_result`] writes.
+pub(super) fn bytes(config: &RunConfig, session: &Session, student: &Checkpoint, adapter: Option<&Adapter>) -> u64 {
+    let parameters = &session.plan().student.weights.parameters.list;
+    adapter.map_or_else(|| model(config, parameters, &[student]).bytes(), |adapter| 4 * adapter.layout().count())
+}
+
+/// The student, with the tokenizer of the first model that has one.
+fn fill_with_student(
+    aside: &mut Aside,
+    config: &RunConfig,
+    session: &mut Session,
+    models: &Models<Checkpoint>,
+) -> Result<(), Failure> {
+    let parameters = session.plan().student.weights.parameters.list.clone();
+    let tokenizer_from: Vec<&Checkpoint> = models.student_first().collect();
+    let model = model(config, &parameters, &tokenizer_from);
+    let (dtype, mut scratch) = (config.settings.precision.dtype(), Scratch::new());
+    fill_model(aside, &model, |parameter, write| {
+        if !session.has_whole_masters() {
+            // What is read of them is what they are rounded to.
+            return session.read_parts(session.working(parameter), |part| Ok(write(part)?));
+        }
+        let master = session.trained_of(parameter).master;
+        session.read_parts(master, |part| {
+            if dtype == Dtype::F32 {
+                return Ok(write(part)?);
+            }
+            bytemuck::cast_slice_mut(scratch.values(part.len() / 4)).copy_from_slice(part);
+            Ok(write(scratch.encode(dtype))?)
+        })
+    })
+}
+
+/// The adapter's master weights.
+fn fill_with_adapter(
+    aside: &mut Aside,
+    config: &RunConfig,
+    session: &mut Session,
+    (student, adapter): (&Checkpoint, &Adapter),
+) -> Result<(), Failure> {
+    let parameters = session.adapter_parameters();
+    fill_adapter(aside, adapter.layout(), (&config.student, student.config()), |adapted, factor, write| {
+        let name = adapted.parameter();
+        let parameter = parameters.iter().find(|one| one.factor == factor && one.projection == name);
+        let master = session.adapter_master(parameter.expect("the plan is of this adapter"))?;
+        Ok::<_, Failure>(write(bytemuck::cast_slice(&master))?)
+    })
+}
+
+/// What is written of a student.
+fn model<'a>(config: &RunConfig, parameters: &'a [Parameter], tokenizer_from: &'a [&'a Checkpoint]) -> Student<'a> {
+    let dtype = stored(config.settings.precision.dtype());
+    Student { config: tokenizer_from[0].json(), parameters, dtype, tokenizer_from }
+}

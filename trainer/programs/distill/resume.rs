@@ -1,0 +1,111 @@
+//! What a run that continues has in common with the run so far.
+
+use std::path::PathBuf;
+
+use precast_fatbins::{Digest, say};
+use serde_json::Value;
+
+use crate::error::Failure;
+use crate::options::schedule::Schedule;
+use crate::options::{RunConfig, Source};
+use crate::run::checkpoint::{self, Saved, State};
+use crate::run::identity::{Difference, Identity};
+use crate::run::metrics::{METRICS, Metrics, StepRecord};
+use crate::run::out::{Out, OutError};
+use crate::run::record;
+
+/// A run that is to be continued, verified.
+pub struct Resumed {
+    /// Its last checkpoint.
+    pub saved: Saved,
+    /// Its lines so far.
+    pub metrics: Metrics,
+    pub record: Value,
+    path: PathBuf,
+    /// Steps that it was to take, where they must not change.
+    steps: Option<Difference>,
+}
+
+impl Resumed {
+    /// Reads and verifies the last checkpoint and the metrics of the run in an output directory, and takes over its
+    /// number of steps where none is given.
+    ///
+    /// # Errors
+    /// [`Failure`] where there is no checkpoint, or something was changed since it was written.
+    pub fn open(out: &Out, config: &mut RunConfig, given: Option<Source>) -> Result<Self, Failure> {
+        let path = out.path().to_owned();
+        let Some(step) = checkpoint::steps(&path)?.pop() else {
+            return Err(OutError::Nothing { path, reason: "no checkpoint", run: true }.into());
+        };
+        let saved = Saved::open(&path, step)?;
+        let metrics = Metrics::read(&path.join(METRICS))?;
+        metrics.check(step, saved.state.metrics_sha256)?;
+        for result in [config.result(), &config.diverged()] {
+            out.check_replaceable(result)?;
+        }
+        if given.is_none() {
+            config.settings.steps = saved.state.steps;
+        }
+        // The learning rates of a cosine follow from the number of steps, so a file that was edited is not enough.
+        let moved = config.settings.steps != saved.state.steps;
+        let refused = moved && config.settings.schedule == Schedule::Cosine && given != Some(Source::Flag);
+        let steps = refused.then(|| Difference {
+            name: "steps".to_owned(),
+            was: saved.state.steps.to_string(),
+            is: format!("{}, which under cosine takes --steps {0} on the command line", config.settings.steps),
+        });
+        Ok(Self { saved, metrics, record: record::read(&path)?, path, steps })
+    }
+
+    /// Refuses to continue another run.
+    ///
+    /// # Errors
+    /// [`Failure::OtherRun`] with every difference.
+    pub fn compare(&self, run: &Identity) -> Result<(), Failure> {
+        let differences: Vec<Difference> =
+            run.differences(&self.saved.state.run).into_iter().chain(self.steps.clone()).collect();
+        if differences.is_empty() {
+            return Ok(());
+        }
+        Err(Failure::OtherRun { path: self.path.clone(), differences })
+    }
+
+    /// Refuses to continue on other tokens than those that the run has seen.
+    ///
+    /// # Errors
+    /// [`Failure::Tokens`].
+    pub fn check_tokens(&self, seen: Digest) -> Result<(), Failure> {
+        let State { step, tokens_sha256, .. } = self.saved.state;
+        if seen == tokens_sha256 {
+            return Ok(());
+        }
+        Err(Failure::Tokens { path: self.path.join(checkpoint::name(step)), step })
+    }
+
+    /// Its steps that are done.
+    pub fn steps(&self) -> &[StepRecord] {
+        &self.metrics.records[..self.saved.state.step as usize]
+    }
+
+    /// Says, and returns, what is not as it was before.
+    pub fn changes(&self, config: &RunConfig) -> Vec<String> {
+        let changes = record::changes(&self.record, config);
+        changes.iter().for_each(|change| say!("changed: {change}"));
+        changes
+    }
+
+    /// Whether the student of a run whose steps are all done is still to be written.
+    ///
+    /// # Errors
+    /// [`Failure::Usage`] where nothing is left to do.
+    pub fn check_left(&self, config: &RunConfig) -> Result<(), Failure> {
+        let done = self.saved.state.step;
+        let exported = self.record.pointer(&format!("/{}/step", config.result())).and_then(Value::as_u64) == Some(done);
+        if done > config.settings.steps
+            || done == config.settings.steps && exported && self.path.join(config.result()).exists()
+        {
+            return Err(Failure::Usage(format!("--resume: all {done} steps are done; raise --steps")));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,298 @@
+//! The steps of a run.
+
+use std::time::Instant;
+
+use precast_fatbins::Digest;
+use precast_runtime::Ticket;
+
+use crate::base::signal::Signal;
+use crate::base::startup::Startup;
+use crate::base::stop::Stop;
+use crate::device::session::Session;
+use crate::error::Failure;
+use crate::inputs::data::{Batches, DataError};
+use crate::options::{RunConfig, Settings};
+use crate::ranks::Ranks;
+use crate::run::checkpoint::{self, State};
+use crate::run::gpu::{Gpu, GpuRecord};
+use crate::run::guard::{Guarded, LayerDistance};
+use crate::run::identity::Identity;
+use crate::run::metrics::{METRICS, Metrics, MetricsFile, StepRecord, finite};
+use crate::run::out::Out;
+use crate::run::record::RunRecord;
+use crate::run::still::Still;
+use crate::run::tensorboard::{EVENTS, events};
+use crate::run::tokens;
+
+use super::held_out::{HeldOut, Scores};
+use super::inputs::{DataDigest, ModelDigests};
+use super::progress::Progress;
+
+/// Steps in a row without a finite gradient norm that end a run.
+const MOST_SKIPPED: u32 = 10;
+
+/// A step whose metrics have not been read yet.
+struct Pending {
+    step: u64,
+    lr: f64,
+    tokens: u64,
+    ticket: Ticket,
+    /// Where int8's gradients were compared with bf16's.
+    guard: Option<Guarded>,
+}
+
+pub(super) struct Run<'a> {
+    pub config: &'a RunConfig,
+    pub session: &'a mut Session,
+    pub gpu: Gpu,
+    pub startup: Startup,
+    /// Skipped steps in a row.
+    pub skipped: u32,
+    pub still: Still,
+    /// What rank 0 writes.
+    pub written: Option<Written<'a>>,
+    /// What the run is; the digests of its models come later.
+    pub identity: Identity,
+    pub digests: &'a mut ModelDigests,
+    pub data_digest: &'a mut DataDigest,
+    /// The steps that come next.
+    pub batches: Batches,
+    pub held_out: Option<HeldOut>,
+    /// Held-out losses so far.
+    pub scores: Scores,
+    /// Running digest of the tokens of the steps asked for.
+    pub tokens: Digest,
+    pub stop: &'a Stop,
+    pub ranks: &'a Ranks,
+    pub waits: ExchangeWaits,
+}
+
+/// How long steps have waited for exchanges among ranks: from the end of the first step that is known of to that of the last.
+#[derive(Clone, Copy, Default)]
+pub(super) struct ExchangeWaits {
+    first: Option<(u64, f64)>,
+    last: Option<(u64, f64)>,
+}
+
+impl ExchangeWaits {
+    fn add(&mut self, step: u64, seconds: f64) {
+        self.first.get_or_insert((step, seconds));
+        self.last = Some((step, seconds));
+    }
+
+    /// Of a step, milliseconds; none where fewer than two are known of.
+    pub fn ms_a_step(self) -> Option<f64> {
+        let ((first, before), (last, seconds)) = (self.first?, self.last?);
+        (last > first).then(|| 1e3 * (seconds - before) / (last - first) as f64)
+    }
+}
+
+/// What is written of a run.
+pub(super) struct Written<'a> {
+    pub out: &'a mut Out,
+    pub record: &'a mut RunRecord,
+    pub metrics: MetricsFile,
+    pub progress: Progress,
+}
+
+impl Run<'_> {
+    /// Steps `done..steps`. The metrics of a step are read while the next one runs. A signal ends them with a checkpoint:
+    /// it and the steps done are returned.
+    pub fn steps(&mut self, done: u64) -> Result<Option<(Signal, u64)>, Failure> {
+        let config = self.config;
+        let mut pending: Option<Pending> = None;
+        let mut last = Instant::now();
+        self.gpu.begin();
+        for step in done..config.settings.steps {
+            // A step that compares gradients waits for them: the time is its own, not that of the step before.
+            if self.is_guarded(step)
+                && let Some(previous) = pending.take()
+            {
+                self.finish(previous, &mut last, false)?;
+            }
+            let next = self.enqueue(step)?;
+            if let Some(previous) = pending.replace(next) {
+                self.finish(previous, &mut last, false)?;
+            }
+            let every = config.settings.checkpoint_every;
+            let eval_every = config.settings.eval_every;
+            let end = step + 1 == config.settings.steps;
+            // After the last step all is done but the student.
+            let (stopped, clocks) = self.ranks.agree(self.stop, self.gpu.sm_clock_mhz())?;
+            let stopped = stopped.filter(|_| !end);
+            if self.ranks.count() > 1 {
+                self.gpu.clocks(&clocks);
+            }
+            let due = stopped.is_some() || every > 0 && (end || (step + 1) % every == 0);
+            let scored = self.held_out.is_some() && (due || end || eval_every > 0 && (step + 1) % eval_every == 0);
+            // The first step is waited for, so that start-up is measured to its end.
+            if due || end || scored || step == done {
+                if let Some(current) = pending.take() {
+                    self.finish(current, &mut last, scored)?;
+                }
+                if step == done {
+                    self.startup.end("first step");
+                    if let Some(Written { progress, .. }) = &self.written {
+                        progress.say(&format!("start-up {:.2} s", self.startup.total_s()));
+                    }
+                }
+            }
+            if due {
+                self.save(step + 1)?;
+            }
+            if due || scored {
+                if let Some(Written { out, record, metrics, .. }) = &mut self.written
+                    && config.settings.tensorboard
+                {
+                    metrics.sync()?;
+                    publish_events(out, record)?;
+                }
+                last = Instant::now();
+                self.gpu.begin();
+            }
+            if let Some(signal) = stopped {
+                return Ok(Some((signal, step + 1)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Writes a checkpoint; then the oldest ones go, and with the first one what this run replaces.
+    fn save(&mut self, step: u64) -> Result<(), Failure> {
+        if let Some(Written { out, .. }) = &self.written {
+            out.check_claim()?;
+        }
+        self.identity.models(self.digests.get()?);
+        let data_sha256 = self.data_digest.get()?;
+        self.identity.data(data_sha256);
+        let (lines, metrics_sha256) = match &mut self.written {
+            Some(Written { metrics, .. }) => metrics.sync()?,
+            None => (0, tokens::none()),
+        };
+        let state = State {
+            step,
+            steps: self.config.settings.steps,
+            run: self.identity.clone(),
+            tokens_sha256: self.tokens,
+            metrics_sha256,
+            shards: checkpoint::shards(self.session, self.ranks),
+        };
+        let path = self.written.as_ref().map_or(&*self.config.out, |written| written.out.path());
+        let aside = checkpoint::fill(path, self.session, &state, self.ranks)?;
+        // Another rank puts it in place.
+        if self.written.is_none() {
+            self.session.watch().checkpoint(step);
+        }
+        let (Some(aside), Some(Written { out, record, .. })) = (aside, &mut self.written) else { return Ok(()) };
+        record.data(Some(data_sha256), self.batches.stream().summary());
+        record.metrics((lines, metrics_sha256));
+        record.reached(step);
+        out.publish(aside, record)?;
+        self.session.watch().checkpoint(step);
+        let best = self.scores.best(&checkpoint::steps(out.path())?);
+        record.best(best);
+        checkpoint::prune(out, self.config.settings.keep, best.map(|(step, _)| step))?;
+        out.remove_replaced()
+    }
+
+    /// Whether this rank compares int8's gradients with bf16's in a step, from 0.
+    fn is_guarded(&self, step: u64) -> bool {
+        let Settings { guard_every, steps, .. } = self.config.settings;
+        let due = |every| every > 0 && (step == 0 || (step + 1).is_multiple_of(every) || step + 1 == steps);
+        self.written.is_some() && guard_every.is_some_and(due)
+    }
+
+    /// Asks for a step: all of its micro-batches and the update. Waits for nothing but for gradients that are compared.
+    fn enqueue(&mut self, step: u64) -> Result<Pending, Failure> {
+        let config = self.config;
+        self.session.watch().at_step(step + 1);
+        let accum = u64::from(config.settings.grad_accum);
+        let rows = self.batches.step(config.settings.grad_accum)?;
+        // One mean over all tokens of the step, never a mean of means.
+        let counted = rows.counted();
+        if counted == 0 {
+            return Err(DataError::NothingCounted { step: step + 1 }.into());
+        }
+        let loss_scale = (1.0 / counted as f64) as f32;
+        let share = config.share;
+        let (own, each) = share.micros(accum);
+        let mut guard = None;
+        for micro in own.clone() {
+            let (replica, of_replica) = ((micro - own.start) / each, (micro - own.start) % each);
+            let batch = rows.micro_batch(micro as usize);
+            let (guarded, last) =
+                (micro == own.start && self.is_guarded(step), share.ranks > 1 && micro + 1 == own.end);
+            // The last one of a rank leaves the gradients of all: where it is the first, too, it is computed once more before.
+            if guarded || !last {
+                self.session.micro(&batch, loss_scale, of_replica > 0)?;
+            }
+            if guarded {
+                guard = Some(Guarded(self.session.guard()?.into_iter().map(LayerDistance::of).collect()));
+            }
+            if last {
+                self.session.last(&batch, loss_scale, of_replica > 0)?;
+                continue;
+            }
+            if let Some(fold) = share.fold(replica as u32).filter(|_| of_replica + 1 == each) {
+                self.session.fold(fold)?;
+            }
+        }
+        let lr = config.settings.schedule.lr(config.settings.lr, step, config.settings.warmup, config.settings.steps);
+        let ticket = self.session.update(step, lr)?;
+        self.tokens = tokens::after(self.tokens, &rows);
+        Ok(Pending { step: step + 1, lr, tokens: counted, ticket, guard })
+    }
+
+    /// Waits for a step's metrics, writes and prints them; where it is `scored`, with the held-out losses after it.
+    fn finish(&mut self, pending: Pending, last: &mut Instant, scored: bool) -> Result<(), Failure> {
+        let (metrics, done) = self.session.metrics(pending.ticket)?;
+        let seconds = (done - *last).as_secs_f64();
+        *last = done;
+        self.gpu.step();
+        self.session.watch().step_takes(seconds);
+        let held_out = match self.held_out.as_ref().filter(|_| scored) {
+            Some(held_out) => Some(held_out.losses(self.config, self.session, self.ranks)?),
+            None => None,
+        };
+        let record = StepRecord {
+            step: pending.step,
+            loss: finite(self.config.loss(&metrics)),
+            kd_loss: finite(f64::from(metrics.kd_loss)),
+            ce_loss: finite(f64::from(metrics.ce_loss)),
+            grad_norm: finite(f64::from(metrics.grad_norm)),
+            lr: pending.lr,
+            tokens: pending.tokens,
+            step_ms: seconds * 1e3,
+            tokens_per_s: pending.tokens as f64 / seconds,
+            memory_bytes: self.session.plan().plan.device_bytes(),
+            gpu: match &self.written {
+                Some(Written { progress, .. }) if progress.is_due(pending.step) => self.gpu.record(),
+                _ => GpuRecord::default(),
+            },
+            skipped: metrics.skipped != 0,
+            held_out,
+            guard: pending.guard,
+        };
+        self.scores.add(&record);
+        if let Some(seconds) = self.session.waited_s()? {
+            self.waits.add(record.step, seconds);
+        }
+        if let Some(Written { out, metrics, progress, .. }) = &mut self.written {
+            metrics.push(&record)?;
+            metrics.put_back(out)?;
+            progress.step(&record);
+        }
+        self.still.check(&record, self.config.settings.steps)?;
+        self.skipped = if record.skipped { self.skipped + 1 } else { 0 };
+        if self.skipped >= MOST_SKIPPED {
+            return Err(Failure::Diverged { steps: self.skipped });
+        }
+        Ok(())
+    }
+}
+
+/// Writes what TensorBoard reads.
+pub(super) fn publish_events(out: &mut Out, record: &mut RunRecord) -> Result<(), Failure> {
+    let metrics = Metrics::read(&out.path().join(METRICS))?;
+    out.publish_file(EVENTS, &events(&metrics.records, record.value()), record)
+}

@@ -1,0 +1,113 @@
+//! Whether a teacher knows anything of the data: its own cross entropy on the first batch, before the first step.
+
+use std::path::Path;
+
+use precast_fatbins::say;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::base::note::{self, note};
+use crate::device::session::Session;
+use crate::error::Failure;
+use crate::inputs::data::{DataError, MicroBatch, Step};
+use crate::inputs::pair::PairError;
+use crate::options::RunConfig;
+use crate::run::metrics::finite;
+use crate::run::record::TEACHER_SCORE;
+
+/// Tokens that tell a teacher that is worse than guessing from one that meets a hard text.
+const ENOUGH: u64 = 512;
+/// A teacher may be this much worse than guessing, as random weights are, nats.
+const WORSE_BY: f64 = 1.0;
+
+/// How well a teacher predicts the tokens of a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TeacherScore {
+    /// Its cross entropy over the student's vocabulary, at temperature 1, nats a token; none where that is not finite.
+    pub nll: Option<f64>,
+    /// That of guessing among all tokens of that vocabulary alike, nats.
+    pub uniform_nll: f64,
+    /// Tokens that count.
+    pub tokens: u64,
+    /// What is wrong with it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warning: Option<String>,
+}
+
+/// Scores the teacher of a run on as many micro-batches of the first step as have enough tokens, which every rank does alike.
+///
+/// # Errors
+/// [`Failure`] of the device, and where no token of the step counts.
+pub fn measure(session: &mut Session, first: &Step, vocab: u32) -> Result<TeacherScore, Failure> {
+    let (mut batches, mut tokens) = (Vec::<MicroBatch>::new(), 0);
+    for batch in (0..first.micros()).map(|number| first.micro_batch(number)).filter(|batch| batch.counted > 0) {
+        tokens += u64::from(batch.counted);
+        batches.push(batch);
+        if tokens >= ENOUGH {
+            break;
+        }
+    }
+    if tokens == 0 {
+        return Err(DataError::NothingCounted { step: 1 }.into());
+    }
+    let nll = f64::from(session.teacher_loss(&batches, (1.0 / tokens as f64) as f32)?);
+    Ok(TeacherScore::new(nll, vocab, tokens))
+}
+
+impl TeacherScore {
+    fn new(nll: f64, vocab: u32, tokens: u64) -> Self {
+        let uniform_nll = f64::from(vocab).ln();
+        let warning = (nll >= uniform_nll).then(|| {
+            format!(
+                "the teacher predicts the first batch no better than guessing does: {nll:.4} nats a token, where guessing has \
+                 {uniform_nll:.4}. Its weights are untrained or broken, or its tokens are not those of the data: are its tokenizer's \
+                 files its own?"
+            )
+        });
+        Self { nll: finite(nll), uniform_nll, tokens, warning }
+    }
+
+    /// By the record of the run so far.
+    pub fn of(before: Option<&Value>) -> Option<Self> {
+        Self::deserialize(before?.get(TEACHER_SCORE)?).ok()
+    }
+
+    /// Says what it is, and refuses a teacher that is far worse than guessing, unless it may be `untrained`.
+    ///
+    /// # Errors
+    /// [`PairError::Guesses`] and [`PairError::NotFinite`].
+    pub fn check(&self, teacher: &Path, untrained: bool) -> Result<(), PairError> {
+        let Self { nll, uniform_nll: uniform, tokens, .. } = *self;
+        let Some(nll) = nll else { return Err(PairError::NotFinite { teacher: teacher.to_owned(), tokens }) };
+        if !note::is_silent() {
+            say!(
+                "teacher, on the first batch: cross entropy {nll:.4} nats a token over {tokens} tokens; guessing: {uniform:.4}"
+            );
+        }
+        if nll > uniform + WORSE_BY && tokens >= ENOUGH && !untrained {
+            return Err(PairError::Guesses { teacher: teacher.to_owned(), nll, uniform, tokens });
+        }
+        self.warning.iter().for_each(|warning| note(format_args!("warning: {warning}")));
+        Ok(())
+    }
+}
+
+/// The score of the teacher of a run, if it has one: as it was measured before, or on the beginning of the `first` step.
+///
+/// # Errors
+/// Those of [`measure`] and [`TeacherScore::check`].
+pub fn of_run(
+    config: &RunConfig,
+    before: Option<&Value>,
+    session: &mut Session,
+    first: impl FnOnce() -> Result<Step, DataError>,
+    vocab: u32,
+) -> Result<Option<TeacherScore>, Failure> {
+    let Some(teacher) = &config.teacher else { return Ok(None) };
+    let score = match TeacherScore::of(before) {
+        Some(score) => score,
+        None => measure(session, &first()?, vocab)?,
+    };
+    score.check(teacher, config.untrained)?;
+    Ok(Some(score))
+}

@@ -1,0 +1,117 @@
+//! `precast eval`: the negative log likelihood of text under a model.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use precast_fatbins::Digest;
+use precast_plan::{Gemm, Precision, evaluation};
+
+use crate::base::note::note;
+use crate::device::frozen::Forward;
+use crate::error::Failure;
+use crate::inputs::chat::Date;
+use crate::inputs::checkpoint::Checkpoint;
+use crate::inputs::data::{Chunk, Corpus, Dataset, Files, MicroBatch, Packing, Reader};
+use crate::options::DeviceChoice;
+use crate::options::Kernels;
+use crate::options::WeightFormat;
+use crate::run::score::Score;
+
+/// What to score.
+#[derive(Clone, Debug)]
+pub struct Evaluation {
+    pub forward: Forward,
+    pub data: Vec<PathBuf>,
+    /// The column to read in place of those that are looked for.
+    pub data_field: Option<String>,
+    /// The day that chat templates say.
+    pub chat_date: Option<Date>,
+    /// Sequences at a time.
+    pub batch_size: u32,
+    pub seq_len: u32,
+}
+
+/// Scores documents by themselves: every token after the first of a chunk, given those before it in the chunk.
+///
+/// # Errors
+/// [`Failure`]. `progress` is told how many of how many batches are done.
+pub fn evaluate(request: &Evaluation, mut progress: impl FnMut(usize, usize)) -> Result<Score, Failure> {
+    let opened = request.forward.read()?;
+    let Text { dataset, batch, longest } = Text::read(request, &opened.model)?;
+    let chunks = dataset.chunks();
+
+    let (plan, mut sealed) = request.forward.open(&opened, &request.data, (batch, longest))?;
+    let (mut total, mut tokens) = (0.0f64, 0u64);
+    let all = chunks.len().div_ceil(batch as usize);
+    for (index, micro) in batches(chunks, batch, longest).enumerate() {
+        sealed.write(plan.ids, bytemuck::cast_slice(&micro.ids))?;
+        sealed.write(plan.targets, bytemuck::cast_slice(&micro.targets))?;
+        sealed.run(evaluation::SCORE)?;
+        let nll: Vec<f32> = bytemuck::pod_collect_to_vec(&sealed.read(plan.nll)?);
+        total += nll.iter().map(|nll| f64::from(*nll)).sum::<f64>();
+        tokens += u64::from(micro.counted);
+        progress(index + 1, all);
+    }
+    Ok(Score::new(total, tokens, opened.model.config().vocab, ids_sha256(&dataset)))
+}
+
+/// What is scored, and in batches of which shape.
+pub(crate) struct Text {
+    pub dataset: Dataset,
+    /// Sequences at a time.
+    pub batch: u32,
+    /// Tokens of each.
+    pub longest: u32,
+}
+
+impl Text {
+    /// Reads documents by themselves, with the model's tokenizer; batches are no larger than they ask for.
+    pub fn read(request: &Evaluation, model: &Checkpoint) -> Result<Self, Failure> {
+        let config = model.config();
+        let tokenizer = model.tokenizer()?;
+        tokenizer.iter().flat_map(|tokenizer| tokenizer.notes()).for_each(note);
+        let files = Files::open(&request.data, request.data_field.as_deref())?;
+        let chat = if files.has_chat() { model.chat_template(request.chat_date)?.map(Arc::new) } else { None };
+        let reader = Reader { tokenizer: tokenizer.cloned(), chat, eos: None, vocab: config.vocab };
+        let seq_len = request.seq_len.min(config.max_positions);
+        let dataset = Dataset::of(&Corpus::new(files, seq_len, Packing::PerDocument, reader)?)?;
+        dataset.notes().iter().for_each(note);
+        let chunks = dataset.chunks();
+        let longest = chunks.iter().map(|chunk| chunk.targets().len()).max().unwrap_or(1) as u32;
+        let batch = request.batch_size.min(chunks.len() as u32);
+        Ok(Self { dataset, batch, longest })
+    }
+}
+
+/// Chunks as batches of one shape, the last one padded.
+pub(crate) fn batches(chunks: &[Chunk], batch: u32, longest: u32) -> impl Iterator<Item = MicroBatch> {
+    chunks.chunks(batch as usize).map(move |rows| {
+        let padding = Chunk::plain([]);
+        let mut rows: Vec<&Chunk> = rows.iter().collect();
+        rows.resize(batch as usize, &padding);
+        MicroBatch::of(rows.into_iter(), longest as usize)
+    })
+}
+
+/// Digest of the text as the model reads it.
+pub(crate) fn ids_sha256(dataset: &Dataset) -> Digest {
+    Digest::of_parts("precast.ids", dataset.chunks().iter().flat_map(Chunk::parts))
+}
+
+/// Scores with the defaults of the command line; for the tests and the demo.
+impl Evaluation {
+    /// A model and its text, in fp32 wherever there is a device.
+    pub fn new(model: &Path, data: &[PathBuf]) -> Self {
+        let forward = Forward {
+            model: model.to_owned(),
+            adapter: None,
+            precision: Precision::Fp32,
+            gemm: Gemm::Bundle,
+            format: WeightFormat::Auto,
+            device: DeviceChoice::Auto,
+            kernels: Kernels::default(),
+            heading: false,
+        };
+        Self { forward, data: data.to_vec(), data_field: None, chat_date: None, batch_size: 8, seq_len: 1024 }
+    }
+}

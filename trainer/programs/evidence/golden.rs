@@ -1,0 +1,183 @@
+//! A training run that every build of the program can repeat: the shapes of a built-in model, of few layers and tokens, with
+//! weights from a seed. Its losses follow from the host references, in fp32; those are compared with PyTorch by this project's
+//! golden cases.
+
+use precast_fatbins::count;
+use precast_fatbins::evidence::Golden;
+use precast_plan::{Formats, ModelConfig, Precision, TrainingPlan};
+use precast_runtime::{Device, LoadError, Placement};
+
+use super::Request;
+use crate::base::startup::Startup;
+use crate::device;
+use crate::device::session::Session;
+use crate::device::weight_sources::Sources;
+use crate::error::Failure;
+use crate::inputs::checkpoint::Weights;
+use crate::inputs::data::MicroBatch;
+use crate::inputs::random::Random;
+use crate::options::WeightFormat;
+use crate::options::{Options, RunConfig, Settings, Teaching};
+
+const MODEL: &str = include_str!("../../../aot/models/smollm2-135m.json");
+const CASE: &str = "smollm2-135m, 2 layers teach 1, 4 steps of 2 x 32 tokens";
+const VOCAB: u32 = 512;
+const TEACHER_LAYERS: u32 = 2;
+const STUDENT_LAYERS: u32 = 1;
+const BATCH: u32 = 2;
+const SEQ_LEN: u32 = 32;
+const LR: f64 = 1e-4;
+
+/// The loss of each step, as the host references compute it in fp32.
+const LOSSES: [f64; 4] = [3.865123927593231, 3.253772735595703, 2.675154983997345, 2.1509125530719757];
+
+/// How far a loss may be from that, as a share of it: what golden cases allow of losses in fp32, and of divergences in bf16.
+fn gate(precision: Precision) -> f64 {
+    if precision == Precision::Fp32 { 2e-5 } else { 3e-3 }
+}
+
+/// A model of the case.
+fn model(layers: u32, seed: u64) -> Random {
+    let mut config: serde_json::Value = serde_json::from_str(MODEL).expect("a built-in model");
+    config["num_hidden_layers"] = layers.into();
+    config["vocab_size"] = VOCAB.into();
+    Random::new(&config.to_string(), seed).expect("a built-in model").0
+}
+
+fn config(request: &Request, precision: Precision) -> Result<RunConfig, Failure> {
+    let default = Options::default();
+    let settings = Settings {
+        batch_size: BATCH,
+        seq_len: SEQ_LEN,
+        steps: LOSSES.len() as u64,
+        lr: LR,
+        precision,
+        device: request.device,
+        kernels: request.kernels.clone(),
+        ..default.settings
+    };
+    let teaching = Teaching { teacher_format: WeightFormat::Bf16, ..default.teaching };
+    let model = || Some(std::path::PathBuf::from("built in"));
+    let options = Options { teacher: model(), student: model(), settings, teaching, ..Options::default() };
+    options.complete(false)
+}
+
+/// What the case launches in bf16 on a device.
+///
+/// # Errors
+/// [`Failure`] where no build serves the device.
+pub(super) fn plan(device: &Device) -> Result<TrainingPlan, Failure> {
+    let request = Request {
+        device: crate::options::DeviceChoice::Sim,
+        kernels: crate::options::Kernels::default(),
+        seed: 0,
+        doctor: Vec::new(),
+    };
+    let recipe = config(&request, Precision::Bf16)?.recipe();
+    let [teacher, student]: [ModelConfig; 2] =
+        [TEACHER_LAYERS, STUDENT_LAYERS].map(|layers| model(layers, 0).config().clone());
+    let teacher = Some((&teacher, &Formats::dense()));
+    Ok(TrainingPlan::with_formats(teacher, &student, &recipe, device::arch(device)?)?)
+}
+
+/// Trains the case in each precision.
+///
+/// # Errors
+/// [`Failure`] of the device; what came of the runs, and kernels that are missing, are in the result.
+pub(super) fn run(request: &Request) -> Result<Vec<Golden>, Failure> {
+    [Precision::Fp32, Precision::Bf16].into_iter().map(|precision| one(request, precision)).collect()
+}
+
+fn one(request: &Request, precision: Precision) -> Result<Golden, Failure> {
+    let gate = gate(precision);
+    let (losses, fault) = match losses(request, precision) {
+        Ok(losses) => {
+            let fault = fault(&losses, gate);
+            (losses, fault)
+        }
+        Err(failure) => match missing(&failure) {
+            Some(why) => (Vec::new(), Some(why)),
+            None => return Err(failure),
+        },
+    };
+    Ok(Golden { case: CASE.to_owned(), precision: precision.to_string(), losses, gate, fault })
+}
+
+/// That a run needs kernels which are not there; no path of a bundle is in it.
+fn missing(failure: &Failure) -> Option<String> {
+    let coverage = match failure {
+        Failure::Load(LoadError::Missing(coverage)) => coverage,
+        Failure::NotInBundle { error, .. } => match &**error {
+            LoadError::Missing(coverage) => coverage,
+            _ => return None,
+        },
+        _ => return None,
+    };
+    Some(format!("it did not run: {} are not in the bundle", count(coverage.missing.len(), "of its kernels")))
+}
+
+fn losses(request: &Request, precision: Precision) -> Result<Vec<f64>, Failure> {
+    let config = config(request, precision)?;
+    let (teacher, student) = (model(TEACHER_LAYERS, 1), model(STUDENT_LAYERS, 2));
+    let driver = device::open(request.device, &request.kernels)?;
+    let sources = Sources { teacher: Some(&teacher), student: &student, adapter: None, same_files: false };
+    let mut session = Session::open(driver, &config, &sources, Placement::Arena, &mut Startup::new())?;
+    session.upload(&sources, |_| Ok(()))?;
+    let batch = batch();
+    let steps = 0..LOSSES.len() as u64;
+    let losses = steps.map(|step| {
+        session.micro(&batch, (1.0 / f64::from(batch.counted)) as f32, false)?;
+        let ticket = session.update(step, LR)?;
+        Ok(config.loss(&session.metrics(ticket)?.0))
+    });
+    losses.collect()
+}
+
+/// The tokens of every step.
+fn batch() -> MicroBatch {
+    let mut state = 1u32;
+    let mut next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 8) % VOCAB
+    };
+    let rows: Vec<Vec<u32>> = (0..BATCH).map(|_| (0..=SEQ_LEN).map(|_| next()).collect()).collect();
+    MicroBatch::new(&rows.iter().map(Vec::as_slice).collect::<Vec<_>>(), SEQ_LEN as usize)
+}
+
+/// The first loss that is too far from what the case says.
+fn fault(losses: &[f64], gate: f64) -> Option<String> {
+    let far = |(found, expected): &(&f64, &f64)| {
+        let difference = (*found - *expected).abs() / expected.abs();
+        !difference.is_finite() || difference > gate
+    };
+    let (step, (found, expected)) = losses.iter().zip(&LOSSES).enumerate().find(|(_, pair)| far(pair))?;
+    Some(format!("the loss of step {} is {found}, the case says {expected} within {gate:e} of it", step + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::DeviceChoice;
+    use crate::options::Kernels;
+
+    #[test]
+    fn the_case_is_what_the_references_compute() {
+        let request = Request { device: DeviceChoice::Sim, kernels: Kernels::default(), seed: 0, doctor: Vec::new() };
+        for golden in run(&request).unwrap() {
+            assert_eq!(golden.fault, None, "{}: {:?}", golden.precision, golden.losses);
+            assert_eq!(golden.losses.len(), LOSSES.len());
+        }
+        // It learns: losses that do not move would say nothing of gradients.
+        const { assert!(LOSSES[3] < 0.99 * LOSSES[0]) };
+    }
+
+    #[test]
+    fn a_loss_beyond_its_gate_is_a_fault() {
+        let mut losses = LOSSES;
+        losses[2] *= 1.0 + 3e-5;
+        assert!(fault(&losses, 2e-5).is_some_and(|fault| fault.starts_with("the loss of step 3 is ")));
+        assert_eq!(fault(&losses, 1e-3), None);
+        losses[1] = f64::NAN;
+        assert!(fault(&losses, 1.0).is_some_and(|fault| fault.starts_with("the loss of step 2 is NaN")));
+    }
+}

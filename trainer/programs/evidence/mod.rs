@@ -1,0 +1,126 @@
+//! `precast evidence`: what this chip computes, written down for others to compare with theirs.
+
+mod golden;
+
+use std::path::Path;
+
+use precast_fatbins::Digest;
+use precast_fatbins::evidence::{Check, Chip, Evidence, Finding, Loaded, Output, Program, Sketch, Timing, VERSION};
+use precast_kernels::Arch;
+use precast_runtime::selftest::{Outcome, selftest, time};
+use precast_runtime::{Device, Load};
+
+use crate::device;
+use crate::error::Failure;
+use crate::options::DeviceChoice;
+use crate::options::Kernels;
+use crate::programs::bench::missing;
+
+/// Of what evidence is gathered.
+#[derive(Clone, Debug)]
+pub struct Request {
+    pub device: DeviceChoice,
+    pub kernels: Kernels,
+    /// Of the self-test's random inputs.
+    pub seed: u64,
+    /// What `precast doctor` found.
+    pub doctor: Vec<Finding>,
+}
+
+const SIMULATED: &str = "the simulated GPU executes the host references that kernels are compared with: nothing here was computed by a \
+                         chip, and a comparison with it compares references with themselves";
+
+/// Checks every kernel of the bundle, trains the built-in case and times every kernel. `say` is told what happens.
+///
+/// # Errors
+/// [`Failure`] where there is nothing to check or the device fails. What the checks find wrong is in the evidence.
+pub fn gather(request: &Request, mut say: impl FnMut(&str)) -> Result<Evidence, Failure> {
+    let Request { device: choice, kernels, seed, .. } = request;
+    let driver = device::open(*choice, kernels)?;
+    let opened = driver.device().clone();
+    let arch = device::arch(&opened)?;
+    let source = kernels.find(arch, &golden::plan(&opened)?.plan)?;
+    let bundle = source.open()?;
+
+    say("every kernel against its reference");
+    let mut checks = Vec::new();
+    let loads = selftest(driver, &bundle, "", *seed, |outcome| checks.push(check(outcome)));
+    let loads = loads.map_err(|error| source.not_loaded(error))?;
+    if checks.is_empty() {
+        return Err(Failure::Usage(missing("", arch)));
+    }
+    say("a short training run in each precision");
+    let golden = golden::run(request)?;
+    let mut bench = Vec::new();
+    if arch != Arch::Sim {
+        say("the time of every kernel");
+        let driver = device::open(*choice, kernels)?;
+        let timed = time(driver, &bundle, "", None, *seed, |timed| {
+            bench.push(Timing {
+                kernel: timed.pair.to_string(),
+                microseconds: timed.seconds * 1e6,
+                bytes: timed.bytes,
+                flops: timed.flops,
+            });
+        });
+        timed.map_err(|error| source.not_loaded(error))?;
+    }
+    Ok(Evidence {
+        version: VERSION,
+        program: Program {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            sha256: own_digest()?.to_string(),
+            bundle: bundle.digest().to_string(),
+        },
+        chip: chip(&opened, arch),
+        note: (arch == Arch::Sim).then(|| SIMULATED.to_owned()),
+        doctor: request.doctor.clone(),
+        loads: loads.iter().map(|load| loaded(load, arch)).collect(),
+        seed: *seed,
+        checks,
+        golden,
+        bench,
+    })
+}
+
+fn chip(device: &Device, arch: Arch) -> Chip {
+    Chip {
+        name: device.name.clone(),
+        arch: arch.to_string(),
+        compute_capability: device.compute_capability,
+        driver: device.driver_version,
+        memory_bytes: device.total_bytes,
+        integrated: device.integrated,
+        multiprocessors: device.multiprocessors,
+        host: std::env::consts::ARCH.to_owned(),
+    }
+}
+
+fn loaded(load: &Load, arch: Arch) -> Loaded {
+    Loaded {
+        kernel: load.pair.to_string(),
+        source: load.pair.source_digest(arch).to_string(),
+        sha256: load.digest.map(|digest| digest.to_string()),
+        bytes: load.bytes,
+        microseconds: load.microseconds,
+    }
+}
+
+fn check(outcome: Outcome) -> Check {
+    let outputs = outcome.outputs.iter().map(|output| Output {
+        operand: output.operand.to_owned(),
+        sha256: Digest::of(&output.bytes).to_string(),
+        sketch: Sketch::of(output.format, &output.bytes),
+    });
+    Check {
+        kernel: outcome.pair.to_string(),
+        sample: outcome.sample,
+        fault: outcome.result.err().map(|fault| fault.to_string()),
+        outputs: outputs.collect(),
+    }
+}
+
+fn own_digest() -> Result<Digest, Failure> {
+    let path = Path::new("/proc/self/exe");
+    precast_fatbins::files::digest(path).map_err(Failure::io("read", path))
+}

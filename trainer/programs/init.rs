@@ -1,0 +1,187 @@
+//! `precast init`: a new student, of random weights or of chosen layers of a teacher.
+
+use std::path::{Path, PathBuf};
+
+use precast_fatbins::files::Existing;
+use precast_kernels::Format;
+use precast_plan::{ModelConfig, Parameter, Parameters, Precision};
+
+use crate::error::Failure;
+use crate::inputs::checkpoint::{
+    Checkpoint, CheckpointError, Scratch, Student, Weights, config_json, gguf, stored, write_model,
+};
+use crate::inputs::random::{Random, name_hash};
+use crate::inputs::random_blocks;
+use crate::run::out::{check_directory, refuse_inputs};
+
+/// Writes a model of random weights: matrices normal with the configuration's `initializer_range`, norms one,
+/// biases zero. The same seed gives the same bytes on any machine. `overwrite` replaces a model that Precast wrote.
+///
+/// # Errors
+/// [`Failure`] where the configuration cannot be followed or the directory cannot be written.
+pub fn random(
+    config: &Path,
+    tokenizer: Option<&Path>,
+    seed: u64,
+    precision: Precision,
+    out: &Path,
+    overwrite: bool,
+) -> Result<(), Failure> {
+    let inputs: Vec<&Path> = std::iter::once(config).chain(tokenizer).collect();
+    let (out, existing) = place(out, overwrite, &inputs)?;
+    let unfit = |error| CheckpointError::Config { path: config.to_owned(), error };
+    let (weights, json) = Random::new(&config_json(config)?, seed).map_err(unfit)?;
+    let tokenizer = tokenizer.map(Checkpoint::open).transpose()?;
+    let from: Vec<&Checkpoint> = tokenizer.iter().collect();
+    let parameters = Parameters::new(&weights.config).list;
+    let dtype = precision.dtype();
+    let student = Student { config: &json, parameters: &parameters, dtype: stored(dtype), tokenizer_from: &from };
+    let mut scratch = Scratch::new();
+    write_model(&out, existing, &student, |parameter, write| {
+        Ok::<_, Failure>(write(weights.read(parameter, dtype.into(), &mut scratch)?)?)
+    })
+}
+
+/// Streams of random blocks that are in memory at a time: 16 million elements.
+const STREAMS: u64 = 256;
+
+/// Writes a GGUF file of random weights, `model.gguf` in a directory, its matrices in the mix of formats that llama.cpp calls
+/// Q4_K_M: blocks of random numbers under scales that give their values the configuration's `initializer_range` as standard
+/// deviation. The same seed gives the same bytes on any machine.
+///
+/// # Errors
+/// [`Failure`] where the configuration cannot be followed or written as GGUF, or the directory cannot be written.
+pub fn random_gguf(config: &Path, seed: u64, out: &Path, overwrite: bool) -> Result<PathBuf, Failure> {
+    let (out, existing) = place(out, overwrite, &[config])?;
+    let unfit = |error| CheckpointError::Config { path: config.to_owned(), error };
+    let (weights, _) = Random::new(&config_json(config)?, seed).map_err(unfit)?;
+    if weights.config.rope_scaling.is_some() {
+        let message =
+            format!("--format: {} scales its rotary embedding, which init does not write as GGUF", config.display());
+        return Err(Failure::Usage(message));
+    }
+    let (mut scratch, mut blocks) = (Scratch::new(), Vec::new());
+    gguf::write_model(&out, existing, &weights.config, &weights.formats(), |parameter, format, write| {
+        let Format::Block(block) = format else {
+            return Ok::<_, Failure>(write(weights.read(parameter, format, &mut scratch)?)?);
+        };
+        let streams = parameter.elems().div_ceil(random_blocks::STREAM);
+        for first in (0..streams).step_by(STREAMS as usize) {
+            let left = parameter.elems() - first * random_blocks::STREAM;
+            blocks.resize(format.bytes(left.min(STREAMS * random_blocks::STREAM)) as usize, 0);
+            let stream = (seed ^ name_hash(&parameter.name)).wrapping_add(first);
+            random_blocks::fill(&mut blocks, block, stream, weights.range);
+            write(&blocks)?;
+        }
+        Ok(())
+    })?;
+    Ok(out.join(gguf::FILE))
+}
+
+/// Writes a model made of chosen layers of another, in the order given, and everything else of it.
+///
+/// # Errors
+/// [`Failure`] for a layer the teacher does not have, or where a file cannot be read or written.
+pub fn from_layers(
+    teacher: &Path,
+    layers: &[u32],
+    precision: Precision,
+    out: &Path,
+    overwrite: bool,
+) -> Result<(), Failure> {
+    let (out, existing) = place(out, overwrite, &[teacher])?;
+    let teacher = Checkpoint::open(teacher)?;
+    let depth = teacher.config().layers;
+    if layers.is_empty() {
+        return Err(Failure::Usage("--layers is empty: name at least one, as in --layers 0,3,6".into()));
+    }
+    if let Some(layer) = layers.iter().find(|layer| **layer >= depth) {
+        let last = depth - 1;
+        return Err(Failure::Usage(format!("--layers {layer}: {} has layers 0 to {last}", teacher.path().display())));
+    }
+    let mut json = teacher.json().clone();
+    json["num_hidden_layers"] = layers.len().into();
+    // Newer files list a kind for each layer.
+    if json.get("layer_types").is_some() {
+        json["layer_types"] = vec!["full_attention"; layers.len()].into();
+    }
+    let config = ModelConfig { layers: layers.len() as u32, ..teacher.config().clone() };
+    let parameters = Parameters::new(&config).list;
+    let dtype = precision.dtype();
+    let student = Student { config: &json, parameters: &parameters, dtype: stored(dtype), tokenizer_from: &[&teacher] };
+    let mut scratch = Scratch::new();
+    write_model(&out, existing, &student, |parameter, write| {
+        let source = Parameter { name: source_name(&parameter.name, layers), ..parameter.clone() };
+        Ok::<_, Failure>(write(teacher.read(&source, dtype, &mut scratch)?)?)
+    })
+}
+
+/// Where a model goes: not where an input lies, and not over what Precast did not write.
+fn place(out: &Path, overwrite: bool, inputs: &[&Path]) -> Result<(PathBuf, Existing), Failure> {
+    refuse_inputs(out, inputs)?;
+    let existing = if overwrite { Existing::Replace } else { Existing::Keep };
+    Ok((check_directory(out, overwrite)?, existing))
+}
+
+/// The teacher's name of a student's parameter: its layer replaced by the chosen one.
+fn source_name(name: &str, layers: &[u32]) -> String {
+    let Some(rest) = name.strip_prefix("model.layers.") else { return name.to_owned() };
+    let chosen = rest.split_once('.').and_then(|(layer, part)| {
+        let layer: usize = layer.parse().ok()?;
+        Some(format!("model.layers.{}.{part}", layers.get(layer)?))
+    });
+    chosen.unwrap_or_else(|| name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use precast_kernels::Dtype;
+
+    use super::*;
+
+    #[test]
+    fn layers_are_renamed_and_the_rest_is_not() {
+        assert_eq!(source_name("model.layers.1.mlp.up_proj.weight", &[0, 7]), "model.layers.7.mlp.up_proj.weight");
+        assert_eq!(source_name("model.norm.weight", &[0, 7]), "model.norm.weight");
+    }
+
+    /// What a file holds is what the same configuration and seed give without one.
+    #[test]
+    fn a_gguf_file_reads_back_as_the_blocks_it_was_made_of() {
+        let dir = tempfile::tempdir().unwrap();
+        let json = |class: &str, tied: bool| {
+            serde_json::json!({
+                "architectures": [class], "hidden_size": 288, "intermediate_size": 768, "num_hidden_layers": 9,
+                "num_attention_heads": 6, "num_key_value_heads": 2, "vocab_size": 70_000, "hidden_act": "silu",
+                "rms_norm_eps": 1e-6, "max_position_embeddings": 64, "rope_theta": 10000.0, "tie_word_embeddings": tied,
+            })
+        };
+        for (class, tied) in [("LlamaForCausalLM", false), ("Qwen2ForCausalLM", true), ("Qwen3ForCausalLM", false)] {
+            let config = dir.path().join("config.json");
+            std::fs::write(&config, json(class, tied).to_string()).unwrap();
+            let path = random_gguf(&config, 7, &dir.path().join(class), false).unwrap();
+            let (random, _) = Random::new(&std::fs::read_to_string(&config).unwrap(), 7).unwrap();
+            let read = Checkpoint::open(&path).unwrap();
+            assert_eq!(read.config(), random.config(), "{class}");
+            assert_eq!(Weights::formats(&read), random.formats(), "{class}");
+            let (mut one, mut other) = (Scratch::new(), Scratch::new());
+            for parameter in Parameters::new(&random.config).list {
+                let block = random.formats().of(&parameter.name);
+                let format = block.map_or(Format::Dense(Dtype::F32), Format::Block);
+                // Readers put the rows of interleaved heads in order: they are the same rows.
+                let rows = |bytes: &[u8]| {
+                    let mut rows: Vec<_> =
+                        bytes.chunks(bytes.len() / parameter.shape[0] as usize).map(<[u8]>::to_vec).collect();
+                    rows.sort();
+                    rows
+                };
+                let found = rows(Weights::read(&read, &parameter, format, &mut one).unwrap());
+                assert!(
+                    found == rows(random.read(&parameter, format, &mut other).unwrap()),
+                    "{class} {}",
+                    parameter.name
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! The commands, each from its start to its end.
+
+pub mod bench;
+pub mod compare;
+pub mod distill;
+pub mod evaluate;
+pub mod evidence;
+pub mod generate;
+pub mod init;
+pub mod merge;
+pub mod replay;
+pub mod smoke;

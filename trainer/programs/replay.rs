@@ -1,0 +1,221 @@
+//! Which node hangs: the process becomes a new one, whose context the hanging one does not touch, and that one runs the step again,
+//! on random tokens, a node at a time.
+
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use precast_plan::Share;
+use precast_runtime::{Driver, Placement};
+use rustix::io::{FdFlags, fcntl_setfd};
+use signal_hook::low_level;
+
+use crate::base::note;
+use crate::base::startup::Startup;
+use crate::base::stop::tell_at_terminal;
+use crate::device;
+use crate::device::session::Session;
+use crate::device::watch::{Hang, LAST_WORDS, Node, end_within};
+use crate::device::weight_sources::Sources;
+use crate::error::Failure;
+use crate::inputs::pair::same_path;
+use crate::inputs::random::read_or_random;
+use crate::options::Patience;
+use crate::options::{GivenShare, RunConfig};
+use crate::programs::bench::Steps;
+use crate::ranks::Ranks;
+use crate::run::log;
+use crate::run::metrics::{METRICS, Metrics};
+use crate::run::out::{Out, Start};
+use crate::run::outcome::{Outcome, Status};
+use crate::run::record::{self, RECORD, RunRecord};
+
+/// What a process that replays is told, as JSON: [`Hang`].
+const REQUEST: &str = "PRECAST_REPLAY";
+/// A node takes a small part of a phase, for which the run's patience is meant.
+const NODES_OF_PATIENCE: u64 = 10;
+const NODE_S: std::ops::RangeInclusive<u64> = 2..=30;
+/// The whole replay, by the run's patience.
+const REPLAY_S: std::ops::RangeInclusive<u64> = 60..=600;
+
+/// A run that is watched: what becomes of a hang.
+pub struct Watched {
+    pub ranks: Ranks,
+    /// Where it writes; none of a rank that does not.
+    pub out: Option<PathBuf>,
+    pub replicas: u32,
+}
+
+impl Watched {
+    /// Ends this process: alone it becomes one that replays, and among ranks all of them end.
+    pub fn hangs(self, hang: Hang) {
+        let out = self.out.and_then(|out| std::path::absolute(out).ok());
+        let hang = Hang { replicas: Some(self.replicas), out, ..hang };
+        if self.ranks.count() > 1 {
+            let hang = Hang { node: Node::OfRanks, ..hang };
+            let failure = self.ranks.ended(Err(hang.into())).expect_err("it has failed");
+            if !matches!(failure, Failure::Hung(_)) {
+                // Another rank has failed first: this one's waits end, and it says so itself.
+                thread::sleep(LAST_WORDS / 2);
+            }
+            failure.tell();
+            if let Failure::Hung(hang) = &failure {
+                let _ = record(hang);
+            }
+            low_level::exit(failure.exit_code().into());
+        }
+        // Whatever ends the replay, this much is known.
+        let recorded = record(&hang).ok().flatten();
+        let hang = Hang { recorded, ..hang };
+        tell_at_terminal(&format!(
+            "note: {} has not ended for {} s: the run ends. The step is replayed, a node at a time, for at most {} s",
+            hang.what(),
+            hang.waited_s,
+            replay_s(&hang)
+        ));
+        let why = become_replay(&hang);
+        end(Hang { node: Node::Unknown(format!("the replay did not start: {why}")), ..hang });
+    }
+}
+
+fn replay_s(hang: &Hang) -> u64 {
+    hang.patience_s.clamp(*REPLAY_S.start(), *REPLAY_S.end())
+}
+
+/// Becomes the process that replays. Returns why it does not.
+fn become_replay(hang: &Hang) -> std::io::Error {
+    // What is still open of the device would keep its context, and the memory that the other one needs.
+    for entry in std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten() {
+        if let Some(file @ 3..) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) {
+            // SAFETY: the flag of a file that is closed meanwhile is not set, and that of another one does no harm.
+            let _ = fcntl_setfd(unsafe { std::os::fd::BorrowedFd::borrow_raw(file) }, FdFlags::CLOEXEC);
+        }
+    }
+    let mut arguments = std::env::args_os();
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0(arguments.next().unwrap_or_default()).args(arguments);
+    command.env(REQUEST, serde_json::to_string(hang).expect("plain data serialises")).exec()
+}
+
+/// What this process is to replay; none of one that is to run.
+pub fn requested() -> Option<Hang> {
+    serde_json::from_str(&std::env::var(REQUEST).ok()?).ok()
+}
+
+/// Replays a run's step, and says which of its nodes hangs. A configuration that is no longer there hides the node, not the hang.
+pub fn replay(config: Result<(RunConfig, GivenShare), Failure>, hang: Hang) -> Failure {
+    let within = replay_s(&hang);
+    let late = Node::Unknown(format!("the replay has not come to it within {within} s"));
+    let late = Hang { node: late, ..hang.clone() };
+    end_within(Duration::from_secs(within), move || {
+        end_within(LAST_WORDS, || {});
+        end(late);
+    });
+    log::hold();
+    note::silence();
+    let node = match config.and_then(|(config, given)| run(&config, given, &hang)) {
+        Ok(()) => Node::AllEnd,
+        Err(failure) => Node::Unknown(format!("the replay has failed: {failure}")),
+    };
+    let hang = Hang { node, ..hang };
+    end_within(LAST_WORDS, || {});
+    let _ = record_again(&hang);
+    hang.into()
+}
+
+fn run(config: &RunConfig, given: GivenShare, hang: &Hang) -> Result<(), Failure> {
+    let mut config = config.clone();
+    config.take_share(Share::ALONE, given, hang.replicas)?;
+    let node_s = (hang.patience_s / NODES_OF_PATIENCE).clamp(*NODE_S.start(), *NODE_S.end());
+    config.settings.patience = Some(Patience::Seconds(node_s));
+    let teacher = config.teacher.as_ref().map(|path| read_or_random(path, 1)).transpose()?;
+    let student = read_or_random(&config.student, 2)?;
+    let adapter = config.open_adapter(student.config())?;
+    let same_files = config.teacher.as_deref().is_some_and(|teacher| same_path(teacher, &config.student));
+    let sources = Sources { teacher: teacher.as_deref(), student: &*student, adapter: adapter.as_ref(), same_files };
+    let cublas = device::cublas(config.settings.gemm, config.settings.device)?;
+    let mut driver = device::open_with(config.settings.device, &config.settings.kernels, cublas)?;
+    driver.run_nodes_alone();
+    let mut session = Session::open(driver, &config, &sources, Placement::Arena, &mut Startup::new())?;
+    let of_run = hang.clone();
+    session.watch().on_hang(move |found| end(Hang { node: found_in(&found, &of_run), ..of_run }));
+    session.upload(&sources, |_| Ok(()))?;
+    Steps::new(&config, student.config().vocab).one(&mut session)?;
+    // What is of some steps alone.
+    let has = |session: &Session, name: &str| session.plan().plan.phases.iter().any(|phase| phase.name == name);
+    for phase in hang.phases.iter().filter(|phase| has(&session, phase)).cloned().collect::<Vec<_>>() {
+        session.time(&phase, 1)?;
+    }
+    Ok(())
+}
+
+/// What a hang of the replay says of the run's.
+fn found_in(found: &Hang, of_run: &Hang) -> Node {
+    let is_of_run = of_run.phases.is_empty() || found.phases.iter().any(|phase| of_run.phases.contains(phase));
+    match &found.node {
+        Node::Unsought => Node::Unknown(format!("the replay hangs, too: {} does not end", found.what())),
+        Node::Found(node, _) if !is_of_run => {
+            Node::Unknown(format!("the replay hangs before it comes there, in {}: {node}", found.what()))
+        }
+        node => node.clone(),
+    }
+}
+
+/// Ends this process with what is known of a hang.
+fn end(hang: Hang) -> ! {
+    let failure = Failure::from(hang.clone());
+    failure.tell();
+    let _ = record_again(&hang);
+    low_level::exit(Hang::EXIT_CODE.into())
+}
+
+/// Writes into `run.json` why a run has ended, if it had begun, and returns what it wrote. The process that hangs has the directory.
+fn record(hang: &Hang) -> Result<Option<String>, Failure> {
+    let Some(out) = hang.out.as_deref().filter(|out| hang.step.is_some() && out.join(RECORD).exists()) else {
+        return Ok(None);
+    };
+    let mut record = RunRecord::of(record::read(out)?);
+    let records = Metrics::read(&out.join(METRICS))?.records;
+    let reason = hang.to_string();
+    record.outcome(&Outcome::new(Status::Failed, Some(reason.clone()), &records, Startup::new().elapsed_s()));
+    record.write(out)?;
+    Ok(Some(reason))
+}
+
+/// Writes it again with what the replay has shown, and what this process has said into the run's log: unless another process has
+/// taken the directory since.
+fn record_again(hang: &Hang) -> Result<(), Failure> {
+    let (Some(out), Some(recorded)) = (&hang.out, &hang.recorded) else { return Ok(()) };
+    let claim = Out::claim(out, Start::Resume, &[])?;
+    if record::read(out)?["outcome"]["reason"].as_str() == Some(recorded) {
+        claim.open_log();
+        record(hang)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use precast_runtime::Doing;
+
+    use super::*;
+
+    #[test]
+    fn a_node_of_another_phase_is_not_said_to_be_the_one_that_hung() {
+        let of = |phase: &str, node: Option<precast_runtime::NodeName>| {
+            let doing = Doing { progress: (1, 1, 1), phases: vec![phase.to_owned()], step: Some(31), node };
+            Hang::new("cuda:0".to_owned(), doing, (121, 120), None)
+        };
+        let node = || precast_runtime::NodeName { number: 1, of: 3, label: "clear".to_owned(), key: None };
+        let update = of("update", None);
+        assert!(matches!(found_in(&of("update", Some(node())), &update), Node::Found(..)));
+        let Node::Unknown(why) = found_in(&of("clear", Some(node())), &update) else { panic!("it is known") };
+        assert!(
+            why.starts_with("the replay hangs before it comes there, in phase `clear` of step 31: node 1 of 3"),
+            "{why}"
+        );
+        assert!(matches!(found_in(&of("clear", None), &update), Node::Unknown(_)));
+    }
+}

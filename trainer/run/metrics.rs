@@ -1,0 +1,311 @@
+//! `metrics.jsonl`: one object a step, written as the step is done.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use precast_fatbins::{Digest, Hasher, files, input};
+use serde::{Deserialize, Serialize};
+
+use crate::base::note::note;
+use crate::error::Failure;
+use crate::run::gpu::GpuRecord;
+use crate::run::guard::Guarded;
+use crate::run::out::Out;
+
+/// Its name in a run's output directory.
+pub const METRICS: &str = "metrics.jsonl";
+
+/// One line of `metrics.jsonl`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StepRecord {
+    /// Step, counted from 1.
+    pub step: u64,
+    /// alpha T^2 kd_loss + (1 - alpha) ce_loss; without a teacher ce_loss.
+    pub loss: Option<f64>,
+    /// Divergence of teacher and student at temperature, mean over counted tokens, nats; 0 without a teacher.
+    pub kd_loss: Option<f64>,
+    /// Cross entropy at temperature 1, mean over counted tokens, nats.
+    pub ce_loss: Option<f64>,
+    /// L2 norm of all gradients before clipping.
+    pub grad_norm: Option<f64>,
+    /// Learning rate of the step, after warm-up and schedule.
+    pub lr: f64,
+    /// Tokens that counted.
+    pub tokens: u64,
+    /// Time of the step.
+    pub step_ms: f64,
+    /// Counted tokens over that time.
+    pub tokens_per_s: f64,
+    /// Device memory of the run.
+    pub memory_bytes: u64,
+    /// What the GPU did, in the lines of steps that are logged.
+    #[serde(flatten)]
+    pub gpu: GpuRecord,
+    /// The gradient norm was not finite and the weights were left alone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub skipped: bool,
+    /// None after most steps.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub held_out: Option<HeldOutRecord>,
+    /// How far int8's gradients of its first micro-batch were from bf16's, a layer each: none of most steps.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guard: Option<Guarded>,
+}
+
+/// Losses of data that the run does not train on, in the line of the step after which they were computed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HeldOutRecord {
+    /// As `loss`, of those data.
+    pub eval_loss: Option<f64>,
+    pub eval_kd_loss: Option<f64>,
+    pub eval_ce_loss: Option<f64>,
+    /// Their tokens that count.
+    pub eval_tokens: u64,
+}
+
+/// A value as JSON can hold it: none where it is not finite.
+pub fn finite(value: f64) -> Option<f64> {
+    value.is_finite().then_some(value)
+}
+
+/// A line that is not what a run wrote.
+#[derive(Debug, thiserror::Error)]
+#[error("{}:{line}: {reason}", path.display())]
+pub struct MetricsError {
+    path: PathBuf,
+    /// Which line, from 1.
+    line: u64,
+    reason: String,
+}
+
+/// The most that is read of `metrics.jsonl`: that of ten million steps.
+const METRICS_BYTES: u64 = 4 << 30;
+
+/// The lines of a run so far.
+pub struct Metrics {
+    path: PathBuf,
+    bytes: Vec<u8>,
+    /// Where each line ends.
+    ends: Vec<usize>,
+    /// What each line says.
+    pub records: Vec<StepRecord>,
+}
+
+impl Metrics {
+    /// Reads the file. A last line without its end was being written when the run was killed, and is passed over.
+    ///
+    /// # Errors
+    /// [`MetricsError`] for the first line that does not read, or is not that of the step after the one before.
+    pub fn read(path: &Path) -> Result<Self, Failure> {
+        Self::parse(path, input::read(path, METRICS_BYTES).map_err(Failure::io("read", path))?)
+    }
+
+    fn parse(path: &Path, bytes: Vec<u8>) -> Result<Self, Failure> {
+        let (mut ends, mut records, mut end) = (Vec::new(), Vec::new(), 0);
+        for line in bytes.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n")) {
+            let step = records.len() as u64 + 1;
+            let wrong = |reason| MetricsError { path: path.to_owned(), line: step, reason };
+            let record: StepRecord = serde_json::from_slice(line).map_err(|error| wrong(error.to_string()))?;
+            if record.step != step {
+                let found = record.step;
+                return Err(wrong(format!("the line of step {found} stands where that of step {step} belongs")).into());
+            }
+            end += line.len();
+            ends.push(end);
+            records.push(record);
+        }
+        Ok(Self { path: path.to_owned(), bytes, ends, records })
+    }
+
+    /// The bytes of the first lines; none where there are fewer.
+    fn lines(&self, count: u64) -> Option<&[u8]> {
+        match count {
+            0 => Some(&[]),
+            count => self.ends.get(count as usize - 1).map(|end| &self.bytes[..*end]),
+        }
+    }
+
+    /// Digest of the first lines; none where there are fewer.
+    pub fn digest(&self, lines: u64) -> Option<Digest> {
+        self.lines(lines).map(Digest::of)
+    }
+
+    /// Checks that the first lines are those that were written.
+    ///
+    /// # Errors
+    /// [`MetricsError`].
+    pub fn check(&self, lines: u64, digest: Digest) -> Result<(), Failure> {
+        let wrong = |line, reason: &str| MetricsError { path: self.path.clone(), line, reason: reason.to_owned() };
+        match self.digest(lines) {
+            Some(found) if found == digest => Ok(()),
+            Some(_) => Err(wrong(lines, "this line or one before it was changed after it was written").into()),
+            None => Err(wrong(self.records.len() as u64 + 1, "the line is missing").into()),
+        }
+    }
+}
+
+/// The file, as it is written.
+pub struct MetricsFile {
+    path: PathBuf,
+    file: File,
+    lines: u64,
+    hasher: Hasher,
+    /// All lines, in case that somebody deletes the file: what a run has trained does not depend on it.
+    text: Vec<u8>,
+}
+
+impl MetricsFile {
+    /// An empty file.
+    ///
+    /// # Errors
+    /// [`Failure::Io`].
+    pub fn create(path: &Path) -> Result<Self, Failure> {
+        let file = OpenOptions::new().append(true).create_new(true).open(path).map_err(Failure::io("create", path))?;
+        Ok(Self { path: path.to_owned(), file, lines: 0, hasher: Hasher::default(), text: Vec::new() })
+    }
+
+    /// The first `keep` lines of a run that continues, as they are; later ones are cut off.
+    ///
+    /// # Errors
+    /// [`Failure::Io`].
+    pub fn resume(metrics: &Metrics, keep: u64) -> Result<Self, Failure> {
+        let path = metrics.path.clone();
+        let kept = metrics.lines(keep).expect("a checkpoint's lines have been checked");
+        let mut hasher = Hasher::default();
+        hasher.update(kept);
+        let file = OpenOptions::new().append(true).open(&path);
+        let file = file.and_then(|file| files::truncate(&file, kept.len() as u64).map(|()| file));
+        let file = file.map_err(Failure::io("write", &path))?;
+        Ok(Self { path, file, lines: keep, hasher, text: kept.to_vec() })
+    }
+
+    /// Adds a line.
+    ///
+    /// # Errors
+    /// [`Failure::Io`].
+    pub fn push(&mut self, record: &StepRecord) -> Result<(), Failure> {
+        let line = serde_json::to_string(record).expect("a record serialises") + "\n";
+        files::append(&mut self.file, line.as_bytes()).map_err(Failure::io("write", &self.path))?;
+        self.hasher.update(line.as_bytes());
+        self.text.extend(line.as_bytes());
+        self.lines += 1;
+        Ok(())
+    }
+
+    /// Writes the file again where it is gone, or lines of it are; one that another file has replaced stays. Where it does, says so.
+    ///
+    /// # Errors
+    /// [`Failure`] where it cannot be written, and where the directory is another run's by now.
+    pub fn put_back(&mut self, out: &Out) -> Result<(), Failure> {
+        let io = || Failure::io("write", &self.path);
+        let is_whole = match fs::metadata(&self.path) {
+            Ok(there) => {
+                there.ino() != self.file.metadata().map_err(io())?.ino() || there.len() >= self.text.len() as u64
+            }
+            Err(error) => error.kind() != ErrorKind::NotFound,
+        };
+        if is_whole {
+            return Ok(());
+        }
+        out.check_claim()?;
+        files::write_whole(&self.path, &self.text).map_err(io())?;
+        self.file = OpenOptions::new().append(true).open(&self.path).map_err(io())?;
+        note(format_args!("{} was deleted or cut off while the run trained: it is written again", self.path.display()));
+        Ok(())
+    }
+
+    /// Parses the lines that are kept in memory.
+    ///
+    /// # Errors
+    /// None of lines that this process wrote.
+    pub fn records(&self) -> Result<Vec<StepRecord>, Failure> {
+        Ok(Metrics::parse(&self.path, self.text.clone())?.records)
+    }
+
+    /// Flushes the lines to disk. Returns how many there are, and their digest.
+    ///
+    /// # Errors
+    /// [`Failure::Io`].
+    pub fn sync(&mut self) -> Result<(u64, Digest), Failure> {
+        self.file.sync_data().map_err(Failure::io("write", &self.path))?;
+        Ok((self.lines, self.hasher.digest()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::out::Start;
+
+    fn line(step: u64) -> String {
+        // More digits than a float keeps: only the bytes themselves stay what they are.
+        format!(
+            "{{\"step\":{step},\"loss\":2.2250738585072011e-308,\"kd_loss\":1.0,\"ce_loss\":null,\"grad_norm\":1.0,\"lr\":1.0,\
+             \"tokens\":4,\"step_ms\":1.00000000000000000001,\"tokens_per_s\":1.0,\"memory_bytes\":8}}\n"
+        )
+    }
+
+    fn file(text: &str) -> (tempfile::TempDir, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("metrics.jsonl");
+        std::fs::write(&path, text).unwrap();
+        (dir, path)
+    }
+
+    #[test]
+    fn kept_lines_keep_their_bytes_and_a_torn_one_goes() {
+        let whole: String = (1..=3).map(line).collect();
+        let (_dir, path) = file(&format!("{whole}{}", &line(4)[..20]));
+        let metrics = Metrics::read(&path).unwrap();
+        assert_eq!(metrics.records.len(), 3);
+        metrics.check(2, Digest::of((line(1) + &line(2)).as_bytes())).unwrap();
+        let mut resumed = MetricsFile::resume(&metrics, 2).unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), line(1) + &line(2));
+        resumed.push(&metrics.records[2]).unwrap();
+        let (lines, digest) = resumed.sync().unwrap();
+        assert_eq!((lines, digest), (3, Digest::of(&std::fs::read(&path).unwrap())));
+    }
+
+    #[test]
+    fn a_file_that_is_deleted_or_cut_off_is_written_again_and_another_one_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let out = Out::claim(&dir.path().join("out"), Start::Fresh, &[]).unwrap();
+        let path = out.path().join(METRICS);
+        let mut file = MetricsFile::create(&path).unwrap();
+        let records: Vec<StepRecord> = (1..=3).map(|step| serde_json::from_str(&line(step)).unwrap()).collect();
+        let read = || fs::read_to_string(&path).unwrap();
+        file.push(&records[0]).unwrap();
+        fs::remove_file(&path).unwrap();
+        file.push(&records[1]).unwrap();
+        file.put_back(&out).unwrap();
+        file.push(&records[2]).unwrap();
+        let whole = read();
+        assert_eq!(Metrics::read(&path).unwrap().records, records);
+        assert_eq!(file.sync().unwrap(), (3, Digest::of(whole.as_bytes())));
+        fs::write(&path, "").unwrap();
+        file.put_back(&out).unwrap();
+        assert_eq!(read(), whole);
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "mine").unwrap();
+        file.put_back(&out).unwrap();
+        assert_eq!((read().as_str(), file.records().unwrap()), ("mine", records));
+    }
+
+    #[test]
+    fn a_line_that_no_run_wrote_is_named() {
+        let wrong = |lines: &[String]| {
+            let (_dir, path) = file(&lines.concat());
+            Metrics::read(&path).map(|_| ()).unwrap_err().to_string()
+        };
+        assert!(wrong(&[line(1), "nonsense\n".into(), line(2)]).contains("metrics.jsonl:2: "));
+        assert!(wrong(&[line(1), line(1)]).contains("metrics.jsonl:2: the line of step 1 stands"));
+        assert!(wrong(&[line(1), line(3)]).contains("metrics.jsonl:2: the line of step 3 stands"));
+        assert!(wrong(&[line(2)]).contains("metrics.jsonl:1: "));
+        let (_dir, path) = file(&(line(1) + &line(2)));
+        let metrics = Metrics::read(&path).unwrap();
+        assert!(metrics.check(3, Digest::of(b"")).unwrap_err().to_string().contains(":3: the line is missing"));
+        assert!(metrics.check(2, Digest::of(b"")).unwrap_err().to_string().contains(":2: this line or one before"));
+    }
+}

@@ -1,0 +1,205 @@
+//! How a run ended, and whether it did its work.
+
+use serde::Serialize;
+
+use crate::run::growth::Growth;
+use crate::run::guard::GuardRecord;
+use crate::run::metrics::StepRecord;
+
+/// Last steps whose losses make a mean.
+const MEAN_OF: usize = 5;
+/// Last steps of which none may have been skipped.
+const LAST: usize = 10;
+/// Skipped steps of all that are too many, as a share of 1 over this.
+const MOST_SKIPPED: u64 = 100;
+
+/// A run that reached its last step and did not do its work.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Fault {
+    /// The last loss is NaN or infinite.
+    #[error("the loss of the last step ({step}) is not finite{ADVICE}")]
+    LastLoss {
+        /// Which step, from 1.
+        step: u64,
+    },
+    /// Some of the last steps changed nothing.
+    #[error("{skipped} of the last {of} steps were skipped, their gradients not finite{ADVICE}")]
+    LastSkipped {
+        skipped: usize,
+        /// Of how many.
+        of: usize,
+    },
+    /// Too many of the steps changed nothing.
+    #[error("{skipped} of {steps} steps were skipped, more than 1 %, their gradients not finite{ADVICE}")]
+    ManySkipped {
+        skipped: u64,
+        /// Of how many.
+        steps: u64,
+    },
+    /// The first steps, or all, changed nothing.
+    #[error(
+        "the gradient norm is exactly 0 in each of the first {steps} steps, so nothing trains: {why}. No student is written"
+    )]
+    Still {
+        steps: u64,
+        /// Names the tensors or the scale that are zero.
+        why: String,
+    },
+    /// The losses have grown.
+    #[error(
+        "the run diverged: {growth}. It had --lr {lr}, --warmup {warmup} and --clip {clip}: lower --lr, lengthen --warmup or lower \
+         --clip. The model is in {result}; --resume --allow-divergence takes it as it is"
+    )]
+    Diverged {
+        growth: Growth,
+        lr: f64,
+        warmup: u64,
+        clip: f32,
+        /// The directory of what was trained.
+        result: String,
+    },
+}
+
+const ADVICE: &str = ": no student is written. Lower --lr, lengthen --warmup, or use --precision fp32";
+
+/// Refuses a run whose steps, all of them, do not show that it worked.
+///
+/// # Errors
+/// [`Fault`].
+pub fn check(records: &[StepRecord]) -> Result<(), Fault> {
+    if let Some(StepRecord { step, loss: None, .. }) = records.last() {
+        return Err(Fault::LastLoss { step: *step });
+    }
+    let last = &records[records.len().saturating_sub(LAST)..];
+    match last.iter().filter(|record| record.skipped).count() {
+        0 => {}
+        skipped => return Err(Fault::LastSkipped { skipped, of: last.len() }),
+    }
+    let (skipped, steps) = (skipped(records), records.len() as u64);
+    if skipped * MOST_SKIPPED > steps { Err(Fault::ManySkipped { skipped, steps }) } else { Ok(()) }
+}
+
+/// Whether a run did what was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// Every step, and the student is written.
+    Done,
+    /// It ended by itself, before that.
+    Failed,
+    /// It was asked to end before that.
+    Stopped,
+}
+
+/// What `run.json` says of a run's end. A run that was killed has none.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Outcome {
+    /// How it ended.
+    pub status: Status,
+    /// Why it failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// What a run that did its work should make people look twice.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warning: Option<String>,
+    /// Steps done, those before a resume and the skipped ones among them.
+    pub steps_done: u64,
+    /// Steps that left the weights alone: their gradient norm was not finite.
+    pub steps_skipped: u64,
+    /// Loss of step 1; none where it is not finite.
+    pub first_loss: Option<f64>,
+    /// Mean loss of the last five steps, of those where it is finite.
+    pub last_loss: Option<f64>,
+    /// Time from the process's start to its end, seconds.
+    pub wall_s: f64,
+}
+
+impl Outcome {
+    /// Of a run with these steps.
+    pub fn new(status: Status, reason: Option<String>, records: &[StepRecord], wall_s: f64) -> Self {
+        let mean = |records: &[StepRecord]| {
+            let losses: Vec<f64> = records.iter().filter_map(|record| record.loss).collect();
+            (!losses.is_empty()).then(|| losses.iter().sum::<f64>() / losses.len() as f64)
+        };
+        let count = records.len().min(MEAN_OF);
+        Self {
+            status,
+            reason,
+            warning: GuardRecord::of(records).and_then(|guard| guard.warning()),
+            steps_done: records.len() as u64,
+            steps_skipped: skipped(records),
+            first_loss: records.first().and_then(|record| record.loss),
+            last_loss: mean(&records[records.len() - count..]),
+            wall_s,
+        }
+    }
+}
+
+fn skipped(records: &[StepRecord]) -> u64 {
+    records.iter().filter(|record| record.skipped).count() as u64
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::run::gpu::GpuRecord;
+
+    /// Steps with these losses, of which those at `skipped` (from 0) are skipped.
+    pub fn steps(losses: &[f64], skipped: &[usize]) -> Vec<StepRecord> {
+        let step = |(index, loss): (usize, &f64)| StepRecord {
+            step: index as u64 + 1,
+            loss: crate::run::metrics::finite(*loss),
+            kd_loss: None,
+            ce_loss: None,
+            grad_norm: None,
+            lr: 1e-3,
+            tokens: 1,
+            step_ms: 1.0,
+            tokens_per_s: 1.0,
+            memory_bytes: 1,
+            gpu: GpuRecord::default(),
+            skipped: skipped.contains(&index),
+            held_out: None,
+            guard: None,
+        };
+        losses.iter().enumerate().map(step).collect()
+    }
+
+    #[test]
+    fn a_run_that_ends_without_a_loss_has_failed() {
+        assert_eq!(check(&steps(&[2.0, 1.0], &[])), Ok(()));
+        assert_eq!(check(&steps(&[2.0, f64::NAN], &[1])), Err(Fault::LastLoss { step: 2 }));
+        assert_eq!(check(&steps(&[2.0, f64::INFINITY], &[])), Err(Fault::LastLoss { step: 2 }));
+    }
+
+    #[test]
+    fn none_of_the_last_ten_steps_is_skipped() {
+        let check = |count: usize, skipped: &[usize]| check(&steps(&vec![1.0; count], skipped));
+        assert_eq!(check(1000, &[990]), Err(Fault::LastSkipped { skipped: 1, of: 10 }));
+        assert_eq!(check(1000, &[989]), Ok(()));
+        assert_eq!(check(3, &[0, 1]), Err(Fault::LastSkipped { skipped: 2, of: 3 }));
+    }
+
+    #[test]
+    fn one_step_in_a_hundred_may_be_skipped_and_no_more() {
+        let check = |count: usize, skipped: &[usize]| check(&steps(&vec![1.0; count], skipped));
+        assert_eq!(check(200, &[3, 5]), Ok(()));
+        assert_eq!(check(200, &[3, 5, 7]), Err(Fault::ManySkipped { skipped: 3, steps: 200 }));
+        assert_eq!(check(99, &[3]), Err(Fault::ManySkipped { skipped: 1, steps: 99 }));
+    }
+
+    #[test]
+    fn an_outcome_holds_the_first_loss_the_mean_of_the_last_five_and_counts() {
+        let losses = [9.0, f64::NAN, 7.0, 8.0, 8.0, 5.0, 1.0, 2.0, 3.0, 4.0, 5.0];
+        let outcome = Outcome::new(Status::Done, None, &steps(&losses, &[1]), 1.5);
+        assert_eq!((outcome.first_loss, outcome.last_loss), (Some(9.0), Some(3.0)));
+        assert_eq!((outcome.steps_done, outcome.steps_skipped), (11, 1));
+        let json = serde_json::to_value(&outcome).unwrap();
+        assert_eq!((&json["status"], json.get("reason")), (&"done".into(), None));
+        let short = Outcome::new(Status::Stopped, None, &steps(&[2.0, 4.0], &[]), 1.0);
+        assert_eq!((short.first_loss, short.last_loss), (Some(2.0), Some(3.0)));
+        let none = Outcome::new(Status::Failed, Some("why".into()), &[], 1.0);
+        assert_eq!((none.first_loss, none.steps_done), (None, 0));
+        assert_eq!(serde_json::to_value(&none).unwrap()["reason"], "why");
+    }
+}

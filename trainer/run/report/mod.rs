@@ -1,0 +1,352 @@
+//! `report.html`: one file, no network, with the curves of a run and what it was.
+
+mod bars;
+mod chart;
+mod guard;
+pub(crate) mod svg;
+
+use std::path::Path;
+
+use precast_fatbins::terminal::visible;
+use precast_fatbins::{Digest, files};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::error::Failure;
+use crate::run::certificate::Measured;
+use crate::run::gpu::{GpuRecord, Limits};
+use crate::run::guard::GuardRecord;
+use crate::run::metrics::{METRICS, Metrics, StepRecord};
+use crate::run::out::{Out, OutError, Start};
+use crate::run::record::{self, RunRecord};
+pub(crate) use bars::{Bar, bars};
+pub(crate) use chart::{Axis, Chart, Series};
+use svg::{BLUE, GREEN, GREY, ORANGE, PURPLE, RED};
+
+/// The name of a run's report.
+pub const REPORT: &str = "report.html";
+
+/// Rewrites a run's `report.html`, also while the run is training: the run rewrites it when it ends.
+///
+/// # Errors
+/// [`Failure`] where the run cannot be read or the file cannot be written.
+pub fn write(out: &Path) -> Result<(), Failure> {
+    if !out.join(record::RECORD).exists() {
+        return Err(Failure::NoRun(out.to_owned()));
+    }
+    let run = record::read(out)?;
+    let html = of_run(out, &run)?;
+    match Out::claim(out, Start::Resume, &[]) {
+        Ok(mut out) => {
+            let mut record = RunRecord::of(run);
+            out.publish_file(REPORT, html.as_bytes(), &mut record)?;
+            out.record(&mut record)
+        }
+        Err(Failure::Out(OutError::Busy { .. })) => {
+            let path = out.join(REPORT);
+            files::write_whole(&path, html.as_bytes()).map_err(Failure::io("write", path))
+        }
+        Err(failure) => Err(failure),
+    }
+}
+
+/// The report of a run, from its `metrics.jsonl` and its record.
+///
+/// # Errors
+/// [`Failure`] where the metrics cannot be read.
+pub fn of_run(out: &Path, run: &Value) -> Result<String, Failure> {
+    let page = html(&Metrics::read(&out.join(METRICS))?.records, run);
+    let last = last_line(page.as_bytes());
+    Ok(page + &last)
+}
+
+/// The digest of a page, to be its last line: a run that did not write a report knows by it that Precast did.
+fn last_line(page: &[u8]) -> String {
+    format!("<!-- precast report {} -->\n", Digest::of(page))
+}
+
+/// Whether these bytes are a report as it was written.
+pub fn is_unchanged(bytes: &[u8]) -> bool {
+    let lines = bytes.strip_suffix(b"\n").and_then(|lines| lines.iter().rposition(|byte| *byte == b'\n'));
+    let page_bytes = lines.map_or(0, |newline| newline + 1);
+    let (page, last) = bytes.split_at(page_bytes);
+    last == last_line(page).as_bytes()
+}
+
+const STYLE: &str = "
+:root { color-scheme: light dark; --ink: #1c2024; --faint: #8b9198; --line: #dfe3e7; --paper: #fff; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6e8ea; --faint: #8b9198; --line: #33383d; --paper: #15181b; } }
+body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.4rem; } h2 { font-size: 1rem; margin: 2rem 0 .3rem; }
+svg { width: 100%; height: auto; } svg text { fill: var(--faint); font-size: 11px; }
+.grid { stroke: var(--line); } table { border-collapse: collapse; } td { padding: .1rem 1.2rem .1rem 0; vertical-align: top; }
+td:first-child { color: var(--faint); } td { font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
+";
+
+fn html(records: &[StepRecord], run: &Value) -> String {
+    let line = |name: &str, color, value: fn(&StepRecord) -> Option<f64>| {
+        let points = records.iter().filter_map(|record| Some((record.step as f64, value(record)?))).collect();
+        Series { name: name.to_owned(), color, points }
+    };
+    let chart = |title, series| Chart { title, axis: Axis::Linear, series };
+    let of_some = |name, color, value: fn(&StepRecord) -> Option<f64>| {
+        let line = line(name, color, value);
+        (!line.points.is_empty()).then_some(line)
+    };
+    let mut loss = vec![line("loss", BLUE, |r| r.loss)];
+    let mut kd = None;
+    if has_teacher(run) {
+        loss.push(line("ce_loss", ORANGE, |r| r.ce_loss));
+        let title = "kd_loss: divergence of teacher and student, nats a token";
+        let mut series = vec![line("kd_loss", GREEN, |r| r.kd_loss)];
+        series.extend(of_some("eval_kd_loss, held out", PURPLE, |r| r.held_out.as_ref()?.eval_kd_loss));
+        kd = Some(chart(title, series));
+    }
+    loss.extend(of_some("eval_loss, held out", RED, |r| r.held_out.as_ref()?.eval_loss));
+    let clock = of_some("sm_clock_mhz", BLUE, |r| r.gpu.sm_clock_mhz.map(f64::from));
+    let slowest = of_some("slowest_sm_clock_mhz", ORANGE, |r| r.gpu.slowest_sm_clock_mhz.map(f64::from));
+    let clocks: Vec<Series> = clock.into_iter().chain(slowest).collect();
+    let power = of_some("power_w", RED, |r| r.gpu.power_w).map(|line| chart("Power of the GPU, W", vec![line]));
+    let clocks = (!clocks.is_empty()).then(|| chart("SM clock of the GPU, MHz", clocks));
+    let others = [
+        chart("Gradient norm, before clipping", vec![line("grad_norm", PURPLE, |r| r.grad_norm)]),
+        chart("Learning rate", vec![line("lr", GREY, |r| Some(r.lr))]),
+        chart("Tokens a second", vec![line("tokens_per_s", RED, |r| Some(r.tokens_per_s))]),
+    ];
+    let charts: String = [chart("Loss, nats a token", loss)]
+        .iter()
+        .chain(&kd)
+        .chain(&others)
+        .chain(&power)
+        .chain(&clocks)
+        .map(Chart::svg)
+        .collect();
+    let guard = guard::by_layer(records);
+    let body = format!("{}{charts}{guard}<h2>Run</h2>{}", summary(records, run), table(&flatten("", run)));
+    page(if has_teacher(run) { "precast distill" } else { "precast train" }, &body)
+}
+
+/// Whether the record of a run names a teacher: without one the loss is the cross entropy, and nothing else.
+fn has_teacher(run: &Value) -> bool {
+    run.pointer("/config/teacher").is_some()
+}
+
+/// A whole page: it needs no other file.
+pub(crate) fn page(title: &str, body: &str) -> String {
+    format!(
+        "<!doctype html><html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" \
+         content=\"width=device-width\"><title>{title}</title><style>{STYLE}</style></head><body>\
+         <h1>{title}</h1>{body}</body></html>\n"
+    )
+}
+
+/// The few numbers people look for first.
+fn summary(records: &[StepRecord], run: &Value) -> String {
+    let (Some(first), Some(last)) = (records.first(), records.last()) else { return String::new() };
+    let change = |value: fn(&StepRecord) -> Option<f64>| match (value(first), value(last)) {
+        (Some(first), Some(last)) => format!("{first:.4} → {last:.4}"),
+        _ => "not finite".to_owned(),
+    };
+    let mut speeds: Vec<f64> = records.iter().skip(1).map(|record| record.tokens_per_s).collect();
+    speeds.sort_by(f64::total_cmp);
+    let text = |pointer: &str| run.pointer(pointer).and_then(Value::as_str).unwrap_or("?").to_owned();
+    let number = |pointer: &str| run.pointer(pointer).map_or("?".to_owned(), Value::to_string);
+    // Losses of other data do not compare.
+    let since = run.pointer("/held_out/after_step").and_then(Value::as_u64).unwrap_or(0);
+    let compared = records.iter().filter(|record| record.step > since);
+    let scored: Vec<(u64, f64)> =
+        compared.filter_map(|record| Some((record.step, record.held_out.as_ref()?.eval_loss?))).collect();
+    let best = scored.iter().min_by(|one, other| one.1.total_cmp(&other.1));
+    let held_out = scored.first().zip(scored.last()).zip(best).map(|(((_, first), (_, last)), (step, best))| {
+        format!("{first:.4} → {last:.4}, best {best:.4} after step {step}")
+    });
+    let rows = [
+        ("teacher", text("/config/teacher")),
+        ("teacher_format", text("/config/teacher_format")),
+        (CERTIFICATE, certificate(run).unwrap_or_default()),
+        ("student", text("/config/student")),
+        ("parameters that train", format!("{} of {}", number("/parameters/trained"), number("/parameters/all"))),
+        ("device", text("/device/name")),
+        (GPU, gpu(records, run)),
+        ("outcome", text("/outcome/status")),
+        (GUARD, GuardRecord::of(records).map(|guard| guard.to_string()).unwrap_or_default()),
+        ("steps", last.step.to_string()),
+        ("tokens", records.iter().map(|record| record.tokens).sum::<u64>().to_string()),
+        ("loss", change(|r| r.loss)),
+        ("kd_loss", change(|r| r.kd_loss)),
+        ("ce_loss", change(|r| r.ce_loss)),
+        ("eval_loss, held out", held_out.unwrap_or_default()),
+        ("median tokens/s", speeds.get(speeds.len() / 2).map_or("?".to_owned(), |speed| format!("{speed:.0}"))),
+        ("device memory, bytes", last.memory_bytes.to_string()),
+    ];
+    let of_teacher = ["teacher", "teacher_format", "kd_loss", "ce_loss"];
+    let of_some = [CERTIFICATE, GPU, GUARD, "eval_loss, held out"];
+    let rows = rows.into_iter().filter(|(name, value)| {
+        (has_teacher(run) || !of_teacher.contains(name)) && (!of_some.contains(name) || !value.is_empty())
+    });
+    table(&rows.map(|(name, value)| (name.to_owned(), value)).collect::<Vec<_>>())
+}
+
+/// What the summary calls the certificate.
+const CERTIFICATE: &str = "teacher's certificate";
+
+/// What it calls int8's gradients beside bf16's.
+const GUARD: &str = "guard";
+
+/// What it calls what the GPU did.
+const GPU: &str = "GPU";
+
+/// What the GPU did on the average and at most, and what held its clock down; nothing where that is not known.
+fn gpu(records: &[StepRecord], run: &Value) -> String {
+    let limits = run.get("gpu").and_then(|limits| Limits::deserialize(limits).ok()).and_then(|limits| limits.text());
+    let did = Some(GpuRecord::of_run(records).to_string()).filter(|text| !text.is_empty());
+    did.into_iter().chain(limits).collect::<Vec<_>>().join("; ")
+}
+
+/// What a teacher that is not exact costs, and how that is known; none of an exact one.
+fn certificate(run: &Value) -> Option<String> {
+    let known = run.get("teacher_certificate")?;
+    let Ok(measured) = serde_json::from_value::<Measured>(known["measured"].clone()) else {
+        return Some("in run.json, not readable by this version".into());
+    };
+    let by = known.pointer("/by/file").or_else(|| known.get("by")).and_then(Value::as_str).unwrap_or("?");
+    Some(format!("{measured} ({by})"))
+}
+
+/// Text as it stands in HTML.
+fn escaped(text: &str) -> String {
+    visible(text).replace('&', "&amp;").replace('<', "&lt;")
+}
+
+/// Rows of a name and a value.
+pub(crate) fn table(rows: &[(String, String)]) -> String {
+    let row =
+        |(name, value): &(String, String)| format!("<tr><td>{}</td><td>{}</td></tr>", escaped(name), escaped(value));
+    let rows: String = rows.iter().map(row).collect();
+    format!("<table>{rows}</table>")
+}
+
+/// A JSON tree as rows of dotted names.
+pub(crate) fn flatten(prefix: &str, value: &Value) -> Vec<(String, String)> {
+    let below = |name: &str| if prefix.is_empty() { name.to_owned() } else { format!("{prefix}.{name}") };
+    match value {
+        Value::Object(map) => map.iter().flat_map(|(name, value)| flatten(&below(name), value)).collect(),
+        Value::Array(list) => {
+            list.iter().enumerate().flat_map(|(index, value)| flatten(&below(&index.to_string()), value)).collect()
+        }
+        Value::String(text) => vec![(prefix.to_owned(), text.clone())],
+        other => vec![(prefix.to_owned(), other.to_string())],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::run::metrics::HeldOutRecord;
+
+    #[test]
+    fn text_of_others_is_text() {
+        assert_eq!(escaped("<b>&\u{202e}\u{1b}é"), "&lt;b>&amp;\\u202e\\u001bé");
+    }
+
+    pub(super) fn record(step: u64, loss: Option<f64>) -> StepRecord {
+        StepRecord {
+            step,
+            loss,
+            kd_loss: loss,
+            ce_loss: loss,
+            grad_norm: loss,
+            lr: 1e-3,
+            tokens: 64,
+            step_ms: 10.0,
+            tokens_per_s: 6400.0,
+            memory_bytes: 1 << 20,
+            gpu: GpuRecord::default(),
+            skipped: loss.is_none(),
+            held_out: None,
+            guard: None,
+        }
+    }
+
+    #[test]
+    fn a_report_is_recognised_unless_a_byte_of_it_changed() {
+        let page = html(&[record(1, Some(3.0))], &Value::Null);
+        let report = page.clone() + &last_line(page.as_bytes());
+        assert!(is_unchanged(report.as_bytes()) && !is_unchanged(page.as_bytes()) && !is_unchanged(b""));
+        for at in [0, report.len() / 2, report.len() - 20, report.len() - 1] {
+            let mut changed = report.clone().into_bytes();
+            changed[at] ^= 1;
+            assert!(!is_unchanged(&changed), "{at}");
+        }
+        assert!(!is_unchanged((report + "mine\n").as_bytes()));
+    }
+
+    #[test]
+    fn held_out_losses_are_in_the_chart_and_the_table() {
+        let of = |eval_loss: f64| HeldOutRecord {
+            eval_loss: Some(eval_loss),
+            eval_kd_loss: None,
+            eval_ce_loss: None,
+            eval_tokens: 1,
+        };
+        let mut records: Vec<StepRecord> = (1..=4).map(|step| record(step, Some(3.0))).collect();
+        let without = html(&records, &Value::Null);
+        (records[0].held_out, records[1].held_out, records[3].held_out) = (Some(of(3.0)), Some(of(1.5)), Some(of(2.0)));
+        let with = html(&records, &Value::Null);
+        assert!(with.contains("3.0000 → 2.0000, best 1.5000 after step 2") && !without.contains("held out"));
+        let changed = html(&records, &serde_json::json!({ "held_out": { "after_step": 2 } }));
+        assert!(changed.contains("2.0000 → 2.0000, best 2.0000 after step 4"), "{changed}");
+        assert_eq!(with.matches("<polyline").count(), without.matches("<polyline").count() + 1);
+    }
+
+    #[test]
+    fn what_the_gpu_did_is_in_charts_and_the_table() {
+        let mut records: Vec<StepRecord> = (1..=3).map(|step| record(step, Some(3.0))).collect();
+        let without = html(&records, &Value::Null);
+        records[0].gpu = GpuRecord { power_w: Some(500.0), temperature_c: Some(60), ..GpuRecord::default() };
+        records[2].gpu = GpuRecord { power_w: Some(700.0), sm_clock_mhz: Some(1700), ..GpuRecord::default() };
+        let limits = Limits { steps: 3, power_limited_steps: 2, thermally_limited_steps: 0 };
+        let with = html(&records, &serde_json::json!({ "gpu": limits }));
+        let said = "GPU</td><td>600 W, SM clock 1700 MHz, 60 °C; power-limited in 67 % of the steps</td>";
+        assert!(with.contains(said) && !without.contains("GPU"), "{with}");
+        assert_eq!(with.matches("<svg").count(), without.matches("<svg").count() + 2);
+    }
+
+    #[test]
+    fn a_teacher_that_is_not_exact_has_its_certificate_in_the_table() {
+        let records = [record(1, Some(3.0))];
+        let measured = serde_json::json!({
+            "kl_mean": 0.00171, "kl_max": 0.16, "agreement": 0.974, "perplexity": 21.65, "exact_perplexity": 21.55, "tokens": 456
+        });
+        let of = |by: Value| {
+            let known = serde_json::json!({ "format": "int8", "measured": measured, "by": by });
+            let run = serde_json::json!({ "config": { "teacher": "t" }, "teacher_certificate": known });
+            summary(&records, &run)
+        };
+        let text = "teacher's certificate</td><td>KL 0.00171 nats a token from the exact model, at most 0.1600; the same first \
+                    choice of 97.40 % of 456 tokens; perplexity 21.6500, of the exact model 21.5500";
+        assert!(of("first batch".into()).contains(&format!("{text} (first batch)</td>")));
+        assert!(of(serde_json::json!({ "file": "t.json" })).contains(&format!("{text} (t.json)</td>")));
+        let other =
+            serde_json::json!({ "config": { "teacher": "t" }, "teacher_certificate": { "measured": { "kl": 1 } } });
+        assert!(
+            summary(&records, &other).contains("certificate</td><td>in run.json, not readable by this version</td>")
+        );
+        let exact = summary(&records, &serde_json::json!({ "config": { "teacher": "t" } }));
+        assert!(exact.contains("teacher_format") && !exact.contains("certificate"));
+    }
+
+    #[test]
+    fn a_report_is_self_contained_and_survives_gaps() {
+        let records = [record(1, Some(3.0)), record(2, None), record(3, Some(1.5))];
+        let run = serde_json::json!({ "config": { "teacher": "a<b", "student": "s" }, "device": { "name": "sim" } });
+        let html = html(&records, &run);
+        assert!(html.contains("3.0000 → 1.5000") && html.contains("a&lt;b"));
+        assert!(!html.contains("http") && !html.contains("NaN") && !html.contains("<script"));
+        assert_eq!(html.matches("<svg").count(), 5);
+        let alone = super::html(&records, &serde_json::json!({ "config": { "student": "s" } }));
+        assert!(alone.contains("<h1>precast train") && !alone.contains("kd_loss") && !alone.contains("teacher"));
+        assert_eq!(alone.matches("<svg").count(), 4);
+        let _ = super::html(&[], &Value::Null);
+    }
+}
