@@ -89,7 +89,7 @@ fn become_replay(hang: &Hang) -> std::io::Error {
     // What is still open of the device would keep its context, and the memory that the other one needs.
     for entry in std::fs::read_dir("/proc/self/fd").into_iter().flatten().flatten() {
         if let Some(file @ 3..) = entry.file_name().to_str().and_then(|name| name.parse::<i32>().ok()) {
-            // SAFETY: the flag of a file that is closed meanwhile is not set, and that of another one does no harm.
+            // SAFETY: setting the flag fails if the file has been closed meanwhile, and is harmless if its number is now another file's.
             let _ = fcntl_setfd(unsafe { std::os::fd::BorrowedFd::borrow_raw(file) }, FdFlags::CLOEXEC);
         }
     }

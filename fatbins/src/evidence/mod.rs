@@ -22,7 +22,7 @@ pub const PRECISIONS: [&str; 2] = ["fp32", "bf16"];
 /// Most bytes of a file of evidence.
 pub const MOST_BYTES: u64 = 256 << 20;
 
-/// What one chip computed, and what its machine is; nothing of whose it is.
+/// Lists the outputs of one chip, and describes its machine; names nobody.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Evidence {
     /// [`VERSION`].

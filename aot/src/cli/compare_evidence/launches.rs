@@ -21,7 +21,7 @@ pub(super) struct Launched<'a> {
 }
 
 impl Launched<'_> {
-    /// Which sample it is of.
+    /// Index of its sample.
     pub fn sample(&self) -> usize {
         self.brief.0
     }
@@ -117,7 +117,8 @@ fn allowed(operand: &Operand, tolerance: Tolerance, norm: f64) -> f64 {
     2.0 * (tolerance.norm * norm + tolerance.absolute * (operand.elems as f64).sqrt())
 }
 
-/// The same bits, or no further apart than the kernel may be from its reference; one that promises bits may not differ.
+/// Takes outputs for equal that are so bit for bit, or no further apart than the kernel may be from its reference; one that promises
+/// bits may not differ.
 fn output(operand: &Operand, a: &Output, b: &Output, tolerance: Tolerance) -> Verdict {
     let name = operand.name;
     if a.sha256 == b.sha256 {
@@ -137,7 +138,8 @@ fn output(operand: &Operand, a: &Output, b: &Output, tolerance: Tolerance) -> Ve
     }
 }
 
-/// The same digest, or norms no further apart than outputs may be: ‖a‖ and ‖b‖ differ by ‖a − b‖ at most.
+/// Takes summaries for equal whose digests are, or whose norms are no further apart than outputs may be: ‖a‖ and ‖b‖ differ by
+/// ‖a − b‖ at most.
 fn norms(a: &Launch, b: &Launch, written: &[(&Operand, Tolerance)]) -> Verdict {
     if a.1 == b.1 {
         return Verdict::Bits;

@@ -1,4 +1,4 @@
-//! What a file of evidence should hold and does not: two that lack the same agree on nothing.
+//! Lists the parts that a file of evidence lacks: two that lack the same parts agree on nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 

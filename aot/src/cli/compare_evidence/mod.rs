@@ -20,9 +20,9 @@ use verdict::Verdict;
 
 #[derive(Args)]
 pub struct Arguments {
-    /// What one chip computed: a file of `precast evidence`, or a summary of one
+    /// A file of `precast evidence`, or a summary of one
     a: PathBuf,
-    /// What another one did
+    /// One of another chip
     b: PathBuf,
     #[command(flatten)]
     trusted: Trusted,
