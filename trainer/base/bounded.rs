@@ -8,7 +8,8 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::{Cell, RefCell};
 use std::io;
-use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::sync::{Mutex, PoisonError};
 use std::thread::{self, Builder};
 use std::time::Duration;
 
@@ -47,10 +48,27 @@ thread_local! {
     static TELL: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
 }
 
+/// A piece of work with its bounds set.
+type Job = Box<dyn FnOnce() + Send>;
+
+/// Threads that wait for work: to start one takes as long as a short template.
+static IDLE: Mutex<Vec<Sender<Job>>> = Mutex::new(Vec::new());
+
+/// A thread that waits, or a new one.
+fn worker() -> Result<Sender<Job>, Exceeded> {
+    if let Some(waiting) = IDLE.lock().unwrap_or_else(PoisonError::into_inner).pop() {
+        return Ok(waiting);
+    }
+    let (worker, jobs) = mpsc::channel::<Job>();
+    let body = move || jobs.into_iter().for_each(|job| job());
+    Builder::new().stack_size(STACK_BYTES).spawn(body).map_err(Exceeded::NoThread)?;
+    Ok(worker)
+}
+
 /// Does work on another thread, as a recursion 512 MiB deep may.
 ///
 /// # Errors
-/// [`Exceeded`]. The thread then stays until the process ends.
+/// [`Exceeded`]. The thread then takes no more work, and stays until the process ends.
 pub fn run<T: Send + 'static>(bounds: Bounds, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Exceeded> {
     let (result, results) = mpsc::channel();
     let stopped = result.clone();
@@ -62,11 +80,18 @@ pub fn run<T: Send + 'static>(bounds: Bounds, work: impl FnOnce() -> T + Send + 
         TELL.set(None);
         let _ = result.send(Ok(done));
     };
-    Builder::new().stack_size(STACK_BYTES).spawn(body).map_err(Exceeded::NoThread)?;
+    let worker = worker()?;
+    // A thread that has ended drops what it is sent, and with it the other end of `results`.
+    let _ = worker.send(Box::new(body));
     // Second by second: one that lasts longer counts as one.
     for _ in 0..bounds.seconds {
         match results.recv_timeout(Duration::from_secs(1)) {
-            Ok(result) => return result,
+            Ok(result) => {
+                if result.is_ok() {
+                    IDLE.lock().unwrap_or_else(PoisonError::into_inner).push(worker);
+                }
+                return result;
+            }
             Err(RecvTimeoutError::Disconnected) => return Err(Exceeded::Panicked),
             Err(RecvTimeoutError::Timeout) => {}
         }
@@ -176,6 +201,14 @@ mod tests {
         };
         let error = run::<()>(Bounds { seconds: 1, ..BOUNDS }, hangs).unwrap_err();
         assert_eq!(error.to_string(), "it takes more than 1 s");
+    }
+
+    #[test]
+    fn a_thread_does_one_piece_of_work_after_the_other_and_counts_each_alone() {
+        let used = |_| run(BOUNDS, || (vec![1_u8; 600_000].len(), thread::current().id())).unwrap().1;
+        let used: std::collections::BTreeSet<String> = (0..50).map(used).map(|id| format!("{id:?}")).collect();
+        // Other tests take threads and give them back meanwhile.
+        assert!(used.len() < 25, "{used:?}");
     }
 
     #[test]
