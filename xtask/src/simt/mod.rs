@@ -1,5 +1,6 @@
 //! `cargo xtask simt`: the CUDA sources of every key and variant of every architecture, executed on the CPU.
 
+mod passed;
 mod report;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,11 +17,15 @@ use precast_simt::{Simt, check_all};
 use rayon::prelude::*;
 
 use crate::setup;
+use passed::Passed;
 
 pub use report::report;
 
 /// Where objects of kernels are kept: those of the tests of `kernels/simt` and of `tests/simt.rs`, which cargo names so.
 const OBJECTS: &str = "target/tmp/kernels";
+
+/// Where [`Passed`] is kept.
+const PASSED: &str = "target/simt/passed";
 
 /// Of the scheduler and of the random inputs.
 const SEEDS: [u64; 3] = [1, 2, 3];
@@ -51,14 +56,15 @@ fn named(text: &str, mut tasks: Vec<Task>) -> Result<Vec<Task>> {
 
 /// Checks every (key, variant) of every built-in model and example whose name has `text`, with three seeds.
 pub fn simt(text: &str) -> Result<()> {
-    run(tasks(text, &ARCHS)?, &SEEDS)
+    run(tasks(text, &ARCHS)?, &SEEDS, None)
 }
 
 /// With one seed, every example, and of the models' keys one of those that differ in the lengths of rows alone: sources and all
-/// other macros are the same.
+/// other macros are the same. What this program has passed before is not run again.
 pub fn representative() -> Result<()> {
     println!("\n== kernels: the sources of every operation and variant of every architecture, executed");
-    run(representatives(tasks("", &ARCHS)?), &ONE_SEED)
+    setup::debian(&["g++"])?;
+    run(representatives(tasks("", &ARCHS)?), &ONE_SEED, Some(&Passed::open(Path::new(PASSED))?))
 }
 
 fn representatives(tasks: Vec<Task>) -> Vec<Task> {
@@ -80,7 +86,7 @@ fn without_lengths(key: &str) -> String {
     format!("{op}{{{}}}", others.join(","))
 }
 
-fn run(tasks: Vec<Task>, seeds: &[u64]) -> Result<()> {
+fn run(tasks: Vec<Task>, seeds: &[u64], passed: Option<&Passed>) -> Result<()> {
     let mut pairs: BTreeMap<KeyVariant, Vec<Arch>> = BTreeMap::new();
     for Task { pair, arch } in tasks {
         pairs.entry(pair).or_default().push(arch);
@@ -89,27 +95,37 @@ fn run(tasks: Vec<Task>, seeds: &[u64]) -> Result<()> {
     let simt = Simt::new(Path::new("target/simt"), Path::new(OBJECTS))?;
     let (started, launches) = (Instant::now(), AtomicUsize::new(0));
     let builds: usize = pairs.values().map(Vec::len).sum();
-    let pairs: Vec<(KeyVariant, Vec<Arch>)> = pairs.into_iter().collect();
-    let faults: Vec<String> = pairs
+    let named = |(pair, archs): (KeyVariant, Vec<Arch>)| {
+        let name = format!("{pair} for {}", archs.iter().map(Arch::to_string).collect::<Vec<_>>().join(" "));
+        (name, pair, archs)
+    };
+    let (before, checks): (Vec<_>, Vec<_>) =
+        pairs.into_iter().map(named).partition(|(name, ..)| passed.is_some_and(|passed| passed.contains(name)));
+    let before: usize = before.iter().map(|(_, _, archs)| archs.len()).sum();
+    let faults: Vec<String> = checks
         .par_iter()
         .with_max_len(1)
-        .filter_map(|(pair, archs)| {
+        .filter_map(|(name, pair, archs)| {
             let started = Instant::now();
-            let named = archs.iter().map(Arch::to_string).collect::<Vec<_>>().join(" ");
-            match check_all(&simt, &pair.key, pair.variant, archs, seeds) {
+            let checked = check_all(&simt, &pair.key, pair.variant, archs, seeds).map_err(anyhow::Error::from);
+            let kept = checked.and_then(|outcome| passed.map_or(Ok(()), |passed| passed.add(name)).map(|()| outcome));
+            match kept {
                 Ok(outcome) => {
                     launches.fetch_add(outcome.launches, Ordering::Relaxed);
                     let (seconds, worst) = (started.elapsed().as_secs_f64(), outcome.worst);
-                    println!("{pair} for {named}: {} launches, distance {worst:.1e}, {seconds:.1} s", outcome.launches);
+                    println!("{name}: {} launches, distance {worst:.1e}, {seconds:.1} s", outcome.launches);
                     None
                 }
-                Err(fault) => Some(format!("{pair} for {named}: {fault}")),
+                Err(fault) => Some(format!("{name}: {fault}")),
             }
         })
         .collect();
-    ensure!(faults.is_empty(), "{} of {} kernels\n{}", faults.len(), pairs.len(), faults.join("\n"));
+    ensure!(faults.is_empty(), "{} of {} kernels\n{}", faults.len(), checks.len(), faults.join("\n"));
     let (launches, seconds) = (launches.into_inner(), started.elapsed().as_secs_f64());
     println!("== {builds} kernels, {launches} launches: as their references, no rule broken; {seconds:.0} s");
+    if before > 0 {
+        println!("   {before} of them were passed before by this very program and g++, and were not run again");
+    }
     Ok(())
 }
 
