@@ -9,6 +9,8 @@ mod cross;
 mod demo;
 mod deny;
 mod gpu;
+mod lines;
+mod modules;
 mod picture;
 mod run;
 mod setup;
@@ -37,6 +39,8 @@ cargo xtask deny           check licences and sources of dependencies against de
 cargo xtask simt [TEXT]    run the CUDA sources of every kernel whose name contains TEXT on the CPU, under a checker
 cargo xtask simt --report [TEXT]
                            print what they move: sectors per request, share of the bytes that was needed, bank conflicts
+cargo xtask lines          print the lines of shipped Rust of each package and folder, without tests, comments and blanks
+cargo xtask modules        redraw docs/packages.svg and docs/trainer.svg from the imports, and name circles
 cargo xtask picture        redraw docs/report.svg from the demo's report
 cargo xtask truth          compare likelihoods of real models with exact ones (fetches 1.2 GB)
 cargo xtask gpu DIR        pack programs, tests and data for a machine with a GPU and without Rust";
@@ -62,6 +66,8 @@ fn main() -> Result<()> {
         ["simt", "--report"] => simt::report(""),
         ["simt", "--report", text] => simt::report(text),
         ["simt", text] => simt::simt(text),
+        ["lines"] => lines::lines(),
+        ["modules"] => modules::modules(),
         ["picture"] => picture::picture(),
         ["deny"] => deny::check(),
         ["truth"] => truth::truth(),
