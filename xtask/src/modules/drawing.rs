@@ -12,7 +12,23 @@ const LINE: f64 = 15.0;
 /// Of the small text, on average.
 const CHARACTER: f64 = 6.1;
 
-/// How many floors lie below each module: of the longest way down. Modules of a circle stand on the ground.
+/// The floor of each module: right below the lowest that uses it, and at the top where none does.
+fn floors_of(arrows: &Arrows) -> BTreeMap<&str, usize> {
+    let mut floors = heights(arrows);
+    let top = floors.values().copied().max().unwrap_or(0);
+    let mut from_above: Vec<(usize, &str)> = floors.iter().map(|(module, height)| (*height, *module)).collect();
+    from_above.sort_by_key(|(height, module)| (std::cmp::Reverse(*height), *module));
+    for (height, module) in from_above {
+        let users = arrows.iter().filter(|(user, used)| *user != module && used.contains(module));
+        let lowest = users.map(|(user, _)| floors[&**user]).min();
+        let alone = arrows[module].is_empty() && lowest.is_none();
+        let floor = lowest.map_or(if alone { 0 } else { top }, |lowest| lowest.saturating_sub(1));
+        floors.insert(module, floor.max(height));
+    }
+    floors
+}
+
+/// How many floors must lie below each module: of the longest way down. Modules of a circle stand on the ground.
 fn heights(arrows: &Arrows) -> BTreeMap<&str, usize> {
     let mut heights: BTreeMap<&str, usize> = BTreeMap::new();
     while let Some((module, height)) = arrows.iter().find_map(|(module, used)| {
@@ -59,17 +75,25 @@ fn lines(words: &[&str], width: f64) -> Vec<String> {
 
 /// A box for each module of a graph, with the modules inside of it, and an arrow for each use that no longer way replaces.
 pub fn floors(arrows: &Arrows, inside: &BTreeMap<Place, Arrows>) -> String {
-    let heights = heights(arrows);
+    let heights = floors_of(arrows);
     let top = heights.values().copied().max().unwrap_or(0);
     // Left, top, width and height of each box.
     let mut boxes: BTreeMap<&str, [f64; 4]> = BTreeMap::new();
     let (mut y, mut drawn) = (8.0, String::new());
     for height in (0..=top).rev() {
-        let row: Vec<&str> = heights.iter().filter(|(_, own)| **own == height).map(|(module, _)| *module).collect();
+        let mut row: Vec<&str> = heights.iter().filter(|(_, own)| **own == height).map(|(module, _)| *module).collect();
+        // Below what uses it, so that arrows are short.
+        let center = |module: &str| {
+            let users = arrows.iter().filter(|(_, used)| used.contains(module));
+            let centers = users.filter_map(|(user, _)| boxes.get(&**user)).map(|[x, _, width, _]| x + width / 2.0);
+            let centers: Vec<f64> = centers.collect();
+            centers.iter().sum::<f64>() / centers.len().max(1) as f64
+        };
+        row.sort_by(|a, b| center(a).total_cmp(&center(b)).then(a.cmp(b)));
         let width = (WIDTH - GAP * (row.len() - 1) as f64) / row.len() as f64;
         let listed = row.iter().map(|module| {
             let Some(arrows) = inside.get(&vec![(*module).to_owned()]) else { return Vec::new() };
-            let own = self::heights(arrows);
+            let own = floors_of(arrows);
             let mut names: Vec<&str> = arrows.keys().map(|name| &**name).collect();
             names.sort_by_key(|name| (std::cmp::Reverse(own[name]), *name));
             lines(&names, width - 2.0 * GAP)
