@@ -25,8 +25,18 @@ pub fn is_silent() -> bool {
 
 /// What a person should know and need not act on. A silent process leaves it to its log.
 pub fn note(text: impl Display) {
-    let line = format!("note: {text}");
-    let text = message(&text.to_string());
+    say(format!("note: {text}"), &text.to_string());
+}
+
+/// What a person should know and ought to act on. A silent process leaves it to its log.
+pub fn warn(text: impl Display) {
+    let line = format!("warning: {text}");
+    say(line.clone(), &line);
+}
+
+/// Says a line, and keeps a text of it.
+fn say(line: String, text: &str) {
+    let text = message(text);
     let mut notes = NOTES.lock().unwrap_or_else(PoisonError::into_inner);
     if notes.len() < MOST_NOTES && !notes.contains(&text) {
         notes.push(text);

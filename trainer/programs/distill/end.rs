@@ -1,6 +1,6 @@
 //! The end of a run: whether it worked, and what its files say of that.
 
-use crate::base::note::note;
+use crate::base::note::warn;
 use crate::base::roles::Models;
 use crate::base::startup::Startup;
 use crate::device::session::Session;
@@ -65,7 +65,7 @@ pub(super) fn record(
         record.guard(guard.as_ref());
         record.outcome(&Outcome::new(status, reason, &records, startup.elapsed_s()));
         if let Some(warning) = guard.and_then(|guard| guard.warning()) {
-            note(format_args!("warning: {warning}"));
+            warn(warning);
         }
         let html = report::of_run(out.path(), record.value())?;
         out.publish_file(report::REPORT, html.as_bytes(), record)?;

@@ -6,7 +6,7 @@ use precast_fatbins::say;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::base::note::{self, note};
+use crate::base::note::{self, warn};
 use crate::device::session::Session;
 use crate::error::Failure;
 use crate::inputs::data::{DataError, MicroBatch, Step};
@@ -87,7 +87,7 @@ impl TeacherScore {
         if nll > uniform + WORSE_BY && tokens >= ENOUGH && !untrained {
             return Err(PairError::Guesses { teacher: teacher.to_owned(), nll, uniform, tokens });
         }
-        self.warning.iter().for_each(|warning| note(format_args!("warning: {warning}")));
+        self.warning.iter().for_each(|warning| warn(warning));
         Ok(())
     }
 }
