@@ -1,6 +1,6 @@
 //! The K-quants: blocks of 256 values with scales of their own for every 16 or 32, themselves quantised.
 
-use super::host::half_at;
+use super::quants::half_at;
 use crate::format::Block;
 
 /// Values of a block.

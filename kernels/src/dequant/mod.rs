@@ -14,6 +14,7 @@
 
 mod host;
 mod kquants;
+mod quants;
 
 use crate::abi::dequant_params;
 use crate::host::Views;
