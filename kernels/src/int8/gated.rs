@@ -74,7 +74,7 @@ impl Reference for Int8Gated {
     }
 
     fn host(&self, _p: &Self::Params, views: &mut Views<'_>) {
-        host::gated(*self, views);
+        host::gated(self.n, self.kept, views);
     }
 
     fn samples(&self) -> Vec<Self::Params> {

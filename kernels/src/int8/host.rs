@@ -1,13 +1,13 @@
 use rayon::prelude::*;
 
-use super::{Int8Fwd, Int8Gated, Int8Rmsnorm, Int8RmsnormBwd, Int8RmsnormDgrad, Int8RmsnormFwd, Int8Swiglu, rotation};
+use super::rotation;
 use crate::Dtype;
 use crate::abi::{
     int8_columns_params, int8_fwd_params, int8_rmsnorm_fwd_params, int8_rmsnorm_params, int8_swiglu_params,
     rmsnorm_bwd_params,
 };
 use crate::host::{Matrix, Store, Views, matmul, round_to, sigmoid, vectorized};
-use crate::rmsnorm::{self, RmsnormBwd, RmsnormDgrad, add_residual, rstd};
+use crate::rmsnorm::{self, RmsnormBwd, RmsnormDgrad, RmsnormFwd, add_residual, rstd};
 
 /// The row times 1 / r and the Hadamard matrix of each block of r: the Walsh-Hadamard transform, smallest strides first. The factor comes
 /// first: no sum overflows.
@@ -64,7 +64,7 @@ pub(super) fn columns(n: u32, p: &int8_columns_params, views: &mut Views<'_>) {
     });
 }
 
-pub(super) fn rmsnorm(key: Int8Rmsnorm, p: &int8_rmsnorm_params, views: &mut Views<'_>) {
+pub(super) fn rmsnorm(key: RmsnormFwd, p: &int8_rmsnorm_params, views: &mut Views<'_>) {
     let (h, r) = (key.h as usize, rotation(key.h).expect("no variant admits other rows") as usize);
     let gamma = views.load("gamma");
     let x = views.load("x");
@@ -79,7 +79,7 @@ pub(super) fn rmsnorm(key: Int8Rmsnorm, p: &int8_rmsnorm_params, views: &mut Vie
     });
 }
 
-pub(super) fn rmsnorm_fwd(key: Int8RmsnormFwd, p: &int8_rmsnorm_fwd_params, views: &mut Views<'_>) {
+pub(super) fn rmsnorm_fwd(key: RmsnormFwd, p: &int8_rmsnorm_fwd_params, views: &mut Views<'_>) {
     let (h, r) = (key.h as usize, rotation(key.h).expect("no variant admits other rows") as usize);
     let gamma = views.load("gamma");
     let x = views.load("x");
@@ -106,19 +106,18 @@ fn round_and_quantize(mut dx: Store<'_>, dtype: Dtype, h: u32, views: &mut Views
     });
 }
 
-pub(super) fn rmsnorm_bwd(Int8RmsnormBwd { h, residual, x }: Int8RmsnormBwd, rows: u32, views: &mut Views<'_>) {
-    let params = rmsnorm_bwd_params { rows, ..Default::default() };
-    let dx = rmsnorm::bwd(RmsnormBwd { h, residual, x }, &params, views);
-    round_and_quantize(dx, x, h, views);
+pub(super) fn rmsnorm_bwd(key: RmsnormBwd, rows: u32, views: &mut Views<'_>) {
+    let dx = rmsnorm::bwd(key, &rmsnorm_bwd_params { rows, ..Default::default() }, views);
+    round_and_quantize(dx, key.x, key.h, views);
 }
 
-pub(super) fn rmsnorm_dgrad(Int8RmsnormDgrad { h, residual, x }: Int8RmsnormDgrad, views: &mut Views<'_>) {
-    let dx = rmsnorm::dgrad(RmsnormDgrad { h, residual, x }, views);
-    round_and_quantize(dx, x, h, views);
+pub(super) fn rmsnorm_dgrad(key: RmsnormDgrad, views: &mut Views<'_>) {
+    let dx = rmsnorm::dgrad(key, views);
+    round_and_quantize(dx, key.x, key.h, views);
 }
 
-pub(super) fn gated(key: Int8Gated, views: &mut Views<'_>) {
-    let (n, r) = (key.n as usize, rotation(key.n).expect("no variant admits other rows") as usize);
+pub(super) fn gated(n: u32, kept: bool, views: &mut Views<'_>) {
+    let (n, r) = (n as usize, rotation(n).expect("no variant admits other rows") as usize);
     let gate_up = views.load("gate_up");
     let (q, scales) = (views.write::<i8>("q"), views.write::<f32>("scale"));
     let mut y = vec![0.0; q.len()];
@@ -130,7 +129,7 @@ pub(super) fn gated(key: Int8Gated, views: &mut Views<'_>) {
         }
         *scale = quantize_row(&mut y.to_vec(), q, r);
     });
-    if key.kept {
+    if kept {
         views.store("y").copy_from_slice(&y);
     }
 }
@@ -177,12 +176,12 @@ fn products(x: &[i8], w: &[i8], [m, n, k]: [usize; 3], mut row: impl FnMut(usize
     }
 }
 
-pub(super) fn fwd(key: Int8Fwd, p: &int8_fwd_params, views: &mut Views<'_>) {
+pub(super) fn fwd(bias: bool, residual: bool, p: &int8_fwd_params, views: &mut Views<'_>) {
     let (m, n, k) = (p.m as usize, p.n as usize, p.k as usize);
     let (x, w) = (views.read::<i8>("x"), views.read::<i8>("w"));
     let (x_scale, w_scale) = (views.read::<f32>("x_scale"), views.read::<f32>("w_scale"));
-    let bias = key.bias.then(|| views.load("bias"));
-    let residual = key.residual.then(|| views.load("residual"));
+    let bias = bias.then(|| views.load("bias"));
+    let residual = residual.then(|| views.load("residual"));
     let mut y = views.store("y");
     products(x, w, [m, n, k], |i, sums| {
         let y = &mut y[i * n..][..n];
@@ -198,16 +197,16 @@ pub(super) fn fwd(key: Int8Fwd, p: &int8_fwd_params, views: &mut Views<'_>) {
     });
 }
 
-pub(super) fn swiglu(key: Int8Swiglu, p: &int8_swiglu_params, views: &mut Views<'_>) {
+pub(super) fn swiglu(bias: bool, dtype: Dtype, p: &int8_swiglu_params, views: &mut Views<'_>) {
     let (m, n, k) = (p.m as usize, p.n as usize, p.k as usize);
     let (x, w) = (views.read::<i8>("x"), views.read::<i8>("w"));
     let (x_scale, w_scale) = (views.read::<f32>("x_scale"), views.read::<f32>("w_scale"));
-    let bias = key.bias.then(|| views.load("bias"));
+    let bias = bias.then(|| views.load("bias"));
     let mut y = views.store("y");
     products(x, w, [m, 2 * n, k], |i, sums| {
         let side = |j: usize| {
             let value = sums[j] as f32 * (x_scale[i] * w_scale[j]);
-            round_to(key.y, bias.as_ref().map_or(value, |bias| value + bias[j]))
+            round_to(dtype, bias.as_ref().map_or(value, |bias| value + bias[j]))
         };
         for (j, y) in y[i * n..][..n].iter_mut().enumerate() {
             let (gate, up) = (side(j), side(n + j));

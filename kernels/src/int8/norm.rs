@@ -4,6 +4,7 @@ use super::host;
 use super::rows::{Rows, geometry, neighbours, rows};
 use crate::abi::{int8_rmsnorm_bwd_params, int8_rmsnorm_dgrad_params, int8_rmsnorm_fwd_params, int8_rmsnorm_params};
 use crate::host::Views;
+use crate::rmsnorm::{RmsnormBwd, RmsnormDgrad, RmsnormFwd};
 use crate::{
     Arch, Batch, Build, Content, Dtype, Geometry, Kernel, Operand, Reference, Source, Tolerance, key, operand, source,
 };
@@ -89,7 +90,7 @@ impl Reference for Int8Rmsnorm {
     }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
-        host::rmsnorm(*self, p, views);
+        host::rmsnorm(RmsnormFwd { h: self.h, residual: self.residual, x: self.x }, p, views);
     }
 
     fn samples(&self) -> Vec<Self::Params> {
@@ -150,7 +151,7 @@ impl Reference for Int8RmsnormFwd {
     }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
-        host::rmsnorm_fwd(*self, p, views);
+        host::rmsnorm_fwd(RmsnormFwd { h: self.h, residual: self.residual, x: self.x }, p, views);
     }
 
     fn samples(&self) -> Vec<Self::Params> {
@@ -220,7 +221,7 @@ impl Reference for Int8RmsnormBwd {
     }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
-        host::rmsnorm_bwd(*self, p.rows, views);
+        host::rmsnorm_bwd(RmsnormBwd { h: self.h, residual: self.residual, x: self.x }, p.rows, views);
     }
 
     fn samples(&self) -> Vec<Self::Params> {
@@ -281,7 +282,7 @@ impl Reference for Int8RmsnormDgrad {
     }
 
     fn host(&self, _p: &Self::Params, views: &mut Views<'_>) {
-        host::rmsnorm_dgrad(*self, views);
+        host::rmsnorm_dgrad(RmsnormDgrad { h: self.h, residual: self.residual, x: self.x }, views);
     }
 
     fn samples(&self) -> Vec<Self::Params> {

@@ -183,7 +183,7 @@ impl Reference for Int8Fwd {
     }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
-        host::fwd(*self, p, views);
+        host::fwd(self.bias, self.residual, p, views);
     }
 
     fn samples(&self) -> Vec<Self::Params> {
@@ -231,7 +231,7 @@ impl Reference for Int8Swiglu {
     }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
-        host::swiglu(*self, p, views);
+        host::swiglu(self.bias, self.y, p, views);
     }
 
     fn samples(&self) -> Vec<Self::Params> {
