@@ -107,7 +107,8 @@ impl ModelConfig {
         let raw: Raw = serde_json::from_str(text)?;
         let family = family(&raw)?;
         let value: serde_json::Value = serde_json::from_str(text)?;
-        unsupported::refuse(&value, family)?;
+        unsupported::refuse(&value)?;
+        rope::refuse(&value, family)?;
         let bias = |bias: Bias| bias.is_on(|field| raw.flag(field));
         let config = Self {
             family,

@@ -151,11 +151,12 @@ fn llama3(name: &str, object: &Map<String, Value>) -> Result<Llama3, ConfigError
 mod tests {
     use serde_json::json;
 
+    use super::super::unsupported;
     use super::*;
 
     fn read(family: &str, config: &Value) -> Result<Option<Llama3>, String> {
         let family = Family::of_config(family).expect("a family");
-        let read = super::super::unsupported::refuse(config, family).and_then(|()| theta(config));
+        let read = unsupported::refuse(config).and_then(|()| refuse(config, family)).and_then(|()| theta(config));
         read.and_then(|_| scaling(config)).map_err(|error| error.to_string())
     }
 

@@ -2,8 +2,7 @@
 
 use serde_json::Value;
 
-use super::{ConfigError, rope};
-use crate::family::Family;
+use super::ConfigError;
 
 /// A setting that this program follows at one value only.
 pub(super) enum Neutral {
@@ -73,8 +72,8 @@ pub(super) fn refuse_at(field: impl Into<String>, value: &Value, reason: &'stati
     ConfigError::Unsupported { field: field.into(), value, reason }
 }
 
-/// Refuses every setting that would change the mathematics.
-pub(super) fn refuse(config: &Value, family: &Family) -> Result<(), ConfigError> {
+/// Refuses every setting that would change the mathematics of any family.
+pub(super) fn refuse(config: &Value) -> Result<(), ConfigError> {
     for field in ["hidden_act", "hidden_activation"] {
         if let Some(act) = given(config, field).filter(|act| act.as_str() != Some("silu")) {
             return Err(refuse_at(field, act, "the MLP is SwiGLU: only `silu` is supported"));
@@ -97,7 +96,7 @@ pub(super) fn refuse(config: &Value, family: &Family) -> Result<(), ConfigError>
         let reason = "give an unquantised checkpoint, or a GGUF file";
         return Err(refuse_at("quantization_config", method, reason));
     }
-    rope::refuse(config, family)
+    Ok(())
 }
 
 /// A field that is there and not null.
@@ -114,8 +113,7 @@ mod tests {
     fn refused(field: &str, value: Value) -> String {
         let mut config = json!({});
         config[field] = value;
-        let family = Family::of_config("llama").expect("a family");
-        refuse(&config, family).err().map(|error| error.to_string()).unwrap_or_default()
+        refuse(&config).err().map(|error| error.to_string()).unwrap_or_default()
     }
 
     #[test]
