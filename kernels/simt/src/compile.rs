@@ -7,8 +7,9 @@ use std::sync::Mutex;
 use cc::Tool;
 use precast_kernels::{Arch, Digest, Source};
 
-use crate::error::{CompileError, io};
+use crate::error::{CompileError, OLDEST, io};
 use crate::program::Program;
+use crate::report::SOURCES;
 use crate::translate::{argument, translate};
 
 /// The machine's sources.
@@ -53,14 +54,8 @@ const KERNEL: &[&str] = &[
     "-fvisibility=hidden",
 ];
 
-/// Stands in debugging information for the directory that an object was compiled in.
-pub(crate) const SOURCES: &str = "/simt";
-
 /// Names every kernel's function.
 const ENTRY: &str = "simt_kernel";
-
-/// The first g++ with `-ftrivial-auto-var-init`.
-pub(crate) const OLDEST: u32 = 12;
 
 /// The machine, compiled, and directories for kernels.
 pub struct Simt {

@@ -1,94 +1,14 @@
-//! What a kernel's accesses cost the memory system of a GPU: sectors of global memory, wavefronts of shared memory.
+//! What each instruction of a kernel costs, over all of its samples.
 
 use std::collections::BTreeMap;
-use std::iter::Sum;
-use std::ops::Add;
 
 use precast_kernels::check::Case;
 use precast_kernels::{Arch, Key, KeyVariant, Variant};
 
 use crate::check::{Fault, run};
 use crate::compile::Simt;
-use crate::launch::RawCount;
+use crate::cost::{Cost, Count, Traffic};
 use crate::program::Program;
-
-/// What an instruction does.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Traffic {
-    /// Reads global memory.
-    Load,
-    /// Writes global memory.
-    Store,
-    /// `cp.async`: it reads global memory. How what arrives is written to shared memory is not counted.
-    Copy,
-    /// Reads shared memory.
-    SharedLoad,
-    /// Writes shared memory.
-    SharedStore,
-    /// `ldmatrix`.
-    LoadMatrix,
-}
-
-impl Traffic {
-    /// In the machine's order.
-    pub const ALL: [Traffic; 6] =
-        [Traffic::Load, Traffic::Store, Traffic::Copy, Traffic::SharedLoad, Traffic::SharedStore, Traffic::LoadMatrix];
-
-    /// Whether it is of global memory, not of shared memory.
-    pub fn is_global(self) -> bool {
-        self <= Traffic::Copy
-    }
-
-    /// What one of [`Cost::moved`] is in terms of [`Cost::needed`]: the bytes of a sector, or a wavefront.
-    pub fn unit(self) -> u64 {
-        if self.is_global() { 32 } else { 1 }
-    }
-}
-
-/// What instructions cost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cost {
-    /// Warps that executed one.
-    pub requests: u64,
-    /// 32-byte sectors of global memory, or wavefronts of shared memory.
-    pub moved: u64,
-    /// Bytes of global memory that the lanes of a request asked for, each once; or the wavefronts of shared memory that
-    /// it would take without bank conflicts.
-    pub needed: u64,
-}
-
-impl Add for Cost {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        let Self { requests, moved, needed } = other;
-        Self { requests: self.requests + requests, moved: self.moved + moved, needed: self.needed + needed }
-    }
-}
-
-impl Sum for Cost {
-    fn sum<I: Iterator<Item = Self>>(costs: I) -> Self {
-        costs.fold(Self::default(), Add::add)
-    }
-}
-
-/// What one instruction of a program cost in a launch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Count {
-    /// In the program, for [`Counted::line`].
-    pub(crate) address: u64,
-    /// What it does.
-    pub traffic: Traffic,
-    /// What it cost.
-    pub cost: Cost,
-}
-
-impl Count {
-    pub(crate) fn new(raw: &RawCount, base: u64) -> Self {
-        let &RawCount { pc, traffic, requests, moved, needed, .. } = raw;
-        Self { address: pc - base, traffic: Traffic::ALL[traffic as usize], cost: Cost { requests, moved, needed } }
-    }
-}
 
 /// What the samples of a kernel cost.
 pub struct Counted {

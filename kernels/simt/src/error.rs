@@ -2,8 +2,11 @@
 
 use std::path::Path;
 
-use crate::compile::OLDEST;
-use crate::program::STATIC_SHARED_BYTES;
+/// The first g++ with `-ftrivial-auto-var-init`.
+pub(crate) const OLDEST: u32 = 12;
+
+/// Static shared memory a CTA may have (PTX ISA, "State Spaces").
+pub(crate) const STATIC_SHARED_BYTES: u64 = 48 << 10;
 
 /// A kernel that cannot be prepared.
 #[derive(Debug, thiserror::Error)]

@@ -4,6 +4,7 @@
 
 mod check;
 mod compile;
+mod cost;
 mod count;
 mod error;
 mod execute;
@@ -14,7 +15,8 @@ mod translate;
 
 pub use check::{Fault, Outcome, check_all, check_source};
 pub use compile::Simt;
-pub use count::{Cost, Count, Counted, Traffic, count};
+pub use cost::{Cost, Count, Traffic};
+pub use count::{Counted, count};
 pub use error::CompileError;
 pub use execute::execute;
 pub use launch::Operand;

@@ -7,13 +7,10 @@ use libloading::Library;
 use object::{Object, ObjectSection, ObjectSymbol, SymbolKind};
 use precast_kernels::Geometry;
 
-use crate::count::Count;
-use crate::error::{CompileError, io};
+use crate::cost::Count;
+use crate::error::{CompileError, STATIC_SHARED_BYTES, io};
 use crate::launch::{self, Image, Operand, RawCount, Region, Run, RunCounted};
 use crate::report::{Report, lines};
-
-/// Static shared memory a CTA may have (PTX ISA, "State Spaces").
-pub(crate) const STATIC_SHARED_BYTES: u64 = 48 << 10;
 
 /// What the machine's functions are called whose callers are ordered by clocks.
 const BY_CLOCKS: &[u8] = b"simt_hopper_";

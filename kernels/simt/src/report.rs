@@ -6,8 +6,10 @@ use std::process::Command;
 
 use precast_kernels::Geometry;
 
-use crate::compile::SOURCES;
 use crate::launch::{RawAccess, RawReport};
+
+/// Stands in debugging information for the directory that an object was compiled in.
+pub(crate) const SOURCES: &str = "/simt";
 
 /// The first thing that is wrong with a launch.
 #[derive(Clone, Debug, PartialEq, Eq)]
