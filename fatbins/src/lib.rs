@@ -26,7 +26,7 @@ pub mod threads;
 mod trust;
 mod wire;
 
-pub use bundle::{Bundle, BundleError, Module, encode, parts};
+pub use bundle::{Bundle, BundleError, BundleFile, Module, encode, parts};
 pub use code::CubinCode;
 pub use count::count;
 pub use cubin::{CubinError, CubinFacts};
@@ -35,7 +35,7 @@ pub use manifest::{Code, Manifest, ManifestError, ModuleEntry};
 pub use precast_kernels::{Digest, Hasher, NotADigest, hex};
 pub use sign::sign;
 pub use stale::{Stale, StaleModule, build_command};
-pub use trust::{BundleFile, SignatureError, TrustedKey, signature_path};
+pub use trust::{SignatureError, TrustedKey, signature_path};
 
 /// The section of the fatbin containers.
 pub const FATBIN_SECTION: &str = ".nv_fatbin";

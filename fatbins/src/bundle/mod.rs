@@ -2,6 +2,7 @@
 
 mod encode;
 mod error;
+mod file;
 mod verify;
 
 use object::Endianness;
@@ -17,6 +18,7 @@ use encode::{elf, layout};
 
 pub use encode::{encode, parts};
 pub use error::BundleError;
+pub use file::BundleFile;
 
 /// A bundle whose structure has been checked. Its digests and cubins have not until [`Bundle::verify`] or
 /// [`Bundle::examine`].

@@ -1,0 +1,59 @@
+//! Bundle files with the signatures beside them.
+
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use super::{Bundle, BundleError};
+use crate::input;
+use crate::trust::{SignatureError, TrustedKey, signature_path};
+
+/// Far more than the kernels of many models take.
+const MOST_BYTES: u64 = 4 << 30;
+
+/// A bundle file in memory, and the signature beside it.
+#[derive(Clone, Debug)]
+pub struct BundleFile {
+    /// Where it was read from.
+    pub path: PathBuf,
+    pub bytes: Vec<u8>,
+    /// The text of `FILE.minisig`, if there is one.
+    pub signature: Option<String>,
+}
+
+impl BundleFile {
+    /// Reads a bundle and its signature.
+    ///
+    /// # Errors
+    /// Any I/O error but a missing signature.
+    pub fn read(path: &Path) -> io::Result<Self> {
+        let bytes = input::read(path, MOST_BYTES)?;
+        let signature = match input::read(&signature_path(path), input::SETTINGS_BYTES) {
+            // What is no text is no signature either: it stays, to be refused.
+            Ok(signature) => Some(String::from_utf8_lossy(&signature).into_owned()),
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        Ok(Self { path: path.to_owned(), bytes, signature })
+    }
+
+    /// Checks the signature over the whole file where a key is trusted, then reads the bundle.
+    ///
+    /// # Errors
+    /// [`BundleError`]: nothing of the file is to be used.
+    pub fn open(&self, keys: &[TrustedKey]) -> Result<Bundle<'_>, BundleError> {
+        self.signer(keys)?;
+        Bundle::read(&self.bytes)
+    }
+
+    /// Which trusted key signed the file; none if none is trusted.
+    ///
+    /// # Errors
+    /// [`SignatureError`] where keys are trusted and none signed it.
+    pub fn signer<'k>(&self, keys: &'k [TrustedKey]) -> Result<Option<&'k TrustedKey>, SignatureError> {
+        if keys.is_empty() {
+            return Ok(None);
+        }
+        let path = signature_path(&self.path);
+        TrustedKey::check(keys, &self.bytes, self.signature.as_deref(), &path).map(Some)
+    }
+}
