@@ -5,10 +5,9 @@ use serde::Serialize;
 
 use crate::Digest;
 use crate::cubin::{CubinError, CubinFacts};
-use crate::wire;
 
 /// Marks a manifest, and its version.
-const MAGIC: [u8; 8] = *b"PRECAST\x01";
+pub(crate) const MAGIC: [u8; 8] = *b"PRECAST\x01";
 
 /// What a bundle holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -116,7 +115,8 @@ impl Manifest {
         [&MAGIC[..], &body_digest(&body).0, &body].concat()
     }
 
-    fn body(&self) -> Vec<u8> {
+    /// Encodes all but the header.
+    pub(crate) fn body(&self) -> Vec<u8> {
         let config = bincode::config::standard().with_fixed_int_encoding();
         bincode::serde::encode_to_vec(self, config).expect("a vector takes any number of bytes")
     }
@@ -125,42 +125,9 @@ impl Manifest {
     pub fn digest(&self) -> Digest {
         body_digest(&self.body())
     }
-
-    /// Reads a canonical encoding.
-    ///
-    /// # Errors
-    /// [`ManifestError`] for another version, bytes that were altered, do not decode or are not canonical, or
-    /// modules that are not sorted.
-    pub fn decode(bytes: &[u8]) -> Result<Self, ManifestError> {
-        let header = bytes.strip_prefix(&MAGIC).and_then(|rest| rest.split_first_chunk::<32>());
-        let Some((expected, body)) = header else {
-            return Err(ManifestError::Magic { found: bytes[..bytes.len().min(8)].to_vec() });
-        };
-        let (expected, found) = (Digest(*expected), body_digest(body));
-        if expected != found {
-            return Err(ManifestError::Digest { expected, found });
-        }
-        let manifest = Self::from(wire::decode(body)?);
-        if manifest.body() != body {
-            return Err(ManifestError::NotCanonical);
-        }
-        if let Some(pair) = manifest.models.windows(2).find(|pair| pair[0] >= pair[1]) {
-            return Err(ManifestError::Order(pair[1].clone()));
-        }
-        if let Some(pair) = manifest.modules.windows(2).find(|pair| pair[0].order() >= pair[1].order()) {
-            return Err(ManifestError::Order(pair[1].to_string()));
-        }
-        for module in &manifest.modules {
-            let arch = module.arch()?;
-            if module.code.is_some() != (arch != Arch::Sim) {
-                return Err(ManifestError::Code(module.to_string()));
-            }
-        }
-        Ok(manifest)
-    }
 }
 
-fn body_digest(body: &[u8]) -> Digest {
+pub(crate) fn body_digest(body: &[u8]) -> Digest {
     Digest::of_parts("precast.manifest", [body])
 }
 

@@ -4,15 +4,16 @@
 use std::fmt;
 use std::marker::PhantomData;
 
+use precast_kernels::Arch;
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use crate::Digest;
-use crate::manifest::{Code, Manifest, ManifestError, ModuleEntry};
+use crate::manifest::{Code, MAGIC, Manifest, ManifestError, ModuleEntry, body_digest};
 
 /// A manifest as it lies in the file: the fields of [`Manifest`], borrowed.
 #[derive(Deserialize)]
-pub struct WireManifest<'a> {
+struct WireManifest<'a> {
     compiler: &'a str,
     #[serde(borrow, deserialize_with = "list")]
     options: Vec<&'a str>,
@@ -44,8 +45,43 @@ struct WireCode<'a> {
     max_threads: u32,
 }
 
+impl Manifest {
+    /// Reads a canonical encoding.
+    ///
+    /// # Errors
+    /// [`ManifestError`] for another version, bytes that were altered, do not decode or are not canonical, or
+    /// modules that are not sorted.
+    pub fn decode(bytes: &[u8]) -> Result<Self, ManifestError> {
+        let header = bytes.strip_prefix(&MAGIC).and_then(|rest| rest.split_first_chunk::<32>());
+        let Some((expected, body)) = header else {
+            return Err(ManifestError::Magic { found: bytes[..bytes.len().min(8)].to_vec() });
+        };
+        let (expected, found) = (Digest(*expected), body_digest(body));
+        if expected != found {
+            return Err(ManifestError::Digest { expected, found });
+        }
+        let manifest = Self::from(parse(body)?);
+        if manifest.body() != body {
+            return Err(ManifestError::NotCanonical);
+        }
+        if let Some(pair) = manifest.models.windows(2).find(|pair| pair[0] >= pair[1]) {
+            return Err(ManifestError::Order(pair[1].clone()));
+        }
+        if let Some(pair) = manifest.modules.windows(2).find(|pair| pair[0].order() >= pair[1].order()) {
+            return Err(ManifestError::Order(pair[1].to_string()));
+        }
+        for module in &manifest.modules {
+            let arch = module.arch()?;
+            if module.code.is_some() != (arch != Arch::Sim) {
+                return Err(ManifestError::Code(module.to_string()));
+            }
+        }
+        Ok(manifest)
+    }
+}
+
 /// Decodes the body of a manifest.
-pub fn decode(body: &[u8]) -> Result<WireManifest<'_>, ManifestError> {
+fn parse(body: &[u8]) -> Result<WireManifest<'_>, ManifestError> {
     let config = bincode::config::standard().with_fixed_int_encoding();
     let decoded = bincode::serde::borrow_decode_from_slice(body, config);
     decoded.map(|(manifest, _)| manifest).map_err(|error| ManifestError::Decode(error.to_string()))
