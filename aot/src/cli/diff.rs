@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use precast_fatbins::{Bundle, Change, Code, Lock, Manifest, lock, say};
 
-use super::{Failure, diff_code, examined, print_json, read_bundle};
+use super::diff_code::{self, json};
+use super::{Failure, examined, print_json, read_bundle};
 
 #[derive(Args)]
 pub struct Arguments {
@@ -84,14 +85,4 @@ fn split(change: &Change) -> (&str, &'static str) {
         Change::Added(module) => (module, "added"),
         Change::Changed { module, .. } => (module, "changed"),
     }
-}
-
-pub(super) fn json(code: &Code) -> serde_json::Value {
-    serde_json::json!({
-        "sha256": code.digest.to_string(),
-        "bytes": code.bytes,
-        "registers": code.registers,
-        "static_shared_bytes": code.static_shared_bytes,
-        "stack_bytes": code.stack_bytes,
-    })
 }

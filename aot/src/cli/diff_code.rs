@@ -5,7 +5,6 @@ use std::path::Path;
 
 use precast_fatbins::{Bundle, Code, CubinCode, lock, say};
 
-use super::diff::json;
 use super::{Failure, examined, print_json, read_bundle};
 
 /// A kernel with machine code: its row, and what it is apart from names.
@@ -68,6 +67,17 @@ pub fn run(before: &Path, after: &Path, as_json: bool) -> Result<(), Failure> {
         0 => Ok(()),
         different => Err(Failure::OtherCode(different)),
     }
+}
+
+/// Describes machine code, as both comparisons print it.
+pub(super) fn json(code: &Code) -> serde_json::Value {
+    serde_json::json!({
+        "sha256": code.digest.to_string(),
+        "bytes": code.bytes,
+        "registers": code.registers,
+        "static_shared_bytes": code.static_shared_bytes,
+        "stack_bytes": code.stack_bytes,
+    })
 }
 
 fn kernels(path: &Path) -> Result<Kernels, Failure> {
