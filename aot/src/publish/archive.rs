@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use precast_fatbins::input;
 
-use super::layout::{LayoutError, malformed};
+use super::error::{LayoutError, malformed};
 
 /// More members than this a tar file with a layout never has.
 const MEMBERS: usize = 4096;

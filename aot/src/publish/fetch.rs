@@ -8,7 +8,8 @@ use precast_fatbins::{Bundle, Digest, Lock, TrustedKey, files};
 use serde_json::Value;
 
 use super::archive::Archive;
-use super::layout::{Descriptor, FILES_BYTES, LayoutError, MANIFEST_BYTES, index, malformed};
+use super::error::{LayoutError, malformed};
+use super::layout::{Descriptor, FILES_BYTES, MANIFEST_BYTES, index};
 use super::{PublishError, check_locks, media, title};
 
 /// The empty blob `{}`.

@@ -6,12 +6,13 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use precast_fatbins::{Digest, files, input};
 use serde_json::{Value, json};
 
 use super::archive::Archive;
+use super::error::{LayoutError, malformed};
 use super::media;
 
 /// The two files that are no blobs.
@@ -32,51 +33,6 @@ pub const FILES_BYTES: u64 = 1 << 30;
 pub struct Layout {
     files: BTreeMap<String, Vec<u8>>,
     index: Vec<Value>,
-}
-
-/// A layout that must not be used, or cannot be written.
-#[derive(Debug, thiserror::Error)]
-pub enum LayoutError {
-    #[error("cannot {what} {}: {error}", path.display())]
-    Io { what: &'static str, path: PathBuf, error: io::Error },
-    /// A file every layout has.
-    #[error("not an OCI image layout: it has no {0}")]
-    Missing(String),
-    /// A file that is not what the specification says.
-    #[error("{file}: {what}")]
-    Malformed { file: String, what: String },
-    /// A file is longer than it may be.
-    #[error("{file} is {found} bytes; at most {limit} are read")]
-    TooLarge {
-        file: String,
-        /// In the layout.
-        found: u64,
-        /// Of such a file.
-        limit: u64,
-    },
-    /// What is there was not written by this program, or was changed since.
-    #[error(
-        "{} is not replaced: {what}\nprecast-aot replaces only what it wrote: choose another --to, or move this away",
-        path.display()
-    )]
-    NotOurs {
-        /// What would be replaced.
-        path: PathBuf,
-        /// What is foreign in it.
-        what: String,
-    },
-    /// A blob was altered.
-    #[error("blob {expected} has SHA-256 {found}")]
-    Digest { expected: Digest, found: Digest },
-    /// A blob is not as long as its descriptor says.
-    #[error("blob {digest} is {found} bytes, its descriptor says {expected}")]
-    Size {
-        digest: Digest,
-        /// By the descriptor.
-        expected: u64,
-        /// In the layout.
-        found: u64,
-    },
 }
 
 /// What a layout or a manifest says of a blob.
@@ -319,10 +275,6 @@ impl Default for Layout {
     fn default() -> Self {
         Self::new()
     }
-}
-
-pub(super) fn malformed(file: &str, what: impl Into<String>) -> LayoutError {
-    LayoutError::Malformed { file: file.to_owned(), what: what.into() }
 }
 
 fn is_tar(path: &Path) -> bool {

@@ -6,6 +6,7 @@
 //! the key trusts every file. `fatbins/README.md` lists media types and annotations.
 
 mod archive;
+mod error;
 mod fetch;
 mod layout;
 mod provenance;
@@ -17,8 +18,9 @@ use serde_json::{Value, json};
 
 use crate::compile::Task;
 
+pub use error::LayoutError;
 pub use fetch::{Fetched, check_replaceable, fetch};
-pub use layout::{Layout, LayoutError};
+pub use layout::Layout;
 
 /// Names of the published files; a lock file is `<model>.lock`.
 pub mod title {
