@@ -7,8 +7,8 @@ use precast::inputs::checkpoint::{Checkpoint, CheckpointError, Scratch};
 use precast::inputs::data::MicroBatch;
 use precast::options::RunConfig;
 use precast::options::schedule::Schedule;
-use precast_fatbins::files::Existing;
 use precast_plan::Recipe;
+use precast_system::files::Existing;
 
 use crate::support::{
     config, distance, distill, fail, floats, logits, metrics_of, model_config, random_model, session, succeed,

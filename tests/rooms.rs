@@ -6,17 +6,18 @@ use crate::support::root;
 
 /// A package's directory and what it may depend on of this project, as ARCHITECTURE.md lists the rooms: only on those
 /// above it.
-const ROOMS: [(&str, &str, &[&str]); 10] = [
+const ROOMS: [(&str, &str, &[&str]); 11] = [
     ("kernels", "precast-kernels", &[]),
     // What the kernels are made of: it compiles where they do not.
     ("kernels/abi", "precast-abi", &[]),
     ("kernels/plan", "precast-plan", &["precast-kernels"]),
     ("kernels/simt", "precast-simt", &["precast-kernels"]),
-    ("fatbins", "precast-fatbins", &["precast-kernels"]),
-    ("aot", "precast-aot", &["precast-kernels", "precast-plan", "precast-fatbins"]),
+    ("fatbins/system", "precast-system", &["precast-kernels"]),
+    ("fatbins", "precast-fatbins", &["precast-kernels", "precast-system"]),
+    ("aot", "precast-aot", &["precast-kernels", "precast-plan", "precast-system", "precast-fatbins"]),
     // It cannot compile.
-    ("runtime", "precast-runtime", &["precast-kernels", "precast-plan", "precast-fatbins"]),
-    (".", "precast", &["precast-kernels", "precast-plan", "precast-fatbins", "precast-runtime"]),
+    ("runtime", "precast-runtime", &["precast-kernels", "precast-plan", "precast-system", "precast-fatbins"]),
+    (".", "precast", &["precast-kernels", "precast-plan", "precast-system", "precast-fatbins", "precast-runtime"]),
     // What kernels of a stand-in do; nothing ships.
     ("tests/libcuda", "precast-libcuda", &["precast-kernels", "precast-fatbins"]),
     ("xtask", "xtask", &["precast-kernels", "precast-plan", "precast-simt", "precast-fatbins", "precast-aot"]),

@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use precast::inputs::checkpoint::{Checkpoint, CheckpointError, Student, Write, stored, write_model};
-use precast_fatbins::files::Existing;
 use precast_kernels::Dtype;
 use precast_plan::{Parameter, Parameters};
+use precast_system::files::Existing;
 use safetensors::SafeTensors;
 
 use crate::golden;

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use precast_fatbins::{Digest, files, input};
+use precast_fatbins::Digest;
+use precast_system::{files, input};
 
 /// More than any cubin has.
 const MOST_BYTES: u64 = 256 << 20;

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use precast_fatbins::{Change, Lock, LockError, Manifest, input};
+use precast_fatbins::{Change, Lock, LockError, Manifest};
 use precast_kernels::Arch;
+use precast_system::input;
 
 use crate::build::Request;
 use crate::compile::Task;

@@ -6,9 +6,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use precast_aot::toolchain::pins;
-use precast_fatbins::bug::{self, Program};
-use precast_fatbins::terminal::tell;
-use precast_fatbins::{files, stdout, threads};
+use precast_system::bug::{self, Program};
+use precast_system::terminal::tell;
+use precast_system::{files, stdout, threads};
 
 fn main() -> ExitCode {
     let facts = || format!("compiler: NVRTC {} unless another is named", pins::NVRTC.version);

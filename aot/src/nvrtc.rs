@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::ptr;
 
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
-use precast_fatbins::{CubinError, CubinFacts, Digest, input};
+use precast_fatbins::{CubinError, CubinFacts, Digest};
+use precast_system::input;
 
 /// An opaque `nvrtcProgram`.
 type Program = *mut std::ffi::c_void;

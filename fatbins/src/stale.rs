@@ -1,13 +1,14 @@
 //! A bundle of another version: modules that this program would make from other sources, or does not know.
 
 use std::fmt;
+use std::io::{self, Read};
 use std::path::Path;
 
 use precast_kernels::Arch;
+use precast_system::input;
+use precast_system::shell::quoted;
 
-use crate::input;
 use crate::manifest::Manifest;
-use crate::shell::quoted;
 
 /// Modules that a message lists: a whole bundle of another version has hundreds.
 const LISTED: usize = 5;
@@ -49,7 +50,7 @@ impl Stale {
 pub fn build_command(models: &[String], archs: &[Arch]) -> String {
     let (mut first, mut command) = (String::new(), "precast-aot build".to_owned());
     for (index, model) in models.iter().enumerate() {
-        if !matches!(input::single_file(Path::new(model)), Ok(Some(_))) {
+        if !matches!(single_file(Path::new(model)), Ok(Some(_))) {
             command.push_str(&format!(" --model {}", quoted(model)));
             continue;
         }
@@ -67,6 +68,20 @@ pub fn build_command(models: &[String], archs: &[Arch]) -> String {
         command.push_str(&format!(" --arch {}", archs.join(",")));
     }
     first + &command + " --out run.bundle"
+}
+
+/// Names the kind of file of a model's weights, with its article, by its first bytes.
+///
+/// # Errors
+/// As [`input::open`].
+pub fn single_file(path: &Path) -> io::Result<Option<&'static str>> {
+    let mut start = Vec::new();
+    input::open(path)?.take(4).read_to_end(&mut start)?;
+    Ok(match &start[..] {
+        b"GGUF" => Some("a GGUF"),
+        b"APR\0" => Some("an APR"),
+        _ => None,
+    })
 }
 
 impl fmt::Display for Stale {

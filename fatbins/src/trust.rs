@@ -4,8 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use minisign_verify::{Error, PublicKey, Signature};
-
-use crate::input;
+use precast_system::input;
 
 /// A key whose holder's bundles may be used.
 #[derive(Clone, Debug)]

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use precast_fatbins::input;
+use precast_system::input;
 
 /// Names another directory than /proc: tests describe other machines so.
 const PROC: &str = "PRECAST_PROC";

@@ -5,9 +5,10 @@ use std::time::Instant;
 
 use clap::Args;
 use precast_aot::lock;
-use precast_fatbins::terminal::tell;
-use precast_fatbins::{Digest, say};
+use precast_fatbins::Digest;
 use precast_kernels::Arch;
+use precast_system::say;
+use precast_system::terminal::tell;
 
 use super::compile::Compiler;
 use super::{Failure, Locks, Targets, write};

@@ -7,7 +7,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use precast_aot::cache::Cache;
 use precast_aot::{Built, Request, home, toolchain};
-use precast_fatbins::terminal::tell;
+use precast_system::terminal::tell;
 
 use super::Failure;
 

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use precast_fatbins::{Bundle, Change, Code, Lock, Manifest, lock, say};
+use precast_fatbins::{Bundle, Change, Code, Lock, Manifest, lock};
+use precast_system::say;
 
 use super::diff_code::{self, json};
 use super::{Failure, examined, print_json, read_bundle};

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use precast_fatbins::{Bundle, Code, CubinCode, lock, say};
+use precast_fatbins::{Bundle, Code, CubinCode, lock};
+use precast_system::say;
 
 use super::{Failure, examined, print_json, read_bundle};
 

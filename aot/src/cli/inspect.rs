@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use precast_aot::budget::Usage;
 use precast_aot::publish::title;
-use precast_fatbins::{Bundle, BundleFile, Digest, Manifest, input, lock, say};
+use precast_fatbins::{Bundle, BundleFile, Digest, Manifest, lock};
+use precast_system::{input, say};
 use serde_json::{Value, json};
 
 use super::{Failure, Trusted, examined, print_json};

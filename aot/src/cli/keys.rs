@@ -1,7 +1,7 @@
 //! `precast-aot keys`
 
 use clap::Args;
-use precast_fatbins::say;
+use precast_system::say;
 
 use super::{Failure, Targets, print_json};
 

@@ -2,8 +2,9 @@
 
 use clap::Args;
 use precast_aot::{Request, kernels, lock};
-use precast_fatbins::{Lock, count, say};
+use precast_fatbins::Lock;
 use precast_kernels::Arch;
+use precast_system::{count, say};
 
 use super::compile::Compiler;
 use super::{Failure, Locks, Models, write};

@@ -23,9 +23,10 @@ use precast_aot::models::{Model, ModelError};
 use precast_aot::publish::{LayoutError, PublishError};
 use precast_aot::toolchain::LocateError;
 use precast_aot::{Request, home};
-use precast_fatbins::terminal::tell;
-use precast_fatbins::{Bundle, BundleError, SignatureError, TrustedKey, files, input, say, stdout};
+use precast_fatbins::{Bundle, BundleError, SignatureError, TrustedKey};
 use precast_kernels::Arch;
+use precast_system::terminal::tell;
+use precast_system::{files, input, say, stdout};
 
 /// Most bytes of a file that is read whole.
 const MOST_BYTES: u64 = 4 << 30;

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use precast_aot::publish::{self, title};
 use precast_aot::{Request, home, lock};
-use precast_fatbins::{Bundle, Digest, count, say};
+use precast_fatbins::{Bundle, Digest};
+use precast_system::{count, say};
 
 use super::compile::Compiler;
 use super::sign::Key;

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use minisign::KeyPair;
-use precast_fatbins::{say, signature_path};
+use precast_fatbins::signature_path;
+use precast_system::say;
 
 use super::{Failure, read, write};
 

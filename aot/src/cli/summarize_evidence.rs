@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use precast_fatbins::{count, say};
+use precast_system::{count, say};
 
 use super::{Failure, Trusted, compare_evidence, write};
 

@@ -5,7 +5,7 @@ use precast_aot::home;
 use precast_aot::toolchain::{self, pins, wheels};
 
 use super::Failure;
-use precast_fatbins::say;
+use precast_system::say;
 
 #[derive(Args)]
 pub struct Arguments {

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use precast_fatbins::{BundleFile, count, say};
+use precast_fatbins::BundleFile;
+use precast_system::{count, say};
 
 use super::{Failure, Trusted};
 

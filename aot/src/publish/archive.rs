@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use precast_fatbins::input;
+use precast_system::input;
 
 use super::error::{LayoutError, malformed};
 

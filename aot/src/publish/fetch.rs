@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::{fs, io};
 
-use precast_fatbins::{Bundle, Digest, Lock, TrustedKey, files};
+use precast_fatbins::{Bundle, Digest, Lock, TrustedKey};
+use precast_system::files;
 use serde_json::Value;
 
 use super::archive::Archive;

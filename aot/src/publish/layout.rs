@@ -8,7 +8,8 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use precast_fatbins::{Digest, files, input};
+use precast_fatbins::Digest;
+use precast_system::{files, input};
 use serde_json::{Value, json};
 
 use super::archive::Archive;

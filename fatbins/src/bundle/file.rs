@@ -3,8 +3,9 @@
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+use precast_system::input;
+
 use super::{Bundle, BundleError};
-use crate::input;
 use crate::trust::{SignatureError, TrustedKey, signature_path};
 
 /// Far more than the kernels of many models take.

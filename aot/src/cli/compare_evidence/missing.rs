@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use precast_fatbins::count;
 use precast_fatbins::evidence::{Gathered, Golden, PRECISIONS};
 use precast_kernels::{Arch, Key, KeyVariant};
+use precast_system::count;
 
 use super::launches::Launched;
 

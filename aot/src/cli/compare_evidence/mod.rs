@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use precast_fatbins::evidence::{self, Gathered, Golden};
-use precast_fatbins::{TrustedKey, count, input, say, signature_path};
+use precast_fatbins::{TrustedKey, signature_path};
+use precast_system::{count, input, say};
 use serde::Serialize;
 
 use super::{Failure, Trusted, print_json};

@@ -69,20 +69,6 @@ pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
     String::from_utf8(read(path, most)?).map_err(|error| io::Error::new(ErrorKind::InvalidData, error.utf8_error()))
 }
 
-/// Which kind of file of a model's weights this is, with its article, by its first bytes.
-///
-/// # Errors
-/// As [`open`].
-pub fn single_file(path: &Path) -> io::Result<Option<&'static str>> {
-    let mut start = Vec::new();
-    open(path)?.take(4).read_to_end(&mut start)?;
-    Ok(match &start[..] {
-        b"GGUF" => Some("a GGUF"),
-        b"APR\0" => Some("an APR"),
-        _ => None,
-    })
-}
-
 fn refused(what: String) -> io::Error {
     io::Error::new(ErrorKind::InvalidInput, what)
 }

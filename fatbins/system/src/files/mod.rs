@@ -11,7 +11,9 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::{Digest, Hasher, input};
+use precast_kernels::{Digest, Hasher};
+
+use crate::input;
 
 pub use aside::{Aside, Existing, Writer, asides, is_aside, remove_directory, sweep};
 pub use claim::{Claim, ClaimError};

@@ -8,12 +8,12 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use precast_kernels::{Digest, Hasher};
 use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat_with};
 use rustix::io::Errno;
 
 use super::listing::{LISTING, Listing};
 use super::{fault, flush, parent, placing, rename, sync};
-use crate::{Digest, Hasher};
 
 /// What becomes of a directory that is already in the place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,8 +5,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use precast_kernels::Digest;
+
+use crate::input;
 use crate::shell::quoted;
-use crate::{Digest, input};
 
 /// The file in a directory that lists its others: `sha256sum -c precast.sha256` checks them.
 pub const LISTING: &str = "precast.sha256";
