@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use precast_fatbins::BundleError;
-use precast_fatbins::files::{self, ListingError};
 use precast_kernels::Arch;
 use precast_plan::PlanError;
 use precast_runtime::cublas::CublasError;
 use precast_runtime::{DriverError, LoadError};
+use precast_system::files::{self, ListingError};
 
 use crate::base::note;
 use crate::base::signal::Signal;

@@ -2,8 +2,8 @@
 
 use std::process::ExitCode;
 
-use precast_fatbins::bug::{self, Program};
-use precast_fatbins::{files, threads};
+use precast_system::bug::{self, Program};
+use precast_system::{files, threads};
 
 fn main() -> ExitCode {
     let program =

@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 use std::path::Path;
 
-use precast_fatbins::input;
+use precast_system::input;
 
 /// What people save or clone in place of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

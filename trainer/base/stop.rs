@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use precast_fatbins::files;
-use precast_fatbins::shell::quoted;
+use precast_system::files;
+use precast_system::shell::quoted;
 use signal_hook::iterator::Signals;
 use signal_hook::{flag, low_level};
 

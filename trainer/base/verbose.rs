@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use clap::Args;
-use precast_fatbins::tee;
+use precast_system::tee;
 
 /// The option of every command that runs kernels.
 #[derive(Args, Clone, Copy, Debug)]

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Arg, Args};
-use precast_fatbins::say;
 use precast_kernels::Batch;
+use precast_system::say;
 
 use super::print_json;
 use crate::base::startup::Startup;

@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use precast_fatbins::{Bundle, build_command, count, say};
+use precast_fatbins::{Bundle, build_command};
 use precast_kernels::Arch;
 use precast_plan::memory::human_bytes;
 use precast_plan::{Gemm, TrainingPlan, keys};
 use precast_runtime::{Device, DriverError, LoadError, cuda, host};
+use precast_system::{count, say};
 use serde::Serialize;
 
 use super::print_json;

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use clap::{Arg, Args};
 use indicatif::{ProgressBar, ProgressStyle};
-use precast_fatbins::say;
 use precast_plan::{Gemm, Precision};
+use precast_system::say;
 
 use super::print_json;
 use crate::base::verbose::Verbose;

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use precast_fatbins::evidence::{Evidence, Finding};
-use precast_fatbins::{Digest, count, files, input, say, sign, signature_path};
+use precast_fatbins::{Digest, sign, signature_path};
+use precast_system::{count, files, input, say};
 
 use super::doctor;
 use super::selftest::OfKernels;

@@ -1,7 +1,7 @@
 //! `precast generate`
 
 use clap::{Arg, Args};
-use precast_fatbins::say;
+use precast_system::say;
 
 use super::print_json;
 use crate::base::verbose::Verbose;

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use precast_fatbins::say;
 use precast_plan::Precision;
+use precast_system::say;
 
 use crate::error::Failure;
 use crate::options::exact_precision;

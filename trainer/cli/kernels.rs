@@ -1,7 +1,7 @@
 //! `precast kernels`
 
 use clap::Args;
-use precast_fatbins::say;
+use precast_system::say;
 
 use super::print_json;
 use crate::device::bundle::{BundleSource, embedded};

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use precast_fatbins::say;
+use precast_system::say;
 
 use crate::error::Failure;
 use crate::programs::merge;

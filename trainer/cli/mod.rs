@@ -22,7 +22,7 @@ use clap::{Parser, Subcommand};
 use crate::base::stop::end_at_signal;
 use crate::error::Failure;
 use crate::run::report;
-use precast_fatbins::{say, stdout};
+use precast_system::{say, stdout};
 
 /// Distil a large Qwen or Llama model into a small one, or train one on data alone: every kernel compiled, verified and loaded
 /// before the first step.

@@ -1,10 +1,10 @@
 //! `precast selftest`
 
 use clap::Args;
-use precast_fatbins::{count, say};
 use precast_kernels::Arch;
 use precast_plan::Plan;
 use precast_runtime::selftest::selftest;
+use precast_system::{count, say};
 
 use crate::base::verbose::Verbose;
 use crate::device;

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, Args, Command, CommandFactory, ValueHint};
 use clap_complete::Shell;
-use precast_fatbins::{files, say};
 use precast_kernels::Arch;
 use precast_plan::{Gemm, Precision, Recompute};
+use precast_system::{files, say};
 
 use crate::error::Failure;
 use crate::inputs::adapter::Target;

@@ -1,7 +1,7 @@
 //! `precast smoke`
 
 use clap::{Arg, Args, value_parser};
-use precast_fatbins::say;
+use precast_system::say;
 
 use crate::error::Failure;
 use crate::options::measurement::{measured, measurement};

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use precast_fatbins::say;
 use precast_plan::{Adapters, EvaluationPlan, Gemm, Precision, Student};
 use precast_runtime::Placement;
 use precast_runtime::cublas::Cublas;
+use precast_system::say;
 
 use crate::base::startup::Startup;
 use crate::device;

@@ -3,8 +3,9 @@
 use std::fmt;
 use std::path::Path;
 
-use precast_fatbins::{Digest, count};
+use precast_fatbins::Digest;
 use precast_runtime::{CublasUse, Device};
+use precast_system::count;
 
 use crate::inputs::adapter::Adapter;
 use crate::inputs::checkpoint::Weights;

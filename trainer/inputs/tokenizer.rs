@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use precast_fatbins::{bug, input};
+use precast_system::{bug, input};
 use serde::Deserialize;
 use tokenizers::ModelWrapper;
 

@@ -2,9 +2,10 @@
 //! to itself. The last hidden states of the first wait in host memory; the head, which both have, is applied to both beside the
 //! second.
 
-use precast_fatbins::{Digest, say};
+use precast_fatbins::Digest;
 use precast_plan::{ComparisonPlan, Formats, Side, evaluation};
 use precast_runtime::Placement;
+use precast_system::say;
 
 use crate::base::startup::Startup;
 use crate::device;

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use half::bf16;
 use minijinja::Value;
-use precast_fatbins::say;
 use precast_kernels::{Dtype, Format};
 use precast_plan::evaluation;
+use precast_system::say;
 use serde::Serialize;
 
 use crate::base::note::note;

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use precast_fatbins::files::Existing;
 use precast_kernels::Format;
 use precast_plan::{ModelConfig, Parameter, Parameters, Precision};
+use precast_system::files::Existing;
 
 use crate::error::Failure;
 use crate::inputs::checkpoint::{

@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use half::f16;
-use precast_fatbins::files::Existing;
 use precast_kernels::Dtype;
 use precast_plan::{Factor, Parameter, Parameters};
+use precast_system::files::Existing;
 use rayon::prelude::*;
 use safetensors::tensor::Dtype as Stored;
 

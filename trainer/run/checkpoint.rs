@@ -4,9 +4,10 @@
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use precast_fatbins::files::{Aside, Listing};
-use precast_fatbins::{Digest, input};
+use precast_fatbins::Digest;
 use precast_plan::Tensor;
+use precast_system::files::{Aside, Listing};
+use precast_system::input;
 use safetensors::tensor::Dtype as Stored;
 use serde::{Deserialize, Serialize};
 

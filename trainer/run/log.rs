@@ -11,7 +11,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use chrono::DateTime;
-use precast_fatbins::{Digest, Hasher, count, input, tee};
+use precast_fatbins::{Digest, Hasher};
+use precast_system::{count, input, tee};
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 

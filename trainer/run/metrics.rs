@@ -5,7 +5,8 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use precast_fatbins::{Digest, Hasher, files, input};
+use precast_fatbins::{Digest, Hasher};
+use precast_system::{files, input};
 use serde::{Deserialize, Serialize};
 
 use crate::base::note::note;

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use precast_fatbins::files::Listing;
-use precast_fatbins::{Digest, files, input};
+use precast_fatbins::Digest;
 use precast_plan::MemoryTable;
 use precast_runtime::{CublasUse, Device, Load};
+use precast_system::files::Listing;
+use precast_system::{files, input};
 use serde::Serialize;
 use serde_json::{Value, json};
 

@@ -1,8 +1,8 @@
 //! In which forms the teacher's weights can live on the device, and what a run would take with each.
 
-use precast_fatbins::say;
 use precast_plan::Formats;
 use precast_plan::memory::human_bytes;
+use precast_system::say;
 use serde::Serialize;
 
 use super::Target;

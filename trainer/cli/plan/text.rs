@@ -1,11 +1,11 @@
 //! A plan as people read it.
 
-use precast_fatbins::{count, say};
 use precast_kernels::Arch;
 use precast_plan::memory::human_bytes;
 use precast_plan::training::{GATHER, LAST, UPDATE};
 use precast_plan::{MemoryTable, Plan, Share, Work};
 use precast_runtime::cublas::KNOWN_VERSIONS;
+use precast_system::{count, say};
 
 use super::planned::{Choice, Kernels, Planned, Step};
 use crate::options::Settings;

@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 
-use precast_fatbins::files::{Aside, Existing};
 use precast_plan::ModelConfig;
+use precast_system::files::{Aside, Existing};
 use safetensors::tensor::{Dtype as Stored, TensorView};
 use serde_json::{Value, json};
 

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::io::Write as _;
 use std::path::Path;
 
-use precast_fatbins::files::Aside;
 use precast_plan::{Factor, ModelConfig};
+use precast_system::files::Aside;
 use safetensors::tensor::Dtype as Stored;
 
 use super::TENSORS;

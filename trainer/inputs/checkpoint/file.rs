@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use memmap2::Mmap;
-use precast_fatbins::input;
+use precast_system::input;
 use rustix::fs::{Advice, OFlags, fadvise};
 
 /// What offsets, lengths and memory of direct reads are multiples of: no device asks for more.

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use precast_fatbins::count;
+use precast_system::count;
 
 /// How many tensors have which format. Reads `Q4_1+F32+Q6_K, 272 tensors`: that of most tensors first.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -20,9 +20,10 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use precast_fatbins::{Digest, files, input};
+use precast_fatbins::Digest;
 use precast_kernels::{Block, Dtype, Format};
 use precast_plan::{ModelConfig, Parameter};
+use precast_system::{files, input};
 use rayon::prelude::*;
 use safetensors::tensor::Dtype as Stored;
 

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::io::Write as _;
 use std::path::Path;
 
-use precast_fatbins::files::{Aside, Existing, free_bytes};
-use precast_fatbins::input;
 use precast_kernels::Dtype;
 use precast_plan::Parameter;
+use precast_system::files::{Aside, Existing, free_bytes};
+use precast_system::input;
 use safetensors::tensor::Dtype as Stored;
 
 use super::{Checkpoint, CheckpointError, NotFinite, Source, finite, safetensors_header};

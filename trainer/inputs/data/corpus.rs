@@ -5,8 +5,9 @@ use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use ::parquet::record::Row;
-use precast_fatbins::{Digest, count, files};
+use precast_fatbins::Digest;
 use precast_kernels::abi::MASKED_TOKEN;
+use precast_system::{count, files};
 use rayon::prelude::*;
 
 use super::error::Place;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use precast_fatbins::count;
+use precast_system::count;
 
 use super::rows::RowFault;
 use crate::base::impostors::Disguise;

@@ -5,7 +5,7 @@ use std::ops::Deref;
 use std::path::Path;
 
 use memmap2::Mmap;
-use precast_fatbins::input;
+use precast_system::input;
 
 /// The bytes of a regular file.
 pub(crate) struct Mapped(Option<Mmap>);

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use precast_fatbins::input;
+use precast_system::input;
 
 use super::DataError;
 

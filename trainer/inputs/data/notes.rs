@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use precast_fatbins::count;
+use precast_system::count;
 
 use super::Packing;
 use super::corpus::{Corpus, Holds, Opened};

@@ -9,7 +9,7 @@ use ::parquet::record::reader::RowIter;
 use ::parquet::record::{Field, Row};
 use ::parquet::schema::types::Type;
 use minijinja::Value;
-use precast_fatbins::bug;
+use precast_system::bug;
 
 use super::pages::Bounded;
 use super::rows::{Columns, Content, Ids, Kind, MASK, MASK_HOLDS, Part, RowFault};

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use precast_fatbins::count;
 use precast_kernels::abi::MASKED_TOKEN;
+use precast_system::count;
 use serde::Serialize;
 
 use super::Chunk;

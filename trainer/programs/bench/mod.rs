@@ -12,9 +12,9 @@ mod steps;
 mod sweep;
 mod tune;
 
-use precast_fatbins::say;
 use precast_plan::{Gemm, Plan};
 use precast_runtime::Placement;
+use precast_system::say;
 
 use crate::base::startup::Startup;
 use crate::device;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::Path;
 
-use precast_fatbins::files::{Aside, Existing};
+use precast_system::files::{Aside, Existing};
 
 use super::record::{Record, StepRecord};
 use super::sweep::Sweep;

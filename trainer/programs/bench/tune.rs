@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use precast_fatbins::{files, input};
 use precast_kernels::Variant;
 use precast_kernels::tuned::Table;
 use precast_plan::{Build, Executor, Launch, Plan};
+use precast_system::{files, input};
 
 use super::groups::{self, Group};
 use super::{Bench, SAMPLES, median, sample};

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use precast_fatbins::input;
+use precast_system::input;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

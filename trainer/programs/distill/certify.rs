@@ -1,8 +1,9 @@
 //! A teacher that is not exact: what that costs is known before the first step, by a file, by the run so far, or measured on the
 //! first batch.
 
-use precast_fatbins::{Digest, files, say};
+use precast_fatbins::Digest;
 use precast_plan::{Comparison, Formats};
+use precast_system::{files, say};
 use serde_json::{Value, json};
 
 use super::inputs::ModelDigests;

@@ -15,8 +15,9 @@ mod teacher_score;
 
 use std::path::{Path, PathBuf};
 
-use precast_fatbins::{Digest, say};
+use precast_fatbins::Digest;
 use precast_runtime::Placement;
+use precast_system::say;
 
 use crate::base::note;
 use crate::base::startup::Startup;

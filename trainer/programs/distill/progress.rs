@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use precast_fatbins::{say, tee};
+use precast_system::{say, tee};
 
 use crate::options::RunConfig;
 use crate::run::metrics::StepRecord;

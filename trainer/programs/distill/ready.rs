@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use indicatif::{ProgressBar, ProgressStyle};
-use precast_fatbins::terminal::visible;
-use precast_fatbins::{Digest, say, tee};
+use precast_fatbins::Digest;
 use precast_plan::MemoryTable;
 use precast_runtime::Placement;
+use precast_system::terminal::visible;
+use precast_system::{say, tee};
 use serde_json::Value;
 
 use super::begin;

@@ -1,8 +1,8 @@
 //! What a run trains, as files: the student, as a model, or its adapter, as PEFT has it.
 
-use precast_fatbins::files::Aside;
 use precast_kernels::Dtype;
 use precast_plan::Parameter;
+use precast_system::files::Aside;
 
 use crate::base::roles::Models;
 use crate::device::session::Session;

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use precast_fatbins::{Digest, say};
+use precast_fatbins::Digest;
+use precast_system::say;
 use serde_json::Value;
 
 use crate::error::Failure;

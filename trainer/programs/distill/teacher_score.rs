@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use precast_fatbins::say;
+use precast_system::say;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

@@ -2,10 +2,10 @@
 //! weights from a seed. Its losses follow from the host references, in fp32; those are compared with PyTorch by this project's
 //! golden cases.
 
-use precast_fatbins::count;
 use precast_fatbins::evidence::Golden;
 use precast_plan::{Formats, ModelConfig, Precision, TrainingPlan};
 use precast_runtime::{Device, LoadError, Placement};
+use precast_system::count;
 
 use super::Request;
 use crate::base::startup::Startup;

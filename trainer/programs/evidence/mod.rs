@@ -122,5 +122,5 @@ fn check(outcome: Outcome) -> Check {
 
 fn own_digest() -> Result<Digest, Failure> {
     let path = Path::new("/proc/self/exe");
-    precast_fatbins::files::digest(path).map_err(Failure::io("read", path))
+    precast_system::files::digest(path).map_err(Failure::io("read", path))
 }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 pub use file::{Certificate, Subject};
 pub use measured::{Measured, Tally};
 
-use precast_fatbins::shell::quoted;
+use precast_system::shell::quoted;
 
 use crate::run::identity::Difference;
 

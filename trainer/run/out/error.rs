@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use precast_fatbins::files::ListingError;
+use precast_system::files::ListingError;
 
 /// An output directory that must not be used as it is asked for.
 #[derive(Debug, thiserror::Error)]

@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use precast_fatbins::Digest;
-use precast_fatbins::files::{self, Aside, Claim, ClaimError, Existing, Listing, ListingError, walk, write_whole};
+use precast_system::files::{self, Aside, Claim, ClaimError, Existing, Listing, ListingError, walk, write_whole};
 
 use crate::base::note::{note, notes};
 use crate::error::Failure;

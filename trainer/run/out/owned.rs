@@ -5,8 +5,9 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use precast_fatbins::files::{self, Listing, ListingError, walk};
-use precast_fatbins::{Digest, input};
+use precast_fatbins::Digest;
+use precast_system::files::{self, Listing, ListingError, walk};
+use precast_system::input;
 use serde::Deserialize;
 use serde_json::Value;
 

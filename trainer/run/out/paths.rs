@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use precast_fatbins::files::{self, is_aside};
+use precast_system::files::{self, is_aside};
 
 use super::OutError;
 use super::owned::LOCK;

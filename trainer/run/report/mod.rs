@@ -7,8 +7,9 @@ pub(crate) mod svg;
 
 use std::path::Path;
 
-use precast_fatbins::terminal::visible;
-use precast_fatbins::{Digest, files};
+use precast_fatbins::Digest;
+use precast_system::files;
+use precast_system::terminal::visible;
 use serde::Deserialize;
 use serde_json::Value;
 

@@ -3,9 +3,9 @@
 use std::io::Write as _;
 use std::path::Path;
 
-use precast_fatbins::files::{Aside, Existing};
 use precast_kernels::{Dtype, Format};
 use precast_plan::{Formats, ModelConfig, Parameter, Parameters};
+use precast_system::files::{Aside, Existing};
 
 use super::blocks::BlockType;
 use super::config::key_of;
