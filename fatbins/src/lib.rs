@@ -23,8 +23,6 @@ pub use cubin::{CubinError, CubinFacts};
 pub use lock::{Change, Lock, LockError};
 pub use manifest::{Code, Manifest, ManifestError, ModuleEntry};
 pub use precast_kernels::{Digest, Hasher, NotADigest, hex};
-// Until the trainer imports them from where they are.
-pub use precast_system::{bug, count, files, input, say, shell, stdout, tee, terminal, threads};
 pub use sign::sign;
 pub use stale::{Stale, StaleModule, build_command, single_file};
 pub use trust::{SignatureError, TrustedKey, signature_path};
