@@ -5,8 +5,6 @@ mod formulas;
 mod head;
 mod int8;
 mod kernels;
-mod one_way;
 mod product;
 mod qk_norm;
 mod sources;
-mod structure;

@@ -1,0 +1,77 @@
+//! What holds of the modules of every package, and of those of some.
+
+use std::collections::BTreeSet;
+
+use super::*;
+
+/// Circles that are to be broken yet.
+const KNOWN: [&str; 10] = [
+    "precast-runtime::cuda: call, memory",
+    "precast-runtime::cuda: copies, ranks",
+    "precast: base, device, error, inputs, options, programs, ranks, run",
+    "precast::inputs::checkpoint: apr, error, gguf, missing, write",
+    "precast::inputs::checkpoint::gguf: config, keys, rope",
+    "precast::options: asked, flags",
+    "precast::programs::bench: compare, record, report",
+    "precast::programs::distill: open, ready",
+    "precast::ranks: launcher, rendezvous",
+    "precast::run: gpu, growth, guard, metrics, out, outcome, record, report",
+];
+
+/// Arrows between the modules that stand in the root of a package.
+fn arrows(package: &str) -> Arrows {
+    let members = members().unwrap();
+    let member = members.iter().find(|member| member.name == package).unwrap();
+    folders(member).unwrap().remove(&Place::new()).unwrap()
+}
+
+#[test]
+fn modules_use_each_other_one_way() {
+    let found = circles(&members().unwrap()).unwrap();
+    let found: BTreeSet<&str> = found.iter().map(String::as_str).collect();
+    let known = BTreeSet::from(KNOWN);
+    let (new, gone): (Vec<_>, Vec<_>) = (found.difference(&known).collect(), known.difference(&found).collect());
+    assert!(new.is_empty() && gone.is_empty(), "new circles: {new:#?}, and known ones that are none: {gone:#?}");
+}
+
+#[test]
+fn families_of_kernels_know_neither_keys_nor_the_registry() {
+    let arrows = arrows("precast-kernels");
+    let is_family = |module: &&String| ["kernel", "abi"].iter().all(|used| arrows[*module].contains(*used));
+    let families: Vec<&String> = arrows["registry"].iter().filter(is_family).collect();
+    assert!(families.len() >= 12, "{families:?}");
+    for family in families {
+        let above = ["key", "registry", "tuned", "erased", "check"].into_iter();
+        let wrong: Vec<&str> = above.filter(|module| arrows[family].contains(*module)).collect();
+        assert!(wrong.is_empty(), "{family} uses {wrong:?}");
+    }
+}
+
+/// Names of parameter blocks: the last word of `gemm_fwd_params`.
+fn names_a_block(text: &str) -> bool {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word.len() > 7 && word.ends_with("_params"))
+}
+
+#[test]
+fn operations_alone_fill_parameter_blocks() {
+    let mut filled = 0;
+    for member in members().unwrap().iter().filter(|member| member.name != "precast-kernels") {
+        for path in member.roots.iter().flat_map(|root| sources(root).unwrap()) {
+            // Blocks are known by their types, which all stand in `abi`.
+            let text = fs::read_to_string(&path).unwrap();
+            let fills = text.contains("abi::") && names_a_block(&text);
+            let is_op = path.to_string_lossy().contains("/kernels/plan/src/ops/");
+            assert!(!fills || is_op, "{} fills a parameter block", path.display());
+            filled += usize::from(fills);
+        }
+    }
+    assert!(filled >= 8, "{filled} files of operations: this test looks for the wrong thing");
+}
+
+#[test]
+fn the_drawings_show_what_the_modules_use() {
+    for (path, picture) in pictures(&members().unwrap()).unwrap() {
+        let drawn = fs::read_to_string(crate::run::root().join(&path)).unwrap_or_default();
+        assert!(drawn == picture, "{}: `cargo xtask modules` redraws it", path.display());
+    }
+}
