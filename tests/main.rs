@@ -21,7 +21,6 @@ mod dry_run;
 mod emulated;
 mod evidence;
 mod families;
-mod floors;
 mod formulas;
 mod gauge;
 mod generate;

@@ -18,6 +18,10 @@ const KNOWN: [&str; 10] = [
     "precast::run: gpu, growth, guard, metrics, out, outcome, record, report",
 ];
 
+/// The trainer's floors, from the ground up. `error` stands beside them, as long as it knows the errors of all.
+const FLOORS: [&str; 8] = ["base", "inputs", "options", "ranks", "device", "run", "programs", "cli"];
+const BESIDE: [&str; 1] = ["error"];
+
 /// Arrows between the modules that stand in the root of a package.
 fn arrows(package: &str) -> Arrows {
     let members = members().unwrap();
@@ -32,6 +36,20 @@ fn modules_use_each_other_one_way() {
     let known = BTreeSet::from(KNOWN);
     let (new, gone): (Vec<_>, Vec<_>) = (found.difference(&known).collect(), known.difference(&found).collect());
     assert!(new.is_empty() && gone.is_empty(), "new circles: {new:#?}, and known ones that are none: {gone:#?}");
+}
+
+#[test]
+fn a_floor_of_the_trainer_uses_those_below_it() {
+    let arrows = arrows(TRAINER);
+    let modules: BTreeSet<&str> = arrows.keys().map(String::as_str).collect();
+    let expected: BTreeSet<&str> = FLOORS.into_iter().chain(BESIDE).collect();
+    assert_eq!(modules, expected, "a module of the trainer stands on a floor");
+    for (height, floor) in FLOORS.iter().enumerate() {
+        let used = &arrows[*floor];
+        assert!(height == 0 || FLOORS[..height].iter().any(|below| used.contains(*below)), "{floor} uses nothing");
+        let up: Vec<&&str> = FLOORS[height + 1..].iter().filter(|above| used.contains(**above)).collect();
+        assert!(up.is_empty(), "{floor} uses {up:?} above it");
+    }
 }
 
 #[test]
