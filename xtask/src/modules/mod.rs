@@ -89,7 +89,7 @@ fn circles(members: &[Member]) -> Result<Vec<String>> {
                 let circle: Vec<String> = circle.into_iter().collect();
                 found.push(format!(
                     "{}: {}",
-                    [&[member.name.clone()], &*folder].concat().join("::"),
+                    [std::slice::from_ref(&member.name), &folder].concat().join("::"),
                     circle.join(", ")
                 ));
             }
