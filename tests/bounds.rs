@@ -8,7 +8,9 @@ use std::process::Command;
 
 use precast::inputs::checkpoint::Checkpoint;
 use precast_kernels::Arch;
-use precast_plan::{EvaluationPlan, Gemm, ModelConfig, Objective, Precision, Recipe, Recompute, TrainingPlan};
+use precast_plan::{
+    EvaluationPlan, Gemm, ModelConfig, Objective, Precision, Recipe, Recompute, TrainingPlan, TrainingRequest,
+};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -295,8 +297,8 @@ proptest! {
         let tiny = ModelConfig::from_json(&tiny_config(&[]).to_string()).unwrap();
         for (precision, arch) in [(Precision::Fp32, Arch::Sim), (Precision::Bf16, Arch::GPUS[1])] {
             let recipe = recipe(batch, seq_len, precision, recompute);
-            let _ = TrainingPlan::new(Some(&model), &tiny, &recipe, arch);
-            let _ = TrainingPlan::new(Some(&tiny), &model, &recipe, arch);
+            let _ = TrainingPlan::new(TrainingRequest::new(&tiny, &recipe, arch).taught_by(Some(&model)));
+            let _ = TrainingPlan::new(TrainingRequest::new(&model, &recipe, arch).taught_by(Some(&tiny)));
             let _ = EvaluationPlan::new(&model, (batch, seq_len), precision, arch);
         }
     }

@@ -12,7 +12,8 @@ use precast_plan::staged::CERTIFY;
 use precast_plan::training::{CAST, CLEAR, MICRO, UPDATE, WIDEN};
 use precast_plan::{
     Adapters, ComparisonPlan, EvaluationPlan, Formats, Gemm, ModelConfig, Objective, PlanError, Precision, Recipe,
-    Recompute, Resident, Share, Staged, Student, Target, Teacher, Tensor, TrainingPlan, build_keys, keys,
+    Recompute, Resident, Share, Staged, Student, Target, Teacher, Tensor, TrainingPlan, TrainingRequest, build_keys,
+    keys,
 };
 use precast_runtime::sim::{Faults, Sim};
 use precast_runtime::{Arrived, Bound, Device, Driver, DriverError, GraphId, KernelId, LoadError, Loading};
@@ -181,7 +182,8 @@ proptest! {
         for recipe in Recipe::every(seq_len).map(|recipe| Recipe { batch, ..recipe }) {
             // Every way these two models can be used.
             for (teacher, student) in [(&teacher, &student), (&teacher, &teacher), (&student, &student)] {
-                let training = match TrainingPlan::new(Some(teacher), student, &recipe, Arch::Sim) {
+                let request = TrainingRequest::new(student, &recipe, Arch::Sim).taught_by(Some(teacher));
+                let training = match TrainingPlan::new(request) {
                     Err(PlanError::StudentRotation { .. }) if recipe.precision == Precision::Int8 => continue,
                     training => training.unwrap(),
                 };
@@ -207,7 +209,8 @@ proptest! {
             let whole = Student { config: &student, formats: &formats, adapters: &adapters };
             let several = Share { replicas: 4, ranks: 2, rank: 0 };
             let own = recipe.objective.has_teacher().then_some(Teacher::Model { config: &teacher, formats: &formats });
-            match TrainingPlan::with_share(own, whole, &recipe, several, Arch::Sim) {
+            let request = TrainingRequest { teacher: own, student: whole, recipe, share: several, arch: Arch::Sim };
+            match TrainingPlan::new(request) {
                 Err(PlanError::StudentRotation { .. }) if recipe.precision == Precision::Int8 => {}
                 training => requested.extend(keys(&training.unwrap().plan).into_iter().map(|pair| pair.key)),
             }
@@ -215,14 +218,14 @@ proptest! {
                 let (formats, adapters) = (Formats::dense(), Adapters::uniform(model, &Target::ALL, 3, 2.0));
                 let adapted = Student { config: model, formats: &formats, adapters: &adapters };
                 let base = recipe.objective.has_teacher().then_some(Teacher::Base);
-                match TrainingPlan::with(base, adapted, &recipe, Arch::Sim) {
+                match TrainingPlan::new(TrainingRequest::new(adapted, &recipe, Arch::Sim).taught_by(base)) {
                     Err(PlanError::StudentRotation { .. }) if recipe.precision == Precision::Int8 => {}
                     training => requested.extend(launched(&training.unwrap(), &built, accum)),
                 }
             }
             for formats in stored(&teacher).chain([Formats::int8()]).filter(|_| recipe.recompute == Recompute::None) {
                 let model = Some((&teacher, &formats));
-                match TrainingPlan::with_formats(model, &student, &recipe, Arch::Sim) {
+                match TrainingPlan::new(TrainingRequest::new(&student, &recipe, Arch::Sim).taught_by(model)) {
                     Ok(training) => requested.extend(launched(&training, &built, accum)),
                     Err(refused) => {
                         let is_int8 = formats.is_int8() || recipe.precision == Precision::Int8;
@@ -239,7 +242,10 @@ proptest! {
 #[test]
 fn without_any_one_key_a_run_does_not_start() {
     let model = ModelConfig::from_json(&tiny_config(&[]).to_string()).unwrap();
-    let training = TrainingPlan::new(Some(&model), &model, &recipe(2, 16, Precision::Bf16), Arch::Sim).unwrap();
+    let training = TrainingPlan::new(
+        TrainingRequest::new(&model, &recipe(2, 16, Precision::Bf16), Arch::Sim).taught_by(Some(&model)),
+    )
+    .unwrap();
     let needed = keys(&training.plan);
     for removed in &needed {
         let rest: Vec<&KeyVariant> = needed.iter().filter(|pair| *pair != removed).collect();
@@ -260,7 +266,11 @@ fn the_program_names_every_missing_key_and_the_command_that_builds_them() {
     let student = random_model(dir.path(), "student", 1, &tiny_config(&[]));
     let data = token_file(dir.path(), "data.bin", 17 * 4, 96);
     let model = ModelConfig::from_json(&tiny_config(&[]).to_string()).unwrap();
-    let plan = TrainingPlan::new(Some(&model), &model, &recipe(2, 16, Precision::Fp32), Arch::Sim).unwrap().plan;
+    let plan = TrainingPlan::new(
+        TrainingRequest::new(&model, &recipe(2, 16, Precision::Fp32), Arch::Sim).taught_by(Some(&model)),
+    )
+    .unwrap()
+    .plan;
     let kept: Vec<KeyVariant> =
         keys(&plan).into_iter().filter(|pair| !pair.key.text().starts_with("rmsnorm")).collect();
     let bundle = dir.path().join("lacking.bundle");

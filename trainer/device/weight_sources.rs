@@ -1,7 +1,9 @@
 //! Where the weights of a run come from, and what of them its plan follows from.
 
 use precast_kernels::Arch;
-use precast_plan::{Adapters, Formats, ModelConfig, PlanError, Precision, Recipe, Student, Teacher, TrainingPlan};
+use precast_plan::{
+    Adapters, Formats, ModelConfig, PlanError, Precision, Recipe, Student, Teacher, TrainingPlan, TrainingRequest,
+};
 use precast_runtime::Device;
 
 use crate::base::note::note;
@@ -137,7 +139,7 @@ impl Shapes {
         let (of_student, stored) = &self.student;
         let formats = if self.student_format(config).0 == WeightFormat::Stored { stored } else { &dense };
         let student = Student { config: of_student, formats, adapters: &self.adapters };
-        TrainingPlan::with_share(teacher, student, recipe, config.share, arch)
+        TrainingPlan::new(TrainingRequest { teacher, student, recipe: *recipe, share: config.share, arch })
     }
 
     /// Lowers a run for a device, its teacher in the form that the configuration asks for.

@@ -15,7 +15,7 @@ use crate::objective::Objective;
 use crate::plan::Plan;
 use crate::recipe::{Precision, Recipe, Recompute};
 use crate::share::Share;
-use crate::training::{Student, Teacher, TrainingPlan};
+use crate::training::{Student, Teacher, TrainingPlan, TrainingRequest};
 
 /// Every (key, variant) of the bundle that a plan launches. The only enumeration: the build compiles it, start-up checks it,
 /// the step executes that same plan.
@@ -79,11 +79,10 @@ pub fn build_keys(models: &[ModelConfig], arch: Arch) -> BTreeSet<KeyVariant> {
         let adapted = Student { config: student, formats: &formats, adapters: &adapters };
         for recipe in TOKEN_BUCKETS.into_iter().flat_map(kinds) {
             let teaches = recipe.objective.has_teacher();
-            if let Ok(training) = TrainingPlan::new(teaches.then_some(student), student, &recipe, arch) {
-                all.extend(admitted(&training.plan, arch));
-            }
+            let whole = TrainingRequest::new(student, &recipe, arch).taught_by(teaches.then_some(student));
             // Whoever else teaches adapters launches what it would teach the whole model.
-            if let Ok(training) = TrainingPlan::with(teaches.then_some(Teacher::Base), adapted, &recipe, arch) {
+            let adapted = TrainingRequest::new(adapted, &recipe, arch).taught_by(teaches.then_some(Teacher::Base));
+            for training in [whole, adapted].into_iter().filter_map(|request| TrainingPlan::new(request).ok()) {
                 all.extend(admitted(&training.plan, arch));
             }
         }
@@ -92,8 +91,9 @@ pub fn build_keys(models: &[ModelConfig], arch: Arch) -> BTreeSet<KeyVariant> {
         for recipe in TOKEN_BUCKETS.into_iter().flat_map(teaching) {
             for students in by_vocab(&models).values() {
                 // A narrower teacher cannot train this student: no run, no keys.
-                let mut lowered =
-                    students.iter().map(|student| TrainingPlan::new(Some(teacher), student, &recipe, arch));
+                let mut lowered = students.iter().map(|student| {
+                    TrainingPlan::new(TrainingRequest::new(*student, &recipe, arch).taught_by(Some(teacher)))
+                });
                 if let Some(training) = lowered.find_map(Result::ok) {
                     all.extend(admitted(&training.plan, arch));
                 }
@@ -102,11 +102,11 @@ pub fn build_keys(models: &[ModelConfig], arch: Arch) -> BTreeSet<KeyVariant> {
     }
     // What adds replicas and ranks up depends on neither models nor recipes.
     for (student, recipe) in models.iter().zip(Recipe::every(1)) {
-        let (formats, adapters) = (Formats::dense(), Adapters::none());
-        let student = Student { config: student, formats: &formats, adapters: &adapters };
         let recipe = Recipe { objective: Objective::CrossEntropy, ..recipe };
         let share = Share { replicas: 4, ranks: 2, rank: 0 };
-        if let Ok(training) = TrainingPlan::with_share(None, student, &recipe, share, arch) {
+        if let Ok(training) =
+            TrainingPlan::new(TrainingRequest { share, ..TrainingRequest::new(student, &recipe, arch) })
+        {
             all.extend(admitted(&training.plan, arch));
         }
     }

@@ -19,8 +19,8 @@ pub struct Formats {
 
 impl Formats {
     /// All dense.
-    pub fn dense() -> Self {
-        Self::default()
+    pub const fn dense() -> Self {
+        Self { blocks: BTreeMap::new(), dequantised: None, int8: false }
     }
 
     /// Matrices of layers rotated and quantised to 8 bits while they are loaded, with a scale for each row: their products are of

@@ -59,5 +59,5 @@ pub use plan::{Phase, Plan};
 pub use recipe::{PlanError, Precision, Recipe, Recompute};
 pub use share::{Fold, Piece, Shards, Share, ShareError};
 pub use staged::Staged;
-pub use training::{Student, Teacher, TrainingPlan};
+pub use training::{Student, Teacher, TrainingPlan, TrainingRequest};
 pub use weights::{AdapterWeights, Weight, Weights};

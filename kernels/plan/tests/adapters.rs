@@ -9,7 +9,7 @@ use precast_plan::training::{CAST, CLEAR, MICRO, UPDATE};
 use precast_plan::{
     Adapter, AdapterParameter, Adapters, EvaluationPlan, Factor, Formats, Gemm, Launch, ModelConfig, Objective,
     Parameters, Phase, Plan, PlanError, Precision, Recipe, Recompute, Resident, Student, Target, Teacher, Tensor,
-    TrainingPlan, evaluation, rope,
+    TrainingPlan, TrainingRequest, evaluation, rope,
 };
 
 const BATCH: u32 = 2;
@@ -181,7 +181,8 @@ fn training(
     adapters: &Adapters,
     recipe: &Recipe,
 ) -> TrainingPlan {
-    TrainingPlan::with(teacher, Student { config, formats, adapters }, recipe, Arch::Sim).unwrap()
+    TrainingPlan::new(TrainingRequest::new(Student { config, formats, adapters }, recipe, Arch::Sim).taught_by(teacher))
+        .unwrap()
 }
 
 /// A micro-batch of adapters that hold `of`, on a base of dense weights.
@@ -262,8 +263,12 @@ fn adapters_get_the_gradient_of_their_product() {
     for class in ["Qwen2ForCausalLM", "Qwen3ForCausalLM"] {
         let config = config(class, 3);
         let dense = Formats::dense();
-        let whole =
-            TrainingPlan::new(None, &config, &recipe(Recompute::None, Objective::CrossEntropy), Arch::Sim).unwrap();
+        let whole = TrainingPlan::new(TrainingRequest::new(
+            &config,
+            &recipe(Recompute::None, Objective::CrossEntropy),
+            Arch::Sim,
+        ))
+        .unwrap();
         for (case, adapters) in cases(&config).iter().enumerate() {
             for recompute in Recompute::ALL {
                 let what = format!("{class}, case {case}, recompute {recompute}");
@@ -455,7 +460,10 @@ fn no_adapters_are_no_change() {
     for recipe in Recipe::every(64).filter(|recipe| !recipe.objective.has_teacher()) {
         let [whole, adapted] = [Adapters::none(), Adapters::uniform(&config, &Target::ALL, 16, 1.0)]
             .map(|adapters| training(None, &config, &Formats::dense(), &adapters, &recipe));
-        assert!(whole == TrainingPlan::new(None, &config, &recipe, Arch::Sim).unwrap() && whole.adapters.is_none());
+        assert!(
+            whole == TrainingPlan::new(TrainingRequest::new(&config, &recipe, Arch::Sim)).unwrap()
+                && whole.adapters.is_none()
+        );
         let [whole, adapted] = [whole, adapted].map(|training| {
             // A guard takes all but the matrices of layers as frozen.
             let phases = training.plan.phases.iter().filter(|phase| phase.name != GUARD);
@@ -481,7 +489,10 @@ fn what_does_not_fit_is_refused_by_name() {
     let of = |name: &str, rank| [(name.to_owned(), Adapter { rank, scale: 1.0 })].into_iter().collect::<Adapters>();
     let with = |teacher, formats, adapters: &Adapters, objective| {
         let student = Student { config: &config, formats, adapters };
-        TrainingPlan::with(teacher, student, &recipe(Recompute::None, objective), Arch::Sim).unwrap_err()
+        TrainingPlan::new(
+            TrainingRequest::new(student, &recipe(Recompute::None, objective), Arch::Sim).taught_by(teacher),
+        )
+        .unwrap_err()
     };
     let ce = Objective::CrossEntropy;
     let name = "model.layers.1.mlp.up_proj.weight";
@@ -530,7 +541,8 @@ fn adapters_of_a_7b_fit_a_card() {
     let bytes = |teacher, formats: &Formats, recompute, objective| {
         let recipe = Recipe { batch: 1, seq_len: 1024, precision: Precision::Bf16, ..recipe(recompute, objective) };
         let student = Student { config: &config, formats, adapters: &adapters };
-        let plan = TrainingPlan::with(teacher, student, &recipe, Arch::Sm90a).unwrap().plan;
+        let plan =
+            TrainingPlan::new(TrainingRequest::new(student, &recipe, Arch::Sm90a).taught_by(teacher)).unwrap().plan;
         println!("{}", precast_plan::MemoryTable::of(&plan));
         plan.arena_bytes
     };
@@ -562,7 +574,7 @@ fn no_workspace_is_of_the_size_of_the_matrix() {
             ..recipe(Recompute::None, Objective::CrossEntropy)
         };
         let student = Student { config: &config, formats: &Formats::dense(), adapters: &adapters };
-        let plan = TrainingPlan::with(None, student, &recipe, Arch::Sm90a).unwrap().plan;
+        let plan = TrainingPlan::new(TrainingRequest::new(student, &recipe, Arch::Sm90a)).unwrap().plan;
         let mut partials = 0;
         for (product, elems) in
             [("qkv", 4096 * 1024), ("o", 1024 * 2048), ("gate_up", 6144 * 1024), ("down", 1024 * 3072)]

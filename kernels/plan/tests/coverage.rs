@@ -7,7 +7,7 @@ use precast_plan::family::{Bias, FAMILIES};
 use precast_plan::training::TEACHER;
 use precast_plan::{
     Adapter, Adapters, ComparisonPlan, EvaluationPlan, Formats, Gemm, ModelConfig, Objective, Parameters, Phase,
-    PlanError, Precision, Recipe, Recompute, Student, Target, Teacher, TrainingPlan, build_keys, keys,
+    PlanError, Precision, Recipe, Recompute, Student, Target, Teacher, TrainingPlan, TrainingRequest, build_keys, keys,
 };
 use proptest::prelude::*;
 
@@ -120,7 +120,7 @@ proptest! {
                 Err(PlanError::Int8Precision | PlanError::Rotation { .. }) if formats.is_int8() => continue,
                 evaluation => evaluation.unwrap(),
             };
-            let training = match TrainingPlan::with_formats(Some(model), &student, &recipe, arch) {
+            let training = match TrainingPlan::new(TrainingRequest::new(&student, &recipe, arch).taught_by(Some(model))) {
                 Err(PlanError::StudentRotation { .. }) if recipe.precision == Precision::Int8 => continue,
                 training => training.unwrap(),
             };
@@ -152,7 +152,7 @@ proptest! {
         for formats in &[Formats::dense(), mix(&student, seed)] {
             let adapted = Student { config: &student, formats, adapters };
             for teacher in [Teacher::Base, Teacher::Model { config: &teacher, formats: &of_teacher }] {
-                let training = match TrainingPlan::with(Some(teacher), adapted, &recipe, arch) {
+                let training = match TrainingPlan::new(TrainingRequest::new(adapted, &recipe, arch).taught_by(Some(teacher))) {
                     Err(PlanError::StudentRotation { .. } | PlanError::StoredInt8)
                         if recipe.precision == Precision::Int8 =>
                     {
@@ -195,11 +195,12 @@ proptest! {
             plan => Some(plan.unwrap().plan),
         };
         let formats = mix(&teacher, seed);
-        let whole = TrainingPlan::with_formats(Some((&teacher, &formats)), &student, &recipe, Arch::Sim);
+        let whole = TrainingRequest::new(&student, &recipe, Arch::Sim);
+        let int8 = TrainingPlan::new(whole.taught_by(Some((&teacher, &Formats::int8()))));
+        let whole = TrainingPlan::new(whole.taught_by(Some((&teacher, &formats))));
         let (formats, adapters) = (if is_int8 { Formats::dense() } else { mix(&student, seed) }, adapters(&student, seed));
         let adapted = Student { config: &student, formats: &formats, adapters: &adapters };
-        let adapted = TrainingPlan::with(Some(Teacher::Base), adapted, &recipe, Arch::Sim);
-        let int8 = TrainingPlan::with_formats(Some((&teacher, &Formats::int8())), &student, &recipe, Arch::Sim);
+        let adapted = TrainingPlan::new(TrainingRequest::new(adapted, &recipe, Arch::Sim).taught_by(Some(Teacher::Base)));
         let int8 = int8.ok().map(|training| training.plan);
         // Replay the plan with each byte range owned by whoever wrote it last: every read must find its own.
         let plans: Vec<_> = [planned(whole), planned(adapted), int8].into_iter().flatten().collect();
@@ -251,7 +252,11 @@ fn every_architecture_launches_the_same_keys() {
             let launches = |arch: Arch| -> Vec<(String, String, Vec<u8>)> {
                 let teacher = Some(Teacher::Model { config: &teacher, formats: &dense });
                 let student = Student { config: &student, formats: &dense, adapters };
-                let plan = TrainingPlan::with(teacher, student, &recipe(batch, seq_len, precision), arch).unwrap().plan;
+                let plan = TrainingPlan::new(
+                    TrainingRequest::new(student, &recipe(batch, seq_len, precision), arch).taught_by(teacher),
+                )
+                .unwrap()
+                .plan;
                 let of_phase = |phase: precast_plan::Phase| {
                     let name = phase.name.clone();
                     let launches: Vec<_> = phase.launches().map(|l| (l.key.to_string(), l.params.clone())).collect();
@@ -280,7 +285,7 @@ fn qwen_by_recompute(batch: u32, seq_len: u32, precision: Precision) -> [precast
     let student = config(include_str!("../../../aot/models/qwen2.5-0.5b.json"));
     Recompute::ALL.map(|recompute| {
         let recipe = Recipe { recompute, ..recipe(batch, seq_len, precision) };
-        TrainingPlan::new(Some(&teacher), &student, &recipe, Arch::Sm90a).unwrap().plan
+        TrainingPlan::new(TrainingRequest::new(&student, &recipe, Arch::Sm90a).taught_by(Some(&teacher))).unwrap().plan
     })
 }
 
@@ -324,7 +329,7 @@ fn queries_and_keys_that_are_normalised_are_not_rotated_again() {
     let student = config(include_str!("../../../aot/models/qwen3-0.6b.json"));
     let plans = Recompute::ALL.map(|recompute| {
         let recipe = Recipe { recompute, ..recipe(8, 1024, Precision::Bf16) };
-        TrainingPlan::new(Some(&teacher), &student, &recipe, Arch::Sm90a).unwrap().plan
+        TrainingPlan::new(TrainingRequest::new(&student, &recipe, Arch::Sm90a).taught_by(Some(&teacher))).unwrap().plan
     });
     for (plan, again) in plans.iter().zip([0, 0, student.layers]) {
         let launches = || plan.phases.iter().filter(|phase| phase.name != TEACHER).flat_map(Phase::launches);
@@ -343,7 +348,7 @@ fn queries_and_keys_that_are_normalised_are_not_rotated_again() {
 fn an_objective_that_learns_from_a_teacher_needs_one() {
     let student = ModelConfig::from_json(include_str!("../../../aot/models/qwen2.5-0.5b.json")).unwrap();
     let recipe = recipe(1, 64, Precision::Bf16);
-    assert!(matches!(TrainingPlan::new(None, &student, &recipe, Arch::Sim), Err(PlanError::NoTeacher)));
+    assert!(matches!(TrainingPlan::new(TrainingRequest::new(&student, &recipe, Arch::Sim)), Err(PlanError::NoTeacher)));
 }
 
 /// A block's last product is not recomputed: nothing reads it.

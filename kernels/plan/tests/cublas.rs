@@ -6,7 +6,7 @@ use precast_kernels::{Access, Addend, Arch, KeyVariant};
 use precast_plan::training::MICRO;
 use precast_plan::{
     Adapters, Category, Cublas, EvaluationPlan, Executor, Formats, Gemm, Launch, MemoryTable, ModelConfig, Node, Plan,
-    Precision, Recipe, Student, TrainingPlan, build_keys, keys,
+    Precision, Recipe, Student, TrainingPlan, TrainingRequest, build_keys, keys,
 };
 
 const ARCHS: [Arch; 4] = [Arch::Sim, Arch::Sm89, Arch::Sm90a, Arch::Sm90Portable];
@@ -20,7 +20,11 @@ fn model() -> ModelConfig {
 fn plans(recipe: &Recipe, arch: Arch) -> [Plan; 2] {
     let model = model();
     let teacher = recipe.objective.has_teacher().then_some(&model);
-    Gemm::ALL.map(|gemm| TrainingPlan::new(teacher, &model, &Recipe { gemm, ..*recipe }, arch).unwrap().plan)
+    Gemm::ALL.map(|gemm| {
+        TrainingPlan::new(TrainingRequest::new(&model, &Recipe { gemm, ..*recipe }, arch).taught_by(teacher))
+            .unwrap()
+            .plan
+    })
 }
 
 /// Which product of the library a launch is.
@@ -146,7 +150,8 @@ fn reaches(nodes: &[Node], from: usize, to: usize) -> bool {
 fn the_first_gradient_of_a_weight_in_a_micro_batch_reads_whether_to_add() {
     let recipe = Recipe::every(64).next().unwrap();
     let model = model();
-    let plan = TrainingPlan::new(None, &model, &Recipe { gemm: Gemm::Cublas, ..recipe }, Arch::Sm90a).unwrap();
+    let plan =
+        TrainingPlan::new(TrainingRequest::new(&model, &Recipe { gemm: Gemm::Cublas, ..recipe }, Arch::Sm90a)).unwrap();
     let factors = plan.inputs.factors;
     assert_eq!((factors.elems, factors.offset % 16), (2, 0));
     assert!(factors.offset >= plan.inputs.micro.offset + plan.inputs.micro.bytes());

@@ -5,7 +5,7 @@ use precast_plan::memory::MemoryTable;
 use precast_plan::training::MICRO;
 use precast_plan::{
     Buffer, Category, EvaluationPlan, Formats, Gemm, ModelConfig, Node, Objective, Plan, PlanError, Precision, Recipe,
-    Recompute, TrainingPlan,
+    Recompute, TrainingPlan, TrainingRequest,
 };
 
 fn config(name: &str) -> ModelConfig {
@@ -20,7 +20,7 @@ fn recipe(batch: u32, seq_len: u32, recompute: Recompute) -> Recipe {
 }
 
 fn lower(teacher: &ModelConfig, student: &ModelConfig, recipe: &Recipe, arch: Arch) -> TrainingPlan {
-    TrainingPlan::with_formats(Some((teacher, &Formats::int8())), student, recipe, arch).unwrap()
+    TrainingPlan::new(TrainingRequest::new(student, recipe, arch).taught_by(Some((teacher, &Formats::int8())))).unwrap()
 }
 
 fn row(plan: &Plan, category: Category) -> u64 {

@@ -6,7 +6,7 @@ use precast_plan::guard::GUARD;
 use precast_plan::training::{GATHER, MICRO, UPDATE};
 use precast_plan::{
     Adapters, Category, Formats, Gemm, ModelConfig, Node, Objective, Plan, PlanError, Precision, Recipe, Recompute,
-    Share, Student, Target, Teacher, TrainingPlan,
+    Share, Student, Target, Teacher, TrainingPlan, TrainingRequest,
 };
 
 fn config(name: &str) -> ModelConfig {
@@ -26,7 +26,7 @@ fn qwen(recipe: &Recipe, share: Share) -> TrainingPlan {
     let (dense, adapters) = (Formats::dense(), Adapters::none());
     let teacher = Some(Teacher::Model { config: &teacher, formats: &dense });
     let student = Student { config: &student, formats: &dense, adapters: &adapters };
-    TrainingPlan::with_share(teacher, student, recipe, share, Arch::Sm90a).unwrap()
+    TrainingPlan::new(TrainingRequest { teacher, student, recipe: *recipe, share, arch: Arch::Sm90a }).unwrap()
 }
 
 /// Launches of an operation in a phase, by the first part of their labels.
@@ -139,7 +139,8 @@ fn a_frozen_base_of_8_bits_has_no_guard() {
     let (dense, adapters) = (Formats::dense(), Adapters::uniform(&student, &Target::ALL, 16, 1.0));
     let adapted = Student { config: &student, formats: &dense, adapters: &adapters };
     let recipe = Recipe { batch: 1, seq_len: 64, ..recipe(Precision::Int8, Recompute::None) };
-    let training = TrainingPlan::with(Some(Teacher::Base), adapted, &recipe, Arch::Sm90a).unwrap();
+    let training =
+        TrainingPlan::new(TrainingRequest::new(adapted, &recipe, Arch::Sm90a).taught_by(Some(Teacher::Base))).unwrap();
     assert!(training.guard.is_none() && training.plan.phases.iter().all(|phase| phase.name != GUARD));
     let of_student = |op| count(&training.plan, MICRO, "student.", op);
     // The lowest layer's q, k and v have nothing below them that learns.
@@ -166,7 +167,9 @@ fn sums_that_do_not_fit_32_bits_are_refused_by_name() {
     assert!(u64::from(MOST_DEPTH) * 127 * 127 < 1 << 31 && 2 * u64::from(MOST_DEPTH) * 127 * 127 > 1 << 31);
     let model = config("qwen2.5-0.5b");
     let recipe = Recipe { objective: Objective::CrossEntropy, ..recipe(Precision::Int8, Recompute::None) };
-    let of = |intermediate| TrainingPlan::new(None, &ModelConfig { intermediate, ..model.clone() }, &recipe, Arch::Sim);
+    let of = |intermediate| {
+        TrainingPlan::new(TrainingRequest::new(&ModelConfig { intermediate, ..model.clone() }, &recipe, Arch::Sim))
+    };
     // The gradient of gate and up's input sums over both.
     assert!(of(MOST_DEPTH / 2).is_ok());
     let module = "model.layers.0.mlp.gate_proj.weight".to_owned();
@@ -178,7 +181,7 @@ fn sums_that_do_not_fit_32_bits_are_refused_by_name() {
 fn what_nothing_rotates_is_refused_by_name() {
     let model = config("qwen2.5-0.5b");
     let recipe = Recipe { objective: Objective::CrossEntropy, ..recipe(Precision::Int8, Recompute::None) };
-    let refused = |model: &ModelConfig| TrainingPlan::new(None, model, &recipe, Arch::Sim).unwrap_err();
+    let refused = |model: &ModelConfig| TrainingPlan::new(TrainingRequest::new(model, &recipe, Arch::Sim)).unwrap_err();
     // Twice 4872 has a rotation, but 4872 has none.
     let found = refused(&ModelConfig { intermediate: 4872, ..model.clone() });
     let module = "model.layers.0.mlp.down_proj.weight".to_owned();
@@ -189,5 +192,8 @@ fn what_nothing_rotates_is_refused_by_name() {
     let stored = Formats::uniform(&model, precast_kernels::Block::Q8_0);
     let adapters = Adapters::uniform(&model, &Target::ALL, 8, 1.0);
     let student = Student { config: &model, formats: &stored, adapters: &adapters };
-    assert_eq!(TrainingPlan::with(None, student, &recipe, Arch::Sim).unwrap_err(), PlanError::StoredInt8);
+    assert_eq!(
+        TrainingPlan::new(TrainingRequest::new(student, &recipe, Arch::Sim)).unwrap_err(),
+        PlanError::StoredInt8
+    );
 }

@@ -6,7 +6,7 @@ use precast_kernels::Arch;
 use precast_plan::training::{GATHER, LAST, MICRO};
 use precast_plan::{
     Adapters, Exchange, Formats, MemoryTable, ModelConfig, Node, Plan, Recipe, Share, Student, Target, Teacher,
-    TrainingPlan, Work, build_keys, keys,
+    TrainingPlan, TrainingRequest, Work, build_keys, keys,
 };
 
 fn config() -> ModelConfig {
@@ -26,7 +26,7 @@ fn plans(
         let student = Student { config, formats: &formats, adapters };
         let teacher = Some(Teacher::Model { config, formats: &formats });
         let share = Share { replicas, ranks, rank };
-        TrainingPlan::with_share(teacher, student, recipe, share, Arch::Sim).unwrap()
+        TrainingPlan::new(TrainingRequest { teacher, student, recipe: *recipe, share, arch: Arch::Sim }).unwrap()
     };
     (0..ranks).map(plan).collect()
 }

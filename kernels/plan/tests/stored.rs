@@ -7,7 +7,7 @@ use precast_plan::memory::MemoryTable;
 use precast_plan::training::MICRO;
 use precast_plan::{
     Category, EvaluationPlan, Formats, Gemm, Launch, ModelConfig, Node, Objective, Plan, Precision, Recipe, Recompute,
-    TrainingPlan, keys,
+    TrainingPlan, TrainingRequest, keys,
 };
 
 fn config(json: &str) -> ModelConfig {
@@ -29,7 +29,7 @@ fn recipe(batch: u32, seq_len: u32, precision: Precision) -> Recipe {
 }
 
 fn lower(teacher: &ModelConfig, formats: &Formats, student: &ModelConfig, recipe: &Recipe, arch: Arch) -> Plan {
-    TrainingPlan::with_formats(Some((teacher, formats)), student, recipe, arch).unwrap().plan
+    TrainingPlan::new(TrainingRequest::new(student, recipe, arch).taught_by(Some((teacher, formats)))).unwrap().plan
 }
 
 fn row(plan: &Plan, category: Category) -> u64 {
@@ -88,13 +88,16 @@ fn without_blocks_a_stored_teacher_is_the_dense_one() {
     let [_, teacher, student] = models();
     let (teacher, student) = (ModelConfig { vocab: student.vocab, ..teacher }, student);
     let recipe = recipe(1, 64, Precision::Bf16);
-    let dense = TrainingPlan::new(Some(&teacher), &student, &recipe, Arch::Sm90a).unwrap();
+    let dense =
+        TrainingPlan::new(TrainingRequest::new(&student, &recipe, Arch::Sm90a).taught_by(Some(&teacher))).unwrap();
     let none = Formats::uniform(
         &ModelConfig { hidden: 8, intermediate: 8, head_dim: 16, heads: 1, ..student.clone() },
         Block::Q4_K,
     );
     assert!(none.is_dense());
-    let stored = TrainingPlan::with_formats(Some((&teacher, &none)), &student, &recipe, Arch::Sm90a).unwrap();
+    let stored =
+        TrainingPlan::new(TrainingRequest::new(&student, &recipe, Arch::Sm90a).taught_by(Some((&teacher, &none))))
+            .unwrap();
     assert_eq!(dense, stored);
 }
 

@@ -6,7 +6,7 @@ use precast_kernels::{Arch, Block};
 use precast_plan::training::{MICRO, TEACHER};
 use precast_plan::{
     Adapters, Formats, Gemm, ModelConfig, Node, Plan, Precision, Recipe, Recompute, Share, Student, Target, Teacher,
-    TrainingPlan,
+    TrainingPlan, TrainingRequest,
 };
 
 fn config(name: &str) -> ModelConfig {
@@ -60,7 +60,9 @@ fn a_teacher_alone_takes_neither_kernels_nor_memory() {
             for (share, (student, teacher)) in shares.into_iter().flat_map(|share| {
                 [(whole, own), (adapted, own), (adapted, Some(Teacher::Base))].map(|pair| (share, pair))
             }) {
-                let Ok(training) = TrainingPlan::with_share(teacher, student, &recipe, share, Arch::Sm90a) else {
+                let Ok(training) =
+                    TrainingPlan::new(TrainingRequest { teacher, student, recipe, share, arch: Arch::Sm90a })
+                else {
                     // No 8-bit products in fp32, or by cuBLASLt.
                     assert!(name == "int8", "{recipe:?}");
                     continue;
@@ -74,9 +76,12 @@ fn a_teacher_alone_takes_neither_kernels_nor_memory() {
     let stored = Formats::uniform(&student, Block::Q8_0);
     let base = Student { formats: &stored, ..adapted };
     let recipe = Recipe::every(512).find(|it| it.objective.has_teacher() && it.precision == Precision::Bf16).unwrap();
-    check(&TrainingPlan::with(Some(Teacher::Base), base, &recipe, Arch::Sm90a).unwrap(), "a stored base");
+    check(
+        &TrainingPlan::new(TrainingRequest::new(base, &recipe, Arch::Sm90a).taught_by(Some(Teacher::Base))).unwrap(),
+        "a stored base",
+    );
     // Nobody teaches.
     let alone = Recipe::every(64).find(|it| !it.objective.has_teacher() && it.recompute == Recompute::None).unwrap();
-    let alone = TrainingPlan::new(None, &student, &alone, Arch::Sim).unwrap();
+    let alone = TrainingPlan::new(TrainingRequest::new(&student, &alone, Arch::Sim)).unwrap();
     assert!(alone.plan.phases.iter().all(|phase| phase.name != TEACHER));
 }

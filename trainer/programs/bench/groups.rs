@@ -89,7 +89,9 @@ fn open_numbers(label: &str) -> String {
 #[cfg(test)]
 pub(super) mod tests {
     use precast_kernels::Arch;
-    use precast_plan::{Gemm, ModelConfig, Objective, Precision, Recipe, Recompute, TrainingPlan, keys};
+    use precast_plan::{
+        Gemm, ModelConfig, Objective, Precision, Recipe, Recompute, TrainingPlan, TrainingRequest, keys,
+    };
 
     use super::*;
 
@@ -107,7 +109,7 @@ pub(super) mod tests {
             recompute: Recompute::None,
             gemm: Gemm::Bundle,
         };
-        TrainingPlan::new(Some(&config), &config, &recipe, arch).unwrap().plan
+        TrainingPlan::new(TrainingRequest::new(&config, &recipe, arch).taught_by(Some(&config))).unwrap().plan
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! golden cases.
 
 use precast_fatbins::evidence::Golden;
-use precast_plan::{Formats, ModelConfig, Precision, TrainingPlan};
+use precast_plan::{Formats, ModelConfig, Precision, TrainingPlan, TrainingRequest};
 use precast_runtime::{Device, LoadError, Placement};
 use precast_system::count;
 
@@ -77,7 +77,7 @@ pub(super) fn plan(device: &Device) -> Result<TrainingPlan, Failure> {
     let [teacher, student]: [ModelConfig; 2] =
         [TEACHER_LAYERS, STUDENT_LAYERS].map(|layers| model(layers, 0).config().clone());
     let teacher = Some((&teacher, &Formats::dense()));
-    Ok(TrainingPlan::with_formats(teacher, &student, &recipe, device::arch(device)?)?)
+    Ok(TrainingPlan::new(TrainingRequest::new(&student, &recipe, device::arch(device)?).taught_by(teacher))?)
 }
 
 /// Trains the case in each precision.

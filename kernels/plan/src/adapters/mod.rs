@@ -72,8 +72,8 @@ impl Adapter {
 pub struct Adapters(BTreeMap<String, Adapter>);
 
 impl Adapters {
-    pub fn none() -> Self {
-        Self::default()
+    pub const fn none() -> Self {
+        Self(BTreeMap::new())
     }
 
     pub fn is_empty(&self) -> bool {

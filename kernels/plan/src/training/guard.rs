@@ -1,0 +1,20 @@
+//! The comparison of int8's gradients with bf16's, where a student trains in int8.
+
+use super::inputs::MicroInputs;
+use super::step::Step;
+use crate::guard::{GUARD, Guard, Guarded};
+use crate::model::Model;
+use crate::ops::Ops;
+
+impl Step<'_> {
+    pub fn guard(&self, ops: &mut Ops<'_>) -> Option<Guard> {
+        let weights = self.quantised?;
+        ops.phase(GUARD);
+        ops.restart();
+        let teacher = self.teach(ops);
+        let model = Model { name: "guard", config: self.run.student, resident: &self.models.base };
+        let copy = (self.run.share.ranks > 1).then_some(weights.all.tensor);
+        let MicroInputs { ids, targets, .. } = self.inputs;
+        Some(Guarded { model, copy, objective: self.run.recipe.objective, teacher, ids, targets }.lower(ops))
+    }
+}

@@ -1,0 +1,40 @@
+//! What the host sends before each micro-batch.
+
+use precast_kernels::Dtype;
+use precast_kernels::abi::micro_scalars;
+
+use crate::buffer::{Category, Tensor};
+use crate::builder::Builder;
+
+/// Words of a scalar block, padded to a cache line.
+const BLOCK_WORDS: u64 = 16;
+
+/// One buffer of words that the host sends before each micro-batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MicroInputs {
+    /// The whole buffer: what is sent in one copy.
+    pub all: Tensor,
+    pub ids: Tensor,
+    /// The next token of each position, or `MASKED_TOKEN`.
+    pub targets: Tensor,
+    /// Token ids, ascending.
+    pub sorted_ids: Tensor,
+    /// Where each sorted id came from.
+    pub sorted_positions: Tensor,
+    /// `micro_scalars`.
+    pub micro: Tensor,
+    /// What the gradient of a weight is multiplied by, and what is in its place: 1, and 0 in the first micro-batch of a step
+    /// or 1 in later ones, f32.
+    pub factors: Tensor,
+}
+
+impl MicroInputs {
+    pub(super) fn new(b: &mut Builder, tokens: u32) -> Self {
+        let column = u64::from(tokens).next_multiple_of(BLOCK_WORDS);
+        let all = b.persistent("inputs", Category::Inputs, Dtype::U32, 4 * column + BLOCK_WORDS);
+        let part = |index: u64| all.slice(index * column, u64::from(tokens));
+        let micro = all.slice(4 * column, size_of::<micro_scalars>() as u64 / 4);
+        let factors = all.slice(4 * column + BLOCK_WORDS / 2, 2);
+        Self { all, ids: part(0), targets: part(1), sorted_ids: part(2), sorted_positions: part(3), micro, factors }
+    }
+}

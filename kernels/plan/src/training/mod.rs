@@ -1,0 +1,174 @@
+//! The plan of a training step.
+
+mod guard;
+mod inputs;
+mod micro;
+mod refusals;
+mod request;
+mod resident;
+mod startup;
+mod step;
+mod update;
+
+use precast_kernels::abi::{step_metrics, update_scalars};
+use precast_kernels::{Dtype, gemm};
+
+pub use inputs::MicroInputs;
+use refusals::Run;
+pub use request::{Student, Teacher, TrainingRequest};
+use resident::{Frozen, Residents};
+use step::Step;
+
+use crate::bounds;
+use crate::buffer::{Category, Tensor};
+use crate::builder::Builder;
+use crate::comparison::Comparison;
+use crate::gemm::{Gemm, Workspaces};
+use crate::guard::Guard;
+use crate::model::Resident;
+use crate::node::Node;
+use crate::ops::{Gradients, Semaphores, State, StepTensors, Sums};
+use crate::plan::{Phase, Plan};
+use crate::recipe::PlanError;
+use crate::share::Shards;
+pub use crate::staged::WIDEN;
+use crate::staged::{CERTIFY, QUANTISE};
+use crate::weights::{AdapterWeights, Weight};
+
+/// Once, before the weights come: zeros in everything the optimizer keeps, padding included.
+pub const CLEAR: &str = "clear";
+/// After master weights have come: the student's weights in the precision of the run.
+pub const CAST: &str = "cast";
+/// Forward and backward of one micro-batch.
+pub const MICRO: &str = "micro";
+/// The same of a rank's last micro-batch of a step, where there are several ranks: gradients leave as they are complete.
+pub const LAST: &str = "last";
+/// Norm, clip and AdamW.
+pub const UPDATE: &str = "update";
+/// The losses of the teacher by itself on one micro-batch, where there is a teacher.
+pub const TEACHER: &str = "teacher";
+/// What each of several ranks has updated, to all of them: beside the next step's teacher.
+pub const GATHER: &str = "gather";
+
+/// The losses of `step_metrics`, which come first in it.
+const LOSSES: u64 = 2;
+
+/// A plan for training, and the buffers its host side writes and reads.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TrainingPlan {
+    /// The plan, with the phases of [`Staged`](crate::Staged), [`CERTIFY`], [`CLEAR`], [`CAST`], [`WIDEN`], [`MICRO`] and
+    /// [`UPDATE`], one for each way in which gradients of replicas are added ([`crate::Fold::phase`]), [`LAST`] and [`GATHER`]
+    /// where there are several ranks, and [`TEACHER`].
+    pub plan: Plan,
+    /// The model to learn from, in the precision of the run or as it is stored; none where nobody teaches, or the student's
+    /// base does.
+    pub teacher: Option<Resident>,
+    /// The model that trains, or the frozen base of adapters.
+    pub student: Resident,
+    /// The adapters that train, if any do.
+    pub adapters: Option<AdapterWeights>,
+    /// What [`CERTIFY`] gives of the tokens of the inputs, where a teacher has 8-bit products and measuring takes no more memory
+    /// than what comes later.
+    pub certificate: Option<Comparison<Tensor>>,
+    /// What the host sends before each micro-batch.
+    pub inputs: MicroInputs,
+    /// `update_scalars`, sent before each update.
+    pub update: Tensor,
+    /// `step_metrics`, read after each update.
+    pub metrics: Tensor,
+    /// What of the weights this rank updates.
+    pub shards: Shards,
+    /// What [`GUARD`] gives, where a student trains in int8.
+    pub guard: Option<Guard>,
+}
+
+impl AsRef<Plan> for TrainingPlan {
+    fn as_ref(&self) -> &Plan {
+        &self.plan
+    }
+}
+
+impl TrainingPlan {
+    /// Lowers a run.
+    ///
+    /// # Errors
+    /// [`PlanError`] for a sequence longer than either model takes, a teacher that is not there or has a narrower vocabulary, no
+    /// tokens, adapters that do not fit the model, what a student without adapters cannot do, 8-bit products that nothing
+    /// computes, and replicas that cannot be divided among the ranks.
+    pub fn new(request: TrainingRequest<'_>) -> Result<Self, PlanError> {
+        let run = Run::new(request)?;
+        let certified = Self::lower(&run, true)?;
+        if certified.certificate.is_none() || !certified.grows_at_startup() {
+            return Ok(certified);
+        }
+        let plain = Self::lower(&run, false)?;
+        Ok(if certified.plan.arena_bytes > plain.plan.arena_bytes { plain } else { certified })
+    }
+
+    /// Whether the start-up takes more memory than what comes after it.
+    fn grows_at_startup(&self) -> bool {
+        let is_startup = |phase: &Phase| [QUANTISE, CERTIFY].iter().any(|name| phase.name.starts_with(name));
+        let later = self.plan.phases.iter().filter(|phase| !is_startup(phase)).flat_map(|phase| &phase.nodes);
+        let touched = later.flat_map(Node::touches).map(|touch| self.plan.buffer(touch.buffer));
+        let persistent = self.plan.buffers.iter().filter(|buffer| buffer.persistent);
+        let end = touched.chain(persistent).map(|buffer| buffer.offset + buffer.reserved_bytes()).max();
+        end.is_none_or(|end| end < self.plan.arena_bytes)
+    }
+
+    /// With `certified`, the start-up measures how far a teacher of 8-bit products is from the dense one.
+    fn lower(run: &Run<'_>, certified: bool) -> Result<Self, PlanError> {
+        let mut b = Builder::new(run.arch);
+        let mut frozen = Frozen::declare(&mut b, run);
+        let inputs = MicroInputs::new(&mut b, run.recipe.tokens());
+        let certificate = startup::quantise(&mut b, run, &mut frozen, &inputs, certified);
+        let mut models = Residents::declare(&mut b, run, frozen);
+        let workspaces = (run.recipe.gemm == Gemm::Cublas).then(|| Workspaces::new(&mut b));
+        let splits_k = workspaces.is_none() && gemm::splits_k(run.dtype(), run.arch);
+        let semaphores =
+            splits_k.then(|| b.persistent("student.semaphores", Category::Gradients, Dtype::U32, Semaphores::WORDS));
+        let update = b.persistent("update", Category::Inputs, Dtype::U32, size_of::<update_scalars>() as u64 / 4);
+        let metrics = b.persistent("metrics", Category::Inputs, Dtype::F32, size_of::<step_metrics>() as u64 / 4);
+
+        let (trained, decayed, sections) = models.trained();
+        let grad = trained.trained().expect("the student trains").grad;
+        let shards = Shards::new(run.share, &sections);
+        let quantised = (run.is_int8() && models.adapters.is_none()).then_some(&models.base.weights);
+        let step = Step {
+            run,
+            models: &models,
+            inputs,
+            tensors: StepTensors { update, metrics },
+            shards: &shards,
+            sums: Sums::new(&mut b, [grad, metrics.slice(0, LOSSES)], run.share),
+            state: State::new(trained, quantised, &shards, models.adapters.is_some()),
+            decayed,
+            quantised,
+            semaphores,
+        };
+        let MicroInputs { micro, factors, .. } = inputs;
+        let gradients = Gradients { micro, factors, semaphores: semaphores.map(Semaphores::new) };
+        let ops = &mut run.ops(&mut b, workspaces).training(gradients);
+        let widened = step.prepare(ops);
+        step.gradients(ops);
+        step.update(ops);
+        let guard = step.guard(ops);
+        step.teacher_alone(ops);
+        let plan = b.finish();
+        bounds::refuse(plan.arena_bytes.into())?;
+        models.student.staged.extend(widened);
+        let Residents { teacher, student, adapters, .. } = models;
+        Ok(Self { plan, teacher, student, adapters, certificate, inputs, update, metrics, shards, guard })
+    }
+
+    /// Whether this rank has all master weights: launches read them, or they are the adapter that is written at the end.
+    pub fn has_whole_masters(&self) -> bool {
+        let all = self.trained();
+        let master = all.trained().expect("something trains").master;
+        self.shards.share().ranks == 1 || self.adapters.is_some() || all.tensor == master
+    }
+
+    /// What the optimizer updates: the adapters, or all weights of the student.
+    pub fn trained(&self) -> Weight {
+        self.adapters.as_ref().map_or(self.student.weights.all, |adapters| adapters.all)
+    }
+}

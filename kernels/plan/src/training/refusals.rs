@@ -1,0 +1,120 @@
+//! Models, recipes and shares that do not go together.
+
+use precast_kernels::{Arch, Dtype};
+
+use super::request::{Student, Teacher, TrainingRequest};
+use crate::adapters::AdapterParameters;
+use crate::bounds::{self, Part};
+use crate::builder::Builder;
+use crate::config::ModelConfig;
+use crate::formats::{Formats, check_student};
+use crate::gemm::Workspaces;
+use crate::ops::Ops;
+use crate::recipe::{PlanError, Precision, Recipe, Recompute, check_tokens};
+use crate::share::Share;
+
+/// A request that nothing speaks against.
+pub(super) struct Run<'a> {
+    /// The teacher, if it has weights of its own.
+    pub teacher: Option<(&'a ModelConfig, &'a Formats)>,
+    /// Whether the student's base is the teacher.
+    pub base_teaches: bool,
+    pub student: &'a ModelConfig,
+    /// Of the student's matrices.
+    pub formats: &'a Formats,
+    /// The adapters that train, if any do.
+    pub adapters: Option<AdapterParameters>,
+    pub recipe: Recipe,
+    pub share: Share,
+    pub arch: Arch,
+}
+
+impl<'a> Run<'a> {
+    /// # Errors
+    /// [`PlanError`].
+    pub fn new(request: TrainingRequest<'a>) -> Result<Self, PlanError> {
+        request.share.check()?;
+        let teacher = teacher(&request)?;
+        let base_teaches = matches!(teacher, Some(Teacher::Base));
+        let TrainingRequest { student: Student { config: student, formats, adapters }, recipe, share, arch, .. } =
+            request;
+        if adapters.is_empty() && base_teaches {
+            return Err(PlanError::BaseWithoutAdapters);
+        }
+        if adapters.is_empty() && !formats.is_dense() {
+            return Err(PlanError::StoredWithoutAdapters);
+        }
+        let teacher = match teacher {
+            Some(Teacher::Model { config, formats }) => Some((config, formats)),
+            Some(Teacher::Base) | None => None,
+        };
+        check_models(teacher, (student, formats), &recipe)?;
+        check_bytes(teacher, (student, !adapters.is_empty()), &recipe)?;
+        let adapters = if adapters.is_empty() { None } else { Some(AdapterParameters::new(student, adapters)?) };
+        let adapter_elems = adapters.as_ref().map_or(0, |adapters| adapters.elems);
+        bounds::refuse(u128::from(adapter_elems) * u128::from(trained_bytes(recipe.precision)))?;
+        Ok(Self { teacher, base_teaches, student, formats, adapters, recipe, share, arch })
+    }
+
+    pub fn dtype(&self) -> Dtype {
+        self.recipe.precision.dtype()
+    }
+
+    pub fn is_int8(&self) -> bool {
+        self.recipe.precision == Precision::Int8
+    }
+
+    /// Operations of the run's shape.
+    pub fn ops<'b>(&self, b: &'b mut Builder, workspaces: Option<Workspaces>) -> Ops<'b> {
+        Ops::new(b, (self.recipe.batch, self.recipe.seq_len), self.dtype(), workspaces)
+    }
+}
+
+/// The teacher that the objective asks for.
+fn teacher<'a>(request: &TrainingRequest<'a>) -> Result<Option<Teacher<'a>>, PlanError> {
+    if !request.recipe.objective.has_teacher() {
+        return Ok(None);
+    }
+    request.teacher.map(Some).ok_or(PlanError::NoTeacher)
+}
+
+/// Refuses models that do not go with the recipe, or with each other.
+fn check_models(
+    teacher: Option<(&ModelConfig, &Formats)>,
+    (student, formats): (&ModelConfig, &Formats),
+    recipe: &Recipe,
+) -> Result<(), PlanError> {
+    for (role, config) in [("teacher", teacher.map(|(config, _)| config)), ("student", Some(student))] {
+        config.map_or(Ok(()), |config| check_tokens(config, role, recipe.batch, recipe.seq_len))?;
+    }
+    if let Some((teacher, _)) = teacher.filter(|(teacher, _)| teacher.vocab < student.vocab) {
+        return Err(PlanError::TeacherNarrower { teacher: teacher.vocab, student: student.vocab });
+    }
+    teacher.map_or(Ok(()), |(config, formats)| formats.check(config, recipe.precision.dtype()))?;
+    match recipe.precision {
+        Precision::Int8 if !formats.is_dense() => Err(PlanError::StoredInt8),
+        Precision::Int8 => check_student(student),
+        Precision::Fp32 | Precision::Bf16 => Ok(()),
+    }
+}
+
+/// Bytes of a parameter that trains: its weight, where that is narrow its master weight, its gradient and two moments.
+fn trained_bytes(precision: Precision) -> u64 {
+    let dtype = precision.dtype();
+    dtype.bytes() + if dtype == Dtype::F32 { 12 } else { 16 }
+}
+
+/// Refuses models whose largest parts alone are too large.
+fn check_bytes(
+    teacher: Option<(&ModelConfig, &Formats)>,
+    (student, is_frozen): (&ModelConfig, bool),
+    recipe: &Recipe,
+) -> Result<(), PlanError> {
+    let bytes = recipe.precision.dtype().bytes();
+    let parameter_bytes = if is_frozen { bytes } else { trained_bytes(recipe.precision) };
+    let kept_layers = if recipe.recompute == Recompute::Blocks { 1 } else { student.layers };
+    let of_teacher = teacher.map(|(config, _)| Part { config, parameter_bytes: bytes, kept_layers: 1 });
+    let of_student = Part { config: student, parameter_bytes, kept_layers };
+    let parts: Vec<Part<'_>> = of_teacher.into_iter().chain([of_student]).collect();
+    bounds::check(&parts, recipe.tokens(), bytes)
+}

@@ -1,0 +1,80 @@
+//! What a plan for training follows from.
+
+use precast_kernels::Arch;
+
+use crate::adapters::Adapters;
+use crate::config::ModelConfig;
+use crate::formats::Formats;
+use crate::recipe::Recipe;
+use crate::share::Share;
+
+static DENSE: Formats = Formats::dense();
+static NO_ADAPTERS: Adapters = Adapters::none();
+
+/// A model that trains: all of it, or adapters of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Student<'a> {
+    pub config: &'a ModelConfig,
+    /// How its matrices are stored: all dense, if all of it trains.
+    pub formats: &'a Formats,
+    /// If there are any, they alone train, and the model is their frozen base.
+    pub adapters: &'a Adapters,
+}
+
+impl<'a> From<&'a ModelConfig> for Student<'a> {
+    /// All of the model trains.
+    fn from(config: &'a ModelConfig) -> Self {
+        Self { config, formats: &DENSE, adapters: &NO_ADAPTERS }
+    }
+}
+
+/// A model to learn from.
+#[derive(Clone, Copy, Debug)]
+pub enum Teacher<'a> {
+    /// One of its own.
+    Model {
+        config: &'a ModelConfig,
+        /// How its matrices stay stored.
+        formats: &'a Formats,
+    },
+    /// The student's base, without its adapters: one copy of the weights serves both.
+    Base,
+}
+
+impl<'a> From<&'a ModelConfig> for Teacher<'a> {
+    /// All of its matrices are dense.
+    fn from(config: &'a ModelConfig) -> Self {
+        Self::from((config, &DENSE))
+    }
+}
+
+impl<'a> From<(&'a ModelConfig, &'a Formats)> for Teacher<'a> {
+    fn from((config, formats): (&'a ModelConfig, &'a Formats)) -> Self {
+        Self::Model { config, formats }
+    }
+}
+
+/// A training run that is to be planned.
+#[derive(Clone, Copy, Debug)]
+pub struct TrainingRequest<'a> {
+    /// Ignored where the objective asks for none.
+    pub teacher: Option<Teacher<'a>>,
+    pub student: Student<'a>,
+    pub recipe: Recipe,
+    /// What this rank does of each step.
+    pub share: Share,
+    pub arch: Arch,
+}
+
+impl<'a> TrainingRequest<'a> {
+    /// A student that nobody teaches, on one rank.
+    pub fn new(student: impl Into<Student<'a>>, recipe: &Recipe, arch: Arch) -> Self {
+        Self { teacher: None, student: student.into(), recipe: *recipe, share: Share::ALONE, arch }
+    }
+
+    /// The same with a teacher, if there is one.
+    #[must_use]
+    pub fn taught_by(self, teacher: Option<impl Into<Teacher<'a>>>) -> Self {
+        Self { teacher: teacher.map(Into::into), ..self }
+    }
+}

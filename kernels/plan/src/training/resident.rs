@@ -1,0 +1,80 @@
+//! What is on the device from the first step to the last: the weights of both models, and what trains.
+
+use super::refusals::Run;
+use crate::buffer::Category;
+use crate::builder::Builder;
+use crate::formats::Formats;
+use crate::model::Resident;
+use crate::sections::Sections;
+use crate::weights::{AdapterWeights, Weight, Weights};
+
+/// Models that start-up phases may quantise: they are declared before those phases.
+pub(super) struct Frozen {
+    /// The teacher, if it has weights of its own.
+    pub teacher: Option<Resident>,
+    /// The base of adapters that train in int8.
+    pub base: Option<Resident>,
+}
+
+impl Frozen {
+    pub fn declare(b: &mut Builder, run: &Run<'_>) -> Self {
+        let (dtype, seq_len) = (run.dtype(), run.recipe.seq_len);
+        let teacher = run.teacher.map(|(config, formats)| {
+            let weights = Weights::frozen(b, "teacher", Category::TeacherWeights, config, (formats, dtype), false);
+            Resident::new(b, "teacher", config, weights, seq_len)
+        });
+        let base = (run.is_int8() && run.adapters.is_some()).then(|| {
+            let int8 = (&Formats::int8(), dtype);
+            let weights = Weights::frozen(b, "student", Category::StudentWeights, run.student, int8, true);
+            Resident::new(b, "student", run.student, weights, seq_len)
+        });
+        Self { teacher, base }
+    }
+}
+
+/// The models of a run.
+pub(super) struct Residents {
+    /// The teacher, if it has weights of its own.
+    pub teacher: Option<Resident>,
+    /// The student without adapters.
+    pub base: Resident,
+    pub student: Resident,
+    /// The adapters that train, if any do.
+    pub adapters: Option<AdapterWeights>,
+}
+
+impl Residents {
+    /// Declares what is not there yet.
+    pub fn declare(b: &mut Builder, run: &Run<'_>, Frozen { teacher, base }: Frozen) -> Self {
+        let (config, dtype) = (run.student, run.dtype());
+        let weights = match (&base, &run.adapters) {
+            (Some(_), _) => None,
+            (None, Some(_)) => {
+                let formats = (run.formats, dtype);
+                Some(Weights::frozen(b, "student", Category::StudentWeights, config, formats, false))
+            }
+            (None, None) => Some(Weights::trained(b, "student", config, run.recipe.precision, run.share)),
+        };
+        let parameters = run.adapters.clone();
+        let adapters =
+            parameters.map(|parameters| AdapterWeights::trained(b, "student.adapters", parameters, dtype, run.share));
+        let tables = |weights| Resident::new(b, "student", config, weights, run.recipe.seq_len);
+        let base = weights.map(tables).or(base).expect("a student has weights");
+        let student = match &adapters {
+            Some(adapters) => Resident { weights: base.weights.clone().adapted(adapters), ..base.clone() },
+            None => base.clone(),
+        };
+        Self { teacher, base, student, adapters }
+    }
+
+    /// What the optimizer updates, how many elements of it decay, and where it is best divided.
+    pub fn trained(&self) -> (Weight, u64, Sections) {
+        match &self.adapters {
+            Some(adapters) => (adapters.all, adapters.parameters.elems, adapters.parameters.sections()),
+            None => {
+                let Weights { all, parameters, .. } = &self.base.weights;
+                (*all, parameters.decayed, parameters.sections())
+            }
+        }
+    }
+}

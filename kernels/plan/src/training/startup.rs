@@ -1,0 +1,65 @@
+//! The phases that run once, before the first step.
+
+use super::inputs::MicroInputs;
+use super::refusals::Run;
+use super::resident::Frozen;
+use super::step::Step;
+use super::{CAST, CLEAR};
+use crate::buffer::Tensor;
+use crate::builder::Builder;
+use crate::comparison::Comparison;
+use crate::config::ModelConfig;
+use crate::head;
+use crate::model::{Model, Resident};
+use crate::ops::Ops;
+use crate::staged::{CERTIFY, Staged, WIDEN};
+
+/// Quantises the models that are of 8-bit products. With `certified`, measures how far a teacher of them is from the dense one.
+pub(super) fn quantise(
+    b: &mut Builder,
+    run: &Run<'_>,
+    Frozen { teacher, base }: &mut Frozen,
+    inputs: &MicroInputs,
+    certified: bool,
+) -> Option<Comparison<Tensor>> {
+    let ops = &mut run.ops(b, None);
+    let mut stage = |name, config: &ModelConfig, resident: &mut Resident, certified: bool| {
+        let model = Model { name, config, resident };
+        let (staged, reference) = model.quantise(ops, certified.then_some(inputs.ids));
+        let certificate = reference.map(|reference| {
+            ops.startup_phase(CERTIFY);
+            let last = Model { name: "teacher.certified", ..model }.forward(ops, inputs.ids);
+            ops.scope("certificate");
+            head::compare(ops, last, reference, run.student.vocab, inputs.targets)
+        });
+        resident.staged = staged;
+        certificate
+    };
+    let own = run.teacher.filter(|(_, formats)| formats.is_int8()).zip(teacher.as_mut());
+    let of_teacher = own.and_then(|((config, _), resident)| stage("teacher", config, resident, certified));
+    let base = base.as_mut();
+    let of_base = base.and_then(|resident| stage("student", run.student, resident, certified && run.base_teaches));
+    of_teacher.or(of_base)
+}
+
+impl Step<'_> {
+    /// Clears what the optimizer keeps, and makes of the weights as they are uploaded the other form. Returns the layers of a
+    /// student that are quantised as they come.
+    pub fn prepare(&self, ops: &mut Ops<'_>) -> Vec<Staged> {
+        ops.phase(CLEAR);
+        ops.scope("clear");
+        let semaphores = self.semaphores.map(|semaphores| ("semaphores", semaphores));
+        for (name, tensor) in self.state.cleared().chain(semaphores) {
+            ops.clear(name, tensor);
+        }
+        ops.scope("student");
+        ops.phase(CAST);
+        ops.narrow(&self.state);
+        ops.phase(WIDEN);
+        ops.widen(&self.state);
+        match self.quantised {
+            Some(_) if self.run.share.ranks == 1 => self.student().widen(ops),
+            _ => Vec::new(),
+        }
+    }
+}

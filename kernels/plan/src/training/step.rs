@@ -1,0 +1,41 @@
+//! What the phases of a step work on.
+
+use super::inputs::MicroInputs;
+use super::refusals::Run;
+use super::resident::Residents;
+use crate::buffer::Tensor;
+use crate::head::Head;
+use crate::model::Model;
+use crate::ops::{Ops, State, StepTensors, Sums};
+use crate::share::Shards;
+use crate::weights::Weights;
+
+pub(super) struct Step<'a> {
+    pub run: &'a Run<'a>,
+    pub models: &'a Residents,
+    pub inputs: MicroInputs,
+    pub tensors: StepTensors,
+    pub shards: &'a Shards,
+    pub sums: Sums,
+    pub state: State<'a>,
+    /// How many elements of what trains decay.
+    pub decayed: u64,
+    /// The weights of a student whose layers' matrices are quantised and train.
+    pub quantised: Option<&'a Weights>,
+    /// For launches that split K.
+    pub semaphores: Option<Tensor>,
+}
+
+impl<'a> Step<'a> {
+    pub fn student(&self) -> Model<'a> {
+        Model { name: "student", config: self.run.student, resident: &self.models.student }
+    }
+
+    /// The teacher's last hidden states, if somebody teaches.
+    pub fn teach(&self, ops: &mut Ops<'_>) -> Option<Head<'a>> {
+        let Residents { teacher, base, .. } = self.models;
+        let own = self.run.teacher.map(|(config, _)| config).zip(teacher.as_ref());
+        let teaching = own.or(self.run.base_teaches.then_some((self.run.student, base)));
+        teaching.map(|(config, resident)| Model { name: "teacher", config, resident }.forward(ops, self.inputs.ids))
+    }
+}
