@@ -78,7 +78,8 @@ pub(crate) struct Semaphores {
 }
 
 impl Semaphores {
-    /// Enough for the layers of any model that one GPU trains.
+    /// A launch that finds none left does not split K and adds up in another order. Models of 7B and more take all of them where
+    /// launches split K: their bits depend on this number.
     pub const WORDS: u64 = 1 << 19;
 
     pub fn new(all: Tensor) -> Self {
