@@ -123,14 +123,14 @@ fn recipe(batch: u32, seq_len: u32, precision: Precision) -> Recipe {
 fn launched(training: &TrainingPlan, built: &BTreeSet<KeyVariant>, accum: u32) -> BTreeSet<Key> {
     let (driver, log) = Recorder::new();
     let manifest = Manifest::simulated(built).encode();
-    let mut loading = Loading::new(driver);
+    let mut loading = Loading::new(Box::new(driver));
     loading.load(&Bundle::from_parts(&manifest, &[]).unwrap(), &training.plan, &[]).unwrap();
     let mut sealed = loading.seal(&training.plan, Placement::Arena).unwrap();
     let sent = |model: &Resident| {
         let all = model.weights.all;
         [all.trained().map_or(all.tensor, |trained| trained.master), model.rope.cos, model.rope.sin]
     };
-    let zeros = |sealed: &mut Sealed<Recorder>, tensor: Tensor| {
+    let zeros = |sealed: &mut Sealed, tensor: Tensor| {
         sealed.write(tensor, &vec![0; tensor.bytes() as usize]).unwrap();
     };
     let models = training.teacher.iter().chain([&training.student]);
@@ -251,7 +251,8 @@ fn without_any_one_key_a_run_does_not_start() {
         let rest: Vec<&KeyVariant> = needed.iter().filter(|pair| *pair != removed).collect();
         let manifest = Manifest::simulated(rest).encode();
         let (driver, log) = Recorder::new();
-        let loaded = Loading::new(driver).load(&Bundle::from_parts(&manifest, &[]).unwrap(), &training.plan, &[]);
+        let loaded =
+            Loading::new(Box::new(driver)).load(&Bundle::from_parts(&manifest, &[]).unwrap(), &training.plan, &[]);
         match loaded {
             Err(LoadError::Missing(coverage)) => assert_eq!(coverage.missing, std::slice::from_ref(removed)),
             other => panic!("{removed}: {other:?}"),

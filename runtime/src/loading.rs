@@ -26,8 +26,8 @@ pub enum Placement {
 }
 
 /// A driver that can load and has nothing to launch on.
-pub struct Loading<D: Driver> {
-    driver: D,
+pub struct Loading {
+    driver: Box<dyn Driver>,
     kernels: BTreeMap<KeyVariant, KernelId>,
     loads: Vec<Load>,
 }
@@ -108,9 +108,9 @@ impl fmt::Display for Coverage {
     }
 }
 
-impl<D: Driver> Loading<D> {
+impl Loading {
     /// Starts with nothing loaded.
-    pub fn new(driver: D) -> Self {
+    pub fn new(driver: Box<dyn Driver>) -> Self {
         Self { driver, kernels: BTreeMap::new(), loads: Vec::new() }
     }
 
@@ -140,7 +140,7 @@ impl<D: Driver> Loading<D> {
             return Err(LoadError::Missing(Coverage { arch, needed: needed.len(), missing, models }));
         }
         for module in modules.iter().filter(|module| needed.contains(&module.pair)) {
-            let (kernel, load) = loads::load(&mut self.driver, module)?;
+            let (kernel, load) = loads::load(&mut *self.driver, module)?;
             self.kernels.insert(module.pair.clone(), kernel);
             self.loads.push(load);
         }
@@ -154,7 +154,7 @@ impl<D: Driver> Loading<D> {
     ///
     /// # Panics
     /// If the plan launches a kernel that [`Self::load`] did not load: it was another plan.
-    pub fn seal(mut self, plan: &Plan, placement: Placement) -> Result<Sealed<D>, DriverError> {
+    pub fn seal(mut self, plan: &Plan, placement: Placement) -> Result<Sealed, DriverError> {
         let driver = &mut self.driver;
         let addresses = match placement {
             Placement::Arena => {

@@ -21,7 +21,7 @@ pub struct Load {
 }
 
 /// Loads a module and tells `tracing` of it: one event a load, as it happens.
-pub(crate) fn load<D: Driver>(driver: &mut D, module: &Module<'_>) -> Result<(KernelId, Load), DriverError> {
+pub(crate) fn load(driver: &mut dyn Driver, module: &Module<'_>) -> Result<(KernelId, Load), DriverError> {
     let started = Instant::now();
     let kernel = driver.load(module)?;
     let microseconds = started.elapsed().as_micros() as u64;

@@ -7,8 +7,8 @@ use crate::driver::{Arrived, CublasUse, Device, Driver, DriverError, GraphId, Ti
 use crate::loads::Load;
 
 /// A bound plan that launches and cannot load.
-pub struct Sealed<D: Driver> {
-    driver: D,
+pub struct Sealed {
+    driver: Box<dyn Driver>,
     addresses: Vec<u64>,
     graphs: Vec<(String, Vec<GraphId>)>,
     stage_bytes: u64,
@@ -19,9 +19,9 @@ pub struct Sealed<D: Driver> {
     activity: Activity,
 }
 
-impl<D: Driver> Sealed<D> {
+impl Sealed {
     pub(crate) fn new(
-        driver: D,
+        driver: Box<dyn Driver>,
         loaded: Vec<Load>,
         addresses: Vec<u64>,
         graphs: Vec<(String, Vec<GraphId>)>,

@@ -109,8 +109,8 @@ struct Prepared {
 /// Loads every kernel of a bundle that runs on the driver's device and whose key starts with `prefix`, and prepares the
 /// samples that `choose` takes of those that each admits, all at one address and each `repeats` times, one after the other.
 /// Everything is loaded before the first launch.
-fn prepare<D: Driver>(
-    driver: &mut D,
+fn prepare(
+    driver: &mut dyn Driver,
     bundle: &Bundle<'_>,
     prefix: &str,
     repeats: u32,
@@ -160,7 +160,7 @@ fn prepare<D: Driver>(
 }
 
 /// Sends what a launch finds before it.
-fn send<D: Driver>(driver: &mut D, base: u64, image: &[u8]) -> Result<(), LoadError> {
+fn send(driver: &mut dyn Driver, base: u64, image: &[u8]) -> Result<(), LoadError> {
     for (index, part) in image.chunks(STAGE_BYTES as usize).enumerate() {
         driver.write(base + index as u64 * STAGE_BYTES, part)?;
     }
@@ -173,17 +173,17 @@ fn send<D: Driver>(driver: &mut D, base: u64, image: &[u8]) -> Result<(), LoadEr
 /// # Errors
 /// [`LoadError`] where the checks themselves cannot be made, for the bundle has no code for the device among them; what
 /// they find goes to `report`.
-pub fn selftest<D: Driver>(
-    mut driver: D,
+pub fn selftest(
+    mut driver: Box<dyn Driver>,
     bundle: &Bundle<'_>,
     prefix: &str,
     seed: u64,
     mut report: impl FnMut(Outcome),
 ) -> Result<Vec<Load>, LoadError> {
-    let Prepared { base, ready, loads } = prepare(&mut driver, bundle, prefix, 1, |_, samples| samples)?;
+    let Prepared { base, ready, loads } = prepare(&mut *driver, bundle, prefix, 1, |_, samples| samples)?;
     for launch in ready {
         let (case, layout) = (launch.case(seed), &launch.layout);
-        send(&mut driver, base, &layout.image(&case))?;
+        send(&mut *driver, base, &layout.image(&case))?;
         driver.run(launch.graph)?;
         let mut after = Vec::with_capacity(layout.bytes as usize);
         while (after.len() as u64) < layout.bytes {
@@ -216,8 +216,8 @@ pub struct Timed {
 ///
 /// # Errors
 /// [`LoadError`] where the bundle has no code for the device, or a launch fails.
-pub fn time<D: Driver>(
-    mut driver: D,
+pub fn time(
+    mut driver: Box<dyn Driver>,
     bundle: &Bundle<'_>,
     prefix: &str,
     batch: Option<Batch>,
@@ -230,9 +230,9 @@ pub fn time<D: Driver>(
         let largest = || samples.into_iter().max_by_key(|(_, params)| key.kernel().bytes(params));
         typical.or_else(largest).into_iter().collect()
     };
-    let Prepared { base, ready, .. } = prepare(&mut driver, bundle, prefix, REPEATS, one)?;
+    let Prepared { base, ready, .. } = prepare(&mut *driver, bundle, prefix, REPEATS, one)?;
     for launch in ready {
-        send(&mut driver, base, &launch.layout.image(&launch.case(seed)))?;
+        send(&mut *driver, base, &launch.layout.image(&launch.case(seed)))?;
         let mut seconds = f64::INFINITY;
         for _ in 0..TIMINGS {
             seconds = seconds.min(driver.time(launch.graph, 1)? / f64::from(REPEATS));

@@ -17,12 +17,12 @@ use crate::options::Patience;
 /// A sealed device, and who watches it.
 pub struct SealedDevice {
     // Dropped first: what it waits for then is watched, too.
-    sealed: Sealed<AnyDriver>,
+    sealed: Sealed,
     pub watch: Watch,
 }
 
 impl Deref for SealedDevice {
-    type Target = Sealed<AnyDriver>;
+    type Target = Sealed;
 
     fn deref(&self) -> &Self::Target {
         &self.sealed

@@ -552,9 +552,6 @@ impl Session {
 }
 
 /// What a comparison gives, a value each token.
-pub(crate) fn read_columns(
-    sealed: &mut Sealed<AnyDriver>,
-    columns: Comparison<Tensor>,
-) -> Result<Comparison<Vec<f32>>, Failure> {
+pub(crate) fn read_columns(sealed: &mut Sealed, columns: Comparison<Tensor>) -> Result<Comparison<Vec<f32>>, Failure> {
     columns.try_map(|column| Ok(bytemuck::pod_collect_to_vec(&sealed.read(column)?)))
 }

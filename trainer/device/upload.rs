@@ -3,14 +3,13 @@
 use precast_plan::{ModelConfig, Parameter, Resident, Staged, Tensor, TrainingPlan, rope};
 use precast_runtime::Sealed;
 
-use crate::device::AnyDriver;
 use crate::device::one_memory;
 use crate::error::Failure;
 use crate::inputs::checkpoint::{Scratch, Weights};
 
 /// Sends a model that stays as it is: its tables and its parameters, and those that are quantised on the device.
 pub(crate) fn upload_model(
-    sealed: &mut Sealed<AnyDriver>,
+    sealed: &mut Sealed,
     model: &Resident,
     weights: &dyn Weights,
     certify: bool,
@@ -24,7 +23,7 @@ pub(crate) fn upload_model(
 
 /// Sends what is quantised on the device, a layer at a time. With `certify` the layer is computed as it is sent, too.
 pub(crate) fn upload_staged(
-    sealed: &mut Sealed<AnyDriver>,
+    sealed: &mut Sealed,
     staged: &[Staged],
     weights: &dyn Weights,
     certify: bool,
@@ -41,11 +40,7 @@ pub(crate) fn upload_staged(
 }
 
 /// Sends the tables of a model's rotary embedding.
-pub(crate) fn upload_tables(
-    sealed: &mut Sealed<AnyDriver>,
-    model: &Resident,
-    config: &ModelConfig,
-) -> Result<(), Failure> {
+pub(crate) fn upload_tables(sealed: &mut Sealed, model: &Resident, config: &ModelConfig) -> Result<(), Failure> {
     let seq_len = (model.rope.cos.elems / u64::from(config.head_dim / 2)) as u32;
     let tables = rope::tables(&config.rope_frequencies(), seq_len);
     sealed.write(model.rope.cos, bytemuck::cast_slice(&tables.cos))?;
@@ -54,7 +49,7 @@ pub(crate) fn upload_tables(
 
 /// Sends the master weights that this rank keeps: of each parameter what of it lies in its pieces.
 pub(crate) fn upload_masters(
-    sealed: &mut Sealed<AnyDriver>,
+    sealed: &mut Sealed,
     plan: &TrainingPlan,
     weights: &dyn Weights,
     progress: &mut impl FnMut(u64) -> Result<(), Failure>,
@@ -82,7 +77,7 @@ pub(crate) fn upload_masters(
 
 /// Sends parameters, each to its tensor, in that tensor's format.
 pub(crate) fn upload_parameters(
-    sealed: &mut Sealed<AnyDriver>,
+    sealed: &mut Sealed,
     parameters: &[(Parameter, Tensor)],
     weights: &dyn Weights,
     progress: &mut impl FnMut(u64) -> Result<(), Failure>,

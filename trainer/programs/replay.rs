@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use precast_plan::Share;
-use precast_runtime::{Driver, Placement};
+use precast_runtime::Placement;
 use rustix::io::{FdFlags, fcntl_setfd};
 use signal_hook::low_level;
 
