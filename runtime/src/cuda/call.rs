@@ -5,34 +5,24 @@ use std::fmt::Display;
 
 use cudarc::driver::sys;
 
-use super::memory;
 use crate::driver::DriverError;
 
 /// The result of a call.
 pub(super) fn check(call: &'static str, result: sys::CUresult) -> Result<(), DriverError> {
-    error(call, result, String::new)
+    check_with(call, result, String::new)
 }
 
 /// The result of a call, with what it was made on.
 pub(super) fn check_on(call: &'static str, result: sys::CUresult, on: &dyn Display) -> Result<(), DriverError> {
-    error(call, result, || format!(" on {on}"))
+    check_with(call, result, || format!(" on {on}"))
 }
 
-/// The result of a call for which the driver takes memory of its own, to do `what`.
-pub(super) fn check_memory(
+/// The result of a call, with the context of its failure.
+pub(super) fn check_with(
     call: &'static str,
     result: sys::CUresult,
-    what: &dyn Display,
-    remedy: &'static str,
+    context: impl FnOnce() -> String,
 ) -> Result<(), DriverError> {
-    if result != sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY {
-        return error(call, result, || format!(": cannot {what}"));
-    }
-    let (free, _) = memory::free_and_total(false)?;
-    Err(DriverError::OutOfDriverMemory { what: what.to_string(), free, remedy })
-}
-
-fn error(call: &'static str, result: sys::CUresult, context: impl FnOnce() -> String) -> Result<(), DriverError> {
     if result == sys::CUresult::CUDA_SUCCESS {
         return Ok(());
     }

@@ -5,7 +5,8 @@ use std::ptr::null_mut;
 
 use cudarc::driver::sys;
 
-use super::call::{check, check_memory, check_on};
+use super::call::{check, check_on};
+use super::memory::check_memory;
 use super::tensor_map;
 use crate::driver::{Bound, BoundLaunch, DriverError};
 

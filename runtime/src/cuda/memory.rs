@@ -1,10 +1,11 @@
 //! Device memory: how it is taken, and what of it is free.
 
 use std::ffi::OsString;
+use std::fmt::Display;
 
 use cudarc::driver::sys;
 
-use super::call::check;
+use super::call::{check, check_with};
 use crate::driver::DriverError;
 use crate::host;
 
@@ -79,6 +80,20 @@ pub(super) fn free_and_total(integrated: bool) -> Result<(u64, u64), DriverError
         Some(host) => Ok((host::takeable_bytes(total, host.available), total)),
         None => Ok((free, total)),
     }
+}
+
+/// The result of a call for which the driver takes memory of its own, to do `what`.
+pub(super) fn check_memory(
+    call: &'static str,
+    result: sys::CUresult,
+    what: &dyn Display,
+    remedy: &'static str,
+) -> Result<(), DriverError> {
+    if result != sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY {
+        return check_with(call, result, || format!(": cannot {what}"));
+    }
+    let (free, _) = free_and_total(false)?;
+    Err(DriverError::OutOfDriverMemory { what: what.to_string(), free, remedy })
 }
 
 #[cfg(test)]

@@ -388,7 +388,7 @@ impl Driver for Cuda {
             let loaded = sys::cuLibraryLoadData(&mut library, image, none, none.cast(), 0, none.cast(), none.cast(), 0);
             let what = format!("load {}, {} bytes of code", module.pair, module.image.len());
             let remedy = "End other programs on this GPU: nvidia-smi lists them";
-            call::check_memory("cuLibraryLoadData", loaded, &what, remedy)?;
+            memory::check_memory("cuLibraryLoadData", loaded, &what, remedy)?;
             self.libraries.push(library);
             let found = sys::cuLibraryGetKernel(&mut kernel, library, entry.as_ptr());
             call::check_on("cuLibraryGetKernel", found, &module.pair)?;
