@@ -3,25 +3,20 @@
 //! Everything here speaks to `libcuda` through cudarc's generated bindings. Graphs are made of explicit nodes and the
 //! plan's own edges; copies go through pinned slots that are reused once their event has passed.
 
-mod beside;
 mod call;
-mod copies;
 mod environment;
+mod exchange;
 mod graph;
 mod mark;
 mod memory;
-pub mod nccl;
 mod nvml;
-mod parts;
 mod products;
-mod ranks;
 mod sole;
 mod stage;
 mod tensor_map;
 mod timer;
-mod waits;
 
-pub use ranks::{Abort, AllGather};
+pub use exchange::{Abort, AllGather, nccl};
 pub use stage::SLOTS as STAGE_SLOTS;
 
 use std::ffi::{CString, c_void};
@@ -33,17 +28,15 @@ use crate::activity::{Activity, NodeName};
 use crate::cublas::Cublas;
 use crate::driver::{Arrived, Bound, BoundWork, CublasUse, Device, Driver, DriverError, GraphId, KernelId, Ticket};
 use crate::gauge::Gauge;
-use beside::Beside;
 use call::check;
+use exchange::{Beside, Event, Prepared, Ranks, Waits};
 use graph::Graph;
 use mark::Mark;
 use nvml::{BusId, Nvml};
 use products::Products;
-use ranks::{Prepared, Ranks};
 use sole::Sole;
 use stage::Stage;
 use timer::Timer;
-use waits::{Event, Waits};
 
 /// The least CUDA version a driver must take, as `cuDriverGetVersion` counts: that of the 580 series, for whose loader
 /// the kernels are compiled.
@@ -188,7 +181,7 @@ impl Cuda {
     }
 }
 
-/// What a prepared sequence is made of: as [`parts::Part`].
+/// What a prepared sequence is made of: as [`exchange::Part`].
 enum Part {
     Graph {
         graph: sys::CUgraphExec,
@@ -475,10 +468,10 @@ impl Driver for Cuda {
 
     fn prepare(&mut self, nodes: &[Bound]) -> Result<GraphId, DriverError> {
         let mut prepared = Vec::new();
-        let all = parts::divide(nodes);
-        for part in if self.nodes_alone { parts::each_node(all) } else { all } {
+        let all = exchange::divide(nodes);
+        for part in if self.nodes_alone { exchange::each_node(all) } else { all } {
             prepared.push(match part {
-                parts::Part::Exchange(node) => {
+                exchange::Part::Exchange(node) => {
                     let Bound { label, work: BoundWork::Exchange(exchange), .. } = &nodes[node] else {
                         unreachable!("it is an exchange");
                     };
@@ -493,7 +486,7 @@ impl Driver for Cuda {
                     ranks.abort().check(label)?;
                     Part::Exchange { label: label.clone(), exchange, done: Event::new()? }
                 }
-                parts::Part::Graph { nodes: range, exchanges } => {
+                exchange::Part::Graph { nodes: range, exchanges } => {
                     let (first, mut graph) = (range.start as u32, Graph::new()?);
                     let alone = self.nodes_alone.then(|| name_of(nodes, range.start));
                     for bound in &nodes[range] {

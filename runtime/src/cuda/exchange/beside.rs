@@ -4,11 +4,11 @@ use std::ptr::null_mut;
 
 use cudarc::driver::sys;
 
-use super::call::check;
 use super::waits::Event;
+use crate::cuda::call::check;
 use crate::driver::DriverError;
 
-pub(super) struct Beside {
+pub(in crate::cuda) struct Beside {
     pub stream: sys::CUstream,
     /// Where the first stream was when the second was to follow it.
     begun: Event,

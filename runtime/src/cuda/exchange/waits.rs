@@ -5,12 +5,12 @@ use std::ptr::null_mut;
 
 use cudarc::driver::sys;
 
-use super::call::check;
-use super::timer::Timer;
+use crate::cuda::call::check;
+use crate::cuda::timer::Timer;
 use crate::driver::DriverError;
 
 /// A point on a stream.
-pub(super) struct Event(sys::CUevent);
+pub(in crate::cuda) struct Event(sys::CUevent);
 
 impl Event {
     pub fn new() -> Result<Self, DriverError> {
@@ -43,7 +43,7 @@ impl Drop for Event {
 
 /// What a stream has waited for.
 #[derive(Default)]
-pub(super) struct Waits {
+pub(in crate::cuda) struct Waits {
     free: Vec<Timer>,
     under_way: VecDeque<Timer>,
     seconds: f64,

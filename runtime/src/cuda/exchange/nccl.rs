@@ -67,7 +67,7 @@ fn load(name: &str) -> Result<Functions, String> {
 }
 
 /// What the dynamic loader says.
-pub(super) fn why(error: &libloading::Error) -> String {
+pub(in crate::cuda) fn why(error: &libloading::Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 

@@ -48,13 +48,13 @@ enum Backend {
 }
 
 /// An exchange, as the backend takes it.
-pub(super) enum Prepared {
+pub(in crate::cuda) enum Prepared {
     Copies(Vec<PeerCopy>),
     Nccl(BoundExchange),
 }
 
 /// The other ranks, to this one.
-pub(super) struct Ranks {
+pub(in crate::cuda) struct Ranks {
     rank: u32,
     count: u32,
     requested: Option<Requested>,
@@ -199,7 +199,7 @@ impl Abort {
     ///
     /// # Errors
     /// [`DriverError::Exchange`].
-    pub(super) fn check(&self, label: &str) -> Result<(), DriverError> {
+    pub(in crate::cuda) fn check(&self, label: &str) -> Result<(), DriverError> {
         if self.0.aborted.load(Ordering::Acquire) { Err(failed(label, "another rank has failed")) } else { Ok(()) }
     }
 }

@@ -6,7 +6,7 @@ use crate::driver::{Bound, BoundWork};
 
 /// A part of a sequence. Exchanges wait for the graphs before them, and graphs for the exchanges that they need.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(in crate::cuda) enum Part {
     Graph {
         nodes: Range<usize>,
         /// How many exchanges of the sequence must have ended.
@@ -17,7 +17,7 @@ pub(super) enum Part {
 }
 
 /// Divides a sequence at its exchanges.
-pub(super) fn divide(sequence: &[Bound]) -> Vec<Part> {
+pub(in crate::cuda) fn divide(sequence: &[Bound]) -> Vec<Part> {
     let is_exchange = |node: usize| matches!(sequence[node].work, BoundWork::Exchange(_));
     let all: Vec<usize> = (0..sequence.len()).filter(|node| is_exchange(*node)).collect();
     // A node's number is that of the last exchange it needs, counted from one: they end in order.
@@ -43,7 +43,7 @@ pub(super) fn divide(sequence: &[Bound]) -> Vec<Part> {
 }
 
 /// The same with a graph for each node.
-pub(super) fn each_node(parts: Vec<Part>) -> Vec<Part> {
+pub(in crate::cuda) fn each_node(parts: Vec<Part>) -> Vec<Part> {
     let alone = |part| match part {
         Part::Graph { nodes, exchanges } => {
             nodes.map(|node| Part::Graph { nodes: node..node + 1, exchanges }).collect()

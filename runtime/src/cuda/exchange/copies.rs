@@ -16,8 +16,8 @@ use std::time::Duration;
 use cudarc::driver::sys;
 use memmap2::{MmapOptions, MmapRaw};
 
-use super::call::{check, check_on};
 use super::ranks::AllGather;
+use crate::cuda::call::{check, check_on};
 use crate::driver::{BoundExchange, DriverError};
 
 /// Bytes of a word that one device writes and another waits for: a cache line.
@@ -203,7 +203,7 @@ pub(super) struct Copies {
 
 /// A copy from another rank's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct PeerCopy {
+pub(in crate::cuda) struct PeerCopy {
     from: u32,
     source: u64,
     destination: u64,
