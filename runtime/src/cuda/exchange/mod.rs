@@ -1,14 +1,17 @@
 //! Exchanges between ranks: how a sequence is divided at them, what moves their bytes, and what waits for them.
 
+mod agreement;
 mod beside;
 mod copies;
+mod flags;
 pub mod nccl;
 mod parts;
 mod ranks;
 mod waits;
 
+pub use agreement::AllGather;
 pub(super) use beside::Beside;
 pub(super) use parts::{Part, divide, each_node};
-pub use ranks::{Abort, AllGather};
+pub use ranks::Abort;
 pub(super) use ranks::{Prepared, Ranks};
 pub(super) use waits::{Event, Waits};

@@ -7,15 +7,14 @@ use std::sync::{Arc, OnceLock};
 
 use cudarc::driver::sys;
 
-use super::copies::{Copies, PeerCopy, Registered};
+use super::agreement::AllGather;
+use super::copies::{Copies, PeerCopy};
+use super::flags::Registered;
 use super::nccl::{self, Nccl};
 use crate::driver::{BoundExchange, DriverError};
 
 /// Says which backend exchanges take, where it is not to be found out.
 const VARIABLE: &str = "PRECAST_EXCHANGE";
-
-/// The bytes of every rank, by rank: all ranks call it in the same order.
-pub type AllGather = Box<dyn FnMut(&[u8]) -> Result<Vec<Vec<u8>>, String>>;
 
 /// A backend that the environment asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
