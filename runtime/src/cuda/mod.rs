@@ -7,6 +7,7 @@ mod call;
 mod environment;
 mod exchange;
 mod graph;
+mod loader;
 mod mark;
 mod memory;
 mod nvml;

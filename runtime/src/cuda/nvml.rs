@@ -6,7 +6,7 @@ use std::ptr::null_mut;
 use cudarc::driver::sys;
 use libloading::Library;
 
-use super::exchange::nccl::why;
+use super::loader::why;
 use crate::gauge::{GaugeError, Mean, Reading};
 
 const LIBRARY: &str = "libnvidia-ml.so.1";

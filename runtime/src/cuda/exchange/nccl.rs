@@ -14,6 +14,7 @@ use std::sync::{Arc, OnceLock};
 use cudarc::driver::sys::CUstream;
 use libloading::Library;
 
+use crate::cuda::loader::why;
 use crate::driver::{BoundExchange, DriverError};
 
 /// Names another library, where the one on the library path is not the one wanted.
@@ -64,11 +65,6 @@ fn functions() -> Result<&'static Functions, DriverError> {
 /// The functions of a library, or what is wrong with it, by its name.
 fn load(name: &str) -> Result<Functions, String> {
     look_up(name).map_err(|reason| format!("{name}: {reason}"))
-}
-
-/// What the dynamic loader says.
-pub(in crate::cuda) fn why(error: &libloading::Error) -> String {
-    std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 fn look_up(name: &str) -> Result<Functions, String> {
