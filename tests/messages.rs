@@ -7,7 +7,7 @@ use std::process::Command;
 use precast_fatbins::{Code, Digest, Manifest, encode};
 
 use crate::support::{
-    Case, device, distill, fail, metrics_of, precast, precast_aot, succeed, tiny_config, token_file, tokenizer,
+    Case, device, distill, fail, is_note, metrics_of, precast, precast_aot, succeed, tiny_config, token_file, tokenizer,
 };
 
 /// What a clone without git-lfs holds in place of a file.
@@ -49,7 +49,7 @@ impl Case {
     fn message(&self, command: &mut Command, exit_code: i32) -> String {
         let message = fail(command, exit_code).replace(&self.dir.path().display().to_string(), "DIR");
         // Notes come first.
-        let message: Vec<&str> = message.lines().filter(|line| !line.starts_with("note: ")).collect();
+        let message: Vec<&str> = message.lines().filter(|line| !is_note(line)).collect();
         format!("{exit_code} {}\n", message.join("\n"))
     }
 }

@@ -15,8 +15,8 @@ use precast::run::metrics::StepRecord;
 
 use crate::golden;
 use crate::support::{
-    Case, distill, fail, heeding, is_sim, lacks_compiler, metrics_of, names_in, skipped, succeed, texts, tiny_config,
-    token_file,
+    Case, distill, fail, heeding, is_note, is_sim, lacks_compiler, metrics_of, names_in, skipped, succeed, texts,
+    tiny_config, token_file,
 };
 
 /// What has not happened after that never does.
@@ -192,7 +192,7 @@ pub fn end(child: Child) -> (Option<i32>, String) {
     let (_, stderr) = texts(&output);
     assert!(!watchdog.join().unwrap(), "it did not end:\n{stderr}");
     assert!(!stderr.contains("panicked"), "{stderr}");
-    let said = stderr.lines().filter(|line| !line.starts_with("note: ") && !line.starts_with("SIG"));
+    let said = stderr.lines().filter(|line| !is_note(line) && !line.starts_with("SIG"));
     let said = said.collect::<Vec<_>>().join("\n");
     (output.status.code(), said)
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use precast_fatbins::Digest;
 
-use crate::support::{Case, copy, fail, names_in, random_model, run_record, succeed, tiny_config, token_file};
+use crate::support::{Case, copy, fail, is_note, names_in, random_model, run_record, succeed, tiny_config, token_file};
 
 impl Case {
     /// A run of two steps with a checkpoint after each, changed by later arguments.
@@ -24,7 +24,7 @@ fn weights(out: &Path) -> Vec<u8> {
 
 /// Lines of a message, notes apart.
 fn told(message: &str) -> usize {
-    message.lines().filter(|line| !line.starts_with("note: ")).count()
+    message.lines().filter(|line| !is_note(line)).count()
 }
 
 #[test]

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::support::{Case, heeding, metrics_of, names_in, precast, run_record, succeed, texts, tokenizer, train};
+use crate::support::{
+    Case, heeding, is_note, metrics_of, names_in, precast, run_record, succeed, texts, tokenizer, train,
+};
 
 impl Case {
     fn stoppable_run(&self, out: &Path, arguments: &[&str]) -> Command {
@@ -50,7 +52,7 @@ fn end(mut child: Child) -> (Option<i32>, String) {
     drain.join().unwrap().unwrap();
     // Notes may come first, and the answer to a signal.
     let message = String::from_utf8(output.stderr).unwrap();
-    let told = message.split_inclusive('\n').filter(|line| !line.starts_with("note: ") && !line.starts_with("SIG"));
+    let told = message.split_inclusive('\n').filter(|line| !is_note(line) && !line.starts_with("SIG"));
     (output.status.code(), told.collect())
 }
 
@@ -204,7 +206,7 @@ fn a_signal_is_answered_at_once_and_a_second_ends_the_run() {
     }
     signal(&child, "TERM");
     let mut lines = BufReader::new(child.stderr.as_mut().unwrap()).lines();
-    let answer = lines.find_map(|line| line.ok().filter(|line| !line.starts_with("note: "))).unwrap();
+    let answer = lines.find_map(|line| line.ok().filter(|line| !is_note(line))).unwrap();
     let stopping = "SIGTERM: stopping after step 1, with a checkpoint; again to stop now without one";
     assert_eq!(answer, format!("{stopping}, and the run cannot be resumed"));
     signal(&child, "INT");

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use crate::gguf;
 use crate::support::{
-    distill, fail, is_sim, metrics_of, model_config, on_device, precast, random_model, root, run_record, succeed,
-    texts, tiny_config, token_file,
+    distill, fail, is_note, is_sim, metrics_of, model_config, on_device, precast, random_model, root, run_record,
+    succeed, texts, tiny_config, token_file,
 };
 
 /// Rows of every matrix are whole blocks of 256. The head is larger than what layers are dequantised to, so that all of its
@@ -239,7 +239,7 @@ fn damaged_blocks_are_refused_before_anything_runs() {
 }
 
 fn notes_apart(message: &str) -> String {
-    let lines = message.lines().filter(|line| !line.starts_with("note: "));
+    let lines = message.lines().filter(|line| !is_note(line));
     // The file is the same; elements are counted alike and shown in the precision that they are read in.
     lines.collect::<Vec<_>>().join("\n").replace("(as bf16)", "(as f32)")
 }

@@ -130,9 +130,14 @@ pub fn fail(command: &mut Command, exit_code: i32) -> String {
     assert_eq!(output.status.code(), Some(exit_code), "{command:?}\n{stdout}\n{stderr}");
     assert!(!stderr.contains("panicked"), "{stderr}");
     // Notes may come first.
-    let error = stderr.lines().find(|line| !line.starts_with("note: "));
+    let error = stderr.lines().find(|line| !is_note(line));
     assert!(error.is_some_and(|line| line.starts_with("error: ")), "{stderr}");
     stderr
+}
+
+/// True for a line that ends nothing: it may come before an error.
+pub fn is_note(line: &str) -> bool {
+    line.starts_with("note: ") || line.starts_with("warning: ")
 }
 
 /// What a program wrote to standard output and standard error.
