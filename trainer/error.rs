@@ -402,13 +402,3 @@ fn as_stored(could_be: bool) -> &'static str {
 fn list(archs: &[Arch]) -> String {
     archs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
-
-/// The first lines of a list, and how many more there are: no list grows with what an input says.
-pub(crate) fn bounded(mut lines: Vec<String>, most: usize) -> Vec<String> {
-    let more = lines.len().saturating_sub(most);
-    if more > 0 {
-        lines.truncate(most);
-        lines.push(format!("  and {more} more"));
-    }
-    lines
-}

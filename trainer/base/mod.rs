@@ -3,6 +3,7 @@
 pub(crate) mod bounded;
 pub mod checkpoint_name;
 pub mod impostors;
+pub(crate) mod lines;
 pub mod note;
 pub mod phase;
 pub(crate) mod protobuf;

@@ -1,6 +1,7 @@
 //! Whether ranks are alike: the same names with the same values.
 
 use super::error::RankError;
+use crate::base::lines::bounded;
 
 /// Compares the lists of all ranks, by rank: JSON of names and values.
 pub fn check(lists: &[Vec<u8>]) -> Result<(), RankError> {
@@ -20,7 +21,7 @@ pub fn check(lists: &[Vec<u8>]) -> Result<(), RankError> {
             format!("  {name} is {} on rank 0 and {} on rank {rank}", value(first, name), value(other, name))
         }));
     }
-    if different.is_empty() { Ok(()) } else { Err(RankError::Different(crate::error::bounded(different, 20))) }
+    if different.is_empty() { Ok(()) } else { Err(RankError::Different(bounded(different, 20))) }
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use precast_fatbins::Digest;
 use precast_kernels::{Dtype, Format};
 use precast_plan::{Factor, ModelConfig};
 
-use crate::error::bounded;
+use crate::base::lines::bounded;
 use crate::inputs::checkpoint::{self, Safetensors, Scratch, is_zero};
 pub use error::AdapterError;
 pub use layout::{Adapted, Layout, Lora, MOST_RANK, Projection, Target, Targets};

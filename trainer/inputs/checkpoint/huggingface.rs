@@ -13,7 +13,7 @@ use safetensors::tensor::{Dtype as Stored, Metadata};
 use super::file::WeightFile;
 use super::{CheckpointError, Scratch, finite, missing};
 use crate::base::impostors::{Disguise, read_text};
-use crate::error::bounded;
+use crate::base::lines::bounded;
 
 /// Bytes that say how long a header is.
 const LENGTH_BYTES: u64 = 8;

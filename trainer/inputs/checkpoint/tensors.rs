@@ -8,7 +8,7 @@ use precast_plan::family::Bias;
 use precast_plan::{ModelConfig, Parameter, Parameters};
 
 use super::{Checkpoint, CheckpointError, Scratch, Source};
-use crate::error::bounded;
+use crate::base::lines::bounded;
 
 /// Problems that are listed.
 const LISTED: usize = 20;

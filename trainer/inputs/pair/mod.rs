@@ -4,7 +4,8 @@ mod tokenizers;
 
 use std::path::{Path, PathBuf};
 
-use crate::error::{Failure, bounded};
+use crate::base::lines::bounded;
+use crate::error::Failure;
 use crate::inputs::checkpoint::{Checkpoint, CheckpointError, Scratch};
 use tokenizers::{Comparison, compare};
 
