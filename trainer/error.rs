@@ -9,8 +9,9 @@ use precast_runtime::cublas::CublasError;
 use precast_runtime::{DriverError, LoadError};
 use precast_system::files::{self, ListingError};
 
+use crate::base::io::IoError;
 use crate::base::note;
-use crate::base::signal::Signal;
+use crate::base::stop::Stopped;
 use crate::device::watch::Hang;
 use crate::device::weight_format::{KERNELS_BYTES, Rounded};
 use crate::inputs::adapter::AdapterError;
@@ -225,13 +226,8 @@ pub enum Failure {
     #[error(transparent)]
     Pair(#[from] PairError),
     /// A file of the run cannot be read or written.
-    #[error("cannot {what} {}: {error}", path.display())]
-    Io {
-        /// read, write, create.
-        what: &'static str,
-        path: PathBuf,
-        error: std::io::Error,
-    },
+    #[error(transparent)]
+    Io(#[from] IoError),
     /// An output directory must not be used so.
     #[error(transparent)]
     Out(#[from] OutError),
@@ -278,12 +274,8 @@ pub enum Failure {
     #[error(transparent)]
     Rank(#[from] RankError),
     /// A signal asked the run to stop, and it did.
-    #[error("stopped by {} {done}", signal.name())]
-    Stopped {
-        signal: Signal,
-        /// Where it stopped, and how to go on.
-        done: String,
-    },
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
     /// The run reached its last step and did not do its work.
     #[error(transparent)]
     Run(#[from] Fault),
@@ -300,7 +292,7 @@ impl Failure {
     /// be used, or a file that may not grow further (`ulimit -f`), 129, 130, 131 and 143 stopped by a signal.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Failure::Io { error, .. }
+            Failure::Io(IoError { error, .. })
             | Failure::Checkpoint(CheckpointError::Io { error, .. })
             | Failure::Out(OutError::Io { error, .. })
                 if files::is_past_limit(error) =>
@@ -359,19 +351,19 @@ impl Failure {
             | Failure::Certificate(CertificateError::NotFinite { .. } | CertificateError::TooFar { .. })
             | Failure::Smoke(_)
             | Failure::Run(_)
-            | Failure::Io { .. }
+            | Failure::Io(_)
             | Failure::Output(_)
             | Failure::Diverged { .. } => 1,
             Failure::Out(_) | Failure::OtherRun { .. } => 2,
             Failure::Damaged { .. } | Failure::Metrics(_) | Failure::Tokens { .. } => 5,
             Failure::Rank(error) => error.exit_code(),
-            Failure::Stopped { signal, .. } => signal.exit_code(),
+            Failure::Stopped(Stopped { signal, .. }) => signal.exit_code(),
         }
     }
 
     /// Says on standard error why the program ends, unless another rank does.
     pub fn tell(&self) {
-        let stopped = matches!(self, Self::Stopped { .. });
+        let stopped = matches!(self, Self::Stopped(_));
         if !(stopped && note::is_silent() || ranks::is_printed_by_another(self)) {
             note::tell(format_args!("{}{self}", if stopped { "" } else { "error: " }));
         }
@@ -379,8 +371,8 @@ impl Failure {
 
     /// Wraps an I/O error of a file of the run.
     pub fn io(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
-        let path = path.into();
-        move |error| Self::Io { what, path, error }
+        let named = IoError::of(what, path);
+        move |error| named(error).into()
     }
 }
 

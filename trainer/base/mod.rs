@@ -3,6 +3,7 @@
 pub(crate) mod bounded;
 pub mod checkpoint_name;
 pub mod impostors;
+pub mod io;
 pub(crate) mod lines;
 pub mod note;
 pub mod phase;

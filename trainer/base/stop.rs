@@ -1,12 +1,9 @@
 //! SIGHUP, SIGINT, SIGQUIT and SIGTERM: the first is a request, answered at once; the second ends the process.
 
 use std::io::{self, IsTerminal, Write};
-use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
 
 use precast_system::files;
 use precast_system::shell::quoted;
@@ -15,11 +12,17 @@ use signal_hook::{flag, low_level};
 
 use super::phase::{Phase, Promise};
 use super::signal::Signal;
+use crate::base::io::IoError;
 use crate::base::note::tell;
-use crate::error::Failure;
 
-/// How often a wait looks for a signal.
-const LOOK: Duration = Duration::from_millis(20);
+/// A signal asked the run to stop, and it did.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("stopped by {} {done}", signal.name())]
+pub struct Stopped {
+    pub signal: Signal,
+    /// Where it stopped, and how to go on.
+    pub done: String,
+}
 
 /// The request to stop, if it came, and the phase that it came in.
 #[derive(Clone, Debug, Default)]
@@ -33,8 +36,8 @@ impl Stop {
     /// Takes over the signals that this process does not ignore.
     ///
     /// # Errors
-    /// [`Failure::Io`] where the system refuses.
-    pub fn install() -> Result<Self, Failure> {
+    /// [`IoError`] where the system refuses.
+    pub fn install() -> Result<Self, IoError> {
         let (stop, again) = (Self::default(), Arc::new(AtomicBool::new(false)));
         for signal in Signal::heeded() {
             let number = signal.number();
@@ -42,7 +45,7 @@ impl Stop {
             flag::register_conditional_shutdown(number, signal.exit_code().into(), Arc::clone(&again))
                 .and_then(|_| flag::register(number, Arc::clone(&again)))
                 .and_then(|_| flag::register_usize(number, Arc::clone(&stop.signal), number as usize))
-                .map_err(Failure::io("take over", signal.name()))?;
+                .map_err(IoError::of("take over", signal.name()))?;
         }
         Ok(stop)
     }
@@ -52,7 +55,7 @@ impl Stop {
     ///
     /// # Errors
     /// As [`Self::install`].
-    pub fn answer(&self) -> Result<(), Failure> {
+    pub fn answer(&self) -> Result<(), IoError> {
         let phase = Arc::clone(&self.phase);
         at_first_signal(move |signal| {
             let answer = lock(&phase).answer(signal);
@@ -68,11 +71,11 @@ impl Stop {
     /// Ends a start-up that was asked to stop: nothing is written yet.
     ///
     /// # Errors
-    /// [`Failure::Stopped`].
-    pub fn check(&self) -> Result<(), Failure> {
+    /// [`Stopped`].
+    pub fn check(&self) -> Result<(), Stopped> {
         match self.requested() {
             None => Ok(()),
-            Some(signal) => Err(Failure::Stopped { signal, done: "before the first step".to_owned() }),
+            Some(signal) => Err(Stopped { signal, done: "before the first step".to_owned() }),
         }
     }
 
@@ -80,7 +83,7 @@ impl Stop {
     ///
     /// # Errors
     /// As [`Self::check`], for the last time.
-    pub fn begin(&self, done: u64, promise: Promise) -> Result<(), Failure> {
+    pub fn begin(&self, done: u64, promise: Promise) -> Result<(), Stopped> {
         let mut phase = lock(&self.phase);
         self.check()?;
         *phase = if done < promise.steps { Phase::Step(done + 1, promise) } else { Phase::End(promise) };
@@ -105,25 +108,6 @@ impl Stop {
             *phase = after(step, promise);
         }
     }
-
-    /// Does a part of a start-up that may take minutes and cannot be asked to stop, tokenizing for one, on a thread of its
-    /// own. A signal ends the wait for it; the thread ends with the process. So it must write nothing.
-    ///
-    /// # Errors
-    /// [`Failure::Stopped`], or [`Failure::Io`] where the system gives no thread.
-    pub fn unless_stopped<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Failure> {
-        let (done, result) = mpsc::channel();
-        let send = move || drop(done.send(work()));
-        let thread = thread::Builder::new().spawn(send).map_err(Failure::io("start", "a thread"))?;
-        loop {
-            match result.recv_timeout(LOOK) {
-                Ok(result) => return Ok(result),
-                Err(RecvTimeoutError::Timeout) => self.check()?,
-                // It has sent nothing and never will: it panicked.
-                Err(RecvTimeoutError::Disconnected) => resume_unwind(thread.join().expect_err("it sends what it did")),
-            }
-        }
-    }
 }
 
 fn after(step: u64, promise: Promise) -> Phase {
@@ -137,8 +121,8 @@ fn lock(phase: &Mutex<Phase>) -> MutexGuard<'_, Phase> {
 /// Ends a program without steps at the first signal, and says so.
 ///
 /// # Errors
-/// [`Failure::Io`] where the system refuses.
-pub fn end_at_signal() -> Result<(), Failure> {
+/// [`IoError`] where the system refuses.
+pub fn end_at_signal() -> Result<(), IoError> {
     at_first_signal(|signal| {
         tell_at_terminal(&ending(signal, files::has_placed()));
         low_level::exit(signal.exit_code().into());
@@ -151,15 +135,15 @@ fn ending(signal: Signal, has_written: bool) -> String {
 }
 
 /// Does something on a thread of its own once the first signal comes.
-fn at_first_signal(work: impl FnOnce(Signal) + Send + 'static) -> Result<(), Failure> {
+fn at_first_signal(work: impl FnOnce(Signal) + Send + 'static) -> Result<(), IoError> {
     let mut signals =
-        Signals::new(Signal::heeded().into_iter().map(Signal::number)).map_err(Failure::io("take over", "signals"))?;
+        Signals::new(Signal::heeded().into_iter().map(Signal::number)).map_err(IoError::of("take over", "signals"))?;
     let wait = move || {
         if let Some(signal) = signals.forever().find_map(Signal::of_number) {
             work(signal);
         }
     };
-    thread::Builder::new().spawn(wait).map(|_| ()).map_err(Failure::io("start", "a thread"))
+    thread::Builder::new().spawn(wait).map(|_| ()).map_err(IoError::of("start", "a thread"))
 }
 
 /// On a terminal the cursor stands behind a bar and the `^C` of whoever has pressed it.
@@ -178,23 +162,15 @@ pub fn resume_command() -> String {
 }
 
 #[cfg(test)]
+impl Stop {
+    pub(crate) fn ask(&self, signal: Signal) {
+        self.signal.store(signal.number() as usize, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
-
-    fn ask(stop: &Stop, signal: Signal) {
-        stop.signal.store(signal.number() as usize, Ordering::Relaxed);
-    }
-
-    #[test]
-    fn work_is_waited_for_until_a_signal_comes() {
-        let stop = Stop::default();
-        assert_eq!(stop.unless_stopped(|| 1).unwrap(), 1);
-        ask(&stop, Signal::Terminate);
-        // Nobody ever sends: without the signal this would not end.
-        let (_keep, never) = mpsc::channel::<()>();
-        let stopped = stop.unless_stopped(move || never.recv());
-        assert!(matches!(stopped, Err(Failure::Stopped { signal: Signal::Terminate, .. })));
-    }
 
     #[test]
     fn the_step_that_is_named_is_the_one_after_which_a_run_stops() {
@@ -213,7 +189,7 @@ mod tests {
             );
             stop.go_on();
             assert!(named().contains("after step 3, with"), "{}", named());
-            ask(&stop, Signal::Interrupt);
+            stop.ask(Signal::Interrupt);
             assert_eq!(stop.close(others), Some(Signal::Interrupt));
             assert!(named().contains("after step 3, with"), "{}", named());
         }
@@ -231,7 +207,7 @@ mod tests {
         // One that was done before has none left.
         stop.begin(2, promise).unwrap();
         assert!(named().contains("all steps are done"), "{}", named());
-        ask(&stop, Signal::Hangup);
+        stop.ask(Signal::Hangup);
         assert!(stop.begin(0, promise).is_err());
     }
 

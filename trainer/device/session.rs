@@ -16,6 +16,7 @@ use precast_runtime::{CublasUse, Device, Load, Placement, Sealed, Ticket};
 use crate::base::note::note;
 use crate::base::roles::Models;
 use crate::base::startup::Startup;
+use crate::base::stop::Stopped;
 use crate::device::AnyDriver;
 use crate::device::heading::Heading;
 use crate::device::host_memory::HostMemory;
@@ -138,7 +139,7 @@ impl Session {
     pub fn upload(
         &mut self,
         sources: &Sources<'_>,
-        mut progress: impl FnMut(u64) -> Result<(), Failure>,
+        mut progress: impl FnMut(u64) -> Result<(), Stopped>,
     ) -> Result<(), Failure> {
         self.upload_frozen(sources, false, &mut progress)?;
         self.upload_student(sources, progress)
@@ -155,7 +156,7 @@ impl Session {
         &mut self,
         sources: &Sources<'_>,
         batch: &MicroBatch,
-        mut progress: impl FnMut(u64) -> Result<(), Failure>,
+        mut progress: impl FnMut(u64) -> Result<(), Stopped>,
         judge: impl FnOnce(Comparison<Vec<f32>>) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         let certificate = self.plan.certificate.expect("a plan that certifies");
@@ -179,7 +180,7 @@ impl Session {
         &mut self,
         sources: &Sources<'_>,
         certify: bool,
-        progress: &mut impl FnMut(u64) -> Result<(), Failure>,
+        progress: &mut impl FnMut(u64) -> Result<(), Stopped>,
     ) -> Result<(), Failure> {
         let teacher = self.plan.teacher.as_ref();
         if let Some((weights, teacher)) = sources.teacher.zip(teacher) {
@@ -200,7 +201,7 @@ impl Session {
     fn upload_student(
         &mut self,
         sources: &Sources<'_>,
-        mut progress: impl FnMut(u64) -> Result<(), Failure>,
+        mut progress: impl FnMut(u64) -> Result<(), Stopped>,
     ) -> Result<(), Failure> {
         let student = sources.student;
         let sent_wide = self.sent_wide(student);

@@ -3,6 +3,7 @@
 use precast_plan::{ModelConfig, Parameter, Resident, Staged, Tensor, TrainingPlan, rope};
 use precast_runtime::Sealed;
 
+use crate::base::stop::Stopped;
 use crate::device::one_memory;
 use crate::error::Failure;
 use crate::inputs::checkpoint::{Scratch, Weights};
@@ -13,7 +14,7 @@ pub(crate) fn upload_model(
     model: &Resident,
     weights: &dyn Weights,
     certify: bool,
-    progress: &mut impl FnMut(u64) -> Result<(), Failure>,
+    progress: &mut impl FnMut(u64) -> Result<(), Stopped>,
 ) -> Result<(), Failure> {
     upload_tables(sealed, model, weights.config())?;
     let list: Vec<_> = model.weights.list().map(|(one, weight)| (one.clone(), weight.tensor)).collect();
@@ -27,7 +28,7 @@ pub(crate) fn upload_staged(
     staged: &[Staged],
     weights: &dyn Weights,
     certify: bool,
-    progress: &mut impl FnMut(u64) -> Result<(), Failure>,
+    progress: &mut impl FnMut(u64) -> Result<(), Stopped>,
 ) -> Result<(), Failure> {
     for Staged { quantise, certify: phase, parts } in staged {
         upload_parameters(sealed, parts, weights, progress)?;
@@ -52,7 +53,7 @@ pub(crate) fn upload_masters(
     sealed: &mut Sealed,
     plan: &TrainingPlan,
     weights: &dyn Weights,
-    progress: &mut impl FnMut(u64) -> Result<(), Failure>,
+    progress: &mut impl FnMut(u64) -> Result<(), Stopped>,
 ) -> Result<(), Failure> {
     let mut scratch = Scratch::of(one_memory::access(sealed.device()));
     let master = plan.trained().trained().expect("the student trains").master;
@@ -69,7 +70,7 @@ pub(crate) fn upload_masters(
                 }
             }
             at = end;
-            progress(part.len() as u64)
+            Ok(progress(part.len() as u64)?)
         })?;
     }
     Ok(())
@@ -80,7 +81,7 @@ pub(crate) fn upload_parameters(
     sealed: &mut Sealed,
     parameters: &[(Parameter, Tensor)],
     weights: &dyn Weights,
-    progress: &mut impl FnMut(u64) -> Result<(), Failure>,
+    progress: &mut impl FnMut(u64) -> Result<(), Stopped>,
 ) -> Result<(), Failure> {
     let mut scratch = Scratch::of(one_memory::access(sealed.device()));
     for (parameter, tensor) in parameters {
@@ -88,7 +89,7 @@ pub(crate) fn upload_parameters(
         weights.read_parts(parameter, tensor.format, &mut scratch, &mut |part| {
             sealed.write_part(*tensor, sent, part)?;
             sent += part.len() as u64;
-            progress(part.len() as u64)
+            Ok(progress(part.len() as u64)?)
         })?;
         assert_eq!(sent, tensor.bytes(), "bytes of {}", parameter.name);
     }

@@ -21,6 +21,7 @@ use std::time::Duration;
 use precast_plan::Share;
 use precast_runtime::{DriverError, Mesh};
 
+use crate::base::io::IoError;
 use crate::base::signal::Signal;
 use crate::base::stop::Stop;
 use crate::error::Failure;
@@ -42,7 +43,7 @@ pub fn is_printed_by_another(failure: &Failure) -> bool {
 fn may_be_of_another(failure: &Failure) -> bool {
     match failure {
         Failure::Driver(DriverError::Exchange { .. } | DriverError::Call { .. }) => true,
-        Failure::Io { error, .. } | Failure::Checkpoint(CheckpointError::Io { error, .. }) => {
+        Failure::Io(IoError { error, .. }) | Failure::Checkpoint(CheckpointError::Io { error, .. }) => {
             error.kind() == ErrorKind::NotFound
         }
         _ => false,
@@ -192,7 +193,7 @@ impl Ranks {
                 control.leave();
                 Ok(())
             }
-            Err(Failure::Stopped { .. }) if self.stops.load(Ordering::Relaxed) => {
+            Err(Failure::Stopped(_)) if self.stops.load(Ordering::Relaxed) => {
                 control.leave();
                 result
             }
@@ -209,7 +210,7 @@ impl Ranks {
 
     /// What ended another rank first, where that is why this one has failed.
     pub fn cause(&self, failure: Failure) -> Failure {
-        let Some(control) = self.control.as_ref().filter(|_| !matches!(failure, Failure::Stopped { .. })) else {
+        let Some(control) = self.control.as_ref().filter(|_| !matches!(failure, Failure::Stopped(_))) else {
             return failure;
         };
         let first = control.first_failure(if may_be_of_another(&failure) { REPORT } else { Duration::ZERO });

@@ -55,7 +55,7 @@ pub(super) fn record(
 ) -> Result<(), Failure> {
     let (status, reason) = match &ended {
         Ok(()) => (Status::Done, None),
-        Err(Failure::Stopped { .. }) => (Status::Stopped, None),
+        Err(Failure::Stopped(_)) => (Status::Stopped, None),
         Err(failure) => (Status::Failed, Some(failure.to_string())),
     };
     let write = || {

@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use precast_fatbins::Digest;
 use precast_plan::Objective;
 
+use super::wait::unless_stopped;
 use crate::base::note::note;
 use crate::base::roles::Models;
 use crate::base::stop::Stop;
@@ -135,7 +136,7 @@ impl DataDigest {
     /// Waits for it while a run starts, unless it is to stop.
     pub fn wait(&mut self, stop: &Stop) -> Result<Digest, Failure> {
         if let Some(thread) = self.under_way.take() {
-            self.done = Some(stop.unless_stopped(|| thread.join().expect("hashing does not panic"))??);
+            self.done = Some(unless_stopped(stop, || thread.join().expect("hashing does not panic"))??);
         }
         self.get()
     }
@@ -200,7 +201,7 @@ impl ModelDigests {
     /// Waits for them while a run starts, unless it is to stop.
     pub fn wait(&mut self, stop: &Stop) -> Result<(), Failure> {
         if let Some(thread) = self.under_way.take() {
-            self.done = Some(stop.unless_stopped(|| thread.join().expect("hashing does not panic"))??);
+            self.done = Some(unless_stopped(stop, || thread.join().expect("hashing does not panic"))??);
         }
         Ok(())
     }

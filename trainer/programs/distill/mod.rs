@@ -12,6 +12,7 @@ mod result;
 mod resume;
 mod steps;
 mod teacher_score;
+mod wait;
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +22,7 @@ use precast_system::say;
 
 use crate::base::note;
 use crate::base::startup::Startup;
-use crate::base::stop::{Stop, resume_command};
+use crate::base::stop::{Stop, Stopped, resume_command};
 use crate::device;
 use crate::error::Failure;
 use crate::inputs::data::{Stream, Summary};
@@ -149,7 +150,7 @@ fn run(config: &RunConfig, mode: &Mode, mut startup: Startup, stop: &Stop, ranks
     let Some((mut out, mut metrics)) = out.zip(metrics) else {
         return match ran? {
             // Rank 0 says where, and writes what has been trained.
-            Some((signal, _)) => Err(Failure::Stopped { signal, done: String::new() }),
+            Some((signal, _)) => Err(Stopped { signal, done: String::new() }.into()),
             None => ranks.barrier(),
         };
     };
@@ -171,7 +172,7 @@ fn run(config: &RunConfig, mode: &Mode, mut startup: Startup, stop: &Stop, ranks
         Ok(Some((signal, step))) => {
             let steps = config.settings.steps;
             let done = format!("after step {step} of {steps}. Continue with:\n  {}", resume_command());
-            Err(Failure::Stopped { signal, done })
+            Err(Stopped { signal, done }.into())
         }
         Ok(None) => {
             let models = (&models, adapter.as_ref());

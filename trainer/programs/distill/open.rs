@@ -12,6 +12,7 @@ use super::certify::Teacher;
 use super::held_out::HeldOut;
 use super::inputs::{DataDigest, ModelDigests, open_models, read_data, same_files};
 use super::resume::Resumed;
+use super::wait::unless_stopped;
 use super::{Mode, ready};
 use crate::base::roles::Models;
 use crate::base::startup::Startup;
@@ -83,7 +84,7 @@ pub(super) fn open(
     startup.end("models");
     let (models, adapter, data) = {
         let config = config.clone();
-        stop.unless_stopped(move || {
+        unless_stopped(stop, move || {
             let data = read_data(&config, &models, adapter.as_ref());
             (models, adapter, data)
         })?

@@ -15,6 +15,7 @@ use super::certify::Teacher;
 use super::open::{Opened, UnderWay};
 use super::result;
 use super::teacher_score::{self, TeacherScore};
+use super::wait::unless_stopped;
 use crate::base::note;
 use crate::base::phase::Promise;
 use crate::base::roles::Role;
@@ -99,7 +100,7 @@ pub(super) fn ready(
     let certificate = upload(&mut session, &sources, known, || first_step(corpus, config), stop)?;
     models.iter().filter_map(|(role, model)| still::note(role.name(), model)).for_each(note::note);
     startup.end("upload");
-    let (mut batches, tokens) = stop.unless_stopped(|| seen.join().expect("reading does not panic"))??;
+    let (mut batches, tokens) = unless_stopped(stop, || seen.join().expect("reading does not panic"))??;
     if ranks.count() > 1 || resumed.is_some() {
         digests.wait(stop)?;
         identity.models(digests.get()?);

@@ -1,0 +1,50 @@
+//! Parts of a start-up that may take minutes and cannot be asked to stop, tokenizing for one.
+
+use std::panic::resume_unwind;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
+
+use crate::base::io::IoError;
+use crate::base::stop::Stop;
+use crate::error::Failure;
+
+/// How often a wait looks for a signal.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Does such a part on a thread of its own. A signal ends the wait for it; the thread ends with the process. So it must write
+/// nothing.
+///
+/// # Errors
+/// [`Failure::Stopped`], or [`Failure::Io`] where the system gives no thread.
+pub fn unless_stopped<T: Send + 'static>(stop: &Stop, work: impl FnOnce() -> T + Send + 'static) -> Result<T, Failure> {
+    let (done, result) = mpsc::channel();
+    let send = move || drop(done.send(work()));
+    let thread = thread::Builder::new().spawn(send).map_err(IoError::of("start", "a thread"))?;
+    loop {
+        match result.recv_timeout(LOOK) {
+            Ok(result) => return Ok(result),
+            Err(RecvTimeoutError::Timeout) => stop.check()?,
+            // It has sent nothing and never will: it panicked.
+            Err(RecvTimeoutError::Disconnected) => resume_unwind(thread.join().expect_err("it sends what it did")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::signal::Signal;
+    use crate::base::stop::Stopped;
+
+    #[test]
+    fn work_is_waited_for_until_a_signal_comes() {
+        let stop = Stop::default();
+        assert_eq!(unless_stopped(&stop, || 1).unwrap(), 1);
+        stop.ask(Signal::Terminate);
+        // Nobody ever sends: without the signal this would not end.
+        let (_keep, never) = mpsc::channel::<()>();
+        let stopped = unless_stopped(&stop, move || never.recv());
+        assert!(matches!(stopped, Err(Failure::Stopped(Stopped { signal: Signal::Terminate, .. }))));
+    }
+}
