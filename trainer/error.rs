@@ -224,7 +224,7 @@ pub enum Failure {
     NoRun(PathBuf),
     /// A teacher cannot teach a student.
     #[error(transparent)]
-    Pair(#[from] PairError),
+    Pair(PairError),
     /// A file of the run cannot be read or written.
     #[error(transparent)]
     Io(#[from] IoError),
@@ -375,6 +375,22 @@ impl Failure {
         move |error| named(error).into()
     }
 }
+
+/// What a floor's error passes on of those below is a failure of its own, whoever passes it on.
+macro_rules! passes_on {
+    ($floors:ident: $($passed:ident),+; $own:ident) => {
+        impl From<$floors> for Failure {
+            fn from(error: $floors) -> Self {
+                match error {
+                    $($floors::$passed(error) => error.into(),)+
+                    own => Self::$own(own),
+                }
+            }
+        }
+    };
+}
+
+passes_on!(PairError: Checkpoint; Pair);
 
 impl From<Hang> for Failure {
     fn from(hang: Hang) -> Self {

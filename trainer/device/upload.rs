@@ -1,5 +1,8 @@
 //! Weights on their way to the device, after the seal.
 
+use std::ops::ControlFlow;
+
+use precast_kernels::Format;
 use precast_plan::{ModelConfig, Parameter, Resident, Staged, Tensor, TrainingPlan, rope};
 use precast_runtime::Sealed;
 
@@ -60,7 +63,7 @@ pub(crate) fn upload_masters(
     let pieces = plan.shards.own();
     for (parameter, start, _) in plan.student.weights.states() {
         let mut at = start;
-        weights.read_parts(parameter, master.format, &mut scratch, &mut |part| {
+        each_part(weights, parameter, master.format, &mut scratch, |part| {
             let end = at + part.len() as u64 / 4;
             for piece in &pieces {
                 let (from, to) = (at.max(piece.start), end.min(piece.start + piece.elems));
@@ -86,7 +89,7 @@ pub(crate) fn upload_parameters(
     let mut scratch = Scratch::of(one_memory::access(sealed.device()));
     for (parameter, tensor) in parameters {
         let mut sent = 0;
-        weights.read_parts(parameter, tensor.format, &mut scratch, &mut |part| {
+        each_part(weights, parameter, tensor.format, &mut scratch, |part| {
             sealed.write_part(*tensor, sent, part)?;
             sent += part.len() as u64;
             Ok(progress(part.len() as u64)?)
@@ -94,4 +97,20 @@ pub(crate) fn upload_parameters(
         assert_eq!(sent, tensor.bytes(), "bytes of {}", parameter.name);
     }
     Ok(())
+}
+
+/// Reads a parameter part by part, until a part is not sent.
+fn each_part(
+    weights: &dyn Weights,
+    parameter: &Parameter,
+    format: Format,
+    scratch: &mut Scratch,
+    mut send: impl FnMut(&[u8]) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let mut sent = Ok(());
+    weights.read_parts(parameter, format, scratch, &mut |part| {
+        sent = send(part);
+        if sent.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    sent
 }

@@ -9,7 +9,6 @@ use rand_distr::StandardNormal;
 use rand_pcg::Pcg64Mcg;
 use rayon::prelude::*;
 
-use crate::error::Failure;
 use crate::inputs::checkpoint::{Checkpoint, CheckpointError, Scratch, Weights, config_json};
 use crate::inputs::random_blocks;
 
@@ -39,8 +38,8 @@ impl Random {
 /// A model's weights; for a bare `config.json` random ones.
 ///
 /// # Errors
-/// [`Failure`] where it cannot be read.
-pub fn read_or_random(path: &Path, seed: u64) -> Result<Box<dyn Weights>, Failure> {
+/// [`CheckpointError`] where it cannot be read.
+pub fn read_or_random(path: &Path, seed: u64) -> Result<Box<dyn Weights>, CheckpointError> {
     if path.extension().is_none_or(|extension| extension != "json") {
         return Ok(Box::new(Checkpoint::open(path)?));
     }

@@ -16,7 +16,7 @@ mod tensors;
 mod write;
 mod zero;
 
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -27,7 +27,6 @@ use precast_system::{files, input};
 use rayon::prelude::*;
 use safetensors::tensor::Dtype as Stored;
 
-use crate::Failure;
 use crate::base::impostors::{Disguise, read_text, without_mark};
 use crate::inputs::added_tokens::AddedTokens;
 use crate::inputs::chat::{self, ChatTemplate, Date};
@@ -74,18 +73,19 @@ pub trait Weights {
     ) -> Result<&'a [u8], CheckpointError>;
 
     /// The same in parts, in order: of [`PART_ELEMENTS`] elements where weights are read past the page cache, so that the host
-    /// holds no more of them, else whole.
+    /// holds no more of them, else whole. They end where `take` breaks.
     ///
     /// # Errors
-    /// [`CheckpointError`] where they cannot be read, and those of `take`.
+    /// [`CheckpointError`] where they cannot be read.
     fn read_parts(
         &self,
         parameter: &Parameter,
         format: Format,
         scratch: &mut Scratch,
-        take: &mut dyn FnMut(&[u8]) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
-        take(self.read(parameter, format, scratch)?)
+        take: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
+    ) -> Result<(), CheckpointError> {
+        let _ = take(self.read(parameter, format, scratch)?);
+        Ok(())
     }
 }
 
@@ -448,10 +448,11 @@ impl Weights for Checkpoint {
         parameter: &Parameter,
         format: Format,
         scratch: &mut Scratch,
-        take: &mut dyn FnMut(&[u8]) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
+        take: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
+    ) -> Result<(), CheckpointError> {
         if scratch.raw.access() != Access::Direct {
-            return take(Weights::read(self, parameter, format, scratch)?);
+            let _ = take(Weights::read(self, parameter, format, scratch)?);
+            return Ok(());
         }
         let (elements, unit) = (parameter.elems(), self.unit(&parameter.name, scratch.raw.access())?);
         let part = (PART_ELEMENTS / unit).max(1) * unit;
@@ -463,9 +464,11 @@ impl Weights for Checkpoint {
                 Format::Block(block) => self.read_some_blocks(parameter, range, block, scratch)?,
             };
             all_zero = all_zero && is_zero(bytes, format);
-            take(bytes)?;
+            if take(bytes).is_break() {
+                return Ok(());
+            }
         }
-        Ok(self.check_zero(parameter, all_zero)?)
+        self.check_zero(parameter, all_zero)
     }
 }
 

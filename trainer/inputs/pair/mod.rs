@@ -5,7 +5,6 @@ mod tokenizers;
 use std::path::{Path, PathBuf};
 
 use crate::base::lines::bounded;
-use crate::error::Failure;
 use crate::inputs::checkpoint::{Checkpoint, CheckpointError, Scratch};
 use tokenizers::{Comparison, compare};
 
@@ -56,23 +55,26 @@ pub enum PairError {
         teacher.display()
     )]
     NotFinite { teacher: PathBuf, tokens: u64 },
+    /// A model cannot be read.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
 }
 
 /// Refuses a pair that cannot teach; returns what people should know of one that can.
 ///
 /// # Errors
-/// [`Failure::Pair`]; [`Failure::Checkpoint`] where a model cannot be read.
-pub fn check(teacher: &Checkpoint, student: &Checkpoint, allow_identical: bool) -> Result<Vec<String>, Failure> {
+/// [`PairError`].
+pub fn check(teacher: &Checkpoint, student: &Checkpoint, allow_identical: bool) -> Result<Vec<String>, PairError> {
     let paths = || (teacher.path().to_owned(), student.path().to_owned());
     if !allow_identical && identical(teacher, student)? {
         let (teacher, student) = paths();
-        return Err(PairError::Identical { teacher, student }.into());
+        return Err(PairError::Identical { teacher, student });
     }
     let mut notes = Vec::new();
     let Comparison { differences, only } = tokens(teacher, student, &mut notes)?.unwrap_or_default();
     if !differences.is_empty() {
         let (teacher, student) = paths();
-        return Err(PairError::Tokenizers { teacher, student, differences: bounded(differences, LISTED) }.into());
+        return Err(PairError::Tokenizers { teacher, student, differences: bounded(differences, LISTED) });
     }
     notes.extend(only);
     let (wide, narrow) = (teacher.config().vocab, student.config().vocab);
@@ -87,7 +89,11 @@ pub fn check(teacher: &Checkpoint, student: &Checkpoint, allow_identical: bool) 
 }
 
 /// Compares the tokenizers if both models have one, unless they are the same file. Adds a note for a model without one.
-fn tokens(teacher: &Checkpoint, student: &Checkpoint, notes: &mut Vec<String>) -> Result<Option<Comparison>, Failure> {
+fn tokens(
+    teacher: &Checkpoint,
+    student: &Checkpoint,
+    notes: &mut Vec<String>,
+) -> Result<Option<Comparison>, CheckpointError> {
     // Most pairs have one file twice: then there is nothing to compare.
     let files = [teacher, student].map(Checkpoint::tokenizer_file);
     if let [Some(one), Some(other)] = &files
