@@ -18,6 +18,7 @@ use crate::inputs::adapter::AdapterError;
 use crate::inputs::checkpoint::CheckpointError;
 use crate::inputs::data::DataError;
 use crate::inputs::pair::PairError;
+use crate::options::UsageError;
 use crate::programs::generate::NotFinite;
 use crate::ranks::{self, RankError};
 use crate::run::certificate::CertificateError;
@@ -31,8 +32,8 @@ use crate::run::score::Insufficient;
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// The command line or run.toml asks for something that cannot be.
-    #[error("{0}")]
-    Usage(String),
+    #[error(transparent)]
+    Usage(#[from] UsageError),
     /// Kernels are missing or a bundle must not be used.
     #[error(transparent)]
     Load(#[from] LoadError),
@@ -367,6 +368,11 @@ impl Failure {
         if !(stopped && note::is_silent() || ranks::is_printed_by_another(self)) {
             note::tell(format_args!("{}{self}", if stopped { "" } else { "error: " }));
         }
+    }
+
+    /// What a command line asks for cannot be.
+    pub fn usage(what: impl Into<String>) -> Self {
+        UsageError(what.into()).into()
     }
 
     /// Wraps an I/O error of a file of the run.

@@ -9,7 +9,7 @@ use crate::base::startup::Startup;
 use crate::base::stop::end_at_signal;
 use crate::base::verbose::Verbose;
 use crate::error::Failure;
-use crate::options::{FlagsAndFile, GivenShare, Options, Takes, is_of_teacher, missing};
+use crate::options::{FlagsAndFile, GivenShare, Options, Takes, UsageError, is_of_teacher, missing};
 use crate::programs::distill::{self, Mode};
 use crate::programs::replay;
 use crate::ranks::{self, Gpus, Place, Ranks};
@@ -93,14 +93,14 @@ pub fn train(arguments: Arguments<Train>, startup: Startup) -> Result<(), Failur
     })
 }
 
-fn usage(what: &str) -> Failure {
-    Failure::Usage(what.to_owned())
+fn usage(what: &str) -> UsageError {
+    UsageError(what.to_owned())
 }
 
 fn run<T: Takes>(
     arguments: Arguments<T>,
     startup: Startup,
-    check: impl Fn(&Options) -> Result<(), Failure>,
+    check: impl Fn(&Options) -> Result<(), UsageError>,
 ) -> Result<(), Failure> {
     arguments.verbose.start();
     let start = match (arguments.resume, arguments.overwrite) {

@@ -97,9 +97,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
     let rounds = arguments.format == WeightFormat::Int8 || arguments.against.is_some();
     let precision = if rounds && !given.contains_key("precision") { Precision::Bf16 } else { settings.precision };
     if arguments.format == WeightFormat::Int8 && adapting.adapter.is_some() {
-        return Err(Failure::Usage(
-            "--format int8 computes no adapters: leave --adapter out, or use --format bf16".into(),
-        ));
+        return Err(Failure::usage("--format int8 computes no adapters: leave --adapter out, or use --format bf16"));
     }
     let request = Evaluation {
         forward: Forward {
@@ -177,15 +175,15 @@ fn certify(
 ) -> Result<(), Failure> {
     let format = request.forward.format;
     if format == WeightFormat::Auto {
-        return Err(Failure::Usage("--against: name what is measured, too: --format int8, bf16 or stored".into()));
+        return Err(Failure::usage("--against: name what is measured, too: --format int8, bf16 or stored"));
     }
     if format == against {
-        return Err(Failure::Usage(format!(
+        return Err(Failure::usage(format!(
             "--against {against}: --format is that too, and no model is far from itself"
         )));
     }
     if request.forward.gemm == Gemm::Cublas {
-        return Err(Failure::Usage("--against compares the bundle's products: leave --gemm cublas out".into()));
+        return Err(Failure::usage("--against compares the bundle's products: leave --gemm cublas out"));
     }
     out.map_or(Ok(()), Certificate::check_replaceable)?;
     let certificate = with_bar(|progress| compare(request, Forms { format, against }, progress))?;

@@ -33,7 +33,7 @@ pub struct Arguments {
 pub fn run(arguments: Arguments) -> Result<(), Failure> {
     let Arguments { out, flags, seed, key } = arguments;
     if out.exists() {
-        return Err(Failure::Usage(format!("--out {} is there already: name another file", out.display())));
+        return Err(Failure::usage(format!("--out {} is there already: name another file", out.display())));
     }
     // What cannot be read is known before minutes of work.
     let key = key.map(|path| {
@@ -66,7 +66,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
 }
 
 fn unusable(path: &std::path::Path, reason: &str) -> Failure {
-    Failure::Usage(format!("--key {}: {reason}", path.display()))
+    Failure::usage(format!("--key {}: {reason}", path.display()))
 }
 
 /// What doctor says of the machine. Of what is bad about kernels no more than that: a message may name a path.

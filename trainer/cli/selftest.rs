@@ -66,7 +66,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
     })
     .map_err(|error| source.not_loaded(error))?;
     if checked == 0 {
-        return Err(Failure::Usage(missing(&arguments.kernel, arch)));
+        return Err(Failure::usage(missing(&arguments.kernel, arch)));
     }
     say!("{} checked on {}, {failed} failed", count(checked, "launch"), opened.name);
     if arch == Arch::Sim {

@@ -62,7 +62,7 @@ impl Kernels {
             true => environment.split_whitespace().map(str::to_owned).collect(),
             false => self.trusted_key.clone(),
         };
-        let find = |text: &String| TrustedKey::find(text).map_err(|error| Failure::Usage(error.to_string()));
+        let find = |text: &String| TrustedKey::find(text).map_err(|error| Failure::usage(error.to_string()));
         texts.iter().map(find).collect()
     }
 

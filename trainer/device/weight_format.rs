@@ -66,7 +66,7 @@ impl Choice<'_> {
             return Ok(());
         };
         let flag = self.flag;
-        Err(Failure::Usage(format!(
+        Err(Failure::usage(format!(
             "{flag} stored: the model holds matrices in {format}, which no kernel reads: they are dequantised while they are \
              loaded. Use {flag} bf16, or auto"
         )))

@@ -7,8 +7,7 @@ use precast_plan::{Objective, Precision, Share};
 
 use super::asked::{Adapting, Options, Settings, Teaching};
 use super::flags::{Source, flag, is_of_teacher};
-use super::{GivenShare, RunConfig};
-use crate::error::Failure;
+use super::{GivenShare, RunConfig, UsageError};
 use crate::inputs::adapter::{AdapterChoice, Lora};
 use crate::options::MostKl;
 use crate::options::WeightFormat;
@@ -18,8 +17,8 @@ impl Options {
     /// directory too.
     ///
     /// # Errors
-    /// [`Failure::Usage`] for what is missing, and for an option of a teacher where there is none.
-    pub fn complete(self, needs_run: bool) -> Result<RunConfig, Failure> {
+    /// [`UsageError`] for what is missing, and for an option of a teacher where there is none.
+    pub fn complete(self, needs_run: bool) -> Result<RunConfig, UsageError> {
         let given = GivenShare::of(&self);
         let adapter = self.adapting.choice(&self.given)?;
         let student_format = self.adapting.student_format(adapter.is_some(), self.settings.precision)?;
@@ -51,7 +50,7 @@ impl Options {
         }
         let teacher_format = objective.has_teacher().then_some(teacher_format);
         if self.settings.eval_every > 0 && self.eval_data.is_empty() {
-            return Err(Failure::Usage("--eval-every needs data to compute the loss of: give --eval-data".to_owned()));
+            return Err(UsageError("--eval-every needs data to compute the loss of: give --eval-data".to_owned()));
         }
         let (data, eval_data, mut settings) = (self.data, self.eval_data, self.settings);
         settings.guard_every = settings.guard(adapter.is_some())?;
@@ -78,11 +77,11 @@ impl Options {
 
 impl Teaching {
     /// How far from the exact one a teacher may be that is not; none of one that is exact.
-    fn certified(&self, precision: Precision) -> Result<Option<MostKl>, Failure> {
+    fn certified(&self, precision: Precision) -> Result<Option<MostKl>, UsageError> {
         if self.teacher_format.is_exact() {
             let certificate = self.teacher_certificate.as_ref().map(|_| "--teacher-certificate");
             return match certificate.or(self.max_teacher_kl.map(|_| "--max-teacher-kl")) {
-                Some(option) => Err(Failure::Usage(format!(
+                Some(option) => Err(UsageError(format!(
                     "{option} is of a teacher that is not exact, and --teacher-format {} is: leave it out, or give \
                      --teacher-format int8",
                     self.teacher_format
@@ -91,7 +90,7 @@ impl Teaching {
             };
         }
         if precision == Precision::Fp32 {
-            return Err(Failure::Usage(format!(
+            return Err(UsageError(format!(
                 "--teacher-format int8 gives bf16: it cannot be combined with --precision {precision}. Use --precision bf16 or int8, or \
                  --teacher-format bf16 or stored"
             )));
@@ -102,16 +101,16 @@ impl Teaching {
 
 impl Adapting {
     /// The adapter that trains; none where the student itself does.
-    fn choice(&self, given: &BTreeMap<String, Source>) -> Result<Option<AdapterChoice>, Failure> {
+    fn choice(&self, given: &BTreeMap<String, Source>) -> Result<Option<AdapterChoice>, UsageError> {
         let of_new = ["lora_rank", "lora_alpha", "lora_targets", "lora_rslora"];
         let of_new = of_new.into_iter().find(|name| given.contains_key(*name)).map(flag);
         match (self.lora_rank, &self.adapter, of_new) {
-            (_, Some(_), Some(option)) => Err(Failure::Usage(format!(
+            (_, Some(_), Some(option)) => Err(UsageError(format!(
                 "{option} is of a new adapter, and --adapter goes on from one that is there, whose adapter_config.json says the \
                  same: leave one of them out"
             ))),
             (None, None, Some(option)) => {
-                Err(Failure::Usage(format!("{option} is of a new adapter: give --lora-rank too")))
+                Err(UsageError(format!("{option} is of a new adapter: give --lora-rank too")))
             }
             (_, Some(directory), None) => Ok(Some(AdapterChoice::From { directory: directory.clone() })),
             (None | Some(0), None, _) => Ok(None),
@@ -125,15 +124,15 @@ impl Adapting {
     }
 
     /// How a frozen student lives on the device; none where it trains.
-    fn student_format(&self, is_frozen: bool, precision: Precision) -> Result<Option<WeightFormat>, Failure> {
+    fn student_format(&self, is_frozen: bool, precision: Precision) -> Result<Option<WeightFormat>, UsageError> {
         match (is_frozen, self.student_format) {
-            (true, Some(WeightFormat::Bf16)) if precision == Precision::Int8 => Err(Failure::Usage(
+            (true, Some(WeightFormat::Bf16)) if precision == Precision::Int8 => Err(UsageError(
                 "--student-format bf16 cannot be combined with --precision int8, under which the base of an adapter is in int8: \
                  leave --student-format out, or use --precision bf16"
                     .to_owned(),
             )),
             (true, format) => Ok(Some(format.unwrap_or(WeightFormat::Bf16))),
-            (false, Some(WeightFormat::Stored | WeightFormat::Int8)) => Err(Failure::Usage(
+            (false, Some(WeightFormat::Stored | WeightFormat::Int8)) => Err(UsageError(
                 "--student-format stored is of a student that stays as it is, and this one trains: give --lora-rank or \
                  --adapter to train an adapter of it, or leave --student-format out"
                     .to_owned(),
@@ -160,27 +159,27 @@ impl Settings {
     }
 
     /// Steps between comparisons of int8's gradients with bf16's; none of a run that has none to compare.
-    fn guard(&self, has_adapter: bool) -> Result<Option<u64>, Failure> {
+    fn guard(&self, has_adapter: bool) -> Result<Option<u64>, UsageError> {
         let why = match (self.precision, has_adapter) {
             (Precision::Int8, false) => return Ok(Some(self.guard_every.unwrap_or(GUARD_EVERY))),
             (Precision::Int8, true) => "of a student that trains, and here an adapter of it does".to_owned(),
             (precision, _) => format!("of --precision int8, and this is --precision {precision}"),
         };
         match self.guard_every {
-            Some(_) => Err(Failure::Usage(format!("--guard-every compares gradients {why}: leave it out"))),
+            Some(_) => Err(UsageError(format!("--guard-every compares gradients {why}: leave it out"))),
             None => Ok(None),
         }
     }
 }
 
 /// An option that a run cannot do without.
-pub fn missing(name: &str) -> Failure {
-    Failure::Usage(format!("{} is missing: give it as a flag or in --config run.toml", flag(name)))
+pub fn missing(name: &str) -> UsageError {
+    UsageError(format!("{} is missing: give it as a flag or in --config run.toml", flag(name)))
 }
 
-fn without_teacher(name: &str) -> Failure {
+fn without_teacher(name: &str) -> UsageError {
     let option = flag(name);
-    Failure::Usage(format!(
+    UsageError(format!(
         "{option} is of a run with a teacher, and --model trains without one: leave {option} out, or give --teacher and \
          --student in place of --model"
     ))

@@ -9,9 +9,9 @@ use std::sync::LazyLock;
 use serde::de::{DeserializeSeed, Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
+use super::UsageError;
 use super::flags::{Flags, Given, OPTIONS, Source, argument};
 use crate::base::impostors::read_text;
-use crate::error::Failure;
 
 static NAMES: LazyLock<Vec<&'static str>> =
     LazyLock::new(|| OPTIONS.get_arguments().map(|option| option.get_id().as_str()).collect());
@@ -20,11 +20,11 @@ impl<T> Flags<T> {
     /// Reads a file of options.
     ///
     /// # Errors
-    /// [`Failure::Usage`] that names the line.
-    pub fn read(path: &Path) -> Result<Self, Failure> {
-        let unreadable = |error| Failure::Usage(format!("--config {}: cannot read it: {error}", path.display()));
+    /// [`UsageError`] that names the line.
+    pub fn read(path: &Path) -> Result<Self, UsageError> {
+        let unreadable = |error| UsageError(format!("--config {}: cannot read it: {error}", path.display()));
         let text = read_text(path).map_err(unreadable)?;
-        Self::from_toml(&text).map_err(|error| Failure::Usage(format!("--config {}: {error}", path.display())))
+        Self::from_toml(&text).map_err(|error| UsageError(format!("--config {}: {error}", path.display())))
     }
 
     /// # Errors

@@ -9,8 +9,8 @@ use std::sync::LazyLock;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches};
 
+use super::UsageError;
 use super::asked::{Options, Teaching};
-use crate::error::Failure;
 
 /// What a command makes of the options of a run.
 pub trait Takes: Send + Sync + 'static {
@@ -103,13 +103,13 @@ impl<T: Takes> Flags<T> {
     /// The values of all options.
     ///
     /// # Errors
-    /// [`Failure::Usage`] where a command cannot do with what is given.
-    pub fn options(self) -> Result<Options, Failure> {
+    /// [`UsageError`] where a command cannot do with what is given.
+    pub fn options(self) -> Result<Options, UsageError> {
         let arguments = self.given.iter().flat_map(|(name, given)| given.values.iter().map(|v| argument(name, v)));
         let adapt = |option| if Self::takes(&option) { T::adapt(option) } else { option };
         let parsed = OPTIONS.clone().mut_args(adapt).try_get_matches_from(arguments);
         let options = parsed.and_then(|matches| Options::from_arg_matches(&matches));
-        let mut options = options.map_err(|error| Failure::Usage(what(&error)))?;
+        let mut options = options.map_err(|error| UsageError(what(&error)))?;
         options.given = self.given.into_iter().map(|(name, given)| (name, given.source)).collect();
         Ok(options)
     }
@@ -170,8 +170,8 @@ impl<T: Takes> FlagsAndFile<T> {
     /// The values of all options.
     ///
     /// # Errors
-    /// [`Failure::Usage`] of the file, or where a command cannot do with what is given.
-    pub fn options(self) -> Result<Options, Failure> {
+    /// [`UsageError`] of the file, or where a command cannot do with what is given.
+    pub fn options(self) -> Result<Options, UsageError> {
         let file = self.config.as_deref().map(Flags::read).transpose()?.unwrap_or_default();
         self.flags.over(file).options()
     }

@@ -2,8 +2,7 @@
 
 use clap::Arg;
 
-use super::{Options, RunConfig};
-use crate::error::Failure;
+use super::{Options, RunConfig, UsageError};
 
 /// An option of a measurement, whose models may be bare configurations.
 pub fn measured(option: Arg) -> Arg {
@@ -31,10 +30,10 @@ pub fn measured(option: Arg) -> Arg {
 /// The configuration of a measurement.
 ///
 /// # Errors
-/// [`Failure::Usage`] where no model is named, or as a run's.
-pub fn measurement(options: Options) -> Result<RunConfig, Failure> {
+/// [`UsageError`] where no model is named, or as a run's.
+pub fn measurement(options: Options) -> Result<RunConfig, UsageError> {
     if options.teacher.is_none() && options.model.is_none() {
-        return Err(Failure::Usage("no model is named: give --teacher and --student, or --model".into()));
+        return Err(UsageError("no model is named: give --teacher and --student, or --model".into()));
     }
     options.complete(false)
 }

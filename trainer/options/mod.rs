@@ -11,6 +11,7 @@ pub mod measurement;
 pub(crate) mod patience;
 pub mod schedule;
 mod share;
+mod usage;
 mod weight_format;
 
 use std::path::{Path, PathBuf};
@@ -33,6 +34,7 @@ pub use kernels::Kernels;
 pub use max_kl::MostKl;
 pub use patience::Patience;
 pub use share::GivenShare;
+pub use usage::UsageError;
 pub use weight_format::WeightFormat;
 
 /// A run's configuration, complete.

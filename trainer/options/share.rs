@@ -1,11 +1,10 @@
 //! Replicas and micro-batches of a step, as they follow from the number of ranks and from what is given.
 
-use precast_plan::{PlanError, Share};
+use precast_plan::Share;
 
-use super::RunConfig;
 use super::asked::Options;
 use super::flags::Source;
-use crate::error::Failure;
+use super::{RunConfig, UsageError};
 
 /// Whether the numbers are given. What is not follows from the number of ranks, or from the run that continues.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,8 +25,8 @@ impl RunConfig {
     /// continues.
     ///
     /// # Errors
-    /// [`Failure::Usage`] for numbers that do not go together, with those that do.
-    pub fn take_share(&mut self, of: Share, given: GivenShare, before: Option<u32>) -> Result<(), Failure> {
+    /// [`UsageError`] for numbers that do not go together, with those that do.
+    pub fn take_share(&mut self, of: Share, given: GivenShare, before: Option<u32>) -> Result<(), UsageError> {
         let settings = &mut self.settings;
         if !given.replicas {
             settings.replicas = before.unwrap_or(of.ranks);
@@ -37,7 +36,7 @@ impl RunConfig {
         }
         let (accum, replicas) = (settings.grad_accum, settings.replicas);
         self.share = Share { replicas, ..of };
-        self.share.check().map_err(PlanError::from)?;
+        self.share.check().map_err(|error| UsageError(error.to_string()))?;
         if !accum.is_multiple_of(replicas) {
             let below = accum / replicas * replicas;
             let valid: Vec<String> = [below, below + replicas]
@@ -45,7 +44,7 @@ impl RunConfig {
                 .filter(|accum| *accum > 0)
                 .map(|accum| accum.to_string())
                 .collect();
-            return Err(Failure::Usage(format!(
+            return Err(UsageError(format!(
                 "--grad-accum {accum} counts the micro-batches of a step over all GPUs, and each of {replicas} replicas takes as many: \
                  use --grad-accum {}, or another --replicas",
                 valid.join(" or ")

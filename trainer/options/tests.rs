@@ -3,29 +3,28 @@ use std::collections::BTreeMap;
 use precast_plan::{Objective, Precision, Recipe, Recompute};
 
 use super::*;
-use crate::Failure;
 use crate::inputs::adapter::{AdapterChoice, Lora};
 
 /// The options of a command line.
-fn parse(arguments: &[&str]) -> Result<Options, Failure> {
+fn parse(arguments: &[&str]) -> Result<Options, UsageError> {
     #[derive(clap::Parser)]
     struct Line {
         #[command(flatten)]
         flags: Flags<All>,
     }
     let line = <Line as clap::Parser>::try_parse_from([&["precast"], arguments].concat());
-    line.map_err(|error| Failure::Usage(error.to_string()))?.flags.options()
+    line.map_err(|error| UsageError(error.to_string()))?.flags.options()
 }
 
 /// The options of a file.
-fn toml(text: &str) -> Result<Options, Failure> {
-    let flags = Flags::<All>::from_toml(text).map_err(|error| Failure::Usage(error.to_string()))?;
+fn toml(text: &str) -> Result<Options, UsageError> {
+    let flags = Flags::<All>::from_toml(text).map_err(|error| UsageError(error.to_string()))?;
     flags.options()
 }
 
 const PAIR: [&str; 4] = ["--teacher", "t", "--student", "s"];
 
-fn complete(arguments: &[&str]) -> Result<RunConfig, Failure> {
+fn complete(arguments: &[&str]) -> Result<RunConfig, UsageError> {
     parse(arguments)?.complete(false)
 }
 
@@ -111,7 +110,6 @@ fn int8_compares_its_gradients_and_says_nothing_of_the_teacher() {
     let refused = |arguments: &[&str]| complete(&[&PAIR[..], arguments].concat()).unwrap_err();
     let messages =
         [refused(&["--guard-every", "5"]), refused(&["--precision", "int8", "--lora-rank", "2", "--guard-every", "5"])];
-    assert!(messages.iter().all(|message| message.exit_code() == 2));
     insta::assert_snapshot!(messages.map(|message| message.to_string()).join("\n"));
 }
 
@@ -212,9 +210,7 @@ fn a_model_alone_trains_without_a_teacher_and_takes_no_option_of_one() {
         ("--allow-identical", "true"),
     ];
     for (option, value) in cases {
-        let Err(Failure::Usage(message)) = complete(&["--model", "m", option, value]) else {
-            panic!("{option} is taken")
-        };
+        let Err(UsageError(message)) = complete(&["--model", "m", option, value]) else { panic!("{option} is taken") };
         assert!(message.starts_with(&format!("{option} is of a run with a teacher")), "{message}");
     }
     let both = complete(&[&PAIR[..], &["--alpha=0.1"]].concat()).unwrap().to_json();

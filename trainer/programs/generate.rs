@@ -114,7 +114,7 @@ fn prompt(request: &Generation, model: &Checkpoint, tokenizer: &Tokenizer) -> Re
             let message = Value::from_pairs([("role", "user"), ("content", &request.prompt)]);
             let text = template.prompt(&Value::from(vec![message]));
             tokenizer.encode_plain(
-                &text.map_err(|fault| Failure::Usage(format!("--prompt: {fault}; --raw takes it as it is")))?,
+                &text.map_err(|fault| Failure::usage(format!("--prompt: {fault}; --raw takes it as it is")))?,
             )
         }
         None => {
@@ -128,7 +128,7 @@ fn prompt(request: &Generation, model: &Checkpoint, tokenizer: &Tokenizer) -> Re
     let vocab = model.config().vocab;
     match ids.iter().enumerate().find(|(_, id)| **id >= vocab) {
         Some((index, id)) => Err(DataError::Vocabulary { path: path(), index: index as u64, id: *id, vocab }.into()),
-        None if ids.is_empty() => Err(Failure::Usage("--prompt has no token to go on from".to_owned())),
+        None if ids.is_empty() => Err(Failure::usage("--prompt has no token to go on from")),
         None => Ok(ids),
     }
 }
@@ -138,7 +138,7 @@ fn window(prompt: u32, max_tokens: u32, positions: u32) -> Result<u32, Failure> 
     if prompt >= positions {
         let message =
             format!("--prompt is {prompt} tokens, and the model takes {positions} with its answer: shorten it");
-        return Err(Failure::Usage(message));
+        return Err(Failure::usage(message));
     }
     Ok(prompt.saturating_add(max_tokens).min(positions))
 }
@@ -155,7 +155,7 @@ fn check_window(prompt: u32, window: u32, first: impl Fn(u32) -> u32) -> Result<
         Some(most) => format!("lower --max-tokens to {}", most - prompt),
         None => "shorten the prompt".to_owned(),
     };
-    Err(Failure::Usage(format!(
+    Err(Failure::usage(format!(
         "--max-tokens {asked}: only the last chunk of logits is kept in memory, and it does not reach back to the end of a prompt \
          of {prompt} tokens: {remedy}"
     )))

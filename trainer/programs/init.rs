@@ -58,7 +58,7 @@ pub fn random_gguf(config: &Path, seed: u64, out: &Path, overwrite: bool) -> Res
     if weights.config.rope_scaling.is_some() {
         let message =
             format!("--format: {} scales its rotary embedding, which init does not write as GGUF", config.display());
-        return Err(Failure::Usage(message));
+        return Err(Failure::usage(message));
     }
     let (mut scratch, mut blocks) = (Scratch::new(), Vec::new());
     gguf::write_model(&out, existing, &weights.config, &weights.formats(), |parameter, format, write| {
@@ -93,11 +93,11 @@ pub fn from_layers(
     let teacher = Checkpoint::open(teacher)?;
     let depth = teacher.config().layers;
     if layers.is_empty() {
-        return Err(Failure::Usage("--layers is empty: name at least one, as in --layers 0,3,6".into()));
+        return Err(Failure::usage("--layers is empty: name at least one, as in --layers 0,3,6"));
     }
     if let Some(layer) = layers.iter().find(|layer| **layer >= depth) {
         let last = depth - 1;
-        return Err(Failure::Usage(format!("--layers {layer}: {} has layers 0 to {last}", teacher.path().display())));
+        return Err(Failure::usage(format!("--layers {layer}: {} has layers 0 to {last}", teacher.path().display())));
     }
     let mut json = teacher.json().clone();
     json["num_hidden_layers"] = layers.len().into();

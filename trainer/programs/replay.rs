@@ -22,8 +22,7 @@ use crate::device::weight_sources::Sources;
 use crate::error::Failure;
 use crate::inputs::pair::same_path;
 use crate::inputs::random::read_or_random;
-use crate::options::Patience;
-use crate::options::{GivenShare, RunConfig};
+use crate::options::{GivenShare, Patience, RunConfig, UsageError};
 use crate::programs::bench::Steps;
 use crate::ranks::Ranks;
 use crate::run::log;
@@ -105,7 +104,7 @@ pub fn requested() -> Option<Hang> {
 }
 
 /// Replays a run's step, and says which of its nodes hangs. A configuration that is no longer there hides the node, not the hang.
-pub fn replay(config: Result<(RunConfig, GivenShare), Failure>, hang: Hang) -> Failure {
+pub fn replay(config: Result<(RunConfig, GivenShare), UsageError>, hang: Hang) -> Failure {
     let within = replay_s(&hang);
     let late = Node::Unknown(format!("the replay has not come to it within {within} s"));
     let late = Hang { node: late, ..hang.clone() };
@@ -115,7 +114,7 @@ pub fn replay(config: Result<(RunConfig, GivenShare), Failure>, hang: Hang) -> F
     });
     log::hold();
     note::silence();
-    let node = match config.and_then(|(config, given)| run(&config, given, &hang)) {
+    let node = match config.map_err(Failure::from).and_then(|(config, given)| run(&config, given, &hang)) {
         Ok(()) => Node::AllEnd,
         Err(failure) => Node::Unknown(format!("the replay has failed: {failure}")),
     };

@@ -363,7 +363,7 @@ mod tests {
                     assert_eq!(error.exit_code(), 2);
                 });
             }
-            ranks[2].fail(&Failure::Usage("no data".to_owned()));
+            ranks[2].fail(&Failure::usage("no data".to_owned()));
         });
         // Whoever waits is woken before the aborts are called.
         let until = Instant::now() + Duration::from_secs(20);

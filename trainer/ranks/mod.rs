@@ -272,6 +272,6 @@ mod tests {
         let failure = |kind: ErrorKind| Failure::io("write", "out/.precast-aside-checkpoint-2-abc123")(kind.into());
         assert!(may_be_of_another(&failure(ErrorKind::NotFound)));
         assert!(!may_be_of_another(&failure(ErrorKind::StorageFull)));
-        assert!(!may_be_of_another(&Failure::Usage(String::new())));
+        assert!(!may_be_of_another(&Failure::usage(String::new())));
     }
 }

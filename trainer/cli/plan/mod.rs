@@ -85,7 +85,7 @@ fn found(config: &RunConfig) -> Result<Target, Failure> {
             if config.settings.device == DeviceChoice::Auto =>
         {
             let archs = Arch::GPUS.map(|arch| format!("--arch {}", arch.argument())).join(", ");
-            Err(Failure::Usage(format!("{found}.\nSay what to plan for: {archs}")))
+            Err(Failure::usage(format!("{found}.\nSay what to plan for: {archs}")))
         }
         opened => {
             let device = opened?.device().clone();

@@ -54,7 +54,7 @@ pub fn time_kernels(
     let Batch { sequences, seq_len } = batch;
     let tokens = u64::from(sequences) * u64::from(seq_len);
     if tokens > MOST_TOKENS {
-        return Err(Failure::Usage(format!(
+        return Err(Failure::usage(format!(
             "--batch-size {sequences} of --seq-len {seq_len} are {tokens} tokens: --kernel takes at most {MOST_TOKENS}"
         )));
     }
@@ -79,7 +79,7 @@ pub fn time_kernels(
     let batch = (asked || arch != Arch::Sim).then_some(batch);
     selftest::time(driver, &bundle, prefix, batch, SEED, report).map_err(|error| source.not_loaded(error))?;
     if timed.is_empty() {
-        return Err(Failure::Usage(missing(prefix, arch)));
+        return Err(Failure::usage(missing(prefix, arch)));
     }
     Ok(timed)
 }

@@ -53,7 +53,7 @@ fn read(file: &Path) -> Result<(Table, String), Failure> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
         text => text.map_err(Failure::io("read", file))?,
     };
-    let table = text.parse().map_err(|error| Failure::Usage(format!("{}: {error}", file.display())))?;
+    let table = text.parse().map_err(|error| Failure::usage(format!("{}: {error}", file.display())))?;
     let comments = text.lines().filter(|line| line.starts_with('#')).map(|line| format!("{line}\n")).collect();
     Ok((table, comments))
 }

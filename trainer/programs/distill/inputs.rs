@@ -164,11 +164,10 @@ fn check_gradients(
     if !adapter.adds_nothing()? || !pair::identical(teacher, student)? {
         return Ok(());
     }
-    Err(Failure::Usage(
+    Err(Failure::usage(
         "--alpha 1: the teacher is the student's own base and its adapter adds nothing yet, so both predict the same and every \
          gradient is exactly 0. Give --alpha below 1, so that the data count too, another --teacher, or an --adapter that \
-         has been trained"
-            .to_owned(),
+         has been trained",
     ))
 }
 

@@ -105,7 +105,7 @@ impl Resumed {
         if done > config.settings.steps
             || done == config.settings.steps && exported && self.path.join(config.result()).exists()
         {
-            return Err(Failure::Usage(format!("--resume: all {done} steps are done; raise --steps")));
+            return Err(Failure::usage(format!("--resume: all {done} steps are done; raise --steps")));
         }
         Ok(())
     }

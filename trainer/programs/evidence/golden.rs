@@ -16,8 +16,7 @@ use crate::error::Failure;
 use crate::inputs::checkpoint::Weights;
 use crate::inputs::data::MicroBatch;
 use crate::inputs::random::Random;
-use crate::options::WeightFormat;
-use crate::options::{Options, RunConfig, Settings, Teaching};
+use crate::options::{Options, RunConfig, Settings, Teaching, UsageError, WeightFormat};
 
 const MODEL: &str = include_str!("../../../aot/models/smollm2-135m.json");
 const CASE: &str = "smollm2-135m, 2 layers teach 1, 4 steps of 2 x 32 tokens";
@@ -44,7 +43,7 @@ fn model(layers: u32, seed: u64) -> Random {
     Random::new(&config.to_string(), seed).expect("a built-in model").0
 }
 
-fn config(request: &Request, precision: Precision) -> Result<RunConfig, Failure> {
+fn config(request: &Request, precision: Precision) -> Result<RunConfig, UsageError> {
     let default = Options::default();
     let settings = Settings {
         batch_size: BATCH,

@@ -47,7 +47,7 @@ pub fn gather(request: &Request, mut say: impl FnMut(&str)) -> Result<Evidence, 
     let loads = selftest(driver, &bundle, "", *seed, |outcome| checks.push(check(outcome)));
     let loads = loads.map_err(|error| source.not_loaded(error))?;
     if checks.is_empty() {
-        return Err(Failure::Usage(missing("", arch)));
+        return Err(Failure::usage(missing("", arch)));
     }
     say("a short training run in each precision");
     let golden = golden::run(request)?;

@@ -190,7 +190,7 @@ impl Certificate {
         if !path.exists() || is_one().is_some() {
             return Ok(());
         }
-        Err(Failure::Usage(format!("--out {}: it is there and no certificate: name another file", path.display())))
+        Err(Failure::usage(format!("--out {}: it is there and no certificate: name another file", path.display())))
     }
 
     /// Writes it whole or not at all.
