@@ -273,7 +273,7 @@ pub enum Failure {
     Hung(Box<Hang>),
     /// Ranks did not come together, or one of them has failed.
     #[error(transparent)]
-    Rank(#[from] RankError),
+    Rank(RankError),
     /// A signal asked the run to stop, and it did.
     #[error(transparent)]
     Stopped(#[from] Stopped),
@@ -357,7 +357,9 @@ impl Failure {
             | Failure::Diverged { .. } => 1,
             Failure::Out(_) | Failure::OtherRun { .. } => 2,
             Failure::Damaged { .. } | Failure::Metrics(_) | Failure::Tokens { .. } => 5,
-            Failure::Rank(error) => error.exit_code(),
+            Failure::Rank(RankError::Usage(_) | RankError::Different(_)) => 2,
+            Failure::Rank(RankError::Failed { exit_code, .. }) => *exit_code,
+            Failure::Rank(_) => 1,
             Failure::Stopped(Stopped { signal, .. }) => signal.exit_code(),
         }
     }
@@ -365,7 +367,7 @@ impl Failure {
     /// Says on standard error why the program ends, unless another rank does.
     pub fn tell(&self) {
         let stopped = matches!(self, Self::Stopped(_));
-        if !(stopped && note::is_silent() || ranks::is_printed_by_another(self)) {
+        if !(stopped && note::is_silent() || matches!(self, Self::Rank(error) if ranks::is_printed_by_another(error))) {
             note::tell(format_args!("{}{self}", if stopped { "" } else { "error: " }));
         }
     }
@@ -397,6 +399,7 @@ macro_rules! passes_on {
 }
 
 passes_on!(PairError: Checkpoint; Pair);
+passes_on!(RankError: Driver, Stopped; Rank);
 
 impl From<Hang> for Failure {
     fn from(hang: Hang) -> Self {

@@ -8,5 +8,6 @@ pub mod evidence;
 pub mod generate;
 pub mod init;
 pub mod merge;
+mod rank_end;
 pub mod replay;
 pub mod smoke;

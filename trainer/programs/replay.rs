@@ -24,6 +24,7 @@ use crate::inputs::pair::same_path;
 use crate::inputs::random::read_or_random;
 use crate::options::{GivenShare, Patience, RunConfig, UsageError};
 use crate::programs::bench::Steps;
+use crate::programs::rank_end;
 use crate::ranks::Ranks;
 use crate::run::log;
 use crate::run::metrics::{METRICS, Metrics};
@@ -54,7 +55,7 @@ impl Watched {
         let hang = Hang { replicas: Some(self.replicas), out, ..hang };
         if self.ranks.count() > 1 {
             let hang = Hang { node: Node::OfRanks, ..hang };
-            let failure = self.ranks.ended(Err(hang.into())).expect_err("it has failed");
+            let failure = rank_end::ended(&self.ranks, Err(hang.into())).expect_err("it has failed");
             if !matches!(failure, Failure::Hung(_)) {
                 // Another rank has failed first: this one's waits end, and it says so itself.
                 thread::sleep(LAST_WORDS / 2);

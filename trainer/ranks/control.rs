@@ -14,7 +14,6 @@ use signal_hook::low_level;
 use super::error::RankError;
 use super::frame::{self, Kind};
 use crate::base::note::tell;
-use crate::error::Failure;
 
 /// How long a rank may be silent, seconds, if the environment does not say it.
 const PATIENCE_S: u64 = 30;
@@ -177,7 +176,7 @@ impl Control {
         };
         self.changed.notify_all();
         // Whatever this rank waits for, it does not wait longer than that: the report and the library's abort may block, too.
-        let (exit_code, over) = (error.exit_code().into(), Arc::clone(&self.over));
+        let (exit_code, over) = (report.exit_code.into(), Arc::clone(&self.over));
         let _ = spawn(move || {
             thread::sleep(GRACE);
             if !over.load(Ordering::Acquire) {
@@ -227,8 +226,7 @@ impl Control {
             return Ok(gathered);
         }
         let _ = self.peers[0].write(Kind::Gather, own);
-        let malformed =
-            || RankError::Io { what: "gather from all ranks", reason: "rank 0 sent a malformed list".to_owned() };
+        let malformed = || RankError::io("gather from all ranks")("rank 0 sent a malformed list");
         frame::split(&self.receive(0)?).filter(|gathered| gathered.len() == self.ranks as usize).ok_or_else(malformed)
     }
 
@@ -266,9 +264,8 @@ impl Control {
     }
 
     /// Reports to the others that this rank has failed.
-    pub fn fail(&self, failure: &Failure) {
+    pub fn fail(&self, exit_code: u8, reason: String) {
         self.over.store(true, Ordering::Release);
-        let (exit_code, reason) = (failure.exit_code(), failure.to_string());
         self.send_report(&FailureReport { rank: self.rank, exit_code, reason, by_itself: true });
         self.close();
     }
@@ -360,10 +357,10 @@ mod tests {
                 scope.spawn(|| {
                     let error = control.all_gather(&[]).unwrap_err();
                     assert_eq!(error.to_string(), "rank 2 of 3 failed: no data");
-                    assert_eq!(error.exit_code(), 2);
+                    assert!(matches!(error, RankError::Failed { exit_code: 2, .. }));
                 });
             }
-            ranks[2].fail(&Failure::usage("no data".to_owned()));
+            ranks[2].fail(2, "no data".to_owned());
         });
         // Whoever waits is woken before the aborts are called.
         let until = Instant::now() + Duration::from_secs(20);

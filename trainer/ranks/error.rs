@@ -1,9 +1,14 @@
-use std::io;
+use std::fmt::Display;
+
+use precast_runtime::DriverError;
+
+use crate::base::io::IoError;
+use crate::base::stop::Stopped;
 
 /// Ranks that do not come together, or do not stay so.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum RankError {
-    /// A launcher's environment, or options beside it, that cannot be.
+    /// A launcher's environment, options beside it, or those of two ranks that cannot be.
     #[error("{0}")]
     Usage(String),
     /// Nobody can listen there.
@@ -21,9 +26,6 @@ pub enum RankError {
     /// Rank 0 is not there.
     #[error("rank {rank}: rank 0 did not answer at {address} within {seconds} s: {reason}")]
     NoAnswer { rank: u32, address: String, seconds: u64, reason: String },
-    /// The two ends count differently.
-    #[error("{0}")]
-    Refused(String),
     /// A rank has failed, this one or another.
     #[error("rank {rank} of {ranks} failed: {reason}")]
     Failed {
@@ -41,13 +43,25 @@ pub enum RankError {
     #[error("ranks are not alike:\n{}\nGive every rank the same program, options, data and models", .0.join("\n"))]
     Different(Vec<String>),
     /// The system refuses.
-    #[error("cannot {what}: {reason}")]
-    Io { what: &'static str, reason: String },
+    #[error("{0}")]
+    Io(String),
+    /// A signal came before all of them did.
+    #[error(transparent)]
+    Stopped(#[from] Stopped),
+    /// The GPUs of this host cannot be counted.
+    #[error(transparent)]
+    Driver(#[from] DriverError),
+}
+
+impl From<IoError> for RankError {
+    fn from(error: IoError) -> Self {
+        Self::Io(error.to_string())
+    }
 }
 
 impl RankError {
-    pub fn io(what: &'static str) -> impl FnOnce(io::Error) -> Self {
-        move |error| Self::Io { what, reason: error.to_string() }
+    pub fn io<E: Display>(what: &str) -> impl FnOnce(E) -> Self {
+        move |error| Self::Io(format!("cannot {what}: {error}"))
     }
 
     /// Whether a rank of `--gpus`, which have one terminal, leaves it to another to print this.
@@ -56,19 +70,6 @@ impl RankError {
             Self::Failed { by_itself: true, rank, .. } => *rank != own,
             Self::Failed { rank, .. } => own != if *rank == 0 { 1 } else { 0 },
             _ => false,
-        }
-    }
-
-    /// 1 failed, 2 usage; of a rank that failed its own.
-    pub fn exit_code(&self) -> u8 {
-        match self {
-            Self::Usage(_) | Self::Refused(_) | Self::Different(_) => 2,
-            Self::Failed { exit_code, .. } => *exit_code,
-            Self::Listen { .. }
-            | Self::Missing { .. }
-            | Self::NoAnswer { .. }
-            | Self::Killed { .. }
-            | Self::Io { .. } => 1,
         }
     }
 }

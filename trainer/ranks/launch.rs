@@ -14,9 +14,9 @@ use rustix::process::{Pid, Signal as Number, kill_process};
 use super::error::RankError;
 use super::launcher::{Place, RANK, RANKS, RENDEZVOUS, TOKEN};
 use super::rendezvous::random;
+use crate::base::io::IoError;
 use crate::base::signal::Signal;
 use crate::base::stop::Stop;
-use crate::error::Failure;
 use crate::options::DeviceChoice;
 
 /// How many GPUs of this host to train on.
@@ -63,13 +63,13 @@ const LOOK: Duration = Duration::from_millis(20);
 ///
 /// # Errors
 /// [`RankError::Usage`] for what does not go together.
-pub fn start(gpus: Option<Gpus>, rendezvous: Option<&str>, device: DeviceChoice) -> Result<Place, Failure> {
+pub fn start(gpus: Option<Gpus>, rendezvous: Option<&str>, device: DeviceChoice) -> Result<Place, RankError> {
     let visible = || precast_runtime::cuda::count().unwrap_or(0);
     let found = Place::find(|name| std::env::var(name).ok(), rendezvous, visible)?;
     let place = match (found, gpus) {
         (Some(place), Some(_)) if place.launcher != super::Launcher::Precast => {
             let launcher = place.launcher.name();
-            return Err(usage(format!(
+            return Err(RankError::Usage(format!(
                 "--gpus starts ranks, and {launcher} has started this one: give only one of them"
             )));
         }
@@ -86,7 +86,7 @@ pub fn start(gpus: Option<Gpus>, rendezvous: Option<&str>, device: DeviceChoice)
             Place::default()
         }
         (None, None) if rendezvous.is_some() => {
-            return Err(usage(
+            return Err(RankError::Usage(
                 "--rendezvous is where ranks meet, and no launcher has started any: give --gpus N on one host".into(),
             ));
         }
@@ -98,34 +98,32 @@ pub fn start(gpus: Option<Gpus>, rendezvous: Option<&str>, device: DeviceChoice)
     Ok(place)
 }
 
-fn usage(what: String) -> Failure {
-    RankError::Usage(what).into()
-}
-
-fn check_device(device: DeviceChoice) -> Result<(), Failure> {
+fn check_device(device: DeviceChoice) -> Result<(), RankError> {
     match device {
         DeviceChoice::Auto | DeviceChoice::Sim => Ok(()),
-        DeviceChoice::Cuda(_) | DeviceChoice::Portable(_) => Err(usage(format!(
+        DeviceChoice::Cuda(_) | DeviceChoice::Portable(_) => Err(RankError::Usage(format!(
             "--device {device} is one GPU, and each rank takes its own: leave --device out, or set CUDA_VISIBLE_DEVICES"
         ))),
     }
 }
 
-fn all(device: DeviceChoice) -> Result<u32, Failure> {
+fn all(device: DeviceChoice) -> Result<u32, RankError> {
     if device == DeviceChoice::Sim {
-        return Err(usage("--gpus all counts GPUs, and there is any number of simulated ones: give --gpus N".into()));
+        return Err(RankError::Usage(
+            "--gpus all counts GPUs, and there is any number of simulated ones: give --gpus N".into(),
+        ));
     }
     Ok(precast_runtime::cuda::count()?)
 }
 
 /// Runs this command as so many ranks; returns the exit code.
-fn run(count: u32) -> Result<i32, Failure> {
+fn run(count: u32) -> Result<i32, RankError> {
     let stop = Stop::install()?;
     let listener = TcpListener::bind("127.0.0.1:0").map_err(RankError::io("listen for ranks"))?;
     let address = listener.local_addr().map_err(RankError::io("listen for ranks"))?.to_string();
     let token: [u8; 32] = random().map_err(RankError::io("make a token"))?;
     let token: String = token.iter().map(|byte| format!("{byte:02x}")).collect();
-    let program = std::env::current_exe().map_err(Failure::io("find", "this program"))?;
+    let program = std::env::current_exe().map_err(RankError::io("find this program"))?;
     let mut listener = Some(listener);
     let mut ranks = Vec::new();
     for rank in 0..count {
@@ -144,11 +142,11 @@ fn run(count: u32) -> Result<i32, Failure> {
             Ok(child) => ranks.push(Rank { child, ended: None, killed: false }),
             Err(error) => {
                 ranks.iter_mut().for_each(Rank::kill);
-                return Err(Failure::io("start", program)(error));
+                return Err(IoError::of("start", program)(error).into());
             }
         }
     }
-    Ok(wait(&mut ranks, &stop)?)
+    wait(&mut ranks, &stop)
 }
 
 struct Rank {

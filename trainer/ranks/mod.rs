@@ -12,20 +12,16 @@ mod launch;
 mod launcher;
 mod rendezvous;
 
-use std::io::ErrorKind;
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use precast_plan::Share;
-use precast_runtime::{DriverError, Mesh};
+use precast_runtime::Mesh;
 
-use crate::base::io::IoError;
 use crate::base::signal::Signal;
 use crate::base::stop::Stop;
-use crate::error::Failure;
-use crate::inputs::checkpoint::CheckpointError;
 use control::Control;
 pub use error::RankError;
 pub use launch::{Gpus, start};
@@ -33,21 +29,9 @@ pub use launcher::{Launcher, MOST_RANKS, Place};
 use rendezvous::Token;
 
 /// Whether another rank of `--gpus` prints why this one has failed.
-pub fn is_printed_by_another(failure: &Failure) -> bool {
+pub fn is_printed_by_another(error: &RankError) -> bool {
     let own = std::env::var(launcher::RANK).ok().and_then(|rank| rank.parse().ok());
-    matches!((failure, own), (Failure::Rank(error), Some(own)) if error.is_printed_by_another(own))
-}
-
-/// Whether a failure looks as a peer's end does: its memory is gone while this rank's device copies from it, or the directory in
-/// which both were writing a checkpoint.
-fn may_be_of_another(failure: &Failure) -> bool {
-    match failure {
-        Failure::Driver(DriverError::Exchange { .. } | DriverError::Call { .. }) => true,
-        Failure::Io(IoError { error, .. }) | Failure::Checkpoint(CheckpointError::Io { error, .. }) => {
-            error.kind() == ErrorKind::NotFound
-        }
-        _ => false,
-    }
+    own.is_some_and(|own| error.is_printed_by_another(own))
 }
 
 /// What a rank that is alone has of others: nothing.
@@ -60,9 +44,6 @@ pub struct Ranks {
     /// All of them stop after the same step.
     stops: Arc<AtomicBool>,
 }
-
-/// How long a rank whose device has failed waits for the report of another one that failed first.
-const REPORT: Duration = Duration::from_secs(5);
 
 impl Ranks {
     /// One rank.
@@ -78,8 +59,8 @@ impl Ranks {
     /// Brings all ranks together.
     ///
     /// # Errors
-    /// [`RankError`] that says who is missing and where, and [`Failure::Stopped`].
-    pub fn rendezvous(place: Place, stop: &Stop) -> Result<Self, Failure> {
+    /// [`RankError`] that says who is missing and where.
+    pub fn rendezvous(place: Place, stop: &Stop) -> Result<Self, RankError> {
         if place.ranks == 1 {
             return Ok(Self { place, ..Self::alone() });
         }
@@ -118,10 +99,10 @@ impl Ranks {
     ///
     /// # Errors
     /// [`RankError::Failed`] where a rank has failed.
-    pub fn all_gather(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, Failure> {
+    pub fn all_gather(&self, own: &[u8]) -> Result<Vec<Vec<u8>>, RankError> {
         match &self.control {
             None => Ok(vec![own.to_vec()]),
-            Some(control) => Ok(control.all_gather(own)?),
+            Some(control) => control.all_gather(own),
         }
     }
 
@@ -129,7 +110,7 @@ impl Ranks {
     ///
     /// # Errors
     /// As [`Self::all_gather`].
-    pub fn broadcast(&self, own: &[u8]) -> Result<Vec<u8>, Failure> {
+    pub fn broadcast(&self, own: &[u8]) -> Result<Vec<u8>, RankError> {
         let own = if self.is_first() { own } else { &[] };
         Ok(self.all_gather(own)?.swap_remove(0))
     }
@@ -138,7 +119,7 @@ impl Ranks {
     ///
     /// # Errors
     /// As [`Self::all_gather`].
-    pub fn barrier(&self) -> Result<(), Failure> {
+    pub fn barrier(&self) -> Result<(), RankError> {
         self.all_gather(&[]).map(|_| ())
     }
 
@@ -146,19 +127,19 @@ impl Ranks {
     ///
     /// # Errors
     /// [`RankError::Different`], on every rank.
-    pub fn check_alike(&self, own: &[(String, String)]) -> Result<(), Failure> {
+    pub fn check_alike(&self, own: &[(String, String)]) -> Result<(), RankError> {
         if self.control.is_none() {
             return Ok(());
         }
         let lists = self.all_gather(serde_json::to_string(own).expect("text serialises").as_bytes())?;
-        Ok(alike::check(&lists)?)
+        alike::check(&lists)
     }
 
     /// Connects each rank with each other.
     ///
     /// # Errors
     /// [`RankError`].
-    pub fn mesh(&self) -> Result<Mesh, Failure> {
+    pub fn mesh(&self) -> Result<Mesh, RankError> {
         let Some(control) = &self.control else { return Ok(Mesh::new(vec![None])) };
         let local = control.local_address()?;
         let listener = TcpListener::bind((local, 0)).map_err(RankError::io("listen for other ranks"))?;
@@ -181,40 +162,26 @@ impl Ranks {
         }
     }
 
-    /// Reports to the others how the run ended here. Where another rank failed first, that is why this one ends.
-    ///
-    /// # Errors
-    /// What the run ended with, or what ended another rank first.
-    pub fn ended(&self, result: Result<(), Failure>) -> Result<(), Failure> {
-        let Some(control) = &self.control else { return result };
-        match result {
-            // All of them stop alike.
-            Ok(()) => {
-                control.leave();
-                Ok(())
-            }
-            Err(Failure::Stopped(_)) if self.stops.load(Ordering::Relaxed) => {
-                control.leave();
-                result
-            }
-            Err(failure @ Failure::Rank(RankError::Failed { .. })) => Err(failure),
-            Err(failure) => match self.cause(failure) {
-                failure @ Failure::Rank(RankError::Failed { .. }) => Err(failure),
-                failure => {
-                    control.fail(&failure);
-                    Err(failure)
-                }
-            },
-        }
+    /// Whether all ranks stop after the same step.
+    pub fn all_stop(&self) -> bool {
+        self.stops.load(Ordering::Relaxed)
     }
 
-    /// What ended another rank first, where that is why this one has failed.
-    pub fn cause(&self, failure: Failure) -> Failure {
-        let Some(control) = self.control.as_ref().filter(|_| !matches!(failure, Failure::Stopped(_))) else {
-            return failure;
-        };
-        let first = control.first_failure(if may_be_of_another(&failure) { REPORT } else { Duration::ZERO });
-        first.map_or(failure, Failure::from)
+    /// The failure that ends the run, if it is known or becomes known within that time.
+    pub fn first_failure(&self, patience: Duration) -> Option<RankError> {
+        self.control.as_ref()?.first_failure(patience)
+    }
+
+    /// Tells the others that this rank has done its work.
+    pub fn leave(&self) {
+        self.control.iter().for_each(|control| control.leave());
+    }
+
+    /// Reports to the others that this rank has failed.
+    pub fn fail(&self, exit_code: u8, reason: String) {
+        if let Some(control) = &self.control {
+            control.fail(exit_code, reason);
+        }
     }
 
     /// Agrees with the others to stop after the step that is under way, as soon as one rank is asked to: by the signal that it has
@@ -222,7 +189,11 @@ impl Ranks {
     ///
     /// # Errors
     /// As [`Self::all_gather`].
-    pub fn agree(&self, stop: &Stop, sm_clock_mhz: Option<u32>) -> Result<(Option<Signal>, Vec<Option<u32>>), Failure> {
+    pub fn agree(
+        &self,
+        stop: &Stop,
+        sm_clock_mhz: Option<u32>,
+    ) -> Result<(Option<Signal>, Vec<Option<u32>>), RankError> {
         let own = stop.close(self.count() > 1);
         let mut said = vec![own.map_or(0, Signal::exit_code)];
         said.extend(sm_clock_mhz.unwrap_or(0).to_le_bytes());
@@ -251,27 +222,16 @@ mod tests {
         (Ranks { place, control: Some(control), ..Ranks::alone() }, peer)
     }
 
-    /// A device that copies from memory of a process that has just been killed may fail before that process's connection closes.
     #[test]
-    fn a_device_that_fails_because_a_peer_is_gone_is_no_failure_of_this_rank() {
+    fn a_peer_that_is_gone_soon_is_waited_for() {
         let (ranks, peer) = rank();
         let closing = std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(50));
             drop(peer);
         });
-        let name = "CUDA_ERROR_ILLEGAL_ADDRESS".to_owned();
-        let failure = DriverError::Call { call: "cuEventSynchronize", code: 700, name, context: String::new() };
-        let cause = ranks.cause(failure.into()).to_string();
+        let cause = ranks.first_failure(Duration::from_secs(5)).unwrap().to_string();
         assert!(cause.starts_with("rank 1 of 2 failed: its connection is closed"), "{cause}");
         closing.join().unwrap();
-        ranks.control.unwrap().leave();
-    }
-
-    #[test]
-    fn a_checkpoint_that_a_peer_has_given_up_is_no_failure_of_ones_own() {
-        let failure = |kind: ErrorKind| Failure::io("write", "out/.precast-aside-checkpoint-2-abc123")(kind.into());
-        assert!(may_be_of_another(&failure(ErrorKind::NotFound)));
-        assert!(!may_be_of_another(&failure(ErrorKind::StorageFull)));
-        assert!(!may_be_of_another(&Failure::usage(String::new())));
+        ranks.leave();
     }
 }

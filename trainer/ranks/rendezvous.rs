@@ -21,7 +21,6 @@ use super::control::seconds;
 use super::error::RankError;
 use super::launcher::Place;
 use crate::base::stop::Stop;
-use crate::error::Failure;
 
 const MAGIC: [u8; 8] = *b"PRECAST2";
 /// How long ranks wait for each other to start, seconds, if the environment does not say it.
@@ -160,7 +159,7 @@ fn refuse(stream: &mut TcpStream, why: &str) {
 }
 
 /// Connections to all other ranks, of rank 0; to rank 0, of all others.
-pub fn rendezvous(place: &Place, token: &Token, stop: &Stop) -> Result<Vec<(u32, TcpStream)>, Failure> {
+pub fn rendezvous(place: &Place, token: &Token, stop: &Stop) -> Result<Vec<(u32, TcpStream)>, RankError> {
     let wait = seconds("PRECAST_RENDEZVOUS_S", WAIT_S)?;
     if place.rank > 0 {
         return Ok(vec![(0, join(place, token, wait, stop)?)]);
@@ -195,7 +194,7 @@ fn receive(
     (own, ranks): (u32, u32),
     wait: Duration,
     stop: &Stop,
-) -> Result<Vec<(u32, TcpStream)>, Failure> {
+) -> Result<Vec<(u32, TcpStream)>, RankError> {
     listener.set_nonblocking(true).map_err(RankError::io("listen for other ranks"))?;
     let until = Instant::now() + wait;
     let (admitted, arrivals) = mpsc::channel();
@@ -207,7 +206,7 @@ fn receive(
         stop.check()?;
         if Instant::now() > until {
             let (missing, address) = (missing(&peers), address.to_owned());
-            return Err(RankError::Missing { missing, ranks, address, seconds: wait.as_secs(), strangers }.into());
+            return Err(RankError::Missing { missing, ranks, address, seconds: wait.as_secs(), strangers });
         }
         if let Ok((stream, _)) = listener.accept() {
             let (admitted, token) = (admitted.clone(), token.clone());
@@ -222,12 +221,12 @@ fn receive(
                 if !missing(&peers).contains(&rank) {
                     let why = format!("there is a rank {rank} already: two processes were started as the same one");
                     refuse(&mut stream, &why);
-                    return Err(RankError::Refused(why).into());
+                    return Err(RankError::Usage(why));
                 }
                 let welcome = stream.write_all(&[0]).and_then(|()| finish(stream));
                 peers.push((rank, welcome.map_err(RankError::io("talk to other ranks"))?));
             }
-            Ok(Err(HandshakeError::Refused(why))) => return Err(RankError::Refused(why).into()),
+            Ok(Err(HandshakeError::Refused(why))) => return Err(RankError::Usage(why)),
             Ok(Err(HandshakeError::Lost(_) | HandshakeError::Stranger(_))) => strangers += 1,
             Err(_) => {}
         }
@@ -237,7 +236,7 @@ fn receive(
 }
 
 /// Connects to rank 0, which may listen at any of some addresses, and may not do so yet.
-fn join(place: &Place, token: &Token, wait: Duration, stop: &Stop) -> Result<TcpStream, Failure> {
+fn join(place: &Place, token: &Token, wait: Duration, stop: &Stop) -> Result<TcpStream, RankError> {
     let Place { rank, ranks, addresses, .. } = place;
     let until = Instant::now() + wait;
     let (mut lost, mut stranger) = ("it is not there".to_owned(), None);
@@ -249,7 +248,7 @@ fn join(place: &Place, token: &Token, wait: Duration, stop: &Stop) -> Result<Tcp
                 .and_then(|s| greet(s, token, (*rank, *ranks)))
             {
                 Ok(stream) => return Ok(stream),
-                Err(HandshakeError::Refused(why)) => return Err(RankError::Refused(why).into()),
+                Err(HandshakeError::Refused(why)) => return Err(RankError::Usage(why)),
                 Err(HandshakeError::Stranger(why)) => stranger = Some(why),
                 Err(HandshakeError::Lost(why)) => lost = why,
             }
@@ -259,7 +258,7 @@ fn join(place: &Place, token: &Token, wait: Duration, stop: &Stop) -> Result<Tcp
     let (address, seconds) = (addresses.join(", "), wait.as_secs());
     // Who answered once and went away since was still the wrong one.
     let reason = stranger.unwrap_or(lost);
-    Err(RankError::NoAnswer { rank: *rank, address, seconds, reason }.into())
+    Err(RankError::NoAnswer { rank: *rank, address, seconds, reason })
 }
 
 fn connect(address: &str, patience: Duration) -> io::Result<TcpStream> {
@@ -279,7 +278,7 @@ pub fn mesh(
     token: &Token,
     listener: &TcpListener,
     addresses: &[String],
-) -> Result<Vec<Option<TcpStream>>, Failure> {
+) -> Result<Vec<Option<TcpStream>>, RankError> {
     let wait = seconds("PRECAST_RENDEZVOUS_S", WAIT_S)?;
     let mut peers: Vec<Option<TcpStream>> = (0..place.ranks).map(|_| None).collect();
     let stop = Stop::default();

@@ -142,11 +142,7 @@ pub fn fill(out: &Path, session: &mut Session, state: &State, ranks: &Ranks) -> 
     fill_own(&mut aside, session, ranks, &path)?;
     for listing in ranks.all_gather(&[])?.iter().skip(1) {
         let files = Listing::parse(&String::from_utf8_lossy(listing));
-        aside.include(
-            files.ok_or_else(|| {
-                RankError::io("hear what other ranks wrote")(std::io::Error::other("it does not read"))
-            })?,
-        );
+        aside.include(files.ok_or_else(|| RankError::io("hear what other ranks wrote")("it does not read"))?);
     }
     let json = serde_json::to_string_pretty(state).expect("a state serialises") + "\n";
     aside.write(STATE, json.as_bytes()).map_err(io())?;

@@ -68,7 +68,7 @@ pub(super) fn agree(
         probe: (probe.name.clone(), probe.text.clone()),
     });
     let own = announced.map_or_else(Vec::new, |announced| serde_json::to_vec(&announced).expect("plain data"));
-    let malformed = |error: serde_json::Error| RankError::io("read what rank 0 broadcasts")(error.into());
+    let malformed = RankError::io("read what rank 0 broadcasts");
     let announced: Announcement = serde_json::from_slice(&ranks.broadcast(&own)?).map_err(malformed)?;
     if out.is_none() {
         config.settings.steps = announced.steps;
@@ -126,7 +126,7 @@ pub(super) fn check_alike(
     models: &Models<Checkpoint>,
     held_out: Option<&Dataset>,
     ranks: &Ranks,
-) -> Result<(), Failure> {
+) -> Result<(), RankError> {
     if ranks.count() == 1 {
         return Ok(());
     }
@@ -148,7 +148,7 @@ pub(super) fn check_alike(
 }
 
 /// Compares kernels, devices and weights.
-pub(super) fn check_devices(session: &Session, identity: &Identity, ranks: &Ranks) -> Result<(), Failure> {
+pub(super) fn check_devices(session: &Session, identity: &Identity, ranks: &Ranks) -> Result<(), RankError> {
     if ranks.count() == 1 {
         return Ok(());
     }

@@ -27,6 +27,7 @@ use crate::device;
 use crate::error::Failure;
 use crate::inputs::data::{Stream, Summary};
 use crate::options::{GivenShare, RunConfig, Source};
+use crate::programs::rank_end;
 use crate::ranks::{Place, Ranks};
 use crate::run::checkpoint;
 use crate::run::identity::Identity;
@@ -77,7 +78,7 @@ pub fn distill(config: &RunConfig, mode: &Mode, mut startup: Startup) -> Result<
     startup.end("arguments");
     let ranks = Ranks::rendezvous(mode.place.clone(), &stop)?;
     let ended = run(config, mode, startup, &stop, &ranks);
-    ranks.ended(ended)
+    rank_end::ended(&ranks, ended)
 }
 
 /// The run of one rank. Rank 0 has the output directory; the others write what they have of checkpoints, and nothing else.
@@ -151,7 +152,7 @@ fn run(config: &RunConfig, mode: &Mode, mut startup: Startup, stop: &Stop, ranks
         return match ran? {
             // Rank 0 says where, and writes what has been trained.
             Some((signal, _)) => Err(Stopped { signal, done: String::new() }.into()),
-            None => ranks.barrier(),
+            None => Ok(ranks.barrier()?),
         };
     };
     record.startup(&startup);
@@ -180,7 +181,7 @@ fn run(config: &RunConfig, mode: &Mode, mut startup: Startup, stop: &Stop, ranks
         }
     };
     // A rank that has failed is why.
-    let ended = ended.map_err(|failure| ranks.cause(failure));
+    let ended = ended.map_err(|failure| rank_end::cause(ranks, failure));
     end::record(config, (&mut out, &mut record), &mut metrics, &startup, ended)?;
     ranks.barrier()?;
     say_where(config, waited_ms);

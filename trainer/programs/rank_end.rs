@@ -1,0 +1,80 @@
+//! How one of several ranks ends: by its own failure, or by that of another one which failed first.
+
+use std::io::ErrorKind;
+use std::time::Duration;
+
+use precast_runtime::DriverError;
+
+use crate::base::io::IoError;
+use crate::error::Failure;
+use crate::inputs::checkpoint::CheckpointError;
+use crate::ranks::{RankError, Ranks};
+
+/// How long a rank whose device has failed waits for the report of another one that failed first.
+const REPORT: Duration = Duration::from_secs(5);
+
+/// Reports to the others how the run ended here. Where another rank failed first, that is why this one ends.
+///
+/// # Errors
+/// What the run ended with, or what ended another rank first.
+pub fn ended(ranks: &Ranks, result: Result<(), Failure>) -> Result<(), Failure> {
+    let result = match result {
+        Err(failure) if !is_of_rank(&failure) => Err(cause(ranks, failure)),
+        other => other,
+    };
+    match &result {
+        Ok(()) => ranks.leave(),
+        // All of them stop alike.
+        Err(Failure::Stopped(_)) if ranks.all_stop() => ranks.leave(),
+        Err(failure) if is_of_rank(failure) => {}
+        Err(failure) => ranks.fail(failure.exit_code(), failure.to_string()),
+    }
+    result
+}
+
+/// What ended another rank first, where that is why this one has failed.
+pub fn cause(ranks: &Ranks, failure: Failure) -> Failure {
+    if matches!(failure, Failure::Stopped(_)) {
+        return failure;
+    }
+    let first = ranks.first_failure(if may_be_of_another(&failure) { REPORT } else { Duration::ZERO });
+    first.map_or(failure, Failure::from)
+}
+
+/// Whether all ranks know of a failure.
+fn is_of_rank(failure: &Failure) -> bool {
+    matches!(failure, Failure::Rank(RankError::Failed { .. }))
+}
+
+/// Whether a failure looks as a peer's end does: its memory is gone while this rank's device copies from it, or the directory in
+/// which both were writing a checkpoint.
+fn may_be_of_another(failure: &Failure) -> bool {
+    match failure {
+        Failure::Driver(DriverError::Exchange { .. } | DriverError::Call { .. }) => true,
+        Failure::Io(IoError { error, .. }) | Failure::Checkpoint(CheckpointError::Io { error, .. }) => {
+            error.kind() == ErrorKind::NotFound
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A device that copies from memory of a process that has just been killed may fail before that process's connection closes.
+    #[test]
+    fn a_device_that_fails_because_a_peer_is_gone_is_no_failure_of_this_rank() {
+        let name = "CUDA_ERROR_ILLEGAL_ADDRESS".to_owned();
+        let failure = DriverError::Call { call: "cuEventSynchronize", code: 700, name, context: String::new() };
+        assert!(may_be_of_another(&failure.into()));
+    }
+
+    #[test]
+    fn a_checkpoint_that_a_peer_has_given_up_is_no_failure_of_ones_own() {
+        let failure = |kind: ErrorKind| Failure::io("write", "out/.precast-aside-checkpoint-2-abc123")(kind.into());
+        assert!(may_be_of_another(&failure(ErrorKind::NotFound)));
+        assert!(!may_be_of_another(&failure(ErrorKind::StorageFull)));
+        assert!(!may_be_of_another(&Failure::usage("")));
+    }
+}
