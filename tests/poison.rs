@@ -105,7 +105,7 @@ fn other_faults_are_errors_too() {
     let sources = Sources { teacher: Some(&model), student: &model, adapter: None, same_files: true };
     let open = |faults| -> Result<Session, precast::Failure> {
         let driver: Box<dyn Driver> = Box::new(Sim::new(faults));
-        Session::open(driver, &config, &sources, Placement::Arena, &mut Startup::new())
+        Ok(Session::open(driver, &config, &sources, Placement::Arena, &mut Startup::new())?)
     };
     // Too little memory is known before anything is taken, with the table that says what for.
     let Err(failure) = open(Faults { memory_bytes: Some(1000), ..Faults::default() }) else {
@@ -114,7 +114,7 @@ fn other_faults_are_errors_too() {
     assert_eq!(failure.exit_code(), 4);
     assert!(failure.to_string().contains("has 1000 free") && failure.to_string().contains("activations"));
     let mut session = open(Faults { fail_launch: Some(2), ..Faults::default() }).unwrap();
-    let failure = session.upload(&sources, |_| Ok(())).unwrap_err();
+    let failure = precast::Failure::from(session.upload(&sources, |_| Ok(())).unwrap_err());
     assert_eq!(failure.exit_code(), 4);
     assert!(failure.to_string().contains("CUDA_ERROR_LAUNCH_FAILED"), "{failure}");
 }

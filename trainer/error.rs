@@ -2,18 +2,16 @@
 
 use std::path::PathBuf;
 
-use precast_fatbins::BundleError;
-use precast_kernels::Arch;
 use precast_plan::PlanError;
-use precast_runtime::cublas::CublasError;
 use precast_runtime::{DriverError, LoadError};
 use precast_system::files::{self, ListingError};
 
 use crate::base::io::IoError;
 use crate::base::note;
 use crate::base::stop::Stopped;
+use crate::device::DeviceError;
 use crate::device::watch::Hang;
-use crate::device::weight_format::{KERNELS_BYTES, Rounded};
+use crate::device::weight_format::KERNELS_BYTES;
 use crate::inputs::adapter::AdapterError;
 use crate::inputs::checkpoint::CheckpointError;
 use crate::inputs::data::DataError;
@@ -34,30 +32,6 @@ pub enum Failure {
     /// The command line or run.toml asks for something that cannot be.
     #[error(transparent)]
     Usage(#[from] UsageError),
-    /// Kernels are missing or a bundle must not be used.
-    #[error(transparent)]
-    Load(#[from] LoadError),
-    /// A bundle file must not be used.
-    #[error("{}: {error}", path.display())]
-    Bundle { path: PathBuf, error: BundleError },
-    /// A bundle file does not hold the kernels of the run.
-    #[error("{}: {error}", path.display())]
-    NotInBundle {
-        path: PathBuf,
-        /// What it lacks.
-        error: Box<LoadError>,
-    },
-    /// There is no bundle file where one is named.
-    #[error("--bundle {} {reason}\nprecast-aot build --model DIR --arch ARCH --out FILE makes a bundle", path.display())]
-    NoBundle {
-        /// Where it was looked for.
-        path: PathBuf,
-        /// Why it is none.
-        reason: String,
-    },
-    /// The embedded bundle is not the one this binary was built with.
-    #[error("the embedded bundle must not be used: {0}")]
-    Embedded(BundleError),
     /// There is no kernel to compare with its reference.
     #[error(
         "nothing to check: the simulated GPU executes the host references that kernels are compared with. \
@@ -73,17 +47,6 @@ pub enum Failure {
         checked: usize,
         device: String,
     },
-    /// `--device auto` where there is no GPU and there are kernels for one.
-    #[error(
-        "--device auto: {found}.\nThere are kernels for {} here, so auto does not fall back to the simulated GPU",
-        list(holds)
-    )]
-    NoGpu {
-        /// Why there is none.
-        found: DriverError,
-        /// What the kernels are for.
-        holds: Vec<Arch>,
-    },
     /// A check of `precast doctor` found something bad.
     #[error("{} of {checked} checks are BAD: {}", bad.len(), bad.join(", "))]
     Doctor {
@@ -94,85 +57,12 @@ pub enum Failure {
         /// The exit code of the first.
         exit_code: u8,
     },
+    /// There is no device, or not what a run takes of it.
+    #[error(transparent)]
+    Device(DeviceError),
     /// The device or its driver failed.
     #[error(transparent)]
     Driver(#[from] DriverError),
-    /// There is no cuBLASLt that a run can use, and it asks for one.
-    #[error(transparent)]
-    Cublas(#[from] CublasError),
-    /// The run needs more memory than there is.
-    #[error(
-        "this run needs {needed} bytes of device memory and {device} has {free} free.\n{table}\n{}\
-         Use {}--recompute blocks, or a smaller --batch-size or --seq-len (and --grad-accum to keep the step's tokens)",
-        optional(int8.as_ref()),
-        as_stored(*could_be_stored)
-    )]
-    Memory {
-        /// By the plan.
-        needed: u64,
-        /// On the device.
-        free: u64,
-        device: String,
-        /// What needs it.
-        table: String,
-        /// What it would take with weights in 8 bits, where that can be.
-        int8: Option<Rounded>,
-        /// Whether the student stays as it is, and its file holds it in less.
-        could_be_stored: bool,
-    },
-    /// The run needs more of a memory that host and device share than there is.
-    #[error(
-        "this run needs {needed} bytes of the memory that {device} shares with the host, and {free} can be taken: what the page \
-         cache holds counts as free, and {reserve} bytes stay with the system.\n\
-         on the device:\n{table}\nkernels, at most {kernels} bytes; on the host:\n{host}\n\
-         End other programs, use {}--recompute blocks, or a smaller --batch-size or --seq-len (and --grad-accum to keep the \
-         step's tokens)",
-        as_stored(*could_be_stored)
-    )]
-    OneMemory {
-        /// By the plan, for host and device.
-        needed: u64,
-        /// That a run can take.
-        free: u64,
-        /// That stays with the system.
-        reserve: u64,
-        device: String,
-        /// What needs it on the device.
-        table: String,
-        /// What needs it on the host.
-        host: String,
-        /// What kernels may take besides.
-        kernels: u64,
-        /// Whether the student stays as it is, and its file holds it in less.
-        could_be_stored: bool,
-    },
-    /// The run needs more memory than there is, however its frozen weights live there.
-    #[error(
-        "this run fits with weights in neither form: it takes {bf16} bytes of device memory with {flag} bf16, {stored} with \
-         {flag} stored, and up to {kernels} for kernels{}, and {device} has {free} free. With stored:\n{table}\n{}\
-         Use --recompute blocks, or a smaller --batch-size or --seq-len (and --grad-accum to keep the step's tokens)",
-        if *host > 0 { format!(" and {host} for the host, which shares it") } else { String::new() },
-        optional(int8.as_deref())
-    )]
-    NeitherFits {
-        /// What chooses the form.
-        flag: &'static str,
-        /// By the plan, with weights in the precision of the run.
-        bf16: u64,
-        /// By the plan, with weights as they are stored.
-        stored: u64,
-        /// With weights in 8 bits, where that can be.
-        int8: Option<Box<Rounded>>,
-        /// What kernels may take besides.
-        kernels: u64,
-        /// What the host takes of the same memory.
-        host: u64,
-        /// On the device.
-        free: u64,
-        device: String,
-        /// What needs it, with weights as they are stored.
-        table: String,
-    },
     /// A plan takes more memory than there is.
     #[error(
         "this run does not fit: it takes {needed} bytes of device memory, up to {KERNELS_BYTES} for kernels{}, and {room}.\n{}",
@@ -318,22 +208,19 @@ impl Failure {
             )
             | Failure::Certificate(CertificateError::Missing { .. })
             | Failure::Driver(DriverError::NoCublas) => 2,
-            Failure::Load(LoadError::Driver(_) | LoadError::Unsupported { .. }) => 4,
-            Failure::NothingToCheck
-            | Failure::Load(_)
-            | Failure::Bundle { .. }
-            | Failure::NotInBundle { .. }
-            | Failure::NoBundle { .. }
-            | Failure::Embedded(_)
-            | Failure::Cublas(_)
+            Failure::Device(DeviceError::Load(LoadError::Driver(_) | LoadError::Unsupported { .. })) => 4,
+            Failure::Device(
+                DeviceError::Load(_)
+                | DeviceError::Bundle { .. }
+                | DeviceError::NotInBundle { .. }
+                | DeviceError::NoBundle { .. }
+                | DeviceError::Embedded(_)
+                | DeviceError::Cublas(_),
+            )
+            | Failure::NothingToCheck
             | Failure::Selftest { .. } => 3,
             Failure::Hung(_) => Hang::EXIT_CODE,
-            Failure::Driver(_)
-            | Failure::NoGpu { .. }
-            | Failure::Memory { .. }
-            | Failure::OneMemory { .. }
-            | Failure::TooLarge { .. }
-            | Failure::NeitherFits { .. } => 4,
+            Failure::Driver(_) | Failure::Device(_) | Failure::TooLarge { .. } => 4,
             Failure::Doctor { exit_code, .. } => *exit_code,
             // What cannot be written, be it a checkpoint, is no fault of what was read.
             Failure::Checkpoint(CheckpointError::WouldNotBeFinite { .. } | CheckpointError::Space { .. }) => 1,
@@ -400,22 +287,10 @@ macro_rules! passes_on {
 
 passes_on!(PairError: Checkpoint; Pair);
 passes_on!(RankError: Driver, Stopped; Rank);
+passes_on!(DeviceError: Adapter, Checkpoint, Driver, Io, Plan, Rank, Stopped, Usage; Device);
 
 impl From<Hang> for Failure {
     fn from(hang: Hang) -> Self {
         Self::Hung(Box::new(hang))
     }
-}
-
-fn optional(line: Option<&Rounded>) -> String {
-    line.map(ToString::to_string).unwrap_or_default()
-}
-
-/// What a run may do before all else, where it can.
-fn as_stored(could_be: bool) -> &'static str {
-    if could_be { "--student-format stored, " } else { "" }
-}
-
-fn list(archs: &[Arch]) -> String {
-    archs.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }

@@ -12,12 +12,12 @@ use precast_system::{count, say};
 use serde::Serialize;
 
 use super::print_json;
-use crate::device;
 use crate::device::bundle::{BundleSource, embedded};
 use crate::device::host_memory::HostMemory;
 use crate::device::one_memory;
 use crate::device::weight_format::Chosen;
 use crate::device::weight_sources::Shapes;
+use crate::device::{self, DeviceError};
 use crate::error::Failure;
 use crate::options::Kernels;
 use crate::options::{All, DeviceChoice, Flags, Options, Settings};
@@ -151,17 +151,17 @@ pub(super) fn examine(options: &Options) -> Vec<Finding> {
 }
 
 /// No driver, one that is too old, one that sees no GPU, or another reason why no device opens.
-fn without_device(failure: &Failure) -> Vec<Finding> {
+fn without_device(failure: &DeviceError) -> Vec<Finding> {
     let install = "install driver 580 or newer, or use --device sim";
     match failure {
-        Failure::Driver(DriverError::NoDriver) => {
+        DeviceError::Driver(DriverError::NoDriver) => {
             vec![Finding::bad_device("driver", "no NVIDIA driver: libcuda.so is not on the library path", install)]
         }
-        Failure::Driver(DriverError::OldDriver { takes: (major, minor) }) => {
+        DeviceError::Driver(DriverError::OldDriver { takes: (major, minor) }) => {
             let found = format!("too old: it supports CUDA up to {major}.{minor}, the kernels need CUDA 13.0");
             vec![Finding::bad_device("driver", found, install)]
         }
-        Failure::Driver(DriverError::NoGpu { visible }) => {
+        DeviceError::Driver(DriverError::NoGpu { visible }) => {
             let hidden = visible.as_ref().map(|value| format!("; CUDA_VISIBLE_DEVICES is `{value}`"));
             let found = format!("the driver sees no GPU{}", hidden.unwrap_or_default());
             let remedy = "`nvidia-smi` lists the GPUs of this machine; or use --device sim";
@@ -181,7 +181,8 @@ fn describe(device: &Device) -> String {
 fn products(gemm: Gemm, choice: DeviceChoice) -> Option<Finding> {
     match device::cublas(gemm, choice) {
         Ok(cublas) => cublas.map(|cublas| Finding::good("products", format!("cuBLASLt {}", cublas.version()))),
-        Err(failure) => {
+        Err(error) => {
+            let failure = Failure::from(error);
             let bad = Finding::bad_device("products", failure.to_string(), "see the message");
             Some(Finding { exit_code: failure.exit_code(), ..bad })
         }
@@ -280,7 +281,7 @@ fn held(bundle: &Bundle<'_>, arch: Arch, models: &[String]) -> Option<Finding> {
 /// The bundle of a run, verified; none where nothing is embedded, which is bad for a GPU.
 fn read_bundle(kernels: &Kernels, arch: Option<Arch>) -> Result<(Option<BundleSource>, Finding), Finding> {
     let rebuild = "rebuild it: precast-aot build, or cargo build --release --features ...";
-    let bad = |failure: Failure| Finding::bad_kernels("bundle", failure.to_string(), rebuild);
+    let bad = |failure: DeviceError| Finding::bad_kernels("bundle", failure.to_string(), rebuild);
     let source = match kernels.file().map_err(bad)? {
         Some(file) => file,
         None => match embedded().map_err(bad)? {

@@ -6,8 +6,8 @@ use precast_plan::{Plan, keys};
 use precast_runtime::LoadError;
 
 use crate::base::impostors::Disguise;
-use crate::error::Failure;
-use crate::options::Kernels;
+use crate::device::error::DeviceError;
+use crate::options::{Kernels, UsageError};
 
 include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
 
@@ -21,14 +21,14 @@ struct Embedded {
 /// The bundle inside this binary, if it was built with any architecture.
 ///
 /// # Errors
-/// [`Failure::Embedded`] where it is not the one the binary was built with.
-pub fn embedded() -> Result<Option<Bundle<'static>>, Failure> {
+/// [`DeviceError::Embedded`] where it is not the one the binary was built with.
+pub fn embedded() -> Result<Option<Bundle<'static>>, DeviceError> {
     let Some(Embedded { manifest, fatbin, digest }) = EMBEDDED else { return Ok(None) };
-    let bundle = Bundle::from_parts(manifest, fatbin).map_err(Failure::Embedded)?;
+    let bundle = Bundle::from_parts(manifest, fatbin).map_err(DeviceError::Embedded)?;
     if bundle.digest().to_string() == digest {
         return Ok(Some(bundle));
     }
-    Err(Failure::Embedded(BundleError::Claim {
+    Err(DeviceError::Embedded(BundleError::Claim {
         module: "manifest".to_owned(),
         what: "digest",
         expected: digest.to_owned(),
@@ -55,24 +55,24 @@ impl Kernels {
     /// The trusted keys.
     ///
     /// # Errors
-    /// [`Failure::Usage`] for text that is no key.
-    pub fn keys(&self) -> Result<Vec<TrustedKey>, Failure> {
+    /// [`UsageError`] for text that is no key.
+    pub fn keys(&self) -> Result<Vec<TrustedKey>, UsageError> {
         let environment = std::env::var("PRECAST_TRUSTED_KEY").unwrap_or_default();
         let texts = match self.trusted_key.is_empty() {
             true => environment.split_whitespace().map(str::to_owned).collect(),
             false => self.trusted_key.clone(),
         };
-        let find = |text: &String| TrustedKey::find(text).map_err(|error| Failure::usage(error.to_string()));
+        let find = |text: &String| TrustedKey::find(text).map_err(|error| UsageError(error.to_string()));
         texts.iter().map(find).collect()
     }
 
     /// The bundle file, if one is named.
     ///
     /// # Errors
-    /// [`Failure`] where it cannot be read.
-    pub fn file(&self) -> Result<Option<BundleSource>, Failure> {
+    /// [`DeviceError`] where it cannot be read.
+    pub fn file(&self) -> Result<Option<BundleSource>, DeviceError> {
         let Some(path) = &self.bundle else { return Ok(None) };
-        let unreadable = |reason: String| Failure::NoBundle { path: path.clone(), reason };
+        let unreadable = |reason: String| DeviceError::NoBundle { path: path.clone(), reason };
         let file = BundleFile::read(path).map_err(|error| unreadable(format!("cannot be read: {error}")))?;
         match Disguise::of(&file.bytes) {
             Some(what) => Err(unreadable(what.to_string())),
@@ -83,8 +83,8 @@ impl Kernels {
     /// GPUs that the bundle file, or the embedded bundle, has code for.
     ///
     /// # Errors
-    /// [`Failure`] where the file cannot be read or either must not be used.
-    pub fn archs(&self) -> Result<Vec<Arch>, Failure> {
+    /// [`DeviceError`] where the file cannot be read or either must not be used.
+    pub fn archs(&self) -> Result<Vec<Arch>, DeviceError> {
         let archs = match self.file()? {
             Some(file) => file.open()?.archs(),
             None => embedded()?.map_or_else(Vec::new, |bundle| bundle.archs()),
@@ -95,8 +95,8 @@ impl Kernels {
     /// The file if one is named; else for the simulated GPU its own; else the embedded one.
     ///
     /// # Errors
-    /// [`Failure`] where the file cannot be read or the embedded one must not be used.
-    pub fn find(&self, arch: Arch, plan: &Plan) -> Result<BundleSource, Failure> {
+    /// [`DeviceError`] where the file cannot be read or the embedded one must not be used.
+    pub fn find(&self, arch: Arch, plan: &Plan) -> Result<BundleSource, DeviceError> {
         if let Some(file) = self.file()? {
             return Ok(file);
         }
@@ -115,8 +115,8 @@ impl BundleSource {
     /// The bundle: its signature checked where keys are trusted, then its structure.
     ///
     /// # Errors
-    /// [`Failure::Bundle`] where the file must not be used.
-    pub fn open(&self) -> Result<Bundle<'_>, Failure> {
+    /// [`DeviceError::Bundle`] where the file must not be used.
+    pub fn open(&self) -> Result<Bundle<'_>, DeviceError> {
         match self {
             Self::Embedded(bundle) => Ok(bundle.clone()),
             Self::File(file, keys) => file.open(keys).map_err(|error| self.refuse(error)),
@@ -125,21 +125,21 @@ impl BundleSource {
     }
 
     /// Why this bundle must not be used: the file is named, if it is one.
-    pub fn refuse(&self, error: BundleError) -> Failure {
+    pub fn refuse(&self, error: BundleError) -> DeviceError {
         match self {
-            Self::File(file, _) => Failure::Bundle { path: file.path.clone(), error },
-            Self::Embedded(_) | Self::Simulated(_) => Failure::Embedded(error),
+            Self::File(file, _) => DeviceError::Bundle { path: file.path.clone(), error },
+            Self::Embedded(_) | Self::Simulated(_) => DeviceError::Embedded(error),
         }
     }
 
     /// Why a run must not start: the file is named where what is wrong is in one.
-    pub fn not_loaded(&self, error: LoadError) -> Failure {
+    pub fn not_loaded(&self, error: LoadError) -> DeviceError {
         match (error, self) {
             (LoadError::Bundle(error), _) => self.refuse(error),
             (error @ (LoadError::NoArch { .. } | LoadError::Missing(_)), Self::File(file, _)) => {
-                Failure::NotInBundle { path: file.path.clone(), error: error.into() }
+                DeviceError::NotInBundle { path: file.path.clone(), error: error.into() }
             }
-            (other, _) => Failure::Load(other),
+            (other, _) => DeviceError::Load(other),
         }
     }
 

@@ -9,13 +9,13 @@ use precast_system::say;
 
 use crate::base::startup::Startup;
 use crate::device;
+use crate::device::DeviceError;
 use crate::device::heading::Heading;
 use crate::device::host_memory::HostMemory;
 use crate::device::one_memory;
 use crate::device::seal::{SealedDevice, seal};
 use crate::device::upload::upload_model;
 use crate::device::weight_format::{Choice, Chosen};
-use crate::error::Failure;
 use crate::inputs::adapter::Adapter;
 use crate::inputs::checkpoint::{Checkpoint, Scratch, Weights};
 use crate::options::DeviceChoice;
@@ -51,8 +51,8 @@ impl Forward {
     /// Opens the files.
     ///
     /// # Errors
-    /// [`Failure`].
-    pub(crate) fn read(&self) -> Result<Opened, Failure> {
+    /// [`DeviceError`].
+    pub(crate) fn read(&self) -> Result<Opened, DeviceError> {
         let cublas = device::cublas(self.gemm, self.device)?;
         let model = Checkpoint::open(&self.model)?;
         let adapter =
@@ -65,13 +65,13 @@ impl Forward {
     /// `data` are files that take host memory beside it; `shape` is sequences at a time, and tokens of each.
     ///
     /// # Errors
-    /// [`Failure`].
+    /// [`DeviceError`].
     pub(crate) fn open(
         &self,
         Opened { cublas, model, adapter }: &Opened,
         data: &[PathBuf],
         shape: (u32, u32),
-    ) -> Result<(EvaluationPlan, SealedDevice), Failure> {
+    ) -> Result<(EvaluationPlan, SealedDevice), DeviceError> {
         let Self { model: path, precision, gemm, kernels, .. } = self;
         let adapter = adapter.as_ref();
         let driver = device::open_with(self.device, kernels, *cublas)?;

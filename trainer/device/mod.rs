@@ -1,6 +1,7 @@
 //! Opening a device.
 
 pub mod bundle;
+mod error;
 pub mod frozen;
 pub mod heading;
 pub mod host_memory;
@@ -11,6 +12,7 @@ pub(crate) mod upload;
 pub mod watch;
 pub mod weight_format;
 pub mod weight_sources;
+
 use precast_kernels::Arch;
 use precast_plan::Gemm;
 use precast_runtime::cublas::Cublas;
@@ -19,10 +21,9 @@ use precast_runtime::sim::{Faults, Sim};
 use precast_runtime::{Device, Driver, DriverError, LoadError};
 
 use crate::base::note::note;
-use crate::error::Failure;
-use crate::options::DeviceChoice;
-use crate::options::Kernels;
+use crate::options::{DeviceChoice, Kernels};
 use crate::ranks::Ranks;
+pub use error::DeviceError;
 
 /// A driver of either kind.
 pub type AnyDriver = Box<dyn Driver>;
@@ -31,8 +32,8 @@ pub type AnyDriver = Box<dyn Driver>;
 /// `kernels` hold no code for any GPU: whoever has such code wants it run.
 ///
 /// # Errors
-/// [`Failure::NoGpu`], or a [`DriverError`].
-pub fn open(choice: DeviceChoice, kernels: &Kernels) -> Result<AnyDriver, Failure> {
+/// [`DeviceError::NoGpu`], or a [`DriverError`].
+pub fn open(choice: DeviceChoice, kernels: &Kernels) -> Result<AnyDriver, DeviceError> {
     match choice {
         DeviceChoice::Sim => Ok(Box::new(Sim::new(Faults::default()))),
         DeviceChoice::Cuda(ordinal) => Ok(Box::new(Cuda::open(ordinal, false)?)),
@@ -41,7 +42,7 @@ pub fn open(choice: DeviceChoice, kernels: &Kernels) -> Result<AnyDriver, Failur
             Err(found @ (DriverError::NoDriver | DriverError::NoGpu { .. })) => {
                 let holds = kernels.archs()?;
                 if !holds.is_empty() {
-                    return Err(Failure::NoGpu { found, holds });
+                    return Err(DeviceError::NoGpu { found, holds });
                 }
                 note(format!("{found}. There are no kernels for a GPU either, so this runs on the simulated GPU"));
                 open(DeviceChoice::Sim, kernels)
@@ -54,8 +55,8 @@ pub fn open(choice: DeviceChoice, kernels: &Kernels) -> Result<AnyDriver, Failur
 /// cuBLASLt, where a run has it compute products.
 ///
 /// # Errors
-/// [`DriverError::NoCublas`] on the simulated GPU, [`Failure::Cublas`] where there is none that can be used.
-pub fn cublas(gemm: Gemm, choice: DeviceChoice) -> Result<Option<Cublas>, Failure> {
+/// [`DriverError::NoCublas`] on the simulated GPU, [`DeviceError::Cublas`] where there is none that can be used.
+pub fn cublas(gemm: Gemm, choice: DeviceChoice) -> Result<Option<Cublas>, DeviceError> {
     match (gemm, choice) {
         (Gemm::Bundle, _) => Ok(None),
         (Gemm::Cublas, DeviceChoice::Sim) => Err(DriverError::NoCublas.into()),
@@ -67,7 +68,7 @@ pub fn cublas(gemm: Gemm, choice: DeviceChoice) -> Result<Option<Cublas>, Failur
 ///
 /// # Errors
 /// As [`open`], and [`DriverError`] of the library.
-pub fn open_with(choice: DeviceChoice, kernels: &Kernels, cublas: Option<Cublas>) -> Result<AnyDriver, Failure> {
+pub fn open_with(choice: DeviceChoice, kernels: &Kernels, cublas: Option<Cublas>) -> Result<AnyDriver, DeviceError> {
     let mut driver = open(choice, kernels)?;
     cublas.map(|cublas| driver.set_cublas(cublas)).transpose()?;
     Ok(driver)
@@ -83,7 +84,7 @@ pub fn open_rank(
     kernels: &Kernels,
     cublas: Option<Cublas>,
     ranks: &Ranks,
-) -> Result<AnyDriver, Failure> {
+) -> Result<AnyDriver, DeviceError> {
     if ranks.count() == 1 {
         return open_with(choice, kernels, cublas);
     }
@@ -93,7 +94,7 @@ pub fn open_rank(
         (DeviceChoice::Auto, Err(found @ (DriverError::NoDriver | DriverError::NoGpu { .. }))) => {
             let holds = kernels.archs()?;
             if !holds.is_empty() {
-                return Err(Failure::NoGpu { found, holds });
+                return Err(DeviceError::NoGpu { found, holds });
             }
             note(format!("{found}. There are no kernels for a GPU either, so this runs on simulated GPUs"));
             true
@@ -119,9 +120,9 @@ pub fn open_rank(
 ///
 /// # Errors
 /// [`LoadError::Unsupported`] where no build has any.
-pub fn arch(device: &Device) -> Result<Arch, Failure> {
+pub fn arch(device: &Device) -> Result<Arch, DeviceError> {
     device.arch().ok_or_else(|| {
         let (major, minor) = device.compute_capability.unwrap_or_default();
-        Failure::Load(LoadError::Unsupported { device: device.name.clone(), major, minor })
+        DeviceError::Load(LoadError::Unsupported { device: device.name.clone(), major, minor })
     })
 }

@@ -3,9 +3,9 @@
 use precast_plan::{MemoryTable, Plan};
 use precast_runtime::{Device, host};
 
+use crate::device::DeviceError;
 use crate::device::host_memory::HostMemory;
 use crate::device::weight_format::KERNELS_BYTES;
-use crate::error::Failure;
 use crate::inputs::checkpoint::Access;
 
 /// How weights are read for a device: past the page cache, and never from a mapped file, where that takes the device's memory.
@@ -22,8 +22,8 @@ pub fn host_bytes(device: &Device, host: impl FnOnce() -> HostMemory) -> u64 {
 /// nobody's business.
 ///
 /// # Errors
-/// [`Failure::OneMemory`].
-pub fn check(device: &Device, plan: &Plan, host: &HostMemory) -> Result<(), Failure> {
+/// [`DeviceError::OneMemory`].
+pub fn check(device: &Device, plan: &Plan, host: &HostMemory) -> Result<(), DeviceError> {
     if !device.has_one_memory() {
         return Ok(());
     }
@@ -31,7 +31,7 @@ pub fn check(device: &Device, plan: &Plan, host: &HostMemory) -> Result<(), Fail
     if needed <= device.free_bytes {
         return Ok(());
     }
-    Err(Failure::OneMemory {
+    Err(DeviceError::OneMemory {
         needed,
         free: device.free_bytes,
         reserve: host::reserve_bytes(device.total_bytes),

@@ -8,9 +8,9 @@ use precast_runtime::{CublasUse, Loading, Placement, Sealed};
 
 use crate::base::note::note;
 use crate::base::startup::Startup;
+use crate::device::DeviceError;
 use crate::device::watch::Watch;
 use crate::device::{self, AnyDriver};
-use crate::error::Failure;
 use crate::options::Kernels;
 use crate::options::Patience;
 
@@ -43,7 +43,7 @@ pub(crate) fn seal(
     models: &[String],
     (placement, patience): (Placement, Option<Patience>),
     startup: &mut Startup,
-) -> Result<(SealedDevice, Digest, u64), Failure> {
+) -> Result<(SealedDevice, Digest, u64), DeviceError> {
     driver.memory_note().iter().for_each(note);
     let device = driver.device();
     let source = kernels.find(device::arch(device)?, plan)?;
@@ -51,7 +51,7 @@ pub(crate) fn seal(
     let bundle = source.open()?;
     let needed = plan.device_bytes();
     if needed > device.free_bytes {
-        return Err(Failure::Memory {
+        return Err(DeviceError::Memory {
             int8: None,
             needed,
             free: device.free_bytes,

@@ -11,13 +11,14 @@ use precast_plan::staged::CERTIFY;
 use precast_plan::training::{CAST, CLEAR, GATHER, LAST, MICRO, TEACHER, UPDATE, WIDEN};
 use precast_plan::weights::Trained;
 use precast_plan::{AdapterParameter, Comparison, Fold, Parameter, Recipe, Resident, Tensor, TrainingPlan};
-use precast_runtime::{CublasUse, Device, Load, Placement, Sealed, Ticket};
+use precast_runtime::{CublasUse, Device, DriverError, Load, Placement, Sealed, Ticket};
 
 use crate::base::note::note;
 use crate::base::roles::Models;
 use crate::base::startup::Startup;
 use crate::base::stop::Stopped;
 use crate::device::AnyDriver;
+use crate::device::DeviceError;
 use crate::device::heading::Heading;
 use crate::device::host_memory::HostMemory;
 use crate::device::one_memory;
@@ -26,7 +27,6 @@ use crate::device::upload::{upload_masters, upload_model, upload_parameters, upl
 use crate::device::watch::Watch;
 use crate::device::weight_format::Chosen;
 use crate::device::weight_sources::Sources;
-use crate::error::Failure;
 use crate::inputs::adapter::{extent, gathered};
 use crate::inputs::checkpoint::Weights;
 use crate::inputs::data::MicroBatch;
@@ -46,17 +46,19 @@ impl Session {
     /// Plans, checks memory, verifies and loads kernels, seals. Nothing is uploaded yet.
     ///
     /// # Errors
-    /// [`Failure`]: nothing has been launched.
+    /// [`DeviceError`]: nothing has been launched.
     pub fn open(
         driver: AnyDriver,
         config: &RunConfig,
         sources: &Sources<'_>,
         placement: Placement,
         startup: &mut Startup,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, DeviceError> {
         let shapes = sources.shapes();
         let advise = |mut failure| {
-            if let Failure::Memory { could_be_stored, .. } | Failure::OneMemory { could_be_stored, .. } = &mut failure {
+            if let DeviceError::Memory { could_be_stored, .. } | DeviceError::OneMemory { could_be_stored, .. } =
+                &mut failure
+            {
                 *could_be_stored = shapes.student_could_be_stored(config);
             }
             failure
@@ -69,14 +71,14 @@ impl Session {
     /// Checks memory, verifies and loads the kernels of a plan for the driver's device, seals.
     ///
     /// # Errors
-    /// [`Failure`]: nothing has been launched.
+    /// [`DeviceError`]: nothing has been launched.
     pub fn seal(
         driver: AnyDriver,
         Chosen { plan, format, note: said }: Chosen<TrainingPlan>,
         config: &RunConfig,
         placement: Placement,
         startup: &mut Startup,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, DeviceError> {
         said.iter().for_each(note);
         let device = driver.device();
         one_memory::check(device, &plan.plan, &HostMemory::of(&plan, &config.data, device.has_one_memory()))?;
@@ -135,39 +137,37 @@ impl Session {
     /// Sends the models' weights and what follows from them. The optimizer starts from zero.
     ///
     /// # Errors
-    /// [`Failure`] of the files or the device. `progress` is told the bytes sent, and may end it.
+    /// [`DeviceError`] of the files or the device. `progress` is told the bytes sent, and may end it.
     pub fn upload(
         &mut self,
         sources: &Sources<'_>,
         mut progress: impl FnMut(u64) -> Result<(), Stopped>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), DeviceError> {
         self.upload_frozen(sources, false, &mut progress)?;
         self.upload_student(sources, progress)
     }
 
-    /// As [`Self::upload`], and says how far the teacher is from the exact one on a micro-batch.
+    /// Sends all but the student, as [`Self::upload`] does, and computes a micro-batch by the teacher and by the exact one. Behind
+    /// it comes [`Self::upload_student`].
     ///
     /// # Errors
-    /// As [`Self::upload`], and those of `judge`, whose result is returned: the student is sent behind it.
+    /// As [`Self::upload`].
     ///
     /// # Panics
     /// If the plan does not certify.
-    pub fn certify<T>(
+    pub fn certify(
         &mut self,
         sources: &Sources<'_>,
         batch: &MicroBatch,
         mut progress: impl FnMut(u64) -> Result<(), Stopped>,
-        judge: impl FnOnce(Comparison<Vec<f32>>) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
+    ) -> Result<Comparison<Vec<f32>>, DeviceError> {
         let certificate = self.plan.certificate.expect("a plan that certifies");
         let inputs = self.plan.inputs;
         self.sealed.write(inputs.ids, bytemuck::cast_slice(&batch.ids))?;
         self.sealed.write(inputs.targets, bytemuck::cast_slice(&batch.targets))?;
         self.upload_frozen(sources, true, &mut progress)?;
         self.sealed.run(CERTIFY)?;
-        let judged = judge(read_columns(&mut self.sealed, certificate)?)?;
-        self.upload_student(sources, progress)?;
-        Ok(judged)
+        Ok(read_columns(&mut self.sealed, certificate)?)
     }
 
     /// Whether adapters train on a base that is quantised.
@@ -181,7 +181,7 @@ impl Session {
         sources: &Sources<'_>,
         certify: bool,
         progress: &mut impl FnMut(u64) -> Result<(), Stopped>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), DeviceError> {
         let teacher = self.plan.teacher.as_ref();
         if let Some((weights, teacher)) = sources.teacher.zip(teacher) {
             upload_model(&mut self.sealed, teacher, weights, certify, progress)?;
@@ -198,11 +198,15 @@ impl Session {
         Ok(())
     }
 
-    fn upload_student(
+    /// Sends the student, the adapter and what follows from them: the last part of [`Self::upload`].
+    ///
+    /// # Errors
+    /// As [`Self::upload`].
+    pub fn upload_student(
         &mut self,
         sources: &Sources<'_>,
         mut progress: impl FnMut(u64) -> Result<(), Stopped>,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), DeviceError> {
         let student = sources.student;
         let sent_wide = self.sent_wide(student);
         let (sent, has_base) = (self.destinations(sent_wide), self.has_quantised_base());
@@ -235,8 +239,8 @@ impl Session {
     /// Forward and backward of one micro-batch. The first of a step overwrites gradients, others add.
     ///
     /// # Errors
-    /// [`Failure`] of the device.
-    pub fn micro(&mut self, batch: &MicroBatch, loss_scale: f32, accumulate: bool) -> Result<(), Failure> {
+    /// [`DriverError`].
+    pub fn micro(&mut self, batch: &MicroBatch, loss_scale: f32, accumulate: bool) -> Result<(), DriverError> {
         self.compute(MICRO, batch, loss_scale, accumulate)
     }
 
@@ -244,8 +248,8 @@ impl Session {
     /// those of all.
     ///
     /// # Errors
-    /// [`Failure`] of the device.
-    pub fn last(&mut self, batch: &MicroBatch, loss_scale: f32, accumulate: bool) -> Result<(), Failure> {
+    /// [`DriverError`].
+    pub fn last(&mut self, batch: &MicroBatch, loss_scale: f32, accumulate: bool) -> Result<(), DriverError> {
         self.compute(LAST, batch, loss_scale, accumulate)
     }
 
@@ -253,11 +257,11 @@ impl Session {
     /// first micro-batch of a step overwrites. Waits for it.
     ///
     /// # Errors
-    /// [`Failure`] of the device.
+    /// [`DriverError`].
     ///
     /// # Panics
     /// If there is no teacher.
-    pub fn teacher_loss(&mut self, batches: &[MicroBatch], loss_scale: f32) -> Result<f32, Failure> {
+    pub fn teacher_loss(&mut self, batches: &[MicroBatch], loss_scale: f32) -> Result<f32, DriverError> {
         for (index, batch) in batches.iter().enumerate() {
             self.compute(TEACHER, batch, loss_scale, index > 0)?;
         }
@@ -265,7 +269,13 @@ impl Session {
         Ok(metrics.ce_loss)
     }
 
-    fn compute(&mut self, phase: &str, batch: &MicroBatch, loss_scale: f32, accumulate: bool) -> Result<(), Failure> {
+    fn compute(
+        &mut self,
+        phase: &str,
+        batch: &MicroBatch,
+        loss_scale: f32,
+        accumulate: bool,
+    ) -> Result<(), DriverError> {
         let inputs = self.plan.inputs;
         let mut words = vec![0u32; inputs.all.elems as usize];
         let mut put = |tensor: Tensor, values: &[u32]| {
@@ -280,18 +290,18 @@ impl Session {
         put(inputs.micro, bytemuck::cast_slice(bytemuck::bytes_of(&scalars)));
         put(inputs.factors, &[1.0, f32::from(u8::from(accumulate))].map(f32::to_bits));
         self.sealed.write(inputs.all, bytemuck::cast_slice(&words))?;
-        Ok(self.sealed.run(phase)?)
+        self.sealed.run(phase)
     }
 
     /// The gradients of each layer by products of 8 bits beside bf16's, the lowest layer first: of the first micro-batch of a step,
     /// right behind it. Waits for them.
     ///
     /// # Errors
-    /// [`Failure`] of the device.
+    /// [`DriverError`].
     ///
     /// # Panics
     /// If no student trains in int8.
-    pub fn guard(&mut self) -> Result<Vec<Sums>, Failure> {
+    pub fn guard(&mut self) -> Result<Vec<Sums>, DriverError> {
         self.sealed.run(GUARD)?;
         let guard = self.plan.guard.as_ref().expect("a student that trains in int8");
         Ok(guard.sums(&bytemuck::pod_collect_to_vec(&self.sealed.read(guard.partials)?)))
@@ -301,8 +311,8 @@ impl Session {
     /// arrive later.
     ///
     /// # Errors
-    /// [`Failure`] of the device.
-    pub fn update(&mut self, step: u64, lr: f64) -> Result<Ticket, Failure> {
+    /// [`DriverError`].
+    pub fn update(&mut self, step: u64, lr: f64) -> Result<Ticket, DriverError> {
         let exponent = (step + 1) as i32;
         let correction = |beta: f32| (1.0 - f64::from(beta).powi(exponent)) as f32;
         let scalars = update_scalars {
@@ -323,16 +333,16 @@ impl Session {
     /// Seconds that each of `repeats` runs of a phase takes, warm, by the device's own clock.
     ///
     /// # Errors
-    /// [`Failure`] of the device.
-    pub fn time(&mut self, phase: &str, repeats: u32) -> Result<f64, Failure> {
-        Ok(self.sealed.time(phase, repeats)?)
+    /// [`DriverError`].
+    pub fn time(&mut self, phase: &str, repeats: u32) -> Result<f64, DriverError> {
+        self.sealed.time(phase, repeats)
     }
 
     /// Waits for the metrics of a step, and says when it was done.
     ///
     /// # Errors
-    /// [`Failure`] of the device.
-    pub fn metrics(&mut self, ticket: Ticket) -> Result<(step_metrics, Instant), Failure> {
+    /// [`DriverError`].
+    pub fn metrics(&mut self, ticket: Ticket) -> Result<(step_metrics, Instant), DriverError> {
         let arrived = self.sealed.wait(ticket)?;
         Ok((bytemuck::pod_read_unaligned(&arrived.bytes), arrived.at))
     }
@@ -378,9 +388,9 @@ impl Session {
     /// How long launches have waited for exchanges so far, by the device's clock, seconds; none where nothing runs beside them.
     ///
     /// # Errors
-    /// [`Failure`] of the device.
-    pub fn waited_s(&mut self) -> Result<Option<f64>, Failure> {
-        Ok(self.sealed.waited_s()?)
+    /// [`DriverError`].
+    pub fn waited_s(&mut self) -> Result<Option<f64>, DriverError> {
+        self.sealed.waited_s()
     }
 
     /// What a run says first.
@@ -401,16 +411,16 @@ impl Session {
     /// A parameter's fp32 master weights.
     ///
     /// # Errors
-    /// [`Failure`] of the device.
-    pub fn master(&mut self, parameter: &Parameter) -> Result<Vec<u8>, Failure> {
+    /// [`DriverError`].
+    pub fn master(&mut self, parameter: &Parameter) -> Result<Vec<u8>, DriverError> {
         self.read(self.trained_of(parameter).master)
     }
 
     /// A parameter's gradient, f32, before clipping.
     ///
     /// # Errors
-    /// [`Failure`] of the device.
-    pub fn gradient(&mut self, parameter: &Parameter) -> Result<Vec<u8>, Failure> {
+    /// [`DriverError`].
+    pub fn gradient(&mut self, parameter: &Parameter) -> Result<Vec<u8>, DriverError> {
         self.read(self.trained_of(parameter).grad)
     }
 
@@ -422,20 +432,20 @@ impl Session {
     /// The master weights of a matrix of the adapter, row by row.
     ///
     /// # Errors
-    /// [`Failure`] of the device.
-    pub fn adapter_master(&mut self, parameter: &AdapterParameter) -> Result<Vec<f32>, Failure> {
+    /// [`DriverError`].
+    pub fn adapter_master(&mut self, parameter: &AdapterParameter) -> Result<Vec<f32>, DriverError> {
         self.adapter(parameter, self.trained().master)
     }
 
     /// The gradient of a matrix of the adapter, row by row, before clipping.
     ///
     /// # Errors
-    /// [`Failure`] of the device.
-    pub fn adapter_gradient(&mut self, parameter: &AdapterParameter) -> Result<Vec<f32>, Failure> {
+    /// [`DriverError`].
+    pub fn adapter_gradient(&mut self, parameter: &AdapterParameter) -> Result<Vec<f32>, DriverError> {
         self.adapter(parameter, self.trained().grad)
     }
 
-    fn adapter(&mut self, parameter: &AdapterParameter, of: Tensor) -> Result<Vec<f32>, Failure> {
+    fn adapter(&mut self, parameter: &AdapterParameter, of: Tensor) -> Result<Vec<f32>, DriverError> {
         let placed = self.read(of.slice(parameter.start, extent(parameter)))?;
         Ok(gathered(parameter, &bytemuck::pod_collect_to_vec::<u8, f32>(&placed)))
     }
@@ -443,9 +453,9 @@ impl Session {
     /// Does what becomes of the gradients of a replica.
     ///
     /// # Errors
-    /// [`Failure`] of the device.
-    pub fn fold(&mut self, fold: Fold) -> Result<(), Failure> {
-        Ok(self.sealed.run(&fold.phase())?)
+    /// [`DriverError`].
+    pub fn fold(&mut self, fold: Fold) -> Result<(), DriverError> {
+        self.sealed.run(&fold.phase())
     }
 
     /// Elements of each of the tensors of [`Self::state`], on all ranks.
@@ -518,41 +528,44 @@ impl Session {
     /// The bytes of a tensor.
     ///
     /// # Errors
-    /// [`Failure`] of the device.
-    pub fn read(&mut self, tensor: Tensor) -> Result<Vec<u8>, Failure> {
-        Ok(self.sealed.read(tensor)?)
+    /// [`DriverError`].
+    pub fn read(&mut self, tensor: Tensor) -> Result<Vec<u8>, DriverError> {
+        self.sealed.read(tensor)
     }
 
     /// The bytes of a tensor, part by part: the host holds two parts, however large it is.
     ///
     /// # Errors
-    /// [`Failure`] of the device, or of `take`.
-    pub fn read_parts(
+    /// [`DriverError`], and those of `take`.
+    pub fn read_parts<E: From<DriverError>>(
         &mut self,
         tensor: Tensor,
-        take: impl FnMut(&[u8]) -> Result<(), Failure>,
-    ) -> Result<(), Failure> {
+        take: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
         self.sealed.read_parts(tensor, take)
     }
 
     /// Replaces what a tensor holds.
     ///
     /// # Errors
-    /// [`Failure`] of the device.
-    pub fn write(&mut self, tensor: Tensor, bytes: &[u8]) -> Result<(), Failure> {
-        Ok(self.sealed.write(tensor, bytes)?)
+    /// [`DriverError`].
+    pub fn write(&mut self, tensor: Tensor, bytes: &[u8]) -> Result<(), DriverError> {
+        self.sealed.write(tensor, bytes)
     }
 
     /// Makes the working copy of what [`Self::write`] has put into the tensors of [`Self::state`].
     ///
     /// # Errors
-    /// [`Failure`] of the device.
-    pub fn restored(&mut self) -> Result<(), Failure> {
-        Ok(self.sealed.run(CAST)?)
+    /// [`DriverError`].
+    pub fn restored(&mut self) -> Result<(), DriverError> {
+        self.sealed.run(CAST)
     }
 }
 
 /// What a comparison gives, a value each token.
-pub(crate) fn read_columns(sealed: &mut Sealed, columns: Comparison<Tensor>) -> Result<Comparison<Vec<f32>>, Failure> {
+pub(crate) fn read_columns(
+    sealed: &mut Sealed,
+    columns: Comparison<Tensor>,
+) -> Result<Comparison<Vec<f32>>, DriverError> {
     columns.try_map(|column| Ok(bytemuck::pod_collect_to_vec(&sealed.read(column)?)))
 }

@@ -7,8 +7,8 @@ use precast_plan::{ModelConfig, Parameter, Resident, Staged, Tensor, TrainingPla
 use precast_runtime::Sealed;
 
 use crate::base::stop::Stopped;
+use crate::device::DeviceError;
 use crate::device::one_memory;
-use crate::error::Failure;
 use crate::inputs::checkpoint::{Scratch, Weights};
 
 /// Sends a model that stays as it is: its tables and its parameters, and those that are quantised on the device.
@@ -18,7 +18,7 @@ pub(crate) fn upload_model(
     weights: &dyn Weights,
     certify: bool,
     progress: &mut impl FnMut(u64) -> Result<(), Stopped>,
-) -> Result<(), Failure> {
+) -> Result<(), DeviceError> {
     upload_tables(sealed, model, weights.config())?;
     let list: Vec<_> = model.weights.list().map(|(one, weight)| (one.clone(), weight.tensor)).collect();
     upload_parameters(sealed, &list, weights, progress)?;
@@ -32,7 +32,7 @@ pub(crate) fn upload_staged(
     weights: &dyn Weights,
     certify: bool,
     progress: &mut impl FnMut(u64) -> Result<(), Stopped>,
-) -> Result<(), Failure> {
+) -> Result<(), DeviceError> {
     for Staged { quantise, certify: phase, parts } in staged {
         upload_parameters(sealed, parts, weights, progress)?;
         sealed.run(quantise)?;
@@ -44,7 +44,7 @@ pub(crate) fn upload_staged(
 }
 
 /// Sends the tables of a model's rotary embedding.
-pub(crate) fn upload_tables(sealed: &mut Sealed, model: &Resident, config: &ModelConfig) -> Result<(), Failure> {
+pub(crate) fn upload_tables(sealed: &mut Sealed, model: &Resident, config: &ModelConfig) -> Result<(), DeviceError> {
     let seq_len = (model.rope.cos.elems / u64::from(config.head_dim / 2)) as u32;
     let tables = rope::tables(&config.rope_frequencies(), seq_len);
     sealed.write(model.rope.cos, bytemuck::cast_slice(&tables.cos))?;
@@ -57,7 +57,7 @@ pub(crate) fn upload_masters(
     plan: &TrainingPlan,
     weights: &dyn Weights,
     progress: &mut impl FnMut(u64) -> Result<(), Stopped>,
-) -> Result<(), Failure> {
+) -> Result<(), DeviceError> {
     let mut scratch = Scratch::of(one_memory::access(sealed.device()));
     let master = plan.trained().trained().expect("the student trains").master;
     let pieces = plan.shards.own();
@@ -85,7 +85,7 @@ pub(crate) fn upload_parameters(
     parameters: &[(Parameter, Tensor)],
     weights: &dyn Weights,
     progress: &mut impl FnMut(u64) -> Result<(), Stopped>,
-) -> Result<(), Failure> {
+) -> Result<(), DeviceError> {
     let mut scratch = Scratch::of(one_memory::access(sealed.device()));
     for (parameter, tensor) in parameters {
         let mut sent = 0;
@@ -105,8 +105,8 @@ fn each_part(
     parameter: &Parameter,
     format: Format,
     scratch: &mut Scratch,
-    mut send: impl FnMut(&[u8]) -> Result<(), Failure>,
-) -> Result<(), Failure> {
+    mut send: impl FnMut(&[u8]) -> Result<(), DeviceError>,
+) -> Result<(), DeviceError> {
     let mut sent = Ok(());
     weights.read_parts(parameter, format, scratch, &mut |part| {
         sent = send(part);

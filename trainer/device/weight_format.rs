@@ -1,15 +1,13 @@
 //! How a frozen model's weights live on the device: in the precision of the run, or as their file holds them, which give the
 //! same bits; or in 8 bits, which gives others.
 
-use std::fmt;
-
 use precast_kernels::Arch;
 use precast_plan::memory::human_bytes;
 use precast_plan::{Formats, MemoryTable, Plan, PlanError};
 use precast_runtime::Device;
 
-use crate::error::Failure;
-use crate::options::WeightFormat;
+use crate::device::error::{DeviceError, Rounded};
+use crate::options::{UsageError, WeightFormat};
 
 /// What the kernels of a run take of a device besides its plan, and more: a plan that fits by less does not.
 pub const KERNELS_BYTES: u64 = 64 << 20;
@@ -29,23 +27,6 @@ pub struct Choice<'a> {
     pub formats: &'a Formats,
 }
 
-/// What a run would take with weights in 8 bits, as a refusal of one that does not fit says it.
-#[derive(Debug)]
-pub struct Rounded {
-    pub flag: &'static str,
-    pub bytes: u64,
-}
-
-impl fmt::Display for Rounded {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { flag, bytes } = self;
-        writeln!(
-            f,
-            "With {flag} int8, which rounds what the products of layers read to 8 bits, it would take {bytes} bytes."
-        )
-    }
-}
-
 /// A plan, and the form of the weights that it is for.
 #[derive(Debug)]
 pub struct Chosen<P> {
@@ -60,13 +41,13 @@ impl Choice<'_> {
     /// Refuses to keep weights as they are stored where that is a format which no kernel reads.
     ///
     /// # Errors
-    /// [`Failure::Usage`].
-    pub fn check(&self) -> Result<(), Failure> {
+    /// [`UsageError`].
+    pub fn check(&self) -> Result<(), UsageError> {
         let Some(format) = self.formats.dequantised().filter(|_| self.asked == WeightFormat::Stored) else {
             return Ok(());
         };
         let flag = self.flag;
-        Err(Failure::usage(format!(
+        Err(UsageError(format!(
             "{flag} stored: the model holds matrices in {format}, which no kernel reads: they are dequantised while they are \
              loaded. Use {flag} bf16, or auto"
         )))
@@ -76,13 +57,13 @@ impl Choice<'_> {
     /// what the host takes of that.
     ///
     /// # Errors
-    /// [`Failure::NeitherFits`] under `auto`, and those of `lower`.
+    /// [`DeviceError::NeitherFits`] under `auto`, and those of `lower`.
     pub fn make<P: AsRef<Plan>>(
         &self,
         device: &Device,
         host_bytes: impl Fn(&P) -> u64,
         lower: impl Fn(&Formats) -> Result<P, PlanError>,
-    ) -> Result<Chosen<P>, Failure> {
+    ) -> Result<Chosen<P>, DeviceError> {
         let Self { flag, asked, formats } = *self;
         self.check()?;
         let (dense, none) = (Formats::dense(), None);
@@ -98,7 +79,7 @@ impl Choice<'_> {
                 let table = MemoryTable::of(plan.as_ref()).to_string();
                 let int8 = int8().filter(|bytes| *bytes < needed).map(|bytes| Rounded { flag, bytes });
                 let device = device.name.clone();
-                return Err(Failure::Memory { needed, free, device, table, int8, could_be_stored: false });
+                return Err(DeviceError::Memory { needed, free, device, table, int8, could_be_stored: false });
             }
             let note = format!("{flag} stored: the weights are stored dense, so this is {flag} bf16");
             let note = (asked == WeightFormat::Stored).then_some(note);
@@ -120,7 +101,7 @@ impl Choice<'_> {
             (true, _) => (wide, WeightFormat::Bf16),
             (false, true) => (stored, WeightFormat::Stored),
             (false, false) => {
-                return Err(Failure::NeitherFits {
+                return Err(DeviceError::NeitherFits {
                     flag,
                     bf16: of_wide,
                     stored: of_stored,
@@ -184,7 +165,7 @@ mod tests {
     const GIB: u64 = 1 << 30;
 
     /// Plans of 30 GiB, of 20 where matrices are in blocks, and of 25 in 8 bits.
-    fn choose(asked: WeightFormat, formats: &Formats, device: &Device) -> Result<Chosen<Planned>, Failure> {
+    fn choose(asked: WeightFormat, formats: &Formats, device: &Device) -> Result<Chosen<Planned>, DeviceError> {
         choose_beside(0, asked, formats, device)
     }
 
@@ -194,7 +175,7 @@ mod tests {
         asked: WeightFormat,
         formats: &Formats,
         device: &Device,
-    ) -> Result<Chosen<Planned>, Failure> {
+    ) -> Result<Chosen<Planned>, DeviceError> {
         Choice { flag: "--teacher-format", asked, formats }.make(
             device,
             |_| host_bytes,
@@ -236,14 +217,14 @@ mod tests {
     #[test]
     fn where_neither_form_fits_auto_says_what_both_take() {
         let failure = choose(WeightFormat::Auto, &in_blocks(), &device(16 * GIB, Some((8, 9)))).unwrap_err();
-        assert_eq!(failure.exit_code(), 4);
+        assert!(matches!(failure, DeviceError::NeitherFits { .. }));
         insta::assert_snapshot!(failure.to_string());
     }
 
     #[test]
     fn dense_weights_that_do_not_fit_hear_what_8_bits_would_take_and_are_not_rounded() {
         let failure = choose(WeightFormat::Auto, &Formats::dense(), &device(26 * GIB, Some((8, 9)))).unwrap_err();
-        assert_eq!(failure.exit_code(), 4);
+        assert!(matches!(failure, DeviceError::Memory { .. }));
         let said = "With --teacher-format int8, which rounds what the products of layers read to 8 bits, it would take 26843545600 bytes";
         assert!(failure.to_string().contains(said), "{failure}");
         // Nor where they would fit in blocks, or where 8 bits alone would.
@@ -282,7 +263,7 @@ mod tests {
         let formats = in_blocks().with_dequantised(Some("AprQ4"));
         let card = device(40 * GIB, Some((9, 0)));
         let failure = choose(WeightFormat::Stored, &formats, &card).unwrap_err();
-        assert_eq!(failure.exit_code(), 2);
+        assert!(matches!(failure, DeviceError::Usage(_)));
         assert!(
             failure.to_string().starts_with("--teacher-format stored: the model holds matrices in AprQ4, which no")
         );

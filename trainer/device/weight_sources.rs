@@ -8,15 +8,14 @@ use precast_runtime::Device;
 
 use crate::base::note::note;
 use crate::base::roles::Models;
+use crate::device::DeviceError;
 use crate::device::host_memory::HostMemory;
 use crate::device::one_memory;
 use crate::device::weight_format::{Choice, Chosen};
-use crate::error::Failure;
 use crate::inputs::adapter::Adapter;
 use crate::inputs::checkpoint::{self, Weights};
 use crate::inputs::pair::same_path;
-use crate::options::RunConfig;
-use crate::options::WeightFormat;
+use crate::options::{RunConfig, UsageError, WeightFormat};
 
 /// The models of a run.
 #[derive(Clone, Copy)]
@@ -60,8 +59,8 @@ impl Shapes {
     /// Q4_K_M.
     ///
     /// # Errors
-    /// [`Failure`] where one cannot be read.
-    pub fn read(config: &RunConfig) -> Result<Self, Failure> {
+    /// [`DeviceError`] where one cannot be read.
+    pub fn read(config: &RunConfig) -> Result<Self, DeviceError> {
         let Models { teacher, student } = config.models().try_map(|path| checkpoint::shape(path))?;
         let adapter = config.open_adapter(&student.0)?;
         let same_files = config.teacher.as_deref().is_some_and(|teacher| same_path(teacher, &config.student));
@@ -93,11 +92,11 @@ impl Shapes {
     /// Refuses to keep weights as they are stored where no kernel reads that.
     ///
     /// # Errors
-    /// [`Failure::Usage`].
-    pub fn check(&self, config: &RunConfig) -> Result<(), Failure> {
+    /// [`UsageError`].
+    pub fn check(&self, config: &RunConfig) -> Result<(), UsageError> {
         let asked = config.student_format.unwrap_or_default();
         if asked == WeightFormat::Stored && config.settings.precision == Precision::Int8 {
-            return Err(PlanError::StoredInt8.into());
+            return Err(UsageError(PlanError::StoredInt8.to_string()));
         }
         Choice { flag: "--student-format", asked, formats: &self.student.1 }.check()?;
         let teacher = self.teacher.iter().filter(|_| !self.shares_weights(config));
@@ -145,8 +144,8 @@ impl Shapes {
     /// Lowers a run for a device, its teacher in the form that the configuration asks for.
     ///
     /// # Errors
-    /// [`Failure`] where models and run do not go together, or fit in no form.
-    pub fn plan(&self, device: &Device, config: &RunConfig) -> Result<Chosen<TrainingPlan>, Failure> {
+    /// [`DeviceError`] where models and run do not go together, or fit in no form.
+    pub fn plan(&self, device: &Device, config: &RunConfig) -> Result<Chosen<TrainingPlan>, DeviceError> {
         self.check(config)?;
         let arch = crate::device::arch(device)?;
         let (student_format, said) = self.student_format(config);

@@ -197,7 +197,7 @@ impl Saved {
                 return Err(CheckpointError::Tensors { path: self.path.clone(), problems }.into());
             }
         }
-        session.restored()
+        Ok(session.restored()?)
     }
 
     /// Sends what of a file's pieces goes to the targets.

@@ -11,7 +11,7 @@ use precast_kernels::Arch;
 use precast_runtime::{Device, DriverError};
 
 use super::print_json;
-use crate::device;
+use crate::device::{self, DeviceError};
 use crate::error::Failure;
 use crate::options::{All, DeviceChoice, FlagsAndFile, GivenShare, RunConfig};
 use crate::ranks::{MOST_RANKS, Place, Ranks};
@@ -81,7 +81,7 @@ fn found(config: &RunConfig) -> Result<Target, Failure> {
         choice => choice,
     };
     match device::open(choice, &config.settings.kernels) {
-        Err(Failure::Driver(found @ (DriverError::NoDriver | DriverError::NoGpu { .. })))
+        Err(DeviceError::Driver(found @ (DriverError::NoDriver | DriverError::NoGpu { .. })))
             if config.settings.device == DeviceChoice::Auto =>
         {
             let archs = Arch::GPUS.map(|arch| format!("--arch {}", arch.argument())).join(", ");

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use precast_runtime::{Activity, Device, Doing};
 use signal_hook::low_level;
 
-use crate::base::note::note;
-use crate::error::Failure;
+use crate::base::io::IoError;
+use crate::base::note::{note, tell};
 use crate::options::{Patience, patience};
 pub use hang::{Hang, Node};
 
@@ -53,8 +53,8 @@ impl Watch {
     /// Watches a GPU; a simulated one does its work in the call that asks for it.
     ///
     /// # Errors
-    /// [`Failure::Io`] where the system gives no thread.
-    pub fn start(device: &Device, activity: Activity, asked: Option<Patience>) -> Result<Self, Failure> {
+    /// [`IoError`] where the system gives no thread.
+    pub fn start(device: &Device, activity: Activity, asked: Option<Patience>) -> Result<Self, IoError> {
         let shared = Arc::new(Shared {
             activity,
             device: format!("{} ({})", device.ordinal, device.name),
@@ -76,7 +76,7 @@ impl Watch {
             ));
             return Ok(watch);
         }
-        thread::Builder::new().spawn(move || shared.watch()).map_err(Failure::io("start", "a thread"))?;
+        thread::Builder::new().spawn(move || shared.watch()).map_err(IoError::of("start", "a thread"))?;
         Ok(watch)
     }
 
@@ -139,7 +139,7 @@ impl Shared {
         let hang = Hang::new(self.device.clone(), doing, (waited.as_secs(), patience_s), checkpoint);
         match locked(&self.act).take() {
             Some(act) => act(hang),
-            None => Failure::from(hang).tell(),
+            None => tell(format_args!("error: {hang}")),
         }
         low_level::exit(Hang::EXIT_CODE.into());
     }

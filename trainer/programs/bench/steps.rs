@@ -2,12 +2,11 @@
 
 use std::time::Instant;
 
-use precast_runtime::Ticket;
+use precast_runtime::{DriverError, Ticket};
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use crate::device::session::Session;
-use crate::error::Failure;
 use crate::inputs::data::MicroBatch;
 use crate::options::RunConfig;
 
@@ -33,7 +32,7 @@ impl Steps {
     }
 
     /// Asks for a step.
-    fn enqueue(&mut self, session: &mut Session) -> Result<Ticket, Failure> {
+    fn enqueue(&mut self, session: &mut Session) -> Result<Ticket, DriverError> {
         for (index, micro) in self.micros.iter().enumerate() {
             session.micro(micro, self.loss_scale, index > 0)?;
         }
@@ -42,14 +41,14 @@ impl Steps {
     }
 
     /// One step, waited for.
-    pub fn one(&mut self, session: &mut Session) -> Result<(), Failure> {
+    pub fn one(&mut self, session: &mut Session) -> Result<(), DriverError> {
         let ticket = self.enqueue(session)?;
         session.metrics(ticket).map(drop)
     }
 
     /// Seconds of each of `count` steps, which follow each other as in a run: the metrics of a step are read while the
     /// next one runs.
-    pub fn time(&mut self, session: &mut Session, count: u64) -> Result<Vec<f64>, Failure> {
+    pub fn time(&mut self, session: &mut Session, count: u64) -> Result<Vec<f64>, DriverError> {
         let mut pending = self.enqueue(session)?;
         let mut ends: Vec<Instant> = Vec::new();
         for _ in 0..count {

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::Bench;
 use crate::base::startup::Startup;
+use crate::device::DeviceError;
 use crate::error::Failure;
 use crate::options::RunConfig;
 use crate::run::report::svg::{BLUE, GREEN, ORANGE, PURPLE, RED};
@@ -70,7 +71,7 @@ pub fn sweep(config: &RunConfig) -> Result<Sweep, Failure> {
                 sweep.points.push(point);
                 continue;
             }
-            Err(Failure::Memory { needed, free, .. }) => {
+            Err(Failure::Device(DeviceError::Memory { needed, free, .. })) => {
                 format!("needs {}, {} are free", human_bytes(needed), human_bytes(free))
             }
             Err(Failure::Plan(PlanError::SequenceTooLong { role, max_positions, .. })) => {

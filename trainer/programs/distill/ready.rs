@@ -190,8 +190,10 @@ fn upload(
     let known = match teacher {
         Teacher::Unknown(measuring) => {
             let batch = first_step()?.micro_batch(0);
-            let judge = |columns| bar.suspend(|| Ok(measuring.judge(&batch, &columns)?));
-            Some(session.certify(sources, &batch, progress, judge)?)
+            let columns = session.certify(sources, &batch, progress)?;
+            let known = bar.suspend(|| measuring.judge(&batch, &columns))?;
+            session.upload_student(sources, progress)?;
+            Some(known)
         }
         Teacher::Known(known) => {
             session.upload(sources, progress)?;

@@ -9,10 +9,9 @@ use precast_system::count;
 
 use super::Request;
 use crate::base::startup::Startup;
-use crate::device;
 use crate::device::session::Session;
 use crate::device::weight_sources::Sources;
-use crate::error::Failure;
+use crate::device::{self, DeviceError};
 use crate::inputs::checkpoint::Weights;
 use crate::inputs::data::MicroBatch;
 use crate::inputs::random::Random;
@@ -64,8 +63,8 @@ fn config(request: &Request, precision: Precision) -> Result<RunConfig, UsageErr
 /// What the case launches in bf16 on a device.
 ///
 /// # Errors
-/// [`Failure`] where no build serves the device.
-pub(super) fn plan(device: &Device) -> Result<TrainingPlan, Failure> {
+/// [`DeviceError`] where no build serves the device.
+pub(super) fn plan(device: &Device) -> Result<TrainingPlan, DeviceError> {
     let request = Request {
         device: crate::options::DeviceChoice::Sim,
         kernels: crate::options::Kernels::default(),
@@ -82,31 +81,31 @@ pub(super) fn plan(device: &Device) -> Result<TrainingPlan, Failure> {
 /// Trains the case in each precision.
 ///
 /// # Errors
-/// [`Failure`] of the device; what came of the runs, and kernels that are missing, are in the result.
-pub(super) fn run(request: &Request) -> Result<Vec<Golden>, Failure> {
+/// [`DeviceError`] of the device; what came of the runs, and kernels that are missing, are in the result.
+pub(super) fn run(request: &Request) -> Result<Vec<Golden>, DeviceError> {
     [Precision::Fp32, Precision::Bf16].into_iter().map(|precision| one(request, precision)).collect()
 }
 
-fn one(request: &Request, precision: Precision) -> Result<Golden, Failure> {
+fn one(request: &Request, precision: Precision) -> Result<Golden, DeviceError> {
     let gate = gate(precision);
     let (losses, fault) = match losses(request, precision) {
         Ok(losses) => {
             let fault = fault(&losses, gate);
             (losses, fault)
         }
-        Err(failure) => match missing(&failure) {
+        Err(error) => match missing(&error) {
             Some(why) => (Vec::new(), Some(why)),
-            None => return Err(failure),
+            None => return Err(error),
         },
     };
     Ok(Golden { case: CASE.to_owned(), precision: precision.to_string(), losses, gate, fault })
 }
 
 /// That a run needs kernels which are not there; no path of a bundle is in it.
-fn missing(failure: &Failure) -> Option<String> {
-    let coverage = match failure {
-        Failure::Load(LoadError::Missing(coverage)) => coverage,
-        Failure::NotInBundle { error, .. } => match &**error {
+fn missing(error: &DeviceError) -> Option<String> {
+    let coverage = match error {
+        DeviceError::Load(LoadError::Missing(coverage)) => coverage,
+        DeviceError::NotInBundle { error, .. } => match &**error {
             LoadError::Missing(coverage) => coverage,
             _ => return None,
         },
@@ -115,7 +114,7 @@ fn missing(failure: &Failure) -> Option<String> {
     Some(format!("it did not run: {} are not in the bundle", count(coverage.missing.len(), "of its kernels")))
 }
 
-fn losses(request: &Request, precision: Precision) -> Result<Vec<f64>, Failure> {
+fn losses(request: &Request, precision: Precision) -> Result<Vec<f64>, DeviceError> {
     let config = config(request, precision)?;
     let (teacher, student) = (model(TEACHER_LAYERS, 1), model(STUDENT_LAYERS, 2));
     let driver = device::open(request.device, &request.kernels)?;
