@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use precast_plan::PlanError;
 use precast_runtime::{DriverError, LoadError};
-use precast_system::files::{self, ListingError};
+use precast_system::files;
 
 use crate::base::io::IoError;
 use crate::base::note;
@@ -20,9 +20,8 @@ use crate::options::UsageError;
 use crate::programs::generate::NotFinite;
 use crate::ranks::{self, RankError};
 use crate::run::certificate::CertificateError;
+use crate::run::error::{OutError, RunError};
 use crate::run::identity::Difference;
-use crate::run::metrics::MetricsError;
-use crate::run::out::OutError;
 use crate::run::outcome::Fault;
 use crate::run::score::Insufficient;
 
@@ -110,9 +109,6 @@ pub enum Failure {
     /// Lines for people or programs did not arrive.
     #[error("cannot write to standard output: {0}")]
     Output(String),
-    /// There is no run at a path.
-    #[error("no run at {}: expected a directory that `precast distill --out` or `precast train --out` wrote, with run.json and metrics.jsonl", .0.display())]
-    NoRun(PathBuf),
     /// A teacher cannot teach a student.
     #[error(transparent)]
     Pair(PairError),
@@ -122,6 +118,9 @@ pub enum Failure {
     /// An output directory must not be used so.
     #[error(transparent)]
     Out(#[from] OutError),
+    /// What a run left cannot be used.
+    #[error(transparent)]
+    Run(RunError),
     /// The run in the output directory is another one.
     #[error(
         "--resume: {} is another run:\n{}\nUse the values that it was started with, or choose another --out",
@@ -133,25 +132,6 @@ pub enum Failure {
         /// Each value that is not the same.
         differences: Vec<Difference>,
     },
-    /// A checkpoint is not as it was written.
-    #[error(
-        "{} is damaged: {error}\n{}",
-        path.display(),
-        match before {
-            Some(before) => format!("Remove it to continue from {before}"),
-            None => "There is no earlier checkpoint: remove this one and start the run again with --overwrite".to_owned(),
-        }
-    )]
-    Damaged {
-        path: PathBuf,
-        /// The one before it, if there is one.
-        before: Option<String>,
-        /// What is wrong with it.
-        error: ListingError,
-    },
-    /// A line of `metrics.jsonl` is not what a run wrote.
-    #[error(transparent)]
-    Metrics(#[from] MetricsError),
     /// A resumed run would not have trained on the tokens that the run has seen.
     #[error(
         "{}: the tokens of its {step} steps are not those that this program would have trained on. The data are the same, \
@@ -169,7 +149,7 @@ pub enum Failure {
     Stopped(#[from] Stopped),
     /// The run reached its last step and did not do its work.
     #[error(transparent)]
-    Run(#[from] Fault),
+    Fault(#[from] Fault),
     /// Losses stopped being numbers.
     #[error(
         "{steps} steps in a row had a gradient norm that is not finite; the weights are those before them. \
@@ -183,9 +163,7 @@ impl Failure {
     /// be used, or a file that may not grow further (`ulimit -f`), 129, 130, 131 and 143 stopped by a signal.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Failure::Io(IoError { error, .. })
-            | Failure::Checkpoint(CheckpointError::Io { error, .. })
-            | Failure::Out(OutError::Io { error, .. })
+            Failure::Io(IoError { error, .. }) | Failure::Checkpoint(CheckpointError::Io { error, .. })
                 if files::is_past_limit(error) =>
             {
                 5
@@ -230,20 +208,19 @@ impl Failure {
             | Failure::Adapter(_)
             | Failure::Data(_)
             | Failure::Pair(_)
-            | Failure::Certificate(CertificateError::Unreadable { .. } | CertificateError::Other { .. })
-            | Failure::NoRun(_) => 5,
+            | Failure::Certificate(CertificateError::Unreadable { .. } | CertificateError::Other { .. }) => 5,
             Failure::Score(Insufficient::OtherTokens { .. }) => 5,
-            Failure::Out(OutError::Io { .. } | OutError::Gone { .. })
+            Failure::Out(OutError::Gone { .. })
             | Failure::Score(_)
             | Failure::Generate(_)
             | Failure::Certificate(CertificateError::NotFinite { .. } | CertificateError::TooFar { .. })
             | Failure::Smoke(_)
-            | Failure::Run(_)
+            | Failure::Fault(_)
             | Failure::Io(_)
             | Failure::Output(_)
             | Failure::Diverged { .. } => 1,
             Failure::Out(_) | Failure::OtherRun { .. } => 2,
-            Failure::Damaged { .. } | Failure::Metrics(_) | Failure::Tokens { .. } => 5,
+            Failure::Run(_) | Failure::Tokens { .. } => 5,
             Failure::Rank(RankError::Usage(_) | RankError::Different(_)) => 2,
             Failure::Rank(RankError::Failed { exit_code, .. }) => *exit_code,
             Failure::Rank(_) => 1,
@@ -288,6 +265,7 @@ macro_rules! passes_on {
 passes_on!(PairError: Checkpoint; Pair);
 passes_on!(RankError: Driver, Stopped; Rank);
 passes_on!(DeviceError: Adapter, Checkpoint, Driver, Io, Plan, Rank, Stopped, Usage; Device);
+passes_on!(RunError: Checkpoint, Driver, Io, Out, Rank; Run);
 
 impl From<Hang> for Failure {
     fn from(hang: Hang) -> Self {

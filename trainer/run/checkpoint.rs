@@ -11,12 +11,13 @@ use precast_system::input;
 use safetensors::tensor::Dtype as Stored;
 use serde::{Deserialize, Serialize};
 
+use super::error::RunError;
 use super::identity::Identity;
 use super::out::Out;
 use crate::base::checkpoint_name::PREFIX;
 pub use crate::base::checkpoint_name::name;
+use crate::base::io::IoError;
 use crate::device::session::Session;
-use crate::error::Failure;
 use crate::inputs::checkpoint::{CheckpointError, safetensors_header};
 use crate::ranks::{RankError, Ranks};
 
@@ -54,10 +55,10 @@ impl State {
 /// Steps of the checkpoints in an output directory, ascending.
 ///
 /// # Errors
-/// [`Failure::Io`].
-pub fn steps(out: &Path) -> Result<Vec<u64>, Failure> {
+/// [`IoError`].
+pub fn steps(out: &Path) -> Result<Vec<u64>, IoError> {
     let mut steps = Vec::new();
-    for entry in std::fs::read_dir(out).map_err(Failure::io("read", out))?.flatten() {
+    for entry in std::fs::read_dir(out).map_err(IoError::of("read", out))?.flatten() {
         let step: Option<u64> = entry.file_name().to_str().and_then(|name| name.strip_prefix(PREFIX)?.parse().ok());
         // Other spellings of a number are names that no run writes.
         steps.extend(step.filter(|step| entry.file_name() == *name(*step) && entry.path().is_dir()));
@@ -69,8 +70,8 @@ pub fn steps(out: &Path) -> Result<Vec<u64>, Failure> {
 /// Removes all but the latest checkpoints, and the best one.
 ///
 /// # Errors
-/// [`Failure::Io`].
-pub fn prune(out: &mut Out, keep: u64, best: Option<u64>) -> Result<(), Failure> {
+/// [`RunError::Io`].
+pub fn prune(out: &mut Out, keep: u64, best: Option<u64>) -> Result<(), RunError> {
     let steps = steps(out.path())?;
     for old in steps[..steps.len().saturating_sub(keep as usize)].iter().filter(|old| Some(**old) != best) {
         out.remove(&name(*old))?;
@@ -103,8 +104,8 @@ pub fn shards(session: &Session, ranks: &Ranks) -> Vec<Vec<(u64, u64)>> {
 }
 
 /// Writes what this rank has of the tensors, part by part, into a directory: one that rank 0 has aside of its place.
-fn fill_own(aside: &mut Aside, session: &mut Session, ranks: &Ranks, path: &Path) -> Result<(), Failure> {
-    let io = || Failure::io("write", path);
+fn fill_own(aside: &mut Aside, session: &mut Session, ranks: &Ranks, path: &Path) -> Result<(), RunError> {
+    let io = || RunError::io("write", path);
     let (rank, count) = (ranks.place().rank as usize, ranks.count() as usize);
     for (name, pieces) in session.state() {
         let mut file = aside.create(&file_name(name, rank, count)).map_err(io())?;
@@ -122,17 +123,17 @@ fn fill_own(aside: &mut Aside, session: &mut Session, ranks: &Ranks, path: &Path
 /// Rank 0 gets that, whole.
 ///
 /// # Errors
-/// [`Failure`] of the device, the disk or another rank.
-pub fn fill(out: &Path, session: &mut Session, state: &State, ranks: &Ranks) -> Result<Option<Aside>, Failure> {
+/// [`RunError`] of the device, the disk or another rank.
+pub fn fill(out: &Path, session: &mut Session, state: &State, ranks: &Ranks) -> Result<Option<Aside>, RunError> {
     let path = out.join(name(state.step));
-    let io = || Failure::io("write", path.clone());
+    let io = || RunError::io("write", path.clone());
     if !ranks.is_first() {
         let shared = String::from_utf8_lossy(&ranks.broadcast(&[])?).into_owned();
         // By its name: where this rank has another path to it, the last part is the same.
         let shared = out.join(shared);
-        let mut aside = Aside::within(&shared, &path).map_err(Failure::io("write", &shared))?;
+        let mut aside = Aside::within(&shared, &path).map_err(RunError::io("write", &shared))?;
         fill_own(&mut aside, session, ranks, &shared)?;
-        let listing = aside.leave().map_err(Failure::io("write", &shared))?;
+        let listing = aside.leave().map_err(RunError::io("write", &shared))?;
         ranks.all_gather(listing.text().as_bytes())?;
         return Ok(None);
     }
@@ -160,17 +161,17 @@ impl Saved {
     /// Reads and verifies a checkpoint.
     ///
     /// # Errors
-    /// [`Failure::Damaged`] names the file.
-    pub fn open(out: &Path, step: u64) -> Result<Self, Failure> {
+    /// [`RunError::Damaged`] names the file.
+    pub fn open(out: &Path, step: u64) -> Result<Self, RunError> {
         let path = out.join(name(step));
         let others: Vec<u64> = steps(out)?.into_iter().filter(|other| *other < step).collect();
         let damaged =
-            |error| Failure::Damaged { path: path.clone(), before: others.last().map(|step| name(*step)), error };
+            |error| RunError::Damaged { path: path.clone(), before: others.last().map(|step| name(*step)), error };
         let listing = Listing::read(&path).map_err(damaged)?;
         listing.check(&path).map_err(damaged)?;
         let file = path.join(STATE);
         let json = |reason: String| CheckpointError::Json { path: file.clone(), reason };
-        let text = input::read_text(&file, input::SETTINGS_BYTES).map_err(Failure::io("read", &file))?;
+        let text = input::read_text(&file, input::SETTINGS_BYTES).map_err(RunError::io("read", &file))?;
         let state: State = serde_json::from_str(&text).map_err(|error| json(error.to_string()))?;
         if state.step != step {
             return Err(json(format!("it is of step {}: the directory was renamed", state.step)).into());
@@ -181,8 +182,8 @@ impl Saved {
     /// Sends what this rank has of a checkpoint's tensors to the device, part by part, whoever wrote it.
     ///
     /// # Errors
-    /// [`Failure`] of the files or the device.
-    pub fn restore(&self, session: &mut Session) -> Result<(), Failure> {
+    /// [`RunError`] of the files or the device.
+    pub fn restore(&self, session: &mut Session) -> Result<(), RunError> {
         let elems = session.state_elems();
         let shards = if self.state.shards.is_empty() { vec![vec![(0, elems)]] } else { self.state.shards.clone() };
         for (name, targets) in session.restored_state() {
@@ -207,8 +208,8 @@ impl Saved {
         (name, path): (&str, &Path),
         pieces: &[(u64, u64)],
         targets: &[(u64, Tensor)],
-    ) -> Result<(), Failure> {
-        let io = || Failure::io("read", path);
+    ) -> Result<(), RunError> {
+        let io = || RunError::io("read", path);
         let all: u64 = pieces.iter().map(|(_, elems)| elems).sum();
         let mut file = input::open(path).map_err(io())?;
         // The header of a file of this size and nothing else.

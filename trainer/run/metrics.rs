@@ -9,8 +9,9 @@ use precast_fatbins::{Digest, Hasher};
 use precast_system::{files, input};
 use serde::{Deserialize, Serialize};
 
+use crate::base::io::IoError;
 use crate::base::note::note;
-use crate::error::Failure;
+use crate::run::error::RunError;
 use crate::run::gpu::GpuRecord;
 use crate::run::guard::Guarded;
 use crate::run::out::Out;
@@ -71,16 +72,6 @@ pub fn finite(value: f64) -> Option<f64> {
     value.is_finite().then_some(value)
 }
 
-/// A line that is not what a run wrote.
-#[derive(Debug, thiserror::Error)]
-#[error("{}:{line}: {reason}", path.display())]
-pub struct MetricsError {
-    path: PathBuf,
-    /// Which line, from 1.
-    line: u64,
-    reason: String,
-}
-
 /// The most that is read of `metrics.jsonl`: that of ten million steps.
 const METRICS_BYTES: u64 = 4 << 30;
 
@@ -98,20 +89,20 @@ impl Metrics {
     /// Reads the file. A last line without its end was being written when the run was killed, and is passed over.
     ///
     /// # Errors
-    /// [`MetricsError`] for the first line that does not read, or is not that of the step after the one before.
-    pub fn read(path: &Path) -> Result<Self, Failure> {
-        Self::parse(path, input::read(path, METRICS_BYTES).map_err(Failure::io("read", path))?)
+    /// [`RunError::Line`] for the first line that does not read, or is not that of the step after the one before.
+    pub fn read(path: &Path) -> Result<Self, RunError> {
+        Self::parse(path, input::read(path, METRICS_BYTES).map_err(IoError::of("read", path))?)
     }
 
-    fn parse(path: &Path, bytes: Vec<u8>) -> Result<Self, Failure> {
+    fn parse(path: &Path, bytes: Vec<u8>) -> Result<Self, RunError> {
         let (mut ends, mut records, mut end) = (Vec::new(), Vec::new(), 0);
         for line in bytes.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n")) {
             let step = records.len() as u64 + 1;
-            let wrong = |reason| MetricsError { path: path.to_owned(), line: step, reason };
+            let wrong = |reason| RunError::Line { path: path.to_owned(), line: step, reason };
             let record: StepRecord = serde_json::from_slice(line).map_err(|error| wrong(error.to_string()))?;
             if record.step != step {
                 let found = record.step;
-                return Err(wrong(format!("the line of step {found} stands where that of step {step} belongs")).into());
+                return Err(wrong(format!("the line of step {found} stands where that of step {step} belongs")));
             }
             end += line.len();
             ends.push(end);
@@ -136,13 +127,13 @@ impl Metrics {
     /// Checks that the first lines are those that were written.
     ///
     /// # Errors
-    /// [`MetricsError`].
-    pub fn check(&self, lines: u64, digest: Digest) -> Result<(), Failure> {
-        let wrong = |line, reason: &str| MetricsError { path: self.path.clone(), line, reason: reason.to_owned() };
+    /// [`RunError::Line`].
+    pub fn check(&self, lines: u64, digest: Digest) -> Result<(), RunError> {
+        let wrong = |line, reason: &str| RunError::Line { path: self.path.clone(), line, reason: reason.to_owned() };
         match self.digest(lines) {
             Some(found) if found == digest => Ok(()),
-            Some(_) => Err(wrong(lines, "this line or one before it was changed after it was written").into()),
-            None => Err(wrong(self.records.len() as u64 + 1, "the line is missing").into()),
+            Some(_) => Err(wrong(lines, "this line or one before it was changed after it was written")),
+            None => Err(wrong(self.records.len() as u64 + 1, "the line is missing")),
         }
     }
 }
@@ -161,34 +152,34 @@ impl MetricsFile {
     /// An empty file.
     ///
     /// # Errors
-    /// [`Failure::Io`].
-    pub fn create(path: &Path) -> Result<Self, Failure> {
-        let file = OpenOptions::new().append(true).create_new(true).open(path).map_err(Failure::io("create", path))?;
+    /// [`IoError`].
+    pub fn create(path: &Path) -> Result<Self, IoError> {
+        let file = OpenOptions::new().append(true).create_new(true).open(path).map_err(IoError::of("create", path))?;
         Ok(Self { path: path.to_owned(), file, lines: 0, hasher: Hasher::default(), text: Vec::new() })
     }
 
     /// The first `keep` lines of a run that continues, as they are; later ones are cut off.
     ///
     /// # Errors
-    /// [`Failure::Io`].
-    pub fn resume(metrics: &Metrics, keep: u64) -> Result<Self, Failure> {
+    /// [`IoError`].
+    pub fn resume(metrics: &Metrics, keep: u64) -> Result<Self, IoError> {
         let path = metrics.path.clone();
         let kept = metrics.lines(keep).expect("a checkpoint's lines have been checked");
         let mut hasher = Hasher::default();
         hasher.update(kept);
         let file = OpenOptions::new().append(true).open(&path);
         let file = file.and_then(|file| files::truncate(&file, kept.len() as u64).map(|()| file));
-        let file = file.map_err(Failure::io("write", &path))?;
+        let file = file.map_err(IoError::of("write", &path))?;
         Ok(Self { path, file, lines: keep, hasher, text: kept.to_vec() })
     }
 
     /// Adds a line.
     ///
     /// # Errors
-    /// [`Failure::Io`].
-    pub fn push(&mut self, record: &StepRecord) -> Result<(), Failure> {
+    /// [`IoError`].
+    pub fn push(&mut self, record: &StepRecord) -> Result<(), IoError> {
         let line = serde_json::to_string(record).expect("a record serialises") + "\n";
-        files::append(&mut self.file, line.as_bytes()).map_err(Failure::io("write", &self.path))?;
+        files::append(&mut self.file, line.as_bytes()).map_err(IoError::of("write", &self.path))?;
         self.hasher.update(line.as_bytes());
         self.text.extend(line.as_bytes());
         self.lines += 1;
@@ -198,9 +189,9 @@ impl MetricsFile {
     /// Writes the file again where it is gone, or lines of it are; one that another file has replaced stays. Where it does, says so.
     ///
     /// # Errors
-    /// [`Failure`] where it cannot be written, and where the directory is another run's by now.
-    pub fn put_back(&mut self, out: &Out) -> Result<(), Failure> {
-        let io = || Failure::io("write", &self.path);
+    /// [`RunError`] where it cannot be written, and where the directory is another run's by now.
+    pub fn put_back(&mut self, out: &Out) -> Result<(), RunError> {
+        let io = || IoError::of("write", &self.path);
         let is_whole = match fs::metadata(&self.path) {
             Ok(there) => {
                 there.ino() != self.file.metadata().map_err(io())?.ino() || there.len() >= self.text.len() as u64
@@ -221,16 +212,16 @@ impl MetricsFile {
     ///
     /// # Errors
     /// None of lines that this process wrote.
-    pub fn records(&self) -> Result<Vec<StepRecord>, Failure> {
+    pub fn records(&self) -> Result<Vec<StepRecord>, RunError> {
         Ok(Metrics::parse(&self.path, self.text.clone())?.records)
     }
 
     /// Flushes the lines to disk. Returns how many there are, and their digest.
     ///
     /// # Errors
-    /// [`Failure::Io`].
-    pub fn sync(&mut self) -> Result<(u64, Digest), Failure> {
-        self.file.sync_data().map_err(Failure::io("write", &self.path))?;
+    /// [`IoError`].
+    pub fn sync(&mut self) -> Result<(u64, Digest), IoError> {
+        self.file.sync_data().map_err(IoError::of("write", &self.path))?;
         Ok((self.lines, self.hasher.digest()))
     }
 }

@@ -3,6 +3,7 @@
 pub mod certificate;
 pub mod checkpoint;
 pub mod disk_space;
+pub mod error;
 pub mod gpu;
 pub mod growth;
 pub mod guard;

@@ -12,13 +12,14 @@ use precast_system::{files, input};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::base::io::IoError;
 use crate::base::roles::Models;
 use crate::base::startup::Startup;
 use crate::device::session::Session;
-use crate::error::Failure;
 use crate::inputs::checkpoint::CheckpointError;
 use crate::inputs::data::{Corpus, Summary};
 use crate::options::RunConfig;
+use crate::run::error::RunError;
 use crate::run::gpu::Limits;
 use crate::run::guard::GuardRecord;
 use crate::run::log::Written;
@@ -219,21 +220,21 @@ impl RunRecord {
     /// Writes `run.json`.
     ///
     /// # Errors
-    /// [`Failure::Io`].
-    pub fn write(&self, out: &Path) -> Result<(), Failure> {
+    /// [`IoError`].
+    pub fn write(&self, out: &Path) -> Result<(), IoError> {
         let path = out.join(RECORD);
         let text = serde_json::to_string_pretty(self).expect("plain data serialises") + "\n";
-        files::write_whole(&path, text.as_bytes()).map_err(Failure::io("write", path))
+        files::write_whole(&path, text.as_bytes()).map_err(IoError::of("write", path))
     }
 }
 
 /// Reads a run's `run.json`.
 ///
 /// # Errors
-/// [`Failure`] where it cannot be read.
-pub fn read(out: &Path) -> Result<Value, Failure> {
+/// [`RunError`] where it cannot be read.
+pub fn read(out: &Path) -> Result<Value, RunError> {
     let path = out.join(RECORD);
-    let text = input::read_text(&path, input::SETTINGS_BYTES).map_err(Failure::io("read", &path))?;
+    let text = input::read_text(&path, input::SETTINGS_BYTES).map_err(IoError::of("read", &path))?;
     let json = |error: serde_json::Error| CheckpointError::Json { path, reason: error.to_string() };
     Ok(serde_json::from_str(&text).map_err(json)?)
 }

@@ -80,5 +80,5 @@ pub(super) fn record(
         out.record(record)
     };
     let written = write();
-    ended.and(written)
+    ended.and(written.map_err(Failure::from))
 }

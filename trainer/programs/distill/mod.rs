@@ -167,7 +167,7 @@ fn run(config: &RunConfig, mode: &Mode, mut startup: Startup, stop: &Stop, ranks
         .map(|digests| record.models(digests))
         .and_then(|()| data_digest.get())
         .map(|digest| record.data(Some(digest), summary))
-        .and_then(|()| out.record(&mut record));
+        .and_then(|()| Ok(out.record(&mut record)?));
     let ended = match ran.and_then(|stopped| recorded.map(|()| stopped)) {
         Err(failure) => Err(failure),
         Ok(Some((signal, step))) => {

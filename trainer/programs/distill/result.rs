@@ -6,10 +6,10 @@ use precast_system::files::Aside;
 
 use crate::base::roles::Models;
 use crate::device::session::Session;
-use crate::error::Failure;
 use crate::inputs::adapter::{Adapter, fill_adapter};
 use crate::inputs::checkpoint::{Checkpoint, Scratch, Student, fill_model, stored};
 use crate::options::RunConfig;
+use crate::run::error::RunError;
 use crate::run::out::Out;
 use crate::run::record::RunRecord;
 
@@ -21,10 +21,10 @@ pub(super) fn write_result(
     (models, adapter): (&Models<Checkpoint>, Option<&Adapter>),
     out: &mut Out,
     record: &mut RunRecord,
-) -> Result<(), Failure> {
+) -> Result<(), RunError> {
     out.check_claim()?;
     let path = out.path().join(name);
-    let mut aside = Aside::new(&path).map_err(Failure::io("write", path))?;
+    let mut aside = Aside::new(&path).map_err(RunError::io("write", path))?;
     match adapter {
         Some(adapter) => fill_with_adapter(&mut aside, config, session, (&models.student, adapter))?,
         None => fill_with_student(&mut aside, config, session, models)?,
@@ -44,7 +44,7 @@ fn fill_with_student(
     config: &RunConfig,
     session: &mut Session,
     models: &Models<Checkpoint>,
-) -> Result<(), Failure> {
+) -> Result<(), RunError> {
     let parameters = session.plan().student.weights.parameters.list.clone();
     let tokenizer_from: Vec<&Checkpoint> = models.student_first().collect();
     let model = model(config, &parameters, &tokenizer_from);
@@ -71,13 +71,13 @@ fn fill_with_adapter(
     config: &RunConfig,
     session: &mut Session,
     (student, adapter): (&Checkpoint, &Adapter),
-) -> Result<(), Failure> {
+) -> Result<(), RunError> {
     let parameters = session.adapter_parameters();
     fill_adapter(aside, adapter.layout(), (&config.student, student.config()), |adapted, factor, write| {
         let name = adapted.parameter();
         let parameter = parameters.iter().find(|one| one.factor == factor && one.projection == name);
         let master = session.adapter_master(parameter.expect("the plan is of this adapter"))?;
-        Ok::<_, Failure>(write(bytemuck::cast_slice(&master))?)
+        Ok::<_, RunError>(write(bytemuck::cast_slice(&master))?)
     })
 }
 

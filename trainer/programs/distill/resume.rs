@@ -10,9 +10,10 @@ use crate::error::Failure;
 use crate::options::schedule::Schedule;
 use crate::options::{RunConfig, Source};
 use crate::run::checkpoint::{self, Saved, State};
+use crate::run::error::OutError;
 use crate::run::identity::{Difference, Identity};
 use crate::run::metrics::{METRICS, Metrics, StepRecord};
-use crate::run::out::{Out, OutError};
+use crate::run::out::Out;
 use crate::run::record;
 
 /// A run that is to be continued, verified.

@@ -14,6 +14,7 @@ use crate::inputs::data::{Batches, DataError};
 use crate::options::{RunConfig, Settings};
 use crate::ranks::Ranks;
 use crate::run::checkpoint::{self, State};
+use crate::run::error::RunError;
 use crate::run::gpu::{Gpu, GpuRecord};
 use crate::run::guard::{Guarded, LayerDistance};
 use crate::run::identity::Identity;
@@ -192,7 +193,7 @@ impl Run<'_> {
         let best = self.scores.best(&checkpoint::steps(out.path())?);
         record.best(best);
         checkpoint::prune(out, self.config.settings.keep, best.map(|(step, _)| step))?;
-        out.remove_replaced()
+        Ok(out.remove_replaced()?)
     }
 
     /// Whether this rank compares int8's gradients with bf16's in a step, from 0.
@@ -292,7 +293,7 @@ impl Run<'_> {
 }
 
 /// Writes what TensorBoard reads.
-pub(super) fn publish_events(out: &mut Out, record: &mut RunRecord) -> Result<(), Failure> {
+pub(super) fn publish_events(out: &mut Out, record: &mut RunRecord) -> Result<(), RunError> {
     let metrics = Metrics::read(&out.path().join(METRICS))?;
     out.publish_file(EVENTS, &events(&metrics.records, record.value()), record)
 }

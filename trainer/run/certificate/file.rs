@@ -9,9 +9,9 @@ use precast_system::{files, input};
 use serde::{Deserialize, Serialize};
 
 use super::{CertificateError, Measured};
-use crate::error::Failure;
+use crate::base::io::IoError;
 use crate::inputs::checkpoint::Checkpoint;
-use crate::options::WeightFormat;
+use crate::options::{UsageError, WeightFormat};
 use crate::run::identity::Difference;
 
 /// Forms that are as exact as the model's file.
@@ -183,21 +183,21 @@ impl Certificate {
     /// Refuses to replace a file that is no certificate.
     ///
     /// # Errors
-    /// [`Failure::Usage`].
-    pub fn check_replaceable(path: &Path) -> Result<(), Failure> {
+    /// [`UsageError`].
+    pub fn check_replaceable(path: &Path) -> Result<(), UsageError> {
         let is_one =
             || -> Option<Self> { serde_json::from_str(&input::read_text(path, input::SETTINGS_BYTES).ok()?).ok() };
         if !path.exists() || is_one().is_some() {
             return Ok(());
         }
-        Err(Failure::usage(format!("--out {}: it is there and no certificate: name another file", path.display())))
+        Err(UsageError(format!("--out {}: it is there and no certificate: name another file", path.display())))
     }
 
     /// Writes it whole or not at all.
     ///
     /// # Errors
-    /// [`Failure::Io`].
-    pub fn write(&self, path: &Path) -> Result<(), Failure> {
-        files::write_whole(path, self.text().as_bytes()).map_err(Failure::io("write", path))
+    /// [`IoError`].
+    pub fn write(&self, path: &Path) -> Result<(), IoError> {
+        files::write_whole(path, self.text().as_bytes()).map_err(IoError::of("write", path))
     }
 }

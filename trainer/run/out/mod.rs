@@ -1,6 +1,5 @@
 //! The output directory of a run: one process uses it, one run owns it, and what is not of a run stays.
 
-mod error;
 mod owned;
 mod paths;
 
@@ -13,10 +12,9 @@ use precast_fatbins::Digest;
 use precast_system::files::{self, Aside, Claim, ClaimError, Existing, Listing, ListingError, walk, write_whole};
 
 use crate::base::note::{note, notes};
-use crate::error::Failure;
+use crate::run::error::{OutError, RunError};
 use crate::run::log::{self, LOG, Written};
 use crate::run::record::{RECORD, RunRecord};
-pub use error::OutError;
 pub(crate) use owned::logs;
 use owned::{LOCK, Owned, list_report};
 pub use paths::{check_directory, refuse_inputs};
@@ -57,21 +55,21 @@ impl Out {
     /// what must not lie in it.
     ///
     /// # Errors
-    /// [`OutError`], or [`Failure`] where the run in it cannot be read; nothing of it has been changed.
-    pub fn claim(dir: &Path, start: Start, inputs: &[&Path]) -> Result<Self, Failure> {
+    /// [`OutError`], or another [`RunError`] where the run in it cannot be read; nothing of it has been changed.
+    pub fn claim(dir: &Path, start: Start, inputs: &[&Path]) -> Result<Self, RunError> {
         let dir = resolved(dir);
         refuse_inputs(&dir, inputs)?;
         let there = fs::symlink_metadata(&dir);
         if there.as_ref().is_ok_and(|metadata| !metadata.is_dir()) {
             return Err(OutError::NoDirectory { path: dir }.into());
         }
-        let made = there.is_err() && !put_back(&dir).map_err(OutError::io("restore", &dir))?;
+        let made = there.is_err() && !put_back(&dir).map_err(RunError::io("restore", &dir))?;
         let nothing = |reason, run| OutError::Nothing { path: dir.clone(), reason, run };
         if made {
             if start == Start::Resume {
                 return Err(nothing("no checkpoint", false).into());
             }
-            fs::create_dir_all(&dir).map_err(OutError::io("create", &dir))?;
+            fs::create_dir_all(&dir).map_err(RunError::io("create", &dir))?;
         } else if start == Start::Fresh && !dir.join(LOCK).exists() {
             // Nothing is written to a directory of somebody else, not even a lock.
             refuse_contents(&dir)?;
@@ -79,7 +77,7 @@ impl Out {
         let claim = match Claim::take(&dir.join(LOCK)) {
             Ok(claim) => claim,
             Err(ClaimError::Held(pid)) => return Err(OutError::Busy { path: dir, pid }.into()),
-            Err(ClaimError::Io(error)) => return Err(OutError::Io { what: "lock", path: dir, error }.into()),
+            Err(ClaimError::Io(error)) => return Err(RunError::io("lock", dir)(error)),
         };
         let mut out = Self {
             dir: dir.clone(),
@@ -93,7 +91,7 @@ impl Out {
         };
         let empty = is_empty(&dir)?;
         if empty {
-            files::sweep(&dir).map_err(OutError::io("clear", &dir))?;
+            files::sweep(&dir).map_err(RunError::io("clear", &dir))?;
         }
         match start {
             Start::Fresh => refuse_contents(&dir)?,
@@ -113,7 +111,7 @@ impl Out {
                         return Err(OutError::Replaced { input: input.to_path_buf(), path }.into());
                     }
                 }
-                files::sweep(&dir).map_err(OutError::io("clear", &dir))?;
+                files::sweep(&dir).map_err(RunError::io("clear", &dir))?;
                 match start {
                     Start::Resume => {
                         out.files = owned.files;
@@ -141,14 +139,14 @@ impl Out {
     ///
     /// # Errors
     /// [`OutError::NotOurs`] names what the other run did not write; nothing has been moved then.
-    pub fn begin(&mut self, record: &mut RunRecord) -> Result<(), Failure> {
+    pub fn begin(&mut self, record: &mut RunRecord) -> Result<(), RunError> {
         let Some(old) = self.old.take() else { return self.record(record) };
         old.check(&self.dir).map_err(OutError::NotOurs)?;
         let number = (1..).find(|number| !replaced(&self.dir, *number).exists()).expect("a free number");
         let moved = replaced(&self.dir, number);
         self.replaces = old.replaces;
         self.replaces.push(number);
-        let io = |error| OutError::Io { what: "replace", path: self.dir.clone(), error };
+        let io = |error| RunError::io("replace", &self.dir)(error);
         // The new directory is aside until the old one has moved: where a kill comes in between, the old one goes back.
         let aside = Aside::new(&self.dir).map_err(io)?;
         let claim = Claim::take(&aside.path().join(LOCK));
@@ -159,7 +157,7 @@ impl Out {
         files::rename(&self.dir, &moved).map_err(io)?;
         if let Err(error) = aside.publish(Existing::Keep) {
             let _ = fs::rename(&moved, &self.dir);
-            return Err(io(error).into());
+            return Err(io(error));
         }
         claim.moved(self.dir.join(LOCK));
         if let Some(mut before) = self.claim.replace(claim) {
@@ -207,24 +205,24 @@ impl Out {
     /// Writes `run.json`.
     ///
     /// # Errors
-    /// [`Failure::Io`], [`OutError::Gone`].
-    pub fn record(&self, record: &mut RunRecord) -> Result<(), Failure> {
+    /// [`RunError::Io`], [`OutError::Gone`].
+    pub fn record(&self, record: &mut RunRecord) -> Result<(), RunError> {
         self.check_claim()?;
         self.list(record);
-        record.write(&self.dir)
+        Ok(record.write(&self.dir)?)
     }
 
     /// Puts a directory into its place, after `run.json` lists what is in it. Replaces one of this run.
     ///
     /// # Errors
     /// [`OutError::NotOurs`] where what is there is not this run's.
-    pub fn publish(&mut self, mut aside: Aside, record: &mut RunRecord) -> Result<(), Failure> {
+    pub fn publish(&mut self, mut aside: Aside, record: &mut RunRecord) -> Result<(), RunError> {
         let target = aside.target().to_owned();
         let name = target.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let new = aside.list().map_err(Failure::io("write", &target))?;
+        let new = aside.list().map_err(RunError::io("write", &target))?;
         let new = new.0.into_iter().map(|(file, digest)| (format!("{name}/{file}"), digest)).collect();
         self.announce(&name, new, record)?;
-        aside.publish(Existing::Replace).map_err(Failure::io("write", &target))?;
+        aside.publish(Existing::Replace).map_err(RunError::io("write", &target))?;
         take(&mut self.replacing, &name);
         Ok(())
     }
@@ -233,16 +231,16 @@ impl Out {
     ///
     /// # Errors
     /// As [`Self::publish`].
-    pub fn publish_file(&mut self, name: &str, bytes: &[u8], record: &mut RunRecord) -> Result<(), Failure> {
+    pub fn publish_file(&mut self, name: &str, bytes: &[u8], record: &mut RunRecord) -> Result<(), RunError> {
         self.announce(name, [(name.to_owned(), Digest::of(bytes))].into(), record)?;
         let path = self.dir.join(name);
-        write_whole(&path, bytes).map_err(Failure::io("write", path))?;
+        write_whole(&path, bytes).map_err(RunError::io("write", path))?;
         take(&mut self.replacing, name);
         Ok(())
     }
 
     /// Lists what is about to be put under a name, beside what is there: whichever a kill leaves is this run's.
-    fn announce(&mut self, name: &str, new: BTreeMap<String, Digest>, record: &mut RunRecord) -> Result<(), Failure> {
+    fn announce(&mut self, name: &str, new: BTreeMap<String, Digest>, record: &mut RunRecord) -> Result<(), RunError> {
         list_report(&self.dir, &mut self.files);
         let there = self.check_replaceable(name)?;
         for listing in [&mut self.files, &mut self.replacing] {
@@ -284,15 +282,15 @@ impl Out {
     /// Removes a directory of this run; one in which something else lies stays.
     ///
     /// # Errors
-    /// [`Failure::Io`].
-    pub fn remove(&mut self, name: &str) -> Result<(), Failure> {
+    /// [`RunError::Io`].
+    pub fn remove(&mut self, name: &str) -> Result<(), RunError> {
         self.check_claim()?;
         let path = self.dir.join(name);
         let listing = take(&mut self.files, name)
             .into_iter()
             .filter_map(|(file, digest)| Some((file.strip_prefix(name)?.strip_prefix('/')?.to_owned(), digest)));
         match Listing(listing.collect()).check_names(&path) {
-            Ok(()) => files::remove_directory(&path).map_err(Failure::io("remove", path)),
+            Ok(()) => files::remove_directory(&path).map_err(RunError::io("remove", path)),
             Err(foreign) => {
                 note(format_args!("{} is not deleted: {foreign}", path.display()));
                 Ok(())
@@ -303,8 +301,8 @@ impl Out {
     /// Deletes the runs that this one has replaced.
     ///
     /// # Errors
-    /// [`Failure::Io`].
-    pub fn remove_replaced(&mut self) -> Result<(), Failure> {
+    /// [`RunError::Io`].
+    pub fn remove_replaced(&mut self) -> Result<(), RunError> {
         for number in std::mem::take(&mut self.replaces) {
             let path = replaced(&self.dir, number);
             if !path.is_dir() {
@@ -314,7 +312,7 @@ impl Out {
                 true => Owned::read(&path)?.unwrap_or_default(),
                 false => Owned::default(),
             };
-            owned.remove(&path).map_err(Failure::io("remove", &path))?;
+            owned.remove(&path).map_err(RunError::io("remove", &path))?;
             if path.exists() {
                 note(format_args!(
                     "{} is not deleted: it holds files that are not as the run wrote them",

@@ -11,7 +11,7 @@ use precast_system::input;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::error::Failure;
+use crate::run::error::RunError;
 use crate::run::log::Written;
 use crate::run::metrics::{METRICS, Metrics};
 use crate::run::record::{self, LOGS, RECORD};
@@ -56,7 +56,7 @@ impl Owned {
     }
 
     /// What the `run.json` in a directory says; none where it lists no files.
-    pub fn read(dir: &Path) -> Result<Option<Self>, Failure> {
+    pub fn read(dir: &Path) -> Result<Option<Self>, RunError> {
         let mut owned = Self::of(&record::read(dir)?);
         owned.iter_mut().for_each(|owned| list_report(dir, &mut owned.files));
         Ok(owned)

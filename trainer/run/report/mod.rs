@@ -13,12 +13,12 @@ use precast_system::terminal::visible;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::error::Failure;
 use crate::run::certificate::Measured;
+use crate::run::error::{OutError, RunError};
 use crate::run::gpu::{GpuRecord, Limits};
 use crate::run::guard::GuardRecord;
 use crate::run::metrics::{METRICS, Metrics, StepRecord};
-use crate::run::out::{Out, OutError, Start};
+use crate::run::out::{Out, Start};
 use crate::run::record::{self, RunRecord};
 pub(crate) use bars::{Bar, bars};
 pub(crate) use chart::{Axis, Chart, Series};
@@ -30,10 +30,10 @@ pub const REPORT: &str = "report.html";
 /// Rewrites a run's `report.html`, also while the run is training: the run rewrites it when it ends.
 ///
 /// # Errors
-/// [`Failure`] where the run cannot be read or the file cannot be written.
-pub fn write(out: &Path) -> Result<(), Failure> {
+/// [`RunError`] where the run cannot be read or the file cannot be written.
+pub fn write(out: &Path) -> Result<(), RunError> {
     if !out.join(record::RECORD).exists() {
-        return Err(Failure::NoRun(out.to_owned()));
+        return Err(RunError::NoRun(out.to_owned()));
     }
     let run = record::read(out)?;
     let html = of_run(out, &run)?;
@@ -43,9 +43,9 @@ pub fn write(out: &Path) -> Result<(), Failure> {
             out.publish_file(REPORT, html.as_bytes(), &mut record)?;
             out.record(&mut record)
         }
-        Err(Failure::Out(OutError::Busy { .. })) => {
+        Err(RunError::Out(OutError::Busy { .. })) => {
             let path = out.join(REPORT);
-            files::write_whole(&path, html.as_bytes()).map_err(Failure::io("write", path))
+            files::write_whole(&path, html.as_bytes()).map_err(RunError::io("write", path))
         }
         Err(failure) => Err(failure),
     }
@@ -54,8 +54,8 @@ pub fn write(out: &Path) -> Result<(), Failure> {
 /// The report of a run, from its `metrics.jsonl` and its record.
 ///
 /// # Errors
-/// [`Failure`] where the metrics cannot be read.
-pub fn of_run(out: &Path, run: &Value) -> Result<String, Failure> {
+/// [`RunError`] where the metrics cannot be read.
+pub fn of_run(out: &Path, run: &Value) -> Result<String, RunError> {
     let page = html(&Metrics::read(&out.join(METRICS))?.records, run);
     let last = last_line(page.as_bytes());
     Ok(page + &last)

@@ -1,9 +1,13 @@
-//! Why an output directory must not be used.
+//! Why an output directory, or a run in it, must not be used.
 
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
+use precast_runtime::DriverError;
 use precast_system::files::ListingError;
+
+use crate::base::io::IoError;
+use crate::inputs::checkpoint::CheckpointError;
+use crate::ranks::RankError;
 
 /// An output directory that must not be used as it is asked for.
 #[derive(Debug, thiserror::Error)]
@@ -67,19 +71,59 @@ pub enum OutError {
     /// Something in it is not what a run wrote.
     #[error("{0}\nNothing was changed. Move it away, or choose another --out")]
     NotOurs(ListingError),
-    /// The file system refuses.
-    #[error("cannot {what} {}: {error}", path.display())]
-    Io {
-        /// make, lock, move.
-        what: &'static str,
-        path: PathBuf,
-        error: io::Error,
-    },
 }
 
-impl OutError {
-    pub(super) fn io(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
-        let path = path.to_owned();
-        move |error| Self::Io { what, path, error }
+/// What a run leaves, which cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// There is no run at a path.
+    #[error("no run at {}: expected a directory that `precast distill --out` or `precast train --out` wrote, with run.json and metrics.jsonl", .0.display())]
+    NoRun(PathBuf),
+    /// A checkpoint is not as it was written.
+    #[error(
+        "{} is damaged: {error}\n{}",
+        path.display(),
+        match before {
+            Some(before) => format!("Remove it to continue from {before}"),
+            None => "There is no earlier checkpoint: remove this one and start the run again with --overwrite".to_owned(),
+        }
+    )]
+    Damaged {
+        path: PathBuf,
+        /// The one before it, if there is one.
+        before: Option<String>,
+        /// What is wrong with it.
+        error: ListingError,
+    },
+    /// A line of `metrics.jsonl` is not what a run wrote.
+    #[error("{}:{line}: {reason}", path.display())]
+    Line {
+        path: PathBuf,
+        /// Which line, from 1.
+        line: u64,
+        reason: String,
+    },
+    /// The directory must not be used so.
+    #[error(transparent)]
+    Out(#[from] OutError),
+    /// A file cannot be read or written.
+    #[error(transparent)]
+    Io(#[from] IoError),
+    /// A file does not hold what a run wrote.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// The device or its driver failed.
+    #[error(transparent)]
+    Driver(#[from] DriverError),
+    /// Another rank failed.
+    #[error(transparent)]
+    Rank(#[from] RankError),
+}
+
+impl RunError {
+    /// Names what the system was asked for.
+    pub fn io(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
+        let named = IoError::of(what, path);
+        move |error| named(error).into()
     }
 }
