@@ -17,11 +17,9 @@ use crate::inputs::checkpoint::CheckpointError;
 use crate::inputs::data::DataError;
 use crate::inputs::pair::PairError;
 use crate::options::UsageError;
-use crate::programs::generate::NotFinite;
 use crate::ranks::{self, RankError};
 use crate::run::certificate::CertificateError;
 use crate::run::error::{OutError, RunError};
-use crate::run::identity::Difference;
 use crate::run::outcome::Fault;
 use crate::run::score::Insufficient;
 
@@ -94,21 +92,12 @@ pub enum Failure {
     /// Training data cannot be used.
     #[error(transparent)]
     Data(#[from] DataError),
-    /// A smoke test did not show what it must.
-    #[error("smoke: {0}")]
-    Smoke(String),
     /// A teacher that is not exact is not known to be good enough.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
     /// A model's score is not good enough.
     #[error(transparent)]
     Score(#[from] Insufficient),
-    /// A model predicts nothing.
-    #[error(transparent)]
-    Generate(#[from] NotFinite),
-    /// Lines for people or programs did not arrive.
-    #[error("cannot write to standard output: {0}")]
-    Output(String),
     /// A teacher cannot teach a student.
     #[error(transparent)]
     Pair(PairError),
@@ -121,17 +110,6 @@ pub enum Failure {
     /// What a run left cannot be used.
     #[error(transparent)]
     Run(RunError),
-    /// The run in the output directory is another one.
-    #[error(
-        "--resume: {} is another run:\n{}\nUse the values that it was started with, or choose another --out",
-        path.display(),
-        differences.iter().map(|difference| format!("  {difference}")).collect::<Vec<_>>().join("\n")
-    )]
-    OtherRun {
-        path: PathBuf,
-        /// Each value that is not the same.
-        differences: Vec<Difference>,
-    },
     /// A resumed run would not have trained on the tokens that the run has seen.
     #[error(
         "{}: the tokens of its {step} steps are not those that this program would have trained on. The data are the same, \
@@ -150,12 +128,9 @@ pub enum Failure {
     /// The run reached its last step and did not do its work.
     #[error(transparent)]
     Fault(#[from] Fault),
-    /// Losses stopped being numbers.
-    #[error(
-        "{steps} steps in a row had a gradient norm that is not finite; the weights are those before them. \
-         Lower --lr, lengthen --warmup, or use --precision fp32"
-    )]
-    Diverged { steps: u32 },
+    /// What was to be shown or written was not.
+    #[error("{0}")]
+    Failed(String),
 }
 
 impl Failure {
@@ -212,14 +187,11 @@ impl Failure {
             Failure::Score(Insufficient::OtherTokens { .. }) => 5,
             Failure::Out(OutError::Gone { .. })
             | Failure::Score(_)
-            | Failure::Generate(_)
             | Failure::Certificate(CertificateError::NotFinite { .. } | CertificateError::TooFar { .. })
-            | Failure::Smoke(_)
             | Failure::Fault(_)
             | Failure::Io(_)
-            | Failure::Output(_)
-            | Failure::Diverged { .. } => 1,
-            Failure::Out(_) | Failure::OtherRun { .. } => 2,
+            | Failure::Failed(_) => 1,
+            Failure::Out(_) => 2,
             Failure::Run(_) | Failure::Tokens { .. } => 5,
             Failure::Rank(RankError::Usage(_) | RankError::Different(_)) => 2,
             Failure::Rank(RankError::Failed { exit_code, .. }) => *exit_code,

@@ -133,7 +133,7 @@ pub fn main() -> Result<(), Failure> {
 /// # Errors
 /// [`Failure`] where a line of it did not arrive.
 pub fn finish() -> Result<(), Failure> {
-    stdout::finish().map_err(|error| Failure::Output(error.to_string()))
+    stdout::finish().map_err(|error| Failure::Failed(format!("cannot write to standard output: {error}")))
 }
 
 /// Prints JSON for programs.

@@ -63,5 +63,5 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
     let record = smoke(measurement(options)?, lr)?;
     // A line for programs: everything else goes to standard error.
     say!("{}", serde_json::to_string(&record).expect("plain data serialises"));
-    record.reason.map_or(Ok(()), |reason| Err(Failure::Smoke(reason)))
+    record.reason.map_or(Ok(()), |reason| Err(Failure::Failed(format!("smoke: {reason}"))))
 }

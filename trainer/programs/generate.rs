@@ -3,7 +3,6 @@
 //! Simple: the whole sequence is computed again for each token, by the plan of an evaluation, sealed before the first. Attention is
 //! causal, so what stands behind the last token changes nothing.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use half::bf16;
@@ -43,21 +42,6 @@ pub struct Generated {
     pub text: String,
 }
 
-/// A model whose predictions are no numbers.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error(
-    "{}: after {tokens} tokens the logit of token {id} is {logit}. The weights are damaged or activations overflow: try --precision \
-     fp32, and check the model with precast eval", model.display()
-)]
-pub struct NotFinite {
-    pub model: PathBuf,
-    /// Of the prompt, and generated.
-    pub tokens: usize,
-    /// The first that is not.
-    pub id: u32,
-    pub logit: f32,
-}
-
 /// Goes on from a prompt.
 ///
 /// # Errors
@@ -91,7 +75,14 @@ pub fn generate(request: &Generation) -> Result<Generated, Failure> {
         sealed.run(evaluation::SCORE)?;
         let row = ids.len() as u64 - 1 - u64::from(first(window));
         let row = sealed.read(logits.slice(row * vocab, vocab))?;
-        let broken = |(id, logit)| NotFinite { model: request.forward.model.clone(), tokens: ids.len(), id, logit };
+        let broken = |(id, logit)| {
+            Failure::Failed(format!(
+                "{}: after {} tokens the logit of token {id} is {logit}. The weights are damaged or activations overflow: try \
+                 --precision fp32, and check the model with precast eval",
+                request.forward.model.display(),
+                ids.len()
+            ))
+        };
         let next = likeliest(&row, logits.format).map_err(broken)?;
         ids.push(next);
         if ends.contains(&next) {

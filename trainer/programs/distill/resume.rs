@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::error::Failure;
 use crate::options::schedule::Schedule;
-use crate::options::{RunConfig, Source};
+use crate::options::{RunConfig, Source, UsageError};
 use crate::run::checkpoint::{self, Saved, State};
 use crate::run::error::OutError;
 use crate::run::identity::{Difference, Identity};
@@ -62,14 +62,18 @@ impl Resumed {
     /// Refuses to continue another run.
     ///
     /// # Errors
-    /// [`Failure::OtherRun`] with every difference.
-    pub fn compare(&self, run: &Identity) -> Result<(), Failure> {
-        let differences: Vec<Difference> =
-            run.differences(&self.saved.state.run).into_iter().chain(self.steps.clone()).collect();
+    /// [`UsageError`] with every difference.
+    pub fn compare(&self, run: &Identity) -> Result<(), UsageError> {
+        let differences = run.differences(&self.saved.state.run).into_iter().chain(self.steps.clone());
+        let differences: Vec<String> = differences.map(|difference| format!("  {difference}")).collect();
         if differences.is_empty() {
             return Ok(());
         }
-        Err(Failure::OtherRun { path: self.path.clone(), differences })
+        Err(UsageError(format!(
+            "--resume: {} is another run:\n{}\nUse the values that it was started with, or choose another --out",
+            self.path.display(),
+            differences.join("\n")
+        )))
     }
 
     /// Refuses to continue on other tokens than those that the run has seen.

@@ -286,7 +286,11 @@ impl Run<'_> {
         self.still.check(&record, self.config.settings.steps)?;
         self.skipped = if record.skipped { self.skipped + 1 } else { 0 };
         if self.skipped >= MOST_SKIPPED {
-            return Err(Failure::Diverged { steps: self.skipped });
+            return Err(Failure::Failed(format!(
+                "{} steps in a row had a gradient norm that is not finite; the weights are those before them. \
+                 Lower --lr, lengthen --warmup, or use --precision fp32",
+                self.skipped
+            )));
         }
         Ok(())
     }
