@@ -3,14 +3,13 @@
 pub mod base;
 pub mod cli;
 pub mod device;
-pub mod error;
 pub mod inputs;
 pub mod options;
 pub mod programs;
 pub mod ranks;
 pub mod run;
 
-pub use error::Failure;
+pub use programs::failure::Failure;
 
 #[global_allocator]
 static ALLOCATOR: base::bounded::Counted = base::bounded::Counted;

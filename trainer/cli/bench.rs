@@ -9,10 +9,10 @@ use precast_system::say;
 use super::print_json;
 use crate::base::startup::Startup;
 use crate::base::verbose::Verbose;
-use crate::error::Failure;
 use crate::options::measurement::{measured, measurement};
 use crate::options::{Flags, Settings, Takes};
 use crate::programs::bench;
+use crate::programs::failure::Failure;
 use crate::run::out::{check_directory, refuse_inputs};
 
 #[derive(Args)]

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::print_json;
-use crate::error::Failure;
 use crate::inputs::checkpoint::Checkpoint;
+use crate::programs::failure::Failure;
 
 #[derive(Args)]
 pub struct Arguments {

@@ -18,9 +18,9 @@ use crate::device::one_memory;
 use crate::device::weight_format::Chosen;
 use crate::device::weight_sources::Shapes;
 use crate::device::{self, DeviceError};
-use crate::error::Failure;
 use crate::options::Kernels;
 use crate::options::{All, DeviceChoice, Flags, Options, Settings};
+use crate::programs::failure::Failure;
 
 #[derive(Args)]
 pub struct Arguments {

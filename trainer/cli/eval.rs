@@ -10,12 +10,12 @@ use precast_system::say;
 use super::print_json;
 use crate::base::verbose::Verbose;
 use crate::device::frozen::Forward;
-use crate::error::Failure;
 use crate::options::MostKl;
 use crate::options::WeightFormat;
 use crate::options::{Flags, Options, Takes, exact_precision, frozen_format, missing};
 use crate::programs::compare::{Forms, compare};
 use crate::programs::evaluate::{Evaluation, evaluate};
+use crate::programs::failure::Failure;
 use crate::run::certificate::Certificate;
 use crate::run::score::{Demands, Score};
 

@@ -10,9 +10,9 @@ use precast_system::{count, files, input, say};
 use super::doctor;
 use super::selftest::OfKernels;
 use crate::base::note::tell;
-use crate::error::Failure;
 use crate::options::{Flags, Options};
 use crate::programs::evidence::{Request, gather};
+use crate::programs::failure::Failure;
 
 #[derive(Args)]
 pub struct Arguments {

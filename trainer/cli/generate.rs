@@ -6,9 +6,9 @@ use precast_system::say;
 use super::print_json;
 use crate::base::verbose::Verbose;
 use crate::device::frozen::Forward;
-use crate::error::Failure;
 use crate::options::WeightFormat;
 use crate::options::{Flags, Options, Takes, exact_precision, missing};
+use crate::programs::failure::Failure;
 use crate::programs::generate::{Generation, generate};
 
 #[derive(Args)]

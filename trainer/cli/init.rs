@@ -6,8 +6,8 @@ use clap::Args;
 use precast_plan::Precision;
 use precast_system::say;
 
-use crate::error::Failure;
 use crate::options::exact_precision;
+use crate::programs::failure::Failure;
 use crate::programs::init;
 
 #[derive(Args)]

@@ -5,8 +5,8 @@ use precast_system::say;
 
 use super::print_json;
 use crate::device::bundle::{BundleSource, embedded};
-use crate::error::Failure;
 use crate::options::{Flags, Takes};
+use crate::programs::failure::Failure;
 
 #[derive(Args)]
 pub struct Arguments {

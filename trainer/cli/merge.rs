@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use precast_system::say;
 
-use crate::error::Failure;
+use crate::programs::failure::Failure;
 use crate::programs::merge;
 
 #[derive(Args)]

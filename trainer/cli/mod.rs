@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 
 use crate::base::stop::end_at_signal;
-use crate::error::Failure;
+use crate::programs::failure::Failure;
 use crate::run::report;
 use precast_system::{say, stdout};
 

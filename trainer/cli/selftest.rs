@@ -9,9 +9,9 @@ use precast_system::{count, say};
 use crate::base::verbose::Verbose;
 use crate::device;
 use crate::device::heading::Heading;
-use crate::error::Failure;
 use crate::options::{Flags, Settings, Takes};
 use crate::programs::bench::missing;
+use crate::programs::failure::Failure;
 
 #[derive(Args)]
 pub struct Arguments {

@@ -11,11 +11,11 @@ use precast_kernels::Arch;
 use precast_plan::{Gemm, Precision, Recompute};
 use precast_system::{files, say};
 
-use crate::error::Failure;
 use crate::inputs::adapter::Target;
 use crate::options::DeviceChoice;
 use crate::options::WeightFormat;
 use crate::options::schedule::Schedule;
+use crate::programs::failure::Failure;
 use crate::ranks::Gpus;
 
 #[derive(Args)]

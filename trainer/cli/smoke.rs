@@ -3,9 +3,9 @@
 use clap::{Arg, Args, value_parser};
 use precast_system::say;
 
-use crate::error::Failure;
 use crate::options::measurement::{measured, measurement};
 use crate::options::{Flags, Takes};
+use crate::programs::failure::Failure;
 use crate::programs::smoke::{LEAST_STEPS, smoke};
 
 #[derive(Args)]

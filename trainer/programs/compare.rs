@@ -15,11 +15,11 @@ use crate::device::one_memory;
 use crate::device::seal::{SealedDevice, seal};
 use crate::device::session::read_columns;
 use crate::device::upload::upload_model;
-use crate::error::Failure;
 use crate::inputs::checkpoint::{self, Checkpoint, Weights};
 use crate::inputs::data::MicroBatch;
 use crate::options::WeightFormat;
 use crate::programs::evaluate::{Evaluation, Text, batches, ids_sha256};
+use crate::programs::failure::Failure;
 use crate::run::certificate::{Certificate, Subject, Tally};
 
 /// A model's weights in memory, and the form that they are compared with.

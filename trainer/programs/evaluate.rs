@@ -8,13 +8,13 @@ use precast_plan::{Gemm, Precision, evaluation};
 
 use crate::base::note::note;
 use crate::device::frozen::Forward;
-use crate::error::Failure;
 use crate::inputs::chat::Date;
 use crate::inputs::checkpoint::Checkpoint;
 use crate::inputs::data::{Chunk, Corpus, Dataset, Files, MicroBatch, Packing, Reader};
 use crate::options::DeviceChoice;
 use crate::options::Kernels;
 use crate::options::WeightFormat;
+use crate::programs::failure::Failure;
 use crate::run::score::Score;
 
 /// What to score.

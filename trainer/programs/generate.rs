@@ -14,11 +14,11 @@ use serde::Serialize;
 
 use crate::base::note::note;
 use crate::device::frozen::Forward;
-use crate::error::Failure;
 use crate::inputs::chat::Date;
 use crate::inputs::checkpoint::Checkpoint;
 use crate::inputs::data::DataError;
 use crate::inputs::tokenizer::Tokenizer;
+use crate::programs::failure::Failure;
 
 /// What to generate.
 #[derive(Clone, Debug)]

@@ -6,12 +6,12 @@ use precast_kernels::Format;
 use precast_plan::{ModelConfig, Parameter, Parameters, Precision};
 use precast_system::files::Existing;
 
-use crate::error::Failure;
 use crate::inputs::checkpoint::{
     Checkpoint, CheckpointError, Scratch, Student, Weights, config_json, gguf, stored, write_model,
 };
 use crate::inputs::random::{Random, name_hash};
 use crate::inputs::random_blocks;
+use crate::programs::failure::Failure;
 use crate::run::out::{check_directory, refuse_inputs};
 
 /// Writes a model of random weights: matrices normal with the configuration's `initializer_range`, norms one,

@@ -9,9 +9,9 @@ use precast_system::files::Existing;
 use rayon::prelude::*;
 use safetensors::tensor::Dtype as Stored;
 
-use crate::error::Failure;
 use crate::inputs::adapter::{Adapted, Adapter, AdapterError};
 use crate::inputs::checkpoint::{Checkpoint, Scratch, Student, write_model};
+use crate::programs::failure::Failure;
 use crate::run::out::{check_directory, refuse_inputs};
 
 /// Writes the model `W + scale B A`: the sum in f32, over the rank in its order, and rounded once to the dtype of the model's own

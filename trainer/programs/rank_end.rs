@@ -6,8 +6,8 @@ use std::time::Duration;
 use precast_runtime::DriverError;
 
 use crate::base::io::IoError;
-use crate::error::Failure;
 use crate::inputs::checkpoint::CheckpointError;
+use crate::programs::failure::Failure;
 use crate::ranks::{RankError, Ranks};
 
 /// How long a rank whose device has failed waits for the report of another one that failed first.

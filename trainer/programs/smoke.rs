@@ -17,7 +17,6 @@ use crate::base::startup::Startup;
 use crate::device;
 use crate::device::session::Session;
 use crate::device::weight_sources::Sources;
-use crate::error::Failure;
 use crate::inputs::adapter::Adapter;
 use crate::inputs::checkpoint::Weights;
 use crate::inputs::data::MicroBatch;
@@ -25,6 +24,7 @@ use crate::inputs::pair::same_path;
 use crate::inputs::random::read_or_random;
 use crate::options::RunConfig;
 use crate::programs::bench::median;
+use crate::programs::failure::Failure;
 use crate::run::metrics::finite;
 
 /// Steps whose losses make a mean, at the start and at the end.

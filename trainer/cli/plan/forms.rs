@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use super::Target;
 use super::room::Takes;
-use crate::error::Failure;
 use crate::options::WeightFormat;
+use crate::programs::failure::Failure;
 
 /// What a run would take with the teacher's weights in one form.
 #[derive(Serialize)]

@@ -12,8 +12,8 @@ use precast_runtime::{Device, DriverError};
 
 use super::print_json;
 use crate::device::{self, DeviceError};
-use crate::error::Failure;
 use crate::options::{All, DeviceChoice, FlagsAndFile, GivenShare, RunConfig};
+use crate::programs::failure::Failure;
 use crate::ranks::{MOST_RANKS, Place, Ranks};
 use planned::Planned;
 use room::Room;

@@ -16,9 +16,9 @@ use crate::base::note::note;
 use crate::device::bundle::embedded;
 use crate::device::host_memory::HostMemory;
 use crate::device::weight_sources::Shapes;
-use crate::error::Failure;
 use crate::options::WeightFormat;
 use crate::options::{RunConfig, Settings};
+use crate::programs::failure::Failure;
 
 /// The plan of a run, and what follows from it.
 pub(super) struct Planned<'a> {

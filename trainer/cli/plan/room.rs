@@ -11,9 +11,9 @@ use crate::device::host_memory::HostMemory;
 use crate::device::one_memory;
 use crate::device::weight_format::fits;
 use crate::device::weight_sources::Shapes;
-use crate::error::Failure;
 use crate::options::RunConfig;
 use crate::options::WeightFormat;
+use crate::programs::failure::Failure;
 
 /// The memory that a plan is compared with.
 #[derive(Clone, Debug)]

@@ -8,9 +8,9 @@ use precast_runtime::selftest;
 use serde::Serialize;
 
 use crate::device;
-use crate::error::Failure;
 use crate::options::DeviceChoice;
 use crate::options::Kernels;
+use crate::programs::failure::Failure;
 
 /// Of the random inputs.
 const SEED: u64 = 1;

@@ -7,7 +7,7 @@ use precast_system::files::{Aside, Existing};
 
 use super::record::{Record, StepRecord};
 use super::sweep::Sweep;
-use crate::error::Failure;
+use crate::programs::failure::Failure;
 use crate::run::out::check_directory;
 use crate::run::report::{Bar, bars, flatten, page, table};
 

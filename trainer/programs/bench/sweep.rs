@@ -9,8 +9,8 @@ use serde::Serialize;
 use super::Bench;
 use crate::base::startup::Startup;
 use crate::device::DeviceError;
-use crate::error::Failure;
 use crate::options::RunConfig;
+use crate::programs::failure::Failure;
 use crate::run::report::svg::{BLUE, GREEN, ORANGE, PURPLE, RED};
 use crate::run::report::{Axis, Chart, Series};
 

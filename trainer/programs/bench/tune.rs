@@ -11,8 +11,8 @@ use super::groups::{self, Group};
 use super::{Bench, SAMPLES, median, sample};
 use crate::base::startup::Startup;
 use crate::device;
-use crate::error::Failure;
 use crate::options::RunConfig;
+use crate::programs::failure::Failure;
 
 /// A group of launches, and the same for each variant they may have.
 struct Candidates {

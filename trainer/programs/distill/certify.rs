@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 use super::inputs::ModelDigests;
 use crate::base::note;
 use crate::base::stop::Stop;
-use crate::error::Failure;
 use crate::inputs::checkpoint::Checkpoint;
 use crate::inputs::data::MicroBatch;
 use crate::options::MostKl;
 use crate::options::RunConfig;
 use crate::options::WeightFormat;
+use crate::programs::failure::Failure;
 use crate::run::certificate::{Certificate, CertificateError, Measured, Subject, Tally};
 
 /// The name of it in `run.json`.

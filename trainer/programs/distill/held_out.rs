@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::device::session::Session;
-use crate::error::Failure;
 use crate::inputs::data::{Chunk, Dataset, MicroBatch};
 use crate::options::RunConfig;
 use crate::programs::evaluate::ids_sha256;
+use crate::programs::failure::Failure;
 use crate::ranks::Ranks;
 use crate::run::metrics::{HeldOutRecord, StepRecord, finite};
 use crate::run::record::HELD_OUT;

@@ -12,7 +12,6 @@ use super::wait::unless_stopped;
 use crate::base::note::note;
 use crate::base::roles::Models;
 use crate::base::stop::Stop;
-use crate::error::Failure;
 use crate::inputs::adapter::Adapter;
 use crate::inputs::chat::ChatTemplate;
 use crate::inputs::checkpoint::{self, Checkpoint, CheckpointError};
@@ -20,6 +19,7 @@ use crate::inputs::data::{Corpus, DataError, Dataset, Files, Packing, Reader, St
 use crate::inputs::pair;
 use crate::inputs::tokenizer::Tokenizer;
 use crate::options::RunConfig;
+use crate::programs::failure::Failure;
 use crate::run::identity::Data;
 
 /// Opens the models of a run.

@@ -6,9 +6,9 @@ use precast_fatbins::Digest;
 use precast_system::say;
 use serde_json::Value;
 
-use crate::error::Failure;
 use crate::options::schedule::Schedule;
 use crate::options::{RunConfig, Source, UsageError};
+use crate::programs::failure::Failure;
 use crate::run::checkpoint::{self, Saved, State};
 use crate::run::error::OutError;
 use crate::run::identity::{Difference, Identity};

@@ -8,10 +8,10 @@ use serde_json::Value;
 
 use crate::base::note::{self, warn};
 use crate::device::session::Session;
-use crate::error::Failure;
 use crate::inputs::data::{DataError, MicroBatch, Step};
 use crate::inputs::pair::PairError;
 use crate::options::RunConfig;
+use crate::programs::failure::Failure;
 use crate::run::metrics::finite;
 use crate::run::record::TEACHER_SCORE;
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::base::io::IoError;
 use crate::base::stop::Stop;
-use crate::error::Failure;
+use crate::programs::failure::Failure;
 
 /// How often a wait looks for a signal.
 const LOOK: Duration = Duration::from_millis(20);

@@ -11,10 +11,10 @@ use precast_runtime::selftest::{Outcome, selftest, time};
 use precast_runtime::{Device, Load};
 
 use crate::device;
-use crate::error::Failure;
 use crate::options::DeviceChoice;
 use crate::options::Kernels;
 use crate::programs::bench::missing;
+use crate::programs::failure::Failure;
 
 /// Of what evidence is gathered.
 #[derive(Clone, Debug)]
