@@ -138,13 +138,13 @@ impl Failure {
     /// be used, or a file that may not grow further (`ulimit -f`), 129, 130, 131 and 143 stopped by a signal.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Failure::Io(IoError { error, .. }) | Failure::Checkpoint(CheckpointError::Io { error, .. })
+            Self::Io(IoError { error, .. }) | Self::Checkpoint(CheckpointError::Io { error, .. })
                 if files::is_past_limit(error) =>
             {
                 5
             }
-            Failure::Usage(_)
-            | Failure::Plan(
+            Self::Usage(_)
+            | Self::Plan(
                 PlanError::SequenceTooLong { .. }
                 | PlanError::Tokens { .. }
                 | PlanError::TooLarge { .. }
@@ -159,10 +159,10 @@ impl Failure {
                 | PlanError::StoredInt8
                 | PlanError::BaseWithoutAdapters,
             )
-            | Failure::Certificate(CertificateError::Missing { .. })
-            | Failure::Driver(DriverError::NoCublas) => 2,
-            Failure::Device(DeviceError::Load(LoadError::Driver(_) | LoadError::Unsupported { .. })) => 4,
-            Failure::Device(
+            | Self::Certificate(CertificateError::Missing { .. })
+            | Self::Driver(DriverError::NoCublas) => 2,
+            Self::Device(DeviceError::Load(LoadError::Driver(_) | LoadError::Unsupported { .. })) => 4,
+            Self::Device(
                 DeviceError::Load(_)
                 | DeviceError::Bundle { .. }
                 | DeviceError::NotInBundle { .. }
@@ -170,33 +170,33 @@ impl Failure {
                 | DeviceError::Embedded(_)
                 | DeviceError::Cublas(_),
             )
-            | Failure::NothingToCheck
-            | Failure::Selftest { .. } => 3,
-            Failure::Hung(_) => Hang::EXIT_CODE,
-            Failure::Driver(_) | Failure::Device(_) | Failure::TooLarge { .. } => 4,
-            Failure::Doctor { exit_code, .. } => *exit_code,
+            | Self::NothingToCheck
+            | Self::Selftest { .. } => 3,
+            Self::Hung(_) => Hang::EXIT_CODE,
+            Self::Driver(_) | Failure::Device(_) | Failure::TooLarge { .. } => 4,
+            Self::Doctor { exit_code, .. } => *exit_code,
             // What cannot be written, be it a checkpoint, is no fault of what was read.
-            Failure::Checkpoint(CheckpointError::WouldNotBeFinite { .. } | CheckpointError::Space { .. }) => 1,
-            Failure::Checkpoint(CheckpointError::Io { what, .. }) if *what != "read" => 1,
-            Failure::Plan(PlanError::TeacherNarrower { .. } | PlanError::UnknownProjection { .. })
-            | Failure::Checkpoint(_)
-            | Failure::Adapter(_)
-            | Failure::Data(_)
-            | Failure::Pair(_)
-            | Failure::Certificate(CertificateError::Unreadable { .. } | CertificateError::Other { .. }) => 5,
-            Failure::Score(Insufficient::OtherTokens { .. }) => 5,
-            Failure::Out(OutError::Gone { .. })
-            | Failure::Score(_)
-            | Failure::Certificate(CertificateError::NotFinite { .. } | CertificateError::TooFar { .. })
-            | Failure::Fault(_)
-            | Failure::Io(_)
-            | Failure::Failed(_) => 1,
-            Failure::Out(_) => 2,
-            Failure::Run(_) | Failure::Tokens { .. } => 5,
-            Failure::Rank(RankError::Usage(_) | RankError::Different(_)) => 2,
-            Failure::Rank(RankError::Failed { exit_code, .. }) => *exit_code,
-            Failure::Rank(_) => 1,
-            Failure::Stopped(Stopped { signal, .. }) => signal.exit_code(),
+            Self::Checkpoint(CheckpointError::WouldNotBeFinite { .. } | CheckpointError::Space { .. }) => 1,
+            Self::Checkpoint(CheckpointError::Io { what, .. }) if *what != "read" => 1,
+            Self::Plan(PlanError::TeacherNarrower { .. } | PlanError::UnknownProjection { .. })
+            | Self::Checkpoint(_)
+            | Self::Adapter(_)
+            | Self::Data(_)
+            | Self::Pair(_)
+            | Self::Certificate(CertificateError::Unreadable { .. } | CertificateError::Other { .. }) => 5,
+            Self::Score(Insufficient::OtherTokens { .. }) => 5,
+            Self::Out(OutError::Gone { .. })
+            | Self::Score(_)
+            | Self::Certificate(CertificateError::NotFinite { .. } | CertificateError::TooFar { .. })
+            | Self::Fault(_)
+            | Self::Io(_)
+            | Self::Failed(_) => 1,
+            Self::Out(_) => 2,
+            Self::Run(_) | Failure::Tokens { .. } => 5,
+            Self::Rank(RankError::Usage(_) | RankError::Different(_)) => 2,
+            Self::Rank(RankError::Failed { exit_code, .. }) => *exit_code,
+            Self::Rank(_) => 1,
+            Self::Stopped(Stopped { signal, .. }) => signal.exit_code(),
         }
     }
 
@@ -242,5 +242,51 @@ passes_on!(RunError: Checkpoint, Driver, Io, Out, Rank; Run);
 impl From<Hang> for Failure {
     fn from(hang: Hang) -> Self {
         Self::Hung(Box::new(hang))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::signal::Signal;
+
+    fn unwritten() -> IoError {
+        IoError::of("write", "student")(std::io::ErrorKind::StorageFull.into())
+    }
+
+    fn no_model() -> CheckpointError {
+        CheckpointError::NotFound { path: "student".into(), id: None }
+    }
+
+    #[test]
+    fn an_error_has_one_exit_code_whichever_floor_passes_it_on() {
+        let stopped = || Stopped { signal: Signal::Terminate, done: String::new() };
+        let usage = || UsageError(String::new());
+        let failures: [(Failure, u8); 13] = [
+            (unwritten().into(), 1),
+            (DeviceError::from(unwritten()).into(), 1),
+            (RunError::from(unwritten()).into(), 1),
+            (usage().into(), 2),
+            (DeviceError::from(usage()).into(), 2),
+            (DeviceError::from(DriverError::NoDriver).into(), 4),
+            (RankError::from(DriverError::NoDriver).into(), 4),
+            (no_model().into(), 5),
+            (PairError::from(no_model()).into(), 5),
+            (DeviceError::from(no_model()).into(), 5),
+            (RunError::NoRun("out".into()).into(), 5),
+            (RankError::from(stopped()).into(), 143),
+            (DeviceError::from(RankError::from(stopped())).into(), 143),
+        ];
+        for (failure, code) in failures {
+            assert_eq!(failure.exit_code(), code, "{failure:?}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_the_device_and_what_does_not_read_is_an_input() {
+        let (device, table) = ("a card".to_owned(), String::new());
+        let room = DeviceError::Memory { needed: 2, free: 1, device, table, int8: None, could_be_stored: false };
+        let adapter = AdapterError::NotAnAdapter { path: "adapter".into(), reason: String::new() };
+        assert_eq!([Failure::from(room).exit_code(), Failure::from(adapter).exit_code()], [4, 5]);
     }
 }
