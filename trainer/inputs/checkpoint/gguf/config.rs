@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::Gguf;
 use super::error::Fault;
-use super::keys;
+use super::keys::{self, key_of};
 use super::metadata::{Metadata, required};
 use super::names::Heads;
 use super::rope;
@@ -25,11 +25,6 @@ pub(super) fn family(metadata: &Metadata) -> Result<&'static Family, Fault> {
         metadata.refuse(ARCHITECTURE_KEY, &name, supported)
     };
     Family::of_gguf(&name).ok_or_else(unsupported)
-}
-
-/// A key of the file that is the family's own.
-pub(super) fn key_of(family: &Family, rest: &str) -> String {
-    format!("{}.{rest}", family.gguf)
 }
 
 /// Query heads or key heads of a layer, at least one.

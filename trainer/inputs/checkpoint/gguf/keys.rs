@@ -3,7 +3,6 @@
 
 use precast_plan::Family;
 
-use super::config::key_of;
 use super::error::Fault;
 use super::metadata::Metadata;
 
@@ -77,6 +76,11 @@ const RULES: [(&str, Rule); 45] = [
     ("leading_dense_block_count", Integer(0, EXPERTS)),
     ("nextn_predict_layers", Integer(0, "layers that predict further tokens are not supported")),
 ];
+
+/// A key of the file that is the family's own.
+pub(super) fn key_of(family: &Family, rest: &str) -> String {
+    format!("{}.{rest}", family.gguf)
+}
 
 /// Refuses the first key of the family that would change what the model computes.
 pub(super) fn check(family: &Family, metadata: &Metadata) -> Result<(), Fault> {

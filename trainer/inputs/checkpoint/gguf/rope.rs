@@ -5,9 +5,9 @@ use precast_plan::family::LLAMA3;
 use precast_plan::rope::{Llama3, frequencies};
 use serde_json::{Value, json};
 
-use super::config::key_of;
 use super::container::Tensor;
 use super::error::Fault;
+use super::keys::key_of;
 use super::{Access, Gguf, Raw};
 
 /// The tensor that says what frequencies are divided by.

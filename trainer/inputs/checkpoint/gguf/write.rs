@@ -8,7 +8,7 @@ use precast_plan::{Formats, ModelConfig, Parameter, Parameters};
 use precast_system::files::{Aside, Existing};
 
 use super::blocks::BlockType;
-use super::config::key_of;
+use super::keys::key_of;
 use super::names;
 use crate::inputs::checkpoint::write::check_space;
 use crate::inputs::checkpoint::{CheckpointError, Write};
