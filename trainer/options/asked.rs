@@ -12,7 +12,6 @@ use precast_plan::{Gemm, Precision, Recipe, Recompute};
 use serde::Serialize;
 
 use super::device::DeviceChoice;
-use super::flags::{All, Flags, Source};
 use crate::base::record_text::{display, display_or_none};
 use crate::inputs::adapter::{self, Target};
 use crate::inputs::chat::Date;
@@ -55,6 +54,15 @@ pub struct Options {
     /// The options that are given, and where; all others have their defaults.
     #[arg(skip)]
     pub given: BTreeMap<String, Source>,
+}
+
+/// Where an option is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// On the command line.
+    Flag,
+    /// In the file that `--config` names.
+    File,
 }
 
 /// How a teacher teaches: a run without one refuses these.
@@ -225,13 +233,6 @@ pub struct Settings {
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = false, num_args = 0..=1,
           default_missing_value = "true")]
     pub tensorboard: bool,
-}
-
-impl Default for Options {
-    /// Nothing is given.
-    fn default() -> Self {
-        Flags::<All>::default().options().expect("every option has a default or may be absent")
-    }
 }
 
 /// Bias corrections raise to the power of the step, which has 31 bits there.

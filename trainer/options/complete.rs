@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use precast_plan::{Objective, Precision, Share};
 
-use super::asked::{Adapting, Options, Settings, Teaching};
-use super::flags::{Source, flag, is_of_teacher};
+use super::asked::{Adapting, Options, Settings, Source, Teaching};
+use super::flags::{flag, is_of_teacher};
 use super::{GivenShare, RunConfig, UsageError};
 use crate::inputs::adapter::{AdapterChoice, Lora};
 use crate::options::MostKl;

@@ -10,7 +10,8 @@ use serde::de::{DeserializeSeed, Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::UsageError;
-use super::flags::{Flags, Given, OPTIONS, Source, argument};
+use super::asked::Source;
+use super::flags::{Flags, Given, OPTIONS, argument};
 use crate::base::impostors::read_text;
 
 static NAMES: LazyLock<Vec<&'static str>> =

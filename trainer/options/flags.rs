@@ -10,7 +10,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command, Error, FromArgMatches};
 
 use super::UsageError;
-use super::asked::{Options, Teaching};
+use super::asked::{Options, Source, Teaching};
 
 /// What a command makes of the options of a run.
 pub trait Takes: Send + Sync + 'static {
@@ -29,15 +29,6 @@ pub struct All;
 
 impl Takes for All {}
 
-/// Where an option is given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
-    /// On the command line.
-    Flag,
-    /// In the file that `--config` names.
-    File,
-}
-
 /// An option that is given, as text.
 #[derive(Debug)]
 pub(super) struct Given {
@@ -55,6 +46,13 @@ pub struct Flags<T> {
 impl<T> Default for Flags<T> {
     fn default() -> Self {
         Self { given: BTreeMap::new(), takes: PhantomData }
+    }
+}
+
+impl Default for Options {
+    /// Nothing is given.
+    fn default() -> Self {
+        Flags::<All>::default().options().expect("every option has a default or may be absent")
     }
 }
 

@@ -25,11 +25,11 @@ use crate::base::record_text;
 use crate::base::roles::Models;
 use crate::inputs::adapter::{Adapter, AdapterChoice, AdapterError};
 
-pub use asked::{Adapting, Options, Settings, Teaching};
+pub use asked::{Adapting, Options, Settings, Source, Teaching};
 pub(crate) use asked::{exact_precision, frozen_format};
 pub use complete::missing;
 pub use device::DeviceChoice;
-pub use flags::{All, Flags, FlagsAndFile, Source, Takes, is_of_teacher};
+pub use flags::{All, Flags, FlagsAndFile, Takes, is_of_teacher};
 pub use kernels::Kernels;
 pub use max_kl::MostKl;
 pub use patience::Patience;

@@ -2,8 +2,7 @@
 
 use precast_plan::Share;
 
-use super::asked::Options;
-use super::flags::Source;
+use super::asked::{Options, Source};
 use super::{RunConfig, UsageError};
 
 /// Whether the numbers are given. What is not follows from the number of ranks, or from the run that continues.
