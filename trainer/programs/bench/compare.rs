@@ -2,39 +2,8 @@
 
 use std::fmt;
 
-use serde::Serialize;
-
-use super::record::{KernelRecord, Record};
+use super::record::{Comparison, KernelRecord, ProductTimes, Record};
 use super::report::shortened;
-
-/// A step whose products cuBLASLt computes, beside the same step by the bundle's kernels alone.
-#[derive(Clone, Debug, Serialize)]
-pub struct Comparison {
-    /// Of cuBLASLt.
-    pub version: String,
-    pub cublas_step_ms: f64,
-    pub bundle_step_ms: f64,
-    /// Modules loaded with cuBLASLt and without it.
-    pub modules_loaded: [u64; 2],
-    /// Every product of the step, those that take longest first.
-    pub products: Vec<ProductTimes>,
-}
-
-/// One product, computed by either.
-#[derive(Clone, Debug, Serialize)]
-pub struct ProductTimes {
-    pub key: String,
-    /// m x n x k.
-    pub problem: String,
-    pub purpose: String,
-    /// A step.
-    pub launches: u64,
-    pub cublas_us: f64,
-    /// None where the bundle has no launch of it alone.
-    pub bundle_us: Option<f64>,
-    /// The kernel of the bundle: where it is `gemm.swiglu`, SwiGLU is part of its time alone.
-    pub bundle_kernel: Option<String>,
-}
 
 impl Comparison {
     /// Of two records of the same step.
