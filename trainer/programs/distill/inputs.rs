@@ -15,10 +15,10 @@ use crate::base::stop::Stop;
 use crate::inputs::adapter::Adapter;
 use crate::inputs::chat::ChatTemplate;
 use crate::inputs::checkpoint::{self, Checkpoint, CheckpointError};
-use crate::inputs::data::{Corpus, DataError, Dataset, Files, Packing, Reader, Stream};
+use crate::inputs::data::{Batches, Corpus, DataError, Dataset, Files, Order, Packing, Reader, Stream};
 use crate::inputs::pair;
 use crate::inputs::tokenizer::Tokenizer;
-use crate::options::RunConfig;
+use crate::options::{RunConfig, Settings};
 use crate::programs::failure::Failure;
 use crate::run::identity::Data;
 
@@ -116,6 +116,13 @@ fn reader(config: &RunConfig, models: &Models<Checkpoint>) -> Result<(Reader, Fi
         vocab: models.student.config().vocab,
     };
     Ok((reader, files))
+}
+
+/// The steps of a run.
+pub fn batches(stream: Stream, config: &RunConfig) -> Batches {
+    let Settings { batch_size, seq_len, shuffle, shuffle_window, seed, .. } = config.settings;
+    let order = if shuffle { Order::Shuffled { seed, window: shuffle_window } } else { Order::File };
+    Batches::new(stream, batch_size, seq_len, order)
 }
 
 /// The digest of the training data: nothing waits for it until it is needed.

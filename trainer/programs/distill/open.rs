@@ -7,13 +7,13 @@ use std::thread::JoinHandle;
 use precast_fatbins::Digest;
 use precast_runtime::cublas::Cublas;
 
+use super::Mode;
 use super::begin::{self, Begin};
 use super::certify::Teacher;
 use super::held_out::HeldOut;
-use super::inputs::{DataDigest, ModelDigests, open_models, read_data, same_files};
+use super::inputs::{DataDigest, ModelDigests, batches, open_models, read_data, same_files};
 use super::resume::Resumed;
 use super::wait::unless_stopped;
-use super::{Mode, ready};
 use crate::base::roles::Models;
 use crate::base::startup::Startup;
 use crate::base::stop::Stop;
@@ -134,7 +134,7 @@ pub(super) fn open(
 
 /// Starts to pass over the steps that are done, hashing their tokens.
 fn seen(stream: Stream, config: &RunConfig, done: u64) -> JoinHandle<Result<(Batches, Digest), DataError>> {
-    let (mut batches, accum) = (ready::batches(stream, config), config.settings.grad_accum);
+    let (mut batches, accum) = (batches(stream, config), config.settings.grad_accum);
     std::thread::spawn(move || {
         let tokens = tokens::seen(&mut batches, done, accum)?;
         Ok((batches, tokens))

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::begin;
 use super::certify::Teacher;
+use super::inputs::batches;
 use super::open::{Opened, UnderWay};
 use super::result;
 use super::teacher_score::{self, TeacherScore};
@@ -26,8 +27,8 @@ use crate::device::heading::Heading;
 use crate::device::session::Session;
 use crate::device::weight_sources::Sources;
 use crate::inputs::checkpoint::{Checkpoint, Weights as ModelWeights};
-use crate::inputs::data::{Batches, Corpus, DataError, Order, Step, Stream};
-use crate::options::{RunConfig, Settings};
+use crate::inputs::data::{Batches, Corpus, DataError, Step, Stream};
+use crate::options::RunConfig;
 use crate::programs::failure::Failure;
 use crate::programs::replay::Watched;
 use crate::ranks::Ranks;
@@ -129,13 +130,6 @@ pub(super) fn ready(
     let has_checkpoints = config.settings.checkpoint_every > 0 || begin.step > 0;
     stop.begin(begin.step, Promise { steps: config.settings.steps, result: config.result(), has_checkpoints })?;
     Ok(Ready { session, gpu, batches, tokens, certificate, teacher_score })
-}
-
-/// The steps of a run.
-pub(super) fn batches(stream: Stream, config: &RunConfig) -> Batches {
-    let Settings { batch_size, seq_len, shuffle, shuffle_window, seed, .. } = config.settings;
-    let order = if shuffle { Order::Shuffled { seed, window: shuffle_window } } else { Order::File };
-    Batches::new(stream, batch_size, seq_len, order)
 }
 
 /// What the run is going to write.
