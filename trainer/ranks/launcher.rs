@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use super::error::RankError;
-use super::rendezvous::Token;
+use super::token::Token;
 
 /// What the ranks of `--gpus` are told.
 pub const RANK: &str = "PRECAST_RANK";

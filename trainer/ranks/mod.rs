@@ -11,6 +11,7 @@ mod frame;
 mod launch;
 mod launcher;
 mod rendezvous;
+mod token;
 
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
@@ -26,7 +27,7 @@ use control::Control;
 pub use error::RankError;
 pub use launch::{Gpus, start};
 pub use launcher::{Launcher, MOST_RANKS, Place};
-use rendezvous::Token;
+use token::Token;
 
 /// Whether another rank of `--gpus` prints why this one has failed.
 pub fn is_printed_by_another(error: &RankError) -> bool {

@@ -15,11 +15,10 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use precast_fatbins::Digest;
-
 use super::control::seconds;
 use super::error::RankError;
 use super::launcher::Place;
+use super::token::Token;
 use crate::base::stop::Stop;
 
 const MAGIC: [u8; 8] = *b"PRECAST2";
@@ -33,29 +32,6 @@ const ATTEMPT: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(20);
 /// The longest reason not to let a rank in, bytes.
 const MOST_REASON: usize = 4096;
-
-/// What the ranks of a job know, and nobody else.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Token([u8; 32]);
-
-impl Token {
-    /// Made of a secret, or of what a launcher calls the job.
-    pub fn of(parts: &[String]) -> Self {
-        Self(Digest::of_parts("precast.token", parts.iter().map(|part| part.as_bytes())).0)
-    }
-
-    /// HMAC-SHA256.
-    fn proof(&self, parts: &[&[u8]]) -> [u8; 32] {
-        let padded = |with: u8| -> Vec<u8> {
-            let mut block = [with; 64];
-            block.iter_mut().zip(self.0).for_each(|(byte, key)| *byte ^= key);
-            block.to_vec()
-        };
-        let message = Digest::of_parts("precast.rank", parts.iter().copied()).0;
-        let inner = Digest::of(&[padded(0x36), message.to_vec()].concat()).0;
-        Digest::of(&[padded(0x5c), inner.to_vec()].concat()).0
-    }
-}
 
 /// Random bytes.
 pub fn random<const N: usize>() -> io::Result<[u8; N]> {
