@@ -7,7 +7,7 @@ use precast_plan::{ModelConfig, Parameter, Parameters, Precision};
 use precast_system::files::Existing;
 
 use crate::inputs::checkpoint::{
-    Checkpoint, CheckpointError, Scratch, Student, Weights, config_json, gguf, stored, write_model,
+    Checkpoint, CheckpointError, Scratch, Student, Weights, config_json, gguf, stored, write_gguf, write_model,
 };
 use crate::inputs::random::{Random, name_hash};
 use crate::inputs::random_blocks;
@@ -61,7 +61,7 @@ pub fn random_gguf(config: &Path, seed: u64, out: &Path, overwrite: bool) -> Res
         return Err(Failure::usage(message));
     }
     let (mut scratch, mut blocks) = (Scratch::new(), Vec::new());
-    gguf::write_model(&out, existing, &weights.config, &weights.formats(), |parameter, format, write| {
+    write_gguf(&out, existing, &weights.config, &weights.formats(), |parameter, format, write| {
         let Format::Block(block) = format else {
             return Ok::<_, Failure>(write(weights.read(parameter, format, &mut scratch)?)?);
         };

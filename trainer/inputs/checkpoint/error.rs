@@ -7,7 +7,6 @@ use precast_plan::ConfigError;
 use super::apr::AprError;
 use super::finite::NotFinite;
 use super::gguf::GgufError;
-use super::missing;
 use crate::base::impostors::Disguise;
 /// A model that cannot be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -29,7 +28,7 @@ pub enum CheckpointError {
     #[error(
         "no model at {}: expected a Hugging Face directory (config.json, model.safetensors), a .gguf or an .apr file{}",
         path.display(),
-        id.as_deref().map(missing::download).unwrap_or_default()
+        id.as_deref().map(download).unwrap_or_default()
     )]
     NotFound {
         path: PathBuf,
@@ -118,4 +117,13 @@ impl CheckpointError {
         let path = path.into();
         move |error| Self::Io { what, path, error }
     }
+}
+
+/// What to say of a path that may be meant as a Hugging Face id.
+fn download(id: &str) -> String {
+    let directory = id.split_once('/').map_or(id, |(_, name)| name);
+    format!(
+        ".\nModels are not downloaded by name. If {id} is one at Hugging Face: hf download {id} --local-dir {directory}\n\
+         and give {directory} instead"
+    )
 }

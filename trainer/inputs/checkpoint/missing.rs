@@ -74,15 +74,6 @@ fn is_name(part: &str) -> bool {
         && part.chars().all(|char| char.is_ascii_alphanumeric() || "-_.".contains(char))
 }
 
-/// What to say of a path that may be meant as a Hugging Face id.
-pub(super) fn download(id: &str) -> String {
-    let directory = id.split_once('/').map_or(id, |(_, name)| name);
-    format!(
-        ".\nModels are not downloaded by name. If {id} is one at Hugging Face: hf download {id} --local-dir {directory}\n\
-         and give {directory} instead"
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -14,6 +14,7 @@ mod scratch;
 mod stream;
 mod tensors;
 mod write;
+mod write_gguf;
 mod zero;
 
 use std::ops::{ControlFlow, Range};
@@ -44,6 +45,7 @@ pub use scratch::Scratch;
 pub(crate) use stream::safetensors_header;
 pub use write::{Student, Write, fill_model, stored, write_model};
 pub(crate) use write::{check_space, check_written};
+pub use write_gguf::write_gguf;
 use zero::Zeros;
 pub(crate) use zero::is_zero;
 

@@ -6,7 +6,6 @@ use serde_json::{Map, Value, json};
 
 use super::error::Fault;
 use super::{Apr, EMBEDDING, HEAD};
-use crate::inputs::checkpoint::CheckpointError;
 
 /// Values where a file says nothing.
 const RMS_NORM_EPS: f64 = 1e-6;
@@ -118,17 +117,15 @@ pub(super) fn head_counts(metadata: &Metadata) -> Result<(u64, u64), Fault> {
 }
 
 /// See [`Apr::config`].
-pub(super) fn config(apr: &Apr) -> Result<Value, CheckpointError> {
-    let config = of_metadata(apr).map_err(|fault| apr.error(fault))?;
+pub(super) fn config(apr: &Apr) -> Result<Value, Fault> {
+    let config = of_metadata(apr)?;
     // What the file says besides may change the mathematics: then it is refused as it is of a config.json.
     let mut all = Value::Object(apr.metadata.0.clone());
     for (key, value) in config.as_object().into_iter().flatten() {
         all[key] = value.clone();
     }
-    match ModelConfig::from_json(&all.to_string()) {
-        Ok(_) => Ok(config),
-        Err(error) => Err(CheckpointError::Config { path: apr.path.clone(), error }),
-    }
+    ModelConfig::from_json(&all.to_string())?;
+    Ok(config)
 }
 
 fn of_metadata(apr: &Apr) -> Result<Value, Fault> {

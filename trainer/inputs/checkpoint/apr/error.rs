@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use precast_plan::ConfigError;
+
 use super::dtype::{SUPPORTED, dtype_name};
 use crate::inputs::checkpoint::cursor::Unreadable;
 
@@ -20,6 +22,9 @@ pub enum Fault {
     /// The file cannot be opened or read.
     #[error("cannot read: {0}")]
     Io(#[from] std::io::Error),
+    /// The configuration cannot be followed.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     /// The file is something else.
     #[error("not an APR file: it starts with {found:02x?}, expected 41 50 52 00")]
     Magic {

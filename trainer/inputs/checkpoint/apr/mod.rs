@@ -20,9 +20,9 @@ use precast_plan::{Family, Formats};
 use rayon::prelude::*;
 use tokenizers::Tokenizer;
 
+use super::Scratch;
 use super::file::{Access, Raw, WeightFile};
 use super::heads::deinterleave;
-use super::{CheckpointError, Scratch};
 use config::Metadata;
 use container::{FOOTER_BYTES, HEADER_BYTES, Header, MAGIC, Tensor};
 use dtype::Dtype;
@@ -84,9 +84,9 @@ impl Apr {
     /// The model's shape as the value of a Hugging Face `config.json`.
     ///
     /// # Errors
-    /// [`CheckpointError`] for keys that are missing or of the wrong type, and for settings that would change the mathematics.
-    pub fn config(&self) -> Result<serde_json::Value, CheckpointError> {
-        config::config(self)
+    /// [`AprError`] for keys that are missing or of the wrong type, and for settings that would change the mathematics.
+    pub fn config(&self) -> Result<serde_json::Value, AprError> {
+        config::config(self).map_err(|fault| self.error(fault))
     }
 
     /// The tokenizer, from the file's own metadata.

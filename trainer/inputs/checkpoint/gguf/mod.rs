@@ -34,7 +34,8 @@ pub use error::{Fault, GgufError};
 use metadata::Metadata;
 use names::Heads;
 pub(super) use tokenizer::splits_as_qwen2;
-pub use write::{FILE, write_model};
+pub use write::FILE;
+pub(super) use write::{Tensor as WrittenTensor, header, tensors};
 
 /// Bytes that most headers without a vocabulary fit into.
 const FIRST_HEAD_BYTES: u64 = 1 << 20;

@@ -1,17 +1,11 @@
-//! Writing a model as a GGUF file: version 3, little-endian, without a tokenizer.
-
-use std::io::Write as _;
-use std::path::Path;
+//! A GGUF file as it is written: version 3, little-endian, without a tokenizer.
 
 use precast_kernels::{Dtype, Format};
 use precast_plan::{Formats, ModelConfig, Parameter, Parameters};
-use precast_system::files::{Aside, Existing};
 
 use super::blocks::BlockType;
 use super::keys::key_of;
 use super::names;
-use crate::inputs::checkpoint::write::check_space;
-use crate::inputs::checkpoint::{CheckpointError, Write};
 
 /// The file that is written.
 pub const FILE: &str = "model.gguf";
@@ -20,52 +14,21 @@ const ALIGNMENT_BYTES: u64 = 32;
 /// `LLAMA_FTYPE_MOSTLY_Q4_K_M` of llama.h.
 const MOSTLY_Q4_K_M: u32 = 15;
 
-/// Writes a directory with a GGUF file whose matrices are stored as `formats` says, and all else in f32. It appears whole or
-/// not at all, with a listing by which Precast knows it again. `read` gives a parameter's bytes in its format, in parts.
-///
-/// # Errors
-/// [`CheckpointError`] of the disk, of `read`, or where a parameter has no name in GGUF files.
-pub fn write_model<E: From<CheckpointError>>(
-    directory: &Path,
-    existing: Existing,
-    config: &ModelConfig,
-    formats: &Formats,
-    mut read: impl FnMut(&Parameter, Format, &mut Write<'_>) -> Result<(), E>,
-) -> Result<(), E> {
-    let tensors = tensors(directory, config, formats)?;
-    let io = |error| CheckpointError::Io { what: "write", path: directory.join(FILE), error };
-    check_space(directory, "the model", tensors.iter().map(Tensor::padded).sum())?;
-    let mut aside = Aside::new(directory).map_err(io)?;
-    let mut file = aside.create(FILE).map_err(io)?;
-    file.write_all(&header(config, &tensors)).map_err(io)?;
-    for tensor in &tensors {
-        let mut done = 0;
-        read(&tensor.parameter, tensor.format, &mut |part| {
-            done += part.len() as u64;
-            file.write_all(part).map_err(io)
-        })?;
-        assert_eq!(done, tensor.bytes(), "bytes of {}", tensor.name);
-        file.write_all(&vec![0; (tensor.padded() - done) as usize]).map_err(io)?;
-    }
-    aside.close(file);
-    aside.list().map_err(io)?;
-    Ok(aside.publish(existing).map_err(io)?)
-}
-
 /// A parameter as the file has it.
-struct Tensor {
+pub struct Tensor {
     /// As GGUF names it.
-    name: String,
-    parameter: Parameter,
-    format: Format,
+    pub name: String,
+    pub parameter: Parameter,
+    pub format: Format,
 }
 
 impl Tensor {
-    fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         self.format.bytes(self.parameter.elems())
     }
 
-    fn padded(&self) -> u64 {
+    /// Its bytes up to where the next one starts.
+    pub fn padded(&self) -> u64 {
         self.bytes().next_multiple_of(ALIGNMENT_BYTES)
     }
 
@@ -78,15 +41,11 @@ impl Tensor {
     }
 }
 
-fn tensors(directory: &Path, config: &ModelConfig, formats: &Formats) -> Result<Vec<Tensor>, CheckpointError> {
-    let unnamed = |parameter: &Parameter| CheckpointError::NoGgufName {
-        path: directory.to_owned(),
-        tensor: parameter.name.clone(),
-        family: config.family.gguf,
-    };
+/// A model's parameters, or the first that has no name in GGUF files.
+pub fn tensors(config: &ModelConfig, formats: &Formats) -> Result<Vec<Tensor>, Parameter> {
     let parameters = Parameters::new(config).list.into_iter();
     let tensors = parameters.map(|parameter| {
-        let name = names::ggml(config.family, &parameter.name).ok_or_else(|| unnamed(&parameter))?;
+        let Some(name) = names::ggml(config.family, &parameter.name) else { return Err(parameter) };
         let format = formats.of(&parameter.name).map_or(Format::Dense(Dtype::F32), Format::Block);
         Ok(Tensor { name, parameter, format })
     });
@@ -94,7 +53,7 @@ fn tensors(directory: &Path, config: &ModelConfig, formats: &Formats) -> Result<
 }
 
 /// Everything before the first tensor's values.
-fn header(config: &ModelConfig, tensors: &[Tensor]) -> Vec<u8> {
+pub fn header(config: &ModelConfig, tensors: &[Tensor]) -> Vec<u8> {
     let mut metadata = Metadata::default();
     let key = |rest: &str| key_of(config.family, rest);
     metadata.string("general.architecture", config.family.gguf);
