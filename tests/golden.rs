@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use precast::device::session::Session;
 use precast::inputs::data::{Batches, Corpus, Files, MicroBatch, Order, Packing, Reader, Stream};
-use precast::run::metrics::StepRecord;
+use precast::run::step::StepRecord;
 use precast_plan::{Precision, Recompute};
 use safetensors::SafeTensors;
 use serde::Deserialize;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Command;
 
-use precast::run::metrics::HeldOutRecord;
+use precast::run::step::HeldOutRecord;
 
 use crate::support::{Case, fail, metrics_of, names_in, precast, run_record, succeed, texts, token_file};
 

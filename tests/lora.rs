@@ -6,7 +6,7 @@ use half::{bf16, f16};
 use precast::inputs::adapter::{Adapter, Layout, Lora, fill_adapter};
 use precast::inputs::checkpoint::{Checkpoint, CheckpointError, Scratch, Student, write_model};
 use precast::inputs::data::MicroBatch;
-use precast::run::metrics::StepRecord;
+use precast::run::step::StepRecord;
 use precast_kernels::{Block, Dtype};
 use precast_plan::{Factor, Formats, ModelConfig, Parameters};
 use precast_system::files::{Aside, Existing};

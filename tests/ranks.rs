@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use precast::run::gpu::GpuRecord;
-use precast::run::metrics::StepRecord;
+use precast::run::step::StepRecord;
 
 use crate::golden;
 use crate::support::{

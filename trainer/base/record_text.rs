@@ -25,3 +25,8 @@ pub fn display<S: Serializer>(value: &impl Display, to: S) -> Result<S::Ok, S::E
 pub fn display_or_none<S: Serializer>(value: &Option<impl Display>, to: S) -> Result<S::Ok, S::Error> {
     value.as_ref().map(ToString::to_string).serialize(to)
 }
+
+/// A value as JSON can hold it: none where it is not finite.
+pub fn finite(value: f64) -> Option<f64> {
+    value.is_finite().then_some(value)
+}

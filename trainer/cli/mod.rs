@@ -22,6 +22,7 @@ use clap::{Parser, Subcommand};
 use crate::base::stop::end_at_signal;
 use crate::programs::failure::Failure;
 use crate::run::report;
+use crate::run::report_file::REPORT;
 use precast_system::{say, stdout};
 
 /// Distil a large Qwen or Llama model into a small one, or train one on data alone: every kernel compiled, verified and loaded
@@ -122,7 +123,7 @@ pub fn main() -> Result<(), Failure> {
         Command::Bug => panic!("asked for by name"),
         Command::Report { run } => {
             report::write(&run)?;
-            say!("{}", run.join(report::REPORT).display());
+            say!("{}", run.join(REPORT).display());
             Ok(())
         }
     }

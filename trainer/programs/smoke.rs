@@ -13,6 +13,7 @@ use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use serde::Serialize;
 
+use crate::base::record_text::finite;
 use crate::base::startup::Startup;
 use crate::device;
 use crate::device::session::Session;
@@ -25,7 +26,6 @@ use crate::inputs::random::read_or_random;
 use crate::options::RunConfig;
 use crate::programs::bench::median;
 use crate::programs::failure::Failure;
-use crate::run::metrics::finite;
 
 /// Steps whose losses make a mean, at the start and at the end.
 const MEAN_OF: usize = 5;

@@ -6,7 +6,6 @@ use precast_runtime::{Gauge, Mean, Reading};
 use serde::{Deserialize, Serialize};
 
 use crate::base::note::note;
-use crate::run::metrics::StepRecord;
 
 /// Why clocks are not higher, by the bits of nvml.h.
 const REASONS: [&str; 9] = [
@@ -66,9 +65,9 @@ impl GpuRecord {
     }
 
     /// Of all lines of a run.
-    pub fn of_run(records: &[StepRecord]) -> Self {
+    pub fn of_run<'a>(lines: impl Iterator<Item = &'a Self>) -> Self {
         let mut all = Reading::default();
-        for StepRecord { gpu, .. } in records {
+        for gpu in lines {
             all.add(&Reading {
                 power_w: Mean::of(gpu.power_w),
                 sm_clock_mhz: Mean::of(gpu.sm_clock_mhz.map(f64::from)),

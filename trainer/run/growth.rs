@@ -2,7 +2,7 @@
 
 use precast_plan::Objective;
 
-use crate::run::metrics::StepRecord;
+use crate::run::step::StepRecord;
 
 /// Steps whose losses make a mean, at the start and at the end.
 const MEAN_OF: usize = 10;

@@ -5,7 +5,7 @@ use std::fmt;
 use precast_plan::guard::Sums;
 use serde::{Deserialize, Serialize};
 
-use crate::run::metrics::{StepRecord, finite};
+use crate::base::record_text::finite;
 
 /// The gradients of a layer's matrices beside bf16's.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -138,18 +138,17 @@ pub struct At {
 impl GuardRecord {
     const BOUND: Bound = Bound { least_cosine: LEAST_COSINE, norm: [1.0 / MOST_NORM, MOST_NORM] };
 
-    /// Of a run with these steps; none where none was compared.
-    pub fn of(records: &[StepRecord]) -> Option<Self> {
-        let compared = || records.iter().filter_map(|record| Some((record.step, record.guard.as_ref()?)));
+    /// Of the steps that were compared; none where none was.
+    pub fn of<'a>(compared: impl DoubleEndedIterator<Item = (u64, &'a Guarded)> + Clone) -> Option<Self> {
         let at = |(step, guarded): (u64, &Guarded)| {
             let (layer, distance) = guarded.worst();
             At { step, layer, distance }
         };
         let worse = |worst: At, next: At| if next.distance.is_worse(worst.distance) { next } else { worst };
-        let worst = compared().map(at).reduce(worse)?;
-        let beyond = compared().filter(|(_, guarded)| !guarded.is_within()).count() as u64;
-        let last = compared().next_back().map(at)?;
-        Some(Self { steps: compared().count() as u64, beyond, within: beyond == 0, bound: Self::BOUND, worst, last })
+        let worst = compared.clone().map(at).reduce(worse)?;
+        let beyond = compared.clone().filter(|(_, guarded)| !guarded.is_within()).count() as u64;
+        let last = compared.clone().next_back().map(at)?;
+        Some(Self { steps: compared.count() as u64, beyond, within: beyond == 0, bound: Self::BOUND, worst, last })
     }
 
     /// What a run beyond the bound is to say; none of one within it.
@@ -181,6 +180,7 @@ impl fmt::Display for GuardRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run::step::{StepRecord, guarded};
 
     fn layer(cosine: f64, norm: f64) -> LayerDistance {
         LayerDistance { cosine: Some(cosine), norm: Some(norm) }
@@ -231,18 +231,18 @@ mod tests {
         let layers = Guarded(vec![layer(0.6, 1.9), layer(0.99, 0.49)]);
         assert!(layers.0[0].apart() > layers.0[1].apart() && layers.worst().0 == 1);
         let steps = [step(1, Some(Guarded(vec![layers.0[1]]))), step(2, Some(Guarded(vec![layers.0[0]])))];
-        assert_eq!(GuardRecord::of(&steps).unwrap().worst.step, 1);
+        assert_eq!(GuardRecord::of(guarded(&steps)).unwrap().worst.step, 1);
     }
 
     #[test]
     fn a_record_says_the_worst_of_all_steps_and_of_the_last() {
-        assert_eq!(GuardRecord::of(&[step(1, None)]), None);
-        let guarded = |cosine| Some(Guarded(vec![layer(0.999, 1.0), layer(cosine, 1.01)]));
-        let steps = [step(1, guarded(0.98)), step(2, None), step(3, guarded(0.99))];
-        let record = GuardRecord::of(&steps).unwrap();
+        assert_eq!(GuardRecord::of(guarded(&[step(1, None)])), None);
+        let of = |cosine| Some(Guarded(vec![layer(0.999, 1.0), layer(cosine, 1.01)]));
+        let steps = [step(1, of(0.98)), step(2, None), step(3, of(0.99))];
+        let record = GuardRecord::of(guarded(&steps)).unwrap();
         assert_eq!((record.steps, record.beyond, record.within, record.warning()), (2, 0, true, None));
         assert_eq!((record.worst.step, record.worst.layer, record.last.step), (1, 1, 3));
-        let beyond = GuardRecord::of(&[step(1, guarded(0.4)), step(2, guarded(0.99))]).unwrap();
+        let beyond = GuardRecord::of(guarded(&[step(1, of(0.4)), step(2, of(0.99))])).unwrap();
         assert!(!beyond.within && beyond.warning().unwrap().contains("1 of 2 steps"));
         let json = serde_json::to_value(&beyond).unwrap();
         assert_eq!((&json["worst"]["step"], &json["worst"]["cosine"]), (&1.into(), &0.4.into()));

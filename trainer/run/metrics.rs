@@ -7,70 +7,14 @@ use std::path::{Path, PathBuf};
 
 use precast_fatbins::{Digest, Hasher};
 use precast_system::{files, input};
-use serde::{Deserialize, Serialize};
 
 use crate::base::io::IoError;
 use crate::base::note::note;
-use crate::run::error::RunError;
-use crate::run::gpu::GpuRecord;
-use crate::run::guard::Guarded;
-use crate::run::out::Out;
+use crate::run::error::{OutError, RunError};
+use crate::run::step::StepRecord;
 
 /// Its name in a run's output directory.
 pub const METRICS: &str = "metrics.jsonl";
-
-/// One line of `metrics.jsonl`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct StepRecord {
-    /// Step, counted from 1.
-    pub step: u64,
-    /// alpha T^2 kd_loss + (1 - alpha) ce_loss; without a teacher ce_loss.
-    pub loss: Option<f64>,
-    /// Divergence of teacher and student at temperature, mean over counted tokens, nats; 0 without a teacher.
-    pub kd_loss: Option<f64>,
-    /// Cross entropy at temperature 1, mean over counted tokens, nats.
-    pub ce_loss: Option<f64>,
-    /// L2 norm of all gradients before clipping.
-    pub grad_norm: Option<f64>,
-    /// Learning rate of the step, after warm-up and schedule.
-    pub lr: f64,
-    /// Tokens that counted.
-    pub tokens: u64,
-    /// Time of the step.
-    pub step_ms: f64,
-    /// Counted tokens over that time.
-    pub tokens_per_s: f64,
-    /// Device memory of the run.
-    pub memory_bytes: u64,
-    /// What the GPU did, in the lines of steps that are logged.
-    #[serde(flatten)]
-    pub gpu: GpuRecord,
-    /// The gradient norm was not finite and the weights were left alone.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub skipped: bool,
-    /// None after most steps.
-    #[serde(flatten, skip_serializing_if = "Option::is_none")]
-    pub held_out: Option<HeldOutRecord>,
-    /// How far int8's gradients of its first micro-batch were from bf16's, a layer each: none of most steps.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub guard: Option<Guarded>,
-}
-
-/// Losses of data that the run does not train on, in the line of the step after which they were computed.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct HeldOutRecord {
-    /// As `loss`, of those data.
-    pub eval_loss: Option<f64>,
-    pub eval_kd_loss: Option<f64>,
-    pub eval_ce_loss: Option<f64>,
-    /// Their tokens that count.
-    pub eval_tokens: u64,
-}
-
-/// A value as JSON can hold it: none where it is not finite.
-pub fn finite(value: f64) -> Option<f64> {
-    value.is_finite().then_some(value)
-}
 
 /// The most that is read of `metrics.jsonl`: that of ten million steps.
 const METRICS_BYTES: u64 = 4 << 30;
@@ -186,11 +130,12 @@ impl MetricsFile {
         Ok(())
     }
 
-    /// Writes the file again where it is gone, or lines of it are; one that another file has replaced stays. Where it does, says so.
+    /// Writes the file again where it is gone, or lines of it are; one that another file has replaced stays. Where it does, says so. `check`
+    /// refuses a directory that is no longer this run's.
     ///
     /// # Errors
     /// [`RunError`] where it cannot be written, and where the directory is another run's by now.
-    pub fn put_back(&mut self, out: &Out) -> Result<(), RunError> {
+    pub fn put_back(&mut self, check: impl FnOnce() -> Result<(), OutError>) -> Result<(), RunError> {
         let io = || IoError::of("write", &self.path);
         let is_whole = match fs::metadata(&self.path) {
             Ok(there) => {
@@ -201,7 +146,7 @@ impl MetricsFile {
         if is_whole {
             return Ok(());
         }
-        out.check_claim()?;
+        check()?;
         files::write_whole(&self.path, &self.text).map_err(io())?;
         self.file = OpenOptions::new().append(true).open(&self.path).map_err(io())?;
         note(format_args!("{} was deleted or cut off while the run trained: it is written again", self.path.display()));
@@ -229,7 +174,7 @@ impl MetricsFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::out::Start;
+    use crate::run::out::{Out, Start};
 
     fn line(step: u64) -> String {
         // More digits than a float keeps: only the bytes themselves stay what they are.
@@ -271,17 +216,17 @@ mod tests {
         file.push(&records[0]).unwrap();
         fs::remove_file(&path).unwrap();
         file.push(&records[1]).unwrap();
-        file.put_back(&out).unwrap();
+        file.put_back(|| out.check_claim()).unwrap();
         file.push(&records[2]).unwrap();
         let whole = read();
         assert_eq!(Metrics::read(&path).unwrap().records, records);
         assert_eq!(file.sync().unwrap(), (3, Digest::of(whole.as_bytes())));
         fs::write(&path, "").unwrap();
-        file.put_back(&out).unwrap();
+        file.put_back(|| out.check_claim()).unwrap();
         assert_eq!(read(), whole);
         fs::remove_file(&path).unwrap();
         fs::write(&path, "mine").unwrap();
-        file.put_back(&out).unwrap();
+        file.put_back(|| out.check_claim()).unwrap();
         assert_eq!((read().as_str(), file.records().unwrap()), ("mine", records));
     }
 

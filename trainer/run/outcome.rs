@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::run::growth::Growth;
 use crate::run::guard::GuardRecord;
-use crate::run::metrics::StepRecord;
+use crate::run::step::{StepRecord, guarded};
 
 /// Last steps whose losses make a mean.
 const MEAN_OF: usize = 5;
@@ -125,7 +125,7 @@ impl Outcome {
         Self {
             status,
             reason,
-            warning: GuardRecord::of(records).and_then(|guard| guard.warning()),
+            warning: GuardRecord::of(guarded(records)).and_then(|guard| guard.warning()),
             steps_done: records.len() as u64,
             steps_skipped: skipped(records),
             first_loss: records.first().and_then(|record| record.loss),
@@ -148,7 +148,7 @@ pub(crate) mod tests {
     pub fn steps(losses: &[f64], skipped: &[usize]) -> Vec<StepRecord> {
         let step = |(index, loss): (usize, &f64)| StepRecord {
             step: index as u64 + 1,
-            loss: crate::run::metrics::finite(*loss),
+            loss: crate::base::record_text::finite(*loss),
             kd_loss: None,
             ce_loss: None,
             grad_norm: None,

@@ -2,8 +2,8 @@
 
 use crate::inputs::adapter::Adapter;
 use crate::inputs::checkpoint::Checkpoint;
-use crate::run::metrics::StepRecord;
 use crate::run::outcome::Fault;
+use crate::run::step::StepRecord;
 
 /// Steps that are looked at. A single one may be of tokens that are predicted to the last bit.
 const FIRST: u64 = 10;

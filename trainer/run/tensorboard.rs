@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::base::protobuf::Message;
 use crate::run::guard::Guarded;
-use crate::run::metrics::StepRecord;
+use crate::run::step::StepRecord;
 
 /// Its name in a run's output directory: TensorBoard reads files that have `tfevents` in their names.
 pub const EVENTS: &str = "events.out.tfevents.precast";

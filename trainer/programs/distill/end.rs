@@ -15,6 +15,8 @@ use crate::run::out::Out;
 use crate::run::outcome::{self, Fault, Outcome, Status};
 use crate::run::record::RunRecord;
 use crate::run::report;
+use crate::run::report_file::REPORT;
+use crate::run::step::guarded;
 
 use super::result::write_result;
 use super::steps::publish_events;
@@ -60,15 +62,15 @@ pub(super) fn record(
     };
     let write = || {
         let records = metrics.records()?;
-        metrics.put_back(out)?;
-        let guard = GuardRecord::of(&records);
+        metrics.put_back(|| out.check_claim())?;
+        let guard = GuardRecord::of(guarded(&records));
         record.guard(guard.as_ref());
         record.outcome(&Outcome::new(status, reason, &records, startup.elapsed_s()));
         if let Some(warning) = guard.and_then(|guard| guard.warning()) {
             warn(warning);
         }
         let html = report::of_run(out.path(), record.value())?;
-        out.publish_file(report::REPORT, html.as_bytes(), record)?;
+        out.publish_file(REPORT, html.as_bytes(), record)?;
         if config.settings.tensorboard {
             publish_events(out, record)?;
         }

@@ -7,14 +7,15 @@ use precast_kernels::abi::step_metrics;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::base::record_text::finite;
 use crate::device::session::Session;
 use crate::inputs::data::{Chunk, Dataset, MicroBatch};
 use crate::options::RunConfig;
 use crate::programs::evaluate::ids_sha256;
 use crate::programs::failure::Failure;
 use crate::ranks::Ranks;
-use crate::run::metrics::{HeldOutRecord, StepRecord, finite};
 use crate::run::record::HELD_OUT;
+use crate::run::step::{HeldOutRecord, StepRecord};
 
 /// Data that a run does not train on, in memory whole.
 pub struct HeldOut {

@@ -35,7 +35,7 @@ use crate::run::log;
 use crate::run::metrics::{METRICS, MetricsFile};
 use crate::run::out::{Out, Start, logs, refuse_inputs};
 use crate::run::record::RunRecord;
-use crate::run::report::REPORT;
+use crate::run::report_file::REPORT;
 use crate::run::still::{self, Still};
 use certify::Teacher;
 use held_out::{Scores, Since};

@@ -6,7 +6,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use precast_system::{say, tee};
 
 use crate::options::RunConfig;
-use crate::run::metrics::StepRecord;
+use crate::run::step::StepRecord;
 
 pub struct Progress {
     /// None where nobody watches.

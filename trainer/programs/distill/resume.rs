@@ -12,9 +12,10 @@ use crate::programs::failure::Failure;
 use crate::run::checkpoint::{self, Saved, State};
 use crate::run::error::OutError;
 use crate::run::identity::{Difference, Identity};
-use crate::run::metrics::{METRICS, Metrics, StepRecord};
+use crate::run::metrics::{METRICS, Metrics};
 use crate::run::out::Out;
 use crate::run::record;
+use crate::run::step::StepRecord;
 
 /// A run that is to be continued, verified.
 pub struct Resumed {

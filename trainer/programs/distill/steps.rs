@@ -5,6 +5,7 @@ use std::time::Instant;
 use precast_fatbins::Digest;
 use precast_runtime::Ticket;
 
+use crate::base::record_text::finite;
 use crate::base::signal::Signal;
 use crate::base::startup::Startup;
 use crate::base::stop::Stop;
@@ -18,9 +19,10 @@ use crate::run::error::RunError;
 use crate::run::gpu::{Gpu, GpuRecord};
 use crate::run::guard::{Guarded, LayerDistance};
 use crate::run::identity::Identity;
-use crate::run::metrics::{METRICS, Metrics, MetricsFile, StepRecord, finite};
+use crate::run::metrics::{METRICS, Metrics, MetricsFile};
 use crate::run::out::Out;
 use crate::run::record::RunRecord;
+use crate::run::step::StepRecord;
 use crate::run::still::Still;
 use crate::run::tensorboard::{EVENTS, events};
 use crate::run::tokens;
@@ -280,7 +282,7 @@ impl Run<'_> {
         }
         if let Some(Written { out, metrics, progress, .. }) = &mut self.written {
             metrics.push(&record)?;
-            metrics.put_back(out)?;
+            metrics.put_back(|| out.check_claim())?;
             progress.step(&record);
         }
         self.still.check(&record, self.config.settings.steps)?;

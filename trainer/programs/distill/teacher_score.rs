@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::base::note::{self, warn};
+use crate::base::record_text::finite;
 use crate::device::session::Session;
 use crate::inputs::data::{DataError, MicroBatch, Step};
 use crate::inputs::pair::PairError;
 use crate::options::RunConfig;
 use crate::programs::failure::Failure;
-use crate::run::metrics::finite;
 use crate::run::record::TEACHER_SCORE;
 
 /// Tokens that tell a teacher that is worse than guessing from one that meets a hard text.

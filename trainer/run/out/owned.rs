@@ -15,7 +15,7 @@ use crate::run::error::RunError;
 use crate::run::log::Written;
 use crate::run::metrics::{METRICS, Metrics};
 use crate::run::record::{self, LOGS, RECORD};
-use crate::run::report;
+use crate::run::report_file::{REPORT, is_unchanged};
 
 /// Held by the process that uses the directory.
 pub(super) const LOCK: &str = ".precast.lock";
@@ -145,8 +145,8 @@ pub(crate) fn logs(record: &Value) -> BTreeMap<String, Written> {
 
 /// Lists the report that `precast report` wrote while the run was training: that process does not write `run.json`.
 pub(super) fn list_report(dir: &Path, files: &mut Listing) {
-    match input::read(&dir.join(report::REPORT), MOST_REPORT_BYTES) {
-        Ok(bytes) if report::is_unchanged(&bytes) => _ = files.0.insert(report::REPORT.to_owned(), Digest::of(&bytes)),
+    match input::read(&dir.join(REPORT), MOST_REPORT_BYTES) {
+        Ok(bytes) if is_unchanged(&bytes) => _ = files.0.insert(REPORT.to_owned(), Digest::of(&bytes)),
         _ => {}
     }
 }

@@ -2,7 +2,7 @@
 
 use super::bars::{Bar, bars};
 use crate::run::guard::{Guarded, LayerDistance};
-use crate::run::metrics::StepRecord;
+use crate::run::step::StepRecord;
 
 /// A bar for each layer: how far its gradients were from bf16's at worst, and how far when they were last compared. Nothing where they
 /// never were.

@@ -7,7 +7,6 @@ pub(crate) mod svg;
 
 use std::path::Path;
 
-use precast_fatbins::Digest;
 use precast_system::files;
 use precast_system::terminal::visible;
 use serde::Deserialize;
@@ -17,15 +16,14 @@ use crate::run::certificate::Measured;
 use crate::run::error::{OutError, RunError};
 use crate::run::gpu::{GpuRecord, Limits};
 use crate::run::guard::GuardRecord;
-use crate::run::metrics::{METRICS, Metrics, StepRecord};
+use crate::run::metrics::{METRICS, Metrics};
 use crate::run::out::{Out, Start};
 use crate::run::record::{self, RunRecord};
+use crate::run::report_file::{REPORT, last_line};
+use crate::run::step::{StepRecord, guarded};
 pub(crate) use bars::{Bar, bars};
 pub(crate) use chart::{Axis, Chart, Series};
 use svg::{BLUE, GREEN, GREY, ORANGE, PURPLE, RED};
-
-/// The name of a run's report.
-pub const REPORT: &str = "report.html";
 
 /// Rewrites a run's `report.html`, also while the run is training: the run rewrites it when it ends.
 ///
@@ -59,19 +57,6 @@ pub fn of_run(out: &Path, run: &Value) -> Result<String, RunError> {
     let page = html(&Metrics::read(&out.join(METRICS))?.records, run);
     let last = last_line(page.as_bytes());
     Ok(page + &last)
-}
-
-/// The digest of a page, to be its last line: a run that did not write a report knows by it that Precast did.
-fn last_line(page: &[u8]) -> String {
-    format!("<!-- precast report {} -->\n", Digest::of(page))
-}
-
-/// Whether these bytes are a report as it was written.
-pub fn is_unchanged(bytes: &[u8]) -> bool {
-    let lines = bytes.strip_suffix(b"\n").and_then(|lines| lines.iter().rposition(|byte| *byte == b'\n'));
-    let page_bytes = lines.map_or(0, |newline| newline + 1);
-    let (page, last) = bytes.split_at(page_bytes);
-    last == last_line(page).as_bytes()
 }
 
 const STYLE: &str = "
@@ -170,7 +155,7 @@ fn summary(records: &[StepRecord], run: &Value) -> String {
         ("device", text("/device/name")),
         (GPU, gpu(records, run)),
         ("outcome", text("/outcome/status")),
-        (GUARD, GuardRecord::of(records).map(|guard| guard.to_string()).unwrap_or_default()),
+        (GUARD, GuardRecord::of(guarded(records)).map(|guard| guard.to_string()).unwrap_or_default()),
         ("steps", last.step.to_string()),
         ("tokens", records.iter().map(|record| record.tokens).sum::<u64>().to_string()),
         ("loss", change(|r| r.loss)),
@@ -200,7 +185,8 @@ const GPU: &str = "GPU";
 /// What the GPU did on the average and at most, and what held its clock down; nothing where that is not known.
 fn gpu(records: &[StepRecord], run: &Value) -> String {
     let limits = run.get("gpu").and_then(|limits| Limits::deserialize(limits).ok()).and_then(|limits| limits.text());
-    let did = Some(GpuRecord::of_run(records).to_string()).filter(|text| !text.is_empty());
+    let did =
+        Some(GpuRecord::of_run(records.iter().map(|record| &record.gpu)).to_string()).filter(|text| !text.is_empty());
     did.into_iter().chain(limits).collect::<Vec<_>>().join("; ")
 }
 
@@ -243,7 +229,7 @@ pub(crate) fn flatten(prefix: &str, value: &Value) -> Vec<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::run::metrics::HeldOutRecord;
+    use crate::run::step::HeldOutRecord;
 
     #[test]
     fn text_of_others_is_text() {
@@ -267,19 +253,6 @@ mod tests {
             held_out: None,
             guard: None,
         }
-    }
-
-    #[test]
-    fn a_report_is_recognised_unless_a_byte_of_it_changed() {
-        let page = html(&[record(1, Some(3.0))], &Value::Null);
-        let report = page.clone() + &last_line(page.as_bytes());
-        assert!(is_unchanged(report.as_bytes()) && !is_unchanged(page.as_bytes()) && !is_unchanged(b""));
-        for at in [0, report.len() / 2, report.len() - 20, report.len() - 1] {
-            let mut changed = report.clone().into_bytes();
-            changed[at] ^= 1;
-            assert!(!is_unchanged(&changed), "{at}");
-        }
-        assert!(!is_unchanged((report + "mine\n").as_bytes()));
     }
 
     #[test]
