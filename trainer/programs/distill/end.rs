@@ -1,40 +1,125 @@
 //! The end of a run: whether it worked, and what its files say of that.
 
-use crate::base::note::warn;
-use crate::base::roles::Models;
-use crate::base::startup::Startup;
-use crate::device::session::Session;
-use crate::inputs::adapter::Adapter;
-use crate::inputs::checkpoint::Checkpoint;
+use precast_system::say;
+
+use super::open::Opened;
+use super::ready::Ready;
+use super::result::write_result;
+use super::running::{Running, Written};
+use super::steps::publish_events;
+use crate::base::note::{self, warn};
+use crate::base::signal::Signal;
+use crate::base::stop::{Stopped, resume_command};
+use crate::inputs::data::{Stream, Summary};
 use crate::options::{RunConfig, Settings};
 use crate::programs::failure::Failure;
+use crate::programs::rank_end;
 use crate::run::growth;
 use crate::run::guard::GuardRecord;
-use crate::run::metrics::MetricsFile;
-use crate::run::out::Out;
 use crate::run::outcome::{self, Fault, Outcome, Status};
-use crate::run::record::RunRecord;
 use crate::run::report;
 use crate::run::report_file::REPORT;
 use crate::run::step::guarded;
 
-use super::result::write_result;
-use super::steps::publish_events;
+/// A run whose steps have ended: all of them, or those before a signal or a failure.
+pub(super) struct Ended<'a> {
+    run: Running<'a>,
+    steps: Result<Option<(Signal, u64)>, Failure>,
+}
+
+impl<'a> Running<'a> {
+    /// Takes the steps that are left.
+    pub fn steps(mut self) -> Ended<'a> {
+        let steps = self.take_steps();
+        if let Some(Written { progress, .. }) = &mut self.written {
+            progress.end();
+        }
+        Ended { run: self, steps }
+    }
+}
+
+impl Ended<'_> {
+    /// Writes what has been trained and how the run ended, if it is this rank that writes.
+    pub fn write(mut self) -> Result<(), Failure> {
+        let ready = &self.run.run;
+        let summary = of_pass(ready.batches.stream(), ready.opened.summary);
+        let Some(written) = self.run.written.take() else {
+            return match self.steps? {
+                // Rank 0 says where, and writes what has been trained.
+                Some((signal, _)) => Err(Stopped { signal, done: String::new() }.into()),
+                None => Ok(self.run.ranks.barrier()?),
+            };
+        };
+        self.write_all(written, summary)
+    }
+
+    fn write_all(self, mut written: Written, summary: Option<Summary>) -> Result<(), Failure> {
+        let Self { mut run, steps } = self;
+        let waited_ms = run.waits.ms_a_step();
+        written.record.startup(&run.startup);
+        waited_ms.into_iter().for_each(|milliseconds| written.record.waited(milliseconds));
+        let limits = run.run.gpu.limits();
+        written.record.gpu(limits);
+        if let Some(text) = limits.and_then(|limits| limits.text()) {
+            say!("gpu:     {text}");
+        }
+        // What ended the run says more than what could not be recorded of it.
+        let recorded = record_inputs(&mut run.run.opened, summary, &mut written);
+        let ended = match steps.and_then(|stopped| recorded.map(|()| stopped)) {
+            Err(failure) => Err(failure),
+            Ok(Some((signal, step))) => {
+                let steps = run.config().settings.steps;
+                let done = format!("after step {step} of {steps}. Continue with:\n  {}", resume_command());
+                Err(Stopped { signal, done }.into())
+            }
+            Ok(None) => write_trained(&mut run.run, &mut written),
+        };
+        // A rank that has failed is why.
+        let ended = ended.map_err(|failure| rank_end::cause(run.ranks, failure));
+        let elapsed_s = run.startup.elapsed_s();
+        written.record_outcome(run.config(), elapsed_s, ended)?;
+        run.ranks.barrier()?;
+        say_where(run.config(), waited_ms);
+        Ok(())
+    }
+}
+
+/// Records the digests of models and data, as far as they are known.
+fn record_inputs(opened: &mut Opened, summary: Option<Summary>, written: &mut Written) -> Result<(), Failure> {
+    written.record.models(opened.digests.get()?);
+    written.record.data(Some(opened.data_digest.get()?), summary);
+    Ok(written.out.record(&mut written.record)?)
+}
+
+/// What a pass over the data came to, once one has ended. What people should know of that is said here, unless it was known at the
+/// start.
+fn of_pass(stream: &Stream, known: Option<Summary>) -> Option<Summary> {
+    let passed = stream.summary();
+    let news = passed.filter(|_| known.is_none()).and_then(|summary| summary.note(stream.corpus().chunk()));
+    news.into_iter().for_each(note::note);
+    passed
+}
+
+/// Says where results are.
+fn say_where(config: &RunConfig, waited_ms: Option<f64>) {
+    let path = |name| config.out.join(name);
+    let result = config.result();
+    if let Some(milliseconds) = waited_ms {
+        say!("ranks:   {milliseconds:.2} ms per step spent waiting for exchanges");
+    }
+    say!("{result}: {}\nreport:  {}", path(result).display(), path(REPORT).display());
+}
 
 /// Writes what a run has trained, unless its steps show that it did not work; where its losses have grown, under another name.
-pub(super) fn write(
-    config: &RunConfig,
-    session: &mut Session,
-    (models, adapter): (&Models<Checkpoint>, Option<&Adapter>),
-    (out, record): (&mut Out, &mut RunRecord),
-    metrics: &MetricsFile,
-) -> Result<(), Failure> {
+fn write_trained(run: &mut Ready, written: &mut Written) -> Result<(), Failure> {
+    let Ready { opened: Opened { config, models, adapter, .. }, session, .. } = run;
+    let Written { out, record, metrics, .. } = written;
     let records = metrics.records()?;
     outcome::check(&records)?;
     let Settings { lr, warmup, clip, allow_divergence, .. } = config.settings;
     let growth = growth::of(&records, config.objective, models.student.config().vocab).filter(|_| !allow_divergence);
     let name = if growth.is_some() { config.diverged() } else { config.result().to_owned() };
-    write_result(&name, config, session, (models, adapter), out, record)?;
+    write_result(&name, config, session, (models, adapter.as_ref()), out, record)?;
     out.remove_replaced()?;
     if let Some(growth) = growth {
         let result = out.path().join(name).display().to_string();
@@ -47,40 +132,42 @@ pub(super) fn write(
     Ok(())
 }
 
-/// Writes into `run.json` and `report.html` how a run ended. Its own failure says more than one of writing that.
-pub(super) fn record(
-    config: &RunConfig,
-    (out, record): (&mut Out, &mut RunRecord),
-    metrics: &mut MetricsFile,
-    startup: &Startup,
-    ended: Result<(), Failure>,
-) -> Result<(), Failure> {
-    let (status, reason) = match &ended {
-        Ok(()) => (Status::Done, None),
-        Err(Failure::Stopped(_)) => (Status::Stopped, None),
-        Err(failure) => (Status::Failed, Some(failure.to_string())),
-    };
-    let write = || {
-        let records = metrics.records()?;
-        metrics.put_back(|| out.check_claim())?;
-        let guard = GuardRecord::of(guarded(&records));
-        record.guard(guard.as_ref());
-        record.outcome(&Outcome::new(status, reason, &records, startup.elapsed_s()));
-        if let Some(warning) = guard.and_then(|guard| guard.warning()) {
-            warn(warning);
-        }
-        let html = report::of_run(out.path(), record.value())?;
-        out.publish_file(REPORT, html.as_bytes(), record)?;
-        if config.settings.tensorboard {
-            publish_events(out, record)?;
-        }
-        // Last of all: a run without it rewrites its student and its report.
-        if status == Status::Done {
-            record.reached(config.settings.steps);
-            record.result(config.result(), config.settings.steps);
-        }
-        out.record(record)
-    };
-    let written = write();
-    ended.and(written.map_err(Failure::from))
+impl Written {
+    /// Writes into `run.json` and `report.html` how a run ended. Its own failure says more than one of writing that.
+    pub fn record_outcome(
+        &mut self,
+        config: &RunConfig,
+        elapsed_s: f64,
+        ended: Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let Self { out, record, metrics, .. } = self;
+        let (status, reason) = match &ended {
+            Ok(()) => (Status::Done, None),
+            Err(Failure::Stopped(_)) => (Status::Stopped, None),
+            Err(failure) => (Status::Failed, Some(failure.to_string())),
+        };
+        let write = || {
+            let records = metrics.records()?;
+            metrics.put_back(|| out.check_claim())?;
+            let guard = GuardRecord::of(guarded(&records));
+            record.guard(guard.as_ref());
+            record.outcome(&Outcome::new(status, reason, &records, elapsed_s));
+            if let Some(warning) = guard.and_then(|guard| guard.warning()) {
+                warn(warning);
+            }
+            let html = report::of_run(out.path(), record.value())?;
+            out.publish_file(REPORT, html.as_bytes(), record)?;
+            if config.settings.tensorboard {
+                publish_events(out, record)?;
+            }
+            // Last of all: a run without it rewrites its student and its report.
+            if status == Status::Done {
+                record.reached(config.settings.steps);
+                record.result(config.result(), config.settings.steps);
+            }
+            out.record(record)
+        };
+        let written = write();
+        ended.and(written.map_err(Failure::from))
+    }
 }

@@ -40,6 +40,7 @@ use crate::run::still;
 
 /// A run whose next step may be taken.
 pub(super) struct Ready {
+    pub opened: Opened,
     pub session: Session,
     pub gpu: Gpu,
     /// The steps that come next.
@@ -54,14 +55,15 @@ pub(super) struct Ready {
 
 /// Opens the device, sends the weights, and compares what only then is known with other ranks' and with the run so far.
 pub(super) fn ready(
-    opened: &mut Opened,
-    UnderWay { cublas, teacher: known, seen }: UnderWay,
+    (mut opened, under_way): (Opened, UnderWay),
     placement: Placement,
     startup: &mut Startup,
     stop: &Stop,
     ranks: &Ranks,
 ) -> Result<Ready, Failure> {
-    let Opened { config, out, resumed, begin, models, adapter, corpus, digests, identity, .. } = opened;
+    let UnderWay { cublas, teacher: known, seen } = under_way;
+    let Opened { config, out, resumed, begin, models, adapter, same_files, corpus, summary, digests, identity, .. } =
+        &mut opened;
     let driver = device::open_rank(config.settings.device, &config.settings.kernels, cublas, ranks)?;
     if driver.device().has_one_memory() {
         digests.forget_pages();
@@ -69,8 +71,7 @@ pub(super) fn ready(
     startup.end("device");
     let gauge = driver.gauge();
     let teacher = models.teacher.as_ref().map(|model| model as &dyn ModelWeights);
-    let sources =
-        Sources { teacher, student: &models.student, adapter: adapter.as_ref(), same_files: opened.same_files };
+    let sources = Sources { teacher, student: &models.student, adapter: adapter.as_ref(), same_files: *same_files };
     let mut session = Session::open(driver, config, &sources, placement, startup)?;
     let watched = Watched {
         ranks: ranks.clone(),
@@ -92,7 +93,7 @@ pub(super) fn ready(
         tee::line(&visible(&heading.to_string()));
     }
     let heading = models.iter().fold(heading, of_model);
-    let heading = adapter.iter().fold(heading, Heading::adapter).data(corpus, opened.summary);
+    let heading = adapter.iter().fold(heading, Heading::adapter).data(corpus, *summary);
     if let Some(out) = out {
         say!("{heading}\n\n{}", MemoryTable::of(&session.plan().plan));
         let result_bytes = result::bytes(config, &session, &models.student, adapter.as_ref());
@@ -129,7 +130,7 @@ pub(super) fn ready(
     }
     let has_checkpoints = config.settings.checkpoint_every > 0 || begin.step > 0;
     stop.begin(begin.step, Promise { steps: config.settings.steps, result: config.result(), has_checkpoints })?;
-    Ok(Ready { session, gpu, batches, tokens, certificate, teacher_score })
+    Ok(Ready { opened, session, gpu, batches, tokens, certificate, teacher_score })
 }
 
 /// What the run is going to write.

@@ -2,34 +2,27 @@
 
 use std::time::Instant;
 
-use precast_fatbins::Digest;
 use precast_runtime::Ticket;
 
 use crate::base::record_text::finite;
 use crate::base::signal::Signal;
-use crate::base::startup::Startup;
-use crate::base::stop::Stop;
-use crate::device::session::Session;
-use crate::inputs::data::{Batches, DataError};
-use crate::options::{RunConfig, Settings};
+use crate::inputs::data::DataError;
+use crate::options::Settings;
 use crate::programs::failure::Failure;
-use crate::ranks::Ranks;
 use crate::run::checkpoint::{self, State};
 use crate::run::error::RunError;
-use crate::run::gpu::{Gpu, GpuRecord};
+use crate::run::gpu::GpuRecord;
 use crate::run::guard::{Guarded, LayerDistance};
-use crate::run::identity::Identity;
-use crate::run::metrics::{METRICS, Metrics, MetricsFile};
+use crate::run::metrics::{METRICS, Metrics};
 use crate::run::out::Out;
 use crate::run::record::RunRecord;
 use crate::run::step::StepRecord;
-use crate::run::still::Still;
 use crate::run::tensorboard::{EVENTS, events};
 use crate::run::tokens;
 
-use super::held_out::{HeldOut, Scores};
-use super::inputs::{DataDigest, ModelDigests};
-use super::progress::Progress;
+use super::open::Opened;
+use super::ready::Ready;
+use super::running::{Running, Written};
 
 /// Steps in a row without a finite gradient norm that end a run.
 const MOST_SKIPPED: u32 = 10;
@@ -44,69 +37,16 @@ struct Pending {
     guard: Option<Guarded>,
 }
 
-pub(super) struct Run<'a> {
-    pub config: &'a RunConfig,
-    pub session: &'a mut Session,
-    pub gpu: Gpu,
-    pub startup: Startup,
-    /// Skipped steps in a row.
-    pub skipped: u32,
-    pub still: Still,
-    /// What rank 0 writes.
-    pub written: Option<Written<'a>>,
-    /// What the run is; the digests of its models come later.
-    pub identity: Identity,
-    pub digests: &'a mut ModelDigests,
-    pub data_digest: &'a mut DataDigest,
-    /// The steps that come next.
-    pub batches: Batches,
-    pub held_out: Option<HeldOut>,
-    /// Held-out losses so far.
-    pub scores: Scores,
-    /// Running digest of the tokens of the steps asked for.
-    pub tokens: Digest,
-    pub stop: &'a Stop,
-    pub ranks: &'a Ranks,
-    pub waits: ExchangeWaits,
-}
-
-/// How long steps have waited for exchanges among ranks: from the end of the first step that is known of to that of the last.
-#[derive(Clone, Copy, Default)]
-pub(super) struct ExchangeWaits {
-    first: Option<(u64, f64)>,
-    last: Option<(u64, f64)>,
-}
-
-impl ExchangeWaits {
-    fn add(&mut self, step: u64, seconds: f64) {
-        self.first.get_or_insert((step, seconds));
-        self.last = Some((step, seconds));
-    }
-
-    /// Of a step, milliseconds; none where fewer than two are known of.
-    pub fn ms_a_step(self) -> Option<f64> {
-        let ((first, before), (last, seconds)) = (self.first?, self.last?);
-        (last > first).then(|| 1e3 * (seconds - before) / (last - first) as f64)
-    }
-}
-
-/// What is written of a run.
-pub(super) struct Written<'a> {
-    pub out: &'a mut Out,
-    pub record: &'a mut RunRecord,
-    pub metrics: MetricsFile,
-    pub progress: Progress,
-}
-
-impl Run<'_> {
-    /// Steps `done..steps`. The metrics of a step are read while the next one runs. A signal ends them with a checkpoint:
+impl Running<'_> {
+    /// Takes the steps that are left. The metrics of a step are read while the next one runs. A signal ends them with a checkpoint:
     /// it and the steps done are returned.
-    pub fn steps(&mut self, done: u64) -> Result<Option<(Signal, u64)>, Failure> {
-        let config = self.config;
+    pub(super) fn take_steps(&mut self) -> Result<Option<(Signal, u64)>, Failure> {
+        let (done, Settings { steps, checkpoint_every, eval_every, tensorboard, .. }) =
+            (self.run.opened.begin.step, self.config().settings.clone());
         let mut pending: Option<Pending> = None;
         let mut last = Instant::now();
-        self.gpu.begin();
-        for step in done..config.settings.steps {
+        self.run.gpu.begin();
+        for step in done..steps {
             // A step that compares gradients waits for them: the time is its own, not that of the step before.
             if self.is_guarded(step)
                 && let Some(previous) = pending.take()
@@ -117,17 +57,16 @@ impl Run<'_> {
             if let Some(previous) = pending.replace(next) {
                 self.finish(previous, &mut last, false)?;
             }
-            let every = config.settings.checkpoint_every;
-            let eval_every = config.settings.eval_every;
-            let end = step + 1 == config.settings.steps;
+            let end = step + 1 == steps;
             // After the last step all is done but the student.
-            let (stopped, clocks) = self.ranks.agree(self.stop, self.gpu.sm_clock_mhz())?;
+            let (stopped, clocks) = self.ranks.agree(self.stop, self.run.gpu.sm_clock_mhz())?;
             let stopped = stopped.filter(|_| !end);
             if self.ranks.count() > 1 {
-                self.gpu.clocks(&clocks);
+                self.run.gpu.clocks(&clocks);
             }
-            let due = stopped.is_some() || every > 0 && (end || (step + 1) % every == 0);
-            let scored = self.held_out.is_some() && (due || end || eval_every > 0 && (step + 1) % eval_every == 0);
+            let due = stopped.is_some() || checkpoint_every > 0 && (end || (step + 1) % checkpoint_every == 0);
+            let scored =
+                self.run.opened.held_out.is_some() && (due || end || eval_every > 0 && (step + 1) % eval_every == 0);
             // The first step is waited for, so that start-up is measured to its end.
             if due || end || scored || step == done {
                 if let Some(current) = pending.take() {
@@ -145,13 +84,13 @@ impl Run<'_> {
             }
             if due || scored {
                 if let Some(Written { out, record, metrics, .. }) = &mut self.written
-                    && config.settings.tensorboard
+                    && tensorboard
                 {
                     metrics.sync()?;
                     publish_events(out, record)?;
                 }
                 last = Instant::now();
-                self.gpu.begin();
+                self.run.gpu.begin();
             }
             if let Some(signal) = stopped {
                 return Ok(Some((signal, step + 1)));
@@ -165,52 +104,55 @@ impl Run<'_> {
         if let Some(Written { out, .. }) = &self.written {
             out.check_claim()?;
         }
-        self.identity.models(self.digests.get()?);
-        let data_sha256 = self.data_digest.get()?;
-        self.identity.data(data_sha256);
-        let (lines, metrics_sha256) = match &mut self.written {
+        let Self { run: Ready { opened, session, batches, tokens, .. }, written, ranks, .. } = self;
+        let Opened { config, identity, digests, data_digest, .. } = opened;
+        identity.models(digests.get()?);
+        let data_sha256 = data_digest.get()?;
+        identity.data(data_sha256);
+        let (lines, metrics_sha256) = match written {
             Some(Written { metrics, .. }) => metrics.sync()?,
             None => (0, tokens::none()),
         };
         let state = State {
             step,
-            steps: self.config.settings.steps,
-            run: self.identity.clone(),
-            tokens_sha256: self.tokens,
+            steps: config.settings.steps,
+            run: identity.clone(),
+            tokens_sha256: *tokens,
             metrics_sha256,
-            shards: checkpoint::shards(self.session, self.ranks),
+            shards: checkpoint::shards(session, ranks),
         };
-        let path = self.written.as_ref().map_or(&*self.config.out, |written| written.out.path());
-        let aside = checkpoint::fill(path, self.session, &state, self.ranks)?;
+        let path = written.as_ref().map_or(&*config.out, |written| written.out.path());
+        let aside = checkpoint::fill(path, session, &state, ranks)?;
         // Another rank puts it in place.
-        if self.written.is_none() {
-            self.session.watch().checkpoint(step);
+        if written.is_none() {
+            session.watch().checkpoint(step);
         }
-        let (Some(aside), Some(Written { out, record, .. })) = (aside, &mut self.written) else { return Ok(()) };
-        record.data(Some(data_sha256), self.batches.stream().summary());
+        let (Some(aside), Some(Written { out, record, .. })) = (aside, written) else { return Ok(()) };
+        record.data(Some(data_sha256), batches.stream().summary());
         record.metrics((lines, metrics_sha256));
         record.reached(step);
         out.publish(aside, record)?;
-        self.session.watch().checkpoint(step);
+        session.watch().checkpoint(step);
         let best = self.scores.best(&checkpoint::steps(out.path())?);
         record.best(best);
-        checkpoint::prune(out, self.config.settings.keep, best.map(|(step, _)| step))?;
+        checkpoint::prune(out, config.settings.keep, best.map(|(step, _)| step))?;
         Ok(out.remove_replaced()?)
     }
 
     /// Whether this rank compares int8's gradients with bf16's in a step, from 0.
     fn is_guarded(&self, step: u64) -> bool {
-        let Settings { guard_every, steps, .. } = self.config.settings;
+        let Settings { guard_every, steps, .. } = self.config().settings;
         let due = |every| every > 0 && (step == 0 || (step + 1).is_multiple_of(every) || step + 1 == steps);
         self.written.is_some() && guard_every.is_some_and(due)
     }
 
     /// Asks for a step: all of its micro-batches and the update. Waits for nothing but for gradients that are compared.
     fn enqueue(&mut self, step: u64) -> Result<Pending, Failure> {
-        let config = self.config;
-        self.session.watch().at_step(step + 1);
+        let is_guarded = self.is_guarded(step);
+        let Ready { opened: Opened { config, .. }, session, batches, tokens, .. } = &mut self.run;
+        session.watch().at_step(step + 1);
         let accum = u64::from(config.settings.grad_accum);
-        let rows = self.batches.step(config.settings.grad_accum)?;
+        let rows = batches.step(config.settings.grad_accum)?;
         // One mean over all tokens of the step, never a mean of means.
         let counted = rows.counted();
         if counted == 0 {
@@ -223,43 +165,43 @@ impl Run<'_> {
         for micro in own.clone() {
             let (replica, of_replica) = ((micro - own.start) / each, (micro - own.start) % each);
             let batch = rows.micro_batch(micro as usize);
-            let (guarded, last) =
-                (micro == own.start && self.is_guarded(step), share.ranks > 1 && micro + 1 == own.end);
+            let (guarded, last) = (micro == own.start && is_guarded, share.ranks > 1 && micro + 1 == own.end);
             // The last one of a rank leaves the gradients of all: where it is the first, too, it is computed once more before.
             if guarded || !last {
-                self.session.micro(&batch, loss_scale, of_replica > 0)?;
+                session.micro(&batch, loss_scale, of_replica > 0)?;
             }
             if guarded {
-                guard = Some(Guarded(self.session.guard()?.into_iter().map(LayerDistance::of).collect()));
+                guard = Some(Guarded(session.guard()?.into_iter().map(LayerDistance::of).collect()));
             }
             if last {
-                self.session.last(&batch, loss_scale, of_replica > 0)?;
+                session.last(&batch, loss_scale, of_replica > 0)?;
                 continue;
             }
             if let Some(fold) = share.fold(replica as u32).filter(|_| of_replica + 1 == each) {
-                self.session.fold(fold)?;
+                session.fold(fold)?;
             }
         }
         let lr = config.settings.schedule.lr(config.settings.lr, step, config.settings.warmup, config.settings.steps);
-        let ticket = self.session.update(step, lr)?;
-        self.tokens = tokens::after(self.tokens, &rows);
+        let ticket = session.update(step, lr)?;
+        *tokens = tokens::after(*tokens, &rows);
         Ok(Pending { step: step + 1, lr, tokens: counted, ticket, guard })
     }
 
     /// Waits for a step's metrics, writes and prints them; where it is `scored`, with the held-out losses after it.
     fn finish(&mut self, pending: Pending, last: &mut Instant, scored: bool) -> Result<(), Failure> {
-        let (metrics, done) = self.session.metrics(pending.ticket)?;
+        let Ready { opened: Opened { config, held_out, .. }, session, gpu, .. } = &mut self.run;
+        let (metrics, done) = session.metrics(pending.ticket)?;
         let seconds = (done - *last).as_secs_f64();
         *last = done;
-        self.gpu.step();
-        self.session.watch().step_takes(seconds);
-        let held_out = match self.held_out.as_ref().filter(|_| scored) {
-            Some(held_out) => Some(held_out.losses(self.config, self.session, self.ranks)?),
+        gpu.step();
+        session.watch().step_takes(seconds);
+        let held_out = match held_out.as_ref().filter(|_| scored) {
+            Some(held_out) => Some(held_out.losses(config, session, self.ranks)?),
             None => None,
         };
         let record = StepRecord {
             step: pending.step,
-            loss: finite(self.config.loss(&metrics)),
+            loss: finite(config.loss(&metrics)),
             kd_loss: finite(f64::from(metrics.kd_loss)),
             ce_loss: finite(f64::from(metrics.ce_loss)),
             grad_norm: finite(f64::from(metrics.grad_norm)),
@@ -267,9 +209,9 @@ impl Run<'_> {
             tokens: pending.tokens,
             step_ms: seconds * 1e3,
             tokens_per_s: pending.tokens as f64 / seconds,
-            memory_bytes: self.session.plan().plan.device_bytes(),
+            memory_bytes: session.plan().plan.device_bytes(),
             gpu: match &self.written {
-                Some(Written { progress, .. }) if progress.is_due(pending.step) => self.gpu.record(),
+                Some(Written { progress, .. }) if progress.is_due(pending.step) => gpu.record(),
                 _ => GpuRecord::default(),
             },
             skipped: metrics.skipped != 0,
@@ -277,7 +219,7 @@ impl Run<'_> {
             guard: pending.guard,
         };
         self.scores.add(&record);
-        if let Some(seconds) = self.session.waited_s()? {
+        if let Some(seconds) = session.waited_s()? {
             self.waits.add(record.step, seconds);
         }
         if let Some(Written { out, metrics, progress, .. }) = &mut self.written {
@@ -285,7 +227,7 @@ impl Run<'_> {
             metrics.put_back(|| out.check_claim())?;
             progress.step(&record);
         }
-        self.still.check(&record, self.config.settings.steps)?;
+        self.still.check(&record, config.settings.steps)?;
         self.skipped = if record.skipped { self.skipped + 1 } else { 0 };
         if self.skipped >= MOST_SKIPPED {
             return Err(Failure::Failed(format!(

@@ -1,0 +1,135 @@
+//! A run that has its directory, and what its steps change.
+
+use precast_fatbins::Digest;
+
+use super::held_out::{Scores, Since};
+use super::open::Opened;
+use super::progress::Progress;
+use super::ready::Ready;
+use super::resume::Resumed;
+use crate::base::note;
+use crate::base::startup::Startup;
+use crate::base::stop::Stop;
+use crate::options::RunConfig;
+use crate::programs::failure::Failure;
+use crate::ranks::Ranks;
+use crate::run::checkpoint;
+use crate::run::log;
+use crate::run::metrics::{METRICS, MetricsFile};
+use crate::run::out::{Out, logs};
+use crate::run::record::RunRecord;
+use crate::run::still::{self, Still};
+
+/// A run whose steps are being taken.
+pub(super) struct Running<'a> {
+    pub run: Ready,
+    pub startup: Startup,
+    pub stop: &'a Stop,
+    pub ranks: &'a Ranks,
+    /// Of rank 0.
+    pub written: Option<Written>,
+    /// Held-out losses so far.
+    pub scores: Scores,
+    pub still: Still,
+    /// Skipped steps in a row.
+    pub skipped: u32,
+    pub waits: ExchangeWaits,
+}
+
+/// What is written of a run.
+pub(super) struct Written {
+    pub out: Out,
+    pub record: RunRecord,
+    pub metrics: MetricsFile,
+    pub progress: Progress,
+}
+
+/// How long steps have waited for exchanges among ranks: from the end of the first step that is known of to that of the last.
+#[derive(Clone, Copy, Default)]
+pub(super) struct ExchangeWaits {
+    first: Option<(u64, f64)>,
+    last: Option<(u64, f64)>,
+}
+
+impl ExchangeWaits {
+    pub fn add(&mut self, step: u64, seconds: f64) {
+        self.first.get_or_insert((step, seconds));
+        self.last = Some((step, seconds));
+    }
+
+    /// Of a step, milliseconds; none where fewer than two are known of.
+    pub fn ms_a_step(self) -> Option<f64> {
+        let ((first, before), (last, seconds)) = (self.first?, self.last?);
+        (last > first).then(|| 1e3 * (seconds - before) / (last - first) as f64)
+    }
+}
+
+impl<'a> Running<'a> {
+    /// Makes the output directory this run's, from its beginning or from its checkpoint on: every check has passed.
+    pub fn begin(mut run: Ready, startup: Startup, stop: &'a Stop, ranks: &'a Ranks) -> Result<Self, Failure> {
+        let Opened { resumed, begin, models, adapter, held_out, .. } = &run.opened;
+        let before = resumed.as_ref().map_or(&[][..], Resumed::steps);
+        let since = Since::of(resumed.as_ref().map(|resumed| &resumed.record), held_out.as_ref(), begin.step);
+        let scores = Scores::of(Since::compared(since, before));
+        let still = Still::new(before, still::what_is_zero(&models.student, adapter.as_ref()));
+        let written = match run.opened.out.take() {
+            Some(out) => Some(Written::begin(out, &mut run, (since, &scores), ranks)?),
+            None => None,
+        };
+        // The directory is this run's on every rank.
+        ranks.barrier()?;
+        if !ranks.is_first() {
+            let rank = ranks.place().rank;
+            let logs = run.opened.begin.record.as_ref().map(logs).unwrap_or_default();
+            log::open(&run.opened.config.out, rank, logs.get(&log::name(rank)).copied());
+        }
+        let waits = ExchangeWaits::default();
+        Ok(Self { run, startup, stop, ranks, written, scores, still, skipped: 0, waits })
+    }
+
+    pub fn config(&self) -> &RunConfig {
+        &self.run.opened.config
+    }
+}
+
+impl Written {
+    fn begin(
+        mut out: Out,
+        run: &mut Ready,
+        (since, scores): (Option<Since>, &Scores),
+        ranks: &Ranks,
+    ) -> Result<Self, Failure> {
+        let Ready { opened: Opened { config, resumed, corpus, summary, .. }, session, .. } = run;
+        let mut record = RunRecord::new(config, session, corpus);
+        record.data(None, *summary);
+        run.certificate.take().into_iter().for_each(|certificate| record.teacher_certificate(certificate));
+        run.teacher_score.take().into_iter().for_each(|score| record.teacher_score(score));
+        out.keep_logs(ranks.count());
+        let (done, metrics_sha256) = match resumed {
+            Some(Resumed { saved, .. }) => (saved.state.step, saved.state.metrics_sha256),
+            None => (0, Digest::of(b"")),
+        };
+        let mut changes = resumed.as_ref().map(|resumed| resumed.changes(config)).unwrap_or_default();
+        since.into_iter().for_each(|since| record.held_out(since));
+        let of_best = resumed.as_ref().and_then(|resumed| Since::change(since, resumed.steps()));
+        of_best.iter().for_each(note::note);
+        changes.extend(of_best);
+        record.best(scores.best(&checkpoint::steps(out.path())?));
+        record.part(done, resumed.as_ref().map(|resumed| &resumed.record), &changes);
+        record.metrics((done, metrics_sha256));
+        out.begin(&mut record)?;
+        // A kill may have come before the oldest ones went.
+        let best = scores.best(&checkpoint::steps(out.path())?);
+        checkpoint::prune(&mut out, config.settings.keep, best.map(|(step, _)| step))?;
+        let metrics = match resumed {
+            Some(resumed) => MetricsFile::resume(&resumed.metrics, done)?,
+            None => MetricsFile::create(&out.path().join(METRICS))?,
+        };
+        out.open_log();
+        let (micros, _) = config.share.micros(config.settings.grad_accum.into());
+        let micros = (micros.end - micros.start) as u32;
+        let floor_s = session.limit().map(|limit| limit.floor_seconds(&session.plan().plan, micros));
+        let progress = Progress::new(config, done, floor_s);
+        Ok(Self { out, record, metrics, progress })
+    }
+}
