@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal as Number, kill_process};
 
 use super::error::RankError;
 use super::launcher::{Place, RANK, RANKS, RENDEZVOUS, TOKEN};
-use super::rendezvous::random;
+use super::token::random;
 use crate::base::io::IoError;
 use crate::base::signal::Signal;
 use crate::base::stop::Stop;

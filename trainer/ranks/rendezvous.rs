@@ -8,7 +8,6 @@
 //! server:  0, or 1 and why not
 //! ```
 
-use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::sync::mpsc;
@@ -18,7 +17,7 @@ use std::time::{Duration, Instant};
 use super::control::seconds;
 use super::error::RankError;
 use super::launcher::Place;
-use super::token::Token;
+use super::token::{Token, random};
 use crate::base::stop::Stop;
 
 const MAGIC: [u8; 8] = *b"PRECAST2";
@@ -32,17 +31,6 @@ const ATTEMPT: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(20);
 /// The longest reason not to let a rank in, bytes.
 const MOST_REASON: usize = 4096;
-
-/// Random bytes.
-pub fn random<const N: usize>() -> io::Result<[u8; N]> {
-    let mut bytes = [0; N];
-    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-    Ok(bytes)
-}
-
-fn is_same(a: &[u8; 32], b: &[u8; 32]) -> bool {
-    a.iter().zip(b).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
-}
 
 fn take<const N: usize>(stream: &mut impl Read) -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
@@ -88,7 +76,7 @@ fn greet(mut stream: TcpStream, token: &Token, (rank, ranks): (u32, u32)) -> Res
         return Err(HandshakeError::Stranger("something else than a rank listens there".to_owned()));
     }
     let theirs: [u8; 32] = take(&mut stream)?;
-    if !is_same(&take(&mut stream)?, &token.proof(&[b"server", &nonce, &theirs])) {
+    if !token.proves(&take(&mut stream)?, &[b"server", &nonce, &theirs]) {
         return Err(HandshakeError::Stranger("who listens there does not know the token of this job".to_owned()));
     }
     stream.write_all(&token.proof(&[b"client", &greeting, &theirs]))?;
@@ -110,7 +98,7 @@ fn admit(mut stream: TcpStream, token: &Token, ranks: u32) -> Result<(u32, TcpSt
     let word = |at: usize| u32::from_le_bytes([greeting[at], greeting[at + 1], greeting[at + 2], greeting[at + 3]]);
     let nonce: [u8; 32] = random()?;
     stream.write_all(&[&MAGIC[..], &nonce, &token.proof(&[b"server", &greeting[16..], &nonce])].concat())?;
-    if !is_same(&take(&mut stream)?, &token.proof(&[b"client", &greeting, &nonce])) {
+    if !token.proves(&take(&mut stream)?, &[b"client", &greeting, &nonce]) {
         return Err(HandshakeError::Stranger("it does not know the token of this job".to_owned()));
     }
     let (rank, theirs) = (word(8), word(12));
