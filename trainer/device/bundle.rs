@@ -21,19 +21,23 @@ struct Embedded {
 /// The bundle inside this binary, if it was built with any architecture.
 ///
 /// # Errors
-/// [`DeviceError::Embedded`] where it is not the one the binary was built with.
+/// [`DeviceError::Bundle`] where it is not the one the binary was built with.
 pub fn embedded() -> Result<Option<Bundle<'static>>, DeviceError> {
     let Some(Embedded { manifest, fatbin, digest }) = EMBEDDED else { return Ok(None) };
-    let bundle = Bundle::from_parts(manifest, fatbin).map_err(DeviceError::Embedded)?;
+    let bundle = Bundle::from_parts(manifest, fatbin).map_err(unusable)?;
     if bundle.digest().to_string() == digest {
         return Ok(Some(bundle));
     }
-    Err(DeviceError::Embedded(BundleError::Claim {
+    Err(unusable(BundleError::Claim {
         module: "manifest".to_owned(),
         what: "digest",
         expected: digest.to_owned(),
         found: bundle.digest().to_string(),
     }))
+}
+
+fn unusable(error: BundleError) -> DeviceError {
+    DeviceError::Bundle(format!("the embedded bundle must not be used: {error}"))
 }
 
 /// What a report of a bug says of the kernels: the digest of those embedded.
@@ -72,7 +76,12 @@ impl Kernels {
     /// [`DeviceError`] where it cannot be read.
     pub fn file(&self) -> Result<Option<BundleSource>, DeviceError> {
         let Some(path) = &self.bundle else { return Ok(None) };
-        let unreadable = |reason: String| DeviceError::NoBundle { path: path.clone(), reason };
+        let unreadable = |reason: String| {
+            let path = path.display();
+            DeviceError::Bundle(format!(
+                "--bundle {path} {reason}\nprecast-aot build --model DIR --arch ARCH --out FILE makes a bundle"
+            ))
+        };
         let file = BundleFile::read(path).map_err(|error| unreadable(format!("cannot be read: {error}")))?;
         match Disguise::of(&file.bytes) {
             Some(what) => Err(unreadable(what.to_string())),
@@ -127,8 +136,8 @@ impl BundleSource {
     /// Why this bundle must not be used: the file is named, if it is one.
     pub fn refuse(&self, error: BundleError) -> DeviceError {
         match self {
-            Self::File(file, _) => DeviceError::Bundle { path: file.path.clone(), error },
-            Self::Embedded(_) | Self::Simulated(_) => DeviceError::Embedded(error),
+            Self::File(file, _) => DeviceError::Bundle(format!("{}: {error}", file.path.display())),
+            Self::Embedded(_) | Self::Simulated(_) => unusable(error),
         }
     }
 

@@ -32,7 +32,7 @@ pub type AnyDriver = Box<dyn Driver>;
 /// `kernels` hold no code for any GPU: whoever has such code wants it run.
 ///
 /// # Errors
-/// [`DeviceError::NoGpu`], or a [`DriverError`].
+/// [`DeviceError::Unfit`], or a [`DriverError`].
 pub fn open(choice: DeviceChoice, kernels: &Kernels) -> Result<AnyDriver, DeviceError> {
     match choice {
         DeviceChoice::Sim => Ok(Box::new(Sim::new(Faults::default()))),
@@ -40,16 +40,25 @@ pub fn open(choice: DeviceChoice, kernels: &Kernels) -> Result<AnyDriver, Device
         DeviceChoice::Portable(ordinal) => Ok(Box::new(Cuda::open(ordinal, true)?)),
         DeviceChoice::Auto => match Cuda::open(0, false) {
             Err(found @ (DriverError::NoDriver | DriverError::NoGpu { .. })) => {
-                let holds = kernels.archs()?;
-                if !holds.is_empty() {
-                    return Err(DeviceError::NoGpu { found, holds });
-                }
-                note(format!("{found}. There are no kernels for a GPU either, so this runs on the simulated GPU"));
+                simulate(&found, kernels, "the simulated GPU")?;
                 open(DeviceChoice::Sim, kernels)
             }
             other => Ok(Box::new(other?)),
         },
     }
+}
+
+/// Says that a run is simulated because there is no GPU, unless there are kernels for one.
+fn simulate(found: &DriverError, kernels: &Kernels, on: &str) -> Result<(), DeviceError> {
+    let holds: Vec<String> = kernels.archs()?.iter().map(ToString::to_string).collect();
+    if holds.is_empty() {
+        note(format!("{found}. There are no kernels for a GPU either, so this runs on {on}"));
+        return Ok(());
+    }
+    Err(DeviceError::Unfit(format!(
+        "--device auto: {found}.\nThere are kernels for {} here, so auto does not fall back to the simulated GPU",
+        holds.join(", ")
+    )))
 }
 
 /// cuBLASLt, where a run has it compute products.
@@ -92,11 +101,7 @@ pub fn open_rank(
     let simulated = match (choice, cuda::count()) {
         (DeviceChoice::Sim, _) => true,
         (DeviceChoice::Auto, Err(found @ (DriverError::NoDriver | DriverError::NoGpu { .. }))) => {
-            let holds = kernels.archs()?;
-            if !holds.is_empty() {
-                return Err(DeviceError::NoGpu { found, holds });
-            }
-            note(format!("{found}. There are no kernels for a GPU either, so this runs on simulated GPUs"));
+            simulate(&found, kernels, "simulated GPUs")?;
             true
         }
         (_, Err(error)) => return Err(error.into()),

@@ -31,14 +31,14 @@ pub fn check(device: &Device, plan: &Plan, host: &HostMemory) -> Result<(), Devi
     if needed <= device.free_bytes {
         return Ok(());
     }
-    Err(DeviceError::OneMemory {
-        needed,
-        free: device.free_bytes,
-        reserve: host::reserve_bytes(device.total_bytes),
-        device: device.name.clone(),
-        table: MemoryTable::of(plan).to_string(),
-        host: host.to_string(),
-        kernels: KERNELS_BYTES,
-        could_be_stored: false,
-    })
+    let reason = format!(
+        "this run needs {needed} bytes of the memory that {} shares with the host, and {} can be taken: what the page cache holds \
+         counts as free, and {} bytes stay with the system.\n\
+         on the device:\n{}\nkernels, at most {KERNELS_BYTES} bytes; on the host:\n{host}",
+        device.name,
+        device.free_bytes,
+        host::reserve_bytes(device.total_bytes),
+        MemoryTable::of(plan)
+    );
+    Err(DeviceError::OneMemory { reason, first: "" })
 }

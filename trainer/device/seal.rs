@@ -52,12 +52,12 @@ pub(crate) fn seal(
     let needed = plan.device_bytes();
     if needed > device.free_bytes {
         return Err(DeviceError::Memory {
-            int8: None,
+            int8: String::new(),
             needed,
             free: device.free_bytes,
             device: device.name.clone(),
             table: MemoryTable::of(plan).to_string(),
-            could_be_stored: false,
+            first: "",
         });
     }
     let free_before = driver.free_bytes()?;

@@ -56,10 +56,10 @@ impl Session {
     ) -> Result<Self, DeviceError> {
         let shapes = sources.shapes();
         let advise = |mut failure| {
-            if let DeviceError::Memory { could_be_stored, .. } | DeviceError::OneMemory { could_be_stored, .. } =
-                &mut failure
+            if let DeviceError::Memory { first, .. } | DeviceError::OneMemory { first, .. } = &mut failure
+                && shapes.student_could_be_stored(config)
             {
-                *could_be_stored = shapes.student_could_be_stored(config);
+                *first = "--student-format stored, ";
             }
             failure
         };

@@ -6,7 +6,7 @@ use precast_plan::memory::human_bytes;
 use precast_plan::{Formats, MemoryTable, Plan, PlanError};
 use precast_runtime::Device;
 
-use crate::device::error::{DeviceError, Rounded};
+use crate::device::error::DeviceError;
 use crate::options::{UsageError, WeightFormat};
 
 /// What the kernels of a run take of a device besides its plan, and more: a plan that fits by less does not.
@@ -25,6 +25,21 @@ pub struct Choice<'a> {
     pub asked: WeightFormat,
     /// In which formats the model's file has its matrices.
     pub formats: &'a Formats,
+}
+
+/// What kernels have beside them of a memory that the host shares.
+pub fn beside(host_bytes: u64) -> String {
+    if host_bytes > 0 { format!(" and {host_bytes} for the host, which shares it") } else { String::new() }
+}
+
+/// What a run would take with weights in 8 bits, as a refusal of one that does not fit says it.
+fn rounded(flag: &str, bytes: Option<u64>) -> String {
+    let line = |bytes| {
+        format!(
+            "With {flag} int8, which rounds what the products of layers read to 8 bits, it would take {bytes} bytes.\n"
+        )
+    };
+    bytes.map(line).unwrap_or_default()
 }
 
 /// A plan, and the form of the weights that it is for.
@@ -57,7 +72,7 @@ impl Choice<'_> {
     /// what the host takes of that.
     ///
     /// # Errors
-    /// [`DeviceError::NeitherFits`] under `auto`, and those of `lower`.
+    /// [`DeviceError::Unfit`] under `auto`, and those of `lower`.
     pub fn make<P: AsRef<Plan>>(
         &self,
         device: &Device,
@@ -77,9 +92,9 @@ impl Choice<'_> {
             let (needed, free) = (plan.as_ref().arena_bytes, device.free_bytes);
             if needed > free && device.arch() != Some(Arch::Sim) && !device.has_one_memory() {
                 let table = MemoryTable::of(plan.as_ref()).to_string();
-                let int8 = int8().filter(|bytes| *bytes < needed).map(|bytes| Rounded { flag, bytes });
+                let int8 = rounded(flag, int8().filter(|bytes| *bytes < needed));
                 let device = device.name.clone();
-                return Err(DeviceError::Memory { needed, free, device, table, int8, could_be_stored: false });
+                return Err(DeviceError::Memory { needed, free, device, table, int8, first: "" });
             }
             let note = format!("{flag} stored: the weights are stored dense, so this is {flag} bf16");
             let note = (asked == WeightFormat::Stored).then_some(note);
@@ -101,17 +116,15 @@ impl Choice<'_> {
             (true, _) => (wide, WeightFormat::Bf16),
             (false, true) => (stored, WeightFormat::Stored),
             (false, false) => {
-                return Err(DeviceError::NeitherFits {
-                    flag,
-                    bf16: of_wide,
-                    stored: of_stored,
-                    int8: int8().map(|bytes| Box::new(Rounded { flag, bytes })),
-                    kernels: KERNELS_BYTES,
-                    host,
-                    free,
-                    device: device.name.clone(),
-                    table: MemoryTable::of(stored.as_ref()).to_string(),
-                });
+                return Err(DeviceError::Unfit(format!(
+                    "this run fits with weights in neither form: it takes {of_wide} bytes of device memory with {flag} bf16, {of_stored} \
+                     with {flag} stored, and up to {KERNELS_BYTES} for kernels{}, and {} has {free} free. With stored:\n{}\n{}\
+                     Use --recompute blocks, or a smaller --batch-size or --seq-len (and --grad-accum to keep the step's tokens)",
+                    beside(host),
+                    device.name,
+                    MemoryTable::of(stored.as_ref()),
+                    rounded(flag, int8())
+                )));
             }
         };
         let other = if format == WeightFormat::Bf16 { WeightFormat::Stored } else { WeightFormat::Bf16 };
@@ -217,7 +230,7 @@ mod tests {
     #[test]
     fn where_neither_form_fits_auto_says_what_both_take() {
         let failure = choose(WeightFormat::Auto, &in_blocks(), &device(16 * GIB, Some((8, 9)))).unwrap_err();
-        assert!(matches!(failure, DeviceError::NeitherFits { .. }));
+        assert!(matches!(failure, DeviceError::Unfit(_)));
         insta::assert_snapshot!(failure.to_string());
     }
 

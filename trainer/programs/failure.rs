@@ -11,7 +11,6 @@ use crate::base::note;
 use crate::base::stop::Stopped;
 use crate::device::DeviceError;
 use crate::device::watch::Hang;
-use crate::device::weight_format::KERNELS_BYTES;
 use crate::inputs::adapter::AdapterError;
 use crate::inputs::checkpoint::CheckpointError;
 use crate::inputs::data::DataError;
@@ -60,26 +59,6 @@ pub enum Failure {
     /// The device or its driver failed.
     #[error(transparent)]
     Driver(#[from] DriverError),
-    /// A plan takes more memory than there is.
-    #[error(
-        "this run does not fit: it takes {needed} bytes of device memory, up to {KERNELS_BYTES} for kernels{}, and {room}.\n{}",
-        if *host > 0 { format!(" and {host} for the host, which shares it") } else { String::new() },
-        change.as_ref().map_or_else(
-            || "Neither smaller micro-batches, --recompute, other formats nor shorter sequences make it fit: use smaller models, or \
-                a GPU with more memory".to_owned(),
-            |change| format!("The least change that fits: {change}")
-        )
-    )]
-    TooLarge {
-        /// By the plan.
-        needed: u64,
-        /// What the host takes of the same memory.
-        host: u64,
-        /// What there is.
-        room: String,
-        /// Options by which the run fits, and what it takes then.
-        change: Option<String>,
-    },
     /// Model and run do not go together.
     #[error(transparent)]
     Plan(#[from] PlanError),
@@ -143,43 +122,27 @@ impl Failure {
             {
                 5
             }
+            Self::Plan(PlanError::TeacherNarrower { .. } | PlanError::UnknownProjection { .. }) => 5,
             Self::Usage(_)
-            | Self::Plan(
-                PlanError::SequenceTooLong { .. }
-                | PlanError::Tokens { .. }
-                | PlanError::TooLarge { .. }
-                | PlanError::NoTeacher
-                | PlanError::Rank { .. }
-                | PlanError::Replicas { .. }
-                | PlanError::StoredWithoutAdapters
-                | PlanError::Int8Precision
-                | PlanError::Rotation { .. }
-                | PlanError::StudentRotation { .. }
-                | PlanError::Int8Depth { .. }
-                | PlanError::StoredInt8
-                | PlanError::BaseWithoutAdapters,
-            )
+            | Self::Plan(_)
             | Self::Certificate(CertificateError::Missing { .. })
             | Self::Driver(DriverError::NoCublas) => 2,
             Self::Device(DeviceError::Load(LoadError::Driver(_) | LoadError::Unsupported { .. })) => 4,
             Self::Device(
                 DeviceError::Load(_)
-                | DeviceError::Bundle { .. }
+                | DeviceError::Bundle(_)
                 | DeviceError::NotInBundle { .. }
-                | DeviceError::NoBundle { .. }
-                | DeviceError::Embedded(_)
                 | DeviceError::Cublas(_),
             )
             | Self::NothingToCheck
             | Self::Selftest { .. } => 3,
             Self::Hung(_) => Hang::EXIT_CODE,
-            Self::Driver(_) | Failure::Device(_) | Failure::TooLarge { .. } => 4,
+            Self::Driver(_) | Self::Device(_) => 4,
             Self::Doctor { exit_code, .. } => *exit_code,
             // What cannot be written, be it a checkpoint, is no fault of what was read.
             Self::Checkpoint(CheckpointError::WouldNotBeFinite { .. } | CheckpointError::Space { .. }) => 1,
             Self::Checkpoint(CheckpointError::Io { what, .. }) if *what != "read" => 1,
-            Self::Plan(PlanError::TeacherNarrower { .. } | PlanError::UnknownProjection { .. })
-            | Self::Checkpoint(_)
+            Self::Checkpoint(_)
             | Self::Adapter(_)
             | Self::Data(_)
             | Self::Pair(_)
@@ -192,7 +155,7 @@ impl Failure {
             | Self::Io(_)
             | Self::Failed(_) => 1,
             Self::Out(_) => 2,
-            Self::Run(_) | Failure::Tokens { .. } => 5,
+            Self::Run(_) | Self::Tokens { .. } => 5,
             Self::Rank(RankError::Usage(_) | RankError::Different(_)) => 2,
             Self::Rank(RankError::Failed { exit_code, .. }) => *exit_code,
             Self::Rank(_) => 1,
@@ -284,8 +247,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_the_device_and_what_does_not_read_is_an_input() {
-        let (device, table) = ("a card".to_owned(), String::new());
-        let room = DeviceError::Memory { needed: 2, free: 1, device, table, int8: None, could_be_stored: false };
+        let room = DeviceError::Unfit(String::new());
         let adapter = AdapterError::NotAnAdapter { path: "adapter".into(), reason: String::new() };
         assert_eq!([Failure::from(room).exit_code(), Failure::from(adapter).exit_code()], [4, 5]);
     }

@@ -98,7 +98,7 @@ fn found(config: &RunConfig) -> Result<Target, Failure> {
 /// Prints what a run would take.
 ///
 /// # Errors
-/// [`Failure::TooLarge`], behind all that is printed, where that is more than there is.
+/// [`DeviceError::Unfit`], behind all that is printed, where that is more than there is.
 pub fn show(config: &RunConfig, target: &Target, json: bool) -> Result<(), Failure> {
     let planned = Planned::of(config, target)?;
     if json {

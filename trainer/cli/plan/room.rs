@@ -7,9 +7,10 @@ use precast_runtime::Device;
 use serde::Serialize;
 
 use super::Target;
+use crate::device::DeviceError;
 use crate::device::host_memory::HostMemory;
 use crate::device::one_memory;
-use crate::device::weight_format::fits;
+use crate::device::weight_format::{KERNELS_BYTES, beside, fits};
 use crate::device::weight_sources::Shapes;
 use crate::options::RunConfig;
 use crate::options::WeightFormat;
@@ -188,7 +189,17 @@ impl Refusal {
 
     pub fn failure(self) -> Failure {
         let Self { takes: Takes { device, host }, room, change } = self;
-        Failure::TooLarge { needed: device, host, room, change: change.map(|change| change.to_string()) }
+        let advice = match change {
+            Some(change) => format!("The least change that fits: {change}"),
+            None => "Neither smaller micro-batches, --recompute, other formats nor shorter sequences make it fit: use smaller \
+                     models, or a GPU with more memory"
+                .to_owned(),
+        };
+        let message = format!(
+            "this run does not fit: it takes {device} bytes of device memory, up to {KERNELS_BYTES} for kernels{}, and {room}.\n{advice}",
+            beside(host)
+        );
+        DeviceError::Unfit(message).into()
     }
 }
 
