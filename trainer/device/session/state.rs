@@ -1,0 +1,129 @@
+//! What trains, piece by piece: for checkpoints and results.
+
+use precast_plan::training::CAST;
+use precast_plan::weights::Trained;
+use precast_plan::{Parameter, Tensor};
+use precast_runtime::DriverError;
+
+use super::Session;
+
+impl Session {
+    /// Elements of each of the tensors of [`Self::state`], on all ranks.
+    pub fn state_elems(&self) -> u64 {
+        self.plan.shards.elems()
+    }
+
+    /// What the optimizer keeps: master weights, first and second moments, flat, f32: the pieces that this rank updates, each with
+    /// where it begins.
+    pub fn state(&self) -> [(&'static str, Vec<(u64, Tensor)>); 3] {
+        let Trained { master, m, v, .. } = self.trained();
+        let whole = self.plan.has_whole_masters();
+        let own = self.plan.shards.own();
+        let masters = own
+            .iter()
+            .map(|piece| (piece.start, master.slice(if whole { piece.start } else { piece.local }, piece.elems)));
+        let masters = masters.collect();
+        let pieces = |of: Tensor| own.iter().map(|piece| (piece.start, of.slice(piece.local, piece.elems))).collect();
+        [("master", masters), ("m", pieces(m)), ("v", pieces(v))]
+    }
+
+    /// Where a checkpoint's tensors go on this rank: as [`Self::state`], and all master weights where it has them all.
+    pub fn restored_state(&self) -> [(&'static str, Vec<(u64, Tensor)>); 3] {
+        let [mut masters, m, v] = self.state();
+        if self.plan.has_whole_masters() {
+            masters.1 = vec![(0, self.trained().master)];
+        }
+        [masters, m, v]
+    }
+
+    /// Makes the working copy of what [`Self::write`] has put into the tensors of [`Self::state`].
+    ///
+    /// # Errors
+    /// [`DriverError`].
+    pub fn restored(&mut self) -> Result<(), DriverError> {
+        self.sealed.run(CAST)
+    }
+
+    /// Whether the master weights of this rank are all of them.
+    pub fn has_whole_masters(&self) -> bool {
+        self.plan.has_whole_masters()
+    }
+
+    /// What the optimizer has of all that trains: the student, or its adapter.
+    pub(super) fn trained(&self) -> Trained {
+        self.plan.trained().trained().expect("something trains")
+    }
+
+    /// What the optimizer has of a parameter of the student.
+    ///
+    /// # Panics
+    /// If the student has no such parameter, or an adapter trains in its place.
+    pub fn trained_of(&self, parameter: &Parameter) -> Trained {
+        let found = self.plan.student.weights.states().find(|(one, ..)| *one == parameter);
+        found.unwrap_or_else(|| panic!("{} is no parameter of the student", parameter.name)).2
+    }
+
+    /// Elements that train.
+    pub fn trained_count(&self) -> u64 {
+        match &self.plan.adapters {
+            Some(adapters) => adapters.parameters.list.iter().map(|one| one.shape.iter().product::<u64>()).sum(),
+            None => self.plan.student.weights.parameters.count(),
+        }
+    }
+
+    /// Elements of the student and of its adapter, if it has one.
+    pub fn all_count(&self) -> u64 {
+        let of_student = self.plan.student.weights.parameters.count();
+        if self.plan.adapters.is_some() { of_student + self.trained_count() } else { of_student }
+    }
+
+    /// The weights that launches read, of a parameter.
+    pub fn working(&self, parameter: &Parameter) -> Tensor {
+        let weight = self.plan.student.weights.of(parameter);
+        weight.unwrap_or_else(|| panic!("{} is no parameter of the student", parameter.name)).tensor
+    }
+
+    /// A parameter's fp32 master weights.
+    ///
+    /// # Errors
+    /// [`DriverError`].
+    pub fn master(&mut self, parameter: &Parameter) -> Result<Vec<u8>, DriverError> {
+        self.read(self.trained_of(parameter).master)
+    }
+
+    /// A parameter's gradient, f32, before clipping.
+    ///
+    /// # Errors
+    /// [`DriverError`].
+    pub fn gradient(&mut self, parameter: &Parameter) -> Result<Vec<u8>, DriverError> {
+        self.read(self.trained_of(parameter).grad)
+    }
+
+    /// The bytes of a tensor.
+    ///
+    /// # Errors
+    /// [`DriverError`].
+    pub fn read(&mut self, tensor: Tensor) -> Result<Vec<u8>, DriverError> {
+        self.sealed.read(tensor)
+    }
+
+    /// The bytes of a tensor, part by part: the host holds two parts, however large it is.
+    ///
+    /// # Errors
+    /// [`DriverError`], and those of `take`.
+    pub fn read_parts<E: From<DriverError>>(
+        &mut self,
+        tensor: Tensor,
+        take: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.sealed.read_parts(tensor, take)
+    }
+
+    /// Replaces what a tensor holds.
+    ///
+    /// # Errors
+    /// [`DriverError`].
+    pub fn write(&mut self, tensor: Tensor, bytes: &[u8]) -> Result<(), DriverError> {
+        self.sealed.write(tensor, bytes)
+    }
+}

@@ -1,0 +1,142 @@
+//! The steps of training, phase by phase.
+
+use std::time::Instant;
+
+use precast_kernels::abi::{micro_scalars, step_metrics, update_scalars};
+use precast_plan::guard::{GUARD, Sums};
+use precast_plan::training::{GATHER, LAST, MICRO, TEACHER, UPDATE};
+use precast_plan::{Fold, Recipe, Tensor};
+use precast_runtime::{DriverError, Ticket};
+
+use crate::inputs::data::MicroBatch;
+
+use super::Session;
+
+impl Session {
+    /// Forward and backward of one micro-batch. The first of a step overwrites gradients, others add.
+    ///
+    /// # Errors
+    /// [`DriverError`].
+    pub fn micro(&mut self, batch: &MicroBatch, loss_scale: f32, accumulate: bool) -> Result<(), DriverError> {
+        self.compute(MICRO, batch, loss_scale, accumulate)
+    }
+
+    /// Forward and backward of this rank's last micro-batch of a step, where there are several ranks: behind it gradients and
+    /// losses are those of all.
+    ///
+    /// # Errors
+    /// [`DriverError`].
+    pub fn last(&mut self, batch: &MicroBatch, loss_scale: f32, accumulate: bool) -> Result<(), DriverError> {
+        self.compute(LAST, batch, loss_scale, accumulate)
+    }
+
+    /// The teacher's own cross entropy of micro-batches, added up, each token's times `loss_scale`. What it leaves in the metrics the
+    /// first micro-batch of a step overwrites. Waits for it.
+    ///
+    /// # Errors
+    /// [`DriverError`].
+    ///
+    /// # Panics
+    /// If there is no teacher.
+    pub fn teacher_loss(&mut self, batches: &[MicroBatch], loss_scale: f32) -> Result<f32, DriverError> {
+        for (index, batch) in batches.iter().enumerate() {
+            self.compute(TEACHER, batch, loss_scale, index > 0)?;
+        }
+        let metrics: step_metrics = bytemuck::pod_read_unaligned(&self.read(self.plan.metrics)?);
+        Ok(metrics.ce_loss)
+    }
+
+    fn compute(
+        &mut self,
+        phase: &str,
+        batch: &MicroBatch,
+        loss_scale: f32,
+        accumulate: bool,
+    ) -> Result<(), DriverError> {
+        let inputs = self.plan.inputs;
+        let mut words = vec![0u32; inputs.all.elems as usize];
+        let mut put = |tensor: Tensor, values: &[u32]| {
+            let start = (tensor.offset - inputs.all.offset) as usize / 4;
+            words[start..start + values.len()].copy_from_slice(values);
+        };
+        put(inputs.ids, &batch.ids);
+        put(inputs.targets, &batch.targets);
+        put(inputs.sorted_ids, &batch.sorted_ids);
+        put(inputs.sorted_positions, &batch.sorted_positions);
+        let scalars = micro_scalars { loss_scale, accumulate: u32::from(accumulate) };
+        put(inputs.micro, bytemuck::cast_slice(bytemuck::bytes_of(&scalars)));
+        put(inputs.factors, &[1.0, f32::from(u8::from(accumulate))].map(f32::to_bits));
+        self.sealed.write(inputs.all, bytemuck::cast_slice(&words))?;
+        self.sealed.run(phase)
+    }
+
+    /// The gradients of each layer by products of 8 bits beside bf16's, the lowest layer first: of the first micro-batch of a step,
+    /// right behind it. Waits for them.
+    ///
+    /// # Errors
+    /// [`DriverError`].
+    ///
+    /// # Panics
+    /// If no student trains in int8.
+    pub fn guard(&mut self) -> Result<Vec<Sums>, DriverError> {
+        self.sealed.run(GUARD)?;
+        let guard = self.plan.guard.as_ref().expect("a student that trains in int8");
+        Ok(guard.sums(&bytemuck::pod_collect_to_vec(&self.sealed.read(guard.partials)?)))
+    }
+
+    /// Folds one replica's gradients into the reduction tree.
+    ///
+    /// # Errors
+    /// [`DriverError`].
+    pub fn fold(&mut self, fold: Fold) -> Result<(), DriverError> {
+        self.sealed.run(&fold.phase())
+    }
+
+    /// Norm, clip and AdamW with the learning rate and bias corrections of `step` (from 0). The metrics
+    /// arrive later.
+    ///
+    /// # Errors
+    /// [`DriverError`].
+    pub fn update(&mut self, step: u64, lr: f64) -> Result<Ticket, DriverError> {
+        let exponent = (step + 1) as i32;
+        let correction = |beta: f32| (1.0 - f64::from(beta).powi(exponent)) as f32;
+        let scalars = update_scalars {
+            lr: lr as f32,
+            bias_correction1: correction(Recipe::BETA1),
+            bias_correction2: correction(Recipe::BETA2),
+            reserved: 0,
+        };
+        self.sealed.write(self.plan.update, bytemuck::bytes_of(&scalars))?;
+        self.sealed.run(UPDATE)?;
+        let metrics = self.sealed.read_later(self.plan.metrics)?;
+        if self.plan.shards.share().ranks > 1 {
+            self.sealed.run_beside(GATHER)?;
+        }
+        Ok(metrics)
+    }
+
+    /// Waits for the metrics of a step, and says when it was done.
+    ///
+    /// # Errors
+    /// [`DriverError`].
+    pub fn metrics(&mut self, ticket: Ticket) -> Result<(step_metrics, Instant), DriverError> {
+        let arrived = self.sealed.wait(ticket)?;
+        Ok((bytemuck::pod_read_unaligned(&arrived.bytes), arrived.at))
+    }
+
+    /// How long launches have waited for exchanges so far, by the device's clock, seconds; none where nothing runs beside them.
+    ///
+    /// # Errors
+    /// [`DriverError`].
+    pub fn waited_s(&mut self) -> Result<Option<f64>, DriverError> {
+        self.sealed.waited_s()
+    }
+
+    /// Seconds that each of `repeats` runs of a phase takes, warm, by the device's own clock.
+    ///
+    /// # Errors
+    /// [`DriverError`].
+    pub fn time(&mut self, phase: &str, repeats: u32) -> Result<f64, DriverError> {
+        self.sealed.time(phase, repeats)
+    }
+}

@@ -1,0 +1,153 @@
+//! Weights up: the models, an adapter, and what follows from them.
+
+use precast_kernels::Format;
+use precast_plan::staged::CERTIFY;
+use precast_plan::training::{CAST, CLEAR, WIDEN};
+use precast_plan::{Comparison, Parameter, Resident, Tensor};
+
+use crate::base::roles::Models;
+use crate::base::stop::Stopped;
+use crate::device::DeviceError;
+use crate::device::upload::{upload_masters, upload_model, upload_parameters, upload_staged, upload_tables};
+use crate::device::weight_sources::Sources;
+use crate::inputs::adapter::extent;
+use crate::inputs::checkpoint::Weights;
+use crate::inputs::data::MicroBatch;
+
+use super::{Session, read_columns};
+
+impl Session {
+    /// Whether a student that trains is sent as master weights. Where the run computes in the dtype in which it is stored, it
+    /// is sent as it is, which halves the bytes.
+    pub fn sent_wide(&self, student: &dyn Weights) -> bool {
+        let weights = self.plan.student.weights.all;
+        weights.trained().is_some() && student.dtype().map(Format::Dense) != Some(weights.tensor.format)
+    }
+
+    /// Where the weights of the models go, a parameter each.
+    fn destinations(&self, sent_wide: bool) -> Models<Vec<(Parameter, Tensor)>> {
+        let of = |model: &Resident| model.weights.list().map(|(one, weight)| (one.clone(), weight.tensor)).collect();
+        let student = match sent_wide {
+            true => self.plan.student.weights.states().map(|(one, _, own)| (one.clone(), own.master)).collect(),
+            false => of(&self.plan.student),
+        };
+        Models { teacher: self.plan.teacher.as_ref().map(of), student }
+    }
+
+    /// Bytes of the models' weights that are sent.
+    pub fn upload_bytes(&self, sources: &Sources<'_>) -> u64 {
+        let sent_wide = self.sent_wide(sources.student);
+        let sent = self.destinations(sent_wide);
+        let student = Some(&self.plan.student).filter(|_| !sent_wide);
+        let staged = self.plan.teacher.iter().chain(student).flat_map(|model| &model.staged);
+        let staged = staged.flat_map(|staged| &staged.parts);
+        sent.iter().flat_map(|(_, list)| list).chain(staged).map(|(_, tensor)| tensor.bytes()).sum()
+    }
+
+    /// Whether the teacher is not exact and [`Self::certify`] can say how far from the exact one it is.
+    pub fn certifies(&self) -> bool {
+        self.plan.certificate.is_some()
+    }
+
+    /// Sends the models' weights and what follows from them. The optimizer starts from zero.
+    ///
+    /// # Errors
+    /// [`DeviceError`] of the files or the device. `progress` is told the bytes sent, and may end it.
+    pub fn upload(
+        &mut self,
+        sources: &Sources<'_>,
+        mut progress: impl FnMut(u64) -> Result<(), Stopped>,
+    ) -> Result<(), DeviceError> {
+        self.upload_frozen(sources, false, &mut progress)?;
+        self.upload_student(sources, progress)
+    }
+
+    /// Sends all but the student, as [`Self::upload`] does, and computes a micro-batch by the teacher and by the exact one. Behind
+    /// it comes [`Self::upload_student`].
+    ///
+    /// # Errors
+    /// As [`Self::upload`].
+    ///
+    /// # Panics
+    /// If the plan does not certify.
+    pub fn certify(
+        &mut self,
+        sources: &Sources<'_>,
+        batch: &MicroBatch,
+        mut progress: impl FnMut(u64) -> Result<(), Stopped>,
+    ) -> Result<Comparison<Vec<f32>>, DeviceError> {
+        let certificate = self.plan.certificate.expect("a plan that certifies");
+        let inputs = self.plan.inputs;
+        self.sealed.write(inputs.ids, bytemuck::cast_slice(&batch.ids))?;
+        self.sealed.write(inputs.targets, bytemuck::cast_slice(&batch.targets))?;
+        self.upload_frozen(sources, true, &mut progress)?;
+        self.sealed.run(CERTIFY)?;
+        Ok(read_columns(&mut self.sealed, certificate)?)
+    }
+
+    /// Whether adapters train on a base that is quantised.
+    fn has_quantised_base(&self) -> bool {
+        self.plan.adapters.is_some() && !self.plan.student.staged.is_empty()
+    }
+
+    /// The teacher, and a base that is quantised. Before all else: what is quantised lies meanwhile where what trains will.
+    fn upload_frozen(
+        &mut self,
+        sources: &Sources<'_>,
+        certify: bool,
+        progress: &mut impl FnMut(u64) -> Result<(), Stopped>,
+    ) -> Result<(), DeviceError> {
+        let teacher = self.plan.teacher.as_ref();
+        if let Some((weights, teacher)) = sources.teacher.zip(teacher) {
+            upload_model(&mut self.sealed, teacher, weights, certify, progress)?;
+        }
+        if self.has_quantised_base() {
+            upload_model(
+                &mut self.sealed,
+                &self.plan.student,
+                sources.student,
+                certify && teacher.is_none(),
+                progress,
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Sends the student, the adapter and what follows from them: the last part of [`Self::upload`].
+    ///
+    /// # Errors
+    /// As [`Self::upload`].
+    pub fn upload_student(
+        &mut self,
+        sources: &Sources<'_>,
+        mut progress: impl FnMut(u64) -> Result<(), Stopped>,
+    ) -> Result<(), DeviceError> {
+        let student = sources.student;
+        let sent_wide = self.sent_wide(student);
+        let (sent, has_base) = (self.destinations(sent_wide), self.has_quantised_base());
+        let sealed = &mut self.sealed;
+        sealed.run(CLEAR)?;
+        if !has_base {
+            upload_tables(sealed, &self.plan.student, student.config())?;
+        }
+        // Weights that come narrow are widened on the device; the padding between them is that of the master weights.
+        sealed.run(CAST)?;
+        if sent_wide && !self.plan.has_whole_masters() {
+            upload_masters(sealed, &self.plan, student, &mut progress)?;
+        } else if !has_base {
+            upload_parameters(sealed, &sent.student, student, &mut progress)?;
+            if !sent_wide {
+                upload_staged(sealed, &self.plan.student.staged, student, false, &mut progress)?;
+            }
+        }
+        let Some((adapter, weights)) = sources.adapter.zip(self.plan.adapters.as_ref()) else {
+            return Ok(sealed.run(if sent_wide { CAST } else { WIDEN })?);
+        };
+        let master = self.plan.trained().trained().expect("adapters train").master;
+        for parameter in &weights.parameters.list {
+            let place = master.slice(parameter.start, extent(parameter));
+            sealed.write(place, bytemuck::cast_slice(&adapter.placed(parameter)?))?;
+        }
+        Ok(sealed.run(CAST)?)
+    }
+}
