@@ -7,7 +7,6 @@ use std::process::{Command, Output};
 use std::sync::{Mutex, PoisonError};
 
 use precast::base::startup::Startup;
-use precast::device::AnyDriver;
 use precast::device::session::Session;
 use precast::device::weight_sources::Sources;
 use precast::inputs::adapter::Adapter;
@@ -18,7 +17,7 @@ use precast::run::metrics::Metrics;
 use precast::run::step::StepRecord;
 use precast_kernels::Dtype;
 use precast_plan::{Adapters, EvaluationPlan, Formats, Gemm, Precision, Student, evaluation, rope};
-use precast_runtime::{Loading, Placement};
+use precast_runtime::{Driver, Loading, Placement};
 
 /// The checkout: where cargo runs tests, and where a person runs carried ones.
 pub fn root() -> PathBuf {
@@ -317,7 +316,7 @@ pub fn session_placed(config: &RunConfig, placement: Placement) -> Session {
     session_on(precast::device::open_with(device, kernels, cublas).expect("a device"), config, placement)
 }
 
-pub fn session_on(driver: AnyDriver, config: &RunConfig, placement: Placement) -> Session {
+pub fn session_on(driver: Box<dyn Driver>, config: &RunConfig, placement: Placement) -> Session {
     let teacher = config.teacher.as_ref().map(|path| Checkpoint::open(path).expect("a teacher"));
     let teacher = teacher.as_ref().map(|model| model as &dyn Weights);
     let student = Checkpoint::open(&config.student).expect("a student");

@@ -1,4 +1,4 @@
-//! What the system refuses.
+//! Errors of the operating system, with what it was asked for.
 
 use std::io;
 use std::path::PathBuf;

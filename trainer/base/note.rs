@@ -28,7 +28,7 @@ pub fn note(text: impl Display) {
     say(format!("note: {text}"), &text.to_string());
 }
 
-/// What a person should know and ought to act on. A silent process leaves it to its log.
+/// Tells people something that they ought to act on. A silent process leaves it to its log.
 pub fn warn(text: impl Display) {
     let line = format!("warning: {text}");
     say(line.clone(), &line);

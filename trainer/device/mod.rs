@@ -25,15 +25,12 @@ use crate::options::{DeviceChoice, Kernels};
 use crate::ranks::Ranks;
 pub use error::DeviceError;
 
-/// A driver of either kind.
-pub type AnyDriver = Box<dyn Driver>;
-
 /// Opens a device. `auto` is the first GPU. Without one it is the simulated GPU, and that is said, but only where
 /// `kernels` hold no code for any GPU: whoever has such code wants it run.
 ///
 /// # Errors
 /// [`DeviceError::Unfit`], or a [`DriverError`].
-pub fn open(choice: DeviceChoice, kernels: &Kernels) -> Result<AnyDriver, DeviceError> {
+pub fn open(choice: DeviceChoice, kernels: &Kernels) -> Result<Box<dyn Driver>, DeviceError> {
     match choice {
         DeviceChoice::Sim => Ok(Box::new(Sim::new(Faults::default()))),
         DeviceChoice::Cuda(ordinal) => Ok(Box::new(Cuda::open(ordinal, false)?)),
@@ -77,7 +74,11 @@ pub fn cublas(gemm: Gemm, choice: DeviceChoice) -> Result<Option<Cublas>, Device
 ///
 /// # Errors
 /// As [`open`], and [`DriverError`] of the library.
-pub fn open_with(choice: DeviceChoice, kernels: &Kernels, cublas: Option<Cublas>) -> Result<AnyDriver, DeviceError> {
+pub fn open_with(
+    choice: DeviceChoice,
+    kernels: &Kernels,
+    cublas: Option<Cublas>,
+) -> Result<Box<dyn Driver>, DeviceError> {
     let mut driver = open(choice, kernels)?;
     cublas.map(|cublas| driver.set_cublas(cublas)).transpose()?;
     Ok(driver)
@@ -93,7 +94,7 @@ pub fn open_rank(
     kernels: &Kernels,
     cublas: Option<Cublas>,
     ranks: &Ranks,
-) -> Result<AnyDriver, DeviceError> {
+) -> Result<Box<dyn Driver>, DeviceError> {
     if ranks.count() == 1 {
         return open_with(choice, kernels, cublas);
     }

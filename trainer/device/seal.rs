@@ -4,13 +4,13 @@ use std::ops::{Deref, DerefMut};
 
 use precast_fatbins::Digest;
 use precast_plan::{MemoryTable, Plan};
-use precast_runtime::{CublasUse, Loading, Placement, Sealed};
+use precast_runtime::{CublasUse, Driver, Loading, Placement, Sealed};
 
 use crate::base::note::note;
 use crate::base::startup::Startup;
+use crate::device;
 use crate::device::DeviceError;
 use crate::device::watch::Watch;
-use crate::device::{self, AnyDriver};
 use crate::options::Kernels;
 use crate::options::Patience;
 
@@ -37,7 +37,7 @@ impl DerefMut for SealedDevice {
 
 /// Checks memory, verifies and loads the bundle, seals. Returns the bundle's digest and the memory taken.
 pub(crate) fn seal(
-    driver: AnyDriver,
+    driver: Box<dyn Driver>,
     plan: &Plan,
     kernels: &Kernels,
     models: &[String],

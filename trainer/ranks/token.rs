@@ -18,7 +18,7 @@ impl Token {
         Self(Digest::of_parts("precast.token", parts.iter().map(|part| part.as_bytes())).0)
     }
 
-    /// Proves that one knows the token, to whoever knows it too: HMAC-SHA256 of the parts, 32 bytes.
+    /// Computes what proves that one knows the token: HMAC-SHA256 of the parts.
     pub fn proof(&self, parts: &[&[u8]]) -> [u8; 32] {
         self.mac(parts).finalize().into_bytes().into()
     }
@@ -34,7 +34,7 @@ impl Token {
     }
 }
 
-/// Random bytes of the system's.
+/// Returns random bytes from the system.
 ///
 /// # Errors
 /// Where the system has none.

@@ -138,7 +138,7 @@ pub struct At {
 impl GuardRecord {
     const BOUND: Bound = Bound { least_cosine: LEAST_COSINE, norm: [1.0 / MOST_NORM, MOST_NORM] };
 
-    /// Of the steps that were compared; none where none was.
+    /// Summarizes the steps that were compared; none where none was.
     pub fn of<'a>(compared: impl DoubleEndedIterator<Item = (u64, &'a Guarded)> + Clone) -> Option<Self> {
         let at = |(step, guarded): (u64, &Guarded)| {
             let (layer, distance) = guarded.worst();

@@ -130,8 +130,8 @@ impl MetricsFile {
         Ok(())
     }
 
-    /// Writes the file again where it is gone, or lines of it are; one that another file has replaced stays. Where it does, says so. `check`
-    /// refuses a directory that is no longer this run's.
+    /// Writes the file again where it is gone, or lines of it are, and says so; one that another file has replaced stays. Before
+    /// that, `check` refuses a directory that is no longer this run's.
     ///
     /// # Errors
     /// [`RunError`] where it cannot be written, and where the directory is another run's by now.

@@ -10,7 +10,7 @@ pub fn last_line(page: &[u8]) -> String {
     format!("<!-- precast report {} -->\n", Digest::of(page))
 }
 
-/// Whether these bytes are a report as it was written.
+/// True for a report that is as it was written.
 pub fn is_unchanged(bytes: &[u8]) -> bool {
     let lines = bytes.strip_suffix(b"\n").and_then(|lines| lines.iter().rposition(|byte| *byte == b'\n'));
     let page_bytes = lines.map_or(0, |newline| newline + 1);

@@ -1,6 +1,6 @@
 //! Libraries that are loaded by name.
 
-/// What the dynamic loader says.
+/// Returns the text of the dynamic loader's error.
 pub(super) fn why(error: &libloading::Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }

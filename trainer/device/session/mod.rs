@@ -9,11 +9,10 @@ use precast_fatbins::Digest;
 use precast_plan::estimate::{self, Peak};
 use precast_plan::training::{MICRO, UPDATE};
 use precast_plan::{Comparison, Tensor, TrainingPlan};
-use precast_runtime::{DriverError, Placement, Sealed};
+use precast_runtime::{Driver, DriverError, Placement, Sealed};
 
 use crate::base::note::note;
 use crate::base::startup::Startup;
-use crate::device::AnyDriver;
 use crate::device::DeviceError;
 use crate::device::heading::Heading;
 use crate::device::host_memory::HostMemory;
@@ -40,7 +39,7 @@ impl Session {
     /// # Errors
     /// [`DeviceError`]: nothing has been launched.
     pub fn open(
-        driver: AnyDriver,
+        driver: Box<dyn Driver>,
         config: &RunConfig,
         sources: &Sources<'_>,
         placement: Placement,
@@ -65,7 +64,7 @@ impl Session {
     /// # Errors
     /// [`DeviceError`]: nothing has been launched.
     pub fn seal(
-        driver: AnyDriver,
+        driver: Box<dyn Driver>,
         Chosen { plan, format, note: said }: Chosen<TrainingPlan>,
         config: &RunConfig,
         placement: Placement,

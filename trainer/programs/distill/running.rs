@@ -26,7 +26,7 @@ pub(super) struct Running<'a> {
     pub startup: Startup,
     pub stop: &'a Stop,
     pub ranks: &'a Ranks,
-    /// Of rank 0.
+    /// The files of the run; rank 0 alone writes them.
     pub written: Option<Written>,
     /// Held-out losses so far.
     pub scores: Scores,
@@ -36,12 +36,19 @@ pub(super) struct Running<'a> {
     pub waits: ExchangeWaits,
 }
 
-/// What is written of a run.
+/// The files of a run, as rank 0 writes them.
 pub(super) struct Written {
     pub out: Out,
     pub record: RunRecord,
     pub metrics: MetricsFile,
     pub progress: Progress,
+}
+
+/// The files of a run before its first step.
+struct Begun {
+    out: Out,
+    record: RunRecord,
+    metrics: MetricsFile,
 }
 
 /// How long steps have waited for exchanges among ranks: from the end of the first step that is known of to that of the last.
@@ -57,7 +64,7 @@ impl ExchangeWaits {
         self.last = Some((step, seconds));
     }
 
-    /// Of a step, milliseconds; none where fewer than two are known of.
+    /// Milliseconds of waiting in a step; none where fewer than two steps are known.
     pub fn ms_a_step(self) -> Option<f64> {
         let ((first, before), (last, seconds)) = (self.first?, self.last?);
         (last > first).then(|| 1e3 * (seconds - before) / (last - first) as f64)
@@ -73,7 +80,7 @@ impl<'a> Running<'a> {
         let scores = Scores::of(Since::compared(since, before));
         let still = Still::new(before, still::what_is_zero(&models.student, adapter.as_ref()));
         let written = match run.opened.out.take() {
-            Some(out) => Some(Written::begin(out, &mut run, (since, &scores), ranks)?),
+            Some(out) => Some(Begun::take_over(out, &mut run, (since, &scores), ranks)?),
             None => None,
         };
         // The directory is this run's on every rank.
@@ -83,6 +90,14 @@ impl<'a> Running<'a> {
             let logs = run.opened.begin.record.as_ref().map(logs).unwrap_or_default();
             log::open(&run.opened.config.out, rank, logs.get(&log::name(rank)).copied());
         }
+        let Ready { opened: Opened { config, begin, .. }, session, .. } = &run;
+        let (micros, _) = config.share.micros(config.settings.grad_accum.into());
+        let micros = (micros.end - micros.start) as u32;
+        let floor_s = session.limit().map(|limit| limit.floor_seconds(&session.plan().plan, micros));
+        let written = written.map(|Begun { out, record, metrics }| {
+            let progress = Progress::new(config, begin.step, floor_s);
+            Written { out, record, metrics, progress }
+        });
         let waits = ExchangeWaits::default();
         Ok(Self { run, startup, stop, ranks, written, scores, still, skipped: 0, waits })
     }
@@ -92,8 +107,9 @@ impl<'a> Running<'a> {
     }
 }
 
-impl Written {
-    fn begin(
+impl Begun {
+    /// Records that the directory is this run's, and since when.
+    fn take_over(
         mut out: Out,
         run: &mut Ready,
         (since, scores): (Option<Since>, &Scores),
@@ -126,10 +142,6 @@ impl Written {
             None => MetricsFile::create(&out.path().join(METRICS))?,
         };
         out.open_log();
-        let (micros, _) = config.share.micros(config.settings.grad_accum.into());
-        let micros = (micros.end - micros.start) as u32;
-        let floor_s = session.limit().map(|limit| limit.floor_seconds(&session.plan().plan, micros));
-        let progress = Progress::new(config, done, floor_s);
-        Ok(Self { out, record, metrics, progress })
+        Ok(Self { out, record, metrics })
     }
 }

@@ -87,7 +87,7 @@ impl TeacherScore {
         if nll > uniform + WORSE_BY && tokens >= ENOUGH && !untrained {
             return Err(PairError::Guesses { teacher: teacher.to_owned(), nll, uniform, tokens });
         }
-        self.warning.iter().for_each(|warning| warn(warning));
+        self.warning.iter().for_each(warn);
         Ok(())
     }
 }

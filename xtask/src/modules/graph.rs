@@ -11,13 +11,13 @@ use super::imports::paths;
 /// A module's names from the root of its package; none for `lib.rs` and `main.rs`.
 pub type Place = Vec<String>;
 
-/// What the modules of a folder use of each other.
+/// Arrows from each module of a folder to those that it uses.
 pub type Arrows = BTreeMap<String, BTreeSet<String>>;
 
 /// Folders and files that do not ship, wherever they lie.
 const NOT_SHIPPED: [&str; 4] = ["fixtures", "snapshots", "tests", "tests.rs"];
 
-/// Sources below one root, without comments, strings and tests.
+/// Sources below one root, without lines of comments and without tests.
 pub struct Package {
     modules: BTreeMap<Place, String>,
     /// Where each macro is defined: all stand at the root of the crate.
@@ -135,7 +135,7 @@ pub fn circles(arrows: &Arrows) -> Vec<BTreeSet<String>> {
     circles.into_iter().collect()
 }
 
-/// What a module uses, directly or through others.
+/// Finds every module that one uses, directly or through others.
 fn reached(arrows: &Arrows, from: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut next: Vec<String> = vec![from.to_owned()];

@@ -3,7 +3,7 @@
 /// Every path below `crate::` or `super::` in the code of a module, from the root of the package. Groups are taken apart:
 /// `crate::a::{b, c::D}` names `a::b` and `a::c::D`.
 ///
-/// `module` is where the code stands. Comments and strings are expected to be gone.
+/// `module` is where the code stands. Strings are read as code.
 pub fn paths(module: &[String], code: &str) -> Vec<Vec<String>> {
     let mut found = Vec::new();
     let mut rest = code;

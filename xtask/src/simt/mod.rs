@@ -56,6 +56,7 @@ fn named(text: &str, mut tasks: Vec<Task>) -> Result<Vec<Task>> {
 
 /// Checks every (key, variant) of every built-in model and example whose name has `text`, with three seeds.
 pub fn simt(text: &str) -> Result<()> {
+    setup::debian(&["g++"])?;
     run(tasks(text, &ARCHS)?, &SEEDS, None)
 }
 
@@ -91,7 +92,6 @@ fn run(tasks: Vec<Task>, seeds: &[u64], passed: Option<&Passed>) -> Result<()> {
     for Task { pair, arch } in tasks {
         pairs.entry(pair).or_default().push(arch);
     }
-    setup::debian(&["g++"])?;
     let simt = Simt::new(Path::new("target/simt"), Path::new(OBJECTS))?;
     let (started, launches) = (Instant::now(), AtomicUsize::new(0));
     let builds: usize = pairs.values().map(Vec::len).sum();
@@ -122,9 +122,12 @@ fn run(tasks: Vec<Task>, seeds: &[u64], passed: Option<&Passed>) -> Result<()> {
         .collect();
     ensure!(faults.is_empty(), "{} of {} kernels\n{}", faults.len(), checks.len(), faults.join("\n"));
     let (launches, seconds) = (launches.into_inner(), started.elapsed().as_secs_f64());
-    println!("== {builds} kernels, {launches} launches: as their references, no rule broken; {seconds:.0} s");
+    println!(
+        "== {} kernels, {launches} launches: as their references, no rule broken; {seconds:.0} s",
+        builds - before
+    );
     if before > 0 {
-        println!("   {before} of them were passed before by this very program and g++, and were not run again");
+        println!("   {before} others were passed before by this very program and g++, and were not run again");
     }
     Ok(())
 }

@@ -12,6 +12,9 @@ use precast_fatbins::Digest;
 
 use crate::run::output;
 
+/// What g++, and the crate that calls it, read of the environment.
+const FLAGS: [&str; 3] = ["CXXFLAGS", "CPATH", "CPLUS_INCLUDE_PATH"];
+
 /// The checks that one checker has passed: the lines of a file that is named for the checker.
 pub struct Passed {
     before: BTreeSet<String>,
@@ -19,15 +22,21 @@ pub struct Passed {
 }
 
 impl Passed {
-    /// Reads those of this program, which contains the sources of every kernel, its references and the machine, with the g++ that
-    /// it calls. Files of other checkers are deleted.
+    /// Reads those of this program, which contains the sources of every kernel, its references and the machine, with the g++ and
+    /// the flags that it calls it with, on this kind of CPU. Files of other checkers are deleted.
     ///
     /// # Errors
     /// Where the program or g++ cannot be read, or the file cannot be opened.
     pub fn open(directory: &Path) -> Result<Self> {
-        let program = fs::read(std::env::current_exe()?)?;
+        // The program that runs, whatever lies in its place by now.
+        let program = fs::read("/proc/self/exe")?;
         let compiler = output(Command::new("g++").arg("--version"))?;
-        Self::of_checker(directory, &Digest::of_parts("simt.checker", [&*program, compiler.as_bytes()]))
+        let flags = FLAGS.map(|name| format!("{:?}", std::env::var_os(name))).concat();
+        let cpu = fs::read_to_string("/proc/cpuinfo")?;
+        let cpu: String =
+            cpu.lines().filter(|line| line.starts_with("model name") || line.starts_with("flags")).take(2).collect();
+        let parts = [&*program, compiler.as_bytes(), flags.as_bytes(), cpu.as_bytes()];
+        Self::of_checker(directory, &Digest::of_parts("simt.checker", parts))
     }
 
     fn of_checker(directory: &Path, checker: &Digest) -> Result<Self> {
@@ -41,12 +50,10 @@ impl Passed {
         }
         let text = if path.exists() { fs::read_to_string(&path)? } else { String::new() };
         // A line without its end was being written when something ended the process.
-        let whole = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n')).map(str::to_owned);
-        let before = whole.collect();
-        let mut file = File::options().create(true).append(true).open(&path).context("kernels that have passed")?;
-        if !text.is_empty() && !text.ends_with('\n') {
-            file.write_all(b"\n")?;
-        }
+        let whole = text.rfind('\n').map_or(0, |last| last + 1);
+        let before = text[..whole].lines().map(str::to_owned).collect();
+        let file = File::options().create(true).append(true).open(&path).context("kernels that have passed")?;
+        file.set_len(whole as u64)?;
         Ok(Self { before, file: Mutex::new(file) })
     }
 
@@ -61,7 +68,7 @@ impl Passed {
     /// Where it cannot be written.
     pub fn add(&self, check: &str) -> Result<()> {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(file.write_all(format!("{check}\n").as_bytes())?)
+        file.write_all(format!("{check}\n").as_bytes()).context("a check that has passed cannot be recorded")
     }
 }
 
@@ -85,6 +92,7 @@ mod tests {
         assert!(torn.contains("gemm.fwd for sm_89") && !torn.contains("gemm.fwd for sm_121"));
         torn.add("swiglu.fwd for sm_89").unwrap();
         assert!(open(&checker).contains("swiglu.fwd for sm_89"), "the torn line must not swallow the next");
+        assert!(!open(&checker).contains("gemm.fwd for sm_121"), "nobody has written the rest of the torn line");
 
         assert!(!open(&another).contains("gemm.fwd for sm_89"));
         assert!(!path.exists(), "files of other checkers would pile up");

@@ -1,4 +1,4 @@
-//! What the host sends before each micro-batch.
+//! The inputs that the host sends before each micro-batch.
 
 use precast_kernels::Dtype;
 use precast_kernels::abi::micro_scalars;

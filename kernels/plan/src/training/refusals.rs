@@ -17,10 +17,10 @@ use crate::share::Share;
 pub(super) struct Run<'a> {
     /// The teacher, if it has weights of its own.
     pub teacher: Option<(&'a ModelConfig, &'a Formats)>,
-    /// Whether the student's base is the teacher.
+    /// True if the student's base teaches.
     pub base_teaches: bool,
     pub student: &'a ModelConfig,
-    /// Of the student's matrices.
+    /// The formats of the student's matrices.
     pub formats: &'a Formats,
     /// The adapters that train, if any do.
     pub adapters: Option<AdapterParameters>,
@@ -30,8 +30,10 @@ pub(super) struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
+    /// Checks a request.
+    ///
     /// # Errors
-    /// [`PlanError`].
+    /// [`PlanError`] for what cannot be planned.
     pub fn new(request: TrainingRequest<'a>) -> Result<Self, PlanError> {
         request.share.check()?;
         let teacher = teacher(&request)?;

@@ -1,4 +1,4 @@
-//! What a plan for training follows from.
+//! A request for a training plan.
 
 use precast_kernels::Arch;
 
@@ -61,7 +61,7 @@ pub struct TrainingRequest<'a> {
     pub teacher: Option<Teacher<'a>>,
     pub student: Student<'a>,
     pub recipe: Recipe,
-    /// What this rank does of each step.
+    /// The part of each step that this rank does.
     pub share: Share,
     pub arch: Arch,
 }
@@ -72,7 +72,7 @@ impl<'a> TrainingRequest<'a> {
         Self { teacher: None, student: student.into(), recipe: *recipe, share: Share::ALONE, arch }
     }
 
-    /// The same with a teacher, if there is one.
+    /// Adds a teacher, if there is one.
     #[must_use]
     pub fn taught_by(self, teacher: Option<impl Into<Teacher<'a>>>) -> Self {
         Self { teacher: teacher.map(Into::into), ..self }

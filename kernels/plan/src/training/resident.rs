@@ -1,4 +1,4 @@
-//! What is on the device from the first step to the last: the weights of both models, and what trains.
+//! Weights that stay on the device from the first step to the last.
 
 use super::refusals::Run;
 use crate::buffer::Category;
@@ -67,7 +67,7 @@ impl Residents {
         Self { teacher, base, student, adapters }
     }
 
-    /// What the optimizer updates, how many elements of it decay, and where it is best divided.
+    /// Returns what the optimizer updates, how many elements of it decay, and where it is best divided.
     pub fn trained(&self) -> (Weight, u64, Sections) {
         match &self.adapters {
             Some(adapters) => (adapters.all, adapters.parameters.elems, adapters.parameters.sections()),

@@ -1,4 +1,4 @@
-//! What the phases of a step work on.
+//! The state that the phases of a step share.
 
 use super::inputs::MicroInputs;
 use super::refusals::Run;

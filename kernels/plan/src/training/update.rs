@@ -5,6 +5,7 @@ use super::{GATHER, UPDATE};
 use crate::ops::Ops;
 
 impl Step<'_> {
+    /// Lowers norm, clip and AdamW.
     pub fn update(&self, ops: &mut Ops<'_>) {
         ops.phase(UPDATE);
         ops.scope("student");

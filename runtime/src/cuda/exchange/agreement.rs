@@ -1,4 +1,4 @@
-//! What ranks tell each other before they exchange anything.
+//! Agreement among ranks before they exchange anything.
 
 /// The bytes of every rank, by rank: all ranks call it in the same order.
 pub type AllGather = Box<dyn FnMut(&[u8]) -> Result<Vec<Vec<u8>>, String>>;
