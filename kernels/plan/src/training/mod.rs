@@ -78,7 +78,7 @@ pub struct TrainingPlan {
     pub metrics: Tensor,
     /// What of the weights this rank updates.
     pub shards: Shards,
-    /// What [`GUARD`] gives, where a student trains in int8.
+    /// The sums of [`GUARD`](crate::guard::GUARD), where a student trains in int8.
     pub guard: Option<Guard>,
 }
 
