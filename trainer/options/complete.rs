@@ -146,6 +146,11 @@ impl Adapting {
 const GUARD_EVERY: u64 = 100;
 
 impl Settings {
+    /// The learning rate of a step, from 0.
+    pub fn lr_of(&self, step: u64) -> f64 {
+        self.schedule.lr(self.lr, step, self.warmup, self.steps)
+    }
+
     /// What people should know of a warm-up that the run does not end.
     pub fn warmup_note(&self) -> Option<String> {
         let Self { warmup, steps, lr, .. } = self;

@@ -181,7 +181,7 @@ fn train(config: &RunConfig, session: &mut Session, batch: &MicroBatch) -> Resul
     let mut pending = None;
     for step in 0..config.settings.steps {
         session.micro(batch, (1.0 / f64::from(batch.counted)) as f32, false)?;
-        let lr = config.settings.schedule.lr(config.settings.lr, step, config.settings.warmup, config.settings.steps);
+        let lr = config.settings.lr_of(step);
         // The metrics of a step are read while the next one runs.
         if let Some(previous) = pending.replace(session.update(step, lr)?) {
             arrive(session, previous)?;

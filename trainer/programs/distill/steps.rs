@@ -181,7 +181,7 @@ impl Running<'_> {
                 session.fold(fold)?;
             }
         }
-        let lr = config.settings.schedule.lr(config.settings.lr, step, config.settings.warmup, config.settings.steps);
+        let lr = config.settings.lr_of(step);
         let ticket = session.update(step, lr)?;
         *tokens = tokens::after(*tokens, &rows);
         Ok(Pending { step: step + 1, lr, tokens: counted, ticket, guard })
