@@ -47,7 +47,7 @@ pub enum DeviceError {
         table: String,
         /// What it would take with weights in 8 bits, a line, where that can be.
         int8: String,
-        /// What the run may do before all else: a student that stays as it is may take less as its file holds it.
+        /// The advice that comes first; empty, or to keep the student as its file holds it.
         first: &'static str,
     },
     /// The run needs more of a memory that host and device share than there is.
@@ -56,9 +56,9 @@ pub enum DeviceError {
          the step's tokens)"
     )]
     OneMemory {
-        /// What takes how much, and what there is.
+        /// Lists what takes how much, and what there is.
         reason: String,
-        /// As above.
+        /// The advice that comes first, as in [`Self::Memory`].
         first: &'static str,
     },
     /// The run does not fit in any form, or there is no GPU to fit into.

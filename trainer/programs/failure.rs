@@ -86,7 +86,7 @@ pub enum Failure {
     /// An output directory must not be used so.
     #[error(transparent)]
     Out(#[from] OutError),
-    /// What a run left cannot be used.
+    /// A run left files that cannot be used.
     #[error(transparent)]
     Run(RunError),
     /// A resumed run would not have trained on the tokens that the run has seen.
@@ -107,7 +107,7 @@ pub enum Failure {
     /// The run reached its last step and did not do its work.
     #[error(transparent)]
     Fault(#[from] Fault),
-    /// What was to be shown or written was not.
+    /// The command did not do what it was asked for.
     #[error("{0}")]
     Failed(String),
 }
@@ -171,7 +171,7 @@ impl Failure {
         }
     }
 
-    /// What a command line asks for cannot be.
+    /// Refuses a command line that asks for what cannot be.
     pub fn usage(what: impl Into<String>) -> Self {
         UsageError(what.into()).into()
     }

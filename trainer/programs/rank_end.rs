@@ -16,7 +16,7 @@ const REPORT: Duration = Duration::from_secs(5);
 /// Reports to the others how the run ended here. Where another rank failed first, that is why this one ends.
 ///
 /// # Errors
-/// What the run ended with, or what ended another rank first.
+/// The run's own failure, or that of another rank which failed first.
 pub fn ended(ranks: &Ranks, result: Result<(), Failure>) -> Result<(), Failure> {
     let result = match result {
         Err(failure) if !is_of_rank(&failure) => Err(cause(ranks, failure)),
@@ -32,7 +32,7 @@ pub fn ended(ranks: &Ranks, result: Result<(), Failure>) -> Result<(), Failure> 
     result
 }
 
-/// What ended another rank first, where that is why this one has failed.
+/// Returns the failure of another rank, if that came first and caused this one.
 pub fn cause(ranks: &Ranks, failure: Failure) -> Failure {
     if matches!(failure, Failure::Stopped(_)) {
         return failure;
@@ -41,12 +41,12 @@ pub fn cause(ranks: &Ranks, failure: Failure) -> Failure {
     first.map_or(failure, Failure::from)
 }
 
-/// Whether all ranks know of a failure.
+/// True if all ranks know of a failure.
 fn is_of_rank(failure: &Failure) -> bool {
     matches!(failure, Failure::Rank(RankError::Failed { .. }))
 }
 
-/// Whether a failure looks as a peer's end does: its memory is gone while this rank's device copies from it, or the directory in
+/// True if a failure looks like the end of a peer: its memory is gone while this rank's device copies from it, or the directory in
 /// which both were writing a checkpoint.
 fn may_be_of_another(failure: &Failure) -> bool {
     match failure {

@@ -163,7 +163,7 @@ impl Ranks {
         }
     }
 
-    /// Whether all ranks stop after the same step.
+    /// True if all ranks stop after the same step.
     pub fn all_stop(&self) -> bool {
         self.stops.load(Ordering::Relaxed)
     }
