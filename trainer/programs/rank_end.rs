@@ -60,14 +60,40 @@ fn may_be_of_another(failure: &Failure) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+    use std::thread;
+
     use super::*;
+    use crate::ranks::tests::rank;
 
     /// A device that copies from memory of a process that has just been killed may fail before that process's connection closes.
     #[test]
     fn a_device_that_fails_because_a_peer_is_gone_is_no_failure_of_this_rank() {
+        let (ranks, peer) = rank();
+        let closing = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(50));
+            drop(peer);
+        });
         let name = "CUDA_ERROR_ILLEGAL_ADDRESS".to_owned();
         let failure = DriverError::Call { call: "cuEventSynchronize", code: 700, name, context: String::new() };
-        assert!(may_be_of_another(&failure.into()));
+        let cause = cause(&ranks, failure.into()).to_string();
+        assert!(cause.starts_with("rank 1 of 2 failed: its connection is closed"), "{cause}");
+        closing.join().unwrap();
+        ranks.leave();
+    }
+
+    #[test]
+    fn a_rank_reports_its_own_failure_with_its_exit_code() {
+        let (ranks, mut peer) = rank();
+        let reading = thread::spawn(move || {
+            let mut frames = Vec::new();
+            peer.read_to_end(&mut frames).unwrap();
+            String::from_utf8_lossy(&frames).into_owned()
+        });
+        let failure = ended(&ranks, Err(Failure::usage("no data"))).unwrap_err();
+        assert!(matches!(failure, Failure::Usage(_)), "{failure:?}");
+        let report = reading.join().unwrap();
+        assert!(report.contains(r#""exit_code":2,"reason":"no data""#), "{report}");
     }
 
     #[test]

@@ -211,11 +211,11 @@ impl Ranks {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// A rank and its connection to another one, which says nothing.
-    fn rank() -> (Ranks, TcpStream) {
+    pub(crate) fn rank() -> (Ranks, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let control = Control::start(0, 2, vec![(1, listener.accept().unwrap().0)]).unwrap();
