@@ -124,7 +124,21 @@ impl Failure {
             }
             Self::Plan(PlanError::TeacherNarrower { .. } | PlanError::UnknownProjection { .. }) => 5,
             Self::Usage(_)
-            | Self::Plan(_)
+            | Self::Plan(
+                PlanError::SequenceTooLong { .. }
+                | PlanError::Tokens { .. }
+                | PlanError::TooLarge { .. }
+                | PlanError::NoTeacher
+                | PlanError::Rank { .. }
+                | PlanError::Replicas { .. }
+                | PlanError::StoredWithoutAdapters
+                | PlanError::Int8Precision
+                | PlanError::Rotation { .. }
+                | PlanError::StudentRotation { .. }
+                | PlanError::Int8Depth { .. }
+                | PlanError::StoredInt8
+                | PlanError::BaseWithoutAdapters,
+            )
             | Self::Certificate(CertificateError::Missing { .. })
             | Self::Driver(DriverError::NoCublas) => 2,
             Self::Device(DeviceError::Load(LoadError::Driver(_) | LoadError::Unsupported { .. })) => 4,
@@ -183,24 +197,27 @@ impl Failure {
     }
 }
 
-/// What a floor's error passes on of those below is a failure of its own, whoever passes it on.
+/// Turns a floor's error into a failure: one that it passes on from a floor below becomes that floor's failure.
 macro_rules! passes_on {
-    ($floors:ident: $($passed:ident),+; $own:ident) => {
+    ($floors:ident: $($passed:ident),+; $own:ident: $($kept:ident),+) => {
         impl From<$floors> for Failure {
             fn from(error: $floors) -> Self {
                 match error {
                     $($floors::$passed(error) => error.into(),)+
-                    own => Self::$own(own),
+                    own @ ($($floors::$kept { .. })|+) => Self::$own(own),
                 }
             }
         }
     };
 }
 
-passes_on!(PairError: Checkpoint; Pair);
-passes_on!(RankError: Driver, Stopped; Rank);
-passes_on!(DeviceError: Adapter, Checkpoint, Driver, Io, Plan, Rank, Stopped, Usage; Device);
-passes_on!(RunError: Checkpoint, Driver, Io, Out, Rank; Run);
+passes_on!(PairError: Checkpoint; Pair: Tokenizers, Identical, Guesses, NotFinite);
+passes_on!(RankError: Driver, Stopped; Rank: Usage, Listen, Missing, NoAnswer, Failed, Killed, Different, Io);
+passes_on!(
+    DeviceError: Adapter, Checkpoint, Driver, Io, Plan, Rank, Stopped, Usage;
+    Device: Load, Bundle, NotInBundle, Cublas, Memory, OneMemory, Unfit
+);
+passes_on!(RunError: Checkpoint, Driver, Io, Out, Rank; Run: NoRun, Damaged, Line);
 
 impl From<Hang> for Failure {
     fn from(hang: Hang) -> Self {
@@ -221,23 +238,50 @@ mod tests {
         CheckpointError::NotFound { path: "student".into(), id: None }
     }
 
+    fn unwritten_model() -> CheckpointError {
+        CheckpointError::io("write", "student")(std::io::ErrorKind::StorageFull.into())
+    }
+
+    fn no_adapter() -> AdapterError {
+        AdapterError::NotAnAdapter { path: "adapter".into(), reason: String::new() }
+    }
+
+    fn failed() -> RankError {
+        RankError::Failed { rank: 1, ranks: 2, exit_code: 3, reason: String::new(), by_itself: true }
+    }
+
     #[test]
     fn an_error_has_one_exit_code_whichever_floor_passes_it_on() {
         let stopped = || Stopped { signal: Signal::Terminate, done: String::new() };
         let usage = || UsageError(String::new());
-        let failures: [(Failure, u8); 13] = [
+        let failures: [(Failure, u8); 28] = [
             (unwritten().into(), 1),
             (DeviceError::from(unwritten()).into(), 1),
             (RunError::from(unwritten()).into(), 1),
             (usage().into(), 2),
             (DeviceError::from(usage()).into(), 2),
-            (DeviceError::from(DriverError::NoDriver).into(), 4),
+            (PlanError::NoTeacher.into(), 2),
+            (DeviceError::from(PlanError::NoTeacher).into(), 2),
+            (OutError::NoDirectory { path: "out".into() }.into(), 2),
+            (RunError::from(OutError::NoDirectory { path: "out".into() }).into(), 2),
+            (DriverError::NoCublas.into(), 2),
+            (DeviceError::from(DriverError::NoCublas).into(), 2),
+            (RunError::from(DriverError::NoCublas).into(), 2),
             (RankError::from(DriverError::NoDriver).into(), 4),
             (no_model().into(), 5),
-            (PairError::from(no_model()).into(), 5),
             (DeviceError::from(no_model()).into(), 5),
+            (unwritten_model().into(), 1),
+            (PairError::from(unwritten_model()).into(), 1),
+            (DeviceError::from(unwritten_model()).into(), 1),
+            (RunError::from(unwritten_model()).into(), 1),
+            (no_adapter().into(), 5),
+            (DeviceError::from(no_adapter()).into(), 5),
             (RunError::NoRun("out".into()).into(), 5),
+            (failed().into(), 3),
+            (DeviceError::from(failed()).into(), 3),
+            (RunError::from(failed()).into(), 3),
             (RankError::from(stopped()).into(), 143),
+            (DeviceError::from(stopped()).into(), 143),
             (DeviceError::from(RankError::from(stopped())).into(), 143),
         ];
         for (failure, code) in failures {
@@ -246,9 +290,15 @@ mod tests {
     }
 
     #[test]
+    fn another_ranks_failure_is_known_as_such_whichever_floor_passes_it_on() {
+        for failure in [failed().into(), DeviceError::from(failed()).into(), RunError::from(failed()).into()] {
+            assert!(matches!(failure, Failure::Rank(RankError::Failed { .. })), "{failure:?}");
+        }
+    }
+
+    #[test]
     fn what_does_not_fit_is_the_device_and_what_does_not_read_is_an_input() {
         let room = DeviceError::Unfit(String::new());
-        let adapter = AdapterError::NotAnAdapter { path: "adapter".into(), reason: String::new() };
-        assert_eq!([Failure::from(room).exit_code(), Failure::from(adapter).exit_code()], [4, 5]);
+        assert_eq!([Failure::from(room).exit_code(), Failure::from(no_adapter()).exit_code()], [4, 5]);
     }
 }
