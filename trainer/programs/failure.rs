@@ -117,7 +117,9 @@ impl Failure {
     /// be used, or a file that may not grow further (`ulimit -f`), 129, 130, 131 and 143 stopped by a signal.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Io(IoError { error, .. }) | Self::Checkpoint(CheckpointError::Io { error, .. })
+            Self::Io(IoError { error, .. })
+            | Self::Checkpoint(CheckpointError::Io { error, .. })
+            | Self::Out(OutError::Io(IoError { error, .. }))
                 if files::is_past_limit(error) =>
             {
                 5
@@ -162,7 +164,7 @@ impl Failure {
             | Self::Pair(_)
             | Self::Certificate(CertificateError::Unreadable { .. } | CertificateError::Other { .. }) => 5,
             Self::Score(Insufficient::OtherTokens { .. }) => 5,
-            Self::Out(OutError::Gone { .. })
+            Self::Out(OutError::Io(_) | OutError::Gone { .. })
             | Self::Score(_)
             | Self::Certificate(CertificateError::NotFinite { .. } | CertificateError::TooFar { .. })
             | Self::Fault(_)
@@ -294,6 +296,14 @@ mod tests {
         for failure in [failed().into(), DeviceError::from(failed()).into(), RunError::from(failed()).into()] {
             assert!(matches!(failure, Failure::Rank(RankError::Failed { .. })), "{failure:?}");
         }
+    }
+
+    #[test]
+    fn an_output_directory_that_the_system_refuses_has_the_exit_code_of_a_file() {
+        let refused = |kind: std::io::ErrorKind| Failure::from(OutError::Io(IoError::of("lock", "out")(kind.into())));
+        let codes =
+            [std::io::ErrorKind::StorageFull, std::io::ErrorKind::FileTooLarge].map(|kind| refused(kind).exit_code());
+        assert_eq!(codes, [1, 5]);
     }
 
     #[test]

@@ -61,10 +61,12 @@ fn may_be_of_another(failure: &Failure) -> bool {
 #[cfg(test)]
 mod tests {
     use std::io::Read;
+    use std::path::Path;
     use std::thread;
 
     use super::*;
     use crate::ranks::tests::rank;
+    use crate::run::out::{Out, Start};
 
     /// A device that copies from memory of a process that has just been killed may fail before that process's connection closes.
     #[test]
@@ -102,5 +104,13 @@ mod tests {
         assert!(may_be_of_another(&failure(ErrorKind::NotFound)));
         assert!(!may_be_of_another(&failure(ErrorKind::StorageFull)));
         assert!(!may_be_of_another(&Failure::usage("")));
+    }
+
+    #[test]
+    fn an_output_directory_that_cannot_be_is_no_failure_of_another() {
+        // Nothing can be created there, and the system says that it is not found.
+        let refused = Failure::from(Out::claim(Path::new("/proc/out"), Start::Fresh, &[]).unwrap_err());
+        assert_eq!(refused.to_string(), "cannot create /proc/out: No such file or directory (os error 2)");
+        assert!(!may_be_of_another(&refused));
     }
 }

@@ -71,6 +71,16 @@ pub enum OutError {
     /// Something in it is not what a run wrote.
     #[error("{0}\nNothing was changed. Move it away, or choose another --out")]
     NotOurs(ListingError),
+    /// The file system refuses.
+    #[error(transparent)]
+    Io(IoError),
+}
+
+impl OutError {
+    pub(super) fn io(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
+        let named = IoError::of(what, path);
+        move |error| Self::Io(named(error))
+    }
 }
 
 /// What a run leaves, which cannot be read or written.

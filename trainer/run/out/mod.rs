@@ -63,13 +63,13 @@ impl Out {
         if there.as_ref().is_ok_and(|metadata| !metadata.is_dir()) {
             return Err(OutError::NoDirectory { path: dir }.into());
         }
-        let made = there.is_err() && !put_back(&dir).map_err(RunError::io("restore", &dir))?;
+        let made = there.is_err() && !put_back(&dir).map_err(OutError::io("restore", &dir))?;
         let nothing = |reason, run| OutError::Nothing { path: dir.clone(), reason, run };
         if made {
             if start == Start::Resume {
                 return Err(nothing("no checkpoint", false).into());
             }
-            fs::create_dir_all(&dir).map_err(RunError::io("create", &dir))?;
+            fs::create_dir_all(&dir).map_err(OutError::io("create", &dir))?;
         } else if start == Start::Fresh && !dir.join(LOCK).exists() {
             // Nothing is written to a directory of somebody else, not even a lock.
             refuse_contents(&dir)?;
@@ -77,7 +77,7 @@ impl Out {
         let claim = match Claim::take(&dir.join(LOCK)) {
             Ok(claim) => claim,
             Err(ClaimError::Held(pid)) => return Err(OutError::Busy { path: dir, pid }.into()),
-            Err(ClaimError::Io(error)) => return Err(RunError::io("lock", dir)(error)),
+            Err(ClaimError::Io(error)) => return Err(OutError::io("lock", dir)(error).into()),
         };
         let mut out = Self {
             dir: dir.clone(),
@@ -91,7 +91,7 @@ impl Out {
         };
         let empty = is_empty(&dir)?;
         if empty {
-            files::sweep(&dir).map_err(RunError::io("clear", &dir))?;
+            files::sweep(&dir).map_err(OutError::io("clear", &dir))?;
         }
         match start {
             Start::Fresh => refuse_contents(&dir)?,
@@ -111,7 +111,7 @@ impl Out {
                         return Err(OutError::Replaced { input: input.to_path_buf(), path }.into());
                     }
                 }
-                files::sweep(&dir).map_err(RunError::io("clear", &dir))?;
+                files::sweep(&dir).map_err(OutError::io("clear", &dir))?;
                 match start {
                     Start::Resume => {
                         out.files = owned.files;
@@ -146,7 +146,7 @@ impl Out {
         let moved = replaced(&self.dir, number);
         self.replaces = old.replaces;
         self.replaces.push(number);
-        let io = |error| RunError::io("replace", &self.dir)(error);
+        let io = |error| OutError::io("replace", &self.dir)(error);
         // The new directory is aside until the old one has moved: where a kill comes in between, the old one goes back.
         let aside = Aside::new(&self.dir).map_err(io)?;
         let claim = Claim::take(&aside.path().join(LOCK));
@@ -157,7 +157,7 @@ impl Out {
         files::rename(&self.dir, &moved).map_err(io)?;
         if let Err(error) = aside.publish(Existing::Keep) {
             let _ = fs::rename(&moved, &self.dir);
-            return Err(io(error));
+            return Err(io(error).into());
         }
         claim.moved(self.dir.join(LOCK));
         if let Some(mut before) = self.claim.replace(claim) {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use precast_system::files::{self, is_aside};
 
 use super::owned::LOCK;
-use crate::run::error::{OutError, RunError};
+use crate::run::error::OutError;
 use crate::run::record::RECORD;
 
 /// An absolute path without links, of which the last part may not exist yet.
@@ -55,21 +55,21 @@ pub(super) fn lies_in(input: &Path, dir: &Path) -> bool {
 }
 
 /// What is in a directory besides locks and leftovers: one name.
-fn first_name(dir: &Path) -> Result<Option<String>, RunError> {
-    let entries = fs::read_dir(dir).map_err(RunError::io("read", dir))?;
+fn first_name(dir: &Path) -> Result<Option<String>, OutError> {
+    let entries = fs::read_dir(dir).map_err(OutError::io("read", dir))?;
     let mut names: Vec<String> =
         entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
     names.sort();
     Ok(names.into_iter().find(|name| name != LOCK && !is_aside(name)))
 }
 
-pub(super) fn is_empty(dir: &Path) -> Result<bool, RunError> {
+pub(super) fn is_empty(dir: &Path) -> Result<bool, OutError> {
     Ok(first_name(dir)?.is_none())
 }
 
-pub(super) fn refuse_contents(dir: &Path) -> Result<(), RunError> {
+pub(super) fn refuse_contents(dir: &Path) -> Result<(), OutError> {
     match first_name(dir)? {
-        Some(holds) => Err(OutError::NotEmpty { path: dir.to_owned(), holds }.into()),
+        Some(holds) => Err(OutError::NotEmpty { path: dir.to_owned(), holds }),
         None => Ok(()),
     }
 }
@@ -89,12 +89,12 @@ pub(super) fn put_back(dir: &Path) -> io::Result<bool> {
 /// Refuses to write a directory of files over one that Precast did not write whole.
 ///
 /// # Errors
-/// [`OutError`], or [`RunError::Io`].
-pub fn check_directory(dir: &Path, overwrite: bool) -> Result<PathBuf, RunError> {
+/// [`OutError`].
+pub fn check_directory(dir: &Path, overwrite: bool) -> Result<PathBuf, OutError> {
     let dir = resolved(dir);
     match fs::symlink_metadata(&dir) {
         Err(_) => return Ok(dir),
-        Ok(metadata) if !metadata.is_dir() => return Err(OutError::NoDirectory { path: dir }.into()),
+        Ok(metadata) if !metadata.is_dir() => return Err(OutError::NoDirectory { path: dir }),
         Ok(_) => {}
     }
     if !overwrite {
@@ -104,12 +104,12 @@ pub fn check_directory(dir: &Path, overwrite: bool) -> Result<PathBuf, RunError>
     Ok(dir)
 }
 
-fn refuse_everything(dir: &Path) -> Result<(), RunError> {
-    let mut entries = fs::read_dir(dir).map_err(RunError::io("read", dir))?;
+fn refuse_everything(dir: &Path) -> Result<(), OutError> {
+    let mut entries = fs::read_dir(dir).map_err(OutError::io("read", dir))?;
     match entries.next() {
         Some(Ok(entry)) => {
             let holds = entry.file_name().to_string_lossy().into_owned();
-            Err(OutError::Occupied { path: dir.to_owned(), holds }.into())
+            Err(OutError::Occupied { path: dir.to_owned(), holds })
         }
         _ => Ok(()),
     }
