@@ -31,9 +31,8 @@ impl<'a> Running<'a> {
     /// Takes the steps that are left.
     pub fn steps(mut self) -> Ended<'a> {
         let steps = self.take_steps();
-        if let Some(Written { progress, .. }) = &mut self.written {
-            progress.end();
-        }
+        // The bar goes.
+        self.progress = None;
         Ended { run: self, steps }
     }
 }

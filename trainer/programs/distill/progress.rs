@@ -71,18 +71,13 @@ impl Progress {
             None => say!("{line}"),
         }
     }
-
-    /// Takes the bar away: no step comes any more.
-    pub fn end(&mut self) {
-        if let Some(bar) = self.bar.take() {
-            bar.finish_and_clear();
-        }
-    }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        self.end();
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
     }
 }
 

@@ -28,6 +28,8 @@ pub(super) struct Running<'a> {
     pub ranks: &'a Ranks,
     /// The files of the run; rank 0 alone writes them.
     pub written: Option<Written>,
+    /// The lines that people see; rank 0 alone prints them.
+    pub progress: Option<Progress>,
     /// Held-out losses so far.
     pub scores: Scores,
     pub still: Still,
@@ -41,14 +43,6 @@ pub(super) struct Written {
     pub out: Out,
     pub record: RunRecord,
     pub metrics: MetricsFile,
-    pub progress: Progress,
-}
-
-/// The files of a run before its first step.
-struct Begun {
-    out: Out,
-    record: RunRecord,
-    metrics: MetricsFile,
 }
 
 /// How long steps have waited for exchanges among ranks: from the end of the first step that is known of to that of the last.
@@ -80,7 +74,7 @@ impl<'a> Running<'a> {
         let scores = Scores::of(Since::compared(since, before));
         let still = Still::new(before, still::what_is_zero(&models.student, adapter.as_ref()));
         let written = match run.opened.out.take() {
-            Some(out) => Some(Begun::take_over(out, &mut run, (since, &scores), ranks)?),
+            Some(out) => Some(Written::take_over(out, &mut run, (since, &scores), ranks)?),
             None => None,
         };
         // The directory is this run's on every rank.
@@ -94,12 +88,9 @@ impl<'a> Running<'a> {
         let (micros, _) = config.share.micros(config.settings.grad_accum.into());
         let micros = (micros.end - micros.start) as u32;
         let floor_s = session.limit().map(|limit| limit.floor_seconds(&session.plan().plan, micros));
-        let written = written.map(|Begun { out, record, metrics }| {
-            let progress = Progress::new(config, begin.step, floor_s);
-            Written { out, record, metrics, progress }
-        });
+        let progress = written.as_ref().map(|_| Progress::new(config, begin.step, floor_s));
         let waits = ExchangeWaits::default();
-        Ok(Self { run, startup, stop, ranks, written, scores, still, skipped: 0, waits })
+        Ok(Self { run, startup, stop, ranks, written, progress, scores, still, skipped: 0, waits })
     }
 
     pub fn config(&self) -> &RunConfig {
@@ -107,7 +98,7 @@ impl<'a> Running<'a> {
     }
 }
 
-impl Begun {
+impl Written {
     /// Records that the directory is this run's, and since when.
     fn take_over(
         mut out: Out,

@@ -74,7 +74,7 @@ impl Running<'_> {
                 }
                 if step == done {
                     self.startup.end("first step");
-                    if let Some(Written { progress, .. }) = &self.written {
+                    if let Some(progress) = &self.progress {
                         progress.say(&format!("start-up {:.2} s", self.startup.total_s()));
                     }
                 }
@@ -210,8 +210,8 @@ impl Running<'_> {
             step_ms: seconds * 1e3,
             tokens_per_s: pending.tokens as f64 / seconds,
             memory_bytes: session.plan().plan.device_bytes(),
-            gpu: match &self.written {
-                Some(Written { progress, .. }) if progress.is_due(pending.step) => gpu.record(),
+            gpu: match &self.progress {
+                Some(progress) if progress.is_due(pending.step) => gpu.record(),
                 _ => GpuRecord::default(),
             },
             skipped: metrics.skipped != 0,
@@ -222,9 +222,11 @@ impl Running<'_> {
         if let Some(seconds) = session.waited_s()? {
             self.waits.add(record.step, seconds);
         }
-        if let Some(Written { out, metrics, progress, .. }) = &mut self.written {
+        if let Some(Written { out, metrics, .. }) = &mut self.written {
             metrics.push(&record)?;
             metrics.put_back(|| out.check_claim())?;
+        }
+        if let Some(progress) = &self.progress {
             progress.step(&record);
         }
         self.still.check(&record, config.settings.steps)?;
