@@ -258,7 +258,7 @@ pub enum DriverError {
     #[error("{label}: {reason}")]
     Launch {
         label: String,
-        /// What is wrong with it.
+        /// The reason why it cannot be used.
         reason: String,
     },
 }

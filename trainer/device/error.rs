@@ -26,7 +26,7 @@ pub enum DeviceError {
     #[error("{}: {error}", path.display())]
     NotInBundle {
         path: PathBuf,
-        /// What it lacks.
+        /// The kernels that it lacks.
         error: Box<LoadError>,
     },
     /// There is no cuBLASLt that a run can use, and it asks for one.
@@ -45,7 +45,7 @@ pub enum DeviceError {
         device: String,
         /// What needs it.
         table: String,
-        /// What it would take with weights in 8 bits, a line, where that can be.
+        /// A line on the memory with weights in 8 bits; empty where that cannot be.
         int8: String,
         /// The advice that comes first; empty, or to keep the student as its file holds it.
         first: &'static str,

@@ -56,7 +56,7 @@ pub struct Options {
     pub given: BTreeMap<String, Source>,
 }
 
-/// Where an option is given.
+/// The place where an option is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// On the command line.

@@ -37,18 +37,18 @@ pub enum Failure {
     /// Kernels compute something else than their references.
     #[error("{failed} of {checked} kernel checks failed on {device}")]
     Selftest {
-        /// How many failed.
+        /// Checks that failed.
         failed: usize,
-        /// Of how many.
+        /// Checks in all.
         checked: usize,
         device: String,
     },
     /// A check of `precast doctor` found something bad.
     #[error("{} of {checked} checks are BAD: {}", bad.len(), bad.join(", "))]
     Doctor {
-        /// What is bad.
+        /// The names of the checks that are bad.
         bad: Vec<&'static str>,
-        /// Of how many.
+        /// Checks in all.
         checked: usize,
         /// The exit code of the first.
         exit_code: u8,

@@ -1,4 +1,4 @@
-//! How one of several ranks ends: by its own failure, or by that of another one which failed first.
+//! Ends one of several ranks: with its own failure, or with that of another rank, if that came first.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use crate::inputs::checkpoint::CheckpointError;
 use crate::programs::failure::Failure;
 use crate::ranks::{RankError, Ranks};
 
-/// How long a rank whose device has failed waits for the report of another one that failed first.
+/// A rank whose device has failed waits so long for the report of another one that failed first.
 const REPORT: Duration = Duration::from_secs(5);
 
 /// Reports to the others how the run ended here. Where another rank failed first, that is why this one ends.
 ///
 /// # Errors
-/// The run's own failure, or that of another rank which failed first.
+/// The run's own [`Failure`], or that of another rank, if that came first.
 pub fn ended(ranks: &Ranks, result: Result<(), Failure>) -> Result<(), Failure> {
     let result = match result {
         Err(failure) if !is_of_rank(&failure) => Err(cause(ranks, failure)),

@@ -8,7 +8,7 @@ use rand::TryRng;
 use rand::rngs::SysRng;
 use sha2::Sha256;
 
-/// What the ranks of a job know, and nobody else.
+/// The secret that the ranks of a job share, and nobody else has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Token([u8; 32]);
 

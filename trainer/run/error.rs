@@ -83,7 +83,7 @@ impl OutError {
     }
 }
 
-/// What a run leaves, which cannot be read or written.
+/// Errors of the files that a run leaves.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// There is no run at a path.
@@ -102,14 +102,14 @@ pub enum RunError {
         path: PathBuf,
         /// The one before it, if there is one.
         before: Option<String>,
-        /// What is wrong with it.
+        /// The reason why it cannot be used.
         error: ListingError,
     },
     /// A line of `metrics.jsonl` is not what a run wrote.
     #[error("{}:{line}: {reason}", path.display())]
     Line {
         path: PathBuf,
-        /// Which line, from 1.
+        /// The line's number, from 1.
         line: u64,
         reason: String,
     },

@@ -26,14 +26,14 @@ pub enum Fault {
     #[error("{skipped} of the last {of} steps were skipped, their gradients not finite{ADVICE}")]
     LastSkipped {
         skipped: usize,
-        /// Of how many.
+        /// Checks in all.
         of: usize,
     },
     /// Too many of the steps changed nothing.
     #[error("{skipped} of {steps} steps were skipped, more than 1 %, their gradients not finite{ADVICE}")]
     ManySkipped {
         skipped: u64,
-        /// Of how many.
+        /// Checks in all.
         steps: u64,
     },
     /// The first steps, or all, changed nothing.

@@ -28,7 +28,7 @@ pub struct StepRecord {
     pub tokens_per_s: f64,
     /// Device memory of the run.
     pub memory_bytes: u64,
-    /// What the GPU did, in the lines of steps that are logged.
+    /// The state of the GPU, in the lines of steps that are logged.
     #[serde(flatten)]
     pub gpu: GpuRecord,
     /// The gradient norm was not finite and the weights were left alone.

@@ -25,15 +25,15 @@ pub enum LayoutError {
         /// Of such a file.
         limit: u64,
     },
-    /// What is there was not written by this program, or was changed since.
+    /// The path holds something that this program has not written, or that was changed since.
     #[error(
         "{} is not replaced: {what}\nprecast-aot replaces only what it wrote: choose another --to, or move this away",
         path.display()
     )]
     NotOurs {
-        /// What would be replaced.
+        /// The path that would be replaced.
         path: PathBuf,
-        /// What is foreign in it.
+        /// The name of the foreign entry.
         what: String,
     },
     /// A blob was altered.
@@ -43,7 +43,7 @@ pub enum LayoutError {
     #[error("blob {digest} is {found} bytes, its descriptor says {expected}")]
     Size {
         digest: Digest,
-        /// By the descriptor.
+        /// The descriptor's digest.
         expected: u64,
         /// In the layout.
         found: u64,

@@ -14,7 +14,7 @@ const MOST_BYTES: u64 = 4 << 30;
 /// A bundle file in memory, and the signature beside it.
 #[derive(Clone, Debug)]
 pub struct BundleFile {
-    /// Where it was read from.
+    /// The path that it was read from.
     pub path: PathBuf,
     pub bytes: Vec<u8>,
     /// The text of `FILE.minisig`, if there is one.
@@ -46,7 +46,7 @@ impl BundleFile {
         Bundle::read(&self.bytes)
     }
 
-    /// Which trusted key signed the file; none if none is trusted.
+    /// The trusted key that signed the file; none if none is trusted.
     ///
     /// # Errors
     /// [`SignatureError`] where keys are trusted and none signed it.

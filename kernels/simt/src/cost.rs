@@ -27,7 +27,7 @@ impl Traffic {
     pub const ALL: [Traffic; 6] =
         [Traffic::Load, Traffic::Store, Traffic::Copy, Traffic::SharedLoad, Traffic::SharedStore, Traffic::LoadMatrix];
 
-    /// Whether it is of global memory, not of shared memory.
+    /// True for global memory, false for shared memory.
     pub fn is_global(self) -> bool {
         self <= Traffic::Copy
     }

@@ -88,7 +88,7 @@ impl Session {
         &self.sealed.watch
     }
 
-    /// How the teacher's weights live on the device.
+    /// Returns the form in which the teacher's weights live on the device.
     pub fn teacher_format(&self) -> WeightFormat {
         self.teacher_format
     }
@@ -102,7 +102,7 @@ impl Session {
         &self.sealed
     }
 
-    /// What the device reaches at most; none for the simulated GPU.
+    /// Returns the highest rates of the device; none for the simulated GPU.
     pub fn limit(&self) -> Option<Peak> {
         Peak::reached(&self.sealed.device().name, self.plan.plan.arch)
     }
@@ -112,7 +112,7 @@ impl Session {
         self.bundle
     }
 
-    /// What a run says first.
+    /// Returns the heading that a run prints first.
     pub fn heading(&self) -> Heading {
         Heading::new(self.sealed.device(), self.bundle, self.sealed.loaded().len())
             .cublas(self.sealed.cublas())
@@ -125,7 +125,7 @@ impl Session {
     }
 }
 
-/// What a comparison gives, a value each token.
+/// Reads the columns of a comparison, a value each token.
 pub(crate) fn read_columns(
     sealed: &mut Sealed,
     columns: Comparison<Tensor>,

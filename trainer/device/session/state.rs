@@ -1,4 +1,4 @@
-//! What trains, piece by piece: for checkpoints and results.
+//! Pieces of the weights that train, for checkpoints and results.
 
 use precast_plan::training::CAST;
 use precast_plan::weights::Trained;
@@ -44,17 +44,17 @@ impl Session {
         self.sealed.run(CAST)
     }
 
-    /// Whether the master weights of this rank are all of them.
+    /// True if this rank has all master weights.
     pub fn has_whole_masters(&self) -> bool {
         self.plan.has_whole_masters()
     }
 
-    /// What the optimizer has of all that trains: the student, or its adapter.
+    /// Returns the optimizer's tensors of all that trains: the student, or its adapter.
     pub(super) fn trained(&self) -> Trained {
         self.plan.trained().trained().expect("something trains")
     }
 
-    /// What the optimizer has of a parameter of the student.
+    /// Returns the optimizer's tensors of a parameter of the student.
     ///
     /// # Panics
     /// If the student has no such parameter, or an adapter trains in its place.

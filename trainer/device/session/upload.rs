@@ -24,7 +24,7 @@ impl Session {
         weights.trained().is_some() && student.dtype().map(Format::Dense) != Some(weights.tensor.format)
     }
 
-    /// Where the weights of the models go, a parameter each.
+    /// Returns the tensor that each parameter of the models is sent to.
     fn destinations(&self, sent_wide: bool) -> Models<Vec<(Parameter, Tensor)>> {
         let of = |model: &Resident| model.weights.list().map(|(one, weight)| (one.clone(), weight.tensor)).collect();
         let student = match sent_wide {
@@ -44,7 +44,7 @@ impl Session {
         sent.iter().flat_map(|(_, list)| list).chain(staged).map(|(_, tensor)| tensor.bytes()).sum()
     }
 
-    /// Whether the teacher is not exact and [`Self::certify`] can say how far from the exact one it is.
+    /// True if the teacher is not exact and [`Self::certify`] can say how far from the exact one it is.
     pub fn certifies(&self) -> bool {
         self.plan.certificate.is_some()
     }
@@ -85,7 +85,7 @@ impl Session {
         Ok(read_columns(&mut self.sealed, certificate)?)
     }
 
-    /// Whether adapters train on a base that is quantised.
+    /// True if adapters train on a base that is quantised.
     fn has_quantised_base(&self) -> bool {
         self.plan.adapters.is_some() && !self.plan.student.staged.is_empty()
     }

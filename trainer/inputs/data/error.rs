@@ -73,7 +73,7 @@ pub enum DataError {
         path: PathBuf,
         /// Where it stands.
         place: Place,
-        /// What is wrong with it.
+        /// The reason why it cannot be used.
         fault: RowFault,
     },
     /// A parquet file does not read.

@@ -30,7 +30,7 @@ pub struct Record {
     pub beside_bundle: Option<Comparison>,
     /// Modules loaded of it.
     pub modules_loaded: u64,
-    /// What the device reaches at most; none for the simulated GPU.
+    /// Returns the highest rates of the device; none for the simulated GPU.
     pub limit: Option<Peak>,
     pub step: StepRecord,
     /// Its kernels, those that take longest first.

@@ -29,7 +29,7 @@ pub struct TeacherScore {
     pub uniform_nll: f64,
     /// Tokens that count.
     pub tokens: u64,
-    /// What is wrong with it.
+    /// The reason why it cannot be used.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,
 }

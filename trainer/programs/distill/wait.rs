@@ -9,7 +9,7 @@ use crate::base::io::IoError;
 use crate::base::stop::Stop;
 use crate::programs::failure::Failure;
 
-/// How often a wait looks for a signal.
+/// A wait looks for a signal as often.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Does such a part on a thread of its own. A signal ends the wait for it; the thread ends with the process. So it must write

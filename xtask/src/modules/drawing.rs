@@ -9,7 +9,7 @@ const GAP: f64 = 14.0;
 /// Between two floors, for arrows.
 const BETWEEN: f64 = 26.0;
 const LINE: f64 = 15.0;
-/// Of the small text, on average.
+/// Width of a character of the small text, on average.
 const CHARACTER: f64 = 6.1;
 
 /// The floor of each module: right below the lowest that uses it, and at the top where none does.
@@ -28,7 +28,7 @@ fn floors_of(arrows: &Arrows) -> BTreeMap<&str, usize> {
     floors
 }
 
-/// How many floors must lie below each module: of the longest way down. Modules of a circle stand on the ground.
+/// Counts the floors that must lie below each module, on the longest way down. Modules of a circle stand on the ground.
 fn heights(arrows: &Arrows) -> BTreeMap<&str, usize> {
     let mut heights: BTreeMap<&str, usize> = BTreeMap::new();
     while let Some((module, height)) = arrows.iter().find_map(|(module, used)| {

@@ -20,7 +20,7 @@ const NOT_SHIPPED: [&str; 4] = ["fixtures", "snapshots", "tests", "tests.rs"];
 /// Sources below one root, without lines of comments and without tests.
 pub struct Package {
     modules: BTreeMap<Place, String>,
-    /// Where each macro is defined: all stand at the root of the crate.
+    /// The module that defines each macro: all stand at the root of the crate.
     macros: BTreeMap<String, Place>,
 }
 

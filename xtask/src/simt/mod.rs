@@ -24,7 +24,7 @@ pub use report::report;
 /// Where objects of kernels are kept: those of the tests of `kernels/simt` and of `tests/simt.rs`, which cargo names so.
 const OBJECTS: &str = "target/tmp/kernels";
 
-/// Where [`Passed`] is kept.
+/// The directory of [`Passed`].
 const PASSED: &str = "target/simt/passed";
 
 /// Of the scheduler and of the random inputs.

@@ -12,7 +12,7 @@ use precast_fatbins::Digest;
 
 use crate::run::output;
 
-/// What g++, and the crate that calls it, read of the environment.
+/// Variables that g++ reads, or the crate that calls it.
 const FLAGS: [&str; 3] = ["CXXFLAGS", "CPATH", "CPLUS_INCLUDE_PATH"];
 
 /// The checks that one checker has passed: the lines of a file that is named for the checker.

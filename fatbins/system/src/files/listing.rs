@@ -27,7 +27,7 @@ pub enum ListingError {
     #[error("{}: line {line} is not a SHA-256, two blanks and a name", path.display())]
     Line {
         path: PathBuf,
-        /// Which line, from 1.
+        /// The line's number, from 1.
         line: usize,
     },
     /// A file, directory or link that is not listed.

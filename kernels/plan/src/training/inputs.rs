@@ -19,7 +19,7 @@ pub struct MicroInputs {
     pub targets: Tensor,
     /// Token ids, ascending.
     pub sorted_ids: Tensor,
-    /// Where each sorted id came from.
+    /// The position that each sorted id came from.
     pub sorted_positions: Tensor,
     /// `micro_scalars`.
     pub micro: Tensor,

@@ -41,13 +41,13 @@ pub const CLEAR: &str = "clear";
 pub const CAST: &str = "cast";
 /// Forward and backward of one micro-batch.
 pub const MICRO: &str = "micro";
-/// The same of a rank's last micro-batch of a step, where there are several ranks: gradients leave as they are complete.
+/// [`MICRO`] of a rank's last micro-batch of a step, where there are several ranks: gradients leave as they are complete.
 pub const LAST: &str = "last";
 /// Norm, clip and AdamW.
 pub const UPDATE: &str = "update";
 /// The losses of the teacher by itself on one micro-batch, where there is a teacher.
 pub const TEACHER: &str = "teacher";
-/// What each of several ranks has updated, to all of them: beside the next step's teacher.
+/// Sends the pieces that each rank has updated to all of them, beside the next step's teacher.
 pub const GATHER: &str = "gather";
 
 /// The losses of `step_metrics`, which come first in it.
@@ -70,13 +70,13 @@ pub struct TrainingPlan {
     /// What [`CERTIFY`] gives of the tokens of the inputs, where a teacher has 8-bit products and measuring takes no more memory
     /// than what comes later.
     pub certificate: Option<Comparison<Tensor>>,
-    /// What the host sends before each micro-batch.
+    /// The inputs that the host sends before each micro-batch.
     pub inputs: MicroInputs,
     /// `update_scalars`, sent before each update.
     pub update: Tensor,
     /// `step_metrics`, read after each update.
     pub metrics: Tensor,
-    /// What of the weights this rank updates.
+    /// The pieces of the weights that this rank updates.
     pub shards: Shards,
     /// The sums of [`GUARD`](crate::guard::GUARD), where a student trains in int8.
     pub guard: Option<Guard>,
@@ -105,7 +105,7 @@ impl TrainingPlan {
         Ok(if certified.plan.arena_bytes > plain.plan.arena_bytes { plain } else { certified })
     }
 
-    /// Whether the start-up takes more memory than what comes after it.
+    /// True if the start-up takes more memory than what comes after it.
     fn grows_at_startup(&self) -> bool {
         let is_startup = |phase: &Phase| [QUANTISE, CERTIFY].iter().any(|name| phase.name.starts_with(name));
         let later = self.plan.phases.iter().filter(|phase| !is_startup(phase)).flat_map(|phase| &phase.nodes);
@@ -160,14 +160,14 @@ impl TrainingPlan {
         Ok(Self { plan, teacher, student, adapters, certificate, inputs, update, metrics, shards, guard })
     }
 
-    /// Whether this rank has all master weights: launches read them, or they are the adapter that is written at the end.
+    /// True if this rank has all master weights: launches read them, or they are the adapter that is written at the end.
     pub fn has_whole_masters(&self) -> bool {
         let all = self.trained();
         let master = all.trained().expect("something trains").master;
         self.shards.share().ranks == 1 || self.adapters.is_some() || all.tensor == master
     }
 
-    /// What the optimizer updates: the adapters, or all weights of the student.
+    /// Returns the weights that the optimizer updates: the adapters, or all of the student.
     pub fn trained(&self) -> Weight {
         self.adapters.as_ref().map_or(self.student.weights.all, |adapters| adapters.all)
     }

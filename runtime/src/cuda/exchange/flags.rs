@@ -56,7 +56,7 @@ impl Flags {
         Ok(Self { map, ranks, count: AtomicU32::new(0) })
     }
 
-    /// What one rank tells another, bytes from the first word.
+    /// Returns the place of one rank's flag for another, in bytes from the first word.
     fn offset(&self, flag: Flag, from: u32, to: u32) -> usize {
         let flag = match flag {
             Flag::Ready => 0,

@@ -12,7 +12,7 @@ use crate::inputs::checkpoint::cursor::Unreadable;
 #[error("{}: {fault}", path.display())]
 pub struct AprError {
     pub path: PathBuf,
-    /// What is wrong with it.
+    /// The reason why it cannot be used.
     pub fault: Fault,
 }
 
@@ -105,7 +105,7 @@ pub enum Fault {
         offset: u64,
         /// Rows first.
         shape: Vec<u64>,
-        /// What is wrong with it.
+        /// The reason why it cannot be used.
         reason: String,
     },
     /// A tensor of a type that is not read.
