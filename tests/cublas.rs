@@ -245,9 +245,9 @@ fn a_step_whose_products_a_library_computes_is_the_same_step() {
     let case = support::Case::new(17);
     let results = Gemm::ALL.map(|gemm| {
         let config = support::config(&case.teacher, &case.student, |options| {
-            options.settings.gemm = gemm;
-            options.settings.device = DeviceChoice::Sim;
-            options.settings.kernels.bundle = None;
+            options.arithmetic.gemm = gemm;
+            options.target.device = DeviceChoice::Sim;
+            options.target.kernels.bundle = None;
         });
         // Whoever is to compute them, the simulated GPU executes references. What the library reads besides it checks.
         let mut session = support::session_on(Box::new(Sim::new(Faults::default())), &config, Placement::Arena);

@@ -112,7 +112,7 @@ fn weights_sent_narrow_are_those_sent_wide() {
     precast::programs::init::random(&json, None, 3, Precision::Bf16, &narrow, false).unwrap();
     precast::programs::init::from_layers(&narrow, &[0, 1], Precision::Fp32, &wide, false).unwrap();
     let sent = [&narrow, &wide].map(|student| {
-        let config = config(&case.teacher, student, |options| options.settings.precision = Precision::Bf16);
+        let config = config(&case.teacher, student, |options| options.arithmetic.precision = Precision::Bf16);
         let mut session = session_placed(&config, Placement::Arena);
         let sent_wide = session.sent_wide(&Checkpoint::open(student).unwrap());
         let all = session.plan().student.weights.all;
@@ -130,7 +130,7 @@ fn sharing_and_saving_memory_change_no_bit() {
     let rows: [&[u32]; 2] = [&[1; 17], &[2, 3, 4, 5, 6, 7, 8, 9]];
     let recomputing = |recompute| {
         let mut config = config.clone();
-        config.settings.recompute = recompute;
+        config.arithmetic.recompute = recompute;
         config
     };
     let (norms, blocks) = (recomputing(Recompute::Norms), recomputing(Recompute::Blocks));

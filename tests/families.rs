@@ -27,10 +27,10 @@ fn check_gradients(case: &Path, precision: Precision, gate: f64) {
     for recompute in Recompute::ALL {
         let settings = settings(case);
         let config = support::config(&case.join("teacher"), &case.join("student"), |options| {
-            options.settings.precision = precision;
-            options.settings.recompute = recompute;
-            options.settings.batch_size = settings.B;
-            options.settings.seq_len = settings.S;
+            options.arithmetic.precision = precision;
+            options.arithmetic.recompute = recompute;
+            options.shape.batch_size = settings.B;
+            options.shape.seq_len = settings.S;
             let teaching = &mut options.teaching;
             (teaching.alpha, teaching.temperature) = (settings.alpha.unwrap(), settings.T.unwrap());
         });

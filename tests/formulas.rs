@@ -89,10 +89,10 @@ fn masked_losses_are_means_over_the_tokens_that_count() {
     let rows = ragged();
     for beta in BETAS {
         let config = config(&models.teacher, &models.student, |options| {
-            options.settings.batch_size = 4;
+            options.shape.batch_size = 4;
             options.teaching.temperature = 3.0;
             options.teaching.alpha = 0.3;
-            options.teaching.beta = beta;
+            options.teaching.teacher.beta = beta;
         });
         let mut session = session(&config);
         let batch = batch(&rows, 16);
@@ -122,10 +122,10 @@ fn the_gradient_is_that_of_the_loss_by(beta: f32) {
     let rows = ragged();
     let (temperature, alpha) = (3.0f64, 0.3f64);
     let config = config(&models.teacher, &models.student, |options| {
-        options.settings.batch_size = 4;
+        options.shape.batch_size = 4;
         options.teaching.temperature = temperature as f32;
         options.teaching.alpha = alpha as f32;
-        options.teaching.beta = beta;
+        options.teaching.teacher.beta = beta;
     });
     let mut session = session(&config);
     let batch = batch(&rows, 16);
@@ -177,8 +177,7 @@ fn accumulation_is_one_large_batch() {
     let scale = 1.0 / batch(&rows, 16).counted as f32;
     // Gradients and metrics of a step whose micro-batches have so many rows.
     let step_of = |batch_size: usize| {
-        let config =
-            config(&models.teacher, &models.student, |options| options.settings.batch_size = batch_size as u32);
+        let config = config(&models.teacher, &models.student, |options| options.shape.batch_size = batch_size as u32);
         let mut session = session(&config);
         // Twice, so that the second step must overwrite what the first one left.
         for _ in 0..2 {
@@ -210,8 +209,8 @@ fn the_optimizer_is_adamw_with_clip_and_decay_of_matrices() {
     let models = models();
     let (clip, decay) = (0.05f64, 0.1f64);
     let config = config(&models.teacher, &models.student, |options| {
-        options.settings.clip = clip as f32;
-        options.settings.weight_decay = decay as f32;
+        options.optimizer.clip = clip as f32;
+        options.optimizer.weight_decay = decay as f32;
     });
     let mut session = session(&config);
     let parameters = session.plan().student.weights.parameters.list.clone();
@@ -284,11 +283,11 @@ fn a_teacher_equal_to_the_student_gives_exactly_zero() {
     let exact = [precast_plan::Precision::Fp32, precast_plan::Precision::Bf16];
     for (precision, beta) in exact.into_iter().flat_map(|precision| BETAS.map(|beta| (precision, beta))) {
         let (_models, config) = identical(|options| {
-            options.teaching.beta = beta;
+            options.teaching.teacher.beta = beta;
             options.teaching.alpha = 1.0;
-            options.settings.weight_decay = 0.0;
+            options.optimizer.weight_decay = 0.0;
             options.teaching.temperature = 1.7;
-            options.settings.precision = precision;
+            options.arithmetic.precision = precision;
         });
         let mut session = session(&config);
         // Without cross entropy or decay nothing moves, so it stays zero.

@@ -226,9 +226,9 @@ fn every_gradient_of_masked_rows_without_a_teacher() {
     let settings = settings(&case);
     for (precision, gate) in [(Precision::Fp32, 2e-5), (Precision::Bf16, 6e-2)] {
         let config = support::config_alone(&case.join("student"), |options| {
-            options.settings.precision = precision;
-            options.settings.batch_size = settings.B;
-            options.settings.seq_len = settings.S;
+            options.arithmetic.precision = precision;
+            options.shape.batch_size = settings.B;
+            options.shape.seq_len = settings.S;
         });
         let files = Files::open(&[data(&case)], None).unwrap();
         let corpus = Corpus::new(files, settings.S, Packing::Stream, Reader { vocab: 512, ..Reader::default() });
@@ -255,10 +255,10 @@ fn every_gradient_of_an_adapter() {
     for recompute in Recompute::ALL {
         for (precision, gate) in [(Precision::Fp32, 2e-5), (Precision::Bf16, 6e-2)] {
             let config = support::config(&case.join("teacher"), &case.join("student"), |options| {
-                options.settings.precision = precision;
-                options.settings.recompute = recompute;
-                options.settings.batch_size = settings.B;
-                options.settings.seq_len = settings.S;
+                options.arithmetic.precision = precision;
+                options.arithmetic.recompute = recompute;
+                options.shape.batch_size = settings.B;
+                options.shape.seq_len = settings.S;
                 options.adapting.adapter = Some(case.join("adapter"));
             });
             let mut session = support::session(&config);
@@ -297,10 +297,10 @@ fn gradients_are_within(precision: Precision, gate: f64) {
 
 fn gradients_are_within_with(precision: Precision, gate: f64, recompute: Recompute) {
     let config = support::config(&case("teacher"), &case("student"), |options| {
-        options.settings.precision = precision;
-        options.settings.recompute = recompute;
-        options.settings.batch_size = BATCH as u32;
-        options.settings.seq_len = SEQ_LEN as u32;
+        options.arithmetic.precision = precision;
+        options.arithmetic.recompute = recompute;
+        options.shape.batch_size = BATCH as u32;
+        options.shape.seq_len = SEQ_LEN as u32;
     });
     let mut session = support::session(&config);
     let batch = batch(&case("."), 0);

@@ -23,9 +23,9 @@ fn of_first_gradients(precision: Precision) -> Vec<f64> {
     let case = fixture("golden/llama3-rope");
     let settings = settings(&case);
     let config = support::config(&case.join("teacher"), &case.join("student"), |options| {
-        options.settings.precision = precision;
-        options.settings.batch_size = settings.B;
-        options.settings.seq_len = settings.S;
+        options.arithmetic.precision = precision;
+        options.shape.batch_size = settings.B;
+        options.shape.seq_len = settings.S;
         (options.teaching.alpha, options.teaching.temperature) = (settings.alpha.unwrap(), settings.T.unwrap());
     });
     let mut session = support::session(&config);

@@ -116,7 +116,7 @@ fn weights_sent_narrow_are_those_sent_wide() {
     precast::programs::init::random(&json, None, 3, Precision::Bf16, &narrow, false).unwrap();
     precast::programs::init::from_layers(&narrow, &[0, 1], Precision::Fp32, &wide, false).unwrap();
     let sent = [&narrow, &wide].map(|student| {
-        let config = config(&case.teacher, student, |options| options.settings.precision = Precision::Int8);
+        let config = config(&case.teacher, student, |options| options.arithmetic.precision = Precision::Int8);
         let mut session = session(&config);
         let sent_wide = session.sent_wide(&Checkpoint::open(student).unwrap());
         let plan = &session.plan().plan;
@@ -187,7 +187,7 @@ fn a_guard_compares_with_the_gradients_of_bf16_and_changes_no_bit() {
     let batch = MicroBatch::new(&rows, 16);
     let open = |precision, recompute| {
         session(&config(&case.teacher, &case.student, |options| {
-            (options.settings.precision, options.settings.recompute) = (precision, recompute);
+            (options.arithmetic.precision, options.arithmetic.recompute) = (precision, recompute);
         }))
     };
     let gradients = |session: &mut Session| {
@@ -247,7 +247,7 @@ fn a_guard_compares_with_the_gradients_of_bf16_and_changes_no_bit() {
 fn a_skipped_step_changes_no_form_of_the_weights() {
     let case = case();
     let mut session =
-        session(&config(&case.teacher, &case.student, |options| options.settings.precision = Precision::Int8));
+        session(&config(&case.teacher, &case.student, |options| options.arithmetic.precision = Precision::Int8));
     let batch = MicroBatch::new(&[&[1; 17][..], &[2; 17][..]], 16);
     let forms = |session: &mut Session| {
         let plan = &session.plan().plan;

@@ -11,8 +11,8 @@ fn smollm2_135m_scores_a_story_as_an_exact_forward_pass_does_in_both_forms() {
     let nll = [WeightFormat::Bf16, WeightFormat::Stored].map(|format| {
         let mut request = Evaluation::new(&model, &[fixture("tinystory.txt")]);
         request.forward.format = format;
-        request.forward.device = device().parse().unwrap();
-        request.forward.kernels.bundle = bundle();
+        request.forward.target.device = device().parse().unwrap();
+        request.forward.target.kernels.bundle = bundle();
         evaluate(&request, |_, _| {}).unwrap().nll
     });
     assert_eq!(nll[0].to_bits(), nll[1].to_bits());

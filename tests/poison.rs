@@ -80,8 +80,8 @@ fn a_sealed_run_never_meets_the_fault() {
     let dir = tempfile::tempdir().unwrap();
     let student = random_model(dir.path(), "student", 1, &tiny_config(&[]));
     let config = config(&student, &student, |options| {
-        options.settings.device = precast::options::DeviceChoice::Sim;
-        options.settings.kernels.bundle = None;
+        options.target.device = precast::options::DeviceChoice::Sim;
+        options.target.kernels.bundle = None;
     });
     let model = precast::inputs::checkpoint::Checkpoint::open(&student).unwrap();
     let driver: Box<dyn Driver> = Box::new(Sim::new(POISONING));
@@ -100,7 +100,7 @@ fn a_sealed_run_never_meets_the_fault() {
 fn other_faults_are_errors_too() {
     let dir = tempfile::tempdir().unwrap();
     let student = random_model(dir.path(), "student", 1, &tiny_config(&[]));
-    let config = config(&student, &student, |options| options.settings.kernels.bundle = None);
+    let config = config(&student, &student, |options| options.target.kernels.bundle = None);
     let model = precast::inputs::checkpoint::Checkpoint::open(&student).unwrap();
     let sources = Sources { teacher: Some(&model), student: &model, adapter: None, same_files: true };
     let open = |faults| -> Result<Session, precast::Failure> {

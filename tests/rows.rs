@@ -140,7 +140,7 @@ fn a_step_has_one_mean_over_the_tokens_that_count() {
 #[test]
 fn padding_changes_nothing_that_counts() {
     let case = case();
-    let config = config_alone(&case.student, |options| options.settings.batch_size = 2);
+    let config = config_alone(&case.student, |options| options.shape.batch_size = 2);
     let short = [Chunk::plain([5, 9, 2, 11]), Chunk::plain((1..18).collect::<Vec<u32>>())];
     let padded = Chunk {
         ids: vec![5, 9, 2, 11, 77, 3, 60, 95, 4],

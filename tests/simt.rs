@@ -129,11 +129,10 @@ impl Driver for Executed {
 /// Metrics of a golden case's first steps, and the student after them.
 fn train(case: &Path, mut session: Session, steps: usize, config: &RunConfig) -> (Vec<step_metrics>, Vec<f32>) {
     let step = |index| {
-        let batch = golden::batch_of(case, index, config.settings.batch_size as usize);
+        let batch = golden::batch_of(case, index, config.shape.batch_size as usize);
         let step = index as u64;
         session.micro(&batch, 1.0 / batch.counted as f32, false).unwrap();
-        let settings = &config.settings;
-        let lr = settings.schedule.lr(settings.lr, step, settings.warmup, settings.steps);
+        let lr = config.lr_of(step);
         let ticket = session.update(step, lr).unwrap();
         session.metrics(ticket).unwrap().0
     };
@@ -166,15 +165,15 @@ fn trains_as_it_should(case: &str, precision: Precision, arch: Arch, length: &Le
     let case = &fixture("golden").join(case);
     let of_case = golden::settings(case);
     let config = support::config(&case.join("teacher"), &case.join("student"), |options| {
-        options.settings.precision = precision;
-        options.settings.batch_size = length.rows.unwrap_or(of_case.B);
-        options.settings.seq_len = of_case.S;
-        options.settings.lr = of_case.lr;
-        options.settings.weight_decay = of_case.wd;
-        options.settings.clip = of_case.clip;
-        options.settings.steps = of_case.steps;
-        options.settings.warmup = of_case.warmup;
-        options.settings.schedule = of_case.sched.parse().unwrap();
+        options.arithmetic.precision = precision;
+        options.shape.batch_size = length.rows.unwrap_or(of_case.B);
+        options.shape.seq_len = of_case.S;
+        options.optimizer.lr = of_case.lr;
+        options.optimizer.weight_decay = of_case.wd;
+        options.optimizer.clip = of_case.clip;
+        options.steps = of_case.steps;
+        options.optimizer.warmup = of_case.warmup;
+        options.optimizer.schedule = of_case.sched.parse().unwrap();
         options.adapting.adapter = Some(case.join("adapter")).filter(|adapter| adapter.is_dir());
         options.teaching.alpha = of_case.alpha.unwrap();
         options.teaching.temperature = of_case.T.unwrap();

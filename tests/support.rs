@@ -12,7 +12,7 @@ use precast::device::weight_sources::Sources;
 use precast::inputs::adapter::Adapter;
 use precast::inputs::checkpoint::{Checkpoint, Scratch, Weights};
 use precast::options::Kernels;
-use precast::options::{Options, RunConfig};
+use precast::options::{ModelOptions, Options, RunConfig};
 use precast::run::metrics::Metrics;
 use precast::run::step::StepRecord;
 use precast_kernels::Dtype;
@@ -278,7 +278,8 @@ pub fn copy(from: &Path, to: &Path) {
 /// A configuration for the device under test.
 pub fn config(teacher: &Path, student: &Path, change: impl FnOnce(&mut Options)) -> RunConfig {
     complete(|options| {
-        (options.teacher, options.student) = (Some(teacher.to_owned()), Some(student.to_owned()));
+        options.models =
+            ModelOptions { teacher: Some(teacher.to_owned()), student: Some(student.to_owned()), model: None };
         change(options);
     })
 }
@@ -286,23 +287,21 @@ pub fn config(teacher: &Path, student: &Path, change: impl FnOnce(&mut Options))
 /// The same of a model that trains without a teacher.
 pub fn config_alone(model: &Path, change: impl FnOnce(&mut Options)) -> RunConfig {
     complete(|options| {
-        options.model = Some(model.to_owned());
+        options.models.model = Some(model.to_owned());
         change(options);
     })
 }
 
 fn complete(change: impl FnOnce(&mut Options)) -> RunConfig {
     let mut options = Options::default();
-    let settings = &mut options.settings;
-    settings.precision = Precision::Fp32;
-    (settings.batch_size, settings.seq_len) = (2, 16);
-    (settings.steps, settings.lr) = (4, 1e-3);
-    settings.device = device().parse().expect("PRECAST_TEST_DEVICE names a device");
-    settings.kernels.bundle = bundle();
-    settings.gemm = gemm();
-    settings.checkpoint_every = 0;
+    (options.arithmetic.precision, options.arithmetic.gemm) = (Precision::Fp32, gemm());
+    (options.shape.batch_size, options.shape.seq_len) = (2, 16);
+    (options.steps, options.optimizer.lr) = (4, 1e-3);
+    options.target.device = device().parse().expect("PRECAST_TEST_DEVICE names a device");
+    options.target.kernels.bundle = bundle();
+    options.output.checkpoint_every = 0;
     change(&mut options);
-    options.complete(false).expect("a complete configuration")
+    options.planned().expect("a complete configuration")
 }
 
 /// A sealed session with its weights up.
@@ -311,8 +310,8 @@ pub fn session(config: &RunConfig) -> Session {
 }
 
 pub fn session_placed(config: &RunConfig, placement: Placement) -> Session {
-    let (device, kernels) = (config.settings.device, &config.settings.kernels);
-    let cublas = precast::device::cublas(config.settings.gemm, device).expect("cuBLASLt, if it is asked for");
+    let (device, kernels) = (config.target.device, &config.target.kernels);
+    let cublas = precast::device::cublas(config.arithmetic.gemm, device).expect("cuBLASLt, if it is asked for");
     session_on(precast::device::open_with(device, kernels, cublas).expect("a device"), config, placement)
 }
 

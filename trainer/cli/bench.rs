@@ -2,15 +2,15 @@
 
 use std::path::PathBuf;
 
-use clap::{Arg, Args};
+use clap::{Args, value_parser};
 use precast_kernels::Batch;
 use precast_system::say;
 
 use super::print_json;
 use crate::base::startup::Startup;
 use crate::base::verbose::Verbose;
-use crate::options::measurement::{measured, measurement};
-use crate::options::{Flags, Settings, Takes};
+use crate::options::groups::values::{MOST_MICRO_BATCHES, MOST_STEPS, count};
+use crate::options::{DeviceOptions, DivisionOptions, Given, Measurement, Options, ShapeOptions};
 use crate::programs::bench;
 use crate::programs::failure::Failure;
 use crate::run::out::{check_directory, refuse_inputs};
@@ -18,7 +18,16 @@ use crate::run::out::{check_directory, refuse_inputs};
 #[derive(Args)]
 pub struct Arguments {
     #[command(flatten)]
-    flags: Flags<Bench>,
+    measured: Given<Measurement>,
+    /// Micro-batches in a step
+    #[arg(long, value_name = "A", default_value_t = 1, value_parser = count(MOST_MICRO_BATCHES))]
+    grad_accum: u32,
+    /// Steps to time
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = value_parser!(u64).range(1..=MOST_STEPS))]
+    steps: u64,
+    /// Write bench.json and report.html to this directory
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
     /// Also measure steps of 1 to 32 sequences of 512 to 8192 tokens, as far as they fit
     #[arg(long)]
     sweep: bool,
@@ -38,51 +47,14 @@ pub struct Arguments {
     json: bool,
 }
 
-/// What of a run decides how long a step takes.
-struct Bench;
-
-impl Takes for Bench {
-    const OPTIONS: Option<&'static [&'static str]> = Some(&[
-        "teacher",
-        "student",
-        "model",
-        "batch_size",
-        "seq_len",
-        "grad_accum",
-        "beta",
-        "teacher_format",
-        "lora_rank",
-        "lora_alpha",
-        "lora_targets",
-        "lora_rslora",
-        "adapter",
-        "student_format",
-        "recompute",
-        "precision",
-        "gemm",
-        "steps",
-        "device",
-        "bundle",
-        "trusted_key",
-        "out",
-    ]);
-
-    fn adapt(option: Arg) -> Arg {
-        match option.get_id().as_str() {
-            "steps" => option.help("Steps to time").default_value("20"),
-            "out" => option.help("Write bench.json and report.html to this directory"),
-            _ => measured(option),
-        }
-    }
-}
-
 pub fn run(arguments: Arguments, startup: Startup) -> Result<(), Failure> {
     arguments.verbose.start();
-    let options = arguments.flags.options()?;
     if let Some(prefix) = &arguments.kernel {
-        let Settings { device, kernels, batch_size, seq_len, .. } = &options.settings;
+        let Given { options: Measurement { shape: ShapeOptions { batch_size, seq_len }, target, .. }, given } =
+            &arguments.measured;
+        let DeviceOptions { device, kernels } = target;
         let batch = Batch { sequences: *batch_size, seq_len: *seq_len };
-        let asked = ["batch_size", "seq_len"].iter().any(|name| options.given.contains_key(*name));
+        let asked = ["batch_size", "seq_len"].iter().any(|name| given.contains_key(*name));
         let timed = bench::time_kernels(*device, kernels, prefix, batch, asked)?;
         if arguments.json {
             print_json(&timed);
@@ -91,14 +63,18 @@ pub fn run(arguments: Arguments, startup: Startup) -> Result<(), Failure> {
         }
         return Ok(());
     }
-    let out = options.out.clone();
-    let config = measurement(options)?;
+    let config = Options {
+        steps: arguments.steps,
+        division: DivisionOptions { grad_accum: Some(arguments.grad_accum), replicas: None },
+        ..arguments.measured.into_options()?
+    };
+    let config = config.planned()?;
     if let Some(file) = &arguments.tune {
         let launches = bench::tune(&config, file, startup)?;
         say!("{launches} launches measured: {}", file.display());
         return Ok(());
     }
-    if let Some(out) = &out {
+    if let Some(out) = &arguments.out {
         // Better known now than when all is measured.
         refuse_inputs(out, &config.inputs())?;
         check_directory(out, true)?;
@@ -107,7 +83,7 @@ pub fn run(arguments: Arguments, startup: Startup) -> Result<(), Failure> {
     if arguments.sweep {
         record.sweep = Some(bench::sweep(&config)?);
     }
-    if let Some(out) = &out {
+    if let Some(out) = &arguments.out {
         record.write(out)?;
     }
     if arguments.json {

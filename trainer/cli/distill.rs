@@ -2,13 +2,14 @@
 
 use clap::{Arg, Args};
 use precast_kernels::Arch;
+use precast_plan::Share;
 use precast_runtime::Placement;
 
 use super::plan;
 use crate::base::startup::Startup;
 use crate::base::stop::end_at_signal;
 use crate::base::verbose::Verbose;
-use crate::options::{FlagsAndFile, GivenShare, Options, Takes, UsageError, is_of_teacher, missing};
+use crate::options::{FlagsAndFile, ModelOptions, Purpose, UsageError, is_of_teacher, missing};
 use crate::programs::distill::{self, Mode};
 use crate::programs::failure::Failure;
 use crate::programs::replay;
@@ -16,9 +17,9 @@ use crate::ranks::{self, Gpus, Place, Ranks};
 use crate::run::out::Start;
 
 #[derive(Args)]
-pub struct Arguments<T: Takes> {
+pub struct Arguments {
     #[command(flatten)]
-    options: FlagsAndFile<T>,
+    options: FlagsAndFile,
     /// Continue the run in --out from its last checkpoint. Models, tokenizer, data, objective, optimizer, schedule, batch,
     /// precision and shuffle must be the same; device, kernels, logging and checkpoints may change, and so may --steps: under
     /// cosine only where it is given on the command line
@@ -48,33 +49,24 @@ pub struct Arguments<T: Takes> {
     separate_allocations: bool,
 }
 
-/// The options of `precast distill`: all but what is of `precast train` are shown.
-pub struct Distill;
-
-impl Takes for Distill {
-    fn adapt(option: Arg) -> Arg {
-        if option.get_id() == "model" { option.hide(true) } else { option }
-    }
+/// Hides from `precast distill` the option that is of `precast train`.
+pub(super) fn of_distill(option: Arg) -> Arg {
+    if option.get_id() == "model" { option.hide(true) } else { option }
 }
 
-/// The options of `precast train`: none of a teacher is shown. What is hidden is refused by its name.
-pub struct Train;
-
-impl Takes for Train {
-    fn adapt(option: Arg) -> Arg {
-        let model =
-            "The model to train: a Hugging Face directory, a .gguf or an .apr file (make one with `precast init`)";
-        match option.get_id().as_str() {
-            "model" => option.help(model),
-            name if is_of_teacher(name) => option.hide(true),
-            _ => option,
-        }
+/// Hides from `precast train` the options of a teacher. One that is hidden is refused by its name.
+pub(super) fn of_train(option: Arg) -> Arg {
+    let model = "The model to train: a Hugging Face directory, a .gguf or an .apr file (make one with `precast init`)";
+    match option.get_id().as_str() {
+        "model" => option.help(model),
+        name if is_of_teacher(name) => option.hide(true),
+        _ => option,
     }
 }
 
 /// `precast distill`: a student learns from a teacher.
-pub fn distill(arguments: Arguments<Distill>, startup: Startup) -> Result<(), Failure> {
-    run(arguments, startup, |options| match options.model {
+pub fn distill(arguments: Arguments, startup: Startup) -> Result<(), Failure> {
+    run(arguments, startup, |models| match models.model {
         Some(_) => {
             Err(usage("distill takes --teacher and --student; `precast train --model` trains without a teacher"))
         }
@@ -83,8 +75,8 @@ pub fn distill(arguments: Arguments<Distill>, startup: Startup) -> Result<(), Fa
 }
 
 /// `precast train`: a model learns from data alone.
-pub fn train(arguments: Arguments<Train>, startup: Startup) -> Result<(), Failure> {
-    run(arguments, startup, |Options { model, teacher, student, .. }| match model {
+pub fn train(arguments: Arguments, startup: Startup) -> Result<(), Failure> {
+    run(arguments, startup, |ModelOptions { model, teacher, student }| match model {
         Some(_) => Ok(()),
         None if teacher.is_some() || student.is_some() => {
             Err(usage("train has no teacher: give --model; `precast distill` takes --teacher and --student"))
@@ -97,10 +89,10 @@ fn usage(what: &str) -> UsageError {
     UsageError(what.to_owned())
 }
 
-fn run<T: Takes>(
-    arguments: Arguments<T>,
+fn run(
+    arguments: Arguments,
     startup: Startup,
-    check: impl Fn(&Options) -> Result<(), UsageError>,
+    check: impl Fn(&ModelOptions) -> Result<(), UsageError>,
 ) -> Result<(), Failure> {
     arguments.verbose.start();
     let start = match (arguments.resume, arguments.overwrite) {
@@ -111,28 +103,24 @@ fn run<T: Takes>(
     let placement = if arguments.separate_allocations { Placement::Separate } else { Placement::Arena };
     let config_file = arguments.options.config.clone();
     if let Some(hang) = replay::requested() {
-        let options = arguments.options.options();
-        let config = options.and_then(|options| Ok((GivenShare::of(&options), options.complete(true)?)));
-        return Err(replay::replay(config.map(|(given, config)| (config, given)), hang));
+        return Err(replay::replay(arguments.options.options(), hang));
     }
     let options = arguments.options.options()?;
-    check(&options)?;
-    let steps = options.given.get("steps").copied();
-    let share = GivenShare::of(&options);
-    let config = options.complete(true)?;
+    check(&options.models)?;
+    // Refused before any rank starts.
+    let config = options.resolve(Purpose::Run, Share::ALONE, None)?;
     let place = match (arguments.dry_run, arguments.gpus) {
         (true, Some(Gpus::Count(ranks))) => Place { ranks, ..Place::default() },
         (true, _) => Place::default(),
-        (false, gpus) => ranks::start(gpus, arguments.rendezvous.as_deref(), config.settings.device)?,
+        (false, gpus) => ranks::start(gpus, arguments.rendezvous.as_deref(), config.target.device)?,
     };
-    let mode = Mode { start, steps, config_file, placement, place, share };
+    let mode = Mode { start, config_file, placement, place };
     if arguments.dry_run {
         end_at_signal()?;
-        let mut config = config;
-        config.take_share(Ranks::of(&mode.place).share(1), share, None)?;
+        let config = options.resolve(Purpose::Run, Ranks::of(&mode.place).share(1), None)?;
         let target = plan::target(&config, arguments.arch)?;
-        distill::check(&config, &mode)?;
+        distill::check(&options, &mode)?;
         return plan::show(&config, &target, false);
     }
-    distill::distill(&config, &mode, startup)
+    distill::distill(&options, &mode, startup)
 }

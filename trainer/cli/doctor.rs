@@ -19,13 +19,13 @@ use crate::device::weight_format::Chosen;
 use crate::device::weight_sources::Shapes;
 use crate::device::{self, DeviceError};
 use crate::options::Kernels;
-use crate::options::{All, DeviceChoice, Flags, Options, Settings};
+use crate::options::{DeviceChoice, DeviceOptions, Flags, ModelOptions, Options};
 use crate::programs::failure::Failure;
 
 #[derive(Args)]
 pub struct Arguments {
     #[command(flatten)]
-    flags: Flags<All>,
+    flags: Flags,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -92,7 +92,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
 /// Looks at the machine and its kernels, and at a run if its models are named.
 pub(super) fn examine(options: &Options) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let Settings { device, kernels, .. } = &options.settings;
+    let DeviceOptions { device, kernels } = &options.target;
     // What is not asked for is no answer: a GPU is looked for, unless the simulated one is named.
     let choice = match *device {
         DeviceChoice::Auto => DeviceChoice::Cuda(0),
@@ -118,7 +118,7 @@ pub(super) fn examine(options: &Options) -> Vec<Finding> {
         findings.push(architecture(device.arch(), device.compute_capability));
         findings.extend(gpus(device));
     }
-    findings.extend(products(options.settings.gemm, choice));
+    findings.extend(products(options.arithmetic.gemm, choice));
     let arch = device.as_ref().and_then(Device::arch);
     let bundle = match read_bundle(kernels, arch) {
         Ok((source, finding)) => {
@@ -134,7 +134,8 @@ pub(super) fn examine(options: &Options) -> Vec<Finding> {
     if let Some(bundle) = bundle.as_ref().and_then(|source| source.open().ok()) {
         findings.extend(held(&bundle, arch, &models(options)));
     }
-    if options.model.is_some() || options.teacher.is_some() && options.student.is_some() {
+    let ModelOptions { teacher, student, model } = &options.models;
+    if model.is_some() || teacher.is_some() && student.is_some() {
         let (models, plan) = match plan(options, &device) {
             Ok((models, chosen)) => (models, chosen.plan),
             Err(failure) => {
@@ -308,13 +309,14 @@ fn read_bundle(kernels: &Kernels, arch: Option<Arch>) -> Result<(Option<BundleSo
 
 /// The paths of the models that are named.
 fn models(options: &Options) -> Vec<String> {
-    let named = [&options.teacher, &options.student, &options.model];
+    let ModelOptions { teacher, student, model } = &options.models;
+    let named = [teacher, student, model];
     named.into_iter().flatten().map(|path| path.display().to_string()).collect()
 }
 
 /// The paths of a run's models, and its plan.
 fn plan(options: &Options, device: &Device) -> Result<(Vec<String>, Chosen<TrainingPlan>), Failure> {
-    let config = options.clone().complete(false)?;
+    let config = options.planned()?;
     let chosen = Shapes::read(&config)?.plan(device, &config)?;
     Ok((config.model_names(), chosen))
 }

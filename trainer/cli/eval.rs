@@ -2,17 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::{Arg, Args};
+use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use precast_plan::{Gemm, Precision};
+use precast_plan::{Gemm, Recipe};
 use precast_system::say;
 
+use super::forward::ForwardOptions;
 use super::print_json;
 use crate::base::verbose::Verbose;
 use crate::device::frozen::Forward;
-use crate::options::MostKl;
-use crate::options::WeightFormat;
-use crate::options::{Flags, Options, Takes, exact_precision, frozen_format, missing};
+use crate::options::groups::values::{count, frozen_format};
+use crate::options::{MostKl, TextOptions, WeightFormat};
 use crate::programs::compare::{Forms, compare};
 use crate::programs::evaluate::{Evaluation, evaluate};
 use crate::programs::failure::Failure;
@@ -22,11 +22,18 @@ use crate::run::score::{Demands, Score};
 #[derive(Args)]
 pub struct Arguments {
     #[command(flatten)]
-    flags: Flags<Eval>,
-    /// How the weights live on the device. At the same bits: bf16 (the precision), stored (matrices as a GGUF file holds them) or
-    /// auto (bf16 where that fits into the device's memory, else stored); at others: int8, in --precision bf16
-    #[arg(long, default_value_t = WeightFormat::Auto, value_name = "FORM")]
-    format: WeightFormat,
+    forward: ForwardOptions,
+    /// Data: .txt, .jsonl, .parquet or .bin, or directories of them; repeatable
+    #[arg(long, value_name = "PATH", num_args = 1.., required = true)]
+    data: Vec<PathBuf>,
+    #[command(flatten)]
+    text: TextOptions,
+    /// Sequences at a time
+    #[arg(long, value_name = "B", default_value_t = 8, value_parser = count(Recipe::MOST_TOKENS))]
+    batch_size: u32,
+    /// Longest context
+    #[arg(long, value_name = "S", default_value_t = 1024, value_parser = count(Recipe::MOST_TOKENS))]
+    seq_len: u32,
     /// Measure how far the predictions in --format are from those of the same weights in this form, bf16 or stored: mean and
     /// largest KL, nats a token, and how often both choose the same token first; in --precision bf16 unless another is given
     #[arg(long, value_parser = frozen_format, value_name = "FORM", conflicts_with_all = ["below", "adapter"])]
@@ -50,40 +57,6 @@ pub struct Arguments {
     json: bool,
 }
 
-/// What of a run an evaluation has too.
-struct Eval;
-
-impl Takes for Eval {
-    const OPTIONS: Option<&'static [&'static str]> = Some(&[
-        "model",
-        "adapter",
-        "data",
-        "data_field",
-        "chat_date",
-        "batch_size",
-        "seq_len",
-        "precision",
-        "gemm",
-        "device",
-        "bundle",
-        "trusted_key",
-    ]);
-
-    fn adapt(option: Arg) -> Arg {
-        match option.get_id().as_str() {
-            "model" => option.help("The model: a Hugging Face directory, a .gguf or an .apr file").required(true),
-            "adapter" => option.help("An adapter of --model: a PEFT directory, as distill and train write it"),
-            "data" => {
-                option.help("Data: .txt, .jsonl, .parquet or .bin, or directories of them; repeatable").required(true)
-            }
-            "batch_size" => option.help("Sequences at a time"),
-            "seq_len" => option.help("Longest context"),
-            "precision" => option.help("Arithmetic: fp32 or bf16").default_value("fp32").value_parser(exact_precision),
-            _ => option,
-        }
-    }
-}
-
 fn positive(text: &str) -> Result<f64, String> {
     let value = text.parse::<f64>().ok().filter(|value| value.is_finite() && *value > 0.0);
     value.ok_or_else(|| "expected a number above 0".to_owned())
@@ -91,30 +64,15 @@ fn positive(text: &str) -> Result<f64, String> {
 
 pub fn run(arguments: Arguments) -> Result<(), Failure> {
     arguments.verbose.start();
-    let Options { model, data, adapting, settings, given, .. } = arguments.flags.options()?;
-    let model = model.ok_or_else(|| missing("model"))?;
-    // 8-bit products give bf16.
-    let rounds = arguments.format == WeightFormat::Int8 || arguments.against.is_some();
-    let precision = if rounds && !given.contains_key("precision") { Precision::Bf16 } else { settings.precision };
-    if arguments.format == WeightFormat::Int8 && adapting.adapter.is_some() {
-        return Err(Failure::usage("--format int8 computes no adapters: leave --adapter out, or use --format bf16"));
-    }
+    let forward = arguments.forward.forward(arguments.against)?;
+    let (model, TextOptions { data_field, chat_date }) = (forward.model.clone(), arguments.text);
     let request = Evaluation {
-        forward: Forward {
-            model: model.clone(),
-            adapter: adapting.adapter,
-            precision,
-            gemm: settings.gemm,
-            format: arguments.format,
-            device: settings.device,
-            kernels: settings.kernels,
-            heading: !arguments.json,
-        },
-        data,
-        data_field: settings.data_field,
-        chat_date: settings.chat_date,
-        batch_size: settings.batch_size,
-        seq_len: settings.seq_len,
+        forward: Forward { heading: !arguments.json, ..forward },
+        data: arguments.data,
+        data_field,
+        chat_date,
+        batch_size: arguments.batch_size,
+        seq_len: arguments.seq_len,
     };
     if let Some(against) = arguments.against {
         let demands = Demands { untrained: arguments.untrained, max_perplexity: arguments.max_perplexity };

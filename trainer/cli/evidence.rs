@@ -8,9 +8,8 @@ use precast_fatbins::{Digest, sign, signature_path};
 use precast_system::{count, files, input, say};
 
 use super::doctor;
-use super::selftest::OfKernels;
 use crate::base::note::tell;
-use crate::options::{Flags, Options};
+use crate::options::{DeviceOptions, Options};
 use crate::programs::evidence::{Request, gather};
 use crate::programs::failure::Failure;
 
@@ -20,7 +19,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
     #[command(flatten)]
-    flags: Flags<OfKernels>,
+    target: DeviceOptions,
     /// Seed of the self-test's random inputs: evidence of different seeds cannot be compared
     #[arg(long, default_value_t = 0, value_name = "N")]
     seed: u64,
@@ -31,7 +30,7 @@ pub struct Arguments {
 }
 
 pub fn run(arguments: Arguments) -> Result<(), Failure> {
-    let Arguments { out, flags, seed, key } = arguments;
+    let Arguments { out, target, seed, key } = arguments;
     if out.exists() {
         return Err(Failure::usage(format!("--out {} is there already: name another file", out.display())));
     }
@@ -42,9 +41,9 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
         Ok::<_, Failure>((path, text))
     });
     let key = key.transpose()?;
-    let options = flags.options()?;
+    let options = Options { target, ..Options::default() };
     let doctor = findings(&options);
-    let request = Request { device: options.settings.device, kernels: options.settings.kernels, seed, doctor };
+    let request = Request { target: options.target, seed, doctor };
     let evidence = gather(&request, |what| tell(format_args!("{what} ...")))?;
     let text = evidence.encode();
     files::write_whole(&out, text.as_bytes()).map_err(Failure::io("write", &out))?;

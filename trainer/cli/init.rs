@@ -6,7 +6,7 @@ use clap::Args;
 use precast_plan::Precision;
 use precast_system::say;
 
-use crate::options::exact_precision;
+use crate::options::groups::values::exact_precision;
 use crate::programs::failure::Failure;
 use crate::programs::init;
 

@@ -5,28 +5,20 @@ use precast_system::say;
 
 use super::print_json;
 use crate::device::bundle::{BundleSource, embedded};
-use crate::options::{Flags, Takes};
+use crate::options::Kernels;
 use crate::programs::failure::Failure;
 
 #[derive(Args)]
 pub struct Arguments {
     #[command(flatten)]
-    flags: Flags<OfBundle>,
+    kernels: Kernels,
     /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-/// The options that name a bundle.
-struct OfBundle;
-
-impl Takes for OfBundle {
-    const OPTIONS: Option<&'static [&'static str]> = Some(&["bundle", "trusted_key"]);
-}
-
 pub fn run(arguments: Arguments) -> Result<(), Failure> {
-    let kernels = arguments.flags.options()?.settings.kernels;
-    let Some(source) = kernels.file()? else {
+    let Some(source) = arguments.kernels.file()? else {
         return match embedded()? {
             Some(bundle) => list(&BundleSource::Embedded(bundle), arguments.json),
             None => {

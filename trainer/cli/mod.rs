@@ -6,6 +6,7 @@ mod distill;
 mod doctor;
 mod eval;
 mod evidence;
+mod forward;
 mod generate;
 mod init;
 mod kernels;
@@ -40,9 +41,11 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Train a student on a teacher's predictions
-    Distill(Box<distill::Arguments<distill::Distill>>),
+    #[command(mut_args(distill::of_distill))]
+    Distill(Box<distill::Arguments>),
     /// Train a model on data alone, without a teacher
-    Train(Box<distill::Arguments<distill::Train>>),
+    #[command(mut_args(distill::of_train))]
+    Train(Box<distill::Arguments>),
     /// Make a student from random weights or from layers of a teacher
     Init(init::Arguments),
     /// Merge a LoRA adapter into its model, and write the model

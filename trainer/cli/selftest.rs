@@ -9,14 +9,14 @@ use precast_system::{count, say};
 use crate::base::verbose::Verbose;
 use crate::device;
 use crate::device::heading::Heading;
-use crate::options::{Flags, Settings, Takes};
+use crate::options::DeviceOptions;
 use crate::programs::bench::missing;
 use crate::programs::failure::Failure;
 
 #[derive(Args)]
 pub struct Arguments {
     #[command(flatten)]
-    flags: Flags<OfKernels>,
+    target: DeviceOptions,
     /// Only kernels whose key has this prefix: `gemm.`, `attention.fwd`
     #[arg(long, default_value = "", value_name = "PREFIX")]
     kernel: String,
@@ -28,16 +28,9 @@ pub struct Arguments {
     verbose: bool,
 }
 
-/// Where kernels run, and which.
-pub(super) struct OfKernels;
-
-impl Takes for OfKernels {
-    const OPTIONS: Option<&'static [&'static str]> = Some(&["device", "bundle", "trusted_key"]);
-}
-
 pub fn run(arguments: Arguments) -> Result<(), Failure> {
     Verbose { verbose: arguments.verbose }.start();
-    let Settings { device, kernels, .. } = arguments.flags.options()?.settings;
+    let DeviceOptions { device, kernels } = arguments.target;
     let driver = device::open(device, &kernels)?;
     let opened = driver.device().clone();
     let arch = device::arch(&opened)?;

@@ -38,7 +38,7 @@ pub fn completions(arguments: &Completions) {
 }
 
 /// A command whose options say what a shell may offer as their values: their parsers read text, which says nothing of it.
-fn completed(command: Command) -> Command {
+pub(super) fn completed(command: Command) -> Command {
     command.mut_args(with_values).mut_subcommands(completed)
 }
 

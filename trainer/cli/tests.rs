@@ -3,7 +3,8 @@ use std::path::Path;
 
 use clap::CommandFactory;
 
-use super::Arguments;
+use super::{Arguments, shell};
+use crate::options::{Change, change};
 
 /// Flags that messages and pages name and `precast` does not have: those of other programs, `precast-aot` among them.
 const OF_OTHERS: [&str; 19] = [
@@ -88,4 +89,34 @@ fn flags_in(path: &Path) -> Vec<(String, String)> {
     let words = starts.map(|(at, _)| text[at..].chars().take_while(|c| is_part(*c)).collect::<String>());
     let words = words.filter(|word| !text.contains(&format!("{word}: #")));
     words.map(|word| (word, path.display().to_string())).collect()
+}
+
+/// The page of options is made of their declarations: what is in it nobody writes, and no option is forgotten.
+#[test]
+fn the_page_of_options_says_of_each_how_it_is_given_compared_and_completed() {
+    let program = shell::completed(Arguments::command());
+    let distill = program.find_subcommand("distill").unwrap();
+    let rows = crate::options::all().map(|option| {
+        let name = option.get_id().as_str();
+        let shown = distill.get_arguments().find(|one| one.get_id() == name).expect("distill takes every option");
+        let values = shown.get_possible_values();
+        let values = values.iter().map(|value| format!("`{}`", value.get_name())).collect::<Vec<_>>().join(", ");
+        let completed = match shown.get_value_hint() {
+            _ if !values.is_empty() => values,
+            clap::ValueHint::Other => String::new(),
+            _ => "files".to_owned(),
+        };
+        let (resume, ranks) = match change(name) {
+            Change::Never => ("the same", "the same"),
+            Change::AtResume => ("may change", "the same"),
+            Change::OnAnyHost => ("may change", "may differ"),
+        };
+        format!("| `--{}` | `{name}` | {resume} | {ranks} | {completed} |", option.get_long().unwrap())
+    });
+    let page = format!("{}{}\n", include_str!("options_page.md"), rows.collect::<Vec<_>>().join("\n"));
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/options.md");
+    if std::env::var("INSTA_UPDATE").is_ok_and(|update| update == "always") {
+        std::fs::write(&path, &page).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(&path).unwrap_or_default(), page, "INSTA_UPDATE=always writes docs/options.md");
 }

@@ -18,8 +18,7 @@ use crate::device::upload::upload_model;
 use crate::device::weight_format::{Choice, Chosen};
 use crate::inputs::adapter::Adapter;
 use crate::inputs::checkpoint::{Checkpoint, Scratch, Weights};
-use crate::options::DeviceChoice;
-use crate::options::Kernels;
+use crate::options::DeviceOptions;
 use crate::options::WeightFormat;
 
 /// A model to compute, and where.
@@ -33,9 +32,7 @@ pub struct Forward {
     pub gemm: Gemm,
     /// How the weights live on the device.
     pub format: WeightFormat,
-    pub device: DeviceChoice,
-    /// The kernels to use.
-    pub kernels: Kernels,
+    pub target: DeviceOptions,
     /// Whether device, kernels and model are printed first.
     pub heading: bool,
 }
@@ -53,7 +50,7 @@ impl Forward {
     /// # Errors
     /// [`DeviceError`].
     pub(crate) fn read(&self) -> Result<Opened, DeviceError> {
-        let cublas = device::cublas(self.gemm, self.device)?;
+        let cublas = device::cublas(self.gemm, self.target.device)?;
         let model = Checkpoint::open(&self.model)?;
         let adapter =
             self.adapter.as_ref().map(|path| Adapter::open(path, (&self.model, model.config()))).transpose()?;
@@ -72,9 +69,9 @@ impl Forward {
         data: &[PathBuf],
         shape: (u32, u32),
     ) -> Result<(EvaluationPlan, SealedDevice), DeviceError> {
-        let Self { model: path, precision, gemm, kernels, .. } = self;
+        let Self { model: path, precision, gemm, target: DeviceOptions { device, kernels }, .. } = self;
         let adapter = adapter.as_ref();
-        let driver = device::open_with(self.device, kernels, *cublas)?;
+        let driver = device::open_with(*device, kernels, *cublas)?;
         let arch = device::arch(driver.device())?;
         let formats = Weights::formats(model);
         let adapters = adapter.map_or_else(Adapters::none, |adapter| adapter.layout().adapters());

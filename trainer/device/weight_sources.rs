@@ -71,7 +71,7 @@ impl Shapes {
     /// In which form a frozen student is to live on the device, and what is to be said of that.
     pub fn student_format(&self, config: &RunConfig) -> (WeightFormat, Option<String>) {
         match config.student_format {
-            _ if config.settings.precision == Precision::Int8 => (WeightFormat::Int8, None),
+            _ if config.arithmetic.precision == Precision::Int8 => (WeightFormat::Int8, None),
             Some(WeightFormat::Stored) if self.student.1.is_dense() => (
                 WeightFormat::Bf16,
                 Some(
@@ -95,7 +95,7 @@ impl Shapes {
     /// [`UsageError`].
     pub fn check(&self, config: &RunConfig) -> Result<(), UsageError> {
         let asked = config.student_format.unwrap_or_default();
-        if asked == WeightFormat::Stored && config.settings.precision == Precision::Int8 {
+        if asked == WeightFormat::Stored && config.arithmetic.precision == Precision::Int8 {
             return Err(UsageError(PlanError::StoredInt8.to_string()));
         }
         Choice { flag: "--student-format", asked, formats: &self.student.1 }.check()?;
@@ -138,7 +138,7 @@ impl Shapes {
         let (of_student, stored) = &self.student;
         let formats = if self.student_format(config).0 == WeightFormat::Stored { stored } else { &dense };
         let student = Student { config: of_student, formats, adapters: &self.adapters };
-        TrainingPlan::new(TrainingRequest { teacher, student, recipe: *recipe, share: config.share, arch })
+        TrainingPlan::new(TrainingRequest { teacher, student, recipe: *recipe, share: config.division.share, arch })
     }
 
     /// Lowers a run for a device, its teacher in the form that the configuration asks for.

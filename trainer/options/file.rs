@@ -9,15 +9,15 @@ use std::sync::LazyLock;
 use serde::de::{DeserializeSeed, Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::UsageError;
-use super::asked::Source;
-use super::flags::{Flags, Given, OPTIONS, argument};
+use super::flags::{Flags, OPTIONS, Values, argument};
+use super::given::Source;
+use super::usage::UsageError;
 use crate::base::impostors::read_text;
 
 static NAMES: LazyLock<Vec<&'static str>> =
     LazyLock::new(|| OPTIONS.get_arguments().map(|option| option.get_id().as_str()).collect());
 
-impl<T> Flags<T> {
+impl Flags {
     /// Reads a file of options.
     ///
     /// # Errors
@@ -31,13 +31,11 @@ impl<T> Flags<T> {
     /// # Errors
     /// Of a line that is no TOML, or no option and a value that it can have.
     pub fn from_toml(text: &str) -> Result<Self, toml::de::Error> {
-        let mut flags = Self::default();
-        flags.given = toml::from_str::<File>(text)?.0;
-        Ok(flags)
+        Ok(Self { given: toml::from_str::<File>(text)?.0 })
     }
 }
 
-struct File(BTreeMap<String, Given>);
+struct File(BTreeMap<String, Values>);
 
 impl<'de> Deserialize<'de> for File {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -54,7 +52,7 @@ impl<'de> Deserialize<'de> for File {
                 let mut given = BTreeMap::new();
                 while let Some(Name(name)) = map.next_key()? {
                     let values = map.next_value_seed(ValuesOf(name))?;
-                    given.insert(name.to_owned(), Given { source: Source::File, values });
+                    given.insert(name.to_owned(), Values { source: Source::File, values });
                 }
                 // An empty list says nothing.
                 given.retain(|_, given| !given.values.is_empty());

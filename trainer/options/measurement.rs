@@ -1,39 +1,53 @@
 //! Options of a measurement, whose models may be bare configurations.
 
-use clap::Arg;
+use clap::Args;
 
-use super::{Options, RunConfig, UsageError};
+use super::given::Given;
+use super::groups::{AdapterOptions, ArithmeticOptions, DeviceOptions, ModelOptions, ShapeOptions, TeacherOptions};
+use super::groups::{Options, TeachingOptions};
+use super::usage::UsageError;
 
-/// An option of a measurement, whose models may be bare configurations.
-pub fn measured(option: Arg) -> Arg {
-    match option.get_id().as_str() {
-        "teacher" => {
-            let help = "The model to learn from: as for distill, or a config.json alone for random weights";
-            option.help(help).requires("student")
-        }
-        "student" => {
-            let help = "The model to train: as for distill, or a config.json alone for random weights";
-            option.help(help).requires("teacher")
-        }
-        "model" => {
-            let help = "The model to train without a teacher: as for train, or a config.json alone for random weights";
-            option.help(help).conflicts_with_all(["teacher", "student"])
-        }
-        "teacher_format" => option.help(
-            "How the teacher's weights live on the device: bf16, stored (a config.json alone stands for a Q4_K_M file with \
-             other random weights), int8 or auto",
-        ),
-        _ => option,
-    }
+/// What of a run decides which kernels a step launches, and how long they take.
+#[derive(Args, Clone, Debug)]
+#[command(
+    mut_arg("teacher", |option| option.requires("student").help(TEACHER)),
+    mut_arg("student", |option| option.requires("teacher").help(STUDENT)),
+    mut_arg("model", |option| option.conflicts_with_all(["teacher", "student"]).help(MODEL)),
+    mut_arg("teacher_format", |option| option.help(TEACHER_FORMAT))
+)]
+pub struct Measurement {
+    #[command(flatten)]
+    pub models: ModelOptions,
+    #[command(flatten)]
+    pub teacher: TeacherOptions,
+    #[command(flatten)]
+    pub adapting: AdapterOptions,
+    #[command(flatten)]
+    pub shape: ShapeOptions,
+    #[command(flatten)]
+    pub arithmetic: ArithmeticOptions,
+    #[command(flatten)]
+    pub target: DeviceOptions,
 }
 
-/// The configuration of a measurement.
-///
-/// # Errors
-/// [`UsageError`] where no model is named, or as a run's.
-pub fn measurement(options: Options) -> Result<RunConfig, UsageError> {
-    if options.teacher.is_none() && options.model.is_none() {
-        return Err(UsageError("no model is named: give --teacher and --student, or --model".into()));
+const TEACHER: &str = "The model to learn from: as for distill, or a config.json alone for random weights";
+const STUDENT: &str = "The model to train: as for distill, or a config.json alone for random weights";
+const MODEL: &str = "The model to train without a teacher: as for train, or a config.json alone for random weights";
+const TEACHER_FORMAT: &str = "How the teacher's weights live on the device: bf16, stored (a config.json alone stands for a Q4_K_M file \
+                              with other random weights), int8 or auto";
+
+impl Given<Measurement> {
+    /// A run's options, those that a measurement has not at their defaults.
+    ///
+    /// # Errors
+    /// [`UsageError`] where no model is named.
+    pub fn into_options(self) -> Result<Options, UsageError> {
+        let Measurement { models, teacher, adapting, shape, arithmetic, target } = self.options;
+        if models.teacher.is_none() && models.model.is_none() {
+            return Err(UsageError("no model is named: give --teacher and --student, or --model".into()));
+        }
+        let default = Options::default();
+        let teaching = TeachingOptions { teacher, ..default.teaching };
+        Ok(Options { models, teaching, adapting, shape, arithmetic, target, given: self.given, ..default })
     }
-    options.complete(false)
 }

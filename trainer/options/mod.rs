@@ -1,23 +1,22 @@
 //! The configuration of a run: flags over run.toml over defaults.
 
-mod asked;
-mod complete;
 mod device;
 mod file;
 mod flags;
-mod kernels;
+mod given;
+pub(crate) mod groups;
 mod max_kl;
-pub mod measurement;
+mod measurement;
 pub(crate) mod patience;
+mod resolve;
 pub mod schedule;
-mod share;
 mod usage;
 mod weight_format;
 
 use std::path::{Path, PathBuf};
 
 use precast_kernels::abi::step_metrics;
-use precast_plan::{ModelConfig, Objective, Recipe, Share};
+use precast_plan::{ModelConfig, Objective, Recipe};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -25,19 +24,22 @@ use crate::base::record_text;
 use crate::base::roles::Models;
 use crate::inputs::adapter::{Adapter, AdapterChoice, AdapterError};
 
-pub use asked::{Adapting, Options, Settings, Source, Teaching};
-pub(crate) use asked::{exact_precision, frozen_format};
-pub use complete::missing;
 pub use device::DeviceChoice;
-pub use flags::{All, Flags, FlagsAndFile, Takes, is_of_teacher};
-pub use kernels::Kernels;
+pub use flags::{Flags, FlagsAndFile, all, change, is_of_teacher};
+pub use given::{Given, Source};
+pub use groups::{
+    AdapterOptions, ArithmeticOptions, Change, DeviceOptions, Division, DivisionOptions, Kernels, ModelOptions,
+    OptimizerOptions, Options, OrderOptions, OutputOptions, ShapeOptions, TeacherOptions, TeachingOptions, TextOptions,
+};
 pub use max_kl::MostKl;
+pub use measurement::Measurement;
 pub use patience::Patience;
-pub use share::GivenShare;
+pub use resolve::{Before, Purpose};
 pub use usage::UsageError;
+pub(crate) use usage::missing;
 pub use weight_format::WeightFormat;
 
-/// A run's configuration, complete.
+/// A run's configuration, resolved: nothing changes it.
 #[derive(Clone, Debug, Serialize)]
 pub struct RunConfig {
     /// The model to learn from; none where nobody teaches.
@@ -76,11 +78,23 @@ pub struct RunConfig {
     pub untrained: bool,
     /// Whether the student may be its teacher.
     pub allow_identical: bool,
+    pub steps: u64,
     #[serde(flatten)]
-    pub settings: Settings,
-    /// What of each step this process does.
-    #[serde(skip)]
-    pub share: Share,
+    pub shape: ShapeOptions,
+    #[serde(flatten)]
+    pub division: Division,
+    #[serde(flatten)]
+    pub optimizer: OptimizerOptions,
+    #[serde(flatten)]
+    pub arithmetic: ArithmeticOptions,
+    #[serde(flatten)]
+    pub text: TextOptions,
+    #[serde(flatten)]
+    pub order: OrderOptions,
+    #[serde(flatten)]
+    pub target: DeviceOptions,
+    #[serde(flatten)]
+    pub output: OutputOptions,
 }
 
 impl RunConfig {
@@ -93,7 +107,7 @@ impl RunConfig {
 
     /// The files and directories that a run reads.
     pub fn inputs(&self) -> Vec<&Path> {
-        let kernels = &self.settings.kernels;
+        let kernels = &self.target.kernels;
         let models = self.teacher.iter().chain([&self.student]).chain(&self.data);
         let models = models.chain(&self.eval_data).chain(&kernels.bundle);
         let adapter = self.adapter.as_ref().and_then(AdapterChoice::directory);
@@ -106,7 +120,7 @@ impl RunConfig {
     /// # Errors
     /// [`AdapterError`] where it cannot be read.
     pub fn open_adapter(&self, student: &ModelConfig) -> Result<Option<Adapter>, AdapterError> {
-        let open = |choice: &AdapterChoice| choice.open((&self.student, student), self.settings.seed);
+        let open = |choice: &AdapterChoice| choice.open((&self.student, student), self.order.seed);
         self.adapter.as_ref().map(open).transpose()
     }
 
@@ -135,10 +149,17 @@ impl RunConfig {
         self.objective.loss(metrics.kd_loss.into(), metrics.ce_loss.into())
     }
 
+    /// The learning rate of a step, from 0.
+    pub fn lr_of(&self, step: u64) -> f64 {
+        self.optimizer.lr_of(step, self.steps)
+    }
+
     /// What the plan follows from.
     pub fn recipe(&self) -> Recipe {
-        let Settings { batch_size, seq_len, precision, weight_decay, clip, recompute, gemm, .. } = self.settings;
-        let (batch, objective) = (batch_size, self.objective);
+        let ShapeOptions { batch_size: batch, seq_len } = self.shape;
+        let ArithmeticOptions { recompute, precision, gemm } = self.arithmetic;
+        let OptimizerOptions { weight_decay, clip, .. } = self.optimizer;
+        let objective = self.objective;
         Recipe { batch, seq_len, precision, objective, weight_decay, clip, recompute, gemm }
     }
 }

@@ -10,7 +10,7 @@ fn parse(arguments: &[&str]) -> Result<Options, UsageError> {
     #[derive(clap::Parser)]
     struct Line {
         #[command(flatten)]
-        flags: Flags<All>,
+        flags: Flags,
     }
     let line = <Line as clap::Parser>::try_parse_from([&["precast"], arguments].concat());
     line.map_err(|error| UsageError(error.to_string()))?.flags.options()
@@ -18,14 +18,13 @@ fn parse(arguments: &[&str]) -> Result<Options, UsageError> {
 
 /// The options of a file.
 fn toml(text: &str) -> Result<Options, UsageError> {
-    let flags = Flags::<All>::from_toml(text).map_err(|error| UsageError(error.to_string()))?;
-    flags.options()
+    Flags::from_toml(text).map_err(|error| UsageError(error.to_string()))?.options()
 }
 
 const PAIR: [&str; 4] = ["--teacher", "t", "--student", "s"];
 
 fn complete(arguments: &[&str]) -> Result<RunConfig, UsageError> {
-    parse(arguments)?.complete(false)
+    parse(arguments)?.planned()
 }
 
 #[test]
@@ -82,7 +81,7 @@ fn every_option_reads_back_from_a_file_as_from_the_command_line() {
         ("guard_every", "13"),
     ];
     let defaults = format!("{:?}", Options { given: BTreeMap::new(), ..Options::default() });
-    let names: Vec<&str> = flags::OPTIONS.get_arguments().map(|option| option.get_id().as_str()).collect();
+    let names: Vec<&str> = all().map(|option| option.get_id().as_str()).collect();
     assert_eq!(names.len(), values.len(), "an option has no value here");
     for name in names {
         let (_, value) = values.iter().find(|(of, _)| *of == name).expect("an option has no value here");
@@ -98,7 +97,7 @@ fn every_option_reads_back_from_a_file_as_from_the_command_line() {
 #[test]
 fn int8_compares_its_gradients_and_says_nothing_of_the_teacher() {
     let int8 = |arguments: &[&str]| complete(&[&PAIR[..], &["--precision", "int8"], arguments].concat());
-    let guard = |arguments: &[&str]| int8(arguments).unwrap().settings.guard_every;
+    let guard = |arguments: &[&str]| int8(arguments).unwrap().output.guard_every;
     assert_eq!([guard(&[]), guard(&["--guard-every", "0"]), guard(&["--lora-rank", "2"])], [Some(100), Some(0), None]);
     assert_eq!(int8(&[]).unwrap().teacher_format, Some(WeightFormat::Auto));
     // The base of an adapter is in int8, and nothing else.
@@ -118,7 +117,7 @@ fn flags_override_the_file() {
     #[derive(clap::Parser)]
     struct Line {
         #[command(flatten)]
-        options: FlagsAndFile<All>,
+        options: FlagsAndFile,
     }
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("run.toml");
@@ -130,11 +129,10 @@ fn flags_override_the_file() {
     let given = |name: &str| options.given.get(name).copied();
     let sources = [Some(Source::Flag), Some(Source::File), None];
     assert_eq!(["lr", "precision", "steps"].map(given), sources);
-    let config = options.complete(false).unwrap();
-    let settings = config.settings;
-    assert_eq!((settings.lr, settings.precision, settings.steps), (2e-3, Precision::Fp32, 1000));
+    let config = options.planned().unwrap();
+    assert_eq!((config.optimizer.lr, config.arithmetic.precision, config.steps), (2e-3, Precision::Fp32, 1000));
     // Also where a flag says what the default is.
-    assert_eq!((settings.device, settings.seed, config.data), (DeviceChoice::Cuda(1), 0, vec!["c".into()]));
+    assert_eq!((config.target.device, config.order.seed, config.data), (DeviceChoice::Cuda(1), 0, vec!["c".into()]));
 }
 
 #[test]
@@ -219,8 +217,8 @@ fn a_model_alone_trains_without_a_teacher_and_takes_no_option_of_one() {
 
 #[test]
 fn recompute_is_a_name_or_a_flag() {
-    let flag = |arguments: &[&str]| parse(arguments).map(|options| options.settings.recompute);
-    let file = |text: &str| toml(text).map(|options| options.settings.recompute);
+    let flag = |arguments: &[&str]| parse(arguments).map(|options| options.arithmetic.recompute);
+    let file = |text: &str| toml(text).map(|options| options.arithmetic.recompute);
     assert_eq!(flag(&[]).unwrap(), Recompute::None);
     for (text, choice) in [
         ("none", Recompute::None),
@@ -256,7 +254,7 @@ fn every_recipe_that_flags_can_reach_is_enumerated() {
         for precision in ["fp32", "bf16", "int8"] {
             for recompute in ["none", "norms", "blocks"] {
                 let text = format!("{objective}\nprecision = '{precision}'\nrecompute = '{recompute}'");
-                let recipe = toml(&text).unwrap().complete(false).unwrap().recipe();
+                let recipe = toml(&text).unwrap().planned().unwrap().recipe();
                 let kind = Recipe::every(1).position(|one| one.is_like(&recipe));
                 reached.push(kind.unwrap_or_else(|| panic!("not enumerated: {text}")));
             }
@@ -278,7 +276,7 @@ fn an_adapter_is_a_new_one_or_one_that_is_there() {
     let all = ["--lora-rank=3", "--lora-alpha=1.5", "--lora-targets=v_proj,q_proj", "--lora-rslora"];
     assert_eq!(choice(&all).unwrap(), new(3, 1.5, "q_proj,v_proj", true));
     let file = "teacher = 't'\nstudent = 's'\nlora_rank = 4\nlora_targets = ['v_proj', 'q_proj']";
-    assert_eq!(toml(file).unwrap().complete(false).unwrap().adapter, new(4, 8.0, "q_proj,v_proj", false));
+    assert_eq!(toml(file).unwrap().planned().unwrap().adapter, new(4, 8.0, "q_proj,v_proj", false));
     assert_eq!(choice(&["--adapter", "a"]).unwrap(), Some(AdapterChoice::From { directory: "a".into() }));
     // Of no rank there is none, whatever else is said of it.
     assert_eq!(choice(&["--lora-rank=0", "--lora-alpha=2", "--student-format=bf16"]).unwrap(), None);

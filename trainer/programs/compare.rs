@@ -102,7 +102,7 @@ fn open(
     formats: &Formats,
     is_reference: bool,
 ) -> Result<Opened, Failure> {
-    let driver = device::open(request.forward.device, &request.forward.kernels)?;
+    let driver = device::open(request.forward.target.device, &request.forward.target.kernels)?;
     let arch = device::arch(driver.device())?;
     let shape = (text.batch, text.longest);
     let plan = ComparisonPlan::new((model.config(), formats), shape, request.forward.precision, is_reference, arch)?;
@@ -114,7 +114,7 @@ fn open(
     let models = [request.forward.model.display().to_string()];
     let startup = &mut Startup::new();
     let (mut sealed, bundle, _) =
-        seal(driver, &plan.plan, &request.forward.kernels, &models, (Placement::Arena, None), startup)?;
+        seal(driver, &plan.plan, &request.forward.target.kernels, &models, (Placement::Arena, None), startup)?;
     if request.forward.heading && is_reference {
         let heading = Heading::new(sealed.device(), bundle, sealed.loaded().len());
         say!("{}", heading.model("model", &request.forward.model, model));

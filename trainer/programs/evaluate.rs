@@ -11,9 +11,9 @@ use crate::device::frozen::Forward;
 use crate::inputs::chat::Date;
 use crate::inputs::checkpoint::Checkpoint;
 use crate::inputs::data::{Chunk, Corpus, Dataset, Files, MicroBatch, Packing, Reader};
-use crate::options::DeviceChoice;
 use crate::options::Kernels;
 use crate::options::WeightFormat;
+use crate::options::{DeviceChoice, DeviceOptions};
 use crate::programs::failure::Failure;
 use crate::run::score::Score;
 
@@ -108,8 +108,7 @@ impl Evaluation {
             precision: Precision::Fp32,
             gemm: Gemm::Bundle,
             format: WeightFormat::Auto,
-            device: DeviceChoice::Auto,
-            kernels: Kernels::default(),
+            target: DeviceOptions { device: DeviceChoice::Auto, kernels: Kernels::default() },
             heading: false,
         };
         Self { forward, data: data.to_vec(), data_field: None, chat_date: None, batch_size: 8, seq_len: 1024 }

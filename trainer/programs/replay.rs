@@ -21,7 +21,7 @@ use crate::device::watch::{Hang, LAST_WORDS, Node, end_within};
 use crate::device::weight_sources::Sources;
 use crate::inputs::pair::same_path;
 use crate::inputs::random::read_or_random;
-use crate::options::{GivenShare, Patience, RunConfig, UsageError};
+use crate::options::{Before, Options, Patience, Purpose, UsageError};
 use crate::programs::bench::Steps;
 use crate::programs::failure::Failure;
 use crate::programs::rank_end;
@@ -105,7 +105,7 @@ pub fn requested() -> Option<Hang> {
 }
 
 /// Replays a run's step, and says which of its nodes hangs. A configuration that is no longer there hides the node, not the hang.
-pub fn replay(config: Result<(RunConfig, GivenShare), UsageError>, hang: Hang) -> Failure {
+pub fn replay(asked: Result<Options, UsageError>, hang: Hang) -> Failure {
     let within = replay_s(&hang);
     let late = Node::Unknown(format!("the replay has not come to it within {within} s"));
     let late = Hang { node: late, ..hang.clone() };
@@ -115,7 +115,7 @@ pub fn replay(config: Result<(RunConfig, GivenShare), UsageError>, hang: Hang) -
     });
     log::hold();
     note::silence();
-    let node = match config.map_err(Failure::from).and_then(|(config, given)| run(&config, given, &hang)) {
+    let node = match asked.map_err(Failure::from).and_then(|asked| run(asked, &hang)) {
         Ok(()) => Node::AllEnd,
         Err(failure) => Node::Unknown(format!("the replay has failed: {failure}")),
     };
@@ -125,18 +125,18 @@ pub fn replay(config: Result<(RunConfig, GivenShare), UsageError>, hang: Hang) -
     hang.into()
 }
 
-fn run(config: &RunConfig, given: GivenShare, hang: &Hang) -> Result<(), Failure> {
-    let mut config = config.clone();
-    config.take_share(Share::ALONE, given, hang.replicas)?;
+fn run(mut asked: Options, hang: &Hang) -> Result<(), Failure> {
     let node_s = (hang.patience_s / NODES_OF_PATIENCE).clamp(*NODE_S.start(), *NODE_S.end());
-    config.settings.patience = Some(Patience::Seconds(node_s));
+    asked.output.patience = Some(Patience::Seconds(node_s));
+    let before = hang.replicas.map(|replicas| Before { steps: asked.steps, replicas });
+    let config = asked.resolve(Purpose::Run, Share::ALONE, before)?;
     let teacher = config.teacher.as_ref().map(|path| read_or_random(path, 1)).transpose()?;
     let student = read_or_random(&config.student, 2)?;
     let adapter = config.open_adapter(student.config())?;
     let same_files = config.teacher.as_deref().is_some_and(|teacher| same_path(teacher, &config.student));
     let sources = Sources { teacher: teacher.as_deref(), student: &*student, adapter: adapter.as_ref(), same_files };
-    let cublas = device::cublas(config.settings.gemm, config.settings.device)?;
-    let mut driver = device::open_with(config.settings.device, &config.settings.kernels, cublas)?;
+    let cublas = device::cublas(config.arithmetic.gemm, config.target.device)?;
+    let mut driver = device::open_with(config.target.device, &config.target.kernels, cublas)?;
     driver.run_nodes_alone();
     let mut session = Session::open(driver, &config, &sources, Placement::Arena, &mut Startup::new())?;
     let of_run = hang.clone();

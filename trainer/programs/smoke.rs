@@ -105,15 +105,15 @@ fn learning_rate(student: &dyn Weights, adapter: Option<&Adapter>) -> f64 {
 /// # Errors
 /// [`Failure`] where a run cannot start or the device fails; what the runs show is in the record.
 pub fn smoke(mut config: RunConfig, lr: Option<f64>) -> Result<Record, Failure> {
-    let seed = config.settings.seed.wrapping_add(1);
+    let seed = config.order.seed.wrapping_add(1);
     let teacher = config.teacher.as_ref().map(|path| read_or_random(path, seed)).transpose()?;
-    let student = read_or_random(&config.student, config.settings.seed.wrapping_add(2))?;
+    let student = read_or_random(&config.student, config.order.seed.wrapping_add(2))?;
     let adapter = config.open_adapter(student.config())?;
-    config.settings.lr = lr.unwrap_or_else(|| learning_rate(&*student, adapter.as_ref()));
+    config.optimizer.lr = lr.unwrap_or_else(|| learning_rate(&*student, adapter.as_ref()));
     let batch = batch(&config, student.config().vocab);
     let same_files = config.teacher.as_deref().is_some_and(|teacher| same_path(teacher, &config.student));
     let sources = Sources { teacher: teacher.as_deref(), student: &*student, adapter: adapter.as_ref(), same_files };
-    let cublas = device::cublas(config.settings.gemm, config.settings.device)?;
+    let cublas = device::cublas(config.arithmetic.gemm, config.target.device)?;
     let open = || open(&config, &sources, cublas);
     let mut session = open()?;
     let (device, arch) = (session.sealed().device().name.clone(), session.plan().plan.arch.to_string());
@@ -131,13 +131,13 @@ pub fn smoke(mut config: RunConfig, lr: Option<f64>) -> Result<Record, Failure> 
         arch,
         bundle,
         kernels,
-        precision: config.settings.precision.to_string(),
-        gemm: config.settings.gemm.to_string(),
+        precision: config.arithmetic.precision.to_string(),
+        gemm: config.arithmetic.gemm.to_string(),
         teacher_format,
         adapter: adapter.as_ref().map(ToString::to_string),
         student_format: adapter.as_ref().map(|_| sources.shapes().student_format(&config).0.to_string()),
         tokens: u64::from(batch.counted),
-        lr: config.settings.lr,
+        lr: config.optimizer.lr,
         losses: first.losses.iter().map(|loss| finite(*loss)).collect(),
         ratio: finite(ratio(&first.losses)),
         loads_after_seal: first.loads_after_seal + second.loads_after_seal,
@@ -147,7 +147,7 @@ pub fn smoke(mut config: RunConfig, lr: Option<f64>) -> Result<Record, Failure> 
 }
 
 fn open(config: &RunConfig, sources: &Sources<'_>, cublas: Option<Cublas>) -> Result<Session, Failure> {
-    let driver = device::open_with(config.settings.device, &config.settings.kernels, cublas)?;
+    let driver = device::open_with(config.target.device, &config.target.kernels, cublas)?;
     let mut session = Session::open(driver, config, sources, Placement::Arena, &mut Startup::new())?;
     session.upload(sources, |_| Ok(()))?;
     Ok(session)
@@ -155,18 +155,18 @@ fn open(config: &RunConfig, sources: &Sources<'_>, cublas: Option<Cublas>) -> Re
 
 /// The batch of every step: rows of one cycle, from places of their own.
 fn batch(config: &RunConfig, vocab: u32) -> MicroBatch {
-    let mut rng = Pcg64Mcg::seed_from_u64(config.settings.seed);
+    let mut rng = Pcg64Mcg::seed_from_u64(config.order.seed);
     let length = (vocab / 8).clamp(2, CYCLE).min(vocab) as usize;
     let mut seen = BTreeSet::new();
     let cycle: Vec<u32> =
         std::iter::repeat_with(|| rng.random_range(0..vocab)).filter(|id| seen.insert(*id)).take(length).collect();
-    let rows: Vec<Vec<u32>> = (0..config.settings.batch_size)
+    let rows: Vec<Vec<u32>> = (0..config.shape.batch_size)
         .map(|_| {
             let start = rng.random_range(0..length);
-            cycle.iter().cycle().skip(start).take(config.settings.seq_len as usize + 1).copied().collect()
+            cycle.iter().cycle().skip(start).take(config.shape.seq_len as usize + 1).copied().collect()
         })
         .collect();
-    MicroBatch::new(&rows.iter().map(Vec::as_slice).collect::<Vec<_>>(), config.settings.seq_len as usize)
+    MicroBatch::new(&rows.iter().map(Vec::as_slice).collect::<Vec<_>>(), config.shape.seq_len as usize)
 }
 
 fn train(config: &RunConfig, session: &mut Session, batch: &MicroBatch) -> Result<Run, Failure> {
@@ -179,9 +179,9 @@ fn train(config: &RunConfig, session: &mut Session, batch: &MicroBatch) -> Resul
         Ok(())
     };
     let mut pending = None;
-    for step in 0..config.settings.steps {
+    for step in 0..config.steps {
         session.micro(batch, (1.0 / f64::from(batch.counted)) as f32, false)?;
-        let lr = config.settings.lr_of(step);
+        let lr = config.lr_of(step);
         // The metrics of a step are read while the next one runs.
         if let Some(previous) = pending.replace(session.update(step, lr)?) {
             arrive(session, previous)?;
@@ -274,9 +274,10 @@ mod tests {
 
     #[test]
     fn each_token_of_the_batch_says_which_comes_next() {
-        let mut options = crate::options::Options { model: Some("m".into()), ..Default::default() };
-        (options.settings.batch_size, options.settings.seq_len) = (4, 300);
-        let config = options.complete(false).unwrap();
+        let mut options = crate::options::Options::default();
+        options.models.model = Some("m".into());
+        options.shape = crate::options::ShapeOptions { batch_size: 4, seq_len: 300 };
+        let config = options.planned().unwrap();
         for (vocab, expected) in [(49152, 256), (96, 12), (3, 2)] {
             let batch = batch(&config, vocab);
             let next: std::collections::BTreeMap<u32, u32> =

@@ -13,7 +13,7 @@ use crate::base::roles::{Models, Role};
 use crate::inputs::adapter::Adapter;
 use crate::inputs::checkpoint::Checkpoint;
 use crate::inputs::data::{Dataset, Stream};
-use crate::options::RunConfig;
+use crate::options::{Change, RunConfig, change};
 
 /// Named values that a run and one that continues it have in common. How many steps it takes is not among them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,41 +107,11 @@ impl Identity {
     }
 }
 
-/// Options that may change when a run continues: where things are, which [`Identity`] has the digests of, and what changes no
-/// bit of the weights. The number of steps has rules of its own.
-const MAY_CHANGE: [&str; 25] = [
-    "teacher",
-    "student",
-    "data",
-    "eval_data",
-    "out",
-    "steps",
-    "teacher_format",
-    "teacher_certificate",
-    "max_teacher_kl",
-    "adapter",
-    "student_format",
-    "recompute",
-    "device",
-    "bundle",
-    "trusted_key",
-    "untrained",
-    "allow_identical",
-    "allow_divergence",
-    "checkpoint_every",
-    "keep",
-    "eval_every",
-    "log_every",
-    "patience",
-    "tensorboard",
-    "guard_every",
-];
-
-/// All other options: what is added to them counts, unless it is listed above.
+/// The options that a run that continues has in common with the run so far.
 fn options(config: &RunConfig) -> impl Iterator<Item = (String, String)> {
     let Value::Object(options) = config.to_json() else { unreachable!("a configuration has names") };
-    let counts = |name: &String| !MAY_CHANGE.contains(&name.as_str());
-    options.into_iter().filter(move |(name, _)| counts(name)).map(|(name, value)| (name, text(&value)))
+    let compared = options.into_iter().filter(|(name, _)| change(name) == Change::Never);
+    compared.map(|(name, value)| (name, text(&value)))
 }
 
 fn text(value: &Value) -> String {
@@ -166,9 +136,6 @@ pub struct Data {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::Options;
-    use crate::options::Patience;
-    use crate::options::WeightFormat;
 
     fn identity(values: &[(&str, &str)]) -> Identity {
         Identity(values.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect())
@@ -183,41 +150,6 @@ mod tests {
         assert_eq!(texts(&early), ["lr was 0.1, is 0.2"]);
         let whole = identity(&[("lr", "0.1"), ("seed", "1"), ("teacher", "a"), ("student", "c"), ("new", "x")]);
         assert_eq!(texts(&whole), ["new was none, is x", "student was b, is c"]);
-    }
-
-    #[test]
-    fn the_page_lists_the_options_that_a_run_is_compared_by_and_those_that_may_change() {
-        let config = |change: fn(&mut Options)| {
-            let mut pair = Options { teacher: Some("t".into()), student: Some("s".into()), ..Options::default() };
-            change(&mut pair);
-            pair.complete(false).unwrap()
-        };
-        // An adapter is a new one or one that is there.
-        let there = config(|pair| {
-            pair.adapting.adapter = Some("a".into());
-            pair.teaching.teacher_format = WeightFormat::Int8;
-            pair.teaching.teacher_certificate = Some("c".into());
-        });
-        // These are recorded only where they are not the default.
-        let mut config = config(|pair| {
-            pair.adapting.lora_rank = Some(8);
-            pair.settings.data_field = Some("text".into());
-            pair.settings.chat_date = Some("2026-01-31".parse().unwrap());
-        });
-        config.settings.replicas = 2;
-        config.settings.guard_every = Some(100);
-        config.settings.patience = Some(Patience::None);
-        let names = |config: &RunConfig| config.to_json().as_object().unwrap().keys().cloned().collect::<Vec<_>>();
-        let all = [names(&config), names(&there)].concat();
-        assert!(MAY_CHANGE.iter().all(|name| all.iter().any(|one| one == name)), "no option is called so: {all:?}");
-        let page = include_str!("../../README.md").split_whitespace().collect::<Vec<_>>().join(" ");
-        let (_, compared) = page.split_once("and the options `alpha`").unwrap();
-        let compared = format!("`alpha`{}", compared.split_once(". ").unwrap().0);
-        let mut listed: Vec<&str> = compared.split('`').skip(1).step_by(2).collect();
-        listed.sort_unstable();
-        let mut compared: Vec<String> = options(&config).map(|(name, _)| name).collect();
-        compared.sort_unstable();
-        assert_eq!(listed, compared);
     }
 
     #[test]

@@ -24,7 +24,7 @@ impl Planned<'_> {
             "student_format": self.student_format.map(|format| format.to_string()),
             "teacher_is_base": self.shared,
             "trained_parameters": self.trained,
-            "recompute": { "chosen": config.settings.recompute.to_string(), "choices": self.choices },
+            "recompute": { "chosen": config.arithmetic.recompute.to_string(), "choices": self.choices },
             "kernels": self.kernels.json(),
             "cublas": self.kernels.cublas_json(),
             "step": {

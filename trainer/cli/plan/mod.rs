@@ -12,7 +12,7 @@ use precast_runtime::{Device, DriverError};
 
 use super::print_json;
 use crate::device::{self, DeviceError};
-use crate::options::{All, DeviceChoice, FlagsAndFile, GivenShare, RunConfig};
+use crate::options::{DeviceChoice, FlagsAndFile, Purpose, RunConfig};
 use crate::programs::failure::Failure;
 use crate::ranks::{MOST_RANKS, Place, Ranks};
 use planned::Planned;
@@ -21,7 +21,7 @@ use room::Room;
 #[derive(Args)]
 pub struct Arguments {
     #[command(flatten)]
-    options: FlagsAndFile<All>,
+    options: FlagsAndFile,
     /// Plan for this architecture instead of the device's
     #[arg(long, value_name = "ARCH")]
     arch: Option<Arch>,
@@ -41,10 +41,8 @@ pub struct Arguments {
 
 pub fn run(arguments: Arguments) -> Result<(), Failure> {
     let options = arguments.options.options()?;
-    let given = GivenShare::of(&options);
-    let mut config = options.complete(false)?;
     let place = Place { ranks: arguments.gpus.unwrap_or(1), ..Place::default() };
-    config.take_share(Ranks::of(&place).share(1), given, None)?;
+    let config = options.resolve(Purpose::Plan, Ranks::of(&place).share(1), None)?;
     let mut target = target(&config, arguments.arch)?;
     if let Some(bytes) = arguments.memory {
         target.room = Some(Room { bytes, device: None });
@@ -75,14 +73,14 @@ pub fn target(config: &RunConfig, asked: Option<Arch>) -> Result<Target, Failure
 
 /// The device that a run would take. A plan for the simulated GPU is of use to those who ask for it.
 fn found(config: &RunConfig) -> Result<Target, Failure> {
-    let choice = match config.settings.device {
+    let choice = match config.target.device {
         DeviceChoice::Sim => return Ok(Target { arch: Arch::Sim, device: None, room: None }),
         DeviceChoice::Auto => DeviceChoice::Cuda(0),
         choice => choice,
     };
-    match device::open(choice, &config.settings.kernels) {
+    match device::open(choice, &config.target.kernels) {
         Err(DeviceError::Driver(found @ (DriverError::NoDriver | DriverError::NoGpu { .. })))
-            if config.settings.device == DeviceChoice::Auto =>
+            if config.target.device == DeviceChoice::Auto =>
         {
             let archs = Arch::GPUS.map(|arch| format!("--arch {}", arch.argument())).join(", ");
             Err(Failure::usage(format!("{found}.\nSay what to plan for: {archs}")))

@@ -17,7 +17,7 @@ use crate::device::bundle::embedded;
 use crate::device::host_memory::HostMemory;
 use crate::device::weight_sources::Shapes;
 use crate::options::WeightFormat;
-use crate::options::{RunConfig, Settings};
+use crate::options::{RunConfig, ShapeOptions};
 use crate::programs::failure::Failure;
 
 /// The plan of a run, and what follows from it.
@@ -76,7 +76,7 @@ impl<'a> Planned<'a> {
     /// Lowers a run for a target in each form that its weights can have.
     pub fn of(config: &'a RunConfig, target: &'a Target) -> Result<Self, Failure> {
         let arch = target.arch;
-        if config.settings.gemm == Gemm::Cublas && arch == Arch::Sim {
+        if config.arithmetic.gemm == Gemm::Cublas && arch == Arch::Sim {
             return Err(DriverError::NoCublas.into());
         }
         let shapes = Shapes::read(config)?;
@@ -159,7 +159,8 @@ impl Kernels {
 
 impl Step {
     fn of(config: &RunConfig, TrainingPlan { plan, .. }: &TrainingPlan, arch: Arch) -> Self {
-        let Settings { batch_size, seq_len, grad_accum, .. } = config.settings;
+        let ShapeOptions { batch_size, seq_len } = config.shape;
+        let grad_accum = config.division.grad_accum;
         let estimate = Peak::of(arch).map(|peak| {
             let accum = f64::from(grad_accum);
             (peak, accum * seconds(plan, MICRO, &peak) + seconds(plan, UPDATE, &peak))
@@ -174,7 +175,7 @@ impl Step {
 
 /// The digest of each kernel that the run's bundle holds.
 fn digests(config: &RunConfig, arch: Arch, plan: &TrainingPlan) -> Result<BTreeMap<KeyVariant, String>, Failure> {
-    let kernels = &config.settings.kernels;
+    let kernels = &config.target.kernels;
     if kernels.bundle.is_none() && (arch == Arch::Sim || embedded()?.is_none()) {
         return Ok(BTreeMap::new());
     }

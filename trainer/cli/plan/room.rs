@@ -12,8 +12,8 @@ use crate::device::host_memory::HostMemory;
 use crate::device::one_memory;
 use crate::device::weight_format::{KERNELS_BYTES, beside, fits};
 use crate::device::weight_sources::Shapes;
-use crate::options::RunConfig;
 use crate::options::WeightFormat;
+use crate::options::{RunConfig, ShapeOptions};
 use crate::programs::failure::Failure;
 
 /// The memory that a plan is compared with.
@@ -105,7 +105,7 @@ impl TooLarge<'_> {
     }
 
     fn variants(&self) -> Vec<Variant> {
-        let (batch, seq_len) = (self.config.settings.batch_size, self.config.settings.seq_len);
+        let (batch, seq_len) = (self.config.shape.batch_size, self.config.shape.seq_len);
         let parts: Vec<u32> = (1..=batch).filter(|parts| batch.is_multiple_of(*parts)).collect();
         let is_stored = !self.stored.is_dense() && self.form != WeightFormat::Stored;
         let exact: Vec<WeightFormat> =
@@ -122,7 +122,7 @@ impl TooLarge<'_> {
 
     /// Micro-batches vary slowest, then what is recomputed, then how weights are stored.
     fn with(&self, parts: &[u32], forms: &[WeightFormat], seq_len: u32) -> Vec<Variant> {
-        let recomputes = Recompute::ALL.into_iter().filter(|more| *more >= self.config.settings.recompute);
+        let recomputes = Recompute::ALL.into_iter().filter(|more| *more >= self.config.arithmetic.recompute);
         let students: &[bool] =
             if self.shapes.student_could_be_stored(self.config) { &[false, true] } else { &[false] };
         let mut all = Vec::new();
@@ -141,10 +141,10 @@ impl TooLarge<'_> {
     fn change(&self, variant: Variant) -> Option<Change> {
         let Variant { parts, recompute, form, student_is_stored, seq_len } = variant;
         let mut config = self.config.clone();
-        let settings = &mut config.settings;
-        settings.batch_size /= parts;
-        settings.grad_accum = settings.grad_accum.checked_mul(parts)?;
-        (settings.recompute, settings.seq_len) = (recompute, seq_len);
+        let micros = &mut config.division.grad_accum;
+        *micros = micros.checked_mul(parts)?;
+        config.shape = ShapeOptions { batch_size: config.shape.batch_size / parts, seq_len };
+        config.arithmetic.recompute = recompute;
         if student_is_stored {
             config.student_format = Some(WeightFormat::Stored);
         }
@@ -152,16 +152,17 @@ impl TooLarge<'_> {
         if !takes.fits(self.target) {
             return None;
         }
-        let (now, before) = (&config.settings, &self.config.settings);
+        let (now, before) = (&config, &self.config);
         let flags = [
-            (recompute != before.recompute).then(|| format!("--recompute {recompute}")),
+            (recompute != before.arithmetic.recompute).then(|| format!("--recompute {recompute}")),
             (form != self.form).then(|| format!("--teacher-format {form}")),
             student_is_stored.then(|| "--student-format stored".to_owned()),
-            (parts > 1).then(|| format!("--batch-size {} --grad-accum {}", now.batch_size, now.grad_accum)),
-            (seq_len != before.seq_len).then(|| format!("--seq-len {seq_len}")),
+            (parts > 1)
+                .then(|| format!("--batch-size {} --grad-accum {}", now.shape.batch_size, now.division.grad_accum)),
+            (seq_len != before.shape.seq_len).then(|| format!("--seq-len {seq_len}")),
         ];
         let effect = match variant {
-            Variant { seq_len, .. } if seq_len != before.seq_len => "shorter sequences",
+            Variant { seq_len, .. } if seq_len != before.shape.seq_len => "shorter sequences",
             Variant { form: WeightFormat::Int8, .. } if form != self.form => "a teacher rounded to 8 bits",
             Variant { form, .. } if form != self.form && self.form == WeightFormat::Int8 => "a teacher that is exact",
             Variant { parts: 2.., .. } => "the same tokens in a step",

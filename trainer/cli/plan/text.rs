@@ -8,7 +8,7 @@ use precast_runtime::cublas::KNOWN_VERSIONS;
 use precast_system::{count, say};
 
 use super::planned::{Choice, Kernels, Planned, Step};
-use crate::options::Settings;
+use crate::options::ShapeOptions;
 use crate::options::WeightFormat;
 
 impl Planned<'_> {
@@ -24,13 +24,13 @@ impl Planned<'_> {
         }
         self.print_replicas();
         // The simulated GPU executes references: it takes no kernels from a bundle.
-        let is_reference = self.target.arch == Arch::Sim && self.config.settings.kernels.bundle.is_none();
+        let is_reference = self.target.arch == Arch::Sim && self.config.target.kernels.bundle.is_none();
         self.kernels.print(if is_reference { "reference" } else { "not in the bundle" });
         self.step.print();
     }
 
     fn print_memory(&self) {
-        let Settings { batch_size, seq_len, precision, .. } = &self.config.settings;
+        let (ShapeOptions { batch_size, seq_len }, precision) = (&self.config.shape, self.config.arithmetic.precision);
         say!("memory on {}, batch {batch_size} x {seq_len} tokens, {precision}:", self.target.arch);
         say!("{}", MemoryTable::of(&self.plan.plan));
         if let Some((trained, format)) = self.trained.zip(self.student_format) {
@@ -45,13 +45,13 @@ impl Planned<'_> {
     fn print_recompute(&self) {
         say!("\n--recompute            takes                     launches in a micro-batch");
         for Choice { recompute: name, bytes, launches } in &self.choices {
-            let chosen = if *name == self.config.settings.recompute.to_string() { "  (chosen)" } else { "" };
+            let chosen = if *name == self.config.arithmetic.recompute.to_string() { "  (chosen)" } else { "" };
             say!("  {name:<14} {:>12}  {bytes:>16} bytes {launches:>6}{chosen}", human_bytes(*bytes));
         }
     }
 
     fn print_replicas(&self) {
-        let share = &self.config.share;
+        let share = &self.config.division.share;
         let Share { replicas, ranks, rank } = *share;
         if replicas <= 1 {
             return;

@@ -73,12 +73,12 @@ impl Session {
         said.iter().for_each(note);
         let device = driver.device();
         one_memory::check(device, &plan.plan, &HostMemory::of(&plan, &config.data, device.has_one_memory()))?;
-        let how = (placement, config.settings.patience);
+        let how = (placement, config.output.patience);
         let (sealed, bundle, taken_bytes) =
-            seal(driver, &plan.plan, &config.settings.kernels, &config.model_names(), how, startup)?;
+            seal(driver, &plan.plan, &config.target.kernels, &config.model_names(), how, startup)?;
         if let Some(peak) = Peak::reached(&sealed.device().name, plan.plan.arch) {
             let phase_s = |phase| estimate::seconds(&plan.plan, phase, &peak);
-            sealed.watch.step_takes(f64::from(config.settings.grad_accum) * phase_s(MICRO) + phase_s(UPDATE));
+            sealed.watch.step_takes(f64::from(config.division.grad_accum) * phase_s(MICRO) + phase_s(UPDATE));
         }
         Ok(Self { plan, teacher_format: format, sealed, bundle, taken_bytes })
     }

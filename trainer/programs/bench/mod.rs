@@ -65,8 +65,8 @@ impl<T> Bench<T> {
             same_files: config.teacher.as_deref().is_some_and(|teacher| same_path(teacher, &config.student)),
         };
         startup.end("models");
-        let cublas = device::cublas(config.settings.gemm, config.settings.device)?;
-        let driver = device::open_with(config.settings.device, &config.settings.kernels, cublas)?;
+        let cublas = device::cublas(config.arithmetic.gemm, config.target.device)?;
+        let driver = device::open_with(config.target.device, &config.target.kernels, cublas)?;
         startup.end("device");
         let mut chosen = sources.shapes().plan(driver.device(), config)?;
         let of_plan = extend(&mut chosen.plan.plan);
@@ -99,7 +99,7 @@ pub fn bench(config: &RunConfig, mut startup: Startup, heading: bool) -> Result<
     let mut record = measure(config, startup, heading)?;
     if let Some(version) = record.cublas.clone() {
         let mut by_bundle = config.clone();
-        by_bundle.settings.gemm = Gemm::Bundle;
+        by_bundle.arithmetic.gemm = Gemm::Bundle;
         let bundle = measure(&by_bundle, Startup::new(), false)?;
         record.beside_bundle = Some(Comparison::new(version, &record, &bundle));
     }
@@ -108,7 +108,7 @@ pub fn bench(config: &RunConfig, mut startup: Startup, heading: bool) -> Result<
 
 fn measure(config: &RunConfig, mut startup: Startup, heading: bool) -> Result<Record, Failure> {
     let Bench { mut session, mut steps, of_plan: groups } = Bench::open(config, &mut startup, heading, groups::add)?;
-    let step_s = median(steps.time(&mut session, config.settings.steps)?);
+    let step_s = median(steps.time(&mut session, config.steps)?);
     let launch_s = groups.iter().map(|group| {
         // Each group works on what a step leaves behind, not on what the group before it made of that.
         steps.one(&mut session)?;

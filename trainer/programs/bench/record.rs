@@ -138,7 +138,7 @@ impl Record {
         launch_s: &[f64],
     ) -> Self {
         let (plan, limit) = (&session.plan().plan, session.limit());
-        let accum = u64::from(config.settings.grad_accum);
+        let accum = u64::from(config.division.grad_accum);
         let times = |phase: &str| if phase == MICRO { accum } else { 1 };
         let mut kernels: Vec<KernelRecord> = groups
             .iter()
@@ -147,8 +147,8 @@ impl Record {
             .collect();
         kernels.sort_by(|a, b| b.step_ms.total_cmp(&a.step_ms));
         let kernels_ms: f64 = kernels.iter().map(|kernel| kernel.step_ms).sum();
-        let tokens = accum * u64::from(config.settings.batch_size) * u64::from(config.settings.seq_len);
-        let floor_s = limit.map(|limit| limit.floor_seconds(plan, config.settings.grad_accum));
+        let tokens = accum * u64::from(config.shape.batch_size) * u64::from(config.shape.seq_len);
+        let floor_s = limit.map(|limit| limit.floor_seconds(plan, config.division.grad_accum));
         let step = StepRecord {
             step_ms: step_s * 1e3,
             tokens,

@@ -21,10 +21,10 @@ impl Steps {
     /// Tokens below a vocabulary, the same for every step and every machine.
     pub fn new(config: &RunConfig, vocab: u32) -> Self {
         let mut rng = Pcg64Mcg::seed_from_u64(0);
-        let mut row = || (0..=config.settings.seq_len).map(|_| rng.random_range(0..vocab)).collect::<Vec<u32>>();
-        let micros = (0..config.settings.grad_accum).map(|_| {
-            let rows: Vec<Vec<u32>> = (0..config.settings.batch_size).map(|_| row()).collect();
-            MicroBatch::new(&rows.iter().map(Vec::as_slice).collect::<Vec<_>>(), config.settings.seq_len as usize)
+        let mut row = || (0..=config.shape.seq_len).map(|_| rng.random_range(0..vocab)).collect::<Vec<u32>>();
+        let micros = (0..config.division.grad_accum).map(|_| {
+            let rows: Vec<Vec<u32>> = (0..config.shape.batch_size).map(|_| row()).collect();
+            MicroBatch::new(&rows.iter().map(Vec::as_slice).collect::<Vec<_>>(), config.shape.seq_len as usize)
         });
         let micros: Vec<MicroBatch> = micros.collect();
         let counted: u64 = micros.iter().map(|micro| u64::from(micro.counted)).sum();

@@ -65,7 +65,7 @@ pub fn sweep(config: &RunConfig) -> Result<Sweep, Failure> {
     let mut sweep = Sweep { points: Vec::new(), left_out: Vec::new() };
     for ((seq_len, _), batch_size) in SEQ_LENS.into_iter().flat_map(|s| BATCH_SIZES.map(|b| (s, b))) {
         let mut config = config.clone();
-        (config.settings.batch_size, config.settings.seq_len) = (batch_size, seq_len);
+        (config.shape.batch_size, config.shape.seq_len) = (batch_size, seq_len);
         let reason = match point(&config) {
             Ok(point) => {
                 sweep.points.push(point);
@@ -87,18 +87,17 @@ pub fn sweep(config: &RunConfig) -> Result<Sweep, Failure> {
 fn point(config: &RunConfig) -> Result<Point, Failure> {
     let Bench { mut session, mut steps, .. } = Bench::open(config, &mut Startup::new(), false, |_| ())?;
     let once = super::median(steps.time(&mut session, 1)?);
-    let count = ((POINT_S / once) as u64).clamp(3, config.settings.steps.max(3));
+    let count = ((POINT_S / once) as u64).clamp(3, config.steps.max(3));
     let step_s = super::median(steps.time(&mut session, count)?);
     let plan = &session.plan().plan;
-    let tokens = u64::from(config.settings.grad_accum)
-        * u64::from(config.settings.batch_size)
-        * u64::from(config.settings.seq_len);
+    let tokens =
+        u64::from(config.division.grad_accum) * u64::from(config.shape.batch_size) * u64::from(config.shape.seq_len);
     Ok(Point {
-        batch_size: config.settings.batch_size,
-        seq_len: config.settings.seq_len,
+        batch_size: config.shape.batch_size,
+        seq_len: config.shape.seq_len,
         step_ms: step_s * 1e3,
         tokens_per_s: tokens as f64 / step_s,
-        share_of_floor: session.limit().map(|limit| limit.floor_seconds(plan, config.settings.grad_accum) / step_s),
+        share_of_floor: session.limit().map(|limit| limit.floor_seconds(plan, config.division.grad_accum) / step_s),
         planned_bytes: MemoryTable::of(plan).total_bytes,
     })
 }

@@ -11,7 +11,7 @@ use crate::base::roles::Models;
 use crate::device::session::Session;
 use crate::inputs::checkpoint::Checkpoint;
 use crate::inputs::data::Dataset;
-use crate::options::{GivenShare, RunConfig};
+use crate::options::{Before, Change, Options, Purpose, RunConfig, change};
 use crate::programs::evaluate::ids_sha256;
 use crate::programs::failure::Failure;
 use crate::ranks::{RankError, Ranks};
@@ -33,46 +33,36 @@ pub(super) struct Begin {
 /// What rank 0 broadcasts of the run that continues, and of the output directory.
 #[derive(Serialize, Deserialize)]
 struct Announcement {
-    /// After which step it continues.
-    resumes: Option<u64>,
-    steps: u64,
-    /// Of the run so far.
-    replicas: Option<u32>,
+    /// After which step it continues, and what it takes over.
+    resumes: Option<(u64, Before)>,
     /// A file that is in the output directory for a moment, and what it holds.
     probe: (String, String),
 }
 
-/// Takes this rank's share of each step, and tries whether all ranks have the same output directory.
+/// Resolves what is asked for by the ranks and by the run so far, and tries whether all ranks have the same output directory.
 pub(super) fn agree(
-    config: &mut RunConfig,
-    given: GivenShare,
+    asked: &Options,
     resumed: Option<&Resumed>,
     out: Option<&Out>,
     ranks: &Ranks,
-) -> Result<Begin, Failure> {
-    let state = resumed.map(|resumed| &resumed.saved.state);
-    let (step, before) = (state.map(|state| state.step), state.map(|state| state.replicas()));
-    if ranks.count() == 1 {
-        config.take_share(ranks.share(1), given, before)?;
-        return Ok(Begin { step: step.unwrap_or(0), saved: None, record: None });
-    }
+) -> Result<(RunConfig, Begin), Failure> {
+    let resumes = resumed.map(|resumed| (resumed.saved.state.step, resumed.before()));
+    let resolve =
+        |resumes: Option<(u64, Before)>| asked.resolve(Purpose::Run, ranks.share(1), resumes.map(|(_, before)| before));
     // Rank 0 refuses what cannot be before it writes anything.
-    if out.is_some() {
-        config.take_share(ranks.share(1), given, before)?;
+    let config = out.map(|_| resolve(resumes)).transpose()?;
+    if let (Some(config), 1) = (&config, ranks.count()) {
+        let step = resumes.map_or(0, |(step, _)| step);
+        return Ok((config.clone(), Begin { step, saved: None, record: None }));
     }
     let probe = out.map(Probe::new).transpose()?;
-    let announced = probe.as_ref().map(|probe| Announcement {
-        resumes: step,
-        steps: config.settings.steps,
-        replicas: before,
-        probe: (probe.name.clone(), probe.text.clone()),
-    });
+    let announced =
+        probe.as_ref().map(|probe| Announcement { resumes, probe: (probe.name.clone(), probe.text.clone()) });
     let own = announced.map_or_else(Vec::new, |announced| serde_json::to_vec(&announced).expect("plain data"));
     let malformed = RankError::io("read what rank 0 broadcasts");
     let announced: Announcement = serde_json::from_slice(&ranks.broadcast(&own)?).map_err(malformed)?;
+    let config = config.map_or_else(|| resolve(announced.resumes), Ok)?;
     if out.is_none() {
-        config.settings.steps = announced.steps;
-        config.take_share(ranks.share(1), given, announced.replicas)?;
         let (name, text) = &announced.probe;
         let found = input::read_text(&config.out.join(name), input::SETTINGS_BYTES);
         if found.as_ref().ok() != Some(text) {
@@ -88,10 +78,10 @@ pub(super) fn agree(
     ranks.barrier()?;
     drop(probe);
     let (saved, record) = match announced.resumes.filter(|_| out.is_none()) {
-        Some(step) => (Some(Saved::open(&config.out, step)?), Some(record::read(&config.out)?)),
+        Some((step, _)) => (Some(Saved::open(&config.out, step)?), Some(record::read(&config.out)?)),
         None => (None, None),
     };
-    Ok(Begin { step: announced.resumes.unwrap_or(0), saved, record })
+    Ok((config, Begin { step: announced.resumes.map_or(0, |(step, _)| step), saved, record }))
 }
 
 /// A file that says whether two processes see the same directory.
@@ -130,11 +120,9 @@ pub(super) fn check_alike(
     if ranks.count() == 1 {
         return Ok(());
     }
-    // Where things are may differ from host to host; their digests are compared.
-    const PLACES: [&str; 8] = ["teacher", "student", "data", "eval_data", "out", "adapter", "bundle", "trusted_key"];
     let options = config.to_json();
     let options = options.as_object().into_iter().flatten();
-    let options = options.filter(|(name, _)| !PLACES.contains(&name.as_str()));
+    let options = options.filter(|(name, _)| change(name) != Change::OnAnyHost);
     let options = options.map(|(name, value)| (name.clone(), value.to_string()));
     let sizes = models.iter().map(|(role, model)| {
         let bytes: u64 = model.weight_files().iter().filter_map(|path| Some(fs::metadata(path).ok()?.len())).sum();

@@ -11,7 +11,7 @@ use crate::base::note::{self, warn};
 use crate::base::signal::Signal;
 use crate::base::stop::{Stopped, resume_command};
 use crate::inputs::data::{Stream, Summary};
-use crate::options::{RunConfig, Settings};
+use crate::options::{OptimizerOptions, RunConfig};
 use crate::programs::failure::Failure;
 use crate::programs::rank_end;
 use crate::run::growth;
@@ -67,7 +67,7 @@ impl Ended<'_> {
         let ended = match steps.and_then(|stopped| recorded.map(|()| stopped)) {
             Err(failure) => Err(failure),
             Ok(Some((signal, step))) => {
-                let steps = run.config().settings.steps;
+                let steps = run.config().steps;
                 let done = format!("after step {step} of {steps}. Continue with:\n  {}", resume_command());
                 Err(Stopped { signal, done }.into())
             }
@@ -115,8 +115,9 @@ fn write_trained(run: &mut Ready, written: &mut Written) -> Result<(), Failure> 
     let Written { out, record, metrics, .. } = written;
     let records = metrics.records()?;
     outcome::check(&records)?;
-    let Settings { lr, warmup, clip, allow_divergence, .. } = config.settings;
-    let growth = growth::of(&records, config.objective, models.student.config().vocab).filter(|_| !allow_divergence);
+    let OptimizerOptions { lr, warmup, clip, .. } = config.optimizer;
+    let growth = growth::of(&records, config.objective, models.student.config().vocab)
+        .filter(|_| !config.output.allow_divergence);
     let name = if growth.is_some() { config.diverged() } else { config.result().to_owned() };
     write_result(&name, config, session, (models, adapter.as_ref()), out, record)?;
     out.remove_replaced()?;
@@ -156,13 +157,13 @@ impl Written {
             }
             let html = report::of_run(out.path(), record.value())?;
             out.publish_file(REPORT, html.as_bytes(), record)?;
-            if config.settings.tensorboard {
+            if config.output.tensorboard {
                 publish_events(out, record)?;
             }
             // Last of all: a run without it rewrites its student and its report.
             if status == Status::Done {
-                record.reached(config.settings.steps);
-                record.result(config.result(), config.settings.steps);
+                record.reached(config.steps);
+                record.result(config.result(), config.steps);
             }
             out.record(record)
         };

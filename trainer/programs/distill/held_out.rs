@@ -35,7 +35,7 @@ impl HeldOut {
     /// adds up those of all in their order, so that the sum does not depend on how many ranks there are. What the launches leave in
     /// gradients and metrics the first micro-batch of the next step overwrites.
     pub fn losses(&self, config: &RunConfig, session: &mut Session, ranks: &Ranks) -> Result<HeldOutRecord, Failure> {
-        let (batch, seq_len) = (config.settings.batch_size as usize, config.settings.seq_len as usize);
+        let (batch, seq_len) = (config.shape.batch_size as usize, config.shape.seq_len as usize);
         let loss_scale = (1.0 / self.counted as f64) as f32;
         let padding = Chunk::plain([]);
         let mut own: Vec<[f32; 2]> = Vec::new();

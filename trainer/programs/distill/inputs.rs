@@ -18,7 +18,7 @@ use crate::inputs::checkpoint::{self, Checkpoint, CheckpointError};
 use crate::inputs::data::{Batches, Corpus, DataError, Dataset, Files, Order, Packing, Reader, Stream};
 use crate::inputs::pair;
 use crate::inputs::tokenizer::Tokenizer;
-use crate::options::{RunConfig, Settings};
+use crate::options::{OrderOptions, RunConfig, ShapeOptions};
 use crate::programs::failure::Failure;
 use crate::run::identity::Data;
 
@@ -44,10 +44,10 @@ pub fn read_data(config: &RunConfig, models: &Models<Checkpoint>, adapter: Optio
     let held_out = held_out(config, models, &reader, &files)?;
     let has_tokenizer = reader.tokenizer.clone();
     let eos = reader.eos;
-    let stream = Stream::start(Arc::new(Corpus::new(files, config.settings.seq_len, Packing::Stream, reader)?));
+    let stream = Stream::start(Arc::new(Corpus::new(files, config.shape.seq_len, Packing::Stream, reader)?));
     let corpus = stream.corpus();
     let summary = stream.read_ahead()?;
-    notes.iter().chain(&corpus.notes()).chain(&config.settings.warmup_note()).for_each(note);
+    notes.iter().chain(&corpus.notes()).chain(&config.optimizer.warmup_note(config.steps)).for_each(note);
     summary.and_then(|summary| summary.note(corpus.chunk())).into_iter().for_each(note);
     // Ids need neither.
     let used = has_tokenizer.filter(|_| corpus.has_text()).map(|tokenizer| tokenizer.text());
@@ -68,8 +68,7 @@ fn held_out(
     if config.eval_data.is_empty() {
         return Ok(None);
     }
-    let settings = &config.settings;
-    let files = Files::open(&config.eval_data, settings.data_field.as_deref())?;
+    let files = Files::open(&config.eval_data, config.text.data_field.as_deref())?;
     if let Some(shared) = files.shared(trained_on) {
         note(format_args!(
             "--eval-data {} is in --data too: its loss is that of rows that are trained on, and says nothing of others; hold out a file of \
@@ -81,7 +80,7 @@ fn held_out(
     if files.has_chat() && reader.chat.is_none() {
         reader.chat = chat(config, models)?;
     }
-    let data = Dataset::of(&Corpus::new(files, settings.seq_len, Packing::Stream, reader)?)?;
+    let data = Dataset::of(&Corpus::new(files, config.shape.seq_len, Packing::Stream, reader)?)?;
     data.notes().iter().map(|one| format!("held out {one}")).for_each(note);
     Ok(Some(data))
 }
@@ -90,7 +89,7 @@ fn held_out(
 fn chat(config: &RunConfig, models: &Models<Checkpoint>) -> Result<Option<Arc<ChatTemplate>>, CheckpointError> {
     for model in models.student_first() {
         if model.tokenizer()?.is_some() {
-            return Ok(model.chat_template(config.settings.chat_date)?.map(Arc::new));
+            return Ok(model.chat_template(config.text.chat_date)?.map(Arc::new));
         }
     }
     Ok(None)
@@ -106,8 +105,7 @@ fn reader(config: &RunConfig, models: &Models<Checkpoint>) -> Result<(Reader, Fi
     }
     let notes = found.iter().flat_map(|tokenizer| tokenizer.notes());
     notes.for_each(note);
-    let settings = &config.settings;
-    let files = Files::open(&config.data, settings.data_field.as_deref())?;
+    let files = Files::open(&config.data, config.text.data_field.as_deref())?;
     let chat = if files.has_chat() { chat(config, models)? } else { None };
     let reader = Reader {
         tokenizer: found.cloned(),
@@ -120,7 +118,8 @@ fn reader(config: &RunConfig, models: &Models<Checkpoint>) -> Result<(Reader, Fi
 
 /// The steps of a run.
 pub fn batches(stream: Stream, config: &RunConfig) -> Batches {
-    let Settings { batch_size, seq_len, shuffle, shuffle_window, seed, .. } = config.settings;
+    let (ShapeOptions { batch_size, seq_len }, OrderOptions { seed, shuffle, shuffle_window }) =
+        (config.shape, config.order);
     let order = if shuffle { Order::Shuffled { seed, window: shuffle_window } } else { Order::File };
     Batches::new(stream, batch_size, seq_len, order)
 }

@@ -24,7 +24,7 @@ use crate::base::note;
 use crate::base::startup::Startup;
 use crate::base::stop::Stop;
 use crate::device;
-use crate::options::{GivenShare, RunConfig, Source};
+use crate::options::{Options, Purpose};
 use crate::programs::failure::Failure;
 use crate::programs::rank_end;
 use crate::ranks::{Place, Ranks};
@@ -43,16 +43,12 @@ use running::Running;
 pub struct Mode {
     /// What becomes of a run that is in the output directory.
     pub start: Start,
-    /// Where the number of steps is given; a run that continues takes as many as it was to where it is not.
-    pub steps: Option<Source>,
     /// The file that options were read from.
     pub config_file: Option<PathBuf>,
     /// Give each buffer its own allocation, for memory checkers.
     pub placement: Placement,
     /// Which rank of a run this process is.
     pub place: Place,
-    /// Which numbers of a step are given.
-    pub share: GivenShare,
 }
 
 /// Trains a model, of a teacher if there is one; writes `metrics.jsonl`, `run.json`, `run.log`, `report.html` and `student/` or
@@ -60,7 +56,7 @@ pub struct Mode {
 ///
 /// # Errors
 /// [`Failure`]; metrics and checkpoints written before it stay. [`Failure::Stopped`] after a signal, with a checkpoint.
-pub fn distill(config: &RunConfig, mode: &Mode, mut startup: Startup) -> Result<(), Failure> {
+pub fn distill(asked: &Options, mode: &Mode, mut startup: Startup) -> Result<(), Failure> {
     let stop = Stop::install()?;
     log::hold();
     match mode.place.rank {
@@ -69,13 +65,13 @@ pub fn distill(config: &RunConfig, mode: &Mode, mut startup: Startup) -> Result<
     }
     startup.end("arguments");
     let ranks = Ranks::rendezvous(mode.place.clone(), &stop)?;
-    let ended = run(config, mode, startup, &stop, &ranks);
+    let ended = run(asked, mode, startup, &stop, &ranks);
     rank_end::ended(&ranks, ended)
 }
 
 /// The run of one rank. Rank 0 has the output directory; the others write what they have of checkpoints, and nothing else.
-fn run(config: &RunConfig, mode: &Mode, mut startup: Startup, stop: &Stop, ranks: &Ranks) -> Result<(), Failure> {
-    let opened = open(config, mode, &mut startup, stop, ranks)?;
+fn run(asked: &Options, mode: &Mode, mut startup: Startup, stop: &Stop, ranks: &Ranks) -> Result<(), Failure> {
+    let opened = open(asked, mode, &mut startup, stop, ranks)?;
     let ready = ready(opened, mode.placement, &mut startup, stop, ranks)?;
     Running::begin(ready, startup, stop, ranks)?.steps().write()
 }
@@ -85,8 +81,9 @@ fn run(config: &RunConfig, mode: &Mode, mut startup: Startup, stop: &Stop, ranks
 ///
 /// # Errors
 /// [`Failure`], as the run itself.
-pub fn check(config: &RunConfig, mode: &Mode) -> Result<(), Failure> {
-    let mut config = config.clone();
+pub fn check(asked: &Options, mode: &Mode) -> Result<(), Failure> {
+    let share = Ranks::of(&mode.place).share(1);
+    let config = asked.resolve(Purpose::Run, share, None)?;
     let inputs: Vec<&Path> = mode.config_file.as_deref().into_iter().collect();
     let inputs = [inputs, config.inputs()].concat();
     refuse_inputs(&config.out, &inputs)?;
@@ -95,11 +92,10 @@ pub fn check(config: &RunConfig, mode: &Mode) -> Result<(), Failure> {
         false => None,
     };
     let resumed = match (&out, mode.start) {
-        (Some(out), Start::Resume) => Some(Resumed::open(out, &mut config, mode.steps)?),
+        (Some(out), Start::Resume) => Some(Resumed::open(out, asked, &config)?),
         _ => None,
     };
-    let before = resumed.as_ref().map(|resumed| resumed.saved.state.replicas());
-    config.take_share(Ranks::of(&mode.place).share(1), mode.share, before)?;
+    let config = asked.resolve(Purpose::Run, share, resumed.as_ref().map(Resumed::before))?;
     let models = open_models(&config)?;
     let adapter = config.open_adapter(models.student.config())?;
     let data = read_data(&config, &models, adapter.as_ref())?;
@@ -118,7 +114,7 @@ pub fn check(config: &RunConfig, mode: &Mode) -> Result<(), Failure> {
     Teacher::open(&config, models.teacher.as_ref(), &mut digests, before, &Stop::default())?;
     let Some(resumed) = resumed else { return Ok(()) };
     let mut identity = Identity::new(&config, &data, &models, adapter.as_ref());
-    let cublas = device::cublas(config.settings.gemm, config.settings.device)?;
+    let cublas = device::cublas(config.arithmetic.gemm, config.target.device)?;
     identity.cublas(cublas.map(|cublas| cublas.version()));
     identity.data(corpus.digest()?);
     identity.models(digests.get()?);

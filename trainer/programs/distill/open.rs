@@ -21,7 +21,7 @@ use crate::device;
 use crate::inputs::adapter::Adapter;
 use crate::inputs::checkpoint::Checkpoint;
 use crate::inputs::data::{Batches, Corpus, DataError, Stream, Summary};
-use crate::options::RunConfig;
+use crate::options::{Options, Purpose, RunConfig};
 use crate::programs::failure::Failure;
 use crate::ranks::Ranks;
 use crate::run::identity::Identity;
@@ -59,13 +59,13 @@ pub(super) struct UnderWay {
 
 /// Opens the inputs of a run, and compares them with other ranks' and with the run so far.
 pub(super) fn open(
-    config: &RunConfig,
+    asked: &Options,
     mode: &Mode,
     startup: &mut Startup,
     stop: &Stop,
     ranks: &Ranks,
 ) -> Result<(Opened, UnderWay), Failure> {
-    let mut config = config.clone();
+    let config = asked.resolve(Purpose::Run, ranks.share(1), None)?;
     let inputs: Vec<&Path> = mode.config_file.as_deref().into_iter().collect();
     let inputs = [inputs, config.inputs()].concat();
     let out = match ranks.is_first() {
@@ -73,11 +73,11 @@ pub(super) fn open(
         false => None,
     };
     let resumed = match (&out, mode.start) {
-        (Some(out), Start::Resume) => Some(Resumed::open(out, &mut config, mode.steps)?),
+        (Some(out), Start::Resume) => Some(Resumed::open(out, asked, &config)?),
         _ => None,
     };
-    let begin = begin::agree(&mut config, mode.share, resumed.as_ref(), out.as_ref(), ranks)?;
-    let cublas = device::cublas(config.settings.gemm, config.settings.device)?;
+    let (config, begin) = begin::agree(asked, resumed.as_ref(), out.as_ref(), ranks)?;
+    let cublas = device::cublas(config.arithmetic.gemm, config.target.device)?;
     let models = open_models(&config)?;
     let adapter = config.open_adapter(models.student.config())?;
     let mut digests = ModelDigests::start(&models);
@@ -134,7 +134,7 @@ pub(super) fn open(
 
 /// Starts to pass over the steps that are done, hashing their tokens.
 fn seen(stream: Stream, config: &RunConfig, done: u64) -> JoinHandle<Result<(Batches, Digest), DataError>> {
-    let (mut batches, accum) = (batches(stream, config), config.settings.grad_accum);
+    let (mut batches, accum) = (batches(stream, config), config.division.grad_accum);
     std::thread::spawn(move || {
         let tokens = tokens::seen(&mut batches, done, accum)?;
         Ok((batches, tokens))

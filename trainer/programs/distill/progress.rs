@@ -27,13 +27,13 @@ impl Progress {
         let watched = std::io::stderr().is_terminal() && std::io::stdout().is_terminal();
         let style = "{bar:24} step {pos}/{len}  {msg}  {elapsed} gone, {eta} to go";
         let bar = watched.then(|| {
-            let bar = ProgressBar::with_draw_target(Some(config.settings.steps), ProgressDrawTarget::stderr());
+            let bar = ProgressBar::with_draw_target(Some(config.steps), ProgressDrawTarget::stderr());
             bar.set_style(ProgressStyle::with_template(style).expect("a valid template"));
             bar.set_position(done);
             bar.reset_eta();
             bar
         });
-        let (every, last) = (config.settings.log_every, config.settings.steps);
+        let (every, last) = (config.output.log_every, config.steps);
         Self { bar, every, first: done + 1, last, has_teacher: config.objective.has_teacher(), floor_s }
     }
 

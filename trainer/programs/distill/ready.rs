@@ -41,6 +41,9 @@ use crate::run::still;
 /// A run whose next step may be taken.
 pub(super) struct Ready {
     pub opened: Opened,
+    /// The configuration, with the formats of weights as they are and not as they were asked for: a run that continues says what
+    /// has changed.
+    pub recorded: RunConfig,
     pub session: Session,
     pub gpu: Gpu,
     /// The steps that come next.
@@ -64,7 +67,7 @@ pub(super) fn ready(
     let UnderWay { cublas, teacher: known, seen } = under_way;
     let Opened { config, out, resumed, begin, models, adapter, same_files, corpus, summary, digests, identity, .. } =
         &mut opened;
-    let driver = device::open_rank(config.settings.device, &config.settings.kernels, cublas, ranks)?;
+    let driver = device::open_rank(config.target.device, &config.target.kernels, cublas, ranks)?;
     if driver.device().has_one_memory() {
         digests.forget_pages();
     }
@@ -76,14 +79,16 @@ pub(super) fn ready(
     let watched = Watched {
         ranks: ranks.clone(),
         out: out.as_ref().map(|out| out.path().to_owned()),
-        replicas: config.share.replicas,
+        replicas: config.division.share.replicas,
     };
     session.watch().on_hang(|hang| watched.hangs(hang));
     session.watch().checkpoint(begin.step);
     known.check_room(config, session.certifies())?;
-    // As they are, not as they were asked for: a run that continues says what has changed.
-    config.student_format = adapter.as_ref().map(|_| sources.shapes().student_format(config).0);
-    config.teacher_format = teacher.map(|_| session.teacher_format());
+    let recorded = RunConfig {
+        student_format: adapter.as_ref().map(|_| sources.shapes().student_format(config).0),
+        teacher_format: teacher.map(|_| session.teacher_format()),
+        ..config.clone()
+    };
     let of_model =
         |heading: Heading, (role, model): (Role, &Checkpoint)| heading.model(role.name(), model.path(), model);
     let gpu = Gpu::open(gauge);
@@ -115,7 +120,7 @@ pub(super) fn ready(
     let teacher_score = {
         let before = resumed.as_ref().map(|resumed| &resumed.record).or(begin.record.as_ref());
         let first = || match begin.step {
-            0 => batches.peek(config.settings.grad_accum),
+            0 => batches.peek(config.division.grad_accum),
             _ => first_step(corpus, config),
         };
         teacher_score::of_run(config, before, &mut session, first, models.student.config().vocab)?
@@ -128,9 +133,9 @@ pub(super) fn ready(
         saved.restore(&mut session)?;
         startup.end("checkpoint");
     }
-    let has_checkpoints = config.settings.checkpoint_every > 0 || begin.step > 0;
-    stop.begin(begin.step, Promise { steps: config.settings.steps, result: config.result(), has_checkpoints })?;
-    Ok(Ready { opened, session, gpu, batches, tokens, certificate, teacher_score })
+    let has_checkpoints = config.output.checkpoint_every > 0 || begin.step > 0;
+    stop.begin(begin.step, Promise { steps: config.steps, result: config.result(), has_checkpoints })?;
+    Ok(Ready { opened, recorded, session, gpu, batches, tokens, certificate, teacher_score })
 }
 
 /// What the run is going to write.
@@ -141,16 +146,16 @@ fn disk_space(
     out: &Out,
     done: u64,
 ) -> Result<DiskSpace, Failure> {
-    let (steps, every) = (config.settings.steps, config.settings.checkpoint_every);
+    let (steps, every) = (config.steps, config.output.checkpoint_every);
     Ok(DiskSpace {
         checkpoint_bytes: checkpoint::bytes(session.state_elems()),
         student_bytes,
-        keep: match config.settings.checkpoint_every {
+        keep: match config.output.checkpoint_every {
             0 => 0,
             // The best one may be another than the latest.
-            _ => config.settings.keep.saturating_add(u64::from(!config.eval_data.is_empty())),
+            _ => config.output.keep.saturating_add(u64::from(!config.eval_data.is_empty())),
         },
-        kept: match config.settings.checkpoint_every {
+        kept: match config.output.checkpoint_every {
             0 => 0,
             _ => checkpoint::steps(out.path())?.len() as u64,
         },
@@ -163,7 +168,7 @@ fn disk_space(
 
 /// The first step of a run, wherever it continues.
 fn first_step(corpus: &Arc<Corpus>, config: &RunConfig) -> Result<Step, DataError> {
-    batches(Stream::start(Arc::clone(corpus)), config).step(config.settings.grad_accum)
+    batches(Stream::start(Arc::clone(corpus)), config).step(config.division.grad_accum)
 }
 
 /// Sends the weights; returns what is known of a teacher that is not exact.

@@ -48,7 +48,7 @@ fn fill_with_student(
     let parameters = session.plan().student.weights.parameters.list.clone();
     let tokenizer_from: Vec<&Checkpoint> = models.student_first().collect();
     let model = model(config, &parameters, &tokenizer_from);
-    let (dtype, mut scratch) = (config.settings.precision.dtype(), Scratch::new());
+    let (dtype, mut scratch) = (config.arithmetic.precision.dtype(), Scratch::new());
     fill_model(aside, &model, |parameter, write| {
         if !session.has_whole_masters() {
             // What is read of them is what they are rounded to.
@@ -83,6 +83,6 @@ fn fill_with_adapter(
 
 /// What is written of a student.
 fn model<'a>(config: &RunConfig, parameters: &'a [Parameter], tokenizer_from: &'a [&'a Checkpoint]) -> Student<'a> {
-    let dtype = stored(config.settings.precision.dtype());
+    let dtype = stored(config.arithmetic.precision.dtype());
     Student { config: tokenizer_from[0].json(), parameters, dtype, tokenizer_from }
 }

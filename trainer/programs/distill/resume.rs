@@ -7,7 +7,7 @@ use precast_system::say;
 use serde_json::Value;
 
 use crate::options::schedule::Schedule;
-use crate::options::{RunConfig, Source, UsageError};
+use crate::options::{Before, Options, RunConfig, Source, UsageError};
 use crate::programs::failure::Failure;
 use crate::run::checkpoint::{self, Saved, State};
 use crate::run::error::OutError;
@@ -30,12 +30,11 @@ pub struct Resumed {
 }
 
 impl Resumed {
-    /// Reads and verifies the last checkpoint and the metrics of the run in an output directory, and takes over its
-    /// number of steps where none is given.
+    /// Reads and verifies the last checkpoint and the metrics of the run in an output directory. `config` is of a run that starts.
     ///
     /// # Errors
     /// [`Failure`] where there is no checkpoint, or something was changed since it was written.
-    pub fn open(out: &Out, config: &mut RunConfig, given: Option<Source>) -> Result<Self, Failure> {
+    pub fn open(out: &Out, asked: &Options, config: &RunConfig) -> Result<Self, Failure> {
         let path = out.path().to_owned();
         let Some(step) = checkpoint::steps(&path)?.pop() else {
             return Err(OutError::Nothing { path, reason: "no checkpoint", run: true }.into());
@@ -46,18 +45,21 @@ impl Resumed {
         for result in [config.result(), &config.diverged()] {
             out.check_replaceable(result)?;
         }
-        if given.is_none() {
-            config.settings.steps = saved.state.steps;
-        }
         // The learning rates of a cosine follow from the number of steps, so a file that was edited is not enough.
-        let moved = config.settings.steps != saved.state.steps;
-        let refused = moved && config.settings.schedule == Schedule::Cosine && given != Some(Source::Flag);
+        let (was, is) = (saved.state.steps, asked.steps_after(Some(before(&saved.state))));
+        let by_flag = asked.given.get("steps") == Some(&Source::Flag);
+        let refused = is != was && config.optimizer.schedule == Schedule::Cosine && !by_flag;
         let steps = refused.then(|| Difference {
             name: "steps".to_owned(),
-            was: saved.state.steps.to_string(),
-            is: format!("{}, which under cosine takes --steps {0} on the command line", config.settings.steps),
+            was: was.to_string(),
+            is: format!("{is}, which under cosine takes --steps {is} on the command line"),
         });
         Ok(Self { saved, metrics, record: record::read(&path)?, path, steps })
+    }
+
+    /// What it takes over from the run so far.
+    pub fn before(&self) -> Before {
+        before(&self.saved.state)
     }
 
     /// Refuses to continue another run.
@@ -108,11 +110,13 @@ impl Resumed {
     pub fn check_left(&self, config: &RunConfig) -> Result<(), Failure> {
         let done = self.saved.state.step;
         let exported = self.record.pointer(&format!("/{}/step", config.result())).and_then(Value::as_u64) == Some(done);
-        if done > config.settings.steps
-            || done == config.settings.steps && exported && self.path.join(config.result()).exists()
-        {
+        if done > config.steps || done == config.steps && exported && self.path.join(config.result()).exists() {
             return Err(Failure::usage(format!("--resume: all {done} steps are done; raise --steps")));
         }
         Ok(())
     }
+}
+
+fn before(state: &State) -> Before {
+    Before { steps: state.steps, replicas: state.replicas() }
 }

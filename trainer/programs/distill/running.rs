@@ -85,7 +85,7 @@ impl<'a> Running<'a> {
             log::open(&run.opened.config.out, rank, logs.get(&log::name(rank)).copied());
         }
         let Ready { opened: Opened { config, begin, .. }, session, .. } = &run;
-        let (micros, _) = config.share.micros(config.settings.grad_accum.into());
+        let (micros, _) = config.division.share.micros(config.division.grad_accum.into());
         let micros = (micros.end - micros.start) as u32;
         let floor_s = session.limit().map(|limit| limit.floor_seconds(&session.plan().plan, micros));
         let progress = written.as_ref().map(|_| Progress::new(config, begin.step, floor_s));
@@ -106,7 +106,7 @@ impl Written {
         (since, scores): (Option<Since>, &Scores),
         ranks: &Ranks,
     ) -> Result<Self, Failure> {
-        let Ready { opened: Opened { config, resumed, corpus, summary, .. }, session, .. } = run;
+        let Ready { opened: Opened { resumed, corpus, summary, .. }, recorded: config, session, .. } = run;
         let mut record = RunRecord::new(config, session, corpus);
         record.data(None, *summary);
         run.certificate.take().into_iter().for_each(|certificate| record.teacher_certificate(certificate));
@@ -127,7 +127,7 @@ impl Written {
         out.begin(&mut record)?;
         // A kill may have come before the oldest ones went.
         let best = scores.best(&checkpoint::steps(out.path())?);
-        checkpoint::prune(&mut out, config.settings.keep, best.map(|(step, _)| step))?;
+        checkpoint::prune(&mut out, config.output.keep, best.map(|(step, _)| step))?;
         let metrics = match resumed {
             Some(resumed) => MetricsFile::resume(&resumed.metrics, done)?,
             None => MetricsFile::create(&out.path().join(METRICS))?,

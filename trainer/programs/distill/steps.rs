@@ -7,7 +7,7 @@ use precast_runtime::Ticket;
 use crate::base::record_text::finite;
 use crate::base::signal::Signal;
 use crate::inputs::data::DataError;
-use crate::options::Settings;
+use crate::options::OutputOptions;
 use crate::programs::failure::Failure;
 use crate::run::checkpoint::{self, State};
 use crate::run::error::RunError;
@@ -41,8 +41,8 @@ impl Running<'_> {
     /// Takes the steps that are left. The metrics of a step are read while the next one runs. A signal ends them with a checkpoint:
     /// it and the steps done are returned.
     pub(super) fn take_steps(&mut self) -> Result<Option<(Signal, u64)>, Failure> {
-        let (done, Settings { steps, checkpoint_every, eval_every, tensorboard, .. }) =
-            (self.run.opened.begin.step, self.config().settings.clone());
+        let (done, steps) = (self.run.opened.begin.step, self.config().steps);
+        let OutputOptions { checkpoint_every, eval_every, tensorboard, .. } = self.config().output;
         let mut pending: Option<Pending> = None;
         let mut last = Instant::now();
         self.run.gpu.begin();
@@ -115,7 +115,7 @@ impl Running<'_> {
         };
         let state = State {
             step,
-            steps: config.settings.steps,
+            steps: config.steps,
             run: identity.clone(),
             tokens_sha256: *tokens,
             metrics_sha256,
@@ -135,13 +135,13 @@ impl Running<'_> {
         session.watch().checkpoint(step);
         let best = self.scores.best(&checkpoint::steps(out.path())?);
         record.best(best);
-        checkpoint::prune(out, config.settings.keep, best.map(|(step, _)| step))?;
+        checkpoint::prune(out, config.output.keep, best.map(|(step, _)| step))?;
         Ok(out.remove_replaced()?)
     }
 
     /// Whether this rank compares int8's gradients with bf16's in a step, from 0.
     fn is_guarded(&self, step: u64) -> bool {
-        let Settings { guard_every, steps, .. } = self.config().settings;
+        let (guard_every, steps) = (self.config().output.guard_every, self.config().steps);
         let due = |every| every > 0 && (step == 0 || (step + 1).is_multiple_of(every) || step + 1 == steps);
         self.written.is_some() && guard_every.is_some_and(due)
     }
@@ -151,15 +151,15 @@ impl Running<'_> {
         let is_guarded = self.is_guarded(step);
         let Ready { opened: Opened { config, .. }, session, batches, tokens, .. } = &mut self.run;
         session.watch().at_step(step + 1);
-        let accum = u64::from(config.settings.grad_accum);
-        let rows = batches.step(config.settings.grad_accum)?;
+        let accum = u64::from(config.division.grad_accum);
+        let rows = batches.step(config.division.grad_accum)?;
         // One mean over all tokens of the step, never a mean of means.
         let counted = rows.counted();
         if counted == 0 {
             return Err(DataError::NothingCounted { step: step + 1 }.into());
         }
         let loss_scale = (1.0 / counted as f64) as f32;
-        let share = config.share;
+        let share = config.division.share;
         let (own, each) = share.micros(accum);
         let mut guard = None;
         for micro in own.clone() {
@@ -181,7 +181,7 @@ impl Running<'_> {
                 session.fold(fold)?;
             }
         }
-        let lr = config.settings.lr_of(step);
+        let lr = config.lr_of(step);
         let ticket = session.update(step, lr)?;
         *tokens = tokens::after(*tokens, &rows);
         Ok(Pending { step: step + 1, lr, tokens: counted, ticket, guard })
@@ -229,7 +229,7 @@ impl Running<'_> {
         if let Some(progress) = &self.progress {
             progress.step(&record);
         }
-        self.still.check(&record, config.settings.steps)?;
+        self.still.check(&record, config.steps)?;
         self.skipped = if record.skipped { self.skipped + 1 } else { 0 };
         if self.skipped >= MOST_SKIPPED {
             return Err(Failure::Failed(format!(

@@ -7,7 +7,6 @@ use precast_plan::{Formats, ModelConfig, Precision, TrainingPlan, TrainingReques
 use precast_runtime::{Device, LoadError, Placement};
 use precast_system::count;
 
-use super::Request;
 use crate::base::startup::Startup;
 use crate::device::session::Session;
 use crate::device::weight_sources::Sources;
@@ -15,7 +14,10 @@ use crate::device::{self, DeviceError};
 use crate::inputs::checkpoint::Weights;
 use crate::inputs::data::MicroBatch;
 use crate::inputs::random::Random;
-use crate::options::{Options, RunConfig, Settings, Teaching, UsageError, WeightFormat};
+use crate::options::{
+    ArithmeticOptions, DeviceOptions, ModelOptions, OptimizerOptions, Options, RunConfig, ShapeOptions, TeacherOptions,
+    TeachingOptions, UsageError, WeightFormat,
+};
 
 const MODEL: &str = include_str!("../../../aot/models/smollm2-135m.json");
 const CASE: &str = "smollm2-135m, 2 layers teach 1, 4 steps of 2 x 32 tokens";
@@ -42,22 +44,21 @@ fn model(layers: u32, seed: u64) -> Random {
     Random::new(&config.to_string(), seed).expect("a built-in model").0
 }
 
-fn config(request: &Request, precision: Precision) -> Result<RunConfig, UsageError> {
+fn config(target: &DeviceOptions, precision: Precision) -> Result<RunConfig, UsageError> {
     let default = Options::default();
-    let settings = Settings {
-        batch_size: BATCH,
-        seq_len: SEQ_LEN,
-        steps: LOSSES.len() as u64,
-        lr: LR,
-        precision,
-        device: request.device,
-        kernels: request.kernels.clone(),
-        ..default.settings
-    };
-    let teaching = Teaching { teacher_format: WeightFormat::Bf16, ..default.teaching };
     let model = || Some(std::path::PathBuf::from("built in"));
-    let options = Options { teacher: model(), student: model(), settings, teaching, ..Options::default() };
-    options.complete(false)
+    let teacher = TeacherOptions { teacher_format: WeightFormat::Bf16, ..default.teaching.teacher };
+    let options = Options {
+        models: ModelOptions { teacher: model(), student: model(), model: None },
+        teaching: TeachingOptions { teacher, ..default.teaching },
+        steps: LOSSES.len() as u64,
+        shape: ShapeOptions { batch_size: BATCH, seq_len: SEQ_LEN },
+        optimizer: OptimizerOptions { lr: LR, ..default.optimizer },
+        arithmetic: ArithmeticOptions { precision, ..default.arithmetic },
+        target: target.clone(),
+        ..default
+    };
+    options.planned()
 }
 
 /// What the case launches in bf16 on a device.
@@ -65,13 +66,7 @@ fn config(request: &Request, precision: Precision) -> Result<RunConfig, UsageErr
 /// # Errors
 /// [`DeviceError`] where no build serves the device.
 pub(super) fn plan(device: &Device) -> Result<TrainingPlan, DeviceError> {
-    let request = Request {
-        device: crate::options::DeviceChoice::Sim,
-        kernels: crate::options::Kernels::default(),
-        seed: 0,
-        doctor: Vec::new(),
-    };
-    let recipe = config(&request, Precision::Bf16)?.recipe();
+    let recipe = config(&Options::default().target, Precision::Bf16)?.recipe();
     let [teacher, student]: [ModelConfig; 2] =
         [TEACHER_LAYERS, STUDENT_LAYERS].map(|layers| model(layers, 0).config().clone());
     let teacher = Some((&teacher, &Formats::dense()));
@@ -82,13 +77,13 @@ pub(super) fn plan(device: &Device) -> Result<TrainingPlan, DeviceError> {
 ///
 /// # Errors
 /// [`DeviceError`] of the device; what came of the runs, and kernels that are missing, are in the result.
-pub(super) fn run(request: &Request) -> Result<Vec<Golden>, DeviceError> {
-    [Precision::Fp32, Precision::Bf16].into_iter().map(|precision| one(request, precision)).collect()
+pub(super) fn run(target: &DeviceOptions) -> Result<Vec<Golden>, DeviceError> {
+    [Precision::Fp32, Precision::Bf16].into_iter().map(|precision| one(target, precision)).collect()
 }
 
-fn one(request: &Request, precision: Precision) -> Result<Golden, DeviceError> {
+fn one(target: &DeviceOptions, precision: Precision) -> Result<Golden, DeviceError> {
     let gate = gate(precision);
-    let (losses, fault) = match losses(request, precision) {
+    let (losses, fault) = match losses(target, precision) {
         Ok(losses) => {
             let fault = fault(&losses, gate);
             (losses, fault)
@@ -114,10 +109,10 @@ fn missing(error: &DeviceError) -> Option<String> {
     Some(format!("it did not run: {} are not in the bundle", count(coverage.missing.len(), "of its kernels")))
 }
 
-fn losses(request: &Request, precision: Precision) -> Result<Vec<f64>, DeviceError> {
-    let config = config(request, precision)?;
+fn losses(target: &DeviceOptions, precision: Precision) -> Result<Vec<f64>, DeviceError> {
+    let config = config(target, precision)?;
     let (teacher, student) = (model(TEACHER_LAYERS, 1), model(STUDENT_LAYERS, 2));
-    let driver = device::open(request.device, &request.kernels)?;
+    let driver = device::open(target.device, &target.kernels)?;
     let sources = Sources { teacher: Some(&teacher), student: &student, adapter: None, same_files: false };
     let mut session = Session::open(driver, &config, &sources, Placement::Arena, &mut Startup::new())?;
     session.upload(&sources, |_| Ok(()))?;
@@ -156,12 +151,11 @@ fn fault(losses: &[f64], gate: f64) -> Option<String> {
 mod tests {
     use super::*;
     use crate::options::DeviceChoice;
-    use crate::options::Kernels;
 
     #[test]
     fn the_case_is_what_the_references_compute() {
-        let request = Request { device: DeviceChoice::Sim, kernels: Kernels::default(), seed: 0, doctor: Vec::new() };
-        for golden in run(&request).unwrap() {
+        let sim = DeviceOptions { device: DeviceChoice::Sim, ..Options::default().target };
+        for golden in run(&sim).unwrap() {
             assert_eq!(golden.fault, None, "{}: {:?}", golden.precision, golden.losses);
             assert_eq!(golden.losses.len(), LOSSES.len());
         }

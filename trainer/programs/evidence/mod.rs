@@ -11,16 +11,14 @@ use precast_runtime::selftest::{Outcome, selftest, time};
 use precast_runtime::{Device, Load};
 
 use crate::device;
-use crate::options::DeviceChoice;
-use crate::options::Kernels;
+use crate::options::DeviceOptions;
 use crate::programs::bench::missing;
 use crate::programs::failure::Failure;
 
 /// Of what evidence is gathered.
 #[derive(Clone, Debug)]
 pub struct Request {
-    pub device: DeviceChoice,
-    pub kernels: Kernels,
+    pub target: DeviceOptions,
     /// Of the self-test's random inputs.
     pub seed: u64,
     /// What `precast doctor` found.
@@ -35,7 +33,7 @@ const SIMULATED: &str = "the simulated GPU executes the host references that ker
 /// # Errors
 /// [`Failure`] where there is nothing to check or the device fails. What the checks find wrong is in the evidence.
 pub fn gather(request: &Request, mut say: impl FnMut(&str)) -> Result<Evidence, Failure> {
-    let Request { device: choice, kernels, seed, .. } = request;
+    let Request { target: DeviceOptions { device: choice, kernels }, seed, .. } = request;
     let driver = device::open(*choice, kernels)?;
     let opened = driver.device().clone();
     let arch = device::arch(&opened)?;
@@ -50,7 +48,7 @@ pub fn gather(request: &Request, mut say: impl FnMut(&str)) -> Result<Evidence, 
         return Err(Failure::usage(missing("", arch)));
     }
     say("a short training run in each precision");
-    let golden = golden::run(request)?;
+    let golden = golden::run(&request.target)?;
     let mut bench = Vec::new();
     if arch != Arch::Sim {
         say("the time of every kernel");

@@ -1,0 +1,34 @@
+//! How data are read, and in which order.
+
+use clap::{ArgAction, Args};
+use serde::Serialize;
+
+use super::values::{MOST_WINDOW, count};
+use crate::inputs::chat::Date;
+
+/// How data become text, and text tokens.
+#[derive(Args, Clone, Debug, Serialize)]
+pub struct TextOptions {
+    /// Column to read instead of those that are looked for: text, token ids or messages
+    #[arg(long, value_name = "COLUMN")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub data_field: Option<String>,
+    /// Date that strftime_now returns in chat templates, YYYY-MM-DD; undefined without it
+    #[arg(long, value_name = "DATE")]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub chat_date: Option<Date>,
+}
+
+/// The order of training data.
+#[derive(Args, Clone, Copy, Debug, Serialize)]
+pub struct OrderOptions {
+    /// Seed of the shuffle, and of a new adapter
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub seed: u64,
+    /// Train on chunks in a new random order each pass, within windows of --shuffle-window
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = false)]
+    pub shuffle: bool,
+    /// Chunks in a window of --shuffle; all of them are held in memory
+    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = count(MOST_WINDOW))]
+    pub shuffle_window: u32,
+}

@@ -1,0 +1,36 @@
+//! Where a plan runs, and by which kernels.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::Change;
+use crate::base::record_text::{display, path_or_none};
+use crate::options::DeviceChoice;
+
+/// Where a plan runs, and by which kernels.
+#[derive(Args, Clone, Debug, Serialize)]
+pub struct DeviceOptions {
+    /// auto (the first GPU; sim where there is neither a GPU nor kernels for one), cuda:N, sim, or portable:N: cuda:N with the
+    /// kernels that every architecture has
+    #[arg(long, value_name = "DEVICE", default_value_t = DeviceChoice::Auto, add = Change::AtResume)]
+    #[serde(serialize_with = "display")]
+    pub device: DeviceChoice,
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub kernels: Kernels,
+}
+
+/// The kernels a run may use: a bundle file, and whose signature it must carry.
+#[derive(Args, Clone, Debug, Default, Serialize)]
+pub struct Kernels {
+    /// Kernels to use instead of the embedded ones
+    #[arg(long, value_name = "FILE", add = Change::OnAnyHost)]
+    #[serde(serialize_with = "path_or_none")]
+    pub bundle: Option<PathBuf>,
+    /// Refuse a --bundle that this minisign key did not sign: base64 or a .pub file; repeatable [default: the keys in
+    /// $PRECAST_TRUSTED_KEY, separated by blanks]
+    #[arg(long, value_name = "KEY", add = Change::OnAnyHost)]
+    pub trusted_key: Vec<String>,
+}

@@ -1,0 +1,82 @@
+//! Options by what they are of: each is declared once, as a field of one of these groups, and a command takes groups. Names, values,
+//! defaults and help on the command line come from here, and so do run.toml, `run.json`, what `--resume` and ranks compare, what
+//! shells complete, and docs/options.md.
+
+mod adapting;
+mod arithmetic;
+mod change;
+mod data;
+mod device;
+mod division;
+mod models;
+mod optimizer;
+mod output;
+mod shape;
+mod teaching;
+pub(crate) mod values;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use clap::{Args, value_parser};
+
+pub use adapting::AdapterOptions;
+pub use arithmetic::ArithmeticOptions;
+pub use change::Change;
+pub use data::{OrderOptions, TextOptions};
+pub use device::{DeviceOptions, Kernels};
+pub use division::{Division, DivisionOptions};
+pub use models::ModelOptions;
+pub use optimizer::OptimizerOptions;
+pub use output::OutputOptions;
+pub use shape::ShapeOptions;
+pub use teaching::{TeacherOptions, TeachingOptions};
+
+use super::given::Source;
+use values::MOST_STEPS;
+
+/// Every option of a run as it is asked for. [`Self::resolve`] makes a run's configuration of them.
+#[derive(Args, Clone, Debug)]
+pub struct Options {
+    #[command(flatten)]
+    pub models: ModelOptions,
+    /// Training data: .bin (u32 token ids), .txt, or rows in .jsonl or .parquet, of the first of these columns that are there:
+    /// input_ids (and labels, of which -100 do not count, and attention_mask, of which 0 is padding), messages, prompt and
+    /// completion, text. A directory is its files, in name order; repeatable
+    #[arg(long, value_name = "PATH", num_args = 1.., add = Change::OnAnyHost)]
+    pub data: Vec<PathBuf>,
+    /// Where checkpoints, metrics, report and the trained student go: a new or empty directory, unless --resume or
+    /// --overwrite is given
+    #[arg(long, value_name = "DIR", add = Change::OnAnyHost)]
+    pub out: Option<PathBuf>,
+    /// Held-out data, as --data: its loss is computed at checkpoints, at the end and every --eval-every steps; repeatable
+    #[arg(long, value_name = "PATH", num_args = 1.., add = Change::OnAnyHost)]
+    pub eval_data: Vec<PathBuf>,
+    #[command(flatten)]
+    pub teaching: TeachingOptions,
+    #[command(flatten)]
+    pub adapting: AdapterOptions,
+    /// Optimizer steps
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = value_parser!(u64).range(1..=MOST_STEPS),
+          add = Change::AtResume)]
+    pub steps: u64,
+    #[command(flatten)]
+    pub shape: ShapeOptions,
+    #[command(flatten)]
+    pub division: DivisionOptions,
+    #[command(flatten)]
+    pub optimizer: OptimizerOptions,
+    #[command(flatten)]
+    pub arithmetic: ArithmeticOptions,
+    #[command(flatten)]
+    pub text: TextOptions,
+    #[command(flatten)]
+    pub order: OrderOptions,
+    #[command(flatten)]
+    pub target: DeviceOptions,
+    #[command(flatten)]
+    pub output: OutputOptions,
+    /// The options that are given, and where; all others have their defaults.
+    #[arg(skip)]
+    pub given: BTreeMap<String, Source>,
+}

@@ -1,0 +1,85 @@
+//! How a teacher teaches.
+
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args};
+use precast_plan::Precision;
+
+use super::Change;
+use super::values::within;
+use crate::options::{MostKl, UsageError, WeightFormat};
+
+/// How a teacher teaches: a run without one refuses these.
+#[derive(Args, Clone, Debug)]
+pub struct TeachingOptions {
+    /// Weight of the teacher's term in the loss, 0 to 1
+    #[arg(long, value_name = "X", default_value = "0.5", value_parser = within(0.0..=1.0))]
+    pub alpha: f32,
+    /// Distillation temperature
+    #[arg(long, value_name = "X", default_value = "2", value_parser = within(TEMPERATURES))]
+    pub temperature: f32,
+    #[command(flatten)]
+    pub teacher: TeacherOptions,
+    /// Certificate of the teacher for --teacher-format int8, written by `precast eval --format int8 --against bf16 --out FILE`;
+    /// without it a run measures the same on its first batch, if memory has room for that
+    #[arg(long, value_name = "FILE", add = Change::AtResume)]
+    pub teacher_certificate: Option<PathBuf>,
+    /// Refuse --teacher-format int8 if its mean KL from the bf16 teacher is above this, nats a token; none for no limit
+    /// [default: 0.02]
+    #[arg(long, value_name = "X|none", add = Change::AtResume)]
+    pub max_teacher_kl: Option<MostKl>,
+    /// Allow a teacher that predicts the first batch far worse than guessing does
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = false, num_args = 0..=1,
+          default_missing_value = "true", add = Change::AtResume)]
+    pub untrained: bool,
+    /// Allow a student with the same weights as its teacher
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, default_value_t = false, num_args = 0..=1,
+          default_missing_value = "true", add = Change::AtResume)]
+    pub allow_identical: bool,
+}
+
+/// What of a teacher decides which kernels run.
+#[derive(Args, Clone, Debug)]
+pub struct TeacherOptions {
+    /// Divergence of the teacher's term, t of teacher and s of student: 0 is KL(t || s), 1 is KL(s || t), and between them is
+    /// beta KL(t || m) + (1 - beta) KL(s || m) with m = beta t + (1 - beta) s
+    #[arg(long, value_name = "X", default_value = "0", value_parser = within(0.0..=1.0))]
+    pub beta: f32,
+    /// How the teacher's weights live on the device. At the same bits: bf16 (the run's precision), stored (matrices as a GGUF
+    /// file holds them, each dequantised just before its product) or auto (bf16 where that fits into the device's memory, else
+    /// stored). At other bits, and faster: int8 (inputs of the layers' matrix multiplications are rotated and rounded to 8
+    /// bits; the run says what that costs, in nats)
+    #[arg(long, value_name = "FORM", default_value_t, add = Change::AtResume)]
+    pub teacher_format: WeightFormat,
+}
+
+/// Temperatures whose squares and inverses an fp32 loss can hold.
+const TEMPERATURES: RangeInclusive<f32> = 1e-3..=1e3;
+
+impl TeachingOptions {
+    /// How far from the exact one a teacher may be that is not; none of one that is exact.
+    ///
+    /// # Errors
+    /// [`UsageError`] for an option of a rounded teacher where it is exact, and for a precision that none has.
+    pub(crate) fn certified(&self, precision: Precision) -> Result<Option<MostKl>, UsageError> {
+        let format = self.teacher.teacher_format;
+        if format.is_exact() {
+            let certificate = self.teacher_certificate.as_ref().map(|_| "--teacher-certificate");
+            return match certificate.or(self.max_teacher_kl.map(|_| "--max-teacher-kl")) {
+                Some(option) => Err(UsageError(format!(
+                    "{option} is of a teacher that is not exact, and --teacher-format {format} is: leave it out, or give \
+                     --teacher-format int8"
+                ))),
+                None => Ok(None),
+            };
+        }
+        if precision == Precision::Fp32 {
+            return Err(UsageError(format!(
+                "--teacher-format int8 gives bf16: it cannot be combined with --precision {precision}. Use --precision bf16 or int8, or \
+                 --teacher-format bf16 or stored"
+            )));
+        }
+        Ok(Some(self.max_teacher_kl.unwrap_or_default()))
+    }
+}

@@ -1,0 +1,70 @@
+//! Values that options can have: what a parser of clap's takes of them.
+
+use std::ops::RangeInclusive;
+
+use clap::builder::RangedU64ValueParser;
+use precast_plan::Precision;
+
+use crate::options::WeightFormat;
+
+/// Bias corrections raise to the power of the step, which has 31 bits there.
+pub(crate) const MOST_STEPS: u64 = i32::MAX as u64;
+/// Micro-batches of a step: far more than a step of a week has.
+pub(crate) const MOST_MICRO_BATCHES: u64 = 1 << 20;
+/// Chunks of a window of the shuffle.
+pub(crate) const MOST_WINDOW: u64 = 1 << 24;
+
+pub(crate) fn count(most: u64) -> RangedU64ValueParser<u32> {
+    RangedU64ValueParser::new().range(1..=most)
+}
+
+pub(crate) fn number<T: std::str::FromStr<Err: ToString>>(text: &str) -> Result<T, String> {
+    text.parse().map_err(|error: T::Err| error.to_string())
+}
+
+/// NaN is in no range.
+pub(crate) fn within(
+    range: RangeInclusive<f32>,
+) -> impl Fn(&str) -> Result<f32, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        let value = number(text)?;
+        let outside = || format!("{value} is not between {} and {}", range.start(), range.end());
+        range.contains(&value).then_some(value).ok_or_else(outside)
+    }
+}
+
+pub(crate) fn not_negative(text: &str) -> Result<f32, String> {
+    let value: f32 = number(text)?;
+    let good = value.is_finite() && value >= 0.0;
+    good.then_some(value).ok_or_else(|| "must be a number that is not negative".to_owned())
+}
+
+/// The device computes in f32: what is none of its numbers above 0 is no learning rate.
+pub(crate) fn learning_rate(text: &str) -> Result<f64, String> {
+    let value: f64 = number(text)?;
+    let good = (value as f32).is_finite() && value as f32 > 0.0;
+    good.then_some(value).ok_or_else(|| "must be a number above 0, in the range of f32".to_owned())
+}
+
+/// As [`learning_rate`], of what scales an adapter.
+pub(crate) fn above_zero(text: &str) -> Result<f64, String> {
+    learning_rate(text)
+}
+
+/// What computes without training has fp32 and bf16.
+pub(crate) fn exact_precision(text: &str) -> Result<Precision, String> {
+    let precision: Precision = number(text)?;
+    let trains = precision == Precision::Int8;
+    if trains { Err("expected fp32 or bf16: int8 is how distill and train compute".to_owned()) } else { Ok(precision) }
+}
+
+pub(crate) fn frozen_format(text: &str) -> Result<WeightFormat, String> {
+    let format: WeightFormat = number(text)?;
+    let stays = [WeightFormat::Bf16, WeightFormat::Stored].contains(&format);
+    if stays { Ok(format) } else { Err("expected bf16 or stored".to_owned()) }
+}
+
+pub(crate) fn kept(text: &str) -> Result<u64, String> {
+    let none = || "must be at least 1; --checkpoint-every 0 writes no checkpoints".to_owned();
+    number(text).and_then(|count| if count > 0 { Ok(count) } else { Err(none()) })
+}

@@ -1,0 +1,115 @@
+//! What is asked for becomes what runs: one function, which opens no file.
+
+use std::path::PathBuf;
+
+use precast_plan::{Objective, Share};
+
+use super::RunConfig;
+use super::groups::{Options, TeacherOptions, TeachingOptions};
+use super::is_of_teacher;
+use super::usage::{UsageError, flag, missing};
+
+/// What a configuration is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// A run: it needs data and an output directory.
+    Run,
+    /// A plan or a measurement of one.
+    Plan,
+}
+
+/// What a run that continues takes over where nothing else is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Before {
+    pub steps: u64,
+    pub replicas: u32,
+}
+
+impl Options {
+    /// The configuration of a plan for one rank.
+    ///
+    /// # Errors
+    /// As [`Self::resolve`].
+    pub fn planned(&self) -> Result<RunConfig, UsageError> {
+        self.resolve(Purpose::Plan, Share::ALONE, None)
+    }
+
+    /// The configuration of the rank that `of` names, of --model alone or of a teacher and a student. `before` is of the run that
+    /// continues.
+    ///
+    /// # Errors
+    /// [`UsageError`] for what is missing, and for options that do not go together.
+    pub fn resolve(&self, purpose: Purpose, of: Share, before: Option<Before>) -> Result<RunConfig, UsageError> {
+        let Self { models, data, out, eval_data, teaching, adapting, shape, optimizer, arithmetic, .. } = self.clone();
+        let precision = arithmetic.precision;
+        let adapter = adapting.choice(&self.given)?;
+        let student_format = adapting.student_format(adapter.is_some(), precision)?;
+        let certified = teaching.certified(precision);
+        let TeachingOptions { alpha, temperature, teacher_certificate, untrained, allow_identical, .. } = teaching;
+        let TeacherOptions { beta, teacher_format } = teaching.teacher;
+        let (teacher, student, objective) = match models.model {
+            Some(model) => {
+                if let Some(name) = self.given.keys().find(|name| is_of_teacher(name)) {
+                    return Err(without_teacher(name));
+                }
+                (None, model, Objective::CrossEntropy)
+            }
+            None => (
+                Some(models.teacher.ok_or_else(|| missing("teacher"))?),
+                models.student.ok_or_else(|| missing("student"))?,
+                Objective::Distill { alpha, temperature, beta },
+            ),
+        };
+        let max_teacher_kl = certified?.filter(|_| objective.has_teacher());
+        let out = match (out, purpose) {
+            (Some(out), _) => out,
+            (None, Purpose::Run) => return Err(missing("out")),
+            (None, Purpose::Plan) => PathBuf::new(),
+        };
+        if purpose == Purpose::Run && data.is_empty() {
+            return Err(missing("data"));
+        }
+        let mut output = self.output.clone();
+        if output.eval_every > 0 && eval_data.is_empty() {
+            return Err(UsageError("--eval-every needs data to compute the loss of: give --eval-data".to_owned()));
+        }
+        output.guard_every = output.guard(precision, adapter.is_some())?;
+        Ok(RunConfig {
+            teacher,
+            student,
+            data,
+            eval_data,
+            out,
+            objective,
+            teacher_format: objective.has_teacher().then_some(teacher_format),
+            teacher_certificate,
+            max_teacher_kl,
+            adapter,
+            student_format,
+            untrained,
+            allow_identical,
+            steps: self.steps_after(before),
+            shape,
+            division: self.division.resolve(of, before.map(|before| before.replicas))?,
+            optimizer,
+            arithmetic,
+            text: self.text.clone(),
+            order: self.order,
+            target: self.target.clone(),
+            output,
+        })
+    }
+
+    /// Steps of the run: those of the run that continues, where none are given.
+    pub fn steps_after(&self, before: Option<Before>) -> u64 {
+        before.filter(|_| !self.given.contains_key("steps")).map_or(self.steps, |before| before.steps)
+    }
+}
+
+fn without_teacher(name: &str) -> UsageError {
+    let option = flag(name);
+    UsageError(format!(
+        "{option} is of a run with a teacher, and --model trains without one: leave {option} out, or give --teacher and \
+         --student in place of --model"
+    ))
+}
