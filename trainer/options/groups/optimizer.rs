@@ -27,9 +27,20 @@ pub struct OptimizerOptions {
 }
 
 impl OptimizerOptions {
-    /// The learning rate of a step, from 0, of a run of so many.
+    /// The learning rate of a step, from 0, of a run of so many, the first `warmup` of which rise linearly:
+    /// `peak (i + 1) / w`, then `peak`, or `peak / 2 (1 + cos(pi (i - w) / (N - w)))`.
     pub fn lr_of(&self, step: u64, steps: u64) -> f64 {
-        self.schedule.lr(self.lr, step, self.warmup, steps)
+        let Self { lr: peak, warmup, schedule, .. } = *self;
+        if step < warmup {
+            return peak * (step + 1) as f64 / warmup as f64;
+        }
+        match schedule {
+            Schedule::Constant => peak,
+            Schedule::Cosine => {
+                let share = (step - warmup) as f64 / (steps.saturating_sub(warmup)).max(1) as f64;
+                peak / 2.0 * (1.0 + (std::f64::consts::PI * share).cos())
+            }
+        }
     }
 
     /// What people should know of a warm-up that a run of so many steps does not end.
@@ -42,5 +53,22 @@ impl OptimizerOptions {
                 lr * steps as f64 / *warmup as f64
             )
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warm_up_rises_and_cosine_falls() {
+        let of = |schedule, warmup| OptimizerOptions { lr: 1.0, warmup, schedule, weight_decay: 0.0, clip: 0.0 };
+        let lr = |schedule, step| of(schedule, 4).lr_of(step, 12);
+        assert_eq!([0, 1, 2, 3].map(|step| lr(Schedule::Cosine, step)), [0.25, 0.5, 0.75, 1.0]);
+        assert_eq!(lr(Schedule::Cosine, 4), 1.0);
+        assert!((lr(Schedule::Cosine, 8) - 0.5).abs() < 1e-15);
+        assert!(lr(Schedule::Cosine, 11) > 0.0 && lr(Schedule::Cosine, 11) < 0.05);
+        assert_eq!(lr(Schedule::Constant, 11), 1.0);
+        assert_eq!(of(Schedule::Cosine, 0).lr_of(0, 10), 1.0);
     }
 }
