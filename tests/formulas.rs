@@ -211,6 +211,8 @@ fn the_optimizer_is_adamw_with_clip_and_decay_of_matrices() {
     let config = config(&models.teacher, &models.student, |options| {
         options.optimizer.clip = clip as f32;
         options.optimizer.weight_decay = decay as f32;
+        (options.optimizer.lr, options.optimizer.warmup) = (1e-2, 2);
+        (options.optimizer.schedule, options.steps) = (Schedule::Cosine, 4);
     });
     let mut session = session(&config);
     let parameters = session.plan().student.weights.parameters.list.clone();
@@ -224,7 +226,7 @@ fn the_optimizer_is_adamw_with_clip_and_decay_of_matrices() {
         session.micro(&batch(&rows, 16), 1.0 / 32.0, false).unwrap();
         let gradients: Vec<Vec<f64>> = parameters.iter().map(|p| read(session.gradient(p).unwrap())).collect();
         let norm = gradients.iter().flatten().map(|g| g * g).sum::<f64>().sqrt();
-        let lr = Schedule::Cosine.lr(1e-2, step, 2, 4);
+        let lr = config.lr_of(step);
         let ticket = session.update(step, lr).unwrap();
         let (metrics, _) = session.metrics(ticket).unwrap();
         close(metrics.grad_norm, norm, 1e-6);
