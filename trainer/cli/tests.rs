@@ -1,5 +1,5 @@
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::CommandFactory;
 
@@ -7,22 +7,37 @@ use super::{Arguments, shell};
 use crate::options::{Change, change};
 
 /// Flags that messages and pages name and `precast` does not have: those of other programs, `precast-aot` among them.
-const OF_OTHERS: [&str; 19] = [
+const OF_OTHERS: [&str; 34] = [
+    "--args",
+    "--code",
     "--family",
     "--features",
     "--from",
+    "--gpus-per-node",
+    "--gpus-per-task",
     "--help",
     "--kernel-name",
     "--key",
     "--launch-count",
+    "--lib",
+    "--list-elf",
     "--local-dir",
     "--merge",
     "--metrics",
     "--new-key",
+    "--nnodes",
+    "--no-python",
+    "--nodes",
+    "--nproc-per-node",
+    "--ntasks-per-node",
     "--offline",
+    "--outfile",
+    "--outtype",
     "--query-gpu",
     "--release",
+    "--report",
     "--section",
+    "--signal",
     "--target",
     "--test",
     "--to",
@@ -50,9 +65,7 @@ fn every_flag_that_a_message_or_a_page_names_is_one() {
     let flags: BTreeSet<String> = options.filter_map(|option| Some(format!("--{}", option.get_long()?))).collect();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut named = Vec::new();
-    for name in ["README.md", "BENCHMARKS.md", "CONTRIBUTING.md", "ARCHITECTURE.md"] {
-        named.extend(flags_in(&root.join(name)));
-    }
+    pages(root).iter().for_each(|page| named.extend(flags_in(page)));
     for room in ["trainer", "runtime/src", "kernels/plan/src"] {
         visit(&root.join(room), &mut named);
     }
@@ -64,6 +77,106 @@ fn every_flag_that_a_message_or_a_page_names_is_one() {
     );
     named.retain(|(flag, _)| !flags.contains(flag) && !OF_OTHERS.contains(&flag.as_str()));
     assert!(named.is_empty(), "{named:?}");
+}
+
+/// The pages that people read.
+fn pages(root: &Path) -> Vec<PathBuf> {
+    let mut pages: Vec<PathBuf> = [
+        "README.md",
+        "BENCHMARKS.md",
+        "CONTRIBUTING.md",
+        "ARCHITECTURE.md",
+        "fatbins/README.md",
+        "kernels/simt/README.md",
+    ]
+    .map(|name| root.join(name))
+    .to_vec();
+    let mut directories = vec![root.join("docs")];
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => directories.push(path),
+                false if path.extension().is_some_and(|kind| kind == "md") => pages.push(path),
+                false => {}
+            }
+        }
+    }
+    pages
+}
+
+/// A link of a page names a file of the repository and, behind `#`, one of its headings.
+#[test]
+fn every_link_of_a_page_leads_somewhere() {
+    let mut broken = Vec::new();
+    let pages = pages(Path::new(env!("CARGO_MANIFEST_DIR")));
+    assert!(pages.len() > 20, "{pages:?}");
+    for page in pages {
+        let text = std::fs::read_to_string(&page).unwrap();
+        let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        for link in links.filter(|link| !link.contains("://") && !link.contains(' ')) {
+            let (file, heading) = link.split_once('#').unwrap_or((link, ""));
+            let target = if file.is_empty() { page.clone() } else { page.parent().unwrap().join(file) };
+            let is_there = match heading {
+                "" => target.exists(),
+                _ => std::fs::read_to_string(&target).is_ok_and(|text| headings(&text).any(|one| one == heading)),
+            };
+            if !is_there {
+                broken.push(format!("{}: {link}", page.display()));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{}", broken.join(", "));
+}
+
+/// Headings as links name them.
+fn headings(text: &str) -> impl Iterator<Item = String> {
+    let titles = text.lines().filter(|line| line.starts_with('#'));
+    titles.map(|line| {
+        let title = line.trim_start_matches('#').trim().to_lowercase();
+        let kept = title.chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+        kept.map(|c| if c == ' ' { '-' } else { c }).collect()
+    })
+}
+
+/// A variable that a program reads is on the page of the environment; tests and processes of one run have others among themselves.
+#[test]
+fn the_page_of_the_environment_names_every_variable() {
+    const AMONG_THEMSELVES: [&str; 9] = [
+        "PRECAST_EXCHANGE",
+        "PRECAST_KILL_AT",
+        "PRECAST_NCCL",
+        "PRECAST_PROC",
+        "PRECAST_RANK",
+        "PRECAST_RANKS",
+        "PRECAST_RANK_PATIENCE_S",
+        "PRECAST_RENDEZVOUS",
+        "PRECAST_REPLAY",
+    ];
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = std::fs::read_to_string(root.join("docs/reference/environment.md")).unwrap();
+    let mut texts = vec![std::fs::read_to_string(root.join("build.rs")).unwrap()];
+    for room in ["trainer", "runtime/src", "aot/src", "fatbins/src", "fatbins/system/src"] {
+        read(&root.join(room), &mut texts);
+    }
+    let quoted = texts.iter().flat_map(|text| text.split('"')).filter(|word| word.starts_with("PRECAST_"));
+    let names: BTreeSet<&str> =
+        quoted.filter(|word| word.chars().all(|c| c.is_ascii_uppercase() || c == '_')).collect();
+    assert!(names.len() > 15, "{names:?}");
+    let unsaid: Vec<&&str> =
+        names.iter().filter(|name| !page.contains(&format!("`{name}")) && !AMONG_THEMSELVES.contains(name)).collect();
+    assert!(unsaid.is_empty(), "{unsaid:?}");
+}
+
+fn read(directory: &Path, texts: &mut Vec<String>) {
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            read(&path, texts);
+        } else if path.extension().is_some_and(|kind| kind == "rs") {
+            texts.push(std::fs::read_to_string(&path).unwrap());
+        }
+    }
 }
 
 fn visit(directory: &Path, named: &mut Vec<(String, String)>) {
@@ -114,9 +227,13 @@ fn the_page_of_options_says_of_each_how_it_is_given_compared_and_completed() {
         format!("| `--{}` | `{name}` | {resume} | {ranks} | {completed} |", option.get_long().unwrap())
     });
     let page = format!("{}{}\n", include_str!("options_page.md"), rows.collect::<Vec<_>>().join("\n"));
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/options.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reference/options.md");
     if std::env::var("INSTA_UPDATE").is_ok_and(|update| update == "always") {
         std::fs::write(&path, &page).unwrap();
     }
-    assert_eq!(std::fs::read_to_string(&path).unwrap_or_default(), page, "INSTA_UPDATE=always writes docs/options.md");
+    assert_eq!(
+        std::fs::read_to_string(&path).unwrap_or_default(),
+        page,
+        "INSTA_UPDATE=always writes docs/reference/options.md"
+    );
 }

@@ -17,7 +17,7 @@ pub struct ArithmeticOptions {
     #[serde(serialize_with = "display")]
     pub recompute: Recompute,
     /// Arithmetic: fp32, bf16, or int8: bf16, but the linear layers of what trains compute their outputs and the gradients of their
-    /// inputs by 8-bit matrix multiplications, whose operands are rotated and rounded (docs/int8-training.md)
+    /// inputs by 8-bit matrix multiplications, whose operands are rotated and rounded (docs/guides/int8-training.md)
     #[arg(long, value_name = "P", default_value_t = Precision::Bf16)]
     #[serde(serialize_with = "display")]
     pub precision: Precision,
