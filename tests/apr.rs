@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use precast::inputs::checkpoint::{Access, Checkpoint, CheckpointError, Scratch, Weights};
-use precast_kernels::{Block, Dtype};
+use precast_kernels::{Block, Dtype, Format};
 use precast_plan::{Parameter, Parameters};
 
 use crate::support::{distill, fail, precast, random_model, root, succeed, tiny_config, token_file};
@@ -85,7 +85,7 @@ fn blocks_that_ggml_has_too_stay_as_they_are_stored() {
         assert_eq!(kept.len(), 7, "{arguments:?}");
         for parameter in kept {
             let (mut blocks, mut dense) = (Scratch::new(), Scratch::new());
-            let blocks = apr.read_blocks(&parameter, block, &mut blocks).unwrap();
+            let blocks = Weights::read(&apr, &parameter, Format::Block(block), &mut blocks).unwrap();
             let mut values = vec![0.0; parameter.elems() as usize];
             precast_kernels::dequant::dequantize(block, blocks, &mut values);
             let dense = expected.read(&parameter, Dtype::F32, &mut dense).unwrap();

@@ -19,7 +19,7 @@ use precast_kernels::{Dtype, Format};
 use precast_plan::{Factor, ModelConfig};
 
 use crate::base::lines::bounded;
-use crate::inputs::checkpoint::{self, Safetensors, Scratch, is_zero};
+use crate::inputs::checkpoint::{self, Scratch, Tensors, is_zero};
 pub use error::AdapterError;
 pub use layout::{Adapted, Layout, Lora, MOST_RANK, Projection, Target, Targets};
 pub use options::AdapterChoice;
@@ -48,7 +48,7 @@ enum Values {
 /// A PEFT directory.
 struct File {
     directory: PathBuf,
-    tensors: Safetensors,
+    tensors: Tensors,
     digest: Digest,
     dropout: f64,
     /// Its tensors that are wholly zero: each B of one that has not been trained.
@@ -72,7 +72,7 @@ impl Adapter {
             return Err(AdapterError::NotAnAdapter { path: directory.to_owned(), reason });
         }
         let config::Read { layout, dropout } = config::read(directory, model)?;
-        let tensors = Safetensors::of_file(file.clone())?;
+        let tensors = Tensors::of_file(file.clone())?;
         let problems = problems(&layout, &tensors);
         if !problems.is_empty() {
             let problems = bounded(problems, LISTED);
@@ -178,7 +178,7 @@ fn missing(directory: &Path) -> Option<String> {
 }
 
 /// What is wrong with the names and shapes of tensors, a line each.
-fn problems(layout: &Layout, tensors: &Safetensors) -> Vec<String> {
+fn problems(layout: &Layout, tensors: &Tensors) -> Vec<String> {
     let expected: Vec<(String, [u64; 2], &Adapted)> =
         layout.tensors().map(|(adapted, factor)| (adapted.tensor(factor), adapted.shape(factor), adapted)).collect();
     let mut problems = Vec::new();
@@ -192,8 +192,8 @@ fn problems(layout: &Layout, tensors: &Safetensors) -> Vec<String> {
             Some(_) => {}
         }
     }
-    for name in tensors.names().into_iter().filter(|name| !expected.iter().any(|(one, ..)| one == name)) {
-        problems.push(format!("  {name} is not expected: {}", why_not_expected(&name)));
+    for name in tensors.names().filter(|name| !expected.iter().any(|(one, ..)| one == name)) {
+        problems.push(format!("  {name} is not expected: {}", why_not_expected(name)));
     }
     problems
 }

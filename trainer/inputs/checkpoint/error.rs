@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use precast_plan::ConfigError;
 
-use super::apr::AprError;
+use super::fault::FileError;
 use super::finite::NotFinite;
-use super::gguf::GgufError;
 use crate::base::impostors::Disguise;
+
 /// A model that cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
@@ -68,12 +68,9 @@ pub enum CheckpointError {
         /// One line each.
         problems: Vec<String>,
     },
-    /// A GGUF file is damaged or unsupported.
+    /// A GGUF or APR file is damaged or unsupported.
     #[error(transparent)]
-    Gguf(#[from] GgufError),
-    /// An APR file is damaged or unsupported.
-    #[error(transparent)]
-    Apr(#[from] AprError),
+    File(#[from] FileError),
     /// Tensors the configuration asks for are missing or have another shape: all of them.
     #[error("{} does not hold the model its config.json describes:\n{}", path.display(), problems.join("\n"))]
     Tensors {
@@ -81,14 +78,9 @@ pub enum CheckpointError {
         /// One line each.
         problems: Vec<String>,
     },
-    /// A tensor's dtype is not one that is read.
-    #[error("{}: tensor {name} has dtype {dtype}: supported are F32, F16 and BF16", path.display())]
-    Dtype {
-        path: PathBuf,
-        name: String,
-        /// What it has.
-        dtype: String,
-    },
+    /// A tensor is stored in a way that is not read.
+    #[error("{}: {reason}", path.display())]
+    Unread { path: PathBuf, reason: String },
     /// A weight is NaN or infinite.
     #[error("{}: {what}: the file is damaged or its training diverged: fetch or convert the model again", path.display())]
     NotFinite { path: PathBuf, what: NotFinite },

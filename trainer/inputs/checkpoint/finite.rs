@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 use precast_kernels::dequant::dequantize;
-use precast_kernels::{Block, Dtype};
+use precast_kernels::{Block, Dtype, Format};
 use rayon::prelude::*;
 use safetensors::tensor::Dtype as Stored;
 
@@ -21,31 +21,32 @@ pub struct NotFinite {
 }
 
 /// Refuses a tensor with an element that is NaN or infinite.
-pub(super) fn check(tensor: &str, bytes: &[u8], dtype: Dtype) -> Result<(), NotFinite> {
-    match first_not_finite(bytes, dtype) {
-        None => Ok(()),
-        Some((index, value)) => Err(NotFinite { tensor: tensor.to_owned(), index, value, dtype: dtype.name() }),
+pub(super) fn check(tensor: &str, bytes: &[u8], format: Format) -> Result<(), NotFinite> {
+    match format {
+        Format::Dense(dtype) => refuse(tensor, dtype.name(), first_not_finite(bytes, dtype)),
+        Format::Block(block) => refuse(tensor, Dtype::F32.name(), first_not_finite_of_blocks(bytes, block)),
     }
 }
 
 /// The same of elements of a file's dtype: F32, F16 or BF16.
 pub(super) fn check_stored(tensor: &str, bytes: &[u8], dtype: Stored) -> Result<(), NotFinite> {
     match dtype {
-        Stored::BF16 => check(tensor, bytes, Dtype::Bf16),
+        Stored::BF16 => check(tensor, bytes, Format::Dense(Dtype::Bf16)),
         Stored::F16 => {
             let mut values = bytes.as_chunks().0.iter().map(|bytes| f16::from_le_bytes(*bytes).to_f32()).enumerate();
-            match values.find(|(_, value)| !value.is_finite()) {
-                None => Ok(()),
-                Some((index, value)) => Err(NotFinite { tensor: tensor.to_owned(), index, value, dtype: "f16" }),
-            }
+            refuse(tensor, "f16", values.find(|(_, value)| !value.is_finite()))
         }
-        _ => check(tensor, bytes, Dtype::F32),
+        _ => check(tensor, bytes, Format::Dense(Dtype::F32)),
     }
 }
 
-/// Refuses a tensor in blocks with an element that is NaN or infinite: one whose scales are, and no other, since what they
-/// multiply are integers too small to leave the range of any dtype.
-pub(super) fn check_blocks(tensor: &str, bytes: &[u8], block: Block) -> Result<(), NotFinite> {
+fn refuse(tensor: &str, dtype: &'static str, found: Option<(usize, f32)>) -> Result<(), NotFinite> {
+    found.map_or(Ok(()), |(index, value)| Err(NotFinite { tensor: tensor.to_owned(), index, value, dtype }))
+}
+
+/// The first element of blocks that is NaN or infinite: of one whose scales are, and no other, since what they multiply are
+/// integers too small to leave the range of any dtype.
+fn first_not_finite_of_blocks(bytes: &[u8], block: Block) -> Option<(usize, f32)> {
     let block_bytes = block.bytes() as usize;
     let half = |one: &[u8], at: usize| u16::from_le_bytes([one[at], one[at + 1]]);
     let is_finite = |one: &[u8]| block.halves().iter().all(|at| half(one, *at) & 0x7C00 != 0x7C00);
@@ -53,14 +54,12 @@ pub(super) fn check_blocks(tensor: &str, bytes: &[u8], block: Block) -> Result<(
     let first = bytes.par_chunks(task * block_bytes).enumerate().find_map_first(|(index, blocks)| {
         let at = blocks.chunks_exact(block_bytes).position(|one| !is_finite(one))?;
         Some(index * task + at)
-    });
-    let Some(first) = first else { return Ok(()) };
+    })?;
     let mut values = vec![0.0; block.elems() as usize];
     dequantize(block, &bytes[first * block_bytes..][..block_bytes], &mut values);
     let found = values.iter().enumerate().find(|(_, value)| !value.is_finite());
     let (at, value) = found.expect("no product with a scale that is not finite is");
-    let index = first * values.len() + at;
-    Err(NotFinite { tensor: tensor.to_owned(), index, value: *value, dtype: Dtype::F32.name() })
+    Some((first * values.len() + at, *value))
 }
 
 /// Bytes that one task looks at: more are spread over threads.
@@ -140,16 +139,16 @@ mod tests {
             let (bytes, elems) = (block.bytes() as usize, block.elems() as usize);
             let count = 2 * TASK_BYTES / bytes + 5;
             let whole = vec![0x11u8; count * bytes];
-            assert_eq!(check_blocks("w", &whole, block), Ok(()));
+            assert_eq!(check("w", &whole, Format::Block(block)), Ok(()));
             for half in block.halves() {
                 for at in [0, 7, TASK_BYTES / bytes, count - 1] {
                     for bits in [0x7C00u16, 0xFC00, 0x7E00] {
                         let mut damaged = whole.clone();
                         damaged[at * bytes + half..][..2].copy_from_slice(&bits.to_le_bytes());
-                        let found = check_blocks("w", &damaged, block).unwrap_err();
+                        let found = check("w", &damaged, Format::Block(block)).unwrap_err();
                         let mut values = vec![0.0; count * elems];
                         dequantize(block, &damaged, &mut values);
-                        let dense = check("w", bytemuck::cast_slice(&values), Dtype::F32).unwrap_err();
+                        let dense = check("w", bytemuck::cast_slice(&values), Format::Dense(Dtype::F32)).unwrap_err();
                         assert_eq!(
                             (found.index, found.value.to_bits()),
                             (dense.index, dense.value.to_bits()),

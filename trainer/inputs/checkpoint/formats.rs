@@ -12,9 +12,9 @@ pub struct Formats(BTreeMap<String, usize>);
 
 impl Formats {
     /// Of each tensor's format.
-    pub(super) fn of(each: impl IntoIterator<Item = String>) -> Self {
+    pub(super) fn of<'a>(each: impl IntoIterator<Item = &'a str>) -> Self {
         let mut counts = BTreeMap::new();
-        each.into_iter().for_each(|format| *counts.entry(format).or_default() += 1);
+        each.into_iter().for_each(|format| *counts.entry(format.to_owned()).or_default() += 1);
         Self(counts)
     }
 
@@ -39,8 +39,8 @@ mod tests {
 
     #[test]
     fn the_format_of_most_tensors_comes_first() {
-        let formats = ["F32", "Q6_K", "Q4_1", "Q4_1", "F32", "Q4_1"].map(str::to_owned);
+        let formats = ["F32", "Q6_K", "Q4_1", "Q4_1", "F32", "Q4_1"];
         assert_eq!(Formats::of(formats).to_string(), "Q4_1+F32+Q6_K, 6 tensors");
-        assert_eq!(Formats::of(["BF16".to_owned()]).to_string(), "BF16, 1 tensor");
+        assert_eq!(Formats::of(["BF16"]).to_string(), "BF16, 1 tensor");
     }
 }

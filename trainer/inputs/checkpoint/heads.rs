@@ -1,6 +1,24 @@
 //! Rows of query and key heads in the order that Hugging Face's files have them.
 
+use precast_plan::family::{Family, Module};
 use rayon::prelude::*;
+
+/// Query and key heads of a model, at least one each, in files that have the halves of their rows interleaved.
+pub(super) struct Interleaved {
+    pub family: &'static Family,
+    pub heads: u64,
+    pub kv_heads: u64,
+}
+
+impl Interleaved {
+    /// How many heads the rows of a tensor are of; none where they are of another module.
+    pub fn of(&self, name: &str) -> Option<u64> {
+        let (module, _) = name.rsplit_once('.').filter(|(_, part)| matches!(*part, "weight" | "bias"))?;
+        let modules = self.family.modules;
+        let of = |(projection, _): &(&Module, u64)| module.ends_with(projection.hugging_face);
+        [(&modules.q, self.heads), (&modules.k, self.kv_heads)].into_iter().find(of).map(|(_, heads)| heads)
+    }
+}
 
 /// Puts the rows of each head right. Some files, llama.cpp's among them, store the two halves of a head interleaved, rows
 /// 0, n/2, 1, n/2 + 1, …, so that pairs which a rotary embedding turns are neighbours.

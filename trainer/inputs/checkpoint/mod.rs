@@ -1,16 +1,20 @@
 //! Models in and out: Hugging Face directories, GGUF and APR files.
 
 pub mod apr;
+mod checksum;
 mod cursor;
 mod error;
+mod fault;
 mod file;
 mod finite;
 mod formats;
 pub mod gguf;
 mod heads;
 mod huggingface;
+mod kind;
 mod missing;
 mod scratch;
+mod store;
 mod stream;
 mod tensors;
 mod write;
@@ -22,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use precast_fatbins::Digest;
-use precast_kernels::{Block, Dtype, Format};
+use precast_kernels::{Dtype, Format};
 use precast_plan::{ModelConfig, Parameter};
 use precast_system::{files, input};
 use rayon::prelude::*;
@@ -33,15 +37,15 @@ use crate::inputs::added_tokens::AddedTokens;
 use crate::inputs::chat::{self, ChatTemplate, Date};
 use crate::inputs::tokenizer::{self, Tokenizer};
 use apr::Apr;
-pub use cursor::Unreadable;
 pub use error::CheckpointError;
+pub use fault::{Fault, FileError};
 pub use file::Access;
 use file::WeightFile;
 pub use finite::NotFinite;
 pub use formats::Formats;
 use gguf::Gguf;
-pub(crate) use huggingface::Safetensors;
 pub use scratch::Scratch;
+pub(crate) use store::Tensors;
 pub(crate) use stream::safetensors_header;
 pub use write::{Student, Write, fill_model, stored, write_model};
 pub(crate) use write::{check_space, check_written};
@@ -95,7 +99,7 @@ pub trait Weights {
 pub const PART_ELEMENTS: u64 = 4 << 20;
 
 enum Source {
-    HuggingFace(Safetensors),
+    HuggingFace(Tensors),
     Gguf(Gguf),
     Apr(Apr),
 }
@@ -119,7 +123,7 @@ impl Checkpoint {
     /// [`CheckpointError`].
     pub fn open(path: &Path) -> Result<Self, CheckpointError> {
         let (source, json, config_path) = if path.is_dir() {
-            let (source, json) = Safetensors::open(path)?;
+            let (source, json) = Tensors::open(path)?;
             (Source::HuggingFace(source), json, path.join("config.json"))
         } else if Gguf::is_gguf(path) {
             let source = Gguf::open(path)?;
@@ -154,21 +158,17 @@ impl Checkpoint {
         &self.json
     }
 
-    fn shape(&self, name: &str) -> Option<Vec<u64>> {
+    fn tensors(&self) -> &Tensors {
         match &self.source {
-            Source::HuggingFace(source) => source.shape(name),
-            Source::Gguf(source) => source.shape(name),
-            Source::Apr(source) => source.shape(name),
+            Source::HuggingFace(tensors) => tensors,
+            Source::Gguf(source) => &source.tensors,
+            Source::Apr(source) => &source.tensors,
         }
     }
 
     /// In which formats its tensors are stored.
     pub fn formats(&self) -> Formats {
-        match &self.source {
-            Source::HuggingFace(source) => Formats::of(source.formats()),
-            Source::Gguf(source) => Formats::of(source.formats()),
-            Source::Apr(source) => Formats::of(source.formats()),
-        }
+        Formats::of(self.tensors().formats())
     }
 
     /// The dtype of a model that is this one but for some values: that of its tensors, bf16 for those in blocks. Of a single
@@ -201,9 +201,7 @@ impl Checkpoint {
         dtype: Dtype,
         scratch: &'a mut Scratch,
     ) -> Result<&'a [u8], CheckpointError> {
-        let bytes = self.read_elements(parameter, 0..parameter.elems(), dtype, scratch)?;
-        self.check_zero(parameter, is_zero(bytes, Format::Dense(dtype)))?;
-        Ok(bytes)
+        Weights::read(self, parameter, Format::Dense(dtype), scratch)
     }
 
     /// Its tensors, of those that have been read, that are wholly zero and should not be.
@@ -215,74 +213,24 @@ impl Checkpoint {
         if is_zero { self.zeros.found(&self.path, &parameter.name) } else { Ok(()) }
     }
 
-    /// As [`Self::read`], of whole units of elements.
+    /// Whole units of elements of a parameter, none of which is NaN or infinite.
     fn read_elements<'a>(
         &'a self,
         parameter: &Parameter,
         elements: Range<u64>,
-        dtype: Dtype,
+        format: Format,
         scratch: &'a mut Scratch,
     ) -> Result<&'a [u8], CheckpointError> {
-        let (name, first) = (&parameter.name, elements.start);
-        let bytes = match &self.source {
-            Source::HuggingFace(source) => source.read(name, elements, dtype, scratch)?,
-            Source::Gguf(source) => {
-                source.read_values(name, elements, scratch)?;
-                scratch.encode(dtype)
-            }
-            Source::Apr(source) => source.read(name, elements, dtype, scratch)?,
+        let (name, first) = (&parameter.name, elements.start as usize);
+        let bytes = match format {
+            Format::Dense(dtype) => self.tensors().read(name, elements, dtype, scratch)?,
+            Format::Block(block) => self.tensors().read_blocks(name, elements, block, scratch)?,
         };
-        finite::check(name, bytes, dtype).map_err(|what| self.not_finite(first, what))?;
+        finite::check(name, bytes, format).map_err(|what| CheckpointError::NotFinite {
+            path: self.path.clone(),
+            what: NotFinite { index: first + what.index, ..what },
+        })?;
         Ok(bytes)
-    }
-
-    /// The blocks of a parameter as the file holds them, in the order of Hugging Face's rows: from the file where that has
-    /// the same, else from `scratch`.
-    ///
-    /// # Errors
-    /// [`CheckpointError`] where the file holds it otherwise, and where an element is not finite.
-    pub fn read_blocks<'a>(
-        &'a self,
-        parameter: &Parameter,
-        block: Block,
-        scratch: &'a mut Scratch,
-    ) -> Result<&'a [u8], CheckpointError> {
-        let bytes = self.read_some_blocks(parameter, 0..parameter.elems(), block, scratch)?;
-        self.check_zero(parameter, is_zero(bytes, Format::Block(block)))?;
-        Ok(bytes)
-    }
-
-    /// As [`Self::read_blocks`], of whole units of elements.
-    fn read_some_blocks<'a>(
-        &'a self,
-        parameter: &Parameter,
-        elements: Range<u64>,
-        block: Block,
-        scratch: &'a mut Scratch,
-    ) -> Result<&'a [u8], CheckpointError> {
-        let (name, first) = (&parameter.name, elements.start);
-        let bytes = match &self.source {
-            Source::HuggingFace(_) => panic!("{name}: safetensors files hold no blocks of {block}"),
-            Source::Gguf(source) => source.read_blocks(name, elements, block, scratch)?,
-            Source::Apr(source) => source.read_blocks(name, elements, block, scratch)?,
-        };
-        finite::check_blocks(name, bytes, block).map_err(|what| self.not_finite(first, what))?;
-        Ok(bytes)
-    }
-
-    /// Of what was found in elements from `first` on.
-    fn not_finite(&self, first: u64, what: NotFinite) -> CheckpointError {
-        let what = NotFinite { index: first as usize + what.index, ..what };
-        CheckpointError::NotFinite { path: self.path.clone(), what }
-    }
-
-    /// How many elements of a parameter have to be read together.
-    fn unit(&self, name: &str, access: Access) -> Result<u64, CheckpointError> {
-        Ok(match &self.source {
-            Source::HuggingFace(_) => 1,
-            Source::Gguf(source) => source.unit(name)?,
-            Source::Apr(source) => source.unit(name, access)?,
-        })
     }
 
     /// The model's own tokenizer, if it has one.
@@ -382,10 +330,7 @@ impl Checkpoint {
 
     /// The files that hold its weights, in name order.
     pub fn weight_files(&self) -> Vec<PathBuf> {
-        match &self.source {
-            Source::HuggingFace(source) => source.files().into_iter().map(Path::to_owned).collect(),
-            Source::Gguf(_) | Source::Apr(_) => vec![self.path.clone()],
-        }
+        self.tensors().files.iter().map(|(path, _)| path.clone()).collect()
     }
 }
 
@@ -414,11 +359,8 @@ impl Weights for Checkpoint {
     }
 
     fn dtype(&self) -> Option<Dtype> {
-        match &self.source {
-            Source::HuggingFace(source) => source.dtype(),
-            Source::Gguf(_) => None,
-            Source::Apr(source) => source.dtype(),
-        }
+        // Of GGUF files what is loaded is f32, whatever they hold.
+        self.tensors().dtype().filter(|_| !matches!(self.source, Source::Gguf(_)))
     }
 
     fn stored(&self) -> String {
@@ -426,11 +368,7 @@ impl Weights for Checkpoint {
     }
 
     fn formats(&self) -> precast_plan::Formats {
-        match &self.source {
-            Source::HuggingFace(_) => precast_plan::Formats::dense(),
-            Source::Gguf(source) => source.blocks(),
-            Source::Apr(source) => source.blocks(),
-        }
+        self.tensors().blocks()
     }
 
     fn read<'a>(
@@ -439,10 +377,9 @@ impl Weights for Checkpoint {
         format: Format,
         scratch: &'a mut Scratch,
     ) -> Result<&'a [u8], CheckpointError> {
-        match format {
-            Format::Dense(dtype) => self.read(parameter, dtype, scratch),
-            Format::Block(block) => self.read_blocks(parameter, block, scratch),
-        }
+        let bytes = self.read_elements(parameter, 0..parameter.elems(), format, scratch)?;
+        self.check_zero(parameter, is_zero(bytes, format))?;
+        Ok(bytes)
     }
 
     fn read_parts(
@@ -456,15 +393,12 @@ impl Weights for Checkpoint {
             let _ = take(Weights::read(self, parameter, format, scratch)?);
             return Ok(());
         }
-        let (elements, unit) = (parameter.elems(), self.unit(&parameter.name, scratch.raw.access())?);
+        let (elements, unit) = (parameter.elems(), self.tensors().unit(&parameter.name, scratch.raw.access())?);
         let part = (PART_ELEMENTS / unit).max(1) * unit;
         let mut all_zero = true;
         for start in (0..elements).step_by(part as usize) {
             let range = start..(start + part).min(elements);
-            let bytes = match format {
-                Format::Dense(dtype) => self.read_elements(parameter, range, dtype, scratch)?,
-                Format::Block(block) => self.read_some_blocks(parameter, range, block, scratch)?,
-            };
+            let bytes = self.read_elements(parameter, range, format, scratch)?;
             all_zero = all_zero && is_zero(bytes, format);
             if take(bytes).is_break() {
                 return Ok(());
@@ -501,8 +435,8 @@ pub fn shape(path: &Path) -> Result<(ModelConfig, precast_plan::Formats), Checkp
     let config = ModelConfig::from_json(&config_json(path)?)
         .map_err(|error| CheckpointError::Config { path: path.to_owned(), error })?;
     let formats = match path.is_file() {
-        true if Gguf::is_gguf(path) => Gguf::open(path)?.blocks(),
-        true if Apr::is_apr(path) => Apr::open(path)?.blocks(),
+        true if Gguf::is_gguf(path) => Gguf::open(path)?.tensors.blocks(),
+        true if Apr::is_apr(path) => Apr::open(path)?.tensors.blocks(),
         true => precast_plan::Formats::q4_k_m(&config),
         false => precast_plan::Formats::dense(),
     };

@@ -7,7 +7,7 @@ use precast_kernels::Dtype;
 use precast_plan::family::Bias;
 use precast_plan::{ModelConfig, Parameter, Parameters};
 
-use super::{Checkpoint, CheckpointError, Scratch, Source};
+use super::{Checkpoint, CheckpointError, Scratch};
 use crate::base::lines::bounded;
 
 /// Problems that are listed.
@@ -24,8 +24,8 @@ pub(super) fn check(checkpoint: &Checkpoint) -> Result<(), CheckpointError> {
     let parameters = Parameters::new(config).list;
     let mut problems: Vec<String> = parameters.iter().filter_map(|parameter| problem(checkpoint, parameter)).collect();
     let expected: BTreeSet<&str> = parameters.iter().map(|parameter| parameter.name.as_str()).collect();
-    for name in checkpoint.names().into_iter().filter(|name| !expected.contains(name.as_str())) {
-        problems.extend(beyond(checkpoint, &name)?);
+    for name in checkpoint.tensors().names().filter(|name| !expected.contains(name)) {
+        problems.extend(beyond(checkpoint, name)?);
     }
     if problems.is_empty() {
         return Ok(());
@@ -34,7 +34,7 @@ pub(super) fn check(checkpoint: &Checkpoint) -> Result<(), CheckpointError> {
 }
 
 fn problem(checkpoint: &Checkpoint, parameter: &Parameter) -> Option<String> {
-    match checkpoint.shape(&parameter.name) {
+    match checkpoint.tensors().shape(&parameter.name) {
         None => Some(format!("  {} is missing", parameter.name)),
         Some(shape) if shape != parameter.shape => {
             Some(format!("  {} is {shape:?}, config.json says {:?}", parameter.name, parameter.shape))
@@ -92,19 +92,20 @@ fn is_inv_freq(name: &str, layers: u32) -> bool {
 }
 
 /// A tensor that is there, to be read whole.
-fn whole(name: &str, shape: Vec<u64>) -> Parameter {
-    Parameter { name: name.to_owned(), shape }
+fn whole(name: &str, shape: &[u64]) -> Parameter {
+    Parameter { name: name.to_owned(), shape: shape.to_vec() }
 }
 
 fn same_as_embedding(checkpoint: &Checkpoint) -> Result<bool, CheckpointError> {
-    let (Some(head), Some(embedding)) = (checkpoint.shape(LM_HEAD), checkpoint.shape(EMBEDDING)) else {
+    let (Some(head), Some(embedding)) = (checkpoint.tensors().shape(LM_HEAD), checkpoint.tensors().shape(EMBEDDING))
+    else {
         return Ok(false);
     };
     if head != embedding {
         return Ok(false);
     }
     // Nothing is copied where a file holds both as they are compared.
-    let dtype = checkpoint.stored(EMBEDDING).unwrap_or(Dtype::F32);
+    let dtype = checkpoint.tensors().stored(EMBEDDING).unwrap_or(Dtype::F32);
     let [mut one, mut other] = [Scratch::new(), Scratch::new()];
     Ok(checkpoint.read(&whole(LM_HEAD, head), dtype, &mut one)?
         == checkpoint.read(&whole(EMBEDDING, embedding), dtype, &mut other)?)
@@ -113,7 +114,7 @@ fn same_as_embedding(checkpoint: &Checkpoint) -> Result<bool, CheckpointError> {
 /// Compares stored frequencies with those of the configuration, to the precision they are stored in.
 fn inv_freq(checkpoint: &Checkpoint, name: &str) -> Result<Option<String>, CheckpointError> {
     let config = checkpoint.config();
-    let shape = checkpoint.shape(name).unwrap_or_default();
+    let shape = checkpoint.tensors().shape(name).unwrap_or_default();
     let half = u64::from(config.head_dim / 2);
     if shape != [half] {
         return Ok(Some(format!("  {name} is {shape:?}, head_dim {} gives [{half}]", config.head_dim)));
@@ -123,7 +124,7 @@ fn inv_freq(checkpoint: &Checkpoint, name: &str) -> Result<Option<String>, Check
     let stored: Vec<f32> = bytemuck::pod_collect_to_vec(bytes);
     let expected = config.rope_frequencies();
     // Roundings of the computation in f32; else bf16 keeps 8 bits, and f16 no less than 2^-25 of one.
-    let (relative, absolute) = match checkpoint.stored(name) {
+    let (relative, absolute) = match checkpoint.tensors().stored(name) {
         Some(Dtype::F32) => (1e-5, 0.0),
         _ => (2f64.powi(-8), 2f64.powi(-25)),
     };
@@ -136,25 +137,6 @@ fn inv_freq(checkpoint: &Checkpoint, name: &str) -> Result<Option<String>, Check
         Some((i, found)) => {
             let theta = config.rope_theta;
             Ok(Some(format!("  {name}[{i}] is {found}, rope_theta {theta} gives {}", expected[i])))
-        }
-    }
-}
-
-impl Checkpoint {
-    fn names(&self) -> Vec<String> {
-        match &self.source {
-            Source::HuggingFace(source) => source.names(),
-            Source::Gguf(source) => source.names(),
-            Source::Apr(source) => source.names(),
-        }
-    }
-
-    /// The dtype in which a tensor is in memory as it is.
-    fn stored(&self, name: &str) -> Option<Dtype> {
-        match &self.source {
-            Source::HuggingFace(source) => source.stored(name),
-            Source::Gguf(_) => None,
-            Source::Apr(source) => source.stored(name),
         }
     }
 }

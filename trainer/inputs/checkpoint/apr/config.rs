@@ -1,11 +1,13 @@
 //! The model's shape, as a Hugging Face `config.json` says it.
 
+use std::fmt::Display;
+
 use precast_plan::ModelConfig;
 use precast_plan::family::{Bias, FAMILIES, Family};
 use serde_json::{Map, Value, json};
 
-use super::error::Fault;
 use super::{Apr, EMBEDDING, HEAD};
+use crate::inputs::checkpoint::fault::Fault;
 
 /// Values where a file says nothing.
 const RMS_NORM_EPS: f64 = 1e-6;
@@ -18,7 +20,8 @@ pub(super) struct Metadata(Map<String, Value>);
 impl Metadata {
     /// Reads a JSON object.
     pub fn read(bytes: &[u8]) -> Result<Self, Fault> {
-        serde_json::from_slice(bytes).map(Self).map_err(|error| Fault::Json(error.to_string()))
+        let wrong = |error| Fault::damaged(format_args!("metadata at byte 64 is not a JSON object ({error})"));
+        serde_json::from_slice(bytes).map(Self).map_err(wrong)
     }
 
     /// The first of these keys that is there and not null.
@@ -42,8 +45,7 @@ impl Metadata {
     }
 
     fn required(&self, keys: &[&'static str]) -> Result<u64, Fault> {
-        let missing = || Fault::MissingKey { key: keys[0], expected: "a part of the model's shape".to_owned() };
-        self.integer(keys)?.ok_or_else(missing)
+        self.integer(keys)?.ok_or_else(|| missing(keys[0], "a part of the model's shape"))
     }
 
     fn decimal(&self, key: &'static str, otherwise: f64) -> Result<f64, Fault> {
@@ -56,30 +58,29 @@ impl Metadata {
 
     /// A list of strings, under a key.
     pub fn strings(&self, key: &'static str) -> Result<Option<Vec<&str>>, Fault> {
-        let strings =
-            |value: &'_ Value| -> bool { value.as_array().is_some_and(|list| list.iter().all(Value::is_string)) };
-        let Some((key, value)) = self.given(&[key]) else { return Ok(None) };
-        match value.as_array().filter(|_| strings(value)) {
-            Some(list) => Ok(Some(list.iter().filter_map(Value::as_str).collect())),
-            None => Err(refuse(key, value, "expected a list of strings")),
-        }
+        self.get(&[key], "expected a list of strings", |value| value.as_array()?.iter().map(Value::as_str).collect())
     }
 }
 
+/// The error for a key that is needed and not there: what it says.
+pub(super) fn missing(key: &str, what: impl Display) -> Fault {
+    Fault::Wrong(format!("no metadata key {key}: {what}. Convert the model again"))
+}
+
 /// The error for a value that cannot be followed; of a long one as much as fits a line.
-pub(super) fn refuse(key: &str, found: &Value, expected: impl Into<String>) -> Fault {
-    let (mut found, expected) = (found.to_string(), expected.into());
+pub(super) fn refuse(key: &str, found: &Value, expected: impl Display) -> Fault {
+    let mut found = found.to_string();
     if found.chars().count() > 60 {
         found = found.chars().take(57).collect::<String>() + "...";
     }
-    Fault::Key { key: key.to_owned(), found, expected }
+    Fault::Wrong(format!("metadata key {key} is {found}: {expected}"))
 }
 
 /// The family of a file, by its `architecture` or else its `model_type`, in any spelling.
 pub(super) fn family(metadata: &Metadata) -> Result<&'static Family, Fault> {
     let supported = || format!("supported are {}", Family::list(|family| family.model_type));
     let Some((key, value)) = metadata.given(&["architecture", "model_type"]) else {
-        return Err(Fault::MissingKey { key: "architecture", expected: supported() });
+        return Err(missing("architecture", supported()));
     };
     let named = value.as_str().unwrap_or_default();
     let spells = |family: &&Family| {
@@ -96,10 +97,7 @@ pub(super) fn interleaves_heads(metadata: &Metadata, family: &Family) -> Result<
         }
         (Some(0), _) => Ok(true),
         (Some(2), _) | (None, false) => Ok(false),
-        (None, true) => {
-            let expected = "whether a head's rows rotate as adjacent pairs (0) or halves (2)".to_owned();
-            Err(Fault::MissingKey { key: "rope_type", expected })
-        }
+        (None, true) => Err(missing("rope_type", "whether a head's rows rotate as adjacent pairs (0) or halves (2)")),
         (Some(other), _) => Err(refuse("rope_type", &other.into(), "known are 0 (adjacent pairs) and 2 (halves)")),
     }
 }
@@ -124,14 +122,14 @@ pub(super) fn config(apr: &Apr) -> Result<Value, Fault> {
     for (key, value) in config.as_object().into_iter().flatten() {
         all[key] = value.clone();
     }
-    ModelConfig::from_json(&all.to_string())?;
+    ModelConfig::from_json(&all.to_string()).map_err(|error| Fault::Wrong(error.to_string()))?;
     Ok(config)
 }
 
 fn of_metadata(apr: &Apr) -> Result<Value, Fault> {
     let Apr { metadata, family, tensors, .. } = apr;
     let (heads, kv_heads) = head_counts(metadata)?;
-    let rows = tensors.get(EMBEDDING).and_then(|tensor| tensor.shape.first().copied());
+    let rows = tensors.shape(EMBEDDING).and_then(|shape| shape.first().copied());
     let vocab = match (metadata.integer(&["vocab_size"])?, rows) {
         (Some(size), _) | (None, Some(size)) => size,
         (None, None) => metadata.required(&["vocab_size"])?,
@@ -166,7 +164,7 @@ fn of_metadata(apr: &Apr) -> Result<Value, Fault> {
         config[key] = scaling.clone();
     }
     if let Bias::Configured(field) = family.qkv_bias {
-        config[field] = tensors.keys().any(|name| name != HEAD && name.ends_with(".bias")).into();
+        config[field] = tensors.names().any(|name| name != HEAD && name.ends_with(".bias")).into();
     }
     Ok(config)
 }

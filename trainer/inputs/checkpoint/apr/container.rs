@@ -1,10 +1,14 @@
 //! The container: header, metadata, index of tensors, and where their values lie.
 
+use std::fmt::Display;
 use std::ops::Range;
 
-use super::dtype::Dtype;
-use super::error::Fault;
-use crate::inputs::checkpoint::cursor::{Cursor, Unreadable};
+use super::types;
+use crate::inputs::checkpoint::checksum::{self, CHECKSUM_BYTES};
+use crate::inputs::checkpoint::cursor::Cursor;
+use crate::inputs::checkpoint::fault::Fault;
+use crate::inputs::checkpoint::kind::Kind;
+use crate::inputs::checkpoint::store::Tensor;
 
 /// Starts every APR file of version 2.
 pub(super) const MAGIC: [u8; 4] = *b"APR\0";
@@ -19,8 +23,6 @@ const MOST_METADATA_BYTES: u64 = 16 << 20;
 const MOST_TENSORS: u32 = 1 << 16;
 const MOST_NAME_BYTES: u16 = 256;
 const MOST_DIMENSIONS: u8 = 8;
-/// The checksum that ends the file.
-pub(super) const FOOTER_BYTES: u64 = 4;
 /// Metadata and index of the limits above.
 const MOST_HEAD_BYTES: u64 = 64 << 20;
 
@@ -45,41 +47,40 @@ pub(super) struct Header {
 }
 
 /// A tensor of the index.
-pub(super) struct Tensor {
+pub(super) struct Named {
+    pub name: String,
     /// Where its entry starts in the file.
     pub offset: u64,
-    /// Rows first.
-    pub shape: Vec<u64>,
-    /// Product of the shape.
-    pub elements: usize,
-    /// None for a type that is not read.
-    pub dtype: Option<Dtype>,
-    /// Its type by the file.
-    pub code: u8,
-    /// Where its values are in the file.
-    pub values: Range<u64>,
+    pub tensor: Tensor,
+    /// Where its values end in the file.
+    end: u64,
+}
+
+/// The error for a tensor whose shape, size or place cannot be.
+fn refuse(name: &str, offset: u64, shape: &[u64], reason: impl Display) -> Fault {
+    Fault::Wrong(format!("tensor {name} at byte {offset} of shape {shape:?}: {reason}"))
 }
 
 impl Header {
     /// Reads the header of a file of so many bytes, given its first 64, or all of a shorter one.
     pub fn read(head: &[u8], file_bytes: u64) -> Result<Self, Fault> {
         if !head.starts_with(&MAGIC) {
-            return Err(Fault::Magic { found: head[..head.len().min(MAGIC.len())].to_vec() });
+            let found = &head[..head.len().min(MAGIC.len())];
+            return Err(Fault::Wrong(format!("not an APR file: it starts with {found:02x?}, expected 41 50 52 00")));
         }
         let header = Cursor::new(head, 0).array::<{ HEADER_BYTES as usize }>(&"the header")?;
         let mut cursor = Cursor::new(&header, MAGIC.len());
         let (major, minor) = (cursor.u8(&"the version")?, cursor.u8(&"the version")?);
         if (major, minor) != VERSION {
-            return Err(Fault::Version { major, minor });
+            return Err(Fault::Wrong(format!(
+                "APR version {major}.{minor} at byte 4 is not supported: 2.0 is. Convert the model again"
+            )));
         }
         let said = u32::from_le_bytes(Cursor::new(&header, CHECKSUM.start).array(&"the header's checksum")?);
         let mut hasher = crc32fast::Hasher::new();
         hasher.update(&header[..CHECKSUM.start]);
         hasher.update(&header[CHECKSUM.end..]);
-        let found = hasher.finalize();
-        if found != said {
-            return Err(Fault::Checksum { of: "the header", said, found });
-        }
+        checksum::compare("the header", said, hasher.finalize())?;
         flags(cursor.u16(&"the flags")?)?;
         let read = Self {
             tensors: cursor.u32(&"the number of tensors")?,
@@ -108,10 +109,10 @@ impl Header {
         let (found, least, most) = (self.data_offset, self.index_offset, MOST_HEAD_BYTES);
         let fits = found.is_multiple_of(ALIGNMENT_BYTES) && (least..=most).contains(&found);
         layout("the data's offset", 32, found, fits, &format!("a multiple of 64 from {least} to {most}"))?;
-        let needed_bytes = found + FOOTER_BYTES;
+        let needed_bytes = found + CHECKSUM_BYTES;
         if needed_bytes > file_bytes {
             let what = "header, metadata, index and checksum".to_owned();
-            return Err(Unreadable::Truncated { what, offset: 0, needed_bytes, file_bytes }.into());
+            return Err(Fault::Truncated { what, offset: 0, needed_bytes, file_bytes });
         }
         Ok(())
     }
@@ -127,30 +128,33 @@ impl Header {
     }
 
     /// Names and tensors of the index. Every range of values lies inside the file, before its checksum.
-    pub fn index(&self, head: &[u8], file_bytes: u64) -> Result<Vec<(String, Tensor)>, Fault> {
+    pub fn index(&self, head: &[u8], file_bytes: u64) -> Result<Vec<Named>, Fault> {
         let mut cursor = Cursor::new(head, self.index_offset as usize);
-        let mut tensors: Vec<(String, Tensor)> = Vec::new();
+        let mut tensors: Vec<Named> = Vec::new();
         for index in 0..self.tensors {
-            let (name, tensor) = self.entry(&mut cursor, index, file_bytes)?;
-            if let Some((before, _)) = tensors.last().filter(|(before, _)| *before >= name) {
-                return Err(Fault::Order { tensor: name, offset: tensor.offset, before: before.clone() });
+            let next = self.entry(&mut cursor, index, file_bytes)?;
+            if let Some(Named { name: before, .. }) = tensors.last().filter(|before| before.name >= next.name) {
+                let Named { name, offset, .. } = next;
+                return Err(Fault::damaged(format_args!(
+                    "tensor {name} at byte {offset} comes after {before}: names must ascend"
+                )));
             }
-            tensors.push((name, tensor));
+            tensors.push(next);
         }
         let expected = cursor.offset().next_multiple_of(ALIGNMENT_BYTES);
         layout("the data's offset", 32, self.data_offset, self.data_offset == expected, &expected.to_string())?;
         apart(&tensors)?;
         // The file ends with a checksum, right after the last tensor or after what fills its last 64 bytes.
-        let end = tensors.iter().map(|(_, tensor)| tensor.values.end).max().unwrap_or(self.data_offset);
-        let ends = [end, end.next_multiple_of(ALIGNMENT_BYTES)].map(|end| end + FOOTER_BYTES);
+        let end = tensors.iter().map(|tensor| tensor.end).max().unwrap_or(self.data_offset);
+        let ends = [end, end.next_multiple_of(ALIGNMENT_BYTES)].map(|end| end + CHECKSUM_BYTES);
         if !ends.contains(&file_bytes) {
             let what = "the file, by its index,".to_owned();
-            return Err(Unreadable::Truncated { what, offset: 0, needed_bytes: ends[1], file_bytes }.into());
+            return Err(Fault::Truncated { what, offset: 0, needed_bytes: ends[1], file_bytes });
         }
         Ok(tensors)
     }
 
-    fn entry(&self, cursor: &mut Cursor<'_>, index: u32, file_bytes: u64) -> Result<(String, Tensor), Fault> {
+    fn entry(&self, cursor: &mut Cursor<'_>, index: u32, file_bytes: u64) -> Result<Named, Fault> {
         let offset = cursor.offset();
         let what = &format_args!("the name of tensor {} of {}", index + 1, self.tensors);
         let name_bytes = cursor.u16(what)?;
@@ -167,68 +171,68 @@ impl Header {
             shape.push(cursor.u64(what)?);
         }
         let (data_offset, size_bytes) = (cursor.u64(what)?, cursor.u64(what)?);
-        let refuse = |reason: String| Fault::Tensor { tensor: name.clone(), offset, shape: shape.clone(), reason };
+        let refuse = |reason: String| refuse(&name, offset, &shape, reason);
         let elements = shape.iter().try_fold(1_u64, |product, dimension| product.checked_mul(*dimension));
         let elements = elements.ok_or_else(|| refuse("the product of its dimensions overflows".to_owned()))?;
         if !data_offset.is_multiple_of(ALIGNMENT_BYTES) {
             return Err(refuse(format!("its values start at {data_offset} of the data, not a multiple of 64")));
         }
-        let dtype = Dtype::from_code(code);
-        if let Some(dtype) = dtype {
-            let expected = dtype.bytes(elements, shape.last().copied().unwrap_or(1));
-            let expected = expected.ok_or_else(|| refuse(format!("rows must be whole blocks of {}", dtype.name())))?;
+        let format = types::name(code);
+        let kind = types::of_code(code).ok_or_else(|| {
+            format!("tensor {name} at byte {offset} is of type {format}: supported are {}", types::SUPPORTED)
+        });
+        if let Ok(kind) = kind {
+            let columns = shape.last().copied().unwrap_or(1);
+            let is_whole = !matches!(kind, Kind::Block(_)) || columns.is_multiple_of(kind.elems());
+            let expected = kind.bytes(elements).filter(|_| is_whole);
+            let expected = expected.ok_or_else(|| refuse(format!("rows must be whole blocks of {kind}")))?;
             if expected != size_bytes {
-                return Err(refuse(format!("{size_bytes} bytes, and as {} it takes {expected}", dtype.name())));
+                return Err(refuse(format!("{size_bytes} bytes, and as {kind} it takes {expected}")));
             }
         }
         let start = self.data_offset.saturating_add(data_offset);
         let end = start.saturating_add(size_bytes);
-        if end > file_bytes - FOOTER_BYTES {
+        if end > file_bytes - CHECKSUM_BYTES {
             let what = format!("tensor {name} (its entry of the index is at byte {offset})");
-            return Err(Unreadable::Truncated { what, offset: start, needed_bytes: size_bytes, file_bytes }.into());
+            return Err(Fault::Truncated { what, offset: start, needed_bytes: size_bytes, file_bytes });
         }
-        Ok((name, Tensor { offset, shape, elements: elements as usize, dtype, code, values: start..end }))
+        Ok(Named { name, offset, tensor: Tensor { file: 0, start, shape, format, kind }, end })
     }
 }
 
 /// Refuses tensors that share bytes. The index is sorted by names, and values lie in any order.
-fn apart(tensors: &[(String, Tensor)]) -> Result<(), Fault> {
-    let mut placed: Vec<_> = tensors.iter().filter(|(_, tensor)| !tensor.values.is_empty()).collect();
-    placed.sort_by_key(|(_, tensor)| tensor.values.start);
-    for pair in placed.windows(2) {
-        let [(before, first), (name, second)] = [&pair[0], &pair[1]];
-        if second.values.start < first.values.end {
-            let reason = format!("its values lie in those of {before}: the file is damaged, fetch it again");
-            let Tensor { offset, ref shape, .. } = *second;
-            return Err(Fault::Tensor { tensor: name.clone(), offset, shape: shape.clone(), reason });
+fn apart(tensors: &[Named]) -> Result<(), Fault> {
+    let mut placed: Vec<&Named> = tensors.iter().filter(|one| one.tensor.start < one.end).collect();
+    placed.sort_by_key(|one| one.tensor.start);
+    match placed.windows(2).find(|pair| pair[1].tensor.start < pair[0].end) {
+        None => Ok(()),
+        Some(pair) => {
+            let before = &pair[0].name;
+            Err(pair[1]
+                .refuse(format_args!("its values lie in those of {before}: the file is damaged, fetch it again")))
         }
     }
-    Ok(())
 }
 
 /// Refuses flags under which the file has another layout or meaning.
 fn flags(flags: u16) -> Result<(), Fault> {
-    if let Some((bit, name, remedy)) = REFUSED.into_iter().find(|(bit, ..)| flags & bit != 0) {
-        return Err(Fault::Flag { name, bit, remedy });
-    }
     let unknown = flags & !TAKEN;
-    if unknown != 0 {
-        let bit = 1 << unknown.trailing_zeros();
-        return Err(Fault::Flag { name: "without a name", bit, remedy: "this program does not know what it changes" });
-    }
-    match flags & ROW_MAJOR {
-        0 => Err(Fault::Flag {
-            name: "ROW_MAJOR",
-            bit: ROW_MAJOR,
-            remedy: "it is not set, so nothing says how matrices lie; convert the model again",
-        }),
-        _ => Ok(()),
-    }
+    let no_order = "it is not set, so nothing says how matrices lie; convert the model again";
+    let (bit, name, remedy) = match REFUSED.into_iter().find(|(bit, ..)| flags & bit != 0) {
+        Some(refused) => refused,
+        None if unknown != 0 => {
+            (1 << unknown.trailing_zeros(), "without a name", "this program does not know what it changes")
+        }
+        None if flags & ROW_MAJOR == 0 => (ROW_MAJOR, "ROW_MAJOR", no_order),
+        None => return Ok(()),
+    };
+    Err(Fault::Wrong(format!("flag {name} ({bit:#x}) at byte 6: {remedy}")))
 }
 
 /// Refuses a number of the container that is not `right`.
-fn layout(what: &'static str, offset: u64, found: u64, right: bool, expected: &str) -> Result<(), Fault> {
-    if right { Ok(()) } else { Err(Fault::Layout { what, offset, found, expected: expected.to_owned() }) }
+fn layout(what: &str, offset: u64, found: u64, right: bool, expected: &str) -> Result<(), Fault> {
+    let wrong = || Fault::damaged(format_args!("{what} at byte {offset} is {found}, expected {expected}"));
+    if right { Ok(()) } else { Err(wrong()) }
 }
 
 #[cfg(test)]
@@ -238,8 +242,12 @@ mod tests {
     #[test]
     fn tensors_that_share_bytes_are_refused() {
         let check = |places: [Range<u64>; 3]| {
-            let tensor = |values| Tensor { offset: 9, shape: vec![1], elements: 1, dtype: None, code: 0, values };
-            apart(&["a", "b", "c"].map(str::to_owned).into_iter().zip(places.map(tensor)).collect::<Vec<_>>())
+            let named = |(name, values): (&str, Range<u64>)| {
+                let (format, kind) = (String::new(), Err(String::new()));
+                let tensor = Tensor { file: 0, start: values.start, shape: vec![1], format, kind };
+                Named { name: name.to_owned(), offset: 9, tensor, end: values.end }
+            };
+            apart(&["a", "b", "c"].into_iter().zip(places).map(named).collect::<Vec<_>>())
         };
         // In any order, and with a place for what fills up.
         check([128..192, 0..60, 64..128]).unwrap();
@@ -248,15 +256,9 @@ mod tests {
             ([128..192, 0..64, 128..129], "c", "a"),
             ([0..192, 64..65, 192..193], "b", "a"),
         ] {
-            match check(places).unwrap_err() {
-                Fault::Tensor { tensor, reason, .. } => {
-                    assert!(
-                        tensor == name && reason.starts_with(&format!("its values lie in those of {before}")),
-                        "{reason}"
-                    );
-                }
-                fault => panic!("{fault}"),
-            }
+            let fault = check(places).unwrap_err().to_string();
+            let expected = format!("tensor {name} at byte 9 of shape [1]: its values lie in those of {before}");
+            assert!(fault.starts_with(&expected), "{fault}");
         }
     }
 }

@@ -9,8 +9,8 @@ use tokenizers::models::bpe::{Merges, Vocab};
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::{AddedToken, Tokenizer};
 
-use super::config::{Metadata, refuse, token_id};
-use super::error::Fault;
+use super::config::{Metadata, missing, refuse, token_id};
+use crate::inputs::checkpoint::fault::Fault;
 use crate::inputs::checkpoint::gguf::splits_as_qwen2;
 
 const VOCABULARY: &str = "tokenizer.vocabulary";
@@ -26,7 +26,7 @@ pub(super) fn is_there(metadata: &Metadata, family: &Family) -> bool {
 
 /// See [`super::Apr::tokenizer`].
 pub(super) fn tokenizer(metadata: &Metadata) -> Result<Tokenizer, Fault> {
-    let missing = |key| Fault::MissingKey { key, expected: "a part of the tokenizer".to_owned() };
+    let missing = |key| missing(key, "a part of the tokenizer");
     let texts = metadata.strings(VOCABULARY)?.ok_or_else(|| missing(VOCABULARY))?;
     let mut ids: HashMap<&str, u32> = HashMap::new();
     for (id, text) in texts.iter().enumerate() {
@@ -51,11 +51,12 @@ pub(super) fn tokenizer(metadata: &Metadata) -> Result<Tokenizer, Fault> {
         merges.push((left.to_owned(), right.to_owned()));
     }
     let vocab: Vocab = ids.iter().map(|(text, id)| ((*text).to_owned(), *id)).collect();
-    let refused = |error: tokenizers::Error| Fault::Tokenizer(error.to_string());
-    let mut tokenizer = splits_as_qwen2(vocab, merges).map_err(refused)?;
+    let mut tokenizer = splits_as_qwen2(vocab, merges).map_err(Fault::tokenizer)?;
     // What no merge makes is found in a text before it is split: control tokens, in the order of their ids.
     let added = texts.iter().filter(|text| !made.contains(**text));
-    tokenizer.add_tokens(added.map(|text| AddedToken::from(*text, true).normalized(false))).map_err(refused)?;
+    tokenizer
+        .add_tokens(added.map(|text| AddedToken::from(*text, true).normalized(false)))
+        .map_err(Fault::tokenizer)?;
     Ok(tokenizer)
 }
 

@@ -4,11 +4,10 @@ use precast_plan::family::{Bias, Family};
 use serde_json::{Value, json};
 
 use super::Gguf;
-use super::error::Fault;
 use super::keys::{self, key_of};
 use super::metadata::{Metadata, required};
-use super::names::Heads;
 use super::rope;
+use crate::inputs::checkpoint::fault::Fault;
 
 const ARCHITECTURE_KEY: &str = "general.architecture";
 const SPLIT_KEY: &str = "split.count";
@@ -27,15 +26,17 @@ pub(super) fn family(metadata: &Metadata) -> Result<&'static Family, Fault> {
     Family::of_gguf(&name).ok_or_else(unsupported)
 }
 
-/// Query heads or key heads of a layer, at least one.
-pub(super) fn head_count(family: &Family, metadata: &Metadata, heads: Heads) -> Result<u64, Fault> {
-    let query_key = key_of(family, "attention.head_count");
-    let key_key = key_of(family, "attention.head_count_kv");
-    let (key, count) = match (heads, metadata.integer(&key_key)?) {
-        (Heads::Key, Some(count)) => (key_key, count),
-        _ => (query_key.clone(), required(&query_key, metadata.integer(&query_key)?)?),
-    };
-    if count == 0 { Err(metadata.refuse(&key, count, "there must be a head")) } else { Ok(count) }
+/// Query heads, at least one, and key heads.
+pub(super) fn head_counts(family: &Family, metadata: &Metadata) -> Result<(u64, u64), Fault> {
+    let (key, kv_key) = (key_of(family, "attention.head_count"), key_of(family, "attention.head_count_kv"));
+    let heads = required(&key, metadata.integer(&key)?)?;
+    let kv_heads = metadata.integer(&kv_key)?;
+    for (key, count) in [(key, heads), (kv_key, kv_heads.unwrap_or(heads))] {
+        if count == 0 {
+            return Err(metadata.refuse(&key, count, "there must be a head"));
+        }
+    }
+    Ok((heads, kv_heads.unwrap_or(heads)))
 }
 
 /// Refuses what would make the model compute something else than its family does.
@@ -61,7 +62,7 @@ pub(super) fn config(gguf: &Gguf) -> Result<Value, Fault> {
         required(&key, metadata.integer(&key)?)
     };
     let hidden_size = integer("embedding_length")?;
-    let heads = head_count(family, metadata, Heads::Query)?;
+    let (heads, kv_heads) = head_counts(family, metadata)?;
     let head_dim = match metadata.integer(&key_of(family, "attention.key_length"))? {
         Some(length) => length,
         None if hidden_size.is_multiple_of(heads) => hidden_size / heads,
@@ -73,7 +74,8 @@ pub(super) fn config(gguf: &Gguf) -> Result<Value, Fault> {
     check_supported(family, metadata, head_dim)?;
     let epsilon_key = key_of(family, "attention.layer_norm_rms_epsilon");
     let [embedding, head] = [&family.modules.embedding, &family.modules.head].map(|module| module.parameter("weight"));
-    let embedding = tensors.get(&embedding).ok_or(Fault::MissingTensor { tensor: embedding })?;
+    let missing = || Fault::Wrong(format!("the file has no tensor {embedding}"));
+    let vocab = tensors.shape(&embedding).ok_or_else(missing)?[0];
     let mut config = json!({
         "architectures": [family.class],
         "model_type": family.model_type,
@@ -81,13 +83,13 @@ pub(super) fn config(gguf: &Gguf) -> Result<Value, Fault> {
         "intermediate_size": integer("feed_forward_length")?,
         "num_hidden_layers": integer("block_count")?,
         "num_attention_heads": heads,
-        "num_key_value_heads": head_count(family, metadata, Heads::Key)?,
+        "num_key_value_heads": kv_heads,
         "head_dim": head_dim,
-        "vocab_size": embedding.tensor.shape[0],
+        "vocab_size": vocab,
         "rope_theta": metadata.decimal(&key_of(family, "rope.freq_base"))?.unwrap_or(10000.0),
         "rms_norm_eps": required(&epsilon_key, metadata.decimal(&epsilon_key)?)?,
         "max_position_embeddings": integer("context_length")?,
-        "tie_word_embeddings": !tensors.contains_key(&head),
+        "tie_word_embeddings": tensors.shape(&head).is_none(),
         "hidden_act": "silu",
         "torch_dtype": "float32",
     });
@@ -102,7 +104,7 @@ pub(super) fn config(gguf: &Gguf) -> Result<Value, Fault> {
         config["rope_scaling"] = scaling;
     }
     if let Bias::Configured(field) = family.qkv_bias {
-        config[field] = tensors.keys().any(|name| name.ends_with(".bias")).into();
+        config[field] = tensors.names().any(|name| name.ends_with(".bias")).into();
     }
     Ok(config)
 }

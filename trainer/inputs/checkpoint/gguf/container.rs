@@ -3,10 +3,11 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use super::blocks::BlockType;
-use super::error::Fault;
-use super::metadata::{Metadata, at_most};
-use crate::inputs::checkpoint::cursor::{Cursor, Unreadable};
+use super::metadata::{Metadata, at_most, twice};
+use super::types;
+use crate::inputs::checkpoint::cursor::Cursor;
+use crate::inputs::checkpoint::fault::Fault;
+use crate::inputs::checkpoint::store::Tensor;
 
 /// Starts every GGUF file.
 pub(super) const MAGIC: [u8; 4] = *b"GGUF";
@@ -14,7 +15,7 @@ const VERSIONS: Range<u32> = 2..4;
 const ALIGNMENT_KEY: &str = "general.alignment";
 const DEFAULT_ALIGNMENT_BYTES: u64 = 32;
 /// Metadata and table of tensors: those of the largest vocabularies take 20 MB.
-pub(super) const MOST_HEADER_BYTES: usize = 256 << 20;
+pub(super) const MOST_HEADER_BYTES: u64 = 256 << 20;
 /// Tensors of a file: a dense model of 126 layers has 1137.
 const MOST_TENSORS: u64 = 1 << 16;
 /// Most dimensions a tensor of ggml has.
@@ -24,73 +25,41 @@ const MAX_DIMENSIONS: u32 = 4;
 pub(super) struct Header {
     pub(super) metadata: Metadata,
     /// In the file's order, with names that differ.
-    pub(super) tensors: Vec<Tensor>,
+    pub(super) tensors: Vec<Named>,
 }
 
-/// A row of the table of tensors.
-pub(super) struct Tensor {
-    /// In the file.
+/// A tensor by its name in the file.
+pub(super) struct Named {
     pub(super) name: String,
-    /// Where its row starts in the file.
+    /// Where its row of the table starts.
     pub(super) offset: u64,
-    /// Rows first, as Hugging Face has it; the file has columns first.
-    pub(super) shape: Vec<u64>,
-    /// Product of the shape.
-    pub(super) elements: usize,
-    pub(super) values: Values,
-}
-
-/// How and where a tensor's values are stored.
-pub(super) enum Values {
-    /// Blocks of a type that is read, at these bytes of the file.
-    Blocks(BlockType, Range<u64>),
-    /// A type that is not read, by its code in the file.
-    Unsupported(u32),
-}
-
-impl Tensor {
-    /// The type of its values and where they are.
-    pub(super) fn blocks(&self) -> Result<(BlockType, Range<u64>), Fault> {
-        match &self.values {
-            Values::Blocks(kind, bytes) => Ok((*kind, bytes.clone())),
-            Values::Unsupported(code) => {
-                Err(Fault::TensorType { tensor: self.name.clone(), offset: self.offset, code: *code })
-            }
-        }
-    }
+    pub(super) tensor: Tensor,
 }
 
 impl Header {
-    /// Reads the header of a file of so many bytes, given its first ones: all, or as many as [`MOST_HEADER_BYTES`], unless the
-    /// header ends before. Every byte range it hands out lies inside the file.
+    /// Reads the header of a file of so many bytes, given its first ones. Every byte range it hands out lies inside the file.
     pub(super) fn read(head: &[u8], file_bytes: u64) -> Result<Self, Fault> {
-        let (metadata, rows, data_start, alignment_bytes) = Self::tables(head).map_err(|fault| match fault {
-            Fault::Unreadable(Unreadable::Truncated { .. }) if (head.len() as u64) < file_bytes => {
-                Fault::LongHeader { most: MOST_HEADER_BYTES }
-            }
-            fault => fault,
-        })?;
-        let mut tensors = Vec::with_capacity(rows.len());
+        let (metadata, rows, data_start, alignment_bytes) = Self::tables(head)?;
+        let mut tensors: Vec<Named> = Vec::with_capacity(rows.len());
         // Where the values of the next tensor start, from the start of the data: ggml, too, takes no other place.
         let mut next = 0;
         for row in rows {
-            let data_offset = row.data_offset;
-            let tensor = row.locate(file_bytes, data_start, alignment_bytes)?;
+            let Row { data_offset, .. } = row;
+            let (named, size_bytes) = row.locate(file_bytes, data_start, alignment_bytes)?;
             // How much a type that is not read takes is not known: what follows it lies where it says, and not before.
             let is_right = match tensors.last() {
-                Some(Tensor { values: Values::Unsupported(_), .. }) => data_offset >= next,
+                Some(before) if before.tensor.kind.is_err() => data_offset >= next,
                 _ => data_offset == next,
             };
             if !is_right {
-                let Tensor { name, offset, .. } = tensor;
-                return Err(Fault::Place { tensor: name, offset, data_offset, expected: next });
+                let Named { name, offset, .. } = named;
+                return Err(Fault::damaged(format_args!(
+                    "tensor {name} at byte {offset}: its values start at offset {data_offset} of the data, expected {next}, behind \
+                     those of the tensor before"
+                )));
             }
-            let size_bytes = match &tensor.values {
-                Values::Blocks(_, bytes) => bytes.end - bytes.start,
-                Values::Unsupported(_) => least_bytes(tensor.elements),
-            };
             next = data_offset.saturating_add(size_bytes).checked_next_multiple_of(alignment_bytes).unwrap_or(u64::MAX);
-            tensors.push(tensor);
+            tensors.push(named);
         }
         Ok(Self { metadata, tensors })
     }
@@ -99,12 +68,21 @@ impl Header {
     fn tables(file: &[u8]) -> Result<(Metadata, Vec<Row<'_>>, u64, u64), Fault> {
         let mut cursor = Cursor::new(file, 0);
         if !file.starts_with(&MAGIC) {
-            return Err(Fault::Magic { found: file[..file.len().min(MAGIC.len())].to_vec() });
+            let found = &file[..file.len().min(MAGIC.len())];
+            return Err(Fault::Wrong(format!(
+                "not a GGUF file: it starts with {found:02x?}, expected the bytes of \"GGUF\""
+            )));
         }
         cursor.array::<4>(&"the magic")?;
         let version = cursor.u32(&"the version")?;
         if !VERSIONS.contains(&version) {
-            return Err(Fault::Version { found: version });
+            let remedy = match version.swap_bytes() {
+                1..=3 => "The file is big-endian: convert it with gguf-py's gguf_convert_endian.py",
+                _ => "Convert the model again with a current llama.cpp (convert_hf_to_gguf.py)",
+            };
+            return Err(Fault::Wrong(format!(
+                "GGUF version {version} at byte 4 is not supported: 2 and 3 are. {remedy}"
+            )));
         }
         let tensor_count = cursor.u64(&"the number of tensors")?;
         at_most(&"tensors", cursor.offset() - 8, tensor_count, MOST_TENSORS)?;
@@ -120,18 +98,13 @@ impl Header {
         for index in 0..tensor_count {
             let row = Row::read(&mut cursor, index, tensor_count)?;
             if !names.insert(row.name) {
-                return Err(Fault::Duplicate { what: "tensor", name: row.name.to_owned(), offset: row.offset });
+                return Err(twice("tensor", row.name, row.offset));
             }
             rows.push(row);
         }
         let data_start = cursor.offset().checked_next_multiple_of(alignment_bytes).unwrap_or(u64::MAX);
         Ok((metadata, rows, data_start, alignment_bytes))
     }
-}
-
-/// Bytes that so many values take at least: no type takes less than a bit a value.
-fn least_bytes(elements: usize) -> u64 {
-    (elements / 8) as u64
 }
 
 /// A row of the table as it is written; where the data starts is known only after the last one.
@@ -163,52 +136,44 @@ impl<'a> Row<'a> {
         Ok(row)
     }
 
-    fn bad_shape(&self, reason: impl Into<String>) -> Fault {
-        Fault::Shape {
-            tensor: self.name.to_owned(),
-            offset: self.offset,
-            shape: self.dimensions.clone(),
-            reason: reason.into(),
-        }
+    fn bad_shape(&self, reason: impl std::fmt::Display) -> Fault {
+        let Self { name, offset, dimensions, .. } = self;
+        Fault::Wrong(format!("tensor {name} at byte {offset} has shape {dimensions:?} (columns first): {reason}"))
     }
 
-    /// Checks the shape and finds the values.
-    fn locate(self, file_bytes: u64, data_start: u64, alignment: u64) -> Result<Tensor, Fault> {
-        let elements = self.dimensions.iter().try_fold(1_usize, |elements, dimension| {
+    /// Checks the shape and finds the values; returns the bytes that they take at least, too.
+    fn locate(self, file_bytes: u64, data_start: u64, alignment: u64) -> Result<(Named, u64), Fault> {
+        let Self { name, offset, code, data_offset, ref dimensions } = self;
+        let elements = dimensions.iter().try_fold(1_usize, |elements, dimension| {
             usize::try_from(*dimension).ok().filter(|dimension| *dimension > 0)?.checked_mul(elements)
         });
-        let elements = elements.ok_or_else(|| self.bad_shape("a dimension is 0, or their product overflows"))?;
-        if !self.data_offset.is_multiple_of(alignment) {
-            let Self { name, offset, data_offset, .. } = self;
-            return Err(Fault::Misaligned { tensor: name.to_owned(), offset, data_offset, alignment });
+        let elements = elements.ok_or_else(|| self.bad_shape("a dimension is 0, or their product overflows"))? as u64;
+        if !data_offset.is_multiple_of(alignment) {
+            return Err(Fault::damaged(format_args!(
+                "tensor {name} at byte {offset}: its values start at offset {data_offset} of the data, not a multiple of \
+                 the file's alignment {alignment}"
+            )));
         }
-        let values = match BlockType::from_code(self.code) {
-            Some(kind) => {
-                if !self.dimensions[0].is_multiple_of(kind.len() as u64) {
-                    let reason = format!("{} packs {} values of a row together", kind.name(), kind.len());
-                    return Err(self.bad_shape(reason));
-                }
-                let block_count = (elements / kind.len()) as u64;
-                let size_bytes = block_count.saturating_mul(kind.bytes() as u64);
-                Values::Blocks(kind, self.range(file_bytes, data_start, size_bytes)?)
+        let format = types::name(code);
+        let kind = types::of_code(code).ok_or_else(|| {
+            let supported = types::READ.map(|kind| kind.to_string()).join(", ");
+            format!("tensor {name} at byte {offset} is of type {format}: supported are {supported}")
+        });
+        let size_bytes = match kind {
+            Ok(kind) if !dimensions[0].is_multiple_of(kind.elems()) => {
+                return Err(self.bad_shape(format_args!("{kind} packs {} values of a row together", kind.elems())));
             }
-            None => {
-                self.range(file_bytes, data_start, least_bytes(elements))?;
-                Values::Unsupported(self.code)
-            }
+            Ok(kind) => kind.bytes(elements).unwrap_or(u64::MAX),
+            // No type takes less than a bit a value.
+            Err(_) => elements / 8,
         };
-        let shape = self.dimensions.iter().rev().copied().collect();
-        Ok(Tensor { name: self.name.to_owned(), offset: self.offset, shape, elements, values })
-    }
-
-    /// The bytes of the file that hold the values.
-    fn range(&self, file_bytes: u64, data_start: u64, size_bytes: u64) -> Result<Range<u64>, Fault> {
-        let start = data_start.saturating_add(self.data_offset);
-        let end = start.saturating_add(size_bytes);
-        if end > file_bytes {
-            let what = format!("tensor {} (its row of the table is at byte {})", self.name, self.offset);
-            return Err(Unreadable::Truncated { what, offset: start, needed_bytes: size_bytes, file_bytes }.into());
+        let start = data_start.saturating_add(data_offset);
+        if start.saturating_add(size_bytes) > file_bytes {
+            let what = format!("tensor {name} (its row of the table is at byte {offset})");
+            return Err(Fault::Truncated { what, offset: start, needed_bytes: size_bytes, file_bytes });
         }
-        Ok(start..end)
+        let shape = dimensions.iter().rev().copied().collect();
+        let tensor = Tensor { file: 0, start, shape, format, kind };
+        Ok((Named { name: name.to_owned(), offset, tensor }, size_bytes))
     }
 }

@@ -3,8 +3,8 @@
 
 use precast_plan::Family;
 
-use super::error::Fault;
 use super::metadata::Metadata;
+use crate::inputs::checkpoint::fault::Fault;
 
 /// What is done with a key.
 enum Rule {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::ops::Range;
 
-use super::error::Fault;
 use crate::inputs::checkpoint::cursor::Cursor;
+use crate::inputs::checkpoint::fault::Fault;
 
 /// Keys of a file: real ones have fewer than a hundred.
 const MOST_KEYS: u64 = 1 << 16;
@@ -30,8 +30,10 @@ enum Value {
 impl Value {
     fn read(cursor: &mut Cursor<'_>, key: &str, offset: u64) -> Result<Self, Fault> {
         let what = &format_args!("the value of metadata key {key}");
-        let code = cursor.u32(what)?;
-        Ok(match code {
+        let unknown_type = |what: &str, code: u32| {
+            Fault::Wrong(format!("metadata key {key} at byte {offset} has {what} type {code}, which is not supported"))
+        };
+        Ok(match cursor.u32(what)? {
             0 => Self::Integer(u8::from_le_bytes(cursor.array(what)?).into()),
             1 => Self::Integer(i8::from_le_bytes(cursor.array(what)?).into()),
             2 => Self::Integer(u16::from_le_bytes(cursor.array(what)?).into()),
@@ -55,16 +57,14 @@ impl Value {
                             cursor.take(len_bytes, what)?;
                         }
                     }
-                    None => {
-                        return Err(Fault::ValueType { key: key.to_owned(), offset, what: "array item", code: item });
-                    }
+                    None => return Err(unknown_type("array item", item)),
                 }
                 Self::Array { item, count, bytes: start..cursor.at() }
             }
             10 => Self::Integer(u64::from_le_bytes(cursor.array(what)?).into()),
             11 => Self::Integer(i64::from_le_bytes(cursor.array(what)?).into()),
             12 => Self::F64(f64::from_le_bytes(cursor.array(what)?)),
-            code => return Err(Fault::ValueType { key: key.to_owned(), offset, what: "value", code }),
+            code => return Err(unknown_type("value", code)),
         })
     }
 
@@ -112,7 +112,7 @@ impl Metadata {
             let key = cursor.string(&format_args!("metadata key {} of {count}", index + 1))?;
             let value = Value::read(cursor, key, offset)?;
             if entries.insert(key.to_owned(), Entry { offset, value }).is_some() {
-                return Err(Fault::Duplicate { what: "metadata key", name: key.to_owned(), offset });
+                return Err(twice("metadata key", key, offset));
             }
         }
         Ok(Self { entries })
@@ -127,7 +127,10 @@ impl Metadata {
         let Some(Entry { offset, value }) = self.entries.get(key) else {
             return Ok(None);
         };
-        let wrong = || Fault::KeyType { key: key.to_owned(), offset: *offset, expected, found: value.describe() };
+        let wrong = || {
+            let found = value.describe();
+            Fault::Wrong(format!("metadata key {key} at byte {offset} is {found}, expected {expected}"))
+        };
         convert(value).map(Some).ok_or_else(wrong)
     }
 
@@ -207,14 +210,13 @@ impl Metadata {
     }
 
     /// The error for a value that cannot be followed: what was `found`, what is `expected`.
-    pub(super) fn refuse(&self, key: &str, found: impl ToString, expected: impl Into<String>) -> Fault {
-        let (key, offset) = (key.to_owned(), self.offset(key));
-        Fault::KeyValue { key, offset, found: found.to_string(), expected: expected.into() }
+    pub(super) fn refuse(&self, key: &str, found: impl Display, expected: impl Display) -> Fault {
+        Fault::Wrong(format!("metadata key {key} at byte {} is {found}: {expected}", self.offset(key)))
     }
 
     /// The error for an item of an array that cannot be used: what is wrong with it.
-    pub(super) fn refuse_item(&self, key: &'static str, index: usize, reason: impl Into<String>) -> Fault {
-        Fault::Item { key, offset: self.offset(key), index, reason: reason.into() }
+    pub(super) fn refuse_item(&self, key: &str, index: usize, reason: impl Display) -> Fault {
+        Fault::Wrong(format!("metadata key {key} at byte {}: item {index} {reason}", self.offset(key)))
     }
 
     /// Where a key's entry starts in the file.
@@ -225,10 +227,17 @@ impl Metadata {
 
 /// Refuses a count that no real file has.
 pub(super) fn at_most(what: &dyn Display, offset: u64, found: u64, most: u64) -> Result<(), Fault> {
-    if found <= most { Ok(()) } else { Err(Fault::TooMany { what: what.to_string(), offset, found, most }) }
+    let many = || Fault::damaged(format_args!("{found} {what} at byte {offset}, more than {most}"));
+    if found <= most { Ok(()) } else { Err(many()) }
+}
+
+/// The error for a key or tensor whose name is there before.
+pub(super) fn twice(what: &str, name: &str, offset: u64) -> Fault {
+    Fault::damaged(format_args!("{what} {name} at byte {offset} occurs twice"))
 }
 
 /// The value of a key that has to be there.
 pub(super) fn required<T>(key: &str, value: Option<T>) -> Result<T, Fault> {
-    value.ok_or_else(|| Fault::MissingKey { key: key.to_owned() })
+    let remedy = "convert the model again with a current llama.cpp (convert_hf_to_gguf.py)";
+    value.ok_or_else(|| Fault::Wrong(format!("no metadata key {key}: {remedy}")))
 }

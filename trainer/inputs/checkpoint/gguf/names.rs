@@ -2,16 +2,6 @@
 
 use precast_plan::family::{Bias, Family};
 
-/// Whether rows of a tensor belong to query or key heads, which files of some families interleave.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Heads {
-    None,
-    /// `attention.head_count` heads.
-    Query,
-    /// `attention.head_count_kv` heads.
-    Key,
-}
-
 /// The name in GGUF files of a parameter, by its Hugging Face name; none where they have no such tensor.
 pub(super) fn ggml(family: &Family, parameter: &str) -> Option<String> {
     let m = family.modules;
@@ -26,34 +16,33 @@ pub(super) fn ggml(family: &Family, parameter: &str) -> Option<String> {
         let found = modules.into_iter().find(|found| found.hugging_face == module)?;
         format!("blk.{layer}.{}.{part}", found.gguf)
     };
-    hugging_face(family, &name).filter(|(back, _)| back == parameter).map(|_| name)
+    hugging_face(family, &name).filter(|back| back == parameter).map(|_| name)
 }
 
-/// The Hugging Face name of a tensor of a family, and whose heads its rows are.
-pub(super) fn hugging_face(family: &Family, name: &str) -> Option<(String, Heads)> {
+/// The Hugging Face name of a tensor of a family.
+pub(super) fn hugging_face(family: &Family, name: &str) -> Option<String> {
     let m = family.modules;
     let (module, part) = name.rsplit_once('.')?;
     if let Some(found) = [&m.embedding, &m.norm, &m.head].into_iter().find(|found| found.gguf == module) {
-        return (part == "weight").then(|| (found.parameter(part), Heads::None));
+        return (part == "weight").then(|| found.parameter(part));
     }
     let (layer, module) = module.strip_prefix("blk.")?.split_once('.')?;
     // Only as `to_string` writes it, so that no two names of a file become one.
     let layer = layer.parse::<u32>().ok().filter(|number| number.to_string() == layer)?;
+    let norms = [&m.q_norm, &m.k_norm].into_iter().filter(|_| family.qk_norm).map(|norm| (norm, Bias::Never));
     // llama.cpp's files have no biases of the MLP.
-    let norms = [&m.q_norm, &m.k_norm].into_iter().filter(|_| family.qk_norm);
-    let norms = norms.map(|norm| (norm, Bias::Never, Heads::None));
     let modules = [
-        (&m.input_norm, Bias::Never, Heads::None),
-        (&m.q, family.qkv_bias, Heads::Query),
-        (&m.k, family.qkv_bias, Heads::Key),
-        (&m.v, family.qkv_bias, Heads::None),
-        (&m.o, family.o_bias, Heads::None),
-        (&m.post_norm, Bias::Never, Heads::None),
-        (&m.gate, Bias::Never, Heads::None),
-        (&m.up, Bias::Never, Heads::None),
-        (&m.down, Bias::Never, Heads::None),
+        (&m.input_norm, Bias::Never),
+        (&m.q, family.qkv_bias),
+        (&m.k, family.qkv_bias),
+        (&m.v, family.qkv_bias),
+        (&m.o, family.o_bias),
+        (&m.post_norm, Bias::Never),
+        (&m.gate, Bias::Never),
+        (&m.up, Bias::Never),
+        (&m.down, Bias::Never),
     ];
-    let (found, bias, heads) = modules.into_iter().chain(norms).find(|(found, ..)| found.gguf == module)?;
+    let (found, bias) = modules.into_iter().chain(norms).find(|(found, _)| found.gguf == module)?;
     let known = part == "weight" || part == "bias" && bias != Bias::Never;
-    known.then(|| (found.layer_parameter(layer, part), heads))
+    known.then(|| found.layer_parameter(layer, part))
 }

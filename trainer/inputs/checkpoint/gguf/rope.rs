@@ -5,10 +5,11 @@ use precast_plan::family::LLAMA3;
 use precast_plan::rope::{Llama3, frequencies};
 use serde_json::{Value, json};
 
-use super::container::Tensor;
-use super::error::Fault;
+use super::Gguf;
+use super::container::Named;
 use super::keys::key_of;
-use super::{Access, Gguf, Raw};
+use crate::inputs::checkpoint::fault::Fault;
+use crate::inputs::checkpoint::file::{Access, Raw};
 
 /// The tensor that says what frequencies are divided by.
 pub(super) const FACTORS: &str = "rope_freqs.weight";
@@ -28,17 +29,18 @@ pub(super) fn is_factors(family: &Family, name: &str) -> bool {
 
 /// The `rope_scaling` that gives the file's factors; none where it has none, or where they divide by 1.
 pub(super) fn scaling(gguf: &Gguf, head_dim: u64, config: &Value) -> Result<Option<Value>, Fault> {
-    let Some(tensor) = &gguf.rope_factors else { return Ok(None) };
+    let Some(Named { name, offset, tensor }) = &gguf.rope_factors else { return Ok(None) };
+    let shape = &tensor.shape;
     let refuse = |reason: String| {
-        let Tensor { name, offset, shape, .. } = tensor;
-        Fault::Shape { tensor: name.clone(), offset: *offset, shape: shape.clone(), reason }
+        Fault::Wrong(format!("tensor {name} at byte {offset} has shape {shape:?} (columns first): {reason}"))
     };
-    if head_dim == 0 || head_dim > 1 << 16 || tensor.shape != [head_dim / 2] {
+    if head_dim == 0 || head_dim > 1 << 16 || *shape != [head_dim / 2] {
         return Err(refuse(format!("a head of {head_dim} elements has {} frequencies", head_dim / 2)));
     }
-    let (kind, bytes) = tensor.blocks()?;
-    let mut factors = vec![0.0; tensor.elements];
-    kind.dequantize(gguf.file.part(bytes, &mut Raw::new(Access::Read))?, &mut factors);
+    let kind = *tensor.kind.as_ref().map_err(|reason| Fault::Wrong(reason.clone()))?;
+    let mut factors = vec![0.0; tensor.elements() as usize];
+    let (mut raw, (_, file)) = (Raw::new(Access::Read), &gguf.tensors.files[0]);
+    kind.dequantize(1.0, file.part(kind.range(tensor.start, &(0..tensor.elements())), &mut raw)?, &mut factors);
     if factors.iter().all(|factor| *factor == 1.0) {
         return Ok(None);
     }

@@ -3,9 +3,9 @@
 use precast_kernels::{Dtype, Format};
 use precast_plan::{Formats, ModelConfig, Parameter, Parameters};
 
-use super::blocks::BlockType;
 use super::keys::key_of;
-use super::names;
+use super::{names, types};
+use crate::inputs::checkpoint::kind::Kind;
 
 /// The file that is written.
 pub const FILE: &str = "model.gguf";
@@ -32,12 +32,11 @@ impl Tensor {
         self.bytes().next_multiple_of(ALIGNMENT_BYTES)
     }
 
-    fn kind(&self) -> BlockType {
-        let kind = BlockType::ALL.into_iter().find(|kind| match self.format {
-            Format::Block(block) => kind.block() == Some(block),
-            Format::Dense(_) => *kind == BlockType::F32,
-        });
-        kind.expect("GGUF has every block format")
+    fn kind(&self) -> Kind {
+        match self.format {
+            Format::Block(block) => Kind::Block(block),
+            Format::Dense(_) => Kind::F32,
+        }
     }
 }
 
@@ -84,7 +83,7 @@ pub fn header(config: &ModelConfig, tensors: &[Tensor]) -> Vec<u8> {
         header.extend((tensor.parameter.shape.len() as u32).to_le_bytes());
         // Columns first.
         header.extend(tensor.parameter.shape.iter().rev().flat_map(|dimension| dimension.to_le_bytes()));
-        header.extend(tensor.kind().code().to_le_bytes());
+        header.extend(types::code(tensor.kind()).to_le_bytes());
         header.extend(u64::to_le_bytes(start));
         start += tensor.padded();
     }

@@ -1,12 +1,17 @@
 //! What is wrong with a file, one thing at a time.
 
-use super::super::blocks::BlockType;
 use super::samples::shape;
 use super::writer::Writer;
 use super::{Fault, Gguf, fault, open};
-use crate::inputs::checkpoint::cursor::Unreadable;
+use crate::inputs::checkpoint::kind::Kind;
+use precast_kernels::Block;
 
 const UNKNOWN_KEY: &str = "general.description";
+const LONG: &str = "metadata and table of tensors take more than 268435456 bytes";
+
+fn says(fault: &Fault, part: &str) -> bool {
+    fault.to_string().contains(part)
+}
 
 fn embedding(dimensions: &[u64], code: u32, values: usize) -> Vec<u8> {
     shape("llama").tensor_raw("token_embd.weight", dimensions, code, vec![0; values]).bytes()
@@ -24,7 +29,8 @@ fn a_file_is_known_by_its_first_four_bytes() {
     assert!(!is_gguf(b"GGU") && !is_gguf(b"") && !is_gguf(b"{\"a\": 1}"));
     assert!(!Gguf::is_gguf(std::path::Path::new("/nonexistent")));
     for bytes in [&b""[..], b"GGU", b"PK\x03\x04 and more"] {
-        assert!(matches!(fault(bytes), Fault::Magic { found } if found == bytes[..bytes.len().min(4)]));
+        let found = format!("it starts with {:02x?}", &bytes[..bytes.len().min(4)]);
+        assert!(says(&fault(bytes), &found));
     }
 }
 
@@ -42,8 +48,7 @@ fn other_versions_are_refused_with_a_remedy() {
         let mut writer = shape("llama");
         writer.version = version;
         let fault = fault(&writer.bytes());
-        assert!(matches!(fault, Fault::Version { found } if found == version));
-        assert!(fault.to_string().contains(remedy), "{fault}");
+        assert!(says(&fault, &format!("GGUF version {version} ")) && says(&fault, remedy), "{fault}");
     }
 }
 
@@ -57,19 +62,15 @@ fn counts_and_lengths_that_the_file_cannot_hold_are_refused() {
             file[at..at + 8].copy_from_slice(&value.to_le_bytes());
             // More tensors or keys than there are: what follows is read as such, until something is wrong with it.
             let fault = fault(&file);
-            assert!(
-                matches!(fault, Fault::Unreadable(Unreadable::Truncated { .. }) | Fault::TooMany { .. }),
-                "{fault}"
-            );
+            assert!(matches!(fault, Fault::Truncated { .. }) || says(&fault, ", more than "), "{fault}");
         }
     }
     for item in [0, 4, 8, 12] {
         let array = [&(item as u32).to_le_bytes()[..], &u64::MAX.to_le_bytes()].concat();
         let fault = fault(&Writer::new().raw(UNKNOWN_KEY, 9, &array).bytes());
         match &fault {
-            Fault::TooMany { what, .. } => assert!(item == 8 && what.contains(UNKNOWN_KEY), "{fault}"),
-            Fault::Unreadable(Unreadable::Truncated { what, .. }) => assert!(what.contains(UNKNOWN_KEY), "{fault}"),
-            _ => panic!("{fault}"),
+            Fault::Truncated { what, .. } => assert!(what.contains(UNKNOWN_KEY), "{fault}"),
+            many => assert!(item == 8 && says(many, UNKNOWN_KEY) && says(many, ", more than "), "{fault}"),
         }
         assert!(fault.to_string().ends_with("fetch it again"), "{fault}");
     }
@@ -88,12 +89,12 @@ fn an_endless_header_is_refused_before_its_end() {
     std::fs::write(file.path(), writer.raw("z", 8, &(300_u64 << 20).to_le_bytes()).bytes()).unwrap();
     std::fs::OpenOptions::new().write(true).open(file.path()).unwrap().set_len(1 << 40).unwrap();
     let fault = Gguf::open(file.path()).err().unwrap().fault;
-    assert!(matches!(fault, Fault::LongHeader { .. } | Fault::TooMany { .. } | Fault::ValueType { .. }), "{fault}");
+    assert!([LONG, ", more than ", " type "].iter().any(|part| says(&fault, part)), "{fault}");
     let long = shape("llama").raw("z", 8, &(300_u64 << 20).to_le_bytes()).bytes();
     std::fs::write(file.path(), long).unwrap();
     std::fs::OpenOptions::new().write(true).open(file.path()).unwrap().set_len(1 << 40).unwrap();
     let fault = Gguf::open(file.path()).err().unwrap().fault;
-    assert!(matches!(fault, Fault::LongHeader { .. }), "{fault}");
+    assert!(says(&fault, LONG), "{fault}");
 }
 
 #[test]
@@ -101,14 +102,10 @@ fn every_type_of_value_reads_and_no_other_does() {
     let nested = [&9_u32.to_le_bytes()[..], &1_u64.to_le_bytes()].concat();
     for (code, value, what) in [(13, vec![], "value type 13"), (9, nested, "array item type 9")] {
         let fault = fault(&Writer::new().raw(UNKNOWN_KEY, code, &value).bytes());
-        assert!(matches!(fault, Fault::ValueType { offset: 24, .. }));
-        assert!(fault.to_string().contains(what), "{fault}");
+        assert!(says(&fault, " at byte 24 has ") && says(&fault, what), "{fault}");
     }
     let text = [&2_u64.to_le_bytes()[..], b"\xff\xfe"].concat();
-    assert!(matches!(
-        fault(&Writer::new().raw(UNKNOWN_KEY, 8, &text).bytes()),
-        Fault::Unreadable(Unreadable::Utf8 { .. })
-    ));
+    assert!(says(&fault(&Writer::new().raw(UNKNOWN_KEY, 8, &text).bytes()), " is not UTF-8"));
     // Every type of value that there is.
     let widths = [(0, 1), (1, 1), (2, 2), (3, 2), (4, 4), (5, 4), (6, 4), (7, 1), (10, 8), (11, 8), (12, 8)];
     let writer = widths.iter().fold(shape("llama"), |writer, (code, width)| {
@@ -121,25 +118,25 @@ fn every_type_of_value_reads_and_no_other_does() {
 #[test]
 fn a_key_or_a_tensor_that_is_there_twice_is_refused() {
     let key = fault(&shape("llama").again("general.architecture").bytes());
-    assert!(matches!(key, Fault::Duplicate { what: "metadata key", .. }), "{key}");
-    let tensor = |writer: Writer| writer.tensor("token_embd.weight", &[4, 1], BlockType::F32);
+    assert!(says(&key, "metadata key general.architecture at byte ") && says(&key, " occurs twice"), "{key}");
+    let tensor = |writer: Writer| writer.tensor("token_embd.weight", &[4, 1], Kind::F32);
     let tensor = fault(&tensor(tensor(shape("llama"))).bytes());
-    assert!(matches!(tensor, Fault::Duplicate { what: "tensor", .. }), "{tensor}");
+    assert!(says(&tensor, "tensor token_embd.weight at byte ") && says(&tensor, " occurs twice"), "{tensor}");
 }
 
 #[test]
 fn an_alignment_is_a_power_of_two() {
     let embedding = |alignment| {
         let writer = shape("llama").integer("general.alignment", alignment);
-        writer.tensor("token_embd.weight", &[4, 1], BlockType::F32).bytes()
+        writer.tensor("token_embd.weight", &[4, 1], Kind::F32).bytes()
     };
     for alignment in [0, 3, 48, u32::MAX] {
-        assert!(matches!(fault(&embedding(alignment)), Fault::KeyValue { .. }));
+        assert!(says(&fault(&embedding(alignment)), "metadata key general.alignment at byte "));
     }
     for alignment in [1, 8, 32] {
         open(&embedding(alignment)).unwrap();
     }
-    assert!(matches!(fault(&embedding(1 << 31)), Fault::Unreadable(Unreadable::Truncated { .. })));
+    assert!(matches!(fault(&embedding(1 << 31)), Fault::Truncated { .. }));
 }
 
 #[test]
@@ -154,20 +151,18 @@ fn an_offset_off_the_alignment_or_past_the_end_is_refused() {
         let mut file = file.clone();
         file[at..at + 8].copy_from_slice(&u64::to_le_bytes(offset));
         match fault(&file) {
-            Fault::Misaligned { tensor, data_offset, alignment: 32, .. } => {
-                assert!(misaligned && tensor == "token_embd.weight" && data_offset == offset);
+            fault @ Fault::Truncated { .. } => assert!(!misaligned && says(&fault, "token_embd.weight")),
+            fault => {
+                let place = format!("start at offset {offset} of the data, not a multiple of the file's alignment 32");
+                assert!(misaligned && says(&fault, "tensor token_embd.weight ") && says(&fault, &place), "{fault}");
             }
-            fault @ Fault::Unreadable(Unreadable::Truncated { .. }) => {
-                assert!(!misaligned && fault.to_string().contains("token_embd.weight"));
-            }
-            fault => panic!("{fault}"),
         }
     }
 }
 
 #[test]
 fn tensors_that_overlap_or_leave_a_gap_are_refused() {
-    let tensor = |writer: Writer, name| writer.tensor(name, &[8], BlockType::F32);
+    let tensor = |writer: Writer, name| writer.tensor(name, &[8], Kind::F32);
     let file = ["blk.0.attn_q.bias", "blk.0.attn_k.bias", "blk.0.attn_v.bias"].into_iter().fold(shape("qwen2"), tensor);
     let file = file.bytes();
     open(&file).unwrap();
@@ -185,12 +180,8 @@ fn tensors_that_overlap_or_leave_a_gap_are_refused() {
         ("blk.0.attn_k.bias", 64, 32),
         ("blk.0.attn_v.bias", 32, 64),
     ] {
-        match moved(name, to) {
-            Fault::Place { tensor, data_offset, expected, .. } => {
-                assert_eq!((tensor.as_str(), data_offset, expected), (name, to, right));
-            }
-            fault => panic!("{fault}"),
-        }
+        let (fault, place) = (moved(name, to), format!("start at offset {to} of the data, expected {right}, behind"));
+        assert!(says(&fault, &format!("tensor {name} at byte ")) && says(&fault, &place), "{fault}");
     }
     // Behind a type whose size is not known values may start later, and not before.
     let unknown = shape("qwen2").tensor_raw("blk.0.attn_q.bias", &[512], 99, vec![0; 128]);
@@ -199,12 +190,13 @@ fn tensors_that_overlap_or_leave_a_gap_are_refused() {
     let at = unknown.windows(17).position(|window| window == b"blk.0.attn_k.bias").unwrap() + 17 + 16;
     let mut early = unknown;
     early[at..][..8].copy_from_slice(&32_u64.to_le_bytes());
-    assert!(matches!(fault(&early), Fault::Place { expected: 64, .. }));
+    assert!(says(&fault(&early), "expected 64, behind"));
 }
 
 #[test]
 fn a_shape_that_its_type_cannot_have_is_refused() {
-    let (q4_0, q4_k) = (BlockType::Q4_0.code(), BlockType::Q4K.code());
+    use super::super::types::code;
+    let (q4_0, q4_k) = (code(Kind::Block(Block::Q4_0)), code(Kind::Block(Block::Q4_K)));
     for (dimensions, code) in [
         (&[][..], 0),
         (&[1, 1, 1, 1, 1], 0),
@@ -215,8 +207,8 @@ fn a_shape_that_its_type_cannot_have_is_refused() {
         (&[896, 1], q4_k),
     ] {
         let fault = fault(&embedding(dimensions, code, 16));
-        assert!(matches!(&fault, Fault::Shape { tensor, .. } if tensor == "token_embd.weight"), "{fault}");
+        assert!(says(&fault, "tensor token_embd.weight at byte ") && says(&fault, " has shape ["), "{fault}");
     }
     let fault = fault(&embedding(&[1 << 32, 1 << 30], 0, 16));
-    assert!(matches!(fault, Fault::Unreadable(Unreadable::Truncated { .. })), "{fault}");
+    assert!(matches!(fault, Fault::Truncated { .. }), "{fault}");
 }

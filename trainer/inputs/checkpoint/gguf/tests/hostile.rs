@@ -2,34 +2,38 @@
 
 use proptest::prelude::*;
 
-use super::super::blocks::BlockType;
 use super::samples::shape;
 use super::writer::Writer;
-use super::{GgufError, open};
+use super::{open, try_read};
+use crate::inputs::checkpoint::CheckpointError;
+use crate::inputs::checkpoint::kind::Kind;
+use precast_kernels::Block;
 
 /// Does all that can be done with a file.
-fn exercise(bytes: &[u8]) -> Result<(), GgufError> {
+fn exercise(bytes: &[u8]) -> Result<(), CheckpointError> {
     let gguf = open(bytes)?;
     let config = gguf.config().map(drop);
-    let mut reads = gguf.names().into_iter().map(|name| {
-        let elements = gguf.shape(&name).expect("it is listed").iter().product::<u64>() as usize;
+    let mut reads = gguf.tensors.names().map(|name| {
+        let elements = gguf.tensors.shape(name).expect("it is listed").iter().product::<u64>() as usize;
         assert!(elements <= 8 * bytes.len());
-        gguf.read(&name, &mut vec![0.0; elements])
+        try_read(&gguf, name).map(drop)
     });
     let reads = reads.try_for_each(|read| read);
     let tokenizer = gguf.tokenizer().map(|tokenizer| {
         let encoding = tokenizer.encode("hello  wórld<|im_start|>12 </s>", true).expect("it encodes");
         tokenizer.decode(encoding.get_ids(), true).expect("its own ids decode");
     });
-    config.and(reads).and(tokenizer)
+    config?;
+    reads?;
+    Ok(tokenizer?)
 }
 
 /// The last tensor fills its place, so that a file has no byte to spare.
 fn tensors(writer: Writer) -> Writer {
     writer
-        .tensor("token_embd.weight", &[32, 2], BlockType::Q4_0)
-        .tensor("blk.0.attn_k.weight", &[1, 4], BlockType::F16)
-        .tensor("blk.0.attn_q.bias", &[8], BlockType::F32)
+        .tensor("token_embd.weight", &[32, 2], Kind::Block(Block::Q4_0))
+        .tensor("blk.0.attn_k.weight", &[1, 4], Kind::F16)
+        .tensor("blk.0.attn_q.bias", &[8], Kind::F32)
 }
 
 /// Small, so that every byte has its turn.

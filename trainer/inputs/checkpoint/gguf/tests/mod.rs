@@ -10,10 +10,13 @@ mod writer;
 
 use std::io::Write;
 
-use super::{Fault, Gguf, GgufError};
+use precast_kernels::Dtype;
+
+use super::{Fault, FileError, Gguf};
+use crate::inputs::checkpoint::{CheckpointError, Scratch};
 
 /// Opens a file of these bytes.
-fn open(bytes: &[u8]) -> Result<Gguf, GgufError> {
+fn open(bytes: &[u8]) -> Result<Gguf, FileError> {
     let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
     file.write_all(bytes).expect("room for it");
     Gguf::open(file.path())
@@ -26,8 +29,11 @@ fn fault(bytes: &[u8]) -> Fault {
 
 /// A tensor's values.
 fn read(gguf: &Gguf, name: &str) -> Vec<f32> {
-    let shape = gguf.shape(name).expect("the tensor is there");
-    let mut out = vec![f32::NAN; shape.iter().product::<u64>() as usize];
-    gguf.read(name, &mut out).expect("it reads");
-    out
+    try_read(gguf, name).expect("it reads")
+}
+
+fn try_read(gguf: &Gguf, name: &str) -> Result<Vec<f32>, CheckpointError> {
+    let elements = gguf.tensors.shape(name).expect("the tensor is there").iter().product();
+    let mut scratch = Scratch::new();
+    gguf.tensors.read(name, 0..elements, Dtype::F32, &mut scratch).map(bytemuck::pod_collect_to_vec)
 }

@@ -1,7 +1,8 @@
 //! Small GGUF models, written byte by byte.
 
-use super::super::blocks::BlockType;
 use super::writer::Writer;
+use crate::inputs::checkpoint::kind::Kind;
+use precast_kernels::Block;
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 
 /// Keys of a model of two layers: hidden size 256, two query heads and one key head of 4, intermediate size 8.
@@ -24,22 +25,25 @@ pub(super) fn shape(architecture: &str) -> Writer {
 
 /// A whole model, with tensors of every type.
 pub(super) fn model(architecture: &str) -> Writer {
-    use BlockType::{Bf16, F16, F32, Q4_0, Q4_1, Q4K, Q5_0, Q5_1, Q5K, Q6K, Q8_0};
+    use Kind::{Bf16, F16, F32};
+    let [q4_0, q4_1, q4_k, q5_0, q5_1, q5_k, q6_k, q8_0] =
+        [Block::Q4_0, Block::Q4_1, Block::Q4_K, Block::Q5_0, Block::Q5_1, Block::Q5_K, Block::Q6_K, Block::Q8_0]
+            .map(Kind::Block);
     let mut writer = shape(architecture)
-        .tensor("token_embd.weight", &[256, 6], Q4_0)
+        .tensor("token_embd.weight", &[256, 6], q4_0)
         .tensor("output_norm.weight", &[256], F32)
-        .tensor("output.weight", &[256, 6], Q4_1);
-    for (layer, value) in [(0, Q5_0), (1, Q5_1)] {
+        .tensor("output.weight", &[256, 6], q4_1);
+    for (layer, value) in [(0, q5_0), (1, q5_1)] {
         let name = |rest: &str| format!("blk.{layer}.{rest}");
         writer = writer
             .tensor(&name("attn_norm.weight"), &[256], F32)
-            .tensor(&name("attn_q.weight"), &[256, 8], Q6K)
-            .tensor(&name("attn_k.weight"), &[256, 4], Q8_0)
+            .tensor(&name("attn_q.weight"), &[256, 8], q6_k)
+            .tensor(&name("attn_k.weight"), &[256, 4], q8_0)
             .tensor(&name("attn_v.weight"), &[256, 4], value)
             .tensor(&name("attn_output.weight"), &[8, 256], F16)
             .tensor(&name("ffn_norm.weight"), &[256], F32)
-            .tensor(&name("ffn_gate.weight"), &[256, 8], Q4K)
-            .tensor(&name("ffn_up.weight"), &[256, 8], Q5K)
+            .tensor(&name("ffn_gate.weight"), &[256, 8], q4_k)
+            .tensor(&name("ffn_up.weight"), &[256, 8], q5_k)
             .tensor(&name("ffn_down.weight"), &[8, 256], Bf16);
         if architecture == "qwen2" {
             writer = writer.tensor(&name("attn_q.bias"), &[8], F32).tensor(&name("attn_k.bias"), &[4], F32).tensor(

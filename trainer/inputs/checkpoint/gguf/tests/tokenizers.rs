@@ -6,10 +6,10 @@ use precast_plan::Precision;
 use serde_json::{Value, json};
 use tokenizers::{OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer, Tokenizer};
 
-use super::super::blocks::BlockType::F32;
 use super::open;
 use super::samples::{ByteLevelVocabulary, byte_level_vocabulary, shape, with_byte_level, with_sentencepiece};
 use super::writer::Writer;
+use crate::inputs::checkpoint::kind::Kind::F32;
 use crate::programs::init;
 
 const TEXTS: [&str; 8] = [

@@ -1,6 +1,7 @@
 //! Writes GGUF files, right ones and wrong ones.
 
-use super::super::blocks::BlockType;
+use super::super::types::code;
+use crate::inputs::checkpoint::kind::Kind;
 
 /// What goes into a file.
 #[derive(Clone)]
@@ -90,16 +91,17 @@ impl Writer {
     }
 
     /// A tensor whose bytes count up, with small scales.
-    pub(super) fn tensor(self, name: &str, dimensions: &[u64], kind: BlockType) -> Self {
-        let blocks = dimensions.iter().product::<u64>() as usize / kind.len();
-        let values = (0..blocks * kind.bytes()).map(|i| (i % 61) as u8).collect();
-        self.tensor_raw(name, dimensions, kind.code(), values)
+    pub(super) fn tensor(self, name: &str, dimensions: &[u64], kind: Kind) -> Self {
+        let blocks = dimensions.iter().product::<u64>() as usize / kind.elems() as usize;
+        let values =
+            (0..blocks * kind.bytes(kind.elems()).expect("a block") as usize).map(|i| (i % 61) as u8).collect();
+        self.tensor_raw(name, dimensions, code(kind), values)
     }
 
     /// A tensor of `f32` values.
     pub(super) fn tensor_f32(self, name: &str, dimensions: &[u64], values: &[f32]) -> Self {
         let values = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-        self.tensor_raw(name, dimensions, BlockType::F32.code(), values)
+        self.tensor_raw(name, dimensions, code(Kind::F32), values)
     }
 
     /// The file up to the table of tensors.

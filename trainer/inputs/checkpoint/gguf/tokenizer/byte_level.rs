@@ -8,10 +8,9 @@ use tokenizers::pre_tokenizers::sequence::Sequence;
 use tokenizers::pre_tokenizers::split::{Split, SplitPattern};
 use tokenizers::{PreTokenizerWrapper, SplitDelimiterBehavior, Tokenizer};
 
-use super::super::error::Fault;
 use super::super::metadata::{Metadata, required};
-use super::refused;
 use super::vocabulary::Vocabulary;
+use crate::inputs::checkpoint::fault::Fault;
 
 const MERGES_KEY: &str = "tokenizer.ggml.merges";
 const PRE_KEY: &str = "tokenizer.ggml.pre";
@@ -127,7 +126,7 @@ impl Family {
 /// The tokenizer, without its added tokens.
 pub(super) fn tokenizer(metadata: &Metadata, file: &[u8], vocabulary: &Vocabulary<'_>) -> Result<Tokenizer, Fault> {
     let family = Family::of(metadata)?;
-    family.assemble(vocabulary.bpe(), merges(metadata, file, vocabulary)?).map_err(refused)
+    family.assemble(vocabulary.bpe(), merges(metadata, file, vocabulary)?).map_err(Fault::tokenizer)
 }
 
 /// The tokenizer of all Qwen models since Qwen2, without its added tokens.

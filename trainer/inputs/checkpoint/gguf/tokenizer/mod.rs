@@ -9,8 +9,8 @@ use tokenizers::{PostProcessorWrapper, Tokenizer};
 
 pub(in crate::inputs::checkpoint) use byte_level::splits_as_qwen2;
 
-use super::error::Fault;
 use super::metadata::{Metadata, required};
+use crate::inputs::checkpoint::fault::Fault;
 use vocabulary::{TOKENS_KEY, Vocabulary};
 
 const MODEL_KEY: &str = "tokenizer.ggml.model";
@@ -38,7 +38,7 @@ pub(super) fn tokenizer(metadata: &Metadata, file: &[u8]) -> Result<Tokenizer, F
     };
     let vocabulary = Vocabulary::read(metadata, file)?;
     let mut tokenizer = build(metadata, file, &vocabulary)?;
-    tokenizer.add_tokens(vocabulary.added_tokens()).map_err(refused)?;
+    tokenizer.add_tokens(vocabulary.added_tokens()).map_err(Fault::tokenizer)?;
     let begins = match metadata.flag(ADD_BOS_KEY)? {
         Some(begins) => begins,
         None => begins(metadata)? && metadata.integer(BOS_KEY)?.is_some(),
@@ -76,10 +76,5 @@ fn begin_token(metadata: &Metadata, vocabulary: &Vocabulary<'_>) -> Result<PostP
         "pair": pair,
         "special_tokens": {text: {"id": text, "ids": [id], "tokens": [text]}},
     });
-    serde_json::from_value(template).map_err(|error| refused(error.into()))
-}
-
-/// What the tokenizers library says.
-fn refused(error: tokenizers::Error) -> Fault {
-    Fault::Tokenizer(error.to_string())
+    serde_json::from_value(template).map_err(|error| Fault::tokenizer(error.into()))
 }

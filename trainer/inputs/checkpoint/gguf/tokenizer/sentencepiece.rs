@@ -10,11 +10,10 @@ use tokenizers::models::bpe::{BPE, Merges};
 use tokenizers::normalizers::{Prepend, Replace, Sequence as Normalizers};
 use tokenizers::{DecoderWrapper, NormalizerWrapper, Tokenizer};
 
-use super::super::error::Fault;
 use super::super::metadata::{Metadata, required};
-use super::refused;
 use super::vocabulary::{Kind, TOKENS_KEY, Vocabulary, check_len};
 use crate::base::protobuf::Message;
+use crate::inputs::checkpoint::fault::Fault;
 
 const SCORES_KEY: &str = "tokenizer.ggml.scores";
 const PREFIX_KEY: &str = "tokenizer.ggml.add_space_prefix";
@@ -40,16 +39,19 @@ pub(super) fn tokenizer(metadata: &Metadata, file: &[u8], vocabulary: &Vocabular
     if let Some(unknown) = vocabulary.unknown() {
         model = model.unk_token(unknown.to_owned());
     }
-    let mut tokenizer = Tokenizer::new(model.build().map_err(refused)?);
+    let mut tokenizer = Tokenizer::new(model.build().map_err(Fault::tokenizer)?);
 
-    let mut normalizers: Vec<NormalizerWrapper> = vec![Replace::new(" ", SPACE).map_err(refused)?.into()];
-    let mut decoders: Vec<DecoderWrapper> =
-        vec![Replace::new(SPACE, " ").map_err(refused)?.into(), ByteFallback::new().into(), Fuse::new().into()];
+    let mut normalizers: Vec<NormalizerWrapper> = vec![Replace::new(" ", SPACE).map_err(Fault::tokenizer)?.into()];
+    let mut decoders: Vec<DecoderWrapper> = vec![
+        Replace::new(SPACE, " ").map_err(Fault::tokenizer)?.into(),
+        ByteFallback::new().into(),
+        Fuse::new().into(),
+    ];
     if metadata.flag(PREFIX_KEY)?.unwrap_or(true) {
         normalizers.insert(0, Prepend::new(SPACE.to_owned()).into());
         decoders.push(Strip::new(' ', 1, 0).into());
     }
-    tokenizer.with_normalizer(Some(Normalizers::new(normalizers))).map_err(refused)?;
+    tokenizer.with_normalizer(Some(Normalizers::new(normalizers))).map_err(Fault::tokenizer)?;
     tokenizer.with_decoder(Some(Decoders::new(decoders)));
     Ok(tokenizer)
 }

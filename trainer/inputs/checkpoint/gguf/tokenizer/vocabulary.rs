@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use tokenizers::AddedToken;
 use tokenizers::models::bpe::Vocab;
 
-use super::super::error::Fault;
 use super::super::metadata::{Metadata, required};
+use crate::inputs::checkpoint::fault::Fault;
 
 pub(super) const TOKENS_KEY: &str = "tokenizer.ggml.tokens";
 const TYPES_KEY: &str = "tokenizer.ggml.token_type";

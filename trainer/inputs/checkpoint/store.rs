@@ -1,0 +1,221 @@
+//! Tensors in files of weights: where each lies, how it is stored, and its values.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use precast_kernels::{Block, Dtype, Format};
+use precast_plan::Formats;
+
+use super::checksum::Checksum;
+use super::file::{Access, Raw, WeightFile};
+use super::heads::{Interleaved, deinterleave};
+use super::kind::Kind;
+use super::{CheckpointError, Scratch, finite};
+
+/// A tensor in a file.
+pub(super) struct Tensor {
+    /// The place of the file among those of the model.
+    pub file: usize,
+    /// Where its first byte is in the file.
+    pub start: u64,
+    /// Rows first.
+    pub shape: Vec<u64>,
+    /// What it is stored as, by its name in files.
+    pub format: String,
+    /// The same, or why that is not read.
+    pub kind: Result<Kind, String>,
+}
+
+impl Tensor {
+    /// Product of the shape.
+    pub fn elements(&self) -> u64 {
+        self.shape.iter().product()
+    }
+}
+
+/// The tensors of a model or an adapter, by their Hugging Face names.
+#[derive(Default)]
+pub(crate) struct Tensors {
+    pub(super) files: Vec<(PathBuf, WeightFile)>,
+    pub(super) list: BTreeMap<String, Tensor>,
+    /// The heads whose rows files have in another order.
+    pub(super) interleaved: Option<Interleaved>,
+    /// What a file says of its own bytes, compared before the first weight is handed out.
+    pub(super) checksum: Option<Checksum>,
+}
+
+impl Tensors {
+    /// Shape of a tensor, rows first; none if there is no such tensor.
+    pub fn shape(&self, name: &str) -> Option<&[u64]> {
+        self.list.get(name).map(|tensor| &tensor.shape[..])
+    }
+
+    /// Names of the tensors, sorted.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.list.keys().map(String::as_str)
+    }
+
+    /// What each tensor is stored as.
+    pub fn formats(&self) -> impl Iterator<Item = &str> {
+        self.list.values().map(|tensor| &*tensor.format)
+    }
+
+    /// The dtype in which a tensor is in its file as a run computes in it.
+    pub fn stored(&self, name: &str) -> Option<Dtype> {
+        let is_in_order = |_: &&Tensor| self.interleaved.as_ref().is_none_or(|heads| heads.of(name).is_none());
+        match self.list.get(name).filter(is_in_order)?.kind {
+            Ok(Kind::F32) => Some(Dtype::F32),
+            Ok(Kind::Bf16) => Some(Dtype::Bf16),
+            _ => None,
+        }
+    }
+
+    /// The dtype of every tensor, where all have the same and a run can compute in it.
+    pub fn dtype(&self) -> Option<Dtype> {
+        let all = |kind| self.list.values().all(|tensor| tensor.kind == Ok(kind));
+        let dtypes = [(Kind::F32, Dtype::F32), (Kind::Bf16, Dtype::Bf16)];
+        dtypes.into_iter().find(|(kind, _)| all(*kind)).map(|(_, dtype)| dtype)
+    }
+
+    /// The format of each tensor that is in blocks which kernels read; AprQ4 and AprQ8 are dequantised while they are loaded, and
+    /// named.
+    pub fn blocks(&self) -> Formats {
+        let in_blocks = self.list.iter().filter_map(|(name, tensor)| match tensor.kind {
+            Ok(Kind::Block(block)) => Some((name.clone(), block)),
+            _ => None,
+        });
+        let of_apr = [(Kind::AprQ4, "AprQ4"), (Kind::AprQ8, "AprQ8")].into_iter();
+        let mut of_apr = of_apr.filter(|(kind, _)| self.list.values().any(|tensor| tensor.kind == Ok(*kind)));
+        in_blocks.collect::<Formats>().with_dequantised(of_apr.next().map(|(_, name)| name))
+    }
+
+    /// How many elements of a tensor have to be read together: those of a head whose rows are to be put in order, or of a
+    /// block.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn unit(&self, name: &str, access: Access) -> Result<u64, CheckpointError> {
+        let place = self.find(name, access)?;
+        Ok(place.heads.map_or(place.kind.elems(), |heads| place.tensor.elements() / heads))
+    }
+
+    /// Elements of a tensor, whole units of them, in a dtype; rows of query and key heads are in Hugging Face's order. From the
+    /// file where it has just that, else in `scratch`.
+    ///
+    /// # Errors
+    /// [`CheckpointError`] if a file cannot be read or is damaged, the tensor is of a kind that is not read, or its rows do not
+    /// divide into heads.
+    pub fn read<'a>(
+        &'a self,
+        name: &str,
+        elements: Range<u64>,
+        dtype: Dtype,
+        scratch: &'a mut Scratch,
+    ) -> Result<&'a [u8], CheckpointError> {
+        let place = self.find(name, scratch.raw.access())?;
+        if self.stored(name) == Some(dtype) {
+            return place.bytes(&elements, &mut scratch.raw);
+        }
+        let scale = place.scale()?;
+        let bytes = place.bytes(&elements, &mut scratch.raw)?;
+        scratch.values.resize((elements.end - elements.start) as usize, 0.0);
+        place.kind.dequantize(scale, bytes, &mut scratch.values);
+        place.put_in_order(&elements, &mut scratch.values);
+        Ok(scratch.encode(dtype))
+    }
+
+    /// Blocks of a tensor as the file holds them, of whole units of elements; in `scratch` where rows have to be put in Hugging
+    /// Face's order.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    ///
+    /// # Panics
+    /// If [`Self::blocks`] says another format.
+    pub fn read_blocks<'a>(
+        &'a self,
+        name: &str,
+        elements: Range<u64>,
+        block: Block,
+        scratch: &'a mut Scratch,
+    ) -> Result<&'a [u8], CheckpointError> {
+        let place = self.find(name, scratch.raw.access())?;
+        assert_eq!(place.kind, Kind::Block(block), "the format of {name}");
+        let bytes = place.bytes(&elements, &mut scratch.raw)?;
+        if place.heads.is_none() {
+            return Ok(bytes);
+        }
+        scratch.blocks.clear();
+        scratch.blocks.extend(bytes);
+        place.put_in_order(&elements, &mut scratch.blocks);
+        Ok(&scratch.blocks)
+    }
+
+    /// All elements of a tensor, or why one of them is not finite in that dtype.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn read_finite<'a>(
+        &'a self,
+        name: &str,
+        dtype: Dtype,
+        scratch: &'a mut Scratch,
+    ) -> Result<&'a [u8], CheckpointError> {
+        let tensor = &self.list[name];
+        let bytes = self.read(name, 0..tensor.elements(), dtype, scratch)?;
+        let path = &self.files[tensor.file].0;
+        finite::check(name, bytes, Format::Dense(dtype))
+            .map_err(|what| CheckpointError::NotFinite { path: path.clone(), what })?;
+        Ok(bytes)
+    }
+
+    /// A tensor that is read, of a file that is whole.
+    fn find(&self, name: &str, access: Access) -> Result<Place<'_>, CheckpointError> {
+        let tensor = &self.list[name];
+        let (path, file) = &self.files[tensor.file];
+        if let Some(checksum) = &self.checksum {
+            checksum.check(file, access).map_err(|fault| fault.at(path))?;
+        }
+        let unread = |reason: &String| CheckpointError::Unread { path: path.clone(), reason: reason.clone() };
+        let kind = *tensor.kind.as_ref().map_err(unread)?;
+        let heads = self.interleaved.as_ref().and_then(|heads| heads.of(name));
+        let rows = tensor.shape.first().copied().unwrap_or(0);
+        match heads.filter(|heads| rows == 0 || !rows.is_multiple_of(2 * heads)) {
+            None => Ok(Place { tensor, kind, heads, path, file }),
+            Some(heads) => Err(unread(&format!("the {rows} rows of tensor {name} are not those of {heads} heads"))),
+        }
+    }
+}
+
+/// A tensor, and all that reading it takes.
+struct Place<'a> {
+    tensor: &'a Tensor,
+    kind: Kind,
+    /// How many heads its rows are of, where the file has their halves interleaved.
+    heads: Option<u64>,
+    path: &'a Path,
+    file: &'a WeightFile,
+}
+
+impl<'a> Place<'a> {
+    fn bytes(&self, elements: &Range<u64>, raw: &'a mut Raw) -> Result<&'a [u8], CheckpointError> {
+        let range = self.kind.range(self.tensor.start, elements);
+        self.file.part(range, raw).map_err(CheckpointError::io("read", self.path))
+    }
+
+    /// The one scale of a tensor that has one, else 1.
+    fn scale(&self) -> Result<f32, CheckpointError> {
+        let Some(range) = self.kind.scale(self.tensor.start, self.tensor.elements()) else { return Ok(1.0) };
+        let mut raw = Raw::new(Access::Read);
+        let bytes = self.file.part(range, &mut raw).map_err(CheckpointError::io("read", self.path))?;
+        Ok(f32::from_le_bytes(bytes.try_into().expect("four bytes")))
+    }
+
+    /// Puts the rows of whole heads, elements or blocks of them, into Hugging Face's order.
+    fn put_in_order<T: Copy + Send + Sync>(&self, elements: &Range<u64>, out: &mut [T]) {
+        let Some(heads) = self.heads else { return };
+        let count = (elements.end - elements.start) / (self.tensor.elements() / heads);
+        deinterleave(out, count as usize, (self.tensor.shape[0] / heads) as usize);
+    }
+}
