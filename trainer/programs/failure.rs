@@ -16,7 +16,7 @@ use crate::inputs::checkpoint::CheckpointError;
 use crate::inputs::data::DataError;
 use crate::inputs::pair::PairError;
 use crate::options::UsageError;
-use crate::ranks::{self, RankError};
+use crate::ranks::{self, RankError, RankFailure};
 use crate::run::certificate::CertificateError;
 use crate::run::error::{OutError, RunError};
 use crate::run::outcome::Fault;
@@ -173,7 +173,7 @@ impl Failure {
             Self::Out(_) => 2,
             Self::Run(_) | Self::Tokens { .. } => 5,
             Self::Rank(RankError::Usage(_) | RankError::Different(_)) => 2,
-            Self::Rank(RankError::Failed { exit_code, .. }) => *exit_code,
+            Self::Rank(RankError::Failed(RankFailure { exit_code, .. })) => *exit_code,
             Self::Rank(_) => 1,
             Self::Stopped(Stopped { signal, .. }) => signal.exit_code(),
         }
@@ -214,7 +214,7 @@ macro_rules! passes_on {
 }
 
 passes_on!(PairError: Checkpoint; Pair: Tokenizers, Identical, Guesses, NotFinite);
-passes_on!(RankError: Driver, Stopped; Rank: Usage, Listen, Missing, NoAnswer, Failed, Killed, Different, Io);
+passes_on!(RankError: Driver, Stopped; Rank: Usage, Failed, Different, Io);
 passes_on!(
     DeviceError: Adapter, Checkpoint, Driver, Io, Plan, Rank, Stopped, Usage;
     Device: Load, Bundle, NotInBundle, Cublas, Memory, OneMemory, Unfit
@@ -249,7 +249,7 @@ mod tests {
     }
 
     fn failed() -> RankError {
-        RankError::Failed { rank: 1, ranks: 2, exit_code: 3, reason: String::new(), by_itself: true }
+        RankError::Failed(RankFailure { rank: 1, ranks: 2, exit_code: 3, reason: String::new(), by_itself: true })
     }
 
     #[test]

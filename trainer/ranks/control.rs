@@ -2,16 +2,16 @@
 //! reaches it first is the one that all ranks report.
 
 use std::collections::VecDeque;
+use std::io::{BufReader, Write};
 use std::net::{IpAddr, Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use signal_hook::low_level;
 
-use super::error::RankError;
+use super::error::{RankError, RankFailure};
 use super::frame::{self, Kind};
 use crate::base::note::tell;
 
@@ -46,21 +46,11 @@ struct Peer {
 
 /// What has arrived from the peers.
 struct Inbox {
-    failure: Option<RankError>,
+    failure: Option<RankFailure>,
     /// Parts of collectives that are not consumed yet, by peer.
     messages: Vec<VecDeque<Vec<u8>>>,
     /// Whose connection has been read to its end.
     closed: Vec<bool>,
-}
-
-/// A failure, as it is sent.
-#[derive(Serialize, Deserialize)]
-struct FailureReport {
-    rank: u32,
-    exit_code: u8,
-    reason: String,
-    /// The rank has reported it itself.
-    by_itself: bool,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -123,8 +113,9 @@ impl Control {
 
     fn listen(&self, index: usize, patience: Duration) {
         let Peer { rank, stream, .. } = &self.peers[index];
+        let mut stream = BufReader::new(stream);
         loop {
-            match frame::read(&mut &*stream) {
+            match frame::read(&mut stream) {
                 Ok((Kind::Heartbeat, _)) => {}
                 Ok((Kind::Gather, bytes)) => {
                     locked(&self.inbox).messages[index].push_back(bytes);
@@ -132,13 +123,9 @@ impl Control {
                 }
                 Ok((Kind::Leave, _)) => break,
                 Ok((Kind::Failed, bytes)) => {
-                    let report: FailureReport = serde_json::from_slice(&bytes).unwrap_or_else(|error| FailureReport {
-                        rank: *rank,
-                        exit_code: 1,
-                        reason: format!("its report cannot be read: {error}"),
-                        by_itself: false,
-                    });
-                    self.failed(report);
+                    let report = serde_json::from_slice(&bytes);
+                    let unread = |error| self.found(*rank, format!("its report cannot be read: {error}"));
+                    self.failed(report.unwrap_or_else(unread));
                     break;
                 }
                 Err(error) => {
@@ -152,7 +139,7 @@ impl Control {
                         }
                         _ => "its connection is closed: it was killed, or its host is gone".to_owned(),
                     };
-                    self.failed(FailureReport { rank: *rank, exit_code: 1, reason, by_itself: false });
+                    self.failed(self.found(*rank, reason));
                     break;
                 }
             }
@@ -161,22 +148,24 @@ impl Control {
         self.changed.notify_all();
     }
 
+    /// A failure that a rank has not reported itself.
+    fn found(&self, rank: u32, reason: String) -> RankFailure {
+        RankFailure { rank, ranks: self.ranks, exit_code: 1, reason, by_itself: false }
+    }
+
     /// A rank has failed: the first one that does is why all end.
-    fn failed(&self, report: FailureReport) {
-        let error = {
+    fn failed(&self, report: RankFailure) {
+        {
             let mut inbox = locked(&self.inbox);
             if self.over.load(Ordering::Acquire) || inbox.failure.is_some() {
                 return;
             }
-            let FailureReport { rank, exit_code, reason, by_itself } = &report;
-            let (ranks, reason) = (self.ranks, reason.clone());
-            let error = RankError::Failed { rank: *rank, ranks, exit_code: *exit_code, reason, by_itself: *by_itself };
-            inbox.failure = Some(error.clone());
-            error
-        };
+            inbox.failure = Some(report.clone());
+        }
         self.changed.notify_all();
         // Whatever this rank waits for, it does not wait longer than that: the report and the library's abort may block, too.
         let (exit_code, over) = (report.exit_code.into(), Arc::clone(&self.over));
+        let error = RankError::Failed(report.clone());
         let _ = spawn(move || {
             thread::sleep(GRACE);
             if !over.load(Ordering::Acquire) {
@@ -189,7 +178,7 @@ impl Control {
         self.abort();
     }
 
-    fn send_report(&self, report: &FailureReport) {
+    fn send_report(&self, report: &RankFailure) {
         let bytes = serde_json::to_vec(report).expect("text serialises");
         // To the rank that failed as well: one that was stopped reads it when it continues.
         for peer in &self.peers {
@@ -218,62 +207,47 @@ impl Control {
             for (index, peer) in self.peers.iter().enumerate() {
                 gathered[peer.rank as usize] = self.receive(index)?;
             }
-            let joined = frame::join(&gathered);
-            for peer in &self.peers {
-                // Whoever reads from a connection that broke reports it.
-                let _ = peer.write(Kind::Gather, &joined);
-            }
+            let frames = gathered.iter().map(|part| frame::of(Kind::Gather, part));
+            let frames =
+                frames.collect::<Result<Vec<_>, _>>().map_err(RankError::io("gather from all ranks"))?.concat();
+            // Whoever reads from a connection that broke reports it.
+            self.peers.iter().for_each(|peer| _ = peer.send(&frames));
             return Ok(gathered);
         }
         let _ = self.peers[0].write(Kind::Gather, own);
-        let malformed = || RankError::io("gather from all ranks")("rank 0 sent a malformed list");
-        frame::split(&self.receive(0)?).filter(|gathered| gathered.len() == self.ranks as usize).ok_or_else(malformed)
+        (0..self.ranks).map(|_| self.receive(0)).collect()
     }
 
     /// Waits for a peer's part of a collective.
     fn receive(&self, index: usize) -> Result<Vec<u8>, RankError> {
-        let mut inbox = locked(&self.inbox);
-        loop {
-            if let Some(failure) = &inbox.failure {
-                return Err(failure.clone());
-            }
-            if let Some(message) = inbox.messages[index].pop_front() {
-                return Ok(message);
-            }
-            if inbox.closed[index] {
-                let rank = self.peers[index].rank;
-                let reason = "it has ended before the others".to_owned();
-                return Err(RankError::Failed { rank, ranks: self.ranks, exit_code: 1, reason, by_itself: false });
-            }
-            inbox = self.changed.wait(inbox).unwrap_or_else(PoisonError::into_inner);
+        let nothing =
+            |inbox: &mut Inbox| inbox.failure.is_none() && inbox.messages[index].is_empty() && !inbox.closed[index];
+        let inbox = self.changed.wait_while(locked(&self.inbox), nothing);
+        let mut inbox = inbox.unwrap_or_else(PoisonError::into_inner);
+        if let Some(failure) = &inbox.failure {
+            return Err(RankError::Failed(failure.clone()));
         }
+        let ended = || self.found(self.peers[index].rank, "it has ended before the others".to_owned());
+        inbox.messages[index].pop_front().ok_or_else(|| RankError::Failed(ended()))
     }
 
     /// The failure that ends the run, if it is known or becomes known within that time.
     pub fn first_failure(&self, patience: Duration) -> Option<RankError> {
-        let until = Instant::now() + patience;
-        let mut inbox = locked(&self.inbox);
-        while inbox.failure.is_none() {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return None;
-            }
-            inbox = self.changed.wait_timeout(inbox, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
-        inbox.failure.clone()
+        let inbox = self.changed.wait_timeout_while(locked(&self.inbox), patience, |inbox| inbox.failure.is_none());
+        inbox.unwrap_or_else(PoisonError::into_inner).0.failure.clone().map(RankError::Failed)
     }
 
     /// Reports to the others that this rank has failed.
     pub fn fail(&self, exit_code: u8, reason: String) {
         self.over.store(true, Ordering::Release);
-        self.send_report(&FailureReport { rank: self.rank, exit_code, reason, by_itself: true });
+        let (rank, ranks) = (self.rank, self.ranks);
+        self.send_report(&RankFailure { rank, ranks, exit_code, reason, by_itself: true });
         self.close();
     }
 
     /// Ends the run for a reason that no call on this rank returns.
     pub fn fail_by(&self, reason: &str) {
-        let reason = reason.to_owned();
-        self.failed(FailureReport { rank: self.rank, exit_code: 1, reason, by_itself: false });
+        self.failed(self.found(self.rank, reason.to_owned()));
     }
 
     /// Tells the others that this rank has done its work.
@@ -286,22 +260,19 @@ impl Control {
     /// Waits until the peers have read the last frame.
     fn close(&self) {
         self.peers.iter().for_each(|peer| _ = peer.stream.shutdown(Shutdown::Write));
-        let until = Instant::now() + LINGER;
-        let mut inbox = locked(&self.inbox);
-        while !inbox.closed.iter().all(|closed| *closed) {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return;
-            }
-            inbox = self.changed.wait_timeout(inbox, left).unwrap_or_else(PoisonError::into_inner).0;
-        }
+        let is_open = |inbox: &mut Inbox| inbox.closed.contains(&false);
+        let _ = self.changed.wait_timeout_while(locked(&self.inbox), LINGER, is_open);
     }
 }
 
 impl Peer {
     fn write(&self, kind: Kind, bytes: &[u8]) -> std::io::Result<()> {
+        self.send(&frame::of(kind, bytes)?)
+    }
+
+    fn send(&self, frames: &[u8]) -> std::io::Result<()> {
         let _whole = locked(&self.writing);
-        frame::write(&mut &self.stream, kind, bytes)
+        (&self.stream).write_all(frames)
     }
 }
 
@@ -312,6 +283,7 @@ fn spawn(work: impl FnOnce() + Send + 'static) -> Result<(), RankError> {
 #[cfg(test)]
 mod tests {
     use std::net::TcpListener;
+    use std::time::Instant;
 
     use super::*;
 
@@ -357,7 +329,7 @@ mod tests {
                 scope.spawn(|| {
                     let error = control.all_gather(&[]).unwrap_err();
                     assert_eq!(error.to_string(), "rank 2 of 3 failed: no data");
-                    assert!(matches!(error, RankError::Failed { exit_code: 2, .. }));
+                    assert!(matches!(error, RankError::Failed(RankFailure { exit_code: 2, .. })));
                 });
             }
             ranks[2].fail(2, "no data".to_owned());
@@ -398,7 +370,7 @@ mod tests {
             }
             assert!(!called.load(Ordering::SeqCst));
             let reason = "no data".to_owned();
-            inbox.failure = Some(RankError::Failed { rank: 2, ranks: 3, exit_code: 2, reason, by_itself: true });
+            inbox.failure = Some(RankFailure { rank: 2, ranks: 3, exit_code: 2, reason, by_itself: true });
         });
         assert!(called.load(Ordering::SeqCst));
         control.leave();

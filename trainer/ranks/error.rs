@@ -1,6 +1,7 @@
 use std::fmt::Display;
 
 use precast_runtime::DriverError;
+use serde::{Deserialize, Serialize};
 
 use crate::base::io::IoError;
 use crate::base::stop::Stopped;
@@ -11,38 +12,13 @@ pub enum RankError {
     /// A launcher's environment, options beside it, or those of two ranks that cannot be.
     #[error("{0}")]
     Usage(String),
-    /// Nobody can listen there.
-    #[error(
-        "rank 0 cannot listen at {address}: {reason}. Give another --rendezvous HOST:PORT, of a port that is free on the host of rank 0"
-    )]
-    Listen { address: String, reason: String },
-    /// Some did not come.
-    #[error(
-        "{} of {ranks} did not come to {address} within {seconds} s{}. Each rank takes the same command, and its host must reach {address}",
-        ranks_of(missing),
-        if *strangers > 0 { format!("; {strangers} that came did not know the token of this job") } else { String::new() }
-    )]
-    Missing { missing: Vec<u32>, ranks: u32, address: String, seconds: u64, strangers: usize },
-    /// Rank 0 is not there.
-    #[error("rank {rank}: rank 0 did not answer at {address} within {seconds} s: {reason}")]
-    NoAnswer { rank: u32, address: String, seconds: u64, reason: String },
     /// A rank has failed, this one or another.
-    #[error("rank {rank} of {ranks} failed: {reason}")]
-    Failed {
-        rank: u32,
-        ranks: u32,
-        exit_code: u8,
-        reason: String,
-        /// The rank has reported it itself.
-        by_itself: bool,
-    },
-    /// Signals ended ranks of `--gpus`, those among them that report for others.
-    #[error("{} of {ranks} were killed before any rank reported a failure", ranks_of(killed))]
-    Killed { killed: Vec<u32>, ranks: u32 },
+    #[error("rank {} of {} failed: {}", .0.rank, .0.ranks, .0.reason)]
+    Failed(RankFailure),
     /// Something is not the same everywhere.
     #[error("ranks are not alike:\n{}\nGive every rank the same program, options, data and models", .0.join("\n"))]
     Different(Vec<String>),
-    /// The system refuses.
+    /// The system refuses, or ranks do not come together.
     #[error("{0}")]
     Io(String),
     /// A signal came before all of them did.
@@ -51,6 +27,17 @@ pub enum RankError {
     /// The GPUs of this host cannot be counted.
     #[error(transparent)]
     Driver(#[from] DriverError),
+}
+
+/// A rank that has failed, as it is sent to the others.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RankFailure {
+    pub rank: u32,
+    pub ranks: u32,
+    pub exit_code: u8,
+    pub reason: String,
+    /// The rank has reported it itself.
+    pub by_itself: bool,
 }
 
 impl From<IoError> for RankError {
@@ -67,8 +54,8 @@ impl RankError {
     /// Whether a rank of `--gpus`, which have one terminal, leaves it to another to print this.
     pub fn is_printed_by_another(&self, own: u32) -> bool {
         match self {
-            Self::Failed { by_itself: true, rank, .. } => *rank != own,
-            Self::Failed { rank, .. } => own != if *rank == 0 { 1 } else { 0 },
+            Self::Failed(RankFailure { by_itself: true, rank, .. }) => *rank != own,
+            Self::Failed(RankFailure { rank, .. }) => own != if *rank == 0 { 1 } else { 0 },
             _ => false,
         }
     }
@@ -78,7 +65,7 @@ impl RankError {
 const LISTED: usize = 8;
 
 /// `rank 2`, `ranks 1 and 3`, `ranks 1, 2, 3, 4, 5, 6, 7, 8 and 91 more`.
-fn ranks_of(ranks: &[u32]) -> String {
+pub(super) fn ranks_of(ranks: &[u32]) -> String {
     let mut texts: Vec<String> = ranks.iter().take(LISTED).map(ToString::to_string).collect();
     if ranks.len() > LISTED {
         texts.push(format!("{} more", ranks.len() - LISTED));

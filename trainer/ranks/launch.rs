@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal as Number, kill_process};
 
-use super::error::RankError;
+use super::error::{RankError, ranks_of};
 use super::launcher::{Place, RANK, RANKS, RENDEZVOUS, TOKEN};
 use super::token::random;
 use crate::base::io::IoError;
@@ -230,7 +230,7 @@ fn wait(ranks: &mut [Rank], stop: &Stop) -> Result<i32, RankError> {
 /// signal has ended it, and whether the signal was this launcher's.
 ///
 /// # Errors
-/// [`RankError::Killed`] where those that would report it to the user were killed.
+/// [`RankError`] where those that would report it to the user were killed.
 fn exit_code(ended: impl Iterator<Item = (Option<i32>, bool)>) -> Result<i32, RankError> {
     let ended: Vec<(Option<i32>, bool)> = ended.collect();
     if ended.iter().all(|(code, _)| *code == Some(0)) {
@@ -239,8 +239,9 @@ fn exit_code(ended: impl Iterator<Item = (Option<i32>, bool)>) -> Result<i32, Ra
     // Rank 0 reports for all, and rank 1 where rank 0 has failed.
     let by_others = |(code, by_launcher): &(Option<i32>, bool)| code.is_none() && !by_launcher;
     if ended.iter().take(2).all(by_others) {
-        let killed = (0..).zip(&ended).filter(|(_, ended)| by_others(ended)).map(|(rank, _)| rank).collect();
-        return Err(RankError::Killed { killed, ranks: ended.len() as u32 });
+        let killed: Vec<u32> = (0..).zip(&ended).filter(|(_, ended)| by_others(ended)).map(|(rank, _)| rank).collect();
+        let (killed, ranks) = (ranks_of(&killed), ended.len());
+        return Err(RankError::Io(format!("{killed} of {ranks} were killed before any rank reported a failure")));
     }
     Ok(ended.into_iter().filter_map(|(code, _)| code).find(|code| *code != 0).unwrap_or(1))
 }

@@ -24,10 +24,9 @@ use precast_runtime::Mesh;
 use crate::base::signal::Signal;
 use crate::base::stop::Stop;
 use control::Control;
-pub use error::RankError;
+pub use error::{RankError, RankFailure};
 pub use launch::{Gpus, start};
 pub use launcher::{Launcher, MOST_RANKS, Place};
-use token::Token;
 
 /// Whether another rank of `--gpus` prints why this one has failed.
 pub fn is_printed_by_another(error: &RankError) -> bool {
@@ -40,8 +39,6 @@ pub fn is_printed_by_another(error: &RankError) -> bool {
 pub struct Ranks {
     place: Place,
     control: Option<Arc<Control>>,
-    /// What connections between any two ranks begin with.
-    token: Token,
     /// All of them stop after the same step.
     stops: Arc<AtomicBool>,
 }
@@ -65,8 +62,7 @@ impl Ranks {
         if place.ranks == 1 {
             return Ok(Self { place, ..Self::alone() });
         }
-        let token = place.token.clone();
-        let peers = rendezvous::rendezvous(&place, &token, stop)?;
+        let peers = rendezvous::rendezvous(&place, stop)?;
         let control = Control::start(place.rank, place.ranks, peers)?;
         if place.launcher == Launcher::Precast && place.rank > 0 {
             let control = Arc::clone(&control);
@@ -76,7 +72,7 @@ impl Ranks {
                 control.fail_by("the process that started the ranks is gone");
             });
         }
-        Ok(Self { place, control: Some(control), token, stops: Arc::default() })
+        Ok(Self { place, control: Some(control), stops: Arc::default() })
     }
 
     pub fn place(&self) -> &Place {
@@ -147,7 +143,7 @@ impl Ranks {
         let own = listener.local_addr().map_err(RankError::io("listen for other ranks"))?.to_string();
         let addresses = self.all_gather(own.as_bytes())?;
         let addresses: Vec<String> = addresses.iter().map(|text| String::from_utf8_lossy(text).into_owned()).collect();
-        let peers = rendezvous::mesh(&self.place, &self.token, &listener, &addresses)?;
+        let peers = rendezvous::mesh(&self.place, &listener, &addresses)?;
         let clones: std::io::Result<Vec<TcpStream>> = peers.iter().flatten().map(TcpStream::try_clone).collect();
         control.on_failure({
             let clones = clones.map_err(RankError::io("connect ranks"))?;
@@ -196,12 +192,11 @@ impl Ranks {
         sm_clock_mhz: Option<u32>,
     ) -> Result<(Option<Signal>, Vec<Option<u32>>), RankError> {
         let own = stop.close(self.count() > 1);
-        let mut said = vec![own.map_or(0, Signal::exit_code)];
-        said.extend(sm_clock_mhz.unwrap_or(0).to_le_bytes());
-        let all = self.all_gather(&said)?;
-        let signal = all.iter().find_map(|said| Signal::of_exit_code(*said.first()?));
-        let clock = |said: &Vec<u8>| Some(u32::from_le_bytes(said.get(1..)?.try_into().ok()?));
-        let clocks = all.iter().map(|said| clock(said).filter(|clock| *clock > 0)).collect();
+        let said = (own.map(Signal::exit_code), sm_clock_mhz.filter(|clock| *clock > 0));
+        let all = self.all_gather(&serde_json::to_vec(&said).expect("numbers serialise"))?;
+        let read = |said: &Vec<u8>| serde_json::from_slice::<(Option<u8>, Option<u32>)>(said).unwrap_or_default();
+        let (signals, clocks): (Vec<_>, Vec<_>) = all.iter().map(read).unzip();
+        let signal = signals.into_iter().flatten().find_map(Signal::of_exit_code);
         self.stops.store(signal.is_some(), Ordering::Relaxed);
         if signal.is_none() {
             stop.go_on();

@@ -15,7 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::control::seconds;
-use super::error::RankError;
+use super::error::{RankError, ranks_of};
 use super::launcher::Place;
 use super::token::{Token, random};
 use crate::base::stop::Stop;
@@ -67,7 +67,8 @@ fn finish(stream: TcpStream) -> io::Result<TcpStream> {
 }
 
 /// The client's half of a handshake.
-fn greet(mut stream: TcpStream, token: &Token, (rank, ranks): (u32, u32)) -> Result<TcpStream, HandshakeError> {
+fn greet(mut stream: TcpStream, place: &Place) -> Result<TcpStream, HandshakeError> {
+    let Place { rank, ranks, token, .. } = place;
     begin(&stream)?;
     let nonce: [u8; 32] = random()?;
     let greeting = [&MAGIC[..], &rank.to_le_bytes(), &ranks.to_le_bytes(), &nonce].concat();
@@ -123,30 +124,33 @@ fn refuse(stream: &mut TcpStream, why: &str) {
 }
 
 /// Connections to all other ranks, of rank 0; to rank 0, of all others.
-pub fn rendezvous(place: &Place, token: &Token, stop: &Stop) -> Result<Vec<(u32, TcpStream)>, RankError> {
+pub fn rendezvous(place: &Place, stop: &Stop) -> Result<Vec<(u32, TcpStream)>, RankError> {
     let wait = seconds("PRECAST_RENDEZVOUS_S", WAIT_S)?;
     if place.rank > 0 {
-        return Ok(vec![(0, join(place, token, wait, stop)?)]);
+        return Ok(vec![(0, join(place, wait, stop)?)]);
     }
     let (listener, address) = listen(place)?;
-    let listener = listener.try_clone().map_err(RankError::io("listen for other ranks"))?;
-    receive(&listener, &address, token, (0, place.ranks), wait, stop)
+    receive(&listener, &address, place, wait, stop)
 }
 
 /// Where rank 0 listens.
-fn listen(place: &Place) -> Result<(std::sync::Arc<TcpListener>, String), RankError> {
+fn listen(place: &Place) -> Result<(TcpListener, String), RankError> {
     if let Some(listener) = &place.listener {
         let address = listener.local_addr().map_err(RankError::io("take over the port"))?;
-        return Ok((std::sync::Arc::clone(listener), address.to_string()));
+        let listener = listener.try_clone().map_err(RankError::io("listen for other ranks"))?;
+        return Ok((listener, address.to_string()));
     }
     let mut reason = String::new();
     for address in &place.addresses {
         match TcpListener::bind(address) {
-            Ok(listener) => return Ok((std::sync::Arc::new(listener), address.clone())),
+            Ok(listener) => return Ok((listener, address.clone())),
             Err(error) => reason = error.to_string(),
         }
     }
-    Err(RankError::Listen { address: place.addresses.join(", "), reason })
+    Err(RankError::Io(format!(
+        "rank 0 cannot listen at {}: {reason}. Give another --rendezvous HOST:PORT, of a port that is free on the host of rank 0",
+        place.addresses.join(", ")
+    )))
 }
 
 /// Waits for all ranks above one. Connections are answered each on a thread of its own: a stranger that says nothing keeps nobody
@@ -154,26 +158,33 @@ fn listen(place: &Place) -> Result<(std::sync::Arc<TcpListener>, String), RankEr
 fn receive(
     listener: &TcpListener,
     address: &str,
-    token: &Token,
-    (own, ranks): (u32, u32),
+    place: &Place,
     wait: Duration,
     stop: &Stop,
 ) -> Result<Vec<(u32, TcpStream)>, RankError> {
+    let ranks = place.ranks;
     listener.set_nonblocking(true).map_err(RankError::io("listen for other ranks"))?;
     let until = Instant::now() + wait;
     let (admitted, arrivals) = mpsc::channel();
     let (mut peers, mut strangers): (Vec<(u32, TcpStream)>, usize) = (Vec::new(), 0);
     let missing = |peers: &[(u32, TcpStream)]| -> Vec<u32> {
-        (own + 1..ranks).filter(|rank| peers.iter().all(|(known, _)| known != rank)).collect()
+        (place.rank + 1..ranks).filter(|rank| peers.iter().all(|(known, _)| known != rank)).collect()
     };
     while !missing(&peers).is_empty() {
         stop.check()?;
         if Instant::now() > until {
-            let (missing, address) = (missing(&peers), address.to_owned());
-            return Err(RankError::Missing { missing, ranks, address, seconds: wait.as_secs(), strangers });
+            let (missing, seconds) = (ranks_of(&missing(&peers)), wait.as_secs());
+            let strangers = match strangers {
+                0 => String::new(),
+                count => format!("; {count} that came did not know the token of this job"),
+            };
+            return Err(RankError::Io(format!(
+                "{missing} of {ranks} did not come to {address} within {seconds} s{strangers}. Each rank takes the same command, and \
+                 its host must reach {address}"
+            )));
         }
         if let Ok((stream, _)) = listener.accept() {
-            let (admitted, token) = (admitted.clone(), token.clone());
+            let (admitted, token) = (admitted.clone(), place.token.clone());
             thread::spawn(move || {
                 let _ = stream.set_nonblocking(false);
                 let _ = admitted.send(admit(stream, &token, ranks));
@@ -200,17 +211,15 @@ fn receive(
 }
 
 /// Connects to rank 0, which may listen at any of some addresses, and may not do so yet.
-fn join(place: &Place, token: &Token, wait: Duration, stop: &Stop) -> Result<TcpStream, RankError> {
-    let Place { rank, ranks, addresses, .. } = place;
+fn join(place: &Place, wait: Duration, stop: &Stop) -> Result<TcpStream, RankError> {
+    let Place { rank, addresses, .. } = place;
     let until = Instant::now() + wait;
     let (mut lost, mut stranger) = ("it is not there".to_owned(), None);
     while Instant::now() < until {
         for address in addresses {
             stop.check()?;
-            match connect(address, ATTEMPT.min(wait))
-                .map_err(HandshakeError::from)
-                .and_then(|s| greet(s, token, (*rank, *ranks)))
-            {
+            let stream = connect(address, ATTEMPT.min(wait)).map_err(HandshakeError::from);
+            match stream.and_then(|stream| greet(stream, place)) {
                 Ok(stream) => return Ok(stream),
                 Err(HandshakeError::Refused(why)) => return Err(RankError::Usage(why)),
                 Err(HandshakeError::Stranger(why)) => stranger = Some(why),
@@ -222,7 +231,7 @@ fn join(place: &Place, token: &Token, wait: Duration, stop: &Stop) -> Result<Tcp
     let (address, seconds) = (addresses.join(", "), wait.as_secs());
     // Who answered once and went away since was still the wrong one.
     let reason = stranger.unwrap_or(lost);
-    Err(RankError::NoAnswer { rank: *rank, address, seconds, reason })
+    Err(RankError::Io(format!("rank {rank}: rank 0 did not answer at {address} within {seconds} s: {reason}")))
 }
 
 fn connect(address: &str, patience: Duration) -> io::Result<TcpStream> {
@@ -237,21 +246,16 @@ fn connect(address: &str, patience: Duration) -> io::Result<TcpStream> {
 }
 
 /// A connection from each rank to each: it connects to those below and listens for those above.
-pub fn mesh(
-    place: &Place,
-    token: &Token,
-    listener: &TcpListener,
-    addresses: &[String],
-) -> Result<Vec<Option<TcpStream>>, RankError> {
+pub fn mesh(place: &Place, listener: &TcpListener, addresses: &[String]) -> Result<Vec<Option<TcpStream>>, RankError> {
     let wait = seconds("PRECAST_RENDEZVOUS_S", WAIT_S)?;
     let mut peers: Vec<Option<TcpStream>> = (0..place.ranks).map(|_| None).collect();
     let stop = Stop::default();
     for below in 0..place.rank {
         let to = Place { addresses: vec![addresses[below as usize].clone()], listener: None, ..place.clone() };
-        peers[below as usize] = Some(join(&to, token, wait, &stop)?);
+        peers[below as usize] = Some(join(&to, wait, &stop)?);
     }
     let own = listener.local_addr().map_or_else(|_| String::new(), |address: SocketAddr| address.to_string());
-    for (rank, stream) in receive(listener, &own, token, (place.rank, place.ranks), wait, &stop)? {
+    for (rank, stream) in receive(listener, &own, place, wait, &stop)? {
         peers[rank as usize] = Some(stream);
     }
     Ok(peers)
@@ -259,34 +263,33 @@ pub fn mesh(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
 
-    fn listening() -> (Arc<TcpListener>, String) {
+    fn listening() -> (TcpListener, String) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        (Arc::new(listener), address)
+        (listener, address)
     }
 
-    fn place(rank: u32, ranks: u32, address: &str, listener: Option<Arc<TcpListener>>) -> Place {
-        Place { rank, ranks, addresses: vec![address.to_owned()], listener, ..Place::default() }
+    fn place(rank: u32, ranks: u32, address: &str, job: &str) -> Place {
+        let token = Token::of(&[job.to_owned()]);
+        Place { rank, ranks, addresses: vec![address.to_owned()], token, ..Place::default() }
     }
 
     /// What rank 0 of so many says where the others are these, each with its number, theirs of all, and a token.
     fn met(ranks: u32, others: &[(u32, u32, &str)]) -> (Result<usize, String>, Vec<Result<(), String>>) {
         let (listener, address) = listening();
-        let token = Token::of(&["job".to_owned()]);
         thread::scope(|scope| {
             let others: Vec<_> = others
                 .iter()
                 .map(|(rank, ranks, job)| {
-                    let (place, token) = (place(*rank, *ranks, &address, None), Token::of(&[(*job).to_owned()]));
-                    let join = move || join(&place, &token, Duration::from_secs(2), &Stop::default());
+                    let place = place(*rank, *ranks, &address, job);
+                    let join = move || join(&place, Duration::from_secs(2), &Stop::default());
                     scope.spawn(move || join().map(|_| ()).map_err(|error| error.to_string()))
                 })
                 .collect();
-            let own = receive(&listener, &address, &token, (0, ranks), Duration::from_secs(2), &Stop::default());
+            let first = place(0, ranks, &address, "job");
+            let own = receive(&listener, &address, &first, Duration::from_secs(2), &Stop::default());
             let own = own.map(|peers| peers.len()).map_err(|error| error.to_string());
             drop(listener);
             (own, others.into_iter().map(|other| other.join().unwrap()).collect())
@@ -317,8 +320,7 @@ mod tests {
             let (stream, _) = listener.accept().unwrap();
             admit(stream, &Token::of(&["another job".to_owned()]), 2).is_err()
         });
-        let token = Token::of(&["job".to_owned()]);
-        let joined = join(&place(1, 2, &address, None), &token, Duration::from_millis(500), &Stop::default());
+        let joined = join(&place(1, 2, &address, "job"), Duration::from_millis(500), &Stop::default());
         let message = joined.unwrap_err().to_string();
         assert!(answer.join().unwrap() && message.contains("does not know the token"), "{message}");
     }
@@ -334,13 +336,12 @@ mod tests {
     #[test]
     fn a_stranger_keeps_nobody_waiting() {
         let (listener, address) = listening();
-        let token = Token::of(&["job".to_owned()]);
         let _silent = TcpStream::connect(&address).unwrap();
         TcpStream::connect(&address).unwrap().write_all(b"GET / HTTP/1.1\r\n\r\n and more than a rank says").unwrap();
         thread::scope(|scope| {
-            let (place, token) = (place(1, 2, &address, None), &token);
-            let other = scope.spawn(move || join(&place, token, Duration::from_secs(60), &Stop::default()).map(|_| ()));
-            let peers = receive(&listener, &address, token, (0, 2), Duration::from_secs(60), &Stop::default()).unwrap();
+            let [first, second] = [0, 1].map(|rank| place(rank, 2, &address, "job"));
+            let other = scope.spawn(move || join(&second, Duration::from_secs(60), &Stop::default()).map(|_| ()));
+            let peers = receive(&listener, &address, &first, Duration::from_secs(60), &Stop::default()).unwrap();
             assert_eq!(peers.len(), 1);
             other.join().unwrap().unwrap();
         });
