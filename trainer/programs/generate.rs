@@ -50,7 +50,7 @@ pub fn generate(request: &Generation) -> Result<Generated, Failure> {
     let forward = &request.forward;
     let opened = forward.read()?;
     let (model, config) = (&opened.model, opened.model.config());
-    let none = || DataError::NoTokenizer { path: forward.model.clone() };
+    let none = || DataError::no_tokenizer(&forward.model);
     let tokenizer = Arc::clone(model.tokenizer()?.ok_or_else(none)?);
     let prompt_ids = prompt(request, model, &tokenizer)?;
     let ends = model.eos_tokens();
@@ -90,16 +90,14 @@ pub fn generate(request: &Generation) -> Result<Generated, Failure> {
         }
     }
     let ids = ids.split_off(prompt_ids.len());
-    let failed = |reason| DataError::Tokenizer { path: request.forward.model.clone(), reason };
-    let text = tokenizer.decode(&ids).map_err(failed)?;
+    let text = tokenizer.decode(&ids).map_err(DataError::tokenizer(&request.forward.model))?;
     Ok(Generated { prompt_ids, ids, text })
 }
 
 /// The ids of the prompt: as a user's message by the model's chat template, or as it is.
 fn prompt(request: &Generation, model: &Checkpoint, tokenizer: &Tokenizer) -> Result<Vec<u32>, Failure> {
     let template = if request.raw { None } else { model.chat_template(request.chat_date)? };
-    let path = || request.forward.model.clone();
-    let failed = |reason| Failure::from(DataError::Tokenizer { path: path(), reason });
+    let path = &request.forward.model;
     let ids = match template {
         Some(template) => {
             let message = Value::from_pairs([("role", "user"), ("content", &request.prompt)]);
@@ -115,10 +113,10 @@ fn prompt(request: &Generation, model: &Checkpoint, tokenizer: &Tokenizer) -> Re
             tokenizer.encode(&request.prompt)
         }
     };
-    let ids = ids.map_err(failed)?;
+    let ids = ids.map_err(DataError::tokenizer(path))?;
     let vocab = model.config().vocab;
     match ids.iter().enumerate().find(|(_, id)| **id >= vocab) {
-        Some((index, id)) => Err(DataError::Vocabulary { path: path(), index: index as u64, id: *id, vocab }.into()),
+        Some((index, id)) => Err(DataError::vocabulary(path, index as u64, *id, vocab).into()),
         None if ids.is_empty() => Err(Failure::usage("--prompt has no token to go on from")),
         None => Ok(ids),
     }

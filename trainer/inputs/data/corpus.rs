@@ -10,11 +10,10 @@ use precast_kernels::abi::MASKED_TOKEN;
 use precast_system::{count, files};
 use rayon::prelude::*;
 
-use super::error::Place;
 use super::files::{DataFile, Form, find};
 use super::jsonl::{self, Lines};
 use super::parquet::{self, Table};
-use super::rows::{Columns, Content, Kind, Part, RowFault, check_ids, sequence};
+use super::rows::{Columns, Content, Kind, Part, check_ids, sequence};
 use super::summary::Summary;
 use super::{Chunk, DataError, MOST_DOCUMENT_BYTES, Packing, Reader};
 use crate::base::impostors::{Disguise, without_mark};
@@ -95,28 +94,19 @@ impl Holds {
     }
 }
 
-/// A row as it was read, with where it stands.
+/// A row as it was read.
 enum Raw {
-    Line(u64, Vec<u8>),
-    Row(u64, Row),
+    Line(Vec<u8>),
+    Row(Row),
 }
 
 /// What a row comes to.
 struct Tokens {
-    of: Of,
+    chunk: Chunk,
+    /// A document, which becomes chunks of its own or of a stream; else a sequence.
+    is_document: bool,
     /// It is a text without a character.
     is_empty: bool,
-}
-
-enum Of {
-    Document(Vec<u32>),
-    Sequence(Chunk),
-}
-
-impl From<Chunk> for Tokens {
-    fn from(chunk: Chunk) -> Self {
-        Self { of: Of::Sequence(chunk), is_empty: false }
-    }
 }
 
 impl Files {
@@ -141,14 +131,13 @@ impl Files {
             let Some(directory) = &other.file.directory else { continue };
             let first = with_rows().find(|one| one.file.directory.as_ref() == Some(directory)).unwrap_or(other);
             if first.holds.what() != other.holds.what() {
-                let name = |file: &DataFile| file.path.file_name().map(PathBuf::from).unwrap_or_default();
-                return Err(DataError::MixedDirectory {
-                    path: directory.clone(),
-                    first_file: name(&first.file),
-                    first: first.holds.what(),
-                    other_file: name(&other.file),
-                    other: other.holds.what(),
-                });
+                let has = |Opened { file, holds }: &Opened| {
+                    let name = file.path.file_name().unwrap_or_default();
+                    format!("{} has {}", name.display(), holds.what())
+                };
+                let (first, other) = (has(first), has(other));
+                let remedy = "a directory holds rows of one kind; name each file with a --data of its own";
+                return Err(DataError::of(directory, format_args!("{first}, and {other}: {remedy}")));
             }
         }
         Ok(())
@@ -173,12 +162,11 @@ impl Corpus {
     /// [`DataError`] of a file that `reader` cannot read.
     pub fn new(files: Files, seq_len: u32, packing: Packing, reader: Reader) -> Result<Self, DataError> {
         for Opened { file, holds } in &files.0 {
-            let path = || file.path.clone();
             if holds.is_text() && reader.tokenizer.is_none() {
-                return Err(DataError::NoTokenizer { path: path() });
+                return Err(DataError::no_tokenizer(&file.path));
             }
             if holds.kind() == Some(Kind::Messages) && reader.chat.is_none() {
-                return Err(DataError::NoTemplate { path: path(), kind: Kind::Messages.name() });
+                return Err(no_template(&file.path, Kind::Messages));
             }
         }
         Ok(Self { files: files.0, chunk: seq_len as usize + 1, packing, reader })
@@ -233,11 +221,13 @@ impl Corpus {
     /// [`DataError`] of the first thing that is wrong; the chunks before it have been given.
     pub fn pass(&self, emit: &mut dyn FnMut(Chunk) -> bool) -> Result<Summary, DataError> {
         let none = Summary::default();
-        let mut pass = Pass { corpus: self, emit, before: none, summary: none, counted: false, goes_on: true };
+        let (carried, first) = (Vec::new(), 0);
+        let mut pass =
+            Pass { corpus: self, emit, before: none, summary: none, counted: false, goes_on: true, carried, first };
         let (mut learnt, mut nothing) = (false, None);
         for Opened { file, holds } in &self.files {
             pass.before = pass.before.with(std::mem::take(&mut pass.summary));
-            pass.counted = false;
+            (pass.counted, pass.first) = (false, 0);
             match holds {
                 Holds::Ids => pass.ids(file)?,
                 Holds::Document => pass.document(file)?,
@@ -266,13 +256,31 @@ impl Corpus {
 
     /// Why there is nothing to learn from in a file that came to this.
     fn nothing(&self, file: &DataFile, holds: &Holds, of_file: &Summary) -> DataError {
-        let (path, chunk, rows) = (file.path.clone(), self.chunk, of_file.rows);
-        match of_file.reaches_counted {
-            _ if *holds == Holds::Ids && chunk > 1 => DataError::TooShort { path, tokens: file.bytes / 4, chunk },
-            _ if rows == 0 || of_file.is_empty() => DataError::Empty { path, rows },
-            Some(reaches) => DataError::CutBefore { path, rows: of_file.cut_before_counted, chunk, reaches },
-            None => DataError::NothingToPredict { path },
-        }
+        let (chunk, rows) = (self.chunk, of_file.rows);
+        let reason = match of_file.reaches_counted {
+            _ if *holds == Holds::Ids && chunk > 1 => {
+                let tokens = file.bytes / 4;
+                format!(
+                    "{tokens} tokens do not fill one chunk of seq_len + 1 = {chunk}: give more data or a smaller --seq-len"
+                )
+            }
+            _ if rows == 0 => "no rows in it; is it the right file?".to_owned(),
+            _ if of_file.is_empty() && rows == 1 => "its text is empty; is it the right file?".to_owned(),
+            _ if of_file.is_empty() => {
+                format!("all {rows} texts in it are empty; is it the right file? --data-field names another column")
+            }
+            Some(reaches) => {
+                let rows = of_file.cut_before_counted;
+                let are = if rows == 1 { "is" } else { "are" };
+                format!(
+                    "no token to predict: {} {are} cut to seq_len + 1 = {chunk} tokens before the first one that counts, as where the \
+                     assistant speaks after a long prompt: --seq-len {reaches} reaches the nearest",
+                    count(rows as usize, "row")
+                )
+            }
+            None => "no token to predict: a sequence needs at least two, and one that is not masked".to_owned(),
+        };
+        DataError::of(&file.path, reason)
     }
 
     /// Digest of the files: hashing gigabytes takes a while.
@@ -281,8 +289,7 @@ impl Corpus {
     /// [`DataError`] where a file cannot be read, or is not as it was at the start.
     pub fn digest(&self) -> Result<Digest, DataError> {
         let each = self.files.par_iter().map(|Opened { file, .. }| {
-            let io = |error: std::io::Error| DataError::Io { path: file.path.clone(), reason: error.to_string() };
-            let digest = files::digest(&file.path).map_err(io)?;
+            let digest = files::digest(&file.path).map_err(DataError::io(&file.path))?;
             file.open().map(|_| digest)
         });
         let digests = each.collect::<Result<Vec<Digest>, DataError>>()?;
@@ -290,66 +297,76 @@ impl Corpus {
     }
 
     fn tokenizer(&self, path: &Path) -> Result<&Tokenizer, DataError> {
-        self.reader.tokenizer.as_deref().ok_or_else(|| DataError::NoTokenizer { path: path.to_owned() })
+        self.reader.tokenizer.as_deref().ok_or_else(|| DataError::no_tokenizer(path))
     }
 
-    /// The tokens of a row.
-    fn read(&self, file: &DataFile, columns: &Columns, raw: Raw) -> Result<Tokens, DataError> {
-        let path = || file.path.clone();
-        let place = match &raw {
-            Raw::Line(number, _) => Place::Line(*number),
-            Raw::Row(number, _) => Place::Row(*number),
-        };
-        let fault = |fault| DataError::Row { path: path(), place, fault };
+    /// The tokens of a row, counted from 1.
+    fn read(&self, file: &DataFile, columns: &Columns, (number, raw): (u64, Raw)) -> Result<Tokens, DataError> {
+        let path = &file.path;
+        let fault = |fault| at_row(file, number, fault);
         let content = match raw {
-            Raw::Line(_, line) => jsonl::text(&line).and_then(|line| jsonl::row(line, columns)),
-            Raw::Row(_, row) => parquet::row(row, columns),
+            Raw::Line(line) => jsonl::text(&line).and_then(|line| jsonl::row(line, columns)),
+            Raw::Row(row) => parquet::row(row, columns),
         };
-        let failed = |reason| DataError::Tokenizer { path: path(), reason };
+        let sequence_of = |chunk, is_empty| Tokens { chunk, is_document: false, is_empty };
         let vocab = self.reader.vocab;
         let (messages, tools, prompt) = match content.map_err(fault)? {
-            Content::Ids(row) => return sequence(row, vocab).map(Tokens::from).map_err(fault),
+            Content::Ids(row) => return Ok(sequence_of(sequence(row, vocab).map_err(fault)?, false)),
             Content::Text(text) => {
-                let of = Of::Document(self.document(&file.path, &text)?);
-                return Ok(Tokens { of, is_empty: text.is_empty() });
+                let chunk = Chunk::plain(self.document(path, &text)?);
+                return Ok(Tokens { chunk, is_document: true, is_empty: text.is_empty() });
             }
             Content::Completion { prompt: Part::Text(prompt), completion: Part::Text(completion), .. } => {
                 let text = format!("{prompt}{completion}");
-                let (ids, offsets) = self.tokenizer(&file.path)?.encode_placed(&text, true).map_err(failed)?;
+                let tokenizer = self.tokenizer(path)?;
+                let (ids, offsets) = tokenizer.encode_placed(&text, true).map_err(DataError::tokenizer(path))?;
                 let mut chunk = labelled(ids, &offsets, std::slice::from_ref(&(prompt.len()..text.len())), &text);
                 if let Some(eos) = self.reader.eos.filter(|eos| chunk.ids.last() != Some(eos)) {
                     chunk.ids.push(eos);
                     chunk.labels.iter_mut().for_each(|labels| labels.push(eos));
                 }
                 check_ids(chunk.ids.iter().map(|id| i64::from(*id)), vocab).map_err(fault)?;
-                return Ok(Tokens { of: Of::Sequence(chunk), is_empty: completion.is_empty() });
+                return Ok(sequence_of(chunk, completion.is_empty()));
             }
             Content::Completion { prompt: Part::Messages(prompt), completion: Part::Messages(completion), tools } => {
                 (completion, tools, Some(prompt))
             }
-            Content::Completion { .. } => return Err(fault(RowFault::Parts)),
+            Content::Completion { .. } => {
+                let reason = "one is text and the other messages: give both as text or both as messages";
+                return Err(fault(format!("prompt and completion: {reason}")));
+            }
             Content::Messages { messages, tools } => (messages, tools, None),
         };
-        let kind = columns.kind.name();
-        let chat = self.reader.chat.as_ref().ok_or_else(|| DataError::NoTemplate { path: path(), kind })?;
+        let chat = self.reader.chat.as_ref().ok_or_else(|| no_template(path, columns.kind))?;
         let conversation = match prompt {
             Some(prompt) => chat.completion(&prompt, &messages, tools.as_ref()),
             None => chat.conversation(&messages, tools.as_ref()),
         };
-        let conversation = conversation.map_err(|chat| fault(chat.into()))?;
+        let conversation = conversation.map_err(|chat| fault(chat.to_string()))?;
         let text = &conversation.text;
-        let (ids, offsets) = self.tokenizer(&file.path)?.encode_placed(text, false).map_err(failed)?;
+        let (ids, offsets) = self.tokenizer(path)?.encode_placed(text, false).map_err(DataError::tokenizer(path))?;
         check_ids(ids.iter().map(|id| i64::from(*id)), vocab).map_err(fault)?;
-        Ok(labelled(ids, &offsets, &conversation.spans, text).into())
+        Ok(sequence_of(labelled(ids, &offsets, &conversation.spans, text), false))
     }
 
     /// The ids of a document, ended once: some tokenizers end it themselves.
     fn document(&self, path: &Path, text: &str) -> Result<Vec<u32>, DataError> {
-        let failed = |reason| DataError::Tokenizer { path: path.to_owned(), reason };
-        let mut ids = self.tokenizer(path)?.encode(text).map_err(failed)?;
+        let mut ids = self.tokenizer(path)?.encode(text).map_err(DataError::tokenizer(path))?;
         ids.extend(self.reader.eos.filter(|eos| ids.last() != Some(eos)));
         Ok(ids)
     }
+}
+
+/// The error for a row, counted from 1, that cannot be used.
+fn at_row(file: &DataFile, number: u64, reason: String) -> DataError {
+    let place = if file.form == Form::Table { ": row " } else { ":" };
+    DataError::new(format_args!("{}{place}{number}: {reason}", file.path.display()))
+}
+
+/// The error for messages, and no template to render them by.
+fn no_template(path: &Path, kind: Kind) -> DataError {
+    let remedy = "put a chat_template.jinja beside its config.json, or give rows of text or input_ids";
+    DataError::file(path, format_args!("has {kind}, and the model has no chat template: {remedy}"))
 }
 
 /// Tokens of a text of which those in spans of it count, as transformers finds them: from the token that has the first character
@@ -373,9 +390,9 @@ fn labelled(ids: Vec<u32>, offsets: &[(usize, usize)], spans: &[std::ops::Range<
 /// What a file holds, by its name and its first row.
 fn holds(file: &DataFile, field: Option<&str>) -> Result<Holds, DataError> {
     let path = &file.path;
-    let io = |error: std::io::Error| DataError::Io { path: path.clone(), reason: error.to_string() };
+    let io = DataError::io(path);
     let mut head = Vec::new();
-    file.open()?.take(HEAD_BYTES).read_to_end(&mut head).map_err(io)?;
+    file.open()?.take(HEAD_BYTES).read_to_end(&mut head).map_err(&io)?;
     let what = match file.form {
         Form::Ids | Form::Table => Disguise::of(&head),
         // A web page may well be a document to learn from.
@@ -383,19 +400,20 @@ fn holds(file: &DataFile, field: Option<&str>) -> Result<Holds, DataError> {
         Form::Lines => Disguise::of_text(&head),
     };
     if let Some(what) = what {
-        return Err(DataError::Disguised { path: path.clone(), what });
+        return Err(DataError::file(path, what));
     }
     let columns = match file.form {
         Form::Ids if !file.bytes.is_multiple_of(4) => {
-            return Err(DataError::Ragged { path: path.clone(), bytes: file.bytes });
+            let what = "are not a whole number of u32 token ids: it is cut short, or of another type; write ids as 4 bytes each";
+            return Err(DataError::of(path, format_args!("{} bytes {what}", file.bytes)));
         }
         Form::Ids => return Ok(Holds::Ids),
         Form::Document => return Ok(Holds::Document),
-        Form::Lines => match Lines::new(file.open()?).next().map_err(io)? {
+        Form::Lines => match Lines::new(file.open()?).next().map_err(&io)? {
             None => None,
             Some((number, line)) => {
-                let fault = |fault| DataError::Row { path: path.clone(), place: Place::Line(number), fault };
-                Some(jsonl::text(&line).and_then(|line| jsonl::columns(line, field)).map_err(fault)?)
+                let columns = jsonl::text(&line).and_then(|line| jsonl::columns(line, field));
+                Some(columns.map_err(|reason| at_row(file, number, reason))?)
             }
         },
         Form::Table => Some(parquet::columns(path, file.open()?, field)?),
@@ -414,6 +432,10 @@ struct Pass<'a> {
     /// Whether anything of the file counts.
     counted: bool,
     goes_on: bool,
+    /// Tokens of documents that are in no chunk yet.
+    carried: Vec<u32>,
+    /// Tokens of the file's documents so far.
+    first: u64,
 }
 
 impl Pass<'_> {
@@ -425,7 +447,6 @@ impl Pass<'_> {
 
     /// A file of token ids, cut in order into whole chunks; of an evaluation the last one may be shorter.
     fn ids(&mut self, file: &DataFile) -> Result<(), DataError> {
-        let io = |error: std::io::Error| DataError::Io { path: file.path.clone(), reason: error.to_string() };
         let (chunk, vocab) = (self.corpus.chunk, self.corpus.reader.vocab);
         let mut bytes = BufReader::with_capacity(GROUP_BYTES, file.open()?);
         let mut left = file.bytes as usize / 4;
@@ -434,7 +455,7 @@ impl Pass<'_> {
         self.summary.rows += 1;
         while left >= least && self.goes_on {
             let mut ids = vec![0u32; chunk.min(left)];
-            bytes.read_exact(bytemuck::cast_slice_mut(&mut ids)).map_err(io)?;
+            bytes.read_exact(bytemuck::cast_slice_mut(&mut ids)).map_err(DataError::io(&file.path))?;
             ids.iter_mut().for_each(|id| *id = u32::from_le(*id));
             check_vocabulary(file, first, &ids, vocab)?;
             first += ids.len() as u64;
@@ -446,21 +467,26 @@ impl Pass<'_> {
 
     /// A file that is one document.
     fn document(&mut self, file: &DataFile) -> Result<(), DataError> {
-        let path = || file.path.clone();
+        let path = &file.path;
         if file.bytes > MOST_DOCUMENT_BYTES {
-            return Err(DataError::LongDocument { path: path(), bytes: file.bytes, most: MOST_DOCUMENT_BYTES });
+            let remedy = "split it into several, one per line of a .jsonl file";
+            return Err(DataError::of(
+                path,
+                format_args!(
+                    "a document of {} bytes: at most {MOST_DOCUMENT_BYTES} are tokenized at a time; {remedy}",
+                    file.bytes
+                ),
+            ));
         }
         let mut bytes = Vec::with_capacity(file.bytes as usize);
-        let read = file.open()?.take(file.bytes).read_to_end(&mut bytes);
-        read.map_err(|error| DataError::Io { path: path(), reason: error.to_string() })?;
+        file.open()?.take(file.bytes).read_to_end(&mut bytes).map_err(DataError::io(path))?;
         let text = std::str::from_utf8(without_mark(&bytes));
-        let text = text.map_err(|error| DataError::Utf8 { path: path(), error })?;
-        let ids = self.corpus.document(&file.path, text)?;
+        let text = text.map_err(|error| DataError::of(path, format_args!("not UTF-8 text: {error}")))?;
+        let ids = self.corpus.document(path, text)?;
         self.summary.rows += 1;
         self.summary.empty += u64::from(text.is_empty());
-        let mut packer = Packer::new(self.corpus);
-        packer.add(self, file, &ids)?;
-        packer.end(self);
+        self.pack(file, &ids)?;
+        self.end_stream();
         Ok(())
     }
 
@@ -471,31 +497,27 @@ impl Pass<'_> {
             Form::Table => Source::Table(Table::new(&file.path, file.open()?, columns)?),
             _ => Source::Lines(Lines::new(file.open()?)),
         };
-        let mut packer = Packer::new(self.corpus);
         while self.goes_on {
-            let group = source.group(&file.path);
             // What is wrong with a row before it is said first.
-            let (group, ended) = match group {
-                (rows, None) if rows.is_empty() => break,
-                group => group,
-            };
+            let (group, ended) = source.group(&file.path);
+            if group.is_empty() && ended.is_ok() {
+                break;
+            }
             let corpus = self.corpus;
             let read: Vec<Result<Tokens, DataError>> =
                 group.into_par_iter().map(|raw| corpus.read(file, columns, raw)).collect();
             for tokens in read {
                 self.summary.rows += 1;
-                let Tokens { of, is_empty } = tokens?;
+                let Tokens { chunk, is_document, is_empty } = tokens?;
                 self.summary.empty += u64::from(is_empty);
-                match of {
-                    Of::Document(ids) => packer.add(self, file, &ids)?,
-                    Of::Sequence(chunk) => self.sequence(chunk),
+                match is_document {
+                    true => self.pack(file, &chunk.ids)?,
+                    false => self.sequence(chunk),
                 }
             }
-            if let Some(error) = ended {
-                return Err(error);
-            }
+            ended?;
         }
-        packer.end(self);
+        self.end_stream();
         Ok(())
     }
 
@@ -517,14 +539,35 @@ impl Pass<'_> {
             _ => self.give(chunk),
         }
     }
+    /// Cuts a tokenized document into chunks. Consecutive chunks of a stream share no token: the first token of a chunk is predicted
+    /// by nothing, as in `.bin` files. A chunk of one token has nothing to predict.
+    fn pack(&mut self, file: &DataFile, ids: &[u32]) -> Result<(), DataError> {
+        let Corpus { chunk: most, packing, ref reader, .. } = *self.corpus;
+        check_vocabulary(file, self.first, ids, reader.vocab)?;
+        self.first += ids.len() as u64;
+        self.carried.extend(ids);
+        let rest = self.carried.split_off(self.carried.len() / most * most);
+        for chunk in std::mem::replace(&mut self.carried, rest).chunks(most).filter(|chunk| chunk.len() > 1) {
+            self.give(Chunk::plain(chunk));
+        }
+        if packing == Packing::PerDocument {
+            self.end_stream();
+        }
+        Ok(())
+    }
+
+    /// Gives what is left of a stream.
+    fn end_stream(&mut self) {
+        let rest = std::mem::take(&mut self.carried);
+        if rest.len() > 1 {
+            self.give(Chunk::plain(rest));
+        }
+    }
 }
 
 fn check_vocabulary(file: &DataFile, first: u64, ids: &[u32], vocab: u32) -> Result<(), DataError> {
     match ids.iter().position(|id| *id >= vocab) {
-        Some(index) => {
-            let (path, id) = (file.path.clone(), ids[index]);
-            Err(DataError::Vocabulary { path, index: first + index as u64, id, vocab })
-        }
+        Some(index) => Err(DataError::vocabulary(&file.path, first + index as u64, ids[index], vocab)),
         None => Ok(()),
     }
 }
@@ -536,68 +579,32 @@ enum Source {
 }
 
 impl Source {
+    /// The next row, and its number from 1; none at the end of the file.
+    fn next(&mut self, path: &Path) -> Result<Option<(u64, Raw)>, DataError> {
+        Ok(match self {
+            Self::Lines(lines) => {
+                lines.next().map_err(DataError::io(path))?.map(|(number, line)| (number, Raw::Line(line)))
+            }
+            Self::Table(table) => table.next(path)?.map(|(number, row)| (number, Raw::Row(row))),
+        })
+    }
+
     /// The next rows; none at the end of the file. And what is wrong behind them.
-    fn group(&mut self, path: &Path) -> (Vec<Raw>, Option<DataError>) {
+    fn group(&mut self, path: &Path) -> (Vec<(u64, Raw)>, Result<(), DataError>) {
         let (mut rows, mut bytes) = (Vec::new(), 0);
         while rows.len() < GROUP_ROWS && bytes < GROUP_BYTES {
-            let next = match self {
-                Self::Lines(lines) => {
-                    let next = lines.next().map(|line| line.map(|(number, line)| Raw::Line(number, line)));
-                    next.map_err(|error| DataError::Io { path: path.to_owned(), reason: error.to_string() })
-                }
-                Self::Table(table) => table.next(path).map(|row| row.map(|(number, row)| Raw::Row(number, row))),
-            };
-            match next {
-                Ok(Some(raw)) => {
-                    bytes += match &raw {
-                        Raw::Line(_, line) => line.len(),
-                        Raw::Row(_, row) => parquet::bytes(row),
+            match self.next(path) {
+                Ok(Some(row)) => {
+                    bytes += match &row.1 {
+                        Raw::Line(line) => line.len(),
+                        Raw::Row(row) => parquet::bytes(row),
                     };
-                    rows.push(raw);
+                    rows.push(row);
                 }
                 Ok(None) => break,
-                Err(error) => return (rows, Some(error)),
+                Err(error) => return (rows, Err(error)),
             }
         }
-        (rows, None)
-    }
-}
-
-/// Cuts tokenized documents into chunks. Consecutive chunks of a stream share no token: the first token of a chunk is predicted
-/// by nothing, as in `.bin` files. A chunk of one token has nothing to predict.
-struct Packer {
-    chunk: usize,
-    packing: Packing,
-    carried: Vec<u32>,
-    /// Tokens of the file before these.
-    first: u64,
-}
-
-impl Packer {
-    fn new(corpus: &Corpus) -> Self {
-        Self { chunk: corpus.chunk, packing: corpus.packing, carried: Vec::new(), first: 0 }
-    }
-
-    fn add(&mut self, pass: &mut Pass<'_>, file: &DataFile, ids: &[u32]) -> Result<(), DataError> {
-        check_vocabulary(file, self.first, ids, pass.corpus.reader.vocab)?;
-        self.first += ids.len() as u64;
-        self.carried.extend(ids);
-        let whole = self.carried.len() / self.chunk * self.chunk;
-        for chunk in self.carried[..whole].chunks(self.chunk).filter(|chunk| chunk.len() > 1) {
-            pass.give(Chunk::plain(chunk));
-        }
-        self.carried.drain(..whole);
-        if self.packing == Packing::PerDocument {
-            self.end(pass);
-        }
-        Ok(())
-    }
-
-    /// Ends a stream.
-    fn end(&mut self, pass: &mut Pass<'_>) {
-        if self.carried.len() > 1 {
-            pass.give(Chunk::plain(&self.carried[..]));
-        }
-        self.carried.clear();
+        (rows, Ok(()))
     }
 }

@@ -1,6 +1,6 @@
 //! Which files are data: those that are named, and the files of named directories.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -47,41 +47,36 @@ pub(super) struct DataFile {
     changed: Option<SystemTime>,
 }
 
-fn io(path: &Path) -> impl FnOnce(std::io::Error) -> DataError {
-    let path = path.to_owned();
-    move |error| DataError::Io { path, reason: error.to_string() }
-}
-
 impl DataFile {
     fn new(path: PathBuf, directory: Option<&Path>) -> Result<Self, DataError> {
-        let form = Form::of(&path);
-        let (file, bytes, changed) = stat(&path)?;
-        let metadata = file.metadata().map_err(io(&path))?;
-        let form = form.ok_or_else(|| DataError::Kind { path: path.clone() })?;
+        let (_, metadata) = stat(&path)?;
+        let unknown = "unknown kind of data: expected .bin (u32 token ids), .jsonl, .parquet or .txt";
         Ok(Self {
+            form: Form::of(&path).ok_or_else(|| DataError::of(&path, unknown))?,
             path,
-            form,
             directory: directory.map(Path::to_owned),
-            bytes,
+            bytes: metadata.len(),
             inode: (metadata.dev(), metadata.ino()),
-            changed,
+            changed: metadata.modified().ok(),
         })
     }
 
     /// Opens it, unless it is not as it was.
     pub fn open(&self) -> Result<File, DataError> {
-        let (file, bytes, changed) = stat(&self.path)?;
-        match (bytes, changed) == (self.bytes, self.changed) {
+        let (file, metadata) = stat(&self.path)?;
+        match (metadata.len(), metadata.modified().ok()) == (self.bytes, self.changed) {
             true => Ok(file),
-            false => Err(DataError::Changed { path: self.path.clone() }),
+            false => {
+                let is = "was changed while the run read it: start the run again with --overwrite";
+                Err(DataError::file(&self.path, is))
+            }
         }
     }
 }
 
-fn stat(path: &Path) -> Result<(File, u64, Option<SystemTime>), DataError> {
-    let file = input::open(path).map_err(io(path))?;
-    let metadata = file.metadata().map_err(io(path))?;
-    Ok((file, metadata.len(), metadata.modified().ok()))
+fn stat(path: &Path) -> Result<(File, Metadata), DataError> {
+    let stat = |file: File| file.metadata().map(|metadata| (file, metadata));
+    input::open(path).and_then(stat).map_err(DataError::io(path))
 }
 
 /// The files that paths lead to: each itself, or those of a directory in name order, hidden ones apart.
@@ -92,16 +87,21 @@ pub(super) fn find(paths: &[PathBuf]) -> Result<Vec<DataFile>, DataError> {
             files.push(DataFile::new(path.clone(), None)?);
             continue;
         }
-        let entries = std::fs::read_dir(path).and_then(Iterator::collect::<Result<Vec<_>, _>>).map_err(io(path))?;
+        let entries =
+            std::fs::read_dir(path).and_then(Iterator::collect::<Result<Vec<_>, _>>).map_err(DataError::io(path))?;
         let mut inside: Vec<PathBuf> = entries.into_iter().map(|entry| entry.path()).collect();
         inside.retain(|file| !file.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".")));
         inside.sort();
         if inside.is_empty() {
-            return Err(DataError::EmptyDirectory { path: path.clone() });
+            let empty = "no data in this directory: expected .bin, .jsonl, .parquet or .txt files";
+            return Err(DataError::of(path, empty));
         }
         for file in inside {
             if file.is_dir() {
-                return Err(DataError::Nested { path: file });
+                return Err(DataError::of(
+                    &file,
+                    "a directory among data files: only the files of a directory are read; name it with a --data of its own",
+                ));
             }
             files.push(DataFile::new(file, Some(path))?);
         }

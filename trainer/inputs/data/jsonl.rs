@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::MOST_DOCUMENT_BYTES;
-use super::rows::{Columns, Content, Ids, Kind, MASK, MASK_HOLDS, Part, RowFault};
+use super::rows::{Columns, Content, Ids, Kind, MASK, MASK_HOLDS, Part, long, no_column, no_field, wrong};
 use crate::base::impostors::without_mark;
 
 /// Bytes that are read at once.
@@ -50,58 +50,55 @@ impl Lines {
 }
 
 /// The text of a line.
-pub(super) fn text(line: &[u8]) -> Result<&str, RowFault> {
+pub(super) fn text(line: &[u8]) -> Result<&str, String> {
     if line.len() as u64 > MOST_DOCUMENT_BYTES {
-        return Err(RowFault::Long { most: MOST_DOCUMENT_BYTES });
+        return Err(long("a line", MOST_DOCUMENT_BYTES));
     }
-    std::str::from_utf8(line).map_err(|error| {
-        let column = error.valid_up_to() + 1;
-        RowFault::Utf8(format!("an invalid byte at column {column}"))
-    })
+    let wrong = |at: usize| format!("not UTF-8 text: an invalid byte at column {}", at + 1);
+    std::str::from_utf8(line).map_err(|error| wrong(error.valid_up_to()))
 }
 
 /// Which columns to read of a file whose first row this is.
-pub(super) fn columns(line: &str, field: Option<&str>) -> Result<Columns, RowFault> {
+pub(super) fn columns(line: &str, field: Option<&str>) -> Result<Columns, String> {
     let row = Row::parse(line)?;
     let Some(field) = field else {
-        let kind = Kind::of(|name| row.get(name).is_some()).ok_or_else(|| RowFault::NoColumn(row.names()))?;
-        return Ok(Columns::new(kind, None, row.present()));
+        return Ok(Columns::new(row.kind()?, None, row.present()));
     };
-    let value = row.get(field).ok_or_else(|| RowFault::NoField { field: field.to_owned(), columns: row.names() })?;
-    let text = value.get();
+    let text = row.get(field).ok_or_else(|| no_field(field, &row.names()))?.get();
     let kind = match (text.as_bytes()[0], text[1..].trim_start().as_bytes().first()) {
         (b'"', _) => Kind::Text,
         (b'[', Some(b'{')) => Kind::Messages,
         (b'[', _) => Kind::Ids,
         _ => {
-            let reason = "it is neither text nor a list".to_owned();
             let expected = "text, a list of token ids or a list of messages";
-            return Err(RowFault::Column { column: field.to_owned(), reason, expected });
+            return Err(wrong(field, "it is neither text nor a list", expected));
         }
     };
     Ok(Columns::new(kind, Some(field), row.present()))
 }
 
 /// A row of a file.
-pub(super) fn row(line: &str, columns: &Columns) -> Result<Content, RowFault> {
+pub(super) fn row(line: &str, columns: &Columns) -> Result<Content, String> {
     let row = Row::parse(line)?;
     let Columns { kind, field, .. } = columns;
     match field {
-        Some(field) if row.get(field).is_none() => {
-            return Err(RowFault::NoField { field: field.clone(), columns: row.names() });
-        }
+        Some(field) if row.get(field).is_none() => return Err(no_field(field, &row.names())),
         Some(_) => {}
         None => {
-            let found = Kind::of(|name| row.get(name).is_some()).ok_or_else(|| RowFault::NoColumn(row.names()))?;
+            let found = row.kind()?;
             if found != *kind {
-                return Err(RowFault::Mixed { expected: kind.name(), found: found.name() });
+                return Err(format!(
+                    "a row of {found} in a file whose first row has {kind}: put rows of each kind into a file of their own"
+                ));
             }
         }
     }
     let tools = || row.get("tools").map(|_| row.read::<Value>("tools", "a list of tools")).transpose();
     Ok(match kind {
         Kind::Labelled | Kind::Ids => {
-            let list = |name: &str| row.value::<Vec<i64>>(name).map_err(RowFault::Malformed);
+            let what =
+                r#"{"input_ids": [...], "labels": [...]}, lists of integers; labels may be left out of all rows"#;
+            let list = |name: &str| row.value::<Vec<i64>>(name).map_err(|reason| format!("{reason}: expected {what}"));
             let labels = if *kind == Kind::Labelled { Some(list("labels")?) } else { None };
             let has_mask = columns.is_masked() && row.get(MASK).is_some();
             let mask = has_mask.then(|| row.read::<Vec<Bit>>(MASK, MASK_HOLDS)).transpose()?;
@@ -126,12 +123,14 @@ struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    fn parse(line: &'a str) -> Result<Self, RowFault> {
-        let fault = |error: serde_json::Error| RowFault::Json(fault_of(&error, 0));
-        match serde_json::from_str::<Object<'a>>(line) {
-            Ok(Object(columns)) => Ok(Self { line, columns }),
-            Err(error) => Err(fault(error)),
-        }
+    fn parse(line: &'a str) -> Result<Self, String> {
+        let what = r#"one JSON object a line, with "input_ids" (and "labels"), "messages", "prompt" and "completion", or "text""#;
+        let wrong = |error| format!("{}: expected {what}", fault_of(&error, 0));
+        serde_json::from_str(line).map(|Object(columns)| Self { line, columns }).map_err(wrong)
+    }
+
+    fn kind(&self) -> Result<Kind, String> {
+        Kind::of(|name| self.get(name).is_some()).ok_or_else(|| no_column(&self.names()))
     }
 
     fn get(&self, name: &str) -> Option<&'a RawValue> {
@@ -156,27 +155,19 @@ impl<'a> Row<'a> {
         serde_json::from_str(text).map_err(|error| fault_of(&error, before))
     }
 
-    fn read<T: DeserializeOwned>(&self, name: &str, expected: &'static str) -> Result<T, RowFault> {
-        self.value(name).map_err(|reason| RowFault::Column { column: name.to_owned(), reason, expected })
+    fn read<T: DeserializeOwned>(&self, name: &str, expected: &str) -> Result<T, String> {
+        self.value(name).map_err(|reason| wrong(name, reason, expected))
     }
 
-    fn part(&self, name: &str) -> Result<Part, RowFault> {
+    fn part(&self, name: &str) -> Result<Part, String> {
         let is_text = self.get(name).is_some_and(|value| value.get().starts_with('"'));
         match is_text {
             true => Ok(Part::Text(self.read(name, "a string")?)),
-            false => Ok(Part::Messages(self.read::<List>(name, "a string or a list of messages")?.0)),
+            false => {
+                let messages: Vec<Value> = self.read(name, "a string or a list of messages")?;
+                Ok(Part::Messages(messages.into()))
+            }
         }
-    }
-}
-
-/// A list of anything.
-#[derive(Deserialize)]
-#[serde(from = "Vec<Value>")]
-struct List(Value);
-
-impl From<Vec<Value>> for List {
-    fn from(values: Vec<Value>) -> Self {
-        Self(Value::from(values))
     }
 }
 
@@ -261,11 +252,11 @@ struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 mod tests {
     use super::*;
 
-    fn read(first: &str, line: &str) -> Result<Content, RowFault> {
+    fn read(first: &str, line: &str) -> Result<Content, String> {
         row(line, &columns(first, None)?)
     }
 
-    fn kind(line: &str, field: Option<&str>) -> Result<Kind, RowFault> {
+    fn kind(line: &str, field: Option<&str>) -> Result<Kind, String> {
         columns(line, field).map(|columns| columns.kind)
     }
 
@@ -277,8 +268,7 @@ mod tests {
         assert_eq!(kind(r#"{"prompt": "b", "text": "a"}"#, None), Ok(Kind::Text));
         assert_eq!(kind(r#"{"prompt": "b", "completion": "a", "text": "a"}"#, None), Ok(Kind::Completion));
         assert_eq!(kind(r#"{"input_ids": null, "text": "a"}"#, None), Ok(Kind::Text));
-        let none = RowFault::NoColumn(vec!["prompt".into()]);
-        assert_eq!(kind(r#"{"prompt": "b"}"#, None), Err(none));
+        assert!(kind(r#"{"prompt": "b"}"#, None).unwrap_err().contains("text; it has `prompt`; --data-field"));
     }
 
     #[test]
@@ -286,8 +276,10 @@ mod tests {
         let line = r#"{"text": "a", "content": "b", "ids": [ 1], "chat": [ {"role": "user"}], "n": 1}"#;
         let kinds = ["content", "ids", "chat"].map(|field| kind(line, Some(field)).unwrap());
         assert_eq!(kinds, [Kind::Text, Kind::Ids, Kind::Messages]);
-        assert!(matches!(kind(line, Some("n")), Err(RowFault::Column { .. })));
-        assert!(matches!(kind(line, Some("none")), Err(RowFault::NoField { .. })));
+        assert!(kind(line, Some("n")).unwrap_err().starts_with("n: it is neither text nor a list: expected text, "));
+        assert!(
+            kind(line, Some("none")).unwrap_err().starts_with("no column none, which --data-field asks for; it has ")
+        );
         let of = columns(line, Some("content")).unwrap();
         assert!(matches!(row(line, &of), Ok(Content::Text(text)) if text == "b"));
     }
@@ -295,7 +287,7 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_with_its_column() {
         let good = r#"{"text": "a"}"#;
-        let fault = |line: &str| read(good, line).unwrap_err().to_string();
+        let fault = |line: &str| read(good, line).unwrap_err();
         assert!(
             fault(r#"{"text": 1}"#)
                 .starts_with("text: invalid type: integer `1`, expected a string at column 10: expected")
@@ -306,7 +298,7 @@ mod tests {
         assert!(fault(r#"{"words": 1}"#).contains("it has `words`"));
         let mixed = r#"{"text": "a", "messages": []}"#;
         assert!(fault(mixed).contains("a row of messages in a file whose first row has text"));
-        let ids = |line: &str| read(r#"{"input_ids": [1]}"#, line).unwrap_err().to_string();
+        let ids = |line: &str| read(r#"{"input_ids": [1]}"#, line).unwrap_err();
         assert!(
             ids(r#"{"input_ids": [1, 1.5]}"#)
                 .starts_with("invalid type: floating point `1.5`, expected i64 at column 21")

@@ -25,10 +25,9 @@ use crate::inputs::tokenizer::Tokenizer;
 
 pub use batch::{Batches, MicroBatch, Order, Step};
 pub use corpus::{Corpus, Files};
-pub use error::{DataError, Place};
+pub use error::DataError;
 pub(crate) use file::map;
 pub(crate) use files::bytes;
-pub use rows::{Kind, RowFault};
 pub use stream::{MOST_BYTES, Stream};
 pub use summary::Summary;
 

@@ -1,9 +1,12 @@
 //! Rows of parquet files.
 
+use std::fmt::Display;
 use std::fs::File;
+use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::sync::Arc;
 
+use ::parquet::errors::ParquetError;
 use ::parquet::file::reader::{FileReader, SerializedFileReader};
 use ::parquet::record::reader::RowIter;
 use ::parquet::record::{Field, Row};
@@ -12,7 +15,7 @@ use minijinja::Value;
 use precast_system::bug;
 
 use super::pages::Bounded;
-use super::rows::{Columns, Content, Ids, Kind, MASK, MASK_HOLDS, Part, RowFault};
+use super::rows::{self, Columns, Content, Ids, Kind, MASK, MASK_HOLDS, Part, long, no_column, no_field};
 use super::{DataError, MOST_DOCUMENT_BYTES};
 
 /// Records that are decoded at once.
@@ -25,9 +28,14 @@ pub(super) struct Table {
 }
 
 fn open(path: &Path, file: File) -> Result<SerializedFileReader<File>, DataError> {
-    let wrong = |reason: String| DataError::Parquet { path: path.to_owned(), reason };
-    let opened = bug::guard(std::panic::AssertUnwindSafe(|| SerializedFileReader::new(file))).map_err(wrong)?;
-    opened.map_err(|error| wrong(error.to_string()))
+    let opened = bug::guard(AssertUnwindSafe(|| SerializedFileReader::new(file))).map_err(unreadable(path))?;
+    opened.map_err(unreadable(path))
+}
+
+/// The error for a file that does not read.
+fn unreadable<E: Display>(path: &Path) -> impl FnOnce(E) -> DataError {
+    let remedy = "write it again, compressed by snappy, zstd, gzip or not at all";
+    move |reason| DataError::of(path, format_args!("{reason}: not a parquet file that can be read; {remedy}"))
 }
 
 /// Which columns to read of a file, by its schema.
@@ -35,20 +43,17 @@ pub(super) fn columns(path: &Path, file: File, field: Option<&str>) -> Result<Co
     let reader = open(path, file)?;
     let schema = reader.metadata().file_metadata().schema();
     let names: Vec<String> = schema.get_fields().iter().map(|column| column.name().to_owned()).collect();
-    let fault = |fault| DataError::Columns { path: path.to_owned(), fault };
-    let has = |name: &str| names.iter().any(|one| one == name);
+    let column = |name: &str| schema.get_fields().iter().find(|column| column.name() == name);
     let Some(field) = field else {
-        let kind = Kind::of(has).ok_or_else(|| fault(RowFault::NoColumn(names.clone())))?;
+        let kind = Kind::of(|name| column(name).is_some());
+        let kind = kind.ok_or_else(|| DataError::of(path, no_column(&names)))?;
         return Ok(Columns::new(kind, None, names));
     };
-    if !has(field) {
-        return Err(fault(RowFault::NoField { field: field.to_owned(), columns: names.clone() }));
-    }
-    let column = schema.get_fields().iter().find(|column| column.name() == field);
-    let kind = match column {
+    let kind = match column(field) {
+        None => return Err(DataError::of(path, no_field(field, &names))),
         Some(column) if column.is_primitive() => Kind::Text,
         Some(column) if leaf_is_primitive(column) => Kind::Ids,
-        _ => Kind::Messages,
+        Some(_) => Kind::Messages,
     };
     Ok(Columns::new(kind, Some(field), names))
 }
@@ -72,25 +77,21 @@ impl Table {
         let schema = reader.metadata().file_metadata().schema_descr().root_schema_ptr();
         let read = schema.get_fields().iter().filter(|column| columns.reads(column.name()));
         let fields = read.map(Arc::clone).collect();
-        let wrong = |error: parquet::errors::ParquetError| DataError::Parquet {
-            path: path.to_owned(),
-            reason: error.to_string(),
-        };
-        let projection = Type::group_type_builder(schema.name()).with_fields(fields).build().map_err(wrong)?;
-        let again = again.map_err(|error| wrong(error.into()))?;
+        let projection = Type::group_type_builder(schema.name()).with_fields(fields).build();
+        let projection = projection.map_err(unreadable(path))?;
+        let again = again.map_err(|error| unreadable(path)(ParquetError::from(error)))?;
         let bounded = Bounded::new(reader, again, MOST_DOCUMENT_BYTES);
-        let rows = RowIter::from_file_into(Box::new(bounded)).project(Some(projection)).map_err(wrong)?;
+        let rows = RowIter::from_file_into(Box::new(bounded)).project(Some(projection)).map_err(unreadable(path))?;
         Ok(Self { rows: rows.with_batch_size(RECORDS), number: 0 })
     }
 
     /// The next row and its number from 1; none at the end of the file.
     pub fn next(&mut self, path: &Path) -> Result<Option<(u64, Row)>, DataError> {
-        let wrong = |reason: String| DataError::Parquet { path: path.to_owned(), reason };
-        let rows = &mut self.rows;
-        let row = bug::guard(std::panic::AssertUnwindSafe(|| rows.next())).map_err(wrong)?;
+        let row = bug::guard(AssertUnwindSafe(|| self.rows.next())).map_err(unreadable(path))?;
         let Some(row) = row else { return Ok(None) };
         self.number += 1;
-        row.map(|row| Some((self.number, row))).map_err(|error| wrong(format!("{error} in row {}", self.number)))
+        let number = self.number;
+        row.map(|row| Some((number, row))).map_err(|error| unreadable(path)(format_args!("{error} in row {number}")))
     }
 }
 
@@ -111,12 +112,12 @@ fn field_bytes(field: &Field) -> usize {
 }
 
 /// Refuses a row of more bytes.
-fn check(row: &Row, most: u64) -> Result<(), RowFault> {
-    if bytes(row) as u64 > most { Err(RowFault::Large { most }) } else { Ok(()) }
+fn check(row: &Row, most: u64) -> Result<(), String> {
+    if bytes(row) as u64 > most { Err(long("a row", most)) } else { Ok(()) }
 }
 
 /// A row of a file.
-pub(super) fn row(row: Row, columns: &Columns) -> Result<Content, RowFault> {
+pub(super) fn row(row: Row, columns: &Columns) -> Result<Content, String> {
     check(&row, MOST_DOCUMENT_BYTES)?;
     let mut found = row.into_columns();
     let mut take = |name: &str| {
@@ -141,7 +142,7 @@ pub(super) fn row(row: Row, columns: &Columns) -> Result<Content, RowFault> {
     })
 }
 
-fn wrong(column: &str, found: &Field, expected: &'static str) -> RowFault {
+fn wrong(column: &str, found: &Field, expected: &str) -> String {
     let what = match found {
         Field::Null => "null",
         Field::Str(_) => "text",
@@ -153,48 +154,37 @@ fn wrong(column: &str, found: &Field, expected: &'static str) -> RowFault {
         Field::Float16(_) | Field::Float(_) | Field::Double(_) => "a floating point number",
         _ => "a number",
     };
-    RowFault::Column { column: column.to_owned(), reason: format!("it is {what}"), expected }
+    rows::wrong(column, format_args!("it is {what}"), expected)
 }
 
-fn ids(column: &str, field: Field) -> Result<Vec<i64>, RowFault> {
+fn ids(column: &str, field: Field) -> Result<Vec<i64>, String> {
     const EXPECTED: &str = "a list of integers";
     let Field::ListInternal(list) = &field else { return Err(wrong(column, &field, EXPECTED)) };
-    let id = |one: &Field| match one {
-        Field::Byte(id) => Ok((*id).into()),
-        Field::Short(id) => Ok((*id).into()),
-        Field::Int(id) => Ok((*id).into()),
-        Field::Long(id) => Ok(*id),
-        Field::UByte(id) => Ok((*id).into()),
-        Field::UShort(id) => Ok((*id).into()),
-        Field::UInt(id) => Ok((*id).into()),
-        Field::ULong(id) => Ok(i64::try_from(*id).unwrap_or(i64::MAX)),
-        other => Err(wrong(column, other, EXPECTED)),
-    };
+    let id = |one: &Field| integer(one).ok_or_else(|| wrong(column, one, EXPECTED));
     list.elements().iter().map(id).collect()
 }
 
+/// An integer of any width; one that is too large is no token either way.
+fn integer(field: &Field) -> Option<i64> {
+    Some(value(field)).filter(Value::is_integer).map(|value| i64::try_from(value).unwrap_or(i64::MAX))
+}
+
 /// The values of a mask, if there is one.
-fn mask(field: Field) -> Result<Option<Vec<bool>>, RowFault> {
+fn mask(field: Field) -> Result<Option<Vec<bool>>, String> {
     let list = match &field {
         Field::Null => return Ok(None),
         Field::ListInternal(list) => list,
         other => return Err(wrong(MASK, other, MASK_HOLDS)),
     };
-    let bit = |one: &Field| match one {
-        Field::Bool(counts) => Ok(*counts),
-        Field::Byte(0) | Field::Short(0) | Field::Int(0) | Field::Long(0) => Ok(false),
-        Field::Byte(1) | Field::Short(1) | Field::Int(1) | Field::Long(1) => Ok(true),
-        Field::UByte(0) | Field::UShort(0) | Field::UInt(0) | Field::ULong(0) => Ok(false),
-        Field::UByte(1) | Field::UShort(1) | Field::UInt(1) | Field::ULong(1) => Ok(true),
-        other => {
-            let reason = format!("it has {other}");
-            Err(RowFault::Column { column: MASK.to_owned(), reason, expected: MASK_HOLDS })
-        }
+    let bit = |one: &Field| match (one, integer(one)) {
+        (Field::Bool(counts), _) => Ok(*counts),
+        (_, Some(bit @ 0..=1)) => Ok(bit == 1),
+        _ => Err(rows::wrong(MASK, format_args!("it has {one}"), MASK_HOLDS)),
     };
     list.elements().iter().map(bit).collect::<Result<_, _>>().map(Some)
 }
 
-fn text(column: &str, field: Field, expected: &'static str) -> Result<String, RowFault> {
+fn text(column: &str, field: Field, expected: &str) -> Result<String, String> {
     match field {
         Field::Str(text) => Ok(text),
         Field::Bytes(ref bytes) => {
@@ -205,14 +195,14 @@ fn text(column: &str, field: Field, expected: &'static str) -> Result<String, Ro
     }
 }
 
-fn list(column: &str, field: Field) -> Result<Value, RowFault> {
+fn list(column: &str, field: Field) -> Result<Value, String> {
     match field {
         Field::ListInternal(_) => Ok(value(&field)),
         other => Err(wrong(column, &other, "a list of messages")),
     }
 }
 
-fn part(column: &str, field: Field) -> Result<Part, RowFault> {
+fn part(column: &str, field: Field) -> Result<Part, String> {
     match field {
         Field::ListInternal(_) => Ok(Part::Messages(value(&field))),
         other => text(column, other, "a string or a list of messages").map(Part::Text),
@@ -259,6 +249,6 @@ mod tests {
         let row = Row::new(vec![("messages".to_owned(), Field::Group(turns)), ("n".to_owned(), Field::Int(7))]);
         assert_eq!(bytes(&row), 208);
         assert_eq!(check(&row, 208), Ok(()));
-        assert_eq!(check(&row, 207), Err(RowFault::Large { most: 207 }));
+        assert_eq!(check(&row, 207), Err(long("a row", 207)));
     }
 }

@@ -73,10 +73,9 @@ pub(super) struct Columns {
 impl Columns {
     /// Of a file whose rows have these columns.
     pub fn new(kind: Kind, field: Option<&str>, names: Vec<String>) -> Self {
-        let mut columns = Self { kind, field: field.map(ToOwned::to_owned), unread: names };
-        let mut unread = std::mem::take(&mut columns.unread);
-        unread.retain(|name| !columns.reads(name));
-        Self { unread, ..columns }
+        let mut columns = Self { kind, field: field.map(ToOwned::to_owned), unread: Vec::new() };
+        columns.unread = names.into_iter().filter(|name| !columns.reads(name)).collect();
+        columns
     }
 
     /// Whether a column of this name is read.
@@ -132,102 +131,25 @@ pub(super) enum Part {
     Messages(Value),
 }
 
-/// What is wrong with a row.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum RowFault {
-    /// It is no object.
-    #[error(
-        "{0}: expected one JSON object a line, with \"input_ids\" (and \"labels\"), \"messages\", \"prompt\" and \"completion\", or \
-         \"text\""
-    )]
-    Json(String),
-    /// It is not UTF-8.
-    #[error("not UTF-8 text: {0}")]
-    Utf8(String),
-    /// It has no column that rows are made of.
-    #[error(
-        "no column of data: expected input_ids (and labels), messages, prompt and completion, or text{}; --data-field names another",
-        has(.0)
-    )]
-    NoColumn(Vec<String>),
-    /// It lacks the column that is asked for.
-    #[error("no column {field}, which --data-field asks for{}", has(columns))]
-    NoField {
-        field: String,
-        /// What it has.
-        columns: Vec<String>,
-    },
-    /// A column holds something else.
-    #[error("{column}: {reason}: expected {expected}")]
-    Column {
-        column: String,
-        reason: String,
-        /// What it could hold.
-        expected: &'static str,
-    },
-    /// It is not of integers.
-    #[error(
-        "{0}: expected {{\"input_ids\": [...], \"labels\": [...]}}, lists of integers; labels may be left out of all rows"
-    )]
-    Malformed(String),
-    /// A token without a label, or a label without a token.
-    #[error("{ids} input_ids and {labels} labels: give each token one, {IGNORED} where it does not count")]
-    Lengths { ids: usize, labels: usize },
-    /// A token without a value of the mask, or the other way round.
-    #[error("{ids} input_ids and {mask} values of {MASK}: give each token one, 0 where it is padding")]
-    MaskLength { ids: usize, mask: usize },
-    /// Padding between tokens.
-    #[error(
-        "{MASK}[{index}] is 0 between tokens that count: padding stands before or behind a row. Give such a token a label of {IGNORED}, \
-         or leave the column out"
-    )]
-    MaskHole {
-        /// Place in the row, from 0.
-        index: usize,
-    },
-    /// A token that the model does not know.
-    #[error("input_ids[{index}] is {id}, and the model's vocabulary is 0 to {last}: tokenize for this model")]
-    Id {
-        /// Place in the row, from 0.
-        index: usize,
-        id: i64,
-        /// The last id.
-        last: u32,
-    },
-    /// A label that is neither a token nor the one that does not count.
-    #[error(
-        "labels[{index}] is {label}: a label is a token of the model's vocabulary, 0 to {last}, or {IGNORED} for one that does not count"
-    )]
-    Label {
-        /// Place in the row, from 0.
-        index: usize,
-        /// What stands there.
-        label: i64,
-        /// The last id.
-        last: u32,
-    },
-    /// A row of another kind than the first of its file.
-    #[error(
-        "a row of {found} in a file whose first row has {expected}: put rows of each kind into a file of their own"
-    )]
-    Mixed {
-        /// In the first row.
-        expected: &'static str,
-        /// In this one.
-        found: &'static str,
-    },
-    /// A prompt of text with a completion of messages, or the other way round.
-    #[error("prompt and completion: one is text and the other messages: give both as text or both as messages")]
-    Parts,
-    /// It cannot be rendered.
-    #[error(transparent)]
-    Chat(#[from] crate::inputs::chat::ChatFault),
-    /// A line of a file that is longer than what is tokenized.
-    #[error("a line of more than {most} bytes: at most that is tokenized at a time; split the document")]
-    Long { most: u64 },
-    /// A row of a table that is larger than what is tokenized.
-    #[error("a row of more than {most} bytes: at most that is tokenized at a time; split the document")]
-    Large { most: u64 },
+/// The error for rows of which no column is one that rows are made of.
+pub(super) fn no_column(columns: &[String]) -> String {
+    let of = "no column of data: expected input_ids (and labels), messages, prompt and completion, or text";
+    format!("{of}{}; --data-field names another", has(columns))
+}
+
+/// The error for rows that lack the column that is asked for.
+pub(super) fn no_field(field: &str, columns: &[String]) -> String {
+    format!("no column {field}, which --data-field asks for{}", has(columns))
+}
+
+/// The error for a column that holds something else.
+pub(super) fn wrong(column: &str, reason: impl fmt::Display, expected: &str) -> String {
+    format!("{column}: {reason}: expected {expected}")
+}
+
+/// The error for a row of more bytes than are tokenized at a time.
+pub(super) fn long(what: &str, most: u64) -> String {
+    format!("{what} of more than {most} bytes: at most that is tokenized at a time; split the document")
 }
 
 /// What a row has instead, for messages.
@@ -243,32 +165,42 @@ pub(super) fn listed(columns: &[String]) -> String {
 }
 
 /// Whether a row's tokens are all of a vocabulary.
-pub(super) fn check_ids(ids: impl IntoIterator<Item = i64>, vocab: u32) -> Result<(), RowFault> {
+pub(super) fn check_ids(ids: impl IntoIterator<Item = i64>, vocab: u32) -> Result<(), String> {
     let last = vocab - 1;
     match ids.into_iter().enumerate().find(|(_, id)| !(0..=i64::from(last)).contains(id)) {
-        Some((index, id)) => Err(RowFault::Id { index, id, last }),
+        Some((index, id)) => Err(format!(
+            "input_ids[{index}] is {id}, and the model's vocabulary is 0 to {last}: tokenize for this model"
+        )),
         None => Ok(()),
     }
 }
 
 /// Where the tokens of a row stand that are not padding.
-fn unpadded(ids: usize, mask: &[bool]) -> Result<Range<usize>, RowFault> {
+fn unpadded(ids: usize, mask: &[bool]) -> Result<Range<usize>, String> {
     if mask.len() != ids {
-        return Err(RowFault::MaskLength { ids, mask: mask.len() });
+        let mask = mask.len();
+        return Err(format!("{ids} input_ids and {mask} values of {MASK}: give each token one, 0 where it is padding"));
     }
     let start = mask.iter().position(|counts| *counts).unwrap_or(0);
     let end = mask.iter().rposition(|counts| *counts).map_or(start, |last| last + 1);
     match mask[start..end].iter().position(|counts| !counts) {
-        Some(hole) => Err(RowFault::MaskHole { index: start + hole }),
+        Some(hole) => Err(format!(
+            "{MASK}[{}] is 0 between tokens that count: padding stands before or behind a row. Give such a token a label of \
+             {IGNORED}, or leave the column out",
+            start + hole
+        )),
         None => Ok(start..end),
     }
 }
 
 /// The sequence of a row of ids: as if it had no padding.
-pub(super) fn sequence(row: Ids, vocab: u32) -> Result<Chunk, RowFault> {
+pub(super) fn sequence(row: Ids, vocab: u32) -> Result<Chunk, String> {
     let Ids { mut ids, mut labels, mask } = row;
     if let Some(labels) = labels.as_ref().filter(|labels| labels.len() != ids.len()) {
-        return Err(RowFault::Lengths { ids: ids.len(), labels: labels.len() });
+        let (ids, labels) = (ids.len(), labels.len());
+        return Err(format!(
+            "{ids} input_ids and {labels} labels: give each token one, {IGNORED} where it does not count"
+        ));
     }
     if let Some(mask) = mask {
         let Range { start, end } = unpadded(ids.len(), &mask)?;
@@ -281,7 +213,10 @@ pub(super) fn sequence(row: Ids, vocab: u32) -> Result<Chunk, RowFault> {
     let last = vocab - 1;
     let wrong = |label: &i64| *label != IGNORED && !(0..=i64::from(last)).contains(label);
     if let Some((index, label)) = labels.iter().flatten().enumerate().find(|(_, label)| wrong(label)) {
-        return Err(RowFault::Label { index, label: *label, last });
+        return Err(format!(
+            "labels[{index}] is {label}: a label is a token of the model's vocabulary, 0 to {last}, or {IGNORED} for one that \
+             does not count"
+        ));
     }
     let target = |label: i64| if label == IGNORED { MASKED_TOKEN } else { label as u32 };
     Ok(Chunk {

@@ -47,6 +47,11 @@ fn read(path: PathBuf, seq_len: u32) -> Result<Dataset, DataError> {
     Dataset::read(&[path], seq_len, Packing::Stream, reader())
 }
 
+/// Whether it is an error that says this.
+fn fails<T>(result: Result<T, DataError>, part: &str) -> bool {
+    result.is_err_and(|error| error.to_string().contains(part))
+}
+
 fn corpus(paths: &[PathBuf], seq_len: u32, reader: Reader) -> Arc<Corpus> {
     Arc::new(Corpus::new(Files::open(paths, None).unwrap(), seq_len, Packing::Stream, reader).unwrap())
 }
@@ -60,7 +65,7 @@ fn bin_files_are_cut_into_whole_chunks_in_order() {
     let scored = Dataset::read(&[path], 2, Packing::PerDocument, reader()).unwrap();
     assert_eq!(scored.chunks(), [&[1, 2, 3][..], &[4, 5, 6], &[7, 8]].map(Chunk::plain));
     let short = scratch.file("short.bin", ids(&[1, 2]));
-    assert!(matches!(read(short.clone(), 7), Err(DataError::TooShort { tokens: 2, chunk: 8, .. })));
+    assert!(fails(read(short.clone(), 7), "2 tokens do not fill one chunk of seq_len + 1 = 8"));
     assert_eq!(Dataset::read(&[short], 7, Packing::PerDocument, reader()).unwrap().chunks(), [Chunk::plain([1, 2])]);
 }
 
@@ -68,14 +73,14 @@ fn bin_files_are_cut_into_whole_chunks_in_order() {
 fn bad_files_are_named() {
     let scratch = Scratch::new();
     let ragged = scratch.file("a.bin", [1, 2, 3, 4, 5]);
-    assert!(matches!(read(ragged, 2), Err(DataError::Ragged { bytes: 5, .. })));
+    assert!(fails(read(ragged, 2), "5 bytes are not a whole number of u32 token ids"));
     let empty = scratch.file("b.bin", []);
-    assert!(matches!(read(empty, 2), Err(DataError::TooShort { tokens: 0, chunk: 3, .. })));
+    assert!(fails(read(empty, 2), "0 tokens do not fill one chunk of seq_len + 1 = 3"));
     let wide = scratch.file("c.bin", ids(&[1, 2, 3, 4, 5, 100]));
-    assert!(matches!(read(wide, 2), Err(DataError::Vocabulary { index: 5, id: 100, vocab: 100, .. })));
-    assert!(matches!(read(scratch.file("d.csv", "1,2"), 2), Err(DataError::Kind { .. })));
-    assert!(matches!(read(scratch.file("e.txt", "text"), 2), Err(DataError::NoTokenizer { .. })));
-    assert!(matches!(read("/no/such.bin".into(), 2), Err(DataError::Io { .. })));
+    assert!(fails(read(wide, 2), "token 5 has id 100, the student's vocabulary ends at 100"));
+    assert!(fails(read(scratch.file("d.csv", "1,2"), 2), "d.csv: unknown kind of data"));
+    assert!(fails(read(scratch.file("e.txt", "text"), 2), "e.txt is text and the model has no tokenizer.json"));
+    assert!(fails(read("/no/such.bin".into(), 2), "cannot read /no/such.bin: "));
 }
 
 #[test]
@@ -193,7 +198,7 @@ fn rows_that_are_cut_or_passed_over_are_counted() {
             && data.notes()[0].contains("2 of 6 rows are longer")
     );
     let nothing = scratch.file("nothing.jsonl", rows[1]);
-    assert!(matches!(read(nothing, 2), Err(DataError::NothingToPredict { .. })));
+    assert!(fails(read(nothing, 2), "no token to predict: a sequence needs at least two"));
 }
 
 #[test]
@@ -281,6 +286,6 @@ fn a_file_that_changes_while_it_is_read_is_noticed() {
     let path = scratch.file("a.bin", ids(&[1, 2, 3]));
     let corpus = corpus(std::slice::from_ref(&path), 2, reader());
     std::fs::write(&path, ids(&[1, 2, 3, 4])).unwrap();
-    assert!(matches!(corpus.digest(), Err(DataError::Changed { .. })));
-    assert!(matches!(corpus.pass(&mut |_| true), Err(DataError::Changed { .. })));
+    assert!(fails(corpus.digest(), "was changed while the run read it"));
+    assert!(fails(corpus.pass(&mut |_| true), "was changed while the run read it"));
 }

@@ -156,7 +156,7 @@ impl Running<'_> {
         // One mean over all tokens of the step, never a mean of means.
         let counted = rows.counted();
         if counted == 0 {
-            return Err(DataError::NothingCounted { step: step + 1 }.into());
+            return Err(DataError::nothing_counted(step + 1).into());
         }
         let loss_scale = (1.0 / counted as f64) as f32;
         let share = config.division.share;

@@ -48,7 +48,7 @@ pub fn measure(session: &mut Session, first: &Step, vocab: u32) -> Result<Teache
         }
     }
     if tokens == 0 {
-        return Err(DataError::NothingCounted { step: 1 }.into());
+        return Err(DataError::nothing_counted(1).into());
     }
     let nll = f64::from(session.teacher_loss(&batches, (1.0 / tokens as f64) as f32)?);
     Ok(TeacherScore::new(nll, vocab, tokens))

@@ -207,9 +207,9 @@ fn apart(tensors: &[Named]) -> Result<(), Fault> {
     match placed.windows(2).find(|pair| pair[1].tensor.start < pair[0].end) {
         None => Ok(()),
         Some(pair) => {
-            let before = &pair[0].name;
-            Err(pair[1]
-                .refuse(format_args!("its values lie in those of {before}: the file is damaged, fetch it again")))
+            let Named { name, offset, tensor, .. } = pair[1];
+            let reason = format!("its values lie in those of {}: the file is damaged, fetch it again", pair[0].name);
+            Err(refuse(name, *offset, &tensor.shape, reason))
         }
     }
 }
