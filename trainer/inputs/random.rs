@@ -44,7 +44,7 @@ pub fn read_or_random(path: &Path, seed: u64) -> Result<Box<dyn Weights>, Checkp
         return Ok(Box::new(Checkpoint::open(path)?));
     }
     let random = Random::new(&config_json(path)?, seed);
-    let (random, _) = random.map_err(|error| CheckpointError::Config { path: path.to_owned(), error })?;
+    let (random, _) = random.map_err(|error| CheckpointError::of(path, error))?;
     Ok(Box::new(random))
 }
 

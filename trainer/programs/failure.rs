@@ -237,7 +237,7 @@ mod tests {
     }
 
     fn no_model() -> CheckpointError {
-        CheckpointError::NotFound { path: "student".into(), id: None }
+        CheckpointError::Wrong("no model at student".to_owned())
     }
 
     fn unwritten_model() -> CheckpointError {
@@ -245,7 +245,7 @@ mod tests {
     }
 
     fn no_adapter() -> AdapterError {
-        AdapterError::NotAnAdapter { path: "adapter".into(), reason: String::new() }
+        AdapterError::Wrong("adapter is not an adapter".to_owned())
     }
 
     fn failed() -> RankError {

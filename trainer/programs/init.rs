@@ -29,7 +29,7 @@ pub fn random(
 ) -> Result<(), Failure> {
     let inputs: Vec<&Path> = std::iter::once(config).chain(tokenizer).collect();
     let (out, existing) = place(out, overwrite, &inputs)?;
-    let unfit = |error| CheckpointError::Config { path: config.to_owned(), error };
+    let unfit = |error| CheckpointError::of(config, error);
     let (weights, json) = Random::new(&config_json(config)?, seed).map_err(unfit)?;
     let tokenizer = tokenizer.map(Checkpoint::open).transpose()?;
     let from: Vec<&Checkpoint> = tokenizer.iter().collect();
@@ -53,7 +53,7 @@ const STREAMS: u64 = 256;
 /// [`Failure`] where the configuration cannot be followed or written as GGUF, or the directory cannot be written.
 pub fn random_gguf(config: &Path, seed: u64, out: &Path, overwrite: bool) -> Result<PathBuf, Failure> {
     let (out, existing) = place(out, overwrite, &[config])?;
-    let unfit = |error| CheckpointError::Config { path: config.to_owned(), error };
+    let unfit = |error| CheckpointError::of(config, error);
     let (weights, _) = Random::new(&config_json(config)?, seed).map_err(unfit)?;
     if weights.config.rope_scaling.is_some() {
         let message =

@@ -170,7 +170,7 @@ impl Saved {
         let listing = Listing::read(&path).map_err(damaged)?;
         listing.check(&path).map_err(damaged)?;
         let file = path.join(STATE);
-        let json = |reason: String| CheckpointError::Json { path: file.clone(), reason };
+        let json = |reason: String| CheckpointError::of(&file, reason);
         let text = input::read_text(&file, input::SETTINGS_BYTES).map_err(RunError::io("read", &file))?;
         let state: State = serde_json::from_str(&text).map_err(|error| json(error.to_string()))?;
         if state.step != step {
@@ -195,7 +195,7 @@ impl Saved {
             }
             if found != elems {
                 let problems = vec![format!("  {name} has {found} values and this student {elems}")];
-                return Err(CheckpointError::Tensors { path: self.path.clone(), problems }.into());
+                return Err(CheckpointError::tensors(&self.path, &problems).into());
             }
         }
         Ok(session.restored()?)
@@ -218,7 +218,7 @@ impl Saved {
         let whole = file.metadata().map_err(io())?.len() == expected.len() as u64 + all * 4;
         if !whole || file.read_exact(&mut found).is_err() || found != expected {
             let problems = vec![format!("  {name} is not the {all} f32 values of this student")];
-            return Err(CheckpointError::Tensors { path: path.to_owned(), problems }.into());
+            return Err(CheckpointError::tensors(path, &problems).into());
         }
         let mut buffer = vec![0; PART_BYTES.min(4 * all as usize)];
         let mut place = expected.len() as u64;

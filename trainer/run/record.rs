@@ -235,7 +235,7 @@ impl RunRecord {
 pub fn read(out: &Path) -> Result<Value, RunError> {
     let path = out.join(RECORD);
     let text = input::read_text(&path, input::SETTINGS_BYTES).map_err(IoError::of("read", &path))?;
-    let json = |error: serde_json::Error| CheckpointError::Json { path, reason: error.to_string() };
+    let json = |error: serde_json::Error| CheckpointError::of(&path, error);
     Ok(serde_json::from_str(&text).map_err(json)?)
 }
 

@@ -1,13 +1,14 @@
 //! `adapter_config.json`, as PEFT writes and reads it.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::path::Path;
 
 use precast_plan::ModelConfig;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::error::{AdapterError, MERGE_ELSEWHERE};
+use super::error::AdapterError;
 use super::layout::{Adapted, Layout, MOST_RANK, Projection};
 use super::pattern::{Modules, Pairs, ends_in};
 use crate::base::impostors::read_text;
@@ -112,23 +113,15 @@ pub(super) struct Read {
 pub(super) fn read(directory: &Path, model: &ModelConfig) -> Result<Read, AdapterError> {
     let path = directory.join(CONFIG);
     let text = read_text(&path).map_err(CheckpointError::io("read", &path))?;
-    let file: File = serde_json::from_str(&text)
-        .map_err(|error| AdapterError::Json { path: path.clone(), reason: error.to_string() })?;
-    let wrong = |Wrong { setting, reason, remedy }| AdapterError::Setting { path, setting, reason, remedy };
+    let wrong = |reason: String| AdapterError::Wrong(format!("{}: {reason}", path.display()));
+    let unread = |error| wrong(format!("{error}: save the adapter again with PEFT (save_pretrained)"));
+    let file: File = serde_json::from_str(&text).map_err(unread)?;
     file.followed().and_then(|()| file.layout(model)).map_err(wrong)
 }
 
-/// A setting that is not followed.
-struct Wrong {
-    setting: String,
-    reason: String,
-    remedy: String,
-}
-
-impl Wrong {
-    fn new(setting: impl Into<String>, reason: impl Into<String>) -> Self {
-        Self { setting: setting.into(), reason: reason.into(), remedy: MERGE_ELSEWHERE.to_owned() }
-    }
+/// What to say of a setting that does more than `W x + scale B A x`.
+fn wrong(setting: impl Display, reason: impl Display) -> String {
+    format!("{setting} {reason}. Merge it into its model with PEFT (merge_and_unload) and train a new adapter on that")
 }
 
 /// Whether a value asks for nothing.
@@ -143,10 +136,10 @@ fn is_off(value: &Value) -> bool {
 
 impl File {
     /// Refuses what is not followed.
-    fn followed(&self) -> Result<(), Wrong> {
+    fn followed(&self) -> Result<(), String> {
         let kind = self.peft_type.as_deref().unwrap_or("missing");
         if kind != "LORA" {
-            return Err(Wrong::new(format!("peft_type is {kind}: it"), "must be LORA"));
+            return Err(wrong(format!("peft_type is {kind}: it"), "must be LORA"));
         }
         for (name, value) in self.rest.iter().filter(|(_, value)| !is_off(value)) {
             let refused = REFUSED.iter().find(|(refused, _)| refused == name);
@@ -155,22 +148,19 @@ impl File {
                 ("init_lora_weights", Value::Bool(true)) => {}
                 ("init_lora_weights", Value::String(style)) if INITIAL.contains(&style.as_str()) => {}
                 ("init_lora_weights", style) => {
-                    return Err(Wrong {
-                        setting: format!("init_lora_weights {style}"),
-                        reason: "changes the base, so that this adapter is of another model".to_owned(),
-                        remedy:
-                            "Convert it with PEFT (save_pretrained with path_initial_model_for_weight_conversion), or \
-                                 merge it (merge_and_unload) and train a new adapter on that"
-                                .to_owned(),
-                    });
+                    return Err(format!(
+                        "init_lora_weights {style} changes the base, so that this adapter is of another model. Convert it with PEFT \
+                         (save_pretrained with path_initial_model_for_weight_conversion), or merge it (merge_and_unload) and train a \
+                         new adapter on that"
+                    ));
                 }
                 ("task_type", Value::String(task)) if task != "CAUSAL_LM" => {
-                    return Err(Wrong::new(format!("task_type {task}"), "is not that of these models, CAUSAL_LM"));
+                    return Err(wrong(format!("task_type {task}"), "is not that of these models, CAUSAL_LM"));
                 }
                 _ if ABOUT.contains(&name.as_str()) => {}
                 _ => match refused {
-                    Some((_, why)) => return Err(Wrong::new(name, *why)),
-                    None => return Err(Wrong::new(format!("{name} {value}"), "is not known to this program")),
+                    Some((_, why)) => return Err(wrong(name, why)),
+                    None => return Err(wrong(format!("{name} {value}"), "is not known to this program")),
                 },
             }
         }
@@ -178,13 +168,11 @@ impl File {
         Ok(())
     }
 
-    fn layout(&self, model: &ModelConfig) -> Result<Read, Wrong> {
+    fn layout(&self, model: &ModelConfig) -> Result<Read, String> {
         let targeted = self.targeted(model)?;
-        let of = |setting: &'static str| move |reason: String| Wrong::new(setting, reason);
-        let ranks = self.rank_pattern.iter().flat_map(|pairs| pairs.0.clone()).collect();
-        let alphas = self.alpha_pattern.iter().flat_map(|pairs| pairs.0.clone()).collect();
-        let rank_of = Pairs::<u64>(ranks).compiled().map_err(of("rank_pattern"))?;
-        let alpha_of = Pairs::<f64>(alphas).compiled().map_err(of("alpha_pattern"))?;
+        let of = |setting: &'static str| move |reason: String| wrong(setting, reason);
+        let rank_of = self.rank_pattern.clone().unwrap_or_default().compiled().map_err(of("rank_pattern"))?;
+        let alpha_of = self.alpha_pattern.clone().unwrap_or_default().compiled().map_err(of("alpha_pattern"))?;
         let (rank, alpha) = (self.r.unwrap_or(RANK), self.lora_alpha.unwrap_or(ALPHA));
         let mut each = Vec::new();
         for projection in targeted {
@@ -194,10 +182,10 @@ impl File {
             let (least, most) = (1, u64::from(MOST_RANK));
             if !(least..=most).contains(&rank) {
                 let reason = format!("is not between {least} and {most} ({module})");
-                return Err(Wrong::new(format!("rank {rank}"), reason));
+                return Err(wrong(format!("rank {rank}"), reason));
             }
             if !(alpha.is_finite() && alpha > 0.0) {
-                return Err(Wrong::new(format!("alpha {alpha}"), format!("must be a number above 0 ({module})")));
+                return Err(wrong(format!("alpha {alpha}"), format!("must be a number above 0 ({module})")));
             }
             each.push(Adapted { projection, rank: rank as u32, alpha });
         }
@@ -206,32 +194,30 @@ impl File {
     }
 
     /// The projections that have adapters.
-    fn targeted(&self, model: &ModelConfig) -> Result<Vec<Projection>, Wrong> {
+    fn targeted(&self, model: &ModelConfig) -> Result<Vec<Projection>, String> {
         let all = Projection::all(model);
         let modules: Vec<&str> = all.iter().map(|projection| projection.module.as_str()).collect();
-        let wrong = |reason: String| Wrong {
-            setting: "target_modules".to_owned(),
-            reason,
-            remedy: "Precast trains adapters on q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj and down_proj"
-                .to_owned(),
+        let untargeted = |reason: String| {
+            let remedy = "Precast trains adapters on q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj and down_proj";
+            format!("target_modules {reason}. {remedy}")
         };
-        let Some(targets) = &self.target_modules else { return Err(wrong("is missing".to_owned())) };
+        let Some(targets) = &self.target_modules else { return Err(untargeted("is missing".to_owned())) };
         let mut chosen = match targets {
             Modules::Pattern(every) if every == "all-linear" => modules.clone(),
             targets => {
-                if let Some(other) = targets.of(&OTHERS).map_err(wrong)?.first() {
-                    return Err(wrong(format!("has {other}, which is no projection of a layer")));
+                if let Some(other) = targets.of(&OTHERS).map_err(untargeted)?.first() {
+                    return Err(untargeted(format!("has {other}, which is no projection of a layer")));
                 }
                 if let Modules::Names(names) = targets
                     && let Some(name) = names.iter().find(|name| !modules.iter().any(|module| ends_in(module, name)))
                 {
-                    return Err(wrong(format!("has {name}, which the model has not")));
+                    return Err(untargeted(format!("has {name}, which the model has not")));
                 }
-                targets.of(&modules).map_err(wrong)?
+                targets.of(&modules).map_err(untargeted)?
             }
         };
         if let Some(excluded) = &self.exclude_modules {
-            let excluded = excluded.of(&modules).map_err(|reason| Wrong::new("exclude_modules", reason))?;
+            let excluded = excluded.of(&modules).map_err(|reason| wrong("exclude_modules", reason))?;
             chosen.retain(|module| !excluded.contains(module));
         }
         if let Some(layers) = self.layers_to_transform.as_ref().and_then(Layers::list) {
@@ -242,24 +228,24 @@ impl File {
                 Some(Modules::Names(many)) => many.iter().all(|one| pattern(one)),
             };
             if !usual {
-                return Err(Wrong::new("layers_pattern", "is not `layers`, where these models have their layers"));
+                return Err(wrong("layers_pattern", "is not `layers`, where these models have their layers"));
             }
             if matches!(targets, Modules::Pattern(_)) {
-                return Err(Wrong::new("layers_to_transform", "is given beside a pattern of target_modules"));
+                return Err(wrong("layers_to_transform", "is given beside a pattern of target_modules"));
             }
             if let Some(layer) = layers.iter().find(|layer| **layer >= model.layers) {
-                return Err(Wrong {
-                    setting: format!("layers_to_transform {layer}"),
-                    reason: format!("is not there: the model has layers 0 to {}", model.layers - 1),
-                    remedy: "Name the model that the adapter was trained on".to_owned(),
-                });
+                let last = model.layers - 1;
+                return Err(format!(
+                    "layers_to_transform {layer} is not there: the model has layers 0 to {last}. Name the model that the adapter was \
+                     trained on"
+                ));
             }
             let layer = |module: &str| module.strip_prefix("model.layers.")?.split_once('.')?.0.parse::<u32>().ok();
             chosen.retain(|module| layer(module).is_some_and(|layer| layers.contains(&layer)));
         }
         let chosen: Vec<String> = chosen.into_iter().map(str::to_owned).collect();
         if chosen.is_empty() {
-            return Err(wrong("has no module of the model".to_owned()));
+            return Err(untargeted("has no module of the model".to_owned()));
         }
         Ok(all.into_iter().filter(|projection| chosen.contains(&projection.module)).collect())
     }

@@ -69,14 +69,23 @@ impl Adapter {
     pub fn open(directory: &Path, (path, model): (&Path, &ModelConfig)) -> Result<Self, AdapterError> {
         let file = directory.join(TENSORS);
         if let Some(reason) = missing(directory) {
-            return Err(AdapterError::NotAnAdapter { path: directory.to_owned(), reason });
+            let expected = "Expected a PEFT directory: adapter_config.json, adapter_model.safetensors";
+            return Err(AdapterError::Wrong(format!(
+                "{} is not an adapter: {reason}. {expected}",
+                directory.display()
+            )));
         }
         let config::Read { layout, dropout } = config::read(directory, model)?;
         let tensors = Tensors::of_file(file.clone())?;
         let problems = problems(&layout, &tensors);
         if !problems.is_empty() {
-            let problems = bounded(problems, LISTED);
-            return Err(AdapterError::Tensors { path: directory.to_owned(), model: path.to_owned(), problems });
+            return Err(AdapterError::Wrong(format!(
+                "{} does not hold the adapter that its adapter_config.json describes, for the model {}:\n{}\n\
+                 Name the model that the adapter was trained on, or save the adapter again with PEFT (save_pretrained)",
+                directory.display(),
+                path.display(),
+                bounded(problems, LISTED).join("\n")
+            )));
         }
         let digest = checkpoint::digest(&[file])?;
         let (mut zeros, mut scratch) = (0, Scratch::new());

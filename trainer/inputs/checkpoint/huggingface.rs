@@ -49,7 +49,7 @@ impl Tensors {
     /// Opens the files of an index and takes each tensor from the file that its `weight_map` names, and from no other.
     fn follow(directory: &Path, index: &Path) -> Result<Self, CheckpointError> {
         let json = read_json(index)?;
-        let map = weight_map(&json).map_err(|reason| CheckpointError::Json { path: index.to_owned(), reason })?;
+        let map = weight_map(&json).map_err(|reason| CheckpointError::of(index, reason))?;
         let files: BTreeSet<&str> = map.values().copied().collect();
         let (mut tensors, mut problems) = (Self::default(), Vec::new());
         for file in files {
@@ -65,10 +65,11 @@ impl Tensors {
         }
         let missing = map.iter().filter(|(name, _)| !tensors.list.contains_key(**name));
         problems.extend(missing.map(|(name, file)| format!("  {name} is not in {file}")));
-        match problems.is_empty() {
-            true => Ok(tensors),
-            false => Err(CheckpointError::Index { path: index.to_owned(), problems: bounded(problems, LISTED) }),
+        if problems.is_empty() {
+            return Ok(tensors);
         }
+        let (index, problems) = (index.display(), bounded(problems, LISTED).join("\n"));
+        Err(CheckpointError::Wrong(format!("{index} does not match the files beside it:\n{problems}")))
     }
 
     /// Opens a file and takes the tensors whose names are `wanted`.
@@ -77,8 +78,8 @@ impl Tensors {
         let file = WeightFile::open(&path).map_err(io)?;
         let head = head(&file).map_err(io)?;
         let damaged = |error| match Disguise::of(&head) {
-            Some(what) => CheckpointError::Disguised { path: path.clone(), what },
-            None => CheckpointError::Safetensors { path: path.clone(), error },
+            Some(what) => CheckpointError::disguised(&path, what),
+            None => CheckpointError::of(&path, format_args!("damaged safetensors file ({error}): fetch it again")),
         };
         let (start, metadata) = parse(&head, file.bytes()).map_err(damaged)?;
         for (name, info) in metadata.tensors().into_iter().filter(|(name, _)| wanted(name)) {
@@ -139,8 +140,6 @@ fn weight_map(json: &serde_json::Value) -> Result<BTreeMap<&str, &str>, String> 
 
 fn read_json(path: &Path) -> Result<serde_json::Value, CheckpointError> {
     let text = read_text(path).map_err(CheckpointError::io("read", path))?;
-    serde_json::from_str(&text).map_err(|error| CheckpointError::Json {
-        path: path.to_owned(),
-        reason: format!("not JSON ({error}): fetch it again"),
-    })
+    serde_json::from_str(&text)
+        .map_err(|error| CheckpointError::of(path, format_args!("not JSON ({error}): fetch it again")))
 }

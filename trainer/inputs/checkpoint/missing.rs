@@ -9,19 +9,23 @@ use crate::base::impostors::Disguise;
 /// Weights in formats that are not read.
 const OTHER_WEIGHTS: [&str; 4] = ["bin", "pt", "pth", "ckpt"];
 
+/// What is read.
+const EXPECTED: &str = "expected a Hugging Face directory (config.json, model.safetensors), a .gguf or an .apr file";
+
 /// Why there is no model at a path.
 pub(super) fn model(path: &Path) -> CheckpointError {
-    let not_a_model = |reason: &str| CheckpointError::NotAModel { path: path.to_owned(), reason: reason.to_owned() };
+    let not_a_model = |reason: &str| not_a_model(path, reason);
     if path.is_dir() {
         return not_a_model(
             "there is no config.json in it; give the directory that holds config.json and model.safetensors",
         );
     }
     if !path.exists() {
-        return CheckpointError::NotFound { path: path.to_owned(), id: hugging_face_id(path) };
+        let id = hugging_face_id(path).map(|id| download(&id)).unwrap_or_default();
+        return CheckpointError::Wrong(format!("no model at {}: {EXPECTED}{id}", path.display()));
     }
     if let Some(what) = Disguise::at(path) {
-        return CheckpointError::Disguised { path: path.to_owned(), what };
+        return CheckpointError::disguised(path, what);
     }
     match extension(path) {
         Some("safetensors") => not_a_model(
@@ -35,7 +39,7 @@ pub(super) fn model(path: &Path) -> CheckpointError {
         Some(other) if OTHER_WEIGHTS.contains(&other) => {
             not_a_model("PyTorch files are not read; convert it to safetensors")
         }
-        _ => not_a_model("expected a Hugging Face directory (config.json, model.safetensors), a .gguf or an .apr file"),
+        _ => not_a_model(EXPECTED),
     }
 }
 
@@ -51,7 +55,20 @@ pub(super) fn weights(directory: &Path) -> CheckpointError {
         None => ": fetch its weights too, or use `precast plan` and `precast init`, which need none".to_owned(),
     };
     let reason = format!("there is no model.safetensors and no model.safetensors.index.json in it{found}");
-    CheckpointError::NotAModel { path: directory.to_owned(), reason }
+    not_a_model(directory, &reason)
+}
+
+fn not_a_model(path: &Path, reason: &str) -> CheckpointError {
+    CheckpointError::Wrong(format!("{} is not a model: {reason}", path.display()))
+}
+
+/// What to say of a path that may be meant as a Hugging Face id.
+fn download(id: &str) -> String {
+    let directory = id.split_once('/').map_or(id, |(_, name)| name);
+    format!(
+        ".\nModels are not downloaded by name. If {id} is one at Hugging Face: hf download {id} --local-dir {directory}\n\
+         and give {directory} instead"
+    )
 }
 
 fn extension(path: &Path) -> Option<&str> {

@@ -104,6 +104,31 @@ enum Source {
     Apr(Apr),
 }
 
+impl Source {
+    /// A GGUF or APR file, and what its `config.json` would be; none where it is neither.
+    fn of_file(path: &Path) -> Result<Option<(Self, serde_json::Value)>, CheckpointError> {
+        if Gguf::is_gguf(path) {
+            let source = Gguf::open(path)?;
+            let json = source.config()?;
+            return Ok(Some((Self::Gguf(source), json)));
+        }
+        if Apr::is_apr(path) {
+            let source = Apr::open(path)?;
+            let json = source.config()?;
+            return Ok(Some((Self::Apr(source), json)));
+        }
+        Ok(None)
+    }
+
+    fn tensors(&self) -> &Tensors {
+        match self {
+            Self::HuggingFace(tensors) => tensors,
+            Self::Gguf(source) => &source.tensors,
+            Self::Apr(source) => &source.tensors,
+        }
+    }
+}
+
 /// A model on disk: its shape, its tensors by Hugging Face name, its tokenizer.
 pub struct Checkpoint {
     path: PathBuf,
@@ -122,22 +147,14 @@ impl Checkpoint {
     /// # Errors
     /// [`CheckpointError`].
     pub fn open(path: &Path) -> Result<Self, CheckpointError> {
-        let (source, json, config_path) = if path.is_dir() {
-            let (source, json) = Tensors::open(path)?;
-            (Source::HuggingFace(source), json, path.join("config.json"))
-        } else if Gguf::is_gguf(path) {
-            let source = Gguf::open(path)?;
-            let json = source.config()?;
-            (Source::Gguf(source), json, path.to_owned())
-        } else if Apr::is_apr(path) {
-            let source = Apr::open(path)?;
-            let json = source.config()?;
-            (Source::Apr(source), json, path.to_owned())
-        } else {
-            return Err(missing::model(path));
+        let (source, json) = match Source::of_file(path)? {
+            Some(single) => single,
+            None if path.is_dir() => Tensors::open(path).map(|(tensors, json)| (Source::HuggingFace(tensors), json))?,
+            None => return Err(missing::model(path)),
         };
-        let config = ModelConfig::from_json(&json.to_string())
-            .map_err(|error| CheckpointError::Config { path: config_path, error })?;
+        let config_path = if path.is_dir() { path.join("config.json") } else { path.to_owned() };
+        let config = ModelConfig::from_json(&json.to_string());
+        let config = config.map_err(|error| CheckpointError::of(&config_path, error))?;
         let (tokenizer, zeros) = (OnceLock::new(), Zeros::default());
         let checkpoint = Self { path: path.to_owned(), source, config, json, tokenizer, zeros };
         tensors::check(&checkpoint)?;
@@ -159,11 +176,7 @@ impl Checkpoint {
     }
 
     fn tensors(&self) -> &Tensors {
-        match &self.source {
-            Source::HuggingFace(tensors) => tensors,
-            Source::Gguf(source) => &source.tensors,
-            Source::Apr(source) => &source.tensors,
-        }
+        self.source.tensors()
     }
 
     /// In which formats its tensors are stored.
@@ -248,25 +261,23 @@ impl Checkpoint {
 
     fn read_tokenizer(&self) -> Result<Option<Tokenizer>, CheckpointError> {
         let (path, read) = match (&self.source, self.tokenizer_file()) {
-            (Source::Gguf(source), _) if !source.has_tokenizer() => return Ok(None),
-            (Source::Gguf(source), _) => {
+            (Source::Gguf(source), _) if source.has_tokenizer() => {
                 (self.path.clone(), Tokenizer::new(&self.path, || source.tokenizer().map_err(|error| error.fault)))
             }
-            (Source::Apr(source), _) if !source.has_tokenizer() => return Ok(None),
-            (Source::Apr(source), _) => {
+            (Source::Apr(source), _) if source.has_tokenizer() => {
                 (self.path.clone(), Tokenizer::new(&self.path, || source.tokenizer().map_err(|error| error.fault)))
             }
-            (_, Some(path)) => {
+            (Source::HuggingFace(_), Some(path)) => {
                 let bytes = input::read(&path, tokenizer::MOST_BYTES).map_err(CheckpointError::io("read", &path))?;
                 if let Some(what) = Disguise::of_text(&bytes) {
-                    return Err(CheckpointError::Disguised { path, what });
+                    return Err(CheckpointError::disguised(&path, what));
                 }
                 let read = Tokenizer::parse_with(&path, without_mark(&bytes), &self.added_tokens()?);
                 (path, read)
             }
-            (_, None) => return Ok(None),
+            _ => return Ok(None),
         };
-        read.map(Some).map_err(|reason| CheckpointError::Tokenizer { path, reason })
+        read.map(Some).map_err(|reason| CheckpointError::of(&path, reason))
     }
 
     /// What files beside its `tokenizer.json` add to that.
@@ -277,7 +288,7 @@ impl Checkpoint {
         if self.tokenizer_file().is_none() {
             return Ok(AddedTokens::default());
         }
-        AddedTokens::of_directory(&self.path).map_err(|(path, reason)| CheckpointError::Tokenizer { path, reason })
+        AddedTokens::of_directory(&self.path).map_err(|(path, reason)| CheckpointError::of(&path, reason))
     }
 
     /// Its `tokenizer.json`, if it has one.
@@ -293,8 +304,8 @@ impl Checkpoint {
     pub fn chat_template(&self, date: Option<Date>) -> Result<Option<ChatTemplate>, CheckpointError> {
         let source = match &self.source {
             Source::HuggingFace(_) => {
-                let wrong = |(path, reason)| CheckpointError::Json { path, reason };
-                chat::Source::of_directory(&self.path).map_err(wrong)?
+                let source = chat::Source::of_directory(&self.path);
+                source.map_err(|(path, reason)| CheckpointError::of(&path, reason))?
             }
             Source::Gguf(gguf) => {
                 let tokenizer = self.tokenizer()?;
@@ -305,9 +316,8 @@ impl Checkpoint {
             Source::Apr(_) => None,
         };
         let template = source.map(|source| ChatTemplate::new(&source, date)).transpose();
-        template.map_err(|reason| CheckpointError::Json {
-            path: self.path.clone(),
-            reason: format!("its chat template does not parse: {reason}"),
+        template.map_err(|reason| {
+            CheckpointError::of(&self.path, format_args!("its chat template does not parse: {reason}"))
         })
     }
 
@@ -413,11 +423,8 @@ impl Weights for Checkpoint {
 /// # Errors
 /// [`CheckpointError`] where there is none.
 pub fn config_json(path: &Path) -> Result<String, CheckpointError> {
-    if path.is_file() && Gguf::is_gguf(path) {
-        return Ok(Gguf::open(path)?.config()?.to_string());
-    }
-    if path.is_file() && Apr::is_apr(path) {
-        return Ok(Apr::open(path)?.config()?.to_string());
+    if let Some((_, json)) = Source::of_file(path)? {
+        return Ok(json.to_string());
     }
     let file = if path.is_dir() { path.join("config.json") } else { path.to_owned() };
     if !file.exists() {
@@ -432,13 +439,11 @@ pub fn config_json(path: &Path) -> Result<String, CheckpointError> {
 /// # Errors
 /// [`CheckpointError`] where there is none, or the configuration cannot be followed.
 pub fn shape(path: &Path) -> Result<(ModelConfig, precast_plan::Formats), CheckpointError> {
-    let config = ModelConfig::from_json(&config_json(path)?)
-        .map_err(|error| CheckpointError::Config { path: path.to_owned(), error })?;
-    let formats = match path.is_file() {
-        true if Gguf::is_gguf(path) => Gguf::open(path)?.tensors.blocks(),
-        true if Apr::is_apr(path) => Apr::open(path)?.tensors.blocks(),
-        true => precast_plan::Formats::q4_k_m(&config),
-        false => precast_plan::Formats::dense(),
+    let config = ModelConfig::from_json(&config_json(path)?).map_err(|error| CheckpointError::of(path, error))?;
+    let formats = match Source::of_file(path)? {
+        Some((source, _)) => source.tensors().blocks(),
+        None if path.is_file() => precast_plan::Formats::q4_k_m(&config),
+        None => precast_plan::Formats::dense(),
     };
     Ok((config, formats))
 }

@@ -177,7 +177,7 @@ impl Tensors {
         if let Some(checksum) = &self.checksum {
             checksum.check(file, access).map_err(|fault| fault.at(path))?;
         }
-        let unread = |reason: &String| CheckpointError::Unread { path: path.clone(), reason: reason.clone() };
+        let unread = |reason: &String| CheckpointError::of(path, reason);
         let kind = *tensor.kind.as_ref().map_err(unread)?;
         let heads = self.interleaved.as_ref().and_then(|heads| heads.of(name));
         let rows = tensor.shape.first().copied().unwrap_or(0);

@@ -18,7 +18,7 @@ const LM_HEAD: &str = "lm_head.weight";
 /// Checks names and shapes of all tensors, and the values of those that only say again what follows from others.
 ///
 /// # Errors
-/// [`CheckpointError::Tensors`] that lists what is wrong.
+/// [`CheckpointError`] that lists what is wrong.
 pub(super) fn check(checkpoint: &Checkpoint) -> Result<(), CheckpointError> {
     let config = checkpoint.config();
     let parameters = Parameters::new(config).list;
@@ -30,7 +30,7 @@ pub(super) fn check(checkpoint: &Checkpoint) -> Result<(), CheckpointError> {
     if problems.is_empty() {
         return Ok(());
     }
-    Err(CheckpointError::Tensors { path: checkpoint.path.clone(), problems: bounded(problems, LISTED) })
+    Err(CheckpointError::tensors(&checkpoint.path, &bounded(problems, LISTED)))
 }
 
 fn problem(checkpoint: &Checkpoint, parameter: &Parameter) -> Option<String> {

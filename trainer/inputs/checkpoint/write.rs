@@ -182,9 +182,7 @@ fn write_built(
 ) -> Result<(), CheckpointError> {
     let io = |name: &str| CheckpointError::io("write", aside.target().join(name));
     let (io_tokenizer, io_config) = (io("tokenizer.json"), io("tokenizer_config.json"));
-    let text = tokenizer
-        .to_string(false)
-        .map_err(|error| CheckpointError::Tokenizer { path: from.path.clone(), reason: error.to_string() })?;
+    let text = tokenizer.to_string(false).map_err(|error| CheckpointError::of(&from.path, error))?;
     aside.write("tokenizer.json", text.as_bytes()).map_err(io_tokenizer)?;
     aside.write("tokenizer_config.json", format!("{config:#}\n").as_bytes()).map_err(io_config)
 }

@@ -23,10 +23,12 @@ pub fn write_gguf<E: From<CheckpointError>>(
     formats: &Formats,
     mut read: impl FnMut(&Parameter, Format, &mut Write<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
-    let unnamed = |parameter: Parameter| CheckpointError::NoGgufName {
-        path: directory.to_owned(),
-        tensor: parameter.name,
-        family: config.family.gguf,
+    let unnamed = |parameter: Parameter| {
+        let (path, family, tensor) = (directory.display(), config.family.gguf, parameter.name);
+        CheckpointError::Wrong(format!(
+            "cannot write {path} as GGUF: files of architecture {family} have no tensor for {tensor}; leave out --format for a \
+             Hugging Face directory"
+        ))
     };
     let tensors = tensors(config, formats).map_err(unnamed)?;
     let io = |error| CheckpointError::Io { what: "write", path: directory.join(FILE), error };

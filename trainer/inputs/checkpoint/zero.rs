@@ -19,10 +19,12 @@ impl Zeros {
     /// Takes down a tensor that is wholly zero. Biases are, of every new model.
     ///
     /// # Errors
-    /// [`CheckpointError::Zero`] for one that nothing can be without.
+    /// [`CheckpointError`] for one that nothing can be without.
     pub fn found(&self, path: &std::path::Path, tensor: &str) -> Result<(), CheckpointError> {
         if ESSENTIAL.contains(&tensor) {
-            return Err(CheckpointError::Zero { path: path.to_owned(), tensor: tensor.to_owned() });
+            let reason =
+                "is wholly zero, so that nothing trains and nothing is predicted: fetch or convert the model again";
+            return Err(CheckpointError::of(path, format_args!("tensor {tensor} {reason}")));
         }
         if !tensor.ends_with(".bias") {
             self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(tensor.to_owned());

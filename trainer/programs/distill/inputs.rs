@@ -51,9 +51,7 @@ pub fn read_data(config: &RunConfig, models: &Models<Checkpoint>, adapter: Optio
     summary.and_then(|summary| summary.note(corpus.chunk())).into_iter().for_each(note);
     // Ids need neither.
     let used = has_tokenizer.filter(|_| corpus.has_text()).map(|tokenizer| tokenizer.text());
-    let used = used
-        .transpose()
-        .map_err(|reason| CheckpointError::Tokenizer { path: models.student.path().to_owned(), reason })?;
+    let used = used.transpose().map_err(|reason| CheckpointError::of(models.student.path(), reason))?;
     let eos = eos.filter(|_| corpus.has_text());
     Ok(Data { tokenizer: used.map(|text| Digest::of(text.as_bytes())), eos, stream, held_out })
 }
