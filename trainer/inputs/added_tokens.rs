@@ -1,15 +1,13 @@
 //! Tokens that `tokenizer_config.json` adds to a tokenizer, as transformers 5 adds them (`TokenizersBackend.__init__`).
 
 use std::collections::HashSet;
-use std::fmt;
 use std::path::{Path, PathBuf};
 
-use serde::de::{MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use tokenizers::AddedToken;
 
 use crate::base::impostors::read_text;
+use crate::inputs::members;
 
 /// Its name beside a `tokenizer.json`.
 const NAME: &str = "tokenizer_config.json";
@@ -43,8 +41,10 @@ impl AddedTokens {
                 return Ok(Vec::new());
             }
             let text = read_text(&path).map_err(|error| (path.clone(), error.to_string()))?;
-            let members = serde_json::from_str(&text).map_err(|error| (path, error.to_string()));
-            members.map(|Members(members)| members)
+            // In their order tokens without ids get theirs.
+            let mut json = serde_json::Deserializer::from_str(&text);
+            let members = members::in_order(&mut json, "an object").and_then(|members| json.end().map(|()| members));
+            members.map_err(|error| (path, error.to_string()))
         };
         let mut config = read(NAME)?;
         if config.iter().all(|(name, _)| name != DECODER) {
@@ -134,32 +134,6 @@ fn extra(config: &[(String, Value)]) -> Vec<AddedToken> {
 
 fn member<'a>(config: &'a [(String, Value)], name: &str) -> Option<&'a Value> {
     config.iter().rev().find(|(one, _)| one == name).map(|(_, value)| value)
-}
-
-/// The members of an object in the order of the file, in which tokens without ids get theirs.
-struct Members(Vec<(String, Value)>);
-
-impl<'de> Deserialize<'de> for Members {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Object;
-
-        impl<'de> Visitor<'de> for Object {
-            type Value = Members;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
-                let mut members = Vec::new();
-                while let Some(member) = map.next_entry()? {
-                    members.push(member);
-                }
-                Ok(Members(members))
-            }
-        }
-        from.deserialize_map(Object)
-    }
 }
 
 #[cfg(test)]

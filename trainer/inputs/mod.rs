@@ -6,6 +6,7 @@ pub(crate) mod charsmap;
 pub mod chat;
 pub mod checkpoint;
 pub mod data;
+pub(crate) mod members;
 pub mod pair;
 pub mod random;
 pub mod random_blocks;

@@ -2,8 +2,9 @@
 //! `get_pattern_key` in peft 0.21).
 
 use fancy_regex::Regex;
-use serde::Deserialize;
-use serde::de::{Deserializer, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
+
+use crate::inputs::members;
 
 /// `target_modules`, `exclude_modules`.
 #[derive(Clone, Debug, Deserialize)]
@@ -67,25 +68,7 @@ impl<T: Copy> Pairs<T> {
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for Pairs<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct InOrder<T>(std::marker::PhantomData<T>);
-
-        impl<'de, T: Deserialize<'de>> Visitor<'de> for InOrder<T> {
-            type Value = Pairs<T>;
-
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("patterns with numbers")
-            }
-
-            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Pairs<T>, M::Error> {
-                let mut pairs = Vec::new();
-                while let Some(pair) = map.next_entry()? {
-                    pairs.push(pair);
-                }
-                Ok(Pairs(pairs))
-            }
-        }
-
-        from.deserialize_map(InOrder(std::marker::PhantomData))
+        members::in_order(from, "patterns with numbers").map(Self)
     }
 }
 

@@ -3,15 +3,15 @@
 use minijinja::Value;
 use minijinja::value::ValueKind;
 
-use super::ChatFault;
-
+/// What a message is.
+const MESSAGE: &str = r#"{"role": ..., "content": ...}"#;
 /// Older names of what a model thinks, the one that templates read first.
 const REASONING: [&str; 3] = ["reasoning_content", "thinking", "reasoning"];
 
 /// The messages of a list, each checked and completed as transformers does. Those of an assistant must say something where they
 /// are learnt from.
-pub(super) fn read(messages: &Value, learnt: bool) -> Result<Vec<Value>, ChatFault> {
-    let wrong = |reason: &str| ChatFault::Messages(reason.to_owned());
+pub(super) fn read(messages: &Value, learnt: bool) -> Result<Vec<Value>, String> {
+    let wrong = |reason: &str| format!("messages: {reason}: expected a list of {MESSAGE}");
     if messages.kind() != ValueKind::Seq {
         return Err(wrong("no list"));
     }
@@ -22,8 +22,8 @@ pub(super) fn read(messages: &Value, learnt: bool) -> Result<Vec<Value>, ChatFau
     list.into_iter().enumerate().map(|(index, message)| complete(index, message, learnt)).collect()
 }
 
-fn complete(index: usize, message: Value, learnt: bool) -> Result<Value, ChatFault> {
-    let wrong = |reason| ChatFault::Message { index, reason };
+fn complete(index: usize, message: Value, learnt: bool) -> Result<Value, String> {
+    let wrong = |reason| format!("messages[{index}]: {reason}: expected {MESSAGE}");
     if message.kind() != ValueKind::Map {
         return Err(wrong("no object"));
     }
@@ -35,7 +35,8 @@ fn complete(index: usize, message: Value, learnt: bool) -> Result<Value, ChatFau
     let says = |name: &str| get(name).is_some_and(|value| value.is_true());
     let reasoning = REASONING.into_iter().find_map(get);
     if learnt && is_assistants(&message) && reasoning.is_none() && !["content", "tool_calls"].into_iter().any(says) {
-        return Err(ChatFault::Empty { index });
+        let remedy = "remove the message or the row, or give it content or tool_calls";
+        return Err(format!("messages[{index}]: the assistant says nothing: {remedy}"));
     }
     let Some(reasoning) = reasoning else { return Ok(message) };
     let names: Vec<Value> = message.try_iter().map_err(|_| wrong("no object"))?.collect();
@@ -60,14 +61,15 @@ pub(super) fn is_assistants(message: &Value) -> bool {
 }
 
 /// Tools: a list, or its text.
-pub(super) fn tools(tools: &Value) -> Result<Value, ChatFault> {
+pub(super) fn tools(tools: &Value) -> Result<Value, String> {
+    let wrong = |reason: &str| format!("tools: {reason}: expected a list of JSON schemas, or its text");
     let list = match tools.as_str() {
-        Some(text) => serde_json::from_str(text).map_err(|error| ChatFault::Tools(error.to_string()))?,
+        Some(text) => serde_json::from_str(text).map_err(|error| wrong(&error.to_string()))?,
         None => tools.clone(),
     };
     match list.kind() {
         ValueKind::Seq => Ok(list),
-        _ => Err(ChatFault::Tools("no list".to_owned())),
+        _ => Err(wrong("no list")),
     }
 }
 

@@ -8,6 +8,7 @@ mod messages;
 mod source;
 mod template;
 
+use std::fmt::Display;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -18,47 +19,6 @@ pub use source::Source;
 pub use template::Date;
 
 use template::Template;
-
-/// What is wrong with a conversation.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ChatFault {
-    /// It is no list of messages.
-    #[error("messages: {0}: expected a list of {{\"role\": ..., \"content\": ...}}")]
-    Messages(String),
-    /// A message is none.
-    #[error("messages[{index}]: {reason}: expected {{\"role\": ..., \"content\": ...}}")]
-    Message {
-        /// Which, from 0.
-        index: usize,
-        reason: &'static str,
-    },
-    /// Nothing to learn from where something must be.
-    #[error(
-        "messages[{index}]: the assistant says nothing: remove the message or the row, or give it content or tool_calls"
-    )]
-    Empty {
-        /// Which message, from 0.
-        index: usize,
-    },
-    /// Tools are not a list.
-    #[error("tools: {0}: expected a list of JSON schemas, or its text")]
-    Tools(String),
-    /// The template refuses it, or fails.
-    #[error("the chat template refuses the row: {0}")]
-    Template(String),
-    /// Which part the assistant has said cannot be told.
-    #[error(
-        "messages[{index}]: what the template renders of the messages before it is not how it renders all of them, so the \
-         assistant's part cannot be told: give the template {{% generation %}} marks, or rows of one turn each"
-    )]
-    NoPrefix {
-        /// Which message, from 0.
-        index: usize,
-    },
-    /// It has characters that stand for marks of the template.
-    #[error("messages: U+FDD0 or U+FDD1 in the text, which are no characters: remove them")]
-    Noncharacters,
-}
 
 /// A conversation as text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,8 +63,8 @@ impl ChatTemplate {
     /// A prompt, up to where the assistant goes on.
     ///
     /// # Errors
-    /// [`ChatFault`].
-    pub fn prompt(&self, messages: &Value) -> Result<String, ChatFault> {
+    /// What is wrong with it.
+    pub fn prompt(&self, messages: &Value) -> Result<String, String> {
         let messages = messages::read(messages, false)?;
         self.with(move |templates| Ok(templates.default.render(&messages, None, true)?.0))
     }
@@ -113,8 +73,8 @@ impl ChatTemplate {
     /// with each of its messages.
     ///
     /// # Errors
-    /// [`ChatFault`].
-    pub fn conversation(&self, messages: &Value, tools: Option<&Value>) -> Result<Conversation, ChatFault> {
+    /// What is wrong with it.
+    pub fn conversation(&self, messages: &Value, tools: Option<&Value>) -> Result<Conversation, String> {
         let messages = messages::read(messages, true)?;
         let tools = tools.map(messages::tools).transpose()?;
         self.with(move |templates| templates.render(&messages, 0, tools.as_ref()))
@@ -123,13 +83,13 @@ impl ChatTemplate {
     /// The same of a prompt and what completes it, of which alone anything counts.
     ///
     /// # Errors
-    /// [`ChatFault`].
+    /// What is wrong with it.
     pub fn completion(
         &self,
         prompt: &Value,
         completion: &Value,
         tools: Option<&Value>,
-    ) -> Result<Conversation, ChatFault> {
+    ) -> Result<Conversation, String> {
         let prompt = messages::read(prompt, false)?;
         let completion = messages::read(completion, true)?;
         let of_prompt = prompt.len();
@@ -141,17 +101,30 @@ impl ChatTemplate {
     /// Renders a row, which takes no more than it may.
     fn with<T: Send + 'static>(
         &self,
-        render: impl FnOnce(&Templates) -> Result<T, ChatFault> + Send + 'static,
-    ) -> Result<T, ChatFault> {
+        render: impl FnOnce(&Templates) -> Result<T, String> + Send + 'static,
+    ) -> Result<T, String> {
         let templates = Arc::clone(&self.templates);
         let rendered = limits::within(move || render(&templates));
-        rendered.unwrap_or_else(|exceeded| Err(ChatFault::Template(exceeded.to_string())))
+        rendered.unwrap_or_else(|exceeded| Err(refused(exceeded)))
     }
+}
+
+/// The error for a row that a template refuses, or fails at.
+fn refused(reason: impl Display) -> String {
+    format!("the chat template refuses the row: {reason}")
+}
+
+/// The error for a message of which the assistant's part cannot be told.
+fn no_prefix(index: usize) -> String {
+    format!(
+        "messages[{index}]: what the template renders of the messages before it is not how it renders all of them, so the assistant's \
+         part cannot be told: give the template {{% generation %}} marks, or rows of one turn each"
+    )
 }
 
 impl Templates {
     /// Of the messages from `first` on.
-    fn render(&self, messages: &[Value], first: usize, tools: Option<&Value>) -> Result<Conversation, ChatFault> {
+    fn render(&self, messages: &[Value], first: usize, tools: Option<&Value>) -> Result<Conversation, String> {
         let template = self.tool_use.as_ref().filter(|_| tools.is_some()).unwrap_or(&self.default);
         let (text, spans) = template.render(messages, tools, false)?;
         if template.has_marks() {
@@ -160,7 +133,7 @@ impl Templates {
             }
             let (before, _) = template.render(&messages[..first], tools, true)?;
             if !text.starts_with(&before) {
-                return Err(ChatFault::NoPrefix { index: first });
+                return Err(no_prefix(first));
             }
             let spans = spans.into_iter().filter(|span| span.start >= before.len()).collect();
             return Ok(Conversation { text, spans });
@@ -177,7 +150,7 @@ impl Templates {
                 false => template.render(&messages[..=index], tools, false)?.0,
             };
             if !after.starts_with(&before) || !text.starts_with(&after) {
-                return Err(ChatFault::NoPrefix { index });
+                return Err(no_prefix(index));
             }
             spans.push(before.len()..after.len());
         }

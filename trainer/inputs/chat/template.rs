@@ -12,7 +12,7 @@ use minijinja::{AutoEscape, Environment, Error, ErrorKind, Value};
 use minijinja_contrib::pycompat::unknown_method_callback;
 use serde::{Serialize, Serializer};
 
-use super::{ChatFault, json, limits, marks, messages};
+use super::{json, limits, marks, messages, refused};
 
 /// Its name in messages.
 const NAME: &str = "chat_template";
@@ -81,10 +81,10 @@ impl Template {
         messages: &[Value],
         tools: Option<&Value>,
         add_generation_prompt: bool,
-    ) -> Result<(String, Vec<Range<usize>>), ChatFault> {
+    ) -> Result<(String, Vec<Range<usize>>), String> {
         let none = || Value::from(());
         if self.has_marks && messages.iter().chain(tools).any(|one| messages::has_any(one, marks::MARKS)) {
-            return Err(ChatFault::Noncharacters);
+            return Err("messages: U+FDD0 or U+FDD1 in the text, which are no characters: remove them".to_owned());
         }
         let constants = self.constants.iter().map(|(name, text)| (name.as_str(), Value::from(text.as_str())));
         let context = constants.chain([
@@ -94,7 +94,7 @@ impl Template {
             ("add_generation_prompt", Value::from(add_generation_prompt)),
         ]);
         let template = self.environment.get_template(NAME).expect("it is in its environment");
-        let text = template.render(Value::from_pairs(context)).map_err(|error| ChatFault::Template(what(&error)))?;
+        let text = template.render(Value::from_pairs(context)).map_err(|error| refused(what(&error)))?;
         Ok(if self.has_marks { marks::taken_away(&text) } else { (text, Vec::new()) })
     }
 }

@@ -15,7 +15,7 @@ fn value(json: &str) -> Value {
 }
 
 /// A conversation's text with what the assistant has said in brackets.
-fn said(template: &ChatTemplate, json: &str) -> Result<String, ChatFault> {
+fn said(template: &ChatTemplate, json: &str) -> Result<String, String> {
     let Conversation { mut text, spans } = template.conversation(&value(json), None)?;
     for span in spans.iter().rev() {
         text.insert(span.end, ']');
@@ -38,13 +38,13 @@ fn marks_say_what_the_assistant_says() {
                   {{ m.content }}{% endgeneration %}\n!{% else %}{{ m.content }}{% endif %}\n{% endfor %}";
     assert_eq!(said(&template(marked), TURNS).unwrap(), "^a[é]!c[d]!");
     let nonchars = r#"[{"role": "assistant", "content": "﷐"}]"#;
-    assert_eq!(said(&template(marked), nonchars), Err(ChatFault::Noncharacters));
+    assert!(said(&template(marked), nonchars).unwrap_err().contains("which are no characters"));
 }
 
 #[test]
 fn a_rendering_that_changes_what_was_before_is_refused() {
     let last = "{% for m in messages %}{{ m.role if loop.last else '' }}:{{ m.content }}{% endfor %}";
-    assert_eq!(said(&template(last), TURNS), Err(ChatFault::NoPrefix { index: 1 }));
+    assert_eq!(said(&template(last), TURNS), Err(no_prefix(1)));
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn of_marks_those_of_the_completion_count() {
     assert_eq!(spans.iter().map(|span| &text[span.clone()]).collect::<Vec<_>>(), ["b", "c"]);
     let changes = marked.replace("<{{ m.role }}>", "<{{ messages|length }}>");
     let refused = template(&changes).completion(&prompt, &completion, None);
-    assert_eq!(refused, Err(ChatFault::NoPrefix { index: 1 }));
+    assert_eq!(refused, Err(no_prefix(1)));
 }
 
 #[test]

@@ -48,7 +48,7 @@ pub use scratch::Scratch;
 pub(crate) use store::Tensors;
 pub(crate) use stream::safetensors_header;
 pub use write::{Student, Write, fill_model, stored, write_model};
-pub(crate) use write::{check_space, check_written};
+pub(crate) use write::{check_space, write_safetensors};
 pub use write_gguf::write_gguf;
 use zero::Zeros;
 pub(crate) use zero::is_zero;

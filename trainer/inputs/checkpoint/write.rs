@@ -76,34 +76,48 @@ pub fn write_model<E: From<CheckpointError>>(
 pub fn fill_model<E: From<CheckpointError>>(
     aside: &mut Aside,
     model: &Student<'_>,
-    mut read: impl FnMut(&Parameter, &mut Write<'_>) -> Result<(), E>,
+    read: impl FnMut(&Parameter, &mut Write<'_>) -> Result<(), E>,
+) -> Result<(), E> {
+    let config = serde_json::to_string_pretty(&config(model)).expect("a JSON value serialises") + "\n";
+    let io = CheckpointError::io("write", aside.target().join("config.json"));
+    aside.write("config.json", config.as_bytes()).map_err(io)?;
+    let tensors = model.parameters.iter().map(|one| (one.name.clone(), one.shape.clone(), one));
+    write_safetensors(aside, "model.safetensors", model.dtype, tensors.collect(), read)?;
+    Ok(write_tokenizer(aside, model.tokenizer_from)?)
+}
+
+/// Writes a file of tensors of one dtype, each with its name and shape, in the order of their names. `read` gives the bytes of
+/// one, in parts.
+///
+/// # Errors
+/// [`CheckpointError`] of the disk or of `read`, and where a value is not finite.
+pub(crate) fn write_safetensors<T, E: From<CheckpointError>>(
+    aside: &mut Aside,
+    file: &'static str,
+    dtype: Stored,
+    mut tensors: Vec<(String, Vec<u64>, T)>,
+    mut read: impl FnMut(T, &mut Write<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
     let target = aside.target().to_owned();
-    let io = |name: &str| CheckpointError::io("write", target.join(name));
-    let config = serde_json::to_string_pretty(&config(model)).expect("a JSON value serialises") + "\n";
-    aside.write("config.json", config.as_bytes()).map_err(io("config.json"))?;
-
-    const WEIGHTS: &str = "model.safetensors";
-    let mut parameters: Vec<&Parameter> = model.parameters.iter().collect();
-    parameters.sort_by(|a, b| a.name.cmp(&b.name));
-    let shape = |parameter: &&Parameter| parameter.shape.iter().map(|dim| *dim as usize).collect();
-    let shapes = parameters.iter().map(|parameter| (parameter.name.clone(), shape(parameter)));
+    let io = |error| CheckpointError::Io { what: "write", path: target.join(file), error };
+    tensors.sort_by(|(one, ..), (other, ..)| one.cmp(other));
+    let shape = |shape: &[u64]| shape.iter().map(|dim| *dim as usize).collect();
+    let shapes = tensors.iter().map(|(name, dims, _)| (name.clone(), shape(dims)));
     let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
-    let header = safetensors_header(shapes, model.dtype, Some(metadata));
-    let mut file = aside.create(WEIGHTS).map_err(io(WEIGHTS))?;
-    let mut write = |part: &[u8]| file.write_all(part).map_err(io(WEIGHTS));
-    write(&header)?;
-    for parameter in parameters {
+    let header = safetensors_header(shapes, dtype, Some(metadata));
+    let mut file = aside.create(file).map_err(io)?;
+    file.write_all(&header).map_err(io)?;
+    for (name, shape, tensor) in tensors {
         let mut done = 0;
-        read(parameter, &mut |part| {
-            check_written(&target, &parameter.name, done, part, model.dtype)?;
-            done += part.len() / bytes_of(model.dtype);
-            write(part)
+        read(tensor, &mut |part| {
+            check_written(&target, &name, done, part, dtype)?;
+            done += part.len() / bytes_of(dtype);
+            file.write_all(part).map_err(io)
         })?;
-        assert_eq!(done as u64, parameter.elems(), "elements of {}", parameter.name);
+        assert_eq!(done as u64, shape.iter().product::<u64>(), "elements of {name}");
     }
     aside.close(file);
-    Ok(write_tokenizer(aside, model.tokenizer_from)?)
+    Ok(())
 }
 
 fn bytes_of(dtype: Stored) -> usize {
@@ -116,13 +130,7 @@ pub fn stored(dtype: Dtype) -> Stored {
 }
 
 /// Refuses to write a part of a tensor in which an element is not finite. `done` elements of it are before the part.
-pub(crate) fn check_written(
-    target: &Path,
-    tensor: &str,
-    done: usize,
-    part: &[u8],
-    dtype: Stored,
-) -> Result<(), CheckpointError> {
+fn check_written(target: &Path, tensor: &str, done: usize, part: &[u8], dtype: Stored) -> Result<(), CheckpointError> {
     finite::check_stored(tensor, part, dtype).map_err(|found| {
         let what = NotFinite { index: found.index + done, ..found };
         CheckpointError::WouldNotBeFinite { path: target.to_owned(), what }

@@ -342,7 +342,7 @@ impl Corpus {
             Some(prompt) => chat.completion(&prompt, &messages, tools.as_ref()),
             None => chat.conversation(&messages, tools.as_ref()),
         };
-        let conversation = conversation.map_err(|chat| fault(chat.to_string()))?;
+        let conversation = conversation.map_err(fault)?;
         let text = &conversation.text;
         let (ids, offsets) = self.tokenizer(path)?.encode_placed(text, false).map_err(DataError::tokenizer(path))?;
         check_ids(ids.iter().map(|id| i64::from(*id)), vocab).map_err(fault)?;

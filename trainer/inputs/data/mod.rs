@@ -3,7 +3,6 @@
 mod batch;
 mod corpus;
 mod error;
-mod file;
 mod files;
 mod jsonl;
 mod notes;
@@ -26,7 +25,6 @@ use crate::inputs::tokenizer::Tokenizer;
 pub use batch::{Batches, MicroBatch, Order, Step};
 pub use corpus::{Corpus, Files};
 pub use error::DataError;
-pub(crate) use file::map;
 pub(crate) use files::bytes;
 pub use stream::{MOST_BYTES, Stream};
 pub use summary::Summary;

@@ -4,13 +4,8 @@
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek, SeekFrom};
 
-use ::parquet::bloom_filter::Sbbf;
-use ::parquet::column::page::PageReader;
 use ::parquet::errors::{ParquetError, Result};
-use ::parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData, RowGroupMetaData};
-use ::parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
-use ::parquet::record::reader::RowIter;
-use ::parquet::schema::types::Type;
+use ::parquet::file::metadata::ColumnChunkMetaData;
 
 /// A page that is larger than the bound may still become so many times what it takes in the file: text becomes ten times.
 const RATIO: u64 = 64;
@@ -19,84 +14,26 @@ const I32: u8 = 5;
 /// As deep as the library follows.
 const MOST_DEPTH: u8 = 64;
 
-/// A file whose pages become at most so many bytes each.
-pub(super) struct Bounded {
-    reader: SerializedFileReader<File>,
-    /// Headers are read of it, beside the reader.
-    file: File,
-    most: u64,
-}
-
-/// A row group of a file.
-struct Group<'a> {
-    group: Box<dyn RowGroupReader + 'a>,
-    of: &'a Bounded,
-}
-
-impl Bounded {
-    pub fn new(reader: SerializedFileReader<File>, file: File, most: u64) -> Self {
-        Self { reader, file, most }
-    }
-
-    /// Refuses a column of a row group with a page that becomes too large.
-    fn check(&self, column: &ColumnChunkMetaData) -> Result<()> {
-        let (mut at, bytes) = column.byte_range();
-        let end = at.saturating_add(bytes).min(self.file.metadata()?.len());
-        let mut file = BufReader::new(&self.file);
-        file.seek(SeekFrom::Start(at))?;
-        while at < end {
-            let Sizes { header, page, decompressed } = Sizes::read(&mut file)?;
-            let most = self.most.max(page.saturating_mul(RATIO));
-            if decompressed > most {
-                let found = format!("a page of {page} bytes becomes {decompressed}, and at most {most} are read of it");
-                return Err(ParquetError::General(found));
-            }
-            file.seek_relative(page as i64)?;
-            at = at.saturating_add(header + page);
+/// Refuses a column of a row group with a page that becomes more than so many bytes.
+///
+/// # Errors
+/// Of the first such page, and of a header that does not read.
+pub(super) fn check(file: &File, column: &ColumnChunkMetaData, most: u64) -> Result<()> {
+    let (mut at, bytes) = column.byte_range();
+    let end = at.saturating_add(bytes).min(file.metadata()?.len());
+    let mut file = BufReader::new(file);
+    file.seek(SeekFrom::Start(at))?;
+    while at < end {
+        let Sizes { header, page, decompressed } = Sizes::read(&mut file)?;
+        let most = most.max(page.saturating_mul(RATIO));
+        if decompressed > most {
+            let found = format!("a page of {page} bytes becomes {decompressed}, and at most {most} are read of it");
+            return Err(ParquetError::General(found));
         }
-        Ok(())
+        file.seek_relative(page as i64)?;
+        at = at.saturating_add(header + page);
     }
-}
-
-impl FileReader for Bounded {
-    fn metadata(&self) -> &ParquetMetaData {
-        self.reader.metadata()
-    }
-
-    fn num_row_groups(&self) -> usize {
-        self.reader.num_row_groups()
-    }
-
-    fn get_row_group(&self, index: usize) -> Result<Box<dyn RowGroupReader + '_>> {
-        Ok(Box::new(Group { group: self.reader.get_row_group(index)?, of: self }))
-    }
-
-    fn get_row_iter(&self, projection: Option<Type>) -> Result<RowIter<'_>> {
-        RowIter::from_file(projection, self)
-    }
-}
-
-impl RowGroupReader for Group<'_> {
-    fn metadata(&self) -> &RowGroupMetaData {
-        self.group.metadata()
-    }
-
-    fn num_columns(&self) -> usize {
-        self.group.num_columns()
-    }
-
-    fn get_column_page_reader(&self, index: usize) -> Result<Box<dyn PageReader>> {
-        self.of.check(self.metadata().column(index))?;
-        self.group.get_column_page_reader(index)
-    }
-
-    fn get_column_bloom_filter(&self, index: usize) -> Option<&Sbbf> {
-        self.group.get_column_bloom_filter(index)
-    }
-
-    fn get_row_iter(&self, projection: Option<Type>) -> Result<RowIter<'_>> {
-        RowIter::from_row_group(projection, self)
-    }
+    Ok(())
 }
 
 /// Bytes by a page's header: of itself, of the page in the file, and of the page decompressed.
@@ -216,6 +153,7 @@ mod tests {
     use ::parquet::basic::{Compression, ZstdLevel};
     use ::parquet::data_type::{ByteArray, ByteArrayType};
     use ::parquet::file::properties::WriterProperties;
+    use ::parquet::file::reader::{FileReader, SerializedFileReader};
     use ::parquet::file::writer::SerializedFileWriter;
     use ::parquet::schema::parser::parse_message_type;
 
@@ -240,9 +178,9 @@ mod tests {
 
     fn rows(file: &File, most: u64) -> Result<usize> {
         let reader = SerializedFileReader::new(file.try_clone().unwrap()).unwrap();
-        let bounded = Bounded::new(reader, file.try_clone().unwrap(), most);
-        let rows = RowIter::from_file_into(Box::new(bounded)).collect::<Result<Vec<_>>>()?;
-        Ok(rows.len())
+        let mut columns = reader.metadata().row_groups().iter().flat_map(|group| group.columns());
+        columns.try_for_each(|column| check(file, column, most))?;
+        Ok(reader.get_row_iter(None)?.collect::<Result<Vec<_>>>()?.len())
     }
 
     #[test]

@@ -2,19 +2,20 @@
 
 use std::fmt::Display;
 use std::fs::File;
+use std::ops::Range;
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::sync::Arc;
 
 use ::parquet::errors::ParquetError;
 use ::parquet::file::reader::{FileReader, SerializedFileReader};
-use ::parquet::record::reader::RowIter;
+use ::parquet::record::reader::{ReaderIter, TreeBuilder};
 use ::parquet::record::{Field, Row};
-use ::parquet::schema::types::Type;
+use ::parquet::schema::types::{SchemaDescPtr, SchemaDescriptor, Type};
 use minijinja::Value;
 use precast_system::bug;
 
-use super::pages::Bounded;
+use super::pages;
 use super::rows::{self, Columns, Content, Ids, Kind, MASK, MASK_HOLDS, Part, long, no_column, no_field};
 use super::{DataError, MOST_DOCUMENT_BYTES};
 
@@ -23,7 +24,13 @@ const RECORDS: usize = 256;
 
 /// The rows of a file, of the columns that are read. The library panics on some files: what its panic says is then the error.
 pub(super) struct Table {
-    rows: RowIter<'static>,
+    reader: SerializedFileReader<File>,
+    /// The same file, of which headers of pages are read.
+    file: File,
+    columns: SchemaDescPtr,
+    /// Row groups behind this one.
+    groups: Range<usize>,
+    rows: Option<ReaderIter>,
     number: u64,
 }
 
@@ -79,19 +86,38 @@ impl Table {
         let fields = read.map(Arc::clone).collect();
         let projection = Type::group_type_builder(schema.name()).with_fields(fields).build();
         let projection = projection.map_err(unreadable(path))?;
-        let again = again.map_err(|error| unreadable(path)(ParquetError::from(error)))?;
-        let bounded = Bounded::new(reader, again, MOST_DOCUMENT_BYTES);
-        let rows = RowIter::from_file_into(Box::new(bounded)).project(Some(projection)).map_err(unreadable(path))?;
-        Ok(Self { rows: rows.with_batch_size(RECORDS), number: 0 })
+        let file = again.map_err(|error| unreadable(path)(ParquetError::from(error)))?;
+        let columns = Arc::new(SchemaDescriptor::new(Arc::new(projection)));
+        let groups = 0..reader.num_row_groups();
+        Ok(Self { reader, file, columns, groups, rows: None, number: 0 })
     }
 
     /// The next row and its number from 1; none at the end of the file.
     pub fn next(&mut self, path: &Path) -> Result<Option<(u64, Row)>, DataError> {
-        let row = bug::guard(AssertUnwindSafe(|| self.rows.next())).map_err(unreadable(path))?;
-        let Some(row) = row else { return Ok(None) };
+        let row = bug::guard(AssertUnwindSafe(|| self.row())).map_err(unreadable(path))?;
         self.number += 1;
         let number = self.number;
-        row.map(|row| Some((number, row))).map_err(|error| unreadable(path)(format_args!("{error} in row {number}")))
+        let row = row.map_err(|error| unreadable(path)(format_args!("{error} in row {number}")))?;
+        Ok(row.map(|row| (number, row)))
+    }
+
+    fn row(&mut self) -> Result<Option<Row>, ParquetError> {
+        loop {
+            if let Some(row) = self.rows.as_mut().and_then(Iterator::next) {
+                return row.map(Some);
+            }
+            let Some(group) = self.groups.next() else { return Ok(None) };
+            let group = self.reader.get_row_group(group)?;
+            let fields = self.columns.root_schema().get_fields();
+            for column in group.metadata().columns() {
+                if fields.iter().any(|field| column.column_path().parts().first().is_some_and(|of| of == field.name()))
+                {
+                    pages::check(&self.file, column, MOST_DOCUMENT_BYTES)?;
+                }
+            }
+            let rows = TreeBuilder::new().with_batch_size(RECORDS).as_iter(Arc::clone(&self.columns), &*group)?;
+            self.rows = Some(rows);
+        }
     }
 }
 

@@ -47,16 +47,17 @@ impl Kind {
             () => None,
         }
     }
+}
 
-    /// In messages.
-    pub fn name(self) -> &'static str {
-        match self {
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
             Self::Labelled => "input_ids and labels",
             Self::Ids => "input_ids alone",
             Self::Messages => "messages",
             Self::Completion => "prompt and completion",
             Self::Text => "text",
-        }
+        })
     }
 }
 
@@ -223,10 +224,4 @@ pub(super) fn sequence(row: Ids, vocab: u32) -> Result<Chunk, String> {
         ids: ids.into_iter().map(|id| id as u32).collect(),
         labels: labels.map(|labels| labels.into_iter().map(target).collect()),
     })
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
 }

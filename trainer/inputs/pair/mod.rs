@@ -4,8 +4,11 @@ mod tokenizers;
 
 use std::path::{Path, PathBuf};
 
+use precast_system::input;
+
 use crate::base::lines::bounded;
 use crate::inputs::checkpoint::{Checkpoint, CheckpointError, Scratch};
+use crate::inputs::tokenizer;
 use tokenizers::{Comparison, compare};
 
 /// Differences that are listed.
@@ -119,8 +122,8 @@ fn tokens(
 }
 
 fn same_bytes(one: &Path, other: &Path) -> bool {
-    let read = |path| crate::inputs::data::map(path).ok();
-    read(one).zip(read(other)).is_some_and(|(one, other)| one[..] == other[..])
+    let read = |path| input::read(path, tokenizer::MOST_BYTES).ok();
+    read(one).zip(read(other)).is_some_and(|(one, other)| one == other)
 }
 
 /// Whether two paths lead to one place.

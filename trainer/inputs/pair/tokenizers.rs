@@ -2,6 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use precast_system::count;
+
 use crate::inputs::tokenizer::Tokenizer;
 
 /// Tokens and merges that a line names.
@@ -30,20 +32,11 @@ pub(super) fn compare(teacher: &Tokenizer, student: &Tokenizer) -> Comparison {
     let (of_teacher, of_student) = rayon::join(|| View::of(teacher), || View::of(student));
     let (of_teacher, of_student) = (&of_teacher, &of_student);
     let mut comparison = Comparison::default();
-    let mut differ = |line: String| comparison.differences.push(format!("  {line}"));
-    if teacher.kind() != student.kind() {
-        differ(format!("the teacher's is {}, the student's {}", teacher.kind(), student.kind()));
-    }
-    if let Some(line) = ids(of_teacher, of_student) {
-        differ(line);
-    }
-    if let Some(line) = texts(of_teacher, of_student) {
-        differ(line);
-    }
-    merges(of_teacher, of_student).into_iter().for_each(&mut differ);
-    if let Some(line) = encodings(teacher, student) {
-        differ(line);
-    }
+    let kinds = (teacher.kind() != student.kind())
+        .then(|| format!("the teacher's is {}, the student's {}", teacher.kind(), student.kind()));
+    let tokens = [kinds, ids(of_teacher, of_student), texts(of_teacher, of_student)].into_iter().flatten();
+    let lines = tokens.chain(merges(of_teacher, of_student)).chain(encodings(teacher, student));
+    comparison.differences.extend(lines.map(|line| format!("  {line}")));
     for (who, one, other) in [("teacher", of_teacher, of_student), ("student", of_student, of_teacher)] {
         let mut only: Vec<(&u32, &String)> =
             one.ids.iter().filter(|(text, _)| !other.ids.contains_key(*text)).map(|(text, id)| (id, text)).collect();
@@ -67,10 +60,6 @@ impl View {
     fn of(tokenizer: &Tokenizer) -> Self {
         Self { ids: tokenizer.vocabulary(), added: tokenizer.added(), merges: tokenizer.merges() }
     }
-}
-
-fn count(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 /// The first few, and whether there are more.

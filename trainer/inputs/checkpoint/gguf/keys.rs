@@ -82,6 +82,15 @@ pub(super) fn key_of(family: &Family, rest: &str) -> String {
     format!("{}.{rest}", family.gguf)
 }
 
+/// A value that is there and another than the neutral one, and why that is not followed.
+fn another<T: PartialEq + ToString>(
+    found: Option<T>,
+    neutral: &T,
+    why: &'static str,
+) -> Option<(String, &'static str)> {
+    found.filter(|found| found != neutral).map(|found| (found.to_string(), why))
+}
+
 /// Refuses the first key of the family that would change what the model computes.
 pub(super) fn check(family: &Family, metadata: &Metadata) -> Result<(), Fault> {
     let prefix = key_of(family, "");
@@ -89,18 +98,10 @@ pub(super) fn check(family: &Family, metadata: &Metadata) -> Result<(), Fault> {
         let rule = RULES.iter().find(|(name, _)| *name == &key[prefix.len()..]).map(|(_, rule)| rule);
         let wrong = match rule {
             Some(Taken) => None,
-            Some(Integer(neutral, why)) => {
-                metadata.integer(key)?.filter(|found| found != neutral).map(|found| (found.to_string(), *why))
-            }
-            Some(Decimal(neutral, why)) => {
-                metadata.decimal(key)?.filter(|found| found != neutral).map(|found| (found.to_string(), *why))
-            }
-            Some(Flag(neutral, why)) => {
-                metadata.flag(key)?.filter(|found| found != neutral).map(|found| (found.to_string(), *why))
-            }
-            Some(Text(neutral, why)) => {
-                metadata.string(key)?.filter(|found| found != neutral).map(|found| (found, *why))
-            }
+            Some(Integer(neutral, why)) => another(metadata.integer(key)?, neutral, why),
+            Some(Decimal(neutral, why)) => another(metadata.decimal(key)?, neutral, why),
+            Some(Flag(neutral, why)) => another(metadata.flag(key)?, neutral, why),
+            Some(Text(neutral, why)) => another(metadata.string(key)?, &(*neutral).to_owned(), why),
             None => Some(("set".to_owned(), "this program does not know what it changes in the model")),
         };
         if let Some((found, why)) = wrong {
