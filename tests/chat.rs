@@ -86,7 +86,8 @@ fn compare(
 fn conversations_are_rendered_tokenized_and_masked_as_transformers_does() {
     let folder = fixture("chat");
     let conversations: BTreeMap<String, Conversation> = read(&folder.join("conversations.json"));
-    let tokenizer = Arc::new(Tokenizer::read(&folder.join("tokenizer.json")).unwrap());
+    let tokenizer = Tokenizer::new(&folder, || tokenizers::Tokenizer::from_file(folder.join("tokenizer.json")));
+    let tokenizer = Arc::new(tokenizer.unwrap());
     let dir = tempfile::tempdir().unwrap();
     let (mut compared, mut wrong) = (0, Vec::new());
     for path in fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()) {

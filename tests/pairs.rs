@@ -6,6 +6,7 @@ use std::process::Command;
 
 use precast::inputs::checkpoint::Checkpoint;
 use precast::inputs::data::{Chunk, Dataset, Packing, Reader};
+use precast::inputs::tokenizer::Tokenizer;
 use precast_plan::Precision;
 use serde_json::{Value, json};
 
@@ -240,9 +241,7 @@ fn a_document_is_ended_once() {
         });
     });
     for file in [tokenizer(|_| {}), ends] {
-        let path = dir.path().join("tokenizer.json");
-        fs::write(&path, file.to_string()).unwrap();
-        let tokenizer = precast::inputs::tokenizer::Tokenizer::read(&path).unwrap();
+        let tokenizer = Tokenizer::new(dir.path(), || file.to_string().parse()).unwrap();
         let reader = Reader { tokenizer: Some(tokenizer.into()), eos: Some(0), vocab: 96, ..Reader::default() };
         let dataset = Dataset::read(std::slice::from_ref(&text), 7, Packing::Stream, reader).unwrap();
         assert_eq!(dataset.chunks(), [Chunk::plain([29, 1, 30, 0, 32, 0])]);

@@ -3,6 +3,7 @@
 use std::fs;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+use signal_hook::low_level;
 
 /// A signal that asks a run to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,12 +53,7 @@ impl Signal {
 
     /// The name that messages have.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Hangup => "SIGHUP",
-            Self::Interrupt => "SIGINT",
-            Self::Quit => "SIGQUIT",
-            Self::Terminate => "SIGTERM",
-        }
+        low_level::signal_name(self.number()).expect("every system has these")
     }
 }
 

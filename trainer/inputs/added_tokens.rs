@@ -16,7 +16,8 @@ const SPECIAL: &str = "special_tokens_map.json";
 /// Tokens with their ids.
 const DECODER: &str = "added_tokens_decoder";
 /// Special tokens by names that every tokenizer has, in their order.
-const NAMES: [&str; 7] = ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
+pub(crate) const NAMES: [&str; 7] =
+    ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
 /// Lists of special tokens, the first of which that is there counts.
 const EXTRA: [&str; 2] = ["extra_special_tokens", "additional_special_tokens"];
 
@@ -162,7 +163,7 @@ mod tests {
         std::fs::write(directory.path().join(NAME), config).unwrap();
         let added = AddedTokens::of_directory(directory.path());
         let added = added.map_err(|(path, reason)| format!("{}: {reason}", path.file_name().unwrap().display()))?;
-        Tokenizer::parse_with(Path::new("tokenizer.json"), tokenizer.as_bytes(), &added)
+        Tokenizer::parse(Path::new("tokenizer.json"), tokenizer.as_bytes(), &added)
     }
 
     #[test]

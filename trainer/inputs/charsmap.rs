@@ -4,6 +4,9 @@
 use serde::Deserialize;
 use serde_json::Value;
 
+/// The letters of base64, by value.
+const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
 /// A `tokenizer.json`, as far as it has such tables.
 #[derive(Deserialize)]
 struct File {
@@ -46,19 +49,9 @@ fn check_table(base64: &str) -> Result<(), String> {
 
 /// The number of four bytes that the text begins with, the least first.
 fn trie_bytes(base64: &[u8]) -> Option<u32> {
-    let bits = base64.get(..6)?.iter().try_fold(0_u64, |bits, letter| Some(bits << 6 | u64::from(sextet(*letter)?)))?;
+    let value = |letter: &u8| ALPHABET.iter().position(|one| one == letter);
+    let bits = base64.get(..6)?.iter().try_fold(0, |bits, letter| Some(bits << 6 | value(letter)? as u64))?;
     Some(((bits >> 4) as u32).swap_bytes())
-}
-
-fn sextet(letter: u8) -> Option<u8> {
-    match letter {
-        b'A'..=b'Z' => Some(letter - b'A'),
-        b'a'..=b'z' => Some(letter - b'a' + 26),
-        b'0'..=b'9' => Some(letter - b'0' + 52),
-        b'+' => Some(62),
-        b'/' => Some(63),
-        _ => None,
-    }
 }
 
 #[cfg(test)]
@@ -68,6 +61,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::inputs::added_tokens::AddedTokens;
     use crate::inputs::tokenizer::Tokenizer;
 
     fn read(normalizer: &Value) -> Result<(), String> {
@@ -76,7 +70,7 @@ mod tests {
             "pre_tokenizer": null, "post_processor": null, "decoder": null,
             "model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"},
         });
-        Tokenizer::parse(Path::new("t"), json.to_string().as_bytes()).map(drop)
+        Tokenizer::parse(Path::new("t"), json.to_string().as_bytes(), &AddedTokens::default()).map(drop)
     }
 
     #[test]

@@ -92,13 +92,17 @@ fn initial(parameter: &Parameter, seed: u64, range: f32, scratch: &mut Scratch) 
         1 if parameter.name.ends_with("bias") => values.fill(0.0),
         1 => values.fill(1.0),
         _ => {
-            let stream = seed ^ name_hash(&parameter.name);
-            values.par_chunks_mut(BLOCK).enumerate().for_each(|(block, values)| {
-                let mut rng = Pcg64Mcg::seed_from_u64(stream.wrapping_add(block as u64));
-                values.iter_mut().for_each(|value| *value = range * rng.sample::<f32, _>(StandardNormal));
-            });
+            draw(values, seed ^ name_hash(&parameter.name), |rng| range * rng.sample::<f32, _>(StandardNormal));
         }
     }
+}
+
+/// Draws values on all threads. The same stream gives the same values on any machine.
+pub(crate) fn draw(values: &mut [f32], stream: u64, one: impl Fn(&mut Pcg64Mcg) -> f32 + Sync) {
+    values.par_chunks_mut(BLOCK).enumerate().for_each(|(block, values)| {
+        let mut rng = Pcg64Mcg::seed_from_u64(stream.wrapping_add(block as u64));
+        values.iter_mut().for_each(|value| *value = one(&mut rng));
+    });
 }
 
 /// FNV-1a: each parameter draws from streams of its own.

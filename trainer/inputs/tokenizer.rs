@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use precast_system::{bug, input};
+use precast_system::bug;
 use serde::Deserialize;
 use tokenizers::ModelWrapper;
 
@@ -32,28 +32,11 @@ impl Tokenizer {
         self.inner.to_string(false).map_err(|error| error.to_string())
     }
 
-    /// Reads a `tokenizer.json`.
-    ///
-    /// # Errors
-    /// Why it does not read.
-    pub fn read(path: &Path) -> Result<Self, String> {
-        let bytes = input::read(path, MOST_BYTES).map_err(|error| error.to_string())?;
-        Self::parse(path, &bytes)
-    }
-
-    /// Of the bytes of a `tokenizer.json`.
+    /// Of the bytes of a `tokenizer.json`, and of what the files beside it add.
     ///
     /// # Errors
     /// Why they do not read.
-    pub fn parse(path: &Path, bytes: &[u8]) -> Result<Self, String> {
-        Self::parse_with(path, bytes, &AddedTokens::default())
-    }
-
-    /// The same, and of what the files beside it add.
-    ///
-    /// # Errors
-    /// Why they do not read.
-    pub(crate) fn parse_with(path: &Path, bytes: &[u8], added: &AddedTokens) -> Result<Self, String> {
+    pub(crate) fn parse(path: &Path, bytes: &[u8], added: &AddedTokens) -> Result<Self, String> {
         charsmap::check(bytes)?;
         Self::build(path, || tokenizers::Tokenizer::from_bytes(bytes), added)
     }
@@ -221,10 +204,7 @@ mod tests {
     }
 
     fn read(value: &Value) -> Result<Tokenizer, String> {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("tokenizer.json");
-        std::fs::write(&path, value.to_string()).unwrap();
-        Tokenizer::read(&path)
+        Tokenizer::parse(Path::new("tokenizer.json"), value.to_string().as_bytes(), &AddedTokens::default())
     }
 
     const TEXT: &str = "abab ab abab";

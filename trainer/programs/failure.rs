@@ -213,7 +213,7 @@ macro_rules! passes_on {
     };
 }
 
-passes_on!(PairError: Checkpoint; Pair: Tokenizers, Identical, Guesses, NotFinite);
+passes_on!(PairError: Checkpoint; Pair: Models, Teacher);
 passes_on!(RankError: Driver, Stopped; Rank: Usage, Failed, Different, Io);
 passes_on!(
     DeviceError: Adapter, Checkpoint, Driver, Io, Plan, Rank, Stopped, Usage;

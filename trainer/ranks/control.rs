@@ -57,6 +57,13 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Sets how long the other end may take to read or write: any time if that says none.
+pub fn bound(stream: &TcpStream, patience: Option<Duration>) -> std::io::Result<()> {
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(patience)?;
+    stream.set_write_timeout(patience)
+}
+
 /// The longest that ranks wait for each other, seconds: a week.
 const MOST_SECONDS: u64 = 604_800;
 
@@ -80,11 +87,8 @@ impl Control {
     /// Starts to read from the peers: rank 0's are all others, theirs is rank 0.
     pub fn start(rank: u32, ranks: u32, peers: Vec<(u32, TcpStream)>) -> Result<Arc<Self>, RankError> {
         let patience = seconds("PRECAST_RANK_PATIENCE_S", PATIENCE_S)?;
-        let refused = || RankError::io("set up the connection to another rank");
         for (_, stream) in &peers {
-            stream.set_nodelay(true).map_err(refused())?;
-            stream.set_read_timeout(Some(patience)).map_err(refused())?;
-            stream.set_write_timeout(Some(patience)).map_err(refused())?;
+            bound(stream, Some(patience)).map_err(RankError::io("set up the connection to another rank"))?;
         }
         let count = peers.len();
         let peers = peers.into_iter().map(|(rank, stream)| Peer { rank, stream, writing: Mutex::new(()) }).collect();

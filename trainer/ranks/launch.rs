@@ -169,13 +169,8 @@ impl Rank {
     }
 
     fn signal(&self, signal: Signal) {
-        let number = match signal {
-            Signal::Hangup => Number::HUP,
-            Signal::Interrupt => Number::INT,
-            Signal::Quit => Number::QUIT,
-            Signal::Terminate => Number::TERM,
-        };
-        if let (None, Some(pid)) = (self.ended, Pid::from_raw(self.child.id() as i32)) {
+        let (pid, number) = (Pid::from_raw(self.child.id() as i32), Number::from_named_raw(signal.number()));
+        if let (None, Some(pid), Some(number)) = (self.ended, pid, number) {
             let _ = kill_process(pid, number);
         }
     }

@@ -137,7 +137,13 @@ impl Place {
             Some(name) => number(name)?,
             // There is nothing to choose.
             None if ranks <= 1 || gpus() == 1 => 0,
-            None => return Err(names.without_local_rank()),
+            None => {
+                let Names { rank, ranks, local_rank, .. } = names;
+                return Err(RankError::Usage(format!(
+                    "{rank} and {ranks} are set and {local_rank} is not, by which a rank chooses among the GPUs of its host: set it \
+                     for each rank, or make one GPU visible to each with CUDA_VISIBLE_DEVICES; unset {rank} and {ranks} to train alone"
+                )));
+            }
         };
         if rank >= ranks {
             let of = names.launcher.name();
@@ -180,16 +186,6 @@ impl Place {
             place.listener = Some(Arc::new(listener.map_err(RankError::io("take over the port"))?));
         }
         Ok(Some(place))
-    }
-}
-
-impl Names {
-    fn without_local_rank(&self) -> RankError {
-        let Self { rank, ranks, local_rank, .. } = self;
-        RankError::Usage(format!(
-            "{rank} and {ranks} are set and {local_rank} is not, by which a rank chooses among the GPUs of its host: set it for \
-             each rank, or make one GPU visible to each with CUDA_VISIBLE_DEVICES; unset {rank} and {ranks} to train alone"
-        ))
     }
 }
 

@@ -14,7 +14,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::control::seconds;
+use super::control::{bound, seconds};
 use super::error::{RankError, ranks_of};
 use super::launcher::Place;
 use super::token::{Token, random};
@@ -54,22 +54,10 @@ impl From<io::Error> for HandshakeError {
     }
 }
 
-fn begin(stream: &TcpStream) -> io::Result<()> {
-    stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(PROOF))?;
-    stream.set_write_timeout(Some(PROOF))
-}
-
-fn finish(stream: TcpStream) -> io::Result<TcpStream> {
-    stream.set_read_timeout(None)?;
-    stream.set_write_timeout(None)?;
-    Ok(stream)
-}
-
 /// The client's half of a handshake.
 fn greet(mut stream: TcpStream, place: &Place) -> Result<TcpStream, HandshakeError> {
     let Place { rank, ranks, token, .. } = place;
-    begin(&stream)?;
+    bound(&stream, Some(PROOF))?;
     let nonce: [u8; 32] = random()?;
     let greeting = [&MAGIC[..], &rank.to_le_bytes(), &ranks.to_le_bytes(), &nonce].concat();
     stream.write_all(&greeting)?;
@@ -82,7 +70,8 @@ fn greet(mut stream: TcpStream, place: &Place) -> Result<TcpStream, HandshakeErr
     }
     stream.write_all(&token.proof(&[b"client", &greeting, &theirs]))?;
     if take::<1>(&mut stream)? == [0] {
-        return Ok(finish(stream)?);
+        bound(&stream, None)?;
+        return Ok(stream);
     }
     let mut why = Vec::new();
     let _ = stream.take(MOST_REASON as u64).read_to_end(&mut why);
@@ -91,7 +80,7 @@ fn greet(mut stream: TcpStream, place: &Place) -> Result<TcpStream, HandshakeErr
 
 /// The server's half of a handshake. Returns the rank that has connected.
 fn admit(mut stream: TcpStream, token: &Token, ranks: u32) -> Result<(u32, TcpStream), HandshakeError> {
-    begin(&stream)?;
+    bound(&stream, Some(PROOF))?;
     let greeting: [u8; 48] = take(&mut stream)?;
     if greeting[..8] != MAGIC {
         return Err(HandshakeError::Stranger("no rank".to_owned()));
@@ -198,8 +187,9 @@ fn receive(
                     refuse(&mut stream, &why);
                     return Err(RankError::Usage(why));
                 }
-                let welcome = stream.write_all(&[0]).and_then(|()| finish(stream));
-                peers.push((rank, welcome.map_err(RankError::io("talk to other ranks"))?));
+                let welcome = stream.write_all(&[0]).and_then(|()| bound(&stream, None));
+                welcome.map_err(RankError::io("talk to other ranks"))?;
+                peers.push((rank, stream));
             }
             Ok(Err(HandshakeError::Refused(why))) => return Err(RankError::Usage(why)),
             Ok(Err(HandshakeError::Lost(_) | HandshakeError::Stranger(_))) => strangers += 1,

@@ -2,16 +2,11 @@
 //! the first step computes what the base computes.
 
 use precast_plan::Factor;
-use rand::{RngExt, SeedableRng};
-use rand_pcg::Pcg64Mcg;
-use rayon::prelude::*;
+use rand::RngExt;
 
 use super::layout::Adapted;
 use crate::inputs::checkpoint::Scratch;
-use crate::inputs::random::name_hash;
-
-/// Elements drawn from one random stream.
-const BLOCK: usize = 1 << 16;
+use crate::inputs::random::{draw, name_hash};
 
 /// One matrix of a new adapter, f32. The same seed gives the same values on any machine.
 pub(super) fn read<'a>(adapted: &Adapted, factor: Factor, seed: u64, scratch: &'a mut Scratch) -> &'a [f32] {
@@ -22,11 +17,7 @@ pub(super) fn read<'a>(adapted: &Adapted, factor: Factor, seed: u64, scratch: &'
         Factor::A => {
             // sqrt(6 / ((1 + a^2) columns))
             let bound = 1.0 / (columns as f32).sqrt();
-            let stream = seed ^ name_hash(&adapted.tensor(factor));
-            values.par_chunks_mut(BLOCK).enumerate().for_each(|(block, values)| {
-                let mut rng = Pcg64Mcg::seed_from_u64(stream.wrapping_add(block as u64));
-                values.iter_mut().for_each(|value| *value = rng.random_range(-bound..bound));
-            });
+            draw(values, seed ^ name_hash(&adapted.tensor(factor)), |rng| rng.random_range(-bound..bound));
         }
     }
     values

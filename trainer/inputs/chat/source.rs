@@ -5,10 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::base::impostors::read_text;
-
-/// Texts that templates name, by transformers' names.
-const SPECIAL_TOKENS: [&str; 7] =
-    ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
+use crate::inputs::added_tokens;
 
 /// A chat template and the texts that it names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -67,7 +64,7 @@ impl Source {
 
 /// The special tokens of a configuration, by name.
 fn constants(config: &Value) -> Vec<(String, String)> {
-    let tokens = SPECIAL_TOKENS.into_iter().filter_map(|name| Some((name.to_owned(), token(config.get(name)?)?)));
+    let tokens = added_tokens::NAMES.into_iter().filter_map(|name| Some((name.to_owned(), token(config.get(name)?)?)));
     tokens.collect()
 }
 

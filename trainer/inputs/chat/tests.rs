@@ -92,7 +92,7 @@ fn conversations_with_tools_go_through_the_template_for_them() {
 
 #[test]
 fn what_is_no_conversation_is_refused() {
-    let of = |json: &str| said(&template(CHATML), json).unwrap_err().to_string();
+    let of = |json: &str| said(&template(CHATML), json).unwrap_err();
     let raises = template("{{ raise_exception('roles must alternate') }}");
     let dated = template("{{ strftime_now('%d') }}");
     let messages = [
@@ -103,9 +103,9 @@ fn what_is_no_conversation_is_refused() {
         of(r#"[{"role": 1, "content": "a"}]"#),
         of(r#"[{"role": "user", "content": "a"}, {"role": "assistant", "content": ""}]"#),
         of(r#"[{"role": "user", "content": "a"}, {"role": "assistant"}]"#),
-        said(&raises, TURNS).unwrap_err().to_string(),
-        said(&dated, TURNS).unwrap_err().to_string(),
-        template("").conversation(&value(TURNS), Some(&value(r#""{""#))).unwrap_err().to_string(),
+        said(&raises, TURNS).unwrap_err(),
+        said(&dated, TURNS).unwrap_err(),
+        template("").conversation(&value(TURNS), Some(&value(r#""{""#))).unwrap_err(),
     ];
     insta::assert_snapshot!(messages.join("\n"));
     assert!(ChatTemplate::new(&Source { default: "{% if %}".into(), ..Source::default() }, None).is_err());
@@ -164,7 +164,7 @@ fn a_template_of_any_depth_is_parsed_or_refused_and_overflows_no_stack() {
 fn a_row_that_takes_a_template_forever_is_refused() {
     let refused = |text: &str| {
         let message = value(r#"[{"role": "user", "content": "abc"}]"#);
-        template(text).prompt(&message).unwrap_err().to_string()
+        template(text).prompt(&message).unwrap_err()
     };
     let loops = "{% for a in range(9999) %}{% for b in range(9999) %}\n{% endfor %}{% endfor %}";
     assert!(refused(loops).contains("it takes more than 1000000 instructions (chat_template:1)"), "{}", refused(loops));
@@ -219,7 +219,7 @@ fn a_row_for_which_a_template_asks_for_more_memory_than_there_is_is_refused() {
     for form in &forms {
         let rendered = ChatTemplate::new(&source(form), None).map(|template| {
             let text = template.prompt(&value(r#"[{"role": "user", "content": "abc"}]"#));
-            text.map_or_else(|fault| fault.to_string(), |text| format!("{} bytes", text.len()))
+            text.map_or_else(std::convert::identity, |text| format!("{} bytes", text.len()))
         });
         let said = rendered.unwrap_or_else(|error| error);
         if !said.ends_with("it takes more than 32 MiB of memory") {

@@ -26,9 +26,8 @@ impl Formats {
 
 impl fmt::Display for Formats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut names: Vec<(&str, usize)> = self.0.iter().map(|(name, count)| (name.as_str(), *count)).collect();
-        names.sort_by_key(|(_, count)| Reverse(*count));
-        let names: Vec<&str> = names.into_iter().map(|(name, _)| name).collect();
+        let mut names: Vec<&str> = self.names().collect();
+        names.sort_by_key(|name| Reverse(self.0[*name]));
         write!(f, "{}, {}", names.join("+"), count(self.0.values().sum(), "tensor"))
     }
 }

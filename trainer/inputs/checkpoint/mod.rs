@@ -272,7 +272,7 @@ impl Checkpoint {
                 if let Some(what) = Disguise::of_text(&bytes) {
                     return Err(CheckpointError::disguised(&path, what));
                 }
-                let read = Tokenizer::parse_with(&path, without_mark(&bytes), &self.added_tokens()?);
+                let read = Tokenizer::parse(&path, without_mark(&bytes), &self.added_tokens()?);
                 (path, read)
             }
             _ => return Ok(None),

@@ -101,25 +101,19 @@ impl Batches {
     }
 
     fn row(&mut self) -> Result<Arc<Chunk>, DataError> {
-        let Order::Shuffled { seed, window } = self.order else {
-            loop {
-                // A pass has something in it.
-                if let Some(chunk) = self.stream.next_chunk()? {
-                    return Ok(chunk);
-                }
-            }
+        let (seed, window) = match self.order {
+            Order::File => (0, 1),
+            Order::Shuffled { seed, window } => (seed, window as usize),
         };
+        // A pass has something in it.
         while self.window.is_empty() {
-            let mut chunks = Vec::new();
-            let ended = loop {
-                if chunks.len() as u64 == u64::from(window) {
-                    break false;
-                }
+            let (mut chunks, mut ended) = (Vec::new(), false);
+            while !ended && chunks.len() < window {
                 match self.stream.next_chunk()? {
                     Some(chunk) => chunks.push(chunk),
-                    None => break true,
+                    None => ended = true,
                 }
-            };
+            }
             let (pass, number) = self.next;
             permute(&mut chunks, seed, (pass, number));
             self.window = chunks.into();

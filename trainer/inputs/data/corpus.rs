@@ -86,11 +86,7 @@ impl Holds {
 
     /// Whether a tokenizer reads it.
     fn is_text(&self) -> bool {
-        match self {
-            Self::Document => true,
-            Self::Ids | Self::Rows(None) => false,
-            Self::Rows(Some(columns)) => !matches!(columns.kind, Kind::Labelled | Kind::Ids),
-        }
+        *self == Self::Document || self.kind().is_some_and(|kind| !matches!(kind, Kind::Labelled | Kind::Ids))
     }
 }
 

@@ -14,7 +14,7 @@ fn words() -> Reader {
         "pre_tokenizer": {"type": "WhitespaceSplit"}, "post_processor": null, "decoder": null,
         "model": {"type": "WordLevel", "vocab": vocab, "unk_token": "w0"},
     });
-    let tokenizer = Tokenizer::parse(Path::new("words"), json.to_string().as_bytes()).unwrap();
+    let tokenizer = Tokenizer::new(Path::new("words"), || json.to_string().parse()).unwrap();
     Reader { tokenizer: Some(Arc::new(tokenizer)), eos: Some(99), ..reader() }
 }
 

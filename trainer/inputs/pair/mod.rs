@@ -2,7 +2,7 @@
 
 mod tokenizers;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use precast_system::input;
 
@@ -17,47 +17,12 @@ const LISTED: usize = 10;
 /// A pair that cannot teach.
 #[derive(Debug, thiserror::Error)]
 pub enum PairError {
-    /// The tokenizers give the same text other ids.
-    #[error(
-        "{} and {} have different tokenizers: the teacher predicts other tokens than the student.\n{}\n\
-         Choose a teacher of the student's family, or make the student from it: precast init --from TEACHER --layers ...",
-        teacher.display(), student.display(), differences.join("\n")
-    )]
-    Tokenizers {
-        teacher: PathBuf,
-        student: PathBuf,
-        /// One line each.
-        differences: Vec<String>,
-    },
-    /// There is nothing to learn.
-    #[error(
-        "{} and {} hold the same weights: the student has nothing to learn. \
-         Name another model, or pass --allow-identical",
-        teacher.display(), student.display()
-    )]
-    Identical { teacher: PathBuf, student: PathBuf },
+    /// The models do not go together.
+    #[error("{0}")]
+    Models(String),
     /// The teacher knows nothing of the data.
-    #[error(
-        "{}: the teacher's cross entropy of the first batch is {nll:.4} nats a token over {tokens} tokens, worse by more than a nat \
-         than the {uniform:.4} of guessing. Its weights are untrained or broken, or its tokens are not those of the data. See that \
-         its tokenizer's files are its own, and that .bin or input_ids were made with them; `precast eval --model {0} --data ...` \
-         says the same of any text (--untrained allows it)",
-        teacher.display()
-    )]
-    Guesses {
-        teacher: PathBuf,
-        nll: f64,
-        /// `ln(vocab)`.
-        uniform: f64,
-        tokens: u64,
-    },
-    /// The teacher predicts nothing.
-    #[error(
-        "{}: the teacher's cross entropy of the first batch, over {tokens} tokens, is not a finite number: its weights are broken, or its \
-         activations overflow; try --precision fp32",
-        teacher.display()
-    )]
-    NotFinite { teacher: PathBuf, tokens: u64 },
+    #[error("{0}")]
+    Teacher(String),
     /// A model cannot be read.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
@@ -68,16 +33,20 @@ pub enum PairError {
 /// # Errors
 /// [`PairError`].
 pub fn check(teacher: &Checkpoint, student: &Checkpoint, allow_identical: bool) -> Result<Vec<String>, PairError> {
-    let paths = || (teacher.path().to_owned(), student.path().to_owned());
+    let both = format!("{} and {}", teacher.path().display(), student.path().display());
     if !allow_identical && identical(teacher, student)? {
-        let (teacher, student) = paths();
-        return Err(PairError::Identical { teacher, student });
+        return Err(PairError::Models(format!(
+            "{both} hold the same weights: the student has nothing to learn. Name another model, or pass --allow-identical"
+        )));
     }
     let mut notes = Vec::new();
     let Comparison { differences, only } = tokens(teacher, student, &mut notes)?.unwrap_or_default();
     if !differences.is_empty() {
-        let (teacher, student) = paths();
-        return Err(PairError::Tokenizers { teacher, student, differences: bounded(differences, LISTED) });
+        let differences = bounded(differences, LISTED).join("\n");
+        return Err(PairError::Models(format!(
+            "{both} have different tokenizers: the teacher predicts other tokens than the student.\n{differences}\n\
+             Choose a teacher of the student's family, or make the student from it: precast init --from TEACHER --layers ..."
+        )));
     }
     notes.extend(only);
     let (wide, narrow) = (teacher.config().vocab, student.config().vocab);

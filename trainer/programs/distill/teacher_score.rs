@@ -75,17 +75,28 @@ impl TeacherScore {
     /// Says what it is, and refuses a teacher that is far worse than guessing, unless it may be `untrained`.
     ///
     /// # Errors
-    /// [`PairError::Guesses`] and [`PairError::NotFinite`].
+    /// [`PairError`] of such a teacher, and of one that predicts nothing.
     pub fn check(&self, teacher: &Path, untrained: bool) -> Result<(), PairError> {
         let Self { nll, uniform_nll: uniform, tokens, .. } = *self;
-        let Some(nll) = nll else { return Err(PairError::NotFinite { teacher: teacher.to_owned(), tokens }) };
+        let teacher = teacher.display();
+        let Some(nll) = nll else {
+            return Err(PairError::Teacher(format!(
+                "{teacher}: the teacher's cross entropy of the first batch, over {tokens} tokens, is not a finite number: its weights \
+                 are broken, or its activations overflow; try --precision fp32"
+            )));
+        };
         if !note::is_silent() {
             say!(
                 "teacher, on the first batch: cross entropy {nll:.4} nats a token over {tokens} tokens; guessing: {uniform:.4}"
             );
         }
         if nll > uniform + WORSE_BY && tokens >= ENOUGH && !untrained {
-            return Err(PairError::Guesses { teacher: teacher.to_owned(), nll, uniform, tokens });
+            return Err(PairError::Teacher(format!(
+                "{teacher}: the teacher's cross entropy of the first batch is {nll:.4} nats a token over {tokens} tokens, worse by more \
+                 than a nat than the {uniform:.4} of guessing. Its weights are untrained or broken, or its tokens are not those of the \
+                 data. See that its tokenizer's files are its own, and that .bin or input_ids were made with them; `precast eval \
+                 --model {teacher} --data ...` says the same of any text (--untrained allows it)"
+            )));
         }
         self.warning.iter().for_each(warn);
         Ok(())

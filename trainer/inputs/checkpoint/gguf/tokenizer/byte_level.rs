@@ -24,25 +24,16 @@ struct Family {
     composes: bool,
     /// Whether digits are split one by one, before all else.
     splits_digits: bool,
-    /// Expressions that split text, each within the pieces of the one before.
+    /// Expressions that split text, each within the pieces of the one before; GPT-2's, which the library has built in, if none.
     splits: &'static [&'static str],
-    /// Whether GPT-2's expression, which the library has built in, splits text after those.
-    splits_as_gpt2: bool,
     /// Whether a word that is a token is taken whole, whatever the merges would make of it.
     ignores_merges: bool,
     /// Whether texts begin with a token unless the file says otherwise.
     begins: bool,
 }
 
-const PLAIN: Family = Family {
-    name: "gpt-2",
-    composes: false,
-    splits_digits: false,
-    splits: &[],
-    splits_as_gpt2: true,
-    ignores_merges: false,
-    begins: false,
-};
+const PLAIN: Family =
+    Family { name: "gpt-2", composes: false, splits_digits: false, splits: &[], ignores_merges: false, begins: false };
 
 const QWEN2: Family = Family {
     name: "qwen2",
@@ -50,7 +41,6 @@ const QWEN2: Family = Family {
     splits: &[
         r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
     ],
-    splits_as_gpt2: false,
     ..PLAIN
 };
 
@@ -63,7 +53,6 @@ const FAMILIES: [Family; 5] = [
         splits: &[
             r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
         ],
-        splits_as_gpt2: false,
         ignores_merges: true,
         begins: true,
         ..PLAIN
@@ -77,7 +66,6 @@ const FAMILIES: [Family; 5] = [
             r"\p{N}+",
             r"[0-9][0-9][0-9]",
         ],
-        splits_as_gpt2: false,
         ..PLAIN
     },
 ];
@@ -118,7 +106,7 @@ impl Family {
             let split = Split::new(pattern, SplitDelimiterBehavior::Isolated, false)?;
             steps.push(split.into());
         }
-        steps.push(ByteLevel::new(false, true, self.splits_as_gpt2).into());
+        steps.push(ByteLevel::new(false, true, self.splits.is_empty()).into());
         Ok(Sequence::new(steps).into())
     }
 }

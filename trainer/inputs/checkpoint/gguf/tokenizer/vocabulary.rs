@@ -26,17 +26,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    fn from_code(code: i32) -> Option<Self> {
-        Some(match code {
-            1 => Self::Normal,
-            2 => Self::Unknown,
-            3 => Self::Control,
-            4 => Self::UserDefined,
-            5 => Self::Unused,
-            6 => Self::Byte,
-            _ => return None,
-        })
-    }
+    const ALL: [Self; 6] = [Self::Normal, Self::Unknown, Self::Control, Self::UserDefined, Self::Unused, Self::Byte];
 }
 
 /// Tokens by id, and ids by text. Texts are not empty and, but for unused tokens, differ.
@@ -57,7 +47,7 @@ impl<'a> Vocabulary<'a> {
         let mut vocabulary = Self { tokens: Vec::with_capacity(texts.len()), ids: HashMap::new() };
         for (index, (text, code)) in texts.into_iter().zip(codes).enumerate() {
             let refuse = |key, reason| metadata.refuse_item(key, index, reason);
-            let kind = Kind::from_code(code);
+            let kind = Kind::ALL.into_iter().find(|kind| *kind as i32 == code);
             let kind = kind.ok_or_else(|| refuse(TYPES_KEY, format!("is {code}: types of tokens are 1 to 6")))?;
             vocabulary.tokens.push((text, kind));
             if kind == Kind::Unused {
