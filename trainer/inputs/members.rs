@@ -9,7 +9,7 @@ use serde::de::{Deserializer, MapAccess, Visitor};
 /// Reads the members of an object, those of one name each by itself.
 ///
 /// # Errors
-/// Of a value of another type, and of what is no object: `expected` says what one is.
+/// An error of a value of another type, or of what is no object: `expected` says what one is.
 pub(crate) fn in_order<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     from: D,
     expected: &'static str,

@@ -32,7 +32,7 @@ impl Tokenizer {
         self.inner.to_string(false).map_err(|error| error.to_string())
     }
 
-    /// Of the bytes of a `tokenizer.json`, and of what the files beside it add.
+    /// Parses the bytes of a `tokenizer.json`, with what the files beside it add.
     ///
     /// # Errors
     /// Why they do not read.

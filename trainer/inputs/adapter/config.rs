@@ -119,7 +119,7 @@ pub(super) fn read(directory: &Path, model: &ModelConfig) -> Result<Read, Adapte
     file.followed().and_then(|()| file.layout(model)).map_err(wrong)
 }
 
-/// What to say of a setting that does more than `W x + scale B A x`.
+/// The error for a setting that does more than `W x + scale B A x`.
 fn wrong(setting: impl Display, reason: impl Display) -> String {
     format!("{setting} {reason}. Merge it into its model with PEFT (merge_and_unload) and train a new adapter on that")
 }

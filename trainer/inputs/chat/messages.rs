@@ -3,7 +3,7 @@
 use minijinja::Value;
 use minijinja::value::ValueKind;
 
-/// What a message is.
+/// A message, in messages of errors.
 const MESSAGE: &str = r#"{"role": ..., "content": ...}"#;
 /// Older names of what a model thinks, the one that templates read first.
 const REASONING: [&str; 3] = ["reasoning_content", "thinking", "reasoning"];

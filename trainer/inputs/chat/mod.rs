@@ -63,7 +63,7 @@ impl ChatTemplate {
     /// A prompt, up to where the assistant goes on.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A text that says what is wrong with it.
     pub fn prompt(&self, messages: &Value) -> Result<String, String> {
         let messages = messages::read(messages, false)?;
         self.with(move |templates| Ok(templates.default.render(&messages, None, true)?.0))
@@ -73,7 +73,7 @@ impl ChatTemplate {
     /// with each of its messages.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A text that says what is wrong with it.
     pub fn conversation(&self, messages: &Value, tools: Option<&Value>) -> Result<Conversation, String> {
         let messages = messages::read(messages, true)?;
         let tools = tools.map(messages::tools).transpose()?;
@@ -83,7 +83,7 @@ impl ChatTemplate {
     /// The same of a prompt and what completes it, of which alone anything counts.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A text that says what is wrong with it.
     pub fn completion(
         &self,
         prompt: &Value,

@@ -1,4 +1,4 @@
-//! What is wrong with a file that holds a whole model.
+//! Why a file that holds a whole model cannot be used.
 
 use std::io;
 use std::path::PathBuf;

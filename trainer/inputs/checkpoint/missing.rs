@@ -9,7 +9,7 @@ use crate::base::impostors::Disguise;
 /// Weights in formats that are not read.
 const OTHER_WEIGHTS: [&str; 4] = ["bin", "pt", "pth", "ckpt"];
 
-/// What is read.
+/// Models that are read.
 const EXPECTED: &str = "expected a Hugging Face directory (config.json, model.safetensors), a .gguf or an .apr file";
 
 /// Why there is no model at a path.
@@ -62,7 +62,7 @@ fn not_a_model(path: &Path, reason: &str) -> CheckpointError {
     CheckpointError::Wrong(format!("{} is not a model: {reason}", path.display()))
 }
 
-/// What to say of a path that may be meant as a Hugging Face id.
+/// Says how to get a model whose Hugging Face id a path may be meant as.
 fn download(id: &str) -> String {
     let directory = id.split_once('/').map_or(id, |(_, name)| name);
     format!(

@@ -21,9 +21,9 @@ pub(super) struct Tensor {
     pub start: u64,
     /// Rows first.
     pub shape: Vec<u64>,
-    /// What it is stored as, by its name in files.
+    /// Its format, as files name it.
     pub format: String,
-    /// The same, or why that is not read.
+    /// Its format, or why that is not read.
     pub kind: Result<Kind, String>,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Tensors {
     pub(super) list: BTreeMap<String, Tensor>,
     /// The heads whose rows files have in another order.
     pub(super) interleaved: Option<Interleaved>,
-    /// What a file says of its own bytes, compared before the first weight is handed out.
+    /// That of the file itself, compared before the first weight is handed out.
     pub(super) checksum: Option<Checksum>,
 }
 
@@ -56,7 +56,7 @@ impl Tensors {
         self.list.keys().map(String::as_str)
     }
 
-    /// What each tensor is stored as.
+    /// The format of each tensor.
     pub fn formats(&self) -> impl Iterator<Item = &str> {
         self.list.values().map(|tensor| &*tensor.format)
     }

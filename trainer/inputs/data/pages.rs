@@ -17,7 +17,7 @@ const MOST_DEPTH: u8 = 64;
 /// Refuses a column of a row group with a page that becomes more than so many bytes.
 ///
 /// # Errors
-/// Of the first such page, and of a header that does not read.
+/// An error of the first such page, or of a header that does not read.
 pub(super) fn check(file: &File, column: &ColumnChunkMetaData, most: u64) -> Result<()> {
     let (mut at, bytes) = column.byte_range();
     let end = at.saturating_add(bytes).min(file.metadata()?.len());

@@ -25,7 +25,7 @@ const RECORDS: usize = 256;
 /// The rows of a file, of the columns that are read. The library panics on some files: what its panic says is then the error.
 pub(super) struct Table {
     reader: SerializedFileReader<File>,
-    /// The same file, of which headers of pages are read.
+    /// A second handle on it, by which headers of pages are read.
     file: File,
     columns: SchemaDescPtr,
     /// Row groups behind this one.

@@ -47,7 +47,7 @@ fn read(path: PathBuf, seq_len: u32) -> Result<Dataset, DataError> {
     Dataset::read(&[path], seq_len, Packing::Stream, reader())
 }
 
-/// Whether it is an error that says this.
+/// True for an error that says this.
 fn fails<T>(result: Result<T, DataError>, part: &str) -> bool {
     result.is_err_and(|error| error.to_string().contains(part))
 }
