@@ -119,8 +119,9 @@ pub fn sources(directory: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The code of a source: what stands before its tests, without comments.
+/// The code of a source: what stands before its tests, without comments. Tests may lie in a file of their own, wherever that is named.
 pub fn shipped(text: &str) -> String {
+    let text = text.replace("\n#[cfg(test)]\nmod tests;", "");
     let code = text.split("\n#[cfg(test)]\nmod tests").next().unwrap_or_default();
     code.lines().filter(|line| !line.trim_start().starts_with("//")).map(|line| format!("{line}\n")).collect()
 }
