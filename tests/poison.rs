@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use precast::base::startup::Startup;
+use precast::device::run_models::RunModels;
 use precast::device::session::Session;
-use precast::device::weight_sources::Sources;
 use precast_fatbins::{Bundle, Manifest};
 use precast_kernels::check::Case;
 use precast_kernels::{Arch, Key, KeyVariant};
@@ -83,11 +83,7 @@ fn a_sealed_run_never_meets_the_fault() {
         options.target.device = precast::options::DeviceChoice::Sim;
         options.target.kernels.bundle = None;
     });
-    let model = precast::inputs::checkpoint::Checkpoint::open(&student).unwrap();
-    let driver: Box<dyn Driver> = Box::new(Sim::new(POISONING));
-    let sources = Sources { teacher: Some(&model), student: &model, adapter: None, same_files: true };
-    let mut session = Session::open(driver, &config, &sources, Placement::Arena, &mut Startup::new()).unwrap();
-    session.upload(&sources, |_| Ok(())).unwrap();
+    let mut session = support::session_on(Box::new(Sim::new(POISONING)), &config, Placement::Arena);
     let rows: [&[u32]; 2] = [&[1; 17], &[2; 17]];
     for step in 0..3 {
         session.micro(&precast::inputs::data::MicroBatch::new(&rows, 16), 1.0 / 32.0, false).unwrap();
@@ -101,11 +97,10 @@ fn other_faults_are_errors_too() {
     let dir = tempfile::tempdir().unwrap();
     let student = random_model(dir.path(), "student", 1, &tiny_config(&[]));
     let config = config(&student, &student, |options| options.target.kernels.bundle = None);
-    let model = precast::inputs::checkpoint::Checkpoint::open(&student).unwrap();
-    let sources = Sources { teacher: Some(&model), student: &model, adapter: None, same_files: true };
+    let models = RunModels::open(&config).unwrap();
     let open = |faults| -> Result<Session, precast::Failure> {
         let driver: Box<dyn Driver> = Box::new(Sim::new(faults));
-        Ok(Session::open(driver, &config, &sources, Placement::Arena, &mut Startup::new())?)
+        Ok(Session::open(driver, &models, &config, Placement::Arena, &mut Startup::new(), |_| ())?.0)
     };
     // Too little memory is known before anything is taken, with the table that says what for.
     let Err(failure) = open(Faults { memory_bytes: Some(1000), ..Faults::default() }) else {
@@ -114,7 +109,7 @@ fn other_faults_are_errors_too() {
     assert_eq!(failure.exit_code(), 4);
     assert!(failure.to_string().contains("has 1000 free") && failure.to_string().contains("activations"));
     let mut session = open(Faults { fail_launch: Some(2), ..Faults::default() }).unwrap();
-    let failure = precast::Failure::from(session.upload(&sources, |_| Ok(())).unwrap_err());
+    let failure = precast::Failure::from(session.upload(&models, |_| Ok(())).unwrap_err());
     assert_eq!(failure.exit_code(), 4);
     assert!(failure.to_string().contains("CUDA_ERROR_LAUNCH_FAILED"), "{failure}");
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock, Mutex};
 
 use precast::device::session::Session;
-use precast::device::weight_sources::Shapes;
+use precast::device::shapes::Shapes;
 use precast::options::RunConfig;
 use precast_fatbins::Module;
 use precast_kernels::abi::step_metrics;

@@ -6,11 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{Mutex, PoisonError};
 
-use precast::base::startup::Startup;
+use precast::device::run_models::RunModels;
 use precast::device::session::Session;
-use precast::device::weight_sources::Sources;
 use precast::inputs::adapter::Adapter;
-use precast::inputs::checkpoint::{Checkpoint, Scratch, Weights};
+use precast::inputs::checkpoint::{Checkpoint, Scratch};
 use precast::options::Kernels;
 use precast::options::{ModelOptions, Options, RunConfig};
 use precast::run::metrics::Metrics;
@@ -310,21 +309,12 @@ pub fn session(config: &RunConfig) -> Session {
 }
 
 pub fn session_placed(config: &RunConfig, placement: Placement) -> Session {
-    let (device, kernels) = (config.target.device, &config.target.kernels);
-    let cublas = precast::device::cublas(config.arithmetic.gemm, device).expect("cuBLASLt, if it is asked for");
-    session_on(precast::device::open_with(device, kernels, cublas).expect("a device"), config, placement)
+    session_on(precast::device::open_for(config).expect("a device"), config, placement)
 }
 
 pub fn session_on(driver: Box<dyn Driver>, config: &RunConfig, placement: Placement) -> Session {
-    let teacher = config.teacher.as_ref().map(|path| Checkpoint::open(path).expect("a teacher"));
-    let teacher = teacher.as_ref().map(|model| model as &dyn Weights);
-    let student = Checkpoint::open(&config.student).expect("a student");
-    let adapter = config.open_adapter(student.config()).expect("an adapter");
-    let same_files = config.teacher.as_ref().is_some_and(|teacher| *teacher == config.student);
-    let sources = Sources { teacher, student: &student, adapter: adapter.as_ref(), same_files };
-    let mut session = Session::open(driver, config, &sources, placement, &mut Startup::new()).expect("a session");
-    session.upload(&sources, |_| Ok(())).expect("weights are sent");
-    session
+    let models = RunModels::open(config).expect("models");
+    Session::uploaded(driver, &models, config, placement).expect("a session")
 }
 
 /// Logits of one sequence under a model, fp32, tokens x vocabulary: what the evaluation plan leaves behind.

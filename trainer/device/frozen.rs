@@ -69,9 +69,9 @@ impl Forward {
         data: &[PathBuf],
         shape: (u32, u32),
     ) -> Result<(EvaluationPlan, SealedDevice), DeviceError> {
-        let Self { model: path, precision, gemm, target: DeviceOptions { device, kernels }, .. } = self;
+        let Self { model: path, precision, gemm, target, .. } = self;
         let adapter = adapter.as_ref();
-        let driver = device::open_with(*device, kernels, *cublas)?;
+        let driver = device::open_with(target, *cublas)?;
         let arch = device::arch(driver.device())?;
         let formats = Weights::formats(model);
         let adapters = adapter.map_or_else(Adapters::none, |adapter| adapter.layout().adapters());
@@ -86,7 +86,8 @@ impl Forward {
         note.iter().for_each(crate::base::note::note);
         one_memory::check(device, &plan.plan, &host(&plan))?;
         let (models, startup) = ([path.display().to_string()], &mut Startup::new());
-        let (mut sealed, bundle, _) = seal(driver, &plan.plan, kernels, &models, (Placement::Arena, None), startup)?;
+        let (mut sealed, bundle, _) =
+            seal(driver, &plan.plan, &target.kernels, &models, (Placement::Arena, None), startup)?;
         if self.heading {
             let heading = Heading::new(sealed.device(), bundle, sealed.loaded().len()).cublas(sealed.cublas());
             say!("{}", adapter.into_iter().fold(heading.model("model", path, model), Heading::adapter));

@@ -1,5 +1,6 @@
 //! The first lines of a run: where it runs, with which kernels, on which models.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::path::Path;
 
@@ -7,9 +8,11 @@ use precast_fatbins::Digest;
 use precast_runtime::{CublasUse, Device};
 use precast_system::count;
 
+use crate::device::run_models::RunModels;
 use crate::inputs::adapter::Adapter;
 use crate::inputs::checkpoint::Weights;
 use crate::inputs::data::{Corpus, Summary};
+use crate::options::RunConfig;
 
 /// Lines of a name and what it is.
 pub struct Heading(Vec<(&'static str, String)>);
@@ -54,6 +57,16 @@ impl Heading {
     pub fn model(mut self, role: &'static str, path: &Path, weights: &dyn Weights) -> Self {
         self.0.push((role, format!("{}: {}", path.display(), weights.stored())));
         self
+    }
+
+    /// And the models of a run, the teacher first, and the adapter that trains.
+    #[must_use]
+    pub fn models(self, config: &RunConfig, models: &RunModels<impl Borrow<dyn Weights>>) -> Self {
+        let places = config.models();
+        let all = places.iter().zip(models.models.iter());
+        let of_models =
+            all.fold(self, |lines, ((role, path), (_, model))| lines.model(role.name(), path, model.borrow()));
+        models.adapter.iter().fold(of_models, Self::adapter)
     }
 
     /// And data: the files, and what a pass over them comes to, if that is known.

@@ -6,12 +6,13 @@ pub mod frozen;
 pub mod heading;
 pub mod host_memory;
 pub mod one_memory;
+pub mod run_models;
 pub(crate) mod seal;
 pub mod session;
+pub mod shapes;
 pub(crate) mod upload;
 pub mod watch;
 pub mod weight_format;
-pub mod weight_sources;
 
 use precast_kernels::Arch;
 use precast_plan::Gemm;
@@ -21,7 +22,7 @@ use precast_runtime::sim::{Faults, Sim};
 use precast_runtime::{Device, Driver, DriverError, LoadError};
 
 use crate::base::note::note;
-use crate::options::{DeviceChoice, Kernels};
+use crate::options::{DeviceChoice, DeviceOptions, Kernels, RunConfig};
 use crate::ranks::Ranks;
 pub use error::DeviceError;
 
@@ -74,14 +75,18 @@ pub fn cublas(gemm: Gemm, choice: DeviceChoice) -> Result<Option<Cublas>, Device
 ///
 /// # Errors
 /// As [`open`], and [`DriverError`] of the library.
-pub fn open_with(
-    choice: DeviceChoice,
-    kernels: &Kernels,
-    cublas: Option<Cublas>,
-) -> Result<Box<dyn Driver>, DeviceError> {
-    let mut driver = open(choice, kernels)?;
+pub fn open_with(target: &DeviceOptions, cublas: Option<Cublas>) -> Result<Box<dyn Driver>, DeviceError> {
+    let mut driver = open(target.device, &target.kernels)?;
     cublas.map(|cublas| driver.set_cublas(cublas)).transpose()?;
     Ok(driver)
+}
+
+/// Opens the device of a configuration.
+///
+/// # Errors
+/// As [`cublas`] and [`open_with`].
+pub fn open_for(config: &RunConfig) -> Result<Box<dyn Driver>, DeviceError> {
+    open_with(&config.target, cublas(config.arithmetic.gemm, config.target.device)?)
 }
 
 /// Opens the device of a rank, and connects it with those of the others: the simulated GPU, or the GPU of the rank's number on its
@@ -90,19 +95,18 @@ pub fn open_with(
 /// # Errors
 /// As [`open`], and where ranks do not come together.
 pub fn open_rank(
-    choice: DeviceChoice,
-    kernels: &Kernels,
+    target: &DeviceOptions,
     cublas: Option<Cublas>,
     ranks: &Ranks,
 ) -> Result<Box<dyn Driver>, DeviceError> {
     if ranks.count() == 1 {
-        return open_with(choice, kernels, cublas);
+        return open_with(target, cublas);
     }
     let place = ranks.place();
-    let simulated = match (choice, cuda::count()) {
+    let simulated = match (target.device, cuda::count()) {
         (DeviceChoice::Sim, _) => true,
         (DeviceChoice::Auto, Err(found @ (DriverError::NoDriver | DriverError::NoGpu { .. }))) => {
-            simulate(&found, kernels, "simulated GPUs")?;
+            simulate(&found, &target.kernels, "simulated GPUs")?;
             true
         }
         (_, Err(error)) => return Err(error.into()),

@@ -7,22 +7,17 @@ use std::collections::BTreeSet;
 use std::time::Instant;
 
 use precast_fatbins::Digest;
-use precast_runtime::Placement;
-use precast_runtime::cublas::Cublas;
 use rand::{RngExt, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 use serde::Serialize;
 
 use crate::base::record_text::finite;
-use crate::base::startup::Startup;
-use crate::device;
+use crate::base::roles::Models;
+use crate::device::run_models::RunModels;
 use crate::device::session::Session;
-use crate::device::weight_sources::Sources;
 use crate::inputs::adapter::Adapter;
 use crate::inputs::checkpoint::Weights;
 use crate::inputs::data::MicroBatch;
-use crate::inputs::pair::same_path;
-use crate::inputs::random::read_or_random;
 use crate::options::RunConfig;
 use crate::programs::bench::median;
 use crate::programs::failure::Failure;
@@ -105,24 +100,20 @@ fn learning_rate(student: &dyn Weights, adapter: Option<&Adapter>) -> f64 {
 /// # Errors
 /// [`Failure`] where a run cannot start or the device fails; what the runs show is in the record.
 pub fn smoke(mut config: RunConfig, lr: Option<f64>) -> Result<Record, Failure> {
-    let seed = config.order.seed.wrapping_add(1);
-    let teacher = config.teacher.as_ref().map(|path| read_or_random(path, seed)).transpose()?;
-    let student = read_or_random(&config.student, config.order.seed.wrapping_add(2))?;
-    let adapter = config.open_adapter(student.config())?;
-    config.optimizer.lr = lr.unwrap_or_else(|| learning_rate(&*student, adapter.as_ref()));
-    let batch = batch(&config, student.config().vocab);
-    let same_files = config.teacher.as_deref().is_some_and(|teacher| same_path(teacher, &config.student));
-    let sources = Sources { teacher: teacher.as_deref(), student: &*student, adapter: adapter.as_ref(), same_files };
-    let cublas = device::cublas(config.arithmetic.gemm, config.target.device)?;
-    let open = || open(&config, &sources, cublas);
-    let mut session = open()?;
+    let seed = config.order.seed;
+    let seeds = Models { teacher: Some(seed.wrapping_add(1)), student: seed.wrapping_add(2) };
+    let models = RunModels::open_or_random(&config, seeds)?;
+    let adapter = models.adapter.as_ref();
+    config.optimizer.lr = lr.unwrap_or_else(|| learning_rate(models.student(), adapter));
+    let batch = batch(&config, models.student().config().vocab);
+    let mut session = Session::of(&models, &config)?;
     let (device, arch) = (session.sealed().device().name.clone(), session.plan().plan.arch.to_string());
     let (bundle, kernels) = (session.bundle().to_string(), session.sealed().loads());
     let teacher_format = config.teacher.as_ref().map(|_| session.teacher_format().to_string());
     let first = train(&config, &mut session, &batch)?;
     // One driver at a time.
     drop(session);
-    let second = train(&config, &mut open()?, &batch)?;
+    let second = train(&config, &mut Session::of(&models, &config)?, &batch)?;
     let reason = fault(&first, &second);
     Ok(Record {
         ok: reason.is_none(),
@@ -134,8 +125,8 @@ pub fn smoke(mut config: RunConfig, lr: Option<f64>) -> Result<Record, Failure> 
         precision: config.arithmetic.precision.to_string(),
         gemm: config.arithmetic.gemm.to_string(),
         teacher_format,
-        adapter: adapter.as_ref().map(ToString::to_string),
-        student_format: adapter.as_ref().map(|_| sources.shapes().student_format(&config).0.to_string()),
+        adapter: adapter.map(ToString::to_string),
+        student_format: adapter.map(|_| models.shapes().student_format(&config).0.to_string()),
         tokens: u64::from(batch.counted),
         lr: config.optimizer.lr,
         losses: first.losses.iter().map(|loss| finite(*loss)).collect(),
@@ -144,13 +135,6 @@ pub fn smoke(mut config: RunConfig, lr: Option<f64>) -> Result<Record, Failure> 
         bits_equal: same_bits(&first, &second),
         step_ms: median(first.step_ms),
     })
-}
-
-fn open(config: &RunConfig, sources: &Sources<'_>, cublas: Option<Cublas>) -> Result<Session, Failure> {
-    let driver = device::open_with(config.target.device, &config.target.kernels, cublas)?;
-    let mut session = Session::open(driver, config, sources, Placement::Arena, &mut Startup::new())?;
-    session.upload(sources, |_| Ok(()))?;
-    Ok(session)
 }
 
 /// The batch of every step: rows of one cycle, from places of their own.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::base::roles::{Models, Role};
-use crate::inputs::adapter::Adapter;
+use crate::device::run_models::RunModels;
 use crate::inputs::checkpoint::Checkpoint;
 use crate::inputs::data::{Dataset, Stream};
 use crate::options::{Change, RunConfig, change};
@@ -41,7 +41,7 @@ impl fmt::Display for Difference {
 
 impl Identity {
     /// All of it but the digests of weights and data, which take a while: [`Self::models`] and [`Self::data`] add them.
-    pub fn new(config: &RunConfig, data: &Data, models: &Models<Checkpoint>, adapter: Option<&Adapter>) -> Self {
+    pub fn new(config: &RunConfig, data: &Data, models: &RunModels<Checkpoint>) -> Self {
         let json = |model: &Checkpoint| Digest::of(model.json().to_string().as_bytes()).to_string();
         let optional = |value: Option<String>| value.unwrap_or_else(|| "none".to_owned());
         let values = [
@@ -55,9 +55,9 @@ impl Identity {
         // Exact forms of a teacher are one.
         let rounded = config.teacher_format.filter(|format| !format.is_exact());
         let rounded = rounded.map(|format| ("rounding of the teacher".to_owned(), format.to_string()));
-        let configs = models.iter().map(|(role, model)| (format!("{role} config"), json(model)));
+        let configs = models.models.iter().map(|(role, model)| (format!("{role} config"), json(model)));
         // Of one that was there: a new one follows from options.
-        let digest = adapter.and_then(|adapter| Some((adapter.digest()?, adapter.layout().digest())));
+        let digest = models.adapter.as_ref().and_then(|adapter| Some((adapter.digest()?, adapter.layout().digest())));
         let adapter = digest.map(|(tensors, layout)| {
             [("adapter".to_owned(), tensors.to_string()), ("adapter config".to_owned(), layout.to_string())]
         });

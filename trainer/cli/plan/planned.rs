@@ -15,7 +15,7 @@ use super::room::{self, Refusal, Takes, TooLarge};
 use crate::base::note::note;
 use crate::device::bundle::embedded;
 use crate::device::host_memory::HostMemory;
-use crate::device::weight_sources::Shapes;
+use crate::device::shapes::Shapes;
 use crate::options::WeightFormat;
 use crate::options::{RunConfig, ShapeOptions};
 use crate::programs::failure::Failure;

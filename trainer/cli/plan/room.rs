@@ -11,7 +11,7 @@ use crate::device::DeviceError;
 use crate::device::host_memory::HostMemory;
 use crate::device::one_memory;
 use crate::device::weight_format::{KERNELS_BYTES, beside, fits};
-use crate::device::weight_sources::Shapes;
+use crate::device::shapes::Shapes;
 use crate::options::WeightFormat;
 use crate::options::{RunConfig, ShapeOptions};
 use crate::programs::failure::Failure;

@@ -1,6 +1,7 @@
 //! A sealed training run on a device: weights up, steps, weights down.
 
 mod adapter;
+mod open;
 mod state;
 mod steps;
 mod upload;
@@ -20,7 +21,6 @@ use crate::device::one_memory;
 use crate::device::seal::{SealedDevice, seal};
 use crate::device::watch::Watch;
 use crate::device::weight_format::Chosen;
-use crate::device::weight_sources::Sources;
 use crate::options::RunConfig;
 use crate::options::WeightFormat;
 
@@ -34,36 +34,11 @@ pub struct Session {
 }
 
 impl Session {
-    /// Plans, checks memory, verifies and loads kernels, seals. Nothing is uploaded yet.
-    ///
-    /// # Errors
-    /// [`DeviceError`]: nothing has been launched.
-    pub fn open(
-        driver: Box<dyn Driver>,
-        config: &RunConfig,
-        sources: &Sources<'_>,
-        placement: Placement,
-        startup: &mut Startup,
-    ) -> Result<Self, DeviceError> {
-        let shapes = sources.shapes();
-        let advise = |mut failure| {
-            if let DeviceError::Memory { first, .. } | DeviceError::OneMemory { first, .. } = &mut failure
-                && shapes.student_could_be_stored(config)
-            {
-                *first = "--student-format stored, ";
-            }
-            failure
-        };
-        let plan = shapes.plan(driver.device(), config).map_err(advise)?;
-        startup.end("plan");
-        Self::seal(driver, plan, config, placement, startup).map_err(advise)
-    }
-
     /// Checks memory, verifies and loads the kernels of a plan for the driver's device, seals.
     ///
     /// # Errors
     /// [`DeviceError`]: nothing has been launched.
-    pub fn seal(
+    fn seal(
         driver: Box<dyn Driver>,
         Chosen { plan, format, note: said }: Chosen<TrainingPlan>,
         config: &RunConfig,

@@ -1,5 +1,7 @@
 //! Weights up: the models, an adapter, and what follows from them.
 
+use std::borrow::Borrow;
+
 use precast_kernels::Format;
 use precast_plan::staged::CERTIFY;
 use precast_plan::training::{CAST, CLEAR, WIDEN};
@@ -8,8 +10,8 @@ use precast_plan::{Comparison, Parameter, Resident, Tensor};
 use crate::base::roles::Models;
 use crate::base::stop::Stopped;
 use crate::device::DeviceError;
+use crate::device::run_models::RunModels;
 use crate::device::upload::{upload_masters, upload_model, upload_parameters, upload_staged, upload_tables};
-use crate::device::weight_sources::Sources;
 use crate::inputs::adapter::extent;
 use crate::inputs::checkpoint::Weights;
 use crate::inputs::data::MicroBatch;
@@ -35,8 +37,8 @@ impl Session {
     }
 
     /// Bytes of the models' weights that are sent.
-    pub fn upload_bytes(&self, sources: &Sources<'_>) -> u64 {
-        let sent_wide = self.sent_wide(sources.student);
+    pub fn upload_bytes(&self, models: &RunModels<impl Borrow<dyn Weights>>) -> u64 {
+        let sent_wide = self.sent_wide(models.student());
         let sent = self.destinations(sent_wide);
         let student = Some(&self.plan.student).filter(|_| !sent_wide);
         let staged = self.plan.teacher.iter().chain(student).flat_map(|model| &model.staged);
@@ -55,11 +57,11 @@ impl Session {
     /// [`DeviceError`] of the files or the device. `progress` is told the bytes sent, and may end it.
     pub fn upload(
         &mut self,
-        sources: &Sources<'_>,
+        models: &RunModels<impl Borrow<dyn Weights>>,
         mut progress: impl FnMut(u64) -> Result<(), Stopped>,
     ) -> Result<(), DeviceError> {
-        self.upload_frozen(sources, false, &mut progress)?;
-        self.upload_student(sources, progress)
+        self.upload_frozen(models, false, &mut progress)?;
+        self.upload_student(models, progress)
     }
 
     /// Sends all but the student, as [`Self::upload`] does, and computes a micro-batch by the teacher and by the exact one. Behind
@@ -72,7 +74,7 @@ impl Session {
     /// If the plan does not certify.
     pub fn certify(
         &mut self,
-        sources: &Sources<'_>,
+        models: &RunModels<impl Borrow<dyn Weights>>,
         batch: &MicroBatch,
         mut progress: impl FnMut(u64) -> Result<(), Stopped>,
     ) -> Result<Comparison<Vec<f32>>, DeviceError> {
@@ -80,7 +82,7 @@ impl Session {
         let inputs = self.plan.inputs;
         self.sealed.write(inputs.ids, bytemuck::cast_slice(&batch.ids))?;
         self.sealed.write(inputs.targets, bytemuck::cast_slice(&batch.targets))?;
-        self.upload_frozen(sources, true, &mut progress)?;
+        self.upload_frozen(models, true, &mut progress)?;
         self.sealed.run(CERTIFY)?;
         Ok(read_columns(&mut self.sealed, certificate)?)
     }
@@ -93,19 +95,19 @@ impl Session {
     /// The teacher, and a base that is quantised. Before all else: what is quantised lies meanwhile where what trains will.
     fn upload_frozen(
         &mut self,
-        sources: &Sources<'_>,
+        models: &RunModels<impl Borrow<dyn Weights>>,
         certify: bool,
         progress: &mut impl FnMut(u64) -> Result<(), Stopped>,
     ) -> Result<(), DeviceError> {
         let teacher = self.plan.teacher.as_ref();
-        if let Some((weights, teacher)) = sources.teacher.zip(teacher) {
+        if let Some((weights, teacher)) = models.teacher().zip(teacher) {
             upload_model(&mut self.sealed, teacher, weights, certify, progress)?;
         }
         if self.has_quantised_base() {
             upload_model(
                 &mut self.sealed,
                 &self.plan.student,
-                sources.student,
+                models.student(),
                 certify && teacher.is_none(),
                 progress,
             )?;
@@ -119,10 +121,10 @@ impl Session {
     /// As [`Self::upload`].
     pub fn upload_student(
         &mut self,
-        sources: &Sources<'_>,
+        models: &RunModels<impl Borrow<dyn Weights>>,
         mut progress: impl FnMut(u64) -> Result<(), Stopped>,
     ) -> Result<(), DeviceError> {
-        let student = sources.student;
+        let student = models.student();
         let sent_wide = self.sent_wide(student);
         let (sent, has_base) = (self.destinations(sent_wide), self.has_quantised_base());
         let sealed = &mut self.sealed;
@@ -140,7 +142,7 @@ impl Session {
                 upload_staged(sealed, &self.plan.student.staged, student, false, &mut progress)?;
             }
         }
-        let Some((adapter, weights)) = sources.adapter.zip(self.plan.adapters.as_ref()) else {
+        let Some((adapter, weights)) = models.adapter.as_ref().zip(self.plan.adapters.as_ref()) else {
             return Ok(sealed.run(if sent_wide { CAST } else { WIDEN })?);
         };
         let master = self.plan.trained().trained().expect("adapters train").master;

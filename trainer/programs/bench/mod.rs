@@ -16,13 +16,11 @@ use precast_plan::{Gemm, Plan};
 use precast_runtime::Placement;
 use precast_system::say;
 
+use crate::base::roles::Models;
 use crate::base::startup::Startup;
 use crate::device;
-use crate::device::heading::Heading;
+use crate::device::run_models::RunModels;
 use crate::device::session::Session;
-use crate::device::weight_sources::Sources;
-use crate::inputs::pair::same_path;
-use crate::inputs::random::read_or_random;
 use crate::options::RunConfig;
 use crate::programs::failure::Failure;
 use groups::Group;
@@ -37,6 +35,8 @@ pub use tune::tune;
 const SAMPLES: usize = 5;
 /// Runs of a group's launches in one timing.
 const REPEATS: u32 = 2;
+/// Of models that are a bare `config.json`.
+pub(crate) const RANDOM_SEEDS: Models<u64> = Models { teacher: Some(1), student: 2 };
 
 /// A run that steps on random tokens.
 struct Bench<T> {
@@ -55,34 +55,17 @@ impl<T> Bench<T> {
         heading: bool,
         extend: impl FnOnce(&mut Plan) -> T,
     ) -> Result<Self, Failure> {
-        let teacher = config.teacher.as_ref().map(|path| read_or_random(path, 1)).transpose()?;
-        let student = read_or_random(&config.student, 2)?;
-        let adapter = config.open_adapter(student.config())?;
-        let sources = Sources {
-            teacher: teacher.as_deref(),
-            student: &*student,
-            adapter: adapter.as_ref(),
-            same_files: config.teacher.as_deref().is_some_and(|teacher| same_path(teacher, &config.student)),
-        };
+        let models = RunModels::open_or_random(config, RANDOM_SEEDS)?;
         startup.end("models");
-        let cublas = device::cublas(config.arithmetic.gemm, config.target.device)?;
-        let driver = device::open_with(config.target.device, &config.target.kernels, cublas)?;
+        let driver = device::open_for(config)?;
         startup.end("device");
-        let mut chosen = sources.shapes().plan(driver.device(), config)?;
-        let of_plan = extend(&mut chosen.plan.plan);
-        startup.end("plan");
-        let mut session = Session::seal(driver, chosen, config, Placement::Arena, startup)?;
+        let (mut session, of_plan) = Session::open(driver, &models, config, Placement::Arena, startup, extend)?;
         if heading {
-            let taught = config.teacher.as_deref().zip(teacher.as_deref());
-            let heading = session.heading();
-            let heading =
-                taught.into_iter().fold(heading, |heading, (path, model)| heading.model("teacher", path, model));
-            let heading = heading.model("student", &config.student, &*student);
-            say!("{}\n", adapter.iter().fold(heading, Heading::adapter));
+            say!("{}\n", session.heading().models(config, &models));
         }
-        session.upload(&sources, |_| Ok(()))?;
+        session.upload(&models, |_| Ok(()))?;
         startup.end("upload");
-        let mut steps = Steps::new(config, student.config().vocab);
+        let mut steps = Steps::new(config, models.student().config().vocab);
         steps.one(&mut session)?;
         startup.end("first step");
         Ok(Self { session, steps, of_plan })

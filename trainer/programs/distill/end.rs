@@ -111,15 +111,15 @@ fn say_where(config: &RunConfig, waited_ms: Option<f64>) {
 
 /// Writes what a run has trained, unless its steps show that it did not work; where its losses have grown, under another name.
 fn write_trained(run: &mut Ready, written: &mut Written) -> Result<(), Failure> {
-    let Ready { opened: Opened { config, models, adapter, .. }, session, .. } = run;
+    let Ready { opened: Opened { config, models, .. }, session, .. } = run;
     let Written { out, record, metrics, .. } = written;
     let records = metrics.records()?;
     outcome::check(&records)?;
     let OptimizerOptions { lr, warmup, clip, .. } = config.optimizer;
-    let growth = growth::of(&records, config.objective, models.student.config().vocab)
+    let growth = growth::of(&records, config.objective, models.student().config().vocab)
         .filter(|_| !config.output.allow_divergence);
     let name = if growth.is_some() { config.diverged() } else { config.result().to_owned() };
-    write_result(&name, config, session, (models, adapter.as_ref()), out, record)?;
+    write_result(&name, config, session, models, out, record)?;
     out.remove_replaced()?;
     if let Some(growth) = growth {
         let result = out.path().join(name).display().to_string();

@@ -12,6 +12,7 @@ use super::wait::unless_stopped;
 use crate::base::note::note;
 use crate::base::roles::Models;
 use crate::base::stop::Stop;
+use crate::device::run_models::RunModels;
 use crate::inputs::adapter::Adapter;
 use crate::inputs::chat::ChatTemplate;
 use crate::inputs::checkpoint::{self, Checkpoint, CheckpointError};
@@ -22,15 +23,13 @@ use crate::options::{OrderOptions, RunConfig, ShapeOptions};
 use crate::programs::failure::Failure;
 use crate::run::identity::Data;
 
-/// Opens the models of a run.
-pub fn open_models(config: &RunConfig) -> Result<Models<Checkpoint>, CheckpointError> {
-    config.models().try_map(|path| Checkpoint::open(path))
-}
-
 /// Checks that the teacher can teach the student, and begins to read the training data with the tokenizer of the student, or of
 /// the teacher where the student has none; the chat template is that of the same model.
-pub fn read_data(config: &RunConfig, models: &Models<Checkpoint>, adapter: Option<&Adapter>) -> Result<Data, Failure> {
-    let student = &models.student;
+pub fn read_data(
+    config: &RunConfig,
+    RunModels { models, adapter, .. }: &RunModels<Checkpoint>,
+) -> Result<Data, Failure> {
+    let (student, adapter) = (&models.student, adapter.as_ref());
     let notes = match &models.teacher {
         Some(teacher) => {
             check_gradients(config, (teacher, student), adapter)?;

@@ -24,6 +24,7 @@ use crate::base::note;
 use crate::base::startup::Startup;
 use crate::base::stop::Stop;
 use crate::device;
+use crate::device::run_models::RunModels;
 use crate::options::{Options, Purpose};
 use crate::programs::failure::Failure;
 use crate::programs::rank_end;
@@ -32,7 +33,7 @@ use crate::run::identity::Identity;
 use crate::run::log;
 use crate::run::out::{Out, Start, refuse_inputs};
 use certify::Teacher;
-use inputs::{ModelDigests, open_models, read_data};
+use inputs::{ModelDigests, read_data};
 use open::open;
 use ready::ready;
 use resume::Resumed;
@@ -96,9 +97,8 @@ pub fn check(asked: &Options, mode: &Mode) -> Result<(), Failure> {
         _ => None,
     };
     let config = asked.resolve(Purpose::Run, share, resumed.as_ref().map(Resumed::before))?;
-    let models = open_models(&config)?;
-    let adapter = config.open_adapter(models.student.config())?;
-    let data = read_data(&config, &models, adapter.as_ref())?;
+    let models = RunModels::open(&config)?;
+    let data = read_data(&config, &models)?;
     let corpus = data.stream.corpus();
     let summary = match data.stream.read_ahead()? {
         Some(summary) => summary,
@@ -109,11 +109,11 @@ pub fn check(asked: &Options, mode: &Mode) -> Result<(), Failure> {
         }
     };
     say!("data     {}: {summary}", corpus.what());
-    let mut digests = ModelDigests::start(&models);
+    let mut digests = ModelDigests::start(&models.models);
     let before = resumed.as_ref().map(|resumed| &resumed.record);
-    Teacher::open(&config, models.teacher.as_ref(), &mut digests, before, &Stop::default())?;
+    Teacher::open(&config, models.models.teacher.as_ref(), &mut digests, before, &Stop::default())?;
     let Some(resumed) = resumed else { return Ok(()) };
-    let mut identity = Identity::new(&config, &data, &models, adapter.as_ref());
+    let mut identity = Identity::new(&config, &data, &models);
     let cublas = device::cublas(config.arithmetic.gemm, config.target.device)?;
     identity.cublas(cublas.map(|cublas| cublas.version()));
     identity.data(corpus.digest()?);

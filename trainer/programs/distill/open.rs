@@ -11,14 +11,13 @@ use super::Mode;
 use super::begin::{self, Begin};
 use super::certify::Teacher;
 use super::held_out::HeldOut;
-use super::inputs::{DataDigest, ModelDigests, batches, open_models, read_data, same_files};
+use super::inputs::{DataDigest, ModelDigests, batches, read_data, same_files};
 use super::resume::Resumed;
 use super::wait::unless_stopped;
-use crate::base::roles::Models;
 use crate::base::startup::Startup;
 use crate::base::stop::Stop;
 use crate::device;
-use crate::inputs::adapter::Adapter;
+use crate::device::run_models::RunModels;
 use crate::inputs::checkpoint::Checkpoint;
 use crate::inputs::data::{Batches, Corpus, DataError, Stream, Summary};
 use crate::options::{Options, Purpose, RunConfig};
@@ -36,10 +35,7 @@ pub(super) struct Opened {
     pub out: Option<Out>,
     pub resumed: Option<Resumed>,
     pub begin: Begin,
-    pub models: Models<Checkpoint>,
-    pub adapter: Option<Adapter>,
-    /// Whether the teacher is the base of the adapter.
-    pub same_files: bool,
+    pub models: RunModels<Checkpoint>,
     pub corpus: Arc<Corpus>,
     /// Of the data, where what is read ahead holds it all.
     pub summary: Option<Summary>,
@@ -78,23 +74,22 @@ pub(super) fn open(
     };
     let (config, begin) = begin::agree(asked, resumed.as_ref(), out.as_ref(), ranks)?;
     let cublas = device::cublas(config.arithmetic.gemm, config.target.device)?;
-    let models = open_models(&config)?;
-    let adapter = config.open_adapter(models.student.config())?;
-    let mut digests = ModelDigests::start(&models);
+    let models = RunModels::open(&config)?;
+    let mut digests = ModelDigests::start(&models.models);
     startup.end("models");
-    let (models, adapter, data) = {
+    let (mut models, data) = {
         let config = config.clone();
         unless_stopped(stop, move || {
-            let data = read_data(&config, &models, adapter.as_ref());
-            (models, adapter, data)
+            let data = read_data(&config, &models);
+            (models, data)
         })?
     };
     let data = data?;
     let corpus = Arc::clone(data.stream.corpus());
     let mut data_digest = DataDigest::start(&corpus);
     startup.end("data");
-    let same_files = adapter.is_some() && same_files(&models, &mut digests, stop)?;
-    let mut identity = Identity::new(&config, &data, &models, adapter.as_ref());
+    models.same_files = models.adapter.is_some() && same_files(&models.models, &mut digests, stop)?;
+    let mut identity = Identity::new(&config, &data, &models);
     identity.cublas(cublas.as_ref().map(Cublas::version));
     if ranks.count() > 1 || resumed.is_some() {
         identity.data(data_digest.wait(stop)?);
@@ -107,28 +102,15 @@ pub(super) fn open(
         }
         resumed.check_left(&config)?;
     }
-    begin::check_alike(&config, &identity, &models, data.held_out.as_ref(), ranks)?;
+    begin::check_alike(&config, &identity, &models.models, data.held_out.as_ref(), ranks)?;
     let before = resumed.as_ref().map(|resumed| &resumed.record).or(begin.record.as_ref());
-    let teacher = Teacher::open(&config, models.teacher.as_ref(), &mut digests, before, stop)?;
+    let teacher = Teacher::open(&config, models.models.teacher.as_ref(), &mut digests, before, stop)?;
     let held_out = data.held_out.as_ref().map(HeldOut::new);
     let summary = data.stream.read_ahead()?;
     let seen = seen(data.stream, &config, begin.step);
     stop.check()?;
-    let opened = Opened {
-        config,
-        out,
-        resumed,
-        begin,
-        models,
-        adapter,
-        same_files,
-        corpus,
-        summary,
-        held_out,
-        digests,
-        data_digest,
-        identity,
-    };
+    let opened =
+        Opened { config, out, resumed, begin, models, corpus, summary, held_out, digests, data_digest, identity };
     Ok((opened, UnderWay { cublas, teacher, seen }))
 }
 

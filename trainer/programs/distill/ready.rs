@@ -19,14 +19,12 @@ use super::teacher_score::{self, TeacherScore};
 use super::wait::unless_stopped;
 use crate::base::note;
 use crate::base::phase::Promise;
-use crate::base::roles::Role;
 use crate::base::startup::Startup;
 use crate::base::stop::Stop;
 use crate::device;
-use crate::device::heading::Heading;
+use crate::device::run_models::RunModels;
 use crate::device::session::Session;
-use crate::device::weight_sources::Sources;
-use crate::inputs::checkpoint::{Checkpoint, Weights as ModelWeights};
+use crate::inputs::checkpoint::Checkpoint;
 use crate::inputs::data::{Batches, Corpus, DataError, Step, Stream};
 use crate::options::RunConfig;
 use crate::programs::failure::Failure;
@@ -65,17 +63,14 @@ pub(super) fn ready(
     ranks: &Ranks,
 ) -> Result<Ready, Failure> {
     let UnderWay { cublas, teacher: known, seen } = under_way;
-    let Opened { config, out, resumed, begin, models, adapter, same_files, corpus, summary, digests, identity, .. } =
-        &mut opened;
-    let driver = device::open_rank(config.target.device, &config.target.kernels, cublas, ranks)?;
+    let Opened { config, out, resumed, begin, models, corpus, summary, digests, identity, .. } = &mut opened;
+    let driver = device::open_rank(&config.target, cublas, ranks)?;
     if driver.device().has_one_memory() {
         digests.forget_pages();
     }
     startup.end("device");
     let gauge = driver.gauge();
-    let teacher = models.teacher.as_ref().map(|model| model as &dyn ModelWeights);
-    let sources = Sources { teacher, student: &models.student, adapter: adapter.as_ref(), same_files: *same_files };
-    let mut session = Session::open(driver, config, &sources, placement, startup)?;
+    let (mut session, ()) = Session::open(driver, models, config, placement, startup, |_| ())?;
     let watched = Watched {
         ranks: ranks.clone(),
         out: out.as_ref().map(|out| out.path().to_owned()),
@@ -85,27 +80,24 @@ pub(super) fn ready(
     session.watch().checkpoint(begin.step);
     known.check_room(config, session.certifies())?;
     let recorded = RunConfig {
-        student_format: adapter.as_ref().map(|_| sources.shapes().student_format(config).0),
-        teacher_format: teacher.map(|_| session.teacher_format()),
+        student_format: models.adapter.as_ref().map(|_| models.shapes().student_format(config).0),
+        teacher_format: config.teacher.as_ref().map(|_| session.teacher_format()),
         ..config.clone()
     };
-    let of_model =
-        |heading: Heading, (role, model): (Role, &Checkpoint)| heading.model(role.name(), model.path(), model);
     let gpu = Gpu::open(gauge);
     let heading = session.heading().gpu(gpu.heading());
     if out.is_none() && gpu.heading().is_some() {
         // Another rank prints what is the same for all.
         tee::line(&visible(&heading.to_string()));
     }
-    let heading = models.iter().fold(heading, of_model);
-    let heading = adapter.iter().fold(heading, Heading::adapter).data(corpus, *summary);
+    let heading = heading.models(config, models).data(corpus, *summary);
     if let Some(out) = out {
         say!("{heading}\n\n{}", MemoryTable::of(&session.plan().plan));
-        let result_bytes = result::bytes(config, &session, &models.student, adapter.as_ref());
+        let result_bytes = result::bytes(config, &session, models);
         disk_space(config, &session, result_bytes, out, begin.step)?.check(out.path())?;
     }
-    let certificate = upload(&mut session, &sources, known, || first_step(corpus, config), stop)?;
-    models.iter().filter_map(|(role, model)| still::note(role.name(), model)).for_each(note::note);
+    let certificate = upload(&mut session, models, known, || first_step(corpus, config), stop)?;
+    models.models.iter().filter_map(|(role, model)| still::note(role.name(), model)).for_each(note::note);
     startup.end("upload");
     let (mut batches, tokens) = unless_stopped(stop, || seen.join().expect("reading does not panic"))??;
     if ranks.count() > 1 || resumed.is_some() {
@@ -123,7 +115,7 @@ pub(super) fn ready(
             0 => batches.peek(config.division.grad_accum),
             _ => first_step(corpus, config),
         };
-        teacher_score::of_run(config, before, &mut session, first, models.student.config().vocab)?
+        teacher_score::of_run(config, before, &mut session, first, models.student().config().vocab)?
     };
     if teacher_score.is_some() {
         startup.end("teacher");
@@ -174,12 +166,12 @@ fn first_step(corpus: &Arc<Corpus>, config: &RunConfig) -> Result<Step, DataErro
 /// Sends the weights; returns what is known of a teacher that is not exact.
 fn upload(
     session: &mut Session,
-    sources: &Sources<'_>,
+    models: &RunModels<Checkpoint>,
     teacher: Teacher,
     first_step: impl FnOnce() -> Result<Step, DataError>,
     stop: &Stop,
 ) -> Result<Option<Value>, Failure> {
-    let total = session.upload_bytes(sources);
+    let total = session.upload_bytes(models);
     let style = ProgressStyle::with_template("weights {bar:30} {bytes}/{total_bytes} {bytes_per_sec}");
     let bar = if note::is_silent() { ProgressBar::hidden() } else { ProgressBar::new(total) };
     let bar = bar.with_style(style.expect("a valid template"));
@@ -190,17 +182,17 @@ fn upload(
     let known = match teacher {
         Teacher::Unknown(measuring) => {
             let batch = first_step()?.micro_batch(0);
-            let columns = session.certify(sources, &batch, progress)?;
+            let columns = session.certify(models, &batch, progress)?;
             let known = bar.suspend(|| measuring.judge(&batch, &columns))?;
-            session.upload_student(sources, progress)?;
+            session.upload_student(models, progress)?;
             Some(known)
         }
         Teacher::Known(known) => {
-            session.upload(sources, progress)?;
+            session.upload(models, progress)?;
             Some(known)
         }
         Teacher::Exact => {
-            session.upload(sources, progress)?;
+            session.upload(models, progress)?;
             None
         }
     };

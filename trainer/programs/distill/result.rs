@@ -5,6 +5,7 @@ use precast_plan::Parameter;
 use precast_system::files::Aside;
 
 use crate::base::roles::Models;
+use crate::device::run_models::RunModels;
 use crate::device::session::Session;
 use crate::inputs::adapter::{Adapter, fill_adapter};
 use crate::inputs::checkpoint::{Checkpoint, Scratch, Student, fill_model, stored};
@@ -18,7 +19,7 @@ pub(super) fn write_result(
     name: &str,
     config: &RunConfig,
     session: &mut Session,
-    (models, adapter): (&Models<Checkpoint>, Option<&Adapter>),
+    RunModels { models, adapter, .. }: &RunModels<Checkpoint>,
     out: &mut Out,
     record: &mut RunRecord,
 ) -> Result<(), RunError> {
@@ -33,9 +34,14 @@ pub(super) fn write_result(
 }
 
 /// Bytes of what [`write_result`] writes.
-pub(super) fn bytes(config: &RunConfig, session: &Session, student: &Checkpoint, adapter: Option<&Adapter>) -> u64 {
+pub(super) fn bytes(
+    config: &RunConfig,
+    session: &Session,
+    RunModels { models, adapter, .. }: &RunModels<Checkpoint>,
+) -> u64 {
     let parameters = &session.plan().student.weights.parameters.list;
-    adapter.map_or_else(|| model(config, parameters, &[student]).bytes(), |adapter| 4 * adapter.layout().count())
+    let student = || model(config, parameters, &[&models.student]).bytes();
+    adapter.as_ref().map_or_else(student, |adapter| 4 * adapter.layout().count())
 }
 
 /// The student, with the tokenizer of the first model that has one.

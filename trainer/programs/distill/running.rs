@@ -68,11 +68,11 @@ impl ExchangeWaits {
 impl<'a> Running<'a> {
     /// Makes the output directory this run's, from its beginning or from its checkpoint on: every check has passed.
     pub fn begin(mut run: Ready, startup: Startup, stop: &'a Stop, ranks: &'a Ranks) -> Result<Self, Failure> {
-        let Opened { resumed, begin, models, adapter, held_out, .. } = &run.opened;
+        let Opened { resumed, begin, models, held_out, .. } = &run.opened;
         let before = resumed.as_ref().map_or(&[][..], Resumed::steps);
         let since = Since::of(resumed.as_ref().map(|resumed| &resumed.record), held_out.as_ref(), begin.step);
         let scores = Scores::of(Since::compared(since, before));
-        let still = Still::new(before, still::what_is_zero(&models.student, adapter.as_ref()));
+        let still = Still::new(before, still::what_is_zero(&models.models.student, models.adapter.as_ref()));
         let written = match run.opened.out.take() {
             Some(out) => Some(Written::take_over(out, &mut run, (since, &scores), ranks)?),
             None => None,

@@ -4,12 +4,12 @@
 
 use precast_fatbins::evidence::Golden;
 use precast_plan::{Formats, ModelConfig, Precision, TrainingPlan, TrainingRequest};
-use precast_runtime::{Device, LoadError, Placement};
+use precast_runtime::{Device, LoadError};
 use precast_system::count;
 
-use crate::base::startup::Startup;
+use crate::base::roles::Models;
+use crate::device::run_models::RunModels;
 use crate::device::session::Session;
-use crate::device::weight_sources::Sources;
 use crate::device::{self, DeviceError};
 use crate::inputs::checkpoint::Weights;
 use crate::inputs::data::MicroBatch;
@@ -111,11 +111,8 @@ fn missing(error: &DeviceError) -> Option<String> {
 
 fn losses(target: &DeviceOptions, precision: Precision) -> Result<Vec<f64>, DeviceError> {
     let config = config(target, precision)?;
-    let (teacher, student) = (model(TEACHER_LAYERS, 1), model(STUDENT_LAYERS, 2));
-    let driver = device::open(target.device, &target.kernels)?;
-    let sources = Sources { teacher: Some(&teacher), student: &student, adapter: None, same_files: false };
-    let mut session = Session::open(driver, &config, &sources, Placement::Arena, &mut Startup::new())?;
-    session.upload(&sources, |_| Ok(()))?;
+    let models = Models { teacher: Some(model(TEACHER_LAYERS, 1)), student: model(STUDENT_LAYERS, 2) };
+    let mut session = Session::of(&RunModels { models, adapter: None, same_files: false }, &config)?;
     let batch = batch();
     let steps = 0..LOSSES.len() as u64;
     let losses = steps.map(|step| {

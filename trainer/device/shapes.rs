@@ -1,4 +1,4 @@
-//! Where the weights of a run come from, and what of them its plan follows from.
+//! The shapes of the models of a run, which its plan follows from.
 
 use precast_kernels::Arch;
 use precast_plan::{
@@ -13,35 +13,9 @@ use crate::device::host_memory::HostMemory;
 use crate::device::one_memory;
 use crate::device::weight_format::{Choice, Chosen};
 use crate::inputs::adapter::Adapter;
-use crate::inputs::checkpoint::{self, Weights};
+use crate::inputs::checkpoint;
 use crate::inputs::pair::same_path;
 use crate::options::{RunConfig, UsageError, WeightFormat};
-
-/// The models of a run.
-#[derive(Clone, Copy)]
-pub struct Sources<'a> {
-    /// What is learnt from; none where nobody teaches.
-    pub teacher: Option<&'a dyn Weights>,
-    /// What trains, or what its adapter is of.
-    pub student: &'a dyn Weights,
-    /// What trains while the student stays as it is.
-    pub adapter: Option<&'a Adapter>,
-    /// Whether teacher and student are the same files, byte for byte.
-    pub same_files: bool,
-}
-
-impl Sources<'_> {
-    /// What of them a plan follows from.
-    pub fn shapes(&self) -> Shapes {
-        let shape = |weights: &dyn Weights| (weights.config().clone(), weights.formats());
-        Shapes {
-            teacher: self.teacher.map(shape),
-            student: shape(self.student),
-            adapters: self.adapter.map_or_else(Adapters::none, |adapter| adapter.layout().adapters()),
-            same_files: self.same_files,
-        }
-    }
-}
 
 /// What of the models of a run its plan follows from: their shapes, and in which formats their matrices are stored.
 #[derive(Clone, Debug)]
@@ -63,9 +37,7 @@ impl Shapes {
     pub fn read(config: &RunConfig) -> Result<Self, DeviceError> {
         let Models { teacher, student } = config.models().try_map(|path| checkpoint::shape(path))?;
         let adapter = config.open_adapter(&student.0)?;
-        let same_files = config.teacher.as_deref().is_some_and(|teacher| same_path(teacher, &config.student));
-        let adapters = adapter.map_or_else(Adapters::none, |adapter| adapter.layout().adapters());
-        Ok(Self { teacher, student, adapters, same_files })
+        Ok(Self { teacher, student, adapters: adapters(adapter.as_ref()), same_files: same_paths(config) })
     }
 
     /// In which form a frozen student is to live on the device, and what is to be said of that.
@@ -161,4 +133,14 @@ impl Shapes {
         let host = |plan: &TrainingPlan| one_memory::host_bytes(device, || HostMemory::of(plan, &config.data, true));
         Choice { flag: "--teacher-format", asked, formats }.make(device, host, lower)
     }
+}
+
+/// Whether a configuration names one model as teacher and student.
+pub(super) fn same_paths(config: &RunConfig) -> bool {
+    config.teacher.as_deref().is_some_and(|teacher| same_path(teacher, &config.student))
+}
+
+/// What a plan is told of the adapter that trains.
+pub(super) fn adapters(adapter: Option<&Adapter>) -> Adapters {
+    adapter.map_or_else(Adapters::none, |adapter| adapter.layout().adapters())
 }

@@ -1,0 +1,82 @@
+//! The models of a run: of files, or of random weights.
+
+use std::borrow::Borrow;
+
+use crate::base::roles::Models;
+use crate::device::DeviceError;
+use crate::device::shapes::{Shapes, adapters, same_paths};
+use crate::inputs::adapter::Adapter;
+use crate::inputs::checkpoint::{Checkpoint, Weights};
+use crate::inputs::random::{Random, read_or_random};
+use crate::options::RunConfig;
+
+/// The models of a run.
+pub struct RunModels<W> {
+    /// The student trains, or what its adapter is of.
+    pub models: Models<W>,
+    /// What trains while the student stays as it is.
+    pub adapter: Option<Adapter>,
+    /// Whether teacher and student are the same files, byte for byte.
+    pub same_files: bool,
+}
+
+impl Borrow<dyn Weights> for Checkpoint {
+    fn borrow(&self) -> &(dyn Weights + 'static) {
+        self
+    }
+}
+
+impl Borrow<dyn Weights> for Random {
+    fn borrow(&self) -> &(dyn Weights + 'static) {
+        self
+    }
+}
+
+impl RunModels<Checkpoint> {
+    /// Opens the models that a configuration names; those of one path are the same files.
+    ///
+    /// # Errors
+    /// [`DeviceError`] where one cannot be read.
+    pub fn open(config: &RunConfig) -> Result<Self, DeviceError> {
+        let models = config.models().try_map(|path| Checkpoint::open(path))?;
+        let adapter = config.open_adapter(models.student.config())?;
+        Ok(Self { models, adapter, same_files: same_paths(config) })
+    }
+}
+
+impl RunModels<Box<dyn Weights>> {
+    /// The same, but a bare `config.json` has random weights, by the seed of its role.
+    ///
+    /// # Errors
+    /// [`DeviceError`] where one cannot be read.
+    pub fn open_or_random(config: &RunConfig, seeds: Models<u64>) -> Result<Self, DeviceError> {
+        let teacher = config.teacher.as_deref().zip(seeds.teacher);
+        let teacher = teacher.map(|(path, seed)| read_or_random(path, seed)).transpose()?;
+        let student = read_or_random(&config.student, seeds.student)?;
+        let adapter = config.open_adapter(student.config())?;
+        Ok(Self { models: Models { teacher, student }, adapter, same_files: same_paths(config) })
+    }
+}
+
+impl<W: Borrow<dyn Weights>> RunModels<W> {
+    /// What is learnt from; none where nobody teaches.
+    pub fn teacher(&self) -> Option<&dyn Weights> {
+        self.models.teacher.as_ref().map(Borrow::borrow)
+    }
+
+    /// What trains, or what its adapter is of.
+    pub fn student(&self) -> &dyn Weights {
+        self.models.student.borrow()
+    }
+
+    /// What of them a plan follows from.
+    pub fn shapes(&self) -> Shapes {
+        let shape = |weights: &dyn Weights| (weights.config().clone(), weights.formats());
+        Shapes {
+            teacher: self.teacher().map(shape),
+            student: shape(self.student()),
+            adapters: adapters(self.adapter.as_ref()),
+            same_files: self.same_files,
+        }
+    }
+}
