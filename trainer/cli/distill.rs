@@ -4,14 +4,15 @@ use clap::{Arg, Args};
 use precast_kernels::Arch;
 use precast_plan::Share;
 use precast_runtime::Placement;
+use precast_system::say;
 
-use super::plan;
 use crate::base::startup::Startup;
 use crate::base::stop::end_at_signal;
 use crate::base::verbose::Verbose;
 use crate::options::{FlagsAndFile, ModelOptions, Purpose, UsageError, is_of_teacher, missing};
 use crate::programs::distill::{self, Mode};
 use crate::programs::failure::Failure;
+use crate::programs::plan::{Report, Target};
 use crate::programs::replay;
 use crate::ranks::{self, Gpus, Place, Ranks};
 use crate::run::out::Start;
@@ -118,9 +119,11 @@ fn run(
     if arguments.dry_run {
         end_at_signal()?;
         let config = options.resolve(Purpose::Run, Ranks::of(&mode.place).share(1), None)?;
-        let target = plan::target(&config, arguments.arch)?;
+        let target = Target::find(&config, arguments.arch)?;
         distill::check(&options, &mode)?;
-        return plan::show(&config, &target, false);
+        let report = Report::of(&config, &target)?;
+        say!("{report}");
+        return report.check();
     }
     distill::distill(&options, &mode, startup)
 }

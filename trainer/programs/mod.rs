@@ -9,6 +9,7 @@ pub mod failure;
 pub mod generate;
 pub mod init;
 pub mod merge;
+pub mod plan;
 mod rank_end;
 pub mod replay;
 pub mod smoke;

@@ -10,17 +10,18 @@ use super::Target;
 use crate::device::DeviceError;
 use crate::device::host_memory::HostMemory;
 use crate::device::one_memory;
-use crate::device::weight_format::{KERNELS_BYTES, beside, fits};
 use crate::device::shapes::Shapes;
+use crate::device::weight_format::{KERNELS_BYTES, beside, fits};
 use crate::options::WeightFormat;
 use crate::options::{RunConfig, ShapeOptions};
 use crate::programs::failure::Failure;
 
 /// The memory that a plan is compared with.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct Room {
     pub bytes: u64,
     /// The device that has it free; none of `--memory`.
+    #[serde(skip)]
     pub device: Option<String>,
 }
 
@@ -34,11 +35,13 @@ impl fmt::Display for Room {
 }
 
 /// What a run takes, bytes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Takes {
-    pub device: u64,
+    /// Of the device.
+    pub bytes: u64,
     /// Of the same memory, by the host.
-    pub host: u64,
+    #[serde(skip)]
+    host_bytes: u64,
 }
 
 impl Takes {
@@ -47,12 +50,12 @@ impl Takes {
         let plan = shapes.lower(config, &config.recipe(), formats, target.arch)?;
         let host = || HostMemory::of(&plan, &config.data, true);
         let of_host = |device: &Device| one_memory::host_bytes(device, host);
-        Ok(Self { device: plan.plan.device_bytes(), host: target.device.as_ref().map_or(0, of_host) })
+        Ok(Self { bytes: plan.plan.device_bytes(), host_bytes: target.device.as_ref().map_or(0, of_host) })
     }
 
     /// Whether that fits, with kernels. What there is nothing to compare with does.
-    pub fn fits(self, target: &Target) -> bool {
-        target.room.as_ref().is_none_or(|room| fits(self.device.saturating_add(self.host), room.bytes))
+    pub fn fits(self, room: Option<&Room>) -> bool {
+        room.is_none_or(|room| fits(self.bytes.saturating_add(self.host_bytes), room.bytes))
     }
 }
 
@@ -72,18 +75,66 @@ impl fmt::Display for Change {
     }
 }
 
+/// How a run compares with the memory that there is.
+#[derive(Debug, Serialize)]
+pub(super) struct Fit {
+    #[serde(flatten)]
+    pub room: Room,
+    fits: bool,
+    /// The least change by which a run fits that does not; none where none of those that are tried fits.
+    least_change: Option<Change>,
+    #[serde(skip)]
+    takes: Takes,
+}
+
+impl Fit {
+    /// Of a run whose teacher has its matrices `stored` so, and is in memory for itself or not; none where there is nothing to compare
+    /// with.
+    pub fn of(
+        config: &RunConfig,
+        shapes: &Shapes,
+        target: &Target,
+        (stored, has_own_teacher): (&Formats, bool),
+        (form, takes): (WeightFormat, Takes),
+    ) -> Option<Self> {
+        let room = target.room.clone()?;
+        let fits = takes.fits(Some(&room));
+        let too_large = TooLarge { config, shapes, target, stored, has_own_teacher, form };
+        let least_change = if fits { None } else { too_large.least_change() };
+        Some(Self { room, fits, least_change, takes })
+    }
+
+    /// Refuses a run that does not fit.
+    pub fn check(&self) -> Result<(), Failure> {
+        if self.fits {
+            return Ok(());
+        }
+        let Self { takes: Takes { bytes, host_bytes }, room, .. } = self;
+        let advice = match &self.least_change {
+            Some(change) => format!("The least change that fits: {change}"),
+            None => "Neither smaller micro-batches, --recompute, other formats nor shorter sequences make it fit: use smaller \
+                     models, or a GPU with more memory"
+                .to_owned(),
+        };
+        let message = format!(
+            "this run does not fit: it takes {bytes} bytes of device memory, up to {KERNELS_BYTES} for kernels{}, and {room}.\n{advice}",
+            beside(*host_bytes)
+        );
+        Err(DeviceError::Unfit(message).into())
+    }
+}
+
 /// A run that does not fit.
-pub(super) struct TooLarge<'a> {
-    pub config: &'a RunConfig,
-    pub shapes: &'a Shapes,
-    pub target: &'a Target,
+struct TooLarge<'a> {
+    config: &'a RunConfig,
+    shapes: &'a Shapes,
+    target: &'a Target,
     /// How the teacher's matrices are stored.
-    pub stored: &'a Formats,
+    stored: &'a Formats,
     /// Whether the teacher is in memory for itself.
-    pub has_own_teacher: bool,
+    has_own_teacher: bool,
     /// In which form of the teacher it does not fit.
-    pub form: WeightFormat,
-    pub takes: Takes,
+    form: WeightFormat,
 }
 
 /// What is tried of a run that does not fit.
@@ -100,7 +151,7 @@ struct Variant {
 impl TooLarge<'_> {
     /// The least change by which the run fits: what gives the same bits before what keeps a step's tokens, that before a rounded
     /// teacher, and shorter sequences last; none where none of these does.
-    pub fn least_change(&self) -> Option<Change> {
+    fn least_change(&self) -> Option<Change> {
         self.variants().into_iter().find_map(|variant| self.change(variant))
     }
 
@@ -149,7 +200,7 @@ impl TooLarge<'_> {
             config.student_format = Some(WeightFormat::Stored);
         }
         let takes = Takes::of(&config, self.shapes, &formats(form, self.stored), self.target).ok()?;
-        if !takes.fits(self.target) {
+        if !takes.fits(self.target.room.as_ref()) {
             return None;
         }
         let (now, before) = (&config, &self.config);
@@ -169,38 +220,7 @@ impl TooLarge<'_> {
             _ => "the same bits",
         };
         let flags = flags.into_iter().flatten().collect::<Vec<_>>().join(" ");
-        Some(Change { flags, bytes: takes.device, effect })
-    }
-}
-
-/// A run that does not fit, as it is refused.
-#[derive(Debug)]
-pub(super) struct Refusal {
-    takes: Takes,
-    room: String,
-    /// None where none of those that are tried fits.
-    pub change: Option<Change>,
-}
-
-impl Refusal {
-    pub fn of(large: &TooLarge<'_>) -> Self {
-        let room = large.target.room.as_ref().map(ToString::to_string).unwrap_or_default();
-        Self { takes: large.takes, room, change: large.least_change() }
-    }
-
-    pub fn failure(self) -> Failure {
-        let Self { takes: Takes { device, host }, room, change } = self;
-        let advice = match change {
-            Some(change) => format!("The least change that fits: {change}"),
-            None => "Neither smaller micro-batches, --recompute, other formats nor shorter sequences make it fit: use smaller \
-                     models, or a GPU with more memory"
-                .to_owned(),
-        };
-        let message = format!(
-            "this run does not fit: it takes {device} bytes of device memory, up to {KERNELS_BYTES} for kernels{}, and {room}.\n{advice}",
-            beside(host)
-        );
-        DeviceError::Unfit(message).into()
+        Some(Change { flags, bytes: takes.bytes, effect })
     }
 }
 

@@ -1,0 +1,50 @@
+//! `precast plan`, and `--dry-run` of `precast distill` and `precast train`
+
+use clap::Args;
+use precast_kernels::Arch;
+use precast_system::say;
+
+use super::print_json;
+use crate::options::{FlagsAndFile, Purpose};
+use crate::programs::failure::Failure;
+use crate::programs::plan::{Report, Target};
+use crate::ranks::{MOST_RANKS, Place, Ranks};
+
+#[derive(Args)]
+pub struct Arguments {
+    #[command(flatten)]
+    options: FlagsAndFile,
+    /// Plan for this architecture instead of the device's
+    #[arg(long, value_name = "ARCH")]
+    arch: Option<Arch>,
+    /// Plan for a rank of so many: what rank 0 takes, which is as much as any
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST_RANKS)))]
+    gpus: Option<u32>,
+    /// Compare with so many bytes of device memory instead of what is free on the device: a plan that does not fit exits with 4
+    #[arg(long, value_name = "BYTES")]
+    memory: Option<u64>,
+    /// Ignored: a plan runs nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(arguments: Arguments) -> Result<(), Failure> {
+    let options = arguments.options.options()?;
+    let place = Place { ranks: arguments.gpus.unwrap_or(1), ..Place::default() };
+    let config = options.resolve(Purpose::Plan, Ranks::of(&place).share(1), None)?;
+    let target = Target::find(&config, arguments.arch)?;
+    let target = match arguments.memory {
+        Some(bytes) => target.with_memory(bytes),
+        None => target,
+    };
+    let report = Report::of(&config, &target)?;
+    if arguments.json {
+        print_json(&report.to_json());
+    } else {
+        say!("{report}");
+    }
+    report.check()
+}

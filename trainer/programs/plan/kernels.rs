@@ -1,0 +1,107 @@
+//! What a plan launches: kernels of the bundle, and products that cuBLASLt computes.
+
+use std::collections::BTreeMap;
+
+use precast_kernels::{Arch, Key, KeyVariant};
+use precast_plan::{Launch, Plan, TrainingPlan, keys};
+use precast_runtime::LoadError;
+use serde::{Serialize, Serializer};
+
+use crate::base::note::note;
+use crate::device::bundle::embedded;
+use crate::options::RunConfig;
+use crate::programs::failure::Failure;
+
+/// The kernels of a plan.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+pub(super) struct Kernels {
+    pub list: Vec<Kernel>,
+    /// What is said of one without a digest.
+    #[serde(skip)]
+    pub absent: &'static str,
+}
+
+/// A kernel of a plan.
+#[derive(Debug, Serialize)]
+pub(super) struct Kernel {
+    #[serde(flatten, serialize_with = "pair")]
+    pub pair: KeyVariant,
+    pub launches: usize,
+    /// Of its code, where the run's bundle holds it.
+    pub sha256: Option<String>,
+}
+
+/// What cuBLASLt computes of a plan.
+#[derive(Debug, Serialize)]
+pub(super) struct Products {
+    pub products: Vec<Product>,
+    /// The kernels that are not needed for that.
+    #[serde(serialize_with = "texts")]
+    pub in_place_of: Vec<KeyVariant>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Product {
+    #[serde(serialize_with = "crate::base::record_text::display")]
+    pub key: Key,
+    pub launches: usize,
+}
+
+fn pair<S: Serializer>(pair: &KeyVariant, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_map([("key", pair.key.to_string()), ("variant", pair.variant.to_string())])
+}
+
+fn texts<S: Serializer>(list: &[KeyVariant], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(list.iter().map(ToString::to_string))
+}
+
+impl Kernels {
+    pub fn of(config: &RunConfig, arch: Arch, plan: &Plan) -> Result<Self, Failure> {
+        let mut digests = digests(config, arch, plan)?;
+        let launches = counts(plan.launches().filter_map(Launch::pair));
+        let kernel = |(pair, launches)| Kernel { sha256: digests.remove(&pair), pair, launches };
+        let list = launches.into_iter().map(kernel).collect();
+        // The simulated GPU executes references: it takes no kernels from a bundle.
+        let is_reference = arch == Arch::Sim && config.target.kernels.bundle.is_none();
+        Ok(Self { list, absent: if is_reference { "reference" } else { "not in the bundle" } })
+    }
+}
+
+impl Products {
+    /// None where cuBLASLt computes nothing; `by_bundle` is the plan without it.
+    pub fn of(plan: &Plan, by_bundle: impl FnOnce() -> Result<TrainingPlan, Failure>) -> Result<Option<Self>, Failure> {
+        let products = counts(plan.products().map(|product| product.key.clone()));
+        if products.is_empty() {
+            return Ok(None);
+        }
+        let in_place_of = keys(&by_bundle()?.plan).difference(&keys(plan)).cloned().collect();
+        let products = products.into_iter().map(|(key, launches)| Product { key, launches }).collect();
+        Ok(Some(Self { products, in_place_of }))
+    }
+}
+
+fn counts<K: Ord>(all: impl Iterator<Item = K>) -> BTreeMap<K, usize> {
+    all.fold(BTreeMap::new(), |mut counts, one| {
+        *counts.entry(one).or_default() += 1;
+        counts
+    })
+}
+
+/// The digest of each kernel that the run's bundle holds.
+fn digests(config: &RunConfig, arch: Arch, plan: &Plan) -> Result<BTreeMap<KeyVariant, String>, Failure> {
+    let kernels = &config.target.kernels;
+    if kernels.bundle.is_none() && (arch == Arch::Sim || embedded()?.is_none()) {
+        return Ok(BTreeMap::new());
+    }
+    let source = kernels.find(arch, plan)?;
+    let bundle = source.open()?;
+    bundle.verify().map_err(|error| source.refuse(error))?;
+    if arch != Arch::Sim && !bundle.archs().contains(&arch) {
+        let remedy = LoadError::remedy(arch, &config.model_names());
+        note(format_args!("there are no kernels for {arch} here. {remedy}"));
+    }
+    let modules = bundle.modules(arch).map_err(|error| source.refuse(error.into()))?;
+    let of_code = modules.into_iter().filter_map(|m| Some((m.pair, m.entry.code.as_ref()?.digest.to_string())));
+    Ok(of_code.collect())
+}

@@ -1,0 +1,75 @@
+//! `precast plan`: what a run takes, of its device or of an architecture, without loading anything.
+
+mod forms;
+mod kernels;
+mod report;
+mod room;
+mod text;
+
+pub use report::Report;
+
+use precast_kernels::Arch;
+use precast_runtime::{Device, DriverError};
+
+use crate::device::{self, DeviceError};
+use crate::options::{DeviceChoice, RunConfig};
+use crate::programs::failure::Failure;
+use room::Room;
+
+/// What a plan is for.
+#[derive(Debug)]
+pub struct Target {
+    arch: Arch,
+    /// The GPU, where it is one that is there.
+    device: Option<Device>,
+    /// The memory that the plan is compared with; none of an architecture, and of the simulated GPU.
+    room: Option<Room>,
+}
+
+impl Target {
+    /// The architecture asked for, or the device that a run would take.
+    ///
+    /// # Errors
+    /// [`Failure`] where there is no such device.
+    pub fn find(config: &RunConfig, asked: Option<Arch>) -> Result<Self, Failure> {
+        // A plan for the simulated GPU is of use to those who ask for it.
+        let choice = match (asked, config.target.device) {
+            (Some(arch), _) => return Ok(Self::of(arch)),
+            (None, DeviceChoice::Sim) => return Ok(Self::of(Arch::Sim)),
+            (None, DeviceChoice::Auto) => DeviceChoice::Cuda(0),
+            (None, choice) => choice,
+        };
+        match device::open(choice, &config.target.kernels) {
+            Err(DeviceError::Driver(found @ (DriverError::NoDriver | DriverError::NoGpu { .. })))
+                if config.target.device == DeviceChoice::Auto =>
+            {
+                let archs = Arch::GPUS.map(|arch| format!("--arch {}", arch.argument())).join(", ");
+                Err(Failure::usage(format!("{found}.\nSay what to plan for: {archs}")))
+            }
+            opened => {
+                let device = opened?.device().clone();
+                let room = Room { bytes: device.free_bytes, device: Some(device.name.clone()) };
+                Ok(Self { arch: device::arch(&device)?, device: Some(device), room: Some(room) })
+            }
+        }
+    }
+
+    /// An architecture, with nothing to compare a plan with.
+    pub fn of(arch: Arch) -> Self {
+        Self { arch, device: None, room: None }
+    }
+
+    /// The same, compared with so many bytes of device memory.
+    #[must_use]
+    pub fn with_memory(self, bytes: u64) -> Self {
+        Self { room: Some(Room { bytes, device: None }), ..self }
+    }
+
+    /// True if host and device share their memory: known of a device that is there, not of an architecture.
+    fn has_one_memory(&self) -> bool {
+        self.device.as_ref().is_some_and(Device::has_one_memory)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,226 @@
+//! What a run would take, for people and for programs.
+
+use precast_kernels::Arch;
+use precast_plan::estimate::{Peak, flops, seconds};
+use precast_plan::training::{GATHER, LAST, MICRO, UPDATE};
+use precast_plan::{Formats, Gemm, MemoryTable, Plan, Precision, Recipe, Recompute, Share, TrainingPlan, Work};
+use precast_runtime::DriverError;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::Target;
+use super::forms::Forms;
+use super::kernels::{Kernels, Products};
+use super::room::{self, Fit, Takes};
+use crate::base::record_text::{display, display_or_none};
+use crate::device::host_memory::HostMemory;
+use crate::device::shapes::Shapes;
+use crate::options::{RunConfig, ShapeOptions, WeightFormat};
+use crate::programs::failure::Failure;
+
+/// What a run would take.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    #[serde(serialize_with = "display")]
+    pub(super) arch: Arch,
+    #[serde(skip)]
+    pub(super) shape: ShapeOptions,
+    #[serde(skip)]
+    pub(super) precision: Precision,
+    pub(super) memory: MemoryTable,
+    pub(super) host_memory: HostMemory,
+    /// The memory that the run is compared with, if it is with any.
+    pub(super) room: Option<Fit>,
+    /// Of a teacher that is in memory for itself.
+    pub(super) teacher_format: Option<Forms>,
+    /// Of a student that stays as it is.
+    #[serde(serialize_with = "display_or_none")]
+    pub(super) student_format: Option<WeightFormat>,
+    /// Whether the teacher's weights are the student's.
+    pub(super) teacher_is_base: bool,
+    /// Parameters of the adapter that trains.
+    pub(super) trained_parameters: Option<u64>,
+    pub(super) recompute: Recomputes,
+    #[serde(skip)]
+    pub(super) phases: Vec<PhaseCount>,
+    #[serde(skip)]
+    pub(super) replicas: Option<Replicas>,
+    pub(super) kernels: Kernels,
+    /// None where cuBLASLt computes nothing.
+    pub(super) cublas: Option<Products>,
+    pub(super) step: Step,
+}
+
+/// What a run would take with each choice of what is recomputed.
+#[derive(Debug, Serialize)]
+pub(super) struct Recomputes {
+    #[serde(serialize_with = "display")]
+    pub chosen: Recompute,
+    pub choices: Vec<Choice>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Choice {
+    #[serde(serialize_with = "display")]
+    pub recompute: Recompute,
+    pub bytes: u64,
+    /// In a micro-batch.
+    pub launches: usize,
+}
+
+/// The phases of a plan whose names are one but for a number.
+#[derive(Debug)]
+pub(super) struct PhaseCount {
+    pub name: String,
+    pub phases: usize,
+    /// In all of them.
+    pub launches: usize,
+    pub exchanges: usize,
+}
+
+/// What a GPU has of a step that is divided into replicas.
+#[derive(Debug)]
+pub(super) struct Replicas {
+    pub share: Share,
+    /// Weights that it updates, and all of them.
+    pub own_elems: u64,
+    pub elems: u64,
+    /// In a step.
+    pub sent_bytes: u64,
+}
+
+/// The work of a step.
+#[derive(Debug, Serialize)]
+pub(super) struct Step {
+    pub tokens: u64,
+    pub flops: u64,
+    /// None for the simulated GPU.
+    pub estimate: Option<Estimate>,
+}
+
+/// What a step takes at least, by peak figures.
+#[derive(Debug, Serialize)]
+pub(super) struct Estimate {
+    /// Whose figures they are.
+    pub device: &'static str,
+    pub seconds: f64,
+    pub tokens_per_s: f64,
+}
+
+impl Report {
+    /// Lowers a run for a target in each form that its weights can have.
+    ///
+    /// # Errors
+    /// [`Failure`] where models and run do not go together. What does not fit is in the report: [`Self::check`] refuses it.
+    pub fn of(config: &RunConfig, target: &Target) -> Result<Self, Failure> {
+        let arch = target.arch;
+        if config.arithmetic.gemm == Gemm::Cublas && arch == Arch::Sim {
+            return Err(DriverError::NoCublas.into());
+        }
+        let shapes = Shapes::read(config)?;
+        shapes.check(config)?;
+        let teacher_is_base = shapes.shares_weights(config);
+        let own_teacher = shapes.teacher.as_ref().filter(|_| !teacher_is_base);
+        let stored = own_teacher.map_or_else(Formats::dense, |(_, formats)| formats.clone());
+        let forms = Forms::of(config, &stored, own_teacher.is_some(), target, |formats| {
+            Takes::of(config, &shapes, formats, target)
+        })?;
+        let formats = room::formats(forms.planned, &stored);
+        let recipe = config.recipe();
+        let lower = |recipe: Recipe| shapes.lower(config, &recipe, &formats, arch);
+        let plan = lower(recipe)?;
+        let choices = Recompute::ALL.into_iter().map(|recompute| {
+            let TrainingPlan { plan, .. } = lower(Recipe { recompute, ..recipe })?;
+            Ok(Choice { recompute, bytes: plan.device_bytes(), launches: plan.phase(MICRO).nodes.len() })
+        });
+        let choices = choices.collect::<Result<Vec<Choice>, Failure>>()?;
+        let by_bundle = || Ok(lower(Recipe { gemm: Gemm::Bundle, ..recipe })?);
+        Ok(Self {
+            arch,
+            shape: config.shape,
+            precision: config.arithmetic.precision,
+            memory: MemoryTable::of(&plan.plan),
+            host_memory: HostMemory::of(&plan, &config.data, target.has_one_memory()),
+            room: Fit::of(config, &shapes, target, (&stored, own_teacher.is_some()), (forms.planned, forms.takes())),
+            teacher_format: own_teacher.is_some().then_some(forms),
+            student_format: config.adapter.as_ref().map(|_| shapes.student_format(config).0),
+            teacher_is_base,
+            trained_parameters: trained(&plan),
+            recompute: Recomputes { chosen: recipe.recompute, choices },
+            phases: phases(&plan.plan),
+            replicas: Replicas::of(config.division.share, &plan),
+            kernels: Kernels::of(config, arch, &plan.plan)?,
+            cublas: Products::of(&plan.plan, by_bundle)?,
+            step: Step::of(config, &plan.plan),
+        })
+    }
+
+    /// By the names of its fields, in the order of the alphabet.
+    pub fn to_json(&self) -> Value {
+        serde_json::to_value(self).expect("plain data serialises")
+    }
+
+    /// Refuses a run that does not fit.
+    ///
+    /// # Errors
+    /// [`crate::device::DeviceError::Unfit`], with the least change that fits.
+    pub fn check(&self) -> Result<(), Failure> {
+        self.room.as_ref().map_or(Ok(()), Fit::check)
+    }
+}
+
+/// Parameters of the adapter that a run trains.
+fn trained(plan: &TrainingPlan) -> Option<u64> {
+    let adapters = plan.adapters.as_ref()?;
+    Some(adapters.parameters.list.iter().map(|parameter| parameter.shape.iter().product::<u64>()).sum())
+}
+
+fn phases(plan: &Plan) -> Vec<PhaseCount> {
+    let mut all: Vec<PhaseCount> = Vec::new();
+    for phase in &plan.phases {
+        let name = phase.name.split('.').next().unwrap_or_default();
+        let launches = phase.launches().count();
+        let exchanges = phase.nodes.len() - launches;
+        match all.iter_mut().find(|known| known.name == name) {
+            Some(known) => {
+                known.phases += 1;
+                known.launches += launches;
+                known.exchanges += exchanges;
+            }
+            None => all.push(PhaseCount { name: name.to_owned(), phases: 1, launches, exchanges }),
+        }
+    }
+    all
+}
+
+impl Replicas {
+    /// None of a step that is not divided.
+    fn of(share: Share, plan: &TrainingPlan) -> Option<Self> {
+        if share.replicas <= 1 {
+            return None;
+        }
+        // What the start-up exchanges comes once.
+        let phases = plan.plan.phases.iter();
+        let phases = phases.filter(|phase| [LAST, UPDATE, GATHER].contains(&phase.name.as_str()));
+        let sent_bytes = phases.flat_map(|phase| &phase.nodes).map(|node| match &node.work {
+            Work::Exchange(exchange) => exchange.bytes(share.rank),
+            Work::Launch(_) => 0,
+        });
+        let sent_bytes = sent_bytes.sum();
+        Some(Self { share, own_elems: plan.shards.own_elems(), elems: plan.shards.elems(), sent_bytes })
+    }
+}
+
+impl Step {
+    fn of(config: &RunConfig, plan: &Plan) -> Self {
+        let ShapeOptions { batch_size, seq_len } = config.shape;
+        let grad_accum = config.division.grad_accum;
+        let tokens = u64::from(batch_size) * u64::from(seq_len) * u64::from(grad_accum);
+        let estimate = Peak::of(plan.arch).map(|peak| {
+            let accum = f64::from(grad_accum);
+            let seconds = accum * seconds(plan, MICRO, &peak) + seconds(plan, UPDATE, &peak);
+            Estimate { device: peak.device, seconds, tokens_per_s: tokens as f64 / seconds }
+        });
+        Self { tokens, flops: u64::from(grad_accum) * flops(plan, MICRO) + flops(plan, UPDATE), estimate }
+    }
+}

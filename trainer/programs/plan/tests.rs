@@ -1,0 +1,85 @@
+use std::path::{Path, PathBuf};
+
+use precast_kernels::Arch;
+use precast_plan::{Precision, Recompute};
+use serde_json::{Value, json};
+
+use super::{Report, Target};
+use crate::device::weight_format::KERNELS_BYTES;
+use crate::options::{ModelOptions, Options, RunConfig, ShapeOptions, WeightFormat};
+
+fn built_in(name: &str) -> Option<PathBuf> {
+    Some(Path::new(env!("CARGO_MANIFEST_DIR")).join("aot/models").join(name).with_extension("json"))
+}
+
+/// A teacher and a student that are both the smallest built-in model.
+fn config(change: impl FnOnce(&mut Options)) -> RunConfig {
+    let mut options = Options::default();
+    let model = || built_in("smollm2-135m");
+    options.models = ModelOptions { teacher: model(), student: model(), model: None };
+    options.shape = ShapeOptions { batch_size: 2, seq_len: 64 };
+    change(&mut options);
+    options.planned().unwrap()
+}
+
+fn report(target: Target, change: impl FnOnce(&mut Options)) -> Report {
+    Report::of(&config(change), &target).unwrap()
+}
+
+#[test]
+fn a_plan_for_the_simulated_gpu_in_text_and_in_json() {
+    let report = report(Target::of(Arch::Sim), |options| options.arithmetic.precision = Precision::Fp32);
+    insta::assert_snapshot!(format!("{report}\n\n{:#}", report.to_json()));
+    assert!(report.check().is_ok());
+}
+
+#[test]
+fn a_model_alone_has_no_forms_to_choose_from() {
+    let report = report(Target::of(Arch::Sm89), |options| {
+        options.models = ModelOptions { teacher: None, student: None, model: built_in("smollm2-135m") };
+    });
+    assert!(!report.to_string().contains("--teacher-format"));
+    let json = report.to_json();
+    assert_eq!([&json["teacher_format"], &json["room"], &json["cublas"]], [&Value::Null; 3]);
+    assert_eq!(json["recompute"]["chosen"], "none");
+}
+
+#[test]
+fn the_first_form_that_fits_beside_the_kernels_is_chosen() {
+    let all = report(Target::of(Arch::Sm89), |_| {}).to_json();
+    let chosen = |bytes: u64| {
+        let json = report(Target::of(Arch::Sm89).with_memory(bytes), |_| {}).to_json();
+        (json["teacher_format"]["chosen"].clone(), json["room"]["fits"].clone())
+    };
+    let around = |form: usize| {
+        let bytes = all["teacher_format"]["choices"][form]["bytes"].as_u64().unwrap() + KERNELS_BYTES;
+        [bytes, bytes - 1].map(chosen)
+    };
+    assert_eq!(around(0), [(json!("bf16"), json!(true)), (json!("stored"), json!(true))]);
+    assert_eq!(around(1), [(json!("stored"), json!(true)), (json!(null), json!(false))]);
+}
+
+#[test]
+fn a_run_that_does_not_fit_hears_of_the_least_change_by_which_it_does() {
+    let stored = |options: &mut Options| options.teaching.teacher.teacher_format = WeightFormat::Stored;
+    let whole = report(Target::of(Arch::Sm89), stored);
+    let bytes = whole.memory.total_bytes + KERNELS_BYTES - 1;
+    let refused = report(Target::of(Arch::Sm89).with_memory(bytes), stored);
+    let json = refused.to_json();
+    let change = &json["room"]["least_change"];
+    assert_eq!((&change["flags"], &change["effect"]), (&json!("--recompute norms"), &json!("the same bits")));
+    let text = refused.to_string();
+    assert!(
+        text.contains(&format!("  auto: the first that fits; --memory is {bytes} bytes\n  no form is chosen: stored"))
+    );
+    let failure = refused.check().unwrap_err();
+    assert_eq!(failure.exit_code(), 4);
+    let expected = format!("The least change that fits: --recompute norms: {} bytes, the same bits", change["bytes"]);
+    assert!(failure.to_string().ends_with(&expected), "{failure}");
+    let changed = report(Target::of(Arch::Sm89).with_memory(bytes), |options| {
+        stored(options);
+        options.arithmetic.recompute = Recompute::Norms;
+    });
+    assert_eq!(json!(changed.memory.total_bytes), change["bytes"]);
+    assert!(changed.check().is_ok());
+}

@@ -1,0 +1,122 @@
+//! A plan as people read it.
+
+use std::fmt::{self, Display, Formatter};
+
+use precast_plan::Share;
+use precast_plan::memory::human_bytes;
+use precast_runtime::cublas::KNOWN_VERSIONS;
+use precast_system::count;
+
+use super::kernels::{Kernel, Kernels, Product, Products};
+use super::report::{Choice, Estimate, PhaseCount, Recomputes, Replicas, Report, Step};
+use crate::options::{ShapeOptions, WeightFormat};
+
+impl Display for Report {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let ShapeOptions { batch_size, seq_len } = self.shape;
+        writeln!(
+            f,
+            "memory on {}, batch {batch_size} x {seq_len} tokens, {}:\n{}",
+            self.arch, self.precision, self.memory
+        )?;
+        if let Some((trained, format)) = self.trained_parameters.zip(self.student_format) {
+            let base = if self.teacher_is_base { ", which teaches too" } else { "" };
+            let form = match format {
+                WeightFormat::Int8 => "in int8".to_owned(),
+                format => format!("--student-format {format}"),
+            };
+            writeln!(f, "an adapter trains: {trained} parameters. The student stays as it is, {form}{base}\n")?;
+        }
+        writeln!(f, "host memory, at most:\n{}", self.host_memory)?;
+        if let Some(forms) = self.teacher_format.as_ref().filter(|forms| forms.choices.len() > 1) {
+            let room = self.room.as_ref().map(|fit| &fit.room);
+            write!(f, "\n{}", forms.table(room))?;
+        }
+        writeln!(f, "\n{}", self.recompute)?;
+        self.phases.iter().try_for_each(|phase| writeln!(f, "{phase}"))?;
+        self.replicas.iter().try_for_each(|replicas| writeln!(f, "\n{replicas}"))?;
+        write!(f, "\n{}", self.kernels)?;
+        self.cublas.iter().try_for_each(|products| write!(f, "\n{products}"))?;
+        write!(f, "\n{}", self.step)
+    }
+}
+
+impl Display for Recomputes {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        writeln!(f, "--recompute            takes                     launches in a micro-batch")?;
+        for Choice { recompute, bytes, launches } in &self.choices {
+            let chosen = if *recompute == self.chosen { "  (chosen)" } else { "" };
+            let (name, human) = (recompute.to_string(), human_bytes(*bytes));
+            writeln!(f, "  {name:<14} {human:>12}  {bytes:>16} bytes {launches:>6}{chosen}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Display for PhaseCount {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self { name, phases, launches, exchanges } = self;
+        write!(f, "phase {name:<8} {launches:>5} launches")?;
+        if *exchanges > 0 {
+            write!(f, ", {}", count(*exchanges, "exchange"))?;
+        }
+        if *phases > 1 {
+            write!(f, ", a layer at a time: {phases} phases")?;
+        }
+        Ok(())
+    }
+}
+
+impl Display for Replicas {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self { share, own_elems, elems, sent_bytes } = self;
+        let Share { replicas, ranks, .. } = share;
+        write!(
+            f,
+            "{replicas} replicas on {}: {} a GPU, {} further for gradients. A GPU updates {own_elems} of {elems} weights and sends {} a step",
+            count(*ranks as usize, "GPU"),
+            share.local(),
+            count(share.waiting() as usize, "buffer"),
+            human_bytes(*sent_bytes)
+        )
+    }
+}
+
+impl Display for Kernels {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{} kernels:", self.list.len())?;
+        for Kernel { pair, launches, sha256 } in &self.list {
+            let digest = sha256.as_ref().map_or(self.absent, |digest| &digest[..12]);
+            writeln!(f, "  {launches:>5} x {digest:<17}  {pair}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Display for Products {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self { products, in_place_of } = self;
+        writeln!(f, "{} that cuBLASLt computes ({KNOWN_VERSIONS}):", count(products.len(), "product"))?;
+        for Product { key, launches } in products {
+            writeln!(f, "  {launches:>5} x {key}")?;
+        }
+        writeln!(f, "in place of {} of --gemm bundle:", count(in_place_of.len(), "kernel"))?;
+        in_place_of.iter().try_for_each(|pair| writeln!(f, "  {pair}"))
+    }
+}
+
+impl Display for Step {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self { tokens, flops, estimate } = self;
+        writeln!(f, "step: {tokens} tokens, {:.3} TFLOP of products", *flops as f64 / 1e12)?;
+        let Some(Estimate { device, seconds, tokens_per_s }) = estimate else {
+            return write!(f, "no estimate for the simulated GPU");
+        };
+        write!(
+            f,
+            "estimate (roofline, not measured): at least {:.1} ms a step, at most {tokens_per_s:.0} tokens/s, by the peak figures of a \
+             {device}",
+            seconds * 1e3
+        )
+    }
+}
