@@ -256,7 +256,7 @@ fn a_step_whose_products_a_library_computes_is_the_same_step() {
             for micro in 0..2u32 {
                 let rows = [[step as u32 + micro; 17], [5 + micro; 17]];
                 let batch = MicroBatch::new(&[&rows[0], &rows[1]], 16);
-                session.micro(&batch, 1.0 / 64.0, micro > 0).unwrap();
+                session.micro(&batch, 1.0 / 64.0, micro as usize).unwrap();
             }
             let ticket = session.update(step, 1e-3).unwrap();
             losses.push(session.metrics(ticket).unwrap().0.grad_norm.to_bits());

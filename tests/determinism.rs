@@ -6,6 +6,7 @@ use precast::inputs::checkpoint::Checkpoint;
 use precast::inputs::data::MicroBatch;
 use precast_plan::{Precision, Recompute};
 use precast_runtime::Placement;
+use precast_system::files::Existing;
 
 use crate::support::{Case, config, distill, fail, metrics_of, session_placed, succeed, tiny_config};
 
@@ -109,8 +110,8 @@ fn weights_sent_narrow_are_those_sent_wide() {
     let case = case();
     let [narrow, wide] = ["narrow", "wide"].map(|name| case.dir.path().join(name));
     let json = case.dir.path().join("student.json");
-    precast::programs::init::random(&json, None, 3, Precision::Bf16, &narrow, false).unwrap();
-    precast::programs::init::from_layers(&narrow, &[0, 1], Precision::Fp32, &wide, false).unwrap();
+    precast::programs::init::random(&json, None, 3, Precision::Bf16, &narrow, Existing::Keep).unwrap();
+    precast::programs::init::from_layers(&narrow, &[0, 1], Precision::Fp32, &wide, Existing::Keep).unwrap();
     let sent = [&narrow, &wide].map(|student| {
         let config = config(&case.teacher, student, |options| options.arithmetic.precision = Precision::Bf16);
         let mut session = session_placed(&config, Placement::Arena);
@@ -145,7 +146,7 @@ fn sharing_and_saving_memory_change_no_bit() {
         let mut session = session_placed(config, placement);
         // Twice: the second starts from memory that the first one left behind.
         for _ in 0..2 {
-            session.micro(&MicroBatch::new(&rows, 16), 1.0 / 23.0, false).unwrap();
+            session.micro(&MicroBatch::new(&rows, 16), 1.0 / 23.0, 0).unwrap();
         }
         let parameters = session.plan().student.weights.parameters.list.clone();
         parameters.iter().map(|parameter| session.gradient(parameter).unwrap()).collect::<Vec<_>>()

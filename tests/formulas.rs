@@ -97,7 +97,7 @@ fn masked_losses_are_means_over_the_tokens_that_count() {
         let mut session = session(&config);
         let batch = batch(&rows, 16);
         assert_eq!(batch.counted, 16 + 2 + 7);
-        session.micro(&batch, 1.0 / batch.counted as f32, false).unwrap();
+        session.micro(&batch, 1.0 / batch.counted as f32, 0).unwrap();
         let ticket = session.update(0, 1e-3).unwrap();
         let (metrics, _) = session.metrics(ticket).unwrap();
         // A process has one GPU open.
@@ -129,7 +129,7 @@ fn the_gradient_is_that_of_the_loss_by(beta: f32) {
     });
     let mut session = session(&config);
     let batch = batch(&rows, 16);
-    session.micro(&batch, 1.0 / batch.counted as f32, false).unwrap();
+    session.micro(&batch, 1.0 / batch.counted as f32, 0).unwrap();
     // The head's weight is linear in the logits: a step along its gradient, small enough for first order.
     let parameter = session.plan().student.weights.parameters.list.iter().find(|p| p.name == "lm_head.weight").cloned();
     let parameter = parameter.unwrap();
@@ -182,7 +182,7 @@ fn accumulation_is_one_large_batch() {
         // Twice, so that the second step must overwrite what the first one left.
         for _ in 0..2 {
             for (index, rows) in rows.chunks(batch_size).enumerate() {
-                session.micro(&batch(rows, 16), scale, index > 0).unwrap();
+                session.micro(&batch(rows, 16), scale, index).unwrap();
             }
         }
         let parameters = session.plan().student.weights.parameters.list.clone();
@@ -223,7 +223,7 @@ fn the_optimizer_is_adamw_with_clip_and_decay_of_matrices() {
     for step in 0..4u64 {
         let start = 5 * step as u32;
         let rows = vec![(start..start + 17).collect(), (start + 40..start + 57).collect()];
-        session.micro(&batch(&rows, 16), 1.0 / 32.0, false).unwrap();
+        session.micro(&batch(&rows, 16), 1.0 / 32.0, 0).unwrap();
         let gradients: Vec<Vec<f64>> = parameters.iter().map(|p| read(session.gradient(p).unwrap())).collect();
         let norm = gradients.iter().flatten().map(|g| g * g).sum::<f64>().sqrt();
         let lr = config.lr_of(step);
@@ -295,7 +295,7 @@ fn a_teacher_equal_to_the_student_gives_exactly_zero() {
         // Without cross entropy or decay nothing moves, so it stays zero.
         for step in 0..3 {
             let rows = vec![(step..step + 17).collect(), (step + 30..step + 47).collect()];
-            session.micro(&batch(&rows, 16), 1.0 / 32.0, false).unwrap();
+            session.micro(&batch(&rows, 16), 1.0 / 32.0, 0).unwrap();
             let ticket = session.update(u64::from(step), 1e-3).unwrap();
             let (metrics, _) = session.metrics(ticket).unwrap();
             assert_eq!((metrics.kd_loss, metrics.grad_norm), (0.0, 0.0), "{precision}");

@@ -239,7 +239,7 @@ fn every_gradient_of_masked_rows_without_a_teacher() {
         let scale = 1.0 / micros.iter().map(|micro| micro.counted as f32).sum::<f32>();
         let mut session = support::session(&config);
         for (index, micro) in micros.iter().enumerate() {
-            session.micro(micro, scale, index > 0).unwrap();
+            session.micro(micro, scale, index).unwrap();
         }
         compare_gradients(&mut session, &case, gate);
     }
@@ -263,7 +263,7 @@ fn every_gradient_of_an_adapter() {
             });
             let mut session = support::session(&config);
             let batch = batch(&case, 0);
-            session.micro(&batch, 1.0 / batch.counted as f32, false).unwrap();
+            session.micro(&batch, 1.0 / batch.counted as f32, 0).unwrap();
             let parameters = session.adapter_parameters();
             assert_eq!(parameters.len(), 8, "A and B on two projections of two layers");
             for parameter in parameters {
@@ -304,7 +304,7 @@ fn gradients_are_within_with(precision: Precision, gate: f64, recompute: Recompu
     });
     let mut session = support::session(&config);
     let batch = batch(&case("."), 0);
-    session.micro(&batch, 1.0 / batch.counted as f32, false).unwrap();
+    session.micro(&batch, 1.0 / batch.counted as f32, 0).unwrap();
     compare_gradients(&mut session, &case("."), gate);
 }
 

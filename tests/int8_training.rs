@@ -9,6 +9,7 @@ use precast::inputs::checkpoint::Checkpoint;
 use precast::inputs::data::MicroBatch;
 use precast::run::guard::LayerDistance;
 use precast_plan::{Parameter, Precision, Recompute};
+use precast_system::files::Existing;
 use serde_json::json;
 
 use crate::support::{
@@ -113,8 +114,8 @@ fn weights_sent_narrow_are_those_sent_wide() {
     let case = case();
     let [narrow, wide] = ["narrow", "wide"].map(|name| case.path(name));
     let json = case.path("student.json");
-    precast::programs::init::random(&json, None, 3, Precision::Bf16, &narrow, false).unwrap();
-    precast::programs::init::from_layers(&narrow, &[0, 1], Precision::Fp32, &wide, false).unwrap();
+    precast::programs::init::random(&json, None, 3, Precision::Bf16, &narrow, Existing::Keep).unwrap();
+    precast::programs::init::from_layers(&narrow, &[0, 1], Precision::Fp32, &wide, Existing::Keep).unwrap();
     let sent = [&narrow, &wide].map(|student| {
         let config = config(&case.teacher, student, |options| options.arithmetic.precision = Precision::Int8);
         let mut session = session(&config);
@@ -205,7 +206,7 @@ fn a_guard_compares_with_the_gradients_of_bf16_and_changes_no_bit() {
     // One session at a time: a process has its GPU for one.
     let exact = {
         let mut exact = open(Precision::Bf16, Recompute::None);
-        exact.micro(&batch, 1.0 / 23.0, false).unwrap();
+        exact.micro(&batch, 1.0 / 23.0, 0).unwrap();
         gradients(&mut exact)
     };
     let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum::<f64>();
@@ -227,11 +228,11 @@ fn a_guard_compares_with_the_gradients_of_bf16_and_changes_no_bit() {
         let [guarded, plain] = [true, false].map(|is_guarded| {
             let mut session = open(Precision::Int8, recompute);
             for step in 0..3 {
-                session.micro(&batch, 1.0 / 23.0, false).unwrap();
+                session.micro(&batch, 1.0 / 23.0, 0).unwrap();
                 if is_guarded {
                     guard(&mut session, step);
                 }
-                session.micro(&batch, 1.0 / 23.0, true).unwrap();
+                session.micro(&batch, 1.0 / 23.0, 1).unwrap();
                 let ticket = session.update(step, 1e-2).unwrap();
                 session.metrics(ticket).unwrap();
             }
@@ -258,7 +259,7 @@ fn a_skipped_step_changes_no_form_of_the_weights() {
     let before = forms(&mut session);
     assert_eq!(before.len(), 5, "rows and columns with their scales, and what is dense");
     let step = |session: &mut Session, loss_scale| {
-        session.micro(&batch, loss_scale, false).unwrap();
+        session.micro(&batch, loss_scale, 0).unwrap();
         let ticket = session.update(0, 1e-2).unwrap();
         session.metrics(ticket).unwrap().0.skipped
     };

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
+use precast_system::files::Existing;
+
 use crate::driver::{machine, sm_121};
 use crate::support::{
     bundle, device, distill, has_driver, precast, random_model, smollm2, succeed, tiny_config, token_file,
@@ -95,7 +97,7 @@ fn a_run_first_says_what_it_runs_on() {
         1,
         precast_plan::Precision::Bf16,
         &narrow,
-        false,
+        Existing::Keep,
     )
     .unwrap();
     let data = token_file(dir.path(), "data.bin", 17 * 4, 96);

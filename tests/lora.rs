@@ -396,7 +396,7 @@ fn a_run_whose_gradients_are_all_zero_is_refused() {
     });
     let mut session = support::session(&config);
     let rows: [&[u32]; 2] = [&[1; 17], &[2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18]];
-    session.micro(&MicroBatch::new(&rows, 16), 1.0 / 32.0, false).unwrap();
+    session.micro(&MicroBatch::new(&rows, 16), 1.0 / 32.0, 0).unwrap();
     for parameter in session.adapter_parameters() {
         let gradient = session.adapter_gradient(&parameter).unwrap();
         assert!(gradient.iter().all(|value| *value == 0.0), "{parameter:?}");

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use precast::inputs::checkpoint::{Checkpoint, CheckpointError};
+use precast_system::files::Existing;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use serde_json::{Value, json};
 
@@ -132,7 +133,8 @@ fn tensors_that_say_again_what_follows_from_others_are_passed_over() {
     model.open().unwrap();
     // They have no part in what a student is written with.
     let out = model.dir.path().join("out");
-    precast::programs::init::from_layers(&model.path, &[1], precast_plan::Precision::Fp32, &out, false).unwrap();
+    precast::programs::init::from_layers(&model.path, &[1], precast_plan::Precision::Fp32, &out, Existing::Keep)
+        .unwrap();
     assert!(!read(&out.join("model.safetensors")).contains_key("lm_head.weight"));
     let other = Model::new(&[]).with(|tensors| {
         let name = "model.rotary_emb.inv_freq".to_owned();

@@ -12,6 +12,7 @@ use precast_plan::memory::human_bytes;
 use precast_plan::{Formats, ModelConfig, Parameters, Precision};
 use precast_runtime::STAGE_BYTES;
 use precast_runtime::cuda::STAGE_SLOTS;
+use precast_system::files::Existing;
 
 use crate::driver::{Machine, machine, sm_121};
 use crate::gguf;
@@ -304,7 +305,7 @@ fn the_host_takes_no_more_than_300_mb_however_large_a_model_is() {
     config["num_hidden_layers"] = layers.into();
     let (json, model, kernels) = (dir.join("config.json"), dir.join("model"), dir.join("sm_121.bundle"));
     fs::write(&json, config.to_string()).unwrap();
-    precast::programs::init::random(&json, None, 1, Precision::Bf16, &model, false).unwrap();
+    precast::programs::init::random(&json, None, 1, Precision::Bf16, &model, Existing::Keep).unwrap();
     let model_bytes = fs::metadata(model.join("model.safetensors")).unwrap().len();
     assert!(model_bytes > MOST_BYTES, "{model_bytes}");
     succeed(precast_aot().args(["build", "--arch", "sm_121", "--model"]).arg(&json).arg("--out").arg(&kernels));

@@ -8,6 +8,7 @@ use precast::inputs::checkpoint::Checkpoint;
 use precast::inputs::data::{Chunk, Dataset, Packing, Reader};
 use precast::inputs::tokenizer::Tokenizer;
 use precast_plan::Precision;
+use precast_system::files::Existing;
 use serde_json::{Value, json};
 
 use crate::support::{Case, fail, metrics_of, random_model, smollm2, tiny_config, without_trust};
@@ -141,7 +142,7 @@ fn a_gguf_file_and_its_own_tokenizer_json_go_together() {
     let Some(teacher) = smollm2() else { return };
     let dir = tempfile::tempdir().unwrap();
     let student = dir.path().join("student");
-    precast::programs::init::from_layers(&teacher, &[0], Precision::Bf16, &student, false).unwrap();
+    precast::programs::init::from_layers(&teacher, &[0], Precision::Bf16, &student, Existing::Keep).unwrap();
     let teacher = Checkpoint::open(&teacher).unwrap();
     let check = || precast::inputs::pair::check(&teacher, &Checkpoint::open(&student).unwrap(), false);
     assert_eq!(check().unwrap(), [""; 0]);
@@ -162,7 +163,7 @@ fn a_student_that_is_its_teacher_is_refused() {
     let mut case = Case::new(17 * 4);
     // The same file, a copy, and the same values in another dtype from the same bytes.
     let copy = case.path("copy");
-    precast::programs::init::from_layers(&case.student, &[0, 1], Precision::Fp32, &copy, false).unwrap();
+    precast::programs::init::from_layers(&case.student, &[0, 1], Precision::Fp32, &copy, Existing::Keep).unwrap();
     for teacher in [case.student.clone(), copy.clone()] {
         case.teacher = teacher;
         let message = case.refused();

@@ -86,7 +86,7 @@ fn a_sealed_run_never_meets_the_fault() {
     let mut session = support::session_on(Box::new(Sim::new(POISONING)), &config, Placement::Arena);
     let rows: [&[u32]; 2] = [&[1; 17], &[2; 17]];
     for step in 0..3 {
-        session.micro(&precast::inputs::data::MicroBatch::new(&rows, 16), 1.0 / 32.0, false).unwrap();
+        session.micro(&precast::inputs::data::MicroBatch::new(&rows, 16), 1.0 / 32.0, 0).unwrap();
         let ticket = session.update(step, 1e-3).unwrap();
         assert!(session.metrics(ticket).unwrap().0.ce_loss > 0.0);
     }

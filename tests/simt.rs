@@ -131,7 +131,7 @@ fn train(case: &Path, mut session: Session, steps: usize, config: &RunConfig) ->
     let step = |index| {
         let batch = golden::batch_of(case, index, config.shape.batch_size as usize);
         let step = index as u64;
-        session.micro(&batch, 1.0 / batch.counted as f32, false).unwrap();
+        session.micro(&batch, 1.0 / batch.counted as f32, 0).unwrap();
         let lr = config.lr_of(step);
         let ticket = session.update(step, lr).unwrap();
         session.metrics(ticket).unwrap().0

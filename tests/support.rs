@@ -17,6 +17,7 @@ use precast::run::step::StepRecord;
 use precast_kernels::Dtype;
 use precast_plan::{Adapters, EvaluationPlan, Formats, Gemm, Precision, Student, evaluation, rope};
 use precast_runtime::{Driver, Loading, Placement};
+use precast_system::files::Existing;
 
 /// The checkout: where cargo runs tests, and where a person runs carried ones.
 pub fn root() -> PathBuf {
@@ -165,7 +166,8 @@ pub fn random_model(dir: &Path, name: &str, seed: u64, config: &serde_json::Valu
     let json = dir.join(format!("{name}.json"));
     std::fs::write(&json, config.to_string()).expect("a scratch directory is writable");
     let out = dir.join(name);
-    precast::programs::init::random(&json, None, seed, Precision::Fp32, &out, false).expect("a tiny model is written");
+    precast::programs::init::random(&json, None, seed, Precision::Fp32, &out, Existing::Keep)
+        .expect("a tiny model is written");
     out
 }
 

@@ -4,16 +4,17 @@ use std::path::PathBuf;
 
 use clap::{Args, value_parser};
 use precast_kernels::Batch;
+use precast_system::files::Existing;
 use precast_system::say;
 
 use super::print_json;
 use crate::base::startup::Startup;
 use crate::base::verbose::Verbose;
 use crate::options::groups::values::{MOST_MICRO_BATCHES, MOST_STEPS, count};
-use crate::options::{DeviceOptions, DivisionOptions, Given, Measurement, Options, ShapeOptions};
-use crate::programs::bench;
+use crate::options::{DivisionOptions, Given, Measurement, Options, ShapeOptions};
+use crate::programs::bench::{self, Reader, TimedBatch};
 use crate::programs::failure::Failure;
-use crate::run::out::{check_directory, refuse_inputs};
+use crate::run::out::check_directory;
 
 #[derive(Args)]
 pub struct Arguments {
@@ -52,10 +53,10 @@ pub fn run(arguments: Arguments, startup: Startup) -> Result<(), Failure> {
     if let Some(prefix) = &arguments.kernel {
         let Given { options: Measurement { shape: ShapeOptions { batch_size, seq_len }, target, .. }, given } =
             &arguments.measured;
-        let DeviceOptions { device, kernels } = target;
         let batch = Batch { sequences: *batch_size, seq_len: *seq_len };
         let asked = ["batch_size", "seq_len"].iter().any(|name| given.contains_key(*name));
-        let timed = bench::time_kernels(*device, kernels, prefix, batch, asked)?;
+        let batch = if asked { TimedBatch::Asked(batch) } else { TimedBatch::Default(batch) };
+        let timed = bench::time_kernels(target, prefix, batch)?;
         if arguments.json {
             print_json(&timed);
         } else {
@@ -76,10 +77,10 @@ pub fn run(arguments: Arguments, startup: Startup) -> Result<(), Failure> {
     }
     if let Some(out) = &arguments.out {
         // Better known now than when all is measured.
-        refuse_inputs(out, &config.inputs())?;
-        check_directory(out, true)?;
+        check_directory(out, Existing::Replace, &config.inputs())?;
     }
-    let mut record = bench::bench(&config, startup, !arguments.json)?;
+    let reader = if arguments.json { Reader::Program } else { Reader::Person };
+    let mut record = bench::bench(&config, startup, reader)?;
     if arguments.sweep {
         record.sweep = Some(bench::sweep(&config)?);
     }

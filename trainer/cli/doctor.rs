@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::print_json;
 use crate::device::bundle::{BundleSource, embedded};
-use crate::device::host_memory::HostMemory;
+use crate::device::host_memory::{DeviceMemory, HostMemory};
 use crate::device::one_memory;
 use crate::device::shapes::Shapes;
 use crate::device::weight_format::Chosen;
@@ -341,7 +341,7 @@ fn coverage(bundle: Option<&Bundle<'_>>, plan: &TrainingPlan, arch: Arch, models
 }
 
 fn memory(plan: &TrainingPlan, device: &Device, data: &[PathBuf]) -> Finding {
-    let host = one_memory::host_bytes(device, || HostMemory::of(plan, data, true));
+    let host = one_memory::host_bytes(device, || HostMemory::of(plan, data, DeviceMemory::Shared));
     let (needed, free) = (plan.plan.device_bytes() + host, device.free_bytes);
     let shared = if host > 0 { format!(", {} of it on the host", human_bytes(host)) } else { String::new() };
     let found =

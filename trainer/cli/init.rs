@@ -6,6 +6,7 @@ use clap::Args;
 use precast_plan::Precision;
 use precast_system::say;
 
+use super::existing;
 use crate::options::groups::values::exact_precision;
 use crate::programs::failure::Failure;
 use crate::programs::init;
@@ -50,17 +51,17 @@ enum FileFormat {
 }
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let (precision, out, overwrite) = (arguments.precision, &arguments.out, arguments.overwrite);
+    let (precision, out, existing) = (arguments.precision, &arguments.out, existing(arguments.overwrite));
     if let (Some(config), Some(FileFormat::Q4KM)) = (&arguments.config, arguments.format) {
-        let file = init::random_gguf(config, arguments.seed, out, overwrite)?;
+        let file = init::random_gguf(config, arguments.seed, out, existing)?;
         say!("{}", file.display());
         return Ok(());
     }
     match (&arguments.config, &arguments.from) {
         (Some(config), _) => {
-            init::random(config, arguments.tokenizer.as_deref(), arguments.seed, precision, out, overwrite)?;
+            init::random(config, arguments.tokenizer.as_deref(), arguments.seed, precision, out, existing)?;
         }
-        (None, Some(teacher)) => init::from_layers(teacher, &arguments.layers, precision, out, overwrite)?,
+        (None, Some(teacher)) => init::from_layers(teacher, &arguments.layers, precision, out, existing)?,
         (None, None) => unreachable!("the argument group requires one"),
     }
     say!("{}", out.display());

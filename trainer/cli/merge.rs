@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use precast_system::say;
 
+use super::existing;
 use crate::programs::failure::Failure;
 use crate::programs::merge;
 
@@ -26,7 +27,7 @@ pub struct Arguments {
 
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let Arguments { model, adapter, out, overwrite } = arguments;
-    say!("{}", merge::merge(model, adapter, out, *overwrite)?);
+    say!("{}", merge::merge(model, adapter, out, existing(*overwrite))?);
     say!("{}", out.display());
     Ok(())
 }

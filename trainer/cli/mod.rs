@@ -24,6 +24,7 @@ use crate::base::stop::end_at_signal;
 use crate::programs::failure::Failure;
 use crate::run::report;
 use crate::run::report_file::REPORT;
+use precast_system::files::Existing;
 use precast_system::{say, stdout};
 
 /// Distil a large Qwen or Llama model into a small one, or train one on data alone: every kernel compiled, verified and loaded
@@ -138,6 +139,11 @@ pub fn main() -> Result<(), Failure> {
 /// [`Failure`] where a line of it did not arrive.
 pub fn finish() -> Result<(), Failure> {
     stdout::finish().map_err(|error| Failure::Failed(format!("cannot write to standard output: {error}")))
+}
+
+/// What `--overwrite` does with what lies in `--out`.
+fn existing(overwrite: bool) -> Existing {
+    if overwrite { Existing::Replace } else { Existing::Keep }
 }
 
 /// Prints JSON for programs.

@@ -11,10 +11,10 @@ use crate::base::startup::Startup;
 use crate::device;
 use crate::device::DeviceError;
 use crate::device::heading::Heading;
-use crate::device::host_memory::HostMemory;
+use crate::device::host_memory::{DeviceMemory, HostMemory};
 use crate::device::one_memory;
 use crate::device::seal::{SealedDevice, seal};
-use crate::device::upload::upload_model;
+use crate::device::upload::{Staging, upload_model};
 use crate::device::weight_format::{Choice, Chosen};
 use crate::inputs::adapter::Adapter;
 use crate::inputs::checkpoint::{Checkpoint, Scratch, Weights};
@@ -77,7 +77,7 @@ impl Forward {
         let adapters = adapter.map_or_else(Adapters::none, |adapter| adapter.layout().adapters());
         let choice = Choice { flag: "--format", asked: self.format, formats: &formats };
         let device = driver.device();
-        let host = |plan: &EvaluationPlan| HostMemory::of_evaluation(plan, data, device.has_one_memory());
+        let host = |plan: &EvaluationPlan| HostMemory::of_evaluation(plan, data, DeviceMemory::of(device));
         let host_bytes = |plan: &EvaluationPlan| one_memory::host_bytes(device, || host(plan));
         let Chosen { plan, note, .. } = choice.make(device, host_bytes, |formats| {
             let student = Student { config: model.config(), formats, adapters: &adapters };
@@ -92,7 +92,7 @@ impl Forward {
             let heading = Heading::new(sealed.device(), bundle, sealed.loaded().len()).cublas(sealed.cublas());
             say!("{}", adapter.into_iter().fold(heading.model("model", path, model), Heading::adapter));
         }
-        upload_model(&mut sealed, &plan.model, model, false, &mut |_| Ok(()))?;
+        upload_model(&mut sealed, &plan.model, model, Staging::Quantise, &mut |_| Ok(()))?;
         if let Some((adapter, weights)) = adapter.zip(plan.adapters.as_ref()) {
             let mut scratch = Scratch::new();
             let all = adapter.all_placed(&weights.parameters)?;

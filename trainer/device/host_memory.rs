@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use precast_kernels::{Arch, Format};
 use precast_plan::memory::human_bytes;
 use precast_plan::{ComparisonPlan, EvaluationPlan, Plan, Resident, Tensor, TrainingPlan};
-use precast_runtime::STAGE_BYTES;
 use precast_runtime::cuda::STAGE_SLOTS;
+use precast_runtime::{Device, STAGE_BYTES};
 use serde::Serialize;
 
 use crate::inputs::checkpoint::PART_ELEMENTS;
@@ -15,6 +15,20 @@ use crate::inputs::data;
 
 /// What direct reads take besides what they read.
 const PAGES_BYTES: u64 = 64 << 10;
+
+/// Whose a device's memory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceMemory {
+    Own,
+    /// The host's, too.
+    Shared,
+}
+
+impl DeviceMemory {
+    pub fn of(device: &Device) -> Self {
+        if device.has_one_memory() { Self::Shared } else { Self::Own }
+    }
+}
 
 /// Bytes of host memory by what they are for. Weights are not among them: model files are mapped, and what is read of them is
 /// page cache that the system takes back, or read part by part where host and device have one memory; models and checkpoints
@@ -26,7 +40,7 @@ pub struct HostMemory {
     /// All of them.
     pub total_bytes: u64,
     #[serde(skip)]
-    one_memory: bool,
+    memory: DeviceMemory,
 }
 
 /// One row of [`HostMemory`].
@@ -38,24 +52,24 @@ pub struct HostMemoryRow {
 }
 
 impl HostMemory {
-    /// Of a run by a plan on these data; `one_memory` where host and device share theirs.
-    pub fn of(plan: &TrainingPlan, data: &[PathBuf], one_memory: bool) -> Self {
+    /// Of a run by a plan on these data.
+    pub fn of(plan: &TrainingPlan, data: &[PathBuf], memory: DeviceMemory) -> Self {
         let models: Vec<&Resident> = plan.teacher.iter().chain([&plan.student]).collect();
         // Two arrive from the device while one is written.
         let checkpoint = ("parts of a checkpoint", 3 * STAGE_BYTES);
         // What is read ahead, kept and shuffled, however large the data are.
         let data_bytes = of_data(data).min(data::MOST_BYTES);
-        Self::of_models(&plan.plan, &models, checkpoint, data_bytes, one_memory)
+        Self::of_models(&plan.plan, &models, checkpoint, data_bytes, memory)
     }
 
     /// Of an evaluation.
-    pub fn of_evaluation(plan: &EvaluationPlan, data: &[PathBuf], one_memory: bool) -> Self {
-        Self::of_models(&plan.plan, &[&plan.model], ("scores", plan.nll.bytes()), of_data(data), one_memory)
+    pub fn of_evaluation(plan: &EvaluationPlan, data: &[PathBuf], memory: DeviceMemory) -> Self {
+        Self::of_models(&plan.plan, &[&plan.model], ("scores", plan.nll.bytes()), of_data(data), memory)
     }
 
     /// Of one side of a comparison, which the last hidden states of all batches are kept for.
-    pub fn of_comparison(plan: &ComparisonPlan, hidden_bytes: u64, data: &[PathBuf], one_memory: bool) -> Self {
-        Self::of_models(&plan.plan, &[&plan.model], ("last hidden states", hidden_bytes), of_data(data), one_memory)
+    pub fn of_comparison(plan: &ComparisonPlan, hidden_bytes: u64, data: &[PathBuf], memory: DeviceMemory) -> Self {
+        Self::of_models(&plan.plan, &[&plan.model], ("last hidden states", hidden_bytes), of_data(data), memory)
     }
 
     fn of_models(
@@ -63,7 +77,7 @@ impl HostMemory {
         models: &[&Resident],
         parts: (&'static str, u64),
         data_bytes: u64,
-        one_memory: bool,
+        memory: DeviceMemory,
     ) -> Self {
         let device = match plan.arch {
             Arch::Sim => ("simulated device memory", plan.arena_bytes),
@@ -80,15 +94,15 @@ impl HostMemory {
             model.weights.list().map(|(_, weight)| weight.tensor).chain(staged).collect()
         };
         let conversions = models.iter().flat_map(sent);
-        let conversion = match one_memory {
+        let conversion = match memory {
             // As it is read, as f32, and rounded to bf16; hidden pages of direct reads too.
-            true => ("parts of a model's file", PART_ELEMENTS * (4 + 4 + 2) + PAGES_BYTES),
-            false => ("conversion of the largest tensor", conversions.map(conversion).max().unwrap_or(0)),
+            DeviceMemory::Shared => ("parts of a model's file", PART_ELEMENTS * (4 + 4 + 2) + PAGES_BYTES),
+            DeviceMemory::Own => ("conversion of the largest tensor", conversions.map(conversion).max().unwrap_or(0)),
         };
         let rows = [device, conversion, parts, ("training data", data_bytes)];
         let rows = rows.map(|(what, bytes)| HostMemoryRow { what, bytes });
         let rows: Vec<HostMemoryRow> = rows.into_iter().filter(|row| row.bytes > 0).collect();
-        Self { total_bytes: rows.iter().map(|row| row.bytes).sum(), rows, one_memory }
+        Self { total_bytes: rows.iter().map(|row| row.bytes).sum(), rows, memory }
     }
 }
 
@@ -107,9 +121,9 @@ impl fmt::Display for HostMemory {
         for (what, bytes) in rows {
             writeln!(f, "  {what:<32} {:>12}  {bytes:>16} bytes", human_bytes(bytes))?;
         }
-        match self.one_memory {
-            true => write!(f, "  model files are read part by part, past the page cache"),
-            false => {
+        match self.memory {
+            DeviceMemory::Shared => write!(f, "  model files are read part by part, past the page cache"),
+            DeviceMemory::Own => {
                 write!(f, "  model files are mapped: what is read of them is page cache that the system takes back")
             }
         }

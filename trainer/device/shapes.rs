@@ -9,7 +9,7 @@ use precast_runtime::Device;
 use crate::base::note::note;
 use crate::base::roles::Models;
 use crate::device::DeviceError;
-use crate::device::host_memory::HostMemory;
+use crate::device::host_memory::{DeviceMemory, HostMemory};
 use crate::device::one_memory;
 use crate::device::weight_format::{Choice, Chosen};
 use crate::inputs::adapter::Adapter;
@@ -130,7 +130,9 @@ impl Shapes {
         let dense = Formats::dense();
         let formats = self.teacher.as_ref().map_or(&dense, |(_, formats)| formats);
         let asked = config.teacher_format.unwrap_or_default();
-        let host = |plan: &TrainingPlan| one_memory::host_bytes(device, || HostMemory::of(plan, &config.data, true));
+        let host = |plan: &TrainingPlan| {
+            one_memory::host_bytes(device, || HostMemory::of(plan, &config.data, DeviceMemory::Shared))
+        };
         Choice { flag: "--teacher-format", asked, formats }.make(device, host, lower)
     }
 }

@@ -11,32 +11,40 @@ use crate::device::DeviceError;
 use crate::device::one_memory;
 use crate::inputs::checkpoint::{Scratch, Weights};
 
+/// What is computed of a layer that is quantised on the device.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Staging {
+    Quantise,
+    /// Its outputs by either form, too.
+    QuantiseAndCertify,
+}
+
 /// Sends a model that stays as it is: its tables and its parameters, and those that are quantised on the device.
 pub(crate) fn upload_model(
     sealed: &mut Sealed,
     model: &Resident,
     weights: &dyn Weights,
-    certify: bool,
+    staging: Staging,
     progress: &mut impl FnMut(u64) -> Result<(), Stopped>,
 ) -> Result<(), DeviceError> {
     upload_tables(sealed, model, weights.config())?;
     let list: Vec<_> = model.weights.list().map(|(one, weight)| (one.clone(), weight.tensor)).collect();
     upload_parameters(sealed, &list, weights, progress)?;
-    upload_staged(sealed, &model.staged, weights, certify, progress)
+    upload_staged(sealed, &model.staged, weights, staging, progress)
 }
 
-/// Sends what is quantised on the device, a layer at a time. With `certify` the layer is computed as it is sent, too.
+/// Sends what is quantised on the device, a layer at a time.
 pub(crate) fn upload_staged(
     sealed: &mut Sealed,
     staged: &[Staged],
     weights: &dyn Weights,
-    certify: bool,
+    staging: Staging,
     progress: &mut impl FnMut(u64) -> Result<(), Stopped>,
 ) -> Result<(), DeviceError> {
     for Staged { quantise, certify: phase, parts } in staged {
         upload_parameters(sealed, parts, weights, progress)?;
         sealed.run(quantise)?;
-        if let Some(phase) = phase.as_ref().filter(|_| certify) {
+        if let Some(phase) = phase.as_ref().filter(|_| staging == Staging::QuantiseAndCertify) {
             sealed.run(phase)?;
         }
     }

@@ -43,7 +43,7 @@ impl Options {
         let Self { models, data, out, eval_data, teaching, adapting, shape, optimizer, arithmetic, .. } = self.clone();
         let precision = arithmetic.precision;
         let adapter = adapting.choice(&self.given)?;
-        let student_format = adapting.student_format(adapter.is_some(), precision)?;
+        let student_format = adapting.student_format(adapter.as_ref(), precision)?;
         let certified = teaching.certified(precision);
         let TeachingOptions { alpha, temperature, teacher_certificate, untrained, allow_identical, .. } = teaching;
         let TeacherOptions { beta, teacher_format } = teaching.teacher;
@@ -73,7 +73,7 @@ impl Options {
         if output.eval_every > 0 && eval_data.is_empty() {
             return Err(UsageError("--eval-every needs data to compute the loss of: give --eval-data".to_owned()));
         }
-        output.guard_every = output.guard(precision, adapter.is_some())?;
+        output.guard_every = output.guard(precision, adapter.as_ref())?;
         Ok(RunConfig {
             teacher,
             student,

@@ -10,11 +10,11 @@ use precast_system::say;
 use crate::base::startup::Startup;
 use crate::device;
 use crate::device::heading::Heading;
-use crate::device::host_memory::HostMemory;
+use crate::device::host_memory::{DeviceMemory, HostMemory};
 use crate::device::one_memory;
 use crate::device::seal::{SealedDevice, seal};
 use crate::device::session::read_columns;
-use crate::device::upload::upload_model;
+use crate::device::upload::{Staging, upload_model};
 use crate::inputs::checkpoint::{self, Checkpoint, Weights};
 use crate::inputs::data::MicroBatch;
 use crate::options::WeightFormat;
@@ -109,7 +109,7 @@ fn open(
     let tokens =
         text.dataset.chunks().len().div_ceil(text.batch as usize) as u64 * u64::from(text.batch * text.longest);
     let hidden_bytes = tokens * u64::from(model.config().hidden) * request.forward.precision.dtype().bytes();
-    let host = HostMemory::of_comparison(&plan, hidden_bytes, &request.data, driver.device().has_one_memory());
+    let host = HostMemory::of_comparison(&plan, hidden_bytes, &request.data, DeviceMemory::of(driver.device()));
     one_memory::check(driver.device(), &plan.plan, &host)?;
     let models = [request.forward.model.display().to_string()];
     let startup = &mut Startup::new();
@@ -119,7 +119,7 @@ fn open(
         let heading = Heading::new(sealed.device(), bundle, sealed.loaded().len());
         say!("{}", heading.model("model", &request.forward.model, model));
     }
-    upload_model(&mut sealed, &plan.model, model, false, &mut |_| Ok(()))?;
+    upload_model(&mut sealed, &plan.model, model, Staging::Quantise, &mut |_| Ok(()))?;
     Ok(Opened { plan, sealed, bundle })
 }
 

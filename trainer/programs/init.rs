@@ -12,10 +12,10 @@ use crate::inputs::checkpoint::{
 use crate::inputs::random::{Random, name_hash};
 use crate::inputs::random_blocks;
 use crate::programs::failure::Failure;
-use crate::run::out::{check_directory, refuse_inputs};
+use crate::run::out::check_directory;
 
 /// Writes a model of random weights: matrices normal with the configuration's `initializer_range`, norms one,
-/// biases zero. The same seed gives the same bytes on any machine. `overwrite` replaces a model that Precast wrote.
+/// biases zero. The same seed gives the same bytes on any machine. [`Existing::Replace`] replaces a model that Precast wrote.
 ///
 /// # Errors
 /// [`Failure`] where the configuration cannot be followed or the directory cannot be written.
@@ -25,10 +25,10 @@ pub fn random(
     seed: u64,
     precision: Precision,
     out: &Path,
-    overwrite: bool,
+    existing: Existing,
 ) -> Result<(), Failure> {
     let inputs: Vec<&Path> = std::iter::once(config).chain(tokenizer).collect();
-    let (out, existing) = place(out, overwrite, &inputs)?;
+    let out = check_directory(out, existing, &inputs)?;
     let unfit = |error| CheckpointError::of(config, error);
     let (weights, json) = Random::new(&config_json(config)?, seed).map_err(unfit)?;
     let tokenizer = tokenizer.map(Checkpoint::open).transpose()?;
@@ -51,8 +51,8 @@ const STREAMS: u64 = 256;
 ///
 /// # Errors
 /// [`Failure`] where the configuration cannot be followed or written as GGUF, or the directory cannot be written.
-pub fn random_gguf(config: &Path, seed: u64, out: &Path, overwrite: bool) -> Result<PathBuf, Failure> {
-    let (out, existing) = place(out, overwrite, &[config])?;
+pub fn random_gguf(config: &Path, seed: u64, out: &Path, existing: Existing) -> Result<PathBuf, Failure> {
+    let out = check_directory(out, existing, &[config])?;
     let unfit = |error| CheckpointError::of(config, error);
     let (weights, _) = Random::new(&config_json(config)?, seed).map_err(unfit)?;
     if weights.config.rope_scaling.is_some() {
@@ -87,9 +87,9 @@ pub fn from_layers(
     layers: &[u32],
     precision: Precision,
     out: &Path,
-    overwrite: bool,
+    existing: Existing,
 ) -> Result<(), Failure> {
-    let (out, existing) = place(out, overwrite, &[teacher])?;
+    let out = check_directory(out, existing, &[teacher])?;
     let teacher = Checkpoint::open(teacher)?;
     let depth = teacher.config().layers;
     if layers.is_empty() {
@@ -114,13 +114,6 @@ pub fn from_layers(
         let source = Parameter { name: source_name(&parameter.name, layers), ..parameter.clone() };
         Ok::<_, Failure>(write(teacher.read(&source, dtype, &mut scratch)?)?)
     })
-}
-
-/// Where a model goes: not where an input lies, and not over what Precast did not write.
-fn place(out: &Path, overwrite: bool, inputs: &[&Path]) -> Result<(PathBuf, Existing), Failure> {
-    refuse_inputs(out, inputs)?;
-    let existing = if overwrite { Existing::Replace } else { Existing::Keep };
-    Ok((check_directory(out, overwrite)?, existing))
 }
 
 /// The teacher's name of a student's parameter: its layer replaced by the chosen one.
@@ -159,7 +152,7 @@ mod tests {
         for (class, tied) in [("LlamaForCausalLM", false), ("Qwen2ForCausalLM", true), ("Qwen3ForCausalLM", false)] {
             let config = dir.path().join("config.json");
             std::fs::write(&config, json(class, tied).to_string()).unwrap();
-            let path = random_gguf(&config, 7, &dir.path().join(class), false).unwrap();
+            let path = random_gguf(&config, 7, &dir.path().join(class), Existing::Keep).unwrap();
             let (random, _) = Random::new(&std::fs::read_to_string(&config).unwrap(), 7).unwrap();
             let read = Checkpoint::open(&path).unwrap();
             assert_eq!(read.config(), random.config(), "{class}");

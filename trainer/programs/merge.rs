@@ -12,17 +12,15 @@ use safetensors::tensor::Dtype as Stored;
 use crate::inputs::adapter::{Adapted, Adapter, AdapterError};
 use crate::inputs::checkpoint::{Checkpoint, Scratch, Student, write_model};
 use crate::programs::failure::Failure;
-use crate::run::out::{check_directory, refuse_inputs};
+use crate::run::out::check_directory;
 
 /// Writes the model `W + scale B A`: the sum in f32, over the rank in its order, and rounded once to the dtype of the model's own
-/// tensors, which is bf16 for those in blocks. `overwrite` replaces a model that Precast wrote. Returns what is to be said of it.
+/// tensors, which is bf16 for those in blocks. [`Existing::Replace`] replaces a model that Precast wrote. Returns what is to be said of it.
 ///
 /// # Errors
 /// [`Failure`] where model or adapter cannot be read, or the directory cannot be written.
-pub fn merge(base: &Path, adapter: &Path, out: &Path, overwrite: bool) -> Result<String, Failure> {
-    refuse_inputs(out, &[base, adapter])?;
-    let existing = if overwrite { Existing::Replace } else { Existing::Keep };
-    let out = check_directory(out, overwrite)?;
+pub fn merge(base: &Path, adapter: &Path, out: &Path, existing: Existing) -> Result<String, Failure> {
+    let out = check_directory(out, existing, &[base, adapter])?;
     let base = Checkpoint::open(base)?;
     let adapter = Adapter::open(adapter, (base.path(), base.config()))?;
     let parameters = Parameters::new(base.config()).list;

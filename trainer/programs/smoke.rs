@@ -164,7 +164,7 @@ fn train(config: &RunConfig, session: &mut Session, batch: &MicroBatch) -> Resul
     };
     let mut pending = None;
     for step in 0..config.steps {
-        session.micro(batch, (1.0 / f64::from(batch.counted)) as f32, false)?;
+        session.micro(batch, (1.0 / f64::from(batch.counted)) as f32, 0)?;
         let lr = config.lr_of(step);
         // The metrics of a step are read while the next one runs.
         if let Some(previous) = pending.replace(session.update(step, lr)?) {

@@ -16,7 +16,7 @@ use crate::base::note::note;
 use crate::base::startup::Startup;
 use crate::device::DeviceError;
 use crate::device::heading::Heading;
-use crate::device::host_memory::HostMemory;
+use crate::device::host_memory::{DeviceMemory, HostMemory};
 use crate::device::one_memory;
 use crate::device::seal::{SealedDevice, seal};
 use crate::device::watch::Watch;
@@ -47,7 +47,7 @@ impl Session {
     ) -> Result<Self, DeviceError> {
         said.iter().for_each(note);
         let device = driver.device();
-        one_memory::check(device, &plan.plan, &HostMemory::of(&plan, &config.data, device.has_one_memory()))?;
+        one_memory::check(device, &plan.plan, &HostMemory::of(&plan, &config.data, DeviceMemory::of(device)))?;
         let how = (placement, config.output.patience);
         let (sealed, bundle, taken_bytes) =
             seal(driver, &plan.plan, &config.target.kernels, &config.model_names(), how, startup)?;

@@ -13,12 +13,12 @@ use crate::inputs::data::MicroBatch;
 use super::Session;
 
 impl Session {
-    /// Forward and backward of one micro-batch. The first of a step overwrites gradients, others add.
+    /// Forward and backward of one micro-batch, by its `number` in the replica: 0 overwrites gradients, others add.
     ///
     /// # Errors
     /// [`DriverError`].
-    pub fn micro(&mut self, batch: &MicroBatch, loss_scale: f32, accumulate: bool) -> Result<(), DriverError> {
-        self.compute(MICRO, batch, loss_scale, accumulate)
+    pub fn micro(&mut self, batch: &MicroBatch, loss_scale: f32, number: usize) -> Result<(), DriverError> {
+        self.compute(MICRO, batch, loss_scale, number)
     }
 
     /// Forward and backward of this rank's last micro-batch of a step, where there are several ranks: behind it gradients and
@@ -26,8 +26,8 @@ impl Session {
     ///
     /// # Errors
     /// [`DriverError`].
-    pub fn last(&mut self, batch: &MicroBatch, loss_scale: f32, accumulate: bool) -> Result<(), DriverError> {
-        self.compute(LAST, batch, loss_scale, accumulate)
+    pub fn last(&mut self, batch: &MicroBatch, loss_scale: f32, number: usize) -> Result<(), DriverError> {
+        self.compute(LAST, batch, loss_scale, number)
     }
 
     /// The teacher's own cross entropy of micro-batches, added up, each token's times `loss_scale`. What it leaves in the metrics the
@@ -39,20 +39,14 @@ impl Session {
     /// # Panics
     /// If there is no teacher.
     pub fn teacher_loss(&mut self, batches: &[MicroBatch], loss_scale: f32) -> Result<f32, DriverError> {
-        for (index, batch) in batches.iter().enumerate() {
-            self.compute(TEACHER, batch, loss_scale, index > 0)?;
+        for (number, batch) in batches.iter().enumerate() {
+            self.compute(TEACHER, batch, loss_scale, number)?;
         }
         let metrics: step_metrics = bytemuck::pod_read_unaligned(&self.read(self.plan.metrics)?);
         Ok(metrics.ce_loss)
     }
 
-    fn compute(
-        &mut self,
-        phase: &str,
-        batch: &MicroBatch,
-        loss_scale: f32,
-        accumulate: bool,
-    ) -> Result<(), DriverError> {
+    fn compute(&mut self, phase: &str, batch: &MicroBatch, loss_scale: f32, number: usize) -> Result<(), DriverError> {
         let inputs = self.plan.inputs;
         let mut words = vec![0u32; inputs.all.elems as usize];
         let mut put = |tensor: Tensor, values: &[u32]| {
@@ -63,9 +57,10 @@ impl Session {
         put(inputs.targets, &batch.targets);
         put(inputs.sorted_ids, &batch.sorted_ids);
         put(inputs.sorted_positions, &batch.sorted_positions);
-        let scalars = micro_scalars { loss_scale, accumulate: u32::from(accumulate) };
+        let accumulate = u8::from(number > 0);
+        let scalars = micro_scalars { loss_scale, accumulate: accumulate.into() };
         put(inputs.micro, bytemuck::cast_slice(bytemuck::bytes_of(&scalars)));
-        put(inputs.factors, &[1.0, f32::from(u8::from(accumulate))].map(f32::to_bits));
+        put(inputs.factors, &[1.0, accumulate.into()].map(f32::to_bits));
         self.sealed.write(inputs.all, bytemuck::cast_slice(&words))?;
         self.sealed.run(phase)
     }

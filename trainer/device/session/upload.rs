@@ -11,7 +11,7 @@ use crate::base::roles::Models;
 use crate::base::stop::Stopped;
 use crate::device::DeviceError;
 use crate::device::run_models::RunModels;
-use crate::device::upload::{upload_masters, upload_model, upload_parameters, upload_staged, upload_tables};
+use crate::device::upload::{Staging, upload_masters, upload_model, upload_parameters, upload_staged, upload_tables};
 use crate::inputs::adapter::extent;
 use crate::inputs::checkpoint::Weights;
 use crate::inputs::data::MicroBatch;
@@ -60,7 +60,7 @@ impl Session {
         models: &RunModels<impl Borrow<dyn Weights>>,
         mut progress: impl FnMut(u64) -> Result<(), Stopped>,
     ) -> Result<(), DeviceError> {
-        self.upload_frozen(models, false, &mut progress)?;
+        self.upload_frozen(models, Staging::Quantise, &mut progress)?;
         self.upload_student(models, progress)
     }
 
@@ -82,7 +82,7 @@ impl Session {
         let inputs = self.plan.inputs;
         self.sealed.write(inputs.ids, bytemuck::cast_slice(&batch.ids))?;
         self.sealed.write(inputs.targets, bytemuck::cast_slice(&batch.targets))?;
-        self.upload_frozen(models, true, &mut progress)?;
+        self.upload_frozen(models, Staging::QuantiseAndCertify, &mut progress)?;
         self.sealed.run(CERTIFY)?;
         Ok(read_columns(&mut self.sealed, certificate)?)
     }
@@ -96,21 +96,17 @@ impl Session {
     fn upload_frozen(
         &mut self,
         models: &RunModels<impl Borrow<dyn Weights>>,
-        certify: bool,
+        staging: Staging,
         progress: &mut impl FnMut(u64) -> Result<(), Stopped>,
     ) -> Result<(), DeviceError> {
         let teacher = self.plan.teacher.as_ref();
         if let Some((weights, teacher)) = models.teacher().zip(teacher) {
-            upload_model(&mut self.sealed, teacher, weights, certify, progress)?;
+            upload_model(&mut self.sealed, teacher, weights, staging, progress)?;
         }
         if self.has_quantised_base() {
-            upload_model(
-                &mut self.sealed,
-                &self.plan.student,
-                models.student(),
-                certify && teacher.is_none(),
-                progress,
-            )?;
+            // The certificate is of the teacher, where there is one.
+            let staging = if teacher.is_none() { staging } else { Staging::Quantise };
+            upload_model(&mut self.sealed, &self.plan.student, models.student(), staging, progress)?;
         }
         Ok(())
     }
@@ -139,7 +135,7 @@ impl Session {
         } else if !has_base {
             upload_parameters(sealed, &sent.student, student, &mut progress)?;
             if !sent_wide {
-                upload_staged(sealed, &self.plan.student.staged, student, false, &mut progress)?;
+                upload_staged(sealed, &self.plan.student.staged, student, Staging::Quantise, &mut progress)?;
             }
         }
         let Some((adapter, weights)) = models.adapter.as_ref().zip(self.plan.adapters.as_ref()) else {

@@ -69,28 +69,28 @@ impl AdapterOptions {
         }
     }
 
-    /// How a frozen student lives on the device; none where it trains.
+    /// How a student lives on the device that stays as it is, since an adapter trains; none where it trains itself.
     ///
     /// # Errors
     /// [`UsageError`] for a format that such a student cannot have.
     pub(crate) fn student_format(
         &self,
-        is_frozen: bool,
+        adapter: Option<&AdapterChoice>,
         precision: Precision,
     ) -> Result<Option<WeightFormat>, UsageError> {
-        match (is_frozen, self.student_format) {
-            (true, Some(WeightFormat::Bf16)) if precision == Precision::Int8 => Err(UsageError(
+        match (adapter, self.student_format) {
+            (Some(_), Some(WeightFormat::Bf16)) if precision == Precision::Int8 => Err(UsageError(
                 "--student-format bf16 cannot be combined with --precision int8, under which the base of an adapter is in int8: \
                  leave --student-format out, or use --precision bf16"
                     .to_owned(),
             )),
-            (true, format) => Ok(Some(format.unwrap_or(WeightFormat::Bf16))),
-            (false, Some(WeightFormat::Stored | WeightFormat::Int8)) => Err(UsageError(
+            (Some(_), format) => Ok(Some(format.unwrap_or(WeightFormat::Bf16))),
+            (None, Some(WeightFormat::Stored | WeightFormat::Int8)) => Err(UsageError(
                 "--student-format stored is of a student that stays as it is, and this one trains: give --lora-rank or \
                  --adapter to train an adapter of it, or leave --student-format out"
                     .to_owned(),
             )),
-            (false, _) => Ok(None),
+            (None, _) => Ok(None),
         }
     }
 }

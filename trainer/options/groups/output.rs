@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::Change;
 use super::values::kept;
 use crate::base::record_text::display_or_none;
+use crate::inputs::adapter::AdapterChoice;
 use crate::options::{Patience, UsageError};
 
 /// What a run writes, says and watches while it trains.
@@ -53,10 +54,14 @@ impl OutputOptions {
     ///
     /// # Errors
     /// [`UsageError`] where they are asked for and there are none.
-    pub(crate) fn guard(&self, precision: Precision, has_adapter: bool) -> Result<Option<u64>, UsageError> {
-        let why = match (precision, has_adapter) {
-            (Precision::Int8, false) => return Ok(Some(self.guard_every.unwrap_or(GUARD_EVERY))),
-            (Precision::Int8, true) => "of a student that trains, and here an adapter of it does".to_owned(),
+    pub(crate) fn guard(
+        &self,
+        precision: Precision,
+        adapter: Option<&AdapterChoice>,
+    ) -> Result<Option<u64>, UsageError> {
+        let why = match (precision, adapter) {
+            (Precision::Int8, None) => return Ok(Some(self.guard_every.unwrap_or(GUARD_EVERY))),
+            (Precision::Int8, Some(_)) => "of a student that trains, and here an adapter of it does".to_owned(),
             (precision, _) => format!("of --precision int8, and this is --precision {precision}"),
         };
         match self.guard_every {

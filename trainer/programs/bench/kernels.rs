@@ -8,8 +8,7 @@ use precast_runtime::selftest;
 use serde::Serialize;
 
 use crate::device;
-use crate::options::DeviceChoice;
-use crate::options::Kernels;
+use crate::options::DeviceOptions;
 use crate::programs::failure::Failure;
 
 /// Of the random inputs.
@@ -38,27 +37,30 @@ impl fmt::Display for KernelTime {
     }
 }
 
+/// The batch of the launches that are timed.
+#[derive(Clone, Copy, Debug)]
+pub enum TimedBatch {
+    Asked(Batch),
+    /// The simulated GPU, whose references take minutes for many tokens, takes the largest sample in its place.
+    Default(Batch),
+}
+
 /// Times each kernel whose key starts with `prefix`, built as each of the variants there are: the launch that a large model has
-/// for the batch. On the simulated GPU, whose references take minutes for many tokens, that only if it is `asked` for: else the
-/// largest sample.
+/// for the batch.
 ///
 /// # Errors
 /// [`Failure`] of the device or the bundle, or where there is no such kernel.
-pub fn time_kernels(
-    choice: DeviceChoice,
-    kernels: &Kernels,
-    prefix: &str,
-    batch: Batch,
-    asked: bool,
-) -> Result<Vec<KernelTime>, Failure> {
-    let Batch { sequences, seq_len } = batch;
+pub fn time_kernels(target: &DeviceOptions, prefix: &str, batch: TimedBatch) -> Result<Vec<KernelTime>, Failure> {
+    let DeviceOptions { device, kernels } = target;
+    let (TimedBatch::Asked(whole) | TimedBatch::Default(whole)) = batch;
+    let Batch { sequences, seq_len } = whole;
     let tokens = u64::from(sequences) * u64::from(seq_len);
     if tokens > MOST_TOKENS {
         return Err(Failure::usage(format!(
             "--batch-size {sequences} of --seq-len {seq_len} are {tokens} tokens: --kernel takes at most {MOST_TOKENS}"
         )));
     }
-    let driver = device::open(choice, kernels)?;
+    let driver = device::open(*device, kernels)?;
     let arch = device::arch(driver.device())?;
     if arch == Arch::Sim && kernels.bundle.is_none() {
         return Err(Failure::NothingToCheck);
@@ -76,7 +78,7 @@ pub fn time_kernels(
             microseconds: launch.seconds * 1e6,
         });
     };
-    let batch = (asked || arch != Arch::Sim).then_some(batch);
+    let batch = Some(whole).filter(|_| arch != Arch::Sim || matches!(batch, TimedBatch::Asked(_)));
     selftest::time(driver, &bundle, prefix, batch, SEED, report).map_err(|error| source.not_loaded(error))?;
     if timed.is_empty() {
         return Err(Failure::usage(missing(prefix, arch)));

@@ -24,7 +24,7 @@ use crate::device::session::Session;
 use crate::options::RunConfig;
 use crate::programs::failure::Failure;
 use groups::Group;
-pub use kernels::{missing, time_kernels};
+pub use kernels::{TimedBatch, missing, time_kernels};
 use record::Comparison;
 pub use record::{KernelRecord, Record, StepRecord};
 pub(crate) use steps::Steps;
@@ -38,6 +38,14 @@ const REPEATS: u32 = 2;
 /// Of models that are a bare `config.json`.
 pub(crate) const RANDOM_SEEDS: Models<u64> = Models { teacher: Some(1), student: 2 };
 
+/// Who reads what is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reader {
+    /// Hears of device, kernels and models first.
+    Person,
+    Program,
+}
+
 /// A run that steps on random tokens.
 struct Bench<T> {
     session: Session,
@@ -47,12 +55,11 @@ struct Bench<T> {
 }
 
 impl<T> Bench<T> {
-    /// Seals a configuration's plan, after `extend` has added what it wants to measure, says what runs if `heading` asks for
-    /// it, and makes the first step.
+    /// Seals a configuration's plan, after `extend` has added what it wants to measure, and makes the first step.
     fn open(
         config: &RunConfig,
         startup: &mut Startup,
-        heading: bool,
+        reader: Reader,
         extend: impl FnOnce(&mut Plan) -> T,
     ) -> Result<Self, Failure> {
         let models = RunModels::open_or_random(config, RANDOM_SEEDS)?;
@@ -60,7 +67,7 @@ impl<T> Bench<T> {
         let driver = device::open_for(config)?;
         startup.end("device");
         let (mut session, of_plan) = Session::open(driver, &models, config, Placement::Arena, startup, extend)?;
-        if heading {
+        if reader == Reader::Person {
             say!("{}\n", session.heading().models(config, &models));
         }
         session.upload(&models, |_| Ok(()))?;
@@ -73,24 +80,24 @@ impl<T> Bench<T> {
 }
 
 /// Measures start-up, steps, and every kernel of a step; where cuBLASLt computes the products, those of the bundle's kernels
-/// too. `heading`: print device, kernels and models first.
+/// too.
 ///
 /// # Errors
 /// [`Failure`] of the models or the device.
-pub fn bench(config: &RunConfig, mut startup: Startup, heading: bool) -> Result<Record, Failure> {
+pub fn bench(config: &RunConfig, mut startup: Startup, reader: Reader) -> Result<Record, Failure> {
     startup.end("arguments");
-    let mut record = measure(config, startup, heading)?;
+    let mut record = measure(config, startup, reader)?;
     if let Some(version) = record.cublas.clone() {
         let mut by_bundle = config.clone();
         by_bundle.arithmetic.gemm = Gemm::Bundle;
-        let bundle = measure(&by_bundle, Startup::new(), false)?;
+        let bundle = measure(&by_bundle, Startup::new(), Reader::Program)?;
         record.beside_bundle = Some(Comparison::new(version, &record, &bundle));
     }
     Ok(record)
 }
 
-fn measure(config: &RunConfig, mut startup: Startup, heading: bool) -> Result<Record, Failure> {
-    let Bench { mut session, mut steps, of_plan: groups } = Bench::open(config, &mut startup, heading, groups::add)?;
+fn measure(config: &RunConfig, mut startup: Startup, reader: Reader) -> Result<Record, Failure> {
+    let Bench { mut session, mut steps, of_plan: groups } = Bench::open(config, &mut startup, reader, groups::add)?;
     let step_s = median(steps.time(&mut session, config.steps)?);
     let launch_s = groups.iter().map(|group| {
         // Each group works on what a step leaves behind, not on what the group before it made of that.

@@ -17,7 +17,7 @@ impl Record {
     /// # Errors
     /// [`Failure::Out`] where something else is there, [`Failure::Io`].
     pub fn write(&self, out: &Path) -> Result<(), Failure> {
-        let out = check_directory(out, true)?;
+        let out = check_directory(out, Existing::Replace, &[])?;
         let json = serde_json::to_string_pretty(self).expect("plain data serialises") + "\n";
         let write = || {
             let mut aside = Aside::new(&out)?;

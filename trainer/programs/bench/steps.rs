@@ -34,7 +34,7 @@ impl Steps {
     /// Asks for a step.
     fn enqueue(&mut self, session: &mut Session) -> Result<Ticket, DriverError> {
         for (index, micro) in self.micros.iter().enumerate() {
-            session.micro(micro, self.loss_scale, index > 0)?;
+            session.micro(micro, self.loss_scale, index)?;
         }
         self.done += 1;
         session.update(self.done - 1, 0.0)

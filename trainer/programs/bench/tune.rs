@@ -8,7 +8,7 @@ use precast_plan::{Build, Executor, Launch, Plan};
 use precast_system::{files, input};
 
 use super::groups::{self, Group};
-use super::{Bench, SAMPLES, median, sample};
+use super::{Bench, Reader, SAMPLES, median, sample};
 use crate::base::startup::Startup;
 use crate::device;
 use crate::options::RunConfig;
@@ -29,7 +29,7 @@ struct Candidates {
 pub fn tune(config: &RunConfig, file: &Path, mut startup: Startup) -> Result<usize, Failure> {
     let (mut table, comments) = read(file)?;
     startup.end("arguments");
-    let Bench { mut session, mut steps, of_plan: candidates } = Bench::open(config, &mut startup, true, add)?;
+    let Bench { mut session, mut steps, of_plan: candidates } = Bench::open(config, &mut startup, Reader::Person, add)?;
     let arch = device::arch(session.sealed().device())?;
     for Candidates { key, problem, groups } in &candidates {
         steps.one(&mut session)?;

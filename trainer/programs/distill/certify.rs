@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::inputs::ModelDigests;
 use crate::base::note;
 use crate::base::stop::Stop;
+use crate::device::session::Session;
 use crate::inputs::checkpoint::Checkpoint;
 use crate::inputs::data::MicroBatch;
 use crate::options::MostKl;
@@ -83,9 +84,9 @@ impl Teacher {
     ///
     /// # Errors
     /// [`CertificateError::Missing`].
-    pub fn check_room(&self, config: &RunConfig, certifies: bool) -> Result<(), CertificateError> {
+    pub fn check_room(&self, config: &RunConfig, session: &Session) -> Result<(), CertificateError> {
         match (self, &config.teacher) {
-            (Self::Unknown(_), Some(teacher)) if !certifies => {
+            (Self::Unknown(_), Some(teacher)) if !session.certifies() => {
                 Err(CertificateError::Missing { teacher: teacher.clone() })
             }
             _ => Ok(()),

@@ -43,7 +43,7 @@ impl HeldOut {
         for rows in self.chunks.chunks(batch).skip(ranks.place().rank as usize).step_by(turns) {
             let mut rows: Vec<&Chunk> = rows.iter().collect();
             rows.resize(batch, &padding);
-            session.micro(&MicroBatch::of(rows.into_iter(), seq_len), loss_scale, false)?;
+            session.micro(&MicroBatch::of(rows.into_iter(), seq_len), loss_scale, 0)?;
             let metrics: step_metrics = bytemuck::pod_read_unaligned(&session.read(session.plan().metrics)?);
             own.push([metrics.kd_loss, metrics.ce_loss]);
         }

@@ -78,7 +78,7 @@ pub(super) fn ready(
     };
     session.watch().on_hang(|hang| watched.hangs(hang));
     session.watch().checkpoint(begin.step);
-    known.check_room(config, session.certifies())?;
+    known.check_room(config, &session)?;
     let recorded = RunConfig {
         student_format: models.adapter.as_ref().map(|_| models.shapes().student_format(config).0),
         teacher_format: config.teacher.as_ref().map(|_| session.teacher_format()),

@@ -168,13 +168,13 @@ impl Running<'_> {
             let (guarded, last) = (micro == own.start && is_guarded, share.ranks > 1 && micro + 1 == own.end);
             // The last one of a rank leaves the gradients of all: where it is the first, too, it is computed once more before.
             if guarded || !last {
-                session.micro(&batch, loss_scale, of_replica > 0)?;
+                session.micro(&batch, loss_scale, of_replica as usize)?;
             }
             if guarded {
                 guard = Some(Guarded(session.guard()?.into_iter().map(LayerDistance::of).collect()));
             }
             if last {
-                session.last(&batch, loss_scale, of_replica > 0)?;
+                session.last(&batch, loss_scale, of_replica as usize)?;
                 continue;
             }
             if let Some(fold) = share.fold(replica as u32).filter(|_| of_replica + 1 == each) {

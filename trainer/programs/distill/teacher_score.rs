@@ -72,11 +72,11 @@ impl TeacherScore {
         Self::deserialize(before?.get(TEACHER_SCORE)?).ok()
     }
 
-    /// Says what it is, and refuses a teacher that is far worse than guessing, unless it may be `untrained`.
+    /// Says what it is, and refuses a teacher that is far worse than guessing, unless it may be.
     ///
     /// # Errors
     /// [`PairError`] of such a teacher, and of one that predicts nothing.
-    pub fn check(&self, teacher: &Path, untrained: bool) -> Result<(), PairError> {
+    pub fn check(&self, teacher: &Path, config: &RunConfig) -> Result<(), PairError> {
         let Self { nll, uniform_nll: uniform, tokens, .. } = *self;
         let teacher = teacher.display();
         let Some(nll) = nll else {
@@ -90,7 +90,7 @@ impl TeacherScore {
                 "teacher, on the first batch: cross entropy {nll:.4} nats a token over {tokens} tokens; guessing: {uniform:.4}"
             );
         }
-        if nll > uniform + WORSE_BY && tokens >= ENOUGH && !untrained {
+        if nll > uniform + WORSE_BY && tokens >= ENOUGH && !config.untrained {
             return Err(PairError::Teacher(format!(
                 "{teacher}: the teacher's cross entropy of the first batch is {nll:.4} nats a token over {tokens} tokens, worse by more \
                  than a nat than the {uniform:.4} of guessing. Its weights are untrained or broken, or its tokens are not those of the \
@@ -119,6 +119,6 @@ pub fn of_run(
         Some(score) => score,
         None => measure(session, &first()?, vocab)?,
     };
-    score.check(teacher, config.untrained)?;
+    score.check(teacher, config)?;
     Ok(Some(score))
 }

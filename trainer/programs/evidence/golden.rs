@@ -116,7 +116,7 @@ fn losses(target: &DeviceOptions, precision: Precision) -> Result<Vec<f64>, Devi
     let batch = batch();
     let steps = 0..LOSSES.len() as u64;
     let losses = steps.map(|step| {
-        session.micro(&batch, (1.0 / f64::from(batch.counted)) as f32, false)?;
+        session.micro(&batch, (1.0 / f64::from(batch.counted)) as f32, 0)?;
         let ticket = session.update(step, LR)?;
         Ok(config.loss(&session.metrics(ticket)?.0))
     });

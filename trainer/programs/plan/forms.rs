@@ -34,21 +34,23 @@ pub(super) struct Forms {
 }
 
 impl Forms {
-    /// Of a teacher whose file has its matrices in `formats`. One that is in memory for itself may also be rounded to 8 bits.
+    /// Of a teacher that is in memory for itself, whose file has its matrices in these formats: it may also be rounded to 8 bits. Without
+    /// one there is a single form.
     pub fn of(
         config: &RunConfig,
-        formats: &Formats,
-        is_own: bool,
+        own_teacher: Option<&Formats>,
         target: &Target,
         takes: impl Fn(&Formats) -> Result<Takes, Failure>,
     ) -> Result<Self, Failure> {
         let of = |format, formats: &Formats| Ok::<_, Failure>(Form { format, takes: takes(formats)? });
         let mut choices = vec![of(WeightFormat::Bf16, &Formats::dense())?];
-        if !formats.is_dense() {
+        if let Some(formats) = own_teacher.filter(|formats| !formats.is_dense()) {
             choices.push(of(WeightFormat::Stored, formats)?);
         }
-        let planned = choose(config.teacher_format.unwrap_or_default(), &choices, target);
-        if is_own {
+        // Weights that the student has, too, are in its form, whatever is asked for.
+        let asked = config.teacher_format.filter(|_| own_teacher.is_some()).unwrap_or(WeightFormat::Bf16);
+        let planned = choose(asked, &choices, target);
+        if own_teacher.is_some() {
             match of(WeightFormat::Int8, &Formats::int8()) {
                 Ok(int8) => choices.push(int8),
                 // Nothing computes it.

@@ -11,6 +11,7 @@ pub use report::Report;
 use precast_kernels::Arch;
 use precast_runtime::{Device, DriverError};
 
+use crate::device::host_memory::DeviceMemory;
 use crate::device::{self, DeviceError};
 use crate::options::{DeviceChoice, RunConfig};
 use crate::programs::failure::Failure;
@@ -65,9 +66,9 @@ impl Target {
         Self { room: Some(Room { bytes, device: None }), ..self }
     }
 
-    /// True if host and device share their memory: known of a device that is there, not of an architecture.
-    fn has_one_memory(&self) -> bool {
-        self.device.as_ref().is_some_and(Device::has_one_memory)
+    /// Known of a device that is there, not of an architecture.
+    fn memory(&self) -> DeviceMemory {
+        self.device.as_ref().map_or(DeviceMemory::Own, DeviceMemory::of)
     }
 }
 

@@ -3,7 +3,7 @@
 use precast_kernels::Arch;
 use precast_plan::estimate::{Peak, flops, seconds};
 use precast_plan::training::{GATHER, LAST, MICRO, UPDATE};
-use precast_plan::{Formats, Gemm, MemoryTable, Plan, Precision, Recipe, Recompute, Share, TrainingPlan, Work};
+use precast_plan::{Gemm, MemoryTable, Plan, Precision, Recipe, Recompute, Share, TrainingPlan, Work};
 use precast_runtime::DriverError;
 use serde::Serialize;
 use serde_json::Value;
@@ -120,12 +120,9 @@ impl Report {
         let shapes = Shapes::read(config)?;
         shapes.check(config)?;
         let teacher_is_base = shapes.shares_weights(config);
-        let own_teacher = shapes.teacher.as_ref().filter(|_| !teacher_is_base);
-        let stored = own_teacher.map_or_else(Formats::dense, |(_, formats)| formats.clone());
-        let forms = Forms::of(config, &stored, own_teacher.is_some(), target, |formats| {
-            Takes::of(config, &shapes, formats, target)
-        })?;
-        let formats = room::formats(forms.planned, &stored);
+        let own_teacher = shapes.teacher.as_ref().filter(|_| !teacher_is_base).map(|(_, formats)| formats);
+        let forms = Forms::of(config, own_teacher, target, |formats| Takes::of(config, &shapes, formats, target))?;
+        let formats = room::formats(forms.planned, own_teacher);
         let recipe = config.recipe();
         let lower = |recipe: Recipe| shapes.lower(config, &recipe, &formats, arch);
         let plan = lower(recipe)?;
@@ -140,8 +137,8 @@ impl Report {
             shape: config.shape,
             precision: config.arithmetic.precision,
             memory: MemoryTable::of(&plan.plan),
-            host_memory: HostMemory::of(&plan, &config.data, target.has_one_memory()),
-            room: Fit::of(config, &shapes, target, (&stored, own_teacher.is_some()), (forms.planned, forms.takes())),
+            host_memory: HostMemory::of(&plan, &config.data, target.memory()),
+            room: Fit::of(config, &shapes, target, own_teacher, (forms.planned, forms.takes())),
             teacher_format: own_teacher.is_some().then_some(forms),
             student_format: config.adapter.as_ref().map(|_| shapes.student_format(config).0),
             teacher_is_base,

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::Target;
 use crate::device::DeviceError;
-use crate::device::host_memory::HostMemory;
+use crate::device::host_memory::{DeviceMemory, HostMemory};
 use crate::device::one_memory;
 use crate::device::shapes::Shapes;
 use crate::device::weight_format::{KERNELS_BYTES, beside, fits};
@@ -48,7 +48,7 @@ impl Takes {
     /// By a run whose teacher has its matrices in `formats`.
     pub fn of(config: &RunConfig, shapes: &Shapes, formats: &Formats, target: &Target) -> Result<Self, Failure> {
         let plan = shapes.lower(config, &config.recipe(), formats, target.arch)?;
-        let host = || HostMemory::of(&plan, &config.data, true);
+        let host = || HostMemory::of(&plan, &config.data, DeviceMemory::Shared);
         let of_host = |device: &Device| one_memory::host_bytes(device, host);
         Ok(Self { bytes: plan.plan.device_bytes(), host_bytes: target.device.as_ref().map_or(0, of_host) })
     }
@@ -88,18 +88,17 @@ pub(super) struct Fit {
 }
 
 impl Fit {
-    /// Of a run whose teacher has its matrices `stored` so, and is in memory for itself or not; none where there is nothing to compare
-    /// with.
+    /// Of a run whose own teacher, if it has one, has its matrices in these formats; none where there is nothing to compare with.
     pub fn of(
         config: &RunConfig,
         shapes: &Shapes,
         target: &Target,
-        (stored, has_own_teacher): (&Formats, bool),
+        own_teacher: Option<&Formats>,
         (form, takes): (WeightFormat, Takes),
     ) -> Option<Self> {
         let room = target.room.clone()?;
         let fits = takes.fits(Some(&room));
-        let too_large = TooLarge { config, shapes, target, stored, has_own_teacher, form };
+        let too_large = TooLarge { config, shapes, target, own_teacher, form };
         let least_change = if fits { None } else { too_large.least_change() };
         Some(Self { room, fits, least_change, takes })
     }
@@ -129,10 +128,8 @@ struct TooLarge<'a> {
     config: &'a RunConfig,
     shapes: &'a Shapes,
     target: &'a Target,
-    /// How the teacher's matrices are stored.
-    stored: &'a Formats,
-    /// Whether the teacher is in memory for itself.
-    has_own_teacher: bool,
+    /// How the matrices are stored of a teacher that is in memory for itself.
+    own_teacher: Option<&'a Formats>,
     /// In which form of the teacher it does not fit.
     form: WeightFormat,
 }
@@ -158,11 +155,11 @@ impl TooLarge<'_> {
     fn variants(&self) -> Vec<Variant> {
         let (batch, seq_len) = (self.config.shape.batch_size, self.config.shape.seq_len);
         let parts: Vec<u32> = (1..=batch).filter(|parts| batch.is_multiple_of(*parts)).collect();
-        let is_stored = !self.stored.is_dense() && self.form != WeightFormat::Stored;
+        let is_stored = self.own_teacher.is_some_and(|stored| !stored.is_dense()) && self.form != WeightFormat::Stored;
         let exact: Vec<WeightFormat> =
             [Some(self.form), is_stored.then_some(WeightFormat::Stored)].into_iter().flatten().collect();
         let mut all = self.with(&parts, &exact, seq_len);
-        if self.has_own_teacher && self.form != WeightFormat::Int8 {
+        if self.own_teacher.is_some() && self.form != WeightFormat::Int8 {
             all.extend(self.with(&parts, &[WeightFormat::Int8], seq_len));
         }
         let shorter = std::iter::successors(Some(seq_len / 2), |length| Some(length / 2));
@@ -199,7 +196,7 @@ impl TooLarge<'_> {
         if student_is_stored {
             config.student_format = Some(WeightFormat::Stored);
         }
-        let takes = Takes::of(&config, self.shapes, &formats(form, self.stored), self.target).ok()?;
+        let takes = Takes::of(&config, self.shapes, &formats(form, self.own_teacher), self.target).ok()?;
         if !takes.fits(self.target.room.as_ref()) {
             return None;
         }
@@ -225,10 +222,10 @@ impl TooLarge<'_> {
 }
 
 /// The formats of a teacher's matrices that live in a form.
-pub(super) fn formats(form: WeightFormat, stored: &Formats) -> Formats {
+pub(super) fn formats(form: WeightFormat, stored: Option<&Formats>) -> Formats {
     match form {
         WeightFormat::Int8 => Formats::int8(),
-        WeightFormat::Stored => stored.clone(),
+        WeightFormat::Stored => stored.cloned().unwrap_or_else(Formats::dense),
         WeightFormat::Bf16 | WeightFormat::Auto => Formats::dense(),
     }
 }

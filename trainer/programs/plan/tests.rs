@@ -45,6 +45,19 @@ fn a_model_alone_has_no_forms_to_choose_from() {
 }
 
 #[test]
+fn a_base_that_teaches_in_int8_is_in_memory_once_and_has_no_form_of_its_own() {
+    let report = report(Target::of(Arch::Sm89), |options| {
+        options.adapting.lora_rank = Some(4);
+        options.arithmetic.precision = Precision::Int8;
+        options.teaching.teacher.teacher_format = WeightFormat::Int8;
+    });
+    let json = report.to_json();
+    let found = ["teacher_is_base", "student_format", "teacher_format"].map(|name| json[name].clone());
+    assert_eq!(found, [json!(true), json!("int8"), json!(null)]);
+    assert!(report.to_string().contains("The student stays as it is, in int8, which teaches too"));
+}
+
+#[test]
 fn the_first_form_that_fits_beside_the_kernels_is_chosen() {
     let all = report(Target::of(Arch::Sm89), |_| {}).to_json();
     let chosen = |bytes: u64| {

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use precast_system::files::{self, is_aside};
+use precast_system::files::{self, Existing, is_aside};
 
 use super::owned::LOCK;
 use crate::run::error::OutError;
@@ -86,18 +86,19 @@ pub(super) fn put_back(dir: &Path) -> io::Result<bool> {
     }
 }
 
-/// Refuses to write a directory of files over one that Precast did not write whole.
+/// Refuses to write a directory of files where an input lies, or over one that Precast did not write whole. Returns where it leads.
 ///
 /// # Errors
 /// [`OutError`].
-pub fn check_directory(dir: &Path, overwrite: bool) -> Result<PathBuf, OutError> {
+pub fn check_directory(dir: &Path, existing: Existing, inputs: &[&Path]) -> Result<PathBuf, OutError> {
+    refuse_inputs(dir, inputs)?;
     let dir = resolved(dir);
     match fs::symlink_metadata(&dir) {
         Err(_) => return Ok(dir),
         Ok(metadata) if !metadata.is_dir() => return Err(OutError::NoDirectory { path: dir }),
         Ok(_) => {}
     }
-    if !overwrite {
+    if existing == Existing::Keep {
         refuse_everything(&dir)?;
     }
     files::check_replaceable(&dir).map_err(OutError::NotOurs)?;

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use precast_plan::Precision;
+use precast_system::files::Existing;
 use serde_json::{Value, json};
 use tokenizers::{OffsetReferential, OffsetType, PreTokenizedString, PreTokenizer, Tokenizer};
 
@@ -253,8 +254,8 @@ fn a_model_that_is_written_has_its_tokenizer_in_both_forms() {
     let [gguf, first, second] = ["tokens.gguf", "first", "second"].map(|name| dir.path().join(name));
     std::fs::write(&gguf, with_sentencepiece(heads_of_16()).bytes()).unwrap();
     let config = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/models/tiny.json");
-    init::random(&config, Some(&gguf), 0, Precision::Fp32, &first, false).unwrap();
-    init::from_layers(&first, &[0], Precision::Fp32, &second, false).unwrap();
+    init::random(&config, Some(&gguf), 0, Precision::Fp32, &first, Existing::Keep).unwrap();
+    init::from_layers(&first, &[0], Precision::Fp32, &second, Existing::Keep).unwrap();
     for name in ["tokenizer.json", "tokenizer.model"] {
         let [first, second] = [&first, &second].map(|model| std::fs::read(model.join(name)).unwrap());
         assert!(first == second && first.len() > 1000, "{name}");
