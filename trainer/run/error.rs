@@ -1,6 +1,6 @@
 //! Why an output directory, or a run in it, must not be used.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use precast_runtime::DriverError;
 use precast_system::files::ListingError;
@@ -19,38 +19,6 @@ pub enum OutError {
         pid.map(|pid| format!(", process {pid}")).unwrap_or_default()
     )]
     Busy { path: PathBuf, pid: Option<u32> },
-    /// There are files in it.
-    #[error(
-        "{} is not empty (it holds {holds}): --resume continues the run in it, --overwrite replaces it; or choose another --out",
-        path.display()
-    )]
-    NotEmpty {
-        path: PathBuf,
-        /// A file in it.
-        holds: String,
-    },
-    /// There is something where a directory is to be written whole.
-    #[error(
-        "{} is not empty (it holds {holds}): --overwrite replaces what Precast wrote; or choose another --out",
-        path.display()
-    )]
-    Occupied {
-        path: PathBuf,
-        /// A file in it.
-        holds: String,
-    },
-    /// It is no directory.
-    #[error("{} is not a directory: choose another --out", path.display())]
-    NoDirectory { path: PathBuf },
-    /// There is nothing to continue.
-    #[error("--resume: {reason} at {}; start the run without --resume{}", path.display(), if *run { ", with --overwrite" } else { "" })]
-    Nothing {
-        path: PathBuf,
-        /// `no run`, `no checkpoint`.
-        reason: &'static str,
-        /// Whether there is a run.
-        run: bool,
-    },
     /// It is no longer the directory that this process has claimed.
     #[error(
         "{} was moved or removed while this run was in it: nothing more is written there. Its last checkpoint is where the \
@@ -58,19 +26,9 @@ pub enum OutError {
         path.display()
     )]
     Gone { path: PathBuf },
-    /// An input would be deleted.
-    #[error(
-        "{} lies in {}, which this run replaces and deletes at its first checkpoint: move it away, or choose another --out",
-        input.display(),
-        path.display()
-    )]
-    Replaced { input: PathBuf, path: PathBuf },
-    /// An input would be among the outputs.
-    #[error("{} lies in --out {}: an input is never overwritten; choose another --out", input.display(), path.display())]
-    Input { input: PathBuf, path: PathBuf },
-    /// Something in it is not what a run wrote.
-    #[error("{0}\nNothing was changed. Move it away, or choose another --out")]
-    NotOurs(ListingError),
+    /// It holds something, or nothing, that does not go with what is asked for.
+    #[error("{0}")]
+    Unfit(String),
     /// The file system refuses.
     #[error(transparent)]
     Io(IoError),
@@ -80,6 +38,22 @@ impl OutError {
     pub(super) fn io(what: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Self {
         let named = IoError::of(what, path);
         move |error| Self::Io(named(error))
+    }
+
+    /// Refuses what is no directory.
+    pub(super) fn no_directory(path: &Path) -> Self {
+        Self::Unfit(format!("{} is not a directory: choose another --out", path.display()))
+    }
+
+    /// Refuses to replace or delete what a run did not write.
+    pub(super) fn not_ours(error: ListingError) -> Self {
+        Self::Unfit(format!("{error}\nNothing was changed. Move it away, or choose another --out"))
+    }
+
+    /// Refuses to continue where there is no checkpoint; `advice` is behind how to start.
+    pub fn no_checkpoint(path: &Path, advice: &str) -> Self {
+        let path = path.display();
+        Self::Unfit(format!("--resume: no checkpoint at {path}; start the run without --resume{advice}"))
     }
 }
 

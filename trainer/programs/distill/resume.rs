@@ -37,7 +37,7 @@ impl Resumed {
     pub fn open(out: &Out, asked: &Options, config: &RunConfig) -> Result<Self, Failure> {
         let path = out.path().to_owned();
         let Some(step) = checkpoint::steps(&path)?.pop() else {
-            return Err(OutError::Nothing { path, reason: "no checkpoint", run: true }.into());
+            return Err(OutError::no_checkpoint(&path, ", with --overwrite").into());
         };
         let saved = Saved::open(&path, step)?;
         let metrics = Metrics::read(&path.join(METRICS))?;

@@ -61,13 +61,13 @@ impl Out {
         refuse_inputs(&dir, inputs)?;
         let there = fs::symlink_metadata(&dir);
         if there.as_ref().is_ok_and(|metadata| !metadata.is_dir()) {
-            return Err(OutError::NoDirectory { path: dir }.into());
+            return Err(OutError::no_directory(&dir).into());
         }
         let made = there.is_err() && !put_back(&dir).map_err(OutError::io("restore", &dir))?;
-        let nothing = |reason, run| OutError::Nothing { path: dir.clone(), reason, run };
+        let nothing = || RunError::from(OutError::no_checkpoint(&dir, ""));
         if made {
             if start == Start::Resume {
-                return Err(nothing("no checkpoint", false).into());
+                return Err(nothing());
             }
             fs::create_dir_all(&dir).map_err(OutError::io("create", &dir))?;
         } else if start == Start::Fresh && !dir.join(LOCK).exists() {
@@ -96,19 +96,24 @@ impl Out {
         match start {
             Start::Fresh => refuse_contents(&dir)?,
             Start::Overwrite if empty => {}
-            Start::Resume if empty => return Err(nothing("no checkpoint", false).into()),
+            Start::Resume if empty => return Err(nothing()),
             Start::Resume | Start::Overwrite => {
+                let unlisted = || OutError::not_ours(ListingError::Unlisted(dir.clone()));
                 if !dir.join(RECORD).exists() {
                     return Err(match start {
-                        Start::Resume => nothing("no checkpoint", false).into(),
-                        _ => OutError::NotOurs(ListingError::Unlisted(dir.clone())).into(),
+                        Start::Resume => nothing(),
+                        _ => unlisted().into(),
                     });
                 }
-                let unlisted = || OutError::NotOurs(ListingError::Unlisted(dir.clone()));
                 let owned = Owned::read(&dir)?.ok_or_else(unlisted)?;
                 for path in owned.replaces.iter().map(|number| replaced(&dir, *number)) {
                     if let Some(input) = inputs.iter().find(|input| lies_in(input, &path)) {
-                        return Err(OutError::Replaced { input: input.to_path_buf(), path }.into());
+                        let (input, path) = (input.display(), path.display());
+                        return Err(OutError::Unfit(format!(
+                            "{input} lies in {path}, which this run replaces and deletes at its first checkpoint: move it away, or choose \
+                             another --out"
+                        ))
+                        .into());
                     }
                 }
                 files::sweep(&dir).map_err(OutError::io("clear", &dir))?;
@@ -120,7 +125,7 @@ impl Out {
                         out.replaces = owned.replaces;
                     }
                     _ => {
-                        owned.check_names(&dir).map_err(OutError::NotOurs)?;
+                        owned.check_names(&dir).map_err(OutError::not_ours)?;
                         out.old = Some(owned);
                     }
                 }
@@ -138,10 +143,10 @@ impl Out {
     /// byte and moved away first.
     ///
     /// # Errors
-    /// [`OutError::NotOurs`] names what the other run did not write; nothing has been moved then.
+    /// [`OutError::Unfit`] names what the other run did not write; nothing has been moved then.
     pub fn begin(&mut self, record: &mut RunRecord) -> Result<(), RunError> {
         let Some(old) = self.old.take() else { return self.record(record) };
-        old.check(&self.dir).map_err(OutError::NotOurs)?;
+        old.check(&self.dir).map_err(OutError::not_ours)?;
         let number = (1..).find(|number| !replaced(&self.dir, *number).exists()).expect("a free number");
         let moved = replaced(&self.dir, number);
         self.replaces = old.replaces;
@@ -215,7 +220,7 @@ impl Out {
     /// Puts a directory into its place, after `run.json` lists what is in it. Replaces one of this run.
     ///
     /// # Errors
-    /// [`OutError::NotOurs`] where what is there is not this run's.
+    /// [`OutError::Unfit`] where what is there is not this run's.
     pub fn publish(&mut self, mut aside: Aside, record: &mut RunRecord) -> Result<(), RunError> {
         let target = aside.target().to_owned();
         let name = target.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -254,7 +259,7 @@ impl Out {
     /// Refuses to replace what this run did not write. Returns what is there.
     ///
     /// # Errors
-    /// [`OutError::NotOurs`].
+    /// [`OutError::Unfit`].
     pub fn check_replaceable(&self, name: &str) -> Result<BTreeMap<String, Digest>, OutError> {
         let path = self.dir.join(name);
         let Ok(metadata) = fs::symlink_metadata(&path) else { return Ok(BTreeMap::new()) };
@@ -276,7 +281,7 @@ impl Out {
             (_, true) => walk(&path)?.into_iter().map(below).collect(),
             _ => Err(ListingError::Foreign(path.clone())),
         };
-        all().map_err(OutError::NotOurs)
+        all().map_err(OutError::not_ours)
     }
 
     /// Removes a directory of this run; one in which something else lies stays.

@@ -34,10 +34,14 @@ pub(super) fn replaced(dir: &Path, number: u64) -> PathBuf {
 /// Refuses an output directory that an input lies in, or is.
 ///
 /// # Errors
-/// [`OutError::Input`].
+/// [`OutError::Unfit`].
 pub fn refuse_inputs(dir: &Path, inputs: &[&Path]) -> Result<(), OutError> {
     match inputs.iter().find(|input| lies_in(input, dir)) {
-        Some(input) => Err(OutError::Input { input: input.to_path_buf(), path: dir.to_owned() }),
+        Some(input) => Err(OutError::Unfit(format!(
+            "{} lies in --out {}: an input is never overwritten; choose another --out",
+            input.display(),
+            dir.display()
+        ))),
         None => Ok(()),
     }
 }
@@ -69,7 +73,10 @@ pub(super) fn is_empty(dir: &Path) -> Result<bool, OutError> {
 
 pub(super) fn refuse_contents(dir: &Path) -> Result<(), OutError> {
     match first_name(dir)? {
-        Some(holds) => Err(OutError::NotEmpty { path: dir.to_owned(), holds }),
+        Some(holds) => Err(OutError::Unfit(format!(
+            "{} is not empty (it holds {holds}): --resume continues the run in it, --overwrite replaces it; or choose another --out",
+            dir.display()
+        ))),
         None => Ok(()),
     }
 }
@@ -95,23 +102,24 @@ pub fn check_directory(dir: &Path, existing: Existing, inputs: &[&Path]) -> Resu
     let dir = resolved(dir);
     match fs::symlink_metadata(&dir) {
         Err(_) => return Ok(dir),
-        Ok(metadata) if !metadata.is_dir() => return Err(OutError::NoDirectory { path: dir }),
+        Ok(metadata) if !metadata.is_dir() => return Err(OutError::no_directory(&dir)),
         Ok(_) => {}
     }
     if existing == Existing::Keep {
         refuse_everything(&dir)?;
     }
-    files::check_replaceable(&dir).map_err(OutError::NotOurs)?;
+    files::check_replaceable(&dir).map_err(OutError::not_ours)?;
     Ok(dir)
 }
 
 fn refuse_everything(dir: &Path) -> Result<(), OutError> {
     let mut entries = fs::read_dir(dir).map_err(OutError::io("read", dir))?;
     match entries.next() {
-        Some(Ok(entry)) => {
-            let holds = entry.file_name().to_string_lossy().into_owned();
-            Err(OutError::Occupied { path: dir.to_owned(), holds })
-        }
+        Some(Ok(entry)) => Err(OutError::Unfit(format!(
+            "{} is not empty (it holds {}): --overwrite replaces what Precast wrote; or choose another --out",
+            dir.display(),
+            entry.file_name().to_string_lossy()
+        ))),
         _ => Ok(()),
     }
 }
