@@ -6,7 +6,7 @@ use precast_plan::{Comparison, Formats};
 use precast_system::{files, say};
 use serde_json::{Value, json};
 
-use super::inputs::ModelDigests;
+use super::digests::ModelDigests;
 use crate::base::note;
 use crate::base::stop::Stop;
 use crate::device::session::Session;
@@ -52,8 +52,7 @@ impl Teacher {
         let (Some(teacher), Some(most)) = (teacher, config.max_teacher_kl) else { return Ok(Self::Exact) };
         let subject = |weights| Subject::new(teacher, weights, (WeightFormat::Int8, &Formats::int8()));
         if let Some(path) = &config.teacher_certificate {
-            digests.wait(stop)?;
-            let subject = subject(digests.get()?.teacher.expect("there is a teacher"))?;
+            let subject = subject(digests.wait(stop)?.teacher.expect("there is a teacher"))?;
             let certificate = Certificate::read(path, teacher, &subject)?;
             let measured = certificate.measured.check(most)?;
             let path_text = path.display().to_string();

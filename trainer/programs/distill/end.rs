@@ -85,7 +85,7 @@ impl Ended<'_> {
 
 /// Records the digests of models and data, as far as they are known.
 fn record_inputs(opened: &mut Opened, summary: Option<Summary>, written: &mut Written) -> Result<(), Failure> {
-    written.record.models(opened.digests.get()?);
+    written.record.models(&opened.digests.get()?);
     written.record.data(Some(opened.data_digest.get()?), summary);
     Ok(written.out.record(&mut written.record)?)
 }

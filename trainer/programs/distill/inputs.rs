@@ -1,22 +1,19 @@
 //! What a run reads besides the weights that it trains, and their digests.
 
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 
 use precast_fatbins::Digest;
 use precast_plan::Objective;
 
-use super::wait::unless_stopped;
+use super::digests::ModelDigests;
 use crate::base::note::note;
 use crate::base::roles::Models;
 use crate::base::stop::Stop;
 use crate::device::run_models::RunModels;
 use crate::inputs::adapter::Adapter;
 use crate::inputs::chat::ChatTemplate;
-use crate::inputs::checkpoint::{self, Checkpoint, CheckpointError};
-use crate::inputs::data::{Batches, Corpus, DataError, Dataset, Files, Order, Packing, Reader, Stream};
+use crate::inputs::checkpoint::{Checkpoint, CheckpointError};
+use crate::inputs::data::{Batches, Corpus, Dataset, Files, Order, Packing, Reader, Stream};
 use crate::inputs::pair;
 use crate::inputs::tokenizer::Tokenizer;
 use crate::options::{OrderOptions, RunConfig, ShapeOptions};
@@ -121,41 +118,6 @@ pub fn batches(stream: Stream, config: &RunConfig) -> Batches {
     Batches::new(stream, batch_size, seq_len, order)
 }
 
-/// The digest of the training data: nothing waits for it until it is needed.
-pub struct DataDigest {
-    corpus: Arc<Corpus>,
-    under_way: Option<JoinHandle<Result<Digest, DataError>>>,
-    done: Option<Digest>,
-}
-
-impl DataDigest {
-    /// Starts hashing. A process that ends does not wait for it.
-    pub fn start(corpus: &Arc<Corpus>) -> Self {
-        let work = Arc::clone(corpus);
-        let under_way = Some(std::thread::spawn(move || work.digest()));
-        Self { corpus: Arc::clone(corpus), under_way, done: None }
-    }
-
-    /// Waits for it while a run starts, unless it is to stop.
-    pub fn wait(&mut self, stop: &Stop) -> Result<Digest, Failure> {
-        if let Some(thread) = self.under_way.take() {
-            self.done = Some(unless_stopped(stop, || thread.join().expect("hashing does not panic"))??);
-        }
-        self.get()
-    }
-
-    /// Waits for it.
-    pub fn get(&mut self) -> Result<Digest, Failure> {
-        let done = match (self.done, self.under_way.take()) {
-            (Some(done), _) => done,
-            (None, Some(thread)) => thread.join().expect("hashing does not panic")?,
-            // It has failed before.
-            (None, None) => self.corpus.digest()?,
-        };
-        Ok(*self.done.insert(done))
-    }
-}
-
 /// Refuses a run in which every gradient is exactly 0.
 fn check_gradients(
     config: &RunConfig,
@@ -174,52 +136,6 @@ fn check_gradients(
     ))
 }
 
-/// The digests of the models' weights: hashing gigabytes takes a while, and nothing waits for it until they are needed.
-pub struct ModelDigests {
-    files: Models<Vec<PathBuf>>,
-    under_way: Option<JoinHandle<Result<Models<Digest>, CheckpointError>>>,
-    /// Whether the page cache is to forget the files once they are hashed.
-    forget: Arc<AtomicBool>,
-    done: Option<Models<Digest>>,
-}
-
-impl ModelDigests {
-    /// Starts hashing. A process that ends does not wait for it.
-    pub fn start(models: &Models<Checkpoint>) -> Self {
-        let files = models.map(Checkpoint::weight_files);
-        let forget = Arc::new(AtomicBool::new(false));
-        let (work, forgets) = (files.clone(), Arc::clone(&forget));
-        Self { files, under_way: Some(std::thread::spawn(move || hash(&work, &forgets))), forget, done: None }
-    }
-
-    /// Has the page cache forget what hashing reads: where host and device have one memory, nobody maps those pages.
-    pub fn forget_pages(&self) {
-        self.forget.store(true, Ordering::Release);
-        if self.under_way.as_ref().is_none_or(JoinHandle::is_finished) {
-            self.files.iter().for_each(|(_, files)| checkpoint::forget(files));
-        }
-    }
-
-    /// Waits for them while a run starts, unless it is to stop.
-    pub fn wait(&mut self, stop: &Stop) -> Result<(), Failure> {
-        if let Some(thread) = self.under_way.take() {
-            self.done = Some(unless_stopped(stop, || thread.join().expect("hashing does not panic"))??);
-        }
-        Ok(())
-    }
-
-    /// Waits for them.
-    pub fn get(&mut self) -> Result<&Models<Digest>, Failure> {
-        let done = match (self.done, self.under_way.take()) {
-            (Some(done), _) => done,
-            (None, Some(thread)) => thread.join().expect("hashing does not panic")?,
-            // It has failed before.
-            (None, None) => hash(&self.files, &self.forget)?,
-        };
-        Ok(self.done.insert(done))
-    }
-}
-
 /// Whether teacher and student are one model: the same configuration, and weights of the same bytes. Waits for their digests only
 /// where nothing else tells.
 pub fn same_files(models: &Models<Checkpoint>, digests: &mut ModelDigests, stop: &Stop) -> Result<bool, Failure> {
@@ -233,17 +149,6 @@ pub fn same_files(models: &Models<Checkpoint>, digests: &mut ModelDigests, stop:
     if pair::same_path(teacher.path(), student.path()) {
         return Ok(true);
     }
-    digests.wait(stop)?;
-    let digests = digests.get()?;
+    let digests = digests.wait(stop)?;
     Ok(digests.teacher == Some(digests.student))
-}
-
-fn hash(files: &Models<Vec<PathBuf>>, forget: &AtomicBool) -> Result<Models<Digest>, CheckpointError> {
-    files.try_map(|files| {
-        let digest = checkpoint::digest(files)?;
-        if forget.load(Ordering::Acquire) {
-            checkpoint::forget(files);
-        }
-        Ok(digest)
-    })
 }

@@ -2,6 +2,7 @@
 
 mod begin;
 mod certify;
+mod digests;
 mod end;
 mod held_out;
 mod inputs;
@@ -33,7 +34,8 @@ use crate::run::identity::Identity;
 use crate::run::log;
 use crate::run::out::{Out, Start, refuse_inputs};
 use certify::Teacher;
-use inputs::{ModelDigests, read_data};
+use digests::ModelDigests;
+use inputs::read_data;
 use open::open;
 use ready::ready;
 use resume::Resumed;
@@ -117,7 +119,7 @@ pub fn check(asked: &Options, mode: &Mode) -> Result<(), Failure> {
     let cublas = device::cublas(config.arithmetic.gemm, config.target.device)?;
     identity.cublas(cublas.map(|cublas| cublas.version()));
     identity.data(corpus.digest()?);
-    identity.models(digests.get()?);
+    identity.models(&digests.get()?);
     resumed.compare(&identity)?;
     resumed.check_left(&config)
 }

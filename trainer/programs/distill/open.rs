@@ -10,8 +10,9 @@ use precast_runtime::cublas::Cublas;
 use super::Mode;
 use super::begin::{self, Begin};
 use super::certify::Teacher;
+use super::digests::{DataDigest, ModelDigests};
 use super::held_out::HeldOut;
-use super::inputs::{DataDigest, ModelDigests, batches, read_data, same_files};
+use super::inputs::{batches, read_data, same_files};
 use super::resume::Resumed;
 use super::wait::unless_stopped;
 use crate::base::startup::Startup;
@@ -96,8 +97,7 @@ pub(super) fn open(
     }
     if let Some(resumed) = &resumed {
         if resumed.compare(&identity).is_err() {
-            digests.wait(stop)?;
-            identity.models(digests.get()?);
+            identity.models(&digests.wait(stop)?);
             resumed.compare(&identity)?;
         }
         resumed.check_left(&config)?;

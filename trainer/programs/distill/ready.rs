@@ -101,8 +101,7 @@ pub(super) fn ready(
     startup.end("upload");
     let (mut batches, tokens) = unless_stopped(stop, || seen.join().expect("reading does not panic"))??;
     if ranks.count() > 1 || resumed.is_some() {
-        digests.wait(stop)?;
-        identity.models(digests.get()?);
+        identity.models(&digests.wait(stop)?);
     }
     begin::check_devices(&session, identity, ranks)?;
     if let Some(resumed) = resumed {

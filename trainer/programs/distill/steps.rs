@@ -106,7 +106,7 @@ impl Running<'_> {
         }
         let Self { run: Ready { opened, session, batches, tokens, .. }, written, ranks, .. } = self;
         let Opened { config, identity, digests, data_digest, .. } = opened;
-        identity.models(digests.get()?);
+        identity.models(&digests.get()?);
         let data_sha256 = data_digest.get()?;
         identity.data(data_sha256);
         let (lines, metrics_sha256) = match written {

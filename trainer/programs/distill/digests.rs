@@ -1,0 +1,104 @@
+//! The digests of what a run reads: hashing gigabytes takes a while, and nothing waits for it until they are needed.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+
+use precast_fatbins::Digest;
+
+use super::wait::unless_stopped;
+use crate::base::roles::Models;
+use crate::base::stop::Stop;
+use crate::inputs::checkpoint::{self, Checkpoint, CheckpointError};
+use crate::inputs::data::{Corpus, DataError};
+use crate::programs::failure::Failure;
+
+/// What a thread computes once, or again where it has failed.
+pub struct Digests<T, E> {
+    hash: Arc<dyn Fn() -> Result<T, E> + Send + Sync>,
+    under_way: Option<JoinHandle<Result<T, E>>>,
+    done: Option<T>,
+}
+
+impl<T: Copy + Send + 'static, E: Send + 'static> Digests<T, E>
+where
+    Failure: From<E>,
+{
+    /// Starts hashing. A process that ends does not wait for it.
+    fn of(hash: impl Fn() -> Result<T, E> + Send + Sync + 'static) -> Self {
+        let hash = Arc::new(hash);
+        let work = Arc::clone(&hash);
+        Self { hash, under_way: Some(std::thread::spawn(move || work())), done: None }
+    }
+
+    /// Waits for it while a run starts, unless it is to stop.
+    pub fn wait(&mut self, stop: &Stop) -> Result<T, Failure> {
+        if let Some(thread) = self.under_way.take() {
+            self.done = Some(unless_stopped(stop, || thread.join().expect("hashing does not panic"))??);
+        }
+        self.get()
+    }
+
+    /// Waits for it.
+    pub fn get(&mut self) -> Result<T, Failure> {
+        let done = match (self.done, self.under_way.take()) {
+            (Some(done), _) => done,
+            (None, Some(thread)) => thread.join().expect("hashing does not panic")?,
+            (None, None) => (self.hash)()?,
+        };
+        Ok(*self.done.insert(done))
+    }
+}
+
+/// Of the training data.
+pub type DataDigest = Digests<Digest, DataError>;
+
+impl DataDigest {
+    pub fn start(corpus: &Arc<Corpus>) -> Self {
+        let corpus = Arc::clone(corpus);
+        Self::of(move || corpus.digest())
+    }
+}
+
+/// Of the models' weights.
+pub struct ModelDigests {
+    digests: Digests<Models<Digest>, CheckpointError>,
+    files: Models<Vec<PathBuf>>,
+    /// Whether the page cache is to forget the files once they are hashed.
+    forget: Arc<AtomicBool>,
+}
+
+impl ModelDigests {
+    pub fn start(models: &Models<Checkpoint>) -> Self {
+        let files = models.map(Checkpoint::weight_files);
+        let forget = Arc::new(AtomicBool::new(false));
+        let (hashed, forgets) = (files.clone(), Arc::clone(&forget));
+        let hash = move |files: &Vec<PathBuf>| {
+            let digest = checkpoint::digest(files)?;
+            if forgets.load(Ordering::Acquire) {
+                checkpoint::forget(files);
+            }
+            Ok(digest)
+        };
+        Self { digests: Digests::of(move || hashed.try_map(&hash)), files, forget }
+    }
+
+    /// Has the page cache forget what hashing reads: where host and device have one memory, nobody maps those pages.
+    pub fn forget_pages(&self) {
+        self.forget.store(true, Ordering::Release);
+        if self.digests.under_way.as_ref().is_none_or(JoinHandle::is_finished) {
+            self.files.iter().for_each(|(_, files)| checkpoint::forget(files));
+        }
+    }
+
+    /// Waits for them while a run starts, unless it is to stop.
+    pub fn wait(&mut self, stop: &Stop) -> Result<Models<Digest>, Failure> {
+        self.digests.wait(stop)
+    }
+
+    /// Waits for them.
+    pub fn get(&mut self) -> Result<Models<Digest>, Failure> {
+        self.digests.get()
+    }
+}
