@@ -200,7 +200,7 @@ proptest! {
                         evaluation => evaluation.unwrap(),
                     };
                     requested.extend(keys(&evaluation.plan).into_iter().map(|pair| pair.key));
-                    let compared = ComparisonPlan::new(model, shape, recipe.precision, false, Arch::Sim).unwrap();
+                    let compared = ComparisonPlan::other(model, shape, recipe.precision, Arch::Sim).unwrap();
                     requested.extend(keys(&compared.plan).into_iter().map(|pair| pair.key));
                 }
             }

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use precast_plan::{Adapters, EvaluationPlan, Gemm, Precision, Student};
-use precast_runtime::Placement;
+use precast_plan::{Adapters, EvaluationPlan, Gemm, Plan, Precision, Resident, Student};
 use precast_runtime::cublas::Cublas;
+use precast_runtime::{Driver, Placement};
 use precast_system::say;
 
 use crate::base::startup::Startup;
@@ -18,8 +18,7 @@ use crate::device::upload::{Staging, upload_model};
 use crate::device::weight_format::{Choice, Chosen};
 use crate::inputs::adapter::Adapter;
 use crate::inputs::checkpoint::{Checkpoint, Scratch, Weights};
-use crate::options::DeviceOptions;
-use crate::options::WeightFormat;
+use crate::options::{DeviceOptions, WeightFormat};
 
 /// A model to compute, and where.
 #[derive(Clone, Debug)]
@@ -69,7 +68,7 @@ impl Forward {
         data: &[PathBuf],
         shape: (u32, u32),
     ) -> Result<(EvaluationPlan, SealedDevice), DeviceError> {
-        let Self { model: path, precision, gemm, target, .. } = self;
+        let Self { precision, gemm, target, .. } = self;
         let adapter = adapter.as_ref();
         let driver = device::open_with(target, *cublas)?;
         let arch = device::arch(driver.device())?;
@@ -84,15 +83,8 @@ impl Forward {
             EvaluationPlan::with_gemm(student, shape, (*precision, *gemm), arch)
         })?;
         note.iter().for_each(crate::base::note::note);
-        one_memory::check(device, &plan.plan, &host(&plan))?;
-        let (models, startup) = ([path.display().to_string()], &mut Startup::new());
-        let (mut sealed, bundle, _) =
-            seal(driver, &plan.plan, &target.kernels, &models, (Placement::Arena, None), startup)?;
-        if self.heading {
-            let heading = Heading::new(sealed.device(), bundle, sealed.loaded().len()).cublas(sealed.cublas());
-            say!("{}", adapter.into_iter().fold(heading.model("model", path, model), Heading::adapter));
-        }
-        upload_model(&mut sealed, &plan.model, model, Staging::Quantise, &mut |_| Ok(()))?;
+        let host = host(&plan);
+        let mut sealed = self.seal(driver, (&plan.plan, &plan.model), &host, (model, adapter))?;
         if let Some((adapter, weights)) = adapter.zip(plan.adapters.as_ref()) {
             let mut scratch = Scratch::new();
             let all = adapter.all_placed(&weights.parameters)?;
@@ -100,5 +92,27 @@ impl Forward {
             sealed.write(weights.all.tensor, scratch.encode(precision.dtype()))?;
         }
         Ok((plan, sealed))
+    }
+
+    /// Checks memory, loads kernels, seals, and sends the weights of a model that is a plan's.
+    ///
+    /// # Errors
+    /// [`DeviceError`].
+    pub(crate) fn seal(
+        &self,
+        driver: Box<dyn Driver>,
+        (plan, resident): (&Plan, &Resident),
+        host: &HostMemory,
+        (model, adapter): (&Checkpoint, Option<&Adapter>),
+    ) -> Result<SealedDevice, DeviceError> {
+        one_memory::check(driver.device(), plan, host)?;
+        let (models, startup) = ([self.model.display().to_string()], &mut Startup::new());
+        let mut sealed = seal(driver, plan, &self.target.kernels, &models, (Placement::Arena, None), startup)?;
+        if self.heading {
+            let heading = sealed.heading().model("model", &self.model, model);
+            say!("{}", adapter.into_iter().fold(heading, Heading::adapter));
+        }
+        upload_model(&mut sealed, resident, model, Staging::Quantise, &mut |_| Ok(()))?;
+        Ok(sealed)
     }
 }

@@ -10,15 +10,27 @@ use crate::base::note::note;
 use crate::base::startup::Startup;
 use crate::device;
 use crate::device::DeviceError;
+use crate::device::heading::Heading;
 use crate::device::watch::Watch;
 use crate::options::Kernels;
 use crate::options::Patience;
 
-/// A sealed device, and who watches it.
+/// A sealed device, who watches it, and what was loaded there.
 pub struct SealedDevice {
     // Dropped first: what it waits for then is watched, too.
     sealed: Sealed,
     pub watch: Watch,
+    /// Digest of the bundle whose kernels run.
+    pub bundle: Digest,
+    /// Device memory that disappeared while everything was loaded and taken.
+    pub taken_bytes: u64,
+}
+
+impl SealedDevice {
+    /// Returns what is printed first of what runs there.
+    pub fn heading(&self) -> Heading {
+        Heading::new(self.device(), self.bundle, self.loaded().len()).cublas(self.sealed.cublas())
+    }
 }
 
 impl Deref for SealedDevice {
@@ -35,7 +47,7 @@ impl DerefMut for SealedDevice {
     }
 }
 
-/// Checks memory, verifies and loads the bundle, seals. Returns the bundle's digest and the memory taken.
+/// Checks memory, verifies and loads the bundle, seals.
 pub(crate) fn seal(
     driver: Box<dyn Driver>,
     plan: &Plan,
@@ -43,7 +55,7 @@ pub(crate) fn seal(
     models: &[String],
     (placement, patience): (Placement, Option<Patience>),
     startup: &mut Startup,
-) -> Result<(SealedDevice, Digest, u64), DeviceError> {
+) -> Result<SealedDevice, DeviceError> {
     driver.memory_note().iter().for_each(note);
     let device = driver.device();
     let source = kernels.find(device::arch(device)?, plan)?;
@@ -65,14 +77,16 @@ pub(crate) fn seal(
     loading.load(&bundle, plan, models).map_err(|error| source.not_loaded(error))?;
     startup.end("verify and load");
     let sealed = loading.seal(plan, placement)?;
-    let taken = free_before.saturating_sub(sealed.free_bytes()?);
+    let taken_bytes = free_before.saturating_sub(sealed.free_bytes()?);
     let planned = plan.device_bytes() - plan.arena_bytes;
-    if let Some(CublasUse { taken_bytes, .. }) = sealed.cublas().filter(|cublas| cublas.taken_bytes > planned) {
+    if let Some(CublasUse { taken_bytes: by_cublas, .. }) =
+        sealed.cublas().filter(|cublas| cublas.taken_bytes > planned)
+    {
         note(format_args!(
-            "cuBLASLt has taken {taken_bytes} bytes of device memory for itself, and {planned} were planned"
+            "cuBLASLt has taken {by_cublas} bytes of device memory for itself, and {planned} were planned"
         ));
     }
     let watch = Watch::start(sealed.device(), sealed.activity(), patience)?;
     startup.end("seal");
-    Ok((SealedDevice { sealed, watch }, bundle.digest(), taken))
+    Ok(SealedDevice { sealed, watch, bundle: bundle.digest(), taken_bytes })
 }

@@ -3,18 +3,14 @@
 //! second.
 
 use precast_fatbins::Digest;
-use precast_plan::{ComparisonPlan, Formats, Side, evaluation};
-use precast_runtime::Placement;
-use precast_system::say;
+use precast_kernels::Arch;
+use precast_plan::{ComparisonPlan, Formats, ModelConfig, PlanError, Precision, Side, evaluation};
 
-use crate::base::startup::Startup;
 use crate::device;
-use crate::device::heading::Heading;
+use crate::device::frozen::Forward;
 use crate::device::host_memory::{DeviceMemory, HostMemory};
-use crate::device::one_memory;
-use crate::device::seal::{SealedDevice, seal};
+use crate::device::seal::SealedDevice;
 use crate::device::session::read_columns;
-use crate::device::upload::{Staging, upload_model};
 use crate::inputs::checkpoint::{self, Checkpoint, Weights};
 use crate::inputs::data::MicroBatch;
 use crate::options::WeightFormat;
@@ -50,7 +46,7 @@ pub fn compare(
     let batches: Vec<MicroBatch> = batches(text.dataset.chunks(), text.batch, text.longest).collect();
     let all = 2 * batches.len();
 
-    let mut opened = open(request, &model, &text, &of_form(forms.against), true)?;
+    let mut opened = open(request, &model, &text, &of_form(forms.against), ComparisonPlan::reference)?;
     let Side::Reference { hidden } = opened.plan.side else { unreachable!("a plan of the reference") };
     let mut states = Vec::with_capacity(batches.len());
     for (index, micro) in batches.iter().enumerate() {
@@ -60,7 +56,7 @@ pub fn compare(
     }
     drop(opened);
 
-    let mut opened = open(request, &model, &text, &of_form(forms.format), false)?;
+    let mut opened = open(request, &model, &text, &of_form(forms.format), ComparisonPlan::other)?;
     let Side::Other { reference, compared } = opened.plan.side else { unreachable!("a plan of the other form") };
     let mut tally = Tally::default();
     for (index, (micro, hidden)) in batches.iter().zip(&states).enumerate() {
@@ -81,7 +77,7 @@ pub fn compare(
         arch: device::arch(device)?.to_string(),
         device: device.name.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        bundle_sha256: opened.bundle,
+        bundle_sha256: opened.sealed.bundle,
         sha256: Digest([0; 32]),
     };
     Ok(certificate.with_digest())
@@ -91,36 +87,32 @@ pub fn compare(
 struct Opened {
     plan: ComparisonPlan,
     sealed: SealedDevice,
-    /// Digest of the bundle's manifest.
-    bundle: Digest,
 }
+
+/// Lowers a model in a form, and a shape, to one side.
+type Lower = fn((&ModelConfig, &Formats), (u32, u32), Precision, Arch) -> Result<ComparisonPlan, PlanError>;
 
 fn open(
     request: &Evaluation,
     model: &Checkpoint,
     text: &Text,
     formats: &Formats,
-    is_reference: bool,
+    lower: Lower,
 ) -> Result<Opened, Failure> {
-    let driver = device::open(request.forward.target.device, &request.forward.target.kernels)?;
+    let forward = &request.forward;
+    let driver = device::open(forward.target.device, &forward.target.kernels)?;
     let arch = device::arch(driver.device())?;
     let shape = (text.batch, text.longest);
-    let plan = ComparisonPlan::new((model.config(), formats), shape, request.forward.precision, is_reference, arch)?;
+    let plan = lower((model.config(), formats), shape, forward.precision, arch)?;
     let tokens =
         text.dataset.chunks().len().div_ceil(text.batch as usize) as u64 * u64::from(text.batch * text.longest);
-    let hidden_bytes = tokens * u64::from(model.config().hidden) * request.forward.precision.dtype().bytes();
+    let hidden_bytes = tokens * u64::from(model.config().hidden) * forward.precision.dtype().bytes();
     let host = HostMemory::of_comparison(&plan, hidden_bytes, &request.data, DeviceMemory::of(driver.device()));
-    one_memory::check(driver.device(), &plan.plan, &host)?;
-    let models = [request.forward.model.display().to_string()];
-    let startup = &mut Startup::new();
-    let (mut sealed, bundle, _) =
-        seal(driver, &plan.plan, &request.forward.target.kernels, &models, (Placement::Arena, None), startup)?;
-    if request.forward.heading && is_reference {
-        let heading = Heading::new(sealed.device(), bundle, sealed.loaded().len());
-        say!("{}", heading.model("model", &request.forward.model, model));
-    }
-    upload_model(&mut sealed, &plan.model, model, Staging::Quantise, &mut |_| Ok(()))?;
-    Ok(Opened { plan, sealed, bundle })
+    // The reference comes first, and says it for both.
+    let heading = forward.heading && matches!(plan.side, Side::Reference { .. });
+    let forward = Forward { heading, ..forward.clone() };
+    let sealed = forward.seal(driver, (&plan.plan, &plan.model), &host, (model, None))?;
+    Ok(Opened { plan, sealed })
 }
 
 impl Opened {

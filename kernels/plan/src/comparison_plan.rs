@@ -43,11 +43,33 @@ impl AsRef<Plan> for ComparisonPlan {
 }
 
 impl ComparisonPlan {
-    /// Lowers a model in a form, and a shape: as the reference, or as the other one.
+    /// Lowers a model in a form, and a shape, as the reference.
     ///
     /// # Errors
     /// As [`EvaluationPlan::new`](crate::EvaluationPlan::new).
-    pub fn new(
+    pub fn reference(
+        model: (&ModelConfig, &Formats),
+        shape: (u32, u32),
+        precision: Precision,
+        arch: Arch,
+    ) -> Result<Self, PlanError> {
+        Self::lower(model, shape, precision, true, arch)
+    }
+
+    /// Lowers the same as the other one.
+    ///
+    /// # Errors
+    /// As [`Self::reference`].
+    pub fn other(
+        model: (&ModelConfig, &Formats),
+        shape: (u32, u32),
+        precision: Precision,
+        arch: Arch,
+    ) -> Result<Self, PlanError> {
+        Self::lower(model, shape, precision, false, arch)
+    }
+
+    fn lower(
         (config, formats): (&ModelConfig, &Formats),
         (batch, seq_len): (u32, u32),
         precision: Precision,

@@ -117,7 +117,7 @@ pub fn build_keys(models: &[ModelConfig], arch: Arch) -> BTreeSet<KeyVariant> {
         for model in &models {
             for formats in formats(model) {
                 // Of two forms either may be the one that is compared with.
-                if let Ok(compared) = ComparisonPlan::new((model, &formats), (1, tokens), precision, false, arch) {
+                if let Ok(compared) = ComparisonPlan::other((model, &formats), (1, tokens), precision, arch) {
                     all.extend(admitted(&compared.plan, arch));
                 }
                 if let Ok(evaluation) = EvaluationPlan::with_formats((model, &formats), (1, tokens), precision, arch) {

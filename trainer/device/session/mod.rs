@@ -29,8 +29,6 @@ pub struct Session {
     plan: TrainingPlan,
     teacher_format: WeightFormat,
     sealed: SealedDevice,
-    bundle: Digest,
-    taken_bytes: u64,
 }
 
 impl Session {
@@ -49,13 +47,12 @@ impl Session {
         let device = driver.device();
         one_memory::check(device, &plan.plan, &HostMemory::of(&plan, &config.data, DeviceMemory::of(device)))?;
         let how = (placement, config.output.patience);
-        let (sealed, bundle, taken_bytes) =
-            seal(driver, &plan.plan, &config.target.kernels, &config.model_names(), how, startup)?;
+        let sealed = seal(driver, &plan.plan, &config.target.kernels, &config.model_names(), how, startup)?;
         if let Some(peak) = Peak::reached(&sealed.device().name, plan.plan.arch) {
             let phase_s = |phase| estimate::seconds(&plan.plan, phase, &peak);
             sealed.watch.step_takes(f64::from(config.division.grad_accum) * phase_s(MICRO) + phase_s(UPDATE));
         }
-        Ok(Self { plan, teacher_format: format, sealed, bundle, taken_bytes })
+        Ok(Self { plan, teacher_format: format, sealed })
     }
 
     /// Who ends the process if the device hangs.
@@ -84,19 +81,17 @@ impl Session {
 
     /// Digest of the bundle whose kernels run.
     pub fn bundle(&self) -> Digest {
-        self.bundle
+        self.sealed.bundle
     }
 
     /// Returns the heading that a run prints first.
     pub fn heading(&self) -> Heading {
-        Heading::new(self.sealed.device(), self.bundle, self.sealed.loaded().len())
-            .cublas(self.sealed.cublas())
-            .ranks(self.sealed.ranks())
+        self.sealed.heading().ranks(self.sealed.ranks())
     }
 
     /// Device memory that disappeared while everything was loaded and taken, bytes.
     pub fn taken_bytes(&self) -> u64 {
-        self.taken_bytes
+        self.sealed.taken_bytes
     }
 }
 
