@@ -28,7 +28,7 @@ use crate::run::log;
 use crate::run::metrics::{METRICS, Metrics};
 use crate::run::out::{Out, Start};
 use crate::run::outcome::{Outcome, Status};
-use crate::run::record::{self, RECORD, RunRecord};
+use crate::run::record::{self, OUTCOME, RECORD, RunRecord};
 
 /// What a process that replays is told, as JSON: [`Hang`].
 const REQUEST: &str = "PRECAST_REPLAY";
@@ -172,7 +172,8 @@ fn record(hang: &Hang) -> Result<Option<String>, Failure> {
     let mut record = RunRecord::of(record::read(out)?);
     let records = Metrics::read(&out.join(METRICS))?.records;
     let reason = hang.to_string();
-    record.outcome(&Outcome::new(Status::Failed, Some(reason.clone()), &records, Startup::new().elapsed_s()));
+    let outcome = Outcome::new(Status::Failed, Some(reason.clone()), &records, Startup::new().elapsed_s());
+    record.set(OUTCOME, Some(outcome));
     record.write(out)?;
     Ok(Some(reason))
 }

@@ -14,16 +14,12 @@ use serde_json::{Value, json};
 
 use crate::base::io::IoError;
 use crate::base::roles::Models;
-use crate::base::startup::Startup;
 use crate::device::session::Session;
 use crate::inputs::checkpoint::CheckpointError;
 use crate::inputs::data::{Corpus, Summary};
 use crate::options::RunConfig;
 use crate::run::error::RunError;
-use crate::run::gpu::Limits;
-use crate::run::guard::GuardRecord;
 use crate::run::log::Written;
-use crate::run::outcome::Outcome;
 
 /// Its name in a run's output directory.
 pub const RECORD: &str = "run.json";
@@ -31,8 +27,12 @@ pub const RECORD: &str = "run.json";
 /// The name in it of what its best checkpoint is judged by.
 pub const HELD_OUT: &str = "held_out";
 
-/// The name in it of how well the teacher predicts the first batch.
+/// The names in it of how well the teacher predicts the first batch, and of what is known of one that is not exact.
 pub const TEACHER_SCORE: &str = "teacher_score";
+pub const TEACHER_CERTIFICATE: &str = "teacher_certificate";
+
+/// The name in it of how it ended.
+pub const OUTCOME: &str = "outcome";
 
 /// The name in it of what its logs hold.
 pub const LOGS: &str = "logs";
@@ -68,19 +68,16 @@ impl RunRecord {
         }))
     }
 
+    /// Adds a value under a name; none changes nothing.
+    pub fn set(&mut self, name: &str, value: Option<impl Serialize>) {
+        if let Some(value) = value {
+            self.0[name] = json!(value);
+        }
+    }
+
     /// Adds the digests of the weights that went in.
     pub fn models(&mut self, digests: &Models<Digest>) {
         self.0["models"] = digests.iter().map(|(role, digest)| (role.name(), digest.to_string())).collect();
-    }
-
-    /// Adds what is known of a teacher that is not exact.
-    pub fn teacher_certificate(&mut self, known: Value) {
-        self.0["teacher_certificate"] = known;
-    }
-
-    /// Adds how well the teacher predicts the first batch.
-    pub fn teacher_score(&mut self, score: impl Serialize) {
-        self.0[TEACHER_SCORE] = json!(score);
     }
 
     /// Adds the digest of the data, once it is known, and what a pass over them comes to, once one has ended.
@@ -91,35 +88,6 @@ impl RunRecord {
         if let (Some(summary), Some(data)) = (summary.map(|summary| json!(summary)), self.0["data"].as_object_mut()) {
             data.extend(summary.as_object().cloned().into_iter().flatten());
         }
-    }
-
-    /// Adds where the time to the end of the first step went.
-    pub fn startup(&mut self, startup: &Startup) {
-        self.0["startup"] = json!(startup.record());
-    }
-
-    /// Adds how long a step waits for exchanges among ranks, milliseconds, by the device's clock.
-    pub fn waited(&mut self, milliseconds: f64) {
-        self.0["waited_ms_a_step"] = milliseconds.into();
-    }
-
-    /// Adds what held the clock of the GPU down, where that is known.
-    pub fn gpu(&mut self, limits: Option<Limits>) {
-        if let Some(limits) = limits {
-            self.0["gpu"] = json!(limits);
-        }
-    }
-
-    /// Adds how far int8's gradients have been from bf16's, where that was computed.
-    pub fn guard(&mut self, guard: Option<&GuardRecord>) {
-        if let Some(guard) = guard {
-            self.0["guard"] = json!(guard);
-        }
-    }
-
-    /// Adds how it ended.
-    pub fn outcome(&mut self, outcome: &Outcome) {
-        self.0["outcome"] = json!(outcome);
     }
 
     /// A record that was read.
@@ -149,13 +117,8 @@ impl RunRecord {
             "changed": changed,
         }));
         self.0["parts"] = parts.into();
-        if let Some(notes) = before.and_then(|before| before.get(NOTES)) {
-            self.0[NOTES] = notes.clone();
-        }
-        for name in ["student", "adapter"] {
-            if let Some(result) = before.and_then(|before| before.get(name)) {
-                self.0[name] = result.clone();
-            }
+        for name in [NOTES, "student", "adapter"] {
+            self.set(name, before.and_then(|before| before.get(name)));
         }
     }
 
@@ -172,16 +135,9 @@ impl RunRecord {
         self.0["metrics"] = json!({ "lines": lines, "sha256": digest.to_string() });
     }
 
-    /// Adds which data are held out.
-    pub fn held_out(&mut self, since: impl Serialize) {
-        self.0[HELD_OUT] = json!(since);
-    }
-
     /// The checkpoint with the lowest held-out loss.
     pub fn best(&mut self, best: Option<(u64, f64)>) {
-        if let Some((step, loss)) = best {
-            self.0["best"] = json!({ "step": step, "eval_loss": loss });
-        }
+        self.set("best", best.map(|(step, loss)| json!({ "step": step, "eval_loss": loss })));
     }
 
     /// What is trained is written, under its name, as it is after a step.
@@ -191,9 +147,7 @@ impl RunRecord {
 
     /// What the run's logs hold, by their names.
     pub fn logs(&mut self, logs: &BTreeMap<String, Written>) {
-        if !logs.is_empty() {
-            self.0[LOGS] = json!(logs);
-        }
+        self.set(LOGS, Some(logs).filter(|logs| !logs.is_empty()));
     }
 
     /// Adds notes that it does not have.

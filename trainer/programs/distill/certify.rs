@@ -12,14 +12,10 @@ use crate::base::stop::Stop;
 use crate::device::session::Session;
 use crate::inputs::checkpoint::Checkpoint;
 use crate::inputs::data::MicroBatch;
-use crate::options::MostKl;
-use crate::options::RunConfig;
-use crate::options::WeightFormat;
+use crate::options::{MostKl, RunConfig, WeightFormat};
 use crate::programs::failure::Failure;
 use crate::run::certificate::{Certificate, CertificateError, Measured, Subject, Tally};
-
-/// The name of it in `run.json`.
-const RECORD: &str = "teacher_certificate";
+use crate::run::record::TEACHER_CERTIFICATE;
 
 /// What is known of a teacher.
 pub enum Teacher {
@@ -65,7 +61,7 @@ impl Teacher {
         }
         // Everything else that the measurement depends on is the same in a run that continues.
         let kernels_sha256 = subject(Digest::of(b""))?.kernels_sha256;
-        let before = before.and_then(|before| before.get(RECORD));
+        let before = before.and_then(|before| before.get(TEACHER_CERTIFICATE));
         let before = before.filter(|before| before["kernels_sha256"] == kernels_sha256.to_string());
         if let Some(before) = before
             && let Ok(measured) = serde_json::from_value::<Measured>(before["measured"].clone())

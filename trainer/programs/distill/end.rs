@@ -17,6 +17,7 @@ use crate::programs::rank_end;
 use crate::run::growth;
 use crate::run::guard::GuardRecord;
 use crate::run::outcome::{self, Fault, Outcome, Status};
+use crate::run::record::OUTCOME;
 use crate::run::report;
 use crate::run::report_file::REPORT;
 use crate::run::step::guarded;
@@ -55,10 +56,10 @@ impl Ended<'_> {
     fn write_all(self, mut written: Written, summary: Option<Summary>) -> Result<(), Failure> {
         let Self { mut run, steps } = self;
         let waited_ms = run.waits.ms_a_step();
-        written.record.startup(&run.startup);
-        waited_ms.into_iter().for_each(|milliseconds| written.record.waited(milliseconds));
+        written.record.set("startup", Some(run.startup.record()));
+        written.record.set("waited_ms_a_step", waited_ms);
         let limits = run.run.gpu.limits();
-        written.record.gpu(limits);
+        written.record.set("gpu", limits);
         if let Some(text) = limits.and_then(|limits| limits.text()) {
             say!("gpu:     {text}");
         }
@@ -150,8 +151,8 @@ impl Written {
             let records = metrics.records()?;
             metrics.put_back(|| out.check_claim())?;
             let guard = GuardRecord::of(guarded(&records));
-            record.guard(guard.as_ref());
-            record.outcome(&Outcome::new(status, reason, &records, elapsed_s));
+            record.set("guard", guard.as_ref());
+            record.set(OUTCOME, Some(Outcome::new(status, reason, &records, elapsed_s)));
             if let Some(warning) = guard.and_then(|guard| guard.warning()) {
                 warn(warning);
             }

@@ -17,7 +17,7 @@ use crate::run::checkpoint;
 use crate::run::log;
 use crate::run::metrics::{METRICS, MetricsFile};
 use crate::run::out::{Out, logs};
-use crate::run::record::RunRecord;
+use crate::run::record::{HELD_OUT, RunRecord, TEACHER_CERTIFICATE, TEACHER_SCORE};
 use crate::run::still::{self, Still};
 
 /// A run whose steps are being taken.
@@ -109,15 +109,15 @@ impl Written {
         let Ready { opened: Opened { resumed, corpus, summary, .. }, recorded: config, session, .. } = run;
         let mut record = RunRecord::new(config, session, corpus);
         record.data(None, *summary);
-        run.certificate.take().into_iter().for_each(|certificate| record.teacher_certificate(certificate));
-        run.teacher_score.take().into_iter().for_each(|score| record.teacher_score(score));
+        record.set(TEACHER_CERTIFICATE, run.certificate.take());
+        record.set(TEACHER_SCORE, run.teacher_score.take());
         out.keep_logs(ranks.count());
         let (done, metrics_sha256) = match resumed {
             Some(Resumed { saved, .. }) => (saved.state.step, saved.state.metrics_sha256),
             None => (0, Digest::of(b"")),
         };
         let mut changes = resumed.as_ref().map(|resumed| resumed.changes(config)).unwrap_or_default();
-        since.into_iter().for_each(|since| record.held_out(since));
+        record.set(HELD_OUT, since);
         let of_best = resumed.as_ref().and_then(|resumed| Since::change(since, resumed.steps()));
         of_best.iter().for_each(note::note);
         changes.extend(of_best);
