@@ -4,15 +4,14 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use precast_plan::{Gemm, Recipe};
+use precast_plan::{Gemm, Precision};
 use precast_system::say;
 
-use super::forward::ForwardOptions;
 use super::print_json;
 use crate::base::verbose::Verbose;
 use crate::device::frozen::Forward;
-use crate::options::groups::values::{count, frozen_format};
-use crate::options::{MostKl, TextOptions, WeightFormat};
+use crate::options::groups::values::frozen_format;
+use crate::options::{MostKl, WeightFormat};
 use crate::programs::compare::{Forms, compare};
 use crate::programs::evaluate::{Evaluation, evaluate};
 use crate::programs::failure::Failure;
@@ -22,18 +21,7 @@ use crate::run::score::{Demands, Score};
 #[derive(Args)]
 pub struct Arguments {
     #[command(flatten)]
-    forward: ForwardOptions,
-    /// Data: .txt, .jsonl, .parquet or .bin, or directories of them; repeatable
-    #[arg(long, value_name = "PATH", num_args = 1.., required = true)]
-    data: Vec<PathBuf>,
-    #[command(flatten)]
-    text: TextOptions,
-    /// Sequences at a time
-    #[arg(long, value_name = "B", default_value_t = 8, value_parser = count(Recipe::MOST_TOKENS))]
-    batch_size: u32,
-    /// Longest context
-    #[arg(long, value_name = "S", default_value_t = 1024, value_parser = count(Recipe::MOST_TOKENS))]
-    seq_len: u32,
+    evaluation: Evaluation,
     /// Measure how far the predictions in --format are from those of the same weights in this form, bf16 or stored: mean and
     /// largest KL, nats a token, and how often both choose the same token first; in --precision bf16 unless another is given
     #[arg(long, value_parser = frozen_format, value_name = "FORM", conflicts_with_all = ["below", "adapter"])]
@@ -64,18 +52,12 @@ fn positive(text: &str) -> Result<f64, String> {
 
 pub fn run(arguments: Arguments) -> Result<(), Failure> {
     arguments.verbose.start();
-    let forward = arguments.forward.forward(arguments.against)?;
-    let (model, TextOptions { data_field, chat_date }) = (forward.model.clone(), arguments.text);
-    let request = Evaluation {
-        forward: Forward { heading: !arguments.json, ..forward },
-        data: arguments.data,
-        data_field,
-        chat_date,
-        batch_size: arguments.batch_size,
-        seq_len: arguments.seq_len,
-    };
+    let mut request = arguments.evaluation;
+    request.forward.heading = !arguments.json;
+    let model = request.forward.model.clone();
+    let demands = Demands { untrained: arguments.untrained, max_perplexity: arguments.max_perplexity };
     if let Some(against) = arguments.against {
-        let demands = Demands { untrained: arguments.untrained, max_perplexity: arguments.max_perplexity };
+        request.forward.precision.get_or_insert(Precision::Bf16);
         return certify(&request, against, arguments.out.as_deref(), demands, arguments.json);
     }
     let score = scored(&request)?;
@@ -99,7 +81,6 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
             print(baseline, &format!("{}: ", model.display()));
         }
     }
-    let demands = Demands { untrained: arguments.untrained, max_perplexity: arguments.max_perplexity };
     score.check(&model, demands)?;
     if let Some((below, baseline)) = &baseline {
         score.check_below(&model, baseline, below)?;

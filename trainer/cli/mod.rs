@@ -6,7 +6,6 @@ mod distill;
 mod doctor;
 mod eval;
 mod evidence;
-mod forward;
 mod generate;
 mod init;
 mod kernels;

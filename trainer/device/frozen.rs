@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clap::Args;
 use precast_plan::{Adapters, EvaluationPlan, Gemm, Plan, Precision, Resident, Student};
 use precast_runtime::cublas::Cublas;
 use precast_runtime::{Driver, Placement};
@@ -18,21 +19,33 @@ use crate::device::upload::{Staging, upload_model};
 use crate::device::weight_format::{Choice, Chosen};
 use crate::inputs::adapter::Adapter;
 use crate::inputs::checkpoint::{Checkpoint, Scratch, Weights};
-use crate::options::{DeviceOptions, WeightFormat};
+use crate::options::groups::values::exact_precision;
+use crate::options::{DeviceOptions, UsageError, WeightFormat};
 
-/// A model to compute, and where.
-#[derive(Clone, Debug)]
+/// A model that is computed and not trained, and where.
+#[derive(Args, Clone, Debug)]
 pub struct Forward {
+    /// The model: a Hugging Face directory, a .gguf or an .apr file
+    #[arg(long, value_name = "PATH")]
     pub model: PathBuf,
-    /// An adapter of it.
+    /// An adapter of --model: a PEFT directory, as distill and train write it
+    #[arg(long, value_name = "DIR")]
     pub adapter: Option<PathBuf>,
-    pub precision: Precision,
-    /// What computes the matrix multiplications.
-    pub gemm: Gemm,
-    /// How the weights live on the device.
+    /// How the weights live on the device. At the same bits: bf16 (the precision), stored (matrices as a GGUF file holds them) or
+    /// auto (bf16 where that fits into the device's memory, else stored); at others: int8, in --precision bf16
+    #[arg(long, default_value_t = WeightFormat::Auto, value_name = "FORM")]
     pub format: WeightFormat,
+    /// Arithmetic: fp32 or bf16 [default: fp32; bf16 where 8 bits are compared]
+    #[arg(long, value_name = "P", value_parser = exact_precision)]
+    pub precision: Option<Precision>,
+    /// What computes the matrix multiplications of linear layers: bundle (its kernels) or cublas (NVIDIA's cuBLASLt 13), as for
+    /// distill; the bits differ
+    #[arg(long, value_name = "WHAT", default_value_t)]
+    pub gemm: Gemm,
+    #[command(flatten)]
     pub target: DeviceOptions,
     /// Whether device, kernels and model are printed first.
+    #[arg(skip)]
     pub heading: bool,
 }
 
@@ -44,11 +57,21 @@ pub(crate) struct Opened {
 }
 
 impl Forward {
+    /// The precision that is asked for; else bf16 of weights in 8 bits, whose products give that.
+    pub fn precision(&self) -> Precision {
+        let rounds = self.format == WeightFormat::Int8;
+        self.precision.unwrap_or(if rounds { Precision::Bf16 } else { Precision::Fp32 })
+    }
+
     /// Opens the files.
     ///
     /// # Errors
     /// [`DeviceError`].
     pub(crate) fn read(&self) -> Result<Opened, DeviceError> {
+        if self.format == WeightFormat::Int8 && self.adapter.is_some() {
+            let message = "--format int8 computes no adapters: leave --adapter out, or use --format bf16";
+            return Err(UsageError(message.to_owned()).into());
+        }
         let cublas = device::cublas(self.gemm, self.target.device)?;
         let model = Checkpoint::open(&self.model)?;
         let adapter =
@@ -68,9 +91,8 @@ impl Forward {
         data: &[PathBuf],
         shape: (u32, u32),
     ) -> Result<(EvaluationPlan, SealedDevice), DeviceError> {
-        let Self { precision, gemm, target, .. } = self;
-        let adapter = adapter.as_ref();
-        let driver = device::open_with(target, *cublas)?;
+        let (precision, adapter) = (self.precision(), adapter.as_ref());
+        let driver = device::open_with(&self.target, *cublas)?;
         let arch = device::arch(driver.device())?;
         let formats = Weights::formats(model);
         let adapters = adapter.map_or_else(Adapters::none, |adapter| adapter.layout().adapters());
@@ -80,7 +102,7 @@ impl Forward {
         let host_bytes = |plan: &EvaluationPlan| one_memory::host_bytes(device, || host(plan));
         let Chosen { plan, note, .. } = choice.make(device, host_bytes, |formats| {
             let student = Student { config: model.config(), formats, adapters: &adapters };
-            EvaluationPlan::with_gemm(student, shape, (*precision, *gemm), arch)
+            EvaluationPlan::with_gemm(student, shape, (precision, self.gemm), arch)
         })?;
         note.iter().for_each(crate::base::note::note);
         let host = host(&plan);

@@ -103,10 +103,10 @@ fn open(
     let driver = device::open(forward.target.device, &forward.target.kernels)?;
     let arch = device::arch(driver.device())?;
     let shape = (text.batch, text.longest);
-    let plan = lower((model.config(), formats), shape, forward.precision, arch)?;
+    let plan = lower((model.config(), formats), shape, forward.precision(), arch)?;
     let tokens =
         text.dataset.chunks().len().div_ceil(text.batch as usize) as u64 * u64::from(text.batch * text.longest);
-    let hidden_bytes = tokens * u64::from(model.config().hidden) * forward.precision.dtype().bytes();
+    let hidden_bytes = tokens * u64::from(model.config().hidden) * forward.precision().dtype().bytes();
     let host = HostMemory::of_comparison(&plan, hidden_bytes, &request.data, DeviceMemory::of(driver.device()));
     // The reference comes first, and says it for both.
     let heading = forward.heading && matches!(plan.side, Side::Reference { .. });

@@ -3,31 +3,34 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use clap::Args;
 use precast_fatbins::Digest;
-use precast_plan::{Gemm, Precision, evaluation};
+use precast_plan::{Gemm, Recipe, evaluation};
 
 use crate::base::note::note;
 use crate::device::frozen::Forward;
-use crate::inputs::chat::Date;
 use crate::inputs::checkpoint::Checkpoint;
 use crate::inputs::data::{Chunk, Corpus, Dataset, Files, MicroBatch, Packing, Reader};
-use crate::options::Kernels;
-use crate::options::WeightFormat;
-use crate::options::{DeviceChoice, DeviceOptions};
+use crate::options::groups::values::count;
+use crate::options::{Options, TextOptions, WeightFormat};
 use crate::programs::failure::Failure;
 use crate::run::score::Score;
 
 /// What to score.
-#[derive(Clone, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct Evaluation {
+    #[command(flatten)]
     pub forward: Forward,
+    /// Data: .txt, .jsonl, .parquet or .bin, or directories of them; repeatable
+    #[arg(long, value_name = "PATH", num_args = 1.., required = true)]
     pub data: Vec<PathBuf>,
-    /// The column to read in place of those that are looked for.
-    pub data_field: Option<String>,
-    /// The day that chat templates say.
-    pub chat_date: Option<Date>,
-    /// Sequences at a time.
+    #[command(flatten)]
+    pub text: TextOptions,
+    /// Sequences at a time
+    #[arg(long, value_name = "B", default_value_t = 8, value_parser = count(Recipe::MOST_TOKENS))]
     pub batch_size: u32,
+    /// Longest context
+    #[arg(long, value_name = "S", default_value_t = 1024, value_parser = count(Recipe::MOST_TOKENS))]
     pub seq_len: u32,
 }
 
@@ -70,8 +73,8 @@ impl Text {
         let config = model.config();
         let tokenizer = model.tokenizer()?;
         tokenizer.iter().flat_map(|tokenizer| tokenizer.notes()).for_each(note);
-        let files = Files::open(&request.data, request.data_field.as_deref())?;
-        let chat = if files.has_chat() { model.chat_template(request.chat_date)?.map(Arc::new) } else { None };
+        let files = Files::open(&request.data, request.text.data_field.as_deref())?;
+        let chat = if files.has_chat() { model.chat_template(request.text.chat_date)?.map(Arc::new) } else { None };
         let reader = Reader { tokenizer: tokenizer.cloned(), chat, eos: None, vocab: config.vocab };
         let seq_len = request.seq_len.min(config.max_positions);
         let dataset = Dataset::of(&Corpus::new(files, seq_len, Packing::PerDocument, reader)?)?;
@@ -105,12 +108,13 @@ impl Evaluation {
         let forward = Forward {
             model: model.to_owned(),
             adapter: None,
-            precision: Precision::Fp32,
-            gemm: Gemm::Bundle,
             format: WeightFormat::Auto,
-            target: DeviceOptions { device: DeviceChoice::Auto, kernels: Kernels::default() },
+            precision: None,
+            gemm: Gemm::Bundle,
+            target: Options::default().target,
             heading: false,
         };
-        Self { forward, data: data.to_vec(), data_field: None, chat_date: None, batch_size: 8, seq_len: 1024 }
+        let text = TextOptions { data_field: None, chat_date: None };
+        Self { forward, data: data.to_vec(), text, batch_size: 8, seq_len: 1024 }
     }
 }

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use clap::Args;
 use half::bf16;
 use minijinja::Value;
 use precast_kernels::{Dtype, Format};
@@ -21,14 +22,21 @@ use crate::inputs::tokenizer::Tokenizer;
 use crate::programs::failure::Failure;
 
 /// What to generate.
-#[derive(Clone, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct Generation {
+    #[command(flatten)]
     pub forward: Forward,
+    /// What a user says to the model, by its chat template
+    #[arg(long, value_name = "TEXT")]
     pub prompt: String,
-    /// Whether the prompt is the beginning of a text, and no message of a user.
+    /// The prompt is the beginning of a text instead
+    #[arg(long)]
     pub raw: bool,
-    /// Tokens, at most.
+    /// Tokens to generate, at most
+    #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     pub max_tokens: u32,
+    /// Date that strftime_now returns in chat templates, YYYY-MM-DD; undefined without it
+    #[arg(long, value_name = "DATE")]
     pub chat_date: Option<Date>,
 }
 
@@ -56,7 +64,7 @@ pub fn generate(request: &Generation) -> Result<Generated, Failure> {
     let ends = model.eos_tokens();
     let prompt_len = prompt_ids.len() as u32;
     let window = window(prompt_len, request.max_tokens, config.max_positions)?;
-    let first = |window| evaluation::first_logits(window, config, forward.precision);
+    let first = |window| evaluation::first_logits(window, config, forward.precision());
     check_window(prompt_len, window, first)?;
 
     let (plan, mut sealed) = forward.open(&opened, &[], (1, window))?;
