@@ -14,12 +14,10 @@ use serde::Serialize;
 use super::print_json;
 use crate::device::bundle::{BundleSource, embedded};
 use crate::device::host_memory::{DeviceMemory, HostMemory};
-use crate::device::one_memory;
 use crate::device::shapes::Shapes;
 use crate::device::weight_format::Chosen;
-use crate::device::{self, DeviceError};
-use crate::options::Kernels;
-use crate::options::{DeviceChoice, DeviceOptions, Flags, ModelOptions, Options};
+use crate::device::{self, DeviceError, one_memory};
+use crate::options::{DeviceChoice, DeviceOptions, Flags, Kernels, ModelOptions, Options};
 use crate::programs::failure::Failure;
 
 #[derive(Args)]

@@ -12,9 +12,8 @@ use precast_plan::{Gemm, Precision, Recompute};
 use precast_system::{files, say};
 
 use crate::inputs::adapter::Target;
-use crate::options::DeviceChoice;
-use crate::options::WeightFormat;
 use crate::options::schedule::Schedule;
+use crate::options::{DeviceChoice, WeightFormat};
 use crate::programs::failure::Failure;
 use crate::ranks::Gpus;
 

@@ -9,14 +9,12 @@ use precast_runtime::{Driver, Placement};
 use precast_system::say;
 
 use crate::base::startup::Startup;
-use crate::device;
-use crate::device::DeviceError;
 use crate::device::heading::Heading;
 use crate::device::host_memory::{DeviceMemory, HostMemory};
-use crate::device::one_memory;
 use crate::device::seal::{SealedDevice, seal};
 use crate::device::upload::{Staging, upload_model};
 use crate::device::weight_format::{Choice, Chosen};
+use crate::device::{self, DeviceError, one_memory};
 use crate::inputs::adapter::Adapter;
 use crate::inputs::checkpoint::{Checkpoint, Scratch, Weights};
 use crate::options::groups::values::exact_precision;

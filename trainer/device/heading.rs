@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::Path;
 
 use precast_fatbins::Digest;
-use precast_runtime::{CublasUse, Device};
+use precast_runtime::Device;
 use precast_system::count;
 
 use crate::device::run_models::RunModels;
@@ -31,24 +31,10 @@ impl Heading {
         ])
     }
 
-    /// And the library that computes products, if one does.
+    /// And something else, if there is any.
     #[must_use]
-    pub fn cublas(mut self, cublas: Option<CublasUse>) -> Self {
-        self.0.extend(cublas.map(|CublasUse { version, .. }| ("products", format!("cuBLASLt {version}"))));
-        self
-    }
-
-    /// And how many ranks there are and by what they exchange, if there are several.
-    #[must_use]
-    pub fn ranks(mut self, ranks: Option<String>) -> Self {
-        self.0.extend(ranks.map(|ranks| ("ranks", ranks)));
-        self
-    }
-
-    /// And what it does before the first step, where that is known.
-    #[must_use]
-    pub fn gpu(mut self, gpu: Option<String>) -> Self {
-        self.0.extend(gpu.map(|gpu| ("gpu", gpu)));
+    pub fn with(mut self, name: &'static str, what: Option<String>) -> Self {
+        self.0.extend(what.map(|what| (name, what)));
         self
     }
 

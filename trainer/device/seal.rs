@@ -8,12 +8,10 @@ use precast_runtime::{CublasUse, Driver, Loading, Placement, Sealed};
 
 use crate::base::note::note;
 use crate::base::startup::Startup;
-use crate::device;
-use crate::device::DeviceError;
 use crate::device::heading::Heading;
 use crate::device::watch::Watch;
-use crate::options::Kernels;
-use crate::options::Patience;
+use crate::device::{self, DeviceError};
+use crate::options::{Kernels, Patience};
 
 /// A sealed device, who watches it, and what was loaded there.
 pub struct SealedDevice {
@@ -29,7 +27,9 @@ pub struct SealedDevice {
 impl SealedDevice {
     /// Returns what is printed first of what runs there.
     pub fn heading(&self) -> Heading {
-        Heading::new(self.device(), self.bundle, self.loaded().len()).cublas(self.sealed.cublas())
+        let products = self.cublas().map(|cublas| format!("cuBLASLt {}", cublas.version));
+        let heading = Heading::new(self.device(), self.bundle, self.loaded().len());
+        heading.with("products", products).with("ranks", self.ranks())
     }
 }
 

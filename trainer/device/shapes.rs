@@ -8,10 +8,9 @@ use precast_runtime::Device;
 
 use crate::base::note::note;
 use crate::base::roles::Models;
-use crate::device::DeviceError;
 use crate::device::host_memory::{DeviceMemory, HostMemory};
-use crate::device::one_memory;
 use crate::device::weight_format::{Choice, Chosen};
+use crate::device::{DeviceError, one_memory};
 use crate::inputs::adapter::Adapter;
 use crate::inputs::checkpoint;
 use crate::inputs::pair::same_path;

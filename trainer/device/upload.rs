@@ -7,8 +7,7 @@ use precast_plan::{ModelConfig, Parameter, Resident, Staged, Tensor, TrainingPla
 use precast_runtime::Sealed;
 
 use crate::base::stop::Stopped;
-use crate::device::DeviceError;
-use crate::device::one_memory;
+use crate::device::{DeviceError, one_memory};
 use crate::inputs::checkpoint::{Scratch, Weights};
 
 /// What is computed of a layer that is quantised on the device.

@@ -133,7 +133,7 @@ fn run(mut asked: Options, hang: &Hang) -> Result<(), Failure> {
     driver.run_nodes_alone();
     let (mut session, ()) = Session::open(driver, &models, &config, Placement::Arena, &mut Startup::new(), |_| ())?;
     let of_run = hang.clone();
-    session.watch().on_hang(move |found| end(Hang { node: found_in(&found, &of_run), ..of_run }));
+    session.watch.on_hang(move |found| end(Hang { node: found_in(&found, &of_run), ..of_run }));
     session.upload(&models, |_| Ok(()))?;
     Steps::new(&config, models.student().config().vocab).one(&mut session)?;
     // What is of some steps alone.

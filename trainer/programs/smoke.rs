@@ -107,8 +107,8 @@ pub fn smoke(mut config: RunConfig, lr: Option<f64>) -> Result<Record, Failure> 
     config.optimizer.lr = lr.unwrap_or_else(|| learning_rate(models.student(), adapter));
     let batch = batch(&config, models.student().config().vocab);
     let mut session = Session::of(&models, &config)?;
-    let (device, arch) = (session.sealed().device().name.clone(), session.plan().plan.arch.to_string());
-    let (bundle, kernels) = (session.bundle().to_string(), session.sealed().loads());
+    let (device, arch) = (session.device().name.clone(), session.plan().plan.arch.to_string());
+    let (bundle, kernels) = (session.bundle.to_string(), session.loads());
     let teacher_format = config.teacher.as_ref().map(|_| session.teacher_format().to_string());
     let first = train(&config, &mut session, &batch)?;
     // One driver at a time.
@@ -176,7 +176,7 @@ fn train(config: &RunConfig, session: &mut Session, batch: &MicroBatch) -> Resul
     }
     let weights = weights(session)?;
     let step_ms = ends.windows(2).map(|pair| 1e3 * (pair[1] - pair[0]).as_secs_f64()).collect();
-    Ok(Run { losses, weights, skipped, loads_after_seal: session.sealed().loads_after_seal(), step_ms })
+    Ok(Run { losses, weights, skipped, loads_after_seal: session.loads_after_seal(), step_ms })
 }
 
 /// Digest of the master weights of what trains, a parameter at a time.

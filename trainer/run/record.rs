@@ -54,15 +54,15 @@ impl RunRecord {
         Self(json!({
             "version": env!("CARGO_PKG_VERSION"),
             "config": config.to_json(),
-            "device": of_device(session.sealed().device()),
-            "bundle": session.bundle().to_string(),
+            "device": of_device(session.device()),
+            "bundle": session.bundle.to_string(),
             "binary": binary_digest().map(|digest| digest.to_string()),
             "data": { "files": corpus.what() },
-            "cublas": session.sealed().cublas().map(|CublasUse { version, taken_bytes }| json!({
+            "cublas": session.cublas().map(|CublasUse { version, taken_bytes }| json!({
                 "version": version.to_string(), "taken_bytes": taken_bytes,
             })),
-            "ranks": session.sealed().ranks(),
-            "loads": session.sealed().loaded().iter().map(of_load).collect::<Vec<_>>(),
+            "ranks": session.ranks(),
+            "loads": session.loaded().iter().map(of_load).collect::<Vec<_>>(),
             "parameters": { "trained": session.trained_count(), "all": session.all_count() },
             "memory": MemoryRecord::of(session),
         }))
@@ -241,7 +241,7 @@ pub struct MemoryRecord {
 impl MemoryRecord {
     /// Of a sealed session.
     pub fn of(session: &Session) -> Self {
-        Self { planned: MemoryTable::of(&session.plan().plan), taken_bytes: session.taken_bytes() }
+        Self { planned: MemoryTable::of(&session.plan().plan), taken_bytes: session.taken_bytes }
     }
 }
 

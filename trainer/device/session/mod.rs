@@ -6,7 +6,8 @@ mod state;
 mod steps;
 mod upload;
 
-use precast_fatbins::Digest;
+use std::ops::{Deref, DerefMut};
+
 use precast_plan::estimate::{self, Peak};
 use precast_plan::training::{MICRO, UPDATE};
 use precast_plan::{Comparison, Tensor, TrainingPlan};
@@ -14,17 +15,13 @@ use precast_runtime::{Driver, DriverError, Placement, Sealed};
 
 use crate::base::note::note;
 use crate::base::startup::Startup;
-use crate::device::DeviceError;
-use crate::device::heading::Heading;
 use crate::device::host_memory::{DeviceMemory, HostMemory};
-use crate::device::one_memory;
 use crate::device::seal::{SealedDevice, seal};
-use crate::device::watch::Watch;
 use crate::device::weight_format::Chosen;
-use crate::options::RunConfig;
-use crate::options::WeightFormat;
+use crate::device::{DeviceError, one_memory};
+use crate::options::{RunConfig, WeightFormat};
 
-/// A training run, ready to step.
+/// A training run, ready to step; what else is done with its device is done as with any that is sealed.
 pub struct Session {
     plan: TrainingPlan,
     teacher_format: WeightFormat,
@@ -55,11 +52,6 @@ impl Session {
         Ok(Self { plan, teacher_format: format, sealed })
     }
 
-    /// Who ends the process if the device hangs.
-    pub fn watch(&self) -> &Watch {
-        &self.sealed.watch
-    }
-
     /// Returns the form in which the teacher's weights live on the device.
     pub fn teacher_format(&self) -> WeightFormat {
         self.teacher_format
@@ -69,29 +61,23 @@ impl Session {
         &self.plan
     }
 
-    /// The device as it is from here on: what it is, what was loaded, what it exchanges by.
-    pub fn sealed(&self) -> &Sealed {
-        &self.sealed
-    }
-
     /// Returns the highest rates of the device; none for the simulated GPU.
     pub fn limit(&self) -> Option<Peak> {
         Peak::reached(&self.sealed.device().name, self.plan.plan.arch)
     }
+}
 
-    /// Digest of the bundle whose kernels run.
-    pub fn bundle(&self) -> Digest {
-        self.sealed.bundle
+impl Deref for Session {
+    type Target = SealedDevice;
+
+    fn deref(&self) -> &Self::Target {
+        &self.sealed
     }
+}
 
-    /// Returns the heading that a run prints first.
-    pub fn heading(&self) -> Heading {
-        self.sealed.heading().ranks(self.sealed.ranks())
-    }
-
-    /// Device memory that disappeared while everything was loaded and taken, bytes.
-    pub fn taken_bytes(&self) -> u64 {
-        self.sealed.taken_bytes
+impl DerefMut for Session {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.sealed
     }
 }
 

@@ -118,12 +118,4 @@ impl Session {
     ) -> Result<(), E> {
         self.sealed.read_parts(tensor, take)
     }
-
-    /// Replaces what a tensor holds.
-    ///
-    /// # Errors
-    /// [`DriverError`].
-    pub fn write(&mut self, tensor: Tensor, bytes: &[u8]) -> Result<(), DriverError> {
-        self.sealed.write(tensor, bytes)
-    }
 }

@@ -118,20 +118,4 @@ impl Session {
         let arrived = self.sealed.wait(ticket)?;
         Ok((bytemuck::pod_read_unaligned(&arrived.bytes), arrived.at))
     }
-
-    /// How long launches have waited for exchanges so far, by the device's clock, seconds; none where nothing runs beside them.
-    ///
-    /// # Errors
-    /// [`DriverError`].
-    pub fn waited_s(&mut self) -> Result<Option<f64>, DriverError> {
-        self.sealed.waited_s()
-    }
-
-    /// Seconds that each of `repeats` runs of a phase takes, warm, by the device's own clock.
-    ///
-    /// # Errors
-    /// [`DriverError`].
-    pub fn time(&mut self, phase: &str, repeats: u32) -> Result<f64, DriverError> {
-        self.sealed.time(phase, repeats)
-    }
 }

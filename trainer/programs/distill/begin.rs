@@ -140,11 +140,11 @@ pub(super) fn check_devices(session: &Session, identity: &Identity, ranks: &Rank
     if ranks.count() == 1 {
         return Ok(());
     }
-    let device = record::of_device(session.sealed().device());
+    let device = record::of_device(session.device());
     let of_device =
         ["name", "compute_capability", "driver", "arch"].map(|name| (name.to_owned(), device[name].to_string()));
     // The simulated GPU's is what a plan launches, which a rank that updates nothing launches less of.
-    let is_real = session.sealed().device().compute_capability.is_some();
-    let bundle = is_real.then(|| ("bundle".to_owned(), session.bundle().to_string()));
+    let is_real = session.device().compute_capability.is_some();
+    let bundle = is_real.then(|| ("bundle".to_owned(), session.bundle.to_string()));
     ranks.check_alike(&of_device.into_iter().chain(bundle).chain(identity.values()).collect::<Vec<_>>())
 }

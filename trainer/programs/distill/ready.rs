@@ -76,8 +76,8 @@ pub(super) fn ready(
         out: out.as_ref().map(|out| out.path().to_owned()),
         replicas: config.division.share.replicas,
     };
-    session.watch().on_hang(|hang| watched.hangs(hang));
-    session.watch().checkpoint(begin.step);
+    session.watch.on_hang(|hang| watched.hangs(hang));
+    session.watch.checkpoint(begin.step);
     known.check_room(config, &session)?;
     let recorded = RunConfig {
         student_format: models.adapter.as_ref().map(|_| models.shapes().student_format(config).0),
@@ -85,7 +85,7 @@ pub(super) fn ready(
         ..config.clone()
     };
     let gpu = Gpu::open(gauge);
-    let heading = session.heading().gpu(gpu.heading());
+    let heading = session.heading().with("gpu", gpu.heading());
     if out.is_none() && gpu.heading().is_some() {
         // Another rank prints what is the same for all.
         tee::line(&visible(&heading.to_string()));

@@ -125,14 +125,14 @@ impl Running<'_> {
         let aside = checkpoint::fill(path, session, &state, ranks)?;
         // Another rank puts it in place.
         if written.is_none() {
-            session.watch().checkpoint(step);
+            session.watch.checkpoint(step);
         }
         let (Some(aside), Some(Written { out, record, .. })) = (aside, written) else { return Ok(()) };
         record.data(Some(data_sha256), batches.stream().summary());
         record.metrics((lines, metrics_sha256));
         record.reached(step);
         out.publish(aside, record)?;
-        session.watch().checkpoint(step);
+        session.watch.checkpoint(step);
         let best = self.scores.best(&checkpoint::steps(out.path())?);
         record.best(best);
         checkpoint::prune(out, config.output.keep, best.map(|(step, _)| step))?;
@@ -150,7 +150,7 @@ impl Running<'_> {
     fn enqueue(&mut self, step: u64) -> Result<Pending, Failure> {
         let is_guarded = self.is_guarded(step);
         let Ready { opened: Opened { config, .. }, session, batches, tokens, .. } = &mut self.run;
-        session.watch().at_step(step + 1);
+        session.watch.at_step(step + 1);
         let accum = u64::from(config.division.grad_accum);
         let rows = batches.step(config.division.grad_accum)?;
         // One mean over all tokens of the step, never a mean of means.
@@ -194,7 +194,7 @@ impl Running<'_> {
         let seconds = (done - *last).as_secs_f64();
         *last = done;
         gpu.step();
-        session.watch().step_takes(seconds);
+        session.watch.step_takes(seconds);
         let held_out = match held_out.as_ref().filter(|_| scored) {
             Some(held_out) => Some(held_out.losses(config, session, self.ranks)?),
             None => None,

@@ -7,13 +7,11 @@ use precast_runtime::Device;
 use serde::Serialize;
 
 use super::Target;
-use crate::device::DeviceError;
 use crate::device::host_memory::{DeviceMemory, HostMemory};
-use crate::device::one_memory;
 use crate::device::shapes::Shapes;
 use crate::device::weight_format::{KERNELS_BYTES, beside, fits};
-use crate::options::WeightFormat;
-use crate::options::{RunConfig, ShapeOptions};
+use crate::device::{DeviceError, one_memory};
+use crate::options::{RunConfig, ShapeOptions, WeightFormat};
 use crate::programs::failure::Failure;
 
 /// The memory that a plan is compared with.
