@@ -163,7 +163,7 @@ impl Failure {
             | Self::Data(_)
             | Self::Pair(_)
             | Self::Certificate(CertificateError::Unreadable { .. } | CertificateError::Other { .. }) => 5,
-            Self::Score(Insufficient::OtherTokens { .. }) => 5,
+            Self::Score(Insufficient::OtherTokens(_)) => 5,
             Self::Out(OutError::Io(_) | OutError::Gone { .. })
             | Self::Score(_)
             | Self::Certificate(CertificateError::NotFinite { .. } | CertificateError::TooFar { .. })

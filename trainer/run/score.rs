@@ -1,6 +1,6 @@
 //! How well a model predicts a text, and whether that is good enough.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use precast_fatbins::Digest;
 use serde::Serialize;
@@ -22,53 +22,24 @@ pub struct Score {
 }
 
 /// A score that is not good enough.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Insufficient {
-    /// The arithmetic broke down.
-    #[error("{}: nll is {nll}, not a number of nats: the model is broken, or its activations overflow", model.display())]
-    NotFinite { model: PathBuf, nll: f64 },
-    /// The model knows nothing of the text.
-    #[error(
-        "{}: nll {nll:.4} nats a token is no better than the {uniform:.4} of guessing uniformly: the model is \
-         broken, untrained, or of another language (--untrained allows it)",
-        model.display()
-    )]
-    Uniform {
-        model: PathBuf,
-        nll: f64,
-        /// `ln(vocab)`.
-        uniform: f64,
-    },
-    /// Above `--max-perplexity`.
-    #[error("{}: perplexity {perplexity:.4} is above --max-perplexity {most}", model.display())]
-    AboveMost {
-        model: PathBuf,
-        perplexity: f64,
-        /// What it may be.
-        most: f64,
-    },
-    /// Not below `--below`.
-    #[error("{}: nll {nll:.6} nats a token is not below the {baseline_nll:.6} of {}", model.display(), baseline.display())]
-    NotBelow {
-        model: PathBuf,
-        nll: f64,
-        /// The model it must be better than.
-        baseline: PathBuf,
-        /// That model's score.
-        baseline_nll: f64,
-    },
-    /// Two models that read a text differently.
-    #[error(
-        "{} and {} read the text as different tokens, so their scores per token cannot be compared: \
-         use models with the same tokenizer, and a --seq-len that both support",
-        model.display(),
-        baseline.display()
-    )]
-    OtherTokens {
-        model: PathBuf,
-        /// The one that it was to be compared with.
-        baseline: PathBuf,
-    },
+    /// It is no number, or above what it may be.
+    #[error("{0}")]
+    Score(String),
+    /// Two models read a text differently.
+    #[error("{0}")]
+    OtherTokens(String),
+}
+
+impl Insufficient {
+    /// Says that the arithmetic broke down.
+    fn not_finite(model: &Path, nll: f64) -> Self {
+        let model = model.display();
+        Self::Score(format!(
+            "{model}: nll is {nll}, not a number of nats: the model is broken, or its activations overflow"
+        ))
+    }
 }
 
 /// What a score must be.
@@ -92,17 +63,21 @@ impl Score {
     /// # Errors
     /// [`Insufficient`].
     pub fn check(&self, model: &Path, demands: Demands) -> Result<(), Insufficient> {
-        let (model, nll) = (model.to_owned(), self.nll);
+        let Self { nll, perplexity, uniform_nll, .. } = *self;
         if !nll.is_finite() {
-            return Err(Insufficient::NotFinite { model, nll });
+            return Err(Insufficient::not_finite(model, nll));
         }
-        if nll >= self.uniform_nll && !demands.untrained {
-            return Err(Insufficient::Uniform { model, nll, uniform: self.uniform_nll });
+        let model = model.display();
+        if nll >= uniform_nll && !demands.untrained {
+            return Err(Insufficient::Score(format!(
+                "{model}: nll {nll:.4} nats a token is no better than the {uniform_nll:.4} of guessing uniformly: the model is broken, \
+                 untrained, or of another language (--untrained allows it)"
+            )));
         }
         match demands.max_perplexity {
-            Some(most) if self.perplexity > most => {
-                Err(Insufficient::AboveMost { model, perplexity: self.perplexity, most })
-            }
+            Some(most) if perplexity > most => Err(Insufficient::Score(format!(
+                "{model}: perplexity {perplexity:.4} is above --max-perplexity {most}"
+            ))),
             _ => Ok(()),
         }
     }
@@ -112,17 +87,23 @@ impl Score {
     /// # Errors
     /// [`Insufficient`].
     pub fn check_below(&self, model: &Path, other: &Self, baseline: &Path) -> Result<(), Insufficient> {
-        let (model, baseline) = (model.to_owned(), baseline.to_owned());
+        let (name, other_name) = (model.display(), baseline.display());
         if self.ids != other.ids {
-            return Err(Insufficient::OtherTokens { model, baseline });
+            return Err(Insufficient::OtherTokens(format!(
+                "{name} and {other_name} read the text as different tokens, so their scores per token cannot be compared: use models with \
+                 the same tokenizer, and a --seq-len that both support"
+            )));
         }
         if !other.nll.is_finite() {
-            return Err(Insufficient::NotFinite { model: baseline, nll: other.nll });
+            return Err(Insufficient::not_finite(baseline, other.nll));
         }
         if self.nll < other.nll {
             return Ok(());
         }
-        Err(Insufficient::NotBelow { model, nll: self.nll, baseline, baseline_nll: other.nll })
+        Err(Insufficient::Score(format!(
+            "{name}: nll {:.6} nats a token is not below the {:.6} of {other_name}",
+            self.nll, other.nll
+        )))
     }
 }
 
@@ -142,10 +123,10 @@ mod tests {
     fn a_score_is_a_number_and_better_than_guessing() {
         assert_eq!(check(3.0, false, None), Ok(()));
         for nll in [f64::NAN, f64::INFINITY] {
-            assert!(matches!(check(nll, true, None), Err(Insufficient::NotFinite { .. })), "{nll}");
+            assert_eq!(check(nll, true, None), Err(Insufficient::not_finite(Path::new("model"), nll)));
         }
         let uniform = 100f64.ln();
-        assert!(matches!(check(uniform, false, None), Err(Insufficient::Uniform { .. })));
+        assert!(check(uniform, false, None).unwrap_err().to_string().contains("no better than the 4.6052 of guessing"));
         assert_eq!(check(uniform, true, None), Ok(()));
         let message = check(5.0, false, None).unwrap_err().to_string();
         assert!(message.contains("5.0000") && message.contains("4.6052"), "{message}");
@@ -162,9 +143,10 @@ mod tests {
     fn below_is_below_on_the_same_tokens() {
         let below = |nll: f64, other: Score| score(nll).check_below(Path::new("a"), &other, Path::new("b"));
         assert_eq!(below(2.0, score(2.5)), Ok(()));
-        assert!(matches!(below(2.0, score(2.0)), Err(Insufficient::NotBelow { .. })));
-        assert!(matches!(below(2.0, score(f64::NAN)), Err(Insufficient::NotFinite { .. })));
+        let message = below(2.0, score(2.0)).unwrap_err().to_string();
+        assert_eq!(message, "a: nll 2.000000 nats a token is not below the 2.000000 of b");
+        assert_eq!(below(2.0, score(f64::NAN)), Err(Insufficient::not_finite(Path::new("b"), f64::NAN)));
         let other = Score { ids: Digest::of(b"other ids"), ..score(2.5) };
-        assert!(matches!(below(2.0, other), Err(Insufficient::OtherTokens { .. })));
+        assert!(matches!(below(2.0, other), Err(Insufficient::OtherTokens(_))));
     }
 }

@@ -33,14 +33,17 @@ impl Still {
     /// Looks at the next step of a run of so many.
     ///
     /// # Errors
-    /// [`Fault::Still`] with the tenth step, or the last where there are fewer.
+    /// [`Fault`] with the tenth step, or the last where there are fewer.
     pub fn check(&mut self, record: &StepRecord, steps: u64) -> Result<(), Fault> {
         self.add(record);
         let first = FIRST.min(steps);
-        match record.step == first && self.steps == first {
-            true => Err(Fault::Still { steps: first, why: self.why.clone() }),
-            false => Ok(()),
+        if record.step != first || self.steps != first {
+            return Ok(());
         }
+        Err(Fault(format!(
+            "the gradient norm is exactly 0 in each of the first {first} steps, so nothing trains: {}. No student is written",
+            self.why
+        )))
     }
 }
 
@@ -90,7 +93,10 @@ mod tests {
 
     #[test]
     fn ten_steps_without_a_gradient_end_a_run() {
-        let fault = |steps| Err(Fault::Still { steps, why: "why".to_owned() });
+        let fault = |steps| {
+            let why = "the gradient norm is exactly 0 in each of the first";
+            Err(Fault(format!("{why} {steps} steps, so nothing trains: why. No student is written")))
+        };
         assert_eq!(check(&[0.0; 9], 1000, 0), Ok(()));
         assert_eq!(check(&[0.0; 10], 1000, 0), fault(10));
         assert_eq!(check(&[0.0; 10], 1000, 4), fault(10));

@@ -19,10 +19,8 @@ use crate::run::record::TEACHER_CERTIFICATE;
 
 /// What is known of a teacher.
 pub enum Teacher {
-    /// It is exact, or there is none.
-    Exact,
-    /// As it is to stand in `run.json`.
-    Known(Value),
+    /// As it is to stand in `run.json`; nothing of one that is exact, or of none.
+    Known(Option<Value>),
     /// The first batch will tell.
     Unknown(Measuring),
 }
@@ -45,7 +43,9 @@ impl Teacher {
         before: Option<&Value>,
         stop: &Stop,
     ) -> Result<Self, Failure> {
-        let (Some(teacher), Some(most)) = (teacher, config.max_teacher_kl) else { return Ok(Self::Exact) };
+        let (Some(teacher), Some(most)) = (teacher, config.max_teacher_kl) else {
+            return Ok(Self::Known(None));
+        };
         let subject = |weights| Subject::new(teacher, weights, (WeightFormat::Int8, &Formats::int8()));
         if let Some(path) = &config.teacher_certificate {
             let subject = subject(digests.wait(stop)?.teacher.expect("there is a teacher"))?;
@@ -57,7 +57,7 @@ impl Teacher {
             }
             let sha256 = files::digest(path).map_err(Failure::io("read", path))?.to_string();
             let by = json!({ "file": path_text, "sha256": sha256, "certificate": certificate });
-            return Ok(Self::Known(record(by, subject.kernels_sha256, measured)));
+            return Ok(Self::Known(Some(record(by, subject.kernels_sha256, measured))));
         }
         // Everything else that the measurement depends on is the same in a run that continues.
         let kernels_sha256 = subject(Digest::of(b""))?.kernels_sha256;
@@ -70,7 +70,7 @@ impl Teacher {
             if !note::is_silent() {
                 say!("int8 teacher, as it was measured: {measured}");
             }
-            return Ok(Self::Known(before.clone()));
+            return Ok(Self::Known(Some(before.clone())));
         }
         Ok(Self::Unknown(Measuring { kernels_sha256, most }))
     }

@@ -124,7 +124,11 @@ fn write_trained(run: &mut Ready, written: &mut Written) -> Result<(), Failure> 
     out.remove_replaced()?;
     if let Some(growth) = growth {
         let result = out.path().join(name).display().to_string();
-        return Err(Fault::Diverged { growth, lr, warmup, clip, result }.into());
+        return Err(Fault(format!(
+            "the run diverged: {growth}. It had --lr {lr}, --warmup {warmup} and --clip {clip}: lower --lr, lengthen --warmup or lower \
+             --clip. The model is in {result}; --resume --allow-divergence takes it as it is"
+        ))
+        .into());
     }
     // Of a part of the run that was not taken as it is.
     if out.path().join(config.diverged()).exists() {

@@ -138,22 +138,17 @@ fn disk_space(
     done: u64,
 ) -> Result<DiskSpace, Failure> {
     let (steps, every) = (config.steps, config.output.checkpoint_every);
+    let checkpoint_bytes = checkpoint::bytes(session.state_elems());
+    if every == 0 {
+        return Ok(DiskSpace { checkpoint_bytes, student_bytes, keep: 0, kept: 0, to_come: 0 });
+    }
     Ok(DiskSpace {
-        checkpoint_bytes: checkpoint::bytes(session.state_elems()),
+        checkpoint_bytes,
         student_bytes,
-        keep: match config.output.checkpoint_every {
-            0 => 0,
-            // The best one may be another than the latest.
-            _ => config.output.keep.saturating_add(u64::from(!config.eval_data.is_empty())),
-        },
-        kept: match config.output.checkpoint_every {
-            0 => 0,
-            _ => checkpoint::steps(out.path())?.len() as u64,
-        },
-        to_come: match every {
-            0 => 0,
-            _ => steps / every - done / every + u64::from(!steps.is_multiple_of(every)),
-        },
+        // The best one may be another than the latest.
+        keep: config.output.keep.saturating_add(u64::from(!config.eval_data.is_empty())),
+        kept: checkpoint::steps(out.path())?.len() as u64,
+        to_come: steps / every - done / every + u64::from(!steps.is_multiple_of(every)),
     })
 }
 
@@ -188,11 +183,7 @@ fn upload(
         }
         Teacher::Known(known) => {
             session.upload(models, progress)?;
-            Some(known)
-        }
-        Teacher::Exact => {
-            session.upload(models, progress)?;
-            None
+            known
         }
     };
     bar.finish_and_clear();
