@@ -40,7 +40,7 @@ use variants::Tiling;
 
 pub(crate) use variants::CudaCores;
 
-pub use select::{TOKEN_BUCKETS, splits_k};
+pub use select::splits_k;
 
 key! {
     /// Inputs to outputs.

@@ -3,10 +3,6 @@
 use super::variants::{CudaCores, Mma, Tiling, Wgmma};
 use crate::{Arch, Dtype, Fixed};
 
-/// Token counts a plan is enumerated for. Which kernels a step launches does not depend on it, and the build takes
-/// every variant that admits a launch, so two of them are plenty.
-pub const TOKEN_BUCKETS: [u32; 2] = [1, 1 << 16];
-
 /// Which of the GEMMs: their operands have other layouts, so other tiles suit them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum GemmOp {
