@@ -26,6 +26,7 @@ pub mod source;
 pub mod tensor_map;
 pub mod tuned;
 pub mod variant;
+mod words;
 
 pub mod adamw;
 pub mod add;

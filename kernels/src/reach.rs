@@ -1,9 +1,10 @@
 //! What of a common header a source uses: the compiler gets that and no more, and so the digest of a kernel is of that and
-//! no more. A helper that is added to a header moves only kernels that mention it.
+//! no more. A helper that is added to a header moves only kernels that call it.
 //!
 //! A header is a sequence of items: declarations with the comments above them, and preprocessor lines. An item is used where
-//! a name that it declares is mentioned by the source or by an item that is used; what declares no name that is recognised
-//! always is. What this leaves out by mistake does not compile: it is never a digest that says too little.
+//! a name that it declares is mentioned by the source or by an item that is used, a function's where it is called: a field, a
+//! variable or a parameter of its name is something else. What declares no name that is recognised is always used. What this
+//! leaves out by mistake does not compile: it is never a digest that says too little.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -11,20 +12,50 @@ use std::sync::LazyLock;
 
 use crate::dtype::Dtype;
 use crate::format::Block;
+use crate::words::{self, identifiers};
 
 /// A header, read once.
 pub struct Parsed {
-    lines: Vec<&'static str>,
+    text: &'static str,
     items: Vec<Item>,
 }
 
 /// Some lines of it.
 struct Item {
     lines: Range<usize>,
-    /// What they declare; nothing for what is always used.
-    names: Vec<&'static str>,
-    /// What they mention.
-    words: Vec<&'static str>,
+    declares: Declared,
+    mentions: Mentions<String>,
+}
+
+/// What an item declares.
+enum Declared {
+    /// Nothing that is recognised: it is always used.
+    Unknown,
+    /// Nothing: it is a comment.
+    Nothing,
+    /// A function, and those of its name beside it.
+    Function(String),
+    /// Types, macros, enumerators.
+    Names(Vec<String>),
+}
+
+/// Names that are mentioned, and those among them that are called.
+struct Mentions<Name> {
+    all: HashSet<Name>,
+    called: HashSet<Name>,
+}
+
+impl<'a, Name: From<&'a str> + Eq + std::hash::Hash> Mentions<Name> {
+    fn of(text: &'a str) -> Self {
+        let mut mentions = Self { all: HashSet::new(), called: HashSet::new() };
+        for mention in words::mentions(text) {
+            mentions.all.insert(mention.name.into());
+            if mention.is_called {
+                mentions.called.insert(mention.name.into());
+            }
+        }
+        mentions
+    }
 }
 
 /// What the macros of a key may stand for: types that no source needs to mention by name.
@@ -35,16 +66,6 @@ static ALWAYS: LazyLock<Vec<String>> = LazyLock::new(|| {
 
 /// Identifiers that come before a parenthesis and name no function.
 const NO_FUNCTION: [&str; 4] = ["alignas", "__align__", "__launch_bounds__", "__attribute__"];
-
-/// A line without its comment.
-fn code(line: &str) -> &str {
-    line.split("//").next().unwrap_or_default()
-}
-
-fn identifiers(text: &str) -> impl Iterator<Item = &str> {
-    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-    words.filter(|word| word.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_'))
-}
 
 /// The last identifier of a text, past the arguments of a template.
 fn last_identifier(text: &str) -> Option<&str> {
@@ -64,73 +85,88 @@ fn last_identifier(text: &str) -> Option<&str> {
     identifiers(&name[start..]).next()
 }
 
-/// The names that an item declares.
-fn names(lines: &[&'static str]) -> Vec<&'static str> {
-    let mut lines = lines.iter().map(|line| code(line).trim()).filter(|line| !line.is_empty()).peekable();
+/// What the code of an item declares.
+fn declared(code: &[&str]) -> Declared {
+    let mut lines = code.iter().map(|line| line.trim()).filter(|line| !line.is_empty()).peekable();
     if lines.peek().is_some_and(|line| line.starts_with("template") && line.ends_with('>')) {
         lines.next();
     }
-    let Some(first) = lines.peek().copied() else { return Vec::new() };
+    let Some(first) = lines.peek().copied() else { return Declared::Nothing };
+    let names = |names: Vec<&str>| match names.is_empty() {
+        true => Declared::Unknown,
+        false => Declared::Names(names.into_iter().map(str::to_owned).collect()),
+    };
     if let Some(define) = first.strip_prefix("#define ") {
-        return identifiers(define).take(1).collect();
+        return names(identifiers(define).take(1).collect());
     }
     let shouts = |word: &str| word.bytes().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == b'_');
     let invoked = first.split_once('(').is_some_and(|(name, _)| shouts(name.trim()));
     if first.starts_with('#') || invoked || identifiers(first).any(|word| word == "operator") {
-        return Vec::new();
+        return Declared::Unknown;
     }
     let kind = identifiers(first).find(|word| ["struct", "union", "class", "enum", "typedef", "using"].contains(word));
     match kind {
         Some("enum") => {
             let body = lines.flat_map(|line| line.split_once('{').map_or(line, |(_, body)| body).split(','));
-            body.filter_map(|part| identifiers(part).next()).collect()
+            names(body.filter_map(|part| identifiers(part).next()).collect())
         }
         Some("struct" | "union" | "class") => {
             let head = first.split(['{', ';', ':']).next().unwrap_or(first);
-            last_identifier(head).into_iter().collect()
+            names(last_identifier(head).into_iter().collect())
         }
-        Some("using") => identifiers(first).nth(1).into_iter().collect(),
-        Some("typedef") => last_identifier(first.trim_end_matches(';')).into_iter().collect(),
+        Some("using") => names(identifiers(first).nth(1).into_iter().collect()),
+        Some("typedef") => {
+            let head = first.split(['{', ';']).next().unwrap_or(first);
+            names(last_identifier(head).into_iter().collect())
+        }
         // A function: what stands before its parenthesis.
         _ => {
-            let before = |line: &'static str| {
-                let parts = line.match_indices('(').map(|(at, _)| last_identifier(&line[..at]));
-                parts.flatten().find(|name| !NO_FUNCTION.contains(name))
+            let before = |line: &str| {
+                let parts = line.match_indices('(').filter_map(|(at, _)| last_identifier(&line[..at]));
+                parts.map(str::to_owned).find(|name| !NO_FUNCTION.contains(&name.as_str()))
             };
-            lines.find_map(before).into_iter().collect()
+            lines.find_map(before).map_or(Declared::Unknown, Declared::Function)
         }
     }
+}
+
+/// The lines of an include guard: what is between them is always read.
+fn guard(code: &[&str]) -> Option<[usize; 3]> {
+    let mut written = (0..code.len()).filter(|index| !code[*index].trim().is_empty());
+    let (first, second, last) = (written.next()?, written.next()?, written.next_back()?);
+    let name = code[first].trim().strip_prefix("#ifndef ")?;
+    let guards = code[second].trim().strip_prefix("#define ") == Some(name) && code[last].trim() == "#endif";
+    guards.then_some([first, second, last])
 }
 
 impl Parsed {
     /// Reads a header.
     pub fn new(text: &'static str) -> Self {
-        let lines: Vec<&'static str> = text.lines().collect();
+        let lines: Vec<&str> = text.lines().collect();
+        let skeleton = words::skeleton(text);
+        let code: Vec<&str> = skeleton.lines().map(str::trim).collect();
+        let guard = guard(&code);
         let (mut items, mut start, mut depth, mut conditions) = (Vec::new(), 0, 0_i32, 0_i32);
         let mut close = |range: Range<usize>| {
             if !range.is_empty() {
-                let own = &lines[range.clone()];
-                let words: Vec<&'static str> = own.iter().flat_map(|line| identifiers(code(line))).collect();
-                // Comments alone are for people.
-                let names = if words.is_empty() && own.iter().all(|line| code(line).trim().is_empty()) {
-                    vec!["//"]
-                } else {
-                    names(own)
-                };
+                let declares = declared(&code[range.clone()]);
                 // What is always there is there without its comments.
-                let comments = own.iter().take_while(|line| names.is_empty() && code(line).trim().is_empty()).count();
-                items.push(Item { lines: range.start + comments..range.end, names, words });
+                let bare = matches!(declares, Declared::Unknown);
+                let comments = code[range.clone()].iter().take_while(|line| bare && line.is_empty()).count();
+                let own = lines[range.clone()].join("\n");
+                items.push(Item { lines: range.start + comments..range.end, declares, mentions: Mentions::of(&own) });
             }
         };
         let (mut open, mut continued) = (false, false);
-        for (index, line) in lines.iter().enumerate() {
-            let code = code(line).trim();
+        for (index, code) in code.iter().enumerate() {
             let directive = code.starts_with('#') && depth == 0;
             if directive && open && conditions == 0 && !continued {
                 close(start..index);
                 (start, open) = (index, false);
             }
-            conditions += i32::from(code.starts_with("#if")) - i32::from(code.starts_with("#endif"));
+            if guard.is_none_or(|guard| !guard.contains(&index)) {
+                conditions += i32::from(code.starts_with("#if")) - i32::from(code.starts_with("#endif"));
+            }
             if !(directive || continued) {
                 depth += code.matches(['{', '(', '[']).count() as i32 - code.matches(['}', ')', ']']).count() as i32;
             }
@@ -140,7 +176,7 @@ impl Parsed {
             let ends = if was_directive {
                 !continued
             } else {
-                code.ends_with([';', '}']) || code.is_empty() && line.trim().is_empty()
+                code.ends_with([';', '}']) || code.is_empty() && lines[index].trim().is_empty()
             };
             if ends && depth == 0 && conditions == 0 {
                 close(start..index + 1);
@@ -148,21 +184,37 @@ impl Parsed {
             }
         }
         close(start..lines.len());
-        Self { lines, items }
+        Self { text, items }
+    }
+
+    /// All of it.
+    pub fn text(&self) -> &'static str {
+        self.text
     }
 }
 
 /// Of each header the lines that texts use; the others are empty, so that a compiler counts lines as people do.
 pub fn used(headers: &[&Parsed], texts: &[&str]) -> Vec<String> {
-    let mentioned = texts.iter().flat_map(|text| text.lines()).flat_map(|line| identifiers(code(line)));
-    let mut words: HashSet<&str> = mentioned.chain(ALWAYS.iter().map(String::as_str)).collect();
+    let mut mentioned: HashSet<&str> = ALWAYS.iter().map(String::as_str).collect();
+    let mut called = HashSet::new();
+    for of_text in texts.iter().map(|text| Mentions::<&str>::of(text)) {
+        mentioned.extend(of_text.all);
+        called.extend(of_text.called);
+    }
+    let is_used = |item: &Item, mentioned: &HashSet<&str>, called: &HashSet<&str>| match &item.declares {
+        Declared::Unknown => true,
+        Declared::Nothing => false,
+        Declared::Function(name) => called.contains(name.as_str()),
+        Declared::Names(names) => names.iter().any(|name| mentioned.contains(name.as_str())),
+    };
     let mut rest: Vec<&Item> = headers.iter().flat_map(|header| &header.items).collect();
     loop {
         let before = rest.len();
         rest.retain(|item| {
-            let is_used = item.names.is_empty() || item.names.iter().any(|name| words.contains(name));
+            let is_used = is_used(item, &mentioned, &called);
             if is_used {
-                words.extend(&item.words);
+                mentioned.extend(item.mentions.all.iter().map(String::as_str));
+                called.extend(item.mentions.called.iter().map(String::as_str));
             }
             !is_used
         });
@@ -170,11 +222,11 @@ pub fn used(headers: &[&Parsed], texts: &[&str]) -> Vec<String> {
             break;
         }
     }
-    let kept = |item: &Item| item.names.is_empty() || item.names.iter().any(|name| words.contains(name));
     let lines = |header: &&Parsed| -> String {
-        let mut text = vec![""; header.lines.len()];
-        for item in header.items.iter().filter(|item| kept(item)) {
-            text[item.lines.clone()].copy_from_slice(&header.lines[item.lines.clone()]);
+        let own: Vec<&str> = header.text.lines().collect();
+        let mut text = vec![""; own.len()];
+        for item in header.items.iter().filter(|item| is_used(item, &mentioned, &called)) {
+            text[item.lines.clone()].copy_from_slice(&own[item.lines.clone()]);
         }
         text.iter().flat_map(|line| [line, "\n"]).collect()
     };

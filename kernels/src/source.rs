@@ -1,10 +1,11 @@
 //! CUDA sources: their text, the headers they include, and the digest of both.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{LazyLock, PoisonError, RwLock};
 
 use crate::digest::Digest;
 use crate::reach::{self, Parsed};
+use crate::words;
 
 /// Options every kernel is compiled with, besides its architecture and macros.
 pub const OPTIONS: &[&str] = &["--std=c++17"];
@@ -38,30 +39,33 @@ static COMMON_HEADERS: &[Header] = &[
     ("wgmma_s8.cuh", include_str!("../cuda/wgmma_s8.cuh")),
 ];
 
-/// The same, by name, read for what of them a source uses.
-static PARSED_HEADERS: LazyLock<HashMap<&str, Parsed>> =
-    LazyLock::new(|| COMMON_HEADERS.iter().map(|(name, text)| (*name, Parsed::new(text))).collect());
+/// Headers that any source may include, by name, read for what of them a source uses.
+struct Common(BTreeMap<&'static str, Parsed>);
 
-impl Source {
-    /// The headers this source includes, directly or through others, in name order.
-    ///
-    /// # Panics
-    /// If a header that is included is not there.
-    pub fn headers(&self) -> Vec<Header> {
+static COMMON: LazyLock<Common> = LazyLock::new(|| Common::new(COMMON_HEADERS));
+
+impl Common {
+    fn new(headers: &[Header]) -> Self {
+        Self(headers.iter().map(|(name, text)| (*name, Parsed::new(text))).collect())
+    }
+
+    /// The headers a source includes, directly or through others, in name order.
+    fn headers(&self, source: &Source) -> Vec<Header> {
         let mut found: Vec<Header> = Vec::new();
-        let mut texts = vec![self.text];
+        let mut texts = vec![source.text];
         while let Some(text) = texts.pop() {
             let names = text.lines().filter_map(|line| line.strip_prefix("#include \"")?.strip_suffix('"'));
             for name in names {
                 if found.iter().any(|header| header.0 == name) {
                     continue;
                 }
-                match self.headers.iter().chain(COMMON_HEADERS).find(|header| header.0 == name) {
-                    Some(header) => {
-                        found.push(*header);
-                        texts.push(header.1);
+                let own = source.headers.iter().find(|header| header.0 == name).map(|header| header.1);
+                match own.or_else(|| self.0.get(name).map(Parsed::text)) {
+                    Some(text) => {
+                        found.push((name, text));
+                        texts.push(text);
                     }
-                    None => panic!("{} includes {name}, which is not among its headers", self.path),
+                    None => panic!("{} includes {name}, which is not among its headers", source.path),
                 }
             }
         }
@@ -69,12 +73,12 @@ impl Source {
         found
     }
 
-    /// What a compiler gets of them, and what a cubin depends on: of the common ones what this source uses.
-    pub fn includes(&self) -> Vec<(&'static str, String)> {
+    /// What a compiler gets of them.
+    fn includes(&self, source: &Source) -> Vec<(&'static str, String)> {
         let (common, own): (Vec<Header>, Vec<Header>) =
-            self.headers().into_iter().partition(|(name, _)| PARSED_HEADERS.contains_key(name));
-        let own_texts: Vec<&str> = own.iter().map(|(_, text)| *text).chain([self.text]).collect();
-        let parsed: Vec<&Parsed> = common.iter().map(|(name, _)| &PARSED_HEADERS[name]).collect();
+            self.headers(source).into_iter().partition(|(name, _)| self.0.contains_key(name));
+        let own_texts: Vec<&str> = own.iter().map(|(_, text)| *text).chain([source.text]).collect();
+        let parsed: Vec<&Parsed> = common.iter().map(|(name, _)| &self.0[name]).collect();
         let used = common.iter().map(|(name, _)| *name).zip(reach::used(&parsed, &own_texts));
         let mut all: Vec<(&str, String)> = own.iter().map(|(name, text)| (*name, (*text).to_owned())).collect();
         all.extend(used);
@@ -82,13 +86,43 @@ impl Source {
         all
     }
 
+    /// Digest of a source's path, and of its code and that of what it includes.
+    fn digest(&self, source: &Source) -> Digest {
+        // Where a line stands, and what is said of it, is no part of it.
+        let code = |text: &str| -> String {
+            let code = words::code(text);
+            code.lines().map(str::trim).filter(|line| !line.is_empty()).flat_map(|line| [line, "\n"]).collect()
+        };
+        let includes: Vec<(&str, String)> =
+            self.includes(source).iter().map(|(name, text)| (*name, code(text))).collect();
+        let own = code(source.text);
+        let headers = includes.iter().flat_map(|(name, text)| [*name, text.as_str()]);
+        let texts = [source.path, own.as_str()].into_iter().chain(headers);
+        Digest::of_parts("precast.text", texts.map(str::as_bytes))
+    }
+}
+
+impl Source {
+    /// The headers this source includes, directly or through others, in name order.
+    ///
+    /// # Panics
+    /// If a header that is included is not there.
+    pub fn headers(&self) -> Vec<Header> {
+        COMMON.headers(self)
+    }
+
+    /// What a compiler gets of them: of the common ones what this source uses.
+    pub fn includes(&self) -> Vec<(&'static str, String)> {
+        COMMON.includes(self)
+    }
+
     /// Whether the text, or what it uses of a header, has this word.
     pub fn mentions(&self, word: &str) -> bool {
         self.text.contains(word) || self.includes().iter().any(|(_, text)| text.contains(word))
     }
 
-    /// Digest of the path, the text and what it uses of the headers it includes. Each source is read once in a process: start-up asks
-    /// for that of every module.
+    /// Digest of all that a cubin depends on of a source: its path, and the code of the text and of what that uses of the headers
+    /// it includes. Each source is read once in a process: start-up asks for that of every module.
     pub(crate) fn digest(&self) -> Digest {
         static DIGESTS: LazyLock<RwLock<HashMap<[usize; 6], Digest>>> = LazyLock::new(RwLock::default);
         // What is static never changes, so where it lies says what it is, and costs nothing to compare.
@@ -98,13 +132,7 @@ impl Source {
         if let Some(digest) = DIGESTS.read().unwrap_or_else(PoisonError::into_inner).get(&place) {
             return *digest;
         }
-        let includes = self.includes();
-        // Where a line stands is no part of what it says.
-        let lines = |text: &str| text.lines().filter(|line| !line.is_empty()).flat_map(|line| [line, "\n"]).collect();
-        let includes: Vec<(&str, String)> = includes.iter().map(|(name, text)| (*name, lines(text))).collect();
-        let headers = includes.iter().flat_map(|(name, text)| [name.as_bytes(), text.as_bytes()]);
-        let digest =
-            Digest::of_parts("precast.text", [self.path, self.text].map(str::as_bytes).into_iter().chain(headers));
+        let digest = COMMON.digest(self);
         DIGESTS.write().unwrap_or_else(PoisonError::into_inner).insert(place, digest);
         digest
     }
@@ -127,25 +155,95 @@ macro_rules! source {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+    use crate::Arch;
+    use crate::words::Mention;
 
     const SOURCE: Source =
         Source { path: "a/b.cu", text: "#include \"a/c.cuh\"\ncode", headers: &[("a/c.cuh", "more"), ("a/d.cuh", "")] };
 
     #[test]
-    fn a_digest_is_of_path_text_and_what_is_included() {
+    fn a_digest_is_of_path_code_and_what_is_included() {
         let digest = SOURCE.digest();
         assert_eq!(SOURCE.digest(), digest);
-        let same = Source { headers: &[("a/c.cuh", "more"), ("a/d.cuh", "not included")], ..SOURCE };
-        assert_eq!(same.digest(), digest);
+        let alike = [
+            Source { headers: &[("a/c.cuh", "more"), ("a/d.cuh", "not included")], ..SOURCE },
+            Source { headers: &[("a/c.cuh", "// said of it\n\nmore")], ..SOURCE },
+            Source { text: "/* said\nof it */\n#include \"a/c.cuh\"\n\n  code // too", ..SOURCE },
+        ];
+        for same in alike {
+            assert_eq!(same.digest(), digest, "{same:?}");
+        }
         let others = [
             Source { path: "a/e.cu", ..SOURCE },
-            Source { text: "#include \"a/c.cuh\"\ncode ", ..SOURCE },
+            Source { text: "#include \"a/c.cuh\"\nco de", ..SOURCE },
             Source { headers: &[("a/c.cuh", "less")], ..SOURCE },
             Source { text: "#include \"device.cuh\"\ncode", ..SOURCE },
         ];
         for other in others {
             assert_ne!(other.digest(), digest, "{other:?}");
         }
+    }
+
+    /// Every source that an example is built from, and how many rows are.
+    fn rows() -> (Vec<Source>, usize) {
+        let keys = crate::examples();
+        let archs = [Arch::Sm89, Arch::Sm90a, Arch::Sm90Portable, Arch::Sm121];
+        let rows: Vec<Source> = archs
+            .iter()
+            .flat_map(|arch| keys.iter().flat_map(|key| key.built(*arch)))
+            .map(|pair| pair.source())
+            .collect();
+        let count = rows.len();
+        let sources: BTreeMap<&str, Source> = rows.into_iter().map(|source| (source.path, source)).collect();
+        (sources.into_values().collect(), count)
+    }
+
+    /// Words that a function cannot have for a name and that say what an item is.
+    const KEYWORDS: [&str; 10] =
+        ["alignas", "__align__", "class", "enum", "operator", "struct", "template", "typedef", "union", "using"];
+
+    /// Common headers, each with functions of these names behind what it has.
+    fn with_functions(names: &BTreeSet<&str>) -> Common {
+        let added: String =
+            names.iter().map(|name| format!("// New.\n__device__ float {name}(float x) {{ return x; }}\n")).collect();
+        let more = |text: &str| -> &'static str {
+            match text.strip_suffix("#endif\n") {
+                Some(guarded) => format!("{guarded}\n{added}#endif\n").leak(),
+                None => format!("{text}\n{added}").leak(),
+            }
+        };
+        let headers: Vec<Header> = COMMON_HEADERS.iter().map(|(name, text)| (*name, more(text))).collect();
+        Common::new(&headers)
+    }
+
+    #[test]
+    fn an_intrinsic_that_is_added_to_the_common_headers_moves_no_row() {
+        let (sources, rows) = rows();
+        assert!(rows > 400, "{rows}");
+        // Every name that a source or a header has and calls nowhere: fields, variables, parameters, types.
+        let texts = || {
+            let own = sources.iter().flat_map(|source| source.headers().into_iter().map(|(_, text)| text));
+            own.chain(sources.iter().map(|source| source.text))
+        };
+        let all: Vec<Mention<'_>> = texts().flat_map(words::mentions).collect();
+        let called: BTreeSet<&str> =
+            all.iter().filter(|mention| mention.is_called).map(|mention| mention.name).collect();
+        let names =
+            all.iter().map(|mention| mention.name).filter(|name| !called.contains(name) && !KEYWORDS.contains(name));
+        let names: BTreeSet<&str> = names.collect();
+        assert!(names.len() > 300 && ["rows", "value"].iter().all(|name| names.contains(name)), "{names:?}");
+        let moved = |common: &Common| -> Vec<&str> {
+            let moved = sources.iter().filter(|source| common.digest(source) != COMMON.digest(source));
+            moved.map(|source| source.path).collect()
+        };
+        assert_eq!(moved(&with_functions(&names)), [""; 0]);
+        // One more of a name that is called moves those that call it.
+        let call = |source: &&Source| source.includes().iter().any(|(_, text)| text.contains("float sigmoid("));
+        let callers: Vec<&str> = sources.iter().filter(call).map(|source| source.path).collect();
+        assert!(!callers.is_empty() && callers.len() < sources.len() / 2);
+        assert_eq!(moved(&with_functions(&["sigmoid"].into())), callers);
     }
 }

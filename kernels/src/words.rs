@@ -1,0 +1,185 @@
+//! CUDA text as a compiler reads it: what is code, and which names it mentions.
+
+/// A stretch of a text.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Piece {
+    Space,
+    Comment,
+    /// A string or a character, with its quotes.
+    Literal,
+    /// An identifier, a keyword or a number.
+    Word,
+    /// One character of anything else.
+    Sign,
+}
+
+/// A name in a text; those behind `.` and `->` are not there: they are of a type, and not of a header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mention<'a> {
+    pub name: &'a str,
+    /// True if arguments follow, and no declaration gives it its meaning here: it can be a function's.
+    pub is_called: bool,
+}
+
+fn is_of_word(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
+}
+
+/// True if a word is no number.
+fn is_name(word: &str) -> bool {
+    word.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+}
+
+/// The identifiers of a text without comments.
+pub fn identifiers(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !is_of_word(c)).filter(|word| is_name(word))
+}
+
+/// Bytes of a literal, up to the quote that is not escaped.
+fn literal_bytes(text: &str, quote: char) -> usize {
+    let mut escaped = true;
+    let end = text.char_indices().find(|(_, c)| {
+        let ends = *c == quote && !escaped;
+        escaped = *c == '\\' && !escaped;
+        ends
+    });
+    end.map_or(text.len(), |(at, _)| at + 1)
+}
+
+/// A text, divided.
+fn pieces(mut text: &str) -> impl Iterator<Item = (Piece, &str)> {
+    std::iter::from_fn(move || {
+        let first = text.chars().next()?;
+        let run = |is_in: fn(char) -> bool| text.find(|c: char| !is_in(c)).unwrap_or(text.len());
+        let (piece, bytes) = match first {
+            '/' if text.starts_with("//") => (Piece::Comment, text.find('\n').unwrap_or(text.len())),
+            '/' if text.starts_with("/*") => (Piece::Comment, text.find("*/").map_or(text.len(), |at| at + 2)),
+            '"' | '\'' => (Piece::Literal, literal_bytes(text, first)),
+            c if c.is_whitespace() => (Piece::Space, run(char::is_whitespace)),
+            c if is_of_word(c) => (Piece::Word, run(is_of_word)),
+            c => (Piece::Sign, c.len_utf8()),
+        };
+        let (own, rest) = text.split_at(bytes);
+        text = rest;
+        Some((piece, own))
+    })
+}
+
+/// A text with each piece as it is written by `shown`, and nothing but the ends of its lines of others.
+fn shown(text: &str, shown: impl Fn(Piece) -> bool) -> String {
+    let write = |(piece, own): (Piece, &str)| match shown(piece) {
+        true => own.to_owned(),
+        false => [" "].into_iter().chain(own.matches('\n')).collect(),
+    };
+    pieces(text).map(write).collect()
+}
+
+/// A text without comments, line by line.
+pub fn code(text: &str) -> String {
+    shown(text, |piece| piece != Piece::Comment)
+}
+
+/// A text without comments and literals, line by line.
+pub fn skeleton(text: &str) -> String {
+    shown(text, |piece| !matches!(piece, Piece::Comment | Piece::Literal))
+}
+
+/// What stands before an expression, where other words before a name say that it is declared.
+const NO_TYPES: [&str; 6] = ["return", "else", "do", "case", "throw", "new"];
+
+/// True if the `<` that the signs start with opens the arguments of a template, and those of a function follow.
+fn is_template_call(signs: &[&str]) -> bool {
+    let mut depth = 0;
+    let end = signs.iter().position(|sign| {
+        depth += i32::from(*sign == "<") - i32::from(*sign == ">");
+        depth == 0 || [";", "{", "}"].contains(sign)
+    });
+    end.is_some_and(|end| signs[end] == ">" && signs.get(end + 1) == Some(&"("))
+}
+
+/// Words and signs; the end of a line for the preprocessor is a `;`.
+fn signs(text: &str) -> Vec<&str> {
+    let (mut all, mut starts, mut directive) = (Vec::new(), true, false);
+    for (piece, own) in pieces(text) {
+        match piece {
+            Piece::Space if own.contains('\n') => {
+                if all.last() == Some(&"\\") {
+                    all.pop();
+                } else if directive {
+                    all.push(";");
+                    directive = false;
+                }
+                starts = true;
+            }
+            Piece::Word | Piece::Sign | Piece::Literal => {
+                directive |= starts && own == "#";
+                starts = false;
+                all.push(own);
+            }
+            Piece::Space | Piece::Comment => {}
+        }
+    }
+    all
+}
+
+/// The names that a text mentions, as often as it does.
+pub fn mentions(text: &str) -> Vec<Mention<'_>> {
+    let signs = signs(text);
+    let before = |index: usize, distance: usize| index.checked_sub(distance).map_or("", |at| signs[at]);
+    let mention = |(index, name): (usize, &&'_ str)| {
+        let (last, first) = (before(index, 1), before(index, 2));
+        let is_member = last == "." || [first, last] == ["-", ">"];
+        if !is_name(name) || is_member {
+            return None;
+        }
+        let is_declared = is_name(last) && !NO_TYPES.contains(&last) && first != "define";
+        let is_qualified = [first, last] == [":", ":"];
+        let has_arguments = match signs.get(index + 1) {
+            Some(&"(") => true,
+            Some(&"<") => is_template_call(&signs[index + 1..]),
+            _ => false,
+        };
+        Some((index, has_arguments && !is_declared && !is_qualified))
+    };
+    let found: Vec<(usize, bool)> = signs.iter().enumerate().filter_map(mention).collect();
+    found.into_iter().map(|(index, is_called)| Mention { name: signs[index], is_called }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_is_text_without_comments_line_by_line() {
+        let text = "a /* b\nc */ d // e\n\"// f\" '\"' g\n";
+        assert_eq!(code(text), "a  \n d  \n\"// f\" '\"' g\n");
+        assert_eq!(skeleton(text), "a  \n d  \n    g\n");
+        assert_eq!(code("\"\\\"//\" // a"), "\"\\\"//\"  ");
+    }
+
+    #[test]
+    fn a_function_is_called_where_nothing_else_has_its_name() {
+        let called = |text| -> Vec<String> {
+            let called = mentions(text).into_iter().filter(|mention| mention.is_called);
+            called.map(|mention| mention.name.to_owned()).collect()
+        };
+        for text in ["f(1)", "return f(x);", "f<2>(x)", "f < vector<T, 2>, 3 > (x)", "y = -f\n(x);", "#define A f(1)"] {
+            assert_eq!(called(text), ["f"], "{text}");
+        }
+        assert_eq!(called("#define A 1\nf(x)\n#define B(x) \\\n g(x)"), ["f", "g"]);
+        let others = [
+            "float f = 1;",
+            "uint64_t f[16];",
+            "p.f",
+            "p->f(1)",
+            "vector<T, 1>::f(x)",
+            "float f(float x);",
+            "for (f = 0; f < n; f++) a[(f)] = f > 0;",
+            "\"f(1)\" // f(1)",
+        ];
+        for text in others {
+            assert!(!called(text).contains(&"f".to_owned()), "{text}");
+        }
+        assert!(!mentions("p.f + p->f").iter().any(|mention| mention.name == "f"));
+    }
+}
