@@ -1,6 +1,7 @@
-//! Tests plans: that the build covers them, their memory, ranks, adapters and formats.
+//! Tests plans: that the build covers them, what their launches are built as, their memory, ranks, adapters and formats.
 
 mod adapters;
+mod choices;
 mod coverage;
 mod cublas;
 mod int8;

@@ -1,0 +1,81 @@
+//! Which variant each launch of a built-in model is built as: a rule that moves one is seen.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+
+use precast_kernels::Arch;
+use precast_plan::{
+    Build, Executor, Formats, Gemm, ModelConfig, Objective, Precision, Recipe, Recompute, TrainingPlan, TrainingRequest,
+};
+
+const ARCHS: [Arch; 5] = [Arch::Sm89, Arch::Sm90a, Arch::Sm90Portable, Arch::Sm121, Arch::Sim];
+
+/// Every built-in model; blocks are alike, so two are all.
+fn models() -> Vec<ModelConfig> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../aot/models");
+    let files = std::fs::read_dir(folder).unwrap().map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap());
+    files.map(|json| ModelConfig { layers: 2, ..ModelConfig::from_json(&json).unwrap() }).collect()
+}
+
+/// A build: `128x256x32s4/96`, the stages or the CTAs of a cluster behind the tile, then the CTAs of the grid.
+fn written(build: &Build) -> String {
+    let numbers: BTreeMap<&str, u32> = build.variant.numbers().collect();
+    let of = |name: &str| numbers.get(name).copied();
+    let letter = |name: &str| of(name).map(|number| format!("{}{number}", &name[..1]));
+    let tile = match ["tile_m", "tile_n", "tile_k"].map(of) {
+        [Some(m), Some(n), Some(k)] => format!("{m}x{n}x{k}"),
+        _ => of("tile").or(of("threads")).unwrap_or_default().to_string(),
+    };
+    let more = letter("stages").or(letter("cluster")).unwrap_or_default();
+    format!("{tile}{more}/{}", build.geometry.grid.iter().product::<u32>())
+}
+
+/// Of each launch of a step that has a problem, matrix multiplications above all, how it is built.
+fn choices(
+    models: &[ModelConfig],
+    (batch, seq_len): (u32, u32),
+    arch: Arch,
+) -> BTreeMap<(String, String), BTreeSet<String>> {
+    let objective = Objective::Distill { alpha: 0.5, temperature: 1.0, beta: 0.0 };
+    let mut found: BTreeMap<_, BTreeSet<String>> = BTreeMap::new();
+    for (model, precision) in models.iter().flat_map(|model| Precision::ALL.map(|precision| (model, precision))) {
+        let (recompute, gemm) = (Recompute::None, Gemm::Bundle);
+        let recipe = Recipe { batch, seq_len, precision, objective, weight_decay: 0.0, clip: 0.0, recompute, gemm };
+        let int8 = Formats::int8();
+        let taught = TrainingRequest::new(model, &recipe, arch);
+        let taught = [taught.taught_by(Some(model)), taught.taught_by(Some((model, &int8)))];
+        for training in taught.into_iter().filter_map(|request| TrainingPlan::new(request).ok()) {
+            for launch in training.plan.launches() {
+                let problem = launch.key.kernel().problem(&launch.params);
+                if let (Some(problem), Executor::Kernel(build)) = (problem, &launch.by) {
+                    found.entry((launch.key.to_string(), problem)).or_default().insert(written(build));
+                }
+            }
+        }
+    }
+    found
+}
+
+/// The launches of one token and of a large batch, by key and m x n x k: the tile on each architecture.
+#[test]
+fn every_launch_of_a_built_in_model_is_built_as_it_was() {
+    let models = models();
+    assert_eq!(models.len(), 11);
+    let mut text = format!("# {}\n", ARCHS.map(|arch| arch.to_string()).join(" "));
+    for shape in [(1, 33), (8, 1024)] {
+        let by_arch = ARCHS.map(|arch| choices(&models, shape, arch));
+        let mut last = "";
+        for (key, problem) in by_arch[0].keys() {
+            if last != key {
+                writeln!(text, "{key}").unwrap();
+                last = key;
+            }
+            let tiles = by_arch.each_ref().map(|choices| {
+                let tiles = &choices[&(key.clone(), problem.clone())];
+                tiles.iter().cloned().collect::<Vec<_>>().join("|")
+            });
+            writeln!(text, "  {problem} {}", tiles.join(" ")).unwrap();
+        }
+    }
+    insta::assert_snapshot!(text);
+}
