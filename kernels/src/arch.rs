@@ -107,6 +107,14 @@ impl Arch {
         }
     }
 
+    /// Shared memory of a multiprocessor, bytes (the same table).
+    pub(crate) fn shared_bytes(self) -> u32 {
+        match self {
+            Arch::Sm90a | Arch::Sm90Portable => 228 * 1024,
+            Arch::Sm89 | Arch::Sm121 | Arch::Sim => 100 * 1024,
+        }
+    }
+
     /// Shared memory one CTA may use, bytes (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"). Portable kernels and the sim take the smallest of them.
     pub const fn shared_bytes_per_block(self) -> u32 {
         match self {

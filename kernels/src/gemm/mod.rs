@@ -20,7 +20,9 @@
 //! Sources: Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008 (tiling); NVIDIA,
 //! CUTLASS, "Efficient GEMM in CUDA" (pipelines on tensor cores).
 
+mod candidates;
 mod host;
+mod rates;
 pub(crate) mod select;
 pub(crate) mod variants;
 pub(crate) mod wgmma;

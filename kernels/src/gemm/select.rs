@@ -1,10 +1,11 @@
-//! Which variant a GEMM is built as: a table of tiles for each architecture, and the time each would take.
+//! Which variant a GEMM is built as: the time that each tile of an architecture would take.
 
-use super::variants::{CudaCores, Mma, Tiling, Wgmma};
-use crate::{Arch, Dtype, Fixed};
+use super::rates::rates;
+use super::variants::{Tiling, Wgmma};
+use crate::{Arch, Dtype};
 
 /// Which of the GEMMs: their operands have other layouts, so other tiles suit them.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum GemmOp {
     Fwd,
     Swiglu,
@@ -13,6 +14,17 @@ pub(crate) enum GemmOp {
 }
 
 impl GemmOp {
+    /// The one that files call so.
+    pub fn of_name(name: &str) -> Option<Self> {
+        match name {
+            "fwd" => Some(GemmOp::Fwd),
+            "swiglu" => Some(GemmOp::Swiglu),
+            "dgrad" => Some(GemmOp::Dgrad),
+            "wgrad" => Some(GemmOp::Wgrad),
+            _ => None,
+        }
+    }
+
     /// Whether the CTAs of a `wgmma` cluster multicast what their tiles have in common, and do not split K: forward, and
     /// where tiles of 64 rows are many enough to be left whole.
     pub fn multicasts(self, variant: Wgmma) -> bool {
@@ -36,158 +48,15 @@ pub(crate) struct ProblemSize {
     pub vectors: bool,
 }
 
-/// 256 threads in a 16 x 16 grid.
-macro_rules! cuda_cores {
-    ($tile:literal) => {
-        Tiling::CudaCores(CudaCores { threads: 256, tile: $tile })
-    };
-}
-
-macro_rules! mma {
-    ($tile_m:literal x $tile_n:literal x $tile_k:literal, warp_n $warp_n:literal, stages $stages:literal) => {
-        Tiling::Mma(Mma {
-            mma: Fixed,
-            stages: $stages,
-            threads: $tile_m / 64 * ($tile_n / $warp_n) * 32,
-            tile_k: $tile_k,
-            tile_m: $tile_m,
-            tile_n: $tile_n,
-            warp_n: $warp_n,
-        })
-    };
-}
-
-macro_rules! wgmma {
-    ($tile_m:literal x $tile_n:literal x $tile_k:literal, cluster $cluster:literal) => {
-        Tiling::Wgmma(Wgmma {
-            cluster: $cluster,
-            shared_bytes: Arch::Sm90a.shared_bytes_per_block(),
-            threads: 384,
-            tile_k: $tile_k,
-            tile_m: $tile_m,
-            tile_n: $tile_n,
-            wgmma: Fixed,
-        })
-    };
-}
-
-/// The variants an architecture has for inputs of a dtype, and how fast each multiplies when every multiprocessor is
-/// full: a share of the fastest, in percent.
-struct Table {
-    multiprocessors: u64,
-    variants: &'static [Tiling],
-    rates: &'static [u32],
-}
-
-static F32: &[Tiling] = &[cuda_cores!(128), cuda_cores!(64)];
-
-/// 96 and 48 KiB of shared memory a CTA: one or two of them on a multiprocessor that has 100 KiB. Not measured.
-static BF16: &[Tiling] = &[
-    mma!(128 x 256 x 32, warp_n 64, stages 4),
-    mma!(128 x 128 x 32, warp_n 64, stages 3),
-    mma!(128 x 64 x 32, warp_n 32, stages 4),
-    cuda_cores!(64),
-];
-
-/// An H200 has room for two CTAs of 96 KiB: deeper slices meet at a barrier less often. The others' variants are here so
-/// that they are checked on hardware.
-static BF16_H200: &[Tiling] = &[
-    mma!(256 x 128 x 32, warp_n 64, stages 4),
-    mma!(128 x 128 x 64, warp_n 64, stages 3),
-    mma!(128 x 64 x 32, warp_n 32, stages 4),
-    mma!(128 x 256 x 32, warp_n 64, stages 4),
-    mma!(128 x 128 x 32, warp_n 64, stages 3),
-    cuda_cores!(64),
-];
-
-/// Outputs of many tokens: no tile is faster than another of these, so that which fits the columns and the waves is.
-static HOPPER_FWD: &[Tiling] = &[
-    wgmma!(128 x 256 x 64, cluster 1),
-    wgmma!(128 x 224 x 64, cluster 1),
-    wgmma!(128 x 192 x 64, cluster 1),
-    cuda_cores!(64),
-];
-
-/// The same, in halves of whole chunks of 32 columns. Most of a frozen model's arithmetic: a pair of CTAs copies the
-/// weights they share once, which leaves power for multiplying.
-static HOPPER_SWIGLU: &[Tiling] =
-    &[wgmma!(128 x 256 x 64, cluster 2), wgmma!(128 x 192 x 64, cluster 2), cuda_cores!(64)];
-
-/// The same; the head's is few tiles, deep in the vocabulary.
-static HOPPER_DGRAD: &[Tiling] = &[
-    wgmma!(128 x 256 x 64, cluster 2),
-    wgmma!(128 x 224 x 64, cluster 2),
-    wgmma!(128 x 192 x 64, cluster 2),
-    cuda_cores!(64),
-];
-
-/// Weights: few tiles, deep in the tokens.
-static HOPPER_WGRAD: &[Tiling] = &[
-    wgmma!(128 x 224 x 64, cluster 2),
-    wgmma!(128 x 192 x 64, cluster 2),
-    wgmma!(128 x 128 x 64, cluster 2),
-    wgmma!(64 x 128 x 64, cluster 2),
-    cuda_cores!(64),
-];
-
-/// int8: pairs of values are elements of 16 bits, so tiles and depths are those of bf16 in bytes. A pair of CTAs copies the weights
-/// once: two or three percent of a deep product.
-static HOPPER_INT8_FWD: &[Tiling] = &[
-    wgmma!(128 x 256 x 64, cluster 2),
-    wgmma!(128 x 224 x 64, cluster 2),
-    wgmma!(128 x 192 x 64, cluster 2),
-    wgmma!(128 x 128 x 64, cluster 2),
-];
-
-/// The variants of a table but that for CUDA cores, its last.
-fn tensor_cores(variants: &'static [Tiling]) -> &'static [Tiling] {
-    match variants {
-        [tensor_cores @ .., Tiling::CudaCores(_)] => tensor_cores,
-        _ => unreachable!("the last variant of a table is for CUDA cores"),
-    }
-}
-
-/// Rates on an H200 are measured. The others have a quarter of its tensor throughput a multiprocessor: neither shared
-/// memory nor L2 holds back their smaller tiles as much.
-fn table(op: GemmOp, dtype: Dtype, arch: Arch) -> Table {
-    let (variants, rates): (_, &[u32]) = match (dtype, arch) {
-        (Dtype::Bf16, Arch::Sm90a) => match op {
-            GemmOp::Fwd => (HOPPER_FWD, &[100, 100, 100, 3]),
-            GemmOp::Swiglu => (HOPPER_SWIGLU, &[100, 100, 3]),
-            GemmOp::Dgrad => (HOPPER_DGRAD, &[100, 100, 100, 3]),
-            GemmOp::Wgrad => (HOPPER_WGRAD, &[100, 100, 100, 90, 3]),
-        },
-        (Dtype::I8, Arch::Sm90a) => match op {
-            GemmOp::Swiglu => (tensor_cores(HOPPER_SWIGLU), &[100, 97]),
-            _ => (HOPPER_INT8_FWD, &[100, 95, 92, 88]),
-        },
-        (Dtype::I8, Arch::Sm90Portable) => (tensor_cores(BF16_H200), &[96, 100, 80, 98, 92]),
-        (Dtype::I8, _) => (tensor_cores(BF16), &[100, 100, 90]),
-        // dgrad's operands leave no registers for 256 rows.
-        (Dtype::Bf16, Arch::Sm90Portable) if op == GemmOp::Dgrad => (&BF16_H200[1..], &[100, 80, 90, 85, 3]),
-        (Dtype::Bf16, Arch::Sm90Portable) => (BF16_H200, &[108, 100, 80, 90, 85, 3]),
-        (Dtype::Bf16, _) => (BF16, &[100, 100, 90, 3]),
-        _ => (F32, &[100, 70]),
-    };
-    Table { multiprocessors: arch.multiprocessors().into(), variants, rates }
-}
-
 pub(crate) fn variants(op: GemmOp, dtype: Dtype, arch: Arch) -> Vec<Tiling> {
-    table(op, dtype, arch).variants.iter().copied().filter(|variant| !narrow(op, *variant)).collect()
-}
-
-/// Whether a warp's columns are too few for the epilogue, which stores 32 at a time, and of a gated product half of what it has
-/// summed.
-fn narrow(op: GemmOp, variant: Tiling) -> bool {
-    op == GemmOp::Swiglu && matches!(variant, Tiling::Mma(mma) if mma.warp_n < 64)
+    rates(op, dtype, arch).iter().map(|(tiling, _)| *tiling).collect()
 }
 
 /// bf16 runs on tensor cores wherever it can be copied in vectors.
 pub(crate) fn admits(problem: &ProblemSize, variant: Tiling) -> bool {
-    let narrow = narrow(problem.op, variant);
     let tensor_cores = !matches!(variant, Tiling::CudaCores(_));
     match problem.dtype {
-        Dtype::Bf16 | Dtype::I8 => !narrow && tensor_cores == problem.vectors,
+        Dtype::Bf16 | Dtype::I8 => tensor_cores == problem.vectors,
         _ => true,
     }
 }
@@ -232,8 +101,8 @@ fn time(problem: &ProblemSize, variant: Tiling, rate: u32, multiprocessors: u64)
 
 /// The variant that takes the least time, and that time. The first of equals.
 fn fastest(problem: &ProblemSize, arch: Arch) -> (Tiling, u64) {
-    let Table { multiprocessors, variants, rates } = table(problem.op, problem.dtype, arch);
-    let admitted = variants.iter().zip(rates).filter(|(variant, _)| admits(problem, **variant));
+    let multiprocessors = arch.multiprocessors().into();
+    let admitted = rates(problem.op, problem.dtype, arch).iter().filter(|(variant, _)| admits(problem, *variant));
     let timed = admitted.map(|(variant, rate)| (*variant, time(problem, *variant, *rate, multiprocessors)));
     timed.min_by_key(|(_, time)| *time).expect("every GEMM has a variant that admits it")
 }
@@ -246,8 +115,8 @@ pub(crate) fn select(problem: &ProblemSize, arch: Arch) -> Tiling {
 /// Whether GEMMs of a dtype are built so on an architecture that CTAs can split K. `wgmma` has means of its own,
 /// and the simulated GPU adds up at once.
 pub fn splits_k(dtype: Dtype, arch: Arch) -> bool {
-    let table = table(GemmOp::Wgrad, dtype, arch);
-    arch != Arch::Sim && table.variants.iter().any(|variant| matches!(variant, Tiling::Mma(_)))
+    let mut variants = rates(GemmOp::Wgrad, dtype, arch).iter();
+    arch != Arch::Sim && variants.any(|(variant, _)| matches!(variant, Tiling::Mma(_)))
 }
 
 /// Into how many parts to divide the depth, each a CTA's, if that is faster on an architecture; and how many `semaphores` that

@@ -1,0 +1,158 @@
+//! The tiles that a GEMM can be built with on an architecture: all there are of each instruction, under constraints.
+
+use super::select::GemmOp;
+use super::variants::{CudaCores, Mma, Tiling, Wgmma};
+use crate::{Arch, Fixed};
+
+/// Registers of a multiprocessor, and the most of a thread (CUDA C++ Programming Guide, "Technical Specifications per Compute
+/// Capability").
+const REGISTERS: u32 = 1 << 16;
+const REGISTERS_PER_THREAD: u32 = 255;
+/// A multiprocessor issues for so many warps at once.
+const SCHEDULERS: u32 = 4;
+/// Shared memory that the system takes of each CTA's, bytes.
+const SYSTEM_BYTES: u32 = 1024;
+/// Stages that hide a copy: one is read, one is waited for, one is on its way.
+const FEWEST_STAGES: u32 = 3;
+/// Columns that the epilogues of tensor cores store at a time.
+const CHUNK: u32 = 32;
+
+/// What a tile may not be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Constraint {
+    /// An instruction that the architecture does not have.
+    Instruction,
+    /// Fewer warps than schedulers, or more than leave each thread all the registers it can address.
+    Threads,
+    /// Sums of a thread that take more than half of its registers.
+    Registers,
+    /// More shared memory than a CTA can have; if its warps are as few as the schedulers, than two on a multiprocessor can.
+    SharedMemory,
+    /// Columns of a warp that its epilogue does not store whole.
+    Columns,
+}
+
+impl Constraint {
+    const ALL: [Self; 5] = [Self::Instruction, Self::Threads, Self::Registers, Self::SharedMemory, Self::Columns];
+
+    /// Whether a tile keeps to it.
+    fn admits(self, op: GemmOp, tiling: Tiling, arch: Arch) -> bool {
+        match self {
+            Self::Instruction => !matches!(tiling, Tiling::Wgmma(_)) || arch == Arch::Sm90a,
+            // Producers of a pipeline give their registers to those who multiply.
+            Self::Threads => {
+                let threads = multiplying(tiling);
+                threads >= SCHEDULERS * 32 && threads * (REGISTERS_PER_THREAD + 1) <= REGISTERS
+            }
+            Self::Registers => sums(tiling) <= REGISTERS_PER_THREAD.div_ceil(2),
+            Self::SharedMemory => {
+                let bytes = shared_bytes(tiling);
+                let pairs = multiplying(tiling) == SCHEDULERS * 32;
+                let fits = !pairs || 2 * (bytes + SYSTEM_BYTES) <= arch.shared_bytes();
+                bytes <= arch.shared_bytes_per_block() && fits
+            }
+            Self::Columns => match (tiling, op) {
+                (Tiling::CudaCores(_), _) => true,
+                // Of a gated result half of what a warp has summed.
+                (Tiling::Mma(mma), GemmOp::Swiglu) => mma.warp_n / 2 >= CHUNK,
+                (Tiling::Mma(mma), _) => mma.warp_n >= CHUNK,
+                (Tiling::Wgmma(wgmma), GemmOp::Swiglu) => (wgmma.tile_n / 2).is_multiple_of(CHUNK),
+                (Tiling::Wgmma(wgmma), _) => wgmma.tile_n.is_multiple_of(CHUNK),
+            },
+        }
+    }
+}
+
+/// Threads that multiply.
+fn multiplying(tiling: Tiling) -> u32 {
+    match tiling {
+        Tiling::CudaCores(CudaCores { threads, .. }) | Tiling::Mma(Mma { threads, .. }) => threads,
+        // One warpgroup copies.
+        Tiling::Wgmma(wgmma) => wgmma.threads - 128,
+    }
+}
+
+/// Sums of a thread.
+fn sums(tiling: Tiling) -> u32 {
+    match tiling {
+        Tiling::CudaCores(CudaCores { threads, tile }) => tile * tile / threads,
+        Tiling::Mma(mma) => 64 * mma.warp_n / 32,
+        Tiling::Wgmma(wgmma) => 64 * wgmma.tile_n / 128,
+    }
+}
+
+/// Shared memory of the fewest stages, or of those that there are, bytes; elements have 2.
+fn shared_bytes(tiling: Tiling) -> u32 {
+    match tiling {
+        // What its source declares is known to the compiler.
+        Tiling::CudaCores(_) => 0,
+        Tiling::Mma(mma) => (mma.tile_m + mma.tile_n) * mma.tile_k * 2 * mma.stages,
+        Tiling::Wgmma(wgmma) => (wgmma.tile_m + wgmma.tile_n) * wgmma.tile_k * 2 * FEWEST_STAGES,
+    }
+}
+
+/// 256 threads in a 16 x 16 grid.
+fn cuda_cores() -> impl Iterator<Item = Tiling> {
+    [128, 64].into_iter().map(|tile| Tiling::CudaCores(CudaCores { threads: 256, tile }))
+}
+
+/// Warps of 64 rows.
+fn mma() -> impl Iterator<Item = Tiling> {
+    let tiles = [128, 256].into_iter().flat_map(|m| [64, 128, 256].map(|n| (m, n)));
+    let slices = tiles.flat_map(|tile| [32, 64].map(|tile_k| (tile, tile_k)));
+    let warps = slices.flat_map(|slice| [32, 64, 128].map(|warp_n| (slice, warp_n)));
+    warps.filter(|(((_, tile_n), _), warp_n)| warp_n <= tile_n).flat_map(|(((tile_m, tile_n), tile_k), warp_n)| {
+        [FEWEST_STAGES, FEWEST_STAGES + 1].map(|stages| {
+            let threads = tile_m / 64 * (tile_n / warp_n) * 32;
+            Tiling::Mma(Mma { mma: Fixed, stages, threads, tile_k, tile_m, tile_n, warp_n })
+        })
+    })
+}
+
+/// Two warpgroups that multiply, each with the sums of 64 rows, and one that copies; all shared memory of a CTA.
+fn wgmma() -> impl Iterator<Item = Tiling> {
+    let tiles = [64, 128].into_iter().flat_map(|m| (64..=256).step_by(32).map(move |n| (m, n)));
+    tiles.flat_map(|(tile_m, tile_n)| {
+        [1, 2].map(|cluster| {
+            let shared_bytes = Arch::Sm90a.shared_bytes_per_block();
+            Tiling::Wgmma(Wgmma { cluster, shared_bytes, threads: 384, tile_k: 64, tile_m, tile_n, wgmma: Fixed })
+        })
+    })
+}
+
+/// The constraints that a tile breaks.
+fn broken(op: GemmOp, tiling: Tiling, arch: Arch) -> impl Iterator<Item = Constraint> {
+    Constraint::ALL.into_iter().filter(move |constraint| !constraint.admits(op, tiling, arch))
+}
+
+/// Every tile, whatever can be built of it.
+pub fn tiles() -> impl Iterator<Item = Tiling> {
+    cuda_cores().chain(mma()).chain(wgmma())
+}
+
+/// The first constraint that a tile breaks on an architecture; none of a candidate.
+pub fn refused(op: GemmOp, tiling: Tiling, arch: Arch) -> Option<Constraint> {
+    broken(op, tiling, arch).next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn constraints_leave_an_architecture_what_it_can_build() {
+        let candidates = |op, arch| tiles().filter(|tiling| refused(op, *tiling, arch).is_none()).count();
+        let counts = [Arch::Sm89, Arch::Sm90Portable, Arch::Sm90a].map(|arch| candidates(GemmOp::Fwd, arch));
+        assert_eq!((tiles().count(), counts), (94, [14, 20, 55]));
+        // A narrow warp has half a chunk of a gated result.
+        assert!(candidates(GemmOp::Swiglu, Arch::Sm89) < candidates(GemmOp::Fwd, Arch::Sm89));
+    }
+
+    #[test]
+    fn each_constraint_refuses_a_tile_that_no_other_does() {
+        for constraint in Constraint::ALL {
+            let alone = |tiling: &Tiling| broken(GemmOp::Swiglu, *tiling, Arch::Sm90Portable).eq([constraint]);
+            assert!(tiles().any(|tiling| alone(&tiling)), "{constraint:?}");
+        }
+    }
+}
