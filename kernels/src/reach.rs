@@ -1,5 +1,5 @@
-//! What of a common header a source uses: the compiler gets that and no more, and so the digest of a kernel is of that and
-//! no more. A helper that is added to a header moves only kernels that call it.
+//! The parts of a common header that a source uses: the compiler gets these and no more, and so the digest of a kernel is of
+//! these and no more. A helper that is added to a header moves only kernels that call it.
 //!
 //! A header is a sequence of items: declarations with the comments above them, and preprocessor lines. An item is used where
 //! a name that it declares is mentioned by the source or by an item that is used, a function's where it is called: a field, a
@@ -27,7 +27,7 @@ struct Item {
     mentions: Mentions<String>,
 }
 
-/// What an item declares.
+/// Names that an item declares.
 enum Declared {
     /// Nothing that is recognised: it is always used.
     Unknown,
@@ -85,7 +85,7 @@ fn last_identifier(text: &str) -> Option<&str> {
     identifiers(&name[start..]).next()
 }
 
-/// What the code of an item declares.
+/// Reads the names that the code of an item declares.
 fn declared(code: &[&str]) -> Declared {
     let mut lines = code.iter().map(|line| line.trim()).filter(|line| !line.is_empty()).peekable();
     if lines.peek().is_some_and(|line| line.starts_with("template") && line.ends_with('>')) {
@@ -187,7 +187,7 @@ impl Parsed {
         Self { text, items }
     }
 
-    /// All of it.
+    /// Returns all of it.
     pub fn text(&self) -> &'static str {
         self.text
     }

@@ -73,7 +73,7 @@ impl Common {
         found
     }
 
-    /// What a compiler gets of them.
+    /// Pairs each of them with what a compiler gets of it.
     fn includes(&self, source: &Source) -> Vec<(&'static str, String)> {
         let (common, own): (Vec<Header>, Vec<Header>) =
             self.headers(source).into_iter().partition(|(name, _)| self.0.contains_key(name));
@@ -111,7 +111,7 @@ impl Source {
         COMMON.headers(self)
     }
 
-    /// What a compiler gets of them: of the common ones what this source uses.
+    /// Pairs each of them with what a compiler gets of it: of the common ones what this source uses.
     pub fn includes(&self) -> Vec<(&'static str, String)> {
         COMMON.includes(self)
     }

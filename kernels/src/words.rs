@@ -84,7 +84,7 @@ pub fn skeleton(text: &str) -> String {
     shown(text, |piece| !matches!(piece, Piece::Comment | Piece::Literal))
 }
 
-/// What stands before an expression, where other words before a name say that it is declared.
+/// Words before an expression; others before a name say that it is declared.
 const NO_TYPES: [&str; 6] = ["return", "else", "do", "case", "throw", "new"];
 
 /// True if the `<` that the signs start with opens the arguments of a template, and those of a function follow.

@@ -30,7 +30,7 @@ fn written(build: &Build) -> String {
     format!("{tile}{more}/{}", build.geometry.grid.iter().product::<u32>())
 }
 
-/// Of each launch of a step that has a problem, matrix multiplications above all, how it is built.
+/// How each launch of a step that has a problem is built, matrix multiplications above all.
 fn choices(
     models: &[ModelConfig],
     (batch, seq_len): (u32, u32),

@@ -1,6 +1,6 @@
 //! The tiles that a GEMM can be built with on an architecture: all there are of each instruction, under constraints.
 
-use super::select::GemmOp;
+use super::op::GemmOp;
 use super::variants::{CudaCores, Mma, Tiling, Wgmma};
 use crate::{Arch, Fixed};
 
@@ -17,25 +17,25 @@ const FEWEST_STAGES: u32 = 3;
 /// Columns that the epilogues of tensor cores store at a time.
 const CHUNK: u32 = 32;
 
-/// What a tile may not be.
+/// A bound that tiles keep to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Constraint {
-    /// An instruction that the architecture does not have.
+    /// The architecture has the instruction.
     Instruction,
-    /// Fewer warps than schedulers, or more than leave each thread all the registers it can address.
+    /// As many warps as schedulers, and no more than leave each thread all the registers that it can address.
     Threads,
-    /// Sums of a thread that take more than half of its registers.
+    /// Sums of a thread take half of its registers.
     Registers,
-    /// More shared memory than a CTA can have; if its warps are as few as the schedulers, than two on a multiprocessor can.
+    /// A CTA can have as much; two on a multiprocessor can, if the warps of one are as few as the schedulers.
     SharedMemory,
-    /// Columns of a warp that its epilogue does not store whole.
+    /// The epilogue stores whole chunks of a warp's columns.
     Columns,
 }
 
 impl Constraint {
     const ALL: [Self; 5] = [Self::Instruction, Self::Threads, Self::Registers, Self::SharedMemory, Self::Columns];
 
-    /// Whether a tile keeps to it.
+    /// True if a tile keeps to it.
     fn admits(self, op: GemmOp, tiling: Tiling, arch: Arch) -> bool {
         match self {
             Self::Instruction => !matches!(tiling, Tiling::Wgmma(_)) || arch == Arch::Sm90a,

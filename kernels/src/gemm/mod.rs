@@ -22,6 +22,7 @@
 
 mod candidates;
 mod host;
+mod op;
 mod rates;
 pub(crate) mod select;
 pub(crate) mod variants;

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use super::candidates;
-use super::select::GemmOp;
+use super::op::GemmOp;
 use super::variants::Tiling;
 use crate::variant::Numbers;
 use crate::{Arch, Dtype};
@@ -58,7 +58,7 @@ fn read(tables: &mut Tables, arch: Arch, text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// What is built, in the order in which equals are selected; nothing for a dtype that no tile multiplies.
+/// Returns the tiles that are built, the first of equals before others; none for a dtype that nothing multiplies.
 pub fn rates(op: GemmOp, dtype: Dtype, arch: Arch) -> &'static [Rate] {
     TABLES.get(&(arch, op, dtype)).map_or(&[], Vec::as_slice)
 }
