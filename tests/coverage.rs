@@ -136,9 +136,9 @@ fn launched(training: &TrainingPlan, built: &BTreeSet<KeyVariant>, accum: u32) -
     let models = training.teacher.iter().chain([&training.student]);
     training.teacher.iter().flat_map(sent).for_each(|tensor| zeros(&mut sealed, tensor));
     zeros(&mut sealed, training.inputs.all);
-    for Staged { quantise, certify, parts } in models.flat_map(|model| &model.staged) {
+    for Staged { quantize, certify, parts } in models.flat_map(|model| &model.staged) {
         parts.iter().for_each(|(_, tensor)| zeros(&mut sealed, *tensor));
-        sealed.run(quantise).unwrap();
+        sealed.run(quantize).unwrap();
         certify.iter().for_each(|phase| sealed.run(phase).unwrap());
     }
     if training.certificate.is_some() {

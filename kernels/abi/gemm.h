@@ -14,6 +14,11 @@ typedef struct gemm_fwd_params {
     uint32_t k;
     uint32_t reserved[3];
     tensor_map maps[2]; /* x, w */
+#ifdef INT8
+    address x_scale; /* [m] f32 */
+    address w_scale; /* [n] f32 */
+    uint32_t reserved_int8[12];
+#endif
 } gemm_fwd_params;
 
 /* The gated half of an MLP: w [2 n, k] holds the n gate features and then the n up features. */
@@ -27,6 +32,11 @@ typedef struct gemm_swiglu_params {
     uint32_t k;
     uint32_t reserved[5];
     tensor_map maps[2]; /* x, w */
+#ifdef INT8
+    address x_scale; /* [m] f32 */
+    address w_scale; /* [2 n] f32 */
+    uint32_t reserved_int8[12];
+#endif
 } gemm_swiglu_params;
 
 typedef struct gemm_dgrad_params {

@@ -11,11 +11,15 @@ typedef struct rmsnorm_fwd_params {
     address rstd;  /* [tokens] f32 */
     float eps;
     uint32_t tokens;
+#ifdef INT8
+    address q;     /* [tokens, h] i8, of y */
+    address scale; /* [tokens] f32 */
+#endif
 } rmsnorm_fwd_params;
 
 typedef struct rmsnorm_bwd_params {
     address dy;             /* [tokens, h] */
-    address x;              /* [tokens, h], what the forward normalised */
+    address x;              /* [tokens, h], what the forward normalized */
     address gamma;          /* [h] */
     address rstd;           /* [tokens] f32 */
     address dresidual;      /* [tokens, h], with residual */
@@ -23,6 +27,10 @@ typedef struct rmsnorm_bwd_params {
     address dgamma_partial; /* [ceil(tokens / rows), h] f32 */
     uint32_t tokens;
     uint32_t rows; /* rows of x that share one partial */
+#ifdef INT8
+    address q;     /* [tokens, h] i8, of dx */
+    address scale; /* [tokens] f32 */
+#endif
 } rmsnorm_bwd_params;
 
 #endif

@@ -369,10 +369,13 @@ pub struct gemm_fwd_params {
     pub k: u32,
     pub reserved: [u32; 3usize],
     pub maps: [tensor_map; 2usize],
+    pub x_scale: address,
+    pub w_scale: address,
+    pub reserved_int8: [u32; 12usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of gemm_fwd_params"][::std::mem::size_of::<gemm_fwd_params>() - 320usize];
+    ["Size of gemm_fwd_params"][::std::mem::size_of::<gemm_fwd_params>() - 384usize];
     ["Alignment of gemm_fwd_params"][::std::mem::align_of::<gemm_fwd_params>() - 64usize];
     ["Offset of field: gemm_fwd_params::x"][::std::mem::offset_of!(gemm_fwd_params, x) - 0usize];
     ["Offset of field: gemm_fwd_params::w"][::std::mem::offset_of!(gemm_fwd_params, w) - 8usize];
@@ -384,6 +387,10 @@ const _: () = {
     ["Offset of field: gemm_fwd_params::k"][::std::mem::offset_of!(gemm_fwd_params, k) - 48usize];
     ["Offset of field: gemm_fwd_params::reserved"][::std::mem::offset_of!(gemm_fwd_params, reserved) - 52usize];
     ["Offset of field: gemm_fwd_params::maps"][::std::mem::offset_of!(gemm_fwd_params, maps) - 64usize];
+    ["Offset of field: gemm_fwd_params::x_scale"][::std::mem::offset_of!(gemm_fwd_params, x_scale) - 320usize];
+    ["Offset of field: gemm_fwd_params::w_scale"][::std::mem::offset_of!(gemm_fwd_params, w_scale) - 328usize];
+    ["Offset of field: gemm_fwd_params::reserved_int8"]
+        [::std::mem::offset_of!(gemm_fwd_params, reserved_int8) - 336usize];
 };
 impl Default for gemm_fwd_params {
     fn default() -> Self {
@@ -407,10 +414,13 @@ pub struct gemm_swiglu_params {
     pub k: u32,
     pub reserved: [u32; 5usize],
     pub maps: [tensor_map; 2usize],
+    pub x_scale: address,
+    pub w_scale: address,
+    pub reserved_int8: [u32; 12usize],
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of gemm_swiglu_params"][::std::mem::size_of::<gemm_swiglu_params>() - 320usize];
+    ["Size of gemm_swiglu_params"][::std::mem::size_of::<gemm_swiglu_params>() - 384usize];
     ["Alignment of gemm_swiglu_params"][::std::mem::align_of::<gemm_swiglu_params>() - 64usize];
     ["Offset of field: gemm_swiglu_params::x"][::std::mem::offset_of!(gemm_swiglu_params, x) - 0usize];
     ["Offset of field: gemm_swiglu_params::w"][::std::mem::offset_of!(gemm_swiglu_params, w) - 8usize];
@@ -421,6 +431,10 @@ const _: () = {
     ["Offset of field: gemm_swiglu_params::k"][::std::mem::offset_of!(gemm_swiglu_params, k) - 40usize];
     ["Offset of field: gemm_swiglu_params::reserved"][::std::mem::offset_of!(gemm_swiglu_params, reserved) - 44usize];
     ["Offset of field: gemm_swiglu_params::maps"][::std::mem::offset_of!(gemm_swiglu_params, maps) - 64usize];
+    ["Offset of field: gemm_swiglu_params::x_scale"][::std::mem::offset_of!(gemm_swiglu_params, x_scale) - 320usize];
+    ["Offset of field: gemm_swiglu_params::w_scale"][::std::mem::offset_of!(gemm_swiglu_params, w_scale) - 328usize];
+    ["Offset of field: gemm_swiglu_params::reserved_int8"]
+        [::std::mem::offset_of!(gemm_swiglu_params, reserved_int8) - 336usize];
 };
 impl Default for gemm_swiglu_params {
     fn default() -> Self {
@@ -760,115 +774,6 @@ const _: () = {
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
-pub struct int8_rmsnorm_params {
-    pub x: address,
-    pub delta: address,
-    pub sum: address,
-    pub gamma: address,
-    pub q: address,
-    pub scale: address,
-    pub eps: f32,
-    pub tokens: u32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of int8_rmsnorm_params"][::std::mem::size_of::<int8_rmsnorm_params>() - 56usize];
-    ["Alignment of int8_rmsnorm_params"][::std::mem::align_of::<int8_rmsnorm_params>() - 8usize];
-    ["Offset of field: int8_rmsnorm_params::x"][::std::mem::offset_of!(int8_rmsnorm_params, x) - 0usize];
-    ["Offset of field: int8_rmsnorm_params::delta"][::std::mem::offset_of!(int8_rmsnorm_params, delta) - 8usize];
-    ["Offset of field: int8_rmsnorm_params::sum"][::std::mem::offset_of!(int8_rmsnorm_params, sum) - 16usize];
-    ["Offset of field: int8_rmsnorm_params::gamma"][::std::mem::offset_of!(int8_rmsnorm_params, gamma) - 24usize];
-    ["Offset of field: int8_rmsnorm_params::q"][::std::mem::offset_of!(int8_rmsnorm_params, q) - 32usize];
-    ["Offset of field: int8_rmsnorm_params::scale"][::std::mem::offset_of!(int8_rmsnorm_params, scale) - 40usize];
-    ["Offset of field: int8_rmsnorm_params::eps"][::std::mem::offset_of!(int8_rmsnorm_params, eps) - 48usize];
-    ["Offset of field: int8_rmsnorm_params::tokens"][::std::mem::offset_of!(int8_rmsnorm_params, tokens) - 52usize];
-};
-#[repr(C)]
-#[repr(align(64))]
-#[derive(Debug, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
-pub struct int8_fwd_params {
-    pub x: address,
-    pub w: address,
-    pub x_scale: address,
-    pub w_scale: address,
-    pub bias: address,
-    pub residual: address,
-    pub y: address,
-    pub m: u32,
-    pub n: u32,
-    pub k: u32,
-    pub reserved: [u32; 15usize],
-    pub maps: [tensor_map; 2usize],
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of int8_fwd_params"][::std::mem::size_of::<int8_fwd_params>() - 384usize];
-    ["Alignment of int8_fwd_params"][::std::mem::align_of::<int8_fwd_params>() - 64usize];
-    ["Offset of field: int8_fwd_params::x"][::std::mem::offset_of!(int8_fwd_params, x) - 0usize];
-    ["Offset of field: int8_fwd_params::w"][::std::mem::offset_of!(int8_fwd_params, w) - 8usize];
-    ["Offset of field: int8_fwd_params::x_scale"][::std::mem::offset_of!(int8_fwd_params, x_scale) - 16usize];
-    ["Offset of field: int8_fwd_params::w_scale"][::std::mem::offset_of!(int8_fwd_params, w_scale) - 24usize];
-    ["Offset of field: int8_fwd_params::bias"][::std::mem::offset_of!(int8_fwd_params, bias) - 32usize];
-    ["Offset of field: int8_fwd_params::residual"][::std::mem::offset_of!(int8_fwd_params, residual) - 40usize];
-    ["Offset of field: int8_fwd_params::y"][::std::mem::offset_of!(int8_fwd_params, y) - 48usize];
-    ["Offset of field: int8_fwd_params::m"][::std::mem::offset_of!(int8_fwd_params, m) - 56usize];
-    ["Offset of field: int8_fwd_params::n"][::std::mem::offset_of!(int8_fwd_params, n) - 60usize];
-    ["Offset of field: int8_fwd_params::k"][::std::mem::offset_of!(int8_fwd_params, k) - 64usize];
-    ["Offset of field: int8_fwd_params::reserved"][::std::mem::offset_of!(int8_fwd_params, reserved) - 68usize];
-    ["Offset of field: int8_fwd_params::maps"][::std::mem::offset_of!(int8_fwd_params, maps) - 128usize];
-};
-impl Default for int8_fwd_params {
-    fn default() -> Self {
-        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
-    }
-}
-#[repr(C)]
-#[repr(align(64))]
-#[derive(Debug, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
-pub struct int8_swiglu_params {
-    pub x: address,
-    pub w: address,
-    pub x_scale: address,
-    pub w_scale: address,
-    pub bias: address,
-    pub y: address,
-    pub m: u32,
-    pub n: u32,
-    pub k: u32,
-    pub reserved: u32,
-    pub maps: [tensor_map; 2usize],
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of int8_swiglu_params"][::std::mem::size_of::<int8_swiglu_params>() - 320usize];
-    ["Alignment of int8_swiglu_params"][::std::mem::align_of::<int8_swiglu_params>() - 64usize];
-    ["Offset of field: int8_swiglu_params::x"][::std::mem::offset_of!(int8_swiglu_params, x) - 0usize];
-    ["Offset of field: int8_swiglu_params::w"][::std::mem::offset_of!(int8_swiglu_params, w) - 8usize];
-    ["Offset of field: int8_swiglu_params::x_scale"][::std::mem::offset_of!(int8_swiglu_params, x_scale) - 16usize];
-    ["Offset of field: int8_swiglu_params::w_scale"][::std::mem::offset_of!(int8_swiglu_params, w_scale) - 24usize];
-    ["Offset of field: int8_swiglu_params::bias"][::std::mem::offset_of!(int8_swiglu_params, bias) - 32usize];
-    ["Offset of field: int8_swiglu_params::y"][::std::mem::offset_of!(int8_swiglu_params, y) - 40usize];
-    ["Offset of field: int8_swiglu_params::m"][::std::mem::offset_of!(int8_swiglu_params, m) - 48usize];
-    ["Offset of field: int8_swiglu_params::n"][::std::mem::offset_of!(int8_swiglu_params, n) - 52usize];
-    ["Offset of field: int8_swiglu_params::k"][::std::mem::offset_of!(int8_swiglu_params, k) - 56usize];
-    ["Offset of field: int8_swiglu_params::reserved"][::std::mem::offset_of!(int8_swiglu_params, reserved) - 60usize];
-    ["Offset of field: int8_swiglu_params::maps"][::std::mem::offset_of!(int8_swiglu_params, maps) - 64usize];
-};
-impl Default for int8_swiglu_params {
-    fn default() -> Self {
-        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
-    }
-}
-#[repr(C)]
-#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct int8_columns_params {
     pub x: address,
     pub q: address,
@@ -885,157 +790,6 @@ const _: () = {
     ["Offset of field: int8_columns_params::scale"][::std::mem::offset_of!(int8_columns_params, scale) - 16usize];
     ["Offset of field: int8_columns_params::columns"][::std::mem::offset_of!(int8_columns_params, columns) - 24usize];
     ["Offset of field: int8_columns_params::reserved"][::std::mem::offset_of!(int8_columns_params, reserved) - 28usize];
-};
-#[repr(C)]
-#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
-pub struct int8_rmsnorm_fwd_params {
-    pub x: address,
-    pub delta: address,
-    pub sum: address,
-    pub gamma: address,
-    pub y: address,
-    pub rstd: address,
-    pub q: address,
-    pub scale: address,
-    pub eps: f32,
-    pub tokens: u32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of int8_rmsnorm_fwd_params"][::std::mem::size_of::<int8_rmsnorm_fwd_params>() - 72usize];
-    ["Alignment of int8_rmsnorm_fwd_params"][::std::mem::align_of::<int8_rmsnorm_fwd_params>() - 8usize];
-    ["Offset of field: int8_rmsnorm_fwd_params::x"][::std::mem::offset_of!(int8_rmsnorm_fwd_params, x) - 0usize];
-    ["Offset of field: int8_rmsnorm_fwd_params::delta"]
-        [::std::mem::offset_of!(int8_rmsnorm_fwd_params, delta) - 8usize];
-    ["Offset of field: int8_rmsnorm_fwd_params::sum"][::std::mem::offset_of!(int8_rmsnorm_fwd_params, sum) - 16usize];
-    ["Offset of field: int8_rmsnorm_fwd_params::gamma"]
-        [::std::mem::offset_of!(int8_rmsnorm_fwd_params, gamma) - 24usize];
-    ["Offset of field: int8_rmsnorm_fwd_params::y"][::std::mem::offset_of!(int8_rmsnorm_fwd_params, y) - 32usize];
-    ["Offset of field: int8_rmsnorm_fwd_params::rstd"][::std::mem::offset_of!(int8_rmsnorm_fwd_params, rstd) - 40usize];
-    ["Offset of field: int8_rmsnorm_fwd_params::q"][::std::mem::offset_of!(int8_rmsnorm_fwd_params, q) - 48usize];
-    ["Offset of field: int8_rmsnorm_fwd_params::scale"]
-        [::std::mem::offset_of!(int8_rmsnorm_fwd_params, scale) - 56usize];
-    ["Offset of field: int8_rmsnorm_fwd_params::eps"][::std::mem::offset_of!(int8_rmsnorm_fwd_params, eps) - 64usize];
-    ["Offset of field: int8_rmsnorm_fwd_params::tokens"]
-        [::std::mem::offset_of!(int8_rmsnorm_fwd_params, tokens) - 68usize];
-};
-#[repr(C)]
-#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
-pub struct int8_rmsnorm_bwd_params {
-    pub dy: address,
-    pub x: address,
-    pub gamma: address,
-    pub rstd: address,
-    pub dresidual: address,
-    pub dx: address,
-    pub dgamma_partial: address,
-    pub q: address,
-    pub scale: address,
-    pub tokens: u32,
-    pub rows: u32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of int8_rmsnorm_bwd_params"][::std::mem::size_of::<int8_rmsnorm_bwd_params>() - 80usize];
-    ["Alignment of int8_rmsnorm_bwd_params"][::std::mem::align_of::<int8_rmsnorm_bwd_params>() - 8usize];
-    ["Offset of field: int8_rmsnorm_bwd_params::dy"][::std::mem::offset_of!(int8_rmsnorm_bwd_params, dy) - 0usize];
-    ["Offset of field: int8_rmsnorm_bwd_params::x"][::std::mem::offset_of!(int8_rmsnorm_bwd_params, x) - 8usize];
-    ["Offset of field: int8_rmsnorm_bwd_params::gamma"]
-        [::std::mem::offset_of!(int8_rmsnorm_bwd_params, gamma) - 16usize];
-    ["Offset of field: int8_rmsnorm_bwd_params::rstd"][::std::mem::offset_of!(int8_rmsnorm_bwd_params, rstd) - 24usize];
-    ["Offset of field: int8_rmsnorm_bwd_params::dresidual"]
-        [::std::mem::offset_of!(int8_rmsnorm_bwd_params, dresidual) - 32usize];
-    ["Offset of field: int8_rmsnorm_bwd_params::dx"][::std::mem::offset_of!(int8_rmsnorm_bwd_params, dx) - 40usize];
-    ["Offset of field: int8_rmsnorm_bwd_params::dgamma_partial"]
-        [::std::mem::offset_of!(int8_rmsnorm_bwd_params, dgamma_partial) - 48usize];
-    ["Offset of field: int8_rmsnorm_bwd_params::q"][::std::mem::offset_of!(int8_rmsnorm_bwd_params, q) - 56usize];
-    ["Offset of field: int8_rmsnorm_bwd_params::scale"]
-        [::std::mem::offset_of!(int8_rmsnorm_bwd_params, scale) - 64usize];
-    ["Offset of field: int8_rmsnorm_bwd_params::tokens"]
-        [::std::mem::offset_of!(int8_rmsnorm_bwd_params, tokens) - 72usize];
-    ["Offset of field: int8_rmsnorm_bwd_params::rows"][::std::mem::offset_of!(int8_rmsnorm_bwd_params, rows) - 76usize];
-};
-#[repr(C)]
-#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
-pub struct int8_rmsnorm_dgrad_params {
-    pub dy: address,
-    pub x: address,
-    pub gamma: address,
-    pub rstd: address,
-    pub dresidual: address,
-    pub dx: address,
-    pub q: address,
-    pub scale: address,
-    pub tokens: u32,
-    pub reserved: u32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of int8_rmsnorm_dgrad_params"][::std::mem::size_of::<int8_rmsnorm_dgrad_params>() - 72usize];
-    ["Alignment of int8_rmsnorm_dgrad_params"][::std::mem::align_of::<int8_rmsnorm_dgrad_params>() - 8usize];
-    ["Offset of field: int8_rmsnorm_dgrad_params::dy"][::std::mem::offset_of!(int8_rmsnorm_dgrad_params, dy) - 0usize];
-    ["Offset of field: int8_rmsnorm_dgrad_params::x"][::std::mem::offset_of!(int8_rmsnorm_dgrad_params, x) - 8usize];
-    ["Offset of field: int8_rmsnorm_dgrad_params::gamma"]
-        [::std::mem::offset_of!(int8_rmsnorm_dgrad_params, gamma) - 16usize];
-    ["Offset of field: int8_rmsnorm_dgrad_params::rstd"]
-        [::std::mem::offset_of!(int8_rmsnorm_dgrad_params, rstd) - 24usize];
-    ["Offset of field: int8_rmsnorm_dgrad_params::dresidual"]
-        [::std::mem::offset_of!(int8_rmsnorm_dgrad_params, dresidual) - 32usize];
-    ["Offset of field: int8_rmsnorm_dgrad_params::dx"][::std::mem::offset_of!(int8_rmsnorm_dgrad_params, dx) - 40usize];
-    ["Offset of field: int8_rmsnorm_dgrad_params::q"][::std::mem::offset_of!(int8_rmsnorm_dgrad_params, q) - 48usize];
-    ["Offset of field: int8_rmsnorm_dgrad_params::scale"]
-        [::std::mem::offset_of!(int8_rmsnorm_dgrad_params, scale) - 56usize];
-    ["Offset of field: int8_rmsnorm_dgrad_params::tokens"]
-        [::std::mem::offset_of!(int8_rmsnorm_dgrad_params, tokens) - 64usize];
-    ["Offset of field: int8_rmsnorm_dgrad_params::reserved"]
-        [::std::mem::offset_of!(int8_rmsnorm_dgrad_params, reserved) - 68usize];
-};
-#[repr(C)]
-#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
-pub struct int8_gated_params {
-    pub gate_up: address,
-    pub y: address,
-    pub q: address,
-    pub scale: address,
-    pub tokens: u32,
-    pub reserved: u32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of int8_gated_params"][::std::mem::size_of::<int8_gated_params>() - 40usize];
-    ["Alignment of int8_gated_params"][::std::mem::align_of::<int8_gated_params>() - 8usize];
-    ["Offset of field: int8_gated_params::gate_up"][::std::mem::offset_of!(int8_gated_params, gate_up) - 0usize];
-    ["Offset of field: int8_gated_params::y"][::std::mem::offset_of!(int8_gated_params, y) - 8usize];
-    ["Offset of field: int8_gated_params::q"][::std::mem::offset_of!(int8_gated_params, q) - 16usize];
-    ["Offset of field: int8_gated_params::scale"][::std::mem::offset_of!(int8_gated_params, scale) - 24usize];
-    ["Offset of field: int8_gated_params::tokens"][::std::mem::offset_of!(int8_gated_params, tokens) - 32usize];
-    ["Offset of field: int8_gated_params::reserved"][::std::mem::offset_of!(int8_gated_params, reserved) - 36usize];
-};
-#[repr(C)]
-#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
-pub struct int8_gated_bwd_params {
-    pub gate_up: address,
-    pub dy: address,
-    pub dgate_up: address,
-    pub q: address,
-    pub scale: address,
-    pub tokens: u32,
-    pub reserved: u32,
-}
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of int8_gated_bwd_params"][::std::mem::size_of::<int8_gated_bwd_params>() - 48usize];
-    ["Alignment of int8_gated_bwd_params"][::std::mem::align_of::<int8_gated_bwd_params>() - 8usize];
-    ["Offset of field: int8_gated_bwd_params::gate_up"]
-        [::std::mem::offset_of!(int8_gated_bwd_params, gate_up) - 0usize];
-    ["Offset of field: int8_gated_bwd_params::dy"][::std::mem::offset_of!(int8_gated_bwd_params, dy) - 8usize];
-    ["Offset of field: int8_gated_bwd_params::dgate_up"]
-        [::std::mem::offset_of!(int8_gated_bwd_params, dgate_up) - 16usize];
-    ["Offset of field: int8_gated_bwd_params::q"][::std::mem::offset_of!(int8_gated_bwd_params, q) - 24usize];
-    ["Offset of field: int8_gated_bwd_params::scale"][::std::mem::offset_of!(int8_gated_bwd_params, scale) - 32usize];
-    ["Offset of field: int8_gated_bwd_params::tokens"][::std::mem::offset_of!(int8_gated_bwd_params, tokens) - 40usize];
-    ["Offset of field: int8_gated_bwd_params::reserved"]
-        [::std::mem::offset_of!(int8_gated_bwd_params, reserved) - 44usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
@@ -1196,10 +950,12 @@ pub struct rmsnorm_dgrad_params {
     pub dx: address,
     pub tokens: u32,
     pub reserved: u32,
+    pub q: address,
+    pub scale: address,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of rmsnorm_dgrad_params"][::std::mem::size_of::<rmsnorm_dgrad_params>() - 56usize];
+    ["Size of rmsnorm_dgrad_params"][::std::mem::size_of::<rmsnorm_dgrad_params>() - 72usize];
     ["Alignment of rmsnorm_dgrad_params"][::std::mem::align_of::<rmsnorm_dgrad_params>() - 8usize];
     ["Offset of field: rmsnorm_dgrad_params::dy"][::std::mem::offset_of!(rmsnorm_dgrad_params, dy) - 0usize];
     ["Offset of field: rmsnorm_dgrad_params::x"][::std::mem::offset_of!(rmsnorm_dgrad_params, x) - 8usize];
@@ -1211,6 +967,8 @@ const _: () = {
     ["Offset of field: rmsnorm_dgrad_params::tokens"][::std::mem::offset_of!(rmsnorm_dgrad_params, tokens) - 48usize];
     ["Offset of field: rmsnorm_dgrad_params::reserved"]
         [::std::mem::offset_of!(rmsnorm_dgrad_params, reserved) - 52usize];
+    ["Offset of field: rmsnorm_dgrad_params::q"][::std::mem::offset_of!(rmsnorm_dgrad_params, q) - 56usize];
+    ["Offset of field: rmsnorm_dgrad_params::scale"][::std::mem::offset_of!(rmsnorm_dgrad_params, scale) - 64usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
@@ -1328,10 +1086,12 @@ pub struct rmsnorm_fwd_params {
     pub rstd: address,
     pub eps: f32,
     pub tokens: u32,
+    pub q: address,
+    pub scale: address,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of rmsnorm_fwd_params"][::std::mem::size_of::<rmsnorm_fwd_params>() - 56usize];
+    ["Size of rmsnorm_fwd_params"][::std::mem::size_of::<rmsnorm_fwd_params>() - 72usize];
     ["Alignment of rmsnorm_fwd_params"][::std::mem::align_of::<rmsnorm_fwd_params>() - 8usize];
     ["Offset of field: rmsnorm_fwd_params::x"][::std::mem::offset_of!(rmsnorm_fwd_params, x) - 0usize];
     ["Offset of field: rmsnorm_fwd_params::delta"][::std::mem::offset_of!(rmsnorm_fwd_params, delta) - 8usize];
@@ -1341,6 +1101,8 @@ const _: () = {
     ["Offset of field: rmsnorm_fwd_params::rstd"][::std::mem::offset_of!(rmsnorm_fwd_params, rstd) - 40usize];
     ["Offset of field: rmsnorm_fwd_params::eps"][::std::mem::offset_of!(rmsnorm_fwd_params, eps) - 48usize];
     ["Offset of field: rmsnorm_fwd_params::tokens"][::std::mem::offset_of!(rmsnorm_fwd_params, tokens) - 52usize];
+    ["Offset of field: rmsnorm_fwd_params::q"][::std::mem::offset_of!(rmsnorm_fwd_params, q) - 56usize];
+    ["Offset of field: rmsnorm_fwd_params::scale"][::std::mem::offset_of!(rmsnorm_fwd_params, scale) - 64usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
@@ -1354,10 +1116,12 @@ pub struct rmsnorm_bwd_params {
     pub dgamma_partial: address,
     pub tokens: u32,
     pub rows: u32,
+    pub q: address,
+    pub scale: address,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of rmsnorm_bwd_params"][::std::mem::size_of::<rmsnorm_bwd_params>() - 64usize];
+    ["Size of rmsnorm_bwd_params"][::std::mem::size_of::<rmsnorm_bwd_params>() - 80usize];
     ["Alignment of rmsnorm_bwd_params"][::std::mem::align_of::<rmsnorm_bwd_params>() - 8usize];
     ["Offset of field: rmsnorm_bwd_params::dy"][::std::mem::offset_of!(rmsnorm_bwd_params, dy) - 0usize];
     ["Offset of field: rmsnorm_bwd_params::x"][::std::mem::offset_of!(rmsnorm_bwd_params, x) - 8usize];
@@ -1369,6 +1133,8 @@ const _: () = {
         [::std::mem::offset_of!(rmsnorm_bwd_params, dgamma_partial) - 48usize];
     ["Offset of field: rmsnorm_bwd_params::tokens"][::std::mem::offset_of!(rmsnorm_bwd_params, tokens) - 56usize];
     ["Offset of field: rmsnorm_bwd_params::rows"][::std::mem::offset_of!(rmsnorm_bwd_params, rows) - 60usize];
+    ["Offset of field: rmsnorm_bwd_params::q"][::std::mem::offset_of!(rmsnorm_bwd_params, q) - 64usize];
+    ["Offset of field: rmsnorm_bwd_params::scale"][::std::mem::offset_of!(rmsnorm_bwd_params, scale) - 72usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
@@ -1400,15 +1166,19 @@ pub struct swiglu_fwd_params {
     pub y: address,
     pub tokens: u32,
     pub n: u32,
+    pub q: address,
+    pub scale: address,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of swiglu_fwd_params"][::std::mem::size_of::<swiglu_fwd_params>() - 24usize];
+    ["Size of swiglu_fwd_params"][::std::mem::size_of::<swiglu_fwd_params>() - 40usize];
     ["Alignment of swiglu_fwd_params"][::std::mem::align_of::<swiglu_fwd_params>() - 8usize];
     ["Offset of field: swiglu_fwd_params::gate_up"][::std::mem::offset_of!(swiglu_fwd_params, gate_up) - 0usize];
     ["Offset of field: swiglu_fwd_params::y"][::std::mem::offset_of!(swiglu_fwd_params, y) - 8usize];
     ["Offset of field: swiglu_fwd_params::tokens"][::std::mem::offset_of!(swiglu_fwd_params, tokens) - 16usize];
     ["Offset of field: swiglu_fwd_params::n"][::std::mem::offset_of!(swiglu_fwd_params, n) - 20usize];
+    ["Offset of field: swiglu_fwd_params::q"][::std::mem::offset_of!(swiglu_fwd_params, q) - 24usize];
+    ["Offset of field: swiglu_fwd_params::scale"][::std::mem::offset_of!(swiglu_fwd_params, scale) - 32usize];
 };
 #[repr(C)]
 #[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
@@ -1418,14 +1188,18 @@ pub struct swiglu_bwd_params {
     pub dgate_up: address,
     pub tokens: u32,
     pub n: u32,
+    pub q: address,
+    pub scale: address,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of swiglu_bwd_params"][::std::mem::size_of::<swiglu_bwd_params>() - 32usize];
+    ["Size of swiglu_bwd_params"][::std::mem::size_of::<swiglu_bwd_params>() - 48usize];
     ["Alignment of swiglu_bwd_params"][::std::mem::align_of::<swiglu_bwd_params>() - 8usize];
     ["Offset of field: swiglu_bwd_params::gate_up"][::std::mem::offset_of!(swiglu_bwd_params, gate_up) - 0usize];
     ["Offset of field: swiglu_bwd_params::dy"][::std::mem::offset_of!(swiglu_bwd_params, dy) - 8usize];
     ["Offset of field: swiglu_bwd_params::dgate_up"][::std::mem::offset_of!(swiglu_bwd_params, dgate_up) - 16usize];
     ["Offset of field: swiglu_bwd_params::tokens"][::std::mem::offset_of!(swiglu_bwd_params, tokens) - 24usize];
     ["Offset of field: swiglu_bwd_params::n"][::std::mem::offset_of!(swiglu_bwd_params, n) - 28usize];
+    ["Offset of field: swiglu_bwd_params::q"][::std::mem::offset_of!(swiglu_bwd_params, q) - 32usize];
+    ["Offset of field: swiglu_bwd_params::scale"][::std::mem::offset_of!(swiglu_bwd_params, scale) - 40usize];
 };

@@ -29,12 +29,19 @@ pub(crate) struct Erased<K>(pub K);
 
 impl<K: Registered> AnyKernel for Erased<K> {}
 
-/// Reads a parameter block.
+/// Reads a parameter block, whose last fields may be missing: they are zeros.
 ///
 /// # Panics
-/// If the size differs: whoever holds a key and a block of another kernel's size has a bug.
+/// If there are more bytes: whoever holds a key and a block of another kernel has a bug.
 fn block<P: Pod>(params: &[u8]) -> P {
-    bytemuck::pod_read_unaligned(params)
+    let mut block = P::zeroed();
+    bytemuck::bytes_of_mut(&mut block)[..params.len()].copy_from_slice(params);
+    block
+}
+
+/// The bytes of a parameter block that a launch is given.
+pub fn bytes<K: Registered>(kernel: &K, params: &K::Params) -> Vec<u8> {
+    bytemuck::bytes_of(params)[..kernel.params_bytes()].to_vec()
 }
 
 /// The typed variant.
@@ -99,10 +106,10 @@ impl<K: Registered> Reference for Erased<K> {
         self.0.host(&block(params), views);
     }
     fn samples(&self) -> Vec<Vec<u8>> {
-        self.0.samples().iter().map(|params| bytemuck::bytes_of::<K::Params>(params.borrow()).to_vec()).collect()
+        self.0.samples().iter().map(|params| bytes(&self.0, params.borrow())).collect()
     }
     fn typical(&self, batch: Batch) -> Vec<u8> {
-        bytemuck::bytes_of::<K::Params>(self.0.typical(batch).borrow()).to_vec()
+        bytes(&self.0, self.0.typical(batch).borrow())
     }
     fn tolerance(&self, operand: &Operand) -> Tolerance {
         self.0.tolerance(operand)

@@ -1,12 +1,17 @@
 //! What is baked into a kernel: the typed fields of its key, declared by [`key!`](crate::key!).
 
 use std::fmt;
+use std::iter::Peekable;
+use std::slice::Iter;
 
 use crate::dtype::Dtype;
 use crate::format::{Block, Format};
 
 /// A value baked into a key.
-pub trait FieldValue: Copy {
+pub trait FieldValue: Copy + PartialEq {
+    /// The value that keys leave out, if there is one.
+    const LEFT_OUT: Option<Self> = None;
+
     /// The text that a key spells it with.
     fn text(self) -> String;
     /// Reads the canonical text.
@@ -27,6 +32,21 @@ impl FieldValue for u32 {
     }
 }
 
+/// A number that only some keys of an operation have.
+impl FieldValue for Option<u32> {
+    const LEFT_OUT: Option<Self> = Some(None);
+
+    fn text(self) -> String {
+        self.map(FieldValue::text).unwrap_or_default()
+    }
+    fn parse(text: &str) -> Option<Self> {
+        <u32 as FieldValue>::parse(text).map(Some)
+    }
+    fn define(self) -> String {
+        self.text()
+    }
+}
+
 impl FieldValue for bool {
     fn text(self) -> String {
         self.to_string()
@@ -44,7 +64,7 @@ impl FieldValue for Dtype {
         self.name().to_owned()
     }
     fn parse(text: &str) -> Option<Self> {
-        // Token ids are not something to compute with, and what computes with i8 says so in its name: no key fields.
+        // Token ids are not something to compute with, and values of 8 bits are a format: they have scales.
         [Dtype::Bf16, Dtype::F32].into_iter().find(|dtype| dtype.name() == text)
     }
     fn define(self) -> String {
@@ -57,7 +77,7 @@ impl FieldValue for Format {
         self.to_string()
     }
     fn parse(text: &str) -> Option<Self> {
-        let dense = Dtype::parse(text).map(Format::Dense);
+        let dense = Dtype::parse(text).or((text == Dtype::I8.name()).then_some(Dtype::I8)).map(Format::Dense);
         dense.or_else(|| Block::parse(text).map(Format::Block))
     }
     fn define(self) -> String {
@@ -91,6 +111,21 @@ pub struct Field {
     pub define: String,
 }
 
+impl Field {
+    /// A field with its value, unless keys leave that out.
+    pub fn new<V: FieldValue>(name: &'static str, value: V) -> Option<Self> {
+        (Some(value) != V::LEFT_OUT).then(|| Self { name, value: value.text(), define: value.define() })
+    }
+}
+
+/// Reads the next of the pairs, if it has this name; else the value that keys leave out, if there is one.
+pub fn take<V: FieldValue>(pairs: &mut Peekable<Iter<'_, (&str, &str)>>, name: &str) -> Option<V> {
+    match pairs.next_if(|(next, _)| *next == name) {
+        Some((_, text)) => V::parse(text),
+        None => V::LEFT_OUT,
+    }
+}
+
 /// The typed fields of a key. Implemented by [`key!`](macro@crate::key).
 pub trait Fields: Clone + PartialEq + fmt::Debug + Send + Sync + 'static {
     /// Operation name: `family.operation`.
@@ -112,18 +147,13 @@ macro_rules! key {
         impl $crate::fields::Fields for $name {
             const OP: &'static str = $op;
             fn fields(&self) -> Vec<$crate::fields::Field> {
-                vec![$($crate::fields::Field {
-                    name: stringify!($field),
-                    value: $crate::fields::FieldValue::text(self.$field),
-                    define: $crate::fields::FieldValue::define(self.$field),
-                }),*]
+                let fields: Vec<Option<$crate::fields::Field>> =
+                    vec![$($crate::fields::Field::new(stringify!($field), self.$field)),*];
+                fields.into_iter().flatten().collect()
             }
             fn from_pairs(pairs: &[(&str, &str)]) -> Option<Self> {
-                let mut pairs = pairs.iter();
-                let key = Self { $($field: match pairs.next() {
-                    Some((stringify!($field), value)) => $crate::fields::FieldValue::parse(value)?,
-                    _ => return None,
-                }),* };
+                let mut pairs = pairs.iter().peekable();
+                let key = Self { $($field: $crate::fields::take(&mut pairs, stringify!($field))?),* };
                 pairs.next().is_none().then_some(key)
             }
         }

@@ -10,6 +10,14 @@ pub trait Kernel {
     /// The parameter block: the Rust twin of the C struct in `kernels/abi`. Bytes where the kernel's type is erased.
     type Params: ToOwned + ?Sized;
 
+    /// Bytes of the parameter block that a launch is given: it may end in fields that kernels of other formats alone have.
+    fn params_bytes(&self) -> usize
+    where
+        Self::Params: Sized,
+    {
+        size_of::<Self::Params>()
+    }
+
     /// Every buffer the launch touches. No two overlap unless both are only read.
     fn operands(&self, params: &Self::Params) -> Vec<Operand>;
 

@@ -1,7 +1,8 @@
 //! Keys: typed values naming what a kernel computes, with a canonical text that parses back.
 //!
-//! The text is `op{field=value,...}` with the fields in alphabetical order and nothing optional:
-//! `rmsnorm.fwd{h=896,residual=false,x=bf16}`. Two keys are equal exactly when their texts are.
+//! The text is `op{field=value,...}` with the fields in alphabetical order: `rmsnorm.fwd{h=896,residual=false,x=bf16}`. A field that
+//! says what only some keys do is left out of the others, always: `rmsnorm.fwd{h=896,out=bf16+i8,residual=false,x=bf16}`. Two keys
+//! are equal exactly when their texts are.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -30,7 +31,7 @@ impl Key {
         Self {
             text: fields::text(&kernel).into(),
             op: K::OP,
-            params_bytes: size_of::<K::Params>(),
+            params_bytes: kernel.params_bytes(),
             fields: kernel.fields().into(),
             kernel: Arc::new(Erased(kernel)),
         }
@@ -113,7 +114,8 @@ impl KeyVariant {
     pub fn entry(&self, arch: Arch) -> String {
         let mut symbol = self.key.op.replace('.', "_");
         for field in &*self.key.fields {
-            symbol.push_str(&format!("__{}_{}", field.name, field.value));
+            // A symbol has no other signs.
+            symbol.push_str(&format!("__{}_{}", field.name, field.value.replace('+', "_")));
         }
         for (name, value) in self.variant.numbers() {
             symbol.push_str(&format!("__{name}_{value}"));

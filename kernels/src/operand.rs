@@ -56,7 +56,7 @@ pub enum Content {
     Update,
     /// A `step_metrics` block that does not skip.
     Metrics,
-    /// Integers from -127 to 127; of each 64 neighbours eight are one of these two.
+    /// Integers from -127 to 127; of each 64 neighbors eight are one of these two.
     Int8,
     /// Rows of so many elements, each of one kind: standard normal, all zeros, with an outlier of a thousand, of the largest finite
     /// magnitude, of magnitudes far below any that counts.

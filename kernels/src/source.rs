@@ -141,16 +141,17 @@ impl Source {
 /// A CUDA source of a family's folder, with the family's parameter blocks and any further headers beside it.
 #[macro_export]
 macro_rules! source {
-    ($family:literal, $file:literal $(, $header:literal)*) => {
+    ($family:literal, in $folder:literal, $file:literal $(, $header:literal)*) => {
         $crate::source::Source {
-            path: concat!($family, "/", $file),
-            text: include_str!($file),
+            path: concat!($family, "/", $folder, $file),
+            text: include_str!(concat!($folder, $file)),
             headers: &[
                 (concat!($family, ".h"), include_str!(concat!("../../abi/", $family, ".h"))),
                 $((concat!($family, "/", $header), include_str!($header)),)*
             ],
         }
     };
+    ($family:literal, $file:literal $(, $header:literal)*) => { $crate::source!($family, in "", $file $(, $header)*) };
 }
 
 #[cfg(test)]

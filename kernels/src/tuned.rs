@@ -96,7 +96,7 @@ mod tests {
     use crate::gemm::GemmFwd;
 
     fn key() -> Key {
-        Key::new(GemmFwd { bias: false, residual: false, w: Dtype::Bf16.into(), x: Dtype::Bf16 })
+        Key::new(GemmFwd { bias: false, residual: false, w: Dtype::Bf16.into(), x: Dtype::Bf16.into() })
     }
 
     #[test]

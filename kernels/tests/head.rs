@@ -55,7 +55,7 @@ impl Loss {
     }
 }
 
-/// A launch with its key, and what it minimises.
+/// A launch with its key, and what it minimizes.
 fn launches() -> Vec<(Key, Vec<u8>, Loss, usize)> {
     let mut launches = Vec::new();
     for (text, is_mixture, form) in [

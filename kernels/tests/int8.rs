@@ -1,11 +1,9 @@
-//! The references of `int8` against the formulas in f64: a rotation is an orthonormal matrix, a scale is of the largest value, and
-//! products are those of the matrices that were quantised.
+//! The references of what is in int8 against the formulas in f64: a rotation is an orthonormal matrix, a scale is of the largest value, and
+//! products are those of the matrices that were quantized.
 
 use precast_kernels::abi::{
-    int8_columns_params, int8_fwd_params, int8_gated_bwd_params, int8_gated_params, int8_quantize_params,
-    int8_rmsnorm_bwd_params, int8_rmsnorm_dgrad_params, int8_rmsnorm_fwd_params, int8_rmsnorm_params,
-    int8_swiglu_params, rmsnorm_bwd_params, rmsnorm_dgrad_params, rmsnorm_fwd_params, swiglu_bwd_params,
-    swiglu_fwd_params,
+    gemm_fwd_params, gemm_swiglu_params, int8_columns_params, int8_quantize_params, rmsnorm_bwd_params,
+    rmsnorm_dgrad_params, rmsnorm_fwd_params, swiglu_bwd_params, swiglu_fwd_params,
 };
 use precast_kernels::check::Case;
 use precast_kernels::host::Buffer;
@@ -129,8 +127,8 @@ fn what_is_not_finite_has_no_scale_that_is_a_number() {
 #[test]
 fn a_norm_gives_the_rotated_rows_of_rmsnorm() {
     let (h, tokens, eps) = (192usize, 7, 1e-2);
-    let params = int8_rmsnorm_params { tokens: tokens as u32, eps, ..Default::default() };
-    let launch = Launch::new(&format!("int8.rmsnorm{{h={h},residual=true,x=bf16}}"), params, 4);
+    let params = rmsnorm_fwd_params { tokens: tokens as u32, eps, ..Default::default() };
+    let launch = Launch::new(&format!("rmsnorm.fwd{{h={h},out=i8,residual=true,x=bf16}}"), params, 4);
     let (x, delta, gamma) = (launch.numbers("x"), launch.numbers("delta"), launch.numbers("gamma"));
     let (sum, q, scale) = (launch.numbers("sum"), launch.numbers("q"), launch.numbers("scale"));
     for (token, scale) in scale.iter().enumerate() {
@@ -146,10 +144,10 @@ fn a_norm_gives_the_rotated_rows_of_rmsnorm() {
 
 /// Asserts that a kernel writes, of the same inputs, the bits of another one, and what `int8.quantize` makes of an output of that, of
 /// rows of k.
-fn is_the_pair<A: bytemuck::Pod, B: bytemuck::Pod>(fused: (&str, A), other: (&str, B), output: &str, k: u32) {
+fn is_the_pair<P: bytemuck::Pod>(key: &str, other: &str, params: P, output: &str, k: u32) {
     let rows = 7;
-    let (key, fused) = (fused.0, Launch::new(fused.0, fused.1, 9));
-    let other = Launch::with(other.0, other.1, 1, |name, bytes| {
+    let fused = Launch::new(key, params, 9);
+    let other = Launch::with(other, params, 1, |name, bytes| {
         if let Some((_, given)) = fused.operand(name).filter(|(operand, _)| !operand.access.writes()) {
             bytes.copy_from_slice(given);
         }
@@ -172,28 +170,24 @@ fn is_the_pair<A: bytemuck::Pod, B: bytemuck::Pod>(fused: (&str, A), other: (&st
 fn fused_kernels_write_the_bits_of_the_pairs_in_their_place() {
     let (tokens, eps) = (7, 1e-2);
     for residual in [false, true] {
-        let norm = |op: &str| format!("{op}{{h=192,residual={residual},x=bf16}}");
-        let fused = int8_rmsnorm_fwd_params { tokens, eps, ..Default::default() };
-        let plain = rmsnorm_fwd_params { tokens, eps, ..Default::default() };
-        is_the_pair((&norm("int8.rmsnorm_fwd"), fused), (&norm("rmsnorm.fwd"), plain), "y", 192);
-        let fused = int8_rmsnorm_bwd_params { tokens, rows: 4, ..Default::default() };
-        let plain = rmsnorm_bwd_params { tokens, rows: 4, ..Default::default() };
-        is_the_pair((&norm("int8.rmsnorm_bwd"), fused), (&norm("rmsnorm.bwd"), plain), "dx", 192);
-        let fused = int8_rmsnorm_dgrad_params { tokens, ..Default::default() };
-        let plain = rmsnorm_dgrad_params { tokens, ..Default::default() };
-        is_the_pair((&norm("int8.rmsnorm_dgrad"), fused), (&norm("rmsnorm.dgrad"), plain), "dx", 192);
+        let norm = |op: &str, out: &str| format!("{op}{{h=192,{out}residual={residual},x=bf16}}");
+        let pair = |op: &str| (norm(op, "out=bf16+i8,"), norm(op, ""));
+        let (fused, plain) = pair("rmsnorm.fwd");
+        is_the_pair(&fused, &plain, rmsnorm_fwd_params { tokens, eps, ..Default::default() }, "y", 192);
+        let (fused, plain) = pair("rmsnorm.bwd");
+        is_the_pair(&fused, &plain, rmsnorm_bwd_params { tokens, rows: 4, ..Default::default() }, "dx", 192);
+        let (fused, plain) = pair("rmsnorm.dgrad");
+        is_the_pair(&fused, &plain, rmsnorm_dgrad_params { tokens, ..Default::default() }, "dx", 192);
     }
-    for kept in [false, true] {
-        let fused = int8_gated_params { tokens, ..Default::default() };
-        let plain = swiglu_fwd_params { tokens, n: 96, ..Default::default() };
-        is_the_pair((&format!("int8.gated{{kept={kept},n=96}}"), fused), ("swiglu.fwd{x=bf16}", plain), "y", 96);
+    for out in ["i8", "bf16+i8"] {
+        let params = swiglu_fwd_params { tokens, n: 96, ..Default::default() };
+        is_the_pair(&format!("swiglu.fwd{{n=96,out={out},x=bf16}}"), "swiglu.fwd{x=bf16}", params, "y", 96);
     }
-    let fused = int8_gated_bwd_params { tokens, ..Default::default() };
-    let plain = swiglu_bwd_params { tokens, n: 384, ..Default::default() };
-    is_the_pair(("int8.gated_bwd{n=384}", fused), ("swiglu.bwd{x=bf16}", plain), "dgate_up", 768);
+    let params = swiglu_bwd_params { tokens, n: 384, ..Default::default() };
+    is_the_pair("swiglu.bwd{n=384,out=bf16+i8,x=bf16}", "swiglu.bwd{x=bf16}", params, "dgate_up", 768);
 }
 
-/// x w^T of dequantised matrices, with a bias.
+/// x w^T of dequantized matrices, with a bias.
 fn product(launch: &Launch, [m, n, k]: [usize; 3], has_bias: bool) -> Vec<f64> {
     let (x, w, sx, sw) =
         (launch.numbers("x"), launch.numbers("w"), launch.numbers("x_scale"), launch.numbers("w_scale"));
@@ -215,11 +209,11 @@ fn close(found: &[f64], expected: &[f64], roundings: f64) {
 }
 
 #[test]
-fn products_are_those_of_the_matrices_that_were_quantised() {
+fn products_are_those_of_the_matrices_that_were_quantized() {
     let (m, n, k) = (5, 24, 2064);
-    let params = int8_fwd_params { m: m as u32, n: n as u32, k: k as u32, ..Default::default() };
+    let params = gemm_fwd_params { m: m as u32, n: n as u32, k: k as u32, ..Default::default() };
     for (bias, residual) in [(false, false), (true, true)] {
-        let launch = Launch::new(&format!("int8.fwd{{bias={bias},residual={residual},y=bf16}}"), params, 6);
+        let launch = Launch::new(&format!("gemm.fwd{{bias={bias},residual={residual},w=i8,x=i8}}"), params, 6);
         let mut y = product(&launch, [m, n, k], bias);
         if residual {
             y.iter_mut().zip(launch.numbers("residual")).for_each(|(y, residual)| *y += residual);
@@ -231,8 +225,8 @@ fn products_are_those_of_the_matrices_that_were_quantised() {
 #[test]
 fn gated_products_are_silu_of_one_half_times_the_other() {
     let (m, n, k) = (5, 16, 48);
-    let params = int8_swiglu_params { m: m as u32, n: n as u32, k: k as u32, ..Default::default() };
-    let launch = Launch::new("int8.swiglu{bias=true,y=bf16}", params, 7);
+    let params = gemm_swiglu_params { m: m as u32, n: n as u32, k: k as u32, ..Default::default() };
+    let launch = Launch::new("gemm.swiglu{bias=true,w=i8,x=i8}", params, 7);
     let gated = product(&launch, [m, 2 * n, k], true);
     let silu = |gate: f64| gate / (1.0 + (-gate).exp());
     let y = gated.chunks(2 * n).flat_map(|row| (0..n).map(|j| silu(row[j]) * row[n + j]).collect::<Vec<_>>());
@@ -243,8 +237,8 @@ fn gated_products_are_silu_of_one_half_times_the_other() {
 #[test]
 fn sums_are_exact_at_the_depth_of_the_largest_models() {
     let (n, k) = (8, 53_248);
-    let params = int8_fwd_params { m: 2, n, k, ..Default::default() };
-    let launch = Launch::with("int8.fwd{bias=false,residual=true,y=bf16}", params, 8, |name, bytes| match name {
+    let params = gemm_fwd_params { m: 2, n, k, ..Default::default() };
+    let launch = Launch::with("gemm.fwd{bias=false,residual=true,w=i8,x=i8}", params, 8, |name, bytes| match name {
         "x" | "w" => bytes.fill(127),
         "residual" => {
             let y: &mut [half::bf16] = bytemuck::cast_slice_mut(bytes);

@@ -57,7 +57,7 @@ impl Inputs {
         Self { gamma: of("gamma"), cos: of("cos"), sin: of("sin") }
     }
 
-    /// A head of a token, normalised and then rotated.
+    /// A head of a token, normalized and then rotated.
     fn head(&self, x: &[f64], token: usize, head: usize) -> Vec<f64> {
         let gamma = &self.gamma[if head < QUERY_HEADS { 0 } else { D }..][..D];
         let rms = (x.iter().map(|x| x * x).sum::<f64>() / D as f64 + f64::from(EPS)).sqrt();

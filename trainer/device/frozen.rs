@@ -132,7 +132,7 @@ impl Forward {
             let heading = sealed.heading().model("model", &self.model, model);
             say!("{}", adapter.into_iter().fold(heading, Heading::adapter));
         }
-        upload_model(&mut sealed, resident, model, Staging::Quantise, &mut |_| Ok(()))?;
+        upload_model(&mut sealed, resident, model, Staging::Quantize, &mut |_| Ok(()))?;
         Ok(sealed)
     }
 }

@@ -13,9 +13,9 @@ use crate::inputs::checkpoint::{Scratch, Weights};
 /// What is computed of a layer that is quantised on the device.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Staging {
-    Quantise,
+    Quantize,
     /// Its outputs by either form, too.
-    QuantiseAndCertify,
+    QuantizeAndCertify,
 }
 
 /// Sends a model that stays as it is: its tables and its parameters, and those that are quantised on the device.
@@ -40,10 +40,10 @@ pub(crate) fn upload_staged(
     staging: Staging,
     progress: &mut impl FnMut(u64) -> Result<(), Stopped>,
 ) -> Result<(), DeviceError> {
-    for Staged { quantise, certify: phase, parts } in staged {
+    for Staged { quantize, certify: phase, parts } in staged {
         upload_parameters(sealed, parts, weights, progress)?;
-        sealed.run(quantise)?;
-        if let Some(phase) = phase.as_ref().filter(|_| staging == Staging::QuantiseAndCertify) {
+        sealed.run(quantize)?;
+        if let Some(phase) = phase.as_ref().filter(|_| staging == Staging::QuantizeAndCertify) {
             sealed.run(phase)?;
         }
     }

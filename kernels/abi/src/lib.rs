@@ -35,6 +35,7 @@ pub fn generate(headers: &Path, rustfmt: &Path) -> Result<String> {
     let builder = bindgen::Builder::default()
         .header_contents("all.h", &all)
         .clang_arg(format!("-I{}", folder.display()))
+        .clang_arg("-DINT8")
         .allowlist_file(format!("{}/[a-z0-9_]+\\.h", folder.display()))
         .allowlist_var("MASKED_TOKEN")
         .blocklist_type("__uint.*_t")

@@ -1,5 +1,7 @@
 //! A transformer block, forward and backward.
 
+use precast_kernels::Out;
+
 use crate::buffer::Tensor;
 use crate::ops::{Attended, Given, Heads, Normed, Ops, Projected, Rows};
 use crate::recipe::Recompute;
@@ -40,9 +42,9 @@ struct Kept {
 
 /// What attention makes of the residual stream.
 struct Attention {
-    /// Queries and keys turned, and normalised before if the family does that.
+    /// Queries and keys turned, and normalized before if the family does that.
     qkv: Projected,
-    /// Queries and keys before that, if they were normalised and the backward pass comes.
+    /// Queries and keys before that, if they were normalized and the backward pass comes.
     raw: Option<Tensor>,
     attended: Attended,
     /// Of the output projection's adapter.
@@ -62,28 +64,9 @@ impl Block<'_> {
     /// The residual stream behind the block.
     pub fn forward(&self, ops: &mut Ops<'_>, input: Tensor) -> Tensor {
         let w = self.weights;
-        if w.is_frozen_int8() {
-            return self.forward_quantised(ops, input);
-        }
         let (Attention { middle, .. }, norms) = self.attention(ops, input, false);
-        let gated = ops.linear_swiglu("gate_up", norms.post.rows(), &w.gate_up);
+        let gated = ops.linear_swiglu("gate_up", norms.post.rows, &w.gate_up);
         ops.linear_add("down", gated, &w.down, middle).y
-    }
-
-    /// The same by products of 8 bits: what each reads is quantised by what makes it, or behind that, where no whole row is known
-    /// there.
-    fn forward_quantised(&self, ops: &mut Ops<'_>, input: Tensor) -> Tensor {
-        let w = self.weights;
-        let normed = ops.norm_quantised("input_norm", input, &w.input_norm);
-        let qkv = ops.linear_quantised("qkv", normed, &w.qkv, None);
-        self.turn(ops, qkv, false);
-        let attended = ops.attention("attention", qkv, self.heads);
-        let attended = ops.quantise("attention", attended.o, w.o.k);
-        let branch = ops.linear_quantised("o", attended, &w.o, None);
-        let (middle, normed) = ops.add_norm_quantised("post_norm", input, branch, &w.post_norm);
-        let gated = ops.linear_swiglu_quantised("gate_up", normed, &w.gate_up);
-        let gated = ops.quantise("gate_up", gated, w.down.k);
-        ops.linear_quantised("down", gated, &w.down, Some(middle))
     }
 
     /// The same in a model that trains: what the backward pass needs is kept, as far as `recompute` says.
@@ -94,25 +77,23 @@ impl Block<'_> {
         let gated = self.gated(ops, kept.gate_up.y, keeps);
         let Projected { y, ranks } = ops.linear_add("down", gated, down, kept.attention.middle);
         let kept = match recompute {
-            Recompute::None => Some(Kept { gated: gated.dense, ..kept }),
+            Recompute::None => Some(Kept { gated: keeps.then(|| gated.dense()), ..kept }),
             Recompute::Norms => Some(Kept { norms: None, ..kept }),
             Recompute::Blocks => None,
         };
         (y, Saved { input, kept, down_ranks: ranks })
     }
 
-    /// SwiGLU as the last product reads it; where that is of 8 bits, in the dtype of activations only if they are `kept`.
+    /// SwiGLU as the last product reads it, and where it is `kept` as the backward pass does.
     fn gated(&self, ops: &mut Ops<'_>, gate_up: Tensor, kept: bool) -> Rows {
-        match self.weights.is_int8() {
-            true => ops.swiglu_quantised("swiglu", gate_up, kept),
-            false => ops.swiglu("swiglu", gate_up).into(),
-        }
+        let out = self.weights.out();
+        ops.swiglu("swiglu", gate_up, if kept { out } else { out.next() })
     }
 
     /// Everything before SwiGLU and the last product.
     fn inner(&self, ops: &mut Ops<'_>, input: Tensor) -> Kept {
         let (attention, norms) = self.attention(ops, input, true);
-        let gate_up = ops.linear("gate_up", norms.post.rows(), &self.weights.gate_up);
+        let gate_up = ops.linear("gate_up", norms.post.rows, &self.weights.gate_up);
         Kept { attention, gate_up, norms: Some(norms), gated: None }
     }
 
@@ -120,20 +101,20 @@ impl Block<'_> {
     /// backward pass needs is written too.
     fn attention(&self, ops: &mut Ops<'_>, input: Tensor, saving: bool) -> (Attention, Norms) {
         let w = self.weights;
-        let int8 = w.is_int8();
-        let input_norm = ops.norm("input_norm", input, &w.input_norm, int8);
-        let qkv = ops.linear("qkv", input_norm.rows(), &w.qkv);
+        let out = w.out();
+        let input_norm = ops.norm("input_norm", input, &w.input_norm, out);
+        let qkv = ops.linear("qkv", input_norm.rows, &w.qkv);
         let raw = self.turn(ops, qkv.y, saving);
         let attended = ops.attention("attention", qkv.y, self.heads);
         // The o projection sums over few elements, so its store is what it waits for: the residual is added
         // where the row is read anyway, in the norm. The down projection sums over many: there it is free.
         let branch = ops.linear("o", attended.o, &w.o);
-        let (middle, post_norm) = ops.add_norm("post_norm", input, branch.y, &w.post_norm, int8);
+        let (middle, post_norm) = ops.add_norm("post_norm", input, branch.y, &w.post_norm, out);
         let attention = Attention { qkv, raw, attended, o_ranks: branch.ranks, middle };
         (attention, Norms { input: input_norm, post: post_norm })
     }
 
-    /// Turns the queries and keys of packed q, k and v, normalised before if the family does that: with `saving`, returns what
+    /// Turns the queries and keys of packed q, k and v, normalized before if the family does that: with `saving`, returns what
     /// they were.
     fn turn(&self, ops: &mut Ops<'_>, qkv: Tensor, saving: bool) -> Option<Tensor> {
         match &self.weights.qk_norm {
@@ -148,7 +129,8 @@ impl Block<'_> {
     /// From the gradient of the block's output to that of its input, if something `below` the block trains: a block, or the
     /// embedding alone. It stops at the lowest product that has something to learn.
     pub fn backward(&self, ops: &mut Ops<'_>, saved: Saved, doutput: Rows, below: Option<Below>) -> Option<Rows> {
-        let (w, int8) = (self.weights, self.weights.is_int8());
+        let w = self.weights;
+        let out = |is_read| if is_read { w.out() } else { Out::Dense };
         let below_block = below == Some(Below::Block);
         let below = below.is_some();
         let Saved { input, kept, down_ranks } = saved;
@@ -164,14 +146,14 @@ impl Block<'_> {
         let gated = w.down.trains().then(|| gated.unwrap_or_else(|| recomputed(ops)));
         let given = Given { x: gated, ranks: down_ranks };
         let dgated = ops.linear_backward("down", doutput, given, &w.down, below_down)?;
-        let dgate_up = ops.swiglu_backward("swiglu", dgated, gate_up.y, below_gate_up && int8);
+        let dgate_up = ops.swiglu_backward("swiglu", dgated, gate_up.y, out(below_gate_up));
         let post_norm = norms.map(|norms| norms.post);
         let post_norm =
-            post_norm.unwrap_or_else(|| ops.recompute(|ops| ops.norm("post_norm", middle, &w.post_norm, int8)));
-        let given = Given { x: Some(post_norm.y), ranks: gate_up.ranks };
+            post_norm.unwrap_or_else(|| ops.recompute(|ops| ops.norm("post_norm", middle, &w.post_norm, w.out())));
+        let given = Given { x: Some(post_norm.rows.dense()), ranks: gate_up.ranks };
         let dnormed = ops.linear_backward("gate_up", dgate_up, given, &w.gate_up, below_gate_up)?;
-        let (dresidual, int8_o) = (Some(doutput.dense()), below_o && int8);
-        let dmiddle = ops.norm_backward("post_norm", dnormed, (middle, post_norm), &w.post_norm, dresidual, int8_o);
+        let (dresidual, norm) = (Some(doutput.dense()), (middle, post_norm));
+        let dmiddle = ops.norm_backward("post_norm", dnormed, norm, &w.post_norm, dresidual, out(below_o));
 
         let given = Given { x: Some(attended.o), ranks: o_ranks };
         let d_o = ops.linear_backward("o", dmiddle, given, &w.o, below_o)?;
@@ -182,10 +164,10 @@ impl Block<'_> {
         }
         let input_norm = norms.map(|norms| norms.input);
         let input_norm =
-            input_norm.unwrap_or_else(|| ops.recompute(|ops| ops.norm("input_norm", input, &w.input_norm, int8)));
-        let given = Given { x: Some(input_norm.y), ranks: qkv.ranks };
+            input_norm.unwrap_or_else(|| ops.recompute(|ops| ops.norm("input_norm", input, &w.input_norm, w.out())));
+        let given = Given { x: Some(input_norm.rows.dense()), ranks: qkv.ranks };
         let dnormed = ops.linear_backward("qkv", dqkv, given, &w.qkv, below)?;
-        let (dresidual, int8) = (Some(dmiddle.dense()), below_block && int8);
-        Some(ops.norm_backward("input_norm", dnormed, (input, input_norm), &w.input_norm, dresidual, int8))
+        let (dresidual, norm) = (Some(dmiddle.dense()), (input, input_norm));
+        Some(ops.norm_backward("input_norm", dnormed, norm, &w.input_norm, dresidual, out(below_block)))
     }
 }

@@ -19,11 +19,11 @@ pub struct BufferId(pub u32);
 pub enum Category {
     /// Frozen teacher weights.
     TeacherWeights,
-    /// Where those that are stored in blocks are dequantised to.
+    /// Where those that are stored in blocks are dequantized to.
     TeacherScratch,
     /// The student's weights: in the precision of the run, or frozen ones as they are stored.
     StudentWeights,
-    /// Where those that are stored in blocks are dequantised to.
+    /// Where those that are stored in blocks are dequantized to.
     StudentScratch,
     /// The student's adapters in the precision of the run.
     Adapters,

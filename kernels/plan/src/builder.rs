@@ -91,7 +91,8 @@ impl Builder {
     /// If an operand has no buffer, another format than its buffer, or reaches past it: a lowering that does that is
     /// wrong.
     pub fn launch<K: Registered>(&mut self, label: impl Into<String>, kernel: K, params: &K::Params) {
-        let (key, params) = (Key::new(kernel), bytemuck::bytes_of(params).to_vec());
+        let params = precast_kernels::bytes(&kernel, params);
+        let key = Key::new(kernel);
         let variant = key.select(&params, self.arch);
         let geometry = key.kernel().geometry(variant, &params);
         self.add(label.into(), Launch { key, params, by: Executor::Kernel(Build { variant, geometry }) });
@@ -102,7 +103,8 @@ impl Builder {
     /// # Panics
     /// As [`Self::launch`].
     pub fn multiply<K: Registered>(&mut self, label: impl Into<String>, kernel: K, params: &K::Params, by: Cublas) {
-        let (key, params) = (Key::new(kernel), bytemuck::bytes_of(params).to_vec());
+        let params = precast_kernels::bytes(&kernel, params);
+        let key = Key::new(kernel);
         self.add(label.into(), Launch { key, params, by: Executor::Cublas(by) });
     }
 

@@ -19,7 +19,7 @@ use crate::weights::Weights;
 /// Which of the two forms a plan is of, and what it gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The one that is compared with: its last hidden states, normalised, `[tokens, hidden]`.
+    /// The one that is compared with: its last hidden states, normalized, `[tokens, hidden]`.
     Reference { hidden: Tensor },
     /// The other: given the former's hidden states, what both make of each token.
     Other { reference: Tensor, compared: Comparison<Tensor> },
@@ -85,7 +85,7 @@ impl ComparisonPlan {
         let mut model = Resident::new(&mut b, "model", config, weights, seq_len);
         let ops = &mut Ops::new(&mut b, (batch, seq_len), dtype, None);
         if formats.is_int8() {
-            model.staged = Model { name: "model", config, resident: &model }.quantise(ops, None).0;
+            model.staged = Model { name: "model", config, resident: &model }.quantize(ops, None).0;
         }
         ops.phase(SCORE);
         ops.scope("model");

@@ -124,7 +124,7 @@ impl EvaluationPlan {
         let workspaces = (gemm == Gemm::Cublas).then(|| Workspaces::new(&mut b));
         let ops = &mut Ops::new(&mut b, (batch, seq_len), dtype, workspaces);
         if formats.is_int8() {
-            resident.staged = Model { name: "model", config, resident: &resident }.quantise(ops, None).0;
+            resident.staged = Model { name: "model", config, resident: &resident }.quantize(ops, None).0;
         }
         ops.phase(SCORE);
         let last = Model { name: "model", config, resident: &resident }.forward(ops, ids);

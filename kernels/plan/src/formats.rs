@@ -23,7 +23,7 @@ impl Formats {
         Self { blocks: BTreeMap::new(), dequantised: None, int8: false }
     }
 
-    /// Matrices of layers rotated and quantised to 8 bits while they are loaded, with a scale for each row: their products are of
+    /// Matrices of layers rotated and quantized to 8 bits while they are loaded, with a scale for each row: their products are of
     /// 8 bits, too. Embedding and head are dense.
     pub fn int8() -> Self {
         Self { int8: true, ..Self::default() }
@@ -34,7 +34,7 @@ impl Formats {
         self.int8
     }
 
-    /// Refuses 8-bit products that nothing computes: in fp32, and of a depth that has no rotation.
+    /// Refuses products in int8 that nothing computes: in fp32, and of a depth that has no rotation.
     pub(crate) fn check(&self, config: &ModelConfig, x: Dtype) -> Result<(), PlanError> {
         if !self.int8 {
             return Ok(());
@@ -47,13 +47,13 @@ impl Formats {
         rough.map_or(Ok(()), |(module, depth, block)| Err(PlanError::Rotation { module, depth, block }))
     }
 
-    /// And matrices in a format of this name that no kernel reads: they are dequantised while they are loaded, and dense.
+    /// And matrices in a format of this name that no kernel reads: they are dequantized while they are loaded, and dense.
     #[must_use]
     pub fn with_dequantised(self, format: Option<&'static str>) -> Self {
         Self { dequantised: format, ..self }
     }
 
-    /// The format that matrices are dequantised from while they are loaded, if there are such.
+    /// The format that matrices are dequantized from while they are loaded, if there are such.
     pub fn dequantised(&self) -> Option<&'static str> {
         self.dequantised
     }

@@ -1,9 +1,9 @@
-//! How far gradients by products of 8 bits are from bf16's, on one micro-batch: forward and backward once more, in bf16, a layer
+//! How far gradients by products in int8 are from bf16's, on one micro-batch: forward and backward once more, in bf16, a layer
 //! at a time. Nothing that training reads is written.
 
 use std::ops::Range;
 
-use precast_kernels::grad_distance;
+use precast_kernels::{Out, grad_distance};
 
 use crate::block::{Below, Block};
 use crate::buffer::Tensor;
@@ -29,7 +29,7 @@ pub struct Guard {
     layers: Vec<[(u64, u64); 4]>,
 }
 
-/// Sums over a layer's gradients: a, by products of 8 bits, and b, by bf16 ones.
+/// Sums over a layer's gradients: a, by products in int8, and b, by bf16 ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sums {
     pub ab: f64,
@@ -90,11 +90,11 @@ impl Guarded<'_> {
             ..weights.head.clone()
         };
         ops.scope(format!("{}.head", model.name));
-        let last = Head { linear: &head, hidden: normed.y };
+        let last = Head { linear: &head, hidden: normed.rows.dense() };
         let dhidden = head::losses(ops, self.objective, last, self.teacher, (self.targets, None));
         ops.scope(model.name);
         let norm = frozen_norm(&weights.norm);
-        let mut dstream = ops.norm_backward("norm", dhidden, (stream, normed), &norm, None, false);
+        let mut dstream = ops.norm_backward("norm", dhidden, (stream, normed), &norm, None, Out::Dense);
         for (index, ((scope, block), saved)) in model.blocks().zip(saved).enumerate().rev() {
             ops.scope(scope);
             let Range { start, end } = weights.parameters.layer(index);

@@ -30,7 +30,7 @@ pub mod objective;
 mod ops;
 pub mod parameters;
 pub mod plan;
-mod quantise;
+mod quantize;
 pub mod recipe;
 pub mod rope;
 mod sections;

@@ -1,6 +1,6 @@
 //! A model on the device, forward and backward, its head apart.
 
-use precast_kernels::Dtype;
+use precast_kernels::{Dtype, Out};
 
 use crate::block::{Below, Block, Saved};
 use crate::buffer::{Category, Tensor};
@@ -19,7 +19,7 @@ pub struct Resident {
     pub weights: Weights,
     /// Tables of its rotary embedding.
     pub rope: Rope,
-    /// Its matrices that are quantised while they are loaded.
+    /// Its matrices that are quantized while they are loaded.
     pub staged: Vec<Staged>,
 }
 
@@ -57,7 +57,7 @@ impl<'a> Model<'a> {
         layers.map(move |(layer, weights)| (format!("{name}.layers.{layer}"), Block { weights, heads, rope }))
     }
 
-    /// The last hidden states, normalised. Nothing is kept alive longer than later launches need it.
+    /// The last hidden states, normalized. Nothing is kept alive longer than later launches need it.
     pub fn forward(&self, ops: &mut Ops<'_>, ids: Tensor) -> Head<'a> {
         let mut stream = self.embedding(ops, ids);
         for (scope, block) in self.blocks() {
@@ -90,8 +90,8 @@ impl<'a> Model<'a> {
         let weights = &self.resident.weights;
         ops.scope(self.name);
         let Activations { blocks, last, norm } = saved;
-        let int8 = weights.layers.last().is_some_and(Layer::is_int8);
-        let mut dstream = ops.norm_backward("norm", dhidden, (last, norm), &weights.norm, None, int8);
+        let out = weights.layers.last().map_or(Out::Dense, Layer::out);
+        let mut dstream = ops.norm_backward("norm", dhidden, (last, norm), &weights.norm, None, out);
         let embedding = weights.embedding.trained().map(|_| Below::Embedding);
         let lowest = weights.layers.len() - blocks.len();
         for (index, ((scope, block), saved)) in self.blocks().skip(lowest).zip(blocks).enumerate().rev() {
@@ -112,10 +112,10 @@ impl<'a> Model<'a> {
 
     pub fn norm(&self, ops: &mut Ops<'_>, stream: Tensor) -> Normed {
         ops.scope(self.name);
-        ops.norm("norm", stream, &self.resident.weights.norm, false)
+        ops.norm("norm", stream, &self.resident.weights.norm, Out::Dense)
     }
 
     fn head(&self, norm: Normed) -> Head<'a> {
-        Head { linear: &self.resident.weights.head, hidden: norm.y }
+        Head { linear: &self.resident.weights.head, hidden: norm.rows.dense() }
     }
 }

@@ -1,8 +1,8 @@
-//! What a run minimises.
+//! What a run minimizes.
 
 use serde::Serialize;
 
-/// What a run minimises.
+/// What a run minimizes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Objective {

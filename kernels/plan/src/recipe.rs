@@ -203,12 +203,12 @@ pub enum PlanError {
         "a student that is kept as it is stored does not train itself, and this one has no adapters:          give --lora-rank or --adapter, or --student-format bf16"
     )]
     StoredWithoutAdapters,
-    /// 8-bit products in a run that computes in fp32.
+    /// Products in int8 in a run that computes in fp32.
     #[error(
         "int8 products give bf16: they cannot be combined with --precision fp32; use --precision bf16 or int8, or weights in bf16"
     )]
     Int8Precision,
-    /// 8-bit products whose sums do not fit 32 bits.
+    /// Products in int8 whose sums do not fit 32 bits.
     #[error(
         "int8 adds products up in 32 bits, which hold {} of them, and {module} sums over {depth}, forward or for the gradient of its \
          input: use bf16 in place of int8",
@@ -219,7 +219,7 @@ pub enum PlanError {
         module: String,
         depth: u32,
     },
-    /// A student's products of 8 bits of a depth that nothing rotates.
+    /// A student's products in int8 of a depth that nothing rotates.
     #[error(
         "--precision int8 rotates what a product sums over in blocks of 16 to 128 elements, and {product} of {module} sums over \
          {depth}: the largest power of two that divides it is {block}. Use --precision bf16"
@@ -239,7 +239,7 @@ pub enum PlanError {
          --student-format out, or use --precision bf16"
     )]
     StoredInt8,
-    /// 8-bit products of a depth that nothing rotates.
+    /// Products in int8 of a depth that nothing rotates.
     #[error(
         "int8 rotates what a product sums over in blocks of 16 to 128 elements, and {module} sums over {depth}: the largest power \
          of two that divides it is {block}. Use weights in bf16, or stored"

@@ -1,7 +1,7 @@
 //! What a rank does of a step: whole replicas of its micro-batches, and the update of a part of what trains.
 //!
 //! A *replica* is a run of micro-batches whose gradients are added in order, as on one GPU. Whole replicas are added by a tree:
-//! neighbours in pairs, level by level; an odd last one moves up. A rank holds neighbouring replicas, so that the levels that
+//! neighbors in pairs, level by level; an odd last one moves up. A rank holds neighboring replicas, so that the levels that
 //! it adds by itself are levels of the same tree, and the sum does not depend on how many ranks there are.
 
 use std::ops::Range;
@@ -78,7 +78,7 @@ impl Share {
         (first..first + own, each)
     }
 
-    /// Further gradient buffers: sums of finished replicas that wait for their neighbours.
+    /// Further gradient buffers: sums of finished replicas that wait for their neighbors.
     pub fn waiting(self) -> u32 {
         self.local().ilog2()
     }
@@ -108,9 +108,9 @@ impl Share {
 /// What becomes of a replica's gradient, while sums of earlier ones are waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fold {
-    /// It waits for its neighbour.
+    /// It waits for its neighbor.
     Keep { waiting: u32 },
-    /// It is added to its neighbour, and the sum to its own, over so many levels.
+    /// It is added to its neighbor, and the sum to its own, over so many levels.
     Join { waiting: u32, levels: u32 },
     /// It is the last one: the sum of all takes its place.
     Total { waiting: u32 },
@@ -269,7 +269,7 @@ mod tests {
         Share { replicas, ranks, rank }
     }
 
-    /// The tree as the text has it: neighbours in pairs, level by level, an odd last one moves up.
+    /// The tree as the text has it: neighbors in pairs, level by level, an odd last one moves up.
     fn text_of(mut level: Vec<String>) -> String {
         while level.len() > 1 {
             level = level
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn micro_batches_of_a_step_go_to_neighbouring_replicas() {
+    fn micro_batches_of_a_step_go_to_neighboring_replicas() {
         assert_eq!(Share::ALONE.micros(4), (0..4, 4));
         assert_eq!(share(4, 2, 1).micros(8), (4..8, 2));
         assert_eq!(share(3, 3, 2).micros(3), (2..3, 1));

@@ -321,9 +321,9 @@ fn recomputing_blocks_fits_small_cards() {
     assert!(four_times <= 16 * GIB, "{four_times}");
 }
 
-/// One launch normalises and rotates, forward and backward; what recomputing launches again has the same keys.
+/// One launch normalizes and rotates, forward and backward; what recomputing launches again has the same keys.
 #[test]
-fn queries_and_keys_that_are_normalised_are_not_rotated_again() {
+fn queries_and_keys_that_are_normalized_are_not_rotated_again() {
     let config = |json: &str| ModelConfig::from_json(json).unwrap();
     let teacher = config(include_str!("../../../aot/models/qwen3-1.7b.json"));
     let student = config(include_str!("../../../aot/models/qwen3-0.6b.json"));

@@ -29,11 +29,14 @@ fn qwen(recipe: &Recipe, share: Share) -> TrainingPlan {
     TrainingPlan::new(TrainingRequest { teacher, student, recipe: *recipe, share, arch: Arch::Sm90a }).unwrap()
 }
 
-/// Launches of an operation in a phase, by the first part of their labels.
-fn count(plan: &Plan, phase: &str, of: &str, op: &str) -> u32 {
+/// Launches in a phase, by the first part of their labels and a part of their keys.
+fn count(plan: &Plan, phase: &str, of: &str, key: &str) -> u32 {
     let nodes = plan.phase(phase).nodes.iter().filter(|node| node.label.starts_with(of));
-    nodes.filter(|node| node.launch().is_some_and(|launch| launch.key.op().starts_with(op))).count() as u32
+    nodes.filter(|node| node.launch().is_some_and(|launch| launch.key.text().contains(key))).count() as u32
 }
+
+/// What the keys of products in int8 say.
+const PRODUCT: &str = "w=i8,x=i8";
 
 const LAYERS: u32 = 24;
 
@@ -43,21 +46,29 @@ fn products_of_layers_are_of_8_bits_but_for_gradients_of_weights() {
         let recipe = Recipe { gemm, ..recipe(Precision::Int8, Recompute::None) };
         let plan = qwen(&recipe, Share::ALONE).plan;
         let of_student = |op| count(&plan, MICRO, "student.", op);
-        assert_eq!(of_student("int8.fwd"), 2 * 4 * LAYERS, "forward and for the gradients of inputs");
-        assert_eq!([of_student("gemm.wgrad"), of_student("gemm.")], [4 * LAYERS; 2]);
-        assert_eq!(count(&plan, MICRO, "teacher.", "int8."), 0, "it says nothing of the teacher");
+        assert_eq!(of_student(PRODUCT), 2 * 4 * LAYERS, "forward and for the gradients of inputs");
+        assert_eq!([of_student("gemm.wgrad"), of_student("gemm.")], [4, 4 + 2 * 4].map(|each| each * LAYERS));
+        assert_eq!(count(&plan, MICRO, "teacher.", "i8"), 0, "it says nothing of the teacher");
         assert!(count(&plan, MICRO, "head.", "gemm.") > 0);
-        assert!(plan.products().all(|product| product.key.op().starts_with("gemm.")));
+        assert!(
+            plan.products().all(|product| product.key.op().starts_with("gemm.") && !product.key.text().contains("i8"))
+        );
         assert_eq!(plan.products().next().is_some(), gemm == Gemm::Cublas);
     }
 }
 
-/// Norms and SwiGLU, forward and backward, give what products of 8 bits read; the rest is quantised in a pass of its own: the
+/// Norms and SwiGLU, forward and backward, give what products in int8 read; the rest is quantized in a pass of its own: the
 /// outputs of attention, and the gradients of q, k and v.
 #[test]
-fn what_products_read_is_quantised_by_what_makes_it() {
-    let ops = ["int8.rmsnorm_fwd", "int8.gated{kept=true", "int8.gated{kept=false", "int8.gated_bwd", "int8.quantize"];
-    let of_residual = ["int8.rmsnorm_bwd", "rmsnorm.bwd"];
+fn what_products_read_is_quantized_by_what_makes_it() {
+    let ops = [
+        "rmsnorm.fwd{h=896,out=bf16+i8",
+        "swiglu.fwd{n=4864,out=bf16+i8",
+        "swiglu.fwd{n=4864,out=i8",
+        "swiglu.bwd{n=4864,out=bf16+i8",
+        "int8.quantize",
+    ];
+    let of_residual = ["rmsnorm.bwd{h=896,out=bf16+i8", "rmsnorm.bwd{h=896,residual"];
     let counts = |recompute| {
         let plan = qwen(&recipe(Precision::Int8, recompute), Share::ALONE).plan;
         let of = |op: &str| {
@@ -84,7 +95,7 @@ fn both_forms_of_a_matrix_are_made_once_a_step() {
     };
     assert_eq!(forms(Share::ALONE, UPDATE), [4 * LAYERS; 2]);
     let of_two = Share { replicas: 2, ranks: 2, rank: 0 };
-    // What ranks have gathered, they quantise each for itself.
+    // What ranks have gathered, they quantize each for itself.
     assert_eq!((forms(of_two, UPDATE), forms(of_two, GATHER)), ([0; 2], [4 * LAYERS; 2]));
 }
 
@@ -128,7 +139,7 @@ fn a_guard_touches_nothing_that_training_reads_and_takes_no_memory() {
             assert!(!plan.buffer(touch.buffer).persistent, "{} writes {}", touch.name, plan.buffer(touch.buffer).name);
         }
         assert_eq!(count(plan, GUARD, "guard.", "grad_distance.partial"), 4 * LAYERS);
-        assert_eq!(count(plan, GUARD, "guard.", "int8."), 0);
+        assert_eq!(count(plan, GUARD, "guard.", "i8"), 0);
     }
 }
 
@@ -144,11 +155,11 @@ fn a_frozen_base_of_8_bits_has_no_guard() {
     assert!(training.guard.is_none() && training.plan.phases.iter().all(|phase| phase.name != GUARD));
     let of_student = |op| count(&training.plan, MICRO, "student.", op);
     // The lowest layer's q, k and v have nothing below them that learns.
-    assert_eq!([of_student("int8.fwd"), of_student("gemm.")], [2 * 4 * LAYERS - 1, 0]);
+    assert_eq!([of_student(PRODUCT), of_student("gemm.")], [2 * 4 * LAYERS - 1; 2]);
     assert!(training.certificate.is_some(), "a base that teaches in int8 is measured, as any teacher is");
-    // Sent a layer at a time, and quantised once.
+    // Sent a layer at a time, and quantized once.
     assert_eq!(training.student.staged.len() as u32, LAYERS);
-    assert_eq!(count(&training.plan, UPDATE, "", "int8."), 0);
+    assert_eq!(count(&training.plan, UPDATE, "", "i8"), 0);
 }
 
 /// What changes is what launches read: the sums of the norm, their order, and what is updated are bf16's.

@@ -67,7 +67,7 @@ fn products(plan: &Plan) -> Vec<(String, String, Vec<u8>)> {
 
 /// Bits could depend on the variant, the shape and the order of sums: all are the same, on every architecture.
 #[test]
-fn what_is_launched_besides_dequantisation_is_what_a_dense_teacher_launches() {
+fn what_is_launched_besides_dequantization_is_what_a_dense_teacher_launches() {
     let [large, student, small] = models();
     for (teacher, student) in [(&large, &student), (&small, &small)] {
         let formats = Formats::q4_k_m(teacher);
@@ -116,10 +116,10 @@ fn waits(nodes: &[Node], later: usize, earlier: usize) -> bool {
     false
 }
 
-/// Each matrix of a layer may be dequantised while the product before it runs: nothing orders the two, neither an edge of
+/// Each matrix of a layer may be dequantized while the product before it runs: nothing orders the two, neither an edge of
 /// their own nor memory that something shares.
 #[test]
-fn a_matrix_may_be_dequantised_while_the_product_before_it_runs() {
+fn a_matrix_may_be_dequantized_while_the_product_before_it_runs() {
     let [teacher, student, _] = models();
     let plan = lower(&teacher, &Formats::q4_k_m(&teacher), &student, &recipe(8, 1024, Precision::Bf16), Arch::Sm90a);
     let nodes = &plan.phase(MICRO).nodes;
@@ -149,7 +149,7 @@ fn a_matrix_may_be_dequantised_while_the_product_before_it_runs() {
 
 /// Two launches where formats agree and parts lie next to each other, one a format where not.
 #[test]
-fn parts_of_a_product_that_are_stored_alike_are_dequantised_by_one_launch() {
+fn parts_of_a_product_that_are_stored_alike_are_dequantized_by_one_launch() {
     let [teacher, _, _] = models();
     let formats = Formats::q4_k_m(&teacher);
     let plan = EvaluationPlan::with_formats((&teacher, &formats), (1, 64), Precision::Bf16, Arch::Sm90a).unwrap().plan;

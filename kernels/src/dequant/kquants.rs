@@ -1,4 +1,4 @@
-//! The K-quants: blocks of 256 values with scales of their own for every 16 or 32, themselves quantised.
+//! The K-quants: blocks of 256 values with scales of their own for every 16 or 32, themselves quantized.
 
 use super::quants::half_at;
 use crate::format::Block;

@@ -1,4 +1,4 @@
-//! Dequantisation: weights in a block format of ggml, made dense.
+//! Dequantization: weights in a block format of ggml, made dense.
 //!
 //! `x[i] = value(w, i)`, rounded once, to nearest even. Rows of a matrix are whole blocks and lie one after the other, in
 //! blocks as when dense, so that a matrix, a part of its rows, or its part of a stack is n elements.
@@ -9,7 +9,7 @@
 //! | `x` | n | x |
 //!
 //! The values are exact: the bits of ggml's reference (`dequantize_row_*`), on the host as on any GPU, so that weights
-//! that are dequantised when a file is read and weights that stay as they are stored give the same run.
+//! that are dequantized when a file is read and weights that stay as they are stored give the same run.
 //! Sources: ggml-common.h, ggml-quants.c; "k-quants", llama.cpp pull request 1684.
 
 mod host;

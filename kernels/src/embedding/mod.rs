@@ -9,7 +9,7 @@
 //! | `y`, `dy` | tokens x h | x |
 //! | `dtable` | vocab x h | f32 |
 //!
-//! A table is dense, of the activations' dtype, or in a block format whose rows are dequantised as they are gathered.
+//! A table is dense, of the activations' dtype, or in a block format whose rows are dequantized as they are gathered.
 //! The scatter is deterministic: the host uploads the token ids sorted, so that one CTA owns each
 //! distinct id and adds its rows in order. Nothing sorts or adds atomically on the device.
 //! Source: `torch.nn.Embedding`.

@@ -1,17 +1,46 @@
 use rayon::prelude::*;
 
-use super::{GemmFwd, GemmSwiglu};
+use super::{GemmFwd, GemmSwiglu, is_int8, outputs};
+use crate::Format;
 use crate::abi::{gemm_dgrad_params, gemm_fwd_params, gemm_swiglu_params, gemm_wgrad_params, micro_scalars};
 use crate::host::{Matrix, Views, matmul, round_to, sigmoid, vectorized};
 
+/// Depth whose sums of products of 8-bit values are exact in f32, in any order: 1024 x 127^2 < 2^24.
+const EXACT_DEPTH: usize = 1024;
+
+/// `y = x w^T` of values of 8 bits, y [m, n], x [m, k], w [n, k]: exact sums, rounded once.
+fn exact(y: &mut [f32], x: &[i8], w: &[i8], [m, n, k]: [usize; 3]) {
+    let widened = |values: &[i8]| -> Vec<f32> { values.par_iter().map(|value| f32::from(*value)).collect() };
+    let (x, w) = (widened(x), widened(w));
+    let mut sums = vec![0i32; y.len()];
+    for first in (0..k).step_by(EXACT_DEPTH) {
+        let depth = EXACT_DEPTH.min(k - first);
+        let (x, w) = (Matrix::rows(&x[first..], m, depth, k), Matrix::rows(&w[first..], n, depth, k));
+        matmul(y, n, x, w.t(), false, true);
+        sums.par_iter_mut().zip(&*y).for_each(|(sum, part)| *sum += *part as i32);
+    }
+    y.par_iter_mut().zip(&sums).for_each(|(y, sum)| *y = *sum as f32);
+}
+
+/// `y = x w^T`, y [m, n], in formats alike.
+fn multiply(y: &mut [f32], format: Format, [m, n, k]: [usize; 3], views: &mut Views<'_>) {
+    if !is_int8(format) {
+        let (x, w) = (views.load("x"), views.load("w"));
+        return matmul(y, n, Matrix::rows(&x, m, k, k), Matrix::rows(&w, n, k, k).t(), false, true);
+    }
+    exact(y, views.read("x"), views.read("w"), [m, n, k]);
+    let (x_scale, w_scale) = (views.read::<f32>("x_scale"), views.read::<f32>("w_scale"));
+    y.par_chunks_mut(n).zip(x_scale).for_each(|(row, x_scale)| {
+        row.iter_mut().zip(w_scale).for_each(|(y, w_scale)| *y *= x_scale * w_scale);
+    });
+}
+
 pub(super) fn fwd(key: GemmFwd, p: &gemm_fwd_params, views: &mut Views<'_>) {
     let (m, n, k) = (p.m as usize, p.n as usize, p.k as usize);
-    let x = views.load("x");
-    let w = views.load("w");
     let bias = key.bias.then(|| views.load("bias"));
     let residual = key.residual.then(|| views.load("residual"));
     let mut y = views.store("y");
-    matmul(&mut y, n, Matrix::rows(&x, m, k, k), Matrix::rows(&w, n, k, k).t(), false, true);
+    multiply(&mut y, key.x, [m, n, k], views);
     if let Some(bias) = bias {
         y.par_chunks_mut(n).for_each(|row| row.iter_mut().zip(&bias[..]).for_each(|(y, bias)| *y += bias));
     }
@@ -22,17 +51,16 @@ pub(super) fn fwd(key: GemmFwd, p: &gemm_fwd_params, views: &mut Views<'_>) {
 
 pub(super) fn swiglu(key: GemmSwiglu, p: &gemm_swiglu_params, views: &mut Views<'_>) {
     let (m, n, k) = (p.m as usize, p.n as usize, p.k as usize);
-    let x = views.load("x");
-    let w = views.load("w");
     let bias = key.bias.then(|| views.load("bias"));
     let mut y = views.store("y");
     let mut gate_up = vec![0.0; 2 * m * n];
-    matmul(&mut gate_up, 2 * n, Matrix::rows(&x, m, k, k), Matrix::rows(&w, 2 * n, k, k).t(), false, true);
+    multiply(&mut gate_up, key.x, [m, 2 * n, k], views);
+    let dtype = outputs(key.x).dtype().expect("outputs are dense");
     y.par_chunks_mut(n).zip(gate_up.par_chunks_mut(2 * n)).for_each(|(y, gate_up)| {
         if let Some(bias) = &bias {
             gate_up.iter_mut().zip(&bias[..]).for_each(|(sum, bias)| *sum += bias);
         }
-        gate_up.iter_mut().for_each(|sum| *sum = round_to(key.x, *sum));
+        gate_up.iter_mut().for_each(|sum| *sum = round_to(dtype, *sum));
         let (gate, up) = gate_up.split_at(n);
         vectorized(|| {
             for ((y, gate), up) in y.iter_mut().zip(gate).zip(up) {

@@ -7,13 +7,20 @@
 //! | `gemm.dgrad` | `dx = dy w`, m x k, dtype x | dy m x n, w n x k |
 //! | `gemm.wgrad` | `dw (+)= dy^T x`, n x k, f32 | dy m x n, x m x k |
 //!
-//! Inputs have dtype x and weights format w, sums are f32 and are rounded once, at the store. m, n and k are run-time arguments:
+//! Inputs have format x and weights format w, sums are f32 and are rounded once, at the store. m, n and k are run-time arguments:
 //! one module serves every layer, batch and sequence length. `wgrad` overwrites in the first micro-batch of
 //! a step and adds in later ones, or always with `accumulate` (later chunks of the head).
 //! `swiglu` is the gate and up projection of a model that is not trained: gate and up themselves are not needed. It
 //! rounds both to x first, so that its bits are those of `gemm.fwd` and `swiglu.fwd`.
 //! Where tiles are few and sums long, `mma/` divides the depth (split-K) into `splits` parts, whose CTAs add to a tile one after the other;
 //! the fewer products a sum has, the less tensor cores round off, too.
+//!
+//! With `w=i8,x=i8` both are rotated rows ([`crate::int8`]): `y = (x w^T) (scale_x scale_w) (+ bias) (+ residual)`, bf16. Sums are i32 and
+//! exact: `k 127^2 < 2^31` for k up to [`crate::int8::MOST_DEPTH`], whatever the order, tile or instruction. What follows is f32, each
+//! operation rounded apart in this order, so outputs are the same bits on every architecture, in every variant and on the host; but
+//! for the exponential in `swiglu`. A pair of values is one of the 16-bit elements that the mainloops move: k is a multiple of 16, n of
+//! 8, addresses of 16 bytes; what instructions want beyond k is zeros that the copies fill in.
+//!
 //! bf16 runs on tensor cores (`wgmma/` on sm_90a, `mma/` elsewhere), where the rows of all operands are whole vectors of
 //! 16 bytes; all else on CUDA cores (`simt/`).
 //!
@@ -47,12 +54,12 @@ pub use select::splits_k;
 
 key! {
     /// Inputs to outputs.
-    pub struct GemmFwd = "gemm.fwd" { bias: bool, residual: bool, w: Format, x: Dtype }
+    pub struct GemmFwd = "gemm.fwd" { bias: bool, residual: bool, w: Format, x: Format }
 }
 
 key! {
     /// Inputs to gated outputs.
-    pub struct GemmSwiglu = "gemm.swiglu" { bias: bool, w: Format, x: Dtype }
+    pub struct GemmSwiglu = "gemm.swiglu" { bias: bool, w: Format, x: Format }
 }
 
 key! {
@@ -79,6 +86,13 @@ const SAMPLES: [(u32, u32, u32); 10] = [
     (130, 520, 264),
     (520, 136, 264),
 ];
+
+/// The same in int8; the last are several slices deep, and several tiles wide and high.
+const INT8_SAMPLES: [(u32, u32, u32); 6] =
+    [(1, 8, 16), (33, 72, 48), (130, 264, 272), (70, 136, 1296), (300, 520, 528), (520, 264, 144)];
+
+/// What scales are in checks: of both factors together about what makes outputs of size one.
+const SCALES: Content = Content::Uniform(1e-3, 2e-2);
 
 /// Not divided, and into more parts than a shallow product has slices.
 const SPLITS: [u32; 2] = [1, 3];
@@ -115,36 +129,93 @@ pub(crate) fn geometry(variant: Tiling, rows: u32, columns: u32, splits: u32) ->
     }
 }
 
-/// Every kernel of the family has its source for CUDA cores and two for tensor cores.
+/// A source with the headers of the family: it depends on those that it includes.
+macro_rules! gemm_source {
+    ($folder:literal, $file:literal) => {
+        source!(
+            "gemm",
+            in $folder, $file,
+            "raster.cuh",
+            "scale.cuh",
+            "swiglu.cuh",
+            "simt/mainloop.cuh",
+            "mma/operand.cuh",
+            "mma/mainloop.cuh",
+            "mma/split_k.cuh",
+            "mma/epilogue.cuh",
+            "mma/int8/scale.cuh",
+            "wgmma/scheduler.cuh",
+            "wgmma/cluster_reduction.cuh",
+            "wgmma/mainloop.cuh",
+            "wgmma/multicast.cuh",
+            "wgmma/epilogue.cuh",
+            "wgmma/int8/epilogue.cuh"
+        )
+    };
+}
+
+/// The sources of a kernel of the family: for CUDA cores, and two for tensor cores.
+macro_rules! dense_source {
+    ($variant:expr, $file:literal) => {
+        match $variant {
+            Tiling::Wgmma(_) => gemm_source!("wgmma/", $file),
+            Tiling::Mma(_) => gemm_source!("mma/", $file),
+            Tiling::CudaCores(_) => gemm_source!("simt/", $file),
+        }
+    };
+}
+
+/// Those of a kernel that reads int8: on tensor cores, with the same mainloops.
+macro_rules! int8_source {
+    ($variant:expr, $file:literal) => {
+        match $variant {
+            Tiling::Wgmma(_) => gemm_source!("wgmma/int8/", $file),
+            Tiling::Mma(_) | Tiling::CudaCores(_) => gemm_source!("mma/int8/", $file),
+        }
+    };
+}
+
+/// The parameter block and the operands of a product with so many outputs, `$columns` of the `n` of its block.
+macro_rules! forward_kernel {
+    ($params:ty, $columns:literal) => {
+        type Params = $params;
+
+        fn params_bytes(&self) -> usize {
+            if is_int8(self.x) { size_of::<$params>() } else { offset_of!($params, x_scale) }
+        }
+
+        fn operands(&self, p: &$params) -> Vec<Operand> {
+            let (columns, outputs) = ($columns * p.n, outputs(self.x));
+            let mut operands = vec![
+                operand!(Read $params, x: self.x, area(p.m, p.k)),
+                operand!(Read $params, w: self.w, area(columns, p.k)),
+            ];
+            if is_int8(self.x) {
+                operands.push(operand!(Read $params, x_scale: Dtype::F32, p.m).with(SCALES));
+                operands.push(operand!(Read $params, w_scale: Dtype::F32, columns).with(SCALES));
+            }
+            operands.push(operand!(Write $params, y: outputs, area(p.m, p.n)));
+            if self.bias {
+                operands.push(operand!(Read $params, bias: outputs, columns));
+            }
+            operands.extend(self.residual(p));
+            operands
+        }
+
+        fn flops(&self, p: &$params) -> u64 {
+            flops(p.m, $columns * p.n, p.k)
+        }
+    };
+}
+
+/// How every kernel of the family is built.
 macro_rules! gemm_variants {
-    ($op:expr, $simt:literal, $mma:literal, $wgmma:literal $(, $header:literal)?) => {
+    ($op:expr, |$key:ident, $variant:ident| $source:expr) => {
         type Variant = Tiling;
 
-        fn source(&self, variant: Tiling) -> Source {
-            match variant {
-                Tiling::Wgmma(_) => source!(
-                    "gemm",
-                    $wgmma,
-                    "raster.cuh",
-                    "wgmma/scheduler.cuh",
-                    "wgmma/cluster_reduction.cuh",
-                    "wgmma/mainloop.cuh",
-                    "wgmma/multicast.cuh",
-                    "wgmma/epilogue.cuh"
-                    $(, $header)?
-                ),
-                Tiling::Mma(_) => source!(
-                    "gemm",
-                    $mma,
-                    "raster.cuh",
-                    "mma/operand.cuh",
-                    "mma/mainloop.cuh",
-                    "mma/split_k.cuh",
-                    "mma/epilogue.cuh"
-                    $(, $header)?
-                ),
-                Tiling::CudaCores(_) => source!("gemm", $simt, "simt/mainloop.cuh" $(, $header)?),
-            }
+        fn source(&self, $variant: Tiling) -> Source {
+            let $key = self;
+            $source
         }
 
         fn variants(&self, arch: Arch) -> Vec<Tiling> {
@@ -180,9 +251,7 @@ macro_rules! gemm_variants {
 
         fn tensor_maps(&self, variant: Tiling, p: &Self::Params) -> Vec<TensorMap> {
             match variant {
-                Tiling::Wgmma(wgmma) => {
-                    wgmma::tensor_maps($op, wgmma, offset_of!(Self::Params, maps), self.layouts(p))
-                }
+                Tiling::Wgmma(wgmma) => wgmma::tensor_maps($op, wgmma, offset_of!(Self::Params, maps), self.layouts(p)),
                 Tiling::Mma(_) | Tiling::CudaCores(_) => Vec::new(),
             }
         }
@@ -190,26 +259,67 @@ macro_rules! gemm_variants {
 }
 
 /// The dtype of activations and weights alike; none where they differ: no kernel is built for that.
-fn common(w: Format, x: Dtype) -> Option<Dtype> {
-    w.dtype().filter(|w| *w == x)
+fn common(w: Format, x: Format) -> Option<Dtype> {
+    w.dtype().filter(|w| x == *w)
+}
+
+/// The dtype of outputs, biases and residuals.
+fn outputs(x: Format) -> Format {
+    if is_int8(x) { Dtype::Bf16.into() } else { x }
+}
+
+fn is_int8(x: Format) -> bool {
+    x == Dtype::I8
+}
+
+/// Elements that the mainloops move of a row of k: pairs of values of 8 bits.
+fn depth(x: Format, k: u32) -> u32 {
+    if is_int8(x) { k / 2 } else { k }
+}
+
+/// The launches of a product of inputs in x as (m, n, k).
+fn shapes(x: Format) -> &'static [(u32, u32, u32)] {
+    if is_int8(x) { &INT8_SAMPLES } else { &SAMPLES }
+}
+
+/// The size of a product of inputs in x. Of int8, pairs of values and of scales lie on whole vectors, too.
+fn problem_size(
+    op: GemmOp,
+    x: Format,
+    (rows, columns, k): (u32, u32, u32),
+    vectors: bool,
+    w_scale: u64,
+) -> ProblemSize {
+    let dtype = x.dtype().unwrap_or(Dtype::F32);
+    let vectors = vectors && (!is_int8(x) || k.is_multiple_of(16) && w_scale.is_multiple_of(8));
+    ProblemSize { op, rows, columns, depth: depth(x, k), splits: 1, dtype, vectors }
 }
 
 impl GemmFwd {
+    fn residual(&self, p: &gemm_fwd_params) -> Option<Operand> {
+        self.residual.then(|| operand!(Read gemm_fwd_params, residual: outputs(self.x), area(p.m, p.n)))
+    }
+
     fn inputs(&self) -> Option<Dtype> {
         common(self.w, self.x)
     }
 
     fn problem_size(&self, p: &gemm_fwd_params) -> ProblemSize {
         let vectors = vectors(&[p.n, p.k], &[p.x, p.w, p.y, p.bias, p.residual]);
-        ProblemSize { op: GemmOp::Fwd, rows: p.m, columns: p.n, depth: p.k, splits: 1, dtype: self.x, vectors }
+        problem_size(GemmOp::Fwd, self.x, (p.m, p.n, p.k), vectors, p.w_scale)
     }
 
     fn layouts(&self, p: &gemm_fwd_params) -> [wgmma::MatrixLayout; 2] {
-        [(offset_of!(gemm_fwd_params, x), [p.m, p.k], false), (offset_of!(gemm_fwd_params, w), [p.n, p.k], false)]
+        let (depth, w) = (depth(self.x, p.k), offset_of!(gemm_fwd_params, w));
+        [(offset_of!(gemm_fwd_params, x), [p.m, depth], false), (w, [p.n, depth], false)]
     }
 }
 
 impl GemmSwiglu {
+    fn residual(&self, _p: &gemm_swiglu_params) -> Option<Operand> {
+        None
+    }
+
     fn inputs(&self) -> Option<Dtype> {
         common(self.w, self.x)
     }
@@ -217,18 +327,18 @@ impl GemmSwiglu {
     /// A tile is as many columns of the gate as of the up projection.
     fn problem_size(&self, p: &gemm_swiglu_params) -> ProblemSize {
         let vectors = vectors(&[p.n, p.k], &[p.x, p.w, p.y, p.bias]);
-        ProblemSize { op: GemmOp::Swiglu, rows: p.m, columns: 2 * p.n, depth: p.k, splits: 1, dtype: self.x, vectors }
+        problem_size(GemmOp::Swiglu, self.x, (p.m, 2 * p.n, p.k), vectors, p.w_scale)
     }
 
     fn layouts(&self, p: &gemm_swiglu_params) -> [wgmma::MatrixLayout; 2] {
-        let w = offset_of!(gemm_swiglu_params, w);
-        [(offset_of!(gemm_swiglu_params, x), [p.m, p.k], false), (w, [2 * p.n, p.k], false)]
+        let (depth, w) = (depth(self.x, p.k), offset_of!(gemm_swiglu_params, w));
+        [(offset_of!(gemm_swiglu_params, x), [p.m, depth], false), (w, [2 * p.n, depth], false)]
     }
 }
 
 impl GemmDgrad {
     fn inputs(&self) -> Option<Dtype> {
-        common(self.w, self.x)
+        common(self.w, self.x.into())
     }
 
     fn problem_size(&self, p: &gemm_dgrad_params) -> ProblemSize {
@@ -275,7 +385,7 @@ impl GemmWgrad {
 
 /// f32 sums of k products in another order: the distance grows with sqrt(k), and cancellation makes single
 /// elements worse than the norm.
-fn tolerance(operand: &Operand) -> Tolerance {
+pub(crate) fn tolerance(operand: &Operand) -> Tolerance {
     match operand.format {
         Format::Dense(Dtype::F32) => Tolerance { norm: 4e-6, element: 2e-5, absolute: 0.0 },
         format => Tolerance::of(format),
@@ -283,34 +393,17 @@ fn tolerance(operand: &Operand) -> Tolerance {
 }
 
 impl Build for GemmFwd {
-    gemm_variants!(GemmOp::Fwd, "simt/fwd.cu", "mma/fwd.cu", "wgmma/fwd.cu");
+    gemm_variants!(GemmOp::Fwd, |key, variant| {
+        if is_int8(key.x) { int8_source!(variant, "fwd.cu") } else { dense_source!(variant, "fwd.cu") }
+    });
 }
 
 impl Kernel for GemmFwd {
-    type Params = gemm_fwd_params;
-
-    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
-        let mut operands = vec![
-            operand!(Read Self::Params, x: self.x, area(p.m, p.k)),
-            operand!(Read Self::Params, w: self.w, area(p.n, p.k)),
-            operand!(Write Self::Params, y: self.x, area(p.m, p.n)),
-        ];
-        if self.bias {
-            operands.push(operand!(Read Self::Params, bias: self.x, p.n));
-        }
-        if self.residual {
-            operands.push(operand!(Read Self::Params, residual: self.x, area(p.m, p.n)));
-        }
-        operands
-    }
-
-    fn flops(&self, p: &Self::Params) -> u64 {
-        flops(p.m, p.n, p.k)
-    }
+    forward_kernel!(gemm_fwd_params, 1);
 
     /// Rows in memory are columns to a library: `y^T = w x^T`.
     fn product(&self, p: &Self::Params) -> Option<Product> {
-        let dtype = self.inputs()?;
+        let dtype = self.inputs().filter(|dtype| *dtype != Dtype::I8)?;
         Some(Product {
             a: Matrix { address: p.w, rows: p.k, columns: p.n, dtype },
             a_transposed: true,
@@ -325,8 +418,10 @@ impl Kernel for GemmFwd {
 
 impl Reference for GemmFwd {
     fn examples() -> Vec<Self> {
-        let keys = [(true, false, Dtype::F32), (true, true, Dtype::Bf16), (false, true, Dtype::Bf16)];
-        keys.map(|(bias, residual, x)| Self { bias, residual, w: x.into(), x }).into()
+        let dense = [(true, false, Dtype::F32), (true, true, Dtype::Bf16), (false, true, Dtype::Bf16)];
+        let int8 = [(false, false, Dtype::I8), (true, false, Dtype::I8), (false, true, Dtype::I8)];
+        let keys = dense.into_iter().chain(int8);
+        keys.map(|(bias, residual, x)| Self { bias, residual, w: x.into(), x: x.into() }).collect()
     }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
@@ -334,7 +429,7 @@ impl Reference for GemmFwd {
     }
 
     fn samples(&self) -> Vec<Self::Params> {
-        SAMPLES.map(|(m, n, k)| Self::Params { m, n, k, ..Default::default() }).into()
+        shapes(self.x).iter().map(|(m, n, k)| Self::Params { m: *m, n: *n, k: *k, ..Default::default() }).collect()
     }
 
     fn typical(&self, batch: Batch) -> Self::Params {
@@ -342,38 +437,24 @@ impl Reference for GemmFwd {
     }
 
     fn tolerance(&self, operand: &Operand) -> Tolerance {
-        tolerance(operand)
+        if is_int8(self.x) { Tolerance::EXACT } else { tolerance(operand) }
     }
 }
 
 impl Build for GemmSwiglu {
-    gemm_variants!(GemmOp::Swiglu, "simt/swiglu.cu", "mma/swiglu.cu", "wgmma/swiglu.cu", "swiglu.cuh");
+    gemm_variants!(GemmOp::Swiglu, |key, variant| {
+        if is_int8(key.x) { int8_source!(variant, "swiglu.cu") } else { dense_source!(variant, "swiglu.cu") }
+    });
 }
 
 impl Kernel for GemmSwiglu {
-    type Params = gemm_swiglu_params;
-
-    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
-        let mut operands = vec![
-            operand!(Read Self::Params, x: self.x, area(p.m, p.k)),
-            operand!(Read Self::Params, w: self.w, 2 * area(p.n, p.k)),
-            operand!(Write Self::Params, y: self.x, area(p.m, p.n)),
-        ];
-        if self.bias {
-            operands.push(operand!(Read Self::Params, bias: self.x, 2 * p.n));
-        }
-        operands
-    }
-
-    fn flops(&self, p: &Self::Params) -> u64 {
-        flops(p.m, 2 * p.n, p.k)
-    }
+    forward_kernel!(gemm_swiglu_params, 2);
 }
 
 impl Reference for GemmSwiglu {
     fn examples() -> Vec<Self> {
-        [(true, Dtype::F32), (true, Dtype::Bf16), (false, Dtype::Bf16)]
-            .map(|(bias, x)| Self { bias, w: x.into(), x })
+        [(true, Dtype::F32), (true, Dtype::Bf16), (false, Dtype::Bf16), (false, Dtype::I8), (true, Dtype::I8)]
+            .map(|(bias, x)| Self { bias, w: x.into(), x: x.into() })
             .into()
     }
 
@@ -382,7 +463,7 @@ impl Reference for GemmSwiglu {
     }
 
     fn samples(&self) -> Vec<Self::Params> {
-        SAMPLES.map(|(m, n, k)| Self::Params { m, n, k, ..Default::default() }).into()
+        shapes(self.x).iter().map(|(m, n, k)| Self::Params { m: *m, n: *n, k: *k, ..Default::default() }).collect()
     }
 
     fn typical(&self, batch: Batch) -> Self::Params {
@@ -395,7 +476,7 @@ impl Reference for GemmSwiglu {
 }
 
 impl Build for GemmDgrad {
-    gemm_variants!(GemmOp::Dgrad, "simt/dgrad.cu", "mma/dgrad.cu", "wgmma/dgrad.cu");
+    gemm_variants!(GemmOp::Dgrad, |_key, variant| dense_source!(variant, "dgrad.cu"));
 }
 
 impl Kernel for GemmDgrad {
@@ -460,7 +541,7 @@ impl Reference for GemmDgrad {
 }
 
 impl Build for GemmWgrad {
-    gemm_variants!(GemmOp::Wgrad, "simt/wgrad.cu", "mma/wgrad.cu", "wgmma/wgrad.cu");
+    gemm_variants!(GemmOp::Wgrad, |_key, variant| dense_source!(variant, "wgrad.cu"));
 }
 
 impl Kernel for GemmWgrad {

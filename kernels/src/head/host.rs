@@ -6,7 +6,7 @@ use crate::abi::{
 };
 use crate::host::{Views, exp, vectorized};
 
-/// Independent partial sums, so that the loops over a vocabulary vectorise.
+/// Independent partial sums, so that the loops over a vocabulary vectorize.
 const LANES: usize = 16;
 
 /// Terms a lane adds up in f32 before it spills into an f64 total.

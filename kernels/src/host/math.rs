@@ -1,8 +1,8 @@
-//! Elementary functions that vectorise.
+//! Elementary functions that vectorize.
 
 /// Runs a loop with the widest vector instructions this CPU has.
 ///
-/// Inlines `work` into a copy compiled for each instruction set, so plain loops inside it vectorise.
+/// Inlines `work` into a copy compiled for each instruction set, so plain loops inside it vectorize.
 #[inline(always)]
 pub fn vectorized<R>(work: impl FnOnce() -> R) -> R {
     pulp::Arch::new().dispatch(work)

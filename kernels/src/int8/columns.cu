@@ -1,14 +1,14 @@
 // Columns to int8: what quantize.cu makes of the rows of the transpose, whose rows these are.
-// A CTA has a strip of neighbouring columns, a thread one rotation block of one of them at a time: it is rotated in registers,
-// without a shuffle, and stored as whole vectors, while the lanes of a warp load neighbouring columns. A column's largest value
+// A CTA has a strip of neighboring columns, a thread one rotation block of one of them at a time: it is rotated in registers,
+// without a shuffle, and stored as whole vectors, while the lanes of a warp load neighboring columns. A column's largest value
 // comes first; going back from the last blocks to the first, those that are no longer in registers are loaded and rotated again.
 // Bound: memory. Reads x once and, of columns that registers do not hold, from L2 again; writes one byte a value.
 // Sources: as quantize.cu.
-#include "int8_training.h"
+#include "int8.h"
 #include "quantize.cuh"
 
 enum : uint32_t {
-    WIDTH = 8, // values that are quantised together
+    WIDTH = 8, // values that are quantized together
     ROWS = KEY_N,
     LOWEST_BIT = ROWS & (~ROWS + 1),
     ROTATION = LOWEST_BIT < 128 ? LOWEST_BIT : 128, // rows that are rotated together

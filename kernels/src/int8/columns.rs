@@ -4,7 +4,8 @@ use super::{host, rotation};
 use crate::abi::int8_columns_params;
 use crate::host::Views;
 use crate::{
-    Arch, Batch, Build, Content, Dtype, Geometry, Kernel, Operand, Reference, Source, Tolerance, key, operand, variant,
+    Arch, Batch, Build, Content, Dtype, Geometry, Kernel, Operand, Reference, Source, Tolerance, key, operand, source,
+    variant,
 };
 
 key! {
@@ -13,7 +14,7 @@ key! {
 }
 
 variant! {
-    /// A CTA has a strip of neighbouring columns, a thread one rotation block of one of them at a time.
+    /// A CTA has a strip of neighboring columns, a thread one rotation block of one of them at a time.
     pub struct Strips {
         /// CTAs that must fit on a multiprocessor.
         blocks: u32,
@@ -69,11 +70,7 @@ impl Build for Int8Columns {
     }
 
     fn source(&self, _variant: Strips) -> Source {
-        Source {
-            path: "int8/columns.cu",
-            text: include_str!("columns.cu"),
-            headers: &[("int8_training.h", include_str!("../../abi/int8_training.h"))],
-        }
+        source!("int8", "columns.cu")
     }
 
     fn geometry(&self, variant: Strips, p: &Self::Params) -> Geometry {

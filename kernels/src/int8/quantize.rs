@@ -1,7 +1,7 @@
 //! Rows to rotated int8.
 
 use super::host;
-use super::rows::{Rows, geometry, rows};
+use super::{RotatedRows, rows};
 use crate::abi::int8_quantize_params;
 use crate::host::Views;
 use crate::{
@@ -27,18 +27,18 @@ impl Kernel for Int8Quantize {
 }
 
 impl Build for Int8Quantize {
-    type Variant = Rows;
+    type Variant = RotatedRows;
 
-    fn variants(&self, _arch: Arch) -> Vec<Rows> {
+    fn variants(&self, _arch: Arch) -> Vec<RotatedRows> {
         rows(self.k, 128, 1280)
     }
 
-    fn source(&self, _variant: Rows) -> Source {
+    fn source(&self, _variant: RotatedRows) -> Source {
         source!("int8", "quantize.cu", "row.cuh")
     }
 
-    fn geometry(&self, variant: Rows, p: &Self::Params) -> Geometry {
-        geometry(variant, p.rows)
+    fn geometry(&self, variant: RotatedRows, p: &Self::Params) -> Geometry {
+        variant.geometry(p.rows)
     }
 }
 

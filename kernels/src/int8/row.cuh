@@ -1,12 +1,17 @@
-// A row of ROW values, rotated and quantised where it lies: in the registers of VARIANT_ROW_THREADS threads, from the one load
+// How a row of ROW elements that is rotated and quantized lies in the registers of VARIANT_ROW_THREADS threads, from the one load
 // to the one store.
 // Four threads share 128 columns: vector v of thread t of the four is columns 32 v + 8 t to 32 v + 8 t + 7. So a warp loads
 // whole sectors, and of the seven steps of a Walsh-Hadamard transform of 128 five stay within a thread. Two are shuffles.
 // Each step is one rounding, in the order of the columns' bits: the same bits as on the host (host.rs).
 #pragma once
-#include "int8.h"
 #include "quantize.cuh"
 #include "vector.cuh"
+
+// Formats that rows are written in.
+enum : uint32_t { I8, BF16_AND_I8 };
+#ifndef KEY_OUT
+#define KEY_OUT I8
+#endif
 
 enum : uint32_t {
     WIDTH = 8,         // columns of a vector: rows are whole rotation blocks, so whole vectors
@@ -14,148 +19,151 @@ enum : uint32_t {
     SEGMENT = 128,     // columns of four threads
     SEGMENTS = (ROW + SEGMENT - 1) / SEGMENT,
     AT_A_TIME = VARIANT_ROW_THREADS / 4, // segments
-    ROUNDS = (SEGMENTS + AT_A_TIME - 1) / AT_A_TIME,
+    PER_THREAD = (SEGMENTS + AT_A_TIME - 1) / AT_A_TIME * VECTORS,
     ROWS = VARIANT_THREADS / VARIANT_ROW_THREADS, // rows that a CTA works on at a time
     LOWEST_BIT = ROW & (~ROW + 1),
     ROTATION = LOWEST_BIT < 128 ? LOWEST_BIT : 128, // columns that are rotated together
 };
-
-// Eight neighbouring elements, loaded in vectors of 16 bytes and kept packed.
-template <typename T> struct Eight {
-    vector<T, WIDTH_OF(T)> parts[WIDTH / WIDTH_OF(T)];
-    __device__ __forceinline__ float operator[](uint32_t i) const { return parts[i / WIDTH_OF(T)][i % WIDTH_OF(T)]; }
+enum : bool {
+    TOGETHER = true, // all threads of a CTA store their rows
+    KEEPS_DENSE = KEY_OUT == BF16_AND_I8,
 };
 
-// Rows go from the last to the first: what the product before has written last is still in L2, and what is written last is what
-// the product after reads first.
-__device__ __forceinline__ uint32_t row_from_last() { return blockIdx.x * ROWS + threadIdx.x / VARIANT_ROW_THREADS; }
-
-// A thread's share of a row.
-struct Share {
-    float v[ROUNDS][VECTORS][WIDTH];
+// Eight neighboring elements, loaded in vectors of 16 bytes and kept packed.
+template <> struct vector<float, WIDTH> {
+    vector<float, 4> halves[2];
+    __device__ __forceinline__ float operator[](uint32_t i) const { return halves[i / 4][i % 4]; }
 };
+typedef vector<KEY_X, WIDTH> Vector;
 
-// First column of a vector of this thread's share.
-__device__ __forceinline__ uint32_t column_of(uint32_t round, uint32_t vector) {
+// The row of this thread. Rows go from the last to the first: what the product before has written last is still in L2, and what is
+// written last is what the product after reads first. Beyond the first: no row.
+__device__ __forceinline__ uint32_t row_of_thread(uint32_t rows) {
+    return rows - 1 - (blockIdx.x * ROWS + threadIdx.x / VARIANT_ROW_THREADS);
+}
+
+// Which vector of the row this thread's vector `j` is.
+__device__ __forceinline__ uint32_t column_of(uint32_t j) {
     const uint32_t thread = threadIdx.x % VARIANT_ROW_THREADS;
-    return (round * AT_A_TIME + thread / 4) * SEGMENT + vector * 32 + thread % 4 * WIDTH;
+    return (j / VECTORS * AT_A_TIME + thread / 4) * (SEGMENT / WIDTH) + j % VECTORS * 4 + thread % 4;
 }
 
-// Whether a row has it. Where rows are whole segments a thread has all of its vectors of a round, or none.
-__device__ __forceinline__ bool inside(uint32_t round, uint32_t vector) {
-    return column_of(round, ROW % SEGMENT == 0 ? 0 : vector) < ROW;
+// Whether a row has it. Where rows are whole segments a thread has all of its vectors of a segment, or none.
+__device__ __forceinline__ bool inside(uint32_t j) {
+    return column_of(ROW % SEGMENT == 0 ? j / VECTORS * VECTORS : j) < ROW / WIDTH;
 }
 
-// Rounds a vector of results to bf16: stores it in a row, if it is `there`, and gives what was stored.
-__device__ __forceinline__ void store_rounded(float (&rounded)[WIDTH], const float (&values)[WIDTH], bf16* row, uint32_t column,
-                                              bool there) {
-    const auto packed = vector<bf16, WIDTH>::of(values);
-    if (there) *reinterpret_cast<vector<bf16, WIDTH>*>(row + column) = packed;
+// Loads this thread's share of a row; zeros beyond its end or if not `valid`.
+__device__ __forceinline__ void load_row(Vector (&out)[PER_THREAD], const KEY_X* row, bool valid) {
 #pragma unroll
-    for (uint32_t i = 0; i < WIDTH; i++) rounded[i] = packed[i];
+    for (uint32_t j = 0; j < PER_THREAD; j++) {
+        out[j] = {};
+        if (valid && inside(j)) out[j] = load_vector<WIDTH>(row, column_of(j));
+    }
 }
 
-// Sum over the threads of a row, lanes first, then warps in their order. All threads of the CTA call it. `scratch` holds a word
-// a warp, and may be used again after the next sync_block.
+// Values of the threads of a row, combined: lanes first, then warps in their order. All threads of the CTA call it. `scratch` holds a
+// word a warp, and may be used again after the next sync_block.
+template <typename T, typename Combine>
+__device__ __forceinline__ T combine_warps(T value, T start, T* scratch, Combine combine) {
+    constexpr uint32_t warps = VARIANT_ROW_THREADS / WARP;
+    if constexpr (warps > 1) {
+        const uint32_t warp = threadIdx.x / WARP;
+        if (threadIdx.x % WARP == 0) scratch[warp] = value;
+        sync_block();
+        value = start;
+#pragma unroll
+        for (uint32_t w = 0; w < warps; w++) value = combine(value, scratch[warp / warps * warps + w]);
+    }
+    return value;
+}
 __device__ __forceinline__ float row_sum(float value, float* scratch) {
-    value = group_sum(value);
-    constexpr uint32_t warps = VARIANT_ROW_THREADS / WARP;
-    if constexpr (warps > 1) {
-        const uint32_t warp = threadIdx.x / WARP;
-        if (threadIdx.x % WARP == 0) scratch[warp] = value;
-        sync_block();
-        value = 0.0f;
-#pragma unroll
-        for (uint32_t w = 0; w < warps; w++) value += scratch[warp / warps * warps + w];
-    }
-    return value;
+    return combine_warps(group_sum(value), 0.0f, scratch, [](float a, float b) { return a + b; });
 }
-
-// The largest, likewise.
 __device__ __forceinline__ uint32_t row_max(uint32_t value, uint32_t* scratch) {
-    value = warp_max(value);
-    constexpr uint32_t warps = VARIANT_ROW_THREADS / WARP;
-    if constexpr (warps > 1) {
-        const uint32_t warp = threadIdx.x / WARP;
-        if (threadIdx.x % WARP == 0) scratch[warp] = value;
-        sync_block();
-        value = 0;
-#pragma unroll
-        for (uint32_t w = 0; w < warps; w++) {
-            const uint32_t other = scratch[warp / warps * warps + w];
-            value = value > other ? value : other;
-        }
-    }
-    return value;
+    return combine_warps(warp_max(value), 0u, scratch, [](uint32_t a, uint32_t b) { return a > b ? a : b; });
 }
 
-// Walsh-Hadamard transform of each block of ROTATION columns, in Sylvester's order, times 1 / ROTATION, so that no sum overflows, in
-// place of 1 / sqrt(ROTATION), which the scale makes up for.
-__device__ __forceinline__ void rotate(Share& share) {
-    const float first = threadIdx.x & 1 ? -1.0f : 1.0f, second = threadIdx.x & 2 ? -1.0f : 1.0f;
-#pragma unroll
-    for (uint32_t round = 0; round < ROUNDS; round++) {
-        float(&v)[VECTORS][WIDTH] = share.v[round];
-#pragma unroll
-        for (uint32_t j = 0; j < VECTORS; j++) {
-#pragma unroll
-            for (uint32_t i = 0; i < WIDTH; i += 2) butterfly(v[j][i], v[j][i + 1], 1.0f / ROTATION);
-#pragma unroll
-            for (uint32_t stride = 2; stride < WIDTH; stride *= 2)
-#pragma unroll
-                for (uint32_t i = 0; i < WIDTH; i++)
-                    if (!(i & stride)) butterfly(v[j][i], v[j][i + stride]);
-#pragma unroll
-            for (uint32_t i = 0; i < WIDTH; i++) v[j][i] = fma_rn(v[j][i], first, shuffle_xor(v[j][i], 1));
-            if (ROTATION >= 32)
-#pragma unroll
-                for (uint32_t i = 0; i < WIDTH; i++) v[j][i] = fma_rn(v[j][i], second, shuffle_xor(v[j][i], 2));
-        }
-#pragma unroll
-        for (uint32_t i = 0; i < WIDTH; i++) {
-            if (ROTATION >= 64) {
-                butterfly(v[0][i], v[1][i]);
-                butterfly(v[2][i], v[3][i]);
-            }
-            if (ROTATION >= 128) {
-                butterfly(v[0][i], v[2][i]);
-                butterfly(v[1][i], v[3][i]);
-            }
-        }
-    }
-}
+// A thread's share of a row on its way out.
+struct Share {
+    float v[PER_THREAD][WIDTH];
 
-// The bits of the largest magnitude of a share.
-__device__ __forceinline__ uint32_t largest_of(const Share& share) {
-    uint32_t largest = 0;
+    // Walsh-Hadamard transform of each block of ROTATION columns, in Sylvester's order, times 1 / ROTATION, so that no sum overflows, in
+    // place of 1 / sqrt(ROTATION), which the scale makes up for. Returns the bits of the largest magnitude.
+    __device__ __forceinline__ uint32_t rotate() {
+        const float first = threadIdx.x & 1 ? -1.0f : 1.0f, second = threadIdx.x & 2 ? -1.0f : 1.0f;
+        uint32_t largest = 0;
 #pragma unroll
-    for (uint32_t round = 0; round < ROUNDS; round++)
+        for (uint32_t j0 = 0; j0 < PER_THREAD; j0 += VECTORS) {
 #pragma unroll
-        for (uint32_t j = 0; j < VECTORS; j++) {
-            const uint32_t own = largest_magnitude(share.v[round][j]);
+            for (uint32_t j = j0; j < j0 + VECTORS; j++) {
+#pragma unroll
+                for (uint32_t i = 0; i < WIDTH; i += 2) butterfly(v[j][i], v[j][i + 1], 1.0f / ROTATION);
+#pragma unroll
+                for (uint32_t stride = 2; stride < WIDTH; stride *= 2)
+#pragma unroll
+                    for (uint32_t i = 0; i < WIDTH; i++)
+                        if (!(i & stride)) butterfly(v[j][i], v[j][i + stride]);
+#pragma unroll
+                for (uint32_t i = 0; i < WIDTH; i++) v[j][i] = fma_rn(v[j][i], first, shuffle_xor(v[j][i], 1));
+                if (ROTATION >= 32)
+#pragma unroll
+                    for (uint32_t i = 0; i < WIDTH; i++) v[j][i] = fma_rn(v[j][i], second, shuffle_xor(v[j][i], 2));
+            }
+#pragma unroll
+            for (uint32_t i = 0; i < WIDTH; i++) {
+                if (ROTATION >= 64) {
+                    butterfly(v[j0][i], v[j0 + 1][i]);
+                    butterfly(v[j0 + 2][i], v[j0 + 3][i]);
+                }
+                if (ROTATION >= 128) {
+                    butterfly(v[j0][i], v[j0 + 2][i]);
+                    butterfly(v[j0 + 1][i], v[j0 + 3][i]);
+                }
+            }
+        }
+#pragma unroll
+        for (uint32_t j = 0; j < PER_THREAD; j++) {
+            const uint32_t own = largest_magnitude(v[j]);
             largest = largest > own ? largest : own;
         }
-    return largest;
-}
+        return largest;
+    }
 
-// Stores a share's values.
-__device__ __forceinline__ void store_values(const Share& share, uint8_t* q, const RowScale& row) {
+    // Stores them as values of 8 bits.
+    __device__ __forceinline__ void store(uint8_t* q, const RowScale& row) const {
 #pragma unroll
-    for (uint32_t round = 0; round < ROUNDS; round++)
-#pragma unroll
-        for (uint32_t j = 0; j < VECTORS; j++) {
+        for (uint32_t j = 0; j < PER_THREAD; j++) {
             int8x8_t values = {};
-            if (row.inverse != 0.0f) values = quantize(share.v[round][j], row);
-            if (inside(round, j)) *reinterpret_cast<int8x8_t*>(q + column_of(round, j)) = values;
+            if (row.inverse != 0.0f) values = quantize(v[j], row);
+            if (inside(j)) reinterpret_cast<int8x8_t*>(q)[column_of(j)] = values;
         }
-}
+    }
+};
 
-// Rotates a row and stores its values and its scale. All threads of the CTA call it.
-__device__ __forceinline__ void store_quantized(Share& share, uint8_t* q, float* scale, bool valid, uint32_t* scratch) {
-    rotate(share);
-    const uint32_t largest = row_max(largest_of(share), scratch);
-    if (!valid) return;
-    const RowScale row = row_scale<ROTATION>(largest);
-    if (threadIdx.x % VARIANT_ROW_THREADS == 0) *scale = row.scale;
-    store_values(share, q, row);
-}
+// A row on its way out: stored in bf16 as it is made, if it is kept so, and in int8 when it is there.
+struct RowOut {
+    Share share;
+    KEY_X* dense;
+    bool valid;
+
+    __device__ __forceinline__ RowOut(KEY_X* dense, bool valid) : dense(dense), valid(valid) {}
+
+    // Takes this thread's vector `j`. What is quantized is rounded first, if it is kept or `rounds`.
+    template <bool rounds = KEEPS_DENSE> __device__ __forceinline__ void store(uint32_t j, const float (&values)[WIDTH]) {
+        const Vector packed = Vector::of(values);
+        if (KEEPS_DENSE && valid && inside(j)) reinterpret_cast<Vector*>(dense)[column_of(j)] = packed;
+#pragma unroll
+        for (uint32_t i = 0; i < WIDTH; i++) share.v[j][i] = rounds ? packed[i] : values[i];
+    }
+
+    // Rotates the row, and stores its values and its scale. All threads of the CTA call it.
+    template <typename Params> __device__ __forceinline__ void finish(const Params& p, uint32_t row) {
+        __shared__ uint32_t scratch[VARIANT_THREADS / WARP];
+        const uint32_t largest = row_max(share.rotate(), scratch);
+        if (!valid) return;
+        const RowScale scale = row_scale<ROTATION>(largest);
+        if (threadIdx.x % VARIANT_ROW_THREADS == 0) ((float*)p.scale)[row] = scale.scale;
+        share.store((uint8_t*)p.q + uint64_t(row) * ROW, scale);
+    }
+};

@@ -2,7 +2,7 @@
 //!
 //! Forward, for a head `x` of d elements: `rstd = 1 / sqrt(mean(x^2) + eps)`, `y = gamma * x * rstd`, with a gamma for
 //! queries and one for keys; then `y` is rotated as by `rope.fwd`. Between the two nothing is rounded. `keep` writes the
-//! heads as they were to `raw`: the backward pass normalises them again, and so needs no more than them.
+//! heads as they were to `raw`: the backward pass normalizes them again, and so needs no more than them.
 //! Backward, with the gradient `dy` rotated back, `g = gamma * dy` and `n = x * rstd`:
 //! `dx = rstd * (g - n * mean(g * n))`, `dgamma = sum over tokens and heads of dy * n`, left as one partial sum of each
 //! gamma for each group of `rows` tokens; `column_sum.finish` adds them up. `qk_norm.dgrad` is `dx` alone, where the gammas do not
@@ -28,7 +28,7 @@ use crate::{
 };
 
 key! {
-    /// Normalise and rotate query and key heads, after writing them elsewhere if `keep`.
+    /// Normalize and rotate query and key heads, after writing them elsewhere if `keep`.
     pub struct QkNormFwd = "qk_norm.fwd" { d: u32, keep: bool, x: Dtype }
 }
 
@@ -43,7 +43,7 @@ key! {
 }
 
 variant! {
-    /// A thread takes its elements of `heads` neighbouring heads.
+    /// A thread takes its elements of `heads` neighboring heads.
     pub struct Heads {
         /// Heads of a token that a thread takes.
         heads: u32,

@@ -4,8 +4,9 @@ use super::{RmsnormBwd, RmsnormDgrad, RmsnormFwd};
 use crate::Dtype;
 use crate::abi::{rmsnorm_bwd_params, rmsnorm_fwd_params};
 use crate::host::{Store, Views, round_to};
+use crate::int8::RowStore;
 
-/// Mean of `gamma dy n` over a row, with `n = x rstd`: what its gradient has along n, and what normalising takes away.
+/// Mean of `gamma dy n` over a row, with `n = x rstd`: what its gradient has along n, and what normalizing takes away.
 pub(crate) fn mean(gamma: &[f32], dy: &[f32], x: &[f32], rstd: f32) -> f32 {
     let dot: f64 = (0..x.len()).map(|i| f64::from(gamma[i] * dy[i] * (x[i] * rstd))).sum();
     (dot / x.len() as f64) as f32
@@ -17,8 +18,8 @@ pub(crate) fn rstd(x: &[f32], eps: f32) -> f32 {
     1.0 / ((square / x.len() as f64) as f32 + eps).sqrt()
 }
 
-/// Stores `sum = x + delta` and returns it: what is normalised is what is stored, so it is rounded first.
-pub(crate) fn add_residual<'a>(x: &[f32], dtype: Dtype, views: &mut Views<'a>) -> Store<'a> {
+/// Stores `sum = x + delta` and returns it: what is normalized is what is stored, so it is rounded first.
+fn add_residual<'a>(x: &[f32], dtype: Dtype, views: &mut Views<'a>) -> Store<'a> {
     let delta = views.load("delta");
     let mut sum = views.store("sum");
     sum.par_iter_mut().zip(x).zip(&delta[..]).for_each(|((sum, x), delta)| *sum = round_to(dtype, x + delta));
@@ -28,8 +29,9 @@ pub(crate) fn add_residual<'a>(x: &[f32], dtype: Dtype, views: &mut Views<'a>) -
 pub(super) fn fwd(key: RmsnormFwd, p: &rmsnorm_fwd_params, views: &mut Views<'_>) {
     let h = key.h as usize;
     let gamma = views.load("gamma");
-    let mut y = views.store("y");
-    let rstds = views.write::<f32>("rstd");
+    let mut y = RowStore::new(views, "y", key.out);
+    let mut unread = vec![0.0; if key.out.is_dense() { 0 } else { p.tokens as usize }];
+    let rstds = if key.out.is_dense() { views.write("rstd") } else { &mut unread[..] };
     let x = views.load("x");
     let sum = key.residual.then(|| add_residual(&x, key.x, views));
     let rows = sum.as_deref().unwrap_or(&x);
@@ -42,15 +44,14 @@ pub(super) fn fwd(key: RmsnormFwd, p: &rmsnorm_fwd_params, views: &mut Views<'_>
     });
 }
 
-/// Returns dx, not yet rounded.
-pub(crate) fn bwd<'a>(key: RmsnormBwd, p: &rmsnorm_bwd_params, views: &mut Views<'a>) -> Store<'a> {
+pub(super) fn bwd(key: RmsnormBwd, p: &rmsnorm_bwd_params, views: &mut Views<'_>) {
     let (h, group) = (key.h as usize, p.rows as usize * key.h as usize);
     let gamma = views.load("gamma");
     let dy = views.load("dy");
     let x = views.load("x");
     let rstd = views.read::<f32>("rstd");
     let dresidual = key.residual.then(|| views.load("dresidual"));
-    let mut dx = views.store("dx");
+    let mut dx = RowStore::new(views, "dx", key.out);
     let partial = views.write::<f32>("dgamma_partial");
     dx.par_chunks_mut(group).zip(partial.par_chunks_mut(h)).enumerate().for_each(|(index, (dx, partial))| {
         partial.fill(0.0);
@@ -67,18 +68,16 @@ pub(crate) fn bwd<'a>(key: RmsnormBwd, p: &rmsnorm_bwd_params, views: &mut Views
             }
         }
     });
-    dx
 }
 
-/// Returns dx, not yet rounded.
-pub(crate) fn dgrad<'a>(key: RmsnormDgrad, views: &mut Views<'a>) -> Store<'a> {
+pub(super) fn dgrad(key: RmsnormDgrad, views: &mut Views<'_>) {
     let h = key.h as usize;
     let gamma = views.load("gamma");
     let dy = views.load("dy");
     let x = views.load("x");
     let rstd = views.read::<f32>("rstd");
     let dresidual = key.residual.then(|| views.load("dresidual"));
-    let mut dx = views.store("dx");
+    let mut dx = RowStore::new(views, "dx", key.out);
     dx.par_chunks_mut(h).enumerate().for_each(|(row, dx)| {
         let (dy, x) = (&dy[row * h..][..h], &x[row * h..][..h]);
         let rstd = rstd[row];
@@ -88,5 +87,4 @@ pub(crate) fn dgrad<'a>(key: RmsnormDgrad, views: &mut Views<'a>) -> Store<'a> {
             dx[i] = dresidual.as_ref().map_or(own, |d| d[row * h + i] + own);
         }
     });
-    dx
 }

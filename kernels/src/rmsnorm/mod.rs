@@ -13,32 +13,38 @@
 //! | `rstd` | tokens | f32 |
 //! | `dgamma_partial` | ceil(tokens / rows) x h | f32 |
 //!
-//! `sum` is rounded to its dtype before it is normalised, so that what is normalised is what is stored.
+//! `sum` is rounded to its dtype before it is normalized, so that what is normalized is what is stored.
+//! With `out=bf16+i8` y or dx are written in rotated int8, too ([`crate::int8`]), of the values in bf16. With `out=i8` y is, not rounded
+//! before, and nothing that a backward pass reads: neither y in bf16 nor `rstd`.
 //! Source: Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019.
 
 mod host;
 
-pub(crate) use host::{add_residual, bwd, dgrad, mean, rstd};
+pub(crate) use host::mean;
+
+use std::mem::offset_of;
 
 use crate::abi::{rmsnorm_bwd_params, rmsnorm_dgrad_params, rmsnorm_fwd_params};
 use crate::host::Views;
+use crate::int8::{RotatedRows, int8_operands, int8_source, neighbors, rows};
 use crate::{
-    Arch, Batch, Build, Content, Dtype, Geometry, Kernel, Operand, Reference, Source, key, operand, source, variant,
+    Arch, Batch, Build, Content, Dtype, Geometry, Kernel, Operand, Out, Reference, Source, Tolerance, key, operand,
+    source, variant,
 };
 
 key! {
-    /// Normalise rows, after adding a residual branch if `residual`.
-    pub struct RmsnormFwd = "rmsnorm.fwd" { h: u32, residual: bool, x: Dtype }
+    /// Normalize rows, after adding a residual branch if `residual`.
+    pub struct RmsnormFwd = "rmsnorm.fwd" { h: u32, out: Out, residual: bool, x: Dtype }
 }
 
 key! {
     /// Gradient of the rows, added to the residual stream's gradient if `residual`.
-    pub struct RmsnormBwd = "rmsnorm.bwd" { h: u32, residual: bool, x: Dtype }
+    pub struct RmsnormBwd = "rmsnorm.bwd" { h: u32, out: Out, residual: bool, x: Dtype }
 }
 
 key! {
     /// The same without gamma's gradient.
-    pub struct RmsnormDgrad = "rmsnorm.dgrad" { h: u32, residual: bool, x: Dtype }
+    pub struct RmsnormDgrad = "rmsnorm.dgrad" { h: u32, out: Out, residual: bool, x: Dtype }
 }
 
 variant! {
@@ -51,10 +57,23 @@ variant! {
     }
 }
 
-impl Rows {
-    /// Rows a CTA works on at a time.
-    fn at_a_time(self) -> u32 {
-        self.threads / self.row_threads
+variant! {
+    /// How rows lie over threads: as they are, or where they are rotated and quantized.
+    pub enum Layout {
+        Rows,
+        RotatedRows,
+    }
+}
+
+impl Layout {
+    /// A CTA has as many rows as its threads are enough for.
+    fn geometry(self, rows: u32) -> Geometry {
+        match self {
+            Layout::Rows(Rows { row_threads, threads }) => {
+                Geometry::linear(rows.div_ceil(threads / row_threads), threads)
+            }
+            Layout::RotatedRows(rotated) => rotated.geometry(rows),
+        }
     }
 }
 
@@ -67,24 +86,41 @@ const BWD: [(u32, u32); 5] = [(32, 256), (64, 256), (128, 256), (256, 512), (512
 /// As forward, with more to keep for each element.
 const DGRAD: [(u32, u32); 5] = [(32, 128), (64, 128), (128, 128), (256, 256), (512, 512)];
 
+/// Columns of the widest rows whose threads have registers for the gradients of gamma and for what is quantized, too.
+const MOST_COLUMNS: u32 = 8192;
+
 /// The variant with the fewest threads a row that leave each at most `share` elements to keep in registers; else the last.
-fn fewest(table: &[(u32, u32)], h: u32, share: u32) -> Vec<Rows> {
+fn fewest(table: &[(u32, u32)], h: u32, share: u32) -> Vec<Layout> {
     let fits = table.iter().find(|(row_threads, _)| h <= row_threads * share);
     let row = fits.or(table.last());
-    row.map(|(row_threads, threads)| Rows { row_threads: *row_threads, threads: *threads }).into_iter().collect()
+    let rows = row.map(|(row_threads, threads)| Rows { row_threads: *row_threads, threads: *threads });
+    rows.map(Layout::Rows).into_iter().collect()
+}
+
+/// As [`rows`], where something quantizes rows in this dtype.
+fn rotated(x: Dtype, h: u32, several: u32, threads: u32) -> Vec<Layout> {
+    let rows = if x == Dtype::Bf16 { rows(h, several, threads) } else { Vec::new() };
+    rows.into_iter().map(Layout::RotatedRows).collect()
 }
 
 impl Kernel for RmsnormFwd {
     type Params = rmsnorm_fwd_params;
 
+    fn params_bytes(&self) -> usize {
+        self.out.params_bytes::<Self::Params>(offset_of!(Self::Params, q))
+    }
+
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
         let (tokens, h) = (u64::from(p.tokens), u64::from(self.h));
-        let mut operands = vec![
-            operand!(Read Self::Params, x: self.x, tokens * h),
-            operand!(Read Self::Params, gamma: self.x, h),
-            operand!(Write Self::Params, y: self.x, tokens * h),
-            operand!(Write Self::Params, rstd: Dtype::F32, tokens),
-        ];
+        let mut operands =
+            vec![operand!(Read Self::Params, x: self.x, tokens * h), operand!(Read Self::Params, gamma: self.x, h)];
+        if self.out.is_dense() {
+            operands.push(operand!(Write Self::Params, y: self.x, tokens * h));
+            operands.push(operand!(Write Self::Params, rstd: Dtype::F32, tokens));
+        }
+        if self.out.is_int8() {
+            operands.extend(int8_operands!(Self::Params, p.tokens, self.h));
+        }
         if self.residual {
             operands.push(operand!(Read Self::Params, delta: self.x, tokens * h));
             operands.push(operand!(Write Self::Params, sum: self.x, tokens * h));
@@ -94,24 +130,35 @@ impl Kernel for RmsnormFwd {
 }
 
 impl Build for RmsnormFwd {
-    type Variant = Rows;
+    type Variant = Layout;
 
-    fn variants(&self, _arch: Arch) -> Vec<Rows> {
-        fewest(&FWD, self.h, 32)
+    fn variants(&self, _arch: Arch) -> Vec<Layout> {
+        match self.out {
+            Out::Dense => fewest(&FWD, self.h, 32),
+            Out::DenseAndInt8 => rotated(self.x, self.h, 128, 768),
+            Out::Int8 => rotated(self.x, self.h, 128, 1024),
+        }
     }
 
-    fn source(&self, _variant: Rows) -> Source {
-        source!("rmsnorm", "fwd.cu", "row.cuh")
+    fn source(&self, variant: Layout) -> Source {
+        match variant {
+            Layout::Rows(_) => source!("rmsnorm", "fwd.cu", "row.cuh", "fwd.cuh"),
+            Layout::RotatedRows(_) => int8_source!("rmsnorm", "fwd.cu", "rmsnorm", "fwd.cuh"),
+        }
     }
 
-    fn geometry(&self, variant: Rows, p: &Self::Params) -> Geometry {
-        Geometry::linear(p.tokens.div_ceil(variant.at_a_time()), variant.threads)
+    fn geometry(&self, variant: Layout, p: &Self::Params) -> Geometry {
+        variant.geometry(p.tokens)
     }
 }
 
 impl Reference for RmsnormFwd {
     fn examples() -> Vec<Self> {
-        vec![Self { h: 33, residual: true, x: Dtype::Bf16 }, Self { h: 1100, residual: false, x: Dtype::F32 }]
+        let dense = [(33, true, Dtype::Bf16), (1100, false, Dtype::F32)];
+        let dense = dense.map(|(h, residual, x)| Self { h, out: Out::Dense, residual, x });
+        let int8 = [(48, true), (96, false), (272, true), (896, false), (3584, true)]
+            .map(|(h, residual)| [Out::DenseAndInt8, Out::Int8].map(|out| Self { h, out, residual, x: Dtype::Bf16 }));
+        dense.into_iter().chain(int8.into_iter().flatten()).collect()
     }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
@@ -125,10 +172,26 @@ impl Reference for RmsnormFwd {
     fn typical(&self, batch: Batch) -> Self::Params {
         Self::Params { tokens: batch.tokens(), eps: 1e-6, ..Default::default() }
     }
+
+    /// The sum over a row has an order of its own, so single values may fall to the neighboring integer.
+    fn tolerance(&self, operand: &Operand) -> Tolerance {
+        neighbors(operand)
+    }
+}
+
+impl RmsnormBwd {
+    /// The formats that gradients of rows of h are written in, of those asked for.
+    pub fn writes(h: u32, out: Out) -> Out {
+        if h <= MOST_COLUMNS { out } else { Out::Dense }
+    }
 }
 
 impl Kernel for RmsnormBwd {
     type Params = rmsnorm_bwd_params;
+
+    fn params_bytes(&self) -> usize {
+        self.out.params_bytes::<Self::Params>(offset_of!(Self::Params, q))
+    }
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
         let (tokens, h) = (u64::from(p.tokens), u64::from(self.h));
@@ -140,6 +203,9 @@ impl Kernel for RmsnormBwd {
             operand!(Write Self::Params, dx: self.x, tokens * h),
             operand!(Write Self::Params, dgamma_partial: Dtype::F32, u64::from(p.tokens.div_ceil(p.rows)) * h),
         ];
+        if self.out.is_int8() {
+            operands.extend(int8_operands!(Self::Params, p.tokens, self.h));
+        }
         if self.residual {
             operands.push(operand!(Read Self::Params, dresidual: self.x, tokens * h));
         }
@@ -148,18 +214,26 @@ impl Kernel for RmsnormBwd {
 }
 
 impl Build for RmsnormBwd {
-    type Variant = Rows;
+    type Variant = Layout;
 
-    fn variants(&self, _arch: Arch) -> Vec<Rows> {
-        fewest(&BWD, self.h, 16)
+    fn variants(&self, _arch: Arch) -> Vec<Layout> {
+        match self.out {
+            Out::Dense => fewest(&BWD, self.h, 16),
+            Out::DenseAndInt8 if Self::writes(self.h, self.out) == self.out => rotated(self.x, self.h, 256, 256),
+            Out::DenseAndInt8 | Out::Int8 => Vec::new(),
+        }
     }
 
-    fn source(&self, _variant: Rows) -> Source {
-        source!("rmsnorm", "bwd.cu", "row.cuh")
+    fn source(&self, variant: Layout) -> Source {
+        match variant {
+            Layout::Rows(_) => source!("rmsnorm", "bwd.cu", "row.cuh", "bwd.cuh"),
+            Layout::RotatedRows(_) => int8_source!("rmsnorm", "bwd.cu", "rmsnorm", "bwd.cuh"),
+        }
     }
 
-    fn geometry(&self, variant: Rows, p: &Self::Params) -> Geometry {
-        Geometry::linear(p.tokens.div_ceil(p.rows), variant.threads)
+    fn geometry(&self, variant: Layout, p: &Self::Params) -> Geometry {
+        let (Layout::Rows(Rows { threads, .. }) | Layout::RotatedRows(RotatedRows { threads, .. })) = variant;
+        Geometry::linear(p.tokens.div_ceil(p.rows), threads)
     }
 }
 
@@ -167,11 +241,14 @@ impl Reference for RmsnormBwd {
     fn examples() -> Vec<Self> {
         let keys =
             [(40, false, Dtype::Bf16), (40, true, Dtype::Bf16), (300, false, Dtype::F32), (300, true, Dtype::F32)];
-        keys.map(|(h, residual, x)| Self { h, residual, x }).into()
+        let dense = keys.map(|(h, residual, x)| Self { h, out: Out::Dense, residual, x });
+        let int8 = [(48, true), (96, false), (272, true), (896, false), (1024, true), (5120, true)];
+        let int8 = int8.map(|(h, residual)| Self { h, out: Out::DenseAndInt8, residual, x: Dtype::Bf16 });
+        dense.into_iter().chain(int8).collect()
     }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
-        bwd(*self, p, views);
+        host::bwd(*self, p, views);
     }
 
     fn samples(&self) -> Vec<Self::Params> {
@@ -181,10 +258,19 @@ impl Reference for RmsnormBwd {
     fn typical(&self, batch: Batch) -> Self::Params {
         Self::Params { tokens: batch.tokens(), rows: 32, ..Default::default() }
     }
+
+    /// The sum over a row has an order of its own, so single values may fall to the neighboring integer.
+    fn tolerance(&self, operand: &Operand) -> Tolerance {
+        neighbors(operand)
+    }
 }
 
 impl Kernel for RmsnormDgrad {
     type Params = rmsnorm_dgrad_params;
+
+    fn params_bytes(&self) -> usize {
+        self.out.params_bytes::<Self::Params>(offset_of!(Self::Params, q))
+    }
 
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
         let (tokens, h) = (u64::from(p.tokens), u64::from(self.h));
@@ -195,6 +281,9 @@ impl Kernel for RmsnormDgrad {
             operand!(Read Self::Params, rstd: Dtype::F32, tokens).with(Content::Uniform(0.5, 1.5)),
             operand!(Write Self::Params, dx: self.x, tokens * h),
         ];
+        if self.out.is_int8() {
+            operands.extend(int8_operands!(Self::Params, p.tokens, self.h));
+        }
         if self.residual {
             operands.push(operand!(Read Self::Params, dresidual: self.x, tokens * h));
         }
@@ -203,27 +292,34 @@ impl Kernel for RmsnormDgrad {
 }
 
 impl Build for RmsnormDgrad {
-    type Variant = Rows;
+    type Variant = Layout;
 
-    fn variants(&self, _arch: Arch) -> Vec<Rows> {
-        fewest(&DGRAD, self.h, 16)
-    }
-
-    fn source(&self, _variant: Rows) -> Source {
-        // A header of its own: what else is built of `rmsnorm.h` does not depend on it.
-        Source {
-            path: "rmsnorm/dgrad.cu",
-            text: include_str!("dgrad.cu"),
-            headers: &[
-                ("norm_dgrad.h", include_str!("../../abi/norm_dgrad.h")),
-                ("rmsnorm.h", include_str!("../../abi/rmsnorm.h")),
-                ("rmsnorm/row.cuh", include_str!("row.cuh")),
-            ],
+    fn variants(&self, _arch: Arch) -> Vec<Layout> {
+        match self.out {
+            Out::Dense => fewest(&DGRAD, self.h, 16),
+            Out::DenseAndInt8 => rotated(self.x, self.h, 128, 512),
+            Out::Int8 => Vec::new(),
         }
     }
 
-    fn geometry(&self, variant: Rows, p: &Self::Params) -> Geometry {
-        Geometry::linear(p.tokens.div_ceil(variant.at_a_time()), variant.threads)
+    fn source(&self, variant: Layout) -> Source {
+        // A header of its own: what else is built of `rmsnorm.h` does not depend on it.
+        match variant {
+            Layout::Rows(_) => Source {
+                path: "rmsnorm/dgrad.cu",
+                text: include_str!("dgrad.cu"),
+                headers: &[
+                    ("norm_dgrad.h", include_str!("../../abi/norm_dgrad.h")),
+                    ("rmsnorm/row.cuh", include_str!("row.cuh")),
+                    ("rmsnorm/dgrad.cuh", include_str!("dgrad.cuh")),
+                ],
+            },
+            Layout::RotatedRows(_) => int8_source!("rmsnorm", "dgrad.cu", "norm_dgrad", "dgrad.cuh"),
+        }
+    }
+
+    fn geometry(&self, variant: Layout, p: &Self::Params) -> Geometry {
+        variant.geometry(p.tokens)
     }
 }
 
@@ -231,11 +327,14 @@ impl Reference for RmsnormDgrad {
     fn examples() -> Vec<Self> {
         let keys =
             [(40, false, Dtype::Bf16), (40, true, Dtype::Bf16), (300, false, Dtype::F32), (1100, true, Dtype::F32)];
-        keys.map(|(h, residual, x)| Self { h, residual, x }).into()
+        let dense = keys.map(|(h, residual, x)| Self { h, out: Out::Dense, residual, x });
+        let int8 = [(48, true), (96, false), (272, true), (896, false), (1024, true)];
+        let int8 = int8.map(|(h, residual)| Self { h, out: Out::DenseAndInt8, residual, x: Dtype::Bf16 });
+        dense.into_iter().chain(int8).collect()
     }
 
     fn host(&self, _p: &Self::Params, views: &mut Views<'_>) {
-        dgrad(*self, views);
+        host::dgrad(*self, views);
     }
 
     fn samples(&self) -> Vec<Self::Params> {
@@ -244,5 +343,10 @@ impl Reference for RmsnormDgrad {
 
     fn typical(&self, batch: Batch) -> Self::Params {
         Self::Params { tokens: batch.tokens(), ..Default::default() }
+    }
+
+    /// The sum over a row has an order of its own, so single values may fall to the neighboring integer.
+    fn tolerance(&self, operand: &Operand) -> Tolerance {
+        neighbors(operand)
     }
 }

@@ -1,8 +1,7 @@
-// How a row of KEY_H elements lies over VARIANT_ROW_THREADS threads: vectors of 16 bytes, or single elements where
+// How a row of KEY_H elements lies over VARIANT_ROW_THREADS threads, where it is written as it is: vectors of 16 bytes, or single elements where
 // rows are not aligned, kept packed in registers from the one load to the last use.
 // A warp per row, several rows per CTA, as long as a thread's share stays small; else a CTA per row.
 #pragma once
-#include "rmsnorm.h"
 #include "vector.cuh"
 
 enum : uint32_t {
@@ -11,19 +10,25 @@ enum : uint32_t {
     PER_THREAD = (COLUMNS + VARIANT_ROW_THREADS - 1) / VARIANT_ROW_THREADS,
     ROWS = VARIANT_THREADS / VARIANT_ROW_THREADS, // rows a block works on at a time
 };
+enum : bool { TOGETHER = false, KEEPS_DENSE = true }; // a thread stores its own, whatever the others do
 typedef vector<KEY_X, WIDTH> Vector;
+
+// The row of this thread, of `rows`.
+#define row_of_thread(rows) (blockIdx.x * ROWS + threadIdx.x / VARIANT_ROW_THREADS)
 
 // The thread's vector j is vector j * VARIANT_ROW_THREADS + lane of the row, where there is such.
 __device__ __forceinline__ uint32_t column_of(uint32_t j) {
     return j * VARIANT_ROW_THREADS + threadIdx.x % VARIANT_ROW_THREADS;
 }
 
+#define inside(j) (column_of(j) < COLUMNS)
+
 // Loads this thread's share of a row; zeros beyond its end or if not `valid`.
 __device__ __forceinline__ void load_row(Vector (&out)[PER_THREAD], const KEY_X* row, bool valid) {
 #pragma unroll
     for (uint32_t j = 0; j < PER_THREAD; j++) {
         out[j] = {};
-        if (valid && column_of(j) < COLUMNS) out[j] = load_vector<WIDTH>(row, column_of(j));
+        if (valid && inside(j)) out[j] = load_vector<WIDTH>(row, column_of(j));
     }
 }
 
@@ -42,3 +47,16 @@ __device__ __forceinline__ float row_sum(float value, float* scratch) {
     }
     return value;
 }
+
+// A row on its way out: stored as it is made.
+struct RowOut {
+    KEY_X* row;
+
+    __device__ __forceinline__ RowOut(KEY_X* row, bool) : row(row) {}
+
+    // Takes this thread's vector `j`.
+    __device__ __forceinline__ void store(uint32_t j, const float (&values)[WIDTH]) {
+        if (inside(j)) store_vector(row, column_of(j), values);
+    }
+    template <typename Params> __device__ __forceinline__ void finish(const Params&, uint32_t) {}
+};

@@ -31,7 +31,7 @@ key! {
 }
 
 variant! {
-    /// A thread turns one vector of positions in `heads` neighbouring heads.
+    /// A thread turns one vector of positions in `heads` neighboring heads.
     pub struct Heads {
         /// Heads that a thread turns.
         heads: u32,

@@ -8,123 +8,223 @@
 //! | `gate_up`, `dgate_up` | tokens x 2n: gate, then up | x |
 //! | `y`, `dy` | tokens x n | x |
 //!
+//! `swiglu.fwd` with `out=bf16+i8` writes y in rotated int8, too ([`crate::int8`]), with `out=i8` in that alone: of y in bf16 in both.
+//! `swiglu.bwd` with `out=bf16+i8` does with `dgate_up`. Rows have n elements then, which their keys say.
+//!
 //! Source: Shazeer, "GLU Variants Improve Transformer", 2020.
 
 mod host;
 
+use std::mem::offset_of;
+
 use crate::abi::{swiglu_bwd_params, swiglu_fwd_params};
 use crate::host::Views;
-use crate::{Arch, Batch, Build, Dtype, Geometry, Kernel, Operand, Reference, Source, Threads, key, operand, source};
+use crate::int8::{RotatedRows, int8_operands, int8_source, neighbors, rows};
+use crate::{
+    Arch, Batch, Build, Dtype, Geometry, Kernel, Operand, Out, Reference, Source, Threads, Tolerance, key, operand,
+    source, variant,
+};
 
 key! {
     /// Gate the up projection.
-    pub struct SwigluFwd = "swiglu.fwd" { x: Dtype }
+    pub struct SwigluFwd = "swiglu.fwd" { n: Option<u32>, out: Out, x: Dtype }
 }
 
 key! {
     /// Gradients of gate and up.
-    pub struct SwigluBwd = "swiglu.bwd" { x: Dtype }
+    pub struct SwigluBwd = "swiglu.bwd" { n: Option<u32>, out: Out, x: Dtype }
 }
 
-/// As many CTAs a token as give each thread one vector, up to 64.
-fn geometry(x: Dtype, threads: u32, tokens: u32, n: u32) -> Geometry {
-    let segments = (n / x.vector_width(n)).div_ceil(threads).min(64);
-    Geometry::linear(tokens * segments, threads)
+variant! {
+    /// How rows lie over threads: as they are, or where they are rotated and quantized.
+    pub enum Layout {
+        Threads,
+        RotatedRows,
+    }
+}
+
+impl Layout {
+    /// Those of a key; `rotated` where a row lies in registers.
+    fn all(n: Option<u32>, out: Out, x: Dtype, rotated: impl Fn(u32) -> Vec<RotatedRows>) -> Vec<Self> {
+        match (out, n) {
+            (Out::Dense, None) => vec![Layout::Threads(Threads { threads: 128 })],
+            (Out::DenseAndInt8 | Out::Int8, Some(n)) if x == Dtype::Bf16 => {
+                rotated(n).into_iter().map(Layout::RotatedRows).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// As many CTAs a token as give each thread one vector, up to 64; or as many rows a CTA as its threads are enough for.
+    fn geometry(self, x: Dtype, tokens: u32, n: u32) -> Geometry {
+        match self {
+            Layout::Threads(Threads { threads }) => {
+                let segments = (n / x.vector_width(n)).div_ceil(threads).min(64);
+                Geometry::linear(tokens * segments, threads)
+            }
+            Layout::RotatedRows(rotated) => rotated.geometry(tokens),
+        }
+    }
+}
+
+/// Small launches as (tokens, n): rows of the n that a key has, or of any.
+fn samples(n: Option<u32>) -> Vec<(u32, u32)> {
+    match n {
+        Some(n) => vec![(1, n), (19, n)],
+        None => vec![(1, 1), (5, 259), (3, 128), (2, 2056), (2, 8201)],
+    }
+}
+
+/// The launch that a benchmark times, as (tokens, n): as many elements, however long rows are.
+fn typical(n: Option<u32>, batch: Batch) -> (u32, u32) {
+    let n = n.unwrap_or(Batch::WIDTH);
+    ((batch.elems() / u64::from(n)) as u32, n)
+}
+
+impl SwigluBwd {
+    /// Most elements of gate and up that threads have registers for.
+    const MOST_COLUMNS: u32 = 16_384;
+    /// Elements of a row that are rotated together at most: where n is a multiple of it, no rotation block has elements of gate and up.
+    const ROTATION: u32 = 128;
+
+    /// The formats that gradients of n gates are written in, of those asked for.
+    pub fn writes(n: u32, out: Out) -> Out {
+        if n.is_multiple_of(Self::ROTATION) && n <= Self::MOST_COLUMNS { out } else { Out::Dense }
+    }
 }
 
 impl Kernel for SwigluFwd {
     type Params = swiglu_fwd_params;
 
+    fn params_bytes(&self) -> usize {
+        self.out.params_bytes::<Self::Params>(offset_of!(Self::Params, q))
+    }
+
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
         let (tokens, n) = (u64::from(p.tokens), u64::from(p.n));
-        vec![
-            operand!(Read Self::Params, gate_up: self.x, tokens * 2 * n),
-            operand!(Write Self::Params, y: self.x, tokens * n),
-        ]
+        let mut operands = vec![operand!(Read Self::Params, gate_up: self.x, tokens * 2 * n)];
+        if self.out.is_int8() {
+            operands.extend(int8_operands!(Self::Params, p.tokens, p.n));
+        }
+        if self.out.is_dense() {
+            operands.push(operand!(Write Self::Params, y: self.x, tokens * n));
+        }
+        operands
     }
 }
 
 impl Build for SwigluFwd {
-    type Variant = Threads;
+    type Variant = Layout;
 
-    fn variants(&self, _arch: Arch) -> Vec<Threads> {
-        vec![Threads { threads: 128 }]
+    fn variants(&self, _arch: Arch) -> Vec<Layout> {
+        Layout::all(self.n, self.out, self.x, |n| rows(n, 128, 1024))
     }
 
-    fn source(&self, _variant: Threads) -> Source {
-        source!("swiglu", "fwd.cu", "segment.cuh")
+    fn source(&self, variant: Layout) -> Source {
+        match variant {
+            Layout::Threads(_) => source!("swiglu", "fwd.cu", "segment.cuh"),
+            Layout::RotatedRows(_) => int8_source!("swiglu", "fwd.cu", "swiglu"),
+        }
     }
 
-    fn geometry(&self, variant: Threads, p: &Self::Params) -> Geometry {
-        geometry(self.x, variant.threads, p.tokens, p.n)
+    fn geometry(&self, variant: Layout, p: &Self::Params) -> Geometry {
+        variant.geometry(self.x, p.tokens, p.n)
     }
 }
 
 impl Reference for SwigluFwd {
     fn examples() -> Vec<Self> {
-        [Dtype::Bf16, Dtype::F32].map(|x| Self { x }).into()
+        let dense = [Dtype::Bf16, Dtype::F32].map(|x| Self { n: None, out: Out::Dense, x });
+        let kept = [(48, true), (96, false), (272, true), (1536, false), (4864, true)];
+        let out = |kept| if kept { Out::DenseAndInt8 } else { Out::Int8 };
+        let int8 = kept.map(|(n, kept)| Self { n: Some(n), out: out(kept), x: Dtype::Bf16 });
+        dense.into_iter().chain(int8).collect()
     }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
-        host::fwd(p, views);
+        host::fwd(*self, p, views);
     }
 
     fn samples(&self) -> Vec<Self::Params> {
-        [(1, 1), (5, 259), (3, 128), (2, 2056), (2, 8201)]
-            .map(|(tokens, n)| Self::Params { tokens, n, ..Default::default() })
-            .into()
+        let params = |(tokens, n)| Self::Params { tokens, n, ..Default::default() };
+        samples(self.n).into_iter().map(params).collect()
     }
 
     fn typical(&self, batch: Batch) -> Self::Params {
-        Self::Params { tokens: batch.tokens(), n: Batch::WIDTH, ..Default::default() }
+        let (tokens, n) = typical(self.n, batch);
+        Self::Params { tokens, n, ..Default::default() }
+    }
+
+    /// The exponential is approximate: a value that is rounded to the neighboring number moves its whole rotation block a little.
+    fn tolerance(&self, operand: &Operand) -> Tolerance {
+        neighbors(operand)
     }
 }
 
 impl Kernel for SwigluBwd {
     type Params = swiglu_bwd_params;
 
+    fn params_bytes(&self) -> usize {
+        self.out.params_bytes::<Self::Params>(offset_of!(Self::Params, q))
+    }
+
     fn operands(&self, p: &Self::Params) -> Vec<Operand> {
         let (tokens, n) = (u64::from(p.tokens), u64::from(p.n));
-        vec![
+        let mut operands = vec![
             operand!(Read Self::Params, gate_up: self.x, tokens * 2 * n),
             operand!(Read Self::Params, dy: self.x, tokens * n),
             operand!(Write Self::Params, dgate_up: self.x, tokens * 2 * n),
-        ]
+        ];
+        if self.out.is_int8() {
+            operands.extend(int8_operands!(Self::Params, p.tokens, 2 * n));
+        }
+        operands
     }
 }
 
 impl Build for SwigluBwd {
-    type Variant = Threads;
+    type Variant = Layout;
 
-    fn variants(&self, _arch: Arch) -> Vec<Threads> {
-        vec![Threads { threads: 128 }]
+    fn variants(&self, _arch: Arch) -> Vec<Layout> {
+        let writes = |n| self.out == Out::DenseAndInt8 && Self::writes(n, self.out) == self.out;
+        Layout::all(self.n, self.out, self.x, |n| if writes(n) { rows(n, 128, 512) } else { Vec::new() })
     }
 
-    fn source(&self, _variant: Threads) -> Source {
-        source!("swiglu", "bwd.cu", "segment.cuh")
+    fn source(&self, variant: Layout) -> Source {
+        match variant {
+            Layout::Threads(_) => source!("swiglu", "bwd.cu", "segment.cuh"),
+            Layout::RotatedRows(_) => int8_source!("swiglu", "bwd.cu", "swiglu"),
+        }
     }
 
-    fn geometry(&self, variant: Threads, p: &Self::Params) -> Geometry {
-        geometry(self.x, variant.threads, p.tokens, p.n)
+    fn geometry(&self, variant: Layout, p: &Self::Params) -> Geometry {
+        variant.geometry(self.x, p.tokens, p.n)
     }
 }
 
 impl Reference for SwigluBwd {
     fn examples() -> Vec<Self> {
-        [Dtype::Bf16, Dtype::F32].map(|x| Self { x }).into()
+        let dense = [Dtype::Bf16, Dtype::F32].map(|x| Self { n: None, out: Out::Dense, x });
+        let int8 = [128, 1536, 4864].map(|n| Self { n: Some(n), out: Out::DenseAndInt8, x: Dtype::Bf16 });
+        dense.into_iter().chain(int8).collect()
     }
 
     fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
-        host::bwd(p, views);
+        host::bwd(*self, p, views);
     }
 
     fn samples(&self) -> Vec<Self::Params> {
-        [(1, 1), (5, 259), (3, 128), (2, 2056), (2, 8201)]
-            .map(|(tokens, n)| Self::Params { tokens, n, ..Default::default() })
-            .into()
+        let params = |(tokens, n)| Self::Params { tokens, n, ..Default::default() };
+        samples(self.n).into_iter().map(params).collect()
     }
 
     fn typical(&self, batch: Batch) -> Self::Params {
-        Self::Params { tokens: batch.tokens(), n: Batch::WIDTH, ..Default::default() }
+        let (tokens, n) = typical(self.n, batch);
+        Self::Params { tokens, n, ..Default::default() }
+    }
+
+    /// The exponential is approximate: a value that is rounded to the neighboring number moves its whole rotation block a little.
+    fn tolerance(&self, operand: &Operand) -> Tolerance {
+        neighbors(operand)
     }
 }

@@ -2,7 +2,7 @@
 
 use precast_kernels::check::Case;
 use precast_kernels::host::Buffer;
-use precast_kernels::{Content, Dtype, Format, Key, examples};
+use precast_kernels::{Content, Dtype, Format, Key, Operand, examples};
 
 use super::ELSEWHERE;
 
@@ -37,6 +37,11 @@ const LINEAR: [&str; 21] = [
 fn inputs_are_large_enough_to_show_what_is_not_linear() {
     for key in examples().into_iter().filter(|key| !LINEAR.contains(&key.op()) && !ELSEWHERE.contains(&key.op())) {
         let samples = key.kernel().samples();
+        // What is in int8 has a scale for each row: `tests/int8.rs` has its formula.
+        let is_normal = |operand: &Operand| operand.access.reads() && matches!(operand.content, Content::Normal(_));
+        if !key.kernel().operands(&samples[0]).iter().any(is_normal) {
+            continue;
+        }
         let shows = samples.iter().any(|params| !is_homogeneous(&key, params));
         assert!(shows, "{key}: doubled inputs give outputs that are a power of two as large, within its tolerance");
     }

@@ -60,7 +60,7 @@ impl Session {
         models: &RunModels<impl Borrow<dyn Weights>>,
         mut progress: impl FnMut(u64) -> Result<(), Stopped>,
     ) -> Result<(), DeviceError> {
-        self.upload_frozen(models, Staging::Quantise, &mut progress)?;
+        self.upload_frozen(models, Staging::Quantize, &mut progress)?;
         self.upload_student(models, progress)
     }
 
@@ -82,7 +82,7 @@ impl Session {
         let inputs = self.plan.inputs;
         self.sealed.write(inputs.ids, bytemuck::cast_slice(&batch.ids))?;
         self.sealed.write(inputs.targets, bytemuck::cast_slice(&batch.targets))?;
-        self.upload_frozen(models, Staging::QuantiseAndCertify, &mut progress)?;
+        self.upload_frozen(models, Staging::QuantizeAndCertify, &mut progress)?;
         self.sealed.run(CERTIFY)?;
         Ok(read_columns(&mut self.sealed, certificate)?)
     }
@@ -105,7 +105,7 @@ impl Session {
         }
         if self.has_quantised_base() {
             // The certificate is of the teacher, where there is one.
-            let staging = if teacher.is_none() { staging } else { Staging::Quantise };
+            let staging = if teacher.is_none() { staging } else { Staging::Quantize };
             upload_model(&mut self.sealed, &self.plan.student, models.student(), staging, progress)?;
         }
         Ok(())
@@ -135,7 +135,7 @@ impl Session {
         } else if !has_base {
             upload_parameters(sealed, &sent.student, student, &mut progress)?;
             if !sent_wide {
-                upload_staged(sealed, &self.plan.student.staged, student, Staging::Quantise, &mut progress)?;
+                upload_staged(sealed, &self.plan.student.staged, student, Staging::Quantize, &mut progress)?;
             }
         }
         let Some((adapter, weights)) = models.adapter.as_ref().zip(self.plan.adapters.as_ref()) else {

@@ -101,7 +101,7 @@ impl ModelConfig {
     ///
     /// # Errors
     /// [`ConfigError`] for another architecture, anything that would change the mathematics (rope scaling
-    /// other than Llama 3's, sliding windows, dropout, another activation, quantised weights), or numbers that do not fit together.
+    /// other than Llama 3's, sliding windows, dropout, another activation, quantized weights), or numbers that do not fit together.
     pub fn from_json(text: &str) -> Result<Self, ConfigError> {
         let text = text.strip_prefix('\u{FEFF}').unwrap_or(text);
         let raw: Raw = serde_json::from_str(text)?;

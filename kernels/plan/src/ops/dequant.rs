@@ -6,7 +6,7 @@ use precast_kernels::dequant::Dequant;
 
 use super::Ops;
 use crate::buffer::Tensor;
-use crate::weights::{Linear, Matrix, Role, Stored, Weight};
+use crate::weights::{Blocks, Linear, Matrix, Role, Weight};
 
 impl Ops<'_> {
     /// The matrix of a linear layer as its product reads it: dense.
@@ -23,24 +23,24 @@ impl Ops<'_> {
     /// The first `n` rows of a matrix, dense.
     fn matrix_rows(&mut self, name: &str, linear: &Linear, n: u32) -> Tensor {
         let elems = u64::from(n) * u64::from(linear.k);
-        let Stored { parts, scratch } = match &linear.weight {
+        let Blocks { parts, scratch } = match &linear.weight {
             Matrix::Dense(weight) => return weight.tensor.slice(0, elems),
-            Matrix::Stored(stored) => stored,
-            Matrix::Scaled(_) => panic!("{name}: weights of 8 bits are rotated, and never dense"),
+            Matrix::Blocks(blocks) => blocks,
+            Matrix::Int8(_) => panic!("{name}: weights in int8 are rotated, and never dense"),
         };
         let mut start = 0;
         for (index, part) in parts.iter().enumerate() {
             let count = part.elems.min(elems - start);
             if count > 0 {
                 let name = format!("{name}.dequant.{index}");
-                self.dequantise(&name, part.slice(0, count), scratch.slice(start, count));
+                self.dequantize(&name, part.slice(0, count), scratch.slice(start, count));
                 start += count;
             }
         }
         scratch.slice(0, elems)
     }
 
-    fn dequantise(&mut self, name: &str, w: Tensor, x: Tensor) {
+    fn dequantize(&mut self, name: &str, w: Tensor, x: Tensor) {
         let Format::Block(block) = w.format else { panic!("{name} is dense") };
         let params = dequant_params { w: w.address(), x: x.address(), n: w.elems };
         self.launch(name, Dequant { w: block, x: self.x }, &params);

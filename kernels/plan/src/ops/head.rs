@@ -1,13 +1,12 @@
 //! The head: logits of a chunk of tokens, and what becomes of them.
 
 use precast_kernels::abi::{
-    gemm_fwd_params, head_ce_params, head_compare_params, head_distill_params, head_jsd_params, head_metrics_params,
-    head_nll_params,
+    head_ce_params, head_compare_params, head_distill_params, head_jsd_params, head_metrics_params, head_nll_params,
 };
-use precast_kernels::gemm::GemmFwd;
 use precast_kernels::head::{HeadCe, HeadCompare, HeadDistill, HeadJsd, HeadMetrics, HeadNll};
 
 use super::Ops;
+use super::linear::Factors;
 use crate::buffer::Tensor;
 use crate::comparison::Comparison;
 use crate::objective::{Divergence, Objective};
@@ -21,19 +20,7 @@ impl Ops<'_> {
 
     /// `logits = hidden head^T`, the first `vocab` columns only: a wider teacher is cut before the softmax.
     pub fn logits(&mut self, name: &str, hidden: Tensor, head: &Linear, logits: Tensor, vocab: u32) {
-        let (w, k) = (head.weight.dense(), head.k);
-        let params = gemm_fwd_params {
-            x: hidden.address(),
-            w: w.address(),
-            bias: 0,
-            residual: 0,
-            y: logits.address(),
-            m: (hidden.elems / u64::from(k)) as u32,
-            n: vocab,
-            k,
-            ..Default::default()
-        };
-        self.launch(name, GemmFwd { bias: false, residual: false, w: w.format, x: self.x }, &params);
+        self.multiply(name, Factors::dense(hidden, head.weight.dense()), [vocab, head.k], (None, None), logits);
     }
 
     /// Losses of each token, and the gradient of the student's logits in their place. `teaching`: the teacher's logits, and

@@ -1,14 +1,16 @@
 //! Linear layers: `y = x w^T (+ bias) (+ residual)`, with what adapters add, and the gradients of what trains and of the input.
 
+use precast_kernels::Out;
 use precast_kernels::abi::{
     column_sum_partial_params, gemm_dgrad_params, gemm_fwd_params, gemm_swiglu_params, gemm_wgrad_params,
 };
 use precast_kernels::column_sum::ColumnSumPartial;
 use precast_kernels::gemm::{GemmDgrad, GemmFwd, GemmSwiglu, GemmWgrad};
 
+use super::rows::address;
 use super::{GROUP, Ops, Rows};
 use crate::buffer::Tensor;
-use crate::weights::{Linear, Matrix, Weight};
+use crate::weights::{Int8Rows, Linear, Matrix, Weight};
 
 /// What a linear layer gives: its output, and the ranks of its adapters, which their gradient needs.
 #[derive(Clone, Copy)]
@@ -27,6 +29,24 @@ pub(crate) struct Given {
     pub ranks: Option<Tensor>,
 }
 
+/// What a product multiplies, in formats alike.
+pub(super) struct Factors {
+    x: Tensor,
+    w: Tensor,
+    /// Of the rows of both, if they are in int8.
+    scales: Option<[Tensor; 2]>,
+}
+
+impl Factors {
+    pub fn dense(x: Tensor, w: Tensor) -> Self {
+        Self { x, w, scales: None }
+    }
+
+    fn int8(x: Int8Rows, w: Int8Rows) -> Self {
+        Self { x: x.values, w: w.values, scales: Some([x.scales, w.scales]) }
+    }
+}
+
 impl Ops<'_> {
     /// y [m, n], m the rows of x [m, k].
     pub fn linear(&mut self, name: &str, x: impl Into<Rows>, linear: &Linear) -> Projected {
@@ -39,13 +59,9 @@ impl Ops<'_> {
     }
 
     fn product(&mut self, name: &str, x: Rows, linear: &Linear, residual: Option<Tensor>) -> Projected {
-        let y = match linear.weight {
-            Matrix::Scaled(_) => {
-                let x = self.quantised(name, x, linear.k);
-                self.linear_quantised(name, x, linear, residual)
-            }
-            Matrix::Dense(_) | Matrix::Stored(_) => self.product_dense(name, x.dense(), linear, residual),
-        };
+        let factors = self.factors(name, x, linear);
+        let y = self.rows(name, linear.n);
+        self.multiply(name, factors, [linear.n, linear.k], (linear.bias, residual), y);
         if linear.adapter.is_none() {
             return Projected { y, ranks: None };
         }
@@ -54,53 +70,66 @@ impl Ops<'_> {
         Projected { y, ranks: Some(ranks) }
     }
 
-    fn product_dense(&mut self, name: &str, x: Tensor, linear: &Linear, residual: Option<Tensor>) -> Tensor {
-        let Linear { bias, n, k, .. } = *linear;
-        let w = self.matrix(name, linear);
-        let y = self.rows(name, n);
-        let key = GemmFwd { bias: bias.is_some(), residual: residual.is_some(), w: w.format, x: self.x };
+    /// What a layer multiplies, in the format of its matrix.
+    fn factors(&mut self, name: &str, x: Rows, linear: &Linear) -> Factors {
+        match linear.weight {
+            Matrix::Int8(int8) => Factors::int8(self.in_int8(name, x, linear.k), int8.rows),
+            Matrix::Dense(_) | Matrix::Blocks(_) => Factors::dense(x.dense(), self.matrix(name, linear)),
+        }
+    }
+
+    /// `y [m, n] = x w^T (+ bias) (+ residual)`, x [m, k], w [n, k].
+    pub(super) fn multiply(
+        &mut self,
+        name: &str,
+        Factors { x, w, scales }: Factors,
+        [n, k]: [u32; 2],
+        (bias, residual): (Option<Weight>, Option<Tensor>),
+        y: Tensor,
+    ) {
+        let [x_scale, w_scale] = scales.map_or([0; 2], |scales| scales.map(Tensor::address));
         let params = gemm_fwd_params {
             x: x.address(),
             w: w.address(),
-            bias: bias.map_or(0, |bias| bias.tensor.address()),
-            residual: residual.map_or(0, Tensor::address),
+            bias: address(bias.map(|bias| bias.tensor)),
+            residual: address(residual),
             y: y.address(),
-            m: self.tokens(),
+            m: (x.elems / u64::from(k)) as u32,
             n,
             k,
+            x_scale,
+            w_scale,
             ..Default::default()
         };
+        let key = GemmFwd { bias: bias.is_some(), residual: residual.is_some(), w: w.format, x: x.format };
         self.launch(name, key, &params);
-        y
     }
 
     /// SwiGLU of a stacked gate and up projection where gate and up themselves are not needed: its output alone, and in one
     /// launch of the bundle's where they have no adapters.
     pub fn linear_swiglu(&mut self, name: &str, x: impl Into<Rows>, gate_up: &Linear) -> Tensor {
-        let x = x.into();
-        let is_int8 = matches!(gate_up.weight, Matrix::Scaled(_));
-        if is_int8 && gate_up.adapter.is_none() {
-            let x = self.quantised(name, x, gate_up.k);
-            return self.linear_swiglu_quantised(name, x, gate_up);
-        }
-        if gate_up.adapter.is_some() || self.by_cublas() {
+        let is_product = self.by_cublas() && !matches!(gate_up.weight, Matrix::Int8(_));
+        if gate_up.adapter.is_some() || is_product {
             let Projected { y, .. } = self.linear(name, x, gate_up);
-            return self.swiglu("swiglu", y);
+            return self.swiglu("swiglu", y, Out::Dense).dense();
         }
         let Linear { bias, n, k, .. } = *gate_up;
-        let w = self.matrix(name, gate_up);
+        let Factors { x, w, scales } = self.factors(name, x.into(), gate_up);
         let y = self.rows(name, n / 2);
+        let [x_scale, w_scale] = scales.map_or([0; 2], |scales| scales.map(Tensor::address));
         let params = gemm_swiglu_params {
-            x: x.dense().address(),
+            x: x.address(),
             w: w.address(),
-            bias: bias.map_or(0, |bias| bias.tensor.address()),
+            bias: address(bias.map(|bias| bias.tensor)),
             y: y.address(),
             m: self.tokens(),
             n: n / 2,
             k,
+            x_scale,
+            w_scale,
             ..Default::default()
         };
-        self.launch(name, GemmSwiglu { bias: bias.is_some(), w: w.format, x: self.x }, &params);
+        self.launch(name, GemmSwiglu { bias: bias.is_some(), w: w.format, x: x.format }, &params);
         y
     }
 
@@ -131,11 +160,13 @@ impl Ops<'_> {
         }
         let dx = self.rows(&format!("{name}.dx"), linear.k);
         match linear.weight {
-            Matrix::Scaled(_) => {
-                let dy = self.quantised(&format!("{name}.dy"), rows, linear.n);
-                self.input_gradient_quantised(name, dy, linear, dx);
+            Matrix::Int8(int8) => {
+                let columns = int8.columns.expect("a matrix that gradients pass through");
+                let dy = self.in_int8(&format!("{name}.dy"), rows, linear.n);
+                let factors = Factors::int8(dy, columns);
+                self.multiply(&format!("{name}.dgrad"), factors, [linear.k, linear.n], (None, None), dx);
             }
-            Matrix::Dense(_) | Matrix::Stored(_) => self.input_gradient(name, dy, linear, dx),
+            Matrix::Dense(_) | Matrix::Blocks(_) => self.input_gradient(name, dy, linear, dx),
         }
         if let Some(dranks) = dranks {
             self.adapter_input_gradient(name, dranks, dx, linear);

@@ -14,7 +14,7 @@ mod lora;
 mod norm;
 mod optimizer;
 mod qk_norm;
-mod quantised;
+mod quantize;
 mod ranks;
 mod replicas;
 mod rope;

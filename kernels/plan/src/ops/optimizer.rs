@@ -23,7 +23,7 @@ pub(crate) struct StepTensors {
     pub metrics: Tensor,
 }
 
-/// Layers' matrices that are rounded and quantised side by side: single ones keep no GPU busy. Large ones do, so that there are two.
+/// Layers' matrices that are rounded and quantized side by side: single ones keep no GPU busy. Large ones do, so that there are two.
 const MOST_PLACES: u64 = 8;
 /// What they take together, about: less than a micro-batch does.
 const PLACES_BYTES: u64 = 256 << 20;
@@ -34,9 +34,9 @@ pub(crate) struct State<'s> {
     /// What launches read: a copy of the master weights. In fp32 they read those.
     copy: Option<Tensor>,
     dtype: Dtype,
-    /// Whose layers' matrices launches read quantised. They are quantised from the copy; where that lacks them, from one of the
+    /// Whose layers' matrices launches read quantized. They are quantized from the copy; where that lacks them, from one of the
     /// moment, a layer at a time.
-    quantised: Option<&'s Weights>,
+    quantized: Option<&'s Weights>,
     shards: &'s Shards,
     /// Whether the rank has all master weights, in the places of the range.
     whole: bool,
@@ -45,12 +45,12 @@ pub(crate) struct State<'s> {
 impl<'s> State<'s> {
     /// # Panics
     /// If the range does not train, or is of a format that the update cannot write.
-    pub fn new(range: Weight, quantised: Option<&'s Weights>, shards: &'s Shards, has_adapters: bool) -> Self {
+    pub fn new(range: Weight, quantized: Option<&'s Weights>, shards: &'s Shards, has_adapters: bool) -> Self {
         let trained = range.trained().expect("a range that trains");
         let Format::Dense(dtype) = range.tensor.format else { panic!("weights in blocks do not train") };
         let copy = (range.tensor != trained.master).then_some(range.tensor);
         let whole = shards.share().ranks == 1 || has_adapters || copy.is_none();
-        Self { trained, copy, dtype, quantised, shards, whole }
+        Self { trained, copy, dtype, quantized, shards, whole }
     }
 
     /// What is zero before the weights come: what there is of each.
@@ -76,7 +76,7 @@ impl<'s> State<'s> {
     /// Whose layers' matrices the copy lacks.
     fn lacked(&self) -> Option<&'s Weights> {
         let lacks = |copy: Tensor| copy.elems < self.trained.grad.elems;
-        self.quantised.filter(|_| self.copy.is_some_and(lacks))
+        self.quantized.filter(|_| self.copy.is_some_and(lacks))
     }
 
     /// What of the master weights has a copy, with its place: all of it, or what lies before layers and what lies behind them.
@@ -109,11 +109,11 @@ impl Ops<'_> {
         }
         match state.lacked() {
             Some(weights) => self.narrow_layers(weights, state),
-            None => self.quantise_copy(state),
+            None => self.quantize_copy(state),
         }
     }
 
-    /// Rounds the matrices of a layer and quantises them, layer by layer.
+    /// Rounds the matrices of a layer and quantizes them, layer by layer.
     fn narrow_layers(&mut self, weights: &Weights, state: &State<'_>) {
         let layers: Vec<Range<u64>> = (0..weights.layers.len()).map(|layer| weights.parameters.layer(layer)).collect();
         let largest = layers.iter().map(|range| range.end - range.start).max().unwrap_or(1);
@@ -122,16 +122,16 @@ impl Ops<'_> {
         for (layer, Range { start, end }) in layers.into_iter().enumerate() {
             let rounded = places[layer % places.len()].slice(0, end - start);
             self.cast(&format!("layers.{layer}.weights"), state.trained.master.slice(start, end - start), rounded);
-            self.quantise_layer(weights, layer, rounded);
+            self.quantize_layer(weights, layer, rounded);
         }
     }
 
-    /// Quantises the matrices of layers from the copy of them all.
-    fn quantise_copy(&mut self, state: &State<'_>) {
-        let Some((weights, copy)) = state.quantised.zip(state.copy) else { return };
+    /// Quantizes the matrices of layers from the copy of them all.
+    fn quantize_copy(&mut self, state: &State<'_>) {
+        let Some((weights, copy)) = state.quantized.zip(state.copy) else { return };
         for layer in 0..weights.layers.len() {
             let Range { start, end } = weights.parameters.layer(layer);
-            self.quantise_layer(weights, layer, copy.slice(start, end - start));
+            self.quantize_layer(weights, layer, copy.slice(start, end - start));
         }
     }
 
@@ -149,7 +149,7 @@ impl Ops<'_> {
             let copy = weights.slice(piece.start, piece.elems);
             self.cast(&format!("master{index}"), copy, state.master(piece));
         }
-        self.quantise_copy(state);
+        self.quantize_copy(state);
     }
 
     /// Updates a range of weights that trains, the first `decayed` elements of it with weight decay.
@@ -200,7 +200,7 @@ impl Ops<'_> {
             }
             copy => {
                 self.gather("weights", copy.unwrap_or(state.trained.master), state.shards);
-                self.quantise_copy(state);
+                self.quantize_copy(state);
             }
         }
     }

@@ -9,7 +9,7 @@ use crate::rope::Rope;
 use crate::weights::Norm;
 
 impl Ops<'_> {
-    /// Normalises and turns the queries and keys of packed q, k and v. With `keep`, returns what they were.
+    /// Normalizes and turns the queries and keys of packed q, k and v. With `keep`, returns what they were.
     pub fn qk_norm_rope(
         &mut self,
         name: &str,

@@ -9,7 +9,7 @@ use crate::buffer::{Category, Tensor};
 use crate::builder::Builder;
 use crate::share::{Fold, Share};
 
-/// What is added up, and sums of earlier replicas that wait for their neighbours.
+/// What is added up, and sums of earlier replicas that wait for their neighbors.
 pub(crate) struct Sums {
     /// Of the replica that was computed last: gradients and losses, f32.
     pub own: [Tensor; 2],

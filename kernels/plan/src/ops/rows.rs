@@ -1,15 +1,18 @@
 //! Activations on their way into a product.
 
-use crate::buffer::Tensor;
-use crate::weights::Quantised;
+use precast_kernels::{Dtype, Out};
 
-/// Activations `[tokens, width]` that a product reads.
+use super::Ops;
+use crate::buffer::Tensor;
+use crate::weights::Int8Rows;
+
+/// Activations `[tokens, width]` in the formats in which they are read.
 #[derive(Clone, Copy)]
 pub(crate) struct Rows {
-    /// In the dtype of activations; none where nobody reads them so.
-    pub dense: Option<Tensor>,
-    /// As a product of 8 bits reads them, if what made them gave that.
-    pub int8: Option<Quantised>,
+    /// In the dtype of activations, if anybody reads them so.
+    dense: Option<Tensor>,
+    /// In int8, if what makes them writes that.
+    pub int8: Option<Int8Rows>,
 }
 
 impl Rows {
@@ -18,10 +21,36 @@ impl Rows {
     pub fn dense(self) -> Tensor {
         self.dense.expect("activations that are read in their own dtype")
     }
+
+    /// Those in the dtype of activations, values and scales of those in int8; 0 for what there is none of.
+    pub fn addresses(self) -> [u64; 3] {
+        let Self { dense, int8 } = self;
+        [dense, int8.map(|int8| int8.values), int8.map(|int8| int8.scales)].map(address)
+    }
+}
+
+/// Where a tensor is; 0 if there is none.
+pub(super) fn address(tensor: Option<Tensor>) -> u64 {
+    tensor.map_or(0, Tensor::address)
 }
 
 impl From<Tensor> for Rows {
     fn from(dense: Tensor) -> Self {
         Self { dense: Some(dense), int8: None }
+    }
+}
+
+impl Ops<'_> {
+    /// Transient buffers of tokens x width activations in these formats.
+    pub(super) fn rows_in(&mut self, out: Out, name: &str, width: u32) -> Rows {
+        let dense = out.is_dense().then(|| self.rows(name, width));
+        Rows { dense, int8: out.is_int8().then(|| self.int8_rows(name, width)) }
+    }
+
+    /// Those of rows in int8.
+    pub(super) fn int8_rows(&mut self, name: &str, width: u32) -> Int8Rows {
+        let elems = u64::from(self.tokens()) * u64::from(width);
+        let values = self.b.transient(self.name(&format!("{name}.int8")), Dtype::I8, elems);
+        Int8Rows { values, scales: self.statistics(&format!("{name}.scales"), self.tokens().into()) }
     }
 }

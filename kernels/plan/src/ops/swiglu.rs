@@ -1,7 +1,7 @@
 //! SwiGLU: `silu(gate) up`.
 
-use precast_kernels::abi::{int8_gated_bwd_params, int8_gated_params, swiglu_bwd_params, swiglu_fwd_params};
-use precast_kernels::int8::{Int8Gated, Int8GatedBwd};
+use precast_kernels::Out;
+use precast_kernels::abi::{swiglu_bwd_params, swiglu_fwd_params};
 use precast_kernels::swiglu::{SwigluBwd, SwigluFwd};
 
 use super::{Ops, Rows};
@@ -9,53 +9,26 @@ use crate::buffer::Tensor;
 
 impl Ops<'_> {
     /// Gates the up projection: tokens x n of tokens x 2n.
-    pub fn swiglu(&mut self, name: &str, gate_up: Tensor) -> Tensor {
+    pub fn swiglu(&mut self, name: &str, gate_up: Tensor, out: Out) -> Rows {
         let (tokens, n) = (self.tokens(), self.gated_width(gate_up));
-        let y = self.rows(name, n);
-        let params = swiglu_fwd_params { gate_up: gate_up.address(), y: y.address(), tokens, n };
-        self.launch(name, SwigluFwd { x: self.x }, &params);
-        y
+        let rows = self.rows_in(out, name, n);
+        let [y, q, scale] = rows.addresses();
+        let params = swiglu_fwd_params { gate_up: gate_up.address(), y, tokens, n, q, scale };
+        self.launch(name, SwigluFwd { n: out.is_int8().then_some(n), out, x: self.x }, &params);
+        rows
     }
 
-    /// The same for a product of 8 bits, and in the dtype of activations if they are `kept`.
-    pub fn swiglu_quantised(&mut self, name: &str, gate_up: Tensor, kept: bool) -> Rows {
+    /// Gradient of gate and up. `out`: the formats that are asked for, of which one launch may not give all.
+    pub fn swiglu_backward(&mut self, name: &str, dy: Tensor, gate_up: Tensor, out: Out) -> Rows {
         let (tokens, n) = (self.tokens(), self.gated_width(gate_up));
-        let dense = kept.then(|| self.rows(name, n));
-        let int8 = self.quantised_rows(name, n);
-        let params = int8_gated_params {
-            gate_up: gate_up.address(),
-            y: dense.map_or(0, Tensor::address),
-            q: int8.values.address(),
-            scale: int8.scales.address(),
-            tokens,
-            reserved: 0,
-        };
-        self.launch(name, Int8Gated { kept, n }, &params);
-        Rows { dense, int8: Some(int8) }
-    }
-
-    /// Gradient of gate and up; with `int8` for a product of 8 bits, too, where one launch gives both.
-    pub fn swiglu_backward(&mut self, name: &str, dy: Tensor, gate_up: Tensor, int8: bool) -> Rows {
-        let (tokens, n) = (self.tokens(), self.gated_width(gate_up));
-        let dgate_up = self.rows(&format!("{name}.dgate_up"), 2 * n);
-        if int8 && Int8GatedBwd::fits(n) {
-            let int8 = self.quantised_rows(&format!("{name}.dgate_up"), 2 * n);
-            let params = int8_gated_bwd_params {
-                gate_up: gate_up.address(),
-                dy: dy.address(),
-                dgate_up: dgate_up.address(),
-                q: int8.values.address(),
-                scale: int8.scales.address(),
-                tokens,
-                reserved: 0,
-            };
-            self.launch(&format!("{name}.bwd"), Int8GatedBwd { n }, &params);
-            return Rows { dense: Some(dgate_up), int8: Some(int8) };
-        }
-        let params =
-            swiglu_bwd_params { gate_up: gate_up.address(), dy: dy.address(), dgate_up: dgate_up.address(), tokens, n };
-        self.launch(&format!("{name}.bwd"), SwigluBwd { x: self.x }, &params);
-        dgate_up.into()
+        let out = SwigluBwd::writes(n, out);
+        let rows = self.rows_in(out, &format!("{name}.dgate_up"), 2 * n);
+        let [dgate_up, q, scale] = rows.addresses();
+        let [gate_up, dy] = [gate_up, dy].map(Tensor::address);
+        let params = swiglu_bwd_params { gate_up, dy, dgate_up, tokens, n, q, scale };
+        let key = SwigluBwd { n: out.is_int8().then_some(n), out, x: self.x };
+        self.launch(&format!("{name}.bwd"), key, &params);
+        rows
     }
 
     fn gated_width(&self, gate_up: Tensor) -> u32 {

@@ -9,7 +9,7 @@ use crate::ops::Ops;
 impl Step<'_> {
     /// Lowers the comparison of int8's gradients with bf16's; none where nothing trains in int8.
     pub fn guard(&self, ops: &mut Ops<'_>) -> Option<Guard> {
-        let weights = self.quantised?;
+        let weights = self.quantized?;
         ops.phase(GUARD);
         ops.restart();
         let teacher = self.teach(ops);

@@ -32,7 +32,7 @@ use crate::plan::{Phase, Plan};
 use crate::recipe::PlanError;
 use crate::share::Shards;
 pub use crate::staged::WIDEN;
-use crate::staged::{CERTIFY, QUANTISE};
+use crate::staged::{CERTIFY, QUANTIZE};
 use crate::weights::{AdapterWeights, Weight};
 
 /// Once, before the weights come: zeros in everything the optimizer keeps, padding included.
@@ -67,7 +67,7 @@ pub struct TrainingPlan {
     pub student: Resident,
     /// The adapters that train, if any do.
     pub adapters: Option<AdapterWeights>,
-    /// What [`CERTIFY`] gives of the tokens of the inputs, where a teacher has 8-bit products and measuring takes no more memory
+    /// What [`CERTIFY`] gives of the tokens of the inputs, where a teacher is in int8 and measuring takes no more memory
     /// than what comes later.
     pub certificate: Option<Comparison<Tensor>>,
     /// The inputs that the host sends before each micro-batch.
@@ -93,7 +93,7 @@ impl TrainingPlan {
     ///
     /// # Errors
     /// [`PlanError`] for a sequence longer than either model takes, a teacher that is not there or has a narrower vocabulary, no
-    /// tokens, adapters that do not fit the model, what a student without adapters cannot do, 8-bit products that nothing
+    /// tokens, adapters that do not fit the model, what a student without adapters cannot do, products in int8 that nothing
     /// computes, and replicas that cannot be divided among the ranks.
     pub fn new(request: TrainingRequest<'_>) -> Result<Self, PlanError> {
         let run = Run::new(request)?;
@@ -107,7 +107,7 @@ impl TrainingPlan {
 
     /// True if the start-up takes more memory than what comes after it.
     fn grows_at_startup(&self) -> bool {
-        let is_startup = |phase: &Phase| [QUANTISE, CERTIFY].iter().any(|name| phase.name.starts_with(name));
+        let is_startup = |phase: &Phase| [QUANTIZE, CERTIFY].iter().any(|name| phase.name.starts_with(name));
         let later = self.plan.phases.iter().filter(|phase| !is_startup(phase)).flat_map(|phase| &phase.nodes);
         let touched = later.flat_map(Node::touches).map(|touch| self.plan.buffer(touch.buffer));
         let persistent = self.plan.buffers.iter().filter(|buffer| buffer.persistent);
@@ -115,12 +115,12 @@ impl TrainingPlan {
         end.is_none_or(|end| end < self.plan.arena_bytes)
     }
 
-    /// With `certified`, the start-up measures how far a teacher of 8-bit products is from the dense one.
+    /// With `certified`, the start-up measures how far a teacher in int8 is from the dense one.
     fn lower(run: &Run<'_>, certified: bool) -> Result<Self, PlanError> {
         let mut b = Builder::new(run.arch);
         let mut frozen = Frozen::declare(&mut b, run);
         let inputs = MicroInputs::new(&mut b, run.recipe.tokens());
-        let certificate = startup::quantise(&mut b, run, &mut frozen, &inputs, certified);
+        let certificate = startup::quantize(&mut b, run, &mut frozen, &inputs, certified);
         let mut models = Residents::declare(&mut b, run, frozen);
         let workspaces = (run.recipe.gemm == Gemm::Cublas).then(|| Workspaces::new(&mut b));
         let splits_k = workspaces.is_none() && gemm::splits_k(run.dtype(), run.arch);
@@ -132,7 +132,7 @@ impl TrainingPlan {
         let (trained, decayed, sections) = models.trained();
         let grad = trained.trained().expect("the student trains").grad;
         let shards = Shards::new(run.share, &sections);
-        let quantised = (run.is_int8() && models.adapters.is_none()).then_some(&models.base.weights);
+        let quantized = (run.is_int8() && models.adapters.is_none()).then_some(&models.base.weights);
         let step = Step {
             run,
             models: &models,
@@ -140,9 +140,9 @@ impl TrainingPlan {
             tensors: StepTensors { update, metrics },
             shards: &shards,
             sums: Sums::new(&mut b, [grad, metrics.slice(0, LOSSES)], run.share),
-            state: State::new(trained, quantised, &shards, models.adapters.is_some()),
+            state: State::new(trained, quantized, &shards, models.adapters.is_some()),
             decayed,
-            quantised,
+            quantized,
             semaphores,
         };
         let MicroInputs { micro, factors, .. } = inputs;

@@ -8,7 +8,7 @@ use crate::model::Resident;
 use crate::sections::Sections;
 use crate::weights::{AdapterWeights, Weight, Weights};
 
-/// Models that start-up phases may quantise: they are declared before those phases.
+/// Models that start-up phases may quantize: they are declared before those phases.
 pub(super) struct Frozen {
     /// The teacher, if it has weights of its own.
     pub teacher: Option<Resident>,

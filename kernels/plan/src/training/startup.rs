@@ -14,8 +14,8 @@ use crate::model::{Model, Resident};
 use crate::ops::Ops;
 use crate::staged::{CERTIFY, Staged, WIDEN};
 
-/// Quantises the models that are of 8-bit products. With `certified`, measures how far a teacher of them is from the dense one.
-pub(super) fn quantise(
+/// Quantizes the models that are in int8. With `certified`, measures how far a teacher of them is from the dense one.
+pub(super) fn quantize(
     b: &mut Builder,
     run: &Run<'_>,
     Frozen { teacher, base }: &mut Frozen,
@@ -25,7 +25,7 @@ pub(super) fn quantise(
     let ops = &mut run.ops(b, None);
     let mut stage = |name, config: &ModelConfig, resident: &mut Resident, certified: bool| {
         let model = Model { name, config, resident };
-        let (staged, reference) = model.quantise(ops, certified.then_some(inputs.ids));
+        let (staged, reference) = model.quantize(ops, certified.then_some(inputs.ids));
         let certificate = reference.map(|reference| {
             ops.startup_phase(CERTIFY);
             let last = Model { name: "teacher.certified", ..model }.forward(ops, inputs.ids);
@@ -44,7 +44,7 @@ pub(super) fn quantise(
 
 impl Step<'_> {
     /// Clears what the optimizer keeps, and makes of the weights as they are uploaded the other form. Returns the layers of a
-    /// student that are quantised as they come.
+    /// student that are quantized as they come.
     pub fn prepare(&self, ops: &mut Ops<'_>) -> Vec<Staged> {
         ops.phase(CLEAR);
         ops.scope("clear");
@@ -57,7 +57,7 @@ impl Step<'_> {
         ops.narrow(&self.state);
         ops.phase(WIDEN);
         ops.widen(&self.state);
-        match self.quantised {
+        match self.quantized {
             Some(_) if self.run.share.ranks == 1 => self.student().widen(ops),
             _ => Vec::new(),
         }

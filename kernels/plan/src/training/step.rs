@@ -20,8 +20,8 @@ pub(super) struct Step<'a> {
     pub state: State<'a>,
     /// How many elements of what trains decay.
     pub decayed: u64,
-    /// The weights of a student whose layers' matrices are quantised and train.
-    pub quantised: Option<&'a Weights>,
+    /// The weights of a student whose layers' matrices are quantized and train.
+    pub quantized: Option<&'a Weights>,
     /// For launches that split K.
     pub semaphores: Option<Tensor>,
 }

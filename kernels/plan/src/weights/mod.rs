@@ -1,12 +1,12 @@
 //! Weights as values: where a weight is, how it is stored, and what training does with it.
 
 mod adapters;
-mod scaled;
+mod int8;
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
-use precast_kernels::{Dtype, Format};
+use precast_kernels::{Dtype, Format, Out};
 
 use crate::buffer::{Category, Tensor};
 use crate::builder::Builder;
@@ -17,8 +17,8 @@ use crate::recipe::Precision;
 use crate::share::{Shards, Share};
 
 pub use adapters::{AdapterWeights, LinearAdapter};
-use scaled::ScaledMatrices;
-pub use scaled::{Quantised, Scaled};
+use int8::Int8Matrices;
+pub use int8::{Int8Matrix, Int8Rows};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Weight {
@@ -155,17 +155,17 @@ pub enum Matrix {
     /// As products read it.
     Dense(Weight),
     /// In blocks, and frozen.
-    Stored(Stored),
-    /// Of 8 bits, rotated.
-    Scaled(Scaled),
+    Blocks(Blocks),
+    /// In int8, rotated.
+    Int8(Int8Matrix),
 }
 
-/// A matrix in blocks, which is dequantised just before a product reads it.
+/// A matrix in blocks, which is dequantized just before a product reads it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Stored {
+pub struct Blocks {
     /// Its rows in parts, from the first on, in formats that may differ.
     pub parts: Vec<Tensor>,
-    /// Where they are dequantised to: dense, all of its elements, and other matrices' at other times.
+    /// Where they are dequantized to: dense, all of its elements, and other matrices' at other times.
     pub scratch: Tensor,
 }
 
@@ -173,30 +173,30 @@ impl Matrix {
     /// What the optimizer has of it, if it trains.
     pub(crate) fn trained(&self) -> Option<Trained> {
         match self {
-            Matrix::Dense(Weight { role, .. }) | Matrix::Scaled(Scaled { role, .. }) => role.trained(),
-            Matrix::Stored(_) => None,
+            Matrix::Dense(Weight { role, .. }) | Matrix::Int8(Int8Matrix { role, .. }) => role.trained(),
+            Matrix::Blocks(_) => None,
         }
     }
 
     /// The matrix of a product that reads it as it is.
     ///
     /// # Panics
-    /// If it is in blocks, or of 8 bits.
+    /// If it is in blocks, or in int8.
     pub(crate) fn dense(&self) -> Tensor {
         match self {
             Matrix::Dense(weight) => weight.tensor,
-            Matrix::Stored(_) | Matrix::Scaled(_) => panic!("a product of dense matrices reads dense weights"),
+            Matrix::Blocks(_) | Matrix::Int8(_) => panic!("a product of dense matrices reads dense weights"),
         }
     }
 
-    /// The matrix of an 8-bit product.
+    /// The matrix of a product in int8.
     ///
     /// # Panics
     /// If it is none.
-    pub(crate) fn scaled(&self) -> Scaled {
+    pub(crate) fn int8(&self) -> Int8Matrix {
         match self {
-            Matrix::Scaled(scaled) => *scaled,
-            Matrix::Dense(_) | Matrix::Stored(_) => panic!("a product of 8 bits reads weights of 8 bits"),
+            Matrix::Int8(int8) => *int8,
+            Matrix::Dense(_) | Matrix::Blocks(_) => panic!("a product in int8 reads weights in int8"),
         }
     }
 }
@@ -246,15 +246,13 @@ impl Layer {
         self.products().into_iter().any(Linear::trains)
     }
 
-    /// Whether its products are of 8 bits.
-    pub(crate) fn is_int8(&self) -> bool {
-        self.products().into_iter().all(|linear| matches!(linear.weight, Matrix::Scaled(_)))
-    }
-
-    /// Whether its products are of 8 bits and no gradient passes through them.
-    pub(crate) fn is_frozen_int8(&self) -> bool {
-        let is = |linear: &Linear| matches!(linear.weight, Matrix::Scaled(Scaled { columns: None, .. }));
-        self.products().into_iter().all(is)
+    /// The formats that its products read activations in, and where gradients pass what makes their gradients does.
+    pub(crate) fn out(&self) -> Out {
+        match self.qkv.weight {
+            Matrix::Dense(_) | Matrix::Blocks(_) => Out::Dense,
+            Matrix::Int8(Int8Matrix { columns: Some(_), .. }) => Out::DenseAndInt8,
+            Matrix::Int8(Int8Matrix { columns: None, .. }) => Out::Int8,
+        }
     }
 
     /// The names of its products, in the order in which they are computed.
@@ -269,11 +267,11 @@ impl Layer {
 /// The weights of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Weights {
-    /// All of them in one, padding included; where some are in blocks or of 8 bits, what launches read of those that are dense.
+    /// All of them in one, padding included; where some are in blocks or in int8, what launches read of those that are dense.
     pub all: Weight,
     /// The parameters they are read from and written to.
     pub parameters: Parameters,
-    /// Of each parameter; none of those that lie on the device quantised alone.
+    /// Of each parameter; none of those that lie on the device quantized alone.
     each: Vec<Option<Weight>>,
     /// Embedding table, [vocab, hidden].
     pub embedding: Weight,
@@ -290,7 +288,7 @@ const ALIGN_BLOCKS: u64 = 8;
 const ALIGN_ROWS: u64 = 64;
 
 impl Weights {
-    /// Weights that stay as they are: matrices in the formats given, all else of a dtype. Those of 8 bits can be read `backward`,
+    /// Weights that stay as they are: matrices in the formats given, all else of a dtype. Those in int8 can be read `backward`,
     /// too.
     pub(crate) fn frozen(
         b: &mut Builder,
@@ -304,9 +302,9 @@ impl Weights {
         let formats = formats.of_products(config);
         let mut ends: BTreeMap<Format, u64> = BTreeMap::new();
         let mut places = Vec::new();
-        let scaled = formats.is_int8().then(|| ScaledMatrices::new(b, (name, category), config, backward));
+        let int8 = formats.is_int8().then(|| Int8Matrices::new(b, (name, category), config, backward));
         for (parameter, flat) in parameters.list.iter().zip(&parameters.starts) {
-            if scaled.as_ref().is_some_and(|scaled| scaled.has(&parameter.name)) {
+            if int8.as_ref().is_some_and(|int8| int8.has(&parameter.name)) {
                 places.push(None);
                 continue;
             }
@@ -339,10 +337,10 @@ impl Weights {
             _ => Category::StudentScratch,
         };
         let scratch = Scratch::new(b, (name, of_scratch), config, &formats, dtype);
-        Self::new(config, parameters, (all, each), (scratch, scaled))
+        Self::new(config, parameters, (all, each), (scratch, int8))
     }
 
-    /// Weights that train. In fp32 what launches read are the master weights; in int8 matrices of layers are quantised.
+    /// Weights that train. In fp32 what launches read are the master weights; in int8 matrices of layers are quantized.
     pub(crate) fn trained(
         b: &mut Builder,
         name: &str,
@@ -353,9 +351,9 @@ impl Weights {
         let parameters = Parameters::new(config);
         let own = Shards::new(share, &parameters.sections()).own_elems();
         let (dtype, category) = (precision.dtype(), Category::StudentWeights);
-        let scaled = (precision == Precision::Int8).then(|| ScaledMatrices::new(b, (name, category), config, true));
-        // Those that are quantised lie nowhere else, but where ranks exchange them: rounded to bf16.
-        let left_out = if scaled.is_some() && share.ranks == 1 { parameters.matrices() } else { 0..0 };
+        let int8 = (precision == Precision::Int8).then(|| Int8Matrices::new(b, (name, category), config, true));
+        // Those that are quantized lie nowhere else, but where ranks exchange them: rounded to bf16.
+        let left_out = if int8.is_some() && share.ranks == 1 { parameters.matrices() } else { 0..0 };
         let left_out_elems = left_out.end - left_out.start;
         let kept = Kept { weights: parameters.elems - left_out_elems, masters: own, moments: own };
         let all = Weight::declare_trained(b, (name, category), parameters.elems, dtype, kept);
@@ -367,14 +365,14 @@ impl Weights {
             })
         };
         let each = parameters.list.iter().zip(&parameters.starts).map(weight).collect();
-        Self::new(config, parameters, (all, each), (None, scaled))
+        Self::new(config, parameters, (all, each), (None, int8))
     }
 
     fn new(
         config: &ModelConfig,
         parameters: Parameters,
         (all, each): (Weight, Vec<Option<Weight>>),
-        (scratch, scaled): (Option<Scratch>, Option<ScaledMatrices>),
+        (scratch, int8): (Option<Scratch>, Option<Int8Matrices>),
     ) -> Self {
         let modules = config.family.modules;
         let named: HashMap<&str, Weight> = parameters
@@ -393,10 +391,10 @@ impl Weights {
             };
             let n = stack.parts.iter().map(|part| part.rows).sum();
             let in_blocks = || parts("weight").all(|weight| weight.tensor.format.dtype().is_none());
-            let weight = match (&scaled, &scratch) {
-                (Some(scaled), _) => {
+            let weight = match (&int8, &scratch) {
+                (Some(int8), _) => {
                     let Range { start, end } = parameters.layers[layer as usize][index].clone();
-                    Matrix::Scaled(scaled.stack(layer, index, all.role.slice(start, end - start)))
+                    Matrix::Int8(int8.stack(layer, index, all.role.slice(start, end - start)))
                 }
                 (None, Some(scratch)) if in_blocks() => scratch.stack(index, parts("weight"), (n, stack.columns)),
                 _ => Matrix::Dense(joined("weight")),
@@ -450,10 +448,10 @@ impl Weights {
     }
 }
 
-/// Where a model's matrices are dequantised to. It is no transient memory: sharing it would order launches that need not wait
+/// Where a model's matrices are dequantized to. It is no transient memory: sharing it would order launches that need not wait
 /// for each other.
 ///
-/// Consecutive products read two slots in turn, so that a matrix is dequantised while the product before it runs. The head,
+/// Consecutive products read two slots in turn, so that a matrix is dequantized while the product before it runs. The head,
 /// which comes last, has all of it: what of it lies in neither slot waits for nothing.
 struct Scratch {
     all: Tensor,
@@ -498,7 +496,7 @@ impl Scratch {
             }
         }
         let scratch = self.slots[index % 2].slice(0, u64::from(n) * u64::from(k));
-        Matrix::Stored(Stored { parts, scratch })
+        Matrix::Blocks(Blocks { parts, scratch })
     }
 
     /// The head [vocab, hidden], in parts that lie in one slot, in the other, and in neither.
@@ -511,7 +509,7 @@ impl Scratch {
         let starts = [0, ends[0], ends[1]];
         let rows = starts.into_iter().zip(ends).filter(|(start, end)| start < end);
         let parts = rows.map(|(start, end)| weight.tensor.slice(start * hidden, (end - start) * hidden)).collect();
-        Matrix::Stored(Stored { parts, scratch: self.all.slice(0, vocab * hidden) })
+        Matrix::Blocks(Blocks { parts, scratch: self.all.slice(0, vocab * hidden) })
     }
 }
 

@@ -1,5 +1,5 @@
-// Epilogue: accumulators to global memory in stores of 16 bytes. mma leaves two neighbouring columns to a lane; the four lanes of a row
-// exchange theirs, so that each stores eight neighbouring columns of bf16, or four of f32.
+// Epilogue: accumulators to global memory in stores of 16 bytes. mma leaves two neighboring columns to a lane; the four lanes of a row
+// exchange theirs, so that each stores eight neighboring columns of bf16, or four of f32.
 // Rows are whole vectors (n a multiple of 8), so a vector is inside the matrix or outside, never across its edge.
 #pragma once
 #include "shared.cuh"

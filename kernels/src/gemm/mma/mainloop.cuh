@@ -132,7 +132,7 @@ __device__ __forceinline__ void gemm(const Matrix& whole_a, const Matrix& whole_
             for (uint32_t m = 0; m < BLOCKS_M; m++)
 #pragma unroll
                 for (uint32_t column = 0; column < BLOCKS_N; column++) {
-                    // Back and forth: neighbouring products share a fragment, which the operand reuse cache still holds.
+                    // Back and forth: neighboring products share a fragment, which the operand reuse cache still holds.
                     const uint32_t n = m % 2 ? BLOCKS_N - 1 - column : column;
                     const uint32_t (&pair)[4] = b_fragments[step % 2][n / 2];
                     mma(acc.v[m][n], a_fragments[step % 2][m], pair[n % 2 * 2], pair[n % 2 * 2 + 1]);

@@ -1,7 +1,7 @@
 // The scales of a lane's rows and columns, as mma leaves its sums.
 #pragma once
 #include "mma_s8.cuh"
-#include "int8/scale.cuh"
+#include "gemm/scale.cuh"
 #include "gemm/mma/epilogue.cuh"
 
 // Of row `half` of the warp's block `m` of 16.

@@ -2,17 +2,18 @@
 // registers. w holds the rows of wg and then those of wu: half of a warp's columns are of the one, half the same columns of the
 // other. n is a multiple of 8, k of 16, addresses of 16 bytes; m is any.
 // Bound: tensor cores. Sources: see gemm/mma/mainloop.cuh; NVIDIA, CUTLASS, "Efficient GEMM in CUDA".
+#define INT8
 #include "gemm/swiglu.cuh"
-#include "int8/mma/scale.cuh"
+#include "gemm/mma/int8/scale.cuh"
 
 enum : uint32_t { GATED_N = BLOCKS_N / 2 }; // blocks of y, whose up sums are as many blocks further
 
-// The bias of two neighbouring columns.
+// The bias of two neighboring columns.
 __device__ __forceinline__ uint32_t pair_at(const bf16* bias, uint32_t j, uint32_t columns) {
     return j < columns ? *reinterpret_cast<const uint32_t*>(bias + j) : 0;
 }
 
-KERNEL(int8_swiglu_params) {
+KERNEL(gemm_swiglu_params) {
     Sums<int32_t> sums;
     const Matrix a = {(const void*)p.x, p.k / 2, p.m, p.k / 2}, b = {(const void*)p.w, p.k / 2, p.n, p.k / 2};
     gemm<false, false, true>(a, b, {blockIdx.x, 0, 1}, sums);

@@ -2,9 +2,10 @@
 // rounding in the epilogue. Both operands are K-major, pairs of values pass as elements of 16 bits. TMA descriptors: x, w.
 // Bound: tensor cores. Source: see gemm/wgmma/mainloop.cuh; PTX ISA, "wgmma.mma_async".
 // Sources: NVIDIA, CUTLASS 3; DeepGEMM.
-#include "int8/wgmma/epilogue.cuh"
+#define INT8
+#include "gemm/wgmma/int8/epilogue.cuh"
 
-CLUSTER_KERNEL(int8_fwd_params, CLUSTER) {
+CLUSTER_KERNEL(gemm_fwd_params, CLUSTER) {
     Int8Epilogue<KEY_BIAS, KEY_RESIDUAL> y = {{(const bf16*)p.bias, (const bf16*)p.residual, (bf16*)p.y, p.m, p.n},
                                               {(const float*)p.x_scale, (const float*)p.w_scale}};
     gemm<false, false, false>(p.maps, p.m, p.n, p.k / 2, y);

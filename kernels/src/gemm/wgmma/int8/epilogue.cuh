@@ -2,7 +2,7 @@
 // are fetched while the last wgmma are in flight, those of its columns chunk by chunk: there are no registers for more.
 #pragma once
 #include "wgmma_s8.cuh"
-#include "int8/scale.cuh"
+#include "gemm/scale.cuh"
 #include "gemm/wgmma/epilogue.cuh"
 
 struct Scales {

@@ -1,10 +1,9 @@
 // What an exact sum of products stands for: sum * (x_scale * w_scale), each operation rounded apart, and nothing fused into it.
 // So outputs are the same bits however the sum was made.
 #pragma once
-#include "int8.h"
 #include "mma_s8.cuh"
 
-// Scales of two neighbouring columns.
+// Scales of two neighboring columns.
 struct alignas(8) float2_t {
     float v[2];
 };

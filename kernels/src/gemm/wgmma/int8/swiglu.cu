@@ -1,8 +1,9 @@
 // Gate and up projection in int8 on sm_90a, gated in the epilogue: y = silu(x wg^T) (x wu^T), nothing else leaves the registers.
 // Tiles as in gemm/wgmma/swiglu.cu: one thread holds the sums of gate and up. TMA descriptors: x, w.
 // Bound: tensor cores, and the special functions of the epilogue where the depth is small. Sources: see fwd.cu.
+#define INT8
 #include "gemm/swiglu.cuh"
-#include "int8/wgmma/epilogue.cuh"
+#include "gemm/wgmma/int8/epilogue.cuh"
 
 // A chunk of gate sums and that of the up sums of the same columns become one of y.
 template <bool has_bias> struct Int8SwigluEpilogue : Bf16Epilogue<false, false> {
@@ -35,7 +36,7 @@ template <bool has_bias> struct Int8SwigluEpilogue : Bf16Epilogue<false, false> 
     }
 };
 
-CLUSTER_KERNEL(int8_swiglu_params, CLUSTER) {
+CLUSTER_KERNEL(gemm_swiglu_params, CLUSTER) {
     Int8SwigluEpilogue<KEY_BIAS> y = {{nullptr, nullptr, (bf16*)p.y, p.m, p.n},
                                       {(const float*)p.x_scale, (const float*)p.w_scale},
                                       (const bf16*)p.bias};

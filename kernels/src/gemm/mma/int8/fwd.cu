@@ -2,9 +2,10 @@
 // rounding in the epilogue. Both operands are K-major, pairs of values pass as elements of 16 bits. n is a multiple of 8, k of
 // 16, addresses of 16 bytes; m is any.
 // Bound: tensor cores. Sources: see gemm/mma/mainloop.cuh; NVIDIA, CUTLASS, "Efficient GEMM in CUDA".
-#include "int8/mma/scale.cuh"
+#define INT8
+#include "gemm/mma/int8/scale.cuh"
 
-KERNEL(int8_fwd_params) {
+KERNEL(gemm_fwd_params) {
     Sums<int32_t> sums;
     gemm<false, false>({(const void*)p.x, p.k / 2, p.m, p.k / 2}, {(const void*)p.w, p.k / 2, p.n, p.k / 2}, {blockIdx.x, 0, 1},
                        sums);

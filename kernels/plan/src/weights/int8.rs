@@ -1,4 +1,4 @@
-//! Matrices of 8 bits: rotated, with a scale for each row.
+//! Matrices in int8: rotated, with a scale for each row.
 
 use std::collections::BTreeSet;
 
@@ -12,26 +12,26 @@ use crate::parameters::{ALIGN, stacks};
 
 /// Rows of 8-bit values, rotated; an element is the product of its value and the scale of its row.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Quantised {
+pub struct Int8Rows {
     /// `[rows, width]`, i8.
     pub values: Tensor,
     /// `[rows]`, f32.
     pub scales: Tensor,
 }
 
-/// A matrix of 8-bit values.
+/// A matrix in int8.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Scaled {
+pub struct Int8Matrix {
     /// `[n, k]`, rotated along k: what outputs are products of.
-    pub rows: Quantised,
+    pub rows: Int8Rows,
     /// `[k, n]`, rotated along n: what gradients of inputs are products of, where any pass.
-    pub columns: Option<Quantised>,
+    pub columns: Option<Int8Rows>,
     /// What training does with the matrix that it is made of.
     pub role: Role,
 }
 
 /// Those of the products of a model's layers.
-pub(super) struct ScaledMatrices {
+pub(super) struct Int8Matrices {
     /// The parameters that they are made of.
     names: BTreeSet<String>,
     rows: Side,
@@ -64,17 +64,17 @@ impl Side {
         Self { values, scales, layer, stacks }
     }
 
-    fn stack(&self, layer: u32, index: usize) -> Quantised {
+    fn stack(&self, layer: u32, index: usize) -> Int8Rows {
         let slice = |of: Tensor, layer_elems, (start, elems)| of.slice(u64::from(layer) * layer_elems + start, elems);
         let [values, scales] = self.stacks[index];
-        Quantised {
+        Int8Rows {
             values: slice(self.values, self.layer[0], values),
             scales: slice(self.scales, self.layer[1], scales),
         }
     }
 }
 
-impl ScaledMatrices {
+impl Int8Matrices {
     /// Declares them; with their columns where gradients pass.
     pub fn new(b: &mut Builder, (name, category): (&str, Category), config: &ModelConfig, backward: bool) -> Self {
         let stacks = stacks(config);
@@ -95,8 +95,8 @@ impl ScaledMatrices {
     }
 
     /// The matrix of the product with this index in a layer.
-    pub fn stack(&self, layer: u32, index: usize, role: Role) -> Scaled {
+    pub fn stack(&self, layer: u32, index: usize, role: Role) -> Int8Matrix {
         let columns = self.columns.as_ref().map(|columns| columns.stack(layer, index));
-        Scaled { rows: self.rows.stack(layer, index), columns, role }
+        Int8Matrix { rows: self.rows.stack(layer, index), columns, role }
     }
 }

@@ -1,0 +1,62 @@
+//! Rows and columns in int8: rotated, with a scale for each.
+
+use precast_kernels::Format;
+use precast_kernels::abi::{int8_columns_params, int8_quantize_params};
+use precast_kernels::int8::{Int8Columns, Int8Quantize};
+
+use super::{Ops, Rows};
+use crate::buffer::Tensor;
+use crate::weights::{Int8Matrix, Int8Rows, Layer, Weights};
+
+impl Ops<'_> {
+    /// Activations `[tokens, width]` in int8: as what made them wrote them, or quantized behind that.
+    pub(super) fn in_int8(&mut self, name: &str, x: Rows, width: u32) -> Int8Rows {
+        x.int8.unwrap_or_else(|| {
+            let int8 = self.int8_rows(name, width);
+            self.quantize_rows(&format!("{name}.quantise"), x.dense(), int8);
+            int8
+        })
+    }
+
+    /// A matrix: its rows, and where gradients pass its columns.
+    pub fn quantize(&mut self, name: &str, w: Tensor, Int8Matrix { rows, columns, .. }: Int8Matrix) {
+        self.quantize_rows(&format!("{name}.quantise"), w, rows);
+        if let Some(columns) = columns {
+            self.quantize_columns(&format!("{name}.columns"), w, columns);
+        }
+    }
+
+    /// The matrices of a layer, which lie one behind the other as in flat buffers, from `dense` on.
+    pub fn quantize_layer(&mut self, weights: &Weights, layer: usize, dense: Tensor) {
+        let start = weights.parameters.layer(layer).start;
+        let products = Layer::PRODUCTS.into_iter().zip(weights.layers[layer].products());
+        for ((name, linear), range) in products.zip(&weights.parameters.layers[layer]) {
+            let w = dense.slice(range.start - start, range.end - range.start);
+            self.quantize(&format!("layers.{layer}.{name}"), w, linear.weight.int8());
+        }
+    }
+
+    fn quantize_rows(&mut self, name: &str, x: Tensor, Int8Rows { values, scales }: Int8Rows) {
+        let Format::Dense(dtype) = x.format else { panic!("{name}: what is quantized is dense") };
+        let params = int8_quantize_params {
+            x: x.address(),
+            q: values.address(),
+            scale: scales.address(),
+            rows: scales.elems as u32,
+            reserved: 0,
+        };
+        self.launch(name, Int8Quantize { k: (x.elems / scales.elems) as u32, x: dtype }, &params);
+    }
+
+    fn quantize_columns(&mut self, name: &str, x: Tensor, Int8Rows { values, scales }: Int8Rows) {
+        let Format::Dense(dtype) = x.format else { panic!("{name}: what is quantized is dense") };
+        let params = int8_columns_params {
+            x: x.address(),
+            q: values.address(),
+            scale: scales.address(),
+            columns: scales.elems as u32,
+            reserved: 0,
+        };
+        self.launch(name, Int8Columns { n: (x.elems / scales.elems) as u32, x: dtype }, &params);
+    }
+}

@@ -1,0 +1,9 @@
+// RMSNorm backward where gamma does not train: what rmsnorm/dgrad.cu writes, and what int8/quantize.cu makes of that for the gradient
+// of the product below.
+// Bound: memory. Reads x, dy (and dresidual) once, writes dx and one byte a value.
+// Sources: Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019; int8/quantize.cu.
+#define INT8
+enum : unsigned { ROW = KEY_H };
+#include "int8/row.cuh"
+#include "norm_dgrad.h"
+#include "rmsnorm/dgrad.cuh"
