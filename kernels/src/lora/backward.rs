@@ -2,8 +2,9 @@
 
 use super::samples::{SAMPLES, Sample};
 use super::variants::{self, Form, Product, Tiling};
-use super::{area, build_of, host, source_of, tolerance, whole_vectors, width};
+use super::{build_of, host, reference_of, source_of, whole_vectors, width};
 use crate::abi::{lora_dgrad_a_params, lora_dgrad_b_params, lora_wgrad_params};
+use crate::gemm::{area, tolerance};
 use crate::host::Views;
 use crate::{
     Arch, Batch, Build, Content, Dtype, Geometry, Kernel, Operand, Reference, Source, Tolerance, key, operand,
@@ -62,27 +63,7 @@ impl Build for LoraDgradB {
     build_of!("dgrad_b.cu");
 }
 
-impl Reference for LoraDgradB {
-    fn examples() -> Vec<Self> {
-        [Dtype::Bf16, Dtype::F32].map(|x| Self { x }).into()
-    }
-
-    fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
-        host::dgrad_b(p, views);
-    }
-
-    fn samples(&self) -> Vec<Self::Params> {
-        SAMPLES.map(Self::Params::from).into()
-    }
-
-    fn typical(&self, batch: Batch) -> Self::Params {
-        Sample::typical(batch).into()
-    }
-
-    fn tolerance(&self, operand: &Operand) -> Tolerance {
-        tolerance(operand)
-    }
-}
+reference_of!(LoraDgradB, host::dgrad_b);
 
 impl Kernel for LoraDgradA {
     type Params = lora_dgrad_a_params;
@@ -116,27 +97,7 @@ impl Build for LoraDgradA {
     build_of!("dgrad_a.cu");
 }
 
-impl Reference for LoraDgradA {
-    fn examples() -> Vec<Self> {
-        [Dtype::Bf16, Dtype::F32].map(|x| Self { x }).into()
-    }
-
-    fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
-        host::dgrad_a(p, views);
-    }
-
-    fn samples(&self) -> Vec<Self::Params> {
-        SAMPLES.map(Self::Params::from).into()
-    }
-
-    fn typical(&self, batch: Batch) -> Self::Params {
-        Sample::typical(batch).into()
-    }
-
-    fn tolerance(&self, operand: &Operand) -> Tolerance {
-        tolerance(operand)
-    }
-}
+reference_of!(LoraDgradA, host::dgrad_a);
 
 /// As many CTAs as keep an H200's 132 multiprocessors busy: two each.
 const BUSY: u64 = 264;

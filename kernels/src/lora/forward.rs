@@ -2,8 +2,9 @@
 
 use super::samples::{SAMPLES, Sample};
 use super::variants::{self, Form, Product, Tiling};
-use super::{area, build_of, host, source_of, tolerance, whole_vectors, width};
+use super::{build_of, host, reference_of, source_of, whole_vectors, width};
 use crate::abi::{lora_fwd_a_params, lora_fwd_b_params};
+use crate::gemm::{area, tolerance};
 use crate::host::Views;
 use crate::{Arch, Batch, Build, Dtype, Geometry, Kernel, Operand, Reference, Source, Tolerance, key, operand};
 
@@ -51,27 +52,7 @@ impl Build for LoraFwdA {
     build_of!("fwd_a.cu");
 }
 
-impl Reference for LoraFwdA {
-    fn examples() -> Vec<Self> {
-        [Dtype::Bf16, Dtype::F32].map(|x| Self { x }).into()
-    }
-
-    fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
-        host::fwd_a(p, views);
-    }
-
-    fn samples(&self) -> Vec<Self::Params> {
-        SAMPLES.map(Self::Params::from).into()
-    }
-
-    fn typical(&self, batch: Batch) -> Self::Params {
-        Sample::typical(batch).into()
-    }
-
-    fn tolerance(&self, operand: &Operand) -> Tolerance {
-        tolerance(operand)
-    }
-}
+reference_of!(LoraFwdA, host::fwd_a);
 
 impl Kernel for LoraFwdB {
     type Params = lora_fwd_b_params;
@@ -112,24 +93,4 @@ impl Build for LoraFwdB {
     build_of!("fwd_b.cu");
 }
 
-impl Reference for LoraFwdB {
-    fn examples() -> Vec<Self> {
-        [Dtype::Bf16, Dtype::F32].map(|x| Self { x }).into()
-    }
-
-    fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
-        host::fwd_b(p, views);
-    }
-
-    fn samples(&self) -> Vec<Self::Params> {
-        SAMPLES.map(Self::Params::from).into()
-    }
-
-    fn typical(&self, batch: Batch) -> Self::Params {
-        Sample::typical(batch).into()
-    }
-
-    fn tolerance(&self, operand: &Operand) -> Tolerance {
-        tolerance(operand)
-    }
-}
+reference_of!(LoraFwdB, host::fwd_b);

@@ -31,7 +31,6 @@ mod samples;
 mod variants;
 
 use crate::abi::lora_part;
-use crate::{Dtype, Format, Operand, Tolerance};
 
 pub use backward::{LoraDgradA, LoraDgradB, LoraWgrad};
 pub use forward::{LoraFwdA, LoraFwdB};
@@ -95,11 +94,34 @@ macro_rules! build_of {
     };
 }
 
-use {build_of, source_of};
+/// What a kernel must equal whose launches are samples: those that differ from each other in their host function alone.
+macro_rules! reference_of {
+    ($kernel:ident, $host:path) => {
+        impl Reference for $kernel {
+            fn examples() -> Vec<Self> {
+                [Dtype::Bf16, Dtype::F32].map(|x| Self { x }).into()
+            }
 
-fn area(rows: u32, columns: u32) -> u64 {
-    u64::from(rows) * u64::from(columns)
+            fn host(&self, p: &Self::Params, views: &mut Views<'_>) {
+                $host(p, views);
+            }
+
+            fn samples(&self) -> Vec<Self::Params> {
+                SAMPLES.map(Self::Params::from).into()
+            }
+
+            fn typical(&self, batch: Batch) -> Self::Params {
+                Sample::typical(batch).into()
+            }
+
+            fn tolerance(&self, operand: &Operand) -> Tolerance {
+                tolerance(operand)
+            }
+        }
+    };
 }
+
+use {build_of, reference_of, source_of};
 
 /// Columns of all parts together.
 fn width(parts: &[lora_part]) -> u32 {
@@ -111,12 +133,4 @@ fn whole_vectors(lengths: &[u32], parts: &[lora_part], addresses: &[u64]) -> boo
     let parts = parts.iter().flat_map(|part| [part.start, part.width]);
     lengths.iter().copied().chain(parts).all(|elems| elems.is_multiple_of(8))
         && addresses.iter().all(|address| address.is_multiple_of(16))
-}
-
-/// f32 sums of products in another order, as of `gemm`.
-fn tolerance(operand: &Operand) -> Tolerance {
-    match operand.format {
-        Format::Dense(Dtype::F32) => Tolerance { norm: 4e-6, element: 2e-5, absolute: 0.0 },
-        format => Tolerance::of(format),
-    }
 }
