@@ -67,18 +67,53 @@ impl Case {
     /// Compares what a launch left in an operand with the reference. What it worked in may hold anything.
     ///
     /// # Errors
-    /// [`Mismatch`] beyond the kernel's tolerance, or where one of them is not finite and the other is.
+    /// [`Mismatch`] where an element was not written, beyond the kernel's tolerance, or where one of them is not finite and the other
+    /// is.
     pub fn compare(&self, operand: &Operand, out: &[u8], reference: &[u8]) -> Result<Distance, Mismatch> {
+        self.compare_within(self.key.kernel().tolerance(operand), operand, out, reference)
+    }
+
+    /// Compares within another tolerance than the kernel's own.
+    ///
+    /// # Errors
+    /// Those of [`Self::compare`].
+    pub fn compare_within(
+        &self,
+        tolerance: Tolerance,
+        operand: &Operand,
+        out: &[u8],
+        reference: &[u8],
+    ) -> Result<Distance, Mismatch> {
         if operand.access == Access::Scratch {
             return Ok(Distance::NONE);
         }
-        let tolerance = self.key.kernel().tolerance(operand);
+        let fault = |fault| Mismatch { key: self.key.to_string(), operand: operand.name, fault };
+        if let Some(unwritten) = unwritten(operand, out, reference) {
+            return Err(fault(unwritten));
+        }
         let distance = distance(operand.format, out, reference, tolerance);
         if distance.norm <= tolerance.norm && distance.element <= tolerance.element {
             Ok(distance)
         } else {
-            Err(Mismatch { key: self.key.to_string(), operand: operand.name, distance, tolerance })
+            Err(fault(Fault::Distance { distance, tolerance }))
         }
+    }
+}
+
+/// The first element of an operand to be written that still holds poison. Of integers poison is a value like any other.
+fn unwritten(operand: &Operand, out: &[u8], reference: &[u8]) -> Option<Fault> {
+    let Format::Dense(dtype @ (Dtype::F32 | Dtype::Bf16)) = operand.format else { return None };
+    if operand.access != Access::Write {
+        return None;
+    }
+    let size = dtype.bytes() as usize;
+    let is_poison = |element: &[u8]| element.iter().all(|byte| *byte == POISON);
+    let mut both = out.chunks_exact(size).zip(reference.chunks_exact(size));
+    let index = both.position(|(out, _)| is_poison(out))?;
+    let elems = operand.elems;
+    match is_poison(&reference[index * size..][..size]) {
+        true => Some(Fault::ByNeither { index, elems }),
+        false => Some(Fault::Unwritten { index, elems }),
     }
 }
 
@@ -98,21 +133,34 @@ impl Distance {
     pub const NONE: Self = Self { norm: 0.0, element: 0.0, index: 0 };
 }
 
-/// An output is too far from its reference.
+/// An output is not what its reference says.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error(
-    "{key}: operand `{operand}` differs from the host reference: ‖out − ref‖ / ‖ref‖ = {:.3e} (allowed {:.1e}), \
-     worst element {} by {:.3e} of the largest (allowed {:.1e})",
-    distance.norm, tolerance.norm, distance.index, distance.element, tolerance.element
-)]
+#[error("{key}: operand `{operand}` {fault}")]
 pub struct Mismatch {
     /// Canonical key text.
     pub key: String,
     pub operand: &'static str,
-    /// What was found.
-    pub distance: Distance,
-    /// What is allowed.
-    pub tolerance: Tolerance,
+    pub fault: Fault,
+}
+
+/// What is wrong with an output.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Fault {
+    /// It is too far from its reference.
+    #[error(
+        "differs from the host reference: ‖out − ref‖ / ‖ref‖ = {:.3e} (allowed {:.1e}), worst element {} by {:.3e} of the \
+         largest (allowed {:.1e})",
+        distance.norm, tolerance.norm, distance.index, distance.element, tolerance.element
+    )]
+    Distance { distance: Distance, tolerance: Tolerance },
+    /// The launch left poison where the reference writes.
+    #[error("was never written at element {index} of {elems}")]
+    Unwritten { index: usize, elems: u64 },
+    /// Neither the launch nor the reference writes all of it.
+    #[error(
+        "is written at element {index} of {elems} neither by the launch nor by the host reference: it is declared too long"
+    )]
+    ByNeither { index: usize, elems: u64 },
 }
 
 fn distance(format: Format, out: &[u8], reference: &[u8], tolerance: Tolerance) -> Distance {
@@ -335,6 +383,19 @@ mod tests {
         assert_eq!(far, Distance { norm: f64::INFINITY, element: f64::INFINITY, index: 1 });
         let same = distance(Format::Dense(Dtype::F32), &bytes(&[1.0, poisoned]), &bytes(&[1.0, poisoned]), exact);
         assert_eq!((same.norm, same.element), (0.0, 0.0));
+    }
+
+    #[test]
+    fn an_element_that_nobody_wrote_is_named_and_so_is_one_that_nobody_writes() {
+        let key = crate::examples().into_iter().find(|key| key.op() == "add").unwrap();
+        let case = Case::new(&key, &key.kernel().samples()[0], 1);
+        let operand =
+            Operand { access: Access::Write, format: Format::Dense(Dtype::F32), elems: 2, ..case.operands[0] };
+        let poisoned = bytes(&[1.0, f32::from_bits(u32::from_ne_bytes([POISON; 4]))]);
+        let message = |out: &[u8], reference: &[u8]| case.compare(&operand, out, reference).unwrap_err().to_string();
+        let [unwritten, by_neither] = [message(&poisoned, &bytes(&[1.0, 2.0])), message(&poisoned, &poisoned)];
+        assert!(unwritten.ends_with("was never written at element 1 of 2"), "{unwritten}");
+        assert!(by_neither.ends_with("it is declared too long"), "{by_neither}");
     }
 
     #[test]

@@ -18,6 +18,8 @@ mod simt;
 mod test;
 mod truth;
 
+use std::process::ExitCode;
+
 use anyhow::{Result, bail};
 
 const HELP: &str = "\
@@ -45,7 +47,18 @@ cargo xtask picture        redraw docs/report.svg from the demo's report
 cargo xtask truth          compare likelihoods of real models with exact ones (fetches 1.2 GB)
 cargo xtask gpu DIR        pack programs, tests and data for a machine with a GPU and without Rust";
 
-fn main() -> Result<()> {
+fn main() -> ExitCode {
+    match command() {
+        Ok(()) => ExitCode::SUCCESS,
+        // Without a backtrace, which would be of this program and not of what it checks.
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn command() -> Result<()> {
     std::env::set_current_dir(run::root())?;
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();

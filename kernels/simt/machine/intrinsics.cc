@@ -15,7 +15,7 @@ void simt_launch(const Launch* launch, Report* report) {
     machine = &own;
     own.run();
     machine = nullptr;
-    *report = own.report;
+    *report = own.found();
 }
 
 // The same; `receive` gets what each instruction cost.

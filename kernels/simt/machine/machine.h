@@ -38,6 +38,8 @@ inline uint32_t swizzled(uint32_t shared) { return shared ^ (shared >> 7 & 7) <<
 class Machine {
 public:
     Report report = {};
+    // The first read of shared memory that nobody had written. Whoever writes it later names the barrier that is missing.
+    Report early = {};
     Launch launch;
     Thread* current = nullptr;
     std::unique_ptr<Cluster> cluster; // that runs
@@ -51,6 +53,14 @@ public:
     }
 
     void run();
+
+    // What is wrong with the launch. An early read is the cause of what follows from it, but for a write that races with such a
+    // read, and for a barrier that some threads did not reach.
+    const Report& found() const {
+        const bool same = report.space == early.space && report.index == early.index && report.owner == early.owner;
+        const bool explains = report.kind == Kind::Divergence || (report.kind == Kind::Race && same);
+        return early.kind == Kind::Nothing || explains ? report : early;
+    }
 
     uint3 block_index() const {
         const uint32_t *grid = launch.grid, i = block->index;
@@ -112,7 +122,12 @@ public:
                 Event* reader = readers ? &readers[thread.index / WARP] : nullptr;
                 const Kind kind = reads ? read(cell, reader, now, order, before)
                                         : write(cell, readers, memory->readers_count(), now, order, before);
-                if (kind != Kind::Nothing) fail(kind, p, bytes, now, before, &owner);
+                if (kind == Kind::Unwritten && memory->space != Space::Operand && !launch.by_clocks) {
+                    if (early.kind == Kind::Nothing) early = described(kind, p, bytes, now, before, &owner);
+                    remember(cell, reader, now);
+                } else if (kind != Kind::Nothing) {
+                    fail(kind, p, bytes, now, before, &owner);
+                }
             });
         };
         if (launch.by_clocks) {
@@ -413,13 +428,18 @@ private:
 
     void blame(Kind kind, const char* p, uint64_t bytes, const Event& now, const Event& before,
                const Block* owner = nullptr) {
+        report = described(kind, p, bytes, now, before, owner);
+    }
+
+    Report described(Kind kind, const char* p, uint64_t bytes, const Event& now, const Event& before, const Block* owner) {
         if (!owner) owner = block;
-        report = {kind, Space::None, 0, 0, bytes, owner == block ? 0 : owner->index + 1ull, as_access(now),
-                  as_access(before)};
+        Report of = {kind, Space::None, 0, 0, bytes, owner == block ? 0 : owner->index + 1ull, as_access(now),
+                     as_access(before)};
         if (const Memory* memory = nearest(p, *owner)) {
-            report.space = memory->space, report.index = memory->index;
-            report.offset = p - memory->region.base;
+            of.space = memory->space, of.index = memory->index;
+            of.offset = p - memory->region.base;
         }
+        return of;
     }
 
     const char* entry() const { return reinterpret_cast<const char*>(launch.entry); }

@@ -114,6 +114,16 @@ private:
     }
 };
 
+// Remembers a read of `cell`, for whoever writes it next.
+inline void remember(Cell& cell, Event* reader, const Event& now) {
+    if (reader) {
+        *reader = now;
+        return;
+    }
+    if (cell.reads[0].happened() && !cell.reads[0].same_warp(now)) cell.reads[1] = cell.reads[0];
+    cell.reads[0] = now;
+}
+
 // What is wrong with a read of `cell`, and what it conflicts with. `order` says of an access what is wrong if this one
 // comes after it.
 template <typename Order>
@@ -123,12 +133,7 @@ inline Kind read(Cell& cell, Event* reader, const Event& now, const Order& order
         before = cell.write;
         return cell.under_way ? Kind::UnderWay : wrong != Kind::Nothing ? wrong : Kind::Unwritten;
     }
-    if (reader) {
-        *reader = now;
-        return Kind::Nothing;
-    }
-    if (cell.reads[0].happened() && !cell.reads[0].same_warp(now)) cell.reads[1] = cell.reads[0];
-    cell.reads[0] = now;
+    remember(cell, reader, now);
     return Kind::Nothing;
 }
 

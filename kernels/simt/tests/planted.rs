@@ -84,6 +84,11 @@ fn a_removed_barrier_is_a_race() {
 }
 
 #[test]
+fn a_read_before_the_first_barrier_names_its_writer_too() {
+    insta::assert_snapshot!(planted!("first_barrier", 64, 1, 64, 0).found());
+}
+
+#[test]
 fn an_off_by_one_row_is_out_of_bounds() {
     insta::assert_snapshot!(planted!("off_by_one_row", 6 * 16, 2, 64, 0).found());
 }

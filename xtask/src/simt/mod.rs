@@ -152,6 +152,27 @@ mod tests {
         assert!(some.len() < all.len() && examples().iter().all(|key| some.iter().any(|task| task.pair.key == *key)));
     }
 
+    /// A check of a newcomer's kernel runs its examples: a dtype that they leave out would be checked by nobody.
+    #[test]
+    fn examples_have_every_value_of_a_field_that_models_launch() {
+        let values = |keys: &mut dyn Iterator<Item = Key>| -> BTreeSet<(String, String)> {
+            let of_key = |key: Key| {
+                let text = without_lengths(key.text());
+                let (op, fields) =
+                    text.trim_end_matches('}').split_once('{').map(|(op, f)| (op.to_owned(), f.to_owned()))?;
+                let is_name =
+                    |field: &&str| field.split_once('=').is_some_and(|(_, value)| value.parse::<u64>().is_err());
+                let names = fields.split(',').filter(is_name);
+                Some(names.map(|field| (op.clone(), field.to_owned())).collect::<Vec<_>>())
+            };
+            keys.filter_map(of_key).flatten().collect()
+        };
+        let launched = values(&mut tasks("", &ARCHS).unwrap().into_iter().map(|task| task.pair.key));
+        let shown = values(&mut examples().into_iter());
+        let missing: Vec<_> = launched.difference(&shown).collect();
+        assert!(missing.is_empty() && launched.len() > 100, "{missing:?} of {}", launched.len());
+    }
+
     #[test]
     fn a_name_that_no_kernel_has_is_an_error() {
         let request = Request { models: Vec::new(), keys: examples(), archs: ARCHS.to_vec() };
