@@ -8,7 +8,7 @@ use precast_aot::{Arch, Built, Model, Request, build, home, toolchain};
 use precast_fatbins::{Digest, ModuleEntry};
 use precast_kernels::host::Views;
 use precast_kernels::swiglu::SwigluFwd;
-use precast_kernels::{Build, Dtype, Geometry, Kernel, Key, KeyVariant, Operand, Reference, Source, key};
+use precast_kernels::{Build, Dtype, Geometry, Kernel, Key, KeyVariant, Operand, Out, Reference, Source, key};
 
 key! {
     /// What a copy of the sources calls `swiglu.fwd` when its `fwd.cu` multiplies by 1.25.
@@ -17,7 +17,7 @@ key! {
 
 impl Louder {
     fn own(&self) -> SwigluFwd {
-        SwigluFwd { x: self.x }
+        SwigluFwd { n: None, out: Out::Dense, x: self.x }
     }
 }
 
