@@ -7,7 +7,7 @@ use crate::device::DeviceError;
 use crate::device::shapes::{Shapes, adapters, same_paths};
 use crate::inputs::adapter::Adapter;
 use crate::inputs::checkpoint::{Checkpoint, Weights};
-use crate::inputs::random::{Random, read_or_random};
+use crate::inputs::random::read_or_random;
 use crate::options::RunConfig;
 
 /// The models of a run.
@@ -21,12 +21,6 @@ pub struct RunModels<W> {
 }
 
 impl Borrow<dyn Weights> for Checkpoint {
-    fn borrow(&self) -> &(dyn Weights + 'static) {
-        self
-    }
-}
-
-impl Borrow<dyn Weights> for Random {
     fn borrow(&self) -> &(dyn Weights + 'static) {
         self
     }

@@ -206,7 +206,7 @@ macro_rules! passes_on {
             fn from(error: $floors) -> Self {
                 match error {
                     $($floors::$passed(error) => error.into(),)+
-                    own @ ($($floors::$kept { .. })|+) => Self::$own(own),
+                    $(own @ $floors::$kept { .. } => Self::$own(own),)+
                 }
             }
         }
@@ -219,7 +219,7 @@ passes_on!(
     DeviceError: Adapter, Checkpoint, Driver, Io, Plan, Rank, Stopped, Usage;
     Device: Load, Bundle, NotInBundle, Cublas, Memory, OneMemory, Unfit
 );
-passes_on!(RunError: Checkpoint, Driver, Io, Out, Rank; Run: NoRun, Damaged, Line);
+passes_on!(RunError: Checkpoint, Driver, Io, Out, Rank; Run: Unusable);
 
 impl From<Hang> for Failure {
     fn from(hang: Hang) -> Self {
@@ -278,7 +278,7 @@ mod tests {
             (RunError::from(unwritten_model()).into(), 1),
             (no_adapter().into(), 5),
             (DeviceError::from(no_adapter()).into(), 5),
-            (RunError::NoRun("out".into()).into(), 5),
+            (RunError::Unusable(String::new()).into(), 5),
             (failed().into(), 3),
             (DeviceError::from(failed()).into(), 3),
             (RunError::from(failed()).into(), 3),

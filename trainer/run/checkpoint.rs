@@ -161,13 +161,19 @@ impl Saved {
     /// Reads and verifies a checkpoint.
     ///
     /// # Errors
-    /// [`RunError::Damaged`] names the file.
+    /// [`RunError::Unusable`] names the file.
     pub fn open(out: &Path, step: u64) -> Result<Self, RunError> {
         let path = out.join(name(step));
         let others: Vec<u64> = steps(out)?.into_iter().filter(|other| *other < step).collect();
-        let damaged =
-            |error| RunError::Damaged { path: path.clone(), before: others.last().map(|step| name(*step)), error };
-        let listing = Listing::read(&path).map_err(damaged)?;
+        let damaged = |error| {
+            let advice = match others.last() {
+                Some(before) => format!("Remove it to continue from {}", name(*before)),
+                None => "There is no earlier checkpoint: remove this one and start the run again with --overwrite"
+                    .to_owned(),
+            };
+            RunError::Unusable(format!("{} is damaged: {error}\n{advice}", path.display()))
+        };
+        let listing = Listing::read(&path).map_err(&damaged)?;
         listing.check(&path).map_err(damaged)?;
         let file = path.join(STATE);
         let json = |reason: String| CheckpointError::of(&file, reason);

@@ -60,33 +60,9 @@ impl OutError {
 /// Errors of the files that a run leaves.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// There is no run at a path.
-    #[error("no run at {}: expected a directory that `precast distill --out` or `precast train --out` wrote, with run.json and metrics.jsonl", .0.display())]
-    NoRun(PathBuf),
-    /// A checkpoint is not as it was written.
-    #[error(
-        "{} is damaged: {error}\n{}",
-        path.display(),
-        match before {
-            Some(before) => format!("Remove it to continue from {before}"),
-            None => "There is no earlier checkpoint: remove this one and start the run again with --overwrite".to_owned(),
-        }
-    )]
-    Damaged {
-        path: PathBuf,
-        /// The one before it, if there is one.
-        before: Option<String>,
-        /// The reason why it cannot be used.
-        error: ListingError,
-    },
-    /// A line of `metrics.jsonl` is not what a run wrote.
-    #[error("{}:{line}: {reason}", path.display())]
-    Line {
-        path: PathBuf,
-        /// The line's number, from 1.
-        line: u64,
-        reason: String,
-    },
+    /// It is not there, or not as it was written.
+    #[error("{0}")]
+    Unusable(String),
     /// The directory must not be used so.
     #[error(transparent)]
     Out(#[from] OutError),

@@ -33,7 +33,7 @@ impl Metrics {
     /// Reads the file. A last line without its end was being written when the run was killed, and is passed over.
     ///
     /// # Errors
-    /// [`RunError::Line`] for the first line that does not read, or is not that of the step after the one before.
+    /// [`RunError::Unusable`] for the first line that does not read, or is not that of the step after the one before.
     pub fn read(path: &Path) -> Result<Self, RunError> {
         Self::parse(path, input::read(path, METRICS_BYTES).map_err(IoError::of("read", path))?)
     }
@@ -42,7 +42,7 @@ impl Metrics {
         let (mut ends, mut records, mut end) = (Vec::new(), Vec::new(), 0);
         for line in bytes.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n")) {
             let step = records.len() as u64 + 1;
-            let wrong = |reason| RunError::Line { path: path.to_owned(), line: step, reason };
+            let wrong = |reason: String| unusable(path, step, &reason);
             let record: StepRecord = serde_json::from_slice(line).map_err(|error| wrong(error.to_string()))?;
             if record.step != step {
                 let found = record.step;
@@ -71,15 +71,20 @@ impl Metrics {
     /// Checks that the first lines are those that were written.
     ///
     /// # Errors
-    /// [`RunError::Line`].
+    /// [`RunError::Unusable`].
     pub fn check(&self, lines: u64, digest: Digest) -> Result<(), RunError> {
-        let wrong = |line, reason: &str| RunError::Line { path: self.path.clone(), line, reason: reason.to_owned() };
+        let wrong = |line, reason| unusable(&self.path, line, reason);
         match self.digest(lines) {
             Some(found) if found == digest => Ok(()),
             Some(_) => Err(wrong(lines, "this line or one before it was changed after it was written")),
             None => Err(wrong(self.records.len() as u64 + 1, "the line is missing")),
         }
     }
+}
+
+/// Says which line is not what a run wrote, counted from 1.
+fn unusable(path: &Path, line: u64, reason: &str) -> RunError {
+    RunError::Unusable(format!("{}:{line}: {reason}", path.display()))
 }
 
 /// The file, as it is written.

@@ -111,6 +111,7 @@ fn missing(error: &DeviceError) -> Option<String> {
 
 fn losses(target: &DeviceOptions, precision: Precision) -> Result<Vec<f64>, DeviceError> {
     let config = config(target, precision)?;
+    let model = |layers, seed| -> Box<dyn Weights> { Box::new(model(layers, seed)) };
     let models = Models { teacher: Some(model(TEACHER_LAYERS, 1)), student: model(STUDENT_LAYERS, 2) };
     let mut session = Session::of(&RunModels { models, adapter: None, same_files: false }, &config)?;
     let batch = batch();

@@ -31,7 +31,10 @@ use svg::{BLUE, GREEN, GREY, ORANGE, PURPLE, RED};
 /// [`RunError`] where the run cannot be read or the file cannot be written.
 pub fn write(out: &Path) -> Result<(), RunError> {
     if !out.join(record::RECORD).exists() {
-        return Err(RunError::NoRun(out.to_owned()));
+        return Err(RunError::Unusable(format!(
+            "no run at {}: expected a directory that `precast distill --out` or `precast train --out` wrote, with run.json and metrics.jsonl",
+            out.display()
+        )));
     }
     let run = record::read(out)?;
     let html = of_run(out, &run)?;
