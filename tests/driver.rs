@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::LazyLock;
 
 use precast_runtime::DriverError;
-use precast_runtime::cuda::Cuda;
+use precast_runtime::cuda::{Code, Cuda};
 
 use crate::support::{self, fail, fixture, precast, precast_aot, root, succeed};
 
@@ -291,12 +291,12 @@ fn a_second_device_waits_for_the_first() {
 #[test]
 #[ignore = "the process that opens twice: a_second_device_waits_for_the_first starts it"]
 fn second_child() {
-    let first = Cuda::open(0, false).unwrap();
-    assert_eq!(Cuda::open(0, false).err(), Some(DriverError::InUse));
-    assert_eq!(Cuda::open(0, true).err(), Some(DriverError::InUse));
+    let first = Cuda::open(0, Code::Own).unwrap();
+    assert_eq!(Cuda::open(0, Code::Own).err(), Some(DriverError::InUse));
+    assert_eq!(Cuda::open(0, Code::Portable).err(), Some(DriverError::InUse));
     drop(first);
     // An attempt that fails leaves nothing taken.
-    assert_eq!(Cuda::open(9, false).err(), Some(DriverError::NoDevice { ordinal: 9, count: 1 }));
-    drop(Cuda::open(0, false).unwrap());
+    assert_eq!(Cuda::open(9, Code::Own).err(), Some(DriverError::NoDevice { ordinal: 9, count: 1 }));
+    drop(Cuda::open(0, Code::Own).unwrap());
     println!("one at a time");
 }

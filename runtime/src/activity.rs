@@ -112,8 +112,17 @@ impl Activity {
         self.state().step = Some(step);
     }
 
-    /// A phase is about to be launched; returns the number that the device writes behind it, if it is `marked`.
-    pub(crate) fn launch(&self, phase: &str, marked: bool) -> u32 {
+    /// A phase is about to be launched; returns the number that the device writes behind it.
+    pub(crate) fn launch(&self, phase: &str) -> u32 {
+        self.add(phase, true)
+    }
+
+    /// A phase is about to be launched behind which the device writes nothing.
+    pub(crate) fn launch_unmarked(&self, phase: &str) {
+        self.add(phase, false);
+    }
+
+    fn add(&self, phase: &str, marked: bool) -> u32 {
         let mut state = self.state();
         state.forget_done();
         state.launched = state.launched.wrapping_add(1);
@@ -185,7 +194,7 @@ mod tests {
         assert_eq!(activity.doing(), None);
         let call = activity.call();
         activity.at_step(7);
-        let numbers = ["micro", "update"].map(|phase| activity.launch(phase, true));
+        let numbers = ["micro", "update"].map(|phase| activity.launch(phase));
         activity.at_step(8);
         let phases = || activity.doing().unwrap().phases;
         assert_eq!((numbers, phases()), ([1, 2], vec!["micro".to_owned()]));
@@ -196,9 +205,9 @@ mod tests {
         write(2);
         assert_eq!((phases(), activity.doing().unwrap().step), (vec![], Some(8)));
         // What runs beside is done when the phase behind it is.
-        activity.launch("gather", false);
-        activity.launch("micro", true);
-        activity.launch("update", true);
+        activity.launch_unmarked("gather");
+        activity.launch("micro");
+        activity.launch("update");
         assert_eq!(phases(), ["gather", "micro"]);
         write(4);
         assert_eq!(phases(), ["update"]);
@@ -216,7 +225,7 @@ mod tests {
         // SAFETY: as above.
         unsafe { activity.set_word(Some(NonNull::from(&mut *word))) };
         let _call = activity.call();
-        assert_eq!(["a", "b"].map(|phase| activity.launch(phase, false)), [u32::MAX, 0]);
+        assert_eq!(["a", "b"].map(|phase| activity.add(phase, false)), [u32::MAX, 0]);
         assert_eq!(activity.doing().unwrap().phases, ["a", "b"]);
         // SAFETY: as above.
         unsafe { activity.set_word(None) };

@@ -96,7 +96,7 @@ impl Sealed {
     /// project, and the second is the one it exists to rule out.
     pub fn run(&mut self, phase: &str) -> Result<(), DriverError> {
         let (graphs, _call) = (self.graphs(phase), self.activity.call());
-        let number = self.activity.launch(phase, true);
+        let number = self.activity.launch(phase);
         for (index, graph) in graphs.into_iter().enumerate() {
             // What is before the first cut needs nothing of what runs beside it.
             if index > 0 || !self.is_divided(phase) {
@@ -119,7 +119,7 @@ impl Sealed {
         self.join()?;
         self.beside = true;
         // The next phase that needs it says that it is done.
-        self.activity.launch(phase, false);
+        self.activity.launch_unmarked(phase);
         self.graphs(phase).into_iter().try_for_each(|graph| self.driver.run_beside(graph))
     }
 
@@ -137,7 +137,7 @@ impl Sealed {
     pub fn time(&mut self, phase: &str, repeats: u32) -> Result<f64, DriverError> {
         let _call = self.activity.call();
         self.join()?;
-        let number = self.activity.launch(phase, true);
+        let number = self.activity.launch(phase);
         let each = self.graphs(phase).into_iter().map(|graph| self.driver.time(graph, repeats));
         let seconds = each.sum::<Result<f64, DriverError>>()?;
         self.driver.mark(number)?;

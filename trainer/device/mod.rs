@@ -17,7 +17,7 @@ pub mod weight_format;
 use precast_kernels::Arch;
 use precast_plan::Gemm;
 use precast_runtime::cublas::Cublas;
-use precast_runtime::cuda::{self, Cuda};
+use precast_runtime::cuda::{self, Code, Cuda};
 use precast_runtime::sim::{Faults, Sim};
 use precast_runtime::{Device, Driver, DriverError, LoadError};
 
@@ -34,9 +34,9 @@ pub use error::DeviceError;
 pub fn open(choice: DeviceChoice, kernels: &Kernels) -> Result<Box<dyn Driver>, DeviceError> {
     match choice {
         DeviceChoice::Sim => Ok(Box::new(Sim::new(Faults::default()))),
-        DeviceChoice::Cuda(ordinal) => Ok(Box::new(Cuda::open(ordinal, false)?)),
-        DeviceChoice::Portable(ordinal) => Ok(Box::new(Cuda::open(ordinal, true)?)),
-        DeviceChoice::Auto => match Cuda::open(0, false) {
+        DeviceChoice::Cuda(ordinal) => Ok(Box::new(Cuda::open(ordinal, Code::Own)?)),
+        DeviceChoice::Portable(ordinal) => Ok(Box::new(Cuda::open(ordinal, Code::Portable)?)),
+        DeviceChoice::Auto => match Cuda::open(0, Code::Own) {
             Err(found @ (DriverError::NoDriver | DriverError::NoGpu { .. })) => {
                 simulate(&found, kernels, "the simulated GPU")?;
                 open(DeviceChoice::Sim, kernels)
@@ -117,7 +117,7 @@ pub fn open_rank(
         return Ok(Box::new(sim));
     }
     let ordinal = if cuda::count()? == 1 { 0 } else { place.local_rank };
-    let mut driver = Cuda::open(ordinal, false)?;
+    let mut driver = Cuda::open(ordinal, Code::Own)?;
     let of_driver = ranks.clone();
     let all_gather = move |own: &[u8]| of_driver.all_gather(own).map_err(|failure| failure.to_string());
     let abort = driver.connect(place.rank, ranks.count(), Box::new(all_gather))?;

@@ -79,13 +79,22 @@ pub struct Cuda {
     _sole: Sole,
 }
 
+/// Which kernels a device is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Code {
+    /// Those of its own architecture.
+    Own,
+    /// Those that every architecture has.
+    Portable,
+}
+
 impl Cuda {
-    /// Opens a device, to run its own kernels or the `portable` ones that every architecture has.
+    /// Opens a device, to run these kernels.
     ///
     /// # Errors
     /// [`DriverError::InUse`], [`DriverError::Environment`], [`DriverError::NoDriver`], [`DriverError::OldDriver`],
     /// [`DriverError::NoGpu`], [`DriverError::NoDevice`], [`DriverError::Lazy`], or a failed call.
-    pub fn open(ordinal: u32, portable: bool) -> Result<Self, DriverError> {
+    pub fn open(ordinal: u32, code: Code) -> Result<Self, DriverError> {
         let sole = Sole::take()?;
         environment::check(|name| std::env::var_os(name))?;
         let kind = memory::Kind::asked(|name| std::env::var_os(name))?;
@@ -111,7 +120,7 @@ impl Cuda {
             check("cuStreamCreate", sys::cuStreamCreate(&mut stream, flags))?;
         }
         Ok(Self {
-            device: describe(ordinal, handle, portable)?,
+            device: describe(ordinal, handle, code == Code::Portable)?,
             handle,
             stream,
             beside: None,
