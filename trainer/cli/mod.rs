@@ -140,7 +140,7 @@ pub fn finish() -> Result<(), Failure> {
     stdout::finish().map_err(|error| Failure::Failed(format!("cannot write to standard output: {error}")))
 }
 
-/// What `--overwrite` does with what lies in `--out`.
+/// Says what `--overwrite` does with what lies in `--out`.
 fn existing(overwrite: bool) -> Existing {
     if overwrite { Existing::Replace } else { Existing::Keep }
 }

@@ -16,7 +16,7 @@ use crate::inputs::data;
 /// What direct reads take besides what they read.
 const PAGES_BYTES: u64 = 64 << 10;
 
-/// Whose a device's memory is.
+/// Ownership of a device's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceMemory {
     Own,
@@ -52,7 +52,7 @@ pub struct HostMemoryRow {
 }
 
 impl HostMemory {
-    /// Of a run by a plan on these data.
+    /// Computes that of a run by a plan on these data.
     pub fn of(plan: &TrainingPlan, data: &[PathBuf], memory: DeviceMemory) -> Self {
         let models: Vec<&Resident> = plan.teacher.iter().chain([&plan.student]).collect();
         // Two arrive from the device while one is written.

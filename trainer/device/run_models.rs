@@ -1,4 +1,4 @@
-//! The models of a run: of files, or of random weights.
+//! The models of a run: files, or random weights.
 
 use std::borrow::Borrow;
 
@@ -14,9 +14,9 @@ use crate::options::RunConfig;
 pub struct RunModels<W> {
     /// The student trains, or what its adapter is of.
     pub models: Models<W>,
-    /// What trains while the student stays as it is.
+    /// It trains while the student stays as it is.
     pub adapter: Option<Adapter>,
-    /// Whether teacher and student are the same files, byte for byte.
+    /// True if teacher and student are the same files, byte for byte.
     pub same_files: bool,
 }
 
@@ -39,7 +39,7 @@ impl RunModels<Checkpoint> {
 }
 
 impl RunModels<Box<dyn Weights>> {
-    /// The same, but a bare `config.json` has random weights, by the seed of its role.
+    /// Opens them, but draws the weights of a bare `config.json` by the seed of its role.
     ///
     /// # Errors
     /// [`DeviceError`] where one cannot be read.
@@ -53,17 +53,17 @@ impl RunModels<Box<dyn Weights>> {
 }
 
 impl<W: Borrow<dyn Weights>> RunModels<W> {
-    /// What is learnt from; none where nobody teaches.
+    /// Returns the model that is learnt from; none where nobody teaches.
     pub fn teacher(&self) -> Option<&dyn Weights> {
         self.models.teacher.as_ref().map(Borrow::borrow)
     }
 
-    /// What trains, or what its adapter is of.
+    /// Returns the model that trains, or whose adapter does.
     pub fn student(&self) -> &dyn Weights {
         self.models.student.borrow()
     }
 
-    /// What of them a plan follows from.
+    /// Returns the shapes that a plan follows from.
     pub fn shapes(&self) -> Shapes {
         let shape = |weights: &dyn Weights| (weights.config().clone(), weights.formats());
         Shapes {

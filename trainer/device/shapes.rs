@@ -136,12 +136,12 @@ impl Shapes {
     }
 }
 
-/// Whether a configuration names one model as teacher and student.
+/// True if a configuration names one model as teacher and student.
 pub(super) fn same_paths(config: &RunConfig) -> bool {
     config.teacher.as_deref().is_some_and(|teacher| same_path(teacher, &config.student))
 }
 
-/// What a plan is told of the adapter that trains.
+/// Returns the adapters that a plan has: those of the one that trains.
 pub(super) fn adapters(adapter: Option<&Adapter>) -> Adapters {
     adapter.map_or_else(Adapters::none, |adapter| adapter.layout().adapters())
 }

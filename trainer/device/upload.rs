@@ -10,7 +10,7 @@ use crate::base::stop::Stopped;
 use crate::device::{DeviceError, one_memory};
 use crate::inputs::checkpoint::{Scratch, Weights};
 
-/// What is computed of a layer that is quantised on the device.
+/// Work that is done on a layer as it is sent.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Staging {
     Quantize,

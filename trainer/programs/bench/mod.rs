@@ -35,10 +35,10 @@ pub use tune::tune;
 const SAMPLES: usize = 5;
 /// Runs of a group's launches in one timing.
 const REPEATS: u32 = 2;
-/// Of models that are a bare `config.json`.
+/// Seeds of models that are a bare `config.json`.
 pub(crate) const RANDOM_SEEDS: Models<u64> = Models { teacher: Some(1), student: 2 };
 
-/// Who reads what is measured.
+/// Reader of what is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reader {
     /// Hears of device, kernels and models first.

@@ -14,7 +14,7 @@ use crate::inputs::checkpoint::{self, Checkpoint, CheckpointError};
 use crate::inputs::data::{Corpus, DataError};
 use crate::programs::failure::Failure;
 
-/// What a thread computes once, or again where it has failed.
+/// Digests that a thread computes once, or again where it has failed.
 pub struct Digests<T, E> {
     hash: Arc<dyn Fn() -> Result<T, E> + Send + Sync>,
     under_way: Option<JoinHandle<Result<T, E>>>,
@@ -51,7 +51,7 @@ where
     }
 }
 
-/// Of the training data.
+/// Digest of the training data.
 pub type DataDigest = Digests<Digest, DataError>;
 
 impl DataDigest {
@@ -61,11 +61,11 @@ impl DataDigest {
     }
 }
 
-/// Of the models' weights.
+/// Digests of the models' weights.
 pub struct ModelDigests {
     digests: Digests<Models<Digest>, CheckpointError>,
     files: Models<Vec<PathBuf>>,
-    /// Whether the page cache is to forget the files once they are hashed.
+    /// True if the page cache is to forget the files once they are hashed.
     forget: Arc<AtomicBool>,
 }
 

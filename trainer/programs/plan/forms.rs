@@ -12,7 +12,7 @@ use crate::base::record_text::{display, display_or_none};
 use crate::options::{RunConfig, WeightFormat};
 use crate::programs::failure::Failure;
 
-/// What a run would take with the teacher's weights in one form.
+/// A form of the teacher's weights, and what a run takes with it.
 #[derive(Debug, Serialize)]
 pub(super) struct Form {
     #[serde(serialize_with = "display")]
@@ -34,7 +34,7 @@ pub(super) struct Forms {
 }
 
 impl Forms {
-    /// Of a teacher that is in memory for itself, whose file has its matrices in these formats: it may also be rounded to 8 bits. Without
+    /// Lowers a run for a teacher that is in memory for itself, whose file has its matrices in these formats: it may also be rounded to 8 bits. Without
     /// one there is a single form.
     pub fn of(
         config: &RunConfig,
@@ -63,7 +63,7 @@ impl Forms {
         Ok(forms)
     }
 
-    /// What the run takes in the form that is planned.
+    /// Returns what the run takes in the form that is planned.
     pub fn takes(&self) -> Takes {
         let planned = self.choices.iter().find(|form| form.format == self.planned);
         planned.expect("a form is planned that is known").takes

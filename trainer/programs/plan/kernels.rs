@@ -1,4 +1,4 @@
-//! What a plan launches: kernels of the bundle, and products that cuBLASLt computes.
+//! The launches of a plan: kernels of the bundle, and products that cuBLASLt computes.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::programs::failure::Failure;
 #[serde(transparent)]
 pub(super) struct Kernels {
     pub list: Vec<Kernel>,
-    /// What is said of one without a digest.
+    /// It is said of one without a digest.
     #[serde(skip)]
     pub absent: &'static str,
 }
@@ -28,11 +28,11 @@ pub(super) struct Kernel {
     #[serde(flatten, serialize_with = "pair")]
     pub pair: KeyVariant,
     pub launches: usize,
-    /// Of its code, where the run's bundle holds it.
+    /// Digest of its code, where the run's bundle holds it.
     pub sha256: Option<String>,
 }
 
-/// What cuBLASLt computes of a plan.
+/// Products of a plan that cuBLASLt computes.
 #[derive(Debug, Serialize)]
 pub(super) struct Products {
     pub products: Vec<Product>,

@@ -17,7 +17,7 @@ use crate::options::{DeviceChoice, RunConfig};
 use crate::programs::failure::Failure;
 use room::Room;
 
-/// What a plan is for.
+/// Target of a plan.
 #[derive(Debug)]
 pub struct Target {
     arch: Arch,
@@ -60,7 +60,7 @@ impl Target {
         Self { arch, device: None, room: None }
     }
 
-    /// The same, compared with so many bytes of device memory.
+    /// Compares it with so many bytes of device memory.
     #[must_use]
     pub fn with_memory(self, bytes: u64) -> Self {
         Self { room: Some(Room { bytes, device: None }), ..self }

@@ -1,4 +1,4 @@
-//! What a run would take, for people and for programs.
+//! The report of a plan, for people and for programs.
 
 use precast_kernels::Arch;
 use precast_plan::estimate::{Peak, flops, seconds};
@@ -18,7 +18,7 @@ use crate::device::shapes::Shapes;
 use crate::options::{RunConfig, ShapeOptions, WeightFormat};
 use crate::programs::failure::Failure;
 
-/// What a run would take.
+/// Memory, kernels and work that a run takes.
 #[derive(Debug, Serialize)]
 pub struct Report {
     #[serde(serialize_with = "display")]
@@ -31,12 +31,12 @@ pub struct Report {
     pub(super) host_memory: HostMemory,
     /// The memory that the run is compared with, if it is with any.
     pub(super) room: Option<Fit>,
-    /// Of a teacher that is in memory for itself.
+    /// None of a teacher that is not in memory for itself.
     pub(super) teacher_format: Option<Forms>,
-    /// Of a student that stays as it is.
+    /// None of a student that trains.
     #[serde(serialize_with = "display_or_none")]
     pub(super) student_format: Option<WeightFormat>,
-    /// Whether the teacher's weights are the student's.
+    /// True if the teacher's weights are the student's.
     pub(super) teacher_is_base: bool,
     /// Parameters of the adapter that trains.
     pub(super) trained_parameters: Option<u64>,
@@ -51,7 +51,7 @@ pub struct Report {
     pub(super) step: Step,
 }
 
-/// What a run would take with each choice of what is recomputed.
+/// Choices of what is recomputed, and what a run takes with each.
 #[derive(Debug, Serialize)]
 pub(super) struct Recomputes {
     #[serde(serialize_with = "display")]
@@ -78,7 +78,7 @@ pub(super) struct PhaseCount {
     pub exchanges: usize,
 }
 
-/// What a GPU has of a step that is divided into replicas.
+/// A GPU's part of a step that is divided into replicas.
 #[derive(Debug)]
 pub(super) struct Replicas {
     pub share: Share,
@@ -98,7 +98,7 @@ pub(super) struct Step {
     pub estimate: Option<Estimate>,
 }
 
-/// What a step takes at least, by peak figures.
+/// A lower bound of a step's time, by peak figures.
 #[derive(Debug, Serialize)]
 pub(super) struct Estimate {
     /// Whose figures they are.

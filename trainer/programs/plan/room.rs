@@ -35,7 +35,7 @@ impl fmt::Display for Room {
 /// What a run takes, bytes.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Takes {
-    /// Of the device.
+    /// Bytes of the device.
     pub bytes: u64,
     /// Of the same memory, by the host.
     #[serde(skip)]
@@ -86,7 +86,7 @@ pub(super) struct Fit {
 }
 
 impl Fit {
-    /// Of a run whose own teacher, if it has one, has its matrices in these formats; none where there is nothing to compare with.
+    /// Compares a run whose own teacher, if it has one, has its matrices in these formats; none where there is nothing to compare with.
     pub fn of(
         config: &RunConfig,
         shapes: &Shapes,
