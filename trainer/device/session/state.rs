@@ -36,7 +36,7 @@ impl Session {
         [masters, m, v]
     }
 
-    /// Makes the working copy of what [`Self::write`] has put into the tensors of [`Self::state`].
+    /// Makes the working copy of what [`precast_runtime::Sealed::write`] has put into the tensors of [`Self::state`].
     ///
     /// # Errors
     /// [`DriverError`].
