@@ -33,6 +33,9 @@ enum : bool {
 template <> struct vector<float, WIDTH> {
     vector<float, 4> halves[2];
     __device__ __forceinline__ float operator[](uint32_t i) const { return halves[i / 4][i % 4]; }
+    static __device__ __forceinline__ vector of(const float (&v)[WIDTH]) {
+        return {{{v[0], v[1], v[2], v[3]}, {v[4], v[5], v[6], v[7]}}};
+    }
 };
 typedef vector<KEY_X, WIDTH> Vector;
 
