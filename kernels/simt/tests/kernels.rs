@@ -82,6 +82,14 @@ fn parts_of_a_stack_have_tiles_of_their_own() {
     assert!(known.iter().any(|known| fault.starts_with(known)), "{fault}");
 }
 
+/// One rounding too many is within what a GPU's approximate instructions are allowed, and they are exact here.
+#[test]
+fn a_gate_that_is_rounded_before_it_is_multiplied_is_too_far_from_its_reference() {
+    let rounded = "to_float(from_float<KEY_X>(g[j] * sigmoid(g[j]))) * u[j]";
+    let message = found("swiglu.fwd{x=bf16}", "g[j] * sigmoid(g[j]) * u[j]", rounded);
+    assert!(message.contains("operand `y` differs from the host reference"), "{message}");
+}
+
 #[test]
 fn elements_that_a_stride_leaves_out_were_never_written() {
     let grid = "uint64_t(gridDim.x) * VARIANT_THREADS";
