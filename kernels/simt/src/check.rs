@@ -163,13 +163,13 @@ fn fits(key: &Key, variant: Variant, arch: Arch, static_bytes: u64, geometry: &G
     Ok(())
 }
 
-/// How far a kernel may be from its reference here, where approximate instructions are exact: kernels that add in the reference's order
-/// and round once reach 4e-8 in bf16, and one that rounds twice is at 3e-3.
+/// How far a kernel may be from its reference here, where approximate instructions are exact. In bf16 kernels that add in the reference's
+/// order are at 4e-8 and attention, whose softmax goes tile by tile, at 1.1e-3; one that rounds once too often is at 3.4e-3.
 fn limit(key: &Key, operand: &Operand) -> Tolerance {
     let tolerance = key.kernel().tolerance(operand);
     match operand.format {
         Format::Dense(Dtype::Bf16) if tolerance == Tolerance::of(operand.format) => {
-            Tolerance { norm: 1e-3, ..tolerance }
+            Tolerance { norm: 2e-3, ..tolerance }
         }
         _ => tolerance,
     }
