@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use precast::base::startup::Startup;
+use precast::base::startup_times::Startup;
 use precast::device::run_models::RunModels;
 use precast::device::session::Session;
 use precast_fatbins::{Bundle, Manifest};

@@ -14,7 +14,7 @@ fn main() -> ExitCode {
 fn run() -> ExitCode {
     let started = files::outlive_limit().map_err(|error| format!("cannot take over SIGXFSZ: {error}"));
     if let Err(error) = started.and_then(|()| threads::start()) {
-        precast::base::note::tell(format_args!("error: {error}"));
+        precast::base::notes::tell(format_args!("error: {error}"));
         return ExitCode::FAILURE;
     }
     // A run's own failure says more than that its output did not arrive.

@@ -13,7 +13,7 @@ use signal_hook::{flag, low_level};
 use super::phase::{Phase, Promise};
 use super::signal::Signal;
 use crate::base::io::IoError;
-use crate::base::note::tell;
+use crate::base::notes::tell;
 
 /// A signal asked the run to stop, and it did.
 #[derive(Clone, Debug, thiserror::Error)]

@@ -8,8 +8,8 @@ use precast_system::files::Existing;
 use precast_system::say;
 
 use super::print_json;
-use crate::base::startup::Startup;
-use crate::base::verbose::Verbose;
+use crate::base::load_trace::Verbose;
+use crate::base::startup_times::Startup;
 use crate::options::groups::values::{MOST_MICRO_BATCHES, MOST_STEPS, count};
 use crate::options::{DivisionOptions, Given, Measurement, Options, ShapeOptions};
 use crate::programs::bench::{self, Reader, TimedBatch};

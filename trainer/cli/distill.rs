@@ -6,9 +6,9 @@ use precast_plan::Share;
 use precast_runtime::Placement;
 use precast_system::say;
 
-use crate::base::startup::Startup;
+use crate::base::load_trace::Verbose;
+use crate::base::startup_times::Startup;
 use crate::base::stop::end_at_signal;
-use crate::base::verbose::Verbose;
 use crate::options::{FlagsAndFile, ModelOptions, Purpose, UsageError, is_of_teacher, missing};
 use crate::programs::distill::{self, Mode};
 use crate::programs::failure::Failure;

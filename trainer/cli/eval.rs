@@ -8,7 +8,7 @@ use precast_plan::{Gemm, Precision};
 use precast_system::say;
 
 use super::print_json;
-use crate::base::verbose::Verbose;
+use crate::base::load_trace::Verbose;
 use crate::device::frozen::Forward;
 use crate::options::groups::values::frozen_format;
 use crate::options::{MostKl, WeightFormat};
@@ -16,7 +16,7 @@ use crate::programs::compare::{Forms, compare};
 use crate::programs::evaluate::{Evaluation, evaluate};
 use crate::programs::failure::Failure;
 use crate::run::certificate::Certificate;
-use crate::run::score::{Demands, Score};
+use crate::run::perplexity::{Demands, Score};
 
 #[derive(Args)]
 pub struct Arguments {

@@ -8,7 +8,7 @@ use precast_fatbins::{Digest, sign, signature_path};
 use precast_system::{count, files, input, say};
 
 use super::doctor;
-use crate::base::note::tell;
+use crate::base::notes::tell;
 use crate::options::{DeviceOptions, Options};
 use crate::programs::evidence::{Request, gather};
 use crate::programs::failure::Failure;

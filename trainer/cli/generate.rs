@@ -4,7 +4,7 @@ use clap::Args;
 use precast_system::say;
 
 use super::print_json;
-use crate::base::verbose::Verbose;
+use crate::base::load_trace::Verbose;
 use crate::programs::failure::Failure;
 use crate::programs::generate::{Generation, generate};
 

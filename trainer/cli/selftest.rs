@@ -6,9 +6,9 @@ use precast_plan::Plan;
 use precast_runtime::selftest::selftest;
 use precast_system::{count, say};
 
-use crate::base::verbose::Verbose;
+use crate::base::load_trace::Verbose;
 use crate::device;
-use crate::device::heading::Heading;
+use crate::device::run_heading::Heading;
 use crate::options::DeviceOptions;
 use crate::programs::bench::missing;
 use crate::programs::failure::Failure;

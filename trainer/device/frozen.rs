@@ -8,9 +8,9 @@ use precast_runtime::cublas::Cublas;
 use precast_runtime::{Driver, Placement};
 use precast_system::say;
 
-use crate::base::startup::Startup;
-use crate::device::heading::Heading;
+use crate::base::startup_times::Startup;
 use crate::device::host_memory::{DeviceMemory, HostMemory};
+use crate::device::run_heading::Heading;
 use crate::device::seal::{SealedDevice, seal};
 use crate::device::upload::{Staging, upload_model};
 use crate::device::weight_format::{Choice, Chosen};
@@ -102,7 +102,7 @@ impl Forward {
             let student = Student { config: model.config(), formats, adapters: &adapters };
             EvaluationPlan::with_gemm(student, shape, (precision, self.gemm), arch)
         })?;
-        note.iter().for_each(crate::base::note::note);
+        note.iter().for_each(crate::base::notes::note);
         let host = host(&plan);
         let mut sealed = self.seal(driver, (&plan.plan, &plan.model), &host, (model, adapter))?;
         if let Some((adapter, weights)) = adapter.zip(plan.adapters.as_ref()) {

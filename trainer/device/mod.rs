@@ -3,9 +3,9 @@
 pub mod bundle;
 mod error;
 pub mod frozen;
-pub mod heading;
 pub mod host_memory;
 pub mod one_memory;
+pub mod run_heading;
 pub mod run_models;
 pub(crate) mod seal;
 pub mod session;
@@ -21,7 +21,7 @@ use precast_runtime::cuda::{self, Code, Cuda};
 use precast_runtime::sim::{Faults, Sim};
 use precast_runtime::{Device, Driver, DriverError, LoadError};
 
-use crate::base::note::note;
+use crate::base::notes::note;
 use crate::options::{DeviceChoice, DeviceOptions, Kernels, RunConfig};
 use crate::ranks::Ranks;
 pub use error::DeviceError;

@@ -6,9 +6,9 @@ use precast_fatbins::Digest;
 use precast_plan::{MemoryTable, Plan};
 use precast_runtime::{CublasUse, Driver, Loading, Placement, Sealed};
 
-use crate::base::note::note;
-use crate::base::startup::Startup;
-use crate::device::heading::Heading;
+use crate::base::notes::note;
+use crate::base::startup_times::Startup;
+use crate::device::run_heading::Heading;
 use crate::device::watch::Watch;
 use crate::device::{self, DeviceError};
 use crate::options::{Kernels, Patience};

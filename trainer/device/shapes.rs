@@ -6,7 +6,7 @@ use precast_plan::{
 };
 use precast_runtime::Device;
 
-use crate::base::note::note;
+use crate::base::notes::note;
 use crate::base::roles::Models;
 use crate::device::host_memory::{DeviceMemory, HostMemory};
 use crate::device::weight_format::{Choice, Chosen};

@@ -7,14 +7,14 @@ use clap::Args;
 use precast_fatbins::Digest;
 use precast_plan::{Gemm, Recipe, evaluation};
 
-use crate::base::note::note;
+use crate::base::notes::note;
 use crate::device::frozen::Forward;
 use crate::inputs::checkpoint::Checkpoint;
 use crate::inputs::data::{Chunk, Corpus, Dataset, Files, MicroBatch, Packing, Reader};
 use crate::options::groups::values::count;
 use crate::options::{Options, TextOptions, WeightFormat};
 use crate::programs::failure::Failure;
-use crate::run::score::Score;
+use crate::run::perplexity::Score;
 
 /// What to score.
 #[derive(Args, Clone, Debug)]

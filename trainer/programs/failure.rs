@@ -7,7 +7,7 @@ use precast_runtime::{DriverError, LoadError};
 use precast_system::files;
 
 use crate::base::io::IoError;
-use crate::base::note;
+use crate::base::notes;
 use crate::base::stop::Stopped;
 use crate::device::DeviceError;
 use crate::device::watch::Hang;
@@ -20,7 +20,7 @@ use crate::ranks::{self, RankError, RankFailure};
 use crate::run::certificate::CertificateError;
 use crate::run::error::{OutError, RunError};
 use crate::run::outcome::Fault;
-use crate::run::score::Insufficient;
+use crate::run::perplexity::Insufficient;
 
 /// Why a command failed. [`Failure::exit_code`] is part of the command-line contract.
 #[derive(Debug, thiserror::Error)]
@@ -182,8 +182,9 @@ impl Failure {
     /// Says on standard error why the program ends, unless another rank does.
     pub fn tell(&self) {
         let stopped = matches!(self, Self::Stopped(_));
-        if !(stopped && note::is_silent() || matches!(self, Self::Rank(error) if ranks::is_printed_by_another(error))) {
-            note::tell(format_args!("{}{self}", if stopped { "" } else { "error: " }));
+        if !(stopped && notes::is_silent() || matches!(self, Self::Rank(error) if ranks::is_printed_by_another(error)))
+        {
+            notes::tell(format_args!("{}{self}", if stopped { "" } else { "error: " }));
         }
     }
 

@@ -13,7 +13,7 @@ use precast_plan::evaluation;
 use precast_system::say;
 use serde::Serialize;
 
-use crate::base::note::note;
+use crate::base::notes::note;
 use crate::device::frozen::Forward;
 use crate::inputs::chat::Date;
 use crate::inputs::checkpoint::Checkpoint;

@@ -12,8 +12,8 @@ use precast_runtime::Placement;
 use rustix::io::{FdFlags, fcntl_setfd};
 use signal_hook::low_level;
 
-use crate::base::note;
-use crate::base::startup::Startup;
+use crate::base::notes;
+use crate::base::startup_times::Startup;
 use crate::base::stop::tell_at_terminal;
 use crate::device;
 use crate::device::run_models::RunModels;
@@ -112,7 +112,7 @@ pub fn replay(asked: Result<Options, UsageError>, hang: Hang) -> Failure {
         end(late);
     });
     log::hold();
-    note::silence();
+    notes::silence();
     let node = match asked.map_err(Failure::from).and_then(|asked| run(asked, &hang)) {
         Ok(()) => Node::AllEnd,
         Err(failure) => Node::Unknown(format!("the replay has failed: {failure}")),

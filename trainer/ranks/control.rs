@@ -13,7 +13,7 @@ use signal_hook::low_level;
 
 use super::error::{RankError, RankFailure};
 use super::frame::{self, Kind};
-use crate::base::note::tell;
+use crate::base::notes::tell;
 
 /// How long a rank may be silent, seconds, if the environment does not say it.
 const PATIENCE_S: u64 = 30;

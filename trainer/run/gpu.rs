@@ -5,7 +5,7 @@ use std::fmt;
 use precast_runtime::{Gauge, Mean, Reading};
 use serde::{Deserialize, Serialize};
 
-use crate::base::note::note;
+use crate::base::notes::note;
 
 /// Why clocks are not higher, by the bits of nvml.h.
 const REASONS: [&str; 9] = [

@@ -16,7 +16,7 @@ use precast_system::{count, input, tee};
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
-use crate::base::note::note;
+use crate::base::notes::note;
 
 /// Its name in a run's output directory.
 pub const LOG: &str = "run.log";

@@ -9,7 +9,7 @@ use precast_fatbins::{Digest, Hasher};
 use precast_system::{files, input};
 
 use crate::base::io::IoError;
-use crate::base::note::note;
+use crate::base::notes::note;
 use crate::run::error::{OutError, RunError};
 use crate::run::step::StepRecord;
 

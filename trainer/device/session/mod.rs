@@ -13,8 +13,8 @@ use precast_plan::training::{MICRO, UPDATE};
 use precast_plan::{Comparison, Tensor, TrainingPlan};
 use precast_runtime::{Driver, DriverError, Placement, Sealed};
 
-use crate::base::note::note;
-use crate::base::startup::Startup;
+use crate::base::notes::note;
+use crate::base::startup_times::Startup;
 use crate::device::host_memory::{DeviceMemory, HostMemory};
 use crate::device::seal::{SealedDevice, seal};
 use crate::device::weight_format::Chosen;

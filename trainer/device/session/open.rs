@@ -6,7 +6,7 @@ use precast_plan::Plan;
 use precast_runtime::{Driver, Placement};
 
 use super::Session;
-use crate::base::startup::Startup;
+use crate::base::startup_times::Startup;
 use crate::device::run_models::RunModels;
 use crate::device::{self, DeviceError};
 use crate::inputs::checkpoint::Weights;

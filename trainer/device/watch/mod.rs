@@ -12,7 +12,7 @@ use precast_runtime::{Activity, Device, Doing};
 use signal_hook::low_level;
 
 use crate::base::io::IoError;
-use crate::base::note::{note, tell};
+use crate::base::notes::{note, tell};
 use crate::options::{Patience, patience};
 pub use hang::{Hang, Node};
 

@@ -17,7 +17,7 @@ use precast_runtime::Placement;
 use precast_system::say;
 
 use crate::base::roles::Models;
-use crate::base::startup::Startup;
+use crate::base::startup_times::Startup;
 use crate::device;
 use crate::device::run_models::RunModels;
 use crate::device::session::Session;

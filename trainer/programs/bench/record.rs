@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::groups::Group;
 use super::sweep::Sweep;
-use crate::base::startup::{Startup, StartupRecord};
+use crate::base::startup_times::{Startup, StartupRecord};
 use crate::device::session::Session;
 use crate::options::RunConfig;
 use crate::run::record::{MemoryRecord, of_device};

@@ -7,7 +7,7 @@ use precast_plan::{MemoryTable, PlanError};
 use serde::Serialize;
 
 use super::{Bench, Reader};
-use crate::base::startup::Startup;
+use crate::base::startup_times::Startup;
 use crate::device::DeviceError;
 use crate::options::RunConfig;
 use crate::programs::failure::Failure;

@@ -9,7 +9,7 @@ use precast_system::{files, input};
 
 use super::groups::{self, Group};
 use super::{Bench, Reader, SAMPLES, median, sample};
-use crate::base::startup::Startup;
+use crate::base::startup_times::Startup;
 use crate::device;
 use crate::options::RunConfig;
 use crate::programs::failure::Failure;

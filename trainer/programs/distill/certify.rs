@@ -7,7 +7,7 @@ use precast_system::{files, say};
 use serde_json::{Value, json};
 
 use super::digests::ModelDigests;
-use crate::base::note;
+use crate::base::notes;
 use crate::base::stop::Stop;
 use crate::device::session::Session;
 use crate::inputs::checkpoint::Checkpoint;
@@ -52,7 +52,7 @@ impl Teacher {
             let certificate = Certificate::read(path, teacher, &subject)?;
             let measured = certificate.measured.check(most)?;
             let path_text = path.display().to_string();
-            if !note::is_silent() {
+            if !notes::is_silent() {
                 say!("int8 teacher, by {path_text}: {measured}");
             }
             let sha256 = files::digest(path).map_err(Failure::io("read", path))?.to_string();
@@ -67,7 +67,7 @@ impl Teacher {
             && let Ok(measured) = serde_json::from_value::<Measured>(before["measured"].clone())
         {
             let measured = measured.check(most)?;
-            if !note::is_silent() {
+            if !notes::is_silent() {
                 say!("int8 teacher, as it was measured: {measured}");
             }
             return Ok(Self::Known(Some(before.clone())));
@@ -98,7 +98,7 @@ impl Measuring {
         let mut tally = Tally::default();
         tally.add(&batch.targets, columns);
         let measured = tally.measured().check(self.most)?;
-        if !note::is_silent() {
+        if !notes::is_silent() {
             say!("int8 teacher, on the first batch: {measured}");
         }
         Ok(record(json!("first batch"), self.kernels_sha256, measured))

@@ -7,7 +7,7 @@ use super::ready::Ready;
 use super::result::write_result;
 use super::running::{Running, Written};
 use super::steps::publish_events;
-use crate::base::note::{self, warn};
+use crate::base::notes::{self, warn};
 use crate::base::signal::Signal;
 use crate::base::stop::{Stopped, resume_command};
 use crate::inputs::data::{Stream, Summary};
@@ -96,7 +96,7 @@ fn record_inputs(opened: &mut Opened, summary: Option<Summary>, written: &mut Wr
 fn of_pass(stream: &Stream, known: Option<Summary>) -> Option<Summary> {
     let passed = stream.summary();
     let news = passed.filter(|_| known.is_none()).and_then(|summary| summary.note(stream.corpus().chunk()));
-    news.into_iter().for_each(note::note);
+    news.into_iter().for_each(notes::note);
     passed
 }
 

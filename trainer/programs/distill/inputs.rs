@@ -6,7 +6,7 @@ use precast_fatbins::Digest;
 use precast_plan::Objective;
 
 use super::digests::ModelDigests;
-use crate::base::note::note;
+use crate::base::notes::note;
 use crate::base::roles::Models;
 use crate::base::stop::Stop;
 use crate::device::run_models::RunModels;

@@ -21,8 +21,8 @@ use std::path::{Path, PathBuf};
 use precast_runtime::Placement;
 use precast_system::say;
 
-use crate::base::note;
-use crate::base::startup::Startup;
+use crate::base::notes;
+use crate::base::startup_times::Startup;
 use crate::base::stop::Stop;
 use crate::device;
 use crate::device::run_models::RunModels;
@@ -64,7 +64,7 @@ pub fn distill(asked: &Options, mode: &Mode, mut startup: Startup) -> Result<(),
     log::hold();
     match mode.place.rank {
         0 => stop.answer()?,
-        _ => note::silence(),
+        _ => notes::silence(),
     }
     startup.end("arguments");
     let ranks = Ranks::rendezvous(mode.place.clone(), &stop)?;
@@ -106,7 +106,7 @@ pub fn check(asked: &Options, mode: &Mode) -> Result<(), Failure> {
         Some(summary) => summary,
         None => {
             let summary = corpus.pass(&mut |_| true)?;
-            summary.note(corpus.chunk()).into_iter().for_each(note::note);
+            summary.note(corpus.chunk()).into_iter().for_each(notes::note);
             summary
         }
     };

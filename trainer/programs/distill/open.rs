@@ -15,7 +15,7 @@ use super::held_out::HeldOut;
 use super::inputs::{batches, read_data, same_files};
 use super::resume::Resumed;
 use super::wait::unless_stopped;
-use crate::base::startup::Startup;
+use crate::base::startup_times::Startup;
 use crate::base::stop::Stop;
 use crate::device;
 use crate::device::run_models::RunModels;

@@ -17,9 +17,9 @@ use super::open::{Opened, UnderWay};
 use super::result;
 use super::teacher_score::{self, TeacherScore};
 use super::wait::unless_stopped;
-use crate::base::note;
+use crate::base::notes;
 use crate::base::phase::Promise;
-use crate::base::startup::Startup;
+use crate::base::startup_times::Startup;
 use crate::base::stop::Stop;
 use crate::device;
 use crate::device::run_models::RunModels;
@@ -97,7 +97,7 @@ pub(super) fn ready(
         disk_space(config, &session, result_bytes, out, begin.step)?.check(out.path())?;
     }
     let certificate = upload(&mut session, models, known, || first_step(corpus, config), stop)?;
-    models.models.iter().filter_map(|(role, model)| still::note(role.name(), model)).for_each(note::note);
+    models.models.iter().filter_map(|(role, model)| still::note(role.name(), model)).for_each(notes::note);
     startup.end("upload");
     let (mut batches, tokens) = unless_stopped(stop, || seen.join().expect("reading does not panic"))??;
     if ranks.count() > 1 || resumed.is_some() {
@@ -167,7 +167,7 @@ fn upload(
 ) -> Result<Option<Value>, Failure> {
     let total = session.upload_bytes(models);
     let style = ProgressStyle::with_template("weights {bar:30} {bytes}/{total_bytes} {bytes_per_sec}");
-    let bar = if note::is_silent() { ProgressBar::hidden() } else { ProgressBar::new(total) };
+    let bar = if notes::is_silent() { ProgressBar::hidden() } else { ProgressBar::new(total) };
     let bar = bar.with_style(style.expect("a valid template"));
     let progress = |sent| {
         bar.inc(sent);

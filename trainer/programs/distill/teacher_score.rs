@@ -6,7 +6,7 @@ use precast_system::say;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::base::note::{self, warn};
+use crate::base::notes::{self, warn};
 use crate::base::record_text::finite;
 use crate::device::session::Session;
 use crate::inputs::data::{DataError, MicroBatch, Step};
@@ -85,7 +85,7 @@ impl TeacherScore {
                  are broken, or its activations overflow; try --precision fp32"
             )));
         };
-        if !note::is_silent() {
+        if !notes::is_silent() {
             say!(
                 "teacher, on the first batch: cross entropy {nll:.4} nats a token over {tokens} tokens; guessing: {uniform:.4}"
             );

@@ -7,7 +7,7 @@ use precast_plan::{Launch, Plan, TrainingPlan, keys};
 use precast_runtime::LoadError;
 use serde::{Serialize, Serializer};
 
-use crate::base::note::note;
+use crate::base::notes::note;
 use crate::device::bundle::embedded;
 use crate::options::RunConfig;
 use crate::programs::failure::Failure;

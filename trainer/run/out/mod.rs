@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use precast_fatbins::Digest;
 use precast_system::files::{self, Aside, Claim, ClaimError, Existing, Listing, ListingError, walk, write_whole};
 
-use crate::base::note::{note, notes};
+use crate::base::notes::{note, notes};
 use crate::run::error::{OutError, RunError};
 use crate::run::log::{self, LOG, Written};
 use crate::run::record::{RECORD, RunRecord};
