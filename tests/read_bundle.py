@@ -171,7 +171,7 @@ def read_cubins(containers, fatbin):
 def entry_symbol(module):
     """The symbol of a module's key and variant, made from its source digest."""
     operation, _, fields = module["key"].rstrip("}").partition("{")
-    named = [pair.replace("=", "_") for texts in (fields, module["variant"]) for pair in texts.split(",") if pair]
+    named = [pair.replace("=", "_").replace("+", "_") for texts in (fields, module["variant"]) for pair in texts.split(",") if pair]
     return "__".join([operation.replace(".", "_"), *named, module["source"].hex()[:16]])
 
 

@@ -55,12 +55,19 @@ fn brief<'a>(kernel: &'a str, launch: &Launch) -> Launched<'a> {
 
 /// Compares the launches of a key: of variants that both have, or else of any.
 pub(super) fn of_key(key: &str, a: &[&Launched<'_>], b: &[&Launched<'_>]) -> Verdict {
-    let Ok(parsed) = Key::parse(key) else {
-        return Verdict::Apart { reason: "this program knows no such key".to_owned() };
-    };
     if let Some(fault) = a.iter().chain(b).find_map(|launch| launch.fault) {
         return Verdict::Apart { reason: fault.to_owned() };
     }
+    let Ok(parsed) = Key::parse(key) else {
+        // Of other sources: how far they may be apart is not known here, and the same bits are none apart.
+        let bits = |launches: &[&Launched<'_>]| -> BTreeSet<(String, usize, String)> {
+            launches.iter().map(|it| (it.kernel.to_owned(), it.brief.0, it.brief.1.clone())).collect()
+        };
+        return match bits(a) == bits(b) {
+            true => Verdict::Bits,
+            false => Verdict::Apart { reason: "this program knows no such key".to_owned() },
+        };
+    };
     let names = |launches: &[&Launched<'_>]| launches.iter().map(|it| it.kernel.to_owned()).collect::<BTreeSet<_>>();
     let common: BTreeSet<String> = names(a).intersection(&names(b)).cloned().collect();
     let taken = |it: &&&Launched<'_>| common.is_empty() || common.contains(it.kernel);
