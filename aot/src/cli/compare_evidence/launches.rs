@@ -53,20 +53,17 @@ fn brief<'a>(kernel: &'a str, launch: &Launch) -> Launched<'a> {
     Launched { kernel, brief: launch.clone(), fault: None, outputs: None }
 }
 
-/// Compares the launches of a key: of variants that both have, or else of any.
-pub(super) fn of_key(key: &str, a: &[&Launched<'_>], b: &[&Launched<'_>]) -> Verdict {
+/// Compares the launches of a key: of variants that both have, or else of any. None where this program does not know how far a key of
+/// other sources may be apart, and bits differ.
+pub(super) fn of_key(key: &str, a: &[&Launched<'_>], b: &[&Launched<'_>]) -> Option<Verdict> {
     if let Some(fault) = a.iter().chain(b).find_map(|launch| launch.fault) {
-        return Verdict::Apart { reason: fault.to_owned() };
+        return Some(Verdict::Apart { reason: fault.to_owned() });
     }
     let Ok(parsed) = Key::parse(key) else {
-        // Of other sources: how far they may be apart is not known here, and the same bits are none apart.
         let bits = |launches: &[&Launched<'_>]| -> BTreeSet<(String, usize, String)> {
             launches.iter().map(|it| (it.kernel.to_owned(), it.brief.0, it.brief.1.clone())).collect()
         };
-        return match bits(a) == bits(b) {
-            true => Verdict::Bits,
-            false => Verdict::Apart { reason: "this program knows no such key".to_owned() },
-        };
+        return (bits(a) == bits(b)).then_some(Verdict::Bits);
     };
     let names = |launches: &[&Launched<'_>]| launches.iter().map(|it| it.kernel.to_owned()).collect::<BTreeSet<_>>();
     let common: BTreeSet<String> = names(a).intersection(&names(b)).cloned().collect();
@@ -83,7 +80,7 @@ pub(super) fn of_key(key: &str, a: &[&Launched<'_>], b: &[&Launched<'_>]) -> Ver
             });
         }
     }
-    verdict.unwrap_or(Verdict::Apart { reason: "no launch of it was checked on both".to_owned() })
+    Some(verdict.unwrap_or(Verdict::Apart { reason: "no launch of it was checked on both".to_owned() }))
 }
 
 fn launch(key: &Key, a: &Launched<'_>, b: &Launched<'_>) -> Verdict {

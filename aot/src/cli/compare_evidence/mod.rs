@@ -108,10 +108,10 @@ fn compare(a: &Gathered, b: &Gathered) -> Result<Comparison, Failure> {
     let (mut keys, mut other_sources) = (BTreeMap::new(), Vec::new());
     for key in &both {
         let [one, other] = comparable([&of_a[*key], &of_b[*key]], [&sources_a, &sources_b]);
-        if one.is_empty() || other.is_empty() {
-            other_sources.push((*key).clone());
-        } else {
-            keys.insert((*key).clone(), launches::of_key(key, &one, &other));
+        let is_comparable = !one.is_empty() && !other.is_empty();
+        match is_comparable.then(|| launches::of_key(key, &one, &other)).flatten() {
+            Some(verdict) => drop(keys.insert((*key).clone(), verdict)),
+            None => other_sources.push((*key).clone()),
         }
     }
     let mut notes: Vec<String> = [a, b]
