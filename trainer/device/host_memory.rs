@@ -52,7 +52,7 @@ pub struct HostMemoryRow {
 }
 
 impl HostMemory {
-    /// Computes that of a run by a plan on these data.
+    /// Returns the host memory that a run of this plan takes, data included.
     pub fn of(plan: &TrainingPlan, data: &[PathBuf], memory: DeviceMemory) -> Self {
         let models: Vec<&Resident> = plan.teacher.iter().chain([&plan.student]).collect();
         // Two arrive from the device while one is written.

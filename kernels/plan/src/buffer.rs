@@ -19,11 +19,11 @@ pub struct BufferId(pub u32);
 pub enum Category {
     /// Frozen teacher weights.
     TeacherWeights,
-    /// Where those that are stored in blocks are dequantized to.
+    /// Scratch that receives the teacher's matrices as they are dequantized.
     TeacherScratch,
     /// The student's weights: in the precision of the run, or frozen ones as they are stored.
     StudentWeights,
-    /// Where those that are stored in blocks are dequantized to.
+    /// Scratch that receives the frozen student's matrices as they are dequantized.
     StudentScratch,
     /// The student's adapters in the precision of the run.
     Adapters,

@@ -20,7 +20,7 @@ pub struct Family {
     pub mlp_bias: Bias,
     /// Elements of a head where config.json does not say.
     pub head_dim: HeadDim,
-    /// Whether each head of q and k is normalized before it is rotated.
+    /// True if each head of q and k is normalized before it is rotated.
     pub qk_norm: bool,
     /// Kinds of rotary embedding, as `rope_type` of config.json has them.
     pub rope: &'static [&'static str],

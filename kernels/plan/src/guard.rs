@@ -1,4 +1,4 @@
-//! How far gradients by products in int8 are from bf16's, on one micro-batch: forward and backward once more, in bf16, a layer
+//! Measures how far int8's gradients are from bf16's, on one micro-batch: forward and backward once more, in bf16, a layer
 //! at a time. Nothing that training reads is written.
 
 use std::ops::Range;

@@ -1,8 +1,8 @@
-//! What a run minimizes.
+//! The loss of a run.
 
 use serde::Serialize;
 
-/// What a run minimizes.
+/// The loss that a run minimizes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Objective {
