@@ -1,1205 +1,2263 @@
-//! Parameter blocks: the Rust twins of the C structs in `kernels/abi`, made by bindgen.
+//! Parameter blocks and kernels, of the C headers of `kernels/abi` and of the families.
 //!
 //! Not edited by hand: `cargo xtask abi` regenerates it, and so does `cargo run -p precast-abi`.
-#![allow(non_camel_case_types, missing_docs, clippy::undocumented_unsafe_blocks, clippy::unreadable_literal)]
+#![allow(non_camel_case_types, missing_docs)]
+
+use std::mem::offset_of;
+
+use bytemuck::{Pod, Zeroable};
+
+use crate::arguments::arguments;
+use crate::registry::{Op, op};
+use crate::{Block, Content, Dtype, Format, Kernel, Operand, Out, key, operand};
+
+/// A device address; in a plan, a virtual one.
+pub type address = u64;
 
 pub const MASKED_TOKEN: u32 = 4294967295;
-pub type address = u64;
-#[repr(C)]
-#[repr(align(64))]
-#[derive(Debug, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+
+/// A CUtensorMap: how a box of a matrix is copied. Opaque: the CUDA driver fills it in when a launch is prepared,
+/// for the variants that use it; elsewhere it is zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[repr(C, align(64))]
 pub struct tensor_map {
-    pub opaque: [u64; 16usize],
+    pub opaque: [u64; 16],
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of tensor_map"][::std::mem::size_of::<tensor_map>() - 128usize];
-    ["Alignment of tensor_map"][::std::mem::align_of::<tensor_map>() - 64usize];
-    ["Offset of field: tensor_map::opaque"][::std::mem::offset_of!(tensor_map, opaque) - 0usize];
-};
-impl Default for tensor_map {
-    fn default() -> Self {
-        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
-    }
-}
+
+/// One micro-batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct micro_scalars {
+    /// 1 / (counted tokens over all micro-batches of the step)
     pub loss_scale: f32,
+    /// 0 in the first micro-batch of a step: gradients are overwritten, not added to
     pub accumulate: u32,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of micro_scalars"][::std::mem::size_of::<micro_scalars>() - 8usize];
-    ["Alignment of micro_scalars"][::std::mem::align_of::<micro_scalars>() - 4usize];
-    ["Offset of field: micro_scalars::loss_scale"][::std::mem::offset_of!(micro_scalars, loss_scale) - 0usize];
-    ["Offset of field: micro_scalars::accumulate"][::std::mem::offset_of!(micro_scalars, accumulate) - 4usize];
-};
+
+/// One optimizer update.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct update_scalars {
     pub lr: f32,
+    /// 1 - beta1^step
     pub bias_correction1: f32,
+    /// 1 - beta2^step
     pub bias_correction2: f32,
     pub reserved: u32,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of update_scalars"][::std::mem::size_of::<update_scalars>() - 16usize];
-    ["Alignment of update_scalars"][::std::mem::align_of::<update_scalars>() - 4usize];
-    ["Offset of field: update_scalars::lr"][::std::mem::offset_of!(update_scalars, lr) - 0usize];
-    ["Offset of field: update_scalars::bias_correction1"]
-        [::std::mem::offset_of!(update_scalars, bias_correction1) - 4usize];
-    ["Offset of field: update_scalars::bias_correction2"]
-        [::std::mem::offset_of!(update_scalars, bias_correction2) - 8usize];
-    ["Offset of field: update_scalars::reserved"][::std::mem::offset_of!(update_scalars, reserved) - 12usize];
-};
+
+/// Metrics of a step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct step_metrics {
+    /// mean over counted tokens, nats, without T^2
     pub kd_loss: f32,
+    /// mean over counted tokens, nats
     pub ce_loss: f32,
+    /// L2 norm over all gradients, before clipping
     pub grad_norm: f32,
+    /// what gradients are multiplied by
     pub clip_scale: f32,
+    /// 1: the norm was not finite and the weights were left alone
     pub skipped: u32,
     pub reserved: u32,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of step_metrics"][::std::mem::size_of::<step_metrics>() - 24usize];
-    ["Alignment of step_metrics"][::std::mem::align_of::<step_metrics>() - 4usize];
-    ["Offset of field: step_metrics::kd_loss"][::std::mem::offset_of!(step_metrics, kd_loss) - 0usize];
-    ["Offset of field: step_metrics::ce_loss"][::std::mem::offset_of!(step_metrics, ce_loss) - 4usize];
-    ["Offset of field: step_metrics::grad_norm"][::std::mem::offset_of!(step_metrics, grad_norm) - 8usize];
-    ["Offset of field: step_metrics::clip_scale"][::std::mem::offset_of!(step_metrics, clip_scale) - 12usize];
-    ["Offset of field: step_metrics::skipped"][::std::mem::offset_of!(step_metrics, skipped) - 16usize];
-    ["Offset of field: step_metrics::reserved"][::std::mem::offset_of!(step_metrics, reserved) - 20usize];
-};
+
+/// Parameter block of `adamw.update`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct adamw_params {
+    /// `[n]` f32, read
     pub grad: address,
+    /// update_scalars, read
     pub update: address,
+    /// step_metrics, read: `clip_scale`, `skipped`
     pub metrics: address,
+    /// `[n]` f32, update
     pub master: address,
+    /// `[n]` f32, update
     pub m: address,
+    /// `[n]` f32, update, uniform(0.0, 1.0)
     pub v: address,
+    /// `[n]` bf16, update if w == bf16: copy of `master`
     pub weights: address,
+    /// elements
     pub n: u64,
+    /// elements that decay, the first ones: matrices lie before vectors
     pub decayed: u64,
     pub beta1: f32,
     pub beta2: f32,
     pub eps: f32,
     pub weight_decay: f32,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of adamw_params"][::std::mem::size_of::<adamw_params>() - 88usize];
-    ["Alignment of adamw_params"][::std::mem::align_of::<adamw_params>() - 8usize];
-    ["Offset of field: adamw_params::grad"][::std::mem::offset_of!(adamw_params, grad) - 0usize];
-    ["Offset of field: adamw_params::update"][::std::mem::offset_of!(adamw_params, update) - 8usize];
-    ["Offset of field: adamw_params::metrics"][::std::mem::offset_of!(adamw_params, metrics) - 16usize];
-    ["Offset of field: adamw_params::master"][::std::mem::offset_of!(adamw_params, master) - 24usize];
-    ["Offset of field: adamw_params::m"][::std::mem::offset_of!(adamw_params, m) - 32usize];
-    ["Offset of field: adamw_params::v"][::std::mem::offset_of!(adamw_params, v) - 40usize];
-    ["Offset of field: adamw_params::weights"][::std::mem::offset_of!(adamw_params, weights) - 48usize];
-    ["Offset of field: adamw_params::n"][::std::mem::offset_of!(adamw_params, n) - 56usize];
-    ["Offset of field: adamw_params::decayed"][::std::mem::offset_of!(adamw_params, decayed) - 64usize];
-    ["Offset of field: adamw_params::beta1"][::std::mem::offset_of!(adamw_params, beta1) - 72usize];
-    ["Offset of field: adamw_params::beta2"][::std::mem::offset_of!(adamw_params, beta2) - 76usize];
-    ["Offset of field: adamw_params::eps"][::std::mem::offset_of!(adamw_params, eps) - 80usize];
-    ["Offset of field: adamw_params::weight_decay"][::std::mem::offset_of!(adamw_params, weight_decay) - 84usize];
-};
+
+arguments! {
+    AdamwArgs of adamw_params {
+        operands { grad, update, metrics, master, m, v }
+        optional { weights }
+        scalars { n: u64, decayed: u64, beta1: f32, beta2: f32, eps: f32, weight_decay: f32 }
+    }
+}
+
+key! {
+    /// Updates the master weights; with `w=bf16` also writes the working copy.
+    pub struct AdamwUpdate = "adamw.update" { w: Dtype }
+}
+
+impl Kernel for AdamwUpdate {
+    type Params = adamw_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let operands = [
+            Some(operand!(Read Self::Params, grad: Dtype::F32, p.n)),
+            Some(operand!(Read Self::Params, update: Dtype::U32, 4).with(Content::Update)),
+            Some(operand!(Read Self::Params, metrics: Dtype::F32, 6).with(Content::Metrics)),
+            Some(operand!(ReadWrite Self::Params, master: Dtype::F32, p.n)),
+            Some(operand!(ReadWrite Self::Params, m: Dtype::F32, p.n)),
+            Some(operand!(ReadWrite Self::Params, v: Dtype::F32, p.n).with(Content::Uniform(0.0, 1.0))),
+            (self.w == Dtype::Bf16).then(|| operand!(ReadWrite Self::Params, weights: Dtype::Bf16, p.n)),
+        ];
+        operands.into_iter().flatten().collect()
+    }
+}
+
+/// Parameter block of `add`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct add_params {
+    /// `[n]` f32, read
     pub x: address,
+    /// `[n]` f32, update
     pub y: address,
+    /// elements
     pub n: u64,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of add_params"][::std::mem::size_of::<add_params>() - 24usize];
-    ["Alignment of add_params"][::std::mem::align_of::<add_params>() - 8usize];
-    ["Offset of field: add_params::x"][::std::mem::offset_of!(add_params, x) - 0usize];
-    ["Offset of field: add_params::y"][::std::mem::offset_of!(add_params, y) - 8usize];
-    ["Offset of field: add_params::n"][::std::mem::offset_of!(add_params, n) - 16usize];
-};
+
+arguments! {
+    AddArgs of add_params {
+        operands { x, y }
+        optional { }
+        scalars { n: u64 }
+    }
+}
+
+key! {
+    /// Adds elements.
+    pub struct Add = "add" {  }
+}
+
+impl Kernel for Add {
+    type Params = add_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let operands = [
+            Some(operand!(Read Self::Params, x: Dtype::F32, p.n)),
+            Some(operand!(ReadWrite Self::Params, y: Dtype::F32, p.n)),
+        ];
+        operands.into_iter().flatten().collect()
+    }
+}
+
+/// Parameter block of `attention.fwd`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct attention_fwd_params {
+    /// `[batch, seq_len, heads + 2 * kv_heads, d]` x, read: in each row all query heads, then keys, then values
     pub qkv: address,
+    /// `[batch, seq_len, heads, d]` x, write
     pub o: address,
+    /// `[batch, heads, seq_len]` f32, write: log-sum-exp of the scaled scores
     pub lse: address,
+    /// sequences
     pub batch: u32,
+    /// tokens in each
     pub seq_len: u32,
+    /// query heads
     pub heads: u32,
+    /// key and value heads
     pub kv_heads: u32,
+    /// factor of the scores
     pub scale: f32,
     pub reserved: u32,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of attention_fwd_params"][::std::mem::size_of::<attention_fwd_params>() - 48usize];
-    ["Alignment of attention_fwd_params"][::std::mem::align_of::<attention_fwd_params>() - 8usize];
-    ["Offset of field: attention_fwd_params::qkv"][::std::mem::offset_of!(attention_fwd_params, qkv) - 0usize];
-    ["Offset of field: attention_fwd_params::o"][::std::mem::offset_of!(attention_fwd_params, o) - 8usize];
-    ["Offset of field: attention_fwd_params::lse"][::std::mem::offset_of!(attention_fwd_params, lse) - 16usize];
-    ["Offset of field: attention_fwd_params::batch"][::std::mem::offset_of!(attention_fwd_params, batch) - 24usize];
-    ["Offset of field: attention_fwd_params::seq_len"][::std::mem::offset_of!(attention_fwd_params, seq_len) - 28usize];
-    ["Offset of field: attention_fwd_params::heads"][::std::mem::offset_of!(attention_fwd_params, heads) - 32usize];
-    ["Offset of field: attention_fwd_params::kv_heads"]
-        [::std::mem::offset_of!(attention_fwd_params, kv_heads) - 36usize];
-    ["Offset of field: attention_fwd_params::scale"][::std::mem::offset_of!(attention_fwd_params, scale) - 40usize];
-    ["Offset of field: attention_fwd_params::reserved"]
-        [::std::mem::offset_of!(attention_fwd_params, reserved) - 44usize];
-};
+
+arguments! {
+    AttentionFwdArgs of attention_fwd_params {
+        operands { qkv, o, lse }
+        optional { }
+        scalars { batch: u32, seq_len: u32, heads: u32, kv_heads: u32, scale: f32 }
+    }
+}
+
+key! {
+    /// Attends, and keeps the log-sum-exp of the scores.
+    pub struct AttentionFwd = "attention.fwd" { d: u32, x: Dtype }
+}
+
+impl Kernel for AttentionFwd {
+    type Params = attention_fwd_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let operands = [
+            Some(
+                operand!(Read Self::Params, qkv: self.x, u64::from(p.batch) * u64::from(p.seq_len) * (u64::from(p.heads) + 2 * u64::from(p.kv_heads)) * u64::from(self.d)),
+            ),
+            Some(
+                operand!(Write Self::Params, o: self.x, u64::from(p.batch) * u64::from(p.seq_len) * u64::from(p.heads) * u64::from(self.d)),
+            ),
+            Some(
+                operand!(Write Self::Params, lse: Dtype::F32, u64::from(p.batch) * u64::from(p.heads) * u64::from(p.seq_len)),
+            ),
+        ];
+        operands.into_iter().flatten().collect()
+    }
+
+    fn flops(&self, p: &Self::Params) -> u64 {
+        4 * u64::from(self.d)
+            * (u64::from(p.seq_len) * (u64::from(p.seq_len) + 1) / 2)
+            * u64::from(p.batch)
+            * u64::from(p.heads)
+    }
+}
+
+/// Parameter block of `attention.delta`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct attention_delta_params {
+    /// `[batch, seq_len, heads, d]` x, read
     pub o: address,
+    /// `[batch, seq_len, heads, d]` x, read
     pub d_o: address,
+    /// `[batch, heads, seq_len]` f32, write
     pub delta: address,
+    /// sequences
     pub batch: u32,
+    /// tokens in each
     pub seq_len: u32,
+    /// query heads
     pub heads: u32,
     pub reserved: u32,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of attention_delta_params"][::std::mem::size_of::<attention_delta_params>() - 40usize];
-    ["Alignment of attention_delta_params"][::std::mem::align_of::<attention_delta_params>() - 8usize];
-    ["Offset of field: attention_delta_params::o"][::std::mem::offset_of!(attention_delta_params, o) - 0usize];
-    ["Offset of field: attention_delta_params::d_o"][::std::mem::offset_of!(attention_delta_params, d_o) - 8usize];
-    ["Offset of field: attention_delta_params::delta"][::std::mem::offset_of!(attention_delta_params, delta) - 16usize];
-    ["Offset of field: attention_delta_params::batch"][::std::mem::offset_of!(attention_delta_params, batch) - 24usize];
-    ["Offset of field: attention_delta_params::seq_len"]
-        [::std::mem::offset_of!(attention_delta_params, seq_len) - 28usize];
-    ["Offset of field: attention_delta_params::heads"][::std::mem::offset_of!(attention_delta_params, heads) - 32usize];
-    ["Offset of field: attention_delta_params::reserved"]
-        [::std::mem::offset_of!(attention_delta_params, reserved) - 36usize];
-};
+
+arguments! {
+    AttentionDeltaArgs of attention_delta_params {
+        operands { o, d_o, delta }
+        optional { }
+        scalars { batch: u32, seq_len: u32, heads: u32 }
+    }
+}
+
+key! {
+    /// Sums output times output gradient over each row.
+    pub struct AttentionDelta = "attention.delta" { d: u32, x: Dtype }
+}
+
+impl Kernel for AttentionDelta {
+    type Params = attention_delta_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let operands = [
+            Some(
+                operand!(Read Self::Params, o: self.x, u64::from(p.batch) * u64::from(p.seq_len) * u64::from(p.heads) * u64::from(self.d)),
+            ),
+            Some(
+                operand!(Read Self::Params, d_o: self.x, u64::from(p.batch) * u64::from(p.seq_len) * u64::from(p.heads) * u64::from(self.d)),
+            ),
+            Some(
+                operand!(Write Self::Params, delta: Dtype::F32, u64::from(p.batch) * u64::from(p.heads) * u64::from(p.seq_len)),
+            ),
+        ];
+        operands.into_iter().flatten().collect()
+    }
+}
+
+/// Parameter block of `attention.bwd`.
+/// Checks put `lse` above any score, so that probabilities stay below one as in a real backward pass.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct attention_bwd_params {
+    /// `[batch, seq_len, heads + 2 * kv_heads, d]` x, read
     pub qkv: address,
+    /// `[batch, seq_len, heads, d]` x, read
     pub d_o: address,
+    /// `[batch, heads, seq_len]` f32, read, uniform(4.0, 6.0)
     pub lse: address,
+    /// `[batch, heads, seq_len]` f32, read: row sums of `o * d_o`
     pub delta: address,
+    /// `[batch, seq_len, heads + 2 * kv_heads, d]` x, write: laid out as `qkv`
     pub dqkv: address,
+    /// sequences
     pub batch: u32,
+    /// tokens in each
     pub seq_len: u32,
+    /// query heads
     pub heads: u32,
+    /// key and value heads
     pub kv_heads: u32,
+    /// factor of the scores
     pub scale: f32,
     pub reserved: u32,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of attention_bwd_params"][::std::mem::size_of::<attention_bwd_params>() - 64usize];
-    ["Alignment of attention_bwd_params"][::std::mem::align_of::<attention_bwd_params>() - 8usize];
-    ["Offset of field: attention_bwd_params::qkv"][::std::mem::offset_of!(attention_bwd_params, qkv) - 0usize];
-    ["Offset of field: attention_bwd_params::d_o"][::std::mem::offset_of!(attention_bwd_params, d_o) - 8usize];
-    ["Offset of field: attention_bwd_params::lse"][::std::mem::offset_of!(attention_bwd_params, lse) - 16usize];
-    ["Offset of field: attention_bwd_params::delta"][::std::mem::offset_of!(attention_bwd_params, delta) - 24usize];
-    ["Offset of field: attention_bwd_params::dqkv"][::std::mem::offset_of!(attention_bwd_params, dqkv) - 32usize];
-    ["Offset of field: attention_bwd_params::batch"][::std::mem::offset_of!(attention_bwd_params, batch) - 40usize];
-    ["Offset of field: attention_bwd_params::seq_len"][::std::mem::offset_of!(attention_bwd_params, seq_len) - 44usize];
-    ["Offset of field: attention_bwd_params::heads"][::std::mem::offset_of!(attention_bwd_params, heads) - 48usize];
-    ["Offset of field: attention_bwd_params::kv_heads"]
-        [::std::mem::offset_of!(attention_bwd_params, kv_heads) - 52usize];
-    ["Offset of field: attention_bwd_params::scale"][::std::mem::offset_of!(attention_bwd_params, scale) - 56usize];
-    ["Offset of field: attention_bwd_params::reserved"]
-        [::std::mem::offset_of!(attention_bwd_params, reserved) - 60usize];
-};
+
+arguments! {
+    AttentionBwdArgs of attention_bwd_params {
+        operands { qkv, d_o, lse, delta, dqkv }
+        optional { }
+        scalars { batch: u32, seq_len: u32, heads: u32, kv_heads: u32, scale: f32 }
+    }
+}
+
+key! {
+    /// Computes the gradients of queries, keys and values.
+    pub struct AttentionBwd = "attention.bwd" { d: u32, x: Dtype }
+}
+
+impl Kernel for AttentionBwd {
+    type Params = attention_bwd_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let operands = [
+Some(operand!(Read Self::Params, qkv: self.x, u64::from(p.batch) * u64::from(p.seq_len) * (u64::from(p.heads) + 2 * u64::from(p.kv_heads)) * u64::from(self.d))),
+Some(operand!(Read Self::Params, d_o: self.x, u64::from(p.batch) * u64::from(p.seq_len) * u64::from(p.heads) * u64::from(self.d))),
+Some(operand!(Read Self::Params, lse: Dtype::F32, u64::from(p.batch) * u64::from(p.heads) * u64::from(p.seq_len)).with(Content::Uniform(4.0, 6.0))),
+Some(operand!(Read Self::Params, delta: Dtype::F32, u64::from(p.batch) * u64::from(p.heads) * u64::from(p.seq_len))),
+Some(operand!(Write Self::Params, dqkv: self.x, u64::from(p.batch) * u64::from(p.seq_len) * (u64::from(p.heads) + 2 * u64::from(p.kv_heads)) * u64::from(self.d))),
+];
+        operands.into_iter().flatten().collect()
+    }
+
+    fn flops(&self, p: &Self::Params) -> u64 {
+        10 * u64::from(self.d)
+            * (u64::from(p.seq_len) * (u64::from(p.seq_len) + 1) / 2)
+            * u64::from(p.batch)
+            * u64::from(p.heads)
+    }
+}
+
+/// Parameter block of `cast`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct cast_params {
+    /// `[n]` from, read
     pub x: address,
+    /// `[n]` to, write
     pub y: address,
+    /// elements
     pub n: u64,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of cast_params"][::std::mem::size_of::<cast_params>() - 24usize];
-    ["Alignment of cast_params"][::std::mem::align_of::<cast_params>() - 8usize];
-    ["Offset of field: cast_params::x"][::std::mem::offset_of!(cast_params, x) - 0usize];
-    ["Offset of field: cast_params::y"][::std::mem::offset_of!(cast_params, y) - 8usize];
-    ["Offset of field: cast_params::n"][::std::mem::offset_of!(cast_params, n) - 16usize];
-};
+
+arguments! {
+    CastArgs of cast_params {
+        operands { x, y }
+        optional { }
+        scalars { n: u64 }
+    }
+}
+
+key! {
+    /// Casts elements, rounding to nearest even.
+    pub struct Cast = "cast" { from: Dtype, to: Dtype }
+}
+
+impl Kernel for Cast {
+    type Params = cast_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let operands =
+            [Some(operand!(Read Self::Params, x: self.from, p.n)), Some(operand!(Write Self::Params, y: self.to, p.n))];
+        operands.into_iter().flatten().collect()
+    }
+}
+
+/// Parameter block of `column_sum.partial`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct column_sum_partial_params {
+    /// `[rows, n]` x, read
     pub x: address,
+    /// `[ceil(rows / group), n]` f32, write
     pub partial: address,
     pub rows: u32,
     pub n: u32,
+    /// rows of `x` that share one partial sum
     pub group: u32,
     pub reserved: u32,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of column_sum_partial_params"][::std::mem::size_of::<column_sum_partial_params>() - 32usize];
-    ["Alignment of column_sum_partial_params"][::std::mem::align_of::<column_sum_partial_params>() - 8usize];
-    ["Offset of field: column_sum_partial_params::x"][::std::mem::offset_of!(column_sum_partial_params, x) - 0usize];
-    ["Offset of field: column_sum_partial_params::partial"]
-        [::std::mem::offset_of!(column_sum_partial_params, partial) - 8usize];
-    ["Offset of field: column_sum_partial_params::rows"]
-        [::std::mem::offset_of!(column_sum_partial_params, rows) - 16usize];
-    ["Offset of field: column_sum_partial_params::n"][::std::mem::offset_of!(column_sum_partial_params, n) - 20usize];
-    ["Offset of field: column_sum_partial_params::group"]
-        [::std::mem::offset_of!(column_sum_partial_params, group) - 24usize];
-    ["Offset of field: column_sum_partial_params::reserved"]
-        [::std::mem::offset_of!(column_sum_partial_params, reserved) - 28usize];
-};
+
+arguments! {
+    ColumnSumPartialArgs of column_sum_partial_params {
+        operands { x, partial }
+        optional { }
+        scalars { rows: u32, n: u32, group: u32 }
+    }
+}
+
+key! {
+    /// Sums each column over groups of rows.
+    pub struct ColumnSumPartial = "column_sum.partial" { x: Dtype }
+}
+
+impl Kernel for ColumnSumPartial {
+    type Params = column_sum_partial_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let operands = [
+            Some(operand!(Read Self::Params, x: self.x, u64::from(p.rows) * u64::from(p.n))),
+            Some(
+                operand!(Write Self::Params, partial: Dtype::F32, u64::from(p.rows).div_ceil(u64::from(p.group)) * u64::from(p.n)),
+            ),
+        ];
+        operands.into_iter().flatten().collect()
+    }
+}
+
+/// Parameter block of `column_sum.finish`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct column_sum_finish_params {
+    /// `[rows, n]` f32, read
     pub partial: address,
+    /// micro_scalars, read
     pub micro: address,
+    /// `[n]` f32, update
     pub grad: address,
     pub rows: u32,
     pub n: u32,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of column_sum_finish_params"][::std::mem::size_of::<column_sum_finish_params>() - 32usize];
-    ["Alignment of column_sum_finish_params"][::std::mem::align_of::<column_sum_finish_params>() - 8usize];
-    ["Offset of field: column_sum_finish_params::partial"]
-        [::std::mem::offset_of!(column_sum_finish_params, partial) - 0usize];
-    ["Offset of field: column_sum_finish_params::micro"]
-        [::std::mem::offset_of!(column_sum_finish_params, micro) - 8usize];
-    ["Offset of field: column_sum_finish_params::grad"]
-        [::std::mem::offset_of!(column_sum_finish_params, grad) - 16usize];
-    ["Offset of field: column_sum_finish_params::rows"]
-        [::std::mem::offset_of!(column_sum_finish_params, rows) - 24usize];
-    ["Offset of field: column_sum_finish_params::n"][::std::mem::offset_of!(column_sum_finish_params, n) - 28usize];
-};
+
+arguments! {
+    ColumnSumFinishArgs of column_sum_finish_params {
+        operands { partial, micro, grad }
+        optional { }
+        scalars { rows: u32, n: u32 }
+    }
+}
+
+key! {
+    /// Adds the groups up into a gradient.
+    pub struct ColumnSumFinish = "column_sum.finish" {  }
+}
+
+impl Kernel for ColumnSumFinish {
+    type Params = column_sum_finish_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let operands = [
+            Some(operand!(Read Self::Params, partial: Dtype::F32, u64::from(p.rows) * u64::from(p.n))),
+            Some(operand!(Read Self::Params, micro: Dtype::U32, 2).with(Content::Micro)),
+            Some(operand!(ReadWrite Self::Params, grad: Dtype::F32, u64::from(p.n))),
+        ];
+        operands.into_iter().flatten().collect()
+    }
+}
+
+/// Parameter block of `dequant`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct dequant_params {
+    /// `[n]` w, read
     pub w: address,
+    /// `[n]` x, write
     pub x: address,
+    /// elements, whole blocks
     pub n: u64,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of dequant_params"][::std::mem::size_of::<dequant_params>() - 24usize];
-    ["Alignment of dequant_params"][::std::mem::align_of::<dequant_params>() - 8usize];
-    ["Offset of field: dequant_params::w"][::std::mem::offset_of!(dequant_params, w) - 0usize];
-    ["Offset of field: dequant_params::x"][::std::mem::offset_of!(dequant_params, x) - 8usize];
-    ["Offset of field: dequant_params::n"][::std::mem::offset_of!(dequant_params, n) - 16usize];
-};
+
+arguments! {
+    DequantArgs of dequant_params {
+        operands { w, x }
+        optional { }
+        scalars { n: u64 }
+    }
+}
+
+key! {
+    /// Makes blocks dense.
+    pub struct Dequant = "dequant" { w: Block, x: Dtype }
+}
+
+impl Kernel for Dequant {
+    type Params = dequant_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let operands =
+            [Some(operand!(Read Self::Params, w: self.w, p.n)), Some(operand!(Write Self::Params, x: self.x, p.n))];
+        operands.into_iter().flatten().collect()
+    }
+}
+
+/// Parameter block of `embedding.fwd`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct embedding_fwd_params {
+    /// `[tokens]` u32, read, ids(vocab): each below `vocab`
     pub ids: address,
+    /// `[vocab, h]` w, read
     pub table: address,
+    /// `[tokens, h]` x, write
     pub y: address,
     pub tokens: u32,
     pub vocab: u32,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of embedding_fwd_params"][::std::mem::size_of::<embedding_fwd_params>() - 32usize];
-    ["Alignment of embedding_fwd_params"][::std::mem::align_of::<embedding_fwd_params>() - 8usize];
-    ["Offset of field: embedding_fwd_params::ids"][::std::mem::offset_of!(embedding_fwd_params, ids) - 0usize];
-    ["Offset of field: embedding_fwd_params::table"][::std::mem::offset_of!(embedding_fwd_params, table) - 8usize];
-    ["Offset of field: embedding_fwd_params::y"][::std::mem::offset_of!(embedding_fwd_params, y) - 16usize];
-    ["Offset of field: embedding_fwd_params::tokens"][::std::mem::offset_of!(embedding_fwd_params, tokens) - 24usize];
-    ["Offset of field: embedding_fwd_params::vocab"][::std::mem::offset_of!(embedding_fwd_params, vocab) - 28usize];
-};
+
+arguments! {
+    EmbeddingFwdArgs of embedding_fwd_params {
+        operands { ids, table, y }
+        optional { }
+        scalars { tokens: u32, vocab: u32 }
+    }
+}
+
+key! {
+    /// Gathers rows of an embedding table.
+    pub struct EmbeddingFwd = "embedding.fwd" { h: u32, w: Format, x: Dtype }
+}
+
+impl Kernel for EmbeddingFwd {
+    type Params = embedding_fwd_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let operands = [
+            Some(operand!(Read Self::Params, ids: Dtype::U32, u64::from(p.tokens)).with(Content::Ids(p.vocab))),
+            Some(operand!(Read Self::Params, table: self.w, u64::from(p.vocab) * u64::from(self.h))),
+            Some(operand!(Write Self::Params, y: self.x, u64::from(p.tokens) * u64::from(self.h))),
+        ];
+        operands.into_iter().flatten().collect()
+    }
+
+    fn bytes(&self, p: &Self::Params) -> u64 {
+        u64::from(p.tokens) * (4 + self.w.bytes(u64::from(self.h)) + u64::from(self.h) * self.x.bytes())
+    }
+}
+
+/// Parameter block of `embedding.bwd`.
+/// Rows of tokens that do not occur stay as they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct embedding_bwd_params {
+    /// `[tokens]` u32, read, sorted_ids(vocab): ascending
     pub sorted_ids: address,
+    /// `[tokens]` u32, read, positions_of(sorted_ids): row of `dy` of each sorted id; ascending within an id
     pub sorted_positions: address,
+    /// `[tokens, h]` x, read
     pub dy: address,
+    /// `[vocab, h]` f32, update
     pub dtable: address,
     pub tokens: u32,
     pub vocab: u32,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of embedding_bwd_params"][::std::mem::size_of::<embedding_bwd_params>() - 40usize];
-    ["Alignment of embedding_bwd_params"][::std::mem::align_of::<embedding_bwd_params>() - 8usize];
-    ["Offset of field: embedding_bwd_params::sorted_ids"]
-        [::std::mem::offset_of!(embedding_bwd_params, sorted_ids) - 0usize];
-    ["Offset of field: embedding_bwd_params::sorted_positions"]
-        [::std::mem::offset_of!(embedding_bwd_params, sorted_positions) - 8usize];
-    ["Offset of field: embedding_bwd_params::dy"][::std::mem::offset_of!(embedding_bwd_params, dy) - 16usize];
-    ["Offset of field: embedding_bwd_params::dtable"][::std::mem::offset_of!(embedding_bwd_params, dtable) - 24usize];
-    ["Offset of field: embedding_bwd_params::tokens"][::std::mem::offset_of!(embedding_bwd_params, tokens) - 32usize];
-    ["Offset of field: embedding_bwd_params::vocab"][::std::mem::offset_of!(embedding_bwd_params, vocab) - 36usize];
-};
+
+arguments! {
+    EmbeddingBwdArgs of embedding_bwd_params {
+        operands { sorted_ids, sorted_positions, dy, dtable }
+        optional { }
+        scalars { tokens: u32, vocab: u32 }
+    }
+}
+
+key! {
+    /// Adds gradients into the rows they came from.
+    pub struct EmbeddingBwd = "embedding.bwd" { h: u32, x: Dtype }
+}
+
+impl Kernel for EmbeddingBwd {
+    type Params = embedding_bwd_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let operands = [
+            Some(
+                operand!(Read Self::Params, sorted_ids: Dtype::U32, u64::from(p.tokens))
+                    .with(Content::SortedIds(p.vocab)),
+            ),
+            Some(
+                operand!(Read Self::Params, sorted_positions: Dtype::U32, u64::from(p.tokens))
+                    .with(Content::PositionsOf("sorted_ids")),
+            ),
+            Some(operand!(Read Self::Params, dy: self.x, u64::from(p.tokens) * u64::from(self.h))),
+            Some(operand!(ReadWrite Self::Params, dtable: Dtype::F32, u64::from(p.vocab) * u64::from(self.h))),
+        ];
+        operands.into_iter().flatten().collect()
+    }
+
+    fn bytes(&self, p: &Self::Params) -> u64 {
+        u64::from(p.tokens) * (8 + u64::from(self.h) * self.x.bytes())
+            + 2 * u64::from(p.tokens).min(u64::from(p.vocab)) * u64::from(self.h) * 4
+    }
+}
+
+/// Parameter block of `fill`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct fill_params {
+    /// micro_scalars, read if first
     pub micro: address,
+    /// `[n]` f32, update if first, write if !first
     pub y: address,
+    /// elements
     pub n: u64,
     pub value: f32,
     pub reserved: u32,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of fill_params"][::std::mem::size_of::<fill_params>() - 32usize];
-    ["Alignment of fill_params"][::std::mem::align_of::<fill_params>() - 8usize];
-    ["Offset of field: fill_params::micro"][::std::mem::offset_of!(fill_params, micro) - 0usize];
-    ["Offset of field: fill_params::y"][::std::mem::offset_of!(fill_params, y) - 8usize];
-    ["Offset of field: fill_params::n"][::std::mem::offset_of!(fill_params, n) - 16usize];
-    ["Offset of field: fill_params::value"][::std::mem::offset_of!(fill_params, value) - 24usize];
-    ["Offset of field: fill_params::reserved"][::std::mem::offset_of!(fill_params, reserved) - 28usize];
-};
-#[repr(C)]
-#[repr(align(64))]
-#[derive(Debug, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+
+arguments! {
+    FillArgs of fill_params {
+        operands { y }
+        optional { micro }
+        scalars { n: u64, value: f32 }
+    }
+}
+
+key! {
+    /// Sets elements; with `first`, in the first micro-batch only.
+    pub struct Fill = "fill" { first: bool }
+}
+
+impl Kernel for Fill {
+    type Params = fill_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let operands = [
+            self.first.then(|| operand!(Read Self::Params, micro: Dtype::U32, 2).with(Content::Micro)),
+            self.first.then(|| operand!(ReadWrite Self::Params, y: Dtype::F32, p.n)),
+            (!self.first).then(|| operand!(Write Self::Params, y: Dtype::F32, p.n)),
+        ];
+        operands.into_iter().flatten().collect()
+    }
+}
+
+/// Parameter block of `gemm.fwd`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[repr(C, align(64))]
 pub struct gemm_fwd_params {
+    /// `[m, k]` x, read
     pub x: address,
+    /// `[n, k]` w, read
     pub w: address,
+    /// `[n]` x.output(), read if bias
     pub bias: address,
+    /// `[m, n]` x.output(), read if residual
     pub residual: address,
+    /// `[m, n]` x.output(), write
     pub y: address,
+    /// rows: tokens
     pub m: u32,
+    /// out features
     pub n: u32,
+    /// in features
     pub k: u32,
-    pub reserved: [u32; 3usize],
-    pub maps: [tensor_map; 2usize],
+    pub reserved: [u32; 3],
+    /// `x`, `w`
+    pub maps: [tensor_map; 2],
+    /// `[m]` f32, read if x == i8, uniform(1e-3, 2e-2)
     pub x_scale: address,
+    /// `[n]` f32, read if x == i8, uniform(1e-3, 2e-2)
     pub w_scale: address,
-    pub reserved_int8: [u32; 12usize],
+    pub reserved_int8: [u32; 12],
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of gemm_fwd_params"][::std::mem::size_of::<gemm_fwd_params>() - 384usize];
-    ["Alignment of gemm_fwd_params"][::std::mem::align_of::<gemm_fwd_params>() - 64usize];
-    ["Offset of field: gemm_fwd_params::x"][::std::mem::offset_of!(gemm_fwd_params, x) - 0usize];
-    ["Offset of field: gemm_fwd_params::w"][::std::mem::offset_of!(gemm_fwd_params, w) - 8usize];
-    ["Offset of field: gemm_fwd_params::bias"][::std::mem::offset_of!(gemm_fwd_params, bias) - 16usize];
-    ["Offset of field: gemm_fwd_params::residual"][::std::mem::offset_of!(gemm_fwd_params, residual) - 24usize];
-    ["Offset of field: gemm_fwd_params::y"][::std::mem::offset_of!(gemm_fwd_params, y) - 32usize];
-    ["Offset of field: gemm_fwd_params::m"][::std::mem::offset_of!(gemm_fwd_params, m) - 40usize];
-    ["Offset of field: gemm_fwd_params::n"][::std::mem::offset_of!(gemm_fwd_params, n) - 44usize];
-    ["Offset of field: gemm_fwd_params::k"][::std::mem::offset_of!(gemm_fwd_params, k) - 48usize];
-    ["Offset of field: gemm_fwd_params::reserved"][::std::mem::offset_of!(gemm_fwd_params, reserved) - 52usize];
-    ["Offset of field: gemm_fwd_params::maps"][::std::mem::offset_of!(gemm_fwd_params, maps) - 64usize];
-    ["Offset of field: gemm_fwd_params::x_scale"][::std::mem::offset_of!(gemm_fwd_params, x_scale) - 320usize];
-    ["Offset of field: gemm_fwd_params::w_scale"][::std::mem::offset_of!(gemm_fwd_params, w_scale) - 328usize];
-    ["Offset of field: gemm_fwd_params::reserved_int8"]
-        [::std::mem::offset_of!(gemm_fwd_params, reserved_int8) - 336usize];
-};
-impl Default for gemm_fwd_params {
-    fn default() -> Self {
-        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
+
+arguments! {
+    GemmFwdArgs of gemm_fwd_params {
+        operands { x, w, y }
+        optional { bias, residual, x_scale, w_scale }
+        scalars { m: u32, n: u32, k: u32 }
     }
 }
-#[repr(C)]
-#[repr(align(64))]
-#[derive(Debug, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+
+key! {
+    /// Multiplies inputs by weights.
+    pub struct GemmFwd = "gemm.fwd" { bias: bool, residual: bool, w: Format, x: Format }
+}
+
+impl Kernel for GemmFwd {
+    type Params = gemm_fwd_params;
+
+    fn params_bytes(&self) -> usize {
+        if self.x == Dtype::I8 { size_of::<Self::Params>() } else { offset_of!(Self::Params, x_scale) }
+    }
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let operands = [
+            Some(operand!(Read Self::Params, x: self.x, u64::from(p.m) * u64::from(p.k))),
+            Some(operand!(Read Self::Params, w: self.w, u64::from(p.n) * u64::from(p.k))),
+            self.bias.then(|| operand!(Read Self::Params, bias: self.x.output(), u64::from(p.n))),
+            self.residual
+                .then(|| operand!(Read Self::Params, residual: self.x.output(), u64::from(p.m) * u64::from(p.n))),
+            Some(operand!(Write Self::Params, y: self.x.output(), u64::from(p.m) * u64::from(p.n))),
+            (self.x == Dtype::I8).then(|| {
+                operand!(Read Self::Params, x_scale: Dtype::F32, u64::from(p.m)).with(Content::Uniform(1e-3, 2e-2))
+            }),
+            (self.x == Dtype::I8).then(|| {
+                operand!(Read Self::Params, w_scale: Dtype::F32, u64::from(p.n)).with(Content::Uniform(1e-3, 2e-2))
+            }),
+        ];
+        operands.into_iter().flatten().collect()
+    }
+
+    fn flops(&self, p: &Self::Params) -> u64 {
+        2 * u64::from(p.m) * u64::from(p.n) * u64::from(p.k)
+    }
+}
+
+/// Parameter block of `gemm.swiglu`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[repr(C, align(64))]
 pub struct gemm_swiglu_params {
+    /// `[m, k]` x, read
     pub x: address,
+    /// `[2 * n, k]` w, read: the gate features, then the up features
     pub w: address,
+    /// `[2 * n]` x.output(), read if bias
     pub bias: address,
+    /// `[m, n]` x.output(), write
     pub y: address,
+    /// rows: tokens
     pub m: u32,
+    /// out features: half of those that are computed
     pub n: u32,
+    /// in features
     pub k: u32,
-    pub reserved: [u32; 5usize],
-    pub maps: [tensor_map; 2usize],
+    pub reserved: [u32; 5],
+    /// `x`, `w`
+    pub maps: [tensor_map; 2],
+    /// `[m]` f32, read if x == i8, uniform(1e-3, 2e-2)
     pub x_scale: address,
+    /// `[2 * n]` f32, read if x == i8, uniform(1e-3, 2e-2)
     pub w_scale: address,
-    pub reserved_int8: [u32; 12usize],
+    pub reserved_int8: [u32; 12],
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of gemm_swiglu_params"][::std::mem::size_of::<gemm_swiglu_params>() - 384usize];
-    ["Alignment of gemm_swiglu_params"][::std::mem::align_of::<gemm_swiglu_params>() - 64usize];
-    ["Offset of field: gemm_swiglu_params::x"][::std::mem::offset_of!(gemm_swiglu_params, x) - 0usize];
-    ["Offset of field: gemm_swiglu_params::w"][::std::mem::offset_of!(gemm_swiglu_params, w) - 8usize];
-    ["Offset of field: gemm_swiglu_params::bias"][::std::mem::offset_of!(gemm_swiglu_params, bias) - 16usize];
-    ["Offset of field: gemm_swiglu_params::y"][::std::mem::offset_of!(gemm_swiglu_params, y) - 24usize];
-    ["Offset of field: gemm_swiglu_params::m"][::std::mem::offset_of!(gemm_swiglu_params, m) - 32usize];
-    ["Offset of field: gemm_swiglu_params::n"][::std::mem::offset_of!(gemm_swiglu_params, n) - 36usize];
-    ["Offset of field: gemm_swiglu_params::k"][::std::mem::offset_of!(gemm_swiglu_params, k) - 40usize];
-    ["Offset of field: gemm_swiglu_params::reserved"][::std::mem::offset_of!(gemm_swiglu_params, reserved) - 44usize];
-    ["Offset of field: gemm_swiglu_params::maps"][::std::mem::offset_of!(gemm_swiglu_params, maps) - 64usize];
-    ["Offset of field: gemm_swiglu_params::x_scale"][::std::mem::offset_of!(gemm_swiglu_params, x_scale) - 320usize];
-    ["Offset of field: gemm_swiglu_params::w_scale"][::std::mem::offset_of!(gemm_swiglu_params, w_scale) - 328usize];
-    ["Offset of field: gemm_swiglu_params::reserved_int8"]
-        [::std::mem::offset_of!(gemm_swiglu_params, reserved_int8) - 336usize];
-};
-impl Default for gemm_swiglu_params {
-    fn default() -> Self {
-        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
+
+arguments! {
+    GemmSwigluArgs of gemm_swiglu_params {
+        operands { x, w, y }
+        optional { bias, x_scale, w_scale }
+        scalars { m: u32, n: u32, k: u32 }
     }
 }
-#[repr(C)]
-#[repr(align(64))]
-#[derive(Debug, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+
+key! {
+    /// Multiplies inputs by the weights of gate and up, and gates.
+    pub struct GemmSwiglu = "gemm.swiglu" { bias: bool, w: Format, x: Format }
+}
+
+impl Kernel for GemmSwiglu {
+    type Params = gemm_swiglu_params;
+
+    fn params_bytes(&self) -> usize {
+        if self.x == Dtype::I8 { size_of::<Self::Params>() } else { offset_of!(Self::Params, x_scale) }
+    }
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let operands = [
+            Some(operand!(Read Self::Params, x: self.x, u64::from(p.m) * u64::from(p.k))),
+            Some(operand!(Read Self::Params, w: self.w, (2 * u64::from(p.n)) * u64::from(p.k))),
+            self.bias.then(|| operand!(Read Self::Params, bias: self.x.output(), 2 * u64::from(p.n))),
+            Some(operand!(Write Self::Params, y: self.x.output(), u64::from(p.m) * u64::from(p.n))),
+            (self.x == Dtype::I8).then(|| {
+                operand!(Read Self::Params, x_scale: Dtype::F32, u64::from(p.m)).with(Content::Uniform(1e-3, 2e-2))
+            }),
+            (self.x == Dtype::I8).then(|| {
+                operand!(Read Self::Params, w_scale: Dtype::F32, 2 * u64::from(p.n)).with(Content::Uniform(1e-3, 2e-2))
+            }),
+        ];
+        operands.into_iter().flatten().collect()
+    }
+
+    fn flops(&self, p: &Self::Params) -> u64 {
+        2 * u64::from(p.m) * 2 * u64::from(p.n) * u64::from(p.k)
+    }
+}
+
+/// Parameter block of `gemm.dgrad`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[repr(C, align(64))]
 pub struct gemm_dgrad_params {
+    /// `[m, n]` x, read
     pub dy: address,
+    /// `[n, k]` w, read
     pub w: address,
+    /// `[m, k]` x, write
     pub dx: address,
+    /// `[workspace()]` f32, scratch if splits > 1: whole tiles, the sum of the splits so far
     pub workspace: address,
+    /// `[semaphores()]` u32, update if splits > 1, zeros: per tile the split that may add next; 0 between launches
     pub semaphores: address,
+    /// rows: tokens
     pub m: u32,
+    /// out features
     pub n: u32,
+    /// in features
     pub k: u32,
+    /// split-K: CTAs per tile, which add one after the other; 0 or 1 for none
     pub splits: u32,
-    pub reserved: [u32; 2usize],
-    pub maps: [tensor_map; 2usize],
+    pub reserved: [u32; 2],
+    /// `dy`, `w`
+    pub maps: [tensor_map; 2],
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of gemm_dgrad_params"][::std::mem::size_of::<gemm_dgrad_params>() - 320usize];
-    ["Alignment of gemm_dgrad_params"][::std::mem::align_of::<gemm_dgrad_params>() - 64usize];
-    ["Offset of field: gemm_dgrad_params::dy"][::std::mem::offset_of!(gemm_dgrad_params, dy) - 0usize];
-    ["Offset of field: gemm_dgrad_params::w"][::std::mem::offset_of!(gemm_dgrad_params, w) - 8usize];
-    ["Offset of field: gemm_dgrad_params::dx"][::std::mem::offset_of!(gemm_dgrad_params, dx) - 16usize];
-    ["Offset of field: gemm_dgrad_params::workspace"][::std::mem::offset_of!(gemm_dgrad_params, workspace) - 24usize];
-    ["Offset of field: gemm_dgrad_params::semaphores"][::std::mem::offset_of!(gemm_dgrad_params, semaphores) - 32usize];
-    ["Offset of field: gemm_dgrad_params::m"][::std::mem::offset_of!(gemm_dgrad_params, m) - 40usize];
-    ["Offset of field: gemm_dgrad_params::n"][::std::mem::offset_of!(gemm_dgrad_params, n) - 44usize];
-    ["Offset of field: gemm_dgrad_params::k"][::std::mem::offset_of!(gemm_dgrad_params, k) - 48usize];
-    ["Offset of field: gemm_dgrad_params::splits"][::std::mem::offset_of!(gemm_dgrad_params, splits) - 52usize];
-    ["Offset of field: gemm_dgrad_params::reserved"][::std::mem::offset_of!(gemm_dgrad_params, reserved) - 56usize];
-    ["Offset of field: gemm_dgrad_params::maps"][::std::mem::offset_of!(gemm_dgrad_params, maps) - 64usize];
-};
-impl Default for gemm_dgrad_params {
-    fn default() -> Self {
-        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
+
+arguments! {
+    GemmDgradArgs of gemm_dgrad_params {
+        operands { dy, w, dx }
+        optional { workspace, semaphores }
+        scalars { m: u32, n: u32, k: u32, splits: u32 }
     }
 }
-#[repr(C)]
-#[repr(align(64))]
-#[derive(Debug, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
+
+key! {
+    /// Computes the gradient of the inputs.
+    pub struct GemmDgrad = "gemm.dgrad" { w: Format, x: Dtype }
+}
+
+impl Kernel for GemmDgrad {
+    type Params = gemm_dgrad_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let operands = [
+            Some(operand!(Read Self::Params, dy: self.x, u64::from(p.m) * u64::from(p.n))),
+            Some(operand!(Read Self::Params, w: self.w, u64::from(p.n) * u64::from(p.k))),
+            Some(operand!(Write Self::Params, dx: self.x, u64::from(p.m) * u64::from(p.k))),
+            (p.splits > 1).then(|| operand!(Scratch Self::Params, workspace: Dtype::F32, self.workspace(p))),
+            (p.splits > 1).then(|| {
+                operand!(ReadWrite Self::Params, semaphores: Dtype::U32, self.semaphores(p)).with(Content::Zeros)
+            }),
+        ];
+        operands.into_iter().flatten().collect()
+    }
+
+    fn flops(&self, p: &Self::Params) -> u64 {
+        2 * u64::from(p.m) * u64::from(p.n) * u64::from(p.k)
+    }
+}
+
+/// Parameter block of `gemm.wgrad`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[repr(C, align(64))]
 pub struct gemm_wgrad_params {
+    /// `[m, n]` x, read
     pub dy: address,
+    /// `[m, k]` x, read
     pub x: address,
+    /// micro_scalars, read
     pub micro: address,
+    /// `[n, k]` f32, update
     pub dw: address,
+    /// `[semaphores()]` u32, update if splits > 1, zeros: per tile the split that may add next; 0 between launches
     pub semaphores: address,
+    /// rows: tokens
     pub m: u32,
+    /// out features
     pub n: u32,
+    /// in features
     pub k: u32,
+    /// 1: adds to `dw` whatever `micro` says (a later chunk of the same micro-batch)
     pub accumulate: u32,
+    /// split-K: CTAs per tile, which add one after the other; 0 or 1 for none
     pub splits: u32,
     pub reserved: u32,
-    pub maps: [tensor_map; 2usize],
+    /// `dy`, `x`
+    pub maps: [tensor_map; 2],
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of gemm_wgrad_params"][::std::mem::size_of::<gemm_wgrad_params>() - 320usize];
-    ["Alignment of gemm_wgrad_params"][::std::mem::align_of::<gemm_wgrad_params>() - 64usize];
-    ["Offset of field: gemm_wgrad_params::dy"][::std::mem::offset_of!(gemm_wgrad_params, dy) - 0usize];
-    ["Offset of field: gemm_wgrad_params::x"][::std::mem::offset_of!(gemm_wgrad_params, x) - 8usize];
-    ["Offset of field: gemm_wgrad_params::micro"][::std::mem::offset_of!(gemm_wgrad_params, micro) - 16usize];
-    ["Offset of field: gemm_wgrad_params::dw"][::std::mem::offset_of!(gemm_wgrad_params, dw) - 24usize];
-    ["Offset of field: gemm_wgrad_params::semaphores"][::std::mem::offset_of!(gemm_wgrad_params, semaphores) - 32usize];
-    ["Offset of field: gemm_wgrad_params::m"][::std::mem::offset_of!(gemm_wgrad_params, m) - 40usize];
-    ["Offset of field: gemm_wgrad_params::n"][::std::mem::offset_of!(gemm_wgrad_params, n) - 44usize];
-    ["Offset of field: gemm_wgrad_params::k"][::std::mem::offset_of!(gemm_wgrad_params, k) - 48usize];
-    ["Offset of field: gemm_wgrad_params::accumulate"][::std::mem::offset_of!(gemm_wgrad_params, accumulate) - 52usize];
-    ["Offset of field: gemm_wgrad_params::splits"][::std::mem::offset_of!(gemm_wgrad_params, splits) - 56usize];
-    ["Offset of field: gemm_wgrad_params::reserved"][::std::mem::offset_of!(gemm_wgrad_params, reserved) - 60usize];
-    ["Offset of field: gemm_wgrad_params::maps"][::std::mem::offset_of!(gemm_wgrad_params, maps) - 64usize];
-};
-impl Default for gemm_wgrad_params {
-    fn default() -> Self {
-        let mut s = ::std::mem::MaybeUninit::<Self>::uninit();
-        unsafe {
-            ::std::ptr::write_bytes(s.as_mut_ptr(), 0, 1);
-            s.assume_init()
-        }
+
+arguments! {
+    GemmWgradArgs of gemm_wgrad_params {
+        operands { dy, x, micro, dw }
+        optional { semaphores }
+        scalars { m: u32, n: u32, k: u32, accumulate: u32, splits: u32 }
     }
 }
+
+key! {
+    /// Computes the gradient of the weights.
+    pub struct GemmWgrad = "gemm.wgrad" { x: Dtype }
+}
+
+impl Kernel for GemmWgrad {
+    type Params = gemm_wgrad_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let operands = [
+            Some(operand!(Read Self::Params, dy: self.x, u64::from(p.m) * u64::from(p.n))),
+            Some(operand!(Read Self::Params, x: self.x, u64::from(p.m) * u64::from(p.k))),
+            Some(operand!(Read Self::Params, micro: Dtype::U32, 2).with(Content::Micro)),
+            Some(operand!(ReadWrite Self::Params, dw: Dtype::F32, u64::from(p.n) * u64::from(p.k))),
+            (p.splits > 1).then(|| {
+                operand!(ReadWrite Self::Params, semaphores: Dtype::U32, self.semaphores(p)).with(Content::Zeros)
+            }),
+        ];
+        operands.into_iter().flatten().collect()
+    }
+
+    fn flops(&self, p: &Self::Params) -> u64 {
+        2 * u64::from(p.m) * u64::from(p.n) * u64::from(p.k)
+    }
+}
+
+/// Parameter block of `grad_distance.partial`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct grad_distance_partial_params {
+    /// `[n]` f32, read
     pub a: address,
+    /// `[n]` f32, read
     pub b: address,
+    /// `[3, ceil(n / group)]` f32, write: sums of a b, of a^2, of b^2
     pub partial: address,
+    /// elements
     pub n: u64,
+    /// elements that share one partial sum
     pub group: u32,
     pub reserved: u32,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of grad_distance_partial_params"][::std::mem::size_of::<grad_distance_partial_params>() - 40usize];
-    ["Alignment of grad_distance_partial_params"][::std::mem::align_of::<grad_distance_partial_params>() - 8usize];
-    ["Offset of field: grad_distance_partial_params::a"]
-        [::std::mem::offset_of!(grad_distance_partial_params, a) - 0usize];
-    ["Offset of field: grad_distance_partial_params::b"]
-        [::std::mem::offset_of!(grad_distance_partial_params, b) - 8usize];
-    ["Offset of field: grad_distance_partial_params::partial"]
-        [::std::mem::offset_of!(grad_distance_partial_params, partial) - 16usize];
-    ["Offset of field: grad_distance_partial_params::n"]
-        [::std::mem::offset_of!(grad_distance_partial_params, n) - 24usize];
-    ["Offset of field: grad_distance_partial_params::group"]
-        [::std::mem::offset_of!(grad_distance_partial_params, group) - 32usize];
-    ["Offset of field: grad_distance_partial_params::reserved"]
-        [::std::mem::offset_of!(grad_distance_partial_params, reserved) - 36usize];
-};
+
+arguments! {
+    GradDistancePartialArgs of grad_distance_partial_params {
+        operands { a, b, partial }
+        optional { }
+        scalars { n: u64, group: u32 }
+    }
+}
+
+key! {
+    /// Sums products of groups of elements.
+    pub struct GradDistancePartial = "grad_distance.partial" {  }
+}
+
+impl Kernel for GradDistancePartial {
+    type Params = grad_distance_partial_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let operands = [
+            Some(operand!(Read Self::Params, a: Dtype::F32, p.n)),
+            Some(operand!(Read Self::Params, b: Dtype::F32, p.n)),
+            Some(operand!(Write Self::Params, partial: Dtype::F32, 3 * p.n.div_ceil(u64::from(p.group)))),
+        ];
+        operands.into_iter().flatten().collect()
+    }
+}
+
+/// Parameter block of `grad_norm.partial`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct grad_norm_partial_params {
+    /// `[n]` f32, read
     pub grad: address,
+    /// `[ceil(n / group)]` f32, write
     pub partial: address,
+    /// elements
     pub n: u64,
+    /// elements that share one partial sum
     pub group: u32,
     pub reserved: u32,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of grad_norm_partial_params"][::std::mem::size_of::<grad_norm_partial_params>() - 32usize];
-    ["Alignment of grad_norm_partial_params"][::std::mem::align_of::<grad_norm_partial_params>() - 8usize];
-    ["Offset of field: grad_norm_partial_params::grad"]
-        [::std::mem::offset_of!(grad_norm_partial_params, grad) - 0usize];
-    ["Offset of field: grad_norm_partial_params::partial"]
-        [::std::mem::offset_of!(grad_norm_partial_params, partial) - 8usize];
-    ["Offset of field: grad_norm_partial_params::n"][::std::mem::offset_of!(grad_norm_partial_params, n) - 16usize];
-    ["Offset of field: grad_norm_partial_params::group"]
-        [::std::mem::offset_of!(grad_norm_partial_params, group) - 24usize];
-    ["Offset of field: grad_norm_partial_params::reserved"]
-        [::std::mem::offset_of!(grad_norm_partial_params, reserved) - 28usize];
-};
+
+arguments! {
+    GradNormPartialArgs of grad_norm_partial_params {
+        operands { grad, partial }
+        optional { }
+        scalars { n: u64, group: u32 }
+    }
+}
+
+key! {
+    /// Sums squares of groups of elements.
+    pub struct GradNormPartial = "grad_norm.partial" {  }
+}
+
+impl Kernel for GradNormPartial {
+    type Params = grad_norm_partial_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let operands = [
+            Some(operand!(Read Self::Params, grad: Dtype::F32, p.n)),
+            Some(operand!(Write Self::Params, partial: Dtype::F32, p.n.div_ceil(u64::from(p.group)))),
+        ];
+        operands.into_iter().flatten().collect()
+    }
+}
+
+/// Parameter block of `grad_norm.finish`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct grad_norm_finish_params {
+    /// `[count]` f32, read, uniform(0.0, 1.0)
     pub partial: address,
+    /// step_metrics, update: `grad_norm`, `clip_scale`, `skipped`
     pub metrics: address,
     pub count: u32,
+    /// largest norm allowed; 0 for none
     pub clip: f32,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of grad_norm_finish_params"][::std::mem::size_of::<grad_norm_finish_params>() - 24usize];
-    ["Alignment of grad_norm_finish_params"][::std::mem::align_of::<grad_norm_finish_params>() - 8usize];
-    ["Offset of field: grad_norm_finish_params::partial"]
-        [::std::mem::offset_of!(grad_norm_finish_params, partial) - 0usize];
-    ["Offset of field: grad_norm_finish_params::metrics"]
-        [::std::mem::offset_of!(grad_norm_finish_params, metrics) - 8usize];
-    ["Offset of field: grad_norm_finish_params::count"]
-        [::std::mem::offset_of!(grad_norm_finish_params, count) - 16usize];
-    ["Offset of field: grad_norm_finish_params::clip"][::std::mem::offset_of!(grad_norm_finish_params, clip) - 20usize];
-};
+
+arguments! {
+    GradNormFinishArgs of grad_norm_finish_params {
+        operands { partial, metrics }
+        optional { }
+        scalars { count: u32, clip: f32 }
+    }
+}
+
+key! {
+    /// Computes norm and clip, and checks that the norm is finite.
+    pub struct GradNormFinish = "grad_norm.finish" {  }
+}
+
+impl Kernel for GradNormFinish {
+    type Params = grad_norm_finish_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let operands = [
+            Some(operand!(Read Self::Params, partial: Dtype::F32, u64::from(p.count)).with(Content::Uniform(0.0, 1.0))),
+            Some(operand!(ReadWrite Self::Params, metrics: Dtype::F32, 6).with(Content::Metrics)),
+        ];
+        operands.into_iter().flatten().collect()
+    }
+}
+
+/// Parameter block of `head.distill`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct head_distill_params {
+    /// `[tokens, vocab]` x, read: logits
     pub teacher: address,
+    /// `[tokens, vocab]` x, update: logits, replaced by their gradient
     pub student: address,
+    /// `[tokens]` u32, read, targets(vocab)
     pub targets: address,
+    /// micro_scalars, read
     pub micro: address,
+    /// `[tokens]` f32, write: the divergence at `temperature`
     pub kd: address,
+    /// `[tokens]` f32, write: cross entropy at temperature 1
     pub ce: address,
     pub tokens: u32,
     pub vocab: u32,
+    /// share of the divergence, 0 to 1
     pub alpha: f32,
     pub temperature: f32,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of head_distill_params"][::std::mem::size_of::<head_distill_params>() - 64usize];
-    ["Alignment of head_distill_params"][::std::mem::align_of::<head_distill_params>() - 8usize];
-    ["Offset of field: head_distill_params::teacher"][::std::mem::offset_of!(head_distill_params, teacher) - 0usize];
-    ["Offset of field: head_distill_params::student"][::std::mem::offset_of!(head_distill_params, student) - 8usize];
-    ["Offset of field: head_distill_params::targets"][::std::mem::offset_of!(head_distill_params, targets) - 16usize];
-    ["Offset of field: head_distill_params::micro"][::std::mem::offset_of!(head_distill_params, micro) - 24usize];
-    ["Offset of field: head_distill_params::kd"][::std::mem::offset_of!(head_distill_params, kd) - 32usize];
-    ["Offset of field: head_distill_params::ce"][::std::mem::offset_of!(head_distill_params, ce) - 40usize];
-    ["Offset of field: head_distill_params::tokens"][::std::mem::offset_of!(head_distill_params, tokens) - 48usize];
-    ["Offset of field: head_distill_params::vocab"][::std::mem::offset_of!(head_distill_params, vocab) - 52usize];
-    ["Offset of field: head_distill_params::alpha"][::std::mem::offset_of!(head_distill_params, alpha) - 56usize];
-    ["Offset of field: head_distill_params::temperature"]
-        [::std::mem::offset_of!(head_distill_params, temperature) - 60usize];
-};
+
+arguments! {
+    HeadDistillArgs of head_distill_params {
+        operands { teacher, student, targets, micro, kd, ce }
+        optional { }
+        scalars { tokens: u32, vocab: u32, alpha: f32, temperature: f32 }
+    }
+}
+
+key! {
+    /// Computes losses of a chunk, and the gradient of its student logits in place. The divergence is
+    /// Kullback-Leibler's, of the student from the teacher or in reverse.
+    pub struct HeadDistill = "head.distill" { reverse: bool, x: Dtype }
+}
+
+impl Kernel for HeadDistill {
+    type Params = head_distill_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let operands = [
+            Some(operand!(Read Self::Params, teacher: self.x, u64::from(p.tokens) * u64::from(p.vocab))),
+            Some(operand!(ReadWrite Self::Params, student: self.x, u64::from(p.tokens) * u64::from(p.vocab))),
+            Some(operand!(Read Self::Params, targets: Dtype::U32, u64::from(p.tokens)).with(Content::Targets(p.vocab))),
+            Some(operand!(Read Self::Params, micro: Dtype::U32, 2).with(Content::Micro)),
+            Some(operand!(Write Self::Params, kd: Dtype::F32, u64::from(p.tokens))),
+            Some(operand!(Write Self::Params, ce: Dtype::F32, u64::from(p.tokens))),
+        ];
+        operands.into_iter().flatten().collect()
+    }
+}
+
+/// Parameter block of `head.jsd`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct head_jsd_params {
+    /// `[tokens, vocab]` x, read: logits
     pub teacher: address,
+    /// `[tokens, vocab]` x, update: logits, replaced by their gradient
     pub student: address,
+    /// `[tokens]` u32, read, targets(vocab)
     pub targets: address,
+    /// micro_scalars, read
     pub micro: address,
+    /// `[tokens]` f32, write: the divergence at `temperature`
     pub kd: address,
+    /// `[tokens]` f32, write: cross entropy at temperature 1
     pub ce: address,
     pub tokens: u32,
     pub vocab: u32,
+    /// share of the divergence, 0 to 1
     pub alpha: f32,
     pub temperature: f32,
+    /// weight of the teacher in the mixture, between 0 and 1
     pub beta: f32,
     pub reserved: u32,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of head_jsd_params"][::std::mem::size_of::<head_jsd_params>() - 72usize];
-    ["Alignment of head_jsd_params"][::std::mem::align_of::<head_jsd_params>() - 8usize];
-    ["Offset of field: head_jsd_params::teacher"][::std::mem::offset_of!(head_jsd_params, teacher) - 0usize];
-    ["Offset of field: head_jsd_params::student"][::std::mem::offset_of!(head_jsd_params, student) - 8usize];
-    ["Offset of field: head_jsd_params::targets"][::std::mem::offset_of!(head_jsd_params, targets) - 16usize];
-    ["Offset of field: head_jsd_params::micro"][::std::mem::offset_of!(head_jsd_params, micro) - 24usize];
-    ["Offset of field: head_jsd_params::kd"][::std::mem::offset_of!(head_jsd_params, kd) - 32usize];
-    ["Offset of field: head_jsd_params::ce"][::std::mem::offset_of!(head_jsd_params, ce) - 40usize];
-    ["Offset of field: head_jsd_params::tokens"][::std::mem::offset_of!(head_jsd_params, tokens) - 48usize];
-    ["Offset of field: head_jsd_params::vocab"][::std::mem::offset_of!(head_jsd_params, vocab) - 52usize];
-    ["Offset of field: head_jsd_params::alpha"][::std::mem::offset_of!(head_jsd_params, alpha) - 56usize];
-    ["Offset of field: head_jsd_params::temperature"][::std::mem::offset_of!(head_jsd_params, temperature) - 60usize];
-    ["Offset of field: head_jsd_params::beta"][::std::mem::offset_of!(head_jsd_params, beta) - 64usize];
-    ["Offset of field: head_jsd_params::reserved"][::std::mem::offset_of!(head_jsd_params, reserved) - 68usize];
-};
+
+arguments! {
+    HeadJsdArgs of head_jsd_params {
+        operands { teacher, student, targets, micro, kd, ce }
+        optional { }
+        scalars { tokens: u32, vocab: u32, alpha: f32, temperature: f32, beta: f32 }
+    }
+}
+
+key! {
+    /// Computes losses like `head.distill`, by the divergences of teacher and student from their mixture.
+    pub struct HeadJsd = "head.jsd" { x: Dtype }
+}
+
+impl Kernel for HeadJsd {
+    type Params = head_jsd_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let operands = [
+            Some(operand!(Read Self::Params, teacher: self.x, u64::from(p.tokens) * u64::from(p.vocab))),
+            Some(operand!(ReadWrite Self::Params, student: self.x, u64::from(p.tokens) * u64::from(p.vocab))),
+            Some(operand!(Read Self::Params, targets: Dtype::U32, u64::from(p.tokens)).with(Content::Targets(p.vocab))),
+            Some(operand!(Read Self::Params, micro: Dtype::U32, 2).with(Content::Micro)),
+            Some(operand!(Write Self::Params, kd: Dtype::F32, u64::from(p.tokens))),
+            Some(operand!(Write Self::Params, ce: Dtype::F32, u64::from(p.tokens))),
+        ];
+        operands.into_iter().flatten().collect()
+    }
+}
+
+/// Parameter block of `head.ce`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct head_ce_params {
+    /// `[tokens, vocab]` x, update: replaced by their gradient
     pub logits: address,
+    /// `[tokens]` u32, read, targets(vocab)
     pub targets: address,
+    /// micro_scalars, read
     pub micro: address,
+    /// `[tokens]` f32, write: cross entropy
     pub ce: address,
     pub tokens: u32,
     pub vocab: u32,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of head_ce_params"][::std::mem::size_of::<head_ce_params>() - 40usize];
-    ["Alignment of head_ce_params"][::std::mem::align_of::<head_ce_params>() - 8usize];
-    ["Offset of field: head_ce_params::logits"][::std::mem::offset_of!(head_ce_params, logits) - 0usize];
-    ["Offset of field: head_ce_params::targets"][::std::mem::offset_of!(head_ce_params, targets) - 8usize];
-    ["Offset of field: head_ce_params::micro"][::std::mem::offset_of!(head_ce_params, micro) - 16usize];
-    ["Offset of field: head_ce_params::ce"][::std::mem::offset_of!(head_ce_params, ce) - 24usize];
-    ["Offset of field: head_ce_params::tokens"][::std::mem::offset_of!(head_ce_params, tokens) - 32usize];
-    ["Offset of field: head_ce_params::vocab"][::std::mem::offset_of!(head_ce_params, vocab) - 36usize];
-};
+
+arguments! {
+    HeadCeArgs of head_ce_params {
+        operands { logits, targets, micro, ce }
+        optional { }
+        scalars { tokens: u32, vocab: u32 }
+    }
+}
+
+key! {
+    /// Computes cross entropies of a chunk, and the gradient of its logits in place.
+    pub struct HeadCe = "head.ce" { x: Dtype }
+}
+
+impl Kernel for HeadCe {
+    type Params = head_ce_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let operands = [
+            Some(operand!(ReadWrite Self::Params, logits: self.x, u64::from(p.tokens) * u64::from(p.vocab))),
+            Some(operand!(Read Self::Params, targets: Dtype::U32, u64::from(p.tokens)).with(Content::Targets(p.vocab))),
+            Some(operand!(Read Self::Params, micro: Dtype::U32, 2).with(Content::Micro)),
+            Some(operand!(Write Self::Params, ce: Dtype::F32, u64::from(p.tokens))),
+        ];
+        operands.into_iter().flatten().collect()
+    }
+}
+
+/// Parameter block of `head.nll`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct head_nll_params {
+    /// `[tokens, vocab]` x, read
     pub logits: address,
+    /// `[tokens]` u32, read, targets(vocab)
     pub targets: address,
+    /// `[tokens]` f32, write
     pub nll: address,
     pub tokens: u32,
     pub vocab: u32,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of head_nll_params"][::std::mem::size_of::<head_nll_params>() - 32usize];
-    ["Alignment of head_nll_params"][::std::mem::align_of::<head_nll_params>() - 8usize];
-    ["Offset of field: head_nll_params::logits"][::std::mem::offset_of!(head_nll_params, logits) - 0usize];
-    ["Offset of field: head_nll_params::targets"][::std::mem::offset_of!(head_nll_params, targets) - 8usize];
-    ["Offset of field: head_nll_params::nll"][::std::mem::offset_of!(head_nll_params, nll) - 16usize];
-    ["Offset of field: head_nll_params::tokens"][::std::mem::offset_of!(head_nll_params, tokens) - 24usize];
-    ["Offset of field: head_nll_params::vocab"][::std::mem::offset_of!(head_nll_params, vocab) - 28usize];
-};
+
+arguments! {
+    HeadNllArgs of head_nll_params {
+        operands { logits, targets, nll }
+        optional { }
+        scalars { tokens: u32, vocab: u32 }
+    }
+}
+
+key! {
+    /// Computes the negative log likelihood of a chunk.
+    pub struct HeadNll = "head.nll" { x: Dtype }
+}
+
+impl Kernel for HeadNll {
+    type Params = head_nll_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let operands = [
+            Some(operand!(Read Self::Params, logits: self.x, u64::from(p.tokens) * u64::from(p.vocab))),
+            Some(operand!(Read Self::Params, targets: Dtype::U32, u64::from(p.tokens)).with(Content::Targets(p.vocab))),
+            Some(operand!(Write Self::Params, nll: Dtype::F32, u64::from(p.tokens))),
+        ];
+        operands.into_iter().flatten().collect()
+    }
+}
+
+/// Parameter block of `head.compare`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct head_compare_params {
+    /// `[tokens, vocab]` x, read: logits that others are compared with
     pub reference: address,
+    /// `[tokens, vocab]` x, read
     pub logits: address,
+    /// `[tokens]` u32, read, targets(vocab)
     pub targets: address,
+    /// `[tokens]` f32, write: KL(reference || logits)
     pub kl: address,
+    /// `[tokens]` f32, write: 1 where both have their largest logit at the same token
     pub agrees: address,
+    /// `[tokens]` f32, write
     pub reference_nll: address,
+    /// `[tokens]` f32, write
     pub nll: address,
     pub tokens: u32,
     pub vocab: u32,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of head_compare_params"][::std::mem::size_of::<head_compare_params>() - 64usize];
-    ["Alignment of head_compare_params"][::std::mem::align_of::<head_compare_params>() - 8usize];
-    ["Offset of field: head_compare_params::reference"]
-        [::std::mem::offset_of!(head_compare_params, reference) - 0usize];
-    ["Offset of field: head_compare_params::logits"][::std::mem::offset_of!(head_compare_params, logits) - 8usize];
-    ["Offset of field: head_compare_params::targets"][::std::mem::offset_of!(head_compare_params, targets) - 16usize];
-    ["Offset of field: head_compare_params::kl"][::std::mem::offset_of!(head_compare_params, kl) - 24usize];
-    ["Offset of field: head_compare_params::agrees"][::std::mem::offset_of!(head_compare_params, agrees) - 32usize];
-    ["Offset of field: head_compare_params::reference_nll"]
-        [::std::mem::offset_of!(head_compare_params, reference_nll) - 40usize];
-    ["Offset of field: head_compare_params::nll"][::std::mem::offset_of!(head_compare_params, nll) - 48usize];
-    ["Offset of field: head_compare_params::tokens"][::std::mem::offset_of!(head_compare_params, tokens) - 56usize];
-    ["Offset of field: head_compare_params::vocab"][::std::mem::offset_of!(head_compare_params, vocab) - 60usize];
-};
+
+arguments! {
+    HeadCompareArgs of head_compare_params {
+        operands { reference, logits, targets, kl, agrees, reference_nll, nll }
+        optional { }
+        scalars { tokens: u32, vocab: u32 }
+    }
+}
+
+key! {
+    /// Compares two models' predictions of a chunk.
+    pub struct HeadCompare = "head.compare" { x: Dtype }
+}
+
+impl Kernel for HeadCompare {
+    type Params = head_compare_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let operands = [
+            Some(operand!(Read Self::Params, reference: self.x, u64::from(p.tokens) * u64::from(p.vocab))),
+            Some(operand!(Read Self::Params, logits: self.x, u64::from(p.tokens) * u64::from(p.vocab))),
+            Some(operand!(Read Self::Params, targets: Dtype::U32, u64::from(p.tokens)).with(Content::Targets(p.vocab))),
+            Some(operand!(Write Self::Params, kl: Dtype::F32, u64::from(p.tokens))),
+            Some(operand!(Write Self::Params, agrees: Dtype::F32, u64::from(p.tokens))),
+            Some(operand!(Write Self::Params, reference_nll: Dtype::F32, u64::from(p.tokens))),
+            Some(operand!(Write Self::Params, nll: Dtype::F32, u64::from(p.tokens))),
+        ];
+        operands.into_iter().flatten().collect()
+    }
+}
+
+/// Parameter block of `head.metrics`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct head_metrics_params {
+    /// `[tokens]` f32, read if kd
     pub kd: address,
+    /// `[tokens]` f32, read
     pub ce: address,
+    /// micro_scalars, read
     pub micro: address,
+    /// step_metrics, update: `kd_loss` and `ce_loss`, set in the first micro-batch, added to later
     pub metrics: address,
     pub tokens: u32,
     pub reserved: u32,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of head_metrics_params"][::std::mem::size_of::<head_metrics_params>() - 40usize];
-    ["Alignment of head_metrics_params"][::std::mem::align_of::<head_metrics_params>() - 8usize];
-    ["Offset of field: head_metrics_params::kd"][::std::mem::offset_of!(head_metrics_params, kd) - 0usize];
-    ["Offset of field: head_metrics_params::ce"][::std::mem::offset_of!(head_metrics_params, ce) - 8usize];
-    ["Offset of field: head_metrics_params::micro"][::std::mem::offset_of!(head_metrics_params, micro) - 16usize];
-    ["Offset of field: head_metrics_params::metrics"][::std::mem::offset_of!(head_metrics_params, metrics) - 24usize];
-    ["Offset of field: head_metrics_params::tokens"][::std::mem::offset_of!(head_metrics_params, tokens) - 32usize];
-    ["Offset of field: head_metrics_params::reserved"][::std::mem::offset_of!(head_metrics_params, reserved) - 36usize];
-};
+
+arguments! {
+    HeadMetricsArgs of head_metrics_params {
+        operands { ce, micro, metrics }
+        optional { kd }
+        scalars { tokens: u32 }
+    }
+}
+
+key! {
+    /// Adds mean losses of a micro-batch up over the step; that of the teacher with `kd`.
+    pub struct HeadMetrics = "head.metrics" { kd: bool }
+}
+
+impl Kernel for HeadMetrics {
+    type Params = head_metrics_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let operands = [
+            self.kd.then(|| operand!(Read Self::Params, kd: Dtype::F32, u64::from(p.tokens))),
+            Some(operand!(Read Self::Params, ce: Dtype::F32, u64::from(p.tokens))),
+            Some(operand!(Read Self::Params, micro: Dtype::U32, 2).with(Content::Micro)),
+            Some(operand!(ReadWrite Self::Params, metrics: Dtype::F32, 6).with(Content::Metrics)),
+        ];
+        operands.into_iter().flatten().collect()
+    }
+}
+
+/// Parameter block of `int8.quantize`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct int8_quantize_params {
+    /// `[rows, k]` x, read, rows(k)
     pub x: address,
+    /// `[rows, k]` i8, write
     pub q: address,
+    /// `[rows]` f32, write
     pub scale: address,
     pub rows: u32,
     pub reserved: u32,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of int8_quantize_params"][::std::mem::size_of::<int8_quantize_params>() - 32usize];
-    ["Alignment of int8_quantize_params"][::std::mem::align_of::<int8_quantize_params>() - 8usize];
-    ["Offset of field: int8_quantize_params::x"][::std::mem::offset_of!(int8_quantize_params, x) - 0usize];
-    ["Offset of field: int8_quantize_params::q"][::std::mem::offset_of!(int8_quantize_params, q) - 8usize];
-    ["Offset of field: int8_quantize_params::scale"][::std::mem::offset_of!(int8_quantize_params, scale) - 16usize];
-    ["Offset of field: int8_quantize_params::rows"][::std::mem::offset_of!(int8_quantize_params, rows) - 24usize];
-    ["Offset of field: int8_quantize_params::reserved"]
-        [::std::mem::offset_of!(int8_quantize_params, reserved) - 28usize];
-};
+
+arguments! {
+    Int8QuantizeArgs of int8_quantize_params {
+        operands { x, q, scale }
+        optional { }
+        scalars { rows: u32 }
+    }
+}
+
+key! {
+    /// Quantizes rows to rotated int8.
+    pub struct Int8Quantize = "int8.quantize" { k: u32, x: Dtype }
+}
+
+impl Kernel for Int8Quantize {
+    type Params = int8_quantize_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let operands = [
+            Some(
+                operand!(Read Self::Params, x: self.x, u64::from(p.rows) * u64::from(self.k))
+                    .with(Content::Rows(self.k)),
+            ),
+            Some(operand!(Write Self::Params, q: Dtype::I8, u64::from(p.rows) * u64::from(self.k))),
+            Some(operand!(Write Self::Params, scale: Dtype::F32, u64::from(p.rows))),
+        ];
+        operands.into_iter().flatten().collect()
+    }
+}
+
+/// Parameter block of `int8.columns`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct int8_columns_params {
+    /// `[n, columns]` x, read, columns(columns)
     pub x: address,
+    /// `[columns, n]` i8, write
     pub q: address,
+    /// `[columns]` f32, write
     pub scale: address,
     pub columns: u32,
     pub reserved: u32,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of int8_columns_params"][::std::mem::size_of::<int8_columns_params>() - 32usize];
-    ["Alignment of int8_columns_params"][::std::mem::align_of::<int8_columns_params>() - 8usize];
-    ["Offset of field: int8_columns_params::x"][::std::mem::offset_of!(int8_columns_params, x) - 0usize];
-    ["Offset of field: int8_columns_params::q"][::std::mem::offset_of!(int8_columns_params, q) - 8usize];
-    ["Offset of field: int8_columns_params::scale"][::std::mem::offset_of!(int8_columns_params, scale) - 16usize];
-    ["Offset of field: int8_columns_params::columns"][::std::mem::offset_of!(int8_columns_params, columns) - 24usize];
-    ["Offset of field: int8_columns_params::reserved"][::std::mem::offset_of!(int8_columns_params, reserved) - 28usize];
-};
+
+arguments! {
+    Int8ColumnsArgs of int8_columns_params {
+        operands { x, q, scale }
+        optional { }
+        scalars { columns: u32 }
+    }
+}
+
+key! {
+    /// Quantizes columns to rotated int8, as rows.
+    pub struct Int8Columns = "int8.columns" { n: u32, x: Dtype }
+}
+
+impl Kernel for Int8Columns {
+    type Params = int8_columns_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let operands = [
+            Some(
+                operand!(Read Self::Params, x: self.x, u64::from(self.n) * u64::from(p.columns))
+                    .with(Content::Columns(p.columns)),
+            ),
+            Some(operand!(Write Self::Params, q: Dtype::I8, u64::from(p.columns) * u64::from(self.n))),
+            Some(operand!(Write Self::Params, scale: Dtype::F32, u64::from(p.columns))),
+        ];
+        operands.into_iter().flatten().collect()
+    }
+}
+
+/// An adapted part of a stack: one of the projections that one matrix multiplication computes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct lora_part {
     pub scale: f32,
+    /// first column of `y`
     pub start: u32,
+    /// columns
     pub width: u32,
+    /// first row of `b`: the width of the parts before it
     pub row: u32,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of lora_part"][::std::mem::size_of::<lora_part>() - 16usize];
-    ["Alignment of lora_part"][::std::mem::align_of::<lora_part>() - 4usize];
-    ["Offset of field: lora_part::scale"][::std::mem::offset_of!(lora_part, scale) - 0usize];
-    ["Offset of field: lora_part::start"][::std::mem::offset_of!(lora_part, start) - 4usize];
-    ["Offset of field: lora_part::width"][::std::mem::offset_of!(lora_part, width) - 8usize];
-    ["Offset of field: lora_part::row"][::std::mem::offset_of!(lora_part, row) - 12usize];
-};
+
+/// Parameter block of `lora.fwd_a`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct lora_fwd_a_params {
+    /// `[m, k]` x, read
     pub x: address,
+    /// `[parts * rank, k]` x, read
     pub a: address,
+    /// `[m, parts * rank]` x, write
     pub t: address,
     pub m: u32,
     pub k: u32,
+    /// of each part
     pub rank: u32,
     pub parts: u32,
-    pub part: [lora_part; 3usize],
+    pub part: [lora_part; 3],
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of lora_fwd_a_params"][::std::mem::size_of::<lora_fwd_a_params>() - 88usize];
-    ["Alignment of lora_fwd_a_params"][::std::mem::align_of::<lora_fwd_a_params>() - 8usize];
-    ["Offset of field: lora_fwd_a_params::x"][::std::mem::offset_of!(lora_fwd_a_params, x) - 0usize];
-    ["Offset of field: lora_fwd_a_params::a"][::std::mem::offset_of!(lora_fwd_a_params, a) - 8usize];
-    ["Offset of field: lora_fwd_a_params::t"][::std::mem::offset_of!(lora_fwd_a_params, t) - 16usize];
-    ["Offset of field: lora_fwd_a_params::m"][::std::mem::offset_of!(lora_fwd_a_params, m) - 24usize];
-    ["Offset of field: lora_fwd_a_params::k"][::std::mem::offset_of!(lora_fwd_a_params, k) - 28usize];
-    ["Offset of field: lora_fwd_a_params::rank"][::std::mem::offset_of!(lora_fwd_a_params, rank) - 32usize];
-    ["Offset of field: lora_fwd_a_params::parts"][::std::mem::offset_of!(lora_fwd_a_params, parts) - 36usize];
-    ["Offset of field: lora_fwd_a_params::part"][::std::mem::offset_of!(lora_fwd_a_params, part) - 40usize];
-};
+
+arguments! {
+    LoraFwdAArgs of lora_fwd_a_params {
+        operands { x, a, t }
+        optional { }
+        scalars { m: u32, k: u32, rank: u32, parts: u32, part: [lora_part; 3] }
+    }
+}
+
+key! {
+    /// Multiplies inputs by `a`, to ranks.
+    pub struct LoraFwdA = "lora.fwd_a" { x: Dtype }
+}
+
+impl Kernel for LoraFwdA {
+    type Params = lora_fwd_a_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let operands = [
+            Some(operand!(Read Self::Params, x: self.x, u64::from(p.m) * u64::from(p.k))),
+            Some(operand!(Read Self::Params, a: self.x, (u64::from(p.parts) * u64::from(p.rank)) * u64::from(p.k))),
+            Some(operand!(Write Self::Params, t: self.x, u64::from(p.m) * (u64::from(p.parts) * u64::from(p.rank)))),
+        ];
+        operands.into_iter().flatten().collect()
+    }
+
+    fn flops(&self, p: &Self::Params) -> u64 {
+        2 * u64::from(p.m) * u64::from(p.k) * u64::from(p.parts) * u64::from(p.rank)
+    }
+}
+
+/// Parameter block of `lora.fwd_b`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct lora_fwd_b_params {
+    /// `[m, parts * rank]` x, read
     pub t: address,
+    /// `[width(), rank]` x, read
     pub b: address,
+    /// `[m, n]` x, update: columns of parts, the rest is untouched
     pub y: address,
     pub m: u32,
     pub n: u32,
+    /// of each part
     pub rank: u32,
     pub parts: u32,
-    pub part: [lora_part; 3usize],
+    pub part: [lora_part; 3],
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of lora_fwd_b_params"][::std::mem::size_of::<lora_fwd_b_params>() - 88usize];
-    ["Alignment of lora_fwd_b_params"][::std::mem::align_of::<lora_fwd_b_params>() - 8usize];
-    ["Offset of field: lora_fwd_b_params::t"][::std::mem::offset_of!(lora_fwd_b_params, t) - 0usize];
-    ["Offset of field: lora_fwd_b_params::b"][::std::mem::offset_of!(lora_fwd_b_params, b) - 8usize];
-    ["Offset of field: lora_fwd_b_params::y"][::std::mem::offset_of!(lora_fwd_b_params, y) - 16usize];
-    ["Offset of field: lora_fwd_b_params::m"][::std::mem::offset_of!(lora_fwd_b_params, m) - 24usize];
-    ["Offset of field: lora_fwd_b_params::n"][::std::mem::offset_of!(lora_fwd_b_params, n) - 28usize];
-    ["Offset of field: lora_fwd_b_params::rank"][::std::mem::offset_of!(lora_fwd_b_params, rank) - 32usize];
-    ["Offset of field: lora_fwd_b_params::parts"][::std::mem::offset_of!(lora_fwd_b_params, parts) - 36usize];
-    ["Offset of field: lora_fwd_b_params::part"][::std::mem::offset_of!(lora_fwd_b_params, part) - 40usize];
-};
+
+arguments! {
+    LoraFwdBArgs of lora_fwd_b_params {
+        operands { t, b, y }
+        optional { }
+        scalars { m: u32, n: u32, rank: u32, parts: u32, part: [lora_part; 3] }
+    }
+}
+
+key! {
+    /// Multiplies ranks by `b`, and adds to the outputs.
+    pub struct LoraFwdB = "lora.fwd_b" { x: Dtype }
+}
+
+impl Kernel for LoraFwdB {
+    type Params = lora_fwd_b_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let operands = [
+            Some(operand!(Read Self::Params, t: self.x, u64::from(p.m) * (u64::from(p.parts) * u64::from(p.rank)))),
+            Some(operand!(Read Self::Params, b: self.x, self.width(p) * u64::from(p.rank))),
+            Some(operand!(ReadWrite Self::Params, y: self.x, u64::from(p.m) * u64::from(p.n))),
+        ];
+        operands.into_iter().flatten().collect()
+    }
+
+    fn flops(&self, p: &Self::Params) -> u64 {
+        2 * u64::from(p.m) * self.width(p) * u64::from(p.rank)
+    }
+
+    fn bytes(&self, p: &Self::Params) -> u64 {
+        (u64::from(p.m) * u64::from(p.parts) * u64::from(p.rank)
+            + self.width(p) * u64::from(p.rank)
+            + 2 * u64::from(p.m) * self.width(p))
+            * self.x.bytes()
+    }
+}
+
+/// Parameter block of `lora.dgrad_b`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct lora_dgrad_b_params {
+    /// `[m, n]` x, read: columns of parts
     pub dy: address,
+    /// `[width(), rank]` x, read
     pub b: address,
+    /// `[m, parts * rank]` x, write
     pub dt: address,
     pub m: u32,
     pub n: u32,
+    /// of each part
     pub rank: u32,
     pub parts: u32,
-    pub part: [lora_part; 3usize],
+    pub part: [lora_part; 3],
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of lora_dgrad_b_params"][::std::mem::size_of::<lora_dgrad_b_params>() - 88usize];
-    ["Alignment of lora_dgrad_b_params"][::std::mem::align_of::<lora_dgrad_b_params>() - 8usize];
-    ["Offset of field: lora_dgrad_b_params::dy"][::std::mem::offset_of!(lora_dgrad_b_params, dy) - 0usize];
-    ["Offset of field: lora_dgrad_b_params::b"][::std::mem::offset_of!(lora_dgrad_b_params, b) - 8usize];
-    ["Offset of field: lora_dgrad_b_params::dt"][::std::mem::offset_of!(lora_dgrad_b_params, dt) - 16usize];
-    ["Offset of field: lora_dgrad_b_params::m"][::std::mem::offset_of!(lora_dgrad_b_params, m) - 24usize];
-    ["Offset of field: lora_dgrad_b_params::n"][::std::mem::offset_of!(lora_dgrad_b_params, n) - 28usize];
-    ["Offset of field: lora_dgrad_b_params::rank"][::std::mem::offset_of!(lora_dgrad_b_params, rank) - 32usize];
-    ["Offset of field: lora_dgrad_b_params::parts"][::std::mem::offset_of!(lora_dgrad_b_params, parts) - 36usize];
-    ["Offset of field: lora_dgrad_b_params::part"][::std::mem::offset_of!(lora_dgrad_b_params, part) - 40usize];
-};
+
+arguments! {
+    LoraDgradBArgs of lora_dgrad_b_params {
+        operands { dy, b, dt }
+        optional { }
+        scalars { m: u32, n: u32, rank: u32, parts: u32, part: [lora_part; 3] }
+    }
+}
+
+key! {
+    /// Computes the gradient of the ranks.
+    pub struct LoraDgradB = "lora.dgrad_b" { x: Dtype }
+}
+
+impl Kernel for LoraDgradB {
+    type Params = lora_dgrad_b_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let operands = [
+            Some(operand!(Read Self::Params, dy: self.x, u64::from(p.m) * u64::from(p.n))),
+            Some(operand!(Read Self::Params, b: self.x, self.width(p) * u64::from(p.rank))),
+            Some(operand!(Write Self::Params, dt: self.x, u64::from(p.m) * (u64::from(p.parts) * u64::from(p.rank)))),
+        ];
+        operands.into_iter().flatten().collect()
+    }
+
+    fn flops(&self, p: &Self::Params) -> u64 {
+        2 * u64::from(p.m) * self.width(p) * u64::from(p.rank)
+    }
+
+    fn bytes(&self, p: &Self::Params) -> u64 {
+        (u64::from(p.m) * self.width(p)
+            + self.width(p) * u64::from(p.rank)
+            + u64::from(p.m) * u64::from(p.parts) * u64::from(p.rank))
+            * self.x.bytes()
+    }
+}
+
+/// Parameter block of `lora.dgrad_a`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct lora_dgrad_a_params {
+    /// `[m, rank]` x, read
     pub dt: address,
+    /// `[rank, k]` x, read
     pub a: address,
+    /// `[m, k]` x, update
     pub dx: address,
     pub m: u32,
     pub k: u32,
+    /// of all parts together
     pub rank: u32,
     pub reserved: u32,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of lora_dgrad_a_params"][::std::mem::size_of::<lora_dgrad_a_params>() - 40usize];
-    ["Alignment of lora_dgrad_a_params"][::std::mem::align_of::<lora_dgrad_a_params>() - 8usize];
-    ["Offset of field: lora_dgrad_a_params::dt"][::std::mem::offset_of!(lora_dgrad_a_params, dt) - 0usize];
-    ["Offset of field: lora_dgrad_a_params::a"][::std::mem::offset_of!(lora_dgrad_a_params, a) - 8usize];
-    ["Offset of field: lora_dgrad_a_params::dx"][::std::mem::offset_of!(lora_dgrad_a_params, dx) - 16usize];
-    ["Offset of field: lora_dgrad_a_params::m"][::std::mem::offset_of!(lora_dgrad_a_params, m) - 24usize];
-    ["Offset of field: lora_dgrad_a_params::k"][::std::mem::offset_of!(lora_dgrad_a_params, k) - 28usize];
-    ["Offset of field: lora_dgrad_a_params::rank"][::std::mem::offset_of!(lora_dgrad_a_params, rank) - 32usize];
-    ["Offset of field: lora_dgrad_a_params::reserved"][::std::mem::offset_of!(lora_dgrad_a_params, reserved) - 36usize];
-};
+
+arguments! {
+    LoraDgradAArgs of lora_dgrad_a_params {
+        operands { dt, a, dx }
+        optional { }
+        scalars { m: u32, k: u32, rank: u32 }
+    }
+}
+
+key! {
+    /// Computes the gradient of the inputs, and adds it to them.
+    pub struct LoraDgradA = "lora.dgrad_a" { x: Dtype }
+}
+
+impl Kernel for LoraDgradA {
+    type Params = lora_dgrad_a_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let operands = [
+            Some(operand!(Read Self::Params, dt: self.x, u64::from(p.m) * u64::from(p.rank))),
+            Some(operand!(Read Self::Params, a: self.x, u64::from(p.rank) * u64::from(p.k))),
+            Some(operand!(ReadWrite Self::Params, dx: self.x, u64::from(p.m) * u64::from(p.k))),
+        ];
+        operands.into_iter().flatten().collect()
+    }
+
+    fn flops(&self, p: &Self::Params) -> u64 {
+        2 * u64::from(p.m) * u64::from(p.k) * u64::from(p.rank)
+    }
+}
+
+/// Parameter block of `lora.wgrad`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct lora_wgrad_params {
+    /// `[m, n]` x, read: columns of parts
     pub dy: address,
+    /// `[m, parts * columns]` x, read
     pub x: address,
+    /// `[width(), columns]` f32, update if splits == 1
     pub dw: address,
+    /// `[splits, width(), columns]` f32, write if splits != 1
     pub partial: address,
+    /// micro_scalars, read if splits == 1
     pub micro: address,
     pub m: u32,
     pub n: u32,
+    /// of each part's gradient
     pub columns: u32,
+    /// ranges of the m rows, whole slices of 32, each summed apart
     pub splits: u32,
     pub parts: u32,
     pub reserved: u32,
-    pub part: [lora_part; 3usize],
+    pub part: [lora_part; 3],
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of lora_wgrad_params"][::std::mem::size_of::<lora_wgrad_params>() - 112usize];
-    ["Alignment of lora_wgrad_params"][::std::mem::align_of::<lora_wgrad_params>() - 8usize];
-    ["Offset of field: lora_wgrad_params::dy"][::std::mem::offset_of!(lora_wgrad_params, dy) - 0usize];
-    ["Offset of field: lora_wgrad_params::x"][::std::mem::offset_of!(lora_wgrad_params, x) - 8usize];
-    ["Offset of field: lora_wgrad_params::dw"][::std::mem::offset_of!(lora_wgrad_params, dw) - 16usize];
-    ["Offset of field: lora_wgrad_params::partial"][::std::mem::offset_of!(lora_wgrad_params, partial) - 24usize];
-    ["Offset of field: lora_wgrad_params::micro"][::std::mem::offset_of!(lora_wgrad_params, micro) - 32usize];
-    ["Offset of field: lora_wgrad_params::m"][::std::mem::offset_of!(lora_wgrad_params, m) - 40usize];
-    ["Offset of field: lora_wgrad_params::n"][::std::mem::offset_of!(lora_wgrad_params, n) - 44usize];
-    ["Offset of field: lora_wgrad_params::columns"][::std::mem::offset_of!(lora_wgrad_params, columns) - 48usize];
-    ["Offset of field: lora_wgrad_params::splits"][::std::mem::offset_of!(lora_wgrad_params, splits) - 52usize];
-    ["Offset of field: lora_wgrad_params::parts"][::std::mem::offset_of!(lora_wgrad_params, parts) - 56usize];
-    ["Offset of field: lora_wgrad_params::reserved"][::std::mem::offset_of!(lora_wgrad_params, reserved) - 60usize];
-    ["Offset of field: lora_wgrad_params::part"][::std::mem::offset_of!(lora_wgrad_params, part) - 64usize];
-};
-#[repr(C)]
-#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
-pub struct rmsnorm_dgrad_params {
-    pub dy: address,
-    pub x: address,
-    pub gamma: address,
-    pub rstd: address,
-    pub dresidual: address,
-    pub dx: address,
-    pub tokens: u32,
-    pub reserved: u32,
-    pub q: address,
-    pub scale: address,
+
+arguments! {
+    LoraWgradArgs of lora_wgrad_params {
+        operands { dy, x }
+        optional { dw, partial, micro }
+        scalars { m: u32, n: u32, columns: u32, splits: u32, parts: u32, part: [lora_part; 3] }
+    }
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of rmsnorm_dgrad_params"][::std::mem::size_of::<rmsnorm_dgrad_params>() - 72usize];
-    ["Alignment of rmsnorm_dgrad_params"][::std::mem::align_of::<rmsnorm_dgrad_params>() - 8usize];
-    ["Offset of field: rmsnorm_dgrad_params::dy"][::std::mem::offset_of!(rmsnorm_dgrad_params, dy) - 0usize];
-    ["Offset of field: rmsnorm_dgrad_params::x"][::std::mem::offset_of!(rmsnorm_dgrad_params, x) - 8usize];
-    ["Offset of field: rmsnorm_dgrad_params::gamma"][::std::mem::offset_of!(rmsnorm_dgrad_params, gamma) - 16usize];
-    ["Offset of field: rmsnorm_dgrad_params::rstd"][::std::mem::offset_of!(rmsnorm_dgrad_params, rstd) - 24usize];
-    ["Offset of field: rmsnorm_dgrad_params::dresidual"]
-        [::std::mem::offset_of!(rmsnorm_dgrad_params, dresidual) - 32usize];
-    ["Offset of field: rmsnorm_dgrad_params::dx"][::std::mem::offset_of!(rmsnorm_dgrad_params, dx) - 40usize];
-    ["Offset of field: rmsnorm_dgrad_params::tokens"][::std::mem::offset_of!(rmsnorm_dgrad_params, tokens) - 48usize];
-    ["Offset of field: rmsnorm_dgrad_params::reserved"]
-        [::std::mem::offset_of!(rmsnorm_dgrad_params, reserved) - 52usize];
-    ["Offset of field: rmsnorm_dgrad_params::q"][::std::mem::offset_of!(rmsnorm_dgrad_params, q) - 56usize];
-    ["Offset of field: rmsnorm_dgrad_params::scale"][::std::mem::offset_of!(rmsnorm_dgrad_params, scale) - 64usize];
-};
-#[repr(C)]
-#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
-pub struct qk_norm_dgrad_params {
-    pub dx: address,
-    pub raw: address,
-    pub gamma: address,
-    pub cos: address,
-    pub sin: address,
-    pub eps: f32,
-    pub tokens: u32,
-    pub seq_len: u32,
-    pub query_heads: u32,
-    pub key_heads: u32,
-    pub row_heads: u32,
+
+key! {
+    /// Computes the gradients of either matrix.
+    pub struct LoraWgrad = "lora.wgrad" { x: Dtype }
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of qk_norm_dgrad_params"][::std::mem::size_of::<qk_norm_dgrad_params>() - 64usize];
-    ["Alignment of qk_norm_dgrad_params"][::std::mem::align_of::<qk_norm_dgrad_params>() - 8usize];
-    ["Offset of field: qk_norm_dgrad_params::dx"][::std::mem::offset_of!(qk_norm_dgrad_params, dx) - 0usize];
-    ["Offset of field: qk_norm_dgrad_params::raw"][::std::mem::offset_of!(qk_norm_dgrad_params, raw) - 8usize];
-    ["Offset of field: qk_norm_dgrad_params::gamma"][::std::mem::offset_of!(qk_norm_dgrad_params, gamma) - 16usize];
-    ["Offset of field: qk_norm_dgrad_params::cos"][::std::mem::offset_of!(qk_norm_dgrad_params, cos) - 24usize];
-    ["Offset of field: qk_norm_dgrad_params::sin"][::std::mem::offset_of!(qk_norm_dgrad_params, sin) - 32usize];
-    ["Offset of field: qk_norm_dgrad_params::eps"][::std::mem::offset_of!(qk_norm_dgrad_params, eps) - 40usize];
-    ["Offset of field: qk_norm_dgrad_params::tokens"][::std::mem::offset_of!(qk_norm_dgrad_params, tokens) - 44usize];
-    ["Offset of field: qk_norm_dgrad_params::seq_len"][::std::mem::offset_of!(qk_norm_dgrad_params, seq_len) - 48usize];
-    ["Offset of field: qk_norm_dgrad_params::query_heads"]
-        [::std::mem::offset_of!(qk_norm_dgrad_params, query_heads) - 52usize];
-    ["Offset of field: qk_norm_dgrad_params::key_heads"]
-        [::std::mem::offset_of!(qk_norm_dgrad_params, key_heads) - 56usize];
-    ["Offset of field: qk_norm_dgrad_params::row_heads"]
-        [::std::mem::offset_of!(qk_norm_dgrad_params, row_heads) - 60usize];
-};
+
+impl Kernel for LoraWgrad {
+    type Params = lora_wgrad_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let operands = [
+Some(operand!(Read Self::Params, dy: self.x, u64::from(p.m) * u64::from(p.n))),
+Some(operand!(Read Self::Params, x: self.x, u64::from(p.m) * (u64::from(p.parts) * u64::from(p.columns)))),
+(p.splits == 1).then(|| operand!(ReadWrite Self::Params, dw: Dtype::F32, self.width(p) * u64::from(p.columns))),
+(p.splits != 1).then(|| operand!(Write Self::Params, partial: Dtype::F32, u64::from(p.splits) * self.width(p) * u64::from(p.columns))),
+(p.splits == 1).then(|| operand!(Read Self::Params, micro: Dtype::U32, 2).with(Content::Micro)),
+];
+        operands.into_iter().flatten().collect()
+    }
+
+    fn flops(&self, p: &Self::Params) -> u64 {
+        2 * u64::from(p.m) * self.width(p) * u64::from(p.columns)
+    }
+
+    fn bytes(&self, p: &Self::Params) -> u64 {
+        (u64::from(p.m) * self.width(p) + u64::from(p.m) * u64::from(p.parts) * u64::from(p.columns)) * self.x.bytes()
+            + u64::from(p.splits) * self.width(p) * u64::from(p.columns) * 4
+    }
+}
+
+/// Parameter block of `qk_norm.fwd`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct qk_norm_fwd_params {
+    /// `[tokens, row_heads, d]` x, update: query and key heads, in place; the rest is untouched
     pub x: address,
+    /// `[tokens, query_heads + key_heads, d]` x, write if keep: what they were
     pub raw: address,
+    /// `[2, d]` x, read: of queries, of keys
     pub gamma: address,
+    /// `[seq_len, d / 2]` f32, read, uniform(-1.0, 1.0)
     pub cos: address,
+    /// `[seq_len, d / 2]` f32, read, uniform(-1.0, 1.0)
     pub sin: address,
     pub eps: f32,
     pub tokens: u32,
     pub seq_len: u32,
     pub query_heads: u32,
+    /// behind the query heads of a row
     pub key_heads: u32,
+    /// heads of a row, values' included
     pub row_heads: u32,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of qk_norm_fwd_params"][::std::mem::size_of::<qk_norm_fwd_params>() - 64usize];
-    ["Alignment of qk_norm_fwd_params"][::std::mem::align_of::<qk_norm_fwd_params>() - 8usize];
-    ["Offset of field: qk_norm_fwd_params::x"][::std::mem::offset_of!(qk_norm_fwd_params, x) - 0usize];
-    ["Offset of field: qk_norm_fwd_params::raw"][::std::mem::offset_of!(qk_norm_fwd_params, raw) - 8usize];
-    ["Offset of field: qk_norm_fwd_params::gamma"][::std::mem::offset_of!(qk_norm_fwd_params, gamma) - 16usize];
-    ["Offset of field: qk_norm_fwd_params::cos"][::std::mem::offset_of!(qk_norm_fwd_params, cos) - 24usize];
-    ["Offset of field: qk_norm_fwd_params::sin"][::std::mem::offset_of!(qk_norm_fwd_params, sin) - 32usize];
-    ["Offset of field: qk_norm_fwd_params::eps"][::std::mem::offset_of!(qk_norm_fwd_params, eps) - 40usize];
-    ["Offset of field: qk_norm_fwd_params::tokens"][::std::mem::offset_of!(qk_norm_fwd_params, tokens) - 44usize];
-    ["Offset of field: qk_norm_fwd_params::seq_len"][::std::mem::offset_of!(qk_norm_fwd_params, seq_len) - 48usize];
-    ["Offset of field: qk_norm_fwd_params::query_heads"]
-        [::std::mem::offset_of!(qk_norm_fwd_params, query_heads) - 52usize];
-    ["Offset of field: qk_norm_fwd_params::key_heads"][::std::mem::offset_of!(qk_norm_fwd_params, key_heads) - 56usize];
-    ["Offset of field: qk_norm_fwd_params::row_heads"][::std::mem::offset_of!(qk_norm_fwd_params, row_heads) - 60usize];
-};
+
+arguments! {
+    QkNormFwdArgs of qk_norm_fwd_params {
+        operands { x, gamma, cos, sin }
+        optional { raw }
+        scalars { eps: f32, tokens: u32, seq_len: u32, query_heads: u32, key_heads: u32, row_heads: u32 }
+    }
+}
+
+key! {
+    /// Normalizes and rotates query and key heads, after copying them if `keep`.
+    pub struct QkNormFwd = "qk_norm.fwd" { d: u32, keep: bool, x: Dtype }
+}
+
+impl Kernel for QkNormFwd {
+    type Params = qk_norm_fwd_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let operands = [
+Some(operand!(ReadWrite Self::Params, x: self.x, u64::from(p.tokens) * u64::from(p.row_heads) * u64::from(self.d))),
+self.keep.then(|| operand!(Write Self::Params, raw: self.x, u64::from(p.tokens) * (u64::from(p.query_heads) + u64::from(p.key_heads)) * u64::from(self.d))),
+Some(operand!(Read Self::Params, gamma: self.x, 2 * u64::from(self.d))),
+Some(operand!(Read Self::Params, cos: Dtype::F32, u64::from(p.seq_len) * (u64::from(self.d) / 2)).with(Content::Uniform(-1.0, 1.0))),
+Some(operand!(Read Self::Params, sin: Dtype::F32, u64::from(p.seq_len) * (u64::from(self.d) / 2)).with(Content::Uniform(-1.0, 1.0))),
+];
+        operands.into_iter().flatten().collect()
+    }
+}
+
+/// Parameter block of `qk_norm.bwd`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct qk_norm_bwd_params {
+    /// `[tokens, row_heads, d]` x, update: gradient of the rotated heads, replaced by that of `raw`
     pub dx: address,
+    /// `[tokens, query_heads + key_heads, d]` x, read: what the forward pass normalized
     pub raw: address,
+    /// `[2, d]` x, read: of queries, of keys
     pub gamma: address,
+    /// `[seq_len, d / 2]` f32, read, uniform(-1.0, 1.0)
     pub cos: address,
+    /// `[seq_len, d / 2]` f32, read, uniform(-1.0, 1.0)
     pub sin: address,
+    /// `[ceil(tokens / rows), 2, d]` f32, write
     pub dgamma_partial: address,
     pub eps: f32,
     pub tokens: u32,
     pub seq_len: u32,
     pub query_heads: u32,
+    /// behind the query heads of a row
     pub key_heads: u32,
+    /// heads of a row, values' included
     pub row_heads: u32,
+    /// tokens that share one partial sum
     pub rows: u32,
     pub reserved: u32,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of qk_norm_bwd_params"][::std::mem::size_of::<qk_norm_bwd_params>() - 80usize];
-    ["Alignment of qk_norm_bwd_params"][::std::mem::align_of::<qk_norm_bwd_params>() - 8usize];
-    ["Offset of field: qk_norm_bwd_params::dx"][::std::mem::offset_of!(qk_norm_bwd_params, dx) - 0usize];
-    ["Offset of field: qk_norm_bwd_params::raw"][::std::mem::offset_of!(qk_norm_bwd_params, raw) - 8usize];
-    ["Offset of field: qk_norm_bwd_params::gamma"][::std::mem::offset_of!(qk_norm_bwd_params, gamma) - 16usize];
-    ["Offset of field: qk_norm_bwd_params::cos"][::std::mem::offset_of!(qk_norm_bwd_params, cos) - 24usize];
-    ["Offset of field: qk_norm_bwd_params::sin"][::std::mem::offset_of!(qk_norm_bwd_params, sin) - 32usize];
-    ["Offset of field: qk_norm_bwd_params::dgamma_partial"]
-        [::std::mem::offset_of!(qk_norm_bwd_params, dgamma_partial) - 40usize];
-    ["Offset of field: qk_norm_bwd_params::eps"][::std::mem::offset_of!(qk_norm_bwd_params, eps) - 48usize];
-    ["Offset of field: qk_norm_bwd_params::tokens"][::std::mem::offset_of!(qk_norm_bwd_params, tokens) - 52usize];
-    ["Offset of field: qk_norm_bwd_params::seq_len"][::std::mem::offset_of!(qk_norm_bwd_params, seq_len) - 56usize];
-    ["Offset of field: qk_norm_bwd_params::query_heads"]
-        [::std::mem::offset_of!(qk_norm_bwd_params, query_heads) - 60usize];
-    ["Offset of field: qk_norm_bwd_params::key_heads"][::std::mem::offset_of!(qk_norm_bwd_params, key_heads) - 64usize];
-    ["Offset of field: qk_norm_bwd_params::row_heads"][::std::mem::offset_of!(qk_norm_bwd_params, row_heads) - 68usize];
-    ["Offset of field: qk_norm_bwd_params::rows"][::std::mem::offset_of!(qk_norm_bwd_params, rows) - 72usize];
-    ["Offset of field: qk_norm_bwd_params::reserved"][::std::mem::offset_of!(qk_norm_bwd_params, reserved) - 76usize];
-};
+
+arguments! {
+    QkNormBwdArgs of qk_norm_bwd_params {
+        operands { dx, raw, gamma, cos, sin, dgamma_partial }
+        optional { }
+        scalars { eps: f32, tokens: u32, seq_len: u32, query_heads: u32, key_heads: u32, row_heads: u32, rows: u32 }
+    }
+}
+
+key! {
+    /// Computes the gradient of the heads as they were, and of both gammas.
+    pub struct QkNormBwd = "qk_norm.bwd" { d: u32, x: Dtype }
+}
+
+impl Kernel for QkNormBwd {
+    type Params = qk_norm_bwd_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let operands = [
+            Some(
+                operand!(ReadWrite Self::Params, dx: self.x, u64::from(p.tokens) * u64::from(p.row_heads) * u64::from(self.d)),
+            ),
+            Some(
+                operand!(Read Self::Params, raw: self.x, u64::from(p.tokens) * (u64::from(p.query_heads) + u64::from(p.key_heads)) * u64::from(self.d)),
+            ),
+            Some(operand!(Read Self::Params, gamma: self.x, 2 * u64::from(self.d))),
+            Some(
+                operand!(Read Self::Params, cos: Dtype::F32, u64::from(p.seq_len) * (u64::from(self.d) / 2))
+                    .with(Content::Uniform(-1.0, 1.0)),
+            ),
+            Some(
+                operand!(Read Self::Params, sin: Dtype::F32, u64::from(p.seq_len) * (u64::from(self.d) / 2))
+                    .with(Content::Uniform(-1.0, 1.0)),
+            ),
+            Some(
+                operand!(Write Self::Params, dgamma_partial: Dtype::F32, u64::from(p.tokens).div_ceil(u64::from(p.rows)) * 2 * u64::from(self.d)),
+            ),
+        ];
+        operands.into_iter().flatten().collect()
+    }
+}
+
+/// Parameter block of `qk_norm.dgrad`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
-pub struct rmsnorm_fwd_params {
-    pub x: address,
-    pub delta: address,
-    pub sum: address,
+pub struct qk_norm_dgrad_params {
+    /// `[tokens, row_heads, d]` x, update: gradient of the rotated heads, replaced by that of `raw`
+    pub dx: address,
+    /// `[tokens, query_heads + key_heads, d]` x, read: what the forward pass normalized
+    pub raw: address,
+    /// `[2, d]` x, read: of queries, of keys
     pub gamma: address,
+    /// `[seq_len, d / 2]` f32, read, uniform(-1.0, 1.0)
+    pub cos: address,
+    /// `[seq_len, d / 2]` f32, read, uniform(-1.0, 1.0)
+    pub sin: address,
+    pub eps: f32,
+    pub tokens: u32,
+    pub seq_len: u32,
+    pub query_heads: u32,
+    /// behind the query heads of a row
+    pub key_heads: u32,
+    /// heads of a row, values' included
+    pub row_heads: u32,
+}
+
+arguments! {
+    QkNormDgradArgs of qk_norm_dgrad_params {
+        operands { dx, raw, gamma, cos, sin }
+        optional { }
+        scalars { eps: f32, tokens: u32, seq_len: u32, query_heads: u32, key_heads: u32, row_heads: u32 }
+    }
+}
+
+key! {
+    /// Computes the gradient of the heads where the gammas do not train.
+    pub struct QkNormDgrad = "qk_norm.dgrad" { d: u32, x: Dtype }
+}
+
+impl Kernel for QkNormDgrad {
+    type Params = qk_norm_dgrad_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let operands = [
+            Some(
+                operand!(ReadWrite Self::Params, dx: self.x, u64::from(p.tokens) * u64::from(p.row_heads) * u64::from(self.d)),
+            ),
+            Some(
+                operand!(Read Self::Params, raw: self.x, u64::from(p.tokens) * (u64::from(p.query_heads) + u64::from(p.key_heads)) * u64::from(self.d)),
+            ),
+            Some(operand!(Read Self::Params, gamma: self.x, 2 * u64::from(self.d))),
+            Some(
+                operand!(Read Self::Params, cos: Dtype::F32, u64::from(p.seq_len) * (u64::from(self.d) / 2))
+                    .with(Content::Uniform(-1.0, 1.0)),
+            ),
+            Some(
+                operand!(Read Self::Params, sin: Dtype::F32, u64::from(p.seq_len) * (u64::from(self.d) / 2))
+                    .with(Content::Uniform(-1.0, 1.0)),
+            ),
+        ];
+        operands.into_iter().flatten().collect()
+    }
+}
+
+/// Parameter block of `rmsnorm.fwd`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[repr(C)]
+pub struct rmsnorm_fwd_params {
+    /// `[tokens, h]` x, read
+    pub x: address,
+    /// `[tokens, h]` x, read if residual: the branch
+    pub delta: address,
+    /// `[tokens, h]` x, write if residual: x + delta
+    pub sum: address,
+    /// `[h]` x, read
+    pub gamma: address,
+    /// `[tokens, h]` x, write if out.is_dense()
     pub y: address,
+    /// `[tokens]` f32, write if out.is_dense()
     pub rstd: address,
     pub eps: f32,
     pub tokens: u32,
+    /// `[tokens, h]` i8, write if out.is_int8(): of `y`
     pub q: address,
+    /// `[tokens]` f32, write if out.is_int8()
     pub scale: address,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of rmsnorm_fwd_params"][::std::mem::size_of::<rmsnorm_fwd_params>() - 72usize];
-    ["Alignment of rmsnorm_fwd_params"][::std::mem::align_of::<rmsnorm_fwd_params>() - 8usize];
-    ["Offset of field: rmsnorm_fwd_params::x"][::std::mem::offset_of!(rmsnorm_fwd_params, x) - 0usize];
-    ["Offset of field: rmsnorm_fwd_params::delta"][::std::mem::offset_of!(rmsnorm_fwd_params, delta) - 8usize];
-    ["Offset of field: rmsnorm_fwd_params::sum"][::std::mem::offset_of!(rmsnorm_fwd_params, sum) - 16usize];
-    ["Offset of field: rmsnorm_fwd_params::gamma"][::std::mem::offset_of!(rmsnorm_fwd_params, gamma) - 24usize];
-    ["Offset of field: rmsnorm_fwd_params::y"][::std::mem::offset_of!(rmsnorm_fwd_params, y) - 32usize];
-    ["Offset of field: rmsnorm_fwd_params::rstd"][::std::mem::offset_of!(rmsnorm_fwd_params, rstd) - 40usize];
-    ["Offset of field: rmsnorm_fwd_params::eps"][::std::mem::offset_of!(rmsnorm_fwd_params, eps) - 48usize];
-    ["Offset of field: rmsnorm_fwd_params::tokens"][::std::mem::offset_of!(rmsnorm_fwd_params, tokens) - 52usize];
-    ["Offset of field: rmsnorm_fwd_params::q"][::std::mem::offset_of!(rmsnorm_fwd_params, q) - 56usize];
-    ["Offset of field: rmsnorm_fwd_params::scale"][::std::mem::offset_of!(rmsnorm_fwd_params, scale) - 64usize];
-};
+
+arguments! {
+    RmsnormFwdArgs of rmsnorm_fwd_params {
+        operands { x, gamma }
+        optional { delta, sum, y, rstd, q, scale }
+        scalars { eps: f32, tokens: u32 }
+    }
+}
+
+key! {
+    /// Normalizes rows, after adding a residual branch if `residual`.
+    pub struct RmsnormFwd = "rmsnorm.fwd" { h: u32, out: Out, residual: bool, x: Dtype }
+}
+
+impl Kernel for RmsnormFwd {
+    type Params = rmsnorm_fwd_params;
+
+    fn params_bytes(&self) -> usize {
+        if self.out.is_int8() { size_of::<Self::Params>() } else { offset_of!(Self::Params, q) }
+    }
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let operands = [
+            Some(operand!(Read Self::Params, x: self.x, u64::from(p.tokens) * u64::from(self.h))),
+            self.residual.then(|| operand!(Read Self::Params, delta: self.x, u64::from(p.tokens) * u64::from(self.h))),
+            self.residual.then(|| operand!(Write Self::Params, sum: self.x, u64::from(p.tokens) * u64::from(self.h))),
+            Some(operand!(Read Self::Params, gamma: self.x, u64::from(self.h))),
+            self.out
+                .is_dense()
+                .then(|| operand!(Write Self::Params, y: self.x, u64::from(p.tokens) * u64::from(self.h))),
+            self.out.is_dense().then(|| operand!(Write Self::Params, rstd: Dtype::F32, u64::from(p.tokens))),
+            self.out
+                .is_int8()
+                .then(|| operand!(Write Self::Params, q: Dtype::I8, u64::from(p.tokens) * u64::from(self.h))),
+            self.out.is_int8().then(|| operand!(Write Self::Params, scale: Dtype::F32, u64::from(p.tokens))),
+        ];
+        operands.into_iter().flatten().collect()
+    }
+}
+
+/// Parameter block of `rmsnorm.bwd`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct rmsnorm_bwd_params {
+    /// `[tokens, h]` x, read
     pub dy: address,
+    /// `[tokens, h]` x, read: what the forward pass normalized
     pub x: address,
+    /// `[h]` x, read
     pub gamma: address,
+    /// `[tokens]` f32, read, uniform(0.5, 1.5)
     pub rstd: address,
+    /// `[tokens, h]` x, read if residual
     pub dresidual: address,
+    /// `[tokens, h]` x, write
     pub dx: address,
+    /// `[ceil(tokens / rows), h]` f32, write
     pub dgamma_partial: address,
     pub tokens: u32,
+    /// rows of `x` that share one partial sum
     pub rows: u32,
+    /// `[tokens, h]` i8, write if out.is_int8(): of `dx`
     pub q: address,
+    /// `[tokens]` f32, write if out.is_int8()
     pub scale: address,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of rmsnorm_bwd_params"][::std::mem::size_of::<rmsnorm_bwd_params>() - 80usize];
-    ["Alignment of rmsnorm_bwd_params"][::std::mem::align_of::<rmsnorm_bwd_params>() - 8usize];
-    ["Offset of field: rmsnorm_bwd_params::dy"][::std::mem::offset_of!(rmsnorm_bwd_params, dy) - 0usize];
-    ["Offset of field: rmsnorm_bwd_params::x"][::std::mem::offset_of!(rmsnorm_bwd_params, x) - 8usize];
-    ["Offset of field: rmsnorm_bwd_params::gamma"][::std::mem::offset_of!(rmsnorm_bwd_params, gamma) - 16usize];
-    ["Offset of field: rmsnorm_bwd_params::rstd"][::std::mem::offset_of!(rmsnorm_bwd_params, rstd) - 24usize];
-    ["Offset of field: rmsnorm_bwd_params::dresidual"][::std::mem::offset_of!(rmsnorm_bwd_params, dresidual) - 32usize];
-    ["Offset of field: rmsnorm_bwd_params::dx"][::std::mem::offset_of!(rmsnorm_bwd_params, dx) - 40usize];
-    ["Offset of field: rmsnorm_bwd_params::dgamma_partial"]
-        [::std::mem::offset_of!(rmsnorm_bwd_params, dgamma_partial) - 48usize];
-    ["Offset of field: rmsnorm_bwd_params::tokens"][::std::mem::offset_of!(rmsnorm_bwd_params, tokens) - 56usize];
-    ["Offset of field: rmsnorm_bwd_params::rows"][::std::mem::offset_of!(rmsnorm_bwd_params, rows) - 60usize];
-    ["Offset of field: rmsnorm_bwd_params::q"][::std::mem::offset_of!(rmsnorm_bwd_params, q) - 64usize];
-    ["Offset of field: rmsnorm_bwd_params::scale"][::std::mem::offset_of!(rmsnorm_bwd_params, scale) - 72usize];
-};
+
+arguments! {
+    RmsnormBwdArgs of rmsnorm_bwd_params {
+        operands { dy, x, gamma, rstd, dx, dgamma_partial }
+        optional { dresidual, q, scale }
+        scalars { tokens: u32, rows: u32 }
+    }
+}
+
+key! {
+    /// Computes the gradient of the rows, added to the residual stream's if `residual`, and partial sums of gamma's.
+    pub struct RmsnormBwd = "rmsnorm.bwd" { h: u32, out: Out, residual: bool, x: Dtype }
+}
+
+impl Kernel for RmsnormBwd {
+    type Params = rmsnorm_bwd_params;
+
+    fn params_bytes(&self) -> usize {
+        if self.out.is_int8() { size_of::<Self::Params>() } else { offset_of!(Self::Params, q) }
+    }
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let operands = [
+            Some(operand!(Read Self::Params, dy: self.x, u64::from(p.tokens) * u64::from(self.h))),
+            Some(operand!(Read Self::Params, x: self.x, u64::from(p.tokens) * u64::from(self.h))),
+            Some(operand!(Read Self::Params, gamma: self.x, u64::from(self.h))),
+            Some(operand!(Read Self::Params, rstd: Dtype::F32, u64::from(p.tokens)).with(Content::Uniform(0.5, 1.5))),
+            self.residual
+                .then(|| operand!(Read Self::Params, dresidual: self.x, u64::from(p.tokens) * u64::from(self.h))),
+            Some(operand!(Write Self::Params, dx: self.x, u64::from(p.tokens) * u64::from(self.h))),
+            Some(
+                operand!(Write Self::Params, dgamma_partial: Dtype::F32, u64::from(p.tokens).div_ceil(u64::from(p.rows)) * u64::from(self.h)),
+            ),
+            self.out
+                .is_int8()
+                .then(|| operand!(Write Self::Params, q: Dtype::I8, u64::from(p.tokens) * u64::from(self.h))),
+            self.out.is_int8().then(|| operand!(Write Self::Params, scale: Dtype::F32, u64::from(p.tokens))),
+        ];
+        operands.into_iter().flatten().collect()
+    }
+}
+
+/// Parameter block of `rmsnorm.dgrad`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
-pub struct rope_params {
+pub struct rmsnorm_dgrad_params {
+    /// `[tokens, h]` x, read
+    pub dy: address,
+    /// `[tokens, h]` x, read: what the forward pass normalized
     pub x: address,
+    /// `[h]` x, read
+    pub gamma: address,
+    /// `[tokens]` f32, read, uniform(0.5, 1.5)
+    pub rstd: address,
+    /// `[tokens, h]` x, read if residual
+    pub dresidual: address,
+    /// `[tokens, h]` x, write
+    pub dx: address,
+    pub tokens: u32,
+    pub reserved: u32,
+    /// `[tokens, h]` i8, write if out.is_int8(): of `dx`
+    pub q: address,
+    /// `[tokens]` f32, write if out.is_int8()
+    pub scale: address,
+}
+
+arguments! {
+    RmsnormDgradArgs of rmsnorm_dgrad_params {
+        operands { dy, x, gamma, rstd, dx }
+        optional { dresidual, q, scale }
+        scalars { tokens: u32 }
+    }
+}
+
+key! {
+    /// Computes the gradient of the rows where gamma does not train.
+    pub struct RmsnormDgrad = "rmsnorm.dgrad" { h: u32, out: Out, residual: bool, x: Dtype }
+}
+
+impl Kernel for RmsnormDgrad {
+    type Params = rmsnorm_dgrad_params;
+
+    fn params_bytes(&self) -> usize {
+        if self.out.is_int8() { size_of::<Self::Params>() } else { offset_of!(Self::Params, q) }
+    }
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let operands = [
+            Some(operand!(Read Self::Params, dy: self.x, u64::from(p.tokens) * u64::from(self.h))),
+            Some(operand!(Read Self::Params, x: self.x, u64::from(p.tokens) * u64::from(self.h))),
+            Some(operand!(Read Self::Params, gamma: self.x, u64::from(self.h))),
+            Some(operand!(Read Self::Params, rstd: Dtype::F32, u64::from(p.tokens)).with(Content::Uniform(0.5, 1.5))),
+            self.residual
+                .then(|| operand!(Read Self::Params, dresidual: self.x, u64::from(p.tokens) * u64::from(self.h))),
+            Some(operand!(Write Self::Params, dx: self.x, u64::from(p.tokens) * u64::from(self.h))),
+            self.out
+                .is_int8()
+                .then(|| operand!(Write Self::Params, q: Dtype::I8, u64::from(p.tokens) * u64::from(self.h))),
+            self.out.is_int8().then(|| operand!(Write Self::Params, scale: Dtype::F32, u64::from(p.tokens))),
+        ];
+        operands.into_iter().flatten().collect()
+    }
+}
+
+/// Parameter block of `rope.fwd` and `rope.bwd`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
+#[repr(C)]
+pub struct rope_params {
+    /// `[tokens, row_stride]` x, update: the first heads * d of a row; the rest is untouched
+    pub x: address,
+    /// `[seq_len, d / 2]` f32, read, uniform(-1.0, 1.0)
     pub cos: address,
+    /// `[seq_len, d / 2]` f32, read, uniform(-1.0, 1.0)
     pub sin: address,
     pub tokens: u32,
     pub seq_len: u32,
+    /// query heads and key heads together: they are adjacent
     pub heads: u32,
+    /// elements of a row
     pub row_stride: u32,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of rope_params"][::std::mem::size_of::<rope_params>() - 40usize];
-    ["Alignment of rope_params"][::std::mem::align_of::<rope_params>() - 8usize];
-    ["Offset of field: rope_params::x"][::std::mem::offset_of!(rope_params, x) - 0usize];
-    ["Offset of field: rope_params::cos"][::std::mem::offset_of!(rope_params, cos) - 8usize];
-    ["Offset of field: rope_params::sin"][::std::mem::offset_of!(rope_params, sin) - 16usize];
-    ["Offset of field: rope_params::tokens"][::std::mem::offset_of!(rope_params, tokens) - 24usize];
-    ["Offset of field: rope_params::seq_len"][::std::mem::offset_of!(rope_params, seq_len) - 28usize];
-    ["Offset of field: rope_params::heads"][::std::mem::offset_of!(rope_params, heads) - 32usize];
-    ["Offset of field: rope_params::row_stride"][::std::mem::offset_of!(rope_params, row_stride) - 36usize];
-};
+
+arguments! {
+    RopeArgs of rope_params {
+        operands { x, cos, sin }
+        optional { }
+        scalars { tokens: u32, seq_len: u32, heads: u32, row_stride: u32 }
+    }
+}
+
+key! {
+    /// Rotates query and key heads.
+    pub struct RopeFwd = "rope.fwd" { d: u32, x: Dtype }
+}
+
+impl Kernel for RopeFwd {
+    type Params = rope_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let operands = [
+            Some(operand!(ReadWrite Self::Params, x: self.x, u64::from(p.tokens) * u64::from(p.row_stride))),
+            Some(
+                operand!(Read Self::Params, cos: Dtype::F32, u64::from(p.seq_len) * (u64::from(self.d) / 2))
+                    .with(Content::Uniform(-1.0, 1.0)),
+            ),
+            Some(
+                operand!(Read Self::Params, sin: Dtype::F32, u64::from(p.seq_len) * (u64::from(self.d) / 2))
+                    .with(Content::Uniform(-1.0, 1.0)),
+            ),
+        ];
+        operands.into_iter().flatten().collect()
+    }
+}
+
+key! {
+    /// Rotates their gradients back.
+    pub struct RopeBwd = "rope.bwd" { d: u32, x: Dtype }
+}
+
+impl Kernel for RopeBwd {
+    type Params = rope_params;
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let operands = [
+            Some(operand!(ReadWrite Self::Params, x: self.x, u64::from(p.tokens) * u64::from(p.row_stride))),
+            Some(
+                operand!(Read Self::Params, cos: Dtype::F32, u64::from(p.seq_len) * (u64::from(self.d) / 2))
+                    .with(Content::Uniform(-1.0, 1.0)),
+            ),
+            Some(
+                operand!(Read Self::Params, sin: Dtype::F32, u64::from(p.seq_len) * (u64::from(self.d) / 2))
+                    .with(Content::Uniform(-1.0, 1.0)),
+            ),
+        ];
+        operands.into_iter().flatten().collect()
+    }
+}
+
+/// Parameter block of `swiglu.fwd`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct swiglu_fwd_params {
+    /// `[tokens, 2 * n]` x, read: gate, then up
     pub gate_up: address,
+    /// `[tokens, n]` x, write if out.is_dense()
     pub y: address,
     pub tokens: u32,
     pub n: u32,
+    /// `[tokens, n]` i8, write if out.is_int8(): of `y`
     pub q: address,
+    /// `[tokens]` f32, write if out.is_int8()
     pub scale: address,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of swiglu_fwd_params"][::std::mem::size_of::<swiglu_fwd_params>() - 40usize];
-    ["Alignment of swiglu_fwd_params"][::std::mem::align_of::<swiglu_fwd_params>() - 8usize];
-    ["Offset of field: swiglu_fwd_params::gate_up"][::std::mem::offset_of!(swiglu_fwd_params, gate_up) - 0usize];
-    ["Offset of field: swiglu_fwd_params::y"][::std::mem::offset_of!(swiglu_fwd_params, y) - 8usize];
-    ["Offset of field: swiglu_fwd_params::tokens"][::std::mem::offset_of!(swiglu_fwd_params, tokens) - 16usize];
-    ["Offset of field: swiglu_fwd_params::n"][::std::mem::offset_of!(swiglu_fwd_params, n) - 20usize];
-    ["Offset of field: swiglu_fwd_params::q"][::std::mem::offset_of!(swiglu_fwd_params, q) - 24usize];
-    ["Offset of field: swiglu_fwd_params::scale"][::std::mem::offset_of!(swiglu_fwd_params, scale) - 32usize];
-};
+
+arguments! {
+    SwigluFwdArgs of swiglu_fwd_params {
+        operands { gate_up }
+        optional { y, q, scale }
+        scalars { tokens: u32, n: u32 }
+    }
+}
+
+key! {
+    /// Gates the up projection.
+    pub struct SwigluFwd = "swiglu.fwd" { n: Option<u32>, out: Out, x: Dtype }
+}
+
+impl Kernel for SwigluFwd {
+    type Params = swiglu_fwd_params;
+
+    fn params_bytes(&self) -> usize {
+        if self.out.is_int8() { size_of::<Self::Params>() } else { offset_of!(Self::Params, q) }
+    }
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let operands = [
+            Some(operand!(Read Self::Params, gate_up: self.x, u64::from(p.tokens) * (2 * u64::from(p.n)))),
+            self.out.is_dense().then(|| operand!(Write Self::Params, y: self.x, u64::from(p.tokens) * u64::from(p.n))),
+            self.out
+                .is_int8()
+                .then(|| operand!(Write Self::Params, q: Dtype::I8, u64::from(p.tokens) * u64::from(p.n))),
+            self.out.is_int8().then(|| operand!(Write Self::Params, scale: Dtype::F32, u64::from(p.tokens))),
+        ];
+        operands.into_iter().flatten().collect()
+    }
+}
+
+/// Parameter block of `swiglu.bwd`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
-#[derive(Debug, Default, Copy, Clone, bytemuck :: Pod, bytemuck :: Zeroable, PartialEq)]
 pub struct swiglu_bwd_params {
+    /// `[tokens, 2 * n]` x, read: gate, then up
     pub gate_up: address,
+    /// `[tokens, n]` x, read
     pub dy: address,
+    /// `[tokens, 2 * n]` x, write
     pub dgate_up: address,
     pub tokens: u32,
     pub n: u32,
+    /// `[tokens, 2 * n]` i8, write if out.is_int8(): of `dgate_up`
     pub q: address,
+    /// `[tokens]` f32, write if out.is_int8()
     pub scale: address,
 }
-#[allow(clippy::unnecessary_operation, clippy::identity_op)]
-const _: () = {
-    ["Size of swiglu_bwd_params"][::std::mem::size_of::<swiglu_bwd_params>() - 48usize];
-    ["Alignment of swiglu_bwd_params"][::std::mem::align_of::<swiglu_bwd_params>() - 8usize];
-    ["Offset of field: swiglu_bwd_params::gate_up"][::std::mem::offset_of!(swiglu_bwd_params, gate_up) - 0usize];
-    ["Offset of field: swiglu_bwd_params::dy"][::std::mem::offset_of!(swiglu_bwd_params, dy) - 8usize];
-    ["Offset of field: swiglu_bwd_params::dgate_up"][::std::mem::offset_of!(swiglu_bwd_params, dgate_up) - 16usize];
-    ["Offset of field: swiglu_bwd_params::tokens"][::std::mem::offset_of!(swiglu_bwd_params, tokens) - 24usize];
-    ["Offset of field: swiglu_bwd_params::n"][::std::mem::offset_of!(swiglu_bwd_params, n) - 28usize];
-    ["Offset of field: swiglu_bwd_params::q"][::std::mem::offset_of!(swiglu_bwd_params, q) - 32usize];
-    ["Offset of field: swiglu_bwd_params::scale"][::std::mem::offset_of!(swiglu_bwd_params, scale) - 40usize];
-};
+
+arguments! {
+    SwigluBwdArgs of swiglu_bwd_params {
+        operands { gate_up, dy, dgate_up }
+        optional { q, scale }
+        scalars { tokens: u32, n: u32 }
+    }
+}
+
+key! {
+    /// Computes the gradients of gate and up.
+    pub struct SwigluBwd = "swiglu.bwd" { n: Option<u32>, out: Out, x: Dtype }
+}
+
+impl Kernel for SwigluBwd {
+    type Params = swiglu_bwd_params;
+
+    fn params_bytes(&self) -> usize {
+        if self.out.is_int8() { size_of::<Self::Params>() } else { offset_of!(Self::Params, q) }
+    }
+
+    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
+        let operands = [
+            Some(operand!(Read Self::Params, gate_up: self.x, u64::from(p.tokens) * (2 * u64::from(p.n)))),
+            Some(operand!(Read Self::Params, dy: self.x, u64::from(p.tokens) * u64::from(p.n))),
+            Some(operand!(Write Self::Params, dgate_up: self.x, u64::from(p.tokens) * (2 * u64::from(p.n)))),
+            self.out
+                .is_int8()
+                .then(|| operand!(Write Self::Params, q: Dtype::I8, u64::from(p.tokens) * (2 * u64::from(p.n)))),
+            self.out.is_int8().then(|| operand!(Write Self::Params, scale: Dtype::F32, u64::from(p.tokens))),
+        ];
+        operands.into_iter().flatten().collect()
+    }
+}
+
+/// Every operation, alphabetical.
+pub static OPS: &[Op] = &[
+    op::<AdamwUpdate>(),
+    op::<Add>(),
+    op::<AttentionBwd>(),
+    op::<AttentionDelta>(),
+    op::<AttentionFwd>(),
+    op::<Cast>(),
+    op::<ColumnSumFinish>(),
+    op::<ColumnSumPartial>(),
+    op::<Dequant>(),
+    op::<EmbeddingBwd>(),
+    op::<EmbeddingFwd>(),
+    op::<Fill>(),
+    op::<GemmDgrad>(),
+    op::<GemmFwd>(),
+    op::<GemmSwiglu>(),
+    op::<GemmWgrad>(),
+    op::<GradDistancePartial>(),
+    op::<GradNormFinish>(),
+    op::<GradNormPartial>(),
+    op::<HeadCe>(),
+    op::<HeadCompare>(),
+    op::<HeadDistill>(),
+    op::<HeadJsd>(),
+    op::<HeadMetrics>(),
+    op::<HeadNll>(),
+    op::<Int8Columns>(),
+    op::<Int8Quantize>(),
+    op::<LoraDgradA>(),
+    op::<LoraDgradB>(),
+    op::<LoraFwdA>(),
+    op::<LoraFwdB>(),
+    op::<LoraWgrad>(),
+    op::<QkNormBwd>(),
+    op::<QkNormDgrad>(),
+    op::<QkNormFwd>(),
+    op::<RmsnormBwd>(),
+    op::<RmsnormDgrad>(),
+    op::<RmsnormFwd>(),
+    op::<RopeBwd>(),
+    op::<RopeFwd>(),
+    op::<SwigluBwd>(),
+    op::<SwigluFwd>(),
+];

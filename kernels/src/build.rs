@@ -2,6 +2,7 @@
 
 use crate::arch::Arch;
 use crate::kernel::Kernel;
+use crate::product::Product;
 use crate::source::Source;
 use crate::tensor_map::TensorMap;
 
@@ -64,6 +65,11 @@ pub trait Build: Kernel {
 
     /// What the table of measured launches calls this one's shape, where one row may be faster than another.
     fn problem(&self, _params: &Self::Params) -> Option<String> {
+        None
+    }
+
+    /// The matrix multiplication that a BLAS library can compute in the launch's place; none for all else.
+    fn product(&self, _params: &Self::Params) -> Option<Product> {
         None
     }
 

@@ -64,9 +64,6 @@ impl<K: Registered> Kernel for Erased<K> {
     fn bytes(&self, params: &[u8]) -> u64 {
         self.0.bytes(&block(params))
     }
-    fn product(&self, params: &[u8]) -> Option<Product> {
-        self.0.product(&block(params))
-    }
 }
 
 impl<K: Registered> Build for Erased<K> {
@@ -92,6 +89,9 @@ impl<K: Registered> Build for Erased<K> {
     }
     fn problem(&self, params: &[u8]) -> Option<String> {
         self.0.problem(&block(params))
+    }
+    fn product(&self, params: &[u8]) -> Option<Product> {
+        self.0.product(&block(params))
     }
     fn select(&self, params: &[u8], arch: Arch) -> Variant {
         self.0.select(&block(params), arch).erase()

@@ -124,6 +124,19 @@ impl Format {
     }
 }
 
+impl Format {
+    /// How outputs, biases and residuals of matrix multiplications are stored whose inputs are stored so.
+    pub(crate) fn output(self) -> Self {
+        if self == Dtype::I8 { Dtype::Bf16.into() } else { self }
+    }
+}
+
+impl From<Block> for Format {
+    fn from(block: Block) -> Self {
+        Format::Block(block)
+    }
+}
+
 impl From<Dtype> for Format {
     fn from(dtype: Dtype) -> Self {
         Format::Dense(dtype)

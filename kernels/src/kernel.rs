@@ -1,9 +1,9 @@
-//! What a kernel is: its key, its parameter block, the buffers that it touches, and what a launch costs.
+//! A kernel as its C header declares it: its parameter block, the buffers that a launch touches, and what that costs.
 //!
-//! How it is built is [`Build`](crate::Build), what it must equal is [`Reference`](crate::Reference).
+//! Implemented in `abi.rs`, which is made of the headers. How a kernel is built is [`Build`](crate::Build), what it must equal
+//! is [`Reference`](crate::Reference).
 
 use crate::operand::{Access, Operand};
-use crate::product::Product;
 
 /// One kernel: what follows from its key and a parameter block, however it is built.
 pub trait Kernel {
@@ -31,10 +31,5 @@ pub trait Kernel {
     fn bytes(&self, params: &Self::Params) -> u64 {
         let passes = |access: Access| u64::from(access.reads()) + u64::from(access.is_output());
         self.operands(params).iter().map(|operand| passes(operand.access) * operand.bytes()).sum()
-    }
-
-    /// The product that the launch computes, where a BLAS library has such; none for all else.
-    fn product(&self, _params: &Self::Params) -> Option<Product> {
-        None
     }
 }

@@ -1,12 +1,13 @@
 //! WHAT can be launched.
 //!
-//! One folder a kernel family: its keys, parameter blocks, launch geometry, CUDA source and host
-//! reference. A kernel says what it is ([`Kernel`]), how it is built ([`Build`]) and what it must equal ([`Reference`]);
-//! enumeration, compilation, simulation, checks and benchmarks all come from that, through [`registry`]. This crate does
-//! no I/O and calls no driver.
+//! One folder a kernel family: its C header, CUDA sources and host reference. The header declares a kernel, and `abi` is made
+//! of it: key, parameter block, and what a launch touches ([`Kernel`]). How it is built ([`Build`]) and what it must equal
+//! ([`Reference`]) stand beside it; enumeration, compilation, simulation, checks and benchmarks all come from that, through
+//! [`registry`]. This crate does no I/O and calls no driver.
 
 pub mod abi;
 pub mod arch;
+mod arguments;
 pub mod build;
 pub mod check;
 pub mod digest;
@@ -48,6 +49,7 @@ pub mod rmsnorm;
 pub mod rope;
 pub mod swiglu;
 
+pub use abi::OPS;
 pub use arch::Arch;
 pub use build::{Build, Geometry};
 pub use digest::{Digest, Hasher, NotADigest, hex};
@@ -60,7 +62,7 @@ pub use operand::{Access, Content, Operand};
 pub use out::Out;
 pub use product::{Addend, Product};
 pub use reference::{Batch, Reference, Tolerance};
-pub use registry::{KeyError, OPS, examples};
+pub use registry::{KeyError, examples};
 pub use source::{OPTIONS, Source};
 pub use tensor_map::TensorMap;
 pub use variant::{Fixed, Threads, Variant};

@@ -30,11 +30,6 @@ impl Out {
     pub fn next(self) -> Self {
         if self.is_int8() { Self::Int8 } else { self }
     }
-
-    /// Bytes of a parameter block `P` whose fields of int8 start at `int8`: it ends there, where nothing is written so.
-    pub(crate) fn params_bytes<P>(self, int8: usize) -> usize {
-        if self.is_int8() { size_of::<P>() } else { int8 }
-    }
 }
 
 impl FieldValue for Out {

@@ -1,5 +1,6 @@
 //! Every kernel there is, one line each: what key texts are read with, and what every program that lists kernels knows.
 
+use crate::abi::OPS;
 use crate::erased::Registered;
 use crate::key::Key;
 
@@ -15,59 +16,13 @@ pub struct Op {
 }
 
 /// The registry's row of a kernel.
-const fn op<K: Registered>() -> Op {
+pub(crate) const fn op<K: Registered>() -> Op {
     Op {
         name: K::OP,
         parse: |pairs| K::from_pairs(pairs).map(Key::new),
         examples: || K::examples().into_iter().map(Key::new).collect(),
     }
 }
-
-/// Every operation, alphabetical.
-pub static OPS: &[Op] = &[
-    op::<crate::adamw::AdamwUpdate>(),
-    op::<crate::add::Add>(),
-    op::<crate::attention::AttentionBwd>(),
-    op::<crate::attention::AttentionDelta>(),
-    op::<crate::attention::AttentionFwd>(),
-    op::<crate::cast::Cast>(),
-    op::<crate::column_sum::ColumnSumFinish>(),
-    op::<crate::column_sum::ColumnSumPartial>(),
-    op::<crate::dequant::Dequant>(),
-    op::<crate::embedding::EmbeddingBwd>(),
-    op::<crate::embedding::EmbeddingFwd>(),
-    op::<crate::fill::Fill>(),
-    op::<crate::gemm::GemmDgrad>(),
-    op::<crate::gemm::GemmFwd>(),
-    op::<crate::gemm::GemmSwiglu>(),
-    op::<crate::gemm::GemmWgrad>(),
-    op::<crate::grad_distance::GradDistancePartial>(),
-    op::<crate::grad_norm::GradNormFinish>(),
-    op::<crate::grad_norm::GradNormPartial>(),
-    op::<crate::head::HeadCe>(),
-    op::<crate::head::HeadCompare>(),
-    op::<crate::head::HeadDistill>(),
-    op::<crate::head::HeadJsd>(),
-    op::<crate::head::HeadMetrics>(),
-    op::<crate::head::HeadNll>(),
-    op::<crate::int8::Int8Columns>(),
-    op::<crate::int8::Int8Quantize>(),
-    op::<crate::lora::LoraDgradA>(),
-    op::<crate::lora::LoraDgradB>(),
-    op::<crate::lora::LoraFwdA>(),
-    op::<crate::lora::LoraFwdB>(),
-    op::<crate::lora::LoraWgrad>(),
-    op::<crate::qk_norm::QkNormBwd>(),
-    op::<crate::qk_norm::QkNormDgrad>(),
-    op::<crate::qk_norm::QkNormFwd>(),
-    op::<crate::rmsnorm::RmsnormBwd>(),
-    op::<crate::rmsnorm::RmsnormDgrad>(),
-    op::<crate::rmsnorm::RmsnormFwd>(),
-    op::<crate::rope::RopeBwd>(),
-    op::<crate::rope::RopeFwd>(),
-    op::<crate::swiglu::SwigluBwd>(),
-    op::<crate::swiglu::SwigluFwd>(),
-];
 
 /// The examples of every kernel.
 pub fn examples() -> Vec<Key> {

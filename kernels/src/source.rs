@@ -146,7 +146,7 @@ macro_rules! source {
             path: concat!($family, "/", $folder, $file),
             text: include_str!(concat!($folder, $file)),
             headers: &[
-                (concat!($family, ".h"), include_str!(concat!("../../abi/", $family, ".h"))),
+                (concat!($family, ".h"), include_str!(concat!($family, ".h"))),
                 $((concat!($family, "/", $header), include_str!($header)),)*
             ],
         }

@@ -1,4 +1,4 @@
-//! `cargo xtask abi`: parameter blocks, from the C headers to Rust.
+//! `cargo xtask abi`: kernels as their C headers declare them, in Rust.
 
 use anyhow::Result;
 

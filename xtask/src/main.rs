@@ -36,7 +36,7 @@ cargo xtask ci [DIR]       test, then run every kernel on the CPU with three see
                            reproducible, published, built offline; DIR (target/ci) receives what to upload
 cargo xtask prove [DIR]    the second half of ci
 cargo xtask fresh          the part of prove that builds a fresh clone, with and without a network
-cargo xtask abi            regenerate kernels/src/abi.rs from the headers of kernels/abi
+cargo xtask abi            regenerate kernels/src/abi.rs from the headers of kernels
 cargo xtask deny           check licences and sources of dependencies against deny.toml
 cargo xtask simt [TEXT]    run the CUDA sources of every kernel whose name contains TEXT on the CPU, under a checker
 cargo xtask simt --report [TEXT]

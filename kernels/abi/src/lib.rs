@@ -1,79 +1,67 @@
-//! Parameter blocks: the Rust twins of the C structs in the headers of this folder.
+//! Kernels as their C headers declare them, in Rust: parameter blocks, arguments, keys and operands.
+//!
+//! A header says everything once. Above a parameter block stands a line for each kernel that takes it; behind each address its
+//! shape, dtype, access and, where they matter, condition and content of checks; behind each scalar its unit.
+//!
+//! ```c
+//! /// cast { from: Dtype, to: Dtype }: Casts elements, rounding to nearest even.
+//! typedef struct cast_params {
+//!     address x; ///< [n] from, read
+//!     address y; ///< [n] to, write
+//!     uint64_t n;
+//! } cast_params;
+//! ```
 //!
 //! `kernels/src/abi.rs` is committed, so that a plain build needs no libclang. This package depends on nothing that is
 //! made of it: where a header is wrong and the kernels do not compile, it still does.
 
-use std::path::Path;
+mod declaration;
+mod emit;
+mod expression;
+mod headers;
 
-use anyhow::{Context, Result, anyhow, ensure};
-use bindgen::callbacks::{DeriveInfo, ParseCallbacks};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
-/// Parameter blocks travel as bytes.
-#[derive(Debug)]
-struct PlainData;
+use anyhow::{Context, Result, ensure};
 
-impl ParseCallbacks for PlainData {
-    fn add_derives(&self, _info: &DeriveInfo<'_>) -> Vec<String> {
-        vec!["bytemuck::Pod".into(), "bytemuck::Zeroable".into(), "PartialEq".into()]
-    }
-}
-
-/// The Rust twins of every struct of the headers in a folder.
+/// The folders below `kernels` that have headers: those that all families share, and each family's own.
 ///
 /// # Errors
-/// Where there is no libclang, a header does not parse, or a struct has bytes that belong to no field: they would be
-/// uninitialized in what is launched.
-pub fn generate(headers: &Path, rustfmt: &Path) -> Result<String> {
-    let mut names = Vec::new();
-    for entry in headers.read_dir().with_context(|| format!("cannot read {}", headers.display()))? {
-        let name = entry?.file_name().to_string_lossy().into_owned();
-        names.extend(name.ends_with(".h").then_some(name));
+/// Where they cannot be listed.
+pub fn folders(kernels: &Path) -> Result<Vec<PathBuf>> {
+    let families = kernels.join("src");
+    let mut folders = vec![kernels.join("abi")];
+    for entry in families.read_dir().with_context(|| format!("cannot read {}", families.display()))? {
+        let folder = entry?.path();
+        let has_header = |name: &str| folder.join(format!("{name}.h")).exists();
+        folders
+            .extend(folder.file_name().and_then(|name| name.to_str()).is_some_and(has_header).then(|| folder.clone()));
     }
-    names.sort_unstable();
-    let all: String = names.iter().map(|name| format!("#include \"{name}\"\n")).collect();
-    let folder = headers.canonicalize().with_context(|| format!("cannot read {}", headers.display()))?;
-    let builder = bindgen::Builder::default()
-        .header_contents("all.h", &all)
-        .clang_arg(format!("-I{}", folder.display()))
-        .clang_arg("-DINT8")
-        .allowlist_file(format!("{}/[a-z0-9_]+\\.h", folder.display()))
-        .allowlist_var("MASKED_TOKEN")
-        .blocklist_type("__uint.*_t")
-        .parse_callbacks(Box::new(PlainData))
-        .derive_default(true)
-        .explicit_padding(true)
-        .layout_tests(true)
-        .rustfmt_configuration_file(Some(rustfmt.canonicalize().context("rustfmt.toml is not there")?))
-        .disable_header_comment()
-        .generate_comments(false)
-        .raw_line("//! Parameter blocks: the Rust twins of the C structs in `kernels/abi`, made by bindgen.")
-        .raw_line("//!")
-        .raw_line("//! Not edited by hand: `cargo xtask abi` regenerates it, and so does `cargo run -p precast-abi`.")
-        .raw_line(concat!(
-            "#![allow(non_camel_case_types, missing_docs, clippy::undocumented_unsafe_blocks, ",
-            "clippy::unreadable_literal)]"
-        ));
-    // It panics where there is no libclang.
-    let bindings = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| builder.generate()));
-    let bindings = bindings.map_err(|_| anyhow!("no libclang: `cargo xtask abi` installs it and runs this program"))?;
-    let bindings = bindings.context("the headers do not parse")?.to_string();
-    let padded = padded(&bindings);
-    ensure!(
-        padded.is_empty(),
-        "implicit padding in {}: order the fields by size, addresses first, or declare the rest as `uint32_t reserved`",
-        padded.join(", ")
-    );
-    Ok(bindings)
+    folders.sort_unstable();
+    Ok(folders)
 }
 
-/// The structs that bindgen had to pad.
-fn padded(bindings: &str) -> Vec<&str> {
-    let mut found = Vec::new();
-    for block in bindings.split("pub struct ").skip(1) {
-        let body = block.split("\n}").next().unwrap_or_default();
-        if body.contains("__bindgen_padding") {
-            found.extend(block.split(' ').next());
-        }
-    }
-    found
+/// The Rust of all headers of some folders.
+///
+/// # Errors
+/// Where there is no libclang, a header does not parse, a comment does not say what an operand is, or a struct has bytes that
+/// belong to no field: they would be uninitialized in what is launched.
+pub fn generate(folders: &[PathBuf], rustfmt: &Path) -> Result<String> {
+    formatted(&emit::file(&headers::read(folders)?)?, rustfmt)
+}
+
+fn formatted(text: &str, rustfmt: &Path) -> Result<String> {
+    let mut child = Command::new("rustfmt")
+        .args(["--edition", "2024", "--config-path"])
+        .arg(rustfmt)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("cannot start rustfmt")?;
+    child.stdin.take().context("rustfmt has no input")?.write_all(text.as_bytes())?;
+    let output = child.wait_with_output()?;
+    ensure!(output.status.success(), "rustfmt refuses what was generated");
+    Ok(String::from_utf8(output.stdout)?)
 }

@@ -1,5 +1,6 @@
-//! `cargo run -p precast-abi`: regenerates `kernels/src/abi.rs`, also while the kernels do not compile. `cargo xtask abi`, which
-//! is made of them, installs libclang before.
+//! `precast-abi [OUT FOLDER...]`: writes the Rust of the headers in these folders. `cargo run -p precast-abi` does so for
+//! `kernels/src/abi.rs`, also while the kernels do not compile; `cargo xtask abi`, which is made of them, installs libclang
+//! before.
 
 #![allow(clippy::print_stdout)]
 
@@ -12,18 +13,23 @@ use anyhow::{Context, Result};
 const LIBCLANG: &str = "LIBCLANG_PATH";
 
 fn main() -> Result<ExitCode> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut arguments: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
     if let (None, Some(installed)) = (std::env::var_os(LIBCLANG), installed()) {
-        let status = Command::new(std::env::current_exe()?).env(LIBCLANG, installed).status()?;
+        let status = Command::new(std::env::current_exe()?).args(&arguments).env(LIBCLANG, installed).status()?;
         return Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
-    let generated = precast_abi::generate(folder, &folder.join("../../rustfmt.toml"))?;
-    let path = folder.join("../src/abi.rs");
-    let written = std::fs::read_to_string(&path).is_ok_and(|committed| committed == generated);
-    if !written {
-        std::fs::write(&path, &generated).with_context(|| format!("cannot write {}", path.display()))?;
+    let kernels = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("");
+    if arguments.is_empty() {
+        arguments.push(kernels.join("src/abi.rs"));
+        arguments.extend(precast_abi::folders(&kernels)?);
     }
-    println!("kernels/src/abi.rs: {}", if written { "as it was" } else { "regenerated" });
+    let generated = precast_abi::generate(&arguments[1..], &kernels.join("../rustfmt.toml"))?;
+    let path = &arguments[0];
+    let unchanged = std::fs::read_to_string(path).is_ok_and(|committed| committed == generated);
+    if !unchanged {
+        std::fs::write(path, &generated).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    println!("{}: {}", path.display(), if unchanged { "as it was" } else { "regenerated" });
     Ok(ExitCode::SUCCESS)
 }
 

@@ -6,32 +6,84 @@ fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-fn generate(headers: &Path) -> Result<String, String> {
-    precast_abi::generate(headers, &folder().join("../../rustfmt.toml")).map_err(|error| format!("{error:#}"))
+fn generate(folders: &[PathBuf]) -> Result<String, String> {
+    precast_abi::generate(folders, &folder().join("../../rustfmt.toml")).map_err(|error| format!("{error:#}"))
 }
 
 #[test]
-fn committed_blocks_are_what_bindgen_makes_of_the_headers() {
+fn the_committed_file_is_made_of_the_headers() {
     let committed = std::fs::read_to_string(folder().join("../src/abi.rs")).unwrap();
-    assert!(committed == generate(&folder()).unwrap(), "kernels/abi and kernels/src/abi.rs differ: cargo xtask abi");
+    let folders = precast_abi::folders(&folder().join("..")).unwrap();
+    assert!(committed == generate(&folders).unwrap(), "the headers and kernels/src/abi.rs differ: cargo xtask abi");
 }
+
+/// The Rust of a kernel with these lines above its block, this comment behind its operand, and this end.
+fn softcap(above: &str, operand: &str, tail: &str) -> Result<String, String> {
+    let dir = tempfile::tempdir().unwrap();
+    let header = format!(
+        "#include \"types.h\"\n{above}\ntypedef struct softcap_fwd_params {{\naddress x; ///< {operand}\nuint32_t n;{tail}\n\
+         }} softcap_fwd_params;\n"
+    );
+    write(dir.path(), &header)
+}
+
+fn write(dir: &Path, header: &str) -> Result<String, String> {
+    std::fs::copy(folder().join("types.h"), dir.join("types.h")).unwrap();
+    std::fs::write(dir.join("softcap.h"), header).unwrap();
+    generate(&[dir.to_path_buf()])
+}
+
+const KERNEL: &str = "/// softcap.fwd { h: u32, x: Dtype }: Caps elements.";
+const RESERVED: &str = " uint32_t reserved;";
 
 #[test]
 fn padding_is_refused_by_the_name_of_its_struct_and_is_no_obstacle_once_it_is_gone() {
+    let refused = softcap(KERNEL, "[n, h] x, update", "").unwrap_err();
+    assert!(refused.contains("implicit padding in softcap_fwd_params"), "{refused}");
+    let generated = softcap(KERNEL, "[n, h] x, update", RESERVED).unwrap();
+    assert!(generated.contains("pub struct softcap_fwd_params") && !generated.contains("padding"));
     let dir = tempfile::tempdir().unwrap();
-    let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
-    write("types.h", &std::fs::read_to_string(folder().join("types.h")).unwrap());
-    let header = |tail: &str| {
-        format!(
-            "#include \"types.h\"\ntypedef struct softcap_params {{ address x; uint32_t n;{tail} }} softcap_params;\n"
-        )
-    };
-    write("softcap.h", &header(""));
-    let refused = generate(dir.path()).unwrap_err();
-    assert!(refused.contains("implicit padding in softcap_params"), "{refused}");
-    write("softcap.h", &header(" uint32_t reserved;"));
-    let generated = generate(dir.path()).unwrap();
-    assert!(generated.contains("pub struct softcap_params") && !generated.contains("padding"));
-    write("softcap.h", "typedef struct softcap_params { address x");
-    assert!(generate(dir.path()).unwrap_err().contains("do not parse"));
+    assert!(write(dir.path(), "typedef struct softcap_params { address x").unwrap_err().contains("do not parse"));
+}
+
+#[test]
+fn a_kernel_is_its_key_its_operands_and_a_row_of_the_registry() {
+    let generated = softcap(KERNEL, "[ceil(n / 2), h] x, update if x == bf16, uniform(-1.0, 1.0): capped", RESERVED);
+    let generated = generated.unwrap();
+    for part in [
+        "pub struct SoftcapFwd = \"softcap.fwd\" { h: u32, x: Dtype }",
+        "/// `[ceil(n / 2), h]` x, update if x == bf16, uniform(-1.0, 1.0): capped",
+        "SoftcapFwdArgs of softcap_fwd_params {",
+        "optional { x }",
+        "scalars { n: u32 }",
+        "(self.x == Dtype::Bf16)",
+        "operand!(ReadWrite Self::Params, x: self.x, u64::from(p.n).div_ceil(2) * u64::from(self.h))",
+        ".with(Content::Uniform(-1.0, 1.0))",
+        "op::<SoftcapFwd>()",
+    ] {
+        assert!(generated.contains(part), "{part}\n{generated}");
+    }
+}
+
+#[test]
+fn a_comment_that_does_not_say_what_an_operand_is_is_refused_with_its_field() {
+    for (operand, why) in [
+        ("", "an operand begins with `[shape] dtype`"),
+        ("elements of the input", "an operand begins with `[shape] dtype`"),
+        ("[n, h] x", "an operand is `[shape] dtype, access`"),
+        ("[n, h] x, raed", "`raed` is no access"),
+        ("[n, h] x, read when x", "`read when x`: expected `if`"),
+        ("[n, h, cap] x, read", "`cap` is neither a scalar of the block nor a field of the key"),
+        ("[n, h] dtype, read", "`dtype` is neither a scalar of the block nor a field of the key"),
+        ("[n] x, read if ceil(n, 2)", "expected `ceil(a / b)`"),
+        ("[n] x, read if rows(n)", "`rows` is a method of the key"),
+        ("micro_scalars, read", "`micro_scalars` is no struct of the headers"),
+    ] {
+        let refused = softcap(KERNEL, operand, RESERVED).unwrap_err();
+        assert!(refused.contains(why) && refused.contains("x"), "{operand}: {refused}");
+    }
+    let refused = softcap("/// softcap.fwd { h }: Caps elements.", "[n, h] x, update", RESERVED).unwrap_err();
+    assert!(refused.contains("a field is `name: Type`") && refused.contains("softcap_fwd_params"), "{refused}");
+    let refused = softcap("/// softcap.fwd { h: u32 }", "[n, h] x, update", RESERVED).unwrap_err();
+    assert!(refused.contains("stands `: ` and its text"), "{refused}");
 }

@@ -125,6 +125,12 @@ pub struct Tensor {
     pub elems: u64,
 }
 
+impl From<Tensor> for u64 {
+    fn from(tensor: Tensor) -> Self {
+        tensor.address()
+    }
+}
+
 impl Tensor {
     /// Size in bytes.
     pub fn bytes(self) -> u64 {
@@ -136,7 +142,7 @@ impl Tensor {
         (u64::from(self.buffer.0) + 1) << OFFSET_BITS | self.offset
     }
 
-    /// What a virtual address points at: a buffer and an offset in it. None for 0.
+    /// Finds the buffer and the offset in it that a virtual address points at: a buffer and an offset in it. None for 0.
     pub(crate) fn at(address: u64) -> Option<(BufferId, u64)> {
         let buffer = (address >> OFFSET_BITS).checked_sub(1)?;
         Some((BufferId(buffer as u32), address & ((1 << OFFSET_BITS) - 1)))

@@ -90,8 +90,8 @@ impl Builder {
     /// # Panics
     /// If an operand has no buffer, another format than its buffer, or reaches past it: a lowering that does that is
     /// wrong.
-    pub fn launch<K: Registered>(&mut self, label: impl Into<String>, kernel: K, params: &K::Params) {
-        let params = precast_kernels::bytes(&kernel, params);
+    pub fn launch<K: Registered>(&mut self, label: impl Into<String>, kernel: K, params: impl Into<K::Params>) {
+        let params = precast_kernels::bytes(&kernel, &params.into());
         let key = Key::new(kernel);
         let variant = key.select(&params, self.arch);
         let geometry = key.kernel().geometry(variant, &params);

@@ -6,45 +6,13 @@
 //! `decayed` elements and 0 after them, and `c1 = 1 - beta1^step`, `c2 = 1 - beta2^step`. With `w=bf16` the
 //! rounded master goes to `weights` too. Nothing changes while `metrics.skipped` is set.
 //!
-//! | operand | shape | dtype |
-//! | --- | --- | --- |
-//! | `grad`, `master`, `m`, `v` | n | f32 |
-//! | `weights` | n | bf16 |
-//! | `update`, `metrics` | one `update_scalars`, one `step_metrics` | |
-//!
 //! Source: Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019.
 
 mod host;
 
-use crate::abi::adamw_params;
+pub use crate::abi::AdamwUpdate;
 use crate::host::Views;
-use crate::{
-    Arch, Batch, Build, Content, Dtype, Geometry, Kernel, Operand, Reference, Source, Threads, key, operand, source,
-};
-
-key! {
-    /// Update; with `w=bf16` also write the working copy.
-    pub struct AdamwUpdate = "adamw.update" { w: Dtype }
-}
-
-impl Kernel for AdamwUpdate {
-    type Params = adamw_params;
-
-    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
-        let mut operands = vec![
-            operand!(Read Self::Params, grad: Dtype::F32, p.n),
-            operand!(Read Self::Params, update: Dtype::U32, 4).with(Content::Update),
-            operand!(Read Self::Params, metrics: Dtype::F32, 6).with(Content::Metrics),
-            operand!(ReadWrite Self::Params, master: Dtype::F32, p.n),
-            operand!(ReadWrite Self::Params, m: Dtype::F32, p.n),
-            operand!(ReadWrite Self::Params, v: Dtype::F32, p.n).with(Content::Uniform(0.0, 1.0)),
-        ];
-        if self.w == Dtype::Bf16 {
-            operands.push(operand!(ReadWrite Self::Params, weights: Dtype::Bf16, p.n));
-        }
-        operands
-    }
-}
+use crate::{Arch, Batch, Build, Dtype, Geometry, Reference, Source, Threads, source};
 
 impl Build for AdamwUpdate {
     type Variant = Threads;

@@ -6,22 +6,9 @@
 
 mod host;
 
-use crate::abi::add_params;
+pub use crate::abi::Add;
 use crate::host::Views;
-use crate::{Arch, Batch, Build, Dtype, Geometry, Kernel, Operand, Reference, Source, Threads, key, operand, source};
-
-key! {
-    /// Add elements.
-    pub struct Add = "add" {}
-}
-
-impl Kernel for Add {
-    type Params = add_params;
-
-    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
-        vec![operand!(Read Self::Params, x: Dtype::F32, p.n), operand!(ReadWrite Self::Params, y: Dtype::F32, p.n)]
-    }
-}
+use crate::{Arch, Batch, Build, Geometry, Reference, Source, Threads, source};
 
 impl Build for Add {
     type Variant = Threads;

@@ -6,12 +6,6 @@
 //! backward `delta = rowsum(o * do)`, `dv = p^T do`, `ds = p * (do v^T - delta)`,
 //! `dq = scale * ds k`, `dk = scale * ds^T q`, keys and values summed over the query heads of their group.
 //!
-//! | operand | shape | dtype |
-//! | --- | --- | --- |
-//! | `qkv`, `dqkv` | batch x seq_len x (heads + 2 kv_heads) * d | x |
-//! | `o`, `d_o` | batch x seq_len x heads * d | x |
-//! | `lse`, `delta` | batch x heads x seq_len | f32 |
-//!
 //! d is a multiple of 16 up to 128. Roundings inside: `p` before `p v` and before `p^T do`, and `ds` before
 //! both of its products, each to dtype x, as tensor cores need them.
 //!
@@ -22,27 +16,9 @@
 mod host;
 mod variants;
 
-use crate::abi::{attention_bwd_params, attention_delta_params, attention_fwd_params};
+pub use crate::abi::{AttentionBwd, AttentionDelta, AttentionFwd};
 use crate::host::Views;
-use crate::{
-    Arch, Batch, Build, Content, Dtype, Format, Geometry, Kernel, Operand, Reference, Source, Threads, Tolerance, key,
-    operand, source,
-};
-
-key! {
-    /// Attention and its log-sum-exp.
-    pub struct AttentionFwd = "attention.fwd" { d: u32, x: Dtype }
-}
-
-key! {
-    /// Row sums of output times output gradient.
-    pub struct AttentionDelta = "attention.delta" { d: u32, x: Dtype }
-}
-
-key! {
-    /// Gradients of queries, keys and values.
-    pub struct AttentionBwd = "attention.bwd" { d: u32, x: Dtype }
-}
+use crate::{Arch, Batch, Build, Dtype, Format, Geometry, Operand, Reference, Source, Threads, Tolerance, source};
 
 /// Whether the kernels take this head dimension.
 pub fn supports(d: u32) -> bool {
@@ -55,16 +31,6 @@ const SAMPLES: [(u32, u32, u32, u32); 5] = [(1, 1, 1, 1), (2, 33, 2, 1), (1, 70,
 /// Of a large model, which has four heads of queries for each.
 fn kv_heads(d: u32) -> u32 {
     (Batch::WIDTH / 4 / d).max(1)
-}
-
-fn rows(batch: u32, seq_len: u32, heads: u32) -> u64 {
-    u64::from(batch) * u64::from(seq_len) * u64::from(heads)
-}
-
-/// Products of a causal triangle: `per_score` multiply-adds of length d for each visible score.
-fn flops(batch: u32, seq_len: u32, heads: u32, d: u32, per_score: u64) -> u64 {
-    let visible = u64::from(seq_len) * (u64::from(seq_len) + 1) / 2;
-    2 * per_score * u64::from(d) * visible * u64::from(batch) * u64::from(heads)
 }
 
 /// Launches of forward and backward, whose parameter blocks have sizes and scale in common.
@@ -96,23 +62,6 @@ impl Build for AttentionFwd {
 
     fn geometry(&self, variant: variants::Fwd, p: &Self::Params) -> Geometry {
         variants::fwd_geometry(self.d, variant, p)
-    }
-}
-
-impl Kernel for AttentionFwd {
-    type Params = attention_fwd_params;
-
-    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
-        let d = u64::from(self.d);
-        vec![
-            operand!(Read Self::Params, qkv: self.x, rows(p.batch, p.seq_len, p.heads + 2 * p.kv_heads) * d),
-            operand!(Write Self::Params, o: self.x, rows(p.batch, p.seq_len, p.heads) * d),
-            operand!(Write Self::Params, lse: Dtype::F32, rows(p.batch, p.seq_len, p.heads)),
-        ]
-    }
-
-    fn flops(&self, p: &Self::Params) -> u64 {
-        flops(p.batch, p.seq_len, p.heads, self.d, 2)
     }
 }
 
@@ -154,21 +103,8 @@ impl Build for AttentionDelta {
     fn geometry(&self, variant: Threads, p: &Self::Params) -> Geometry {
         // A lane takes eight elements of a row, and a row a power of two of them.
         let lanes = (self.d / 8).next_power_of_two();
-        let rows = rows(p.batch, p.seq_len, p.heads) as u32;
+        let rows = p.batch * p.seq_len * p.heads;
         Geometry::linear(rows.div_ceil(variant.threads / lanes), variant.threads)
-    }
-}
-
-impl Kernel for AttentionDelta {
-    type Params = attention_delta_params;
-
-    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
-        let rows = rows(p.batch, p.seq_len, p.heads);
-        vec![
-            operand!(Read Self::Params, o: self.x, rows * u64::from(self.d)),
-            operand!(Read Self::Params, d_o: self.x, rows * u64::from(self.d)),
-            operand!(Write Self::Params, delta: Dtype::F32, rows),
-        ]
     }
 }
 
@@ -208,28 +144,6 @@ impl Build for AttentionBwd {
 
     fn geometry(&self, variant: variants::Bwd, p: &Self::Params) -> Geometry {
         variants::bwd_geometry(self.d, variant, p)
-    }
-}
-
-impl Kernel for AttentionBwd {
-    type Params = attention_bwd_params;
-
-    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
-        let d = u64::from(self.d);
-        let qkv = rows(p.batch, p.seq_len, p.heads + 2 * p.kv_heads) * d;
-        let rows = rows(p.batch, p.seq_len, p.heads);
-        vec![
-            operand!(Read Self::Params, qkv: self.x, qkv),
-            operand!(Read Self::Params, d_o: self.x, rows * d),
-            // Larger than any score here, so that probabilities stay below one as in a real backward.
-            operand!(Read Self::Params, lse: Dtype::F32, rows).with(Content::Uniform(4.0, 6.0)),
-            operand!(Read Self::Params, delta: Dtype::F32, rows),
-            operand!(Write Self::Params, dqkv: self.x, qkv),
-        ]
-    }
-
-    fn flops(&self, p: &Self::Params) -> u64 {
-        flops(p.batch, p.seq_len, p.heads, self.d, 5)
     }
 }
 

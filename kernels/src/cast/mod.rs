@@ -5,21 +5,9 @@
 
 mod host;
 
-use crate::abi::cast_params;
+pub use crate::abi::Cast;
 use crate::host::Views;
-use crate::{Arch, Batch, Build, Dtype, Geometry, Kernel, Operand, Reference, Source, Threads, key, operand, source};
-
-key! {
-    pub struct Cast = "cast" { from: Dtype, to: Dtype }
-}
-
-impl Kernel for Cast {
-    type Params = cast_params;
-
-    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
-        vec![operand!(Read Self::Params, x: self.from, p.n), operand!(Write Self::Params, y: self.to, p.n)]
-    }
-}
+use crate::{Arch, Batch, Build, Dtype, Geometry, Reference, Source, Threads, source};
 
 impl Build for Cast {
     type Variant = Threads;

@@ -2,44 +2,14 @@
 //!
 //! `partial[g] = sum of x[r] over the rows r of group g`; `grad (+)= sum of partial[g] over all groups`.
 //!
-//! | operand | shape | dtype |
-//! | --- | --- | --- |
-//! | `x` | rows x n | x |
-//! | `partial` | ceil(rows / group) x n | f32 |
-//! | `grad` | n | f32 |
-//!
 //! `finish` overwrites in the first micro-batch of a step and adds in later ones.
 //! Source: the gradient of `y = x W^T + b` with respect to `b`.
 
 mod host;
 
-use crate::abi::{column_sum_finish_params, column_sum_partial_params};
+pub use crate::abi::{ColumnSumFinish, ColumnSumPartial};
 use crate::host::Views;
-use crate::{
-    Arch, Batch, Build, Content, Dtype, Geometry, Kernel, Operand, Reference, Source, Threads, key, operand, source,
-};
-
-key! {
-    /// Sum groups of rows.
-    pub struct ColumnSumPartial = "column_sum.partial" { x: Dtype }
-}
-
-key! {
-    /// Add the groups up into a gradient.
-    pub struct ColumnSumFinish = "column_sum.finish" {}
-}
-
-impl Kernel for ColumnSumPartial {
-    type Params = column_sum_partial_params;
-
-    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
-        let (rows, n) = (u64::from(p.rows), u64::from(p.n));
-        vec![
-            operand!(Read Self::Params, x: self.x, rows * n),
-            operand!(Write Self::Params, partial: Dtype::F32, u64::from(p.rows.div_ceil(p.group)) * n),
-        ]
-    }
-}
+use crate::{Arch, Batch, Build, Dtype, Geometry, Reference, Source, Threads, source};
 
 impl Build for ColumnSumPartial {
     type Variant = Threads;
@@ -77,19 +47,6 @@ impl Reference for ColumnSumPartial {
 
     fn typical(&self, batch: Batch) -> Self::Params {
         Self::Params { rows: batch.tokens(), n: Batch::WIDTH, group: 32, ..Default::default() }
-    }
-}
-
-impl Kernel for ColumnSumFinish {
-    type Params = column_sum_finish_params;
-
-    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
-        let (rows, n) = (u64::from(p.rows), u64::from(p.n));
-        vec![
-            operand!(Read Self::Params, partial: Dtype::F32, rows * n),
-            operand!(Read Self::Params, micro: Dtype::U32, 2).with(Content::Micro),
-            operand!(ReadWrite Self::Params, grad: Dtype::F32, n),
-        ]
     }
 }
 

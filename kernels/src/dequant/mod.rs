@@ -16,19 +16,11 @@ mod host;
 mod kquants;
 mod quants;
 
-use crate::abi::dequant_params;
+pub use crate::abi::Dequant;
 use crate::host::Views;
-use crate::{
-    Arch, Batch, Block, Build, Dtype, Format, Geometry, Kernel, Operand, Reference, Source, Tolerance, key, operand,
-    source, variant,
-};
+use crate::{Arch, Batch, Block, Build, Dtype, Geometry, Operand, Reference, Source, Tolerance, source, variant};
 
 pub use host::dequantize;
-
-key! {
-    /// Make blocks dense.
-    pub struct Dequant = "dequant" { w: Block, x: Dtype }
-}
 
 variant! {
     /// Threads that take several vectors each.
@@ -37,14 +29,6 @@ variant! {
         threads: u32,
         /// Vectors of 16 bytes of `x` that a thread takes.
         vectors: u32,
-    }
-}
-
-impl Kernel for Dequant {
-    type Params = dequant_params;
-
-    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
-        vec![operand!(Read Self::Params, w: Format::Block(self.w), p.n), operand!(Write Self::Params, x: self.x, p.n)]
     }
 }
 

@@ -2,13 +2,6 @@
 //!
 //! Forward: `y[t] = table[ids[t]]`. Backward: `dtable[id] += sum of dy[t] over the tokens t with that id`.
 //!
-//! | operand | shape | dtype |
-//! | --- | --- | --- |
-//! | `ids`, `sorted_ids`, `sorted_positions` | tokens | u32 |
-//! | `table` | vocab x h | w |
-//! | `y`, `dy` | tokens x h | x |
-//! | `dtable` | vocab x h | f32 |
-//!
 //! A table is dense, of the activations' dtype, or in a block format whose rows are dequantized as they are gathered.
 //! The scatter is deterministic: the host uploads the token ids sorted, so that one CTA owns each
 //! distinct id and adds its rows in order. Nothing sorts or adds atomically on the device.
@@ -16,40 +9,11 @@
 
 mod host;
 
-use crate::abi::{embedding_bwd_params, embedding_fwd_params};
+pub use crate::abi::{EmbeddingBwd, EmbeddingFwd};
 use crate::host::Views;
 use crate::{
-    Arch, Batch, Block, Build, Content, Dtype, Format, Geometry, Kernel, Operand, Reference, Source, Threads,
-    Tolerance, key, operand, source,
+    Arch, Batch, Block, Build, Dtype, Format, Geometry, Operand, Reference, Source, Threads, Tolerance, source,
 };
-
-key! {
-    /// Gather rows of an embedding table.
-    pub struct EmbeddingFwd = "embedding.fwd" { h: u32, w: Format, x: Dtype }
-}
-
-key! {
-    /// Add gradients into the rows they came from.
-    pub struct EmbeddingBwd = "embedding.bwd" { h: u32, x: Dtype }
-}
-
-impl Kernel for EmbeddingFwd {
-    type Params = embedding_fwd_params;
-
-    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
-        let (tokens, vocab, h) = (u64::from(p.tokens), u64::from(p.vocab), u64::from(self.h));
-        vec![
-            operand!(Read Self::Params, ids: Dtype::U32, tokens).with(Content::Ids(p.vocab)),
-            operand!(Read Self::Params, table: self.w, vocab * h),
-            operand!(Write Self::Params, y: self.x, tokens * h),
-        ]
-    }
-
-    fn bytes(&self, p: &Self::Params) -> u64 {
-        // A row of the table for each token.
-        u64::from(p.tokens) * (Dtype::U32.bytes() + self.w.bytes(self.h.into()) + u64::from(self.h) * self.x.bytes())
-    }
-}
 
 impl Build for EmbeddingFwd {
     type Variant = Threads;
@@ -95,27 +59,6 @@ impl Reference for EmbeddingFwd {
 
     fn tolerance(&self, _operand: &Operand) -> Tolerance {
         Tolerance::EXACT
-    }
-}
-
-impl Kernel for EmbeddingBwd {
-    type Params = embedding_bwd_params;
-
-    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
-        let (tokens, vocab, h) = (u64::from(p.tokens), u64::from(p.vocab), u64::from(self.h));
-        vec![
-            operand!(Read Self::Params, sorted_ids: Dtype::U32, tokens).with(Content::SortedIds(p.vocab)),
-            operand!(Read Self::Params, sorted_positions: Dtype::U32, tokens).with(Content::PositionsOf("sorted_ids")),
-            operand!(Read Self::Params, dy: self.x, tokens * h),
-            operand!(ReadWrite Self::Params, dtable: Dtype::F32, vocab * h),
-        ]
-    }
-
-    fn bytes(&self, p: &Self::Params) -> u64 {
-        let (tokens, h) = (u64::from(p.tokens), u64::from(self.h));
-        // Rows of tokens that do not occur stay as they are.
-        let rows = u64::from(p.tokens.min(p.vocab));
-        tokens * (2 * Dtype::U32.bytes() + h * self.x.bytes()) + 2 * rows * h * Dtype::F32.bytes()
     }
 }
 

@@ -5,31 +5,9 @@
 
 mod host;
 
-use crate::abi::fill_params;
+pub use crate::abi::Fill;
 use crate::host::Views;
-use crate::{
-    Arch, Batch, Build, Content, Dtype, Geometry, Kernel, Operand, Reference, Source, Threads, key, operand, source,
-};
-
-key! {
-    /// Set elements; with `first`, in the first micro-batch only.
-    pub struct Fill = "fill" { first: bool }
-}
-
-impl Kernel for Fill {
-    type Params = fill_params;
-
-    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
-        if self.first {
-            vec![
-                operand!(Read Self::Params, micro: Dtype::U32, 2).with(Content::Micro),
-                operand!(ReadWrite Self::Params, y: Dtype::F32, p.n),
-            ]
-        } else {
-            vec![operand!(Write Self::Params, y: Dtype::F32, p.n)]
-        }
-    }
-}
+use crate::{Arch, Batch, Build, Geometry, Reference, Source, Threads, source};
 
 impl Build for Fill {
     type Variant = Threads;

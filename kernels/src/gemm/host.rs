@@ -1,6 +1,6 @@
 use rayon::prelude::*;
 
-use super::{GemmFwd, GemmSwiglu, is_int8, outputs};
+use super::{GemmFwd, GemmSwiglu, is_int8};
 use crate::Format;
 use crate::abi::{gemm_dgrad_params, gemm_fwd_params, gemm_swiglu_params, gemm_wgrad_params, micro_scalars};
 use crate::host::{Matrix, Views, matmul, round_to, sigmoid, vectorized};
@@ -55,7 +55,7 @@ pub(super) fn swiglu(key: GemmSwiglu, p: &gemm_swiglu_params, views: &mut Views<
     let mut y = views.store("y");
     let mut gate_up = vec![0.0; 2 * m * n];
     multiply(&mut gate_up, key.x, [m, 2 * n, k], views);
-    let dtype = outputs(key.x).dtype().expect("outputs are dense");
+    let dtype = key.x.output().dtype().expect("outputs are dense");
     y.par_chunks_mut(n).zip(gate_up.par_chunks_mut(2 * n)).for_each(|(y, gate_up)| {
         if let Some(bias) = &bias {
             gate_up.iter_mut().zip(&bias[..]).for_each(|(sum, bias)| *sum += bias);

@@ -1,11 +1,9 @@
 //! The three matrix products of a linear layer with weights `w` [n, k] (out features x in features).
 //!
-//! | op | result | reads |
-//! | --- | --- | --- |
-//! | `gemm.fwd` | `y = x w^T (+ bias) (+ residual)`, m x n, dtype x | x m x k, w n x k, bias n, residual m x n |
-//! | `gemm.swiglu` | `y = silu(gate) up` with `(gate, up) = x w^T (+ bias)`, m x n, dtype x | x m x k, w 2n x k, bias 2n |
-//! | `gemm.dgrad` | `dx = dy w`, m x k, dtype x | dy m x n, w n x k |
-//! | `gemm.wgrad` | `dw (+)= dy^T x`, n x k, f32 | dy m x n, x m x k |
+//! - `gemm.fwd`: `y = x w^T (+ bias) (+ residual)`
+//! - `gemm.swiglu`: `y = silu(gate) up` with `(gate, up) = x w^T (+ bias)`
+//! - `gemm.dgrad`: `dx = dy w`
+//! - `gemm.wgrad`: `dw (+)= dy^T x`
 //!
 //! Inputs have format x and weights format w, sums are f32 and are rounded once, at the store. m, n and k are run-time arguments:
 //! one module serves every layer, batch and sequence length. `wgrad` overwrites in the first micro-batch of
@@ -35,14 +33,15 @@ pub(crate) mod select;
 pub(crate) mod variants;
 pub(crate) mod wgmma;
 
+pub use crate::abi::{GemmDgrad, GemmFwd, GemmSwiglu, GemmWgrad};
 use std::mem::offset_of;
 
 use crate::abi::{gemm_dgrad_params, gemm_fwd_params, gemm_swiglu_params, gemm_wgrad_params};
 use crate::host::Views;
 use crate::product::Matrix;
 use crate::{
-    Addend, Arch, Batch, Build, Content, Dtype, Format, Geometry, Kernel, Operand, Product, Reference, Source,
-    TensorMap, Tolerance, key, operand, source,
+    Addend, Arch, Batch, Build, Dtype, Format, Geometry, Operand, Product, Reference, Source, TensorMap, Tolerance,
+    source,
 };
 
 use select::{GemmOp, ProblemSize};
@@ -51,26 +50,6 @@ use variants::Tiling;
 pub(crate) use variants::CudaCores;
 
 pub use select::splits_k;
-
-key! {
-    /// Inputs to outputs.
-    pub struct GemmFwd = "gemm.fwd" { bias: bool, residual: bool, w: Format, x: Format }
-}
-
-key! {
-    /// Inputs to gated outputs.
-    pub struct GemmSwiglu = "gemm.swiglu" { bias: bool, w: Format, x: Format }
-}
-
-key! {
-    /// Gradient of the inputs.
-    pub struct GemmDgrad = "gemm.dgrad" { w: Format, x: Dtype }
-}
-
-key! {
-    /// Gradient of the weights.
-    pub struct GemmWgrad = "gemm.wgrad" { x: Dtype }
-}
 
 /// Small, ragged and tile-crossing shapes (m, n, k): for CUDA cores, then for whole vectors; the last two are deep enough to
 /// be divided by depth, in dgrad and wgrad.
@@ -91,18 +70,11 @@ const SAMPLES: [(u32, u32, u32); 10] = [
 const INT8_SAMPLES: [(u32, u32, u32); 6] =
     [(1, 8, 16), (33, 72, 48), (130, 264, 272), (70, 136, 1296), (300, 520, 528), (520, 264, 144)];
 
-/// What scales are in checks: of both factors together about what makes outputs of size one.
-const SCALES: Content = Content::Uniform(1e-3, 2e-2);
-
 /// Not divided, and into more parts than a shallow product has slices.
 const SPLITS: [u32; 2] = [1, 3];
 
 /// What rows and columns of every tile of `mma/` divide.
 const LARGEST_TILE: u32 = 256;
-
-pub(crate) fn flops(m: u32, n: u32, k: u32) -> u64 {
-    2 * u64::from(m) * u64::from(n) * u64::from(k)
-}
 
 pub(crate) fn area(rows: u32, columns: u32) -> u64 {
     u64::from(rows) * u64::from(columns)
@@ -175,39 +147,6 @@ macro_rules! int8_source {
     };
 }
 
-/// The parameter block and the operands of a product with so many outputs, `$columns` of the `n` of its block.
-macro_rules! forward_kernel {
-    ($params:ty, $columns:literal) => {
-        type Params = $params;
-
-        fn params_bytes(&self) -> usize {
-            if is_int8(self.x) { size_of::<$params>() } else { offset_of!($params, x_scale) }
-        }
-
-        fn operands(&self, p: &$params) -> Vec<Operand> {
-            let (columns, outputs) = ($columns * p.n, outputs(self.x));
-            let mut operands = vec![
-                operand!(Read $params, x: self.x, area(p.m, p.k)),
-                operand!(Read $params, w: self.w, area(columns, p.k)),
-            ];
-            if is_int8(self.x) {
-                operands.push(operand!(Read $params, x_scale: Dtype::F32, p.m).with(SCALES));
-                operands.push(operand!(Read $params, w_scale: Dtype::F32, columns).with(SCALES));
-            }
-            operands.push(operand!(Write $params, y: outputs, area(p.m, p.n)));
-            if self.bias {
-                operands.push(operand!(Read $params, bias: outputs, columns));
-            }
-            operands.extend(self.residual(p));
-            operands
-        }
-
-        fn flops(&self, p: &$params) -> u64 {
-            flops(p.m, $columns * p.n, p.k)
-        }
-    };
-}
-
 /// How every kernel of the family is built.
 macro_rules! gemm_variants {
     ($op:expr, |$key:ident, $variant:ident| $source:expr) => {
@@ -263,11 +202,6 @@ fn common(w: Format, x: Format) -> Option<Dtype> {
     w.dtype().filter(|w| x == *w)
 }
 
-/// The dtype of outputs, biases and residuals.
-fn outputs(x: Format) -> Format {
-    if is_int8(x) { Dtype::Bf16.into() } else { x }
-}
-
 fn is_int8(x: Format) -> bool {
     x == Dtype::I8
 }
@@ -296,10 +230,6 @@ fn problem_size(
 }
 
 impl GemmFwd {
-    fn residual(&self, p: &gemm_fwd_params) -> Option<Operand> {
-        self.residual.then(|| operand!(Read gemm_fwd_params, residual: outputs(self.x), area(p.m, p.n)))
-    }
-
     fn inputs(&self) -> Option<Dtype> {
         common(self.w, self.x)
     }
@@ -316,10 +246,6 @@ impl GemmFwd {
 }
 
 impl GemmSwiglu {
-    fn residual(&self, _p: &gemm_swiglu_params) -> Option<Operand> {
-        None
-    }
-
     fn inputs(&self) -> Option<Dtype> {
         common(self.w, self.x)
     }
@@ -348,8 +274,13 @@ impl GemmDgrad {
     }
 
     /// Elements of `workspace`: whole tiles, however large they are.
-    pub fn workspace(p: &gemm_dgrad_params) -> u64 {
+    pub fn workspace(&self, p: &gemm_dgrad_params) -> u64 {
         area(p.m.next_multiple_of(LARGEST_TILE), p.k.next_multiple_of(LARGEST_TILE))
+    }
+
+    /// Semaphores of a launch that splits K.
+    pub(crate) fn semaphores(&self, p: &gemm_dgrad_params) -> u64 {
+        select::semaphores(&self.problem_size(p))
     }
 
     /// Split-K: into how many parts to divide the depth, if that is faster, and how many `semaphores` that takes.
@@ -371,6 +302,11 @@ impl GemmWgrad {
         let vectors = vectors(&[p.n, p.k], &[p.dy, p.x, p.dw]);
         let splits = p.splits.max(1);
         ProblemSize { op: GemmOp::Wgrad, rows: p.n, columns: p.k, depth: p.m, splits, dtype: self.x, vectors }
+    }
+
+    /// Semaphores of a launch that splits K.
+    pub(crate) fn semaphores(&self, p: &gemm_wgrad_params) -> u64 {
+        select::semaphores(&self.problem_size(p))
     }
 
     /// Split-K: into how many parts to divide the depth, if that is faster, and how many `semaphores` that takes.
@@ -396,10 +332,6 @@ impl Build for GemmFwd {
     gemm_variants!(GemmOp::Fwd, |key, variant| {
         if is_int8(key.x) { int8_source!(variant, "fwd.cu") } else { dense_source!(variant, "fwd.cu") }
     });
-}
-
-impl Kernel for GemmFwd {
-    forward_kernel!(gemm_fwd_params, 1);
 
     /// Rows in memory are columns to a library: `y^T = w x^T`.
     fn product(&self, p: &Self::Params) -> Option<Product> {
@@ -447,10 +379,6 @@ impl Build for GemmSwiglu {
     });
 }
 
-impl Kernel for GemmSwiglu {
-    forward_kernel!(gemm_swiglu_params, 2);
-}
-
 impl Reference for GemmSwiglu {
     fn examples() -> Vec<Self> {
         [(true, Dtype::F32), (true, Dtype::Bf16), (false, Dtype::Bf16), (false, Dtype::I8), (true, Dtype::I8)]
@@ -477,30 +405,6 @@ impl Reference for GemmSwiglu {
 
 impl Build for GemmDgrad {
     gemm_variants!(GemmOp::Dgrad, |_key, variant| dense_source!(variant, "dgrad.cu"));
-}
-
-impl Kernel for GemmDgrad {
-    type Params = gemm_dgrad_params;
-
-    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
-        let mut operands = vec![
-            operand!(Read Self::Params, dy: self.x, area(p.m, p.n)),
-            operand!(Read Self::Params, w: self.w, area(p.n, p.k)),
-            operand!(Write Self::Params, dx: self.x, area(p.m, p.k)),
-        ];
-        if p.splits > 1 {
-            operands.push(operand!(Scratch Self::Params, workspace: Dtype::F32, Self::workspace(p)));
-            operands.push(
-                operand!(ReadWrite Self::Params, semaphores: Dtype::U32, select::semaphores(&self.problem_size(p)))
-                    .with(Content::Zeros),
-            );
-        }
-        operands
-    }
-
-    fn flops(&self, p: &Self::Params) -> u64 {
-        flops(p.m, p.n, p.k)
-    }
 
     /// `dx^T = w^T dy^T`.
     fn product(&self, p: &Self::Params) -> Option<Product> {
@@ -542,30 +446,6 @@ impl Reference for GemmDgrad {
 
 impl Build for GemmWgrad {
     gemm_variants!(GemmOp::Wgrad, |_key, variant| dense_source!(variant, "wgrad.cu"));
-}
-
-impl Kernel for GemmWgrad {
-    type Params = gemm_wgrad_params;
-
-    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
-        let mut operands = vec![
-            operand!(Read Self::Params, dy: self.x, area(p.m, p.n)),
-            operand!(Read Self::Params, x: self.x, area(p.m, p.k)),
-            operand!(Read Self::Params, micro: Dtype::U32, 2).with(Content::Micro),
-            operand!(ReadWrite Self::Params, dw: Dtype::F32, area(p.n, p.k)),
-        ];
-        if p.splits > 1 {
-            operands.push(
-                operand!(ReadWrite Self::Params, semaphores: Dtype::U32, select::semaphores(&self.problem_size(p)))
-                    .with(Content::Zeros),
-            );
-        }
-        operands
-    }
-
-    fn flops(&self, p: &Self::Params) -> u64 {
-        flops(p.m, p.n, p.k)
-    }
 
     /// `dw^T = x^T dy`.
     fn product(&self, p: &Self::Params) -> Option<Product> {

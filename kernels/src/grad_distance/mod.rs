@@ -2,37 +2,15 @@
 //!
 //! `partial[0] = sum of a b`, `partial[1] = sum of a^2`, `partial[2] = sum of b^2` of each group of elements; the host adds groups
 //! in f64: `cosine = ab / sqrt(aa bb)`, `norm ratio = sqrt(aa / bb)`.
-//!
-//! | operand | shape | dtype |
-//! | --- | --- | --- |
-//! | `a`, `b` | n | f32 |
-//! | `partial` | 3 x ceil(n / group) | f32 |
 
 mod host;
 
-use crate::abi::grad_distance_partial_params;
+pub use crate::abi::GradDistancePartial;
 use crate::host::Views;
-use crate::{Arch, Batch, Build, Dtype, Geometry, Kernel, Operand, Reference, Source, Threads, key, operand, source};
-
-key! {
-    /// Sums of products of groups of elements.
-    pub struct GradDistancePartial = "grad_distance.partial" {}
-}
+use crate::{Arch, Batch, Build, Geometry, Reference, Source, Threads, source};
 
 /// Elements that share one partial sum.
 pub const GROUP: u32 = 1 << 15;
-
-impl Kernel for GradDistancePartial {
-    type Params = grad_distance_partial_params;
-
-    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
-        vec![
-            operand!(Read Self::Params, a: Dtype::F32, p.n),
-            operand!(Read Self::Params, b: Dtype::F32, p.n),
-            operand!(Write Self::Params, partial: Dtype::F32, 3 * p.n.div_ceil(u64::from(p.group))),
-        ]
-    }
-}
 
 impl Build for GradDistancePartial {
     type Variant = Threads;

@@ -4,46 +4,17 @@
 //! `clip_scale = min(1, clip / (grad_norm + 1e-6))`, or 1 without a clip; `skipped = 1` if the norm is not
 //! finite, so that the optimizer leaves the weights alone.
 //!
-//! | operand | shape | dtype |
-//! | --- | --- | --- |
-//! | `grad` | n | f32 |
-//! | `partial` | ceil(n / group) | f32 |
-//! | `metrics` | one `step_metrics` | |
-//!
 //! Source: Pascanu et al., "On the difficulty of training recurrent neural networks", 2013; the 1e-6 is that
 //! of `torch.nn.utils.clip_grad_norm_`.
 
 mod host;
 
-use crate::abi::{grad_norm_finish_params, grad_norm_partial_params};
+pub use crate::abi::{GradNormFinish, GradNormPartial};
 use crate::host::Views;
-use crate::{
-    Arch, Batch, Build, Content, Dtype, Geometry, Kernel, Operand, Reference, Source, Threads, key, operand, source,
-};
-
-key! {
-    /// Sums of squares of groups of elements.
-    pub struct GradNormPartial = "grad_norm.partial" {}
-}
-
-key! {
-    /// Norm, clip and the finite check.
-    pub struct GradNormFinish = "grad_norm.finish" {}
-}
+use crate::{Arch, Batch, Build, Geometry, Reference, Source, Threads, source};
 
 /// Elements that share one partial sum.
 pub const GROUP: u32 = 1 << 15;
-
-impl Kernel for GradNormPartial {
-    type Params = grad_norm_partial_params;
-
-    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
-        vec![
-            operand!(Read Self::Params, grad: Dtype::F32, p.n),
-            operand!(Write Self::Params, partial: Dtype::F32, p.n.div_ceil(u64::from(p.group))),
-        ]
-    }
-}
 
 impl Build for GradNormPartial {
     type Variant = Threads;
@@ -78,17 +49,6 @@ impl Reference for GradNormPartial {
 
     fn typical(&self, batch: Batch) -> Self::Params {
         Self::Params { n: batch.elems(), group: GROUP, ..Default::default() }
-    }
-}
-
-impl Kernel for GradNormFinish {
-    type Params = grad_norm_finish_params;
-
-    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
-        vec![
-            operand!(Read Self::Params, partial: Dtype::F32, p.count).with(Content::Uniform(0.0, 1.0)),
-            operand!(ReadWrite Self::Params, metrics: Dtype::F32, 6).with(Content::Metrics),
-        ]
     }
 }
 

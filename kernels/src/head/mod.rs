@@ -13,12 +13,6 @@
 //!
 //! Masked tokens get zero loss and zero gradient.
 //!
-//! | operand | shape | dtype |
-//! | --- | --- | --- |
-//! | `student`, `teacher`, `logits` | tokens x vocab | x |
-//! | `targets` | tokens | u32 |
-//! | `kd`, `ce`, `nll` | tokens | f32 |
-//!
 //! `head.compare` trains nothing: it says how far the predictions of one model are from those of another, a token each.
 //!
 //! Every divergence is >= 0 and, like its gradient, exactly 0 when both rows of logits are the same bits: both log-sum-exps
@@ -29,45 +23,11 @@
 
 mod host;
 
-use crate::abi::{
-    head_ce_params, head_compare_params, head_distill_params, head_jsd_params, head_metrics_params, head_nll_params,
-};
+pub use crate::abi::{HeadCe, HeadCompare, HeadDistill, HeadJsd, HeadMetrics, HeadNll};
 use crate::host::Views;
 use crate::{
-    Arch, Batch, Build, Content, Dtype, Fixed, Format, Geometry, Kernel, Operand, Reference, Source, Threads,
-    Tolerance, key, operand, source, variant,
+    Arch, Batch, Build, Dtype, Fixed, Format, Geometry, Operand, Reference, Source, Threads, Tolerance, source, variant,
 };
-
-key! {
-    /// Cross entropies of a chunk, and the gradient of its logits in place.
-    pub struct HeadCe = "head.ce" { x: Dtype }
-}
-
-key! {
-    /// Losses of a chunk, and the gradient of its student logits in place: a Kullback-Leibler divergence, of the student from
-    /// the teacher or in reverse.
-    pub struct HeadDistill = "head.distill" { reverse: bool, x: Dtype }
-}
-
-key! {
-    /// The same by the divergences of teacher and student from their mixture.
-    pub struct HeadJsd = "head.jsd" { x: Dtype }
-}
-
-key! {
-    /// Negative log likelihood of a chunk.
-    pub struct HeadNll = "head.nll" { x: Dtype }
-}
-
-key! {
-    /// Two models' predictions of a chunk side by side.
-    pub struct HeadCompare = "head.compare" { x: Dtype }
-}
-
-key! {
-    /// Mean losses of a micro-batch, added up over the step; that of the teacher if there is one.
-    pub struct HeadMetrics = "head.metrics" { kd: bool }
-}
 
 variant! {
     /// A block reads the rows of a token in each pass.
@@ -121,10 +81,6 @@ fn chunk(batch: Batch) -> u32 {
     batch.tokens().div_ceil(4)
 }
 
-fn area(tokens: u32, vocab: u32) -> u64 {
-    u64::from(tokens) * u64::from(vocab)
-}
-
 /// Losses are differences of log-sum-exps: their rounding follows the logits, not the loss.
 fn tolerance(operand: &Operand) -> Tolerance {
     match operand.format {
@@ -174,38 +130,10 @@ fn walkers(cluster: Cluster, arch: Arch) -> Vec<Walkers> {
     if arch == Arch::Sm90a { vec![Walkers::Cluster(cluster), block] } else { vec![block] }
 }
 
-/// Operands of a kernel that learns from a teacher.
-macro_rules! taught {
-    ($params:ty, $x:expr, $p:expr) => {{
-        let logits = area($p.tokens, $p.vocab);
-        vec![
-            operand!(Read $params, teacher: $x, logits),
-            operand!(ReadWrite $params, student: $x, logits),
-            operand!(Read $params, targets: Dtype::U32, $p.tokens).with(Content::Targets($p.vocab)),
-            operand!(Read $params, micro: Dtype::U32, 2).with(Content::Micro),
-            operand!(Write $params, kd: Dtype::F32, $p.tokens),
-            operand!(Write $params, ce: Dtype::F32, $p.tokens),
-        ]
-    }};
-}
-
 /// (tokens, vocab), alpha and temperature: ragged; more tokens than clusters; more than one vector a thread.
 fn taught_samples() -> impl Iterator<Item = ((u32, u32), f32, f32)> {
     let small = SAMPLES.into_iter().flat_map(|shape| [(shape, 0.5, 2.0), (shape, 1.0, 1.0)]);
     small.chain([((40, 1096), 0.0, 1.5), ((2, 33_000), 0.3, 1.5)])
-}
-
-impl Kernel for HeadCe {
-    type Params = head_ce_params;
-
-    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
-        vec![
-            operand!(ReadWrite Self::Params, logits: self.x, area(p.tokens, p.vocab)),
-            operand!(Read Self::Params, targets: Dtype::U32, p.tokens).with(Content::Targets(p.vocab)),
-            operand!(Read Self::Params, micro: Dtype::U32, 2).with(Content::Micro),
-            operand!(Write Self::Params, ce: Dtype::F32, p.tokens),
-        ]
-    }
 }
 
 impl Build for HeadCe {
@@ -248,14 +176,6 @@ impl Reference for HeadCe {
 
     fn tolerance(&self, operand: &Operand) -> Tolerance {
         tolerance(operand)
-    }
-}
-
-impl Kernel for HeadDistill {
-    type Params = head_distill_params;
-
-    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
-        taught!(Self::Params, self.x, p)
     }
 }
 
@@ -305,14 +225,6 @@ impl Reference for HeadDistill {
 
     fn tolerance(&self, operand: &Operand) -> Tolerance {
         tolerance(operand)
-    }
-}
-
-impl Kernel for HeadJsd {
-    type Params = head_jsd_params;
-
-    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
-        taught!(Self::Params, self.x, p)
     }
 }
 
@@ -366,18 +278,6 @@ impl Reference for HeadJsd {
     }
 }
 
-impl Kernel for HeadNll {
-    type Params = head_nll_params;
-
-    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
-        vec![
-            operand!(Read Self::Params, logits: self.x, area(p.tokens, p.vocab)),
-            operand!(Read Self::Params, targets: Dtype::U32, p.tokens).with(Content::Targets(p.vocab)),
-            operand!(Write Self::Params, nll: Dtype::F32, p.tokens),
-        ]
-    }
-}
-
 impl Build for HeadNll {
     type Variant = Threads;
 
@@ -413,23 +313,6 @@ impl Reference for HeadNll {
 
     fn tolerance(&self, operand: &Operand) -> Tolerance {
         tolerance(operand)
-    }
-}
-
-impl Kernel for HeadCompare {
-    type Params = head_compare_params;
-
-    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
-        let logits = area(p.tokens, p.vocab);
-        vec![
-            operand!(Read Self::Params, reference: self.x, logits),
-            operand!(Read Self::Params, logits: self.x, logits),
-            operand!(Read Self::Params, targets: Dtype::U32, p.tokens).with(Content::Targets(p.vocab)),
-            operand!(Write Self::Params, kl: Dtype::F32, p.tokens),
-            operand!(Write Self::Params, agrees: Dtype::F32, p.tokens),
-            operand!(Write Self::Params, reference_nll: Dtype::F32, p.tokens),
-            operand!(Write Self::Params, nll: Dtype::F32, p.tokens),
-        ]
     }
 }
 
@@ -469,20 +352,6 @@ impl Reference for HeadCompare {
 
     fn tolerance(&self, operand: &Operand) -> Tolerance {
         tolerance(operand)
-    }
-}
-
-impl Kernel for HeadMetrics {
-    type Params = head_metrics_params;
-
-    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
-        let mut operands = vec![
-            operand!(Read Self::Params, ce: Dtype::F32, p.tokens),
-            operand!(Read Self::Params, micro: Dtype::U32, 2).with(Content::Micro),
-            operand!(ReadWrite Self::Params, metrics: Dtype::F32, 6).with(Content::Metrics),
-        ];
-        operands.extend(self.kd.then(|| operand!(Read Self::Params, kd: Dtype::F32, p.tokens)));
-        operands
     }
 }
 

@@ -1,17 +1,10 @@
 //! Columns to rotated int8.
 
 use super::{host, rotation};
+pub use crate::abi::Int8Columns;
 use crate::abi::int8_columns_params;
 use crate::host::Views;
-use crate::{
-    Arch, Batch, Build, Content, Dtype, Geometry, Kernel, Operand, Reference, Source, Tolerance, key, operand, source,
-    variant,
-};
-
-key! {
-    /// Columns of n to rotated int8, as rows.
-    pub struct Int8Columns = "int8.columns" { n: u32, x: Dtype }
-}
+use crate::{Arch, Batch, Build, Dtype, Geometry, Operand, Reference, Source, Tolerance, source, variant};
 
 variant! {
     /// A CTA has a strip of neighboring columns, a thread one rotation block of one of them at a time.
@@ -44,19 +37,6 @@ impl Strips {
 
     fn ctas(self, p: &int8_columns_params) -> u32 {
         p.columns.div_ceil(self.columns)
-    }
-}
-
-impl Kernel for Int8Columns {
-    type Params = int8_columns_params;
-
-    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
-        let elems = u64::from(self.n) * u64::from(p.columns);
-        vec![
-            operand!(Read Self::Params, x: self.x, elems).with(Content::Columns(p.columns)),
-            operand!(Write Self::Params, q: Dtype::I8, elems),
-            operand!(Write Self::Params, scale: Dtype::F32, p.columns),
-        ]
     }
 }
 

@@ -48,7 +48,7 @@ macro_rules! int8_source {
             path: concat!($family, "/int8/", $file),
             text: include_str!(concat!("int8/", $file)),
             headers: &[
-                (concat!($abi, ".h"), include_str!(concat!("../../abi/", $abi, ".h"))),
+                (concat!($abi, ".h"), include_str!(concat!($abi, ".h"))),
                 $((concat!($family, "/", $header), include_str!($header)),)*
                 ("int8/row.cuh", include_str!("../int8/row.cuh")),
             ],
@@ -56,17 +56,6 @@ macro_rules! int8_source {
     };
 }
 pub(crate) use int8_source;
-
-/// The operands of rows that are written in int8.
-macro_rules! int8_operands {
-    ($params:ty, $rows:expr, $width:expr) => {
-        [
-            $crate::operand!(Write $params, q: $crate::Dtype::I8, u64::from($rows) * u64::from($width)),
-            $crate::operand!(Write $params, scale: $crate::Dtype::F32, $rows),
-        ]
-    };
-}
-pub(crate) use int8_operands;
 
 #[cfg(test)]
 mod tests {

@@ -2,29 +2,9 @@
 
 use super::host;
 use super::{RotatedRows, rows};
-use crate::abi::int8_quantize_params;
+pub use crate::abi::Int8Quantize;
 use crate::host::Views;
-use crate::{
-    Arch, Batch, Build, Content, Dtype, Geometry, Kernel, Operand, Reference, Source, Tolerance, key, operand, source,
-};
-
-key! {
-    /// Rows of k to rotated int8.
-    pub struct Int8Quantize = "int8.quantize" { k: u32, x: Dtype }
-}
-
-impl Kernel for Int8Quantize {
-    type Params = int8_quantize_params;
-
-    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
-        let elems = u64::from(p.rows) * u64::from(self.k);
-        vec![
-            operand!(Read Self::Params, x: self.x, elems).with(Content::Rows(self.k)),
-            operand!(Write Self::Params, q: Dtype::I8, elems),
-            operand!(Write Self::Params, scale: Dtype::F32, p.rows),
-        ]
-    }
-}
+use crate::{Arch, Batch, Build, Dtype, Geometry, Operand, Reference, Source, Tolerance, source};
 
 impl Build for Int8Quantize {
     type Variant = RotatedRows;

@@ -3,49 +3,11 @@
 use super::samples::{SAMPLES, Sample};
 use super::variants::{self, Form, Product, Tiling};
 use super::{build_of, host, reference_of, source_of, whole_vectors, width};
-use crate::abi::{lora_dgrad_a_params, lora_dgrad_b_params, lora_wgrad_params};
-use crate::gemm::{area, tolerance};
+use crate::abi::lora_wgrad_params;
+pub use crate::abi::{LoraDgradA, LoraDgradB, LoraWgrad};
+use crate::gemm::tolerance;
 use crate::host::Views;
-use crate::{
-    Arch, Batch, Build, Content, Dtype, Geometry, Kernel, Operand, Reference, Source, Tolerance, key, operand,
-};
-
-key! {
-    /// Gradient of the ranks.
-    pub struct LoraDgradB = "lora.dgrad_b" { x: Dtype }
-}
-
-key! {
-    /// Gradient of the inputs, which is added to.
-    pub struct LoraDgradA = "lora.dgrad_a" { x: Dtype }
-}
-
-key! {
-    /// Gradients of either matrix.
-    pub struct LoraWgrad = "lora.wgrad" { x: Dtype }
-}
-
-impl Kernel for LoraDgradB {
-    type Params = lora_dgrad_b_params;
-
-    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
-        vec![
-            operand!(Read Self::Params, dy: self.x, area(p.m, p.n)),
-            operand!(Read Self::Params, b: self.x, area(width(&p.part), p.rank)),
-            operand!(Write Self::Params, dt: self.x, area(p.m, p.parts * p.rank)),
-        ]
-    }
-
-    fn flops(&self, p: &Self::Params) -> u64 {
-        2 * area(p.m, width(&p.part)) * u64::from(p.rank)
-    }
-
-    /// Of dy the parts alone.
-    fn bytes(&self, p: &Self::Params) -> u64 {
-        let width = width(&p.part);
-        (area(p.m, width) + area(width, p.rank) + area(p.m, p.parts * p.rank)) * self.x.bytes()
-    }
-}
+use crate::{Arch, Batch, Build, Dtype, Geometry, Operand, Reference, Source, Tolerance};
 
 impl Product for LoraDgradB {
     const FORM: Form = Form::StreamMn;
@@ -64,22 +26,6 @@ impl Build for LoraDgradB {
 }
 
 reference_of!(LoraDgradB, host::dgrad_b);
-
-impl Kernel for LoraDgradA {
-    type Params = lora_dgrad_a_params;
-
-    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
-        vec![
-            operand!(Read Self::Params, dt: self.x, area(p.m, p.rank)),
-            operand!(Read Self::Params, a: self.x, area(p.rank, p.k)),
-            operand!(ReadWrite Self::Params, dx: self.x, area(p.m, p.k)),
-        ]
-    }
-
-    fn flops(&self, p: &Self::Params) -> u64 {
-        2 * area(p.m, p.k) * u64::from(p.rank)
-    }
-}
 
 impl Product for LoraDgradA {
     const FORM: Form = Form::Add;
@@ -117,36 +63,6 @@ impl LoraWgrad {
         let small = weights / (8 * elems);
         let most = u64::from(p.m / LEAST_ROWS).min(small);
         if u32::try_from(elems).is_ok() { busy.min(most).max(1) as u32 } else { 1 }
-    }
-}
-
-impl Kernel for LoraWgrad {
-    type Params = lora_wgrad_params;
-
-    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
-        let elems = area(width(&p.part), p.columns);
-        let mut operands = vec![
-            operand!(Read Self::Params, dy: self.x, area(p.m, p.n)),
-            operand!(Read Self::Params, x: self.x, area(p.m, p.parts * p.columns)),
-        ];
-        if p.splits == 1 {
-            operands.push(operand!(Read Self::Params, micro: Dtype::U32, 2).with(Content::Micro));
-            operands.push(operand!(ReadWrite Self::Params, dw: Dtype::F32, elems));
-        } else {
-            operands.push(operand!(Write Self::Params, partial: Dtype::F32, u64::from(p.splits) * elems));
-        }
-        operands
-    }
-
-    fn flops(&self, p: &Self::Params) -> u64 {
-        2 * area(p.m, width(&p.part)) * u64::from(p.columns)
-    }
-
-    /// Of dy the parts alone; sums once.
-    fn bytes(&self, p: &Self::Params) -> u64 {
-        let width = width(&p.part);
-        let read = area(p.m, width) + area(p.m, p.parts * p.columns);
-        read * self.x.bytes() + u64::from(p.splits) * area(width, p.columns) * Dtype::F32.bytes()
     }
 }
 

@@ -3,13 +3,11 @@
 //! Each adapted part p of a stack adds `scale_p B_p (A_p x)` to its columns of `y = x W^T`, with A `[rank, k]` and B
 //! `[width_p, rank]`. All parts have one rank, which is padded with zeros: padding stays 0 and gets gradients of exactly 0.
 //!
-//! | op | result | reads |
-//! | --- | --- | --- |
-//! | `lora.fwd_a` | `t_p = scale_p x A_p^T`, m x (parts x rank), dtype x | x m x k, a (parts x rank) x k |
-//! | `lora.fwd_b` | `y_p += t_p B_p^T`, columns of y m x n, dtype x | t, b (all widths) x rank |
-//! | `lora.dgrad_b` | `dt_p = scale_p dy_p B_p`, m x (parts x rank), dtype x | dy m x n, b |
-//! | `lora.dgrad_a` | `dx += dt A`, m x k, dtype x | dt m x rank of all parts, a |
-//! | `lora.wgrad` | `dw_p (+)= dy_p^T x_p`, f32, or partial sums of it | dy m x n, x m x (parts x columns) |
+//! - `lora.fwd_a`: `t_p = scale_p x A_p^T`
+//! - `lora.fwd_b`: `y_p += t_p B_p^T`
+//! - `lora.dgrad_b`: `dt_p = scale_p dy_p B_p`
+//! - `lora.dgrad_a`: `dx += dt A`
+//! - `lora.wgrad`: `dw_p (+)= dy_p^T x_p`, f32, or partial sums of it
 //!
 //! `t` and `dt` carry the scale, so that `lora.wgrad` gives both gradients: `dB_p = dy_p^T t_p`, and `dA = dt^T x` as of one
 //! part. Sums are f32 and are rounded once, at the store. `lora.wgrad` sums `splits` ranges of the tokens apart, whole slices of 32,
@@ -43,8 +41,8 @@ macro_rules! source_of {
                 path: concat!("lora/mma/", $file),
                 text: include_str!(concat!("mma/", $file)),
                 headers: &[
-                    ("lora.h", include_str!("../../abi/lora.h")),
-                    ("gemm.h", include_str!("../../abi/gemm.h")),
+                    ("lora.h", include_str!("lora.h")),
+                    ("gemm.h", include_str!("../gemm/gemm.h")),
                     ("gemm/raster.cuh", include_str!("../gemm/raster.cuh")),
                     ("gemm/mma/operand.cuh", include_str!("../gemm/mma/operand.cuh")),
                     ("gemm/mma/mainloop.cuh", include_str!("../gemm/mma/mainloop.cuh")),
@@ -58,8 +56,8 @@ macro_rules! source_of {
                 path: concat!("lora/simt/", $file),
                 text: include_str!(concat!("simt/", $file)),
                 headers: &[
-                    ("lora.h", include_str!("../../abi/lora.h")),
-                    ("gemm.h", include_str!("../../abi/gemm.h")),
+                    ("lora.h", include_str!("lora.h")),
+                    ("gemm.h", include_str!("../gemm/gemm.h")),
                     ("gemm/simt/mainloop.cuh", include_str!("../gemm/simt/mainloop.cuh")),
                 ],
             },
@@ -127,6 +125,18 @@ use {build_of, reference_of, source_of};
 fn width(parts: &[lora_part]) -> u32 {
     parts.iter().map(|part| part.width).sum()
 }
+
+macro_rules! with_parts {
+    ($($key:ident: $params:ident),*) => {
+        $(impl $key {
+            /// Columns of all parts together.
+            pub(crate) fn width(&self, p: &crate::abi::$params) -> u64 {
+                width(&p.part).into()
+            }
+        })*
+    };
+}
+with_parts!(LoraFwdB: lora_fwd_b_params, LoraDgradB: lora_dgrad_b_params, LoraWgrad: lora_wgrad_params);
 
 /// Whether rows and parts of these lengths, in bf16, are whole 16-byte vectors, and these addresses too.
 fn whole_vectors(lengths: &[u32], parts: &[lora_part], addresses: &[u64]) -> bool {

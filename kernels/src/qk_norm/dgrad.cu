@@ -2,7 +2,7 @@
 // The norm's scale follows from the head, which is read anyway.
 // Bound: memory. Reads queries, keys and their gradients once and writes the gradients once.
 // Source: the gradient of fwd.cu; Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019.
-#include "norm_dgrad.h"
+#include "qk_norm_dgrad.h"
 #include "qk_norm/groups.cuh"
 
 KERNEL(qk_norm_dgrad_params) {

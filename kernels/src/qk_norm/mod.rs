@@ -8,39 +8,13 @@
 //! gamma for each group of `rows` tokens; `column_sum.finish` adds them up. `qk_norm.dgrad` is `dx` alone, where the gammas do not
 //! train.
 //!
-//! | operand | shape | dtype |
-//! | --- | --- | --- |
-//! | `x`, `dx` | tokens x row_heads x d, query heads and then key heads replaced in place | x |
-//! | `raw` | tokens x (query_heads + key_heads) x d | x |
-//! | `gamma` | 2 x d: queries, keys | x |
-//! | `cos`, `sin` | seq_len x d/2 | f32 |
-//! | `dgamma_partial` | ceil(tokens / rows) x 2 x d | f32 |
-//!
 //! Source: "Qwen3 Technical Report", 2025, as Hugging Face's `Qwen3Attention` has it.
 
 mod host;
 
-use crate::abi::{qk_norm_bwd_params, qk_norm_dgrad_params, qk_norm_fwd_params};
+pub use crate::abi::{QkNormBwd, QkNormDgrad, QkNormFwd};
 use crate::host::Views;
-use crate::{
-    Arch, Batch, Build, Content, Dtype, Geometry, Kernel, Operand, Reference, Source, Threads, key, operand, source,
-    variant,
-};
-
-key! {
-    /// Normalize and rotate query and key heads, after writing them elsewhere if `keep`.
-    pub struct QkNormFwd = "qk_norm.fwd" { d: u32, keep: bool, x: Dtype }
-}
-
-key! {
-    /// Gradient of the heads as they were, and of both gammas.
-    pub struct QkNormBwd = "qk_norm.bwd" { d: u32, x: Dtype }
-}
-
-key! {
-    /// The same without the gradients of the gammas.
-    pub struct QkNormDgrad = "qk_norm.dgrad" { d: u32, x: Dtype }
-}
+use crate::{Arch, Batch, Build, Dtype, Geometry, Reference, Source, Threads, source, variant};
 
 variant! {
     /// A thread takes its elements of `heads` neighboring heads.
@@ -64,33 +38,10 @@ fn strided(variant: Heads, lanes: u32, tokens: u32, heads: u32) -> Geometry {
     Geometry::linear(items.div_ceil(groups).min(1 << 20) as u32, variant.threads)
 }
 
-fn tables(d: u32, seq_len: u32) -> u64 {
-    u64::from(seq_len) * u64::from(d / 2)
-}
-
 /// Of queries, of keys, and of a row with the values, in a large model.
 fn heads(d: u32) -> [u32; 3] {
     let keys = (Batch::WIDTH / 4 / d).max(1);
     [4 * keys, keys, 6 * keys]
-}
-
-impl Kernel for QkNormFwd {
-    type Params = qk_norm_fwd_params;
-
-    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
-        let (tokens, d) = (u64::from(p.tokens), u64::from(self.d));
-        let mut operands = vec![
-            operand!(ReadWrite Self::Params, x: self.x, tokens * u64::from(p.row_heads) * d),
-            operand!(Read Self::Params, gamma: self.x, 2 * d),
-            operand!(Read Self::Params, cos: Dtype::F32, tables(self.d, p.seq_len)).with(Content::Uniform(-1.0, 1.0)),
-            operand!(Read Self::Params, sin: Dtype::F32, tables(self.d, p.seq_len)).with(Content::Uniform(-1.0, 1.0)),
-        ];
-        if self.keep {
-            operands
-                .push(operand!(Write Self::Params, raw: self.x, tokens * u64::from(p.query_heads + p.key_heads) * d));
-        }
-        operands
-    }
 }
 
 impl Build for QkNormFwd {
@@ -135,24 +86,6 @@ impl Reference for QkNormFwd {
     fn typical(&self, batch: Batch) -> Self::Params {
         let (tokens, seq_len, [query_heads, key_heads, row_heads]) = (batch.tokens(), batch.seq_len, heads(self.d));
         Self::Params { tokens, seq_len, query_heads, key_heads, row_heads, eps: 1e-6, ..Default::default() }
-    }
-}
-
-impl Kernel for QkNormBwd {
-    type Params = qk_norm_bwd_params;
-
-    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
-        let (tokens, d) = (u64::from(p.tokens), u64::from(self.d));
-        let heads = u64::from(p.query_heads + p.key_heads);
-        let partials = u64::from(p.tokens.div_ceil(p.rows)) * 2 * d;
-        vec![
-            operand!(ReadWrite Self::Params, dx: self.x, tokens * u64::from(p.row_heads) * d),
-            operand!(Read Self::Params, raw: self.x, tokens * heads * d),
-            operand!(Read Self::Params, gamma: self.x, 2 * d),
-            operand!(Read Self::Params, cos: Dtype::F32, tables(self.d, p.seq_len)).with(Content::Uniform(-1.0, 1.0)),
-            operand!(Read Self::Params, sin: Dtype::F32, tables(self.d, p.seq_len)).with(Content::Uniform(-1.0, 1.0)),
-            operand!(Write Self::Params, dgamma_partial: Dtype::F32, partials),
-        ]
     }
 }
 
@@ -203,22 +136,6 @@ impl Reference for QkNormBwd {
     }
 }
 
-impl Kernel for QkNormDgrad {
-    type Params = qk_norm_dgrad_params;
-
-    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
-        let (tokens, d) = (u64::from(p.tokens), u64::from(self.d));
-        let heads = u64::from(p.query_heads + p.key_heads);
-        vec![
-            operand!(ReadWrite Self::Params, dx: self.x, tokens * u64::from(p.row_heads) * d),
-            operand!(Read Self::Params, raw: self.x, tokens * heads * d),
-            operand!(Read Self::Params, gamma: self.x, 2 * d),
-            operand!(Read Self::Params, cos: Dtype::F32, tables(self.d, p.seq_len)).with(Content::Uniform(-1.0, 1.0)),
-            operand!(Read Self::Params, sin: Dtype::F32, tables(self.d, p.seq_len)).with(Content::Uniform(-1.0, 1.0)),
-        ]
-    }
-}
-
 impl Build for QkNormDgrad {
     type Variant = Heads;
 
@@ -233,8 +150,8 @@ impl Build for QkNormDgrad {
             text: include_str!("dgrad.cu"),
             headers: &[
                 ("qk_norm/groups.cuh", include_str!("groups.cuh")),
-                ("norm_dgrad.h", include_str!("../../abi/norm_dgrad.h")),
-                ("qk_norm.h", include_str!("../../abi/qk_norm.h")),
+                ("qk_norm_dgrad.h", include_str!("qk_norm_dgrad.h")),
+                ("qk_norm.h", include_str!("qk_norm.h")),
                 ("qk_norm/head.cuh", include_str!("head.cuh")),
             ],
         }

@@ -6,13 +6,6 @@
 //! partial sum for each group of `rows` tokens; `column_sum.finish` adds them up. `rmsnorm.dgrad` is `dx` alone, where gamma does
 //! not train: one pass and no partial sums.
 //!
-//! | operand | shape | dtype |
-//! | --- | --- | --- |
-//! | `x`, `delta`, `sum`, `y`, `dy`, `dresidual`, `dx` | tokens x h | x |
-//! | `gamma` | h | x |
-//! | `rstd` | tokens | f32 |
-//! | `dgamma_partial` | ceil(tokens / rows) x h | f32 |
-//!
 //! `sum` is rounded to its dtype before it is normalized, so that what is normalized is what is stored.
 //! With `out=bf16+i8` y or dx are written in rotated int8, too ([`crate::int8`]), of the values in bf16. With `out=i8` y is, not rounded
 //! before, and nothing that a backward pass reads: neither y in bf16 nor `rstd`.
@@ -22,30 +15,11 @@ mod host;
 
 pub(crate) use host::mean;
 
-use std::mem::offset_of;
+pub use crate::abi::{RmsnormBwd, RmsnormDgrad, RmsnormFwd};
 
-use crate::abi::{rmsnorm_bwd_params, rmsnorm_dgrad_params, rmsnorm_fwd_params};
 use crate::host::Views;
-use crate::int8::{RotatedRows, int8_operands, int8_source, neighbors, rows};
-use crate::{
-    Arch, Batch, Build, Content, Dtype, Geometry, Kernel, Operand, Out, Reference, Source, Tolerance, key, operand,
-    source, variant,
-};
-
-key! {
-    /// Normalize rows, after adding a residual branch if `residual`.
-    pub struct RmsnormFwd = "rmsnorm.fwd" { h: u32, out: Out, residual: bool, x: Dtype }
-}
-
-key! {
-    /// Gradient of the rows, added to the residual stream's gradient if `residual`.
-    pub struct RmsnormBwd = "rmsnorm.bwd" { h: u32, out: Out, residual: bool, x: Dtype }
-}
-
-key! {
-    /// The same without gamma's gradient.
-    pub struct RmsnormDgrad = "rmsnorm.dgrad" { h: u32, out: Out, residual: bool, x: Dtype }
-}
+use crate::int8::{RotatedRows, int8_source, neighbors, rows};
+use crate::{Arch, Batch, Build, Dtype, Geometry, Operand, Out, Reference, Source, Tolerance, source, variant};
 
 variant! {
     /// Several rows at a time, or a CTA a row.
@@ -101,32 +75,6 @@ fn fewest(table: &[(u32, u32)], h: u32, share: u32) -> Vec<Layout> {
 fn rotated(x: Dtype, h: u32, several: u32, threads: u32) -> Vec<Layout> {
     let rows = if x == Dtype::Bf16 { rows(h, several, threads) } else { Vec::new() };
     rows.into_iter().map(Layout::RotatedRows).collect()
-}
-
-impl Kernel for RmsnormFwd {
-    type Params = rmsnorm_fwd_params;
-
-    fn params_bytes(&self) -> usize {
-        self.out.params_bytes::<Self::Params>(offset_of!(Self::Params, q))
-    }
-
-    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
-        let (tokens, h) = (u64::from(p.tokens), u64::from(self.h));
-        let mut operands =
-            vec![operand!(Read Self::Params, x: self.x, tokens * h), operand!(Read Self::Params, gamma: self.x, h)];
-        if self.out.is_dense() {
-            operands.push(operand!(Write Self::Params, y: self.x, tokens * h));
-            operands.push(operand!(Write Self::Params, rstd: Dtype::F32, tokens));
-        }
-        if self.out.is_int8() {
-            operands.extend(int8_operands!(Self::Params, p.tokens, self.h));
-        }
-        if self.residual {
-            operands.push(operand!(Read Self::Params, delta: self.x, tokens * h));
-            operands.push(operand!(Write Self::Params, sum: self.x, tokens * h));
-        }
-        operands
-    }
 }
 
 impl Build for RmsnormFwd {
@@ -186,33 +134,6 @@ impl RmsnormBwd {
     }
 }
 
-impl Kernel for RmsnormBwd {
-    type Params = rmsnorm_bwd_params;
-
-    fn params_bytes(&self) -> usize {
-        self.out.params_bytes::<Self::Params>(offset_of!(Self::Params, q))
-    }
-
-    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
-        let (tokens, h) = (u64::from(p.tokens), u64::from(self.h));
-        let mut operands = vec![
-            operand!(Read Self::Params, dy: self.x, tokens * h),
-            operand!(Read Self::Params, x: self.x, tokens * h),
-            operand!(Read Self::Params, gamma: self.x, h),
-            operand!(Read Self::Params, rstd: Dtype::F32, tokens).with(Content::Uniform(0.5, 1.5)),
-            operand!(Write Self::Params, dx: self.x, tokens * h),
-            operand!(Write Self::Params, dgamma_partial: Dtype::F32, u64::from(p.tokens.div_ceil(p.rows)) * h),
-        ];
-        if self.out.is_int8() {
-            operands.extend(int8_operands!(Self::Params, p.tokens, self.h));
-        }
-        if self.residual {
-            operands.push(operand!(Read Self::Params, dresidual: self.x, tokens * h));
-        }
-        operands
-    }
-}
-
 impl Build for RmsnormBwd {
     type Variant = Layout;
 
@@ -265,32 +186,6 @@ impl Reference for RmsnormBwd {
     }
 }
 
-impl Kernel for RmsnormDgrad {
-    type Params = rmsnorm_dgrad_params;
-
-    fn params_bytes(&self) -> usize {
-        self.out.params_bytes::<Self::Params>(offset_of!(Self::Params, q))
-    }
-
-    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
-        let (tokens, h) = (u64::from(p.tokens), u64::from(self.h));
-        let mut operands = vec![
-            operand!(Read Self::Params, dy: self.x, tokens * h),
-            operand!(Read Self::Params, x: self.x, tokens * h),
-            operand!(Read Self::Params, gamma: self.x, h),
-            operand!(Read Self::Params, rstd: Dtype::F32, tokens).with(Content::Uniform(0.5, 1.5)),
-            operand!(Write Self::Params, dx: self.x, tokens * h),
-        ];
-        if self.out.is_int8() {
-            operands.extend(int8_operands!(Self::Params, p.tokens, self.h));
-        }
-        if self.residual {
-            operands.push(operand!(Read Self::Params, dresidual: self.x, tokens * h));
-        }
-        operands
-    }
-}
-
 impl Build for RmsnormDgrad {
     type Variant = Layout;
 
@@ -309,12 +204,12 @@ impl Build for RmsnormDgrad {
                 path: "rmsnorm/dgrad.cu",
                 text: include_str!("dgrad.cu"),
                 headers: &[
-                    ("norm_dgrad.h", include_str!("../../abi/norm_dgrad.h")),
+                    ("rmsnorm_dgrad.h", include_str!("rmsnorm_dgrad.h")),
                     ("rmsnorm/row.cuh", include_str!("row.cuh")),
                     ("rmsnorm/dgrad.cuh", include_str!("dgrad.cuh")),
                 ],
             },
-            Layout::RotatedRows(_) => int8_source!("rmsnorm", "dgrad.cu", "norm_dgrad", "dgrad.cuh"),
+            Layout::RotatedRows(_) => int8_source!("rmsnorm", "dgrad.cu", "rmsnorm_dgrad", "dgrad.cuh"),
         }
     }
 

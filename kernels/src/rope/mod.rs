@@ -3,11 +3,6 @@
 //! With position `t = token mod seq_len` and `c = cos[t, i]`, `s = sin[t, i]`:
 //! `(a, b) -> (a c - b s, b c + a s)`. Backward turns the gradient the other way.
 //!
-//! | operand | shape | dtype |
-//! | --- | --- | --- |
-//! | `x` | tokens x row_stride, the first heads * d of a row rotated in place | x |
-//! | `cos`, `sin` | seq_len x d/2 | f32 |
-//!
 //! The tables come from the host: theta and any scaling of it stay out of the key, and no thread needs a
 //! trigonometric function (whose large-argument path would spill).
 //! Source: Su et al., "RoFormer", 2021; the pairing is that of Hugging Face `rotate_half`.
@@ -15,20 +10,9 @@
 mod host;
 
 use crate::abi::rope_params;
+pub use crate::abi::{RopeBwd, RopeFwd};
 use crate::host::Views;
-use crate::{
-    Arch, Batch, Build, Content, Dtype, Geometry, Kernel, Operand, Reference, Source, key, operand, source, variant,
-};
-
-key! {
-    /// Rotate query and key heads.
-    pub struct RopeFwd = "rope.fwd" { d: u32, x: Dtype }
-}
-
-key! {
-    /// Rotate their gradients back.
-    pub struct RopeBwd = "rope.bwd" { d: u32, x: Dtype }
-}
+use crate::{Arch, Batch, Build, Dtype, Geometry, Reference, Source, source, variant};
 
 variant! {
     /// A thread turns one vector of positions in `heads` neighboring heads.
@@ -47,15 +31,6 @@ fn geometry(d: u32, x: Dtype, variant: Heads, p: &rope_params) -> Geometry {
     Geometry::linear(items.div_ceil(u64::from(variant.threads)).min(1 << 20) as u32, variant.threads)
 }
 
-fn operands(d: u32, x: Dtype, p: &rope_params) -> Vec<Operand> {
-    let table = u64::from(p.seq_len) * u64::from(d / 2);
-    vec![
-        operand!(ReadWrite rope_params, x: x, u64::from(p.tokens) * u64::from(p.row_stride)),
-        operand!(Read rope_params, cos: Dtype::F32, table).with(Content::Uniform(-1.0, 1.0)),
-        operand!(Read rope_params, sin: Dtype::F32, table).with(Content::Uniform(-1.0, 1.0)),
-    ]
-}
-
 fn samples(d: u32) -> Vec<rope_params> {
     [(1, 1, 1, 0, 0), (15, 5, 3, 2, 0), (9, 4, 6, 1, 0), (6, 3, 5, 0, 1)]
         .map(|(tokens, seq_len, heads, rest, ragged)| rope_params {
@@ -70,14 +45,6 @@ fn samples(d: u32) -> Vec<rope_params> {
 
 macro_rules! rotation {
     ($key:ty, $file:literal, $direction:expr, $examples:expr) => {
-        impl Kernel for $key {
-            type Params = rope_params;
-
-            fn operands(&self, p: &Self::Params) -> Vec<Operand> {
-                operands(self.d, self.x, p)
-            }
-        }
-
         impl Build for $key {
             type Variant = Heads;
 

@@ -3,11 +3,6 @@
 //! Forward: `y = gate * sigmoid(gate) * up`. Backward, with `s = sigmoid(gate)`:
 //! `dgate = dy * up * s * (1 + gate * (1 - s))`, `dup = dy * gate * s`.
 //!
-//! | operand | shape | dtype |
-//! | --- | --- | --- |
-//! | `gate_up`, `dgate_up` | tokens x 2n: gate, then up | x |
-//! | `y`, `dy` | tokens x n | x |
-//!
 //! `swiglu.fwd` with `out=bf16+i8` writes y in rotated int8, too ([`crate::int8`]), with `out=i8` in that alone: of y in bf16 in both.
 //! `swiglu.bwd` with `out=bf16+i8` does with `dgate_up`. Rows have n elements then, which their keys say.
 //!
@@ -15,25 +10,13 @@
 
 mod host;
 
-use std::mem::offset_of;
+pub use crate::abi::{SwigluBwd, SwigluFwd};
 
-use crate::abi::{swiglu_bwd_params, swiglu_fwd_params};
 use crate::host::Views;
-use crate::int8::{RotatedRows, int8_operands, int8_source, neighbors, rows};
+use crate::int8::{RotatedRows, int8_source, neighbors, rows};
 use crate::{
-    Arch, Batch, Build, Dtype, Geometry, Kernel, Operand, Out, Reference, Source, Threads, Tolerance, key, operand,
-    source, variant,
+    Arch, Batch, Build, Dtype, Geometry, Operand, Out, Reference, Source, Threads, Tolerance, source, variant,
 };
-
-key! {
-    /// Gate the up projection.
-    pub struct SwigluFwd = "swiglu.fwd" { n: Option<u32>, out: Out, x: Dtype }
-}
-
-key! {
-    /// Gradients of gate and up.
-    pub struct SwigluBwd = "swiglu.bwd" { n: Option<u32>, out: Out, x: Dtype }
-}
 
 variant! {
     /// How rows lie over threads: as they are, or where they are rotated and quantized.
@@ -93,26 +76,6 @@ impl SwigluBwd {
     }
 }
 
-impl Kernel for SwigluFwd {
-    type Params = swiglu_fwd_params;
-
-    fn params_bytes(&self) -> usize {
-        self.out.params_bytes::<Self::Params>(offset_of!(Self::Params, q))
-    }
-
-    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
-        let (tokens, n) = (u64::from(p.tokens), u64::from(p.n));
-        let mut operands = vec![operand!(Read Self::Params, gate_up: self.x, tokens * 2 * n)];
-        if self.out.is_int8() {
-            operands.extend(int8_operands!(Self::Params, p.tokens, p.n));
-        }
-        if self.out.is_dense() {
-            operands.push(operand!(Write Self::Params, y: self.x, tokens * n));
-        }
-        operands
-    }
-}
-
 impl Build for SwigluFwd {
     type Variant = Layout;
 
@@ -158,27 +121,6 @@ impl Reference for SwigluFwd {
     /// The exponential is approximate: a value that is rounded to the neighboring number moves its whole rotation block a little.
     fn tolerance(&self, operand: &Operand) -> Tolerance {
         neighbors(operand)
-    }
-}
-
-impl Kernel for SwigluBwd {
-    type Params = swiglu_bwd_params;
-
-    fn params_bytes(&self) -> usize {
-        self.out.params_bytes::<Self::Params>(offset_of!(Self::Params, q))
-    }
-
-    fn operands(&self, p: &Self::Params) -> Vec<Operand> {
-        let (tokens, n) = (u64::from(p.tokens), u64::from(p.n));
-        let mut operands = vec![
-            operand!(Read Self::Params, gate_up: self.x, tokens * 2 * n),
-            operand!(Read Self::Params, dy: self.x, tokens * n),
-            operand!(Write Self::Params, dgate_up: self.x, tokens * 2 * n),
-        ];
-        if self.out.is_int8() {
-            operands.extend(int8_operands!(Self::Params, p.tokens, 2 * n));
-        }
-        operands
     }
 }
 

@@ -1,6 +1,6 @@
 //! Causal grouped-query attention over packed q, k and v.
 
-use precast_kernels::abi::{attention_bwd_params, attention_delta_params, attention_fwd_params};
+use precast_kernels::abi::{AttentionBwdArgs, AttentionDeltaArgs, AttentionFwdArgs};
 use precast_kernels::attention::{AttentionBwd, AttentionDelta, AttentionFwd};
 
 use super::Ops;
@@ -43,18 +43,17 @@ impl Ops<'_> {
     pub fn attention(&mut self, name: &str, qkv: Tensor, heads: Heads) -> Attended {
         let o = self.rows(name, heads.query * heads.head_dim);
         let lse = self.statistics("lse", u64::from(self.tokens()) * u64::from(heads.query));
-        let params = attention_fwd_params {
-            qkv: qkv.address(),
-            o: o.address(),
-            lse: lse.address(),
+        let args = AttentionFwdArgs {
+            qkv,
+            o,
+            lse,
             batch: self.batch,
             seq_len: self.seq_len,
             heads: heads.query,
             kv_heads: heads.key,
             scale: heads.scale(),
-            reserved: 0,
         };
-        self.launch(name, AttentionFwd { d: heads.head_dim, x: self.x }, &params);
+        self.launch(name, AttentionFwd { d: heads.head_dim, x: self.x }, args);
         Attended { o, lse }
     }
 
@@ -69,31 +68,29 @@ impl Ops<'_> {
     ) -> Tensor {
         let delta_name = format!("{name}.delta");
         let delta = self.statistics(&delta_name, attended.lse.elems);
-        let params = attention_delta_params {
-            o: attended.o.address(),
-            d_o: d_o.address(),
-            delta: delta.address(),
+        let args = AttentionDeltaArgs {
+            o: attended.o,
+            d_o,
+            delta,
             batch: self.batch,
             seq_len: self.seq_len,
             heads: heads.query,
-            reserved: 0,
         };
-        self.launch(&delta_name, AttentionDelta { d: heads.head_dim, x: self.x }, &params);
+        self.launch(&delta_name, AttentionDelta { d: heads.head_dim, x: self.x }, args);
         let dqkv = self.rows(&format!("{name}.dqkv"), heads.qkv_width());
-        let params = attention_bwd_params {
-            qkv: qkv.address(),
-            d_o: d_o.address(),
-            lse: attended.lse.address(),
-            delta: delta.address(),
-            dqkv: dqkv.address(),
+        let args = AttentionBwdArgs {
+            qkv,
+            d_o,
+            lse: attended.lse,
+            delta,
+            dqkv,
             batch: self.batch,
             seq_len: self.seq_len,
             heads: heads.query,
             kv_heads: heads.key,
             scale: heads.scale(),
-            reserved: 0,
         };
-        self.launch(&format!("{name}.bwd"), AttentionBwd { d: heads.head_dim, x: self.x }, &params);
+        self.launch(&format!("{name}.bwd"), AttentionBwd { d: heads.head_dim, x: self.x }, args);
         dqkv
     }
 }

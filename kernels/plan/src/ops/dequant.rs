@@ -1,7 +1,7 @@
 //! Matrices in blocks, made dense just before a product reads them.
 
 use precast_kernels::Format;
-use precast_kernels::abi::dequant_params;
+use precast_kernels::abi::DequantArgs;
 use precast_kernels::dequant::Dequant;
 
 use super::Ops;
@@ -42,7 +42,7 @@ impl Ops<'_> {
 
     fn dequantize(&mut self, name: &str, w: Tensor, x: Tensor) {
         let Format::Block(block) = w.format else { panic!("{name} is dense") };
-        let params = dequant_params { w: w.address(), x: x.address(), n: w.elems };
-        self.launch(name, Dequant { w: block, x: self.x }, &params);
+        let args = DequantArgs { w, x, n: w.elems };
+        self.launch(name, Dequant { w: block, x: self.x }, args);
     }
 }

@@ -1,6 +1,6 @@
 //! Filling and casting flat buffers.
 
-use precast_kernels::abi::{cast_params, fill_params};
+use precast_kernels::abi::{CastArgs, FillArgs};
 use precast_kernels::cast::Cast;
 use precast_kernels::fill::Fill;
 
@@ -10,8 +10,8 @@ use crate::buffer::Tensor;
 impl Ops<'_> {
     /// Fills `y` with zeros, in every micro-batch.
     pub fn clear(&mut self, name: &str, y: Tensor) {
-        let params = fill_params { micro: 0, y: y.address(), n: y.elems, value: 0.0, reserved: 0 };
-        self.launch(name, Fill { first: false }, &params);
+        let args = FillArgs { micro: None, y, n: y.elems, value: 0.0 };
+        self.launch(name, Fill { first: false }, args);
     }
 
     /// The elements of x in the dtype of y, rounded to nearest even.
@@ -20,7 +20,7 @@ impl Ops<'_> {
     /// If one of them is not dense.
     pub fn cast(&mut self, name: &str, x: Tensor, y: Tensor) {
         let [from, to] = [x, y].map(|tensor| tensor.format.dtype().expect("a cast is between dtypes"));
-        let params = cast_params { x: x.address(), y: y.address(), n: x.elems };
-        self.launch(name, Cast { from, to }, &params);
+        let args = CastArgs { x, y, n: x.elems };
+        self.launch(name, Cast { from, to }, args);
     }
 }

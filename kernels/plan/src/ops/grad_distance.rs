@@ -1,6 +1,6 @@
 //! How far one gradient is from another.
 
-use precast_kernels::abi::grad_distance_partial_params;
+use precast_kernels::abi::GradDistancePartialArgs;
 use precast_kernels::grad_distance::{self, GradDistancePartial};
 
 use super::Ops;
@@ -9,14 +9,7 @@ use crate::buffer::Tensor;
 impl Ops<'_> {
     /// Sums over groups of elements of a b, a a and b b, f32: [3, groups].
     pub fn grad_distance(&mut self, name: &str, a: Tensor, b: Tensor, partial: Tensor) {
-        let params = grad_distance_partial_params {
-            a: a.address(),
-            b: b.address(),
-            partial: partial.address(),
-            n: a.elems,
-            group: grad_distance::GROUP,
-            reserved: 0,
-        };
-        self.launch(&format!("{name}.distance"), GradDistancePartial {}, &params);
+        let args = GradDistancePartialArgs { a, b, partial, n: a.elems, group: grad_distance::GROUP };
+        self.launch(&format!("{name}.distance"), GradDistancePartial {}, args);
     }
 }

@@ -1,8 +1,6 @@
 //! The head: logits of a chunk of tokens, and what becomes of them.
 
-use precast_kernels::abi::{
-    head_ce_params, head_compare_params, head_distill_params, head_jsd_params, head_metrics_params, head_nll_params,
-};
+use precast_kernels::abi::{HeadCeArgs, HeadCompareArgs, HeadDistillArgs, HeadJsdArgs, HeadMetricsArgs, HeadNllArgs};
 use precast_kernels::head::{HeadCe, HeadCompare, HeadDistill, HeadJsd, HeadMetrics, HeadNll};
 
 use super::Ops;
@@ -37,51 +35,40 @@ impl Ops<'_> {
         (targets, ce): (Tensor, Tensor),
     ) {
         let (tokens, vocab) = (targets.elems as u32, (student.elems / targets.elems) as u32);
-        let [student, targets, ce] = [student, targets, ce].map(Tensor::address);
-        let micro = self.gradients().micro.address();
+        let micro = self.gradients().micro;
         let (Objective::Distill { alpha, temperature, beta }, Some((teacher, kd))) = (objective, teaching) else {
             assert!(!objective.has_teacher() && teaching.is_none(), "a teacher where nobody teaches, or none");
-            let params = head_ce_params { logits: student, targets, micro, ce, tokens, vocab };
-            return self.launch(name, HeadCe { x: self.x }, &params);
+            let args = HeadCeArgs { logits: student, targets, micro, ce, tokens, vocab };
+            return self.launch(name, HeadCe { x: self.x }, args);
         };
-        let (teacher, kd) = (teacher.address(), kd.address());
         let reverse = match Divergence::of(beta) {
             Divergence::Forward => false,
             Divergence::Reverse => true,
             Divergence::JensenShannon => {
-                let reserved = 0;
                 #[rustfmt::skip]
-                let params = head_jsd_params {
-                    teacher, student, targets, micro, kd, ce, tokens, vocab, alpha, temperature, beta, reserved,
+                let args = HeadJsdArgs {
+                    teacher, student, targets, micro, kd, ce, tokens, vocab, alpha, temperature, beta,
                 };
-                return self.launch(name, HeadJsd { x: self.x }, &params);
+                return self.launch(name, HeadJsd { x: self.x }, args);
             }
         };
-        let params =
-            head_distill_params { teacher, student, targets, micro, kd, ce, tokens, vocab, alpha, temperature };
-        self.launch(name, HeadDistill { reverse, x: self.x }, &params);
+        let args = HeadDistillArgs { teacher, student, targets, micro, kd, ce, tokens, vocab, alpha, temperature };
+        self.launch(name, HeadDistill { reverse, x: self.x }, args);
     }
 
     /// Adds the mean losses of a micro-batch to `step_metrics`; 0 for a divergence that there is none of.
     pub fn mean_losses(&mut self, name: &str, kd: Option<Tensor>, ce: Tensor, metrics: Tensor) {
-        let params = head_metrics_params {
-            kd: kd.map_or(0, Tensor::address),
-            ce: ce.address(),
-            micro: self.gradients().micro.address(),
-            metrics: metrics.address(),
-            tokens: self.tokens(),
-            reserved: 0,
-        };
-        self.launch(name, HeadMetrics { kd: kd.is_some() }, &params);
+        let args = HeadMetricsArgs { kd, ce, micro: self.gradients().micro, metrics, tokens: self.tokens() };
+        self.launch(name, HeadMetrics { kd: kd.is_some() }, args);
     }
 
     /// How far the predictions of a model are from those of another, a token each.
     pub fn compare(&mut self, name: &str, reference: Tensor, logits: Tensor, targets: Tensor, to: Comparison<Tensor>) {
-        let Comparison { kl, agrees, reference_nll, nll } = to.map(Tensor::address);
-        let params = head_compare_params {
-            reference: reference.address(),
-            logits: logits.address(),
-            targets: targets.address(),
+        let Comparison { kl, agrees, reference_nll, nll } = to;
+        let args = HeadCompareArgs {
+            reference,
+            logits,
+            targets,
             kl,
             agrees,
             reference_nll,
@@ -89,18 +76,18 @@ impl Ops<'_> {
             tokens: targets.elems as u32,
             vocab: (logits.elems / targets.elems) as u32,
         };
-        self.launch(name, HeadCompare { x: self.x }, &params);
+        self.launch(name, HeadCompare { x: self.x }, args);
     }
 
     /// Negative log likelihood of each target.
     pub fn nll(&mut self, name: &str, logits: Tensor, targets: Tensor, nll: Tensor) {
-        let params = head_nll_params {
-            logits: logits.address(),
-            targets: targets.address(),
-            nll: nll.address(),
+        let args = HeadNllArgs {
+            logits,
+            targets,
+            nll,
             tokens: targets.elems as u32,
             vocab: (logits.elems / targets.elems) as u32,
         };
-        self.launch(name, HeadNll { x: self.x }, &params);
+        self.launch(name, HeadNll { x: self.x }, args);
     }
 }

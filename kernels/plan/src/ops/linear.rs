@@ -2,12 +2,12 @@
 
 use precast_kernels::Out;
 use precast_kernels::abi::{
-    column_sum_partial_params, gemm_dgrad_params, gemm_fwd_params, gemm_swiglu_params, gemm_wgrad_params,
+    ColumnSumPartialArgs, GemmDgradArgs, GemmFwdArgs, GemmSwigluArgs, GemmWgradArgs, gemm_dgrad_params,
+    gemm_wgrad_params,
 };
 use precast_kernels::column_sum::ColumnSumPartial;
 use precast_kernels::gemm::{GemmDgrad, GemmFwd, GemmSwiglu, GemmWgrad};
 
-use super::rows::address;
 use super::{GROUP, Ops, Rows};
 use crate::buffer::Tensor;
 use crate::weights::{Int8Rows, Linear, Matrix, Weight};
@@ -87,22 +87,21 @@ impl Ops<'_> {
         (bias, residual): (Option<Weight>, Option<Tensor>),
         y: Tensor,
     ) {
-        let [x_scale, w_scale] = scales.map_or([0; 2], |scales| scales.map(Tensor::address));
-        let params = gemm_fwd_params {
-            x: x.address(),
-            w: w.address(),
-            bias: address(bias.map(|bias| bias.tensor)),
-            residual: address(residual),
-            y: y.address(),
+        let [x_scale, w_scale] = scales.map_or([None; 2], |scales| scales.map(Some));
+        let args = GemmFwdArgs {
+            x,
+            w,
+            bias: bias.map(|bias| bias.tensor),
+            residual,
+            y,
             m: (x.elems / u64::from(k)) as u32,
             n,
             k,
             x_scale,
             w_scale,
-            ..Default::default()
         };
         let key = GemmFwd { bias: bias.is_some(), residual: residual.is_some(), w: w.format, x: x.format };
-        self.launch(name, key, &params);
+        self.launch(name, key, args);
     }
 
     /// SwiGLU of a stacked gate and up projection where gate and up themselves are not needed: its output alone, and in one
@@ -116,20 +115,19 @@ impl Ops<'_> {
         let Linear { bias, n, k, .. } = *gate_up;
         let Factors { x, w, scales } = self.factors(name, x.into(), gate_up);
         let y = self.rows(name, n / 2);
-        let [x_scale, w_scale] = scales.map_or([0; 2], |scales| scales.map(Tensor::address));
-        let params = gemm_swiglu_params {
-            x: x.address(),
-            w: w.address(),
-            bias: address(bias.map(|bias| bias.tensor)),
-            y: y.address(),
+        let [x_scale, w_scale] = scales.map_or([None; 2], |scales| scales.map(Some));
+        let args = GemmSwigluArgs {
+            x,
+            w,
+            bias: bias.map(|bias| bias.tensor),
+            y,
             m: self.tokens(),
             n: n / 2,
             k,
             x_scale,
             w_scale,
-            ..Default::default()
         };
-        self.launch(name, GemmSwiglu { bias: bias.is_some(), w: w.format, x: x.format }, &params);
+        self.launch(name, GemmSwiglu { bias: bias.is_some(), w: w.format, x: x.format }, args);
         y
     }
 
@@ -178,23 +176,24 @@ impl Ops<'_> {
     pub fn weight_gradient(&mut self, name: &str, dy: Tensor, x: Tensor, linear: &Linear, accumulate: bool) {
         let Linear { n, k, .. } = *linear;
         let kernel = GemmWgrad { x: self.x };
-        let mut params = gemm_wgrad_params {
-            dy: dy.address(),
-            x: x.address(),
-            micro: self.gradients().micro.address(),
-            dw: linear.weight.trained().expect("a matrix that trains").grad.address(),
+        let mut params = gemm_wgrad_params::from(GemmWgradArgs {
+            dy,
+            x,
+            micro: self.gradients().micro,
+            dw: linear.weight.trained().expect("a matrix that trains").grad,
             m: (x.elems / u64::from(k)) as u32,
             n,
             k,
             accumulate: u32::from(accumulate),
-            ..Default::default()
-        };
+            splits: 0,
+            semaphores: None,
+        });
         if let Some((splits, semaphores)) = kernel.division(&params, self.b.arch())
             && let Some(semaphores) = self.semaphores(semaphores)
         {
             (params.splits, params.semaphores) = (splits, semaphores.address());
         }
-        self.launch(&format!("{name}.wgrad"), kernel, &params);
+        self.launch(&format!("{name}.wgrad"), kernel, params);
     }
 
     /// Gradient of the input into dx, from as many rows of dy.
@@ -202,36 +201,31 @@ impl Ops<'_> {
         let Linear { n, k, .. } = *linear;
         let w = self.matrix(&format!("{name}.dgrad"), linear);
         let kernel = GemmDgrad { w: w.format, x: self.x };
-        let mut params = gemm_dgrad_params {
-            dy: dy.address(),
-            w: w.address(),
-            dx: dx.address(),
+        let mut params = gemm_dgrad_params::from(GemmDgradArgs {
+            dy,
+            w,
+            dx,
             m: (dy.elems / u64::from(n)) as u32,
             n,
             k,
-            ..Default::default()
-        };
+            splits: 0,
+            semaphores: None,
+            workspace: None,
+        });
         if let Some((splits, semaphores)) = kernel.division(&params, self.b.arch())
             && let Some(semaphores) = self.semaphores(semaphores)
         {
-            let workspace = self.statistics(&format!("{name}.dgrad_workspace"), GemmDgrad::workspace(&params));
+            let workspace = self.statistics(&format!("{name}.dgrad_workspace"), kernel.workspace(&params));
             (params.splits, params.semaphores, params.workspace) = (splits, semaphores.address(), workspace.address());
         }
-        self.launch(&format!("{name}.dgrad"), kernel, &params);
+        self.launch(&format!("{name}.dgrad"), kernel, params);
     }
 
     fn bias_gradient(&mut self, name: &str, dy: Tensor, n: u32, bias: &Weight) {
         let (rows, partial) = (self.tokens(), format!("{name}.bias_partial"));
         let partials = self.statistics(&partial, u64::from(rows.div_ceil(GROUP)) * u64::from(n));
-        let params = column_sum_partial_params {
-            x: dy.address(),
-            partial: partials.address(),
-            rows,
-            n,
-            group: GROUP,
-            reserved: 0,
-        };
-        self.launch(&partial, ColumnSumPartial { x: self.x }, &params);
+        let args = ColumnSumPartialArgs { x: dy, partial: partials, rows, n, group: GROUP };
+        self.launch(&partial, ColumnSumPartial { x: self.x }, args);
         self.add_rows(&format!("{name}.bias"), partials, n, bias);
     }
 }

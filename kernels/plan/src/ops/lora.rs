@@ -1,8 +1,7 @@
 //! Adapters of a linear layer: what they add to its output, and the gradients of their matrices and of their input.
 
 use precast_kernels::abi::{
-    column_sum_finish_params, lora_dgrad_a_params, lora_dgrad_b_params, lora_fwd_a_params, lora_fwd_b_params,
-    lora_part, lora_wgrad_params,
+    ColumnSumFinishArgs, LoraDgradAArgs, LoraDgradBArgs, LoraFwdAArgs, LoraFwdBArgs, LoraWgradArgs, lora_part,
 };
 use precast_kernels::column_sum::ColumnSumFinish;
 use precast_kernels::lora::{LoraDgradA, LoraDgradB, LoraFwdA, LoraFwdB, LoraWgrad};
@@ -35,17 +34,9 @@ impl Ops<'_> {
         let name = format!("{name}.lora_a");
         let t = self.rows(&name, adapter.columns());
         let (parts, part) = adapter.parts();
-        let params = lora_fwd_a_params {
-            x: x.address(),
-            a: adapter.a.tensor.address(),
-            t: t.address(),
-            m: self.tokens(),
-            k: linear.k,
-            rank: adapter.rank,
-            parts,
-            part,
-        };
-        self.launch(&name, LoraFwdA { x: self.x }, &params);
+        let args =
+            LoraFwdAArgs { x, a: adapter.a.tensor, t, m: self.tokens(), k: linear.k, rank: adapter.rank, parts, part };
+        self.launch(&name, LoraFwdA { x: self.x }, args);
         t
     }
 
@@ -53,17 +44,9 @@ impl Ops<'_> {
     pub fn adapter_add(&mut self, name: &str, t: Tensor, y: Tensor, linear: &Linear) {
         let adapter = adapter_of(linear);
         let (parts, part) = adapter.parts();
-        let params = lora_fwd_b_params {
-            t: t.address(),
-            b: adapter.b.tensor.address(),
-            y: y.address(),
-            m: self.tokens(),
-            n: linear.n,
-            rank: adapter.rank,
-            parts,
-            part,
-        };
-        self.launch(&format!("{name}.lora_b"), LoraFwdB { x: self.x }, &params);
+        let args =
+            LoraFwdBArgs { t, b: adapter.b.tensor, y, m: self.tokens(), n: linear.n, rank: adapter.rank, parts, part };
+        self.launch(&format!("{name}.lora_b"), LoraFwdB { x: self.x }, args);
     }
 
     /// Gradients of both matrices, and what that of the input follows from: the gradient of `A x`.
@@ -72,38 +55,34 @@ impl Ops<'_> {
         let (parts, part) = adapter.parts();
         let columns = adapter.columns();
         let dt = self.rows(&format!("{name}.lora_dt"), columns);
-        let params = lora_dgrad_b_params {
-            dy: dy.address(),
-            b: adapter.b.tensor.address(),
-            dt: dt.address(),
+        let args = LoraDgradBArgs {
+            dy,
+            b: adapter.b.tensor,
+            dt,
             m: self.tokens(),
             n: linear.n,
             rank: adapter.rank,
             parts,
             part,
         };
-        self.launch(&format!("{name}.lora_b.dgrad"), LoraDgradB { x: self.x }, &params);
-        let of_b = lora_wgrad_params {
-            dy: dy.address(),
-            x: t.address(),
+        self.launch(&format!("{name}.lora_b.dgrad"), LoraDgradB { x: self.x }, args);
+        let of_b = LoraWgradArgs {
+            dy,
+            x: t,
             m: self.tokens(),
             n: linear.n,
             columns: adapter.rank,
+            splits: 0,
             parts,
             part,
-            ..Default::default()
+            dw: None,
+            partial: None,
+            micro: None,
         };
         self.adapter_gradient(&format!("{name}.lora_b"), of_b, linear, &adapter.b);
-        let mut of_a = lora_wgrad_params {
-            dy: dt.address(),
-            x: x.address(),
-            m: self.tokens(),
-            n: columns,
-            columns: linear.k,
-            parts: 1,
-            ..Default::default()
-        };
-        of_a.part[0].width = columns;
+        let mut whole = [lora_part::default(); 3];
+        whole[0].width = columns;
+        let of_a = LoraWgradArgs { dy: dt, x, n: columns, columns: linear.k, parts: 1, part: whole, ..of_b };
         self.adapter_gradient(&format!("{name}.lora_a"), of_a, linear, &adapter.a);
         dt
     }
@@ -111,38 +90,25 @@ impl Ops<'_> {
     /// Adds `A^T dt` to the gradient of the layer's input, in place.
     pub fn adapter_input_gradient(&mut self, name: &str, dt: Tensor, dx: Tensor, linear: &Linear) {
         let adapter = adapter_of(linear);
-        let params = lora_dgrad_a_params {
-            dt: dt.address(),
-            a: adapter.a.tensor.address(),
-            dx: dx.address(),
-            m: self.tokens(),
-            k: linear.k,
-            rank: adapter.columns(),
-            reserved: 0,
-        };
-        self.launch(&format!("{name}.lora_a.dgrad"), LoraDgradA { x: self.x }, &params);
+        let args =
+            LoraDgradAArgs { dt, a: adapter.a.tensor, dx, m: self.tokens(), k: linear.k, rank: adapter.columns() };
+        self.launch(&format!("{name}.lora_a.dgrad"), LoraDgradA { x: self.x }, args);
     }
 
-    /// The gradient of a matrix: where the sums over ranges of tokens are taken apart, they are added up in their order.
-    fn adapter_gradient(&mut self, name: &str, mut params: lora_wgrad_params, linear: &Linear, weight: &Weight) {
+    /// Computes the gradient of a matrix; sums over ranges of tokens that are taken apart are added up in their order.
+    fn adapter_gradient(&mut self, name: &str, of: LoraWgradArgs<Tensor>, linear: &Linear, weight: &Weight) {
         let name = format!("{name}.wgrad");
-        let (micro, grad) = (self.gradients().micro.address(), Self::gradient_of(weight));
-        params.splits = LoraWgrad::ranges(&params, u64::from(linear.n) * u64::from(linear.k));
-        if params.splits == 1 {
-            (params.micro, params.dw) = (micro, grad.address());
-            return self.launch(&name, LoraWgrad { x: self.x }, &params);
+        let (micro, grad) = (self.gradients().micro, Self::gradient_of(weight));
+        let splits = LoraWgrad::ranges(&of.into(), u64::from(linear.n) * u64::from(linear.k));
+        if splits == 1 {
+            let args = LoraWgradArgs { splits, micro: Some(micro), dw: Some(grad), ..of };
+            return self.launch(&name, LoraWgrad { x: self.x }, args);
         }
         let partial_name = format!("{name}_partial");
-        let partial = self.statistics(&partial_name, u64::from(params.splits) * grad.elems);
-        params.partial = partial.address();
-        self.launch(&partial_name, LoraWgrad { x: self.x }, &params);
-        let params = column_sum_finish_params {
-            partial: partial.address(),
-            micro,
-            grad: grad.address(),
-            rows: params.splits,
-            n: grad.elems as u32,
-        };
-        self.launch(&name, ColumnSumFinish {}, &params);
+        let partial = self.statistics(&partial_name, u64::from(splits) * grad.elems);
+        let args = LoraWgradArgs { splits, partial: Some(partial), ..of };
+        self.launch(&partial_name, LoraWgrad { x: self.x }, args);
+        let args = ColumnSumFinishArgs { partial, micro, grad, rows: splits, n: grad.elems as u32 };
+        self.launch(&name, ColumnSumFinish {}, args);
     }
 }

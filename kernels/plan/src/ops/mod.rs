@@ -23,7 +23,7 @@ mod swiglu;
 
 use std::cell::Cell;
 
-use precast_kernels::abi::column_sum_finish_params;
+use precast_kernels::abi::ColumnSumFinishArgs;
 use precast_kernels::column_sum::ColumnSumFinish;
 use precast_kernels::{Addend, Dtype, Registered};
 
@@ -190,13 +190,13 @@ impl<'a> Ops<'a> {
         }
     }
 
-    fn launch<K: Registered>(&mut self, name: &str, kernel: K, params: &K::Params) {
-        let name = self.name(name);
-        let Some((workspaces, product)) = self.workspaces.as_ref().zip(kernel.product(params)) else {
+    fn launch<K: Registered>(&mut self, name: &str, kernel: K, args: impl Into<K::Params>) {
+        let (name, params): (String, K::Params) = (self.name(name), args.into());
+        let Some((workspaces, product)) = self.workspaces.as_ref().zip(kernel.product(&params)) else {
             return self.b.launch(name, kernel, params);
         };
         let factors = (product.addend == Addend::Accumulated).then(|| self.gradients().factors);
-        self.b.multiply(name, kernel, params, Cublas { workspace: workspaces.take(), factors });
+        self.b.multiply(name, kernel, &params, Cublas { workspace: workspaces.take(), factors });
     }
 
     /// Whether cuBLASLt computes the products.
@@ -220,13 +220,13 @@ impl<'a> Ops<'a> {
 
     /// Adds the rows of partial sums up into the gradient of a vector of n elements.
     fn add_rows(&mut self, name: &str, partial: Tensor, n: u32, weight: &Weight) {
-        let params = column_sum_finish_params {
-            partial: partial.address(),
-            micro: self.gradients().micro.address(),
-            grad: Self::gradient_of(weight).address(),
+        let args = ColumnSumFinishArgs {
+            partial,
+            micro: self.gradients().micro,
+            grad: Self::gradient_of(weight),
             rows: (partial.elems / u64::from(n)) as u32,
             n,
         };
-        self.launch(name, ColumnSumFinish {}, &params);
+        self.launch(name, ColumnSumFinish {}, args);
     }
 }

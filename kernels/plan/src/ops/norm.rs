@@ -1,10 +1,9 @@
 //! RMSNorm of the residual stream.
 
 use precast_kernels::Out;
-use precast_kernels::abi::{rmsnorm_bwd_params, rmsnorm_dgrad_params, rmsnorm_fwd_params};
+use precast_kernels::abi::{RmsnormBwdArgs, RmsnormDgradArgs, RmsnormFwdArgs};
 use precast_kernels::rmsnorm::{RmsnormBwd, RmsnormDgrad, RmsnormFwd};
 
-use super::rows::address;
 use super::{GROUP, Ops, Rows};
 use crate::buffer::Tensor;
 use crate::weights::Norm;
@@ -40,20 +39,20 @@ impl Ops<'_> {
         let h = norm.width();
         let rstd = out.is_dense().then(|| self.statistics(&format!("{name}.rstd"), self.tokens().into()));
         let rows = self.rows_in(out, name, h);
-        let [y, q, scale] = rows.addresses();
-        let params = rmsnorm_fwd_params {
-            x: x.address(),
-            delta: address(added.map(|(branch, _)| branch)),
-            sum: address(added.map(|(_, sum)| sum)),
-            gamma: norm.gamma.tensor.address(),
+        let [y, q, scale] = rows.tensors();
+        let args = RmsnormFwdArgs {
+            x,
+            delta: added.map(|(branch, _)| branch),
+            sum: added.map(|(_, sum)| sum),
+            gamma: norm.gamma.tensor,
             y,
-            rstd: address(rstd),
+            rstd,
             eps: norm.eps,
             tokens: self.tokens(),
             q,
             scale,
         };
-        self.launch(name, RmsnormFwd { h, out, residual: added.is_some(), x: self.x }, &params);
+        self.launch(name, RmsnormFwd { h, out, residual: added.is_some(), x: self.x }, args);
         Normed { rows, rstd }
     }
 
@@ -71,23 +70,20 @@ impl Ops<'_> {
         let (h, tokens, residual) = (norm.width(), self.tokens(), dresidual.is_some());
         let out = RmsnormBwd::writes(h, out);
         let rows = self.rows_in(out, &format!("{name}.dx"), h);
-        let [dx, q, scale] = rows.addresses();
-        let [dy, x, gamma] = [dy, x, norm.gamma.tensor].map(Tensor::address);
-        let [rstd, dresidual] = [normed.rstd, dresidual].map(address);
+        let (dx, [_, q, scale]) = (rows.dense(), rows.tensors());
+        let (gamma, rstd) = (norm.gamma.tensor, normed.rstd.expect("a gradient is of rows in their own dtype"));
         if norm.gamma.trained().is_none() {
-            let reserved = 0;
-            let params = rmsnorm_dgrad_params { dy, x, gamma, rstd, dresidual, dx, tokens, reserved, q, scale };
-            self.launch(&format!("{name}.dgrad"), RmsnormDgrad { h, out, residual, x: self.x }, &params);
+            let args = RmsnormDgradArgs { dy, x, gamma, rstd, dresidual, dx, tokens, q, scale };
+            self.launch(&format!("{name}.dgrad"), RmsnormDgrad { h, out, residual, x: self.x }, args);
             return rows;
         }
         let groups = tokens.div_ceil(GROUP);
         let partial = self.statistics(&format!("{name}.dgamma_partial"), u64::from(groups) * u64::from(h));
-        let (dgamma_partial, rows_in_group) = (partial.address(), GROUP);
         #[rustfmt::skip]
-        let params = rmsnorm_bwd_params {
-            dy, x, gamma, rstd, dresidual, dx, dgamma_partial, tokens, rows: rows_in_group, q, scale,
+        let args = RmsnormBwdArgs {
+            dy, x, gamma, rstd, dresidual, dx, dgamma_partial: partial, tokens, rows: GROUP, q, scale,
         };
-        self.launch(&format!("{name}.bwd"), RmsnormBwd { h, out, residual, x: self.x }, &params);
+        self.launch(&format!("{name}.bwd"), RmsnormBwd { h, out, residual, x: self.x }, args);
         self.add_rows(&format!("{name}.dgamma"), partial, h, &norm.gamma);
         rows
     }

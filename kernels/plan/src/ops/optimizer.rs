@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use precast_kernels::abi::{adamw_params, grad_norm_finish_params, grad_norm_partial_params};
+use precast_kernels::abi::{AdamwArgs, GradNormFinishArgs, GradNormPartialArgs};
 use precast_kernels::adamw::AdamwUpdate;
 use precast_kernels::grad_norm::{self, GradNormFinish, GradNormPartial};
 use precast_kernels::{Dtype, Format};
@@ -157,26 +157,21 @@ impl Ops<'_> {
         let State { trained, .. } = state;
         let groups = trained.grad.elems.div_ceil(u64::from(grad_norm::GROUP));
         let partial = self.partial_sums(state, groups);
-        let params = grad_norm_finish_params {
-            partial: partial.address(),
-            metrics: step.metrics.address(),
-            count: groups as u32,
-            clip: recipe.clip,
-        };
-        self.b.launch("grad_norm.finish", GradNormFinish {}, &params);
+        let args = GradNormFinishArgs { partial, metrics: step.metrics, count: groups as u32, clip: recipe.clip };
+        self.b.launch("grad_norm.finish", GradNormFinish {}, args);
         // A step that is skipped writes no copy, so one of the moment is made behind it.
         let copy = state.copy.filter(|_| state.lacked().is_none());
         let w = if copy.is_some() { state.dtype } else { Dtype::F32 };
         for (index, piece) in state.pieces() {
-            let slice = |of: Tensor, start| of.slice(start, piece.elems).address();
-            let params = adamw_params {
+            let slice = |of: Tensor, start| of.slice(start, piece.elems);
+            let args = AdamwArgs {
                 grad: slice(trained.grad, piece.start),
-                update: step.update.address(),
-                metrics: step.metrics.address(),
-                master: state.master(piece).address(),
+                update: step.update,
+                metrics: step.metrics,
+                master: state.master(piece),
                 m: slice(trained.m, piece.local),
                 v: slice(trained.v, piece.local),
-                weights: copy.map_or(0, |copy| slice(copy, piece.start)),
+                weights: copy.map(|copy| slice(copy, piece.start)),
                 n: piece.elems,
                 decayed: decayed.saturating_sub(piece.start).min(piece.elems),
                 beta1: Recipe::BETA1,
@@ -184,7 +179,7 @@ impl Ops<'_> {
                 eps: Recipe::EPS,
                 weight_decay: recipe.weight_decay,
             };
-            self.b.launch(format!("adamw{index}"), AdamwUpdate { w }, &params);
+            self.b.launch(format!("adamw{index}"), AdamwUpdate { w }, args);
         }
         if state.lacked().is_some() {
             self.narrow(state);
@@ -210,14 +205,13 @@ impl Ops<'_> {
         let State { trained, shards, .. } = state;
         let share = shards.share();
         let sum = |ops: &mut Self, index: &str, piece: Piece, partial: Tensor| {
-            let params = grad_norm_partial_params {
-                grad: trained.grad.slice(piece.start, piece.elems).address(),
-                partial: partial.address(),
+            let args = GradNormPartialArgs {
+                grad: trained.grad.slice(piece.start, piece.elems),
+                partial,
                 n: piece.elems,
                 group: grad_norm::GROUP,
-                reserved: 0,
             };
-            ops.b.launch(format!("grad_norm.partial{index}"), GradNormPartial {}, &params);
+            ops.b.launch(format!("grad_norm.partial{index}"), GradNormPartial {}, args);
         };
         let partial = self.b.transient("grad_norm.partial", Dtype::F32, groups);
         if share.ranks == 1 {

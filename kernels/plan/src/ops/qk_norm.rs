@@ -1,6 +1,6 @@
 //! RMSNorm of each head of q and k, and their rotary embedding behind it, in place.
 
-use precast_kernels::abi::{qk_norm_bwd_params, qk_norm_dgrad_params, qk_norm_fwd_params};
+use precast_kernels::abi::{QkNormBwdArgs, QkNormDgradArgs, QkNormFwdArgs};
 use precast_kernels::qk_norm::{QkNormBwd, QkNormDgrad, QkNormFwd};
 
 use super::{GROUP, Heads, Ops};
@@ -20,12 +20,12 @@ impl Ops<'_> {
         keep: bool,
     ) -> Option<Tensor> {
         let raw = keep.then(|| self.rows(&format!("{name}.raw"), (heads.query + heads.key) * heads.head_dim));
-        let params = qk_norm_fwd_params {
-            x: qkv.address(),
-            raw: raw.map_or(0, Tensor::address),
-            gamma: norm.gamma.tensor.address(),
-            cos: rope.cos.address(),
-            sin: rope.sin.address(),
+        let args = QkNormFwdArgs {
+            x: qkv,
+            raw,
+            gamma: norm.gamma.tensor,
+            cos: rope.cos,
+            sin: rope.sin,
             eps: norm.eps,
             tokens: self.tokens(),
             seq_len: self.seq_len,
@@ -33,7 +33,7 @@ impl Ops<'_> {
             key_heads: heads.key,
             row_heads: heads.query + 2 * heads.key,
         };
-        self.launch(name, QkNormFwd { d: heads.head_dim, keep, x: self.x }, &params);
+        self.launch(name, QkNormFwd { d: heads.head_dim, keep, x: self.x }, args);
         raw
     }
 
@@ -48,12 +48,12 @@ impl Ops<'_> {
         norm: &Norm,
     ) {
         if norm.gamma.trained().is_none() {
-            let params = qk_norm_dgrad_params {
-                dx: dqkv.address(),
-                raw: raw.address(),
-                gamma: norm.gamma.tensor.address(),
-                cos: rope.cos.address(),
-                sin: rope.sin.address(),
+            let args = QkNormDgradArgs {
+                dx: dqkv,
+                raw,
+                gamma: norm.gamma.tensor,
+                cos: rope.cos,
+                sin: rope.sin,
                 eps: norm.eps,
                 tokens: self.tokens(),
                 seq_len: self.seq_len,
@@ -61,17 +61,17 @@ impl Ops<'_> {
                 key_heads: heads.key,
                 row_heads: heads.query + 2 * heads.key,
             };
-            return self.launch(&format!("{name}.dgrad"), QkNormDgrad { d: heads.head_dim, x: self.x }, &params);
+            return self.launch(&format!("{name}.dgrad"), QkNormDgrad { d: heads.head_dim, x: self.x }, args);
         }
         let (width, groups) = (2 * heads.head_dim, self.tokens().div_ceil(GROUP));
         let partial = self.statistics(&format!("{name}.dgamma_partial"), u64::from(groups) * u64::from(width));
-        let params = qk_norm_bwd_params {
-            dx: dqkv.address(),
-            raw: raw.address(),
-            gamma: norm.gamma.tensor.address(),
-            cos: rope.cos.address(),
-            sin: rope.sin.address(),
-            dgamma_partial: partial.address(),
+        let args = QkNormBwdArgs {
+            dx: dqkv,
+            raw,
+            gamma: norm.gamma.tensor,
+            cos: rope.cos,
+            sin: rope.sin,
+            dgamma_partial: partial,
             eps: norm.eps,
             tokens: self.tokens(),
             seq_len: self.seq_len,
@@ -79,9 +79,8 @@ impl Ops<'_> {
             key_heads: heads.key,
             row_heads: heads.query + 2 * heads.key,
             rows: GROUP,
-            reserved: 0,
         };
-        self.launch(&format!("{name}.bwd"), QkNormBwd { d: heads.head_dim, x: self.x }, &params);
+        self.launch(&format!("{name}.bwd"), QkNormBwd { d: heads.head_dim, x: self.x }, args);
         self.add_rows(&format!("{name}.dgamma"), partial, width, &norm.gamma);
     }
 }

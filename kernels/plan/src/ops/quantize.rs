@@ -1,7 +1,7 @@
 //! Rows and columns in int8: rotated, with a scale for each.
 
 use precast_kernels::Format;
-use precast_kernels::abi::{int8_columns_params, int8_quantize_params};
+use precast_kernels::abi::{Int8ColumnsArgs, Int8QuantizeArgs};
 use precast_kernels::int8::{Int8Columns, Int8Quantize};
 
 use super::{Ops, Rows};
@@ -38,25 +38,13 @@ impl Ops<'_> {
 
     fn quantize_rows(&mut self, name: &str, x: Tensor, Int8Rows { values, scales }: Int8Rows) {
         let Format::Dense(dtype) = x.format else { panic!("{name}: what is quantized is dense") };
-        let params = int8_quantize_params {
-            x: x.address(),
-            q: values.address(),
-            scale: scales.address(),
-            rows: scales.elems as u32,
-            reserved: 0,
-        };
-        self.launch(name, Int8Quantize { k: (x.elems / scales.elems) as u32, x: dtype }, &params);
+        let args = Int8QuantizeArgs { x, q: values, scale: scales, rows: scales.elems as u32 };
+        self.launch(name, Int8Quantize { k: (x.elems / scales.elems) as u32, x: dtype }, args);
     }
 
     fn quantize_columns(&mut self, name: &str, x: Tensor, Int8Rows { values, scales }: Int8Rows) {
         let Format::Dense(dtype) = x.format else { panic!("{name}: what is quantized is dense") };
-        let params = int8_columns_params {
-            x: x.address(),
-            q: values.address(),
-            scale: scales.address(),
-            columns: scales.elems as u32,
-            reserved: 0,
-        };
-        self.launch(name, Int8Columns { n: (x.elems / scales.elems) as u32, x: dtype }, &params);
+        let args = Int8ColumnsArgs { x, q: values, scale: scales, columns: scales.elems as u32 };
+        self.launch(name, Int8Columns { n: (x.elems / scales.elems) as u32, x: dtype }, args);
     }
 }

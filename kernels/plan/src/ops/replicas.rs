@@ -1,7 +1,7 @@
 //! Adding up the gradients of replicas, and their losses with them.
 
 use precast_kernels::Dtype;
-use precast_kernels::abi::add_params;
+use precast_kernels::abi::AddArgs;
 use precast_kernels::add::Add;
 
 use super::Ops;
@@ -31,8 +31,8 @@ impl Sums {
 impl Ops<'_> {
     /// `y += x`.
     pub fn add(&mut self, name: &str, x: Tensor, y: Tensor) {
-        let params = add_params { x: x.address(), y: y.address(), n: x.elems };
-        self.launch(name, Add {}, &params);
+        let args = AddArgs { x, y, n: x.elems };
+        self.launch(name, Add {}, args);
     }
 
     fn add_each(&mut self, x: [Tensor; 2], y: [Tensor; 2]) {

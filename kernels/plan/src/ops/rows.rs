@@ -22,16 +22,11 @@ impl Rows {
         self.dense.expect("activations that are read in their own dtype")
     }
 
-    /// Those in the dtype of activations, values and scales of those in int8; 0 for what there is none of.
-    pub fn addresses(self) -> [u64; 3] {
+    /// Those in the dtype of activations, values and scales of those in int8.
+    pub fn tensors(self) -> [Option<Tensor>; 3] {
         let Self { dense, int8 } = self;
-        [dense, int8.map(|int8| int8.values), int8.map(|int8| int8.scales)].map(address)
+        [dense, int8.map(|int8| int8.values), int8.map(|int8| int8.scales)]
     }
-}
-
-/// Where a tensor is; 0 if there is none.
-pub(super) fn address(tensor: Option<Tensor>) -> u64 {
-    tensor.map_or(0, Tensor::address)
 }
 
 impl From<Tensor> for Rows {

@@ -1,7 +1,7 @@
 //! SwiGLU: `silu(gate) up`.
 
 use precast_kernels::Out;
-use precast_kernels::abi::{swiglu_bwd_params, swiglu_fwd_params};
+use precast_kernels::abi::{SwigluBwdArgs, SwigluFwdArgs};
 use precast_kernels::swiglu::{SwigluBwd, SwigluFwd};
 
 use super::{Ops, Rows};
@@ -12,9 +12,9 @@ impl Ops<'_> {
     pub fn swiglu(&mut self, name: &str, gate_up: Tensor, out: Out) -> Rows {
         let (tokens, n) = (self.tokens(), self.gated_width(gate_up));
         let rows = self.rows_in(out, name, n);
-        let [y, q, scale] = rows.addresses();
-        let params = swiglu_fwd_params { gate_up: gate_up.address(), y, tokens, n, q, scale };
-        self.launch(name, SwigluFwd { n: out.is_int8().then_some(n), out, x: self.x }, &params);
+        let [y, q, scale] = rows.tensors();
+        let args = SwigluFwdArgs { gate_up, y, tokens, n, q, scale };
+        self.launch(name, SwigluFwd { n: out.is_int8().then_some(n), out, x: self.x }, args);
         rows
     }
 
@@ -23,11 +23,10 @@ impl Ops<'_> {
         let (tokens, n) = (self.tokens(), self.gated_width(gate_up));
         let out = SwigluBwd::writes(n, out);
         let rows = self.rows_in(out, &format!("{name}.dgate_up"), 2 * n);
-        let [dgate_up, q, scale] = rows.addresses();
-        let [gate_up, dy] = [gate_up, dy].map(Tensor::address);
-        let params = swiglu_bwd_params { gate_up, dy, dgate_up, tokens, n, q, scale };
+        let (dgate_up, [_, q, scale]) = (rows.dense(), rows.tensors());
+        let args = SwigluBwdArgs { gate_up, dy, dgate_up, tokens, n, q, scale };
         let key = SwigluBwd { n: out.is_int8().then_some(n), out, x: self.x };
-        self.launch(&format!("{name}.bwd"), key, &params);
+        self.launch(&format!("{name}.bwd"), key, args);
         rows
     }
 

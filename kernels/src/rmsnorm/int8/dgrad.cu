@@ -5,5 +5,5 @@
 #define INT8
 enum : unsigned { ROW = KEY_H };
 #include "int8/row.cuh"
-#include "norm_dgrad.h"
+#include "rmsnorm_dgrad.h"
 #include "rmsnorm/dgrad.cuh"

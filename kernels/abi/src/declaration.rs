@@ -1,0 +1,243 @@
+//! Declarations of kernels: structs of the headers, with what their comments say of kernels and operands.
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::expression::{Names, Number, Scalar};
+
+/// A struct of a header.
+#[derive(Debug)]
+pub(crate) struct Struct {
+    pub name: String,
+    /// The comment above it, a paragraph a line.
+    pub doc: Vec<String>,
+    pub fields: Vec<Field>,
+    /// Alignment in bytes, where the header asks for one.
+    pub align: Option<u64>,
+    /// Index of the first field behind `#ifdef INT8`.
+    pub tail: Option<usize>,
+}
+
+/// A field of a struct.
+#[derive(Debug)]
+pub(crate) struct Field {
+    pub name: String,
+    /// Its Rust type.
+    pub kind: String,
+    pub doc: String,
+}
+
+impl Field {
+    /// Whether it is an address.
+    pub fn is_operand(&self) -> bool {
+        self.kind == "address"
+    }
+
+    /// Whether its bytes mean nothing to whoever launches: what is left over, and what the driver fills in.
+    pub fn is_reserved(&self) -> bool {
+        self.name.starts_with("reserved") || self.kind.contains("tensor_map")
+    }
+}
+
+/// A kernel: a line `family.operation { field: Type }: text` above its parameter block.
+#[derive(Debug)]
+pub(crate) struct Kernel {
+    /// `family.operation`.
+    pub op: String,
+    /// Baked fields as (name, Rust type).
+    pub fields: Vec<(String, String)>,
+    pub doc: String,
+}
+
+impl Kernel {
+    /// The name of its key type: `rmsnorm.fwd` gives `RmsnormFwd`.
+    pub fn key(&self) -> String {
+        camel(&self.op)
+    }
+}
+
+/// Joins words between dots and underscores, each with a capital.
+pub(crate) fn camel(name: &str) -> String {
+    let words = name.split(['.', '_']).map(|word| {
+        let (first, rest) = word.split_at(word.len().min(1));
+        format!("{}{rest}", first.to_uppercase())
+    });
+    words.collect()
+}
+
+/// Whether a line above a struct declares something of it: a kernel, its cost, or how it is an operand.
+pub(crate) fn declares(line: &str) -> bool {
+    ["flops: ", "bytes: ", "operand: "].iter().any(|word| line.starts_with(word)) || op(line).is_some()
+}
+
+/// The operation that a line declares: `family.operation {`.
+fn op(line: &str) -> Option<(&str, &str)> {
+    let (op, rest) = line.split_once(" {")?;
+    let is_part = |char: char| char.is_ascii_lowercase() || char.is_ascii_digit() || "._".contains(char);
+    (!op.is_empty() && op.chars().all(is_part)).then_some((op, rest))
+}
+
+/// What a parameter block says besides its fields.
+#[derive(Debug, Default)]
+pub(crate) struct Block {
+    pub kernels: Vec<Kernel>,
+    /// Floating-point operations of a launch, where they bound its time.
+    pub flops: Option<String>,
+    /// Bytes that a launch moves, where it touches only a part of an operand.
+    pub bytes: Option<String>,
+    /// Everything else.
+    pub doc: Vec<String>,
+}
+
+impl Struct {
+    /// Reads the comment above a struct.
+    ///
+    /// # Errors
+    /// Where a kernel's line does not parse.
+    pub fn block(&self) -> Result<Block> {
+        let mut block = Block::default();
+        for line in &self.doc {
+            if let Some(flops) = line.strip_prefix("flops: ") {
+                block.flops = Some(flops.to_owned());
+            } else if let Some(bytes) = line.strip_prefix("bytes: ") {
+                block.bytes = Some(bytes.to_owned());
+            } else if let Some(kernel) = kernel(line).with_context(|| format!("{}: `{line}`", self.name))? {
+                block.kernels.push(kernel);
+            } else {
+                block.doc.push(line.clone());
+            }
+        }
+        Ok(block)
+    }
+
+    /// The names that expressions of a kernel of this block may use.
+    pub fn names<'a>(&'a self, kernel: &'a Kernel) -> Names<'a> {
+        let scalars = self.fields.iter().filter(|field| !field.is_operand()).filter_map(|field| {
+            let number = match field.kind.as_str() {
+                "u32" => Number::U32,
+                "u64" => Number::U64,
+                _ => return None,
+            };
+            Some(Scalar { name: &field.name, number })
+        });
+        Names { scalars: scalars.collect(), key: &kernel.fields }
+    }
+
+    /// Operands of the block, each field that is an address.
+    ///
+    /// # Errors
+    /// Where a comment does not say shape, dtype and access.
+    pub fn operands(&self) -> Result<Vec<(&Field, Operand)>> {
+        let addresses = self.fields.iter().filter(|field| field.is_operand());
+        addresses
+            .map(|field| {
+                let place = || format!("{}.{}: `{}`", self.name, field.name, field.doc);
+                Ok((field, Operand::parse(&field.doc).with_context(place)?))
+            })
+            .collect()
+    }
+}
+
+/// Reads `family.operation { field: Type, .. }: text`; none where a line is something else.
+fn kernel(line: &str) -> Result<Option<Kernel>> {
+    let Some((op, rest)) = op(line) else { return Ok(None) };
+    let (fields, doc) = rest.split_once('}').context("a kernel is `op { field: Type }: text`")?;
+    let pairs = fields.split(',').map(str::trim).filter(|field| !field.is_empty());
+    let fields: Result<Vec<(String, String)>> = pairs
+        .map(|field| {
+            let (name, kind) = field.split_once(':').context("a field is `name: Type`")?;
+            Ok((name.trim().to_owned(), kind.trim().to_owned()))
+        })
+        .collect();
+    let doc = doc.strip_prefix(": ").context("behind the fields of a kernel stands `: ` and its text")?;
+    Ok(Some(Kernel { op: op.to_owned(), fields: fields?, doc: doc.to_owned() }))
+}
+
+/// An operand as its comment says it: `[tokens, h] x, read if residual, uniform(0.5, 1.5): text`.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Operand {
+    pub place: Place,
+    pub uses: Vec<Use>,
+    /// Content of a checked launch, where it is not that of the dtype.
+    pub content: Option<String>,
+}
+
+/// How many elements of which format.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Place {
+    /// Extents, and a dtype or a field of the key that is one.
+    Array { shape: Vec<String>, format: String },
+    /// A struct that the host shares with a step.
+    Step(String),
+}
+
+/// One access, under a condition.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Use {
+    /// A variant of `Access`.
+    pub access: &'static str,
+    pub condition: Option<String>,
+}
+
+impl Operand {
+    /// Whether there are launches without it.
+    pub fn is_optional(&self) -> bool {
+        matches!(&self.uses[..], [only] if only.condition.is_some())
+    }
+
+    fn parse(comment: &str) -> Result<Self> {
+        let said = top_level(comment, ": ").next().unwrap_or_default();
+        let mut parts = top_level(said, ", ");
+        let place = place(parts.next().unwrap_or_default())?;
+        let (mut uses, mut content) = (Vec::new(), None);
+        for part in parts {
+            let (word, rest) = part.split_once(' ').unwrap_or((part, ""));
+            let access = match word {
+                "read" => "Read",
+                "write" => "Write",
+                "update" => "ReadWrite",
+                "scratch" => "Scratch",
+                _ if part == "zeros" || part.ends_with(')') => {
+                    content = Some(part.to_owned());
+                    continue;
+                }
+                _ => bail!("`{part}` is no access (read, write, update, scratch), and no content"),
+            };
+            let condition = match rest {
+                "" => None,
+                _ => Some(rest.strip_prefix("if ").with_context(|| format!("`{part}`: expected `if`"))?.to_owned()),
+            };
+            uses.push(Use { access, condition });
+        }
+        ensure!(!uses.is_empty(), "an operand is `[shape] dtype, access`: read, write, update or scratch");
+        Ok(Self { place, uses, content })
+    }
+}
+
+fn place(text: &str) -> Result<Place> {
+    let Some(rest) = text.strip_prefix('[') else {
+        let is_name = !text.is_empty() && text.chars().all(|char| char.is_ascii_alphanumeric() || char == '_');
+        ensure!(is_name, "an operand begins with `[shape] dtype`, or with the name of a struct");
+        return Ok(Place::Step(text.to_owned()));
+    };
+    let (shape, format) = rest.split_once("] ").context("behind the shape stands its dtype")?;
+    let shape = top_level(shape, ", ").map(str::to_owned).collect();
+    Ok(Place::Array { shape, format: format.to_owned() })
+}
+
+/// Splits where no bracket is open.
+fn top_level<'a>(text: &'a str, separator: &str) -> impl Iterator<Item = &'a str> {
+    let (mut parts, mut start, mut depth) = (Vec::new(), 0, 0i32);
+    for (index, char) in text.char_indices() {
+        match char {
+            '(' | '[' => depth += 1,
+            ')' | ']' => depth -= 1,
+            _ if depth == 0 && index >= start && text[index..].starts_with(separator) => {
+                parts.push(&text[start..index]);
+                start = index + separator.len();
+            }
+            _ => {}
+        }
+    }
+    parts.push(&text[start..]);
+    parts.into_iter()
+}

@@ -1,0 +1,217 @@
+//! Rust of the declarations: parameter blocks, arguments, keys with their operands, and the list of all kernels.
+
+use std::fmt::Write;
+
+use anyhow::{Context, Result, bail};
+
+use crate::declaration::{Block, Field, Kernel, Operand, Place, Struct, camel};
+use crate::expression::{Names, dtype, grouped};
+use crate::headers::Headers;
+
+/// The file's head.
+const HEAD: &str = "\
+//! Parameter blocks and kernels, of the C headers of `kernels/abi` and of the families.
+//!
+//! Not edited by hand: `cargo xtask abi` regenerates it, and so does `cargo run -p precast-abi`.
+#![allow(non_camel_case_types, missing_docs)]
+
+use std::mem::offset_of;
+
+use bytemuck::{Pod, Zeroable};
+
+use crate::arguments::arguments;
+use crate::registry::{Op, op};
+use crate::{Block, Content, Dtype, Format, Kernel, Operand, Out, key, operand};
+
+/// A device address; in a plan, a virtual one.
+pub type address = u64;
+";
+
+/// Writes all of it.
+///
+/// # Errors
+/// Where a comment of a header does not say what it must, with struct, field and text.
+pub(crate) fn file(Headers { constants, structs }: &Headers) -> Result<String> {
+    let mut out = HEAD.to_owned();
+    for (name, value) in constants {
+        writeln!(out, "\npub const {name}: u32 = {value};")?;
+    }
+    let mut kernels = Vec::new();
+    for block in structs {
+        let said = block.block()?;
+        out.push_str(&pod(block, &said)?);
+        if said.kernels.is_empty() {
+            continue;
+        }
+        out.push_str(&arguments(block)?);
+        for kernel in &said.kernels {
+            out.push_str(&implementation(block, &said, kernel, structs).with_context(|| kernel.op.clone())?);
+            kernels.push((kernel.op.clone(), kernel.key()));
+        }
+    }
+    kernels.sort_unstable();
+    out.push_str("\n/// Every operation, alphabetical.\npub static OPS: &[Op] = &[\n");
+    for (_, key) in kernels {
+        writeln!(out, "op::<{key}>(),")?;
+    }
+    out.push_str("];\n");
+    Ok(out)
+}
+
+/// The block, as bytes.
+fn pod(block: &Struct, said: &Block) -> Result<String> {
+    let mut out = String::from("\n");
+    let of: Vec<String> = said.kernels.iter().map(|kernel| format!("`{}`", kernel.op)).collect();
+    if !of.is_empty() {
+        writeln!(out, "/// Parameter block of {}.", of.join(" and "))?;
+    }
+    for paragraph in said.doc.iter().filter(|line| !line.starts_with("operand: ")) {
+        out.push_str(&comment(paragraph));
+    }
+    let align = block.align.map(|align| format!(", align({align})")).unwrap_or_default();
+    writeln!(out, "#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]\n#[repr(C{align})]")?;
+    writeln!(out, "pub struct {} {{", block.name)?;
+    for field in &block.fields {
+        out.push_str(&comment(&quoted(&field.doc)));
+        writeln!(out, "pub {}: {},", field.name, field.kind)?;
+    }
+    out.push_str("}\n");
+    Ok(out)
+}
+
+/// A doc comment, in lines that fit.
+fn comment(text: &str) -> String {
+    wrapped(text).iter().map(|line| format!("/// {line}\n")).collect()
+}
+
+/// The text in lines that fit.
+fn wrapped(text: &str) -> Vec<String> {
+    const COLUMNS: usize = 110;
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.len() + word.len() < COLUMNS => *line = format!("{line} {word}"),
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+/// A comment whose shape reads as code.
+fn quoted(doc: &str) -> String {
+    match doc.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((shape, rest)) => format!("`[{shape}]`{rest}"),
+        None => doc.to_owned(),
+    }
+}
+
+/// Arguments of a launch, by name: operands, those that some launches do not have, scalars. What means nothing is not there.
+fn arguments(block: &Struct) -> Result<String> {
+    let (mut operands, mut optional) = (Vec::new(), Vec::new());
+    for (field, operand) in block.operands()? {
+        if operand.is_optional() { &mut optional } else { &mut operands }.push(field.name.clone());
+    }
+    let scalars = block.fields.iter().filter(|field| !field.is_operand() && !field.is_reserved());
+    let scalars: Vec<String> = scalars.map(|field| format!("{}: {}", field.name, field.kind)).collect();
+    let name = format!("{}Args", camel(block.name.trim_end_matches("_params")));
+    let mut out = format!("\narguments! {{\n    {name} of {} {{\n", block.name);
+    for (group, fields) in [("operands", operands), ("optional", optional), ("scalars", scalars)] {
+        for line in wrapped(&format!("{group} {{ {} }}", fields.join(", "))) {
+            writeln!(out, "        {line}")?;
+        }
+    }
+    out.push_str("    }\n}\n");
+    Ok(out)
+}
+
+/// The key, and what a launch of it touches.
+fn implementation(block: &Struct, said: &Block, kernel: &Kernel, structs: &[Struct]) -> Result<String> {
+    let (names, key) = (block.names(kernel), kernel.key());
+    let fields: Vec<String> = kernel.fields.iter().map(|(name, kind)| format!("{name}: {kind}")).collect();
+    let fields = fields.join(", ");
+    let mut out = format!(
+        "\nkey! {{\n{}    pub struct {key} = \"{}\" {{ {fields} }}\n}}\n\nimpl Kernel for {key} {{\n",
+        comment(&kernel.doc).replace("///", "    ///"),
+        kernel.op
+    );
+    writeln!(out, "type Params = {};\n", block.name)?;
+    if let Some(tail) = block.tail {
+        let fields = &block.fields[tail..];
+        let (_, first) = block
+            .operands()?
+            .into_iter()
+            .find(|(field, _)| field.name == fields[0].name)
+            .context("the first field behind `#ifdef INT8` is no operand")?;
+        let condition = first.uses.first().and_then(|first| first.condition.as_deref());
+        let condition = names.value(condition.context("what stands behind `#ifdef INT8` has a condition")?)?;
+        writeln!(
+            out,
+            "fn params_bytes(&self) -> usize {{\nif {condition} {{ size_of::<Self::Params>() }} else {{ \
+             offset_of!(Self::Params, {}) }}\n}}\n",
+            fields[0].name
+        )?;
+    }
+    let mut operands = String::new();
+    for (field, operand) in block.operands()? {
+        operands.push_str(&uses(block, field, &operand, &names, structs).with_context(|| field.name.clone())?);
+    }
+    let p = |text: &str| if text.contains("p.") || text.contains("(p)") { "p" } else { "_p" };
+    writeln!(out, "fn operands(&self, {}: &Self::Params) -> Vec<Operand> {{", p(&operands))?;
+    writeln!(out, "let operands = [\n{operands}];\noperands.into_iter().flatten().collect()\n}}")?;
+    for (name, expression) in [("flops", &said.flops), ("bytes", &said.bytes)] {
+        if let Some(expression) = expression {
+            let count = names.count(expression)?;
+            writeln!(out, "\nfn {name}(&self, {}: &Self::Params) -> u64 {{\n{count}\n}}", p(&count))?;
+        }
+    }
+    out.push_str("}\n");
+    Ok(out)
+}
+
+/// An operand once for each access, of which a launch has one at most.
+fn uses(block: &Struct, field: &Field, operand: &Operand, names: &Names<'_>, structs: &[Struct]) -> Result<String> {
+    let (format, elems, mut content) = match &operand.place {
+        Place::Step(step) => {
+            let found = structs.iter().find(|other| other.name == *step);
+            let Some(step) = found else { bail!("`{step}` is no struct of the headers") };
+            let said = step.doc.iter().find_map(|line| line.strip_prefix("operand: ")?.split_once(", "));
+            let (format, content) =
+                said.with_context(|| format!("{} does not say `operand: dtype, content`", step.name))?;
+            let format = dtype(format).with_context(|| format!("`{format}` is no dtype"))?;
+            (format.to_owned(), step.fields.len().to_string(), Some(content.to_owned()))
+        }
+        Place::Array { shape, format } => {
+            let extents: Result<Vec<String>> = shape.iter().map(|extent| names.count(extent)).collect();
+            let extents = extents?;
+            let elems: Vec<String> = match &extents[..] {
+                [only] => vec![only.clone()],
+                _ => extents.iter().map(|extent| grouped(extent)).collect(),
+            };
+            (names.value(format)?, elems.join(" * "), None)
+        }
+    };
+    if let Some(said) = &operand.content {
+        let (kind, rest) = said.split_once('(').unwrap_or((said, ""));
+        let arguments: Result<Vec<String>> = rest
+            .trim_end_matches(')')
+            .split(", ")
+            .filter(|argument| !argument.is_empty())
+            .map(|argument| match block.fields.iter().any(|field| field.is_operand() && field.name == argument) {
+                true => Ok(format!("{argument:?}")),
+                false => names.value(argument),
+            })
+            .collect();
+        let arguments = arguments?.join(", ");
+        content = Some(if arguments.is_empty() { camel(kind) } else { format!("{}({arguments})", camel(kind)) });
+    }
+    let with = content.map(|content| format!(".with(Content::{content})")).unwrap_or_default();
+    let mut out = String::new();
+    for usage in &operand.uses {
+        let made = format!("operand!({} Self::Params, {}: {format}, {elems}){with}", usage.access, field.name);
+        match &usage.condition {
+            Some(condition) => writeln!(out, "{}.then(|| {made}),", grouped(&names.value(condition)?))?,
+            None => writeln!(out, "Some({made}),")?,
+        }
+    }
+    Ok(out)
+}

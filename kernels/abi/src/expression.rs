@@ -1,0 +1,134 @@
+//! Expressions of the comments, as Rust.
+//!
+//! A name is a scalar of the parameter block (`p.tokens`), else a field of the key (`self.h`). `ceil(a / b)` rounds up,
+//! `name()` is a method of the key that is given the block, `bf16` and its like are dtypes.
+
+use anyhow::{Result, bail};
+
+/// What a scalar counts in.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Number {
+    U32,
+    U64,
+}
+
+/// A number of a parameter block.
+#[derive(Debug)]
+pub(crate) struct Scalar<'a> {
+    pub name: &'a str,
+    pub number: Number,
+}
+
+/// The names of a kernel.
+#[derive(Debug)]
+pub(crate) struct Names<'a> {
+    pub scalars: Vec<Scalar<'a>>,
+    /// Fields of the key as (name, Rust type).
+    pub key: &'a [(String, String)],
+}
+
+/// The expression in parentheses, if it is more than a name or a call.
+pub(crate) fn grouped(expression: &str) -> String {
+    if expression.contains([' ', '!']) { format!("({expression})") } else { expression.to_owned() }
+}
+
+/// The dtype of this name.
+pub(crate) fn dtype(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "bf16" => "Dtype::Bf16",
+        "f32" => "Dtype::F32",
+        "i8" => "Dtype::I8",
+        "u32" => "Dtype::U32",
+        _ => return None,
+    })
+}
+
+impl Names<'_> {
+    /// A count, of u64.
+    ///
+    /// # Errors
+    /// Where it has a name that is not known.
+    pub fn count(&self, text: &str) -> Result<String> {
+        self.translate(text, true)
+    }
+
+    /// Anything else: a condition, or what a content is given.
+    ///
+    /// # Errors
+    /// Where it has a name that is not known.
+    pub fn value(&self, text: &str) -> Result<String> {
+        self.translate(text, false)
+    }
+
+    fn translate(&self, text: &str, widen: bool) -> Result<String> {
+        let tokens = tokens(text);
+        let mut rust = String::new();
+        let mut index = 0;
+        while let Some(token) = tokens.get(index) {
+            index += 1;
+            let is_name = token.starts_with(|char: char| char.is_ascii_alphabetic());
+            if !is_name || rust.ends_with('.') {
+                rust.push_str(token);
+            } else if *token == "ceil" {
+                let (inner, next) = parenthesized(&tokens, index, text)?;
+                let Some((over, by)) = inner.split_once('/') else { bail!("`{text}`: expected `ceil(a / b)`") };
+                let [over, by] = [self.translate(over.trim(), widen)?, self.translate(by.trim(), widen)?];
+                rust.push_str(&format!("{}.div_ceil({by})", grouped(&over)));
+                index = next;
+            } else if tokens.get(index) == Some(&"(") {
+                let (inner, next) = parenthesized(&tokens, index, text)?;
+                if !inner.is_empty() {
+                    bail!("`{text}`: `{token}` is a method of the key, which is given the parameter block alone");
+                }
+                rust.push_str(&format!("self.{token}(p)"));
+                index = next;
+            } else {
+                rust.push_str(&self.name(token, widen, text)?);
+            }
+        }
+        Ok(rust)
+    }
+
+    fn name(&self, name: &str, widen: bool, text: &str) -> Result<String> {
+        if let Some(scalar) = self.scalars.iter().find(|scalar| scalar.name == name) {
+            return Ok(match scalar.number {
+                Number::U32 if widen => format!("u64::from(p.{name})"),
+                Number::U32 | Number::U64 => format!("p.{name}"),
+            });
+        }
+        if let Some((_, kind)) = self.key.iter().find(|(field, _)| field == name) {
+            return Ok(if widen && kind == "u32" { format!("u64::from(self.{name})") } else { format!("self.{name}") });
+        }
+        if let Some(dtype) = dtype(name) {
+            return Ok(dtype.to_owned());
+        }
+        bail!("`{text}`: `{name}` is neither a scalar of the block nor a field of the key")
+    }
+}
+
+/// The text between the parenthesis at an index and that which closes it, and the index behind.
+fn parenthesized(tokens: &[&str], open: usize, text: &str) -> Result<(String, usize)> {
+    let mut depth = 0;
+    for (index, token) in tokens.iter().enumerate().skip(open) {
+        depth += i32::from(*token == "(") - i32::from(*token == ")");
+        if depth == 0 {
+            return Ok((tokens[open + 1..index].concat(), index + 1));
+        }
+    }
+    bail!("`{text}`: a parenthesis that is not closed")
+}
+
+/// Names and numbers whole, everything else a character each.
+fn tokens(text: &str) -> Vec<&str> {
+    let is_word = |char: char| char.is_ascii_alphanumeric() || char == '_';
+    let mut tokens = Vec::new();
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let length =
+            if is_word(first) { rest.find(|char| !is_word(char)).unwrap_or(rest.len()) } else { first.len_utf8() };
+        let (token, behind) = rest.split_at(length);
+        tokens.push(token);
+        rest = behind;
+    }
+    tokens
+}
