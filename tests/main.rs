@@ -43,6 +43,7 @@ mod one_memory;
 mod other_sources;
 mod output;
 mod ownership;
+mod pages;
 mod pairs;
 mod poison;
 mod programs;
