@@ -11,6 +11,7 @@ mod artifact;
 mod bad_input;
 mod bounds;
 mod chat;
+mod commands;
 mod copies;
 mod coverage;
 mod cublas;

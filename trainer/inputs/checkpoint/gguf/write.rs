@@ -53,27 +53,47 @@ pub fn tensors(config: &ModelConfig, formats: &Formats) -> Result<Vec<Tensor>, P
 
 /// Everything before the first tensor's values.
 pub fn header(config: &ModelConfig, tensors: &[Tensor]) -> Vec<u8> {
+    let ModelConfig {
+        family,
+        hidden,
+        intermediate,
+        layers,
+        heads,
+        kv_heads,
+        head_dim,
+        vocab,
+        max_positions,
+        rms_norm_eps,
+        rope_theta,
+        // `init` refuses a scaled one.
+        rope_scaling: _,
+        // The tensors that there are say so.
+        tied: _,
+        qkv_bias: _,
+        o_bias: _,
+        mlp_bias: _,
+    } = *config;
     let mut metadata = Metadata::default();
-    let key = |rest: &str| key_of(config.family, rest);
-    metadata.string("general.architecture", config.family.gguf);
+    let key = |rest: &str| key_of(family, rest);
+    metadata.string("general.architecture", family.gguf);
     metadata.string("general.name", "random weights");
     metadata.integer("general.file_type", MOSTLY_Q4_K_M);
     metadata.integer("general.quantization_version", 2);
     let integers = [
-        ("block_count", config.layers),
-        ("context_length", config.max_positions),
-        ("embedding_length", config.hidden),
-        ("feed_forward_length", config.intermediate),
-        ("attention.head_count", config.heads),
-        ("attention.head_count_kv", config.kv_heads),
-        ("attention.key_length", config.head_dim),
-        ("attention.value_length", config.head_dim),
-        ("rope.dimension_count", config.head_dim),
-        ("vocab_size", config.vocab),
+        ("block_count", layers),
+        ("context_length", max_positions),
+        ("embedding_length", hidden),
+        ("feed_forward_length", intermediate),
+        ("attention.head_count", heads),
+        ("attention.head_count_kv", kv_heads),
+        ("attention.key_length", head_dim),
+        ("attention.value_length", head_dim),
+        ("rope.dimension_count", head_dim),
+        ("vocab_size", vocab),
     ];
     integers.iter().for_each(|(rest, value)| metadata.integer(&key(rest), *value));
-    metadata.float(&key("rope.freq_base"), config.rope_theta);
-    metadata.float(&key("attention.layer_norm_rms_epsilon"), config.rms_norm_eps);
+    metadata.float(&key("rope.freq_base"), rope_theta);
+    metadata.float(&key("attention.layer_norm_rms_epsilon"), rms_norm_eps);
 
     let counts = [tensors.len() as u64, metadata.count].map(u64::to_le_bytes).concat();
     let mut header = [b"GGUF", &3_u32.to_le_bytes()[..], &counts, &metadata.bytes].concat();

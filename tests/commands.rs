@@ -1,0 +1,155 @@
+//! Every command of README and the guides runs: with small models of the names that the pages use, on the simulated GPU.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use crate::support::{on_device, precast, random_model, root, texts, tiny_config, tokenizer};
+
+/// Commands that this machine cannot run, or that other tests do, by how they begin.
+const ELSEWHERE: [(&str, &str); 11] = [
+    ("precast eval --model student.gguf", "takes llama.cpp's converter: `tests/students/check.py`"),
+    ("precast doctor", "needs a GPU: `driver::` has a stand-in for one"),
+    ("precast selftest", "needs a GPU; `smoke::` and `cargo xtask simt` are of the same kernels"),
+    ("precast evidence", "`evidence::`"),
+    ("precast-aot sign", "`publish::`"),
+    ("precast-aot publish", "`publish::`"),
+    ("precast-aot fetch", "`publish::`"),
+    ("precast distill ... --bundle", "`publish::`"),
+    ("precast distill ... --gpus", "needs GPUs: `ranks::` and `copies::` have stand-ins"),
+    ("precast distill --teacher T --student S --data corpus.jsonl --out run --gpus", "the same"),
+    ("precast bench", "needs a GPU to measure: `smoke::` and `output::`"),
+];
+
+/// What `...` stands for.
+const BASE: [(&str, &str); 4] = [("--teacher", "T"), ("--student", "S"), ("--data", "corpus.jsonl"), ("--out", "run")];
+
+/// Sizes for a simulated GPU, of each command that has them.
+const SMALL: [(&str, &str); 4] = [("--steps", "3"), ("--batch-size", "2"), ("--seq-len", "16"), ("--warmup", "1")];
+
+const TEXT: &str = "again and cat mat on sat the <u> <a> <e>";
+
+/// The commands of a page, in its order: lines of its blocks of shell, and what its tables quote.
+fn commands(page: &str) -> Vec<String> {
+    let mut commands = Vec::new();
+    let mut shell = None;
+    let joined = page.replace("\\\n", " ");
+    for line in joined.lines() {
+        if let Some(kind) = line.strip_prefix("```") {
+            shell = if shell.is_none() { Some(kind == "sh") } else { None };
+        } else if shell == Some(true) {
+            commands.push(line.split(" #").next().unwrap_or_default().to_owned());
+        } else if shell.is_none() && line.starts_with('|') {
+            // Others of a table are names of commands.
+            let quoted = line.split('`').skip(1).step_by(2);
+            commands.extend(quoted.filter(|command| command.contains(" --")).map(str::to_owned));
+        }
+    }
+    let words = commands.iter().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+    let is_ours = |line: &String| line.starts_with("precast ") || line.starts_with("precast-aot ");
+    words
+        .map(|line| line.replace("target/release/", ""))
+        .filter(|line| is_ours(line) && !line.starts_with("precast ..."))
+        .collect()
+}
+
+/// Words of a command, quoted ones whole.
+fn words(command: &str) -> Vec<String> {
+    let quoted = command.split('"').enumerate().flat_map(|(index, part)| match index % 2 {
+        1 => vec![part.to_owned()],
+        // A file of data has an ending.
+        _ => part.split_whitespace().map(|word| if word == "D" { "corpus.jsonl" } else { word }.to_owned()).collect(),
+    });
+    quoted.collect()
+}
+
+/// The command in full: `...` with what it stands for, small sizes, and a place of its own for what it writes.
+fn in_full(command: &str, out: &str) -> Vec<String> {
+    let mut arguments = words(command);
+    if let Some(at) = arguments.iter().position(|word| word == "...")
+        && !command.contains("\"...\"")
+    {
+        arguments.remove(at);
+        let missing: Vec<_> = BASE.iter().filter(|(name, _)| !arguments.iter().any(|word| word == name)).collect();
+        arguments.extend(missing.into_iter().flat_map(|(name, value)| [*name, *value]).map(str::to_owned));
+    }
+    let takes: &[&str] = match arguments[1].as_str() {
+        "distill" | "train" => &["--steps", "--batch-size", "--seq-len"],
+        "plan" | "eval" => &["--batch-size", "--seq-len"],
+        _ => &[],
+    };
+    for (name, value) in SMALL {
+        match arguments.iter().position(|word| word == name) {
+            Some(at) => value.clone_into(&mut arguments[at + 1]),
+            None if takes.contains(&name) => arguments.extend([name, value].map(str::to_owned)),
+            None => {}
+        }
+    }
+    if let Some(at) = arguments.iter().position(|word| word == "--out")
+        && ["run", "S"].contains(&arguments[at + 1].as_str())
+    {
+        out.clone_into(&mut arguments[at + 1]);
+    }
+    arguments
+}
+
+/// The models and texts that pages name.
+fn sandbox() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let mut words = tokenizer(TEXT);
+    words["pre_tokenizer"] = serde_json::json!({"type": "WhitespaceSplit"});
+    for (seed, name) in (1..).zip(["T", "S", "M", "Qwen2.5-1.5B", "Qwen2.5-0.5B"]) {
+        let model = random_model(dir.path(), name, seed, &tiny_config(&[("num_hidden_layers", 7.into())]));
+        fs::write(model.join("tokenizer.json"), words.to_string()).unwrap();
+    }
+    let text = "the cat sat on the mat and again ".repeat(40);
+    fs::write(dir.path().join("corpus.jsonl"), format!("{}\n", serde_json::json!({"text": text}))).unwrap();
+    fs::write(dir.path().join("held-out.txt"), &text).unwrap();
+    dir
+}
+
+/// Runs a command; what it says if it fails.
+fn run(dir: &Path, arguments: &[String]) -> Option<String> {
+    let mut command: Command = precast();
+    command.current_dir(dir).args(&arguments[1..]);
+    if !["plan", "init", "merge"].contains(&arguments[1].as_str()) {
+        command.args(on_device());
+    }
+    // Random weights guess at random.
+    if arguments[1] == "eval" {
+        command.arg("--untrained");
+    }
+    let output = command.output().expect("the program starts");
+    (!output.status.success()).then(|| format!("{}: {}", arguments.join(" "), texts(&output).1))
+}
+
+#[test]
+fn commands_of_the_pages_run() {
+    let guides = fs::read_dir(root().join("docs/guides")).unwrap().map(|entry| entry.unwrap().path());
+    let mut pages: Vec<_> = guides.filter(|path| path.extension().is_some_and(|kind| kind == "md")).collect();
+    pages.sort();
+    pages.insert(0, root().join("README.md"));
+    let mut unused: BTreeSet<&str> = ELSEWHERE.iter().map(|(start, _)| *start).collect();
+    let (dir, mut ran, mut failed) = (sandbox(), Vec::new(), Vec::new());
+    for page in pages {
+        for command in commands(&fs::read_to_string(&page).unwrap()) {
+            if let Some((start, _)) = ELSEWHERE.iter().find(|(start, _)| command.starts_with(start)) {
+                unused.remove(start);
+                continue;
+            }
+            let mut arguments = in_full(&command, &format!("out-{}", ran.len()));
+            if let Some(at) = arguments.iter().position(|word| word == "--resume") {
+                let first = [&arguments[..at], &arguments[at + 1..]].concat();
+                let steps = arguments.iter().position(|word| word == "--steps").expect("a run has steps");
+                "4".clone_into(&mut arguments[steps + 1]);
+                failed.extend(run(dir.path(), &first));
+            }
+            failed.extend(run(dir.path(), &arguments));
+            ran.push(command);
+        }
+    }
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
+    assert!(ran.len() > 12, "{ran:#?}");
+    assert!(unused.is_empty(), "no page has {unused:?}");
+}
