@@ -1,29 +1,29 @@
-//! What a module takes of a multiprocessor, against what there is.
+//! Checks what modules need of a multiprocessor against its limits.
 
 use precast_fatbins::ModuleEntry;
 use precast_kernels::Arch;
 
-/// What a multiprocessor has. Source: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+/// Limits of a multiprocessor. Source: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
 #[derive(Clone, Copy, Debug)]
 pub struct Multiprocessor {
-    /// Threads resident on an SM at once.
+    /// Most threads resident at once.
     pub threads: u32,
-    /// CTAs resident on an SM at once.
+    /// Most CTAs resident at once.
     pub blocks: u32,
-    /// 32-bit registers of an SM.
+    /// 32-bit registers.
     pub registers: u32,
     /// Shared memory, bytes.
     pub shared_bytes: u32,
 }
 
-/// Registers are handed out to warps in units of this many.
+/// Warps are allocated registers in units of this many.
 const REGISTER_UNIT: u32 = 256;
-/// Shared memory of a block that the system keeps for itself.
+/// Shared memory of each CTA that the system reserves.
 const SHARED_RESERVED_BYTES: u32 = 1024;
 const WARP: u32 = 32;
 
 impl Multiprocessor {
-    /// Of an architecture; none for the simulated GPU.
+    /// Returns the limits of an architecture; none for the simulated GPU.
     pub fn of(arch: Arch) -> Option<Self> {
         let (threads, blocks, shared_kib) = match arch {
             Arch::Sm89 => (1536, 24, 100),
@@ -35,23 +35,23 @@ impl Multiprocessor {
     }
 }
 
-/// What a block of a module takes.
+/// Resources that a CTA of a module needs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Usage {
-    /// Threads of the largest block.
+    /// Threads of the largest CTA.
     pub threads: u32,
-    /// Registers of a thread.
+    /// Registers per thread.
     pub registers: u32,
-    /// Static shared memory and the dynamic that launches ask for, bytes.
+    /// Static shared memory plus the largest dynamic request, bytes.
     pub shared_bytes: u32,
-    /// Stack frame of a thread, bytes: spills live there.
+    /// Stack frame per thread, bytes: spills live there.
     pub stack_bytes: u32,
-    /// Share of the multiprocessor's threads that can be resident, 0 to 1: the theoretical occupancy.
+    /// Theoretical occupancy: resident threads as a share of the multiprocessor's, 0 to 1.
     pub occupancy: f64,
 }
 
 impl Usage {
-    /// Of a module with machine code, by what its cubin says and what its launches ask for.
+    /// Returns the needs of a module, from its cubin and its launches; none without machine code.
     pub fn of(module: &ModuleEntry) -> Option<Self> {
         let code = module.code.as_ref()?;
         let (pair, arch) = module.typed().ok()?;
@@ -74,25 +74,25 @@ impl Usage {
     }
 }
 
-/// Kernels that take more than there is: all of them.
+/// Every kernel that is over budget.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{} kernels are over budget:\n  {}", .0.len(), .0.join("\n  "))]
 pub struct OverBudget(pub Vec<String>);
 
-/// Checks every module.
+/// Checks the budget of every module.
 ///
 /// # Errors
-/// [`OverBudget`] with all that are.
+/// [`OverBudget`] with every module that exceeds its budget.
 pub fn check_all(modules: &[ModuleEntry]) -> Result<(), OverBudget> {
     let over: Vec<String> = modules.iter().filter_map(|module| check(module).err()).collect();
     if over.is_empty() { Ok(()) } else { Err(OverBudget(over)) }
 }
 
-/// Checks a module: no stack frame, and at least one block fits a multiprocessor, with no more shared memory than a
-/// block may have.
+/// Checks that a module has no stack frame and that at least one CTA fits a multiprocessor, within the shared memory
+/// that a CTA may have.
 ///
 /// # Errors
-/// What is over, with the module's name.
+/// The module's name and the limit that it exceeds.
 fn check(module: &ModuleEntry) -> Result<(), String> {
     let Some(usage) = Usage::of(module) else { return Ok(()) };
     let arch = module.arch().map_err(|error| format!("{module}: {error}"))?;
@@ -134,10 +134,10 @@ mod tests {
     fn occupancy_follows_the_scarcest_resource() {
         let occupancy = |arch, registers, shared| Usage::of(&module(arch, registers, shared, 0)).unwrap().occupancy;
         assert_eq!(occupancy("sm_89", 32, 0), 1.0);
-        // 256 threads of 128 registers: two blocks of the register file.
+        // 256 threads of 128 registers: two CTAs fill the register file.
         assert_eq!(occupancy("sm_89", 128, 0), 512.0 / 1536.0);
         assert_eq!(occupancy("sm_90a", 128, 0), 512.0 / 2048.0);
-        // One block's shared memory.
+        // Shared memory holds one CTA.
         assert_eq!(occupancy("sm_121", 32, 60 * 1024), 256.0 / 1536.0);
         assert_eq!(occupancy("sm_121", 32, 100 * 1024), 0.0);
     }

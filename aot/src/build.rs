@@ -1,4 +1,4 @@
-//! Models to a bundle.
+//! Compiles the kernels of models into a bundle.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,54 +14,52 @@ use crate::compile::{CompileError, Task};
 use crate::models::Model;
 use crate::nvrtc::Nvrtc;
 
-/// What to build.
+/// Models, keys and architectures to build.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// For which models.
     pub models: Vec<Model>,
-    /// Kernels besides theirs.
+    /// Kernels beyond those of the models.
     pub keys: Vec<Key>,
-    /// For which GPUs; the simulated one is always there.
+    /// GPUs to build for; the simulated one is always added.
     pub archs: Vec<Arch>,
 }
 
-/// A bundle in the making: a manifest and the cubins it names.
+/// A manifest and the cubins that it names, not yet encoded.
 #[derive(Debug)]
 pub struct Built {
-    /// What it holds.
     pub manifest: Manifest,
     /// Cubins by digest.
     pub cubins: BTreeMap<Digest, Vec<u8>>,
-    /// How many were compiled, and not found in the cache.
+    /// Number of cubins compiled rather than found in the cache.
     pub compiled: usize,
 }
 
-/// A bundle that cannot be built.
+/// A failed build.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
-    /// Kernels that do not compile: all of them.
+    /// Every kernel that does not compile.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n\n"))]
     Compile(Vec<CompileError>),
-    /// The compiler made something else than it was asked for.
+    /// The compiler's cubin does not match its task.
     #[error("{task}: {error}")]
     Cubin {
         /// Key, variant and architecture.
         task: String,
         error: CubinError,
     },
-    /// Kernels that spill, or that no block of fits a multiprocessor.
+    /// Kernels that spill, or of which not one CTA fits a multiprocessor.
     #[error(transparent)]
     OverBudget(#[from] OverBudget),
 }
 
 impl Request {
-    /// The kernels of models and no others.
+    /// Requests the kernels of models and no others.
     pub fn of_models(models: Vec<Model>, archs: Vec<Arch>) -> Self {
         Self { models, keys: Vec::new(), archs }
     }
 
-    /// Every (key, variant) for an architecture: the one list of what runs over the models launch, and what is asked for
-    /// by name.
+    /// Returns every (key, variant) that an architecture needs: those that runs over the models launch, and those
+    /// requested by name.
     pub fn keys(&self, arch: Arch) -> BTreeSet<KeyVariant> {
         let configs: Vec<ModelConfig> = self.models.iter().map(|model| model.config.clone()).collect();
         let mut keys = build_keys(&configs, arch);
@@ -69,7 +67,7 @@ impl Request {
         keys
     }
 
-    /// Every compilation, sorted.
+    /// Returns every compilation, sorted.
     pub fn tasks(&self) -> Vec<Task> {
         let mut tasks: Vec<Task> = self
             .archs
@@ -83,11 +81,11 @@ impl Request {
     }
 }
 
-/// Compiles every key and variant of every model, in parallel, through the cache. `progress` is told how many
-/// of how many are done.
+/// Compiles every (key, variant) in parallel, through the cache. `progress` receives the number of finished
+/// compilations and their total.
 ///
 /// # Errors
-/// [`BuildError`] with every kernel that does not compile, or every one that is over budget.
+/// [`BuildError`] with every kernel that does not compile, or every one over budget.
 pub fn build(
     request: &Request,
     nvrtc: &Nvrtc,
@@ -132,7 +130,7 @@ pub fn build(
     })
 }
 
-/// A manifest over modules, sorted.
+/// Builds a manifest over modules, sorted.
 pub(crate) fn manifest(request: &Request, compiler: &str, mut modules: Vec<ModuleEntry>) -> Manifest {
     modules.sort_by(|a, b| a.order().cmp(&b.order()));
     let models: BTreeSet<String> = request.models.iter().map(|model| model.name.clone()).collect();
@@ -145,17 +143,17 @@ pub(crate) fn manifest(request: &Request, compiler: &str, mut modules: Vec<Modul
 }
 
 impl Built {
-    /// Digest of the manifest, and so of everything the bundle holds.
+    /// Returns the digest of the manifest, which covers everything in the bundle.
     pub fn digest(&self) -> Digest {
         self.manifest.digest()
     }
 
-    /// The bundle file.
+    /// Encodes the bundle file.
     pub fn encode(&self) -> Vec<u8> {
         precast_fatbins::encode(&self.manifest, |module| self.cubin(module))
     }
 
-    /// The two sections of the bundle: (fatbin containers, manifest).
+    /// Encodes the bundle's two sections: (fatbin containers, manifest).
     pub fn parts(&self) -> (Vec<u8>, Vec<u8>) {
         precast_fatbins::parts(&self.manifest, |module| self.cubin(module))
     }

@@ -1,24 +1,23 @@
-//! A content-addressed cache of cubins: a file is named by everything its cubin is a function of.
+//! A content-addressed cache of cubins: a file's name is the digest of every input of its compilation.
 
 use std::path::PathBuf;
 
 use precast_fatbins::Digest;
 use precast_system::{files, input};
 
-/// More than any cubin has.
+/// Upper limit on a cubin's size.
 const MOST_BYTES: u64 = 256 << 20;
 
-/// The cache, or none.
 #[derive(Clone, Debug)]
 pub struct Cache(Option<PathBuf>);
 
 impl Cache {
-    /// A cache in a directory.
+    /// Opens a cache in a directory.
     pub fn at(directory: PathBuf) -> Self {
         Self(Some(directory))
     }
 
-    /// No cache: everything is compiled.
+    /// Returns a cache that holds and keeps nothing.
     pub fn none() -> Self {
         Self(None)
     }
@@ -28,14 +27,14 @@ impl Cache {
         Some(self.0.as_ref()?.join(&name[..2]).join(name))
     }
 
-    /// The cubin of a key, if it is there whole: a file starts with the digest of the rest.
+    /// Returns the cubin of a key; none if its file is missing or damaged. A file starts with the digest of the rest.
     pub fn get(&self, key: &Digest) -> Option<Vec<u8>> {
         let file = input::read(&self.path(key)?, MOST_BYTES).ok()?;
         let (digest, cubin) = file.split_at_checked(32)?;
         (Digest::of(cubin).0 == digest).then(|| cubin.to_vec())
     }
 
-    /// Keeps a cubin. A cache that cannot be written costs time, not correctness, so errors are dropped.
+    /// Stores a cubin. A failed write costs time, not correctness, so errors are dropped.
     pub fn put(&self, key: &Digest, cubin: &[u8]) {
         if let Some(path) = self.path(key) {
             let _ = files::write_whole(&path, &[&Digest::of(cubin).0, cubin].concat());

@@ -1,23 +1,22 @@
-//! One (key, variant) for one architecture to a cubin.
+//! Compiles one (key, variant) for one architecture to a cubin.
 
 use precast_fatbins::Digest;
 use precast_kernels::{Arch, KeyVariant, OPTIONS, Source};
 
 use crate::nvrtc::{Nvrtc, NvrtcError, Unit};
 
-/// What is compiled.
+/// One compilation.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Task {
-    /// Key and variant.
     pub pair: KeyVariant,
-    /// Architecture with machine code.
+    /// An architecture with machine code.
     pub arch: Arch,
 }
 
 /// A kernel that does not compile.
 #[derive(Debug, thiserror::Error)]
 pub enum CompileError {
-    /// The source is wrong.
+    /// The source does not compile.
     #[error("{task} does not compile\n{excerpt}{log}")]
     Source {
         /// Key, variant and architecture.
@@ -26,7 +25,6 @@ pub enum CompileError {
         excerpt: String,
         log: String,
     },
-    /// NVRTC itself fails.
     #[error("{task}: {error}")]
     Nvrtc {
         /// Key, variant and architecture.
@@ -42,22 +40,22 @@ impl std::fmt::Display for Task {
 }
 
 impl Task {
-    /// The source it is compiled from.
+    /// Returns the source to compile.
     pub fn source(&self) -> Source {
         self.pair.source()
     }
 
-    /// Digest of everything the cubin is a function of, the compiler apart.
+    /// Digest of every input of the compilation except the compiler.
     pub fn source_digest(&self) -> Digest {
         self.pair.source_digest(self.arch)
     }
 
-    /// What the cache calls the cubin. `compiler` is [`Nvrtc::identity`].
+    /// Name of the cubin in the cache. `compiler` is [`Nvrtc::identity`].
     pub fn cache_key(&self, compiler: &str) -> Digest {
         Digest::of_parts("precast.cubin", [&self.source_digest().0[..], compiler.as_bytes()])
     }
 
-    /// Compiles.
+    /// Compiles the task to a cubin.
     ///
     /// # Errors
     /// [`CompileError`] with the key, the source line and NVRTC's log.
@@ -81,7 +79,7 @@ impl Task {
     }
 }
 
-/// The line the first error is on, as `path:line` and its text. NVRTC writes `path(line): error`.
+/// Returns the line of the first error as `path:line` and its text. NVRTC writes `path(line): error`.
 fn excerpt(log: &str, path: &str, text: &str, headers: &[(&str, &str)]) -> String {
     let place = log.lines().filter(|line| line.contains("): error")).find_map(|line| {
         let (file, rest) = line.split_once('(')?;

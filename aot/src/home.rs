@@ -1,8 +1,8 @@
-//! Where things that can be rebuilt are kept.
+//! Directories of rebuildable files.
 
 use std::path::{Path, PathBuf};
 
-/// Where toolchain, caches and default outputs go: `$PRECAST_HOME`, else `precast` in the target folder
+/// Directory of toolchain, caches and default outputs: `$PRECAST_HOME`, else `precast` in the target folder
 /// (`$CARGO_TARGET_DIR`, `target`) of the checkout around the current directory, else `precast` in the user's cache
 /// directory.
 pub fn directory() -> PathBuf {
@@ -18,8 +18,8 @@ pub fn directory() -> PathBuf {
     cache.unwrap_or_else(std::env::temp_dir).join("precast")
 }
 
-/// The same for a build script, which knows the target folder by its own `OUT_DIR` there, whatever named the folder:
-/// `TARGET_DIR/[triple/]profile/build/package-hash/out`.
+/// Like [`directory`], for a build script: it derives the target folder from its own `OUT_DIR` there, whatever named
+/// the folder: `TARGET_DIR/[triple/]profile/build/package-hash/out`.
 pub fn of_build(out: &Path, triple: &str) -> PathBuf {
     let build = out.ancestors().find(|directory| directory.ends_with("build"));
     let profiles = build.and_then(|build| build.parent()?.parent()).unwrap_or(out);
@@ -27,13 +27,13 @@ pub fn of_build(out: &Path, triple: &str) -> PathBuf {
     target.join("precast")
 }
 
-/// The checkout around the current directory.
+/// Finds the checkout around the current directory.
 fn checkout() -> Option<PathBuf> {
     let current = std::env::current_dir().ok()?;
     current.ancestors().find(|dir| dir.join("fatbins/Cargo.toml").is_file()).map(PathBuf::from)
 }
 
-/// Where lock files lie: `fatbins/` of the checkout around the current directory, else here.
+/// Directory of lock files: `fatbins/` of the checkout around the current directory, else the current directory.
 pub fn locks() -> PathBuf {
     checkout().map_or_else(PathBuf::new, |root| root.join("fatbins"))
 }
@@ -49,7 +49,7 @@ mod tests {
             ("/c/target/debug/build/precast-1f/out", "/c/target/precast"),
             ("/elsewhere/build/bench/build/precast-1f/out", "/elsewhere/build/precast"),
             ("/c/target/x86_64-unknown-linux-gnu/release/build/precast-1f/out", "/c/target/precast"),
-            // Cargo's newer layout has a folder more.
+            // Cargo's newer layout has one more folder.
             ("/c/target/debug/build/precast/1f/out", "/c/target/precast"),
         ] {
             assert_eq!(of_build(Path::new(out), "x86_64-unknown-linux-gnu"), Path::new(expected), "{out}");

@@ -1,4 +1,4 @@
-//! Kernels that are built by name, whatever models there are.
+//! Finds kernels by name, independent of models.
 
 use std::collections::BTreeSet;
 
@@ -14,21 +14,21 @@ use crate::models::Model;
     OPS.iter().map(|op| op.name).collect::<Vec<_>>().join(", ")
 )]
 pub struct UnknownKernel {
-    /// What was asked for.
     text: String,
 }
 
-/// The keys that a text names: the one that it is, or the examples of the operation that it is.
+/// Returns the keys that a text names: one key, or the examples of an operation.
 ///
 /// # Errors
-/// [`UnknownKernel`] where it is neither.
+/// [`UnknownKernel`] if it is neither.
 pub fn find(text: &str) -> Result<Vec<Key>, UnknownKernel> {
     let examples = OPS.iter().find(|op| op.name == text).map(|op| (op.examples)());
     let key = || Key::parse(text).ok().map(|key| vec![key]);
     examples.or_else(key).ok_or_else(|| UnknownKernel { text: text.to_owned() })
 }
 
-/// The examples of every operation that no run over the built-in models launches: a kernel has them before it has a plan.
+/// Returns the examples of every operation that no run over the built-in models launches: a kernel has examples before
+/// it has a plan.
 pub fn unlaunched() -> Vec<Key> {
     not_launched_by(&Model::built_in())
 }

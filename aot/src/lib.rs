@@ -1,4 +1,4 @@
-//! BEFORE the run: models to keys, keys to cubins, cubins to a bundle.
+//! BEFORE the run: turns models into keys, keys into cubins, cubins into a bundle.
 //!
 //! The only crate that can compile device code. The trainer does not depend on it; its build script does.
 

@@ -1,4 +1,4 @@
-//! Lock files of models: where they lie, and what of a build differs from them.
+//! Reads lock files of models and compares builds with them.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -12,30 +12,27 @@ use crate::compile::Task;
 use crate::kernels;
 use crate::models::Model;
 
-/// What the lock of the kernels that no model launches is called, as a model's lock is by the model.
+/// Name of the lock of kernels that no model launches.
 pub const UNLAUNCHED: &str = "unlaunched";
 
-/// What of a build differs from its models' locks.
+/// Differences of a build from its models' locks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Comparison {
-    /// Every difference, sorted, each once.
+    /// Every difference once, sorted.
     pub changes: Vec<Change>,
-    /// Models without a lock file.
     pub unlocked: Vec<String>,
 }
 
 /// A lock file that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum LockFileError {
-    /// The file cannot be read.
     #[error("cannot read {}: {error}", path.display())]
     Read { path: PathBuf, error: std::io::Error },
-    /// The file is not a lock.
     #[error("{}: {error}\nprecast-aot lock rewrites it", path.display())]
     Parse { path: PathBuf, error: LockError },
 }
 
-/// Kernels that are not those that are locked.
+/// Kernels that differ from the locked ones.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "{} kernels are not the locked ones ({}):\n  {}\nIf they should be: precast-aot lock, and commit {}",
@@ -45,20 +42,20 @@ pub enum LockFileError {
     directory.join("*.lock").display()
 )]
 pub struct NotLocked {
-    /// Where the lock files are.
+    /// Directory of the lock files.
     pub directory: PathBuf,
     pub changes: Vec<Change>,
 }
 
-/// The lock file of a model.
+/// Returns the path of a model's lock file.
 pub fn path(directory: &Path, model: &str) -> PathBuf {
     directory.join(format!("{model}.lock"))
 }
 
-/// The lock of a model, if it has one.
+/// Reads the lock of a model; none if it has no file.
 ///
 /// # Errors
-/// [`LockFileError`] where the file is there and cannot be used.
+/// [`LockFileError`] if the file exists and cannot be used.
 pub fn read(directory: &Path, model: &str) -> Result<Option<Lock>, LockFileError> {
     let path = path(directory, model);
     match input::read_text(&path, input::SETTINGS_BYTES) {
@@ -68,12 +65,12 @@ pub fn read(directory: &Path, model: &str) -> Result<Option<Lock>, LockFileError
     }
 }
 
-/// What a manifest holds for one model on the architectures asked for.
+/// Selects a manifest's entries of one model on the requested architectures.
 pub fn of_model(manifest: &Manifest, request: &Request, model: &Model) -> Lock {
     of(manifest, &Request::of_models(vec![model.clone()], request.archs.clone()))
 }
 
-/// What a manifest holds of kernels that no run over the built-in models launches, of those asked for.
+/// Selects a manifest's entries of requested kernels that no run over the built-in models launches.
 pub fn of_unlaunched(manifest: &Manifest, request: &Request) -> Lock {
     if request.keys.is_empty() {
         return Lock::default();
@@ -83,17 +80,17 @@ pub fn of_unlaunched(manifest: &Manifest, request: &Request) -> Lock {
     of(manifest, &Request { models: Vec::new(), keys, archs: request.archs.clone() })
 }
 
-/// What a manifest holds of a request.
+/// Selects a manifest's entries of a request.
 fn of(manifest: &Manifest, request: &Request) -> Lock {
     let name = |task: Task| (task.arch.to_string(), task.pair.to_string());
     let names: BTreeSet<(String, String)> = request.tasks().into_iter().map(name).collect();
     Lock::of(manifest).filtered(|arch, name| names.contains(&(arch.to_owned(), name.to_owned())))
 }
 
-/// Compares a build with the locks of its models, on the architectures it is for. What no trainer embeds is not locked.
+/// Compares a build with the locks of its models, on its architectures. Kernels that no trainer embeds are not locked.
 ///
 /// # Errors
-/// [`LockFileError`] where a lock file cannot be used.
+/// [`LockFileError`] if a lock file cannot be used.
 pub fn compare(manifest: &Manifest, request: &Request, directory: &Path) -> Result<Comparison, LockFileError> {
     let mut comparison = Comparison::default();
     let wanted = |arch: &str| request.archs.iter().any(|wanted| wanted.name() == arch);
@@ -106,7 +103,7 @@ pub fn compare(manifest: &Manifest, request: &Request, directory: &Path) -> Resu
         let built = of_model(manifest, request, model).filtered(|arch, _| locked(arch));
         comparison.changes.extend(lock.filtered(|arch, _| wanted(arch)).compare(&built));
     }
-    // Fewer may be asked for than are locked.
+    // A request may name fewer kernels than are locked.
     let built = of_unlaunched(manifest, request).filtered(|arch, _| locked(arch));
     let lock = read(directory, UNLAUNCHED)?.unwrap_or_default();
     let changes = lock.compare(&built).into_iter().filter(|change| !matches!(change, Change::Missing(_)));

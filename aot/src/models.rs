@@ -1,4 +1,4 @@
-//! Models whose kernels are built: the ones built in, and any the user names.
+//! Finds the models to build kernels for: built-in ones, and any that the user names.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use precast_plan::{ConfigError, ModelConfig};
 use precast_system::input;
 use precast_system::shell::quoted;
 
-/// Configurations built in, by name.
+/// Built-in configurations, by name.
 const BUILT_IN: [(&str, &str); 11] = [
     ("llama-3.1-8b", include_str!("../models/llama-3.1-8b.json")),
     ("llama-3.2-1b", include_str!("../models/llama-3.2-1b.json")),
@@ -39,13 +39,12 @@ pub enum ModelError {
         BUILT_IN.map(|(name, _)| name).join(", ")
     )]
     Unknown {
-        /// What was asked for.
+        /// Argument of `--model`.
         name: String,
     },
-    /// The file cannot be read.
     #[error("cannot read {}: {error}", path.display())]
     Read { path: PathBuf, error: std::io::Error },
-    /// It is a model's weights, from whose configuration kernels follow.
+    /// The file holds weights; kernels follow from a configuration.
     #[error(
         "{} is {what} file, and kernels are built from a configuration: write it by\n  precast config {} > {config}\nand give \
          --model {config}",
@@ -54,18 +53,18 @@ pub enum ModelError {
     )]
     SingleFile {
         path: PathBuf,
-        /// Of which kind, with its article.
+        /// Kind of the file, with its article.
         what: &'static str,
-        /// Where its configuration may go, as a shell reads it.
+        /// Suggested path of the configuration, quoted for a shell.
         config: String,
     },
-    /// The file is no configuration this project can follow.
+    /// The file is no supported configuration.
     #[error("{}: {error}", path.display())]
     Config { path: PathBuf, error: ConfigError },
 }
 
 impl Model {
-    /// Every built-in model.
+    /// Returns every built-in model.
     pub fn built_in() -> Vec<Self> {
         BUILT_IN.into_iter().map(|(name, json)| Self::parse(name, json)).collect()
     }
@@ -78,7 +77,7 @@ impl Model {
     /// Finds a model: a built-in name, a directory with a `config.json`, or a `config.json`.
     ///
     /// # Errors
-    /// [`ModelError`] where there is none or it cannot be followed.
+    /// [`ModelError`] if no such file exists or its configuration is not supported.
     pub fn find(text: &str) -> Result<Self, ModelError> {
         if let Some((name, json)) = BUILT_IN.into_iter().find(|(name, _)| *name == text) {
             return Ok(Self::parse(name, json));
@@ -99,8 +98,8 @@ impl Model {
     }
 }
 
-/// A model's name: the directory of its `config.json`, or the stem of another file name. No more of the path,
-/// so that a bundle does not depend on where it was built.
+/// Names a model after the directory of its `config.json`, or the stem of another file name. The rest of the path is
+/// left out, so a bundle does not depend on where it was built.
 fn name_of(path: &Path) -> String {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     if stem != "config" {

@@ -1,4 +1,4 @@
-//! NVRTC, loaded at run time.
+//! Binds NVRTC, loaded at run time.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,6 @@ use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
 use precast_fatbins::{CubinError, CubinFacts, Digest};
 use precast_system::input;
 
-/// An opaque `nvrtcProgram`.
 type Program = *mut std::ffi::c_void;
 
 type CreateProgram = unsafe extern "C" fn(
@@ -26,7 +25,6 @@ type GetBytes = unsafe extern "C" fn(Program, *mut c_char) -> c_int;
 type Version = unsafe extern "C" fn(*mut c_int, *mut c_int) -> c_int;
 type ErrorString = unsafe extern "C" fn(c_int) -> *const c_char;
 
-/// A loaded NVRTC.
 pub struct Nvrtc {
     create: CreateProgram,
     destroy: DestroyProgram,
@@ -39,38 +37,36 @@ pub struct Nvrtc {
     compiler: String,
     identity: String,
     path: PathBuf,
-    /// Keeps the functions above loaded.
+    /// Keeps the library's functions loaded.
     libraries: Vec<Library>,
 }
 
 /// NVRTC cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum NvrtcError {
-    /// The library does not load.
     #[error("cannot load {}: {error}", path.display())]
     Load { path: PathBuf, error: libloading::Error },
     /// One of its files cannot be read.
     #[error("cannot read {}: {error}", path.display())]
     Read { path: PathBuf, error: std::io::Error },
-    /// NVRTC refuses something that is no fault of a source.
+    /// A call fails for a reason other than the source.
     #[error("NVRTC at {}: {call} failed: {reason}", path.display())]
     Call {
         path: PathBuf,
         call: &'static str,
-        /// What it says.
+        /// NVRTC's description of the code.
         reason: String,
     },
-    /// The source does not compile, or not without a warning: NVRTC's log.
+    /// The source does not compile without warnings; holds NVRTC's log.
     #[error("{log}")]
     Compile { log: String },
-    /// What NVRTC made is no cubin.
+    /// NVRTC's output is not a valid cubin.
     #[error("NVRTC at {}: {error}", path.display())]
     Cubin { path: PathBuf, error: CubinError },
 }
 
 /// A translation unit.
 pub struct Unit<'a> {
-    /// Name in messages.
     pub name: &'a str,
     pub text: &'a str,
     /// Headers as (include name, text).
@@ -78,7 +74,7 @@ pub struct Unit<'a> {
     pub options: &'a [String],
 }
 
-/// Compiled once to learn the compiler's full version: `nvrtcVersion` leaves out the last number.
+/// Compiled once to learn the compiler's full version, of which `nvrtcVersion` leaves out the last number.
 const PROBE: Unit<'_> = Unit {
     name: "probe.cu",
     text: "extern \"C\" __global__ void __launch_bounds__(32) probe(const int x) {}",
@@ -87,13 +83,13 @@ const PROBE: Unit<'_> = Unit {
 };
 
 impl Nvrtc {
-    /// Loads the library and asks it for its version.
+    /// Loads the library and reads its version.
     ///
     /// # Errors
-    /// [`NvrtcError`] where it does not load or does not work.
+    /// [`NvrtcError`] if the library does not load or does not work.
     pub fn load(path: &Path) -> Result<Self, NvrtcError> {
         let load = |path: &Path| {
-            // SAFETY: NVRTC's initialisers have no preconditions.
+            // SAFETY: NVRTC's initializers have no preconditions.
             unsafe { Library::open(Some(path), RTLD_NOW | RTLD_GLOBAL) }
                 .map_err(|error| NvrtcError::Load { path: path.to_owned(), error })
         };
@@ -122,7 +118,7 @@ impl Nvrtc {
         let (mut major, mut minor) = (0, 0);
         // SAFETY: both pointers are to integers that outlive the call.
         nvrtc.check("nvrtcVersion", unsafe { version(&mut major, &mut minor) })?;
-        // NVRTC opens its builtins by name at the first compilation; open them by path before.
+        // NVRTC opens its builtins by name at the first compilation; this opens them by path first.
         let builtins = path.with_file_name(format!("libnvrtc-builtins.so.{major}.{minor}"));
         nvrtc.libraries.push(load(&builtins)?);
         let probe = nvrtc.compile(&Unit { options: &["--gpu-architecture=sm_89".to_owned()], ..PROBE })?;
@@ -132,17 +128,17 @@ impl Nvrtc {
         Ok(nvrtc)
     }
 
-    /// The compiler and its full version: `NVRTC 13.0 (V13.0.88)`.
+    /// Returns the compiler's name and full version: `NVRTC 13.0 (V13.0.88)`.
     pub fn compiler(&self) -> &str {
         &self.compiler
     }
 
-    /// The compiler, its full version and the digest of its files: what a cubin is a function of.
+    /// Returns the compiler's full version and the digest of its files: a cubin depends on both.
     pub fn identity(&self) -> &str {
         &self.identity
     }
 
-    /// Where it was loaded from.
+    /// Returns the path of the library.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -156,7 +152,7 @@ impl Nvrtc {
         Err(NvrtcError::Call { path: self.path.clone(), call, reason: reason.to_string_lossy().into_owned() })
     }
 
-    /// Compiles to a cubin. Programs are independent: any number of threads may compile.
+    /// Compiles a unit to a cubin. Programs are independent: any number of threads may compile.
     ///
     /// # Errors
     /// [`NvrtcError::Compile`] with NVRTC's log, or another failure of NVRTC itself.
@@ -188,7 +184,7 @@ impl Nvrtc {
         let log = self.bytes(program, "nvrtcGetProgramLog", self.log_size, self.log);
         let result = log.and_then(|log| {
             let log = String::from_utf8_lossy(&log).trim_end_matches('\0').trim_end().to_owned();
-            // A compiler that succeeds says something only to warn: of spills, of serialised tensor-core work.
+            // After success the log holds only warnings: of spills, of serialized tensor-core work.
             if !log.is_empty() {
                 return Err(NvrtcError::Compile { log });
             }
@@ -216,10 +212,10 @@ unsafe impl Sync for Nvrtc {}
 // SAFETY: as above.
 unsafe impl Send for Nvrtc {}
 
-/// More than a compiler has.
+/// Upper limit on the size of a compiler's file.
 const MOST_BYTES: u64 = 1 << 30;
 
-/// The digest of several files.
+/// Digests several files together.
 fn digest(paths: &[&Path]) -> Result<Digest, NvrtcError> {
     let read = |path: &&Path| {
         let bytes =

@@ -1,4 +1,4 @@
-//! Building without a compiler: the kernels of a request out of a published bundle.
+//! Takes the kernels of a request from a published bundle, for builds without a compiler.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,28 +9,25 @@ use precast_kernels::Arch;
 use crate::budget::{self, OverBudget};
 use crate::build::{Built, Request, manifest};
 
-/// The bundle's name in a directory that `precast-aot fetch` installed.
+/// Name of the bundle in a directory that `precast-aot fetch` installed.
 const BUNDLE: &str = "precast.bundle";
 
-/// A published bundle that does not serve.
+/// A published bundle that cannot serve the request.
 #[derive(Debug, thiserror::Error)]
 pub enum PrebuiltError {
-    /// There is none.
+    /// The directory has no bundle.
     #[error(
         "no {BUNDLE} in {} nor in its folder `published`\nprecast-aot fetch --from DIR|FILE.tar installs one",
         .0.display()
     )]
     NotThere(PathBuf),
-    /// It cannot be read.
     #[error("cannot read {}: {error}", path.display())]
     Read { path: PathBuf, error: std::io::Error },
-    /// It must not be used.
     #[error("{}: {error}", path.display())]
     Bundle { path: PathBuf, error: BundleError },
-    /// Kernels of it take more than there is.
+    /// Some of its kernels are over budget.
     #[error("{}: {error}", path.display())]
     OverBudget { path: PathBuf, error: OverBudget },
-    /// It lacks kernels.
     #[error(
         "{} lacks what this build embeds:\n  {}\nWhere there is a compiler: precast-aot publish --arch {archs}{models} --to FILE.tar, \
          then precast-aot fetch --from FILE.tar here",
@@ -40,18 +37,17 @@ pub enum PrebuiltError {
     Lacking {
         path: PathBuf,
         lacking: Vec<String>,
-        /// Architectures to publish.
         archs: String,
-        /// Models to publish, as options.
+        /// Models to publish, as command-line options.
         models: String,
     },
 }
 
-/// Takes the kernels a request needs out of the bundle in a directory, every one verified and built from this
-/// program's sources. The result is what compiling would have given.
+/// Selects the kernels of a request from the bundle in a directory; verifies each, and that it is built from this
+/// program's sources. The result equals that of compiling.
 ///
 /// # Errors
-/// [`PrebuiltError`] with all kernels that are missing, or all that are of other sources.
+/// [`PrebuiltError`] with every missing kernel, or every one of other sources.
 pub fn select(directory: &Path, keys: &[TrustedKey], request: &Request) -> Result<Built, PrebuiltError> {
     let candidates = [directory.join(BUNDLE), directory.join("published").join(BUNDLE)];
     let path = candidates.into_iter().find(|path| path.is_file());

@@ -1,4 +1,4 @@
-//! Kernels that read block formats, for every architecture: models that are built in need but a few of them.
+//! Compiles the kernels that read block formats for every architecture: built-in models need only a few.
 
 use precast_aot::budget::Usage;
 use precast_aot::compile::Task;
@@ -6,7 +6,7 @@ use precast_aot::{home, toolchain};
 use precast_fatbins::ModuleEntry;
 use precast_kernels::{Arch, Block, Key, KeyVariant};
 
-/// Dequantisation is bound by memory, whose latency other warps hide: a multiprocessor is to be almost full of threads.
+/// Dequantization is memory-bound and hides latency in other warps: a multiprocessor must be almost full of threads.
 #[test]
 fn every_format_compiles_for_every_architecture_without_spills() {
     let nvrtc = toolchain::nvrtc(None, &home::directory()).unwrap_or_else(|error| panic!("{error}"));

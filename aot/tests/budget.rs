@@ -1,4 +1,4 @@
-//! What takes more than there is, is not built, by whomever.
+//! A kernel over budget is never built, from whatever source.
 
 use std::fs;
 use std::path::PathBuf;
@@ -69,7 +69,7 @@ fn model() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/models/tiny.json")
 }
 
-/// What the trainer's own source gives for a key is replaced by what spills, under the same symbol.
+/// Replaces the trainer's source of a key by a spilling one under the same symbol.
 fn spilling(arch: Arch) -> Vec<(Task, Vec<u8>)> {
     let compiled = KEYS.map(|[from, to]| {
         let key = Key::new(Spilling { from, to });
@@ -106,7 +106,7 @@ fn every_build_of_any_model_is_checked_for_spills() {
     };
     assert_eq!(over.0.len(), spilling.len());
     assert!(over.0.iter().all(|line| line.contains("cast{") && line.contains("stack frame of 256 bytes")), "{over}");
-    // The program ends with 3, and writes nothing.
+    // The program exits with 3 and writes nothing.
     std::os::unix::fs::symlink(home::directory().join("toolchain"), home.path().join("toolchain")).unwrap();
     let out = home.path().join("out.bundle");
     let mut program = Command::new(env!("CARGO_BIN_EXE_precast-aot"));
@@ -116,7 +116,7 @@ fn every_build_of_any_model_is_checked_for_spills() {
     let message = String::from_utf8(output.stderr).unwrap();
     assert!(message.contains(&format!("error: {over}")), "{message}");
     assert!(!out.exists());
-    // What somebody else built is checked like what is built here.
+    // A published bundle is checked like a built one.
     let mut published = within;
     for (task, cubin) in &spilling {
         let spilled = ModuleEntry::compiled(&task.pair, task.arch, cubin).unwrap();
@@ -144,7 +144,7 @@ fn compiler_threads_are_as_many_as_asked_for_up_to_the_cores() {
     assert!(said.contains(&format!("this machine has {cores} cores, so {cores} kernels")), "{said}");
     let (code, said) = build("1");
     assert_eq!((code, said.contains("note")), (Some(0), false), "{said}");
-    // Neither does the library that runs things in parallel start more.
+    // The thread pool starts no more either.
     let older = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../fatbins/tests/fixtures/older/older.bundle");
     let mut program = Command::new(env!("CARGO_BIN_EXE_precast-aot"));
     let output = program.env("RAYON_NUM_THREADS", "60000").arg("verify").arg(older).output().unwrap();

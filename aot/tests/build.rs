@@ -1,4 +1,4 @@
-//! Models to bundles with the real compiler: `cargo xtask test` installs it.
+//! Builds bundles of models with the real compiler: `cargo xtask test` installs it.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -24,7 +24,7 @@ fn request(archs: &[Arch]) -> Request {
     Request::of_models(vec![tiny()], archs.to_vec())
 }
 
-/// Kernels that compile in little time, two of them from one source.
+/// Requests kernels that compile fast, two of them from one source.
 fn few(archs: &[Arch]) -> Request {
     let keys = ["cast{from=bf16,to=f32}", "cast{from=f32,to=bf16}", "fill{first=false}", "swiglu.fwd{x=bf16}"];
     let keys = keys.map(|text| Key::parse(text).unwrap()).to_vec();
@@ -48,17 +48,17 @@ fn a_bundle_verifies_and_a_second_build_compiles_nothing() {
     let second = built(&request, &cache);
     assert_eq!(second.compiled, 0);
     assert!(second.encode() == bytes);
-    // Neither cache nor threads show in the bytes.
+    // Neither cache nor thread count shows in the bytes.
     let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
     let alone = pool.install(|| built(&request, &Cache::none()));
     assert!(alone.encode() == bytes);
 }
 
-/// A build of them checks their budgets: `cargo xtask ci` compiles them all.
+/// Budgets are checked when `cargo xtask ci` compiles them all.
 #[test]
 fn every_built_in_model_has_the_same_keys_everywhere() {
     let request = Request::of_models(Model::built_in(), Arch::GPUS.to_vec());
-    // A key that one architecture has and another lacks is a kernel missing somewhere.
+    // A key of one architecture that another lacks is a missing kernel.
     let of = |arch: Arch| -> BTreeSet<Key> { request.keys(arch).into_iter().map(|pair| pair.key).collect() };
     let simulated = of(Arch::Sim);
     assert!(simulated.len() > 100);
@@ -68,7 +68,7 @@ fn every_built_in_model_has_the_same_keys_everywhere() {
 }
 
 key! {
-    /// A kernel whose source is wrong.
+    /// A kernel with a broken source.
     pub struct Broken = "test.broken" { h: u32 }
 }
 
@@ -146,7 +146,7 @@ fn no_two_tasks_or_compilers_share_a_place_in_the_cache() {
     assert_ne!(tasks[0].cache_key(compilers[0]), tasks[0].cache_key(compilers[1]));
 }
 
-/// A copy of the compiler with one byte more says the same version of itself.
+/// A copy of the compiler with one more byte reports the same version.
 #[test]
 fn a_changed_compiler_of_the_same_version_shares_no_cubin() {
     let dir = tempfile::tempdir().unwrap();
@@ -189,7 +189,7 @@ fn the_program_builds_verifies_and_inspects() {
     let keys = run(program().args(["keys", "--arch", "sm_90,sm_121", "--model"]).arg(&model));
     let with_code = json["modules"].as_array().unwrap().iter().filter(|module| !module["code"].is_null()).count();
     assert_eq!(with_code, keys.lines().count());
-    // A damaged file ends with exit code 3 and says what is wrong with it.
+    // A damaged file exits with 3 and names its fault.
     let mut bytes = std::fs::read(&out).unwrap();
     bytes[2000] ^= 1;
     std::fs::write(&out, bytes).unwrap();

@@ -1,4 +1,4 @@
-//! `precast-aot diff`: machine code apart from names, and of bundles that are what they say.
+//! `precast-aot diff`: compares machine code apart from names, of verified bundles.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use precast_aot::{Arch, Built};
 
 const ARCH: Arch = Arch::Sm89;
 
-/// What the program prints, and whether it ends with 0; else it ends with 1.
+/// Returns the program's output, and true for exit code 0; any other code must be 1.
 fn diff(before: &Path, after: &Path, more: &[&str]) -> (String, bool) {
     let mut program = Command::new(env!("CARGO_BIN_EXE_precast-aot"));
     let output = program.args(["diff", "--code"]).args(more).arg(before).arg(after).output().unwrap();
@@ -23,7 +23,7 @@ fn bundles_that_are_looked_at_are_verified() {
     let dir = tempfile::tempdir().unwrap();
     let damaged = dir.path().join("damaged.bundle");
     let mut bytes = fs::read(&older).unwrap();
-    // In the machine code: the manifest, which has a digest of its own, follows it.
+    // The middle lies in the machine code: the manifest, with its own digest, follows it.
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     fs::write(&damaged, bytes).unwrap();
@@ -60,7 +60,7 @@ fn machine_code_is_compared_apart_from_names() {
         diff(&before, &before, &[]),
         (format!("{count} kernels have the same name and machine code, of {count} before and {count} after\n"), true)
     );
-    // Two kernels of other sources: one of them is kept under another key, and one is gone.
+    // Two kernels of other sources: one kept under another key, the other removed.
     let mut renamed = Built { manifest: other.manifest.clone(), cubins: other.cubins.clone(), compiled: 0 };
     renamed.manifest.modules.retain(|row| row.key != "adamw.update{w=f32}");
     for row in &mut renamed.manifest.modules {

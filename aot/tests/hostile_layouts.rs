@@ -1,4 +1,4 @@
-//! Layouts as an attacker would write them, and places that are not precast-aot's to write to.
+//! Layouts as an attacker would write them, and paths that precast-aot must not write to.
 
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
@@ -23,7 +23,7 @@ fn read(path: &Path) -> Value {
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
 }
 
-/// The artifact's manifest, changed, and the index with it: what somebody can do who does not have the key.
+/// Replaces the artifact's manifest and updates the index: possible without the key.
 fn with_manifest(layout: &Path, change: impl FnOnce(Vec<u8>) -> Vec<u8>) {
     let mut index = read(&layout.join("index.json"));
     let descriptor = &mut index["manifests"][0];
@@ -35,7 +35,7 @@ fn with_manifest(layout: &Path, change: impl FnOnce(Vec<u8>) -> Vec<u8>) {
     fs::write(layout.join("index.json"), index.to_string()).unwrap();
 }
 
-/// The same with the manifest as JSON.
+/// Like `with_manifest`, on the manifest's JSON.
 fn with_json(layout: &Path, change: impl FnOnce(&mut Value)) {
     with_manifest(layout, |bytes| {
         let mut manifest = serde_json::from_slice(&bytes).unwrap();
@@ -51,7 +51,7 @@ fn refused(layout: &Path) -> LayoutError {
     }
 }
 
-/// A file that is long and takes no room.
+/// Makes a long file that takes no disk space.
 fn sparse(path: &Path) {
     File::create(path).unwrap().set_len(HUGE).unwrap();
 }
@@ -59,12 +59,12 @@ fn sparse(path: &Path) {
 #[test]
 fn no_file_is_read_beyond_what_is_signed_or_may_be() {
     let fresh = || published(None);
-    // A blob that is longer than its descriptor says; it is not read to find out.
+    // A blob longer than its descriptor; it is not read to find out.
     let (_dir, to) = fresh();
     let manifest = read(&blob(&to, read(&to.join("index.json"))["manifests"][0]["digest"].as_str().unwrap()));
     sparse(&blob(&to, manifest["layers"][0]["digest"].as_str().unwrap()));
     assert!(matches!(refused(&to), LayoutError::Size { found: HUGE, .. }));
-    // A descriptor that promises more than is there, or as much as is there and more than a file may be.
+    // A descriptor that declares more than there is, or what there is beyond a file's limit.
     let (_dir, to) = fresh();
     with_json(&to, |manifest| manifest["layers"][0]["size"] = u64::MAX.into());
     assert!(matches!(refused(&to), LayoutError::Size { expected: u64::MAX, .. }));
@@ -77,7 +77,7 @@ fn no_file_is_read_beyond_what_is_signed_or_may_be() {
     let (_dir, to) = fresh();
     with_json(&to, |manifest| manifest["layers"][0]["size"] = json!(-1));
     assert!(matches!(refused(&to), LayoutError::Malformed { .. }));
-    // What nothing signs a size of.
+    // Files whose size is not signed.
     for name in ["oci-layout", "index.json"] {
         let (_dir, to) = fresh();
         sparse(&to.join(name));
@@ -89,7 +89,7 @@ fn no_file_is_read_beyond_what_is_signed_or_may_be() {
     index["manifests"][0]["size"] = HUGE.into();
     fs::write(to.join("index.json"), index.to_string()).unwrap();
     assert!(matches!(refused(&to), LayoutError::TooLarge { found: HUGE, .. }));
-    // What is no file has no size: nobody waits for somebody to write to a pipe.
+    // A non-file has no size: fetch must not block on a pipe.
     let (_dir, to) = fresh();
     fs::remove_file(to.join("index.json")).unwrap();
     assert!(Command::new("mkfifo").arg(to.join("index.json")).status().unwrap().success());
@@ -122,7 +122,7 @@ fn sizes_in_a_tar_file_are_not_believed() {
     publish(&built.encode(), &locks, None).unwrap().write(&tar).unwrap();
     fetch(&tar, &[]).unwrap();
     let whole = fs::read(&tar).unwrap();
-    // The headers of the first and of the last member, with another size and the checksum of that.
+    // Headers of the first and the last member, with another size and its checksum.
     let last = (0..whole.len()).step_by(512).rfind(|at| whole[*at..].starts_with(b"oci-layout")).unwrap();
     for at in [0, last] {
         for size in [*b"77777777777\0", *b"\x80\0\0\0\x7f\xff\xff\xff\xff\xff\xff\xff"] {
@@ -135,7 +135,7 @@ fn sizes_in_a_tar_file_are_not_believed() {
             assert!(matches!(refused(&tar), LayoutError::Malformed { .. } | LayoutError::Io { .. }));
         }
     }
-    // A member of a tebibyte that is really there.
+    // A member of a tebibyte, actually present.
     fs::write(&tar, &whole).unwrap();
     let mut file = File::options().write(true).open(&tar).unwrap();
     let mut header = tar::Header::new_ustar();
@@ -155,7 +155,7 @@ fn a_signature_is_checked_before_what_it_signs_is_looked_into() {
     for garbage in [&b"not JSON"[..], b"{\"layers\": 1e999}", &[b'['; 100_000]] {
         let (_dir, to) = published(Some(&sign));
         with_manifest(&to, |_| garbage.to_vec());
-        // The signature manifest goes with it, as if it were for these bytes.
+        // The signature manifest is updated too, as if made for these bytes.
         let mut index = read(&to.join("index.json"));
         let digest = index["manifests"][0]["digest"].as_str().unwrap().replace(':', "-");
         index["manifests"][1]["annotations"]["org.opencontainers.image.ref.name"] = format!("{digest}.sig").into();
@@ -202,10 +202,10 @@ fn nothing_is_installed_but_what_the_manifest_names() {
     }
 }
 
-/// What somebody does to a directory, after what it is refused for.
+/// A change to a directory, by the foreign entry that it leaves.
 type Change<'c> = (&'c str, &'c dyn Fn(&Path));
 
-/// What is refused to be replaced, by what it says is foreign; what was there is as it was.
+/// Checks that a refusal names the foreign entry and leaves everything as it was.
 fn not_ours(result: Result<(), LayoutError>, what: &str) {
     match result.unwrap_err() {
         LayoutError::NotOurs { what: found, .. } => assert!(found.contains(what), "{found}, expected {what}"),
@@ -227,7 +227,7 @@ fn publish_replaces_only_what_it_wrote() {
         }
     }
     let again = |name: &str, what: &str| not_ours(layouts[0].write(&dir.path().join(name)), what);
-    // Directories: an empty one belongs to no one.
+    // An empty directory belongs to no one.
     let path = |name: &str| dir.path().join(name);
     fs::create_dir(path("empty")).unwrap();
     layouts[0].write(&path("empty")).unwrap();
@@ -253,7 +253,6 @@ fn publish_replaces_only_what_it_wrote() {
     again("linked", "no directory");
     symlink(path("layout.tar"), path("linked.tar")).unwrap();
     again("linked.tar", "no file");
-    // Tar files.
     fs::write(path("home.tar"), "not a tar file at all").unwrap();
     again("home.tar", "");
     let mut longer = fs::read(path("layout.tar")).unwrap();
@@ -263,7 +262,7 @@ fn publish_replaces_only_what_it_wrote() {
     fs::create_dir(path("d.tar")).unwrap();
     again("d.tar", "no file");
     assert_eq!(fs::read_to_string(path("project/main.rs")).unwrap(), "mine");
-    // The program says so before it compiles anything.
+    // The program refuses before it compiles anything.
     let mut program = Command::new(env!("CARGO_BIN_EXE_precast-aot"));
     let output = program.args(["publish", "--nvrtc", "/no/nvrtc", "--to"]).arg(path("project")).output().unwrap();
     assert_eq!(output.status.code(), Some(2));

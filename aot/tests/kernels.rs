@@ -1,11 +1,11 @@
-//! Kernels by name: what no model launches is listed, built and locked all the same.
+//! Kernels by name: those that no model launches are still listed, built and locked.
 
 use std::process::Command;
 
 use precast_fatbins::Bundle;
 use precast_kernels::Key;
 
-/// Exit code, standard output and standard error of `precast-aot`.
+/// Returns exit code, standard output and standard error of `precast-aot`.
 fn run(arguments: &[&str]) -> (Option<i32>, String, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_precast-aot")).args(arguments).output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();

@@ -1,4 +1,4 @@
-//! The committed locks: of every kernel there is today, from today's sources.
+//! The committed locks cover every kernel, built from the current sources.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,7 +7,7 @@ use precast_aot::{Arch, Model, Request};
 use precast_fatbins::Lock;
 use precast_kernels::OPTIONS;
 
-/// Says in seconds what a build says once it has compiled them all: which kernel is not the one that was locked.
+/// Finds in seconds the mismatch that a build finds after compiling: a kernel that is not the locked one.
 #[test]
 fn every_kernel_of_every_built_in_model_is_locked_with_its_source_and_options() {
     let locks = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fatbins");

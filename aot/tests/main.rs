@@ -1,4 +1,4 @@
-//! The compiler on real models and hostile layouts: bundles, budgets, publishing.
+//! Tests the compiler on real models and hostile layouts: bundles, budgets, publishing.
 
 mod support {
     pub mod louder;

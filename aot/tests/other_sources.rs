@@ -1,4 +1,4 @@
-//! Kernels of other sources under today's names: nothing takes them.
+//! Kernels of other sources under current names are always refused.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -32,7 +32,7 @@ fn a_bundle_of_other_sources_is_refused_wherever_it_is_taken_in() {
     let refused = stale(Bundle::read(&file).unwrap().verify().unwrap_err());
     assert_eq!(refused.modules, LOUDER.map(|module| StaleModule::Source(module.to_owned())));
 
-    // Everything but the digest of the sources is today's.
+    // Everything is current but the digest of the sources.
     let named = |built: &Built| {
         let rows = built.manifest.modules.iter().filter(|row| LOUDER.contains(&row.to_string().as_str()));
         rows.map(|row| {
@@ -45,7 +45,7 @@ fn a_bundle_of_other_sources_is_refused_wherever_it_is_taken_in() {
     assert_eq!(named(&today).len(), 2);
 
     assert!(matches!(publish(&file, &[], None), Err(PublishError::Bundle(BundleError::Stale(_)))));
-    // What their program publishes, ours does not fetch.
+    // Fetch refuses a bundle that another program published.
     let dir = tempfile::tempdir().unwrap();
     let mut layout = Layout::new();
     let layer = layout.add(media::BUNDLE, title::BUNDLE, &file);
@@ -60,7 +60,7 @@ fn a_bundle_of_other_sources_is_refused_wherever_it_is_taken_in() {
     assert_eq!(output.status.code(), Some(3));
     insta::assert_snapshot!(String::from_utf8(output.stderr).unwrap());
     assert!(!to.exists());
-    // Nor is it embedded (PRECAST_FATBINS), however it got there.
+    // Embedding (PRECAST_FATBINS) refuses it too.
     std::fs::create_dir(&to).unwrap();
     std::fs::write(to.join(title::BUNDLE), &file).unwrap();
     let error = prebuilt::select(&to, &[], &request).unwrap_err().to_string();
@@ -74,7 +74,7 @@ fn a_forged_manifest_is_refused_and_a_forged_symbol_is_for_locks_and_signatures(
         let modules = built.manifest.modules.iter().enumerate();
         modules.filter(|(_, row)| LOUDER.contains(&row.to_string().as_str())).map(|(index, _)| index).collect()
     };
-    // The manifest says today's sources and symbol of cubins that say others.
+    // The manifest claims current sources and symbols; the cubins say others.
     let mut forged = Built { manifest: other.manifest.clone(), cubins: other.cubins.clone(), compiled: 0 };
     for row in rows(&today) {
         let (theirs, ours) = (&mut forged.manifest.modules[row], &today.manifest.modules[row]);
@@ -84,7 +84,7 @@ fn a_forged_manifest_is_refused_and_a_forged_symbol_is_for_locks_and_signatures(
     let file = forged.encode();
     let error = Bundle::read(&file).unwrap().verify().unwrap_err();
     assert!(matches!(error, BundleError::Claim { what: "entry symbol", .. }), "{error}");
-    // And now the cubins say it, too: then nothing in the bundle is untrue but the machine code.
+    // Now the cubins claim them too: only the machine code is untrue.
     for row in rows(&today) {
         let code = forged.manifest.modules[row].code.as_mut().unwrap();
         let cubin = &forged.cubins[&code.digest];

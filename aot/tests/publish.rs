@@ -1,4 +1,4 @@
-//! Publishing and fetching: what is taken, what is refused, and that nothing is left half done.
+//! Publishing and fetching: accepted layouts, refused layouts, and no partial results.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -33,7 +33,7 @@ fn what_is_published_is_fetched_and_built_from() {
     for name in ["layout", "layout.tar"] {
         let to = dir.path().join(name);
         layout.write(&to).unwrap();
-        // The same content is the same bytes.
+        // Equal content gives equal bytes.
         let again = dir.path().join(format!("again-{name}"));
         layout.write(&again).unwrap();
         assert!(to.is_dir() || fs::read(&to).unwrap() == fs::read(&again).unwrap());
@@ -45,7 +45,7 @@ fn what_is_published_is_fetched_and_built_from() {
         assert_eq!(names, expected);
         fetched.install(&installed).unwrap();
     }
-    // Found in the directory and in its parent; the embedded parts are those of a build with a compiler.
+    // Found in the directory and in its parent; the embedded parts equal those of a build with a compiler.
     for directory in [&installed, installed.parent().unwrap()] {
         let taken = prebuilt::select(directory, std::slice::from_ref(&trusted), &request).unwrap();
         assert!(taken.parts() == built.parts());
@@ -103,7 +103,7 @@ fn every_altered_file_of_a_layout_is_noticed() {
             damaged[at] ^= 1;
             fs::write(&path, &damaged).unwrap();
             let result = fetch(&to, std::slice::from_ref(&trusted));
-            // The index is not signed: it may name a tag differently, and nothing else.
+            // The index is not signed: only another tag in it goes unnoticed.
             let harmless = result.as_ref().is_ok_and(|_| path.ends_with("index.json"));
             assert!(result.is_err() || harmless, "{} at {at}", path.display());
         }
@@ -139,7 +139,7 @@ fn a_bundle_that_is_not_as_locked_is_neither_published_nor_fetched() {
 
 #[test]
 fn a_full_disk_leaves_what_was_there() {
-    // A file where the layout's directory should go makes every write fail, as a full disk does.
+    // A file in place of the layout's directory makes every write fail, as a full disk does.
     let (_, built, locks) = tiny();
     let layout = publish(&built.encode(), &locks, None).unwrap();
     let dir = tempfile::tempdir().unwrap();
@@ -153,7 +153,7 @@ fn a_full_disk_leaves_what_was_there() {
 
 #[test]
 fn keys_of_models_together_are_those_of_each() {
-    // So that a lock a model is enough.
+    // One lock per model suffices.
     let models = Model::built_in();
     for arch in Arch::GPUS {
         let keys = |models: &[Model]| Request::of_models(models.to_vec(), vec![arch]).keys(arch);

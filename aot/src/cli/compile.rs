@@ -1,4 +1,4 @@
-//! What commands that compile share: the compiler, the cache, the progress bar.
+//! Options that compiling commands share: compiler, cache, progress bar.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ pub struct Compiler {
 }
 
 impl Compiler {
-    /// Compiles what is asked for, with a progress bar.
+    /// Compiles a request, with a progress bar.
     pub fn build(&self, request: &Request) -> Result<Built, Failure> {
         let cores = std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
         let threads = self.jobs.unwrap_or(cores).min(cores).get();

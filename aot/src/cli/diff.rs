@@ -25,7 +25,7 @@ pub struct Arguments {
     json: bool,
 }
 
-/// Prints what differs; two different bundles are no error, but for `--code`, which is there to prove that they are not.
+/// Prints the differences. Different bundles are an error only under `--code`, which exists to prove them equal.
 pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     if arguments.code {
         return diff_code::run(&arguments.before, &arguments.after, arguments.json);

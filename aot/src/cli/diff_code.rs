@@ -1,4 +1,4 @@
-//! `precast-aot diff --code`: whether two bundles hold the same machine code, whatever it is called.
+//! `precast-aot diff --code`: compares the machine code of two bundles under any names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -8,7 +8,7 @@ use precast_system::say;
 
 use super::{Failure, examined, print_json, read_bundle};
 
-/// A kernel with machine code: its row, and what it is apart from names.
+/// A kernel with machine code: its row, and its code without names.
 struct Kernel {
     arch: String,
     row: Code,
@@ -18,24 +18,24 @@ struct Kernel {
 /// Kernels by architecture and `key[variant]`.
 type Kernels = BTreeMap<String, Kernel>;
 
-/// How two bundles' machine code compares.
+/// Result of comparing two bundles' machine code.
 struct Comparison<'k> {
-    /// Kernels of one name and the same code.
+    /// Number of kernels with one name and the same code.
     same: usize,
-    /// Kernels whose code has another name in the other bundle: the names before and after.
+    /// Kernels found under another name: the names before and after.
     renamed: BTreeSet<(&'k str, &'k str)>,
-    /// Kernels of one name and different code, with the sections that differ.
+    /// Kernels with one name and different code, with the sections that differ.
     changed: Vec<(&'k str, Vec<&'k str>)>,
-    /// Kernels before without their like after.
+    /// Kernels with no counterpart after.
     missing: Vec<&'k str>,
-    /// Kernels after without their like before.
+    /// Kernels with no counterpart before.
     added: Vec<&'k str>,
 }
 
-/// Prints what differs.
+/// Prints the differences.
 ///
 /// # Errors
-/// [`Failure::OtherCode`] where a kernel of one bundle has no kernel with the same code in the other.
+/// [`Failure::OtherCode`] if a kernel of one bundle has no kernel with the same code in the other.
 pub fn run(before: &Path, after: &Path, as_json: bool) -> Result<(), Failure> {
     let (before, after) = (kernels(before)?, kernels(after)?);
     let found = compare(&before, &after);
@@ -70,7 +70,7 @@ pub fn run(before: &Path, after: &Path, as_json: bool) -> Result<(), Failure> {
     }
 }
 
-/// Describes machine code, as both comparisons print it.
+/// Describes machine code as both comparisons print it.
 pub(super) fn json(code: &Code) -> serde_json::Value {
     serde_json::json!({
         "sha256": code.digest.to_string(),
@@ -96,7 +96,7 @@ fn kernels(path: &Path) -> Result<Kernels, Failure> {
     Ok(kernels)
 }
 
-/// Kernels of one name are compared with each other, every other one with all of its architecture.
+/// Compares kernels of one name with each other, and every other kernel with all of its architecture.
 fn compare<'k>(before: &'k Kernels, after: &'k Kernels) -> Comparison<'k> {
     let (found, missing) = unpaired(before, after);
     let (found_back, added) = unpaired(after, before);
@@ -107,7 +107,7 @@ fn compare<'k>(before: &'k Kernels, after: &'k Kernels) -> Comparison<'k> {
     Comparison { same: same.len(), renamed, changed, missing, added }
 }
 
-/// Kernels whose names the others do not have: those whose code some other has, with its name, and the rest.
+/// Splits kernels whose names the other side lacks: those with code under another name, with that name, and the rest.
 fn unpaired<'k>(own: &'k Kernels, others: &'k Kernels) -> (Vec<(&'k str, &'k str)>, Vec<&'k str>) {
     let named: BTreeMap<(&str, &CubinCode), &str> =
         others.iter().map(|(name, kernel)| ((kernel.arch.as_str(), &kernel.code), name.as_str())).collect();

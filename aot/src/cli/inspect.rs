@@ -67,7 +67,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The statement beside a bundle, if it is about this bundle.
+/// Reads the provenance statement beside a bundle; none if it is about another bundle.
 fn provenance(path: &Path, digest: Digest) -> Option<Value> {
     let text = input::read(&path.with_file_name(title::PROVENANCE), input::SETTINGS_BYTES).ok()?;
     let statement: Value = serde_json::from_slice(&text).ok()?;
@@ -82,7 +82,7 @@ fn table(manifest: &Manifest) -> String {
     for module in &manifest.modules {
         let name = lock::name(module);
         let Some(code) = &module.code else { continue };
-        // What launches ask for besides is known of the keys of this version alone.
+        // Only keys of this version have known dynamic shared memory.
         let usage = Usage::of(module);
         let shared = usage.map_or("?".to_owned(), |usage| usage.shared_bytes.to_string());
         let occupancy = usage.map_or("?".to_owned(), |usage| format!("{:.0}%", 100.0 * usage.occupancy));

@@ -31,7 +31,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let models = request.models.iter().map(|model| (&*model.name, lock::of_model(&built.manifest, &request, model)));
     let mut locks: Vec<(&str, Lock)> = models.collect();
     let unlaunched = lock::of_unlaunched(&built.manifest, &request);
-    // Those that are launched by now leave it.
+    // Kernels that are launched by now leave that lock.
     if all && (!unlaunched.is_empty() || lock::path(&directory, lock::UNLAUNCHED).exists()) {
         locks.push((lock::UNLAUNCHED, unlaunched));
     }
@@ -39,7 +39,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     for (name, new) in locks {
         let path = lock::path(&directory, name);
         let old = match lock::read(&directory, name) {
-            // A file of an older version is replaced as a whole.
+            // A file of an older version is replaced whole.
             Err(lock::LockFileError::Parse { .. }) | Ok(None) => Lock::default(),
             read => read?.unwrap_or_default(),
         };

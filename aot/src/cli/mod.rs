@@ -1,4 +1,4 @@
-//! The commands of `precast-aot`.
+//! Commands of `precast-aot`.
 
 mod build;
 mod compare_evidence;
@@ -28,7 +28,7 @@ use precast_kernels::Arch;
 use precast_system::terminal::tell;
 use precast_system::{files, input, say, stdout};
 
-/// Most bytes of a file that is read whole.
+/// Size limit of a file that is read whole.
 const MOST_BYTES: u64 = 4 << 30;
 
 /// Compile every kernel a model needs, ahead of time, into one bundle.
@@ -153,52 +153,46 @@ impl Trusted {
     }
 }
 
-/// Why a command failed, and with which exit code.
+/// A failed command.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// A model cannot be found or followed.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// A kernel cannot be found.
     #[error(transparent)]
     Kernel(#[from] UnknownKernel),
     #[error(transparent)]
     Locate(#[from] LocateError),
-    /// Kernels do not compile.
     #[error(transparent)]
     Build(#[from] precast_aot::BuildError),
-    /// A wheel cannot be installed.
     #[error(transparent)]
     Wheel(#[from] precast_aot::toolchain::wheels::WheelError),
-    /// A lock file cannot be used.
     #[error(transparent)]
     Lock(#[from] LockFileError),
-    /// Kernels are not the locked ones.
+    /// Kernels differ from the locked ones.
     #[error(transparent)]
     NotLocked(#[from] NotLocked),
     /// A model has no lock.
     #[error("no lock for model {model}: {} is not there\nprecast-aot lock --model {model} writes it", path.display())]
     NoLock {
         model: String,
-        /// Where it was looked for.
+        /// Expected path of the lock.
         path: PathBuf,
     },
     /// A bundle cannot be published, or what was published must not be used.
     #[error(transparent)]
     Publish(#[from] PublishError),
-    /// A secret key cannot be used.
+    /// A secret key cannot be read or opened.
     #[error("cannot sign: {0}")]
     Key(String),
-    /// A trusted key is none.
+    /// A trusted key does not parse.
     #[error(transparent)]
     TrustedKey(#[from] SignatureError),
-    /// Threads cannot be started.
     #[error("cannot start compiler threads: {0}")]
     Threads(String),
     /// A bundle must not be used.
     #[error("{}: {error}", path.display())]
     Bundle { path: PathBuf, error: BundleError },
-    /// There is no bundle where one is named.
+    /// A named bundle cannot be read.
     #[error("cannot read the bundle {}: {error}\nprecast-aot build --out FILE makes one", path.display())]
     NoBundle { path: PathBuf, error: std::io::Error },
     /// Two bundles hold different machine code.
@@ -208,25 +202,25 @@ pub enum Failure {
     #[error("{}: {reason}", path.display())]
     Evidence {
         path: PathBuf,
-        /// What is wrong with it.
+        /// Fault of the file, for people.
         reason: String,
     },
-    /// Where a file is to be written is one.
+    /// The output file exists already.
     #[error("--out {} is there already: name another file", .0.display())]
     Exists(PathBuf),
-    /// Two files of evidence say nothing of each other.
+    /// Two files of evidence have nothing to compare.
     #[error("they cannot be compared: {0}")]
     Incomparable(String),
     /// Two chips disagree.
     #[error("the chips disagree on {0} of what both computed")]
     Apart(usize),
-    /// Files that lack something show no agreement.
+    /// Files with gaps show no agreement.
     #[error(
         "the chips agree on what both files hold, and {0} of what a chip computes is in neither or in one alone: take the evidence \
          whole, with `precast evidence --out FILE`"
     )]
     Missing(usize),
-    /// Lines for people or programs did not arrive.
+    /// Standard output could not be written.
     #[error("cannot write to standard output: {0}")]
     Output(String),
     #[error("cannot {what} {}: {error}", path.display())]
@@ -234,7 +228,8 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// 3 for bundles and kernels, 5 for models and for a file that may not grow further, 1 for the rest.
+    /// Returns 2 for usage, 3 for bundles and kernels, 5 for models, evidence and files at their size limit, 1 for the
+    /// rest.
     pub fn exit_code(&self) -> u8 {
         match self {
             Failure::Io { error, .. } | Failure::Publish(PublishError::Layout(LayoutError::Io { error, .. }))
@@ -264,7 +259,6 @@ impl Failure {
     }
 }
 
-/// Runs a command.
 pub fn run(arguments: Arguments) -> Result<(), Failure> {
     match arguments.command {
         Command::Keys(arguments) => keys::run(&arguments),
@@ -283,7 +277,7 @@ pub fn run(arguments: Arguments) -> Result<(), Failure> {
     }
 }
 
-/// Ends the program's output.
+/// Flushes the program's output.
 pub fn finish() -> Result<(), Failure> {
     stdout::finish().map_err(|error| Failure::Output(error.to_string()))
 }
@@ -292,16 +286,15 @@ fn read(path: &std::path::Path) -> Result<Vec<u8>, Failure> {
     input::read(path, MOST_BYTES).map_err(|error| Failure::Io { what: "read", path: path.to_owned(), error })
 }
 
-/// The bytes of a bundle that a person names.
+/// Reads the bundle that a person names.
 fn read_bundle(path: &std::path::Path) -> Result<Vec<u8>, Failure> {
     input::read(path, MOST_BYTES).map_err(|error| Failure::NoBundle { path: path.to_owned(), error })
 }
 
-/// A bundle that is looked at and not used. What could not be checked, because it is of other sources, is said on standard
-/// error.
+/// Returns a bundle for inspection only. Checks impossible for other sources are listed on standard error.
 ///
 /// # Errors
-/// [`Failure::Bundle`] where anything of it is not what it says.
+/// [`Failure::Bundle`] if any part of it is not as declared.
 fn examined<'b>(path: &std::path::Path, bundle: Result<Bundle<'b>, BundleError>) -> Result<Bundle<'b>, Failure> {
     let examined = bundle.and_then(|bundle| bundle.examine().map(|stale| (bundle, stale)));
     let (bundle, stale) = examined.map_err(|error| Failure::Bundle { path: path.to_owned(), error })?;
@@ -316,7 +309,6 @@ fn write(path: &std::path::Path, bytes: &[u8]) -> Result<(), Failure> {
     files::write_whole(path, bytes).map_err(|error| Failure::Io { what: "write", path: path.to_owned(), error })
 }
 
-/// Prints JSON for programs.
 fn print_json(value: &impl serde::Serialize) {
     say!("{}", serde_json::to_string_pretty(value).expect("plain data serialises"));
 }

@@ -33,7 +33,7 @@ pub struct Publish {
 }
 
 pub fn publish(arguments: &Publish) -> Result<(), Failure> {
-    // Before minutes of compiling.
+    // Checked before minutes of compiling.
     publish::Layout::check_replaceable(&arguments.to).map_err(publish::PublishError::from)?;
     let bundle = match &arguments.bundle {
         Some(path) => read_bundle(path)?,
@@ -42,7 +42,7 @@ pub fn publish(arguments: &Publish) -> Result<(), Failure> {
             arguments.compiler.build(&request)?.encode()
         }
     };
-    // What is wrong with a bundle is said of the file that holds it.
+    // An invalid bundle is reported with the path of its file.
     let failure = |error: publish::PublishError| match (error, &arguments.bundle) {
         (publish::PublishError::Bundle(error), Some(path)) => Failure::Bundle { path: path.clone(), error },
         (error, _) => error.into(),

@@ -31,7 +31,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// Whether one was named.
+    /// True if a key was named.
     pub fn is_given(&self) -> bool {
         self.key.is_some()
     }
@@ -40,8 +40,8 @@ impl Key {
         self.key.as_deref().ok_or_else(|| Failure::Key("no --key".to_owned()))
     }
 
-    /// Signs bytes; the result is the text of a `.minisig`. Without a time stamp: the same bytes and key give the
-    /// same signature.
+    /// Signs bytes and returns the text of a `.minisig`. It has no time stamp: the same bytes and key give the same
+    /// signature.
     pub fn sign(&self, bytes: &[u8]) -> Result<String, Failure> {
         let path = self.path()?;
         let text = String::from_utf8_lossy(&read(path)?).into_owned();
@@ -63,7 +63,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes a new pair of keys, and refuses to replace one.
+/// Writes a new key pair; refuses to replace one.
 fn new_key(path: &Path) -> Result<(), Failure> {
     use std::io::Write;
     use std::os::unix::fs::OpenOptionsExt;
@@ -71,7 +71,7 @@ fn new_key(path: &Path) -> Result<(), Failure> {
     let pair = KeyPair::generate_unencrypted_keypair().map_err(wrong)?;
     let io = |error| Failure::Io { what: "write", path: path.to_owned(), error };
     let secret = pair.sk.to_box(Some("precast secret key, unencrypted")).map_err(wrong)?.into_string();
-    // For its owner alone, and never over an older key.
+    // Readable by its owner alone; never replaces an older key.
     let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(io)?;
     file.write_all(secret.as_bytes()).and_then(|()| file.sync_all()).map_err(io)?;
     let mut public = path.as_os_str().to_owned();

@@ -1,5 +1,5 @@
-//! Published files as they lie on disk or in a tar file. Nothing is read further than it may be: how long a file is, is
-//! known before it is opened, and how long it may be, before it is read.
+//! Reads published files from a directory or a tar file. Sizes are known before a file is opened, and checked before it
+//! is read.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,10 +10,10 @@ use precast_system::input;
 
 use super::error::{LayoutError, malformed};
 
-/// More members than this a tar file with a layout never has.
+/// Most members of a tar file with a layout.
 const MEMBERS: usize = 4096;
 
-/// A directory, or a tar file with where its members lie.
+/// A directory, or a tar file with the offsets of its members.
 pub struct Archive {
     path: PathBuf,
     members: Option<BTreeMap<String, Member>>,
@@ -26,20 +26,20 @@ struct Member {
 }
 
 impl Archive {
-    /// Opens a directory or a tar file. Of a tar file the headers are read, and nothing of what they promise.
+    /// Opens a directory or a tar file. Of a tar file it reads only the headers.
     ///
     /// # Errors
-    /// [`LayoutError`] where it is neither.
+    /// [`LayoutError`] if the path is neither.
     pub fn open(path: &Path) -> Result<Self, LayoutError> {
         let kind = fs::metadata(path).map_err(|error| io_error(path, error))?;
         let members = if kind.is_dir() { None } else { Some(members(path)?) };
         Ok(Self { path: path.to_owned(), members })
     }
 
-    /// How long a file is.
+    /// Returns the size of a file, bytes.
     ///
     /// # Errors
-    /// [`LayoutError::Missing`] where there is no regular file of this name.
+    /// [`LayoutError::Missing`] if no regular file has this name.
     pub fn size(&self, name: &str) -> Result<u64, LayoutError> {
         let missing = || LayoutError::Missing(name.to_owned());
         match &self.members {
@@ -53,10 +53,10 @@ impl Archive {
         }
     }
 
-    /// A file of at most `limit` bytes.
+    /// Reads a file of at most `limit` bytes.
     ///
     /// # Errors
-    /// [`LayoutError::TooLarge`], before anything of it is read.
+    /// [`LayoutError::TooLarge`], before any byte is read.
     pub fn read(&self, name: &str, limit: u64) -> Result<Vec<u8>, LayoutError> {
         let bytes = self.size(name)?;
         if bytes > limit {
@@ -77,10 +77,10 @@ impl Archive {
         read().map_err(|error| io_error(&path, error))
     }
 
-    /// The names of a tar file's members; of a directory, every path below it, what is no regular file among them.
+    /// Returns the names of a tar file's members, or every path below a directory, non-regular files included.
     ///
     /// # Errors
-    /// [`LayoutError::Io`].
+    /// [`LayoutError::Io`] if a directory cannot be listed.
     pub fn names(&self) -> Result<Vec<String>, LayoutError> {
         match &self.members {
             Some(members) => Ok(members.keys().cloned().collect()),
@@ -97,7 +97,7 @@ fn io_error(path: &Path, error: io::Error) -> LayoutError {
     LayoutError::Io { what: "read", path: path.to_owned(), error }
 }
 
-/// Links are not followed, and a directory without entries is one itself.
+/// Does not follow links; lists an empty directory itself.
 fn walk(root: &Path, below: &Path, names: &mut Vec<String>) -> io::Result<()> {
     let entries = fs::read_dir(root.join(below))?.collect::<io::Result<Vec<_>>>()?;
     if entries.is_empty() {
@@ -114,8 +114,8 @@ fn walk(root: &Path, below: &Path, names: &mut Vec<String>) -> io::Result<()> {
     Ok(())
 }
 
-/// Nothing is unpacked: a name is a name in a map, wherever it points. Headers that extend others are passed over, so no
-/// name or size is made of more than its own header.
+/// Reads the headers; nothing is unpacked, and a name is only a key of a map. Extension headers are skipped, so name
+/// and size come from a member's own header.
 fn members(path: &Path) -> Result<BTreeMap<String, Member>, LayoutError> {
     let failed = |error| io_error(path, error);
     let wrong = |what: String| malformed(&path.display().to_string(), what);

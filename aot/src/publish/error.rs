@@ -1,4 +1,4 @@
-//! Why a layout must not be used.
+//! Errors of published layouts.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,42 +10,42 @@ use precast_fatbins::Digest;
 pub enum LayoutError {
     #[error("cannot {what} {}: {error}", path.display())]
     Io { what: &'static str, path: PathBuf, error: io::Error },
-    /// A file every layout has.
+    /// A mandatory file is missing.
     #[error("not an OCI image layout: it has no {0}")]
     Missing(String),
-    /// A file that is not what the specification says.
+    /// A file violates the specification.
     #[error("{file}: {what}")]
     Malformed { file: String, what: String },
-    /// A file is longer than it may be.
+    /// A file exceeds its limit.
     #[error("{file} is {found} bytes; at most {limit} are read")]
     TooLarge {
         file: String,
-        /// In the layout.
+        /// Size in the layout, bytes.
         found: u64,
-        /// Of such a file.
+        /// Limit of such a file, bytes.
         limit: u64,
     },
-    /// The path holds something that this program has not written, or that was changed since.
+    /// The path holds something that this program did not write, or that changed since.
     #[error(
         "{} is not replaced: {what}\nprecast-aot replaces only what it wrote: choose another --to, or move this away",
         path.display()
     )]
     NotOurs {
-        /// The path that would be replaced.
+        /// Path to be replaced.
         path: PathBuf,
-        /// The name of the foreign entry.
+        /// Name of the foreign entry.
         what: String,
     },
-    /// A blob was altered.
+    /// A blob's digest differs from its descriptor's.
     #[error("blob {expected} has SHA-256 {found}")]
     Digest { expected: Digest, found: Digest },
-    /// A blob is not as long as its descriptor says.
+    /// A blob's size differs from its descriptor's.
     #[error("blob {digest} is {found} bytes, its descriptor says {expected}")]
     Size {
         digest: Digest,
-        /// The descriptor's digest.
+        /// Size in the descriptor, bytes.
         expected: u64,
-        /// In the layout.
+        /// Size in the layout, bytes.
         found: u64,
     },
 }

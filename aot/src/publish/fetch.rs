@@ -1,4 +1,4 @@
-//! Taking a published bundle in: everything is checked in memory, then installed whole.
+//! Fetches a published bundle: checks everything in memory, then installs it whole.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,32 +13,31 @@ use super::error::{LayoutError, malformed};
 use super::layout::{Descriptor, FILES_BYTES, MANIFEST_BYTES, index};
 use super::{PublishError, check_locks, media, title};
 
-/// The empty blob `{}`.
+/// Size of the empty blob `{}`.
 const CONFIG_BYTES: u64 = 2;
-/// The longest signature: three lines of base64 and two comments.
+/// Size limit of a signature: three lines of base64 and two comments.
 const SIGNATURE_BYTES: u64 = 16 << 10;
 
-/// A published bundle, checked.
+/// A published bundle, verified.
 #[derive(Clone, Debug)]
 pub struct Fetched {
-    /// The OCI manifest, which names the files.
     pub manifest: Vec<u8>,
     /// Published files by title.
     pub files: BTreeMap<String, Vec<u8>>,
-    /// The trusted key that signed, if any is trusted.
+    /// Trusted key that signed; none if no key is trusted.
     pub signed_by: Option<String>,
 }
 
-/// Reads a layout and checks, in this order: the signature over the OCI manifest, sizes and digests of the files it names,
-/// the signature over the bundle, the bundle, its locks, what provenance and bill of materials are about. Where a key is
-/// trusted, nothing that it has to sign is looked into before its signature is checked.
+/// Reads a layout and checks, in this order: the signature over the OCI manifest, sizes and digests of its files, the
+/// signature over the bundle, the bundle, its locks, the subjects of provenance and bill of materials. With a trusted
+/// key, no file is parsed before its signature is checked.
 ///
 /// # Errors
-/// [`PublishError`] at the first that is wrong: nothing of the layout is to be used.
+/// [`PublishError`] at the first fault: then no part of the layout may be used.
 pub fn fetch(from: &Path, keys: &[TrustedKey]) -> Result<Fetched, PublishError> {
     let archive = Archive::open(from)?;
     let index = index(&archive)?;
-    // By tags and types, which are not signed: they say where to look, and nothing is trusted because of them.
+    // Tags and types are not signed: they only locate the manifests.
     let is_signature = |tag: &Option<String>| tag.as_ref().is_some_and(|tag| tag.ends_with(".sig"));
     let is_other = |kind: &Option<String>| kind.as_ref().is_some_and(|kind| kind != media::ARTIFACT);
     let artifacts: Vec<&Descriptor> =
@@ -105,7 +104,8 @@ fn parsed(name: &str, bytes: &[u8]) -> Result<Value, LayoutError> {
     serde_json::from_slice(bytes).map_err(|error| malformed(name, error.to_string()))
 }
 
-/// The signature that the manifest of one carries. Who signed is seen by the signature, not by what carries it.
+/// Returns the signature that a signature manifest carries. The signature itself, not its carrier, identifies the
+/// signer.
 fn signature_text(archive: &Archive, found: &Descriptor) -> Result<String, LayoutError> {
     let name = found.digest.to_string();
     let manifest = parsed(&name, &found.read(archive, MANIFEST_BYTES)?)?;
@@ -115,12 +115,12 @@ fn signature_text(archive: &Archive, found: &Descriptor) -> Result<String, Layou
     Ok(String::from_utf8_lossy(&layer.read(archive, SIGNATURE_BYTES)?).into_owned())
 }
 
-/// What a manifest names, by title: files that are published, each once, and nothing else.
+/// Returns the files that a manifest names, by title: each published file once, and nothing else.
 fn layers(name: &str, manifest: &Value) -> Result<BTreeMap<String, Descriptor>, LayoutError> {
     let mut files = BTreeMap::new();
     for layer in Descriptor::list(name, &manifest["layers"])? {
         let title = layer.title.clone().ok_or_else(|| malformed(name, "a layer has no title"))?;
-        // A title becomes a file name: none that leads elsewhere.
+        // A title becomes a file name, which must not lead elsewhere.
         let plain = title.bytes().all(|c| c.is_ascii_alphanumeric() || b"._-".contains(&c)) && !title.starts_with('.');
         let published = [title::BUNDLE, title::SIGNATURE, title::SBOM, title::PROVENANCE].contains(&&*title);
         if !plain || !(published || title.ends_with(".lock")) {
@@ -134,11 +134,10 @@ fn layers(name: &str, manifest: &Value) -> Result<BTreeMap<String, Descriptor>, 
 }
 
 impl Fetched {
-    /// Installs the files as one directory with the manifest that names them, replacing an earlier one whole.
+    /// Installs the files and their manifest as one directory, replacing an earlier one whole.
     ///
     /// # Errors
-    /// [`LayoutError::NotOurs`] where something else is there, and [`LayoutError::Io`]: what was there before is then still
-    /// there.
+    /// [`LayoutError::NotOurs`] if something else is there, and [`LayoutError::Io`]; both leave the path as it was.
     pub fn install(&self, directory: &Path) -> Result<(), LayoutError> {
         check_replaceable(directory)?;
         let fill = |aside: &Path| {
@@ -153,10 +152,10 @@ impl Fetched {
     }
 }
 
-/// Refuses to replace a directory that [`Fetched::install`] did not make, or that was changed since.
+/// Refuses to replace a directory that [`Fetched::install`] did not make, or that changed since.
 ///
 /// # Errors
-/// [`LayoutError::NotOurs`] with what is foreign.
+/// [`LayoutError::NotOurs`] with the foreign entry.
 pub fn check_replaceable(directory: &Path) -> Result<(), LayoutError> {
     let foreign = |what: String| LayoutError::NotOurs { path: directory.to_owned(), what };
     let failed = |error| LayoutError::Io { what: "read", path: directory.to_owned(), error };

@@ -16,17 +16,17 @@ use super::archive::Archive;
 use super::error::{LayoutError, malformed};
 use super::media;
 
-/// The two files that are no blobs.
+/// The two files that are not blobs.
 const MARKER: &str = "oci-layout";
 const INDEX: &str = "index.json";
 const BLOBS: &str = "blobs/sha256/";
 
-/// The longest `oci-layout` and `index.json`: nothing says how long they are.
+/// Size limit of `oci-layout` and `index.json`, which no descriptor covers.
 const MARKER_BYTES: u64 = 4 << 10;
 const INDEX_BYTES: u64 = 1 << 20;
-/// The longest manifest, as registries have it.
+/// Size limit of a manifest, as in registries.
 pub const MANIFEST_BYTES: u64 = 4 << 20;
-/// The most that the files of a manifest are together: a hundred times the bundle of the built-in models.
+/// Limit on the total size of a manifest's files: a hundred times the bundle of the built-in models.
 pub const FILES_BYTES: u64 = 1 << 30;
 
 /// A layout in memory: files by path.
@@ -36,23 +36,22 @@ pub struct Layout {
     index: Vec<Value>,
 }
 
-/// What a layout or a manifest says of a blob.
+/// Descriptor of a blob in a layout or a manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Descriptor {
-    /// Digest of its bytes.
     pub digest: Digest,
-    /// How many there are.
+    /// Size of the blob.
     pub bytes: u64,
-    /// Its name, where it is a file.
+    /// File name, if the blob is a file.
     pub title: Option<String>,
-    /// Its tag, where it is a manifest of the index.
+    /// Tag, if it is a manifest of the index.
     pub tag: Option<String>,
-    /// What it is of, where it is a manifest of the index.
+    /// Artifact type, if it is a manifest of the index.
     pub artifact_type: Option<String>,
 }
 
 impl Descriptor {
-    /// Reads one.
+    /// Reads a descriptor.
     ///
     /// # Errors
     /// [`LayoutError::Malformed`] without a digest and a size.
@@ -72,19 +71,19 @@ impl Descriptor {
         })
     }
 
-    /// Reads a list of them.
+    /// Reads a list of descriptors.
     ///
     /// # Errors
-    /// [`LayoutError::Malformed`] where it is none.
+    /// [`LayoutError::Malformed`] if `value` is no such list.
     pub fn list(file: &str, value: &Value) -> Result<Vec<Self>, LayoutError> {
         let list = value.as_array().ok_or_else(|| malformed(file, "it lacks a list of descriptors"))?;
         list.iter().map(Self::of).collect()
     }
 
-    /// The blob, its size and digest checked.
+    /// Reads the blob, and checks its size and digest.
     ///
     /// # Errors
-    /// [`LayoutError`] where it is missing, longer than `limit` or altered.
+    /// [`LayoutError`] if it is missing, longer than `limit` or altered.
     pub fn read(&self, archive: &Archive, limit: u64) -> Result<Vec<u8>, LayoutError> {
         let name = format!("{BLOBS}{}", self.digest);
         let (digest, expected, found) = (self.digest, self.bytes, archive.size(&name)?);
@@ -99,10 +98,10 @@ impl Descriptor {
     }
 }
 
-/// The manifests that the index of a layout names. The index is not trusted: it only says where to look.
+/// Returns the manifests that the index of a layout names. The index is not trusted: it only locates them.
 ///
 /// # Errors
-/// [`LayoutError`] where it is no layout.
+/// [`LayoutError`] if the archive is no layout.
 pub fn index(archive: &Archive) -> Result<Vec<Descriptor>, LayoutError> {
     let read = |name: &str, limit: u64| -> Result<Value, LayoutError> {
         serde_json::from_slice(&archive.read(name, limit)?).map_err(|error| malformed(name, error.to_string()))
@@ -114,7 +113,6 @@ pub fn index(archive: &Archive) -> Result<Vec<Descriptor>, LayoutError> {
 }
 
 impl Layout {
-    /// An empty layout.
     pub fn new() -> Self {
         let marker = json!({ "imageLayoutVersion": "1.0.0" }).to_string();
         Self { files: BTreeMap::from([(MARKER.to_owned(), marker.into_bytes())]), index: Vec::new() }
@@ -137,7 +135,7 @@ impl Layout {
         })
     }
 
-    /// A manifest over files.
+    /// Adds a manifest over files.
     pub fn manifest(
         &mut self,
         artifact_type: &str,
@@ -179,12 +177,11 @@ impl Layout {
         descriptor
     }
 
-    /// Writes a tar file where the name ends in `.tar`, else a directory: whole, or nothing. The bytes are a
-    /// function of the content.
+    /// Writes a tar file if the name ends in `.tar`, else a directory: whole, or nothing. The bytes depend on the
+    /// content alone.
     ///
     /// # Errors
-    /// [`LayoutError::NotOurs`] where something else is there, and [`LayoutError::Io`]: what was there before is then still
-    /// there.
+    /// [`LayoutError::NotOurs`] if something else is there, and [`LayoutError::Io`]; both leave the path as it was.
     pub fn write(&self, path: &Path) -> Result<(), LayoutError> {
         Self::check_replaceable(path)?;
         let io = |error| LayoutError::Io { what: "write", path: path.to_owned(), error };
@@ -207,10 +204,10 @@ impl Layout {
         tar.into_inner()
     }
 
-    /// The layout of these manifests as this program writes it: the same content in the same bytes.
+    /// Rebuilds the layout of these manifests as this program writes it: equal content gives equal bytes.
     ///
     /// # Errors
-    /// [`LayoutError`] where the archive is no layout of this program.
+    /// [`LayoutError`] if the archive is no layout of this program.
     fn rewritten(archive: &Archive) -> Result<Self, LayoutError> {
         let mut layout = Self::new();
         let mut left = FILES_BYTES;
@@ -233,10 +230,10 @@ impl Layout {
         Ok(layout)
     }
 
-    /// Refuses to replace what [`Self::write`] did not write, or what was changed since.
+    /// Refuses to replace a path that [`Self::write`] did not write, or that changed since.
     ///
     /// # Errors
-    /// [`LayoutError::NotOurs`] with what is foreign.
+    /// [`LayoutError::NotOurs`] with the foreign entry.
     pub fn check_replaceable(path: &Path) -> Result<(), LayoutError> {
         let foreign = |what: String| LayoutError::NotOurs { path: path.to_owned(), what };
         let io = |error| LayoutError::Io { what: "read", path: path.to_owned(), error };

@@ -1,9 +1,9 @@
-//! A bundle as something to hand on: an OCI image layout with bundle, locks, bill of materials, provenance and
-//! signatures, written without a network and checked in full before anything of it is installed.
+//! Publishes a bundle as an OCI image layout with locks, bill of materials, provenance and signatures; writing needs no
+//! network, and everything is checked in full before it is installed.
 //!
-//! The layout holds one artifact manifest whose layers are the files, each named by its title, and, where it is
-//! signed, a second manifest that refers to the first and carries the signature over its bytes: whoever trusts
-//! the key trusts every file. `fatbins/README.md` lists media types and annotations.
+//! The layout holds one artifact manifest whose layers are the files, each named by its title, and, if signed, a second
+//! manifest that refers to the first and carries the signature over its bytes: trust in the key covers every file.
+//! `fatbins/README.md` lists media types and annotations.
 
 mod archive;
 mod error;
@@ -30,14 +30,13 @@ pub mod title {
     pub const SBOM: &str = "precast.cdx.json";
     /// In-toto statement with SLSA provenance.
     pub const PROVENANCE: &str = "precast.provenance.json";
-    /// The artifact's OCI manifest, beside the files it names where they are installed.
+    /// The artifact's OCI manifest, installed beside its files.
     pub const MANIFEST: &str = "precast.manifest.json";
     /// The signature over the OCI manifest.
     pub const MANIFEST_SIGNATURE: &str = "manifest.minisig";
 }
 
 pub mod media {
-    /// An OCI manifest.
     pub const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
     /// The two bytes `{}`.
     pub const EMPTY: &str = "application/vnd.oci.empty.v1+json";
@@ -46,7 +45,6 @@ pub mod media {
     /// Artifact type of a signature over a manifest.
     pub const ARTIFACT_SIGNATURE: &str = "application/vnd.precast.signature.v1";
     pub const BUNDLE: &str = "application/vnd.precast.bundle.v1";
-    /// A lock file.
     pub const LOCK: &str = "application/vnd.precast.lock.v1";
     /// A detached minisign signature.
     pub const MINISIGN: &str = "application/vnd.precast.minisign.v1";
@@ -58,29 +56,27 @@ pub mod media {
 /// A bundle that cannot be published, or a layout that must not be used.
 #[derive(Debug, thiserror::Error)]
 pub enum PublishError {
-    /// The layout is not one, or not whole.
+    /// The layout is malformed or incomplete.
     #[error(transparent)]
     Layout(#[from] LayoutError),
-    /// The bundle must not be used.
     #[error("precast.bundle: {0}")]
     Bundle(#[from] BundleError),
     /// No trusted key signed it.
     #[error(transparent)]
     Signature(#[from] SignatureError),
-    /// A lock says something else than the bundle.
+    /// A lock contradicts the bundle.
     #[error("{lock} does not match the bundle: {changes}")]
     Lock {
-        /// The lock file.
+        /// File name of the lock.
         lock: String,
         changes: String,
     },
-    /// Provenance or bill of materials is of another bundle.
+    /// Provenance or bill of materials describes another bundle.
     #[error("{file} names SHA-256 {found}, the bundle has {expected}")]
     About {
         file: &'static str,
-        /// The bundle's digest.
         expected: Digest,
-        /// What the file says.
+        /// Digest in the file.
         found: String,
     },
     /// A secret key cannot be used.
@@ -94,13 +90,13 @@ impl From<ManifestError> for PublishError {
     }
 }
 
-/// Signs bytes: the text of a `.minisig`.
+/// Signs bytes and returns the text of a `.minisig`.
 pub type Signer<'s> = &'s dyn Fn(&[u8]) -> Result<String, String>;
 
-/// Puts a verified bundle and its locks, as (model, lock), into a layout.
+/// Publishes a verified bundle and its locks, as (model, lock), into a layout.
 ///
 /// # Errors
-/// [`PublishError`] where the bundle must not be used, or is not as locked.
+/// [`PublishError`] if the bundle is invalid or contradicts a lock.
 pub fn publish(file: &[u8], locks: &[(String, Lock)], sign: Option<Signer<'_>>) -> Result<Layout, PublishError> {
     let bundle = Bundle::read(file)?;
     bundle.verify()?;
@@ -147,23 +143,23 @@ fn pretty(value: &Value) -> Vec<u8> {
     text
 }
 
-/// The architectures of a bundle that have machine code.
+/// Returns the architectures of a bundle with machine code.
 fn gpus(bundle: &Bundle<'_>) -> Vec<Arch> {
     bundle.archs().into_iter().filter(|arch| *arch != Arch::Sim).collect()
 }
 
-/// Every compilation behind a bundle.
+/// Returns every compilation behind a bundle.
 fn tasks(bundle: &Bundle<'_>) -> Result<Vec<Task>, ManifestError> {
     let with_code = bundle.manifest().modules.iter().filter(|module| module.code.is_some());
     with_code.map(|module| module.typed().map(|(pair, arch)| Task { pair, arch })).collect()
 }
 
-/// Every line of every lock, on the bundle's architectures, is what the bundle holds.
+/// Checks that every lock line of the bundle's architectures matches the bundle.
 fn check_locks(bundle: &Bundle<'_>, locks: &[(String, Lock)]) -> Result<(), PublishError> {
     let (archs, held) = (gpus(bundle), Lock::of(bundle.manifest()));
     for (model, lock) in locks {
         let lock = lock.filtered(|arch, _| archs.iter().any(|held| held.name() == arch));
-        // What the bundle holds besides is another model's.
+        // Kernels absent from this lock belong to other models.
         let changes: Vec<String> = lock
             .compare(&held)
             .iter()

@@ -1,5 +1,5 @@
-//! Where a bundle comes from: an in-toto statement with SLSA v1 provenance. It names sources, compiler, options and
-//! digests, and nothing of the machine or the moment: the same build gives the same statement.
+//! Builds the bundle's provenance: an in-toto statement with SLSA v1. It names sources, compiler, options and digests,
+//! but neither machine nor time: the same build gives the same statement.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{gpus, tasks};
 use crate::toolchain::pins::{NVRTC, Wheel};
 
-/// The statement about a bundle of this digest.
+/// Returns the statement about a bundle with this digest.
 pub fn statement(bundle: &Bundle<'_>, digest: Digest) -> Result<Value, ManifestError> {
     let manifest = bundle.manifest();
     let archs: Vec<String> = gpus(bundle).iter().map(ToString::to_string).collect();
@@ -50,7 +50,7 @@ pub fn statement(bundle: &Bundle<'_>, digest: Digest) -> Result<Value, ManifestE
     }))
 }
 
-/// Every source and header that went into the bundle, by name.
+/// Returns every source and header of the bundle, by name.
 fn sources(bundle: &Bundle<'_>) -> Result<BTreeMap<String, Digest>, ManifestError> {
     let mut found = BTreeMap::new();
     for task in tasks(bundle)? {

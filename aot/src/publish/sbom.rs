@@ -1,11 +1,11 @@
-//! The bill of materials: CycloneDX 1.6, without a time stamp, its serial number derived from the bundle's digest.
+//! Builds the bill of materials: CycloneDX 1.6, without a time stamp, with a serial number from the bundle's digest.
 //!
 //! JSON by hand: `cyclonedx-bom` writes 1.5 at most, and brings an XML writer.
 
 use precast_fatbins::{Bundle, Digest, lock};
 use serde_json::{Value, json};
 
-/// What the bundle is made of: a component a cubin.
+/// Lists the bundle's components: one per cubin.
 pub fn sbom(bundle: &Bundle<'_>, digest: Digest) -> Value {
     let manifest = bundle.manifest();
     let with_code = manifest.modules.iter().filter_map(|module| Some((module, module.code.as_ref()?)));
@@ -53,7 +53,7 @@ fn hash(digest: Digest) -> Value {
     json!({ "alg": "SHA-256", "content": digest.to_string() })
 }
 
-/// A UUID of version 8 (RFC 9562: bits chosen by the application) from a digest.
+/// Derives a UUID of version 8 (RFC 9562: application-defined bits) from a digest.
 fn uuid(digest: Digest) -> String {
     let mut bytes = Digest::of_parts("precast.sbom", [&digest.0[..]]).0;
     bytes[6] = bytes[6] & 0x0f | 0x80;

@@ -1,5 +1,5 @@
-//! Finding NVRTC: an explicit path, `PRECAST_NVRTC`, `CUDA_HOME`, the pinned wheel. A compiler that nobody names is not
-//! used, wherever the system has one.
+//! Finds NVRTC: an explicit path, `PRECAST_NVRTC`, `CUDA_HOME`, the pinned wheel. A system compiler is used only if it
+//! is named.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -7,19 +7,18 @@ use std::path::{Path, PathBuf};
 use super::pins;
 use crate::nvrtc::{Nvrtc, NvrtcError};
 
-/// No NVRTC can be used.
+/// No usable NVRTC.
 #[derive(Debug, thiserror::Error)]
 pub enum LocateError {
-    /// None was found.
     #[error(
         "no NVRTC found; looked for\n{}\nInstall the pinned one with: cargo run --release -p precast-aot -- toolchain install",
         looked.iter().map(|place| format!("  {place}")).collect::<Vec<_>>().join("\n")
     )]
     NotFound {
-        /// Where it was looked for.
+        /// Places searched.
         looked: Vec<String>,
     },
-    /// One was found and does not work.
+    /// NVRTC was found and does not work.
     #[error(transparent)]
     Nvrtc(#[from] NvrtcError),
 }
@@ -31,24 +30,24 @@ const NAMES: [&str; 3] = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"];
 /// wheel below `home`.
 ///
 /// # Errors
-/// [`LocateError`] that lists every place.
+/// [`LocateError`] with every place searched.
 pub fn nvrtc(explicit: Option<&Path>, home: &Path) -> Result<Nvrtc, LocateError> {
     let found = find(explicit, home, |name| std::env::var_os(name));
     let path = found.map_err(|looked| LocateError::NotFound { looked })?;
     Ok(Nvrtc::load(&path)?)
 }
 
-/// Whether the compiler a build would use is named by its environment, and not the pinned one.
+/// True if the environment names the compiler of a build, which then is not the pinned one.
 pub fn is_named(home: &Path) -> bool {
     find(None, home, |name| std::env::var_os(name)).is_ok_and(|path| path != pinned(home))
 }
 
-/// Where the pinned NVRTC is once it is installed.
+/// Path of the pinned NVRTC once installed.
 pub fn pinned(home: &Path) -> PathBuf {
     pins::NVRTC.installed(home, pins::NVRTC.files[0])
 }
 
-/// The library, or the places where it is not.
+/// Returns the library, or the places searched in vain.
 pub(super) fn find(
     explicit: Option<&Path>,
     home: &Path,
@@ -58,7 +57,7 @@ pub(super) fn find(
     let explicit = explicit.map(|path| (path.to_owned(), "given explicitly"));
     let named = explicit.or_else(|| Some((variable("PRECAST_NVRTC")?, "named by $PRECAST_NVRTC")));
     if let Some((path, by)) = named {
-        // What was asked for by name is used or is an error.
+        // An explicitly named compiler is used or is an error.
         let found = if path.is_dir() { in_directory(&path) } else { Some(path.clone()).filter(|path| path.is_file()) };
         return found.ok_or_else(|| vec![format!("{} ({by})", path.display())]);
     }
@@ -78,7 +77,7 @@ pub(super) fn find(
     Err(looked)
 }
 
-/// NVRTC in a toolkit's library directories.
+/// Finds NVRTC in a toolkit's library directories.
 fn in_toolkit(home: &Path) -> Option<PathBuf> {
     ["lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib"]
         .iter()
@@ -121,7 +120,7 @@ mod tests {
         let pinned = file(pinned(&home));
         assert_eq!(find(None, &home, only("neither")), Ok(pinned));
         assert_eq!(find(None, &home, own), Ok(named));
-        // A toolkit without a compiler is passed over; a compiler that was asked for by name and is not there is not.
+        // A toolkit without a compiler is skipped; an explicitly named compiler that is missing is an error.
         fs::remove_file(&toolkit).unwrap();
         assert!(find(None, &home, only("CUDA_HOME")).unwrap().starts_with(&home));
         assert!(find(Some(&toolkit), &home, own).is_err());

@@ -1,4 +1,4 @@
-//! Where NVRTC comes from, and the pinned wheels it can be installed from.
+//! Finds NVRTC, and installs it from pinned wheels.
 
 mod locate;
 pub mod pins;

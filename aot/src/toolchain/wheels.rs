@@ -1,7 +1,7 @@
-//! Fetching pinned wheels with pip, checked by digest, and unpacking the files wanted.
+//! Fetches pinned wheels with pip, checks their digests, and unpacks the files wanted.
 //!
-//! pip and not a client of our own: it knows the proxies, mirrors and certificates of the machine it is on, and every
-//! build would compile a TLS stack for one file.
+//! pip, not an HTTP client of its own: it knows the machine's proxies, mirrors and certificates, and every build would
+//! compile a TLS stack for one file.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -18,37 +18,36 @@ use super::pins::{Pin, Wheel};
 /// A wheel that cannot be installed.
 #[derive(Debug, thiserror::Error)]
 pub enum WheelError {
-    /// No wheel for this machine.
     #[error("{package} {version} has no pinned wheel for {}", std::env::consts::ARCH)]
     Machine { package: &'static str, version: &'static str },
-    /// pip is not there or fails.
+    /// pip is missing or fails.
     #[error(
         "python3 -m pip download {package}=={version} failed: {reason}\nIt needs Python 3 with pip (Debian: python3-pip), and PyPI"
     )]
     Pip {
         package: &'static str,
         version: &'static str,
-        /// What pip says.
+        /// pip's message.
         reason: String,
     },
-    /// The wheel is another file than the pinned one.
+    /// The wheel's digest is not the pinned one.
     #[error("{} has SHA-256 {found}, pinned is {expected}: not used", path.display())]
     Digest { path: PathBuf, expected: &'static str, found: Digest },
-    /// Its pin gives another size.
+    /// The wheel's size is not the pinned one.
     #[error("{} has {found} bytes, {expected} are pinned: not used", path.display())]
     Size { path: PathBuf, expected: u64, found: u64 },
     /// The wheel lacks a file.
     #[error("{package} {version}: {error}")]
     Unpack { package: &'static str, version: &'static str, error: io::Error },
-    /// What is in the place of its lock is none.
+    /// The lock file cannot be opened.
     #[error("cannot lock {}: {error}\nRemove it: rm -r {}", path.display(), quoted(&path.to_string_lossy()))]
     Lock { path: PathBuf, error: io::Error },
     #[error("cannot install into {}: {error}", path.display())]
     Io { path: PathBuf, error: io::Error },
 }
 
-/// Installs a pinned package below `home` unless it is there, and returns the paths of its files. `announce` is told of
-/// the download before it starts. Of several processes one downloads and the others wait for it.
+/// Installs a pinned package below `home` unless it is there, and returns the paths of its files. `announce` receives a
+/// notice before the download starts. Of several processes one downloads and the others wait.
 ///
 /// # Errors
 /// [`WheelError`]; nothing is installed in part.
@@ -61,18 +60,18 @@ pub fn install(pin: &'static Pin, home: &Path, announce: impl FnOnce(&str)) -> R
     })
 }
 
-/// What is said of a download: bytes, source and licence.
+/// Announces a download: bytes, source and license.
 fn announcement(pin: &Pin, wheel: &Wheel, home: &Path) -> String {
     let Pin { package, version, .. } = pin;
     let Wheel { sha256, bytes, .. } = wheel;
-    let licence = pin.files.iter().find(|file| file.ends_with("/License.txt")).map(|file| {
+    let license = pin.files.iter().find(|file| file.ends_with("/License.txt")).map(|file| {
         let text = pin.installed(home, file);
         format!("; its licence is NVIDIA's: {}, https://docs.nvidia.com/cuda/eula", text.display())
     });
-    format!("downloading {package} {version} from PyPI: {bytes} bytes, SHA-256 {sha256}{}", licence.unwrap_or_default())
+    format!("downloading {package} {version} from PyPI: {bytes} bytes, SHA-256 {sha256}{}", license.unwrap_or_default())
 }
 
-/// The same from a wheel that `fetch` puts into a directory.
+/// Like [`install`], from a wheel that `fetch` puts into a directory.
 fn install_from(
     pin: &'static Pin,
     wheel: &'static Wheel,
@@ -88,7 +87,7 @@ fn install_from(
     let expected = wheel.sha256;
     let io = |error| WheelError::Io { path: home.to_owned(), error };
     fs::create_dir_all(home).map_err(io)?;
-    // Given back by the system when this process ends, however it ends.
+    // The system releases it however this process ends.
     let path = home.join("toolchain.lock");
     let lock = input::open_or_create(&path).map_err(|error| WheelError::Lock { path, error })?;
     lock.lock().map_err(io)?;
@@ -116,14 +115,14 @@ fn install_from(
             use std::os::unix::fs::PermissionsExt;
             fs::set_permissions(target, fs::Permissions::from_mode(0o755)).map_err(io)?;
         }
-        // A build that installs its compiler depends on it: were that newer than the build, it would not be done.
+        // Older than any build that depends on it: a newer file would make that build stale.
         let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 30);
         File::options().write(true).open(target).and_then(|file| file.set_modified(old)).map_err(io)?;
     }
     Ok(targets)
 }
 
-/// Has pip download the wheel with this digest, and no other, into a directory.
+/// Downloads the wheel with this digest, and no other, into a directory.
 fn download(pin: &'static Pin, sha256: &str, directory: &Path) -> Result<PathBuf, WheelError> {
     let Pin { package, version, .. } = *pin;
     let failed = |reason: String| WheelError::Pip { package, version, reason };
@@ -151,7 +150,7 @@ mod tests {
     use super::super::pins;
     use super::*;
 
-    /// A package of one file, and its wheel.
+    /// Builds a package of one file, and its wheel.
     fn package(content: &[u8], bytes_more: u64) -> (&'static Pin, &'static Wheel, Vec<u8>) {
         let mut archive = zip::ZipWriter::new(io::Cursor::new(Vec::new()));
         archive.start_file("lib/tool.so", zip::write::SimpleFileOptions::default()).unwrap();
@@ -191,7 +190,7 @@ mod tests {
             fs::read_dir(home.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
         left.sort();
         assert_eq!(left, ["toolchain", "toolchain.lock"], "nothing but the installed file and the lock is left");
-        // Older than whatever build installs it.
+        // Older than any build that installs it.
         let installed = fs::metadata(pin.installed(home.path(), "lib/tool.so")).unwrap().modified().unwrap();
         assert!(installed.elapsed().unwrap() > Duration::from_secs(1 << 28));
     }
@@ -210,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_download_is_said_with_bytes_source_and_licence() {
+    fn a_download_is_said_with_bytes_source_and_license() {
         let wheel = &pins::NVRTC.wheels[0];
         insta::assert_snapshot!(announcement(&pins::NVRTC, wheel, Path::new("target/precast")));
     }

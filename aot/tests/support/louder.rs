@@ -1,4 +1,4 @@
-//! A bundle of other sources: every name, key, variant and size is today's, and SwiGLU's result is 1.25 times what it should be.
+//! A bundle of other sources: every name, key, variant and size is current, and SwiGLU's result is scaled by 1.25.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use precast_kernels::swiglu::SwigluFwd;
 use precast_kernels::{Build, Dtype, Geometry, Kernel, Key, KeyVariant, Operand, Out, Reference, Source, key};
 
 key! {
-    /// What a copy of the sources calls `swiglu.fwd` when its `fwd.cu` multiplies by 1.25.
+    /// Key of `swiglu.fwd` in a copy of the sources whose `fwd.cu` multiplies by 1.25.
     pub struct Louder = "swiglu.fwd" { x: Dtype }
 }
 
@@ -58,7 +58,7 @@ impl Reference for Louder {
     }
 }
 
-/// The kernels of a model: today's, and what a copy of the sources with that change builds.
+/// Builds a model's kernels from the current sources, and from a copy with that change.
 pub fn built(model: &Path, arch: Arch) -> (Request, [Built; 2]) {
     let model = Model::find(model.to_str().expect("a UTF-8 path")).expect("a model");
     let request = Request::of_models(vec![model], vec![arch]);

@@ -1,8 +1,8 @@
-//! A cubin under another symbol: what a forger can do, and an honest compiler cannot.
+//! A cubin under another symbol: a forger can make one, an honest compiler cannot.
 
 use precast_fatbins::CubinFacts;
 
-/// The cubin with another entry symbol of the same length.
+/// Returns the cubin with another entry symbol of the same length.
 pub fn renamed(cubin: &[u8], symbol: &str) -> Vec<u8> {
     let old = CubinFacts::read(cubin).expect("a cubin").entry;
     assert_eq!(old.len(), symbol.len());

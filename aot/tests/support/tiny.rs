@@ -9,7 +9,7 @@ use precast_aot::{Arch, Built, Model, Request, build, home, lock, toolchain};
 use precast_fatbins::{Lock, TrustedKey};
 use tempfile::TempDir;
 
-/// Kernels of a tiny model for one architecture, and its lock.
+/// Builds a tiny model's kernels for one architecture, and its lock.
 pub fn tiny() -> (Request, Built, Vec<(String, Lock)>) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/models/tiny.json");
     let model = Model::find(path.to_str().unwrap()).unwrap();
@@ -20,7 +20,7 @@ pub fn tiny() -> (Request, Built, Vec<(String, Lock)>) {
     (request, built, vec![("tiny".to_owned(), lock)])
 }
 
-/// A fresh key pair: a closure that signs with the secret key, and the public key to trust.
+/// Makes a key pair: a closure that signs with the secret key, and the public key to trust.
 pub fn key() -> (impl Fn(&[u8]) -> Result<String, String>, TrustedKey) {
     let pair = KeyPair::generate_unencrypted_keypair().unwrap();
     let trusted = TrustedKey::find(&pair.pk.to_base64()).unwrap();
@@ -31,7 +31,7 @@ pub fn key() -> (impl Fn(&[u8]) -> Result<String, String>, TrustedKey) {
     (sign, trusted)
 }
 
-/// A published layout as a directory.
+/// Publishes a layout into a directory.
 pub fn published(sign: Option<Signer<'_>>) -> (TempDir, PathBuf) {
     let (_, built, locks) = tiny();
     let dir = tempfile::tempdir().unwrap();

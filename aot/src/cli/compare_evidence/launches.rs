@@ -1,4 +1,4 @@
-//! Launches of a key on two chips.
+//! Compares the launches of a key on two chips.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,10 +7,10 @@ use precast_kernels::{Key, Operand, Tolerance};
 
 use super::verdict::Verdict;
 
-/// Half a unit of the last digit of a summary's norms.
+/// Half a unit in the last digit of a summary's norms.
 const ROUNDING: f64 = 5e-4;
 
-/// A launch, of a whole file or of a summary.
+/// A launch from a full file of evidence or from a summary.
 pub(super) struct Launched<'a> {
     /// Key and variant.
     pub kernel: &'a str,
@@ -21,13 +21,13 @@ pub(super) struct Launched<'a> {
 }
 
 impl Launched<'_> {
-    /// Index of its sample.
+    /// Returns the index of its sample.
     pub fn sample(&self) -> usize {
         self.brief.0
     }
 }
 
-/// The launches of a file by key.
+/// Groups the launches of a file by key.
 pub(super) fn by_key(gathered: &Gathered) -> BTreeMap<String, Vec<Launched<'_>>> {
     let launched: Vec<Launched<'_>> = match gathered {
         Gathered::Whole(evidence) => evidence.checks.iter().map(whole).collect(),
@@ -53,8 +53,8 @@ fn brief<'a>(kernel: &'a str, launch: &Launch) -> Launched<'a> {
     Launched { kernel, brief: launch.clone(), fault: None, outputs: None }
 }
 
-/// Compares the launches of a key: of variants that both have, or else of any. None where this program does not know how far a key of
-/// other sources may be apart, and bits differ.
+/// Compares the launches of a key: those of shared variants if there are any, else all. None if bits differ and this
+/// program does not know the key.
 pub(super) fn of_key(key: &str, a: &[&Launched<'_>], b: &[&Launched<'_>]) -> Option<Verdict> {
     if let Some(fault) = a.iter().chain(b).find_map(|launch| launch.fault) {
         return Some(Verdict::Apart { reason: fault.to_owned() });
@@ -116,13 +116,13 @@ fn launch(key: &Key, a: &Launched<'_>, b: &Launched<'_>) -> Verdict {
     verdict
 }
 
-/// The most by which two outputs may be apart: each as far from the reference as the self-test allows.
+/// Returns the largest distance allowed between two outputs: each may be as far from the reference as the self-test
+/// allows.
 fn allowed(operand: &Operand, tolerance: Tolerance, norm: f64) -> f64 {
     2.0 * (tolerance.norm * norm + tolerance.absolute * (operand.elems as f64).sqrt())
 }
 
-/// Takes outputs for equal that are so bit for bit, or no further apart than the kernel may be from its reference; one that promises
-/// bits may not differ.
+/// Accepts outputs that are equal bit for bit or within the kernel's tolerance; a bit-exact kernel has no tolerance.
 fn output(operand: &Operand, a: &Output, b: &Output, tolerance: Tolerance) -> Verdict {
     let name = operand.name;
     if a.sha256 == b.sha256 {
@@ -142,8 +142,8 @@ fn output(operand: &Operand, a: &Output, b: &Output, tolerance: Tolerance) -> Ve
     }
 }
 
-/// Takes summaries for equal whose digests are, or whose norms are no further apart than outputs may be: ‖a‖ and ‖b‖ differ by
-/// ‖a − b‖ at most.
+/// Accepts summaries with equal digests, or with norms within the tolerance of outputs: ‖a‖ and ‖b‖ differ by at most
+/// ‖a − b‖.
 fn norms(a: &Launch, b: &Launch, written: &[(&Operand, Tolerance)]) -> Verdict {
     if a.1 == b.1 {
         return Verdict::Bits;

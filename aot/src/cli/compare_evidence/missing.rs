@@ -1,4 +1,4 @@
-//! Lists the parts that a file of evidence lacks: two that lack the same parts agree on nothing.
+//! Lists the parts that a file of evidence lacks: two files that lack the same parts agree on nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,10 +8,10 @@ use precast_system::count;
 
 use super::launches::Launched;
 
-/// Launches of a file's kernels, by key and variant.
+/// Samples launched, by key and variant.
 type Kernels = BTreeMap<String, BTreeSet<usize>>;
 
-/// Kernels that were loaded, and the samples that each was launched with.
+/// Returns the loaded kernels with the samples that each ran.
 fn kernels(gathered: &Gathered, launched: &BTreeMap<String, Vec<Launched<'_>>>) -> Kernels {
     let loaded: Vec<&String> = match gathered {
         Gathered::Whole(evidence) => evidence.loads.iter().map(|load| &load.kernel).collect(),
@@ -24,13 +24,13 @@ fn kernels(gathered: &Gathered, launched: &BTreeMap<String, Vec<Launched<'_>>>) 
     kernels
 }
 
-/// A kernel that this program builds for a chip.
+/// Finds a kernel that this program builds for a chip.
 fn known(kernel: &str, arch: Arch) -> Option<KeyVariant> {
     let key = Key::parse(kernel.rsplit_once('[')?.0).ok()?;
     key.built(arch).find(|pair| pair.to_string() == kernel)
 }
 
-/// Of a file, beside another one: samples of kernels that were loaded, kernels that the other has and this chip runs too, and
+/// Lists the gaps of the first file: samples of loaded kernels, kernels of the other file that this chip also runs, and
 /// training runs.
 pub(super) fn of(
     name: &str,
@@ -61,7 +61,7 @@ pub(super) fn of(
     kernels.chain(runs).collect()
 }
 
-/// The training runs of either file, and at least one in each precision.
+/// Returns the training runs of either file, and at least one per precision.
 fn runs(files: [&Gathered; 2]) -> BTreeSet<(String, String)> {
     let of = |run: &Golden| (run.case.clone(), run.precision.clone());
     let mut runs: BTreeSet<(String, String)> = files.iter().flat_map(|file| file.golden()).map(of).collect();

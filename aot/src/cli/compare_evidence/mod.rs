@@ -32,18 +32,18 @@ pub struct Arguments {
     json: bool,
 }
 
-/// What two files say of each other.
+/// Verdicts on two files.
 #[derive(Serialize)]
 struct Comparison {
     chips: [String; 2],
     notes: Vec<String>,
     keys: BTreeMap<String, Verdict>,
     golden: BTreeMap<String, Verdict>,
-    /// Keys of the first alone, and of the second.
+    /// Number of keys only in the first file and only in the second.
     alone: [usize; 2],
-    /// Keys of both whose kernels are not known to be of the same sources.
+    /// Shared keys whose kernels have different or unknown sources.
     other_sources: Vec<String>,
-    /// What either should have computed, and its file does not hold.
+    /// Expected results that either file lacks.
     missing: Vec<String>,
 }
 
@@ -143,8 +143,8 @@ fn compare(a: &Gathered, b: &Gathered) -> Result<Comparison, Failure> {
     })
 }
 
-/// Of a key's launches on two chips those whose results must agree: kernels of both that are of the same sources, or, where the
-/// chips run other variants, kernels of this program's sources.
+/// Selects the launches of a key whose results must agree: shared kernels with the same sources, or, if the chips run
+/// different variants, kernels of this program's sources.
 fn comparable<'a, 'b>(launches: [&'b Vec<Launched<'a>>; 2], sources: [&Sources<'a>; 2]) -> [Vec<&'b Launched<'a>>; 2] {
     let has = |launches: &[Launched<'_>], kernel: &str| launches.iter().any(|launch| launch.kernel == kernel);
     [(0, 1), (1, 0)].map(|(own, other)| {
@@ -167,7 +167,7 @@ fn golden(a: &[Golden], b: &[Golden]) -> BTreeMap<String, Verdict> {
     pairs.collect()
 }
 
-/// None where either did not run.
+/// Compares the losses of two training runs; none if either did not run.
 fn losses(a: &Golden, b: &Golden) -> Option<Verdict> {
     if a.losses.is_empty() || b.losses.is_empty() {
         return None;

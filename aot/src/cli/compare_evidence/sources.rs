@@ -1,18 +1,17 @@
-//! The sources that kernels in a file of evidence are made from, beside this program's.
+//! Compares source digests of the kernels in a file of evidence with this program's.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use precast_fatbins::evidence::{Gathered, short};
 use precast_kernels::{Arch, Key};
 
-/// Sources of a file's kernels.
+/// Source digests of a file's kernels.
 pub(super) struct Sources<'a> {
     arch: &'a str,
-    /// Digests by key and variant.
     digests: BTreeMap<&'a str, &'a str>,
-    /// Kernels that this program has with the same digest.
+    /// Kernels whose digest is this program's.
     known: BTreeSet<&'a str>,
-    /// How many kernels the file names, and how many of them are of this program's sources.
+    /// Number of kernels in the file, and of those with this program's sources.
     pub all: usize,
     pub current: usize,
 }
@@ -36,20 +35,20 @@ impl<'a> Sources<'a> {
         Self { arch, all: digests.len(), current: known.len(), digests, known }
     }
 
-    /// Whether a kernel is of this program's sources.
+    /// True if the kernel has this program's sources.
     pub(super) fn is_current(&self, kernel: &str) -> bool {
         self.known.contains(kernel)
     }
 
-    /// Whether both files' kernel is of the same sources. Digests cover the architecture: across two of them this program's
-    /// sources tell.
+    /// True if a kernel has the same sources in both files. Digests cover the architecture; across architectures both
+    /// must match this program's sources.
     pub(super) fn is_one_with(&self, other: &Self, kernel: &str) -> bool {
         let same = self.arch == other.arch && self.digests.get(kernel) == other.digests.get(kernel);
         same || self.is_current(kernel) && other.is_current(kernel)
     }
 }
 
-/// The source digest that a kernel has in this program.
+/// Returns the digest of this program's source of a kernel.
 fn own(arch: &str, kernel: &str) -> Option<String> {
     let arch: Arch = arch.parse().ok()?;
     let key = Key::parse(kernel.rsplit_once('[')?.0).ok()?;

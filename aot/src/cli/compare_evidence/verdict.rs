@@ -1,28 +1,28 @@
-//! Agreement of two chips on a kernel or a training run.
+//! Verdict on a kernel or a training run of two chips.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// Whether two chips agree on a key.
+/// Agreement of two chips on a key.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "verdict", rename_all = "snake_case")]
 pub(super) enum Verdict {
-    /// Every output is the same bits.
+    /// Every output is bit-identical.
     Bits,
-    /// Outputs differ by less than the kernel may differ from its reference.
+    /// Outputs differ by less than the kernel's tolerance.
     Within {
-        /// The largest ‖a − b‖ / ‖b‖, by their sketches; ‖a − b‖ where b is zero.
+        /// Largest ‖a − b‖ / ‖b‖, by sketches; ‖a − b‖ if b is zero.
         distance: f64,
-        /// What is allowed there.
+        /// Tolerance at that output.
         allowed: f64,
     },
-    /// Outputs are other bits, and as large: a summary says no more.
+    /// Outputs differ in bits but agree in norm, which is all that a summary records.
     Norms {
-        /// The largest difference of ‖a‖ and ‖b‖, as a share of ‖b‖.
+        /// Largest difference of ‖a‖ and ‖b‖, relative to ‖b‖.
         distance: f64,
     },
-    /// They do not.
+    /// The chips disagree.
     Apart { reason: String },
 }
 
@@ -44,7 +44,7 @@ impl Verdict {
     }
 }
 
-/// How much of what is allowed a distance is.
+/// Returns the distance as a share of the tolerance.
 fn share(verdict: &Verdict) -> f64 {
     match verdict {
         Verdict::Within { distance, allowed } => distance / allowed,
