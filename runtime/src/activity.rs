@@ -1,5 +1,5 @@
-//! What a device has been asked for and how far it has come, for a thread that must not ask the device: a call to a driver whose
-//! device hangs may never return.
+//! Records a device's queued and finished work for a thread that must not ask the device: a call to the driver of a
+//! hung device may never return.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -8,21 +8,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use precast_kernels::Key;
 
-/// Phases that are remembered of a device that does not say what it has done.
+/// Most phases remembered for a device that does not report progress.
 const MOST_PHASES: usize = 64;
 
-/// Shared by whoever calls the driver and whoever watches.
+/// Shared by the threads that call the driver and those that watch it.
 #[derive(Clone, Default)]
 pub struct Activity(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
-    /// Calls begun, and how many of them have not returned: a driver's own may be inside of another.
+    /// Calls begun, and calls that have not returned, which may be nested.
     calls: u64,
     open: u32,
-    /// The number of the phase that was launched last.
+    /// Number of the phase launched last.
     launched: u32,
-    /// Phases that are not known to be done.
+    /// Phases not known to be finished.
     phases: VecDeque<Launched>,
     done: Option<Word>,
     node: Option<NodeName>,
@@ -33,13 +33,13 @@ struct State {
 struct Launched {
     number: u32,
     phase: String,
-    /// Of what step of a run.
+    /// Step of the run.
     step: Option<u64>,
-    /// Whether the device writes the number behind it.
+    /// True if the device writes the phase's number after it.
     marked: bool,
 }
 
-/// A word of pinned memory to which the device writes the number of the last phase that it has done.
+/// A word of pinned memory into which the device writes the number of the last finished phase.
 struct Word(NonNull<u32>);
 
 // SAFETY: `Activity::set_word` is given a word that lives until it is taken back, and it is read under the lock alone.
@@ -52,16 +52,15 @@ impl Word {
     }
 }
 
-/// A node of a phase that runs alone.
+/// A node of a phase that runs one node at a time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeName {
     /// Counted from 1.
     pub number: usize,
-    /// How many the phase has.
+    /// Number of nodes in the phase.
     pub of: usize,
-    /// What for.
     pub label: String,
-    /// What it computes; none of an exchange.
+    /// Kernel key; none for an exchange.
     pub key: Option<Key>,
 }
 
@@ -72,20 +71,20 @@ impl fmt::Display for NodeName {
     }
 }
 
-/// What a device is doing at a moment.
+/// A device's current work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Doing {
-    /// Changes whenever a call to the driver begins, a phase ends, or a node begins that runs alone.
+    /// Changes whenever a driver call begins, a phase ends, or a node that runs alone begins.
     pub progress: (u64, u32, u64),
-    /// The phases one of which runs, in their order: a single one where the device says what is done.
+    /// Candidates for the running phase, in order: exactly one if the device reports progress.
     pub phases: Vec<String>,
-    /// Of what step of a run, counted from 1; none outside of steps.
+    /// Step of the run, counted from 1; none outside of steps.
     pub step: Option<u64>,
-    /// The node that runs, where each runs alone.
+    /// The running node, if nodes run alone.
     pub node: Option<NodeName>,
 }
 
-/// A call to the driver that has not returned.
+/// A driver call that has not returned.
 pub struct Call(Activity);
 
 impl Drop for Call {
@@ -99,7 +98,7 @@ impl Activity {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a call to the driver.
+    /// Begins a driver call.
     #[must_use]
     pub(crate) fn call(&self) -> Call {
         let mut state = self.state();
@@ -107,17 +106,17 @@ impl Activity {
         Call(self.clone())
     }
 
-    /// What is launched from here on is of this step of a run, counted from 1.
+    /// Assigns the following launches to a step of the run, counted from 1.
     pub fn at_step(&self, step: u64) {
         self.state().step = Some(step);
     }
 
-    /// A phase is about to be launched; returns the number that the device writes behind it.
+    /// Records that a phase is about to be launched; returns the number that the device writes after it.
     pub(crate) fn launch(&self, phase: &str) -> u32 {
         self.add(phase, true)
     }
 
-    /// A phase is about to be launched behind which the device writes nothing.
+    /// Records that a phase is about to be launched, after which the device writes nothing.
     pub(crate) fn launch_unmarked(&self, phase: &str) {
         self.add(phase, false);
     }
@@ -134,14 +133,14 @@ impl Activity {
         number
     }
 
-    /// Names the node that runs alone; none once it is done.
+    /// Records the node that runs alone; none once it has finished.
     pub(crate) fn node(&self, node: Option<NodeName>) {
         let mut state = self.state();
         state.nodes += 1;
         state.node = node;
     }
 
-    /// Has the device's own account of what it has done read from a word.
+    /// Reads the device's progress from a word from now on.
     ///
     /// # Safety
     /// The word lives until this is called with none.
@@ -149,7 +148,7 @@ impl Activity {
         self.state().done = word.map(Word);
     }
 
-    /// What the device is doing, while a call to its driver has not returned; none else. Asks no device.
+    /// Returns the device's work while a driver call has not returned; else none. Does not call the driver.
     pub fn doing(&self) -> Option<Doing> {
         let mut state = self.state();
         state.forget_done();
@@ -167,7 +166,7 @@ impl Activity {
 }
 
 impl State {
-    /// Numbers wrap around: what is done is less than half of all numbers behind.
+    /// Numbers wrap around: a finished number is less than half the range behind.
     fn forget_done(&mut self) {
         let Some(done) = self.done.as_ref().map(Word::read) else { return };
         while self.phases.front().is_some_and(|first| done.wrapping_sub(first.number) as i32 >= 0) {
@@ -204,7 +203,7 @@ mod tests {
         assert_ne!(activity.doing().unwrap().progress, before);
         write(2);
         assert_eq!((phases(), activity.doing().unwrap().step), (vec![], Some(8)));
-        // What runs beside is done when the phase behind it is.
+        // A phase on the side stream is finished when the phase after it is.
         activity.launch_unmarked("gather");
         activity.launch("micro");
         activity.launch("update");

@@ -1,29 +1,29 @@
-//! Bytes from rank to rank: what exchanges of a plan move on the simulated GPU, over TCP.
+//! Moves bytes between ranks over TCP, for exchanges of a plan on the simulated GPU.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 
 /// Moves bytes between the ranks of a run.
 pub trait Communicator: Send {
-    /// How many they are.
+    /// Returns the number of ranks.
     fn ranks(&self) -> usize;
 
-    /// Sends all of `sends` and fills all of `receives`, each with the rank at the other end, which is another one. What goes from
-    /// one rank to another arrives in the order in which it is listed.
+    /// Sends all of `sends` and fills all of `receives`, each paired with the peer's rank, never this rank's own.
+    /// Messages between two ranks arrive in the order listed.
     ///
     /// # Errors
-    /// What went wrong, for people.
+    /// A description of the failure.
     fn exchange(&mut self, sends: &[(u32, &[u8])], receives: &mut [(u32, &mut [u8])]) -> Result<(), String>;
 }
 
-/// A connection to each other rank.
+/// Connections to all other ranks.
 pub struct Mesh {
-    /// By rank; none for this one.
+    /// By rank; none at this rank.
     peers: Vec<Option<TcpStream>>,
 }
 
 impl Mesh {
-    /// `peers` are connections by rank, none for this one.
+    /// Takes connections by rank, none at this rank.
     pub fn new(peers: Vec<Option<TcpStream>>) -> Self {
         Self { peers }
     }
@@ -38,7 +38,7 @@ impl Communicator for Mesh {
         let failed = |what: &str, rank: usize, error: std::io::Error| format!("cannot {what} rank {rank}: {error}");
         let peers = &self.peers;
         std::thread::scope(|scope| {
-            // Whoever only sends waits for whoever only sends: each peer gets a thread of its own to send.
+            // A thread per peer sends: ranks that only send would deadlock.
             let senders: Vec<_> = (0..peers.len())
                 .filter(|rank| sends.iter().any(|(to, _)| *to as usize == *rank))
                 .map(|rank| {
@@ -57,7 +57,7 @@ impl Communicator for Mesh {
                 stream.read_exact(bytes).map_err(|error| failed("receive from", rank, error))
             });
             if received.is_err() {
-                // Nobody waits for a sender whose receiver is gone.
+                // Shutting down unblocks senders whose receiver is gone.
                 peers.iter().flatten().for_each(|stream| _ = stream.shutdown(Shutdown::Both));
             }
             let sent = senders.into_iter().try_for_each(|sender| sender.join().expect("sending does not panic"));
@@ -78,7 +78,7 @@ mod tests {
         (one, listener.accept().unwrap().0)
     }
 
-    /// More than sockets hold, both ways at once.
+    /// Both directions exceed the sockets' buffers.
     #[test]
     fn both_ends_send_more_than_a_socket_holds() {
         let (a, b) = pair();

@@ -1,4 +1,4 @@
-//! What the runtime asks of a GPU, real or simulated.
+//! The interface to a GPU, real or simulated.
 
 use std::time::Instant;
 
@@ -9,36 +9,36 @@ use crate::activity::Activity;
 use crate::cublas::{Cublas, Version};
 use crate::gauge::Gauge;
 
-/// A device, as people and checks see it.
+/// Properties of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
     /// `NVIDIA H200`, `simulated GPU`.
     pub name: String,
-    /// How it was asked for: `cuda:0`, `sim`.
+    /// Name on the command line: `cuda:0`, `sim`.
     pub ordinal: String,
     /// Compute capability; none for the simulated GPU.
     pub compute_capability: Option<(u32, u32)>,
     /// Highest CUDA version the driver takes; none for the simulated GPU.
     pub driver_version: Option<(u32, u32)>,
-    /// All of its memory.
+    /// Total memory, bytes.
     pub total_bytes: u64,
-    /// What of it is free; where it is the host's too, what a run can take of that ([`crate::host::takeable_bytes`]).
+    /// Free memory, bytes; if shared with the host, the part a run can take ([`crate::host::takeable_bytes`]).
     pub free_bytes: u64,
-    /// Whether it shares memory with the host (`CU_DEVICE_ATTRIBUTE_INTEGRATED`).
+    /// True if it shares memory with the host (`CU_DEVICE_ATTRIBUTE_INTEGRATED`).
     pub integrated: bool,
     /// Multiprocessors, or host threads.
     pub multiprocessors: u32,
-    /// Whether it runs the kernels that every architecture has, and none of its own.
+    /// True if it runs the portable kernels and none of its own.
     pub portable: bool,
 }
 
 impl Device {
-    /// Whether what the host takes is missing on the device: a GPU that shares its memory.
+    /// True for a GPU that shares the host's memory: host allocations reduce the device's.
     pub fn has_one_memory(&self) -> bool {
         self.integrated && self.compute_capability.is_some()
     }
 
-    /// The architecture whose code this device runs, if there is one.
+    /// Returns the architecture whose code this device runs, if supported.
     pub fn arch(&self) -> Option<Arch> {
         match self.compute_capability {
             None => Some(Arch::Sim),
@@ -47,39 +47,35 @@ impl Device {
     }
 }
 
-/// A loaded kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KernelId(pub(crate) usize);
 
-/// A prepared sequence of launches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GraphId(pub(crate) usize);
 
-/// A read under way.
+/// A read in progress.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Ticket(pub(crate) usize);
 
-/// Bytes read from the device.
 #[derive(Clone, Debug)]
 pub struct Arrived {
     pub bytes: Vec<u8>,
-    /// When they were there, as far as the host knows: a device that works alongside the host is known to
-    /// be done when it is waited for, one that works inside the call that asked was done then.
+    /// Time of completion as far as the host knows: an asynchronous device is known to be finished when it is waited
+    /// for, a synchronous one at the end of the call.
     pub at: Instant,
 }
 
 /// A node of a plan with real addresses.
 #[derive(Clone, Debug)]
 pub struct Bound {
-    /// What for, in messages.
+    /// Name in messages.
     pub label: String,
-    /// What is to be done.
     pub work: BoundWork,
-    /// Earlier nodes of the same sequence that must have finished.
+    /// Earlier nodes of the sequence that must have finished.
     pub dependencies: Vec<u32>,
 }
 
-/// The kinds of work that a device is given.
+/// Work of a node.
 #[derive(Clone, Debug)]
 pub enum BoundWork {
     Launch(BoundLaunch),
@@ -87,29 +83,28 @@ pub enum BoundWork {
     Exchange(BoundExchange),
 }
 
-/// What cuBLASLt is on a device.
+/// cuBLASLt on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CublasUse {
     pub version: Version,
-    /// Device memory that it took when it was set up and when each product was first run.
+    /// Device memory allocated at its setup and at each product's first run, bytes.
     pub taken_bytes: u64,
 }
 
 /// A product of cuBLASLt.
 #[derive(Clone, Debug)]
 pub struct BoundProduct {
-    /// What it computes.
     pub key: Key,
     /// The parameter block, with real addresses.
     pub params: Vec<u8>,
-    /// Address and bytes of where it may work.
+    /// Workspace: address and bytes.
     pub workspace: (u64, u64),
-    /// Address of the factors of product and addend; none where they are known now.
+    /// Address of alpha and beta; none if they are constants.
     pub factors: Option<u64>,
 }
 
 impl BoundProduct {
-    /// The parameter block with each address 0: what is left is the product's shape.
+    /// Returns the parameter block with addresses set to 0: the product's shape.
     pub(crate) fn shape(&self) -> Vec<u8> {
         let mut params = self.params.clone();
         for operand in self.key.kernel().operands(&self.params) {
@@ -120,7 +115,7 @@ impl BoundProduct {
 }
 
 impl BoundWork {
-    /// What it computes; none of what only moves bytes.
+    /// Returns the kernel key; none for an exchange.
     pub fn key(&self) -> Option<&Key> {
         match self {
             BoundWork::Launch(launch) => Some(&launch.key),
@@ -130,45 +125,42 @@ impl BoundWork {
     }
 }
 
-/// A launch of a loaded kernel.
 #[derive(Clone, Debug)]
 pub struct BoundLaunch {
-    /// The loaded kernel.
     pub kernel: KernelId,
-    /// What it computes.
     pub key: Key,
     /// Grid, block and dynamic shared memory.
     pub geometry: Geometry,
     /// The parameter block, with real addresses.
     pub params: Vec<u8>,
-    /// Tensor maps of the parameter block that are still to be encoded.
+    /// Tensor maps of the parameter block, not yet encoded.
     pub tensor_maps: Vec<TensorMap>,
 }
 
-/// Ranges of device memory from rank to rank.
+/// Ranges of device memory to and from other ranks.
 #[derive(Clone, Debug)]
 pub struct BoundExchange {
-    /// To which rank, address and bytes.
+    /// Receiving rank, address and bytes.
     pub sends: Vec<(u32, u64, u64)>,
-    /// From which rank, address and bytes.
+    /// Sending rank, address and bytes.
     pub receives: Vec<(u32, u64, u64)>,
 }
 
-/// A call that failed. The codes are CUDA's: the simulated GPU uses the same.
+/// A failed call. The codes are CUDA's, also on the simulated GPU.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DriverError {
-    /// There is no driver on this machine.
+    /// This machine has no driver.
     #[error(
         "no NVIDIA driver: libcuda.so is not on the library path. Install driver 580 or newer, or use --device sim"
     )]
     NoDriver,
-    /// There is a driver and no GPU for it.
+    /// The driver sees no GPU.
     #[error(
         "the NVIDIA driver sees no GPU{}. `nvidia-smi` lists the GPUs of this machine; or use --device sim",
         visible.as_ref().map(|value| format!(" (CUDA_VISIBLE_DEVICES is `{value}`)")).unwrap_or_default()
     )]
     NoGpu {
-        /// What CUDA_VISIBLE_DEVICES lets through, where it is set.
+        /// Value of CUDA_VISIBLE_DEVICES, if set.
         visible: Option<String>,
     },
     /// The driver is older than the kernels.
@@ -179,17 +171,16 @@ pub enum DriverError {
         takes.1
     )]
     OldDriver {
-        /// The highest CUDA version it takes.
+        /// Highest CUDA version that it supports.
         takes: (u32, u32),
     },
-    /// A variable of the environment changes what would run.
+    /// An environment variable changes the code that would run.
     #[error("{name}={value} is set: {effect}; {remedy}")]
     Environment {
         name: &'static str,
         value: String,
-        /// What it would do.
+        /// Its effect.
         effect: &'static str,
-        /// What to do about it.
         remedy: String,
     },
     /// The driver would load kernels at their first launch.
@@ -198,30 +189,29 @@ pub enum DriverError {
          is EAGER: something in this process initialized it earlier. Set CUDA_MODULE_LOADING=EAGER where the process starts"
     )]
     Lazy,
-    /// Another value of this process has a device.
+    /// Another value of this process has a device open.
     #[error(
         "this process already has a GPU open, and nothing may be loaded while its kernels run: one process, one GPU"
     )]
     InUse,
-    /// There is no such device.
     #[error("no device cuda:{ordinal}: the driver sees {count}")]
     NoDevice {
         ordinal: u32,
-        /// How many there are.
+        /// Number of devices.
         count: u32,
     },
-    /// Memory ran out.
+    /// Device memory ran out.
     #[error("out of device memory: {asked} bytes requested, {free} free")]
     OutOfMemory { asked: u64, free: u64 },
-    /// The driver has no memory for what it keeps itself.
+    /// The driver has no memory for its own objects.
     #[error("out of device memory: the driver cannot {what}, and {free} bytes are free. {remedy}")]
     OutOfDriverMemory {
         what: String,
         free: u64,
-        /// What to do about it.
+        /// Ways to free memory.
         remedy: &'static str,
     },
-    /// The host's memory ran out, or what of it may be pinned.
+    /// Host memory, or the pinnable part of it, ran out.
     #[error(
         "out of host memory: {asked} bytes of pinned memory requested beside {taken} that were given{}. End other programs, or \
          raise the memory limit of the container or job that this runs in",
@@ -230,41 +220,37 @@ pub enum DriverError {
     OutOfHostMemory {
         asked: u64,
         taken: u64,
-        /// By /proc/meminfo, where that is there: a limit of the container is not in it.
+        /// From /proc/meminfo, if present: a container's limit is not in it.
         available: Option<u64>,
     },
-    /// A driver call failed.
     #[error("{call} failed: {name} ({code}){context}")]
     Call {
         call: &'static str,
-        /// CUDA's error code.
         code: u32,
-        /// CUDA's name for it.
         name: String,
-        /// On what, if that helps.
+        /// Object of the call; may be empty.
         context: String,
     },
-    /// A device without cuBLASLt is to use it.
+    /// The device cannot use cuBLASLt.
     #[error("the simulated GPU executes references, and no library: leave --gemm cublas out, or use --device cuda:0")]
     NoCublas,
-    /// Ranks did not come together, or one of them is gone.
+    /// Ranks failed to connect, or one of them is gone.
     #[error("{label}: {reason}")]
     Exchange {
         label: String,
-        /// What went wrong.
+        /// Cause of the failure, for people.
         reason: String,
     },
-    /// The simulated GPU found a launch that a real one might let pass.
+    /// The simulated GPU rejects a launch that a real one might accept.
     #[error("{label}: {reason}")]
     Launch {
         label: String,
-        /// The reason why it cannot be used.
+        /// Rule that the launch violates.
         reason: String,
     },
 }
 
-/// A GPU. Everything that happens after [`Driver::prepare`] is ordered: writes, launches and reads take
-/// effect in the order they are asked for.
+/// A GPU. All work after [`Driver::prepare`] is ordered: writes, launches and reads take effect in call order.
 pub trait Driver {
     fn device(&self) -> &Device;
 
@@ -274,61 +260,61 @@ pub trait Driver {
     /// [`DriverError`] of the driver.
     fn load(&mut self, module: &Module<'_>) -> Result<KernelId, DriverError>;
 
-    /// How many modules have been loaded: counted where the driver is called.
+    /// Returns the number of modules loaded, counted where the driver is called.
     fn loads(&self) -> u64;
 
-    /// Has cuBLASLt compute what [`BoundWork::Product`] says.
+    /// Computes [`BoundWork::Product`] by cuBLASLt from now on.
     ///
     /// # Errors
-    /// [`DriverError`] of the library, or where the device cannot use it.
+    /// [`DriverError`] of the library, or if the device cannot use it.
     fn set_cublas(&mut self, _cublas: Cublas) -> Result<(), DriverError> {
         Err(DriverError::NoCublas)
     }
 
-    /// Which version computes products, and the device memory that it has taken for itself; none where it does not.
+    /// Returns the version that computes products and its device memory; none without cuBLASLt.
     fn cublas(&self) -> Option<CublasUse> {
         None
     }
 
-    /// Takes device memory, aligned to 256 bytes. It is given back when the driver is dropped.
+    /// Allocates device memory, aligned to 256 bytes. Dropping the driver frees it.
     ///
     /// # Errors
-    /// [`DriverError::OutOfMemory`].
+    /// [`DriverError::OutOfMemory`] if it does not fit.
     fn allocate(&mut self, bytes: u64) -> Result<u64, DriverError>;
 
-    /// What the environment asked of its memory, for people; none where it said nothing.
+    /// Describes the kind of memory that the environment requests, for people; none without a request.
     fn memory_note(&self) -> Option<String> {
         None
     }
 
-    /// Device memory free now, bytes, counted as [`Device::free_bytes`] is.
+    /// Returns free device memory, bytes, counted like [`Device::free_bytes`].
     ///
     /// # Errors
     /// [`DriverError`] of the driver.
     fn free_bytes(&self) -> Result<u64, DriverError>;
 
-    /// Takes the pinned host memory that [`Driver::write`] and [`Driver::read`] go through; each moves at
-    /// most `bytes` at once.
+    /// Allocates the pinned host memory of [`Driver::write`] and [`Driver::read`]; each moves at most `bytes` at once.
     ///
     /// # Errors
-    /// [`DriverError::OutOfHostMemory`].
+    /// [`DriverError::OutOfHostMemory`] if it cannot be pinned.
     fn stage(&mut self, bytes: u64) -> Result<(), DriverError>;
 
-    /// Connects this device with those of the other ranks, which do the same, once all memory is taken and before anything is launched.
+    /// Connects this device with those of the other ranks, which do the same, after all allocations and before the
+    /// first launch.
     ///
     /// # Errors
-    /// [`DriverError::Exchange`].
+    /// [`DriverError::Exchange`] if a rank cannot be reached.
     fn connect_ranks(&mut self) -> Result<(), DriverError> {
         Ok(())
     }
 
-    /// How many ranks there are and by what they exchange, for people; none where there is one.
+    /// Describes the number of ranks and their backend, for people; none for one rank.
     fn ranks(&self) -> Option<String> {
         None
     }
 
-    /// How long launches have waited for exchanges, and by them for ranks that came later, by the device's clock; seconds. None
-    /// where nothing runs beside exchanges.
+    /// Returns the time that launches waited for exchanges, and so for slower ranks, by the device's clock, seconds.
+    /// None if nothing runs beside exchanges.
     ///
     /// # Errors
     /// [`DriverError`] of earlier work.
@@ -336,17 +322,17 @@ pub trait Driver {
         Ok(None)
     }
 
-    /// Begins to ask what it does, by its management library, beside all that is asked of it here; none of a device without one.
+    /// Starts reading the GPU's state by its management library, beside all other work; none for a device without one.
     fn gauge(&self) -> Option<Gauge> {
         None
     }
 
-    /// What it is doing, for a thread that watches it.
+    /// Returns the device's activity, for a watching thread.
     fn activity(&self) -> Activity {
         Activity::default()
     }
 
-    /// Has the device write this number to [`Self::activity`] once it has done all that was asked of it so far. Nothing waits.
+    /// Makes the device write this number to [`Self::activity`] once it has finished all work so far. Does not wait.
     ///
     /// # Errors
     /// [`DriverError`] of earlier work.
@@ -354,39 +340,39 @@ pub trait Driver {
         Ok(())
     }
 
-    /// What is prepared from here on runs a node at a time: each is named in [`Self::activity`] and waited for.
+    /// Makes later [`Self::prepare`] calls run one node at a time: each is named in [`Self::activity`] and waited for.
     fn run_nodes_alone(&mut self) {}
 
-    /// Prepares a sequence of nodes to be run again and again.
+    /// Prepares a sequence of nodes for repeated runs.
     ///
     /// # Errors
     /// [`DriverError`] of the driver.
     fn prepare(&mut self, nodes: &[Bound]) -> Result<GraphId, DriverError>;
 
-    /// Runs a prepared sequence. Does not wait for it.
+    /// Runs a prepared sequence without waiting for it.
     ///
     /// # Errors
     /// [`DriverError`] of the driver, of this or earlier work.
     fn run(&mut self, graph: GraphId) -> Result<(), DriverError>;
 
-    /// Runs a prepared sequence after what was asked for so far, and beside what is asked for next, until [`Self::join`].
+    /// Runs a prepared sequence after all work so far, and beside later work until [`Self::join`].
     ///
     /// # Errors
-    /// As [`Self::run`].
+    /// Those of [`Self::run`].
     fn run_beside(&mut self, graph: GraphId) -> Result<(), DriverError> {
         self.run(graph)
     }
 
-    /// What is asked for next comes after what runs beside.
+    /// Orders later work after the side sequence.
     ///
     /// # Errors
-    /// As [`Self::run`].
+    /// Those of [`Self::run`].
     fn join(&mut self) -> Result<(), DriverError> {
         Ok(())
     }
 
-    /// Runs a prepared sequence once to warm up and then `repeats` times, and waits. Returns the seconds that
-    /// each of the latter took, by the device's own clock. A driver whose [`Self::run`] does wait has no other than the host's.
+    /// Runs a prepared sequence once to warm up and then `repeats` times, and waits. Returns the seconds per timed run,
+    /// by the device's own clock; by the host's for a driver whose [`Self::run`] waits.
     ///
     /// # Errors
     /// [`DriverError`] of the driver, of this or earlier work.

@@ -1,22 +1,22 @@
-//! What a GPU does while it works: asked on a thread of its own, for which no step and no exit waits, as NVML may hang when a GPU does.
+//! Samples a GPU's state on a thread of its own, for which no step and no exit waits: NVML may hang when a GPU does.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Between two readings.
+/// Time between two readings.
 const EVERY: Duration = Duration::from_millis(250);
-/// How long the first reading is waited for.
+/// Time limit for the first reading.
 const OPENS: Duration = Duration::from_secs(2);
-/// What is older is not what the GPU does now.
+/// Age from which a reading is out of date.
 const STALE: Duration = Duration::from_secs(2);
-/// How long the thread may take to end.
+/// Time limit for the thread to end.
 const ENDS: Duration = Duration::from_millis(500);
 
-/// Why nobody says what a GPU does.
+/// A GPU whose state cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GaugeError {
-    /// The library is not there, or lacks a function.
+    /// The library is missing or lacks a function.
     #[error("{0}")]
     Library(String),
     #[error("{call} failed ({code})")]
@@ -25,7 +25,7 @@ pub enum GaugeError {
     Silent,
 }
 
-/// A mean so far.
+/// A running mean.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Mean {
     sum: f64,
@@ -33,7 +33,7 @@ pub struct Mean {
 }
 
 impl Mean {
-    /// Of one value, or of none.
+    /// Starts from one value, or none.
     pub fn of(value: Option<f64>) -> Self {
         value.map_or_else(Self::default, |sum| Self { sum, count: 1 })
     }
@@ -43,22 +43,22 @@ impl Mean {
         self.count += other.count;
     }
 
-    /// None where there was nothing to add.
+    /// Returns the mean; none without values.
     pub fn value(self) -> Option<f64> {
         (self.count > 0).then(|| self.sum / f64::from(self.count))
     }
 }
 
-/// What a GPU did at a moment, or over several. What it cannot say is not there.
+/// A GPU's state at a moment, or over several. Unknown values are none.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Reading {
     pub power_w: Mean,
     pub sm_clock_mhz: Mean,
     /// Share of the time in which a kernel ran.
     pub busy_percent: Mean,
-    /// The highest one.
+    /// Highest temperature.
     pub temperature_c: Option<u32>,
-    /// Why clocks were not higher, as the bits of nvml.h's `nvmlClocksThrottleReason*`: all that were seen.
+    /// Union of the throttle reasons seen, as bits of nvml.h's `nvmlClocksThrottleReason*`.
     pub throttle: Option<u64>,
 }
 
@@ -75,7 +75,7 @@ impl Reading {
     }
 }
 
-/// Reads until it is dropped.
+/// Samples until it is dropped.
 pub struct Gauge(Arc<Shared>);
 
 #[derive(Default)]
@@ -86,9 +86,9 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// Once it is known.
+    /// None until known.
     opened: Option<Result<(), GaugeError>>,
-    /// What was read since somebody last took it.
+    /// Readings since the last [`Gauge::take`].
     since: Option<Reading>,
     latest: Option<(Instant, Reading)>,
     over: bool,
@@ -100,19 +100,19 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the state, and wakes who waits for that.
+    /// Changes the state, and wakes its waiters.
     fn set(&self, change: impl FnOnce(&mut State)) {
         change(&mut self.locked());
         self.changed.notify_all();
     }
 
-    /// Waits for something, for a time. Returns the state as it then is.
+    /// Waits for a condition, for a limited time. Returns the state at the end.
     fn wait(&self, time: Duration, until: impl Fn(&State) -> bool) -> MutexGuard<'_, State> {
         let waited = self.changed.wait_timeout_while(self.locked(), time, |state| !until(state));
         waited.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// Nothing is locked while the GPU is asked.
+    /// The lock is released while the GPU is read.
     fn read<R: FnMut() -> Reading>(&self, open: impl FnOnce() -> Result<R, GaugeError>) {
         let mut read = match open() {
             Ok(read) => read,
@@ -133,7 +133,7 @@ impl Shared {
 }
 
 impl Gauge {
-    /// Begins to read by what `open` gives. Waits for nothing.
+    /// Starts reading by the function that `open` returns. Does not wait.
     pub fn start<R: FnMut() -> Reading>(open: impl FnOnce() -> Result<R, GaugeError> + Send + 'static) -> Self {
         let shared = Arc::<Shared>::default();
         let own = Arc::clone(&shared);
@@ -150,17 +150,17 @@ impl Gauge {
         Self(shared)
     }
 
-    /// Waits for the first reading, two seconds at most.
+    /// Waits at most two seconds for the first reading.
     ///
     /// # Errors
-    /// [`GaugeError`] where there is none.
+    /// [`GaugeError`] if there is none.
     pub fn opened(&self) -> Result<Reading, GaugeError> {
         let state = self.0.wait(OPENS, |state| state.opened.is_some());
         state.opened.clone().unwrap_or(Err(GaugeError::Silent))?;
         Ok(state.latest.map_or_else(Reading::default, |(_, reading)| reading))
     }
 
-    /// What was read since the last call, or the latest reading where nothing was; nothing once that is out of date.
+    /// Returns the readings since the last call, or else the latest one; empty once that is out of date.
     pub fn take(&self) -> Reading {
         let mut state = self.0.locked();
         let latest = state.latest.filter(|(at, _)| at.elapsed() < STALE).map(|(_, reading)| reading);
@@ -203,7 +203,7 @@ mod tests {
             send.send(watts(power_w)).unwrap();
         }
         assert_eq!(gauge.opened(), Ok(watts(100.0)));
-        // The third reading waits for what nobody has sent yet.
+        // The third reading waits for a value not yet sent.
         drop(gauge.0.wait(Duration::from_secs(60), |state| state.latest.is_some_and(|(_, of)| of == watts(300.0))));
         assert_eq!([gauge.take(), gauge.take()].map(|reading| reading.power_w.value()), [Some(200.0), Some(300.0)]);
         gauge.0.locked().latest.as_mut().unwrap().0 -= STALE;
@@ -211,7 +211,7 @@ mod tests {
         drop(send);
     }
 
-    /// Its sender is kept: nothing ever comes.
+    /// Its sender is kept and never sends.
     #[test]
     fn a_reading_that_never_comes_is_not_waited_for() {
         let (_keep, never) = mpsc::channel::<Reading>();

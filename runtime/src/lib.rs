@@ -1,7 +1,7 @@
 //! DURING the run: verify, load, seal, launch.
 //!
-//! [`Loading`] can load modules and has nothing to launch on; [`Loading::seal`] turns it into [`Sealed`],
-//! which launches and cannot load. Nothing in this crate, or below it, can compile.
+//! [`Loading`] loads modules and cannot launch; [`Loading::seal`] turns it into [`Sealed`], which launches and cannot
+//! load. Neither this crate nor its dependencies can compile.
 
 mod activity;
 mod communicator;

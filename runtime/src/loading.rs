@@ -1,4 +1,4 @@
-//! Before the seal: modules, memory and graphs. There is nothing to launch on yet.
+//! The phase before the seal: loads modules, allocates memory and prepares graphs. Nothing can be launched yet.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,76 +13,69 @@ use crate::driver::{
 use crate::loads::{self, Load};
 use crate::sealed::Sealed;
 
-/// Bytes of one pinned slot that copies go through.
+/// Bytes of one pinned slot.
 pub const STAGE_BYTES: u64 = 16 << 20;
 
-/// How a plan's buffers get device memory.
+/// Placement of a plan's buffers in device memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// One allocation for everything.
+    /// One allocation for all buffers.
     Arena,
-    /// Each buffer its own, so that memory checkers see overruns. For debugging: it shares nothing.
+    /// One allocation per buffer, so that memory checkers see overruns. For debugging: no memory is reused.
     Separate,
 }
 
-/// A driver that can load and has nothing to launch on.
+/// A driver that can load and cannot launch.
 pub struct Loading {
     driver: Box<dyn Driver>,
     kernels: BTreeMap<KeyVariant, KernelId>,
     loads: Vec<Load>,
 }
 
-/// What a plan needs of a bundle and does not find there.
+/// Kernels that a plan needs, against those of a bundle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Coverage {
-    /// For which architecture.
     pub arch: Arch,
-    /// How many (key, variant) pairs the plan launches.
+    /// Number of (key, variant) pairs that the plan launches.
     pub needed: usize,
-    /// Those the bundle lacks, sorted.
+    /// Pairs missing from the bundle, sorted.
     pub missing: Vec<KeyVariant>,
     /// Models to build them for, in the remedy.
     pub models: Vec<String>,
 }
 
-/// A run that must not start.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// The bundle must not be used.
     #[error(transparent)]
     Bundle(#[from] BundleError),
-    /// No architecture of the project runs on this device.
+    /// No supported architecture runs on this device.
     #[error(
         "no build of Precast has kernels for {device}, compute capability {major}.{minor}: supported are 8.9 (feature \
          sm_89), 9.0 (sm_90) and 12.1 (sm_121). Use another GPU, or --device sim"
     )]
     Unsupported { device: String, major: u32, minor: u32 },
-    /// The bundle has no code for this device.
     #[error(
         "the bundle has no code for {device}, which needs {arch}; it holds {}.\n\
          {remedy}",
         if holds.is_empty() { "nothing".to_owned() } else { holds.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ") }
     )]
     NoArch {
-        /// The device's name.
         device: String,
-        /// What it needs.
+        /// Architecture of the device.
         arch: Arch,
-        /// What there is.
+        /// Architectures of the bundle.
         holds: Vec<Arch>,
-        /// What gives it.
         remedy: String,
     },
-    /// Kernels are missing: all of them.
+    /// Every missing kernel.
     #[error("{0}")]
     Missing(Coverage),
-    /// The driver failed.
     #[error(transparent)]
     Driver(#[from] DriverError),
 }
 
 impl LoadError {
-    /// What gives kernels for an architecture: those of the built-in models, or of these.
+    /// Returns the commands that give kernels for an architecture: those of the built-in models, or of these.
     pub fn remedy(arch: Arch, models: &[String]) -> String {
         let cargo = arch.feature().map(|feature| format!("cargo build --release --features {feature}"));
         if let Some(cargo) = cargo.as_ref().filter(|_| models.is_empty()) {
@@ -114,16 +107,15 @@ impl Loading {
         Self { driver, kernels: BTreeMap::new(), loads: Vec::new() }
     }
 
-    /// The driver's device.
     pub fn device(&self) -> &Device {
         self.driver.device()
     }
 
-    /// Verifies a bundle and loads every module that a plan launches. `models` are named in the remedy if
-    /// some are missing.
+    /// Verifies a bundle and loads every module that a plan launches. `models` are named in the remedy if modules are
+    /// missing.
     ///
     /// # Errors
-    /// [`LoadError`]; the first module is loaded only when everything is known to be there and whole.
+    /// [`LoadError`] before the first load, if the bundle is invalid or incomplete; later ones are the driver's.
     pub fn load(&mut self, bundle: &Bundle<'_>, plan: &Plan, models: &[String]) -> Result<(), LoadError> {
         let mut models = models.to_vec();
         models.dedup();
@@ -147,13 +139,13 @@ impl Loading {
         Ok(())
     }
 
-    /// Takes all memory, binds and prepares every phase, and gives up the ability to load.
+    /// Allocates all memory, binds and prepares every phase, and gives up the ability to load.
     ///
     /// # Errors
     /// [`DriverError`], out of memory among them.
     ///
     /// # Panics
-    /// If the plan launches a kernel that [`Self::load`] did not load: it was another plan.
+    /// If the plan launches a kernel that [`Self::load`] did not load: it was given another plan.
     pub fn seal(mut self, plan: &Plan, placement: Placement) -> Result<Sealed, DriverError> {
         let driver = &mut self.driver;
         let addresses = match placement {
@@ -188,7 +180,7 @@ impl Loading {
     }
 }
 
-/// A launch with the addresses of the buffers.
+/// Binds a launch to the addresses of the buffers.
 ///
 /// # Panics
 /// If its kernel has not been loaded.
@@ -210,7 +202,7 @@ fn bind(launch: &Launch, kernels: &BTreeMap<KeyVariant, KernelId>, addresses: &[
     }
 }
 
-/// A part of a sequence: what it waits for of earlier parts is done before it begins.
+/// Selects a part of a sequence. Dependencies in earlier parts are met before it begins.
 fn of_part(nodes: &[Bound], part: std::ops::Range<usize>) -> Vec<Bound> {
     let first = part.start as u32;
     let own = |bound: &Bound| {
@@ -229,7 +221,7 @@ fn bind_exchange(exchange: &Exchange, addresses: &[u64]) -> BoundExchange {
     }
 }
 
-/// The device's architecture, if the bundle has code for it.
+/// Returns the device's architecture, if the bundle has code for it.
 pub(crate) fn code_for(device: &Device, bundle: &Bundle<'_>, models: &[String]) -> Result<Arch, LoadError> {
     let Some(arch) = device.arch() else {
         let (major, minor) = device.compute_capability.unwrap_or_default();

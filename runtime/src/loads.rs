@@ -1,4 +1,4 @@
-//! What has been loaded, in order, and how long each took.
+//! Records loaded modules, in order, with the time of each load.
 
 use std::time::Instant;
 
@@ -7,20 +7,19 @@ use precast_kernels::KeyVariant;
 
 use crate::driver::{Driver, DriverError, KernelId};
 
-/// A module that was loaded.
+/// A loaded module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Load {
-    /// Key and variant.
     pub pair: KeyVariant,
     /// Digest of its cubin; none for the simulated GPU.
     pub digest: Option<Digest>,
-    /// Bytes of its cubin.
+    /// Size of its cubin.
     pub bytes: u64,
-    /// What loading it took, by the host's clock.
+    /// Duration of the load, by the host's clock.
     pub microseconds: u64,
 }
 
-/// Loads a module and tells `tracing` of it: one event a load, as it happens.
+/// Loads a module and emits one `tracing` event.
 pub(crate) fn load(driver: &mut dyn Driver, module: &Module<'_>) -> Result<(KernelId, Load), DriverError> {
     let started = Instant::now();
     let kernel = driver.load(module)?;

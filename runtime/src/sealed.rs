@@ -1,4 +1,4 @@
-//! After the seal: nothing is loaded and nothing is allocated.
+//! The phase after the seal: nothing is loaded or allocated.
 
 use precast_plan::Tensor;
 
@@ -14,7 +14,7 @@ pub struct Sealed {
     stage_bytes: u64,
     loads: u64,
     loaded: Vec<Load>,
-    /// A phase runs beside what is asked for.
+    /// True while a phase runs on the side stream.
     beside: bool,
     activity: Activity,
 }
@@ -35,32 +35,33 @@ impl Sealed {
         self.driver.device()
     }
 
-    /// Modules loaded: all of them before the seal.
+    /// Returns the number of loaded modules, all loaded before the seal.
     pub fn loads(&self) -> u64 {
         self.loads
     }
 
-    /// The same, in the order in which they were loaded.
+    /// Returns the loaded modules, in order.
     pub fn loaded(&self) -> &[Load] {
         &self.loaded
     }
 
-    /// Modules loaded since the seal, as the driver counts them: none, or the next launch panics.
+    /// Returns the number of modules loaded since the seal, as the driver counts them: if not 0, the next launch
+    /// panics.
     pub fn loads_after_seal(&self) -> u64 {
         self.driver.loads() - self.loads
     }
 
-    /// What cuBLASLt is on the device, where it computes the products.
+    /// Returns the device's cuBLASLt, if it computes the products.
     pub fn cublas(&self) -> Option<CublasUse> {
         self.driver.cublas()
     }
 
-    /// How many ranks there are and by what they exchange; none where there is one.
+    /// Describes the number of ranks and their backend; none for one rank.
     pub fn ranks(&self) -> Option<String> {
         self.driver.ranks()
     }
 
-    /// How long launches have waited for exchanges, by the device's clock, seconds: of waits that have ended. None where nothing
+    /// Returns the time of finished waits of launches for exchanges, by the device's clock, seconds. None if nothing
     /// runs beside exchanges.
     ///
     /// # Errors
@@ -69,12 +70,12 @@ impl Sealed {
         self.driver.waited_s()
     }
 
-    /// What the device is doing, for a thread that watches it.
+    /// Returns the device's activity, for a watching thread.
     pub fn activity(&self) -> Activity {
         self.activity.clone()
     }
 
-    /// Device memory free now, bytes.
+    /// Returns free device memory, bytes.
     ///
     /// # Errors
     /// [`DriverError`] of the driver.
@@ -86,19 +87,19 @@ impl Sealed {
         self.addresses[tensor.buffer.0 as usize] + tensor.offset
     }
 
-    /// Runs a phase. Does not wait for it.
+    /// Runs a phase without waiting for it.
     ///
     /// # Errors
     /// [`DriverError`] of this or earlier work.
     ///
     /// # Panics
-    /// If the plan has no such phase, or a module has been loaded since the seal: both are bugs of this
-    /// project, and the second is the one it exists to rule out.
+    /// If the plan has no such phase, or a module has been loaded since the seal: both are bugs of this project, the
+    /// second the one that it exists to rule out.
     pub fn run(&mut self, phase: &str) -> Result<(), DriverError> {
         let (graphs, _call) = (self.graphs(phase), self.activity.call());
         let number = self.activity.launch(phase);
         for (index, graph) in graphs.into_iter().enumerate() {
-            // What is before the first cut needs nothing of what runs beside it.
+            // Work before the first cut does not depend on the side stream.
             if index > 0 || !self.is_divided(phase) {
                 self.join()?;
             }
@@ -107,18 +108,19 @@ impl Sealed {
         self.driver.mark(number)
     }
 
-    /// Runs a phase beside what is asked for next: writes, and the beginning of a phase that is divided. All else waits for it.
+    /// Runs a phase on the side stream, beside later writes and the beginning of a divided phase. All else waits for
+    /// it.
     ///
     /// # Errors
-    /// As [`Self::run`].
+    /// Those of [`Self::run`].
     ///
     /// # Panics
-    /// As [`Self::run`].
+    /// Those of [`Self::run`].
     pub fn run_beside(&mut self, phase: &str) -> Result<(), DriverError> {
         let _call = self.activity.call();
         self.join()?;
         self.beside = true;
-        // The next phase that needs it says that it is done.
+        // The next phase that needs it marks its end.
         self.activity.launch_unmarked(phase);
         self.graphs(phase).into_iter().try_for_each(|graph| self.driver.run_beside(graph))
     }
@@ -127,13 +129,13 @@ impl Sealed {
         if std::mem::take(&mut self.beside) { self.driver.join() } else { Ok(()) }
     }
 
-    /// Seconds that each of `repeats` runs of a phase takes, one after the other, warm. Waits for them.
+    /// Returns the mean seconds of `repeats` consecutive warm runs of a phase. Waits for them.
     ///
     /// # Errors
     /// [`DriverError`] of this or earlier work.
     ///
     /// # Panics
-    /// As [`Self::run`].
+    /// Those of [`Self::run`].
     pub fn time(&mut self, phase: &str, repeats: u32) -> Result<f64, DriverError> {
         let _call = self.activity.call();
         self.join()?;
@@ -156,7 +158,7 @@ impl Sealed {
         }
     }
 
-    /// Copies to a tensor, in order with the phases run before and after.
+    /// Copies to a tensor, in order with earlier and later phases.
     ///
     /// # Errors
     /// [`DriverError`] of this or earlier work.
@@ -168,8 +170,8 @@ impl Sealed {
         self.write_part(tensor, 0, bytes)
     }
 
-    /// Copies to a part of a tensor, `start` bytes from its first, in order with the phases run before and after; beside what
-    /// [`Self::run_beside`] has begun, which does not touch the tensor.
+    /// Copies to a part of a tensor, `start` bytes from its beginning, in order with earlier and later phases; beside
+    /// the work of [`Self::run_beside`], which does not touch the tensor.
     ///
     /// # Errors
     /// [`DriverError`] of this or earlier work.
@@ -187,7 +189,7 @@ impl Sealed {
         Ok(())
     }
 
-    /// Copies from a tensor, after everything asked for before.
+    /// Copies from a tensor after all earlier work, and waits.
     ///
     /// # Errors
     /// [`DriverError`] of this or earlier work.
@@ -200,11 +202,11 @@ impl Sealed {
         Ok(all)
     }
 
-    /// Copies from a tensor in parts of whole elements, each given to `take` while the next is under way: the host
-    /// holds two parts, however large the tensor is.
+    /// Copies from a tensor in parts of whole elements, each given to `take` during the next copy: the host holds two
+    /// parts, however large the tensor.
     ///
     /// # Errors
-    /// [`DriverError`] of this or earlier work, or what `take` fails with.
+    /// [`DriverError`] of this or earlier work, or the error of `take`.
     pub fn read_parts<E: From<DriverError>>(
         &mut self,
         tensor: Tensor,
@@ -226,14 +228,14 @@ impl Sealed {
             };
             under_way = next.map(|(ticket, _)| ticket);
             if let Some(failure) = arrived.and_then(|arrived| take(&arrived.bytes).err()) {
-                // A copy that is never waited for would keep its slot.
+                // A copy without a wait would keep its slot.
                 under_way.map(|ticket| self.wait(ticket)).transpose()?;
                 return Err(failure);
             }
         }
     }
 
-    /// Starts a copy from a small tensor; [`Self::wait`] gives its bytes, later.
+    /// Starts a copy from a small tensor; [`Self::wait`] returns its bytes.
     ///
     /// # Errors
     /// [`DriverError`] of this or earlier work.

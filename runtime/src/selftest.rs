@@ -1,4 +1,4 @@
-//! Every kernel of a bundle against its host reference, on the device: fresh random inputs, ragged sizes,
+//! Checks every kernel of a bundle against its host reference on the device: fresh random inputs, ragged sizes,
 //! poisoned outputs, guarded operands.
 
 use precast_fatbins::{Bundle, BundleError};
@@ -12,26 +12,26 @@ use crate::loads::{self, Load};
 /// Bytes before and after each operand that no kernel may touch.
 const GUARD: u64 = 256;
 
-/// Bytes a copy moves at most.
+/// Largest copy, bytes.
 const STAGE_BYTES: u64 = 16 << 20;
 
-/// Timings of a launch, and launches in each.
+/// Timings of a launch, and launches per timing.
 const TIMINGS: u32 = 5;
 const REPEATS: u32 = 20;
 
-/// What became of one checked launch.
+/// Result of one checked launch.
 #[derive(Debug)]
 pub struct Outcome {
     pub pair: KeyVariant,
-    /// Which of its samples.
+    /// Index of its sample.
     pub sample: usize,
-    /// The largest distance over its outputs, or what is wrong.
+    /// Largest distance over its outputs, or the fault.
     pub result: Result<Distance, Fault>,
-    /// What it left in every operand that is an output.
+    /// Contents of every output operand.
     pub outputs: Vec<Output>,
 }
 
-/// What a launch left in an operand.
+/// Contents of an operand after a launch.
 #[derive(Debug)]
 pub struct Output {
     pub operand: &'static str,
@@ -39,10 +39,10 @@ pub struct Output {
     pub bytes: Vec<u8>,
 }
 
-/// What is wrong with a checked launch.
+/// A fault of a checked launch.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
-    /// An output is not what the reference says.
+    /// An output differs from the reference.
     #[error(transparent)]
     Mismatch(#[from] Mismatch),
     /// A byte outside the operands changed.
@@ -51,12 +51,12 @@ pub enum Fault {
         pair: String,
         /// The operand nearest to the byte.
         operand: &'static str,
-        /// Distance from it.
+        /// Distance from it, bytes.
         offset: i64,
     },
 }
 
-/// Operands of a case, guarded, one after the other.
+/// Places guarded operands of a case one after the other.
 struct Layout {
     starts: Vec<u64>,
     bytes: u64,
@@ -74,7 +74,7 @@ impl Layout {
         Self { starts, bytes: next + GUARD }
     }
 
-    /// Guards poisoned, operands as the case has them.
+    /// Returns memory with poisoned guards and the case's operands.
     fn image(&self, case: &Case) -> Vec<u8> {
         let mut image = vec![POISON; self.bytes as usize];
         for (start, content) in self.starts.iter().zip(&case.before) {
@@ -84,7 +84,7 @@ impl Layout {
     }
 }
 
-/// A launch that is ready to run: its operands guarded, its code loaded.
+/// A launch ready to run: operands guarded, code loaded.
 struct Ready {
     pair: KeyVariant,
     sample: usize,
@@ -99,7 +99,7 @@ impl Ready {
     }
 }
 
-/// Launches that are ready to run, all at one address, and what was loaded for them.
+/// Launches ready to run, all at one address, and the loads for them.
 struct Prepared {
     base: u64,
     ready: Vec<Ready>,
@@ -107,8 +107,8 @@ struct Prepared {
 }
 
 /// Loads every kernel of a bundle that runs on the driver's device and whose key starts with `prefix`, and prepares the
-/// samples that `choose` takes of those that each admits, all at one address and each `repeats` times, one after the other.
-/// Everything is loaded before the first launch.
+/// admitted samples that `choose` takes, all at one address and each `repeats` times in a row. Every load precedes the
+/// first launch.
 fn prepare(
     driver: &mut dyn Driver,
     bundle: &Bundle<'_>,
@@ -159,7 +159,7 @@ fn prepare(
     Ok(Prepared { base, ready, loads })
 }
 
-/// Sends what a launch finds before it.
+/// Uploads a launch's memory image.
 fn send(driver: &mut dyn Driver, base: u64, image: &[u8]) -> Result<(), LoadError> {
     for (index, part) in image.chunks(STAGE_BYTES as usize).enumerate() {
         driver.write(base + index as u64 * STAGE_BYTES, part)?;
@@ -167,12 +167,12 @@ fn send(driver: &mut dyn Driver, base: u64, image: &[u8]) -> Result<(), LoadErro
     Ok(())
 }
 
-/// Checks every kernel of a bundle that runs on the driver's device and whose key starts with `prefix`; `report` hears of
-/// each launch. Returns what was loaded, in order.
+/// Checks every kernel of a bundle that runs on the driver's device and whose key starts with `prefix`; `report`
+/// receives each launch. Returns the loads, in order.
 ///
 /// # Errors
-/// [`LoadError`] where the checks themselves cannot be made, for the bundle has no code for the device among them; what
-/// they find goes to `report`.
+/// [`LoadError`] if the checks cannot be made, for example without code for the device; faults of kernels go to
+/// `report`.
 pub fn selftest(
     mut driver: Box<dyn Driver>,
     bundle: &Bundle<'_>,
@@ -198,24 +198,23 @@ pub fn selftest(
     Ok(loads)
 }
 
-/// What a launch takes, whatever plan has it.
+/// Time of a launch, independent of any plan.
 #[derive(Debug)]
 pub struct Timed {
-    /// The kernel that was launched.
     pub pair: KeyVariant,
-    /// Bytes it has to move.
+    /// Bytes that it must move.
     pub bytes: u64,
-    /// Its floating-point operations, where they bound its time.
+    /// Floating-point operations, if they bound its time.
     pub flops: u64,
-    /// The fastest of several launches, each after the one before.
+    /// Fastest of several consecutive launches.
     pub seconds: f64,
 }
 
-/// Times every kernel of a bundle that runs on the driver's device and whose key starts with `prefix`: the launch that is typical
-/// of a batch, or without one, and where a build does not admit that, the largest of its samples.
+/// Times every kernel of a bundle that runs on the driver's device and whose key starts with `prefix`, at its launch
+/// typical of a batch; without one, or if a variant does not admit it, at the largest admitted sample.
 ///
 /// # Errors
-/// [`LoadError`] where the bundle has no code for the device, or a launch fails.
+/// [`LoadError`] if the bundle has no code for the device, or a launch fails.
 pub fn time(
     mut driver: Box<dyn Driver>,
     bundle: &Bundle<'_>,
@@ -244,7 +243,7 @@ pub fn time(
     Ok(())
 }
 
-/// What is in the operands that are outputs.
+/// Returns the contents of output operands.
 fn outputs(case: &Case, layout: &Layout, after: &[u8]) -> Vec<Output> {
     let operands = case.operands.iter().zip(&layout.starts).filter(|(operand, _)| operand.access.is_output());
     let output = |(operand, start): (&Operand, &u64)| Output {

@@ -1,4 +1,4 @@
-//! The functions of `libcublasLt.so` that products need, and the values they take, as `cublasLt.h` of version 13 has them.
+//! Functions of `libcublasLt.so` that products need, and their constants, from `cublasLt.h` of version 13.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -6,17 +6,17 @@ pub(crate) type Status = c_int;
 
 pub(crate) const SUCCESS: Status = 0;
 
-/// `CUBLAS_COMPUTE_32F`: sums in f32, inputs as they are.
+/// `CUBLAS_COMPUTE_32F`: accumulates in f32, with unmodified inputs.
 pub(crate) const COMPUTE_F32: c_int = 68;
 /// `CUBLAS_OP_N`, `CUBLAS_OP_T`.
 pub(crate) const AS_IS: i32 = 0;
 pub(crate) const TRANSPOSED: i32 = 1;
 /// `CUBLASLT_EPILOGUE_BIAS`.
 pub(crate) const EPILOGUE_BIAS: u32 = 4;
-/// `CUBLASLT_POINTER_MODE_DEVICE`: the factors of product and addend are read where the product is computed.
+/// `CUBLASLT_POINTER_MODE_DEVICE`: alpha and beta are read on the device.
 pub(crate) const FACTORS_ON_DEVICE: i32 = 1;
-/// `CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE`: parts of a sum go to the workspace in f32 and are added in a step of its own. The
-/// other schemes add them in the result itself, in the order in which they come, or in the result's dtype.
+/// `CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE`: partial sums go to the workspace in f32 and are added in a step of their
+/// own. The other schemes accumulate in the result, in arrival order, or in the result's dtype.
 pub(crate) const REDUCTION_IN_WORKSPACE: u32 = 2;
 
 /// `cudaDataType`.
@@ -57,7 +57,7 @@ pub(crate) struct Found {
     _reserved: [c_int; 4],
 }
 
-/// Pointers to functions, by the names that the library has for them.
+/// Declares pointers to functions under the library's names.
 macro_rules! functions {
     ($($name:ident: fn($($argument:ty),*) -> $result:ty;)*) => {
         #[allow(non_snake_case)]
@@ -70,7 +70,7 @@ macro_rules! functions {
             /// The library is cuBLASLt 13, and stays open.
             ///
             /// # Errors
-            /// Where one of them is missing.
+            /// If a function is missing.
             pub unsafe fn of(library: &libloading::Library) -> Result<Self, libloading::Error> {
                 // SAFETY: the functions have these types.
                 Ok(Self { $($name: unsafe { *library.get(stringify!($name))? },)* })
@@ -94,10 +94,10 @@ functions! {
     cublasLtMatmulPreferenceCreate: fn(Place) -> Status;
     cublasLtMatmulPreferenceSetAttribute: fn(Pointer, i32, *const c_void, usize) -> Status;
     cublasLtMatmulPreferenceDestroy: fn(Pointer) -> Status;
-    // Handle, operation, layouts of a, b, c and d, preference, how many are asked for, what is found, how many those are.
+    // Handle, operation, layouts of a, b, c and d, preference, number requested, results, number returned.
     cublasLtMatmulAlgoGetHeuristic:
         fn(Pointer, Pointer, Pointer, Pointer, Pointer, Pointer, Pointer, c_int, *mut Found, *mut c_int) -> Status;
-    // Handle, operation, factor; a, b and their layouts; factor; c, d and their layouts; algorithm, workspace, stream.
+    // Handle, operation, alpha; a, b and their layouts; beta; c, d and their layouts; algorithm, workspace, stream.
     cublasLtMatmul:
         fn(
             Pointer, Pointer, *const c_void, *const c_void, Pointer, *const c_void, Pointer, *const c_void, *const c_void, Pointer,

@@ -1,5 +1,5 @@
-//! NVIDIA's cuBLASLt, where a run asks for it: found, opened and its version checked when it does. Nothing falls back to it or
-//! from it.
+//! Finds and opens NVIDIA's cuBLASLt and checks its version, if a run requests it. There is no fallback to it or from
+//! it.
 
 pub(crate) mod ffi;
 
@@ -9,26 +9,25 @@ use std::path::{Path, PathBuf};
 
 use ffi::Functions;
 
-/// The file that versions 13 are installed as.
+/// File name of versions 13.
 const LIBRARY: &str = "libcublasLt.so.13";
 
-/// Names a directory that holds the library, or the library itself: nothing else is tried then.
+/// Directory of the library, or the library itself; excludes all other places.
 const VARIABLE: &str = "PRECAST_CUBLAS";
 
-/// Name directories of CUDA toolkits.
+/// Variables with directories of CUDA toolkits.
 const TOOLKITS: [&str; 2] = ["CUDA_HOME", "CUDA_PATH"];
 
-/// Where toolkits are installed.
+/// Default directory of a toolkit.
 const TOOLKIT: &str = "/usr/local/cuda";
 
-/// The same, for people.
+/// Known versions, for messages.
 pub const KNOWN_VERSIONS: &str = "versions from 13.0 on and below 14";
 
-/// Versions whose functions and values [`ffi`] has, as `cublasLtGetVersion` counts them: from 13.0.0 on, below 14.
+/// Versions that [`ffi`] describes, as `cublasLtGetVersion` counts them: 13.0.0 or newer, below 14.
 const LEAST_VERSION: usize = 130_000;
 const NEXT_VERSION: usize = 140_000;
 
-/// A version of cuBLASLt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Version(usize);
 
@@ -38,12 +37,12 @@ impl fmt::Display for Version {
     }
 }
 
-/// Why products cannot be computed by cuBLASLt. `remedy` is the same for all.
+/// A missing or unusable cuBLASLt. All variants share `remedy`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CublasError {
     #[error("--gemm cublas: there is no {LIBRARY}. Looked for:{}\n{}", lines(tried), REMEDY)]
     NotFound {
-        /// Where, and what was found there in its place.
+        /// Places searched, with any other version found there.
         tried: Vec<String>,
     },
     #[error("--gemm cublas: {} cannot be used: {reason}\n{}", path.display(), REMEDY)]
@@ -53,7 +52,7 @@ pub enum CublasError {
         path.display(), if version.0 < LEAST_VERSION { "old" } else { "new" }, REMEDY
     )]
     Version { path: PathBuf, version: Version },
-    /// A variable of the environment changes what it computes.
+    /// An environment variable changes its results.
     #[error("{name}={value} is set: cuBLASLt would {effect}; unset it, or leave --gemm cublas out")]
     Environment { name: &'static str, value: String, effect: &'static str },
 }
@@ -65,7 +64,7 @@ fn lines(tried: &[String]) -> String {
     tried.iter().map(|line| format!("\n  {line}")).collect()
 }
 
-/// Variables that cuBLASLt reads, under which the same product has other bits.
+/// Variables under which cuBLASLt computes other bits for the same product.
 const ENVIRONMENT: [(&str, &str); 4] = [
     ("NVIDIA_TF32_OVERRIDE", "round the inputs of products another way"),
     ("CUBLAS_EMULATE_SINGLE_PRECISION", "emulate fp32 products"),
@@ -73,7 +72,7 @@ const ENVIRONMENT: [(&str, &str); 4] = [
     ("CUBLASLT_HEURISTICS_LUT_FILE", "choose algorithms by a file"),
 ];
 
-/// The library, opened. It stays open until the process ends.
+/// The opened library, which stays open until the process ends.
 #[derive(Clone, Copy)]
 pub struct Cublas {
     pub(crate) functions: &'static Functions,
@@ -81,21 +80,21 @@ pub struct Cublas {
 }
 
 impl Cublas {
-    /// Finds the library, opens it and checks its version. No GPU is needed.
+    /// Finds the library, opens it and checks its version. Needs no GPU.
     ///
     /// # Errors
-    /// [`CublasError`].
+    /// [`CublasError`] if it is missing, of another version, or a variable would change its results.
     pub fn open() -> Result<Self, CublasError> {
         let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         check_environment(variable)?;
         let mut tried = Vec::new();
         for place in places(variable) {
-            // By its name alone it is looked for on the library path.
+            // A bare name is resolved on the library path.
             if place.is_absolute() && !place.is_file() {
                 tried.push(format!("{}: not there{}", place.display(), instead(&place)));
                 continue;
             }
-            // SAFETY: what a library does when it is opened is its own affair; this one registers its kernels.
+            // SAFETY: opening runs the library's initializers; this one registers its kernels.
             match unsafe { libloading::Library::new(&place) } {
                 Ok(library) => return Self::checked(library, &place),
                 Err(error) if place.is_absolute() => {
@@ -108,7 +107,7 @@ impl Cublas {
     }
 
     fn checked(library: libloading::Library, path: &Path) -> Result<Self, CublasError> {
-        // Kernels that it has registered with the driver may run until the process ends.
+        // Its registered kernels may run until the process ends.
         let library: &'static libloading::Library = Box::leak(Box::new(library));
         let unusable =
             |error: libloading::Error| CublasError::Unusable { path: path.to_owned(), reason: error.to_string() };
@@ -137,7 +136,7 @@ fn check_environment(variable: impl Fn(&str) -> Option<OsString>) -> Result<(), 
     }
 }
 
-/// Where the library may be, in the order in which it is looked for.
+/// Returns the library's possible paths, in search order.
 fn places(variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
     if let Some(named) = variable(VARIABLE).map(PathBuf::from) {
         let named = std::path::absolute(&named).unwrap_or(named);
@@ -150,7 +149,7 @@ fn places(variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
     places
 }
 
-/// What is said of another version of the library where this one is not.
+/// Names another version of the library in the place of this one.
 fn instead(place: &Path) -> String {
     let names = place.parent().and_then(|directory| std::fs::read_dir(directory).ok()).into_iter().flatten().flatten();
     let names = names.filter_map(|entry| entry.file_name().into_string().ok());
@@ -162,7 +161,7 @@ fn instead(place: &Path) -> String {
     others.last().map(other).unwrap_or_default()
 }
 
-/// The same of the directories of the library path that are named.
+/// Like [`instead`], for the directories on the library path.
 fn on_library_path(variable: impl Fn(&str) -> Option<OsString>) -> String {
     let path = variable("LD_LIBRARY_PATH").unwrap_or_default();
     let directories: Vec<PathBuf> = std::env::split_paths(&path).collect();
@@ -199,7 +198,7 @@ mod tests {
             found(&[("CUDA_HOME", "/opt/cuda"), ("PRECAST_CUBLAS", "/nowhere")]),
             ["/nowhere/libcublasLt.so.13"]
         );
-        // A file stands for a library that is named itself.
+        // A file stands for an explicitly named library.
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
         assert_eq!(found(&[("PRECAST_CUBLAS", file)]), [file]);
     }

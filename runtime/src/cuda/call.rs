@@ -1,4 +1,4 @@
-//! Driver results as errors.
+//! Converts driver results to errors.
 
 use std::ffi::CStr;
 use std::fmt::Display;
@@ -7,17 +7,17 @@ use cudarc::driver::sys;
 
 use crate::driver::DriverError;
 
-/// The result of a call.
+/// Checks the result of a call.
 pub(super) fn check(call: &'static str, result: sys::CUresult) -> Result<(), DriverError> {
     check_with(call, result, String::new)
 }
 
-/// The result of a call, with what it was made on.
+/// Checks the result of a call, naming its object on failure.
 pub(super) fn check_on(call: &'static str, result: sys::CUresult, on: &dyn Display) -> Result<(), DriverError> {
     check_with(call, result, || format!(" on {on}"))
 }
 
-/// The result of a call, with the context of its failure.
+/// Checks the result of a call, with a context computed on failure.
 pub(super) fn check_with(
     call: &'static str,
     result: sys::CUresult,

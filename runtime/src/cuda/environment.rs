@@ -1,31 +1,31 @@
-//! Environment variables that change which code the driver runs, or when it loads it.
+//! Checks and sets environment variables that change which code the driver runs, or when it loads it.
 
 use std::ffi::{OsString, c_char, c_int};
 
 use crate::driver::DriverError;
 
-/// Makes the driver load modules and their data whole when they are loaded, and not at a kernel's first launch.
+/// Makes the driver load modules and their data at once, not at a kernel's first launch.
 const EAGER: [&std::ffi::CStr; 2] = [c"CUDA_MODULE_LOADING", c"CUDA_MODULE_DATA_LOADING"];
 
-/// Whether NCCL uses the multicast of NVLink, whose sums have no fixed order. Nothing is added by NCCL, and it stays off.
+/// Lets NCCL use NVLink multicast, whose sums have no fixed order. NCCL adds nothing here, and it stays off.
 const MULTICAST: &std::ffi::CStr = c"NCCL_NVLS_ENABLE";
 
-/// Make the driver ignore machine code and compile PTX in its place (CUDA programming guide, "CUDA Environment
-/// Variables"); off where they are 0.
+/// Make the driver ignore machine code and compile PTX instead (CUDA programming guide, "CUDA Environment Variables");
+/// 0 is off.
 const FORCED_JIT: [&str; 2] = ["CUDA_FORCE_PTX_JIT", "CUDA_FORCE_JIT"];
 
-/// Names a library that the driver loads when it is initialized and that may replace or patch any kernel: profilers and
-/// checkers come this way.
+/// Names a library that the driver loads at initialization and that may replace or patch any kernel: profilers and
+/// checkers use it.
 const INJECTION: &str = "CUDA_INJECTION64_PATH";
 
-/// Says that an injected library is wanted.
+/// Permits an injected library.
 const ALLOW_INJECTION: &str = "PRECAST_ALLOW_INJECTION";
 
 unsafe extern "C" {
     fn setenv(name: *const c_char, value: *const c_char, overwrite: c_int) -> c_int;
 }
 
-/// The dynamic loader runs this before `main`. Setting a variable later would race with whatever thread reads the
+/// The dynamic loader runs this before `main`. Setting a variable later would race with threads that read the
 /// environment through C; libcuda reads these once, in `cuInit`.
 #[used]
 #[unsafe(link_section = ".init_array")]

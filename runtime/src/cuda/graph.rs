@@ -1,4 +1,4 @@
-//! A CUDA graph in the making: the nodes of a phase with the plan's own edges.
+//! Builds a CUDA graph: the nodes of a phase with the plan's own edges.
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
@@ -10,11 +10,11 @@ use super::memory::check_memory;
 use super::tensor_map;
 use crate::driver::{Bound, BoundLaunch, DriverError};
 
-/// What leaves the driver room for graphs.
+/// Remedies that leave the driver memory for graphs.
 const LESS_MEMORY: &str = "End other programs on this GPU (nvidia-smi lists them), or let this one take less: a smaller \
                            --batch-size or --seq-len, or --recompute blocks";
 
-/// A graph, and its nodes in the order in which they came.
+/// A graph and its nodes in order of addition.
 pub(super) struct Graph {
     graph: sys::CUgraph,
     nodes: Vec<sys::CUgraphNode>,
@@ -28,7 +28,7 @@ impl Graph {
         Ok(Self { graph, nodes: Vec::new() })
     }
 
-    /// The nodes that a node waits for, by their numbers.
+    /// Returns the nodes with these numbers.
     fn dependencies(&self, earlier: &[u32]) -> Vec<sys::CUgraphNode> {
         earlier.iter().map(|earlier| self.nodes[*earlier as usize]).collect()
     }
@@ -40,8 +40,8 @@ impl Graph {
         function: sys::CUfunction,
         launch: &BoundLaunch,
     ) -> Result<(), DriverError> {
-        // The driver copies the block when the node is added, by the size the kernel declares; the bundle's
-        // verification has compared that with this block's.
+        // The driver copies the block when the node is added, in the size that the kernel declares; the bundle's
+        // verification has compared that size with this block's.
         let mut bytes = launch.params.clone();
         for map in &launch.tensor_maps {
             tensor_map::fill(&mut bytes, map, label)?;
@@ -76,8 +76,8 @@ impl Graph {
         Ok(())
     }
 
-    /// Adds as one node what `enqueue` asks of the stream: how a library's own launches come into a graph. Nothing of it runs
-    /// now, and a call that would load or allocate fails.
+    /// Captures a library's own launches as one node: those that `enqueue` makes on the stream. Nothing runs now, and a
+    /// call that would load or allocate fails.
     pub fn capture(
         &mut self,
         Bound { label, dependencies, .. }: &Bound,
@@ -103,10 +103,10 @@ impl Graph {
         Ok(())
     }
 
-    /// Makes it ready to run on a stream.
+    /// Instantiates the graph for a stream.
     ///
     /// # Errors
-    /// [`DriverError::OutOfDriverMemory`].
+    /// [`DriverError::OutOfDriverMemory`] if the driver has no memory for it.
     pub fn instantiate(self, stream: sys::CUstream) -> Result<sys::CUgraphExec, DriverError> {
         let mut executable = null_mut();
         let what = format!("keep a graph of {} launches", self.nodes.len());

@@ -1,4 +1,4 @@
-//! Libraries that are loaded by name.
+//! Loads libraries by name.
 
 /// Returns the text of the dynamic loader's error.
 pub(super) fn why(error: &libloading::Error) -> String {

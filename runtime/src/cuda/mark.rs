@@ -1,4 +1,4 @@
-//! A word of pinned memory in which the device says how far it has come.
+//! A word of pinned memory in which the device records its progress.
 
 use std::ffi::c_void;
 use std::ptr::{NonNull, null_mut};
@@ -12,12 +12,13 @@ const NOT_SUPPORTED: u32 = sys::CUresult::CUDA_ERROR_NOT_SUPPORTED as u32;
 
 pub(super) struct Mark {
     pub word: NonNull<u32>,
-    /// The same, to the device.
+    /// Address on the device.
     address: sys::CUdeviceptr,
 }
 
 impl Mark {
-    /// A word that is 0; none where streams of the device cannot write one, or no pinned memory is left: a run does without it.
+    /// Creates a word that is 0; none if the device's streams cannot write one or no pinned memory is left: a run works
+    /// without it.
     ///
     /// # Errors
     /// [`DriverError`] of the driver.
@@ -43,7 +44,7 @@ impl Mark {
         }
     }
 
-    /// Has the word written once a stream has done all that it was asked for so far.
+    /// Writes the word once a stream has finished everything queued so far.
     ///
     /// # Errors
     /// [`DriverError`] of the driver.

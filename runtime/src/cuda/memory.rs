@@ -1,4 +1,4 @@
-//! Device memory: how it is taken, and what of it is free.
+//! Allocates device memory and reports the free amount.
 
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -9,23 +9,23 @@ use super::call::{check, check_with};
 use crate::driver::DriverError;
 use crate::host;
 
-/// Says how device memory is taken.
+/// Chooses the kind of device memory.
 const VARIABLE: &str = "PRECAST_MEMORY";
 
-/// How device memory is taken.
+/// A kind of device memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// `cuMemAlloc`: memory of the device, on machines with one memory too, where it is faster than managed memory.
+    /// `cuMemAlloc`: device memory, also on machines with one memory, where it is faster than managed memory.
     Device,
-    /// `cuMemAllocManaged`: pages that move to whoever touches them.
+    /// `cuMemAllocManaged`: pages that migrate on access.
     Managed,
 }
 
 impl Kind {
-    /// What the environment asks for; none where it says nothing.
+    /// Returns the kind that the environment requests, if any.
     ///
     /// # Errors
-    /// [`DriverError::Environment`] where it asks for something else.
+    /// [`DriverError::Environment`] if the value is unknown.
     pub fn asked(variable: impl Fn(&str) -> Option<OsString>) -> Result<Option<Self>, DriverError> {
         let Some(value) = variable(VARIABLE).filter(|value| !value.is_empty()) else { return Ok(None) };
         match value.to_str() {
@@ -40,7 +40,7 @@ impl Kind {
         }
     }
 
-    /// Takes memory; the result is the driver's.
+    /// Allocates memory; returns the driver's result and the address.
     pub fn allocate(self, bytes: u64) -> (sys::CUresult, sys::CUdeviceptr) {
         let mut address = 0;
         // SAFETY: each writes one address.
@@ -56,7 +56,7 @@ impl Kind {
         (result, address)
     }
 
-    /// What a run says of it.
+    /// Describes the kind in a run's output.
     pub fn note(self) -> String {
         let (name, call) = match self {
             Self::Device => ("device", "cuMemAlloc"),
@@ -66,8 +66,8 @@ impl Kind {
     }
 }
 
-/// Free and total memory of the current device, bytes. The driver counts what the page cache holds as used: where the memory is
-/// the host's too, the host says what can be taken.
+/// Returns free and total memory of the current device, bytes. The driver counts the page cache as used: with one
+/// memory for host and device, the host's figure is taken instead.
 ///
 /// # Errors
 /// [`DriverError`] of the driver.
@@ -82,7 +82,7 @@ pub(super) fn free_and_total(integrated: bool) -> Result<(u64, u64), DriverError
     }
 }
 
-/// The result of a call for which the driver takes memory of its own, to do `what`.
+/// Checks a call for which the driver allocates memory of its own, to do `what`.
 pub(super) fn check_memory(
     call: &'static str,
     result: sys::CUresult,

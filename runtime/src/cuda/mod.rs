@@ -1,7 +1,7 @@
 //! The NVIDIA driver.
 //!
-//! Everything here speaks to `libcuda` through cudarc's generated bindings. Graphs are made of explicit nodes and the
-//! plan's own edges; copies go through pinned slots that are reused once their event has passed.
+//! All calls to `libcuda` go through cudarc's generated bindings. Graphs are made of explicit nodes and the plan's own
+//! edges; copies go through pinned slots that are reused once their event has passed.
 
 mod call;
 mod environment;
@@ -39,57 +39,56 @@ use sole::Sole;
 use stage::Stage;
 use timer::Timer;
 
-/// The least CUDA version a driver must take, as `cuDriverGetVersion` counts: that of the 580 series, for whose loader
-/// the kernels are compiled.
+/// Oldest CUDA version of a driver, as `cuDriverGetVersion` counts: that of the 580 series, for whose loader the
+/// kernels are compiled.
 const LEAST_DRIVER: i32 = 13000;
 
-/// Whether there is a driver on this machine. cudarc panics without one, so ask first.
+/// True if this machine has a driver. cudarc panics without one, so ask first.
 pub fn is_present() -> bool {
-    // SAFETY: loading libcuda runs its initialisers, which have no preconditions.
+    // SAFETY: loading libcuda runs its initializers, which have no preconditions.
     unsafe { sys::is_culib_present() }
 }
 
-/// One device, its context, and what has been loaded and taken on it.
+/// One device, its context, and everything loaded and allocated on it.
 pub struct Cuda {
     device: Device,
     handle: sys::CUdevice,
     stream: sys::CUstream,
-    /// What runs beside the stream, where there are several ranks.
+    /// Side stream, with several ranks.
     beside: Option<Beside>,
     kernels: Vec<sys::CUfunction>,
     libraries: Vec<sys::CUlibrary>,
-    /// Addresses and bytes.
+    /// Allocations: addresses and bytes.
     memory: Vec<(sys::CUdeviceptr, u64)>,
-    /// Prepared sequences.
     graphs: Vec<Vec<Part>>,
     products: Option<Products>,
-    /// The way to other ranks' devices, if there are such.
+    /// Connections to other ranks' devices.
     ranks: Option<Ranks>,
-    /// For exchanges that run beside graphs.
+    /// Waits for exchanges beside graphs.
     waits: Waits,
     stage: Option<Stage>,
     activity: Activity,
     mark: Option<Mark>,
-    /// Each node is a graph of its own.
+    /// True if each node is a graph of its own.
     nodes_alone: bool,
-    /// How memory is taken, if the environment says it.
+    /// Kind of memory that the environment requests.
     kind: Option<memory::Kind>,
     loads: u64,
-    /// Given back last: nothing of this value is left then.
+    /// Dropped last, when nothing else of this value is left.
     _sole: Sole,
 }
 
-/// Which kernels a device is opened for.
+/// Kernels that a device is opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
     /// Those of its own architecture.
     Own,
-    /// Those that every architecture has.
+    /// Portable ones, for any architecture.
     Portable,
 }
 
 impl Cuda {
-    /// Opens a device, to run these kernels.
+    /// Opens a device to run these kernels.
     ///
     /// # Errors
     /// [`DriverError::InUse`], [`DriverError::Environment`], [`DriverError::NoDriver`], [`DriverError::OldDriver`],
@@ -141,7 +140,7 @@ impl Cuda {
         })
     }
 
-    /// Makes this one of several ranks. They exchange what they have to agree on by `all_gather`.
+    /// Makes this device one of several ranks, which agree through `all_gather`.
     ///
     /// # Errors
     /// [`DriverError`] of the driver, or of the environment.
@@ -153,7 +152,7 @@ impl Cuda {
         Ok(abort)
     }
 
-    /// Runs a prepared sequence: its graphs on the stream and exchanges beside them, as far as none needs the other.
+    /// Runs a prepared sequence: its graphs on the stream and exchanges beside them, as far as dependencies allow.
     fn run_parts(&mut self, graph: GraphId) -> Result<(), DriverError> {
         let (stream, waits) = (self.stream, &mut self.waits);
         let mut asked: Vec<&Event> = Vec::new();
@@ -191,18 +190,18 @@ impl Cuda {
     }
 }
 
-/// What a prepared sequence is made of: as [`exchange::Part`].
+/// A part of a prepared sequence, like [`exchange::Part`].
 enum Part {
     Graph {
         graph: sys::CUgraphExec,
         exchanges: usize,
-        /// Its only node, where each is waited for.
+        /// Its only node, if nodes run alone.
         alone: Option<NodeName>,
     },
     Exchange {
         label: String,
         exchange: Prepared,
-        /// Where it has ended.
+        /// Recorded at its end.
         done: Event,
     },
 }
@@ -232,15 +231,15 @@ fn launch_alone(
     Ok(())
 }
 
-/// The way to the other ranks, and the stream for it.
+/// Returns the connections to other ranks, and their stream.
 fn among<'a>(ranks: &'a Option<Ranks>, beside: &'a Option<Beside>) -> (&'a Ranks, &'a Beside) {
     ranks.as_ref().zip(beside.as_ref()).expect("Driver::prepare refuses exchanges where there are no ranks")
 }
 
-/// How many GPUs the driver sees.
+/// Returns the number of GPUs that the driver sees.
 ///
 /// # Errors
-/// As [`Cuda::open`].
+/// Those of [`Cuda::open`].
 pub fn count() -> Result<u32, DriverError> {
     environment::check(|name| std::env::var_os(name))?;
     if !is_present() {
@@ -253,13 +252,13 @@ pub fn count() -> Result<u32, DriverError> {
     if count == 0 { Err(no_gpu()) } else { Ok(count as u32) }
 }
 
-/// How two GPUs of this host reach each other.
+/// Link between two GPUs of this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
     pub gpus: (u32, u32),
-    /// Whether one reads the other's memory; else bytes go through the host.
+    /// True if one can read the other's memory; else bytes go through the host.
     pub direct: bool,
-    /// The driver's rank of the way, 0 the best: the same for all pairs where all are linked alike.
+    /// The driver's performance rank, 0 the best.
     pub rank: i32,
 }
 
@@ -270,10 +269,10 @@ impl std::fmt::Display for Link {
     }
 }
 
-/// How the GPUs of this host reach each other, the first with each other one: a driver that is initialized says it.
+/// Returns the links of the first GPU to each other one. Initializes the driver.
 ///
 /// # Errors
-/// As [`count`].
+/// Those of [`count`].
 pub fn links() -> Result<Vec<Link>, DriverError> {
     use sys::CUdevice_P2PAttribute as Attribute;
     let others = 1..count()?;
@@ -294,16 +293,16 @@ pub fn links() -> Result<Vec<Link>, DriverError> {
     others.map(link).collect()
 }
 
-/// How many NVLinks of each GPU are up; none where nobody says it.
+/// Returns the number of active NVLinks of each GPU; none if NVML cannot tell.
 ///
 /// # Errors
-/// As [`count`].
+/// Those of [`count`].
 pub fn nvlinks() -> Result<Vec<Option<u32>>, DriverError> {
     let up = |gpu| BusId::of(gpu as sys::CUdevice).and_then(|bus| Nvml::open(&bus)).ok().map(|nvml| nvml.links());
     Ok((0..count()?).map(up).collect())
 }
 
-/// Initializes a driver that is new enough and loads eagerly.
+/// Initializes the driver; checks its version and eager loading.
 fn initialize() -> Result<(), DriverError> {
     let (mut version, mut mode) = (0, sys::CUmoduleLoadingMode::CU_MODULE_LAZY_LOADING);
     // SAFETY: each call writes to a variable of the type it takes; the first one needs no initialized driver.
@@ -330,12 +329,12 @@ fn no_gpu() -> DriverError {
     DriverError::NoGpu { visible: visible.map(|value| value.to_string_lossy().into_owned()) }
 }
 
-/// (13, 0) of 13000.
+/// Splits 13000 into (13, 0).
 fn cuda_version(version: i32) -> (u32, u32) {
     (version as u32 / 1000, version as u32 % 1000 / 10)
 }
 
-/// Asks the driver about a device. A context is current.
+/// Describes a device. A context is current.
 fn describe(ordinal: u32, handle: sys::CUdevice, portable: bool) -> Result<Device, DriverError> {
     use sys::CUdevice_attribute as Attribute;
     let attribute = |which: Attribute| {
@@ -488,7 +487,7 @@ impl Driver for Cuda {
                     let none =
                         || DriverError::Exchange { label: label.clone(), reason: "there are no other ranks".into() };
                     let exchange = self.ranks.as_mut().ok_or_else(none)?.prepare(label, exchange)?;
-                    // Once before the seal: NCCL connects at the first use. Nothing has been uploaded yet.
+                    // Runs once before the seal: NCCL connects at the first use. Nothing has been uploaded yet.
                     let (ranks, beside) = among(&self.ranks, &self.beside);
                     ranks.exchange(label, &exchange, beside.stream)?;
                     // SAFETY: waits for the stream.
@@ -500,7 +499,7 @@ impl Driver for Cuda {
                     let (first, mut graph) = (range.start as u32, Graph::new()?);
                     let alone = self.nodes_alone.then(|| name_of(nodes, range.start));
                     for bound in &nodes[range] {
-                        // What an earlier part does is done before this one begins.
+                        // Dependencies in earlier parts are met before this part begins.
                         let own = bound.dependencies.iter().filter(|earlier| **earlier >= first);
                         let node =
                             &Bound { dependencies: own.map(|earlier| earlier - first).collect(), ..bound.clone() };
@@ -547,7 +546,7 @@ impl Driver for Cuda {
 
     fn time(&mut self, graph: GraphId, repeats: u32) -> Result<f64, DriverError> {
         let timer = Timer::new()?;
-        // The device is busy with the first run while the host asks for the others, so that none waits for it.
+        // The device runs the first while the host enqueues the others, so none waits for the host.
         self.run(graph)?;
         timer.start(self.stream)?;
         (0..repeats).try_for_each(|_| self.run(graph))?;
@@ -566,7 +565,7 @@ impl Driver for Cuda {
 
     fn wait(&mut self, ticket: Ticket) -> Result<Arrived, DriverError> {
         let arrived = self.stage().wait(ticket.0)?;
-        // What came of an exchange that was ended is nothing.
+        // Results of an aborted exchange are invalid.
         self.ranks.as_ref().map_or(Ok(()), |ranks| ranks.abort().check("ranks"))?;
         Ok(arrived)
     }
@@ -574,7 +573,7 @@ impl Driver for Cuda {
 
 impl Drop for Cuda {
     fn drop(&mut self) {
-        // A device that hangs is waited for here, too.
+        // A hung device would hang here too.
         let _call = self.activity.call();
         // Errors are of no use here: a context that failed is torn down with the process.
         // SAFETY: every handle was made by this value and is not used again; the stream is idle first.
@@ -593,8 +592,8 @@ impl Drop for Cuda {
             self.ranks = None;
             self.waits = Waits::default();
             self.stage = None;
-            // Memory that other ranks may still have open goes with the process, and the context with it: CUDA leaves undefined
-            // what comes of freeing it before they have closed it.
+            // Other ranks may still have this memory open: it is left to the end of the process, and the context with
+            // it. CUDA leaves freeing it before they close it undefined.
             for (address, _) in self.memory.drain(..).filter(|_| !is_shared) {
                 let _ = sys::cuMemFree_v2(address);
             }

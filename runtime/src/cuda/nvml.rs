@@ -1,4 +1,4 @@
-//! NVML, the driver's management library, which comes with the driver: what it says of a GPU, without a word to CUDA.
+//! Reads a GPU's state by NVML, the management library of the driver, without a CUDA call.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::ptr::null_mut;
@@ -11,27 +11,27 @@ use crate::gauge::{GaugeError, Mean, Reading};
 
 const LIBRARY: &str = "libnvidia-ml.so.1";
 const SUCCESS: c_int = 0;
-/// More than any GPU has.
+/// Upper limit on the NVLinks of a GPU.
 const MOST_LINKS: c_uint = 64;
 /// `NVML_CLOCK_SM`.
 const CLOCK_SM: c_uint = 1;
 /// `NVML_TEMPERATURE_GPU`.
 const TEMPERATURE_GPU: c_uint = 0;
 
-/// Where a GPU is on its host: unlike ordinals, the same for CUDA and NVML whatever CUDA_VISIBLE_DEVICES says.
+/// A GPU's PCI address: unlike ordinals, the same for CUDA and NVML under any CUDA_VISIBLE_DEVICES.
 #[derive(Clone, Copy)]
 pub(super) struct BusId([c_char; 32]);
 
 impl BusId {
     pub fn of(gpu: sys::CUdevice) -> Result<Self, GaugeError> {
         let mut bus = [0; 32];
-        // SAFETY: writes at most so many bytes, a NUL among them.
+        // SAFETY: writes at most this many bytes, a NUL among them.
         let result = unsafe { sys::cuDeviceGetPCIBusId(bus.as_mut_ptr(), bus.len() as c_int, gpu) };
         check("cuDeviceGetPCIBusId", result as c_int).map(|()| Self(bus))
     }
 }
 
-/// The library, initialized, and a GPU in it.
+/// The initialized library, and a GPU in it.
 pub(super) struct Nvml {
     library: Library,
     gpu: *mut c_void,
@@ -41,7 +41,7 @@ fn check(call: &'static str, code: c_int) -> Result<(), GaugeError> {
     if code == SUCCESS { Ok(()) } else { Err(GaugeError::Call { call, code: code as u32 }) }
 }
 
-/// A function of the library.
+/// Looks up a function of the library.
 ///
 /// # Safety
 /// `F` is the type that nvml.h declares it with, and is not called once the library is gone.
@@ -67,7 +67,7 @@ impl Nvml {
         }
     }
 
-    /// What a function says of the GPU; none where the driver or the chip does not know it.
+    /// Returns a property of the GPU; none if the driver or the chip does not know it.
     ///
     /// # Safety
     /// nvml.h declares it to take a device and to write a `T`.
@@ -80,7 +80,7 @@ impl Nvml {
         }
     }
 
-    /// The same of a function that takes which of several.
+    /// Like [`Self::get`], for a property that takes an index or enumeration.
     ///
     /// # Safety
     /// nvml.h declares it to take a device and a number or an enumeration, and to write another one.
@@ -94,14 +94,14 @@ impl Nvml {
         }
     }
 
-    /// How many NVLinks are up.
+    /// Returns the number of active NVLinks.
     pub fn links(&self) -> u32 {
         // SAFETY: it takes a link and writes an nvmlEnableState_t.
         let state = |link| unsafe { self.get_of(c"nvmlDeviceGetNvLinkState", link) };
         (0..MOST_LINKS).filter(|link| state(*link).is_some_and(|state| state != 0)).count() as u32
     }
 
-    /// What the GPU does now.
+    /// Returns the current readings.
     pub fn reading(&self) -> Reading {
         // SAFETY: these write, in order, milliwatts; MHz of an nvmlClockType_t; degrees of an nvmlTemperatureSensors_t; an
         // nvmlUtilization_t, which is two percentages, the GPU's first; and a mask of 64 bits.

@@ -1,5 +1,5 @@
-//! Products by cuBLASLt: each is run once when it is prepared, so that whatever the library loads or takes for it is there
-//! before the seal.
+//! Computes products by cuBLASLt: each runs once when it is prepared, so that everything the library loads or allocates
+//! for it is there before the seal.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, c_int, c_void};
@@ -17,23 +17,23 @@ use crate::cublas::ffi::{self, Algorithm, Found, Functions, Status, data_type, d
 use crate::cublas::{Cublas, Version};
 use crate::driver::{Bound, BoundProduct, DriverError};
 
-/// What every operand of a plan is aligned to, bytes.
+/// Alignment of every operand of a plan, bytes.
 const ALIGN: u32 = 16;
 
-/// What a product's algorithm follows from, besides library and device: what it computes, and in which shape. Not where its
-/// operands are: the same product has the same bits wherever a plan puts it.
+/// Inputs to a product's choice of algorithm, besides library and device: key, shape, factors on the device or not.
+/// Addresses are left out: a product has the same bits wherever a plan puts it.
 type Shape = (Key, Vec<u8>, bool);
 
 /// The library on a device.
 pub(super) struct Products {
     functions: &'static Functions,
     handle: Object,
-    /// Algorithms of the products that have been run.
+    /// Algorithms of products that have run.
     known: HashMap<Shape, Algorithm>,
     pub version: Version,
-    /// Device memory that the library has taken for itself.
+    /// Device memory that the library has allocated for itself.
     pub taken_bytes: u64,
-    /// Whether the device's memory is the host's.
+    /// True if the device shares the host's memory.
     integrated: bool,
 }
 
@@ -48,7 +48,7 @@ impl Products {
         Ok(Self { functions, handle, known: HashMap::new(), version: cublas.version(), taken_bytes, integrated })
     }
 
-    /// Adds a product to a graph, after it has been run once if none like it has.
+    /// Adds a product to a graph; runs it once if it is the first of its shape.
     pub fn prepare(
         &mut self,
         graph: &mut Graph,
@@ -65,8 +65,7 @@ impl Products {
                 let free_before = free_and_total(self.integrated)?.0;
                 let found = operation.choose(self.handle.pointer, product.workspace.1)?;
                 operation.enqueue(self.handle.pointer, &found, stream)?;
-                // The next one may load its code: nothing runs by then.
-                // SAFETY: the stream is live.
+                // The next one may load its code, with nothing running. SAFETY: the stream is live.
                 check_on("cuStreamSynchronize", unsafe { sys::cuStreamSynchronize(stream) }, label)?;
                 self.taken_bytes += free_before.saturating_sub(free_and_total(self.integrated)?.0);
                 self.known.insert(shape, found);
@@ -77,7 +76,7 @@ impl Products {
     }
 }
 
-/// Something that the library made, and what gives it back.
+/// An object of the library, and the function that destroys it.
 struct Object {
     pointer: *mut c_void,
     destroy: unsafe extern "C" fn(*mut c_void) -> Status,
@@ -104,7 +103,7 @@ impl Drop for Object {
     }
 }
 
-/// The result of a call of the library.
+/// Checks the result of a call of the library.
 fn check(functions: &Functions, call: &'static str, status: Status, label: &dyn Display) -> Result<(), DriverError> {
     if status == ffi::SUCCESS {
         return Ok(());
@@ -114,7 +113,7 @@ fn check(functions: &Functions, call: &'static str, status: Status, label: &dyn 
     Err(DriverError::Call { call, code: status as u32, name, context: format!(" on {label}") })
 }
 
-/// A product as the library has it, its operands at their addresses.
+/// A product as the library describes it, with operand addresses.
 struct Operation<'a> {
     functions: &'static Functions,
     label: &'a dyn Display,
@@ -173,7 +172,8 @@ impl<'a> Operation<'a> {
         check(self.functions, "cublasLtMatmulDescSetAttribute", set, self.label)
     }
 
-    /// The first algorithm that the library's heuristic has for this shape: nothing is timed, so that it is always the same.
+    /// Returns the library heuristic's first algorithm for this shape: nothing is timed, so the choice is
+    /// deterministic.
     fn choose(&self, handle: *mut c_void, workspace_bytes: u64) -> Result<Algorithm, DriverError> {
         let functions = self.functions;
         // SAFETY: writes one handle.
@@ -194,7 +194,7 @@ impl<'a> Operation<'a> {
             want(operand, &ALIGN.to_ne_bytes())?;
         }
         if self.product.bias.is_some() {
-            // Its alignment counts, and it is not read.
+            // Only its alignment counts; it is not read.
             self.describe(desc::BIAS_POINTER, &u64::from(ALIGN))?;
         }
         let (mut found, mut count): (Found, c_int) = (Found::default(), 0);
@@ -219,7 +219,7 @@ impl<'a> Operation<'a> {
         Ok(found.algorithm)
     }
 
-    /// Asks the stream for it.
+    /// Enqueues the product on the stream.
     fn enqueue(&self, handle: *mut c_void, algorithm: &Algorithm, stream: sys::CUstream) -> Result<(), DriverError> {
         let Product { a, b, d, bias, addend, .. } = self.product;
         if let Some(bias) = bias {
@@ -232,7 +232,7 @@ impl<'a> Operation<'a> {
             Addend::Matrix(address) => (address, host(&one)),
             Addend::Accumulated => (d.address, std::ptr::null()),
         };
-        // Two f32 on the device, or on the host: of the product, of the addend.
+        // Two f32 on the device or on the host: alpha, beta.
         let (alpha, beta) = match self.factors {
             Some(factors) => (factors as *const c_void, (factors + 4) as *const c_void),
             None => (host(&one).cast(), factor.cast()),

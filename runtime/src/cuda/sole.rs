@@ -1,4 +1,4 @@
-//! One open device a process.
+//! Allows one open device per process.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -6,13 +6,13 @@ use crate::driver::DriverError;
 
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// The right to have a device open, given back when dropped: while one driver value is sealed and its kernels run, a
-/// second one could load modules. Several GPUs are the work of as many processes.
+/// The right to have a device open, returned on drop: while one driver value is sealed and its kernels run, a second
+/// could load modules. Several GPUs take as many processes.
 pub(super) struct Sole(());
 
 impl Sole {
     /// # Errors
-    /// [`DriverError::InUse`] where another value has it.
+    /// [`DriverError::InUse`] if another value holds it.
     pub fn take() -> Result<Self, DriverError> {
         if TAKEN.swap(true, Ordering::AcqRel) {
             return Err(DriverError::InUse);
@@ -35,7 +35,7 @@ mod tests {
     fn a_second_one_waits_for_the_first_to_be_dropped() {
         let first = Sole::take().unwrap();
         assert_eq!(Sole::take().err(), Some(DriverError::InUse));
-        // The refused attempt gives nothing back that it did not have.
+        // A refused attempt releases nothing.
         assert_eq!(Sole::take().err(), Some(DriverError::InUse));
         drop(first);
         drop(Sole::take().unwrap());

@@ -1,4 +1,4 @@
-//! Pinned host memory in slots: the host never overwrites what a copy still reads.
+//! Pinned host memory in slots: the host never overwrites a slot that a copy still reads.
 
 use std::ffi::c_void;
 use std::ptr::{NonNull, null_mut};
@@ -11,21 +11,21 @@ use super::call::check;
 use crate::driver::{Arrived, DriverError};
 use crate::host;
 
-/// Slots for copies to the device, used in turn.
+/// Slots for copies to the device, used in rotation.
 const WRITE_SLOTS: usize = 4;
-/// Bytes that one thread copies into a slot: more are spread over threads, which wait for a mapped file's pages side by
-/// side.
+/// Bytes that one thread copies into a slot; larger copies use several threads, which fault in a mapped file's pages in
+/// parallel.
 const COPY_BYTES: usize = 1 << 20;
-/// Slots for copies from the device, each taken until it is waited for.
+/// Slots for copies from the device, each held until its wait.
 const READ_SLOTS: usize = 4;
 
 pub const SLOTS: usize = WRITE_SLOTS + READ_SLOTS;
 
 struct Slot {
     memory: NonNull<c_void>,
-    /// Passed when the slot's last copy is done.
+    /// Passes when the slot's last copy has finished.
     event: sys::CUevent,
-    /// Bytes of a read that has not been waited for.
+    /// Bytes of an unfinished read.
     pending: Option<usize>,
 }
 
@@ -106,7 +106,7 @@ impl Stage {
     }
 }
 
-/// Copies, with as many threads as that is worth.
+/// Copies, with a thread per [`COPY_BYTES`].
 fn copy(from: &[u8], to: &mut [u8]) {
     if from.len() <= COPY_BYTES {
         return to.copy_from_slice(from);

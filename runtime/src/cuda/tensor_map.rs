@@ -1,4 +1,4 @@
-//! Tensor maps of a launch: encoded by the driver once addresses are known.
+//! Encodes the tensor maps of a launch, once addresses are known.
 
 use std::ffi::c_void;
 use std::fmt::Display;
@@ -9,12 +9,12 @@ use precast_kernels::{Dtype, TensorMap};
 use super::call::check_on;
 use crate::driver::DriverError;
 
-/// Encodes a map from the address in the parameter block and puts it there.
+/// Encodes a map for the address in the parameter block, and writes it there.
 pub(super) fn fill(params: &mut [u8], map: &TensorMap, label: &dyn Display) -> Result<(), DriverError> {
     use sys::CUtensorMapSwizzle_enum as Swizzle;
     let bytes = map.dtype.bytes();
     let address: u64 = bytemuck::pod_read_unaligned(&params[map.address..map.address + 8]);
-    // The driver counts from the dimension that runs along memory.
+    // The driver counts dimensions from the contiguous one.
     let [rows, columns] = map.shape.map(u64::from);
     let [box_rows, box_columns] = map.box_shape;
     let dtype = match map.dtype {

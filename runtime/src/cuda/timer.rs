@@ -1,4 +1,4 @@
-//! The device's own clock: two events and the time between them.
+//! Times work by the device's clock: two events and the time between them.
 
 use std::ptr::null_mut;
 
@@ -23,13 +23,13 @@ impl Timer {
         Ok(timer)
     }
 
-    /// Marks the end of the stream's work so far.
+    /// Starts the measurement after the stream's work so far.
     pub fn start(&self, stream: sys::CUstream) -> Result<(), DriverError> {
         // SAFETY: event and stream are live.
         check("cuEventRecord", unsafe { sys::cuEventRecord(self.start, stream) })
     }
 
-    /// Marks it again: what is between is what is measured.
+    /// Ends the measurement after the stream's work so far.
     pub fn mark(&self, stream: sys::CUstream) -> Result<(), DriverError> {
         // SAFETY: as above.
         check("cuEventRecord", unsafe { sys::cuEventRecord(self.stop, stream) })
@@ -43,7 +43,7 @@ impl Timer {
         self.seconds()
     }
 
-    /// The seconds from [`Self::start`] to [`Self::mark`]; none before the device has come there.
+    /// Returns the seconds from [`Self::start`] to [`Self::mark`]; none before the device has reached the latter.
     pub fn elapsed(&self) -> Result<Option<f64>, DriverError> {
         // SAFETY: the event is live.
         match unsafe { sys::cuEventQuery(self.stop) } {

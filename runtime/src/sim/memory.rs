@@ -1,4 +1,4 @@
-//! The simulated GPU's memory.
+//! Memory of the simulated GPU.
 
 use std::io;
 
@@ -7,9 +7,9 @@ use precast_kernels::Operand;
 use precast_kernels::check::POISON;
 use precast_kernels::host::Views;
 
-/// Where device addresses start: high enough that no offset looks like one.
+/// First device address: high enough that no offset is mistaken for one.
 const BASE: u64 = 0x7f00_0000_0000;
-/// Addresses between two allocations that belong to neither.
+/// Unmapped addresses between two allocations.
 const GAP: u64 = 1 << 20;
 const ALIGN: u64 = 256;
 
@@ -24,12 +24,12 @@ impl Memory {
         self.allocations.iter().map(|(_, buffer)| buffer.len() as u64).sum()
     }
 
-    /// Fresh memory is poisoned.
+    /// Allocates memory, filled with poison.
     pub fn allocate(&mut self, bytes: u64) -> io::Result<u64> {
         let end = self.allocations.last().map_or(BASE, |(address, buffer)| address + buffer.len() as u64 + GAP);
         let address = end.next_multiple_of(ALIGN);
         let mut memory = MmapMut::map_anon(bytes as usize)?;
-        // Fewer, larger pages: an arena of gigabytes is touched whole at every step. Only a hint.
+        // Fewer, larger pages: each step touches a whole arena of gigabytes. Only a hint.
         #[cfg(target_os = "linux")]
         let _ = memory.advise(memmap2::Advice::HugePage);
         memory.fill(POISON);
@@ -37,7 +37,7 @@ impl Memory {
         Ok(address)
     }
 
-    /// The allocation that holds a range, and the range's offset in it.
+    /// Returns the allocation that holds a range, and the range's offset in it.
     fn find(&self, address: u64, bytes: u64) -> Option<(usize, usize)> {
         let index = self.allocations.partition_point(|(start, _)| *start <= address).checked_sub(1)?;
         let (start, buffer) = &self.allocations[index];
@@ -50,8 +50,8 @@ impl Memory {
         Some(&mut self.allocations[index].1[offset..offset + bytes as usize])
     }
 
-    /// Views of a launch's operands: each inside one live allocation, and overlapping no other unless both
-    /// are only read.
+    /// Returns views of a launch's operands: each inside one live allocation, overlapping no other unless both are only
+    /// read.
     pub fn views(&mut self, operands: &[Operand], params: &[u8]) -> Result<Views<'_>, String> {
         struct Place<'o> {
             operand: &'o Operand,
@@ -83,7 +83,7 @@ impl Memory {
             let mut rest: &mut [u8] = buffer;
             let mut taken = 0;
             while let Some(first) = places.next_if(|place| place.allocation == index) {
-                // Operands that are only read may overlap: they share one slice.
+                // Overlapping read-only operands share one slice.
                 let mut group = vec![first];
                 let mut end = group[0].end;
                 while let Some(next) = places.next_if(|place| place.allocation == index && place.start < end) {

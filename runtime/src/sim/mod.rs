@@ -1,8 +1,8 @@
-//! A simulated GPU: the same checks, plan and parameter blocks, each launch executed by its host reference.
+//! A simulated GPU: same checks, plan and parameter blocks, with each launch executed by its host reference.
 //!
-//! Strict where hardware is lax: every access is checked against the live allocations, fresh memory holds
-//! NaNs, operands may not overlap, and a parameter block must have the size the module declares. Faults can
-//! be asked for, the poisoning of a GB10 context by a late module load among them.
+//! Strict where hardware is lax: every access is checked against the live allocations, fresh memory holds NaNs,
+//! operands may not overlap, and a parameter block must have the size that the module declares. Faults can be injected,
+//! among them a GB10 context poisoned by a late module load.
 
 mod memory;
 
@@ -20,11 +20,11 @@ use crate::driver::{
 use crate::host::{self, HostBytes};
 use memory::Memory;
 
-/// Faults the simulated GPU models.
+/// Injectable faults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    /// As on GB10: a module load after the first launch fails with 300 and poisons the context; every call
-    /// after that fails with 700.
+    /// GB10's behavior: a module load after the first launch fails with 300 and poisons the context; every later call
+    /// fails with 700.
     pub poison_on_late_load: bool,
     /// Allocations fail once they would exceed this many bytes.
     pub memory_bytes: Option<u64>,
@@ -32,7 +32,6 @@ pub struct Faults {
     pub fail_launch: Option<u64>,
 }
 
-/// The simulated GPU.
 pub struct Sim {
     device: Device,
     faults: Faults,
@@ -42,12 +41,12 @@ pub struct Sim {
     reads: Vec<Option<Arrived>>,
     launches: u64,
     poisoned: bool,
-    /// Which rank this is, and the way to the others; none where there are none.
+    /// This rank and the connections to the others; none without ranks.
     ranks: Option<(u32, Box<dyn Communicator>)>,
 }
 
 impl Sim {
-    /// A simulated GPU with as much memory as the host has free.
+    /// Creates a simulated GPU with the host's free memory.
     pub fn new(faults: Faults) -> Self {
         let host = host::memory().unwrap_or(HostBytes { total: 8 << 30, available: 8 << 30 });
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
@@ -75,7 +74,7 @@ impl Sim {
         }
     }
 
-    /// The same as one of several ranks.
+    /// Connects it as one of several ranks.
     #[must_use]
     pub fn connected(self, rank: u32, communicator: Box<dyn Communicator>) -> Self {
         Self { ranks: Some((rank, communicator)), ..self }
@@ -106,7 +105,7 @@ impl Sim {
         }
     }
 
-    /// Sends copies, so that what is received may lie anywhere; to itself a rank sends in memory.
+    /// Sends copies, so that receives may lie anywhere; a rank's sends to itself stay in memory.
     fn exchange(&mut self, exchange: &BoundExchange) -> Result<(), String> {
         let memory = &mut self.memory;
         let mut range = |address, bytes| match memory.slice_mut(address, bytes) {
@@ -160,7 +159,7 @@ impl Sim {
         self.execute(&launch.key, &launch.params)
     }
 
-    /// A product as its reference has it, where a library is told the same.
+    /// Computes a product by its reference, in place of a library.
     fn product(&mut self, product: &BoundProduct) -> Result<(), String> {
         let BoundProduct { key, params, factors, .. } = product;
         let operands = key.kernel().operands(params);
@@ -181,7 +180,7 @@ impl Sim {
         self.execute(key, params)
     }
 
-    /// Does what a key's reference says.
+    /// Executes a key's host reference.
     fn execute(&mut self, key: &Key, params: &[u8]) -> Result<(), String> {
         let kernel = key.kernel();
         let operands = kernel.operands(params);

@@ -1,9 +1,9 @@
-//! Agreement among ranks before they exchange anything.
+//! Lets ranks agree before they exchange anything.
 
-/// The bytes of every rank, by rank: all ranks call it in the same order.
+/// Returns the bytes of every rank, by rank: all ranks call it in the same order.
 pub type AllGather = Box<dyn FnMut(&[u8]) -> Result<Vec<Vec<u8>>, String>>;
 
-/// A result as bytes.
+/// Encodes a result as bytes.
 pub(super) fn encode(what: Result<String, String>) -> Vec<u8> {
     match what {
         Ok(text) => format!("+{text}").into_bytes(),
@@ -11,7 +11,7 @@ pub(super) fn encode(what: Result<String, String>) -> Vec<u8> {
     }
 }
 
-/// The results of all ranks, or the first error, with its rank.
+/// Decodes the results of all ranks; fails with the first error and its rank.
 pub(super) fn decode(results: &[Vec<u8>]) -> Result<Vec<String>, String> {
     let of_rank = |(rank, result): (usize, &Vec<u8>)| {
         let text = String::from_utf8_lossy(result);

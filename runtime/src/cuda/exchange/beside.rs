@@ -1,4 +1,4 @@
-//! A second stream, for what runs beside the first.
+//! Runs exchanges and their phases on a side stream.
 
 use std::ptr::null_mut;
 
@@ -10,9 +10,9 @@ use crate::driver::DriverError;
 
 pub(in crate::cuda) struct Beside {
     pub stream: sys::CUstream,
-    /// Where the first stream was when the second was to follow it.
+    /// Point of the main stream that this one follows.
     begun: Event,
-    /// Where the second stream is done with a phase.
+    /// End of the side stream's phase.
     pub done: Event,
 }
 
@@ -25,14 +25,14 @@ impl Beside {
             let range = sys::cuCtxGetStreamPriorityRange(&mut least, &mut greatest);
             check("cuCtxGetStreamPriorityRange", range)?;
             let kind = sys::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
-            // What moves bytes takes few multiprocessors, or none, and is waited for.
+            // Copies take few multiprocessors or none, and other work waits for them: highest priority.
             let made = sys::cuStreamCreateWithPriority(&mut beside.stream, kind, greatest);
             check("cuStreamCreateWithPriority", made)?;
         }
         Ok(beside)
     }
 
-    /// What comes next on this stream comes after all that the other has been asked for.
+    /// Orders this stream's next work after everything queued on another.
     pub fn follow(&self, stream: sys::CUstream) -> Result<(), DriverError> {
         self.begun.record(stream)?;
         self.begun.wait(self.stream)

@@ -1,9 +1,9 @@
-//! Copies from GPU to GPU of one host by copy engines: they take no multiprocessor from the kernels beside them. NCCL's send and
-//! receive are kernels, and a product whose CTAs are as many as there are multiprocessors takes twice as long beside any.
+//! Copies between the GPUs of one host by copy engines, which take no multiprocessors from concurrent kernels. NCCL's
+//! send and receive are kernels, and a product with one CTA per multiprocessor takes twice as long beside any.
 //!
-//! A rank opens the others' memory and copies what they send. How far each has come is in words of host memory that all ranks of
-//! the host share: the devices write them and wait for them, in the order of their streams. An exchange begins when all ranks have
-//! what they send, and has ended when all have copied it.
+//! A rank opens the others' memory and copies their sends. Flags in host memory that all ranks share record progress:
+//! the devices write them and wait for them in stream order. An exchange begins when the sends of all ranks are ready,
+//! and ends when all are copied.
 
 use std::fs::{self, OpenOptions};
 use std::sync::Arc;
@@ -15,16 +15,16 @@ use super::flags::{self, Flag, Flags, Registered, SHARED};
 use crate::cuda::call::{check, check_on};
 use crate::driver::{BoundExchange, DriverError};
 
-/// What the kernel of a host calls its boot.
+/// The kernel's identifier of a host's boot.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 
-/// The memory that a rank exports to the others, as text: no field is longer than a line.
+/// Memory that a rank exports to the others, as text: each field fits a line.
 struct Export {
     host: String,
     base: u64,
     bytes: u64,
     handle: [u8; 64],
-    /// Where rank 0 has created the flags; empty on the others.
+    /// Path of the flags that rank 0 created; empty on the others.
     flags: String,
 }
 
@@ -49,22 +49,22 @@ impl Export {
 /// A range of another rank's memory.
 #[derive(Clone, Copy)]
 struct Range {
-    /// Where it begins there, and how long it is.
+    /// Start and length in the owner's address space.
     base: u64,
     bytes: u64,
-    /// Where it begins here.
+    /// Start in this rank's address space.
     mapped: u64,
 }
 
 impl Range {
-    /// Where bytes of that rank are here, if they are of the range.
+    /// Translates an address of the other rank; none outside of the range.
     fn here(&self, address: u64, bytes: u64) -> Option<u64> {
         let offset = address.checked_sub(self.base)?;
         (offset.checked_add(bytes)? <= self.bytes).then(|| self.mapped + offset)
     }
 }
 
-/// Another rank's memory, while it is open.
+/// Another rank's opened memory.
 struct Peer(Range);
 
 impl Drop for Peer {
@@ -74,10 +74,10 @@ impl Drop for Peer {
     }
 }
 
-/// The ranks of one host, to one of them.
+/// One rank's connections to the ranks of its host.
 pub(super) struct Copies {
     rank: u32,
-    /// By rank; none for this one.
+    /// By rank; none at this rank.
     peers: Vec<Option<Peer>>,
     flags: Arc<Registered>,
 }
@@ -96,11 +96,11 @@ fn text(error: DriverError) -> String {
 }
 
 impl Copies {
-    /// Opens the memory of all ranks, of each the one allocation that it has. `wanted` is why not to; if one rank does not want
-    /// to, or cannot, none does.
+    /// Opens the memory of all ranks, one allocation each. `wanted` carries a reason not to; if one rank declines or
+    /// fails, all do.
     ///
     /// # Errors
-    /// Why copies cannot be used, the same on all ranks; or what `all_gather` fails with.
+    /// The reason that copies cannot be used, equal on all ranks; or the error of `all_gather`.
     pub fn open(
         (rank, ranks): (u32, u32),
         memory: &[(u64, u64)],
@@ -135,7 +135,7 @@ impl Copies {
             let all = decode(&all_gather(&encode(why))?);
             Ok(all.and_then(|_| opened.ok_or_else(String::new)))
         });
-        // All have it open, or none needs it.
+        // All ranks have it open, or none needs it.
         if let Some((path, _)) = created {
             let _ = fs::remove_file(path);
         }
@@ -173,7 +173,7 @@ impl Copies {
     /// Matches this rank's receives with the others' sends.
     ///
     /// # Errors
-    /// What `all_gather` fails with, and sends and receives that do not match.
+    /// The error of `all_gather`, and sends and receives that do not match.
     pub fn prepare(&self, exchange: &BoundExchange, all_gather: &mut AllGather) -> Result<Vec<PeerCopy>, String> {
         let sends = exchange.sends.iter().map(|(to, address, bytes)| format!("{to} {address} {bytes}"));
         let all_sends = all_gather(sends.collect::<Vec<_>>().join("\n").as_bytes())?;
@@ -181,7 +181,7 @@ impl Copies {
         matched(self.rank, exchange, &all_sends, &peers)
     }
 
-    /// Asks for an exchange, on a stream.
+    /// Enqueues an exchange on a stream.
     pub fn exchange(&self, label: &str, copies: &[PeerCopy], stream: sys::CUstream) -> Result<(), DriverError> {
         let number = self.flags.count();
         self.signal(Flag::Ready, number, stream)?;
@@ -217,7 +217,8 @@ impl Copies {
     }
 }
 
-/// The copies that fill a rank's receives. `all_sends` are those of all ranks, and `peers` their memory, by rank; none for its own.
+/// Returns the copies that fill a rank's receives. `all_sends` and `peers` (memory) are by rank; `peers` has none at
+/// its own.
 fn matched(
     rank: u32,
     exchange: &BoundExchange,
@@ -225,7 +226,7 @@ fn matched(
     peers: &[Option<Range>],
 ) -> Result<Vec<PeerCopy>, String> {
     let mut copies = Vec::new();
-    // Each rank begins with another one.
+    // Ranks start with different peers.
     let ranks = peers.len() as u32;
     for from in (1..=ranks).map(|step| (rank + step) % ranks) {
         let text = String::from_utf8_lossy(&all_sends[from as usize]);
@@ -246,7 +247,7 @@ fn matched(
     Ok(copies)
 }
 
-/// To which rank, address and bytes, of a line.
+/// Parses a line: rank, address and bytes.
 fn send(line: &str) -> Option<(u64, u64, u64)> {
     let numbers: Option<Vec<u64>> = line.split(' ').map(|number| number.parse().ok()).collect();
     let [to, address, bytes] = numbers?[..] else { return None };
@@ -267,8 +268,8 @@ mod tests {
         assert!(Export::of("a\n1\n2\nxyz\n").is_none() && Export::of("").is_none());
     }
 
-    /// The copies of rank 1 of three: rank, source, destination and bytes. `receives` are ranks, addresses and bytes. The others'
-    /// memory is 100 bytes from 1000 on, which rank 1 has at 5000 and at 9000.
+    /// Returns the copies of rank 1 of three: rank, source, destination and bytes. `receives` are ranks, addresses and
+    /// bytes. The others' 100 bytes from 1000 on are mapped at 5000 and at 9000.
     fn copies(receives: &[(u32, u64, u64)], all_sends: [&str; 3]) -> Result<Vec<(u32, u64, u64, u64)>, String> {
         let exchange = BoundExchange { sends: Vec::new(), receives: receives.to_vec() };
         let range = |mapped| Some(Range { base: 1000, bytes: 100, mapped });
@@ -288,17 +289,17 @@ mod tests {
     #[test]
     fn sends_and_receives_that_do_not_match_are_refused() {
         let taken = Err("rank 0 does not send what rank 1 receives".to_owned());
-        // Another length, another order, nothing, something that another rank takes.
+        // Another length, another order, nothing, a send to another rank.
         assert_eq!(copies(&[(0, 70, 8)], ["1 1000 4", "", ""]), taken);
         assert_eq!(copies(&[(0, 70, 8), (0, 80, 4)], ["1 1000 4\n1 1004 8", "", ""]), taken);
         assert_eq!(copies(&[(0, 70, 8)], ["", "", ""]), taken);
         assert_eq!(copies(&[(0, 70, 8)], ["2 1000 8", "", ""]), taken);
-        // Below the memory, above it, and beyond any.
+        // Below the memory, above it, and past the address space.
         for address in ["999", "1093", "18446744073709551615"] {
             assert_eq!(copies(&[(0, 70, 8)], [&format!("1 {address} 8"), "", ""]), taken, "{address}");
         }
         assert_eq!(copies(&[(0, 70, u64::MAX)], ["1 1001 18446744073709551615", "", ""]), taken);
-        // Nobody would know that these have been lost.
+        // Ignoring this would lose data silently.
         let left = Err("rank 2 sends what rank 1 does not receive".to_owned());
         assert_eq!(copies(&[(2, 70, 8)], ["", "", "1 1000 8\n1 1008 8"]), left);
         assert_eq!(copies(&[], ["", "", "1 1000 8"]), left);

@@ -1,4 +1,4 @@
-//! Words of host memory that all ranks of a host share, in which devices say how far they have come: a file that goes when all have
+//! Flags in host memory that all ranks of a host share, in which devices record progress: a file, deleted once all have
 //! it open.
 
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -14,27 +14,27 @@ use memmap2::{MmapOptions, MmapRaw};
 
 use crate::cuda::call::check;
 
-/// Bytes of a word that one device writes and another waits for: a cache line.
+/// Bytes between words: a cache line.
 const WORD: usize = 64;
-/// Where shared memory is a file.
+/// Directory whose files are shared memory.
 pub(super) const SHARED: &str = "/dev/shm";
-/// What its name begins with.
+/// Prefix of the files' names.
 const PREFIX: &str = "precast-";
-/// How long a file may be there before its creator has locked it.
+/// Time that a creator has to lock its file.
 const SETUP: Duration = Duration::from_secs(60);
 
 /// Words of shared memory that devices write and wait for.
 pub(super) struct Flags {
     map: MmapRaw,
     ranks: u32,
-    /// Exchanges that this rank has enqueued: the same on all ranks, sooner or later.
+    /// Exchanges that this rank has enqueued: eventually equal on all ranks.
     count: AtomicU32,
 }
 
-/// Flags that this rank's device can write and wait for.
+/// Flags registered with this rank's device.
 pub(super) struct Registered {
     flags: Arc<Flags>,
-    /// For the device.
+    /// Device address.
     address: u64,
 }
 
@@ -56,7 +56,7 @@ impl Flags {
         Ok(Self { map, ranks, count: AtomicU32::new(0) })
     }
 
-    /// Returns the place of one rank's flag for another, in bytes from the first word.
+    /// Returns the offset of one rank's flag for another, in bytes from the first word.
     fn offset(&self, flag: Flag, from: u32, to: u32) -> usize {
         let flag = match flag {
             Flag::Ready => 0,
@@ -70,7 +70,7 @@ impl Flags {
         unsafe { AtomicU32::from_ptr(self.map.as_mut_ptr().add(self.offset(flag, from, to)).cast()) }
     }
 
-    /// Overwrites all that a rank waits for.
+    /// Overwrites every flag that a rank waits for.
     fn store_all(&self, rank: u32, number: u32) {
         for from in 0..self.ranks {
             for flag in [Flag::Ready, Flag::Done] {
@@ -79,13 +79,13 @@ impl Flags {
         }
     }
 
-    /// Ends a rank's waits, present and future, until this process ends. Called once.
+    /// Ends a rank's present and future waits until this process ends. Called once.
     pub fn release(self: &Arc<Self>, rank: u32) {
-        // Far ahead of any exchange: devices compare by the sign of the difference. By this rank's own count, for the words of others
-        // may be far ahead already.
+        // Far ahead of any exchange: devices compare by the sign of the difference. Counted from this rank's own count,
+        // since the words of others may be far ahead already.
         let number = self.count.load(Ordering::SeqCst).wrapping_add(1 << 30);
         self.store_all(rank, number);
-        // The other devices still execute what is queued, which stores lower numbers.
+        // The other devices still run queued work, which stores lower numbers.
         let flags = Arc::clone(self);
         let _ = thread::Builder::new().spawn(move || {
             loop {
@@ -135,7 +135,7 @@ impl Drop for Registered {
     }
 }
 
-/// A new file for flags, that other users cannot open. It is locked as long as it is open.
+/// Creates a file for flags that other users cannot open. It is locked while open.
 pub(super) fn create(ranks: u32) -> std::io::Result<(PathBuf, File)> {
     remove_abandoned();
     let nanos = std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos());
@@ -150,14 +150,14 @@ pub(super) fn create(ranks: u32) -> std::io::Result<(PathBuf, File)> {
     }
 }
 
-/// Whether a file is named as [`create`] names files: the prefix and two numbers.
+/// True if a file is named as [`create`] names files: the prefix and two numbers.
 fn is_flags(name: &str) -> bool {
     let numbers = name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('-'));
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     numbers.is_some_and(|(process, nanos)| is_number(process) && is_number(nanos))
 }
 
-/// Removes files of this user whose creators were killed before they could: nobody holds their locks.
+/// Removes this user's files without a lock: their creators were killed.
 fn remove_abandoned() {
     let is_old =
         |found: Metadata| found.is_file() && found.modified().is_ok_and(|at| at.elapsed().is_ok_and(|age| age > SETUP));
@@ -186,7 +186,7 @@ mod tests {
         own.release(1);
         let until = Instant::now() + Duration::from_secs(20);
         for (flag, from) in [(Flag::Ready, 0), (Flag::Done, 2)] {
-            // As a device does that is still at work.
+            // Simulates a device that is still running.
             let word = other.word(flag, from, 1);
             word.store(8, Ordering::SeqCst);
             while (word.load(Ordering::SeqCst).wrapping_sub(1 << 20) as i32) < 0 {
@@ -194,11 +194,11 @@ mod tests {
                 thread::yield_now();
             }
         }
-        // The others' own are theirs to release.
+        // The others' flags are theirs to release.
         assert_eq!(other.word(Flag::Ready, 0, 2).load(Ordering::SeqCst), 0);
     }
 
-    /// Each survivor ends its own waits, and none brings those of another back.
+    /// Each survivor ends its own waits, and none restores another's.
     #[test]
     fn ranks_that_are_released_one_after_the_other_all_pass() {
         let (path, file) = create(3).unwrap();

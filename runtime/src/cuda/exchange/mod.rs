@@ -1,4 +1,4 @@
-//! Exchanges between ranks: how a sequence is divided at them, what moves their bytes, and what waits for them.
+//! Exchanges between ranks: division of a sequence, transport, and waiting.
 
 mod agreement;
 mod beside;

@@ -1,9 +1,9 @@
-//! NCCL: bytes from GPU to GPU.
+//! Moves bytes from GPU to GPU by NCCL.
 //!
-//! `libnccl.so.2` is loaded when ranks are connected that copy engines do not connect, and by nothing else. Of all that it does two
-//! things are used, send and receive, which do no arithmetic: what is added is added by kernels of the bundle. Its own kernels are
-//! NVIDIA's, no part of any bundle; they come with the communicator, and each exchange of a plan runs once before the seal, so that
-//! nothing is loaded or connected after it.
+//! `libnccl.so.2` is loaded only when ranks connect whose GPUs copy engines cannot join. Only send and receive are
+//! used, which do no arithmetic: kernels of the bundle do all additions. NCCL's own kernels are NVIDIA's, in no bundle;
+//! they come with the communicator, and each exchange of a plan runs once before the seal, so that nothing is loaded or
+//! connected after it.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::path::Path;
@@ -17,25 +17,25 @@ use libloading::Library;
 use crate::cuda::loader::why;
 use crate::driver::{BoundExchange, DriverError};
 
-/// Names another library, where the one on the library path is not the one wanted.
+/// Library to load in place of the one on the library path.
 const VARIABLE: &str = "PRECAST_NCCL";
 const LIBRARY: &str = "libnccl.so.2";
 
-/// Versions that are taken, as `ncclGetVersion` counts: the first of 2.19, and whatever has its interface.
+/// Supported versions, as `ncclGetVersion` counts: 2.19 or newer, below 3.
 const VERSIONS: std::ops::Range<c_int> = 21900..30000;
 /// `ncclUint8`.
 const BYTES: c_int = 1;
 const SUCCESS: c_int = 0;
 
-/// A communicator, to NCCL.
+/// NCCL's communicator handle.
 type Comm = *mut c_void;
 
-/// What ranks of one communicator have in common.
+/// Identifier shared by the ranks of a communicator.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct Id([u8; 128]);
 
-/// The functions that are used, as `nccl.h` declares them.
+/// The functions in use, as `nccl.h` declares them.
 struct Functions {
     version: u32,
     unique_id: unsafe extern "C" fn(*mut Id) -> c_int,
@@ -62,13 +62,13 @@ fn functions() -> Result<&'static Functions, DriverError> {
     })
 }
 
-/// The functions of a library, or what is wrong with it, by its name.
+/// Loads the functions of a library; fails with a description.
 fn load(name: &str) -> Result<Functions, String> {
     look_up(name).map_err(|reason| format!("{name}: {reason}"))
 }
 
 fn look_up(name: &str) -> Result<Functions, String> {
-    // The dynamic loader waits for whoever writes to a FIFO.
+    // The dynamic loader would block on a FIFO.
     if name.contains('/') && !Path::new(name).is_file() {
         return Err("there is no regular file".to_owned());
     }
@@ -101,15 +101,15 @@ fn look_up(name: &str) -> Result<Functions, String> {
     }
 }
 
-/// `2.28.3` of 22803.
+/// Formats 22803 as `2.28.3`.
 fn shown(version: u32) -> String {
     format!("{}.{}.{}", version / 10000, version / 100 % 100, version % 100)
 }
 
-/// The version of NCCL that ranks would use.
+/// Returns the version of NCCL that ranks would use.
 ///
 /// # Errors
-/// [`DriverError::Exchange`] where there is none, or another than this program knows.
+/// [`DriverError::Exchange`] if NCCL is missing or of an unsupported version.
 pub fn version() -> Result<String, DriverError> {
     Ok(shown(functions()?.version))
 }
@@ -129,10 +129,10 @@ fn failed(label: &str) -> impl FnOnce(String) -> DriverError {
 }
 
 impl Id {
-    /// A new one, which all ranks must be told.
+    /// Creates an identifier, to be sent to all ranks.
     ///
     /// # Errors
-    /// [`DriverError::Exchange`].
+    /// [`DriverError::Exchange`] if NCCL fails.
     pub fn new() -> Result<Self, DriverError> {
         let mut id = Self([0; 128]);
         // SAFETY: writes 128 bytes.
@@ -140,10 +140,10 @@ impl Id {
         Ok(id)
     }
 
-    /// One that was told.
+    /// Reads an identifier from another rank.
     ///
     /// # Errors
-    /// [`DriverError::Exchange`] for what is none.
+    /// [`DriverError::Exchange`] if the length is wrong.
     pub fn of(bytes: &[u8]) -> Result<Self, DriverError> {
         bytes.try_into().map(Self).map_err(|_| failed("ranks")(format!("NCCL's id has {} bytes", bytes.len())))
     }
@@ -160,7 +160,7 @@ pub(super) struct Nccl {
 }
 
 impl Nccl {
-    /// Waits for all ranks. The context of the rank's device is current.
+    /// Connects, waiting for all ranks. The context of the rank's device is current.
     pub fn connect(rank: u32, ranks: u32, id: &Id) -> Result<Self, DriverError> {
         let mut comm = null_mut();
         // SAFETY: writes one handle; the id is passed by value, as the C interface has it.
@@ -169,7 +169,7 @@ impl Nccl {
         Ok(Self { comm, abort: Abort { comm: comm as usize, aborted: Arc::default() } })
     }
 
-    /// Asks for an exchange, on a stream.
+    /// Enqueues an exchange on a stream.
     pub fn exchange(&self, label: &str, exchange: &BoundExchange, stream: CUstream) -> Result<(), DriverError> {
         let nccl = functions()?;
         let ask = || {
@@ -201,7 +201,7 @@ impl Drop for Nccl {
     }
 }
 
-/// Ends what a communicator waits for, from any thread: nobody else will.
+/// Aborts a communicator's waits from any thread; nothing else ends them.
 #[derive(Clone)]
 pub(super) struct Abort {
     comm: usize,

@@ -1,4 +1,5 @@
-//! A sequence in parts: graphs, which run one behind the other on one stream, and exchanges, which do on another beside them.
+//! Divides a sequence into parts: graphs, which run in order on one stream, and exchanges, which run on another beside
+//! them.
 
 use std::ops::Range;
 
@@ -9,10 +10,9 @@ use crate::driver::{Bound, BoundWork};
 pub(in crate::cuda) enum Part {
     Graph {
         nodes: Range<usize>,
-        /// How many exchanges of the sequence must have ended.
+        /// Number of exchanges of the sequence that must have ended.
         exchanges: usize,
     },
-    /// The node.
     Exchange(usize),
 }
 
@@ -20,7 +20,7 @@ pub(in crate::cuda) enum Part {
 pub(in crate::cuda) fn divide(sequence: &[Bound]) -> Vec<Part> {
     let is_exchange = |node: usize| matches!(sequence[node].work, BoundWork::Exchange(_));
     let all: Vec<usize> = (0..sequence.len()).filter(|node| is_exchange(*node)).collect();
-    // A node's number is that of the last exchange it needs, counted from one: they end in order.
+    // The last exchange that a node needs, counted from one: exchanges end in order.
     let needs = |node: &Bound| {
         let of_node = node.dependencies.iter().filter_map(|earlier| all.binary_search(&(*earlier as usize)).ok());
         of_node.map(|exchange| exchange + 1).max().unwrap_or(0)
@@ -42,7 +42,7 @@ pub(in crate::cuda) fn divide(sequence: &[Bound]) -> Vec<Part> {
     parts
 }
 
-/// The same with a graph for each node.
+/// Like [`divide`], with a graph per node.
 pub(in crate::cuda) fn each_node(parts: Vec<Part>) -> Vec<Part> {
     let alone = |part| match part {
         Part::Graph { nodes, exchanges } => {
@@ -59,7 +59,7 @@ mod tests {
     use crate::driver::BoundExchange;
     use crate::driver::{BoundLaunch, KernelId};
 
-    /// A sequence: of each node whether it is an exchange, and what it needs.
+    /// Builds a sequence: each node is (is an exchange, dependencies).
     fn sequence(nodes: &[(bool, Vec<u32>)]) -> Vec<Bound> {
         let key = precast_kernels::Key::new(precast_kernels::add::Add {});
         let node = |(is_exchange, dependencies): &(bool, Vec<u32>)| {
@@ -118,7 +118,7 @@ mod tests {
         assert_eq!(divide(&[]), []);
     }
 
-    /// Numbers that look random, the same each time.
+    /// A reproducible pseudorandom generator.
     fn numbers() -> impl FnMut(u32) -> u32 {
         let mut state = 1u64;
         move |below| {
@@ -139,7 +139,7 @@ mod tests {
                 .collect();
             let sequence = sequence(&nodes);
             let parts = divide(&sequence);
-            // Of each node: the graph it is in, and how many exchanges have been waited for before it and asked for before it.
+            // By node: its graph, the exchanges waited for, and the exchanges enqueued before it.
             let (mut asked, mut waited, mut seen) = (Vec::new(), 0, 0);
             for part in &parts {
                 match part {

@@ -1,5 +1,4 @@
-//! How bytes get to the devices of other ranks: by copy engines where all of them are of one host and reach each other's memory,
-//! else by NCCL.
+//! Connects devices of ranks: by copy engines if all share a host and reach each other's memory, else by NCCL.
 
 use std::ffi::OsString;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,10 +12,10 @@ use super::flags::Registered;
 use super::nccl::{self, Nccl};
 use crate::driver::{BoundExchange, DriverError};
 
-/// Says which backend exchanges take, where it is not to be found out.
+/// Forces a backend for exchanges.
 const VARIABLE: &str = "PRECAST_EXCHANGE";
 
-/// A backend that the environment asks for.
+/// A backend that the environment requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Requested {
     Copies,
@@ -25,7 +24,7 @@ enum Requested {
 
 impl Requested {
     /// # Errors
-    /// [`DriverError::Environment`] where something else is asked for.
+    /// [`DriverError::Environment`] if the value is unknown.
     fn of(variable: impl Fn(&str) -> Option<OsString>) -> Result<Option<Self>, DriverError> {
         let Some(value) = variable(VARIABLE).filter(|value| !value.is_empty()) else { return Ok(None) };
         match value.to_str() {
@@ -46,20 +45,20 @@ enum Backend {
     Nccl(Nccl),
 }
 
-/// An exchange, as the backend takes it.
+/// An exchange prepared for its backend.
 pub(in crate::cuda) enum Prepared {
     Copies(Vec<PeerCopy>),
     Nccl(BoundExchange),
 }
 
-/// The other ranks, to this one.
+/// Connections of this rank to the others.
 pub(in crate::cuda) struct Ranks {
     rank: u32,
     count: u32,
     requested: Option<Requested>,
     all_gather: AllGather,
     backend: Option<Backend>,
-    /// What the backend is, and where it is NCCL why it is not copies.
+    /// Description of the backend, and for NCCL the reason that copies cannot be used.
     about: String,
     abort: Abort,
 }
@@ -68,7 +67,7 @@ fn failed(label: &str, reason: impl Into<String>) -> DriverError {
     DriverError::Exchange { label: label.to_owned(), reason: reason.into() }
 }
 
-/// A failure of NCCL, with why it is needed, and the memory that is left for it.
+/// Adds to an NCCL failure the reason for using NCCL and the memory left for it.
 fn explained(error: DriverError, why: &str, free_bytes: u64) -> DriverError {
     match error {
         DriverError::Exchange { label, reason } => {
@@ -84,23 +83,23 @@ fn explained(error: DriverError, why: &str, free_bytes: u64) -> DriverError {
 
 impl Ranks {
     /// # Errors
-    /// [`DriverError::Environment`].
+    /// [`DriverError::Environment`] if the requested backend is unknown.
     pub fn new(rank: u32, count: u32, all_gather: AllGather) -> Result<Self, DriverError> {
         let requested = Requested::of(|name| std::env::var_os(name))?;
         let abort = Abort(Arc::new(Shared { rank, ..Shared::default() }));
         Ok(Self { rank, count, requested, all_gather, backend: None, about: String::new(), abort })
     }
 
-    /// What ends exchanges that wait for a rank which is gone.
+    /// Returns a handle that ends exchanges waiting for a lost rank.
     pub fn abort(&self) -> Abort {
         self.abort.clone()
     }
 
-    /// Connects with the others by the first backend that all have. `memory` is all that this rank has taken, addresses and bytes; `free_bytes`
-    /// of the device's are left.
+    /// Connects to the others by the first backend available to all. `memory` lists all of this rank's allocations as
+    /// addresses and bytes; `free_bytes` of the device are left.
     ///
     /// # Errors
-    /// [`DriverError::Exchange`].
+    /// [`DriverError::Exchange`] if no backend connects all ranks.
     pub fn connect(&mut self, memory: &[(u64, u64)], free_bytes: u64) -> Result<(), DriverError> {
         let ranks = |reason: String| failed("ranks", reason);
         let wanted = match self.requested {
@@ -133,12 +132,12 @@ impl Ranks {
         Nccl::connect(self.rank, self.count, &nccl::Id::of(&ids[0])?)
     }
 
-    /// What the backend is, for people.
+    /// Describes the backend, for people.
     pub fn about(&self) -> String {
         format!("{}, {}", self.count, self.about)
     }
 
-    /// Whether other ranks open this one's memory.
+    /// True if other ranks open this one's memory.
     pub fn shares_memory(&self) -> bool {
         matches!(self.backend, Some(Backend::Copies(_)))
     }
@@ -148,7 +147,7 @@ impl Ranks {
     }
 
     /// # Errors
-    /// [`DriverError::Exchange`].
+    /// [`DriverError::Exchange`] if the ranks' sends and receives do not match.
     pub fn prepare(&mut self, label: &str, exchange: &BoundExchange) -> Result<Prepared, DriverError> {
         match self.backend.as_ref().expect("ranks are connected before anything is prepared") {
             Backend::Copies(copies) => {
@@ -159,10 +158,10 @@ impl Ranks {
         }
     }
 
-    /// Asks for an exchange, on a stream.
+    /// Enqueues an exchange on a stream.
     ///
     /// # Errors
-    /// [`DriverError`] of the backend, and where another rank has failed.
+    /// [`DriverError`] of the backend, or of a failed rank.
     pub fn exchange(&self, label: &str, prepared: &Prepared, stream: sys::CUstream) -> Result<(), DriverError> {
         self.abort.check(label)?;
         match (self.backend(), prepared) {
@@ -173,7 +172,7 @@ impl Ranks {
     }
 }
 
-/// Ends what waits for other ranks, from any thread: nobody else will.
+/// Ends waits for other ranks from any thread; nothing else ends them.
 #[derive(Clone)]
 pub struct Abort(Arc<Shared>);
 
@@ -194,10 +193,10 @@ impl Abort {
         self.0.nccl.get().into_iter().for_each(nccl::Abort::now);
     }
 
-    /// Refuses what comes of an exchange that did not end.
+    /// Refuses results after an aborted exchange.
     ///
     /// # Errors
-    /// [`DriverError::Exchange`].
+    /// [`DriverError::Exchange`] after an abort.
     pub(in crate::cuda) fn check(&self, label: &str) -> Result<(), DriverError> {
         if self.0.aborted.load(Ordering::Acquire) { Err(failed(label, "another rank has failed")) } else { Ok(()) }
     }

@@ -1,4 +1,4 @@
-//! How long a stream waits for another one, by the device's clock.
+//! Measures a stream's waits for another one, by the device's clock.
 
 use std::collections::VecDeque;
 use std::ptr::null_mut;
@@ -21,13 +21,13 @@ impl Event {
         Ok(Self(event))
     }
 
-    /// Is where a stream has done all that it was asked for so far. An event may be recorded again.
+    /// Records the end of everything queued on a stream so far. An event may be recorded again.
     pub fn record(&self, stream: sys::CUstream) -> Result<(), DriverError> {
         // SAFETY: both live.
         check("cuEventRecord", unsafe { sys::cuEventRecord(self.0, stream) })
     }
 
-    /// What comes next on a stream comes after it, as it was recorded last.
+    /// Orders a stream's next work after the event's last record.
     pub fn wait(&self, stream: sys::CUstream) -> Result<(), DriverError> {
         // SAFETY: both live.
         check("cuStreamWaitEvent", unsafe { sys::cuStreamWaitEvent(stream, self.0, 0) })
@@ -41,7 +41,7 @@ impl Drop for Event {
     }
 }
 
-/// What a stream has waited for.
+/// Waits of a stream.
 #[derive(Default)]
 pub(in crate::cuda) struct Waits {
     free: Vec<Timer>,
@@ -50,7 +50,7 @@ pub(in crate::cuda) struct Waits {
 }
 
 impl Waits {
-    /// Lets a stream wait for an event, and measures that.
+    /// Makes a stream wait for an event, and times the wait.
     pub fn wait(&mut self, stream: sys::CUstream, event: &Event) -> Result<(), DriverError> {
         self.seconds()?;
         let timer = self.free.pop().map_or_else(Timer::new, Ok)?;
@@ -61,7 +61,7 @@ impl Waits {
         Ok(())
     }
 
-    /// How long all waits that have ended took, seconds.
+    /// Returns the total time of finished waits, seconds.
     pub fn seconds(&mut self) -> Result<f64, DriverError> {
         while let Some(seconds) = self.under_way.front().map(Timer::elapsed).transpose()?.flatten() {
             self.seconds += seconds;
