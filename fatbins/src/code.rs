@@ -1,11 +1,11 @@
-//! Machine code apart from names: what of two cubins must be equal for them to compute the same with the same resources.
+//! Machine code apart from names: the parts of two cubins that must be equal for equal results with equal resources.
 //!
-//! A cubin spells its entry symbol in section names and in the string tables, and nowhere else. So its code is: the flags
-//! of the ELF header, and every section but the string tables and the compiler's notes, in their order, by header and
-//! content, with `ENTRY` for the entry symbol in the names of sections and of symbols. That is the
-//! instructions (`.text`), registers, stack, shared memory, barriers, launch bounds and parameters (`.nv.info`,
-//! `.nv.shared`, `.nv.constant0`), constants, relocations and call frames. Offsets in the file and the notes, which name
-//! compiler and options, are left out.
+//! A cubin spells its entry symbol only in section names and in the string tables. So its code is: the flags of the ELF
+//! header, and every section but the string tables and the compiler's notes, in order, by header and content, with
+//! `ENTRY` for the entry symbol in the names of sections and of symbols. That covers the instructions (`.text`),
+//! registers, stack, shared memory, barriers, launch bounds and parameters (`.nv.info`, `.nv.shared`, `.nv.constant0`),
+//! constants, relocations and call frames. Offsets in the file and the notes, which name compiler and options, are left
+//! out.
 
 use std::collections::BTreeSet;
 
@@ -17,20 +17,20 @@ use object::read::elf::{FileHeader, SectionHeader};
 use crate::Digest;
 use crate::cubin::{CubinError, CubinFacts};
 
-/// The code of a cubin: a digest for each section, by its name without the entry symbol.
+/// The code of a cubin: a digest per section, by its name without the entry symbol.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CubinCode(Vec<(String, Digest)>);
 
-/// A symbol table of what the driver may translate (sm_100 and later).
+/// Symbol table of code that the driver may translate (sm_100 and later).
 const SHT_MERCURY_SYMTAB: SectionType = SectionType(0x7000_0085);
-/// Size of a symbol. The offset of its name comes first.
+/// Size of a symbol, bytes; the offset of its name comes first.
 const SYMBOL_BYTES: usize = 24;
 
 impl CubinCode {
     /// Reads a cubin.
     ///
     /// # Errors
-    /// [`CubinError`] for what is no cubin of this project.
+    /// [`CubinError`] if the bytes are no cubin of this project.
     pub fn read(cubin: &[u8]) -> Result<Self, CubinError> {
         let elf = |error: object::read::Error| CubinError::Elf(error.to_string());
         let entry = CubinFacts::read(cubin)?.entry;
@@ -73,7 +73,7 @@ impl CubinCode {
         Ok(Self(parts))
     }
 
-    /// The sections that are not the same, by name, each once.
+    /// Returns the names of the sections that differ, each once.
     pub fn differing<'c>(&'c self, other: &'c Self) -> Vec<&'c str> {
         let (own, others) = (self.0.iter().collect::<BTreeSet<_>>(), other.0.iter().collect::<BTreeSet<_>>());
         let names: BTreeSet<&str> = own.symmetric_difference(&others).map(|(name, _)| name.as_str()).collect();
@@ -81,7 +81,7 @@ impl CubinCode {
     }
 }
 
-/// A symbol table with names in place of where they lie in the string table.
+/// Rewrites a symbol table with names in place of string table offsets.
 fn symbols(table: &[u8], name: impl Fn(u32) -> Option<String>) -> Option<Vec<u8>> {
     let mut named = Vec::new();
     for symbol in table.chunks(SYMBOL_BYTES) {
@@ -106,7 +106,7 @@ mod tests {
         CubinCode::read(cubin).unwrap()
     }
 
-    /// The fixture with something else, of the same length, wherever `from` stands.
+    /// Replaces every `from` in the fixture by bytes of the same length.
     fn replaced(from: &[u8], to: &[u8]) -> Vec<u8> {
         let mut cubin = FILL.to_vec();
         for at in 0..cubin.len() - from.len() {
@@ -145,7 +145,7 @@ mod tests {
             for at in start..start + size {
                 let mut other = FILL.to_vec();
                 other[at] ^= 1;
-                // What is no cubin of this project any more is none.
+                // Damage may also make the cubin unreadable.
                 if let Ok(other) = CubinCode::read(&other) {
                     assert_eq!(other.differing(&code), [format!("{name}.ENTRY")], "byte {at}");
                 }

@@ -1,13 +1,13 @@
-//! What a cubin says of itself.
+//! Reads a cubin's facts.
 //!
-//! A cubin is an ELF file for machine 190. The facts come from `.nv.info*` attributes, the symbol table, the
-//! size of `.nv.shared.*` and the compiler's note; none is taken from what asked for the compilation.
+//! A cubin is an ELF file for machine 190. The facts come from `.nv.info*` attributes, the symbol table, the size of
+//! `.nv.shared.*` and the compiler's note, never from the request to compile.
 
 use object::Endianness;
 use object::elf::{EM_CUDA, FileHeader64, SHT_NOBITS, STB_GLOBAL, STT_FUNC, STT_OBJECT};
 use object::read::elf::{FileHeader, SectionHeader, SectionTable};
 
-/// What a cubin says of itself.
+/// Facts that a cubin states of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CubinFacts {
     /// Architecture with its suffix: `sm_90a`.
@@ -16,19 +16,19 @@ pub struct CubinFacts {
     pub entry: String,
     /// Size of the one parameter, bytes.
     pub params_bytes: u32,
-    /// Registers of a thread.
+    /// Registers per thread.
     pub registers: u32,
-    /// Static shared memory of a block, bytes.
+    /// Static shared memory per CTA, bytes.
     pub static_shared_bytes: u32,
-    /// Stack frame of a thread, bytes: 0 means no spills.
+    /// Stack frame per thread, bytes: 0 means no spills.
     pub stack_bytes: u32,
-    /// Largest block the code was compiled for, threads.
+    /// Largest CTA that the code was compiled for, threads.
     pub max_threads: u32,
-    /// The compiler's release, as it signs its work.
+    /// The compiler's release, from its note.
     pub compiler: String,
 }
 
-/// A file that is no cubin this project made.
+/// A file that is no cubin of this project.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CubinError {
     /// Not an ELF file, or a broken one.
@@ -37,13 +37,13 @@ pub enum CubinError {
     /// An ELF file for another machine.
     #[error("ELF machine {found}, expected 190 (CUDA): not a cubin")]
     Machine {
-        /// What the header says.
+        /// Machine in the header.
         found: u16,
     },
     /// Not exactly one kernel.
     #[error("{found} entry symbols, expected exactly 1")]
     Entries {
-        /// How many there are.
+        /// Number of kernels.
         found: usize,
     },
     /// A symbol with internal linkage: its name carries a hash of a path.
@@ -52,23 +52,23 @@ pub enum CubinError {
     /// Not exactly one parameter.
     #[error("{found} kernel parameters, expected exactly 1 (the parameter block)")]
     Parameters {
-        /// How many there are.
+        /// Number of parameters.
         found: usize,
     },
-    /// Something every cubin says is not there.
+    /// A mandatory fact is missing.
     #[error("cubin has no {0}")]
     Missing(&'static str),
-    /// The flags and the compiler's note name different architectures.
+    /// The ELF flags and the compiler's note name different architectures.
     #[error("ELF flags say sm_{flags}, the compiler's note says {note}")]
     Arch {
-        /// From the ELF flags.
+        /// In the ELF flags.
         flags: u32,
-        /// From the note.
+        /// In the note.
         note: String,
     },
 }
 
-/// Shared memory of a block that the system keeps, from compute capability 9.0 on.
+/// Shared memory per CTA that the system reserves, from compute capability 9.0 on, bytes.
 const SHARED_RESERVED_BYTES: u32 = 1024;
 
 /// Attributes of `.nv.info` sections (names as `cuobjdump -elf` prints them).
@@ -103,7 +103,7 @@ impl CubinFacts {
         };
         let shared = sections.section_by_name(endian, format!(".nv.shared.{entry}").as_bytes());
         let shared = shared.filter(|(_, section)| section.sh_type(endian) == SHT_NOBITS);
-        // Where the system keeps shared memory of every block for itself, the compiler counts it in.
+        // The compiler includes shared memory that the system reserves in every CTA.
         let reserved = sections.section_by_name(endian, b".nv.shared.reserved.0").map_or(0, |_| SHARED_RESERVED_BYTES);
         let global = section(".nv.info")?.ok_or(CubinError::Missing(".nv.info section"))?;
         let own = section(&format!(".nv.info.{entry}"))?.ok_or(CubinError::Missing(".nv.info of its entry"))?;
@@ -136,7 +136,7 @@ impl CubinFacts {
     }
 }
 
-/// The one global function: its name and symbol index.
+/// Returns the name and symbol index of the one global function.
 fn entry(sections: &SectionTable<'_, Elf>, endian: Endianness, cubin: &[u8]) -> Result<(String, u32), CubinError> {
     let elf = |error: object::read::Error| CubinError::Elf(error.to_string());
     let symbols = sections.symbols(endian, cubin, object::elf::SHT_SYMTAB).map_err(elf)?;
@@ -147,7 +147,7 @@ fn entry(sections: &SectionTable<'_, Elf>, endian: Endianness, cubin: &[u8]) -> 
         }
         let name = symbols.symbol_name(endian, symbol).map_err(elf)?;
         if name.starts_with(b".nv.") || name.starts_with(b"$") {
-            continue; // the assembler's own (slow paths of division, square root): no path in their names
+            continue; // the assembler's own (slow paths of division, square root): their names carry no path
         }
         let name = String::from_utf8_lossy(name).into_owned();
         if symbol.st_bind() != STB_GLOBAL {
@@ -163,7 +163,7 @@ fn entry(sections: &SectionTable<'_, Elf>, endian: Endianness, cubin: &[u8]) -> 
     }
 }
 
-/// The attributes of an `.nv.info` section as (code, value). Unknown formats end the walk.
+/// Returns the attributes of an `.nv.info` section as (code, value), up to the first of unknown format.
 fn attributes(mut data: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
     std::iter::from_fn(move || {
         let [format, code, low, high, ..] = *data else { return None };
@@ -184,19 +184,19 @@ fn word(value: &[u8], index: usize) -> Option<u32> {
     Some(u32::from_le_bytes(bytes.try_into().ok()?))
 }
 
-/// A (symbol index, value) attribute.
+/// Decodes a (symbol index, value) attribute.
 fn pair(value: &[u8]) -> Option<(u32, u32)> {
     Some((word(value, 0)?, word(value, 1)?))
 }
 
-/// What the compiler signed.
+/// The compiler's note.
 struct ToolNote {
     compiler: String,
     arch: String,
 }
 
 impl ToolNote {
-    /// An ELF note whose description is: version, three words, then offsets of the tool's name, its release,
+    /// Parses an ELF note whose description is: version, three words, then offsets of the tool's name, its release,
     /// branch and arguments in the strings that follow.
     fn read(note: &[u8]) -> Option<Self> {
         let (name, description) = (word(note, 0)? as usize, word(note, 1)? as usize);
@@ -216,7 +216,7 @@ impl ToolNote {
     }
 }
 
-/// The flags hold the number in their second byte; the suffix stands in the note alone.
+/// The flags hold the number in their second byte; only the note has the suffix.
 fn arch(flags: u32, note: &str) -> Result<String, CubinError> {
     let number = flags >> 8 & 0xff;
     let digits = note.strip_prefix("sm_").map(|rest| rest.trim_end_matches(|c: char| c.is_ascii_lowercase()));

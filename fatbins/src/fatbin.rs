@@ -2,27 +2,27 @@
 
 use precast_kernels::Arch;
 
-/// Marks a container.
+/// Magic number of a container.
 const MAGIC: u32 = 0xBA55_ED50;
 const CONTAINER_HEADER_BYTES: u64 = 16;
 const ENTRY_HEADER_BYTES: u64 = 64;
-/// An entry that holds a cubin; PTX would be 1.
+/// Kind of an entry with a cubin; PTX is 1.
 const KIND_CUBIN: u16 = 2;
-/// Host is 64-bit, Linux.
+/// 64-bit Linux host.
 const FLAGS: u64 = 0x11;
-/// The code is for exactly its architecture (`a`).
+/// The code runs only on its exact architecture (`a`).
 const FLAG_EXACT: u64 = 0x10_0000;
-/// Cubins start on multiples of this many bytes.
+/// Alignment of cubins, bytes.
 const ALIGN: u64 = 8;
 
-/// Where the cubins of one container lie, and the bytes around them.
+/// Offsets of the cubins of one container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Container {
     /// Offset of the container in its section.
     pub start: u64,
     /// Offset of each cubin in the section, in order.
     pub cubins: Vec<u64>,
-    /// Offset after the container.
+    /// Offset past the container.
     pub end: u64,
 }
 
@@ -39,7 +39,7 @@ impl Container {
         Self { start, cubins, end: next }
     }
 
-    /// The container's header.
+    /// Encodes the container's header.
     pub fn header(&self) -> [u8; CONTAINER_HEADER_BYTES as usize] {
         let mut header = [0; CONTAINER_HEADER_BYTES as usize];
         header[0..4].copy_from_slice(&MAGIC.to_le_bytes());
@@ -50,7 +50,7 @@ impl Container {
     }
 }
 
-/// The header before a cubin.
+/// Encodes the header before a cubin.
 pub(crate) fn entry_header(arch: Arch, cubin_bytes: u64) -> [u8; ENTRY_HEADER_BYTES as usize] {
     let mut header = [0; ENTRY_HEADER_BYTES as usize];
     let (major, minor) = arch.compute_capability().unwrap_or((0, 0));

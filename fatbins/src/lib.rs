@@ -1,9 +1,8 @@
 //! THE ARTIFACT: cubins and a manifest in one file.
 //!
-//! A bundle is an ELF object. Section `.nv_fatbin` holds standard NVIDIA fatbin containers, one for each
-//! (key, variant), so that `cuobjdump` and Nsight open it; section `.precast` holds the manifest. The
-//! encoding is canonical: a bundle equals its own re-encoding byte for byte. `README.md` beside this crate
-//! is the specification.
+//! A bundle is an ELF object. Section `.nv_fatbin` holds standard NVIDIA fatbin containers, one per (key, variant), so
+//! that `cuobjdump` and Nsight open it; section `.precast` holds the manifest. The encoding is canonical: a bundle
+//! equals its own re-encoding byte for byte. `README.md` beside this crate is the specification.
 
 mod bundle;
 mod code;
@@ -27,7 +26,7 @@ pub use sign::sign;
 pub use stale::{Stale, StaleModule, build_command, single_file};
 pub use trust::{SignatureError, TrustedKey, signature_path};
 
-/// The section of the fatbin containers.
+/// Section of the fatbin containers.
 pub const FATBIN_SECTION: &str = ".nv_fatbin";
-/// The section of the manifest.
+/// Section of the manifest.
 pub const MANIFEST_SECTION: &str = ".precast";

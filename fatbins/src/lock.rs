@@ -1,14 +1,14 @@
-//! Lock files: the digest every kernel of a model must have.
+//! Lock files: the expected digest of every kernel of a model.
 //!
-//! Text, one line a module in sorted order, committed beside this crate as `<model>.lock`:
+//! Text, one line per module in sorted order, committed beside this crate as `<model>.lock`:
 //!
 //! ```text
 //! # precast lock 1, written by `precast-aot lock`
 //! sm_121 fill{first=false}[threads=256] <cubin SHA-256> <source digest> <compiler>; <options>
 //! ```
 //!
-//! The source digest covers sources, headers, options, macros and architecture. With compiler and options it says
-//! which of the three moved when a cubin did.
+//! The source digest covers sources, headers, options, macros and architecture. Together with compiler and options it
+//! tells which of the three moved when a cubin did.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,7 +20,7 @@ use crate::manifest::{Manifest, ModuleEntry};
 /// First line of a lock file: format and version.
 const HEADER: &str = "# precast lock 1, written by `precast-aot lock`";
 
-/// What one module must be.
+/// Expected digests and build of one module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Locked {
     /// SHA-256 of the cubin.
@@ -37,23 +37,22 @@ pub struct Locked {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lock(BTreeMap<(String, String), Locked>);
 
-/// A lock file that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LockError {
-    /// Another format or version.
+    /// The format or version is unknown.
     #[error("line 1 is `{found}`, expected `{HEADER}`")]
     Header {
-        /// The first line.
+        /// First line of the file.
         found: String,
     },
-    /// A line that is not architecture, key, two digests, compiler and options.
+    /// A line is not architecture, key, two digests, compiler and options.
     #[error("line {line} is not `arch key[variant] cubin source compiler; options`: `{text}`")]
     Line {
         /// Counted from 1.
         line: usize,
         text: String,
     },
-    /// Lines out of order or twice.
+    /// Lines are out of order or repeated.
     #[error("line {line} is not after the one before it: lock files are sorted and name a module once")]
     Order {
         /// Counted from 1.
@@ -61,48 +60,47 @@ pub enum LockError {
     },
 }
 
-/// How a module differs from what is locked.
+/// Difference of a module from its lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Locked, and not there.
+    /// Locked, but not built.
     Missing(String),
-    /// There, and not locked.
+    /// Built, but not locked.
     Added(String),
-    /// Something else than what is locked.
+    /// Built differently than locked.
     Changed {
-        /// Architecture, key and variant.
         module: String,
-        /// Which of source, options and compiler moved; none of them if the bytes alone did. Where options moved, the
-        /// source may have, too.
+        /// Those of source, options and compiler that moved; none if only the bytes did. The source is not listed if
+        /// the options moved, because its digest covers them.
         moved: Vec<&'static str>,
-        /// Whether the machine code is still the same.
+        /// True if the machine code is equal.
         same_code: bool,
     },
 }
 
 impl Lock {
-    /// What a bundle's modules with machine code are.
+    /// Locks a bundle's modules with machine code.
     pub fn of(manifest: &Manifest) -> Self {
         Self(manifest.modules.iter().filter_map(|module| locked(manifest, module)).collect())
     }
 
-    /// The modules that `keep` wants, by architecture and `key[variant]`.
+    /// Keeps the modules that `keep` selects, by architecture and `key[variant]`.
     #[must_use]
     pub fn filtered(&self, keep: impl Fn(&str, &str) -> bool) -> Self {
         Self(self.0.iter().filter(|((arch, name), _)| keep(arch, name)).map(|(k, v)| (k.clone(), v.clone())).collect())
     }
 
-    /// How many modules it names.
+    /// Returns the number of modules.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether it names none.
+    /// True if it has no modules.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Every difference of `found` from this lock, in order.
+    /// Returns every difference of `found` from this lock, in order.
     pub fn compare(&self, found: &Self) -> Vec<Change> {
         let names: std::collections::BTreeSet<_> = self.0.keys().chain(found.0.keys()).collect();
         let change = |name: &(String, String)| {
@@ -112,7 +110,7 @@ impl Lock {
                 (None, Some(_)) => Some(Change::Added(module)),
                 (Some(locked), Some(found)) if locked != found => {
                     let parts = [
-                        // The source digest covers the options: where they moved it says nothing more.
+                        // The source digest covers the options: if they moved, it tells nothing more.
                         ("source", locked.source != found.source && locked.options == found.options),
                         ("options", locked.options != found.options),
                         ("compiler", locked.compiler != found.compiler),
@@ -127,7 +125,7 @@ impl Lock {
     }
 }
 
-/// `key[variant]`, as lock files and listings name a module within an architecture.
+/// Names a module within an architecture as `key[variant]`, in lock files and listings.
 pub fn name(module: &ModuleEntry) -> String {
     format!("{}[{}]", module.key, module.variant)
 }

@@ -1,4 +1,4 @@
-//! The manifest: what a bundle holds, and what each cubin must say of itself.
+//! The manifest: a bundle's modules, and the claims about each cubin.
 
 use precast_kernels::{Arch, Key, KeyError, KeyVariant};
 use serde::Serialize;
@@ -6,17 +6,17 @@ use serde::Serialize;
 use crate::Digest;
 use crate::cubin::{CubinError, CubinFacts};
 
-/// Marks a manifest, and its version.
+/// Magic bytes of a manifest, with its version.
 pub(crate) const MAGIC: [u8; 8] = *b"PRECAST\x01";
 
-/// What a bundle holds.
+/// Modules of a bundle and their compiler.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Manifest {
     /// The compiler and its version: `NVRTC 13.0.88`.
     pub compiler: String,
-    /// Options every kernel was compiled with, besides its architecture and macros.
+    /// Options common to all kernels, besides architecture and macros.
     pub options: Vec<String>,
-    /// The models whose kernels these are, sorted.
+    /// Models that the kernels are built for, sorted.
     pub models: Vec<String>,
     /// Modules, sorted by key, variant and architecture.
     pub modules: Vec<ModuleEntry>,
@@ -32,83 +32,80 @@ pub struct ModuleEntry {
     pub arch: String,
     /// Size of the parameter block, bytes.
     pub params_bytes: u32,
-    /// Digest of everything the cubin is a function of, the compiler apart: `KeyVariant::source_digest`.
+    /// Digest of every input of the compilation except the compiler: `KeyVariant::source_digest`.
     pub source: Digest,
-    /// The machine code; none for the simulated GPU.
+    /// Machine code; none for the simulated GPU.
     pub code: Option<Code>,
 }
 
-/// What the manifest claims of a cubin.
+/// The manifest's claims about a cubin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Code {
-    /// Symbol of the kernel in its cubin: key, variant and a digest of its sources.
+    /// Entry symbol: key, variant and a digest of the sources.
     pub entry: String,
     /// SHA-256 of the cubin.
     pub digest: Digest,
-    /// Size of the cubin.
+    /// Size of the cubin, bytes.
     pub bytes: u64,
-    /// Registers of a thread.
+    /// Registers per thread.
     pub registers: u32,
-    /// Static shared memory of a block, bytes.
+    /// Static shared memory per CTA, bytes.
     pub static_shared_bytes: u32,
-    /// Stack frame of a thread, bytes.
+    /// Stack frame per thread, bytes.
     pub stack_bytes: u32,
-    /// Largest block, threads.
+    /// Largest CTA, threads.
     pub max_threads: u32,
 }
 
-/// A manifest that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ManifestError {
-    /// Not a manifest of this version.
+    /// The bytes are no manifest of this version.
     #[error("no manifest of version {}: it starts with {found:02x?}, expected {MAGIC:02x?}", MAGIC[7])]
     Magic {
-        /// The first bytes of what was read.
+        /// First bytes of the input.
         found: Vec<u8>,
     },
-    /// The bytes are not those that were written.
+    /// The bytes were altered.
     #[error("manifest has SHA-256 {found}, its own header says {expected}: it was altered or cut short")]
     Digest {
-        /// By the header.
+        /// In the header.
         expected: Digest,
-        /// Of the bytes.
+        /// Digest of the bytes.
         found: Digest,
     },
-    /// The bytes do not decode.
     #[error("manifest does not decode: {0}")]
     Decode(String),
-    /// Decoding and re-encoding gives other bytes.
+    /// Re-encoding gives other bytes.
     #[error("manifest is not canonical: decoding and re-encoding it gives other bytes")]
     NotCanonical,
-    /// Models or modules out of order or twice.
+    /// Models or modules are out of order or repeated.
     #[error("models or modules are not sorted, or one occurs twice: `{0}`")]
     Order(String),
-    /// Machine code for the simulated GPU, or none for another.
+    /// The simulated GPU has machine code, or another architecture has none.
     #[error("`{0}`: every architecture but sim has machine code, and sim has none")]
     Code(String),
-    /// A key that this program does not know.
+    /// The key is unknown to this program.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// A variant or architecture this program does not know.
+    /// The variant or architecture is unknown to this program.
     #[error("unknown {what} `{text}` of module `{key}`: this program and the bundle come from different versions")]
     Unknown {
-        /// variant or architecture.
+        /// `variant` or `architecture`.
         what: &'static str,
         text: String,
-        /// The module's key.
         key: String,
     },
 }
 
 impl Manifest {
-    /// The manifest of a bundle for the simulated GPU alone, which has a host reference for every key.
+    /// Returns the manifest of a bundle for the simulated GPU alone, which has a host reference for every key.
     pub fn simulated<'k>(pairs: impl IntoIterator<Item = &'k KeyVariant>) -> Self {
         let mut modules: Vec<ModuleEntry> = pairs.into_iter().map(ModuleEntry::simulated).collect();
         modules.sort_by(|a, b| a.order().cmp(&b.order()));
         Self { compiler: "none".to_owned(), options: Vec::new(), models: Vec::new(), modules }
     }
 
-    /// The canonical encoding: magic, the digest of the rest, and the rest: bincode with fixed-width
+    /// Returns the canonical encoding: magic, the digest of the rest, and the rest: bincode with fixed-width
     /// little-endian integers.
     pub fn encode(&self) -> Vec<u8> {
         let body = self.body();
@@ -121,7 +118,7 @@ impl Manifest {
         bincode::serde::encode_to_vec(self, config).expect("a vector takes any number of bytes")
     }
 
-    /// Digest of everything the bundle holds: that in the header of the encoding.
+    /// Returns the digest in the header of the encoding, which covers everything in the bundle.
     pub fn digest(&self) -> Digest {
         body_digest(&self.body())
     }
@@ -132,7 +129,7 @@ pub(crate) fn body_digest(body: &[u8]) -> Digest {
 }
 
 impl ModuleEntry {
-    /// The simulated GPU's row of a key: no machine code.
+    /// Returns the simulated GPU's row of a key: no machine code.
     pub fn simulated(pair: &KeyVariant) -> Self {
         Self {
             params_bytes: pair.key.params_bytes() as u32,
@@ -144,10 +141,10 @@ impl ModuleEntry {
         }
     }
 
-    /// The row of a cubin, read back from the cubin itself.
+    /// Returns the row of a cubin, from the cubin's own facts.
     ///
     /// # Errors
-    /// [`CubinError`] where it is none that this project makes.
+    /// [`CubinError`] if it is no cubin of this project.
     pub fn compiled(pair: &KeyVariant, arch: Arch, cubin: &[u8]) -> Result<Self, CubinError> {
         let facts = CubinFacts::read(cubin)?;
         Ok(Self {
@@ -168,15 +165,15 @@ impl ModuleEntry {
         })
     }
 
-    /// What modules are sorted by.
+    /// Returns the sort key of modules.
     pub fn order(&self) -> (&str, &str, &str) {
         (&self.key, &self.variant, &self.arch)
     }
 
-    /// The architecture, by its own name and no other spelling.
+    /// Parses the architecture, in its canonical spelling only.
     ///
     /// # Errors
-    /// [`ManifestError::Unknown`].
+    /// [`ManifestError::Unknown`] for any other text.
     pub fn arch(&self) -> Result<Arch, ManifestError> {
         let arch = Arch::of_name(&self.arch);
         arch.ok_or_else(|| self.unknown("architecture", &self.arch))
@@ -186,10 +183,10 @@ impl ModuleEntry {
         ManifestError::Unknown { what, text: text.to_owned(), key: self.key.clone() }
     }
 
-    /// The typed key, variant and architecture.
+    /// Parses key, variant and architecture.
     ///
     /// # Errors
-    /// [`ManifestError`] where this program knows one of them not.
+    /// [`ManifestError`] if this program does not know one of them.
     pub fn typed(&self) -> Result<(KeyVariant, Arch), ManifestError> {
         let key = Key::parse(&self.key)?;
         let arch = self.arch()?;

@@ -1,15 +1,15 @@
-//! Signatures in minisign's format, made without a time stamp: the same bytes and key give the same signature.
+//! Signs in minisign's format, without a time stamp: the same bytes and key give the same signature.
 
 use std::io::Cursor;
 
 use minisign::{PublicKey, SecretKey, SecretKeyBox};
 use precast_kernels::Digest;
 
-/// Signs bytes with a secret key, given as the text that minisign writes; an encrypted one is opened with $PRECAST_KEY_PASSWORD.
-/// The result is the text of a `.minisig`.
+/// Signs bytes with a secret key in minisign's text format; an encrypted one is opened with $PRECAST_KEY_PASSWORD.
+/// Returns the text of a `.minisig`.
 ///
 /// # Errors
-/// Why the key cannot be used.
+/// The reason that the key cannot be used.
 pub fn sign(key: &str, bytes: &[u8], by: &str) -> Result<String, String> {
     let wrong = |error: minisign::PError| error.to_string();
     let boxed = SecretKeyBox::from_string(key).map_err(wrong)?;

@@ -1,4 +1,4 @@
-//! A bundle of another version: modules that this program would make from other sources, or does not know.
+//! Finds modules of a bundle that this program would make from other sources, or does not know.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -10,33 +10,33 @@ use precast_system::shell::quoted;
 
 use crate::manifest::Manifest;
 
-/// Modules that a message lists: a whole bundle of another version has hundreds.
+/// Modules listed in a message: a whole bundle of another version has hundreds.
 const LISTED: usize = 5;
 
-/// What of a bundle is not of this program's sources.
+/// Modules of a bundle whose sources are not this program's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Stale {
     /// Every such module, in the manifest's order.
     pub modules: Vec<StaleModule>,
-    /// How many modules the bundle holds.
+    /// Number of modules in the bundle.
     pub total: usize,
-    /// Models to rebuild, in the remedy: those of the bundle, unless whoever runs knows better.
+    /// Models to rebuild, in the remedy: those of the bundle, unless the caller knows better.
     pub models: Vec<String>,
     /// Architectures to build for, in the remedy.
     pub archs: Vec<Arch>,
 }
 
-/// A module that must not be used, and why.
+/// A module that must not be used, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StaleModule {
-    /// Made from other sources, headers, options or macros than this program's.
+    /// Its sources, headers, options or macros are not this program's.
     Source(String),
-    /// A key or variant that this program does not have.
+    /// Its key or variant is unknown to this program.
     Unknown(String),
 }
 
 impl Stale {
-    /// What is said of the modules of a manifest.
+    /// Reports these modules of a manifest.
     pub(crate) fn new(manifest: &Manifest, modules: Vec<StaleModule>) -> Self {
         let mut archs: Vec<Arch> = manifest.modules.iter().filter_map(|module| Arch::of_name(&module.arch)).collect();
         archs.sort_unstable();
@@ -46,7 +46,8 @@ impl Stale {
     }
 }
 
-/// The command that builds kernels. Of a model in a single file it first writes the configuration, from which they follow.
+/// Returns the command that builds kernels. For a model in a single file it first writes the configuration, from which
+/// kernels follow.
 pub fn build_command(models: &[String], archs: &[Arch]) -> String {
     let (mut first, mut command) = (String::new(), "precast-aot build".to_owned());
     for (index, model) in models.iter().enumerate() {
@@ -56,7 +57,7 @@ pub fn build_command(models: &[String], archs: &[Arch]) -> String {
         }
         let stem = |model: &str| Path::new(model).file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let name = stem(model);
-        // Two files of one name in two directories.
+        // A number tells files of equal name apart.
         let number =
             if models[..index].iter().any(|other| stem(other) == name) { format!("-{index}") } else { String::new() };
         let config = quoted(&format!("{name}{number}.config.json"));
@@ -70,10 +71,10 @@ pub fn build_command(models: &[String], archs: &[Arch]) -> String {
     first + &command + " --out run.bundle"
 }
 
-/// Names the kind of file of a model's weights, with its article, by its first bytes.
+/// Returns the kind of a weights file, with its article, from its first bytes; none for other files.
 ///
 /// # Errors
-/// As [`input::open`].
+/// Those of [`input::open`].
 pub fn single_file(path: &Path) -> io::Result<Option<&'static str>> {
     let mut start = Vec::new();
     input::open(path)?.take(4).read_to_end(&mut start)?;

@@ -1,4 +1,4 @@
-//! Trusted keys and detached signatures: Ed25519 in minisign's format, prehashed, in `FILE.minisig`.
+//! Checks detached signatures by trusted keys: Ed25519 in minisign's format, prehashed, in `FILE.minisig`.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -6,38 +6,38 @@ use std::path::{Path, PathBuf};
 use minisign_verify::{Error, PublicKey, Signature};
 use precast_system::input;
 
-/// A key whose holder's bundles may be used.
+/// A public key whose holder's bundles may be used.
 #[derive(Clone, Debug)]
 pub struct TrustedKey {
     key: PublicKey,
     text: String,
 }
 
-/// A file that trusted keys do not vouch for.
+/// A signature that trusted keys do not confirm.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureError {
     /// The text is neither a public key nor a file with one.
     #[error("`{0}` is not a minisign public key (56 characters of base64), nor a file that holds one")]
     NotAKey(String),
-    /// A trusted key is configured and the file has no signature.
+    /// A key is trusted and the file has no signature.
     #[error("not signed: no {}, and a trusted key is configured\nprecast-aot sign FILE --key KEY signs it", .0.display())]
     Missing(PathBuf),
-    /// The signature file is not one.
+    /// The signature file does not parse.
     #[error("{} is not a minisign signature of a prehashed file", .0.display())]
     Malformed(PathBuf),
-    /// Signed by somebody else.
+    /// An untrusted key signed the file.
     #[error("{} was made with a key other than the trusted {}", path.display(), keys.join(", "))]
     OtherKey {
         path: PathBuf,
-        /// The keys that are trusted.
+        /// Trusted keys, in base64.
         keys: Vec<String>,
     },
-    /// Signed by a trusted key, but not these bytes.
+    /// A trusted key signed other bytes.
     #[error("{} does not sign these bytes: the file or the signature was altered", .0.display())]
     Altered(PathBuf),
 }
 
-/// Where the signature of a file lies: beside it, as `minisign` puts it.
+/// Returns the path of a file's signature, by `minisign`'s convention.
 pub fn signature_path(file: &Path) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
     name.push(".minisig");
@@ -48,7 +48,7 @@ impl TrustedKey {
     /// Reads a public key: minisign's base64, or a file as `minisign -G` writes it.
     ///
     /// # Errors
-    /// [`SignatureError::NotAKey`].
+    /// [`SignatureError::NotAKey`] if the text is neither.
     pub fn find(text: &str) -> Result<Self, SignatureError> {
         let file = input::read_text(Path::new(text), input::SETTINGS_BYTES).unwrap_or_default();
         let line = file.lines().nth(1).unwrap_or(text).trim();
@@ -56,10 +56,10 @@ impl TrustedKey {
         Ok(Self { key, text: line.to_owned() })
     }
 
-    /// Checks a signature of `bytes`; `path` is where it lies, for messages. Returns the key that signed.
+    /// Checks a signature of `bytes`; `path` is its path, for messages. Returns the key that signed.
     ///
     /// # Errors
-    /// [`SignatureError`] where none of the keys signed these bytes.
+    /// [`SignatureError`] if none of the keys signed these bytes.
     pub fn check<'k>(
         keys: &'k [Self],
         bytes: &[u8],

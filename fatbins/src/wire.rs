@@ -1,5 +1,5 @@
-//! Decoding a manifest without believing it: text is borrowed from the bytes that are there and lists grow item by item,
-//! so that no length in a hostile file makes a reader allocate more than the file holds.
+//! Decodes an untrusted manifest: text is borrowed from the input and lists grow item by item, so that no length in a
+//! hostile file makes a reader allocate more than the file holds.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Deserializer};
 use crate::Digest;
 use crate::manifest::{Code, MAGIC, Manifest, ManifestError, ModuleEntry, body_digest};
 
-/// A manifest as it lies in the file: the fields of [`Manifest`], borrowed.
+/// [`Manifest`] with fields borrowed from the file.
 #[derive(Deserialize)]
 struct WireManifest<'a> {
     compiler: &'a str,
@@ -49,8 +49,8 @@ impl Manifest {
     /// Reads a canonical encoding.
     ///
     /// # Errors
-    /// [`ManifestError`] for another version, bytes that were altered, do not decode or are not canonical, or
-    /// modules that are not sorted.
+    /// [`ManifestError`] if the version is another, the bytes are altered, do not decode or are not canonical, or
+    /// modules are not sorted.
     pub fn decode(bytes: &[u8]) -> Result<Self, ManifestError> {
         let header = bytes.strip_prefix(&MAGIC).and_then(|rest| rest.split_first_chunk::<32>());
         let Some((expected, body)) = header else {
@@ -87,7 +87,7 @@ fn parse(body: &[u8]) -> Result<WireManifest<'_>, ManifestError> {
     decoded.map(|(manifest, _)| manifest).map_err(|error| ManifestError::Decode(error.to_string()))
 }
 
-/// A list for whose length no memory is reserved.
+/// Reads a list without reserving memory for its declared length.
 fn list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(from: D) -> Result<Vec<T>, D::Error> {
     struct Items<T>(PhantomData<T>);
     impl<'de, T: Deserialize<'de>> Visitor<'de> for Items<T> {

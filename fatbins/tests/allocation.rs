@@ -1,11 +1,11 @@
-//! A hostile file makes a reader allocate no more than a few times its size: lengths are not believed.
+//! A hostile file makes a reader allocate at most a few times its size: declared lengths are not trusted.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use precast_fatbins::{Bundle, Code, Digest, Manifest, ModuleEntry};
 
-/// The system's allocator, which remembers the largest request.
+/// The system's allocator, recording the largest request.
 struct Watched;
 
 static LARGEST: AtomicUsize = AtomicUsize::new(0);
@@ -27,13 +27,13 @@ unsafe impl GlobalAlloc for Watched {
 #[global_allocator]
 static ALLOCATOR: Watched = Watched;
 
-/// A manifest with this body, its digest right.
+/// Makes a manifest with this body and a correct digest.
 fn sealed(body: &[u8]) -> Vec<u8> {
     let digest = Digest::of_parts("precast.manifest", [body]);
     [&b"PRECAST\x01"[..], &digest.0, body].concat()
 }
 
-/// A manifest with one of everything that has a length.
+/// Makes a manifest with one of each field that has a length.
 fn manifest() -> Manifest {
     let module = |arch: &str, code: Option<Code>| ModuleEntry {
         key: "fill{first=false}".to_owned(),
@@ -63,7 +63,7 @@ fn lengths_are_not_believed() {
         let whole = manifest.encode();
         let body = &whole[40..];
         assert_eq!(Manifest::decode(&sealed(body)).as_ref(), Ok(&manifest));
-        // Each of the manifest's lengths in turn: all eight bytes that could be one.
+        // Every position of eight bytes that could be a length.
         for at in 0..=body.len() - 8 {
             for length in [1u64 << 20, 1 << 32, 1 << 60, u64::MAX] {
                 let mut body = body.to_vec();

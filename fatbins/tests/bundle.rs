@@ -1,4 +1,4 @@
-//! Bundles of real cubins: what they say, that they read back, and that nothing damaged is used.
+//! Bundles of real cubins: claims, round trips, and refusal of damaged files.
 
 use std::sync::LazyLock;
 
@@ -9,7 +9,7 @@ use precast_fatbins::{
 };
 use precast_kernels::{Arch, Key, KeyVariant};
 
-/// Cubins of some day's sources.
+/// Cubins of older sources.
 const COMPILED: [(&str, &str, &[u8]); 6] = [
     ("cast{from=f32,to=bf16}", "sm_121", include_bytes!("fixtures/cast.sm_121.cubin")),
     ("cast{from=f32,to=bf16}", "sm_89", include_bytes!("fixtures/cast.sm_89.cubin")),
@@ -19,7 +19,7 @@ const COMPILED: [(&str, &str, &[u8]); 6] = [
     ("fill{first=false}", "sm_90a", include_bytes!("fixtures/fill.sm_90a.cubin")),
 ];
 
-/// The same under today's symbols, which end in the digest of today's sources.
+/// Those cubins under current symbols, which end in the digest of the current sources.
 static CUBINS: LazyLock<Vec<(&str, &str, Vec<u8>)>> =
     LazyLock::new(|| COMPILED.map(|(key, arch, cubin)| (key, arch, renamed(cubin, &symbol(key, arch)))).into());
 
@@ -29,13 +29,13 @@ fn pair(key: &str, arch: &str) -> (KeyVariant, Arch) {
     (KeyVariant { key, variant }, arch)
 }
 
-/// The entry symbol that this program expects.
+/// Returns the entry symbol that this program expects.
 fn symbol(key: &str, arch: &str) -> String {
     let (pair, arch) = pair(key, arch);
     pair.entry(arch)
 }
 
-/// A cubin with another symbol of the same length. Whoever writes cubins can do this: a symbol is a label, not a proof.
+/// Gives a cubin another symbol of the same length. Anyone who writes cubins can: a symbol is a label, not a proof.
 fn renamed(cubin: &[u8], symbol: &str) -> Vec<u8> {
     let old = CubinFacts::read(cubin).unwrap().entry;
     assert_eq!(old.len(), symbol.len());
@@ -107,7 +107,7 @@ fn a_bundle_reads_back_whole() {
     assert_eq!(Bundle::from_parts(&encoded, &fatbin).unwrap().digest(), bundle.digest());
 }
 
-/// The fill kernel alone: small enough to damage everywhere.
+/// A bundle of the fill kernel alone, small enough to damage at every byte.
 fn small() -> Vec<u8> {
     let mut manifest = manifest();
     manifest.modules.retain(|module| module.key.starts_with("fill") && module.arch != "sm_121");
@@ -179,14 +179,14 @@ fn kernels_of_other_sources_are_counted_with_the_command_that_builds_them() {
         let name = if module.key.starts_with("cast") { "cast{from=f32,to=bf16}" } else { "fill{first=false}" };
         cubin(name, &module.arch)
     });
-    // It reads: `inspect` and `diff` show what it is.
+    // It still reads: `inspect` and `diff` show it.
     assert_eq!(Bundle::read(&file).unwrap().manifest(), &other);
     insta::assert_snapshot!(stale(&file));
 }
 
 #[test]
 fn a_signed_bundle_of_an_older_version_is_whole_and_stale() {
-    // Built and signed by the version before entry symbols said what they were made from.
+    // Built and signed by the version before entry symbols contained a digest of the sources.
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/older");
     let key = TrustedKey::find(path.join("older.pub").to_str().unwrap()).unwrap();
     let file = BundleFile::read(&path.join("older.bundle")).unwrap();
@@ -199,7 +199,7 @@ fn a_signed_bundle_of_an_older_version_is_whole_and_stale() {
 
 #[test]
 fn symbol_manifest_and_program_must_agree() {
-    // The cubin of other sources, as they name it.
+    // The cubin of other sources, under its own symbol.
     let (key, arch) = ("fill{first=false}", "sm_89");
     let today = symbol(key, arch);
     let other = renamed(cubin(key, arch), &format!("{}{:016}", &today[..today.len() - 16], 0));
@@ -214,16 +214,16 @@ fn symbol_manifest_and_program_must_agree() {
         BundleError::Claim { what: "entry symbol", .. } => {}
         other => panic!("{other}"),
     };
-    // The manifest says today's sources, then today's symbol too; the cubin does not.
+    // The manifest claims current sources, then the current symbol too; the cubin does not.
     untrue(of(&other, &|_| {}));
     untrue(of(&other, &|module| module.code.as_mut().unwrap().entry.clone_from(&today)));
-    // The cubin says today's symbol; the manifest does not.
+    // The cubin has the current symbol; the manifest does not.
     assert!(matches!(of(cubin(key, arch), &|module| module.source.0[9] ^= 1), Err(BundleError::Stale(_))));
     untrue(of(cubin(key, arch), &|module| module.code.as_mut().unwrap().entry.push('0')));
-    // Options are part of the source's digest, and written beside it for people.
+    // The source digest covers the options, which are repeated for people.
     let options = Manifest { options: vec!["--std=c++17".into(), "--use_fast_math".into()], ..manifest() };
     assert!(matches!(check(&file(&options)), Err(BundleError::Claim { what: "options", .. })));
-    // What is altered is told before what is old: nothing of an altered file is worth reading.
+    // Alteration is reported before staleness: no content of an altered file can be trusted.
     let mut altered = manifest();
     altered.modules[0].source.0[0] ^= 1;
     code(&mut altered, 1).digest = Digest::of(b"");
@@ -233,7 +233,7 @@ fn symbol_manifest_and_program_must_agree() {
 fn damage(change: impl FnOnce(&mut Manifest)) -> BundleError {
     let mut manifest = manifest();
     change(&mut manifest);
-    // Some changes leave a module without a cubin of its own: any of the right size will do.
+    // Some changes leave a module without its own cubin: any of the right size will do.
     let file = encode(&manifest, |module| {
         let bytes = module.code.as_ref().map_or(0, |code| code.bytes);
         let fits = |cubin: &&[u8]| cubin.len() as u64 == bytes;
@@ -266,7 +266,7 @@ fn claims_that_are_not_true_are_named() {
         damage(|manifest| manifest.modules[0].variant = "threads=257".into()),
         damage(|manifest| manifest.modules[0].arch = "sm_12".into()),
     ];
-    // What follows from today's sources is left out.
+    // Values that depend on the current sources are left out.
     let [first, second] = [0, 1].map(|index| code(&mut manifest(), index).clone());
     let message = |error: &BundleError| {
         let text = error.to_string().replace(&first.digest.to_string(), "DIGEST");
@@ -298,7 +298,7 @@ fn a_cubin_under_another_architectures_name_is_refused() {
 
 #[test]
 fn a_hostile_length_allocates_nothing() {
-    // A module count of 2^60 behind a digest that fits it.
+    // A module count of 2^60 after a matching digest.
     let mut body = Vec::new();
     body.extend(0u64.to_le_bytes()); // compiler
     body.extend(0u64.to_le_bytes()); // options
@@ -325,12 +325,12 @@ fn what_is_no_cubin_is_refused_with_a_reason() {
     }
 }
 
-/// Offsets of the section headers of a bundle: null, .nv_fatbin, .precast, .shstrtab; 64 bytes each.
+/// Returns the offset of the section headers of a bundle: null, .nv_fatbin, .precast, .shstrtab; 64 bytes each.
 fn section_headers(file: &[u8]) -> usize {
     u64::from_le_bytes(file[40..48].try_into().unwrap()) as usize
 }
 
-/// A bundle with one change to its section headers.
+/// Reads a bundle after a change to its section headers.
 fn with_headers(change: impl FnOnce(&mut [[u8; 64]])) -> Result<(), BundleError> {
     let mut file = small();
     let start = section_headers(&file);
@@ -380,7 +380,7 @@ fn sections_that_are_not_as_they_should_be_are_refused() {
 
 #[test]
 fn ptx_is_refused_wherever_it_is_put() {
-    // In place of a cubin, its digest and all.
+    // In place of a cubin, with a matching digest.
     let ptx = b".version 8.8\n.target sm_121\n.entry fill() { ret; }\n";
     let mut with_ptx = manifest();
     with_ptx.modules.retain(|module| module.key.starts_with("fill") && module.arch == "sm_121");
@@ -412,7 +412,7 @@ fn only_a_trusted_key_opens_a_signed_file() {
     open(std::slice::from_ref(&good)).unwrap();
     open(&[other.clone(), good.clone()]).unwrap();
     errors.push(open(&[other]).unwrap_err());
-    // The signature is looked at first: a file that is no bundle fails by its signature.
+    // The signature is checked first: a file that is no bundle fails by its signature.
     std::fs::write(&path, b"something else").unwrap();
     errors.push(open(std::slice::from_ref(&good)).unwrap_err());
     std::fs::write(&signature, "not a signature").unwrap();

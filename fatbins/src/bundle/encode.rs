@@ -1,4 +1,4 @@
-//! Encoding bundles: one manifest and its cubins have one file.
+//! Encodes bundles: a manifest and its cubins have exactly one file.
 
 use object::Endianness;
 use object::elf::{ELFOSABI_NONE, EM_NONE, ET_REL, FileFlags, SHF_ALLOC, SHT_PROGBITS};
@@ -9,7 +9,7 @@ use crate::fatbin::{self, Container};
 use crate::manifest::{Manifest, ModuleEntry};
 use crate::{FATBIN_SECTION, MANIFEST_SECTION};
 
-/// Where every cubin of a manifest lies, and the size of the section.
+/// Returns the offset of every cubin of a manifest, and the size of the section.
 pub(super) fn layout(manifest: &Manifest) -> (Vec<Container>, Vec<Option<u64>>, u64) {
     let mut containers = Vec::new();
     let mut placed = Vec::with_capacity(manifest.modules.len());
@@ -27,10 +27,10 @@ pub(super) fn layout(manifest: &Manifest) -> (Vec<Container>, Vec<Option<u64>>, 
     (containers, placed, end)
 }
 
-/// The two sections of a bundle: (fatbin containers, manifest). `cubin` gives the machine code of a module.
+/// Encodes the two sections of a bundle: (fatbin containers, manifest). `cubin` returns the machine code of a module.
 ///
 /// # Panics
-/// If a cubin is not as long as the manifest says.
+/// If a cubin's size differs from the manifest's.
 pub fn parts<'c>(manifest: &Manifest, cubin: impl Fn(&ModuleEntry) -> &'c [u8]) -> (Vec<u8>, Vec<u8>) {
     let (containers, placed, end) = layout(manifest);
     let mut section = vec![0; end as usize];
@@ -100,7 +100,7 @@ pub(super) fn elf(fatbin: &[u8], manifest: &[u8]) -> Vec<u8> {
 /// Encodes a bundle file.
 ///
 /// # Panics
-/// If a cubin is not as long as the manifest says.
+/// If a cubin's size differs from the manifest's.
 pub fn encode<'c>(manifest: &Manifest, cubin: impl Fn(&ModuleEntry) -> &'c [u8]) -> Vec<u8> {
     let (fatbin, manifest) = parts(manifest, cubin);
     elf(&fatbin, &manifest)

@@ -1,4 +1,4 @@
-//! Why a bundle must not be used.
+//! Errors of bundles.
 
 use crate::cubin::CubinError;
 use crate::manifest::ManifestError;
@@ -12,14 +12,14 @@ pub enum BundleError {
     /// No trusted key signed the file.
     #[error(transparent)]
     Signature(#[from] SignatureError),
-    /// The file is no bundle, or is cut short.
+    /// The file is no bundle, or is truncated.
     #[error("not a bundle ({0}): it is another file or cut short; precast-aot build writes one")]
     Elf(String),
-    /// A section is not there exactly once.
+    /// A section is missing or repeated.
     #[error("section {name} occurs {found} times, expected once")]
     Section {
         name: &'static str,
-        /// How often it is there.
+        /// Number of such sections.
         found: usize,
     },
     /// The manifest cannot be used.
@@ -28,7 +28,7 @@ pub enum BundleError {
     /// Sizes in the manifest and in the file disagree.
     #[error("section {FATBIN_SECTION} is {found} bytes, the manifest adds up to {expected}")]
     Size {
-        /// By the manifest.
+        /// In the manifest.
         expected: u64,
         /// In the file.
         found: u64,
@@ -37,10 +37,10 @@ pub enum BundleError {
     #[error("section {FATBIN_SECTION} differs from its canonical encoding at offset {offset} (in {module})")]
     Layout {
         offset: u64,
-        /// The module before or around it.
+        /// The module before or around these bytes.
         module: String,
     },
-    /// The file has bytes that its own re-encoding has not.
+    /// The file differs from its own re-encoding.
     #[error("file differs from its canonical encoding at offset {offset}")]
     NotCanonical { offset: usize },
     /// A cubin was altered.
@@ -49,7 +49,7 @@ pub enum BundleError {
         module: String,
         /// Its offset in the section.
         offset: u64,
-        /// By the manifest.
+        /// In the manifest.
         expected: Digest,
         /// In the file.
         found: Digest,
@@ -57,17 +57,17 @@ pub enum BundleError {
     /// A cubin is not readable.
     #[error("{module}: {source}")]
     Cubin { module: String, source: CubinError },
-    /// Kernels are of other sources than this program's: all of them.
+    /// Every kernel whose sources are not this program's.
     #[error(transparent)]
     Stale(#[from] Stale),
-    /// A cubin is not what the manifest, or its key, says.
+    /// A cubin contradicts the manifest or its key.
     #[error("{module}: {what} is {found}, expected {expected}")]
     Claim {
         module: String,
         what: &'static str,
-        /// By the manifest or the key.
+        /// In the manifest or the key.
         expected: String,
-        /// By the cubin, or by the manifest.
+        /// In the cubin or the manifest.
         found: String,
     },
 }

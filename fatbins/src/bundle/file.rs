@@ -1,4 +1,4 @@
-//! Bundle files with the signatures beside them.
+//! Reads bundle files and their signatures.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -8,16 +8,16 @@ use precast_system::input;
 use super::{Bundle, BundleError};
 use crate::trust::{SignatureError, TrustedKey, signature_path};
 
-/// Far more than the kernels of many models take.
+/// Size limit of a bundle, far above the kernels of many models.
 const MOST_BYTES: u64 = 4 << 30;
 
-/// A bundle file in memory, and the signature beside it.
+/// A bundle file in memory, with its detached signature.
 #[derive(Clone, Debug)]
 pub struct BundleFile {
-    /// The path that it was read from.
+    /// Path of the file, for messages.
     pub path: PathBuf,
     pub bytes: Vec<u8>,
-    /// The text of `FILE.minisig`, if there is one.
+    /// Text of `FILE.minisig`, if present.
     pub signature: Option<String>,
 }
 
@@ -29,7 +29,7 @@ impl BundleFile {
     pub fn read(path: &Path) -> io::Result<Self> {
         let bytes = input::read(path, MOST_BYTES)?;
         let signature = match input::read(&signature_path(path), input::SETTINGS_BYTES) {
-            // What is no text is no signature either: it stays, to be refused.
+            // Kept even if it is not text, to be refused.
             Ok(signature) => Some(String::from_utf8_lossy(&signature).into_owned()),
             Err(error) if error.kind() == ErrorKind::NotFound => None,
             Err(error) => return Err(error),
@@ -37,19 +37,19 @@ impl BundleFile {
         Ok(Self { path: path.to_owned(), bytes, signature })
     }
 
-    /// Checks the signature over the whole file where a key is trusted, then reads the bundle.
+    /// Checks the signature over the whole file if a key is trusted, then reads the bundle.
     ///
     /// # Errors
-    /// [`BundleError`]: nothing of the file is to be used.
+    /// [`BundleError`]: no part of the file may be used.
     pub fn open(&self, keys: &[TrustedKey]) -> Result<Bundle<'_>, BundleError> {
         self.signer(keys)?;
         Bundle::read(&self.bytes)
     }
 
-    /// The trusted key that signed the file; none if none is trusted.
+    /// Returns the trusted key that signed the file; none if no key is trusted.
     ///
     /// # Errors
-    /// [`SignatureError`] where keys are trusted and none signed it.
+    /// [`SignatureError`] if keys are trusted and none signed it.
     pub fn signer<'k>(&self, keys: &'k [TrustedKey]) -> Result<Option<&'k TrustedKey>, SignatureError> {
         if keys.is_empty() {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Reading bundles: a bounded parse, then equality with the canonical encoding.
+//! Reads bundles: a bounded parse, then equality with the canonical encoding.
 
 mod encode;
 mod error;
@@ -20,8 +20,7 @@ pub use encode::{encode, parts};
 pub use error::BundleError;
 pub use file::BundleFile;
 
-/// A bundle whose structure has been checked. Its digests and cubins have not until [`Bundle::verify`] or
-/// [`Bundle::examine`].
+/// A bundle with checked structure. Digests and cubins are unchecked until [`Bundle::verify`] or [`Bundle::examine`].
 #[derive(Clone, Debug)]
 pub struct Bundle<'a> {
     manifest: Manifest,
@@ -34,17 +33,15 @@ pub struct Bundle<'a> {
 /// A module of a bundle.
 #[derive(Clone, Debug)]
 pub struct Module<'a> {
-    /// What it computes and how it is built.
     pub pair: KeyVariant,
-    /// For which architecture.
     pub arch: Arch,
-    /// Its row of the manifest.
+    /// Row of the manifest.
     pub entry: &'a ModuleEntry,
     /// The cubin; empty for the simulated GPU.
     pub image: &'a [u8],
 }
 
-/// An unknown architecture has no header; decoding a manifest refuses it before anyone looks.
+/// Architectures are known here: decoding a manifest refuses others.
 fn arch_of(module: &ModuleEntry) -> Arch {
     Arch::of_name(&module.arch).unwrap_or(Arch::Sim)
 }
@@ -53,7 +50,7 @@ impl<'a> Bundle<'a> {
     /// Reads a bundle file: a bounded parse, then equality with the canonical encoding.
     ///
     /// # Errors
-    /// [`BundleError`]: nothing of the file is to be used.
+    /// [`BundleError`]: no part of the file may be used.
     pub fn read(file: &'a [u8]) -> Result<Self, BundleError> {
         let fatbin = section(file, FATBIN_SECTION)?;
         let manifest = section(file, MANIFEST_SECTION)?;
@@ -66,10 +63,10 @@ impl<'a> Bundle<'a> {
         Err(BundleError::NotCanonical { offset: differs.unwrap_or(canonical.len().min(file.len())) })
     }
 
-    /// Reads the two sections of a bundle, as a trainer has them embedded.
+    /// Reads the two sections of a bundle, as a trainer embeds them.
     ///
     /// # Errors
-    /// [`BundleError`] where one of them is not canonical.
+    /// [`BundleError`] if either is not canonical.
     pub fn from_parts(manifest: &[u8], fatbin: &'a [u8]) -> Result<Self, BundleError> {
         let manifest = Manifest::decode(manifest)?;
         let digest = manifest.digest();
@@ -106,17 +103,16 @@ impl<'a> Bundle<'a> {
         &self.fatbin[offset as usize..(offset + code.bytes) as usize]
     }
 
-    /// What it holds.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 
-    /// Digest of the manifest, and so of everything the bundle holds.
+    /// Returns the digest of the manifest, which covers everything in the bundle.
     pub fn digest(&self) -> Digest {
         self.digest
     }
 
-    /// The architectures it holds, sorted by name.
+    /// Returns the architectures with modules, sorted by name.
     pub fn archs(&self) -> Vec<Arch> {
         let mut archs: Vec<Arch> = self.manifest.modules.iter().map(arch_of).collect();
         archs.sort_unstable();
@@ -124,16 +120,16 @@ impl<'a> Bundle<'a> {
         archs
     }
 
-    /// Every module with machine code, whatever its key: bundles of other versions are looked at, too.
+    /// Returns every module with machine code, also under keys of other versions, for inspection.
     pub fn cubins(&self) -> impl Iterator<Item = (&ModuleEntry, &'a [u8])> {
         let modules = self.manifest.modules.iter().zip(&self.placed);
         modules.filter_map(|(module, at)| Some((module, self.image((*at)?, module.code.as_ref()?))))
     }
 
-    /// The modules of an architecture.
+    /// Returns the modules of an architecture.
     ///
     /// # Errors
-    /// [`ManifestError`] where this program does not know a key.
+    /// [`ManifestError`] if this program does not know a key.
     pub fn modules(&self, arch: Arch) -> Result<Vec<Module<'_>>, ManifestError> {
         let of_arch = self.manifest.modules.iter().zip(&self.placed).filter(|(entry, _)| entry.arch == arch.name());
         of_arch
@@ -149,7 +145,7 @@ impl<'a> Bundle<'a> {
     }
 }
 
-/// The content of the one section of this name.
+/// Returns the content of the only section with this name.
 fn section<'a>(file: &'a [u8], name: &'static str) -> Result<&'a [u8], BundleError> {
     let elf = |error: object::read::Error| BundleError::Elf(error.to_string());
     let header = FileHeader64::<Endianness>::parse(file).map_err(elf)?;

@@ -1,4 +1,4 @@
-//! Verifying bundles: digests, sources, and what each cubin says of itself.
+//! Verifies bundles: digests, sources, and the facts in each cubin.
 
 use precast_kernels::{Arch, KeyVariant, OPTIONS};
 use rayon::prelude::*;
@@ -9,20 +9,20 @@ use crate::cubin::CubinFacts;
 use crate::manifest::ModuleEntry;
 use crate::stale::{Stale, StaleModule};
 
-/// Findings of verification in a bundle whose cubins are those that its manifest lists.
+/// Findings in a bundle whose cubins match their digests.
 struct Findings {
     /// Modules of other sources.
     stale: Option<Stale>,
-    /// The first claim that does not hold.
+    /// The first false claim.
     untrue: Option<BundleError>,
 }
 
 impl Bundle<'_> {
-    /// Checks every digest; then that this program would make every module from the same sources; then what every cubin
-    /// says of itself against the manifest and its key.
+    /// Checks every digest; then that this program's sources would give every module; then every cubin's facts against
+    /// the manifest and its key.
     ///
     /// # Errors
-    /// An altered cubin before [`BundleError::Stale`] with all stale modules, before a claim that is not true.
+    /// An altered cubin, else [`BundleError::Stale`] with all stale modules, else the first false claim.
     pub fn verify(&self) -> Result<(), BundleError> {
         match self.findings()? {
             Findings { stale: Some(stale), .. } => Err(stale.into()),
@@ -30,11 +30,11 @@ impl Bundle<'_> {
         }
     }
 
-    /// Checks all that can be checked of a bundle that is looked at and not used: as [`Self::verify`], but modules of other
-    /// sources are returned, and of them what each cubin says of itself is compared with the manifest alone.
+    /// Checks a bundle for inspection only: like [`Self::verify`], but returns modules of other sources, whose cubins
+    /// are compared with the manifest alone.
     ///
     /// # Errors
-    /// An altered cubin before a claim that is not true.
+    /// An altered cubin, else the first false claim.
     pub fn examine(&self) -> Result<Option<Stale>, BundleError> {
         let Findings { stale, untrue } = self.findings()?;
         untrue.map_or(Ok(stale), Err)
@@ -75,7 +75,7 @@ impl Bundle<'_> {
         Ok(())
     }
 
-    /// Compares what a key says of a module with the manifest, then both with the cubin.
+    /// Compares a module's key with the manifest, then both with the cubin.
     fn verify_claims(
         &self,
         module: &ModuleEntry,
@@ -91,7 +91,7 @@ impl Bundle<'_> {
         claim(module, "largest block", &pair.variant.threads(), &facts.max_threads)
     }
 
-    /// Compares what the manifest says of a cubin with what the cubin says; none of a module without one.
+    /// Compares the manifest's claims with the cubin's facts, and returns these; none for a module without a cubin.
     fn verify_cubin(&self, module: &ModuleEntry, offset: Option<u64>) -> Result<Option<CubinFacts>, BundleError> {
         let (Some(offset), Some(code)) = (offset, &module.code) else { return Ok(None) };
         let facts = CubinFacts::read(self.image(offset, code))
@@ -107,7 +107,7 @@ impl Bundle<'_> {
     }
 }
 
-/// The key and variant of a module that this program makes from the same sources.
+/// Returns the key and variant of a module that this program would make from the same sources.
 fn of_program(module: &ModuleEntry) -> Result<(KeyVariant, Arch), StaleModule> {
     let (pair, arch) = module.typed().map_err(|_| StaleModule::Unknown(module.to_string()))?;
     if module.source != pair.source_digest(arch) {

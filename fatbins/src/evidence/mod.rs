@@ -1,5 +1,4 @@
-//! What a chip computed, written down by its owner: a line of JSON, and a line with its digest. [`Summary`] is the part of it that
-//! this repository keeps.
+//! Evidence of a chip's results: a line of JSON, and a line with its digest. The repository keeps a [`Summary`] of it.
 
 mod sketch;
 mod summary;
@@ -13,35 +12,34 @@ use serde::{Deserialize, Serialize};
 pub use sketch::Sketch;
 pub use summary::{Faulty, KernelSummary, Launch, Summary, short};
 
-/// Of the layouts of both.
+/// Version of both layouts.
 pub const VERSION: u32 = 2;
 
-/// Precisions of the training runs that evidence holds.
+/// Precisions of the training runs in evidence.
 pub const PRECISIONS: [&str; 2] = ["fp32", "bf16"];
 
-/// Most bytes of a file of evidence.
+/// Size limit of a file of evidence.
 pub const MOST_BYTES: u64 = 256 << 20;
 
-/// Lists the outputs of one chip, and describes its machine; names nobody.
+/// Outputs of one chip, and a description of its machine; names nobody.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Evidence {
     /// [`VERSION`].
     pub version: u32,
     pub program: Program,
     pub chip: Chip,
-    /// What whoever reads this must know before all else.
+    /// Caveat for readers.
     pub note: Option<String>,
     pub doctor: Vec<Finding>,
-    /// In the order of their loading.
+    /// In loading order.
     pub loads: Vec<Loaded>,
-    /// Of the random inputs.
+    /// Seed of the random inputs.
     pub seed: u64,
     pub checks: Vec<Check>,
     pub golden: Vec<Golden>,
     pub bench: Vec<Timing>,
 }
 
-/// The program that ran, and its kernels.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Program {
     pub version: String,
@@ -51,26 +49,24 @@ pub struct Program {
     pub bundle: String,
 }
 
-/// The device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Chip {
     /// `NVIDIA H200`, `simulated GPU`.
     pub name: String,
-    /// The architecture whose code ran.
     pub arch: String,
     /// None for the simulated GPU.
     pub compute_capability: Option<(u32, u32)>,
-    /// Highest CUDA version that the driver takes.
+    /// Highest CUDA version that the driver supports.
     pub driver: Option<(u32, u32)>,
     pub memory_bytes: u64,
-    /// Whether host and device have one memory.
+    /// True if host and device share memory.
     pub integrated: bool,
     pub multiprocessors: u32,
-    /// What the host's processor is: `x86_64`, `aarch64`.
+    /// Architecture of the host's processor: `x86_64`, `aarch64`.
     pub host: String,
 }
 
-/// Something that `precast doctor` looks at.
+/// A finding of `precast doctor`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
     pub what: String,
@@ -78,10 +74,8 @@ pub struct Finding {
     pub found: String,
 }
 
-/// A module that was loaded.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Loaded {
-    /// Key and variant.
     pub kernel: String,
     /// `KeyVariant::source_digest` for the chip's architecture.
     pub source: String,
@@ -94,16 +88,15 @@ pub struct Loaded {
 /// A launch of the self-test.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Check {
-    /// Key and variant.
     pub kernel: String,
-    /// Which of its samples.
+    /// Index of its sample.
     pub sample: usize,
-    /// How it is not what its reference is.
+    /// Difference from the reference, for people; none if it passes.
     pub fault: Option<String>,
     pub outputs: Vec<Output>,
 }
 
-/// What a launch left in an operand.
+/// Contents of an operand after a launch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Output {
     pub operand: String,
@@ -116,27 +109,25 @@ pub struct Output {
 pub struct Golden {
     pub case: String,
     pub precision: String,
-    /// Of each step; empty where it did not run.
+    /// Loss of each step; empty if it did not run.
     pub losses: Vec<f64>,
-    /// The largest relative difference that each loss may have from what the case says.
+    /// Largest relative difference of each loss from the case's.
     pub gate: f64,
-    /// Why it is not what the case says, or did not run.
+    /// Reason that it failed or did not run.
     pub fault: Option<String>,
 }
 
-/// The time of one launch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Timing {
-    /// Key and variant.
     pub kernel: String,
     pub microseconds: f64,
-    /// That it has to move.
+    /// Bytes that it must move.
     pub bytes: u64,
-    /// Floating-point operations, where they bound its time.
+    /// Floating-point operations, if they bound its time.
     pub flops: u64,
 }
 
-/// A file of either kind.
+/// Evidence or a summary.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(untagged)]
 pub enum Gathered {
@@ -144,7 +135,7 @@ pub enum Gathered {
     Summary(Summary),
 }
 
-/// A file that is no evidence, or not as it was written.
+/// A file that is no evidence, or was altered.
 #[derive(Debug, thiserror::Error)]
 pub enum EvidenceError {
     /// The file has another layout.
@@ -158,20 +149,20 @@ pub enum EvidenceError {
     Altered { said: String, found: Digest },
 }
 
-/// The last line.
+/// Last line of a file.
 #[derive(Serialize, Deserialize)]
 struct Seal {
     sha256: String,
 }
 
-/// The bytes of a file: a line of JSON, and a line with its digest.
+/// Encodes a file: a line of JSON, and a line with its digest.
 fn seal<T: Serialize>(content: &T) -> String {
     let body = serde_json::to_string(content).expect("plain data serialises");
     let seal = Seal { sha256: Digest::of(body.as_bytes()).to_string() };
     format!("{body}\n{}\n", serde_json::to_string(&seal).expect("plain data serialises"))
 }
 
-/// The content of a file whose digest and version are right.
+/// Decodes a file; checks its digest and version.
 fn unseal<T: DeserializeOwned>(text: &str) -> Result<T, EvidenceError> {
     #[derive(Deserialize)]
     struct Versioned {
@@ -193,7 +184,7 @@ fn unseal<T: DeserializeOwned>(text: &str) -> Result<T, EvidenceError> {
 }
 
 impl Evidence {
-    /// The file.
+    /// Encodes the file.
     pub fn encode(&self) -> String {
         seal(self)
     }
@@ -201,7 +192,7 @@ impl Evidence {
     /// Reads a file and checks its digest.
     ///
     /// # Errors
-    /// [`EvidenceError`].
+    /// [`EvidenceError`] if the file is altered, of another version or no evidence.
     pub fn decode(text: &str) -> Result<Self, EvidenceError> {
         unseal(text)
     }
@@ -211,7 +202,7 @@ impl Gathered {
     /// Reads a file of either kind and checks its digest.
     ///
     /// # Errors
-    /// [`EvidenceError`].
+    /// [`EvidenceError`] if the file is altered, of another version or no evidence.
     pub fn decode(text: &str) -> Result<Self, EvidenceError> {
         unseal(text)
     }
@@ -223,7 +214,6 @@ impl Gathered {
         }
     }
 
-    /// Seed of the random inputs.
     pub fn seed(&self) -> u64 {
         match self {
             Self::Whole(evidence) => evidence.seed,
@@ -245,10 +235,10 @@ impl Gathered {
         }
     }
 
-    /// The part that this repository keeps.
+    /// Summarizes the evidence.
     ///
     /// # Errors
-    /// [`Faulty`] where a launch or a training run is not as it should be: that is kept whole.
+    /// [`Faulty`] if a launch or a training run failed: such evidence is kept whole.
     pub fn summary(self) -> Result<Summary, Faulty> {
         match self {
             Self::Whole(evidence) => Summary::of(&evidence),

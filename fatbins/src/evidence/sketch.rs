@@ -1,28 +1,28 @@
-//! Random signed sums of outputs.
+//! Sketches outputs by random signed sums.
 
 use precast_kernels::{Dtype, Format};
 use serde::{Deserialize, Serialize};
 
-/// Random signed sums of many numbers: from those of two outputs follows about how far the outputs are apart, where digests say
-/// no more than that they differ.
+/// Random signed sums of a vector: two sketches give the approximate distance of their vectors, where digests only tell
+/// that they differ.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sketch {
-    /// ‖x‖ of the elements that are finite.
+    /// ‖x‖ over finite elements.
     pub norm: f64,
-    /// Elements that are not.
+    /// Number of non-finite elements.
     pub not_finite: u64,
-    /// Each of all elements that are, with signs of its own.
+    /// Sums over finite elements, each with its own signs.
     pub sums: Vec<f64>,
 }
 
-/// Sums of a sketch: a distance of two follows to about a quarter.
+/// Number of sums: a distance is accurate to about a quarter.
 const SUMS: usize = 32;
 
 impl Sketch {
-    /// Of elements in a format.
+    /// Sketches elements in a format.
     pub fn of(format: Format, bytes: &[u8]) -> Self {
         let mut sketch = Self { norm: 0.0, not_finite: 0, sums: vec![0.0; SUMS] };
-        // A bit for each sum, of a generator that is the same everywhere (splitmix64).
+        // One bit per sum, from a portable generator (splitmix64).
         let mut state = 0u64;
         each(format, bytes, |value| {
             state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
@@ -43,7 +43,7 @@ impl Sketch {
         sketch
     }
 
-    /// About ‖a − b‖; infinite where they cannot be of outputs that agree.
+    /// Estimates ‖a − b‖; infinite if the outputs cannot agree.
     pub fn distance(&self, other: &Self) -> f64 {
         if self.sums.len() != other.sums.len() || self.not_finite != other.not_finite {
             return f64::INFINITY;

@@ -1,4 +1,4 @@
-//! What this repository keeps of a chip's evidence: enough to say that another chip computes the same bits, in 130 KB.
+//! Summary of a chip's evidence: 130 KB that show whether another chip computes the same bits.
 
 use std::collections::BTreeMap;
 
@@ -7,23 +7,22 @@ use serde::{Deserialize, Serialize};
 
 use super::{Check, Chip, Evidence, Golden, Program, VERSION};
 
-/// A digest of what each launch of a kernel left behind, and its norm.
+/// Digest and norm of each launch's outputs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// [`VERSION`].
     pub version: u32,
     pub program: Program,
     pub chip: Chip,
-    /// What whoever reads this must know before all else.
+    /// Caveat for readers.
     pub note: Option<String>,
-    /// Of the random inputs.
+    /// Seed of the random inputs.
     pub seed: u64,
     /// By key and variant.
     pub kernels: BTreeMap<String, KernelSummary>,
     pub golden: Vec<Golden>,
 }
 
-/// The launches of one kernel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KernelSummary {
     /// The first 16 digits of `KeyVariant::source_digest` for the chip's architecture.
@@ -34,23 +33,23 @@ pub struct KernelSummary {
 /// Hexadecimal digits of digests in a summary: as many as an entry symbol has.
 pub const DIGITS: usize = 16;
 
-/// A sample's number, the first 16 digits of the digest of its outputs and of their sums, and the norm of all outputs together,
+/// Index of a sample, the first 16 digits of the digest of its outputs and sums, and the norm of all outputs together,
 /// to four digits.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Launch(pub usize, pub String, pub f64);
 
-/// Evidence of a fault, which no summary could show.
+/// Evidence of a fault, which a summary cannot show.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("it holds a fault, which a summary cannot show: {0}")]
 pub struct Faulty(pub String);
 
-/// The digits of a digest that a summary has.
+/// Shortens a digest to [`DIGITS`].
 pub fn short(digest: &str) -> &str {
     digest.get(..DIGITS).unwrap_or(digest)
 }
 
 impl Launch {
-    /// Of a launch that left what it should.
+    /// Summarizes a launch without a fault.
     pub fn of(check: &Check) -> Self {
         let parts = check.outputs.iter().flat_map(|output| {
             let sums = output.sketch.sums.iter().flat_map(|sum| sum.to_le_bytes()).collect();
@@ -64,10 +63,10 @@ impl Launch {
 }
 
 impl Summary {
-    /// Of what a chip computed.
+    /// Summarizes evidence.
     ///
     /// # Errors
-    /// [`Faulty`].
+    /// [`Faulty`] if a launch or a training run failed.
     pub fn of(evidence: &Evidence) -> Result<Self, Faulty> {
         let faults =
             evidence.checks.iter().map(|check| &check.fault).chain(evidence.golden.iter().map(|run| &run.fault));
@@ -93,7 +92,7 @@ impl Summary {
         })
     }
 
-    /// The file.
+    /// Encodes the file.
     pub fn encode(&self) -> String {
         super::seal(self)
     }

@@ -1,5 +1,5 @@
-//! Panics: bugs of a program, which says so and what to send; or those of a library that is known to panic on bad
-//! input, which become errors.
+//! Reports panics: as bugs of the program, with the facts to send, or, of a library that is known to panic on bad
+//! input, as errors.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -11,25 +11,25 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::tee;
 
 thread_local! {
-    /// Whether a panic of this thread is expected and becomes an error.
+    /// True while a panic of this thread is expected and becomes an error.
     static EXPECTED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// A program, for what it says of its bugs.
+/// Facts of a program for its bug reports.
 #[derive(Clone, Copy, Debug)]
 pub struct Program {
     pub name: &'static str,
     pub version: &'static str,
-    /// What else a report needs, a line each.
+    /// Further lines of a report.
     pub facts: fn() -> String,
 }
 
-/// Runs a program's main function. A panic anywhere in it is said to be a bug, once, with what to send; the exit code
-/// is then 1.
+/// Runs a program's main function. A panic in any thread is reported as a bug, once, with the facts to send; the exit
+/// code is then 1.
 pub fn main(program: Program, run: impl FnOnce() -> ExitCode) -> ExitCode {
     static SAID: AtomicBool = AtomicBool::new(false);
     panic::set_hook(Box::new(move |panic| {
-        // Other threads often panic of the first one's panic.
+        // Other threads often panic as a consequence of the first panic.
         if !EXPECTED.get() && !SAID.swap(true, Ordering::SeqCst) {
             let report = report(program, panic);
             tee::line(&report);
@@ -58,10 +58,10 @@ fn report(Program { name, version, facts }: Program, panic: &PanicHookInfo<'_>) 
     )
 }
 
-/// Calls a library that panics on some input; its panic is the error, and nothing is printed of it.
+/// Calls a library that panics on some input; turns its panic into an error and prints nothing.
 ///
 /// # Errors
-/// What the panic said.
+/// The panic's message.
 pub fn guard<T>(call: impl FnOnce() -> T) -> Result<T, String> {
     let before = EXPECTED.replace(true);
     let result = panic::catch_unwind(AssertUnwindSafe(call));

@@ -1,4 +1,4 @@
-//! Numbers of things, as people write them.
+//! Formats counted nouns.
 
 /// `1 kernel`, `2 kernels`; `2 launches`.
 pub fn count(number: usize, noun: &str) -> String {

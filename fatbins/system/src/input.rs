@@ -1,5 +1,5 @@
-//! Files that others name: regular ones of a bounded size. What is a device, a FIFO or a directory is refused before a
-//! byte of it is read.
+//! Reads files that users name: regular files of bounded size. A device, a FIFO or a directory is refused before a byte
+//! of it is read.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read};
@@ -8,22 +8,22 @@ use std::path::Path;
 
 use rustix::fs::OFlags;
 
-/// Most bytes of a file of settings: `config.json`, `run.toml`, keys, signatures.
+/// Size limit of a settings file: `config.json`, `run.toml`, keys, signatures.
 pub const SETTINGS_BYTES: u64 = 16 << 20;
 
 /// Opens a regular file.
 ///
 /// # Errors
-/// Any I/O error; [`ErrorKind::InvalidInput`] for anything but a regular file.
+/// Any I/O error; [`ErrorKind::InvalidInput`] if it is no regular file.
 pub fn open(path: &Path) -> io::Result<File> {
-    // Opening a FIFO waits for a writer unless it is asked not to.
+    // Without NONBLOCK, opening a FIFO waits for a writer.
     regular(OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)?)
 }
 
-/// Opens a regular file to lock it, and makes it where it is not there.
+/// Opens a regular file for locking, or creates it.
 ///
 /// # Errors
-/// As [`open`].
+/// Those of [`open`].
 pub fn open_or_create(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).custom_flags(OFlags::NONBLOCK.bits() as i32);
@@ -47,7 +47,7 @@ fn regular(file: File) -> io::Result<File> {
 /// Reads a regular file of at most `most` bytes.
 ///
 /// # Errors
-/// Any I/O error; [`ErrorKind::InvalidInput`] for anything but a regular file and for a longer one.
+/// Any I/O error; [`ErrorKind::InvalidInput`] if it is no regular file or is longer.
 pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let file = open(path)?;
     let too_long = |bytes: u64| refused(format!("it is {bytes} bytes long, at most {most} are read"));
@@ -56,15 +56,15 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
         return Err(too_long(bytes));
     }
     let mut content = Vec::with_capacity(bytes as usize);
-    // It may have grown since, and files of /proc say that they are empty.
+    // It may have grown since, and files of /proc report size 0.
     file.take(most + 1).read_to_end(&mut content)?;
     if content.len() as u64 > most { Err(too_long(content.len() as u64)) } else { Ok(content) }
 }
 
-/// As [`read`], for text.
+/// Like [`read`], for text.
 ///
 /// # Errors
-/// As [`read`]; [`ErrorKind::InvalidData`] for what is not UTF-8.
+/// Those of [`read`]; [`ErrorKind::InvalidData`] if it is not UTF-8.
 pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
     String::from_utf8(read(path, most)?).map_err(|error| io::Error::new(ErrorKind::InvalidData, error.utf8_error()))
 }
@@ -89,7 +89,7 @@ mod tests {
         assert_eq!(read_text(&path, 16).unwrap(), "x".repeat(16));
         std::fs::write(&path, [b'x'; 17]).unwrap();
         assert_eq!(reason(&path), "it is 17 bytes long, at most 16 are read");
-        // What says that it is empty and is not.
+        // Reports size 0 and has content.
         assert_eq!(reason(Path::new("/proc/self/status")), "it is 17 bytes long, at most 16 are read");
         std::fs::write(&path, [0xFF]).unwrap();
         assert_eq!(read_text(&path, 16).unwrap_err().kind(), ErrorKind::InvalidData);

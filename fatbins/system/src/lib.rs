@@ -1,5 +1,4 @@
-//! The system under every program: files that are whole or not there, files of others within limits, lines that are printed,
-//! threads, and what is said of a bug.
+//! The system under every program: whole files, bounded input, printed lines, threads, bug reports.
 
 pub mod bug;
 mod count;

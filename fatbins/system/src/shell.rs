@@ -1,6 +1,6 @@
-//! Commands in messages, to be pasted into a shell.
+//! Formats commands in messages, for pasting into a shell.
 
-/// An argument as a POSIX shell reads it back.
+/// Quotes an argument for a POSIX shell.
 pub fn quoted(argument: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
     if !argument.is_empty() && argument.chars().all(plain) {

@@ -1,7 +1,7 @@
-//! Standard output: lines for people and programs.
+//! Prints lines for people and programs on standard output.
 //!
-//! A reader that has gone away (`| head`) is no error: work goes on without it. A device that is full is one, and the
-//! program says so when its work is done: a run is worth more than the lines about it.
+//! A closed pipe (`| head`) is no error: work goes on without it. A full device is one, which the program reports when
+//! its work is done: a run is worth more than its output.
 
 use std::fmt::Arguments;
 use std::io::{self, ErrorKind, Write};
@@ -10,16 +10,16 @@ use std::sync::OnceLock;
 use crate::tee;
 use crate::terminal::visible;
 
-/// Why a line could not be written: the first reason.
+/// The first error of a write.
 static FAILED: OnceLock<io::Error> = OnceLock::new();
 
-/// Prints a line on standard output; [`stdout::finish`](crate::stdout::finish) says whether all lines arrived.
+/// Prints a line on standard output; [`stdout::finish`](crate::stdout::finish) reports lost lines.
 #[macro_export]
 macro_rules! say {
     ($($argument:tt)*) => { $crate::stdout::line(format_args!($($argument)*)) };
 }
 
-/// What [`say!`] calls.
+/// Implements [`say!`].
 pub fn line(arguments: Arguments<'_>) {
     let text = arguments.to_string();
     let text = visible(&text);
@@ -27,7 +27,7 @@ pub fn line(arguments: Arguments<'_>) {
     wrote(writeln!(io::stdout(), "{text}"));
 }
 
-/// Keeps what became of a write to standard output for [`finish`].
+/// Records the result of a write to standard output for [`finish`].
 pub fn wrote(result: io::Result<()>) {
     if let Err(error) = result
         && error.kind() != ErrorKind::BrokenPipe
@@ -36,10 +36,10 @@ pub fn wrote(result: io::Result<()>) {
     }
 }
 
-/// Flushes standard output; for the end of a program.
+/// Flushes standard output, at the end of a program.
 ///
 /// # Errors
-/// Why a line did not arrive, if that is not because its reader has gone away.
+/// The first failed write, unless its reader has gone away.
 pub fn finish() -> Result<(), &'static io::Error> {
     wrote(io::stdout().flush());
     FAILED.get().map_or(Ok(()), Err)

@@ -1,15 +1,15 @@
-//! Where the lines of a program go besides a terminal: its log.
+//! Copies a program's lines to its log.
 
 use std::sync::OnceLock;
 
 static LOG: OnceLock<fn(&str)> = OnceLock::new();
 
-/// Gives each line that is printed from now on to a function, too. The first one stays.
+/// Sets the log of all lines printed from now on. Later calls have no effect.
 pub fn to(log: fn(&str)) {
     let _ = LOG.set(log);
 }
 
-/// A line that is printed, or that a terminal has no room for.
+/// Logs a line that is printed, or that the terminal could not take.
 pub fn line(text: &str) {
     if let Some(log) = LOG.get() {
         log(text);

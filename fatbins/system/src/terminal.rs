@@ -1,4 +1,4 @@
-//! Text of others on a terminal: names of files and what files hold.
+//! Makes untrusted text (names and contents of files) safe for a terminal.
 
 use std::borrow::Cow;
 use std::fmt::{Display, Write};
@@ -6,23 +6,23 @@ use std::io::{self, Write as _};
 
 use crate::tee;
 
-/// Characters of a line: what is longer is no message.
+/// Most characters of a line of a message.
 const MOST_CHARACTERS: usize = 4000;
 
-/// Text whose control characters, and those that turn the direction of what follows, are written as JSON writes them: `\u001b`.
+/// Escapes control characters and those that change text direction, as JSON does: `\u001b`.
 pub fn visible(text: &str) -> Cow<'_, str> {
     if !text.contains(is_hidden) {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len() + 16);
     for one in text.chars() {
-        // Each is one unit of UTF-16.
+        // Each is one UTF-16 unit.
         let _ = if is_hidden(one) { write!(out, "\\u{:04x}", u32::from(one)) } else { out.write_char(one) };
     }
     Cow::Owned(out)
 }
 
-/// A message: [`visible`], and each of its lines cut.
+/// Formats a message: [`visible`], with its lines truncated.
 pub fn message(text: &str) -> String {
     let line = |line: &str| match line.char_indices().nth(MOST_CHARACTERS) {
         Some((end, _)) => format!("{} ... and {} bytes more", visible(&line[..end]), line.len() - end),
@@ -31,8 +31,7 @@ pub fn message(text: &str) -> String {
     text.split('\n').map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Writes a message to standard error. Nobody may be left to read it, as after SIGHUP, or a file have no room for it: that ends
-/// nothing.
+/// Writes a message to standard error. A failed write (after SIGHUP, or to a full device) is ignored.
 pub fn tell(line: impl Display) {
     let text = message(&line.to_string());
     tee::line(&text);
@@ -40,7 +39,7 @@ pub fn tell(line: impl Display) {
 }
 
 fn is_hidden(one: char) -> bool {
-    // Embeddings, overrides and isolates; the marks U+200E and U+200F turn nothing.
+    // Embeddings, overrides and isolates; the marks U+200E and U+200F change no direction.
     one.is_control() && !matches!(one, '\n' | '\t') || matches!(one, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
@@ -53,7 +52,7 @@ mod tests {
         assert!(matches!(visible("a\tb\nשלום\u{200f} é"), Cow::Borrowed(_)));
         assert_eq!(visible("\u{1b}[31mred\r\u{9b}"), "\\u001b[31mred\\u000d\\u009b");
         assert_eq!(visible("a\u{202e}b\u{2066}c\u{2069}"), "a\\u202eb\\u2066c\\u2069");
-        // In a text of JSON it is what it was.
+        // Escaped JSON parses to the original text.
         let json = visible(&serde_json::to_string("a\u{202e}b").unwrap()).into_owned();
         assert_eq!(serde_json::from_str::<String>(&json).unwrap(), "a\u{202e}b");
     }

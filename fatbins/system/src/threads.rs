@@ -1,12 +1,12 @@
-//! The threads of a program: as many as there are cores.
+//! Starts a program's threads: at most one per core.
 
 use std::num::NonZeroUsize;
 
-/// Starts the threads that parallel work runs on: as many as `RAYON_NUM_THREADS` says, or as cores, and never more than cores.
-/// Left alone, rayon starts whatever number the variable holds. Call once, before any parallel work.
+/// Starts the thread pool of parallel work: `RAYON_NUM_THREADS` threads, or one per core, never more than cores. Left
+/// alone, rayon starts any number in the variable. Call once, before any parallel work.
 ///
 /// # Errors
-/// What the system says where it starts no thread.
+/// The system's message if a thread does not start.
 pub fn start() -> Result<(), String> {
     let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     let wanted = std::env::var("RAYON_NUM_THREADS").ok().and_then(|text| text.parse().ok());

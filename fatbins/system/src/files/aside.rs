@@ -1,8 +1,8 @@
-//! Directories that are filled beside their place and put there whole.
+//! Fills directories beside their target, then moves them there whole.
 //!
-//! What is aside of `NAME` is called `.precast-aside-NAME-` and six letters or digits, or `.precast-aside-NAME-old` for a moment
-//! where the file system cannot exchange two directories. The process that fills it holds an `flock` on it, so what a
-//! kill leaves behind can be told from what is in use.
+//! A directory aside of `NAME` is called `.precast-aside-NAME-` and six letters or digits, or `.precast-aside-NAME-old`
+//! for a moment if the file system cannot exchange two directories. The process that fills it holds an `flock` on it,
+//! which tells it from the leftovers of a killed process.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -15,16 +15,16 @@ use rustix::io::Errno;
 use super::listing::{LISTING, Listing};
 use super::{fault, flush, parent, placing, rename, sync};
 
-/// What becomes of a directory that is already in the place.
+/// Treatment of a directory already at the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existing {
-    /// It stays, and publishing fails, unless it is empty.
+    /// It stays, and publishing fails unless it is empty.
     Keep,
-    /// It is replaced, in one step where the file system can, and then removed.
+    /// It is replaced, atomically if the file system can, and then removed.
     Replace,
 }
 
-/// A directory aside. Dropped before it is published, it is removed.
+/// A directory aside of its target. Dropping it unpublished removes it.
 #[derive(Debug)]
 pub struct Aside {
     path: PathBuf,
@@ -34,7 +34,7 @@ pub struct Aside {
     _lock: File,
 }
 
-/// A file that is written and hashed at once.
+/// A file written and hashed at once.
 pub struct Writer {
     name: String,
     file: File,
@@ -54,36 +54,36 @@ impl Write for Writer {
 }
 
 impl Aside {
-    /// An empty directory aside of `target`, after what earlier, killed processes left of it is settled. Makes the
-    /// directory that `target` lies in.
+    /// Creates an empty directory aside of `target`, after it settles leftovers of killed processes. Creates the parent
+    /// directory too.
     ///
     /// # Errors
-    /// Of the file system.
+    /// Any I/O error.
     pub fn new(target: &Path) -> io::Result<Self> {
         fs::create_dir_all(parent(target))?;
         settle(target)?;
         fault::point();
         let path = tempfile::Builder::new().prefix(&prefix(target)).tempdir_in(parent(target))?.keep();
         let lock = File::open(&path)?;
-        // Where directories cannot be locked, leftovers cannot be told from what is in use either, and stay.
+        // Without directory locks, leftovers look like directories in use, and stay.
         let _ = flock(&lock, FlockOperation::NonBlockingLockExclusive);
         let (target, listing) = (target.to_owned(), Listing::default());
         Ok(Self { path, target, listing, published: false, _lock: lock })
     }
 
-    /// A directory that another process has aside of `target`, to make files of it. [`Self::leave`] gives that back.
+    /// Opens another process's directory aside of `target`, to add files. [`Self::leave`] returns it.
     ///
     /// # Errors
-    /// Of the file system.
+    /// Any I/O error.
     pub fn within(path: &Path, target: &Path) -> io::Result<Self> {
         let (path, target) = (path.to_owned(), target.to_owned());
         Ok(Self { _lock: File::open(&path)?, path, target, listing: Listing::default(), published: true })
     }
 
-    /// Flushes the files that were made in another process's directory. Returns their names and digests.
+    /// Flushes the files added to another process's directory. Returns their names and digests.
     ///
     /// # Errors
-    /// Of the file system.
+    /// Any I/O error.
     pub fn leave(self) -> io::Result<Listing> {
         for name in self.listing.0.keys() {
             File::open(self.path.join(name))?.sync_all()?;
@@ -91,40 +91,40 @@ impl Aside {
         Ok(self.listing.clone())
     }
 
-    /// Lists files that other processes have made of it.
+    /// Lists files that other processes have added.
     pub fn include(&mut self, files: Listing) {
         self.listing.0.extend(files.0);
     }
 
-    /// Where it is.
+    /// Returns its current path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Where it goes.
+    /// Returns the path to publish it at.
     pub fn target(&self) -> &Path {
         &self.target
     }
 
-    /// Makes a file of it, to be given to [`Self::close`] when it is written.
+    /// Creates a file, to be passed to [`Self::close`] once written.
     ///
     /// # Errors
-    /// Of the file system.
+    /// Any I/O error.
     pub fn create(&self, name: &str) -> io::Result<Writer> {
         fault::point();
         let file = File::create(self.path.join(name))?;
         Ok(Writer { name: name.to_owned(), file, hasher: Hasher::default() })
     }
 
-    /// Lists a file that is written.
+    /// Lists a written file.
     pub fn close(&mut self, writer: Writer) {
         self.listing.0.insert(writer.name, writer.hasher.digest());
     }
 
-    /// Makes a file of it of these bytes.
+    /// Creates and lists a file with these bytes.
     ///
     /// # Errors
-    /// Of the file system.
+    /// Any I/O error.
     pub fn write(&mut self, name: &str, bytes: &[u8]) -> io::Result<()> {
         let mut writer = self.create(name)?;
         writer.write_all(bytes)?;
@@ -132,10 +132,10 @@ impl Aside {
         Ok(())
     }
 
-    /// Writes the listing of its files into it. Returns it, with itself.
+    /// Writes the listing of its files into it. Returns the listing, which includes itself.
     ///
     /// # Errors
-    /// Of the file system.
+    /// Any I/O error.
     pub fn list(&mut self) -> io::Result<Listing> {
         let text = self.listing.text();
         fault::write(&mut File::create(self.path.join(LISTING))?, text.as_bytes())?;
@@ -147,15 +147,15 @@ impl Aside {
     /// Flushes it to disk.
     ///
     /// # Errors
-    /// Of the file system.
+    /// Any I/O error.
     pub fn flush(&self) -> io::Result<()> {
         flush(&self.path)
     }
 
-    /// Flushes it to disk and puts it into its place.
+    /// Flushes it to disk and moves it to its target.
     ///
     /// # Errors
-    /// Of the file system; what was there is then still there.
+    /// Any I/O error; the old directory is then still there.
     pub fn publish(self, existing: Existing) -> io::Result<()> {
         self.publish_by(existing, exchange)
     }
@@ -167,7 +167,7 @@ impl Aside {
             // Replaces an empty directory and nothing else.
             rename(&self.path, &self.target)?;
         } else if exchange(&self.path, &self.target)? {
-            // Its name is now that of the old one: a kill from here on leaves that to be removed.
+            // Its path now holds the old directory, which a kill from here on leaves for removal.
             sync(parent(&self.target))?;
             remove_all(&self.path)?;
         } else {
@@ -190,7 +190,7 @@ impl Drop for Aside {
     }
 }
 
-/// Exchanges two names in one step; false where the file system cannot.
+/// Exchanges two names atomically; false if the file system cannot.
 fn exchange(a: &Path, b: &Path) -> io::Result<bool> {
     fault::point();
     placing();
@@ -209,13 +209,13 @@ fn remove_all(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The prefix of asides' names, which no other file has.
+/// Prefix of asides' names, used by no other file.
 const PREFIX: &str = ".precast-aside-";
 
-/// What names of things aside of a target begin with.
+/// Returns the prefix of everything aside of a target.
 pub(super) fn prefix(target: &Path) -> String {
     let name = target.file_name().unwrap_or_default().to_string_lossy();
-    // Names end at 255 bytes.
+    // Names are limited to 255 bytes.
     let end = (0..=name.len().min(200)).rev().find(|end| name.is_char_boundary(*end)).unwrap_or(0);
     format!("{PREFIX}{}-", &name[..end])
 }
@@ -224,7 +224,7 @@ fn old_name(target: &Path) -> PathBuf {
     parent(target).join(format!("{}old", prefix(target)))
 }
 
-/// Whether a name is that of something aside.
+/// True for the name of anything aside.
 pub fn is_aside(name: &str) -> bool {
     let parts = name.strip_prefix(PREFIX).and_then(|rest| rest.rsplit_once('-'));
     parts.is_some_and(|(target, end)| {
@@ -232,20 +232,20 @@ pub fn is_aside(name: &str) -> bool {
     })
 }
 
-/// Removes a directory that is whole at one moment and under another name at the next: a kill leaves no part of it.
+/// Removes a directory under another name, so that a kill leaves no partial directory.
 ///
 /// # Errors
-/// Of the file system.
+/// Any I/O error.
 pub fn remove_directory(path: &Path) -> io::Result<()> {
     let aside = parent(path).join(format!("{}remove", prefix(path)));
     rename(path, &aside)?;
     remove_all(&aside)
 }
 
-/// What killed processes left aside of a directory, or others are about to put into its place.
+/// Returns everything aside of a directory: leftovers of killed processes, and directories being filled.
 ///
 /// # Errors
-/// Of the file system.
+/// Any I/O error.
 pub fn asides(target: &Path) -> io::Result<Vec<PathBuf>> {
     let prefix = prefix(target);
     let mut found = Vec::new();
@@ -261,8 +261,8 @@ pub fn asides(target: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Finishes or removes what killed processes left of a directory: one that was moved out of the way and never replaced
-/// goes back; what was being filled or was replaced is removed.
+/// Settles leftovers of a directory: one moved out of the way and never replaced goes back; partial and replaced ones
+/// are removed.
 fn settle(target: &Path) -> io::Result<()> {
     let old = old_name(target);
     if fs::symlink_metadata(&old).is_ok() {
@@ -283,10 +283,10 @@ fn unused(directory: &Path) -> bool {
     File::open(directory).is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok())
 }
 
-/// Settles what killed processes left in a directory that only this process uses: of directories and of files.
+/// Settles leftovers, directories and files, in a directory that only this process uses.
 ///
 /// # Errors
-/// Of the file system.
+/// Any I/O error.
 pub fn sweep(directory: &Path) -> io::Result<()> {
     let mut names = Vec::new();
     for entry in fs::read_dir(directory)? {
@@ -361,17 +361,17 @@ mod tests {
             fs::create_dir(dir.path().join(foreign)).unwrap();
         }
         let foreign = names(dir.path());
-        // Killed between the two renames: the old one goes back.
+        // Killed between the two renames: the old directory goes back.
         filled(&target, b"one").publish(Existing::Keep).unwrap();
         fs::rename(&target, old_name(&target)).unwrap();
         fs::create_dir(dir.path().join(".precast-aside-model-abc123")).unwrap();
         drop(Aside::new(&target).unwrap());
         assert_eq!(fs::read(target.join("file")).unwrap(), b"one");
-        // Killed after them: the old one goes.
+        // Killed after them: the old directory is removed.
         fs::create_dir(old_name(&target)).unwrap();
         drop(Aside::new(&target).unwrap());
         assert_eq!(names(dir.path()), [foreign, vec!["model".to_owned()]].concat());
-        // One that is being filled stays.
+        // A directory being filled stays.
         let (first, second) = (Aside::new(&target).unwrap(), Aside::new(&target).unwrap());
         assert!(first.path().exists() && second.path().exists());
     }

@@ -1,4 +1,4 @@
-//! One process at a time, and no lock that outlives its process.
+//! Claims a path for one process at a time; the lock ends with its process.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -8,33 +8,33 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 
-/// A file that this process holds an `flock` on. It names the process, and is removed when the claim is given up; after
-/// a kill it stays, and locks nothing.
+/// A file that this process holds an `flock` on. It names the process, and is removed with the claim; after a kill it
+/// stays, unlocked.
 #[derive(Debug)]
 pub struct Claim {
     file: File,
     path: PathBuf,
 }
 
-/// Why a claim was not taken.
+/// A claim that was not taken.
 #[derive(Debug)]
 pub enum ClaimError {
-    /// Another process holds it: its id, where the file says.
+    /// Another process holds it: its id, if the file has it.
     Held(Option<u32>),
-    /// The file cannot be made or locked.
+    /// The file cannot be created or locked.
     Io(io::Error),
 }
 
 impl Claim {
-    /// Takes the claim, or says who holds it; never waits.
+    /// Takes the claim, or fails with its holder; never waits.
     ///
     /// # Errors
-    /// [`ClaimError`].
+    /// [`ClaimError`] if another process holds it or the file cannot be created.
     pub fn take(path: &Path) -> Result<Self, ClaimError> {
         loop {
             let mut options = OpenOptions::new();
             options.read(true).write(true).create(true).truncate(false);
-            // A link leads to a file of somebody else, which would be emptied.
+            // A link could lead to somebody else's file, which would be emptied.
             options.custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32);
             let mut file = options.open(path).map_err(ClaimError::Io)?;
             let kind = file.metadata().map_err(ClaimError::Io)?;
@@ -50,7 +50,7 @@ impl Claim {
                 }
                 Err(error) => return Err(ClaimError::Io(error.into())),
             }
-            // Its last holder may have removed the file between the two calls: then this lock is on nothing.
+            // Its last holder may have removed the file between the two calls: then this lock is void.
             let mut claim = Self { file, path: path.to_owned() };
             if claim.holds() {
                 claim.file.set_len(0).map_err(ClaimError::Io)?;
@@ -60,14 +60,14 @@ impl Claim {
         }
     }
 
-    /// Whether the file is still where it was claimed: somebody may have moved or removed the directory around it.
+    /// True if the file is still at its path: somebody may have moved or removed the directory around it.
     pub fn holds(&self) -> bool {
         let id = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
         let there = fs::symlink_metadata(&self.path).map(id);
         self.file.metadata().map(id).is_ok_and(|locked| there.is_ok_and(|there| there == locked))
     }
 
-    /// The directory around the file has another name now.
+    /// Records the new path after a rename of the directory around the file.
     pub fn moved(&mut self, path: PathBuf) {
         self.path = path;
     }
@@ -75,7 +75,7 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        // Removed while it is still locked: whoever opens it in between finds out.
+        // Removed while locked: a process that opens it in between notices.
         if self.holds() {
             let _ = fs::remove_file(&self.path);
         }
@@ -96,7 +96,7 @@ mod tests {
         assert_eq!(pid, std::process::id());
         drop(first);
         assert!(!path.exists());
-        // What a kill leaves locks nothing, whatever it holds.
+        // Leftovers of a kill lock nothing, whatever they contain.
         fs::write(&path, "99999999999999\nmore").unwrap();
         drop(Claim::take(&path).unwrap());
     }
@@ -113,7 +113,7 @@ mod tests {
         assert!(matches!(Claim::take(&path), Err(ClaimError::Io(_))));
         assert_eq!(fs::read(&mine).unwrap(), b"precious");
         fs::remove_file(&path).unwrap();
-        // The lock of another process stays in the place of one that was moved away.
+        // Another process's lock stays in place of a moved one.
         let first = Claim::take(&path).unwrap();
         fs::rename(&path, &moved).unwrap();
         let second = Claim::take(&path).unwrap();

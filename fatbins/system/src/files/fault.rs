@@ -1,7 +1,7 @@
-//! Kills this process at a chosen change of a file, for tests of what a kill leaves behind.
+//! Kills this process at a chosen change of a file, to test what a kill leaves behind.
 //!
-//! With `PRECAST_KILL_AT=N` in the environment the N-th write, flush, rename or removal that this module does (from 1)
-//! is not done and the process ends as by `kill -9`; of a write the first half is done. It has no other use.
+//! With `PRECAST_KILL_AT=N` in the environment, the N-th write, flush, rename or removal of this module (from 1) is
+//! skipped and the process ends as by `kill -9`; of a write, the first half is done. For tests only.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -21,11 +21,11 @@ fn due() -> bool {
 
 fn kill() -> ! {
     let _ = kill_process(getpid(), Signal::KILL);
-    // SIGKILL cannot be handled, so this is not reached.
+    // Not reached: SIGKILL cannot be handled.
     std::process::abort()
 }
 
-/// A change is about to be made.
+/// Counts a change that is about to happen.
 pub(super) fn point() {
     if due() {
         kill();

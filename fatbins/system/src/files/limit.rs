@@ -1,4 +1,4 @@
-//! The largest file that this process may write: `ulimit -f`.
+//! Handles this process's file size limit: `ulimit -f`.
 
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
@@ -8,21 +8,21 @@ use rustix::process::{Resource, getrlimit};
 use signal_hook::consts::SIGXFSZ;
 use signal_hook::flag;
 
-/// Makes a write past the limit an error of its file, as one to a full disk is: SIGXFSZ would end the process without a word. Call
-/// once, before anything is written.
+/// Turns a write past the limit into an error of its file, like one to a full disk: SIGXFSZ would end the process
+/// without a message. Call once, before the first write.
 ///
 /// # Errors
-/// Where the system refuses.
+/// If the system refuses.
 pub fn outlive_limit() -> io::Result<()> {
     flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false))).map(|_| ())
 }
 
-/// Whether a write failed because its file would have grown past what is allowed.
+/// True if a write failed because its file would have exceeded the limit.
 pub fn is_past_limit(error: &io::Error) -> bool {
     error.kind() == ErrorKind::FileTooLarge
 }
 
-/// Names the limit, where that is why a write failed: a file system has one of its own.
+/// Names the limit if it is the cause, since a file system has a limit too.
 pub(super) fn named(error: io::Error) -> io::Error {
     match getrlimit(Resource::Fsize).current {
         Some(most) if is_past_limit(&error) => {

@@ -1,4 +1,4 @@
-//! What a directory holds: every file with its digest, in the format of `sha256sum`.
+//! Lists a directory's files with their digests, in the format of `sha256sum`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,30 +10,28 @@ use precast_kernels::Digest;
 use crate::input;
 use crate::shell::quoted;
 
-/// The file in a directory that lists its others: `sha256sum -c precast.sha256` checks them.
+/// Name of a directory's listing: `sha256sum -c precast.sha256` checks its files.
 pub const LISTING: &str = "precast.sha256";
 
-/// Names of files, relative and separated by `/`, and their digests.
+/// Digests by relative, `/`-separated file names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing(pub BTreeMap<String, Digest>);
 
-/// A directory that is not what a listing says.
+/// A directory that differs from its listing.
 #[derive(Debug, thiserror::Error)]
 pub enum ListingError {
-    /// There is no listing, so nothing is known of the directory.
+    /// There is no listing, so the directory's content is unknown.
     #[error("{} has no {LISTING}: Precast did not write it, or the file was removed", .0.display())]
     Unlisted(PathBuf),
-    /// The listing does not read.
+    /// The listing does not parse.
     #[error("{}: line {line} is not a SHA-256, two blanks and a name", path.display())]
     Line {
         path: PathBuf,
-        /// The line's number, from 1.
+        /// Counted from 1.
         line: usize,
     },
-    /// A file, directory or link that is not listed.
     #[error("{} is not listed: Precast did not write it", .0.display())]
     Foreign(PathBuf),
-    /// A file's bytes are not those that were written.
     #[error("{} was changed since it was written: its SHA-256 differs", .0.display())]
     Changed(PathBuf),
     /// A log has bytes that its run did not write.
@@ -44,10 +42,8 @@ pub enum ListingError {
         quoted = quoted(&.0.to_string_lossy())
     )]
     Log(PathBuf),
-    /// A listed file is not there.
     #[error("{} is missing", .0.display())]
     Missing(PathBuf),
-    /// Something cannot be read.
     #[error("cannot read {}: {error}", path.display())]
     Io { path: PathBuf, error: io::Error },
 }
@@ -63,7 +59,7 @@ impl Listing {
     /// Reads a directory's own listing.
     ///
     /// # Errors
-    /// [`ListingError`] where there is none or it does not read.
+    /// [`ListingError`] if it is missing or does not parse.
     pub fn read(directory: &Path) -> Result<Self, ListingError> {
         let path = directory.join(LISTING);
         let bytes = match input::read(&path, input::SETTINGS_BYTES) {
@@ -72,7 +68,7 @@ impl Listing {
             }
             bytes => bytes.map_err(ListingError::io(&path))?,
         };
-        // As bytes, not lines: what is read back is what was written, to the last bit.
+        // Bytes, not lines, so that reading inverts writing exactly.
         let mut files = BTreeMap::new();
         for (index, line) in bytes.split_inclusive(|byte| *byte == b'\n').enumerate() {
             let entry = std::str::from_utf8(line).ok().and_then(|line| {
@@ -85,7 +81,7 @@ impl Listing {
         Ok(Self(files))
     }
 
-    /// A listing of its text; none where that does not read.
+    /// Parses a listing; none if it does not parse.
     pub fn parse(text: &str) -> Option<Self> {
         let entry = |line: &str| {
             let (digest, name) = line.split_once("  ")?;
@@ -94,15 +90,15 @@ impl Listing {
         text.lines().map(entry).collect::<Option<_>>().map(Self)
     }
 
-    /// The listing as text.
+    /// Formats the listing.
     pub fn text(&self) -> String {
         self.0.iter().map(|(name, digest)| format!("{digest}  {name}\n")).collect()
     }
 
-    /// Checks that a directory holds these files, byte for byte, and nothing else but its listing.
+    /// Checks that a directory holds exactly these files, byte for byte, and its listing.
     ///
     /// # Errors
-    /// [`ListingError`] that names the first file that differs.
+    /// [`ListingError`] for the first file that differs.
     pub fn check(&self, directory: &Path) -> Result<(), ListingError> {
         self.check_names(directory)?;
         for (name, digest) in &self.0 {
@@ -117,10 +113,10 @@ impl Listing {
         Ok(())
     }
 
-    /// Checks that a directory holds nothing but these files and its listing.
+    /// Checks that a directory holds no other names than these and its listing.
     ///
     /// # Errors
-    /// [`ListingError::Foreign`].
+    /// [`ListingError::Foreign`] for another name.
     pub fn check_names(&self, directory: &Path) -> Result<(), ListingError> {
         for name in walk(directory)? {
             match name {
@@ -132,11 +128,11 @@ impl Listing {
         Ok(())
     }
 
-    /// Removes these files, then directories that are empty without them, `directory` itself last. Other files stay, and
-    /// so does whatever a name leads to outside of `directory`: what is removed was found below it first.
+    /// Removes these files, then directories left empty, `directory` itself last. Other files stay, as do files outside
+    /// of `directory` that a name leads to: it removes only paths found below `directory`.
     ///
     /// # Errors
-    /// Of the file system; files that are not there are none.
+    /// Any I/O error but missing files.
     pub fn remove(&self, directory: &Path) -> io::Result<()> {
         let found = match walk(directory) {
             Err(ListingError::Io { error, .. }) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -176,11 +172,11 @@ impl Listing {
     }
 }
 
-/// Refuses to replace a directory that Precast did not write whole, or that was changed since. One that is missing or
-/// empty may be replaced.
+/// Refuses to replace a directory that Precast did not write whole, or that changed since. A missing or empty one may
+/// be replaced.
 ///
 /// # Errors
-/// [`ListingError`].
+/// [`ListingError`] for the first difference.
 pub fn check_replaceable(directory: &Path) -> Result<(), ListingError> {
     match fs::symlink_metadata(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -194,11 +190,11 @@ pub fn check_replaceable(directory: &Path) -> Result<(), ListingError> {
     Listing::read(directory)?.check(directory)
 }
 
-/// The files below a directory by relative name. What is no file (a link, an empty directory, a name that is not
-/// UTF-8) comes as its path.
+/// Returns the files below a directory by relative name, and the paths of everything else (links, empty directories,
+/// names that are not UTF-8).
 ///
 /// # Errors
-/// [`ListingError::Io`].
+/// [`ListingError::Io`] if a directory cannot be read.
 pub fn walk(directory: &Path) -> Result<Vec<Result<String, PathBuf>>, ListingError> {
     let mut found = Vec::new();
     walk_below(directory, "", &mut found)?;

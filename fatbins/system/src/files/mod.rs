@@ -1,4 +1,4 @@
-//! Files and directories that are whole or not there.
+//! Writes files and directories whole or not at all.
 
 mod aside;
 mod claim;
@@ -20,7 +20,7 @@ pub use claim::{Claim, ClaimError};
 pub use limit::{is_past_limit, outlive_limit};
 pub use listing::{LISTING, Listing, ListingError, check_replaceable, walk};
 
-/// Bytes free for this user on the file system a path is on; none where the system does not say.
+/// Returns the bytes free for this user on a path's file system; none if the system does not tell.
 pub fn free_bytes(path: &Path) -> Option<u64> {
     let status = rustix::fs::statvfs(path).ok()?;
     status.f_bavail.checked_mul(status.f_frsize)
@@ -28,23 +28,23 @@ pub fn free_bytes(path: &Path) -> Option<u64> {
 
 static PLACED: AtomicBool = AtomicBool::new(false);
 
-/// Tells a process that may have put something in its place from one that has not. Anything aside of its place does not count.
+/// True once this process may have put something in its place. Files aside do not count.
 pub fn has_placed() -> bool {
     PLACED.load(Ordering::Relaxed)
 }
 
-/// Something is about to be put in its place.
+/// Records that something is about to be put in its place.
 fn placing() {
     PLACED.store(true, Ordering::Relaxed);
 }
 
-/// The directory a path lies in.
+/// Returns a path's parent directory.
 fn parent(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Writes a file aside, flushes it to disk and renames it into place: readers see the old content or the new,
-/// never a part. Makes the directory it lies in.
+/// Writes a file aside, flushes it to disk and renames it into place: readers see the old content or the new, never a
+/// part. Creates the parent directory.
 ///
 /// # Errors
 /// Any I/O error; the old file is then still there and nothing is left aside.
@@ -62,7 +62,7 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     sync(parent(path))
 }
 
-/// Fills a directory aside, flushes it to disk and renames it into place, replacing what was there.
+/// Fills a directory aside, flushes it to disk and renames it into place, replacing the old one.
 ///
 /// # Errors
 /// Any I/O error or the error of `fill`; the old directory is then still there and nothing is left aside.
@@ -72,7 +72,7 @@ pub fn write_directory<E: From<io::Error>>(path: &Path, fill: impl FnOnce(&Path)
     Ok(aside.publish(Existing::Replace)?)
 }
 
-/// The digest of a file, read in parts.
+/// Digests a file, read in parts.
 ///
 /// # Errors
 /// Any I/O error.
@@ -89,7 +89,7 @@ pub fn digest(path: &Path) -> io::Result<Digest> {
     }
 }
 
-/// Adds to a file that is read while it grows.
+/// Appends to a file that is read while it grows.
 ///
 /// # Errors
 /// Any I/O error.
@@ -97,7 +97,7 @@ pub fn append(file: &mut File, bytes: &[u8]) -> io::Result<()> {
     fault::write(file, bytes)
 }
 
-/// Cuts a file off after so many bytes.
+/// Truncates a file to this many bytes.
 ///
 /// # Errors
 /// Any I/O error.
@@ -106,7 +106,7 @@ pub fn truncate(file: &File, bytes: u64) -> io::Result<()> {
     file.set_len(bytes).map_err(limit::named)
 }
 
-/// Renames, on one file system.
+/// Renames within one file system.
 ///
 /// # Errors
 /// Any I/O error.
@@ -116,7 +116,7 @@ pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
     fs::rename(from, to)
 }
 
-/// Removes a file; one that is not there is no error.
+/// Removes a file; a missing one is no error.
 ///
 /// # Errors
 /// Any other I/O error.
@@ -137,7 +137,7 @@ pub fn sync(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 
-/// Flushes a directory and all it holds to disk, readable for everybody.
+/// Flushes a directory and its contents to disk, readable for everybody.
 fn flush(directory: &Path) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let path = entry?.path();
@@ -152,7 +152,7 @@ fn flush(directory: &Path) -> io::Result<()> {
     sync(directory)
 }
 
-/// Temporary files are private; what they become is not.
+/// Temporary files are private; published ones are not.
 fn readable(path: &Path, mode: u32) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(path, fs::Permissions::from_mode(mode))
