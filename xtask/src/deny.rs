@@ -1,4 +1,4 @@
-//! What dependencies may be, as `deny.toml` says.
+//! Checks dependencies against `deny.toml`.
 
 use std::process::Stdio;
 
@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use crate::run::{cargo, step};
 
-/// Runs cargo-deny where it is installed: it takes ten minutes to compile. CI on GitHub has a job for it, with advisories.
+/// Runs cargo-deny if it is installed: it takes ten minutes to compile. CI on GitHub has a job for it, with advisories.
 pub fn check() -> Result<()> {
     let installed = cargo(&["deny", "--version"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
     if installed.is_ok_and(|status| status.success()) {

@@ -1,4 +1,4 @@
-//! `cargo xtask gpu DIR`: what a machine with a GPU and no Rust needs to run every GPU check.
+//! `cargo xtask gpu DIR`: packs every GPU check for a machine without Rust.
 
 use std::fs;
 use std::path::Path;
@@ -9,8 +9,8 @@ use serde_json::Value;
 use crate::run::{FEATURES, cargo, output, step};
 use crate::setup;
 
-/// Packs the programs, the whole-program tests, kernels for the models they use, and the script that runs
-/// everything. From the checkout's root on the other machine: `DIR/run.sh`.
+/// Packs the programs, the whole-program tests, kernels for their models, and the script that runs everything. From the
+/// checkout's root on the other machine: `DIR/run.sh`.
 pub fn pack(directory: &Path) -> Result<()> {
     setup::compiler()?;
     step("build", &mut cargo(&["build", "--release", "--workspace", "--features", FEATURES]))?;
@@ -21,7 +21,7 @@ pub fn pack(directory: &Path) -> Result<()> {
     for (from, name) in programs {
         let to = directory.join(name);
         fs::copy(from, &to).with_context(|| format!("cannot copy {from}"))?;
-        // Symbols are most of a test program's size and none of its use there.
+        // Symbols are most of a test program's size, and unused there.
         step(&format!("strip {name}"), std::process::Command::new("strip").arg(&to))?;
     }
     let bundle = directory.join("tests.bundle");
@@ -47,7 +47,7 @@ pub fn pack(directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The whole-program tests as cargo built them.
+/// Returns the path of the whole-program tests.
 fn test_program() -> Result<String> {
     let messages = output(&mut cargo(&[
         "test",

@@ -29,7 +29,7 @@ pub fn lines() -> Result<()> {
     Ok(())
 }
 
-/// The first folder of a path below a root; none for what lies loose.
+/// Returns the first folder of a path below a root; none for files outside of folders.
 fn folder(root: &Path, path: &Path) -> String {
     let inside = path.strip_prefix(root).unwrap_or(path);
     let folder = inside.parent().and_then(|parent| parent.iter().next());

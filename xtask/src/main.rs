@@ -1,4 +1,4 @@
-//! The commands a person or CI types: `cargo xtask demo`, `cargo xtask test`, ...
+//! Commands for people and CI: `cargo xtask demo`, `cargo xtask test`, ...
 
 #![allow(clippy::print_stdout)]
 
@@ -50,7 +50,7 @@ cargo xtask gpu DIR        pack programs, tests and data for a machine with a GP
 fn main() -> ExitCode {
     match command() {
         Ok(()) => ExitCode::SUCCESS,
-        // Without a backtrace, which would be of this program and not of what it checks.
+        // Without a backtrace, which would show this program and not the checked one.
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE

@@ -9,7 +9,7 @@ const PICTURE: &str = "docs/report.svg";
 /// Height of a heading with its legend.
 const HEADING: f64 = 44.0;
 
-/// Draws what `cargo xtask demo` has reported.
+/// Draws the charts of `cargo xtask demo`'s report.
 pub fn picture() -> Result<()> {
     let report = fs::read_to_string(REPORT).with_context(|| format!("{REPORT}: `cargo xtask demo` writes it"))?;
     let picture = drawn(&report)?;
@@ -41,7 +41,7 @@ impl<'a> Figure<'a> {
     }
 
     fn svg(&self, top: f64) -> String {
-        // HTML's spans are SVG's; `&nbsp;` is not XML.
+        // Converts HTML spans to SVG; `&nbsp;` is not XML.
         let legend = self.legend.replace("<span style=\"color:", "<tspan style=\"fill:").replace("</span>", "</tspan>");
         format!(
             "<text x=\"0\" y=\"{:.0}\" class=\"title\">{}</text><text x=\"0\" y=\"{:.0}\">{}</text>\

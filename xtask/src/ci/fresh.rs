@@ -1,5 +1,5 @@
-//! The README's own command on a fresh clone, on a machine without CUDA: it installs its compiler and embeds the locked
-//! kernels. Without a network it says what else gives it kernels, and in no profile does it embed others.
+//! Runs the README's command on a fresh clone without CUDA: it installs its compiler and embeds the locked kernels.
+//! Without a network it names the remedies, and it embeds no other kernels in any profile.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use super::{copy_checkout, published};
 use crate::run::{cargo, output};
 
 const FEATURE: &str = "sm_121";
-/// Names a compiler, kernels, or where they are.
+/// Variables that name a compiler, kernels, or their directories.
 const ENVIRONMENT: [&str; 7] = [
     "CARGO_TARGET_DIR",
     "CUDA_HOME",
@@ -21,10 +21,10 @@ const ENVIRONMENT: [&str; 7] = [
     "PRECAST_MODELS",
     "PRECAST_NVRTC",
 ];
-/// What a download is announced with.
+/// Start of the announcement of a download.
 const ANNOUNCED: &str = "downloading nvidia-cuda-nvrtc 13.0.88 from PyPI: ";
 
-/// Builds a copy of the checkout that has never been built, in both profiles, with and without a network.
+/// Builds an unbuilt copy of the checkout, in both profiles, with and without a network.
 pub fn check() -> Result<()> {
     let dir = tempfile::tempdir()?;
     let checkout = dir.path().join("clone");
@@ -32,7 +32,7 @@ pub fn check() -> Result<()> {
     refused(&checkout)?;
     for (profile, arguments) in [("debug", &[][..]), ("release", &["--release"][..])] {
         let said = succeed(&format!("a {profile} build of a fresh clone"), &mut build(&checkout, arguments))?;
-        // The first of them installs the compiler for both.
+        // The first build installs the compiler for both.
         ensure!(said.contains(ANNOUNCED) == (profile == "debug"), "what was said of the download:\n{said}");
         ensure!(!said.contains(ANNOUNCED) || said.contains("https://docs.nvidia.com/cuda/eula"), "no licence:\n{said}");
         let trainer = checkout.join("target").join(profile).join("precast");
@@ -49,7 +49,7 @@ pub fn check() -> Result<()> {
     unlocked(&checkout)
 }
 
-/// cargo build in a checkout, with nothing in the environment that names a compiler or kernels.
+/// Runs cargo build in a checkout, without variables that name a compiler or kernels.
 fn build(checkout: &Path, arguments: &[&str]) -> Command {
     let mut command = cargo(&["build", "--locked", "--features", FEATURE]);
     command.args(arguments).current_dir(checkout);
@@ -59,7 +59,7 @@ fn build(checkout: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// The same without a network.
+/// Like [`build`], without a network.
 fn unshared(checkout: &Path, arguments: &[&str]) -> Command {
     let plain = build(checkout, arguments);
     let mut command = Command::new("unshare");
@@ -70,7 +70,7 @@ fn unshared(checkout: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// Without a network, or where it must not be used, a build says why it has no compiler and what to do.
+/// Checks that a build without a network, or forbidden to use it, says why it has no compiler, and the remedies.
 fn refused(checkout: &Path) -> Result<()> {
     let mut forbidden = build(checkout, &[]);
     forbidden.env("PRECAST_OFFLINE", "1");
@@ -90,7 +90,7 @@ fn refused(checkout: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A kernel that is not the locked one is an error in a debug build too, unless it is asked for.
+/// Checks that an unlocked kernel is an error in a debug build too, unless allowed.
 fn unlocked(checkout: &Path) -> Result<()> {
     let source = checkout.join("kernels/src/swiglu/fwd.cu");
     let text = fs::read_to_string(&source)?;
@@ -105,7 +105,7 @@ fn unlocked(checkout: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Runs a build that must succeed and returns what it says.
+/// Runs a build that must succeed and returns its output.
 fn succeed(what: &str, command: &mut Command) -> Result<String> {
     println!("\n== {what}");
     let started = std::time::Instant::now();

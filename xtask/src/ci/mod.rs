@@ -1,4 +1,4 @@
-//! `cargo xtask ci`: every test, the whole matrix of kernels on the host, then what is said of the artifact: locked,
+//! `cargo xtask ci`: every test, the whole matrix of kernels on the host, then proofs of the artifact: locked,
 //! reproducible, published, built offline, and built from a fresh clone.
 
 mod fresh;
@@ -17,14 +17,14 @@ use anyhow::{Context, Result};
 use crate::run::{FEATURES, cargo, step};
 use crate::{setup, simt, test};
 
-/// Everything a GPU is not needed for. `out` receives bundle, locks and provenance.
+/// Runs every check that needs no GPU. `out` receives bundle, locks and provenance.
 pub fn ci(out: &Path) -> Result<()> {
     test::test()?;
     simt::simt("")?;
     prove(out)
 }
 
-/// What is said of the artifact, without the tests.
+/// Checks the artifact, without the tests.
 pub fn prove(out: &Path) -> Result<()> {
     setup::compiler()?;
     setup::debian(&["minisign", "skopeo"])?;
@@ -42,17 +42,17 @@ pub fn prove(out: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A fresh clone, built as a newcomer builds it.
+/// Builds a fresh clone as a newcomer does.
 pub fn fresh() -> Result<()> {
     fresh::check()
 }
 
-/// The compiler's program, as tests built it.
+/// Returns the path of `precast-aot` as the tests built it.
 fn aot() -> PathBuf {
     PathBuf::from("target/release/precast-aot")
 }
 
-/// A copy of the checkout's tracked and new files, in a directory of its own.
+/// Copies the checkout's tracked and new files into a directory.
 pub fn copy_checkout(to: &Path) -> Result<()> {
     let listed = crate::run::output(Command::new("git").args(["ls-files", "-co", "--exclude-standard", "-z"]))?;
     for name in listed.split_terminator('\0').filter(|name| Path::new(name).is_file()) {

@@ -1,4 +1,4 @@
-//! From what was published, with no compiler and no network, to a trainer with the locked kernels.
+//! Builds a trainer with the locked kernels from published files, without compiler or network.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use super::{copy_checkout, published};
 use crate::run::{cargo, output, step};
 
-/// Builds from `out/published` and lists what is inside.
+/// Builds from `out/published` and lists the embedded kernels.
 pub fn check(out: &Path) -> Result<()> {
     let dir = tempfile::tempdir()?;
     let checkout = dir.path().join("air-gapped");
@@ -19,11 +19,11 @@ pub fn check(out: &Path) -> Result<()> {
     let key = key.lines().nth(1).context("a public key")?;
     let build = |fatbins: &Path| {
         let plain = cargo(&["build", "--release", "--offline", "--locked", "--features", "sm_121"]);
-        // A network namespace of its own has no network.
+        // A new network namespace has no network.
         let mut command = Command::new("unshare");
         command.args(["-rn", "--"]).arg(plain.get_program()).args(plain.get_args()).current_dir(&checkout);
         command.env("PRECAST_FATBINS", fatbins).env("PRECAST_TRUSTED_KEY", key);
-        // Nothing to compile with, wherever one could be looked for.
+        // No compiler at any place that is searched.
         command.env("PRECAST_HOME", dir.path().join("nothing")).env_remove("CUDA_HOME").env_remove("PRECAST_NVRTC");
         command
     };

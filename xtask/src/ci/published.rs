@@ -1,5 +1,5 @@
-//! Signing and publishing as stock programs see them: minisign, skopeo, cuobjdump, nvdisasm, and a reader written from the
-//! format's specification alone.
+//! Checks signing and publishing by stock programs: minisign, skopeo, cuobjdump, nvdisasm, and a reader written from
+//! the format's specification alone.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +14,7 @@ use super::aot;
 use crate::run::{output, step};
 use crate::setup;
 
-/// Signs, publishes and fetches; leaves `precast.tar` and the key's public half in `out`.
+/// Signs, publishes and fetches; leaves `precast.tar` and the public key in `out`.
 pub fn check(out: &Path) -> Result<()> {
     fs::create_dir_all(out)?;
     let dir = tempfile::tempdir()?;
@@ -47,7 +47,7 @@ pub fn check(out: &Path) -> Result<()> {
     tools(dir.path(), &bundle, &installed)
 }
 
-/// What minisign signs, ours takes; what it does not sign, ours refuses.
+/// Checks that our verification accepts minisign's signatures and refuses others.
 fn minisigned(dir: &Path, bundle: &Path) -> Result<()> {
     let (key, public, file) = (dir.join("stock.key"), dir.join("stock.pub"), dir.join("stock.bundle"));
     fs::copy(bundle, &file)?;
@@ -81,17 +81,17 @@ fn skopeo(dir: &Path, tar: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The cubin's digest in a line of a lock.
+/// Returns the cubin's digest in a line of a lock.
 fn digest(line: &str) -> Option<String> {
     line.split(' ').nth(2).map(str::to_owned)
 }
 
-/// The last word of each line.
+/// Returns the last word of each line.
 fn digests_of(listed: &str) -> BTreeSet<String> {
     listed.lines().filter_map(|line| line.split_whitespace().next_back()).map(str::to_owned).collect()
 }
 
-/// The digests in the lock files of a directory, of the architectures that start so.
+/// Returns the digests in a directory's lock files, of architectures with this prefix.
 pub fn locked(directory: &Path, arch: &str) -> Result<BTreeSet<String>> {
     let mut digests = BTreeSet::new();
     for entry in fs::read_dir(directory)? {
@@ -107,7 +107,8 @@ pub fn locked(directory: &Path, arch: &str) -> Result<BTreeSet<String>> {
     Ok(digests)
 }
 
-/// cuobjdump lists and extracts every cubin of the bundle, and of the stripped trainer; nvdisasm reads them.
+/// Checks that cuobjdump lists and extracts every cubin of the bundle and of the stripped trainer, and that nvdisasm
+/// reads them.
 fn tools(dir: &Path, bundle: &Path, installed: &Path) -> Result<()> {
     let [cuobjdump, nvdisasm] = setup::binary_tools()?;
     let trainer = dir.join("precast");

@@ -1,5 +1,5 @@
-//! Two builds that share nothing but sources, compilers and linker end in the same bytes; and one changed character in a
-//! kernel's source changes that family's kernels and no other.
+//! Checks that two builds that share only sources, compilers and linker give the same bytes, and that one changed
+//! character in a kernel's source changes that family's kernels and no other.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -30,7 +30,7 @@ pub fn check() -> Result<()> {
     step("build in another, with one compiler thread, another CARGO_HOME and a noisy environment", &mut second)?;
     same("target/reproducible/release/precast", &plain, &noisy)?;
 
-    // Each from its own cache: each build above has compiled every kernel itself.
+    // Each uses its own cache, so each build has compiled every kernel itself.
     for (checkout, threads) in [(&plain, "2"), (&noisy, "1")] {
         let mut build = Command::new(checkout.join("target/reproducible/release/precast-aot"));
         build.current_dir(checkout).args(["build", "--locked", "--jobs", threads, "--out", "precast.bundle"]);
@@ -43,7 +43,7 @@ pub fn check() -> Result<()> {
     one_changed_character(&plain)
 }
 
-/// Compares a file of two directories.
+/// Compares a file in two directories.
 pub fn same(file: &str, a: &Path, b: &Path) -> Result<()> {
     let read =
         |checkout: &Path| fs::read(checkout.join(file)).with_context(|| checkout.join(file).display().to_string());
@@ -54,7 +54,7 @@ pub fn same(file: &str, a: &Path, b: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The pinned compiler for a checkout, and no cache.
+/// Installs the pinned compiler for a checkout, without a cache.
 pub fn toolchain(checkout: &Path) -> Result<()> {
     let home = checkout.join("target/precast");
     fs::create_dir_all(&home)?;
@@ -62,7 +62,7 @@ pub fn toolchain(checkout: &Path) -> Result<()> {
     Ok(symlink(installed, home.join("toolchain"))?)
 }
 
-/// A CARGO_HOME of another name with the same registry.
+/// Makes a CARGO_HOME of another name with the same registry.
 fn another_cargo_home(dir: &Path) -> Result<PathBuf> {
     let home = dir.join("cargo home");
     fs::create_dir_all(&home)?;
@@ -76,7 +76,7 @@ fn another_cargo_home(dir: &Path) -> Result<PathBuf> {
     Ok(home)
 }
 
-/// What must not show in any output.
+/// Sets variables that must not show in any output.
 fn noise(command: &mut Command) {
     for (name, value) in [
         ("NVCC_PREPEND_FLAGS", "-G"),
@@ -93,7 +93,7 @@ fn noise(command: &mut Command) {
     }
 }
 
-/// Adds one character to a kernel's source: exactly that family's kernels are reported.
+/// Adds one character to a kernel's source and checks that exactly that family's kernels are reported.
 fn one_changed_character(checkout: &Path) -> Result<()> {
     const SOURCE: &str = "kernels/src/swiglu/fwd.cu";
     const OP: &str = " swiglu.fwd{";

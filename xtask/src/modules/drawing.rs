@@ -1,4 +1,4 @@
-//! A graph as floors: what uses nothing lies at the bottom, everything else above all that it uses.
+//! Draws a graph as floors: modules without imports at the bottom, every other one above all that it uses.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,13 +6,13 @@ use super::graph::{Arrows, Place};
 
 const WIDTH: f64 = 860.0;
 const GAP: f64 = 14.0;
-/// Between two floors, for arrows.
+/// Height between two floors, for arrows.
 const BETWEEN: f64 = 26.0;
 const LINE: f64 = 15.0;
-/// Width of a character of the small text, on average.
+/// Average width of a character of the small text.
 const CHARACTER: f64 = 6.1;
 
-/// The floor of each module: right below the lowest that uses it, and at the top where none does.
+/// Returns each module's floor: right below its lowest user, or the top without users.
 fn floors_of(arrows: &Arrows) -> BTreeMap<&str, usize> {
     let mut floors = heights(arrows);
     let top = floors.values().copied().max().unwrap_or(0);
@@ -28,7 +28,7 @@ fn floors_of(arrows: &Arrows) -> BTreeMap<&str, usize> {
     floors
 }
 
-/// Counts the floors that must lie below each module, on the longest way down. Modules of a circle stand on the ground.
+/// Returns the number of floors below each module, on the longest way down. Modules of a circle stand on the ground.
 fn heights(arrows: &Arrows) -> BTreeMap<&str, usize> {
     let mut heights: BTreeMap<&str, usize> = BTreeMap::new();
     while let Some((module, height)) = arrows.iter().find_map(|(module, used)| {
@@ -42,7 +42,7 @@ fn heights(arrows: &Arrows) -> BTreeMap<&str, usize> {
     arrows.keys().map(|module| (&**module, heights.get(&**module).copied().unwrap_or(0))).collect()
 }
 
-/// The arrows that no longer way replaces.
+/// Returns the arrows that no longer path replaces.
 fn direct<'a>(arrows: &'a Arrows, heights: &BTreeMap<&str, usize>) -> Vec<(&'a str, &'a str)> {
     let reaches = |from: &str, to: &str| {
         let (mut seen, mut next) = (BTreeSet::new(), vec![from]);
@@ -61,7 +61,7 @@ fn direct<'a>(arrows: &'a Arrows, heights: &BTreeMap<&str, usize>) -> Vec<(&'a s
     kept
 }
 
-/// Words in lines of at most a width.
+/// Breaks words into lines of at most a width.
 fn lines(words: &[&str], width: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in words {
@@ -73,7 +73,8 @@ fn lines(words: &[&str], width: f64) -> Vec<String> {
     lines
 }
 
-/// A box for each module of a graph, with the modules inside of it, and an arrow for each use that no longer way replaces.
+/// Draws a box for each module of a graph, with the modules inside of it, and an arrow for each use that no longer path
+/// replaces.
 pub fn floors(arrows: &Arrows, inside: &BTreeMap<Place, Arrows>) -> String {
     let heights = floors_of(arrows);
     let top = heights.values().copied().max().unwrap_or(0);
@@ -82,7 +83,7 @@ pub fn floors(arrows: &Arrows, inside: &BTreeMap<Place, Arrows>) -> String {
     let (mut y, mut drawn) = (8.0, String::new());
     for height in (0..=top).rev() {
         let mut row: Vec<&str> = heights.iter().filter(|(_, own)| **own == height).map(|(module, _)| *module).collect();
-        // Below what uses it, so that arrows are short.
+        // Centered below its users, so that arrows are short.
         let center = |module: &str| {
             let users = arrows.iter().filter(|(_, used)| used.contains(module));
             let centers = users.filter_map(|(user, _)| boxes.get(&**user)).map(|[x, _, width, _]| x + width / 2.0);
@@ -115,7 +116,7 @@ pub fn floors(arrows: &Arrows, inside: &BTreeMap<Place, Arrows>) -> String {
     let uses = direct(arrows, &heights);
     for (from, to) in &uses {
         let ([x1, y1, width1, tall], [x2, y2, width2, _]) = (boxes[from], boxes[to]);
-        // Arrows that leave one box, or arrive at one, are spread over its edge.
+        // Spreads the arrows of a box over its edge.
         let spread = |x: f64, width: f64, end: usize, at: &str, other: &str| {
             let ends = uses.iter().map(|(from, to)| [*from, *to]).filter(|ends| ends[end] == at);
             let mut others: Vec<&str> = ends.map(|ends| ends[1 - end]).collect();

@@ -1,4 +1,4 @@
-//! The modules of a package, and what those of one folder use of each other.
+//! Reads the modules of a package, and the imports between those of one folder.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -8,19 +8,19 @@ use anyhow::{Context, Result};
 
 use super::imports::paths;
 
-/// A module's names from the root of its package; none for `lib.rs` and `main.rs`.
+/// Path of a module from the root of its package; empty for `lib.rs` and `main.rs`.
 pub type Place = Vec<String>;
 
 /// Arrows from each module of a folder to those that it uses.
 pub type Arrows = BTreeMap<String, BTreeSet<String>>;
 
-/// Folders and files that do not ship, wherever they lie.
+/// Folders and files that do not ship, in any directory.
 const NOT_SHIPPED: [&str; 4] = ["fixtures", "snapshots", "tests", "tests.rs"];
 
-/// Sources below one root, without lines of comments and without tests.
+/// Sources below one root, without comments and tests.
 pub struct Package {
     modules: BTreeMap<Place, String>,
-    /// The module that defines each macro: all stand at the root of the crate.
+    /// Module that defines each macro: macros stand at the root of the crate.
     macros: BTreeMap<String, Place>,
 }
 
@@ -44,8 +44,8 @@ impl Package {
         Ok(Self { macros: macros.collect(), modules })
     }
 
-    /// Every folder that holds modules, and what these use of each other. What a folder's `mod.rs` defines is the folder's own;
-    /// what it exports from one of them is that one's.
+    /// Returns every folder that holds modules, and the uses between these. An item defined in `mod.rs` belongs to the
+    /// folder; one that it re-exports, to the module it comes from.
     pub fn folders(&self) -> BTreeMap<Place, Arrows> {
         let mut folders: BTreeMap<Place, Arrows> = BTreeMap::new();
         for place in self.modules.keys().filter(|place| !place.is_empty()) {
@@ -57,7 +57,7 @@ impl Package {
             for path in paths(place, code) {
                 let target = self.resolve(path);
                 let common = place.iter().zip(&target).take_while(|(own, other)| own == other).count();
-                // One of the two holds the other.
+                // One of the two contains the other.
                 if common == place.len() || common == target.len() {
                     continue;
                 }
@@ -68,7 +68,7 @@ impl Package {
         folders
     }
 
-    /// The module that defines what a path names, as far as exports by name tell.
+    /// Returns the module that defines a path's item, as far as exports by name tell.
     fn resolve(&self, path: Vec<String>) -> Place {
         if let [name] = &path[..]
             && let Some(place) = self.macros.get(name)
@@ -87,7 +87,7 @@ impl Package {
         }
     }
 
-    /// The child of a module from which it exports an item.
+    /// Returns the child module from which a module exports an item.
     fn exported(&self, place: &[String], item: &str) -> Option<Place> {
         let code = self.modules.get(place)?;
         let uses = code.split("pub use ").skip(1).chain(code.split("pub(crate) use ").skip(1));
@@ -102,7 +102,7 @@ impl Package {
     }
 }
 
-/// Every shipped Rust source below a directory.
+/// Returns every shipped Rust source below a directory.
 pub fn sources(directory: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory).with_context(|| directory.display().to_string())? {
@@ -119,14 +119,15 @@ pub fn sources(directory: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The code of a source: what stands before its tests, without comments. Tests may lie in a file of their own, wherever that is named.
+/// Returns a source's code before its tests, without comments. Tests may lie in a file of their own, included from
+/// anywhere.
 pub fn shipped(text: &str) -> String {
     let text = text.replace("\n#[cfg(test)]\nmod tests;", "");
     let code = text.split("\n#[cfg(test)]\nmod tests").next().unwrap_or_default();
     code.lines().filter(|line| !line.trim_start().starts_with("//")).map(|line| format!("{line}\n")).collect()
 }
 
-/// Modules of one folder that use each other, directly or through others.
+/// Returns sets of modules of one folder that use each other, directly or through others.
 pub fn circles(arrows: &Arrows) -> Vec<BTreeSet<String>> {
     let reach: BTreeMap<&String, BTreeSet<String>> = arrows.keys().map(|from| (from, reached(arrows, from))).collect();
     let circle = |from: &String| -> BTreeSet<String> {
@@ -136,7 +137,7 @@ pub fn circles(arrows: &Arrows) -> Vec<BTreeSet<String>> {
     circles.into_iter().collect()
 }
 
-/// Finds every module that one uses, directly or through others.
+/// Returns every module that one uses, directly or through others.
 fn reached(arrows: &Arrows, from: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut next: Vec<String> = vec![from.to_owned()];

@@ -1,9 +1,9 @@
-//! The paths that Rust code names inside of its own package.
+//! Finds the paths that Rust code names inside of its own package.
 
-/// Every path below `crate::` or `super::` in the code of a module, from the root of the package. Groups are taken apart:
-/// `crate::a::{b, c::D}` names `a::b` and `a::c::D`.
+/// Returns every path below `crate::` or `super::` in the code of a module, from the root of the package. Groups are
+/// split: `crate::a::{b, c::D}` names `a::b` and `a::c::D`.
 ///
-/// `module` is where the code stands. Strings are read as code.
+/// `module` is the code's own module. Strings are read as code.
 pub fn paths(module: &[String], code: &str) -> Vec<Vec<String>> {
     let mut found = Vec::new();
     let mut rest = code;
@@ -20,12 +20,12 @@ pub fn paths(module: &[String], code: &str) -> Vec<Vec<String>> {
     found
 }
 
-/// Where the next path may begin, and the length of its first segment.
+/// Returns the start of the next possible path, and the length of its first segment.
 fn first(code: &str) -> Option<(usize, usize)> {
     ["crate::", "super::"].iter().filter_map(|prefix| Some((code.find(prefix)?, prefix.len()))).min()
 }
 
-/// The module that a path's first segments stand for, and what follows them.
+/// Resolves a path's first segments to a module; returns it with the rest.
 fn base<'a>(module: &[String], path: &'a str) -> Option<(Vec<String>, &'a str)> {
     if let Some(path) = path.strip_prefix("crate::") {
         return Some((Vec::new(), path));
@@ -38,7 +38,7 @@ fn base<'a>(module: &[String], path: &'a str) -> Option<(Vec<String>, &'a str)> 
     Some((base, path))
 }
 
-/// Adds the paths that begin here, and returns the code behind them.
+/// Adds the paths that begin here, and returns the rest of the code.
 fn collect<'a>(base: &[String], code: &'a str, found: &mut Vec<Vec<String>>) -> &'a str {
     let code = code.trim_start();
     if let Some(mut code) = code.strip_prefix('{') {

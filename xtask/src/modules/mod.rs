@@ -1,5 +1,5 @@
-//! `cargo xtask modules`: what the modules of each package use of each other, read from their imports. Draws the packages and the
-//! trainer's floors for ARCHITECTURE.md, and refuses circles.
+//! `cargo xtask modules`: reads imports between the modules of each package. Draws the packages and the trainer's
+//! floors for ARCHITECTURE.md, and refuses circles.
 
 mod drawing;
 mod graph;
@@ -20,7 +20,7 @@ pub use graph::{shipped, sources};
 /// The trainer's package, whose folders are floors.
 const TRAINER: &str = "precast";
 
-/// Packages of the workspace: what each uses of the others, and its sources.
+/// A package of the workspace: its dependencies among the others, and its sources.
 pub struct Member {
     pub name: String,
     /// Holds `lib.rs`, `main.rs` or both.
@@ -41,7 +41,7 @@ pub fn modules() -> Result<()> {
     Ok(())
 }
 
-/// Every package of the workspace, as cargo lists them.
+/// Returns every package of the workspace, as cargo lists them.
 pub fn members() -> Result<Vec<Member>> {
     let listed = output(
         cargo(&["metadata", "--no-deps", "--offline", "--format-version", "1"]).current_dir(crate::run::root()),
@@ -71,7 +71,7 @@ pub fn members() -> Result<Vec<Member>> {
     Ok(members)
 }
 
-/// The folders of a package's modules, by their place.
+/// Returns the folders of a package's modules, by place.
 fn folders(member: &Member) -> Result<BTreeMap<Place, Arrows>> {
     let mut folders = BTreeMap::new();
     for root in &member.roots {
@@ -80,7 +80,7 @@ fn folders(member: &Member) -> Result<BTreeMap<Place, Arrows>> {
     Ok(folders)
 }
 
-/// A line for each set of modules that use each other.
+/// Returns a line per set of modules that use each other.
 fn circles(members: &[Member]) -> Result<Vec<String>> {
     let mut found = Vec::new();
     for member in members {
@@ -98,7 +98,7 @@ fn circles(members: &[Member]) -> Result<Vec<String>> {
     Ok(found)
 }
 
-/// The files of the two drawings, and what they contain.
+/// Returns paths and contents of the two drawings.
 fn pictures(members: &[Member]) -> Result<Vec<(PathBuf, String)>> {
     let packages: Arrows =
         members.iter().map(|member| (member.name.clone(), member.uses.iter().cloned().collect())).collect();

@@ -1,4 +1,4 @@
-//! Rules for the modules of every package, and for those of some.
+//! Rules for the modules of every package, and of single ones.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use super::*;
 /// The trainer's floors, from the ground up.
 const FLOORS: [&str; 8] = ["base", "inputs", "options", "ranks", "device", "run", "programs", "cli"];
 
-/// Arrows between the modules that stand in the root of a package.
+/// Returns the arrows between modules in the root of a package.
 fn arrows(package: &str) -> Arrows {
     let members = members().unwrap();
     let member = members.iter().find(|member| member.name == package).unwrap();
@@ -50,7 +50,7 @@ fn families_of_kernels_know_neither_keys_nor_the_registry() {
     }
 }
 
-/// Names of parameter blocks: the last word of `gemm_fwd_params`.
+/// True for names of parameter blocks: the last word of `gemm_fwd_params`.
 fn names_a_block(text: &str) -> bool {
     text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word.len() > 7 && word.ends_with("_params"))
 }
@@ -60,7 +60,7 @@ fn operations_alone_fill_parameter_blocks() {
     let mut filled = 0;
     for member in members().unwrap().iter().filter(|member| member.name != "precast-kernels") {
         for path in member.roots.iter().flat_map(|root| sources(root).unwrap()) {
-            // Blocks are known by their types, which all stand in `abi`.
+            // Types of `abi` mark parameter blocks.
             let text = fs::read_to_string(&path).unwrap();
             let fills = text.contains("abi::") && names_a_block(&text);
             let is_op = path.to_string_lossy().contains("/kernels/plan/src/ops/");

@@ -1,4 +1,4 @@
-//! `cargo xtask simt`: the CUDA sources of every key and variant of every architecture, executed on the CPU.
+//! `cargo xtask simt`: executes the CUDA sources of every key and variant of every architecture on the CPU.
 
 mod passed;
 mod report;
@@ -21,28 +21,30 @@ use passed::Passed;
 
 pub use report::report;
 
-/// Where objects of kernels are kept: those of the tests of `kernels/simt` and of `tests/simt.rs`, which cargo names so.
+/// Directory of compiled kernels, shared with the tests of `kernels/simt` and `tests/simt.rs`, for which cargo names it
+/// so.
 const OBJECTS: &str = "target/tmp/kernels";
 
-/// The directory of [`Passed`].
+/// Directory of [`Passed`].
 const PASSED: &str = "target/simt/passed";
 
-/// Of the scheduler and of the random inputs.
+/// Seeds of the scheduler and of the random inputs.
 const SEEDS: [u64; 3] = [1, 2, 3];
 
-/// Architectures whose kernels are executed: all that have machine code.
+/// Architectures with machine code, all of which are executed.
 const ARCHS: [Arch; 4] = [Arch::Sm89, Arch::Sm90a, Arch::Sm90Portable, Arch::Sm121];
-/// Those whose kernels are counted: nobody here has one, and of Hopper's instructions nothing is counted.
+/// Architectures whose traffic is counted: those without hardware here. Hopper's instructions are not counted.
 const COUNTED: [Arch; 2] = [Arch::Sm89, Arch::Sm121];
 
-/// Of the fewest launches that find what there is: a seed changes which of two conflicting accesses comes second.
+/// One seed finds most faults: a seed changes which of two conflicting accesses comes second.
 const ONE_SEED: [u64; 1] = [1];
 
-/// Fields of keys that are lengths of rows: how often loops go round. Others, as the width of a head, decide about tiles.
+/// Fields of keys that are lengths of rows, and so trip counts of loops. Others, such as the width of a head, determine
+/// tiles.
 const LENGTHS: [&str; 3] = ["h", "k", "n"];
 
-/// Every (key, variant) of every built-in model and example, on some architectures, whose name has `text`. None is an error:
-/// what checks nothing finds nothing.
+/// Returns every (key, variant) of every built-in model and example, on some architectures, whose name contains `text`.
+/// An empty result is an error: it would check nothing.
 fn tasks(text: &str, archs: &[Arch]) -> Result<Vec<Task>> {
     let request = Request { models: Model::built_in(), keys: examples(), archs: archs.to_vec() };
     named(text, request.tasks())
@@ -54,14 +56,14 @@ fn named(text: &str, mut tasks: Vec<Task>) -> Result<Vec<Task>> {
     Ok(tasks)
 }
 
-/// Checks every (key, variant) of every built-in model and example whose name has `text`, with three seeds.
+/// Checks every (key, variant) of every built-in model and example whose name contains `text`, with three seeds.
 pub fn simt(text: &str) -> Result<()> {
     setup::debian(&["g++"])?;
     run(tasks(text, &ARCHS)?, &SEEDS, None)
 }
 
-/// With one seed, every example, and of the models' keys one of those that differ in the lengths of rows alone: sources and all
-/// other macros are the same. What this program has passed before is not run again.
+/// Checks every example with one seed, and, of models' keys that differ only in lengths of rows, one each: sources and
+/// all other macros are equal. Checks that this program has passed before are skipped.
 pub fn representative() -> Result<()> {
     println!("\n== kernels: the sources of every operation and variant of every architecture, executed");
     setup::debian(&["g++"])?;
@@ -70,7 +72,7 @@ pub fn representative() -> Result<()> {
 
 fn representatives(tasks: Vec<Task>) -> Vec<Task> {
     let examples: BTreeSet<Key> = examples().into_iter().collect();
-    // Examples are chosen for their sizes, and come first.
+    // Examples come first: their sizes are chosen for checks.
     let (own, of_models): (Vec<Task>, Vec<Task>) =
         tasks.into_iter().partition(|task| examples.contains(&task.pair.key));
     let mut seen = BTreeSet::new();
@@ -79,7 +81,7 @@ fn representatives(tasks: Vec<Task>) -> Vec<Task> {
     own.into_iter().chain(of_models.into_iter().filter(|task| seen.insert(name(task)))).collect()
 }
 
-/// A key's text without the lengths of its rows: `rmsnorm.fwd{residual=false,x=bf16}`.
+/// Returns a key's text without the lengths of its rows: `rmsnorm.fwd{residual=false,x=bf16}`.
 fn without_lengths(key: &str) -> String {
     let is_length = |field: &str| LENGTHS.iter().any(|name| field.split_once('=').is_some_and(|(own, _)| own == *name));
     let (op, fields) = key.trim_end_matches('}').split_once('{').unwrap_or((key, ""));
@@ -152,7 +154,7 @@ mod tests {
         assert!(some.len() < all.len() && examples().iter().all(|key| some.iter().any(|task| task.pair.key == *key)));
     }
 
-    /// A check of a newcomer's kernel runs its examples: a dtype that they leave out would be checked by nobody.
+    /// A check of a new kernel runs its examples: a dtype that they leave out would go unchecked.
     #[test]
     fn examples_have_every_value_of_a_field_that_models_launch() {
         let values = |keys: &mut dyn Iterator<Item = Key>| -> BTreeSet<(String, String)> {

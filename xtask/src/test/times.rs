@@ -1,4 +1,4 @@
-//! Where the time of `cargo xtask test` goes: seconds of each step and each test, printed and kept.
+//! Prints and keeps the time of `cargo xtask test`: seconds of each step and test.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,20 +10,20 @@ use serde::Serialize;
 
 use crate::run;
 
-/// Tests that are printed.
+/// Number of slowest tests printed.
 const SLOWEST: usize = 20;
 
 /// Seconds of everything that has ended, in order.
 #[derive(Serialize)]
 pub struct Times {
-    /// The file that has them after each step.
+    /// File rewritten after each step.
     #[serde(skip)]
     path: PathBuf,
     steps: Vec<Timed>,
     tests: Vec<Timed>,
 }
 
-/// A step, or a test by the program that holds it.
+/// A step, or a test with its program.
 #[derive(Serialize)]
 pub struct Timed {
     pub name: String,
@@ -40,18 +40,18 @@ impl Times {
         self.step(what, |_| run::step(what, command))
     }
 
-    /// Times a step. One that fails is written down, too.
+    /// Times a step, also a failing one.
     pub fn step<T>(&mut self, what: &str, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let started = Instant::now();
         let result = work(self);
         self.steps.push(Timed { name: what.to_owned(), seconds: started.elapsed().as_secs_f64() });
         let written = self.write();
-        // What went wrong in the step says more than what could not be written of it.
+        // The step's failure matters more than one to write its time.
         let value = result?;
         written.map(|()| value)
     }
 
-    /// Adds what a program says of its tests.
+    /// Adds a program's tests.
     pub fn add(&mut self, tests: impl IntoIterator<Item = Timed>) {
         self.tests.extend(tests);
     }
@@ -111,7 +111,7 @@ mod tests {
         let written: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
         let names: Vec<_> = written["steps"].as_array().unwrap().iter().map(|step| step["name"].clone()).collect();
         assert_eq!(names, ["format", "clippy"]);
-        // A disk that is full hides no failure.
+        // A full disk hides no failure.
         let mut nowhere = Times::new("/dev/null/times.json");
         assert_eq!(nowhere.step("clippy", |_| anyhow::bail!("a lint")).map(|()| 0).unwrap_err().to_string(), "a lint");
         assert!(nowhere.step("format", |_| Ok(())).is_err());
