@@ -1,17 +1,17 @@
-//! Placing buffers in one allocation.
+//! Places buffers in one allocation.
 
 use crate::buffer::Buffer;
 use crate::node::Touch;
 
-/// A phase of a plan in the making: what its nodes touch.
+/// Accesses of a phase's nodes.
 pub(crate) struct Touched {
-    /// Of a start-up phase, how many buffers were declared before the first of them.
+    /// For a start-up phase, the number of buffers declared before the first of them.
     pub startup: Option<usize>,
-    /// Of each node.
+    /// Accesses by node.
     pub nodes: Vec<Vec<Touch>>,
 }
 
-/// First and last node that touches a transient buffer, and the stage they are in: a phase, or all start-up phases.
+/// First and last node that touches a transient buffer, and their stage: a phase, or all start-up phases.
 #[derive(Clone, Copy, Debug)]
 struct Life {
     stage: usize,
@@ -27,11 +27,11 @@ impl Life {
 }
 
 /// Sets every buffer's offset and returns the arena's size: persistent buffers one after the other, then the transient
-/// ones, largest first, each at the lowest offset free over its whole life. Those of start-up phases may lie where persistent
-/// ones will that are declared later.
+/// ones, largest first, each at the lowest offset free over its whole life. Buffers of start-up phases may overlap
+/// persistent ones that are declared later.
 ///
 /// # Panics
-/// If a transient buffer is read before it is written, or used in two phases that are not both of the start-up.
+/// If a transient buffer is read before it is written, or used in two phases that are not both start-up phases.
 pub(crate) fn place(buffers: &mut [Buffer], phases: &[Touched]) -> u64 {
     let lives = lives(buffers, phases);
     let startup = phases.iter().find_map(|phase| phase.startup);
@@ -71,7 +71,7 @@ pub(crate) fn place(buffers: &mut [Buffer], phases: &[Touched]) -> u64 {
     end
 }
 
-/// The stage that all start-up phases share; phase `p` of those that follow is stage `p + 1`.
+/// Stage of all start-up phases; phase `p` after them is stage `p + 1`.
 const STARTUP: usize = 0;
 
 fn lives(buffers: &[Buffer], phases: &[Touched]) -> Vec<Option<Life>> {
@@ -86,7 +86,7 @@ fn lives(buffers: &[Buffer], phases: &[Touched]) -> Vec<Option<Life>> {
                 if buffer.persistent {
                     continue;
                 }
-                // What the host writes is there when the phase starts, and what it reads when the phase has ended.
+                // Host writes precede the phase, and host reads follow it.
                 let (first, last) = if buffer.host { (start, end - 1) } else { (start + index, start + index) };
                 match &mut lives[touch.buffer.0 as usize] {
                     Some(life) => {

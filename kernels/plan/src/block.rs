@@ -1,4 +1,4 @@
-//! A transformer block, forward and backward.
+//! Lowers a transformer block, forward and backward.
 
 use precast_kernels::Out;
 
@@ -8,31 +8,31 @@ use crate::recipe::Recompute;
 use crate::rope::Rope;
 use crate::weights::Layer;
 
-/// A block: its weights, and what its attention is told.
+/// A block: its weights and attention parameters.
 pub(crate) struct Block<'a> {
     pub weights: &'a Layer,
     pub heads: Heads,
     pub rope: Rope,
 }
 
-/// What trains below a block.
+/// Trained part below a block.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Below {
     Embedding,
-    /// Another block like it, whose last product reads the gradient first.
+    /// Another block like it, whose last product is the first to read the gradient.
     Block,
 }
 
-/// What the backward pass has of the forward pass; the rest it recomputes.
+/// Activations that the forward pass saves for the backward pass, which recomputes the rest.
 pub(crate) struct Saved {
     /// Residual stream into the block.
     input: Tensor,
     kept: Option<Kept>,
-    /// Of the down projection's adapter.
+    /// Ranks of the down projection's adapter.
     down_ranks: Option<Tensor>,
 }
 
-/// What is between a block's input and its last product.
+/// Activations between a block's input and its last product.
 struct Kept {
     attention: Attention,
     gate_up: Projected,
@@ -40,20 +40,20 @@ struct Kept {
     gated: Option<Tensor>,
 }
 
-/// What attention makes of the residual stream.
+/// Activations of attention.
 struct Attention {
-    /// Queries and keys turned, and normalized before if the family does that.
+    /// Rotated queries and keys, normalized before if the family does that.
     qkv: Projected,
-    /// Queries and keys before that, if they were normalized and the backward pass comes.
+    /// Queries and keys before the norm, if they are normalized and trained.
     raw: Option<Tensor>,
     attended: Attended,
-    /// Of the output projection's adapter.
+    /// Ranks of the output projection's adapter.
     o_ranks: Option<Tensor>,
     /// Residual stream between attention and MLP.
     middle: Tensor,
 }
 
-/// What takes one pass over memory to recompute, as SwiGLU does.
+/// Outputs that one pass over memory recomputes, as it does SwiGLU's.
 #[derive(Clone, Copy)]
 struct Norms {
     input: Normed,
@@ -61,7 +61,7 @@ struct Norms {
 }
 
 impl Block<'_> {
-    /// The residual stream behind the block.
+    /// Lowers the forward pass; returns the residual stream after the block.
     pub fn forward(&self, ops: &mut Ops<'_>, input: Tensor) -> Tensor {
         let w = self.weights;
         let (Attention { middle, .. }, norms) = self.attention(ops, input, false);
@@ -69,7 +69,7 @@ impl Block<'_> {
         ops.linear_add("down", gated, &w.down, middle).y
     }
 
-    /// The same in a model that trains: what the backward pass needs is kept, as far as `recompute` says.
+    /// Like [`Self::forward`], saving activations for the backward pass as `recompute` allows.
     pub fn forward_saving(&self, ops: &mut Ops<'_>, input: Tensor, recompute: Recompute) -> (Tensor, Saved) {
         let kept = self.inner(ops, input);
         let down = &self.weights.down;
@@ -84,21 +84,21 @@ impl Block<'_> {
         (y, Saved { input, kept, down_ranks: ranks })
     }
 
-    /// SwiGLU as the last product reads it, and where it is `kept` as the backward pass does.
+    /// Lowers SwiGLU in the formats that the last product reads, and if `kept` the backward pass too.
     fn gated(&self, ops: &mut Ops<'_>, gate_up: Tensor, kept: bool) -> Rows {
         let out = self.weights.out();
         ops.swiglu("swiglu", gate_up, if kept { out } else { out.next() })
     }
 
-    /// Everything before SwiGLU and the last product.
+    /// Lowers everything before SwiGLU and the last product.
     fn inner(&self, ops: &mut Ops<'_>, input: Tensor) -> Kept {
         let (attention, norms) = self.attention(ops, input, true);
         let gate_up = ops.linear("gate_up", norms.post.rows, &self.weights.gate_up);
         Kept { attention, gate_up, norms: Some(norms), gated: None }
     }
 
-    /// Attention, between the norm before it and the norm of the residual stream behind it. With `saving` what only the
-    /// backward pass needs is written too.
+    /// Lowers attention with both norms around it. With `saving` it also writes outputs that only the backward pass
+    /// reads.
     fn attention(&self, ops: &mut Ops<'_>, input: Tensor, saving: bool) -> (Attention, Norms) {
         let w = self.weights;
         let out = w.out();
@@ -106,16 +106,16 @@ impl Block<'_> {
         let qkv = ops.linear("qkv", input_norm.rows, &w.qkv);
         let raw = self.turn(ops, qkv.y, saving);
         let attended = ops.attention("attention", qkv.y, self.heads);
-        // The o projection sums over few elements, so its store is what it waits for: the residual is added
-        // where the row is read anyway, in the norm. The down projection sums over many: there it is free.
+        // The o projection sums over few elements, so its store is the bottleneck: the norm, which reads the row
+        // anyway, adds the residual. The down projection sums over many: there the addition is free.
         let branch = ops.linear("o", attended.o, &w.o);
         let (middle, post_norm) = ops.add_norm("post_norm", input, branch.y, &w.post_norm, out);
         let attention = Attention { qkv, raw, attended, o_ranks: branch.ranks, middle };
         (attention, Norms { input: input_norm, post: post_norm })
     }
 
-    /// Turns the queries and keys of packed q, k and v, normalized before if the family does that: with `saving`, returns what
-    /// they were.
+    /// Rotates the queries and keys of packed q, k and v, normalized before if the family does that; with `saving`,
+    /// returns them unmodified.
     fn turn(&self, ops: &mut Ops<'_>, qkv: Tensor, saving: bool) -> Option<Tensor> {
         match &self.weights.qk_norm {
             Some(norm) => ops.qk_norm_rope("qk_norm", qkv, self.heads, self.rope, norm, saving),
@@ -126,8 +126,8 @@ impl Block<'_> {
         }
     }
 
-    /// From the gradient of the block's output to that of its input, if something `below` the block trains: a block, or the
-    /// embedding alone. It stops at the lowest product that has something to learn.
+    /// Propagates the gradient of the block's output to its input if anything `below` trains: a block, or the embedding
+    /// alone. Stops at the lowest product that trains.
     pub fn backward(&self, ops: &mut Ops<'_>, saved: Saved, doutput: Rows, below: Option<Below>) -> Option<Rows> {
         let w = self.weights;
         let out = |is_read| if is_read { w.out() } else { Out::Dense };
@@ -141,7 +141,7 @@ impl Block<'_> {
         let below_gate_up = below_o || w.o.trains();
         let below_down = below_gate_up || w.gate_up.trains();
 
-        // Where they are not kept, each is recomputed just before it is read.
+        // If not kept, each is recomputed just before it is read.
         let recomputed = |ops: &mut Ops<'_>| ops.recompute(|ops| self.gated(ops, gate_up.y, true).dense());
         let gated = w.down.trains().then(|| gated.unwrap_or_else(|| recomputed(ops)));
         let given = Given { x: gated, ranks: down_ranks };

@@ -1,4 +1,4 @@
-//! What a plan may take at most, known before anything is lowered.
+//! Bounds on the size of a plan, checked before anything is lowered.
 
 use crate::config::ModelConfig;
 use crate::recipe::PlanError;
@@ -9,14 +9,14 @@ pub(crate) const MOST_BYTES: u64 = 1 << 40;
 /// A model's part in a plan.
 pub(crate) struct Part<'a> {
     pub config: &'a ModelConfig,
-    /// Bytes that each parameter takes: its weight and what the optimizer keeps.
+    /// Bytes per parameter: its weight and optimizer state.
     pub parameter_bytes: u64,
-    /// Blocks whose activations are kept at a time.
+    /// Number of blocks whose activations are kept at a time.
     pub kept_layers: u32,
 }
 
-/// Refuses a plan whose largest parts alone are too large: parameters and the activations of each kept block. No
-/// buffer of what passes reaches the end of an address.
+/// Refuses a plan whose largest parts alone are too large: parameters and the activations of each kept block. Buffers
+/// of an accepted plan fit the offset bits.
 pub(crate) fn check(parts: &[Part<'_>], tokens: u32, activation_bytes: u64) -> Result<(), PlanError> {
     let bytes: u128 = parts
         .iter()
@@ -28,17 +28,17 @@ pub(crate) fn check(parts: &[Part<'_>], tokens: u32, activation_bytes: u64) -> R
     refuse(bytes)
 }
 
-/// Refuses so many bytes if they are too many.
+/// Refuses too many bytes.
 pub(crate) fn refuse(bytes: u128) -> Result<(), PlanError> {
     if bytes < u128::from(MOST_BYTES) { Ok(()) } else { Err(PlanError::TooLarge { gib: (bytes >> 30) as u64 }) }
 }
 
-/// Elements that every token leaves in a block at least: queries, keys, values, gate and up.
+/// Returns a lower bound on the elements that a block keeps per token: queries, keys, values, gate and up.
 fn block_width(c: &ModelConfig) -> u128 {
     u128::from(c.qkv_width()) + 2 * u128::from(c.intermediate)
 }
 
-/// Elements of all matrices.
+/// Returns the number of elements of all matrices.
 fn parameters(c: &ModelConfig) -> u128 {
     let [hidden, intermediate, vocab] = [c.hidden, c.intermediate, c.vocab].map(u128::from);
     let attention = u128::from(c.qkv_width()) + u128::from(c.attention_width());

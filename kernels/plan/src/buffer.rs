@@ -3,39 +3,37 @@
 use precast_kernels::Format;
 use serde::Serialize;
 
-/// Buffers start on multiples of this many bytes.
+/// Alignment of buffers, bytes.
 const ALIGN: u64 = 256;
 
 /// Offset bits of a virtual address: a buffer may be as large as 1 TiB.
 const OFFSET_BITS: u32 = 40;
 
-/// A buffer of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BufferId(pub u32);
 
-/// What a buffer is for.
+/// Purpose of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Category {
     /// Frozen teacher weights.
     TeacherWeights,
-    /// Scratch that receives the teacher's matrices as they are dequantized.
+    /// Scratch for the teacher's dequantized matrices.
     TeacherScratch,
-    /// The student's weights: in the precision of the run, or frozen ones as they are stored.
+    /// The student's weights: in the precision of the run, or frozen ones as stored.
     StudentWeights,
-    /// Scratch that receives the frozen student's matrices as they are dequantized.
+    /// Scratch for the frozen student's dequantized matrices.
     StudentScratch,
     /// The student's adapters in the precision of the run.
     Adapters,
-    /// fp32 master weights, where they are not the weights themselves.
+    /// fp32 master weights, unless they are the weights themselves.
     MasterWeights,
     /// First and second moments.
     Moments,
-    /// Gradients of the parameters.
     Gradients,
-    /// Where products of cuBLASLt may work.
+    /// Workspaces of cuBLASLt's products.
     CublasWorkspaces,
-    /// What cuBLASLt takes for itself: no buffer is.
+    /// cuBLASLt's own memory, in no buffer.
     Cublas,
     /// Rotary tables, inputs, scalars and metrics.
     Inputs,
@@ -60,7 +58,7 @@ impl Category {
         Category::Activations,
     ];
 
-    /// The name people read.
+    /// Returns the name in the memory table.
     pub fn name(self) -> &'static str {
         match self {
             Category::TeacherWeights => "teacher weights",
@@ -79,27 +77,25 @@ impl Category {
     }
 }
 
-/// A range of device memory with a name.
+/// A named range of device memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Buffer {
     /// Name for messages and tests: `student.layers.3.qkv`.
     pub name: String,
-    /// What it is for.
     pub category: Category,
-    /// How its elements are stored.
+    /// Storage format of its elements.
     pub format: Format,
-    /// Number of elements.
     pub elems: u64,
-    /// Whether it keeps its content between phases. Others share memory as their lifetimes allow.
+    /// True if it keeps its content between phases. Others share memory as their lifetimes allow.
     pub persistent: bool,
-    /// Whether the host writes it before its phase, or reads it behind: one that is not persistent lives all through the phase.
+    /// True if the host writes it before its phase or reads it after: a transient one then lives all through the phase.
     pub host: bool,
-    /// Where it starts in the arena, bytes.
+    /// Offset in the arena, bytes.
     pub offset: u64,
 }
 
 impl Buffer {
-    /// The largest buffer, bytes.
+    /// Size limit of a buffer, bytes.
     pub(crate) const MOST_BYTES: u64 = 1 << OFFSET_BITS;
 
     /// Size in bytes.
@@ -107,7 +103,7 @@ impl Buffer {
         self.format.bytes(self.elems)
     }
 
-    /// Bytes it takes in the arena: padded, so that the next buffer is aligned.
+    /// Returns the bytes that it takes in the arena, padded to align the next buffer.
     pub fn reserved_bytes(&self) -> u64 {
         self.bytes().next_multiple_of(ALIGN)
     }
@@ -119,9 +115,8 @@ pub struct Tensor {
     pub buffer: BufferId,
     /// Offset in the buffer, bytes.
     pub offset: u64,
-    /// How its elements are stored.
+    /// Storage format of its elements.
     pub format: Format,
-    /// Number of elements.
     pub elems: u64,
 }
 
@@ -137,18 +132,19 @@ impl Tensor {
         self.format.bytes(self.elems)
     }
 
-    /// The virtual address of the first element: the buffer's number in the upper 24 bits, the offset in the lower 40.
+    /// Returns the virtual address of the first element: the buffer's number in the upper 24 bits, the offset in the
+    /// lower 40.
     pub fn address(self) -> u64 {
         (u64::from(self.buffer.0) + 1) << OFFSET_BITS | self.offset
     }
 
-    /// Finds the buffer and the offset in it that a virtual address points at: a buffer and an offset in it. None for 0.
+    /// Decodes a virtual address to the buffer and the offset in it; none for 0.
     pub(crate) fn at(address: u64) -> Option<(BufferId, u64)> {
         let buffer = (address >> OFFSET_BITS).checked_sub(1)?;
         Some((BufferId(buffer as u32), address & ((1 << OFFSET_BITS) - 1)))
     }
 
-    /// A range of its elements.
+    /// Returns a range of its elements.
     ///
     /// # Panics
     /// If the range reaches past the tensor.
@@ -157,7 +153,7 @@ impl Tensor {
         Self { offset: self.offset + self.format.bytes(start), elems, ..self }
     }
 
-    /// This tensor and the next as one, if that lies right behind it and is stored alike.
+    /// Joins this tensor and the next if they are adjacent and of one format.
     pub fn join(self, next: Self) -> Option<Self> {
         let adjacent = self.buffer == next.buffer && self.offset + self.bytes() == next.offset;
         (adjacent && self.format == next.format).then_some(Self { elems: self.elems + next.elems, ..self })

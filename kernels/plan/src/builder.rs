@@ -1,4 +1,4 @@
-//! Making a plan: declare buffers, add launches, finish.
+//! Builds a plan: declares buffers, adds launches, finishes.
 
 use precast_kernels::{Arch, Dtype, Format, Key, Registered};
 
@@ -8,22 +8,21 @@ use crate::dependencies::dependencies;
 use crate::node::{Build, Cublas, Exchange, Executor, Launch, Node, Work};
 use crate::plan::{Phase, Plan};
 
-/// A plan in the making.
+/// A plan under construction.
 pub(crate) struct Builder {
     arch: Arch,
     buffers: Vec<Buffer>,
     phases: Vec<Phase>,
-    /// Of each phase: if it is of the start-up, how many buffers were declared before the first of those.
+    /// By phase: for start-up phases, the number of buffers declared before the first of them.
     startup: Vec<Option<usize>>,
 }
 
 impl Builder {
-    /// An empty plan for an architecture.
+    /// Starts an empty plan for an architecture.
     pub fn new(arch: Arch) -> Self {
         Self { arch, buffers: Vec::new(), phases: Vec::new(), startup: Vec::new() }
     }
 
-    /// The architecture that runs it.
     pub fn arch(&self) -> Arch {
         self.arch
     }
@@ -37,7 +36,7 @@ impl Builder {
         Tensor { buffer, offset: 0, format, elems }
     }
 
-    /// A buffer that keeps its content.
+    /// Declares a buffer that keeps its content.
     pub fn persistent(
         &mut self,
         name: impl Into<String>,
@@ -48,38 +47,38 @@ impl Builder {
         self.declare(name.into(), category, format.into(), elems, true)
     }
 
-    /// A buffer that lives from its first node to its last, in one phase.
+    /// Declares a buffer that lives from its first node to its last, in one phase.
     pub fn transient(&mut self, name: impl Into<String>, format: impl Into<Format>, elems: u64) -> Tensor {
         self.declare(name.into(), Category::Activations, format.into(), elems, false)
     }
 
-    /// A buffer that the host writes before the phase that reads it.
+    /// Declares a buffer that the host writes before the phase that reads it.
     pub fn sent(&mut self, name: impl Into<String>, format: impl Into<Format>, elems: u64) -> Tensor {
         let tensor = self.transient(name, format, elems);
         self.read_back(tensor);
         tensor
     }
 
-    /// Lets the host read a transient buffer when its phase has ended, before another runs.
+    /// Lets the host read a transient buffer after its phase, before another runs.
     pub fn read_back(&mut self, tensor: Tensor) {
         self.buffers[tensor.buffer.0 as usize].host = true;
     }
 
-    /// Starts a phase; nodes go to the phase started last.
+    /// Starts a phase; later nodes go to it.
     pub fn phase(&mut self, name: &str) {
         self.phases.push(Phase { name: name.to_owned(), nodes: Vec::new(), cuts: Vec::new() });
         self.startup.push(None);
     }
 
-    /// Starts a phase that runs once, in the order of the plan, before anything is in the persistent buffers that are declared
-    /// after the first such phase. Transient buffers may live from one of them to another.
+    /// Starts a phase that runs once, in the order of the plan, before persistent buffers declared after the first such
+    /// phase have content. Transient buffers may live from one such phase to another.
     pub fn startup_phase(&mut self, name: &str) {
         self.phase(name);
         let declared = self.startup.iter().find_map(|declared| *declared).unwrap_or(self.buffers.len());
         *self.startup.last_mut().expect("it has been started") = Some(declared);
     }
 
-    /// Divides the phase started last before the node that comes next.
+    /// Divides the current phase before the next node.
     pub fn cut(&mut self) {
         let phase = self.phases.last_mut().expect("a phase has been started");
         phase.cuts.push(phase.nodes.len() as u32);
@@ -88,8 +87,7 @@ impl Builder {
     /// Adds a launch of a kernel of the bundle.
     ///
     /// # Panics
-    /// If an operand has no buffer, another format than its buffer, or reaches past it: a lowering that does that is
-    /// wrong.
+    /// If an operand has no buffer, another format than its buffer, or reaches past it: the lowering is wrong.
     pub fn launch<K: Registered>(&mut self, label: impl Into<String>, kernel: K, params: impl Into<K::Params>) {
         let params = precast_kernels::bytes(&kernel, &params.into());
         let key = Key::new(kernel);
@@ -101,7 +99,7 @@ impl Builder {
     /// Adds a product that cuBLASLt computes.
     ///
     /// # Panics
-    /// As [`Self::launch`].
+    /// Those of [`Self::launch`].
     pub fn multiply<K: Registered>(&mut self, label: impl Into<String>, kernel: K, params: &K::Params, by: Cublas) {
         let params = precast_kernels::bytes(&kernel, params);
         let key = Key::new(kernel);
@@ -135,12 +133,12 @@ impl Builder {
         phase.nodes.push(Node { label, work: Work::Exchange(exchange), dependencies: Vec::new() });
     }
 
-    /// Takes the nodes of the phase started last, to put others between them.
+    /// Takes the nodes of the current phase, to insert others between them.
     pub fn take(&mut self) -> Vec<Node> {
         std::mem::take(&mut self.phases.last_mut().expect("a phase has been started").nodes)
     }
 
-    /// Puts a node back, behind all others. Cuts that are there stay before the nodes with their numbers.
+    /// Appends a node again. Existing cuts stay before the nodes with their numbers.
     pub fn put(&mut self, node: Node) {
         self.phases.last_mut().expect("a phase has been started").nodes.push(node);
     }
@@ -148,7 +146,7 @@ impl Builder {
     /// Places the buffers in the arena and finds the dependencies.
     ///
     /// # Panics
-    /// If a transient buffer is read before it is written, or used in two phases that are not both of the start-up.
+    /// If a transient buffer is read before it is written, or used in two phases that are not both start-up phases.
     pub fn finish(self) -> Plan {
         let Self { arch, mut buffers, mut phases, startup } = self;
         let touched = |(phase, startup): (&Phase, Option<usize>)| Touched {

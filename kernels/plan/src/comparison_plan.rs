@@ -1,5 +1,5 @@
-//! The plans that say how far a model in one form is from the same model in another: the hidden states of one, then those of the
-//! other beside them.
+//! Plans that measure the distance between two forms of a model: one computes the reference's hidden states, the other
+//! compares.
 
 use precast_kernels::{Arch, Dtype};
 
@@ -16,12 +16,12 @@ use crate::plan::Plan;
 use crate::recipe::{PlanError, Precision};
 use crate::weights::Weights;
 
-/// Which of the two forms a plan is of, and what it gives.
+/// Form of a plan's model, and the plan's results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// The one that is compared with: its last hidden states, normalized, `[tokens, hidden]`.
+    /// The reference: its last hidden states, normalized, `[tokens, hidden]`.
     Reference { hidden: Tensor },
-    /// The other: given the former's hidden states, what both make of each token.
+    /// The other form: reads the reference's hidden states, and gives both forms' results per token.
     Other { reference: Tensor, compared: Comparison<Tensor> },
 }
 
@@ -46,7 +46,7 @@ impl ComparisonPlan {
     /// Lowers a model in a form, and a shape, as the reference.
     ///
     /// # Errors
-    /// As [`EvaluationPlan::new`](crate::EvaluationPlan::new).
+    /// Those of [`EvaluationPlan::new`](crate::EvaluationPlan::new).
     pub fn reference(
         model: (&ModelConfig, &Formats),
         shape: (u32, u32),
@@ -56,10 +56,10 @@ impl ComparisonPlan {
         Self::lower(model, shape, precision, true, arch)
     }
 
-    /// Lowers the same as the other one.
+    /// Lowers a model in the other form.
     ///
     /// # Errors
-    /// As [`Self::reference`].
+    /// Those of [`Self::reference`].
     pub fn other(
         model: (&ModelConfig, &Formats),
         shape: (u32, u32),

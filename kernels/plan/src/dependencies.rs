@@ -1,11 +1,11 @@
-//! Which nodes of a phase must wait for which.
+//! Finds the dependencies between nodes of a phase.
 
 use precast_kernels::Access;
 
 use crate::buffer::Buffer;
 use crate::node::Touch;
 
-/// Arena bytes a node touches.
+/// Arena bytes that a node touches.
 #[derive(Clone, Copy)]
 struct Range {
     start: u64,
@@ -25,14 +25,14 @@ impl Range {
     }
 }
 
-/// For each node of a phase the earlier ones it must wait for, by what each touches of placed buffers.
+/// Returns for each node of a phase the earlier ones it must wait for, by their accesses to placed buffers.
 pub(crate) fn dependencies(nodes: &[Vec<Touch>], buffers: &[Buffer]) -> Vec<Vec<u32>> {
     let ranges = |touches: &Vec<Touch>| touches.iter().map(|touch| Range::of(touch, buffers)).collect();
     conflicts(&nodes.iter().map(ranges).collect::<Vec<_>>())
 }
 
-/// Nodes conflict when they touch the same bytes of the arena, one of the two writing. That is found in physical
-/// memory, so that buffers which share memory are ordered too. Edges that follow from others are left out.
+/// Finds conflicts: nodes that touch the same bytes of the arena, one of them writing. Physical addresses order buffers
+/// that share memory, too. Edges implied by others are left out.
 fn conflicts(nodes: &[Vec<Range>]) -> Vec<Vec<u32>> {
     let words = nodes.len().div_ceil(64);
     let mut before: Vec<Vec<u64>> = Vec::with_capacity(nodes.len());

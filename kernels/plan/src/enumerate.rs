@@ -1,4 +1,4 @@
-//! The one list: which kernels a plan launches, and which plans a model can have.
+//! The one list: enumerates the kernels of a plan, and of every plan that a model can have.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -17,21 +17,21 @@ use crate::recipe::{Precision, Recipe, Recompute};
 use crate::share::Share;
 use crate::training::{Student, Teacher, TrainingPlan, TrainingRequest};
 
-/// Tokens of the plans that are enumerated: how many there are says which variant is selected, and never which admit a launch.
+/// Tokens of enumerated plans: the count affects the selected variant, never the set of admitted ones.
 const TOKENS: u32 = 1;
 
-/// Every (key, variant) of the bundle that a plan launches. The only enumeration: the build compiles it, start-up checks it,
-/// the step executes that same plan.
+/// Returns every (key, variant) of the bundle that a plan launches. The only enumeration: the build compiles it,
+/// start-up checks it, the step executes that same plan.
 pub fn keys(plan: &Plan) -> BTreeSet<KeyVariant> {
     plan.launches().filter_map(Launch::pair).collect()
 }
 
-/// Every (key, variant) that any run over these models can launch: training by every recipe with each pair whose
-/// vocabularies fit, of adapters too, and evaluation of each model in every precision, whatever the token count and however
-/// frozen weights are stored.
+/// Returns every (key, variant) that any run over these models can launch: training by every recipe with each pair
+/// whose vocabularies fit, also of adapters, and evaluation of each model in every precision, for any token count and
+/// any storage of frozen weights.
 pub fn build_keys(models: &[ModelConfig], arch: Arch) -> BTreeSet<KeyVariant> {
     let mut all = BTreeSet::new();
-    // Every variant that admits a launch: which one is selected may depend on the token count.
+    // All variants that admit a launch: the selected one may depend on the token count.
     let mut not_admitted: HashMap<Key, Vec<Variant>> = HashMap::new();
     lower(models, arch, |plan| {
         for Launch { key, params, .. } in plan.launches() {
@@ -43,12 +43,12 @@ pub fn build_keys(models: &[ModelConfig], arch: Arch) -> BTreeSet<KeyVariant> {
     all
 }
 
-/// Lowers plans that launch, together, whatever any run over these models does.
+/// Lowers plans that together launch everything that any run over these models does.
 ///
-/// A step launches what its student launches and its teacher's forward pass, so models are lowered as students, as teachers
-/// and by themselves, not in pairs: how often is linear in models.
+/// A step launches the kernels of its student and of its teacher's forward pass, so models are lowered as students, as
+/// teachers and alone, not in pairs: linear in models.
 ///
-/// Two blocks stand for all of a model's: blocks are alike, so more of them add launches but no keys.
+/// Two blocks represent all of a model's: blocks are alike, so more add launches but no keys.
 fn lower(models: &[ModelConfig], arch: Arch, mut visit: impl FnMut(&Plan)) {
     let models: Vec<ModelConfig> = models
         .iter()
@@ -64,13 +64,13 @@ fn lower(models: &[ModelConfig], arch: Arch, mut visit: impl FnMut(&Plan)) {
     }
 }
 
-/// One recipe of each precision and recomputation: what blocks launch depends on nothing else of one.
+/// Returns a recipe for each precision and recomputation: blocks depend on nothing else of a recipe.
 fn for_blocks() -> impl Iterator<Item = Recipe> {
     let [.., divergence] = Objective::EVERY;
     Recipe::every(TOKENS).filter(move |it| it.objective.is_like(divergence))
 }
 
-/// One recipe of each precision and each other objective: the head knows nothing of what is recomputed.
+/// Returns a recipe for each precision and each other objective: the head does not depend on recomputation.
 fn for_the_head() -> impl Iterator<Item = Recipe> {
     let [.., divergence] = Objective::EVERY;
     Recipe::every(TOKENS).filter(move |it| it.recompute == Recompute::None && !it.objective.is_like(divergence))
@@ -78,7 +78,7 @@ fn for_the_head() -> impl Iterator<Item = Recipe> {
 
 /// Lowers a model that trains, whole or as the base of adapters, and teaches itself.
 ///
-/// Adapters of one rank on every projection stand for any others: ranks, scales and which projections they go with are
+/// Adapters of one rank on every projection represent all others: ranks, scales and the choice of projections are
 /// arguments.
 fn students(student: &ModelConfig, arch: Arch, visit: &mut impl FnMut(&Plan)) {
     let mut lower = |request| TrainingPlan::new(request).into_iter().for_each(|training| visit(&training.plan));
@@ -89,17 +89,17 @@ fn students(student: &ModelConfig, arch: Arch, visit: &mut impl FnMut(&Plan)) {
     let (formats, adapters) = (Formats::dense(), Adapters::uniform(student, &Target::ALL, 8, 1.0));
     let adapted = Student { config: student, formats: &formats, adapters: &adapters };
     for recipe in for_blocks() {
-        // Whoever else teaches adapters launches what it would teach the whole model.
+        // Other teachers of adapters launch what they launch for the whole model.
         lower(TrainingRequest::new(adapted, &recipe, arch).taught_by(Some(Teacher::Base)));
     }
 }
 
-/// Lowers each model as a teacher. Of the student it knows how many logits a row has, and of that the one launch that reads it
-/// asks whether they are whole vectors: the narrowest students stand for all that are alike in that.
+/// Lowers each model as a teacher. It depends on the student only by the number of logits per row, in one launch, and
+/// there only on being whole vectors: the narrowest student of each kind represents all.
 fn teachers(models: &[ModelConfig], arch: Arch, visit: &mut impl FnMut(&Plan)) {
     let mut students: Vec<&ModelConfig> = models.iter().collect();
     students.sort_by_key(|student| Reverse(student.vocab));
-    // A teacher computes in int8 by its format alone.
+    // A teacher's format alone decides whether it computes in int8.
     let recipes = for_blocks().filter(|it| it.recompute == Recompute::None && it.precision != Precision::Int8);
     for recipe in recipes {
         let width = |student: &ModelConfig| recipe.precision.dtype().vector_width(student.vocab);
@@ -112,7 +112,7 @@ fn teachers(models: &[ModelConfig], arch: Arch, visit: &mut impl FnMut(&Plan)) {
     }
 }
 
-/// Lowers what adds replicas and ranks up: it depends on neither models nor recipes.
+/// Lowers the sums over replicas and ranks, which depend on neither models nor recipes.
 fn ranks(student: &ModelConfig, arch: Arch, visit: &mut impl FnMut(&Plan)) {
     let recipe = Recipe::every(TOKENS).find(|it| !it.objective.has_teacher()).expect("a recipe of the data alone");
     let share = Share { replicas: 4, ranks: 2, rank: 0 };
@@ -120,22 +120,23 @@ fn ranks(student: &ModelConfig, arch: Arch, visit: &mut impl FnMut(&Plan)) {
     TrainingPlan::new(request).into_iter().for_each(|training| visit(&training.plan));
 }
 
-/// Lowers a model that is evaluated in each precision and form, and compared with another form of itself.
+/// Lowers evaluations of a model in each precision and form, and comparisons with another form of itself.
 fn evaluations(model: &ModelConfig, arch: Arch, visit: &mut impl FnMut(&Plan)) {
-    // One that is evaluated computes in int8 by its format.
+    // An evaluated model's format alone decides whether it computes in int8.
     for precision in [Precision::Fp32, Precision::Bf16] {
         for formats in formats(model) {
             let evaluation = EvaluationPlan::with_formats((model, &formats), (1, TOKENS), precision, arch);
             evaluation.into_iter().for_each(|evaluation| visit(&evaluation.plan));
         }
-        // What compares reads two rows of logits, whatever form they are of.
+        // A comparison reads two rows of logits, of any form.
         let compared = ComparisonPlan::other((model, &Formats::dense()), (1, TOKENS), precision, arch);
         compared.into_iter().for_each(|compared| visit(&compared.plan));
     }
 }
 
-/// Formats in which every kernel occurs that a frozen model with any mix of them launches: all dense, as much as can be in
-/// each block format, and products of 8 bits. What else a step launches does not depend on them, be it an evaluation's or a teacher's in a run.
+/// Returns formats that together cover every kernel of a frozen model with any mix of them: all dense, as much as
+/// possible in each block format, and 8-bit products. No other launch of a step depends on formats, in an evaluation or
+/// in a run.
 fn formats(config: &ModelConfig) -> impl Iterator<Item = Formats> {
     let in_blocks = Block::ALL.into_iter().map(|block| Formats::uniform(config, block));
     let in_blocks = in_blocks.filter(|formats| !formats.is_dense());
@@ -146,7 +147,7 @@ fn formats(config: &ModelConfig) -> impl Iterator<Item = Formats> {
 mod tests {
     use super::*;
 
-    /// Models of vocabularies of their own, rows of whole vectors and others.
+    /// Models with distinct vocabularies, some with rows of whole vectors.
     fn models(count: u32) -> Vec<ModelConfig> {
         let config = ModelConfig::from_json(include_str!("../../../tests/models/tiny.json")).unwrap();
         (0..count).map(|index| ModelConfig { vocab: 1000 + index, ..config.clone() }).collect()

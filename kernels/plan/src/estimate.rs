@@ -1,4 +1,4 @@
-//! The roofline of a plan: a lower bound on its time from peak figures, marked as an estimate.
+//! Roofline of a plan: a lower bound on its time from peak figures, marked as an estimate.
 
 use precast_kernels::{Arch, Dtype};
 use serde::Serialize;
@@ -13,7 +13,7 @@ pub struct Peak {
     pub device: &'static str,
     /// Dense bf16 tensor throughput, FLOP/s.
     pub bf16_flops: f64,
-    /// Dense int8 tensor throughput, operations a second.
+    /// Dense int8 tensor throughput, operations/s.
     pub int8_flops: f64,
     /// fp32 throughput, FLOP/s.
     pub fp32_flops: f64,
@@ -22,8 +22,7 @@ pub struct Peak {
 }
 
 impl Peak {
-    /// The figures of a representative device of an architecture, from its vendor's data sheet; none for the
-    /// simulated GPU.
+    /// Returns the data sheet figures of a representative device; none for the simulated GPU.
     pub fn of(arch: Arch) -> Option<Self> {
         match arch {
             Arch::Sm89 => Some(Self {
@@ -51,22 +50,24 @@ impl Peak {
         }
     }
 
-    /// What a device reaches, by its name: measured where it has been, else the data sheet of its architecture.
+    /// Returns the figures that a device reaches, by name: measured ones if there are any, else its architecture's data
+    /// sheet.
     pub fn reached(device: &str, arch: Arch) -> Option<Self> {
         let sheet = Self::of(arch)?;
         if !device.contains("H200") {
             return Some(sheet);
         }
-        // A product of 8192 x 8192 x 8192 in cuBLAS, and a copy of 4 GiB; fp32 and int8 have not been measured.
+        // A cuBLAS product of 8192 x 8192 x 8192, and a copy of 4 GiB; fp32 and int8 are not measured.
         Some(Self { device: "H200 SXM (measured)", bf16_flops: 790e12, bytes_per_s: 4.28e12, ..sheet })
     }
 
-    /// The least time a launch can take: arithmetic at the peak rate or bytes at the peak bandwidth.
+    /// Returns a lower bound on a launch's time, seconds: arithmetic at the peak rate or bytes at the peak bandwidth,
+    /// whichever is slower.
     pub fn seconds(&self, launch: &Launch) -> f64 {
         self.arithmetic_seconds(launch).max(launch.bytes() as f64 / self.bytes_per_s)
     }
 
-    /// The least time a launch's arithmetic can take.
+    /// Returns a lower bound on the time of a launch's arithmetic, seconds.
     pub fn arithmetic_seconds(&self, launch: &Launch) -> f64 {
         let operands = launch.key.kernel().operands(&launch.params);
         let has = |dtype| operands.iter().any(|operand| operand.format == dtype);
@@ -78,19 +79,19 @@ impl Peak {
         launch.flops() as f64 / rate
     }
 
-    /// The speed of light of a step: the least time its arithmetic can take, all else being free.
+    /// Returns a lower bound on a step's time, seconds: its arithmetic alone.
     pub fn floor_seconds(&self, plan: &Plan, grad_accum: u32) -> f64 {
         let phase = |name| plan.phase(name).launches().map(|launch| self.arithmetic_seconds(launch)).sum::<f64>();
         f64::from(grad_accum) * phase(MICRO) + phase(UPDATE)
     }
 }
 
-/// Arithmetic of a phase, FLOP.
+/// Returns the arithmetic of a phase, FLOP.
 pub fn flops(plan: &Plan, phase: &str) -> u64 {
     plan.phase(phase).launches().map(Launch::flops).sum()
 }
 
-/// Seconds of a phase at the roofline.
+/// Returns the time of a phase at the roofline, seconds.
 pub fn seconds(plan: &Plan, phase: &str, peak: &Peak) -> f64 {
     plan.phase(phase).launches().map(|launch| peak.seconds(launch)).sum()
 }

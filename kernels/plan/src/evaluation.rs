@@ -17,22 +17,23 @@ use crate::recipe::{PlanError, Precision, check_tokens};
 use crate::training::Student;
 use crate::weights::{AdapterWeights, Weights};
 
-/// The one phase of an evaluation.
+/// The only phase of an evaluation.
 pub const SCORE: &str = "score";
 
-/// The first of so many tokens whose logits stay in the buffer `head.logits`, `[tokens, vocab]`, and those of all after it.
+/// Returns the index of the first of `tokens` tokens whose logits stay in the buffer `head.logits`, `[tokens, vocab]`,
+/// as do those after it.
 pub fn first_logits(tokens: u32, config: &ModelConfig, precision: Precision) -> u32 {
     head::last_chunk(tokens, config.vocab, precision.dtype())
 }
 
-/// A plan for scoring, and the buffers its host side writes and reads.
+/// A plan for scoring, and the buffers that its host side writes and reads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EvaluationPlan {
     /// The plan, with the phase [`SCORE`].
     pub plan: Plan,
     /// The model, in the precision of the run.
     pub model: Resident,
-    /// Its adapters, if it has any.
+    /// Its adapters, if any.
     pub adapters: Option<AdapterWeights>,
     pub ids: Tensor,
     /// The next token of each position, or `MASKED_TOKEN`.
@@ -47,7 +48,7 @@ impl AsRef<Plan> for EvaluationPlan {
     }
 }
 
-/// Refuses a model and a shape that no plan is for.
+/// Refuses a model and a shape without a plan.
 pub(crate) fn check(
     (config, formats): (&ModelConfig, &Formats),
     (batch, seq_len): (u32, u32),
@@ -68,15 +69,15 @@ impl EvaluationPlan {
     /// Lowers a model and a shape.
     ///
     /// # Errors
-    /// [`PlanError`] for a sequence longer than the model takes, or no tokens.
+    /// [`PlanError`] if the sequence is longer than the model supports, or there are no tokens.
     pub fn new(config: &ModelConfig, shape: (u32, u32), precision: Precision, arch: Arch) -> Result<Self, PlanError> {
         Self::with_formats((config, &Formats::dense()), shape, precision, arch)
     }
 
-    /// The same of a model whose matrices stay in the formats given.
+    /// Like [`Self::new`], with matrices in the formats given.
     ///
     /// # Errors
-    /// As [`Self::new`].
+    /// Those of [`Self::new`].
     pub fn with_formats(
         (config, formats): (&ModelConfig, &Formats),
         shape: (u32, u32),
@@ -86,18 +87,18 @@ impl EvaluationPlan {
         Self::with(Student { config, formats, adapters: &Adapters::none() }, shape, precision, arch)
     }
 
-    /// The same of a model with adapters.
+    /// Like [`Self::new`], for a model with formats and adapters.
     ///
     /// # Errors
-    /// As [`Self::new`], and for adapters that do not fit the model.
+    /// Those of [`Self::new`], and [`PlanError`] if adapters do not fit the model.
     pub fn with(model: Student<'_>, shape: (u32, u32), precision: Precision, arch: Arch) -> Result<Self, PlanError> {
         Self::with_gemm(model, shape, (precision, Gemm::Bundle), arch)
     }
 
-    /// The same with products of anyone's.
+    /// Like [`Self::with`], with a choice of who computes products.
     ///
     /// # Errors
-    /// As [`Self::with`].
+    /// Those of [`Self::with`].
     pub fn with_gemm(
         model: Student<'_>,
         (batch, seq_len): (u32, u32),

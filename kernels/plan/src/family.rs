@@ -1,16 +1,14 @@
-//! Model families: one row each. What a configuration, the parameters and the readers of files need to know of a
-//! family stands in its row.
+//! Model families, one row each: everything that configurations, parameters and file readers depend on.
 
 use std::fmt;
 
-/// A family of models.
 #[derive(Debug, PartialEq)]
 pub struct Family {
-    /// What `architectures` of config.json says.
+    /// Entry of `architectures` in config.json.
     pub class: &'static str,
-    /// What `model_type` of config.json says.
+    /// `model_type` of config.json.
     pub model_type: &'static str,
-    /// What `general.architecture` of a GGUF file says; also the prefix of its keys.
+    /// `general.architecture` of a GGUF file; also the prefix of its keys.
     pub gguf: &'static str,
     /// Biases of q, k and v.
     pub qkv_bias: Bias,
@@ -18,30 +16,30 @@ pub struct Family {
     pub o_bias: Bias,
     /// Biases of gate, up and down.
     pub mlp_bias: Bias,
-    /// Elements of a head where config.json does not say.
+    /// Width of a head if config.json has none.
     pub head_dim: HeadDim,
     /// True if each head of q and k is normalized before it is rotated.
     pub qk_norm: bool,
-    /// Kinds of rotary embedding, as `rope_type` of config.json has them.
+    /// Supported kinds of rotary embedding, as in `rope_type` of config.json.
     pub rope: &'static [&'static str],
-    /// Whether GGUF files store the two halves of each query and key head interleaved.
+    /// True if GGUF files interleave the two halves of each query and key head.
     pub gguf_interleaves_heads: bool,
     pub modules: &'static Modules,
 }
 
-/// Whether projections have a bias.
+/// Presence of a projection's bias.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Bias {
-    /// No module has a bias.
+    /// No model has a bias.
     Never,
-    /// Whatever config.json says.
+    /// Every model has one.
     Always,
-    /// As this field of config.json says; none where it says nothing.
+    /// This field of config.json decides; no bias if it is missing.
     Configured(&'static str),
 }
 
 impl Bias {
-    /// Whether there is one, given the fields of config.json.
+    /// True if there is a bias, given the fields of config.json.
     pub(crate) fn is_on(self, field: impl Fn(&str) -> bool) -> bool {
         match self {
             Bias::Never => false,
@@ -51,16 +49,16 @@ impl Bias {
     }
 }
 
-/// How many elements a head has where `head_dim` is not given.
+/// Width of a head if `head_dim` is missing.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum HeadDim {
     /// `hidden_size` over `num_attention_heads`.
     Divided,
-    /// So many.
+    /// A constant.
     Fixed(u32),
 }
 
-/// A module by its name in Hugging Face's files and in GGUF's. Those of a layer are named from the layer on.
+/// A module by its names in Hugging Face's files and in GGUF's; within a layer the names are relative to it.
 #[derive(Debug, PartialEq)]
 pub struct Module {
     /// `self_attn.q_proj`, `model.norm`.
@@ -69,12 +67,12 @@ pub struct Module {
     pub gguf: &'static str,
 }
 
-/// The modules of a model that have parameters.
+/// Modules of a model with parameters.
 #[derive(Debug, PartialEq)]
 pub struct Modules {
-    /// One row a token.
+    /// Embedding table, one row per token.
     pub embedding: Module,
-    /// Norm before attention, of each layer.
+    /// Norm before attention, in each layer.
     pub input_norm: Module,
     pub q: Module,
     pub k: Module,
@@ -88,13 +86,13 @@ pub struct Modules {
     pub post_norm: Module,
     /// Gate of the MLP.
     pub gate: Module,
-    /// What it gates.
+    /// Up projection of the MLP, which the gate multiplies.
     pub up: Module,
-    /// Back to the residual stream.
+    /// Down projection of the MLP.
     pub down: Module,
     /// Norm before the head.
     pub norm: Module,
-    /// Logits; a tied model has the embedding instead.
+    /// Head; a tied model uses the embedding.
     pub head: Module,
 }
 
@@ -102,7 +100,7 @@ const fn module(hugging_face: &'static str, gguf: &'static str) -> Module {
     Module { hugging_face, gguf }
 }
 
-/// As Llama named them, and others after it.
+/// Names of Llama and later families.
 static LLAMA_MODULES: Modules = Modules {
     embedding: module("model.embed_tokens", "token_embd"),
     input_norm: module("input_layernorm", "attn_norm"),
@@ -120,10 +118,9 @@ static LLAMA_MODULES: Modules = Modules {
     head: module("lm_head", "output"),
 };
 
-/// The kind of rotary embedding whose low frequencies are divided: see [`crate::rope::Llama3`].
+/// Rotary embedding with divided low frequencies: see [`crate::rope::Llama3`].
 pub const LLAMA3: &str = "llama3";
 
-/// Every family.
 pub static FAMILIES: [Family; 3] = [
     Family {
         class: "Qwen2ForCausalLM",
@@ -167,17 +164,17 @@ pub static FAMILIES: [Family; 3] = [
 ];
 
 impl Family {
-    /// The family that config.json names, by class or by model type.
+    /// Finds the family that config.json names, by class or by model type.
     pub fn of_config(name: &str) -> Option<&'static Self> {
         FAMILIES.iter().find(|family| family.class == name || family.model_type == name)
     }
 
-    /// The family that a GGUF file names.
+    /// Finds the family that a GGUF file names.
     pub fn of_gguf(name: &str) -> Option<&'static Self> {
         FAMILIES.iter().find(|family| family.gguf == name)
     }
 
-    /// Every family as people read a list of them, by a name of each.
+    /// Lists every family for people, by one name each.
     pub fn list(name: impl Fn(&Self) -> &'static str) -> String {
         let names: Vec<&str> = FAMILIES.iter().map(name).collect();
         match names.split_last() {
@@ -194,12 +191,12 @@ impl fmt::Display for Family {
 }
 
 impl Module {
-    /// The Hugging Face name of a parameter of a module outside the layers.
+    /// Returns the Hugging Face name of a parameter of a module outside the layers.
     pub fn parameter(&self, part: &str) -> String {
         format!("{}.{part}", self.hugging_face)
     }
 
-    /// The Hugging Face name of a parameter of a layer's module.
+    /// Returns the Hugging Face name of a parameter of a layer's module.
     pub fn layer_parameter(&self, layer: u32, part: &str) -> String {
         format!("model.layers.{layer}.{}.{part}", self.hugging_face)
     }

@@ -1,4 +1,4 @@
-//! How a model's matrices are stored: what of its file, besides the configuration, a plan follows from.
+//! Storage formats of a model's matrices, an input of a plan besides the configuration.
 
 use std::collections::BTreeMap;
 
@@ -8,8 +8,8 @@ use crate::config::ModelConfig;
 use crate::parameters::{Parameters, Stack, stacks};
 use crate::recipe::PlanError;
 
-/// The block format of each matrix that is in blocks, by Hugging Face name; or that the products of layers are of 8 bits. All
-/// else is dense, in the precision of the run.
+/// The block format of each matrix in blocks, by Hugging Face name, or 8-bit products of layers. All else is dense, in
+/// the precision of the run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Formats {
     blocks: BTreeMap<String, Block>,
@@ -18,23 +18,23 @@ pub struct Formats {
 }
 
 impl Formats {
-    /// All dense.
+    /// Returns the all-dense formats.
     pub const fn dense() -> Self {
         Self { blocks: BTreeMap::new(), dequantised: None, int8: false }
     }
 
-    /// Matrices of layers rotated and quantized to 8 bits while they are loaded, with a scale for each row: their products are of
-    /// 8 bits, too. Embedding and head are dense.
+    /// Rotates and quantizes matrices of layers to 8 bits at load, with a scale per row: their products are 8-bit too.
+    /// Embedding and head stay dense.
     pub fn int8() -> Self {
         Self { int8: true, ..Self::default() }
     }
 
-    /// Whether the products of layers are of 8 bits.
+    /// True if the products of layers are 8-bit.
     pub fn is_int8(&self) -> bool {
         self.int8
     }
 
-    /// Refuses products in int8 that nothing computes: in fp32, and of a depth that has no rotation.
+    /// Refuses int8 products that no kernel computes: in fp32, and of a depth without a rotation.
     pub(crate) fn check(&self, config: &ModelConfig, x: Dtype) -> Result<(), PlanError> {
         if !self.int8 {
             return Ok(());
@@ -47,41 +47,41 @@ impl Formats {
         rough.map_or(Ok(()), |(module, depth, block)| Err(PlanError::Rotation { module, depth, block }))
     }
 
-    /// And matrices in a format of this name that no kernel reads: they are dequantized while they are loaded, and dense.
+    /// Adds matrices in a format of this name that no kernel reads: they are dequantized at load, and dense.
     #[must_use]
     pub fn with_dequantised(self, format: Option<&'static str>) -> Self {
         Self { dequantised: format, ..self }
     }
 
-    /// The format that matrices are dequantized from while they are loaded, if there are such.
+    /// Returns the format that matrices are dequantized from at load, if any.
     pub fn dequantised(&self) -> Option<&'static str> {
         self.dequantised
     }
 
-    /// Whether all is dense.
+    /// True if every matrix is dense.
     pub fn is_dense(&self) -> bool {
         self.blocks.is_empty() && !self.int8
     }
 
-    /// The block format of a matrix; none where it is dense.
+    /// Returns the block format of a matrix; none if it is dense.
     pub fn of(&self, name: &str) -> Option<Block> {
         self.blocks.get(name).copied()
     }
 
-    /// Each matrix in blocks, with its format.
+    /// Returns each matrix in blocks, with its format.
     pub fn iter(&self) -> impl Iterator<Item = (&str, Block)> {
         self.blocks.iter().map(|(name, block)| (name.as_str(), *block))
     }
 
-    /// Every matrix in one format, if a row of it is whole blocks.
+    /// Stores every matrix in one format if its rows are whole blocks.
     pub fn uniform(config: &ModelConfig, block: Block) -> Self {
         let matrices = Parameters::new(config).list.into_iter().filter(|parameter| parameter.shape.len() == 2);
         let whole = matrices.filter(|matrix| matrix.shape[1].is_multiple_of(block.elems()));
         whole.map(|matrix| (matrix.name, block)).collect()
     }
 
-    /// The mix that llama.cpp's `llama-quantize` calls Q4_K_M: Q4_K, and Q6_K for the head and, in half of the layers, for
-    /// values and down projections. Where a row is no whole blocks of 256, the next larger format of 32
+    /// Returns the mix that llama.cpp's `llama-quantize` calls Q4_K_M: Q4_K, and Q6_K for the head and, in half of the
+    /// layers, for values and down projections. Rows that are not whole blocks of 256 take the next larger format of 32
     /// (`llama_tensor_get_type`).
     pub fn q4_k_m(config: &ModelConfig) -> Self {
         let modules = config.family.modules;
@@ -113,7 +113,8 @@ impl Formats {
 }
 
 impl Formats {
-    /// Those of the embedding, the head and the products of layers. Where a part of a product is dense all of it is.
+    /// Returns the formats of the embedding, the head and the products of layers. A product with a dense part is all
+    /// dense.
     pub(crate) fn of_products(&self, config: &ModelConfig) -> Self {
         if self.int8 {
             return self.clone();
@@ -132,14 +133,15 @@ impl Formats {
     }
 }
 
-/// The first product of a layer whose depth nothing rotates: its first matrix, the depth, and the largest power of two that divides it.
+/// Finds the first product of a layer whose depth has no rotation: its first matrix, the depth, and the largest power
+/// of two that divides it.
 fn unrotated(config: &ModelConfig, depth: impl Fn(&Stack) -> u32) -> Option<(String, u32, u32)> {
     let rough = stacks(config).into_iter().find(|stack| int8::rotation(depth(stack)).is_none())?;
     let (module, depth) = (rough.parts[0].module.layer_parameter(0, "weight"), depth(&rough));
     Some((module, depth, 1 << depth.trailing_zeros()))
 }
 
-/// Refuses products whose sums do not fit 32 bits.
+/// Refuses products whose sums overflow 32 bits.
 fn check_depths(config: &ModelConfig, depth: impl Fn(&Stack) -> u32) -> Result<(), PlanError> {
     let deep = stacks(config).into_iter().find(|stack| depth(stack) > int8::MOST_DEPTH);
     deep.map_or(Ok(()), |stack| {
@@ -148,7 +150,7 @@ fn check_depths(config: &ModelConfig, depth: impl Fn(&Stack) -> u32) -> Result<(
     })
 }
 
-/// Refuses a student whose products nothing computes in 8 bits, forward and backward.
+/// Refuses a student whose products no kernel computes in 8 bits, forward and backward.
 pub(crate) fn check_student(config: &ModelConfig) -> Result<(), PlanError> {
     check_depths(config, |stack| stack.columns.max(stack.rows()))?;
     let forward = unrotated(config, |stack| stack.columns).map(|found| ("the output", found));
@@ -180,7 +182,7 @@ mod tests {
         counts
     }
 
-    /// Qwen publishes a file of 4,683,073,536 bytes: tokenizer and norms are in it too.
+    /// Qwen publishes a file of 4,683,073,536 bytes, tokenizer and norms included.
     #[test]
     fn the_mix_of_a_7b_is_that_of_the_published_file() {
         let config = config(include_str!("../../../aot/models/qwen2.5-7b.json"));
@@ -206,7 +208,7 @@ mod tests {
     #[test]
     fn uniform_formats_leave_out_what_does_not_divide() {
         let config = config(include_str!("../../../aot/models/qwen2.5-0.5b.json"));
-        // Of 896 and 4864 columns.
+        // Only matrices with 4864 columns are whole blocks.
         assert_eq!(counts(&Formats::uniform(&config, Block::Q4_K)), [("Q4_K".to_owned(), 24)].into());
         assert_eq!(counts(&Formats::uniform(&config, Block::Q4_0)), [("Q4_0".to_owned(), 1 + 7 * 24)].into());
     }

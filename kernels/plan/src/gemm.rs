@@ -1,4 +1,4 @@
-//! Who computes the products of linear layers: kernels of the bundle, or NVIDIA's cuBLASLt.
+//! Choice of who computes the products of linear layers: kernels of the bundle, or NVIDIA's cuBLASLt.
 
 use std::cell::Cell;
 use std::fmt;
@@ -9,12 +9,12 @@ use precast_kernels::Dtype;
 use crate::buffer::{Category, Tensor};
 use crate::builder::Builder;
 
-/// Who computes the products of linear layers.
+/// Executor of the products of linear layers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Gemm {
     #[default]
     Bundle,
-    /// cuBLASLt: other roundings than the bundle's, so other bits.
+    /// cuBLASLt: rounds differently than the bundle, so other bits.
     Cublas,
 }
 
@@ -40,13 +40,13 @@ impl FromStr for Gemm {
     }
 }
 
-/// Where a product of cuBLASLt may work, at most: NVIDIA's advice for Hopper, and more than other GPUs use.
+/// Workspace limit of a cuBLASLt product: NVIDIA's advice for Hopper, and more than other GPUs use.
 const WORKSPACE_BYTES: u64 = 32 << 20;
 
-/// Workspaces that consecutive products take in turn, so that two may run side by side.
+/// Workspaces that consecutive products use in rotation, so that two may run concurrently.
 const WORKSPACES: usize = 2;
 
-/// The memory in which cuBLASLt works.
+/// Workspaces of cuBLASLt.
 pub(crate) struct Workspaces {
     slots: [Tensor; WORKSPACES],
     taken: Cell<usize>,
@@ -59,7 +59,7 @@ impl Workspaces {
         Self { slots: std::array::from_fn(|slot| all.slice(slot as u64 * elems, elems)), taken: Cell::new(0) }
     }
 
-    /// The next in turn.
+    /// Returns the next workspace in rotation.
     pub fn take(&self) -> Tensor {
         let taken = self.taken.get();
         self.taken.set(taken + 1);

@@ -1,5 +1,5 @@
-//! Measures how far int8's gradients are from bf16's, on one micro-batch: forward and backward once more, in bf16, a layer
-//! at a time. Nothing that training reads is written.
+//! Measures the distance of int8's gradients from bf16's on one micro-batch: a second forward and backward pass, in
+//! bf16, one layer at a time. It writes nothing that training reads.
 
 use std::ops::Range;
 
@@ -14,22 +14,22 @@ use crate::ops::Ops;
 use crate::recipe::Recompute;
 use crate::weights::{Layer, Linear, Matrix, Norm, Role, Trained, Weight};
 
-/// The phase that compares: it comes right behind the first micro-batch of a step, whose inputs and gradients it reads.
+/// The comparing phase: runs right after the first micro-batch of a step, whose inputs and gradients it reads.
 pub const GUARD: &str = "guard";
 
-/// Elements whose sums a group is a multiple of: 16 bytes of f32.
+/// Alignment of a group's elements: 16 bytes of f32.
 const ALIGN: u64 = 4;
 
-/// What [`GUARD`] leaves to be read.
+/// Results of [`GUARD`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Guard {
     /// Sums over groups of elements, f32.
     pub partials: Tensor,
-    /// Of the matrices of each layer: where their sums start, and over how many groups they are.
+    /// By layer and matrix: offset of its sums, and number of groups.
     layers: Vec<[(u64, u64); 4]>,
 }
 
-/// Sums over a layer's gradients: a, by products in int8, and b, by bf16 ones.
+/// Sums over a layer's gradients: a by int8 products, b by bf16 ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Sums {
     pub ab: f64,
@@ -38,7 +38,7 @@ pub struct Sums {
 }
 
 impl Guard {
-    /// Of each layer, the lowest first, from what has been read.
+    /// Returns the sums of each layer, lowest first, from the partial sums read back.
     pub fn sums(&self, partials: &[f32]) -> Vec<Sums> {
         let of_matrix = |(start, groups): (u64, u64)| {
             let sums = &partials[start as usize..][..3 * groups as usize];
@@ -55,14 +55,14 @@ impl Guard {
     }
 }
 
-/// What a guard compares.
+/// Inputs of a guard.
 pub(crate) struct Guarded<'a> {
-    /// The student, by the name of the guard.
+    /// The student, under the guard's name.
     pub model: Model<'a>,
-    /// All of its weights rounded to bf16, where they are on the device; else they are rounded from the master weights.
+    /// All of its weights rounded to bf16, if they are on the device; else they are rounded from the master weights.
     pub copy: Option<Tensor>,
     pub objective: Objective,
-    /// The teacher's last hidden states.
+    /// Last hidden states of the teacher.
     pub teacher: Option<Head<'a>>,
     pub ids: Tensor,
     /// The next token of each position, or `MASKED_TOKEN`.
@@ -70,7 +70,7 @@ pub(crate) struct Guarded<'a> {
 }
 
 impl Guarded<'_> {
-    /// Everything of the phase behind the teacher.
+    /// Lowers the phase after the teacher.
     pub fn lower(&self, ops: &mut Ops<'_>) -> Guard {
         let Self { model, .. } = self;
         let partials = Guard::declare(ops, self);
@@ -113,8 +113,8 @@ impl Guarded<'_> {
         partials
     }
 
-    /// A layer's weights in bf16. With `grad`, f32, from there on the gradients of its matrices, as they lie in flat buffers, and no
-    /// others.
+    /// Returns a layer's weights in bf16. With `grad`, f32, it holds the gradients of its matrices, laid out as in flat
+    /// buffers, and no others.
     fn dense(&self, ops: &mut Ops<'_>, index: usize, grad: Option<Tensor>) -> Layer {
         let weights = &self.model.resident.weights;
         let (layer, Range { start, end }) = (&weights.layers[index], weights.parameters.layer(index));
@@ -167,7 +167,7 @@ impl Guard {
         Self { partials, layers }
     }
 
-    /// Where the sums of a matrix go: [3, groups].
+    /// Returns the tensor of a matrix's sums: [3, groups].
     fn place(&self, layer: usize, product: usize) -> Tensor {
         let (start, groups) = self.layers[layer][product];
         self.partials.slice(start, 3 * groups)
@@ -195,10 +195,10 @@ mod tests {
         let layer = |start| [(start, 2), (start + 8, 1), (start + 12, 1), (start + 16, 1)];
         let guard = Guard { partials, layers: vec![layer(0), layer(20)] };
         let mut sums = [0.0; 40];
-        // Of the lower layer, of its first matrix two groups: dot 1 + 2, aa 3 + 4, bb 5 + 6.
+        // The lower layer's first matrix has two groups: dot 1 + 2, aa 3 + 4, bb 5 + 6.
         sums[..6].copy_from_slice(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
         sums[8..11].copy_from_slice(&[10.0, 20.0, 30.0]);
-        // Of the upper one the last matrix: as long, and opposite.
+        // The upper layer's last matrix: equally long, and opposite.
         sums[36..39].copy_from_slice(&[-4.0, 4.0, 4.0]);
         let [lower, upper] = guard.sums(&sums)[..] else { panic!("two layers") };
         assert_eq!(lower, Sums { ab: 13.0, aa: 27.0, bb: 41.0 });

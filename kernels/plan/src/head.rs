@@ -1,4 +1,4 @@
-//! The head in chunks of tokens: never the whole tokens x vocabulary matrix.
+//! The head in chunks of tokens: the whole tokens x vocabulary matrix never exists.
 
 use precast_kernels::Dtype;
 
@@ -8,7 +8,7 @@ use crate::objective::Objective;
 use crate::ops::Ops;
 use crate::weights::Linear;
 
-/// A head and the hidden states it reads.
+/// A head and the hidden states that it reads.
 #[derive(Clone, Copy)]
 pub(crate) struct Head<'a> {
     pub linear: &'a Linear,
@@ -16,11 +16,11 @@ pub(crate) struct Head<'a> {
     pub hidden: Tensor,
 }
 
-/// Losses into `metrics`, if they go anywhere, the gradient of the student's head if it trains, and that of its hidden states,
-/// which is returned.
+/// Lowers losses into `metrics`, if given, the gradient of the student's head if it trains, and that of its hidden
+/// states, which is returned.
 ///
 /// # Panics
-/// If there is no teacher and must be one.
+/// If the objective needs a teacher and there is none.
 pub(crate) fn losses(
     ops: &mut Ops<'_>,
     objective: Objective,
@@ -56,7 +56,7 @@ pub(crate) fn losses(
             (t, of_chunk(*kd))
         });
         ops.logits(&at("student"), hidden, &linear, s, vocab);
-        // The student's logits become their gradient.
+        // The gradient replaces the student's logits.
         ops.losses(&at("loss"), objective, s, teaching, (of_chunk(targets), of_chunk(ce)));
         if trains {
             ops.weight_gradient(&index.to_string(), s, hidden, &linear, index > 0);
@@ -69,9 +69,9 @@ pub(crate) fn losses(
     dhidden
 }
 
-/// The losses of a teacher into `metrics`, as if it were its own student: its cross entropy over the first `vocab` tokens, and a
-/// divergence of exactly 0. They take the kernels of the student's losses, so that no run needs others, and its logits twice,
-/// because gradients replace one of the two.
+/// Lowers the losses of a teacher into `metrics`, as if it were its own student: its cross entropy over the first
+/// `vocab` tokens, and a divergence of exactly 0. It uses the kernels of the student's losses, so that no run needs
+/// others, and computes the logits twice, because gradients replace one copy.
 pub(crate) fn teacher_losses(
     ops: &mut Ops<'_>,
     objective: Objective,
@@ -98,8 +98,8 @@ pub(crate) fn teacher_losses(
     ops.mean_losses("metrics", Some(kd), ce, metrics);
 }
 
-/// Predictions of the same head on other hidden states, `reference`, and on its own: how far the latter are from the former. The
-/// first `vocab` tokens alone count.
+/// Compares predictions of one head on other hidden states, `reference`, with those on its own, over the first `vocab`
+/// tokens.
 pub(crate) fn compare(
     ops: &mut Ops<'_>,
     head: Head<'_>,
@@ -126,7 +126,7 @@ pub(crate) fn compare(
     to
 }
 
-/// Negative log likelihoods of the targets into `nll`.
+/// Lowers negative log likelihoods of the targets into `nll`.
 pub(crate) fn score(ops: &mut Ops<'_>, head: Head<'_>, targets: Tensor, nll: Tensor) {
     let (tokens, vocab) = (ops.tokens(), head.linear.n);
     let chunk = chunk_tokens(tokens, vocab, ops.x);
@@ -145,8 +145,8 @@ pub(crate) fn score(ops: &mut Ops<'_>, head: Head<'_>, targets: Tensor, nll: Ten
 /// reads and writes their gradient, so larger chunks move fewer bytes and give the products more tiles.
 const LOGITS_BYTES: u64 = 640 << 20;
 
-/// Tokens in a chunk: as few chunks as [`LOGITS_BYTES`] allows, about equally large, in whole tiles of 128
-/// where that fits and aligned to 8 in any case.
+/// Returns the tokens per chunk: as few chunks as [`LOGITS_BYTES`] allows, about equally large, in whole tiles of 128
+/// if that fits and aligned to 8 in any case.
 fn chunk_tokens(tokens: u32, vocab: u32, dtype: Dtype) -> u32 {
     // No vocabulary exceeds 2^20, so at least 64 tokens fit.
     let most = LOGITS_BYTES / (u64::from(vocab) * dtype.bytes());
@@ -156,13 +156,13 @@ fn chunk_tokens(tokens: u32, vocab: u32, dtype: Dtype) -> u32 {
     chunk.min(u64::from(tokens)) as u32
 }
 
-/// The first token of the last chunk: its logits stay in the buffer.
+/// Returns the first token of the last chunk, whose logits stay in the buffer.
 pub(crate) fn last_chunk(tokens: u32, vocab: u32, dtype: Dtype) -> u32 {
     let chunk = chunk_tokens(tokens, vocab, dtype);
     (tokens - 1) / chunk * chunk
 }
 
-/// A chunk: its number, first token and length.
+/// Returns each chunk's number, first token and length.
 fn chunks(tokens: u32, chunk: u32) -> impl Iterator<Item = (u32, u32, u32)> {
     (0..tokens.div_ceil(chunk)).map(move |index| {
         let first = index * chunk;
@@ -170,7 +170,7 @@ fn chunks(tokens: u32, chunk: u32) -> impl Iterator<Item = (u32, u32, u32)> {
     })
 }
 
-/// Rows `first..first + count` of a tokens x width tensor.
+/// Returns rows `first..first + count` of a tokens x width tensor.
 fn rows(tensor: Tensor, width: u32, first: u32, count: u32) -> Tensor {
     tensor.slice(u64::from(first) * u64::from(width), u64::from(count) * u64::from(width))
 }

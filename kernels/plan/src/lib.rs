@@ -1,9 +1,9 @@
-//! A model configuration lowered to a plan: buffers and launches of a training step, as data.
+//! Lowers a model configuration to a plan: buffers and launches of a training step, as data.
 //!
-//! The way is a line: [`config`] reads a file by its [`family`]'s row, [`weights`] declares what lies on the device,
-//! `block` and `model` say what is computed in `ops`, which fill parameter blocks, and a [`plan`] is what comes out. The
-//! same value is enumerated when a bundle is built, checked when a run starts, and executed step by step. Nothing here
-//! touches a GPU or a file.
+//! The order is linear: [`config`] reads a file by its [`family`]'s row, [`weights`] declares the weights on the
+//! device, `block` and `model` describe the computation in `ops`, which fill parameter blocks, and the result is a
+//! [`plan`]. The same value is enumerated when a bundle is built, checked when a run starts, and executed step by step.
+//! Nothing here touches a GPU or a file.
 
 pub mod adapters;
 mod arena;

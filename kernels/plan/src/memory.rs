@@ -1,4 +1,4 @@
-//! What device memory is used for: the table people read before a run starts.
+//! Device memory by category: the table that people read before a run starts.
 
 use std::fmt;
 
@@ -10,9 +10,9 @@ use crate::plan::Plan;
 /// Bytes of a plan by category.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MemoryTable {
-    /// Rows with bytes.
+    /// Categories with bytes.
     pub rows: Vec<MemoryRow>,
-    /// Everything: the size of the arena, and what cuBLASLt takes besides.
+    /// Total: the arena, and cuBLASLt's own memory.
     pub total_bytes: u64,
 }
 
@@ -24,7 +24,7 @@ pub struct MemoryRow {
 }
 
 impl MemoryTable {
-    /// The table of a plan. Activations are what the arena holds besides the persistent buffers.
+    /// Tabulates a plan. Activations are the arena without the persistent buffers.
     pub fn of(plan: &Plan) -> Self {
         let persistent = |category| {
             let of_category = plan.buffers.iter().filter(|b| b.persistent && b.category == category);
@@ -45,7 +45,7 @@ impl MemoryTable {
     }
 }
 
-/// A byte count as people read it.
+/// Formats a byte count for people.
 pub fn human_bytes(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut value = bytes as f64;

@@ -1,4 +1,4 @@
-//! A model on the device, forward and backward, its head apart.
+//! Lowers a model without its head, forward and backward.
 
 use precast_kernels::{Dtype, Out};
 
@@ -17,14 +17,12 @@ use crate::weights::{Layer, Weights};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Resident {
     pub weights: Weights,
-    /// Tables of its rotary embedding.
     pub rope: Rope,
-    /// Its matrices that are quantized while they are loaded.
+    /// Its matrices quantized at load.
     pub staged: Vec<Staged>,
 }
 
 impl Resident {
-    /// Declares the tables.
     pub(crate) fn new(b: &mut Builder, name: &str, config: &ModelConfig, weights: Weights, seq_len: u32) -> Self {
         let elems = u64::from(seq_len) * u64::from(config.head_dim / 2);
         let mut table = |part| b.persistent(format!("{name}.rope.{part}"), Category::Inputs, Dtype::F32, elems);
@@ -35,15 +33,15 @@ impl Resident {
 
 /// A model in a plan.
 pub(crate) struct Model<'a> {
-    /// `teacher`, `student` or `model`: the first part of every name.
+    /// First part of every name: `teacher`, `student` or `model`.
     pub name: &'static str,
     pub config: &'a ModelConfig,
     pub resident: &'a Resident,
 }
 
-/// What a forward pass leaves to the backward pass.
+/// Activations that the forward pass saves for the backward pass.
 pub(crate) struct Activations {
-    /// Of the lowest block that has something to learn, and of those above it.
+    /// By block, from the lowest that trains upward.
     blocks: Vec<Saved>,
     /// Residual stream after the last block.
     last: Tensor,
@@ -57,7 +55,8 @@ impl<'a> Model<'a> {
         layers.map(move |(layer, weights)| (format!("{name}.layers.{layer}"), Block { weights, heads, rope }))
     }
 
-    /// The last hidden states, normalized. Nothing is kept alive longer than later launches need it.
+    /// Lowers the forward pass; returns the last hidden states, normalized. No buffer outlives the launches that read
+    /// it.
     pub fn forward(&self, ops: &mut Ops<'_>, ids: Tensor) -> Head<'a> {
         let mut stream = self.embedding(ops, ids);
         for (scope, block) in self.blocks() {
@@ -67,7 +66,7 @@ impl<'a> Model<'a> {
         self.head(self.norm(ops, stream))
     }
 
-    /// The same of a model that trains, and what its backward pass needs.
+    /// Like [`Self::forward`], for a model that trains; also returns the activations for the backward pass.
     pub fn forward_saving(&self, ops: &mut Ops<'_>, ids: Tensor, recompute: Recompute) -> (Head<'a>, Activations) {
         let mut stream = self.embedding(ops, ids);
         let mut saved = Vec::new();
@@ -85,7 +84,8 @@ impl<'a> Model<'a> {
         (self.head(norm), Activations { blocks: saved, last: stream, norm })
     }
 
-    /// Everything below the head: from the gradient of the last hidden states to the lowest weight that trains.
+    /// Lowers the backward pass below the head: from the gradient of the last hidden states to the lowest weight that
+    /// trains.
     pub fn backward(&self, ops: &mut Ops<'_>, saved: Activations, dhidden: Tensor, sorted: Sorted) {
         let weights = &self.resident.weights;
         ops.scope(self.name);

@@ -1,4 +1,4 @@
-//! What a phase holds: work for the device, the buffers it touches, and what it waits for.
+//! Nodes of a phase: work for the device, the buffers it touches, and its dependencies.
 //!
 //! A launch's parameter block holds *virtual addresses* ([`Tensor::address`]). Binding replaces them by real ones;
 //! nothing else about a plan changes when it runs.
@@ -7,18 +7,16 @@ use precast_kernels::{Access, Geometry, Key, KeyVariant, Operand, Variant};
 
 use crate::buffer::{BufferId, Tensor};
 
-/// A piece of work of a phase. The arena and the dependencies need of it only what it touches.
+/// One piece of work of a phase. Arena and dependencies depend only on the ranges that it touches.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
-    /// What for: `student.layers.3.qkv`.
+    /// Name in messages: `student.layers.3.qkv`.
     pub label: String,
-    /// What is to be done.
     pub work: Work,
     /// Earlier nodes of the phase that must have finished.
     pub dependencies: Vec<u32>,
 }
 
-/// The kinds of work.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "nearly all work is launches: a box would be a pointer more each")]
 pub enum Work {
@@ -26,12 +24,12 @@ pub enum Work {
     Exchange(Exchange),
 }
 
-/// Tensors from rank to rank, as they are: nothing is computed on the way. To the rank itself it is a copy.
+/// Copies tensors unmodified between ranks, or within one.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Exchange {
-    /// What goes where, in the order in which the receiver takes it.
+    /// Receiving rank and tensor, in the receiver's order.
     pub sends: Vec<(u32, Tensor)>,
-    /// What comes from where.
+    /// Sending rank and tensor.
     pub receives: Vec<(u32, Tensor)>,
 }
 
@@ -50,14 +48,14 @@ impl Exchange {
         sends.chain(self.receives.iter().map(touch("receive", Access::Write))).collect()
     }
 
-    /// Bytes that this rank sends to others.
+    /// Returns the bytes that this rank sends to others.
     pub fn bytes(&self, rank: u32) -> u64 {
         self.sends.iter().filter(|(to, _)| *to != rank).map(|(_, tensor)| tensor.bytes()).sum()
     }
 }
 
 impl Node {
-    /// The buffers it touches.
+    /// Returns the ranges that it touches.
     pub fn touches(&self) -> Vec<Touch> {
         match &self.work {
             Work::Launch(launch) => launch.touches(),
@@ -65,7 +63,7 @@ impl Node {
         }
     }
 
-    /// The launch, if it is one.
+    /// Returns the launch, if it is one.
     pub fn launch(&self) -> Option<&Launch> {
         match &self.work {
             Work::Launch(launch) => Some(launch),
@@ -74,18 +72,17 @@ impl Node {
     }
 }
 
-/// One computation that a key names.
+/// A computation named by a key.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Launch {
-    /// What it computes.
     pub key: Key,
     /// The parameter block, with virtual addresses.
     pub params: Vec<u8>,
-    /// Whose code does that.
+    /// Executor of the computation.
     pub by: Executor,
 }
 
-/// Whose code computes what a launch says.
+/// Executor of a launch.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Executor {
     /// A kernel of the bundle.
@@ -97,32 +94,28 @@ pub enum Executor {
 /// A kernel of the bundle, as it is launched.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Build {
-    /// How the key is built.
     pub variant: Variant,
     /// Grid, block and dynamic shared memory.
     pub geometry: Geometry,
 }
 
-/// What a product of cuBLASLt touches besides its operands.
+/// Additional operands of a cuBLASLt product.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Cublas {
-    /// Where it may work.
+    /// Its workspace.
     pub workspace: Tensor,
-    /// For a product that is added to what its micro-batch says: the factors of product and addend, f32.
+    /// For a product that accumulates depending on the micro-batch: alpha and beta, f32.
     pub factors: Option<Tensor>,
 }
 
-/// A range of a buffer that a node works on.
+/// A node's access to a range of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Touch {
-    /// The operand's name.
     pub name: &'static str,
-    /// What is done with it.
     pub access: Access,
     pub buffer: BufferId,
     /// First byte in the buffer.
     pub offset: u64,
-    /// Number of bytes.
     pub bytes: u64,
 }
 
@@ -141,7 +134,7 @@ impl Cublas {
 }
 
 impl Launch {
-    /// The kernel of the bundle that it launches, if it does.
+    /// Returns the kernel that it launches; none for cuBLASLt.
     pub fn pair(&self) -> Option<KeyVariant> {
         match &self.by {
             Executor::Kernel(build) => Some(KeyVariant { key: self.key.clone(), variant: build.variant }),
@@ -149,12 +142,12 @@ impl Launch {
         }
     }
 
-    /// What it computes, and whose code does: `gemm.fwd{...}[threads=64]`, `gemm.fwd{...}[cublas]`.
+    /// Formats key and executor: `gemm.fwd{...}[threads=64]`, `gemm.fwd{...}[cublas]`.
     pub fn code(&self) -> String {
         self.pair().map_or_else(|| format!("{}[cublas]", self.key), |pair| pair.to_string())
     }
 
-    /// Its operands, each with the buffer and the offset that the parameter block has for it.
+    /// Returns its operands with the buffer and offset in the parameter block.
     pub(crate) fn operands(&self) -> impl Iterator<Item = (Operand, BufferId, u64)> {
         self.key.kernel().operands(&self.params).into_iter().map(|operand| {
             let address = bytemuck::pod_read_unaligned(&self.params[operand.offset..operand.offset + 8]);
@@ -180,7 +173,7 @@ impl Launch {
         self.operands().map(touch).chain(cublas.into_iter().flat_map(Cublas::touches)).collect()
     }
 
-    /// The parameter block with each address 0: what is left is the launch's shape.
+    /// Returns the parameter block with addresses set to 0: the launch's shape.
     pub fn shape(&self) -> Vec<u8> {
         let mut params = self.params.clone();
         for operand in self.key.kernel().operands(&self.params) {
@@ -189,17 +182,17 @@ impl Launch {
         params
     }
 
-    /// Bytes it has to move.
+    /// Returns the bytes that it must move.
     pub fn bytes(&self) -> u64 {
         self.key.kernel().bytes(&self.params)
     }
 
-    /// Its floating-point operations, where they bound its time.
+    /// Returns its floating-point operations, if they bound its time.
     pub fn flops(&self) -> u64 {
         self.key.kernel().flops(&self.params)
     }
 
-    /// The parameter block with each virtual address replaced by a real one.
+    /// Returns the parameter block with real addresses in place of virtual ones.
     pub fn bind(&self, address: impl Fn(BufferId) -> u64) -> Vec<u8> {
         let mut params = self.params.clone();
         for (operand, buffer, offset) in self.operands() {

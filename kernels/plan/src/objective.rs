@@ -2,11 +2,10 @@
 
 use serde::Serialize;
 
-/// The loss that a run minimizes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Objective {
-    /// The cross entropy of the data alone.
+    /// Cross entropy of the data alone.
     CrossEntropy,
     /// `alpha T^2 D + (1 - alpha) CE`; D is a divergence of the softmaxes of teacher and student at temperature T.
     Distill {
@@ -14,12 +13,12 @@ pub enum Objective {
         alpha: f32,
         /// T, above 0.
         temperature: f32,
-        /// Which divergence, 0 to 1.
+        /// Weight of the divergence's two forms, 0 to 1: see [`Divergence`].
         beta: f32,
     },
 }
 
-/// The forms of D, t the teacher's softmax and s the student's.
+/// Forms of D; t is the teacher's softmax, s the student's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Divergence {
     /// `KL(t || s)`.
@@ -31,7 +30,7 @@ pub enum Divergence {
 }
 
 impl Divergence {
-    /// 0 is forward, 1 is reverse, and what is between them is of the mixture.
+    /// Returns the form: 0 is forward, 1 is reverse, values between are of the mixture.
     pub fn of(beta: f32) -> Self {
         match beta {
             0.0 => Divergence::Forward,
@@ -42,7 +41,7 @@ impl Divergence {
 }
 
 impl Objective {
-    /// One of each kind, the numbers apart.
+    /// One objective of each kind; the numbers do not matter.
     pub const EVERY: [Self; 4] = [
         Objective::CrossEntropy,
         Objective::Distill { alpha: 0.5, temperature: 1.0, beta: 0.0 },
@@ -50,12 +49,12 @@ impl Objective {
         Objective::Distill { alpha: 0.5, temperature: 1.0, beta: 0.5 },
     ];
 
-    /// Whether two objectives launch the same kernels.
+    /// True if two objectives launch the same kernels.
     pub fn is_like(self, other: Self) -> bool {
         self.divergence() == other.divergence()
     }
 
-    /// How far from its teacher a student is; none where nobody teaches.
+    /// Returns the form of divergence; none without a teacher.
     pub fn divergence(self) -> Option<Divergence> {
         match self {
             Objective::CrossEntropy => None,
@@ -63,12 +62,12 @@ impl Objective {
         }
     }
 
-    /// Whether there must be a teacher.
+    /// True if the objective needs a teacher.
     pub fn has_teacher(self) -> bool {
         self.divergence().is_some()
     }
 
-    /// The loss from its parts, nats: without a teacher the cross entropy.
+    /// Computes the loss from its parts, nats: without a teacher the cross entropy.
     pub fn loss(self, kd: f64, ce: f64) -> f64 {
         match self {
             Objective::CrossEntropy => ce,

@@ -1,8 +1,7 @@
-//! A model's parameters, and where each lies in flat buffers of one layout.
+//! A model's parameters, laid out in flat buffers.
 //!
-//! Matrices come before vectors, so that one index decides what weight decay applies to. Projections that read the same
-//! input lie next to each other (q, k, v; gate, up), so that one product computes them, and so do the norms of the
-//! heads of q and k.
+//! Matrices come before vectors, so that one index decides weight decay. Projections with one input are adjacent (q, k,
+//! v; gate, up), so that one product computes them, and so are the norms of the heads of q and k.
 
 use std::ops::Range;
 
@@ -13,14 +12,12 @@ use crate::sections::Sections;
 /// One parameter, by its Hugging Face name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameter {
-    /// Hugging Face name.
     pub name: String,
     /// Shape as stored in a checkpoint.
     pub shape: Vec<u64>,
 }
 
 impl Parameter {
-    /// Number of elements.
     pub fn elems(&self) -> u64 {
         self.shape.iter().product()
     }
@@ -29,17 +26,17 @@ impl Parameter {
 /// The parameters of a model, laid out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameters {
-    /// Every parameter, in the order of the buffer.
+    /// Every parameter, in buffer order.
     pub list: Vec<Parameter>,
-    /// Where each starts, elements.
+    /// Offset of each, elements.
     pub(crate) starts: Vec<u64>,
     /// Elements of the buffer, padding included.
     pub elems: u64,
-    /// The first so many are matrices: weight decay applies to them.
+    /// Number of leading elements that are matrices: weight decay applies to them.
     pub decayed: u64,
-    /// Where the matrices of each product of each layer are, elements.
+    /// Ranges of each layer's products, elements.
     pub(crate) layers: Vec<[Range<u64>; 4]>,
-    /// Where the embedding, layers, a head of its own and vectors end.
+    /// Ends of the embedding, the layers, an untied head and the vectors.
     ends: Vec<Vec<u64>>,
 }
 
@@ -49,7 +46,7 @@ pub(crate) struct Projection {
     pub rows: u32,
 }
 
-/// Projections of a layer that read the same input.
+/// Projections of a layer with one input.
 pub(crate) struct Stack {
     pub parts: Vec<Projection>,
     pub columns: u32,
@@ -61,13 +58,12 @@ impl Stack {
         self.parts.iter().map(|part| part.rows).sum()
     }
 
-    /// Number of elements.
     pub fn elems(&self) -> u64 {
         u64::from(self.rows()) * u64::from(self.columns)
     }
 }
 
-/// The products of a layer: q, k and v; o; gate and up; down.
+/// Returns the products of a layer: q, k and v; o; gate and up; down.
 pub(crate) fn stacks(config: &ModelConfig) -> [Stack; 4] {
     let m = config.family.modules;
     let (hidden, intermediate) = (config.hidden, config.intermediate);
@@ -85,14 +81,14 @@ pub(crate) fn stacks(config: &ModelConfig) -> [Stack; 4] {
     ]
 }
 
-/// Norms of the heads of q and k, which one launch reads.
+/// Norms of the heads of q and k, read by one launch.
 pub(crate) const QK_NORMS: [fn(&'static Modules) -> &'static Module; 2] = [|m| &m.q_norm, |m| &m.k_norm];
 
-/// Stacks and single parameters start on multiples of this many elements: 128 bytes in bf16.
+/// Alignment of stacks and single parameters, elements: 128 bytes in bf16.
 pub(crate) const ALIGN: u64 = 64;
 
 impl Parameters {
-    /// The layout for a model.
+    /// Lays out a model's parameters.
     pub fn new(config: &ModelConfig) -> Self {
         let modules = config.family.modules;
         let (vocab, hidden) = (u64::from(config.vocab), u64::from(config.hidden));
@@ -127,24 +123,24 @@ impl Parameters {
         all
     }
 
-    /// Where the layout is best divided.
+    /// Returns the sections in which gradients become complete.
     pub(crate) fn sections(&self) -> Sections {
         Sections::new(self.ends.clone())
     }
 
-    /// The elements of the matrices of a layer, and of padding up to the next one.
+    /// Returns the range of a layer's matrices, with padding up to the next layer.
     pub(crate) fn layer(&self, layer: usize) -> Range<u64> {
         let start = |layer: &[Range<u64>; 4]| layer[0].start;
         let end = self.layers[layer][3].end.next_multiple_of(ALIGN);
         start(&self.layers[layer])..self.layers.get(layer + 1).map_or(end, start)
     }
 
-    /// The same of all layers.
+    /// Returns the range of all layers' matrices.
     pub(crate) fn matrices(&self) -> Range<u64> {
         self.layer(0).start..self.layer(self.layers.len() - 1).end
     }
 
-    /// Elements that are parameters: padding and nothing else apart.
+    /// Returns the number of elements without padding.
     pub fn count(&self) -> u64 {
         self.list.iter().map(Parameter::elems).sum()
     }
@@ -165,7 +161,7 @@ impl Parameters {
         self.list.push(parameter);
     }
 
-    /// One right behind the other.
+    /// Adds parameters without padding between them.
     fn add_adjacent(&mut self, layer: u32, modules: &[&'static Module], shape: &[u64]) {
         self.align();
         for module in modules {

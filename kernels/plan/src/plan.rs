@@ -11,12 +11,13 @@ pub struct Phase {
     pub name: String,
     /// In an order that respects the dependencies.
     pub nodes: Vec<Node>,
-    /// Nodes before which it is divided: what is before the first may run beside what another phase has left under way.
+    /// Nodes before which the phase is divided: the part before the first cut may run beside another phase's unfinished
+    /// work.
     pub cuts: Vec<u32>,
 }
 
 impl Phase {
-    /// Its nodes, divided at its cuts; all of them where there is none.
+    /// Returns the ranges of its nodes between cuts; one range without cuts.
     pub fn parts(&self) -> impl Iterator<Item = std::ops::Range<usize>> {
         let ends = self.cuts.iter().map(|cut| *cut as usize).chain([self.nodes.len()]);
         ends.scan(0, |start, end| Some(std::mem::replace(start, end)..end))
@@ -27,17 +28,17 @@ impl Phase {
     }
 }
 
-/// What is planned for cuBLASLt itself besides its workspaces: kernels that it loads, and what it keeps of them.
+/// Estimate of cuBLASLt's own memory besides its workspaces: kernels and their state.
 const CUBLAS_BYTES: u64 = 256 << 20;
 
 /// Buffers and nodes, as data.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// The architecture variants were selected for.
+    /// Architecture that variants are selected for.
     pub arch: Arch,
     pub buffers: Vec<Buffer>,
     pub phases: Vec<Phase>,
-    /// Size of the one allocation that holds every buffer.
+    /// Size of the one allocation for all buffers.
     pub arena_bytes: u64,
 }
 
@@ -46,13 +47,13 @@ impl Plan {
         &self.buffers[id.0 as usize]
     }
 
-    /// A whole buffer, by name.
+    /// Returns a whole buffer, by name.
     pub fn tensor(&self, name: &str) -> Option<Tensor> {
         let (buffer, id) = self.buffers.iter().zip(0..).find(|(buffer, _)| buffer.name == name)?;
         Some(Tensor { buffer: BufferId(id), offset: 0, format: buffer.format, elems: buffer.elems })
     }
 
-    /// A phase.
+    /// Returns a phase, by name.
     ///
     /// # Panics
     /// If there is no such phase.
@@ -63,17 +64,16 @@ impl Plan {
         }
     }
 
-    /// Device memory that it takes: the arena, and where cuBLASLt computes products what that takes for itself.
+    /// Returns its device memory, bytes: the arena, and cuBLASLt's own memory if it computes products.
     pub fn device_bytes(&self) -> u64 {
         self.arena_bytes + if self.products().next().is_some() { CUBLAS_BYTES } else { 0 }
     }
 
-    /// Launches that cuBLASLt computes.
+    /// Returns launches that cuBLASLt computes.
     pub fn products(&self) -> impl Iterator<Item = &Launch> {
         self.launches().filter(|launch| launch.pair().is_none())
     }
 
-    /// Every launch of every phase.
     pub fn launches(&self) -> impl Iterator<Item = &Launch> {
         self.phases.iter().flat_map(Phase::launches)
     }

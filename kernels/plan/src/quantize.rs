@@ -1,4 +1,4 @@
-//! Quantizing a model while it is loaded: start-up phases, which can compute a batch by the dense matrices, too.
+//! Lowers start-up phases that quantize a model at load, and can also compute a batch by the dense matrices.
 
 use crate::block::Block;
 use crate::buffer::Tensor;
@@ -10,7 +10,7 @@ use crate::staged::{CERTIFY, QUANTIZE, Staged, WIDEN};
 use crate::weights::{Layer, Linear, Matrix, Role, Weight};
 
 impl Model<'_> {
-    /// Widens the matrices of a model that trains, a phase a layer, and quantizes them: they lie nowhere as they are sent.
+    /// Widens the matrices of a model that trains and quantizes them, a phase per layer: the dense form is not kept.
     pub fn widen(&self, ops: &mut Ops<'_>) -> Vec<Staged> {
         let layers = self.blocks().enumerate().map(|(index, (scope, block))| {
             let quantize = format!("{WIDEN}.{index}");
@@ -28,10 +28,10 @@ impl Model<'_> {
         layers.collect()
     }
 
-    /// Quantizes the matrices of products in int8, a start-up phase a layer. With `ids`, another phase a layer computes the last
-    /// hidden states of these tokens, normalized, by the matrices as they are sent.
+    /// Quantizes the matrices of int8 products, a start-up phase per layer. With `ids`, another phase per layer
+    /// computes the last hidden states of these tokens, normalized, by the dense matrices.
     pub fn quantize(&self, ops: &mut Ops<'_>, ids: Option<Tensor>) -> (Vec<Staged>, Option<Tensor>) {
-        // A frozen student has phases beside its teacher's.
+        // A frozen student's phases have other names than its teacher's.
         let of = if self.name == "student" { ".student" } else { "" };
         let mut staged = Vec::new();
         let mut stream = None;
@@ -57,7 +57,7 @@ impl Model<'_> {
     }
 }
 
-/// A layer whose matrices are dense, one behind the other in a buffer that is sent, and where in it each parameter goes.
+/// Declares a layer with dense matrices, adjacent in a buffer that is sent, and each parameter's place in it.
 fn stage(ops: &mut Ops<'_>, config: &ModelConfig, layer: u32, weights: &Layer) -> (Vec<(Parameter, Tensor)>, Layer) {
     let stacks = stacks(config);
     let all = ops.sent("staged", stacks.iter().map(|stack| stack.elems()).sum());

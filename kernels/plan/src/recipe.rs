@@ -1,4 +1,4 @@
-//! How a run trains: the part of its configuration that shapes the plan.
+//! Recipe of a run: the part of its configuration that determines the plan.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,22 +10,20 @@ use crate::gemm::Gemm;
 use crate::objective::Objective;
 use crate::share::ShareError;
 
-/// Arithmetic of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Precision {
     /// f32 throughout, no TF32.
     Fp32,
     /// bf16 weights and activations; fp32 master weights, sums, statistics and moments.
     Bf16,
-    /// As bf16, but what the products of the student's layers read, forward and for the gradients of their inputs, is rotated and
-    /// rounded to 8 bits.
+    /// Like bf16, except that the inputs of the student's layers' products, forward and for gradients of inputs, are
+    /// rotated and quantized to 8 bits.
     Int8,
 }
 
 impl Precision {
     pub const ALL: [Precision; 3] = [Precision::Fp32, Precision::Bf16, Precision::Int8];
 
-    /// Element type of weights and activations.
     pub fn dtype(self) -> Dtype {
         match self {
             Precision::Fp32 => Dtype::F32,
@@ -55,19 +53,19 @@ impl FromStr for Precision {
     }
 }
 
-/// What of the student's forward pass the backward pass recomputes instead of keeping it: the same bits in less memory.
+/// Activations that the backward pass recomputes instead of keeping: the same bits in less memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Recompute {
     #[default]
     None,
     /// Outputs of norms and of SwiGLU: each takes one pass over memory.
     Norms,
-    /// All of a block but its last product: only the residual stream at each block's entrance is kept.
+    /// All of a block but its last product: only the residual stream into each block is kept.
     Blocks,
 }
 
 impl Recompute {
-    /// Every choice, the most memory first.
+    /// Every choice, in decreasing order of memory.
     pub const ALL: [Recompute; 3] = [Recompute::None, Recompute::Norms, Recompute::Blocks];
 }
 
@@ -84,7 +82,7 @@ impl fmt::Display for Recompute {
 impl FromStr for Recompute {
     type Err = String;
 
-    /// Reads a name; `true` is `norms` and `false` is `none`.
+    /// Parses a name; `true` is `norms` and `false` is `none`.
     fn from_str(text: &str) -> Result<Self, String> {
         match text {
             "true" => Ok(Recompute::Norms),
@@ -97,24 +95,22 @@ impl FromStr for Recompute {
     }
 }
 
-/// What of a training run its plan follows from.
+/// Inputs of a training plan besides the models.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Recipe {
     /// Sequences in a micro-batch.
     pub batch: u32,
     /// Tokens in a sequence.
     pub seq_len: u32,
-    /// Arithmetic.
     pub precision: Precision,
-    /// What is minimised.
+    /// Loss to minimize.
     pub objective: Objective,
     /// AdamW's decay of matrices.
     pub weight_decay: f32,
     /// Largest gradient norm; 0 for none.
     pub clip: f32,
-    /// What the backward pass recomputes.
     pub recompute: Recompute,
-    /// Who computes products.
+    /// Executor of products.
     pub gemm: Gemm,
 }
 
@@ -123,14 +119,13 @@ impl Recipe {
     pub const BETA1: f32 = 0.9;
     /// AdamW's decay of the second moment.
     pub const BETA2: f32 = 0.999;
-    /// AdamW's epsilon.
     pub const EPS: f32 = 1e-8;
 
     /// Most tokens of a micro-batch.
     pub const MOST_TOKENS: u64 = 1 << 22;
 
-    /// A recipe of each kind that flags can reach, for micro-batches of one sequence. Which kernels a run launches depends
-    /// on nothing else of its recipe: numbers are arguments, and where cuBLASLt computes products it is fewer of the same.
+    /// Returns a recipe of each kind that flags can reach, for micro-batches of one sequence. The kernels of a run
+    /// depend on nothing else of its recipe: numbers are arguments, and cuBLASLt only removes kernels.
     pub fn every(seq_len: u32) -> impl Iterator<Item = Self> {
         let choices = Objective::EVERY.into_iter().flat_map(|objective| {
             let precisions = Precision::ALL.into_iter();
@@ -148,33 +143,32 @@ impl Recipe {
         })
     }
 
-    /// Whether two recipes are of one kind.
+    /// True if two recipes are of one kind.
     pub fn is_like(&self, other: &Self) -> bool {
         let choices = |recipe: &Self| (recipe.precision, recipe.recompute);
         choices(self) == choices(other) && self.objective.is_like(other.objective)
     }
 
-    /// Tokens in a micro-batch.
     pub fn tokens(&self) -> u32 {
         self.batch * self.seq_len
     }
 }
 
-/// A model and a run that do not go together.
+/// A run that cannot be planned.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// More positions than the model was made for.
+    /// The sequence is longer than the model supports.
     #[error(
         "seq_len {seq_len} is longer than the {role}'s max_position_embeddings {max_positions}: \
          use --seq-len {max_positions} or less"
     )]
     SequenceTooLong {
-        /// teacher or student, or model.
+        /// `teacher`, `student` or `model`.
         role: &'static str,
         seq_len: u32,
         max_positions: u32,
     },
-    /// The student could predict tokens the teacher knows nothing about.
+    /// The teacher has no logits for some of the student's tokens.
     #[error(
         "the teacher's vocabulary ({teacher}) is narrower than the student's ({student}): \
          choose a teacher that knows every token of the student"
@@ -182,33 +176,33 @@ pub enum PlanError {
     TeacherNarrower {
         /// Rows of the teacher's embedding.
         teacher: u32,
-        /// Rows of the student's.
+        /// Rows of the student's embedding.
         student: u32,
     },
-    /// An adapter whose rank no kernel computes.
+    /// No kernel computes the adapter's rank.
     #[error("the adapter of {name} has rank {rank}: use a rank between 1 and 256")]
     Rank {
-        /// Hugging Face name of the matrix that it goes with.
+        /// Hugging Face name of the adapted matrix.
         name: String,
         rank: u32,
     },
-    /// An adapter of something else than a projection of a layer.
+    /// The adapted matrix is no projection of a layer.
     #[error("the adapter of {name} goes with no projection of this model: it was made for another one")]
     UnknownProjection {
-        /// What it is said to go with.
+        /// Hugging Face name of the matrix.
         name: String,
     },
-    /// Weights in blocks, and no adapters that could train instead.
+    /// The student is stored in blocks and has no adapters to train.
     #[error(
         "a student that is kept as it is stored does not train itself, and this one has no adapters:          give --lora-rank or --adapter, or --student-format bf16"
     )]
     StoredWithoutAdapters,
-    /// Products in int8 in a run that computes in fp32.
+    /// Int8 products in a run that computes in fp32.
     #[error(
         "int8 products give bf16: they cannot be combined with --precision fp32; use --precision bf16 or int8, or weights in bf16"
     )]
     Int8Precision,
-    /// Products in int8 whose sums do not fit 32 bits.
+    /// An int8 product's sums overflow 32 bits.
     #[error(
         "int8 adds products up in 32 bits, which hold {} of them, and {module} sums over {depth}, forward or for the gradient of its \
          input: use bf16 in place of int8",
@@ -219,13 +213,13 @@ pub enum PlanError {
         module: String,
         depth: u32,
     },
-    /// A student's products in int8 of a depth that nothing rotates.
+    /// A student's int8 product has a depth without a rotation.
     #[error(
         "--precision int8 rotates what a product sums over in blocks of 16 to 128 elements, and {product} of {module} sums over \
          {depth}: the largest power of two that divides it is {block}. Use --precision bf16"
     )]
     StudentRotation {
-        /// The output, or the gradient of the input.
+        /// `the output`, or `the gradient of the input`.
         product: &'static str,
         /// The first matrix of that depth.
         module: String,
@@ -233,13 +227,13 @@ pub enum PlanError {
         /// The largest power of two that divides it.
         block: u32,
     },
-    /// A student in blocks whose products are to be of 8 bits.
+    /// A student in blocks cannot have 8-bit products.
     #[error(
         "--precision int8 quantises the student's matrices to 8 bits, so they do not stay as they are stored: leave \
          --student-format out, or use --precision bf16"
     )]
     StoredInt8,
-    /// Products in int8 of a depth that nothing rotates.
+    /// An int8 product has a depth without a rotation.
     #[error(
         "int8 rotates what a product sums over in blocks of 16 to 128 elements, and {module} sums over {depth}: the largest power \
          of two that divides it is {block}. Use weights in bf16, or stored"
@@ -247,15 +241,15 @@ pub enum PlanError {
     Rotation {
         /// The first matrix of that depth.
         module: String,
-        /// Its columns.
+        /// Columns of that matrix.
         depth: u32,
-        /// The largest power of two that divides them.
+        /// The largest power of two that divides the depth.
         block: u32,
     },
-    /// The student's base is to teach, and it trains.
+    /// The student's base would teach while it trains.
     #[error("a base that trains cannot teach its student: give --lora-rank or --adapter")]
     BaseWithoutAdapters,
-    /// Nobody to learn from.
+    /// The objective needs a teacher and there is none.
     #[error("this run needs a teacher: give --teacher")]
     NoTeacher,
     /// No tokens, or more than an index can count.
@@ -263,11 +257,11 @@ pub enum PlanError {
         "batch_size {batch} x seq_len {seq_len} is not between 1 and 2^22 tokens: change --batch-size or --seq-len"
     )]
     Tokens {
+        /// Sequences in a micro-batch.
         batch: u32,
-        /// Tokens in each.
         seq_len: u32,
     },
-    /// Ranks between which the replicas' tree cannot be divided.
+    /// The replicas' tree cannot be divided among the ranks.
     #[error(transparent)]
     Replicas(#[from] ShareError),
     /// More memory than a plan can address.
@@ -276,7 +270,7 @@ pub enum PlanError {
          check the models' config.json, or use a smaller --batch-size or --seq-len"
     )]
     TooLarge {
-        /// By its largest parts.
+        /// Size of its largest parts.
         gib: u64,
     },
 }

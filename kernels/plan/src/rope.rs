@@ -4,7 +4,7 @@ use std::f32::consts::TAU;
 
 use crate::buffer::Tensor;
 
-/// Where the tables of a model are in a plan, each [seq_len, head_dim / 2], f32.
+/// A model's tables in a plan, each [seq_len, head_dim / 2], f32.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rope {
     pub cos: Tensor,
@@ -18,23 +18,23 @@ pub struct RopeTables {
     pub sin: Vec<f32>,
 }
 
-/// How Llama 3.1 and later scale frequencies: those that turn less than `low_freq_factor` times over the original length
-/// are divided by `factor`, those that turn more than `high_freq_factor` times stay, and between them is a line.
+/// Llama 3.1's scaling of frequencies: those below `low_freq_factor` turns over the original length are divided by
+/// `factor`, those above `high_freq_factor` turns stay, and between them the result is interpolated linearly.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Llama3 {
-    /// What low frequencies are divided by, at least 1.
+    /// Divisor of low frequencies, at least 1.
     pub factor: f64,
     /// Turns below which a frequency is low.
     pub low_freq_factor: f64,
     /// Turns above which a frequency is high, more than `low_freq_factor`.
     pub high_freq_factor: f64,
-    /// Positions that the model was first trained for.
+    /// Context length of the original training, positions.
     pub original_max_position_embeddings: u32,
 }
 
 impl Llama3 {
-    /// A frequency, in radians a position, scaled. Each operation is rounded to f32 in the order in which transformers'
-    /// `_compute_llama3_parameters` has them: PyTorch divides a number by a tensor as a product with the reciprocal.
+    /// Scales a frequency, radians per position. Each operation is rounded to f32 in the order of transformers'
+    /// `_compute_llama3_parameters`: PyTorch divides a number by a tensor as a product with the reciprocal.
     fn scale(self, frequency: f32) -> f32 {
         let original = f64::from(self.original_max_position_embeddings);
         let (factor, low, high) = (self.factor as f32, self.low_freq_factor, self.high_freq_factor);
@@ -50,15 +50,15 @@ impl Llama3 {
     }
 }
 
-/// The frequency of each pair of elements of a head, radians a position: `theta^(-2i/d)`, scaled if the configuration says
-/// so, in f32 as Hugging Face computes them.
+/// Returns the frequency of each pair of elements of a head, radians per position: `theta^(-2i/d)`, scaled if `scaling`
+/// is given, in f32 as Hugging Face computes them.
 pub fn frequencies(theta: f32, scaling: Option<Llama3>, head_dim: u32) -> Vec<f32> {
     let plain = (0..head_dim / 2).map(|i| 1.0 / theta.powf((2 * i) as f32 / head_dim as f32));
     plain.map(|frequency| scaling.map_or(frequency, |scaling| scaling.scale(frequency))).collect()
 }
 
-/// The tables of a model's frequencies: angle `position * frequency` in f32 as Hugging Face computes it, cosine and sine
-/// exact to their last bit.
+/// Returns the tables of these frequencies: angle `position * frequency` in f32 as Hugging Face computes it, cosine and
+/// sine exact to the last bit.
 pub fn tables(frequencies: &[f32], seq_len: u32) -> RopeTables {
     let angles = (0..seq_len).flat_map(|position| frequencies.iter().map(move |f| f64::from(position as f32 * f)));
     let (cos, sin) = angles.map(|angle| (angle.cos() as f32, angle.sin() as f32)).unzip();
@@ -82,7 +82,7 @@ mod tests {
         assert_eq!(tables.sin[16], 2.0f64.sin() as f32);
     }
 
-    /// Against the same in f64. High frequencies are the plain ones and low ones a factor less, to the bit.
+    /// Compares with f64. High frequencies are the unscaled ones and low ones exactly `factor` less.
     #[test]
     fn llama3_divides_low_frequencies_and_blends_into_high_ones() {
         let plain = frequencies(5e5, None, 64);

@@ -1,9 +1,10 @@
-//! Where a flat layout is best divided: gradients of a section are complete at about the same time.
+//! Sections of a flat layout: ranges whose gradients become complete together.
 
-/// Sections of a layout, one behind the other: of each where its layers end, elements. What has no layers ends once.
+/// Sections of a layout, one after the other: by section the ends of its layers, elements. A section without layers has
+/// one end.
 ///
-/// The backward pass completes gradients of layers from the last to the first, and those of the embedding behind them. Vectors of
-/// all layers lie together, in the last section, which is complete as late.
+/// The backward pass completes gradients of layers from last to first, then the embedding's. Vectors of all layers lie
+/// together, in the last section, which is complete equally late.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sections(Vec<Vec<u64>>);
 
@@ -15,14 +16,14 @@ impl Sections {
         Self(sections)
     }
 
-    /// Elements of the layout, padding included.
+    /// Returns the number of elements, padding included.
     pub(crate) fn elems(&self) -> u64 {
         let last = &self.0[self.0.len() - 1];
         last[last.len() - 1]
     }
 
-    /// The same in groups of so many elements. A group that lies in two sections or layers goes with the one that is complete
-    /// later: the earlier one, or the vectors.
+    /// Returns the sections in groups of `of` elements. A group that spans two sections or layers belongs to the one
+    /// that is complete later: the earlier one, or the vectors.
     pub(crate) fn groups(&self, of: u64) -> Vec<Vec<u64>> {
         let vectors = self.0.len().checked_sub(2);
         let mut start = 0;

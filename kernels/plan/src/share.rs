@@ -1,8 +1,8 @@
-//! What a rank does of a step: whole replicas of its micro-batches, and the update of a part of what trains.
+//! A rank's share of a step: whole replicas of its micro-batches, and a part of the update.
 //!
-//! A *replica* is a run of micro-batches whose gradients are added in order, as on one GPU. Whole replicas are added by a tree:
-//! neighbors in pairs, level by level; an odd last one moves up. A rank holds neighboring replicas, so that the levels that
-//! it adds by itself are levels of the same tree, and the sum does not depend on how many ranks there are.
+//! A *replica* is a run of micro-batches whose gradients are added in order, as on one GPU. Whole replicas are added by
+//! a tree: neighbors in pairs, level by level; an odd last one moves up. A rank holds neighboring replicas, so the
+//! levels that it adds alone are levels of the same tree, and the sum does not depend on the number of ranks.
 
 use std::ops::Range;
 
@@ -10,16 +10,16 @@ use precast_kernels::grad_norm;
 
 use crate::sections::Sections;
 
-/// Elements of a group of the norm's partial sums.
+/// Elements per partial sum of the norm.
 const GROUP: u64 = grad_norm::GROUP as u64;
 
 /// A rank's share of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// Replicas of a step, on all ranks.
+    /// Replicas of a step, over all ranks.
     pub replicas: u32,
     pub ranks: u32,
-    /// Which of them this is, from 0.
+    /// This rank, from 0.
     pub rank: u32,
 }
 
@@ -29,7 +29,7 @@ impl Default for Share {
     }
 }
 
-/// Ranks between which the replicas' tree cannot be divided.
+/// The replicas' tree cannot be divided among the ranks.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "--replicas {replicas} cannot be divided among {ranks} GPUs: each GPU computes 1, 2, 4, 8 ... whole replicas. Use {}, or \
@@ -41,10 +41,10 @@ pub struct ShareError {
     pub ranks: u32,
 }
 
-/// The numbers of GPUs that replicas can be divided among: `1, 2 or 4 GPUs`.
+/// Lists the numbers of GPUs that divide the replicas: `1, 2 or 4 GPUs`.
 fn ranks_for(replicas: u32) -> String {
     let divides = |ranks: &u32| Share { replicas, ranks: *ranks, rank: 0 }.check().is_ok();
-    // Beyond a few thousand nobody has as many.
+    // No machine has more than a few thousand.
     let mut all: Vec<String> = (1..=replicas.min(1 << 12)).filter(divides).map(|ranks| ranks.to_string()).collect();
     let last = all.pop().unwrap_or_default();
     let all = if all.is_empty() { last } else { format!("{} or {last}", all.join(", ")) };
@@ -55,22 +55,22 @@ impl Share {
     /// One rank, one replica.
     pub const ALONE: Self = Self { replicas: 1, ranks: 1, rank: 0 };
 
-    /// Checks that whole subtrees of the replicas' tree go to each rank.
+    /// Checks that each rank gets whole subtrees of the replicas' tree.
     ///
     /// # Errors
-    /// [`ShareError`] with the values that can be.
+    /// [`ShareError`] with the valid values.
     pub fn check(self) -> Result<(), ShareError> {
         let Self { replicas, ranks, .. } = self;
         let fits = replicas.is_multiple_of(ranks) && (ranks == 1 || (replicas / ranks).is_power_of_two());
         if fits { Ok(()) } else { Err(ShareError { replicas, ranks }) }
     }
 
-    /// Replicas that this rank computes.
+    /// Returns the number of replicas that this rank computes.
     pub fn local(self) -> u32 {
         self.replicas / self.ranks
     }
 
-    /// The micro-batches of a step of so many that this rank computes, and how many of them a replica has.
+    /// Returns the range of a step's micro-batches that this rank computes, and the number per replica.
     pub fn micros(self, grad_accum: u64) -> (Range<u64>, u64) {
         let each = grad_accum / u64::from(self.replicas);
         let own = each * u64::from(self.local());
@@ -78,12 +78,12 @@ impl Share {
         (first..first + own, each)
     }
 
-    /// Further gradient buffers: sums of finished replicas that wait for their neighbors.
+    /// Returns the number of additional gradient buffers: sums of finished replicas that wait for their neighbors.
     pub fn waiting(self) -> u32 {
         self.local().ilog2()
     }
 
-    /// What becomes of the gradient of a replica that this rank has computed, from 0; nothing where it is the only one.
+    /// Returns the fold of a replica's gradient, counted from 0 on this rank; none for a single replica.
     pub fn fold(self, replica: u32) -> Option<Fold> {
         let last = replica + 1 == self.local();
         let waiting = replica.count_ones();
@@ -95,7 +95,8 @@ impl Share {
         }
     }
 
-    /// Each fold that is a phase of its own, once: among several ranks the last micro-batch has the one of the last replica in it.
+    /// Returns each fold with a phase of its own, once: with several ranks the last micro-batch contains that of the
+    /// last replica.
     pub fn folds(self) -> Vec<Fold> {
         let replicas = if self.ranks == 1 { self.local() } else { self.local() - 1 };
         let mut folds: Vec<Fold> = (0..replicas).filter_map(|replica| self.fold(replica)).collect();
@@ -105,19 +106,19 @@ impl Share {
     }
 }
 
-/// What becomes of a replica's gradient, while sums of earlier ones are waiting.
+/// Treatment of a replica's gradient while sums of earlier ones wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fold {
     /// It waits for its neighbor.
     Keep { waiting: u32 },
-    /// It is added to its neighbor, and the sum to its own, over so many levels.
+    /// It is added to its neighbor, and the sum to the next one, over `levels` levels.
     Join { waiting: u32, levels: u32 },
-    /// It is the last one: the sum of all takes its place.
+    /// The last replica: the total replaces it.
     Total { waiting: u32 },
 }
 
 impl Fold {
-    /// The name of its phase.
+    /// Returns the name of its phase.
     pub fn phase(self) -> String {
         match self {
             Fold::Keep { waiting } => format!("keep.{waiting}"),
@@ -127,13 +128,14 @@ impl Fold {
     }
 }
 
-/// The additions of a tree over so many places, in order: (from, to). `own` stays where it is, and is where the sum ends up.
+/// Returns the additions of a tree over `count` places, in order: (from, to). `own` stays in place, and receives the
+/// total.
 pub(crate) fn tree(count: u32, own: u32) -> Vec<(u32, u32)> {
     let mut additions = Vec::new();
     let mut level: Vec<u32> = (0..count).collect();
     while level.len() > 1 {
         let pair = |pair: &[u32]| match *pair {
-            // The sum of two numbers does not depend on their order.
+            // Addition of two numbers is commutative.
             [left, right] if right == own => (right, Some((left, right))),
             [left, right] => (left, Some((right, left))),
             [odd, ..] => (odd, None),
@@ -146,38 +148,37 @@ pub(crate) fn tree(count: u32, own: u32) -> Vec<(u32, u32)> {
     additions
 }
 
-/// How the update of a flat range of what trains is divided over ranks: whole groups of the norm's partial sums, so that which
-/// elements share a sum does not depend on the ranks. The range is divided bucket by bucket: the sum of a bucket can begin when
-/// its gradients are complete.
+/// Division of a flat range's update over ranks, in whole groups of the norm's partial sums, so that the elements of a
+/// partial sum do not depend on the ranks. The range is divided bucket by bucket: a bucket's sum can begin once its
+/// gradients are complete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shards {
     share: Share,
-    /// Elements of the range.
     elems: u64,
     /// Groups of each bucket.
     buckets: Vec<Range<u64>>,
 }
 
-/// Elements of the flat range that a rank updates, and where it keeps what only it has of them.
+/// A range that one rank updates, and its place in that rank's own buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// First element in the range.
     pub start: u64,
     pub elems: u64,
-    /// First element in a buffer of the rank's own pieces, one behind the other.
+    /// First element in a buffer of the rank's adjacent pieces.
     pub local: u64,
 }
 
-/// Elements of a bucket at most: 128 MiB of gradients.
+/// Size limit of a bucket, elements: 128 MiB of gradients.
 const BUCKET_ELEMS: u64 = 1 << 25;
-/// Into how many buckets a small range is divided, about.
+/// Approximate number of buckets of a small range.
 const BUCKETS: u64 = 8;
 
 impl Shards {
     pub fn new(share: Share, sections: &Sections) -> Self {
         let elems = sections.elems();
         let groups = elems.div_ceil(GROUP);
-        // A small range is divided as a large one is.
+        // A small range is divided like a large one.
         let most = if share.ranks == 1 { groups } else { (groups / BUCKETS).clamp(1, BUCKET_ELEMS / GROUP) };
         let buckets = if share.ranks == 1 { vec![vec![groups]] } else { sections.groups(GROUP) };
         let mut start = 0;
@@ -191,7 +192,6 @@ impl Shards {
         self.share
     }
 
-    /// Elements of the whole range.
     pub fn elems(&self) -> u64 {
         self.elems
     }
@@ -200,14 +200,14 @@ impl Shards {
         self.buckets.len()
     }
 
-    /// The elements of a bucket.
+    /// Returns the elements of a bucket.
     pub fn whole(&self, bucket: usize) -> Range<u64> {
         let Range { start, end } = self.buckets[bucket].clone();
         let elements = |group: u64| (group * GROUP).min(self.elems);
         elements(start)..elements(end)
     }
 
-    /// The elements of a bucket that a rank updates.
+    /// Returns the elements of a bucket that a rank updates.
     pub fn part(&self, bucket: usize, rank: u32) -> Range<u64> {
         let Range { start, end } = self.buckets[bucket].clone();
         let ranks = u64::from(self.share.ranks);
@@ -216,7 +216,7 @@ impl Shards {
         elements(cut(rank.into()))..elements(cut(u64::from(rank) + 1))
     }
 
-    /// What a rank updates, in order.
+    /// Returns the pieces that a rank updates, in order.
     pub fn pieces(&self, rank: u32) -> Vec<Piece> {
         let mut local = 0;
         let parts = (0..self.buckets()).map(|bucket| self.part(bucket, rank));
@@ -228,19 +228,19 @@ impl Shards {
         pieces.collect()
     }
 
-    /// What this rank updates.
+    /// Returns the pieces that this rank updates.
     pub fn own(&self) -> Vec<Piece> {
         self.pieces(self.share.rank)
     }
 
-    /// Elements that this rank updates.
+    /// Returns the number of elements that this rank updates.
     pub fn own_elems(&self) -> u64 {
         self.own().iter().map(|piece| piece.elems).sum()
     }
 }
 
-/// Buckets of a section that begins at `start` and whose layers end at `ends`: whole layers, as many as go into one, and of a
-/// larger layer equal parts.
+/// Returns the buckets of a section that begins at `start` and whose layers end at `ends`: as many whole layers as fit,
+/// or equal parts of a larger layer.
 fn divide(start: u64, ends: &[u64], most: u64) -> Vec<Range<u64>> {
     let mut buckets = Vec::new();
     let (mut first, mut last) = (start, start);
@@ -269,7 +269,7 @@ mod tests {
         Share { replicas, ranks, rank }
     }
 
-    /// The tree as the text has it: neighbors in pairs, level by level, an odd last one moves up.
+    /// The tree of the module's comment: neighbors in pairs, level by level, an odd last one moves up.
     fn text_of(mut level: Vec<String>) -> String {
         while level.len() > 1 {
             level = level
@@ -280,12 +280,12 @@ mod tests {
         level.remove(0)
     }
 
-    /// A sum without an order.
+    /// Formats a sum independent of order.
     fn sum(a: &str, b: &str) -> String {
         if a < b { format!("({a}+{b})") } else { format!("({b}+{a})") }
     }
 
-    /// What a rank's folds leave of its replicas.
+    /// Returns the result of a rank's folds over its replicas.
     fn folded(share: Share) -> String {
         let first = share.rank * share.local();
         let (mut grad, mut kept) = (String::new(), vec![String::new(); share.waiting() as usize]);

@@ -1,5 +1,5 @@
-//! What adapters learn, and what they leave alone: plans are executed by the host references, and held to what training the
-//! product `W + scale B A` itself would give.
+//! Adapters train, and leave the base alone: the host references execute plans, which are compared with training the
+//! product `W + scale B A` itself.
 
 use precast_kernels::abi::micro_scalars;
 use precast_kernels::host::{Buffer, Views};
@@ -80,7 +80,7 @@ impl<'a> Machine<'a> {
         self.write(model.rope.sin, bytemuck::cast_slice(&tables.sin));
     }
 
-    /// One micro-batch, the same every time; whether it adds to the one before.
+    /// Runs one micro-batch, always the same; `accumulate` adds it to the previous one.
     fn micro(&mut self, training: &TrainingPlan, accumulate: bool) {
         let ids: Vec<u32> = (0..TOKENS as u32).map(|i| i * 7 % 31).collect();
         let mut sorted: Vec<u32> = (0..TOKENS as u32).collect();
@@ -102,7 +102,7 @@ impl<'a> Machine<'a> {
     }
 }
 
-/// Numbers that look random and follow from a name.
+/// Returns pseudorandom numbers that depend on a name.
 fn numbers(name: &str, count: u64, size: f32) -> Vec<f32> {
     let mut state = name
         .bytes()
@@ -120,12 +120,12 @@ fn weights(name: &str, elems: u64) -> Vec<f32> {
     numbers(name, elems, if norm { 0.2 } else { 0.3 }).into_iter().map(|x| if norm { 1.0 + x } else { x }).collect()
 }
 
-/// Matrices of an adapter, never 0: as after some steps.
+/// Returns a nonzero matrix of an adapter, as after some steps.
 fn factor(one: &AdapterParameter) -> Vec<f32> {
     numbers(&format!("{}{:?}", one.projection, one.factor), one.shape.iter().product(), 0.4)
 }
 
-/// Elements of an adapter's matrix in its buffer.
+/// Returns the indices of an adapter's matrix in its buffer.
 fn places(one: &AdapterParameter) -> impl Iterator<Item = usize> + use<> {
     let ([rows, columns], start, row) = (one.shape, one.start, one.row);
     (0..rows).flat_map(move |i| (0..columns).map(move |j| (start + i * row + j) as usize))
@@ -153,7 +153,7 @@ fn recipe(recompute: Recompute, objective: Objective) -> Recipe {
     }
 }
 
-/// Adapters of every kind: all alike; some, of unequal ranks and scales; one product alone, in the middle.
+/// Every kind of adapters: all alike; some, of unequal ranks and scales; one product alone, in the middle.
 fn cases(config: &ModelConfig) -> Vec<Adapters> {
     let name = |target: Target, layer| target.parameter(config.family, layer);
     let one = |target, layer, rank, scale| (name(target, layer), Adapter { rank, scale });
@@ -185,7 +185,7 @@ fn training(
         .unwrap()
 }
 
-/// A micro-batch of adapters that hold `of`, on a base of dense weights.
+/// Runs a micro-batch of adapters with values `of`, on a base of dense weights.
 fn adapted<'a>(
     plan: &'a TrainingPlan,
     config: &ModelConfig,
@@ -214,7 +214,7 @@ fn adapted<'a>(
     machine
 }
 
-/// A micro-batch of all weights, with the adapters' products added to their matrices.
+/// Runs a micro-batch of all weights, with the adapters' products added to their matrices.
 fn merged<'a>(
     plan: &'a TrainingPlan,
     config: &ModelConfig,
@@ -254,8 +254,8 @@ fn close(found: &[f32], expected: &[f64], what: &str) {
     assert!(size > 1e-9 && difference <= 2e-5 * size, "{what} is {:e} of {size:e} off", difference / size);
 }
 
-/// `dB = scale dW A^T` and `dA = scale B^T dW`, dW being the gradient of the product where that trains itself; in every
-/// choice of adapters, on every family's blocks, whatever is recomputed. Padding gets gradients of exactly 0, and a second
+/// Checks `dB = scale dW A^T` and `dA = scale B^T dW`, dW being the gradient of the whole product, for every choice of
+/// adapters, on every family's blocks, with every recomputation. Padding gets gradients of exactly 0, and a second
 /// micro-batch adds.
 #[test]
 fn adapters_get_the_gradient_of_their_product() {
@@ -315,8 +315,8 @@ fn adapters_get_the_gradient_of_their_product() {
     assert!(padded > 12, "only {padded} plans have padding");
 }
 
-/// A fresh adapter, whose B is 0, changes nothing: the loss is the base's, bit for bit, in training and in an evaluation; and a
-/// base that teaches has nothing to say to it.
+/// A fresh adapter, whose B is 0, changes nothing: the loss equals the base's bit for bit, in training and in
+/// evaluation; and the divergence from a teaching base is 0.
 #[test]
 fn a_fresh_adapter_is_its_base() {
     let config = config("Qwen3ForCausalLM", 2);
@@ -338,7 +338,7 @@ fn a_fresh_adapter_is_its_base() {
     assert_eq!((metrics[0], metrics[1].to_bits()), (0.0, base.to_bits()));
     let grad = machine.floats(plan.trained().trained().unwrap().grad);
     assert!(grad.iter().all(|grad| *grad == 0.0), "the base teaches what it knows");
-    // What is no longer fresh learns from it.
+    // A trained adapter learns from its base.
     let machine = adapted(&plan, &config, factor);
     assert!(machine.floats(plan.metrics)[0] > 1e-3);
 
@@ -366,14 +366,14 @@ fn a_fresh_adapter_is_its_base() {
     assert_eq!(base, adapted);
 }
 
-/// A base that stays as it is stored gives the gradients of the same numbers held dense, bit for bit, teaching its adapter too.
+/// A base in blocks gives the gradients of an equal dense base, bit for bit, also as its adapter's teacher.
 #[test]
 fn a_stored_base_is_the_dense_one() {
     let config = config("Qwen2ForCausalLM", 2);
     let adapters = Adapters::uniform(&config, &Target::ALL, 4, 2.0);
     let stored = Formats::uniform(&config, Block::Q8_0);
     assert_eq!(stored.iter().count() as u32, 1 + 7 * config.layers);
-    // A scale and 32 numbers of a byte.
+    // A scale and 32 one-byte values.
     let block = |name: &str, elems: u64| -> (Vec<u8>, Vec<f32>) {
         let quants: Vec<i8> = numbers(name, elems, 127.0).into_iter().map(|x| x as i8).collect();
         let scale: u16 = 0x1800; // 2^-9
@@ -418,8 +418,8 @@ fn a_stored_base_is_the_dense_one() {
     }
 }
 
-/// Nothing of the base is launched for: no gradient of a matrix, a bias, a norm or the embedding, and nothing below the lowest
-/// product that is adapted.
+/// The base gets no launches: no gradient of a matrix, a bias, a norm or the embedding, and none below the lowest
+/// adapted product.
 #[test]
 fn the_backward_pass_stops_at_the_lowest_adapter() {
     let json = include_str!("../../../aot/models/qwen2.5-0.5b.json");
@@ -448,8 +448,7 @@ fn the_backward_pass_stops_at_the_lowest_adapter() {
     }
 }
 
-/// Without adapters a plan is what it is without the option, and launches nothing that is for them; with them, nothing that is
-/// for what is frozen.
+/// Without adapters a plan launches nothing for them; with adapters, nothing for frozen weights.
 #[test]
 fn no_adapters_are_no_change() {
     let json = include_str!("../../../aot/models/qwen3-0.6b.json");
@@ -465,7 +464,7 @@ fn no_adapters_are_no_change() {
                 && whole.adapters.is_none()
         );
         let [whole, adapted] = [whole, adapted].map(|training| {
-            // A guard takes all but the matrices of layers as frozen.
+            // A guard freezes everything but the matrices of layers.
             let phases = training.plan.phases.iter().filter(|phase| phase.name != GUARD);
             let launches = phases.flat_map(Phase::launches).map(|launch| launch.key.op());
             launches.collect::<std::collections::BTreeSet<&str>>()
@@ -505,7 +504,7 @@ fn what_does_not_fit_is_refused_by_name() {
     assert_eq!(with(Some(Teacher::Base), &dense, &none, distill), PlanError::BaseWithoutAdapters);
 }
 
-/// Elements of no parameter are padding, those of two would be one parameter's.
+/// Elements outside of all parameters are padding; parameters must not overlap.
 #[test]
 fn matrices_lie_apart_and_rows_of_b_are_whole_vectors() {
     let config = config("Qwen3ForCausalLM", 3);
@@ -530,7 +529,7 @@ fn matrices_lie_apart_and_rows_of_b_are_whole_vectors() {
     }
 }
 
-/// What adapters of rank 16 on every projection of a 7B take, on micro-batches of 1024 tokens.
+/// Memory of adapters of rank 16 on every projection of a 7B, with micro-batches of 1024 tokens.
 #[test]
 fn adapters_of_a_7b_fit_a_card() {
     const GIB: u64 = 1 << 30;
@@ -552,13 +551,13 @@ fn adapters_of_a_7b_fit_a_card() {
     let distill = Objective::Distill { alpha: 0.5, temperature: 2.0, beta: 0.0 };
     let taught = bytes(Some(Teacher::Base), &Formats::dense(), Recompute::None, distill);
     assert!(taught <= 21 * GIB, "{taught}");
-    // The base that teaches is the base that is adapted: of a second copy there is nothing.
+    // The teaching base is the adapted base: there is no second copy.
     let alone = bytes(None, &Formats::dense(), Recompute::None, ce);
     assert!(taught - alone <= GIB, "{taught} {alone}");
 }
 
-/// Sums over ranges of tokens take at most a quarter of what the matrix does that is adapted, whatever the rank; and at common
-/// ranks there are ranges enough to keep a GPU busy.
+/// Workspaces for sums over ranges of tokens take at most a quarter of the adapted matrix, at any rank; at common ranks
+/// there are enough ranges to keep a GPU busy.
 #[test]
 fn no_workspace_is_of_the_size_of_the_matrix() {
     let json = include_str!("../../../aot/models/qwen3-0.6b.json");

@@ -1,4 +1,4 @@
-//! Which variant each launch of a built-in model is built as: a rule that moves one is seen.
+//! Records the variant of each launch of a built-in model: a moved choice shows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -10,14 +10,14 @@ use precast_plan::{
 
 const ARCHS: [Arch; 5] = [Arch::Sm89, Arch::Sm90a, Arch::Sm90Portable, Arch::Sm121, Arch::Sim];
 
-/// Every built-in model; blocks are alike, so two are all.
+/// Returns every built-in model with two layers: blocks are alike.
 fn models() -> Vec<ModelConfig> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../aot/models");
     let files = std::fs::read_dir(folder).unwrap().map(|file| std::fs::read_to_string(file.unwrap().path()).unwrap());
     files.map(|json| ModelConfig { layers: 2, ..ModelConfig::from_json(&json).unwrap() }).collect()
 }
 
-/// A build: `128x256x32s4/96`, the stages or the CTAs of a cluster behind the tile, then the CTAs of the grid.
+/// Formats a build: `128x256x32s4/96`, the stages or the CTAs of a cluster after the tile, then the CTAs of the grid.
 fn written(build: &Build) -> String {
     let numbers: BTreeMap<&str, u32> = build.variant.numbers().collect();
     let of = |name: &str| numbers.get(name).copied();
@@ -30,7 +30,7 @@ fn written(build: &Build) -> String {
     format!("{tile}{more}/{}", build.geometry.grid.iter().product::<u32>())
 }
 
-/// How each launch of a step that has a problem is built, matrix multiplications above all.
+/// Returns the build of each launch of a step that has a problem, mainly matrix multiplications.
 fn choices(
     models: &[ModelConfig],
     (batch, seq_len): (u32, u32),
@@ -56,7 +56,7 @@ fn choices(
     found
 }
 
-/// The launches of one token and of a large batch, by key and m x n x k: the tile on each architecture.
+/// Compares the launches of one token and of a large batch, by key and m x n x k: the tile on each architecture.
 #[test]
 fn every_launch_of_a_built_in_model_is_built_as_it_was() {
     let models = models();

@@ -1,4 +1,4 @@
-//! The one list holds: whatever a run launches, the build has enumerated.
+//! The one list holds: the build enumerates every launch of every run.
 
 use std::collections::BTreeSet;
 
@@ -56,13 +56,14 @@ fn recipe(batch: u32, seq_len: u32, precision: Precision) -> Recipe {
     Recipe { batch, seq_len, precision, objective, weight_decay: 0.01, clip: 1.0, recompute, gemm }
 }
 
-/// Any recipe that flags can reach.
+/// Draws any recipe that flags can reach.
 fn recipes() -> impl Strategy<Value = Recipe> {
     (proptest::sample::select(Recipe::every(1).collect::<Vec<_>>()), 1u32..40, 1u32..700)
         .prop_map(|(recipe, batch, seq_len)| Recipe { batch, seq_len, ..recipe })
 }
 
-/// Any mix of formats that a file of this model may have, drawn from a seed: each matrix is dense or in blocks of its own.
+/// Draws a mix of formats that a file of this model may have, from a seed: each matrix is dense or in blocks of its
+/// own.
 fn mix(config: &ModelConfig, seed: u64) -> Formats {
     let mut state = seed;
     let mut draw = |of: usize| {
@@ -79,7 +80,7 @@ fn mix(config: &ModelConfig, seed: u64) -> Formats {
     drawn.collect()
 }
 
-/// Adapters of any ranks on any projections of any layers, drawn from a seed; at least one.
+/// Draws adapters of any ranks on any projections of any layers, from a seed; at least one.
 fn adapters(config: &ModelConfig, seed: u64) -> Adapters {
     let mut state = seed;
     let mut draw = |of: u32| {
@@ -202,17 +203,17 @@ proptest! {
         let adapted = Student { config: &student, formats: &formats, adapters: &adapters };
         let adapted = TrainingPlan::new(TrainingRequest::new(adapted, &recipe, Arch::Sim).taught_by(Some(Teacher::Base)));
         let int8 = int8.ok().map(|training| training.plan);
-        // Replay the plan with each byte range owned by whoever wrote it last: every read must find its own.
+        // Replays the plan, each byte range owned by its last writer: every read must find its own buffer.
         let plans: Vec<_> = [planned(whole), planned(adapted), int8].into_iter().flatten().collect();
         let mut owner: Vec<(u64, u64, u32)> = Vec::new();
         for (plan, phase) in plans.iter().flat_map(|plan| plan.phases.iter().map(move |phase| (plan, phase))) {
-            // Phases of the start-up hand memory on to each other.
+            // Start-up phases pass memory on to each other.
             let startup = phase.name.starts_with("quantise") || phase.name.starts_with("certify");
             if !startup || ["quantise.0", "quantise.student.0"].contains(&&*phase.name) {
                 let persistent = plan.buffers.iter().zip(0..).filter(|(buffer, _)| buffer.persistent);
                 owner = persistent.map(|(buffer, id)| (buffer.offset, buffer.offset + buffer.bytes(), id)).collect();
             }
-            // What the host sends before a phase.
+            // Written by the host before a phase.
             if phase.name.starts_with("quantise") || phase.name.starts_with("widen.") {
                 let staged = phase.nodes[0].touches()[0].buffer;
                 let buffer = plan.buffer(staged);
@@ -238,9 +239,9 @@ proptest! {
     }
 }
 
-/// What differs between architectures is how a kernel is built, never what is computed: the same launches of the same
-/// keys. How a product divides K is its architecture's choice, and so stands in its parameter block: the simulated GPU divides
-/// as sm_90a does. Where none is divided there are no semaphores to clear.
+/// Architectures differ in how a kernel is built, never in what is computed: the same launches of the same keys. The
+/// division of K is an architecture's choice, and so is in the parameter block: the simulated GPU divides as sm_90a
+/// does. Without division there are no semaphores to clear.
 #[test]
 fn every_architecture_launches_the_same_keys() {
     let config = |json: &str| ModelConfig::from_json(json).unwrap();
@@ -278,7 +279,7 @@ fn every_architecture_launches_the_same_keys() {
     }
 }
 
-/// Qwen2.5-1.5B to 0.5B on an H200 by every choice of what is recomputed.
+/// Plans Qwen2.5-1.5B to 0.5B on an H200 for every recomputation.
 fn qwen_by_recompute(batch: u32, seq_len: u32, precision: Precision) -> [precast_plan::Plan; 3] {
     let config = |json: &str| ModelConfig::from_json(json).unwrap();
     let teacher = config(include_str!("../../../aot/models/qwen2.5-1.5b.json"));
@@ -302,10 +303,10 @@ fn recomputing_takes_the_same_kernels_and_less_memory() {
         let launches = plans.each_ref().map(|plan| plan.launches().count() as u64);
         // Two norms and SwiGLU; of a block all but the last product: those, the rotation, attention and three products.
         assert_eq!([launches[1] - launches[0], launches[2] - launches[0]], [3 * LAYERS, 8 * LAYERS]);
-        // What norms and SwiGLU leave of a block, per token, and the norms' scales.
+        // Outputs of a block's norms and SwiGLU per token, and the norms' scales.
         let of_block = 8192 * ((2 * HIDDEN + INTERMEDIATE) * precision.dtype().bytes() + 2 * 4);
         let saved = none.arena_bytes - norms.arena_bytes;
-        // All blocks' but that of the block whose backward runs.
+        // All blocks' but those of the block whose backward pass runs.
         assert!(saved >= of_block * (LAYERS - 1), "{saved} {of_block}");
         assert!(saved <= of_block * LAYERS, "{saved} {of_block}");
         assert!(blocks.arena_bytes < norms.arena_bytes);
@@ -321,7 +322,7 @@ fn recomputing_blocks_fits_small_cards() {
     assert!(four_times <= 16 * GIB, "{four_times}");
 }
 
-/// One launch normalizes and rotates, forward and backward; what recomputing launches again has the same keys.
+/// One launch normalizes and rotates, forward and backward; recomputation launches the same keys.
 #[test]
 fn queries_and_keys_that_are_normalized_are_not_rotated_again() {
     let config = |json: &str| ModelConfig::from_json(json).unwrap();
@@ -343,7 +344,7 @@ fn queries_and_keys_that_are_normalized_are_not_rotated_again() {
     assert!(plans[2].arena_bytes < plans[1].arena_bytes && plans[1].arena_bytes < plans[0].arena_bytes);
 }
 
-/// The teacher is a value that may be absent; where the objective asks for one, that is an error and no plan.
+/// A teacher is optional; an objective that needs one and has none is an error.
 #[test]
 fn an_objective_that_learns_from_a_teacher_needs_one() {
     let student = ModelConfig::from_json(include_str!("../../../aot/models/qwen2.5-0.5b.json")).unwrap();
@@ -351,7 +352,7 @@ fn an_objective_that_learns_from_a_teacher_needs_one() {
     assert!(matches!(TrainingPlan::new(TrainingRequest::new(&student, &recipe, Arch::Sim)), Err(PlanError::NoTeacher)));
 }
 
-/// A block's last product is not recomputed: nothing reads it.
+/// A block's last product is never recomputed: its output is not read.
 #[test]
 fn no_last_product_of_a_block_is_recomputed() {
     let [.., plan] = qwen_by_recompute(1, 64, Precision::Bf16);

@@ -1,4 +1,4 @@
-//! Plans whose products cuBLASLt computes.
+//! Plans with products by cuBLASLt.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ fn model() -> ModelConfig {
     ModelConfig { layers: 2, ..config }
 }
 
-/// The same training step by the bundle's kernels, and by cuBLASLt.
+/// Plans one training step by the bundle's kernels, and by cuBLASLt.
 fn plans(recipe: &Recipe, arch: Arch) -> [Plan; 2] {
     let model = model();
     let teacher = recipe.objective.has_teacher().then_some(&model);
@@ -27,7 +27,7 @@ fn plans(recipe: &Recipe, arch: Arch) -> [Plan; 2] {
     })
 }
 
-/// Which product of the library a launch is.
+/// Returns the library's product of a launch.
 fn cublas(launch: &Launch) -> Option<Cublas> {
     match launch.by {
         Executor::Cublas(cublas) => Some(cublas),
@@ -39,7 +39,7 @@ fn is_product(pair: &KeyVariant) -> bool {
     is_dense_product(&pair.key)
 }
 
-/// Products of int8 are the bundle's either way.
+/// False for int8 products, which are always the bundle's.
 fn is_dense_product(key: &Key) -> bool {
     key.op().starts_with("gemm.") && !key.text().contains("w=i8")
 }
@@ -51,7 +51,7 @@ fn the_keys_of_products_drop_out_and_all_others_stay() {
         for recipe in Recipe::every(64) {
             let [bundle, library] = plans(&recipe, arch).map(|plan| keys(&plan));
             let rest: BTreeSet<KeyVariant> = bundle.iter().filter(|pair| !is_product(pair)).cloned().collect();
-            // A student's SwiGLU is a launch of its own either way.
+            // A student's SwiGLU is always a launch of its own.
             assert_eq!(library, rest, "{arch}");
             assert!(library.is_subset(&built) && library.len() < bundle.len(), "{arch}");
         }
@@ -70,7 +70,7 @@ fn the_keys_of_products_drop_out_and_all_others_stay() {
     }
 }
 
-/// What of a launch does not depend on who computes it and where its operands are.
+/// Returns the part of a launch that does not depend on its executor and addresses.
 fn computes(node: &Node) -> (String, String) {
     let Some(launch) = node.launch() else { panic!("{} is no launch", node.label) };
     let problem = launch.key.kernel().problem(&launch.params).unwrap_or_default();
@@ -84,7 +84,7 @@ fn a_step_is_the_same_launches_with_gate_and_up_apart_from_swiglu() {
             let [bundle, library] = plans(&recipe, arch);
             for (before, after) in bundle.phases.iter().zip(&library.phases) {
                 let mut nodes = after.nodes.iter();
-                // Where the bundle's products divide K they count in semaphores.
+                // The bundle's products that divide K count in semaphores.
                 for node in before.nodes.iter().filter(|node| node.label != "clear.semaphores") {
                     let (label, what) = computes(node);
                     let (own_label, own) = computes(nodes.next().unwrap());
@@ -126,7 +126,7 @@ fn a_library_works_in_planned_memory_and_products_take_it_in_turn() {
             (workspace.buffer, workspace.offset, 32 << 20)
         );
     }
-    // Two products that work in the same place wait for each other.
+    // Two products with one workspace wait for each other.
     let mut last: BTreeMap<u64, usize> = BTreeMap::new();
     for (index, node) in micro.nodes.iter().enumerate() {
         let Some(launch) = node.launch() else { continue };
@@ -146,7 +146,7 @@ fn a_library_works_in_planned_memory_and_products_take_it_in_turn() {
     assert_eq!(bundle.device_bytes(), bundle.arena_bytes);
 }
 
-/// Whether a node waits for an earlier one, by way of others too.
+/// True if a node waits for an earlier one, also transitively.
 fn reaches(nodes: &[Node], from: usize, to: usize) -> bool {
     from == to || nodes[from].dependencies.iter().any(|next| *next as usize >= to && reaches(nodes, *next as usize, to))
 }

@@ -1,4 +1,4 @@
-//! A teacher in 8 bits: what its plan takes, what it launches, and where its matrices are quantized.
+//! An 8-bit teacher: its plan's memory, launches, and quantization.
 
 use precast_kernels::{Arch, Dtype, Key};
 use precast_plan::memory::MemoryTable;
@@ -40,7 +40,7 @@ fn a_7b_in_int8_fits_a_card_of_24_gib() {
     }
 }
 
-/// One scale a row, and nothing else beside the values.
+/// One scale per row, and nothing else beside the values.
 #[test]
 fn weights_are_a_byte_an_element_and_a_scale_a_row() {
     let model = config("qwen2.5-1.5b");
@@ -75,13 +75,13 @@ fn the_products_of_the_teacher_are_of_8_bits() {
     };
     let of_teacher = |op| of("teacher.", op) / teacher.layers;
     assert_eq!(["gemm.fwd i8", "gemm.swiglu i8", "gemm."].map(of_teacher), [3, 1, 4]);
-    // Norms quantize themselves; attention's and SwiGLU's outputs are quantized behind them.
+    // Norms quantize their own outputs; attention's and SwiGLU's take a pass of their own.
     assert_eq!(["rmsnorm.fwd i8", "int8.quantize"].map(of_teacher), [2, 2]);
     assert_eq!([of("student.", " i8"), of("head.", " i8")], [0, 0]);
     assert!(of("head.", "gemm.fwd") > 0);
 }
 
-/// Every matrix is sent once, quantized once, and lies nowhere dense when the first step begins.
+/// Every matrix is sent once, quantized once, and dense nowhere when the first step begins.
 #[test]
 fn each_layer_is_sent_and_quantized_by_itself() {
     let (teacher, student) = (config("qwen3-1.7b"), config("qwen3-0.6b"));
@@ -104,7 +104,7 @@ fn each_layer_is_sent_and_quantized_by_itself() {
             let buffer = plan.plan.buffer(touch.buffer);
             assert!(buffer.persistent && buffer.category == Category::TeacherWeights);
         }
-        // Where what comes later will lie, and nothing that is there already.
+        // In memory that is used later, and not yet.
         let buffer = plan.plan.buffer(staged.parts[0].1.buffer);
         let kept = [Category::TeacherWeights];
         let there = plan.plan.buffers.iter().filter(|other| other.persistent && kept.contains(&other.category));
@@ -114,7 +114,7 @@ fn each_layer_is_sent_and_quantized_by_itself() {
     }
 }
 
-/// What measuring needs never makes a plan larger: where there is no room, it is left out.
+/// Measuring never makes a plan larger: without room, it is left out.
 #[test]
 fn a_plan_does_not_grow_to_be_certified() {
     let large = config("qwen2.5-1.5b");
@@ -147,7 +147,7 @@ fn what_nothing_computes_is_refused_by_name() {
     assert_eq!(evaluate(&least, Precision::Bf16), Ok(()));
 }
 
-/// A plan's other bytes are those of a dense teacher: activations grow by nothing but the rows that are quantized.
+/// The plan's other bytes are those of a dense teacher: activations grow only by the quantized rows.
 #[test]
 fn inputs_of_products_are_bytes() {
     let (teacher, student) = (config("qwen2.5-1.5b"), config("qwen2.5-0.5b"));

@@ -1,4 +1,4 @@
-//! A student that trains in int8: which products are of 8 bits, what is in memory, and what its guard touches.
+//! A student that trains in int8: its 8-bit products, memory, and the accesses of its guard.
 
 use precast_kernels::int8::MOST_DEPTH;
 use precast_kernels::{Arch, Dtype, Format};
@@ -20,7 +20,7 @@ fn recipe(precision: Precision, recompute: Recompute) -> Recipe {
     Recipe { batch, seq_len, precision, objective, weight_decay: 0.01, clip: 1.0, gemm, recompute }
 }
 
-/// Qwen2.5-1.5B to 0.5B.
+/// Plans Qwen2.5-1.5B to 0.5B.
 fn qwen(recipe: &Recipe, share: Share) -> TrainingPlan {
     let (teacher, student) = (config("qwen2.5-1.5b"), config("qwen2.5-0.5b"));
     let (dense, adapters) = (Formats::dense(), Adapters::none());
@@ -29,13 +29,13 @@ fn qwen(recipe: &Recipe, share: Share) -> TrainingPlan {
     TrainingPlan::new(TrainingRequest { teacher, student, recipe: *recipe, share, arch: Arch::Sm90a }).unwrap()
 }
 
-/// Launches in a phase, by the first part of their labels and a part of their keys.
+/// Counts the launches in a phase, by the first part of their labels and a part of their keys.
 fn count(plan: &Plan, phase: &str, of: &str, key: &str) -> u32 {
     let nodes = plan.phase(phase).nodes.iter().filter(|node| node.label.starts_with(of));
     nodes.filter(|node| node.launch().is_some_and(|launch| launch.key.text().contains(key))).count() as u32
 }
 
-/// What the keys of products in int8 say.
+/// Part of an int8 product's key.
 const PRODUCT: &str = "w=i8,x=i8";
 
 const LAYERS: u32 = 24;
@@ -57,8 +57,8 @@ fn products_of_layers_are_of_8_bits_but_for_gradients_of_weights() {
     }
 }
 
-/// Norms and SwiGLU, forward and backward, give what products in int8 read; the rest is quantized in a pass of its own: the
-/// outputs of attention, and the gradients of q, k and v.
+/// Norms and SwiGLU, forward and backward, quantize the inputs of int8 products; a pass of its own quantizes the rest:
+/// the outputs of attention, and the gradients of q, k and v.
 #[test]
 fn what_products_read_is_quantized_by_what_makes_it() {
     let ops = [
@@ -75,18 +75,18 @@ fn what_products_read_is_quantized_by_what_makes_it() {
             let nodes = plan.phase(MICRO).nodes.iter().filter(|node| node.label.starts_with("student."));
             nodes.filter(|node| node.launch().is_some_and(|launch| launch.key.text().starts_with(op))).count() as u32
         };
-        // Nothing is a product with the gradient of what the lowest block reads; the last norm's is one.
+        // No product reads the gradient of the lowest block's input; one reads the last norm's.
         assert_eq!(of_residual.map(of), [2 * LAYERS, 1]);
         ops.map(|op| of(op) / LAYERS)
     };
     assert_eq!(counts(Recompute::None), [2, 1, 0, 1, 2]);
-    // What nobody keeps is not written; and what is recomputed is so by the same kernel, for the same bits.
+    // Unread outputs are not written; recomputation uses the same kernels, for the same bits.
     assert_eq!(counts(Recompute::Norms), [4, 1, 1, 1, 2]);
     // All of a block but its last product.
     assert_eq!(counts(Recompute::Blocks), [4, 1, 1, 1, 3]);
 }
 
-/// Each form of a matrix is made once, right behind the update, and read from the next micro-batch on.
+/// Each form of a matrix is made once, right after the update, and read from the next micro-batch on.
 #[test]
 fn both_forms_of_a_matrix_are_made_once_a_step() {
     let forms = |share: Share, phase: &str| {
@@ -95,11 +95,11 @@ fn both_forms_of_a_matrix_are_made_once_a_step() {
     };
     assert_eq!(forms(Share::ALONE, UPDATE), [4 * LAYERS; 2]);
     let of_two = Share { replicas: 2, ranks: 2, rank: 0 };
-    // What ranks have gathered, they quantize each for itself.
+    // Each rank quantizes the gathered weights itself.
     assert_eq!((forms(of_two, UPDATE), forms(of_two, GATHER)), ([0; 2], [4 * LAYERS; 2]));
 }
 
-/// On one GPU no matrix of a layer lies anywhere in bf16: what takes its place is as large, scales apart.
+/// On one GPU no matrix of a layer is in bf16: its replacement has the same size, apart from scales.
 #[test]
 fn memory_is_that_of_bf16() {
     for recompute in Recompute::ALL {
@@ -118,8 +118,8 @@ fn memory_is_that_of_bf16() {
     }
 }
 
-/// It writes to memory of its own phase, and to the semaphores, which are 0 again behind each launch; and takes no more memory
-/// than the micro-batch, whatever that recomputes, but for what is read.
+/// It writes to memory of its own phase, and to the semaphores, which are 0 again after each launch; and takes no more
+/// memory than the micro-batch, for any recomputation, apart from its results.
 #[test]
 fn a_guard_touches_nothing_that_training_reads_and_takes_no_memory() {
     let shares = [Share::ALONE, Share { replicas: 2, ranks: 2, rank: 1 }];
@@ -154,15 +154,15 @@ fn a_frozen_base_of_8_bits_has_no_guard() {
         TrainingPlan::new(TrainingRequest::new(adapted, &recipe, Arch::Sm90a).taught_by(Some(Teacher::Base))).unwrap();
     assert!(training.guard.is_none() && training.plan.phases.iter().all(|phase| phase.name != GUARD));
     let of_student = |op| count(&training.plan, MICRO, "student.", op);
-    // The lowest layer's q, k and v have nothing below them that learns.
+    // Nothing below the lowest layer's q, k and v trains.
     assert_eq!([of_student(PRODUCT), of_student("gemm.")], [2 * 4 * LAYERS - 1; 2]);
     assert!(training.certificate.is_some(), "a base that teaches in int8 is measured, as any teacher is");
-    // Sent a layer at a time, and quantized once.
+    // Sent one layer at a time, and quantized once.
     assert_eq!(training.student.staged.len() as u32, LAYERS);
     assert_eq!(count(&training.plan, UPDATE, "", "i8"), 0);
 }
 
-/// What changes is what launches read: the sums of the norm, their order, and what is updated are bf16's.
+/// Only the weights that launches read change: the sums of the norm, their order, and the update are bf16's.
 #[test]
 fn the_update_is_that_of_bf16() {
     let updates = [Precision::Bf16, Precision::Int8].map(|precision| {

@@ -1,4 +1,4 @@
-//! Tests plans: that the build covers them, what their launches are built as, their memory, ranks, adapters and formats.
+//! Tests plans: coverage by the build, variants of launches, memory, ranks, adapters and formats.
 
 mod adapters;
 mod choices;

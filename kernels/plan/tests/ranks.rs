@@ -1,4 +1,4 @@
-//! Plans of several ranks fit together: what one sends another takes, and each keeps its part.
+//! Plans of several ranks fit together: sends match receives, and each rank keeps its part.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ fn config() -> ModelConfig {
     ModelConfig { layers: 2, ..ModelConfig::from_json(json).unwrap() }
 }
 
-/// The plans of all ranks.
+/// Plans all ranks.
 fn plans(
     config: &ModelConfig,
     recipe: &Recipe,
@@ -31,7 +31,7 @@ fn plans(
     (0..ranks).map(plan).collect()
 }
 
-/// Exchanges in the order in which they run, with their phases.
+/// Returns the exchanges in running order, with their phases.
 fn exchanges(plan: &TrainingPlan) -> Vec<(&str, &Exchange)> {
     let nodes = plan.plan.phases.iter().flat_map(|phase| phase.nodes.iter().map(move |node| (phase, node)));
     let exchange = nodes.filter_map(|(phase, node)| match &node.work {
@@ -41,7 +41,7 @@ fn exchanges(plan: &TrainingPlan) -> Vec<(&str, &Exchange)> {
     exchange.collect()
 }
 
-/// Bytes of the arena, and whether they are written.
+/// Start and end in the arena, and true for a write.
 type Range = (u64, u64, bool);
 
 fn ranges(plan: &Plan, node: &Node) -> Vec<Range> {
@@ -52,13 +52,13 @@ fn ranges(plan: &Plan, node: &Node) -> Vec<Range> {
     node.touches().into_iter().map(range).collect()
 }
 
-/// Whether two touch the same bytes, and one of them writes.
+/// True if two touch the same bytes, and one of them writes.
 fn conflict(one: &[Range], other: &[Range]) -> bool {
     one.iter()
         .any(|(start, end, writes)| other.iter().any(|(from, to, also)| start < to && from < end && (*writes || *also)))
 }
 
-/// Of each node, all that it waits for.
+/// Returns all that each node waits for, transitively.
 fn waited_for(nodes: &[Node]) -> Vec<Vec<bool>> {
     let mut all: Vec<Vec<bool>> = Vec::new();
     for node in nodes {
@@ -86,7 +86,7 @@ fn gradients_leave_when_they_are_complete_and_are_read_when_they_have_come() {
                     let mut sent = 0;
                     for (index, node) in nodes.iter().enumerate() {
                         let Work::Exchange(exchange) = &node.work else { continue };
-                        // The losses of this rank are where those of all will be.
+                        // This rank's losses are already in place.
                         let gradients =
                             exchange.sends.iter().map(|(_, tensor)| tensor.buffer != training.metrics.buffer);
                         let sends = touched[index].iter().zip(gradients).filter(|(_, is_gradient)| *is_gradient);
@@ -125,7 +125,7 @@ fn earlier_layers_compute_while_gradients_of_later_ones_move() {
         let beside = (first..nodes.len()).filter(|later| !waited[*later][first] && is_of(*later, 2)).count();
         assert!(beside > 10, "{beside} nodes of the layer before need nothing of it");
         assert!(nodes.iter().filter(leaves).count() >= 8);
-        // Behind the last gradient nothing but the embedding's, and what has no layer of its own, has still to leave.
+        // After the last gradient only the embedding's, and parameters outside of layers, remain to be sent.
         let last = (0..nodes.len()).rfind(|index| is_of(*index, 0)).unwrap();
         let behind: u64 = nodes[last..]
             .iter()
@@ -197,7 +197,7 @@ fn a_rank_keeps_its_part_and_one_keeps_everything() {
     };
     let [one, two, four] = [(4, 1), (4, 2), (4, 4)].map(|share| bytes(share, "moments"));
     assert!(two < one * 51 / 100 && four < one * 26 / 100, "{one} {two} {four}");
-    // log2 of the replicas of a rank further gradients.
+    // log2 of the rank's replicas more gradient buffers.
     let [one, two, four] = [(4, 1), (4, 2), (4, 4)].map(|share| bytes(share, "gradients"));
     let gradient = one - two;
     assert!(gradient == two - four && gradient > 4 * 10_000_000, "{one} {two} {four}");
@@ -210,7 +210,7 @@ fn weights_are_gathered_beside_the_teacher() {
     let plan = &plans(&config, &recipe, &Adapters::none(), (2, 2))[0].plan;
     let touched = |nodes: &[Node]| -> Vec<Range> { nodes.iter().flat_map(|node| ranges(plan, node)).collect() };
     let gathered = touched(&plan.phase(GATHER).nodes);
-    // A step of one micro-batch has the last one alone.
+    // A step of one micro-batch has only the last one.
     for name in [MICRO, LAST] {
         let phase = plan.phase(name);
         let parts: Vec<_> = phase.parts().collect();

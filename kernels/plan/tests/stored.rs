@@ -1,4 +1,4 @@
-//! A teacher that stays as it is stored: what its plan takes, and that its products are those of a dense one.
+//! A teacher as stored: its plan's memory, and equality of its products with a dense teacher's.
 
 use std::collections::BTreeSet;
 
@@ -54,8 +54,8 @@ fn is_dequant(launch: &Launch) -> bool {
     launch.key.op() == "dequant"
 }
 
-/// The launches of a plan but those that make matrices dense: key, variant and the block without its addresses. The gather
-/// of embeddings differs in its key alone.
+/// Returns the launches of a plan but dequantization: key, variant and the block without its addresses. The gather of
+/// embeddings differs only in its key.
 fn products(plan: &Plan) -> Vec<(String, String, Vec<u8>)> {
     let key = |key: &Key| {
         let text = key.to_string();
@@ -65,7 +65,7 @@ fn products(plan: &Plan) -> Vec<(String, String, Vec<u8>)> {
     launches.map(|launch| (key(&launch.key), launch.pair().unwrap().variant.to_string(), launch.shape())).collect()
 }
 
-/// Bits could depend on the variant, the shape and the order of sums: all are the same, on every architecture.
+/// Bits could depend on variant, shape and order of sums: all are equal, on every architecture.
 #[test]
 fn what_is_launched_besides_dequantization_is_what_a_dense_teacher_launches() {
     let [large, student, small] = models();
@@ -101,7 +101,7 @@ fn without_blocks_a_stored_teacher_is_the_dense_one() {
     assert_eq!(dense, stored);
 }
 
-/// Whether node `later` has to wait for node `earlier`.
+/// True if node `later` must wait for node `earlier`.
 fn waits(nodes: &[Node], later: usize, earlier: usize) -> bool {
     let mut stack = vec![later];
     let mut seen = BTreeSet::new();
@@ -116,8 +116,8 @@ fn waits(nodes: &[Node], later: usize, earlier: usize) -> bool {
     false
 }
 
-/// Each matrix of a layer may be dequantized while the product before it runs: nothing orders the two, neither an edge of
-/// their own nor memory that something shares.
+/// Each matrix of a layer may be dequantized while the previous product runs: neither an edge nor shared memory orders
+/// the two.
 #[test]
 fn a_matrix_may_be_dequantized_while_the_product_before_it_runs() {
     let [teacher, student, _] = models();
@@ -142,12 +142,12 @@ fn a_matrix_may_be_dequantized_while_the_product_before_it_runs() {
             }
         }
     }
-    // The part of the head that lies in neither slot waits for nothing at all.
+    // The part of the head in neither slot waits for nothing.
     let head: Vec<&Node> = nodes.iter().filter(|node| node.label.starts_with("head.teacher.dequant.")).collect();
     assert!(head.len() == 3 && head[2].dependencies.is_empty(), "{head:?}");
 }
 
-/// Two launches where formats agree and parts lie next to each other, one a format where not.
+/// Two launches if formats agree and parts are adjacent, else one per format.
 #[test]
 fn parts_of_a_product_that_are_stored_alike_are_dequantized_by_one_launch() {
     let [teacher, _, _] = models();
@@ -155,11 +155,11 @@ fn parts_of_a_product_that_are_stored_alike_are_dequantized_by_one_launch() {
     let plan = EvaluationPlan::with_formats((&teacher, &formats), (1, 64), Precision::Bf16, Arch::Sm90a).unwrap().plan;
     let count = |prefix: &str| plan.phases[0].nodes.iter().filter(|node| node.label.starts_with(prefix)).count();
     assert_eq!(count("model.layers.0.gate_up.dequant."), 1);
-    // v in Q6_K in the first layers, in Q4_K as q and k later on.
+    // v in Q6_K in the first layers, in Q4_K like q and k later.
     assert_eq!([count("model.layers.0.qkv.dequant."), count("model.layers.3.qkv.dequant.")], [2, 1]);
 }
 
-/// q in one format, k in another and v dense, as no converter writes them: one product still computes all three.
+/// q in one format, k in another and v dense, which no converter writes: one product still computes all three.
 #[test]
 fn a_product_with_a_dense_part_is_dense() {
     let [_, teacher, _] = models();

@@ -1,4 +1,4 @@
-//! The losses of a teacher by itself: what they touch, and what they take.
+//! Losses of a teacher alone: accesses and memory.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ fn keys(plan: &Plan, phase: &str) -> BTreeSet<String> {
     plan.phase(phase).launches().map(|launch| launch.key.to_string()).collect()
 }
 
-/// Where what a plan keeps and what some of its phases touch ends.
+/// Returns the end of the memory that a plan keeps and that some of its phases touch.
 fn end(plan: &Plan, takes: impl Fn(&str) -> bool) -> u64 {
     let phases = plan.phases.iter().filter(|phase| takes(&phase.name));
     let touched = phases.flat_map(|phase| &phase.nodes).flat_map(Node::touches).map(|touch| plan.buffer(touch.buffer));
@@ -34,14 +34,14 @@ fn check(training: &TrainingPlan, what: &str) {
     assert!(alone <= end(plan, |phase| phase != TEACHER), "{what}: {alone}");
     let touches = plan.phase(TEACHER).nodes.iter().flat_map(Node::touches).filter(|touch| touch.access.writes());
     let written = touches.map(|touch| plan.buffer(touch.buffer)).filter(|buffer| buffer.persistent);
-    // Where products work, and where frozen matrices are dequantized.
+    // Workspaces of products, and scratch of frozen matrices.
     let works = |name: &&str| *name != "cublas.workspaces" && !name.ends_with(".scratch");
     let written: BTreeSet<&str> = written.map(|buffer| &*buffer.name).filter(works).collect();
     assert_eq!(written.into_iter().collect::<Vec<_>>(), ["metrics"], "{what}");
 }
 
-/// It launches kernels of a step, takes no memory that a step does not, and changes nothing that training reads: the losses that
-/// it leaves are overwritten by those of the next micro-batch.
+/// It launches kernels of a step, takes no memory beyond a step's, and changes nothing that training reads: the next
+/// micro-batch overwrites its losses.
 #[test]
 fn a_teacher_alone_takes_neither_kernels_nor_memory() {
     let (teacher, student) = (config("qwen2.5-1.5b"), config("qwen2.5-0.5b"));
@@ -63,7 +63,7 @@ fn a_teacher_alone_takes_neither_kernels_nor_memory() {
                 let Ok(training) =
                     TrainingPlan::new(TrainingRequest { teacher, student, recipe, share, arch: Arch::Sm90a })
                 else {
-                    // No products in int8 in fp32, or by cuBLASLt.
+                    // No int8 products in fp32, or by cuBLASLt.
                     assert!(name == "int8", "{recipe:?}");
                     continue;
                 };
@@ -80,7 +80,7 @@ fn a_teacher_alone_takes_neither_kernels_nor_memory() {
         &TrainingPlan::new(TrainingRequest::new(base, &recipe, Arch::Sm90a).taught_by(Some(Teacher::Base))).unwrap(),
         "a stored base",
     );
-    // Nobody teaches.
+    // Without a teacher.
     let alone = Recipe::every(64).find(|it| !it.objective.has_teacher() && it.recompute == Recompute::None).unwrap();
     let alone = TrainingPlan::new(TrainingRequest::new(&student, &alone, Arch::Sim)).unwrap();
     assert!(alone.plan.phases.iter().all(|phase| phase.name != TEACHER));

@@ -1,8 +1,9 @@
-//! Where the matrices of adapters lie in flat buffers of one layout.
+//! Layout of the adapters' matrices in flat buffers.
 //!
-//! The adapters of projections that one product computes are computed together, and so have one rank: the largest of theirs,
-//! padded. Their A's lie below each other, `[parts * rank, in]`, and so do their B's, `[out of all parts, rank]`. Rows of an A
-//! and columns of a B beyond a projection's own rank are padding, which is 0 and gets gradients that are exactly 0.
+//! Adapters of projections that one product computes are computed together, and so share one rank: the largest of
+//! theirs, padded. Their A's are stacked, `[parts * rank, in]`, and so are their B's, `[out of all parts, rank]`. Rows
+//! of an A and columns of a B beyond a projection's own rank are padding, which is 0 and gets gradients that are
+//! exactly 0.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +13,7 @@ use crate::parameters::{ALIGN, Stack, stacks};
 use crate::recipe::PlanError;
 use crate::sections::Sections;
 
-/// Which of the two matrices of an adapter.
+/// One of the two matrices of an adapter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Factor {
     /// `[rank, in]`
@@ -21,65 +22,63 @@ pub enum Factor {
     B,
 }
 
-/// One matrix of an adapter, and its place in flat buffers.
+/// One matrix of an adapter, with its offset in flat buffers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdapterParameter {
-    /// Hugging Face name of the matrix that is adapted.
+    /// Hugging Face name of the adapted matrix.
     pub projection: String,
     pub factor: Factor,
-    /// As PEFT stores it: `[rank, in]` or `[out, rank]`.
+    /// PEFT's shape: `[rank, in]` or `[out, rank]`.
     pub shape: [u64; 2],
-    /// Its first element in the buffer.
+    /// Index of its first element in the buffer.
     pub start: u64,
-    /// Elements from one of its rows to the next.
+    /// Elements from one row to the next.
     pub row: u64,
 }
 
-/// The matrices of a model's adapters, laid out. What of the buffer is none of theirs is padding, and 0.
+/// The matrices of a model's adapters, laid out. All other elements are padding, and 0.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdapterParameters {
-    /// By layer, in a layer by product, of a product the A's and then the B's.
+    /// By layer, then by product; of a product the A's, then the B's.
     pub list: Vec<AdapterParameter>,
     /// Elements of the buffer, padding included.
     pub elems: u64,
-    /// Where the adapters of each product of each layer are; none where it has none.
+    /// Adapters of each product of each layer; none if it has none.
     pub(crate) stacks: Vec<[Option<StackLayout>; 4]>,
-    /// Where the adapters of each layer end.
+    /// End of the adapters of each layer.
     layers: Vec<u64>,
 }
 
-/// An adapted part of a product's output.
+/// An adapted range of a product's output columns.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdaptedPart {
     pub scale: f32,
-    /// Its first column.
     pub start: u32,
-    /// Its columns.
     pub width: u32,
 }
 
-/// Where the adapters of one product lie.
+/// Offsets of the adapters of one product.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct StackLayout {
     pub parts: Vec<AdaptedPart>,
-    /// Of each part, padded.
+    /// Padded rank of each part.
     pub rank: u32,
-    /// Where A starts, elements; it is `[parts * rank, in]`.
+    /// Offset of A, elements; A is `[parts * rank, in]`.
     pub a: u64,
     pub a_elems: u64,
-    /// Where B starts; it is `[width of all parts, rank]`.
+    /// Offset of B, elements; B is `[width of all parts, rank]`.
     pub b: u64,
     pub b_elems: u64,
 }
 
-/// Ranks are multiples of this: rows of B are whole vectors of 16 bytes in bf16.
+/// Alignment of ranks: rows of B are whole vectors of 16 bytes in bf16.
 const ALIGN_RANK: u32 = 8;
 
 impl AdapterParameters {
-    /// The layout for a model.
+    /// Lays out a model's adapters.
     ///
     /// # Errors
-    /// [`PlanError`] for a rank out of bounds, or an adapter of what is no projection of this model.
+    /// [`PlanError`] if a rank is out of bounds, or an adapted matrix is no projection of this model.
     pub fn new(config: &ModelConfig, adapters: &Adapters) -> Result<Self, PlanError> {
         for (name, Adapter { rank, .. }) in adapters.iter() {
             if !(1..=Adapter::MOST_RANK).contains(&rank) {
@@ -100,12 +99,12 @@ impl AdapterParameters {
         }
     }
 
-    /// Where the layout is best divided.
+    /// Returns the sections in which gradients become complete.
     pub(crate) fn sections(&self) -> Sections {
         Sections::new(vec![self.layers.iter().copied().chain([self.elems]).collect()])
     }
 
-    /// Elements that are parameters, padding apart.
+    /// Returns the number of elements without padding.
     pub fn count(&self) -> u64 {
         self.list.iter().map(|one| one.shape.iter().product::<u64>()).sum()
     }

@@ -1,8 +1,8 @@
-//! Low-rank adapters of projections: what of a run, besides base and recipe, a plan with adapters follows from.
+//! Low-rank adapters of projections, an input of a plan besides base and recipe.
 //!
-//! `y = W x + scale B (A x)`, A `[rank, in]` and B `[out, rank]`: Hu et al., "LoRA: Low-Rank Adaptation of Large Language
-//! Models", 2021 (arXiv 2106.09685). The scale is `alpha / rank`, or `alpha / sqrt(rank)` where ranks are large: Kalajdzievski,
-//! "A Rank Stabilization Scaling Factor for Fine-Tuning with LoRA", 2023 (arXiv 2312.03732).
+//! `y = W x + scale B (A x)`, A `[rank, in]` and B `[out, rank]`: Hu et al., "LoRA: Low-Rank Adaptation of Large
+//! Language Models", 2021 (arXiv 2106.09685). The scale is `alpha / rank`, or `alpha / sqrt(rank)` for large ranks:
+//! Kalajdzievski, "A Rank Stabilization Scaling Factor for Fine-Tuning with LoRA", 2023 (arXiv 2312.03732).
 
 mod layout;
 
@@ -42,13 +42,13 @@ impl Target {
         }
     }
 
-    /// What PEFT's `target_modules` call it: the last part of the module's name, `q_proj`.
+    /// Returns its name in PEFT's `target_modules`, the last part of the module's name: `q_proj`.
     pub fn name(self, family: &Family) -> &'static str {
         let module = self.module(family).hugging_face;
         module.rsplit('.').next().unwrap_or(module)
     }
 
-    /// The Hugging Face name of its matrix in a layer.
+    /// Returns the Hugging Face name of its matrix in a layer.
     pub fn parameter(self, family: &Family, layer: u32) -> String {
         self.module(family).layer_parameter(layer, "weight")
     }
@@ -59,7 +59,7 @@ impl Target {
 pub struct Adapter {
     /// Rows of A and columns of B, 1 to [`Self::MOST_RANK`].
     pub rank: u32,
-    /// What `B (A x)` is multiplied by.
+    /// Factor of `B (A x)`.
     pub scale: f32,
 }
 
@@ -67,7 +67,7 @@ impl Adapter {
     pub const MOST_RANK: u32 = 256;
 }
 
-/// The adapters of a model, by the Hugging Face name of the matrix that each goes with. Other matrices have none.
+/// The adapters of a model, by the Hugging Face name of the adapted matrix.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Adapters(BTreeMap<String, Adapter>);
 
@@ -80,17 +80,17 @@ impl Adapters {
         self.0.is_empty()
     }
 
-    /// The adapter of a matrix, if it has one.
+    /// Returns the adapter of a matrix, if it has one.
     pub fn of(&self, parameter: &str) -> Option<Adapter> {
         self.0.get(parameter).copied()
     }
 
-    /// Each matrix that has one, with its adapter.
+    /// Returns each adapted matrix with its adapter.
     pub fn iter(&self) -> impl Iterator<Item = (&str, Adapter)> {
         self.0.iter().map(|(name, adapter)| (name.as_str(), *adapter))
     }
 
-    /// The same of these projections in every layer.
+    /// Builds equal adapters of these projections in every layer.
     pub fn uniform(config: &ModelConfig, targets: &[Target], rank: u32, scale: f32) -> Self {
         let layers = (0..config.layers).flat_map(|layer| targets.iter().map(move |target| (layer, *target)));
         layers.map(|(layer, target)| (target.parameter(config.family, layer), Adapter { rank, scale })).collect()

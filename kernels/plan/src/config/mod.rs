@@ -1,4 +1,4 @@
-//! A model's shape, read from a Hugging Face `config.json`.
+//! Reads a model's shape from a Hugging Face `config.json`.
 
 mod rope;
 mod unsupported;
@@ -9,7 +9,7 @@ use serde::Deserialize;
 use crate::family::{Bias, Family, HeadDim};
 use crate::rope::{Llama3, frequencies};
 
-/// Everything about a model that its plan follows from.
+/// Every property of a model that determines its plan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelConfig {
     pub family: &'static Family,
@@ -21,19 +21,19 @@ pub struct ModelConfig {
     pub heads: u32,
     /// Key/value heads.
     pub kv_heads: u32,
-    /// Elements of a head.
+    /// Width of a head.
     pub head_dim: u32,
     /// Rows of the embedding table.
     pub vocab: u32,
-    /// Longest sequence the model was made for.
+    /// Longest sequence that the model supports.
     pub max_positions: u32,
     /// Epsilon of the norms.
     pub rms_norm_eps: f32,
     /// Base of the rotary embedding.
     pub rope_theta: f32,
-    /// How its frequencies are scaled, if they are.
+    /// Scaling of its frequencies, if any.
     pub rope_scaling: Option<Llama3>,
-    /// Whether the head is the embedding table.
+    /// True if the head is the embedding table.
     pub tied: bool,
     /// Biases on q, k and v.
     pub qkv_bias: bool,
@@ -43,12 +43,13 @@ pub struct ModelConfig {
     pub mlp_bias: bool,
 }
 
-/// Elements of a matrix: twice those of the largest vocabulary and width there are.
+/// Most elements of a matrix: twice those of the largest known vocabulary and width.
 const MOST_MATRIX: u64 = 1 << 33;
-/// Four times those of the deepest models there are. A plan's dependencies grow with the square of its launches.
+/// Most layers: four times those of the deepest known models. A plan's dependencies grow with the square of its
+/// launches.
 const MOST_LAYERS: u32 = 512;
 
-/// A configuration the plan cannot follow.
+/// A configuration that no plan supports.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// Not JSON, or a field is missing or of the wrong type.
@@ -62,9 +63,8 @@ pub enum ConfigError {
     Unsupported {
         /// Field of config.json.
         field: String,
-        /// What it says.
         value: String,
-        /// Why that stops here.
+        /// Reason, and the remedy if there is one.
         reason: &'static str,
     },
     /// Numbers that contradict each other.
@@ -72,7 +72,7 @@ pub enum ConfigError {
     Inconsistent(String),
 }
 
-/// The fields of `config.json` that matter, as they are spelled there.
+/// Fields of `config.json` that are read, as spelled there.
 #[derive(Deserialize)]
 struct Raw {
     #[serde(default)]
@@ -100,8 +100,8 @@ impl ModelConfig {
     /// `rope_parameters` or `rope_scaling` (older files).
     ///
     /// # Errors
-    /// [`ConfigError`] for another architecture, anything that would change the mathematics (rope scaling
-    /// other than Llama 3's, sliding windows, dropout, another activation, quantized weights), or numbers that do not fit together.
+    /// [`ConfigError`] for another architecture, any feature that would change the mathematics (rope scaling other than
+    /// Llama 3's, sliding windows, dropout, another activation, quantized weights), or inconsistent numbers.
     pub fn from_json(text: &str) -> Result<Self, ConfigError> {
         let text = text.strip_prefix('\u{FEFF}').unwrap_or(text);
         let raw: Raw = serde_json::from_str(text)?;
@@ -136,17 +136,17 @@ impl ModelConfig {
         Ok(config)
     }
 
-    /// Width of one row of the packed queries, keys and values.
+    /// Returns the width of one row of the packed queries, keys and values.
     pub fn qkv_width(&self) -> u32 {
         (self.heads + 2 * self.kv_heads) * self.head_dim
     }
 
-    /// Width of the attention output before its projection.
+    /// Returns the width of the attention output before its projection.
     pub fn attention_width(&self) -> u32 {
         self.heads * self.head_dim
     }
 
-    /// The frequency of each pair of elements of a head, radians a position.
+    /// Returns the frequency of each pair of elements of a head, radians per position.
     pub fn rope_frequencies(&self) -> Vec<f32> {
         frequencies(self.rope_theta, self.rope_scaling, self.head_dim)
     }
@@ -201,7 +201,7 @@ impl ModelConfig {
 }
 
 impl Raw {
-    /// A field that is on or off; off where it is not there.
+    /// Reads a flag; a missing field is false.
     fn flag(&self, field: &str) -> bool {
         let value = match field {
             "attention_bias" => self.attention_bias,
@@ -266,7 +266,7 @@ mod tests {
     fn head_dim_is_explicit_or_follows() {
         assert_eq!(read(&[]).unwrap().head_dim, 16);
         assert_eq!(read(&[("head_dim", 128.into())]).unwrap().head_dim, 128);
-        // As transformers has it: apart from hidden_size and num_attention_heads.
+        // As transformers writes it: not hidden_size / num_attention_heads.
         let qwen3 = ("architectures", serde_json::json!(["Qwen3ForCausalLM"]));
         assert_eq!(read(std::slice::from_ref(&qwen3)).unwrap().head_dim, 128);
         assert_eq!(read(&[qwen3, ("head_dim", 64.into())]).unwrap().head_dim, 64);

@@ -1,7 +1,7 @@
-//! The rotary embedding of a `config.json`: its base, its scaling, and what is refused of both.
+//! Reads base and scaling of the rotary embedding from a `config.json`, and refuses unsupported ones.
 //!
-//! Newer files have `rope_parameters`, older ones `rope_scaling` and `rope_theta` beside it. A file may have both, as long
-//! as they say the same.
+//! Newer files have `rope_parameters`, older ones `rope_scaling` and `rope_theta` beside it. A file may have both, if
+//! they agree.
 
 use serde_json::{Map, Value};
 
@@ -10,13 +10,13 @@ use super::unsupported::{Neutral, UNSCALED, WHOLE, given, refuse_at};
 use crate::family::{Family, LLAMA3};
 use crate::rope::Llama3;
 
-/// Rotary base where a file says nothing.
+/// Default rotary base.
 const THETA: f64 = 10_000.0;
 
-/// Where the settings are.
+/// Objects with the settings.
 const OBJECTS: [&str; 2] = ["rope_parameters", "rope_scaling"];
 
-/// What a [`LLAMA3`] object has besides its type.
+/// Fields of a [`LLAMA3`] object besides its type.
 const LLAMA3_FIELDS: [&str; 4] = ["factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"];
 
 fn inconsistent<T>(what: String) -> Result<T, ConfigError> {
@@ -29,12 +29,12 @@ fn object<'a>(config: &'a Value, name: &str) -> Result<Option<&'a Map<String, Va
     object.map(Some)
 }
 
-/// The type of an object, which older files call `type`.
+/// Returns the type of an object, which older files call `type`.
 fn kind(object: &Map<String, Value>) -> Option<&str> {
     ["rope_type", "type"].into_iter().find_map(|field| object.get(field)?.as_str())
 }
 
-/// Refuses what would change the mathematics in a way that the family does not have.
+/// Refuses settings that would change the mathematics beyond the family's.
 pub(super) fn refuse(config: &Value, family: &Family) -> Result<(), ConfigError> {
     for name in OBJECTS {
         if let Some(object) = object(config, name)? {
@@ -44,9 +44,9 @@ pub(super) fn refuse(config: &Value, family: &Family) -> Result<(), ConfigError>
     Ok(())
 }
 
-/// Refuses all but the family's types and what means nothing there.
+/// Refuses all but the family's types and fields without effect there.
 fn refuse_in(name: &'static str, object: &Map<String, Value>, family: &Family) -> Result<(), ConfigError> {
-    // The type says most: it is what a person looks for.
+    // The type first: people look for it.
     for field in ["rope_type", "type"] {
         let known = |value: &&Value| value.as_str().is_some_and(|kind| family.rope.contains(&kind));
         if let Some(found) = object.get(field).filter(|value| !value.is_null() && !known(value)) {
@@ -73,7 +73,7 @@ fn refuse_in(name: &'static str, object: &Map<String, Value>, family: &Family) -
             "partial_rotary_factor" => (Neutral::Number(1.0), WHOLE),
             _ => (Neutral::Number(1.0), UNSCALED),
         };
-        // Of what is not known here only a factor can be told to change nothing.
+        // An unknown type's only neutral field is a factor.
         let known = matches!(key.as_str(), "partial_rotary_factor" | "factor" | "attention_factor");
         if !(known && neutral.is(value) || value.is_null()) {
             return Err(refuse_at(format!("{name}.{key}"), value, reason));
@@ -82,7 +82,7 @@ fn refuse_in(name: &'static str, object: &Map<String, Value>, family: &Family) -
     Ok(())
 }
 
-/// The base: every place that gives one gives the same.
+/// Returns the base; fails if two places disagree.
 pub(super) fn theta(config: &Value) -> Result<f64, ConfigError> {
     let mut found: Option<(String, f64)> = None;
     let nested = OBJECTS.map(|name| (format!("{name}.rope_theta"), config.get(name)));
@@ -99,7 +99,7 @@ pub(super) fn theta(config: &Value) -> Result<f64, ConfigError> {
     Ok(found.map_or(THETA, |(_, theta)| theta))
 }
 
-/// How frequencies are scaled: every object that says it says the same. What [`refuse`] lets pass is taken for granted.
+/// Returns the scaling of frequencies; fails if two objects disagree. Expects settings that [`refuse`] has passed.
 pub(super) fn scaling(config: &Value) -> Result<Option<Llama3>, ConfigError> {
     let mut found: Option<(&str, Option<Llama3>)> = None;
     for name in OBJECTS {

@@ -1,14 +1,14 @@
-//! What a `config.json` may ask for that would change the mathematics: refused by name, never passed over.
+//! Refuses, by name, every setting of a `config.json` that would change the mathematics.
 
 use serde_json::Value;
 
 use super::ConfigError;
 
-/// A setting that this program follows at one value only.
+/// The neutral value of a setting.
 pub(super) enum Neutral {
     Number(f64),
     Flag(bool),
-    /// None at all.
+    /// Missing or null.
     Absent,
 }
 
@@ -31,7 +31,7 @@ const DENSE: &str = "mixtures of experts are not supported";
 const UNSCALED_VALUES: &str = "activations and logits are not scaled";
 const NOT_CAPPED: &str = "logits are not capped";
 
-/// Settings and the values at which they change nothing, as transformers and the remote code of models spell them.
+/// Settings with the values at which they change nothing, as transformers and the remote code of models spell them.
 const SETTINGS: [(&str, Neutral, &str); 31] = [
     ("attention_dropout", Number(0.0), "dropout is not supported; set it to 0"),
     ("hidden_dropout", Number(0.0), "dropout is not supported; set it to 0"),
@@ -66,7 +66,7 @@ const SETTINGS: [(&str, Neutral, &str); 31] = [
     ("n_routed_experts", Number(0.0), DENSE),
 ];
 
-/// The error for a field at a value.
+/// Returns the error for a field at a value.
 pub(super) fn refuse_at(field: impl Into<String>, value: &Value, reason: &'static str) -> ConfigError {
     let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     ConfigError::Unsupported { field: field.into(), value, reason }
@@ -99,7 +99,7 @@ pub(super) fn refuse(config: &Value) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// A field that is there and not null.
+/// Returns a field that is present and not null.
 pub(super) fn given<'a>(config: &'a Value, field: &str) -> Option<&'a Value> {
     config.get(field).filter(|value| !value.is_null())
 }

@@ -7,13 +7,12 @@ use super::Ops;
 use crate::buffer::Tensor;
 use crate::config::ModelConfig;
 
-/// The heads of a layer.
 #[derive(Clone, Copy)]
 pub(crate) struct Heads {
     pub query: u32,
     /// Key and value heads.
     pub key: u32,
-    /// Elements of each.
+    /// Width of a head.
     pub head_dim: u32,
 }
 
@@ -31,7 +30,7 @@ impl Heads {
     }
 }
 
-/// What attention gives: the output of every query head, and the log-sum-exp of its scores, which its gradient needs.
+/// Result of attention: the output of every query head, and the log-sum-exp of its scores, which its gradient needs.
 #[derive(Clone, Copy)]
 pub(crate) struct Attended {
     pub o: Tensor,
@@ -39,7 +38,7 @@ pub(crate) struct Attended {
 }
 
 impl Ops<'_> {
-    /// Attention of turned queries and keys.
+    /// Lowers attention over rotated queries and keys.
     pub fn attention(&mut self, name: &str, qkv: Tensor, heads: Heads) -> Attended {
         let o = self.rows(name, heads.query * heads.head_dim);
         let lse = self.statistics("lse", u64::from(self.tokens()) * u64::from(heads.query));
@@ -57,7 +56,7 @@ impl Ops<'_> {
         Attended { o, lse }
     }
 
-    /// Gradient of the turned queries, the turned keys and the values.
+    /// Lowers the gradient of the rotated queries, the rotated keys and the values.
     pub fn attention_backward(
         &mut self,
         name: &str,

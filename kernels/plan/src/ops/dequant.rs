@@ -1,4 +1,4 @@
-//! Matrices in blocks, made dense just before a product reads them.
+//! Dequantizes matrices in blocks just before a product reads them.
 
 use precast_kernels::Format;
 use precast_kernels::abi::DequantArgs;
@@ -9,18 +9,18 @@ use crate::buffer::Tensor;
 use crate::weights::{Blocks, Linear, Matrix, Role, Weight};
 
 impl Ops<'_> {
-    /// The matrix of a linear layer as its product reads it: dense.
+    /// Returns the dense matrix of a linear layer, dequantized if needed.
     pub fn matrix(&mut self, name: &str, linear: &Linear) -> Tensor {
         self.matrix_rows(name, linear, linear.n)
     }
 
-    /// A layer that computes the first rows of another, its matrix dense.
+    /// Returns a layer of the first `n` rows of another, its matrix dense.
     pub fn dense(&mut self, name: &str, linear: &Linear, n: u32) -> Linear {
         let tensor = self.matrix_rows(name, linear, n);
         Linear { weight: Matrix::Dense(Weight { tensor, role: Role::Frozen }), n, ..linear.clone() }
     }
 
-    /// The first `n` rows of a matrix, dense.
+    /// Returns the first `n` rows of a matrix, dense.
     fn matrix_rows(&mut self, name: &str, linear: &Linear, n: u32) -> Tensor {
         let elems = u64::from(n) * u64::from(linear.k);
         let Blocks { parts, scratch } = match &linear.weight {

@@ -8,7 +8,7 @@ use super::Ops;
 use crate::buffer::Tensor;
 use crate::weights::{Linear, Matrix, Weight};
 
-/// Token ids, ascending, and where each came from: the gradient's order of addition.
+/// Token ids, ascending, with their original positions: the gradient's order of addition.
 #[derive(Clone, Copy)]
 pub(crate) struct Sorted {
     pub ids: Tensor,
@@ -16,7 +16,7 @@ pub(crate) struct Sorted {
 }
 
 impl Ops<'_> {
-    /// A row of the table [vocab, h] for each token.
+    /// Gathers a row of the table [vocab, h] per token.
     pub fn embedding(&mut self, name: &str, ids: Tensor, table: &Weight, h: u32) -> Tensor {
         let y = self.rows(name, h);
         let args = EmbeddingFwdArgs {
@@ -30,8 +30,8 @@ impl Ops<'_> {
         y
     }
 
-    /// Adds the gradient to the rows of the tokens that occur. The gradient of a table that is the head too has been
-    /// overwritten whole there; another is cleared first.
+    /// Adds the gradient to the rows of the tokens that occur. The head has overwritten the whole gradient of a tied
+    /// table; any other is cleared first.
     pub fn embedding_backward(&mut self, name: &str, dy: Tensor, sorted: Sorted, table: &Weight, head: &Linear) {
         let (dtable, h) = (Self::gradient_of(table), head.k);
         if head.weight != Matrix::Dense(*table) {

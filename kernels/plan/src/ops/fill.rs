@@ -1,4 +1,4 @@
-//! Filling and casting flat buffers.
+//! Fills and casts flat buffers.
 
 use precast_kernels::abi::{CastArgs, FillArgs};
 use precast_kernels::cast::Cast;
@@ -14,10 +14,10 @@ impl Ops<'_> {
         self.launch(name, Fill { first: false }, args);
     }
 
-    /// The elements of x in the dtype of y, rounded to nearest even.
+    /// Casts x to the dtype of y, rounded to nearest even.
     ///
     /// # Panics
-    /// If one of them is not dense.
+    /// If either is not dense.
     pub fn cast(&mut self, name: &str, x: Tensor, y: Tensor) {
         let [from, to] = [x, y].map(|tensor| tensor.format.dtype().expect("a cast is between dtypes"));
         let args = CastArgs { x, y, n: x.elems };

@@ -1,4 +1,4 @@
-//! How far one gradient is from another.
+//! Measures the distance between two gradients.
 
 use precast_kernels::abi::GradDistancePartialArgs;
 use precast_kernels::grad_distance::{self, GradDistancePartial};
@@ -7,7 +7,7 @@ use super::Ops;
 use crate::buffer::Tensor;
 
 impl Ops<'_> {
-    /// Sums over groups of elements of a b, a a and b b, f32: [3, groups].
+    /// Sums a b, a a and b b over groups of elements, f32: [3, groups].
     pub fn grad_distance(&mut self, name: &str, a: Tensor, b: Tensor, partial: Tensor) {
         let args = GradDistancePartialArgs { a, b, partial, n: a.elems, group: grad_distance::GROUP };
         self.launch(&format!("{name}.distance"), GradDistancePartial {}, args);

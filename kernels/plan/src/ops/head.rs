@@ -1,4 +1,4 @@
-//! The head: logits of a chunk of tokens, and what becomes of them.
+//! The head: logits of a chunk of tokens, losses and scores.
 
 use precast_kernels::abi::{HeadCeArgs, HeadCompareArgs, HeadDistillArgs, HeadJsdArgs, HeadMetricsArgs, HeadNllArgs};
 use precast_kernels::head::{HeadCe, HeadCompare, HeadDistill, HeadJsd, HeadMetrics, HeadNll};
@@ -11,21 +11,21 @@ use crate::objective::{Divergence, Objective};
 use crate::weights::Linear;
 
 impl Ops<'_> {
-    /// A transient buffer for the logits of a chunk.
+    /// Declares a transient buffer for the logits of a chunk.
     pub fn logits_buffer(&mut self, name: &str, tokens: u32, vocab: u32) -> Tensor {
         self.b.transient(self.name(name), self.x, u64::from(tokens) * u64::from(vocab))
     }
 
-    /// `logits = hidden head^T`, the first `vocab` columns only: a wider teacher is cut before the softmax.
+    /// Lowers `logits = hidden head^T`, the first `vocab` columns only: a wider teacher is cut before the softmax.
     pub fn logits(&mut self, name: &str, hidden: Tensor, head: &Linear, logits: Tensor, vocab: u32) {
         self.multiply(name, Factors::dense(hidden, head.weight.dense()), [vocab, head.k], (None, None), logits);
     }
 
-    /// Losses of each token, and the gradient of the student's logits in their place. `teaching`: the teacher's logits, and
-    /// where the divergence of each token goes.
+    /// Lowers the loss of each token, and replaces the student's logits by their gradient. `teaching`: the teacher's
+    /// logits, and the output for each token's divergence.
     ///
     /// # Panics
-    /// If `teaching` is not what the objective asks for.
+    /// If `teaching` does not match the objective.
     pub fn losses(
         &mut self,
         name: &str,
@@ -56,13 +56,13 @@ impl Ops<'_> {
         self.launch(name, HeadDistill { reverse, x: self.x }, args);
     }
 
-    /// Adds the mean losses of a micro-batch to `step_metrics`; 0 for a divergence that there is none of.
+    /// Adds the mean losses of a micro-batch to `step_metrics`; 0 for an absent divergence.
     pub fn mean_losses(&mut self, name: &str, kd: Option<Tensor>, ce: Tensor, metrics: Tensor) {
         let args = HeadMetricsArgs { kd, ce, micro: self.gradients().micro, metrics, tokens: self.tokens() };
         self.launch(name, HeadMetrics { kd: kd.is_some() }, args);
     }
 
-    /// How far the predictions of a model are from those of another, a token each.
+    /// Compares a model's predictions with another's, per token.
     pub fn compare(&mut self, name: &str, reference: Tensor, logits: Tensor, targets: Tensor, to: Comparison<Tensor>) {
         let Comparison { kl, agrees, reference_nll, nll } = to;
         let args = HeadCompareArgs {
@@ -79,7 +79,7 @@ impl Ops<'_> {
         self.launch(name, HeadCompare { x: self.x }, args);
     }
 
-    /// Negative log likelihood of each target.
+    /// Lowers the negative log likelihood of each target.
     pub fn nll(&mut self, name: &str, logits: Tensor, targets: Tensor, nll: Tensor) {
         let args = HeadNllArgs {
             logits,

@@ -1,4 +1,5 @@
-//! Linear layers: `y = x w^T (+ bias) (+ residual)`, with what adapters add, and the gradients of what trains and of the input.
+//! Linear layers: `y = x w^T (+ bias) (+ residual)` with adapters, and the gradients of trained weights and of the
+//! input.
 
 use precast_kernels::Out;
 use precast_kernels::abi::{
@@ -12,28 +13,28 @@ use super::{GROUP, Ops, Rows};
 use crate::buffer::Tensor;
 use crate::weights::{Int8Rows, Linear, Matrix, Weight};
 
-/// What a linear layer gives: its output, and the ranks of its adapters, which their gradient needs.
+/// Result of a linear layer: its output, and the ranks of its adapters, which their gradient needs.
 #[derive(Clone, Copy)]
 pub(crate) struct Projected {
     pub y: Tensor,
-    /// None where there are no adapters.
+    /// None without adapters.
     pub ranks: Option<Tensor>,
 }
 
-/// What the backward pass of a linear layer has of the forward pass.
+/// Saved forward activations of a linear layer.
 #[derive(Clone, Copy)]
 pub(crate) struct Given {
-    /// Its input; none where nothing of the layer trains.
+    /// Its input; none if no part of the layer trains.
     pub x: Option<Tensor>,
-    /// Of its adapters.
+    /// Ranks of its adapters.
     pub ranks: Option<Tensor>,
 }
 
-/// What a product multiplies, in formats alike.
+/// Operands of a product, in one format.
 pub(super) struct Factors {
     x: Tensor,
     w: Tensor,
-    /// Of the rows of both, if they are in int8.
+    /// Scales of the rows of both, if in int8.
     scales: Option<[Tensor; 2]>,
 }
 
@@ -48,12 +49,12 @@ impl Factors {
 }
 
 impl Ops<'_> {
-    /// y [m, n], m the rows of x [m, k].
+    /// Lowers y [m, n] from x [m, k].
     pub fn linear(&mut self, name: &str, x: impl Into<Rows>, linear: &Linear) -> Projected {
         self.product(name, x.into(), linear, None)
     }
 
-    /// The same, added to the residual stream.
+    /// Like [`Self::linear`], added to the residual stream.
     pub fn linear_add(&mut self, name: &str, x: impl Into<Rows>, linear: &Linear, residual: Tensor) -> Projected {
         self.product(name, x.into(), linear, Some(residual))
     }
@@ -70,7 +71,7 @@ impl Ops<'_> {
         Projected { y, ranks: Some(ranks) }
     }
 
-    /// What a layer multiplies, in the format of its matrix.
+    /// Returns the operands of a layer in the format of its matrix.
     fn factors(&mut self, name: &str, x: Rows, linear: &Linear) -> Factors {
         match linear.weight {
             Matrix::Int8(int8) => Factors::int8(self.in_int8(name, x, linear.k), int8.rows),
@@ -104,8 +105,8 @@ impl Ops<'_> {
         self.launch(name, key, args);
     }
 
-    /// SwiGLU of a stacked gate and up projection where gate and up themselves are not needed: its output alone, and in one
-    /// launch of the bundle's where they have no adapters.
+    /// Lowers SwiGLU of a stacked gate and up projection, keeping only its output; one launch of the bundle if they
+    /// have no adapters.
     pub fn linear_swiglu(&mut self, name: &str, x: impl Into<Rows>, gate_up: &Linear) -> Tensor {
         let is_product = self.by_cublas() && !matches!(gate_up.weight, Matrix::Int8(_));
         if gate_up.adapter.is_some() || is_product {
@@ -131,10 +132,10 @@ impl Ops<'_> {
         y
     }
 
-    /// Gradients of what trains of a layer, and that of its input if something `below` it trains.
+    /// Lowers the gradients of a layer's trained weights, and of its input if anything `below` trains.
     ///
     /// # Panics
-    /// If something of the layer trains and `given` lacks what that takes.
+    /// If a part of the layer trains and `given` lacks its activations.
     pub fn linear_backward(
         &mut self,
         name: &str,
@@ -172,7 +173,7 @@ impl Ops<'_> {
         Some(dx)
     }
 
-    /// Gradient of the weight from m rows of dy and x. `accumulate` adds whatever the micro-batch.
+    /// Lowers the weight's gradient from m rows of dy and x. `accumulate` adds in every micro-batch.
     pub fn weight_gradient(&mut self, name: &str, dy: Tensor, x: Tensor, linear: &Linear, accumulate: bool) {
         let Linear { n, k, .. } = *linear;
         let kernel = GemmWgrad { x: self.x };
@@ -196,7 +197,7 @@ impl Ops<'_> {
         self.launch(&format!("{name}.wgrad"), kernel, params);
     }
 
-    /// Gradient of the input into dx, from as many rows of dy.
+    /// Lowers the input's gradient into dx, from as many rows of dy.
     pub fn input_gradient(&mut self, name: &str, dy: Tensor, linear: &Linear, dx: Tensor) {
         let Linear { n, k, .. } = *linear;
         let w = self.matrix(&format!("{name}.dgrad"), linear);

@@ -1,4 +1,4 @@
-//! Adapters of a linear layer: what they add to its output, and the gradients of their matrices and of their input.
+//! Adapters of a linear layer: forward, and the gradients of their matrices and of their input.
 
 use precast_kernels::abi::{
     ColumnSumFinishArgs, LoraDgradAArgs, LoraDgradBArgs, LoraFwdAArgs, LoraFwdBArgs, LoraWgradArgs, lora_part,
@@ -11,7 +11,7 @@ use crate::buffer::Tensor;
 use crate::weights::{Linear, LinearAdapter, Weight};
 
 impl LinearAdapter {
-    /// The parts as parameter blocks have them.
+    /// Returns the parts for parameter blocks.
     fn parts(&self) -> (u32, [lora_part; 3]) {
         let mut row = 0;
         let mut all = [lora_part::default(); 3];
@@ -28,7 +28,7 @@ fn adapter_of(linear: &Linear) -> &LinearAdapter {
 }
 
 impl Ops<'_> {
-    /// `scale A x` of all adapted parts side by side: `[tokens, parts * rank]`.
+    /// Lowers `scale A x` of all adapted parts side by side: `[tokens, parts * rank]`.
     pub fn adapter_ranks(&mut self, name: &str, x: Tensor, linear: &Linear) -> Tensor {
         let adapter = adapter_of(linear);
         let name = format!("{name}.lora_a");
@@ -49,7 +49,7 @@ impl Ops<'_> {
         self.launch(&format!("{name}.lora_b"), LoraFwdB { x: self.x }, args);
     }
 
-    /// Gradients of both matrices, and what that of the input follows from: the gradient of `A x`.
+    /// Lowers the gradients of both matrices; returns the gradient of `A x`.
     pub fn adapter_backward(&mut self, name: &str, dy: Tensor, (x, t): (Tensor, Tensor), linear: &Linear) -> Tensor {
         let adapter = adapter_of(linear);
         let (parts, part) = adapter.parts();
@@ -95,7 +95,7 @@ impl Ops<'_> {
         self.launch(&format!("{name}.lora_a.dgrad"), LoraDgradA { x: self.x }, args);
     }
 
-    /// Computes the gradient of a matrix; sums over ranges of tokens that are taken apart are added up in their order.
+    /// Lowers the gradient of a matrix; sums over ranges of tokens are added in order.
     fn adapter_gradient(&mut self, name: &str, of: LoraWgradArgs<Tensor>, linear: &Linear, weight: &Weight) {
         let name = format!("{name}.wgrad");
         let (micro, grad) = (self.gradients().micro, Self::gradient_of(weight));

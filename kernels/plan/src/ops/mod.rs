@@ -1,6 +1,6 @@
-//! The operations of a model: the only place that fills parameter blocks.
+//! The operations of a model, the only place that fills parameter blocks.
 //!
-//! An operation and its gradient stand together, a file each. An operation declares its outputs and launches what computes
+//! An operation and its gradient share a file. An operation declares its outputs and adds the launches that compute
 //! them; its name is the last part of labels and of buffer names.
 
 mod attention;
@@ -41,33 +41,32 @@ use crate::gemm::Workspaces;
 use crate::node::Cublas;
 use crate::weights::Weight;
 
-/// Rows that share one partial sum of a bias or gamma gradient.
+/// Rows per partial sum of a bias or gamma gradient.
 const GROUP: u32 = 32;
 
-/// Where operations go: a plan in the making, and the shape and dtype of the activations.
+/// Adds operations to a plan under construction; holds shape and dtype of the activations.
 pub(crate) struct Ops<'a> {
     b: &'a mut Builder,
     pub batch: u32,
-    /// Tokens in each.
     pub seq_len: u32,
-    /// Dtype of activations: the recipe's.
+    /// Dtype of activations, from the recipe.
     pub x: Dtype,
     /// First part of every name: `student.layers.3`.
     scope: String,
-    /// Whether what is launched has been launched before.
+    /// True while recomputing.
     again: bool,
-    /// Where cuBLASLt works, if it computes the products.
+    /// Workspaces of cuBLASLt, if it computes the products.
     workspaces: Option<Workspaces>,
     gradients: Option<Gradients>,
 }
 
-/// What gradients need besides weights and activations.
+/// Inputs of gradients besides weights and activations.
 pub(crate) struct Gradients {
-    /// `micro_scalars`: whether to overwrite or to add.
+    /// `micro_scalars`: overwrite or accumulate.
     pub micro: Tensor,
-    /// The same as factors, f32.
+    /// The corresponding alpha and beta, f32.
     pub factors: Tensor,
-    /// For the launches that split K, where there are such.
+    /// Semaphores for launches that split K, if any do.
     pub semaphores: Option<Semaphores>,
 }
 
@@ -78,15 +77,15 @@ pub(crate) struct Semaphores {
 }
 
 impl Semaphores {
-    /// A launch that finds none left does not split K and adds up in another order. Models of 7B and more take all of them where
-    /// launches split K: their bits depend on this number.
+    /// Number of words. Without enough left, a launch does not split K and sums in another order. Models of 7B and more
+    /// take all of them where launches split K: their bits depend on this number.
     pub const WORDS: u64 = 1 << 19;
 
     pub fn new(all: Tensor) -> Self {
         Self { all, taken: Cell::new(0) }
     }
 
-    /// The next `count`, if there are so many left.
+    /// Takes the next `count` words, if enough are left.
     fn take(&self, count: u64) -> Option<Tensor> {
         let start = self.taken.get();
         let end = start + count.next_multiple_of(4); // 16 bytes
@@ -98,17 +97,17 @@ impl Semaphores {
 }
 
 impl<'a> Ops<'a> {
-    /// Operations without gradients.
+    /// Starts operations without gradients.
     pub fn new(b: &'a mut Builder, (batch, seq_len): (u32, u32), x: Dtype, workspaces: Option<Workspaces>) -> Self {
         Self { b, batch, seq_len, x, scope: String::new(), again: false, workspaces, gradients: None }
     }
 
-    /// The same with gradients.
+    /// Adds gradients.
     pub fn training(self, gradients: Gradients) -> Self {
         Self { gradients: Some(gradients), ..self }
     }
 
-    /// Starts a phase; operations go to the phase started last.
+    /// Starts a phase; later operations go to it.
     pub fn phase(&mut self, name: &str) {
         self.b.phase(name);
     }
@@ -118,19 +117,19 @@ impl<'a> Ops<'a> {
         self.b.startup_phase(name);
     }
 
-    /// What comes next reads what ranks have gathered.
+    /// Divides the phase: later operations read what ranks have gathered.
     pub fn cut(&mut self) {
         self.b.cut();
     }
 
-    /// What comes next is never under way together with what came before: it may use the same semaphores.
+    /// Recycles semaphores: later launches never run concurrently with earlier ones.
     pub fn restart(&mut self) {
         if let Some(semaphores) = &self.gradients().semaphores {
             semaphores.taken.set(0);
         }
     }
 
-    /// Says what the operations that follow belong to.
+    /// Sets the scope of later names.
     pub fn scope(&mut self, scope: impl Into<String>) {
         self.scope = scope.into();
     }
@@ -147,40 +146,40 @@ impl<'a> Ops<'a> {
         self.batch * self.seq_len
     }
 
-    /// A transient buffer of tokens x width activations.
+    /// Declares a transient buffer of tokens x width activations.
     pub fn rows(&mut self, name: &str, width: u32) -> Tensor {
         let elems = u64::from(self.tokens()) * u64::from(width);
         self.b.transient(self.name(name), self.x, elems)
     }
 
-    /// A column of f32, one a token, that the host reads when its phase has ended.
+    /// Declares a column of f32, one per token, that the host reads after its phase.
     pub fn column(&mut self, name: &str) -> Tensor {
         let column = self.statistics(name, self.tokens().into());
         self.read_back(column);
         column
     }
 
-    /// Lets the host read a transient buffer when its phase has ended.
+    /// Lets the host read a transient buffer after its phase.
     pub fn read_back(&mut self, tensor: Tensor) {
         self.b.read_back(tensor);
     }
 
-    /// A buffer of activations that the host writes before its phase.
+    /// Declares a buffer of activations that the host writes before its phase.
     pub fn sent(&mut self, name: &str, elems: u64) -> Tensor {
         self.b.sent(self.name(name), self.x, elems)
     }
 
-    /// A transient buffer of so many weights.
+    /// Declares a transient buffer of weights.
     pub fn elements(&mut self, name: &str, elems: u64) -> Tensor {
         self.b.transient(self.name(name), self.x, elems)
     }
 
-    /// A transient buffer of f32.
+    /// Declares a transient buffer of f32.
     pub fn statistics(&mut self, name: &str, elems: u64) -> Tensor {
         self.b.transient(self.name(name), Dtype::F32, elems)
     }
 
-    /// The full name of a buffer or launch; parts of an operation's name come after `recompute`.
+    /// Returns the full name of a buffer or launch; parts of an operation's name come after `recompute`.
     fn name(&self, name: &str) -> String {
         let scope = &self.scope;
         match (self.again, name.split_once('.')) {
@@ -199,12 +198,12 @@ impl<'a> Ops<'a> {
         self.b.multiply(name, kernel, &params, Cublas { workspace: workspaces.take(), factors });
     }
 
-    /// Whether cuBLASLt computes the products.
+    /// True if cuBLASLt computes the products.
     fn by_cublas(&self) -> bool {
         self.workspaces.is_some()
     }
 
-    /// Semaphores of a launch's own, if there are so many left.
+    /// Takes semaphores for one launch, if enough are left.
     fn semaphores(&self, count: u64) -> Option<Tensor> {
         self.gradients().semaphores.as_ref()?.take(count)
     }
@@ -213,12 +212,12 @@ impl<'a> Ops<'a> {
         self.gradients.as_ref().expect("a plan that trains")
     }
 
-    /// Where the gradient of a weight goes.
+    /// Returns the gradient of a trained weight.
     fn gradient_of(weight: &Weight) -> Tensor {
         weight.trained().expect("a weight that trains").grad
     }
 
-    /// Adds the rows of partial sums up into the gradient of a vector of n elements.
+    /// Sums rows of partial sums into the gradient of a vector of n elements.
     fn add_rows(&mut self, name: &str, partial: Tensor, n: u32, weight: &Weight) {
         let args = ColumnSumFinishArgs {
             partial,

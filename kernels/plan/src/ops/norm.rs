@@ -8,12 +8,11 @@ use super::{GROUP, Ops, Rows};
 use crate::buffer::Tensor;
 use crate::weights::Norm;
 
-/// What a norm gives.
+/// Result of a norm.
 #[derive(Clone, Copy)]
 pub(crate) struct Normed {
-    /// The normalized rows.
     pub rows: Rows,
-    /// The scale of each, which its gradient needs; none where rows are in int8 alone.
+    /// Reciprocal root mean square of each row, which the gradient needs; none if rows are in int8 alone.
     rstd: Option<Tensor>,
 }
 
@@ -24,7 +23,7 @@ impl Norm {
 }
 
 impl Ops<'_> {
-    /// RMSNorm of `x`, `[tokens, hidden]`.
+    /// Lowers RMSNorm of `x`, `[tokens, hidden]`.
     pub fn norm(&mut self, name: &str, x: Tensor, norm: &Norm, out: Out) -> Normed {
         self.normalize(name, x, None, norm, out)
     }
@@ -56,8 +55,8 @@ impl Ops<'_> {
         Normed { rows, rstd }
     }
 
-    /// Gradient through a norm of x, added to the residual stream's gradient if there is one; and gamma's if that trains. `out`:
-    /// the formats that are asked for, of which one launch may not give all.
+    /// Lowers the gradient through a norm of x, added to the residual stream's gradient if given; and gamma's if it
+    /// trains. `out`: the requested formats, of which one launch may not give all.
     pub fn norm_backward(
         &mut self,
         name: &str,

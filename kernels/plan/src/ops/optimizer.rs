@@ -14,7 +14,7 @@ use crate::recipe::Recipe;
 use crate::share::{Piece, Shards};
 use crate::weights::{Trained, Weight, Weights};
 
-/// What an update reads and writes besides the weights.
+/// Operands of an update besides the weights.
 #[derive(Clone, Copy)]
 pub(crate) struct StepTensors {
     /// `update_scalars`.
@@ -23,28 +23,28 @@ pub(crate) struct StepTensors {
     pub metrics: Tensor,
 }
 
-/// Layers' matrices that are rounded and quantized side by side: single ones keep no GPU busy. Large ones do, so that there are two.
+/// Most layers rounded and quantized concurrently: single ones keep no GPU busy. Large ones do, hence at least two.
 const MOST_PLACES: u64 = 8;
-/// What they take together, about: less than a micro-batch does.
+/// Approximate bytes of their copies together: less than a micro-batch uses.
 const PLACES_BYTES: u64 = 256 << 20;
 
-/// A range of weights that trains, and which of it this rank updates.
+/// A trained range of weights, and this rank's share of its update.
 pub(crate) struct State<'s> {
     trained: Trained,
-    /// What launches read: a copy of the master weights. In fp32 they read those.
+    /// Copy of the master weights that launches read. In fp32 they read the masters.
     copy: Option<Tensor>,
     dtype: Dtype,
-    /// Whose layers' matrices launches read quantized. They are quantized from the copy; where that lacks them, from one of the
-    /// moment, a layer at a time.
+    /// Weights whose layers' matrices launches read quantized: from the copy, or, if that lacks them, from a temporary
+    /// copy, one layer at a time.
     quantized: Option<&'s Weights>,
     shards: &'s Shards,
-    /// Whether the rank has all master weights, in the places of the range.
+    /// True if the rank holds all master weights, at their places in the range.
     whole: bool,
 }
 
 impl<'s> State<'s> {
     /// # Panics
-    /// If the range does not train, or is of a format that the update cannot write.
+    /// If the range does not train, or the update cannot write its format.
     pub fn new(range: Weight, quantized: Option<&'s Weights>, shards: &'s Shards, has_adapters: bool) -> Self {
         let trained = range.trained().expect("a range that trains");
         let Format::Dense(dtype) = range.tensor.format else { panic!("weights in blocks do not train") };
@@ -53,7 +53,7 @@ impl<'s> State<'s> {
         Self { trained, copy, dtype, quantized, shards, whole }
     }
 
-    /// What is zero before the weights come: what there is of each.
+    /// Returns the state to clear before the weights arrive, with names.
     pub fn cleared(&self) -> impl Iterator<Item = (&'static str, Tensor)> {
         let Trained { master, grad, m, v } = self.trained;
         let own = self.shards.own_elems();
@@ -66,20 +66,20 @@ impl<'s> State<'s> {
         self.trained.master.slice(if self.whole { piece.start } else { piece.local }, piece.elems)
     }
 
-    /// The pieces, each with what comes behind the name of what is done to it.
+    /// Returns the pieces, each with its suffix of operations' names.
     fn pieces(&self) -> Vec<(String, Piece)> {
         let pieces = self.shards.own().into_iter().enumerate();
         let is_one = self.shards.share().ranks == 1;
         pieces.map(|(index, piece)| (if is_one { String::new() } else { format!(".{index}") }, piece)).collect()
     }
 
-    /// Whose layers' matrices the copy lacks.
+    /// Returns the weights whose layers' matrices the copy lacks.
     fn lacked(&self) -> Option<&'s Weights> {
         let lacks = |copy: Tensor| copy.elems < self.trained.grad.elems;
         self.quantized.filter(|_| self.copy.is_some_and(lacks))
     }
 
-    /// What of the master weights has a copy, with its place: all of it, or what lies before layers and what lies behind them.
+    /// Returns the copied ranges of master weights, each with its copy: all, or those before and after the layers.
     fn copies(&self) -> Vec<(&'static str, Tensor, Tensor)> {
         let (Some(copy), Trained { master, .. }) = (self.copy, self.trained) else { return Vec::new() };
         let Some(weights) = self.lacked() else { return vec![("", master, copy)] };
@@ -93,7 +93,7 @@ impl<'s> State<'s> {
 }
 
 impl Ops<'_> {
-    /// Makes the weights that launches read of the master weights.
+    /// Makes the weights that launches read from the master weights.
     pub fn narrow(&mut self, state: &State<'_>) {
         let Some(weights) = state.copy else { return };
         if state.whole {
@@ -113,7 +113,7 @@ impl Ops<'_> {
         }
     }
 
-    /// Rounds the matrices of a layer and quantizes them, layer by layer.
+    /// Rounds and quantizes the matrices of layers, layer by layer.
     fn narrow_layers(&mut self, weights: &Weights, state: &State<'_>) {
         let layers: Vec<Range<u64>> = (0..weights.layers.len()).map(|layer| weights.parameters.layer(layer)).collect();
         let largest = layers.iter().map(|range| range.end - range.start).max().unwrap_or(1);
@@ -126,7 +126,7 @@ impl Ops<'_> {
         }
     }
 
-    /// Quantizes the matrices of layers from the copy of them all.
+    /// Quantizes the matrices of layers from the full copy.
     fn quantize_copy(&mut self, state: &State<'_>) {
         let Some((weights, copy)) = state.quantized.zip(state.copy) else { return };
         for layer in 0..weights.layers.len() {
@@ -135,7 +135,7 @@ impl Ops<'_> {
         }
     }
 
-    /// Makes the master weights of the weights that launches read; those of what is copied for the moment alone are made as it is
+    /// Makes the master weights from the weights that launches read; those with temporary copies are made as they are
     /// sent.
     pub fn widen(&mut self, state: &State<'_>) {
         let Some(weights) = state.copy else { return };
@@ -152,14 +152,14 @@ impl Ops<'_> {
         self.quantize_copy(state);
     }
 
-    /// Updates a range of weights that trains, the first `decayed` elements of it with weight decay.
+    /// Updates a trained range of weights, its first `decayed` elements with weight decay.
     pub fn adamw(&mut self, state: &State<'_>, decayed: u64, step: StepTensors, recipe: &Recipe) {
         let State { trained, .. } = state;
         let groups = trained.grad.elems.div_ceil(u64::from(grad_norm::GROUP));
         let partial = self.partial_sums(state, groups);
         let args = GradNormFinishArgs { partial, metrics: step.metrics, count: groups as u32, clip: recipe.clip };
         self.b.launch("grad_norm.finish", GradNormFinish {}, args);
-        // A step that is skipped writes no copy, so one of the moment is made behind it.
+        // A skipped step writes no copy, so a temporary one is made after the update.
         let copy = state.copy.filter(|_| state.lacked().is_none());
         let w = if copy.is_some() { state.dtype } else { Dtype::F32 };
         for (index, piece) in state.pieces() {
@@ -186,7 +186,7 @@ impl Ops<'_> {
         }
     }
 
-    /// Sends what this rank has updated to all others, and takes what they have.
+    /// Sends this rank's updates to all others, and receives theirs.
     pub fn spread(&mut self, state: &State<'_>) {
         match state.copy {
             Some(_) if state.whole => {
@@ -200,7 +200,7 @@ impl Ops<'_> {
         }
     }
 
-    /// The partial sums of the norm, all of them on every rank.
+    /// Lowers the partial sums of the norm; every rank gets all of them.
     fn partial_sums(&mut self, state: &State<'_>, groups: u64) -> Tensor {
         let State { trained, shards, .. } = state;
         let share = shards.share();
@@ -218,7 +218,7 @@ impl Ops<'_> {
             sum(self, "", state.shards.own()[0], partial);
             return partial;
         }
-        // A piece's own lie 16 bytes aligned; in their places they need not.
+        // Own pieces are 16-byte aligned; places in the range need not be.
         let count = |piece: &Piece| piece.elems.div_ceil(grad_norm::GROUP.into());
         let pieces = state.pieces();
         let own_count: u64 = pieces.iter().map(|(_, piece)| count(piece).next_multiple_of(4)).sum();

@@ -1,4 +1,4 @@
-//! RMSNorm of each head of q and k, and their rotary embedding behind it, in place.
+//! RMSNorm of each head of q and k, followed by their rotary embedding, in place.
 
 use precast_kernels::abi::{QkNormBwdArgs, QkNormDgradArgs, QkNormFwdArgs};
 use precast_kernels::qk_norm::{QkNormBwd, QkNormDgrad, QkNormFwd};
@@ -9,7 +9,7 @@ use crate::rope::Rope;
 use crate::weights::Norm;
 
 impl Ops<'_> {
-    /// Normalizes and turns the queries and keys of packed q, k and v. With `keep`, returns what they were.
+    /// Normalizes and rotates the queries and keys of packed q, k and v. With `keep`, returns them unmodified.
     pub fn qk_norm_rope(
         &mut self,
         name: &str,
@@ -37,7 +37,8 @@ impl Ops<'_> {
         raw
     }
 
-    /// Turns the gradient of queries and keys into that of what they were; and gamma's gradient if that trains.
+    /// Replaces the gradient of queries and keys by that of their unmodified values; also lowers gamma's gradient if it
+    /// trains.
     pub fn qk_norm_rope_backward(
         &mut self,
         name: &str,

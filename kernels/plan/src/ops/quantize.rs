@@ -1,4 +1,4 @@
-//! Rows and columns in int8: rotated, with a scale for each.
+//! Quantizes rows and columns to int8: rotated, with a scale each.
 
 use precast_kernels::Format;
 use precast_kernels::abi::{Int8ColumnsArgs, Int8QuantizeArgs};
@@ -9,7 +9,7 @@ use crate::buffer::Tensor;
 use crate::weights::{Int8Matrix, Int8Rows, Layer, Weights};
 
 impl Ops<'_> {
-    /// Activations `[tokens, width]` in int8: as what made them wrote them, or quantized behind that.
+    /// Returns activations `[tokens, width]` in int8: as written by their producer, or quantized now.
     pub(super) fn in_int8(&mut self, name: &str, x: Rows, width: u32) -> Int8Rows {
         x.int8.unwrap_or_else(|| {
             let int8 = self.int8_rows(name, width);
@@ -18,7 +18,7 @@ impl Ops<'_> {
         })
     }
 
-    /// A matrix: its rows, and where gradients pass its columns.
+    /// Quantizes a matrix: its rows, and its columns if gradients pass.
     pub fn quantize(&mut self, name: &str, w: Tensor, Int8Matrix { rows, columns, .. }: Int8Matrix) {
         self.quantize_rows(&format!("{name}.quantise"), w, rows);
         if let Some(columns) = columns {
@@ -26,7 +26,7 @@ impl Ops<'_> {
         }
     }
 
-    /// The matrices of a layer, which lie one behind the other as in flat buffers, from `dense` on.
+    /// Quantizes the matrices of a layer, adjacent as in flat buffers, from `dense` on.
     pub fn quantize_layer(&mut self, weights: &Weights, layer: usize, dense: Tensor) {
         let start = weights.parameters.layer(layer).start;
         let products = Layer::PRODUCTS.into_iter().zip(weights.layers[layer].products());

@@ -1,4 +1,4 @@
-//! What ranks exchange: gradients and losses to be added, and what each has updated.
+//! Exchanges of ranks: gradients and losses to be added, and updates.
 
 use std::ops::Range;
 
@@ -9,14 +9,14 @@ use crate::buffer::Tensor;
 use crate::node::{Exchange, Node, Touch};
 use crate::share::{Shards, tree};
 
-/// Elements that a place for received ones is a multiple of: 16 bytes of f32.
+/// Alignment of received elements: 16 bytes of f32.
 const ALIGN: u64 = 4;
 
 fn slice(of: Tensor, range: Range<u64>) -> Tensor {
     of.slice(range.start, range.end - range.start)
 }
 
-/// The last node that writes to a tensor.
+/// Returns the last node that writes to a tensor.
 fn last_write(nodes: &[Node], to: Tensor) -> Option<usize> {
     let writes = |touch: &Touch| {
         let overlaps = touch.offset < to.offset + to.bytes() && to.offset < touch.offset + touch.bytes;
@@ -25,19 +25,19 @@ fn last_write(nodes: &[Node], to: Tensor) -> Option<usize> {
     nodes.iter().rposition(|node| node.touches().iter().any(writes))
 }
 
-/// What has come from other ranks and is added to what is here.
+/// Values received from other ranks, to be added to this rank's.
 struct Received {
     name: String,
-    /// What is here, on this rank.
+    /// This rank's values.
     own: Tensor,
     rank: u32,
-    /// A place for each other rank, so many elements from one to the next.
+    /// Received values, a fixed stride per other rank.
     places: Tensor,
     stride: u64,
 }
 
 impl Received {
-    /// Where what another rank sends comes to.
+    /// Returns the tensor for another rank's values.
     fn place(&self, rank: u32) -> Tensor {
         let index = rank - u32::from(rank > self.rank);
         self.places.slice(u64::from(index) * self.stride, self.own.elems)
@@ -45,16 +45,16 @@ impl Received {
 }
 
 impl Ops<'_> {
-    /// Adds up the gradients of the ranks, each in the elements that it updates, and their losses in all of them, by the tree. The
-    /// phase started last computes the last of this rank's: a bucket leaves behind the last node that writes to it, and is
-    /// added when the next one has left, so that what comes between computes while bytes move.
+    /// Sums gradients of the ranks, each in the elements that it updates, and losses in all of them, by the tree. The
+    /// current phase computes this rank's last micro-batch: a bucket is sent after the last node that writes to it, and
+    /// summed when the next one has been sent, so that computation overlaps the transfer.
     pub fn sum_over_ranks(&mut self, sums: &Sums, shards: &Shards) {
         let [grad, losses] = sums.own;
         let nodes = self.b.take();
         let losses_at = last_write(&nodes, losses).expect("a step has losses");
         let complete_at = |bucket| {
             let at = last_write(&nodes, slice(grad, shards.whole(bucket)));
-            // The losses leave with whatever leaves first.
+            // The losses are sent with the first bucket.
             at.unwrap_or(losses_at).max(losses_at)
         };
         let mut order: Vec<(usize, usize)> =
@@ -74,7 +74,7 @@ impl Ops<'_> {
         self.add_received(&arriving, shards);
     }
 
-    /// Sends each rank what it updates of a bucket, the sum of all replicas of this one, and with the first one the losses.
+    /// Sends each rank its part of a bucket, the sum of this rank's replicas, and with the first bucket the losses.
     fn leave(&mut self, bucket: usize, first: bool, sums: &Sums, shards: &Shards) -> Vec<Received> {
         let share = shards.share();
         let [grad, losses] = sums.own;
@@ -117,7 +117,7 @@ impl Ops<'_> {
         }
     }
 
-    /// Sends what this rank has of a flat range to all others, and takes what they have.
+    /// Sends this rank's pieces of a flat range to all others, and receives theirs.
     pub fn gather(&mut self, name: &str, range: Tensor, shards: &Shards) {
         let share = shards.share();
         let slices = |rank| shards.pieces(rank).into_iter().map(|piece| range.slice(piece.start, piece.elems));

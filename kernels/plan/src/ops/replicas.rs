@@ -1,4 +1,4 @@
-//! Adding up the gradients of replicas, and their losses with them.
+//! Sums gradients and losses of replicas.
 
 use precast_kernels::Dtype;
 use precast_kernels::abi::AddArgs;
@@ -9,9 +9,9 @@ use crate::buffer::{Category, Tensor};
 use crate::builder::Builder;
 use crate::share::{Fold, Share};
 
-/// What is added up, and sums of earlier replicas that wait for their neighbors.
+/// Operands of the sum, and sums of earlier replicas that wait for their neighbors.
 pub(crate) struct Sums {
-    /// Of the replica that was computed last: gradients and losses, f32.
+    /// Gradients and losses of the replica computed last, f32.
     pub own: [Tensor; 2],
     pub waiting: Vec<[Tensor; 2]>,
 }
@@ -40,7 +40,7 @@ impl Ops<'_> {
         self.add("losses", x[1], y[1]);
     }
 
-    /// Does what becomes of a replica.
+    /// Folds one replica's gradients and losses into the tree.
     pub fn fold(&mut self, fold: Fold, sums: &Sums) {
         let kept = |place: u32| sums.waiting[place as usize];
         match fold {

@@ -8,13 +8,13 @@ use crate::buffer::Tensor;
 use crate::rope::Rope;
 
 impl Ops<'_> {
-    /// Turns the queries and keys of packed q, k and v.
+    /// Rotates the queries and keys of packed q, k and v.
     pub fn rope(&mut self, name: &str, qkv: Tensor, heads: Heads, rope: Rope) {
         let args = self.rope_args(qkv, heads, rope);
         self.launch(name, RopeFwd { d: heads.head_dim, x: self.x }, args);
     }
 
-    /// Turns their gradients back.
+    /// Rotates their gradients back.
     pub fn rope_backward(&mut self, name: &str, dqkv: Tensor, heads: Heads, rope: Rope) {
         let args = self.rope_args(dqkv, heads, rope);
         self.launch(&format!("{name}_bwd"), RopeBwd { d: heads.head_dim, x: self.x }, args);

@@ -6,12 +6,12 @@ use super::Ops;
 use crate::buffer::Tensor;
 use crate::weights::Int8Rows;
 
-/// Activations `[tokens, width]` in the formats in which they are read.
+/// Activations `[tokens, width]` in every format that is read.
 #[derive(Clone, Copy)]
 pub(crate) struct Rows {
-    /// In the dtype of activations, if anybody reads them so.
+    /// In the dtype of activations, if read so.
     dense: Option<Tensor>,
-    /// In int8, if what makes them writes that.
+    /// In int8, if their producer writes that.
     pub int8: Option<Int8Rows>,
 }
 
@@ -22,7 +22,7 @@ impl Rows {
         self.dense.expect("activations that are read in their own dtype")
     }
 
-    /// Those in the dtype of activations, values and scales of those in int8.
+    /// Returns the dense tensor, and the int8 values and scales.
     pub fn tensors(self) -> [Option<Tensor>; 3] {
         let Self { dense, int8 } = self;
         [dense, int8.map(|int8| int8.values), int8.map(|int8| int8.scales)]
@@ -36,13 +36,13 @@ impl From<Tensor> for Rows {
 }
 
 impl Ops<'_> {
-    /// Transient buffers of tokens x width activations in these formats.
+    /// Declares transient buffers of tokens x width activations in these formats.
     pub(super) fn rows_in(&mut self, out: Out, name: &str, width: u32) -> Rows {
         let dense = out.is_dense().then(|| self.rows(name, width));
         Rows { dense, int8: out.is_int8().then(|| self.int8_rows(name, width)) }
     }
 
-    /// Those of rows in int8.
+    /// Declares transient buffers of int8 rows.
     pub(super) fn int8_rows(&mut self, name: &str, width: u32) -> Int8Rows {
         let elems = u64::from(self.tokens()) * u64::from(width);
         let values = self.b.transient(self.name(&format!("{name}.int8")), Dtype::I8, elems);

@@ -8,7 +8,7 @@ use super::{Ops, Rows};
 use crate::buffer::Tensor;
 
 impl Ops<'_> {
-    /// Gates the up projection: tokens x n of tokens x 2n.
+    /// Lowers `silu(gate) up`: tokens x n from tokens x 2n.
     pub fn swiglu(&mut self, name: &str, gate_up: Tensor, out: Out) -> Rows {
         let (tokens, n) = (self.tokens(), self.gated_width(gate_up));
         let rows = self.rows_in(out, name, n);
@@ -18,7 +18,7 @@ impl Ops<'_> {
         rows
     }
 
-    /// Gradient of gate and up. `out`: the formats that are asked for, of which one launch may not give all.
+    /// Lowers the gradient of gate and up. `out`: the requested formats, of which one launch may not give all.
     pub fn swiglu_backward(&mut self, name: &str, dy: Tensor, gate_up: Tensor, out: Out) -> Rows {
         let (tokens, n) = (self.tokens(), self.gated_width(gate_up));
         let out = SwigluBwd::writes(n, out);

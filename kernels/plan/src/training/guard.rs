@@ -1,4 +1,4 @@
-//! The comparison of int8's gradients with bf16's, where a student trains in int8.
+//! Compares int8's gradients with bf16's, if a student trains in int8.
 
 use super::inputs::MicroInputs;
 use super::step::Step;
@@ -7,7 +7,7 @@ use crate::model::Model;
 use crate::ops::Ops;
 
 impl Step<'_> {
-    /// Lowers the comparison of int8's gradients with bf16's; none where nothing trains in int8.
+    /// Lowers the comparison of int8's gradients with bf16's; none unless the student trains in int8.
     pub fn guard(&self, ops: &mut Ops<'_>) -> Option<Guard> {
         let weights = self.quantized?;
         ops.phase(GUARD);

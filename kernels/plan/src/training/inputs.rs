@@ -12,19 +12,18 @@ const BLOCK_WORDS: u64 = 16;
 /// One buffer of words that the host sends before each micro-batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MicroInputs {
-    /// The whole buffer: what is sent in one copy.
+    /// The whole buffer, sent in one copy.
     pub all: Tensor,
     pub ids: Tensor,
     /// The next token of each position, or `MASKED_TOKEN`.
     pub targets: Tensor,
     /// Token ids, ascending.
     pub sorted_ids: Tensor,
-    /// The position that each sorted id came from.
+    /// Original position of each sorted id.
     pub sorted_positions: Tensor,
     /// `micro_scalars`.
     pub micro: Tensor,
-    /// What the gradient of a weight is multiplied by, and what is in its place: 1, and 0 in the first micro-batch of a step
-    /// or 1 in later ones, f32.
+    /// Alpha and beta of weight gradients: 1, and 0 in the first micro-batch of a step or 1 in later ones, f32.
     pub factors: Tensor,
 }
 

@@ -1,4 +1,4 @@
-//! A micro-batch: forward, the head, backward; what becomes of its gradients; and the teacher alone.
+//! Lowers a micro-batch: forward, head, backward and the sum of its gradients; and the teacher alone.
 
 use super::step::Step;
 use super::{LAST, MICRO, TEACHER};
@@ -6,7 +6,7 @@ use crate::head;
 use crate::ops::{Ops, Sorted};
 
 impl Step<'_> {
-    /// The phases that compute the gradients of a step.
+    /// Lowers the phases that compute the gradients of a step.
     pub fn gradients(&self, ops: &mut Ops<'_>) {
         let share = self.run.share;
         ops.phase(MICRO);
@@ -29,7 +29,7 @@ impl Step<'_> {
         let (inputs, recipe) = (self.inputs, &self.run.recipe);
         let teacher_last = self.teach(ops);
         if self.run.share.ranks > 1 && teacher_last.is_some() {
-            // The weights of other ranks may still be on their way while the teacher runs.
+            // Other ranks' weights may still be arriving while the teacher runs.
             ops.cut();
         }
         let model = self.student();
@@ -41,7 +41,7 @@ impl Step<'_> {
         model.backward(ops, saved, dhidden, sorted);
     }
 
-    /// The losses of the teacher by itself, where there is one.
+    /// Lowers the losses of the teacher alone, if there is one.
     pub fn teacher_alone(&self, ops: &mut Ops<'_>) {
         let (inputs, objective) = (self.inputs, self.run.recipe.objective);
         if objective.has_teacher() {

@@ -35,40 +35,39 @@ pub use crate::staged::WIDEN;
 use crate::staged::{CERTIFY, QUANTIZE};
 use crate::weights::{AdapterWeights, Weight};
 
-/// Once, before the weights come: zeros in everything the optimizer keeps, padding included.
+/// Runs once, before the weights arrive: clears the optimizer's state, padding included.
 pub const CLEAR: &str = "clear";
-/// After master weights have come: the student's weights in the precision of the run.
+/// Runs after master weights have arrived: casts the student's weights to the precision of the run.
 pub const CAST: &str = "cast";
-/// Forward and backward of one micro-batch.
+/// Forward and backward pass of one micro-batch.
 pub const MICRO: &str = "micro";
-/// [`MICRO`] of a rank's last micro-batch of a step, where there are several ranks: gradients leave as they are complete.
+/// [`MICRO`] of a rank's last micro-batch of a step, with several ranks: gradients are sent as they become complete.
 pub const LAST: &str = "last";
 /// Norm, clip and AdamW.
 pub const UPDATE: &str = "update";
-/// The losses of the teacher by itself on one micro-batch, where there is a teacher.
+/// Losses of the teacher alone on one micro-batch, if there is one.
 pub const TEACHER: &str = "teacher";
-/// Sends the pieces that each rank has updated to all of them, beside the next step's teacher.
+/// Sends each rank's updated pieces to all of them, beside the next step's teacher.
 pub const GATHER: &str = "gather";
 
-/// The losses of `step_metrics`, which come first in it.
+/// Losses in `step_metrics`, which come first.
 const LOSSES: u64 = 2;
 
-/// A plan for training, and the buffers its host side writes and reads.
+/// A plan for training, and the buffers that its host side writes and reads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrainingPlan {
-    /// The plan, with the phases of [`Staged`](crate::Staged), [`CERTIFY`], [`CLEAR`], [`CAST`], [`WIDEN`], [`MICRO`] and
-    /// [`UPDATE`], one for each way in which gradients of replicas are added ([`crate::Fold::phase`]), [`LAST`] and [`GATHER`]
-    /// where there are several ranks, and [`TEACHER`].
+    /// The plan, with the phases of [`Staged`](crate::Staged), [`CERTIFY`], [`CLEAR`], [`CAST`], [`WIDEN`], [`MICRO`]
+    /// and [`UPDATE`], one for each fold of replicas' gradients ([`crate::Fold::phase`]), [`LAST`] and [`GATHER`] with
+    /// several ranks, and [`TEACHER`].
     pub plan: Plan,
-    /// The model to learn from, in the precision of the run or as it is stored; none where nobody teaches, or the student's
-    /// base does.
+    /// The teacher, in the precision of the run or as stored; none without a teacher, or if the student's base teaches.
     pub teacher: Option<Resident>,
     /// The model that trains, or the frozen base of adapters.
     pub student: Resident,
-    /// The adapters that train, if any do.
+    /// The adapters that train, if any.
     pub adapters: Option<AdapterWeights>,
-    /// What [`CERTIFY`] gives of the tokens of the inputs, where a teacher is in int8 and measuring takes no more memory
-    /// than what comes later.
+    /// Results of [`CERTIFY`] on the input tokens, if a teacher is in int8 and measuring takes no more memory than
+    /// later phases.
     pub certificate: Option<Comparison<Tensor>>,
     /// The inputs that the host sends before each micro-batch.
     pub inputs: MicroInputs,
@@ -78,7 +77,7 @@ pub struct TrainingPlan {
     pub metrics: Tensor,
     /// The pieces of the weights that this rank updates.
     pub shards: Shards,
-    /// The sums of [`GUARD`](crate::guard::GUARD), where a student trains in int8.
+    /// The sums of [`GUARD`](crate::guard::GUARD), if the student trains in int8.
     pub guard: Option<Guard>,
 }
 
@@ -92,9 +91,9 @@ impl TrainingPlan {
     /// Lowers a run.
     ///
     /// # Errors
-    /// [`PlanError`] for a sequence longer than either model takes, a teacher that is not there or has a narrower vocabulary, no
-    /// tokens, adapters that do not fit the model, what a student without adapters cannot do, products in int8 that nothing
-    /// computes, and replicas that cannot be divided among the ranks.
+    /// [`PlanError`] if a sequence is longer than either model supports, the teacher is missing or has a narrower
+    /// vocabulary, there are no tokens, adapters do not fit the model, a frozen student has no adapters, no kernel
+    /// computes an int8 product, or replicas cannot be divided among the ranks.
     pub fn new(request: TrainingRequest<'_>) -> Result<Self, PlanError> {
         let run = Run::new(request)?;
         let certified = Self::lower(&run, true)?;
@@ -105,7 +104,7 @@ impl TrainingPlan {
         Ok(if certified.plan.arena_bytes > plain.plan.arena_bytes { plain } else { certified })
     }
 
-    /// True if the start-up takes more memory than what comes after it.
+    /// True if the start-up takes more memory than later phases.
     fn grows_at_startup(&self) -> bool {
         let is_startup = |phase: &Phase| [QUANTIZE, CERTIFY].iter().any(|name| phase.name.starts_with(name));
         let later = self.plan.phases.iter().filter(|phase| !is_startup(phase)).flat_map(|phase| &phase.nodes);
@@ -115,7 +114,7 @@ impl TrainingPlan {
         end.is_none_or(|end| end < self.plan.arena_bytes)
     }
 
-    /// With `certified`, the start-up measures how far a teacher in int8 is from the dense one.
+    /// Lowers a run. With `certified`, the start-up measures the distance of an int8 teacher from the dense one.
     fn lower(run: &Run<'_>, certified: bool) -> Result<Self, PlanError> {
         let mut b = Builder::new(run.arch);
         let mut frozen = Frozen::declare(&mut b, run);

@@ -1,4 +1,4 @@
-//! Models, recipes and shares that do not go together.
+//! Refuses models, recipes and shares that do not fit together.
 
 use precast_kernels::{Arch, Dtype};
 
@@ -13,16 +13,15 @@ use crate::ops::Ops;
 use crate::recipe::{PlanError, Precision, Recipe, Recompute, check_tokens};
 use crate::share::Share;
 
-/// A request that nothing speaks against.
+/// A checked request.
 pub(super) struct Run<'a> {
     /// The teacher, if it has weights of its own.
     pub teacher: Option<(&'a ModelConfig, &'a Formats)>,
     /// True if the student's base teaches.
     pub base_teaches: bool,
     pub student: &'a ModelConfig,
-    /// The formats of the student's matrices.
     pub formats: &'a Formats,
-    /// The adapters that train, if any do.
+    /// The adapters that train, if any.
     pub adapters: Option<AdapterParameters>,
     pub recipe: Recipe,
     pub share: Share,
@@ -33,7 +32,7 @@ impl<'a> Run<'a> {
     /// Checks a request.
     ///
     /// # Errors
-    /// [`PlanError`] for what cannot be planned.
+    /// [`PlanError`] if the run cannot be planned.
     pub fn new(request: TrainingRequest<'a>) -> Result<Self, PlanError> {
         request.share.check()?;
         let teacher = teacher(&request)?;
@@ -66,13 +65,13 @@ impl<'a> Run<'a> {
         self.recipe.precision == Precision::Int8
     }
 
-    /// Operations of the run's shape.
+    /// Starts operations of the run's shape.
     pub fn ops<'b>(&self, b: &'b mut Builder, workspaces: Option<Workspaces>) -> Ops<'b> {
         Ops::new(b, (self.recipe.batch, self.recipe.seq_len), self.dtype(), workspaces)
     }
 }
 
-/// The teacher that the objective asks for.
+/// Returns the teacher that the objective needs.
 fn teacher<'a>(request: &TrainingRequest<'a>) -> Result<Option<Teacher<'a>>, PlanError> {
     if !request.recipe.objective.has_teacher() {
         return Ok(None);
@@ -80,7 +79,7 @@ fn teacher<'a>(request: &TrainingRequest<'a>) -> Result<Option<Teacher<'a>>, Pla
     request.teacher.map(Some).ok_or(PlanError::NoTeacher)
 }
 
-/// Refuses models that do not go with the recipe, or with each other.
+/// Refuses models that do not fit the recipe or each other.
 fn check_models(
     teacher: Option<(&ModelConfig, &Formats)>,
     (student, formats): (&ModelConfig, &Formats),
@@ -100,7 +99,7 @@ fn check_models(
     }
 }
 
-/// Bytes of a parameter that trains: its weight, where that is narrow its master weight, its gradient and two moments.
+/// Returns the bytes per trained parameter: weight, master weight if distinct, gradient and two moments.
 fn trained_bytes(precision: Precision) -> u64 {
     let dtype = precision.dtype();
     dtype.bytes() + if dtype == Dtype::F32 { 12 } else { 16 }

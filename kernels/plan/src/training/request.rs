@@ -11,13 +11,13 @@ use crate::share::Share;
 static DENSE: Formats = Formats::dense();
 static NO_ADAPTERS: Adapters = Adapters::none();
 
-/// A model that trains: all of it, or adapters of it.
+/// A model that trains: all of it, or its adapters.
 #[derive(Clone, Copy, Debug)]
 pub struct Student<'a> {
     pub config: &'a ModelConfig,
-    /// How its matrices are stored: all dense, if all of it trains.
+    /// Formats of its matrices: all dense, if all of it trains.
     pub formats: &'a Formats,
-    /// If there are any, they alone train, and the model is their frozen base.
+    /// If there are any, only they train, and the model is their frozen base.
     pub adapters: &'a Adapters,
 }
 
@@ -28,13 +28,12 @@ impl<'a> From<&'a ModelConfig> for Student<'a> {
     }
 }
 
-/// A model to learn from.
 #[derive(Clone, Copy, Debug)]
 pub enum Teacher<'a> {
-    /// One of its own.
+    /// A model of its own.
     Model {
         config: &'a ModelConfig,
-        /// How its matrices stay stored.
+        /// Formats of its matrices.
         formats: &'a Formats,
     },
     /// The student's base, without its adapters: one copy of the weights serves both.
@@ -54,20 +53,20 @@ impl<'a> From<(&'a ModelConfig, &'a Formats)> for Teacher<'a> {
     }
 }
 
-/// A training run that is to be planned.
+/// A training run to be planned.
 #[derive(Clone, Copy, Debug)]
 pub struct TrainingRequest<'a> {
-    /// Ignored where the objective asks for none.
+    /// Ignored if the objective needs none.
     pub teacher: Option<Teacher<'a>>,
     pub student: Student<'a>,
     pub recipe: Recipe,
-    /// The part of each step that this rank does.
+    /// This rank's share of each step.
     pub share: Share,
     pub arch: Arch,
 }
 
 impl<'a> TrainingRequest<'a> {
-    /// A student that nobody teaches, on one rank.
+    /// Requests a student without a teacher, on one rank.
     pub fn new(student: impl Into<Student<'a>>, recipe: &Recipe, arch: Arch) -> Self {
         Self { teacher: None, student: student.into(), recipe: *recipe, share: Share::ALONE, arch }
     }

@@ -1,4 +1,4 @@
-//! Weights that stay on the device from the first step to the last.
+//! Declares weights that stay on the device from the first step to the last.
 
 use super::refusals::Run;
 use crate::buffer::Category;
@@ -8,7 +8,7 @@ use crate::model::Resident;
 use crate::sections::Sections;
 use crate::weights::{AdapterWeights, Weight, Weights};
 
-/// Models that start-up phases may quantize: they are declared before those phases.
+/// Models that start-up phases may quantize: declared before those phases.
 pub(super) struct Frozen {
     /// The teacher, if it has weights of its own.
     pub teacher: Option<Resident>,
@@ -39,12 +39,12 @@ pub(super) struct Residents {
     /// The student without adapters.
     pub base: Resident,
     pub student: Resident,
-    /// The adapters that train, if any do.
+    /// The adapters that train, if any.
     pub adapters: Option<AdapterWeights>,
 }
 
 impl Residents {
-    /// Declares what is not there yet.
+    /// Declares the models not yet declared.
     pub fn declare(b: &mut Builder, run: &Run<'_>, Frozen { teacher, base }: Frozen) -> Self {
         let (config, dtype) = (run.student, run.dtype());
         let weights = match (&base, &run.adapters) {
@@ -67,7 +67,7 @@ impl Residents {
         Self { teacher, base, student, adapters }
     }
 
-    /// Returns what the optimizer updates, how many elements of it decay, and where it is best divided.
+    /// Returns the weights that the optimizer updates, the number of their decayed elements, and their sections.
     pub fn trained(&self) -> (Weight, u64, Sections) {
         match &self.adapters {
             Some(adapters) => (adapters.all, adapters.parameters.elems, adapters.parameters.sections()),

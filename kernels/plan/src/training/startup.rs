@@ -1,4 +1,4 @@
-//! The phases that run once, before the first step.
+//! Lowers the phases that run once, before the first step.
 
 use super::inputs::MicroInputs;
 use super::refusals::Run;
@@ -14,7 +14,7 @@ use crate::model::{Model, Resident};
 use crate::ops::Ops;
 use crate::staged::{CERTIFY, Staged, WIDEN};
 
-/// Quantizes the models that are in int8. With `certified`, measures how far a teacher of them is from the dense one.
+/// Quantizes the int8 models. With `certified`, measures the distance of an int8 teacher from the dense one.
 pub(super) fn quantize(
     b: &mut Builder,
     run: &Run<'_>,
@@ -43,8 +43,8 @@ pub(super) fn quantize(
 }
 
 impl Step<'_> {
-    /// Clears what the optimizer keeps, and makes of the weights as they are uploaded the other form. Returns the layers of a
-    /// student that are quantized as they come.
+    /// Clears the optimizer's state, and makes the other form of the uploaded weights. Returns the layers of a student
+    /// that are quantized as they arrive.
     pub fn prepare(&self, ops: &mut Ops<'_>) -> Vec<Staged> {
         ops.phase(CLEAR);
         ops.scope("clear");

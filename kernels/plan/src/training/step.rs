@@ -1,4 +1,4 @@
-//! The state that the phases of a step share.
+//! State that the phases of a step share.
 
 use super::inputs::MicroInputs;
 use super::refusals::Run;
@@ -18,11 +18,11 @@ pub(super) struct Step<'a> {
     pub shards: &'a Shards,
     pub sums: Sums,
     pub state: State<'a>,
-    /// How many elements of what trains decay.
+    /// Number of decayed elements.
     pub decayed: u64,
-    /// The weights of a student whose layers' matrices are quantized and train.
+    /// Weights of a student that trains with quantized layers.
     pub quantized: Option<&'a Weights>,
-    /// For launches that split K.
+    /// Semaphores of launches that split K.
     pub semaphores: Option<Tensor>,
 }
 
@@ -31,7 +31,7 @@ impl<'a> Step<'a> {
         Model { name: "student", config: self.run.student, resident: &self.models.student }
     }
 
-    /// The teacher's last hidden states, if somebody teaches.
+    /// Lowers the teacher; returns its last hidden states, if there is one.
     pub fn teach(&self, ops: &mut Ops<'_>) -> Option<Head<'a>> {
         let Residents { teacher, base, .. } = self.models;
         let own = self.run.teacher.map(|(config, _)| config).zip(teacher.as_ref());

@@ -1,4 +1,4 @@
-//! The optimizer's step, and what ranks tell each other of it.
+//! Lowers the optimizer's step and its exchanges between ranks.
 
 use super::step::Step;
 use super::{GATHER, UPDATE};

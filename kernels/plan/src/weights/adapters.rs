@@ -1,4 +1,4 @@
-//! The weights of adapters, and a model's weights with them.
+//! Weights of adapters, and a model's weights with them.
 
 use precast_kernels::Dtype;
 
@@ -8,21 +8,21 @@ use crate::buffer::Category;
 use crate::builder::Builder;
 use crate::share::{Shards, Share};
 
-/// The adapters of a linear layer: `scale B (A x)`, added to each part of its output that has one.
+/// The adapters of a linear layer: `scale B (A x)`, added to each adapted part of its output.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinearAdapter {
     /// `[parts * rank, k]`
     pub a: Weight,
     /// `[width of all parts, rank]`
     pub b: Weight,
-    /// Of each part.
+    /// Rank of each part.
     pub rank: u32,
     /// The parts of the output that are adapted.
     pub parts: Vec<AdaptedPart>,
 }
 
 impl LinearAdapter {
-    /// Columns of all of its `A x` side by side.
+    /// Returns the columns of all `A x` side by side.
     pub(crate) fn columns(&self) -> u32 {
         self.parts.len() as u32 * self.rank
     }
@@ -31,16 +31,16 @@ impl LinearAdapter {
 /// The weights of a model's adapters.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdapterWeights {
-    /// All of them in one, padding included, which is 0.
+    /// All matrices, and padding, which is 0.
     pub all: Weight,
-    /// Where in it each matrix lies.
+    /// Place of each matrix in it.
     pub parameters: AdapterParameters,
-    /// Of the products of each layer.
+    /// By layer and product.
     layers: Vec<[Option<LinearAdapter>; 4]>,
 }
 
 impl AdapterWeights {
-    /// Adapters that train.
+    /// Declares adapters that train.
     pub(crate) fn trained(
         b: &mut Builder,
         name: &str,
@@ -49,13 +49,13 @@ impl AdapterWeights {
         share: Share,
     ) -> Self {
         let moments = Shards::new(share, &parameters.sections()).own_elems();
-        // The adapter that is written at the end is its master weights.
+        // The adapter written at the end is its master weights.
         let kept = Kept { weights: parameters.elems, masters: parameters.elems, moments };
         let all = Weight::declare_trained(b, (name, Category::Adapters), parameters.elems, dtype, kept);
         Self::new(all, parameters)
     }
 
-    /// Adapters that stay as they are.
+    /// Declares frozen adapters.
     pub(crate) fn frozen(b: &mut Builder, name: &str, parameters: AdapterParameters, dtype: Dtype) -> Self {
         let tensor = b.persistent(format!("{name}.weights"), Category::Adapters, dtype, parameters.elems);
         Self::new(Weight { tensor, role: Role::Frozen }, parameters)
@@ -75,7 +75,7 @@ impl AdapterWeights {
 }
 
 impl Weights {
-    /// The same weights with adapters.
+    /// Adds adapters to these weights.
     pub(crate) fn adapted(self, adapters: &AdapterWeights) -> Self {
         let with = |linear: Linear, adapter: &Option<LinearAdapter>| Linear { adapter: adapter.clone(), ..linear };
         let layers = self.layers.into_iter().zip(&adapters.layers).map(|(layer, [qkv, o, gate_up, down])| Layer {

@@ -1,4 +1,4 @@
-//! Matrices in int8: rotated, with a scale for each row.
+//! Matrices in int8: rotated, with a scale per row.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use crate::builder::Builder;
 use crate::config::ModelConfig;
 use crate::parameters::{ALIGN, stacks};
 
-/// Rows of 8-bit values, rotated; an element is the product of its value and the scale of its row.
+/// Rows of 8-bit values, rotated; an element is its value times the scale of its row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Int8Rows {
     /// `[rows, width]`, i8.
@@ -19,37 +19,36 @@ pub struct Int8Rows {
     pub scales: Tensor,
 }
 
-/// A matrix in int8.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Int8Matrix {
-    /// `[n, k]`, rotated along k: what outputs are products of.
+    /// `[n, k]`, rotated along k: read by products for outputs.
     pub rows: Int8Rows,
-    /// `[k, n]`, rotated along n: what gradients of inputs are products of, where any pass.
+    /// `[k, n]`, rotated along n: read by products for gradients of inputs, if any pass.
     pub columns: Option<Int8Rows>,
-    /// What training does with the matrix that it is made of.
+    /// Role of the dense matrix.
     pub role: Role,
 }
 
-/// Those of the products of a model's layers.
+/// Int8 matrices of a model's layers.
 pub(super) struct Int8Matrices {
-    /// The parameters that they are made of.
+    /// Parameters that they are quantized from.
     names: BTreeSet<String>,
     rows: Side,
     columns: Option<Side>,
 }
 
-/// The rows of all matrices, or their columns.
+/// Rows of all matrices, or their columns.
 struct Side {
     values: Tensor,
     scales: Tensor,
     /// Elements of values and scales of a layer.
     layer: [u64; 2],
-    /// Of each product of a layer: where its values and its scales start, and how many they are.
+    /// By product of a layer: start and number of its values and of its scales.
     stacks: [[(u64, u64); 2]; 4],
 }
 
 impl Side {
-    /// Of matrices with so many values and scales in each layer.
+    /// Declares the values and scales of each layer.
     fn new(b: &mut Builder, (name, category): (&str, Category), layers: u32, stacks: [[u64; 2]; 4]) -> Self {
         let mut layer = [0; 2];
         let mut place = |kind: usize, elems: u64| {
@@ -75,7 +74,7 @@ impl Side {
 }
 
 impl Int8Matrices {
-    /// Declares them; with their columns where gradients pass.
+    /// Declares the rows, and with `backward` the columns.
     pub fn new(b: &mut Builder, (name, category): (&str, Category), config: &ModelConfig, backward: bool) -> Self {
         let stacks = stacks(config);
         let modules = stacks.iter().flat_map(|stack| &stack.parts).map(|part| part.module);
@@ -89,12 +88,12 @@ impl Int8Matrices {
         Self { names, rows, columns }
     }
 
-    /// Whether a parameter is part of one.
+    /// True if a parameter is part of one.
     pub fn has(&self, name: &str) -> bool {
         self.names.contains(name)
     }
 
-    /// The matrix of the product with this index in a layer.
+    /// Returns the matrix of the product with this index in a layer.
     pub fn stack(&self, layer: u32, index: usize, role: Role) -> Int8Matrix {
         let columns = self.columns.as_ref().map(|columns| columns.stack(layer, index));
         Int8Matrix { rows: self.rows.stack(layer, index), columns, role }

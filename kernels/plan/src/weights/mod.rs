@@ -1,4 +1,4 @@
-//! Weights as values: where a weight is, how it is stored, and what training does with it.
+//! Weights as values: their tensor, format and role in training.
 
 mod adapters;
 mod int8;
@@ -22,13 +22,12 @@ pub use int8::{Int8Matrix, Int8Rows};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Weight {
-    /// What launches read, in its own format.
+    /// Tensor that launches read.
     pub tensor: Tensor,
-    /// What training does with it.
     pub role: Role,
 }
 
-/// What training does with a weight.
+/// Role of a weight in training.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Role {
     Frozen,
@@ -36,13 +35,13 @@ pub enum Role {
     Trained(Trained),
 }
 
-/// What the optimizer has of a trained weight, each f32 and of as many elements.
+/// Optimizer state of a trained weight, each f32 and of as many elements.
 ///
-/// Where ranks share the update, a rank keeps `m` and `v`, and `master` unless launches read it, of its own pieces alone
-/// ([`crate::Shards::own`]), one behind the other; `grad` has everything.
+/// With several ranks, a rank keeps `m` and `v`, and `master` unless launches read it, only for its own pieces
+/// ([`crate::Shards::own`]), one after the other; `grad` is complete.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Trained {
-    /// Master weights: what launches read too, in fp32.
+    /// Master weights, which launches read in fp32.
     pub master: Tensor,
     pub grad: Tensor,
     /// AdamW's first moments, fp32.
@@ -59,7 +58,7 @@ impl Role {
         }
     }
 
-    /// Of a range of the weight's elements.
+    /// Returns the role of a range of elements.
     fn slice(self, start: u64, elems: u64) -> Self {
         match self {
             Role::Frozen => Role::Frozen,
@@ -69,7 +68,7 @@ impl Role {
 }
 
 impl Trained {
-    /// Of a range of the weight's elements.
+    /// Returns the state of a range of elements.
     fn slice(self, start: u64, elems: u64) -> Self {
         let Self { master, grad, m, v } = self;
         let [master, grad, m, v] = [master, grad, m, v].map(|of| of.slice(start, elems));
@@ -77,17 +76,17 @@ impl Trained {
     }
 }
 
-/// How many elements of a range that trains a rank keeps.
+/// Elements that a rank keeps of a trained range.
 #[derive(Clone, Copy)]
 struct Kept {
-    /// Of what launches read, where that is a copy of the master weights.
+    /// Elements of the copy that launches read.
     weights: u64,
     masters: u64,
     moments: u64,
 }
 
 impl Weight {
-    /// Declares a buffer that trains, and what the optimizer has of it. In fp32 what launches read are the master weights.
+    /// Declares a trained buffer and its optimizer state. In fp32 launches read the master weights.
     fn declare_trained(
         b: &mut Builder,
         (name, category): (&str, Category),
@@ -95,7 +94,7 @@ impl Weight {
         dtype: Dtype,
         Kept { weights, masters, moments }: Kept,
     ) -> Self {
-        // A rank may keep nothing, and no buffer is empty.
+        // A rank may keep nothing, but buffers cannot be empty.
         let mut flat = |part: &str, category, dtype: Dtype, kept: u64| {
             let buffer = b.persistent(format!("{name}.{part}"), category, dtype, kept.max(1));
             Tensor { elems, ..buffer }
@@ -113,18 +112,17 @@ impl Weight {
         Self { tensor, role: Role::Trained(Trained { master, grad, m, v }) }
     }
 
-    /// What the optimizer has of it, if it trains.
+    /// Returns its optimizer state, if it trains.
     pub fn trained(self) -> Option<Trained> {
         self.role.trained()
     }
 
-    /// A range of its elements.
+    /// Returns a range of its elements.
     fn slice(self, start: u64, elems: u64) -> Self {
         Self { tensor: self.tensor.slice(start, elems), role: self.role.slice(start, elems) }
     }
 
-    /// This weight and the next as one, where format and role agree and they lie next to each other: one product
-    /// computes what both do.
+    /// Joins this weight and the next if they are adjacent and agree in format and role: one product computes both.
     pub fn join(self, next: Self) -> Option<Self> {
         let role = match (self.role, next.role) {
             (Role::Frozen, Role::Frozen) => Role::Frozen,
@@ -143,16 +141,16 @@ impl Weight {
 /// The weights of an RMSNorm.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Norm {
-    /// Its scale, one element a column.
+    /// Scale, one element per column.
     pub gamma: Weight,
-    /// What is added to the mean square.
+    /// Added to the mean square.
     pub eps: f32,
 }
 
 /// The matrix of a linear layer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Matrix {
-    /// As products read it.
+    /// Dense, as products read it.
     Dense(Weight),
     /// In blocks, and frozen.
     Blocks(Blocks),
@@ -160,17 +158,17 @@ pub enum Matrix {
     Int8(Int8Matrix),
 }
 
-/// A matrix in blocks, which is dequantized just before a product reads it.
+/// A matrix in blocks, dequantized just before a product reads it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Blocks {
-    /// Its rows in parts, from the first on, in formats that may differ.
+    /// Its rows in consecutive parts, in formats that may differ.
     pub parts: Vec<Tensor>,
-    /// Where they are dequantized to: dense, all of its elements, and other matrices' at other times.
+    /// Scratch for its dense elements, shared with other matrices.
     pub scratch: Tensor,
 }
 
 impl Matrix {
-    /// What the optimizer has of it, if it trains.
+    /// Returns its optimizer state, if it trains.
     pub(crate) fn trained(&self) -> Option<Trained> {
         match self {
             Matrix::Dense(Weight { role, .. }) | Matrix::Int8(Int8Matrix { role, .. }) => role.trained(),
@@ -178,10 +176,10 @@ impl Matrix {
         }
     }
 
-    /// The matrix of a product that reads it as it is.
+    /// Returns the tensor of a dense matrix.
     ///
     /// # Panics
-    /// If it is in blocks, or in int8.
+    /// If it is in blocks or in int8.
     pub(crate) fn dense(&self) -> Tensor {
         match self {
             Matrix::Dense(weight) => weight.tensor,
@@ -189,10 +187,10 @@ impl Matrix {
         }
     }
 
-    /// The matrix of a product in int8.
+    /// Returns an int8 matrix.
     ///
     /// # Panics
-    /// If it is none.
+    /// If it is in another format.
     pub(crate) fn int8(&self) -> Int8Matrix {
         match self {
             Matrix::Int8(int8) => *int8,
@@ -201,7 +199,6 @@ impl Matrix {
     }
 }
 
-/// A linear layer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Linear {
     /// `[n, k]`, row-major
@@ -212,12 +209,12 @@ pub struct Linear {
     pub n: u32,
     /// Input features.
     pub k: u32,
-    /// What is added to its output, if anything is.
+    /// Adapters whose results are added to its output.
     pub adapter: Option<LinearAdapter>,
 }
 
 impl Linear {
-    /// Whether there is something to learn here: its matrix, or the adapters of it.
+    /// True if its matrix or its adapters train.
     pub(crate) fn trains(&self) -> bool {
         self.weight.trained().is_some() || self.adapter.is_some()
     }
@@ -226,14 +223,14 @@ impl Linear {
 /// The weights of a transformer block.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layer {
-    /// Before attention.
+    /// Norm before attention.
     pub input_norm: Norm,
     /// Queries, keys and values.
     pub qkv: Linear,
-    /// Of each query head and each key head, if the family has them: both scales in one, [2, head_dim].
+    /// Norms of each query head and each key head, if the family has them: both scales in one, [2, head_dim].
     pub qk_norm: Option<Norm>,
     pub o: Linear,
-    /// Before the MLP.
+    /// Norm before the MLP.
     pub post_norm: Norm,
     /// Gate and up projection.
     pub gate_up: Linear,
@@ -241,12 +238,13 @@ pub struct Layer {
 }
 
 impl Layer {
-    /// Whether there is something to learn here.
+    /// True if any of its products trains.
     pub(crate) fn trains(&self) -> bool {
         self.products().into_iter().any(Linear::trains)
     }
 
-    /// The formats that its products read activations in, and where gradients pass what makes their gradients does.
+    /// Returns the formats that its products read activations in; if gradients pass, the producers of gradients use
+    /// them too.
     pub(crate) fn out(&self) -> Out {
         match self.qkv.weight {
             Matrix::Dense(_) | Matrix::Blocks(_) => Out::Dense,
@@ -255,10 +253,10 @@ impl Layer {
         }
     }
 
-    /// The names of its products, in the order in which they are computed.
+    /// Names of its products, in order of computation.
     pub(crate) const PRODUCTS: [&str; 4] = ["qkv", "o", "gate_up", "down"];
 
-    /// In that order.
+    /// Returns its products in that order.
     pub(crate) fn products(&self) -> [&Linear; 4] {
         [&self.qkv, &self.o, &self.gate_up, &self.down]
     }
@@ -267,29 +265,29 @@ impl Layer {
 /// The weights of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Weights {
-    /// All of them in one, padding included; where some are in blocks or in int8, what launches read of those that are dense.
+    /// All of them, padding included; with blocks or int8, only the dense ones.
     pub all: Weight,
-    /// The parameters they are read from and written to.
+    /// Parameters that they are read from and written to.
     pub parameters: Parameters,
-    /// Of each parameter; none of those that lie on the device quantized alone.
+    /// Weight of each parameter; none for those only quantized on the device.
     each: Vec<Option<Weight>>,
     /// Embedding table, [vocab, hidden].
     pub embedding: Weight,
     pub layers: Vec<Layer>,
-    /// Before the head.
+    /// Norm before the head.
     pub norm: Norm,
     /// Head; its weight is the embedding table itself when tied.
     pub head: Linear,
 }
 
-/// Tensors in blocks start on multiples of so many blocks: of 16 bytes, whatever the format.
+/// Alignment of tensors in blocks: 16 bytes in any format.
 const ALIGN_BLOCKS: u64 = 8;
-/// Rows that parts of a head are multiples of.
+/// Alignment of the head's parts, rows.
 const ALIGN_ROWS: u64 = 64;
 
 impl Weights {
-    /// Weights that stay as they are: matrices in the formats given, all else of a dtype. Those in int8 can be read `backward`,
-    /// too.
+    /// Declares frozen weights: matrices in the formats given, all else of a dtype. With `backward`, int8 matrices also
+    /// have columns.
     pub(crate) fn frozen(
         b: &mut Builder,
         name: &str,
@@ -311,7 +309,7 @@ impl Weights {
             let format = formats.of(&parameter.name).map_or(Format::Dense(dtype), Format::Block);
             let align = match format {
                 Format::Block(block) => ALIGN_BLOCKS * block.elems(),
-                // Only parts of a stack may start elsewhere, right behind the one before.
+                // Only parts of a stack may start elsewhere, adjacent to the previous part.
                 Format::Dense(_) if flat.is_multiple_of(ALIGN) => ALIGN,
                 Format::Dense(_) => 1,
             };
@@ -340,7 +338,7 @@ impl Weights {
         Self::new(config, parameters, (all, each), (scratch, int8))
     }
 
-    /// Weights that train. In fp32 what launches read are the master weights; in int8 matrices of layers are quantized.
+    /// Declares weights that train. In fp32 launches read the master weights; in int8 matrices of layers are quantized.
     pub(crate) fn trained(
         b: &mut Builder,
         name: &str,
@@ -352,7 +350,7 @@ impl Weights {
         let own = Shards::new(share, &parameters.sections()).own_elems();
         let (dtype, category) = (precision.dtype(), Category::StudentWeights);
         let int8 = (precision == Precision::Int8).then(|| Int8Matrices::new(b, (name, category), config, true));
-        // Those that are quantized lie nowhere else, but where ranks exchange them: rounded to bf16.
+        // Quantized weights have no other form, unless ranks exchange them: then rounded to bf16.
         let left_out = if int8.is_some() && share.ranks == 1 { parameters.matrices() } else { 0..0 };
         let left_out_elems = left_out.end - left_out.start;
         let kept = Kept { weights: parameters.elems - left_out_elems, masters: own, moments: own };
@@ -431,35 +429,35 @@ impl Weights {
         Self { all, embedding, layers, norm, head, parameters, each }
     }
 
-    /// Every parameter of weights that train, with the first of its elements in flat buffers, and what the optimizer has of it.
+    /// Returns every parameter of weights that train, with its first element in flat buffers and its optimizer state.
     pub fn states(&self) -> impl Iterator<Item = (&Parameter, u64, Trained)> {
         let places = self.parameters.list.iter().zip(&self.parameters.starts);
         places.filter_map(|(one, start)| Some((one, *start, self.all.trained()?.slice(*start, one.elems()))))
     }
 
-    /// Every parameter that lies on the device as it is sent, with its weight.
+    /// Returns every parameter that lies on the device as sent, with its weight.
     pub fn list(&self) -> impl Iterator<Item = (&Parameter, Weight)> {
         self.parameters.list.iter().zip(&self.each).filter_map(|(parameter, weight)| Some((parameter, (*weight)?)))
     }
 
-    /// The weight of a parameter; none where there is no such parameter on the device.
+    /// Returns the weight of a parameter; none if it is not on the device.
     pub fn of(&self, parameter: &Parameter) -> Option<Weight> {
         self.list().find(|(one, _)| *one == parameter).map(|(_, weight)| weight)
     }
 }
 
-/// Where a model's matrices are dequantized to. It is no transient memory: sharing it would order launches that need not wait
-/// for each other.
+/// Scratch for a model's dequantized matrices. It is not transient: shared memory would order launches that are
+/// independent.
 ///
-/// Consecutive products read two slots in turn, so that a matrix is dequantized while the product before it runs. The head,
-/// which comes last, has all of it: what of it lies in neither slot waits for nothing.
+/// Consecutive products use two slots in rotation, so that a matrix is dequantized while the previous product runs. The
+/// head, which comes last, uses all of it: its part outside of both slots waits for nothing.
 struct Scratch {
     all: Tensor,
     slots: [Tensor; 2],
 }
 
 impl Scratch {
-    /// As large as the largest matrices in blocks; nothing where there are none.
+    /// Declares scratch for the largest matrices in blocks; none without such matrices.
     fn new(
         b: &mut Builder,
         (name, category): (&str, Category),
@@ -485,8 +483,7 @@ impl Scratch {
         })
     }
 
-    /// The matrix [n, k] of the product with this index in a layer: its parts joined where they are stored alike, one behind
-    /// the other.
+    /// Returns the matrix [n, k] of the product with this index in a layer, joining adjacent parts of one format.
     fn stack(&self, index: usize, weights: impl Iterator<Item = Weight>, (n, k): (u32, u32)) -> Matrix {
         let mut parts: Vec<Tensor> = Vec::new();
         for Weight { tensor, .. } in weights {
@@ -499,7 +496,7 @@ impl Scratch {
         Matrix::Blocks(Blocks { parts, scratch })
     }
 
-    /// The head [vocab, hidden], in parts that lie in one slot, in the other, and in neither.
+    /// Returns the head [vocab, hidden], in parts: in one slot, in the other, and in neither.
     fn head(&self, weight: Weight, config: &ModelConfig) -> Matrix {
         let (vocab, hidden) = (u64::from(config.vocab), u64::from(config.hidden));
         let [first, second] = self.slots.map(|slot| slot.elems);
